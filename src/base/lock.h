@@ -1,0 +1,74 @@
+// The one lock of the run time: a 4-byte futex mutex that never allocates, can be taken and released by the
+// fork handlers, and can be reset in a forked child. Every lock has a rank; a debug build aborts when a
+// thread takes a lock of a rank not above the one it holds. Sits in base.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/thread_annotations.h"
+
+namespace strata {
+
+// In the order in which they may be taken (design §3): a thread holding one may take only a later one.
+enum class LockRank : uint8_t { kControl, kThreadList, kCpuCache, kTransfer, kCentral, kPageHeap, kMetadata };
+
+class STRATA_CAPABILITY("mutex") Lock {
+ public:
+  constexpr explicit Lock(LockRank rank) : rank_(rank) {}
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  void Acquire() STRATA_ACQUIRE() {
+    uint32_t expected = kFree;
+    // acquire: pairs with the release in Release().
+    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) {
+      AcquireSlow();
+    }
+    NoteAcquired();
+  }
+
+  bool TryAcquire() STRATA_TRY_ACQUIRE(true) {
+    uint32_t expected = kFree;
+    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) {
+      return false;
+    }
+    NoteAcquired();
+    return true;
+  }
+
+  void Release() STRATA_RELEASE() {
+    NoteReleased();
+    // release: pairs with the acquire in Acquire() and AcquireSlow().
+    if (state_.exchange(kFree, std::memory_order_release) == kContended) WakeOne();
+  }
+
+ private:
+  static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2;
+
+  void AcquireSlow();
+  void WakeOne();
+#ifdef NDEBUG
+  void NoteAcquired() {}
+  void NoteReleased() {}
+#else
+  void NoteAcquired();
+  void NoteReleased();
+#endif
+
+  std::atomic<uint32_t> state_{kFree};
+  [[maybe_unused]] LockRank rank_;
+};
+
+class STRATA_SCOPED_CAPABILITY LockHolder {
+ public:
+  explicit LockHolder(Lock& lock) STRATA_ACQUIRE(lock) : lock_(lock) { lock_.Acquire(); }
+  ~LockHolder() STRATA_RELEASE() { lock_.Release(); }
+  LockHolder(const LockHolder&) = delete;
+  LockHolder& operator=(const LockHolder&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+}  // namespace strata

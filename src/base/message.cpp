@@ -1,0 +1,48 @@
+// Builds and sends one line to stderr without allocating. See message.h.
+#include "base/message.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+namespace strata {
+
+Message& Message::Text(const char* s) {
+  while (*s != '\0' && used_ < kCapacity - 1) buffer_[used_++] = *s++;
+  return *this;
+}
+
+Message& Message::Number(size_t n) {
+  char digits[24];
+  size_t at = sizeof(digits);
+  digits[--at] = '\0';
+  do {
+    digits[--at] = static_cast<char>('0' + n % 10);
+    n /= 10;
+  } while (n != 0);
+  return Text(&digits[at]);
+}
+
+Message& Message::Hex(uintptr_t n) {
+  char digits[20];
+  size_t at = sizeof(digits);
+  digits[--at] = '\0';
+  do {
+    digits[--at] = "0123456789abcdef"[n % 16];
+    n /= 16;
+  } while (n != 0);
+  return Text("0x").Text(&digits[at]);
+}
+
+void Message::Send() {
+  buffer_[used_] = '\n';
+  const int saved = errno;
+  size_t sent = 0;
+  while (sent <= used_) {
+    const ssize_t n = write(STDERR_FILENO, buffer_ + sent, used_ + 1 - sent);
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  errno = saved;
+}
+
+}  // namespace strata

@@ -1,0 +1,41 @@
+// What the page heap asks of the outside world, as a concept: the kernel's effects on the heap's address
+// window, and time. Sits at the bottom of os; the real one is os/system_kernel.h, the fake one for tests is
+// os/fake_kernel.h. All positions are relative to the window, so nothing here needs an address.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace strata {
+
+// A range of native pages, in bytes from the window's start; both fields are multiples of 4 KiB.
+struct NativeRange {
+  size_t offset;
+  size_t bytes;
+};
+
+enum class MapResult : uint8_t {
+  kMapped,    // usable and zero
+  kNoMemory,  // the kernel or the heap limit refused: asking for less may work
+  kOccupied,  // someone else's mapping lies in the range: try further up
+};
+
+// Thread-safe; every call may be made with no lock held. None allocates, none changes errno.
+template <class K>
+concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native, const NativeRange* list, size_t n) {
+  { k.window() } -> std::same_as<HugeLength>;       // size of the address window
+  { k.Map(huge) } -> std::same_as<MapResult>;       // makes a never-mapped range readable and writable
+  { k.Release(list, n) } -> std::same_as<bool>;     // gives the contents back; the pages read as zero after; false: refused
+  { k.AdviseHuge(huge) } -> std::same_as<void>;     // ask for hugepages on faults from now on
+  { k.AdviseNoHuge(huge) } -> std::same_as<void>;   // and not to rebuild them
+  // After part of a hugepage was released: makes the kernel split it, or the released part is not freed
+  // (platform trap: RSS falls, memory does not). `used` is one native page of it that is still in use.
+  { k.SplitHugePage(page, native) } -> std::same_as<void>;
+  { k.Collapse(page) } -> std::same_as<bool>;       // rebuild a hugepage now; slow, background only
+  { k.NowNs() } -> std::same_as<uint64_t>;          // monotonic
+};
+
+}  // namespace strata
