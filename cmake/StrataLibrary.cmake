@@ -1,0 +1,50 @@
+# libstrata.so and libstrata.a, from the same objects.
+add_library(strata_malloc OBJECT ${STRATA_MALLOC_SOURCES})
+target_link_libraries(strata_malloc PUBLIC strata_headers PRIVATE strata_flags)
+
+# nothrow new has to catch what a new_handler throws; nothing else in the run time unwinds.
+set(nothrow_new "${PROJECT_SOURCE_DIR}/src/malloc/nothrow_new.cpp")
+if(EXISTS "${nothrow_new}")
+  set_source_files_properties("${nothrow_new}" PROPERTIES COMPILE_OPTIONS "-fexceptions")
+endif()
+
+set(STRATA_OBJECTS $<TARGET_OBJECTS:strata_malloc>)
+if(STRATA_CORE_SOURCES)
+  list(APPEND STRATA_OBJECTS $<TARGET_OBJECTS:strata_core>)
+endif()
+
+# The shared library is linked as C: that names no libstdc++, and -z defs then proves that none
+# is needed. nodelete: blocks outlive a dlclose.
+set(STRATA_MAP "${PROJECT_SOURCE_DIR}/cmake/strata.map")
+add_library(strata_shared SHARED ${STRATA_OBJECTS})
+add_library(Strata::strata ALIAS strata_shared)
+set_target_properties(strata_shared PROPERTIES
+  OUTPUT_NAME strata EXPORT_NAME strata VERSION ${PROJECT_VERSION} SOVERSION 0
+  LINKER_LANGUAGE C LINK_DEPENDS "${STRATA_MAP}")
+target_link_options(strata_shared PRIVATE
+  "LINKER:--version-script=${STRATA_MAP}" LINKER:-z,defs LINKER:-z,now LINKER:-z,relro
+  LINKER:-z,nodelete LINKER:-z,noexecstack LINKER:--as-needed LINKER:--build-id
+  LINKER:--hash-style=gnu)
+
+# The archive holds one object, so that a program gets all of the overrides or none, never half
+# of ours and half of libc's. Hidden names become local to it and cannot clash with the program's.
+set(STRATA_COMBINED "${PROJECT_BINARY_DIR}/strata_combined.o")
+add_custom_command(
+  OUTPUT "${STRATA_COMBINED}"
+  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o "${STRATA_COMBINED}" ${STRATA_OBJECTS}
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${STRATA_COMBINED}"
+  DEPENDS ${STRATA_OBJECTS}
+  COMMAND_EXPAND_LISTS VERBATIM
+  COMMENT "Combining the objects of libstrata.a into one")
+set_source_files_properties("${STRATA_COMBINED}" PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+add_library(strata_static STATIC "${STRATA_COMBINED}")
+add_library(Strata::static ALIAS strata_static)
+set_target_properties(strata_static PROPERTIES
+  OUTPUT_NAME strata EXPORT_NAME static LINKER_LANGUAGE C)
+# A program that allocates only through libc (strdup, getline) names no symbol of the archive.
+target_link_options(strata_static INTERFACE LINKER:--undefined=malloc)
+
+foreach(lib strata_shared strata_static)
+  target_include_directories(${lib} INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+endforeach()
