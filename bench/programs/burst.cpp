@@ -74,8 +74,7 @@ int main(int argc, char** argv) {
   uint64_t live = 0;
   for (size_t i = 0; i < count; ++i) {
     const bool survives =
-        oldest ? i >= first_kept
-               : static_cast<double>(random.Below(1'000'000)) < keep * 1'000'000;
+        oldest ? i >= first_kept : static_cast<double>(random.Below(1'000'000)) < keep * 1'000'000;
     if (survives) {
       live += objects[i].size;
       objects[kept++] = objects[i];
@@ -105,9 +104,9 @@ int main(int argc, char** argv) {
       const char* format = second == 0 ? "%llu" : ",%llu";
       rss_used += static_cast<size_t>(snprintf(rss_series + rss_used, sizeof rss_series - rss_used,
                                                format, static_cast<unsigned long long>(rss_kib)));
-      physical_used += static_cast<size_t>(
-          snprintf(physical_series + physical_used, sizeof physical_series - physical_used, format,
-                   static_cast<unsigned long long>(physical_kib)));
+      physical_used += static_cast<size_t>(snprintf(physical_series + physical_used,
+                                                    sizeof physical_series - physical_used, format,
+                                                    static_cast<unsigned long long>(physical_kib)));
     }
   }
 

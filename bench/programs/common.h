@@ -94,9 +94,7 @@ inline uint64_t NowNs() {
 
 inline double Since(uint64_t start_ns) { return static_cast<double>(NowNs() - start_ns) * 1e-9; }
 
-inline uint64_t Deadline(double seconds) {
-  return NowNs() + static_cast<uint64_t>(seconds * 1e9);
-}
+inline uint64_t Deadline(double seconds) { return NowNs() + static_cast<uint64_t>(seconds * 1e9); }
 
 // xorshift64*: one multiply a number, so that the generator stays small beside malloc.
 class Random {

@@ -126,10 +126,9 @@ int main(int argc, char** argv) {
     if (index == 2) {
       const timespec pause{0, 10'000'000};
       while (!channel.producer_done.load(std::memory_order_acquire)) {
-        const double progress =
-            ops == 0 ? bench::Since(start_ns) / seconds
-                     : static_cast<double>(channel.produced.value.load()) /
-                           static_cast<double>(max_batches);
+        const double progress = ops == 0 ? bench::Since(start_ns) / seconds
+                                         : static_cast<double>(channel.produced.value.load()) /
+                                               static_cast<double>(max_batches);
         auto at = static_cast<size_t>(progress * kSamples);
         if (at >= kSamples) at = kSamples - 1;
         const uint64_t above = AboveLiveKib(channel, base_kib);
@@ -148,8 +147,9 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < kSamples; ++i) {
     uint64_t& max = i < kSamples / 2 ? max_first : max_second;
     if (stretches[i] > max) max = stretches[i];
-    used += static_cast<size_t>(snprintf(series + used, sizeof series - used, i == 0 ? "%llu" : ",%llu",
-                                         static_cast<unsigned long long>(stretches[i])));
+    used +=
+        static_cast<size_t>(snprintf(series + used, sizeof series - used, i == 0 ? "%llu" : ",%llu",
+                                     static_cast<unsigned long long>(stretches[i])));
   }
   bench::Report report("prodcons");
   report.Add("threads=2 mops=%.4f ns=%.4f", static_cast<double>(total.ops) / total.longest * 1e-6,

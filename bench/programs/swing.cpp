@@ -69,8 +69,8 @@ int main(int argc, char** argv) {
     const uint64_t start = bench::NowNs();
     for (uint64_t phase = 0; phase < 2 * cycles; ++phase) {
       const bool growing = phase % 2 == 0;
-      const uint64_t deadline = start + static_cast<uint64_t>(phase_seconds * 1e9 *
-                                                              static_cast<double>(phase + 1));
+      const uint64_t deadline =
+          start + static_cast<uint64_t>(phase_seconds * 1e9 * static_cast<double>(phase + 1));
       while (bench::NowNs() < deadline) {
         // An operation is one malloc or one free.
         for (uint64_t i = 0; i < kChunk; ++i) {
