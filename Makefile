@@ -1,0 +1,60 @@
+# The front door. Every target installs what it misses (scripts/install-deps.sh) and says so.
+#   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
+#   make test      everything that has to hold, in under 15 minutes
+#   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one)
+#   make lib       build/lib/libstrata.so and build/lib/libstrata.a
+#   make tools     .venv/bin/strata
+#   make fuzz      each fuzz target for FUZZ_SECONDS (60)
+#   make install   to PREFIX (/usr/local) under DESTDIR
+.PHONY: all lib tools test demo bench fuzz format lint install clean
+.DEFAULT_GOAL := lib
+
+DEPS := ./scripts/install-deps.sh
+PYTHON := .venv/bin/python
+LIB := build/lib/libstrata.so
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+QUICK_FLAG := $(if $(filter-out 0,$(QUICK)),--quick)
+
+all: lib tools
+
+lib:
+	@$(DEPS) build
+	@echo "== building $(LIB) and build/lib/libstrata.a (gcc, release)"
+	@cmake --preset release -DSTRATA_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure-release.log \
+	  || { cat build/configure-release.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static
+
+tools:
+	@$(DEPS) tools
+
+test:
+	@$(DEPS) test lint
+	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+demo: lib
+	@$(DEPS) demo
+	@$(PYTHON) -m strata.demo $(QUICK_FLAG) --out out/demo --lib $(LIB)
+
+bench: lib
+	@$(DEPS) bench
+	@$(PYTHON) bench/run.py $(QUICK_FLAG) --lib $(LIB)
+
+fuzz:
+	@$(DEPS) fuzz
+	@scripts/run-fuzz.sh $(FUZZ_SECONDS)
+
+format:
+	@$(DEPS) lint
+	@scripts/lint.sh --fix
+
+lint:
+	@$(DEPS) lint
+	@scripts/lint.sh
+
+install: lib
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	rm -rf build out .venv

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# clang-format, ruff, mypy, the include order and file rules; clang-tidy too unless --quick.
+# With --fix, formats in place instead of checking.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+mode=${1:-}
+status=0
+
+step() {
+  local name=$1
+  shift
+  "$@" || { echo "lint: $name failed" >&2; status=1; }
+}
+
+list() {
+  git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+    [ -f "$file" ] && echo "$file"
+  done
+}
+
+mapfile -t cpp < <(list '*.h' '*.cpp' '*.c')
+mapfile -t py < <(list '*.py')
+
+if [ "$mode" = --fix ]; then
+  clang-format-19 -i "${cpp[@]}"
+  .venv/bin/ruff format "${py[@]}"
+  .venv/bin/ruff check --fix "${py[@]}"
+  exit
+fi
+
+step clang-format clang-format-19 --dry-run -Werror "${cpp[@]}"
+step "ruff format" .venv/bin/ruff format -q --check "${py[@]}"
+step "ruff check" .venv/bin/ruff check -q "${py[@]}"
+mypy=(.venv/bin/mypy --config-file scripts/mypy.ini)
+step "mypy scripts" "${mypy[@]}" scripts/*.py
+[ -d python/strata ] && step "mypy python/strata" "${mypy[@]}" python/strata
+[ -f bench/run.py ] && step "mypy bench" "${mypy[@]}" bench/run.py
+
+if [ "$mode" != --quick ]; then
+  step includes python3 scripts/check_includes.py
+  step files python3 scripts/check_files.py
+  cmake --preset debug-clang >/dev/null
+  mapfile -t units < <(list 'src/*/*.cpp')
+  printf '%s\n' "${units[@]}" | xargs -r -P "$(nproc)" -n 1 \
+    clang-tidy-19 --quiet -p build/debug-clang --warnings-as-errors='*' 2>/dev/null
+  [ "${PIPESTATUS[1]}" -eq 0 ] || { echo "lint: clang-tidy failed" >&2; status=1; }
+fi
+exit $status

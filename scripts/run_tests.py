@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Runs everything that `make test` promises and sums it up in one line.
+
+Stages: the whole suite on the gcc release build; goldens and install on clang's; the unit tests
+under ASan with UBSan and under TSan; the source checks. A stage that cannot build counts as one
+failure and the next one runs all the same. Only the standard library is used, so that this
+starts on any machine with Python 3.11.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUMMARY = ROOT / "build" / "test-summary.txt"
+
+
+@dataclass
+class Count:
+    """How many test cases passed, failed and were skipped."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One build preset, the targets to build in it and the ctest entries to run."""
+
+    preset: str
+    what: str
+    targets: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+STAGES = (
+    Stage("release", "all tests, gcc release", options=("-DSTRATA_TESTS=ON",)),
+    Stage(
+        "release-clang",
+        "goldens and install, clang release",
+        targets=("strata_shared", "strata_static"),
+        select=("-L", "^(golden|install)$"),
+    ),
+    Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),
+    Stage("tsan", "unit tests, TSan", select=("-L", "^unit$", "-LE", "^slow$")),
+)
+
+CHECKS = (
+    ("include order", ["python3", "scripts/check_includes.py"]),
+    ("file headers and sizes", ["python3", "scripts/check_files.py"]),
+    ("format, ruff, mypy", ["scripts/lint.sh", "--quick"]),
+)
+
+
+def run(command: list[str], quiet: bool = False) -> bool:
+    """Runs a command from the root; a quiet one prints only if it fails."""
+    if not quiet:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    done = subprocess.run(
+        command, cwd=ROOT, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode != 0:
+        print(" ".join(command), done.stdout[-12000:], sep="\n")
+    return done.returncode == 0
+
+
+def count_cases(report: Path) -> Count:
+    """Counts the cases of one JUnit file, as GoogleTest and pytest write it."""
+    count = Count()
+    for case in ET.parse(report).getroot().iter("testcase"):
+        children = {child.tag for child in case}
+        if children & {"failure", "error"}:
+            count.failed += 1
+        elif "skipped" in children or case.get("status") == "notrun":
+            count.skipped += 1
+        else:
+            count.passed += 1
+    return count
+
+
+def count_stage(results: Path, ctest_report: Path) -> Count:
+    """Sums the cases of every ctest entry; an entry that died counts at least one failure."""
+    total = Count()
+    for entry in ET.parse(ctest_report).getroot().iter("testcase"):
+        failed = entry.get("status") != "run" or entry.find("failure") is not None
+        report = results / f"{entry.get('name', '').replace('/', '.')}.xml"
+        try:
+            count = count_cases(report)
+        except (OSError, ET.ParseError):
+            count = Count() if failed else Count(passed=1)
+        if failed and count.failed == 0:
+            count.failed = 1
+        total += count
+    return total
+
+
+def run_stage(stage: Stage, jobs: int) -> Count:
+    """Configures, builds and tests one preset."""
+    build = ROOT / "build" / stage.preset
+    results = build / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    ctest_report = build / "ctest.xml"
+    ctest_report.unlink(missing_ok=True)
+    compile_command = ["cmake", "--build", "--preset", stage.preset, "-j", str(jobs)]
+    if stage.targets:
+        compile_command += ["--target", *stage.targets]
+    if not run(["cmake", "--preset", stage.preset, *stage.options], quiet=True):
+        return Count(failed=1)
+    if not run(compile_command, quiet=True):
+        return Count(failed=1)
+    command = ["ctest", "--preset", stage.preset, "-j", str(jobs), *stage.select]
+    ok = run([*command, "--output-junit", str(ctest_report)])
+    if not ctest_report.exists():
+        return Count(failed=1)
+    count = count_stage(results, ctest_report)
+    if not ok and count.failed == 0:
+        count.failed = 1
+    return count
+
+
+def main() -> int:
+    """Runs the chosen stages and prints the sum last."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", choices=[*(s.preset for s in STAGES), "checks"])
+    args = parser.parse_args()
+
+    SUMMARY.parent.mkdir(exist_ok=True)
+    SUMMARY.unlink(missing_ok=True)
+    total = Count()
+    lines: list[str] = []
+    for stage in STAGES:
+        if args.only in (None, stage.preset):
+            print(f"== {stage.what}", flush=True)
+            start = time.monotonic()
+            count = run_stage(stage, args.jobs)
+            lines.append(f"{stage.what}: {count} ({time.monotonic() - start:.0f} s)")
+            total += count
+    if args.only in (None, "checks"):
+        for name, command in CHECKS:
+            print(f"== {name}", flush=True)
+            count = Count(passed=1) if run(command) else Count(failed=1)
+            lines.append(f"{name}: {'ok' if count.passed else 'FAILED'}")
+            total += count
+
+    print("", *lines, sep="\n  ")
+    SUMMARY.write_text(f"{total.passed} {total.failed} {total.skipped}\n")
+    print(total)
+    return 0 if total.failed == 0 and total.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
