@@ -1,0 +1,26 @@
+"""operator new and delete: every form, alignment, and the new_handler loop."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, cases
+
+SOURCE = Path(__file__).resolve().parent / "new_cases.cpp"
+LIMITED = "handler_frees_memory"
+
+
+@pytest.mark.parametrize("case", [case for case in cases(SOURCE) if case != LIMITED])
+def test_new(lab: Lab, case: str) -> None:
+    lab.run(lab.build(SOURCE), case).silent()
+
+
+def test_handler_that_frees_memory_lets_new_succeed(lab: Lab) -> None:
+    limit = 512 << 20
+    lab.run(
+        lab.build(SOURCE),
+        LIMITED,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    ).silent()
