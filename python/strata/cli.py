@@ -1,0 +1,188 @@
+"""The `strata` command."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from strata import __version__
+from strata.elf import why_not_preloadable
+from strata.errors import StrataError
+from strata.launch import Outcome, preload_value, resolve, run
+from strata.library import find_library
+
+OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+RUN_HELP = """Run COMMAND on Strata's malloc.
+
+The preload is set for this command and what it starts, and nowhere else. Input, output, signals
+and the exit status are the command's own (128+n if signal n ended it). Exit status 2: wrong use;
+126: the command cannot be executed; 127: it was not found."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Tools of the Strata memory allocator.",
+)
+
+
+class Cache(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    THREAD = "thread"
+
+
+class Switch(StrEnum):
+    ON = "on"
+    OFF = "off"
+
+
+def say(message: str) -> None:
+    """One line on stderr, whatever the message holds."""
+    print("strata: " + " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    """`NAME=VALUE` as the pair for the environment, with or without the STRATA_ in front."""
+    name, equals, value = text.partition("=")
+    name = name.upper().removeprefix("STRATA_")
+    if not equals or not OPTION_NAME.fullmatch(name):
+        raise StrataError(f"--set {text!r}: expected NAME=VALUE, for example HEAP_LIMIT=2G")
+    return f"STRATA_{name}", value
+
+
+def child_environment(
+    base: Mapping[str, str],
+    library: Path,
+    cache: Cache | None,
+    release: Switch | None,
+    settings: list[str],
+) -> dict[str, str]:
+    """The environment of the command: ours, the preload, and the options given."""
+    environment = dict(base)
+    environment["LD_PRELOAD"] = preload_value(library, base.get("LD_PRELOAD"))
+    if cache is not None:
+        environment["STRATA_CACHE"] = cache.value
+    if release is not None:
+        environment["STRATA_RELEASE"] = release.value
+    environment.update(parse_setting(text) for text in settings)
+    return environment
+
+
+def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
+    """Shows what the library wrote at the end of the command, or says why there is nothing."""
+    from rich.console import Console
+
+    from strata.stats import load, render
+
+    if not path.exists():
+        if not expected:
+            return  # the reason was reported at the start
+        if outcome.killed_by:
+            say(f"no stats: {outcome.killed_by} ended the command before it could write any")
+        else:
+            say("no stats: the command ended by _exit, or the library was not loaded into it")
+        return
+    try:
+        stats = load(path)
+    except StrataError as error:
+        say(str(error))
+        return
+    if stats.pid != outcome.pid:
+        say(f"the command wrote no stats; these are of its child process {stats.pid}")
+    Console(stderr=True, highlight=False).print(render(stats))
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"strata {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    "run", help=RUN_HELP, context_settings={"allow_interspersed_args": False}, no_args_is_help=False
+)
+def run_command(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARGUMENT]...")],
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Print the allocator's figures on stderr at the end.")
+    ] = False,
+    lib: Annotated[
+        Path | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use.")
+    ] = None,
+    cache: Annotated[
+        Cache | None, typer.Option(help="Front cache: per CPU, per thread, or what works here.")
+    ] = None,
+    release: Annotated[
+        Switch | None, typer.Option(help="Give idle memory back to the system.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set option STRATA_NAME; repeatable."),
+    ] = None,
+) -> None:
+    library, facts = find_library(lib)
+    environment = child_environment(os.environ, library, cache, release, set_ or [])
+    program = resolve(command[0], environment)
+    obstacle = why_not_preloadable(program, facts)
+    if obstacle is not None:
+        say(f"{obstacle}; running it without Strata")
+    with ExitStack() as cleanup:
+        stats_path = None
+        if stats:
+            if any(parse_setting(text)[0] == "STRATA_STATS" for text in set_ or []):
+                raise StrataError("--stats and --set STATS=... exclude each other")
+            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="strata-run-"))
+            stats_path = Path(folder, "stats.json")
+            environment["STRATA_STATS"] = str(stats_path)
+        outcome = run(
+            program,
+            command,
+            environment,
+            library,
+            lambda pid: (
+                None
+                if obstacle
+                else say(
+                    f"process {pid} ({command[0]}) runs without {library.name}: it was not loaded"
+                )
+            ),
+        )
+        if stats_path is not None:
+            print_stats(stats_path, outcome, expected=obstacle is None)
+    raise typer.Exit(outcome.status)
+
+
+def main() -> None:
+    """Entry point: every mistake becomes one line and an exit status."""
+    try:
+        status = typer.main.get_command(app).main(prog_name="strata", standalone_mode=False)
+    except StrataError as error:
+        say(str(error))
+        sys.exit(error.status)
+    except click.ClickException as error:
+        say(error.format_message())
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,87 @@
+"""Finds libstrata.so: the option, STRATA_LIB, the checkout, the installed prefix, the linker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from strata.elf import ET_DYN, ElfFacts, read_elf
+from strata.errors import StrataError
+
+NAMES = ("libstrata.so", "libstrata.so.0")
+MARKER = b"strata_version"  # every build of the library exports it
+
+
+def checkouts() -> Iterator[Path]:
+    """Roots of the source tree that this package or its environment sits in."""
+    for start in (Path(__file__).resolve(), Path(sys.prefix).resolve()):
+        for folder in start.parents:
+            if (folder / "include" / "strata").is_dir() and (folder / "python").is_dir():
+                yield folder
+
+
+def library_folders() -> Iterator[Path]:
+    """Where `make install` or a package may have put the library."""
+    multiarch = sysconfig.get_config_var("MULTIARCH") or f"{os.uname().machine}-linux-gnu"
+    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local", "/usr")):
+        for folder in ("lib", f"lib/{multiarch}", "lib64"):
+            yield Path(prefix, folder)
+
+
+def from_linker() -> Iterator[Path]:
+    """What the dynamic linker's cache knows by our soname."""
+    for tool in ("ldconfig", "/sbin/ldconfig"):
+        try:
+            listing = subprocess.run([tool, "-p"], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        for line in listing.stdout.splitlines():
+            name, arrow, path = line.strip().partition(" => ")
+            if arrow and name.split(" ", 1)[0] in NAMES:
+                yield Path(path)
+        return
+
+
+def check_library(path: Path, named_by: str) -> ElfFacts:
+    """The library's ELF facts; a clear error if the linker could not preload this file."""
+    try:
+        facts = read_elf(path)
+        content = path.read_bytes() if facts is not None else b""
+    except OSError as error:
+        raise StrataError(f"{named_by} {path}: {(error.strerror or str(error)).lower()}") from error
+    if facts is None or facts.type != ET_DYN:
+        raise StrataError(f"{named_by} {path}: not a shared library")
+    if MARKER not in content:
+        raise StrataError(f"{named_by} {path}: a shared library, but not Strata's")
+    if any(character in str(path) for character in " :\t\n"):
+        raise StrataError(
+            f"{named_by} {path}: LD_PRELOAD cannot hold a path with a space or a colon; "
+            "name a link to it elsewhere"
+        )
+    return facts
+
+
+def find_library(
+    option: Path | None, environment: Mapping[str, str] = os.environ
+) -> tuple[Path, ElfFacts]:
+    """The library to preload, absolute, with its facts. Explicit names are never second-guessed."""
+    explicit = (("--lib", option), ("STRATA_LIB", environment.get("STRATA_LIB")))
+    for named_by, value in explicit:
+        if value:
+            path = Path(value).absolute()
+            return path, check_library(path, named_by)
+    for root in checkouts():
+        path = root / "build" / "lib" / NAMES[0]
+        if path.is_file():
+            return path, check_library(path, "library")
+    candidates = [folder / name for folder in library_folders() for name in NAMES]
+    for path in (*candidates, *from_linker()):
+        if path.is_file():
+            return path, check_library(path, "library")
+    raise StrataError(
+        "libstrata.so not found: build it with `make lib`, or name it by --lib or STRATA_LIB"
+    )

@@ -1,0 +1,166 @@
+"""The library's own figures: reads the JSON it writes and shows them to a person."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from strata.errors import StrataError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+TOP_CLASSES = 8
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """One size class: objects live in the program, and those waiting in the three cache levels."""
+
+    size: int
+    live: int
+    cpu: int
+    transfer: int
+    central: int
+    hits: int
+    misses: int
+
+    @property
+    def live_bytes(self) -> int:
+        return self.size * self.live
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The part of the library's JSON that the tools use."""
+
+    version: str
+    pid: int
+    cache_mode: str
+    thp_mode: str
+    bytes: dict[str, int]
+    coverage: float
+    cache_hits: int
+    cache_misses: int
+    background_released: int
+    classes: list[SizeClass]
+    occupancy: list[tuple[int, int]]  # (used, resident) 8 KiB pages of each hugepage
+
+    @property
+    def hit_rate(self) -> float | None:
+        calls = self.cache_hits + self.cache_misses
+        return self.cache_hits / calls if calls else None
+
+
+def parse(document: dict[str, Any]) -> Stats:
+    """Stats from the library's JSON; a missing key is an error, never a zero."""
+    try:
+        cache = document["cache"]
+        return Stats(
+            version=str(document["strata"]),
+            pid=int(document["pid"]),
+            cache_mode=str(document["cache_mode"]),
+            thp_mode=str(document["thp_mode"]),
+            bytes={str(name): int(value) for name, value in document["bytes"].items()},
+            coverage=float(document["coverage"]),
+            cache_hits=int(cache["hits"]),
+            cache_misses=int(cache["misses_alloc"]) + int(cache["misses_free"]),
+            background_released=int(document["background"]["released_bytes"]),
+            classes=[
+                SizeClass(
+                    *(
+                        int(row[key])
+                        for key in ("size", "live", "cpu", "transfer", "central", "hits", "misses")
+                    )
+                )
+                for row in document["classes"]
+            ],
+            occupancy=[(int(row[0]), int(row[1])) for row in document["hugepage_occupancy"]],
+        )
+    except KeyError as error:
+        raise StrataError(f"the library's stats lack {error}", 1) from error
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise StrataError(f"the library's stats are malformed: {error}", 1) from error
+
+
+def load(path: Path) -> Stats:
+    """Stats from a file that the library wrote."""
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise StrataError(f"no stats: {(error.strerror or str(error)).lower()}", 1) from error
+    except ValueError as error:
+        raise StrataError(f"the library's stats are not JSON: {error}", 1) from error
+    if not isinstance(document, dict):
+        raise StrataError("the library's stats are not a JSON object", 1)
+    return parse(document)
+
+
+def human(count: float) -> str:
+    """A byte count with three digits that matter: 512 B, 1.50 KiB, 23.4 MiB."""
+    value = float(count)
+    unit = 0
+    while abs(value) >= 1023.5 and unit < len(UNITS) - 1:
+        value /= 1024
+        unit += 1
+    if unit == 0:
+        return f"{value:.0f} {UNITS[unit]}"
+    digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:.{digits}f} {UNITS[unit]}"
+
+
+def percent(ratio: float | None) -> str:
+    return "n/a" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def render(stats: Stats) -> RenderableType:
+    """The summary that `strata run --stats` prints."""
+    from rich.console import Group
+    from rich.table import Table
+
+    held = stats.bytes
+    summary = Table(box=None, show_header=False, pad_edge=False)
+    summary.add_column(style="bold")
+    summary.add_column(justify="right")
+    summary.add_column(style="dim")
+    for label, value, meaning in (
+        ("cache mode", stats.cache_mode, f"{percent(stats.hit_rate)} of calls hit the cache"),
+        ("live", human(held["live"]), "the program's objects"),
+        ("slack", human(held["internal_slack"]), "rounding up to size classes"),
+        ("caches", human(held["caches"]), "free objects kept at hand"),
+        ("free", human(held["free_resident"]), "free pages still in memory"),
+        ("metadata", human(held["metadata"]), "the allocator's own"),
+        ("resident", human(held["resident"]), f"of {human(held['mapped'])} mapped"),
+        (
+            "released",
+            human(held["released"]),
+            f"given back now; {human(stats.background_released)} in the background so far",
+        ),
+        (
+            "coverage",
+            percent(stats.coverage),
+            f"{human(held['hugepage_backed'])} on hugepages (THP mode {stats.thp_mode})",
+        ),
+    ):
+        summary.add_row(label, value, meaning)
+    title = f"[bold]Strata {stats.version}[/bold] in process {stats.pid}, at its end"
+    top = sorted(stats.classes, key=lambda row: row.live_bytes, reverse=True)[:TOP_CLASSES]
+    top = [row for row in top if row.live]
+    if not top:
+        return Group(title, summary)
+    classes = Table(box=None, pad_edge=False, header_style="dim")
+    for header in ("size", "live", "bytes", "cached", "hit rate"):
+        classes.add_column(header, justify="right")
+    for row in top:
+        calls = row.hits + row.misses
+        classes.add_row(
+            human(row.size),
+            f"{row.live:,}",
+            human(row.live_bytes),
+            f"{row.cpu + row.transfer + row.central:,}",
+            percent(row.hits / calls if calls else None),
+        )
+    return Group(title, summary, "", "[bold]Largest size classes[/bold]", classes)

@@ -1,0 +1,60 @@
+"""A stand-in library, so that the launcher is tested without the allocator.
+
+It exports what the finder looks for and writes a stats file at exit, as the library does. Tests
+that need the real one are in the blackbox suites of the allocator.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+STAND_IN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+const char* strata_version(void) { return "0.0.test"; }
+__attribute__((destructor)) static void WriteStats(void) {
+  const char* path = getenv("STRATA_STATS");
+  if (path == NULL || path[0] != '/') return;
+  FILE* file = fopen(path, "w");
+  if (file == NULL) return;
+  fprintf(file,
+      "{\"strata\":\"0.0.test\",\"pid\":%d,\"cache_mode\":\"per-cpu (mm_cid)\","
+      "\"thp_mode\":\"madvise\",\"bytes\":{\"live\":1048576,\"internal_slack\":1024,"
+      "\"caches\":4096,\"free_resident\":8192,\"released\":2097152,\"metadata\":65536,"
+      "\"resident\":4194304,\"mapped\":8388608,\"hugepage_backed\":2097152},\"coverage\":0.5,"
+      "\"cache\":{\"hits\":900,\"misses_alloc\":60,\"misses_free\":40},"
+      "\"background\":{\"released_bytes\":4194304},"
+      "\"classes\":[{\"size\":64,\"live\":1000,\"cpu\":10,\"transfer\":5,\"central\":1,"
+      "\"hits\":99,\"misses\":1},{\"size\":4096,\"live\":0,\"cpu\":0,\"transfer\":0,"
+      "\"central\":0,\"hits\":0,\"misses\":0}],"
+      "\"hugepage_occupancy\":[[128,256,\"F\"],[0,0,\"-\"]]}",
+      (int)getpid());
+  fclose(file);
+}
+"""
+
+
+def compile_c(folder: Path, name: str, source: str, *flags: str) -> Path:
+    """Builds one C file; the tests run where the allocator is built, so a compiler is there."""
+    path = folder / f"{name}.c"
+    path.write_text(source)
+    output = folder / name
+    subprocess.run(["cc", "-O1", "-o", output, path, *flags], check=True)
+    return output
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    return compile_c(folder, "libstrata.so", STAND_IN, "-shared", "-fPIC")
+
+
+@pytest.fixture(scope="session")
+def static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static")
+    source = '#include <stdio.h>\nint main(void) { puts("still here"); return 3; }\n'
+    return compile_c(folder, "static-program", source, "-static")
