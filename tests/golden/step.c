@@ -26,8 +26,8 @@
 enum { kPaths = 5, kRounds = 5, kMaxSteps = 4096, kWarm = 2000, kSize = 64, kSkip = 77 };
 
 struct Plan {
-  uint64_t base;      /* where the library is loaded */
-  uint64_t rseq_cs;   /* the field to clear, 0 without rseq */
+  uint64_t base;    /* where the library is loaded */
+  uint64_t rseq_cs; /* the field to clear, 0 without rseq */
   uint64_t entry[kPaths];
 };
 
@@ -58,8 +58,8 @@ static int Child(int out) {
   if (dladdr((void*)alloc, &info) == 0) return 2;
   plan.base = (uint64_t)info.dli_fbase;
   if (__rseq_size != 0) {
-    plan.rseq_cs =
-        (uint64_t)__builtin_thread_pointer() + (uint64_t)__rseq_offset + offsetof(struct rseq, rseq_cs);
+    plan.rseq_cs = (uint64_t)__builtin_thread_pointer() + (uint64_t)__rseq_offset +
+                   offsetof(struct rseq, rseq_cs);
   }
   for (int i = 0; i < kPaths; i++) plan.entry[i] = (uint64_t)Find(kSymbols[i]);
 

@@ -1,0 +1,124 @@
+"""An installed Strata, as a user finds it: headers, pkg-config, find_package, both libraries.
+
+Every way of linking builds the same two probes, which prove from inside that the malloc they run
+on is Strata's and not libc's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = Path(os.environ.get("STRATA_BUILD_DIR", ROOT / "build/release"))
+VERSION = re.search(r"project\(Strata VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
+COMPILER = {"probe.c": "cc", "probe.cpp": "c++"}
+FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
+
+CONSUMER = """
+cmake_minimum_required(VERSION 3.25)
+project(Consumer LANGUAGES C CXX)
+find_package(Strata {version} REQUIRED)
+set(CMAKE_CXX_STANDARD 20)
+foreach(kind strata static)
+  add_executable(c_${{kind}} {here}/probe.c)
+  add_executable(cpp_${{kind}} {here}/probe.cpp)
+  foreach(program c_${{kind}} cpp_${{kind}})
+    target_compile_definitions(${{program}} PRIVATE VERSION="{version}")
+    target_link_libraries(${{program}} PRIVATE Strata::${{kind}})
+  endforeach()
+endforeach()
+"""
+
+
+def run(*command: str | Path, **env: str) -> str:
+    """The output of a command that has to succeed."""
+    done = subprocess.run(
+        list(map(str, command)),
+        env=os.environ | env,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def version() -> str:
+    """The version that CMakeLists.txt names."""
+    assert VERSION is not None
+    return VERSION[1]
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh installation, moved after the fact: nothing in it may hold an absolute path."""
+    root = tmp_path_factory.mktemp("install")
+    run("cmake", "--install", BUILD, "--prefix", root / "made")
+    (root / "made").rename(root / "moved")
+    return root / "moved"
+
+
+def test_installed_files(prefix: Path) -> None:
+    for name in ("libstrata.so", "libstrata.so.0", "libstrata.a", "pkgconfig/strata.pc"):
+        assert (prefix / "lib" / name).exists(), name
+    assert (prefix / "include/strata/strata.h").exists()
+    assert os.readlink(prefix / "lib/libstrata.so") == "libstrata.so.0"
+
+
+def test_destdir(tmp_path: Path) -> None:
+    run("cmake", "--install", BUILD, "--prefix", "/opt/strata", DESTDIR=str(tmp_path))
+    assert (tmp_path / "opt/strata/lib/libstrata.so").exists()
+
+
+@pytest.mark.parametrize("source", COMPILER)
+def test_pkg_config(prefix: Path, tmp_path: Path, version: str, source: str) -> None:
+    path = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    assert run("pkg-config", "--modversion", "strata", **path).strip() == version
+    flags = run("pkg-config", "--cflags", "--libs", "strata", **path).split()
+    program = tmp_path / "program"
+    define = f'-DVERSION="{version}"'
+    run(COMPILER[source], *FLAGS, define, HERE / source, *flags, "-o", program)
+    assert run(program, LD_LIBRARY_PATH=str(prefix / "lib")) == "strata\n"
+
+
+@pytest.mark.parametrize("source", COMPILER)
+def test_static_archive(prefix: Path, tmp_path: Path, version: str, source: str) -> None:
+    program = tmp_path / "program"
+    define = f'-DVERSION="{version}"'
+    include = f"-I{prefix / 'include'}"
+    archive = prefix / "lib/libstrata.a"
+    run(COMPILER[source], *FLAGS, define, include, HERE / source, archive, "-o", program)
+    assert run(program) == "strata\n"
+    assert "libstrata" not in run("readelf", "-dW", program)
+    # Named by a shared library, so the program has to offer it to the dynamic linker.
+    exported = run("nm", "-D", "--defined-only", program)
+    assert re.search(r" T malloc$", exported, re.MULTILINE)
+
+
+def test_archive_is_all_or_nothing(prefix: Path) -> None:
+    """With two members a program could get malloc from one and free from libc."""
+    assert len(run("ar", "t", prefix / "lib/libstrata.a").split()) == 1
+
+
+def test_archive_hides_its_insides(prefix: Path) -> None:
+    names = run("nm", "-C", "--defined-only", "--extern-only", prefix / "lib/libstrata.a")
+    assert " T malloc\n" in names
+    assert [line for line in names.splitlines() if "strata::" in line] == []
+
+
+def test_find_package(prefix: Path, tmp_path: Path, version: str) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(CONSUMER.format(version=version, here=HERE))
+    build = tmp_path / "build"
+    run("cmake", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", build)
+    for program in ("c_strata", "cpp_strata", "c_static", "cpp_static"):
+        assert run(build / program) == "strata\n", program
