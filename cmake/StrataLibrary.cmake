@@ -46,5 +46,6 @@ target_link_options(strata_static INTERFACE LINKER:--undefined=malloc)
 
 foreach(lib strata_shared strata_static)
   target_include_directories(${lib} INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 endforeach()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named groups miss: Debian packages through apt-get, Python packages into .venv
-# from pinned lists. A group that is complete costs a few milliseconds; what has to be done is said
-# in one line each. Servers that tests and the demo use are installed but not started.
+# from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
+# done is said in one line each. Servers that tests and the demo use are installed, not started.
 #   scripts/install-deps.sh GROUP...     groups: build tools test demo bench fuzz lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -75,20 +75,14 @@ install_packages() {
 }
 
 install_python() {
-  local lists=(scripts/requirements-dev.txt) list
-  [ -f python/requirements.txt ] && lists=(python/requirements.txt "${lists[@]}")
   local stamp=.venv/.strata-stamp want
-  want=$(cat "${lists[@]}" python/pyproject.toml 2>/dev/null | sha256sum)
+  want=$(cat python/requirements.txt python/pyproject.toml | sha256sum)
   [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && [ -x .venv/bin/python ] && return
-  echo "== making .venv from $(printf '%s ' "${lists[@]}")"
+  echo "== making .venv with the packages that python/requirements.txt pins"
   [ -x .venv/bin/python ] || python3 -m venv .venv
-  for list in "${lists[@]}"; do
-    .venv/bin/python -m pip install -q --disable-pip-version-check -r "$list"
-  done
-  if [ -f python/pyproject.toml ]; then
-    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps \
-      --no-build-isolation -e python
-  fi
+  local pip=(.venv/bin/python -m pip install -q --disable-pip-version-check)
+  "${pip[@]}" -r python/requirements.txt
+  "${pip[@]}" --no-deps --no-build-isolation -e python
   echo "$want" >"$stamp"
 }
 

@@ -31,7 +31,7 @@ fi
 step clang-format clang-format-19 --dry-run -Werror "${cpp[@]}"
 step "ruff format" .venv/bin/ruff format -q --check "${py[@]}"
 step "ruff check" .venv/bin/ruff check -q "${py[@]}"
-mypy=(.venv/bin/mypy --config-file scripts/mypy.ini)
+mypy=(.venv/bin/mypy --config-file python/pyproject.toml --cache-dir build/mypy)
 step "mypy scripts" "${mypy[@]}" scripts/*.py
 [ -d python/strata ] && step "mypy python/strata" "${mypy[@]}" python/strata
 [ -f bench/run.py ] && step "mypy bench" "${mypy[@]}" bench/run.py
