@@ -10,10 +10,13 @@ from blackbox import Lab, cases
 
 SOURCE = Path(__file__).resolve().parent / "new_cases.cpp"
 LIMITED = "handler_frees_memory"
+ONLY_STRATA = {"aligned_sizes_at_the_end_of_the_range"}
 
 
 @pytest.mark.parametrize("case", [case for case in cases(SOURCE) if case != LIMITED])
 def test_new(lab: Lab, case: str) -> None:
+    if case in ONLY_STRATA:
+        lab.require_strata()
     lab.run(lab.build(SOURCE), case).silent()
 
 
