@@ -31,10 +31,16 @@ fi
 step clang-format clang-format-19 --dry-run -Werror "${cpp[@]}"
 step "ruff format" .venv/bin/ruff format -q --check "${py[@]}"
 step "ruff check" .venv/bin/ruff check -q "${py[@]}"
-mypy=(.venv/bin/mypy --config-file python/pyproject.toml --cache-dir build/mypy)
-step "mypy scripts" "${mypy[@]}" scripts/*.py
-[ -d python/strata ] && step "mypy python/strata" "${mypy[@]}" python/strata
-[ -f bench/run.py ] && step "mypy bench" "${mypy[@]}" bench/run.py
+mypy=(.venv/bin/mypy --config-file python/pyproject.toml --cache-dir build/mypy --no-error-summary)
+types() {
+  MYPYPATH=$1 "${mypy[@]}" "${@:2}"
+}
+mapfile -t tests < <(list 'tests/*.py' 'scripts/*.py')
+mapfile -t package < <(list 'python/*.py')
+mapfile -t bench < <(list 'bench/*.py')
+step "mypy scripts and tests" types tests "${tests[@]}"
+step "mypy python" types python "${package[@]}"
+[ ${#bench[@]} -eq 0 ] || step "mypy bench" types bench:python "${bench[@]}"
 
 if [ "$mode" != --quick ]; then
   step includes python3 scripts/check_includes.py

@@ -71,7 +71,7 @@ def test_installed_files(prefix: Path) -> None:
     for name in ("libstrata.so", "libstrata.so.0", "libstrata.a", "pkgconfig/strata.pc"):
         assert (prefix / "lib" / name).exists(), name
     assert (prefix / "include/strata/strata.h").exists()
-    assert os.readlink(prefix / "lib/libstrata.so") == "libstrata.so.0"
+    assert (prefix / "lib/libstrata.so").readlink() == Path("libstrata.so.0")
 
 
 def test_destdir(tmp_path: Path) -> None:
