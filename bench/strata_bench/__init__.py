@@ -1,0 +1,1 @@
+"""The benchmark runner: builds the programs and the peers, measures in turn, reports."""
