@@ -12,18 +12,24 @@ from pathlib import Path
 import pytest
 
 STAND_IN = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 const char* strata_version(void) { return "0.0.test"; }
-__attribute__((destructor)) static void WriteStats(void) {
+static void WriteStats(unsigned long live) {
   const char* path = getenv("STRATA_STATS");
   if (path == NULL || path[0] != '/') return;
-  FILE* file = fopen(path, "w");
+  char unfinished[4096];
+  snprintf(unfinished, sizeof unfinished, "%s.new", path);
+  FILE* file = fopen(unfinished, "w");
   if (file == NULL) return;
   fprintf(file,
       "{\"strata\":\"0.0.test\",\"pid\":%d,\"cache_mode\":\"per-cpu (mm_cid)\","
-      "\"thp_mode\":\"madvise\",\"bytes\":{\"live\":1048576,\"internal_slack\":1024,"
+      "\"thp_mode\":\"madvise\",\"bytes\":{\"live\":%lu,\"internal_slack\":1024,"
       "\"caches\":4096,\"free_resident\":8192,\"released\":2097152,\"metadata\":65536,"
       "\"resident\":4194304,\"mapped\":8388608,\"hugepage_backed\":2097152},\"coverage\":0.5,"
       "\"cache\":{\"hits\":900,\"misses_alloc\":60,\"misses_free\":40},"
@@ -32,9 +38,51 @@ __attribute__((destructor)) static void WriteStats(void) {
       "\"hits\":99,\"misses\":1},{\"size\":4096,\"live\":0,\"cpu\":0,\"transfer\":0,"
       "\"central\":0,\"hits\":0,\"misses\":0}],"
       "\"hugepage_occupancy\":[[128,256,\"F\"],[0,0,\"-\"]]}",
-      (int)getpid());
+      (int)getpid(), live);
   fclose(file);
+  rename(unfinished, path);
 }
+#ifndef COUNT
+__attribute__((destructor)) static void AtExit(void) { WriteStats(1048576); }
+#else
+// glibc's malloc under a count of live bytes: enough of an allocator for the demo's checks.
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void __libc_free(void*);
+static atomic_ulong live;
+static size_t (*usable)(void*);
+size_t malloc_usable_size(void* block) { return block && usable ? usable(block) : 0; }
+void* malloc(size_t size) {
+  void* block = __libc_malloc(size);
+  live += malloc_usable_size(block);
+  return block;
+}
+void* calloc(size_t count, size_t size) {
+  void* block = __libc_calloc(count, size);
+  live += malloc_usable_size(block);
+  return block;
+}
+void free(void* block) {
+  live -= malloc_usable_size(block);
+  __libc_free(block);
+}
+void* realloc(void* old, size_t size) {
+  live -= malloc_usable_size(old);
+  void* block = __libc_realloc(old, size);
+  live += malloc_usable_size(block);
+  return block;
+}
+static void* Repeat(void* unused) {
+  for (;; usleep(100000)) WriteStats(live);
+  return unused;
+}
+__attribute__((constructor)) static void Start(void) {
+  pthread_t thread;
+  usable = (size_t (*)(void*))dlsym(dlopen("libc.so.6", RTLD_NOW), "malloc_usable_size");
+  if (getenv("STRATA_STATS") != NULL) pthread_create(&thread, NULL, Repeat, NULL);
+}
+#endif
 """
 
 
@@ -51,6 +99,13 @@ def compile_c(folder: Path, name: str, source: str, *flags: str) -> Path:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")
     return compile_c(folder, "libstrata.so", STAND_IN, "-shared", "-fPIC")
+
+
+@pytest.fixture(scope="session")
+def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stand-in that really allocates, and reports its live bytes ten times a second."""
+    folder = tmp_path_factory.mktemp("counting")
+    return compile_c(folder, "libstrata.so", STAND_IN, "-shared", "-fPIC", "-DCOUNT")
 
 
 @pytest.fixture(scope="session")

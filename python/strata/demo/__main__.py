@@ -1,0 +1,245 @@
+"""`python -m strata.demo`: runs the demo and writes the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from strata.cli import say
+from strata.demo import memory, report
+from strata.demo.client import Client
+from strata.demo.measure import Run, measure
+from strata.demo.plan import FULL, QUICK, Load, Plan, draw
+from strata.demo.server import Allocator, Server, find_libc, find_redis
+from strata.errors import StrataError
+from strata.library import find_library
+
+HEADROOM = 1.6  # of the largest live data: what a server may need at its peak
+THP_MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def check_memory(plan: Plan, load: Load) -> int:
+    """Bytes that one server may need; an error if the machine has not got them free."""
+    need = int(HEADROOM * max(load.live_bytes.values())) + plan.keys * 200
+    free = memory.mem_available()
+    if free < need:
+        raise StrataError(
+            f"the demo needs {need >> 20} MiB of free memory, here are {free >> 20} MiB; "
+            "try --quick",
+            1,
+        )
+    return need
+
+
+def run_all(allocators: list[Allocator], plan: Plan, console: Console) -> tuple[list[Run], Load]:
+    """The same load on each allocator in turn, under one progress bar a phase."""
+    redis = find_redis()
+    load = draw(plan)
+    memory.warm_up(check_memory(plan, load))
+    client = Client(plan)
+    runs = []
+    columns = (
+        TextColumn("[bold]{task.fields[allocator]:<9}[/bold]{task.description:<7}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as bar:
+        for allocator in allocators:
+            task = bar.add_task("start", allocator=allocator.name, total=1)
+
+            def begin(phase: str, steps: int, at: TaskID = task) -> Callable[[int], None]:
+                bar.reset(at, total=steps, description=phase)
+                return lambda count: bar.advance(at, count)
+
+            with Server(redis, allocator) as server:
+                runs.append(measure(server, client, plan, load, begin))
+            bar.update(task, description="done")
+            bar.stop_task(task)
+    return runs, load
+
+
+def print_table(runs: list[Run], console: Console) -> None:
+    table = Table(header_style="bold", pad_edge=False)
+    table.add_column("")
+    for run in runs:
+        table.add_column(run.name, justify="right")
+    section = ""
+    for row in report.table(runs):
+        if row.section != section:
+            section = row.section
+            table.add_section()
+            table.add_row(f"[bold]{section}[/bold]")
+        cells = [
+            f"[green]{cell}[/green]" if at == row.best else cell
+            for at, cell in enumerate(row.cells)
+        ]
+        table.add_row(f"  {row.label}", *cells)
+    console.print(table)
+
+
+def machine_line(redis: Path, runs: list[Run]) -> str:
+    """The machine and the versions, as far as they explain the figures."""
+    shown = subprocess.run([redis, "--version"], capture_output=True, text=True, check=True).stdout
+    version = next((word[2:] for word in shown.split() if word.startswith("v=")), "?")
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    try:
+        mode = THP_MODE.read_text().partition("[")[2].partition("]")[0]
+    except OSError:
+        mode = "none"
+    cache = next((run.cache_mode for run in runs if run.cache_mode), "unknown")
+    options = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("STRATA_")]
+    return (
+        f"Redis {version} of this system, unmodified, without persistence; {os.cpu_count()} CPUs "
+        f"({model}), Linux {platform.release()}, {platform.libc_ver()[1]} glibc, hugepages in mode "
+        f"{mode}. Redis's own switch against hugepages (disable-thp) is off for all three. "
+        f"Strata's caches: {cache}"
+        + (f"; options from the environment: {' '.join(options)}." if options else ".")
+    )
+
+
+def write_page(runs: list[Run], load: Load, plan: Plan, out: Path) -> Path:
+    """Draws the pictures and writes them, the raw figures and the page."""
+    from strata.demo import figures, page  # matplotlib takes a second to load
+
+    out.mkdir(parents=True, exist_ok=True)
+    speed = figures.rates(runs)
+    rss = figures.memory_over_time(runs, load)
+    heap = figures.heap(runs)
+    for picture in (speed, rss, heap):
+        (out / f"{picture.name}.png").write_bytes(picture.wide)
+    ours = [run for run in runs if run.snapshots["idle"].used is not None]
+    html = page.render(
+        [run.name for run in runs],
+        f"The same Redis under the same load, on {report.join([run.name for run in runs])} in "
+        f"turn, {time.strftime('%d %B %Y')}. {report.memory_sentence(runs, load)}",
+        report.table(runs),
+        [
+            ("Requests per second", speed, [report.speed_sentence(runs)]),
+            (
+                "Memory over time",
+                rss,
+                [report.memory_sentence(runs, load), report.physical_sentence(runs)],
+            ),
+            (
+                "The heap's hugepages before and after the delete",
+                heap,
+                [
+                    report.heap_sentence(runs),
+                    *(report.used_sentence(run) for run in ours),
+                    report.coverage_sentence(runs),
+                ],
+            ),
+        ],
+        [*report.setting_lines(plan), machine_line(find_redis(), runs)],
+    )
+    path = out / "index.html"
+    path.write_text(html, encoding="utf-8")
+    write_data(runs, plan, out / "data.json")
+    return path
+
+
+def write_data(runs: list[Run], plan: Plan, path: Path) -> None:
+    """The raw figures, for whoever wants to draw them differently."""
+    document = {
+        "plan": asdict(plan),
+        "runs": [
+            {
+                "allocator": run.name,
+                "peak_rss": run.peak_rss,
+                "phases": {
+                    name: {
+                        "requests": phase.requests,
+                        "seconds": phase.seconds,
+                        "p50": phase.percentile(50),
+                        "p99": phase.percentile(99),
+                    }
+                    for name, phase in run.phases.items()
+                },
+                "spans": run.spans,
+                "snapshots": {name: asdict(shot) for name, shot in run.snapshots.items()},
+                "samples": [asdict(sample) for sample in run.samples],
+            }
+            for run in runs
+        ],
+    }
+    path.write_text(json.dumps(document))
+
+
+def demo(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write.")] = Path("out/demo"),
+    lib: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The libstrata.so to show.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small load, under 40 s.")] = False,
+) -> None:
+    """Run Redis on glibc's malloc, on jemalloc and on Strata under the same load; write a page."""
+    plan = QUICK if quick else FULL
+    library, _ = find_library(lib)
+    find_redis()
+    allocators = [
+        Allocator("glibc", find_libc()),
+        Allocator("jemalloc", None),
+        Allocator("Strata", library),
+    ]
+    console = Console()
+    console.print(
+        f"Redis on {report.join([a.name for a in allocators])} in turn: fill {plan.keys:,} keys, "
+        f"delete {plan.delete_share:.0%}, idle {plan.idle_seconds:g} s, refill, read.",
+        highlight=False,
+    )
+    runs, load = run_all(allocators, plan, console)
+    print_table(runs, console)
+    path = write_page(runs, load, plan, out)
+    console.print(f"The page: {path}", highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point: failures become one line; whatever happens, no server stays behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(demo)
+    try:
+        typer.main.get_command(app).main(prog_name="strata.demo", standalone_mode=False)
+    except StrataError as error:
+        say(str(error))
+        sys.exit(error.status)
+    except click.ClickException as error:
+        say(error.format_message())
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted; the server was stopped")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

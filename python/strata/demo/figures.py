@@ -1,0 +1,239 @@
+"""The pictures, each in a wide and in a narrow layout for phones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from strata.demo.measure import Run, Sample
+from strata.demo.memory import PAGES_PER_HUGEPAGE
+from strata.demo.plan import Load
+from strata.demo.report import PHASES
+
+# distinguishable with any colour vision
+COLOURS = {"glibc": "#8a8f98", "jemalloc": "#d98200", "Strata": "#0b6fb8"}
+INK = "#1c2733"
+PALE = "#f0f3f6"
+FILL = LinearSegmentedColormap.from_list("fill", ["#dcebf7", "#7db6de", "#1f78b4", "#08335c"])
+MIB = 1 << 20
+PAGES_PER_SPAN_HUGEPAGE = 256  # Strata counts in 8 KiB pages
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#b8c1cc",
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": "#52606d",
+    "ytick.color": "#52606d",
+    "figure.constrained_layout.use": True,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure as PNG: for desktops and, narrow, for phones."""
+
+    name: str
+    wide: bytes
+    narrow: bytes
+
+
+def _draw(name: str, draw: Callable[[bool], Figure]) -> Picture:
+    images = []
+    with mpl.rc_context(STYLE):
+        for narrow in (False, True):
+            figure = draw(narrow)
+            buffer = BytesIO()
+            figure.savefig(buffer, format="png")
+            plt.close(figure)
+            images.append(buffer.getvalue())
+    return Picture(name, *images)
+
+
+def _timeline(runs: list[Run]) -> dict[str, tuple[float, float]]:
+    """Each phase on a common axis, as long as it took on average."""
+    spans: dict[str, tuple[float, float]] = {}
+    at = 0.0
+    for name in runs[0].spans:
+        mean = float(np.mean([run.spans[name][1] - run.spans[name][0] for run in runs]))
+        spans[name] = (at, at + mean)
+        at += mean
+    return spans
+
+
+def _aligned(
+    run: Run, spans: dict[str, tuple[float, float]], value: Callable[[Sample], float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A run's samples with each phase stretched to its place on the common axis."""
+    ours = [run.spans[name][0] for name in spans] + [list(run.spans.values())[-1][1]]
+    theirs = [start for start, _ in spans.values()] + [list(spans.values())[-1][1]]
+    times = np.array([sample.at for sample in run.samples])
+    inside = (times >= ours[0]) & (times <= ours[-1])
+    values = np.array([value(sample) for sample in run.samples])
+    return np.interp(times[inside], ours, theirs), values[inside]
+
+
+def _phase_bands(axes: Axes, spans: dict[str, tuple[float, float]], labels: bool) -> None:
+    total = list(spans.values())[-1][1]
+    for index, (name, (start, end)) in enumerate(spans.items()):
+        if index % 2 == 1:
+            axes.axvspan(start, end, color=PALE, zorder=0, linewidth=0)
+        if labels and name != "settle":
+            upright = (end - start) / total < 0.1
+            axes.annotate(
+                name,
+                ((start + end) / 2, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                rotation=90 if upright else 0,
+                fontsize=8.5,
+                color="#52606d",
+            )
+    axes.set_xlim(0, total)
+
+
+def memory_over_time(runs: list[Run], load: Load) -> Picture:
+    """RSS and physical memory of the three, phase by phase, with the data itself dashed."""
+    spans = _timeline(runs)
+    group = "cgroup" if runs[0].in_cgroup else "MemFree"
+
+    def draw(narrow: bool) -> Figure:
+        figure, (top, bottom) = plt.subplots(
+            2, 1, sharex=True, figsize=(4.2, 6.4) if narrow else (9.6, 6.4)
+        )
+        panels: list[tuple[Axes, str, Callable[[Sample], float]]] = [
+            (top, "RSS, MiB", lambda sample: sample.rss / MIB),
+            (bottom, f"Physical memory ({group}), MiB", lambda sample: sample.physical / MIB),
+        ]
+        for axes, title, value in panels:
+            _phase_bands(axes, spans, labels=axes is top)
+            for run in runs:
+                axes.plot(
+                    *_aligned(run, spans, value), color=COLOURS[run.name], lw=2, label=run.name
+                )
+            live = {**load.live_bytes, "settle": load.live_bytes["fill"]}
+            live.update(idle=live["delete"], read=live["refill"])
+            steps = [(0.0, 0.0)]
+            steps += [(end, live[name] / MIB) for name, (_, end) in spans.items()]
+            axes.plot(*zip(*steps, strict=True), color=INK, lw=1, ls=(0, (3, 2)), label="data")
+            axes.set_ylim(bottom=0)
+            axes.set_title(title, pad=46 if axes is top else 6)
+            axes.grid(axis="y", color="#e3e8ee", lw=0.8)
+        bottom.set_xlabel("seconds (each phase as long as on average)")
+        top.legend(loc="lower right", ncols=2 if narrow else 4, fontsize=8.5)
+        return figure
+
+    return _draw("rss", draw)
+
+
+def rates(runs: list[Run]) -> Picture:
+    """Requests per second of each phase."""
+
+    def draw(narrow: bool) -> Figure:
+        figure, axes = plt.subplots(figsize=(4.2, 4.6) if narrow else (9.6, 3.4))
+        height = 0.8 / len(runs)
+        for index, run in enumerate(runs):
+            places = np.arange(len(PHASES)) + (index - (len(runs) - 1) / 2) * height
+            values = [run.phases[key].rate / 1000 for key in PHASES]
+            bars = axes.barh(places, values, height * 0.9, color=COLOURS[run.name], label=run.name)
+            axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8)
+        axes.set_yticks(range(len(PHASES)), list(PHASES.values()))
+        axes.invert_yaxis()
+        axes.set_title("Thousand requests a second")
+        axes.margins(x=0.1)
+        axes.tick_params(left=False)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
+        return figure
+
+    return _draw("rate", draw)
+
+
+def _grid(axes: Axes, values: NDArray[np.float64], columns: int, rows: int) -> ScalarMappable:
+    """Cells row by row; a value of 0 is white, NaN is no cell."""
+    cells = np.full(columns * rows, np.nan)
+    cells[: len(values)] = values
+    grid = cells.reshape(rows, columns)
+    colours = FILL.with_extremes(bad=(0, 0, 0, 0), under="white")
+    image = axes.pcolormesh(
+        np.ma.masked_invalid(grid), cmap=colours, vmin=0.001, vmax=1, edgecolors=PALE, lw=0.4
+    )
+    axes.invert_yaxis()
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_facecolor(PALE)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return image
+
+
+def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
+    """Title and the cells before and after, for each row of the heap picture."""
+    panels = []
+    for run in runs:
+        before, after = (run.snapshots[when].occupancy for when in ("filled", "idle"))
+        order = sorted({*before, *after})
+        both = [
+            np.array([seen.get(number, 0) for number in order], float) / PAGES_PER_HUGEPAGE
+            for seen in (before, after)
+        ]
+        panels.append((f"{run.name}: resident", both))
+        used = [run.snapshots[when].used for when in ("filled", "idle")]
+        if all(pages is not None for pages in used):
+            cells = [
+                np.array([row[0] for row in pages or []], float) / PAGES_PER_SPAN_HUGEPAGE
+                for pages in used
+            ]
+            panels.append((f"{run.name}: in use", cells))
+    return panels
+
+
+def heap(runs: list[Run]) -> Picture:
+    """The heap's hugepages by occupancy before and after the delete."""
+    panels = _panels(runs)
+    most = max(len(cells) for _, both in panels for cells in both)
+
+    def draw(narrow: bool) -> Figure:
+        columns = max(8, round((most * (1.2 if narrow else 3.2)) ** 0.5))
+        rows = -(-most // columns)
+        size = (4.2, 2.3 * len(panels) + 0.8) if narrow else (9.6, 2.0 * len(panels) + 0.8)
+        figure, grid = plt.subplots(len(panels), 2, figsize=size, squeeze=False)
+        image = ScalarMappable()
+        for line, (title, both) in zip(grid, panels, strict=True):
+            for axes, cells, when in zip(line, both, ("filled", "deleted + idle"), strict=True):
+                image = _grid(axes, cells, columns, rows)
+                axes.set_title(f"{title}\n{when}" if narrow else f"{title}, {when}", fontsize=9.5)
+        figure.colorbar(
+            image,
+            ax=grid,
+            location="bottom",
+            fraction=0.03,
+            aspect=40,
+            label="share of the 2 MiB range's pages (white: none)",
+        )
+        return figure
+
+    return _draw("heap", draw)
