@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,3 +168,9 @@ def build(member: str, out_dir: Path) -> Path:
     partial.rename(library)
     stamp_file.write_text(stamp)
     return library
+
+
+def locked(crate: str) -> str:
+    """The version of a crate that Cargo.lock pins."""
+    packages = tomllib.loads((PEERS / "Cargo.lock").read_text())["package"]
+    return next(str(p["version"]) for p in packages if p["name"] == crate)

@@ -1,0 +1,129 @@
+"""The allocators that are measured: Strata, glibc, Debian's packages and the crates' releases."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strata_bench import crates
+
+DEBIAN = Path("/usr/lib/x86_64-linux-gnu")
+GLIBC = DEBIAN / "libc.so.6"
+TCMALLOC_RELEASE_RATE = 256 << 20
+# Settings of the caller's shell must not reach only one side of a comparison.
+PRIVATE_PREFIXES = ("STRATA_", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "PEER_", "LD_", "GLIBC_")
+
+
+@dataclass(frozen=True)
+class Allocator:
+    """One way to run a program: the library to preload and the environment it needs."""
+
+    name: str
+    version: str
+    library: Path | None
+    env: dict[str, str] = field(default_factory=dict)
+
+    def environment(self, *, force_preload: bool = False) -> dict[str, str]:
+        """The environment of a measured program.
+
+        force_preload: glibc is preloaded as well, for a program that links another malloc.
+        """
+        env = {k: v for k, v in os.environ.items() if not k.startswith(PRIVATE_PREFIXES)}
+        library = self.library
+        if library is None and force_preload:
+            library = GLIBC
+        if library is not None:
+            env["LD_PRELOAD"] = str(library)
+        return env | self.env
+
+    @property
+    def options(self) -> str:
+        return " ".join(f"{k}={v}" for k, v in self.env.items()) or "defaults"
+
+
+@dataclass
+class Field:
+    """The allocators found, by name and in order, and a line for each one left out."""
+
+    allocators: dict[str, Allocator]
+    skipped: dict[str, str]
+
+
+STRATA = "strata"
+STRATA_KEEPING = "strata-keeping"
+DEBIAN_PEERS = {
+    "jemalloc": ("libjemalloc2", "libjemalloc.so.2"),
+    "mimalloc2": ("libmimalloc2.0", "libmimalloc.so.2.0"),
+    "gperftools": ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+}
+CRATE_PEERS = {
+    "jemalloc-new": ("jemalloc", {}),
+    "mimalloc3": ("mimalloc", {}),
+    "snmalloc": ("snmalloc", {}),
+    "tcmalloc": ("tcmalloc", {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
+    "tcmalloc-releasing": (
+        "tcmalloc",
+        {
+            "GLIBC_TUNABLES": "glibc.pthread.rseq=0",
+            "PEER_TCMALLOC_RELEASE_RATE": str(TCMALLOC_RELEASE_RATE),
+        },
+    ),
+}
+PEERS = ("glibc", *DEBIAN_PEERS, *CRATE_PEERS)
+
+
+def package_version(package: str) -> str:
+    done = subprocess.run(
+        ["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+def loads(library: Path, env: dict[str, str], program: Path) -> bool:
+    """Whether the loader takes the library into `program`, asked without running it."""
+    done = subprocess.run(
+        [str(program)],
+        env=env | {"LD_TRACE_LOADED_OBJECTS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode == 0 and str(library) in done.stdout
+
+
+def find(
+    lib: Path, wanted: list[str], build_dir: Path, say: Callable[[str], None]
+) -> Field:
+    """Finds or builds every wanted peer; Strata must be there, peers may be left out."""
+    found: dict[str, Allocator] = {}
+    skipped: dict[str, str] = {}
+    strata = Allocator(STRATA, "this tree", lib)
+    found[STRATA] = strata
+    found[STRATA_KEEPING] = Allocator(
+        STRATA_KEEPING, "this tree", lib, {"STRATA_RELEASE": "off"}
+    )
+    for name in wanted:
+        if name == "glibc":
+            found[name] = Allocator(name, package_version("libc6"), None)
+        elif name in DEBIAN_PEERS:
+            package, soname = DEBIAN_PEERS[name]
+            if (DEBIAN / soname).exists():
+                version = f"{package_version(package)} (Debian)"
+                found[name] = Allocator(name, version, DEBIAN / soname)
+            else:
+                skipped[name] = f"Debian's {package} is not installed"
+        else:
+            member, env = CRATE_PEERS[name]
+            recipe = crates.RECIPES[member]
+            say(f"peer {name}: {recipe.crate}, built by cargo the first time")
+            try:
+                library = crates.build(member, build_dir / "peers")
+            except crates.PeerUnavailableError as error:
+                skipped[name] = str(error)
+                continue
+            version = f"{recipe.version} (crate {recipe.crate} {crates.locked(recipe.crate)})"
+            found[name] = Allocator(name, version, library, env)
+    return Field(found, skipped)

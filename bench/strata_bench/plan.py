@@ -1,0 +1,178 @@
+"""What is measured: one Case for each program with its arguments, and how its figure is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from strata_bench.allocators import PEERS, STRATA, STRATA_KEEPING
+
+NO_RELEASING = tuple(p for p in PEERS if p != "tcmalloc-releasing")
+
+
+class Kind(Enum):
+    PROGRAM = "program"
+    REDIS = "redis"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measured work.
+
+    metric: the field of the result line that is compared; higher_is_better says which way.
+    speed: counts in the first row of the targets. limit: the most it may be above the fastest peer.
+    peers: those it runs with; peer_rounds caps their rounds where one run takes long.
+    pooled: measures memory only, so several may run at once.
+    quick: other arguments for --quick; quick_peers likewise.
+    """
+
+    name: str
+    program: str
+    args: tuple[str, ...]
+    metric: str = "ns"
+    unit: str = "ns"
+    higher_is_better: bool = False
+    speed: bool = False
+    limit: float = 1.5
+    peers: tuple[str, ...] = NO_RELEASING
+    strata: tuple[str, ...] = (STRATA,)
+    rounds: int | None = None
+    peer_rounds: int | None = None
+    pooled: bool = False
+    pool_mib: int = 0
+    quick: tuple[str, ...] = ("--scale=0.1",)
+    quick_peers: tuple[str, ...] | None = None
+    kind: Kind = Kind.PROGRAM
+    timeout: float = 120.0
+
+
+def _speed(name: str, program: str, *args: str, limit: float = 1.5) -> Case:
+    return Case(
+        name, program, (*args, "--seconds=0.4"), speed=True, limit=limit, quick=("--scale=0.1",)
+    )
+
+
+def _both(name: str, program: str, *args: str, limit: float = 1.5) -> list[Case]:
+    return [
+        _speed(f"{name}-t{n}", program, *args, f"--threads={n}", limit=limit) for n in (1, 2)
+    ]
+
+
+TIGHT_LIMIT = 1.8
+FEW = ("glibc", "jemalloc", "mimalloc3")
+
+SPEED = [
+    *(
+        _speed(f"tight-{size}-t1", "tight", f"--size={size}", limit=TIGHT_LIMIT)
+        for size in (16, 64, 1024)
+    ),
+    _speed("tight-64-t2", "tight", "--size=64", "--threads=2", limit=TIGHT_LIMIT),
+    *_both("batch-1000x64", "batch", "--count=1000", "--size=64"),
+    *_both("batch-20000x400", "batch", "--count=20000", "--size=400"),
+    *_both("replace", "replace"),
+    *_both("replace-changing", "replace", "--mix=changing"),
+    *_both("large", "large"),
+    *_both("threadtest", "threadtest"),
+    *_both("larson", "larson"),
+]
+
+OTHER = [
+    Case(
+        "prodcons",
+        "prodcons",
+        ("--seconds=1.5",),
+        metric="mops",
+        unit="Mobj/s",
+        higher_is_better=True,
+        peers=PEERS,
+    ),
+    Case(
+        "prodcons-long",
+        "prodcons",
+        ("--ops=6e8",),
+        metric="above_second_kib",
+        unit="KiB above live",
+        peers=(),
+        rounds=1,
+        quick=("--ops=6e6",),
+        timeout=900,
+    ),
+    Case("cache-thrash-t2", "cache-thrash", ("--threads=2",)),
+    Case("cache-scratch-t2", "cache-scratch", ("--threads=2",)),
+    Case("tight-64-sized-new", "tight", ("--size=64", "--api=new", "--seconds=0.2")),
+    *(
+        Case(
+            f"realloc-{how}",
+            "reallocgrow",
+            (f"--how={how}", "--seconds=0.3"),
+        )
+        for how in ("double", "append", "strings")
+    ),
+    Case("bysize", "bysize", ("--seconds=0.6",)),
+    Case(
+        "oscillation",
+        "oscillation",
+        ("--cycles=3", "--idle=2"),
+        metric="rss_kib",
+        unit="KiB held",
+        peers=PEERS,
+        rounds=2,
+        peer_rounds=1,
+        quick=("--cycles=2", "--idle=0.5", "--scale=0.1"),
+        quick_peers=FEW,
+    ),
+    Case(
+        "chase",
+        "chase",
+        ("--seconds=1",),
+        unit="ns a hop",
+        peer_rounds=5,
+        peers=("glibc", "jemalloc", "mimalloc3", "tcmalloc"),
+        quick=("--mib=256", "--seconds=0.3"),
+        quick_peers=("glibc",),
+    ),
+    *(
+        Case(
+            f"burst-{which}",
+            "burst",
+            (f"--free={which}", "--idle=10"),
+            metric="rss_kib",
+            unit="KiB held",
+            peers=PEERS,
+            peer_rounds=1,
+            pooled=True,
+            pool_mib=1536,
+            quick=("--scale=0.25",),
+            quick_peers=FEW,
+        )
+        for which in ("oldest", "random")
+    ),
+    Case(
+        "swing",
+        "swing",
+        ("--phase=2", "--cycles=2"),
+        metric="mops",
+        unit="Mop/s",
+        higher_is_better=True,
+        strata=(STRATA, STRATA_KEEPING),
+        peers=PEERS,
+        peer_rounds=1,
+        quick=("--phase=0.5", "--cycles=1"),
+        quick_peers=(),
+    ),
+    Case(
+        "redis",
+        "redis",
+        ("300000",),
+        metric="requests_per_cpu_s",
+        unit="requests a server CPU second",
+        higher_is_better=True,
+        quick=("30000",),
+        quick_peers=FEW,
+        kind=Kind.REDIS,
+        peers=PEERS,
+    ),
+    Case("startup", "startup", ("--runs=100",), metric="us", unit="us", quick=("--runs=20",)),
+]
+
+CASES = [*SPEED, *OTHER]
