@@ -1,0 +1,39 @@
+// How often hugepages are rebuilt (papers §2.7): each tick at best, and rarer by halves while the kernel takes
+// long over it. A pure class.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace strata {
+
+class CollapsePacer {
+ public:
+  // True when this tick may collapse.
+  bool Due() {
+    if (wait_ > 0) {
+      --wait_;
+      return false;
+    }
+    wait_ = interval_ - 1;
+    return true;
+  }
+
+  // After a pass: the longest single call.
+  void Report(uint64_t worst_ns) {
+    if (worst_ns > kSlowNs) interval_ = std::min(interval_ * 2, kLongest);
+    if (worst_ns < kFastNs) interval_ = std::max(interval_ / 2, 1u);
+    wait_ = interval_ - 1;
+  }
+
+  uint32_t interval() const { return interval_; }
+
+ private:
+  static constexpr uint64_t kSlowNs = 30'000'000, kFastNs = 15'000'000;
+  static constexpr uint32_t kLongest = 128;  // ticks
+
+  uint32_t interval_ = 1;
+  uint32_t wait_ = 0;
+};
+
+}  // namespace strata

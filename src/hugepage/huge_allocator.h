@@ -1,0 +1,98 @@
+// Address ranges that are mapped but not backed, in hugepages (papers §2.3). Grows by asking the kernel for
+// chunks, and asks for hugepages on all but the start of the window, so that a small program pays for none.
+// The page heap's lock guards it, also during Map: chunks are large, so that is rare.
+#pragma once
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "hugepage/huge_page_map.h"
+#include "hugepage/huge_range_tree.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+template <PageKernel Kernel>
+class HugeAllocator {
+ public:
+  struct Options {
+    bool hugepages;
+    HugeLength small_heap;
+  };
+
+  HugeAllocator(Kernel& kernel, HugePageMap& map, Options options)
+      : kernel_(kernel), map_(map), options_(options), free_(map, HugePageState::kFree) {}
+
+  HugeLength mapped() const { return mapped_; }
+  HugeLength free() const { return free_.total(); }
+  HugePageId end() const { return next_; }  // nothing at or past it was ever mapped
+
+  // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window has no more.
+  HugeRange Take(HugeLength n, HugeLength align) {
+    HugeRange r = free_.Take(n, align);
+    while (r.empty() && Grow(n, align)) r = free_.Take(n, align);
+    return r;
+  }
+
+  // Takes exactly these hugepages, the front of a free range.
+  HugeRange TakeFront(HugeRange r) { return free_.TakeFront(r.first, r.length); }
+  HugeLength FreeAt(HugePageId p) const { return free_.LengthAt(p); }
+
+  void Give(HugeRange r) { free_.Insert(r); }
+
+ private:
+  static constexpr HugeLength kFirstChunk{16};    // 32 MiB
+  static constexpr HugeLength kSmallChunk{32};    // 64 MiB
+  static constexpr HugeLength kLargestChunk{512};  // 1 GiB
+  static constexpr HugeLength kSkip{32};          // past a foreign mapping
+
+  HugeLength Chunk() const {
+    if (mapped_ == HugeLength(0)) return kFirstChunk;
+    return std::min(std::max(kSmallChunk, mapped_ / 8), kLargestChunk);
+  }
+
+  // Maps enough for n aligned hugepages, if anything can be had. True: try again.
+  bool Grow(HugeLength n, HugeLength align) {
+    while (next_.raw() < map_.window().raw()) {
+      // What is certain to hold n aligned hugepages when mapping begins at next_.
+      const size_t start = RoundUp(next_.raw(), align.raw());
+      if (start + n.raw() > map_.window().raw()) return false;
+      const HugeLength least = HugePageId(start) + n - next_;
+      const HugeLength room = HugePageId(map_.window().raw()) - next_;
+      HugeRange r{next_, std::min(std::max(Chunk(), least), room)};
+      if (!map_.Cover(r)) return false;
+      MapResult result = kernel_.Map(r);
+      if (result == MapResult::kNoMemory && least < r.length) {
+        r.length = least;
+        result = kernel_.Map(r);
+      }
+      if (result == MapResult::kMapped) {
+        Add(r);
+        return true;
+      }
+      if (result == MapResult::kNoMemory) return false;
+      next_ = HugePageId(std::min((next_ + kSkip).raw(), map_.window().raw()));
+    }
+    return false;
+  }
+
+  void Add(HugeRange r) {
+    const HugeLength plain = mapped_ >= options_.small_heap
+                                 ? HugeLength(0)
+                                 : std::min(options_.small_heap - mapped_, r.length);
+    for (HugePageId p = r.first; p < r.first + plain; p += HugeLength(1)) map_[p].plain = true;
+    if (options_.hugepages && plain < r.length) kernel_.AdviseHuge({r.first + plain, r.length - plain});
+    mapped_ += r.length;
+    next_ = r.end();
+    free_.Insert(r);
+  }
+
+  Kernel& kernel_;
+  HugePageMap& map_;
+  Options options_;
+  HugeRangeTree free_;
+  HugeLength mapped_;
+  HugePageId next_;
+};
+
+}  // namespace strata

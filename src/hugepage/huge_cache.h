@@ -1,0 +1,120 @@
+// Backed free hugepages kept for the next large request (papers §2.4). Keeps the published rule for its
+// limit, which follows how far demand swings within a second, but releases nothing itself: freeing a large
+// block must not pay for a system call, so what is above the limit waits for the background.
+#pragma once
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "hugepage/huge_page_map.h"
+#include "hugepage/huge_range_tree.h"
+#include "hugepage/min_max_window.h"
+
+namespace strata {
+
+class HugeCache {
+ public:
+  explicit HugeCache(HugePageMap& map) : free_(map, HugePageState::kCached) {}
+
+  HugeLength size() const { return free_.total(); }
+  HugeLength limit() const { return limit_; }
+  HugeLength usage() const { return usage_; }
+  size_t hits() const { return hits_; }
+  size_t misses() const { return misses_; }
+
+  // Backed hugepages; empty on a miss. The caller gets them elsewhere then, and says so with NoteTaken.
+  HugeRange TryTake(HugeLength n, uint64_t now_ns) {
+    const HugeRange r = free_.Take(n, HugeLength(1));
+    if (r.empty()) {
+      ++misses_;
+      NoteMiss(now_ns);
+      return r;
+    }
+    ++hits_;
+    NoteTaken(n, now_ns);
+    size_.Report(now_ns, size().raw());
+    return r;
+  }
+
+  // Takes the front of a cached range, for a run that grows in place.
+  HugeRange TakeFront(HugeRange r, uint64_t now_ns) {
+    free_.TakeFront(r.first, r.length);
+    NoteTaken(r.length, now_ns);
+    size_.Report(now_ns, size().raw());
+    return r;
+  }
+  HugeLength CachedAt(HugePageId p) const { return free_.LengthAt(p); }
+
+  void NoteTaken(HugeLength n, uint64_t now_ns) {
+    usage_ += n;
+    usage_window_.Report(now_ns, usage_.raw());
+    off_peak_.Report(now_ns, 0);
+  }
+
+  // Hugepages that came from here or were noted as taken and go elsewhere now.
+  void NoteGone(HugeLength n, uint64_t now_ns) {
+    usage_ -= n;
+    usage_window_.Report(now_ns, usage_.raw());
+    off_peak_.Report(now_ns, usage_window_.Max(now_ns, kCacheTimeNs) - usage_.raw());
+  }
+
+  void Give(HugeRange r, uint64_t now_ns) {
+    NoteGone(r.length, now_ns);
+    PutBack(r, now_ns);
+  }
+
+  // A range whose release was refused.
+  void PutBack(HugeRange r, uint64_t now_ns) {
+    free_.Insert(r);
+    size_.Report(now_ns, size().raw());
+  }
+
+  // Lowers the limit when the last two seconds never needed it.
+  void Adjust(uint64_t now_ns) {
+    if (now_ns - limit_changed_ns_ <= 2 * kCacheTimeNs) return;
+    limit_changed_ns_ = now_ns;
+    const HugeLength least(size_.Min(now_ns, 2 * kCacheTimeNs));
+    if (least < limit_ / 5) return;
+    const HugeLength cut = std::max(least / 2, HugeLength(1));
+    limit_ = limit_ > kLeastLimit + cut ? limit_ - cut : kLeastLimit;
+  }
+
+  // Takes a range of at most n hugepages out for release.
+  HugeRange TakeForRelease(HugeLength n, uint64_t now_ns) {
+    const HugeRange r = free_.TakeAtMost(n);
+    size_.Report(now_ns, size().raw());
+    return r;
+  }
+
+  template <class F>
+  void ForEach(F f) const {
+    free_.ForEach(f);
+  }
+
+ private:
+  static constexpr HugeLength kLeastLimit{10};
+  static constexpr uint64_t kCacheTimeNs = 1'000'000'000;
+
+  // A miss soon after hugepages came back means that the cache was too small for the swing.
+  void NoteMiss(uint64_t now_ns) {
+    const size_t shrink = off_peak_.Max(now_ns, kCacheTimeNs);
+    const size_t grow = usage_.raw() - usage_window_.Min(now_ns, kCacheTimeNs);
+    const size_t dip = std::min(shrink, grow);
+    const HugeLength wanted(dip + dip / 10);
+    if (wanted <= limit_) return;
+    limit_ = wanted;
+    limit_changed_ns_ = now_ns;
+  }
+
+  HugeRangeTree free_;
+  HugeLength limit_ = kLeastLimit;
+  HugeLength usage_;
+  uint64_t limit_changed_ns_ = 0;
+  size_t hits_ = 0;
+  size_t misses_ = 0;
+  MinMaxWindow usage_window_{2 * kCacheTimeNs};
+  MinMaxWindow off_peak_{2 * kCacheTimeNs};
+  MinMaxWindow size_{2 * kCacheTimeNs};
+};
+
+}  // namespace strata

@@ -1,0 +1,295 @@
+// Packs runs of up to a hugepage into hugepages (papers §2.5): fullest regular hugepages first, then donated
+// tails, then those already broken. One-page spans of many objects (dense) live in hugepages of their own,
+// because they stay long. Decides only: its owner, the page heap, brings hugepages and talks to the kernel.
+// The owner's lock guards it.
+#pragma once
+
+#include <cstddef>
+
+#include "base/intrusive_list.h"
+#include "base/metadata_arena.h"
+#include "base/units.h"
+#include "hugepage/huge_tracker.h"
+#include "hugepage/page_run.h"
+#include "hugepage/tracker_lists.h"
+
+namespace strata {
+
+class HugeFiller {
+ public:
+  // May runs land in pages that the kernel must back again?
+  enum class Broken : bool { kAvoid, kAllow };
+
+  explicit HugeFiller(MetadataArena& arena) : lists_(arena) {}
+
+  bool Prepare() { return lists_.Prepare(); }
+
+  Length used() const { return Length(used_); }
+  Length released() const { return Length(released_); }  // free pages given back
+  Length free_backed() const { return Length(hugepages_ * kPagesPerHugePage - used_ - released_); }
+  size_t gone_native() const { return gone_; }  // native pages given back inside runs in use
+  size_t hugepages() const { return hugepages_; }
+  size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
+  bool has_empties() const { return !empties_.empty(); }
+
+  static bool IsDense(const PageRequest& r) { return r.dense && r.length == Length(1) && r.align == Length(1); }
+
+  // A run in a hugepage that is here already; empty when none fits.
+  PageRun TryTake(const PageRequest& r, Broken broken) {
+    HugeTracker* t = Find(IsDense(r), r.length.raw() + r.align.raw() - 1, broken);
+    return t == nullptr ? PageRun{} : TakeIn(t, r);
+  }
+
+  // Adds a hugepage and takes a run that fits from it.
+  PageRun Contribute(HugeTracker* t, const PageRequest& r) {
+    t->dense = IsDense(r);
+    ++hugepages_;
+    AddTotals(*t);
+    const PageRun run = TakePages(t, r);
+    lists_.Add(t);
+    return run;
+  }
+
+  // Adds a hugepage of which a large run holds the first `head` pages.
+  void ContributeTail(HugeTracker* t, Length head) {
+    t->TakeAt(0, head.raw());
+    t->donated = true;
+    t->donated_head = static_cast<uint16_t>(head.raw());
+    slack_ += kPagesPerHugePage - head.raw();
+    ++hugepages_;
+    AddTotals(*t);
+    lists_.Add(t);
+  }
+
+  enum class Left : uint8_t { kSome, kNothing };
+
+  // kNothing: the hugepage is empty, whole and off all lists, and the caller's now. A broken one stays here
+  // until its remains are released.
+  Left Give(HugeTracker* t, PageRange r) {
+    const size_t at = t->OffsetIn(r.first);
+    DropTotals(*t);
+    if (at == 0 && t->donated_head != 0) {
+      slack_ -= kPagesPerHugePage - t->donated_head;
+      t->abandoned = t->donated_head;
+      abandoned_ += t->abandoned;
+      t->donated_head = 0;
+    }
+    t->Give(at, r.length.raw());
+    AddTotals(*t);
+    return t->detached ? Left::kSome : Settle(t);
+  }
+
+  bool TryGrow(HugeTracker* t, PageRange r, Length new_length) {
+    if (t->detached) return false;
+    const size_t at = t->OffsetIn(r.first);
+    DropTotals(*t);
+    const bool grown = t->TryGrow(at, r.length.raw(), new_length.raw());
+    if (grown && at == 0 && t->donated_head != 0) SetHead(t, new_length);
+    AddTotals(*t);
+    lists_.Update(t);
+    return grown;
+  }
+
+  void Shrink(HugeTracker* t, PageRange r, Length new_length) {
+    const size_t at = t->OffsetIn(r.first);
+    DropTotals(*t);
+    t->Shrink(at, r.length.raw(), new_length.raw());
+    if (at == 0 && t->donated_head != 0) SetHead(t, new_length);
+    AddTotals(*t);
+    if (!t->detached) lists_.Update(t);
+  }
+
+  // Takes the hugepage of which only the donated head is used out again, for the large run to grow over.
+  void TakeBack(HugeTracker* t) {
+    STRATA_DCHECK(t->used() == t->donated_head && !t->detached);
+    SetHead(t, kPagesInHugePage);
+    Forget(t);
+  }
+
+  // Pages of hugepages that end large runs, beyond those runs; and of runs that went and left such behind.
+  Length slack() const { return Length(slack_); }
+  Length abandoned() const { return Length(abandoned_); }
+
+  // --- Release, collapse: a hugepage is detached, so that nothing is taken from it while the lock is dropped.
+
+  // Up to `max` hugepages whose release breaks least: broken ones first, then those with the fewest used pages.
+  size_t DetachForRelease(HugeTracker** out, size_t max) {
+    size_t n = 0;
+    for (TrackerLists::Kind kind : {TrackerLists::kPartial, TrackerLists::kDensePartial}) {
+      lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
+    }
+    if (n == 0) {
+      for (TrackerLists::Kind kind : {TrackerLists::kRegular, TrackerLists::kDonated, TrackerLists::kDenseRegular}) {
+        lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
+      }
+    }
+    for (size_t i = 0; i < n; ++i) Detach(out[i]);
+    return n;
+  }
+
+  // Empty hugepages that are broken, to be released as a whole.
+  size_t DetachEmpties(HugeTracker** out, size_t max) {
+    size_t n = 0;
+    while (n < max && !empties_.empty()) {
+      HugeTracker* t = out[n++] = empties_.PopFront();
+      t->detached = true;
+      detached_.PushBack(t);
+    }
+    return n;
+  }
+
+  // An empty broken hugepage back into use, when there is no other memory.
+  PageRun TakeFromEmpties(const PageRequest& r) {
+    HugeTracker* t = empties_.PopFront();
+    if (t == nullptr) return {};
+    t->dense = IsDense(r);
+    DropTotals(*t);
+    const PageRun run = TakePages(t, r);
+    AddTotals(*t);
+    lists_.Add(t);
+    return run;
+  }
+
+  void Detach(HugeTracker* t) {
+    lists_.Remove(t);
+    t->detached = true;
+    detached_.PushBack(t);
+  }
+
+  // kNothing as for Give: the hugepage became empty meanwhile.
+  Left Reattach(HugeTracker* t) {
+    detached_.Remove(t);
+    t->detached = false;
+    if (!t->empty()) {
+      lists_.Add(t);
+      return Left::kSome;
+    }
+    return SettleEmpty(t);
+  }
+
+  // Drops an empty, detached hugepage.
+  void Discard(HugeTracker* t) {
+    detached_.Remove(t);
+    t->detached = false;
+    DropTotals(*t);
+    --hugepages_;
+    abandoned_ -= t->abandoned;
+  }
+
+  // The first of the detached ones: only the child of a fork asks, whose parent's releasing thread is not here.
+  HugeTracker* first_detached() const { return detached_.first(); }
+
+  // Changes of state of a hugepage, which may be detached.
+  template <class F>
+  void Change(HugeTracker* t, F f) {
+    DropTotals(*t);
+    f();
+    AddTotals(*t);
+    if (t->list != HugeTracker::kNoList) lists_.Update(t);
+  }
+
+  // Calls f on each tracker that holds runs and is not detached.
+  template <class F>
+  void ForEach(F f) const {
+    for (size_t kind = 0; kind < TrackerLists::kKinds; ++kind) {
+      lists_.ForEach(static_cast<TrackerLists::Kind>(kind), f);
+    }
+  }
+  template <class F>
+  HugeTracker* FindIn(TrackerLists::Kind kind, F f) const {
+    return lists_.FindIn(kind, f);
+  }
+
+ private:
+  HugeTracker* Find(bool dense, size_t n, Broken broken) const {
+    using L = TrackerLists;
+    HugeTracker* t = lists_.Find(dense ? L::kDenseRegular : L::kRegular, n);
+    if (t == nullptr && !dense) t = lists_.Find(L::kDonated, n);
+    if (t != nullptr || broken == Broken::kAvoid) return t;
+    t = lists_.Find(dense ? L::kDensePartial : L::kPartial, n);
+    return t != nullptr ? t : lists_.Find(dense ? L::kDenseReleased : L::kReleased, n);
+  }
+
+  PageRun TakeIn(HugeTracker* t, const PageRequest& r) {
+    DropTotals(*t);
+    const PageRun run = TakePages(t, r);
+    AddTotals(*t);
+    lists_.Update(t);
+    return run;
+  }
+
+  static PageRun TakePages(HugeTracker* t, const PageRequest& r) {
+    const HugeTracker::Taken taken = t->Take(r.length.raw(), r.align.raw());
+    t->donated = false;
+    return {{t->PageAt(taken.at), r.length}, taken.zeroed};
+  }
+
+  Left Settle(HugeTracker* t) {
+    if (!t->empty()) {
+      lists_.Update(t);
+      return Left::kSome;
+    }
+    lists_.Remove(t);
+    return SettleEmpty(t);
+  }
+
+  Left SettleEmpty(HugeTracker* t) {
+    if (t->broken) {
+      empties_.PushBack(t);
+      return Left::kSome;
+    }
+    DropTotals(*t);
+    --hugepages_;
+    abandoned_ -= t->abandoned;
+    return Left::kNothing;
+  }
+
+  void Forget(HugeTracker* t) {
+    lists_.Remove(t);
+    DropTotals(*t);
+    --hugepages_;
+    abandoned_ -= t->abandoned;
+  }
+
+  void SetHead(HugeTracker* t, Length head) {
+    slack_ += t->donated_head;
+    slack_ -= head.raw();
+    t->donated_head = static_cast<uint16_t>(head.raw());
+  }
+
+  // Keeps out[0, n) the best candidates in order; ties go against dense ones, which stay longest.
+  static size_t KeepFewestUsed(HugeTracker* t, HugeTracker** out, size_t n, size_t max) {
+    if (t->free_backed() == 0) return n;
+    auto better = [](const HugeTracker* a, const HugeTracker* b) {
+      return a->used() != b->used() ? a->used() < b->used() : !a->dense && b->dense;
+    };
+    if (n == max && !better(t, out[n - 1])) return n;
+    size_t at = n < max ? n++ : n - 1;
+    for (; at > 0 && better(t, out[at - 1]); --at) out[at] = out[at - 1];
+    out[at] = t;
+    return n;
+  }
+
+  void AddTotals(const HugeTracker& t) {
+    used_ += t.used();
+    released_ += t.released();
+    gone_ += t.gone();
+  }
+  void DropTotals(const HugeTracker& t) {
+    used_ -= t.used();
+    released_ -= t.released();
+    gone_ -= t.gone();
+  }
+
+  TrackerLists lists_;
+  IntrusiveList<HugeTracker> empties_;   // broken and empty
+  IntrusiveList<HugeTracker> detached_;  // being released or collapsed
+  size_t hugepages_ = 0;
+  size_t used_ = 0;
+  size_t released_ = 0;
+  size_t gone_ = 0;
+  size_t slack_ = 0;
+  size_t abandoned_ = 0;
+};
+
+}  // namespace strata

@@ -1,0 +1,85 @@
+// What the page heap knows of each hugepage of the window: its state, its owner, and, where it begins or ends
+// a free range, the links of the tree of free ranges. Two levels, so only mapped parts cost memory. Records
+// exist before a hugepage is first used, so giving back never needs memory.
+#pragma once
+
+#include <cstdint>
+#include <new>
+
+#include "base/metadata_arena.h"
+#include "base/units.h"
+
+namespace strata {
+
+class HugeTracker;
+class HugeRegion;
+
+enum class HugePageState : uint8_t {
+  kUnmapped,
+  kFree,      // mapped, not backed; in the HugeAllocator
+  kCached,    // backed and free; in the HugeCache
+  kLarge,     // wholly inside one large run
+  kFiller,    // has a HugeTracker
+  kRegion,    // part of a HugeRegion
+  kInFlight,  // on its way from the cache to the allocator, with the lock dropped
+};
+
+struct HugePageRecord {
+  union {
+    HugeTracker* tracker;  // state kFiller
+    HugeRegion* region;    // state kRegion
+  };
+  // Of the first hugepage of a range in a HugeRangeTree:
+  uint32_t left, right;
+  uint32_t length;
+  uint32_t longest;  // in its subtree
+  uint32_t first;    // of the last hugepage of such a range: where the range begins
+  HugePageState state;
+  bool plain;    // never asked to be a hugepage: the start of a small heap
+  bool no_huge;  // asked not to be one: it was broken
+};
+
+class HugePageMap {
+ public:
+  HugePageMap(MetadataArena& arena, HugeLength window) : arena_(arena), window_(window) {}
+
+  HugeLength window() const { return window_; }
+
+  // Makes records for a range; false when metadata is out of memory.
+  bool Cover(HugeRange r) {
+    if (root_ == nullptr) {
+      const size_t leaves = (window_.raw() + kLeaf - 1) / kLeaf;
+      root_ = static_cast<HugePageRecord**>(arena_.Allocate(leaves * sizeof(HugePageRecord*), 64));
+      if (root_ == nullptr) return false;
+    }
+    for (size_t i = r.first.raw() / kLeaf; i <= (r.end().raw() - 1) / kLeaf; ++i) {
+      if (root_[i] != nullptr) continue;
+      root_[i] = static_cast<HugePageRecord*>(arena_.Allocate(kLeaf * sizeof(HugePageRecord), 64));
+      if (root_[i] == nullptr) return false;
+    }
+    return true;
+  }
+
+  // Only for covered hugepages.
+  HugePageRecord& operator[](HugePageId p) const { return root_[p.raw() / kLeaf][p.raw() % kLeaf]; }
+
+  // Null for a hugepage that was never covered.
+  HugePageRecord* Find(HugePageId p) const {
+    if (root_ == nullptr || p.raw() >= window_.raw()) return nullptr;
+    HugePageRecord* leaf = root_[p.raw() / kLeaf];
+    return leaf == nullptr ? nullptr : &leaf[p.raw() % kLeaf];
+  }
+
+  void SetState(HugeRange r, HugePageState state) {
+    for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) (*this)[p].state = state;
+  }
+
+ private:
+  static constexpr size_t kLeaf = 512;  // 1 GiB
+
+  MetadataArena& arena_;
+  HugeLength window_;
+  HugePageRecord** root_ = nullptr;
+};
+
+}  // namespace strata

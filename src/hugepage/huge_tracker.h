@@ -1,0 +1,216 @@
+// One hugepage of the filler: which of its 256 pages are free, which of the free ones were given back to the
+// kernel, which were never touched, its longest free run and how many allocations it holds (papers §2.5).
+// Knows no list and no kernel; the filler's owner holds the page heap's lock.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/intrusive_list.h"
+#include "base/units.h"
+#include "hugepage/page_bitmap.h"
+
+namespace strata {
+
+class HugeTracker : public ListNode<HugeTracker> {
+ public:
+  static constexpr uint16_t kNoList = 0xffff;
+
+  // zero: the hugepage was never touched since it was mapped or released.
+  void Init(HugePageId page, bool zero) {
+    page_ = page;
+    free_.SetRange(0, kPagesPerHugePage);
+    if (!zero) touched_.SetRange(0, kPagesPerHugePage);
+  }
+
+  HugePageId page() const { return page_; }
+  size_t longest() const { return longest_; }
+  size_t allocations() const { return allocations_; }
+  size_t used() const { return used_; }
+  size_t released() const { return released_count_; }  // free pages that are not backed
+  size_t free_backed() const { return kPagesPerHugePage - used_ - released_count_; }
+  size_t gone() const { return gone_count_; }          // native pages not backed though their run is in use
+  bool empty() const { return used_ == 0; }
+  PageId PageAt(size_t at) const { return FirstPage(page_) + Length(at); }
+  size_t OffsetIn(PageId p) const { return (p - FirstPage(page_)).raw(); }
+
+  struct Taken {
+    size_t at;
+    bool zeroed;
+  };
+
+  // Best fit, then lowest address. Needs a free run of n + align - 1 pages.
+  Taken Take(size_t n, size_t align) {
+    const size_t at = align == 1 ? PickRun(n) : PickAligned(n, align);
+    ++allocations_;
+    return {at, Use(at, n)};
+  }
+
+  // Marks [at, at + n), which must be free, as one more allocation.
+  bool TakeAt(size_t at, size_t n) {
+    ++allocations_;
+    const bool zeroed = Use(at, n);
+    longest_ = static_cast<uint16_t>(free_.LongestRun());
+    return zeroed;
+  }
+
+  void Give(size_t at, size_t n) {
+    STRATA_DCHECK(allocations_ > 0);
+    --allocations_;
+    Unuse(at, n);
+  }
+
+  // An allocation at `at` of n pages becomes longer in place, or nothing changes.
+  bool TryGrow(size_t at, size_t n, size_t new_n) {
+    const size_t more = new_n - n;
+    if (at + new_n > kPagesPerHugePage || !free_.AllIn(at + n, more)) return false;
+    Use(at + n, more);
+    longest_ = static_cast<uint16_t>(free_.LongestRun());
+    return true;
+  }
+
+  void Shrink(size_t at, size_t n, size_t new_n) { Unuse(at + new_n, n - new_n); }
+
+  // Release of the free pages, in two steps with the lock dropped between: the tracker is off all lists, so
+  // pages can become free meanwhile, but none is taken.
+  PageBitmap<kPagesPerHugePage> FreeBacked() const { return free_.Minus(released_); }
+  void NoteReleased(const PageBitmap<kPagesPerHugePage>& pages) {
+    released_ = released_.Or(pages);
+    touched_ = touched_.Minus(pages);
+    released_count_ = static_cast<uint16_t>(released_.Count());
+  }
+
+  // Native pages inside runs in use that their owner gave back, or will touch again.
+  void NoteGone(size_t native, size_t n) {
+    gone_.SetRange(native, n);
+    gone_count_ = static_cast<uint16_t>(gone_.Count());
+  }
+  void NoteReused(size_t native, size_t n) {
+    if (gone_count_ == 0) return;
+    gone_.ClearRange(native, n);
+    gone_count_ = static_cast<uint16_t>(gone_.Count());
+  }
+
+  // The kernel rebuilt the hugepage: everything is backed again (and what was not still reads as zero).
+  void NoteCollapsed() {
+    released_ = {};
+    gone_ = {};
+    released_count_ = gone_count_ = 0;
+    broken = false;
+  }
+
+  // A native page that is in use and backed; kNativePerHugePage when there is none.
+  size_t FirstUsedNative() const {
+    for (size_t i = free_.NextClear(0); i < kPagesPerHugePage; i = free_.NextClear(i + 1)) {
+      for (size_t native = i * kNativePerPage; native < (i + 1) * kNativePerPage; ++native) {
+        if (!gone_.Test(native)) return native;
+      }
+    }
+    return kNativePerHugePage;
+  }
+  size_t untouched() const { return free_.Minus(touched_).Minus(released_).Count(); }
+
+  // Where it hangs; the filler's.
+  uint16_t list = kNoList;
+  bool dense = false;     // serves one-page spans of many objects only
+  bool donated = false;   // tail of a large run that no small run has landed in yet
+  bool broken = false;    // part of it was released: it is no hugepage any more
+  bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
+  uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
+  uint16_t abandoned = 0;     // pages of a donated head whose run went while small runs keep the rest
+  uint32_t collapse_after_s = 0;
+
+ private:
+  // Marks pages used; true when none was ever touched. The longest run is the caller's to mend.
+  bool Use(size_t at, size_t n) {
+    STRATA_DCHECK(free_.AllIn(at, n));
+    free_.ClearRange(at, n);
+    used_ = static_cast<uint16_t>(used_ + n);
+    if (released_count_ != 0) {
+      released_count_ = static_cast<uint16_t>(released_count_ - released_.CountIn(at, n));
+      released_.ClearRange(at, n);
+    }
+    const bool zeroed = !touched_.AnyIn(at, n);
+    touched_.SetRange(at, n);
+    return zeroed;
+  }
+
+  void Unuse(size_t at, size_t n) {
+    STRATA_DCHECK(!free_.AnyIn(at, n));
+    free_.SetRange(at, n);
+    used_ = static_cast<uint16_t>(used_ - n);
+    const size_t run = free_.RunBefore(at) + n + (at + n < kPagesPerHugePage ? free_.RunFrom(at + n) : 0);
+    longest_ = static_cast<uint16_t>(std::max<size_t>(longest_, run));
+    if (gone_count_ != 0) AbsorbGone(at, n);
+  }
+
+  // Pages of which both native pages are gone are now free and released; half-gone ones count as backed.
+  void AbsorbGone(size_t at, size_t n) {
+    for (size_t i = at; i < at + n; ++i) {
+      if (gone_.AllIn(i * kNativePerPage, kNativePerPage)) {
+        released_.SetRange(i, 1);
+        ++released_count_;
+      }
+    }
+    gone_.ClearRange(at * kNativePerPage, n * kNativePerPage);
+    gone_count_ = static_cast<uint16_t>(gone_.Count());
+  }
+
+  size_t PickRun(size_t n) {
+    const auto exact = free_.RunsOfExactly(n);
+    const size_t at = exact.NextSet(0);
+    if (at == kPagesPerHugePage) return PickLargerRun(n);
+    // The longest run changes only when this was the only one of that length.
+    if (n == longest_ && exact.NextSet(at + 1) == kPagesPerHugePage) {
+      auto rest = free_;
+      rest.ClearRange(at, n);
+      longest_ = static_cast<uint16_t>(rest.LongestRun());
+    }
+    return at;
+  }
+
+  size_t PickLargerRun(size_t n) {
+    size_t best = 0, best_length = kPagesPerHugePage + 1, other = 0;
+    free_.ForRuns([&](size_t at, size_t length) {
+      if (length >= n && length < best_length) {
+        if (best_length <= kPagesPerHugePage) other = std::max(other, best_length);
+        best = at;
+        best_length = length;
+      } else {
+        other = std::max(other, length);
+      }
+    });
+    STRATA_CHECK(best_length <= kPagesPerHugePage);
+    longest_ = static_cast<uint16_t>(std::max(other, best_length - n));
+    return best;
+  }
+
+  size_t PickAligned(size_t n, size_t align) {
+    size_t best = 0, best_length = kPagesPerHugePage + 1;
+    free_.ForRuns([&](size_t at, size_t length) {
+      const size_t start = RoundUp(at, align);
+      if (start + n <= at + length && length < best_length) {
+        best = start;
+        best_length = length;
+      }
+    });
+    STRATA_CHECK(best_length <= kPagesPerHugePage);
+    auto rest = free_;
+    rest.ClearRange(best, n);
+    longest_ = static_cast<uint16_t>(rest.LongestRun());
+    return best;
+  }
+
+  HugePageId page_;
+  uint16_t longest_ = kPagesPerHugePage;
+  uint16_t allocations_ = 0;
+  uint16_t used_ = 0;
+  uint16_t released_count_ = 0;
+  uint16_t gone_count_ = 0;
+  PageBitmap<kPagesPerHugePage> free_;
+  PageBitmap<kPagesPerHugePage> released_;  // of the free pages
+  PageBitmap<kPagesPerHugePage> touched_;   // may hold something other than zero
+  PageBitmap<kNativePerHugePage> gone_;     // of the native pages in use
+};
+
+}  // namespace strata

@@ -1,0 +1,366 @@
+// The half of PageHeap that gives memory back and rebuilds hugepages (papers §2.7, §3). Each step takes its
+// pages out of everyone's reach under the lock, drops the lock for the kernel's work, and puts them back.
+// Included by page_heap.h only.
+#pragma once
+
+#include "hugepage/page_heap.h"
+
+namespace strata {
+
+// What is to be done to one hugepage with the lock dropped.
+template <PageKernel Kernel>
+struct PageHeap<Kernel>::Piece {
+  HugePageId page;
+  PageBitmap<kPagesPerHugePage> pages;  // to release
+  bool mark = false;                    // advise the kernel against a hugepage here
+  bool split = false;                   // it was whole until now
+  NativeRange used = {};                // something in it that stays; no bytes: nothing does
+};
+
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::ReleaseNow(size_t bytes) {
+  LockHolder hold(lock_);
+  return ReleasePages(PagesCeil(bytes), HugeLength(0));
+}
+
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::Tick(bool program_idle) {
+  LockHolder hold(lock_);
+  const uint64_t now = kernel_.NowNs();
+  demand_.Advance(now, program_idle);
+  const Length demand(demand_.Demand());
+  last_demand_ = demand;
+  if (!options_.release) return 0;
+  cache_.Adjust(now);
+  DropEmptyRegions();
+  size_t released = BytesOf(ReleaseEmpties());
+  const Length backed = used_ + FreeBacked();
+  if (backed > demand) {
+    // A busy program's cache is kept up to its limit while regions have anything to give.
+    released += ReleasePages(std::min(backed - demand, FreeBacked()),
+                             demand_.idle() ? HugeLength(0) : cache_.limit());
+  }
+  if (options_.hugepages && !program_idle && collapse_pacer_.Due()) CollapseSome(now, demand);
+  return released;
+}
+
+// Order (papers §2.7): the cache, regions, and only then pages of hugepages in use.
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::ReleasePages(Length target, HugeLength keep_cached) {
+  Length released = ReleaseEmpties();
+  if (released < target) released += ReleaseFromCache(target - released, keep_cached);
+  if (released < target) released += ReleaseFromRegions(target - released);
+  if (released < target) released += ReleaseFromCache(target - released, HugeLength(0));
+  if (released < target) released += ReleaseFromFiller(target - released);
+  return BytesOf(released);
+}
+
+template <PageKernel Kernel>
+Length PageHeap<Kernel>::ReleaseFromCache(Length target, HugeLength keep) {
+  Length released;
+  while (released < target && cache_.size() > keep) {
+    const HugeLength most = std::min({HugeCeil(target - released), cache_.size() - keep, kReleaseChunk});
+    const HugeRange r = cache_.TakeForRelease(most, kernel_.NowNs());
+    map_.SetState(r, HugePageState::kInFlight);
+    in_flight_ += r.length;
+    const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
+    lock_.Release();
+    const bool ok = kernel_.Release(&bytes, 1);
+    lock_.Acquire();
+    in_flight_ -= r.length;
+    if (!ok) {
+      cache_.PutBack(r, kernel_.NowNs());
+      break;
+    }
+    allocator_.Give(r);
+    released += PagesOf(r.length);
+    released_total_ += bytes.bytes;
+  }
+  return released;
+}
+
+template <PageKernel Kernel>
+Length PageHeap<Kernel>::ReleaseFromRegions(Length target) {
+  Length released;
+  for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g)) {
+    while (released < target) {
+      const HugeRange r = g->DetachForRelease(HugeCeil(target - released));
+      if (r.empty()) break;
+      const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
+      lock_.Release();
+      const bool ok = kernel_.Release(&bytes, 1);
+      lock_.Acquire();
+      g->FinishRelease(r, ok);
+      if (!ok) return released;
+      region_backed_ -= PagesOf(r.length);
+      released += PagesOf(r.length);
+      released_total_ += bytes.bytes;
+    }
+  }
+  return released;
+}
+
+template <PageKernel Kernel>
+Length PageHeap<Kernel>::ReleaseFromFiller(Length target) {
+  Length released;
+  while (released < target) {
+    HugeTracker* batch[kReleaseBatch];
+    const size_t n = filler_.DetachForRelease(batch, kReleaseBatch);
+    size_t enough = 0;  // the batch is in order of preference: put back what is not needed
+    for (Length free; enough < n && released + free < target; ++enough) free += Length(batch[enough]->free_backed());
+    for (size_t i = enough; i < n; ++i) ReattachOrRetire(batch[i]);
+    const Length now = ReleaseDetached(batch, enough);
+    if (now == Length(0)) break;
+    released += now;
+  }
+  return released;
+}
+
+template <PageKernel Kernel>
+Length PageHeap<Kernel>::ReleaseEmpties() {
+  Length released;
+  while (filler_.has_empties()) {
+    HugeTracker* batch[kReleaseBatch];
+    const size_t n = filler_.DetachEmpties(batch, kReleaseBatch);
+    size_t unreleased = 0;
+    for (size_t i = 0; i < n; ++i) unreleased += batch[i]->free_backed();
+    const Length now = ReleaseDetached(batch, n);
+    released += now;
+    if (now < Length(unreleased)) break;  // refused
+  }
+  return released;
+}
+
+// Gives back all free pages of detached hugepages and attaches them again; those left empty and all released
+// go back to the allocator.
+template <PageKernel Kernel>
+Length PageHeap<Kernel>::ReleaseDetached(HugeTracker* const* trackers, size_t n) {
+  Piece pieces[kReleaseBatch];
+  bool done[kReleaseBatch];
+  STRATA_DCHECK(n <= kReleaseBatch);
+  for (size_t i = 0; i < n; ++i) {
+    pieces[i].pages = trackers[i]->FreeBacked();
+    BeginBreaking(trackers[i], &pieces[i]);
+  }
+  lock_.Release();
+  for (size_t i = 0; i < n; ++i) {
+    NativeRange ranges[kPagesPerHugePage / 2];
+    size_t count = 0;
+    const size_t base = OffsetOf(pieces[i].page);
+    pieces[i].pages.ForRuns([&](size_t at, size_t length) {
+      ranges[count++] = {base + BytesOf(Length(at)), BytesOf(Length(length))};
+    });
+    done[i] = ActOn(pieces[i], ranges, count);
+  }
+  lock_.Acquire();
+  Length released;
+  for (size_t i = 0; i < n; ++i) {
+    HugeTracker* t = trackers[i];
+    if (done[i]) {
+      const Length pages(pieces[i].pages.Count());
+      filler_.Change(t, [&] { t->NoteReleased(pieces[i].pages); });
+      released += pages;
+    }
+    ReattachOrRetire(t);
+  }
+  released_total_ += BytesOf(released);
+  return released;
+}
+
+// Notes that a detached hugepage is to be broken, and what the kernel must be told about it.
+template <PageKernel Kernel>
+void PageHeap<Kernel>::BeginBreaking(HugeTracker* t, Piece* piece) {
+  piece->page = t->page();
+  const size_t used = t->FirstUsedNative();
+  if (used < kNativePerHugePage) {
+    piece->used = {OffsetOf(t->page()) + used * kNativePageSize, kNativePageSize};
+  }
+  if (t->broken) return;
+  filler_.Change(t, [t] { t->broken = true; });
+  piece->split = !t->empty();
+  HugePageRecord& record = map_[t->page()];
+  if (options_.hugepages && !record.no_huge && marked_ < kMarkBudget) {
+    record.no_huge = piece->mark = true;
+    ++marked_;
+  }
+}
+
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::ActOn(const Piece& piece, const NativeRange* ranges, size_t n) {
+  // The advice comes first, so that the kernel's own thread does not rebuild the hugepage at once.
+  if (piece.mark) kernel_.AdviseNoHuge({piece.page, HugeLength(1)});
+  if (n != 0 && !kernel_.Release(ranges, n)) return false;
+  if (piece.split && piece.used.bytes != 0) kernel_.SplitHugePage(piece.page, piece.used);
+  return true;
+}
+
+// Ends a detachment. A hugepage that is empty and not backed at all leaves the filler for the allocator.
+template <PageKernel Kernel>
+void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
+  const HugePageId page = t->page();
+  if (!t->empty() || t->free_backed() != 0) {
+    if (filler_.Reattach(t) == HugeFiller::Left::kNothing) Retire(t);
+    return;
+  }
+  filler_.Discard(t);
+  trackers_.Delete(t);
+  HugePageRecord& record = map_[page];
+  if (record.no_huge) {
+    // One cheap call on a range without pages, under the lock: afterwards anyone may take the hugepage.
+    kernel_.AdviseHuge({page, HugeLength(1)});
+    record.no_huge = record.plain = false;
+    --marked_;
+  }
+  cache_.NoteGone(HugeLength(1), kernel_.NowNs());
+  allocator_.Give({page, HugeLength(1)});
+}
+
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
+  LockHolder hold(lock_);
+  size_t released = 0;
+  for (size_t i = 0; i < n;) {
+    size_t end = i + 1;
+    while (end < n && ranges[end].offset >> kHugePageShift == ranges[i].offset >> kHugePageShift) ++end;
+    released += ReleaseInHugePage(ranges + i, end - i);
+    i = end;
+  }
+  released_total_ += released;
+  return released;
+}
+
+// Ranges that begin in one hugepage.
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) {
+  const HugePageId page(ranges[0].offset >> kHugePageShift);
+  const HugePageRecord* record = map_.Find(page);
+  if (record == nullptr || record->state != HugePageState::kFiller || record->tracker->detached) return 0;
+  HugeTracker* t = record->tracker;
+  filler_.Detach(t);
+  size_t bytes = 0;
+  filler_.Change(t, [&] {
+    for (size_t i = 0; i < n; ++i) {
+      const size_t at = (ranges[i].offset - OffsetOf(page)) >> kNativePageShift;
+      t->NoteGone(at, ranges[i].bytes >> kNativePageShift);
+      bytes += ranges[i].bytes;
+    }
+  });
+  Piece piece;
+  BeginBreaking(t, &piece);
+  lock_.Release();
+  const bool ok = ActOn(piece, ranges, n);
+  lock_.Acquire();
+  if (!ok) {
+    filler_.Change(t, [&] {
+      for (size_t i = 0; i < n; ++i) {
+        const size_t at = (ranges[i].offset - OffsetOf(page)) >> kNativePageShift;
+        t->NoteReused(at, ranges[i].bytes >> kNativePageShift);
+      }
+    });
+  }
+  ReattachOrRetire(t);
+  return ok ? bytes : 0;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::NoteReused(NativeRange r) {
+  LockHolder hold(lock_);
+  const HugePageId page(r.offset >> kHugePageShift);
+  const HugePageRecord* record = map_.Find(page);
+  if (record == nullptr || record->state != HugePageState::kFiller) return;
+  HugeTracker* t = record->tracker;
+  const size_t at = (r.offset - OffsetOf(page)) >> kNativePageShift;
+  filler_.Change(t, [&] { t->NoteReused(at, r.bytes >> kNativePageShift); });
+}
+
+// A region without runs becomes plain hugepages again.
+template <PageKernel Kernel>
+void PageHeap<Kernel>::DropEmptyRegions() {
+  for (HugeRegion* g = regions_.first(); g != nullptr;) {
+    HugeRegion* next = IntrusiveList<HugeRegion>::Next(g);
+    if (g->used() == Length(0) && !g->busy()) {
+      const HugeRange r = g->range();
+      regions_.Remove(g);
+      region_backed_ -= g->backed();
+      for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) {
+        if (g->backed(p)) {
+          cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
+        } else {
+          allocator_.Give({p, HugeLength(1)});
+        }
+      }
+      regions_pool_.Delete(g);
+    }
+    g = next;
+  }
+}
+
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::WantsCollapse(const HugeTracker& t, uint32_t now_s, Length spare) const {
+  const bool small = t.broken || map_[t.page()].plain;
+  return small && Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone &&
+         Length(t.released()) <= spare && now_s >= t.collapse_after_s;
+}
+
+// Rebuilds a few hugepages that are nearly full again, where demand wants their missing pages too.
+template <PageKernel Kernel>
+void PageHeap<Kernel>::CollapseSome(uint64_t now_ns, Length demand) {
+  const Length backed = used_ + FreeBacked();
+  if (used_ < kCollapseHeap || demand < backed) return;
+  const uint32_t now_s = static_cast<uint32_t>(now_ns / 1'000'000'000);
+  HugeTracker* batch[kCollapseBatch];
+  size_t n = 0;
+  Length spare = demand - backed;
+  for (size_t kind = 0; kind < TrackerLists::kKinds && n < kCollapseBatch; ++kind) {
+    HugeTracker* t = filler_.FindIn(static_cast<TrackerLists::Kind>(kind), [&](const HugeTracker& c) STRATA_NO_TSA {
+      return WantsCollapse(c, now_s, spare);
+    });
+    if (t == nullptr) continue;
+    spare -= Length(t->released());
+    filler_.Detach(t);
+    batch[n++] = t;
+  }
+  if (n == 0) return;
+  uint64_t worst = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t begin = kernel_.NowNs();
+    collapsed_total_ += CollapseOne(batch[i]);
+    worst = std::max(worst, kernel_.NowNs() - begin);
+    batch[i]->collapse_after_s = now_s + kCollapseAgainS;
+    ReattachOrRetire(batch[i]);
+  }
+  collapse_pacer_.Report(worst);
+}
+
+// A detached hugepage.
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::CollapseOne(HugeTracker* t) {
+  HugePageRecord& record = map_[t->page()];
+  const HugeRange page{t->page(), HugeLength(1)};
+  const bool advise = record.no_huge || record.plain;
+  if (record.no_huge) --marked_;
+  record.no_huge = false;
+  lock_.Release();
+  if (advise) kernel_.AdviseHuge(page);
+  const bool ok = kernel_.Collapse(page.first);
+  lock_.Acquire();
+  if (!ok) return false;
+  record.plain = false;
+  filler_.Change(t, [t] { t->NoteCollapsed(); });
+  return true;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::RecoverInChild() {
+  LockHolder hold(lock_);
+  while (HugeTracker* t = filler_.first_detached()) ReattachOrRetire(t);
+  for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g)) g->AbandonReleases();
+  if (in_flight_ == HugeLength(0)) return;
+  for (HugePageId p; p < allocator_.end(); p += HugeLength(1)) {
+    const HugePageRecord* r = map_.Find(p);
+    if (r != nullptr && r->state == HugePageState::kInFlight) cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
+  }
+  in_flight_ = HugeLength(0);
+}
+
+}  // namespace strata

@@ -1,0 +1,319 @@
+// The half of PageHeap that hands out, takes back and resizes runs. Included by page_heap.h only.
+#pragma once
+
+#include "hugepage/page_heap.h"
+
+namespace strata {
+
+template <PageKernel Kernel>
+PageRun PageHeap<Kernel>::Take(const PageRequest& r) {
+  STRATA_DCHECK(r.length > Length(0) && IsPowerOfTwo(r.align.raw()));
+  LockHolder hold(lock_);
+  PageRun run = TakeOnce(r);
+  if (STRATA_UNLIKELY(run.range.empty())) {
+    if (MakeRoom(r.length)) run = TakeOnce(r);
+    if (run.range.empty()) return {};
+  }
+  used_ += r.length;
+  demand_.Record(used_.raw());
+  return run;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::Give(PageRange r, bool /*dense*/) {
+  LockHolder hold(lock_);
+  used_ -= r.length;
+  GiveOnce(r);
+  demand_.Record(used_.raw());
+}
+
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::TryGrow(PageRange r, Length new_length) {
+  LockHolder hold(lock_);
+  if (new_length <= r.length) return new_length == r.length;
+  if (!GrowOnce(r, new_length)) return false;
+  used_ += new_length - r.length;
+  demand_.Record(used_.raw());
+  return true;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::Shrink(PageRange r, Length new_length) {
+  STRATA_DCHECK(new_length > Length(0) && new_length <= r.length);
+  LockHolder hold(lock_);
+  if (new_length == r.length) return;
+  used_ -= r.length - new_length;
+  ShrinkOnce(r, new_length);
+  demand_.Record(used_.raw());
+}
+
+template <PageKernel Kernel>
+PageRun PageHeap<Kernel>::TakeOnce(const PageRequest& r) {
+  limit_hit_ = false;
+  const Length n = r.length;
+  if (n <= kSmall && n + r.align <= kPagesInHugePage + Length(1)) return TakeSmall(r);
+  if (r.align > Length(1) || n > kLargest || n % kPagesInHugePage == Length(0)) return TakeWhole(r);
+  PageRun run;
+  if (n < kPagesInHugePage) run = filler_.TryTake(r, BrokenFor(n));
+  if (run.range.empty()) run = TakeFromRegion(n);
+  if (!run.range.empty()) return run;
+  const Length slack = filler_.slack();
+  if (slack >= kSlackLimit && slack >= filler_.used() && AddRegion()) run = TakeFromRegion(n);
+  return run.range.empty() ? TakeWhole(r) : run;
+}
+
+template <PageKernel Kernel>
+HugeFiller::Broken PageHeap<Kernel>::BrokenFor(Length n) {
+  const bool allowed = hard_limit_ == Length(0) || MayBack(n);
+  return allowed ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;
+}
+
+template <PageKernel Kernel>
+PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
+  const PageRun run = filler_.TryTake(r, BrokenFor(r.length));
+  if (STRATA_LIKELY(!run.range.empty())) return run;
+  bool zero = false;
+  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), &zero);
+  if (!fresh.empty()) {
+    HugeTracker* t = NewTracker(fresh.first, zero);
+    if (t != nullptr) return filler_.Contribute(t, r);
+    cache_.Give(fresh, kernel_.NowNs());
+  }
+  return MayBack(kPagesInHugePage) ? filler_.TakeFromEmpties(r) : PageRun{};
+}
+
+// A fresh record for a hugepage that joins the filler; null when metadata is out of memory.
+template <PageKernel Kernel>
+HugeTracker* PageHeap<Kernel>::NewTracker(HugePageId page, bool zero) {
+  HugeTracker* t = filler_.Prepare() ? trackers_.New() : nullptr;
+  if (t == nullptr) return nullptr;
+  t->Init(page, zero);
+  HugePageRecord& record = map_[page];
+  record.state = HugePageState::kFiller;
+  record.tracker = t;
+  return t;
+}
+
+// From the most fragmented region that can hold it.
+template <PageKernel Kernel>
+PageRun PageHeap<Kernel>::TakeFromRegion(Length n) {
+  HugeRegion* best = nullptr;
+  for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g)) {
+    if (g->longest() >= n.raw() && (best == nullptr || g->longest() < best->longest())) best = g;
+  }
+  if (best == nullptr || !MayBack(PagesOf(HugeRegion::MostBacked(n)))) return {};
+  region_backed_ -= best->backed();
+  const PageRun run = best->TryTake(n);
+  region_backed_ += best->backed();
+  region_used_ += n;
+  return run;
+}
+
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::AddRegion() {
+  HugeRegion* g = regions_pool_.New();
+  if (g == nullptr) return false;
+  const HugeRange r = allocator_.Take(HugeRegion::kSize, HugeLength(1));
+  if (r.empty()) {
+    regions_pool_.Delete(g);
+    return false;
+  }
+  g->Init(r.first);
+  map_.SetState(r, HugePageState::kRegion);
+  for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) map_[p].region = g;
+  regions_.PushFront(g);
+  return true;
+}
+
+template <PageKernel Kernel>
+HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, bool* zero) {
+  const uint64_t now = kernel_.NowNs();
+  *zero = false;
+  if (align == HugeLength(1)) {
+    const HugeRange cached = cache_.TryTake(n, now);
+    if (!cached.empty()) return cached;
+  }
+  if (!MayBack(PagesOf(n))) return {};
+  const HugeRange fresh = allocator_.Take(n, align);
+  if (fresh.empty()) return {};
+  cache_.NoteTaken(n, now);
+  *zero = true;
+  return fresh;
+}
+
+// Whole hugepages; the tail of the last goes to the filler.
+template <PageKernel Kernel>
+PageRun PageHeap<Kernel>::TakeWhole(const PageRequest& r) {
+  const HugeLength align(std::max<size_t>(r.align.raw() / kPagesPerHugePage, 1));
+  bool zero = false;
+  const HugeRange whole = TakeHugePages(HugeCeil(r.length), align, &zero);
+  if (whole.empty()) return {};
+  map_.SetState(whole, HugePageState::kLarge);
+  large_ += whole.length;
+  const PageRange run{FirstPage(whole.first), r.length};
+  DonateTail(run, zero);
+  return {run, zero};
+}
+
+// Hands what a large run leaves of its last hugepage to the filler; all of it must be in state kLarge. Without
+// metadata the tail stays the run's, unused.
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::DonateTail(PageRange large, bool zero) {
+  const Length head = large.length % kPagesInHugePage;
+  if (head == Length(0)) return false;
+  HugeTracker* t = NewTracker(HugePageOf(large.end()), zero);
+  if (t == nullptr) return false;
+  large_ -= HugeLength(1);
+  filler_.ContributeTail(t, head);
+  return true;
+}
+
+// After a failed TakeOnce: releases what may have stood in its way. False: nothing did.
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::MakeRoom(Length n) {
+  // Under a limit, as much as the request may back. Otherwise cached ranges, which cannot join the free ranges
+  // next to them while they are backed.
+  const Length wanted = limit_hit_ ? PagesOf(HugeCeil(n) + HugeLength(2)) : PagesOf(cache_.size());
+  return ReleasePages(wanted, HugeLength(0)) > 0;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::GiveOnce(PageRange r) {
+  HugePageRecord& record = RecordOf(r.first);
+  switch (record.state) {
+    case HugePageState::kFiller:
+      return GiveToFiller(record.tracker, r);
+    case HugePageState::kLarge:
+      return GiveLarge(r);
+    case HugePageState::kRegion:
+      region_used_ -= r.length;
+      return record.region->Give(r);
+    default:
+      STRATA_CHECK(!"a run that was never taken");
+  }
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::GiveToFiller(HugeTracker* t, PageRange r) {
+  if (filler_.Give(t, r) == HugeFiller::Left::kNothing) Retire(t);
+}
+
+// A hugepage that left the filler whole and empty.
+template <PageKernel Kernel>
+void PageHeap<Kernel>::Retire(HugeTracker* t) {
+  const HugePageId page = t->page();
+  trackers_.Delete(t);
+  cache_.Give({page, HugeLength(1)}, kernel_.NowNs());
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::GiveLarge(PageRange r) {
+  HugeRange whole{HugePageOf(r.first), HugeCeil(r.length)};
+  const HugePageId last = whole.end() - HugeLength(1);
+  if (map_[last].state == HugePageState::kFiller) {
+    const PageId tail = FirstPage(last);
+    GiveToFiller(map_[last].tracker, {tail, r.end() - tail});
+    whole.length -= HugeLength(1);
+  }
+  large_ -= whole.length;
+  cache_.Give(whole, kernel_.NowNs());
+}
+
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::GrowOnce(PageRange r, Length new_length) {
+  limit_hit_ = false;
+  const HugePageRecord& record = RecordOf(r.first);
+  if (record.state == HugePageState::kRegion) {
+    HugeRegion* g = record.region;
+    if (!MayBack(PagesOf(HugeRegion::MostBacked(new_length - r.length)))) return false;
+    region_backed_ -= g->backed();
+    const bool grown = g->TryGrow(r, new_length);
+    region_backed_ += g->backed();
+    if (grown) region_used_ += new_length - r.length;
+    return grown;
+  }
+  const HugePageId last = HugePageOf(r.end() - Length(1));
+  if (HugePageOf(r.first + new_length - Length(1)) > last) return GrowOver(r, new_length);
+  if (map_[last].state == HugePageState::kLarge) return true;  // the tail was never donated
+  HugeTracker* t = map_[last].tracker;
+  const PageId from = std::max(r.first, FirstPage(last));
+  return BrokenFor(new_length - r.length) == HugeFiller::Broken::kAllow &&
+         filler_.TryGrow(t, {from, r.end() - from}, r.first + new_length - from);
+}
+
+// Over the end of the run's last hugepage, into free ones behind it.
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::GrowOver(PageRange r, Length new_length) {
+  const HugePageId first = HugePageOf(r.first), last = HugePageOf(r.end() - Length(1));
+  if (FirstPage(first) != r.first) return false;  // a small run in the middle of its hugepage
+  HugeTracker* tail = map_[last].state == HugePageState::kFiller ? map_[last].tracker : nullptr;
+  if (tail != nullptr) {
+    const bool alone = tail->used() == tail->donated_head && tail->donated_head != 0;
+    if (!alone || tail->broken || tail->detached) return false;
+  }
+  const HugeRange more{last + HugeLength(1), HugeCeil(new_length) - (last + HugeLength(1) - first)};
+  if (!FreeFrom(more) || !MayBack(PagesOf(more.length))) return false;
+  if (tail != nullptr) {
+    filler_.TakeBack(tail);
+    trackers_.Delete(tail);
+    map_[last].state = HugePageState::kLarge;
+    large_ += HugeLength(1);
+  }
+  const uint64_t now = kernel_.NowNs();
+  for (HugePageId p = more.first; p < more.end();) {
+    const bool cached = map_[p].state == HugePageState::kCached;
+    const HugeLength here = std::min(cached ? cache_.CachedAt(p) : allocator_.FreeAt(p), more.end() - p);
+    if (cached) {
+      cache_.TakeFront({p, here}, now);
+    } else {
+      allocator_.TakeFront({p, here});
+      cache_.NoteTaken(here, now);
+    }
+    p += here;
+  }
+  map_.SetState(more, HugePageState::kLarge);
+  large_ += more.length;
+  DonateTail({r.first, new_length}, false);
+  return true;
+}
+
+// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there too.
+template <PageKernel Kernel>
+bool PageHeap<Kernel>::FreeFrom(HugeRange r) const {
+  for (HugePageId p = r.first; p < r.end();) {
+    const HugePageRecord* record = map_.Find(p);
+    if (record == nullptr) return false;
+    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree) return false;
+    p += HugeLength(record->length);
+  }
+  return true;
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::ShrinkOnce(PageRange r, Length new_length) {
+  const HugePageRecord& record = RecordOf(r.first);
+  if (record.state == HugePageState::kRegion) {
+    region_used_ -= r.length - new_length;
+    return record.region->Shrink(r, new_length);
+  }
+  const PageRange kept{r.first, new_length};
+  const HugePageId last = HugePageOf(r.end() - Length(1)), new_last = HugePageOf(kept.end() - Length(1));
+  if (last == new_last) {
+    if (map_[last].state == HugePageState::kFiller) {
+      const PageId from = std::max(r.first, FirstPage(last));
+      filler_.Shrink(map_[last].tracker, {from, r.end() - from}, kept.end() - from);
+    } else {
+      DonateTail(kept, false);
+    }
+    return;
+  }
+  const PageId cut = FirstPage(new_last + HugeLength(1));
+  if (map_[HugePageOf(cut)].state == HugePageState::kFiller) {
+    GiveToFiller(map_[HugePageOf(cut)].tracker, {cut, r.end() - cut});
+  } else {
+    GiveLarge({cut, r.end() - cut});
+  }
+  DonateTail(kept, false);
+}
+
+}  // namespace strata

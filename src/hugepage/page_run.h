@@ -1,0 +1,20 @@
+// What the page heap is asked for and what it hands out. Sits at the bottom of hugepage.
+#pragma once
+
+#include "base/units.h"
+
+namespace strata {
+
+struct PageRequest {
+  Length length;
+  Length align{1};     // a power of two, up to 512 hugepages
+  bool dense = false;  // the run will hold more than 16 objects
+};
+
+// Pages handed out; empty when memory is out.
+struct PageRun {
+  PageRange range;
+  bool zeroed = false;  // every byte is known to read as zero
+};
+
+}  // namespace strata

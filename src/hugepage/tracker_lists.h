@@ -1,0 +1,141 @@
+// The lists on which the filler keeps its hugepages, by kind and by how good a place each is for the next
+// run (papers §2.5): one bit for each list, so that the first usable one is a bit scan. An index that is
+// lower within a kind is tried first. The array comes from the arena when first needed.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/intrusive_list.h"
+#include "base/metadata_arena.h"
+#include "hugepage/huge_tracker.h"
+#include "hugepage/page_bitmap.h"
+
+namespace strata {
+
+class TrackerLists {
+ public:
+  enum Kind : uint8_t {
+    kRegular,
+    kDonated,
+    kPartial,   // broken, with free pages that are backed
+    kReleased,  // broken, and no free page is backed
+    kDenseRegular,
+    kDensePartial,
+    kDenseReleased,
+    kKinds
+  };
+
+  explicit TrackerLists(MetadataArena& arena) : arena_(arena) {}
+
+  // False when there is no memory for the lists themselves.
+  bool Prepare() {
+    if (lists_ == nullptr) {
+      // The arena's memory is zero, which is what empty lists are; so nothing is touched before it is used.
+      lists_ = static_cast<IntrusiveList<HugeTracker>*>(
+          arena_.Allocate(kLists * sizeof(IntrusiveList<HugeTracker>), alignof(IntrusiveList<HugeTracker>)));
+    }
+    return lists_ != nullptr;
+  }
+
+  static Kind KindOf(const HugeTracker& t) {
+    if (!t.broken) return t.dense ? kDenseRegular : t.donated ? kDonated : kRegular;
+    if (t.free_backed() != 0) return t.dense ? kDensePartial : kPartial;
+    return t.dense ? kDenseReleased : kReleased;
+  }
+
+  size_t count(Kind kind) const { return counts_[kind]; }
+
+  void Add(HugeTracker* t) {
+    const Kind kind = KindOf(*t);
+    t->list = static_cast<uint16_t>(kBase[kind] + IndexOf(kind, *t));
+    Link(t, kind);
+  }
+
+  void Remove(HugeTracker* t) {
+    lists_[t->list].Remove(t);
+    if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
+    --counts_[KindOfList(t->list)];
+    t->list = HugeTracker::kNoList;
+  }
+
+  // After anything changed in a linked tracker.
+  void Update(HugeTracker* t) {
+    const Kind kind = KindOf(*t);
+    const size_t list = kBase[kind] + IndexOf(kind, *t);
+    if (list == t->list) return;
+    Remove(t);
+    t->list = static_cast<uint16_t>(list);
+    Link(t, kind);
+  }
+
+  // The best tracker of a kind whose longest free run is at least n; of the dense kinds n must be 1.
+  HugeTracker* Find(Kind kind, size_t n) const {
+    if (counts_[kind] == 0) return nullptr;
+    const size_t first = kBase[kind] + (kind >= kDenseRegular ? 1 : kind == kDonated ? n : n * kChunks);
+    if (first >= kBase[kind + 1]) return nullptr;
+    const size_t list = nonempty_.NextSet(first);
+    return list < kBase[kind + 1] ? lists_[list].first() : nullptr;
+  }
+
+  // Calls f on every tracker of a kind.
+  template <class F>
+  void ForEach(Kind kind, F f) const {
+    if (counts_[kind] == 0) return;
+    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
+      for (HugeTracker* t = lists_[i].first(); t != nullptr;) {
+        HugeTracker* next = IntrusiveList<HugeTracker>::Next(t);
+        f(t);
+        t = next;
+      }
+    }
+  }
+
+  // The first tracker of a kind that f accepts; null when there is none.
+  template <class F>
+  HugeTracker* FindIn(Kind kind, F f) const {
+    if (counts_[kind] == 0) return nullptr;
+    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
+      for (HugeTracker* t = lists_[i].first(); t != nullptr; t = IntrusiveList<HugeTracker>::Next(t)) {
+        if (f(*t)) return t;
+      }
+    }
+    return nullptr;
+  }
+
+  // 0: 65 allocations or more ... 7: one. Each is as likely to go as another, so a hugepage that holds few is
+  // the likelier to become empty: leave it alone.
+  static size_t ChunkOf(size_t allocations) {
+    const size_t zeros = static_cast<size_t>(std::countl_zero(uint64_t{2} * allocations - 1));
+    return zeros > 56 ? zeros - 56 : 0;
+  }
+
+ private:
+  static constexpr size_t kChunks = 8;
+  static constexpr uint16_t kBase[kKinds + 1] = {0, 2048, 2304, 4352, 6400, 6656, 6912, 7168};
+  static constexpr size_t kLists = kBase[kKinds];
+
+  static size_t IndexOf(Kind kind, const HugeTracker& t) {
+    if (kind >= kDenseRegular) return kPagesPerHugePage - t.allocations();
+    return kind == kDonated ? t.longest() : t.longest() * kChunks + ChunkOf(t.allocations());
+  }
+
+  static Kind KindOfList(size_t list) {
+    size_t kind = 0;
+    while (list >= kBase[kind + 1]) ++kind;
+    return static_cast<Kind>(kind);
+  }
+
+  void Link(HugeTracker* t, Kind kind) {
+    lists_[t->list].PushFront(t);
+    nonempty_.SetRange(t->list, 1);
+    ++counts_[kind];
+  }
+
+  MetadataArena& arena_;
+  IntrusiveList<HugeTracker>* lists_ = nullptr;
+  size_t counts_[kKinds] = {};
+  PageBitmap<kLists> nonempty_;
+};
+
+}  // namespace strata
