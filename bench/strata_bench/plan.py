@@ -53,9 +53,7 @@ def _speed(name: str, program: str, *args: str, limit: float = 1.5) -> Case:
 
 
 def _both(name: str, program: str, *args: str, limit: float = 1.5) -> list[Case]:
-    return [
-        _speed(f"{name}-t{n}", program, *args, f"--threads={n}", limit=limit) for n in (1, 2)
-    ]
+    return [_speed(f"{name}-t{n}", program, *args, f"--threads={n}", limit=limit) for n in (1, 2)]
 
 
 TIGHT_LIMIT = 1.8

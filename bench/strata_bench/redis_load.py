@@ -146,9 +146,11 @@ def measure(allocator: Allocator, keys: int) -> dict[str, str]:
     )
     try:
         with _connect(port, process) as connection:
-            if allocator.library and str(allocator.library.resolve()) not in Path(
-                f"/proc/{process.pid}/maps"
-            ).read_text():
+            if (
+                allocator.library
+                and str(allocator.library.resolve())
+                not in Path(f"/proc/{process.pid}/maps").read_text()
+            ):
                 raise RedisError("the library is not in the server")
             cpu_before = cpu_seconds(process.pid)
             started = time.monotonic()

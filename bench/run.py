@@ -1,0 +1,162 @@
+"""Measures Strata against its peers and writes the results: build/bench/results.tsv, pictures and
+docs/benchmarks.md. A run that leaves works, peers or rounds out writes beside the TSV instead, so
+that the committed page always comes from a whole run."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from strata_bench import allocators, execute, machine, plots
+from strata_bench.allocators import PEERS, STRATA
+from strata_bench.plan import CASES, Case
+from strata_bench.report import Report, figure
+from strata_bench.results import Results, Run
+from strata_bench.targets import Row, against_best, judge
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+MIN_ROUNDS = 5
+QUICK_ROUNDS = 2
+
+console = Console()
+
+
+def choose_cases(only: list[str]) -> list[Case]:
+    """The works whose name is, or begins with, one of `only`; all of them without it."""
+    chosen = [c for c in CASES if not only or any(c.name.startswith(o) for o in only)]
+    if not chosen:
+        raise typer.BadParameter(f"no such work; there are {', '.join(c.name for c in CASES)}")
+    return chosen
+
+
+def choose_peers(text: str | None) -> list[str]:
+    if text is None:
+        return list(PEERS)
+    names = [n for n in text.split(",") if n]
+    unknown = [n for n in names if n not in PEERS]
+    if unknown:
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    return [p for p in PEERS if p in names]
+
+
+def say_case(case: Case, results: Results) -> str:
+    """One line for a finished work."""
+    value = results.median(case.name, STRATA, case.metric)
+    found = against_best(results, case)
+    behind = f", {found[1]}× {found[0]}" if found else ""
+    return f"{case.name:20} strata {figure(value)} {case.unit}{behind}"
+
+
+def measure(cases: list[Case], field: allocators.Field, rounds: int, quick: bool) -> Results:
+    results = Results()
+    plan = [(c, execute.steps_of(c, field.allocators, rounds, quick)) for c in cases]
+    programs = ROOT / "build" / "bench"
+    with Progress(
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        task = progress.add_task("", total=sum(len(steps) for _, steps in plan))
+
+        def done(run: Run) -> None:
+            progress.update(task, advance=1, description=f"{run.case} {run.allocator}")
+            if run.error:
+                progress.console.print(f"[red]{run.case} {run.allocator}: {run.error}")
+
+        for case, steps in plan:
+            progress.update(task, description=case.name)
+            execute.run_case(steps, programs, quick, results, done)
+            progress.console.print(say_case(case, results), highlight=False)
+    return results
+
+
+def show_targets(rows: list[Row]) -> None:
+    table = Table(title="Targets")
+    for header in ("work", "target", "measured", ""):
+        table.add_column(header)
+    colours = {True: "green", False: "red", None: "yellow"}
+    for row in rows:
+        verdict = f"[{colours[row.met]}]{row.verdict}"
+        table.add_row(row.work, row.target, row.measured, verdict)
+    console.print(table)
+
+
+def check_preload(field: allocators.Field) -> None:
+    """Every library must really load: a silently ignored preload would measure glibc."""
+    program = ROOT / "build" / "bench" / "tight"
+    for allocator in list(field.allocators.values()):
+        library = allocator.library
+        if library is None or allocators.loads(library, allocator.environment(), program):
+            continue
+        if allocator.name.startswith(STRATA):
+            raise typer.BadParameter(f"{library} cannot be preloaded")
+        del field.allocators[allocator.name]
+        field.skipped[allocator.name] = f"{library} cannot be preloaded"
+
+
+def main(
+    lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
+    / "build/lib/libstrata.so",
+    quick: Annotated[bool, typer.Option("--quick", help="Two small rounds.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each work.")] = MIN_ROUNDS,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only works that begin with this; repeatable.")
+    ] = None,
+    peers: Annotated[
+        str | None, typer.Option(help=f"Comma-separated, of {', '.join(PEERS)}.")
+    ] = None,
+    docs: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
+    list_works: Annotated[bool, typer.Option("--list", help="Names the works and ends.")] = False,
+) -> None:
+    """Runs the benchmarks: every work in turn on Strata and its peers."""
+    if list_works:
+        for case in CASES:
+            console.print(f"{case.name:20} {case.program} {' '.join(case.args)}", highlight=False)
+        return
+    lib = lib.resolve()
+    if not lib.exists():
+        raise typer.BadParameter(f"{lib} is not there; `make lib` builds it")
+    cases = choose_cases(only or [])
+    started = time.monotonic()
+    out = ROOT / "build" / "bench"
+    console.print("bench: building the programs", highlight=False)
+    execute.build_programs(BENCH, out)
+    field = allocators.find(
+        lib, choose_peers(peers), out, lambda line: console.print(f"bench: {line}", highlight=False)
+    )
+    check_preload(field)
+    for name, why in field.skipped.items():
+        console.print(f"[yellow]bench: {name} is left out: {why}")
+    facts = machine.facts(ROOT)
+    results = measure(cases, field, QUICK_ROUNDS if quick else rounds, quick)
+
+    whole = not (quick or only or peers) and rounds >= MIN_ROUNDS
+    page = docs or (ROOT / "docs" / "benchmarks.md" if whole else out / "benchmarks.md")
+    results.write_tsv(out / "results.tsv", cases)
+    images = plots.draw(results, page.parent / "img")
+    rows = judge(results)
+    facts["run time"] = f"{(time.monotonic() - started) / 60:.1f} minutes"
+    command = "make bench" if whole and not docs else shlex.join(["bench/run.py", *sys.argv[1:]])
+    date = datetime.date.today().isoformat()
+    page.parent.mkdir(parents=True, exist_ok=True)
+    report = Report(results, field, images, page)
+    page.write_text(report.text(command, date, rows, facts))
+    show_targets(rows)
+    console.print(f"bench: wrote {out / 'results.tsv'} and {page}", highlight=False)
+    if any(r.error for r in results.runs if r.allocator.startswith(STRATA)):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
