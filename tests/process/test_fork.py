@@ -1,0 +1,40 @@
+"""fork at any moment from any thread, vfork, posix_spawn: both sides allocate on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blackbox import Lab
+
+HERE = Path(__file__).resolve().parent
+STORM = HERE / "fork_storm.c"
+MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("forks", "threads", "max_size"),
+    [(300, 4, 2000), (60, 8, 1 << 20)],
+    ids=["small sizes", "large sizes"],
+)
+def test_fork_storm(lab: Lab, forks: int, threads: int, max_size: int, mode: str) -> None:
+    program = lab.build(STORM)
+    args = [str(forks), str(threads), str(max_size)]
+    lab.run(program, "storm", *args, env={"STRATA_CACHE": mode}, timeout=90).silent()
+
+
+@pytest.mark.parametrize("case", ["every_thread_forks", "handlers_allocate", "generations"])
+def test_fork(lab: Lab, case: str) -> None:
+    lab.run(lab.build(STORM), case, timeout=90).silent()
+
+
+def test_fork_while_stats_are_rewritten(lab: Lab, tmp_path: Path) -> None:
+    """The background thread is at work in the parent at each fork."""
+    lab.require_strata()
+    env = {"STRATA_STATS": str(tmp_path / "stats"), "STRATA_STATS_INTERVAL": "1"}
+    lab.run(lab.build(STORM), "storm", "60", "3", "50000", env=env, timeout=90).silent()
+
+
+def test_vfork_and_spawn(lab: Lab) -> None:
+    lab.run(lab.build(HERE / "spawn_cases.c"), "spawn_from_threads").silent()

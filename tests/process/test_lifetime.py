@@ -1,0 +1,87 @@
+"""The beginning and the end of a process, and what it costs when it does nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, cases, status_kib, switches
+
+HERE = Path(__file__).resolve().parent
+ENDING = HERE / "ending_cases.c"
+BY_STATUS = [case for case in cases(ENDING) if case.startswith("by_") and "pthread" not in case]
+
+
+@pytest.mark.parametrize("case", BY_STATUS)
+def test_exit_status_is_kept(lab: Lab, case: str) -> None:
+    """Within seconds, though the background thread has work left."""
+    result = lab.run(lab.build(ENDING), case, timeout=20)
+    assert result.returncode == 7, result.explain()
+    assert result.stdout == result.stderr == "", result.explain()
+
+
+def test_exit_does_not_wait_for_the_background_thread(lab: Lab) -> None:
+    """A process that has just made 60 MiB of garbage ends about as fast as without the library."""
+    program = lab.build(ENDING)
+    plain = min(lab.run(program, "by_exit", preload=False).seconds for _ in range(3))
+    ours = min(lab.run(program, "by_exit").seconds for _ in range(3))
+    assert ours < plain + 0.5, f"{ours:.2f} s against {plain:.2f} s"
+
+
+@pytest.mark.parametrize("case", ["by_pthread_exit_of_main", "by_pthread_exit_of_main_alone"])
+def test_process_ends_with_the_last_thread_of_the_program(lab: Lab, case: str) -> None:
+    lab.run(lab.build(ENDING), case, timeout=20).silent()
+
+
+def test_idle_process_stays_asleep(lab: Lab) -> None:
+    """After a burst, all threads together wake at most about once a second."""
+    with lab.start(lab.build(ENDING), "burst_then_sleep", "20") as process:
+        time.sleep(3)
+        lab.assert_loaded(process.pid)
+        before = switches(process.pid)
+        time.sleep(5)
+        woken = switches(process.pid) - before
+        assert process.poll() is None
+    assert woken <= 7, f"{woken} wake-ups in 5 s"
+
+
+@pytest.mark.parametrize(("order", "keep"), [("random", "5"), ("oldest", "5")])
+def test_memory_goes_back_without_a_call(lab: Lab, order: str, keep: str) -> None:
+    lab.require_strata()
+    program = lab.build(HERE / "goes_back.c")
+    result = lab.run(program, order, "300", keep, "10").ok()
+    print(result.stdout)
+    assert result.stdout.count("MiB") == 4, result.explain()
+
+
+def test_release_switched_off_keeps_memory(lab: Lab) -> None:
+    """The control of the test above: without release the memory stays, so that one can fail."""
+    lab.require_strata()
+    program = lab.build(HERE / "goes_back.c")
+    result = lab.run(program, "random", "150", "5", "2", env={"STRATA_RELEASE": "off"})
+    assert result.returncode == 1, result.explain()
+    assert "resident < bound" in result.stderr, result.explain()
+
+
+def test_start_of_a_small_program(lab: Lab) -> None:
+    """/bin/true: the time is printed; the memory may exceed glibc's by 1.5 MiB."""
+    launch = lab.build(HERE / "launch.c", "-static")
+    preload = "-" if lab.library is None else str(lab.library)
+    figures = []
+    for library in ("-", preload):
+        result = lab.run(launch, "40", library, "/bin/true", preload=False).ok()
+        figures.append([int(figure) for figure in result.stdout.split()])
+    (glibc_us, glibc_kib), (ours_us, ours_kib) = figures
+    print(f"/bin/true: {ours_us} us and {ours_kib} KiB; glibc {glibc_us} us and {glibc_kib} KiB")
+    assert ours_kib <= glibc_kib + 1536
+
+
+def test_small_program_stays_small(lab: Lab) -> None:
+    """A sleeping shell pipeline member holds little more than on glibc."""
+    sizes = {}
+    for preload in (False, True):
+        with lab.start("sleep", "20", preload=preload) as process:
+            time.sleep(1)
+            sizes[preload] = status_kib(process.pid, "VmRSS")
+    assert sizes[True] <= sizes[False] + 1536, sizes
