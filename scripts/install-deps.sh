@@ -17,7 +17,7 @@ packages_of() {
     tools) echo "$PYTHON" ;;
     test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS rustc" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
-    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4" ;;
+    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo" ;;
     fuzz) echo "$BUILD $CLANG" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
     *) echo "install-deps: no group '$1' (build tools test demo bench fuzz lint)" >&2; return 2 ;;
@@ -27,7 +27,7 @@ packages_of() {
 # A command that is there serves as well as the package, whoever installed it.
 have() {
   case "$1" in
-    cmake | make | git | rustc | pkg-config) command -v "$1" >/dev/null && return ;;
+    cmake | make | git | rustc | cargo | pkg-config) command -v "$1" >/dev/null && return ;;
     g++ | sqlite3 | memcached) command -v "$1" >/dev/null && return ;;
     ninja-build) command -v ninja >/dev/null && return ;;
     python3 | python3-venv)
