@@ -1,0 +1,300 @@
+// The front end: one cache a virtual CPU, over the slabs of cache/slab.h. This file is its slow half: what
+// happens on a miss (refill, overflow, growth under the vCPU's limit by taking room from other classes) and
+// the draining of a slab from another CPU. Sits in cache; papers §2.8, §4; design §3.
+//
+// Thread-safe. A class's room on a vCPU changes under that vCPU's lock; the fast half takes no lock.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/lock.h"
+#include "base/metadata_arena.h"
+#include "cache/rseq_ops.h"
+#include "cache/slab.h"
+#include "span/size_classes.h"
+
+namespace strata {
+
+struct CpuCacheClassStats {
+  size_t objects = 0;
+  uint64_t pops = 0;  // hits, and the refills' own pops never count
+  uint64_t misses_alloc = 0;
+  uint64_t misses_free = 0;
+};
+
+// Ops runs on the calling thread's vCPU: Pop, Push, PopBatch, PushBatch as in rseq_ops.h, size_t vcpu(),
+// bool Fence(). Transfer: Take and Give of batches.
+template <class Ops, class Transfer>
+class CpuCache {
+ public:
+  // `slabs` is zeroed memory for max_vcpus slabs. Returns false when memory for its own records is refused.
+  bool Init(const Ops& ops, Transfer* transfer, MetadataArena* arena, void* slabs, size_t max_vcpus,
+            size_t limit_bytes) {
+    ops_ = ops;
+    transfer_ = transfer;
+    slabs_ = static_cast<char*>(slabs);
+    max_vcpus_ = max_vcpus;
+    limit_ = limit_bytes;
+    arena_ = arena;
+    vcpus_ = static_cast<std::atomic<Vcpu*>*>(arena->Allocate(max_vcpus * sizeof(std::atomic<Vcpu*>), 64));
+    return vcpus_ != nullptr;
+  }
+
+  void* PopSlow(SizeClass c) {
+    void* batch[kMaxBatch];
+    size_t want = 1;
+    if (Vcpu* v = Current()) {
+      Bump(v->misses_alloc[Raw(c)]);
+      MakeRoom(*v, c);
+      const size_t room = RoomOf(*v, c);
+      const size_t n = InfoOf(c).batch;
+      want = room + 1 < n ? room + 1 : n;
+    }
+    const size_t got = transfer_->Take(c, batch, want);
+    if (got == 0) return nullptr;
+    if (got > 1) {
+      const size_t kept = ops_.PushBatch(c, batch + 1, got - 1);
+      if (kept < got - 1) transfer_->Give(c, batch + 1 + kept, got - 1 - kept);
+    }
+    return batch[0];
+  }
+
+  void PushSlow(SizeClass c, void* object) {
+    if (Vcpu* v = Current()) {
+      Bump(v->misses_free[Raw(c)]);
+      if (MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return;
+    }
+    void* batch[kMaxBatch];
+    batch[0] = object;
+    const size_t n = ops_.PopBatch(c, batch + 1, InfoOf(c).batch - size_t{1});
+    transfer_->Give(c, batch, n + 1);
+  }
+
+  // Whether the object lies in the slot below the fill of the caller's vCPU: a double free.
+  bool IsNewest(SizeClass c, void* object) {
+    void* newest[1];
+    if (ops_.PopBatch(c, newest, 1) == 0) return false;
+    const bool same = newest[0] == object;
+    if (ops_.PushBatch(c, newest, 1) == 0) transfer_->Give(c, newest, 1);
+    return same;
+  }
+
+  // Empties a vCPU's slab and takes all its room, whoever runs on it. Returns the bytes sent down.
+  size_t Drain(size_t vcpu) {
+    Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
+    if (v == nullptr) return 0;
+    LockHolder hold(v->lock);
+    if (v->room_bytes == 0) return 0;
+    Slab& s = slab(vcpu);
+    for (size_t c = 1; c < kNumClasses; ++c) s.Stop(static_cast<SizeClass>(c));
+    // Sequences that read the old bounds are aborted here; later ones see a stopped slab.
+    if (!ops_.Fence()) return 0;
+    size_t bytes = 0;
+    for (size_t i = 1; i < kNumClasses; ++i) bytes += DrainStopped(s, static_cast<SizeClass>(i));
+    // A sequence may have read the fill before it was reset: abort it before the slab opens again.
+    if (!ops_.Fence()) return bytes;
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      s.Restart(c, FirstSlot(c));
+    }
+    v->room_bytes = 0;
+    return bytes;
+  }
+
+  // Called once a tick for each vCPU: drains it if nothing was popped or pushed for `idle_ticks` calls.
+  size_t DrainIfIdle(size_t vcpu, uint32_t idle_ticks) {
+    Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
+    if (v == nullptr || v->room_bytes == 0) return 0;
+    uint64_t mark = 0;
+    for (size_t c = 1; c < kNumClasses; ++c) {
+      // An odd multiplier per class, so that opposite changes in two classes do not cancel.
+      mark += slab(vcpu).header(static_cast<SizeClass>(c)).word.load(std::memory_order_relaxed) * (2 * c + 1);
+    }
+    if (mark != v->mark) {
+      v->mark = mark;
+      v->idle_ticks = 0;
+      return 0;
+    }
+    if (++v->idle_ticks < idle_ticks) return 0;
+    v->idle_ticks = 0;
+    return Drain(vcpu);
+  }
+
+  CpuCacheClassStats Stats(SizeClass c) const {
+    CpuCacheClassStats s;
+    for (size_t i = 0; i < max_vcpus_; ++i) {
+      const Vcpu* v = vcpus_[i].load(std::memory_order_acquire);
+      if (v == nullptr) continue;
+      SlabHeader& h = slab(i).header(c);
+      const size_t fill = h.fill();
+      s.objects += fill > FirstSlot(c) ? fill - FirstSlot(c) : 0;
+      s.pops += h.pops();
+      s.misses_alloc += v->misses_alloc[Raw(c)].load(std::memory_order_relaxed);
+      s.misses_free += v->misses_free[Raw(c)].load(std::memory_order_relaxed);
+    }
+    return s;
+  }
+
+  size_t max_vcpus() const { return max_vcpus_; }
+  size_t active_vcpus() const {
+    size_t n = 0;
+    for (size_t i = 0; i < max_vcpus_; ++i) n += vcpus_[i].load(std::memory_order_relaxed) != nullptr;
+    return n;
+  }
+  size_t room_bytes(size_t vcpu) const {
+    const Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
+    return v == nullptr ? 0 : v->room_bytes;
+  }
+  size_t limit() const { return limit_; }
+  const Ops& ops() const { return ops_; }
+  void* slabs() const { return slabs_; }
+
+  // Calls f(Lock&) for the lock of every vCPU in use, in index order: the fork handlers.
+  template <class F>
+  void VisitLocks(F f) {
+    f(activation_lock_);
+    for (size_t i = 0; i < max_vcpus_; ++i) {
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) f(v->lock);
+    }
+  }
+
+ private:
+  struct Vcpu {
+    Lock lock{LockRank::kCpuCache};
+    size_t room_bytes = 0;  // sum over classes of room × size; written under lock
+    uint32_t steal_from = 1;  // the class to look at first when room must be found
+    uint32_t idle_ticks = 0;  // background thread only
+    uint64_t mark = 0;        // background thread only
+    size_t index = 0;
+    std::atomic<uint64_t> misses_alloc[kMaxClasses] = {};
+    std::atomic<uint64_t> misses_free[kMaxClasses] = {};
+  };
+
+  // Counts may lose a step when two threads of one vCPU race; they are statistics.
+  static void Bump(std::atomic<uint64_t>& n) {
+    n.store(n.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  Slab& slab(size_t vcpu) const { return *reinterpret_cast<Slab*>(slabs_ + (vcpu << kSlabShift)); }
+
+  Vcpu* Current() {
+    const size_t i = ops_.vcpu();
+    if (STRATA_UNLIKELY(i >= max_vcpus_)) return nullptr;
+    Vcpu* v = vcpus_[i].load(std::memory_order_acquire);
+    return STRATA_LIKELY(v != nullptr) ? v : Activate(i);
+  }
+
+  STRATA_NOINLINE Vcpu* Activate(size_t i) {
+    LockHolder hold(activation_lock_);
+    if (Vcpu* v = vcpus_[i].load(std::memory_order_acquire)) return v;
+    auto* v = arena_->New<Vcpu>();
+    if (v == nullptr) return nullptr;
+    v->index = i;
+    Slab& s = slab(i);
+    for (size_t c = 1; c < kNumClasses; ++c) {
+      SlabHeader& h = s.header(static_cast<SizeClass>(c));
+      h.begin.store(0xffff, std::memory_order_relaxed);
+      h.word.store(FirstSlot(static_cast<SizeClass>(c)), std::memory_order_relaxed);
+    }
+    // A push that read the zero fill must not see room: abort it before there is any.
+    if (!ops_.Fence()) return nullptr;
+    s.Init();
+    vcpus_[i].store(v, std::memory_order_release);
+    return v;
+  }
+
+  size_t RoomOf(const Vcpu& v, SizeClass c) const {
+    const size_t end = slab(v.index).header(c).end.load(std::memory_order_relaxed);
+    return end > FirstSlot(c) ? end - FirstSlot(c) : 0;
+  }
+
+  // Gives the class one more batch of room if its array and the vCPU's limit allow, taking room that other
+  // classes do not use. Returns whether it grew.
+  bool MakeRoom(Vcpu& v, SizeClass c) {
+    const ClassInfo& info = InfoOf(c);
+    if (RoomOf(v, c) >= info.cpu_slots) return false;
+    if (!v.lock.TryAcquire()) return false;
+    const size_t room = RoomOf(v, c);
+    SlabHeader& h = slab(v.index).header(c);
+    size_t grow = info.cpu_slots - room < info.batch ? info.cpu_slots - room : info.batch;
+    bool grown = false;
+    // A stopped slab stays as it is: its drainer holds the lock, so we can't be here; an open one has begin set.
+    if (grow != 0 && h.begin.load(std::memory_order_relaxed) != 0xffff) {
+      if (v.room_bytes + grow * info.size > limit_) TakeRoomFromOthers(v, c, grow * info.size);
+      if (v.room_bytes + grow * info.size > limit_) {
+        grow = v.room_bytes >= limit_ ? 0 : (limit_ - v.room_bytes) / info.size;
+      }
+      if (grow != 0) {
+        v.room_bytes += grow * info.size;
+        h.end.store(static_cast<uint16_t>(FirstSlot(c) + room + grow), std::memory_order_relaxed);
+        grown = true;
+      }
+    }
+    v.lock.Release();
+    return grown;
+  }
+
+  // Looks at a few classes in turn and takes the room they have free. Objects stay where they are.
+  void TakeRoomFromOthers(Vcpu& v, SizeClass wanted, size_t bytes) STRATA_REQUIRES(v.lock) {
+    constexpr size_t kLooks = 16;
+    size_t taken = 0;
+    for (size_t i = 0; i < kLooks && taken < bytes; ++i) {
+      v.steal_from = v.steal_from + 1 < kNumClasses ? v.steal_from + 1 : 1;
+      const auto c = static_cast<SizeClass>(v.steal_from);
+      if (c == wanted) continue;
+      SlabHeader& h = slab(v.index).header(c);
+      const size_t end = h.end.load(std::memory_order_relaxed);
+      const size_t fill = h.fill() < FirstSlot(c) ? FirstSlot(c) : h.fill();
+      if (end <= fill) continue;
+      // A push under way may still fill the slot it saw; the array has the space, the bound is met later.
+      h.end.store(static_cast<uint16_t>(fill), std::memory_order_relaxed);
+      taken += (end - fill) * InfoOf(c).size;
+      v.room_bytes -= (end - fill) * InfoOf(c).size;
+    }
+  }
+
+  size_t DrainStopped(Slab& s, SizeClass c) {
+    SlabHeader& h = s.header(c);
+    const uint64_t word = h.word.load(std::memory_order_relaxed);
+    size_t left = (word & 0xffff) - FirstSlot(c);
+    size_t at = FirstSlot(c);
+    const size_t bytes = left * InfoOf(c).size;
+    while (left != 0) {
+      const size_t n = left < kMaxBatch ? left : kMaxBatch;
+      transfer_->Give(c, s.slot(at), n);
+      at += n;
+      left -= n;
+    }
+    h.word.store((word & ~uint64_t{0xffff}) | FirstSlot(c), std::memory_order_relaxed);
+    return bytes;
+  }
+
+  Ops ops_{};
+  Transfer* transfer_ = nullptr;
+  MetadataArena* arena_ = nullptr;
+  char* slabs_ = nullptr;
+  std::atomic<Vcpu*>* vcpus_ = nullptr;
+  size_t max_vcpus_ = 0;
+  size_t limit_ = 0;
+  Lock activation_lock_{LockRank::kCpuCache};
+};
+
+// The production Ops: sequences on the calling thread.
+struct RseqOps {
+  RseqSlabs where{};
+  void* slabs = nullptr;
+  RseqInfo info{};
+
+  void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
+  PushResult Push(SizeClass c, void* object) const { return RseqPush(where, slabs, c, object); }
+  size_t PopBatch(SizeClass c, void** out, size_t n) const { return RseqPopBatch(where, slabs, c, out, n); }
+  size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
+    return RseqPushBatch(where, slabs, c, objects, n);
+  }
+  size_t vcpu() const { return CurrentVcpu(info); }
+  bool Fence() const { return FenceRseq(); }
+};
+
+}  // namespace strata

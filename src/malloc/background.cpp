@@ -1,0 +1,133 @@
+// The background thread. See background.h.
+#include "malloc/background.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "malloc/runtime.h"
+#include "malloc/stats_output.h"
+
+namespace strata {
+
+namespace background_internal {
+constinit std::atomic<bool> g_may_start{true};
+}
+
+namespace {
+
+using background_internal::g_may_start;
+
+constexpr size_t kNeededFromPages = 1024;  // 8 MiB in use: below that there is nothing worth giving back
+constexpr uint32_t kIdleDrainTicks = 2;
+constexpr size_t kStackBytes = 256 << 10;
+
+constinit Lock g_control{LockRank::kControl};
+std::atomic<bool> g_running{false};
+std::atomic<uint64_t> g_ticks{0};
+std::atomic<uint64_t> g_released{0};
+
+// When the program's main thread has called pthread_exit, the process ends with its last thread; ours must
+// not be counted as one. glibc would call exit(0) in the last thread, so we do.
+bool IsLastThread() {
+  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char text[1024];
+  const ssize_t n = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = '\0';
+  const char* at = strrchr(text, ')');  // the command name may hold anything, but ends here
+  if (at == nullptr || at[1] == '\0' || at[2] != 'Z') return false;
+  // State is field 3, the number of threads field 20.
+  for (int field = 3; field < 20; ++field) {
+    at = strchr(at + (field == 3 ? 2 : 1), ' ');
+    if (at == nullptr) return false;
+  }
+  return atoi(at + 1) <= 2;  // the dead main thread and this one
+}
+
+void Sleep() {
+  timespec second{1, 0};
+  nanosleep(&second, nullptr);
+}
+
+void* Run(void*) {
+  Runtime& r = TheRuntime();
+  uint64_t since_stats = 0;
+  while (true) {
+    Sleep();
+    if (IsLastThread()) exit(0);
+    {
+      LockHolder hold(g_control);
+      BackgroundTick();
+    }
+    if (r.options.stats_interval_s != 0 && ++since_stats >= r.options.stats_interval_s) {
+      since_stats = 0;
+      WriteStatsFile(r.options.stats);
+    }
+  }
+}
+
+}  // namespace
+
+Lock& ControlLock() { return g_control; }
+
+void BackgroundTick() {
+  Runtime& r = TheRuntime();
+  size_t drained = 0;
+  if (r.per_cpu) {
+    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) drained += r.cpu.DrainIfIdle(v, kIdleDrainTicks);
+  }
+  const HeapTick tick = r.heap.Tick(r.options.release);
+  g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes, std::memory_order_relaxed);
+}
+
+// Takes no lock while the thread is made: pthread_create allocates through us.
+void StartBackgroundSlow() {
+  Runtime& r = TheRuntime();
+  const bool wanted = r.options.background && (r.options.release || r.options.stats_interval_s != 0);
+  if (!wanted) {
+    g_may_start.store(false, std::memory_order_relaxed);
+    return;
+  }
+  if (r.heap.pages_in_use() < kNeededFromPages && r.options.stats_interval_s == 0) return;
+  if (!g_may_start.exchange(false, std::memory_order_relaxed)) return;
+  const int saved = errno;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_attr_t attr;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attr, kStackBytes);
+  // The program's signals are for its own threads.
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_t thread;
+  const bool made = pthread_create(&thread, &attr, Run, nullptr) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attr);
+  if (made) pthread_setname_np(thread, "strata");
+  g_running.store(made, std::memory_order_relaxed);
+  errno = saved;
+}
+
+BackgroundStats ReadBackgroundStats() {
+  return {g_running.load(std::memory_order_relaxed), g_ticks.load(std::memory_order_relaxed),
+          g_released.load(std::memory_order_relaxed)};
+}
+
+void BackgroundForgetInChild() {
+  g_running.store(false, std::memory_order_relaxed);
+  g_may_start.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace strata

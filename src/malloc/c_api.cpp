@@ -1,0 +1,88 @@
+// The C functions that Strata exports, with the edge behaviour of glibc and POSIX. All in one object, so
+// that a static link takes all of them or none. Sits at the top of malloc.
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "malloc/blocks.h"
+#include "malloc/fast_path.h"
+
+#define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
+
+using strata::Allocate;
+using strata::AllocateAligned;
+using strata::AllocateZeroed;
+using strata::Free;
+
+namespace {
+
+void* FailWith(int error) {
+  errno = error;
+  return nullptr;
+}
+
+// glibc rounds an alignment up to a power of two; one too large to round is refused.
+void* AllocateRounded(size_t align, size_t size) {
+  if (align > (SIZE_MAX >> 1) + 1) return FailWith(EINVAL);
+  size_t power = 16;
+  while (power < align) power <<= 1;
+  return AllocateAligned(size, power);
+}
+
+}  // namespace
+
+STRATA_EXPORT void* malloc(size_t size) noexcept { return Allocate(size); }
+STRATA_EXPORT void free(void* p) noexcept { Free(p); }
+STRATA_EXPORT void* calloc(size_t count, size_t size) noexcept { return AllocateZeroed(count, size); }
+STRATA_EXPORT void* realloc(void* p, size_t size) noexcept { return strata::Reallocate(p, size); }
+
+STRATA_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) return FailWith(ENOMEM);
+  return strata::Reallocate(p, bytes);
+}
+
+STRATA_EXPORT void* memalign(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
+STRATA_EXPORT void* aligned_alloc(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
+
+STRATA_EXPORT int posix_memalign(void** out, size_t align, size_t size) noexcept {
+  if (!strata::IsPowerOfTwo(align) || align % sizeof(void*) != 0) return EINVAL;
+  const int saved = errno;
+  void* p = AllocateAligned(size, align);
+  errno = saved;
+  if (p == nullptr) return ENOMEM;
+  *out = p;
+  return 0;
+}
+
+STRATA_EXPORT void* valloc(size_t size) noexcept { return AllocateAligned(size, strata::kNativePageSize); }
+
+STRATA_EXPORT void* pvalloc(size_t size) noexcept {
+  if (size > SIZE_MAX - strata::kNativePageSize) return FailWith(ENOMEM);
+  const size_t rounded = strata::RoundUp(size, strata::kNativePageSize);
+  return AllocateAligned(rounded == 0 ? strata::kNativePageSize : rounded, strata::kNativePageSize);
+}
+
+STRATA_EXPORT void cfree(void* p) noexcept { Free(p); }
+STRATA_EXPORT void free_sized(void* p, size_t size) noexcept { strata::FreeSized(p, size); }
+STRATA_EXPORT void free_aligned_sized(void* p, size_t align, size_t size) noexcept {
+  strata::FreeSizedAligned(p, size, align);
+}
+STRATA_EXPORT size_t malloc_usable_size(void* p) noexcept { return strata::UsableSize(p); }
+
+// The names by which some programs and old libraries reach libc's allocator.
+STRATA_EXPORT void* __libc_malloc(size_t size) noexcept { return Allocate(size); }
+STRATA_EXPORT void __libc_free(void* p) noexcept { Free(p); }
+STRATA_EXPORT void* __libc_calloc(size_t count, size_t size) noexcept { return AllocateZeroed(count, size); }
+STRATA_EXPORT void* __libc_realloc(void* p, size_t size) noexcept { return strata::Reallocate(p, size); }
+STRATA_EXPORT void* __libc_memalign(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
+STRATA_EXPORT void* __libc_valloc(size_t size) noexcept { return valloc(size); }
+STRATA_EXPORT void* __libc_pvalloc(size_t size) noexcept { return pvalloc(size); }
+STRATA_EXPORT void __libc_cfree(void* p) noexcept { Free(p); }
+STRATA_EXPORT int __posix_memalign(void** out, size_t align, size_t size) noexcept {
+  return posix_memalign(out, align, size);
+}

@@ -1,0 +1,46 @@
+// The options: one table of STRATA_* variables with unit, default, cost and when to touch them, and the parser
+// that fills a plain struct from the environment. A value that makes no sense gets one warning and the
+// default; an unknown name gets one warning. Sits in malloc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata {
+
+enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
+enum class OnError : uint8_t { kAbort, kIgnore };
+
+struct Options {
+  const char* stats = nullptr;  // "exit" or a path
+  uint32_t stats_interval_s = 0;
+  CacheChoice cache = CacheChoice::kAuto;
+  bool release = true;
+  bool hugepages = true;
+  bool background = true;
+  bool verbose = false;
+  OnError on_error = OnError::kAbort;
+  size_t cpu_cache_bytes = 1536 << 10;
+  size_t heap_limit = 0;
+  uint32_t release_short_ms = 0;  // 0: the page heap's default
+  uint32_t release_long_ms = 0;
+  uint32_t release_peak_ms = 0;
+  uint32_t release_idle_ms = 0;
+};
+
+// One row a variable: its name without STRATA_, what it takes, and how it is read into the struct.
+struct OptionRow {
+  const char* name;
+  const char* takes;
+  const char* fallback;  // the default, in words
+  const char* help;      // cost, and when to touch it
+  bool (*parse)(const char* value, Options& out);
+};
+
+const OptionRow* OptionTable(size_t* rows);
+
+// Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs with more
+// rights than its caller, so nothing that writes a file is honoured.
+Options ReadOptions(char* const* environment, bool secure);
+
+}  // namespace strata

@@ -1,0 +1,167 @@
+// Starting the process-wide instance, and binding threads to its front end. See runtime.h.
+#include "malloc/runtime.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/message.h"
+#include "malloc/bad_free.h"
+#include "malloc/stand_down.h"
+
+namespace strata {
+
+thread_local ThreadState t_state;
+
+namespace runtime_internal {
+constinit Storage g_storage;
+constinit std::atomic<RunState> g_state{RunState::kCold};
+}  // namespace runtime_internal
+
+namespace {
+
+using runtime_internal::g_state;
+
+pthread_key_t g_thread_key;
+std::atomic<pthread_t> g_starter{};
+
+// A window of 1 TiB, or four times the memory; no more than the process may map at all.
+HugeLength WindowSize() {
+  size_t bytes = size_t{1} << 40;
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) {
+    const size_t memory = static_cast<size_t>(pages) * kNativePageSize;
+    if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
+  }
+  constexpr size_t kMost = size_t{16} << 40;
+  return HugeLength((bytes < kMost ? bytes : kMost) >> kHugePageShift);
+}
+
+PageHeapOptions HeapOptions(const Options& o) {
+  PageHeapOptions p;
+  p.release = o.release;
+  p.hugepages = o.hugepages;
+  if (o.release_short_ms != 0) p.busy_short_ms = o.release_short_ms;
+  if (o.release_long_ms != 0) p.busy_long_ms = o.release_long_ms;
+  if (o.release_peak_ms != 0) p.peak_ms = o.release_peak_ms;
+  if (o.release_idle_ms != 0) p.idle_ms = o.release_idle_ms;
+  p.hard_limit_bytes = o.heap_limit;
+  return p;
+}
+
+void InitCpuCache(Runtime& r) {
+  if (r.options.cache == CacheChoice::kThread) return;
+  r.rseq = FindRseq();
+  if (r.rseq.index == RseqIndex::kNone) return;
+  const size_t vcpus = PossibleCpus();
+  const size_t bytes = vcpus << kSlabShift;
+  void* slabs = MapMetadata(bytes);
+  if (slabs == nullptr) return;
+  RseqOps ops;
+  ops.where = {r.rseq.area_offset, r.rseq.index_offset};
+  ops.slabs = slabs;
+  ops.info = r.rseq;
+  if (!r.cpu.Init(ops, &r.heap.transfer(), &r.arena, slabs, vcpus, r.options.cpu_cache_bytes)) {
+    munmap(slabs, bytes);
+    return;
+  }
+  r.slab_bytes = bytes;
+  r.per_cpu = true;
+}
+
+void EndThread(void* cache);
+
+void Start() {
+  const int saved = errno;
+  if (MustStandDown()) {
+    StandDown();
+    errno = saved;
+    g_state.store(RunState::kStoodDown, std::memory_order_release);
+    return;
+  }
+  const Options options = ReadOptions(environ, getauxval(AT_SECURE) != 0);
+  auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
+  InitCpuCache(*r);
+  if (options.cache == CacheChoice::kCpu && !r->per_cpu) {
+    Message().Text("STRATA_CACHE=cpu, but rseq is not to be had here; using per-thread caches").Send();
+  }
+  pthread_key_create(&g_thread_key, EndThread);
+  errno = saved;
+  // release: pairs with the acquire in CurrentState.
+  g_state.store(RunState::kReady, std::memory_order_release);
+}
+
+}  // namespace
+
+Runtime::Runtime(const Options& o)
+    : options(o),
+      thp(ReadThpMode()),
+      thread_cache_limit(o.cpu_cache_bytes),
+      heap((kernel.Init(WindowSize(), o.hugepages), kernel), arena, HeapOptions(o), HandleBadFree),
+      thread_pool(arena) {}
+
+RunState EnsureStarted() {
+  RunState state = CurrentState();
+  if (STRATA_LIKELY(state == RunState::kReady || state == RunState::kStoodDown)) return state;
+  RunState expected = RunState::kCold;
+  if (g_state.compare_exchange_strong(expected, RunState::kStarting, std::memory_order_acq_rel)) {
+    g_starter.store(pthread_self(), std::memory_order_relaxed);
+    Start();
+    return CurrentState();
+  }
+  while ((state = CurrentState()) == RunState::kStarting) {
+    if (g_starter.load(std::memory_order_relaxed) == pthread_self()) return state;
+    sched_yield();
+  }
+  return state;
+}
+
+bool BindThread() {
+  Runtime& r = TheRuntime();
+  if (!r.per_cpu || !ThreadHasRseq(r.rseq)) return false;
+  t_state.slabs = r.cpu.slabs();
+  return true;
+}
+
+ThreadCache* CacheOfThisThread() {
+  ThreadState& state = t_state;
+  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended) return state.cache;
+  Runtime& r = TheRuntime();
+  {
+    LockHolder hold(r.thread_list_lock);
+    ThreadCache* cache = r.thread_pool.New();
+    if (cache == nullptr) return nullptr;
+    cache->next = r.thread_caches;
+    if (cache->next != nullptr) cache->next->previous = cache;
+    r.thread_caches = cache;
+    state.cache = cache;
+  }
+  // May allocate (glibc does for keys from 32 on): the cache is in place by now.
+  pthread_setspecific(g_thread_key, state.cache);
+  return state.cache;
+}
+
+namespace {
+
+// Runs as a thread-specific-data destructor. Later destructors may still allocate: they go without a cache.
+void EndThread(void* value) {
+  auto* cache = static_cast<ThreadCache*>(value);
+  t_state.cache = nullptr;
+  t_state.cache_ended = true;
+  Runtime& r = TheRuntime();
+  cache->Flush(r.heap.transfer());
+  LockHolder hold(r.thread_list_lock);
+  r.ended_hits += cache->hits.load(std::memory_order_relaxed);
+  r.ended_misses_alloc += cache->misses_alloc.load(std::memory_order_relaxed);
+  r.ended_misses_free += cache->misses_free.load(std::memory_order_relaxed);
+  if (cache->next != nullptr) cache->next->previous = cache->previous;
+  (cache->previous != nullptr ? cache->previous->next : r.thread_caches) = cache->next;
+  r.thread_pool.Delete(cache);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,72 @@
+// Finding sanitizers and valgrind, and the next allocator. See stand_down.h.
+#include "malloc/stand_down.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/units.h"
+
+extern "C" {
+void __asan_init() __attribute__((weak));
+void __hwasan_init() __attribute__((weak));
+void __msan_init() __attribute__((weak));
+void __tsan_init() __attribute__((weak));
+void __lsan_init() __attribute__((weak));
+}
+
+namespace strata {
+
+NextAllocator g_next;
+
+namespace {
+
+alignas(16) char g_early[16 << 10];
+std::atomic<size_t> g_early_used{0};
+
+// Valgrind's client request RUNNING_ON_VALGRIND (0x1001): a no-op on a real CPU that leaves 0.
+bool UnderValgrind() {
+  const uint64_t request[6] = {0x1001, 0, 0, 0, 0, 0};
+  uint64_t result = 0;
+  asm volatile(
+      "rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
+      : "+d"(result)
+      : "a"(request)
+      : "cc", "memory");
+  return result != 0;
+}
+
+template <class F>
+void Find(F& out, const char* name) {
+  out = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+  STRATA_CHECK(out != nullptr);
+}
+
+}  // namespace
+
+bool MustStandDown() {
+  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr ||
+         &__lsan_init != nullptr || UnderValgrind();
+}
+
+void StandDown() {
+  Find(g_next.malloc, "malloc");
+  Find(g_next.free, "free");
+  Find(g_next.calloc, "calloc");
+  Find(g_next.realloc, "realloc");
+  Find(g_next.memalign, "memalign");
+  Find(g_next.usable_size, "malloc_usable_size");
+}
+
+void* EarlyAllocate(size_t size) {
+  const size_t bytes = RoundUp(size == 0 ? 1 : size, 16);
+  if (bytes > sizeof(g_early)) return nullptr;
+  const size_t at = g_early_used.fetch_add(bytes, std::memory_order_relaxed);
+  return at + bytes <= sizeof(g_early) ? g_early + at : nullptr;
+}
+
+bool IsEarly(const void* p) { return p >= g_early && p < g_early + sizeof(g_early); }
+
+}  // namespace strata

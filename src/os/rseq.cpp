@@ -1,0 +1,77 @@
+// Finds glibc's rseq registration and the kernel's features for it. See rseq.h.
+#include "os/rseq.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// glibc's since 2.35; absent elsewhere.
+extern "C" {
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+}
+
+namespace strata {
+namespace {
+
+constexpr unsigned long kAtRseqFeatureSize = 27;  // AT_RSEQ_FEATURE_SIZE; not in Debian 12's headers
+constexpr size_t kMmCidEnd = kRseqMmCidOffset + 4;
+
+long Membarrier(int command) {
+  const int saved = errno;
+  const long r = syscall(SYS_membarrier, command, 0, 0);
+  errno = saved;
+  return r;
+}
+
+}  // namespace
+
+RseqInfo FindRseq() {
+  RseqInfo info;
+  if (&__rseq_size == nullptr || &__rseq_offset == nullptr || __rseq_size == 0) return info;
+  info.area_offset = __rseq_offset;
+  if (!ThreadHasRseq(info)) return info;
+  if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) != 0) return info;
+  // __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel, not glibc.
+  const bool has_mm_cid = getauxval(kAtRseqFeatureSize) >= kMmCidEnd;
+  info.index = has_mm_cid ? RseqIndex::kMmCid : RseqIndex::kCpuId;
+  info.index_offset =
+      info.area_offset + static_cast<ptrdiff_t>(has_mm_cid ? kRseqMmCidOffset : kRseqCpuIdOffset);
+  return info;
+}
+
+bool FenceRseq() { return Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0; }
+
+size_t PossibleCpus() {
+  // "0-127" or "0,2-5": the last number is the highest id. Read without stdio, which allocates.
+  const int saved = errno;
+  size_t last = 0;
+  bool found = false;
+  const int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    char text[256];
+    const ssize_t n = read(fd, text, sizeof(text));
+    close(fd);
+    size_t number = 0;
+    for (ssize_t i = 0; i < n; ++i) {
+      if (text[i] >= '0' && text[i] <= '9') {
+        number = number * 10 + static_cast<size_t>(text[i] - '0');
+        last = number;
+        found = true;
+      } else {
+        number = 0;
+      }
+    }
+  }
+  if (!found) {
+    const long n = sysconf(_SC_NPROCESSORS_CONF);
+    last = n > 0 ? static_cast<size_t>(n) - 1 : 0;
+  }
+  errno = saved;
+  return last + 1;
+}
+
+}  // namespace strata

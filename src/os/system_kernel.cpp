@@ -1,0 +1,226 @@
+// mmap, madvise and their failures, for the heap's window. See system_kernel.h.
+#include "os/system_kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace strata {
+namespace {
+
+constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
+
+class ErrnoKeeper {
+ public:
+  ErrnoKeeper() : saved_(errno) {}
+  ~ErrnoKeeper() { errno = saved_; }
+
+ private:
+  int saved_;
+};
+
+// The window starts somewhere between 16 and 48 TiB, far from where the kernel places programs, stacks and
+// mappings; where exactly comes from the random bytes the kernel gave this process.
+uintptr_t RandomStart(size_t align) {
+  uint64_t random = 0;
+  const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
+  if (bytes != nullptr) memcpy(&random, bytes, sizeof(random));
+  random *= 0x9e3779b97f4a7c15u;  // the stack protector's canary comes from the same bytes: don't show them
+  constexpr uintptr_t kLowest = uintptr_t{16} << 40;
+  constexpr uintptr_t kSpread = uintptr_t{32} << 40;
+  return kLowest + RoundDown((random >> 16) % kSpread, align);
+}
+
+MapResult MapAt(uintptr_t at, size_t bytes) {
+  void* wanted = reinterpret_cast<void*>(at);
+  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == wanted) return MapResult::kMapped;
+  if (got != MAP_FAILED) {  // a kernel before 4.17 takes the address as a hint
+    munmap(got, bytes);
+    return MapResult::kOccupied;
+  }
+  return errno == EEXIST ? MapResult::kOccupied : MapResult::kNoMemory;
+}
+
+}  // namespace
+
+void SystemKernel::Init(HugeLength window, bool hugepages) {
+  const ErrnoKeeper keep;
+  hugepages_ = hugepages;
+  window_ = window;
+  const size_t pages = PagesOf(window).raw();
+  const size_t map_bytes = RoundUp(pages * 9, size_t{1} << 30);
+  const uintptr_t start = RandomStart(size_t{1} << 32);
+  classes_ = reinterpret_cast<uint8_t*>(start);
+  spans_ = reinterpret_cast<char*>(start + pages);
+  base_ = RoundUp(start + map_bytes, size_t{1} << 30);
+}
+
+// Both arrays are mapped up to the entries of the heap's new end, in whole native pages.
+bool SystemKernel::GrowPageMap(size_t end) {
+  const size_t old_end = mapped_end();
+  const auto grow = [&](uintptr_t array, size_t entry) {
+    const uintptr_t from = array + RoundUp(old_end / kPageSize * entry, kNativePageSize);
+    const uintptr_t to = array + RoundUp(end / kPageSize * entry, kNativePageSize);
+    if (from == to) return true;
+    if (MapAt(from, to - from) != MapResult::kMapped) return false;
+    madvise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
+    return true;
+  };
+  if (!grow(reinterpret_cast<uintptr_t>(classes_), 1)) return false;
+  if (!grow(reinterpret_cast<uintptr_t>(spans_), sizeof(void*))) {
+    // Taken back, so that a later try finds the two arrays in step.
+    const uintptr_t array = reinterpret_cast<uintptr_t>(classes_);
+    const uintptr_t from = array + RoundUp(old_end / kPageSize, kNativePageSize);
+    const uintptr_t to = array + RoundUp(end / kPageSize, kNativePageSize);
+    if (from != to) munmap(reinterpret_cast<void*>(from), to - from);
+    return false;
+  }
+  // release: the entries are readable before a free takes an address below the new end for ours.
+  mapped_words_.store(end / 8, std::memory_order_release);
+  return true;
+}
+
+MapResult SystemKernel::Map(HugeRange range) {
+  const ErrnoKeeper keep;
+  const uintptr_t at = base_ + OffsetOf(range.first);
+  const MapResult result = MapAt(at, BytesOf(range.length));
+  if (result != MapResult::kMapped) return result;
+  const size_t end = OffsetOf(range.end());
+  LockHolder hold(map_lock_);
+  if (end > mapped_end() && !GrowPageMap(end)) {
+    munmap(reinterpret_cast<void*>(at), BytesOf(range.length));
+    return MapResult::kNoMemory;
+  }
+  return MapResult::kMapped;
+}
+
+bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
+  const ErrnoKeeper keep;
+  bool all = true;
+  while (n != 0) {
+    if (n > 1 && process_madvise_.load(std::memory_order_relaxed) != 0) {
+      constexpr size_t kAtOnce = 256;
+      iovec vector[kAtOnce];
+      const size_t count = n < kAtOnce ? n : kAtOnce;
+      size_t bytes = 0;
+      for (size_t i = 0; i < count; ++i) {
+        vector[i] = {reinterpret_cast<void*>(base_ + ranges[i].offset), ranges[i].bytes};
+        bytes += ranges[i].bytes;
+      }
+      const long done = syscall(SYS_process_madvise, kPidfdSelf, vector, count, MADV_DONTNEED, 0);
+      if (done >= 0 && static_cast<size_t>(done) == bytes) {
+        ranges += count;
+        n -= count;
+        continue;
+      }
+      if (done < 0) process_madvise_.store(0, std::memory_order_relaxed);
+    }
+    // One by one: an older kernel, or part of the batch was refused (giving back twice does no harm).
+    all &= madvise(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes, MADV_DONTNEED) == 0;
+    ++ranges;
+    --n;
+  }
+  return all;
+}
+
+void SystemKernel::AdviseHuge(HugeRange range) {
+  if (!hugepages_) return;
+  const ErrnoKeeper keep;
+  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length), MADV_HUGEPAGE);
+}
+
+void SystemKernel::AdviseNoHuge(HugeRange range) {
+  const ErrnoKeeper keep;
+  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length), MADV_NOHUGEPAGE);
+}
+
+void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
+  const ErrnoKeeper keep;
+  // MADV_COLD on part of a hugepage splits it, which frees the parts given back before.
+  madvise(reinterpret_cast<void*>(base_ + used.offset), kNativePageSize, MADV_COLD);
+}
+
+bool SystemKernel::Collapse(HugePageId page) {
+  if (!hugepages_) return false;
+  const ErrnoKeeper keep;
+  return madvise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE) == 0;
+}
+
+uint64_t SystemKernel::NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void* MapMetadata(size_t bytes) {
+  const ErrnoKeeper keep;
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  // Metadata is sparse: under THP mode `always` a hugepage would make megabytes resident for a few bytes.
+  madvise(p, bytes, MADV_NOHUGEPAGE);
+  return p;
+}
+
+ThpMode ReadThpMode() {
+  const ErrnoKeeper keep;
+  const int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ThpMode::kUnknown;
+  char text[64] = {};
+  const ssize_t n = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (n <= 0) return ThpMode::kUnknown;
+  if (strstr(text, "[always]") != nullptr) return ThpMode::kAlways;
+  if (strstr(text, "[madvise]") != nullptr) return ThpMode::kMadvise;
+  return strstr(text, "[never]") != nullptr ? ThpMode::kNever : ThpMode::kUnknown;
+}
+
+const char* NameOf(ThpMode mode) {
+  switch (mode) {
+    case ThpMode::kAlways: return "always";
+    case ThpMode::kMadvise: return "madvise";
+    case ThpMode::kNever: return "never";
+    case ThpMode::kUnknown: break;
+  }
+  return "unknown";
+}
+
+bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
+  const ErrnoKeeper keep;
+  return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize, one_byte_a_page) == 0;
+}
+
+size_t ResidentBytes(uintptr_t start, size_t bytes) {
+  constexpr size_t kAtOnce = 4096;
+  unsigned char pages[kAtOnce];
+  size_t resident = 0;
+  for (size_t left = bytes / kNativePageSize; left != 0;) {
+    const size_t n = left < kAtOnce ? left : kAtOnce;
+    if (ResidentPages(start, n, pages)) {
+      for (size_t i = 0; i < n; ++i) resident += pages[i] & 1;
+    }
+    start += n * kNativePageSize;
+    left -= n;
+  }
+  return resident * kNativePageSize;
+}
+
+}  // namespace strata

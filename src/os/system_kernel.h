@@ -1,0 +1,68 @@
+// The real kernel behind os/page_kernel.h: a window of address space in which the heap's memory is mapped
+// piece by piece. The window itself is not reserved, so that RLIMIT_AS, RLIMIT_DATA and strict overcommit
+// count only what the heap maps, at whatever time they are set; mappings never replace someone else's.
+// Below the heap lie the two arrays of the page map, which grow with it. Sits in os.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/lock.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+enum class ThpMode : uint8_t { kUnknown, kAlways, kMadvise, kNever };
+
+class SystemKernel {
+ public:
+  // Picks the window; maps nothing.
+  void Init(HugeLength window, bool hugepages);
+
+  HugeLength window() const { return window_; }
+  MapResult Map(HugeRange range);
+  bool Release(const NativeRange* ranges, size_t n);
+  void AdviseHuge(HugeRange range);
+  void AdviseNoHuge(HugeRange range);
+  void SplitHugePage(HugePageId page, NativeRange used);
+  bool Collapse(HugePageId page);
+  uint64_t NowNs();
+
+  uintptr_t base() const { return base_; }                 // of the heap
+  uint8_t* classes() const { return classes_; }            // one byte a page
+  void* spans() const { return spans_; }                   // one pointer a page
+  // Bytes from base() below which every page's entries in both arrays are readable. Grows only.
+  size_t mapped_end() const { return mapped_words() * 8; }
+  size_t mapped_words() const { return mapped_words_.load(std::memory_order_relaxed); }
+  size_t page_map_bytes() const { return mapped_end() / kPageSize * (1 + sizeof(void*)); }
+  Lock& lock() { return map_lock_; }
+
+ private:
+  bool GrowPageMap(size_t end) STRATA_REQUIRES(map_lock_);
+
+  uintptr_t base_ = 0;
+  uint8_t* classes_ = nullptr;
+  char* spans_ = nullptr;
+  HugeLength window_{};
+  bool hugepages_ = true;
+  std::atomic<int> process_madvise_{1};  // 0 once the kernel said it can't
+  Lock map_lock_{LockRank::kMetadata};
+  std::atomic<size_t> mapped_words_{0};  // mapped_end in words of 8 bytes; written under map_lock_
+};
+
+static_assert(PageKernel<SystemKernel>);
+
+// Zeroed memory for metadata, or null. Keeps errno.
+void* MapMetadata(size_t bytes);
+
+// The system's THP mode, read without allocating.
+ThpMode ReadThpMode();
+const char* NameOf(ThpMode mode);
+
+// What the kernel says of a heap range: bytes resident (by mincore).
+size_t ResidentBytes(uintptr_t start, size_t bytes);
+// One byte for each native page, bit 0 set if it is resident; returns false if the kernel refuses.
+bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page);
+
+}  // namespace strata

@@ -1,0 +1,269 @@
+// The middle tier: all spans of one size class. Objects are taken from the fullest span first, so that the
+// emptier ones come free (span prioritisation: papers §4; eight lists by the bit width of the objects given
+// out: §2.8), and free native pages inside spans nobody touches can be given back (design §4.4).
+// Sits in span, between the transfer cache above and the page heap below.
+//
+// Thread-safe. The lock is dropped before the page heap is called.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/lock.h"
+#include "base/units.h"
+#include "os/page_kernel.h"
+#include "span/page_map.h"
+#include "span/size_classes.h"
+#include "span/span.h"
+
+namespace strata {
+
+struct CentralStats {
+  size_t spans = 0;
+  size_t objects_out = 0;  // given to the tiers above
+  size_t objects_free = 0;
+  size_t native_released = 0;  // native pages given back inside spans in use
+};
+
+// Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(), uintptr_t base(),
+// size_t ReleaseInUse(const NativeRange*, n), void NoteReused(NativeRange), and void ReportBadFree(void*).
+template <class Source>
+class CentralFreeList {
+ public:
+  void Init(SizeClass size_class, Source* source) {
+    class_ = size_class;
+    source_ = source;
+  }
+
+  // Takes up to n objects; fewer only when memory is short.
+  size_t Take(void** out, size_t n) STRATA_EXCLUDES(lock_) {
+    size_t got = 0;
+    lock_.Acquire();
+    CountMove();
+    while (got < n) {
+      Span* span = FullestSpan();
+      if (span == nullptr) {
+        lock_.Release();
+        span = source_->TakeSpan(class_);
+        lock_.Acquire();
+        if (span == nullptr) break;
+        AddSpan(span);
+      }
+      got += TakeFrom(span, out + got, n - got);
+    }
+    lock_.Release();
+    return got;
+  }
+
+  void Give(void* const* objects, size_t n) STRATA_EXCLUDES(lock_) {
+    Span* empty = nullptr;  // spans to hand to the page heap, chained by list_next
+    lock_.Acquire();
+    CountMove();
+    for (size_t i = 0; i < n;) i += GiveRun(objects + i, n - i, empty);
+    lock_.Release();
+    while (empty != nullptr) {
+      Span* next = empty->list_next;
+      empty->list_next = nullptr;
+      source_->GiveSpan(empty);
+      empty = next;
+    }
+  }
+
+  // Gives back the native pages that hold no object, of spans not touched since `before`; at most `limit`
+  // bytes. Returns the bytes given back. Background thread only.
+  size_t ReleaseIdle(uint32_t before, size_t limit) STRATA_EXCLUDES(lock_);
+
+  // Hands the empty spans that were kept for reuse to the page heap. Background thread only.
+  void ReleaseEmpty(uint32_t before) STRATA_EXCLUDES(lock_) {
+    while (true) {
+      Span* span = nullptr;
+      lock_.Acquire();
+      for (Span* s = empty_.last(); s != nullptr; s = IntrusiveList<Span>::Previous(s)) {
+        if (s->last_used < before) {
+          span = s;
+          break;
+        }
+      }
+      if (span != nullptr) {
+        empty_.Remove(span);
+        --num_empty_;
+        Forget(span);
+      }
+      lock_.Release();
+      if (span == nullptr) return;
+      source_->GiveSpan(span);
+    }
+  }
+
+  // Objects given out; readable without the lock because it is written only under it.
+  size_t objects_out() const { return objects_out_.load(std::memory_order_relaxed); }
+
+  // Calls of Take and Give so far.
+  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
+
+  CentralStats Stats() STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    CentralStats s;
+    s.spans = num_spans_;
+    s.objects_out = objects_out();
+    s.objects_free = num_spans_ * InfoOf(class_).objects - s.objects_out;
+    s.native_released = native_released_;
+    return s;
+  }
+
+  void set_tick(uint32_t tick) { tick_.store(tick, std::memory_order_relaxed); }
+  Lock& lock() { return lock_; }
+
+ private:
+  static constexpr size_t kLists = 8;
+  static constexpr uint32_t kScanned = 0;  // last_used of a span untouched since its idle pages were found
+  static constexpr size_t kKeptEmptyBytes = 64 << 10;  // empty spans kept, so that a span's last object
+                                                       // coming and going does not reach the page heap
+
+  void CountMove() STRATA_REQUIRES(lock_) {
+    moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  // More objects given out, lower index: 128 and more in list 0, 1 in list 7.
+  static size_t ListFor(const Span* span) {
+    const size_t width = std::bit_width(static_cast<size_t>(span->allocated));
+    return width >= kLists ? 0 : kLists - width;
+  }
+
+  Span* FullestSpan() STRATA_REQUIRES(lock_) {
+    for (auto& list : nonempty_) {
+      if (!list.empty()) return list.first();
+    }
+    return empty_.first();
+  }
+
+  void AddSpan(Span* span) STRATA_REQUIRES(lock_) {
+    span->state = SpanState::kSmall;
+    ++num_spans_;
+    ++num_empty_;
+    empty_.PushFront(span);
+  }
+
+  bool IsListed(const Span* span) const STRATA_REQUIRES(lock_) {
+    return span->state == SpanState::kSmall && span->allocated < span->objects;
+  }
+  void Enlist(Span* span) STRATA_REQUIRES(lock_) {
+    if (!IsListed(span)) return;
+    if (span->allocated == 0) {
+      empty_.PushFront(span);
+      ++num_empty_;
+      return;
+    }
+    span->occupancy_list = static_cast<uint8_t>(ListFor(span));
+    nonempty_[span->occupancy_list].PushFront(span);
+  }
+  void Delist(Span* span) STRATA_REQUIRES(lock_) {
+    if (!IsListed(span)) return;
+    if (span->allocated == 0) {
+      empty_.Remove(span);
+      --num_empty_;
+      return;
+    }
+    nonempty_[span->occupancy_list].Remove(span);
+  }
+
+  // Moves the span to the list that fits its new count, if that is another one.
+  void Recount(Span* span, size_t allocated) STRATA_REQUIRES(lock_) {
+    const size_t before = span->allocated;
+    const bool stays = before != 0 && allocated != 0 && before < span->objects && allocated < span->objects &&
+                       std::bit_width(before) == std::bit_width(allocated);
+    if (!stays) Delist(span);
+    span->allocated = static_cast<uint16_t>(allocated);
+    span->last_used = tick_.load(std::memory_order_relaxed);
+    if (!stays) Enlist(span);
+  }
+
+  size_t TakeFrom(Span* span, void** out, size_t n) STRATA_REQUIRES(lock_) {
+    const size_t size = InfoOf(class_).size;
+    const uintptr_t start = source_->base() + span->start_offset();
+    uint64_t* bits = span->free_bits();
+    size_t got = 0;
+    for (size_t w = 0; w < span->bitmap_words && got < n; ++w) {
+      uint64_t word = bits[w];
+      const uintptr_t word_start = start + w * 64 * size;
+      while (word != 0 && got < n) {
+        out[got++] = reinterpret_cast<void*>(word_start + static_cast<size_t>(std::countr_zero(word)) * size);
+        word &= word - 1;
+      }
+      bits[w] = word;
+    }
+    if (span->released_or_asked != 0) NoteReused(span, out, got);
+    Recount(span, span->allocated + got);
+    objects_out_.store(objects_out() + got, std::memory_order_relaxed);
+    return got;
+  }
+
+  // Gives the leading objects that share a span; returns how many it dealt with.
+  size_t GiveRun(void* const* objects, size_t n, Span*& empty) STRATA_REQUIRES(lock_) {
+    const ClassInfo& info = InfoOf(class_);
+    const auto first = reinterpret_cast<uintptr_t>(objects[0]) - source_->base();
+    Span* span = source_->page_map().SpanOf(PageId(first >> kPageShift));
+    if (STRATA_UNLIKELY(span == nullptr || span->size_class != class_)) {
+      source_->ReportBadFree(objects[0]);
+      return 1;
+    }
+    const uintptr_t start = source_->base() + span->start_offset();
+    const size_t bytes = span->num_pages * kPageSize;
+    uint64_t* bits = span->free_bits();
+    size_t dealt = 0;
+    size_t freed = 0;
+    for (; dealt < n; ++dealt) {
+      const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
+      if (offset >= bytes) break;
+      const size_t index = IndexOfOffset(info, offset);
+      const uint64_t bit = uint64_t{1} << (index % 64);
+      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset || (bits[index / 64] & bit) != 0)) {
+        source_->ReportBadFree(objects[dealt]);  // misaligned, or freed before
+        continue;
+      }
+      bits[index / 64] |= bit;
+      ++freed;
+    }
+    objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
+    given_since_scan_.store(true, std::memory_order_relaxed);
+    Recount(span, span->allocated - freed);
+    if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0) RetireIfMany(span, empty);
+    return dealt;
+  }
+
+  void RetireIfMany(Span* span, Span*& empty) STRATA_REQUIRES(lock_) {
+    if (num_empty_ * span->num_pages * kPageSize <= kKeptEmptyBytes && num_empty_ <= 4) return;
+    empty_.Remove(span);
+    --num_empty_;
+    Forget(span);
+    span->list_next = empty;
+    empty = span;
+  }
+
+  void Forget(Span* span) STRATA_REQUIRES(lock_) {
+    --num_spans_;
+    native_released_ -= static_cast<size_t>(std::popcount(span->released_or_asked));
+  }
+
+  void NoteReused(Span* span, void** objects, size_t n) STRATA_REQUIRES(lock_);
+
+  SizeClass class_ = SizeClass::kNone;
+  Source* source_ = nullptr;
+  Lock lock_{LockRank::kCentral};
+  std::atomic<uint32_t> tick_{1};
+  // Whether a scan for idle native pages could find any; spares an idle program the walk over its spans.
+  std::atomic<bool> given_since_scan_{false};
+  IntrusiveList<Span> nonempty_[kLists] STRATA_GUARDED_BY(lock_);  // some given out, some free
+  IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock_);             // none given out
+  size_t num_empty_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t num_spans_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t native_released_ STRATA_GUARDED_BY(lock_) = 0;
+  std::atomic<size_t> objects_out_{0};  // these two: written under the lock, read without it
+  std::atomic<uint64_t> moves_{0};
+};
+
+}  // namespace strata
+
+#include "span/span_release.h"

@@ -1,0 +1,140 @@
+// The generator of size classes, run by the compiler: eight classes a doubling above 128 B (so at most
+// 12.5 % of a block is slack), multiples of 16 B below, and 8 B where the ABI lets alignment be 8. Each class
+// gets a span length with a small tail, a batch size for moves between tiers, and a per-CPU capacity.
+// Sits in span; TCMalloc's constants (papers §2.8) where nothing here says otherwise.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/size_class.h"
+#include "base/units.h"
+
+namespace strata {
+
+struct ClassInfo {
+  uint32_t size = 0;        // bytes of an object
+  uint16_t pages = 0;       // Strata pages of a span
+  uint16_t objects = 0;     // objects of a span
+  uint16_t batch = 0;       // objects moved between tiers at once
+  uint16_t cpu_slots = 0;   // the most one vCPU's cache can hold
+  uint64_t reciprocal = 0;  // ceil(2^40 / size): turns a byte offset into an object index
+};
+
+inline constexpr size_t kMaxClassSize = 256 << 10;
+inline constexpr size_t kMaxClasses = 112;
+// Spans with more objects than this are dense: likelier short-lived, packed on hugepages of their own
+// (papers §2.5, §4: C = 16).
+inline constexpr size_t kDenseThreshold = 16;
+inline constexpr size_t kMaxBatch = 128;
+inline constexpr size_t kReciprocalShift = 40;
+
+namespace size_classes_internal {
+
+// A span long enough that refills from it are cheap, yet short enough to come free: at most 32 KiB for small
+// objects, 8 objects for middling ones, one object (or two, for a short tail) from 32 KiB on.
+constexpr size_t WantedSpanBytes(size_t size) {
+  if (size <= 2048) return size * 32 < 8192 ? 8192 : (size * 64 < 32768 ? size * 64 : 32768);
+  if (size <= 8192) return size * 8;
+  if (size < 32768) return size * 4;
+  return size;
+}
+
+constexpr size_t SpanPages(size_t size) {
+  size_t pages = PagesCeil(WantedSpanBytes(size)).raw();
+  // Lengthen while the unused tail is over 1/32 of the span.
+  while (pages * kPageSize % size > pages * kPageSize / 32) ++pages;
+  return pages;
+}
+
+constexpr ClassInfo MakeClass(size_t size) {
+  ClassInfo info;
+  info.size = static_cast<uint32_t>(size);
+  info.pages = static_cast<uint16_t>(SpanPages(size));
+  info.objects = static_cast<uint16_t>(info.pages * kPageSize / size);
+  const size_t batch = (64 << 10) / size;
+  info.batch = static_cast<uint16_t>(batch < 2 ? 2 : (batch > kMaxBatch ? kMaxBatch : batch));
+  const size_t slots = (512 << 10) / size;
+  info.cpu_slots = static_cast<uint16_t>(slots > 2048 ? 2048 : (slots < 4 ? 4 : slots));
+  info.reciprocal = ((uint64_t{1} << kReciprocalShift) + size - 1) / size;
+  return info;
+}
+
+constexpr size_t NextSize(size_t size) {
+  if (size < 16) return size + 8;
+  if (size < 128) return size + 16;
+  size_t power = 128;
+  while (power * 2 <= size) power *= 2;
+  return size + power / 8;
+}
+
+struct Classes {
+  std::array<ClassInfo, kMaxClasses> info{};
+  size_t count = 0;  // including class 0
+};
+
+constexpr Classes Generate() {
+  Classes c;
+  c.count = 1;
+  for (size_t size = 8; size <= kMaxClassSize; size = NextSize(size)) c.info[c.count++] = MakeClass(size);
+  return c;
+}
+
+inline constexpr Classes kGenerated = Generate();
+
+// Sizes up to 1 KiB are looked up in steps of 8 B, larger ones in steps of 128 B, in one table.
+inline constexpr size_t kFineLimit = 1024;
+inline constexpr size_t kFineEntries = kFineLimit / 8 + 1;
+inline constexpr size_t kCoarseEntries = kMaxClassSize / 128 + 1;
+
+constexpr auto MakeLookup() {
+  std::array<uint8_t, kFineEntries + kCoarseEntries> table{};
+  size_t c = 1;
+  for (size_t i = 0; i < kFineEntries; ++i) {
+    while (kGenerated.info[c].size < i * 8) ++c;
+    table[i] = static_cast<uint8_t>(c);
+  }
+  c = 1;
+  for (size_t i = 0; i < kCoarseEntries; ++i) {
+    while (kGenerated.info[c].size < i * 128) ++c;
+    table[kFineEntries + i] = static_cast<uint8_t>(c);
+  }
+  return table;
+}
+
+inline constexpr auto kLookup = MakeLookup();
+
+}  // namespace size_classes_internal
+
+inline constexpr size_t kNumClasses = size_classes_internal::kGenerated.count;
+static_assert(kNumClasses <= kMaxClasses);
+
+constexpr const ClassInfo& InfoOf(SizeClass c) { return size_classes_internal::kGenerated.info[Raw(c)]; }
+constexpr bool IsDense(SizeClass c) { return InfoOf(c).objects > kDenseThreshold; }
+
+// The class of the smallest object that holds `size` bytes; size must be at most kMaxClassSize.
+STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
+  using namespace size_classes_internal;
+  const size_t index = STRATA_LIKELY(size <= kFineLimit) ? (size + 7) / 8 : kFineEntries + (size + 127) / 128;
+  return static_cast<SizeClass>(kLookup[index]);
+}
+
+// The class for a size and an alignment of at most a page; kNone where no class serves. Objects of a class
+// start at multiples of its size from a page boundary, so a class whose size is a multiple of the alignment
+// is aligned.
+constexpr SizeClass ClassOfAligned(size_t size, size_t align) {
+  if (size < align) size = align;
+  if (size > kMaxClassSize) return SizeClass::kNone;
+  for (size_t c = Raw(ClassOfSize(size)); c < kNumClasses; ++c) {
+    if (InfoOf(static_cast<SizeClass>(c)).size % align == 0) return static_cast<SizeClass>(c);
+  }
+  return SizeClass::kNone;
+}
+
+// The object index of a byte offset into a span.
+constexpr size_t IndexOfOffset(const ClassInfo& info, size_t offset) {
+  return (offset * info.reciprocal) >> kReciprocalShift;
+}
+
+}  // namespace strata
