@@ -183,6 +183,4 @@ def main() -> None:
     except click.ClickException as error:
         say(error.format_message())
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)

@@ -2,8 +2,8 @@
 
 The command is a child in our own process group, on the same terminal and descriptors. Signals that
 reach only us are handed on; those that the terminal sends reach the command by themselves. Its
-exit status becomes ours, 128+n for a signal. In its first seconds we look in its memory map
-whether the library is there.
+exit status becomes ours, 128+n for a signal. Two seconds after its start we look in its
+memory map whether the library is there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import errno
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,7 @@ PR_SET_PDEATHSIG = 1
 SI_USER = 0
 SI_QUEUE = -1
 SI_TKILL = -6
-FIRST_LOOK_SECONDS = 0.002
-LAST_LOOK_SECONDS = 2.0
+LOOK_AFTER_SECONDS = 2.0  # a program has long been loaded, and a wrapper has started it
 NOT_WATCHED = {
     signal.SIGKILL,
     signal.SIGSTOP,
@@ -190,18 +190,17 @@ def _wait(
     library: Path,
     on_missing: Callable[[int], None],
 ) -> Outcome:
-    looking = True
-    pause = FIRST_LOOK_SECONDS
+    look_at: float | None = time.monotonic() + LOOK_AFTER_SECONDS
     while True:
-        if looking:
-            mapped = is_mapped(pid, library)
-            if mapped is False and pause > LAST_LOOK_SECONDS:
+        if look_at is None:
+            information: signal.struct_siginfo | None = signal.sigwaitinfo(watched)
+        elif (left := look_at - time.monotonic()) > 0:
+            information = signal.sigtimedwait(watched, left)
+        else:
+            look_at = None
+            if is_mapped(pid, library) is False:
                 on_missing(pid)
-            looking = mapped is False and pause <= LAST_LOOK_SECONDS
-        information = (
-            signal.sigtimedwait(watched, pause) if looking else signal.sigwaitinfo(watched)
-        )
-        pause *= 2
+            continue
         if information is None:
             continue
         if information.si_signo != signal.SIGCHLD:

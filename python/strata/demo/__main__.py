@@ -16,6 +16,7 @@ from typing import Annotated
 
 import click
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -37,6 +38,7 @@ from strata.errors import StrataError
 from strata.library import find_library
 
 HEADROOM = 1.6  # of the largest live data: what a server may need at its peak
+INTERRUPTED = 128 + signal.SIGINT  # typer's status for Ctrl-C
 THP_MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -82,7 +84,7 @@ def run_all(allocators: list[Allocator], plan: Plan, console: Console) -> tuple[
 
 
 def print_table(runs: list[Run], console: Console) -> None:
-    table = Table(header_style="bold", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
     table.add_column("")
     for run in runs:
         table.add_column(run.name, justify="right")
@@ -141,14 +143,24 @@ def write_page(runs: list[Run], load: Load, plan: Plan, out: Path) -> Path:
     html = page.render(
         [run.name for run in runs],
         f"The same Redis under the same load, on {report.join([run.name for run in runs])} in "
-        f"turn, {time.strftime('%d %B %Y')}. {report.memory_sentence(runs, load)}",
+        f"turn, {time.strftime('%d %B %Y')}.",
+        {
+            "Work": report.work_sentence(runs),
+            "Size": report.peak_sentence(runs),
+            "Return": report.return_sentence(runs, load),
+            "Hugepages": report.coverage_sentence(runs),
+        },
         report.table(runs),
         [
             ("Requests per second", speed, [report.speed_sentence(runs)]),
             (
                 "Memory over time",
                 rss,
-                [report.memory_sentence(runs, load), report.physical_sentence(runs)],
+                [
+                    f"{report.peak_sentence(runs)} {report.return_sentence(runs, load)} "
+                    "Dashed: keys and values.",
+                    report.physical_sentence(runs),
+                ],
             ),
             (
                 "The heap's hugepages before and after the delete",
@@ -225,20 +237,21 @@ def demo(
 
 def main() -> None:
     """Entry point: failures become one line; whatever happens, no server stays behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(demo)
     try:
-        typer.main.get_command(app).main(prog_name="strata.demo", standalone_mode=False)
+        status = typer.main.get_command(app).main(prog_name="strata.demo", standalone_mode=False)
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
     except click.ClickException as error:
         say(error.format_message())
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
+    if status == INTERRUPTED:
         say("interrupted; the server was stopped")
-        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 if __name__ == "__main__":

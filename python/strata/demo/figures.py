@@ -28,6 +28,7 @@ from strata.demo.report import PHASES
 COLOURS = {"glibc": "#8a8f98", "jemalloc": "#d98200", "Strata": "#0b6fb8"}
 INK = "#1c2733"
 PALE = "#f0f3f6"
+NONE = "#f9d9bd"  # a range without a resident page
 FILL = LinearSegmentedColormap.from_list("fill", ["#dcebf7", "#7db6de", "#1f78b4", "#08335c"])
 MIB = 1 << 20
 PAGES_PER_SPAN_HUGEPAGE = 256  # Strata counts in 8 KiB pages
@@ -173,18 +174,17 @@ def rates(runs: list[Run]) -> Picture:
 
 
 def _grid(axes: Axes, values: NDArray[np.float64], columns: int, rows: int) -> ScalarMappable:
-    """Cells row by row; a value of 0 is white, NaN is no cell."""
+    """Cells row by row; a value of 0 has its own colour, NaN is no cell."""
     cells = np.full(columns * rows, np.nan)
     cells[: len(values)] = values
     grid = cells.reshape(rows, columns)
-    colours = FILL.with_extremes(bad=(0, 0, 0, 0), under="white")
+    colours = FILL.with_extremes(bad=(0, 0, 0, 0), under=NONE)
     image = axes.pcolormesh(
-        np.ma.masked_invalid(grid), cmap=colours, vmin=0.001, vmax=1, edgecolors=PALE, lw=0.4
+        np.ma.masked_invalid(grid), cmap=colours, vmin=0.001, vmax=1, edgecolors="white", lw=0.5
     )
     axes.invert_yaxis()
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_facecolor(PALE)
     for side in axes.spines.values():
         side.set_visible(False)
     return image
@@ -232,7 +232,7 @@ def heap(runs: list[Run]) -> Picture:
             location="bottom",
             fraction=0.03,
             aspect=40,
-            label="share of the 2 MiB range's pages (white: none)",
+            label="share of the 2 MiB range's pages (orange: none)",
         )
         return figure
 

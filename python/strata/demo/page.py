@@ -20,6 +20,9 @@ h2 { font-size: 1.15rem; margin: 0 0 .5rem; }
 p { margin: 0 0 .8rem; }
 .lead, .note { color: var(--soft); }
 .note { font-size: .88rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .5rem 1rem; margin: 1rem 0 0; }
+dt { font-weight: 600; }
+dd { margin: 0; }
 section { background: #fff; border: 1px solid var(--line); border-radius: 10px;
   padding: 1.1rem; margin-top: 1.1rem; }
 img { display: block; width: 100%; height: auto; margin-top: .4rem; }
@@ -36,6 +39,8 @@ i { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin
   table { font-size: .74rem; }
   td, thead th { padding: .3rem .2rem; }
   h1 { font-size: 1.35rem; }
+  dl { display: block; }
+  dd { margin-bottom: .6rem; }
 }
 """
 
@@ -77,6 +82,7 @@ def _table(names: list[str], rows: list[Row]) -> str:
 def render(
     names: list[str],
     lead: str,
+    summary: dict[str, str],
     rows: list[Row],
     figures: list[tuple[str, Picture, list[str]]],
     notes: list[str],
@@ -87,6 +93,9 @@ def render(
         text = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
         image = _image(picture, f"{heading}. {sentences[0]}")
         sections.append(f"<section><h2>{escape(heading)}</h2>{text}{image}</section>")
+    points = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(sentence)}</dd>" for name, sentence in summary.items()
+    )
     foot = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -100,6 +109,7 @@ def render(
 <main>
 <h1>One Redis, three allocators</h1>
 <p class="lead">{escape(lead)}</p>
+<dl>{points}</dl>
 <section><h2>All figures</h2>
 {_table(names, rows)}
 <p class="note">Green marks the best of a row where it leads by more than 3 %.</p></section>

@@ -143,19 +143,22 @@ def speed_sentence(runs: list[Run]) -> str:
     return "; ".join(parts) + ". Within 3 % counts as even, as each ran once."
 
 
-def memory_sentence(runs: list[Run], load: Load) -> str:
-    """Peaks, what came back after the delete, and what that is above the data itself."""
+def peak_sentence(runs: list[Run]) -> str:
+    """Who needed the least at most."""
     peaks = {run.name: float(run.peak_rss) for run in runs}
     least = leaders(peaks, smallest=True)
     highest = max(peaks, key=lambda name: peaks[name])
     if highest in least:
-        first = f"The peaks of RSS are even, at about {human(peaks[highest])}"
-    else:
-        verb = "has" if len(least) == 1 else "have"
-        first = (
-            f"{join(least)} {verb} the lowest peak of RSS, {human(peaks[least[0]])}; "
-            f"{highest} the highest, {human(peaks[highest])}"
-        )
+        return f"The peaks of RSS are even, at about {human(peaks[highest])}."
+    verb = "has" if len(least) == 1 else "have"
+    return (
+        f"{join(least)} {verb} the lowest peak of RSS, {human(peaks[least[0]])}; "
+        f"{highest} has the highest, {human(peaks[highest])}."
+    )
+
+
+def return_sentence(runs: list[Run], load: Load) -> str:
+    """What came back after the delete, against the data that is left."""
     changes = []
     for run in runs:
         before, after = run.snapshots["filled"].rss, run.snapshots["idle"].rss
@@ -165,11 +168,24 @@ def memory_sentence(runs: list[Run], load: Load) -> str:
         else:
             verb = "gave back" if gone > 0 else "grew by"
             changes.append(f"{run.name} {verb} {abs(100 * gone):.0f} % and holds {human(after)}")
-    live = load.live_bytes["delete"]
-    return (
-        f"{first}. After the delete and the idle time, with {human(live)} of keys and values left, "
-        f"{join(changes)}."
+    live = human(load.live_bytes["delete"])
+    return f"After the delete and the idle time, with {live} of data left, {join(changes)}."
+
+
+def work_sentence(runs: list[Run]) -> str:
+    """Requests per second of the server's CPU over the whole load."""
+    values = {run.name: cpu_rate(run) for run in runs}
+    first = leaders(values, smallest=False)
+    figures = join(
+        [f"{name} {values[name]:,.0f}" for name in sorted(values, key=lambda n: -values[n])]
     )
+    if len(first) == len(runs):
+        verdict = "The three are even"
+    elif len(first) == 1:
+        verdict = f"{first[0]} did the most"
+    else:
+        verdict = f"{join(first)} did the most, evenly"
+    return f"{verdict} for a second of server CPU: {figures} requests."
 
 
 def physical_sentence(runs: list[Run]) -> str:
@@ -214,7 +230,7 @@ def heap_sentence(runs: list[Run]) -> str:
         )
     return (
         "Each cell is a 2 MiB-aligned range of the heap, in the order of addresses, coloured by "
-        "how many of its 512 pages are in memory: pale cells were given back in part, white ones "
+        "how many of its 512 pages are in memory: pale cells were given back in part, orange ones "
         "in full. " + "; ".join(parts) + "."
     )
 

@@ -131,14 +131,16 @@ class Server:
             for name, value in os.environ.items()
             if not name.startswith(OTHERS_SETTINGS)
         }
-        self._process = subprocess.Popen(
-            ["sh", "-c", LAUNCH, "sh", procs, *self._environment(), str(self._redis), *arguments],
-            env=inherited,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self._folder / "stderr").open("ab"),
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops the server
-        )
+        words = [*self._environment(), str(self._redis), *arguments]
+        with (self._folder / "stderr").open("ab") as errors:
+            self._process = subprocess.Popen(
+                ["sh", "-c", LAUNCH, "sh", procs, *words],
+                env=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops the server
+            )
         self.pid = self._process.pid
 
     def _wait_until_ready(self) -> bool:

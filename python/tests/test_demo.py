@@ -1,0 +1,269 @@
+"""The demo on a tiny load: what it measures, what it writes, and what it leaves behind."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from strata.demo import memory, report
+from strata.demo.__main__ import run_all, write_page
+from strata.demo.client import Client, Measured
+from strata.demo.measure import Run, Sample, Snapshot
+from strata.demo.plan import Phase, Plan, draw
+from strata.demo.server import Allocator, Server, find_libc, find_redis
+from strata.errors import StrataError
+
+TINY = Plan(keys=5000, reads=2000, idle_seconds=0.6, settle_seconds=0.5)
+needs_redis = pytest.mark.skipif(
+    shutil.which("redis-server") is None, reason="redis-server is not installed"
+)
+
+
+def ignore(_: int) -> None:
+    """Progress that nobody sees."""
+
+
+def children(pid: int) -> list[int]:
+    """Processes that `pid` started."""
+    return [
+        int(word)
+        for task in Path(f"/proc/{pid}/task").glob("*/children")
+        for word in task.read_text().split()
+    ]
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends within a few seconds."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_load_is_drawn_as_promised() -> None:
+    load = draw(TINY)
+    fill, delete, refill, read = (load.phases[n] for n in ("fill", "delete", "refill", "read"))
+    assert len(fill.keys) == 5000
+    assert len(delete.keys) == len(set(delete.keys.tolist())) == 3500
+    assert sorted(refill.keys.tolist()) == sorted(delete.keys.tolist())
+    for phase in (fill, refill, read):
+        assert phase.sizes.min() >= 64
+        assert phase.sizes.max() <= 4096
+    assert refill.sizes.mean() > 1.5 * fill.sizes.mean()
+    counts = np.sort(np.unique(read.keys, return_counts=True)[1])[::-1]
+    assert counts[0] > 0.05 * len(read.keys)  # Zipf: the favourite is read over and over
+    last = dict(zip(fill.keys.tolist(), fill.sizes.tolist(), strict=True))
+    last.update(zip(refill.keys.tolist(), refill.sizes.tolist(), strict=True))
+    assert [last[key] for key in read.keys.tolist()] == read.sizes.tolist()
+    assert load.live_bytes["refill"] == sum(last.values()) + 5000 * 11
+
+
+@needs_redis
+def test_demo_from_start_to_page(counting_library: Path, tmp_path: Path) -> None:
+    allocators = [
+        Allocator("glibc", find_libc()),
+        Allocator("jemalloc", None),
+        Allocator("Strata", counting_library),
+    ]
+    runs, load = run_all(allocators, TINY, Console(quiet=True))
+    assert children(os.getpid()) == []
+    assert not list(memory.V1_MEMORY.glob(f"strata-demo-{os.getpid()}*"))
+    data = load.live_bytes["refill"]
+    for run in runs:
+        assert run.phases["read"].requests == TINY.reads
+        assert run.phases["fill"].seconds > 0
+        assert data < run.peak_rss < 20 * data
+        assert (
+            sum(run.snapshots["filled"].occupancy.values()) * memory.PAGE
+            > (load.live_bytes["fill"])
+        )
+        assert run.snapshots["end"].minor_faults > run.snapshots["start"].minor_faults
+        assert len(run.samples) >= 5
+        assert list(run.spans) == ["fill", "settle", "delete", "idle", "refill", "read"]
+    assert runs[2].cache_mode == "per-cpu (mm_cid)"
+    page = write_page(runs, load, TINY, tmp_path / "out").read_text()
+    assert {path.name for path in (tmp_path / "out").glob("*.png")} == {
+        "rss.png",
+        "rate.png",
+        "heap.png",
+    }
+    for path in (tmp_path / "out").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    sources = re.findall(r'(?:src|srcset|href|url)\s*[=(]\s*"?([^"\s>)]{1,30})', page)
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", page)
+    assert "width=device-width" in page
+    for row in report.table(runs):
+        assert f">{row.label}<" in page
+
+
+@needs_redis
+def test_library_that_takes_no_effect_is_an_error(library: Path) -> None:
+    # it can be preloaded, but malloc stays jemalloc's
+    with pytest.raises(StrataError, match="Strata did not take effect"):
+        run_all([Allocator("Strata", library)], TINY, Console(quiet=True))
+    assert children(os.getpid()) == []
+
+
+@needs_redis
+def test_missing_preload_is_an_error(tmp_path: Path) -> None:
+    missing = Allocator("glibc", tmp_path / "libmissing.so")
+    with pytest.raises(StrataError, match="glibc did not take effect"):
+        run_all([missing], TINY, Console(quiet=True))
+
+
+@needs_redis
+def test_server_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(*_: object) -> Measured:
+        os.kill(children(os.getpid())[0], signal.SIGKILL)
+        time.sleep(0.2)
+        raise StrataError("the connection to redis-server broke", 1)
+
+    monkeypatch.setattr(Client, "run", dying)
+    with pytest.raises(StrataError, match="ended with SIGKILL"):
+        run_all([Allocator("jemalloc", None)], TINY, Console(quiet=True))
+    assert children(os.getpid()) == []
+
+
+@needs_redis
+def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "redis-server"
+    broken.write_text("#!/bin/sh\necho cannot go on >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with (
+        pytest.raises(StrataError, match="did not start: cannot go on"),
+        Server(broken, Allocator("jemalloc", None)),
+    ):
+        pass
+
+
+@needs_redis
+def test_client_notices_wrong_data_and_errors() -> None:
+    load = draw(TINY)
+    client = Client(TINY)
+    with Server(find_redis(), Allocator("jemalloc", None)) as server:
+        assert client.run(server.port, load.phases["fill"], ignore).requests == TINY.keys
+        one = Phase("read", "GET", np.array([7]), load.phases["fill"].sizes[7:8])
+        client.run(server.port, one, ignore)
+        server.command("SET", "key:0000007", "x" * int(one.sizes[0]))
+        with pytest.raises(StrataError, match="other data"):
+            client.run(server.port, one, ignore)
+        server.command("DEL", "key:0000007")
+        server.command("LPUSH", "key:0000007", "x")
+        with pytest.raises(StrataError, match="WRONGTYPE"):
+            client.run(server.port, one, ignore)
+
+
+@needs_redis
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_interrupted_demo_leaves_no_server(
+    counting_library: Path, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    command = [sys.executable, "-m", "strata.demo", "--quick", "--lib", str(counting_library)]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    deadline = time.monotonic() + 30
+    server = None
+    while server is None:
+        assert time.monotonic() < deadline
+        for child in children(process.pid):
+            if "redis" in Path(f"/proc/{child}/comm").read_text():
+                server = child
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert gone(server)
+    assert said.count("\n") == (1 if number == signal.SIGINT else 0)
+    for folder in memory.V1_MEMORY.glob(f"strata-demo-{process.pid}"):
+        folder.rmdir()  # SIGKILL leaves the empty group, which nobody else would remove
+
+
+def test_missing_redis_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(StrataError, match="make demo"):
+        find_redis()
+
+
+def test_occupancy_counts_resident_pages() -> None:
+    size = 8 * memory.HUGEPAGE
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as area:
+        area.madvise(15)  # MADV_NOHUGEPAGE: a touch brings one page
+        before = memory.occupancy(os.getpid())
+        for page in range(100):
+            area[page * memory.PAGE] = 1
+        area[size - 1] = 1
+        after = memory.occupancy(os.getpid())
+        assert 101 <= sum(after.values()) - sum(before.values()) < 400
+        area.madvise(mmap.MADV_DONTNEED)
+        emptied = memory.occupancy(os.getpid())
+        assert sum(emptied.values()) <= sum(after.values()) - 101 + 50
+
+
+def fake_run(name: str, rate: float, peak: int, idle: int, huge: float) -> Run:
+    """A run with the given figures in every phase."""
+    latencies = np.full(10, 1 / rate)
+    phase = Measured(1000, 1000 / rate, latencies)
+    shot = Snapshot(100 << 20, 100 << 20, 1000, int(1000 * huge), 50, 2.0, {1: 512, 2: 512}, None)
+    snapshots = {
+        "start": replace(shot, minor_faults=10, cpu_seconds=1.0),
+        "filled": shot,
+        "idle": replace(shot, rss=idle << 20, physical=idle << 20, occupancy={1: 512, 2: 10}),
+        "end": shot,
+    }
+    samples = [Sample(0.0, 1, 1, None, 0)]
+    phases = dict.fromkeys(report.PHASES, phase)
+    return Run(name, True, None, phases, {}, samples, snapshots, peak << 20)
+
+
+@pytest.mark.parametrize("best", ["glibc", "jemalloc", "Strata"])
+def test_sentences_follow_the_figures(best: str) -> None:
+    names = ["glibc", "jemalloc", "Strata"]
+    runs = [
+        fake_run(n, 2000 if n == best else 1000, 100 if n == best else 200, 30, 0.9 * (n == best))
+        for n in names
+    ]
+    others = [name for name in names if name != best]
+    assert f"Fill: {best} was fastest, {others[0]} at 0.50×" in report.speed_sentence(runs)
+    assert report.peak_sentence(runs).startswith(f"{best} has the lowest peak of RSS, 100 MiB")
+    assert f"{best} 90.0 % after the fill" in report.coverage_sentence(runs)
+    assert f"{others[0]} has none" in report.coverage_sentence(runs)
+    rows = {(row.section, row.label): row for row in report.table(runs)}
+    assert rows["Fill (1,000 requests)", "requests/s"].best == names.index(best)
+    assert rows["Memory", "peak RSS"].best == names.index(best)
+    assert rows["Memory", "RSS after delete + idle"].best is None
+
+
+def test_even_figures_are_called_even() -> None:
+    runs = [fake_run(n, 1000 + 10 * i, 100 + i, 100, 0.0) for i, n in enumerate("abc")]
+    assert "Fill: even" in report.speed_sentence(runs)
+    assert report.peak_sentence(runs).startswith("The peaks of RSS are even")
+    assert "a still holds all of its 100 MiB" in report.return_sentence(runs, draw(TINY))
+    assert report.work_sentence(runs).startswith("The three are even")
+    thinned = "1 are less than half resident"
+    assert thinned in report.heap_sentence(runs)
