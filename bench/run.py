@@ -48,6 +48,14 @@ def choose_peers(text: str | None) -> list[str]:
     return [p for p in PEERS if p in names]
 
 
+def parse_env(pairs: list[str]) -> dict[str, str]:
+    """KEY=VALUE settings for Strata; other variables of its kind are taken out of the environment."""
+    wrong = [p for p in pairs if "=" not in p]
+    if wrong:
+        raise typer.BadParameter(f"{wrong[0]} is not KEY=VALUE")
+    return dict(p.split("=", 1) for p in pairs)
+
+
 def say_case(case: Case, results: Results) -> str:
     """One line for a finished work."""
     value = results.median(case.name, STRATA, case.metric)
@@ -116,6 +124,9 @@ def main(
     peers: Annotated[
         str | None, typer.Option(help=f"Comma-separated, of {', '.join(PEERS)}.")
     ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for Strata only; repeatable.")
+    ] = None,
     docs: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
     list_works: Annotated[bool, typer.Option("--list", help="Names the works and ends.")] = False,
 ) -> None:
@@ -133,7 +144,11 @@ def main(
     console.print("bench: building the programs", highlight=False)
     execute.build_programs(BENCH, out)
     field = allocators.find(
-        lib, choose_peers(peers), out, lambda line: console.print(f"bench: {line}", highlight=False)
+        lib,
+        parse_env(env or []),
+        choose_peers(peers),
+        out,
+        lambda line: console.print(f"bench: {line}", highlight=False),
     )
     check_preload(field)
     for name, why in field.skipped.items():
@@ -141,7 +156,7 @@ def main(
     facts = machine.facts(ROOT)
     results = measure(cases, field, QUICK_ROUNDS if quick else rounds, quick)
 
-    whole = not (quick or only or peers) and rounds >= MIN_ROUNDS
+    whole = not (quick or only or peers or env) and rounds >= MIN_ROUNDS
     page = docs or (ROOT / "docs" / "benchmarks.md" if whole else out / "benchmarks.md")
     results.write_tsv(out / "results.tsv", cases)
     images = plots.draw(results, page.parent / "img")

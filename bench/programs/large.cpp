@@ -25,17 +25,20 @@ char* NewBlock(bench::Random& random, const Shape& shape) {
 
 bench::Tally Work(const Shape& shape, double seconds, uint64_t seed) {
   constexpr uint64_t kChunk = 32;
+  constexpr uint64_t kWarmUp = 8;  // replacements a slot before the clock starts
   bench::Random random(seed);
   bench::Array<char*> blocks(shape.slots);
   for (size_t i = 0; i < shape.slots; ++i) blocks[i] = NewBlock(random, shape);
-  const bench::Tally tally = bench::RunFor(seconds, [&] {
-    for (uint64_t k = 0; k < kChunk; ++k) {
+  const auto replace = [&](uint64_t count) {
+    for (uint64_t k = 0; k < count; ++k) {
       char*& slot = blocks[random.Below(shape.slots)];
       free(slot);
       slot = NewBlock(random, shape);
     }
-    return kChunk;
-  });
+    return count;
+  };
+  replace(kWarmUp * shape.slots);
+  const bench::Tally tally = bench::RunFor(seconds, [&] { return replace(kChunk); });
   for (size_t i = 0; i < shape.slots; ++i) free(blocks[i]);
   return tally;
 }

@@ -13,7 +13,6 @@ struct Window {
 
 // Mean sizes differ by up to an order of magnitude from one window to the next.
 constexpr Window kChanging[] = {{16, 64}, {512, 1024}, {64, 256}, {1024, 2048}, {16, 1024}};
-constexpr size_t kWindows = sizeof kChanging / sizeof kChanging[0];
 
 char* NewObject(bench::Random& random, Window window) {
   const size_t size = random.Between(window.low, window.high);
@@ -23,23 +22,34 @@ char* NewObject(bench::Random& random, Window window) {
   return p;
 }
 
+uint64_t Replace(bench::Array<char*>& objects, bench::Random& random, Window window,
+                 uint64_t steps) {
+  for (uint64_t i = 0; i < steps; ++i) {
+    char*& slot = objects[random.Below(objects.size())];
+    free(slot);
+    slot = NewObject(random, window);
+  }
+  return steps;
+}
+
+// Once through all windows: never cut short, so that a fast allocator and a slow one do the same
+// work and reach the same peak.
+uint64_t Cycle(bench::Array<char*>& objects, bench::Random& random) {
+  uint64_t steps = 0;
+  for (const Window window : kChanging) {
+    steps += Replace(objects, random, window, 4 * objects.size());
+  }
+  return steps;
+}
+
 bench::Tally Work(size_t slots, Window fixed, bool changing, double seconds, uint64_t seed) {
   constexpr uint64_t kChunk = 1024;
   bench::Random random(seed);
   bench::Array<char*> objects(slots);
-  Window window = changing ? kChanging[0] : fixed;
-  for (size_t i = 0; i < slots; ++i) objects[i] = NewObject(random, window);
-
-  uint64_t steps = 0;
+  const Window first = changing ? kChanging[0] : fixed;
+  for (size_t i = 0; i < slots; ++i) objects[i] = NewObject(random, first);
   const bench::Tally tally = bench::RunFor(seconds, [&] {
-    if (changing) window = kChanging[steps / (4 * slots) % kWindows];
-    for (uint64_t i = 0; i < kChunk; ++i) {
-      char*& slot = objects[random.Below(slots)];
-      free(slot);
-      slot = NewObject(random, window);
-    }
-    steps += kChunk;
-    return kChunk;
+    return changing ? Cycle(objects, random) : Replace(objects, random, fixed, kChunk);
   });
   for (size_t i = 0; i < slots; ++i) free(objects[i]);
   return tally;

@@ -94,13 +94,19 @@ def loads(library: Path, env: dict[str, str], program: Path) -> bool:
     return done.returncode == 0 and str(library) in done.stdout
 
 
-def find(lib: Path, wanted: list[str], build_dir: Path, say: Callable[[str], None]) -> Field:
+def find(
+    lib: Path,
+    strata_env: dict[str, str],
+    wanted: list[str],
+    build_dir: Path,
+    say: Callable[[str], None],
+) -> Field:
     """Finds or builds every wanted peer; Strata must be there, peers may be left out."""
     found: dict[str, Allocator] = {}
     skipped: dict[str, str] = {}
-    strata = Allocator(STRATA, "this tree", lib)
-    found[STRATA] = strata
-    found[STRATA_KEEPING] = Allocator(STRATA_KEEPING, "this tree", lib, {"STRATA_RELEASE": "off"})
+    found[STRATA] = Allocator(STRATA, "this tree", lib, strata_env)
+    keeping = strata_env | {"STRATA_RELEASE": "off"}
+    found[STRATA_KEEPING] = Allocator(STRATA_KEEPING, "this tree", lib, keeping)
     for name in wanted:
         if name == "glibc":
             found[name] = Allocator(name, package_version("libc6"), None)

@@ -48,7 +48,7 @@ class Case:
 
 def _speed(name: str, program: str, *args: str, limit: float = 1.5) -> Case:
     return Case(
-        name, program, (*args, "--seconds=0.4"), speed=True, limit=limit, quick=("--scale=0.1",)
+        name, program, (*args, "--seconds=0.35"), speed=True, limit=limit, quick=("--scale=0.1",)
     )
 
 
@@ -124,8 +124,7 @@ OTHER = [
         "chase",
         ("--seconds=1",),
         unit="ns a hop",
-        peer_rounds=5,
-        peers=("glibc", "jemalloc", "mimalloc3", "tcmalloc"),
+        peers=("glibc", "mimalloc3", "tcmalloc"),
         quick=("--mib=256", "--seconds=0.3"),
         quick_peers=("glibc",),
     ),
@@ -153,7 +152,7 @@ OTHER = [
         unit="Mop/s",
         higher_is_better=True,
         strata=(STRATA, STRATA_KEEPING),
-        peers=PEERS,
+        peers=("glibc", "jemalloc", "mimalloc3", "tcmalloc-releasing"),
         peer_rounds=1,
         quick=("--phase=0.5", "--cycles=1"),
         quick_peers=(),
