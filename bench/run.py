@@ -49,7 +49,7 @@ def choose_peers(text: str | None) -> list[str]:
 
 
 def parse_env(pairs: list[str]) -> dict[str, str]:
-    """KEY=VALUE settings for Strata; other variables of its kind are taken out of the environment."""
+    """KEY=VALUE settings for Strata; the shell's own STRATA_ variables are not passed on."""
     wrong = [p for p in pairs if "=" not in p]
     if wrong:
         raise typer.BadParameter(f"{wrong[0]} is not KEY=VALUE")
