@@ -25,6 +25,7 @@ class HugeAllocator {
 
   HugeLength mapped() const { return mapped_; }
   HugeLength free() const { return free_.total(); }
+  HugeRange plain() const { return plain_; }  // mapped without asking for hugepages
   HugePageId end() const { return next_; }  // nothing at or past it was ever mapped
 
   // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window has no more.
@@ -77,11 +78,18 @@ class HugeAllocator {
   }
 
   void Add(HugeRange r) {
-    const HugeLength plain = mapped_ >= options_.small_heap
-                                 ? HugeLength(0)
-                                 : std::min(options_.small_heap - mapped_, r.length);
-    for (HugePageId p = r.first; p < r.first + plain; p += HugeLength(1)) map_[p].plain = true;
-    if (options_.hugepages && plain < r.length) kernel_.AdviseHuge({r.first + plain, r.length - plain});
+    const bool first = mapped_ == HugeLength(0);
+    if (first) {
+      plain_ = {r.first, std::min(options_.small_heap, r.length)};
+      for (HugePageId p = plain_.first; p < plain_.end(); p += HugeLength(1)) map_[p].plain = true;
+    }
+    const HugeRange huge = first ? HugeRange{plain_.end(), r.length - plain_.length} : r;
+    if (options_.hugepages) {
+      if (!huge.empty()) kernel_.AdviseHuge(huge);
+      // The program is not small after all: what it has not touched yet, and what it gives back, may be huge.
+      if (!first && !plain_.empty() && !plain_advised_) kernel_.AdviseHuge(plain_);
+      plain_advised_ = !first;
+    }
     mapped_ += r.length;
     next_ = r.end();
     free_.Insert(r);
@@ -93,6 +101,8 @@ class HugeAllocator {
   HugeRangeTree free_;
   HugeLength mapped_;
   HugePageId next_;
+  HugeRange plain_;  // the start of the first chunk
+  bool plain_advised_ = false;
 };
 
 }  // namespace strata

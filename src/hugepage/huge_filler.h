@@ -44,8 +44,8 @@ class HugeFiller {
   PageRun Contribute(HugeTracker* t, const PageRequest& r) {
     t->dense = IsDense(r);
     ++hugepages_;
-    AddTotals(*t);
     const PageRun run = TakePages(t, r);
+    AddTotals(*t);
     lists_.Add(t);
     return run;
   }

@@ -96,7 +96,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     released_ = {};
     gone_ = {};
     released_count_ = gone_count_ = 0;
-    broken = false;
+    broken = split = false;
   }
 
   // A native page that is in use and backed; kNativePerHugePage when there is none.
@@ -115,6 +115,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   bool dense = false;     // serves one-page spans of many objects only
   bool donated = false;   // tail of a large run that no small run has landed in yet
   bool broken = false;    // part of it was released: it is no hugepage any more
+  bool split = false;     // and the kernel took it apart
   bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
   uint16_t abandoned = 0;     // pages of a donated head whose run went while small runs keep the rest

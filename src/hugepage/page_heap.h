@@ -121,6 +121,8 @@ class PageHeap {
   static constexpr Length kCollapseHeap{2048};               // 16 MiB
   static constexpr size_t kCollapseBatch = 4;                // hugepages a tick
   static constexpr uint32_t kCollapseAgainS = 300;
+  static constexpr int kAttempts = 4;
+  static constexpr size_t kInUseBatch = 64;  // ranges of one ReleaseInUse step
 
   // --- Take and Give (page_heap_runs.h)
   PageRun TakeOnce(const PageRequest& r) STRATA_REQUIRES(lock_);
@@ -157,7 +159,7 @@ class PageHeap {
   void DropEmptyRegions() STRATA_REQUIRES(lock_);
   void CollapseSome(uint64_t now_ns, Length demand) STRATA_REQUIRES(lock_);
   bool CollapseOne(HugeTracker* t) STRATA_REQUIRES(lock_);
-  bool WantsCollapse(const HugeTracker& t, uint32_t now_s, Length spare) const STRATA_REQUIRES(lock_);
+  size_t FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) STRATA_REQUIRES(lock_);
 
   HugePageRecord& RecordOf(PageId p) const STRATA_REQUIRES(lock_) {
     HugePageRecord* r = map_.Find(HugePageOf(p));

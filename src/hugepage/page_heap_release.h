@@ -13,7 +13,7 @@ struct PageHeap<Kernel>::Piece {
   HugePageId page;
   PageBitmap<kPagesPerHugePage> pages;  // to release
   bool mark = false;                    // advise the kernel against a hugepage here
-  bool split = false;                   // it was whole until now
+  bool split = false;                   // the kernel has not taken it apart yet
   NativeRange used = {};                // something in it that stays; no bytes: nothing does
 };
 
@@ -159,6 +159,7 @@ Length PageHeap<Kernel>::ReleaseDetached(HugeTracker* const* trackers, size_t n)
     if (done[i]) {
       const Length pages(pieces[i].pages.Count());
       filler_.Change(t, [&] { t->NoteReleased(pieces[i].pages); });
+      t->split |= pieces[i].split;
       released += pages;
     }
     ReattachOrRetire(t);
@@ -175,9 +176,9 @@ void PageHeap<Kernel>::BeginBreaking(HugeTracker* t, Piece* piece) {
   if (used < kNativePerHugePage) {
     piece->used = {OffsetOf(t->page()) + used * kNativePageSize, kNativePageSize};
   }
+  piece->split = !t->split && piece->used.bytes != 0;
   if (t->broken) return;
   filler_.Change(t, [t] { t->broken = true; });
-  piece->split = !t->empty();
   HugePageRecord& record = map_[t->page()];
   if (options_.hugepages && !record.no_huge && marked_ < kMarkBudget) {
     record.no_huge = piece->mark = true;
@@ -190,7 +191,7 @@ bool PageHeap<Kernel>::ActOn(const Piece& piece, const NativeRange* ranges, size
   // The advice comes first, so that the kernel's own thread does not rebuild the hugepage at once.
   if (piece.mark) kernel_.AdviseNoHuge({piece.page, HugeLength(1)});
   if (n != 0 && !kernel_.Release(ranges, n)) return false;
-  if (piece.split && piece.used.bytes != 0) kernel_.SplitHugePage(piece.page, piece.used);
+  if (piece.split) kernel_.SplitHugePage(piece.page, piece.used);
   return true;
 }
 
@@ -219,23 +220,34 @@ template <PageKernel Kernel>
 size_t PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
   LockHolder hold(lock_);
   size_t released = 0;
-  for (size_t i = 0; i < n;) {
-    size_t end = i + 1;
-    while (end < n && ranges[end].offset >> kHugePageShift == ranges[i].offset >> kHugePageShift) ++end;
-    released += ReleaseInHugePage(ranges + i, end - i);
-    i = end;
+  NativeRange batch[kInUseBatch];  // all in one hugepage
+  size_t count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    for (NativeRange rest = ranges[i]; rest.bytes != 0;) {
+      const size_t end = RoundDown(rest.offset, kHugePageSize) + kHugePageSize;
+      const NativeRange part{rest.offset, std::min(rest.bytes, end - rest.offset)};
+      const bool same = count == 0 || batch[0].offset >> kHugePageShift == part.offset >> kHugePageShift;
+      if (!same || count == kInUseBatch) {
+        released += ReleaseInHugePage(batch, count);
+        count = 0;
+      }
+      batch[count++] = part;
+      rest = {end, rest.bytes - part.bytes};
+    }
   }
+  if (count != 0) released += ReleaseInHugePage(batch, count);
   released_total_ += released;
   return released;
 }
 
-// Ranges that begin in one hugepage.
+// Ranges in one hugepage.
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) {
   const HugePageId page(ranges[0].offset >> kHugePageShift);
   const HugePageRecord* record = map_.Find(page);
-  if (record == nullptr || record->state != HugePageState::kFiller || record->tracker->detached) return 0;
+  if (record == nullptr || record->state != HugePageState::kFiller) return 0;
   HugeTracker* t = record->tracker;
+  if (t->detached || t->empty()) return 0;
   filler_.Detach(t);
   size_t bytes = 0;
   filler_.Change(t, [&] {
@@ -250,7 +262,10 @@ size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) 
   lock_.Release();
   const bool ok = ActOn(piece, ranges, n);
   lock_.Acquire();
-  if (!ok) {
+  if (ok) {
+    t->split |= piece.split;
+  } else {
+    bytes = 0;
     filler_.Change(t, [&] {
       for (size_t i = 0; i < n; ++i) {
         const size_t at = (ranges[i].offset - OffsetOf(page)) >> kNativePageShift;
@@ -259,18 +274,24 @@ size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) 
     });
   }
   ReattachOrRetire(t);
-  return ok ? bytes : 0;
+  return bytes;
 }
 
 template <PageKernel Kernel>
 void PageHeap<Kernel>::NoteReused(NativeRange r) {
   LockHolder hold(lock_);
-  const HugePageId page(r.offset >> kHugePageShift);
-  const HugePageRecord* record = map_.Find(page);
-  if (record == nullptr || record->state != HugePageState::kFiller) return;
-  HugeTracker* t = record->tracker;
-  const size_t at = (r.offset - OffsetOf(page)) >> kNativePageShift;
-  filler_.Change(t, [&] { t->NoteReused(at, r.bytes >> kNativePageShift); });
+  for (NativeRange rest = r; rest.bytes != 0;) {
+    const size_t end = RoundDown(rest.offset, kHugePageSize) + kHugePageSize;
+    const size_t bytes = std::min(rest.bytes, end - rest.offset);
+    const HugePageId page(rest.offset >> kHugePageShift);
+    const HugePageRecord* record = map_.Find(page);
+    if (record != nullptr && record->state == HugePageState::kFiller) {
+      HugeTracker* t = record->tracker;
+      const size_t at = (rest.offset - OffsetOf(page)) >> kNativePageShift;
+      filler_.Change(t, [&] { t->NoteReused(at, bytes >> kNativePageShift); });
+    }
+    rest = {end, rest.bytes - bytes};
+  }
 }
 
 // A region without runs becomes plain hugepages again.
@@ -295,11 +316,33 @@ void PageHeap<Kernel>::DropEmptyRegions() {
   }
 }
 
+// Detaches a few hugepages worth rebuilding: nearly full, not whole, and with at most `spare` pages released.
 template <PageKernel Kernel>
-bool PageHeap<Kernel>::WantsCollapse(const HugeTracker& t, uint32_t now_s, Length spare) const {
-  const bool small = t.broken || map_[t.page()].plain;
-  return small && Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone &&
-         Length(t.released()) <= spare && now_s >= t.collapse_after_s;
+size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) {
+  using L = TrackerLists;
+  size_t n = 0;
+  auto wanted = [&](const HugeTracker& t) {
+    return Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone && Length(t.released()) <= spare &&
+           now_s >= t.collapse_after_s;
+  };
+  auto take = [&](HugeTracker* t, HugeFiller& filler) {
+    spare -= Length(t->released());
+    filler.Detach(t);
+    out[n++] = t;
+  };
+  for (HugePageId p = allocator_.plain().first; p < allocator_.plain().end() && n < kCollapseBatch; p += HugeLength(1)) {
+    const HugePageRecord& r = map_[p];
+    if (!r.plain || r.state != HugePageState::kFiller || r.tracker->detached || r.tracker->empty()) continue;
+    if (wanted(*r.tracker)) take(r.tracker, filler_);
+  }
+  for (L::Kind kind : {L::kReleased, L::kDenseReleased, L::kPartial, L::kDensePartial}) {
+    while (n < kCollapseBatch) {
+      HugeTracker* t = filler_.FindIn(kind, wanted);
+      if (t == nullptr) break;
+      take(t, filler_);
+    }
+  }
+  return n;
 }
 
 // Rebuilds a few hugepages that are nearly full again, where demand wants their missing pages too.
@@ -309,27 +352,16 @@ void PageHeap<Kernel>::CollapseSome(uint64_t now_ns, Length demand) {
   if (used_ < kCollapseHeap || demand < backed) return;
   const uint32_t now_s = static_cast<uint32_t>(now_ns / 1'000'000'000);
   HugeTracker* batch[kCollapseBatch];
-  size_t n = 0;
-  Length spare = demand - backed;
-  for (size_t kind = 0; kind < TrackerLists::kKinds && n < kCollapseBatch; ++kind) {
-    HugeTracker* t = filler_.FindIn(static_cast<TrackerLists::Kind>(kind), [&](const HugeTracker& c) STRATA_NO_TSA {
-      return WantsCollapse(c, now_s, spare);
-    });
-    if (t == nullptr) continue;
-    spare -= Length(t->released());
-    filler_.Detach(t);
-    batch[n++] = t;
-  }
-  if (n == 0) return;
+  const size_t n = FindForCollapse(batch, now_s, demand - backed);
   uint64_t worst = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t begin = kernel_.NowNs();
-    collapsed_total_ += CollapseOne(batch[i]);
+    if (CollapseOne(batch[i])) ++collapsed_total_;
     worst = std::max(worst, kernel_.NowNs() - begin);
     batch[i]->collapse_after_s = now_s + kCollapseAgainS;
     ReattachOrRetire(batch[i]);
   }
-  collapse_pacer_.Report(worst);
+  if (n != 0) collapse_pacer_.Report(worst);
 }
 
 // A detached hugepage.

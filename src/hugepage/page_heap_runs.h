@@ -11,7 +11,8 @@ PageRun PageHeap<Kernel>::Take(const PageRequest& r) {
   LockHolder hold(lock_);
   PageRun run = TakeOnce(r);
   if (STRATA_UNLIKELY(run.range.empty())) {
-    if (MakeRoom(r.length)) run = TakeOnce(r);
+    // What is released may go to another thread, so once is not always enough.
+    for (int i = 0; i < kAttempts && run.range.empty() && MakeRoom(r.length); ++i) run = TakeOnce(r);
     if (run.range.empty()) return {};
   }
   used_ += r.length;
