@@ -98,6 +98,7 @@ def test_demo_from_start_to_page(counting_library: Path, tmp_path: Path) -> None
         assert len(run.samples) >= 5
         assert list(run.spans) == ["fill", "settle", "delete", "idle", "refill", "read"]
     assert runs[2].cache_mode == "per-cpu (mm_cid)"
+    (tmp_path / "out").mkdir()
     page = write_page(runs, load, TINY, tmp_path / "out").read_text()
     assert {path.name for path in (tmp_path / "out").glob("*.png")} == {
         "rss.png",
@@ -204,6 +205,19 @@ def test_interrupted_demo_leaves_no_server(
         folder.rmdir()  # SIGKILL leaves the empty group, which nobody else would remove
 
 
+@needs_redis
+def test_output_that_cannot_be_written_is_one_line(counting_library: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "strata.demo", "--quick", "--lib", str(counting_library)]
+    result = subprocess.run(
+        [*command, "--out", str(tmp_path / "file" / "demo")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+
+
 def test_missing_redis_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(StrataError, match="make demo"):
@@ -252,7 +266,7 @@ def test_sentences_follow_the_figures(best: str) -> None:
     assert f"Fill: {best} was fastest, {others[0]} at 0.50×" in report.speed_sentence(runs)
     assert report.peak_sentence(runs).startswith(f"{best} has the lowest peak of RSS, 100 MiB")
     assert f"{best} 90.0 % after the fill" in report.coverage_sentence(runs)
-    assert f"{others[0]} has none" in report.coverage_sentence(runs)
+    assert f"{others[0]} none" in report.coverage_sentence(runs)
     rows = {(row.section, row.label): row for row in report.table(runs)}
     assert rows["Fill (1,000 requests)", "requests/s"].best == names.index(best)
     assert rows["Memory", "peak RSS"].best == names.index(best)

@@ -133,7 +133,6 @@ def write_page(runs: list[Run], load: Load, plan: Plan, out: Path) -> Path:
     """Draws the pictures and writes them, the raw figures and the page."""
     from strata.demo import figures, page  # matplotlib takes a second to load
 
-    out.mkdir(parents=True, exist_ok=True)
     speed = figures.rates(runs)
     rss = figures.memory_over_time(runs, load)
     heap = figures.heap(runs)
@@ -218,6 +217,7 @@ def demo(
     plan = QUICK if quick else FULL
     library, _ = find_library(lib)
     find_redis()
+    out.mkdir(parents=True, exist_ok=True)
     allocators = [
         Allocator("glibc", find_libc()),
         Allocator("jemalloc", None),
@@ -249,6 +249,9 @@ def main() -> None:
     except click.ClickException as error:
         say(error.format_message())
         sys.exit(2)
+    except OSError as error:
+        say(f"the demo failed: {error}")
+        sys.exit(1)
     if status == INTERRUPTED:
         say("interrupted; the server was stopped")
     sys.exit(status if isinstance(status, int) else 0)

@@ -140,12 +140,19 @@ def memory_over_time(runs: list[Run], load: Load) -> Picture:
             live.update(idle=live["delete"], read=live["refill"])
             steps = [(0.0, 0.0)]
             steps += [(end, live[name] / MIB) for name, (_, end) in spans.items()]
-            axes.plot(*zip(*steps, strict=True), color=INK, lw=1, ls=(0, (3, 2)), label="data")
+            axes.plot(
+                *zip(*steps, strict=True),
+                color=INK,
+                lw=1,
+                ls=(0, (3, 2)),
+                label="data" if axes is top else None,
+            )
             axes.set_ylim(bottom=0)
             axes.set_title(title, pad=46 if axes is top else 6)
             axes.grid(axis="y", color="#e3e8ee", lw=0.8)
         bottom.set_xlabel("seconds (each phase as long as on average)")
-        top.legend(loc="lower right", ncols=2 if narrow else 4, fontsize=8.5)
+        handles, names = top.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8.5)
         return figure
 
     return _draw("rss", draw)

@@ -81,7 +81,7 @@ class Sampler(threading.Thread):
         group = self._server.group
         return group.usage() if group else max(0, self._free_at_start - memory.mem_free())
 
-    def _sample(self) -> Sample:
+    def sample(self) -> Sample:
         usage = memory.usage(self._server.pid)
         group = self._server.group
         if group is not None:
@@ -96,7 +96,7 @@ class Sampler(threading.Thread):
         due = time.monotonic()
         while True:
             try:
-                self.samples.append(self._sample())
+                self.samples.append(self.sample())
             except (OSError, ValueError, IndexError):
                 return  # the server has ended; the client reports it
             due = max(due + SAMPLE_SECONDS, time.monotonic())
@@ -147,11 +147,14 @@ def measure(
     run = Run(server.allocator.name, in_cgroup=server.group is not None)
     sampler = Sampler(server, memory.mem_free() + memory.usage(server.pid).rss)
     sampler.start()
+    edges: list[Sample] = []
 
     def timed(name: str, steps: int, work: Callable[[Callable[[int], None]], None]) -> None:
-        began = time.monotonic()
+        first = sampler.sample()
         work(begin(name, steps))
-        run.spans[name] = (began, time.monotonic())
+        last = sampler.sample()
+        run.spans[name] = (first.at, last.at)
+        edges.extend((first, last))
 
     def requests(name: str) -> None:
         phase = load.phases[name]
@@ -184,7 +187,7 @@ def measure(
         raise
     finally:
         sampler.stop()
-    run.samples = sampler.samples
+    run.samples = sorted([*sampler.samples, *edges], key=lambda sample: sample.at)
     return run
 
 

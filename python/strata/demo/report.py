@@ -182,10 +182,10 @@ def work_sentence(runs: list[Run]) -> str:
     if len(first) == len(runs):
         verdict = "The three are even"
     elif len(first) == 1:
-        verdict = f"{first[0]} did the most"
+        verdict = f"{first[0]} is ahead"
     else:
-        verdict = f"{join(first)} did the most, evenly"
-    return f"{verdict} for a second of server CPU: {figures} requests."
+        verdict = f"{join(first)} are even and ahead"
+    return f"{verdict} in requests for a second of server CPU: {figures}."
 
 
 def physical_sentence(runs: list[Run]) -> str:
@@ -210,7 +210,7 @@ def coverage_sentence(runs: list[Run]) -> str:
     for run in runs:
         filled, end = (run.snapshots[when].coverage for when in ("filled", "end"))
         parts.append(
-            f"{run.name} has none of its memory on hugepages"
+            f"{run.name} none"
             if max(filled, end) < 0.005
             else f"{run.name} {percent(filled)} after the fill and {percent(end)} at the end"
         )
