@@ -1,7 +1,8 @@
-// How many pages the program is likely to want back soon (papers §3). Remembers the least and most pages in
-// use of each epoch. A busy program's demand is the smaller of its peak and of (its largest swing within an
-// epoch, lately) + (the level it never fell below, over longer); a program that stays idle is judged by its
-// last few seconds. A pure class: time and use are handed in; the page heap's lock guards it.
+// How many pages the program is likely to want back soon (papers §3). Remembers the least and most
+// pages in use of each epoch. A busy program's demand is the smaller of its peak and of (its
+// largest swing within an epoch, lately) + (the level it never fell below, over longer); a program
+// that stays idle is judged by its last few seconds. A pure class: time and use are handed in; the
+// page heap's lock guards it.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class DemandTracker {
     if (used > max_) max_ = used;
   }
 
-  // Ends the current epoch if it has lasted long enough. idle: the program asked for nothing since the last call.
+  // Ends the current epoch if it has lasted long enough. idle: the program asked for nothing since
+  // the last call.
   void Advance(uint64_t now_ns, bool idle) {
     const uint64_t now_ms = now_ns / 1'000'000;
     if (!started_) {
@@ -51,7 +53,8 @@ class DemandTracker {
   size_t Demand() const {
     if (idle()) return PeakOver(windows_.idle_ms);
     size_t swing = max_ - std::min(min_, max_), level = min_;
-    ForRecent(windows_.short_ms, [&](const Epoch& e) { swing = std::max<size_t>(swing, e.max - e.min); });
+    ForRecent(windows_.short_ms,
+              [&](const Epoch& e) { swing = std::max<size_t>(swing, e.max - e.min); });
     ForRecent(windows_.long_ms, [&](const Epoch& e) { level = std::max<size_t>(level, e.min); });
     return std::min(PeakOver(windows_.peak_ms), swing + level);
   }
@@ -89,7 +92,8 @@ class DemandTracker {
   uint64_t epoch_start_ms_ = 0;
   uint64_t now_ms_ = 0;
   size_t next_ = 0;
-  Epoch epochs_[kSlots];  // [next_ - kSlots, next_) are set; left alone before that, to cost no memory
+  Epoch epochs_[kSlots];  // [next_ - kSlots, next_) are set; left alone before that, to cost no
+                          // memory
 };
 
 }  // namespace strata

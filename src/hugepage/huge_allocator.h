@@ -1,6 +1,7 @@
-// Address ranges that are mapped but not backed, in hugepages (papers §2.3). Grows by asking the kernel for
-// chunks, and asks for hugepages on all but the start of the window, so that a small program pays for none.
-// The page heap's lock guards it, also during Map: chunks are large, so that is rare.
+// Address ranges that are mapped but not backed, in hugepages (papers §2.3). Grows by asking the
+// kernel for chunks, and asks for hugepages on all but the start of the window, so that a small
+// program pays for none. The page heap's lock guards it, also during Map: chunks are large, so that
+// is rare.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +27,10 @@ class HugeAllocator {
   HugeLength mapped() const { return mapped_; }
   HugeLength free() const { return free_.total(); }
   HugeRange plain() const { return plain_; }  // mapped without asking for hugepages
-  HugePageId end() const { return next_; }  // nothing at or past it was ever mapped
+  HugePageId end() const { return next_; }    // nothing at or past it was ever mapped
 
-  // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window has no more.
+  // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window
+  // has no more.
   HugeRange Take(HugeLength n, HugeLength align) {
     HugeRange r = free_.Take(n, align);
     while (r.empty() && Grow(n, align)) r = free_.Take(n, align);
@@ -42,10 +44,10 @@ class HugeAllocator {
   void Give(HugeRange r) { free_.Insert(r); }
 
  private:
-  static constexpr HugeLength kFirstChunk{16};    // 32 MiB
-  static constexpr HugeLength kSmallChunk{32};    // 64 MiB
+  static constexpr HugeLength kFirstChunk{16};     // 32 MiB
+  static constexpr HugeLength kSmallChunk{32};     // 64 MiB
   static constexpr HugeLength kLargestChunk{512};  // 1 GiB
-  static constexpr HugeLength kSkip{32};          // past a foreign mapping
+  static constexpr HugeLength kSkip{32};           // past a foreign mapping
 
   HugeLength Chunk() const {
     if (mapped_ == HugeLength(0)) return kFirstChunk;
@@ -86,13 +88,20 @@ class HugeAllocator {
     const HugeRange huge = first ? HugeRange{plain_.end(), r.length - plain_.length} : r;
     if (options_.hugepages) {
       if (!huge.empty()) kernel_.AdviseHuge(huge);
-      // The program is not small after all: what it has not touched yet, and what it gives back, may be huge.
-      if (!first && !plain_.empty() && !plain_advised_) kernel_.AdviseHuge(plain_);
+      // The program is not small after all: what it has not touched yet, and what it gives back,
+      // may be huge.
+      if (!first && !plain_advised_) AdvisePlain();
       plain_advised_ = !first;
     }
     mapped_ += r.length;
     next_ = r.end();
     free_.Insert(r);
+  }
+
+  void AdvisePlain() {
+    for (HugePageId p = plain_.first; p < plain_.end(); p += HugeLength(1)) {
+      if (!map_[p].no_huge) kernel_.AdviseHuge({p, HugeLength(1)});
+    }
   }
 
   Kernel& kernel_;

@@ -1,6 +1,7 @@
-// Backed free hugepages kept for the next large request (papers §2.4). Keeps the published rule for its
-// limit, which follows how far demand swings within a second, but releases nothing itself: freeing a large
-// block must not pay for a system call, so what is above the limit waits for the background.
+// Backed free hugepages kept for the next large request (papers §2.4). Keeps the published rule for
+// its limit, which follows how far demand swings within a second, but releases nothing itself:
+// freeing a large block must not pay for a system call, so what is above the limit waits for the
+// background.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,8 @@ class HugeCache {
   size_t hits() const { return hits_; }
   size_t misses() const { return misses_; }
 
-  // Backed hugepages; empty on a miss. The caller gets them elsewhere then, and says so with NoteTaken.
+  // Backed hugepages; empty on a miss. The caller gets them elsewhere then, and says so with
+  // NoteTaken.
   HugeRange TryTake(HugeLength n, uint64_t now_ns) {
     const HugeRange r = free_.Take(n, HugeLength(1));
     if (r.empty()) {

@@ -1,7 +1,7 @@
-// Packs runs of up to a hugepage into hugepages (papers §2.5): fullest regular hugepages first, then donated
-// tails, then those already broken. One-page spans of many objects (dense) live in hugepages of their own,
-// because they stay long. Decides only: its owner, the page heap, brings hugepages and talks to the kernel.
-// The owner's lock guards it.
+// Packs runs of up to a hugepage into hugepages (papers §2.5): fullest regular hugepages first,
+// then donated tails, then those already broken. One-page spans of many objects (dense) live in
+// hugepages of their own, because they stay long. Decides only: its owner, the page heap, brings
+// hugepages and talks to the kernel. The owner's lock guards it.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,9 @@ class HugeFiller {
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
 
-  static bool IsDense(const PageRequest& r) { return r.dense && r.length == Length(1) && r.align == Length(1); }
+  static bool IsDense(const PageRequest& r) {
+    return r.dense && r.length == Length(1) && r.align == Length(1);
+  }
 
   // A run in a hugepage that is here already; empty when none fits.
   PageRun TryTake(const PageRequest& r, Broken broken) {
@@ -63,8 +65,8 @@ class HugeFiller {
 
   enum class Left : uint8_t { kSome, kNothing };
 
-  // kNothing: the hugepage is empty, whole and off all lists, and the caller's now. A broken one stays here
-  // until its remains are released.
+  // kNothing: the hugepage is empty, whole and off all lists, and the caller's now. A broken one
+  // stays here until its remains are released.
   Left Give(HugeTracker* t, PageRange r) {
     const size_t at = t->OffsetIn(r.first);
     DropTotals(*t);
@@ -99,27 +101,32 @@ class HugeFiller {
     if (!t->detached) lists_.Update(t);
   }
 
-  // Takes the hugepage of which only the donated head is used out again, for the large run to grow over.
+  // Takes the hugepage of which only the donated head is used out again, for the large run to grow
+  // over.
   void TakeBack(HugeTracker* t) {
     STRATA_DCHECK(t->used() == t->donated_head && !t->detached);
     SetHead(t, kPagesInHugePage);
     Forget(t);
   }
 
-  // Pages of hugepages that end large runs, beyond those runs; and of runs that went and left such behind.
+  // Pages of hugepages that end large runs, beyond those runs; and of runs that went and left such
+  // behind.
   Length slack() const { return Length(slack_); }
   Length abandoned() const { return Length(abandoned_); }
 
-  // --- Release, collapse: a hugepage is detached, so that nothing is taken from it while the lock is dropped.
+  // --- Release, collapse: a hugepage is detached, so that nothing is taken from it while the lock
+  // is dropped.
 
-  // Up to `max` hugepages whose release breaks least: broken ones first, then those with the fewest used pages.
+  // Up to `max` hugepages whose release breaks least: broken ones first, then those with the fewest
+  // used pages.
   size_t DetachForRelease(HugeTracker** out, size_t max) {
     size_t n = 0;
     for (TrackerLists::Kind kind : {TrackerLists::kPartial, TrackerLists::kDensePartial}) {
       lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
     }
     if (n == 0) {
-      for (TrackerLists::Kind kind : {TrackerLists::kRegular, TrackerLists::kDonated, TrackerLists::kDenseRegular}) {
+      for (TrackerLists::Kind kind :
+           {TrackerLists::kRegular, TrackerLists::kDonated, TrackerLists::kDenseRegular}) {
         lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
       }
     }
@@ -176,7 +183,8 @@ class HugeFiller {
     abandoned_ -= t->abandoned;
   }
 
-  // The first of the detached ones: only the child of a fork asks, whose parent's releasing thread is not here.
+  // The first of the detached ones: only the child of a fork asks, whose parent's releasing thread
+  // is not here.
   HugeTracker* first_detached() const { return detached_.first(); }
 
   // Changes of state of a hugepage, which may be detached.

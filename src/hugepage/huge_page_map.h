@@ -1,6 +1,7 @@
-// What the page heap knows of each hugepage of the window: its state, its owner, and, where it begins or ends
-// a free range, the links of the tree of free ranges. Two levels, so only mapped parts cost memory. Records
-// exist before a hugepage is first used, so giving back never needs memory.
+// What the page heap knows of each hugepage of the window: its state, its owner, and, where it
+// begins or ends a free range, the links of the tree of free ranges. Two levels, so only mapped
+// parts cost memory. Records exist before a hugepage is first used, so giving back never needs
+// memory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Free ranges of hugepages: a treap by address, each node knowing the longest range below it, neighbours
-// merged (papers §2.3). Nodes live in the records of the hugepages themselves, so inserting cannot fail.
+// Free ranges of hugepages: a treap by address, each node knowing the longest range below it,
+// neighbours merged (papers §2.3). Nodes live in the records of the hugepages themselves, so
+// inserting cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,8 @@ class HugeRangeTree {
   // The range that begins at p, which must be in this tree.
   HugeLength LengthAt(HugePageId p) const { return HugeLength(map_[p].length); }
 
-  // n hugepages aligned to `align` from a range that fits, preferring small ranges, then low addresses. Their
-  // state is the caller's to set. Empty when nothing fits.
+  // n hugepages aligned to `align` from a range that fits, preferring small ranges, then low
+  // addresses. Their state is the caller's to set. Empty when nothing fits.
   HugeRange Take(HugeLength n, HugeLength align) {
     if (align == HugeLength(1)) {
       const uint32_t found = BestFit(static_cast<uint32_t>(n.raw()));

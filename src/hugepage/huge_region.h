@@ -1,6 +1,6 @@
-// A gigabyte in which large runs are packed across hugepage boundaries, for programs whose large runs would
-// waste the tails of their hugepages (papers §2.6). Hugepages of it are backed when first used. Decides only;
-// the page heap's lock guards it.
+// A gigabyte in which large runs are packed across hugepage boundaries, for programs whose large
+// runs would waste the tails of their hugepages (papers §2.6). Hugepages of it are backed when
+// first used. Decides only; the page heap's lock guards it.
 #pragma once
 
 #include <algorithm>
@@ -62,13 +62,18 @@ class HugeRegion : public ListNode<HugeRegion> {
     return true;
   }
 
-  void Shrink(PageRange r, Length new_length) { Unuse(At(r.first + new_length), (r.length - new_length).raw()); }
+  void Shrink(PageRange r, Length new_length) {
+    Unuse(At(r.first + new_length), (r.length - new_length).raw());
+  }
 
-  // Takes a run of free backed hugepages, at most n, out of use for release; empty when there is none.
+  // Takes a run of free backed hugepages, at most n, out of use for release; empty when there is
+  // none.
   HugeRange DetachForRelease(HugeLength n) {
     for (size_t i = backed_.NextSet(0); i < kSize.raw(); i = backed_.NextSet(i + 1)) {
       size_t end = i;
-      while (end < kSize.raw() && end - i < n.raw() && backed_.Test(end) && !busy_.Test(end) && used_in_[end] == 0) ++end;
+      while (end < kSize.raw() && end - i < n.raw() && backed_.Test(end) && !busy_.Test(end) &&
+             used_in_[end] == 0)
+        ++end;
       if (end == i) continue;
       busy_.SetRange(i, end - i);
       free_.ClearRange(i * kPagesPerHugePage, (end - i) * kPagesPerHugePage);
@@ -135,7 +140,8 @@ class HugeRegion : public ListNode<HugeRegion> {
   void Unuse(size_t at, size_t n) {
     STRATA_DCHECK(!free_.AnyIn(at, n));
     used_ -= n;
-    ForHugePages(at, n, [&](size_t i, size_t in) { used_in_[i] = static_cast<uint16_t>(used_in_[i] - in); });
+    ForHugePages(
+        at, n, [&](size_t i, size_t in) { used_in_[i] = static_cast<uint16_t>(used_in_[i] - in); });
     AddFree(at, n);
   }
 

@@ -1,6 +1,6 @@
-// One hugepage of the filler: which of its 256 pages are free, which of the free ones were given back to the
-// kernel, which were never touched, its longest free run and how many allocations it holds (papers §2.5).
-// Knows no list and no kernel; the filler's owner holds the page heap's lock.
+// One hugepage of the filler: which of its 256 pages are free, which of the free ones were given
+// back to the kernel, which were never touched, its longest free run and how many allocations it
+// holds (papers §2.5). Knows no list and no kernel; the filler's owner holds the page heap's lock.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   size_t used() const { return used_; }
   size_t released() const { return released_count_; }  // free pages that are not backed
   size_t free_backed() const { return kPagesPerHugePage - used_ - released_count_; }
-  size_t gone() const { return gone_count_; }          // native pages not backed though their run is in use
+  size_t gone() const { return gone_count_; }  // native pages not backed though their run is in use
   bool empty() const { return used_ == 0; }
   PageId PageAt(size_t at) const { return FirstPage(page_) + Length(at); }
   size_t OffsetIn(PageId p) const { return (p - FirstPage(page_)).raw(); }
@@ -71,8 +71,8 @@ class HugeTracker : public ListNode<HugeTracker> {
 
   void Shrink(size_t at, size_t n, size_t new_n) { Unuse(at + new_n, n - new_n); }
 
-  // Release of the free pages, in two steps with the lock dropped between: the tracker is off all lists, so
-  // pages can become free meanwhile, but none is taken.
+  // Release of the free pages, in two steps with the lock dropped between: the tracker is off all
+  // lists, so pages can become free meanwhile, but none is taken.
   PageBitmap<kPagesPerHugePage> FreeBacked() const { return free_.Minus(released_); }
   void NoteReleased(const PageBitmap<kPagesPerHugePage>& pages) {
     released_ = released_.Or(pages);
@@ -91,7 +91,8 @@ class HugeTracker : public ListNode<HugeTracker> {
     gone_count_ = static_cast<uint16_t>(gone_.Count());
   }
 
-  // The kernel rebuilt the hugepage: everything is backed again (and what was not still reads as zero).
+  // The kernel rebuilt the hugepage: everything is backed again (and what was not still reads as
+  // zero).
   void NoteCollapsed() {
     released_ = {};
     gone_ = {};
@@ -118,7 +119,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   bool split = false;     // and the kernel took it apart
   bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
-  uint16_t abandoned = 0;     // pages of a donated head whose run went while small runs keep the rest
+  uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
 
  private:
@@ -140,12 +141,14 @@ class HugeTracker : public ListNode<HugeTracker> {
     STRATA_DCHECK(!free_.AnyIn(at, n));
     free_.SetRange(at, n);
     used_ = static_cast<uint16_t>(used_ - n);
-    const size_t run = free_.RunBefore(at) + n + (at + n < kPagesPerHugePage ? free_.RunFrom(at + n) : 0);
+    const size_t run =
+        free_.RunBefore(at) + n + (at + n < kPagesPerHugePage ? free_.RunFrom(at + n) : 0);
     longest_ = static_cast<uint16_t>(std::max<size_t>(longest_, run));
     if (gone_count_ != 0) AbsorbGone(at, n);
   }
 
-  // Pages of which both native pages are gone are now free and released; half-gone ones count as backed.
+  // Pages of which both native pages are gone are now free and released; half-gone ones count as
+  // backed.
   void AbsorbGone(size_t at, size_t n) {
     for (size_t i = at; i < at + n; ++i) {
       if (gone_.AllIn(i * kNativePerPage, kNativePerPage)) {

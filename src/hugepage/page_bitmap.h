@@ -1,6 +1,6 @@
-// A fixed bitmap with the run searches that the filler and the regions need. The 256-bit form (one bit for
-// each page of a hugepage) is on the path of every span taken or given back, so runs are found by shifting
-// whole words, not by looking at bits. Sits at the bottom of hugepage.
+// A fixed bitmap with the run searches that the filler and the regions need. The 256-bit form (one
+// bit for each page of a hugepage) is on the path of every span taken or given back, so runs are
+// found by shifting whole words, not by looking at bits. Sits at the bottom of hugepage.
 #pragma once
 
 #include <bit>
@@ -51,7 +51,9 @@ class PageBitmap {
   }
   size_t CountIn(size_t at, size_t n) const {
     size_t count = 0;
-    ForWords(at, n, [&](size_t w, uint64_t mask) { count += static_cast<size_t>(std::popcount(words_[w] & mask)); });
+    ForWords(at, n, [&](size_t w, uint64_t mask) {
+      count += static_cast<size_t>(std::popcount(words_[w] & mask));
+    });
     return count;
   }
 
@@ -74,8 +76,8 @@ class PageBitmap {
   // Number of set bits from `at` on.
   size_t RunFrom(size_t at) const { return NextClear(at) - at; }
 
-  // The length of the longest run of set bits. Doubles the length while some run is that long, then halves
-  // the step: x always holds the places where a run of at least `length` begins.
+  // The length of the longest run of set bits. Doubles the length while some run is that long, then
+  // halves the step: x always holds the places where a run of at least `length` begins.
   size_t LongestRun() const {
     if (!Any()) return 0;
     PageBitmap x = *this;
@@ -103,9 +105,15 @@ class PageBitmap {
     return x.Minus(Down(n)).Minus(Up1());
   }
 
-  PageBitmap And(const PageBitmap& o) const { return Zip(o, [](uint64_t a, uint64_t b) { return a & b; }); }
-  PageBitmap Minus(const PageBitmap& o) const { return Zip(o, [](uint64_t a, uint64_t b) { return a & ~b; }); }
-  PageBitmap Or(const PageBitmap& o) const { return Zip(o, [](uint64_t a, uint64_t b) { return a | b; }); }
+  PageBitmap And(const PageBitmap& o) const {
+    return Zip(o, [](uint64_t a, uint64_t b) { return a & b; });
+  }
+  PageBitmap Minus(const PageBitmap& o) const {
+    return Zip(o, [](uint64_t a, uint64_t b) { return a & ~b; });
+  }
+  PageBitmap Or(const PageBitmap& o) const {
+    return Zip(o, [](uint64_t a, uint64_t b) { return a | b; });
+  }
 
   bool operator==(const PageBitmap&) const = default;
 
@@ -156,7 +164,8 @@ class PageBitmap {
   // Bit i of the result is bit i - 1 of this.
   PageBitmap Up1() const {
     PageBitmap r;
-    for (size_t i = kWords; i-- > 0;) r.words_[i] = words_[i] << 1 | (i > 0 ? words_[i - 1] >> 63 : 0);
+    for (size_t i = kWords; i-- > 0;)
+      r.words_[i] = words_[i] << 1 | (i > 0 ? words_[i - 1] >> 63 : 0);
     return r;
   }
 

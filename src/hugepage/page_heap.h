@@ -1,8 +1,9 @@
-// The back end: hands out runs of 8 KiB pages so that the memory behind them stays in whole hugepages
-// (papers §2.1): small runs from the filler, large ones from the huge cache with their tails donated to the
-// filler, awkward large ones from regions. Freeing never makes a system call; what demand does not want goes
-// back in Tick (page_heap_release.h). One lock; it is dropped around every call that gives back or rebuilds,
-// with the pages out of everyone's reach meanwhile. Layer above os; the span layer takes from it.
+// The back end: hands out runs of 8 KiB pages so that the memory behind them stays in whole
+// hugepages (papers §2.1): small runs from the filler, large ones from the huge cache with their
+// tails donated to the filler, awkward large ones from regions. Freeing never makes a system call;
+// what demand does not want goes back in Tick (page_heap_release.h). One lock; it is dropped around
+// every call that gives back or rebuilds, with the pages out of everyone's reach meanwhile. Layer
+// above os; the span layer takes from it.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +59,8 @@ class PageHeap {
   // An empty run when memory is out. Any length; alignment up to 512 hugepages.
   PageRun Take(const PageRequest& request) STRATA_EXCLUDES(lock_);
 
-  // A run from Take, with the length it has now. `dense` is what was asked for; the hugepage knows by itself.
+  // A run from Take, with the length it has now. `dense` is what was asked for; the hugepage knows
+  // by itself.
   void Give(PageRange r, bool dense) STRATA_EXCLUDES(lock_);
 
   // In place; false leaves all as it was.
@@ -67,9 +69,9 @@ class PageHeap {
   // The tail goes back; new_length is at least one page.
   void Shrink(PageRange r, Length new_length) STRATA_EXCLUDES(lock_);
 
-  // Gives back native pages inside runs in use, which their owner knows to be unused and keeps from use (and
-  // the runs from being given back) during the call. Sorted. Returns the bytes given back; ranges outside the
-  // filler, or in a hugepage that someone else is working on, are passed over.
+  // Gives back native pages inside runs in use, which their owner knows to be unused and keeps from
+  // use (and the runs from being given back) during the call. Sorted. Returns the bytes given back;
+  // ranges outside the filler, or in a hugepage that someone else is working on, are passed over.
   size_t ReleaseInUse(const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
 
   // Such pages will be touched again.
@@ -78,12 +80,12 @@ class PageHeap {
   // Whatever demand says: for memory limits and for users who ask. Returns the bytes given back.
   size_t ReleaseNow(size_t bytes) STRATA_EXCLUDES(lock_);
 
-  // About once a second, from the background. program_idle: nothing was asked of the allocator since the last
-  // tick. Returns the bytes given back.
+  // About once a second, from the background. program_idle: nothing was asked of the allocator
+  // since the last tick. Returns the bytes given back.
   size_t Tick(bool program_idle) STRATA_EXCLUDES(lock_);
 
-  // In the child of a fork, after the locks work again: takes back what a thread that exists only in the
-  // parent was about to release.
+  // In the child of a fork, after the locks work again: takes back what a thread that exists only
+  // in the parent was about to release.
   void RecoverInChild() STRATA_EXCLUDES(lock_);
 
   void SetHardLimit(size_t bytes) STRATA_EXCLUDES(lock_) {
@@ -101,25 +103,27 @@ class PageHeap {
   }
   PageHeapStats Stats() const STRATA_EXCLUDES(lock_);
 
-  // Calls f(HugePageId, used pages, released pages, state) for each mapped hugepage in address order, with the
-  // lock held. States: r regular, D dense, d donated tail, p partly released, x all free pages released, e empty
-  // and broken, g region, L large run, c cached, i being released, u not backed.
+  // Calls f(HugePageId, used pages, released pages, state) for each mapped hugepage in address
+  // order, with the lock held. States: r regular, D dense, d donated tail, p partly released, x all
+  // free pages released, e empty and broken, g region, L large run, c cached, i being released, u
+  // not backed.
   template <class F>
   void VisitHugePages(F f) const STRATA_EXCLUDES(lock_);
 
   Lock& lock() const { return lock_; }
 
  private:
-  static constexpr Length kSmall{128};                       // 1 MiB: the filler grows for these
+  static constexpr Length kSmall{128};                        // 1 MiB: the filler grows for these
   static constexpr Length kLargest{512 * kPagesPerHugePage};  // above 1 GiB: never in a region
-  static constexpr Length kSlackLimit{8192};                 // 64 MiB of tails before a region is opened
-  static constexpr size_t kReleaseBatch = 16;                // hugepages out of reach at a time
-  static constexpr size_t kMarkBudget = 8000;                // each mark may split a VMA; the kernel allows 65,530
+  static constexpr Length kSlackLimit{8192};   // 64 MiB of tails before a region is opened
+  static constexpr size_t kReleaseBatch = 16;  // hugepages out of reach at a time
+  static constexpr size_t kMarkBudget =
+      8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
-  static constexpr Length kCollapseUsed{231};                // 90 % of a hugepage
-  static constexpr size_t kCollapseGone = 64;                // native pages
-  static constexpr Length kCollapseHeap{2048};               // 16 MiB
-  static constexpr size_t kCollapseBatch = 4;                // hugepages a tick
+  static constexpr Length kCollapseUsed{231};   // 90 % of a hugepage
+  static constexpr size_t kCollapseGone = 64;   // native pages
+  static constexpr Length kCollapseHeap{2048};  // 16 MiB
+  static constexpr size_t kCollapseBatch = 4;   // hugepages a tick
   static constexpr uint32_t kCollapseAgainS = 300;
   static constexpr int kAttempts = 4;
   static constexpr size_t kInUseBatch = 64;  // ranges of one ReleaseInUse step
@@ -170,7 +174,9 @@ class PageHeap {
     return filler_.free_backed() + PagesOf(cache_.size()) + region_backed_ - region_used_;
   }
   // What the kernel may hold for us now, counting every page handed out as touched.
-  Length Backed() const STRATA_REQUIRES(lock_) { return used_ + FreeBacked() + PagesOf(in_flight_); }
+  Length Backed() const STRATA_REQUIRES(lock_) {
+    return used_ + FreeBacked() + PagesOf(in_flight_);
+  }
   bool MayBack(Length n) STRATA_REQUIRES(lock_) {
     if (hard_limit_ == Length(0) || Backed() + n <= hard_limit_) return true;
     limit_hit_ = true;

@@ -1,6 +1,6 @@
-// The half of PageHeap that gives memory back and rebuilds hugepages (papers §2.7, §3). Each step takes its
-// pages out of everyone's reach under the lock, drops the lock for the kernel's work, and puts them back.
-// Included by page_heap.h only.
+// The half of PageHeap that gives memory back and rebuilds hugepages (papers §2.7, §3). Each step
+// takes its pages out of everyone's reach under the lock, drops the lock for the kernel's work, and
+// puts them back. Included by page_heap.h only.
 #pragma once
 
 #include "hugepage/page_heap.h"
@@ -59,7 +59,8 @@ template <PageKernel Kernel>
 Length PageHeap<Kernel>::ReleaseFromCache(Length target, HugeLength keep) {
   Length released;
   while (released < target && cache_.size() > keep) {
-    const HugeLength most = std::min({HugeCeil(target - released), cache_.size() - keep, kReleaseChunk});
+    const HugeLength most =
+        std::min({HugeCeil(target - released), cache_.size() - keep, kReleaseChunk});
     const HugeRange r = cache_.TakeForRelease(most, kernel_.NowNs());
     map_.SetState(r, HugePageState::kInFlight);
     in_flight_ += r.length;
@@ -107,7 +108,8 @@ Length PageHeap<Kernel>::ReleaseFromFiller(Length target) {
     HugeTracker* batch[kReleaseBatch];
     const size_t n = filler_.DetachForRelease(batch, kReleaseBatch);
     size_t enough = 0;  // the batch is in order of preference: put back what is not needed
-    for (Length free; enough < n && released + free < target; ++enough) free += Length(batch[enough]->free_backed());
+    for (Length free; enough < n && released + free < target; ++enough)
+      free += Length(batch[enough]->free_backed());
     for (size_t i = enough; i < n; ++i) ReattachOrRetire(batch[i]);
     const Length now = ReleaseDetached(batch, enough);
     if (now == Length(0)) break;
@@ -131,8 +133,8 @@ Length PageHeap<Kernel>::ReleaseEmpties() {
   return released;
 }
 
-// Gives back all free pages of detached hugepages and attaches them again; those left empty and all released
-// go back to the allocator.
+// Gives back all free pages of detached hugepages and attaches them again; those left empty and all
+// released go back to the allocator.
 template <PageKernel Kernel>
 Length PageHeap<Kernel>::ReleaseDetached(HugeTracker* const* trackers, size_t n) {
   Piece pieces[kReleaseBatch];
@@ -195,7 +197,8 @@ bool PageHeap<Kernel>::ActOn(const Piece& piece, const NativeRange* ranges, size
   return true;
 }
 
-// Ends a detachment. A hugepage that is empty and not backed at all leaves the filler for the allocator.
+// Ends a detachment. A hugepage that is empty and not backed at all leaves the filler for the
+// allocator.
 template <PageKernel Kernel>
 void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
   const HugePageId page = t->page();
@@ -207,7 +210,8 @@ void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
   trackers_.Delete(t);
   HugePageRecord& record = map_[page];
   if (record.no_huge) {
-    // One cheap call on a range without pages, under the lock: afterwards anyone may take the hugepage.
+    // One cheap call on a range without pages, under the lock: afterwards anyone may take the
+    // hugepage.
     kernel_.AdviseHuge({page, HugeLength(1)});
     record.no_huge = record.plain = false;
     --marked_;
@@ -226,7 +230,8 @@ size_t PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
     for (NativeRange rest = ranges[i]; rest.bytes != 0;) {
       const size_t end = RoundDown(rest.offset, kHugePageSize) + kHugePageSize;
       const NativeRange part{rest.offset, std::min(rest.bytes, end - rest.offset)};
-      const bool same = count == 0 || batch[0].offset >> kHugePageShift == part.offset >> kHugePageShift;
+      const bool same =
+          count == 0 || batch[0].offset >> kHugePageShift == part.offset >> kHugePageShift;
       if (!same || count == kInUseBatch) {
         released += ReleaseInHugePage(batch, count);
         count = 0;
@@ -316,23 +321,26 @@ void PageHeap<Kernel>::DropEmptyRegions() {
   }
 }
 
-// Detaches a few hugepages worth rebuilding: nearly full, not whole, and with at most `spare` pages released.
+// Detaches a few hugepages worth rebuilding: nearly full, not whole, and with at most `spare` pages
+// released.
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) {
   using L = TrackerLists;
   size_t n = 0;
   auto wanted = [&](const HugeTracker& t) {
-    return Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone && Length(t.released()) <= spare &&
-           now_s >= t.collapse_after_s;
+    return Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone &&
+           Length(t.released()) <= spare && now_s >= t.collapse_after_s;
   };
   auto take = [&](HugeTracker* t, HugeFiller& filler) {
     spare -= Length(t->released());
     filler.Detach(t);
     out[n++] = t;
   };
-  for (HugePageId p = allocator_.plain().first; p < allocator_.plain().end() && n < kCollapseBatch; p += HugeLength(1)) {
+  for (HugePageId p = allocator_.plain().first; p < allocator_.plain().end() && n < kCollapseBatch;
+       p += HugeLength(1)) {
     const HugePageRecord& r = map_[p];
-    if (!r.plain || r.state != HugePageState::kFiller || r.tracker->detached || r.tracker->empty()) continue;
+    if (!r.plain || r.state != HugePageState::kFiller || r.tracker->detached || r.tracker->empty())
+      continue;
     if (wanted(*r.tracker)) take(r.tracker, filler_);
   }
   for (L::Kind kind : {L::kReleased, L::kDenseReleased, L::kPartial, L::kDensePartial}) {
@@ -369,15 +377,16 @@ template <PageKernel Kernel>
 bool PageHeap<Kernel>::CollapseOne(HugeTracker* t) {
   HugePageRecord& record = map_[t->page()];
   const HugeRange page{t->page(), HugeLength(1)};
-  const bool advise = record.no_huge || record.plain;
-  if (record.no_huge) --marked_;
-  record.no_huge = false;
+  const bool marked = record.no_huge, advise = marked || record.plain;
   lock_.Release();
   if (advise) kernel_.AdviseHuge(page);
   const bool ok = kernel_.Collapse(page.first);
+  // Without the mark the kernel would fill the holes at the next fault.
+  if (!ok && marked) kernel_.AdviseNoHuge(page);
   lock_.Acquire();
   if (!ok) return false;
-  record.plain = false;
+  if (marked) --marked_;
+  record.no_huge = record.plain = false;
   filler_.Change(t, [t] { t->NoteCollapsed(); });
   return true;
 }
@@ -386,11 +395,13 @@ template <PageKernel Kernel>
 void PageHeap<Kernel>::RecoverInChild() {
   LockHolder hold(lock_);
   while (HugeTracker* t = filler_.first_detached()) ReattachOrRetire(t);
-  for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g)) g->AbandonReleases();
+  for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g))
+    g->AbandonReleases();
   if (in_flight_ == HugeLength(0)) return;
   for (HugePageId p; p < allocator_.end(); p += HugeLength(1)) {
     const HugePageRecord* r = map_.Find(p);
-    if (r != nullptr && r->state == HugePageState::kInFlight) cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
+    if (r != nullptr && r->state == HugePageState::kInFlight)
+      cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
   }
   in_flight_ = HugeLength(0);
 }

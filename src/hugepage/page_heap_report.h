@@ -21,12 +21,14 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   f.partly_released = filler_.count(L::kPartial) + filler_.count(L::kDensePartial);
   f.all_released = filler_.count(L::kReleased) + filler_.count(L::kDenseReleased);
   f.regular = filler_.count(L::kRegular) + filler_.count(L::kDenseRegular);
-  f.dense = filler_.count(L::kDenseRegular) + filler_.count(L::kDensePartial) + filler_.count(L::kDenseReleased);
+  f.dense = filler_.count(L::kDenseRegular) + filler_.count(L::kDensePartial) +
+            filler_.count(L::kDenseReleased);
   f.sparse = f.regular + f.donated + f.partly_released + f.all_released - f.dense;
   f.slack = BytesOf(filler_.slack());
   f.abandoned = BytesOf(filler_.abandoned());
   s.cache = {cache_.size().raw(), cache_.limit().raw(), cache_.hits(), cache_.misses()};
-  for (const HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g)) {
+  for (const HugeRegion* g = regions_.first(); g != nullptr;
+       g = IntrusiveList<HugeRegion>::Next(g)) {
     ++s.region.regions;
     s.region.released += BytesOf(HugeRegion::kSize) - BytesOf(g->backed());
   }
@@ -77,7 +79,8 @@ void PageHeap<Kernel>::VisitHugePages(F f) const {
         f(p, r->region->used(p), r->region->backed(p) ? size_t{0} : kAll, 'g');
         break;
       case HugePageState::kFiller:
-        f(p, r->tracker->used(), r->tracker->released() + r->tracker->gone() / kNativePerPage, StateOf(*r->tracker));
+        f(p, r->tracker->used(), r->tracker->released() + r->tracker->gone() / kNativePerPage,
+          StateOf(*r->tracker));
         break;
     }
   }

@@ -12,7 +12,8 @@ PageRun PageHeap<Kernel>::Take(const PageRequest& r) {
   PageRun run = TakeOnce(r);
   if (STRATA_UNLIKELY(run.range.empty())) {
     // What is released may go to another thread, so once is not always enough.
-    for (int i = 0; i < kAttempts && run.range.empty() && MakeRoom(r.length); ++i) run = TakeOnce(r);
+    for (int i = 0; i < kAttempts && run.range.empty() && MakeRoom(r.length); ++i)
+      run = TakeOnce(r);
     if (run.range.empty()) return {};
   }
   used_ += r.length;
@@ -156,8 +157,8 @@ PageRun PageHeap<Kernel>::TakeWhole(const PageRequest& r) {
   return {run, zero};
 }
 
-// Hands what a large run leaves of its last hugepage to the filler; all of it must be in state kLarge. Without
-// metadata the tail stays the run's, unused.
+// Hands what a large run leaves of its last hugepage to the filler; all of it must be in state
+// kLarge. Without metadata the tail stays the run's, unused.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::DonateTail(PageRange large, bool zero) {
   const Length head = large.length % kPagesInHugePage;
@@ -172,8 +173,8 @@ bool PageHeap<Kernel>::DonateTail(PageRange large, bool zero) {
 // After a failed TakeOnce: releases what may have stood in its way. False: nothing did.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::MakeRoom(Length n) {
-  // Under a limit, as much as the request may back. Otherwise cached ranges, which cannot join the free ranges
-  // next to them while they are backed.
+  // Under a limit, as much as the request may back. Otherwise cached ranges, which cannot join the
+  // free ranges next to them while they are backed.
   const Length wanted = limit_hit_ ? PagesOf(HugeCeil(n) + HugeLength(2)) : PagesOf(cache_.size());
   return ReleasePages(wanted, HugeLength(0)) > 0;
 }
@@ -263,7 +264,8 @@ bool PageHeap<Kernel>::GrowOver(PageRange r, Length new_length) {
   const uint64_t now = kernel_.NowNs();
   for (HugePageId p = more.first; p < more.end();) {
     const bool cached = map_[p].state == HugePageState::kCached;
-    const HugeLength here = std::min(cached ? cache_.CachedAt(p) : allocator_.FreeAt(p), more.end() - p);
+    const HugeLength here =
+        std::min(cached ? cache_.CachedAt(p) : allocator_.FreeAt(p), more.end() - p);
     if (cached) {
       cache_.TakeFront({p, here}, now);
     } else {
@@ -278,13 +280,15 @@ bool PageHeap<Kernel>::GrowOver(PageRange r, Length new_length) {
   return true;
 }
 
-// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there too.
+// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there
+// too.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::FreeFrom(HugeRange r) const {
   for (HugePageId p = r.first; p < r.end();) {
     const HugePageRecord* record = map_.Find(p);
     if (record == nullptr) return false;
-    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree) return false;
+    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree)
+      return false;
     p += HugeLength(record->length);
   }
   return true;
@@ -298,7 +302,8 @@ void PageHeap<Kernel>::ShrinkOnce(PageRange r, Length new_length) {
     return record.region->Shrink(r, new_length);
   }
   const PageRange kept{r.first, new_length};
-  const HugePageId last = HugePageOf(r.end() - Length(1)), new_last = HugePageOf(kept.end() - Length(1));
+  const HugePageId last = HugePageOf(r.end() - Length(1)),
+                   new_last = HugePageOf(kept.end() - Length(1));
   if (last == new_last) {
     if (map_[last].state == HugePageState::kFiller) {
       const PageId from = std::max(r.first, FirstPage(last));

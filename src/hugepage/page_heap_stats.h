@@ -7,9 +7,11 @@ namespace strata {
 
 struct PageHeapStats {
   struct Filler {
-    size_t hugepages = 0, used = 0, free = 0 /* backed */, released = 0, untouched = 0 /* of free, never written */;
+    size_t hugepages = 0, used = 0, free = 0 /* backed */, released = 0,
+           untouched = 0 /* of free, never written */;
     size_t in_use_released = 0;  // given back inside runs in use
-    size_t regular = 0, donated = 0, partly_released = 0, all_released = 0, dense = 0, sparse = 0;  // hugepages
+    size_t regular = 0, donated = 0, partly_released = 0, all_released = 0, dense = 0,
+           sparse = 0;  // hugepages
     size_t slack = 0, abandoned = 0;
   } filler;
   struct Cache {
@@ -21,11 +23,11 @@ struct PageHeapStats {
   struct Allocator {
     size_t mapped = 0, free = 0;
   } allocator;
-  size_t used = 0;            // in runs handed out
-  size_t large = 0;           // of them: whole hugepages of large runs
-  size_t free_backed = 0;     // in no run, and resident or about to be
-  size_t demand = 0;          // what the last tick expected to be wanted soon
-  size_t marked_no_huge = 0;  // hugepages
+  size_t used = 0;                                 // in runs handed out
+  size_t large = 0;                                // of them: whole hugepages of large runs
+  size_t free_backed = 0;                          // in no run, and resident or about to be
+  size_t demand = 0;                               // what the last tick expected to be wanted soon
+  size_t marked_no_huge = 0;                       // hugepages
   size_t released_total = 0, collapsed_total = 0;  // ever; bytes, hugepages
 };
 

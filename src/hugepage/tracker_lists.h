@@ -1,6 +1,7 @@
-// The lists on which the filler keeps its hugepages, by kind and by how good a place each is for the next
-// run (papers §2.5): one bit for each list, so that the first usable one is a bit scan. An index that is
-// lower within a kind is tried first. The array comes from the arena when first needed.
+// The lists on which the filler keeps its hugepages, by kind and by how good a place each is for
+// the next run (papers §2.5): one bit for each list, so that the first usable one is a bit scan. An
+// index that is lower within a kind is tried first. The array comes from the arena when first
+// needed.
 #pragma once
 
 #include <bit>
@@ -31,9 +32,10 @@ class TrackerLists {
   // False when there is no memory for the lists themselves.
   bool Prepare() {
     if (lists_ == nullptr) {
-      // The arena's memory is zero, which is what empty lists are; so nothing is touched before it is used.
-      lists_ = static_cast<IntrusiveList<HugeTracker>*>(
-          arena_.Allocate(kLists * sizeof(IntrusiveList<HugeTracker>), alignof(IntrusiveList<HugeTracker>)));
+      // The arena's memory is zero, which is what empty lists are; so nothing is touched before it
+      // is used.
+      lists_ = static_cast<IntrusiveList<HugeTracker>*>(arena_.Allocate(
+          kLists * sizeof(IntrusiveList<HugeTracker>), alignof(IntrusiveList<HugeTracker>)));
     }
     return lists_ != nullptr;
   }
@@ -69,10 +71,13 @@ class TrackerLists {
     Link(t, kind);
   }
 
-  // The best tracker of a kind whose longest free run is at least n; of the dense kinds n must be 1.
+  // The best tracker of a kind whose longest free run is at least n; of the dense kinds n must
+  // be 1.
   HugeTracker* Find(Kind kind, size_t n) const {
     if (counts_[kind] == 0) return nullptr;
-    const size_t first = kBase[kind] + (kind >= kDenseRegular ? 1 : kind == kDonated ? n : n * kChunks);
+    const size_t first = kBase[kind] + (kind >= kDenseRegular ? 1
+                                        : kind == kDonated    ? n
+                                                              : n * kChunks);
     if (first >= kBase[kind + 1]) return nullptr;
     const size_t list = nonempty_.NextSet(first);
     return list < kBase[kind + 1] ? lists_[list].first() : nullptr;
@@ -82,7 +87,8 @@ class TrackerLists {
   template <class F>
   void ForEach(Kind kind, F f) const {
     if (counts_[kind] == 0) return;
-    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
+    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1];
+         i = nonempty_.NextSet(i + 1)) {
       for (HugeTracker* t = lists_[i].first(); t != nullptr;) {
         HugeTracker* next = IntrusiveList<HugeTracker>::Next(t);
         f(t);
@@ -95,16 +101,18 @@ class TrackerLists {
   template <class F>
   HugeTracker* FindIn(Kind kind, F f) const {
     if (counts_[kind] == 0) return nullptr;
-    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
-      for (HugeTracker* t = lists_[i].first(); t != nullptr; t = IntrusiveList<HugeTracker>::Next(t)) {
+    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1];
+         i = nonempty_.NextSet(i + 1)) {
+      for (HugeTracker* t = lists_[i].first(); t != nullptr;
+           t = IntrusiveList<HugeTracker>::Next(t)) {
         if (f(*t)) return t;
       }
     }
     return nullptr;
   }
 
-  // 0: 65 allocations or more ... 7: one. Each is as likely to go as another, so a hugepage that holds few is
-  // the likelier to become empty: leave it alone.
+  // 0: 65 allocations or more ... 7: one. Each is as likely to go as another, so a hugepage that
+  // holds few is the likelier to become empty: leave it alone.
   static size_t ChunkOf(size_t allocations) {
     const size_t zeros = static_cast<size_t>(std::countl_zero(uint64_t{2} * allocations - 1));
     return zeros > 56 ? zeros - 56 : 0;

@@ -1,0 +1,200 @@
+// A small working kernel for tests: it keeps the state of every native page of a small window (what
+// is in it, whether memory stands behind it), hugepages with advice, splitting and collapsing as
+// Linux does them (a hugepage part of which was released holds all its memory until it is split), a
+// settable clock, calls that fail on demand, and a hook that runs in the middle of a release. Wrong
+// calls end the test at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+class FakeKernel {
+ public:
+  enum class Advice : uint8_t { kNone, kHuge, kNoHuge };
+
+  explicit FakeKernel(HugeLength window)
+      : window_(window), huge_(window.raw()), native_(window.raw() * kNativePerHugePage) {}
+
+  // --- What the page heap calls.
+  HugeLength window() const { return window_; }
+
+  MapResult Map(HugeRange r) {
+    std::lock_guard hold(mutex_);
+    ++map_calls;
+    STRATA_CHECK(!r.empty() && r.end().raw() <= window_.raw());
+    if (Fails(&fail_map_in) || mapped_ + r.length > map_limit) return MapResult::kNoMemory;
+    for (size_t i = r.first.raw(); i < r.end().raw(); ++i) {
+      if (huge_[i].foreign) return MapResult::kOccupied;
+      STRATA_CHECK(!huge_[i].mapped);
+    }
+    for (size_t i = r.first.raw(); i < r.end().raw(); ++i) huge_[i].mapped = true;
+    mapped_ += r.length;
+    return MapResult::kMapped;
+  }
+
+  bool Release(const NativeRange* list, size_t n) {
+    if (on_release) on_release();
+    std::lock_guard hold(mutex_);
+    ++release_calls;
+    STRATA_CHECK(n > 0);
+    if (Fails(&fail_release_in)) return false;
+    for (size_t i = 0; i < n; ++i) {
+      STRATA_CHECK(list[i].bytes > 0 && (list[i].offset | list[i].bytes) % kNativePageSize == 0);
+      for (size_t p = list[i].offset >> kNativePageShift;
+           p < (list[i].offset + list[i].bytes) >> kNativePageShift; ++p) {
+        ReleasePage(p);
+      }
+    }
+    for (size_t i = 0; i < n; ++i) SettleReleased(list[i]);
+    return true;
+  }
+
+  void AdviseHuge(HugeRange r) { Advise(r, Advice::kHuge); }
+  void AdviseNoHuge(HugeRange r) { Advise(r, Advice::kNoHuge); }
+
+  void SplitHugePage(HugePageId h, NativeRange used) {
+    std::lock_guard hold(mutex_);
+    ++splits;
+    STRATA_CHECK(used.bytes == kNativePageSize && used.offset >> kHugePageShift == h.raw());
+    Split(h.raw());
+  }
+
+  bool Collapse(HugePageId h) {
+    std::lock_guard hold(mutex_);
+    now_ns_ += collapse_ns;
+    Huge& huge = huge_[h.raw()];
+    STRATA_CHECK(huge.mapped);
+    if (huge.advice == Advice::kNoHuge || Fails(&fail_collapse_in)) return false;
+    ++collapses;
+    Fill(h.raw());
+    return true;
+  }
+
+  uint64_t NowNs() {
+    std::lock_guard hold(mutex_);
+    return now_ns_;
+  }
+
+  // --- What tests set and ask.
+  void Advance(uint64_t ms) {
+    std::lock_guard hold(mutex_);
+    now_ns_ += ms * 1'000'000;
+  }
+
+  void Occupy(HugeRange r) {
+    for (size_t i = r.first.raw(); i < r.end().raw(); ++i) huge_[i].foreign = true;
+  }
+
+  // The program writes `tag` (not 0) into a native page.
+  void Write(size_t native, uint32_t tag) {
+    std::lock_guard hold(mutex_);
+    Huge& huge = huge_[native / kNativePerHugePage];
+    STRATA_CHECK(huge.mapped && tag != 0);
+    if (huge.advice == Advice::kHuge && huge.present == 0) Fill(native / kNativePerHugePage);
+    if (!native_[native].present) {
+      native_[native].present = true;
+      ++huge.present;
+      if (!huge.whole) ++physical_;  // an unsplit hugepage still has the frame
+    }
+    native_[native].tag = tag;
+  }
+
+  uint32_t Read(size_t native) const { return native_[native].tag; }
+  bool Present(size_t native) const { return native_[native].present; }
+  Advice advice(HugePageId h) const { return huge_[h.raw()].advice; }
+  bool whole(HugePageId h) const { return huge_[h.raw()].whole; }
+  HugeLength mapped() const { return mapped_; }
+  size_t resident_bytes() const { return Resident() << kNativePageShift; }  // what RSS says
+  size_t physical_bytes() const {
+    return physical_ << kNativePageShift;
+  }  // what a memory cgroup says
+
+  // A call fails when its number counts down to zero; negative: never.
+  int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
+  HugeLength map_limit{~size_t{0} >> 1};
+  uint64_t collapse_ns = 500'000;
+  std::function<void()> on_release;  // the page heap's lock is not held
+  size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0;
+
+ private:
+  struct Huge {
+    bool mapped = false, foreign = false;
+    bool whole = false;  // backed by one hugepage, not yet split
+    Advice advice = Advice::kNone;
+    uint16_t present = 0;  // native pages mapped in
+  };
+  struct Native {
+    uint32_t tag = 0;  // what the program wrote; 0: reads as zero
+    bool present = false;
+  };
+
+  static bool Fails(int* countdown) { return *countdown >= 0 && (*countdown)-- == 0; }
+
+  size_t Resident() const {
+    size_t n = 0;
+    for (const Huge& h : huge_) n += h.present;
+    return n;
+  }
+
+  void Advise(HugeRange r, Advice advice) {
+    std::lock_guard hold(mutex_);
+    ++advise_calls;
+    for (size_t i = r.first.raw(); i < r.end().raw(); ++i) {
+      STRATA_CHECK(huge_[i].mapped);
+      huge_[i].advice = advice;
+    }
+  }
+
+  void Fill(size_t h) {
+    Huge& huge = huge_[h];
+    physical_ += kNativePerHugePage - (huge.whole ? kNativePerHugePage : huge.present);
+    huge.whole = true;
+    huge.present = kNativePerHugePage;
+    for (size_t p = h * kNativePerHugePage; p < (h + 1) * kNativePerHugePage; ++p)
+      native_[p].present = true;
+  }
+
+  void ReleasePage(size_t native) {
+    Huge& huge = huge_[native / kNativePerHugePage];
+    STRATA_CHECK(huge.mapped);
+    if (native_[native].present) {
+      --huge.present;
+      if (!huge.whole) --physical_;
+    }
+    native_[native] = {};
+  }
+
+  // A hugepage of which nothing is mapped any more is freed.
+  void SettleReleased(NativeRange r) {
+    for (size_t h = r.offset >> kHugePageShift; h <= (r.offset + r.bytes - 1) >> kHugePageShift;
+         ++h) {
+      if (huge_[h].whole && huge_[h].present == 0) Split(h);
+    }
+  }
+
+  void Split(size_t h) {
+    if (!huge_[h].whole) return;
+    huge_[h].whole = false;
+    physical_ -= kNativePerHugePage - huge_[h].present;
+  }
+
+  std::mutex mutex_;
+  HugeLength window_;
+  HugeLength mapped_;
+  uint64_t now_ns_ = 1'000'000'000'000;
+  size_t physical_ = 0;  // native pages
+  std::vector<Huge> huge_;
+  std::vector<Native> native_;
+};
+
+static_assert(PageKernel<FakeKernel>);
+
+}  // namespace strata
