@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from strata.demo.measure import Run, Sample
-from strata.demo.memory import PAGES_PER_HUGEPAGE
+from strata.demo.memory import HUGEPAGE, PAGES_PER_HUGEPAGE
 from strata.demo.plan import Load
-from strata.demo.report import PHASES
+from strata.demo.report import PHASES, SPAN_PAGE
 
 # distinguishable with any colour vision
 COLOURS = {"glibc": "#8a8f98", "jemalloc": "#d98200", "Strata": "#0b6fb8"}
@@ -31,7 +31,6 @@ PALE = "#f0f3f6"
 NONE = "#f9d9bd"  # a range without a resident page
 FILL = LinearSegmentedColormap.from_list("fill", ["#dcebf7", "#7db6de", "#1f78b4", "#08335c"])
 MIB = 1 << 20
-PAGES_PER_SPAN_HUGEPAGE = 256  # Strata counts in 8 KiB pages
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -211,7 +210,7 @@ def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
         used = [run.snapshots[when].used for when in ("filled", "idle")]
         if all(pages is not None for pages in used):
             cells = [
-                np.array([row[0] for row in pages or []], float) / PAGES_PER_SPAN_HUGEPAGE
+                np.array([row[0] for row in pages or []], float) * SPAN_PAGE / HUGEPAGE
                 for pages in used
             ]
             panels.append((f"{run.name}: in use", cells))

@@ -17,6 +17,7 @@ from strata.stats import human, percent
 
 TIE = 0.03  # one run each on a small shared machine resolves no less
 PHASES = {"fill": "Fill", "delete": "Delete", "refill": "Refill", "read": "Read"}
+SPAN_PAGE = 8192  # Strata counts in pages of this size
 FEW_PAGES = PAGES_PER_HUGEPAGE // 2
 
 
@@ -240,9 +241,8 @@ def used_sentence(run: Run) -> str:
     parts = []
     for when, label in (("filled", "after the fill"), ("idle", "after the delete and idle")):
         pages = run.snapshots[when].used or []
-        used, resident = (sum(column) for column in zip(*pages, strict=True)) if pages else (0, 0)
-        share = percent(used / resident) if resident else "none"
-        parts.append(f"{label} {share} of the resident pages belong to spans in use")
+        used, resident = (sum(row[column] for row in pages) * SPAN_PAGE for column in (0, 1))
+        parts.append(f"{label} {human(used)}, with {human(resident)} in memory")
     return (
         f"The last row is {run.name}'s own figure for the same hugepages, the pages that belong "
         f"to spans in use: {join(parts)}. Where it is darker than the row above, pages inside "
