@@ -8,7 +8,14 @@
 namespace strata {
 
 void Crash(const char* message, const char* file, int line) {
-  Message().Text(message).Text(" (").Text(file).Text(":").Number(static_cast<size_t>(line)).Text(")").Send();
+  Message()
+      .Text(message)
+      .Text(" (")
+      .Text(file)
+      .Text(":")
+      .Number(static_cast<size_t>(line))
+      .Text(")")
+      .Send();
   abort();
 }
 

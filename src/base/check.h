@@ -1,5 +1,5 @@
-// Checks. STRATA_CHECK is always on and ends the process with one line on stderr; STRATA_DCHECK is for debug
-// builds. Neither allocates. Sits at the bottom of everything.
+// Checks. STRATA_CHECK is always on and ends the process with one line on stderr; STRATA_DCHECK is
+// for debug builds. Neither allocates. Sits at the bottom of everything.
 #pragma once
 
 namespace strata {

@@ -1,5 +1,5 @@
-// A doubly linked list whose links live in its elements. Sits in base; used for spans and hugepage trackers.
-// Not thread-safe: the owner's lock guards it.
+// A doubly linked list whose links live in its elements. Sits in base; used for spans and hugepage
+// trackers. Not thread-safe: the owner's lock guards it.
 #pragma once
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
-// The slow half of lock.h: a short spin, then the futex; and, in debug builds, the check of lock ranks.
+// The slow half of lock.h: a short spin, then the futex; and, in debug builds, the check of lock
+// ranks.
 #include "base/lock.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@ void Lock::AcquireSlow() {
   for (int i = 0; i < 100; ++i) {
     uint32_t expected = kFree;
     if (state_.load(std::memory_order_relaxed) == kFree &&
-        state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) {
+        state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
       return;
     }
     __builtin_ia32_pause();
@@ -40,8 +42,8 @@ void Lock::WakeOne() { Futex(&state_, FUTEX_WAKE, 1); }
 
 #ifndef NDEBUG
 namespace {
-// One bit for each rank this thread holds. Locks of one rank are taken together only by the fork handlers,
-// which take them in a fixed order, so equal ranks are counted, not refused.
+// One bit for each rank this thread holds. Locks of one rank are taken together only by the fork
+// handlers, which take them in a fixed order, so equal ranks are counted, not refused.
 __attribute__((tls_model("initial-exec"))) thread_local uint32_t held_counts[8];
 }  // namespace
 

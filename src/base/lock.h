@@ -1,6 +1,6 @@
-// The one lock of the run time: a 4-byte futex mutex that never allocates, can be taken and released by the
-// fork handlers, and can be reset in a forked child. Every lock has a rank; a debug build aborts when a
-// thread takes a lock of a rank not above the one it holds. Sits in base.
+// The one lock of the run time: a 4-byte futex mutex that never allocates, can be taken and
+// released by the fork handlers, and can be reset in a forked child. Every lock has a rank; a debug
+// build aborts when a thread takes a lock of a rank not above the one it holds. Sits in base.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,17 @@
 
 namespace strata {
 
-// In the order in which they may be taken (design §3): a thread holding one may take only a later one.
-enum class LockRank : uint8_t { kControl, kThreadList, kCpuCache, kTransfer, kCentral, kPageHeap, kMetadata };
+// In the order in which they may be taken (design §3): a thread holding one may take only a later
+// one.
+enum class LockRank : uint8_t {
+  kControl,
+  kThreadList,
+  kCpuCache,
+  kTransfer,
+  kCentral,
+  kPageHeap,
+  kMetadata
+};
 
 class STRATA_CAPABILITY("mutex") Lock {
  public:
@@ -22,7 +31,8 @@ class STRATA_CAPABILITY("mutex") Lock {
   void Acquire() STRATA_ACQUIRE() {
     uint32_t expected = kFree;
     // acquire: pairs with the release in Release().
-    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) {
+    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
       AcquireSlow();
     }
     NoteAcquired();
@@ -30,7 +40,8 @@ class STRATA_CAPABILITY("mutex") Lock {
 
   bool TryAcquire() STRATA_TRY_ACQUIRE(true) {
     uint32_t expected = kFree;
-    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) {
+    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
       return false;
     }
     NoteAcquired();

@@ -1,5 +1,6 @@
-// One line on stderr: built in a fixed buffer, sent with a single write(2), so lines of several threads never
-// mix and nothing is allocated. Starts with "strata: ". Longer text is cut. Sits in base.
+// One line on stderr: built in a fixed buffer, sent with a single write(2), so lines of several
+// threads never mix and nothing is allocated. Starts with "strata: ". Longer text is cut. Sits in
+// base.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
-// Where all metadata comes from: a bump arena over memory taken straight from the kernel, and pools of
-// fixed-size records on top of it. Nothing is ever given back; every byte is counted (design §4.1).
-// Sits in base and takes its memory from a function, so tests can hand it a buffer or make it fail.
+// Where all metadata comes from: a bump arena over memory taken straight from the kernel, and pools
+// of fixed-size records on top of it. Nothing is ever given back; every byte is counted (design
+// §4.1). Sits in base and takes its memory from a function, so tests can hand it a buffer or make
+// it fail.
 #pragma once
 
 #include <atomic>
@@ -25,11 +26,13 @@ class MetadataArena {
     LockHolder hold(lock_);
     uintptr_t at = RoundUp(next_, align);
     if (next_ == 0 || at + bytes > end_) {
-      const size_t chunk = bytes + align > kChunk / 4 ? RoundUp(bytes + align, kNativePageSize) : kChunk;
+      const size_t chunk =
+          bytes + align > kChunk / 4 ? RoundUp(bytes + align, kNativePageSize) : kChunk;
       void* fresh = map_(chunk);
       if (fresh == nullptr) return nullptr;
       mapped_.store(mapped_.load(std::memory_order_relaxed) + chunk, std::memory_order_relaxed);
-      if (chunk != kChunk) {  // large records get a mapping of their own; the current chunk stays in use
+      if (chunk !=
+          kChunk) {  // large records get a mapping of their own; the current chunk stays in use
         used_.store(used_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
         return reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(fresh), align));
       }
@@ -64,8 +67,8 @@ class MetadataArena {
   std::atomic<size_t> mapped_{0};
 };
 
-// Records of one size, recycled through a free list. Not thread-safe: its owner's lock guards it. Records
-// come back with old contents, so T's constructor runs on each New().
+// Records of one size, recycled through a free list. Not thread-safe: its owner's lock guards it.
+// Records come back with old contents, so T's constructor runs on each New().
 template <class T>
 class RecordPool {
  public:
@@ -92,7 +95,8 @@ class RecordPool {
     FreeRecord* next;
   };
   static constexpr size_t kSize = sizeof(T) < sizeof(FreeRecord) ? sizeof(FreeRecord) : sizeof(T);
-  static constexpr size_t kAlign = alignof(T) < alignof(FreeRecord) ? alignof(FreeRecord) : alignof(T);
+  static constexpr size_t kAlign =
+      alignof(T) < alignof(FreeRecord) ? alignof(FreeRecord) : alignof(T);
 
   MetadataArena& arena_;
   FreeRecord* free_ = nullptr;

@@ -1,5 +1,5 @@
-// The name of a size class. 0 means "no class": a large block, or a page that holds no block. Sits in base
-// because every tier speaks of classes; what a class is made of is in span/size_classes.h.
+// The name of a size class. 0 means "no class": a large block, or a page that holds no block. Sits
+// in base because every tier speaks of classes; what a class is made of is in span/size_classes.h.
 #pragma once
 
 #include <cstddef>

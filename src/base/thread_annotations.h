@@ -1,4 +1,5 @@
-// Clang's thread-safety attributes under short names; nothing under gcc. Sits in base; every lock uses them.
+// Clang's thread-safety attributes under short names; nothing under gcc. Sits in base; every lock
+// uses them.
 #pragma once
 
 #if defined(__clang__)

@@ -1,7 +1,8 @@
-// Units of the page heap: native pages, Strata pages (8 KiB) and hugepages (2 MiB), as distinct types.
-// A point minus a point is a length, a point plus a length is a point, and nothing else compiles. Page and
-// hugepage ids are indices from the start of the heap's address window, so that the same code runs over a
-// fake window in tests. Sits at the bottom: everything above speaks in these types.
+// Units of the page heap: native pages, Strata pages (8 KiB) and hugepages (2 MiB), as distinct
+// types. A point minus a point is a length, a point plus a length is a point, and nothing else
+// compiles. Page and hugepage ids are indices from the start of the heap's address window, so that
+// the same code runs over a fake window in tests. Sits at the bottom: everything above speaks in
+// these types.
 #pragma once
 
 #include <compare>
@@ -73,14 +74,16 @@ class Index {
   size_t i_ = 0;
 };
 
-using Length = Count<struct PageTag>;        // in pages of 8 KiB
+using Length = Count<struct PageTag>;  // in pages of 8 KiB
 using PageId = Index<struct PageTag>;
 using HugeLength = Count<struct HugePageTag>;  // in hugepages of 2 MiB
 using HugePageId = Index<struct HugePageTag>;
 
 inline constexpr Length kPagesInHugePage{kPagesPerHugePage};
 
-constexpr Length PagesCeil(size_t bytes) { return Length((bytes >> kPageShift) + ((bytes & (kPageSize - 1)) != 0)); }
+constexpr Length PagesCeil(size_t bytes) {
+  return Length((bytes >> kPageShift) + ((bytes & (kPageSize - 1)) != 0));
+}
 constexpr size_t BytesOf(Length n) { return n.raw() << kPageShift; }
 constexpr size_t BytesOf(HugeLength n) { return n.raw() << kHugePageShift; }
 constexpr Length PagesOf(HugeLength n) { return Length(n.raw() * kPagesPerHugePage); }
@@ -89,8 +92,10 @@ constexpr HugeLength HugeCeil(Length n) {
 }
 constexpr HugePageId HugePageOf(PageId p) { return HugePageId(p.raw() / kPagesPerHugePage); }
 constexpr PageId FirstPage(HugePageId h) { return PageId(h.raw() * kPagesPerHugePage); }
-constexpr size_t OffsetOf(PageId p) { return p.raw() << kPageShift; }        // bytes from window start
-constexpr size_t OffsetOf(HugePageId h) { return h.raw() << kHugePageShift; }  // bytes from window start
+constexpr size_t OffsetOf(PageId p) { return p.raw() << kPageShift; }  // bytes from window start
+constexpr size_t OffsetOf(HugePageId h) {
+  return h.raw() << kHugePageShift;
+}  // bytes from window start
 
 // A run of pages.
 struct PageRange {

@@ -1,8 +1,10 @@
-// The front end: one cache a virtual CPU, over the slabs of cache/slab.h. This file is its slow half: what
-// happens on a miss (refill, overflow, growth under the vCPU's limit by taking room from other classes) and
-// the draining of a slab from another CPU. Sits in cache; papers §2.8, §4; design §3.
+// The front end: one cache a virtual CPU, over the slabs of cache/slab.h. This file is its slow
+// half: what happens on a miss (refill, overflow, growth under the vCPU's limit by taking room from
+// other classes) and the draining of a slab from another CPU. Sits in cache; papers §2.8, §4;
+// design §3.
 //
-// Thread-safe. A class's room on a vCPU changes under that vCPU's lock; the fast half takes no lock.
+// Thread-safe. A class's room on a vCPU changes under that vCPU's lock; the fast half takes no
+// lock.
 #pragma once
 
 #include <atomic>
@@ -24,12 +26,13 @@ struct CpuCacheClassStats {
   uint64_t misses_free = 0;
 };
 
-// Ops runs on the calling thread's vCPU: Pop, Push, PopBatch, PushBatch as in rseq_ops.h, size_t vcpu(),
-// bool Fence(). Transfer: Take and Give of batches.
+// Ops runs on the calling thread's vCPU: Pop, Push, PopBatch, PushBatch as in rseq_ops.h, size_t
+// vcpu(), bool Fence(). Transfer: Take and Give of batches.
 template <class Ops, class Transfer>
 class CpuCache {
  public:
-  // `slabs` is zeroed memory for max_vcpus slabs. Returns false when memory for its own records is refused.
+  // `slabs` is zeroed memory for max_vcpus slabs. Returns false when memory for its own records is
+  // refused.
   bool Init(const Ops& ops, Transfer* transfer, MetadataArena* arena, void* slabs, size_t max_vcpus,
             size_t limit_bytes) {
     ops_ = ops;
@@ -38,7 +41,8 @@ class CpuCache {
     max_vcpus_ = max_vcpus;
     limit_ = limit_bytes;
     arena_ = arena;
-    vcpus_ = static_cast<std::atomic<Vcpu*>*>(arena->Allocate(max_vcpus * sizeof(std::atomic<Vcpu*>), 64));
+    vcpus_ = static_cast<std::atomic<Vcpu*>*>(
+        arena->Allocate(max_vcpus * sizeof(std::atomic<Vcpu*>), 64));
     return vcpus_ != nullptr;
   }
 
@@ -103,14 +107,16 @@ class CpuCache {
     return bytes;
   }
 
-  // Called once a tick for each vCPU: drains it if nothing was popped or pushed for `idle_ticks` calls.
+  // Called once a tick for each vCPU: drains it if nothing was popped or pushed for `idle_ticks`
+  // calls.
   size_t DrainIfIdle(size_t vcpu, uint32_t idle_ticks) {
     Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
     if (v == nullptr || v->room_bytes == 0) return 0;
     uint64_t mark = 0;
     for (size_t c = 1; c < kNumClasses; ++c) {
       // An odd multiplier per class, so that opposite changes in two classes do not cancel.
-      mark += slab(vcpu).header(static_cast<SizeClass>(c)).word.load(std::memory_order_relaxed) * (2 * c + 1);
+      mark += slab(vcpu).header(static_cast<SizeClass>(c)).word.load(std::memory_order_relaxed) *
+              (2 * c + 1);
     }
     if (mark != v->mark) {
       v->mark = mark;
@@ -140,7 +146,8 @@ class CpuCache {
   size_t max_vcpus() const { return max_vcpus_; }
   size_t active_vcpus() const {
     size_t n = 0;
-    for (size_t i = 0; i < max_vcpus_; ++i) n += vcpus_[i].load(std::memory_order_relaxed) != nullptr;
+    for (size_t i = 0; i < max_vcpus_; ++i)
+      n += vcpus_[i].load(std::memory_order_relaxed) != nullptr;
     return n;
   }
   size_t room_bytes(size_t vcpu) const {
@@ -163,7 +170,7 @@ class CpuCache {
  private:
   struct Vcpu {
     Lock lock{LockRank::kCpuCache};
-    size_t room_bytes = 0;  // sum over classes of room × size; written under lock
+    size_t room_bytes = 0;    // sum over classes of room × size; written under lock
     uint32_t steal_from = 1;  // the class to look at first when room must be found
     uint32_t idle_ticks = 0;  // background thread only
     uint64_t mark = 0;        // background thread only
@@ -210,8 +217,8 @@ class CpuCache {
     return end > FirstSlot(c) ? end - FirstSlot(c) : 0;
   }
 
-  // Gives the class one more batch of room if its array and the vCPU's limit allow, taking room that other
-  // classes do not use. Returns whether it grew.
+  // Gives the class one more batch of room if its array and the vCPU's limit allow, taking room
+  // that other classes do not use. Returns whether it grew.
   bool MakeRoom(Vcpu& v, SizeClass c) {
     const ClassInfo& info = InfoOf(c);
     if (RoomOf(v, c) >= info.cpu_slots) return false;
@@ -220,7 +227,8 @@ class CpuCache {
     SlabHeader& h = slab(v.index).header(c);
     size_t grow = info.cpu_slots - room < info.batch ? info.cpu_slots - room : info.batch;
     bool grown = false;
-    // A stopped slab stays as it is: its drainer holds the lock, so we can't be here; an open one has begin set.
+    // A stopped slab stays as it is: its drainer holds the lock, so we can't be here; an open one
+    // has begin set.
     if (grow != 0 && h.begin.load(std::memory_order_relaxed) != 0xffff) {
       if (v.room_bytes + grow * info.size > limit_) TakeRoomFromOthers(v, c, grow * info.size);
       if (v.room_bytes + grow * info.size > limit_) {
@@ -248,7 +256,8 @@ class CpuCache {
       const size_t end = h.end.load(std::memory_order_relaxed);
       const size_t fill = h.fill() < FirstSlot(c) ? FirstSlot(c) : h.fill();
       if (end <= fill) continue;
-      // A push under way may still fill the slot it saw; the array has the space, the bound is met later.
+      // A push under way may still fill the slot it saw; the array has the space, the bound is met
+      // later.
       h.end.store(static_cast<uint16_t>(fill), std::memory_order_relaxed);
       taken += (end - fill) * InfoOf(c).size;
       v.room_bytes -= (end - fill) * InfoOf(c).size;
@@ -289,7 +298,9 @@ struct RseqOps {
 
   void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
   PushResult Push(SizeClass c, void* object) const { return RseqPush(where, slabs, c, object); }
-  size_t PopBatch(SizeClass c, void** out, size_t n) const { return RseqPopBatch(where, slabs, c, out, n); }
+  size_t PopBatch(SizeClass c, void** out, size_t n) const {
+    return RseqPopBatch(where, slabs, c, out, n);
+  }
   size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
     return RseqPushBatch(where, slabs, c, objects, n);
   }

@@ -1,7 +1,8 @@
-// Push and pop on the current vCPU's slab as restartable sequences: the kernel sends a thread that is
-// preempted, migrated or signalled between the start and the committing store to the abort label, so no lock
-// and no atomic instruction is needed. Sits in cache; x86-64. The stress test in tests/cache runs the same
-// code with the descriptor left out, to show that it would catch a broken one.
+// Push and pop on the current vCPU's slab as restartable sequences: the kernel sends a thread that
+// is preempted, migrated or signalled between the start and the committing store to the abort
+// label, so no lock and no atomic instruction is needed. Sits in cache; x86-64. The stress test in
+// tests/cache runs the same code with the descriptor left out, to show that it would catch a broken
+// one.
 //
 // Each sequence: publish the descriptor in rseq_cs, read the vCPU id, work, commit with one store.
 #pragma once
@@ -13,25 +14,25 @@
 #include "os/rseq.h"
 #include "span/size_classes.h"
 
-// The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by the
-// signature that glibc registered.
-#define STRATA_RSEQ_DESCRIPTOR                                   \
-  ".pushsection __rseq_cs, \"aw\"\n"                             \
-  ".balign 32\n"                                                 \
-  "3:\n"                                                         \
-  ".long 0, 0\n"                                                 \
-  ".quad 1f, 2f - 1f, 4f\n"                                      \
-  ".popsection\n"                                                \
-  ".pushsection __rseq_failure, \"ax\"\n"                        \
-  ".byte 0x0f, 0xb9, 0x3d\n"                                     \
-  ".long 0x53053053\n"                                           \
-  "4: jmp %l[aborted]\n"                                         \
-  ".popsection\n"                                                \
-  "lea 3b(%%rip), %[slab]\n"                                     \
-  "mov %[slab], %%fs:8(%[area])\n"                               \
-  "1:\n"                                                         \
-  "movl %%fs:(%[index]), %k[slab]\n"                             \
-  "shl $19, %[slab]\n"                                           \
+// The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by
+// the signature that glibc registered.
+#define STRATA_RSEQ_DESCRIPTOR            \
+  ".pushsection __rseq_cs, \"aw\"\n"      \
+  ".balign 32\n"                          \
+  "3:\n"                                  \
+  ".long 0, 0\n"                          \
+  ".quad 1f, 2f - 1f, 4f\n"               \
+  ".popsection\n"                         \
+  ".pushsection __rseq_failure, \"ax\"\n" \
+  ".byte 0x0f, 0xb9, 0x3d\n"              \
+  ".long 0x53053053\n"                    \
+  "4: jmp %l[aborted]\n"                  \
+  ".popsection\n"                         \
+  "lea 3b(%%rip), %[slab]\n"              \
+  "mov %[slab], %%fs:8(%[area])\n"        \
+  "1:\n"                                  \
+  "movl %%fs:(%[index]), %k[slab]\n"      \
+  "shl $19, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 static_assert(strata::kSlabShift == 19 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
@@ -48,23 +49,25 @@ struct RseqSlabs {
 STRATA_ALWAYS_INLINE void* RseqPop(const RseqSlabs& r, void* slabs, SizeClass c) {
   uintptr_t slab;
   uint64_t word;
-  uint64_t fill;
-  void* object;
+  void* object;  // holds the fill until the object is loaded
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
-  asm goto(STRATA_RSEQ_DESCRIPTOR
-           "mov (%[slab],%[header]), %[word]\n"
-           "movzwl %w[word], %k[fill]\n"
-           "cmp 8(%[slab],%[header]), %w[fill]\n"
-           "jbe %l[empty]\n"
-           "mov -8(%[slab],%[fill],8), %[object]\n"
-           "add $0xffff, %[word]\n"  // fill - 1, pops + 1
-           "mov %[word], (%[slab],%[header])\n"
-           "2:\n"
-           : [slab] "=&r"(slab), [word] "=&r"(word), [fill] "=&r"(fill), [object] "=&r"(object)
-           : [slabs] "r"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [index] "r"(r.index_offset)
-           : "memory", "cc"
-           : empty, aborted);
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+                    "mov (%[slab],%[header]), %[word]\n"
+                    "movzwl %w[word], %k[object]\n"
+                    "cmp 8(%[slab],%[header]), %w[object]\n"
+                    "jbe %l[empty]\n"
+                    "mov -8(%[slab],%[object],8), %[object]\n"
+                    "add $0xffff, %[word]\n"  // fill - 1, pops + 1
+                    "mov %[word], (%[slab],%[header])\n"
+                    "2:\n"
+                    : [slab] "=&r"(slab), [word] "=&r"(word), [object] "=&r"(object)
+                    : [slabs] "r"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
+                      [index] "r"(r.index_offset)
+                    : "memory", "cc"
+                    : empty, aborted);
+  if (object == nullptr)
+    __builtin_unreachable();  // slots below the fill hold objects: spares the caller a test
   return object;
 aborted:
   goto retry;
@@ -75,28 +78,30 @@ empty:
 enum class PushResult : uint8_t { kPushed, kNoRoom, kSameAsNewest };
 
 // kSameAsNewest: the object equals the slot below; a double free, unless the class is empty here.
-STRATA_ALWAYS_INLINE PushResult RseqPush(const RseqSlabs& r, void* slabs, SizeClass c, void* object) {
+STRATA_ALWAYS_INLINE PushResult RseqPush(const RseqSlabs& r, void* slabs, SizeClass c,
+                                         void* object) {
   uintptr_t slab;
   uint64_t word;
-  uint64_t fill;
+  ptrdiff_t area;  // holds the fill once the descriptor is published
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
-  asm goto(STRATA_RSEQ_DESCRIPTOR
-           "mov (%[slab],%[header]), %[word]\n"
-           "movzwl %w[word], %k[fill]\n"
-           "cmp 10(%[slab],%[header]), %w[fill]\n"
-           "jae %l[full]\n"
-           "cmp %[object], -8(%[slab],%[fill],8)\n"
-           "je %l[same]\n"
-           "mov %[object], (%[slab],%[fill],8)\n"
-           "inc %[word]\n"
-           "mov %[word], (%[slab],%[header])\n"
-           "2:\n"
-           : [slab] "=&r"(slab), [word] "=&r"(word), [fill] "=&r"(fill)
-           : [slabs] "r"(slabs), [header] "r"(header), [object] "r"(object), [area] "r"(r.area_offset),
-             [index] "r"(r.index_offset)
-           : "memory", "cc"
-           : full, same, aborted);
+  area = r.area_offset;
+  asm volatile goto(
+      STRATA_RSEQ_DESCRIPTOR
+      "mov (%[slab],%[header]), %[word]\n"
+      "movzwl %w[word], %k[area]\n"
+      "cmp 10(%[slab],%[header]), %w[area]\n"
+      "jae %l[full]\n"
+      "cmp %[object], -8(%[slab],%[area],8)\n"
+      "je %l[same]\n"
+      "mov %[object], (%[slab],%[area],8)\n"
+      "inc %[word]\n"
+      "mov %[word], (%[slab],%[header])\n"
+      "2:\n"
+      : [slab] "=&r"(slab), [word] "=&r"(word), [area] "+&r"(area)
+      : [slabs] "r"(slabs), [header] "r"(header), [object] "r"(object), [index] "r"(r.index_offset)
+      : "memory", "cc"
+      : full, same, aborted);
   return PushResult::kPushed;
 aborted:
   goto retry;
@@ -106,7 +111,8 @@ same:
   return PushResult::kSameAsNewest;
 }
 
-// Copies the newest objects, at most n, to `out` and takes them off; returns how many. Counts no pops.
+// Copies the newest objects, at most n, to `out` and takes them off; returns how many. Counts no
+// pops.
 inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** out, size_t n) {
   uintptr_t slab;
   uint64_t word;
@@ -116,32 +122,32 @@ inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** 
   void* object;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
-  asm goto(STRATA_RSEQ_DESCRIPTOR
-           "mov (%[slab],%[header]), %[word]\n"
-           "movzwl %w[word], %k[at]\n"
-           "movzwl 8(%[slab],%[header]), %k[count]\n"
-           "sub %[at], %[count]\n"
-           "neg %[count]\n"  // fill - begin; negative when stopped
-           "jle %l[empty]\n"
-           "cmp %[n], %[count]\n"
-           "cmova %[n], %[count]\n"
-           "sub %[count], %[word]\n"
-           "xor %k[copied], %k[copied]\n"
-           "5:\n"
-           "mov -8(%[slab],%[at],8), %[object]\n"
-           "mov %[object], (%[out],%[copied],8)\n"
-           "dec %[at]\n"
-           "inc %[copied]\n"
-           "cmp %[count], %[copied]\n"
-           "jb 5b\n"
-           "mov %[word], (%[slab],%[header])\n"
-           "2:\n"
-           : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
-             [copied] "=&r"(copied), [object] "=&r"(object)
-           : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [index] "r"(r.index_offset),
-             [out] "r"(out), [n] "m"(n)
-           : "memory", "cc"
-           : empty, aborted);
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+                    "mov (%[slab],%[header]), %[word]\n"
+                    "movzwl %w[word], %k[at]\n"
+                    "movzwl 8(%[slab],%[header]), %k[count]\n"
+                    "sub %[at], %[count]\n"
+                    "neg %[count]\n"  // fill - begin; negative when stopped
+                    "jle %l[empty]\n"
+                    "cmp %[n], %[count]\n"
+                    "cmova %[n], %[count]\n"
+                    "sub %[count], %[word]\n"
+                    "xor %k[copied], %k[copied]\n"
+                    "5:\n"
+                    "mov -8(%[slab],%[at],8), %[object]\n"
+                    "mov %[object], (%[out],%[copied],8)\n"
+                    "dec %[at]\n"
+                    "inc %[copied]\n"
+                    "cmp %[count], %[copied]\n"
+                    "jb 5b\n"
+                    "mov %[word], (%[slab],%[header])\n"
+                    "2:\n"
+                    : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
+                      [copied] "=&r"(copied), [object] "=&r"(object)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
+                      [index] "r"(r.index_offset), [out] "r"(out), [n] "m"(n)
+                    : "memory", "cc"
+                    : empty, aborted);
   return count;
 aborted:
   goto retry;
@@ -150,7 +156,8 @@ empty:
 }
 
 // Puts on as many of the n objects as there is room for; returns how many (the first ones).
-inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* const* objects, size_t n) {
+inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* const* objects,
+                            size_t n) {
   uintptr_t slab;
   uint64_t word;
   uint64_t at;
@@ -159,31 +166,31 @@ inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* 
   void* object;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
-  asm goto(STRATA_RSEQ_DESCRIPTOR
-           "mov (%[slab],%[header]), %[word]\n"
-           "movzwl %w[word], %k[at]\n"
-           "movzwl 10(%[slab],%[header]), %k[count]\n"
-           "sub %[at], %[count]\n"  // room; negative when stopped or shrunk
-           "jle %l[full]\n"
-           "cmp %[n], %[count]\n"
-           "cmova %[n], %[count]\n"
-           "add %[count], %[word]\n"
-           "xor %k[copied], %k[copied]\n"
-           "5:\n"
-           "mov (%[from],%[copied],8), %[object]\n"
-           "mov %[object], (%[slab],%[at],8)\n"
-           "inc %[at]\n"
-           "inc %[copied]\n"
-           "cmp %[count], %[copied]\n"
-           "jb 5b\n"
-           "mov %[word], (%[slab],%[header])\n"
-           "2:\n"
-           : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
-             [copied] "=&r"(copied), [object] "=&r"(object)
-           : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [index] "r"(r.index_offset),
-             [from] "r"(objects), [n] "m"(n)
-           : "memory", "cc"
-           : full, aborted);
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+                    "mov (%[slab],%[header]), %[word]\n"
+                    "movzwl %w[word], %k[at]\n"
+                    "movzwl 10(%[slab],%[header]), %k[count]\n"
+                    "sub %[at], %[count]\n"  // room; negative when stopped or shrunk
+                    "jle %l[full]\n"
+                    "cmp %[n], %[count]\n"
+                    "cmova %[n], %[count]\n"
+                    "add %[count], %[word]\n"
+                    "xor %k[copied], %k[copied]\n"
+                    "5:\n"
+                    "mov (%[from],%[copied],8), %[object]\n"
+                    "mov %[object], (%[slab],%[at],8)\n"
+                    "inc %[at]\n"
+                    "inc %[copied]\n"
+                    "cmp %[count], %[copied]\n"
+                    "jb 5b\n"
+                    "mov %[word], (%[slab],%[header])\n"
+                    "2:\n"
+                    : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
+                      [copied] "=&r"(copied), [object] "=&r"(object)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
+                      [index] "r"(r.index_offset), [from] "r"(objects), [n] "m"(n)
+                    : "memory", "cc"
+                    : full, aborted);
   return count;
 aborted:
   goto retry;

@@ -1,7 +1,8 @@
-// The memory of the per-CPU caches: one slab a virtual CPU, with a header and an array of object pointers
-// for each size class. Laid out so that push and pop are a handful of instructions that end in one store.
-// Sits in cache; the idea is TCMalloc's (papers §2.8), the header is our own: its first word holds the fill
-// and, above it, a count of pops, so that hits are counted exactly and for free.
+// The memory of the per-CPU caches: one slab a virtual CPU, with a header and an array of object
+// pointers for each size class. Laid out so that push and pop are a handful of instructions that
+// end in one store. Sits in cache; the idea is TCMalloc's (papers §2.8), the header is our own: its
+// first word holds the fill and, above it, a count of pops, so that hits are counted exactly and
+// for free.
 #pragma once
 
 #include <array>
@@ -16,9 +17,10 @@ namespace strata {
 inline constexpr size_t kSlabShift = 19;
 inline constexpr size_t kSlabBytes = size_t{1} << kSlabShift;
 
-// One class on one vCPU. `word` is written by the vCPU's own threads inside restartable sequences, and by a
-// drainer that has stopped the slab; begin and end under the vCPU's lock. A pop needs fill > begin, a push
-// needs fill < end; a stopped slab has begin = 0xffff and end = 0, so that both fail.
+// One class on one vCPU. `word` is written by the vCPU's own threads inside restartable sequences,
+// and by a drainer that has stopped the slab; begin and end under the vCPU's lock. A pop needs fill
+// > begin, a push needs fill < end; a stopped slab has begin = 0xffff and end = 0, so that both
+// fail.
 struct SlabHeader {
   std::atomic<uint64_t> word;  // low 16 bits: fill, as a slot index; the rest: pops so far
   std::atomic<uint16_t> begin;
@@ -56,13 +58,15 @@ class Slab {
   void** slot(size_t index) { return reinterpret_cast<void**>(this) + index; }
 
   void Init() {
-    for (size_t c = 1; c < kNumClasses; ++c) Restart(static_cast<SizeClass>(c), FirstSlot(static_cast<SizeClass>(c)));
+    for (size_t c = 1; c < kNumClasses; ++c)
+      Restart(static_cast<SizeClass>(c), FirstSlot(static_cast<SizeClass>(c)));
   }
   // Empty with room up to `end`.
   void Restart(SizeClass c, size_t end) {
     SlabHeader& h = header(c);
     const size_t first = FirstSlot(c);
-    h.word.store((h.word.load(std::memory_order_relaxed) & ~uint64_t{0xffff}) | first, std::memory_order_relaxed);
+    h.word.store((h.word.load(std::memory_order_relaxed) & ~uint64_t{0xffff}) | first,
+                 std::memory_order_relaxed);
     h.end.store(static_cast<uint16_t>(end), std::memory_order_relaxed);
     // release: the fill is in place before a pop can succeed.
     h.begin.store(static_cast<uint16_t>(first), std::memory_order_release);

@@ -1,6 +1,6 @@
-// The front end where rseq is not to be had (tunable off, valgrind, qemu, gVisor, seccomp): one cache a
-// thread, a linked list through the free objects of each class, whose length grows with use (slow start) and
-// shrinks when the thread's bytes pass its limit. Sits in cache; design §3.
+// The front end where rseq is not to be had (tunable off, valgrind, qemu, gVisor, seccomp): one
+// cache a thread, a linked list through the free objects of each class, whose length grows with use
+// (slow start) and shrinks when the thread's bytes pass its limit. Sits in cache; design §3.
 //
 // Used by one thread at a time; its owner binds it to a thread and flushes it when the thread ends.
 #pragma once
@@ -58,7 +58,8 @@ struct ThreadCache {
     const size_t got = transfer.Take(c, batch, list.room < info.batch ? list.room : info.batch);
     if (got == 0) return nullptr;
     for (size_t i = 1; i < got; ++i) Push(c, batch[i]);
-    if (list.room < size_t{info.batch} * 8) list.room += list.room < info.batch ? list.room : info.batch;
+    if (list.room < size_t{info.batch} * 8)
+      list.room += list.room < info.batch ? list.room : info.batch;
     return batch[0];
   }
 
@@ -79,7 +80,8 @@ struct ThreadCache {
   }
 
   bool HasRoom(SizeClass c, size_t limit) const {
-    return lists[Raw(c)].length < lists[Raw(c)].room && bytes.load(std::memory_order_relaxed) < limit;
+    return lists[Raw(c)].length < lists[Raw(c)].room &&
+           bytes.load(std::memory_order_relaxed) < limit;
   }
 
   // Sends down half of every list.
@@ -102,7 +104,8 @@ struct ThreadCache {
 
  private:
   template <class T>
-  static void Add(std::atomic<T>& n, T by) {  // only the owner writes, so no read-modify-write is needed
+  static void Add(std::atomic<T>& n,
+                  T by) {  // only the owner writes, so no read-modify-write is needed
     n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 

@@ -1,6 +1,7 @@
-// The tier between the caches and the central free lists: for each size class a stack of objects that moves
-// whole batches with one memcpy, so that a thread which only frees feeds one which only allocates without
-// touching spans. Sits in cache. (One tier; cache domains put more of them over this one.)
+// The tier between the caches and the central free lists: for each size class a stack of objects
+// that moves whole batches with one memcpy, so that a thread which only frees feeds one which only
+// allocates without touching spans. Sits in cache. (One tier; cache domains put more of them over
+// this one.)
 //
 // Thread-safe: one lock per class, dropped before the central list is called.
 #pragma once
@@ -58,7 +59,8 @@ class TransferCache {
     central_->Give(c, objects, n);
   }
 
-  // Sends down what lay unused since the last call (or everything): called by the background thread.
+  // Sends down what lay unused since the last call (or everything): called by the background
+  // thread.
   void Plunder(SizeClass c, bool everything) {
     Stack& s = stacks_[Raw(c)];
     size_t excess;
@@ -110,7 +112,8 @@ class TransferCache {
   };
 
   bool EnsureObjects(Stack& s, size_t capacity) {
-    if (s.objects == nullptr) s.objects = static_cast<void**>(arena_->Allocate(capacity * sizeof(void*), 64));
+    if (s.objects == nullptr)
+      s.objects = static_cast<void**>(arena_->Allocate(capacity * sizeof(void*), 64));
     return s.objects != nullptr;
   }
 

@@ -1,6 +1,7 @@
-// The production heap, tier by tier: page heap, spans, central free lists, transfer cache. The front end
-// (per-CPU or per-thread) is put on top by its user, because it belongs to CPUs and threads; everything here
-// can be made many times in one process and knows neither. To read the architecture, start here.
+// The production heap, tier by tier: page heap, spans, central free lists, transfer cache. The
+// front end (per-CPU or per-thread) is put on top by its user, because it belongs to CPUs and
+// threads; everything here can be made many times in one process and knows neither. To read the
+// architecture, start here.
 //
 //   front end → TransferCache → CentralFreeList (one a class) → PageHeap → kernel
 //   large blocks ───────────────────────────────────────────────↗
@@ -41,8 +42,13 @@ class StrataHeap {
   using BadFreeHandler = void (*)(BadFree, void*);
   using Transfer = TransferCache<StrataHeap>;
 
-  StrataHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options, BadFreeHandler bad_free)
-      : kernel_(kernel), arena_(arena), span_pool_(arena), page_heap_(kernel, arena, options), bad_free_(bad_free) {
+  StrataHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options,
+             BadFreeHandler bad_free)
+      : kernel_(kernel),
+        arena_(arena),
+        span_pool_(arena),
+        page_heap_(kernel, arena, options),
+        bad_free_(bad_free) {
     page_map_.Attach(kernel.classes(), static_cast<Span**>(static_cast<void*>(kernel.spans())));
     for (size_t c = 1; c < kNumClasses; ++c) central_[c].Init(static_cast<SizeClass>(c), this);
     transfer_.Init(this, &arena);
@@ -97,7 +103,8 @@ class StrataHeap {
       page_heap_.Shrink(span->range(), new_length);
     }
     span->num_pages = static_cast<uint32_t>(new_length.raw());
-    Add(large_asked_, size - span->released_or_asked);  // may wrap: unsigned arithmetic comes out right
+    Add(large_asked_,
+        size - span->released_or_asked);  // may wrap: unsigned arithmetic comes out right
     Add(pages_in_use_, new_length.raw() - old_length.raw());
     Add(large_pages_, new_length.raw() - old_length.raw());
     span->released_or_asked = size;
@@ -108,7 +115,8 @@ class StrataHeap {
   Span* LargeAt(const void* p) const {
     const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
     Span* span = page_map_.SpanOf(PageId(offset >> kPageShift));
-    if (span == nullptr || span->state != SpanState::kLarge || span->start_offset() != offset) return nullptr;
+    if (span == nullptr || span->state != SpanState::kLarge || span->start_offset() != offset)
+      return nullptr;
     return span;
   }
 
@@ -140,13 +148,17 @@ class StrataHeap {
   PageMap& page_map() { return page_map_; }
   const PageMap& page_map() const { return page_map_; }
   uintptr_t base() const { return kernel_.base(); }
-  size_t ReleaseInUse(const NativeRange* ranges, size_t n) { return page_heap_.ReleaseInUse(ranges, n); }
+  size_t ReleaseInUse(const NativeRange* ranges, size_t n) {
+    return page_heap_.ReleaseInUse(ranges, n);
+  }
   void NoteReused(NativeRange range) { page_heap_.NoteReused(range); }
   void ReportBadFree(void* p) { bad_free_(BadFree::kDouble, p); }
 
-  // One step of the background work, about once a second. Unless `release` is set nothing is given back.
+  // One step of the background work, about once a second. Unless `release` is set nothing is given
+  // back.
   HeapTick Tick(bool release);
-  // Gives back what can be given back, at least `bytes` if there is that much: strata_release, limits.
+  // Gives back what can be given back, at least `bytes` if there is that much: strata_release,
+  // limits.
   size_t ReleaseNow(size_t bytes);
 
   Transfer& transfer() { return transfer_; }
@@ -172,12 +184,13 @@ class StrataHeap {
   }
 
  private:
-  // A tick with fewer moves than this between the central lists and the caches counts as idle, so that a
-  // health check or a timer does not keep a resting server's memory resident.
+  // A tick with fewer moves than this between the central lists and the caches counts as idle, so
+  // that a health check or a timer does not keep a resting server's memory resident.
   static constexpr uint64_t kIdleMoves = 256;
-  static constexpr uint32_t kIdleTicks = 4;    // an idle program's spans are searched after this many
-  static constexpr uint32_t kBusyTicks = 30;   // a busy program's, when untouched for this many
-  static constexpr uint32_t kSettleTicks = 2;  // transfer caches of an idle program are emptied after this many
+  static constexpr uint32_t kIdleTicks = 4;  // an idle program's spans are searched after this many
+  static constexpr uint32_t kBusyTicks = 30;  // a busy program's, when untouched for this many
+  static constexpr uint32_t kSettleTicks =
+      2;  // transfer caches of an idle program are emptied after this many
 
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {

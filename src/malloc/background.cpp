@@ -25,7 +25,8 @@ namespace {
 
 using background_internal::g_may_start;
 
-constexpr size_t kNeededFromPages = 1024;  // 8 MiB in use: below that there is nothing worth giving back
+constexpr size_t kNeededFromPages =
+    1024;  // 8 MiB in use: below that there is nothing worth giving back
 constexpr uint32_t kIdleDrainTicks = 2;
 constexpr size_t kStackBytes = 256 << 10;
 
@@ -34,8 +35,8 @@ std::atomic<bool> g_running{false};
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
 
-// When the program's main thread has called pthread_exit, the process ends with its last thread; ours must
-// not be counted as one. glibc would call exit(0) in the last thread, so we do.
+// When the program's main thread has called pthread_exit, the process ends with its last thread;
+// ours must not be counted as one. glibc would call exit(0) in the last thread, so we do.
 bool IsLastThread() {
   const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -88,13 +89,15 @@ void BackgroundTick() {
   }
   const HeapTick tick = r.heap.Tick(r.options.release);
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes, std::memory_order_relaxed);
+  g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes,
+                   std::memory_order_relaxed);
 }
 
 // Takes no lock while the thread is made: pthread_create allocates through us.
 void StartBackgroundSlow() {
   Runtime& r = TheRuntime();
-  const bool wanted = r.options.background && (r.options.release || r.options.stats_interval_s != 0);
+  const bool wanted =
+      r.options.background && (r.options.release || r.options.stats_interval_s != 0);
   if (!wanted) {
     g_may_start.store(false, std::memory_order_relaxed);
     return;

@@ -1,5 +1,6 @@
-// The background thread: releases, drains idle caches, writes periodic statistics. Started on first need,
-// restarted in a forked child on first need, never in the way of the program's end. Sits in malloc.
+// The background thread: releases, drains idle caches, writes periodic statistics. Started on first
+// need, restarted in a forked child on first need, never in the way of the program's end. Sits in
+// malloc.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,6 @@
 #include "base/lock.h"
 
 namespace strata {
-
-
 
 struct BackgroundStats {
   bool running = false;
@@ -26,11 +25,12 @@ STRATA_NOINLINE void StartBackgroundSlow();
 
 // Called on the slow path with no lock held.
 STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
-  if (STRATA_UNLIKELY(background_internal::g_may_start.load(std::memory_order_relaxed))) StartBackgroundSlow();
+  if (STRATA_UNLIKELY(background_internal::g_may_start.load(std::memory_order_relaxed)))
+    StartBackgroundSlow();
 }
 
-// Held by whoever moves memory in bulk (the thread's tick, strata_release), so that a fork never catches
-// memory half given back.
+// Held by whoever moves memory in bulk (the thread's tick, strata_release), so that a fork never
+// catches memory half given back.
 Lock& ControlLock();
 
 // One tick, with the control lock held by the caller.

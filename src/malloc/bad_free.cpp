@@ -14,17 +14,28 @@ void HandleBadFree(BadFree kind, void* p) {
   static std::atomic<bool> said{false};
   const bool fatal = TheRuntime().options.on_error == OnError::kAbort;
   if (fatal || !said.exchange(true, std::memory_order_relaxed)) {
-    const char* what = kind == BadFree::kForeign      ? "free of a pointer that is not from this heap: "
-                       : kind == BadFree::kMisaligned ? "free of a pointer into the middle of a block: "
-                                                      : "double free: ";
-    Message().Text(what).Hex(reinterpret_cast<uintptr_t>(p)).Text(fatal ? "" : " (ignored; said once)").Send();
+    const char* what = kind == BadFree::kForeign ? "free of a pointer that is not from this heap: "
+                       : kind == BadFree::kMisaligned
+                           ? "free of a pointer into the middle of a block: "
+                           : "double free: ";
+    Message()
+        .Text(what)
+        .Hex(reinterpret_cast<uintptr_t>(p))
+        .Text(fatal ? "" : " (ignored; said once)")
+        .Send();
   }
   if (fatal) abort();
 }
 
 void DieOfWrongSize(void* p, size_t size, size_t align) {
-  Message().Text("sized delete with a wrong size: ").Hex(reinterpret_cast<uintptr_t>(p)).Text(" size ").Number(size)
-      .Text(" alignment ").Number(align).Send();
+  Message()
+      .Text("sized delete with a wrong size: ")
+      .Hex(reinterpret_cast<uintptr_t>(p))
+      .Text(" size ")
+      .Number(size)
+      .Text(" alignment ")
+      .Number(align)
+      .Send();
   abort();
 }
 

@@ -1,5 +1,5 @@
-// What happens when free gets a pointer that is not a live block: one line on stderr, then abort or go on,
-// by STRATA_ON_ERROR. Sits in malloc.
+// What happens when free gets a pointer that is not a live block: one line on stderr, then abort or
+// go on, by STRATA_ON_ERROR. Sits in malloc.
 #pragma once
 
 #include "heaps/strata.h"

@@ -1,6 +1,6 @@
-// What the exported functions are made of: allocation with alignment, zeroing, resizing, sizes. They choose
-// between the fast path, the slow path and the next allocator. All set ENOMEM when they return null for lack
-// of memory, and keep errno otherwise. Sits in malloc.
+// What the exported functions are made of: allocation with alignment, zeroing, resizing, sizes.
+// They choose between the fast path, the slow path and the next allocator. All set ENOMEM when they
+// return null for lack of memory, and keep errno otherwise. Sits in malloc.
 #pragma once
 
 #include <cstddef>

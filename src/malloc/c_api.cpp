@@ -1,8 +1,9 @@
-// The C functions that Strata exports, with the edge behaviour of glibc and POSIX. All in one object, so
-// that a static link takes all of them or none. Sits at the top of malloc.
+// The C functions that Strata exports, with the edge behaviour of glibc and POSIX. All in one
+// object, so that a static link takes all of them or none. Sits at the top of malloc.
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,9 @@ void* AllocateRounded(size_t align, size_t size) {
 
 STRATA_EXPORT void* malloc(size_t size) noexcept { return Allocate(size); }
 STRATA_EXPORT void free(void* p) noexcept { Free(p); }
-STRATA_EXPORT void* calloc(size_t count, size_t size) noexcept { return AllocateZeroed(count, size); }
+STRATA_EXPORT void* calloc(size_t count, size_t size) noexcept {
+  return AllocateZeroed(count, size);
+}
 STRATA_EXPORT void* realloc(void* p, size_t size) noexcept { return strata::Reallocate(p, size); }
 
 STRATA_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {
@@ -46,8 +49,12 @@ STRATA_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {
   return strata::Reallocate(p, bytes);
 }
 
-STRATA_EXPORT void* memalign(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
-STRATA_EXPORT void* aligned_alloc(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
+STRATA_EXPORT void* memalign(size_t align, size_t size) noexcept {
+  return AllocateRounded(align, size);
+}
+STRATA_EXPORT void* aligned_alloc(size_t align, size_t size) noexcept {
+  return AllocateRounded(align, size);
+}
 
 STRATA_EXPORT int posix_memalign(void** out, size_t align, size_t size) noexcept {
   if (!strata::IsPowerOfTwo(align) || align % sizeof(void*) != 0) return EINVAL;
@@ -59,7 +66,9 @@ STRATA_EXPORT int posix_memalign(void** out, size_t align, size_t size) noexcept
   return 0;
 }
 
-STRATA_EXPORT void* valloc(size_t size) noexcept { return AllocateAligned(size, strata::kNativePageSize); }
+STRATA_EXPORT void* valloc(size_t size) noexcept {
+  return AllocateAligned(size, strata::kNativePageSize);
+}
 
 STRATA_EXPORT void* pvalloc(size_t size) noexcept {
   if (size > SIZE_MAX - strata::kNativePageSize) return FailWith(ENOMEM);
@@ -77,12 +86,51 @@ STRATA_EXPORT size_t malloc_usable_size(void* p) noexcept { return strata::Usabl
 // The names by which some programs and old libraries reach libc's allocator.
 STRATA_EXPORT void* __libc_malloc(size_t size) noexcept { return Allocate(size); }
 STRATA_EXPORT void __libc_free(void* p) noexcept { Free(p); }
-STRATA_EXPORT void* __libc_calloc(size_t count, size_t size) noexcept { return AllocateZeroed(count, size); }
-STRATA_EXPORT void* __libc_realloc(void* p, size_t size) noexcept { return strata::Reallocate(p, size); }
-STRATA_EXPORT void* __libc_memalign(size_t align, size_t size) noexcept { return AllocateRounded(align, size); }
+STRATA_EXPORT void* __libc_calloc(size_t count, size_t size) noexcept {
+  return AllocateZeroed(count, size);
+}
+STRATA_EXPORT void* __libc_realloc(void* p, size_t size) noexcept {
+  return strata::Reallocate(p, size);
+}
+STRATA_EXPORT void* __libc_memalign(size_t align, size_t size) noexcept {
+  return AllocateRounded(align, size);
+}
 STRATA_EXPORT void* __libc_valloc(size_t size) noexcept { return valloc(size); }
 STRATA_EXPORT void* __libc_pvalloc(size_t size) noexcept { return pvalloc(size); }
 STRATA_EXPORT void __libc_cfree(void* p) noexcept { Free(p); }
 STRATA_EXPORT int __posix_memalign(void** out, size_t align, size_t size) noexcept {
   return posix_memalign(out, align, size);
+}
+
+// For a library that binds to its own libc's functions (RTLD_DEEPBIND) and gets malloc through
+// these.
+STRATA_EXPORT char* strdup(const char* s) noexcept {
+  const size_t bytes = __builtin_strlen(s) + 1;
+  void* copy = Allocate(bytes);
+  return copy == nullptr ? nullptr : static_cast<char*>(__builtin_memcpy(copy, s, bytes));
+}
+STRATA_EXPORT char* strndup(const char* s, size_t n) noexcept {
+  const size_t length = strnlen(s, n);
+  auto* copy = static_cast<char*>(Allocate(length + 1));
+  if (copy == nullptr) return nullptr;
+  __builtin_memcpy(copy, s, length);
+  copy[length] = '\0';
+  return copy;
+}
+
+// The hooks of glibc before 2.34, which later ones keep for old binaries only.
+namespace {
+void* MallocHook(size_t size, const void*) { return Allocate(size); }
+void FreeHook(void* p, const void*) { Free(p); }
+void* ReallocHook(void* p, size_t size, const void*) { return strata::Reallocate(p, size); }
+void* MemalignHook(size_t align, size_t size, const void*) { return AllocateRounded(align, size); }
+}  // namespace
+extern "C" {
+__attribute__((visibility("default"))) void* (*volatile __malloc_hook)(size_t,
+                                                                       const void*) = MallocHook;
+__attribute__((visibility("default"))) void (*volatile __free_hook)(void*, const void*) = FreeHook;
+__attribute__((visibility("default"))) void* (*volatile __realloc_hook)(void*, size_t,
+                                                                        const void*) = ReallocHook;
+__attribute__((visibility("default"))) void* (*volatile __memalign_hook)(
+    size_t, size_t, const void*) = MemalignHook;
 }

@@ -1,6 +1,6 @@
-// The twenty operators new and delete. A failed new calls the new-handler until it gives up, then throws
-// through libstdc++'s own function: this library links to no C++ run time, so those are weak references.
-// Sits at the top of malloc. The nothrow forms are in nothrow_new.cpp.
+// The twenty operators new and delete. A failed new calls the new-handler until it gives up, then
+// throws through libstdc++'s own function: this library links to no C++ run time, so those are weak
+// references. Sits at the top of malloc. The nothrow forms are in nothrow_new.cpp.
 #include <dlfcn.h>
 #include <errno.h>
 

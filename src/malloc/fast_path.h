@@ -1,5 +1,5 @@
-// The paths that nearly every malloc and free takes: size class, one restartable sequence, done. No lock, no
-// atomic read-modify-write, no call. Everything else is in slow_path.cpp. Sits in malloc.
+// The paths that nearly every malloc and free takes: size class, one restartable sequence, done. No
+// lock, no atomic read-modify-write, no call. Everything else is in slow_path.cpp. Sits in malloc.
 // tests/golden holds the instruction counts; look at the disassembly after each change.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace strata {
 
-// Out of line: the first call of a thread, misses, large blocks, errors, other modes. These set ENOMEM.
+// Out of line: the first call of a thread, misses, large blocks, errors, other modes. These set
+// ENOMEM.
 STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void* AllocateAlignedSlow(size_t size, size_t align);
 STRATA_NOINLINE void FreeSlow(void* p);
@@ -25,14 +26,15 @@ STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) { return r.cpu.o
 
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
   void* slabs = t_state.slabs;
-  if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(slabs == nullptr)) return AllocateSlow(size);
+  if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(slabs == nullptr))
+    return AllocateSlow(size);
   void* p = RseqPop(SlabsOf(TheRuntime()), slabs, ClassOfSize(size));
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
   return p;
 }
 
-// The word index of p in the heap: out of every range when p is not a multiple of 8, because the low bits
-// are rotated to the top. One compare then finds foreign and misaligned pointers alike.
+// The word index of p in the heap: out of every range when p is not a multiple of 8, because the
+// low bits are rotated to the top. One compare then finds foreign and misaligned pointers alike.
 STRATA_ALWAYS_INLINE size_t HeapWordOf(const Runtime& r, const void* p) {
   const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   return std::rotr(offset, 3);
@@ -42,7 +44,8 @@ inline constexpr size_t kWordsPerPageShift = kPageShift - 3;
 STRATA_ALWAYS_INLINE void FreeSmall(void* p, SizeClass c) {
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p, c);
-  if (STRATA_UNLIKELY(RseqPush(SlabsOf(TheRuntime()), slabs, c, p) != PushResult::kPushed)) FreeSmallSlow(p, c);
+  if (STRATA_UNLIKELY(RseqPush(SlabsOf(TheRuntime()), slabs, c, p) != PushResult::kPushed))
+    FreeSmallSlow(p, c);
 }
 
 STRATA_ALWAYS_INLINE void Free(void* p) {
@@ -65,7 +68,8 @@ STRATA_ALWAYS_INLINE void FreeSized(void* p, size_t size) {
 #endif
 }
 
-STRATA_ALWAYS_INLINE void FreeSizedAligned(void* p, [[maybe_unused]] size_t size, [[maybe_unused]] size_t align) {
+STRATA_ALWAYS_INLINE void FreeSizedAligned(void* p, [[maybe_unused]] size_t size,
+                                           [[maybe_unused]] size_t align) {
 #ifndef NDEBUG
   CheckSizedFree(p, size, align);
 #endif

@@ -1,5 +1,6 @@
-// The process's life: the library's constructor and destructor, and fork. Before a fork every lock is taken
-// in rank order, so that the child finds every structure whole; both sides then let go. Sits in malloc.
+// The process's life: the library's constructor and destructor, and fork. Before a fork every lock
+// is taken in rank order, so that the child finds every structure whole; both sides then let go.
+// Sits in malloc.
 #include <pthread.h>
 
 #include "malloc/background.h"
@@ -18,11 +19,13 @@ void VisitAllLocks(Runtime& r, F f) {
 }
 
 void BeforeFork() STRATA_NO_TSA {
-  if (CurrentState() == RunState::kReady) VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Acquire(); });
+  if (CurrentState() == RunState::kReady)
+    VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Acquire(); });
 }
 
 void AfterFork() STRATA_NO_TSA {
-  if (CurrentState() == RunState::kReady) VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Release(); });
+  if (CurrentState() == RunState::kReady)
+    VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Release(); });
 }
 
 void AfterForkInChild() STRATA_NO_TSA {

@@ -1,6 +1,6 @@
-// The nothrow forms of operator new: null instead of an exception, also when the new-handler throws. This is
-// the one file compiled with exceptions; the C++ run time's symbols are weak, because a C program that
-// preloads the library has none (and then nothing can throw).
+// The nothrow forms of operator new: null instead of an exception, also when the new-handler
+// throws. This is the one file compiled with exceptions; the C++ run time's symbols are weak,
+// because a C program that preloads the library has none (and then nothing can throw).
 #include <cstddef>
 #include <new>
 

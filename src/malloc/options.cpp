@@ -23,11 +23,20 @@ bool ParseNumber(const char* text, bool size, uint64_t max, uint64_t& out) {
   if (size && *text != '\0') {
     unsigned shift = 0;
     switch (*text++ | 0x20) {
-      case 'k': shift = 10; break;
-      case 'm': shift = 20; break;
-      case 'g': shift = 30; break;
-      case 't': shift = 40; break;
-      default: return false;
+      case 'k':
+        shift = 10;
+        break;
+      case 'm':
+        shift = 20;
+        break;
+      case 'g':
+        shift = 30;
+        break;
+      case 't':
+        shift = 40;
+        break;
+      default:
+        return false;
     }
     if (n > (UINT64_MAX >> shift)) return false;
     n <<= shift;
@@ -50,7 +59,7 @@ bool ParseSwitch(const char* text, bool& out) {
   return false;
 }
 
-template <uint32_t Options::*kField>
+template <uint32_t Options::* kField>
 bool Milliseconds(const char* v, Options& o) {
   uint64_t n = 0;
   if (!ParseNumber(v, false, 3600u * 1000, n) || n == 0) return false;
@@ -58,25 +67,28 @@ bool Milliseconds(const char* v, Options& o) {
   return true;
 }
 
-template <bool Options::*kField>
+template <bool Options::* kField>
 bool Switch(const char* v, Options& o) {
   return ParseSwitch(v, o.*kField);
 }
 
 constexpr OptionRow kTable[] = {
-    {"STATS", "exit|PATH", "none", "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
+    {"STATS", "exit|PATH", "none",
+     "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
      [](const char* v, Options& o) {
        o.stats = v;
        return *v != '\0';
      }},
-    {"STATS_INTERVAL", "seconds", "0 (only at exit)", "rewrite the JSON file every so often while the program runs",
+    {"STATS_INTERVAL", "seconds", "0 (only at exit)",
+     "rewrite the JSON file every so often while the program runs",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, false, 86400, n)) return false;
        o.stats_interval_s = static_cast<uint32_t>(n);
        return true;
      }},
-    {"CACHE", "auto|cpu|thread", "auto", "which front end; thread costs memory per thread, cpu needs rseq",
+    {"CACHE", "auto|cpu|thread", "auto",
+     "which front end; thread costs memory per thread, cpu needs rseq",
      [](const char* v, Options& o) {
        if (strcmp(v, "auto") == 0) {
          o.cache = CacheChoice::kAuto;
@@ -89,19 +101,29 @@ constexpr OptionRow kTable[] = {
        }
        return true;
      }},
-    {"CPU_CACHE_BYTES", "bytes", "1536K", "most memory one virtual CPU's (or thread's) cache may hold; less saves memory, more saves misses",
+    {"CPU_CACHE_BYTES", "bytes", "1536K",
+     "most memory one virtual CPU's (or thread's) cache may hold; less saves memory, more saves "
+     "misses",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, true, uint64_t{1} << 30, n)) return false;
        o.cpu_cache_bytes = n;
        return true;
      }},
-    {"RELEASE", "on|off", "on", "give free memory back by itself; off holds the peak for ever", Switch<&Options::release>},
-    {"RELEASE_SHORT_MS", "ms", "10000", "demand estimate: look back for swings this far", Milliseconds<&Options::release_short_ms>},
-    {"RELEASE_LONG_MS", "ms", "30000", "demand estimate: look back for the steady level this far", Milliseconds<&Options::release_long_ms>},
-    {"RELEASE_PEAK_MS", "ms", "30000", "demand estimate: never more than the peak of this long", Milliseconds<&Options::release_peak_ms>},
-    {"RELEASE_IDLE_MS", "ms", "4000", "the same for a program that rests: shorter gives back sooner", Milliseconds<&Options::release_idle_ms>},
-    {"HUGEPAGES", "on|off", "on", "ask for hugepages by advice; off for programs that fork and write a lot", Switch<&Options::hugepages>},
+    {"RELEASE", "on|off", "on", "give free memory back by itself; off holds the peak for ever",
+     Switch<&Options::release>},
+    {"RELEASE_SHORT_MS", "ms", "10000", "demand estimate: look back for swings this far",
+     Milliseconds<&Options::release_short_ms>},
+    {"RELEASE_LONG_MS", "ms", "30000", "demand estimate: look back for the steady level this far",
+     Milliseconds<&Options::release_long_ms>},
+    {"RELEASE_PEAK_MS", "ms", "30000", "demand estimate: never more than the peak of this long",
+     Milliseconds<&Options::release_peak_ms>},
+    {"RELEASE_IDLE_MS", "ms", "4000",
+     "the same for a program that rests: shorter gives back sooner",
+     Milliseconds<&Options::release_idle_ms>},
+    {"HUGEPAGES", "on|off", "on",
+     "ask for hugepages by advice; off for programs that fork and write a lot",
+     Switch<&Options::hugepages>},
     {"HEAP_LIMIT", "bytes", "none", "malloc returns null beyond this much heap",
      [](const char* v, Options& o) {
        uint64_t n = 0;
@@ -109,14 +131,18 @@ constexpr OptionRow kTable[] = {
        o.heap_limit = n;
        return true;
      }},
-    {"BACKGROUND", "on|off", "on", "the background thread; without it memory goes back only on strata_release or malloc_trim", Switch<&Options::background>},
-    {"ON_ERROR", "abort|ignore", "abort", "on a double or foreign free: end the program, or leave the block and go on",
+    {"BACKGROUND", "on|off", "on",
+     "the background thread; without it memory goes back only on strata_release or malloc_trim",
+     Switch<&Options::background>},
+    {"ON_ERROR", "abort|ignore", "abort",
+     "on a double or foreign free: end the program, or leave the block and go on",
      [](const char* v, Options& o) {
        if (strcmp(v, "abort") != 0 && strcmp(v, "ignore") != 0) return false;
        o.on_error = strcmp(v, "abort") == 0 ? OnError::kAbort : OnError::kIgnore;
        return true;
      }},
-    {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found", Switch<&Options::verbose>},
+    {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
+     Switch<&Options::verbose>},
 };
 
 // Variables that tools and tests of this project use and that the library must not complain about.
@@ -136,8 +162,16 @@ void ReadOne(const char* assignment, Options& out) {
     Options before = out;
     if (!row.parse(value, out)) {
       out = before;
-      Message().Text("STRATA_").Text(row.name).Text("=").Text(value).Text(" makes no sense; it takes ").Text(row.takes)
-          .Text("; using ").Text(row.fallback).Send();
+      Message()
+          .Text("STRATA_")
+          .Text(row.name)
+          .Text("=")
+          .Text(value)
+          .Text(" makes no sense; it takes ")
+          .Text(row.takes)
+          .Text("; using ")
+          .Text(row.fallback)
+          .Send();
     }
     return;
   }
@@ -145,7 +179,8 @@ void ReadOne(const char* assignment, Options& out) {
     if (NameIs(assignment, name, &value)) return;
   }
   char name[64] = {};
-  for (size_t i = 0; i + 1 < sizeof(name) && assignment[i] != '=' && assignment[i] != '\0'; ++i) name[i] = assignment[i];
+  for (size_t i = 0; i + 1 < sizeof(name) && assignment[i] != '=' && assignment[i] != '\0'; ++i)
+    name[i] = assignment[i];
   Message().Text("unknown option STRATA_").Text(name).Text(" ignored").Send();
 }
 
@@ -159,7 +194,8 @@ const OptionRow* OptionTable(size_t* rows) {
 Options ReadOptions(char* const* environment, bool secure) {
   Options out;
   for (; environment != nullptr && *environment != nullptr; ++environment) {
-    if (strncmp(*environment, kPrefix, kPrefixLength) == 0) ReadOne(*environment + kPrefixLength, out);
+    if (strncmp(*environment, kPrefix, kPrefixLength) == 0)
+      ReadOne(*environment + kPrefixLength, out);
   }
   if (secure) {
     out.stats = nullptr;

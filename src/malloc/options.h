@@ -1,6 +1,6 @@
-// The options: one table of STRATA_* variables with unit, default, cost and when to touch them, and the parser
-// that fills a plain struct from the environment. A value that makes no sense gets one warning and the
-// default; an unknown name gets one warning. Sits in malloc.
+// The options: one table of STRATA_* variables with unit, default, cost and when to touch them, and
+// the parser that fills a plain struct from the environment. A value that makes no sense gets one
+// warning and the default; an unknown name gets one warning. Sits in malloc.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ struct OptionRow {
 
 const OptionRow* OptionTable(size_t* rows);
 
-// Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs with more
-// rights than its caller, so nothing that writes a file is honoured.
+// Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs
+// with more rights than its caller, so nothing that writes a file is honoured.
 Options ReadOptions(char* const* environment, bool secure);
 
 }  // namespace strata

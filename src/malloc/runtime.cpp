@@ -15,7 +15,7 @@
 
 namespace strata {
 
-thread_local ThreadState t_state;
+constinit thread_local ThreadState t_state;
 
 namespace runtime_internal {
 constinit Storage g_storage;
@@ -87,7 +87,9 @@ void Start() {
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   InitCpuCache(*r);
   if (options.cache == CacheChoice::kCpu && !r->per_cpu) {
-    Message().Text("STRATA_CACHE=cpu, but rseq is not to be had here; using per-thread caches").Send();
+    Message()
+        .Text("STRATA_CACHE=cpu, but rseq is not to be had here; using per-thread caches")
+        .Send();
   }
   pthread_key_create(&g_thread_key, EndThread);
   errno = saved;
@@ -147,7 +149,8 @@ ThreadCache* CacheOfThisThread() {
 
 namespace {
 
-// Runs as a thread-specific-data destructor. Later destructors may still allocate: they go without a cache.
+// Runs as a thread-specific-data destructor. Later destructors may still allocate: they go without
+// a cache.
 void EndThread(void* value) {
   auto* cache = static_cast<ThreadCache*>(value);
   t_state.cache = nullptr;

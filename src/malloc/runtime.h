@@ -1,5 +1,6 @@
-// The one process-wide instance: the heap, its front end, the options and the background thread, in static
-// storage at a fixed address, started by the first call that needs it. Sits in malloc; nothing below knows it.
+// The one process-wide instance: the heap, its front end, the options and the background thread, in
+// static storage at a fixed address, started by the first call that needs it. Sits in malloc;
+// nothing below knows it.
 #pragma once
 
 #include <atomic>
@@ -21,8 +22,8 @@ using ProcessHeap = StrataHeap<SystemKernel>;
 using ProcessCpuCache = CpuCache<RseqOps, ProcessHeap::Transfer>;
 
 enum class RunState : uint8_t {
-  kCold,       // nothing made yet
-  kStarting,   // one thread is in Start
+  kCold,      // nothing made yet
+  kStarting,  // one thread is in Start
   kReady,
   kStoodDown,  // a sanitizer or valgrind is here: every call goes to the next allocator
 };
@@ -58,13 +59,15 @@ struct Runtime {
   AskedSample asked[kMaxClasses];
 };
 
-// Per-thread state: all there is in TLS (design §4.3: at most 64 bytes, initial-exec, no destructor).
+// Per-thread state: all there is in TLS (design §4.3: at most 64 bytes, initial-exec, no
+// destructor).
 struct ThreadState {
-  void* slabs = nullptr;         // set once the thread may use the per-CPU caches; null sends it to the slow path
+  void* slabs =
+      nullptr;  // set once the thread may use the per-CPU caches; null sends it to the slow path
   ThreadCache* cache = nullptr;  // where rseq is not to be had
   bool cache_ended = false;      // the thread is ending: go without a cache
 };
-extern __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
+extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
 
 namespace runtime_internal {
 struct Storage {
@@ -84,8 +87,8 @@ STRATA_ALWAYS_INLINE Runtime& TheRuntime() {
   return *reinterpret_cast<Runtime*>(runtime_internal::g_storage.bytes);
 }
 
-// Makes the instance if need be; returns the state reached, kReady or kStoodDown. A call from inside the
-// start itself (a libc function that allocates) gets kStarting.
+// Makes the instance if need be; returns the state reached, kReady or kStoodDown. A call from
+// inside the start itself (a libc function that allocates) gets kStarting.
 RunState EnsureStarted();
 
 // The calling thread's cache in per-thread mode; null when it has none and may have none.

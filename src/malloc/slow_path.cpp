@@ -1,5 +1,5 @@
-// What the fast path hands over: a thread's first call, cache misses, large blocks, bad pointers, the
-// per-thread mode and the stand-down. See fast_path.h.
+// What the fast path hands over: a thread's first call, cache misses, large blocks, bad pointers,
+// the per-thread mode and the stand-down. See fast_path.h.
 #include <errno.h>
 
 #include "malloc/background.h"
@@ -38,7 +38,8 @@ void* AllocateSmall(Runtime& r, SizeClass c) {
 
 void NoteAsked(Runtime& r, SizeClass c, size_t size) {
   auto& sample = r.asked[Raw(c)];
-  sample.bytes.store(sample.bytes.load(std::memory_order_relaxed) + size, std::memory_order_relaxed);
+  sample.bytes.store(sample.bytes.load(std::memory_order_relaxed) + size,
+                     std::memory_order_relaxed);
   sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
@@ -152,11 +153,15 @@ void FreeSmallSlow(void* p, SizeClass c) {
   if (c == SizeClass::kNone) return FreeLarge(r, p);
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
   switch (r.cpu.ops().Push(c, p)) {
-    case PushResult::kPushed: return;
-    case PushResult::kNoRoom: return r.cpu.PushSlow(c, p);
-    case PushResult::kSameAsNewest: break;
+    case PushResult::kPushed:
+      return;
+    case PushResult::kNoRoom:
+      return r.cpu.PushSlow(c, p);
+    case PushResult::kSameAsNewest:
+      break;
   }
-  // The slot below the fill holds p: a double free, or the class is empty here and the slot is stale.
+  // The slot below the fill holds p: a double free, or the class is empty here and the slot is
+  // stale.
   if (r.cpu.IsNewest(c, p)) return HandleBadFree(BadFree::kDouble, p);
   r.heap.transfer().Give(c, &p, 1);
 }
@@ -170,7 +175,8 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
   if (c == SizeClass::kNone) {
     const Span* span = r.heap.LargeAt(p);
     if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
-  } else if (c == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size) : ClassOfAligned(size, align))) {
+  } else if (c == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
+                               : ClassOfAligned(size, align))) {
     return;
   }
   DieOfWrongSize(p, size, align);
@@ -200,8 +206,8 @@ void* MoveTo(void* from, size_t keep, size_t size) {
   return to;
 }
 
-// A large block that grows step by step gets an eighth more than asked, so that the copies add up to a
-// constant factor of its final size. The extra is address space until it is touched.
+// A large block that grows step by step gets an eighth more than asked, so that the copies add up
+// to a constant factor of its final size. The extra is address space until it is touched.
 void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   if (r.heap.ResizeLarge(span, size)) return p;
   const size_t generous = size + size / 8;

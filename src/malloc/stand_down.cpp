@@ -31,7 +31,8 @@ bool UnderValgrind() {
   const uint64_t request[6] = {0x1001, 0, 0, 0, 0, 0};
   uint64_t result = 0;
   asm volatile(
-      "rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
+      "rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, "
+      "%%rbx"
       : "+d"(result)
       : "a"(request)
       : "cc", "memory");
@@ -47,8 +48,8 @@ void Find(F& out, const char* name) {
 }  // namespace
 
 bool MustStandDown() {
-  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__msan_init != nullptr || &__tsan_init != nullptr ||
-         &__lsan_init != nullptr || UnderValgrind();
+  return &__asan_init != nullptr || &__hwasan_init != nullptr || &__msan_init != nullptr ||
+         &__tsan_init != nullptr || &__lsan_init != nullptr || UnderValgrind();
 }
 
 void StandDown() {

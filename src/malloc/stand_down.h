@@ -1,15 +1,17 @@
-// When a sanitizer's or valgrind's allocator must see every allocation, Strata stands down: all calls are
-// forwarded to the next definition of the same function. Sits in malloc.
+// When a sanitizer's or valgrind's allocator must see every allocation, Strata stands down: all
+// calls are forwarded to the next definition of the same function. Sits in malloc.
 #pragma once
 
 #include <cstddef>
 
 namespace strata {
 
-// Whether a sanitizer run time is linked into this process or it runs under valgrind. Allocates nothing.
+// Whether a sanitizer run time is linked into this process or it runs under valgrind. Allocates
+// nothing.
 bool MustStandDown();
 
-// Looks up the next allocator. Calls that dlsym itself makes meanwhile are served from a small static buffer.
+// Looks up the next allocator. Calls that dlsym itself makes meanwhile are served from a small
+// static buffer.
 void StandDown();
 
 // The next allocator's functions; valid after StandDown. Free ignores blocks of the static buffer.

@@ -1,13 +1,13 @@
-// Where the statistics go: stderr or a file at exit, a file now and then. Nothing here allocates through
-// malloc. Sits in malloc; what the numbers are is in profile/stats.h.
+// Where the statistics go: stderr or a file at exit, a file now and then. Nothing here allocates
+// through malloc. Sits in malloc; what the numbers are is in profile/stats.h.
 #pragma once
 
 #include <cstddef>
 
 namespace strata {
 
-void SayWhatWasFound();           // STRATA_VERBOSE
-void WriteStatsAtExit();          // STRATA_STATS
+void SayWhatWasFound();                 // STRATA_VERBOSE
+void WriteStatsAtExit();                // STRATA_STATS
 void WriteStatsFile(const char* path);  // replaced whole: a reader never sees half a file
 const char* CacheModeName();
 

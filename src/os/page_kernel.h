@@ -1,6 +1,7 @@
-// What the page heap asks of the outside world, as a concept: the kernel's effects on the heap's address
-// window, and time. Sits at the bottom of os; the real one is os/system_kernel.h, the fake one for tests is
-// os/fake_kernel.h. All positions are relative to the window, so nothing here needs an address.
+// What the page heap asks of the outside world, as a concept: the kernel's effects on the heap's
+// address window, and time. Sits at the bottom of os; the real one is os/system_kernel.h, the fake
+// one for tests is os/fake_kernel.h. All positions are relative to the window, so nothing here
+// needs an address.
 #pragma once
 
 #include <concepts>
@@ -25,17 +26,21 @@ enum class MapResult : uint8_t {
 
 // Thread-safe; every call may be made with no lock held. None allocates, none changes errno.
 template <class K>
-concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native, const NativeRange* list, size_t n) {
-  { k.window() } -> std::same_as<HugeLength>;       // size of the address window
-  { k.Map(huge) } -> std::same_as<MapResult>;       // makes a never-mapped range readable and writable
-  { k.Release(list, n) } -> std::same_as<bool>;     // gives the contents back; the pages read as zero after; false: refused
-  { k.AdviseHuge(huge) } -> std::same_as<void>;     // ask for hugepages on faults from now on
-  { k.AdviseNoHuge(huge) } -> std::same_as<void>;   // and not to rebuild them
-  // After part of a hugepage was released: makes the kernel split it, or the released part is not freed
-  // (platform trap: RSS falls, memory does not). `used` is one native page of it that is still in use.
+concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native,
+                              const NativeRange* list, size_t n) {
+  { k.window() } -> std::same_as<HugeLength>;  // size of the address window
+  { k.Map(huge) } -> std::same_as<MapResult>;  // makes a never-mapped range readable and writable
+  {
+    k.Release(list, n)
+  } -> std::same_as<bool>;  // gives the contents back; the pages read as zero after; false: refused
+  { k.AdviseHuge(huge) } -> std::same_as<void>;    // ask for hugepages on faults from now on
+  { k.AdviseNoHuge(huge) } -> std::same_as<void>;  // and not to rebuild them
+  // After part of a hugepage was released: makes the kernel split it, or the released part is not
+  // freed (platform trap: RSS falls, memory does not). `used` is one native page of it that is
+  // still in use.
   { k.SplitHugePage(page, native) } -> std::same_as<void>;
-  { k.Collapse(page) } -> std::same_as<bool>;       // rebuild a hugepage now; slow, background only
-  { k.NowNs() } -> std::same_as<uint64_t>;          // monotonic
+  { k.Collapse(page) } -> std::same_as<bool>;  // rebuild a hugepage now; slow, background only
+  { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
 };
 
 }  // namespace strata

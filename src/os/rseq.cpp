@@ -17,7 +17,8 @@ extern const unsigned int __rseq_size __attribute__((weak));
 namespace strata {
 namespace {
 
-constexpr unsigned long kAtRseqFeatureSize = 27;  // AT_RSEQ_FEATURE_SIZE; not in Debian 12's headers
+constexpr unsigned long kAtRseqFeatureSize =
+    27;  // AT_RSEQ_FEATURE_SIZE; not in Debian 12's headers
 constexpr size_t kMmCidEnd = kRseqMmCidOffset + 4;
 
 long Membarrier(int command) {

@@ -1,5 +1,5 @@
-// The rseq area that glibc registered for each thread: whether it is there, and where its fields lie. Nothing
-// of it is written but rseq_cs (design §3). Sits in os.
+// The rseq area that glibc registered for each thread: whether it is there, and where its fields
+// lie. Nothing of it is written but rseq_cs (design §3). Sits in os.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ inline constexpr size_t kRseqCpuIdOffset = 4;  // in struct rseq: linux/rseq.h
 inline constexpr size_t kRseqCsOffset = 8;
 inline constexpr size_t kRseqMmCidOffset = 24;
 
-// What this process has. Also prepares membarrier, without which another CPU's slab can't be drained.
+// What this process has. Also prepares membarrier, without which another CPU's slab can't be
+// drained.
 RseqInfo FindRseq();
 
 // Whether the calling thread is registered (a thread made by a raw clone is not).
@@ -33,8 +34,8 @@ inline size_t CurrentVcpu(const RseqInfo& info) {
   return *reinterpret_cast<const volatile uint32_t*>(field);
 }
 
-// Aborts every restartable sequence now running in this process, on any CPU. Returns false if the kernel
-// refuses.
+// Aborts every restartable sequence now running in this process, on any CPU. Returns false if the
+// kernel refuses.
 bool FenceRseq();
 
 // The number of vCPU ids that can occur.

@@ -36,13 +36,14 @@ class ErrnoKeeper {
   int saved_;
 };
 
-// The window starts somewhere between 16 and 48 TiB, far from where the kernel places programs, stacks and
-// mappings; where exactly comes from the random bytes the kernel gave this process.
+// The window starts somewhere between 16 and 48 TiB, far from where the kernel places programs,
+// stacks and mappings; where exactly comes from the random bytes the kernel gave this process.
 uintptr_t RandomStart(size_t align) {
   uint64_t random = 0;
   const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
   if (bytes != nullptr) memcpy(&random, bytes, sizeof(random));
-  random *= 0x9e3779b97f4a7c15u;  // the stack protector's canary comes from the same bytes: don't show them
+  random *= 0x9e3779b97f4a7c15u;  // the stack protector's canary comes from the same bytes: don't
+                                  // show them
   constexpr uintptr_t kLowest = uintptr_t{16} << 40;
   constexpr uintptr_t kSpread = uintptr_t{32} << 40;
   return kLowest + RoundDown((random >> 16) % kSpread, align);
@@ -58,6 +59,29 @@ MapResult MapAt(uintptr_t at, size_t bytes) {
     return MapResult::kOccupied;
   }
   return errno == EEXIST ? MapResult::kOccupied : MapResult::kNoMemory;
+}
+
+// Where metadata was mapped. The kernel tends to map downwards, so most mappings extend the last
+// range; if the table ever fills up, the rest is not measured.
+struct MetadataRange {
+  std::atomic<uintptr_t> start;
+  std::atomic<uintptr_t> end;
+};
+constexpr size_t kMaxMetadataRanges = 512;
+constinit MetadataRange g_metadata[kMaxMetadataRanges];
+constinit std::atomic<size_t> g_metadata_ranges{0};
+constinit Lock g_metadata_lock{LockRank::kMetadata};
+
+void RememberMetadata(uintptr_t start, size_t bytes) {
+  LockHolder hold(g_metadata_lock);
+  const size_t n = g_metadata_ranges.load(std::memory_order_relaxed);
+  if (n != 0 && g_metadata[n - 1].start.load(std::memory_order_relaxed) == start + bytes) {
+    g_metadata[n - 1].start.store(start, std::memory_order_relaxed);
+  } else if (n < kMaxMetadataRanges) {
+    g_metadata[n].start.store(start, std::memory_order_relaxed);
+    g_metadata[n].end.store(start + bytes, std::memory_order_relaxed);
+    g_metadata_ranges.store(n + 1, std::memory_order_release);
+  }
 }
 
 }  // namespace
@@ -134,8 +158,10 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
       }
       if (done < 0) process_madvise_.store(0, std::memory_order_relaxed);
     }
-    // One by one: an older kernel, or part of the batch was refused (giving back twice does no harm).
-    all &= madvise(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes, MADV_DONTNEED) == 0;
+    // One by one: an older kernel, or part of the batch was refused (giving back twice does no
+    // harm).
+    all &=
+        madvise(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes, MADV_DONTNEED) == 0;
     ++ranges;
     --n;
   }
@@ -145,12 +171,14 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
 void SystemKernel::AdviseHuge(HugeRange range) {
   if (!hugepages_) return;
   const ErrnoKeeper keep;
-  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length), MADV_HUGEPAGE);
+  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+          MADV_HUGEPAGE);
 }
 
 void SystemKernel::AdviseNoHuge(HugeRange range) {
   const ErrnoKeeper keep;
-  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length), MADV_NOHUGEPAGE);
+  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+          MADV_NOHUGEPAGE);
 }
 
 void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
@@ -162,7 +190,8 @@ void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
 bool SystemKernel::Collapse(HugePageId page) {
   if (!hugepages_) return false;
   const ErrnoKeeper keep;
-  return madvise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE) == 0;
+  return madvise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE) ==
+         0;
 }
 
 uint64_t SystemKernel::NowNs() {
@@ -173,11 +202,25 @@ uint64_t SystemKernel::NowNs() {
 
 void* MapMetadata(size_t bytes) {
   const ErrnoKeeper keep;
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  // Metadata is sparse: under THP mode `always` a hugepage would make megabytes resident for a few bytes.
+  // Metadata is sparse: under THP mode `always` a hugepage would make megabytes resident for a few
+  // bytes.
   madvise(p, bytes, MADV_NOHUGEPAGE);
+  RememberMetadata(reinterpret_cast<uintptr_t>(p), bytes);
   return p;
+}
+
+size_t ResidentMetadata() {
+  size_t bytes = 0;
+  const size_t n = g_metadata_ranges.load(std::memory_order_acquire);
+  for (size_t i = 0; i < n && i < kMaxMetadataRanges; ++i) {
+    const uintptr_t start = g_metadata[i].start.load(std::memory_order_relaxed);
+    const uintptr_t end = g_metadata[i].end.load(std::memory_order_relaxed);
+    if (end > start) bytes += ResidentBytes(start, end - start);
+  }
+  return bytes;
 }
 
 ThpMode ReadThpMode() {
@@ -195,17 +238,22 @@ ThpMode ReadThpMode() {
 
 const char* NameOf(ThpMode mode) {
   switch (mode) {
-    case ThpMode::kAlways: return "always";
-    case ThpMode::kMadvise: return "madvise";
-    case ThpMode::kNever: return "never";
-    case ThpMode::kUnknown: break;
+    case ThpMode::kAlways:
+      return "always";
+    case ThpMode::kMadvise:
+      return "madvise";
+    case ThpMode::kNever:
+      return "never";
+    case ThpMode::kUnknown:
+      break;
   }
   return "unknown";
 }
 
 bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
   const ErrnoKeeper keep;
-  return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize, one_byte_a_page) == 0;
+  return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize, one_byte_a_page) ==
+         0;
 }
 
 size_t ResidentBytes(uintptr_t start, size_t bytes) {

@@ -1,7 +1,8 @@
-// The real kernel behind os/page_kernel.h: a window of address space in which the heap's memory is mapped
-// piece by piece. The window itself is not reserved, so that RLIMIT_AS, RLIMIT_DATA and strict overcommit
-// count only what the heap maps, at whatever time they are set; mappings never replace someone else's.
-// Below the heap lie the two arrays of the page map, which grow with it. Sits in os.
+// The real kernel behind os/page_kernel.h: a window of address space in which the heap's memory is
+// mapped piece by piece. The window itself is not reserved, so that RLIMIT_AS, RLIMIT_DATA and
+// strict overcommit count only what the heap maps, at whatever time they are set; mappings never
+// replace someone else's. Below the heap lie the two arrays of the page map, which grow with it.
+// Sits in os.
 #pragma once
 
 #include <atomic>
@@ -29,9 +30,9 @@ class SystemKernel {
   bool Collapse(HugePageId page);
   uint64_t NowNs();
 
-  uintptr_t base() const { return base_; }                 // of the heap
-  uint8_t* classes() const { return classes_; }            // one byte a page
-  void* spans() const { return spans_; }                   // one pointer a page
+  uintptr_t base() const { return base_; }       // of the heap
+  uint8_t* classes() const { return classes_; }  // one byte a page
+  void* spans() const { return spans_; }         // one pointer a page
   // Bytes from base() below which every page's entries in both arrays are readable. Grows only.
   size_t mapped_end() const { return mapped_words() * 8; }
   size_t mapped_words() const { return mapped_words_.load(std::memory_order_relaxed); }
@@ -53,12 +54,18 @@ class SystemKernel {
 
 static_assert(PageKernel<SystemKernel>);
 
-// Zeroed memory for metadata, or null. Keeps errno.
+// Zeroed memory for metadata, or null. Keeps errno. What is mapped so is remembered, to be
+// measured.
 void* MapMetadata(size_t bytes);
+// Resident bytes of all of it.
+size_t ResidentMetadata();
 
 // The system's THP mode, read without allocating.
 ThpMode ReadThpMode();
 const char* NameOf(ThpMode mode);
+
+// Bytes between two addresses that hugepages back, by /proc/self/smaps; 0 if that can't be read.
+size_t HugeBackedBytes(uintptr_t start, uintptr_t end);
 
 // What the kernel says of a heap range: bytes resident (by mincore).
 size_t ResidentBytes(uintptr_t start, size_t bytes);

@@ -1,7 +1,7 @@
-// The middle tier: all spans of one size class. Objects are taken from the fullest span first, so that the
-// emptier ones come free (span prioritisation: papers §4; eight lists by the bit width of the objects given
-// out: §2.8), and free native pages inside spans nobody touches can be given back (design §4.4).
-// Sits in span, between the transfer cache above and the page heap below.
+// The middle tier: all spans of one size class. Objects are taken from the fullest span first, so
+// that the emptier ones come free (span prioritisation: papers §4; eight lists by the bit width of
+// the objects given out: §2.8), and free native pages inside spans nobody touches can be given back
+// (design §4.4). Sits in span, between the transfer cache above and the page heap below.
 //
 // Thread-safe. The lock is dropped before the page heap is called.
 #pragma once
@@ -27,8 +27,9 @@ struct CentralStats {
   size_t native_released = 0;  // native pages given back inside spans in use
 };
 
-// Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(), uintptr_t base(),
-// size_t ReleaseInUse(const NativeRange*, n), void NoteReused(NativeRange), and void ReportBadFree(void*).
+// Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(),
+// uintptr_t base(), size_t ReleaseInUse(const NativeRange*, n), void NoteReused(NativeRange), and
+// void ReportBadFree(void*).
 template <class Source>
 class CentralFreeList {
  public:
@@ -71,8 +72,8 @@ class CentralFreeList {
     }
   }
 
-  // Gives back the native pages that hold no object, of spans not touched since `before`; at most `limit`
-  // bytes. Returns the bytes given back. Background thread only.
+  // Gives back the native pages that hold no object, of spans not touched since `before`; at most
+  // `limit` bytes. Returns the bytes given back. Background thread only.
   size_t ReleaseIdle(uint32_t before, size_t limit) STRATA_EXCLUDES(lock_);
 
   // Hands the empty spans that were kept for reuse to the page heap. Background thread only.
@@ -118,9 +119,11 @@ class CentralFreeList {
 
  private:
   static constexpr size_t kLists = 8;
-  static constexpr uint32_t kScanned = 0;  // last_used of a span untouched since its idle pages were found
-  static constexpr size_t kKeptEmptyBytes = 64 << 10;  // empty spans kept, so that a span's last object
-                                                       // coming and going does not reach the page heap
+  static constexpr uint32_t kScanned =
+      0;  // last_used of a span untouched since its idle pages were found
+  static constexpr size_t kKeptEmptyBytes =
+      64 << 10;  // empty spans kept, so that a span's last object
+                 // coming and going does not reach the page heap
 
   void CountMove() STRATA_REQUIRES(lock_) {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -172,7 +175,8 @@ class CentralFreeList {
   // Moves the span to the list that fits its new count, if that is another one.
   void Recount(Span* span, size_t allocated) STRATA_REQUIRES(lock_) {
     const size_t before = span->allocated;
-    const bool stays = before != 0 && allocated != 0 && before < span->objects && allocated < span->objects &&
+    const bool stays = before != 0 && allocated != 0 && before < span->objects &&
+                       allocated < span->objects &&
                        std::bit_width(before) == std::bit_width(allocated);
     if (!stays) Delist(span);
     span->allocated = static_cast<uint16_t>(allocated);
@@ -189,7 +193,8 @@ class CentralFreeList {
       uint64_t word = bits[w];
       const uintptr_t word_start = start + w * 64 * size;
       while (word != 0 && got < n) {
-        out[got++] = reinterpret_cast<void*>(word_start + static_cast<size_t>(std::countr_zero(word)) * size);
+        out[got++] = reinterpret_cast<void*>(word_start +
+                                             static_cast<size_t>(std::countr_zero(word)) * size);
         word &= word - 1;
       }
       bits[w] = word;
@@ -219,7 +224,8 @@ class CentralFreeList {
       if (offset >= bytes) break;
       const size_t index = IndexOfOffset(info, offset);
       const uint64_t bit = uint64_t{1} << (index % 64);
-      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset || (bits[index / 64] & bit) != 0)) {
+      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset ||
+                          (bits[index / 64] & bit) != 0)) {
         source_->ReportBadFree(objects[dealt]);  // misaligned, or freed before
         continue;
       }
@@ -229,7 +235,8 @@ class CentralFreeList {
     objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
     given_since_scan_.store(true, std::memory_order_relaxed);
     Recount(span, span->allocated - freed);
-    if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0) RetireIfMany(span, empty);
+    if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0)
+      RetireIfMany(span, empty);
     return dealt;
   }
 
@@ -253,7 +260,8 @@ class CentralFreeList {
   Source* source_ = nullptr;
   Lock lock_{LockRank::kCentral};
   std::atomic<uint32_t> tick_{1};
-  // Whether a scan for idle native pages could find any; spares an idle program the walk over its spans.
+  // Whether a scan for idle native pages could find any; spares an idle program the walk over its
+  // spans.
   std::atomic<bool> given_since_scan_{false};
   IntrusiveList<Span> nonempty_[kLists] STRATA_GUARDED_BY(lock_);  // some given out, some free
   IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock_);             // none given out

@@ -1,7 +1,8 @@
-// From a page to its span and size class: two flat arrays over the heap's window, one byte and one pointer a
-// page, mapped in step with the heap. A free costs one bounds check and one load. Sits in span.
-// Reads take no lock: an entry is written before the first object of its span is handed out, and changes
-// only after the last one came back, so the program's own ordering of the block's life orders the accesses.
+// From a page to its span and size class: two flat arrays over the heap's window, one byte and one
+// pointer a page, mapped in step with the heap. A free costs one bounds check and one load. Sits in
+// span. Reads take no lock: an entry is written before the first object of its span is handed out,
+// and changes only after the last one came back, so the program's own ordering of the block's life
+// orders the accesses.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class PageMap {
  public:
   constexpr PageMap() = default;
 
-  // `classes` and `spans` are the starts of the arrays; entries are readable once mapped and read as zero.
+  // `classes` and `spans` are the starts of the arrays; entries are readable once mapped and read
+  // as zero.
   void Attach(uint8_t* classes, Span** spans) {
     classes_ = classes;
     spans_ = spans;
@@ -27,8 +29,8 @@ class PageMap {
   SizeClass ClassOf(PageId p) const { return static_cast<SizeClass>(classes_[p.raw()]); }
   Span* SpanOf(PageId p) const { return spans_[p.raw()]; }
 
-  // Every page of a span with objects is entered; of a large block only the first, so that a huge block
-  // costs no more than a small one and a pointer into its middle is found to be foreign.
+  // Every page of a span with objects is entered; of a large block only the first, so that a huge
+  // block costs no more than a small one and a pointer into its middle is found to be foreign.
   void Set(PageRange range, Span* span, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
     for (size_t i = 0; i < n; ++i) {

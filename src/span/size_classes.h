@@ -1,7 +1,8 @@
-// The generator of size classes, run by the compiler: eight classes a doubling above 128 B (so at most
-// 12.5 % of a block is slack), multiples of 16 B below, and 8 B where the ABI lets alignment be 8. Each class
-// gets a span length with a small tail, a batch size for moves between tiers, and a per-CPU capacity.
-// Sits in span; TCMalloc's constants (papers §2.8) where nothing here says otherwise.
+// The generator of size classes, run by the compiler: eight classes a doubling above 128 B (so at
+// most 12.5 % of a block is slack), multiples of 16 B below, and 8 B where the ABI lets alignment
+// be 8. Each class gets a span length with a small tail, a batch size for moves between tiers, and
+// a per-CPU capacity. Sits in span; TCMalloc's constants (papers §2.8) where nothing here says
+// otherwise.
 #pragma once
 
 #include <array>
@@ -24,16 +25,17 @@ struct ClassInfo {
 
 inline constexpr size_t kMaxClassSize = 256 << 10;
 inline constexpr size_t kMaxClasses = 112;
-// Spans with more objects than this are dense: likelier short-lived, packed on hugepages of their own
-// (papers §2.5, §4: C = 16).
+// Spans with more objects than this are dense: likelier short-lived, packed on hugepages of their
+// own (papers §2.5, §4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
 inline constexpr size_t kMaxBatch = 128;
 inline constexpr size_t kReciprocalShift = 40;
 
 namespace size_classes_internal {
 
-// A span long enough that refills from it are cheap, yet short enough to come free: at most 32 KiB for small
-// objects, 8 objects for middling ones, one object (or two, for a short tail) from 32 KiB on.
+// A span long enough that refills from it are cheap, yet short enough to come free: at most 32 KiB
+// for small objects, 8 objects for middling ones, one object (or two, for a short tail) from 32 KiB
+// on.
 constexpr size_t WantedSpanBytes(size_t size) {
   if (size <= 2048) return size * 32 < 8192 ? 8192 : (size * 64 < 32768 ? size * 64 : 32768);
   if (size <= 8192) return size * 8;
@@ -77,7 +79,8 @@ struct Classes {
 constexpr Classes Generate() {
   Classes c;
   c.count = 1;
-  for (size_t size = 8; size <= kMaxClassSize; size = NextSize(size)) c.info[c.count++] = MakeClass(size);
+  for (size_t size = 8; size <= kMaxClassSize; size = NextSize(size))
+    c.info[c.count++] = MakeClass(size);
   return c;
 }
 
@@ -110,19 +113,22 @@ inline constexpr auto kLookup = MakeLookup();
 inline constexpr size_t kNumClasses = size_classes_internal::kGenerated.count;
 static_assert(kNumClasses <= kMaxClasses);
 
-constexpr const ClassInfo& InfoOf(SizeClass c) { return size_classes_internal::kGenerated.info[Raw(c)]; }
+constexpr const ClassInfo& InfoOf(SizeClass c) {
+  return size_classes_internal::kGenerated.info[Raw(c)];
+}
 constexpr bool IsDense(SizeClass c) { return InfoOf(c).objects > kDenseThreshold; }
 
 // The class of the smallest object that holds `size` bytes; size must be at most kMaxClassSize.
 STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
   using namespace size_classes_internal;
-  const size_t index = STRATA_LIKELY(size <= kFineLimit) ? (size + 7) / 8 : kFineEntries + (size + 127) / 128;
+  const size_t index =
+      STRATA_LIKELY(size <= kFineLimit) ? (size + 7) / 8 : kFineEntries + (size + 127) / 128;
   return static_cast<SizeClass>(kLookup[index]);
 }
 
-// The class for a size and an alignment of at most a page; kNone where no class serves. Objects of a class
-// start at multiples of its size from a page boundary, so a class whose size is a multiple of the alignment
-// is aligned.
+// The class for a size and an alignment of at most a page; kNone where no class serves. Objects of
+// a class start at multiples of its size from a page boundary, so a class whose size is a multiple
+// of the alignment is aligned.
 constexpr SizeClass ClassOfAligned(size_t size, size_t align) {
   if (size < align) size = align;
   if (size > kMaxClassSize) return SizeClass::kNone;

@@ -1,7 +1,7 @@
-// A span: a run of pages that holds objects of one size class, or one large block. Its free bits are kept
-// here, outside the objects, so that refilling touches no object and the native pages inside a span that is
-// still in use can go back to the kernel. Sits in span; guarded by the lock of its class's central free list
-// (a large block's by whoever owns the block).
+// A span: a run of pages that holds objects of one size class, or one large block. Its free bits
+// are kept here, outside the objects, so that refilling touches no object and the native pages
+// inside a span that is still in use can go back to the kernel. Sits in span; guarded by the lock
+// of its class's central free list (a large block's by whoever owns the block).
 #pragma once
 
 #include <cstddef>

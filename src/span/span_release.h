@@ -1,6 +1,7 @@
-// The part of the central free list that gives back native pages inside spans still in use: which pages hold
-// no object, and the dance that keeps others off them meanwhile. Included by central_free_list.h only.
-// Sits in span; design §4.4: "free bits kept outside the objects let even pages inside a live span go back".
+// The part of the central free list that gives back native pages inside spans still in use: which
+// pages hold no object, and the dance that keeps others off them meanwhile. Included by
+// central_free_list.h only. Sits in span; design §4.4: "free bits kept outside the objects let even
+// pages inside a live span go back".
 #pragma once
 
 #include <bit>
@@ -39,7 +40,8 @@ void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n) {
   const ClassInfo& info = InfoOf(class_);
   uint64_t touched = 0;
   for (size_t i = 0; i < n; ++i) {
-    touched |= NativePagesOfObject(IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start), info.size);
+    touched |= NativePagesOfObject(
+        IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start), info.size);
   }
   touched &= span->released_or_asked;
   span->released_or_asked &= ~touched;
@@ -50,9 +52,9 @@ void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n) {
   }
 }
 
-// Spans are isolated in batches, so that the kernel gets many ranges in one call. An isolated span is on no
-// list, so nothing is taken from it; frees into it only set bits. If it emptied meanwhile, Enlist puts it on
-// the empty list and the next tick retires it.
+// Spans are isolated in batches, so that the kernel gets many ranges in one call. An isolated span
+// is on no list, so nothing is taken from it; frees into it only set bits. If it emptied meanwhile,
+// Enlist puts it on the empty list and the next tick retires it.
 template <class Source>
 size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit) {
   constexpr size_t kSpansAtOnce = 64;
@@ -71,7 +73,9 @@ size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit) {
       Span* next = nullptr;
       for (Span* s = nonempty_[list].first(); s != nullptr && spans < kSpansAtOnce; s = next) {
         next = IntrusiveList<Span>::Next(s);
-        if (s->last_used == kScanned || s->num_pages * kNativePerPage > 64 || used + 33 > kRangesAtOnce) continue;
+        if (s->last_used == kScanned || s->num_pages * kNativePerPage > 64 ||
+            used + 33 > kRangesAtOnce)
+          continue;
         if (s->last_used >= before) {
           given_since_scan_.store(true, std::memory_order_relaxed);  // too fresh: come again
           continue;

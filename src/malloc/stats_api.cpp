@@ -1,0 +1,158 @@
+// The exported functions that tell about the heap or change it as a whole: glibc's mallinfo family
+// and strata_*. Sits at the top of malloc.
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+#include "base/version.h"
+#include "malloc/background.h"
+#include "malloc/runtime.h"
+#include "malloc/stats_collect.h"
+#include "malloc/stats_output.h"
+#include "strata/strata.h"
+
+#define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using namespace strata;
+
+bool Ready() { return EnsureStarted() == RunState::kReady; }
+
+size_t ReleaseBytes(size_t bytes) {
+  const int saved = errno;
+  Runtime& r = TheRuntime();
+  LockHolder hold(ControlLock());
+  if (r.per_cpu) {
+    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
+  }
+  const size_t released = r.heap.ReleaseNow(bytes);
+  errno = saved;
+  return released;
+}
+
+int ToInt(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
+
+}  // namespace
+
+STRATA_EXPORT const char* strata_version(void) { return STRATA_VERSION; }
+STRATA_EXPORT const char* strata_cache_mode(void) {
+  EnsureStarted();
+  return CacheModeName();
+}
+
+STRATA_EXPORT int strata_stats(strata_stats_t* out) {
+  if (out == nullptr) return EINVAL;
+  *out = {};
+  if (!Ready()) return 0;
+  HeapStats s;
+  CollectStats(s);
+  out->live = s.live;
+  out->internal_slack = s.internal_slack;
+  out->caches = s.caches();
+  out->free_resident = s.free_resident();
+  out->released = s.released;
+  out->metadata = s.metadata;
+  out->untouched = s.untouched;
+  out->resident = s.resident();
+  out->mapped = s.mapped;
+  out->hugepage_backed = s.hugepage_backed;
+  out->coverage = s.coverage();
+  out->cache_hits = s.hits;
+  out->cache_misses_alloc = s.misses_alloc;
+  out->cache_misses_free = s.misses_free;
+  return 0;
+}
+
+STRATA_EXPORT size_t strata_stats_json(char* buffer, size_t capacity) {
+  TextSink sink(buffer, buffer == nullptr ? 0 : capacity);
+  if (!Ready()) {
+    sink.Text("{}");
+    return sink.Finish();
+  }
+  HeapStats s;
+  CollectStats(s);
+  WriteJson(s, sink, WriteOccupancy);
+  return sink.Finish();
+}
+
+STRATA_EXPORT size_t strata_release(size_t bytes) { return Ready() ? ReleaseBytes(bytes) : 0; }
+
+// Returns 1 if memory went back, as glibc does. `pad` bytes at the top have no meaning here.
+STRATA_EXPORT int malloc_trim(size_t) noexcept {
+  return Ready() && ReleaseBytes(SIZE_MAX) != 0 ? 1 : 0;
+}
+
+// Parameters of glibc's heap mean nothing here; like glibc for unknown ones, we accept and ignore
+// them.
+STRATA_EXPORT int mallopt(int, int) noexcept { return 1; }
+
+STRATA_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
+  struct mallinfo2 m = {};
+  if (!Ready()) return m;
+  HeapStats s;
+  CollectCounts(s);
+  const size_t large = TheRuntime().heap.large_pages() * kPageSize;
+  m.arena = s.mapped - s.page_heap.allocator.free;
+  m.hblks = TheRuntime().heap.large_blocks();
+  m.hblkhd = large;
+  m.uordblks = s.live + s.internal_slack;
+  m.fsmblks = s.caches();
+  m.fordblks = s.caches() + s.free_resident();
+  m.keepcost = s.page_heap_free;
+  return m;
+}
+
+STRATA_EXPORT struct mallinfo mallinfo(void) noexcept {
+  const struct mallinfo2 m = mallinfo2();
+  struct mallinfo old = {};
+  old.arena = ToInt(m.arena);
+  old.hblks = ToInt(m.hblks);
+  old.hblkhd = ToInt(m.hblkhd);
+  old.uordblks = ToInt(m.uordblks);
+  old.fsmblks = ToInt(m.fsmblks);
+  old.fordblks = ToInt(m.fordblks);
+  old.keepcost = ToInt(m.keepcost);
+  return old;
+}
+
+STRATA_EXPORT void malloc_stats(void) noexcept {
+  if (!Ready()) return;
+  const int saved = errno;
+  HeapStats s;
+  CollectStats(s);
+  TextSink sink(STDERR_FILENO);
+  WriteText(s, sink);
+  sink.Finish();
+  errno = saved;
+}
+
+// glibc's XML shape with our totals; the classes are its "sizes".
+STRATA_EXPORT int malloc_info(int options, FILE* out) noexcept {
+  if (options != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  HeapStats s;
+  if (Ready()) CollectCounts(s);
+  bool ok = fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n") > 0;
+  for (size_t c = 1; c < kNumClasses; ++c) {
+    const ClassStats& k = s.classes[c];
+    if (k.spans == 0) continue;
+    const size_t size = InfoOf(static_cast<SizeClass>(c)).size;
+    const size_t free_objects = k.central + k.transfer + k.cpu;
+    ok &= fprintf(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
+                  free_objects * size, free_objects) > 0;
+  }
+  ok &= fprintf(out,
+                "</sizes>\n<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" "
+                "count=\"0\" size=\"%zu\"/>\n"
+                "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" "
+                "size=\"%zu\"/>\n</heap>\n</malloc>\n",
+                s.caches(), s.free_resident(), s.mapped - s.page_heap.allocator.free, s.mapped) > 0;
+  return ok ? 0 : -1;
+}

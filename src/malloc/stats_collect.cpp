@@ -1,0 +1,211 @@
+// Gathering the statistics. See stats_collect.h. Counts are read while the program runs, so a
+// snapshot may be off by what moved meanwhile; nothing here stops the program.
+#include "malloc/stats_collect.h"
+
+#include <unistd.h>
+
+#include "malloc/background.h"
+#include "malloc/runtime.h"
+#include "malloc/stats_output.h"
+
+namespace strata {
+namespace {
+
+size_t Sub(size_t a, size_t b) { return a > b ? a - b : 0; }
+
+// Thread caches know their bytes as a whole, not by class.
+void CollectThreadCaches(Runtime& r, HeapStats& out) {
+  LockHolder hold(r.thread_list_lock);
+  out.hits += r.ended_hits;
+  out.misses_alloc += r.ended_misses_alloc;
+  out.misses_free += r.ended_misses_free;
+  for (const ThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
+    out.cpu_cache += t->bytes.load(std::memory_order_relaxed);
+    out.hits += t->hits.load(std::memory_order_relaxed);
+    out.misses_alloc += t->misses_alloc.load(std::memory_order_relaxed);
+    out.misses_free += t->misses_free.load(std::memory_order_relaxed);
+  }
+}
+
+// Asked bytes of a class's live objects, from the average request seen at its misses.
+size_t EstimateAsked(const Runtime::AskedSample& sample, size_t objects, size_t size) {
+  const uint64_t count = sample.count.load(std::memory_order_relaxed);
+  if (count == 0) return objects * size;
+  const double average = static_cast<double>(sample.bytes.load(std::memory_order_relaxed)) /
+                         static_cast<double>(count);
+  const double capped = average > static_cast<double>(size) ? static_cast<double>(size) : average;
+  return static_cast<size_t>(capped * static_cast<double>(objects));
+}
+
+struct SpanTotals {
+  size_t bytes = 0;     // of all spans
+  size_t objects = 0;   // bytes of objects the central lists have given out
+  size_t released = 0;  // bytes given back inside spans in use
+};
+
+SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
+  SpanTotals totals;
+  size_t live = 0;
+  size_t asked = 0;
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    const ClassInfo& info = InfoOf(c);
+    ClassStats& k = out.classes[i];
+    const CentralStats central = r.heap.central(c).Stats();
+    k.spans = central.spans;
+    k.central = central.objects_free;
+    k.transfer = r.heap.transfer().used(c);
+    if (r.per_cpu) {
+      const CpuCacheClassStats cpu = r.cpu.Stats(c);
+      k.cpu = cpu.objects;
+      k.hits = cpu.pops;
+      k.misses_alloc = cpu.misses_alloc;
+      k.misses_free = cpu.misses_free;
+      out.hits += cpu.pops;
+      out.misses_alloc += cpu.misses_alloc;
+      out.misses_free += cpu.misses_free;
+    }
+    k.live = Sub(central.objects_out, k.cpu + k.transfer);
+    out.cpu_cache += k.cpu * info.size;
+    out.transfer_cache += k.transfer * info.size;
+    totals.bytes += central.spans * info.pages * kPageSize;
+    totals.objects += central.objects_out * info.size;
+    totals.released += central.native_released * kNativePageSize;
+    live += k.live * info.size;
+    asked += EstimateAsked(r.asked[i], k.live, info.size);
+  }
+  out.live = asked;
+  out.internal_slack = Sub(live, asked);
+  return totals;
+}
+
+// Per-thread objects are in no class's count of cached ones: they were counted live above.
+void TakeThreadCachesFromLive(size_t bytes, HeapStats& out) {
+  const size_t total = out.live + out.internal_slack;
+  if (total == 0) return;
+  const double share =
+      static_cast<double>(bytes < total ? bytes : total) / static_cast<double>(total);
+  out.live -= static_cast<size_t>(static_cast<double>(out.live) * share);
+  out.internal_slack -= static_cast<size_t>(static_cast<double>(out.internal_slack) * share);
+}
+
+SpanTotals CollectAll(HeapStats& out) {
+  Runtime& r = TheRuntime();
+  out.cache_mode = CacheModeName();
+  out.rseq = r.rseq.index == RseqIndex::kMmCid
+                 ? "mm_cid"
+                 : (r.rseq.index == RseqIndex::kCpuId ? "cpu_id" : "none");
+  out.thp_mode = NameOf(r.thp);
+  out.pid = getpid();
+  const SpanTotals totals = CollectClasses(r, out);
+  const size_t by_cpu = out.cpu_cache;
+  CollectThreadCaches(r, out);
+  TakeThreadCachesFromLive(out.cpu_cache - by_cpu, out);
+  out.live += r.heap.large_asked();
+  out.internal_slack += Sub(r.heap.large_pages() * kPageSize, r.heap.large_asked());
+  out.central_free = Sub(Sub(totals.bytes, totals.objects), totals.released);
+  out.page_heap = r.heap.page_heap().Stats();
+  out.page_heap_free = out.page_heap.free_backed;
+  out.mapped = out.page_heap.allocator.mapped;
+  out.metadata = r.arena.used_bytes() + r.kernel.page_map_bytes() + sizeof(Runtime);
+  out.vcpus = r.per_cpu ? r.cpu.active_vcpus() : 0;
+  const BackgroundStats background = ReadBackgroundStats();
+  out.background_running = background.running;
+  out.background_ticks = background.ticks;
+  out.background_released = background.released_bytes;
+  return totals;
+}
+
+// Walks the heap span by span and asks the kernel which native pages are resident.
+struct Residency {
+  size_t in_use = 0;         // resident, inside spans and large blocks
+  size_t free = 0;           // resident, in no run
+  size_t in_use_absent = 0;  // not resident, inside spans and large blocks
+};
+
+Residency CollectResidency(Runtime& r) {
+  constexpr size_t kAtOnce = 4096;  // native pages: 16 MiB
+  unsigned char resident[kAtOnce];
+  Residency out;
+  const size_t end = r.kernel.mapped_end() / kPageSize;
+  size_t in_use_until = 0;  // page up to which the last span or block seen reaches
+  for (size_t page = 0; page < end; page += kAtOnce / kNativePerPage) {
+    const size_t pages =
+        end - page < kAtOnce / kNativePerPage ? end - page : kAtOnce / kNativePerPage;
+    // A refusal means a hole that someone else's mapping made in the window: nothing of ours is
+    // there.
+    const bool known =
+        ResidentPages(r.kernel.base() + page * kPageSize, pages * kNativePerPage, resident);
+    for (size_t i = 0; i < pages; ++i) {
+      const size_t here = page + i;
+      if (here >= in_use_until) {
+        const Span* span = r.heap.page_map().SpanOf(PageId(here));
+        if (span != nullptr && span->first_page == here) in_use_until = here + span->num_pages;
+      }
+      for (size_t n = 0; known && n < kNativePerPage; ++n) {
+        const bool is_resident = (resident[i * kNativePerPage + n] & 1) != 0;
+        if (here < in_use_until) {
+          ++(is_resident ? out.in_use : out.in_use_absent);
+        } else if (is_resident) {
+          ++out.free;
+        }
+      }
+    }
+  }
+  out.in_use *= kNativePageSize;
+  out.free *= kNativePageSize;
+  out.in_use_absent *= kNativePageSize;
+  return out;
+}
+
+}  // namespace
+
+void CollectCounts(HeapStats& out) {
+  const SpanTotals totals = CollectAll(out);
+  out.released = Sub(out.page_heap.filler.released + out.page_heap.region.released +
+                         out.page_heap.allocator.free,
+                     0) +
+                 totals.released;
+}
+
+void CollectStats(HeapStats& out) {
+  Runtime& r = TheRuntime();
+  const SpanTotals totals = CollectAll(out);
+  const Residency seen = CollectResidency(r);
+  out.resident_heap = seen.in_use + seen.free;
+  out.page_heap_free = seen.free;
+  out.untouched = Sub(seen.in_use_absent, totals.released);
+  out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
+  out.metadata =
+      ResidentMetadata() +
+      ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.classes()),
+                    RoundUp(r.kernel.mapped_end() / kPageSize, kNativePageSize)) +
+      ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.spans()),
+                    RoundUp(r.kernel.mapped_end() / kPageSize * sizeof(void*), kNativePageSize)) +
+      ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),
+                    RoundUp(sizeof(Runtime), kNativePageSize));
+  out.hugepage_backed = HugeBackedBytes(r.kernel.base(), r.kernel.base() + r.kernel.mapped_end());
+}
+
+void WriteOccupancy(TextSink& sink) {
+  Runtime& r = TheRuntime();
+  bool first = true;
+  r.heap.page_heap().VisitHugePages([&](HugePageId page, size_t used, size_t, char state) {
+    unsigned char resident[kNativePerHugePage];
+    size_t count = 0;
+    if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
+      for (const unsigned char c : resident) count += c & 1;
+    }
+    if (!first) sink.Char(',');
+    first = false;
+    sink.Char('[')
+        .Number(used)
+        .Char(',')
+        .Number(count / kNativePerPage)
+        .Text(",\"")
+        .Char(state)
+        .Text("\"]");
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,112 @@
+// Writing the statistics out. See stats_output.h.
+#include "malloc/stats_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/message.h"
+#include "malloc/runtime.h"
+#include "malloc/stats_collect.h"
+
+namespace strata {
+namespace {
+
+bool WriteWhole(int fd, const char* text, size_t bytes) {
+  while (bytes != 0) {
+    const ssize_t n = write(fd, text, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+void Complain(const char* path) {
+  Message()
+      .Text("can't write statistics to ")
+      .Text(path)
+      .Text(": ")
+      .Text(strerrordesc_np(errno))
+      .Send();
+}
+
+// The text is made in memory first, because making it holds locks and a disk may be slow.
+void WriteJsonTo(int fd, const char* path) {
+  const size_t hugepages = TheRuntime().kernel.mapped_end() >> kHugePageShift;
+  const size_t bytes = RoundUp((64 << 10) + hugepages * 24, kNativePageSize);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Complain(path);
+  auto* text = static_cast<char*>(memory);
+  HeapStats stats;
+  CollectStats(stats);
+  TextSink sink(text, bytes);
+  WriteJson(stats, sink, WriteOccupancy);
+  const size_t length = sink.Finish();
+  if (!WriteWhole(fd, text, length < bytes ? length : bytes - 1)) Complain(path);
+  munmap(memory, bytes);
+}
+
+}  // namespace
+
+const char* CacheModeName() {
+  if (CurrentState() != RunState::kReady) return "none";
+  const Runtime& r = TheRuntime();
+  if (!r.per_cpu) return "per-thread";
+  return r.rseq.index == RseqIndex::kMmCid ? "per-cpu (mm_cid)" : "per-cpu (cpu_id)";
+}
+
+void SayWhatWasFound() {
+  const Runtime& r = TheRuntime();
+  if (!r.options.verbose) return;
+  Message()
+      .Text("caches ")
+      .Text(CacheModeName())
+      .Text(", THP mode ")
+      .Text(NameOf(r.thp))
+      .Text(r.thp == ThpMode::kNever ? " (no hugepages to be had)" : "")
+      .Text(", release ")
+      .Text(r.options.release ? "on" : "off")
+      .Send();
+}
+
+void WriteStatsFile(const char* path) {
+  const int saved = errno;
+  char temporary[4096];
+  TextSink name(temporary, sizeof(temporary));
+  const size_t length =
+      name.Text(path).Text(".").Number(static_cast<size_t>(getpid())).Text(".tmp").Finish();
+  if (length >= sizeof(temporary)) {
+    Message().Text("the path in STRATA_STATS is too long").Send();
+    return;
+  }
+  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) {
+    Complain(path);
+  } else {
+    WriteJsonTo(fd, path);
+    close(fd);
+    if (rename(temporary, path) != 0) {
+      Complain(path);
+      unlink(temporary);
+    }
+  }
+  errno = saved;
+}
+
+void WriteStatsAtExit() {
+  const char* where = TheRuntime().options.stats;
+  if (where == nullptr) return;
+  if (strcmp(where, "exit") != 0) return WriteStatsFile(where);
+  HeapStats stats;
+  CollectStats(stats);
+  TextSink sink(STDERR_FILENO);
+  WriteText(stats, sink);
+  sink.Finish();
+}
+
+}  // namespace strata

@@ -1,0 +1,92 @@
+// How much of an address range hugepages back, read from /proc/self/smaps without allocating. Sits
+// in os.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/system_kernel.h"
+
+namespace strata {
+namespace {
+
+uintptr_t ParseHex(const char*& at) {
+  uintptr_t n = 0;
+  for (;; ++at) {
+    if (*at >= '0' && *at <= '9') {
+      n = n * 16 + static_cast<uintptr_t>(*at - '0');
+    } else if (*at >= 'a' && *at <= 'f') {
+      n = n * 16 + static_cast<uintptr_t>(*at - 'a' + 10);
+    } else {
+      return n;
+    }
+  }
+}
+
+// Adds up the AnonHugePages lines of the mappings that lie in the range, line by line.
+class Adder {
+ public:
+  Adder(uintptr_t start, uintptr_t end) : start_(start), end_(end) {}
+
+  void Line(const char* line) {
+    constexpr char kField[] = "AnonHugePages:";
+    if (strncmp(line, kField, sizeof(kField) - 1) == 0) {
+      if (!inside_) return;
+      line += sizeof(kField) - 1;
+      while (*line == ' ') ++line;
+      size_t kib = 0;
+      for (; *line >= '0' && *line <= '9'; ++line)
+        kib = kib * 10 + static_cast<size_t>(*line - '0');
+      bytes_ += kib << 10;
+      return;
+    }
+    const char* at = line;
+    const uintptr_t from = ParseHex(at);
+    if (at == line || *at != '-') return;
+    ++at;
+    const uintptr_t to = ParseHex(at);
+    if (*at == ' ') inside_ = from >= start_ && to <= end_;
+  }
+
+  size_t bytes() const { return bytes_; }
+
+ private:
+  uintptr_t start_;
+  uintptr_t end_;
+  bool inside_ = false;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
+  const int saved = errno;
+  const int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    errno = saved;
+    return 0;
+  }
+  Adder adder(start, end);
+  char text[4096];
+  size_t held = 0;
+  ssize_t n;
+  while ((n = read(fd, text + held, sizeof(text) - 1 - held)) > 0) {
+    held += static_cast<size_t>(n);
+    text[held] = '\0';
+    char* line = text;
+    while (char* line_end = strchr(line, '\n')) {
+      *line_end = '\0';
+      adder.Line(line);
+      line = line_end + 1;
+    }
+    held = static_cast<size_t>(text + held - line);
+    if (held == sizeof(text) - 1)
+      held = 0;  // a line longer than the buffer is a path: of no interest
+    memmove(text, line, held);
+  }
+  close(fd);
+  errno = saved;
+  return adder.bytes();
+}
+
+}  // namespace strata

@@ -1,0 +1,167 @@
+// The statistics as JSON. Names and units are stable: docs/statistics.md lists them. Sits in
+// profile.
+#include "profile/heap_stats.h"
+#include "base/version.h"
+
+namespace strata {
+namespace {
+
+// Writes the members of one object: comma, quoted name, value.
+class Object {
+ public:
+  explicit Object(TextSink& sink) : sink_(sink) { sink_.Char('{'); }
+  Object& Field(const char* name, uint64_t value) {
+    Name(name).Number(value);
+    return *this;
+  }
+  Object& Field(const char* name, const char* value) {
+    Name(name).Char('"').Text(value).Char('"');
+    return *this;
+  }
+  Object& Field(const char* name, bool value) {
+    Name(name).Text(value ? "true" : "false");
+    return *this;
+  }
+  Object& Field(const char* name, double value) {
+    Name(name).Fraction(value);
+    return *this;
+  }
+  TextSink& Name(const char* name) {
+    if (!first_) sink_.Char(',');
+    first_ = false;
+    return sink_.Char('"').Text(name).Text("\":");
+  }
+  void End() { sink_.Char('}'); }
+
+ private:
+  TextSink& sink_;
+  bool first_ = true;
+};
+
+void WriteBytes(const HeapStats& s, TextSink& sink) {
+  Object(sink)
+      .Field("live", s.live)
+      .Field("internal_slack", s.internal_slack)
+      .Field("caches", s.caches())
+      .Field("cpu_cache", s.cpu_cache)
+      .Field("transfer_cache", s.transfer_cache)
+      .Field("central_free", s.central_free)
+      .Field("page_heap_free", s.page_heap_free)
+      .Field("free_resident", s.free_resident())
+      .Field("released", s.released)
+      .Field("metadata", s.metadata)
+      .Field("untouched", s.untouched)
+      .Field("resident", s.resident())
+      .Field("mapped", s.mapped)
+      .Field("hugepage_backed", s.hugepage_backed)
+      .End();
+}
+
+void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
+  Object heap(sink);
+  heap.Name("filler");
+  Object(sink)
+      .Field("hugepages", p.filler.hugepages)
+      .Field("used_bytes", p.filler.used)
+      .Field("free_bytes", p.filler.free)
+      .Field("released_bytes", p.filler.released)
+      .Field("in_use_released_bytes", p.filler.in_use_released)
+      .Field("regular", p.filler.regular)
+      .Field("donated", p.filler.donated)
+      .Field("partly_released", p.filler.partly_released)
+      .Field("released", p.filler.all_released)
+      .Field("dense", p.filler.dense)
+      .Field("sparse", p.filler.sparse)
+      .End();
+  heap.Name("cache");
+  Object(sink)
+      .Field("hugepages", p.cache.hugepages)
+      .Field("limit", p.cache.limit)
+      .Field("hits", p.cache.hits)
+      .Field("misses", p.cache.misses)
+      .End();
+  heap.Name("region");
+  Object(sink)
+      .Field("regions", p.region.regions)
+      .Field("used_bytes", p.region.used)
+      .Field("free_bytes", p.region.free)
+      .Field("released_bytes", p.region.released)
+      .End();
+  heap.Name("allocator");
+  Object(sink)
+      .Field("mapped_bytes", p.allocator.mapped)
+      .Field("free_bytes", p.allocator.free)
+      .End();
+  heap.Field("used_bytes", p.used)
+      .Field("free_backed_bytes", p.free_backed)
+      .Field("demand_bytes", p.demand)
+      .Field("released_total_bytes", p.released_total)
+      .Field("collapsed_total", p.collapsed_total)
+      .End();
+}
+
+void WriteClasses(const HeapStats& s, TextSink& sink) {
+  sink.Char('[');
+  bool first = true;
+  for (size_t c = 1; c < kNumClasses; ++c) {
+    const ClassStats& k = s.classes[c];
+    if (k.spans == 0 && k.hits == 0 && k.misses_alloc == 0) continue;
+    const ClassInfo& info = InfoOf(static_cast<SizeClass>(c));
+    if (!first) sink.Char(',');
+    first = false;
+    Object(sink)
+        .Field("class", c)
+        .Field("size", uint64_t{info.size})
+        .Field("pages", uint64_t{info.pages})
+        .Field("objects", uint64_t{info.objects})
+        .Field("spans", k.spans)
+        .Field("live", k.live)
+        .Field("cpu", k.cpu)
+        .Field("transfer", k.transfer)
+        .Field("central", k.central)
+        .Field("hits", k.hits)
+        .Field("misses", k.misses_alloc + k.misses_free)
+        .Field("misses_alloc", k.misses_alloc)
+        .Field("misses_free", k.misses_free)
+        .End();
+  }
+  sink.Char(']');
+}
+
+}  // namespace
+
+void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
+  Object all(sink);
+  all.Field("strata", STRATA_VERSION)
+      .Field("pid", static_cast<uint64_t>(s.pid))
+      .Field("cache_mode", s.cache_mode)
+      .Field("rseq", s.rseq)
+      .Field("thp_mode", s.thp_mode);
+  all.Name("bytes");
+  WriteBytes(s, sink);
+  all.Field("coverage", s.coverage());
+  all.Name("page_heap");
+  WritePageHeap(s.page_heap, sink);
+  all.Name("cache");
+  Object(sink)
+      .Field("hits", s.hits)
+      .Field("misses_alloc", s.misses_alloc)
+      .Field("misses_free", s.misses_free)
+      .Field("vcpus", s.vcpus)
+      .End();
+  all.Name("background");
+  Object(sink)
+      .Field("running", s.background_running)
+      .Field("ticks", s.background_ticks)
+      .Field("released_bytes", s.background_released)
+      .End();
+  all.Name("classes");
+  WriteClasses(s, sink);
+  all.Name("hugepage_occupancy").Char('[');
+  occupancy(sink);
+  sink.Char(']');
+  all.End();
+  sink.Char('\n');
+}
+
+}  // namespace strata

@@ -1,0 +1,102 @@
+// The statistics for people, as STRATA_STATS=exit and malloc_stats print them. Sits in profile.
+#include "profile/heap_stats.h"
+#include "base/version.h"
+
+namespace strata {
+namespace {
+
+void Line(TextSink& sink, const char* name, size_t bytes, const char* note) {
+  sink.Text("  ").Padded(name, 18).Mebibytes(bytes);
+  if (*note != '\0') sink.Text("   ").Text(note);
+  sink.Char('\n');
+}
+
+void WriteClassTable(const HeapStats& s, TextSink& sink) {
+  sink.Text("  size      spans     live      cached    free      hits        misses\n");
+  const auto cell = [&](uint64_t n, size_t width) {
+    char text[24];
+    TextSink cell_sink(text, sizeof(text));
+    cell_sink.Number(n).Finish();
+    sink.Padded(text, width);
+  };
+  for (size_t c = 1; c < kNumClasses; ++c) {
+    const ClassStats& k = s.classes[c];
+    if (k.spans == 0) continue;
+    sink.Text("  ");
+    cell(InfoOf(static_cast<SizeClass>(c)).size, 10);
+    cell(k.spans, 10);
+    cell(k.live, 10);
+    cell(k.cpu + k.transfer, 10);
+    cell(k.central, 10);
+    cell(k.hits, 12);
+    cell(k.misses_alloc + k.misses_free, 0);
+    sink.Char('\n');
+  }
+}
+
+}  // namespace
+
+void WriteText(const HeapStats& s, TextSink& sink) {
+  sink.Text("strata ")
+      .Text(STRATA_VERSION)
+      .Text(", pid ")
+      .Number(static_cast<uint64_t>(s.pid))
+      .Char('\n');
+  sink.Text("  cache mode        ")
+      .Text(s.cache_mode)
+      .Text(", rseq ")
+      .Text(s.rseq)
+      .Text(", THP ")
+      .Text(s.thp_mode)
+      .Char('\n');
+  Line(sink, "resident", s.resident(), "= live + slack + caches + free + metadata - untouched");
+  Line(sink, "live", s.live, "");
+  Line(sink, "internal slack", s.internal_slack, "");
+  Line(sink, "caches", s.caches(), "");
+  Line(sink, "free, resident", s.free_resident(), "");
+  Line(sink, "metadata", s.metadata, "");
+  Line(sink, "untouched", s.untouched, "");
+  Line(sink, "released", s.released, "");
+  Line(sink, "mapped", s.mapped, "");
+  sink.Text("  coverage          ")
+      .Fraction(s.coverage() * 100)
+      .Text(" % of the resident heap on hugepages\n");
+  sink.Text("  cache hits        ")
+      .Number(s.hits)
+      .Text(", misses ")
+      .Number(s.misses_alloc)
+      .Text(" (malloc) ")
+      .Number(s.misses_free)
+      .Text(" (free), vCPUs ")
+      .Number(s.vcpus)
+      .Char('\n');
+  const PageHeapStats& p = s.page_heap;
+  sink.Text("  filler            ")
+      .Number(p.filler.hugepages)
+      .Text(" hugepages: ")
+      .Mebibytes(p.filler.used)
+      .Text(" used, ")
+      .Mebibytes(p.filler.free)
+      .Text(" free, ")
+      .Mebibytes(p.filler.released)
+      .Text(" released\n");
+  sink.Text("  huge cache        ")
+      .Number(p.cache.hugepages)
+      .Text(" hugepages of ")
+      .Number(p.cache.limit)
+      .Text("; regions ")
+      .Number(p.region.regions)
+      .Text("; large ")
+      .Mebibytes(p.large)
+      .Char('\n');
+  sink.Text("  background        ")
+      .Text(s.background_running ? "running" : "not running")
+      .Text(", ticks ")
+      .Number(s.background_ticks)
+      .Text(", gave back ")
+      .Mebibytes(p.released_total)
+      .Char('\n');
+  WriteClassTable(s, sink);
+}
+
+}  // namespace strata

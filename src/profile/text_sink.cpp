@@ -1,0 +1,80 @@
+// Text without allocation. See text_sink.h.
+#include "profile/text_sink.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+namespace strata {
+
+TextSink& TextSink::Char(char c) {
+  if (memory_ != nullptr || fd_ < 0) {
+    if (length_ + 1 < capacity_) memory_[length_] = c;
+  } else {
+    if (used_ == sizeof(buffer_)) Flush();
+    buffer_[used_++] = c;
+  }
+  ++length_;
+  return *this;
+}
+
+TextSink& TextSink::Text(const char* s) {
+  for (; *s != '\0'; ++s) Char(*s);
+  return *this;
+}
+
+TextSink& TextSink::Number(uint64_t n) {
+  char digits[24];
+  size_t at = sizeof(digits);
+  digits[--at] = '\0';
+  do {
+    digits[--at] = static_cast<char>('0' + n % 10);
+    n /= 10;
+  } while (n != 0);
+  return Text(&digits[at]);
+}
+
+TextSink& TextSink::Fraction(double value) {
+  const auto scaled = static_cast<uint64_t>(value < 0 ? 0 : value * 10000 + 0.5);
+  Number(scaled / 10000).Char('.');
+  for (uint64_t unit = 1000; unit != 0; unit /= 10)
+    Char(static_cast<char>('0' + scaled / unit % 10));
+  return *this;
+}
+
+TextSink& TextSink::Mebibytes(size_t bytes) {
+  const size_t tenths = (bytes * 10 + (size_t{1} << 19)) >> 20;
+  return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" MiB");
+}
+
+TextSink& TextSink::Padded(const char* s, size_t width) {
+  const size_t start = length_;
+  Text(s);
+  while (length_ - start < width) Char(' ');
+  return *this;
+}
+
+void TextSink::Flush() {
+  size_t sent = 0;
+  while (sent < used_) {
+    const ssize_t n = write(fd_, buffer_ + sent, used_ - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      failed_ = true;
+      break;
+    }
+    sent += static_cast<size_t>(n);
+  }
+  used_ = 0;
+}
+
+size_t TextSink::Finish(bool* ok) {
+  if (fd_ >= 0) {
+    Flush();
+  } else if (capacity_ != 0) {
+    memory_[length_ < capacity_ ? length_ : capacity_ - 1] = '\0';
+  }
+  if (ok != nullptr) *ok = !failed_;
+  return length_;
+}
+
+}  // namespace strata
