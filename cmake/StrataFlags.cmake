@@ -24,6 +24,7 @@ target_link_libraries(strata_flags INTERFACE strata_warnings)
 target_compile_options(strata_flags INTERFACE
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-semantic-interposition
   -fvisibility=hidden -fvisibility-inlines-hidden -ftls-model=initial-exec
+  $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>
   ${STRATA_NO_BUILTINS})
 
 if(STRATA_SANITIZE)

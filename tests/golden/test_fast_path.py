@@ -45,7 +45,12 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         check=True,
     )
     done = subprocess.run(
-        [str(step), str(LIB.resolve())], check=False, text=True, stdout=subprocess.PIPE, timeout=60
+        [str(step), str(LIB.resolve())],
+        env={name: value for name, value in os.environ.items() if not name.startswith("STRATA_")},
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        timeout=60,
     )
     if done.returncode == 77:
         pytest.skip("ptrace is not allowed here")

@@ -18,7 +18,7 @@ ROOT = HERE.parent.parent
 BUILD = Path(os.environ.get("STRATA_BUILD_DIR", ROOT / "build/release"))
 VERSION = re.search(r"project\(Strata VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
 COMPILER = {"probe.c": "cc", "probe.cpp": "c++"}
-FLAGS = ("-O1", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-O1", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror")
 
 CONSUMER = """
 cmake_minimum_required(VERSION 3.25)
@@ -36,11 +36,15 @@ endforeach()
 """
 
 
+# Strata warns of a STRATA_ variable that it does not know, and ctest sets some for the tests.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
+
+
 def run(*command: str | Path, **env: str) -> str:
     """The output of a command that has to succeed."""
     done = subprocess.run(
         list(map(str, command)),
-        env=os.environ | env,
+        env=CLEAN | env,
         check=False,
         text=True,
         stdout=subprocess.PIPE,
