@@ -108,7 +108,7 @@ class Sampler(threading.Thread):
         self.join()
 
 
-def _snapshot(server: Server, sampler: Sampler) -> Snapshot:
+def _snapshot(server: Server, sampler: Sampler, since: float) -> Snapshot:
     usage = memory.usage(server.pid)
     walked = memory.rollup(server.pid)
     ours = server.allocator.name == "Strata"
@@ -120,7 +120,7 @@ def _snapshot(server: Server, sampler: Sampler) -> Snapshot:
         minor_faults=usage.minor_faults,
         cpu_seconds=usage.cpu_seconds,
         occupancy=memory.occupancy(server.pid),
-        used=server.stats().occupancy if ours else None,
+        used=server.stats(since).occupancy if ours else None,
     )
 
 
@@ -170,18 +170,22 @@ def measure(
     try:
         run.snapshots["start"] = _snapshot_at_start(server, sampler)
         requests("fill")
+        filled = time.time()
         wait("settle", plan.settle_seconds)
-        server.check_allocator()
-        run.snapshots["filled"] = _snapshot(server, sampler)
+        server.check_allocator(filled)
+        run.snapshots["filled"] = _snapshot(server, sampler, filled)
         requests("delete")
+        deleted = time.time()
         wait("idle", plan.idle_seconds)
-        run.snapshots["idle"] = _snapshot(server, sampler)
+        # the figures are written once a second: only the newest show the end of the idle time
+        settled = max(deleted, time.time() - plan.settle_seconds)
+        run.snapshots["idle"] = _snapshot(server, sampler, settled)
         requests("refill")
         requests("read")
-        run.snapshots["end"] = _snapshot(server, sampler)
+        run.snapshots["end"] = _snapshot(server, sampler, filled)
         run.peak_rss = memory.peak_rss(server.pid)
         if server.allocator.name == "Strata":
-            run.cache_mode = server.stats().cache_mode
+            run.cache_mode = server.stats(filled).cache_mode
     except (StrataError, OSError):
         server.check_alive()  # a server that died explains more than a broken connection
         raise

@@ -21,6 +21,7 @@ from strata.stats import Stats, load
 
 START_SECONDS = 15
 STOP_SECONDS = 10
+STATS_SECONDS = 10
 START_TRIES = 3
 OTHERS_SETTINGS = ("LD_PRELOAD", "MALLOC_", "GLIBC_TUNABLES", "STRATA_STATS")
 # The shell enters the cgroup before anything of the server exists; setpriv ends the server with us.
@@ -209,8 +210,18 @@ class Server:
         lines = self.command("INFO", "memory").splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
-    def stats(self) -> Stats:
-        """The library's own figures, of this process."""
+    def stats(self, since: float) -> Stats:
+        """The library's own figures of this process, written after `since` on the wall clock."""
+        deadline = time.monotonic() + STATS_SECONDS
+        while not self._written_since(since):
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise StrataError(
+                    "Strata did not take effect in redis-server: "
+                    f"no stats for {STATS_SECONDS} s; {self.log_tail()}",
+                    1,
+                )
+            time.sleep(0.05)
         stats = load(self.stats_path)
         if stats.pid != self.pid:
             raise StrataError(
@@ -218,7 +229,13 @@ class Server:
             )
         return stats
 
-    def check_allocator(self) -> None:
+    def _written_since(self, since: float) -> bool:
+        try:
+            return self.stats_path.stat().st_mtime > since
+        except FileNotFoundError:
+            return False
+
+    def check_allocator(self, since: float) -> None:
         """Raises unless the server's data really lives in the allocator that it should.
 
         jemalloc's own count of allocated bytes tells: it holds the data, or next to nothing. For
@@ -237,7 +254,7 @@ class Server:
             return
         if not is_mapped(self.pid, self.allocator.preload):
             raise StrataError(f"Strata did not take effect in redis-server: {self.log_tail()}", 1)
-        live = self.stats().bytes["live"]
+        live = self.stats(since).bytes["live"]
         if live < used // 2:
             raise StrataError(
                 f"Strata did not take effect in redis-server: it holds {live} of {used} bytes", 1
