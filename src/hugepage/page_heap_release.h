@@ -50,7 +50,9 @@ size_t PageHeap<Kernel>::ReleasePages(Length target, HugeLength keep_cached) {
   Length released = ReleaseEmpties();
   if (released < target) released += ReleaseFromCache(target - released, keep_cached);
   if (released < target) released += ReleaseFromRegions(target - released);
-  if (released < target) released += ReleaseFromCache(target - released, HugeLength(0));
+  if (released < target && keep_cached > HugeLength(0)) {
+    released += ReleaseFromCache(target - released, HugeLength(0));
+  }
   if (released < target) released += ReleaseFromFiller(target - released);
   return BytesOf(released);
 }
