@@ -120,6 +120,7 @@ class PageHeap {
   static constexpr size_t kMarkBudget =
       8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
+  static constexpr HugeLength kHeadroom{4};                  // above a busy program's demand, at least
   static constexpr Length kCollapseUsed{231};   // 90 % of a hugepage
   static constexpr size_t kCollapseGone = 64;   // native pages
   static constexpr Length kCollapseHeap{2048};  // 16 MiB
@@ -161,7 +162,7 @@ class PageHeap {
   bool ActOn(const Piece& piece, const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
   void ReattachOrRetire(HugeTracker* t) STRATA_REQUIRES(lock_);
   void DropEmptyRegions() STRATA_REQUIRES(lock_);
-  void CollapseSome(uint64_t now_ns, Length demand) STRATA_REQUIRES(lock_);
+  void CollapseSome(uint64_t now_ns, Length wanted) STRATA_REQUIRES(lock_);
   bool CollapseOne(HugeTracker* t) STRATA_REQUIRES(lock_);
   size_t FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) STRATA_REQUIRES(lock_);
 

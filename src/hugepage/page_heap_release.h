@@ -34,13 +34,15 @@ size_t PageHeap<Kernel>::Tick(bool program_idle) {
   cache_.Adjust(now);
   DropEmptyRegions();
   size_t released = BytesOf(ReleaseEmpties());
+  // A busy program's next runs land in hugepages that have room: those are not broken under its feet.
+  const Length wanted = demand_.idle() ? demand : demand + std::max(PagesOf(kHeadroom), demand / 32);
   const Length backed = used_ + FreeBacked();
-  if (backed > demand) {
+  if (backed > wanted) {
     // A busy program's cache is kept up to its limit while regions have anything to give.
-    released += ReleasePages(std::min(backed - demand, FreeBacked()),
+    released += ReleasePages(std::min(backed - wanted, FreeBacked()),
                              demand_.idle() ? HugeLength(0) : cache_.limit());
   }
-  if (options_.hugepages && !program_idle && collapse_pacer_.Due()) CollapseSome(now, demand);
+  if (options_.hugepages && !program_idle && collapse_pacer_.Due()) CollapseSome(now, wanted);
   return released;
 }
 
@@ -357,12 +359,12 @@ size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Leng
 
 // Rebuilds a few hugepages that are nearly full again, where demand wants their missing pages too.
 template <PageKernel Kernel>
-void PageHeap<Kernel>::CollapseSome(uint64_t now_ns, Length demand) {
+void PageHeap<Kernel>::CollapseSome(uint64_t now_ns, Length wanted) {
   const Length backed = used_ + FreeBacked();
-  if (used_ < kCollapseHeap || demand < backed) return;
+  if (used_ < kCollapseHeap || wanted < backed) return;
   const uint32_t now_s = static_cast<uint32_t>(now_ns / 1'000'000'000);
   HugeTracker* batch[kCollapseBatch];
-  const size_t n = FindForCollapse(batch, now_s, demand - backed);
+  const size_t n = FindForCollapse(batch, now_s, wanted - backed);
   uint64_t worst = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t begin = kernel_.NowNs();
