@@ -209,8 +209,12 @@ def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
         panels.append((f"{run.name}: resident", both))
         used = [run.snapshots[when].used for when in ("filled", "idle")]
         if all(pages is not None for pages in used):
+            touched = [at for pages in used for at, row in enumerate(pages or []) if any(row)]
+            last = max(touched, default=-1)  # the rest is address space that was never used
             cells = [
-                np.array([row[0] for row in pages or []], float) * SPAN_PAGE / HUGEPAGE
+                np.array([row[0] for row in (pages or [])[: last + 1]], float)
+                * SPAN_PAGE
+                / HUGEPAGE
                 for pages in used
             ]
             panels.append((f"{run.name}: in use", cells))

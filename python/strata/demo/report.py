@@ -18,7 +18,7 @@ from strata.stats import human, percent
 TIE = 0.03  # one run each on a small shared machine resolves no less
 PHASES = {"fill": "Fill", "delete": "Delete", "refill": "Refill", "read": "Read"}
 SPAN_PAGE = 8192  # Strata counts in pages of this size
-FEW_PAGES = PAGES_PER_HUGEPAGE // 2
+HALF = PAGES_PER_HUGEPAGE // 2
 
 
 @dataclass(frozen=True)
@@ -219,20 +219,21 @@ def coverage_sentence(runs: list[Run]) -> str:
 
 
 def heap_sentence(runs: list[Run]) -> str:
-    """How full the 2 MiB ranges were before and after the delete."""
+    """What the delete and the idle time did to the 2 MiB ranges."""
     parts = []
     for run in runs:
         before, after = run.snapshots["filled"].occupancy, run.snapshots["idle"].occupancy
         emptied = sum(1 for number in before if not after.get(number))
-        thinned = sum(1 for count in after.values() if count < FEW_PAGES)
+        thinned = sum(
+            1 for number, pages in before.items() if pages >= HALF > after.get(number, 0) > 0
+        )
         parts.append(
-            f"{run.name} has {len(before):,} ranges before; afterwards {emptied:,} of them "
-            f"hold no page and {thinned:,} are less than half resident"
+            f"{run.name} had {len(before):,} ranges in memory, of which {emptied:,} went back "
+            f"in full and {thinned:,} fell below half"
         )
     return (
-        "Each cell is a 2 MiB-aligned range of the heap, in the order of addresses, coloured by "
-        "how many of its 512 pages are in memory: pale cells were given back in part, orange ones "
-        "in full. " + "; ".join(parts) + "."
+        "Each cell is a 2 MiB-aligned range of the heap, in the order of addresses: the paler, the "
+        "fewer of its 512 pages are in memory; orange, none. " + "; ".join(parts) + "."
     )
 
 
@@ -245,7 +246,7 @@ def used_sentence(run: Run) -> str:
         parts.append(f"{label} {human(used)}, with {human(resident)} in memory")
     return (
         f"The last row is {run.name}'s own figure for the same hugepages, the pages that belong "
-        f"to spans in use: {join(parts)}. Where it is darker than the row above, pages inside "
+        f"to spans in use: {'; '.join(parts)}. Where it is darker than the row above, pages inside "
         "spans in use were given back too."
     )
 
