@@ -1,0 +1,7 @@
+// Drives the program of tests/hugepage/huge_filler_program.h by the fuzzer's bytes.
+#include "../hugepage/huge_filler_program.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  strata::test::HugeFillerProgram(strata::test::ProgramBytes(data, size)).Run();
+  return 0;
+}
