@@ -41,7 +41,7 @@ def test_golden_holds_the_whole_api() -> None:
     c_api = (
         "malloc free calloc realloc posix_memalign aligned_alloc memalign valloc pvalloc cfree "
         "malloc_usable_size reallocarray free_sized free_aligned_sized malloc_trim mallinfo "
-        "mallinfo2 mallopt malloc_info malloc_stats strdup strndup __libc_malloc __libc_free "
+        "mallinfo2 mallopt malloc_info malloc_stats __libc_malloc __libc_free "
         "__libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc __libc_cfree "
         "__posix_memalign strata_stats strata_stats_json strata_release strata_version "
         "strata_cache_mode"
