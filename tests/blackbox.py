@@ -3,7 +3,7 @@
 Everything in tests/edge, tests/process and tests/preload drives the built library from outside, as
 its users do. STRATA_LIB names the library (default build/lib/libstrata.so; `none` runs on the
 libc's own allocator, which tells a broken test from a broken allocator). Helper programs are
-compiled on first use into $STRATA_BUILD/blackbox, or into a temporary folder.
+compiled on first use into $STRATA_BUILD_DIR/blackbox, or into a temporary folder.
 """
 
 from __future__ import annotations

@@ -15,6 +15,6 @@ from blackbox import Lab, find_library
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    named = os.environ.get("STRATA_BUILD")
+    named = os.environ.get("STRATA_BUILD_DIR")
     build = Path(named) / "blackbox" if named else tmp_path_factory.mktemp("blackbox")
     return Lab(find_library(), build)

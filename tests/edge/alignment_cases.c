@@ -94,7 +94,7 @@ CASE(absurd_alignment_fails) {
 }
 
 CASE(absurd_size_fails) {
-  const size_t asked[] = {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1,
+  const size_t asked[] = {SIZE_MAX,    SIZE_MAX - 100, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1,
                           PTRDIFF_MAX, (size_t)1 << 47};
   const size_t alignments[] = {1, 8, 16, 64, 4096, (size_t)1 << 21, (size_t)1 << 30};
   for (size_t i = 0; i < sizeof asked / sizeof *asked; ++i) {

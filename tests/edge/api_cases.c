@@ -1,5 +1,5 @@
-// Edge behaviour of malloc, calloc, realloc, reallocarray and free, as glibc 2.36 and POSIX have it.
-// Each case is one row of the table in test_api.py.
+// Edge behaviour of malloc, calloc, realloc, reallocarray and free, as glibc 2.36 and POSIX have
+// it. Each case is one row of the table in test_api.py.
 #include "case.h"
 
 #include <sys/resource.h>
@@ -25,9 +25,10 @@ CASE(malloc_zero) {
 }
 
 CASE(malloc_too_big) {
-  const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1,
-                          PTRDIFF_MAX, (size_t)PTRDIFF_MAX - 4096, (size_t)1 << 62,
-                          (size_t)1 << 47};
+  const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 1,
+                          SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1,
+                          PTRDIFF_MAX,     (size_t)PTRDIFF_MAX - 4096,
+                          (size_t)1 << 62, (size_t)1 << 47};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     errno = 0;
     CHECK_AT(malloc(Hide(sizes[i])) == NULL, sizes[i]);

@@ -25,15 +25,15 @@ static struct Case* all_cases;
 static int case_argc;
 static char** case_argv;
 
-#define CASE(NAME)                                                                        \
-  static void Run_##NAME(void);                                                           \
-  __attribute__((constructor)) static void Register_##NAME(void) {                        \
-    static struct Case entry;                                                             \
-    entry.name = #NAME;                                                                   \
-    entry.run = Run_##NAME;                                                               \
-    entry.next = all_cases;                                                               \
-    all_cases = &entry;                                                                   \
-  }                                                                                       \
+#define CASE(NAME)                                                 \
+  static void Run_##NAME(void);                                    \
+  __attribute__((constructor)) static void Register_##NAME(void) { \
+    static struct Case entry;                                      \
+    entry.name = #NAME;                                            \
+    entry.run = Run_##NAME;                                        \
+    entry.next = all_cases;                                        \
+    all_cases = &entry;                                            \
+  }                                                                \
   static void Run_##NAME(void)
 
 static inline void Say(const char* text) {
@@ -44,8 +44,8 @@ static inline void Say(const char* text) {
 static inline void SayNumber(const char* label, long long number) {
   char digits[24];
   char* at = digits + sizeof digits - 1;
-  unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number
-                                       : (unsigned long long)number;
+  unsigned long long rest =
+      number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
   *at = 0;
   do {
     *--at = (char)('0' + rest % 10);
@@ -68,19 +68,19 @@ __attribute__((noreturn)) static inline void Fail(const char* what, const char* 
   _exit(1);
 }
 
-#define CHECK(CONDITION)                                   \
-  do {                                                     \
+#define CHECK(CONDITION)                                    \
+  do {                                                      \
     if (!(CONDITION)) Fail(#CONDITION, __FILE__, __LINE__); \
   } while (0)
 
 // As CHECK(LEFT == RIGHT), and names the size (or other number) at which it went wrong.
-#define CHECK_AT(CONDITION, NUMBER)                          \
-  do {                                                       \
-    if (!(CONDITION)) {                                      \
-      SayNumber("at ", (long long)(NUMBER));                 \
-      Say(": ");                                             \
-      Fail(#CONDITION, __FILE__, __LINE__);                  \
-    }                                                        \
+#define CHECK_AT(CONDITION, NUMBER)          \
+  do {                                       \
+    if (!(CONDITION)) {                      \
+      SayNumber("at ", (long long)(NUMBER)); \
+      Say(": ");                             \
+      Fail(#CONDITION, __FILE__, __LINE__);  \
+    }                                        \
   } while (0)
 
 // Hide a value from the optimiser, which otherwise warns about (or removes) absurd requests.

@@ -1,6 +1,7 @@
 // Runs a command in which chosen system calls fail, by a seccomp filter that it installs on itself.
 // Usage: deny SYSCALL:ERRNO[:MINIMUM] ... -- command [arguments]
-// MINIMUM applies to the second argument (the length of mmap, mprotect, madvise): shorter calls pass.
+// MINIMUM applies to the second argument (the length of mmap, mprotect, madvise): shorter calls
+// pass.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -18,10 +19,18 @@ static const struct {
   const char* name;
   int number;
 } kCalls[] = {
-    {"mmap", __NR_mmap},         {"mprotect", __NR_mprotect},     {"mremap", __NR_mremap},
-    {"madvise", __NR_madvise},   {"brk", __NR_brk},               {"munmap", __NR_munmap},
-    {"rseq", __NR_rseq},         {"membarrier", __NR_membarrier}, {"clone3", __NR_clone3},
-    {"clone", __NR_clone},       {"prctl", __NR_prctl},           {"getcpu", __NR_getcpu},
+    {"mmap", __NR_mmap},
+    {"mprotect", __NR_mprotect},
+    {"mremap", __NR_mremap},
+    {"madvise", __NR_madvise},
+    {"brk", __NR_brk},
+    {"munmap", __NR_munmap},
+    {"rseq", __NR_rseq},
+    {"membarrier", __NR_membarrier},
+    {"clone3", __NR_clone3},
+    {"clone", __NR_clone},
+    {"prctl", __NR_prctl},
+    {"getcpu", __NR_getcpu},
     {"sched_getaffinity", __NR_sched_getaffinity},
 };
 

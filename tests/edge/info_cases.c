@@ -44,8 +44,8 @@ CASE(mallinfo_follows) {
 }
 
 CASE(mallopt_is_accepted) {
-  const int parameters[] = {M_MXFAST, M_TRIM_THRESHOLD, M_TOP_PAD,   M_MMAP_THRESHOLD,
-                            M_MMAP_MAX, M_PERTURB,      M_ARENA_MAX, M_ARENA_TEST};
+  const int parameters[] = {M_MXFAST,   M_TRIM_THRESHOLD, M_TOP_PAD,   M_MMAP_THRESHOLD,
+                            M_MMAP_MAX, M_PERTURB,        M_ARENA_MAX, M_ARENA_TEST};
   for (size_t i = 0; i < sizeof parameters / sizeof *parameters; ++i) {
     int result = mallopt(parameters[i], 1);
     CHECK_AT(result == 0 || result == 1, parameters[i]);
@@ -67,8 +67,8 @@ CASE(malloc_info_writes_xml) {
   CHECK(strncmp(text, "<malloc", 7) == 0);
   CHECK(strstr(text, "</malloc>") != NULL);
   free(text);
-  errno = 0;
-  CHECK(malloc_info(1, stderr) == EINVAL);
+  // glibc gives EINVAL itself, its manual says -1.
+  CHECK(malloc_info(1, stderr) != 0);
 }
 
 // The only case that is meant to write: test_info.py wants text on stderr and none on stdout.
@@ -89,7 +89,8 @@ CASE(malloc_trim_gives_back) {
   int trimmed = malloc_trim(0);
   CHECK(trimmed == 0 || trimmed == 1);
   CHECK_AT(StatmKiB() < before + 24 * 1024, StatmKiB());
-  CHECK(malloc_trim(SIZE_MAX) == 0 || malloc_trim(SIZE_MAX) == 1);
+  trimmed = malloc_trim(SIZE_MAX);
+  CHECK(trimmed == 0 || trimmed == 1);
   free(warm);
 }
 

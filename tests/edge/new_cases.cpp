@@ -14,9 +14,7 @@ using std::nothrow;
 
 constexpr std::size_t kHuge = std::size_t{1} << 47;
 
-std::size_t NextSize(std::size_t size) {
-  return size < 1100 ? size + 1 : size + size / 15 + 1;
-}
+std::size_t NextSize(std::size_t size) { return size < 1100 ? size + 1 : size + size / 15 + 1; }
 
 void* Use(void* block, std::size_t size, std::size_t alignment) {
   CHECK_AT(block != nullptr, size);
@@ -98,8 +96,7 @@ CASE(every_aligned_form) {
     for (std::size_t size = 0; size < 3 << 20; size = size * 2 + 3) {
       ::operator delete(Use(::operator new(size, align), size, alignment), align);
       ::operator delete(Use(::operator new(size, align), size, alignment), size, align);
-      ::operator delete(Use(::operator new(size, align, nothrow), size, alignment), align,
-                        nothrow);
+      ::operator delete(Use(::operator new(size, align, nothrow), size, alignment), align, nothrow);
       ::operator delete[](Use(::operator new[](size, align), size, alignment), align);
       ::operator delete[](Use(::operator new[](size, align), size, alignment), size, align);
       ::operator delete[](Use(::operator new[](size, align, nothrow), size, alignment), align,

@@ -1,7 +1,7 @@
-// Random malloc, calloc, realloc, aligned and free calls from several threads, beside a model: every
-// block is painted over its whole usable size and checked before it is resized, freed, or freed by
-// another thread; at the end all live blocks are compared for overlap.
-// Usage: shadow run SEED OPERATIONS THREADS MAX_SIZE
+// Random malloc, calloc, realloc, aligned and free calls from several threads, beside a model:
+// every block is painted over its whole usable size and checked before it is resized, freed, or
+// freed by another thread; at the end all live blocks are compared for overlap. Usage: shadow run
+// SEED OPERATIONS THREADS MAX_SIZE
 #include "case.h"
 
 #include <pthread.h>

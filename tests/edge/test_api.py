@@ -16,9 +16,9 @@ OWN_RESULT = {"malloc_stats_speaks", "resolves_to"}
 ONLY_STRATA = {"free_sized_works", "cfree_frees"}
 
 REQUIRED = """
-    malloc free calloc realloc posix_memalign memalign malloc_usable_size aligned_alloc valloc pvalloc
-    cfree reallocarray free_sized free_aligned_sized malloc_trim mallinfo mallinfo2 mallopt
-    malloc_info malloc_stats
+    malloc free calloc realloc posix_memalign memalign malloc_usable_size aligned_alloc
+    valloc pvalloc cfree reallocarray free_sized free_aligned_sized malloc_trim mallinfo mallinfo2
+    mallopt malloc_info malloc_stats
     __libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc
     __libc_pvalloc __libc_cfree __posix_memalign
     _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t _ZnwmSt11align_val_t _ZnamSt11align_val_t

@@ -20,8 +20,12 @@ HEAD = """
 
 PART = """
 namespace part{n} {{
-struct Item {{ std::string name; std::vector<int> values; std::variant<int, double, std::string> any; }};
-template <int N> struct Tower {{ static int Go(int x) {{ return Tower<N - 1>::Go(x * {n} + N); }} }};
+struct Item {{
+  std::string name; std::vector<int> values; std::variant<int, double, std::string> any;
+}};
+template <int N> struct Tower {{
+  static int Go(int x) {{ return Tower<N - 1>::Go(x * {n} + N); }}
+}};
 template <> struct Tower<0> {{ static int Go(int x) {{ return x; }} }};
 int Run(int seed) {{
   std::map<std::string, Item> table;
@@ -44,7 +48,15 @@ def test_object_is_identical(lab: Lab, tmp_path: Path) -> None:
     objects = []
     for preload in (False, True):
         target = tmp_path / f"{preload}.o"
-        command = [need("g++"), "-std=c++20", "-O1", "-c", "large.cpp", "-o", target]
+        command: list[str | Path] = [
+            need("g++"),
+            "-std=c++20",
+            "-O1",
+            "-c",
+            "large.cpp",
+            "-o",
+            target,
+        ]
         result = lab.run(*command, preload=preload, cwd=tmp_path, timeout=240).ok()
         assert result.stdout == ""
         objects.append(target.read_bytes())

@@ -50,7 +50,9 @@ def make_files(folder: Path) -> dict[str, bytes]:
     files = {}
     for number, size in enumerate(sizes):
         text = number % 2 == 1
-        data = (b"%d some text\n" % number * (size // 12 + 1))[:size] if text else draw.randbytes(size)
+        data = (
+            (b"%d some text\n" % number * (size // 12 + 1))[:size] if text else draw.randbytes(size)
+        )
         name = f"{number}.{'txt' if text else 'bin'}"
         (folder / name).write_bytes(data)
         files[name] = data
@@ -97,11 +99,18 @@ def test_static_files_and_reload(lab: Lab, tmp_path: Path) -> None:
     user = "user root;" if os.geteuid() == 0 else ""
     configuration = tmp_path / "nginx.conf"
     configuration.write_text(CONFIGURATION.format(folder=tmp_path, port=port, user=user))
-    command = [need("nginx"), "-c", configuration, "-p", tmp_path]
     console = tmp_path / "console"
-    streams = {"stdout": console.open("w"), "stderr": subprocess.STDOUT}
     wrong: list[str] = []
-    with lab.start(*command, **streams) as process:
+    server = lab.start(
+        need("nginx"),
+        "-c",
+        configuration,
+        "-p",
+        tmp_path,
+        stdout=console.open("w"),
+        stderr=subprocess.STDOUT,
+    )
+    with server as process:
         connect(port, process).close()
         lab.assert_loaded(process.pid)
         for round_number in range(3):

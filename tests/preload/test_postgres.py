@@ -89,4 +89,6 @@ def test_database_under_load(lab: Lab, folder: Path) -> None:
     finally:
         pg("pg_ctl", "-D", data, "-m", "fast", "-w", "stop")
     text = log.read_text()
-    assert "strata:" not in text and "PANIC" not in text and "terminated by signal" not in text, text
+    assert "strata:" not in text and "PANIC" not in text and "terminated by signal" not in text, (
+        text
+    )

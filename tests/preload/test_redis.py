@@ -130,7 +130,11 @@ class Model:
                 self.strings[key] = self.strings.get(key, b"") + value
                 commands.append(("APPEND", key, value))
             elif choice < 0.78:
-                key, field, value = b"h%d" % (number % 300), b"f%d" % draw.randrange(400), self._value()
+                key, field, value = (
+                    b"h%d" % (number % 300),
+                    b"f%d" % draw.randrange(400),
+                    self._value(),
+                )
                 self.hashes.setdefault(key, {})[field] = value
                 commands.append(("HSET", key, field, value))
             elif choice < 0.86:
@@ -149,8 +153,12 @@ class Model:
 
     def check(self) -> None:
         ask = self._client
-        assert ask("DBSIZE") == sum(
-            map(len, (self.strings, self.hashes, self.lists, self.sets, self.scores))
+        assert ask("DBSIZE") == (
+            len(self.strings)
+            + len(self.hashes)
+            + len(self.lists)
+            + len(self.sets)
+            + len(self.scores)
         )
         keys = list(self.strings)
         assert ask.pipeline([("GET", key) for key in keys]) == list(self.strings.values())

@@ -1,7 +1,6 @@
-// Forks at random moments while other threads allocate: both sides must allocate on. The child works,
-// starts threads of its own and sometimes forks again; a child that hangs is killed by its alarm,
-// which the parent sees as a failure.
-// Usage: fork_storm storm FORKS THREADS MAX_SIZE
+// Forks at random moments while other threads allocate: both sides must allocate on. The child
+// works, starts threads of its own and sometimes forks again; a child that hangs is killed by its
+// alarm, which the parent sees as a failure. Usage: fork_storm storm FORKS THREADS MAX_SIZE
 #include "../edge/case.h"
 
 #include <pthread.h>
@@ -25,7 +24,8 @@ static void Churn(uint64_t* random, int operations) {
   for (int i = 0; i < operations; ++i) {
     int at = (int)(NextRandom(random) % kHeld);
     if (held[at] != NULL) {
-      CHECK_AT(held[at][0] == (unsigned char)at && held[at][sizes[at] - 1] == (unsigned char)at, at);
+      CHECK_AT(held[at][0] == (unsigned char)at && held[at][sizes[at] - 1] == (unsigned char)at,
+               at);
       free(held[at]);
     }
     sizes[at] = Draw(random);

@@ -1,7 +1,7 @@
-// Starts a program many times and prints the median wall time in microseconds and the peak RSS in KiB
-// of the program itself. Linked statically: the peak that the kernel reports for a child starts with
-// that of the process it was forked from, so this one must be small.
-// Usage: launch COUNT PRELOAD|- program [arguments]
+// Starts a program many times and prints the median wall time in microseconds and the peak RSS in
+// KiB of the program itself. Linked statically: the peak that the kernel reports for a child starts
+// with that of the process it was forked from, so this one must be small. Usage: launch COUNT
+// PRELOAD|- program [arguments]
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

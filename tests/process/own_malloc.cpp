@@ -1,6 +1,6 @@
-// A program that brings its own allocator, as a statically linked one does: the dynamic linker binds
-// everybody to the program's functions, and a preloaded library must not mind. The allocator is a
-// free list by power of two over one static array.
+// A program that brings its own allocator, as a statically linked one does: the dynamic linker
+// binds everybody to the program's functions, and a preloaded library must not mind. The allocator
+// is a free list by power of two over one static array.
 #include "../edge/case.h"
 
 #include <pthread.h>
@@ -126,6 +126,10 @@ CASE(works) {
     char* path = realpath("/proc/self/exe", nullptr);
     CHECK(path != nullptr && IsOurs(path));
     free(path);
+    int* numbers = static_cast<int*>(reallocarray(nullptr, 10, sizeof(int)));
+    numbers = static_cast<int*>(reallocarray(numbers, 1000, sizeof(int)));
+    CHECK(IsOurs(numbers));
+    free(numbers);
     void* block = nullptr;
     CHECK(posix_memalign(&block, 64, 100) == 0 && IsOurs(block));
     free(block);

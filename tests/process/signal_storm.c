@@ -1,5 +1,5 @@
-// Signals that interrupt the allocator at any instruction: an interval timer for the process, SIGUSR1
-// sent to each thread in turn, and threads that change CPU. The handlers only count.
+// Signals that interrupt the allocator at any instruction: an interval timer for the process,
+// SIGUSR1 sent to each thread in turn, and threads that change CPU. The handlers only count.
 #include "../edge/case.h"
 
 #include <pthread.h>

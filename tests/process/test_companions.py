@@ -63,7 +63,15 @@ def test_clang_sanitizers(lab: Lab, tmp_path: Path) -> None:
         pytest.skip("no clang++")
     for kind in ("address", "thread"):
         program = tmp_path / kind
-        flags = ["-O1", "-g", "-pthread", f"-fsanitize={kind}", "-o", program, SANITIZED]
+        flags: list[str | Path] = [
+            "-O1",
+            "-g",
+            "-pthread",
+            f"-fsanitize={kind}",
+            "-o",
+            program,
+            SANITIZED,
+        ]
         built = lab.run(clang, *flags, preload=False, timeout=120)
         if built.returncode != 0 and "libclang_rt" in built.stderr:
             pytest.skip("clang has no sanitizer run time here")
