@@ -1,0 +1,83 @@
+// Message writes one line to stderr in one piece, cuts what is too long, and keeps errno.
+#include "base/message.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/check.h"
+
+namespace strata {
+namespace {
+
+// What f writes to file descriptor 2.
+template <class F>
+std::string StderrOf(F f) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const int saved = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  f();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(ends[1]);
+  std::string text;
+  char buffer[1024];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  return text;
+}
+
+TEST(Message, FormatsTextNumbersAndHex) {
+  EXPECT_EQ(StderrOf([] {
+              Message()
+                  .Text("a ")
+                  .Number(0)
+                  .Text(" ")
+                  .Number(~size_t{0})
+                  .Text(" ")
+                  .Hex(0)
+                  .Text(" ")
+                  .Hex(~uintptr_t{0})
+                  .Text(" ")
+                  .Hex(0x1f)
+                  .Send();
+            }),
+            "strata: a 0 18446744073709551615 0x0 0xffffffffffffffff 0x1f\n");
+}
+
+TEST(Message, CutsALongLineAndStillEndsIt) {
+  const std::string out = StderrOf([] {
+    Message m;
+    for (int i = 0; i < 300; ++i) m.Text("0123456789");
+    m.Number(42).Hex(42).Send();
+  });
+  EXPECT_EQ(out.size(), 400u);
+  EXPECT_EQ(out.substr(0, 18), "strata: 0123456789");
+  EXPECT_EQ(out.back(), '\n');
+  EXPECT_EQ(out.find('\n'), out.size() - 1);
+}
+
+TEST(Message, KeepsErrnoAlsoWhenStderrIsClosed) {
+  const int saved = dup(STDERR_FILENO);
+  close(STDERR_FILENO);
+  errno = 5;
+  Message().Text("nobody reads this").Send();
+  const int after = errno;
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  EXPECT_EQ(after, 5);
+}
+
+TEST(MessageDeathTest, CrashNamesFileAndLine) {
+  EXPECT_EXIT(Crash("what", "file.cpp", 12), testing::KilledBySignal(SIGABRT),
+              "^strata: what \\(file.cpp:12\\)");
+  EXPECT_DEATH(STRATA_CHECK(1 + 1 == 3), "strata: check failed: 1 \\+ 1 == 3");
+  STRATA_CHECK(true);
+}
+
+}  // namespace
+}  // namespace strata

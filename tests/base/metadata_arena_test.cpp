@@ -1,0 +1,167 @@
+// MetadataArena and RecordPool: alignment, zeroing, no overlap, accounting, and a kernel that says
+// no.
+#include "base/metadata_arena.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+
+namespace strata {
+namespace {
+
+using test::TestArena;
+
+bool AllZero(const void* p, size_t n) {
+  const auto* bytes = static_cast<const unsigned char*>(p);
+  for (size_t i = 0; i < n; ++i) {
+    if (bytes[i] != 0) return false;
+  }
+  return true;
+}
+
+TEST(MetadataArena, PiecesAreAlignedZeroAndApart) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  std::mt19937 random(3);
+  std::map<uintptr_t, size_t> taken;
+  size_t asked = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const size_t align = size_t{8} << random() % 10;  // to 4 KiB
+    // Mostly records, at times a large array, at times as much as a whole chunk.
+    size_t bytes = 1 + random() % 500;
+    if (i % 100 == 0) bytes = 60'000 + random() % 300'000;
+    if (i % 500 == 7) bytes = (256 << 10) - align;
+    void* p = arena.Allocate(bytes, align);
+    ASSERT_NE(p, nullptr);
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    EXPECT_EQ(at % align, 0u);
+    ASSERT_TRUE(AllZero(p, bytes));
+    memset(p, 0xee, bytes);
+    const auto next = taken.lower_bound(at);
+    EXPECT_TRUE(next == taken.end() || at + bytes <= next->first);
+    EXPECT_TRUE(next == taken.begin() || std::prev(next)->first + std::prev(next)->second <= at);
+    taken[at] = bytes;
+    asked += bytes;
+    EXPECT_EQ(arena.used_bytes(), asked);
+    EXPECT_LE(arena.used_bytes(), arena.mapped_bytes());
+  }
+}
+
+TEST(MetadataArena, ALargeRecordLeavesTheCurrentChunkInUse) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  const auto first = reinterpret_cast<uintptr_t>(arena.Allocate(64));
+  ASSERT_NE(arena.Allocate(300'000), nullptr);
+  const auto second = reinterpret_cast<uintptr_t>(arena.Allocate(64));
+  EXPECT_EQ(second, first + 64);
+  EXPECT_EQ(arena.mapped_bytes(), (256u << 10) + RoundUp(300'016, 4096));
+}
+
+TEST(MetadataArena, ARefusalIsNullAndCostsNothing) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  memory.fail = true;
+  EXPECT_EQ(arena.Allocate(16), nullptr);
+  EXPECT_EQ(arena.New<uint64_t>(), nullptr);
+  EXPECT_EQ(arena.used_bytes(), 0u);
+  EXPECT_EQ(arena.mapped_bytes(), 0u);
+  memory.fail = false;
+  ASSERT_NE(arena.Allocate(16), nullptr);
+  memory.fail = true;
+  EXPECT_NE(arena.Allocate(16), nullptr);  // the chunk still has room
+  EXPECT_EQ(arena.Allocate(1 << 20), nullptr);
+  EXPECT_EQ(arena.used_bytes(), 32u);
+  EXPECT_EQ(arena.mapped_bytes(), 256u << 10);
+}
+
+TEST(MetadataArena, ThreadsGetDifferentMemory) {
+  TestArena memory;
+  constexpr size_t kThreads = 4;
+  constexpr size_t kPieces = 3000;
+  std::vector<std::vector<uint64_t*>> got(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < kPieces; ++i) {
+        got[t].push_back(memory.arena().New<uint64_t>());
+        *got[t].back() = t * kPieces + i;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (size_t t = 0; t < kThreads; ++t) {
+    for (size_t i = 0; i < kPieces; ++i) ASSERT_EQ(*got[t][i], t * kPieces + i);
+  }
+  EXPECT_EQ(memory.arena().used_bytes(), kThreads * kPieces * sizeof(uint64_t));
+}
+
+struct Record {
+  Record() { ++alive; }
+  ~Record() { --alive; }
+  uint32_t value = 11;
+  char rest[60] = {};
+  static inline int alive = 0;
+};
+
+TEST(RecordPool, RecyclesRecordsAndConstructsThemAnew) {
+  TestArena memory;
+  RecordPool<Record> pool(memory.arena());
+  Record* a = pool.New();
+  Record* b = pool.New();
+  ASSERT_NE(a, b);
+  a->value = 99;
+  pool.Delete(a);
+  EXPECT_EQ(Record::alive, 1);
+  const size_t used = memory.arena().used_bytes();
+  Record* c = pool.New();
+  EXPECT_EQ(c, a);
+  EXPECT_EQ(c->value, 11u);
+  EXPECT_EQ(memory.arena().used_bytes(), used);
+  pool.Delete(b);
+  pool.Delete(c);
+  EXPECT_EQ(Record::alive, 0);
+}
+
+TEST(RecordPool, RecordsSmallerThanALinkAndOverAlignedOnes) {
+  struct alignas(128) Wide {
+    char c = 1;
+  };
+  TestArena memory;
+  RecordPool<char> chars(memory.arena());
+  RecordPool<Wide> wides(memory.arena());
+  char* a = chars.New();
+  char* b = chars.New();
+  EXPECT_GE(b > a ? b - a : a - b, 8);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(wides.New()) % 128, 0u);
+    chars.New();
+  }
+  chars.Delete(a);
+  chars.Delete(b);
+  EXPECT_EQ(chars.New(), b);
+  EXPECT_EQ(chars.New(), a);
+}
+
+TEST(RecordPool, GivesNullWhenTheArenaDoesAndRecyclesAfter) {
+  TestArena memory;
+  RecordPool<Record> pool(memory.arena());
+  memory.fail = true;
+  EXPECT_EQ(pool.New(), nullptr);
+  memory.fail = false;
+  Record* r = pool.New();
+  ASSERT_NE(r, nullptr);
+  memory.fail = true;
+  pool.Delete(r);
+  EXPECT_EQ(pool.New(), r);
+  pool.Delete(r);
+}
+
+}  // namespace
+}  // namespace strata

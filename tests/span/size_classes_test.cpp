@@ -1,0 +1,125 @@
+// The generated size classes, checked for every size, object and alignment rather than by example.
+#include "span/size_classes.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace strata {
+namespace {
+
+SizeClass Class(size_t i) { return static_cast<SizeClass>(i); }
+
+TEST(SizeClasses, EverySizeGetsTheSmallestClassThatHoldsIt) {
+  size_t c = 1;
+  for (size_t size = 0; size <= kMaxClassSize; ++size) {
+    while (InfoOf(Class(c)).size < size) ++c;
+    const size_t got = Raw(ClassOfSize(size));
+    // Above 1 KiB sizes are looked up by 128 B steps: the classes are multiples of 128 there, so
+    // nothing is lost.
+    ASSERT_EQ(got, c) << "size " << size;
+  }
+}
+
+TEST(SizeClasses, SlackIsAtMostAnEighthAbove128) {
+  for (size_t size = 129; size <= kMaxClassSize; ++size) {
+    const size_t given = InfoOf(ClassOfSize(size)).size;
+    // 12.5 % of the block.
+    ASSERT_LE((given - size) * 8, given) << "size " << size;
+  }
+  for (size_t size = 9; size <= 128; ++size) {
+    ASSERT_LT(InfoOf(ClassOfSize(size)).size - size, 16u) << "size " << size;
+  }
+}
+
+TEST(SizeClasses, OnlySizesUpToEightAreNotAlignedTo16) {
+  EXPECT_EQ(InfoOf(ClassOfSize(0)).size, 8u);
+  EXPECT_EQ(InfoOf(ClassOfSize(8)).size, 8u);
+  EXPECT_EQ(InfoOf(ClassOfSize(9)).size, 16u);
+  for (size_t c = 2; c < kNumClasses; ++c) EXPECT_EQ(InfoOf(Class(c)).size % 16, 0u) << c;
+}
+
+TEST(SizeClasses, ClassesGrowAndEndAtTheLargest) {
+  EXPECT_LE(kNumClasses, kMaxClasses);
+  EXPECT_EQ(InfoOf(SizeClass::kNone).size, 0u);
+  for (size_t c = 2; c < kNumClasses; ++c) {
+    EXPECT_LT(InfoOf(Class(c - 1)).size, InfoOf(Class(c)).size);
+  }
+  EXPECT_EQ(InfoOf(Class(kNumClasses - 1)).size, kMaxClassSize);
+}
+
+TEST(SizeClasses, SpansAreWellFilled) {
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    SCOPED_TRACE(c.size);
+    const size_t bytes = c.pages * kPageSize;
+    ASSERT_GE(c.objects, 1u);
+    EXPECT_LE(c.objects, 1024u);  // the widest bitmap of a span record
+    EXPECT_LE(size_t{c.objects} * c.size, bytes);
+    const size_t tail = bytes - size_t{c.objects} * c.size;
+    EXPECT_LT(tail, c.size);
+    EXPECT_LE(tail * 32, bytes);
+    EXPECT_LE(bytes, 64 * kNativePageSize);  // idle pages are a 64-bit mask
+    EXPECT_EQ(IsDense(Class(i)), c.objects > 16);
+  }
+}
+
+TEST(SizeClasses, BatchesAndSlotsFitTheirTiers) {
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    SCOPED_TRACE(c.size);
+    EXPECT_GE(c.batch, 2u);
+    EXPECT_LE(c.batch, kMaxBatch);
+    if (c.size <= 32 << 10) {
+      EXPECT_LE(size_t{c.batch} * c.size, 64u << 10);
+    }
+    EXPECT_GE(c.cpu_slots, c.batch);
+    EXPECT_LE(c.cpu_slots, 2048u);
+  }
+}
+
+TEST(SizeClasses, TheReciprocalIsExactForEveryOffset) {
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    size_t index = 0;
+    size_t within = 0;
+    for (size_t offset = 0; offset < c.pages * kPageSize; ++offset) {
+      ASSERT_EQ(IndexOfOffset(c, offset), index) << c.size << " at " << offset;
+      if (++within == c.size) {
+        ++index;
+        within = 0;
+      }
+    }
+  }
+}
+
+TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
+  for (size_t align = 1; align <= kPageSize; align *= 2) {
+    for (size_t size = 0; size <= kMaxClassSize; size += size < 2048 ? 1 : 61) {
+      const SizeClass c = ClassOfAligned(size, align);
+      if (c == SizeClass::kNone) {
+        // The largest class serves every alignment, so there is always one.
+        FAIL() << "none for size " << size << " align " << align;
+      }
+      const ClassInfo& info = InfoOf(c);
+      ASSERT_GE(info.size, size);
+      // Every object of a span that starts on a page boundary is aligned.
+      ASSERT_EQ(info.size % align, 0u) << "size " << size << " align " << align;
+      // The smallest such class.
+      for (size_t smaller = Raw(c); smaller-- > 1;) {
+        const size_t s = InfoOf(Class(smaller)).size;
+        if (s < size) break;
+        ASSERT_NE(s % align, 0u) << "size " << size << " align " << align;
+      }
+    }
+  }
+}
+
+TEST(SizeClasses, NothingServesTooLargeAlignedBlocks) {
+  EXPECT_EQ(ClassOfAligned(kMaxClassSize + 1, 1), SizeClass::kNone);
+  EXPECT_EQ(ClassOfAligned(~size_t{0}, 4096), SizeClass::kNone);
+  EXPECT_EQ(Raw(ClassOfAligned(kMaxClassSize, kPageSize)), kNumClasses - 1);
+}
+
+}  // namespace
+}  // namespace strata

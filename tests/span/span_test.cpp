@@ -1,0 +1,109 @@
+// Span records, their pool, and the page map.
+#include "span/span.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+#include "span/page_map.h"
+
+namespace strata {
+namespace {
+
+using test::TestArena;
+
+size_t FreeBits(const Span& span) {
+  size_t n = 0;
+  for (size_t w = 0; w < span.bitmap_words; ++w)
+    n += static_cast<size_t>(std::popcount(span.free_bits()[w]));
+  return n;
+}
+
+TEST(Span, InitBitsMarksExactlyItsObjects) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  for (size_t objects = 1; objects <= 1024; ++objects) {
+    Span* span = pool.New(objects);
+    ASSERT_NE(span, nullptr);
+    memset(span->free_bits(), 0xa5, span->bitmap_words * 8);
+    span->InitBits();
+    ASSERT_EQ(FreeBits(*span), objects);
+    ASSERT_EQ(span->free_bits()[(objects - 1) / 64] >> (objects - 1) % 64, 1u);
+    pool.Delete(span);
+  }
+}
+
+TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  std::mt19937 random(5);
+  std::vector<Span*> held;
+  for (int i = 0; i < 20'000; ++i) {
+    if (held.size() < 100 && random() % 2 == 0) {
+      const size_t objects = random() % 1025;
+      Span* span = pool.New(objects);
+      ASSERT_NE(span, nullptr);
+      ASSERT_EQ(span->objects, objects);
+      ASSERT_EQ(span->allocated, 0u);
+      ASSERT_EQ(span->released_or_asked, 0u);
+      ASSERT_EQ(span->list_next, nullptr);
+      ASSERT_EQ(span->bitmap_words, (objects + 63) / 64);
+      span->InitBits();
+      span->first_page = static_cast<uint32_t>(i);
+      held.push_back(span);
+    } else if (!held.empty()) {
+      const size_t at = random() % held.size();
+      Span* span = held[at];
+      // Nobody else's bits were written over this record's.
+      ASSERT_EQ(FreeBits(*span), span->objects);
+      span->released_or_asked = ~uint64_t{0};
+      span->allocated = 7;
+      pool.Delete(span);
+      ASSERT_EQ(span->state, SpanState::kUnused);
+      held[at] = held.back();
+      held.pop_back();
+    }
+  }
+  // Recycled: far less than 20,000 records' worth.
+  EXPECT_LT(memory.arena().used_bytes(), 1000u * (sizeof(Span) + 128));
+}
+
+TEST(SpanPool, NullWhenMetadataIsOut) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  memory.fail = true;
+  EXPECT_EQ(pool.New(100), nullptr);
+  memory.fail = false;
+  EXPECT_NE(pool.New(100), nullptr);
+}
+
+TEST(PageMap, SpansEnterAllPagesLargeBlocksTheFirst) {
+  std::vector<uint8_t> classes(64);
+  std::vector<Span*> spans(64);
+  PageMap map;
+  map.Attach(classes.data(), spans.data());
+  Span small;
+  Span large;
+  map.Set({PageId(4), Length(3)}, &small, static_cast<SizeClass>(9));
+  map.Set({PageId(7), Length(20)}, &large, SizeClass::kNone);
+  for (size_t p = 0; p < 64; ++p) {
+    const bool in_small = p >= 4 && p < 7;
+    Span* expected = in_small ? &small : p == 7 ? &large : nullptr;
+    EXPECT_EQ(map.SpanOf(PageId(p)), expected) << p;
+    EXPECT_EQ(Raw(map.ClassOf(PageId(p))), in_small ? 9u : 0u) << p;
+  }
+  map.Clear({PageId(4), Length(3)}, static_cast<SizeClass>(9));
+  map.Clear({PageId(7), Length(20)}, SizeClass::kNone);
+  for (size_t p = 0; p < 64; ++p) {
+    EXPECT_EQ(map.SpanOf(PageId(p)), nullptr);
+    EXPECT_EQ(map.ClassOf(PageId(p)), SizeClass::kNone);
+  }
+}
+
+}  // namespace
+}  // namespace strata
