@@ -120,7 +120,7 @@ class PageHeap {
   static constexpr size_t kMarkBudget =
       8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
-  static constexpr HugeLength kHeadroom{4};                  // above a busy program's demand, at least
+  static constexpr HugeLength kHeadroom{4};     // above a busy program's demand, at least
   static constexpr Length kCollapseUsed{231};   // 90 % of a hugepage
   static constexpr size_t kCollapseGone = 64;   // native pages
   static constexpr Length kCollapseHeap{2048};  // 16 MiB
@@ -149,7 +149,7 @@ class PageHeap {
   void ShrinkOnce(PageRange r, Length new_length) STRATA_REQUIRES(lock_);
   void Retire(HugeTracker* t) STRATA_REQUIRES(lock_);
 
-  // --- Release and collapse (page_heap_release.h)
+  // --- Release (page_heap_release.h)
   struct Piece;  // one hugepage's part of a release
   size_t ReleasePages(Length target, HugeLength keep_cached) STRATA_REQUIRES(lock_);
   Length ReleaseFromCache(Length target, HugeLength keep) STRATA_REQUIRES(lock_);
@@ -162,6 +162,7 @@ class PageHeap {
   bool ActOn(const Piece& piece, const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
   void ReattachOrRetire(HugeTracker* t) STRATA_REQUIRES(lock_);
   void DropEmptyRegions() STRATA_REQUIRES(lock_);
+  // --- Collapse (page_heap_collapse.h)
   void CollapseSome(uint64_t now_ns, Length wanted) STRATA_REQUIRES(lock_);
   bool CollapseOne(HugeTracker* t) STRATA_REQUIRES(lock_);
   size_t FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) STRATA_REQUIRES(lock_);
@@ -212,6 +213,7 @@ class PageHeap {
 
 }  // namespace strata
 
+#include "hugepage/page_heap_collapse.h"
 #include "hugepage/page_heap_release.h"
 #include "hugepage/page_heap_report.h"
 #include "hugepage/page_heap_runs.h"

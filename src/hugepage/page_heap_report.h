@@ -1,4 +1,4 @@
-// The half of PageHeap that tells about it. Included by page_heap.h only.
+// The part of PageHeap that tells about it. Included by page_heap.h only.
 #pragma once
 
 #include "hugepage/page_heap.h"

@@ -1,4 +1,4 @@
-// The half of PageHeap that hands out, takes back and resizes runs. Included by page_heap.h only.
+// The part of PageHeap that hands out, takes back and resizes runs. Included by page_heap.h only.
 #pragma once
 
 #include "hugepage/page_heap.h"

@@ -28,7 +28,8 @@ TEST(DemandTracker, SwingOfTheShortWindowAndLevelOfTheLongOneAdd) {
   uint64_t now = kMs;
   d.Record(500);
   d.Advance(now, false);
-  // A level of 500, then twenty seconds at 100 with swings of 50: 500 was a level within the long window.
+  // A level of 500, then twenty seconds at 100 with swings of 50: 500 was a level within the long
+  // window.
   for (int s = 0; s < 3; ++s) d.Advance(now += 1000 * kMs, false);
   d.Record(100);
   for (int s = 0; s < 20; ++s) {

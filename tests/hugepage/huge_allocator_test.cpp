@@ -1,5 +1,5 @@
-// HugeAllocator and HugePageMap's trees: growth by chunks, advice, foreign mappings, merging, alignment; and
-// random use against a model.
+// HugeAllocator and HugePageMap's trees: growth by chunks, advice, foreign mappings, merging,
+// alignment; and random use against a model.
 #include "hugepage/huge_allocator.h"
 
 #include <gtest/gtest.h>

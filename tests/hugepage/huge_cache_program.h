@@ -1,5 +1,6 @@
-// An instruction program for HugeCache: takes, gives and releases against a model of the ranges, and the
-// published rule of its limit computed again from the history. A violation ends the process.
+// An instruction program for HugeCache: takes, gives and releases against a model of the ranges,
+// and the published rule of its limit computed again from the history. A violation ends the
+// process.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +35,13 @@ class HugeCacheProgram {
     ++steps_;
     now_ += bytes_.Below(400) * 1'000'000;
     switch (bytes_.Below(8)) {
-      case 0: case 1: case 2:
+      case 0:
+      case 1:
+      case 2:
         return Take(HugeLength(1 + bytes_.Below(bytes_.Below(4) == 0 ? 40 : 4)));
-      case 3: case 4: case 5:
+      case 3:
+      case 4:
+      case 5:
         return Give();
       case 6:
         return Release(HugeLength(1 + bytes_.Below(20)));
@@ -67,12 +72,14 @@ class HugeCacheProgram {
     const HugeLength limit = cache_.limit();
     HugeRange r = cache_.TryTake(n, now_);
     STRATA_CHECK(r.empty() != fits);
-    STRATA_CHECK(cache_.limit() >= limit && (!fits || cache_.limit() == limit));  // only a miss raises it
+    STRATA_CHECK(cache_.limit() >= limit &&
+                 (!fits || cache_.limit() == limit));  // only a miss raises it
     STRATA_CHECK(fits ? ++hits_ == cache_.hits() : ++misses_ == cache_.misses());
     if (fits) {
       Set(r, kCached, kUsed);
     } else {
-      const auto at = std::search_n(state_.begin(), state_.end(), static_cast<long>(n.raw()), char{kOut});
+      const auto at =
+          std::search_n(state_.begin(), state_.end(), static_cast<long>(n.raw()), char{kOut});
       if (at == state_.end()) return;
       r = {HugePageId(static_cast<size_t>(at - state_.begin())), n};
       Set(r, kOut, kUsed);
@@ -109,7 +116,8 @@ class HugeCacheProgram {
     HugeLength used;
     for (const HugeRange& r : used_) used += r.length;
     STRATA_CHECK(cache_.usage() == used);
-    STRATA_CHECK(cache_.size().raw() == static_cast<size_t>(std::count(state_.begin(), state_.end(), char{kCached})));
+    STRATA_CHECK(cache_.size().raw() ==
+                 static_cast<size_t>(std::count(state_.begin(), state_.end(), char{kCached})));
     size_t last_end = 0, seen = 0;
     cache_.ForEach([&](HugeRange r) {
       STRATA_CHECK(seen++ == 0 || r.first.raw() > last_end);  // in order, and neighbours are merged

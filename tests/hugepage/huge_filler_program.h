@@ -1,6 +1,6 @@
-// An instruction program for HugeFiller alone: takes, gives, resizes, donated tails, releases and collapses
-// against a page-by-page model, which also checks the order in which hugepages are chosen. A violation ends
-// the process.
+// An instruction program for HugeFiller alone: takes, gives, resizes, donated tails, releases and
+// collapses against a page-by-page model, which also checks the order in which hugepages are
+// chosen. A violation ends the process.
 #pragma once
 
 #include <algorithm>
@@ -43,9 +43,18 @@ class HugeFillerProgram {
   void Step() {
     ++steps_;
     switch (bytes_.Below(16)) {
-      case 0: case 1: case 2: case 3: case 4: case 5:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5:
         return Take();
-      case 6: case 7: case 8: case 9: case 10:
+      case 6:
+      case 7:
+      case 8:
+      case 9:
+      case 10:
         return Give();
       case 11:
         return bytes_.Byte() % 2 == 0 ? Grow() : Shrink();
@@ -88,7 +97,9 @@ class HugeFillerProgram {
     const size_t kind = t.broken ? (backed ? 2 : 3) : t.donated ? 1 : 0;
     size_t chunk = 7;
     for (size_t reach = 1; chunk > 0 && p.runs > reach; reach *= 2) --chunk;
-    const size_t within = dense ? kPagesPerHugePage - p.runs : kind == 1 ? longest * 8 : longest * 8 + chunk;
+    const size_t within = dense       ? kPagesPerHugePage - p.runs
+                          : kind == 1 ? longest * 8
+                                      : longest * 8 + chunk;
     return kind << 20 | within;
   }
 
@@ -104,7 +115,8 @@ class HugeFillerProgram {
     if (avoid && best != kNone && best >> 20 >= 2) best = kNone;
     std::map<size_t, size_t> ranks;
     for (const auto& [h, p] : pages_) ranks[h] = Rank(p, dense, fit);
-    PageRun run = filler_.TryTake(r, avoid ? HugeFiller::Broken::kAvoid : HugeFiller::Broken::kAllow);
+    PageRun run =
+        filler_.TryTake(r, avoid ? HugeFiller::Broken::kAvoid : HugeFiller::Broken::kAllow);
     STRATA_CHECK(run.range.empty() == (best == kNone));
     if (run.range.empty()) {
       STRATA_CHECK(filler_.Prepare());
@@ -163,7 +175,8 @@ class HugeFillerProgram {
     const Length more(bytes_.Below(10));
     Page& p = PageAt(r.first);
     const size_t end = Offset(r.first) + r.length.raw();
-    const bool room = end + more.raw() <= kPagesPerHugePage && p.map.substr(end, more.raw()).find('u') == std::string::npos;
+    const bool room = end + more.raw() <= kPagesPerHugePage &&
+                      p.map.substr(end, more.raw()).find('u') == std::string::npos;
     STRATA_CHECK(filler_.TryGrow(p.tracker.get(), r, r.length + more) == room);
     if (!room) return;
     Mark({r.end(), more}, 'u');
@@ -189,7 +202,8 @@ class HugeFillerProgram {
       // Nothing that was left alone would have been cheaper to break.
       for (const auto& [h, p] : pages_) {
         const HugeTracker& t = *p.tracker;
-        if (t.detached || t.empty() || t.free_backed() == 0 || t.broken != batch[i]->broken) continue;
+        if (t.detached || t.empty() || t.free_backed() == 0 || t.broken != batch[i]->broken)
+          continue;
         STRATA_CHECK(t.used() >= batch[i]->used());
       }
       STRATA_CHECK(i == 0 || batch[i - 1]->used() <= batch[i]->used());
@@ -204,7 +218,9 @@ class HugeFillerProgram {
       if (bytes_.Below(8) != 0) {
         filler_.Change(batch[i], [&] { batch[i]->NoteReleased(pages[i]); });
         Page& p = pages_.at(batch[i]->page().raw());
-        pages[i].ForRuns([&](size_t at, size_t length) { std::fill_n(p.map.begin() + static_cast<long>(at), length, 'x'); });
+        pages[i].ForRuns([&](size_t at, size_t length) {
+          std::fill_n(p.map.begin() + static_cast<long>(at), length, 'x');
+        });
       }
       STRATA_CHECK(filler_.Reattach(batch[i]) == HugeFiller::Left::kSome);  // broken ones stay
     }
@@ -239,7 +255,8 @@ class HugeFillerProgram {
     for (const auto& [h, p] : pages_) {
       const size_t u = static_cast<size_t>(std::count(p.map.begin(), p.map.end(), 'u'));
       const size_t x = static_cast<size_t>(std::count(p.map.begin(), p.map.end(), 'x'));
-      STRATA_CHECK(p.tracker->used() == u && p.tracker->released() == x && p.tracker->allocations() == p.runs);
+      STRATA_CHECK(p.tracker->used() == u && p.tracker->released() == x &&
+                   p.tracker->allocations() == p.runs);
       STRATA_CHECK(p.tracker->longest() == Longest(p));
       used += u;
       released += x;
@@ -247,7 +264,8 @@ class HugeFillerProgram {
     for (const auto& [first, t] : runs_) slack += t.tail ? kPagesPerHugePage - t.length.raw() : 0;
     STRATA_CHECK(filler_.hugepages() == pages_.size());
     STRATA_CHECK(filler_.used() == Length(used) && filler_.released() == Length(released));
-    STRATA_CHECK(filler_.free_backed() == Length(pages_.size() * kPagesPerHugePage - used - released));
+    STRATA_CHECK(filler_.free_backed() ==
+                 Length(pages_.size() * kPagesPerHugePage - used - released));
     STRATA_CHECK(filler_.slack() == Length(slack));
     size_t linked = 0, empties = 0;
     filler_.ForEach([&](const HugeTracker* t) { linked += !t->empty() && !t->detached; });

@@ -31,9 +31,14 @@ class HugeRegionProgram {
 
   void Step() {
     switch (bytes_.Below(10)) {
-      case 0: case 1: case 2: case 3:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
         return Take(Length(1 + bytes_.Below(bytes_.Below(4) == 0 ? 20'000 : 900)));
-      case 4: case 5: case 6:
+      case 4:
+      case 5:
+      case 6:
         return Give();
       case 7:
         return Grow();
@@ -160,7 +165,8 @@ class HugeRegionProgram {
     STRATA_CHECK(region_->backed() == Length(backed * kPagesPerHugePage));
     STRATA_CHECK(region_->free_backed() == Length(backed * kPagesPerHugePage - used));
     size_t sum = 0;
-    for (HugePageId p = kFirst; p < kFirst + HugeRegion::kSize; p += HugeLength(1)) sum += region_->used(p);
+    for (HugePageId p = kFirst; p < kFirst + HugeRegion::kSize; p += HugeLength(1))
+      sum += region_->used(p);
     STRATA_CHECK(sum == used);
   }
 

@@ -42,7 +42,8 @@ TEST(PageBitmap, AnswersAsBitByBit) {
     ASSERT_EQ(b.LongestRun(), longest) << s;
     ASSERT_EQ(b.Count(), count);
     const size_t at = random() % 256, n = random() % (257 - at);
-    ASSERT_EQ(b.CountIn(at, n), static_cast<size_t>(std::count(s.begin() + at, s.begin() + at + n, '1')));
+    ASSERT_EQ(b.CountIn(at, n),
+              static_cast<size_t>(std::count(s.begin() + at, s.begin() + at + n, '1')));
     ASSERT_EQ(b.AnyIn(at, n), b.CountIn(at, n) > 0);
     ASSERT_EQ(b.AllIn(at, n), b.CountIn(at, n) == n);
     ASSERT_EQ(b.NextSet(at), std::min<size_t>(s.find('1', at), 256));

@@ -1,6 +1,7 @@
-// An instruction program for PageHeap over the fake kernel: random takes, gives, resizes, releases, ticks and
-// failures, also in the middle of releases, against a model of the runs handed out. After each instruction
-// the heap's numbers must add up and agree with the model and with the kernel. A violation ends the process.
+// An instruction program for PageHeap over the fake kernel: random takes, gives, resizes, releases,
+// ticks and failures, also in the middle of releases, against a model of the runs handed out. After
+// each instruction the heap's numbers must add up and agree with the model and with the kernel. A
+// violation ends the process.
 #pragma once
 
 #include <map>
@@ -45,9 +46,21 @@ class PageHeapProgram {
     ++steps_;
     kernel_.Advance(bytes_.Below(64));
     switch (bytes_.Below(24)) {
-      case 0: case 1: case 2: case 3: case 4: case 5: case 6: case 7:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 7:
         return Take();
-      case 8: case 9: case 10: case 11: case 12: case 13:
+      case 8:
+      case 9:
+      case 10:
+      case 11:
+      case 12:
+      case 13:
         return Give();
       case 14:
         return Grow();
@@ -60,7 +73,8 @@ class PageHeapProgram {
       case 18:
         heap_.ReleaseNow(bytes_.Below(64) << 18);
         return;
-      case 19: case 20:
+      case 19:
+      case 20:
         kernel_.Advance(1000);
         heap_.Tick(bytes_.Byte() % 2 == 0);
         return;
@@ -81,10 +95,12 @@ class PageHeapProgram {
     for (size_t n = bytes_.Below(4); n > 0; --n) {
       ++interrupts_;
       switch (bytes_.Below(6)) {
-        case 0: case 1:
+        case 0:
+        case 1:
           Take();
           break;
-        case 2: case 3:
+        case 2:
+        case 3:
           Give();
           break;
         case 4:
@@ -99,15 +115,24 @@ class PageHeapProgram {
 
   Length PickLength() {
     switch (bytes_.Below(16)) {
-      case 0: case 1: case 2: case 3: case 4: case 5:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5:
         return Length(1);
-      case 6: case 7: case 8:
+      case 6:
+      case 7:
+      case 8:
         return Length(1 + bytes_.Below(8));
-      case 9: case 10:
+      case 9:
+      case 10:
         return Length(1 + bytes_.Below(128));
       case 11:
         return Length(129 + bytes_.Below(128));
-      case 12: case 13:
+      case 12:
+      case 13:
         return Length(257 + bytes_.Below(1200));
       case 14:
         return PagesOf(HugeLength(1 + bytes_.Below(8)));
@@ -132,7 +157,8 @@ class PageHeapProgram {
     STRATA_CHECK(first % r.align.raw() == 0);
     const auto next = runs_.lower_bound(first);
     STRATA_CHECK(next == runs_.end() || first + n.raw() <= next->first);
-    STRATA_CHECK(next == runs_.begin() || std::prev(next)->first + std::prev(next)->second.length.raw() <= first);
+    STRATA_CHECK(next == runs_.begin() ||
+                 std::prev(next)->first + std::prev(next)->second.length.raw() <= first);
     const size_t native = first * kNativePerPage, natives = n.raw() * kNativePerPage;
     const size_t stride = natives > 1024 ? 61 : 1;
     if (run.zeroed) {
@@ -201,7 +227,8 @@ class PageHeapProgram {
     t.length = shorter;
     const size_t end = (r.first + shorter).raw() * kNativePerPage;
     t.written.erase(t.written.lower_bound(end), t.written.end());
-    std::erase_if(t.gone, [&](NativeRange g) { return (g.offset + g.bytes) >> kNativePageShift > end; });
+    std::erase_if(t.gone,
+                  [&](NativeRange g) { return (g.offset + g.bytes) >> kNativePageShift > end; });
     heap_.Shrink(r, shorter);
   }
 
@@ -260,12 +287,15 @@ class PageHeapProgram {
     // Without metadata a large run keeps the tail that it could not donate.
     const size_t parts = s.filler.used + s.large + s.region.used;
     STRATA_CHECK(metadata_failed_ ? parts >= live : parts == live);
-    STRATA_CHECK(s.free_backed == s.filler.free + (s.cache.hugepages << kHugePageShift) + s.region.free);
-    STRATA_CHECK(s.filler.used + s.filler.free + s.filler.released == s.filler.hugepages << kHugePageShift);
+    STRATA_CHECK(s.free_backed ==
+                 s.filler.free + (s.cache.hugepages << kHugePageShift) + s.region.free);
+    STRATA_CHECK(s.filler.used + s.filler.free + s.filler.released == s.filler.hugepages
+                                                                          << kHugePageShift);
     STRATA_CHECK(s.region.used + s.region.free + s.region.released == s.region.regions << 30);
     STRATA_CHECK(s.allocator.mapped == BytesOf(kernel_.mapped()));
-    STRATA_CHECK(s.allocator.mapped == s.allocator.free + s.large + (s.region.regions << 30) +
-                                           ((s.filler.hugepages + s.cache.hugepages) << kHugePageShift));
+    STRATA_CHECK(s.allocator.mapped ==
+                 s.allocator.free + s.large + (s.region.regions << 30) +
+                     ((s.filler.hugepages + s.cache.hugepages) << kHugePageShift));
     // Nothing that the heap says it gave back is still held.
     if (steps_ % 4 == 0) {
       STRATA_CHECK(kernel_.physical_bytes() <= parts - s.filler.in_use_released + s.free_backed);
@@ -280,7 +310,8 @@ class PageHeapProgram {
     std::map<size_t, size_t> used;  // pages by hugepage
     for (const auto& [first, t] : runs_) {
       for (size_t p = first; p < first + t.length.raw();) {
-        const size_t end = std::min((p / kPagesPerHugePage + 1) * kPagesPerHugePage, first + t.length.raw());
+        const size_t end =
+            std::min((p / kPagesPerHugePage + 1) * kPagesPerHugePage, first + t.length.raw());
         used[p / kPagesPerHugePage] += end - p;
         p = end;
       }
@@ -324,7 +355,7 @@ class PageHeapProgram {
   FakeKernel kernel_{HugeLength(2048)};
   PageHeap<FakeKernel> heap_{kernel_, meta_.arena(), PageHeapOptions{}};
   Runs runs_;
-  size_t live_ = 0;  // pages
+  size_t live_ = 0;      // pages
   size_t busy_ = kNone;  // the run that ReleaseInUse works on
   uint32_t last_tag_ = 0;
   int depth_ = 0;

@@ -1,4 +1,5 @@
-// PageHeap: where requests go, what goes back and when, and what happens when memory or time runs out.
+// PageHeap: where requests go, what goes back and when, and what happens when memory or time runs
+// out.
 #include "hugepage/page_heap.h"
 
 #include <gtest/gtest.h>
@@ -19,13 +20,15 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 
 struct PageHeapTest : testing::Test {
-  explicit PageHeapTest(const PageHeapOptions& options = {}) : heap(kernel, meta.arena(), options) {}
+  explicit PageHeapTest(const PageHeapOptions& options = {})
+      : heap(kernel, meta.arena(), options) {}
 
   PageRange Take(size_t n, size_t align = 1, bool dense = false) {
     return heap.Take({Length(n), Length(align), dense}).range;
   }
   void Write(PageRange r) {
-    for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i) kernel.Write(i, 1);
+    for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i)
+      kernel.Write(i, 1);
   }
   void Give(PageRange r) { heap.Give(r, false); }
   // One second of the program's life.
@@ -259,7 +262,8 @@ TEST_F(PageHeapTest, ReleaseInUseGivesBackAndIsCounted) {
   for (const PageRange& r : runs) Write(r);
   const size_t before = kernel.physical_bytes();
   const size_t at = OffsetOf(runs[4 * 256].first);
-  const NativeRange ranges[] = {{at, kNativePageSize}, {at + 4 * kNativePageSize, 2 * kNativePageSize}};
+  const NativeRange ranges[] = {{at, kNativePageSize},
+                                {at + 4 * kNativePageSize, 2 * kNativePageSize}};
   EXPECT_EQ(heap.ReleaseInUse(ranges, 2), 3 * kNativePageSize);
   EXPECT_EQ(kernel.physical_bytes(), before - 3 * kNativePageSize);
   EXPECT_EQ(heap.Stats().filler.in_use_released, 3 * kNativePageSize);
@@ -396,9 +400,12 @@ TEST_F(PageHeapTest, ChildOfAForkTakesBackWhatWasBeingReleased) {
     if (pid == 0) {
       heap.RecoverInChild();
       const PageHeapStats s = heap.Stats();
-      bool ok = s.filler.free + s.filler.used + s.filler.released == s.filler.hugepages << kHugePageShift;
-      ok = ok && s.filler.regular + s.filler.partly_released + s.filler.all_released == s.filler.hugepages;
-      ok = ok && s.allocator.mapped == s.allocator.free + ((s.filler.hugepages + s.cache.hugepages) << kHugePageShift);
+      bool ok = s.filler.free + s.filler.used + s.filler.released == s.filler.hugepages
+                                                                         << kHugePageShift;
+      ok = ok && s.filler.regular + s.filler.partly_released + s.filler.all_released ==
+                     s.filler.hugepages;
+      ok = ok && s.allocator.mapped == s.allocator.free + ((s.filler.hugepages + s.cache.hugepages)
+                                                           << kHugePageShift);
       in_child = true;
       for (int i = 1; i < 256 * 20; i += 2) heap.Give(runs[static_cast<size_t>(i)], false);
       heap.ReleaseNow(~size_t{0} >> 1);

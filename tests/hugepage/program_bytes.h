@@ -1,5 +1,5 @@
-// Where an instruction program gets its choices: bytes from a fuzzer, or from a seed. A program ends when they
-// run out. The same interpreter serves GoogleTest and libFuzzer.
+// Where an instruction program gets its choices: bytes from a fuzzer, or from a seed. A program
+// ends when they run out. The same interpreter serves GoogleTest and libFuzzer.
 #pragma once
 
 #include <cstddef>

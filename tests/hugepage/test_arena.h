@@ -1,4 +1,5 @@
-// Metadata memory for tests: from the test's own heap, given back at the end of the test, failing on demand.
+// Metadata memory for tests: from the test's own heap, given back at the end of the test, failing
+// on demand.
 #pragma once
 
 #include <cstdlib>
