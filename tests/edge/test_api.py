@@ -14,6 +14,7 @@ from blackbox import Lab, cases
 HERE = Path(__file__).resolve().parent
 OWN_RESULT = {"malloc_stats_speaks", "resolves_to"}
 ONLY_STRATA = {"free_sized_works", "cfree_frees"}
+MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
 REQUIRED = """
     malloc free calloc realloc posix_memalign memalign malloc_usable_size aligned_alloc
@@ -29,14 +30,16 @@ REQUIRED = """
 """.split()
 
 
+@MODES
 @pytest.mark.parametrize("case", cases(HERE / "api_cases.c"))
-def test_api(lab: Lab, case: str) -> None:
-    lab.run(lab.build(HERE / "api_cases.c"), case).silent()
+def test_api(lab: Lab, case: str, mode: str) -> None:
+    lab.run(lab.build(HERE / "api_cases.c"), case, env={"STRATA_CACHE": mode}).silent()
 
 
+@MODES
 @pytest.mark.parametrize("case", cases(HERE / "alignment_cases.c"))
-def test_alignment(lab: Lab, case: str) -> None:
-    lab.run(lab.build(HERE / "alignment_cases.c"), case).silent()
+def test_alignment(lab: Lab, case: str, mode: str) -> None:
+    lab.run(lab.build(HERE / "alignment_cases.c"), case, env={"STRATA_CACHE": mode}).silent()
 
 
 @pytest.mark.parametrize(
@@ -59,12 +62,3 @@ def test_malloc_stats_goes_to_stderr_only(lab: Lab) -> None:
 def test_symbol_is_interposed(lab: Lab, symbol: str) -> None:
     library = lab.require_strata()
     lab.run(lab.build(HERE / "info_cases.c"), "resolves_to", library.name, symbol).silent()
-
-
-def test_edge_table_without_per_cpu_caches(lab: Lab) -> None:
-    """The same rows on the per-thread caches."""
-    lab.require_strata()
-    for source in ("api_cases.c", "alignment_cases.c"):
-        program = lab.build(HERE / source)
-        for case in cases(HERE / source):
-            lab.run(program, case, env={"STRATA_CACHE": "thread"}).silent()
