@@ -1,6 +1,6 @@
-/* Strata's own C API, beside the malloc family that it replaces. Every function is thread-safe and may be
- * called at any time after the library is loaded; none allocates through malloc. Sizes are in bytes.
- * A program that is merely preloaded needs nothing of this. */
+/* Strata's own C API, beside the malloc family that it replaces. Every function is thread-safe and
+ * may be called at any time after the library is loaded; none allocates through malloc. Sizes are
+ * in bytes. A program that is merely preloaded needs nothing of this. */
 #ifndef STRATA_STRATA_H_
 #define STRATA_STRATA_H_
 
@@ -11,34 +11,36 @@
 extern "C" {
 #endif
 
-/* resident = live + internal_slack + caches + free_resident + metadata - untouched, within 2 % of what the
- * kernel says of the same memory. */
+/* resident = live + internal_slack + caches + free_resident + metadata - untouched, within 2 % of
+ * what the kernel says of the same memory. */
 typedef struct strata_stats_data {
-  size_t live;             /* asked for and not freed (for small blocks estimated: see docs/architecture.md) */
-  size_t internal_slack;   /* size of the block minus what was asked */
-  size_t caches;           /* free objects in per-CPU, per-thread and transfer caches */
-  size_t free_resident;    /* free memory that the kernel still holds for us: in spans and in the page heap */
-  size_t released;         /* free memory given back to the kernel */
-  size_t metadata;         /* resident memory of our own tables */
-  size_t untouched;        /* in use but never written, so the kernel has no page for it */
-  size_t resident;         /* heap and metadata pages that the kernel holds */
-  size_t mapped;           /* address space mapped for the heap */
-  size_t hugepage_backed;  /* heap bytes that the kernel backs by hugepages */
-  double coverage;         /* hugepage_backed / resident heap */
+  size_t live; /* asked for and not freed (for small blocks estimated: see docs/architecture.md) */
+  size_t internal_slack; /* size of the block minus what was asked */
+  size_t caches;         /* free objects in per-CPU, per-thread and transfer caches */
+  size_t free_resident;  /* free memory that the kernel still holds for us: in spans and in the page
+                            heap */
+  size_t released;       /* free memory given back to the kernel */
+  size_t metadata;       /* resident memory of our own tables */
+  size_t untouched;      /* in use but never written, so the kernel has no page for it */
+  size_t resident;       /* heap and metadata pages that the kernel holds */
+  size_t mapped;         /* address space mapped for the heap */
+  size_t hugepage_backed; /* heap bytes that the kernel backs by hugepages */
+  double coverage;        /* hugepage_backed / resident heap */
   uint64_t cache_hits;
   uint64_t cache_misses_alloc;
   uint64_t cache_misses_free;
 } strata_stats_t;
 
-/* Fills *out. Returns 0; or EINVAL when out is null. Walks the heap's page tables: about 1 ms a GiB. */
+/* Fills *out. Returns 0; or EINVAL when out is null. Walks the heap's page tables: about 1 ms a
+ * GiB. */
 int strata_stats(strata_stats_t* out);
 
-/* Writes the statistics as JSON, cut at `capacity` and always ended by a zero byte. Returns the length that
- * the whole text needs without the zero byte, as snprintf does. */
+/* Writes the statistics as JSON, cut at `capacity` and always ended by a zero byte. Returns the
+ * length that the whole text needs without the zero byte, as snprintf does. */
 size_t strata_stats_json(char* buffer, size_t capacity);
 
-/* Gives free memory back to the kernel now, at least `bytes` if there is that much. Returns what was given
- * back. */
+/* Gives free memory back to the kernel now, at least `bytes` if there is that much. Returns what
+ * was given back. */
 size_t strata_release(size_t bytes);
 
 /* "per-cpu (mm_cid)", "per-cpu (cpu_id)", "per-thread", or "none" when Strata stood down. */

@@ -7,7 +7,11 @@
 namespace strata {
 
 Message& Message::Text(const char* s) {
-  while (*s != '\0' && used_ < kCapacity - 1) buffer_[used_++] = *s++;
+  while (*s != '\0' && used_ < kCapacity - 1) {
+    // Values from the environment end up here: no control character reaches a terminal or a log.
+    const char c = *s++;
+    buffer_[used_++] = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
   return *this;
 }
 

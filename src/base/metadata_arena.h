@@ -24,25 +24,25 @@ class MetadataArena {
 
   void* Allocate(size_t bytes, size_t align = 16) {
     LockHolder hold(lock_);
+    if (bytes + align > kChunk / 4) return AllocateApart(bytes, align);
     uintptr_t at = RoundUp(next_, align);
     if (next_ == 0 || at + bytes > end_) {
-      const size_t chunk =
-          bytes + align > kChunk / 4 ? RoundUp(bytes + align, kNativePageSize) : kChunk;
-      void* fresh = map_(chunk);
-      if (fresh == nullptr) return nullptr;
-      mapped_.store(mapped_.load(std::memory_order_relaxed) + chunk, std::memory_order_relaxed);
-      if (chunk !=
-          kChunk) {  // large records get a mapping of their own; the current chunk stays in use
-        used_.store(used_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
-        return reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(fresh), align));
-      }
-      next_ = reinterpret_cast<uintptr_t>(fresh);
-      end_ = next_ + chunk;
+      if (!NewChunk(kChunk)) return nullptr;
       at = RoundUp(next_, align);
     }
     next_ = at + bytes;
-    used_.store(used_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+    in_chunks_ += bytes;
+    Add(used_, bytes);
     return reinterpret_cast<void*>(at);
+  }
+
+  // Makes sure that small records of `total` bytes, counting those already made, need nothing more
+  // from the kernel. Called before the heap takes address space that such records will describe, so
+  // that the heap can't starve its own tables.
+  bool EnsureTotal(size_t total) {
+    LockHolder hold(lock_);
+    if (in_chunks_ + (end_ - next_) >= total) return true;
+    return NewChunk(RoundUp(total - in_chunks_, kChunk));
   }
 
   template <class T>
@@ -58,10 +58,35 @@ class MetadataArena {
  private:
   static constexpr size_t kChunk = 256 << 10;
 
+  static void Add(std::atomic<size_t>& n, size_t by) {  // under lock_
+    n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+  }
+
+  // What is left of the old chunk stays unused and, untouched as it is, costs address space only.
+  bool NewChunk(size_t bytes) STRATA_REQUIRES(lock_) {
+    void* fresh = map_(bytes);
+    if (fresh == nullptr) return false;
+    Add(mapped_, bytes);
+    next_ = reinterpret_cast<uintptr_t>(fresh);
+    end_ = next_ + bytes;
+    return true;
+  }
+
+  // Large records get a mapping of their own; the current chunk stays in use.
+  void* AllocateApart(size_t bytes, size_t align) STRATA_REQUIRES(lock_) {
+    const size_t chunk = RoundUp(bytes + align, kNativePageSize);
+    void* fresh = map_(chunk);
+    if (fresh == nullptr) return nullptr;
+    Add(mapped_, chunk);
+    Add(used_, bytes);
+    return reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(fresh), align));
+  }
+
   MapFunction map_;
   Lock lock_{LockRank::kMetadata};
   uintptr_t next_ STRATA_GUARDED_BY(lock_) = 0;
   uintptr_t end_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t in_chunks_ STRATA_GUARDED_BY(lock_) = 0;  // bytes of small records so far
   // Written under lock_, read without it.
   std::atomic<size_t> used_{0};
   std::atomic<size_t> mapped_{0};

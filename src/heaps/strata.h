@@ -161,6 +161,14 @@ class StrataHeap {
   // limits.
   size_t ReleaseNow(size_t bytes);
 
+  // Sends all that is free in the tiers above the page heap down to it.
+  void EmptyCaches() {
+    for (size_t c = 1; c < kNumClasses; ++c) {
+      transfer_.Plunder(static_cast<SizeClass>(c), true);
+      central_[c].ReleaseEmpty(UINT32_MAX);
+    }
+  }
+
   Transfer& transfer() { return transfer_; }
   PageHeap<Kernel>& page_heap() { return page_heap_; }
   CentralFreeList<StrataHeap>& central(SizeClass c) { return central_[Raw(c)]; }
@@ -250,10 +258,7 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
 
 template <class Kernel>
 size_t StrataHeap<Kernel>::ReleaseNow(size_t bytes) {
-  for (size_t c = 1; c < kNumClasses; ++c) {
-    transfer_.Plunder(static_cast<SizeClass>(c), true);
-    central_[c].ReleaseEmpty(UINT32_MAX);
-  }
+  EmptyCaches();
   size_t released = page_heap_.ReleaseNow(bytes);
   for (size_t c = 1; c < kNumClasses && released < bytes; ++c) {
     released += central_[c].ReleaseIdle(UINT32_MAX, bytes - released);

@@ -136,6 +136,8 @@ HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, bool* 
     if (!cached.empty()) return cached;
   }
   if (!MayBack(PagesOf(n))) return {};
+  // Its lists first: the address space taken next may be all that the kernel had left to give.
+  if (!filler_.Prepare()) return {};
   const HugeRange fresh = allocator_.Take(n, align);
   if (fresh.empty()) return {};
   cache_.NoteTaken(n, now);

@@ -19,7 +19,8 @@ namespace strata {
 
 namespace background_internal {
 constinit std::atomic<bool> g_may_start{true};
-}
+constinit Lock g_control{LockRank::kControl};
+}  // namespace background_internal
 
 namespace {
 
@@ -30,7 +31,6 @@ constexpr size_t kNeededFromPages =
 constexpr uint32_t kIdleDrainTicks = 2;
 constexpr size_t kStackBytes = 256 << 10;
 
-constinit Lock g_control{LockRank::kControl};
 std::atomic<bool> g_running{false};
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
@@ -67,7 +67,7 @@ void* Run(void*) {
     Sleep();
     if (IsLastThread()) exit(0);
     {
-      LockHolder hold(g_control);
+      LockHolder hold(ControlLock());
       BackgroundTick();
     }
     if (r.options.stats_interval_s != 0 && ++since_stats >= r.options.stats_interval_s) {
@@ -79,13 +79,10 @@ void* Run(void*) {
 
 }  // namespace
 
-Lock& ControlLock() { return g_control; }
-
 void BackgroundTick() {
   Runtime& r = TheRuntime();
-  size_t drained = 0;
   if (r.per_cpu) {
-    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) drained += r.cpu.DrainIfIdle(v, kIdleDrainTicks);
+    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.DrainIfIdle(v, kIdleDrainTicks);
   }
   const HeapTick tick = r.heap.Tick(r.options.release);
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

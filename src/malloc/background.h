@@ -20,7 +20,8 @@ struct BackgroundStats {
 
 namespace background_internal {
 extern std::atomic<bool> g_may_start;
-}
+extern Lock g_control;
+}  // namespace background_internal
 STRATA_NOINLINE void StartBackgroundSlow();
 
 // Called on the slow path with no lock held.
@@ -31,7 +32,9 @@ STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
 
 // Held by whoever moves memory in bulk (the thread's tick, strata_release), so that a fork never
 // catches memory half given back.
-Lock& ControlLock();
+inline Lock& ControlLock() STRATA_TSA(lock_returned(background_internal::g_control)) {
+  return background_internal::g_control;
+}
 
 // One tick, with the control lock held by the caller.
 void BackgroundTick() STRATA_REQUIRES(ControlLock());

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,12 +41,6 @@ STRATA_EXPORT void* calloc(size_t count, size_t size) noexcept {
   return AllocateZeroed(count, size);
 }
 STRATA_EXPORT void* realloc(void* p, size_t size) noexcept { return strata::Reallocate(p, size); }
-
-STRATA_EXPORT void* reallocarray(void* p, size_t count, size_t size) noexcept {
-  size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) return FailWith(ENOMEM);
-  return strata::Reallocate(p, bytes);
-}
 
 STRATA_EXPORT void* memalign(size_t align, size_t size) noexcept {
   return AllocateRounded(align, size);
@@ -100,22 +93,6 @@ STRATA_EXPORT void* __libc_pvalloc(size_t size) noexcept { return pvalloc(size);
 STRATA_EXPORT void __libc_cfree(void* p) noexcept { Free(p); }
 STRATA_EXPORT int __posix_memalign(void** out, size_t align, size_t size) noexcept {
   return posix_memalign(out, align, size);
-}
-
-// For a library that binds to its own libc's functions (RTLD_DEEPBIND) and gets malloc through
-// these.
-STRATA_EXPORT char* strdup(const char* s) noexcept {
-  const size_t bytes = __builtin_strlen(s) + 1;
-  void* copy = Allocate(bytes);
-  return copy == nullptr ? nullptr : static_cast<char*>(__builtin_memcpy(copy, s, bytes));
-}
-STRATA_EXPORT char* strndup(const char* s, size_t n) noexcept {
-  const size_t length = strnlen(s, n);
-  auto* copy = static_cast<char*>(Allocate(length + 1));
-  if (copy == nullptr) return nullptr;
-  __builtin_memcpy(copy, s, length);
-  copy[length] = '\0';
-  return copy;
 }
 
 // The hooks of glibc before 2.34, which later ones keep for old binaries only.

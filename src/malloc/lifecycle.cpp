@@ -37,7 +37,7 @@ void AfterForkInChild() STRATA_NO_TSA {
 __attribute__((constructor(101))) void OnLoad() {
   if (EnsureStarted() != RunState::kReady) return;
   pthread_atfork(BeforeFork, AfterFork, AfterForkInChild);
-  SayWhatWasFound();
+  PrepareOutput();
 }
 
 __attribute__((destructor)) void OnExit() {

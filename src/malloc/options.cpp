@@ -76,8 +76,10 @@ constexpr OptionRow kTable[] = {
     {"STATS", "exit|PATH", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
      [](const char* v, Options& o) {
-       o.stats = v;
-       return *v != '\0';
+       const size_t length = strlen(v);
+       if (length == 0 || length >= sizeof(o.stats)) return false;
+       memcpy(o.stats, v, length + 1);
+       return true;
      }},
     {"STATS_INTERVAL", "seconds", "0 (only at exit)",
      "rewrite the JSON file every so often while the program runs",
@@ -198,7 +200,7 @@ Options ReadOptions(char* const* environment, bool secure) {
       ReadOne(*environment + kPrefixLength, out);
   }
   if (secure) {
-    out.stats = nullptr;
+    out.stats[0] = '\0';
     out.stats_interval_s = 0;
   }
   return out;

@@ -12,7 +12,8 @@ enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
 enum class OnError : uint8_t { kAbort, kIgnore };
 
 struct Options {
-  const char* stats = nullptr;  // "exit" or a path
+  char stats[1024] =
+      {};  // "exit" or a path; empty: none. A copy: programs overwrite their environment
   uint32_t stats_interval_s = 0;
   CacheChoice cache = CacheChoice::kAuto;
   bool release = true;

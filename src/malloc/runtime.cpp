@@ -18,7 +18,7 @@ namespace strata {
 constinit thread_local ThreadState t_state;
 
 namespace runtime_internal {
-constinit Storage g_storage;
+Storage g_storage;  // zero until Start makes the instance in it
 constinit std::atomic<RunState> g_state{RunState::kCold};
 }  // namespace runtime_internal
 
@@ -103,7 +103,8 @@ Runtime::Runtime(const Options& o)
     : options(o),
       thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),
-      heap((kernel.Init(WindowSize(), o.hugepages), kernel), arena, HeapOptions(o), HandleBadFree),
+      heap((kernel.Init(WindowSize(), o.hugepages, arena), kernel), arena, HeapOptions(o),
+           HandleBadFree),
       thread_pool(arena) {}
 
 RunState EnsureStarted() {

@@ -19,6 +19,8 @@ void* OutOfMemory() {
 
 // Larger requests can't be told from a negative number by the program's pointer arithmetic.
 constexpr size_t kMaxRequest = PTRDIFF_MAX;
+// The page heap aligns to no more; the kernel's own largest page is as big.
+constexpr size_t kMaxAlign = size_t{1} << 30;
 
 void* AllocateSmallPerThread(Runtime& r, SizeClass c) {
   ThreadCache* cache = CacheOfThisThread();
@@ -30,10 +32,35 @@ void* AllocateSmallPerThread(Runtime& r, SizeClass c) {
   return cache->PopSlow(c, r.heap.transfer());
 }
 
-void* AllocateSmall(Runtime& r, SizeClass c) {
+void* TrySmall(Runtime& r, SizeClass c) {
   if (t_state.slabs == nullptr && !BindThread()) return AllocateSmallPerThread(r, c);
   if (void* p = r.cpu.ops().Pop(c)) return p;
   return r.cpu.PopSlow(c);
+}
+
+// Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
+// request can use it.
+void EmptyCaches(Runtime& r) {
+  LockHolder hold(ControlLock());
+  if (ThreadCache* cache = t_state.cache) cache->Flush(r.heap.transfer());
+  if (r.per_cpu) {
+    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
+  }
+  r.heap.EmptyCaches();
+}
+
+void* AllocateSmall(Runtime& r, SizeClass c) {
+  if (void* p = TrySmall(r, c)) return p;
+  EmptyCaches(r);
+  return TrySmall(r, c);
+}
+
+LargeBlock TakeLarge(Runtime& r, size_t size, size_t align) {
+  const LargeBlock block = r.heap.TakeLarge(size, align);
+  // A request larger than the whole window fails whatever is freed.
+  if (block.address != nullptr || size > BytesOf(r.kernel.window())) return block;
+  EmptyCaches(r);
+  return r.heap.TakeLarge(size, align);
 }
 
 void NoteAsked(Runtime& r, SizeClass c, size_t size) {
@@ -82,7 +109,7 @@ void* AllocateSlow(size_t size) {
   Runtime& r = TheRuntime();
   void* p;
   if (size > kMaxClassSize) {
-    p = r.heap.TakeLarge(size, 1).address;
+    p = TakeLarge(r, size, 1).address;
   } else {
     const SizeClass c = ClassOfSize(size);
     p = AllocateSmall(r, c);
@@ -100,10 +127,10 @@ void* AllocateAligned(size_t size, size_t align) {
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return OutOfMemory();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.memalign(align, size);
-  if (size > kMaxRequest || align > kMaxRequest) return OutOfMemory();
+  if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
   Runtime& r = TheRuntime();
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
-  void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : r.heap.TakeLarge(size, align).address;
+  void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (c != SizeClass::kNone) NoteAsked(r, c, size);
   StartBackgroundIfNeeded();
@@ -124,7 +151,7 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return EarlyAllocate(bytes);
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.calloc(count, size);
   if (bytes > kMaxRequest) return OutOfMemory();
-  const LargeBlock block = TheRuntime().heap.TakeLarge(bytes, 1);
+  const LargeBlock block = TakeLarge(TheRuntime(), bytes, 1);
   if (block.address == nullptr) return OutOfMemory();
   if (!block.zeroed) __builtin_memset(block.address, 0, bytes);
   StartBackgroundIfNeeded();

@@ -15,6 +15,10 @@
 namespace strata {
 namespace {
 
+// A copy of stderr, for programs that close theirs before our destructor runs (all of coreutils
+// do).
+int g_stderr = -1;
+
 bool WriteWhole(int fd, const char* text, size_t bytes) {
   while (bytes != 0) {
     const ssize_t n = write(fd, text, bytes);
@@ -60,8 +64,13 @@ const char* CacheModeName() {
   return r.rseq.index == RseqIndex::kMmCid ? "per-cpu (mm_cid)" : "per-cpu (cpu_id)";
 }
 
-void SayWhatWasFound() {
+void PrepareOutput() {
   const Runtime& r = TheRuntime();
+  const int saved = errno;
+  constexpr int kOutOfTheWay = 200;  // programs expect the lowest descriptors to be theirs
+  if (strcmp(r.options.stats, "exit") == 0)
+    g_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kOutOfTheWay);
+  errno = saved;
   if (!r.options.verbose) return;
   Message()
       .Text("caches ")
@@ -100,11 +109,11 @@ void WriteStatsFile(const char* path) {
 
 void WriteStatsAtExit() {
   const char* where = TheRuntime().options.stats;
-  if (where == nullptr) return;
+  if (*where == '\0') return;
   if (strcmp(where, "exit") != 0) return WriteStatsFile(where);
   HeapStats stats;
   CollectStats(stats);
-  TextSink sink(STDERR_FILENO);
+  TextSink sink(g_stderr >= 0 ? g_stderr : STDERR_FILENO);
   WriteText(stats, sink);
   sink.Finish();
 }

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-void SayWhatWasFound();                 // STRATA_VERBOSE
+void PrepareOutput();                   // once at start; says what was found if STRATA_VERBOSE asks
 void WriteStatsAtExit();                // STRATA_STATS
 void WriteStatsFile(const char* path);  // replaced whole: a reader never sees half a file
 const char* CacheModeName();

@@ -27,6 +27,10 @@ namespace {
 
 constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
 
+// Records for spans, hugepages and caches: a span of 8 KiB takes 176 bytes at worst.
+constexpr size_t kBytesPerMetadataByte = 44;
+constexpr size_t kMetadataBase = 384 << 10;
+
 class ErrnoKeeper {
  public:
   ErrnoKeeper() : saved_(errno) {}
@@ -86,7 +90,8 @@ void RememberMetadata(uintptr_t start, size_t bytes) {
 
 }  // namespace
 
-void SystemKernel::Init(HugeLength window, bool hugepages) {
+void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena) {
+  arena_ = &arena;
   const ErrnoKeeper keep;
   hugepages_ = hugepages;
   window_ = window;
@@ -125,6 +130,8 @@ bool SystemKernel::GrowPageMap(size_t end) {
 
 MapResult SystemKernel::Map(HugeRange range) {
   const ErrnoKeeper keep;
+  const size_t described = OffsetOf(range.end()) / kBytesPerMetadataByte + kMetadataBase;
+  if (!arena_->EnsureTotal(described)) return MapResult::kNoMemory;
   const uintptr_t at = base_ + OffsetOf(range.first);
   const MapResult result = MapAt(at, BytesOf(range.length));
   if (result != MapResult::kMapped) return result;

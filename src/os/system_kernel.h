@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/lock.h"
+#include "base/metadata_arena.h"
 #include "os/page_kernel.h"
 
 namespace strata {
@@ -18,8 +19,8 @@ enum class ThpMode : uint8_t { kUnknown, kAlways, kMadvise, kNever };
 
 class SystemKernel {
  public:
-  // Picks the window; maps nothing.
-  void Init(HugeLength window, bool hugepages);
+  // Picks the window; maps nothing. `arena`: where the records for what will be mapped come from.
+  void Init(HugeLength window, bool hugepages, MetadataArena& arena);
 
   HugeLength window() const { return window_; }
   MapResult Map(HugeRange range);
@@ -45,6 +46,7 @@ class SystemKernel {
   uintptr_t base_ = 0;
   uint8_t* classes_ = nullptr;
   char* spans_ = nullptr;
+  MetadataArena* arena_ = nullptr;
   HugeLength window_{};
   bool hugepages_ = true;
   std::atomic<int> process_madvise_{1};  // 0 once the kernel said it can't

@@ -1,7 +1,7 @@
 // The statistics as JSON. Names and units are stable: docs/statistics.md lists them. Sits in
 // profile.
-#include "profile/heap_stats.h"
 #include "base/version.h"
+#include "profile/heap_stats.h"
 
 namespace strata {
 namespace {

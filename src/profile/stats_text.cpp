@@ -1,6 +1,6 @@
 // The statistics for people, as STRATA_STATS=exit and malloc_stats print them. Sits in profile.
-#include "profile/heap_stats.h"
 #include "base/version.h"
+#include "profile/heap_stats.h"
 
 namespace strata {
 namespace {
