@@ -1,0 +1,149 @@
+// What a central free list stands on, for tests: spans from a small window of real memory, a page
+// map over it, a record of what was given back inside spans, calls that fail on demand, and a hook
+// that runs while pages are being released. Wrong calls end the test at once.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+#include "base/check.h"
+#include "os/page_kernel.h"
+#include "span/central_free_list.h"
+#include "span/page_map.h"
+#include "span/span.h"
+
+namespace strata::test {
+
+class FakeSource {
+ public:
+  explicit FakeSource(size_t pages = 2048)
+      : memory_(static_cast<char*>(aligned_alloc(kPageSize, pages * kPageSize))),
+        taken_(pages),
+        classes_(pages),
+        spans_(pages),
+        released_(pages * kNativePerPage) {
+    STRATA_CHECK(memory_ != nullptr);
+    page_map_.Attach(classes_.data(), spans_.data());
+  }
+  ~FakeSource() { free(memory_); }
+  FakeSource(const FakeSource&) = delete;
+  FakeSource& operator=(const FakeSource&) = delete;
+
+  // --- What the central free list calls.
+  Span* TakeSpan(SizeClass c) {
+    ++take_calls;
+    if (fail_take_in >= 0 && fail_take_in-- == 0) return nullptr;
+    const ClassInfo& info = InfoOf(c);
+    const size_t first = FindFree(info.pages);
+    if (first == taken_.size()) return nullptr;
+    Span* span = pool_.New(info.objects);
+    if (span == nullptr) return nullptr;
+    span->first_page = static_cast<uint32_t>(first);
+    span->num_pages = info.pages;
+    span->size_class = c;
+    span->InitBits();
+    for (size_t p = first; p < first + info.pages; ++p) taken_[p] = true;
+    page_map_.Set(span->range(), span, c);
+    live_spans.insert(span);
+    return span;
+  }
+
+  void GiveSpan(Span* span) {
+    STRATA_CHECK(live_spans.erase(span) == 1);
+    STRATA_CHECK(span->allocated == 0);
+    STRATA_CHECK(span->list_next == nullptr && span->list_prev == nullptr);
+    for (size_t p = span->first_page; p < span->first_page + span->num_pages; ++p) {
+      STRATA_CHECK(taken_[p]);
+      taken_[p] = false;
+      for (size_t n = 0; n < kNativePerPage; ++n) released_[p * kNativePerPage + n] = false;
+    }
+    page_map_.Clear(span->range(), span->size_class);
+    pool_.Delete(span);
+    ++give_calls;
+  }
+
+  PageMap& page_map() { return page_map_; }
+  uintptr_t base() const { return reinterpret_cast<uintptr_t>(memory_); }
+
+  // The contents are gone: filled with a pattern that no test writes.
+  size_t ReleaseInUse(const NativeRange* ranges, size_t n) {
+    STRATA_CHECK(n != 0);
+    if (on_release) on_release();
+    size_t bytes = 0;
+    size_t last_end = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const NativeRange r = ranges[i];
+      STRATA_CHECK(r.bytes != 0 && (r.offset | r.bytes) % kNativePageSize == 0);
+      STRATA_CHECK(r.offset + r.bytes <= taken_.size() * kPageSize);
+      Span* span = page_map_.SpanOf(PageId(r.offset >> kPageShift));
+      STRATA_CHECK(span != nullptr && span->state == SpanState::kIsolated);
+      STRATA_CHECK(page_map_.SpanOf(PageId((r.offset + r.bytes - 1) >> kPageShift)) == span);
+      for (size_t p = r.offset >> kNativePageShift; p < (r.offset + r.bytes) >> kNativePageShift;
+           ++p) {
+        STRATA_CHECK(!released_[p]);
+        released_[p] = true;
+        memset(memory_ + (p << kNativePageShift), 0xdd, kNativePageSize);
+      }
+      bytes += r.bytes;
+      last_end = r.offset + r.bytes;
+    }
+    STRATA_CHECK(last_end != 0);
+    ++release_calls;
+    return bytes;
+  }
+
+  void NoteReused(NativeRange r) {
+    STRATA_CHECK((r.offset | r.bytes) % kNativePageSize == 0);
+    for (size_t p = r.offset >> kNativePageShift; p < (r.offset + r.bytes) >> kNativePageShift;
+         ++p) {
+      STRATA_CHECK(released_[p]);
+      released_[p] = false;
+    }
+  }
+
+  void ReportBadFree(void* p) { bad_frees.push_back(p); }
+
+  // --- What tests set and ask.
+  bool Released(const void* p) const {
+    return released_[(reinterpret_cast<uintptr_t>(p) - base()) >> kNativePageShift];
+  }
+  size_t ReleasedPages() const {
+    size_t n = 0;
+    for (const bool r : released_) n += r;
+    return n;
+  }
+  TestArena& metadata() { return arena_; }
+
+  int fail_take_in = -1;  // counts down; fails at zero
+  std::function<void()> on_release;
+  std::set<Span*> live_spans;
+  std::vector<void*> bad_frees;
+  size_t take_calls = 0, give_calls = 0, release_calls = 0;
+
+ private:
+  size_t FindFree(size_t pages) const {
+    size_t run = 0;
+    for (size_t p = 0; p < taken_.size(); ++p) {
+      run = taken_[p] ? 0 : run + 1;
+      if (run == pages) return p + 1 - pages;
+    }
+    return taken_.size();
+  }
+
+  TestArena arena_;
+  SpanPool pool_{arena_.arena()};
+  char* memory_;
+  PageMap page_map_;
+  std::vector<bool> taken_;
+  std::vector<uint8_t> classes_;
+  std::vector<Span*> spans_;
+  std::vector<bool> released_;
+};
+
+using TestCentral = CentralFreeList<FakeSource>;
+
+}  // namespace strata::test
