@@ -196,17 +196,18 @@ class CpuCache {
   STRATA_NOINLINE Vcpu* Activate(size_t i) {
     LockHolder hold(activation_lock_);
     if (Vcpu* v = vcpus_[i].load(std::memory_order_acquire)) return v;
-    auto* v = arena_->New<Vcpu>();
-    if (v == nullptr) return nullptr;
-    v->index = i;
     Slab& s = slab(i);
     for (size_t c = 1; c < kNumClasses; ++c) {
       SlabHeader& h = s.header(static_cast<SizeClass>(c));
       h.begin.store(0xffff, std::memory_order_relaxed);
       h.word.store(FirstSlot(static_cast<SizeClass>(c)), std::memory_order_relaxed);
     }
-    // A push that read the zero fill must not see room: abort it before there is any.
+    // A push that read the zero fill must not see room: abort it before there is any. Only then the
+    // record, which could not be given back: a refused fence comes here again at each miss.
     if (!ops_.Fence()) return nullptr;
+    auto* v = arena_->New<Vcpu>();
+    if (v == nullptr) return nullptr;
+    v->index = i;
     s.Init();
     vcpus_[i].store(v, std::memory_order_release);
     return v;

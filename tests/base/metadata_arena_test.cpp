@@ -81,6 +81,23 @@ TEST(MetadataArena, ARefusalIsNullAndCostsNothing) {
   EXPECT_EQ(arena.mapped_bytes(), 256u << 10);
 }
 
+TEST(MetadataArena, EnsuredRecordsNeedNothingMoreFromTheKernel) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  ASSERT_NE(arena.Allocate(96), nullptr);
+  constexpr size_t kTotal = 3 << 20;
+  ASSERT_TRUE(arena.EnsureTotal(kTotal));
+  const size_t mapped = arena.mapped_bytes();
+  EXPECT_LE(mapped, kTotal + (512 << 10));
+  memory.fail = true;
+  EXPECT_TRUE(arena.EnsureTotal(kTotal));  // has it already
+  for (size_t made = 96; made + 96 <= kTotal; made += 96) ASSERT_NE(arena.Allocate(96), nullptr);
+  EXPECT_EQ(arena.mapped_bytes(), mapped);
+  EXPECT_FALSE(arena.EnsureTotal(kTotal * 2));
+  memory.fail = false;
+  EXPECT_TRUE(arena.EnsureTotal(kTotal * 2));
+}
+
 TEST(MetadataArena, ThreadsGetDifferentMemory) {
   TestArena memory;
   constexpr size_t kThreads = 4;

@@ -1,0 +1,215 @@
+// An instruction program for CpuCache over fake operations: random takes and frees on random
+// virtual CPUs, drains from other CPUs, memory and fences that fail, against a model of the objects
+// the program holds. After each instruction nothing may be lost, no room may exceed the limit, and
+// every slab must be whole. A violation ends the process.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "../hugepage/program_bytes.h"
+#include "../hugepage/test_arena.h"
+#include "cache/cpu_cache.h"
+#include "fake_ops.h"
+#include "fake_transfer.h"
+
+namespace strata::test {
+
+class CpuCacheProgram {
+ public:
+  explicit CpuCacheProgram(ProgramBytes bytes) : bytes_(bytes), limit_(PickLimit()) {
+    for (SizeClass& c : classes_) c = static_cast<SizeClass>(1 + bytes_.Below(kNumClasses - 1));
+    STRATA_CHECK(cache_.Init(ops_, &transfer_, &memory_.arena(), cpus_.slabs(), kCpus, limit_));
+  }
+
+  void Run() {
+    while (!bytes_.done()) {
+      Step();
+      Check();
+    }
+    Finish();
+  }
+
+  size_t steps() const { return steps_; }
+  size_t drained_bytes() const { return drained_; }
+  size_t hits() const { return hits_; }
+
+ private:
+  static constexpr size_t kCpus = 3;
+
+  size_t PickLimit() {
+    constexpr size_t kLimits[] = {0, 100, 4096, 70'000, 300'000, 1536 << 10, 64 << 20};
+    return kLimits[bytes_.Byte() % std::size(kLimits)];
+  }
+
+  void Step() {
+    ++steps_;
+    switch (bytes_.Below(16)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+        return Take(PickClass(), 1 + bytes_.Below(64));
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return Free(PickClass(), 1 + bytes_.Below(64));
+      case 9:
+        return FreeTwice();
+      case 10:
+      case 11:
+        cpus_.current = bytes_.Byte() % kCpus;
+        return;
+      case 12:
+        return Drain(bytes_.Byte() % kCpus);
+      case 13:
+        drained_ += cache_.DrainIfIdle(bytes_.Byte() % kCpus, 1 + bytes_.Byte() % 2);
+        return;
+      case 14:
+        transfer_.limit = bytes_.Below(3) == 0 ? transfer_.out() + bytes_.Below(200) : 0;
+        return;
+      default:
+        cpus_.fence_fails = bytes_.Below(4) == 0;
+        memory_.fail = bytes_.Below(4) == 0;
+    }
+  }
+
+  SizeClass PickClass() { return classes_[bytes_.Byte() % std::size(classes_)]; }
+
+  void Take(SizeClass c, size_t n) {
+    for (; n > 0; --n) {
+      void* p = ops_.Pop(c);
+      hits_ += p != nullptr;
+      if (p == nullptr) p = cache_.PopSlow(c);
+      if (p == nullptr) {
+        STRATA_CHECK(transfer_.limit != 0);  // only when memory is short
+        return;
+      }
+      STRATA_CHECK(FakeTransfer::ClassOf(p) == c && transfer_.IsOut(p));
+      STRATA_CHECK(held_[c].insert(p).second);  // the program does not hold it already
+    }
+  }
+
+  void FreeOne(SizeClass c, void* p) {
+    // kSameAsNewest can come from the slot under an empty class's first, which is another's.
+    if (ops_.Push(c, p) != PushResult::kPushed) {
+      STRATA_CHECK(!cache_.IsNewest(c, p));
+      cache_.PushSlow(c, p);
+    }
+  }
+
+  void Free(SizeClass c, size_t n) {
+    std::set<void*>& held = held_[c];
+    for (; n > 0 && !held.empty(); --n) {
+      auto it = held.begin();
+      std::advance(it, std::min(held.size() - 1, bytes_.Below(16)));
+      void* p = *it;
+      held.erase(it);
+      FreeOne(c, p);
+    }
+  }
+
+  // A double free of the last freed object is noticed, and nothing changes.
+  void FreeTwice() {
+    const SizeClass c = PickClass();
+    if (held_[c].empty()) return;
+    void* p = *held_[c].begin();
+    held_[c].erase(held_[c].begin());
+    FreeOne(c, p);
+    const size_t cached = cache_.Stats(c).objects;
+    if (!transfer_.IsOut(p)) return;  // it went further down
+    const PushResult again = ops_.Push(c, p);
+    STRATA_CHECK(again != PushResult::kPushed);
+    STRATA_CHECK(again == PushResult::kSameAsNewest || cache_.IsNewest(c, p));
+    STRATA_CHECK(cache_.Stats(c).objects == cached);
+  }
+
+  void Drain(size_t cpu) {
+    const size_t before = BytesIn(cpu);
+    const bool whole = !cpus_.fence_fails;
+    const size_t bytes = cache_.Drain(cpu);
+    drained_ += bytes;
+    STRATA_CHECK(bytes == (whole ? before : 0));
+    if (whole) STRATA_CHECK(BytesIn(cpu) == 0 && cache_.room_bytes(cpu) == 0);
+  }
+
+  size_t CountIn(size_t cpu, SizeClass c) {
+    const size_t fill = cpus_.slab(cpu).header(c).fill();
+    return fill > FirstSlot(c) ? fill - FirstSlot(c) : 0;
+  }
+  size_t BytesIn(size_t cpu) {
+    size_t bytes = 0;
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      bytes += CountIn(cpu, c) * InfoOf(c).size;
+    }
+    return bytes;
+  }
+
+  void Check() {
+    size_t held = 0;
+    for (const auto& [c, objects] : held_) held += objects.size();
+    std::set<void*> seen;
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) {
+      size_t room = 0;
+      bool stopped = false;
+      for (size_t i = 1; i < kNumClasses; ++i) {
+        const auto c = static_cast<SizeClass>(i);
+        SlabHeader& h = cpus_.slab(cpu).header(c);
+        const size_t n = CountIn(cpu, c);
+        const size_t end = h.end.load();
+        stopped |= h.begin.load() == 0xffff;
+        STRATA_CHECK(n <= InfoOf(c).cpu_slots && end <= FirstSlot(c) + InfoOf(c).cpu_slots);
+        room += end > FirstSlot(c) ? (end - FirstSlot(c)) * InfoOf(c).size : 0;
+        for (size_t at = 0; at < n; ++at) {
+          void* object = *cpus_.slab(cpu).slot(FirstSlot(c) + at);
+          STRATA_CHECK(FakeTransfer::ClassOf(object) == c && transfer_.IsOut(object));
+          STRATA_CHECK(!held_[c].contains(object) && seen.insert(object).second);
+        }
+      }
+      // A slab that a drain could not fence stays stopped, with its room on the books.
+      if (!stopped) STRATA_CHECK(room == cache_.room_bytes(cpu));
+      STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= limit_);
+    }
+    STRATA_CHECK(seen.size() + held == transfer_.out());
+    size_t cached = 0;
+    for (const SizeClass c : std::set<SizeClass>(std::begin(classes_), std::end(classes_)))
+      cached += cache_.Stats(c).objects;
+    STRATA_CHECK(cached == seen.size());
+  }
+
+  // Everything comes back.
+  void Finish() {
+    transfer_.limit = 0;
+    cpus_.fence_fails = memory_.fail = false;
+    for (auto& [c, objects] : held_) {
+      for (void* p : objects) FreeOne(c, p);
+      objects.clear();
+    }
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) cache_.Drain(cpu);
+    Check();
+    STRATA_CHECK(transfer_.out() == 0);
+    uint64_t pops = 0;
+    for (size_t i = 1; i < kNumClasses; ++i) pops += cache_.Stats(static_cast<SizeClass>(i)).pops;
+    STRATA_CHECK(pops == hits_);
+  }
+
+  ProgramBytes bytes_;
+  TestArena memory_;
+  FakeTransfer transfer_;
+  FakeCpus cpus_{kCpus};
+  FakeOps ops_{&cpus_};
+  const size_t limit_;
+  SizeClass classes_[6] = {};
+  CpuCache<FakeOps, FakeTransfer> cache_;
+  std::map<SizeClass, std::set<void*>> held_;
+  size_t steps_ = 0;
+  size_t drained_ = 0;
+  size_t hits_ = 0;
+};
+
+}  // namespace strata::test

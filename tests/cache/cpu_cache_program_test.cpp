@@ -1,0 +1,27 @@
+// Random programs against CpuCache and a model. See cpu_cache_program.h.
+#include "cpu_cache_program.h"
+
+#include <gtest/gtest.h>
+
+namespace strata::test {
+namespace {
+
+TEST(CpuCacheProgram, RandomProgramsKeepAllInvariants) {
+  size_t steps = 0, hits = 0, drained = 0;
+  for (uint64_t seed = 1; seed <= 56; ++seed) {
+    SCOPED_TRACE(seed);
+    std::vector<uint8_t> bytes = RandomBytes(seed, 4'000);
+    bytes[0] = static_cast<uint8_t>(seed);  // each limit eight times
+    CpuCacheProgram program{ProgramBytes(bytes)};
+    program.Run();
+    steps += program.steps();
+    hits += program.hits();
+    drained += program.drained_bytes();
+  }
+  EXPECT_GT(steps, 5'000u);
+  EXPECT_GT(hits, 10'000u);
+  EXPECT_GT(drained, size_t{10} << 20);
+}
+
+}  // namespace
+}  // namespace strata::test

@@ -1,0 +1,94 @@
+// The four slab operations of cache/rseq_ops.h without rseq: on the same layout, for whatever
+// virtual CPU the test says, one thread at a time. They are also the readable statement of what
+// the assembly does.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+#include "cache/rseq_ops.h"
+#include "cache/slab.h"
+
+namespace strata::test {
+
+// What the test changes while a CpuCache holds a copy of its FakeOps.
+struct FakeCpus {
+  explicit FakeCpus(size_t n)
+      : count(n), memory(static_cast<char*>(aligned_alloc(4096, (n << kSlabShift) + 4096))) {
+    STRATA_CHECK(memory != nullptr);
+    memset(memory, 0, (n << kSlabShift) + 4096);
+  }
+  ~FakeCpus() { free(memory); }
+  FakeCpus(const FakeCpus&) = delete;
+  FakeCpus& operator=(const FakeCpus&) = delete;
+
+  void* slabs() const { return memory; }
+  Slab& slab(size_t i) const { return *reinterpret_cast<Slab*>(memory + (i << kSlabShift)); }
+
+  size_t count;
+  char* memory;
+  size_t current = 0;
+  bool fence_fails = false;
+  size_t fences = 0;
+};
+
+struct FakeOps {
+  FakeCpus* cpus = nullptr;
+
+  void* Pop(SizeClass c) const {
+    SlabHeader& h = Here().header(c);
+    const uint64_t word = h.word.load(std::memory_order_relaxed);
+    const size_t fill = word & 0xffff;
+    if (fill <= h.begin.load(std::memory_order_relaxed)) return nullptr;
+    void* object = *Here().slot(fill - 1);
+    h.word.store(((word >> 16) + 1) << 16 | (fill - 1), std::memory_order_relaxed);
+    return object;
+  }
+
+  PushResult Push(SizeClass c, void* object) const {
+    SlabHeader& h = Here().header(c);
+    const size_t fill = h.fill();
+    if (fill >= h.end.load(std::memory_order_relaxed)) return PushResult::kNoRoom;
+    if (*Here().slot(fill - 1) == object) return PushResult::kSameAsNewest;
+    *Here().slot(fill) = object;
+    SetFill(h, fill + 1);
+    return PushResult::kPushed;
+  }
+
+  size_t PopBatch(SizeClass c, void** out, size_t n) const {
+    SlabHeader& h = Here().header(c);
+    const size_t fill = h.fill();
+    const size_t begin = h.begin.load(std::memory_order_relaxed);
+    if (fill <= begin) return 0;
+    const size_t count = fill - begin < n ? fill - begin : n;
+    for (size_t i = 0; i < count; ++i) out[i] = *Here().slot(fill - 1 - i);
+    SetFill(h, fill - count);
+    return count;
+  }
+
+  size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
+    SlabHeader& h = Here().header(c);
+    const size_t fill = h.fill();
+    const size_t end = h.end.load(std::memory_order_relaxed);
+    if (fill >= end) return 0;
+    const size_t count = end - fill < n ? end - fill : n;
+    for (size_t i = 0; i < count; ++i) *Here().slot(fill + i) = objects[i];
+    SetFill(h, fill + count);
+    return count;
+  }
+
+  size_t vcpu() const { return cpus->current; }
+  bool Fence() const {
+    ++cpus->fences;
+    return !cpus->fence_fails;
+  }
+
+ private:
+  Slab& Here() const { return cpus->slab(cpus->current); }
+  static void SetFill(SlabHeader& h, size_t fill) {
+    h.word.store(h.pops() << 16 | fill, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace strata::test
