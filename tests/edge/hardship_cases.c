@@ -167,14 +167,20 @@ static void* FillThread(void* unused) {
   uint64_t random = (uint64_t)(uintptr_t)&random | 1;
   for (int i = 0; i < 3000; ++i) {
     size_t size = (size_t)1 << (4 + NextRandom(&random) % 21);
-    char* held[16];
+    uint64_t* held[16];
+    uint64_t tag = NextRandom(&random);
     int count = 0;
-    while (count < 16 && (held[count] = (char*)malloc(size)) != NULL) {
-      held[count][0] = held[count][size - 1] = 1;
+    while (count < 16 && (held[count] = (uint64_t*)malloc(size)) != NULL) {
+      held[count][0] = held[count][size / 8 - 1] = tag + (uint64_t)count;
       ++count;
     }
     CHECK_AT(count == 16 || errno == ENOMEM, size);
-    while (count > 0) free(held[--count]);
+    while (count > 0) {
+      --count;
+      CHECK_AT(held[count][0] == tag + (uint64_t)count, size);
+      CHECK_AT(held[count][size / 8 - 1] == tag + (uint64_t)count, size);
+      free(held[count]);
+    }
   }
   return unused;
 }
