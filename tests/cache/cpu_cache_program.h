@@ -1,6 +1,7 @@
 // An instruction program for CpuCache over fake operations: random takes and frees on random
-// virtual CPUs, drains from other CPUs, memory and fences that fail, against a model of the objects
-// the program holds. After each instruction nothing may be lost, no room may exceed the limit, and
+// virtual CPUs, drains from other CPUs, migrations between any two operations, other threads' work
+// while the tier below is called, memory and fences that fail, against a model of the objects the
+// program holds. After each instruction nothing may be lost, no room may exceed the limit, and
 // every slab must be whole. A violation ends the process.
 #pragma once
 
@@ -21,6 +22,7 @@ class CpuCacheProgram {
  public:
   explicit CpuCacheProgram(ProgramBytes bytes) : bytes_(bytes), limit_(PickLimit()) {
     for (SizeClass& c : classes_) c = static_cast<SizeClass>(1 + bytes_.Below(kNumClasses - 1));
+    transfer_.on_call = [this] { Interrupt(); };
     STRATA_CHECK(cache_.Init(ops_, &transfer_, &memory_.arena(), cpus_.slabs(), kCpus, limit_));
   }
 
@@ -35,6 +37,7 @@ class CpuCacheProgram {
   size_t steps() const { return steps_; }
   size_t drained_bytes() const { return drained_; }
   size_t hits() const { return hits_; }
+  size_t interrupts() const { return interrupts_; }
 
  private:
   static constexpr size_t kCpus = 3;
@@ -46,7 +49,7 @@ class CpuCacheProgram {
 
   void Step() {
     ++steps_;
-    switch (bytes_.Below(16)) {
+    switch (bytes_.Below(17)) {
       case 0:
       case 1:
       case 2:
@@ -70,12 +73,33 @@ class CpuCacheProgram {
         drained_ += cache_.DrainIfIdle(bytes_.Byte() % kCpus, 1 + bytes_.Byte() % 2);
         return;
       case 14:
+        cpus_.migrate_in = 1 + bytes_.Below(80);
+        cpus_.migrate_to = bytes_.Byte() % kCpus;
+        return;
+      case 15:
         transfer_.limit = bytes_.Below(3) == 0 ? transfer_.out() + bytes_.Below(200) : 0;
         return;
       default:
         cpus_.fence_fails = bytes_.Below(4) == 0;
         memory_.fail = bytes_.Below(4) == 0;
     }
+  }
+
+  // What other threads, on whatever CPU, do between a miss and what the tier below answers. Not
+  // while this very thread drains: then the CPU's lock is held and only the fast half moves.
+  void Interrupt() {
+    if (depth_ > 0 || bytes_.done() || bytes_.Byte() % 8 != 0) return;
+    ++depth_;
+    ++interrupts_;
+    const size_t here = cpus_.current;
+    cpus_.current = bytes_.Byte() % kCpus;
+    if (bytes_.Byte() % 2 == 0) {
+      Take(PickClass(), 1 + bytes_.Below(200));
+    } else {
+      Free(PickClass(), 1 + bytes_.Below(200));
+    }
+    cpus_.current = here;
+    --depth_;
   }
 
   SizeClass PickClass() { return classes_[bytes_.Byte() % std::size(classes_)]; }
@@ -119,6 +143,7 @@ class CpuCacheProgram {
     if (held_[c].empty()) return;
     void* p = *held_[c].begin();
     held_[c].erase(held_[c].begin());
+    cpus_.migrate_in = 0;
     FreeOne(c, p);
     const size_t cached = cache_.Stats(c).objects;
     if (!transfer_.IsOut(p)) return;  // it went further down
@@ -157,6 +182,7 @@ class CpuCacheProgram {
     for (size_t cpu = 0; cpu < kCpus; ++cpu) {
       size_t room = 0;
       bool stopped = false;
+      bool within = true;
       for (size_t i = 1; i < kNumClasses; ++i) {
         const auto c = static_cast<SizeClass>(i);
         SlabHeader& h = cpus_.slab(cpu).header(c);
@@ -164,6 +190,7 @@ class CpuCacheProgram {
         const size_t end = h.end.load();
         stopped |= h.begin.load() == 0xffff;
         STRATA_CHECK(n <= InfoOf(c).cpu_slots && end <= FirstSlot(c) + InfoOf(c).cpu_slots);
+        within &= n <= (end > FirstSlot(c) ? end - FirstSlot(c) : 0);
         room += end > FirstSlot(c) ? (end - FirstSlot(c)) * InfoOf(c).size : 0;
         for (size_t at = 0; at < n; ++at) {
           void* object = *cpus_.slab(cpu).slot(FirstSlot(c) + at);
@@ -172,7 +199,7 @@ class CpuCacheProgram {
         }
       }
       // A slab that a drain could not fence stays stopped, with its room on the books.
-      if (!stopped) STRATA_CHECK(room == cache_.room_bytes(cpu));
+      STRATA_CHECK(stopped || (within && room == cache_.room_bytes(cpu)));
       STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= limit_);
     }
     STRATA_CHECK(seen.size() + held == transfer_.out());
@@ -184,6 +211,7 @@ class CpuCacheProgram {
 
   // Everything comes back.
   void Finish() {
+    transfer_.on_call = nullptr;
     transfer_.limit = 0;
     cpus_.fence_fails = memory_.fail = false;
     for (auto& [c, objects] : held_) {
@@ -210,6 +238,8 @@ class CpuCacheProgram {
   size_t steps_ = 0;
   size_t drained_ = 0;
   size_t hits_ = 0;
+  size_t interrupts_ = 0;
+  int depth_ = 0;
 };
 
 }  // namespace strata::test

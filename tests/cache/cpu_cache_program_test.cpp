@@ -7,7 +7,7 @@ namespace strata::test {
 namespace {
 
 TEST(CpuCacheProgram, RandomProgramsKeepAllInvariants) {
-  size_t steps = 0, hits = 0, drained = 0;
+  size_t steps = 0, hits = 0, drained = 0, interrupts = 0;
   for (uint64_t seed = 1; seed <= 56; ++seed) {
     SCOPED_TRACE(seed);
     std::vector<uint8_t> bytes = RandomBytes(seed, 4'000);
@@ -16,10 +16,12 @@ TEST(CpuCacheProgram, RandomProgramsKeepAllInvariants) {
     program.Run();
     steps += program.steps();
     hits += program.hits();
+    interrupts += program.interrupts();
     drained += program.drained_bytes();
   }
   EXPECT_GT(steps, 5'000u);
   EXPECT_GT(hits, 10'000u);
+  EXPECT_GT(interrupts, 500u);
   EXPECT_GT(drained, size_t{10} << 20);
 }
 

@@ -29,6 +29,9 @@ struct FakeCpus {
   size_t count;
   char* memory;
   size_t current = 0;
+  // After so many more operations the thread finds itself on another CPU; 0: never.
+  size_t migrate_in = 0;
+  size_t migrate_to = 0;
   bool fence_fails = false;
   size_t fences = 0;
 };
@@ -37,55 +40,62 @@ struct FakeOps {
   FakeCpus* cpus = nullptr;
 
   void* Pop(SizeClass c) const {
-    SlabHeader& h = Here().header(c);
+    Slab& slab = Here();
+    SlabHeader& h = slab.header(c);
     const uint64_t word = h.word.load(std::memory_order_relaxed);
     const size_t fill = word & 0xffff;
     if (fill <= h.begin.load(std::memory_order_relaxed)) return nullptr;
-    void* object = *Here().slot(fill - 1);
+    void* object = *slab.slot(fill - 1);
     h.word.store(((word >> 16) + 1) << 16 | (fill - 1), std::memory_order_relaxed);
     return object;
   }
 
   PushResult Push(SizeClass c, void* object) const {
-    SlabHeader& h = Here().header(c);
+    Slab& slab = Here();
+    SlabHeader& h = slab.header(c);
     const size_t fill = h.fill();
     if (fill >= h.end.load(std::memory_order_relaxed)) return PushResult::kNoRoom;
-    if (*Here().slot(fill - 1) == object) return PushResult::kSameAsNewest;
-    *Here().slot(fill) = object;
+    if (*slab.slot(fill - 1) == object) return PushResult::kSameAsNewest;
+    *slab.slot(fill) = object;
     SetFill(h, fill + 1);
     return PushResult::kPushed;
   }
 
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
-    SlabHeader& h = Here().header(c);
+    Slab& slab = Here();
+    SlabHeader& h = slab.header(c);
     const size_t fill = h.fill();
     const size_t begin = h.begin.load(std::memory_order_relaxed);
     if (fill <= begin) return 0;
     const size_t count = fill - begin < n ? fill - begin : n;
-    for (size_t i = 0; i < count; ++i) out[i] = *Here().slot(fill - 1 - i);
+    for (size_t i = 0; i < count; ++i) out[i] = *slab.slot(fill - 1 - i);
     SetFill(h, fill - count);
     return count;
   }
 
   size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
-    SlabHeader& h = Here().header(c);
+    Slab& slab = Here();
+    SlabHeader& h = slab.header(c);
     const size_t fill = h.fill();
     const size_t end = h.end.load(std::memory_order_relaxed);
     if (fill >= end) return 0;
     const size_t count = end - fill < n ? end - fill : n;
-    for (size_t i = 0; i < count; ++i) *Here().slot(fill + i) = objects[i];
+    for (size_t i = 0; i < count; ++i) *slab.slot(fill + i) = objects[i];
     SetFill(h, fill + count);
     return count;
   }
 
-  size_t vcpu() const { return cpus->current; }
+  size_t vcpu() const {
+    if (cpus->migrate_in != 0 && --cpus->migrate_in == 0) cpus->current = cpus->migrate_to;
+    return cpus->current;
+  }
   bool Fence() const {
     ++cpus->fences;
     return !cpus->fence_fails;
   }
 
  private:
-  Slab& Here() const { return cpus->slab(cpus->current); }
+  Slab& Here() const { return cpus->slab(vcpu()); }
   static void SetFill(SlabHeader& h, size_t fill) {
     h.word.store(h.pops() << 16 | fill, std::memory_order_relaxed);
   }

@@ -1,7 +1,9 @@
 // The tier below a cache, for tests: a pool of numbered objects that are only addresses. It knows
-// which of them it has given out, so an object that comes back twice ends the test at once.
+// which of them it has given out, so an object that comes back twice ends the test at once. A hook
+// runs in the middle of each call.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -17,6 +19,7 @@ class FakeTransfer {
   size_t Take(SizeClass c, void** out, size_t n) {
     ++takes;
     STRATA_CHECK(n != 0 && n <= kMaxBatch);
+    if (on_call) on_call();
     if (limit != 0 && out_.size() + n > limit) n = limit > out_.size() ? limit - out_.size() : 0;
     std::vector<void*>& pool = pools_[Raw(c)];
     for (size_t i = 0; i < n; ++i) {
@@ -31,6 +34,7 @@ class FakeTransfer {
   void Give(SizeClass c, void* const* objects, size_t n) {
     ++gives;
     STRATA_CHECK(n != 0 && n <= kMaxBatch);
+    if (on_call) on_call();
     for (size_t i = 0; i < n; ++i) {
       STRATA_CHECK(ClassOf(objects[i]) == c);
       STRATA_CHECK(out_.erase(objects[i]) == 1);
@@ -47,6 +51,7 @@ class FakeTransfer {
 
   size_t limit = 0;  // most objects given out at a time; 0: any
   size_t takes = 0, gives = 0;
+  std::function<void()> on_call;  // what other threads do meanwhile
 
  private:
   // An address that names its class; nobody reads what is there.

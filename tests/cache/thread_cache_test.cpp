@@ -1,0 +1,218 @@
+// ThreadCache over a fake tier of real little blocks (its lists run through the objects): slow
+// start, overflow, the limit, flushing, and a random program against a model.
+#include "cache/thread_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/check.h"
+
+namespace strata::test {
+namespace {
+
+// Objects of one cache line each, whatever their class; they know their class.
+class BlockTransfer {
+ public:
+  size_t Take(SizeClass c, void** out, size_t n) {
+    ++takes;
+    STRATA_CHECK(n != 0 && n <= kMaxBatch);
+    last_take = n;
+    for (size_t i = 0; i < n; ++i) {
+      if (limit != 0 && out_.size() >= limit) return i;
+      std::vector<void*>& pool = pools_[Raw(c)];
+      if (pool.empty()) {
+        blocks_.push_back(std::make_unique<Block>());
+        blocks_.back()->size_class = c;
+        pool.push_back(blocks_.back().get());
+      }
+      out[i] = pool.back();
+      pool.pop_back();
+      STRATA_CHECK(out_.insert(out[i]).second);
+    }
+    return n;
+  }
+  void Give(SizeClass c, void* const* objects, size_t n) {
+    ++gives;
+    STRATA_CHECK(n != 0 && n <= kMaxBatch);
+    for (size_t i = 0; i < n; ++i) {
+      STRATA_CHECK(static_cast<Block*>(objects[i])->size_class == c);
+      STRATA_CHECK(out_.erase(objects[i]) == 1);
+      pools_[Raw(c)].push_back(objects[i]);
+    }
+  }
+  size_t out() const { return out_.size(); }
+  static SizeClass ClassOf(void* p) { return static_cast<Block*>(p)->size_class; }
+
+  size_t takes = 0, gives = 0, limit = 0, last_take = 0;
+
+ private:
+  struct Block {
+    void* link = nullptr;  // the cache's
+    SizeClass size_class = SizeClass::kNone;
+  };
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<void*> pools_[kMaxClasses];
+  std::set<void*> out_;
+};
+
+constexpr size_t kLimit = 1 << 20;
+
+class ThreadCacheTest : public testing::Test {
+ protected:
+  void* Allocate(SizeClass c) {
+    void* p = cache_.Pop(c);
+    return p != nullptr ? p : cache_.PopSlow(c, transfer_);
+  }
+  void Free(SizeClass c, void* p, size_t limit = kLimit) {
+    if (cache_.HasRoom(c, limit)) {
+      cache_.Push(c, p);
+    } else {
+      cache_.PushSlow(c, p, transfer_, limit);
+    }
+  }
+  size_t ListedBytes() const {
+    size_t bytes = 0;
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      size_t n = 0;
+      for (void* p = cache_.lists[i].head; p != nullptr; p = *static_cast<void**>(p)) ++n;
+      EXPECT_EQ(n, cache_.lists[i].length);
+      bytes += n * InfoOf(static_cast<SizeClass>(i)).size;
+    }
+    return bytes;
+  }
+
+  BlockTransfer transfer_;
+  ThreadCache cache_;
+  const SizeClass small_ = ClassOfSize(64);
+};
+
+TEST_F(ThreadCacheTest, StartsSlowlyAndGrowsToBatches) {
+  std::vector<size_t> taken;
+  for (size_t i = 0; i < 2000; ++i) {
+    const size_t takes = transfer_.takes;
+    Allocate(small_);
+    if (transfer_.takes != takes) taken.push_back(transfer_.last_take);
+  }
+  ASSERT_GE(taken.size(), 8u);
+  EXPECT_EQ(taken[0], 1u);  // a thread that wants one object costs one
+  EXPECT_TRUE(std::is_sorted(taken.begin(), taken.end()));
+  EXPECT_EQ(taken.back(), InfoOf(small_).batch);
+  EXPECT_EQ(cache_.misses_alloc.load(), taken.size());
+  EXPECT_EQ(cache_.hits.load(), 2000 - taken.size());
+}
+
+TEST_F(ThreadCacheTest, IsLastInFirstOut) {
+  void* a = Allocate(small_);
+  void* b = Allocate(small_);
+  cache_.Push(small_, a);
+  cache_.Push(small_, b);
+  EXPECT_TRUE(cache_.IsNewest(small_, b));
+  EXPECT_FALSE(cache_.IsNewest(small_, a));
+  EXPECT_EQ(cache_.Pop(small_), b);
+  EXPECT_EQ(cache_.Pop(small_), a);
+}
+
+TEST_F(ThreadCacheTest, AThreadThatOnlyFreesKeepsFew) {
+  std::vector<void*> objects(kMaxBatch);
+  for (size_t round = 0; round < 100; ++round) {
+    ASSERT_EQ(transfer_.Take(small_, objects.data(), kMaxBatch), kMaxBatch);
+    for (void* p : objects) Free(small_, p);
+    ASSERT_LE(cache_.lists[Raw(small_)].length, size_t{InfoOf(small_).batch} * 8);
+    ASSERT_EQ(transfer_.out(), cache_.lists[Raw(small_)].length);
+  }
+  EXPECT_GT(cache_.misses_free.load(), 0u);
+}
+
+TEST_F(ThreadCacheTest, TheLimitHoldsOverAllClasses) {
+  constexpr size_t kSmallLimit = 64 << 10;
+  std::mt19937 random(1);
+  std::vector<std::pair<SizeClass, void*>> held;
+  for (size_t i = 0; i < 5000; ++i) {
+    const auto c = static_cast<SizeClass>(1 + random() % (kNumClasses - 1));
+    held.emplace_back(c, Allocate(c));
+  }
+  for (const auto& [c, p] : held) {
+    const size_t before = cache_.bytes.load();
+    Free(c, p, kSmallLimit);
+    // The last object may pass it, and so may refills; each free beyond then halves what is held.
+    ASSERT_LE(cache_.bytes.load(), std::max(kSmallLimit, before / 2) + InfoOf(c).size);
+  }
+  EXPECT_EQ(cache_.bytes.load(), ListedBytes());
+}
+
+TEST_F(ThreadCacheTest, ScavengeSendsDownHalfOfEachList) {
+  for (size_t i = 0; i < 100; ++i)
+    cache_.Push(small_, [&] {
+      void* p;
+      transfer_.Take(small_, &p, 1);
+      return p;
+    }());
+  cache_.Scavenge(transfer_);
+  EXPECT_EQ(cache_.lists[Raw(small_)].length, 50u);
+  EXPECT_EQ(transfer_.out(), 50u);
+  EXPECT_EQ(cache_.bytes.load(), 50u * 64);
+}
+
+TEST_F(ThreadCacheTest, FlushGivesEverythingBack) {
+  for (size_t size : {8, 64, 1024, 262144}) {
+    const SizeClass c = ClassOfSize(size);
+    std::vector<void*> held;
+    for (size_t i = 0; i < 300; ++i) held.push_back(Allocate(c));
+    for (void* p : held) Free(c, p, SIZE_MAX);
+  }
+  EXPECT_GT(transfer_.out(), 0u);
+  cache_.Flush(transfer_);
+  EXPECT_EQ(transfer_.out(), 0u);
+  EXPECT_EQ(cache_.bytes.load(), 0u);
+  // And it works on.
+  void* p = Allocate(small_);
+  Free(small_, p);
+  EXPECT_EQ(cache_.Pop(small_), p);
+}
+
+TEST_F(ThreadCacheTest, OutOfMemoryIsNullAndNothingIsLost) {
+  transfer_.limit = 10;
+  std::vector<void*> held;
+  while (void* p = Allocate(small_)) held.push_back(p);
+  EXPECT_EQ(held.size(), 10u);
+  for (void* p : held) Free(small_, p);
+  cache_.Flush(transfer_);
+  EXPECT_EQ(transfer_.out(), 0u);
+}
+
+TEST_F(ThreadCacheTest, RandomProgramAgainstAModel) {
+  std::mt19937 random(11);
+  std::set<void*> held;
+  std::vector<std::pair<SizeClass, void*>> order;
+  for (int step = 0; step < 100'000; ++step) {
+    // Phases that mostly take, then mostly free.
+    if (random() % 8 < (step / 1000 % 2 == 0 ? 5u : 3u)) {
+      const auto c = ClassOfSize(1 + random() % (random() % 4 == 0 ? 200'000 : 300));
+      void* p = Allocate(c);
+      ASSERT_EQ(BlockTransfer::ClassOf(p), c);
+      ASSERT_TRUE(held.insert(p).second);
+      order.emplace_back(c, p);
+    } else if (!order.empty()) {
+      const size_t at = random() % order.size();
+      held.erase(order[at].second);
+      Free(order[at].first, order[at].second);
+      order[at] = order.back();
+      order.pop_back();
+    }
+    if (step % 5000 == 0) {
+      ASSERT_EQ(cache_.bytes.load(), ListedBytes());
+    }
+    if (step % 20'000 == 19'999) cache_.Scavenge(transfer_);
+  }
+  for (const auto& [c, p] : order) Free(c, p);
+  cache_.Flush(transfer_);
+  EXPECT_EQ(transfer_.out(), 0u);
+}
+
+}  // namespace
+}  // namespace strata::test
