@@ -50,11 +50,12 @@ class CpuCache {
     void* batch[kMaxBatch];
     size_t want = 1;
     if (Vcpu* v = Current()) {
-      Bump(v->misses_alloc[Raw(c)]);
+      NoteMiss(*v, v->misses_alloc, c);
       MakeRoom(*v, c);
       const size_t room = RoomOf(*v, c);
       const size_t n = InfoOf(c).batch;
-      want = room + 1 < n ? room + 1 : n;
+      // Half the room, so that a class whose objects come and go at random keeps space for frees.
+      want = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
     const size_t got = transfer_->Take(c, batch, want);
     if (got == 0) return nullptr;
@@ -66,14 +67,17 @@ class CpuCache {
   }
 
   void PushSlow(SizeClass c, void* object) {
+    size_t n = InfoOf(c).batch;
     if (Vcpu* v = Current()) {
-      Bump(v->misses_free[Raw(c)]);
+      NoteMiss(*v, v->misses_free, c);
       if (MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return;
+      const size_t room = RoomOf(*v, c);
+      n = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
     void* batch[kMaxBatch];
     batch[0] = object;
-    const size_t n = ops_.PopBatch(c, batch + 1, InfoOf(c).batch - size_t{1});
-    transfer_->Give(c, batch, n + 1);
+    const size_t popped = ops_.PopBatch(c, batch + 1, n - 1);
+    transfer_->Give(c, batch, popped + 1);
   }
 
   // Whether the object lies in the slot below the fill of the caller's vCPU: a double free.
@@ -170,11 +174,13 @@ class CpuCache {
  private:
   struct Vcpu {
     Lock lock{LockRank::kCpuCache};
-    size_t room_bytes = 0;    // sum over classes of room × size; written under lock
-    uint32_t steal_from = 1;  // the class to look at first when room must be found
-    uint32_t idle_ticks = 0;  // background thread only
-    uint64_t mark = 0;        // background thread only
+    size_t room_bytes = 0;         // sum over classes of room × size; written under lock
+    uint32_t clock_hand = 1;       // the class looked at last when room had to be found; under lock
+    uint32_t misses_at_limit = 0;  // under lock
+    uint32_t idle_ticks = 0;       // background thread only
+    uint64_t mark = 0;             // background thread only
     size_t index = 0;
+    std::atomic<bool> missed_lately[kMaxClasses] = {};  // since the clock hand last passed
     std::atomic<uint64_t> misses_alloc[kMaxClasses] = {};
     std::atomic<uint64_t> misses_free[kMaxClasses] = {};
   };
@@ -218,50 +224,65 @@ class CpuCache {
     return end > FirstSlot(c) ? end - FirstSlot(c) : 0;
   }
 
-  // Gives the class one more batch of room if its array and the vCPU's limit allow, taking room
-  // that other classes do not use. Returns whether it grew.
+  static void NoteMiss(Vcpu& v, std::atomic<uint64_t>* misses, SizeClass c) {
+    Bump(misses[Raw(c)]);
+    v.missed_lately[Raw(c)].store(true, std::memory_order_relaxed);
+  }
+
+  // Gives the class some more room if its array and the vCPU's limit allow, taking it from other
+  // classes where need be. Returns whether it grew.
   bool MakeRoom(Vcpu& v, SizeClass c) {
     const ClassInfo& info = InfoOf(c);
     if (RoomOf(v, c) >= info.cpu_slots) return false;
     if (!v.lock.TryAcquire()) return false;
     const size_t room = RoomOf(v, c);
     SlabHeader& h = slab(v.index).header(c);
-    size_t grow = info.cpu_slots - room < info.batch ? info.cpu_slots - room : info.batch;
-    bool grown = false;
+    const size_t step = info.batch < 4 ? 1 : info.batch / 4;
+    size_t grow = info.cpu_slots - room < step ? info.cpu_slots - room : step;
     // A stopped slab stays as it is: its drainer holds the lock, so we can't be here; an open one
     // has begin set.
-    if (grow != 0 && h.begin.load(std::memory_order_relaxed) != 0xffff) {
-      if (v.room_bytes + grow * info.size > limit_) TakeRoomFromOthers(v, c, grow * info.size);
-      if (v.room_bytes + grow * info.size > limit_) {
-        grow = v.room_bytes >= limit_ ? 0 : (limit_ - v.room_bytes) / info.size;
-      }
-      if (grow != 0) {
-        v.room_bytes += grow * info.size;
-        h.end.store(static_cast<uint16_t>(FirstSlot(c) + room + grow), std::memory_order_relaxed);
-        grown = true;
-      }
+    if (h.begin.load(std::memory_order_relaxed) == 0xffff) grow = 0;
+    if (grow != 0 && v.room_bytes + grow * info.size > limit_) {
+      // At the limit most misses leave the division as it is, or two busy classes would take the
+      // same room from each other at every miss. A class without any gets some at once.
+      constexpr uint32_t kMissesPerTaking = 16;
+      if (room == 0 || ++v.misses_at_limit % kMissesPerTaking == 0) TakeRoomFromOthers(v, c);
+      const size_t left = v.room_bytes >= limit_ ? 0 : (limit_ - v.room_bytes) / info.size;
+      if (grow > left) grow = left;
+    }
+    if (grow != 0) {
+      v.room_bytes += grow * info.size;
+      h.end.store(static_cast<uint16_t>(FirstSlot(c) + room + grow), std::memory_order_relaxed);
     }
     v.lock.Release();
-    return grown;
+    return grow != 0;
   }
 
-  // Looks at a few classes in turn and takes the room they have free. Objects stay where they are.
-  void TakeRoomFromOthers(Vcpu& v, SizeClass wanted, size_t bytes) STRATA_REQUIRES(v.lock) {
-    constexpr size_t kLooks = 16;
-    size_t taken = 0;
-    for (size_t i = 0; i < kLooks && taken < bytes; ++i) {
-      v.steal_from = v.steal_from + 1 < kNumClasses ? v.steal_from + 1 : 1;
-      const auto c = static_cast<SizeClass>(v.steal_from);
-      if (c == wanted) continue;
+  // The clock algorithm over the classes: one that missed since the hand last passed is spared;
+  // the first other one that has room loses half of it, with the objects that lie there.
+  void TakeRoomFromOthers(Vcpu& v, SizeClass wanted) STRATA_REQUIRES(v.lock) {
+    for (size_t i = 0; i < 2 * kNumClasses; ++i) {
+      v.clock_hand = v.clock_hand + 1 < kNumClasses ? v.clock_hand + 1 : 1;
+      const auto c = static_cast<SizeClass>(v.clock_hand);
+      const size_t room = RoomOf(v, c);
+      if (c == wanted || room == 0) continue;
+      if (v.missed_lately[Raw(c)].exchange(false, std::memory_order_relaxed)) continue;
+      size_t give = room - room / 2;
       SlabHeader& h = slab(v.index).header(c);
-      const size_t end = h.end.load(std::memory_order_relaxed);
-      const size_t fill = h.fill() < FirstSlot(c) ? FirstSlot(c) : h.fill();
-      if (end <= fill) continue;
-      // A push under way may still fill the slot it saw; the array has the space, the bound is met
-      // later.
-      h.end.store(static_cast<uint16_t>(fill), std::memory_order_relaxed);
-      taken += (end - fill) * InfoOf(c).size;
-      v.room_bytes -= (end - fill) * InfoOf(c).size;
+      const size_t fill = h.fill() < FirstSlot(c) ? 0 : h.fill() - FirstSlot(c);
+      const size_t kept = room - give;
+      if (fill > kept) {
+        void* batch[kMaxBatch];
+        const size_t n = fill - kept < kMaxBatch ? fill - kept : kMaxBatch;
+        const size_t popped = ops_.PopBatch(c, batch, n);
+        if (popped != 0) transfer_->Give(c, batch, popped);
+        give = room - (fill - popped > kept ? fill - popped : kept);
+      }
+      // A push under way may still fill the slot it saw; the array has the space, and the bound is
+      // met later.
+      h.end.store(static_cast<uint16_t>(FirstSlot(c) + room - give), std::memory_order_relaxed);
+      v.room_bytes -= give * InfoOf(c).size;
+      if (give != 0) return;
     }
   }
 

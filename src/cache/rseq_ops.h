@@ -14,6 +14,13 @@
 #include "os/rseq.h"
 #include "span/size_classes.h"
 
+// Tells the kernel that a sequence begins. The control of the stress test leaves it out.
+#ifndef STRATA_RSEQ_PUBLISH
+#define STRATA_RSEQ_PUBLISH  \
+  "lea 3b(%%rip), %[slab]\n" \
+  "mov %[slab], %%fs:8(%[area])\n"
+#endif
+
 // The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by
 // the signature that glibc registered.
 #define STRATA_RSEQ_DESCRIPTOR            \
@@ -27,9 +34,7 @@
   ".byte 0x0f, 0xb9, 0x3d\n"              \
   ".long 0x53053053\n"                    \
   "4: jmp %l[aborted]\n"                  \
-  ".popsection\n"                         \
-  "lea 3b(%%rip), %[slab]\n"              \
-  "mov %[slab], %%fs:8(%[area])\n"        \
+  ".popsection\n" STRATA_RSEQ_PUBLISH     \
   "1:\n"                                  \
   "movl %%fs:(%[index]), %k[slab]\n"      \
   "shl $19, %[slab]\n"                    \

@@ -31,6 +31,7 @@ void AfterFork() STRATA_NO_TSA {
 void AfterForkInChild() STRATA_NO_TSA {
   AfterFork();
   BackgroundForgetInChild();
+  if (CurrentState() == RunState::kReady) TheRuntime().heap.page_heap().RecoverInChild();
 }
 
 // Early, so that handlers registered later run before ours at a fork and may still allocate.
