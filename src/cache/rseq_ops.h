@@ -39,6 +39,12 @@
   "movl %%fs:(%[index]), %k[slab]\n"      \
   "shl $19, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
+
+// Makes a block of its own of what follows a label that a sequence jumps to. gcc 12 may drop the
+// value that such an edge by itself gives to a variable (its bug 113921 and kin); for the same
+// reason the batches set their count to 0 in the assembly rather than behind a label.
+#define STRATA_RSEQ_EDGE asm volatile("")
+
 static_assert(strata::kSlabShift == 19 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 
@@ -49,6 +55,15 @@ struct RseqSlabs {
   ptrdiff_t area_offset;
   ptrdiff_t index_offset;
 };
+
+// The value a sequence returns by way of a label. gcc 12 takes the paths that leave an `asm goto`
+// with outputs by label and by falling through for one where it can merge their results, and then
+// returns an output that was never set; a value it can't see through keeps the paths apart.
+template <class T>
+STRATA_ALWAYS_INLINE T FromLabel(T value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
 
 // The newest object of the class on this vCPU, or null when there is none.
 STRATA_ALWAYS_INLINE void* RseqPop(const RseqSlabs& r, void* slabs, SizeClass c) {
@@ -77,6 +92,7 @@ retry:
 aborted:
   goto retry;
 empty:
+  STRATA_RSEQ_EDGE;
   return nullptr;
 }
 
@@ -111,8 +127,10 @@ retry:
 aborted:
   goto retry;
 full:
+  STRATA_RSEQ_EDGE;
   return PushResult::kNoRoom;
 same:
+  STRATA_RSEQ_EDGE;
   return PushResult::kSameAsNewest;
 }
 
@@ -121,43 +139,40 @@ same:
 inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** out, size_t n) {
   uintptr_t slab;
   uint64_t word;
-  uint64_t at;
   uint64_t count;
-  uint64_t copied;
-  void* object;
+  uint64_t left;  // rcx, which `rep movsq` counts down
+  const void* from;
+  void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  to = out;
   asm volatile goto(STRATA_RSEQ_DESCRIPTOR
                     "mov (%[slab],%[header]), %[word]\n"
-                    "movzwl %w[word], %k[at]\n"
+                    "movzwl %w[word], %k[from]\n"
                     "movzwl 8(%[slab],%[header]), %k[count]\n"
-                    "sub %[at], %[count]\n"
+                    "sub %[from], %[count]\n"
                     "neg %[count]\n"  // fill - begin; negative when stopped
                     "jle %l[empty]\n"
                     "cmp %[n], %[count]\n"
                     "cmova %[n], %[count]\n"
                     "sub %[count], %[word]\n"
-                    "xor %k[copied], %k[copied]\n"
-                    "5:\n"
-                    "mov -8(%[slab],%[at],8), %[object]\n"
-                    "mov %[object], (%[out],%[copied],8)\n"
-                    "dec %[at]\n"
-                    "inc %[copied]\n"
-                    "cmp %[count], %[copied]\n"
-                    "jb 5b\n"
+                    "sub %[count], %[from]\n"
+                    "lea (%[slab],%[from],8), %[from]\n"
+                    "mov %[count], %[left]\n"
+                    "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
-                    : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
-                      [copied] "=&r"(copied), [object] "=&r"(object)
+                    : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
+                      [left] "=&c"(left), [from] "=&S"(from), [to] "+&D"(to)
                     : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset), [out] "r"(out), [n] "m"(n)
+                      [index] "r"(r.index_offset), [n] "m"(n)
                     : "memory", "cc"
                     : empty, aborted);
   return count;
 aborted:
   goto retry;
 empty:
-  return 0;
+  return FromLabel<size_t>(0);
 }
 
 // Puts on as many of the n objects as there is room for; returns how many (the first ones).
@@ -165,42 +180,38 @@ inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* 
                             size_t n) {
   uintptr_t slab;
   uint64_t word;
-  uint64_t at;
   uint64_t count;
-  uint64_t copied;
-  void* object;
+  uint64_t left;
+  const void* from;
+  void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  from = objects;
   asm volatile goto(STRATA_RSEQ_DESCRIPTOR
                     "mov (%[slab],%[header]), %[word]\n"
-                    "movzwl %w[word], %k[at]\n"
+                    "movzwl %w[word], %k[to]\n"
                     "movzwl 10(%[slab],%[header]), %k[count]\n"
-                    "sub %[at], %[count]\n"  // room; negative when stopped or shrunk
+                    "sub %[to], %[count]\n"  // room; negative when stopped or shrunk
                     "jle %l[full]\n"
                     "cmp %[n], %[count]\n"
                     "cmova %[n], %[count]\n"
                     "add %[count], %[word]\n"
-                    "xor %k[copied], %k[copied]\n"
-                    "5:\n"
-                    "mov (%[from],%[copied],8), %[object]\n"
-                    "mov %[object], (%[slab],%[at],8)\n"
-                    "inc %[at]\n"
-                    "inc %[copied]\n"
-                    "cmp %[count], %[copied]\n"
-                    "jb 5b\n"
+                    "lea (%[slab],%[to],8), %[to]\n"
+                    "mov %[count], %[left]\n"
+                    "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
-                    : [slab] "=&r"(slab), [word] "=&r"(word), [at] "=&r"(at), [count] "=&r"(count),
-                      [copied] "=&r"(copied), [object] "=&r"(object)
+                    : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
+                      [left] "=&c"(left), [from] "+&S"(from), [to] "=&D"(to)
                     : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset), [from] "r"(objects), [n] "m"(n)
+                      [index] "r"(r.index_offset), [n] "m"(n)
                     : "memory", "cc"
                     : full, aborted);
   return count;
 aborted:
   goto retry;
 full:
-  return 0;
+  return FromLabel<size_t>(0);
 }
 
 }  // namespace strata

@@ -1,0 +1,27 @@
+// The restartable sequences under forced migration, signals and concurrent drains: no object is
+// lost and none has two owners. That this would be noticed is shown by
+// rseq_control_stress_test.cpp.
+#include "rseq_stress.h"
+
+#include <gtest/gtest.h>
+
+namespace strata::test {
+namespace {
+
+void Stress(RseqIndex index) {
+  const RseqInfo info = RseqIndexedBy(index);
+  if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
+  const StressResult result = RseqStress(info).Run(std::chrono::milliseconds(2500));
+  EXPECT_EQ(result.violations, 0u);
+  // It did happen: traffic, handlers in its midst, drains of full slabs.
+  EXPECT_GT(result.moves, 50'000u);
+  EXPECT_GT(result.hits, 10'000u);
+  EXPECT_GT(result.signal_moves, 200u);
+  EXPECT_GT(result.drains, 50u);
+}
+
+TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid); }
+TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId); }
+
+}  // namespace
+}  // namespace strata::test
