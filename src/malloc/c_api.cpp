@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,11 +27,11 @@ void* FailWith(int error) {
 }
 
 // glibc rounds an alignment up to a power of two; one too large to round is refused.
+size_t RoundedAlign(size_t align) { return align <= 16 ? 16 : std::bit_ceil(align); }
+
 void* AllocateRounded(size_t align, size_t size) {
   if (align > (SIZE_MAX >> 1) + 1) return FailWith(EINVAL);
-  size_t power = 16;
-  while (power < align) power <<= 1;
-  return AllocateAligned(size, power);
+  return AllocateAligned(size, RoundedAlign(align));
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ STRATA_EXPORT void* pvalloc(size_t size) noexcept {
 STRATA_EXPORT void cfree(void* p) noexcept { Free(p); }
 STRATA_EXPORT void free_sized(void* p, size_t size) noexcept { strata::FreeSized(p, size); }
 STRATA_EXPORT void free_aligned_sized(void* p, size_t align, size_t size) noexcept {
-  strata::FreeSizedAligned(p, size, align);
+  strata::FreeSizedAligned(p, size, RoundedAlign(align));
 }
 STRATA_EXPORT size_t malloc_usable_size(void* p) noexcept { return strata::UsableSize(p); }
 

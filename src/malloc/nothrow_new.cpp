@@ -1,6 +1,7 @@
 // The nothrow forms of operator new: null instead of an exception, also when the new-handler
 // throws. This is the one file compiled with exceptions; the C++ run time's symbols are weak,
-// because a C program that preloads the library has none (and then nothing can throw).
+// because a C program that preloads the library has none (and then nothing can throw). clang names
+// std::terminate too.
 #include <cstddef>
 #include <new>
 
@@ -9,6 +10,7 @@
 #include "malloc/fast_path.h"
 
 asm(".weak __gxx_personality_v0\n"
+    ".weak _ZSt9terminatev\n"
     ".weak __cxa_begin_catch\n"
     ".weak __cxa_end_catch\n"
     ".weak _Unwind_Resume\n");
