@@ -9,7 +9,7 @@ target_include_directories(strata_headers INTERFACE
 add_library(strata_warnings INTERFACE)
 target_compile_options(strata_warnings INTERFACE
   -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough
-  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Werror=thread-safety>)
 
 # The compiler may otherwise turn calloc's own body into a call of calloc, or drop a malloc whose
 # result it thinks unused.
