@@ -66,27 +66,26 @@ class CpuCache {
     return batch[0];
   }
 
-  void PushSlow(SizeClass c, void* object) {
+  // False, with nothing done, if the object is the newest here: it was freed before.
+  bool PushSlow(SizeClass c, void* object) {
     size_t n = InfoOf(c).batch;
     if (Vcpu* v = Current()) {
       NoteMiss(*v, v->misses_free, c);
-      if (MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return;
+      if (MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return true;
       const size_t room = RoomOf(*v, c);
       n = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
     void* batch[kMaxBatch];
-    batch[0] = object;
-    const size_t popped = ops_.PopBatch(c, batch + 1, n - 1);
+    const size_t wanted = n > 1 ? n - 1 : 1;
+    const size_t popped = ops_.PopBatch(c, batch, wanted);
+    if (popped != 0 && batch[popped - 1] == object) {
+      const size_t kept = ops_.PushBatch(c, batch, popped);
+      if (kept < popped) transfer_->Give(c, batch + kept, popped - kept);
+      return false;
+    }
+    batch[popped] = object;
     transfer_->Give(c, batch, popped + 1);
-  }
-
-  // Whether the object lies in the slot below the fill of the caller's vCPU: a double free.
-  bool IsNewest(SizeClass c, void* object) {
-    void* newest[1];
-    if (ops_.PopBatch(c, newest, 1) == 0) return false;
-    const bool same = newest[0] == object;
-    if (ops_.PushBatch(c, newest, 1) == 0) transfer_->Give(c, newest, 1);
-    return same;
+    return true;
   }
 
   // Empties a vCPU's slab and takes all its room, whoever runs on it. Returns the bytes sent down.

@@ -40,13 +40,9 @@
   "shl $19, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 
-// Makes a block of its own of what follows a label that a sequence jumps to. gcc 12 may drop the
-// value that such an edge by itself gives to a variable (its bug 113921 and kin); for the same
-// reason the batches set their count to 0 in the assembly rather than behind a label.
-#define STRATA_RSEQ_EDGE asm volatile("")
-
 static_assert(strata::kSlabShift == 19 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
+static_assert(strata::kSlabAlignOffset == 12);
 
 namespace strata {
 
@@ -92,13 +88,13 @@ retry:
 aborted:
   goto retry;
 empty:
-  STRATA_RSEQ_EDGE;
-  return nullptr;
+  return FromLabel<void*>(nullptr);
 }
 
-enum class PushResult : uint8_t { kPushed, kNoRoom, kSameAsNewest };
+enum class PushResult : uint8_t { kPushed, kNoRoom, kSuspect };
 
-// kSameAsNewest: the object equals the slot below; a double free, unless the class is empty here.
+// kSuspect: the object equals the slot below, which is a double free unless the class is empty
+// here; or it is not aligned as the class's objects are, which is not an object at all.
 STRATA_ALWAYS_INLINE PushResult RseqPush(const RseqSlabs& r, void* slabs, SizeClass c,
                                          void* object) {
   uintptr_t slab;
@@ -113,8 +109,10 @@ retry:
       "movzwl %w[word], %k[area]\n"
       "cmp 10(%[slab],%[header]), %w[area]\n"
       "jae %l[full]\n"
+      "test %k[object], 12(%[slab],%[header])\n"
+      "jnz %l[suspect]\n"
       "cmp %[object], -8(%[slab],%[area],8)\n"
-      "je %l[same]\n"
+      "je %l[suspect]\n"
       "mov %[object], (%[slab],%[area],8)\n"
       "inc %[word]\n"
       "mov %[word], (%[slab],%[header])\n"
@@ -122,16 +120,14 @@ retry:
       : [slab] "=&r"(slab), [word] "=&r"(word), [area] "+&r"(area)
       : [slabs] "r"(slabs), [header] "r"(header), [object] "r"(object), [index] "r"(r.index_offset)
       : "memory", "cc"
-      : full, same, aborted);
+      : full, suspect, aborted);
   return PushResult::kPushed;
 aborted:
   goto retry;
 full:
-  STRATA_RSEQ_EDGE;
-  return PushResult::kNoRoom;
-same:
-  STRATA_RSEQ_EDGE;
-  return PushResult::kSameAsNewest;
+  return FromLabel(PushResult::kNoRoom);
+suspect:
+  return FromLabel(PushResult::kSuspect);
 }
 
 // Copies the newest objects, at most n, to `out` and takes them off; returns how many. Counts no

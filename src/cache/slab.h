@@ -25,7 +25,9 @@ struct SlabHeader {
   std::atomic<uint64_t> word;  // low 16 bits: fill, as a slot index; the rest: pops so far
   std::atomic<uint16_t> begin;
   std::atomic<uint16_t> end;
-  uint32_t unused;
+  // The low address bits that are zero in every object of the class: a pointer with one of them set
+  // is not an object. Set when the vCPU's slab is made; 0 before, when there is no room anyway.
+  std::atomic<uint32_t> align_mask;
 
   size_t fill() const { return word.load(std::memory_order_relaxed) & 0xffff; }
   uint64_t pops() const { return word.load(std::memory_order_relaxed) >> 16; }
@@ -33,6 +35,7 @@ struct SlabHeader {
 static_assert(sizeof(SlabHeader) == 16);
 inline constexpr size_t kSlabBeginOffset = offsetof(SlabHeader, begin);
 inline constexpr size_t kSlabEndOffset = offsetof(SlabHeader, end);
+inline constexpr size_t kSlabAlignOffset = offsetof(SlabHeader, align_mask);
 
 namespace slab_internal {
 constexpr auto MakeFirstSlots() {
@@ -58,8 +61,11 @@ class Slab {
   void** slot(size_t index) { return reinterpret_cast<void**>(this) + index; }
 
   void Init() {
-    for (size_t c = 1; c < kNumClasses; ++c)
-      Restart(static_cast<SizeClass>(c), FirstSlot(static_cast<SizeClass>(c)));
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      header(c).align_mask.store(AlignMaskOf(c), std::memory_order_relaxed);
+      Restart(c, FirstSlot(c));
+    }
   }
   // Empty with room up to `end`.
   void Restart(SizeClass c, size_t end) {

@@ -23,7 +23,12 @@
 namespace strata {
 
 // What became of a pointer that was handed to free.
-enum class BadFree : uint8_t { kForeign, kMisaligned, kDouble };
+enum class BadFree : uint8_t {
+  kForeign,     // outside the heap
+  kMisaligned,  // inside a block
+  kDouble,
+  kNotLive,  // inside the heap, but the start of no live block: freed before, or never one
+};
 
 struct LargeBlock {
   void* address = nullptr;

@@ -1,7 +1,8 @@
 // Packs runs of up to a hugepage into hugepages (papers §2.5): fullest regular hugepages first,
-// then donated tails, then those already broken. One-page spans of many objects (dense) live in
-// hugepages of their own, because they stay long. Decides only: its owner, the page heap, brings
-// hugepages and talks to the kernel. The owner's lock guards it.
+// then donated tails, then those already broken. Spans of more than 16 objects (dense) live in
+// hugepages of their own, because they stay long; as they may be longer than a page, their
+// hugepages are ranked by room as the others are, not by allocations alone. Decides only: its
+// owner, the page heap, brings hugepages and talks to the kernel. The owner's lock guards it.
 #pragma once
 
 #include <cstddef>
@@ -32,19 +33,15 @@ class HugeFiller {
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
 
-  static bool IsDense(const PageRequest& r) {
-    return r.dense && r.length == Length(1) && r.align == Length(1);
-  }
-
   // A run in a hugepage that is here already; empty when none fits.
   PageRun TryTake(const PageRequest& r, Broken broken) {
-    HugeTracker* t = Find(IsDense(r), r.length.raw() + r.align.raw() - 1, broken);
+    HugeTracker* t = Find(r.dense, r.length.raw() + r.align.raw() - 1, broken);
     return t == nullptr ? PageRun{} : TakeIn(t, r);
   }
 
   // Adds a hugepage and takes a run that fits from it.
   PageRun Contribute(HugeTracker* t, const PageRequest& r) {
-    t->dense = IsDense(r);
+    t->dense = r.dense;
     ++hugepages_;
     const PageRun run = TakePages(t, r);
     AddTotals(*t);
@@ -149,7 +146,7 @@ class HugeFiller {
   PageRun TakeFromEmpties(const PageRequest& r) {
     HugeTracker* t = empties_.PopFront();
     if (t == nullptr) return {};
-    t->dense = IsDense(r);
+    t->dense = r.dense;
     DropTotals(*t);
     const PageRun run = TakePages(t, r);
     AddTotals(*t);

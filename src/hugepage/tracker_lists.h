@@ -71,13 +71,10 @@ class TrackerLists {
     Link(t, kind);
   }
 
-  // The best tracker of a kind whose longest free run is at least n; of the dense kinds n must
-  // be 1.
+  // The best tracker of a kind whose longest free run is at least n.
   HugeTracker* Find(Kind kind, size_t n) const {
     if (counts_[kind] == 0) return nullptr;
-    const size_t first = kBase[kind] + (kind >= kDenseRegular ? 1
-                                        : kind == kDonated    ? n
-                                                              : n * kChunks);
+    const size_t first = kBase[kind] + (kind == kDonated ? n : n * kChunks);
     if (first >= kBase[kind + 1]) return nullptr;
     const size_t list = nonempty_.NextSet(first);
     return list < kBase[kind + 1] ? lists_[list].first() : nullptr;
@@ -120,11 +117,10 @@ class TrackerLists {
 
  private:
   static constexpr size_t kChunks = 8;
-  static constexpr uint16_t kBase[kKinds + 1] = {0, 2048, 2304, 4352, 6400, 6656, 6912, 7168};
+  static constexpr uint16_t kBase[kKinds + 1] = {0, 2048, 2304, 4352, 6400, 8448, 10496, 12544};
   static constexpr size_t kLists = kBase[kKinds];
 
   static size_t IndexOf(Kind kind, const HugeTracker& t) {
-    if (kind >= kDenseRegular) return kPagesPerHugePage - t.allocations();
     return kind == kDonated ? t.longest() : t.longest() * kChunks + ChunkOf(t.allocations());
   }
 

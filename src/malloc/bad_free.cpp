@@ -10,14 +10,29 @@
 
 namespace strata {
 
+namespace {
+
+const char* Describe(BadFree kind) {
+  switch (kind) {
+    case BadFree::kForeign:
+      return "free of a pointer that is not from this heap: ";
+    case BadFree::kMisaligned:
+      return "free of a pointer into the middle of a block: ";
+    case BadFree::kDouble:
+      return "double free: ";
+    case BadFree::kNotLive:
+      break;
+  }
+  return "free of a pointer that is no live block (freed before?): ";
+}
+
+}  // namespace
+
 void HandleBadFree(BadFree kind, void* p) {
   static std::atomic<bool> said{false};
   const bool fatal = TheRuntime().options.on_error == OnError::kAbort;
   if (fatal || !said.exchange(true, std::memory_order_relaxed)) {
-    const char* what = kind == BadFree::kForeign ? "free of a pointer that is not from this heap: "
-                       : kind == BadFree::kMisaligned
-                           ? "free of a pointer into the middle of a block: "
-                           : "double free: ";
+    const char* what = Describe(kind);
     Message()
         .Text(what)
         .Hex(reinterpret_cast<uintptr_t>(p))

@@ -3,7 +3,6 @@
 // tests/golden holds the instruction counts; look at the disassembly after each change.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,14 +32,6 @@ STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
   return p;
 }
 
-// The word index of p in the heap: out of every range when p is not a multiple of 8, because the
-// low bits are rotated to the top. One compare then finds foreign and misaligned pointers alike.
-STRATA_ALWAYS_INLINE size_t HeapWordOf(const Runtime& r, const void* p) {
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  return std::rotr(offset, 3);
-}
-inline constexpr size_t kWordsPerPageShift = kPageShift - 3;
-
 STRATA_ALWAYS_INLINE void FreeSmall(void* p, SizeClass c) {
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p, c);
@@ -50,11 +41,11 @@ STRATA_ALWAYS_INLINE void FreeSmall(void* p, SizeClass c) {
 
 STRATA_ALWAYS_INLINE void Free(void* p) {
   const Runtime& r = TheRuntime();
-  const size_t word = HeapWordOf(r, p);
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   // Before the start the end is 0, so everything is foreign.
-  if (STRATA_UNLIKELY(word >= r.kernel.mapped_words())) return FreeSlow(p);
+  if (STRATA_UNLIKELY(offset >= r.kernel.mapped_end())) return FreeSlow(p);
   // Class 0 (a large block) never has room on a slab, so it needs no test here.
-  FreeSmall(p, static_cast<SizeClass>(r.kernel.classes()[word >> kWordsPerPageShift]));
+  FreeSmall(p, static_cast<SizeClass>(r.kernel.classes()[offset >> kPageShift]));
 }
 
 // The caller says what it asked for, so the class needs no look-up. A debug build checks the claim.

@@ -29,7 +29,7 @@ using runtime_internal::g_state;
 pthread_key_t g_thread_key;
 std::atomic<pthread_t> g_starter{};
 
-// A window of 1 TiB, or four times the memory; no more than the process may map at all.
+// A window of 1 TiB, or four times the memory.
 HugeLength WindowSize() {
   size_t bytes = size_t{1} << 40;
   const long pages = sysconf(_SC_PHYS_PAGES);

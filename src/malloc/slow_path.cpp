@@ -70,6 +70,17 @@ void NoteAsked(Runtime& r, SizeClass c, size_t size) {
   sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
+// Whether p lies in a span but is no object's start. A sized delete may come with a wrong class:
+// then p's own span says otherwise.
+bool IsInsideBlock(const Runtime& r, const void* p, SizeClass c) {
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end()) return true;
+  const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
+  if (span == nullptr || span->size_class != c) return true;
+  const size_t in_span = offset - span->start_offset();
+  return IndexOfOffset(InfoOf(c), in_span) * InfoOf(c).size != in_span;
+}
+
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
   ThreadCache* cache = CacheOfThisThread();
   if (STRATA_UNLIKELY(cache == nullptr)) {
@@ -85,8 +96,15 @@ void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
 
 void FreeLarge(Runtime& r, void* p) {
   Span* span = r.heap.LargeAt(p);
-  if (STRATA_UNLIKELY(span == nullptr)) return HandleBadFree(BadFree::kForeign, p);
+  if (STRATA_UNLIKELY(span == nullptr)) return HandleBadFree(BadFree::kNotLive, p);
   r.heap.GiveLarge(span);
+}
+
+// A block of libc's own heap, from before this library took over malloc (it was loaded late, with
+// its symbols made global), goes back to libc. Anything else that is not ours is an error.
+void FreeForeign(void* p) {
+  if (IsInDataSegmentHeap(p)) return FreeByLibc(p);
+  HandleBadFree(BadFree::kForeign, p);
 }
 
 class ErrnoKeeper {
@@ -166,9 +184,7 @@ void FreeSlow(void* p) {
   const RunState state = EnsureStarted();
   if (state == RunState::kStoodDown) return g_next.free(p);
   if (state != RunState::kReady) return;
-  const Runtime& r = TheRuntime();
-  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  HandleBadFree(offset < r.kernel.mapped_end() ? BadFree::kMisaligned : BadFree::kForeign, p);
+  FreeForeign(p);
 }
 
 void FreeSmallSlow(void* p, SizeClass c) {
@@ -178,19 +194,10 @@ void FreeSmallSlow(void* p, SizeClass c) {
   if (STRATA_UNLIKELY(state != RunState::kReady)) return;
   Runtime& r = TheRuntime();
   if (c == SizeClass::kNone) return FreeLarge(r, p);
+  if (IsInsideBlock(r, p, c)) return HandleBadFree(BadFree::kMisaligned, p);
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
-  switch (r.cpu.ops().Push(c, p)) {
-    case PushResult::kPushed:
-      return;
-    case PushResult::kNoRoom:
-      return r.cpu.PushSlow(c, p);
-    case PushResult::kSameAsNewest:
-      break;
-  }
-  // The slot below the fill holds p: a double free, or the class is empty here and the slot is
-  // stale.
-  if (r.cpu.IsNewest(c, p)) return HandleBadFree(BadFree::kDouble, p);
-  r.heap.transfer().Give(c, &p, 1);
+  if (r.cpu.ops().Push(c, p) == PushResult::kPushed) return;
+  if (!r.cpu.PushSlow(c, p)) HandleBadFree(BadFree::kDouble, p);
 }
 
 void CheckSizedFree(void* p, size_t size, size_t align) {

@@ -61,6 +61,12 @@ void StandDown() {
   Find(g_next.usable_size, "malloc_usable_size");
 }
 
+void FreeByLibc(void* p) {
+  void (*libc_free)(void*);
+  Find(libc_free, "free");
+  libc_free(p);
+}
+
 void* EarlyAllocate(size_t size) {
   const size_t bytes = RoundUp(size == 0 ? 1 : size, 16);
   if (bytes > sizeof(g_early)) return nullptr;

@@ -25,6 +25,9 @@ struct NextAllocator {
 };
 extern NextAllocator g_next;
 
+// Gives a block to the next definition of free.
+void FreeByLibc(void* p);
+
 // A block from the static buffer for the time before anything is ready; null when it is used up.
 void* EarlyAllocate(size_t size);
 bool IsEarly(const void* p);

@@ -57,16 +57,15 @@ class Adder {
   size_t bytes_ = 0;
 };
 
-}  // namespace
-
-size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
+// Calls f with each line of a file under /proc. False if it can't be opened.
+template <class F>
+bool ForEachLine(const char* path, F f) {
   const int saved = errno;
-  const int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     errno = saved;
-    return 0;
+    return false;
   }
-  Adder adder(start, end);
   char text[4096];
   size_t held = 0;
   ssize_t n;
@@ -76,17 +75,39 @@ size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
     char* line = text;
     while (char* line_end = strchr(line, '\n')) {
       *line_end = '\0';
-      adder.Line(line);
+      f(line);
       line = line_end + 1;
     }
     held = static_cast<size_t>(text + held - line);
+    memmove(text, line, held);
     if (held == sizeof(text) - 1)
       held = 0;  // a line longer than the buffer is a path: of no interest
-    memmove(text, line, held);
   }
   close(fd);
   errno = saved;
+  return true;
+}
+
+}  // namespace
+
+size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
+  Adder adder(start, end);
+  ForEachLine("/proc/self/smaps", [&](const char* line) { adder.Line(line); });
   return adder.bytes();
+}
+
+bool IsInDataSegmentHeap(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  bool found = false;
+  ForEachLine("/proc/self/maps", [&](const char* line) {
+    const char* at = line;
+    const uintptr_t from = ParseHex(at);
+    if (*at != '-') return;
+    ++at;
+    const uintptr_t to = ParseHex(at);
+    found |= address >= from && address < to && strstr(line, "[heap]") != nullptr;
+  });
+  return found;
 }
 
 }  // namespace strata

@@ -124,7 +124,7 @@ bool SystemKernel::GrowPageMap(size_t end) {
     return false;
   }
   // release: the entries are readable before a free takes an address below the new end for ours.
-  mapped_words_.store(end / 8, std::memory_order_release);
+  mapped_end_.store(end, std::memory_order_release);
   return true;
 }
 
@@ -141,6 +141,8 @@ MapResult SystemKernel::Map(HugeRange range) {
     munmap(reinterpret_cast<void*>(at), BytesOf(range.length));
     return MapResult::kNoMemory;
   }
+  // Under THP mode `always` the kernel would give them unasked.
+  if (!hugepages_) madvise(reinterpret_cast<void*>(at), BytesOf(range.length), MADV_NOHUGEPAGE);
   return MapResult::kMapped;
 }
 

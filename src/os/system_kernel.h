@@ -35,8 +35,7 @@ class SystemKernel {
   uint8_t* classes() const { return classes_; }  // one byte a page
   void* spans() const { return spans_; }         // one pointer a page
   // Bytes from base() below which every page's entries in both arrays are readable. Grows only.
-  size_t mapped_end() const { return mapped_words() * 8; }
-  size_t mapped_words() const { return mapped_words_.load(std::memory_order_relaxed); }
+  size_t mapped_end() const { return mapped_end_.load(std::memory_order_relaxed); }
   size_t page_map_bytes() const { return mapped_end() / kPageSize * (1 + sizeof(void*)); }
   Lock& lock() { return map_lock_; }
 
@@ -51,7 +50,7 @@ class SystemKernel {
   bool hugepages_ = true;
   std::atomic<int> process_madvise_{1};  // 0 once the kernel said it can't
   Lock map_lock_{LockRank::kMetadata};
-  std::atomic<size_t> mapped_words_{0};  // mapped_end in words of 8 bytes; written under map_lock_
+  std::atomic<size_t> mapped_end_{0};  // written under map_lock_
 };
 
 static_assert(PageKernel<SystemKernel>);
@@ -65,6 +64,9 @@ size_t ResidentMetadata();
 // The system's THP mode, read without allocating.
 ThpMode ReadThpMode();
 const char* NameOf(ThpMode mode);
+
+// Whether p lies in the heap that libc grows by brk. Reads /proc/self/maps: for error paths.
+bool IsInDataSegmentHeap(const void* p);
 
 // Bytes between two addresses that hugepages back, by /proc/self/smaps; 0 if that can't be read.
 size_t HugeBackedBytes(uintptr_t start, uintptr_t end);

@@ -219,19 +219,28 @@ class CentralFreeList {
     uint64_t* bits = span->free_bits();
     size_t dealt = 0;
     size_t freed = 0;
+    // Neighbours are often freed together: the word they share stays in a register.
+    size_t at = 0;
+    uint64_t word = bits[0];
     for (; dealt < n; ++dealt) {
       const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
       if (offset >= bytes) break;
       const size_t index = IndexOfOffset(info, offset);
+      if (index / 64 != at) {
+        bits[at] = word;
+        at = index / 64;
+        word = bits[at];
+      }
       const uint64_t bit = uint64_t{1} << (index % 64);
       if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset ||
-                          (bits[index / 64] & bit) != 0)) {
+                          (word & bit) != 0)) {
         source_->ReportBadFree(objects[dealt]);  // misaligned, or freed before
         continue;
       }
-      bits[index / 64] |= bit;
+      word |= bit;
       ++freed;
     }
+    bits[at] = word;
     objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
     given_since_scan_.store(true, std::memory_order_relaxed);
     Recount(span, span->allocated - freed);

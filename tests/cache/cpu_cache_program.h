@@ -22,6 +22,7 @@ class CpuCacheProgram {
  public:
   explicit CpuCacheProgram(ProgramBytes bytes) : bytes_(bytes), limit_(PickLimit()) {
     for (SizeClass& c : classes_) c = static_cast<SizeClass>(1 + bytes_.Below(kNumClasses - 1));
+    may_migrate_ = bytes_.Byte() % 2 == 0;
     transfer_.on_call = [this] { Interrupt(); };
     STRATA_CHECK(cache_.Init(ops_, &transfer_, &memory_.arena(), cpus_.slabs(), kCpus, limit_));
   }
@@ -73,6 +74,7 @@ class CpuCacheProgram {
         drained_ += cache_.DrainIfIdle(bytes_.Byte() % kCpus, 1 + bytes_.Byte() % 2);
         return;
       case 14:
+        if (!may_migrate_) return;
         cpus_.migrate_in = 1 + bytes_.Below(80);
         cpus_.migrate_to = bytes_.Byte() % kCpus;
         return;
@@ -119,7 +121,7 @@ class CpuCacheProgram {
   }
 
   void FreeOne(SizeClass c, void* p) {
-    // kSameAsNewest can come from the slot under an empty class's first, which is another's.
+    // kSuspect can come from the slot under an empty class's first, which is another's.
     if (ops_.Push(c, p) != PushResult::kPushed) {
       STRATA_CHECK(!cache_.IsNewest(c, p));
       cache_.PushSlow(c, p);
@@ -149,7 +151,7 @@ class CpuCacheProgram {
     if (!transfer_.IsOut(p)) return;  // it went further down
     const PushResult again = ops_.Push(c, p);
     STRATA_CHECK(again != PushResult::kPushed);
-    STRATA_CHECK(again == PushResult::kSameAsNewest || cache_.IsNewest(c, p));
+    STRATA_CHECK(again == PushResult::kSuspect || cache_.IsNewest(c, p));
     STRATA_CHECK(cache_.Stats(c).objects == cached);
   }
 
@@ -198,8 +200,9 @@ class CpuCacheProgram {
           STRATA_CHECK(!held_[c].contains(object) && seen.insert(object).second);
         }
       }
-      // A slab that a drain could not fence stays stopped, with its room on the books.
-      STRATA_CHECK(stopped || (within && room == cache_.room_bytes(cpu)));
+      // A slab that a drain could not fence stays stopped, with its room on the books. Who moves
+      // to another CPU while taking room may leave more objects than that, for a while.
+      STRATA_CHECK(stopped || ((within || may_migrate_) && room == cache_.room_bytes(cpu)));
       STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= limit_);
     }
     STRATA_CHECK(seen.size() + held == transfer_.out());
@@ -240,6 +243,7 @@ class CpuCacheProgram {
   size_t hits_ = 0;
   size_t interrupts_ = 0;
   int depth_ = 0;
+  bool may_migrate_ = false;  // between two operations of one call
 };
 
 }  // namespace strata::test

@@ -53,17 +53,21 @@ class CpuCacheTest : public testing::Test {
   const SizeClass small_ = ClassOfSize(64);
 };
 
-TEST_F(CpuCacheTest, AMissBringsABatchAndTheNextOnesHit) {
+TEST_F(CpuCacheTest, AMissMakesRoomAndFillsPartOfIt) {
   Init(kPlenty);
   const size_t batch = InfoOf(small_).batch;
-  std::vector<void*> held{Allocate(small_)};
+  Allocate(small_);
   EXPECT_EQ(transfer_.takes, 1u);
-  EXPECT_EQ(cache_.room_bytes(0), batch * 64);
-  while (ops_.Pop(small_) != nullptr) held.push_back(nullptr);
-  EXPECT_EQ(held.size(), batch);
+  const size_t room = cache_.room_bytes(0) / 64;
+  EXPECT_GT(room, 0u);
+  EXPECT_LE(room, batch);
+  size_t hits = 0;
+  while (ops_.Pop(small_) != nullptr) ++hits;
+  EXPECT_GT(hits, 0u);
+  EXPECT_LT(hits, room);  // space is left for frees
   const CpuCacheClassStats s = cache_.Stats(small_);
   EXPECT_EQ(s.objects, 0u);
-  EXPECT_EQ(s.pops, batch - 1);
+  EXPECT_EQ(s.pops, hits);
   EXPECT_EQ(s.misses_alloc, 1u);
   EXPECT_EQ(s.misses_free, 0u);
 }
@@ -87,33 +91,39 @@ TEST_F(CpuCacheTest, TheLimitOfRoomHolds) {
   }
 }
 
-TEST_F(CpuCacheTest, AClassTakesTheUnusedRoomOfAnother) {
+TEST_F(CpuCacheTest, AClassWithoutRoomTakesSomeFromAnIdleOne) {
+  constexpr size_t kLimit = 64 << 10;
   const SizeClass other = ClassOfSize(1024);
-  const size_t batch_bytes = InfoOf(other).batch * size_t{1024};
-  Init(batch_bytes);  // one batch of either
-  void* p = Allocate(other);
-  ASSERT_EQ(cache_.room_bytes(0), batch_bytes);
-  // Its objects leave, its room stays until another class wants it.
-  std::vector<void*> held{p};
-  while (void* q = ops_.Pop(other)) held.push_back(q);
-  for (size_t i = 0; i < 1000 && cache_.Stats(small_).objects == 0; ++i)
-    held.push_back(Allocate(small_));
+  Init(kLimit);
+  AllocateAndFree(other, 2000);
+  const size_t room = cpus_.slab(0).header(other).end.load() - FirstSlot(other);
+  ASSERT_EQ(room, kLimit / 1024);
+  AllocateAndFree(small_, 2000);
+  const size_t left = cpus_.slab(0).header(other).end.load() - FirstSlot(other);
+  EXPECT_LT(left, room);
+  EXPECT_LE(cache_.Stats(other).objects, left);  // what lay in the taken room went down
   EXPECT_GT(cache_.Stats(small_).objects, 0u);
-  EXPECT_LE(cache_.room_bytes(0), batch_bytes);
-  EXPECT_EQ(cpus_.slab(0).header(other).end.load(), FirstSlot(other));
+  EXPECT_LE(cache_.room_bytes(0), kLimit);
+  EXPECT_EQ(cache_.room_bytes(0), RoomInSlab(0));
+  EXPECT_EQ(cache_.Stats(other).objects + cache_.Stats(small_).objects, transfer_.out());
 }
 
-TEST_F(CpuCacheTest, TakenRoomLeavesTheObjectsWhereTheyAre) {
+TEST_F(CpuCacheTest, BusyClassesDoNotTakeFromEachOtherAtEveryMiss) {
+  constexpr size_t kLimit = 64 << 10;
   const SizeClass other = ClassOfSize(1024);
-  Init(InfoOf(other).batch * size_t{1024});
-  Allocate(other);
-  const size_t cached = cache_.Stats(other).objects;
-  ASSERT_GT(cached, 0u);
-  AllocateAndFree(small_, 2000);
-  EXPECT_EQ(cache_.Stats(other).objects, cached);
-  size_t popped = 0;
-  while (ops_.Pop(other) != nullptr) ++popped;
-  EXPECT_EQ(popped, cached);
+  Init(kLimit);
+  AllocateAndFree(other, 300);
+  AllocateAndFree(small_, 1000);
+  // Both overflow all the time now. Their shares move at one miss in some.
+  size_t changes = 0;
+  size_t misses = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    const size_t end = cpus_.slab(0).header(other).end.load();
+    AllocateAndFree(i % 2 == 0 ? other : small_, 300);
+    changes += cpus_.slab(0).header(other).end.load() != end;
+  }
+  misses = cache_.Stats(other).misses_alloc + cache_.Stats(small_).misses_alloc;
+  EXPECT_LT(changes * 4, misses);
 }
 
 TEST_F(CpuCacheTest, EachCpuHasItsOwn) {
@@ -254,15 +264,16 @@ TEST_F(CpuCacheTest, OnlyIdleCpusAreDrained) {
   EXPECT_EQ(cache_.DrainIfIdle(1, 1), 0u);  // never used
 }
 
-TEST_F(CpuCacheTest, OverflowSendsABatchDown) {
-  Init(InfoOf(small_).batch * size_t{64});  // room for one batch in all
+TEST_F(CpuCacheTest, OverflowSendsManyDownAtOnce) {
   const size_t batch = InfoOf(small_).batch;
+  Init(batch * 64);  // room for one batch in all
+  AllocateAndFree(small_, 3 * batch);
   std::vector<void*> held;
   for (size_t i = 0; i < 3 * batch; ++i) held.push_back(Allocate(small_));
   const size_t gives = transfer_.gives;
   for (void* p : held) Free(small_, p);
   EXPECT_GE(transfer_.gives, gives + 1);
-  EXPECT_LE(transfer_.gives, gives + 4);  // whole batches, not single objects
+  EXPECT_LE(transfer_.gives, gives + 12);  // not single objects
   EXPECT_LE(cache_.Stats(small_).objects, batch);
 }
 
@@ -275,7 +286,7 @@ TEST_F(CpuCacheTest, IsNewestKnowsTheLastFreedOnly) {
   Free(small_, b);
   EXPECT_TRUE(cache_.IsNewest(small_, b));
   EXPECT_FALSE(cache_.IsNewest(small_, a));
-  EXPECT_EQ(ops_.Push(small_, b), PushResult::kSameAsNewest);
+  EXPECT_EQ(ops_.Push(small_, b), PushResult::kSuspect);
   EXPECT_EQ(ops_.Pop(small_), b);  // asking changed nothing
   EXPECT_EQ(ops_.Pop(small_), a);
   cpus_.current = 1;

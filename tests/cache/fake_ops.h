@@ -55,7 +55,7 @@ struct FakeOps {
     SlabHeader& h = slab.header(c);
     const size_t fill = h.fill();
     if (fill >= h.end.load(std::memory_order_relaxed)) return PushResult::kNoRoom;
-    if (*slab.slot(fill - 1) == object) return PushResult::kSameAsNewest;
+    if (*slab.slot(fill - 1) == object) return PushResult::kSuspect;
     *slab.slot(fill) = object;
     SetFill(h, fill + 1);
     return PushResult::kPushed;

@@ -264,7 +264,7 @@ class RseqStress {
     held.pop_back();
     Disown(object, me.owner);
     const PushResult pushed = ops_.Push(classes_[k], object);
-    if (pushed == PushResult::kSameAsNewest) Violation();
+    if (pushed == PushResult::kSuspect) Violation();
     if (pushed != PushResult::kPushed) {
       Slowly([&] {
         cache_.PushSlow(classes_[k], object);

@@ -97,9 +97,7 @@ class HugeFillerProgram {
     const size_t kind = t.broken ? (backed ? 2 : 3) : t.donated ? 1 : 0;
     size_t chunk = 7;
     for (size_t reach = 1; chunk > 0 && p.runs > reach; reach *= 2) --chunk;
-    const size_t within = dense       ? kPagesPerHugePage - p.runs
-                          : kind == 1 ? longest * 8
-                                      : longest * 8 + chunk;
+    const size_t within = kind == 1 ? longest * 8 : longest * 8 + chunk;
     return kind << 20 | within;
   }
 
@@ -107,7 +105,7 @@ class HugeFillerProgram {
     PageRequest r{Length(1), Length(1), bytes_.Byte() % 2 == 0};
     if (bytes_.Below(3) == 0) r.length = Length(1 + bytes_.Below(bytes_.Below(3) == 0 ? 128 : 9));
     if (bytes_.Below(16) == 0) r.align = Length(size_t{1} << bytes_.Below(5));
-    const bool dense = HugeFiller::IsDense(r);
+    const bool dense = r.dense;
     const size_t fit = r.length.raw() + r.align.raw() - 1;
     const bool avoid = bytes_.Below(8) == 0;
     size_t best = kNone;
