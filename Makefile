@@ -4,9 +4,10 @@
 #   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one)
 #   make lib       build/lib/libstrata.so and build/lib/libstrata.a
 #   make tools     .venv/bin/strata
+#   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib tools test demo bench fuzz format lint install clean
+.PHONY: all lib tools test golden demo bench fuzz format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -32,6 +33,10 @@ tools:
 test:
 	@$(DEPS) test lint
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+golden:
+	@$(DEPS) test
+	@scripts/update-golden.sh $(JOBS)
 
 demo: lib
 	@$(DEPS) demo

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs everything that `make test` promises and sums it up in one line.
 
-Stages: the whole suite on the gcc release build; goldens and install on clang's; the unit tests
-under ASan with UBSan and under TSan; the source checks. A stage that cannot build counts as one
-failure and the next one runs all the same. Only the standard library is used, so that this
+Stages: the edge table, the storms and some real programs on a debug library, which checks its
+lock ranks and itself; the whole suite on the gcc release build; goldens and install on clang's; the
+unit tests under ASan with UBSan and under TSan; the source checks. A stage that cannot build counts
+as one failure and the next one runs all the same. Only the standard library is used, so that this
 starts on any machine with Python 3.11.
 """
 
@@ -15,7 +16,9 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,12 +54,19 @@ class Stage:
     options: tuple[str, ...] = ()
 
 
+LIBRARIES = ("strata_shared", "strata_static")
 STAGES = (
+    Stage(  # first, because a test of the release stage also looks at the debug library
+        "debug",
+        "edge table, storms and real programs, gcc debug",
+        targets=LIBRARIES,
+        select=("-R", "^(edge/|process/test_(fork|threads)|preload/test_(redis|gxx|sqlite)$)"),
+    ),
     Stage("release", "all tests, gcc release", options=("-DSTRATA_TESTS=ON",)),
     Stage(
         "release-clang",
         "goldens and install, clang release",
-        targets=("strata_shared", "strata_static"),
+        targets=LIBRARIES,
         select=("-L", "^(golden|install)$"),
     ),
     Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),
@@ -136,6 +146,11 @@ def run_stage(stage: Stage, jobs: int) -> Count:
     return count
 
 
+def run_check(command: list[str]) -> Count:
+    """Runs one source check, which counts as one test."""
+    return Count(passed=1) if run(command) else Count(failed=1)
+
+
 def main() -> int:
     """Runs the chosen stages and prints the sum last."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -147,20 +162,24 @@ def main() -> int:
     SUMMARY.unlink(missing_ok=True)
     total = Count()
     lines: list[str] = []
+    begin = time.monotonic()
+
+    def note(what: str, work: Callable[[], Count]) -> None:
+        nonlocal total
+        print(f"== {what}", flush=True)
+        start = time.monotonic()
+        count = work()
+        lines.append(f"{what}: {count} ({time.monotonic() - start:.0f} s)")
+        total += count
+
     for stage in STAGES:
         if args.only in (None, stage.preset):
-            print(f"== {stage.what}", flush=True)
-            start = time.monotonic()
-            count = run_stage(stage, args.jobs)
-            lines.append(f"{stage.what}: {count} ({time.monotonic() - start:.0f} s)")
-            total += count
+            note(stage.what, partial(run_stage, stage, args.jobs))
     if args.only in (None, "checks"):
         for name, command in CHECKS:
-            print(f"== {name}", flush=True)
-            count = Count(passed=1) if run(command) else Count(failed=1)
-            lines.append(f"{name}: {'ok' if count.passed else 'FAILED'}")
-            total += count
+            note(name, partial(run_check, command))
 
+    lines.append(f"all together: {time.monotonic() - begin:.0f} s")
     print("", *lines, sep="\n  ")
     SUMMARY.write_text(f"{total.passed} {total.failed} {total.skipped}\n")
     print(total)

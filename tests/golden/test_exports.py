@@ -1,6 +1,6 @@
 """What libstrata.so shows to the world: its exported names, its needs, its TLS, its flags.
 
-The names must equal tests/golden/exports.txt exactly; UPDATE_GOLDEN=1 rewrites it.
+The names must equal tests/golden/exports.txt exactly; `make golden` rewrites it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_exports_equal_golden() -> None:
     found = "".join(f"{name}\n" for name in sorted(line.split()[0] for line in listing))
     if os.environ.get("UPDATE_GOLDEN") == "1":
         GOLDEN.write_text(found)
-    assert found == GOLDEN.read_text()
+    assert found == GOLDEN.read_text(), "if this is meant, run `make golden` and commit its diff"
 
 
 def test_golden_holds_the_whole_api() -> None:
