@@ -203,6 +203,11 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.stats[0] = '\0';
     out.stats_interval_s = 0;
   }
+  const bool to_file = out.stats[0] != '\0' && strcmp(out.stats, "exit") != 0;
+  if (out.stats_interval_s != 0 && !to_file) {
+    out.stats_interval_s = 0;
+    Message().Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS; ignored").Send();
+  }
   return out;
 }
 

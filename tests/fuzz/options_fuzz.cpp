@@ -1,0 +1,59 @@
+// The option parser on environments of the fuzzer's making: whatever they hold, every field is left
+// in its range. Warnings go nowhere.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "malloc/options.h"
+
+namespace {
+
+using strata::Options;
+
+void CheckRanges(const Options& o) {
+  STRATA_CHECK(memchr(o.stats, 0, sizeof(o.stats)) != nullptr);
+  STRATA_CHECK(o.stats_interval_s <= 86400);
+  STRATA_CHECK(o.stats_interval_s == 0 || o.stats[0] != '\0');
+  STRATA_CHECK(o.cpu_cache_bytes <= size_t{1} << 30);
+  for (const uint32_t ms :
+       {o.release_short_ms, o.release_long_ms, o.release_peak_ms, o.release_idle_ms}) {
+    STRATA_CHECK(ms <= 3'600'000);
+  }
+}
+
+}  // namespace
+
+// The input is split at zero bytes; a first byte below 128 puts the next known name in front of
+// each piece, so that the values get their share.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const int quiet = [] {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    return dup2(null, STDERR_FILENO);
+  }();
+  (void)quiet;
+  std::vector<std::string> strings;
+  size_t rows = 0;
+  const strata::OptionRow* table = strata::OptionTable(&rows);
+  for (size_t at = 0; at < size;) {
+    std::string piece;
+    while (at < size && data[at] != 0) piece.push_back(static_cast<char>(data[at++]));
+    ++at;
+    const auto first = static_cast<unsigned char>(piece.empty() ? 0xff : piece[0]);
+    if (first < 128 && piece.size() > 1)
+      piece = std::string("STRATA_") + table[first % rows].name + "=" + piece.substr(1);
+    strings.push_back("STRATA_" + piece);
+    strings.push_back(piece);
+  }
+  std::vector<char*> environment;
+  for (std::string& s : strings) environment.push_back(s.data());
+  environment.push_back(nullptr);
+  CheckRanges(strata::ReadOptions(environment.data(), false));
+  const Options secure = strata::ReadOptions(environment.data(), true);
+  CheckRanges(secure);
+  STRATA_CHECK(secure.stats[0] == '\0' && secure.stats_interval_s == 0);
+  return 0;
+}

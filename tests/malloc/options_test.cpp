@@ -1,0 +1,240 @@
+// The options: each row with values that make sense and values that do not, names that are not
+// ours, numbers at the edge of overflow, and what a process with raised rights honours.
+#include "malloc/options.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace strata {
+namespace {
+
+struct Read {
+  Options options;
+  std::string warnings;
+  size_t lines() const {
+    size_t n = 0;
+    for (const char c : warnings) n += c == '\n';
+    return n;
+  }
+};
+
+Read ReadFrom(const std::vector<const char*>& assignments, bool secure = false) {
+  std::vector<char*> environment;
+  for (const char* a : assignments) environment.push_back(const_cast<char*>(a));
+  environment.push_back(nullptr);
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const int saved = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  Read result;
+  result.options = ReadOptions(environment.data(), secure);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(ends[1]);
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    result.warnings.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  return result;
+}
+
+bool Same(const Options& a, const Options& b) {
+  return strcmp(a.stats, b.stats) == 0 && a.stats_interval_s == b.stats_interval_s &&
+         a.cache == b.cache && a.release == b.release && a.hugepages == b.hugepages &&
+         a.background == b.background && a.verbose == b.verbose && a.on_error == b.on_error &&
+         a.cpu_cache_bytes == b.cpu_cache_bytes && a.heap_limit == b.heap_limit &&
+         a.release_short_ms == b.release_short_ms && a.release_long_ms == b.release_long_ms &&
+         a.release_peak_ms == b.release_peak_ms && a.release_idle_ms == b.release_idle_ms;
+}
+
+TEST(Options, NothingSetMeansDefaultsInSilence) {
+  EXPECT_TRUE(Same(ReadOptions(nullptr, false), Options{}));
+  const Read r = ReadFrom({"PATH=/bin", "STRAT=1", "XSTRATA_RELEASE=off", "strata_release=off"});
+  EXPECT_TRUE(Same(r.options, Options{}));
+  EXPECT_EQ(r.warnings, "");
+}
+
+TEST(Options, GoodValues) {
+  const Read r =
+      ReadFrom({"STRATA_STATS=/tmp/s.json", "STRATA_STATS_INTERVAL=86400", "STRATA_CACHE=thread",
+                "STRATA_CPU_CACHE_BYTES=2M", "STRATA_RELEASE=off", "STRATA_RELEASE_SHORT_MS=1",
+                "STRATA_RELEASE_LONG_MS=3600000", "STRATA_RELEASE_PEAK_MS=25",
+                "STRATA_RELEASE_IDLE_MS=400", "STRATA_HUGEPAGES=0", "STRATA_HEAP_LIMIT=3g",
+                "STRATA_BACKGROUND=off", "STRATA_ON_ERROR=ignore", "STRATA_VERBOSE=1"});
+  EXPECT_EQ(r.warnings, "");
+  EXPECT_STREQ(r.options.stats, "/tmp/s.json");
+  EXPECT_EQ(r.options.stats_interval_s, 86400u);
+  EXPECT_EQ(r.options.cache, CacheChoice::kThread);
+  EXPECT_EQ(r.options.cpu_cache_bytes, 2u << 20);
+  EXPECT_FALSE(r.options.release);
+  EXPECT_EQ(r.options.release_short_ms, 1u);
+  EXPECT_EQ(r.options.release_long_ms, 3'600'000u);
+  EXPECT_EQ(r.options.release_peak_ms, 25u);
+  EXPECT_EQ(r.options.release_idle_ms, 400u);
+  EXPECT_FALSE(r.options.hugepages);
+  EXPECT_EQ(r.options.heap_limit, size_t{3} << 30);
+  EXPECT_FALSE(r.options.background);
+  EXPECT_EQ(r.options.on_error, OnError::kIgnore);
+  EXPECT_TRUE(r.options.verbose);
+}
+
+TEST(Options, OtherGoodValues) {
+  const auto of = [](const char* a) {
+    const Read r = ReadFrom({a});
+    EXPECT_EQ(r.warnings, "") << a;
+    return r.options;
+  };
+  EXPECT_EQ(of("STRATA_CACHE=cpu").cache, CacheChoice::kCpu);
+  EXPECT_EQ(of("STRATA_CACHE=auto").cache, CacheChoice::kAuto);
+  EXPECT_EQ(of("STRATA_ON_ERROR=abort").on_error, OnError::kAbort);
+  EXPECT_TRUE(of("STRATA_RELEASE=on").release);
+  EXPECT_TRUE(of("STRATA_RELEASE=1").release);
+  EXPECT_FALSE(of("STRATA_VERBOSE=off").verbose);
+  EXPECT_STREQ(of("STRATA_STATS=exit").stats, "exit");
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=0").heap_limit, 0u);
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=12345").heap_limit, 12345u);
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=7k").heap_limit, 7u << 10);
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=7KiB").heap_limit, 7u << 10);
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=7MB").heap_limit, 7u << 20);
+  EXPECT_EQ(of("STRATA_HEAP_LIMIT=2T").heap_limit, size_t{2} << 40);
+  EXPECT_EQ(of("STRATA_CPU_CACHE_BYTES=0").cpu_cache_bytes, 0u);
+  EXPECT_EQ(of("STRATA_CPU_CACHE_BYTES=1G").cpu_cache_bytes, 1u << 30);
+}
+
+TEST(Options, EachNonsenseGetsOneLineAndTheDefault) {
+  const char* const kBad[] = {"STRATA_STATS=",
+                              "STRATA_STATS_INTERVAL=",
+                              "STRATA_STATS_INTERVAL=-1",
+                              "STRATA_STATS_INTERVAL=1.5",
+                              "STRATA_STATS_INTERVAL=86401",
+                              "STRATA_STATS_INTERVAL=1K",
+                              "STRATA_CACHE=",
+                              "STRATA_CACHE=CPU",
+                              "STRATA_CACHE=threads",
+                              "STRATA_CPU_CACHE_BYTES=lots",
+                              "STRATA_CPU_CACHE_BYTES=1025M",
+                              "STRATA_CPU_CACHE_BYTES= 1",
+                              "STRATA_RELEASE=yes",
+                              "STRATA_RELEASE=",
+                              "STRATA_RELEASE=on ",
+                              "STRATA_RELEASE_SHORT_MS=0",
+                              "STRATA_RELEASE_LONG_MS=3600001",
+                              "STRATA_RELEASE_PEAK_MS=x",
+                              "STRATA_RELEASE_IDLE_MS=10s",
+                              "STRATA_HUGEPAGES=2",
+                              "STRATA_HEAP_LIMIT=K",
+                              "STRATA_HEAP_LIMIT=+1",
+                              "STRATA_HEAP_LIMIT=1KK",
+                              "STRATA_HEAP_LIMIT=1KiBs",
+                              "STRATA_HEAP_LIMIT=1P",
+                              "STRATA_HEAP_LIMIT=0x10",
+                              "STRATA_BACKGROUND=true",
+                              "STRATA_ON_ERROR=Abort",
+                              "STRATA_VERBOSE=3"};
+  for (const char* bad : kBad) {
+    SCOPED_TRACE(bad);
+    const Read r = ReadFrom({bad});
+    EXPECT_EQ(r.lines(), 1u) << r.warnings;
+    EXPECT_EQ(r.warnings.rfind(std::string("strata: ") + bad + " makes no sense; it takes ", 0), 0u)
+        << r.warnings;
+    EXPECT_NE(r.warnings.find("; using "), std::string::npos);
+    EXPECT_TRUE(Same(r.options, Options{}));
+  }
+}
+
+TEST(Options, NumbersAtTheEdgeOfOverflow) {
+  EXPECT_EQ(ReadFrom({"STRATA_HEAP_LIMIT=18446744073709551615"}).options.heap_limit, SIZE_MAX);
+  EXPECT_EQ(ReadFrom({"STRATA_HEAP_LIMIT=16777215T"}).options.heap_limit,
+            SIZE_MAX - (1ull << 40) + 1);
+  for (const char* over :
+       {"STRATA_HEAP_LIMIT=18446744073709551616", "STRATA_HEAP_LIMIT=99999999999999999999",
+        "STRATA_HEAP_LIMIT=16777216T", "STRATA_HEAP_LIMIT=18014398509481984K",
+        "STRATA_HEAP_LIMIT=184467440737095516150"}) {
+    const Read r = ReadFrom({over});
+    EXPECT_EQ(r.options.heap_limit, 0u) << over;
+    EXPECT_EQ(r.lines(), 1u) << over;
+  }
+  // Leading zeros are no overflow.
+  EXPECT_EQ(ReadFrom({"STRATA_HEAP_LIMIT=00000000000000000000000001"}).options.heap_limit, 1u);
+}
+
+TEST(Options, UnknownNamesGetOneLineEach) {
+  const Read r = ReadFrom(
+      {"STRATA_RELAESE=off", "STRATA_=1", "STRATA_STATSX=1", "STRATA_STAT=1", "STRATA_RELEASE"});
+  EXPECT_EQ(r.lines(), 5u) << r.warnings;
+  EXPECT_EQ(r.warnings.rfind("strata: unknown option STRATA_RELAESE ignored\n", 0), 0u);
+  EXPECT_TRUE(Same(r.options, Options{}));
+  const std::string name = "STRATA_" + std::string(5000, 'A') + "=1";
+  const Read wide = ReadFrom({name.c_str()});
+  EXPECT_EQ(wide.lines(), 1u);
+  EXPECT_LT(wide.warnings.size(), 200u);
+}
+
+TEST(Options, ALongValueIsCutInTheWarning) {
+  const std::string bad = "STRATA_RELEASE=" + std::string(5000, 'y');
+  const Read r = ReadFrom({bad.c_str()});
+  EXPECT_EQ(r.lines(), 1u);
+  EXPECT_LE(r.warnings.size(), 400u);
+}
+
+TEST(Options, ABadValueLeavesAnEarlierGoodOne) {
+  const Read r = ReadFrom({"STRATA_CACHE=thread", "STRATA_HEAP_LIMIT=nonsense"});
+  EXPECT_EQ(r.options.cache, CacheChoice::kThread);
+  EXPECT_EQ(r.options.heap_limit, 0u);
+}
+
+TEST(Options, RaisedRightsWriteNoFiles) {
+  const Read r =
+      ReadFrom({"STRATA_STATS=/etc/passwd", "STRATA_STATS_INTERVAL=1", "STRATA_RELEASE=off"}, true);
+  EXPECT_STREQ(r.options.stats, "");
+  EXPECT_EQ(r.options.stats_interval_s, 0u);
+  EXPECT_FALSE(r.options.release);
+}
+
+TEST(Options, APathTooLongIsNonsense) {
+  const std::string path = "STRATA_STATS=/" + std::string(sizeof(Options{}.stats), 'p');
+  const Read r = ReadFrom({path.c_str()});
+  EXPECT_EQ(r.lines(), 1u);
+  EXPECT_STREQ(r.options.stats, "");
+  const std::string fits = "STRATA_STATS=" + std::string(sizeof(Options{}.stats) - 1, 'p');
+  EXPECT_EQ(strlen(ReadFrom({fits.c_str()}).options.stats), sizeof(Options{}.stats) - 1);
+}
+
+TEST(Options, AnIntervalNeedsAFile) {
+  // Nothing to rewrite: the background thread must not be given an interval without a path.
+  const Read none = ReadFrom({"STRATA_STATS_INTERVAL=1"});
+  EXPECT_EQ(none.options.stats_interval_s, 0u);
+  EXPECT_EQ(none.lines(), 1u) << none.warnings;
+  const Read at_exit = ReadFrom({"STRATA_STATS_INTERVAL=1", "STRATA_STATS=exit"});
+  EXPECT_EQ(at_exit.options.stats_interval_s, 0u);
+  EXPECT_STREQ(at_exit.options.stats, "exit");
+  EXPECT_EQ(at_exit.lines(), 1u) << at_exit.warnings;
+  const Read file = ReadFrom({"STRATA_STATS_INTERVAL=1", "STRATA_STATS=x"});
+  EXPECT_EQ(file.options.stats_interval_s, 1u);
+  EXPECT_EQ(file.warnings, "");
+}
+
+TEST(Options, EveryRowSaysWhatItIs) {
+  size_t rows = 0;
+  const OptionRow* table = OptionTable(&rows);
+  ASSERT_GE(rows, 14u);
+  std::set<std::string> names;
+  for (size_t i = 0; i < rows; ++i) {
+    SCOPED_TRACE(table[i].name);
+    EXPECT_TRUE(names.insert(table[i].name).second);
+    EXPECT_GT(strlen(table[i].takes), 0u);
+    EXPECT_GT(strlen(table[i].fallback), 0u);
+    EXPECT_GT(strlen(table[i].help), 20u);
+    ASSERT_NE(table[i].parse, nullptr);
+    Options o;
+    EXPECT_FALSE(table[i].parse("", o));  // nothing takes an empty value
+  }
+}
+
+}  // namespace
+}  // namespace strata
