@@ -34,6 +34,27 @@ void WriteClassTable(const HeapStats& s, TextSink& sink) {
   }
 }
 
+void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
+  sink.Text("  filler            ")
+      .Number(p.filler.hugepages)
+      .Text(" hugepages: ")
+      .Mebibytes(p.filler.used)
+      .Text(" used, ")
+      .Mebibytes(p.filler.free)
+      .Text(" free, ")
+      .Mebibytes(p.filler.released)
+      .Text(" released\n");
+  sink.Text("  huge cache        ")
+      .Number(p.cache.hugepages)
+      .Text(" hugepages of ")
+      .Number(p.cache.limit)
+      .Text("; regions ")
+      .Number(p.region.regions)
+      .Text("; large ")
+      .Mebibytes(p.large)
+      .Char('\n');
+}
+
 }  // namespace
 
 void WriteText(const HeapStats& s, TextSink& sink) {
@@ -70,31 +91,13 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(" (free), vCPUs ")
       .Number(s.vcpus)
       .Char('\n');
-  const PageHeapStats& p = s.page_heap;
-  sink.Text("  filler            ")
-      .Number(p.filler.hugepages)
-      .Text(" hugepages: ")
-      .Mebibytes(p.filler.used)
-      .Text(" used, ")
-      .Mebibytes(p.filler.free)
-      .Text(" free, ")
-      .Mebibytes(p.filler.released)
-      .Text(" released\n");
-  sink.Text("  huge cache        ")
-      .Number(p.cache.hugepages)
-      .Text(" hugepages of ")
-      .Number(p.cache.limit)
-      .Text("; regions ")
-      .Number(p.region.regions)
-      .Text("; large ")
-      .Mebibytes(p.large)
-      .Char('\n');
+  WritePageHeap(s.page_heap, sink);
   sink.Text("  background        ")
       .Text(s.background_running ? "running" : "not running")
       .Text(", ticks ")
       .Number(s.background_ticks)
       .Text(", gave back ")
-      .Mebibytes(p.released_total)
+      .Mebibytes(s.page_heap.released_total)
       .Char('\n');
   WriteClassTable(s, sink);
 }
