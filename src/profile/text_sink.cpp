@@ -42,7 +42,8 @@ TextSink& TextSink::Fraction(double value) {
 }
 
 TextSink& TextSink::Mebibytes(size_t bytes) {
-  const size_t tenths = (bytes * 10 + (size_t{1} << 19)) >> 20;
+  constexpr size_t kFraction = (size_t{1} << 20) - 1;
+  const size_t tenths = (bytes >> 20) * 10 + (((bytes & kFraction) * 10 + (size_t{1} << 19)) >> 20);
   return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" MiB");
 }
 
