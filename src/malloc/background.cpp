@@ -55,10 +55,6 @@ bool IsLastThread() {
   return atoi(at + 1) <= 2;  // the dead main thread and this one
 }
 
-bool WritesStatsNowAndThen(const Options& o) {
-  return o.stats_interval_s != 0 && o.stats[0] != '\0' && strcmp(o.stats, "exit") != 0;
-}
-
 void Sleep() {
   timespec second{1, 0};
   nanosleep(&second, nullptr);
@@ -74,7 +70,7 @@ void* Run(void*) {
       LockHolder hold(ControlLock());
       BackgroundTick();
     }
-    if (WritesStatsNowAndThen(r.options) && ++since_stats >= r.options.stats_interval_s) {
+    if (r.options.stats_interval_s != 0 && ++since_stats >= r.options.stats_interval_s) {
       since_stats = 0;
       WriteStatsFile(r.options.stats);
     }
@@ -98,12 +94,12 @@ void BackgroundTick() {
 void StartBackgroundSlow() {
   Runtime& r = TheRuntime();
   const bool wanted =
-      r.options.background && (r.options.release || WritesStatsNowAndThen(r.options));
+      r.options.background && (r.options.release || r.options.stats_interval_s != 0);
   if (!wanted) {
     g_may_start.store(false, std::memory_order_relaxed);
     return;
   }
-  if (r.heap.pages_in_use() < kNeededFromPages && !WritesStatsNowAndThen(r.options)) return;
+  if (r.heap.pages_in_use() < kNeededFromPages && r.options.stats_interval_s == 0) return;
   if (!g_may_start.exchange(false, std::memory_order_relaxed)) return;
   const int saved = errno;
   sigset_t all;

@@ -122,10 +122,7 @@ class CpuCacheProgram {
 
   void FreeOne(SizeClass c, void* p) {
     // kSuspect can come from the slot under an empty class's first, which is another's.
-    if (ops_.Push(c, p) != PushResult::kPushed) {
-      STRATA_CHECK(!cache_.IsNewest(c, p));
-      cache_.PushSlow(c, p);
-    }
+    if (ops_.Push(c, p) != PushResult::kPushed) STRATA_CHECK(cache_.PushSlow(c, p));
   }
 
   void Free(SizeClass c, size_t n) {
@@ -149,9 +146,8 @@ class CpuCacheProgram {
     FreeOne(c, p);
     const size_t cached = cache_.Stats(c).objects;
     if (!transfer_.IsOut(p)) return;  // it went further down
-    const PushResult again = ops_.Push(c, p);
-    STRATA_CHECK(again != PushResult::kPushed);
-    STRATA_CHECK(again == PushResult::kSuspect || cache_.IsNewest(c, p));
+    STRATA_CHECK(ops_.Push(c, p) != PushResult::kPushed);
+    STRATA_CHECK(!cache_.PushSlow(c, p));
     STRATA_CHECK(cache_.Stats(c).objects == cached);
   }
 

@@ -54,9 +54,9 @@ class FakeTransfer {
   std::function<void()> on_call;  // what other threads do meanwhile
 
  private:
-  // An address that names its class; nobody reads what is there.
+  // An address that names its class and is aligned as any class wants; nobody reads what is there.
   void* NewObject(SizeClass c) {
-    return reinterpret_cast<void*>((uintptr_t{Raw(c)} << 40) + ++made_ * 16);
+    return reinterpret_cast<void*>((uintptr_t{Raw(c)} << 40) + ++made_ * kPageSize);
   }
 
   std::vector<std::vector<void*>> pools_;

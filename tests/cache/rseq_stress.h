@@ -122,6 +122,7 @@ class RseqStress {
   static constexpr size_t kSizes[kClasses] = {8, 64, 1024};
   static constexpr size_t kStash = 64;
   static constexpr uintptr_t kFirstObject = uintptr_t{1} << 40;
+  static constexpr uintptr_t kSpacing = 1024;  // aligned as objects of each class are
 
   // A tier below of fixed objects. Its lock is not for signal handlers: they use the fast half.
   struct Transfer {
@@ -158,11 +159,11 @@ class RseqStress {
   };
 
   static void* ObjectAt(size_t k, size_t i) {
-    return reinterpret_cast<void*>(kFirstObject + (k * kObjects + i) * 16);
+    return reinterpret_cast<void*>(kFirstObject + (k * kObjects + i) * kSpacing);
   }
   // Beyond the table for what is no object at all, which a broken sequence may hand out.
   static size_t NumberOf(const void* object) {
-    return (reinterpret_cast<uintptr_t>(object) - kFirstObject) / 16;
+    return (reinterpret_cast<uintptr_t>(object) - kFirstObject) / kSpacing;
   }
 
   void Violation() {

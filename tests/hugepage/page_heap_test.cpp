@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMiB = 1 << 20;
 
 struct PageHeapTest : testing::Test {
-  explicit PageHeapTest(const PageHeapOptions& options = {})
+  explicit PageHeapTest(const PageHeapOptions& options = {.small_heap = HugeLength(4)})
       : heap(kernel, meta.arena(), options) {}
 
   PageRange Take(size_t n, size_t align = 1, bool dense = false) {
