@@ -1,0 +1,415 @@
+// The tiers put together over a fake kernel: large blocks, the path of small ones from the kernel
+// and back, giving memory back by the clock and on request, and a kernel that refuses at each call
+// in turn.
+#include "heaps/strata.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+#include "test_kernel.h"
+
+namespace strata::test {
+namespace {
+
+using Heap = StrataHeap<TestKernel>;
+
+std::vector<void*> bad_frees;
+void NoteBadFree(BadFree, void* p) { bad_frees.push_back(p); }
+
+class StrataHeapTest : public testing::Test {
+ protected:
+  StrataHeapTest() { bad_frees.clear(); }
+
+  std::vector<void*> Take(SizeClass c, size_t n) {
+    std::vector<void*> out(n);
+    size_t got = 0;
+    while (got < n) {
+      const size_t k = heap_->transfer().Take(c, &out[got], std::min(n - got, kMaxBatch));
+      if (k == 0) break;
+      got += k;
+    }
+    out.resize(got);
+    return out;
+  }
+  void Give(SizeClass c, const std::vector<void*>& objects) {
+    for (size_t i = 0; i < objects.size(); i += kMaxBatch)
+      heap_->transfer().Give(c, &objects[i], std::min(kMaxBatch, objects.size() - i));
+  }
+  size_t Tick(size_t times, bool release = true) {
+    size_t released = 0;
+    for (; times > 0; --times) {
+      kernel_.Advance(1000);
+      released += heap_->Tick(release).released_bytes;
+    }
+    return released;
+  }
+
+  TestArena memory_;
+  TestKernel kernel_{HugeLength(512)};
+  std::unique_ptr<Heap> heap_ =
+      std::make_unique<Heap>(kernel_, memory_.arena(), PageHeapOptions{}, NoteBadFree);
+};
+
+TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
+  const LargeBlock b = heap_->TakeLarge(300'000, 16);
+  ASSERT_NE(b.address, nullptr);
+  EXPECT_TRUE(b.zeroed);
+  Span* span = heap_->LargeAt(b.address);
+  ASSERT_NE(span, nullptr);
+  EXPECT_EQ(span->released_or_asked, 300'000u);
+  EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + 16), nullptr);
+  EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + kPageSize), nullptr);
+  EXPECT_EQ(heap_->large_blocks(), 1u);
+  EXPECT_EQ(heap_->large_asked(), 300'000u);
+  EXPECT_EQ(heap_->large_pages(), PagesCeil(300'000).raw());
+  heap_->GiveLarge(span);
+  EXPECT_EQ(heap_->LargeAt(b.address), nullptr);
+  EXPECT_EQ(heap_->large_blocks() + heap_->large_asked() + heap_->large_pages(), 0u);
+  EXPECT_EQ(heap_->pages_in_use(), 0u);
+}
+
+TEST_F(StrataHeapTest, ReusedLargeBlocksAreNotCalledZero) {
+  const LargeBlock a = heap_->TakeLarge(1 << 20, 16);
+  kernel_.Touch(a.address, 1 << 20, 7);
+  heap_->GiveLarge(heap_->LargeAt(a.address));
+  const LargeBlock b = heap_->TakeLarge(1 << 20, 16);
+  ASSERT_EQ(b.address, a.address);
+  EXPECT_FALSE(b.zeroed);
+}
+
+TEST_F(StrataHeapTest, AlignmentsUpToAGibibyte) {
+  for (size_t align = 16; align <= size_t{1} << 30; align <<= 1) {
+    const LargeBlock b = heap_->TakeLarge(5000, align);
+    if (align > size_t{256} << 20) {
+      // The fake window holds one such address or none.
+      if (b.address == nullptr) continue;
+    }
+    ASSERT_NE(b.address, nullptr) << align;
+    // Alignment is to the window's start; the real one starts at a multiple of 1 GiB.
+    EXPECT_EQ((reinterpret_cast<uintptr_t>(b.address) - kernel_.base()) % align, 0u) << align;
+    heap_->GiveLarge(heap_->LargeAt(b.address));
+  }
+}
+
+TEST_F(StrataHeapTest, ImpossibleSizesAreNullAndTakeNothing) {
+  for (size_t size : {~size_t{0}, ~size_t{0} - 4096, size_t{1} << 62, size_t{1} << 45}) {
+    EXPECT_EQ(heap_->TakeLarge(size, 16).address, nullptr) << size;
+  }
+  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_NE(heap_->TakeLarge(1 << 20, 16).address, nullptr);
+}
+
+TEST_F(StrataHeapTest, ResizeKeepsContentsAndAccounts) {
+  const LargeBlock b = heap_->TakeLarge(4 << 20, 16);
+  kernel_.Touch(b.address, 4 << 20, 9);
+  Span* span = heap_->LargeAt(b.address);
+  ASSERT_TRUE(heap_->ResizeLarge(span, 1 << 20));
+  EXPECT_EQ(heap_->large_asked(), 1u << 20);
+  EXPECT_EQ(heap_->large_pages(), 128u);
+  EXPECT_EQ(heap_->pages_in_use(), 128u);
+  EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
+  ASSERT_TRUE(heap_->ResizeLarge(span, (1 << 20) - 5));  // within the last page
+  EXPECT_EQ(heap_->large_asked(), (1u << 20) - 5);
+  EXPECT_EQ(heap_->large_pages(), 128u);
+  if (heap_->ResizeLarge(span, 2 << 20)) {
+    EXPECT_EQ(heap_->large_pages(), 256u);
+    EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
+  }
+  heap_->GiveLarge(span);
+  EXPECT_EQ(heap_->pages_in_use(), 0u);
+}
+
+TEST_F(StrataHeapTest, GrowthStopsAtANeighbour) {
+  const LargeBlock a = heap_->TakeLarge(512 << 10, 16);
+  const LargeBlock b = heap_->TakeLarge(512 << 10, 16);
+  const auto lower = std::min(a.address, b.address);
+  const auto upper = std::max(a.address, b.address);
+  ASSERT_EQ(static_cast<char*>(lower) + (512 << 10), upper);
+  EXPECT_FALSE(heap_->ResizeLarge(heap_->LargeAt(lower), 513 << 10));
+  EXPECT_EQ(heap_->large_pages(), 128u);
+  EXPECT_EQ(heap_->large_asked(), 1u << 20);
+}
+
+TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
+  std::mt19937 random(4);
+  struct Block {
+    size_t size;
+    uint32_t tag;
+  };
+  std::map<char*, Block> live;
+  uint32_t tag = 0;
+  size_t asked = 0;
+  for (int step = 0; step < 1500; ++step) {
+    const uint32_t what = random() % 5;
+    if (what < 2 || live.empty()) {
+      const size_t size = 1 + random() % (random() % 8 == 0 ? 6 << 20 : 600'000);
+      const LargeBlock b = heap_->TakeLarge(size, 16);
+      if (b.address == nullptr) continue;
+      auto* at = static_cast<char*>(b.address);
+      const auto next = live.lower_bound(at);
+      ASSERT_TRUE(next == live.end() || at + size <= next->first);
+      ASSERT_TRUE(next == live.begin() ||
+                  std::prev(next)->first + std::prev(next)->second.size <= at);
+      kernel_.Touch(at, size, ++tag);
+      live[at] = {size, tag};
+      asked += size;
+    } else {
+      auto it = live.begin();
+      std::advance(it, random() % live.size());
+      Span* span = heap_->LargeAt(it->first);
+      ASSERT_NE(span, nullptr);
+      ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
+      if (what < 4) {
+        heap_->GiveLarge(span);
+        asked -= it->second.size;
+        live.erase(it);
+      } else {
+        const size_t size = 1 + random() % (2 << 20);
+        if (heap_->ResizeLarge(span, size)) {
+          asked += size - it->second.size;
+          it->second.size = size;
+          kernel_.Touch(it->first, size, it->second.tag);
+        }
+      }
+    }
+    ASSERT_EQ(heap_->large_asked(), asked);
+    ASSERT_EQ(heap_->large_blocks(), live.size());
+    if (step % 100 == 0) Tick(1);
+  }
+  for (const auto& [at, block] : live) {
+    EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
+    heap_->GiveLarge(heap_->LargeAt(at));
+  }
+  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  heap_->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(kernel_.physical_bytes(), 0u);
+}
+
+TEST_F(StrataHeapTest, SmallObjectsComeFromSpansTheyAreMappedTo) {
+  for (const size_t size : {8, 48, 1024, 20'000, 262'144}) {
+    const SizeClass c = ClassOfSize(size);
+    const std::vector<void*> objects = Take(c, 50);
+    ASSERT_EQ(objects.size(), 50u);
+    EXPECT_EQ(std::set<void*>(objects.begin(), objects.end()).size(), 50u);
+    for (void* p : objects) {
+      const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
+      EXPECT_EQ(heap_->page_map().ClassOf(PageId(offset >> kPageShift)), c);
+      EXPECT_EQ(heap_->LargeAt(p), nullptr);
+    }
+    Give(c, objects);
+  }
+  heap_->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(heap_->pages_in_use(), 0u);
+}
+
+TEST_F(StrataHeapTest, ABadFreeReachesTheHandler) {
+  const SizeClass c = ClassOfSize(64);
+  const std::vector<void*> objects = Take(c, 2);
+  void* twice[] = {objects[0], objects[0]};
+  heap_->Give(c, twice, 2);
+  EXPECT_EQ(bad_frees, std::vector<void*>{objects[0]});
+}
+
+TEST_F(StrataHeapTest, AnIdleProgramGetsBackEvenPagesInsideSpans) {
+  const SizeClass c = ClassOfSize(1024);
+  std::vector<void*> objects = Take(c, 32 * 1024);  // 32 MiB
+  std::sort(objects.begin(), objects.end());
+  for (void* p : objects) kernel_.Touch(p, 1, 5);
+  // One survivor in 32: no span comes free, seven of eight native pages do.
+  std::vector<void*> survivors, dying;
+  for (size_t i = 0; i < objects.size(); ++i)
+    (i % 32 == 0 ? survivors : dying).push_back(objects[i]);
+  Give(c, dying);
+  const size_t before = kernel_.physical_bytes();
+  ASSERT_GE(before, size_t{32} << 20);
+  size_t released = 0;
+  for (int second = 0; second < 10; ++second) released += Tick(1);
+  EXPECT_GT(released, size_t{24} << 20);
+  EXPECT_LE(kernel_.physical_bytes(), 2 * survivors.size() * kNativePageSize);
+  for (void* p : survivors) EXPECT_TRUE(kernel_.Holds(p, 1, 5));
+  Give(c, survivors);
+  heap_->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(kernel_.physical_bytes(), 0u);
+}
+
+TEST_F(StrataHeapTest, WithReleaseOffTicksGiveNothingBack) {
+  const SizeClass c = ClassOfSize(1024);
+  const std::vector<void*> objects = Take(c, 8192);
+  for (void* p : objects) kernel_.Touch(p, 1, 5);
+  Give(c, objects);
+  const size_t before = kernel_.physical_bytes();
+  EXPECT_EQ(Tick(60, false), 0u);
+  EXPECT_EQ(kernel_.physical_bytes(), before);
+  EXPECT_EQ(kernel_.release_calls, 0u);
+}
+
+TEST_F(StrataHeapTest, ABusyProgramIsNotCalledIdle) {
+  const SizeClass c = ClassOfSize(262'144);
+  for (int second = 0; second < 20; ++second) {
+    for (int i = 0; i < 400; ++i) {
+      std::vector<void*> objects(4);
+      ASSERT_EQ(heap_->Take(c, objects.data(), 4), 4u);
+      heap_->Give(c, objects.data(), 4);
+    }
+    kernel_.Advance(1000);
+    EXPECT_FALSE(heap_->Tick(true).idle) << second;
+  }
+  kernel_.Advance(1000);
+  EXPECT_TRUE(heap_->Tick(true).idle);
+}
+
+TEST_F(StrataHeapTest, ReleaseNowGivesBackAtLeastWhatIsAskedIfItIsThere) {
+  const SizeClass c = ClassOfSize(4096);
+  std::vector<void*> objects = Take(c, 8192);  // 32 MiB
+  for (void* p : objects) kernel_.Touch(p, 4096, 5);
+  std::sort(objects.begin(), objects.end());
+  Give(c, {objects.begin() + 4096, objects.end()});
+  const size_t before = kernel_.physical_bytes();
+  EXPECT_GE(heap_->ReleaseNow(4 << 20), 4u << 20);
+  EXPECT_LE(kernel_.physical_bytes(), before - (4 << 20));
+  heap_->ReleaseNow(SIZE_MAX);
+  EXPECT_LE(kernel_.physical_bytes(), (size_t{16} << 20) + (1 << 20));
+  for (size_t i = 0; i < 4096; ++i) ASSERT_TRUE(kernel_.Holds(objects[i], 4096, 5));
+}
+
+TEST_F(StrataHeapTest, ARefusedReleaseLosesNothing) {
+  const SizeClass c = ClassOfSize(4096);
+  const std::vector<void*> objects = Take(c, 4096);
+  for (void* p : objects) kernel_.Touch(p, 4096, 5);
+  Give(c, objects);
+  kernel_.fail_release_in = 0;
+  heap_->ReleaseNow(SIZE_MAX);
+  kernel_.fail_release_in = -1;
+  heap_->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(kernel_.physical_bytes(), 0u);
+  EXPECT_EQ(Take(c, 4096).size(), 4096u);
+}
+
+// What a program asks for and gets while the kernel may refuse.
+struct Demand {
+  std::map<void*, std::pair<SizeClass, size_t>> live;  // class and bytes
+  bool refused = false;
+};
+
+void RunDemand(Heap& heap, TestKernel& kernel, Demand& d) {
+  std::mt19937 random(8);
+  for (int i = 0; i < 300; ++i) {
+    void* p = nullptr;
+    SizeClass c = SizeClass::kNone;
+    size_t bytes = 1 + random() % 200'000;
+    if (random() % 4 == 0) {
+      bytes = 262'145 + random() % (3 << 20);
+      p = heap.TakeLarge(bytes, 16).address;
+    } else {
+      c = ClassOfSize(bytes);
+      if (heap.transfer().Take(c, &p, 1) == 0) p = nullptr;
+    }
+    if (p == nullptr) {
+      d.refused = true;
+      continue;
+    }
+    ASSERT_TRUE(d.live.try_emplace(p, c, bytes).second);
+    kernel.Touch(p, 1, static_cast<uint32_t>(bytes));
+  }
+}
+
+void FreeAll(Heap& heap, TestKernel& kernel, Demand& d) {
+  for (const auto& [p, block] : d.live) {
+    ASSERT_TRUE(block.first != SizeClass::kNone ||
+                kernel.Holds(p, 1, static_cast<uint32_t>(block.second)));
+    void* object = p;
+    if (block.first == SizeClass::kNone) {
+      heap.GiveLarge(heap.LargeAt(p));
+    } else {
+      heap.transfer().Give(block.first, &object, 1);
+    }
+  }
+  d.live.clear();
+}
+
+// Runs the demand with the kernel as `refuse` made it, then again with a willing one. Returns
+// whether anything was refused.
+template <class Refuse>
+bool RefusedAndRecovered(Refuse refuse) {
+  TestArena memory;
+  TestKernel kernel{HugeLength(512)};
+  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
+  Demand d;
+  refuse(kernel);
+  RunDemand(*heap, kernel, d);
+  FreeAll(*heap, kernel, d);
+  heap->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(heap->pages_in_use(), 0u);
+  EXPECT_EQ(kernel.physical_bytes(), 0u);
+  kernel.fail_map_in = -1;
+  kernel.map_limit = HugeLength(512);
+  Demand again;
+  RunDemand(*heap, kernel, again);
+  EXPECT_FALSE(again.refused);
+  FreeAll(*heap, kernel, again);
+  heap->ReleaseNow(SIZE_MAX);
+  EXPECT_EQ(heap->pages_in_use(), 0u);
+  return d.refused;
+}
+
+// One refusal is not the end: the heap asks for less.
+TEST(StrataHeapOom, EachMapCallRefusedOnce) {
+  for (int nth = 0; nth < 12; ++nth) {
+    SCOPED_TRACE(nth);
+    EXPECT_EQ(RefusedAndRecovered([&](TestKernel& k) { k.fail_map_in = nth; }), false);
+  }
+}
+
+TEST(StrataHeapOom, EveryMapCallRefusedFromSomePointOn) {
+  size_t refused = 0;
+  size_t limit = 0;
+  for (bool enough = false; !enough; ++limit) {
+    SCOPED_TRACE(limit);
+    ASSERT_LT(limit, 513u);
+    enough = !RefusedAndRecovered([&](TestKernel& k) { k.map_limit = HugeLength(limit); });
+    refused += !enough;
+  }
+  EXPECT_GT(refused, 20u);
+}
+
+TEST(StrataHeapOom, ALimitReachedIsNullAndThenRecovery) {
+  TestArena memory;
+  TestKernel kernel{HugeLength(512)};
+  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
+  kernel.map_limit = HugeLength(30);
+  for (int round = 0; round < 5; ++round) {
+    Demand d;
+    RunDemand(*heap, kernel, d);
+    EXPECT_TRUE(d.refused);
+    EXPECT_GT(d.live.size(), 30u);
+    FreeAll(*heap, kernel, d);
+    heap->ReleaseNow(SIZE_MAX);
+    ASSERT_EQ(heap->pages_in_use(), 0u);
+  }
+}
+
+TEST(StrataHeapOom, MetadataRefusedIsNullAndThenRecovery) {
+  TestArena memory;
+  TestKernel kernel{HugeLength(512)};
+  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
+  memory.fail = true;
+  EXPECT_EQ(heap->TakeLarge(1 << 20, 16).address, nullptr);
+  void* p = nullptr;
+  EXPECT_EQ(heap->Take(ClassOfSize(64), &p, 1), 0u);
+  EXPECT_EQ(heap->pages_in_use(), 0u);
+  memory.fail = false;
+  Demand d;
+  RunDemand(*heap, kernel, d);
+  EXPECT_FALSE(d.refused);
+  FreeAll(*heap, kernel, d);
+}
+
+}  // namespace
+}  // namespace strata::test
