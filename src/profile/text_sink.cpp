@@ -42,8 +42,8 @@ TextSink& TextSink::Fraction(double value) {
 }
 
 TextSink& TextSink::Mebibytes(size_t bytes) {
-  constexpr size_t kFraction = (size_t{1} << 20) - 1;
-  const size_t tenths = (bytes >> 20) * 10 + (((bytes & kFraction) * 10 + (size_t{1} << 19)) >> 20);
+  // Rounded to the nearest tenth, in parts, so that no size overflows.
+  const size_t tenths = (bytes >> 20) * 10 + (((bytes & 0xfffff) * 10 + (size_t{1} << 19)) >> 20);
   return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" MiB");
 }
 

@@ -70,7 +70,7 @@ struct FakeOps {
     const size_t begin = h.begin.load(std::memory_order_relaxed);
     if (fill <= begin) return 0;
     const size_t count = fill - begin < n ? fill - begin : n;
-    for (size_t i = 0; i < count; ++i) out[i] = *slab.slot(fill - 1 - i);
+    for (size_t i = 0; i < count; ++i) out[i] = *slab.slot(fill - count + i);  // the newest last
     SetFill(h, fill - count);
     return count;
   }
