@@ -223,6 +223,11 @@ class CpuCache {
     return end > FirstSlot(c) ? end - FirstSlot(c) : 0;
   }
 
+  static size_t FillOf(const SlabHeader& h, SizeClass c) {
+    const size_t fill = h.fill();
+    return fill > FirstSlot(c) ? fill - FirstSlot(c) : 0;
+  }
+
   static void NoteMiss(Vcpu& v, std::atomic<uint64_t>* misses, SizeClass c) {
     Bump(misses[Raw(c)]);
     v.missed_lately[Raw(c)].store(true, std::memory_order_relaxed);
@@ -266,17 +271,19 @@ class CpuCache {
       const size_t room = RoomOf(v, c);
       if (c == wanted || room == 0) continue;
       if (v.missed_lately[Raw(c)].exchange(false, std::memory_order_relaxed)) continue;
-      size_t give = room - room / 2;
       SlabHeader& h = slab(v.index).header(c);
-      const size_t fill = h.fill() < FirstSlot(c) ? 0 : h.fill() - FirstSlot(c);
-      const size_t kept = room - give;
+      const size_t kept = room / 2;
+      const size_t fill = FillOf(h, c);
       if (fill > kept) {
         void* batch[kMaxBatch];
         const size_t n = fill - kept < kMaxBatch ? fill - kept : kMaxBatch;
         const size_t popped = ops_.PopBatch(c, batch, n);
         if (popped != 0) transfer_->Give(c, batch, popped);
-        give = room - (fill - popped > kept ? fill - popped : kept);
       }
+      // Looked at again: this thread may have moved, and emptied another vCPU's.
+      const size_t after = FillOf(h, c);
+      const size_t stays = after > kept ? after : kept;
+      const size_t give = room > stays ? room - stays : 0;
       // A push under way may still fill the slot it saw; the array has the space, and the bound is
       // met later.
       h.end.store(static_cast<uint16_t>(FirstSlot(c) + room - give), std::memory_order_relaxed);

@@ -143,12 +143,15 @@ class CpuCacheProgram {
     void* p = *held_[c].begin();
     held_[c].erase(held_[c].begin());
     cpus_.migrate_in = 0;
+    ++depth_;  // nobody comes between
     FreeOne(c, p);
     const size_t cached = cache_.Stats(c).objects;
-    if (!transfer_.IsOut(p)) return;  // it went further down
-    STRATA_CHECK(ops_.Push(c, p) != PushResult::kPushed);
-    STRATA_CHECK(!cache_.PushSlow(c, p));
-    STRATA_CHECK(cache_.Stats(c).objects == cached);
+    if (transfer_.IsOut(p)) {  // it did not go further down
+      STRATA_CHECK(ops_.Push(c, p) != PushResult::kPushed);
+      STRATA_CHECK(!cache_.PushSlow(c, p));
+      STRATA_CHECK(cache_.Stats(c).objects == cached);
+    }
+    --depth_;
   }
 
   void Drain(size_t cpu) {

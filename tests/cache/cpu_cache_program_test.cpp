@@ -8,10 +8,10 @@ namespace {
 
 TEST(CpuCacheProgram, RandomProgramsKeepAllInvariants) {
   size_t steps = 0, hits = 0, drained = 0, interrupts = 0;
-  for (uint64_t seed = 1; seed <= 56; ++seed) {
+  for (uint64_t seed = 1; seed <= 210; ++seed) {
     SCOPED_TRACE(seed);
     std::vector<uint8_t> bytes = RandomBytes(seed, 4'000);
-    bytes[0] = static_cast<uint8_t>(seed);  // each limit eight times
+    bytes[0] = static_cast<uint8_t>(seed);  // each limit thirty times
     CpuCacheProgram program{ProgramBytes(bytes)};
     program.Run();
     steps += program.steps();

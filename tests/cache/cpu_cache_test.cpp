@@ -108,6 +108,30 @@ TEST_F(CpuCacheTest, AClassWithoutRoomTakesSomeFromAnIdleOne) {
   EXPECT_EQ(cache_.Stats(other).objects + cache_.Stats(small_).objects, transfer_.out());
 }
 
+TEST_F(CpuCacheTest, AThreadThatMovesWhileTakingRoomStrandsNothing) {
+  constexpr size_t kLimit = 64 << 10;
+  const SizeClass other = ClassOfSize(1024);
+  Init(kLimit);
+  cpus_.current = 1;
+  AllocateAndFree(other, 40);
+  cpus_.current = 0;
+  AllocateAndFree(other, 2000);
+  const size_t room = cpus_.slab(0).header(other).end.load() - FirstSlot(other);
+  // The miss is on CPU 0; by the time that objects are popped the thread is on CPU 1.
+  cpus_.migrate_in = 2;
+  cpus_.migrate_to = 1;
+  void* p = cache_.PopSlow(small_);
+  ASSERT_EQ(cpus_.current, 1u);
+  const size_t fill = cpus_.slab(0).header(other).fill() - FirstSlot(other);
+  EXPECT_LE(fill, cpus_.slab(0).header(other).end.load() - FirstSlot(other));
+  EXPECT_LE(cpus_.slab(0).header(other).end.load() - FirstSlot(other), room);
+  EXPECT_EQ(cache_.room_bytes(0), RoomInSlab(0));
+  cache_.PushSlow(small_, p);
+  cache_.Drain(0);
+  cache_.Drain(1);
+  EXPECT_EQ(transfer_.out(), 0u);
+}
+
 TEST_F(CpuCacheTest, BusyClassesDoNotTakeFromEachOtherAtEveryMiss) {
   constexpr size_t kLimit = 64 << 10;
   const SizeClass other = ClassOfSize(1024);
