@@ -1,0 +1,121 @@
+// The real kernel behind the page heap: mappings that never replace another's, contents that are
+// gone after a release, the page map's arrays in step with the heap, and errno kept.
+#include "os/system_kernel.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+
+namespace strata {
+namespace {
+
+class SystemKernelTest : public testing::Test {
+ protected:
+  SystemKernelTest() { kernel_.Init(HugeLength(1 << 16), true, memory_.arena()); }
+  // The window lies at the same place for the whole process, so all of it is given back.
+  ~SystemKernelTest() override {
+    const size_t pages = kernel_.mapped_end() / kPageSize;
+    if (pages == 0) return;
+    munmap(reinterpret_cast<void*>(kernel_.base()), kernel_.mapped_end());
+    munmap(kernel_.classes(), RoundUp(pages, kNativePageSize));
+    munmap(kernel_.spans(), RoundUp(pages * sizeof(void*), kNativePageSize));
+  }
+  char* At(size_t offset) const { return reinterpret_cast<char*>(kernel_.base()) + offset; }
+
+  test::TestArena memory_;
+  SystemKernel kernel_;
+};
+
+TEST_F(SystemKernelTest, InitMapsNothingAndAlignsTheBase) {
+  EXPECT_EQ(kernel_.base() % (size_t{1} << 30), 0u);
+  EXPECT_EQ(kernel_.window(), HugeLength(1 << 16));
+  EXPECT_EQ(kernel_.mapped_end(), 0u);
+}
+
+TEST_F(SystemKernelTest, MappedMemoryIsZeroAndWritable) {
+  errno = 99;
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(2)}), MapResult::kMapped);
+  EXPECT_EQ(errno, 99);
+  EXPECT_GE(kernel_.mapped_end(), 2 * kHugePageSize);
+  for (size_t at = 0; at < 2 * kHugePageSize; at += kNativePageSize) ASSERT_EQ(*At(at), 0);
+  memset(At(0), 0x5a, 2 * kHugePageSize);
+  // Each page's entries can be read and written.
+  for (size_t p = 0; p < 2 * kPagesPerHugePage; ++p) {
+    EXPECT_EQ(kernel_.classes()[p], 0);
+    EXPECT_EQ(static_cast<void**>(kernel_.spans())[p], nullptr);
+    kernel_.classes()[p] = 1;
+  }
+}
+
+TEST_F(SystemKernelTest, ReleasedPagesReadAsZeroAndTheOthersStay) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(1)}), MapResult::kMapped);
+  memset(At(0), 0x5a, kHugePageSize);
+  const NativeRange ranges[] = {{kNativePageSize, kNativePageSize},
+                                {8 * kNativePageSize, 4 * kNativePageSize}};
+  errno = 98;
+  ASSERT_TRUE(kernel_.Release(ranges, 2));
+  EXPECT_EQ(errno, 98);
+  for (size_t p = 0; p < kNativePerHugePage; ++p) {
+    const bool gone = p == 1 || (p >= 8 && p < 12);
+    ASSERT_EQ(*At(p * kNativePageSize), gone ? 0 : 0x5a) << p;
+  }
+}
+
+TEST_F(SystemKernelTest, ManyRangesAreAllReleased) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(8)}), MapResult::kMapped);
+  kernel_.AdviseNoHuge({HugePageId(0), HugeLength(8)});
+  memset(At(0), 0x5a, 8 * kHugePageSize);
+  std::vector<NativeRange> ranges;
+  for (size_t p = 0; p < 8 * kNativePerHugePage; p += 2)
+    ranges.push_back({p * kNativePageSize, kNativePageSize});
+  ASSERT_TRUE(kernel_.Release(ranges.data(), ranges.size()));
+  EXPECT_EQ(ResidentBytes(kernel_.base(), 8 * kHugePageSize), 4 * kHugePageSize);
+  for (size_t p = 0; p < 8 * kNativePerHugePage; ++p)
+    ASSERT_EQ(*At(p * kNativePageSize), p % 2 == 0 ? 0 : 0x5a) << p;
+}
+
+TEST_F(SystemKernelTest, SomeoneElsesMappingIsLeftAlone) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(1)}), MapResult::kMapped);
+  char* theirs = At(2 * kHugePageSize);
+  ASSERT_EQ(mmap(theirs, kNativePageSize, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+            theirs);
+  *theirs = 42;
+  EXPECT_EQ(kernel_.Map({HugePageId(1), HugeLength(4)}), MapResult::kOccupied);
+  EXPECT_EQ(*theirs, 42);
+  EXPECT_EQ(kernel_.Map({HugePageId(3), HugeLength(1)}), MapResult::kMapped);
+  memset(At(3 * kHugePageSize), 1, kHugePageSize);
+  munmap(theirs, kNativePageSize);
+}
+
+TEST_F(SystemKernelTest, TheClockGoesForward) {
+  const uint64_t a = kernel_.NowNs();
+  EXPECT_GE(kernel_.NowNs(), a);
+  EXPECT_GT(a, 0u);
+}
+
+TEST(SystemKernel, MetadataIsZeroAndMeasured) {
+  const size_t before = ResidentMetadata();
+  auto* p = static_cast<char*>(MapMetadata(1 << 20));
+  ASSERT_NE(p, nullptr);
+  for (size_t i = 0; i < 1 << 20; i += kNativePageSize) ASSERT_EQ(p[i], 0);
+  memset(p, 1, 1 << 20);
+  EXPECT_EQ(ResidentMetadata(), before + (1 << 20));
+  EXPECT_EQ(MapMetadata(size_t{1} << 60), nullptr);
+}
+
+TEST(SystemKernel, NamesEveryThpMode) {
+  for (const ThpMode mode :
+       {ThpMode::kUnknown, ThpMode::kAlways, ThpMode::kMadvise, ThpMode::kNever}) {
+    EXPECT_GT(strlen(NameOf(mode)), 0u);
+  }
+  EXPECT_STREQ(NameOf(ThpMode::kMadvise), "madvise");
+}
+
+}  // namespace
+}  // namespace strata
