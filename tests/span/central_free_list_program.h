@@ -249,7 +249,7 @@ class CentralProgram {
       empty += span->allocated == 0;
     }
     // Few empty spans are kept; ones that emptied during a release wait for the next tick.
-    if (interrupts_ == 0) STRATA_CHECK(empty <= 4);
+    if (interrupts_ == 0) STRATA_CHECK(empty * info_.pages * kPageSize <= 64 << 10);
     if (steps_ % 32 == 0) {
       for (const auto& [object, tag] : live_) Verify(object, tag);
     }
