@@ -94,13 +94,14 @@ class TransferCache {
   size_t used(SizeClass c) const { return stacks_[Raw(c)].used.load(std::memory_order_relaxed); }
   Lock& lock(SizeClass c) { return stacks_[Raw(c)].lock; }
 
-  // Up to 32 batches, within half a MiB a class.
+  // Up to 32 batches within 192 KiB, but at least two batches: there are some sixty classes of
+  // small objects, and what lies here is of use to one of them only.
   static constexpr size_t CapacityOf(SizeClass c) {
     const ClassInfo& info = InfoOf(c);
-    const size_t by_bytes = (512 << 10) / info.size;
+    const size_t by_bytes = (192 << 10) / info.size;
     const size_t by_batches = size_t{info.batch} * 32;
     const size_t n = by_bytes < by_batches ? by_bytes : by_batches;
-    return n < size_t{info.batch} ? info.batch : n;
+    return n < size_t{info.batch} * 2 ? size_t{info.batch} * 2 : n;
   }
 
  private:

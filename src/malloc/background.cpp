@@ -14,6 +14,7 @@
 
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
+#include "os/cgroup.h"
 
 namespace strata {
 
@@ -31,6 +32,7 @@ constexpr size_t kNeededFromPages =
 constexpr uint32_t kIdleDrainTicks = 2;
 constexpr size_t kStackBytes = 256 << 10;
 
+CgroupWatch g_cgroup;  // the background thread's
 std::atomic<bool> g_running{false};
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
@@ -60,8 +62,20 @@ void Sleep() {
   nanosleep(&second, nullptr);
 }
 
+// Near the cgroup's limit the estimate of demand no longer counts: better a page fault than the
+// kernel's killer. The last tenth of the limit is the mark.
+void ReleaseNearLimit(Runtime& r) STRATA_REQUIRES(ControlLock()) {
+  const CgroupMemory m = g_cgroup.Read();
+  if (m.limit == 0 || m.usage < m.limit - m.limit / 10) return;
+  if (r.per_cpu) {
+    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
+  }
+  r.heap.ReleaseNow(m.usage - (m.limit - m.limit / 10) + m.limit / 10);
+}
+
 void* Run(void*) {
   Runtime& r = TheRuntime();
+  g_cgroup.Find("/sys/fs/cgroup", "/proc/self/cgroup");
   uint64_t since_stats = 0;
   while (true) {
     Sleep();
@@ -85,6 +99,7 @@ void BackgroundTick() {
     for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.DrainIfIdle(v, kIdleDrainTicks);
   }
   const HeapTick tick = r.heap.Tick(r.options.release);
+  if (r.options.release) ReleaseNearLimit(r);
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes,
                    std::memory_order_relaxed);

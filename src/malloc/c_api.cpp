@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 
@@ -33,6 +34,15 @@ void* AllocateRounded(size_t align, size_t size) {
   if (align > (SIZE_MAX >> 1) + 1) return FailWith(EINVAL);
   return AllocateAligned(size, RoundedAlign(align));
 }
+
+#ifndef NDEBUG
+// Whether a block of `usable` bytes can be what malloc, calloc and realloc made for `size`.
+bool MayHoldAfterRealloc(size_t usable, size_t size) {
+  if (usable == 0) return true;  // null or no block of ours: Free reports it
+  if (size > usable) return false;
+  return size >= usable / 2 || strata::InfoOf(strata::ClassOfSize(size)).size == usable;
+}
+#endif
 
 }  // namespace
 
@@ -71,7 +81,14 @@ STRATA_EXPORT void* pvalloc(size_t size) noexcept {
 }
 
 STRATA_EXPORT void cfree(void* p) noexcept { Free(p); }
-STRATA_EXPORT void free_sized(void* p, size_t size) noexcept { strata::FreeSized(p, size); }
+// Unlike a sized delete's, the block may have come from a realloc that left it where it was, in a
+// larger class than its size's: the class has to be looked up.
+STRATA_EXPORT void free_sized(void* p, [[maybe_unused]] size_t size) noexcept {
+#ifndef NDEBUG
+  if (!MayHoldAfterRealloc(strata::UsableSize(p), size)) strata::DieOfWrongSize(p, size, 1);
+#endif
+  Free(p);
+}
 STRATA_EXPORT void free_aligned_sized(void* p, size_t align, size_t size) noexcept {
   strata::FreeSizedAligned(p, size, RoundedAlign(align));
 }

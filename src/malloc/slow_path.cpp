@@ -280,8 +280,8 @@ void* Reallocate(void* p, size_t size) {
       if (r.heap.ResizeLarge(span, size)) return p;
     }
   }
-  // In place while it fits and at least half of it stays in use.
-  if (size <= old_size && size >= old_size / 2 && !IsEarly(p)) return p;
+  // In place while it fits and at least three quarters of it stay in use.
+  if (size <= old_size && size >= old_size - old_size / 4 && !IsEarly(p)) return p;
   return MoveTo(p, size < old_size ? size : old_size, size);
 }
 

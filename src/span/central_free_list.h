@@ -119,11 +119,10 @@ class CentralFreeList {
 
  private:
   static constexpr size_t kLists = 8;
-  static constexpr uint32_t kScanned =
-      0;  // last_used of a span untouched since its idle pages were found
-  static constexpr size_t kKeptEmptyBytes =
-      64 << 10;  // empty spans kept, so that a span's last object
-                 // coming and going does not reach the page heap
+  // last_used of a span untouched since its idle pages were found.
+  static constexpr uint32_t kScanned = 0;
+  // Empty spans kept, so that a span's last object coming and going does not reach the page heap.
+  static constexpr size_t kKeptEmptyBytes = 64 << 10;
 
   void CountMove() STRATA_REQUIRES(lock_) {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -250,7 +249,7 @@ class CentralFreeList {
   }
 
   void RetireIfMany(Span* span, Span*& empty) STRATA_REQUIRES(lock_) {
-    if (num_empty_ * span->num_pages * kPageSize <= kKeptEmptyBytes && num_empty_ <= 4) return;
+    if (num_empty_ * span->num_pages * kPageSize <= kKeptEmptyBytes) return;
     empty_.Remove(span);
     --num_empty_;
     Forget(span);

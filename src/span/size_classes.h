@@ -33,11 +33,12 @@ inline constexpr size_t kReciprocalShift = 40;
 
 namespace size_classes_internal {
 
-// A span long enough that refills from it are cheap, yet short enough to come free: at most 32 KiB
-// for small objects, 8 objects for middling ones, one object (or two, for a short tail) from 32 KiB
-// on.
+// A span long enough that refills from it are cheap, yet short enough to come free when sizes
+// change: at most 32 KiB up to 1 KiB, 16 KiB up to 2 KiB, 8 objects for middling ones, one object
+// (or two, for a short tail) from 32 KiB on.
 constexpr size_t WantedSpanBytes(size_t size) {
-  if (size <= 2048) return size * 32 < 8192 ? 8192 : (size * 64 < 32768 ? size * 64 : 32768);
+  if (size <= 1024) return size * 64 < 32768 ? size * 64 : 32768;
+  if (size <= 2048) return 16384;
   if (size <= 8192) return size * 8;
   if (size < 32768) return size * 4;
   return size;
