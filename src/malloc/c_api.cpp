@@ -40,7 +40,9 @@ void* AllocateRounded(size_t align, size_t size) {
 bool MayHoldAfterRealloc(size_t usable, size_t size) {
   if (usable == 0) return true;  // null or no block of ours: Free reports it
   if (size > usable) return false;
-  return size >= usable / 2 || strata::InfoOf(strata::ClassOfSize(size)).size == usable;
+  if (size >= usable / 2) return true;
+  return usable <= strata::kMaxClassSize &&
+         strata::InfoOf(strata::ClassOfSize(size)).size == usable;
 }
 #endif
 
