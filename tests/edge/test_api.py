@@ -13,7 +13,7 @@ from blackbox import Lab, cases
 
 HERE = Path(__file__).resolve().parent
 OWN_RESULT = {"malloc_stats_speaks", "resolves_to"}
-ONLY_STRATA = {"free_sized_works", "cfree_frees"}
+ONLY_STRATA = {"free_sized_works", "free_sized_after_realloc", "cfree_frees"}
 MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
 REQUIRED = """
