@@ -200,7 +200,7 @@ class StrataHeap {
   // A tick with fewer moves than this between the central lists and the caches counts as idle, so
   // that a health check or a timer does not keep a resting server's memory resident.
   static constexpr uint64_t kIdleMoves = 256;
-  static constexpr uint32_t kIdleTicks = 4;  // an idle program's spans are searched after this many
+  static constexpr uint32_t kIdleTicks = 3;  // an idle program's spans are searched after this many
   static constexpr uint32_t kBusyTicks = 30;  // a busy program's, when untouched for this many
   static constexpr uint32_t kSettleTicks =
       2;  // transfer caches of an idle program are emptied after this many

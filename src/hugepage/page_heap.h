@@ -33,7 +33,7 @@ struct PageHeapOptions {
   uint32_t busy_short_ms = 10'000;
   uint32_t busy_long_ms = 30'000;
   uint32_t peak_ms = 30'000;
-  uint32_t idle_ms = 4'000;
+  uint32_t idle_ms = 3'000;
   bool hugepages = true;
   HugeLength small_heap{16};    // not asked to be hugepages: below 32 MiB they gain nothing
   size_t hard_limit_bytes = 0;  // of backed memory; 0: none

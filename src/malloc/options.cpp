@@ -120,7 +120,7 @@ constexpr OptionRow kTable[] = {
      Milliseconds<&Options::release_long_ms>},
     {"RELEASE_PEAK_MS", "ms", "30000", "demand estimate: never more than the peak of this long",
      Milliseconds<&Options::release_peak_ms>},
-    {"RELEASE_IDLE_MS", "ms", "4000",
+    {"RELEASE_IDLE_MS", "ms", "3000",
      "the same for a program that rests: shorter gives back sooner",
      Milliseconds<&Options::release_idle_ms>},
     {"HUGEPAGES", "on|off", "on",
