@@ -11,4 +11,4 @@ for preset in release release-clang; do
   cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static
   UPDATE_GOLDEN=1 ctest --preset "$preset" -L '^golden$'
 done
-git --no-pager diff --stat -- tests/golden
+git status --short -- tests/golden
