@@ -108,12 +108,16 @@ class StrataHeap {
       page_heap_.Shrink(span->range(), new_length);
     }
     span->num_pages = static_cast<uint32_t>(new_length.raw());
-    Add(large_asked_,
-        size - span->released_or_asked);  // may wrap: unsigned arithmetic comes out right
     Add(pages_in_use_, new_length.raw() - old_length.raw());
     Add(large_pages_, new_length.raw() - old_length.raw());
-    span->released_or_asked = size;
+    SetAsked(span, size);
     return true;
+  }
+
+  // The program now asks for this much of the block, which has room for it.
+  void SetAsked(Span* span, size_t size) {
+    Add(large_asked_, size - span->released_or_asked);  // unsigned: comes out right when it wraps
+    span->released_or_asked = size;
   }
 
   // The large block that starts at p, or null.

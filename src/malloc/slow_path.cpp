@@ -244,13 +244,19 @@ void* MoveTo(void* from, size_t keep, size_t size) {
 // to a constant factor of its final size. The extra is address space until it is touched.
 void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   if (r.heap.ResizeLarge(span, size)) return p;
-  const size_t generous = size + size / 8;
-  const LargeBlock block = r.heap.TakeLarge(generous > size ? generous : size, 1);
+  const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
+  LargeBlock block = r.heap.TakeLarge(generous, 1);
+  if (block.address == nullptr) block = TakeLarge(r, size, 1);
   if (block.address == nullptr) return OutOfMemory();
   __builtin_memcpy(block.address, p, old_size);
-  r.heap.LargeAt(block.address)->released_or_asked = generous;
+  r.heap.SetAsked(r.heap.LargeAt(block.address), size);
   r.heap.GiveLarge(span);
   return block.address;
+}
+
+void* ShrinkLarge(Runtime& r, Span* span, void* p, size_t size) {
+  r.heap.ResizeLarge(span, size);  // giving the tail back can't fail
+  return p;
 }
 
 }  // namespace
@@ -276,8 +282,9 @@ void* Reallocate(void* p, size_t size) {
     Span* span = r.heap.LargeAt(p);
     if (span != nullptr) {
       if (size > old_size) return GrowLarge(r, span, old_size, p, size);
-      if (size > old_size - old_size / 8) return p;
-      if (r.heap.ResizeLarge(span, size)) return p;
+      if (size <= old_size - old_size / 8) return ShrinkLarge(r, span, p, size);
+      r.heap.SetAsked(span, size);
+      return p;
     }
   }
   // In place while it fits and at least three quarters of it stay in use.
