@@ -155,25 +155,31 @@ class CpuCache {
   }
   size_t room_bytes(size_t vcpu) const {
     const Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
-    return v == nullptr ? 0 : v->room_bytes;
+    return v == nullptr ? 0 : v->room_bytes.load(std::memory_order_relaxed);
   }
   size_t limit() const { return limit_; }
   const Ops& ops() const { return ops_; }
   void* slabs() const { return slabs_; }
 
-  // Calls f(Lock&) for the lock of every vCPU in use, in index order: the fork handlers.
-  template <class F>
-  void VisitLocks(F f) {
-    f(activation_lock_);
+  // The fork handlers. The activation lock is the first taken and the last released: no vCPU
+  // appears between, so the same locks are released as were taken.
+  void AcquireLocks() STRATA_NO_TSA {
+    activation_lock_.Acquire();
     for (size_t i = 0; i < max_vcpus_; ++i) {
-      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) f(v->lock);
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Acquire();
     }
+  }
+  void ReleaseLocks() STRATA_NO_TSA {
+    for (size_t i = 0; i < max_vcpus_; ++i) {
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Release();
+    }
+    activation_lock_.Release();
   }
 
  private:
   struct Vcpu {
     Lock lock{LockRank::kCpuCache};
-    size_t room_bytes = 0;         // sum over classes of room × size; written under lock
+    std::atomic<size_t> room_bytes{0};  // sum over classes of room × size; written under lock
     uint32_t clock_hand = 1;       // the class looked at last when room had to be found; under lock
     uint32_t misses_at_limit = 0;  // under lock
     uint32_t idle_ticks = 0;       // background thread only

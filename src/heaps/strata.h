@@ -161,6 +161,8 @@ class StrataHeap {
     return page_heap_.ReleaseInUse(ranges, n);
   }
   void NoteReused(NativeRange range) { page_heap_.NoteReused(range); }
+  // Held while spans are out of the central lists' reach, so that a fork does not catch any.
+  Lock& isolation_lock() { return isolation_lock_; }
   void ReportBadFree(void* p) { bad_free_(BadFree::kDouble, p); }
 
   // One step of the background work, about once a second. Unless `release` is set nothing is given
@@ -189,7 +191,8 @@ class StrataHeap {
   size_t large_asked() const { return large_asked_.load(std::memory_order_relaxed); }
   size_t large_pages() const { return large_pages_.load(std::memory_order_relaxed); }
 
-  // Calls f(Lock&) for every lock of the heap, in the order in which they may be taken.
+  // Calls f(Lock&) for every lock of the heap but isolation_lock(), which comes before the front
+  // end's, in the order in which they may be taken.
   template <class F>
   void VisitLocks(F f) {
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
@@ -206,6 +209,8 @@ class StrataHeap {
   static constexpr uint64_t kIdleMoves = 256;
   static constexpr uint32_t kIdleTicks = 3;  // an idle program's spans are searched after this many
   static constexpr uint32_t kBusyTicks = 30;  // a busy program's, when untouched for this many
+  static constexpr size_t kBusyBytes = 64
+                                       << 20;  // given back a tick from one class of a busy program
   static constexpr uint32_t kSettleTicks =
       2;  // transfer caches of an idle program are emptied after this many
 
@@ -225,6 +230,7 @@ class StrataHeap {
 
   Kernel& kernel_;
   MetadataArena& arena_;
+  Lock isolation_lock_{LockRank::kControl};
   SpanPool span_pool_;
   PageHeap<Kernel> page_heap_;
   PageMap page_map_;
@@ -258,7 +264,7 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
   const uint32_t age = idle ? kIdleTicks - 1 : kBusyTicks;
   for (size_t c = 1; c < kNumClasses && tick_ > age; ++c) {
     central_[c].ReleaseEmpty(tick_ - (idle ? 1 : 2));
-    result.released_bytes += central_[c].ReleaseIdle(tick_ - age, SIZE_MAX);
+    result.released_bytes += central_[c].ReleaseIdle(tick_ - age, idle ? SIZE_MAX : kBusyBytes);
   }
   result.released_bytes += page_heap_.Tick(settle);
   last_moves_ = Moves();  // our own work is not the program's

@@ -7,6 +7,7 @@ namespace strata {
 
 template <PageKernel Kernel>
 PageRun PageHeap<Kernel>::Take(const PageRequest& r) {
+  if (r.length > PagesOf(kernel_.window())) return {};  // whatever is released
   STRATA_DCHECK(r.length > Length(0) && IsPowerOfTwo(r.align.raw()));
   LockHolder hold(lock_);
   PageRun run = TakeOnce(r);

@@ -20,7 +20,6 @@ namespace strata {
 
 namespace background_internal {
 constinit std::atomic<bool> g_may_start{true};
-constinit Lock g_control{LockRank::kControl};
 }  // namespace background_internal
 
 namespace {
@@ -33,6 +32,8 @@ constexpr uint32_t kIdleDrainTicks = 2;
 constexpr size_t kStackBytes = 256 << 10;
 
 CgroupWatch g_cgroup;  // the background thread's
+std::atomic<uint32_t> g_calls_to_skip{0};
+constexpr uint32_t kCallsBetweenTries = 10'000;
 std::atomic<bool> g_running{false};
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
@@ -64,7 +65,7 @@ void Sleep() {
 
 // Near the cgroup's limit the estimate of demand no longer counts: better a page fault than the
 // kernel's killer. The last tenth of the limit is the mark.
-void ReleaseNearLimit(Runtime& r) STRATA_REQUIRES(ControlLock()) {
+void ReleaseNearLimit(Runtime& r) {
   const CgroupMemory m = g_cgroup.Read();
   if (m.limit == 0 || m.usage < m.limit - m.limit / 10) return;
   if (r.per_cpu) {
@@ -80,10 +81,7 @@ void* Run(void*) {
   while (true) {
     Sleep();
     if (IsLastThread()) exit(0);
-    {
-      LockHolder hold(ControlLock());
-      BackgroundTick();
-    }
+    BackgroundTick();
     if (r.options.stats_interval_s != 0 && ++since_stats >= r.options.stats_interval_s) {
       since_stats = 0;
       WriteStatsFile(r.options.stats);
@@ -115,6 +113,8 @@ void StartBackgroundSlow() {
     return;
   }
   if (r.heap.pages_in_use() < kNeededFromPages && r.options.stats_interval_s == 0) return;
+  const uint32_t skip = g_calls_to_skip.load(std::memory_order_relaxed);
+  if (skip != 0) return g_calls_to_skip.store(skip - 1, std::memory_order_relaxed);
   if (!g_may_start.exchange(false, std::memory_order_relaxed)) return;
   const int saved = errno;
   sigset_t all;
@@ -130,7 +130,13 @@ void StartBackgroundSlow() {
   const bool made = pthread_create(&thread, &attr, Run, nullptr) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attr);
-  if (made) pthread_setname_np(thread, "strata");
+  if (made) {
+    pthread_setname_np(thread, "strata");
+  } else {
+    // No room for a thread now; later there may be.
+    g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
+    g_may_start.store(true, std::memory_order_relaxed);
+  }
   g_running.store(made, std::memory_order_relaxed);
   errno = saved;
 }

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "base/lock.h"
 
 namespace strata {
 
@@ -20,7 +19,6 @@ struct BackgroundStats {
 
 namespace background_internal {
 extern std::atomic<bool> g_may_start;
-extern Lock g_control;
 }  // namespace background_internal
 STRATA_NOINLINE void StartBackgroundSlow();
 
@@ -30,14 +28,8 @@ STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
     StartBackgroundSlow();
 }
 
-// Held by whoever moves memory in bulk (the thread's tick, strata_release), so that a fork never
-// catches memory half given back.
-inline Lock& ControlLock() STRATA_TSA(lock_returned(background_internal::g_control)) {
-  return background_internal::g_control;
-}
-
-// One tick, with the control lock held by the caller.
-void BackgroundTick() STRATA_REQUIRES(ControlLock());
+// One round of the work.
+void BackgroundTick();
 
 BackgroundStats ReadBackgroundStats();
 void BackgroundForgetInChild();

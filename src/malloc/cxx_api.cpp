@@ -48,7 +48,7 @@ void* NewSlow(size_t size, size_t align) {
     const std::new_handler handler = CurrentHandler();
     if (handler == nullptr) ThrowBadAlloc();
     handler();
-    void* p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);
+    void* p = align == 1 ? Allocate(size) : AllocateAligned(size, align);
     if (p != nullptr) return p;
   }
 }

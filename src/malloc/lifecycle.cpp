@@ -7,31 +7,62 @@
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
 
+// glibc's, exported since 2.2.5; the lock is recursive.
+extern "C" {
+void _IO_list_lock() __attribute__((weak));
+void _IO_list_unlock() __attribute__((weak));
+void _IO_list_resetlock() __attribute__((weak));
+}
+
 namespace strata {
 namespace {
 
-template <class F>
-void VisitAllLocks(Runtime& r, F f) {
-  f(ControlLock());
-  f(r.thread_list_lock);
-  if (r.per_cpu) r.cpu.VisitLocks(f);
-  r.heap.VisitLocks(f);
+// glibc's fork takes the lock on its list of open files after our handler ran. A thread that holds
+// that lock (fflush(NULL)) may wait for a file whose owner waits for us: so it must come before our
+// locks, not after.
+void LockFiles() {
+  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
+    _IO_list_lock();
+}
+void UnlockFiles() {
+  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
+    _IO_list_unlock();
+}
+void ResetFiles() {
+  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
+    _IO_list_resetlock();
 }
 
 void BeforeFork() STRATA_NO_TSA {
-  if (CurrentState() == RunState::kReady)
-    VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Acquire(); });
+  if (CurrentState() != RunState::kReady) return;
+  Runtime& r = TheRuntime();
+  const auto acquire = [](Lock& l) STRATA_NO_TSA { l.Acquire(); };
+  LockFiles();
+  r.heap.isolation_lock().Acquire();
+  r.thread_list_lock.Acquire();
+  if (r.per_cpu) r.cpu.AcquireLocks();
+  r.heap.VisitLocks(acquire);
 }
 
-void AfterFork() STRATA_NO_TSA {
-  if (CurrentState() == RunState::kReady)
-    VisitAllLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.Release(); });
+void ReleaseAll(Runtime& r) STRATA_NO_TSA {
+  r.heap.VisitLocks([](Lock& l) STRATA_NO_TSA { l.Release(); });
+  if (r.per_cpu) r.cpu.ReleaseLocks();
+  r.thread_list_lock.Release();
+  r.heap.isolation_lock().Release();
 }
 
-void AfterForkInChild() STRATA_NO_TSA {
-  AfterFork();
+void AfterFork() {
+  if (CurrentState() != RunState::kReady) return;
+  ReleaseAll(TheRuntime());
+  UnlockFiles();
+}
+
+void AfterForkInChild() {
+  if (CurrentState() != RunState::kReady) return;
+  ReleaseAll(TheRuntime());
+  ResetFiles();
   BackgroundForgetInChild();
-  if (CurrentState() == RunState::kReady) TheRuntime().heap.page_heap().RecoverInChild();
+  TheRuntime().heap.page_heap().RecoverInChild();
 }
 
 // Early, so that handlers registered later run before ours at a fork and may still allocate.

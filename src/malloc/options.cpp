@@ -73,9 +73,11 @@ bool Switch(const char* v, Options& o) {
 }
 
 constexpr OptionRow kTable[] = {
-    {"STATS", "exit|PATH", "none",
+    {"STATS", "exit|PATH|off", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
      [](const char* v, Options& o) {
+       bool on = false;
+       if (ParseSwitch(v, on)) return !on;  // "off" is no path; "on" does not say where to
        const size_t length = strlen(v);
        if (length == 0 || length >= sizeof(o.stats)) return false;
        memcpy(o.stats, v, length + 1);
@@ -126,7 +128,7 @@ constexpr OptionRow kTable[] = {
     {"HUGEPAGES", "on|off", "on",
      "ask for hugepages by advice; off for programs that fork and write a lot",
      Switch<&Options::hugepages>},
-    {"HEAP_LIMIT", "bytes", "none", "malloc returns null beyond this much heap",
+    {"HEAP_LIMIT", "bytes", "0 (none)", "malloc returns null beyond this much heap",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, true, UINT64_MAX, n)) return false;

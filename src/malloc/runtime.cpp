@@ -27,6 +27,7 @@ namespace {
 using runtime_internal::g_state;
 
 pthread_key_t g_thread_key;
+bool g_has_thread_key = false;  // without it a thread's cache is lost when the thread ends
 std::atomic<pthread_t> g_starter{};
 
 // A window of 1 TiB, or four times the memory.
@@ -49,7 +50,8 @@ PageHeapOptions HeapOptions(const Options& o) {
   if (o.release_long_ms != 0) p.busy_long_ms = o.release_long_ms;
   if (o.release_peak_ms != 0) p.peak_ms = o.release_peak_ms;
   if (o.release_idle_ms != 0) p.idle_ms = o.release_idle_ms;
-  p.hard_limit_bytes = o.heap_limit;
+  // A limit too small for anything is a limit all the same; 0 means none.
+  p.hard_limit_bytes = o.heap_limit != 0 && o.heap_limit < kPageSize ? kPageSize : o.heap_limit;
   return p;
 }
 
@@ -91,7 +93,7 @@ void Start() {
         .Text("STRATA_CACHE=cpu, but rseq is not to be had here; using per-thread caches")
         .Send();
   }
-  pthread_key_create(&g_thread_key, EndThread);
+  g_has_thread_key = pthread_key_create(&g_thread_key, EndThread) == 0;
   errno = saved;
   // release: pairs with the acquire in CurrentState.
   g_state.store(RunState::kReady, std::memory_order_release);
@@ -144,7 +146,7 @@ ThreadCache* CacheOfThisThread() {
     state.cache = cache;
   }
   // May allocate (glibc does for keys from 32 on): the cache is in place by now.
-  pthread_setspecific(g_thread_key, state.cache);
+  if (g_has_thread_key) pthread_setspecific(g_thread_key, state.cache);
   return state.cache;
 }
 

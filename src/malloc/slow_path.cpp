@@ -41,7 +41,6 @@ void* TrySmall(Runtime& r, SizeClass c) {
 // Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
 // request can use it.
 void EmptyCaches(Runtime& r) {
-  LockHolder hold(ControlLock());
   if (ThreadCache* cache = t_state.cache) cache->Flush(r.heap.transfer());
   if (r.per_cpu) {
     for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
@@ -272,7 +271,7 @@ void* Reallocate(void* p, size_t size) {
     return nullptr;
   }
   if (size > kMaxRequest) return OutOfMemory();
-  const size_t old_size = IsEarly(p) ? size : UsableSize(p);
+  const size_t old_size = IsEarly(p) ? EarlySize(p, size) : UsableSize(p);
   if (old_size == 0) {
     HandleBadFree(BadFree::kForeign, p);
     return OutOfMemory();

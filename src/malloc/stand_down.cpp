@@ -74,6 +74,11 @@ void* EarlyAllocate(size_t size) {
   return at + bytes <= sizeof(g_early) ? g_early + at : nullptr;
 }
 
+size_t EarlySize(const void* p, size_t wanted) {
+  const auto left = static_cast<size_t>(g_early + sizeof(g_early) - static_cast<const char*>(p));
+  return wanted < left ? wanted : left;
+}
+
 bool IsEarly(const void* p) { return p >= g_early && p < g_early + sizeof(g_early); }
 
 }  // namespace strata

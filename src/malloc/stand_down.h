@@ -31,5 +31,8 @@ void FreeByLibc(void* p);
 // A block from the static buffer for the time before anything is ready; null when it is used up.
 void* EarlyAllocate(size_t size);
 bool IsEarly(const void* p);
+// The least of `wanted` and what lies between p and the end of the buffer: p's own size is not
+// kept.
+size_t EarlySize(const void* p, size_t wanted);
 
 }  // namespace strata

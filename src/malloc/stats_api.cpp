@@ -26,7 +26,6 @@ bool Ready() { return EnsureStarted() == RunState::kReady; }
 size_t ReleaseBytes(size_t bytes) {
   const int saved = errno;
   Runtime& r = TheRuntime();
-  LockHolder hold(ControlLock());
   if (r.per_cpu) {
     for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
   }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/message.h"
@@ -18,6 +19,16 @@ namespace {
 // A copy of stderr, for programs that close theirs before our destructor runs (all of coreutils
 // do).
 int g_stderr = -1;
+struct stat
+    g_stderr_file;  // what it was, in case the program closes all descriptors and reuses the number
+constinit Lock g_file_lock{LockRank::kControl};
+
+int StderrForStats() {
+  struct stat now;
+  const bool same = g_stderr >= 0 && fstat(g_stderr, &now) == 0 &&
+                    now.st_dev == g_stderr_file.st_dev && now.st_ino == g_stderr_file.st_ino;
+  return same ? g_stderr : STDERR_FILENO;
+}
 
 bool WriteWhole(int fd, const char* text, size_t bytes) {
   while (bytes != 0) {
@@ -40,19 +51,20 @@ void Complain(const char* path) {
 }
 
 // The text is made in memory first, because making it holds locks and a disk may be slow.
-void WriteJsonTo(int fd, const char* path) {
+bool WriteJsonTo(int fd) {
   const size_t hugepages = TheRuntime().kernel.mapped_end() >> kHugePageShift;
   const size_t bytes = RoundUp((64 << 10) + hugepages * 24, kNativePageSize);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return Complain(path);
+  if (memory == MAP_FAILED) return false;
   auto* text = static_cast<char*>(memory);
   HeapStats stats;
   CollectStats(stats);
   TextSink sink(text, bytes);
   WriteJson(stats, sink, WriteOccupancy);
   const size_t length = sink.Finish();
-  if (!WriteWhole(fd, text, length < bytes ? length : bytes - 1)) Complain(path);
+  const bool ok = WriteWhole(fd, text, length < bytes ? length : bytes - 1);
   munmap(memory, bytes);
+  return ok;
 }
 
 }  // namespace
@@ -68,8 +80,10 @@ void PrepareOutput() {
   const Runtime& r = TheRuntime();
   const int saved = errno;
   constexpr int kOutOfTheWay = 200;  // programs expect the lowest descriptors to be theirs
-  if (strcmp(r.options.stats, "exit") == 0)
+  if (strcmp(r.options.stats, "exit") == 0) {
     g_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kOutOfTheWay);
+    if (g_stderr >= 0) fstat(g_stderr, &g_stderr_file);
+  }
   errno = saved;
   if (!r.options.verbose) return;
   Message()
@@ -93,17 +107,22 @@ void WriteStatsFile(const char* path) {
     Message().Text("the path in STRATA_STATS is too long").Send();
     return;
   }
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) {
-    Complain(path);
-  } else {
-    WriteJsonTo(fd, path);
-    close(fd);
-    if (rename(temporary, path) != 0) {
-      Complain(path);
+  // The exit and the background thread may both come here.
+  LockHolder hold(g_file_lock);
+  unlink(temporary);  // left by a process of the same number that died
+  const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  bool ok = fd >= 0;
+  if (ok) {
+    ok = WriteJsonTo(fd);
+    ok &= close(fd) == 0;
+    ok = ok && rename(temporary, path) == 0;
+    if (!ok) {
+      const int why = errno;
       unlink(temporary);
+      errno = why;
     }
   }
+  if (!ok) Complain(path);
   errno = saved;
 }
 
@@ -113,7 +132,7 @@ void WriteStatsAtExit() {
   if (strcmp(where, "exit") != 0) return WriteStatsFile(where);
   HeapStats stats;
   CollectStats(stats);
-  TextSink sink(g_stderr >= 0 ? g_stderr : STDERR_FILENO);
+  TextSink sink(StderrForStats());
   WriteText(stats, sink);
   sink.Finish();
 }

@@ -165,7 +165,10 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
         n -= count;
         continue;
       }
-      if (done < 0) process_madvise_.store(0, std::memory_order_relaxed);
+      if (done < 0 && (errno == ENOSYS || errno == EBADF || errno == EINVAL || errno == EPERM)) {
+        process_madvise_.store(0,
+                               std::memory_order_relaxed);  // an older kernel, or a seccomp filter
+      }
     }
     // One by one: an older kernel, or part of the batch was refused (giving back twice does no
     // harm).

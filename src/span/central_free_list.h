@@ -27,6 +27,8 @@ struct CentralStats {
   size_t native_released = 0;  // native pages given back inside spans in use
 };
 
+struct IsolatedSpans;
+
 // Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(),
 // uintptr_t base(), size_t ReleaseInUse(const NativeRange*, n), void NoteReused(NativeRange), and
 // void ReportBadFree(void*).
@@ -60,10 +62,12 @@ class CentralFreeList {
 
   void Give(void* const* objects, size_t n) STRATA_EXCLUDES(lock_) {
     Span* empty = nullptr;  // spans to hand to the page heap, chained by list_next
+    void* bad = nullptr;    // the last that is no object given out
     lock_.Acquire();
     CountMove();
-    for (size_t i = 0; i < n;) i += GiveRun(objects + i, n - i, empty);
+    for (size_t i = 0; i < n;) i += GiveRun(objects + i, n - i, empty, bad);
     lock_.Release();
+    if (STRATA_UNLIKELY(bad != nullptr)) source_->ReportBadFree(bad);
     while (empty != nullptr) {
       Span* next = empty->list_next;
       empty->list_next = nullptr;
@@ -76,7 +80,7 @@ class CentralFreeList {
   // `limit` bytes. Returns the bytes given back. Background thread only.
   size_t ReleaseIdle(uint32_t before, size_t limit) STRATA_EXCLUDES(lock_);
 
-  // Hands the empty spans that were kept for reuse to the page heap. Background thread only.
+  // Hands the empty spans that were kept for reuse to the page heap.
   void ReleaseEmpty(uint32_t before) STRATA_EXCLUDES(lock_) {
     while (true) {
       Span* span = nullptr;
@@ -177,6 +181,10 @@ class CentralFreeList {
     const bool stays = before != 0 && allocated != 0 && before < span->objects &&
                        allocated < span->objects &&
                        std::bit_width(before) == std::bit_width(allocated);
+    if (stays && span->last_used == kScanned && IsListed(span)) {
+      nonempty_[span->occupancy_list].Remove(span);  // touched again: see Isolate
+      nonempty_[span->occupancy_list].PushFront(span);
+    }
     if (!stays) Delist(span);
     span->allocated = static_cast<uint16_t>(allocated);
     span->last_used = tick_.load(std::memory_order_relaxed);
@@ -205,12 +213,12 @@ class CentralFreeList {
   }
 
   // Gives the leading objects that share a span; returns how many it dealt with.
-  size_t GiveRun(void* const* objects, size_t n, Span*& empty) STRATA_REQUIRES(lock_) {
+  size_t GiveRun(void* const* objects, size_t n, Span*& empty, void*& bad) STRATA_REQUIRES(lock_) {
     const ClassInfo& info = InfoOf(class_);
     const auto first = reinterpret_cast<uintptr_t>(objects[0]) - source_->base();
     Span* span = source_->page_map().SpanOf(PageId(first >> kPageShift));
     if (STRATA_UNLIKELY(span == nullptr || span->size_class != class_)) {
-      source_->ReportBadFree(objects[0]);
+      bad = objects[0];
       return 1;
     }
     const uintptr_t start = source_->base() + span->start_offset();
@@ -233,7 +241,7 @@ class CentralFreeList {
       const uint64_t bit = uint64_t{1} << (index % 64);
       if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset ||
                           (word & bit) != 0)) {
-        source_->ReportBadFree(objects[dealt]);  // misaligned, or freed before
+        bad = objects[dealt];  // misaligned, or freed before
         continue;
       }
       word |= bit;
@@ -263,6 +271,8 @@ class CentralFreeList {
   }
 
   void NoteReused(Span* span, void** objects, size_t n) STRATA_REQUIRES(lock_);
+  bool Isolate(uint32_t before, IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
+  void Rejoin(const IsolatedSpans& batch, bool released) STRATA_EXCLUDES(lock_);
 
   SizeClass class_ = SizeClass::kNone;
   Source* source_ = nullptr;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "../hugepage/test_arena.h"
@@ -314,18 +316,22 @@ TEST_F(CpuCacheTest, TheLastFreedIsNoticedAndNothingChanges) {
   EXPECT_EQ(ops_.Pop(small_), a);
 }
 
-TEST_F(CpuCacheTest, VisitLocksMeetsEveryActiveCpu) {
+TEST_F(CpuCacheTest, WithAllLocksTakenNoRoomIsMadeAndNoCpuAppears) {
   Init(kPlenty);
   Allocate(small_);
-  cpus_.current = 2;
-  Allocate(small_);
-  size_t locks = 0;
-  cache_.VisitLocks([&](Lock& lock) STRATA_NO_TSA {
-    lock.Acquire();
-    lock.Release();
-    ++locks;
+  const size_t room = cache_.room_bytes(0);
+  cache_.AcquireLocks();
+  std::thread elsewhere([&] {
+    // Needs a vCPU of its own, and so the activation lock: waits until the locks are released.
+    cpus_.current = 1;
+    Allocate(small_);
   });
-  EXPECT_EQ(locks, 3u);  // two CPUs and the activation lock
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(cache_.active_vcpus(), 1u);
+  EXPECT_EQ(cache_.room_bytes(0), room);
+  cache_.ReleaseLocks();
+  elsewhere.join();
+  EXPECT_EQ(cache_.active_vcpus(), 2u);
 }
 
 }  // namespace

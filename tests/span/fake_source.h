@@ -96,6 +96,7 @@ class FakeSource {
     return bytes;
   }
 
+  Lock& isolation_lock() { return isolation_lock_; }
   void NoteReused(NativeRange r) {
     STRATA_CHECK((r.offset | r.bytes) % kNativePageSize == 0);
     for (size_t p = r.offset >> kNativePageShift; p < (r.offset + r.bytes) >> kNativePageShift;
@@ -142,6 +143,7 @@ class FakeSource {
   std::vector<uint8_t> classes_;
   std::vector<Span*> spans_;
   std::vector<bool> released_;
+  Lock isolation_lock_{LockRank::kControl};
 };
 
 using TestCentral = CentralFreeList<FakeSource>;
