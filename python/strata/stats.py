@@ -131,9 +131,10 @@ def render(stats: Stats) -> RenderableType:
         ("live", human(held["live"]), "the program's objects"),
         ("slack", human(held["internal_slack"]), "rounding up to size classes"),
         ("caches", human(held["caches"]), "free objects kept at hand"),
-        ("free", human(held["free_resident"]), "free pages still in memory"),
+        ("free", human(held["free_resident"]), "free objects and pages still in memory"),
         ("metadata", human(held["metadata"]), "the allocator's own"),
-        ("resident", human(held["resident"]), f"of {human(held['mapped'])} mapped"),
+        ("untouched", f"-{human(held['untouched'])}", "in use but never written: not in memory"),
+        ("resident", human(held["resident"]), f"the sum; {human(held['mapped'])} mapped"),
         (
             "released",
             human(held["released"]),

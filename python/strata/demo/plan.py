@@ -30,7 +30,8 @@ class Plan:
 
 
 FULL = Plan(keys=1_000_000, reads=1_000_000, idle_seconds=15)
-QUICK = Plan(keys=100_000, reads=100_000, idle_seconds=4)
+# Long enough for memory to go back: release starts three to four seconds after the last request.
+QUICK = Plan(keys=100_000, reads=100_000, idle_seconds=6)
 
 
 @dataclass(frozen=True)
