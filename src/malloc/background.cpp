@@ -31,7 +31,9 @@ constexpr size_t kNeededFromPages =
 constexpr uint32_t kIdleDrainTicks = 2;
 constexpr size_t kStackBytes = 256 << 10;
 
-CgroupWatch g_cgroup;  // the background thread's
+CgroupWatch g_cgroup;  // this and the next: the background thread's
+uint32_t g_ticks_without_limit = 0;
+constexpr uint32_t kTicksBetweenLooks = 60;  // where there is no limit: one may be set later
 std::atomic<uint32_t> g_calls_to_skip{0};
 constexpr uint32_t kCallsBetweenTries = 10'000;
 std::atomic<bool> g_running{false};
@@ -66,7 +68,12 @@ void Sleep() {
 // Near the cgroup's limit the estimate of demand no longer counts: better a page fault than the
 // kernel's killer. The last tenth of the limit is the mark.
 void ReleaseNearLimit(Runtime& r) {
+  if (g_ticks_without_limit != 0) {
+    --g_ticks_without_limit;
+    return;
+  }
   const CgroupMemory m = g_cgroup.Read();
+  if (m.limit == 0) g_ticks_without_limit = kTicksBetweenLooks;
   if (m.limit == 0 || m.usage < m.limit - m.limit / 10) return;
   if (r.per_cpu) {
     for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);

@@ -27,18 +27,29 @@ bool ReadFile(const char* path, char* text, size_t n) {
   return true;
 }
 
-// 0 when the file holds no number ("max") or one that stands for no limit.
-size_t ReadBytes(const char* path) {
-  char text[64];
-  if (path[0] == '\0' || !ReadFile(path, text, sizeof(text))) return 0;
+// 0 where there is no number ("max") or one that stands for no limit: version 1 writes that as the
+// largest page-aligned number.
+size_t ParseBytes(const char* at) {
   size_t n = 0;
-  for (const char* at = text; *at >= '0' && *at <= '9'; ++at) {
+  for (; *at >= '0' && *at <= '9'; ++at) {
     if (__builtin_mul_overflow(n, size_t{10}, &n)) return 0;
     n += static_cast<size_t>(*at - '0');
   }
-  return n < (size_t{1} << 60)
-             ? n
-             : 0;  // version 1 writes "no limit" as the largest page-aligned number
+  return n < (size_t{1} << 60) ? n : 0;
+}
+
+size_t ReadBytes(const char* path) {
+  char text[64];
+  return path[0] != '\0' && ReadFile(path, text, sizeof(text)) ? ParseBytes(text) : 0;
+}
+
+// The number behind `name` (line start and space included) in a file of lines; 0 if it is not
+// there.
+size_t ReadField(const char* path, const char* name) {
+  char text[8192];
+  if (path[0] == '\0' || !ReadFile(path, text, sizeof(text))) return 0;
+  const char* at = strstr(text, name);
+  return at == nullptr ? 0 : ParseBytes(at + strlen(name));
 }
 
 bool Fits(int written, size_t capacity) {
@@ -57,14 +68,16 @@ bool CgroupWatch::Use(const char* mount, const char* controller, const char* pat
       continue;
     if (!Fits(snprintf(usage_, kPath, "%s%s%s/%s", mount, controller, place, usage), kPath))
       continue;
+    if (!Fits(snprintf(stat_, kPath, "%s%s%s/memory.stat", mount, controller, place), kPath))
+      continue;
     if (ReadBytes(usage_) != 0) return true;
   }
-  limit_[0] = usage_[0] = '\0';
+  limit_[0] = usage_[0] = stat_[0] = '\0';
   return false;
 }
 
 void CgroupWatch::Find(const char* mount, const char* self) {
-  limit_[0] = usage_[0] = '\0';
+  limit_[0] = usage_[0] = stat_[0] = '\0';
   char text[4096];
   if (!ReadFile(self, text, sizeof(text))) return;
   // Lines "number:controllers:path"; version 2 has one with no controllers.
@@ -77,10 +90,15 @@ void CgroupWatch::Find(const char* mount, const char* self) {
       *path++ = '\0';
       ++controllers;
       if (strcmp(path, "/") == 0) path[0] = '\0';
-      const bool v1 = strcmp(controllers, "memory") == 0;
-      if (v1 && Use(mount, "/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes"))
+      if (strcmp(controllers, "memory") == 0 &&
+          Use(mount, "/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")) {
+        inactive_file_ = "\ntotal_inactive_file ";
         return;
-      if (controllers[0] == '\0' && Use(mount, "", path, "memory.max", "memory.current")) return;
+      }
+      if (controllers[0] == '\0' && Use(mount, "", path, "memory.max", "memory.current")) {
+        inactive_file_ = "\ninactive_file ";
+        return;
+      }
     }
     line = next;
   }
@@ -89,7 +107,10 @@ void CgroupWatch::Find(const char* mount, const char* self) {
 CgroupMemory CgroupWatch::Read() const {
   CgroupMemory m;
   m.limit = ReadBytes(limit_);
-  if (m.limit != 0) m.usage = ReadBytes(usage_);
+  if (m.limit == 0) return m;
+  m.usage = ReadBytes(usage_);
+  const size_t cache = ReadField(stat_, inactive_file_);
+  m.usage -= cache < m.usage ? cache : m.usage;
   return m;
 }
 

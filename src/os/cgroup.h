@@ -8,7 +8,7 @@ namespace strata {
 
 struct CgroupMemory {
   size_t limit = 0;  // bytes; 0: none known
-  size_t usage = 0;
+  size_t usage = 0;  // without file cache that the kernel would drop before it kills
 };
 
 class CgroupWatch {
@@ -26,6 +26,8 @@ class CgroupWatch {
 
   char limit_[kPath] = {};
   char usage_[kPath] = {};
+  char stat_[kPath] = {};
+  const char* inactive_file_ = "";  // the line of memory.stat that counts such cache
 };
 
 }  // namespace strata

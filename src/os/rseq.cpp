@@ -68,8 +68,11 @@ size_t PossibleCpus() {
     }
   }
   if (!found) {
+    // An id beyond what we tell would lie outside the slabs, and sysconf may count fewer than there
+    // can be: rather far too many. They are address space only.
+    constexpr size_t kSurelyEnough = 1024;
     const long n = sysconf(_SC_NPROCESSORS_CONF);
-    last = n > 0 ? static_cast<size_t>(n) - 1 : 0;
+    last = (n > static_cast<long>(kSurelyEnough) ? static_cast<size_t>(n) : kSurelyEnough) - 1;
   }
   errno = saved;
   return last + 1;

@@ -203,3 +203,11 @@ CASE(hugepages_disabled) {
   CheckAndFree(count, 10 * kMiB);
   Ordinary();
 }
+
+// STRATA_HEAP_LIMIT of less than anything needs.
+CASE(nothing_is_allowed) {
+  errno = 0;
+  CHECK(malloc(kMiB) == NULL && errno == ENOMEM);
+  CHECK(malloc(100) == NULL);
+  free(NULL);
+}

@@ -257,3 +257,34 @@ CASE(handler_frees_memory) {
     return static_cast<void*>(&ballast);
   });
 }
+
+void* reserve[64];
+int reserves_left;
+
+void FreeOneReserve() {
+  ++handler_calls;
+  if (reserves_left == 0)
+    std::set_new_handler(nullptr);
+  else
+    std::free(reserve[--reserves_left]);
+}
+
+// What the handler made room for is aligned as what needs no handler.
+CASE(aligned_after_the_handler) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = 400 << 20;
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  for (void*& block : reserve) CHECK((block = std::malloc(1 << 20)) != nullptr);
+  reserves_left = 64;
+  while (std::malloc(100000) != nullptr) {
+  }
+  std::set_new_handler(FreeOneReserve);
+  while (std::get_new_handler() != nullptr) {
+    void* small = ::operator new(8, align_val_t{16}, nothrow);
+    CHECK_AT(reinterpret_cast<uintptr_t>(small) % 16 == 0, handler_calls);
+    void* middling = ::operator new(10000, align_val_t{16}, nothrow);
+    CHECK_AT(reinterpret_cast<uintptr_t>(middling) % 16 == 0, handler_calls);
+  }
+  CHECK(handler_calls > 60);
+}

@@ -160,6 +160,21 @@ def test_stats_path_that_cannot_be_written(lab: Lab) -> None:
     assert len(result.stderr.splitlines()) == len(result.strata_lines()) == 1, result.explain()
 
 
+def test_stats_at_exit_spare_a_file_that_took_their_descriptor(lab: Lab, tmp_path: Path) -> None:
+    """Daemons close every descriptor, and then their own files get the numbers."""
+    lab.require_strata()
+    data = tmp_path / "data"
+    script = (
+        "import os, sys; os.closerange(3, 1024); fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
+        "os.write(fd, b'data'); [os.dup2(fd, other) for other in range(100, 400)]"
+    )
+    env = {"STRATA_STATS": "exit"}
+    result = lab.run("/usr/bin/python3", "-c", script, str(data), env=env)
+    assert result.returncode == 0, result.explain()
+    assert data.read_bytes() == b"data"
+    assert "per-" in result.stderr, result.explain()
+
+
 def test_stats_at_exit_go_to_stderr(lab: Lab) -> None:
     lab.require_strata()
     result = lab.run("/bin/echo", "hello", env={"STRATA_STATS": "exit"})

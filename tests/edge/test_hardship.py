@@ -219,3 +219,9 @@ def test_unreadable_system_files(lab: Lab, tmp_path: Path, script: str) -> None:
     """Cgroup and other files of the system that are missing, unreadable or full of nonsense."""
     program = lab.build(SOURCE)
     in_namespace(lab, f"DIR={tmp_path}\n{script}", program, "ordinary_threads").silent()
+
+
+def test_a_limit_too_small_for_anything_is_a_limit(lab: Lab) -> None:
+    lab.require_strata()
+    env = {"STRATA_HEAP_LIMIT": "1K"}
+    lab.run(lab.build(SOURCE), "nothing_is_allowed", env=env).silent()

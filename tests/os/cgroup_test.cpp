@@ -70,6 +70,19 @@ TEST_F(CgroupTest, APathOfTheHostFallsBackToTheMount) {
   EXPECT_EQ(Found().limit, 1048576u);
 }
 
+TEST_F(CgroupTest, CacheThatWouldBeDroppedIsNoUsage) {
+  Write("/self", "0::/\n");
+  Write("/memory.max", "1048576\n");
+  Write("/memory.current", "900000\n");
+  Write("/memory.stat", "anon 1\nfile 800000\ninactive_file 700000\nactive_file 100000\n");
+  EXPECT_EQ(Found().usage, 200000u);
+  Write("/self", "4:memory:/\n");
+  Write("/memory/memory.limit_in_bytes", "1048576\n");
+  Write("/memory/memory.usage_in_bytes", "900000\n");
+  Write("/memory/memory.stat", "inactive_file 5\ntotal_inactive_file 600000\n");
+  EXPECT_EQ(Found().usage, 300000u);
+}
+
 TEST_F(CgroupTest, NothingThereIsNoLimit) {
   EXPECT_EQ(Found().limit, 0u);
   Write("/self", "nonsense\n:\n::\n0::/gone\n");

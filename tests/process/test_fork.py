@@ -38,3 +38,8 @@ def test_fork_while_stats_are_rewritten(lab: Lab, tmp_path: Path) -> None:
 
 def test_vfork_and_spawn(lab: Lab) -> None:
     lab.run(lab.build(HERE / "spawn_cases.c"), "spawn_from_threads").silent()
+
+
+def test_fork_while_others_flush_and_read(lab: Lab) -> None:
+    """A deadlock shows as the time-out."""
+    lab.run(lab.build(HERE / "fork_stdio.c"), "others_flush_and_read", timeout=60).silent()
