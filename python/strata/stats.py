@@ -55,6 +55,20 @@ class Stats:
         return self.cache_hits / calls if calls else None
 
 
+BYTES = (
+    "live",
+    "internal_slack",
+    "caches",
+    "free_resident",
+    "metadata",
+    "untouched",
+    "resident",
+    "released",
+    "mapped",
+    "hugepage_backed",
+)
+
+
 def parse(document: dict[str, Any]) -> Stats:
     """Stats from the library's JSON; a missing key is an error, never a zero."""
     try:
@@ -64,7 +78,7 @@ def parse(document: dict[str, Any]) -> Stats:
             pid=int(document["pid"]),
             cache_mode=str(document["cache_mode"]),
             thp_mode=str(document["thp_mode"]),
-            bytes={str(name): int(value) for name, value in document["bytes"].items()},
+            bytes={name: int(document["bytes"][name]) for name in BYTES},
             coverage=float(document["coverage"]),
             cache_hits=int(cache["hits"]),
             cache_misses=int(cache["misses_alloc"]) + int(cache["misses_free"]),

@@ -31,6 +31,7 @@ static void WriteStats(unsigned long live) {
       "{\"strata\":\"0.0.test\",\"pid\":%d,\"cache_mode\":\"per-cpu (mm_cid)\","
       "\"thp_mode\":\"madvise\",\"bytes\":{\"live\":%lu,\"internal_slack\":1024,"
       "\"caches\":4096,\"free_resident\":8192,\"released\":2097152,\"metadata\":65536,"
+      "\"untouched\":2048,"
       "\"resident\":4194304,\"mapped\":8388608,\"hugepage_backed\":2097152},\"coverage\":0.5,"
       "\"cache\":{\"hits\":900,\"misses_alloc\":60,\"misses_free\":40},"
       "\"background\":{\"released_bytes\":4194304},"
