@@ -154,7 +154,7 @@ TEST_F(CentralFreeListTest, AFreeIntoAnotherClassOrNoSpanIsReported) {
   void* mine = Take(1)[0];
   char* nowhere = reinterpret_cast<char*>(source_.base()) + 1000 * kPageSize;
   Give({foreign, mine});
-  Give({nowhere});
+  Give(std::vector<void*>{nowhere});
   EXPECT_EQ(source_.bad_frees, (std::vector<void*>{foreign, nowhere}));
   EXPECT_EQ(list_.objects_out(), 0u);
   EXPECT_EQ(other.objects_out(), 1u);
