@@ -61,6 +61,7 @@ void AfterForkInChild() {
   if (CurrentState() != RunState::kReady) return;
   ReleaseAll(TheRuntime());
   ResetFiles();
+  ForgetStatsWriterInChild();
   BackgroundForgetInChild();
   TheRuntime().heap.page_heap().RecoverInChild();
 }

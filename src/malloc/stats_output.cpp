@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "base/message.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_collect.h"
@@ -125,6 +127,9 @@ void WriteStatsFile(const char* path) {
   if (!ok) Complain(path);
   errno = saved;
 }
+
+// The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
+void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl); }
 
 void WriteStatsAtExit() {
   const char* where = TheRuntime().options.stats;

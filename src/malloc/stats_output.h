@@ -9,6 +9,7 @@ namespace strata {
 void PrepareOutput();                   // once at start; says what was found if STRATA_VERBOSE asks
 void WriteStatsAtExit();                // STRATA_STATS
 void WriteStatsFile(const char* path);  // replaced whole: a reader never sees half a file
+void ForgetStatsWriterInChild();
 const char* CacheModeName();
 
 }  // namespace strata
