@@ -110,6 +110,10 @@ class CpuCache {
     return bytes;
   }
 
+  void DrainAll() {
+    for (size_t v = 0; v < max_vcpus_; ++v) Drain(v);
+  }
+
   // Called once a tick for each vCPU: drains it if nothing was popped or pushed for `idle_ticks`
   // calls.
   size_t DrainIfIdle(size_t vcpu, uint32_t idle_ticks) {

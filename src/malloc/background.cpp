@@ -75,10 +75,8 @@ void ReleaseNearLimit(Runtime& r) {
   const CgroupMemory m = g_cgroup.Read();
   if (m.limit == 0) g_ticks_without_limit = kTicksBetweenLooks;
   if (m.limit == 0 || m.usage < m.limit - m.limit / 10) return;
-  if (r.per_cpu) {
-    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
-  }
-  r.heap.ReleaseNow(m.usage - (m.limit - m.limit / 10) + m.limit / 10);
+  if (r.per_cpu) r.cpu.DrainAll();
+  r.heap.ReleaseNow(m.usage - m.limit + m.limit / 5);  // back to 80 %
 }
 
 void* Run(void*) {

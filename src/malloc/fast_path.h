@@ -15,7 +15,6 @@ namespace strata {
 // Out of line: the first call of a thread, misses, large blocks, errors, other modes. These set
 // ENOMEM.
 STRATA_NOINLINE void* AllocateSlow(size_t size);
-STRATA_NOINLINE void* AllocateAlignedSlow(size_t size, size_t align);
 STRATA_NOINLINE void FreeSlow(void* p);
 STRATA_NOINLINE void FreeSmallSlow(void* p, SizeClass c);
 // Reports and ends the program if the block at p is not one that (size, align) would have got.

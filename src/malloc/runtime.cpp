@@ -71,7 +71,6 @@ void InitCpuCache(Runtime& r) {
     munmap(slabs, bytes);
     return;
   }
-  r.slab_bytes = bytes;
   r.per_cpu = true;
 }
 

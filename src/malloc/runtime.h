@@ -37,7 +37,6 @@ struct Runtime {
   RseqInfo rseq;
   bool per_cpu = false;
   ThpMode thp = ThpMode::kUnknown;
-  size_t slab_bytes = 0;  // address space of the slabs
   size_t thread_cache_limit = 0;
   ProcessHeap heap;
   ProcessCpuCache cpu;

@@ -2,6 +2,7 @@
 // the per-thread mode and the stand-down. See fast_path.h.
 #include <errno.h>
 
+#include "base/errno_keeper.h"
 #include "malloc/background.h"
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
@@ -42,9 +43,7 @@ void* TrySmall(Runtime& r, SizeClass c) {
 // request can use it.
 void EmptyCaches(Runtime& r) {
   if (ThreadCache* cache = t_state.cache) cache->Flush(r.heap.transfer());
-  if (r.per_cpu) {
-    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
-  }
+  if (r.per_cpu) r.cpu.DrainAll();
   r.heap.EmptyCaches();
 }
 
@@ -105,15 +104,6 @@ void FreeForeign(void* p) {
   if (IsInDataSegmentHeap(p)) return FreeByLibc(p);
   HandleBadFree(BadFree::kForeign, p);
 }
-
-class ErrnoKeeper {
- public:
-  ErrnoKeeper() : saved_(errno) {}
-  ~ErrnoKeeper() { errno = saved_; }
-
- private:
-  int saved_;
-};
 
 }  // namespace
 

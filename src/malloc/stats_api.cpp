@@ -26,9 +26,7 @@ bool Ready() { return EnsureStarted() == RunState::kReady; }
 size_t ReleaseBytes(size_t bytes) {
   const int saved = errno;
   Runtime& r = TheRuntime();
-  if (r.per_cpu) {
-    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.Drain(v);
-  }
+  if (r.per_cpu) r.cpu.DrainAll();
   const size_t released = r.heap.ReleaseNow(bytes);
   errno = saved;
   return released;

@@ -8,7 +8,7 @@ namespace strata {
 // What needs no look at page tables: cheap enough for mallinfo. Leaves the kernel's figures at 0.
 void CollectCounts(HeapStats& out);
 
-// All of it. Walks the heap's page tables: about 1 ms a GiB.
+// All of it. Walks the heap's page tables.
 void CollectStats(HeapStats& out);
 
 void WriteOccupancy(TextSink& sink);

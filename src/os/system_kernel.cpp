@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/errno_keeper.h"
+
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #endif
@@ -30,15 +32,6 @@ constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
 // Records for spans, hugepages and caches: a span of 8 KiB takes 176 bytes at worst.
 constexpr size_t kBytesPerMetadataByte = 44;
 constexpr size_t kMetadataBase = 384 << 10;
-
-class ErrnoKeeper {
- public:
-  ErrnoKeeper() : saved_(errno) {}
-  ~ErrnoKeeper() { errno = saved_; }
-
- private:
-  int saved_;
-};
 
 // The window starts somewhere between 16 and 48 TiB, far from where the kernel places programs,
 // stacks and mappings; where exactly comes from the random bytes the kernel gave this process.
