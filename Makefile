@@ -1,7 +1,8 @@
 # The front door. Every target installs what it misses (scripts/install-deps.sh) and says so.
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make test      everything that has to hold, in under 15 minutes
-#   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one)
+#   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
+#                  GROUP=experiments|sampling|adaptive|limits: that part of the page alone)
 #   make lib       build/lib/libstrata.so and build/lib/libstrata.a
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
@@ -44,7 +45,7 @@ demo: lib
 
 bench: lib
 	@$(DEPS) bench
-	@$(PYTHON) bench/run.py $(QUICK_FLAG) --lib $(LIB)
+	@$(PYTHON) bench/run.py $(QUICK_FLAG) $(if $(GROUP),--group $(GROUP)) --lib $(LIB)
 
 fuzz:
 	@$(DEPS) fuzz

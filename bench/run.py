@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from strata_bench import allocators, execute, machine, plots
+from strata_bench import allocators, execute, groups, machine, plots, sections
 from strata_bench.allocators import PEERS, STRATA
 from strata_bench.plan import CASES, Case
 from strata_bench.report import Report, figure
@@ -64,17 +64,21 @@ def say_case(case: Case, results: Results) -> str:
     return f"{case.name:20} strata {figure(value)} {case.unit}{behind}"
 
 
-def measure(cases: list[Case], field: allocators.Field, rounds: int, quick: bool) -> Results:
-    results = Results()
-    plan = [(c, execute.steps_of(c, field.allocators, rounds, quick)) for c in cases]
-    programs = ROOT / "build" / "bench"
-    with Progress(
+def make_progress() -> Progress:
+    return Progress(
         TextColumn("{task.description:28}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=console,
-    ) as progress:
+    )
+
+
+def measure(cases: list[Case], field: allocators.Field, rounds: int, quick: bool) -> Results:
+    results = Results()
+    plan = [(c, execute.steps_of(c, field.allocators, rounds, quick)) for c in cases]
+    programs = ROOT / "build" / "bench"
+    with make_progress() as progress:
         task = progress.add_task("", total=sum(len(steps) for _, steps in plan))
 
         def done(run: Run) -> None:
@@ -113,11 +117,57 @@ def check_preload(field: allocators.Field) -> None:
         field.skipped[allocator.name] = f"{library} cannot be preloaded"
 
 
+def run_group(
+    group: groups.Group, lib: Path, rounds: int | None, page: Path | None, quick: bool
+) -> None:
+    """Runs one group and writes its section, into a page beside the TSV unless the run is whole."""
+    out = ROOT / "build" / "bench"
+    execute.build_programs(BENCH, out)
+    missing = [w.case.program for w in group.works if w.case.program != "redis"]
+    missing = [name for name in missing if not (out / name).exists()]
+    if missing:
+        raise typer.BadParameter(f"there is no program {missing[0]}")
+    found, skipped = groups.prepare(group, lib, out)
+    for name, why in skipped.items():
+        console.print(f"[yellow]bench: {name} is left out: {why}")
+    if group.variants[0].name in skipped or len(found) < 2:
+        raise typer.BadParameter(f"{group.name}: nothing is left to compare")
+    count = rounds or (groups.QUICK_ROUNDS if quick else group.rounds)
+    facts = machine.facts(ROOT)
+    started = time.monotonic()
+    with make_progress() as progress:
+        task = progress.add_task(group.name, total=count * len(group.works) * len(found))
+
+        def done(run: Run) -> None:
+            progress.update(task, advance=1, description=f"{run.case} {run.allocator}")
+
+        results = groups.run(group, found, out, count, done, quick=quick)
+    minutes = (time.monotonic() - started) / 60
+    how = (
+        f"`make bench GROUP={group.name}` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}, THP mode {facts['THP mode']}, load before the"
+        f" start {facts['load before the start']}: {count} interleaved rounds in {minutes:.1f}"
+        " minutes. The first column is the median, the others are paired ratios to it, the"
+        " geometric mean with its 95 % bootstrap interval; bold where it leaves 1 out."
+    )
+    text = groups.section(group, results, skipped, how)
+    results.write_tsv(out / f"{group.name}.tsv", [w.case for w in group.works])
+    whole = not quick and count >= group.rounds
+    target = page or (ROOT / "docs" / "benchmarks.md" if whole else out / f"{group.name}.md")
+    before = target.read_text() if target.exists() else ""
+    target.write_text(sections.put(before, group.name, text))
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"bench: wrote {out / group.name}.tsv and {target}", highlight=False)
+
+
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
     quick: Annotated[bool, typer.Option("--quick", help="Two small rounds.")] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each work.")] = MIN_ROUNDS,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each work.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help=f"Only this experiment: {', '.join(groups.GROUPS)}.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only works that begin with this; repeatable.")
     ] = None,
@@ -138,6 +188,14 @@ def main(
     lib = lib.resolve()
     if not lib.exists():
         raise typer.BadParameter(f"{lib} is not there; `make lib` builds it")
+    if group is not None:
+        if group not in groups.GROUPS:
+            raise typer.BadParameter(f"no such group; there are {', '.join(groups.GROUPS)}")
+        if only or peers or env:
+            raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
+        run_group(groups.GROUPS[group], lib, rounds, docs, quick)
+        return
+    rounds = rounds or MIN_ROUNDS
     cases = choose_cases(only or [])
     started = time.monotonic()
     out = ROOT / "build" / "bench"
@@ -166,7 +224,8 @@ def main(
     date = datetime.date.today().isoformat()
     page.parent.mkdir(parents=True, exist_ok=True)
     report = Report(results, field, images, page)
-    page.write_text(report.text(command, date, rows, facts))
+    parts = sections.kept(page.read_text()) if page.exists() else ""
+    page.write_text("\n".join(filter(None, [report.text(command, date, rows, facts), parts])))
     show_targets(rows)
     console.print(f"bench: wrote {out / 'results.tsv'} and {page}", highlight=False)
     if any(r.error for r in results.runs if r.allocator.startswith(STRATA)):

@@ -27,12 +27,15 @@ target_link_options(strata_shared PRIVATE
   LINKER:--hash-style=gnu)
 
 # The archive holds one object, so that a program gets all of the overrides or none, never half
-# of ours and half of libc's. Hidden names become local to it and cannot clash with the program's.
+# of ours and half of libc's. Hidden names become local to it and cannot clash with the program's,
+# save for the one that all USDT notes of a program have to share (src/profile/usdt.cpp).
 set(STRATA_COMBINED "${PROJECT_BINARY_DIR}/strata_combined.o")
 add_custom_command(
   OUTPUT "${STRATA_COMBINED}"
   COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o "${STRATA_COMBINED}" ${STRATA_OBJECTS}
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${STRATA_COMBINED}"
+  COMMAND ${CMAKE_OBJCOPY} --globalize-symbol=_.stapsdt.base "${STRATA_COMBINED}"
+  COMMAND ${CMAKE_OBJCOPY} --weaken-symbol=_.stapsdt.base "${STRATA_COMBINED}"
   DEPENDS ${STRATA_OBJECTS}
   COMMAND_EXPAND_LISTS VERBATIM
   COMMENT "Combining the objects of libstrata.a into one")

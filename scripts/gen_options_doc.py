@@ -20,7 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "options.md"
 BEGIN = "<!-- table: written by scripts/gen_options_doc.py -->"
 END = "<!-- end of table -->"
-SOURCES = ("src/malloc/options.cpp", "src/base/message.cpp")
+SOURCES = (
+    "src/malloc/options.cpp",
+    "src/base/message.cpp",
+    "src/base/parse_value.cpp",
+    "src/os/topology.cpp",
+    "src/profile/profile_kinds.cpp",
+)
 PRINTER = r"""
 #include <cstdio>
 #include "malloc/options.h"
@@ -45,23 +51,27 @@ def compiler() -> str:
     sys.exit("gen_options_doc: no C++ compiler; scripts/install-deps.sh build installs one")
 
 
-def read_table(root: Path = ROOT) -> list[Row]:
-    """The rows of the option table, as the library sees them."""
-    with tempfile.TemporaryDirectory(prefix="strata-options-") as folder:
-        source = Path(folder, "print_options.cpp")
-        program = Path(folder, "print_options")
-        source.write_text(PRINTER)
-        sources = [str(source), *(str(root / name) for name in SOURCES)]
+def printed_rows(printer: str, sources: tuple[str, ...], root: Path) -> list[list[str]]:
+    """What `printer`, compiled with the library's own sources, prints: rows of tabbed cells."""
+    with tempfile.TemporaryDirectory(prefix="strata-table-") as folder:
+        source = Path(folder, "print_table.cpp")
+        program = Path(folder, "print_table")
+        source.write_text(printer)
+        files = [str(source), *(str(root / name) for name in sources)]
         subprocess.run(
-            [compiler(), "-std=c++20", f"-I{root / 'src'}", "-o", str(program), *sources],
+            [compiler(), "-std=c++20", f"-I{root / 'src'}", "-o", str(program), *files],
             check=True,
         )
         text = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE).stdout
-    rows: list[Row] = []
-    for line in text.splitlines():
-        name, takes, fallback, what = line.split("\t")
-        rows.append((name, takes, fallback, what))
-    return rows
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def read_table(root: Path = ROOT) -> list[Row]:
+    """The rows of the option table, as the library sees them."""
+    return [
+        (name, takes, fallback, what)
+        for name, takes, fallback, what in printed_rows(PRINTER, SOURCES, root)
+    ]
 
 
 def render_table(rows: list[Row]) -> str:

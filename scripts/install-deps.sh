@@ -9,13 +9,14 @@ cd "$(dirname "$0")/.."
 BUILD="cmake ninja-build g++ binutils make"
 CLANG="clang-19 libclang-rt-19-dev llvm-19"
 PYTHON="python3 python3-venv"
+BROWSER="chromium fonts-dejavu-core"
 SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-testsuite"
 
 packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS rustc" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $BROWSER rustc golang-go" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo" ;;
     fuzz) echo "$BUILD $CLANG" ;;
@@ -28,11 +29,12 @@ packages_of() {
 have() {
   case "$1" in
     cmake | make | git | rustc | cargo | pkg-config) command -v "$1" >/dev/null && return ;;
-    g++ | sqlite3 | memcached) command -v "$1" >/dev/null && return ;;
+    g++ | sqlite3 | memcached | chromium) command -v "$1" >/dev/null && return ;;
     ninja-build) command -v ninja >/dev/null && return ;;
     python3 | python3-venv)
       python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
         2>/dev/null && return ;;
+    golang-go) command -v go >/dev/null && return ;; # for `go tool pprof`
     nginx-light) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] && return ;;
   esac
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

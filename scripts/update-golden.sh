@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rewrites tests/golden from the release builds of both compilers, then runs its tests: exact files
-# are refreshed, the rules that do not depend on them must hold all the same.
+# Rewrites tests/golden and tests/profile/golden from the release builds of both compilers, then
+# runs their tests: exact files are refreshed, all other rules must hold all the same.
 #   scripts/update-golden.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ jobs=${1:-$(nproc)}
 for preset in release release-clang; do
   echo "== goldens of $preset"
   cmake --preset "$preset" -DSTRATA_TESTS=ON >/dev/null
-  cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static
-  UPDATE_GOLDEN=1 ctest --preset "$preset" -L '^golden$'
+  cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static write_profile
+  UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|profile/test_pprof$)'
 done
-git status --short -- tests/golden
+git status --short -- tests/golden tests/profile/golden

@@ -188,6 +188,15 @@ inline uint64_t RssKib() {
   return space == nullptr ? 0 : strtoull(space, nullptr, 10) * 4;
 }
 
+// How much of this process's anonymous memory lies on hugepages. Walks the page tables.
+inline double HugepageCoverage() {
+  const char* rollup = "/proc/self/smaps_rollup";
+  const uint64_t anonymous = FieldOf(rollup, "Anonymous:");
+  return anonymous == 0 ? 0
+                        : static_cast<double>(FieldOf(rollup, "AnonHugePages:")) /
+                              static_cast<double>(anonymous);
+}
+
 // What one worker did: operations, and the seconds of its own measured loop (set-up and tear-down
 // are left out). On cache lines of its own.
 struct alignas(128) Tally {

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from strata.peers import CRATE_PEERS, DEBIAN_PEERS, public_environment
+
 from strata_bench import crates
 
 DEBIAN = Path("/usr/lib/x86_64-linux-gnu")
 GLIBC = DEBIAN / "libc.so.6"
-TCMALLOC_RELEASE_RATE = 256 << 20
-# Settings of the caller's shell must not reach only one side of a comparison.
-PRIVATE_PREFIXES = ("STRATA_", "MALLOC_", "MIMALLOC_", "TCMALLOC_", "PEER_", "LD_", "GLIBC_")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Allocator:
 
         force_preload: glibc is preloaded as well, for a program that links another malloc.
         """
-        env = {k: v for k, v in os.environ.items() if not k.startswith(PRIVATE_PREFIXES)}
+        env = public_environment(os.environ)
         library = self.library
         if library is None and force_preload:
             library = GLIBC
@@ -54,24 +53,6 @@ class Field:
 
 STRATA = "strata"
 STRATA_KEEPING = "strata-keeping"
-DEBIAN_PEERS = {
-    "jemalloc": ("libjemalloc2", "libjemalloc.so.2"),
-    "mimalloc2": ("libmimalloc2.0", "libmimalloc.so.2.0"),
-    "gperftools": ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
-}
-CRATE_PEERS = {
-    "jemalloc-new": ("jemalloc", {}),
-    "mimalloc3": ("mimalloc", {}),
-    "snmalloc": ("snmalloc", {}),
-    "tcmalloc": ("tcmalloc", {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}),
-    "tcmalloc-releasing": (
-        "tcmalloc",
-        {
-            "GLIBC_TUNABLES": "glibc.pthread.rseq=0",
-            "PEER_TCMALLOC_RELEASE_RATE": str(TCMALLOC_RELEASE_RATE),
-        },
-    ),
-}
 PEERS = ("glibc", *DEBIAN_PEERS, *CRATE_PEERS)
 
 

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from strata_bench.allocators import Allocator
@@ -127,19 +128,32 @@ def _fill(connection: socket.socket, keys: int) -> None:
         raise RedisError(f"fill failed: {problem[0]}")
 
 
-def measure(allocator: Allocator, keys: int) -> dict[str, str]:
-    """Starts a server on the allocator, fills it and reads its costs."""
-    server = shutil.which("redis-server")
-    if server is None:
+def info(connection: socket.socket, section: str) -> dict[str, str]:
+    """The fields of one section of INFO."""
+    connection.sendall(f"INFO {section}\r\n".encode())
+    with connection.makefile("rb") as stream:
+        head = stream.readline()
+        if not head.startswith(b"$"):
+            raise RedisError(f"INFO: {head[:80].decode(errors='replace') or 'connection closed'}")
+        text = stream.read(int(head[1:]) + 2)[:-2].decode()
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+@contextlib.contextmanager
+def server(
+    allocator: Allocator, settings: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, int]]:
+    """A redis-server on the allocator, a connection to it and its port."""
+    program = shutil.which("redis-server")
+    if program is None:
         raise RedisError("redis-server is not installed")
-    requests(keys)
     port = _free_port()
     process = subprocess.Popen(
         [
-            *(server, "--port", str(port), "--bind", "127.0.0.1", "--save", ""),
+            *(program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""),
             *("--appendonly", "no", "--loglevel", "warning", "--dir", "/tmp"),
         ],
-        env=allocator.environment(force_preload=True),
+        env=allocator.environment(force_preload=True) | settings,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -152,16 +166,7 @@ def measure(allocator: Allocator, keys: int) -> dict[str, str]:
                 not in Path(f"/proc/{process.pid}/maps").read_text()
             ):
                 raise RedisError("the library is not in the server")
-            cpu_before = cpu_seconds(process.pid)
-            started = time.monotonic()
-            _fill(connection, keys)
-            wall = time.monotonic() - started
-            cpu = cpu_seconds(process.pid) - cpu_before
-            proc = Path("/proc") / str(process.pid)
-            status = kib_fields(proc / "status")
-            rollup = kib_fields(proc / "smaps_rollup")
-            if _command(connection, "DBSIZE") != b":%d\r\n" % keys:
-                raise RedisError("keys are missing after the fill")
+            yield process, connection, port
     finally:
         process.terminate()
         try:
@@ -169,6 +174,22 @@ def measure(allocator: Allocator, keys: int) -> dict[str, str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def measure(allocator: Allocator, keys: int) -> dict[str, str]:
+    """Starts a server on the allocator, fills it and reads its costs."""
+    requests(keys)
+    with server(allocator, {}) as (process, connection, _):
+        cpu_before = cpu_seconds(process.pid)
+        started = time.monotonic()
+        _fill(connection, keys)
+        wall = time.monotonic() - started
+        cpu = cpu_seconds(process.pid) - cpu_before
+        proc = Path("/proc") / str(process.pid)
+        status = kib_fields(proc / "status")
+        rollup = kib_fields(proc / "smaps_rollup")
+        if _command(connection, "DBSIZE") != b":%d\r\n" % keys:
+            raise RedisError("keys are missing after the fill")
     return {
         "program": "redis",
         "keys": str(keys),

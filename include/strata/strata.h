@@ -43,6 +43,29 @@ size_t strata_stats_json(char* buffer, size_t capacity);
  * was given back. */
 size_t strata_release(size_t bytes);
 
+/* Changes a setting of the running process; `strata get PID` and docs/control.md list the names.
+ * Returns 0; ENOENT when there is no such setting; EINVAL when the value makes no sense; ENOTSUP
+ * when Strata stood down. */
+int strata_set(const char* name, const char* value);
+
+/* Writes a setting's value as text, cut at `capacity` and always ended by a zero byte. Returns the
+ * whole length without the zero byte, as snprintf does; 0 when there is no such setting. */
+size_t strata_get(const char* name, char* buffer, size_t capacity);
+
+/* Writes a profile of the sampled allocations to the file descriptor as gzipped profile.proto, for
+ * `go tool pprof` and others. kind: "heap" (live now), "allocs" (since the start), "peak" (live
+ * when most was), "lifetime" or "fragmentation". Returns 0; EINVAL for another kind; ENOTSUP when
+ * sampling is off and no sample was taken; or what went wrong with writing. docs/profiles.md
+ * explains the values. */
+int strata_profile(const char* kind, int fd);
+
+/* The same for what happens in the next `milliseconds`, during which the caller sleeps. "heap" is
+ * then what was allocated in that time and still lives. */
+int strata_profile_window(const char* kind, unsigned milliseconds, int fd);
+
+/* Mean bytes between two samples; 0: none are taken. STRATA_SAMPLE sets it at start. */
+size_t strata_sample_interval(void);
+
 /* "per-cpu (mm_cid)", "per-cpu (cpu_id)", "per-thread", or "none" when Strata stood down. */
 const char* strata_cache_mode(void);
 

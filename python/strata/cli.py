@@ -15,11 +15,16 @@ from typing import Annotated
 import click
 import typer
 
-from strata import __version__
+from strata import __version__, reach, symbolize
+from strata.compare import command as compare
+from strata.doctor import command as doctor
 from strata.elf import why_not_preloadable
 from strata.errors import StrataError
+from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run
 from strata.library import find_library
+from strata.report import command as report
+from strata.settings import check as check_settings
 
 OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 RUN_HELP = """Run COMMAND on Strata's malloc.
@@ -147,6 +152,10 @@ def run_command(
     obstacle = why_not_preloadable(program, facts)
     if obstacle is not None:
         say(f"{obstacle}; running it without Strata")
+    if set_:  # these alone: what the shell has set, the library itself warns of
+        given = dict(parse_setting(text) for text in set_)
+        foreign = {k: v for k, v in os.environ.items() if not k.startswith("STRATA_")}
+        check_settings(foreign | given | {"LD_PRELOAD": str(library)}, "--set")
     with ExitStack() as cleanup:
         stats_path = None
         if stats:
@@ -171,6 +180,14 @@ def run_command(
         if stats_path is not None:
             print_stats(stats_path, outcome, expected=obstacle is None)
     raise typer.Exit(outcome.status)
+
+
+compare.add_to(app)
+doctor.add_to(app)
+flame.add_to(app, say)
+reach.add_to(app)
+report.add_to(app)
+symbolize.add_to(app, say)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +129,39 @@ def human(count: float) -> str:
 
 def percent(ratio: float | None) -> str:
     return "n/a" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+class Watch:
+    """The figures of a process as they go on, one line a look."""
+
+    COLUMNS = (
+        *("time", "resident", "live", "caches", "free", "released"),
+        *("coverage", "misses/s"),
+    )
+    REPEAT = 20  # lines, after which the header comes again
+    WIDTH = 9
+
+    def __init__(self) -> None:
+        self._lines = 0
+        self._before: tuple[float, int] | None = None
+
+    def tick(self, body: bytes, now: time.struct_time, seconds: float) -> list[str]:
+        """The line for the library's JSON, under a header where one is due."""
+        stats = parse(json.loads(body))
+        held = stats.bytes
+        names = ("resident", "live", "caches", "free_resident", "released")
+        cells = [time.strftime("%H:%M:%S", now), *(human(held[name]) for name in names)]
+        cells += [percent(stats.coverage), self._rate(seconds, stats.cache_misses)]
+        rows = [self.COLUMNS] if self._lines % self.REPEAT == 0 else []
+        self._lines += 1
+        return ["  ".join(cell.rjust(self.WIDTH) for cell in row) for row in (*rows, cells)]
+
+    def _rate(self, seconds: float, misses: int) -> str:
+        """Cache misses a second since the look before."""
+        before, self._before = self._before, (seconds, misses)
+        if before is None or seconds <= before[0]:
+            return "-"
+        return f"{max(0, misses - before[1]) / (seconds - before[0]):,.0f}"
 
 
 def render(stats: Stats) -> RenderableType:

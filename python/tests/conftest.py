@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from comparing import Compare
 
 STAND_IN = r"""
 #define _GNU_SOURCE
@@ -44,6 +45,12 @@ static void WriteStats(unsigned long live) {
   rename(unfinished, path);
 }
 #ifndef COUNT
+__attribute__((constructor)) static void ReadOptions(void) {
+  if (getenv("STRATA_SAMPEL") != NULL)
+    fputs("strata: unknown option STRATA_SAMPEL ignored\n", stderr);
+  if (getenv("STRATA_SAMPLE") != NULL && getenv("STRATA_SAMPLE")[0] == 'x')
+    fputs("strata: STRATA_SAMPLE=x makes no sense; it takes bytes; using 2M\n", stderr);
+}
 __attribute__((destructor)) static void AtExit(void) { WriteStats(1048576); }
 #else
 // glibc's malloc under a count of live bytes: enough of an allocator for the demo's checks.
@@ -114,3 +121,8 @@ def static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("static")
     source = '#include <stdio.h>\nint main(void) { puts("still here"); return 3; }\n'
     return compile_c(folder, "static-program", source, "-static")
+
+
+@pytest.fixture
+def compare(library: Path, tmp_path: Path) -> Compare:
+    return Compare(library, tmp_path / "run")

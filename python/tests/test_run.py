@@ -88,6 +88,29 @@ def test_options_become_environment(strata: Runner) -> None:
     assert result.stdout.split() == [*expected, "STRATA_VERBOSE="]
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("SAMPEL=0", "--set: unknown option STRATA_SAMPEL\n"),
+        ("SAMPLE=x", "--set: STRATA_SAMPLE=x makes no sense; it takes bytes\n"),
+    ],
+)
+def test_a_setting_that_the_library_would_ignore(strata: Runner, setting: str, says: str) -> None:
+    result = strata("run", "--set", setting, "--", "echo", "ran")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert one_line(result.stderr).endswith(says)
+
+
+def test_asking_the_library_about_settings_leaves_no_files(strata: Runner, tmp_path: Path) -> None:
+    """What STATS=FILE writes at the end of a process is the command's alone."""
+    path = tmp_path / "stats.json"
+    script = f"import os; print(os.path.exists({str(path)!r}))"
+    result = strata("run", "--set", f"STATS={path}", "--", sys.executable, "-c", script)
+    assert (result.stdout, result.returncode) == ("False\n", 0)
+    assert path.exists()
+
+
 def test_input_arguments_and_output_pass_through(strata: Runner) -> None:
     result = strata("run", "sh", "-c", 'cat; echo "$1" >&2', "x", "--stats", given="a\nb\n")
     assert (result.stdout, result.stderr) == ("a\nb\n", "--stats\n")

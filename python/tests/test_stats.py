@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from strata.errors import StrataError
-from strata.stats import human, load
+from strata.stats import BYTES, Watch, human, load
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,23 @@ def test_malformed_value(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     with pytest.raises(StrataError, match="malformed"):
         load(path)
+
+
+def test_watch_writes_a_line_a_look() -> None:
+    """And the header again each 20 lines, so that it is in sight."""
+    watch = Watch()
+
+    def look(number: int) -> list[str]:
+        document = {
+            **{"strata": "1", "pid": 1, "cache_mode": "", "thp_mode": "", "coverage": 0.5},
+            **{"bytes": dict.fromkeys(BYTES, 3 << 20), "background": {"released_bytes": 0}},
+            "cache": {"hits": 0, "misses_alloc": 3000 * number, "misses_free": 0},
+            **{"classes": [], "hugepage_occupancy": []},
+        }
+        return watch.tick(json.dumps(document).encode(), time.gmtime(number), 2.0 * number)
+
+    first = look(0)
+    assert first[0].split()[-2:] == ["coverage", "misses/s"]
+    assert first[1].split() == ["00:00:00", *["3.00", "MiB"] * 5, "50.0", "%", "-"]
+    assert look(1)[0].split()[-1] == "1,500"
+    assert [len(look(number)) for number in range(2, 41)] == [1] * 18 + [2] + [1] * 19 + [2]

@@ -44,12 +44,12 @@ void Lock::WakeOne() { Futex(&state_, FUTEX_WAKE, 1); }
 namespace {
 // One bit for each rank this thread holds. Locks of one rank are taken together only by the fork
 // handlers, which take them in a fixed order, so equal ranks are counted, not refused.
-__attribute__((tls_model("initial-exec"))) thread_local uint32_t held_counts[8];
+__attribute__((tls_model("initial-exec"))) thread_local uint32_t held_counts[16];
 }  // namespace
 
 void Lock::NoteAcquired() {
   const auto rank = static_cast<size_t>(rank_);
-  for (size_t above = rank + 1; above < 8; ++above) STRATA_CHECK(held_counts[above] == 0);
+  for (size_t above = rank + 1; above < 16; ++above) STRATA_CHECK(held_counts[above] == 0);
   ++held_counts[rank];
 }
 

@@ -15,11 +15,13 @@ namespace strata {
 enum class LockRank : uint8_t {
   kControl,
   kThreadList,
+  kSampler,
   kCpuCache,
   kTransfer,
   kCentral,
   kPageHeap,
-  kMetadata
+  kMetadata,
+  kUnwind  // takes nothing inside; not held over a fork
 };
 
 class STRATA_CAPABILITY("mutex") Lock {

@@ -2,9 +2,23 @@
 #include "base/message.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace strata {
+namespace {
+
+// The background thread has a descriptor table of its own; /proc/self shows the program's. What the
+// program has not opened for writing is not stderr, whatever its number.
+int ReopenStderr() {
+  constexpr const char* kPath = "/proc/self/fd/2";
+  struct stat link;
+  if (lstat(kPath, &link) != 0 || (link.st_mode & S_IWUSR) == 0) return -1;
+  return open(kPath, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
+}  // namespace
 
 Message& Message::Text(const char* s) {
   while (*s != '\0' && used_ < kCapacity - 1) {
@@ -41,11 +55,19 @@ void Message::Send() {
   buffer_[used_] = '\n';
   const int saved = errno;
   size_t sent = 0;
+  int fd = STDERR_FILENO;
   while (sent <= used_) {
-    const ssize_t n = write(STDERR_FILENO, buffer_ + sent, used_ + 1 - sent);
-    if (n <= 0) break;
-    sent += static_cast<size_t>(n);
+    const ssize_t n = write(fd, buffer_ + sent, used_ + 1 - sent);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+    } else if (n < 0 && errno == EBADF && fd == STDERR_FILENO) {
+      fd = ReopenStderr();
+      if (fd < 0) break;
+    } else {
+      break;
+    }
   }
+  if (fd >= 0 && fd != STDERR_FILENO) close(fd);
   errno = saved;
 }
 

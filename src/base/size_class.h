@@ -11,4 +11,14 @@ enum class SizeClass : uint8_t { kNone = 0 };
 
 constexpr size_t Raw(SizeClass c) { return static_cast<size_t>(c); }
 
+// A page on which a sampled object starts is entered in the page map with this bit beside its
+// class: no slab has room for such a "class", so a free of anything on the page takes the slow
+// path, and the fast path needs no test.
+inline constexpr uint8_t kSampledPage = 0x80;
+
+constexpr bool IsSampledPage(SizeClass c) { return (Raw(c) & kSampledPage) != 0; }
+constexpr SizeClass WithoutSampledPage(SizeClass c) {
+  return static_cast<SizeClass>(Raw(c) & ~size_t{kSampledPage});
+}
+
 }  // namespace strata

@@ -16,4 +16,5 @@
 #define STRATA_ACQUIRE(...) STRATA_TSA(acquire_capability(__VA_ARGS__))
 #define STRATA_TRY_ACQUIRE(...) STRATA_TSA(try_acquire_capability(__VA_ARGS__))
 #define STRATA_RELEASE(...) STRATA_TSA(release_capability(__VA_ARGS__))
+#define STRATA_RETURN_CAPABILITY(x) STRATA_TSA(lock_returned(x))
 #define STRATA_NO_TSA STRATA_TSA(no_thread_safety_analysis)

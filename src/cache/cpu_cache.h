@@ -1,7 +1,6 @@
 // The front end: one cache a virtual CPU, over the slabs of cache/slab.h. This file is its slow
 // half: what happens on a miss (refill, overflow, growth under the vCPU's limit by taking room from
-// other classes) and the draining of a slab from another CPU. Sits in cache; papers §2.8, §4;
-// design §3.
+// other classes). Sits in cache; papers §2.8, §4; design §3.
 //
 // Thread-safe. A class's room on a vCPU changes under that vCPU's lock; the fast half takes no
 // lock.
@@ -13,11 +12,24 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "cache/cache_resizer.h"
 #include "cache/rseq_ops.h"
 #include "cache/slab.h"
 #include "span/size_classes.h"
 
 namespace strata {
+
+enum class CacheSizing : bool { kEqual, kByMisses };
+
+struct CpuCacheVcpuStats {
+  bool in_use = false;
+  size_t room = 0;   // bytes its classes have room for
+  size_t used = 0;   // bytes of the objects in it
+  size_t limit = 0;  // bytes its classes may have room for
+  uint64_t misses_alloc = 0;
+  uint64_t misses_free = 0;
+  uint64_t resizes = 0;  // changes of the limit
+};
 
 struct CpuCacheClassStats {
   size_t objects = 0;
@@ -34,16 +46,19 @@ class CpuCache {
   // `slabs` is zeroed memory for max_vcpus slabs. Returns false when memory for its own records is
   // refused.
   bool Init(const Ops& ops, Transfer* transfer, MetadataArena* arena, void* slabs, size_t max_vcpus,
-            size_t limit_bytes) {
+            size_t share_bytes, CacheSizing sizing = CacheSizing::kByMisses) {
+    LockHolder hold(vcpus_lock_);  // nobody is here yet
     ops_ = ops;
     transfer_ = transfer;
     slabs_ = static_cast<char*>(slabs);
     max_vcpus_ = max_vcpus;
-    limit_ = limit_bytes;
+    share_ = share_bytes;
+    adaptive_ = sizing == CacheSizing::kByMisses;
     arena_ = arena;
+    states_ = static_cast<CacheState*>(arena->Allocate(max_vcpus * sizeof(CacheState), 64));
     vcpus_ = static_cast<std::atomic<Vcpu*>*>(
         arena->Allocate(max_vcpus * sizeof(std::atomic<Vcpu*>), 64));
-    return vcpus_ != nullptr;
+    return vcpus_ != nullptr && states_ != nullptr;
   }
 
   void* PopSlow(SizeClass c) {
@@ -83,57 +98,42 @@ class CpuCache {
       if (kept < popped) transfer_->Give(c, batch + kept, popped - kept);
       return false;
     }
+    // With room for one only, the newer stays: else two frees in turn would always leave nothing.
+    if (popped == 1 && ops_.Push(c, object) == PushResult::kPushed) {
+      transfer_->Give(c, batch, 1);
+      return true;
+    }
     batch[popped] = object;
     transfer_->Give(c, batch, popped + 1);
     return true;
   }
 
-  // Empties a vCPU's slab and takes all its room, whoever runs on it. Returns the bytes sent down.
-  size_t Drain(size_t vcpu) {
-    Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
-    if (v == nullptr) return 0;
-    LockHolder hold(v->lock);
-    if (v->room_bytes == 0) return 0;
-    Slab& s = slab(vcpu);
-    for (size_t c = 1; c < kNumClasses; ++c) s.Stop(static_cast<SizeClass>(c));
-    // Sequences that read the old bounds are aborted here; later ones see a stopped slab.
-    if (!ops_.Fence()) return 0;
-    size_t bytes = 0;
-    for (size_t i = 1; i < kNumClasses; ++i) bytes += DrainStopped(s, static_cast<SizeClass>(i));
-    // A sequence may have read the fill before it was reset: abort it before the slab opens again.
-    if (!ops_.Fence()) return bytes;
-    for (size_t i = 1; i < kNumClasses; ++i) {
-      const auto c = static_cast<SizeClass>(i);
-      s.Restart(c, FirstSlot(c));
-    }
-    v->room_bytes = 0;
-    return bytes;
-  }
+  // --- What others do to a vCPU, whoever runs on it: cpu_cache_remote.h.
 
+  // Empties the slab and takes all its room. Returns the bytes sent down.
+  size_t Drain(size_t vcpu);
   void DrainAll() {
     for (size_t v = 0; v < max_vcpus_; ++v) Drain(v);
   }
-
   // Called once a tick for each vCPU: drains it if nothing was popped or pushed for `idle_ticks`
-  // calls.
-  size_t DrainIfIdle(size_t vcpu, uint32_t idle_ticks) {
-    Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
-    if (v == nullptr || v->room_bytes == 0) return 0;
-    uint64_t mark = 0;
-    for (size_t c = 1; c < kNumClasses; ++c) {
-      // An odd multiplier per class, so that opposite changes in two classes do not cancel.
-      mark += slab(vcpu).header(static_cast<SizeClass>(c)).word.load(std::memory_order_relaxed) *
-              (2 * c + 1);
-    }
-    if (mark != v->mark) {
-      v->mark = mark;
-      v->idle_ticks = 0;
-      return 0;
-    }
-    if (++v->idle_ticks < idle_ticks) return 0;
-    v->idle_ticks = 0;
-    return Drain(vcpu);
+  // calls, and lets others have its part of the total.
+  size_t DrainIfIdle(size_t vcpu, uint32_t idle_ticks);
+  // Every so often (5 s): classes that nobody used since the last call lose their room, and the
+  // caches with the most misses get some of what the others may hold. Nothing unless adaptive.
+  void Resize();
+  // Those that lent their part while they rested and now need it have it back, from whoever has
+  // more than a share: at once, not in Resize's small steps.
+  void Repay();
+  // Background thread, once a second.
+  void Tick(uint32_t idle_ticks) {
+    for (size_t v = 0; v < max_vcpus_; ++v) DrainIfIdle(v, idle_ticks);
+    Repay();
+    if (++ticks_ % kTicksBetweenResizes == 0) Resize();
   }
+  // Any thread: what each vCPU in use brings to the total, and whether they may share it unequally.
+  // Both put every vCPU back to its share.
+  void SetShare(size_t bytes);
+  void SetSizing(CacheSizing sizing);
 
   CpuCacheClassStats Stats(SizeClass c) const {
     CpuCacheClassStats s;
@@ -161,14 +161,24 @@ class CpuCache {
     const Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
     return v == nullptr ? 0 : v->room_bytes.load(std::memory_order_relaxed);
   }
-  size_t limit() const { return limit_; }
+  // Invariant: the limits of all vCPUs and the pool together are at most the total, and the room of
+  // a vCPU is at most its limit.
+  size_t share() const { return share_.load(std::memory_order_relaxed); }
+  size_t total() const { return share() * active_vcpus(); }
+  size_t pool() const { return pool_.load(std::memory_order_relaxed); }
+  size_t limit(size_t vcpu) const {
+    const Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
+    return v == nullptr ? 0 : v->limit.load(std::memory_order_relaxed);
+  }
+  // Of one that was ever used.
+  CpuCacheVcpuStats StatsOf(size_t vcpu) const;
   const Ops& ops() const { return ops_; }
   void* slabs() const { return slabs_; }
 
-  // The fork handlers. The activation lock is the first taken and the last released: no vCPU
+  // The fork handlers. vcpus_lock_ is the first taken and the last released: no vCPU
   // appears between, so the same locks are released as were taken.
   void AcquireLocks() STRATA_NO_TSA {
-    activation_lock_.Acquire();
+    vcpus_lock_.Acquire();
     for (size_t i = 0; i < max_vcpus_; ++i) {
       if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Acquire();
     }
@@ -177,17 +187,23 @@ class CpuCache {
     for (size_t i = 0; i < max_vcpus_; ++i) {
       if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Release();
     }
-    activation_lock_.Release();
+    vcpus_lock_.Release();
   }
 
  private:
   struct Vcpu {
     Lock lock{LockRank::kCpuCache};
     std::atomic<size_t> room_bytes{0};  // sum over classes of room × size; written under lock
+    std::atomic<size_t> limit{0};       // of room_bytes; written under lock
+    std::atomic<uint64_t> resizes{0};   // the same
     uint32_t clock_hand = 1;       // the class looked at last when room had to be found; under lock
     uint32_t misses_at_limit = 0;  // under lock
     uint32_t idle_ticks = 0;       // background thread only
     uint64_t mark = 0;             // background thread only
+    bool lent = false;             // rested, and gave its part up; under vcpus_lock_
+    // Each class's word and misses as the last Resize saw them; under vcpus_lock_.
+    uint64_t seen_word[kMaxClasses] = {};
+    uint64_t seen_misses[kMaxClasses] = {};
     size_t index = 0;
     std::atomic<bool> missed_lately[kMaxClasses] = {};  // since the clock hand last passed
     std::atomic<uint64_t> misses_alloc[kMaxClasses] = {};
@@ -209,7 +225,7 @@ class CpuCache {
   }
 
   STRATA_NOINLINE Vcpu* Activate(size_t i) {
-    LockHolder hold(activation_lock_);
+    LockHolder hold(vcpus_lock_);
     if (Vcpu* v = vcpus_[i].load(std::memory_order_acquire)) return v;
     Slab& s = slab(i);
     for (size_t c = 1; c < kNumClasses; ++c) {
@@ -223,6 +239,7 @@ class CpuCache {
     auto* v = arena_->New<Vcpu>();
     if (v == nullptr) return nullptr;
     v->index = i;
+    v->limit = share();
     s.Init();
     vcpus_[i].store(v, std::memory_order_release);
     return v;
@@ -256,12 +273,16 @@ class CpuCache {
     // A stopped slab stays as it is: its drainer holds the lock, so we can't be here; an open one
     // has begin set.
     if (h.begin.load(std::memory_order_relaxed) == 0xffff) grow = 0;
-    if (grow != 0 && v.room_bytes + grow * info.size > limit_) {
+    if (grow != 0 && v.room_bytes + grow * info.size > v.limit) ClaimFromPool(v);
+    if (grow != 0 && v.room_bytes + grow * info.size > v.limit) {
       // At the limit most misses leave the division as it is, or two busy classes would take the
-      // same room from each other at every miss. A class without any gets some at once.
+      // same room from each other at every miss. A class without any gets some at once, unless it
+      // is one that can't have any here.
       constexpr uint32_t kMissesPerTaking = 16;
-      if (room == 0 || ++v.misses_at_limit % kMissesPerTaking == 0) TakeRoomFromOthers(v, c);
-      const size_t left = v.room_bytes >= limit_ ? 0 : (limit_ - v.room_bytes) / info.size;
+      uint32_t takings = room == 0 ? 8 : ++v.misses_at_limit % kMissesPerTaking == 0;
+      if (info.size > v.limit) takings = 0;
+      while (takings-- != 0 && v.room_bytes + info.size > v.limit) TakeRoomFromOthers(v, c);
+      const size_t left = v.room_bytes >= v.limit ? 0 : (v.limit - v.room_bytes) / info.size;
       if (grow > left) grow = left;
     }
     if (grow != 0) {
@@ -270,6 +291,26 @@ class CpuCache {
     }
     v.lock.Release();
     return grow != 0;
+  }
+
+  // A vCPU that gave its part up while it rested has it back at once, as far as nobody took it.
+  void ClaimFromPool(Vcpu& v) STRATA_REQUIRES(v.lock) {
+    const size_t limit = v.limit.load(std::memory_order_relaxed);
+    if (limit >= share() || pool() == 0) return;
+    AddLimit(v, TakeFromPool(share() - limit));
+  }
+  void AddLimit(Vcpu& v, size_t bytes) STRATA_REQUIRES(v.lock) {
+    if (bytes == 0) return;
+    v.limit += bytes;
+    ++v.resizes;
+  }
+  // Up to `most` bytes of what is nobody's.
+  size_t TakeFromPool(size_t most) {
+    size_t have = pool_.load(std::memory_order_relaxed);
+    while (true) {
+      const size_t take = have < most ? have : most;
+      if (pool_.compare_exchange_weak(have, have - take, std::memory_order_relaxed)) return take;
+    }
   }
 
   // The clock algorithm over the classes: one that missed since the hand last passed is spared;
@@ -302,21 +343,29 @@ class CpuCache {
     }
   }
 
-  size_t DrainStopped(Slab& s, SizeClass c) {
-    SlabHeader& h = s.header(c);
-    const uint64_t word = h.word.load(std::memory_order_relaxed);
-    size_t left = (word & 0xffff) - FirstSlot(c);
-    size_t at = FirstSlot(c);
-    const size_t bytes = left * InfoOf(c).size;
-    while (left != 0) {
-      const size_t n = left < kMaxBatch ? left : kMaxBatch;
-      transfer_->Give(c, s.slot(at), n);
-      at += n;
-      left -= n;
-    }
-    h.word.store((word & ~uint64_t{0xffff}) | FirstSlot(c), std::memory_order_relaxed);
-    return bytes;
+  // Both kinds; they may lose a step when two threads of one vCPU race.
+  static uint64_t MissesOf(const Vcpu& v, size_t c) {
+    return v.misses_alloc[c].load(std::memory_order_relaxed) +
+           v.misses_free[c].load(std::memory_order_relaxed);
   }
+
+  struct Shrinking;
+  size_t DrainStopped(Slab& s, SizeClass c);
+  void GiveSlots(Slab& s, SizeClass c, size_t n);
+  void CutExcess(Slab& s, const ClassRoom& plan, SizeClass c);
+  Shrinking RoomsOf(const Vcpu& v) const;
+  bool ShrinkTo(Vcpu& v, Shrinking& plan) STRATA_REQUIRES(v.lock);
+  size_t LowerLimit(Vcpu& v, size_t limit) STRATA_REQUIRES(v.lock);
+  void DropIdleClasses(Vcpu& v) STRATA_REQUIRES(v.lock);
+  void TakeSnapshot() STRATA_REQUIRES(vcpus_lock_);
+  void Remember(Vcpu& v) STRATA_REQUIRES(vcpus_lock_);
+  void ShareEqually() STRATA_REQUIRES(vcpus_lock_);
+  void Raise(size_t vcpu, size_t bytes) STRATA_REQUIRES(vcpus_lock_);
+  size_t LowerBy(size_t vcpu, size_t bytes) STRATA_REQUIRES(vcpus_lock_);
+  size_t LowerTo(size_t vcpu, size_t limit) STRATA_REQUIRES(vcpus_lock_);
+
+  // So many ticks of a second.
+  static constexpr uint32_t kTicksBetweenResizes = 5;
 
   Ops ops_{};
   Transfer* transfer_ = nullptr;
@@ -324,26 +373,16 @@ class CpuCache {
   char* slabs_ = nullptr;
   std::atomic<Vcpu*>* vcpus_ = nullptr;
   size_t max_vcpus_ = 0;
-  size_t limit_ = 0;
-  Lock activation_lock_{LockRank::kCpuCache};
-};
-
-// The production Ops: sequences on the calling thread.
-struct RseqOps {
-  RseqSlabs where{};
-  void* slabs = nullptr;
-  RseqInfo info{};
-
-  void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
-  PushResult Push(SizeClass c, void* object) const { return RseqPush(where, slabs, c, object); }
-  size_t PopBatch(SizeClass c, void** out, size_t n) const {
-    return RseqPopBatch(where, slabs, c, out, n);
-  }
-  size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
-    return RseqPushBatch(where, slabs, c, objects, n);
-  }
-  size_t vcpu() const { return CurrentVcpu(info); }
-  bool Fence() const { return FenceRseq(); }
+  std::atomic<size_t> share_{0};  // bytes
+  std::atomic<size_t> pool_{0};   // bytes of the total in no vCPU's limit
+  std::atomic<bool> adaptive_{true};
+  CacheState* states_ STRATA_GUARDED_BY(vcpus_lock_) = nullptr;  // for Resize; one a vCPU
+  size_t next_donor_ STRATA_GUARDED_BY(vcpus_lock_) = 0;
+  uint32_t ticks_ = 0;  // background thread only
+  // Held while a vCPU comes into use, and while limits move between them. Before a vCPU's lock.
+  Lock vcpus_lock_{LockRank::kCpuCache};
 };
 
 }  // namespace strata
+
+#include "cache/cpu_cache_remote.h"

@@ -210,4 +210,22 @@ full:
   return FromLabel<size_t>(0);
 }
 
+// The Ops of the process's CpuCache: these sequences on the calling thread.
+struct RseqOps {
+  RseqSlabs where{};
+  void* slabs = nullptr;
+  RseqInfo info{};
+
+  void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
+  PushResult Push(SizeClass c, void* object) const { return RseqPush(where, slabs, c, object); }
+  size_t PopBatch(SizeClass c, void** out, size_t n) const {
+    return RseqPopBatch(where, slabs, c, out, n);
+  }
+  size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
+    return RseqPushBatch(where, slabs, c, objects, n);
+  }
+  size_t vcpu() const { return CurrentVcpu(info); }
+  bool Fence() const { return FenceRseq(); }
+};
+
 }  // namespace strata

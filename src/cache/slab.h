@@ -16,6 +16,10 @@ namespace strata {
 
 inline constexpr size_t kSlabShift = 19;
 inline constexpr size_t kSlabBytes = size_t{1} << kSlabShift;
+// A header for every value of a page map entry. Those of sampled pages (see base/size_class.h) stay
+// zero for ever: end = 0 means no room.
+inline constexpr size_t kSlabHeaders = 256;
+static_assert(kMaxClasses <= kSampledPage);
 
 // One class on one vCPU. `word` is written by the vCPU's own threads inside restartable sequences,
 // and by a drainer that has stopped the slab; begin and end under the vCPU's lock. A pop needs fill
@@ -40,7 +44,7 @@ inline constexpr size_t kSlabAlignOffset = offsetof(SlabHeader, align_mask);
 namespace slab_internal {
 constexpr auto MakeFirstSlots() {
   std::array<uint16_t, kMaxClasses> first{};
-  size_t at = kMaxClasses * sizeof(SlabHeader) / sizeof(void*);
+  size_t at = kSlabHeaders * sizeof(SlabHeader) / sizeof(void*);
   for (size_t c = 1; c < kNumClasses; ++c) {
     first[c] = static_cast<uint16_t>(at);
     at += InfoOf(static_cast<SizeClass>(c)).cpu_slots;
@@ -70,10 +74,15 @@ class Slab {
   // Empty with room up to `end`.
   void Restart(SizeClass c, size_t end) {
     SlabHeader& h = header(c);
-    const size_t first = FirstSlot(c);
-    h.word.store((h.word.load(std::memory_order_relaxed) & ~uint64_t{0xffff}) | first,
+    h.word.store((h.word.load(std::memory_order_relaxed) & ~uint64_t{0xffff}) | FirstSlot(c),
                  std::memory_order_relaxed);
-    h.end.store(static_cast<uint16_t>(end), std::memory_order_relaxed);
+    Open(c, end - FirstSlot(c));
+  }
+  // A stopped class with the objects it has, and room for so many.
+  void Open(SizeClass c, size_t room) {
+    SlabHeader& h = header(c);
+    const size_t first = FirstSlot(c);
+    h.end.store(static_cast<uint16_t>(first + room), std::memory_order_relaxed);
     // release: the fill is in place before a pop can succeed.
     h.begin.store(static_cast<uint16_t>(first), std::memory_order_release);
   }
@@ -83,7 +92,7 @@ class Slab {
   }
 
  private:
-  SlabHeader headers_[kMaxClasses];
+  SlabHeader headers_[kSlabHeaders];
 };
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "span/size_classes.h"
 
 namespace strata {
@@ -25,8 +26,9 @@ struct ThreadCache {
   std::atomic<uint64_t> hits{0};
   std::atomic<uint64_t> misses_alloc{0};
   std::atomic<uint64_t> misses_free{0};
-  ThreadCache* next = nullptr;      // in the list of all caches; under its lock
-  ThreadCache* previous = nullptr;  // the same
+  std::atomic<bool> flush_wanted{false};  // set by others; the owner obeys at its next miss
+  ThreadCache* next = nullptr;            // in the list of all caches; under its lock
+  ThreadCache* previous = nullptr;        // the same
 
   void* Pop(SizeClass c) {
     List& list = lists[Raw(c)];
@@ -52,6 +54,7 @@ struct ThreadCache {
   template <class Transfer>
   void* PopSlow(SizeClass c, Transfer& transfer) {
     Add(misses_alloc, uint64_t{1});
+    if (STRATA_UNLIKELY(flush_wanted.load(std::memory_order_relaxed))) Flush(transfer);
     List& list = lists[Raw(c)];
     const ClassInfo& info = InfoOf(c);
     void* batch[kMaxBatch];
@@ -66,6 +69,7 @@ struct ThreadCache {
   template <class Transfer>
   void PushSlow(SizeClass c, void* object, Transfer& transfer, size_t limit) {
     Push(c, object);
+    if (STRATA_UNLIKELY(flush_wanted.load(std::memory_order_relaxed))) return Flush(transfer);
     List& list = lists[Raw(c)];
     if (list.length > list.room) {
       Add(misses_free, uint64_t{1});
@@ -96,6 +100,7 @@ struct ThreadCache {
 
   template <class Transfer>
   void Flush(Transfer& transfer) {
+    flush_wanted.store(false, std::memory_order_relaxed);
     for (size_t i = 1; i < kNumClasses; ++i) {
       GiveSome(static_cast<SizeClass>(i), lists[i].length, transfer);
       lists[i].room = 1;

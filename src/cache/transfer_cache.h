@@ -1,6 +1,6 @@
 // The tier between the caches and the central free lists: for each size class a stack of objects
 // that moves whole batches with one memcpy, so that a thread which only frees feeds one which only
-// allocates without touching spans. Sits in cache. (One tier; cache domains put more of them over
+// allocates without touching spans. Sits in cache. (domain_transfer_cache.h puts smaller ones over
 // this one.)
 //
 // Thread-safe: one lock per class, dropped before the central list is called.
@@ -18,7 +18,8 @@
 namespace strata {
 
 // Central: size_t Take(SizeClass, void**, n); void Give(SizeClass, void* const*, n).
-template <class Central>
+// Holds 1/kDivisor of what the shared one does.
+template <class Central, size_t kDivisor = 1>
 class TransferCache {
  public:
   void Init(Central* central, MetadataArena* arena) {
@@ -100,7 +101,7 @@ class TransferCache {
     const ClassInfo& info = InfoOf(c);
     const size_t by_bytes = (192 << 10) / info.size;
     const size_t by_batches = size_t{info.batch} * 32;
-    const size_t n = by_bytes < by_batches ? by_bytes : by_batches;
+    const size_t n = (by_bytes < by_batches ? by_bytes : by_batches) / kDivisor;
     return n < size_t{info.batch} * 2 ? size_t{info.batch} * 2 : n;
   }
 

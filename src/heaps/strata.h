@@ -7,7 +7,6 @@
 //   large blocks ───────────────────────────────────────────────↗
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +14,7 @@
 #include "cache/transfer_cache.h"
 #include "hugepage/page_heap.h"
 #include "os/page_kernel.h"
+#include "profile/pinned_bytes.h"
 #include "span/central_free_list.h"
 #include "span/page_map.h"
 #include "span/size_classes.h"
@@ -35,9 +35,26 @@ struct LargeBlock {
   bool zeroed = false;
 };
 
+// All that are live, and how many were taken and given back so far.
+struct LargeBlocks {
+  size_t blocks = 0;
+  size_t asked = 0;  // bytes
+  Length pages;
+  uint64_t moves = 0;
+};
+
 struct HeapTick {
   size_t released_bytes = 0;
   bool idle = false;
+};
+
+// Which runs share hugepages: spans of many objects apart from those of few, because they stay
+// longer (papers §4, the lifetime-aware filler), or all together: for experiments.
+enum class FillerGroups : uint8_t { kByLifetime, kTogether };
+
+struct TierOptions {
+  SpanOrder span_order = SpanOrder::kFullestFirst;
+  FillerGroups filler_groups = FillerGroups::kByLifetime;
 };
 
 // Kernel: a PageKernel that also gives base(), classes() and spans() of the page map.
@@ -48,14 +65,17 @@ class StrataHeap {
   using Transfer = TransferCache<StrataHeap>;
 
   StrataHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options,
-             BadFreeHandler bad_free)
+             BadFreeHandler bad_free, const TierOptions& tiers = {})
       : kernel_(kernel),
         arena_(arena),
         span_pool_(arena),
         page_heap_(kernel, arena, options),
-        bad_free_(bad_free) {
+        large_spans_(arena),
+        bad_free_(bad_free),
+        filler_groups_(tiers.filler_groups) {
     page_map_.Attach(kernel.classes(), static_cast<Span**>(static_cast<void*>(kernel.spans())));
-    for (size_t c = 1; c < kNumClasses; ++c) central_[c].Init(static_cast<SizeClass>(c), this);
+    for (size_t c = 1; c < kNumClasses; ++c)
+      central_[c].Init(static_cast<SizeClass>(c), this, tiers.span_order);
     transfer_.Init(this, &arena);
   }
 
@@ -67,35 +87,40 @@ class StrataHeap {
   LargeBlock TakeLarge(size_t size, size_t align) {
     const Length pages = size == 0 ? Length(1) : PagesCeil(size);
     const Length align_pages = align <= kPageSize ? Length(1) : Length(align / kPageSize);
-    Span* span = span_pool_.New(0);
-    if (span == nullptr) return {};
-    const PageRun run = page_heap_.Take({pages, align_pages, false});
-    if (run.range.empty()) {
-      span_pool_.Delete(span);
-      return {};
+    Span* span;
+    PageRun run;
+    {
+      LockHolder hold(page_heap_.lock());
+      span = large_spans_.New();
+      if (span == nullptr) return {};
+      run = page_heap_.TakeHolding({pages, align_pages, false});
+      if (run.range.empty()) {
+        large_spans_.Delete(span);
+        return {};
+      }
+      ++large_.blocks;
+      ++large_.moves;
+      large_.asked += size;
+      large_.pages += run.range.length;
     }
     span->state = SpanState::kLarge;
     SetRange(*span, run.range);
     span->released_or_asked = size;
     page_map_.Set(run.range, span, SizeClass::kNone);
-    Add(large_blocks_, 1);
-    Add(large_moves_, 1);
-    Add(large_asked_, size);
-    Add(pages_in_use_, run.range.length.raw());
-    Add(large_pages_, run.range.length.raw());
     return {AddressOf(run.range.first), run.zeroed};
   }
 
   void GiveLarge(Span* span) {
     const PageRange range = span->range();
     page_map_.Clear(range, SizeClass::kNone);
-    Sub(large_blocks_, 1);
-    Add(large_moves_, 1);
-    Sub(large_asked_, span->released_or_asked);
-    Sub(pages_in_use_, range.length.raw());
-    Sub(large_pages_, range.length.raw());
-    span_pool_.Delete(span);
-    page_heap_.Give(range, false);
+    span->state = SpanState::kUnused;
+    LockHolder hold(page_heap_.lock());
+    --large_.blocks;
+    ++large_.moves;
+    large_.asked -= span->released_or_asked;
+    large_.pages -= range.length;
+    large_spans_.Delete(span);
+    page_heap_.GiveHolding(range);
   }
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
@@ -107,17 +132,47 @@ class StrataHeap {
     } else if (new_length < old_length) {
       page_heap_.Shrink(span->range(), new_length);
     }
+    LockHolder hold(page_heap_.lock());  // also for PinnedAt, which another thread may be in
     span->num_pages = static_cast<uint32_t>(new_length.raw());
-    Add(pages_in_use_, new_length.raw() - old_length.raw());
-    Add(large_pages_, new_length.raw() - old_length.raw());
-    SetAsked(span, size);
+    large_.pages = large_.pages + new_length - old_length;
+    NoteAsked(span, size);
     return true;
   }
 
   // The program now asks for this much of the block, which has room for it.
   void SetAsked(Span* span, size_t size) {
-    Add(large_asked_, size - span->released_or_asked);  // unsigned: comes out right when it wraps
-    span->released_or_asked = size;
+    LockHolder hold(page_heap_.lock());
+    NoteAsked(span, size);
+  }
+
+  // What the live block at this address keeps from being given back. The caller keeps it live.
+  PinnedBytes PinnedAt(uintptr_t address) {
+    Span* span = page_map_.SpanOf(PageId((address - kernel_.base()) >> kPageShift));
+    if (span == nullptr) return {};
+    PinnedBytes pinned;
+    double objects = 1;
+    if (span->state != SpanState::kLarge) {
+      const SpanFill fill = central_[Raw(span->size_class)].FillOf(span);
+      if (fill.objects == 0) return {};  // only after a double free
+      objects = static_cast<double>(fill.objects);
+      pinned.in_span = static_cast<double>(fill.free_bytes) / objects;
+    }
+    const PageRange range = RangeOf(span);
+    // Only the last hugepage of a long run has room for others.
+    const PageId last = range.end() - Length(1);
+    const HugePageId huge = HugePageOf(last);
+    const HugePageFill fill = page_heap_.FillOf(huge);
+    if (fill.used == 0) return pinned;
+    const size_t to_start = (last - FirstPage(huge)).raw() + 1;
+    const size_t pages = range.length.raw() < to_start ? range.length.raw() : to_start;
+    pinned.in_hugepage = static_cast<double>(fill.free_backed * kPageSize * pages) /
+                         (static_cast<double>(fill.used) * objects);
+    return pinned;
+  }
+
+  size_t AskedOf(const Span* span) const {
+    LockHolder hold(page_heap_.lock());
+    return span->released_or_asked;
   }
 
   // The large block that starts at p, or null.
@@ -134,7 +189,7 @@ class StrataHeap {
     const ClassInfo& info = InfoOf(c);
     Span* span = span_pool_.New(info.objects);
     if (span == nullptr) return nullptr;
-    const PageRun run = page_heap_.Take({Length(info.pages), Length(1), IsDense(c)});
+    const PageRun run = page_heap_.Take({Length(info.pages), Length(1), GroupOf(c)});
     if (run.range.empty()) {
       span_pool_.Delete(span);
       return nullptr;
@@ -143,16 +198,14 @@ class StrataHeap {
     SetRange(*span, run.range);
     span->InitBits();
     page_map_.Set(run.range, span, c);
-    Add(pages_in_use_, info.pages);
     return span;
   }
   void GiveSpan(Span* span) {
     const PageRange range = span->range();
     const SizeClass c = span->size_class;
     page_map_.Clear(range, c);
-    Sub(pages_in_use_, range.length.raw());
     span_pool_.Delete(span);
-    page_heap_.Give(range, IsDense(c));
+    page_heap_.Give(range, GroupOf(c));
   }
   PageMap& page_map() { return page_map_; }
   const PageMap& page_map() const { return page_map_; }
@@ -186,10 +239,10 @@ class StrataHeap {
   SpanPool& span_pool() { return span_pool_; }
   MetadataArena& arena() { return arena_; }
   Kernel& kernel() { return kernel_; }
-  size_t pages_in_use() const { return pages_in_use_.load(std::memory_order_relaxed); }
-  size_t large_blocks() const { return large_blocks_.load(std::memory_order_relaxed); }
-  size_t large_asked() const { return large_asked_.load(std::memory_order_relaxed); }
-  size_t large_pages() const { return large_pages_.load(std::memory_order_relaxed); }
+  LargeBlocks large_blocks() const {
+    LockHolder hold(page_heap_.lock());
+    return large_;
+  }
 
   // Calls f(Lock&) for every lock of the heap but isolation_lock(), which comes before the front
   // end's, in the order in which they may be taken.
@@ -214,18 +267,28 @@ class StrataHeap {
   static constexpr uint32_t kSettleTicks =
       2;  // transfer caches of an idle program are emptied after this many
 
+  bool GroupOf(SizeClass c) const {
+    return filler_groups_ == FillerGroups::kByLifetime && IsDense(c);
+  }
+  // Of a block that another thread may be resizing.
+  PageRange RangeOf(const Span* span) const {
+    LockHolder hold(page_heap_.lock());
+    return span->range();
+  }
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {
     span.first_page = static_cast<uint32_t>(range.first.raw());
     span.num_pages = static_cast<uint32_t>(range.length.raw());
   }
-  static void Add(std::atomic<size_t>& n, size_t by) { n.fetch_add(by, std::memory_order_relaxed); }
-  static void Sub(std::atomic<size_t>& n, size_t by) { n.fetch_sub(by, std::memory_order_relaxed); }
+  void NoteAsked(Span* span, size_t size) STRATA_REQUIRES(page_heap_.lock()) {
+    large_.asked += size - span->released_or_asked;  // unsigned: comes out right when it wraps
+    span->released_or_asked = size;
+  }
 
   uint64_t Moves() const {
     uint64_t sum = 0;
     for (size_t c = 1; c < kNumClasses; ++c) sum += central_[c].moves();
-    return sum + large_moves_.load(std::memory_order_relaxed);
+    return sum + large_blocks().moves;
   }
 
   Kernel& kernel_;
@@ -233,15 +296,13 @@ class StrataHeap {
   Lock isolation_lock_{LockRank::kControl};
   SpanPool span_pool_;
   PageHeap<Kernel> page_heap_;
+  RecordPool<Span> large_spans_ STRATA_GUARDED_BY(page_heap_.lock());
   PageMap page_map_;
   BadFreeHandler bad_free_;
+  const FillerGroups filler_groups_;
   CentralFreeList<StrataHeap> central_[kMaxClasses];
   Transfer transfer_;
-  std::atomic<size_t> pages_in_use_{0};
-  std::atomic<size_t> large_blocks_{0};
-  std::atomic<size_t> large_asked_{0};
-  std::atomic<size_t> large_pages_{0};
-  std::atomic<size_t> large_moves_{0};  // takes and gives so far
+  LargeBlocks large_ STRATA_GUARDED_BY(page_heap_.lock());
   // Background thread only.
   uint32_t tick_ = 1;
   uint32_t idle_ticks_ = 0;

@@ -33,8 +33,9 @@ struct HugePageRecord {
   // Of the first hugepage of a range in a HugeRangeTree:
   uint32_t left, right;
   uint32_t length;
-  uint32_t longest;  // in its subtree
-  uint32_t first;    // of the last hugepage of such a range: where the range begins
+  uint32_t longest;         // in its subtree
+  uint32_t first;           // of the last hugepage of such a range: where the range begins
+  uint32_t in_use_since_s;  // monotonic; when it last came into the filler, a region or a large run
   HugePageState state;
   bool plain;    // never asked to be a hugepage: the start of a small heap
   bool no_huge;  // asked not to be one: it was broken

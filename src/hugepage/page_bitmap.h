@@ -76,24 +76,14 @@ class PageBitmap {
   // Number of set bits from `at` on.
   size_t RunFrom(size_t at) const { return NextClear(at) - at; }
 
-  // The length of the longest run of set bits. Doubles the length while some run is that long, then
-  // halves the step: x always holds the places where a run of at least `length` begins.
+  size_t CountRuns() const { return Minus(Up1()).Count(); }
+
+  // The length of the longest run of set bits: a few are looked at in turn, many all at once.
   size_t LongestRun() const {
-    if (!Any()) return 0;
-    PageBitmap x = *this;
-    size_t length = 1;
-    for (PageBitmap y = x.And(x.Down(length)); y.Any(); y = x.And(x.Down(length))) {
-      x = y;
-      length *= 2;
-      if (length >= kBits) return kBits;
-    }
-    for (size_t step = length / 2; step > 0; step /= 2) {
-      const PageBitmap y = x.And(x.Down(step));
-      if (!y.Any()) continue;
-      x = y;
-      length += step;
-    }
-    return length;
+    if (CountRuns() > kFewRuns) return LongestOfMany();
+    size_t longest = 0;
+    ForRuns([&](size_t /*at*/, size_t length) { longest = length > longest ? length : longest; });
+    return longest;
   }
 
   // The places where a run of exactly n set bits begins (and is no longer in either direction).
@@ -128,6 +118,27 @@ class PageBitmap {
   }
 
  private:
+  static constexpr size_t kFewRuns = 8;
+
+  // Doubles the length while some run is that long, then halves the step: x always holds the places
+  // where a run of at least `length` begins.
+  size_t LongestOfMany() const {
+    PageBitmap x = *this;
+    size_t length = 1;
+    for (PageBitmap y = x.And(x.Down(length)); y.Any(); y = x.And(x.Down(length))) {
+      x = y;
+      length *= 2;
+      if (length >= kBits) return kBits;
+    }
+    for (size_t step = length / 2; step > 0; step /= 2) {
+      const PageBitmap y = x.And(x.Down(step));
+      if (!y.Any()) continue;
+      x = y;
+      length += step;
+    }
+    return length;
+  }
+
   template <class F>
   static void ForWords(size_t at, size_t n, F f) {
     STRATA_DCHECK(at + n <= kBits);

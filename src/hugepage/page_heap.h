@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,7 +37,7 @@ struct PageHeapOptions {
   uint32_t idle_ms = 3'000;
   bool hugepages = true;
   HugeLength small_heap{16};    // not asked to be hugepages: below 32 MiB they gain nothing
-  size_t hard_limit_bytes = 0;  // of backed memory; 0: none
+  size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
 };
 
 template <PageKernel Kernel>
@@ -45,7 +46,7 @@ class PageHeap {
   PageHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options)
       : kernel_(kernel),
         options_(options),
-        hard_limit_(options.hard_limit_bytes >> kPageShift),
+        hard_limit_(LimitOf(options.hard_limit_bytes)),
         trackers_(arena),
         regions_pool_(arena),
         map_(arena, kernel.window()),
@@ -57,11 +58,22 @@ class PageHeap {
   PageHeap& operator=(const PageHeap&) = delete;
 
   // An empty run when memory is out. Any length; alignment up to 512 hugepages.
-  PageRun Take(const PageRequest& request) STRATA_EXCLUDES(lock_);
+  PageRun Take(const PageRequest& request) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    return TakeHolding(request);
+  }
 
   // A run from Take, with the length it has now. `dense` is what was asked for; the hugepage knows
   // by itself.
-  void Give(PageRange r, bool dense) STRATA_EXCLUDES(lock_);
+  void Give(PageRange r, bool /*dense*/) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    GiveHolding(r);
+  }
+
+  // The same for a caller that guards records of its own with lock(), so that a large block costs
+  // one lock. TakeHolding may drop it for a while.
+  PageRun TakeHolding(const PageRequest& request) STRATA_REQUIRES(lock_);
+  void GiveHolding(PageRange r) STRATA_REQUIRES(lock_);
 
   // In place; false leaves all as it was.
   bool TryGrow(PageRange r, Length new_length) STRATA_EXCLUDES(lock_);
@@ -88,10 +100,26 @@ class PageHeap {
   // in the parent was about to release.
   void RecoverInChild() STRATA_EXCLUDES(lock_);
 
+  // Requests that would make Backed() exceed it fail; 0: none do. What is backed already stays.
   void SetHardLimit(size_t bytes) STRATA_EXCLUDES(lock_) {
     LockHolder hold(lock_);
-    hard_limit_ = Length(bytes >> kPageShift);
+    hard_limit_ = LimitOf(bytes);
   }
+  size_t hard_limit() const STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    return hard_limit_ == kUnlimited ? 0 : BytesOf(hard_limit_);
+  }
+
+  // Asks the kernel how far the soft limit is and gives back free pages if it is near: from the
+  // background, and when the limit was changed. Growth looks by itself.
+  void CheckSoftLimit() STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    LookAtSoftLimit(Length(0));
+  }
+  // Bytes that should go back and are not the page heap's to give: they lie in caches and spans.
+  // Whoever takes them empties those.
+  size_t relief_wanted() const { return relief_wanted_.load(std::memory_order_relaxed); }
+  size_t TakeReliefWanted() { return relief_wanted_.exchange(0, std::memory_order_relaxed); }
 
   Length used() const STRATA_EXCLUDES(lock_) {
     LockHolder hold(lock_);
@@ -103,14 +131,18 @@ class PageHeap {
   }
   PageHeapStats Stats() const STRATA_EXCLUDES(lock_);
 
-  // Calls f(HugePageId, used pages, released pages, state) for each mapped hugepage in address
-  // order, with the lock held. States: r regular, D dense, d donated tail, p partly released, x all
-  // free pages released, e empty and broken, g region, L large run, c cached, i being released, u
-  // not backed.
+  // The pages in use and the free pages with memory behind them of the hugepage that holds p; both
+  // 0 where no small runs lie.
+  HugePageFill FillOf(HugePageId p) const STRATA_EXCLUDES(lock_);
+
+  // Calls f(HugePageId, used pages, released pages, state, seconds in use) for each mapped hugepage
+  // in address order, without the lock: f gets copies, made some hundred at a time. States: r
+  // regular, D dense, d donated tail, p partly released, x all free pages released, e empty and
+  // broken, g region, L large run, c cached, i being released, u not backed.
   template <class F>
   void VisitHugePages(F f) const STRATA_EXCLUDES(lock_);
 
-  Lock& lock() const { return lock_; }
+  Lock& lock() const STRATA_RETURN_CAPABILITY(lock_) { return lock_; }
 
  private:
   static constexpr Length kSmall{128};                        // 1 MiB: the filler grows for these
@@ -128,18 +160,42 @@ class PageHeap {
   static constexpr uint32_t kCollapseAgainS = 300;
   static constexpr int kAttempts = 4;
   static constexpr size_t kInUseBatch = 64;  // ranges of one ReleaseInUse step
+  static constexpr Length kUnlimited{SIZE_MAX >> kPageShift};
+  static constexpr Length kFirstLook{1024};       // 8 MiB: a small program never reads cgroup files
+  static constexpr Length kLeastSoftStep{128};    // 1 MiB
+  static constexpr size_t kSoftStepsInHeap = 64;  // a step is this part of what is backed
+
+  // What TakeHugePages got.
+  enum class Fresh : uint8_t {
+    kUsed,    // backed, with something in it
+    kZero,    // may come as a hugepage when it is touched, so all of it counts as backed
+    kSparse,  // zero, and near a limit: the last hugepage is to be backed by single pages only
+  };
+
+  // Rounded down: one too small for a page allows none.
+  static Length LimitOf(size_t bytes) {
+    return bytes == 0 ? kUnlimited : Length(bytes >> kPageShift);
+  }
+  static uint32_t Seconds(uint64_t ns) { return static_cast<uint32_t>(ns / 1'000'000'000); }
+
+  // --- Report (page_heap_report.h)
+  struct HugePageView;
+  size_t ViewHugePages(HugePageId first, HugeLength n, HugePageView* out) const
+      STRATA_REQUIRES(lock_);
 
   // --- Take and Give (page_heap_runs.h)
   PageRun TakeOnce(const PageRequest& r) STRATA_REQUIRES(lock_);
   PageRun TakeSmall(const PageRequest& r) STRATA_REQUIRES(lock_);
   PageRun TakeFromRegion(Length n) STRATA_REQUIRES(lock_);
   PageRun TakeWhole(const PageRequest& r) STRATA_REQUIRES(lock_);
-  HugeRange TakeHugePages(HugeLength n, HugeLength align, bool* zero) STRATA_REQUIRES(lock_);
+  HugeRange TakeHugePages(HugeLength n, HugeLength align, Length least, Fresh* kind)
+      STRATA_REQUIRES(lock_);
   bool MakeRoom(Length n) STRATA_REQUIRES(lock_);
   HugeFiller::Broken BrokenFor(Length n) STRATA_REQUIRES(lock_);
   bool AddRegion() STRATA_REQUIRES(lock_);
-  HugeTracker* NewTracker(HugePageId page, bool zero) STRATA_REQUIRES(lock_);
-  bool DonateTail(PageRange large, bool zero) STRATA_REQUIRES(lock_);
+  HugeTracker* NewTracker(HugePageId page, Fresh kind) STRATA_REQUIRES(lock_);
+  void BeginLarge(HugeRange r) STRATA_REQUIRES(lock_);
+  bool DonateTail(PageRange large, Fresh kind) STRATA_REQUIRES(lock_);
   void GiveOnce(PageRange r) STRATA_REQUIRES(lock_);
   void GiveToFiller(HugeTracker* t, PageRange r) STRATA_REQUIRES(lock_);
   void GiveLarge(PageRange r) STRATA_REQUIRES(lock_);
@@ -162,6 +218,12 @@ class PageHeap {
   bool ActOn(const Piece& piece, const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
   void ReattachOrRetire(HugeTracker* t) STRATA_REQUIRES(lock_);
   void DropEmptyRegions() STRATA_REQUIRES(lock_);
+  // --- Limits (page_heap_limits.h)
+  void LookAtSoftLimit(Length untouched) STRATA_REQUIRES(lock_);
+  void NoteGrowth(Length untouched) STRATA_REQUIRES(lock_) {
+    if (STRATA_UNLIKELY(Charged() > allowance_)) LookAtSoftLimit(untouched);
+  }
+  void BackByPages(HugeTracker* t) STRATA_REQUIRES(lock_);
   // --- Collapse (page_heap_collapse.h)
   void CollapseSome(uint64_t now_ns, Length wanted) STRATA_REQUIRES(lock_);
   bool CollapseOne(HugeTracker* t) STRATA_REQUIRES(lock_);
@@ -179,8 +241,15 @@ class PageHeap {
   Length Backed() const STRATA_REQUIRES(lock_) {
     return used_ + FreeBacked() + PagesOf(in_flight_);
   }
+  // The same without the native pages given back inside runs in use.
+  Length Charged() const STRATA_REQUIRES(lock_) {
+    return Backed() - Length(filler_.gone_native() / kNativePerPage);
+  }
+  bool MayMark() const STRATA_REQUIRES(lock_) {
+    return !options_.hugepages || marked_ < kMarkBudget;
+  }
   bool MayBack(Length n) STRATA_REQUIRES(lock_) {
-    if (hard_limit_ == Length(0) || Backed() + n <= hard_limit_) return true;
+    if (STRATA_LIKELY(Backed() + n <= hard_limit_)) return true;
     limit_hit_ = true;
     return false;
   }
@@ -204,8 +273,13 @@ class PageHeap {
   HugeLength in_flight_ STRATA_GUARDED_BY(lock_);  // in state kInFlight
   Length region_used_ STRATA_GUARDED_BY(lock_);    // over all regions
   Length region_backed_ STRATA_GUARDED_BY(lock_);
-  bool limit_hit_ STRATA_GUARDED_BY(lock_) = false;  // by the current TakeOnce
-  size_t marked_ STRATA_GUARDED_BY(lock_) = 0;       // hugepages advised against
+  bool limit_hit_ STRATA_GUARDED_BY(lock_) = false;         // by the current TakeOnce
+  size_t marked_ STRATA_GUARDED_BY(lock_) = 0;              // hugepages advised against
+  Length allowance_ STRATA_GUARDED_BY(lock_) = kFirstLook;  // Charged() beyond it: look again
+  bool tight_ STRATA_GUARDED_BY(lock_) = false;             // the soft limit is near
+  size_t soft_hits_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t hard_failures_ STRATA_GUARDED_BY(lock_) = 0;
+  std::atomic<size_t> relief_wanted_{0};
   Length last_demand_ STRATA_GUARDED_BY(lock_);
   size_t released_total_ STRATA_GUARDED_BY(lock_) = 0;
   size_t collapsed_total_ STRATA_GUARDED_BY(lock_) = 0;
@@ -214,6 +288,7 @@ class PageHeap {
 }  // namespace strata
 
 #include "hugepage/page_heap_collapse.h"
+#include "hugepage/page_heap_limits.h"
 #include "hugepage/page_heap_release.h"
 #include "hugepage/page_heap_report.h"
 #include "hugepage/page_heap_runs.h"

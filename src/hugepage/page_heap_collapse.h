@@ -41,11 +41,12 @@ size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Leng
 // Rebuilds a few hugepages that are nearly full again, where demand wants their missing pages too.
 template <PageKernel Kernel>
 void PageHeap<Kernel>::CollapseSome(uint64_t now_ns, Length wanted) {
-  const Length backed = used_ + FreeBacked();
-  if (used_ < kCollapseHeap || wanted < backed) return;
+  const Length backed = Backed();
+  if (used_ < kCollapseHeap || wanted < backed || tight_) return;
+  const Length spare = std::min(std::max(hard_limit_, backed), wanted) - backed;
   const uint32_t now_s = static_cast<uint32_t>(now_ns / 1'000'000'000);
   HugeTracker* batch[kCollapseBatch];
-  const size_t n = FindForCollapse(batch, now_s, wanted - backed);
+  const size_t n = FindForCollapse(batch, now_s, spare);
   uint64_t worst = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t begin = kernel_.NowNs();

@@ -303,6 +303,7 @@ void PageHeap<Kernel>::NoteReused(NativeRange r) {
     }
     rest = {end, rest.bytes - bytes};
   }
+  NoteGrowth(PagesCeil(r.bytes));
 }
 
 // A region without runs becomes plain hugepages again.
@@ -330,6 +331,8 @@ void PageHeap<Kernel>::DropEmptyRegions() {
 template <PageKernel Kernel>
 void PageHeap<Kernel>::RecoverInChild() {
   LockHolder hold(lock_);
+  // Who was looking at the soft limit is not here to say what it saw.
+  if (allowance_ == kUnlimited) allowance_ = Charged() + kFirstLook;
   while (HugeTracker* t = filler_.first_detached()) ReattachOrRetire(t);
   for (HugeRegion* g = regions_.first(); g != nullptr; g = IntrusiveList<HugeRegion>::Next(g))
     g->AbandonReleases();

@@ -38,11 +38,25 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   s.used = BytesOf(used_);
   s.large = BytesOf(large_);
   s.free_backed = BytesOf(FreeBacked());
+  s.backed = BytesOf(Backed());
+  s.soft_hits = soft_hits_;
+  s.hard_failures = hard_failures_;
   s.demand = BytesOf(last_demand_);
   s.marked_no_huge = marked_;
   s.released_total = released_total_;
   s.collapsed_total = collapsed_total_;
   return s;
+}
+
+template <PageKernel Kernel>
+HugePageFill PageHeap<Kernel>::FillOf(HugePageId p) const {
+  LockHolder hold(lock_);
+  const HugePageRecord* r = map_.Find(p);
+  if (r == nullptr) return {};
+  if (r->state == HugePageState::kFiller) return {r->tracker->used(), r->tracker->free_backed()};
+  if (r->state == HugePageState::kRegion && r->region->backed(p))
+    return {r->region->used(p), kPagesPerHugePage - r->region->used(p)};
+  return {};
 }
 
 // What one hugepage of the filler looks like from outside.
@@ -53,36 +67,66 @@ inline char StateOf(const HugeTracker& t) {
 }
 
 template <PageKernel Kernel>
-template <class F>
-void PageHeap<Kernel>::VisitHugePages(F f) const {
-  LockHolder hold(lock_);
+struct PageHeap<Kernel>::HugePageView {
+  HugePageId page;
+  size_t used;
+  size_t released;
+  char state;
+  uint32_t age_s;
+};
+
+// Of the n hugepages from `first` on, those that are mapped. Returns how many.
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::ViewHugePages(HugePageId first, HugeLength n, HugePageView* out) const {
   constexpr size_t kAll = kPagesPerHugePage;
-  for (HugePageId p; p < allocator_.end(); p += HugeLength(1)) {
+  const uint32_t now_s = Seconds(kernel_.NowNs());
+  size_t count = 0;
+  for (HugePageId p = first; p < allocator_.end() && p < first + n; p += HugeLength(1)) {
     const HugePageRecord* r = map_.Find(p);
-    if (r == nullptr) continue;
+    if (r == nullptr || r->state == HugePageState::kUnmapped) continue;
+    HugePageView& v = out[count++] = {p, 0, 0, 'u', 0};
     switch (r->state) {
       case HugePageState::kUnmapped:
         break;
       case HugePageState::kFree:
-        f(p, size_t{0}, kAll, 'u');
+        v.released = kAll;
         break;
       case HugePageState::kCached:
-        f(p, size_t{0}, size_t{0}, 'c');
+        v.state = 'c';
         break;
       case HugePageState::kInFlight:
-        f(p, size_t{0}, size_t{0}, 'i');
+        v.state = 'i';
         break;
       case HugePageState::kLarge:
-        f(p, kAll, size_t{0}, 'L');
+        v = {p, kAll, 0, 'L', now_s - r->in_use_since_s};
         break;
       case HugePageState::kRegion:
-        f(p, r->region->used(p), r->region->backed(p) ? size_t{0} : kAll, 'g');
+        v = {p, r->region->used(p), r->region->backed(p) ? size_t{0} : kAll, 'g',
+             now_s - r->in_use_since_s};
         break;
       case HugePageState::kFiller:
-        f(p, r->tracker->used(), r->tracker->released() + r->tracker->gone() / kNativePerPage,
-          StateOf(*r->tracker));
+        v = {p, r->tracker->used(), r->tracker->released() + r->tracker->gone() / kNativePerPage,
+             StateOf(*r->tracker), now_s - r->in_use_since_s};
         break;
     }
+  }
+  return count;
+}
+
+template <PageKernel Kernel>
+template <class F>
+void PageHeap<Kernel>::VisitHugePages(F f) const {
+  constexpr HugeLength kAtOnce{128};
+  HugePageView views[kAtOnce.raw()];
+  for (HugePageId first;; first += kAtOnce) {
+    size_t n = 0;
+    {
+      LockHolder hold(lock_);
+      if (first >= allocator_.end()) return;
+      n = ViewHugePages(first, kAtOnce, views);
+    }
+    for (const HugePageView* v = views; v != views + n; ++v)
+      f(v->page, v->used, v->released, v->state, v->age_s);
   }
 }
 

@@ -6,25 +6,30 @@
 namespace strata {
 
 template <PageKernel Kernel>
-PageRun PageHeap<Kernel>::Take(const PageRequest& r) {
+PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
   if (r.length > PagesOf(kernel_.window())) return {};  // whatever is released
   STRATA_DCHECK(r.length > Length(0) && IsPowerOfTwo(r.align.raw()));
-  LockHolder hold(lock_);
+  if (STRATA_UNLIKELY(Backed() > hard_limit_)) {
+    ReleasePages(Backed() - hard_limit_, HugeLength(0));  // it was lowered
+  }
   PageRun run = TakeOnce(r);
   if (STRATA_UNLIKELY(run.range.empty())) {
     // What is released may go to another thread, so once is not always enough.
     for (int i = 0; i < kAttempts && run.range.empty() && MakeRoom(r.length); ++i)
       run = TakeOnce(r);
-    if (run.range.empty()) return {};
+    if (run.range.empty()) {
+      hard_failures_ += limit_hit_ ? 1 : 0;
+      return {};
+    }
   }
   used_ += r.length;
   demand_.Record(used_.raw());
+  NoteGrowth(r.length);
   return run;
 }
 
 template <PageKernel Kernel>
-void PageHeap<Kernel>::Give(PageRange r, bool /*dense*/) {
-  LockHolder hold(lock_);
+void PageHeap<Kernel>::GiveHolding(PageRange r) {
   used_ -= r.length;
   GiveOnce(r);
   demand_.Record(used_.raw());
@@ -37,6 +42,7 @@ bool PageHeap<Kernel>::TryGrow(PageRange r, Length new_length) {
   if (!GrowOnce(r, new_length)) return false;
   used_ += new_length - r.length;
   demand_.Record(used_.raw());
+  NoteGrowth(new_length - r.length);
   return true;
 }
 
@@ -67,33 +73,40 @@ PageRun PageHeap<Kernel>::TakeOnce(const PageRequest& r) {
 
 template <PageKernel Kernel>
 HugeFiller::Broken PageHeap<Kernel>::BrokenFor(Length n) {
-  const bool allowed = hard_limit_ == Length(0) || MayBack(n);
-  return allowed ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;
+  return MayBack(n) ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;
 }
 
 template <PageKernel Kernel>
 PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
   const PageRun run = filler_.TryTake(r, BrokenFor(r.length));
   if (STRATA_LIKELY(!run.range.empty())) return run;
-  bool zero = false;
-  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), &zero);
+  Fresh kind;
+  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), r.length, &kind);
   if (!fresh.empty()) {
-    HugeTracker* t = NewTracker(fresh.first, zero);
+    HugeTracker* t = NewTracker(fresh.first, kind);
     if (t != nullptr) return filler_.Contribute(t, r);
-    cache_.Give(fresh, kernel_.NowNs());
+    if (kind == Fresh::kUsed) {
+      cache_.Give(fresh, kernel_.NowNs());
+    } else {
+      cache_.NoteGone(fresh.length, kernel_.NowNs());
+      allocator_.Give(fresh);
+    }
   }
-  return MayBack(kPagesInHugePage) ? filler_.TakeFromEmpties(r) : PageRun{};
+  return MayBack(r.length) ? filler_.TakeFromEmpties(r) : PageRun{};
 }
 
 // A fresh record for a hugepage that joins the filler; null when metadata is out of memory.
 template <PageKernel Kernel>
-HugeTracker* PageHeap<Kernel>::NewTracker(HugePageId page, bool zero) {
+HugeTracker* PageHeap<Kernel>::NewTracker(HugePageId page, Fresh kind) {
   HugeTracker* t = filler_.Prepare() ? trackers_.New() : nullptr;
   if (t == nullptr) return nullptr;
-  t->Init(page, zero);
+  t->Init(page, kind != Fresh::kUsed);
   HugePageRecord& record = map_[page];
+  // The end of a large run came into use with it.
+  if (record.state != HugePageState::kLarge) record.in_use_since_s = Seconds(kernel_.NowNs());
   record.state = HugePageState::kFiller;
   record.tracker = t;
+  if (kind == Fresh::kSparse) BackByPages(t);
   return t;
 }
 
@@ -123,26 +136,33 @@ bool PageHeap<Kernel>::AddRegion() {
   }
   g->Init(r.first);
   map_.SetState(r, HugePageState::kRegion);
-  for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) map_[p].region = g;
+  const uint32_t now_s = Seconds(kernel_.NowNs());
+  for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) {
+    map_[p].region = g;
+    map_[p].in_use_since_s = now_s;
+  }
   regions_.PushFront(g);
   return true;
 }
 
+// `least`: how many pages of them the caller will hand out; near a limit only those are backed.
 template <PageKernel Kernel>
-HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, bool* zero) {
+HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length least,
+                                          Fresh* kind) {
   const uint64_t now = kernel_.NowNs();
-  *zero = false;
+  *kind = Fresh::kUsed;
   if (align == HugeLength(1)) {
     const HugeRange cached = cache_.TryTake(n, now);
     if (!cached.empty()) return cached;
   }
-  if (!MayBack(PagesOf(n))) return {};
+  const bool sparse = least < PagesOf(n) && MayMark() && (tight_ || !MayBack(PagesOf(n)));
+  if (!MayBack(sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!filler_.Prepare()) return {};
   const HugeRange fresh = allocator_.Take(n, align);
   if (fresh.empty()) return {};
   cache_.NoteTaken(n, now);
-  *zero = true;
+  *kind = sparse ? Fresh::kSparse : Fresh::kZero;
   return fresh;
 }
 
@@ -150,23 +170,30 @@ HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, bool* 
 template <PageKernel Kernel>
 PageRun PageHeap<Kernel>::TakeWhole(const PageRequest& r) {
   const HugeLength align(std::max<size_t>(r.align.raw() / kPagesPerHugePage, 1));
-  bool zero = false;
-  const HugeRange whole = TakeHugePages(HugeCeil(r.length), align, &zero);
+  Fresh kind;
+  const HugeRange whole = TakeHugePages(HugeCeil(r.length), align, r.length, &kind);
   if (whole.empty()) return {};
-  map_.SetState(whole, HugePageState::kLarge);
-  large_ += whole.length;
+  BeginLarge(whole);
   const PageRange run{FirstPage(whole.first), r.length};
-  DonateTail(run, zero);
-  return {run, zero};
+  DonateTail(run, kind);
+  return {run, kind != Fresh::kUsed};
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::BeginLarge(HugeRange r) {
+  map_.SetState(r, HugePageState::kLarge);
+  large_ += r.length;
+  const uint32_t now_s = Seconds(kernel_.NowNs());
+  for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) map_[p].in_use_since_s = now_s;
 }
 
 // Hands what a large run leaves of its last hugepage to the filler; all of it must be in state
 // kLarge. Without metadata the tail stays the run's, unused.
 template <PageKernel Kernel>
-bool PageHeap<Kernel>::DonateTail(PageRange large, bool zero) {
+bool PageHeap<Kernel>::DonateTail(PageRange large, Fresh kind) {
   const Length head = large.length % kPagesInHugePage;
   if (head == Length(0)) return false;
-  HugeTracker* t = NewTracker(HugePageOf(large.end()), zero);
+  HugeTracker* t = NewTracker(HugePageOf(large.end()), kind);
   if (t == nullptr) return false;
   large_ -= HugeLength(1);
   filler_.ContributeTail(t, head);
@@ -239,7 +266,8 @@ bool PageHeap<Kernel>::GrowOnce(PageRange r, Length new_length) {
   }
   const HugePageId last = HugePageOf(r.end() - Length(1));
   if (HugePageOf(r.first + new_length - Length(1)) > last) return GrowOver(r, new_length);
-  if (map_[last].state == HugePageState::kLarge) return true;  // the tail was never donated
+  // The tail was never donated.
+  if (map_[last].state == HugePageState::kLarge) return MayBack(new_length - r.length);
   HugeTracker* t = map_[last].tracker;
   const PageId from = std::max(r.first, FirstPage(last));
   return BrokenFor(new_length - r.length) == HugeFiller::Broken::kAllow &&
@@ -277,9 +305,8 @@ bool PageHeap<Kernel>::GrowOver(PageRange r, Length new_length) {
     }
     p += here;
   }
-  map_.SetState(more, HugePageState::kLarge);
-  large_ += more.length;
-  DonateTail({r.first, new_length}, false);
+  BeginLarge(more);
+  DonateTail({r.first, new_length}, Fresh::kUsed);
   return true;
 }
 
@@ -312,7 +339,7 @@ void PageHeap<Kernel>::ShrinkOnce(PageRange r, Length new_length) {
       const PageId from = std::max(r.first, FirstPage(last));
       filler_.Shrink(map_[last].tracker, {from, r.end() - from}, kept.end() - from);
     } else {
-      DonateTail(kept, false);
+      DonateTail(kept, Fresh::kUsed);
     }
     return;
   }
@@ -322,7 +349,7 @@ void PageHeap<Kernel>::ShrinkOnce(PageRange r, Length new_length) {
   } else {
     GiveLarge({cut, r.end() - cut});
   }
-  DonateTail(kept, false);
+  DonateTail(kept, Fresh::kUsed);
 }
 
 }  // namespace strata

@@ -23,12 +23,21 @@ struct PageHeapStats {
   struct Allocator {
     size_t mapped = 0, free = 0;
   } allocator;
-  size_t used = 0;                                 // in runs handed out
-  size_t large = 0;                                // of them: whole hugepages of large runs
-  size_t free_backed = 0;                          // in no run, and resident or about to be
-  size_t demand = 0;                               // what the last tick expected to be wanted soon
-  size_t marked_no_huge = 0;                       // hugepages
+  size_t used = 0;            // in runs handed out
+  size_t large = 0;           // of them: whole hugepages of large runs
+  size_t free_backed = 0;     // in no run, and resident or about to be
+  size_t backed = 0;          // what the hard limit counts
+  size_t soft_hits = 0;       // times that the soft limit was near and memory went back for it
+  size_t hard_failures = 0;   // requests that the hard limit refused
+  size_t demand = 0;          // what the last tick expected to be wanted soon
+  size_t marked_no_huge = 0;  // hugepages
   size_t released_total = 0, collapsed_total = 0;  // ever; bytes, hugepages
+};
+
+// How full one hugepage is, in pages.
+struct HugePageFill {
+  size_t used = 0;
+  size_t free_backed = 0;
 };
 
 }  // namespace strata

@@ -2,19 +2,22 @@
 #include "malloc/background.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
+#include <poll.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/message.h"
+#include "malloc/control_server.h"
+#include "malloc/library_thread.h"
+#include "malloc/limits.h"
+#include "malloc/main_exit.h"
+#include "malloc/profile_api.h"
+#include "malloc/profile_output.h"
 #include "malloc/runtime.h"
+#include "malloc/settings.h"
 #include "malloc/stats_output.h"
-#include "os/cgroup.h"
+#include "os/own_descriptors.h"
+#include "profile/stack_walk.h"
 
 namespace strata {
 
@@ -26,70 +29,95 @@ namespace {
 
 using background_internal::g_may_start;
 
-constexpr size_t kNeededFromPages =
-    1024;  // 8 MiB in use: below that there is nothing worth giving back
+constexpr uint64_t kSecondNs = 1'000'000'000;
+// What a process must have come to before it gets a thread. Below 8 MiB in use nothing is worth
+// giving back; one that can be asked questions gets its thread sooner, but a command that is over
+// in a moment gets none.
+constexpr Length kWorthReleasing{1024};
+constexpr Length kWorthAsking{128};
+constexpr uint64_t kLivesForNs = 50'000'000;
 constexpr uint32_t kIdleDrainTicks = 2;
-constexpr size_t kStackBytes = 256 << 10;
 
-CgroupWatch g_cgroup;  // this and the next: the background thread's
-uint32_t g_ticks_without_limit = 0;
-constexpr uint32_t kTicksBetweenLooks = 60;  // where there is no limit: one may be set later
 std::atomic<uint32_t> g_calls_to_skip{0};
 constexpr uint32_t kCallsBetweenTries = 10'000;
+// When the process first asked for a thread; in a forked child, when it was forked.
+std::atomic<uint64_t> g_born_ns{0};
+std::atomic<bool> g_forked{false};
 std::atomic<bool> g_running{false};
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
 
-// When the program's main thread has called pthread_exit, the process ends with its last thread;
-// ours must not be counted as one. glibc would call exit(0) in the last thread, so we do.
-bool IsLastThread() {
-  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  char text[1024];
-  const ssize_t n = read(fd, text, sizeof(text) - 1);
-  close(fd);
-  if (n <= 0) return false;
-  text[n] = '\0';
-  const char* at = strrchr(text, ')');  // the command name may hold anything, but ends here
-  if (at == nullptr || at[1] == '\0' || at[2] != 'Z') return false;
-  // State is field 3, the number of threads field 20.
-  for (int field = 3; field < 20; ++field) {
-    at = strchr(at + (field == 3 ? 2 : 1), ' ');
-    if (at == nullptr) return false;
-  }
-  return atoi(at + 1) <= 2;  // the dead main thread and this one
+uint64_t NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
 }
 
-void Sleep() {
-  timespec second{1, 0};
-  nanosleep(&second, nullptr);
+bool Verbose() { return TheRuntime().options.verbose; }
+
+// Without a table of its own the thread opens nothing: its descriptors would be among the
+// program's.
+bool OpenControl(ControlServer& server) {
+  const ControlChoice choice = TheRuntime().options.control;
+  if (choice == ControlChoice::kOff) return false;
+  const char* what = "a descriptor table of its own";
+  if (TakeOwnDescriptors()) {
+    what = "its socket";
+    if (server.Open()) return true;
+  }
+  const int why = errno;
+  if (Verbose() || choice == ControlChoice::kAlways) {
+    Message()
+        .Text("control is off: the kernel refused ")
+        .Text(what)
+        .Text(" (")
+        .Text(strerrordesc_np(why))
+        .Text(")")
+        .Send();
+  }
+  return false;
 }
 
-// Near the cgroup's limit the estimate of demand no longer counts: better a page fault than the
-// kernel's killer. The last tenth of the limit is the mark.
-void ReleaseNearLimit(Runtime& r) {
-  if (g_ticks_without_limit != 0) {
-    --g_ticks_without_limit;
-    return;
+// Sleeps until `until`, answering clients meanwhile.
+void ServeUntil(ControlServer& server, ProfileSignal& profiles, uint64_t until) {
+  for (uint64_t now = NowNs(); now < until; now = NowNs()) {
+    const uint64_t deadline = server.deadline_ns();
+    const uint64_t next = deadline < until ? deadline : until;
+    const uint64_t left = next > now ? next - now : 0;
+    const timespec wait{static_cast<time_t>(left / kSecondNs), static_cast<long>(left % kSecondNs)};
+    pollfd entries[ControlServer::kPollSlots + 1];
+    const size_t n = server.FillPoll(entries);
+    const size_t with_signal = n + profiles.FillPoll(entries + n);
+    // Where the kernel refuses to poll (no descriptors allowed any more, a sandbox), nobody is
+    // served and the ticks go on.
+    if (ppoll(entries, with_signal, &wait, nullptr) < 0 && errno != EINTR) {
+      for (size_t i = 0; i < with_signal; ++i) entries[i].revents = 0;
+      nanosleep(&wait, nullptr);
+    }
+    server.Handle(entries, n, NowNs());
+    profiles.WriteIfAsked();
   }
-  const CgroupMemory m = g_cgroup.Read();
-  if (m.limit == 0) g_ticks_without_limit = kTicksBetweenLooks;
-  if (m.limit == 0 || m.usage < m.limit - m.limit / 10) return;
-  if (r.per_cpu) r.cpu.DrainAll();
-  r.heap.ReleaseNow(m.usage - m.limit + m.limit / 5);  // back to 80 %
 }
 
 void* Run(void*) {
-  Runtime& r = TheRuntime();
-  g_cgroup.Find("/sys/fs/cgroup", "/proc/self/cgroup");
+  ControlServer server;
+  ProfileSignal profiles;
+  profiles.Open(OpenControl(server));
   uint64_t since_stats = 0;
+  uint64_t next = NowNs() + kSecondNs;
   while (true) {
-    Sleep();
-    if (IsLastThread()) exit(0);
+    ServeUntil(server, profiles, next);
+    // After a round that took long, or a stopped process, the missed ones are not made up for.
+    const uint64_t now = NowNs();
+    next = next + kSecondNs > now ? next + kSecondNs : now + kSecondNs;
+    server.Retry();
+    profiles.Retry();
+    profiles.WriteIfAsked();
     BackgroundTick();
-    if (r.options.stats_interval_s != 0 && ++since_stats >= r.options.stats_interval_s) {
+    const uint32_t interval = StatsIntervalSeconds();
+    if (interval != 0 && ++since_stats >= interval) {
       since_stats = 0;
-      WriteStatsFile(r.options.stats);
+      WriteStatsFiles();
     }
   }
 }
@@ -98,52 +126,61 @@ void* Run(void*) {
 
 void BackgroundTick() {
   Runtime& r = TheRuntime();
-  if (r.per_cpu) {
-    for (size_t v = 0; v < r.cpu.max_vcpus(); ++v) r.cpu.DrainIfIdle(v, kIdleDrainTicks);
-  }
-  const HeapTick tick = r.heap.Tick(r.options.release);
-  if (r.options.release) ReleaseNearLimit(r);
+  if (g_ticks.load(std::memory_order_relaxed) == 0)
+    r.transfer.SetTopology(TopologyOf(r.options.cache_domains));
+  if (r.per_cpu) r.cpu.Tick(kIdleDrainTicks);
+  r.transfer.Tick();
+  const HeapTick tick = r.heap.Tick(ReleaseWanted());
+  LimitsTick();
+  // For the stacks of samples. The first time costs tens of milliseconds, which a program that ends
+  // within the first second, such as a compiler, is spared.
+  if (r.sampler.rate().interval != 0) KeepUnwindTables();
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes,
                    std::memory_order_relaxed);
 }
 
-// Takes no lock while the thread is made: pthread_create allocates through us.
+namespace {
+
+enum class Start : uint8_t { kNever, kNotYet, kNow };
+
+bool HasLived() {
+  const uint64_t now = NowNs();
+  uint64_t born = 0;
+  if (g_born_ns.compare_exchange_strong(born, now, std::memory_order_relaxed)) born = now;
+  return now - born >= kLivesForNs;
+}
+
+// Release is only one of the thread's duties (limits, cache sizes, unwind tables), and settings may
+// ask for others later: "never" is for a process that was started without a thread.
+Start WhenToStart(Runtime& r) {
+  const Options& o = r.options;
+  if (!o.background) return Start::kNever;
+  if (o.control == ControlChoice::kAlways || StatsIntervalSeconds() != 0 || o.profile_signal != 0)
+    return Start::kNow;
+  const bool asked = o.control != ControlChoice::kOff;
+  const bool large = r.heap.page_heap().used() >= (asked ? kWorthAsking : kWorthReleasing);
+  if (!large && !asked) return Start::kNotYet;
+  // A child is born as large as its parent, and most become another program at once.
+  if (large && !g_forked.load(std::memory_order_relaxed)) return Start::kNow;
+  return HasLived() ? Start::kNow : Start::kNotYet;
+}
+
+}  // namespace
+
 void StartBackgroundSlow() {
-  Runtime& r = TheRuntime();
-  const bool wanted =
-      r.options.background && (r.options.release || r.options.stats_interval_s != 0);
-  if (!wanted) {
-    g_may_start.store(false, std::memory_order_relaxed);
-    return;
-  }
-  if (r.heap.pages_in_use() < kNeededFromPages && r.options.stats_interval_s == 0) return;
+  const Start when = WhenToStart(TheRuntime());
+  if (when == Start::kNever) g_may_start.store(false, std::memory_order_relaxed);
+  if (when != Start::kNow) return;
   const uint32_t skip = g_calls_to_skip.load(std::memory_order_relaxed);
   if (skip != 0) return g_calls_to_skip.store(skip - 1, std::memory_order_relaxed);
   if (!g_may_start.exchange(false, std::memory_order_relaxed)) return;
-  const int saved = errno;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_attr_t attr;
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attr, kStackBytes);
-  // The program's signals are for its own threads.
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  pthread_t thread;
-  const bool made = pthread_create(&thread, &attr, Run, nullptr) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attr);
-  if (made) {
-    pthread_setname_np(thread, "strata");
-  } else {
-    // No room for a thread now; later there may be.
-    g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
-    g_may_start.store(true, std::memory_order_relaxed);
-  }
+  const bool made = StartLibraryThread("strata", Run);
   g_running.store(made, std::memory_order_relaxed);
-  errno = saved;
+  if (made) return StartMainExitWatcherIfNeeded();
+  // No room for a thread now; later there may be.
+  g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
+  g_may_start.store(true, std::memory_order_relaxed);
 }
 
 BackgroundStats ReadBackgroundStats() {
@@ -153,6 +190,8 @@ BackgroundStats ReadBackgroundStats() {
 
 void BackgroundForgetInChild() {
   g_running.store(false, std::memory_order_relaxed);
+  g_born_ns.store(NowNs(), std::memory_order_relaxed);
+  g_forked.store(true, std::memory_order_relaxed);
   g_may_start.store(true, std::memory_order_relaxed);
 }
 

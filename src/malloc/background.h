@@ -1,6 +1,6 @@
-// The background thread: releases, drains idle caches, writes periodic statistics. Started on first
-// need, restarted in a forked child on first need, never in the way of the program's end. Sits in
-// malloc.
+// The background thread: releases, drains idle caches, writes periodic statistics, answers the
+// control socket. Started on first need, restarted on first need in a forked child that lives on,
+// never in the way of the program's end. Sits in malloc.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ extern std::atomic<bool> g_may_start;
 }  // namespace background_internal
 STRATA_NOINLINE void StartBackgroundSlow();
 
-// Called on the slow path with no lock held.
+// Called on the slow path. No lock is held, unless the block is a chunk of a shared reap: then its
+// own.
 STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
   if (STRATA_UNLIKELY(background_internal::g_may_start.load(std::memory_order_relaxed)))
     StartBackgroundSlow();

@@ -88,3 +88,9 @@ STRATA_EXPORT void operator delete[](void* p, std::align_val_t, const std::nothr
 STRATA_EXPORT void operator delete(void* p, size_t size, std::align_val_t align) noexcept { strata::FreeSizedAligned(p, size, static_cast<size_t>(align)); }
 STRATA_EXPORT void operator delete[](void* p, size_t size, std::align_val_t align) noexcept { strata::FreeSizedAligned(p, size, static_cast<size_t>(align)); }
 // clang-format on
+
+extern "C" {
+void* strata::strata_own_new(size_t) __attribute__((alias("_Znwm")));
+void* strata::strata_own_new_aligned(size_t, std::align_val_t)
+    __attribute__((alias("_ZnwmSt11align_val_t")));
+}

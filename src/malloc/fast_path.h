@@ -13,16 +13,31 @@
 namespace strata {
 
 // Out of line: the first call of a thread, misses, large blocks, errors, other modes. These set
-// ENOMEM.
+// ENOMEM. AllocateSlow's bytes are counted for the sampler already, or are not to be.
+STRATA_NOINLINE void* AllocateCounted(size_t size);
 STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void FreeSlow(void* p);
-STRATA_NOINLINE void FreeSmallSlow(void* p, SizeClass c);
+STRATA_NOINLINE void FreeSmallSlow(void* p, SizeClass entry);
 // Reports and ends the program if the block at p is not one that (size, align) would have got.
 void CheckSizedFree(void* p, size_t size, size_t align);
 
 STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) { return r.cpu.ops().where; }
 
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
+  ThreadState& t = t_state;
+  const size_t stretch = t.countdown.stretch;
+  // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
+  // kMaxClassSize) and threads that may not use the slabs (theirs is 0). The count is stored only
+  // when it passes: a signal handler that allocates never sees it wrapped around.
+  if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size);
+  t.countdown.stretch = stretch - size;
+  void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, ClassOfSize(size));
+  if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
+  return p;
+}
+
+// For what is not to be counted, or is counted by the caller.
+STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(slabs == nullptr))
     return AllocateSlow(size);
@@ -43,19 +58,19 @@ STRATA_ALWAYS_INLINE void Free(void* p) {
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   // Before the start the end is 0, so everything is foreign.
   if (STRATA_UNLIKELY(offset >= r.kernel.mapped_end())) return FreeSlow(p);
-  // Class 0 (a large block) never has room on a slab, so it needs no test here.
+  // Class 0 (a large block) and pages with a sampled object never have room on a slab, so they need
+  // no test here. This is PageMap::EntryOf; clang makes one more instruction of its atomic load.
   FreeSmall(p, static_cast<SizeClass>(r.kernel.classes()[offset >> kPageShift]));
 }
 
-// The caller says what it asked for, so the class needs no look-up. A debug build checks the claim.
-STRATA_ALWAYS_INLINE void FreeSized(void* p, size_t size) {
-#ifdef NDEBUG
-  if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(p == nullptr)) return Free(p);
-  FreeSmall(p, ClassOfSize(size));
-#else
+// What the caller says it asked for is of no use: the page map, which a free without a size reads,
+// also says whether a sample may lie here, and reading it costs less than finding the class. A
+// debug build checks the claim.
+STRATA_ALWAYS_INLINE void FreeSized(void* p, [[maybe_unused]] size_t size) {
+#ifndef NDEBUG
   CheckSizedFree(p, size, 1);
-  Free(p);
 #endif
+  Free(p);
 }
 
 STRATA_ALWAYS_INLINE void FreeSizedAligned(void* p, [[maybe_unused]] size_t size,

@@ -4,8 +4,12 @@
 #include <pthread.h>
 
 #include "malloc/background.h"
+#include "malloc/main_exit.h"
+#include "malloc/profile_output.h"
+#include "malloc/reap_api.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
+#include "profile/stack_walk.h"
 
 // glibc's, exported since 2.2.5; the lock is recursive.
 extern "C" {
@@ -36,25 +40,37 @@ void ResetFiles() {
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   Runtime& r = TheRuntime();
+  HoldWalkersBeforeFork();
   const auto acquire = [](Lock& l) STRATA_NO_TSA { l.Acquire(); };
   LockFiles();
+  LockReaps();
   r.heap.isolation_lock().Acquire();
   r.thread_list_lock.Acquire();
+  r.sampler.lock().Acquire();
   if (r.per_cpu) r.cpu.AcquireLocks();
+  r.transfer.AcquireLocks();
   r.heap.VisitLocks(acquire);
+  r.sample_arena.lock().Acquire();
+  r.kernel.watch().lock().Acquire();
 }
 
 void ReleaseAll(Runtime& r) STRATA_NO_TSA {
+  r.kernel.watch().lock().Release();
+  r.sample_arena.lock().Release();
   r.heap.VisitLocks([](Lock& l) STRATA_NO_TSA { l.Release(); });
+  r.transfer.ReleaseLocks();
   if (r.per_cpu) r.cpu.ReleaseLocks();
+  r.sampler.lock().Release();
   r.thread_list_lock.Release();
   r.heap.isolation_lock().Release();
+  UnlockReaps();
 }
 
 void AfterFork() {
   if (CurrentState() != RunState::kReady) return;
   ReleaseAll(TheRuntime());
   UnlockFiles();
+  ReleaseWalkersAfterFork();
 }
 
 void AfterForkInChild() {
@@ -63,7 +79,18 @@ void AfterForkInChild() {
   ResetFiles();
   ForgetStatsWriterInChild();
   BackgroundForgetInChild();
+  ForgetWalkersInChild();
+  ForgetProfileThreadInChild();
+  WatchMainThread();
   TheRuntime().heap.page_heap().RecoverInChild();
+}
+
+// An operator who asks for profiles wants the stacks of a program's start too; else the background
+// thread makes the tables in its first round.
+void PrepareStackWalks(const Options& o) {
+  const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
+                     o.sample_interval != Options().sample_interval;
+  if (asked && o.sample_interval != 0) RefreshUnwindTables();
 }
 
 // Early, so that handlers registered later run before ours at a fork and may still allocate.
@@ -71,10 +98,17 @@ __attribute__((constructor(101))) void OnLoad() {
   if (EnsureStarted() != RunState::kReady) return;
   pthread_atfork(BeforeFork, AfterFork, AfterForkInChild);
   PrepareOutput();
+  WatchMainThread();
+  InstallProfileSignal();
+  const Options& o = TheRuntime().options;
+  PrepareStackWalks(o);
+  if (o.control == ControlChoice::kAlways || o.profile_signal != 0) StartBackgroundIfNeeded();
 }
 
 __attribute__((destructor)) void OnExit() {
-  if (CurrentState() == RunState::kReady) WriteStatsAtExit();
+  if (CurrentState() != RunState::kReady) return;
+  WriteProfileAtExit();
+  WriteStatsAtExit();
 }
 
 }  // namespace

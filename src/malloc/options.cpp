@@ -1,9 +1,12 @@
 // The option table and its parser. See options.h.
 #include "malloc/options.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "base/message.h"
+#include "base/parse_value.h"
+#include "profile/profile_kinds.h"
 
 namespace strata {
 namespace {
@@ -11,58 +14,46 @@ namespace {
 constexpr char kPrefix[] = "STRATA_";
 constexpr size_t kPrefixLength = sizeof(kPrefix) - 1;
 
-// Digits and, for sizes, one of K M G T. False on anything else and on overflow.
-bool ParseNumber(const char* text, bool size, uint64_t max, uint64_t& out) {
-  if (*text < '0' || *text > '9') return false;
-  uint64_t n = 0;
-  for (; *text >= '0' && *text <= '9'; ++text) {
-    const auto digit = static_cast<uint64_t>(*text - '0');
-    if (n > (UINT64_MAX - digit) / 10) return false;
-    n = n * 10 + digit;
-  }
-  if (size && *text != '\0') {
-    unsigned shift = 0;
-    switch (*text++ | 0x20) {
-      case 'k':
-        shift = 10;
-        break;
-      case 'm':
-        shift = 20;
-        break;
-      case 'g':
-        shift = 30;
-        break;
-      case 't':
-        shift = 40;
-        break;
-      default:
-        return false;
-    }
-    if (n > (UINT64_MAX >> shift)) return false;
-    n <<= shift;
-    if (strcmp(text, "iB") == 0 || strcmp(text, "B") == 0) text += strlen(text);
-  }
-  if (*text != '\0' || n > max) return false;
-  out = n;
+template <size_t N>
+bool ParsePath(const char* v, char (&out)[N]) {
+  bool on = false;
+  if (ParseSwitch(v, on)) return !on;  // "off" is no path; "on" does not say where to
+  const size_t length = strlen(v);
+  if (length == 0 || length >= N) return false;
+  memcpy(out, v, length + 1);
   return true;
 }
 
-bool ParseSwitch(const char* text, bool& out) {
-  if (strcmp(text, "on") == 0 || strcmp(text, "1") == 0) {
-    out = true;
-    return true;
+// KIND:PATH.
+bool ParseProfile(const char* v, Options& o) {
+  const char* colon = strchr(v, ':');
+  if (colon == nullptr) return false;
+  const auto length = static_cast<size_t>(colon - v);
+  if (length >= sizeof(o.profile_kind)) return false;
+  memcpy(o.profile_kind, v, length);
+  o.profile_kind[length] = '\0';
+  ProfileKind kind;
+  return FindProfileKind(o.profile_kind, kind) && ParsePath(colon + 1, o.profile_path);
+}
+
+// A signal that is meant for programs to use: none that reports a fault, none that can't be caught,
+// none of libc's own.
+bool ParseSignal(const char* v, Options& o) {
+  uint64_t n = 0;
+  if (!ParseNumber(v, NumberForm::kPlain, 64, n)) return false;
+  constexpr int kNever[] = {0,      SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
+                            SIGILL, SIGTRAP, SIGSYS,  32,      33};
+  for (const int no : kNever) {
+    if (static_cast<int>(n) == no) return false;
   }
-  if (strcmp(text, "off") == 0 || strcmp(text, "0") == 0) {
-    out = false;
-    return true;
-  }
-  return false;
+  o.profile_signal = static_cast<int>(n);
+  return true;
 }
 
 template <uint32_t Options::* kField>
 bool Milliseconds(const char* v, Options& o) {
   uint64_t n = 0;
-  if (!ParseNumber(v, false, 3600u * 1000, n) || n == 0) return false;
+  if (!ParseNumber(v, NumberForm::kPlain, 3600u * 1000, n) || n == 0) return false;
   o.*kField = static_cast<uint32_t>(n);
   return true;
 }
@@ -75,19 +66,16 @@ bool Switch(const char* v, Options& o) {
 constexpr OptionRow kTable[] = {
     {"STATS", "exit|PATH|off", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
-     [](const char* v, Options& o) {
-       bool on = false;
-       if (ParseSwitch(v, on)) return !on;  // "off" is no path; "on" does not say where to
-       const size_t length = strlen(v);
-       if (length == 0 || length >= sizeof(o.stats)) return false;
-       memcpy(o.stats, v, length + 1);
-       return true;
-     }},
-    {"STATS_INTERVAL", "seconds", "0 (only at exit)",
-     "rewrite the JSON file every so often while the program runs",
+     [](const char* v, Options& o) { return ParsePath(v, o.stats); }},
+    {"PROMETHEUS", "PATH|off", "none",
+     "write the statistics to PATH as Prometheus text, for the textfile collector; %p is the pid",
+     [](const char* v, Options& o) { return ParsePath(v, o.prometheus); }},
+    {"STATS_INTERVAL", "seconds", "0 (only at exit); 15 with STRATA_PROMETHEUS",
+     "rewrite the files of STRATA_STATS and STRATA_PROMETHEUS every so often while the program "
+     "runs",
      [](const char* v, Options& o) {
        uint64_t n = 0;
-       if (!ParseNumber(v, false, 86400, n)) return false;
+       if (!ParseNumber(v, NumberForm::kPlain, 86400, n)) return false;
        o.stats_interval_s = static_cast<uint32_t>(n);
        return true;
      }},
@@ -106,11 +94,11 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"CPU_CACHE_BYTES", "bytes", "1536K",
-     "most memory one virtual CPU's (or thread's) cache may hold; less saves memory, more saves "
+     "memory that caches may hold for each virtual CPU in use; less saves memory, more saves "
      "misses",
      [](const char* v, Options& o) {
        uint64_t n = 0;
-       if (!ParseNumber(v, true, uint64_t{1} << 30, n)) return false;
+       if (!ParseNumber(v, NumberForm::kSize, uint64_t{1} << 30, n)) return false;
        o.cpu_cache_bytes = n;
        return true;
      }},
@@ -131,13 +119,69 @@ constexpr OptionRow kTable[] = {
     {"HEAP_LIMIT", "bytes", "0 (none)", "malloc returns null beyond this much heap",
      [](const char* v, Options& o) {
        uint64_t n = 0;
-       if (!ParseNumber(v, true, UINT64_MAX, n)) return false;
+       if (!ParseNumber(v, NumberForm::kSize, UINT64_MAX, n)) return false;
        o.heap_limit = n;
+       return true;
+     }},
+    {"ADAPTIVE", "on|off", "on",
+     "share the caches' memory by misses, within CPU_CACHE_BYTES times the CPUs in use; off gives "
+     "each CPU the same",
+     Switch<&Options::adaptive>},
+    {"SOFT_LIMIT", "bytes|PERCENT%|off", "90%",
+     "near this part of the cgroup's memory limit, or this much memory of its own, caches are "
+     "emptied and free memory goes back at once; costs page faults there, nothing below",
+     [](const char* v, Options& o) { return ParseSoftLimit(v, o.soft_limit); }},
+    {"CACHE_DOMAINS", "auto|off|CPU lists", "auto",
+     "keep freed objects in the last-level cache they lie in; auto asks the kernel which CPUs "
+     "share one, 0-3,8-11;4-7 says so",
+     [](const char* v, Options& o) {
+       CacheTopology topology;
+       const bool word = strcmp(v, "auto") == 0 || strcmp(v, "off") == 0;
+       const size_t length = strlen(v);
+       if ((!word && !ParseCacheDomains(v, topology)) || length >= sizeof(o.cache_domains))
+         return false;
+       memcpy(o.cache_domains, v, length + 1);
+       return true;
+     }},
+    {"SPAN_PRIORITY", "on|off", "on",
+     "fill the fullest spans first; off, for experiments, takes the span freed into last",
+     Switch<&Options::span_priority>},
+    {"LIFETIME_FILLER", "on|off", "on",
+     "spans of more than 16 objects on hugepages of their own; off, for experiments, mixes them",
+     Switch<&Options::lifetime_filler>},
+    {"SAMPLE", "bytes", "2M",
+     "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "
+     "exact and costs more",
+     [](const char* v, Options& o) {
+       uint64_t n = 0;
+       if (!ParseNumber(v, NumberForm::kSize, UINT64_MAX, n)) return false;
+       o.sample_interval = n;
        return true;
      }},
     {"BACKGROUND", "on|off", "on",
      "the background thread; without it memory goes back only on strata_release or malloc_trim",
      Switch<&Options::background>},
+    {"CONTROL", "on|off|always", "on",
+     "the socket through which `strata stats PID` and the like reach a running process; always: "
+     "from the start, even in tiny ones",
+     [](const char* v, Options& o) {
+       bool on = false;
+       if (strcmp(v, "always") == 0) {
+         o.control = ControlChoice::kAlways;
+       } else if (ParseSwitch(v, on)) {
+         o.control = on ? ControlChoice::kOn : ControlChoice::kOff;
+       } else {
+         return false;
+       }
+       return true;
+     }},
+    {"PROFILE", "KIND:PATH", "none",
+     "write a profile (heap, allocs, peak, lifetime, fragmentation) to PATH at exit; %p is the pid",
+     ParseProfile},
+    {"PROFILE_SIGNAL", "number", "none",
+     "write that profile to PATH.1, PATH.2 ... each time this signal comes, unless the program "
+     "handles it itself",
+     ParseSignal},
     {"ON_ERROR", "abort|ignore", "abort",
      "on a double or foreign free: end the program, or leave the block and go on",
      [](const char* v, Options& o) {
@@ -190,9 +234,35 @@ void ReadOne(const char* assignment, Options& out) {
 
 }  // namespace
 
+bool ParseSoftLimit(const char* text, SoftLimit& out) {
+  if (strcmp(text, "off") == 0) {
+    out = {SoftLimit::Kind::kOff, 0};
+    return true;
+  }
+  const size_t length = strlen(text);
+  uint64_t n = 0;
+  if (length > 1 && length < 5 && text[length - 1] == '%') {
+    char digits[4] = {};
+    memcpy(digits, text, length - 1);
+    if (!ParseNumber(digits, NumberForm::kPlain, 100, n) || n == 0) return false;
+    out = {SoftLimit::Kind::kPercent, n};
+    return true;
+  }
+  if (!ParseNumber(text, NumberForm::kSize, uint64_t{1} << 60, n) || n == 0) return false;
+  out = {SoftLimit::Kind::kBytes, n};
+  return true;
+}
+
 const OptionRow* OptionTable(size_t* rows) {
   *rows = sizeof(kTable) / sizeof(kTable[0]);
   return kTable;
+}
+
+CacheTopology TopologyOf(const char* cache_domains) {
+  if (strcmp(cache_domains, "auto") == 0) return ReadCacheTopology("/sys/devices/system/cpu");
+  CacheTopology topology;
+  ParseCacheDomains(cache_domains, topology);  // "off" is no list: no domains
+  return topology;
 }
 
 Options ReadOptions(char* const* environment, bool secure) {
@@ -203,13 +273,30 @@ Options ReadOptions(char* const* environment, bool secure) {
   }
   if (secure) {
     out.stats[0] = '\0';
+    out.prometheus[0] = '\0';
+    out.profile_path[0] = '\0';
+    out.profile_signal = 0;
     out.stats_interval_s = 0;
+    // The caller may not reach into it, make its allocations fail, or have it go on after a
+    // corruption.
+    out.control = ControlChoice::kOff;
+    out.heap_limit = 0;
+    out.on_error = OnError::kAbort;
   }
-  const bool to_file = out.stats[0] != '\0' && strcmp(out.stats, "exit") != 0;
+  if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
+    out.profile_signal = 0;
+    Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
+  }
+  const bool to_file =
+      (out.stats[0] != '\0' && strcmp(out.stats, "exit") != 0) || out.prometheus[0] != '\0';
   if (out.stats_interval_s != 0 && !to_file) {
     out.stats_interval_s = 0;
-    Message().Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS; ignored").Send();
+    Message()
+        .Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS or STRATA_PROMETHEUS; ignored")
+        .Send();
   }
+  constexpr uint32_t kScrapeSeconds = 15;
+  if (out.prometheus[0] != '\0' && out.stats_interval_s == 0) out.stats_interval_s = kScrapeSeconds;
   return out;
 }
 

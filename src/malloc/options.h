@@ -6,23 +6,40 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "os/memory_watch.h"
+#include "os/topology.h"
+
 namespace strata {
 
 enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
 enum class OnError : uint8_t { kAbort, kIgnore };
+enum class ControlChoice : uint8_t { kOn, kOff, kAlways };
+
+inline constexpr size_t kDefaultSampleInterval = 2 << 20;
 
 struct Options {
   char stats[1024] =
       {};  // "exit" or a path; empty: none. A copy: programs overwrite their environment
+  char prometheus[1024] = {};  // a path; empty: none
+  char profile_kind[16] = {};  // empty: no profile is written at exit or on a signal
+  char profile_path[1024] = {};
+  int profile_signal = 0;  // 0: none
   uint32_t stats_interval_s = 0;
   CacheChoice cache = CacheChoice::kAuto;
   bool release = true;
   bool hugepages = true;
   bool background = true;
   bool verbose = false;
+  char cache_domains[512] = "auto";  // or "off", or lists of CPUs that ParseCacheDomains takes
+  bool adaptive = true;
+  bool span_priority = true;
+  bool lifetime_filler = true;
+  ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;
   size_t cpu_cache_bytes = 1536 << 10;
   size_t heap_limit = 0;
+  size_t sample_interval = kDefaultSampleInterval;
+  SoftLimit soft_limit;
   uint32_t release_short_ms = 0;  // 0: the page heap's default
   uint32_t release_long_ms = 0;
   uint32_t release_peak_ms = 0;
@@ -40,8 +57,14 @@ struct OptionRow {
 
 const OptionRow* OptionTable(size_t* rows);
 
+// False, and `out` as it was, when the text makes no sense.
+bool ParseSoftLimit(const char* text, SoftLimit& out);
+// The cache domains that the option's text stands for.
+CacheTopology TopologyOf(const char* cache_domains);
+
 // Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs
-// with more rights than its caller, so nothing that writes a file is honoured.
+// with more rights than its caller, so nothing that writes a file, lets the caller reach in, makes
+// allocations fail or goes on after a corruption is honoured, and there is no control socket.
 Options ReadOptions(char* const* environment, bool secure);
 
 }  // namespace strata

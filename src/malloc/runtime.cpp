@@ -50,9 +50,13 @@ PageHeapOptions HeapOptions(const Options& o) {
   if (o.release_long_ms != 0) p.busy_long_ms = o.release_long_ms;
   if (o.release_peak_ms != 0) p.peak_ms = o.release_peak_ms;
   if (o.release_idle_ms != 0) p.idle_ms = o.release_idle_ms;
-  // A limit too small for anything is a limit all the same; 0 means none.
-  p.hard_limit_bytes = o.heap_limit != 0 && o.heap_limit < kPageSize ? kPageSize : o.heap_limit;
+  p.hard_limit_bytes = o.heap_limit;
   return p;
+}
+
+TierOptions TiersOf(const Options& o) {
+  return {o.span_priority ? SpanOrder::kFullestFirst : SpanOrder::kLastIn,
+          o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether};
 }
 
 void InitCpuCache(Runtime& r) {
@@ -67,7 +71,8 @@ void InitCpuCache(Runtime& r) {
   ops.where = {r.rseq.area_offset, r.rseq.index_offset};
   ops.slabs = slabs;
   ops.info = r.rseq;
-  if (!r.cpu.Init(ops, &r.heap.transfer(), &r.arena, slabs, vcpus, r.options.cpu_cache_bytes)) {
+  if (!r.cpu.Init(ops, &r.transfer, &r.arena, slabs, vcpus, r.options.cpu_cache_bytes,
+                  r.options.adaptive ? CacheSizing::kByMisses : CacheSizing::kEqual)) {
     munmap(slabs, bytes);
     return;
   }
@@ -86,6 +91,8 @@ void Start() {
   }
   const Options options = ReadOptions(environ, getauxval(AT_SECURE) != 0);
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
+  r->kernel.watch().Set(options.soft_limit);
+  r->transfer.Init(&r->heap.transfer(), &r->arena);
   InitCpuCache(*r);
   if (options.cache == CacheChoice::kCpu && !r->per_cpu) {
     Message()
@@ -105,8 +112,11 @@ Runtime::Runtime(const Options& o)
       thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),
       heap((kernel.Init(WindowSize(), o.hugepages, arena), kernel), arena, HeapOptions(o),
-           HandleBadFree),
-      thread_pool(arena) {}
+           HandleBadFree, TiersOf(o)),
+      thread_pool(arena),
+      sampler(heap.page_map(), kernel.base(), sample_arena) {
+  sampler.SetInterval(o.sample_interval);
+}
 
 RunState EnsureStarted() {
   RunState state = CurrentState();
@@ -158,7 +168,7 @@ void EndThread(void* value) {
   t_state.cache = nullptr;
   t_state.cache_ended = true;
   Runtime& r = TheRuntime();
-  cache->Flush(r.heap.transfer());
+  cache->Flush(r.transfer);
   LockHolder hold(r.thread_list_lock);
   r.ended_hits += cache->hits.load(std::memory_order_relaxed);
   r.ended_misses_alloc += cache->misses_alloc.load(std::memory_order_relaxed);

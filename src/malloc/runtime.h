@@ -10,16 +10,20 @@
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "cache/cpu_cache.h"
+#include "cache/domain_transfer_cache.h"
 #include "cache/thread_cache.h"
 #include "heaps/strata.h"
 #include "malloc/options.h"
 #include "os/rseq.h"
 #include "os/system_kernel.h"
+#include "profile/sample_countdown.h"
+#include "profile/sampler.h"
 
 namespace strata {
 
 using ProcessHeap = StrataHeap<SystemKernel>;
-using ProcessCpuCache = CpuCache<RseqOps, ProcessHeap::Transfer>;
+using ProcessTransfer = DomainTransferCache<ProcessHeap::Transfer, RunningCpu>;
+using ProcessCpuCache = CpuCache<RseqOps, ProcessTransfer>;
 
 enum class RunState : uint8_t {
   kCold,      // nothing made yet
@@ -37,8 +41,9 @@ struct Runtime {
   RseqInfo rseq;
   bool per_cpu = false;
   ThpMode thp = ThpMode::kUnknown;
-  size_t thread_cache_limit = 0;
+  std::atomic<size_t> thread_cache_limit;
   ProcessHeap heap;
+  ProcessTransfer transfer;  // the front ends' way to the heap's transfer cache
   ProcessCpuCache cpu;
 
   // All thread caches, for statistics and fork; the records are recycled.
@@ -56,16 +61,25 @@ struct Runtime {
     std::atomic<uint64_t> count{0};
   };
   AskedSample asked[kMaxClasses];
+
+  // The sampler's records have an arena of their own: they may not use up what the heap's arena has
+  // put by for the records of the heap.
+  MetadataArena sample_arena{MapMetadata};
+  Sampler sampler;
 };
 
 // Per-thread state: all there is in TLS (design §4.3: at most 64 bytes, initial-exec, no
 // destructor).
 struct ThreadState {
-  void* slabs =
-      nullptr;  // set once the thread may use the per-CPU caches; null sends it to the slow path
+  // Set once the thread may use the per-CPU caches; null sends its frees to the slow path, and its
+  // allocations go there because its stretch is 0 as long as this is null.
+  void* slabs = nullptr;
+  SampleCountdown countdown;
   ThreadCache* cache = nullptr;  // where rseq is not to be had
+  uint32_t number = 0;           // among all threads that ever had a sample drawn; 0: none yet
   bool cache_ended = false;      // the thread is ending: go without a cache
 };
+static_assert(sizeof(ThreadState) <= 64);
 extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
 
 namespace runtime_internal {

@@ -7,7 +7,10 @@
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
+#include "malloc/limits.h"
+#include "malloc/release_now.h"
 #include "malloc/runtime.h"
+#include "malloc/sampling.h"
 #include "malloc/stand_down.h"
 
 namespace strata {
@@ -27,10 +30,10 @@ void* AllocateSmallPerThread(Runtime& r, SizeClass c) {
   ThreadCache* cache = CacheOfThisThread();
   if (STRATA_UNLIKELY(cache == nullptr)) {
     void* one[1];
-    return r.heap.transfer().Take(c, one, 1) == 1 ? one[0] : nullptr;
+    return r.transfer.Take(c, one, 1) == 1 ? one[0] : nullptr;
   }
   if (void* p = cache->Pop(c)) return p;
-  return cache->PopSlow(c, r.heap.transfer());
+  return cache->PopSlow(c, r.transfer);
 }
 
 void* TrySmall(Runtime& r, SizeClass c) {
@@ -42,8 +45,7 @@ void* TrySmall(Runtime& r, SizeClass c) {
 // Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
 // request can use it.
 void EmptyCaches(Runtime& r) {
-  if (ThreadCache* cache = t_state.cache) cache->Flush(r.heap.transfer());
-  if (r.per_cpu) r.cpu.DrainAll();
+  EmptyFrontEnd(r);
   r.heap.EmptyCaches();
 }
 
@@ -68,8 +70,7 @@ void NoteAsked(Runtime& r, SizeClass c, size_t size) {
   sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// Whether p lies in a span but is no object's start. A sized delete may come with a wrong class:
-// then p's own span says otherwise.
+// Whether p lies in a span but is no object's start.
 bool IsInsideBlock(const Runtime& r, const void* p, SizeClass c) {
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return true;
@@ -81,20 +82,22 @@ bool IsInsideBlock(const Runtime& r, const void* p, SizeClass c) {
 
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
   ThreadCache* cache = CacheOfThisThread();
+  const size_t limit = r.thread_cache_limit.load(std::memory_order_relaxed);
   if (STRATA_UNLIKELY(cache == nullptr)) {
-    r.heap.transfer().Give(c, &p, 1);
+    r.transfer.Give(c, &p, 1);
   } else if (STRATA_UNLIKELY(cache->IsNewest(c, p))) {
     HandleBadFree(BadFree::kDouble, p);
-  } else if (STRATA_LIKELY(cache->HasRoom(c, r.thread_cache_limit))) {
+  } else if (STRATA_LIKELY(cache->HasRoom(c, limit))) {
     cache->Push(c, p);
   } else {
-    cache->PushSlow(c, p, r.heap.transfer(), r.thread_cache_limit);
+    cache->PushSlow(c, p, r.transfer, limit);
   }
 }
 
-void FreeLarge(Runtime& r, void* p) {
+void FreeLarge(Runtime& r, void* p, SizeClass entry) {
   Span* span = r.heap.LargeAt(p);
   if (STRATA_UNLIKELY(span == nullptr)) return HandleBadFree(BadFree::kNotLive, p);
+  if (STRATA_UNLIKELY(IsSampledPage(entry))) SampleFreed(r, p);
   r.heap.GiveLarge(span);
 }
 
@@ -106,6 +109,14 @@ void FreeForeign(void* p) {
 }
 
 }  // namespace
+
+void* AllocateCounted(size_t size) {
+  if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
+  const bool sampled = CountBytesSlow(size);
+  void* p = AllocateUncounted(size);
+  if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size);
+  return p;
+}
 
 void* AllocateSlow(size_t size) {
   const int saved = errno;
@@ -124,6 +135,7 @@ void* AllocateSlow(size_t size) {
   }
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   StartBackgroundIfNeeded();
+  RelieveMemoryIfNeeded();
   errno = saved;
   return p;
 }
@@ -136,11 +148,14 @@ void* AllocateAligned(size_t size, size_t align) {
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.memalign(align, size);
   if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
   Runtime& r = TheRuntime();
+  const bool sampled = CountBytes(size);
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (c != SizeClass::kNone) NoteAsked(r, c, size);
+  if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
   StartBackgroundIfNeeded();
+  RelieveMemoryIfNeeded();
   errno = saved;
   return p;
 }
@@ -158,10 +173,13 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return EarlyAllocate(bytes);
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.calloc(count, size);
   if (bytes > kMaxRequest) return OutOfMemory();
+  const bool sampled = CountBytes(bytes);
   const LargeBlock block = TakeLarge(TheRuntime(), bytes, 1);
   if (block.address == nullptr) return OutOfMemory();
   if (!block.zeroed) __builtin_memset(block.address, 0, bytes);
+  if (STRATA_UNLIKELY(sampled)) SampleTaken(TheRuntime(), block.address, bytes);
   StartBackgroundIfNeeded();
+  RelieveMemoryIfNeeded();
   errno = saved;
   return block.address;
 }
@@ -176,14 +194,18 @@ void FreeSlow(void* p) {
   FreeForeign(p);
 }
 
-void FreeSmallSlow(void* p, SizeClass c) {
+// `entry` is what the page map says of p's page.
+void FreeSmallSlow(void* p, SizeClass entry) {
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.free(p);
   if (STRATA_UNLIKELY(state != RunState::kReady)) return;
   Runtime& r = TheRuntime();
-  if (c == SizeClass::kNone) return FreeLarge(r, p);
+  const SizeClass c = WithoutSampledPage(entry);
+  if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (IsInsideBlock(r, p, c)) return HandleBadFree(BadFree::kMisaligned, p);
+  // Before the push: after it the block may be handed out and sampled anew.
+  if (IsSampledPage(entry)) SampleFreed(r, p);
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
   if (r.cpu.ops().Push(c, p) == PushResult::kPushed) return;
   if (!r.cpu.PushSlow(c, p)) HandleBadFree(BadFree::kDouble, p);
@@ -221,10 +243,12 @@ size_t UsableSize(void* p) {
 
 namespace {
 
-void* MoveTo(void* from, size_t keep, size_t size) {
-  void* to = Allocate(size);
+void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
+  void* to = AllocateUncounted(size);
   if (to == nullptr) return nullptr;
-  __builtin_memcpy(to, from, keep);
+  __builtin_memcpy(to, from, size < old_size ? size : old_size);
+  const size_t counted = size > kMaxClassSize ? size : InfoOf(ClassOfSize(size)).size;
+  Resized(r, from, to, old_size, counted, size);
   Free(from);
   return to;
 }
@@ -232,19 +256,26 @@ void* MoveTo(void* from, size_t keep, size_t size) {
 // A large block that grows step by step gets an eighth more than asked, so that the copies add up
 // to a constant factor of its final size. The extra is address space until it is touched.
 void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
-  if (r.heap.ResizeLarge(span, size)) return p;
+  const size_t old_asked = r.heap.AskedOf(span);
+  if (r.heap.ResizeLarge(span, size)) {
+    Resized(r, p, p, old_asked, size, size);
+    return p;
+  }
   const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
   LargeBlock block = r.heap.TakeLarge(generous, 1);
   if (block.address == nullptr) block = TakeLarge(r, size, 1);
   if (block.address == nullptr) return OutOfMemory();
   __builtin_memcpy(block.address, p, old_size);
   r.heap.SetAsked(r.heap.LargeAt(block.address), size);
+  Resized(r, p, block.address, old_asked, size, size);
   r.heap.GiveLarge(span);
   return block.address;
 }
 
 void* ShrinkLarge(Runtime& r, Span* span, void* p, size_t size) {
+  const size_t old_asked = r.heap.AskedOf(span);
   r.heap.ResizeLarge(span, size);  // giving the tail back can't fail
+  Resized(r, p, p, old_asked, size, size);
   return p;
 }
 
@@ -272,13 +303,18 @@ void* Reallocate(void* p, size_t size) {
     if (span != nullptr) {
       if (size > old_size) return GrowLarge(r, span, old_size, p, size);
       if (size <= old_size - old_size / 8) return ShrinkLarge(r, span, p, size);
+      const size_t old_asked = r.heap.AskedOf(span);
       r.heap.SetAsked(span, size);
+      Resized(r, p, p, old_asked, size, size);
       return p;
     }
   }
   // In place while it fits and at least three quarters of it stay in use.
-  if (size <= old_size && size >= old_size - old_size / 4 && !IsEarly(p)) return p;
-  return MoveTo(p, size < old_size ? size : old_size, size);
+  if (size <= old_size && size >= old_size - old_size / 4 && !IsEarly(p)) {
+    Resized(r, p, p, old_size, old_size, size);
+    return p;
+  }
+  return MoveTo(r, p, old_size, size);
 }
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 
 #include "base/version.h"
 #include "malloc/background.h"
+#include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_collect.h"
 #include "malloc/stats_output.h"
@@ -22,15 +23,6 @@ namespace {
 using namespace strata;
 
 bool Ready() { return EnsureStarted() == RunState::kReady; }
-
-size_t ReleaseBytes(size_t bytes) {
-  const int saved = errno;
-  Runtime& r = TheRuntime();
-  if (r.per_cpu) r.cpu.DrainAll();
-  const size_t released = r.heap.ReleaseNow(bytes);
-  errno = saved;
-  return released;
-}
 
 int ToInt(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
 
@@ -93,10 +85,10 @@ STRATA_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
   if (!Ready()) return m;
   HeapStats s;
   CollectCounts(s);
-  const size_t large = TheRuntime().heap.large_pages() * kPageSize;
+  const LargeBlocks large = TheRuntime().heap.large_blocks();
   m.arena = s.mapped - s.page_heap.allocator.free;
-  m.hblks = TheRuntime().heap.large_blocks();
-  m.hblkhd = large;
+  m.hblks = large.blocks;
+  m.hblkhd = large.pages.raw() * kPageSize;
   m.uordblks = s.live + s.internal_slack;
   m.fsmblks = s.caches();
   m.fordblks = s.caches() + s.free_resident();

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "malloc/background.h"
+#include "malloc/limits.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
+#include "profile/stack_walk.h"
 
 namespace strata {
 namespace {
@@ -54,7 +56,13 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     const CentralStats central = r.heap.central(c).Stats();
     k.spans = central.spans;
     k.central = central.objects_free;
-    k.transfer = r.heap.transfer().used(c);
+    k.spans_taken = central.spans_taken;
+    k.spans_returned = central.spans_returned;
+    for (size_t b = 0; b < kOccupancyBuckets; ++b) {
+      k.observed[b] = central.observed[b];
+      k.returned[b] = central.returned[b];
+    }
+    k.transfer = r.heap.transfer().used(c) + r.transfer.used(c);
     if (r.per_cpu) {
       const CpuCacheClassStats cpu = r.cpu.Stats(c);
       k.cpu = cpu.objects;
@@ -89,6 +97,17 @@ void TakeThreadCachesFromLive(size_t bytes, HeapStats& out) {
   out.internal_slack -= static_cast<size_t>(static_cast<double>(out.internal_slack) * share);
 }
 
+bool ReadCpuCache(size_t vcpu, CpuCacheRow& out) {
+  const CpuCacheVcpuStats s = TheRuntime().cpu.StatsOf(vcpu);
+  out = {vcpu, s.room, s.used, s.limit, s.misses_alloc, s.misses_free, s.resizes};
+  return s.in_use;
+}
+
+void ReadTransferDomain(size_t domain, TransferDomainRow& out) {
+  const DomainStats s = TheRuntime().transfer.StatsOf(domain);
+  out = {domain, s.cpus, s.objects, s.bytes, s.active};
+}
+
 SpanTotals CollectAll(HeapStats& out) {
   Runtime& r = TheRuntime();
   out.cache_mode = CacheModeName();
@@ -101,18 +120,32 @@ SpanTotals CollectAll(HeapStats& out) {
   const size_t by_cpu = out.cpu_cache;
   CollectThreadCaches(r, out);
   TakeThreadCachesFromLive(out.cpu_cache - by_cpu, out);
-  out.live += r.heap.large_asked();
-  out.internal_slack += Sub(r.heap.large_pages() * kPageSize, r.heap.large_asked());
+  const LargeBlocks large = r.heap.large_blocks();
+  out.live += large.asked;
+  out.internal_slack += Sub(large.pages.raw() * kPageSize, large.asked);
   out.central_free = Sub(Sub(totals.bytes, totals.objects), totals.released);
   out.page_heap = r.heap.page_heap().Stats();
   out.page_heap_free = out.page_heap.free_backed;
   out.mapped = out.page_heap.allocator.mapped;
-  out.metadata = r.arena.used_bytes() + r.kernel.page_map_bytes() + sizeof(Runtime);
-  out.vcpus = r.per_cpu ? r.cpu.active_vcpus() : 0;
+  out.metadata = r.arena.used_bytes() + r.sample_arena.used_bytes() + r.kernel.page_map_bytes() +
+                 sizeof(Runtime) + UnwindTableBytes();
+  if (r.per_cpu) {
+    out.vcpus = r.cpu.active_vcpus();
+    out.max_vcpus = r.cpu.max_vcpus();
+    out.cpu_cache_row = ReadCpuCache;
+    out.cpu_cache_total = r.cpu.total();
+    out.cpu_cache_unassigned = r.cpu.pool();
+  }
+  out.limits = ReadLimits();
+  out.limits.soft_hits = out.page_heap.soft_hits;
+  out.limits.hard_failures = out.page_heap.hard_failures;
+  out.transfer_domains = r.transfer.domains();
+  out.transfer_domain_row = ReadTransferDomain;
   const BackgroundStats background = ReadBackgroundStats();
   out.background_running = background.running;
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
+  out.sampler = r.sampler.Stats();
   return totals;
 }
 
@@ -177,7 +210,7 @@ void CollectStats(HeapStats& out) {
   out.untouched = Sub(seen.in_use_absent, totals.released);
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
   out.metadata =
-      ResidentMetadata() +
+      ResidentMetadata() + UnwindTableBytes() +
       ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.classes()),
                     RoundUp(r.kernel.mapped_end() / kPageSize, kNativePageSize)) +
       ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.spans()),
@@ -190,22 +223,25 @@ void CollectStats(HeapStats& out) {
 void WriteOccupancy(TextSink& sink) {
   Runtime& r = TheRuntime();
   bool first = true;
-  r.heap.page_heap().VisitHugePages([&](HugePageId page, size_t used, size_t, char state) {
-    unsigned char resident[kNativePerHugePage];
-    size_t count = 0;
-    if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
-      for (const unsigned char c : resident) count += c & 1;
-    }
-    if (!first) sink.Char(',');
-    first = false;
-    sink.Char('[')
-        .Number(used)
-        .Char(',')
-        .Number(count / kNativePerPage)
-        .Text(",\"")
-        .Char(state)
-        .Text("\"]");
-  });
+  r.heap.page_heap().VisitHugePages(
+      [&](HugePageId page, size_t used, size_t, char state, uint32_t age_s) {
+        unsigned char resident[kNativePerHugePage];
+        size_t count = 0;
+        if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
+          for (const unsigned char c : resident) count += c & 1;
+        }
+        if (!first) sink.Char(',');
+        first = false;
+        sink.Char('[')
+            .Number(used)
+            .Char(',')
+            .Number(count / kNativePerPage)
+            .Text(",\"")
+            .Char(state)
+            .Text("\",")
+            .Number(age_s)
+            .Char(']');
+      });
 }
 
 }  // namespace strata

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,9 +10,13 @@
 
 #include <new>
 
+#include "base/errno_keeper.h"
 #include "base/message.h"
+#include "malloc/limits.h"
+#include "malloc/output_path.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_collect.h"
+#include "profile/stats_prometheus.h"
 
 namespace strata {
 namespace {
@@ -32,41 +35,68 @@ int StderrForStats() {
   return same ? g_stderr : STDERR_FILENO;
 }
 
-bool WriteWhole(int fd, const char* text, size_t bytes) {
+// 0, or why not.
+int WriteWhole(int fd, const char* text, size_t bytes) {
   while (bytes != 0) {
     const ssize_t n = write(fd, text, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
+    if (n <= 0) return n < 0 ? errno : EIO;
     text += n;
     bytes -= static_cast<size_t>(n);
   }
-  return true;
+  return 0;
 }
 
-void Complain(const char* path) {
+enum class FileForm : uint8_t { kJson, kPrometheus };
+
+// Returns the length of the whole text, of which `capacity` - 1 bytes are in memory.
+size_t MakeText(FileForm form, char* memory, size_t capacity) {
+  HeapStats stats;
+  CollectStats(stats);
+  TextSink sink(memory, capacity);
+  if (form == FileForm::kJson) {
+    WriteJson(stats, sink, WriteOccupancy);
+  } else {
+    WritePrometheus(stats, program_invocation_short_name, sink);
+  }
+  return sink.Finish();
+}
+
+// The text is made in memory first, because making it holds locks and a disk may be slow. How long
+// it gets depends on classes, CPUs, hugepages and what they do meanwhile: the first try finds out,
+// and the next have room to spare. 0, or why not.
+int WriteStatsTo(int fd, FileForm form) {
+  constexpr int kTries = 4;
+  size_t length = 16 << 10;
+  for (int i = 0; i < kTries; ++i) {
+    const size_t bytes = RoundUp(length + length / 8 + 1, kNativePageSize);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return errno;
+    auto* text = static_cast<char*>(memory);
+    length = MakeText(form, text, bytes);
+    const bool whole = length < bytes;
+    const int error = whole ? WriteWhole(fd, text, length) : 0;
+    munmap(memory, bytes);
+    if (whole) return error;
+  }
+  return EOVERFLOW;
+}
+
+void WriteStatsFile(const char* pattern, FileForm form) {
+  const ErrnoKeeper keep;
+  char path[4096];  // room for the longest option that is all %p
+  ExpandPath(pattern, path, sizeof(path));
+  // The exit and the background thread may both come here.
+  LockHolder hold(g_file_lock);
+  ReplacementFile file(path, 0644);
+  const int error = file.Finish(file.fd() < 0 ? 0 : WriteStatsTo(file.fd(), form));
+  if (error == 0) return;
   Message()
       .Text("can't write statistics to ")
       .Text(path)
       .Text(": ")
-      .Text(strerrordesc_np(errno))
+      .Text(strerrordesc_np(error))
       .Send();
-}
-
-// The text is made in memory first, because making it holds locks and a disk may be slow.
-bool WriteJsonTo(int fd) {
-  const size_t hugepages = TheRuntime().kernel.mapped_end() >> kHugePageShift;
-  const size_t bytes = RoundUp((64 << 10) + hugepages * 24, kNativePageSize);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  auto* text = static_cast<char*>(memory);
-  HeapStats stats;
-  CollectStats(stats);
-  TextSink sink(text, bytes);
-  WriteJson(stats, sink, WriteOccupancy);
-  const size_t length = sink.Finish();
-  const bool ok = WriteWhole(fd, text, length < bytes ? length : bytes - 1);
-  munmap(memory, bytes);
-  return ok;
 }
 
 }  // namespace
@@ -88,6 +118,7 @@ void PrepareOutput() {
   }
   errno = saved;
   if (!r.options.verbose) return;
+  char limits[256];
   Message()
       .Text("caches ")
       .Text(CacheModeName())
@@ -96,45 +127,22 @@ void PrepareOutput() {
       .Text(r.thp == ThpMode::kNever ? " (no hugepages to be had)" : "")
       .Text(", release ")
       .Text(r.options.release ? "on" : "off")
+      .Text(LimitsInWords(limits, sizeof(limits)))
       .Send();
 }
 
-void WriteStatsFile(const char* path) {
-  const int saved = errno;
-  char temporary[4096];
-  TextSink name(temporary, sizeof(temporary));
-  const size_t length =
-      name.Text(path).Text(".").Number(static_cast<size_t>(getpid())).Text(".tmp").Finish();
-  if (length >= sizeof(temporary)) {
-    Message().Text("the path in STRATA_STATS is too long").Send();
-    return;
-  }
-  // The exit and the background thread may both come here.
-  LockHolder hold(g_file_lock);
-  unlink(temporary);  // left by a process of the same number that died
-  const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  bool ok = fd >= 0;
-  if (ok) {
-    ok = WriteJsonTo(fd);
-    ok &= close(fd) == 0;
-    ok = ok && rename(temporary, path) == 0;
-    if (!ok) {
-      const int why = errno;
-      unlink(temporary);
-      errno = why;
-    }
-  }
-  if (!ok) Complain(path);
-  errno = saved;
+void WriteStatsFiles() {
+  const Options& o = TheRuntime().options;
+  if (*o.stats != '\0' && strcmp(o.stats, "exit") != 0) WriteStatsFile(o.stats, FileForm::kJson);
+  if (*o.prometheus != '\0') WriteStatsFile(o.prometheus, FileForm::kPrometheus);
 }
 
 // The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
 void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl); }
 
 void WriteStatsAtExit() {
-  const char* where = TheRuntime().options.stats;
-  if (*where == '\0') return;
-  if (strcmp(where, "exit") != 0) return WriteStatsFile(where);
+  WriteStatsFiles();
+  if (strcmp(TheRuntime().options.stats, "exit") != 0) return;
   HeapStats stats;
   CollectStats(stats);
   TextSink sink(StderrForStats());

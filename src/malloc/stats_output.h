@@ -6,9 +6,9 @@
 
 namespace strata {
 
-void PrepareOutput();                   // once at start; says what was found if STRATA_VERBOSE asks
-void WriteStatsAtExit();                // STRATA_STATS
-void WriteStatsFile(const char* path);  // replaced whole: a reader never sees half a file
+void PrepareOutput();     // once at start; says what was found if STRATA_VERBOSE asks
+void WriteStatsAtExit();  // STRATA_STATS
+void WriteStatsFiles();   // STRATA_STATS if it is a path, STRATA_PROMETHEUS
 void ForgetStatsWriterInChild();
 const char* CacheModeName();
 

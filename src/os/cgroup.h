@@ -1,8 +1,11 @@
-// The memory limit of the cgroup this process runs in, version 1 or 2, and how much of it is used.
-// Files that are absent or unreadable mean no limit. Sits in os; reads without allocating.
+// What the cgroup of this process allows it, version 1 or 2: memory, and how much of it is used;
+// CPU time. A limit of any ancestor binds as well as one's own, so every level is looked at, and
+// the one that is nearest to its end counts. Files that are absent or unreadable mean no limit.
+// Sits in os; reads without allocating, by system calls that are no cancellation points.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace strata {
 
@@ -13,21 +16,43 @@ struct CgroupMemory {
 
 class CgroupWatch {
  public:
-  // Finds the files of this process's cgroup, below `mount` (/sys/fs/cgroup), from `self`
+  // Finds the directories of this process's cgroups, below `mount` (/sys/fs/cgroup), from `self`
   // (/proc/self/cgroup). Called again after a fork or a move to another cgroup.
   void Find(const char* mount, const char* self);
+
+  // Of the level with the least room; memory.high counts as a limit, since the kernel stalls the
+  // process there.
   CgroupMemory Read() const;
+
+  // Thousandths of a CPU that the process may use over time; 0: as many as there are.
+  uint32_t ReadCpuQuota() const;
+
+  // The directory whose memory files are read, without the ancestors'; empty: none was found.
+  const char* memory_directory() const { return memory_.path; }
 
  private:
   static constexpr size_t kPath = 512;
+  enum class Version : uint8_t { kOne, kTwo };
+  struct Directory {
+    char path[kPath] = {};
+    size_t root = 0;  // length of the part that is the mount: no ancestor lies above it
+    Version version = Version::kTwo;
+  };
 
-  bool Use(const char* mount, const char* controller, const char* path, const char* limit,
-           const char* usage);
+  // Takes the deepest of the directories from `path` up to the mount that has `file`.
+  static bool Use(const char* mount, const char* controller, const char* path, const char* file,
+                  Version version, Directory& out);
+  // Calls f(path) for the directory and each of its ancestors up to the mount.
+  template <class F>
+  static void ForEachLevel(const Directory& d, F f);
+  bool FindVersionOne(const char* mount, char* controllers, const char* path);
 
-  char limit_[kPath] = {};
-  char usage_[kPath] = {};
-  char stat_[kPath] = {};
-  const char* inactive_file_ = "";  // the line of memory.stat that counts such cache
+  Directory memory_;
+  Directory cpu_;
 };
+
+// Bytes of memory that this process alone holds (resident and not shared), by `statm`
+// (/proc/self/statm); 0 if that can't be read.
+size_t OwnResidentBytes(const char* statm);
 
 }  // namespace strata

@@ -83,6 +83,13 @@ class FakeKernel {
     return now_ns_;
   }
 
+  int64_t Headroom() {
+    std::lock_guard hold(mutex_);
+    ++looks;
+    if (soft_limit == 0) return INT64_MAX;
+    return static_cast<int64_t>(soft_limit) - static_cast<int64_t>(physical_bytes());
+  }
+
   // --- What tests set and ask.
   void Advance(uint64_t ms) {
     std::lock_guard hold(mutex_);
@@ -122,6 +129,8 @@ class FakeKernel {
   HugeLength map_limit{~size_t{0} >> 1};
   uint64_t collapse_ns = 500'000;
   std::function<void()> on_release;  // the page heap's lock is not held
+  size_t soft_limit = 0;             // of physical memory; 0: none
+  size_t looks = 0;                  // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0;
 
  private:

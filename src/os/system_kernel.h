@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "os/memory_watch.h"
 #include "os/page_kernel.h"
 
 namespace strata {
@@ -30,7 +31,9 @@ class SystemKernel {
   void SplitHugePage(HugePageId page, NativeRange used);
   bool Collapse(HugePageId page);
   uint64_t NowNs();
+  int64_t Headroom() { return watch_.Headroom(); }
 
+  MemoryWatch& watch() { return watch_; }
   uintptr_t base() const { return base_; }       // of the heap
   uint8_t* classes() const { return classes_; }  // one byte a page
   void* spans() const { return spans_; }         // one pointer a page
@@ -51,6 +54,7 @@ class SystemKernel {
   std::atomic<int> process_madvise_{1};  // 0 once the kernel said it can't
   Lock map_lock_{LockRank::kMetadata};
   std::atomic<size_t> mapped_end_{0};  // written under map_lock_
+  MemoryWatch watch_;
 };
 
 static_assert(PageKernel<SystemKernel>);

@@ -9,8 +9,10 @@
 #include <cstdint>
 
 #include "hugepage/page_heap_stats.h"
+#include "profile/sampler_stats.h"
 #include "profile/text_sink.h"
 #include "span/size_classes.h"
+#include "span/span.h"
 
 namespace strata {
 
@@ -23,6 +25,46 @@ struct ClassStats {
   uint64_t hits = 0;
   uint64_t misses_alloc = 0;
   uint64_t misses_free = 0;
+  uint64_t spans_taken = 0;
+  uint64_t spans_returned = 0;
+  uint64_t observed[kOccupancyBuckets] = {};  // spans seen at the ticks, by objects given out
+  uint64_t returned[kOccupancyBuckets] = {};  // of them, those that emptied and went back
+};
+
+// One virtual CPU's cache. Bytes, and counts since the start.
+struct CpuCacheRow {
+  size_t vcpu = 0;
+  size_t capacity = 0;  // its classes have room for
+  size_t used = 0;      // of objects that lie there
+  size_t limit = 0;     // of capacity
+  uint64_t misses_alloc = 0;
+  uint64_t misses_free = 0;
+  uint64_t resizes = 0;  // changes of the limit
+};
+
+// Tells about the vCPU'th cache; false if it was never used. Rows are asked for one by one, because
+// there may be a thousand.
+using CpuCacheReader = bool (*)(size_t vcpu, CpuCacheRow& out);
+
+// The transfer cache of one last-level-cache domain.
+struct TransferDomainRow {
+  size_t domain = 0;
+  size_t cpus = 0;
+  size_t objects = 0;
+  size_t bytes = 0;
+  bool active = false;  // it is in use now
+};
+using TransferDomainReader = void (*)(size_t domain, TransferDomainRow& out);
+
+// Of the last look at them. Bytes; 0: none.
+struct LimitStats {
+  size_t cgroup_limit = 0;  // of the ancestor with the least room
+  size_t cgroup_usage = 0;
+  double cpu_quota = 0;  // CPUs
+  size_t soft_limit = 0;
+  size_t hard_limit = 0;
+  size_t soft_hits = 0;
+  size_t hard_failures = 0;
 };
 
 struct HeapStats {
@@ -51,10 +93,19 @@ struct HeapStats {
   uint64_t misses_alloc = 0;
   uint64_t misses_free = 0;
   size_t vcpus = 0;
+  size_t max_vcpus = 0;  // that cpu_cache_row knows
+  CpuCacheReader cpu_cache_row = nullptr;
+  size_t cpu_cache_total = 0;   // bytes all of them may hold
+  size_t transfer_domains = 0;  // that transfer_domain_row knows; 0: one domain, or switched off
+  TransferDomainReader transfer_domain_row = nullptr;
+  size_t cpu_cache_unassigned = 0;  // of it, in no cache's limit
 
+  LimitStats limits;
   bool background_running = false;
   uint64_t background_ticks = 0;
   uint64_t background_released = 0;
+
+  SamplerStats sampler;
 
   size_t caches() const { return cpu_cache + transfer_cache; }
   size_t free_resident() const { return central_free + page_heap_free; }
@@ -66,7 +117,7 @@ struct HeapStats {
   }
 };
 
-// Writes one [used, resident, "state"] triple for each mapped hugepage, with commas between.
+// Writes one [used, resident, "state", age_s] row for each mapped hugepage, with commas between.
 using OccupancyWriter = void (*)(TextSink& sink);
 
 void WriteJson(const HeapStats& stats, TextSink& sink, OccupancyWriter occupancy);

@@ -26,6 +26,16 @@ class Object {
     Name(name).Fraction(value);
     return *this;
   }
+  template <size_t N>
+  Object& Field(const char* name, const uint64_t (&values)[N]) {
+    Name(name).Char('[');
+    for (size_t i = 0; i < N; ++i) {
+      if (i != 0) sink_.Char(',');
+      sink_.Number(values[i]);
+    }
+    sink_.Char(']');
+    return *this;
+  }
   TextSink& Name(const char* name) {
     if (!first_) sink_.Char(',');
     first_ = false;
@@ -123,6 +133,48 @@ void WriteClasses(const HeapStats& s, TextSink& sink) {
         .Field("misses", k.misses_alloc + k.misses_free)
         .Field("misses_alloc", k.misses_alloc)
         .Field("misses_free", k.misses_free)
+        .Field("spans_taken", k.spans_taken)
+        .Field("spans_returned", k.spans_returned)
+        .Field("observed", k.observed)
+        .Field("returned", k.returned)
+        .End();
+  }
+  sink.Char(']');
+}
+
+void WriteCpuCaches(const HeapStats& s, TextSink& sink) {
+  sink.Char('[');
+  bool first = true;
+  for (size_t i = 0; s.cpu_cache_row != nullptr && i < s.max_vcpus; ++i) {
+    CpuCacheRow row;
+    if (!s.cpu_cache_row(i, row)) continue;
+    if (!first) sink.Char(',');
+    first = false;
+    Object(sink)
+        .Field("vcpu", row.vcpu)
+        .Field("capacity", row.capacity)
+        .Field("used", row.used)
+        .Field("limit", row.limit)
+        .Field("misses_alloc", row.misses_alloc)
+        .Field("misses_free", row.misses_free)
+        .Field("resizes", row.resizes)
+        .End();
+  }
+  sink.Char(']');
+}
+
+void WriteTransferDomains(const HeapStats& s, TextSink& sink) {
+  sink.Char('[');
+  for (size_t i = 0; s.transfer_domain_row != nullptr && i < s.transfer_domains; ++i) {
+    TransferDomainRow row;
+    s.transfer_domain_row(i, row);
+    if (i != 0) sink.Char(',');
+    Object(sink)
+        .Field("domain", row.domain)
+        .Field("cpus", row.cpus)
+        .Field("objects", row.objects)
+        .Field("bytes", row.bytes)
+        .Field("active", row.active)
         .End();
   }
   sink.Char(']');
@@ -148,12 +200,38 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("misses_alloc", s.misses_alloc)
       .Field("misses_free", s.misses_free)
       .Field("vcpus", s.vcpus)
+      .Field("limit_bytes", s.cpu_cache_total)
+      .Field("unassigned_bytes", s.cpu_cache_unassigned)
       .End();
+  all.Name("cpu_caches");
+  WriteCpuCaches(s, sink);
+  all.Name("transfer_domains");
+  WriteTransferDomains(s, sink);
   all.Name("background");
   Object(sink)
       .Field("running", s.background_running)
       .Field("ticks", s.background_ticks)
       .Field("released_bytes", s.background_released)
+      .End();
+  all.Name("limits");
+  Object(sink)
+      .Field("cgroup_limit", s.limits.cgroup_limit)
+      .Field("cgroup_usage", s.limits.cgroup_usage)
+      .Field("cpu_quota", s.limits.cpu_quota)
+      .Field("soft_limit", s.limits.soft_limit)
+      .Field("hard_limit", s.limits.hard_limit)
+      .Field("soft_hits", s.limits.soft_hits)
+      .Field("hard_failures", s.limits.hard_failures)
+      .End();
+  all.Name("sampler");
+  Object(sink)
+      .Field("interval", s.sampler.interval)
+      .Field("samples", s.sampler.samples)
+      .Field("live_samples", s.sampler.live_samples)
+      .Field("live_bytes_estimate", s.sampler.live_bytes_estimate)
+      .Field("peak_bytes_estimate", s.sampler.peak_bytes_estimate)
+      .Field("contexts", s.sampler.contexts)
+      .Field("dropped", s.sampler.dropped)
       .End();
   all.Name("classes");
   WriteClasses(s, sink);

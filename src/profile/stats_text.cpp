@@ -55,6 +55,36 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
       .Char('\n');
 }
 
+// How unequal the caches are: the limits of the smallest and the largest, and who changed them.
+void WriteTiers(const HeapStats& s, TextSink& sink) {
+  size_t caches = 0, least = SIZE_MAX, most = 0, used = 0;
+  uint64_t resizes = 0;
+  for (size_t i = 0; s.cpu_cache_row != nullptr && i < s.max_vcpus; ++i) {
+    CpuCacheRow row;
+    if (!s.cpu_cache_row(i, row)) continue;
+    ++caches;
+    least = row.limit < least ? row.limit : least;
+    most = row.limit > most ? row.limit : most;
+    used += row.used;
+    resizes += row.resizes;
+  }
+  if (caches != 0) {
+    sink.Text("  per-CPU caches    ").Number(caches).Text(": ").Mebibytes(used).Text(" of ");
+    sink.Mebibytes(s.cpu_cache_total).Text(", limits ").Mebibytes(least).Text(" to ");
+    sink.Mebibytes(most).Text(", ").Number(resizes).Text(" resizes\n");
+  }
+  size_t active = 0, bytes = 0;
+  for (size_t i = 0; s.transfer_domain_row != nullptr && i < s.transfer_domains; ++i) {
+    TransferDomainRow row;
+    s.transfer_domain_row(i, row);
+    active += row.active;
+    bytes += row.bytes;
+  }
+  if (s.transfer_domain_row == nullptr || s.transfer_domains == 0) return;
+  sink.Text("  cache domains     ").Number(s.transfer_domains).Text(", active ").Number(active);
+  sink.Text(", ").Mebibytes(bytes).Text(" in their transfer caches\n");
+}
+
 }  // namespace
 
 void WriteText(const HeapStats& s, TextSink& sink) {
@@ -91,6 +121,7 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(" (free), vCPUs ")
       .Number(s.vcpus)
       .Char('\n');
+  WriteTiers(s, sink);
   WritePageHeap(s.page_heap, sink);
   sink.Text("  background        ")
       .Text(s.background_running ? "running" : "not running")
@@ -98,6 +129,17 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Number(s.background_ticks)
       .Text(", gave back ")
       .Mebibytes(s.page_heap.released_total)
+      .Char('\n');
+  sink.Text("  sampler           one in ")
+      .Mebibytes(s.sampler.interval)
+      .Text(", samples ")
+      .Number(s.sampler.samples)
+      .Text(", live ")
+      .Number(s.sampler.live_samples)
+      .Text(", stacks ")
+      .Number(s.sampler.contexts)
+      .Text(", dropped ")
+      .Number(s.sampler.dropped)
       .Char('\n');
   WriteClassTable(s, sink);
 }

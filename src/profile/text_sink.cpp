@@ -34,7 +34,10 @@ TextSink& TextSink::Number(uint64_t n) {
 }
 
 TextSink& TextSink::Fraction(double value) {
-  const auto scaled = static_cast<uint64_t>(value < 0 ? 0 : value * 10000 + 0.5);
+  // What is no number, or too large for one, is written as the nearest that can be.
+  constexpr double kMost = 1e15;
+  const double bounded = value > 0 ? (value < kMost ? value : kMost) : 0;
+  const auto scaled = static_cast<uint64_t>(bounded * 10000 + 0.5);
   Number(scaled / 10000).Char('.');
   for (uint64_t unit = 1000; unit != 0; unit /= 10)
     Char(static_cast<char>('0' + scaled / unit % 10));

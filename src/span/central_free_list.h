@@ -20,11 +20,27 @@
 
 namespace strata {
 
+// Which span gives the next object. kLastIn is the order of allocators before span prioritisation,
+// one list on which the span that got a free object last comes first: for experiments.
+enum class SpanOrder : uint8_t { kFullestFirst, kLastIn };
+
 struct CentralStats {
   size_t spans = 0;
   size_t objects_out = 0;  // given to the tiers above
   size_t objects_free = 0;
   size_t native_released = 0;  // native pages given back inside spans in use
+  uint64_t spans_taken = 0;    // from the page heap, and given back to it, since the start
+  uint64_t spans_returned = 0;
+  // Span return rate (papers §4, Figure 13): spans seen at each tick by bucket, and how many of
+  // those emptied before the next one and went back.
+  uint64_t observed[kOccupancyBuckets] = {};
+  uint64_t returned[kOccupancyBuckets] = {};
+};
+
+// How full a span is: its free bytes with memory behind them, and the objects given out of it.
+struct SpanFill {
+  size_t free_bytes = 0;
+  size_t objects = 0;
 };
 
 struct IsolatedSpans;
@@ -35,9 +51,10 @@ struct IsolatedSpans;
 template <class Source>
 class CentralFreeList {
  public:
-  void Init(SizeClass size_class, Source* source) {
+  void Init(SizeClass size_class, Source* source, SpanOrder order = SpanOrder::kFullestFirst) {
     class_ = size_class;
     source_ = source;
+    order_ = order;
   }
 
   // Takes up to n objects; fewer only when memory is short.
@@ -105,6 +122,16 @@ class CentralFreeList {
   // Objects given out; readable without the lock because it is written only under it.
   size_t objects_out() const { return objects_out_.load(std::memory_order_relaxed); }
 
+  // The caller keeps one of the span's objects from being freed.
+  SpanFill FillOf(const Span* span) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    const size_t used = span->allocated * size_t{InfoOf(class_).size};
+    const size_t released = static_cast<size_t>(std::popcount(span->released_or_asked))
+                            << kNativePageShift;
+    const size_t all = BytesOf(span->range().length);
+    return {used + released < all ? all - used - released : 0, span->allocated};
+  }
+
   // Calls of Take and Give so far.
   uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
 
@@ -115,14 +142,25 @@ class CentralFreeList {
     s.objects_out = objects_out();
     s.objects_free = num_spans_ * InfoOf(class_).objects - s.objects_out;
     s.native_released = native_released_;
+    s.spans_taken = spans_taken_;
+    s.spans_returned = spans_taken_ - num_spans_;
+    for (size_t i = 0; i < kOccupancyBuckets; ++i) {
+      s.observed[i] = observed_[i];
+      s.returned[i] = returned_[i];
+    }
     return s;
   }
 
-  void set_tick(uint32_t tick) { tick_.store(tick, std::memory_order_relaxed); }
+  // A look at how many spans there are of each occupancy. Background thread only.
+  void set_tick(uint32_t tick) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    tick_.store(tick, std::memory_order_relaxed);
+    for (size_t i = 0; i < kOccupancyBuckets; ++i) observed_[i] += in_bucket_[i];
+  }
   Lock& lock() { return lock_; }
 
  private:
-  static constexpr size_t kLists = 8;
+  static constexpr size_t kLists = kOccupancyBuckets;
   // last_used of a span untouched since its idle pages were found.
   static constexpr uint32_t kScanned = 0;
   // Empty spans kept, so that a span's last object coming and going does not reach the page heap.
@@ -132,10 +170,13 @@ class CentralFreeList {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // More objects given out, lower index: 128 and more in list 0, 1 in list 7.
-  static size_t ListFor(const Span* span) {
-    const size_t width = std::bit_width(static_cast<size_t>(span->allocated));
+  // More objects given out, lower index; not for none.
+  static size_t BucketOf(size_t allocated) {
+    const size_t width = std::bit_width(allocated);
     return width >= kLists ? 0 : kLists - width;
+  }
+  size_t ListFor(size_t allocated) const {
+    return order_ == SpanOrder::kFullestFirst ? BucketOf(allocated) : 0;
   }
 
   Span* FullestSpan() STRATA_REQUIRES(lock_) {
@@ -148,6 +189,7 @@ class CentralFreeList {
   void AddSpan(Span* span) STRATA_REQUIRES(lock_) {
     span->state = SpanState::kSmall;
     ++num_spans_;
+    ++spans_taken_;
     ++num_empty_;
     empty_.PushFront(span);
   }
@@ -162,7 +204,7 @@ class CentralFreeList {
       ++num_empty_;
       return;
     }
-    span->occupancy_list = static_cast<uint8_t>(ListFor(span));
+    span->occupancy_list = static_cast<uint8_t>(ListFor(span->allocated));
     nonempty_[span->occupancy_list].PushFront(span);
   }
   void Delist(Span* span) STRATA_REQUIRES(lock_) {
@@ -178,9 +220,9 @@ class CentralFreeList {
   // Moves the span to the list that fits its new count, if that is another one.
   void Recount(Span* span, size_t allocated) STRATA_REQUIRES(lock_) {
     const size_t before = span->allocated;
+    NoteOccupancy(span, before, allocated);
     const bool stays = before != 0 && allocated != 0 && before < span->objects &&
-                       allocated < span->objects &&
-                       std::bit_width(before) == std::bit_width(allocated);
+                       allocated < span->objects && ListFor(before) == ListFor(allocated);
     if (stays && span->last_used == kScanned && IsListed(span)) {
       nonempty_[span->occupancy_list].Remove(span);  // touched again: see Isolate
       nonempty_[span->occupancy_list].PushFront(span);
@@ -189,6 +231,19 @@ class CentralFreeList {
     span->allocated = static_cast<uint16_t>(allocated);
     span->last_used = tick_.load(std::memory_order_relaxed);
     if (!stays) Enlist(span);
+  }
+
+  // Its first change since the last tick tells what that tick saw of the span.
+  void NoteOccupancy(Span* span, size_t before, size_t after) STRATA_REQUIRES(lock_) {
+    if (before != 0) {
+      const size_t bucket = BucketOf(before);
+      --in_bucket_[bucket];
+      if (span->last_used != tick_.load(std::memory_order_relaxed))
+        span->seen_bucket = static_cast<uint8_t>(bucket);
+    } else if (span->last_used != tick_.load(std::memory_order_relaxed)) {
+      span->seen_bucket = Span::kNotSeen;
+    }
+    if (after != 0) ++in_bucket_[BucketOf(after)];
   }
 
   size_t TakeFrom(Span* span, void** out, size_t n) STRATA_REQUIRES(lock_) {
@@ -267,6 +322,8 @@ class CentralFreeList {
 
   void Forget(Span* span) STRATA_REQUIRES(lock_) {
     --num_spans_;
+    // Kept empty for a while or not: it was seen with objects at the last look before it emptied.
+    if (span->seen_bucket != Span::kNotSeen) ++returned_[span->seen_bucket];
     native_released_ -= static_cast<size_t>(std::popcount(span->released_or_asked));
   }
 
@@ -275,6 +332,7 @@ class CentralFreeList {
   void Rejoin(const IsolatedSpans& batch, bool released) STRATA_EXCLUDES(lock_);
 
   SizeClass class_ = SizeClass::kNone;
+  SpanOrder order_ = SpanOrder::kFullestFirst;
   Source* source_ = nullptr;
   Lock lock_{LockRank::kCentral};
   std::atomic<uint32_t> tick_{1};
@@ -285,6 +343,10 @@ class CentralFreeList {
   IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock_);             // none given out
   size_t num_empty_ STRATA_GUARDED_BY(lock_) = 0;
   size_t num_spans_ STRATA_GUARDED_BY(lock_) = 0;
+  uint64_t spans_taken_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t in_bucket_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};  // spans now
+  uint64_t observed_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
+  uint64_t returned_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
   size_t native_released_ STRATA_GUARDED_BY(lock_) = 0;
   std::atomic<size_t> objects_out_{0};  // these two: written under the lock, read without it
   std::atomic<uint64_t> moves_{0};

@@ -26,7 +26,23 @@ class PageMap {
     spans_ = spans;
   }
 
-  SizeClass ClassOf(PageId p) const { return static_cast<SizeClass>(classes_[p.raw()]); }
+  SizeClass ClassOf(PageId p) const { return WithoutSampledPage(EntryOf(p)); }
+  // The class, with kSampledPage where a sampled object starts on the page. That bit may change
+  // while others read the entry of their own blocks on the page, so the byte is read as a whole and
+  // in no order: either value takes a free to its end.
+  SizeClass EntryOf(PageId p) const {
+    return static_cast<SizeClass>(__atomic_load_n(&classes_[p.raw()], __ATOMIC_RELAXED));
+  }
+  // Called while a block on the page lives, so that the entry does not change otherwise; the
+  // sampler's lock orders the calls.
+  void SetSampled(PageId p) {
+    __atomic_store_n(&classes_[p.raw()],
+                     static_cast<uint8_t>(Raw(ClassOf(p)) | size_t{kSampledPage}),
+                     __ATOMIC_RELAXED);
+  }
+  void ClearSampled(PageId p) {
+    __atomic_store_n(&classes_[p.raw()], static_cast<uint8_t>(Raw(ClassOf(p))), __ATOMIC_RELAXED);
+  }
   Span* SpanOf(PageId p) const { return spans_[p.raw()]; }
 
   // Every page of a span with objects is entered; of a large block only the first, so that a huge

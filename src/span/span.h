@@ -16,6 +16,10 @@
 
 namespace strata {
 
+// Spans that hold objects are counted in eight buckets by how many: 128 and more in 0, 64 to 127 in
+// 1, … one in 7. With kFullestFirst a bucket is also a list, of those of its spans that have room.
+inline constexpr size_t kOccupancyBuckets = 8;
+
 enum class SpanState : uint8_t {
   kSmall,     // objects of a class, on a central free list or full
   kIsolated,  // the same, while native pages inside it are being given back: not on any list
@@ -33,6 +37,8 @@ struct Span : ListNode<Span> {
   uint16_t objects = 0;    // capacity
   uint16_t allocated = 0;  // objects that the central list has given out
   uint32_t last_used = 0;  // tick of the last take or give
+  static constexpr uint8_t kNotSeen = 0xff;
+  uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
   // kSmall: native pages of the span that were given back while it was in use, by bit.
   // kLarge: the bytes the program asked for.
   uint64_t released_or_asked = 0;

@@ -1,8 +1,9 @@
 // An instruction program for CpuCache over fake operations: random takes and frees on random
 // virtual CPUs, drains from other CPUs, migrations between any two operations, other threads' work
 // while the tier below is called, memory and fences that fail, against a model of the objects the
-// program holds. After each instruction nothing may be lost, no room may exceed the limit, and
-// every slab must be whole. A violation ends the process.
+// program holds. Limits move between CPUs meanwhile. After each instruction nothing may be
+// lost, no room may exceed its CPU's limit, nor the limits their total, and every slab must be
+// whole. A violation ends the process.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,10 @@ class CpuCacheProgram {
     for (SizeClass& c : classes_) c = static_cast<SizeClass>(1 + bytes_.Below(kNumClasses - 1));
     disturbed_ = bytes_.Byte() % 2 == 0;
     transfer_.on_call = [this] { Interrupt(); };
-    STRATA_CHECK(cache_.Init(ops_, &transfer_, &memory_.arena(), cpus_.slabs(), kCpus, limit_));
+    const CacheSizing sizing =
+        bytes_.Byte() % 4 == 0 ? CacheSizing::kEqual : CacheSizing::kByMisses;
+    STRATA_CHECK(
+        cache_.Init(ops_, &transfer_, &memory_.arena(), cpus_.slabs(), kCpus, limit_, sizing));
   }
 
   void Run() {
@@ -38,6 +42,7 @@ class CpuCacheProgram {
   size_t steps() const { return steps_; }
   size_t drained_bytes() const { return drained_; }
   size_t hits() const { return hits_; }
+  size_t resizes() const { return resizes_; }
   size_t interrupts() const { return interrupts_; }
 
  private:
@@ -50,7 +55,7 @@ class CpuCacheProgram {
 
   void Step() {
     ++steps_;
-    switch (bytes_.Below(17)) {
+    switch (bytes_.Below(20)) {
       case 0:
       case 1:
       case 2:
@@ -81,10 +86,50 @@ class CpuCacheProgram {
       case 15:
         transfer_.limit = bytes_.Below(3) == 0 ? transfer_.out() + bytes_.Below(200) : 0;
         return;
+      case 16:
+      case 17:
+        return Resize([&] { bytes_.Byte() % 2 == 0 ? cache_.Resize() : cache_.Repay(); });
+      case 18:
+        return bytes_.Below(4) == 0 ? Resize([&] { Rearrange(); }) : void();
       default:
         cpus_.fence_fails = bytes_.Below(4) == 0;
         memory_.fail = bytes_.Below(4) == 0;
     }
+  }
+
+  // A CPU that comes into use waits for the end of a resize: others may not come upon a new one.
+  template <class F>
+  void Resize(F f) {
+    cpus_.migrate_in = 0;
+    only_in_use_ = true;
+    f();
+    only_in_use_ = false;
+    resizes_ = 0;
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) resizes_ += cache_.StatsOf(cpu).resizes;
+  }
+  void Rearrange() {
+    if (bytes_.Byte() % 2 == 0) {
+      cache_.SetShare(PickLimit());
+      // What a refused fence kept from being lowered stays above the new total.
+      STRATA_CHECK(cpus_.fence_fails || Excess() == 0 || AnyStopped());
+      excess_ = Excess();
+    } else {
+      cache_.SetSizing(bytes_.Byte() % 2 == 0 ? CacheSizing::kEqual : CacheSizing::kByMisses);
+    }
+  }
+  bool AnyStopped() {
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) {
+      for (size_t i = 1; i < kNumClasses; ++i) {
+        if (cpus_.slab(cpu).header(static_cast<SizeClass>(i)).begin.load() == 0xffff) return true;
+      }
+    }
+    return false;
+  }
+  // Bytes by which the limits are above their total.
+  size_t Excess() {
+    size_t sum = cache_.pool();
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) sum += cache_.limit(cpu);
+    return sum > cache_.total() ? sum - cache_.total() : 0;
   }
 
   // What other threads, on whatever CPU, do between a miss and what the tier below answers. Not
@@ -95,7 +140,9 @@ class CpuCacheProgram {
     ++interrupts_;
     const size_t here = cpus_.current;
     cpus_.current = bytes_.Byte() % kCpus;
-    if (bytes_.Byte() % 2 == 0) {
+    if (only_in_use_ && !cache_.StatsOf(cpus_.current).in_use) {
+      // nobody there
+    } else if (bytes_.Byte() % 2 == 0) {
       Take(PickClass(), 1 + bytes_.Below(200));
     } else {
       Free(PickClass(), 1 + bytes_.Below(200));
@@ -203,8 +250,10 @@ class CpuCacheProgram {
       // the midst of room being taken may leave more objects than there is room, for a while.
       STRATA_CHECK(stopped || room == cache_.room_bytes(cpu));
       STRATA_CHECK(stopped || within || disturbed_);
-      STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= limit_);
+      STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= cache_.limit(cpu));
     }
+    STRATA_CHECK(Excess() <= excess_);
+    excess_ = Excess();
     STRATA_CHECK(seen.size() + held == transfer_.out());
     size_t cached = 0;
     for (const SizeClass c : std::set<SizeClass>(std::begin(classes_), std::end(classes_)))
@@ -240,6 +289,9 @@ class CpuCacheProgram {
   std::map<SizeClass, std::set<void*>> held_;
   size_t steps_ = 0;
   size_t drained_ = 0;
+  size_t resizes_ = 0;
+  size_t excess_ = 0;
+  bool only_in_use_ = false;
   size_t hits_ = 0;
   size_t interrupts_ = 0;
   int depth_ = 0;

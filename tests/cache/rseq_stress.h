@@ -46,8 +46,9 @@ struct StressResult {
   size_t violations = 0;  // objects with two owners, lost or doubled
   size_t moves = 0;       // objects taken and freed by the threads
   size_t signal_moves = 0;
-  size_t drains = 0;  // that found something
-  size_t hits = 0;    // by the slabs' own count
+  size_t drains = 0;   // that found something
+  size_t resizes = 0;  // of one vCPU's limit
+  size_t hits = 0;     // by the slabs' own count
 };
 
 class RseqStress {
@@ -307,9 +308,18 @@ class RseqStress {
   void KeepDraining() {
     BlockSignals();
     while (!stop_ && disturbed_) {
+      // Mostly shrinks, which stop only some classes and leave some objects where they are.
+      for (int i = 0; i < 8 && !stop_; ++i) {
+        cache_.SetShare(i % 2 == 0 ? kLimit / 4 : kLimit);
+        cache_.Resize();
+        for (size_t v = 0; v < cache_.max_vcpus(); ++v)
+          violations_ += cache_.room_bytes(v) > kLimit;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
       for (size_t v = 0; v < cache_.max_vcpus(); ++v) result_.drains += cache_.Drain(v) != 0;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    for (size_t v = 0; v < cache_.max_vcpus(); ++v) result_.resizes += cache_.StatsOf(v).resizes;
   }
 
   void KeepSignalling(std::chrono::steady_clock::time_point end) {

@@ -1,4 +1,5 @@
-// The restartable sequences under forced migration, signals and concurrent drains: no object is
+// The restartable sequences under forced migration, signals, concurrent drains and
+// resizes: no object is
 // lost and none has two owners. That this would be noticed is shown by
 // rseq_control_stress_test.cpp.
 #include "rseq_stress.h"
@@ -18,6 +19,7 @@ void Stress(RseqIndex index) {
   EXPECT_GT(result.hits, 10'000u);
   EXPECT_GT(result.signal_moves, 200u);
   EXPECT_GT(result.drains, 50u);
+  EXPECT_GT(result.resizes, 200u);
 }
 
 TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid); }

@@ -175,6 +175,25 @@ TEST_F(ThreadCacheTest, FlushGivesEverythingBack) {
   EXPECT_EQ(cache_.Pop(small_), p);
 }
 
+TEST_F(ThreadCacheTest, AFlushThatOthersWantComesWithTheNextMiss) {
+  const SizeClass other = ClassOfSize(1024);
+  const auto fill = [&] {
+    std::vector<void*> objects;
+    for (int i = 0; i < 500; ++i) objects.push_back(Allocate(small_));
+    for (void* p : objects) Free(small_, p);
+    ASSERT_GT(cache_.lists[Raw(small_)].length, 50u);
+    cache_.flush_wanted = true;
+  };
+  fill();
+  void* p = Allocate(other);
+  EXPECT_EQ(transfer_.out(), 1u);
+  EXPECT_FALSE(cache_.flush_wanted);
+  fill();
+  cache_.PushSlow(other, p, transfer_, kLimit);
+  EXPECT_EQ(transfer_.out(), 0u);
+  EXPECT_FALSE(cache_.flush_wanted);
+}
+
 TEST_F(ThreadCacheTest, OutOfMemoryIsNullAndNothingIsLost) {
   transfer_.limit = 10;
   std::vector<void*> held;

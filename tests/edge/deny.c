@@ -32,6 +32,10 @@ static const struct {
     {"prctl", __NR_prctl},
     {"getcpu", __NR_getcpu},
     {"sched_getaffinity", __NR_sched_getaffinity},
+    {"close_range", __NR_close_range},
+    {"unshare", __NR_unshare},
+    {"socket", __NR_socket},
+    {"bind", __NR_bind},
 };
 
 static const struct {

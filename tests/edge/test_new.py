@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from blackbox import Lab, cases
+from blackbox import ROOT, Lab, cases
 
 SOURCE = Path(__file__).resolve().parent / "new_cases.cpp"
 LIMITED = "handler_frees_memory"
@@ -27,3 +27,21 @@ def test_handler_that_frees_memory_lets_new_succeed(lab: Lab) -> None:
         LIMITED,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     ).silent()
+
+
+HINTED = Path(__file__).resolve().parent / "hot_cold_cases.cpp"
+
+
+OWN = HINTED.with_name("own_new_cases.cpp")
+
+
+@pytest.mark.parametrize(
+    ("source", "case"), [(source, case) for source in (HINTED, OWN) for case in cases(source)]
+)
+def test_new_with_a_hint(lab: Lab, source: Path, case: str) -> None:
+    library = lab.require_strata()
+    include = f"-I{ROOT / 'include'}"
+    # Linked, not only preloaded: no other library has these names.
+    link = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{library.parent}")
+    program = lab.build(source, include, *link)
+    lab.run(program, case).silent()

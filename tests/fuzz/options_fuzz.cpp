@@ -17,7 +17,9 @@ using strata::Options;
 void CheckRanges(const Options& o) {
   STRATA_CHECK(memchr(o.stats, 0, sizeof(o.stats)) != nullptr);
   STRATA_CHECK(o.stats_interval_s <= 86400);
-  STRATA_CHECK(o.stats_interval_s == 0 || o.stats[0] != '\0');
+  STRATA_CHECK(o.stats_interval_s == 0 || o.stats[0] != '\0' || o.prometheus[0] != '\0');
+  STRATA_CHECK(memchr(o.profile_path, 0, sizeof(o.profile_path)) != nullptr);
+  STRATA_CHECK(o.profile_signal == 0 || o.profile_path[0] != '\0');
   STRATA_CHECK(o.cpu_cache_bytes <= size_t{1} << 30);
   for (const uint32_t ms :
        {o.release_short_ms, o.release_long_ms, o.release_peak_ms, o.release_idle_ms}) {
@@ -55,5 +57,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Options secure = strata::ReadOptions(environment.data(), true);
   CheckRanges(secure);
   STRATA_CHECK(secure.stats[0] == '\0' && secure.stats_interval_s == 0);
+  STRATA_CHECK(secure.control == strata::ControlChoice::kOff && secure.heap_limit == 0);
   return 0;
 }

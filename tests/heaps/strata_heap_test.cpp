@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "../hugepage/test_arena.h"
@@ -66,13 +68,49 @@ TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
   EXPECT_EQ(span->released_or_asked, 300'000u);
   EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + 16), nullptr);
   EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + kPageSize), nullptr);
-  EXPECT_EQ(heap_->large_blocks(), 1u);
-  EXPECT_EQ(heap_->large_asked(), 300'000u);
-  EXPECT_EQ(heap_->large_pages(), PagesCeil(300'000).raw());
+  EXPECT_EQ(heap_->large_blocks().blocks, 1u);
+  EXPECT_EQ(heap_->large_blocks().asked, 300'000u);
+  EXPECT_EQ(heap_->large_blocks().pages, PagesCeil(300'000));
   heap_->GiveLarge(span);
   EXPECT_EQ(heap_->LargeAt(b.address), nullptr);
-  EXPECT_EQ(heap_->large_blocks() + heap_->large_asked() + heap_->large_pages(), 0u);
-  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_EQ(heap_->large_blocks().blocks + heap_->large_blocks().asked, 0u);
+  EXPECT_EQ(heap_->large_blocks().pages, Length(0));
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+}
+
+// The shares of all live blocks add up to what is free in their spans and on their hugepages.
+TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
+  std::vector<void*> kept;
+  for (const size_t size : {112u, 1024u, 9000u}) {
+    const SizeClass c = ClassOfSize(size);
+    std::vector<void*> all = Take(c, 1000);
+    ASSERT_EQ(all.size(), 1000u);
+    std::vector<void*> given;
+    for (size_t i = 0; i < all.size(); ++i) (i % 9 == 0 ? kept : given).push_back(all[i]);
+    Give(c, given);
+  }
+  heap_->EmptyCaches();
+  kept.push_back(heap_->TakeLarge(300'000, 16).address);
+  std::set<const Span*> spans;
+  PinnedBytes sum;
+  for (void* p : kept) {
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    spans.insert(heap_->page_map().SpanOf(PageId((address - kernel_.base()) >> kPageShift)));
+    const PinnedBytes pinned = heap_->PinnedAt(address);
+    sum.in_span += pinned.in_span;
+    sum.in_hugepage += pinned.in_hugepage;
+  }
+  size_t free_in_spans = 0;
+  for (const Span* span : spans) {
+    if (span->state == SpanState::kLarge) continue;
+    free_in_spans +=
+        BytesOf(span->range().length) - span->allocated * InfoOf(span->size_class).size;
+  }
+  EXPECT_GT(free_in_spans, 1'000'000u);
+  EXPECT_NEAR(sum.in_span, static_cast<double>(free_in_spans), 1);
+  const PageHeapStats stats = heap_->page_heap().Stats();
+  EXPECT_GT(stats.filler.free, 0u);
+  EXPECT_NEAR(sum.in_hugepage, static_cast<double>(stats.filler.free), 1);
 }
 
 TEST_F(StrataHeapTest, ReusedLargeBlocksAreNotCalledZero) {
@@ -102,7 +140,7 @@ TEST_F(StrataHeapTest, ImpossibleSizesAreNullAndTakeNothing) {
   for (size_t size : {~size_t{0}, ~size_t{0} - 4096, size_t{1} << 62, size_t{1} << 45}) {
     EXPECT_EQ(heap_->TakeLarge(size, 16).address, nullptr) << size;
   }
-  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
   EXPECT_NE(heap_->TakeLarge(1 << 20, 16).address, nullptr);
 }
 
@@ -111,19 +149,38 @@ TEST_F(StrataHeapTest, ResizeKeepsContentsAndAccounts) {
   kernel_.Touch(b.address, 4 << 20, 9);
   Span* span = heap_->LargeAt(b.address);
   ASSERT_TRUE(heap_->ResizeLarge(span, 1 << 20));
-  EXPECT_EQ(heap_->large_asked(), 1u << 20);
-  EXPECT_EQ(heap_->large_pages(), 128u);
-  EXPECT_EQ(heap_->pages_in_use(), 128u);
+  EXPECT_EQ(heap_->large_blocks().asked, 1u << 20);
+  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
+  EXPECT_EQ(heap_->page_heap().used(), Length(128));
   EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
   ASSERT_TRUE(heap_->ResizeLarge(span, (1 << 20) - 5));  // within the last page
-  EXPECT_EQ(heap_->large_asked(), (1u << 20) - 5);
-  EXPECT_EQ(heap_->large_pages(), 128u);
+  EXPECT_EQ(heap_->large_blocks().asked, (1u << 20) - 5);
+  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
   if (heap_->ResizeLarge(span, 2 << 20)) {
-    EXPECT_EQ(heap_->large_pages(), 256u);
+    EXPECT_EQ(heap_->large_blocks().pages, Length(256));
     EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
   }
   heap_->GiveLarge(span);
-  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+}
+
+// The fragmentation profile asks about a block while its thread resizes it; ThreadSanitizer
+// watches.
+TEST_F(StrataHeapTest, PinnedBytesOfABlockThatIsBeingResized) {
+  const LargeBlock b = heap_->TakeLarge(3 << 20, 16);
+  Span* span = heap_->LargeAt(b.address);
+  std::atomic<bool> stop{false};
+  std::thread asks([&] {
+    while (!stop) {
+      const PinnedBytes pinned = heap_->PinnedAt(reinterpret_cast<uintptr_t>(b.address));
+      EXPECT_EQ(pinned.in_span, 0);
+      EXPECT_LE(pinned.in_hugepage, kHugePageSize);
+    }
+  });
+  for (int i = 0; i < 2000; ++i) heap_->ResizeLarge(span, i % 2 == 0 ? 1 << 20 : 3 << 20);
+  stop = true;
+  asks.join();
+  heap_->GiveLarge(span);
 }
 
 TEST_F(StrataHeapTest, GrowthStopsAtANeighbour) {
@@ -133,8 +190,8 @@ TEST_F(StrataHeapTest, GrowthStopsAtANeighbour) {
   const auto upper = std::max(a.address, b.address);
   ASSERT_EQ(static_cast<char*>(lower) + (512 << 10), upper);
   EXPECT_FALSE(heap_->ResizeLarge(heap_->LargeAt(lower), 513 << 10));
-  EXPECT_EQ(heap_->large_pages(), 128u);
-  EXPECT_EQ(heap_->large_asked(), 1u << 20);
+  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
+  EXPECT_EQ(heap_->large_blocks().asked, 1u << 20);
 }
 
 TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
@@ -179,15 +236,15 @@ TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
         }
       }
     }
-    ASSERT_EQ(heap_->large_asked(), asked);
-    ASSERT_EQ(heap_->large_blocks(), live.size());
+    ASSERT_EQ(heap_->large_blocks().asked, asked);
+    ASSERT_EQ(heap_->large_blocks().blocks, live.size());
     if (step % 100 == 0) Tick(1);
   }
   for (const auto& [at, block] : live) {
     EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
     heap_->GiveLarge(heap_->LargeAt(at));
   }
-  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
   heap_->ReleaseNow(SIZE_MAX);
   EXPECT_EQ(kernel_.physical_bytes(), 0u);
 }
@@ -206,7 +263,28 @@ TEST_F(StrataHeapTest, SmallObjectsComeFromSpansTheyAreMappedTo) {
     Give(c, objects);
   }
   heap_->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap_->pages_in_use(), 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+}
+
+TEST_F(StrataHeapTest, SpansOfManyAndOfFewObjectsShareHugepagesOnlyWhenToldTo) {
+  const SizeClass many = ClassOfSize(64);
+  const SizeClass few = ClassOfSize(16 << 10);
+  for (const FillerGroups groups : {FillerGroups::kByLifetime, FillerGroups::kTogether}) {
+    TestKernel kernel{HugeLength(64)};
+    TierOptions tiers;
+    tiers.filler_groups = groups;
+    Heap heap(kernel, memory_.arena(), PageHeapOptions{}, NoteBadFree, tiers);
+    void* of_many[1];
+    void* of_few[1];
+    ASSERT_EQ(heap.Take(many, of_many, 1), 1u);
+    ASSERT_EQ(heap.Take(few, of_few, 1), 1u);
+    const auto hugepage = [&](void* p) {
+      return (reinterpret_cast<uintptr_t>(p) - kernel.base()) >> kHugePageShift;
+    };
+    EXPECT_EQ(hugepage(of_many[0]) == hugepage(of_few[0]), groups == FillerGroups::kTogether);
+    heap.Give(many, of_many, 1);
+    heap.Give(few, of_few, 1);
+  }
 }
 
 TEST_F(StrataHeapTest, ABadFreeReachesTheHandler) {
@@ -346,7 +424,7 @@ bool RefusedAndRecovered(Refuse refuse) {
   RunDemand(*heap, kernel, d);
   FreeAll(*heap, kernel, d);
   heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->pages_in_use(), 0u);
+  EXPECT_EQ(heap->page_heap().used(), Length(0));
   EXPECT_EQ(kernel.physical_bytes(), 0u);
   kernel.fail_map_in = -1;
   kernel.map_limit = HugeLength(512);
@@ -355,7 +433,7 @@ bool RefusedAndRecovered(Refuse refuse) {
   EXPECT_FALSE(again.refused);
   FreeAll(*heap, kernel, again);
   heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->pages_in_use(), 0u);
+  EXPECT_EQ(heap->page_heap().used(), Length(0));
   return d.refused;
 }
 
@@ -391,7 +469,7 @@ TEST(StrataHeapOom, ALimitReachedIsNullAndThenRecovery) {
     EXPECT_GT(d.live.size(), 30u);
     FreeAll(*heap, kernel, d);
     heap->ReleaseNow(SIZE_MAX);
-    ASSERT_EQ(heap->pages_in_use(), 0u);
+    ASSERT_EQ(heap->page_heap().used(), Length(0));
   }
 }
 
@@ -403,7 +481,7 @@ TEST(StrataHeapOom, MetadataRefusedIsNullAndThenRecovery) {
   EXPECT_EQ(heap->TakeLarge(1 << 20, 16).address, nullptr);
   void* p = nullptr;
   EXPECT_EQ(heap->Take(ClassOfSize(64), &p, 1), 0u);
-  EXPECT_EQ(heap->pages_in_use(), 0u);
+  EXPECT_EQ(heap->page_heap().used(), Length(0));
   memory.fail = false;
   Demand d;
   RunDemand(*heap, kernel, d);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "hugepage/page_heap.h"
@@ -209,8 +210,11 @@ class PageHeapProgram {
     if (it == runs_.end()) return;
     const PageRange r{PageId(it->first), it->second.length};
     const Length longer = r.length + Length(bytes_.Below(600));
+    const size_t busy = std::exchange(busy_, it->first);
+    const bool grown = heap_.TryGrow(r, longer);
+    busy_ = busy;
+    if (!grown) return;
     const auto next = std::next(it);
-    if (!heap_.TryGrow(r, longer)) return;
     STRATA_CHECK(next == runs_.end() || (r.first + longer).raw() <= next->first);
     live_ += (longer - r.length).raw();
     it->second.length = longer;
@@ -246,9 +250,9 @@ class PageHeapProgram {
       t.gone.push_back(ranges.back());
       at += n + 1 + bytes_.Below(3);
     }
-    busy_ = it->first;
+    const size_t busy = std::exchange(busy_, it->first);
     heap_.ReleaseInUse(ranges.data(), ranges.size());
-    busy_ = kNone;
+    busy_ = busy;
   }
 
   void Reuse() {
@@ -256,12 +260,14 @@ class PageHeapProgram {
     if (it == runs_.end() || it->second.gone.empty()) return;
     const NativeRange r = it->second.gone.back();
     it->second.gone.pop_back();
+    const size_t busy = std::exchange(busy_, it->first);
     heap_.NoteReused(r);
+    busy_ = busy;
     Write(&it->second, r.offset >> kNativePageShift);
   }
 
   void Disturb() {
-    switch (bytes_.Below(5)) {
+    switch (bytes_.Below(6)) {
       case 0:
         kernel_.fail_map_in = static_cast<int>(bytes_.Below(3));
         break;
@@ -272,7 +278,12 @@ class PageHeapProgram {
         kernel_.fail_collapse_in = static_cast<int>(bytes_.Below(2));
         break;
       case 3:
-        heap_.SetHardLimit(bytes_.Below(3) == 0 ? 0 : (bytes_.Below(512) + 8) << kHugePageShift);
+        hard_limit_ = bytes_.Below(3) == 0 ? 0 : (bytes_.Below(512) + 8) << kHugePageShift;
+        heap_.SetHardLimit(hard_limit_);
+        break;
+      case 4:
+        kernel_.soft_limit = bytes_.Below(3) == 0 ? 0 : (bytes_.Below(256) + 1) << kHugePageShift;
+        heap_.CheckSoftLimit();
         break;
       default:
         meta_.fail = bytes_.Below(4) == 0;
@@ -283,6 +294,9 @@ class PageHeapProgram {
   void Check() {
     const PageHeapStats s = heap_.Stats();
     const size_t live = live_ << kPageShift;
+    // What was backed before a limit was set may stay; it may not grow.
+    STRATA_CHECK(hard_limit_ == 0 || s.backed <= std::max(hard_limit_, backed_));
+    backed_ = s.backed;
     STRATA_CHECK(s.used == live && heap_.used() == Length(live_));
     // Without metadata a large run keeps the tail that it could not donate.
     const size_t parts = s.filler.used + s.large + s.region.used;
@@ -317,7 +331,7 @@ class PageHeapProgram {
       }
     }
     size_t seen = 0, last = 0;
-    heap_.VisitHugePages([&](HugePageId h, size_t in_use, size_t released, char state) {
+    heap_.VisitHugePages([&](HugePageId h, size_t in_use, size_t released, char state, uint32_t) {
       STRATA_CHECK(seen++ == 0 || h.raw() > last);
       last = h.raw();
       const auto it = used.find(h.raw());
@@ -356,10 +370,12 @@ class PageHeapProgram {
   PageHeap<FakeKernel> heap_{kernel_, meta_.arena(), PageHeapOptions{}};
   Runs runs_;
   size_t live_ = 0;      // pages
-  size_t busy_ = kNone;  // the run that ReleaseInUse works on
+  size_t busy_ = kNone;  // the run that the page heap works on with its lock dropped
   uint32_t last_tag_ = 0;
   int depth_ = 0;
   bool metadata_failed_ = false;
+  size_t hard_limit_ = 0;  // bytes; 0: none
+  size_t backed_ = 0;      // at the last check
   size_t steps_ = 0;
   size_t interrupts_ = 0;
 };

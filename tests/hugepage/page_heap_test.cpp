@@ -38,7 +38,7 @@ struct PageHeapTest : testing::Test {
   }
   std::string States() {
     std::string s;
-    heap.VisitHugePages([&](HugePageId, size_t, size_t, char state) { s += state; });
+    heap.VisitHugePages([&](HugePageId, size_t, size_t, char state, uint32_t) { s += state; });
     return s.substr(0, s.find_last_not_of('u') + 1);
   }
 

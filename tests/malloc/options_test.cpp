@@ -48,8 +48,11 @@ bool Same(const Options& a, const Options& b) {
          a.cache == b.cache && a.release == b.release && a.hugepages == b.hugepages &&
          a.background == b.background && a.verbose == b.verbose && a.on_error == b.on_error &&
          a.cpu_cache_bytes == b.cpu_cache_bytes && a.heap_limit == b.heap_limit &&
+         a.soft_limit.kind == b.soft_limit.kind && a.soft_limit.value == b.soft_limit.value &&
          a.release_short_ms == b.release_short_ms && a.release_long_ms == b.release_long_ms &&
-         a.release_peak_ms == b.release_peak_ms && a.release_idle_ms == b.release_idle_ms;
+         a.release_peak_ms == b.release_peak_ms && a.release_idle_ms == b.release_idle_ms &&
+         a.control == b.control && strcmp(a.prometheus, b.prometheus) == 0 &&
+         strcmp(a.profile_path, b.profile_path) == 0 && a.profile_signal == b.profile_signal;
 }
 
 TEST(Options, NothingSetMeansDefaultsInSilence) {
@@ -92,6 +95,9 @@ TEST(Options, OtherGoodValues) {
   EXPECT_EQ(of("STRATA_CACHE=cpu").cache, CacheChoice::kCpu);
   EXPECT_EQ(of("STRATA_CACHE=auto").cache, CacheChoice::kAuto);
   EXPECT_EQ(of("STRATA_ON_ERROR=abort").on_error, OnError::kAbort);
+  EXPECT_EQ(of("STRATA_CONTROL=off").control, ControlChoice::kOff);
+  EXPECT_EQ(of("STRATA_CONTROL=1").control, ControlChoice::kOn);
+  EXPECT_EQ(of("STRATA_CONTROL=always").control, ControlChoice::kAlways);
   EXPECT_TRUE(of("STRATA_RELEASE=on").release);
   EXPECT_TRUE(of("STRATA_RELEASE=1").release);
   EXPECT_FALSE(of("STRATA_VERBOSE=off").verbose);
@@ -127,6 +133,13 @@ TEST(Options, EachNonsenseGetsOneLineAndTheDefault) {
                               "STRATA_RELEASE_PEAK_MS=x",
                               "STRATA_RELEASE_IDLE_MS=10s",
                               "STRATA_HUGEPAGES=2",
+                              "STRATA_ADAPTIVE=maybe",
+                              "STRATA_SPAN_PRIORITY=2",
+                              "STRATA_LIFETIME_FILLER=",
+                              "STRATA_CACHE_DOMAINS=on",
+                              "STRATA_CACHE_DOMAINS=",
+                              "STRATA_CACHE_DOMAINS=0-3;3-7",
+                              "STRATA_CACHE_DOMAINS=0-3,4-7;",
                               "STRATA_HEAP_LIMIT=K",
                               "STRATA_HEAP_LIMIT=+1",
                               "STRATA_HEAP_LIMIT=1KK",
@@ -134,6 +147,15 @@ TEST(Options, EachNonsenseGetsOneLineAndTheDefault) {
                               "STRATA_HEAP_LIMIT=1P",
                               "STRATA_HEAP_LIMIT=0x10",
                               "STRATA_BACKGROUND=true",
+                              "STRATA_CONTROL=never",
+                              "STRATA_PROMETHEUS=on",
+                              "STRATA_PROFILE=heap",
+                              "STRATA_PROFILE=hea:/x",
+                              "STRATA_PROFILE=heap:",
+                              "STRATA_PROFILE_SIGNAL=9",
+                              "STRATA_PROFILE_SIGNAL=0",
+                              "STRATA_PROFILE_SIGNAL=65",
+                              "STRATA_PROFILE_SIGNAL=USR1",
                               "STRATA_ON_ERROR=Abort",
                               "STRATA_VERBOSE=3"};
   for (const char* bad : kBad) {
@@ -145,6 +167,37 @@ TEST(Options, EachNonsenseGetsOneLineAndTheDefault) {
     EXPECT_NE(r.warnings.find("; using "), std::string::npos);
     EXPECT_TRUE(Same(r.options, Options{}));
   }
+}
+
+TEST(Options, CacheDomainsAreAWordOrListsOfCpus) {
+  EXPECT_EQ(
+      TopologyOf(ReadFrom({"STRATA_CACHE_DOMAINS=0-3,8-11;4-7"}).options.cache_domains).domains,
+      2u);
+  EXPECT_EQ(TopologyOf(ReadFrom({"STRATA_CACHE_DOMAINS=off"}).options.cache_domains).domains, 0u);
+  EXPECT_EQ(std::string(ReadFrom({"STRATA_CACHE_DOMAINS=auto"}).options.cache_domains), "auto");
+  const std::string wide = "STRATA_CACHE_DOMAINS=" + std::string(600, '0');
+  EXPECT_EQ(ReadFrom({wide.c_str()}).lines(), 1u);
+}
+
+TEST(Options, ProfileAndItsSignal) {
+  const Read both = ReadFrom({"STRATA_PROFILE=lifetime:/tmp/a:b", "STRATA_PROFILE_SIGNAL=10"});
+  EXPECT_EQ(both.warnings, "");
+  EXPECT_STREQ(both.options.profile_kind, "lifetime");
+  EXPECT_STREQ(both.options.profile_path, "/tmp/a:b");
+  EXPECT_EQ(both.options.profile_signal, 10);
+  const Read alone = ReadFrom({"STRATA_PROFILE_SIGNAL=10"});
+  EXPECT_EQ(alone.lines(), 1u);
+  EXPECT_EQ(alone.options.profile_signal, 0);
+  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b"}, true);
+  EXPECT_STREQ(secure.options.profile_path, "");
+  EXPECT_STREQ(secure.options.prometheus, "");
+}
+
+TEST(Options, PrometheusHasAnIntervalOfItsOwn) {
+  EXPECT_EQ(ReadFrom({"STRATA_PROMETHEUS=/tmp/x"}).options.stats_interval_s, 15u);
+  const Read r = ReadFrom({"STRATA_PROMETHEUS=/tmp/x", "STRATA_STATS_INTERVAL=3"});
+  EXPECT_EQ(r.warnings, "");
+  EXPECT_EQ(r.options.stats_interval_s, 3u);
 }
 
 TEST(Options, NumbersAtTheEdgeOfOverflow) {
@@ -196,6 +249,14 @@ TEST(Options, RaisedRightsWriteNoFiles) {
   EXPECT_FALSE(r.options.release);
 }
 
+TEST(Options, RaisedRightsLetNobodyInAndHoldNoLimitOfTheCallers) {
+  for (const char* control : {"PATH=/bin", "STRATA_CONTROL=on", "STRATA_CONTROL=always"})
+    EXPECT_EQ(ReadFrom({control}, true).options.control, ControlChoice::kOff) << control;
+  const Read r = ReadFrom({"STRATA_HEAP_LIMIT=1M", "STRATA_ON_ERROR=ignore"}, true);
+  EXPECT_EQ(r.options.heap_limit, 0u);
+  EXPECT_EQ(r.options.on_error, OnError::kAbort);
+}
+
 TEST(Options, APathTooLongIsNonsense) {
   const std::string path = "STRATA_STATS=/" + std::string(sizeof(Options{}.stats), 'p');
   const Read r = ReadFrom({path.c_str()});
@@ -234,6 +295,27 @@ TEST(Options, EveryRowSaysWhatItIs) {
     Options o;
     EXPECT_FALSE(table[i].parse("", o));  // nothing takes an empty value
   }
+}
+
+TEST(Options, SoftLimit) {
+  using Kind = SoftLimit::Kind;
+  const auto is = [](const char* text, Kind kind, size_t value) {
+    SoftLimit soft{Kind::kBytes, 7};
+    return ParseSoftLimit(text, soft) && soft.kind == kind && soft.value == value;
+  };
+  EXPECT_TRUE(is("off", Kind::kOff, 0));
+  EXPECT_TRUE(is("80%", Kind::kPercent, 80));
+  EXPECT_TRUE(is("100%", Kind::kPercent, 100));
+  EXPECT_TRUE(is("1%", Kind::kPercent, 1));
+  EXPECT_TRUE(is("3G", Kind::kBytes, size_t{3} << 30));
+  for (const char* bad : {"", "%", "0%", "101%", "-1%", "1000%", "99999%", "8 %", "on", "0", "K",
+                          "1%%", "80%x", "2E", "18446744073709551615"}) {
+    SoftLimit soft{Kind::kBytes, 7};
+    EXPECT_FALSE(ParseSoftLimit(bad, soft)) << bad;
+    EXPECT_EQ(soft.value, 7u) << bad;
+  }
+  EXPECT_EQ(ReadFrom({"STRATA_SOFT_LIMIT=70%"}).options.soft_limit.value, 70u);
+  EXPECT_NE(ReadFrom({"STRATA_SOFT_LIMIT=0"}).warnings, "");
 }
 
 }  // namespace

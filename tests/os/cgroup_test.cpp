@@ -98,5 +98,107 @@ TEST_F(CgroupTest, NonsenseInTheFilesIsNoLimit) {
   EXPECT_EQ(Found().limit, 0u);
 }
 
+TEST_F(CgroupTest, TheAncestorWithTheLeastRoomBinds) {
+  Write("/self", "0::/a/b/c\n");
+  Write("/a/memory.max", "1000000\n");
+  Write("/a/memory.current", "900000\n");
+  Write("/a/b/memory.max", "500000\n");
+  Write("/a/b/memory.current", "100000\n");
+  Write("/a/b/c/memory.max", "max\n");
+  Write("/a/b/c/memory.current", "50000\n");
+  EXPECT_EQ(Found().limit, 1000000u);  // 100,000 left there, 400,000 in b
+  EXPECT_EQ(Found().usage, 900000u);
+  Write("/a/memory.current", "200000\n");
+  EXPECT_EQ(Found().limit, 500000u);
+  Write("/self", "4:memory:/a/b\n");
+  Write("/memory/a/memory.limit_in_bytes", "300000\n");
+  Write("/memory/a/memory.usage_in_bytes", "8192\n");
+  Write("/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("/memory/a/b/memory.usage_in_bytes", "4096\n");
+  EXPECT_EQ(Found().limit, 300000u);
+  EXPECT_EQ(Found().usage, 8192u);
+}
+
+TEST_F(CgroupTest, MemoryHighIsALimitToo) {
+  Write("/self", "0::/a\n");
+  Write("/a/memory.current", "4096\n");
+  Write("/a/memory.max", "max\n");
+  Write("/a/memory.high", "1048576\n");
+  EXPECT_EQ(Found().limit, 1048576u);
+  Write("/a/memory.max", "65536\n");
+  EXPECT_EQ(Found().limit, 65536u);
+  Write("/a/memory.max", "2097152\n");
+  EXPECT_EQ(Found().limit, 1048576u);
+}
+
+TEST_F(CgroupTest, ALeafWithoutTheControllerIsItsParents) {
+  Write("/self", "0::/a/leaf\n");
+  std::filesystem::create_directories(root + "/a/leaf");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  EXPECT_EQ(Found().limit, 1048576u);
+}
+
+TEST_F(CgroupTest, VersionTwoBesideVersionOne) {
+  Write("/self", "1:cpu:/\n0::/a\n");
+  Write("/unified/a/memory.max", "1048576\n");
+  Write("/unified/a/memory.current", "4096\n");
+  EXPECT_EQ(Found().limit, 1048576u);
+}
+
+TEST_F(CgroupTest, ALimitChangedWhileRunningIsSeen) {
+  Write("/self", "0::/\n");
+  Write("/memory.max", "1048576\n");
+  Write("/memory.current", "4096\n");
+  CgroupWatch watch;
+  watch.Find(root.c_str(), (root + "/self").c_str());
+  EXPECT_EQ(watch.Read().limit, 1048576u);
+  Write("/memory.max", "524288\n");
+  EXPECT_EQ(watch.Read().limit, 524288u);
+  std::filesystem::remove(root + "/memory.max");
+  EXPECT_EQ(watch.Read().limit, 0u);
+}
+
+TEST_F(CgroupTest, APathTooLongIsNoLimit) {
+  Write("/self", "0::/" + std::string(700, 'a') + "\n");
+  EXPECT_EQ(Found().limit, 0u);
+}
+
+TEST_F(CgroupTest, CpuQuota) {
+  const auto quota = [this] {
+    CgroupWatch watch;
+    watch.Find(root.c_str(), (root + "/self").c_str());
+    return watch.ReadCpuQuota();
+  };
+  Write("/self", "0::/a/b\n");
+  EXPECT_EQ(quota(), 0u);
+  Write("/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota(), 0u);
+  Write("/a/b/cpu.max", "150000 100000\n");
+  EXPECT_EQ(quota(), 1500u);
+  Write("/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(quota(), 500u);
+  for (const char* nonsense : {"", "x", "100000", "100000 ", "100000 0", "-5 3", " 7"}) {
+    Write("/a/cpu.max", nonsense);
+    EXPECT_EQ(quota(), 1500u) << nonsense;
+  }
+  Write("/self", "2:cpu,cpuacct:/x\n0::/\n");
+  Write("/cpu,cpuacct/x/cpu.cfs_quota_us", "-1\n");
+  Write("/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota(), 0u);
+  Write("/cpu,cpuacct/x/cpu.cfs_quota_us", "250000\n");
+  EXPECT_EQ(quota(), 2500u);
+}
+
+TEST_F(CgroupTest, OwnMemoryIsWhatIsNotShared) {
+  Write("/statm", "5000 300 100 1 0 200 0\n");
+  EXPECT_EQ(OwnResidentBytes((root + "/statm").c_str()), 200u * 4096);
+  for (const char* nonsense : {"", "5000", "5000 300", "5000 100 300"}) {
+    Write("/statm", nonsense);
+    EXPECT_EQ(OwnResidentBytes((root + "/statm").c_str()), 0u) << nonsense;
+  }
+  EXPECT_GT(OwnResidentBytes("/proc/self/statm"), 0u);
+}
+
 }  // namespace
 }  // namespace strata

@@ -35,15 +35,21 @@ def test_process_ends_with_the_last_thread_of_the_program(lab: Lab, case: str) -
 
 
 def test_idle_process_stays_asleep(lab: Lab) -> None:
-    """After a burst, all threads together wake at most about once a second."""
-    with lab.start(lab.build(ENDING), "burst_then_sleep", "20") as process:
+    """After a burst, all threads together wake at most about once a second.
+
+    Giving memory back may wait for the kernel, on a loaded machine more than once a tick, so the
+    quietest of three stretches counts: a thread that polls has none.
+    """
+    woken = []
+    with lab.start(lab.build(ENDING), "burst_then_sleep", "30") as process:
         time.sleep(3)
         lab.assert_loaded(process.pid)
-        before = switches(process.pid)
-        time.sleep(5)
-        woken = switches(process.pid) - before
+        while len(woken) < 3 and min(woken, default=99) > 7:
+            before = switches(process.pid)
+            time.sleep(5)
+            woken.append(switches(process.pid) - before)
         assert process.poll() is None
-    assert woken <= 7, f"{woken} wake-ups in 5 s"
+    assert min(woken) <= 7, f"wake-ups in 5 s: {woken}"
 
 
 @pytest.mark.parametrize(("order", "keep"), [("random", "5"), ("oldest", "5")])

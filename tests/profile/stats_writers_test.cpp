@@ -42,6 +42,15 @@ std::unique_ptr<HeapStats> Extreme() {
   s->rseq = plain.rseq;
   s->thp_mode = plain.thp_mode;
   s->pid = 0x7fffffff;
+  s->cpu_cache_row = [](size_t vcpu, CpuCacheRow& out) {
+    memset(static_cast<void*>(&out), 0xff, sizeof(out));
+    return vcpu < 2;
+  };
+  s->max_vcpus = 2000;
+  s->transfer_domain_row = [](size_t domain, TransferDomainRow& out) {
+    out = {domain, SIZE_MAX, SIZE_MAX, SIZE_MAX, true};
+  };
+  s->transfer_domains = 64;
   bool running = true;
   memcpy(&s->background_running, &running, sizeof(running));
   return s;
@@ -65,6 +74,9 @@ TEST(StatsJson, ExtremeNumbersAreValid) {
   EXPECT_EQ(json.Of("pid"), "2147483647");
   EXPECT_EQ(json.Of("background.running"), "true");
   EXPECT_EQ(json.Of("hugepage_occupancy.1.2"), "L");
+  EXPECT_EQ(json.Of("cpu_caches.1.limit"), "18446744073709551615");
+  EXPECT_FALSE(json.Has("cpu_caches.2.limit"));
+  EXPECT_EQ(json.Of("transfer_domains.63.active"), "true");
   EXPECT_EQ(json.Of("classes." + std::to_string(kNumClasses - 2) + ".size"), "262144");
   EXPECT_FALSE(json.Has("classes." + std::to_string(kNumClasses - 1) + ".size"));
 }
@@ -91,9 +103,21 @@ TEST(StatsJson, ValuesStandUnderTheirNames) {
   s.hits = 13;
   s.misses_alloc = 14;
   s.misses_free = 15;
+  s.cpu_cache_total = 34;
+  s.cpu_cache_unassigned = 35;
+  s.max_vcpus = 3;
+  s.cpu_cache_row = [](size_t vcpu, CpuCacheRow& out) {
+    out = {vcpu, 36, 37, 38, 39, 40, 41};
+    return vcpu == 2;
+  };
+  s.transfer_domains = 1;
+  s.transfer_domain_row = [](size_t domain, TransferDomainRow& out) {
+    out = {domain, 42, 43, 44, false};
+  };
   s.background_running = true;
   s.background_ticks = 16;
   s.background_released = 17;
+  s.limits = {40, 41, 1.5, 42, 43, 44, 45};
   const size_t c = Raw(ClassOfSize(64));
   s.classes[c].spans = 18;
   s.classes[c].live = 19;
@@ -103,6 +127,10 @@ TEST(StatsJson, ValuesStandUnderTheirNames) {
   s.classes[c].hits = 23;
   s.classes[c].misses_alloc = 24;
   s.classes[c].misses_free = 25;
+  s.classes[c].spans_taken = 30;
+  s.classes[c].spans_returned = 31;
+  s.classes[c].observed[7] = 32;
+  s.classes[c].returned[0] = 33;
   s.page_heap.filler.hugepages = 26;
   s.page_heap.cache.limit = 27;
   s.page_heap.region.regions = 28;
@@ -136,6 +164,20 @@ TEST(StatsJson, ValuesStandUnderTheirNames) {
       {"cache.misses_alloc", "14"},
       {"cache.misses_free", "15"},
       {"cache.vcpus", "12"},
+      {"cache.limit_bytes", "34"},
+      {"cache.unassigned_bytes", "35"},
+      {"cpu_caches.0.vcpu", "2"},
+      {"cpu_caches.0.capacity", "36"},
+      {"cpu_caches.0.used", "37"},
+      {"cpu_caches.0.limit", "38"},
+      {"cpu_caches.0.misses_alloc", "39"},
+      {"cpu_caches.0.misses_free", "40"},
+      {"cpu_caches.0.resizes", "41"},
+      {"transfer_domains.0.domain", "0"},
+      {"transfer_domains.0.cpus", "42"},
+      {"transfer_domains.0.objects", "43"},
+      {"transfer_domains.0.bytes", "44"},
+      {"transfer_domains.0.active", "false"},
       {"background.running", "true"},
       {"background.ticks", "16"},
       {"background.released_bytes", "17"},
@@ -147,6 +189,10 @@ TEST(StatsJson, ValuesStandUnderTheirNames) {
       {"classes.0.central", "22"},
       {"classes.0.hits", "23"},
       {"classes.0.misses", "49"},
+      {"classes.0.spans_taken", "30"},
+      {"classes.0.spans_returned", "31"},
+      {"classes.0.observed.7", "32"},
+      {"classes.0.returned.0", "33"},
   };
   for (const auto& [path, value] : kExpected) EXPECT_EQ(json.Of(path), value) << path;
   EXPECT_FALSE(json.Has("classes.1.size"));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ TEST(TextSink, Formats) {
       "0.0000 1.0000 0.9346");
   EXPECT_EQ(TextOf([](TextSink& s) { s.Fraction(99.99996).Char(' ').Fraction(-1); }),
             "100.0000 0.0000");
+  EXPECT_EQ(TextOf([](TextSink& s) { s.Fraction(std::nan("")).Char(' ').Fraction(1e300); }),
+            "0.0000 1000000000000000.0000");
   EXPECT_EQ(TextOf([](TextSink& s) { s.Fraction(0.0001).Char(' ').Fraction(12.0305); }),
             "0.0001 12.0305");
   EXPECT_EQ(

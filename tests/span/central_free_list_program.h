@@ -18,8 +18,9 @@ class CentralProgram {
  public:
   explicit CentralProgram(ProgramBytes bytes)
       : bytes_(bytes), class_(PickClass()), info_(InfoOf(class_)) {
-    list_.Init(class_, &source_);
-    list_.set_tick(tick_);
+    if (bytes_.Byte() % 4 == 0) order_ = SpanOrder::kLastIn;
+    list_.Init(class_, &source_, order_);
+    SetTick();
     source_.on_release = [this] { Interrupt(); };
   }
 
@@ -65,8 +66,7 @@ class CentralProgram {
       case 10:
       case 11:
         tick_ += static_cast<uint32_t>(bytes_.Below(4));
-        list_.set_tick(tick_);
-        return;
+        return SetTick();
       case 12:
         return ReleaseIdle();
       case 13:
@@ -78,6 +78,16 @@ class CentralProgram {
       default:
         source_.metadata().fail = bytes_.Below(4) == 0;
     }
+  }
+
+  // A tick sees each span that holds objects, in the bucket of their number.
+  void SetTick() {
+    for (const Span* span : source_.live_spans) {
+      if (span->allocated == 0) continue;
+      const size_t width = std::bit_width(static_cast<size_t>(span->allocated));
+      ++observed_[width >= kOccupancyBuckets ? 0 : kOccupancyBuckets - width];
+    }
+    list_.set_tick(tick_);
   }
 
   uint32_t PickBefore() {
@@ -102,7 +112,7 @@ class CentralProgram {
       STRATA_CHECK((offset - span->start_offset()) % info_.size == 0);
       STRATA_CHECK(!source_.Released(object) && !source_.Released(object + info_.size - 1));
       STRATA_CHECK(live_.emplace(object, ++last_tag_).second);
-      if (i == 0 && fullest != nullptr) {
+      if (i == 0 && fullest != nullptr && order_ == SpanOrder::kFullestFirst) {
         // The first object comes from a span that is as full, by bit width, as any.
         STRATA_CHECK(span == fullest || source_.live_spans.size() > spans_before ||
                      WidthBefore(span) >= fullest_width_);
@@ -234,6 +244,14 @@ class CentralProgram {
     STRATA_CHECK(s.objects_out == live_.size() && list_.objects_out() == live_.size());
     STRATA_CHECK(s.spans == source_.live_spans.size());
     STRATA_CHECK(s.objects_free == s.spans * info_.objects - live_.size());
+    STRATA_CHECK(s.spans_taken == s.spans + source_.give_calls);
+    STRATA_CHECK(s.spans_returned == source_.give_calls);
+    uint64_t returned = 0;
+    for (size_t b = 0; b < kOccupancyBuckets; ++b) {
+      STRATA_CHECK(s.observed[b] == observed_[b]);
+      returned += s.returned[b];
+    }
+    STRATA_CHECK(returned <= s.spans_returned);
     STRATA_CHECK(s.native_released == source_.ReleasedPages());
     STRATA_CHECK(source_.bad_frees.size() == expected_bad_);
     std::map<const Span*, size_t> out;
@@ -274,6 +292,8 @@ class CentralProgram {
   std::map<const Span*, size_t> widths_;
   size_t fullest_width_ = 0;
   uint32_t last_tag_ = 0;
+  SpanOrder order_ = SpanOrder::kFullestFirst;
+  uint64_t observed_[kOccupancyBuckets] = {};
   uint32_t tick_ = 1;
   int depth_ = 0;
   bool reused_in_release_ = false;

@@ -43,6 +43,52 @@ class CentralFreeListTest : public testing::Test {
   TestCentral list_;
 };
 
+TEST_F(CentralFreeListTest, WithoutPriorityTheSpanFreedIntoLastComesFirst) {
+  class_ = ClassOfSize(1024);
+  list_.Init(class_, &source_, SpanOrder::kLastIn);
+  std::vector<void*> all = Take(96);
+  // 30 and then 1 left: the fuller span got room first, so the emptier one is in front.
+  Give({all.begin(), all.begin() + 2});
+  Give({all.begin() + 32, all.begin() + 63});
+  for (void* p : Take(31)) EXPECT_EQ(SpanOf(p), SpanOf(all[63]));
+  for (void* p : Take(2)) EXPECT_EQ(SpanOf(p), SpanOf(all[2]));
+}
+
+TEST_F(CentralFreeListTest, CountsSpansByOccupancyAndThoseThatWentBack) {
+  Use(8192);  // 8 objects a span; one empty span is kept
+  ASSERT_EQ(info().objects, 8u);
+  list_.set_tick(2);
+  std::vector<void*> all = Take(40);
+  Give({all.begin() + 1, all.begin() + 8});    // leaves 1
+  Give({all.begin() + 10, all.begin() + 16});  // leaves 2; the others hold 8
+  list_.set_tick(3);
+  CentralStats s = list_.Stats();
+  EXPECT_EQ(s.spans_taken, 5u);
+  EXPECT_EQ(s.spans_returned, 0u);
+  const uint64_t seen[kOccupancyBuckets] = {0, 0, 0, 0, 3, 0, 1, 1};
+  for (size_t b = 0; b < kOccupancyBuckets; ++b) EXPECT_EQ(s.observed[b], seen[b]) << b;
+  Give(all[0]);                                // empty, and kept
+  Give({all.begin() + 8, all.begin() + 10});   // the next goes back at once
+  Give({all.begin() + 16, all.begin() + 24});  // and a full one
+  s = list_.Stats();
+  EXPECT_EQ(s.spans_returned, 2u);
+  EXPECT_EQ(s.returned[6], 1u);
+  EXPECT_EQ(s.returned[4], 1u);
+  EXPECT_EQ(s.returned[7], 0u);
+  list_.set_tick(4);
+  list_.ReleaseEmpty(UINT32_MAX);  // the kept one counts as it was when last seen with objects
+  s = list_.Stats();
+  EXPECT_EQ(s.returned[7], 1u);
+  EXPECT_EQ(s.observed[4], 5u);
+  // What comes and goes between two looks was not observed.
+  std::vector<void*> more = Take(24);
+  Give(more);
+  list_.ReleaseEmpty(UINT32_MAX);
+  s = list_.Stats();
+  EXPECT_EQ(s.returned[4] + s.returned[6] + s.returned[7], 3u);
+  EXPECT_EQ(s.spans_taken - s.spans_returned, s.spans);
+}
+
 TEST_F(CentralFreeListTest, TakesFromTheFullestSpan) {
   Use(1024);  // 32 objects a span
   ASSERT_EQ(info().objects, 32u);

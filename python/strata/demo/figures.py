@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 import matplotlib as mpl
 
@@ -23,31 +22,14 @@ from strata.demo.measure import Run, Sample
 from strata.demo.memory import HUGEPAGE, PAGES_PER_HUGEPAGE
 from strata.demo.plan import Load
 from strata.demo.report import PHASES, SPAN_PAGE
+from strata.plot import INK, STYLE
 
 # distinguishable with any colour vision
 COLOURS = {"glibc": "#8a8f98", "jemalloc": "#d98200", "Strata": "#0b6fb8"}
-INK = "#1c2733"
 PALE = "#f0f3f6"
 NONE = "#f9d9bd"  # a range without a resident page
 FILL = LinearSegmentedColormap.from_list("fill", ["#dcebf7", "#7db6de", "#1f78b4", "#08335c"])
 MIB = 1 << 20
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#b8c1cc",
-    "axes.titlelocation": "left",
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": "#52606d",
-    "ytick.color": "#52606d",
-    "figure.constrained_layout.use": True,
-    "legend.frameon": False,
-    "savefig.dpi": 160,
-}
 
 
 @dataclass(frozen=True)

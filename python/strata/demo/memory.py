@@ -8,48 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from strata.procfs import MemoryGroup as MemoryGroup
+from strata.procfs import mapped_files as mapped_files
+from strata.procfs import peak_rss as peak_rss
+from strata.procfs import rollup as rollup
+from strata.procfs import usage as usage
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 HUGEPAGE = 2 << 20
 PAGES_PER_HUGEPAGE = HUGEPAGE // PAGE
-TICKS = os.sysconf("SC_CLK_TCK")
 PRESENT = np.uint64(1 << 63)
-V1_MEMORY = Path("/sys/fs/cgroup/memory")
-V2_ROOT = Path("/sys/fs/cgroup")
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Counters of a process from /proc/PID/stat and statm."""
-
-    rss: int
-    minor_faults: int
-    cpu_seconds: float
-
-
-def usage(pid: int) -> Usage:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return Usage(resident * PAGE, int(fields[7]), (int(fields[11]) + int(fields[12])) / TICKS)
-
-
-def peak_rss(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) << 10
-    return 0
-
-
-def rollup(pid: int) -> dict[str, int]:
-    """The process's smaps_rollup in bytes. Walks its page tables: not for a busy server."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    return {line.split(":")[0]: int(line.split()[1]) << 10 for line in lines}
 
 
 def _meminfo(key: str) -> int:
@@ -65,11 +38,6 @@ def mem_free() -> int:
 
 def mem_available() -> int:
     return _meminfo("MemAvailable")
-
-
-def mapped_files(pid: int) -> set[str]:
-    lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
-    return {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
 
 
 def anonymous_ranges(pid: int) -> list[tuple[int, int]]:
@@ -102,60 +70,6 @@ def _add(counts: dict[int, int], start: int, present: NDArray[np.bool_]) -> None
     numbers = (start // PAGE + np.flatnonzero(present)) // PAGES_PER_HUGEPAGE
     for number, count in zip(*np.unique(numbers, return_counts=True), strict=True):
         counts[int(number)] = counts.get(int(number), 0) + int(count)
-
-
-class MemoryGroup:
-    """A memory cgroup of our own for one server, if this machine lets us make one."""
-
-    def __init__(self, path: Path, usage_file: str, huge_key: str) -> None:
-        self.path = path
-        self._usage = path / usage_file
-        self._stat = path / "memory.stat"
-        self._huge_key = huge_key
-
-    @classmethod
-    def create(cls, name: str) -> MemoryGroup | None:
-        if (V1_MEMORY / "memory.usage_in_bytes").exists():
-            group = cls(V1_MEMORY / name, "memory.usage_in_bytes", "rss_huge")
-        elif (V2_ROOT / "cgroup.subtree_control").exists():
-            group = cls(V2_ROOT / name, "memory.current", "anon_thp")
-        else:
-            return None
-        try:
-            group.path.mkdir()
-            group.usage()
-            group.huge()
-        except (OSError, ValueError):
-            group.remove()
-            return None
-        if not os.access(group.path / "cgroup.procs", os.W_OK):
-            group.remove()
-            return None
-        return group
-
-    @property
-    def procs(self) -> Path:
-        return self.path / "cgroup.procs"
-
-    def usage(self) -> int:
-        return int(self._usage.read_text())
-
-    def huge(self) -> int:
-        for line in self._stat.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == self._huge_key:
-                return int(value)
-        raise ValueError(f"no {self._huge_key} in {self._stat}")
-
-    def remove(self) -> None:
-        for _ in range(20):
-            with contextlib.suppress(FileNotFoundError):
-                try:
-                    self.path.rmdir()
-                except OSError:
-                    time.sleep(0.05)  # the last page of a dead process may still be charged
-                    continue
-            return
 
 
 def warm_up(size: int) -> None:

@@ -1,0 +1,357 @@
+"""Experiments beside the plan: one build of Strata under different settings, or several allocators
+under a memory limit, in many interleaved rounds. Each group writes a section of its own into
+docs/benchmarks.md, which the other groups and the whole run leave alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from strata.compare.statistics import Interval, Verdict, interval, judge
+
+from strata_bench import execute, limited, switched
+from strata_bench.allocators import GLIBC, Allocator, loads
+from strata_bench.plan import Case, Kind
+from strata_bench.results import Results, Run
+
+MARGIN = 0.01
+SEED = 3
+QUICK_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A field of the result line, and how a reader sees it."""
+
+    key: str
+    label: str
+    higher_is_better: bool
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the project asks of a variant: a ratio to the base, the least or the most of it."""
+
+    variant: str
+    key: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What runs, under settings that all variants share."""
+
+    case: Case
+    figures: tuple[Figure, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    limit_mib: int = 0  # in a memory cgroup of this size
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting of Strata, or another allocator; the first of a group is its base."""
+
+    name: str
+    env: dict[str, str] = field(default_factory=dict)
+    library: Path | None = None  # of a peer; None is Strata
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    title: str
+    about: str
+    variants: tuple[Variant, ...]
+    works: tuple[Work, ...]
+    rounds: int
+    targets: tuple[Target, ...] = ()
+    must_finish: tuple[str, ...] = ()  # variants of which no run may fail or be killed
+    switched: str = ""  # the variants are values of this setting, switched in one running server
+
+
+RATE = Figure("requests_per_cpu_s", "requests / CPU s", True)
+THROUGHPUT = Figure("requests_per_s", "requests / s", True)
+RSS = Figure("rss_kib", "RSS", False)
+COVERAGE = Figure("coverage", "hugepage coverage", True)
+OFF = {"STRATA_SPAN_PRIORITY": "off", "STRATA_LIFETIME_FILLER": "off", "STRATA_ADAPTIVE": "off"}
+# So that a swing of seconds is one for the release policy, whose windows are 10 and 30 s.
+SHORT = {
+    "STRATA_RELEASE_SHORT_MS": "500",
+    "STRATA_RELEASE_LONG_MS": "1000",
+    "STRATA_RELEASE_PEAK_MS": "1000",
+    "STRATA_RELEASE_IDLE_MS": "300",
+}
+
+
+def _redis(keys: str) -> Case:
+    return Case("redis", "redis", (keys,), "requests_per_cpu_s", kind=Kind.REDIS, quick=("20000",))
+
+
+EXPERIMENTS = Group(
+    "experiments",
+    "Span priority, lifetime-aware filler, adaptive caches",
+    "The base has all three switched off. `requests` runs with release windows of 0.5 and 1 s, so"
+    " that its swings are swings to the release policy; its trimmed RSS is what stays after"
+    " `malloc_trim` in the valley: the fragmentation that no release can mend.",
+    (
+        Variant("all off", OFF),
+        Variant("span priority", OFF | {"STRATA_SPAN_PRIORITY": "on"}),
+        Variant("lifetime filler", OFF | {"STRATA_LIFETIME_FILLER": "on"}),
+        Variant("adaptive caches", OFF | {"STRATA_ADAPTIVE": "on"}),
+        Variant("all on", dict.fromkeys(OFF, "on")),
+    ),
+    (
+        Work(_redis("150000"), (RATE, RSS, COVERAGE)),
+        Work(
+            Case("wordcount", "wordcount", ("--mib=40",), "mops", quick=("--mib=4",)),
+            (
+                Figure("mops", "words / µs", True),
+                Figure("rss_mean_kib", "mean RSS", False),
+                Figure("hwm_kib", "peak RSS", False),
+                COVERAGE,
+            ),
+        ),
+        Work(
+            Case("requests", "requests", ("--requests=240000",), "ops_s", quick=("--scale=0.05",)),
+            (
+                Figure("ops_s", "requests / s", True),
+                Figure("p50_us", "median latency", False),
+                Figure("p99_us", "99th percentile latency", False),
+                Figure("rss_peak_kib", "RSS at the peak", False),
+                Figure("rss_valley_kib", "RSS in the valley", False),
+                Figure("rss_trimmed_kib", "RSS in the valley, trimmed", False),
+                Figure("coverage", "hugepage coverage at the peak", True),
+                Figure("coverage_valley", "hugepage coverage in the valley", True),
+            ),
+            SHORT,
+        ),
+    ),
+    rounds=10,
+)
+
+SAMPLING = Group(
+    "sampling",
+    "Cost of the sampler",
+    "One redis-server, whose keys redis-benchmark overwrites all the time with values of 700 B;"
+    " `sample` is switched over the control socket between off, its default of 2 MiB, and 256 KiB."
+    " A round has one slice of each. What is judged is the throughput; the CPU time is that of"
+    " the main thread.",
+    (
+        Variant("off", {"STRATA_SAMPLE": "0"}),
+        Variant("2 MiB", {"STRATA_SAMPLE": "2M"}),
+        Variant("256 KiB", {"STRATA_SAMPLE": "256K"}),
+    ),
+    (
+        Work(
+            _redis("300000"),
+            (THROUGHPUT, RATE),
+        ),
+    ),
+    rounds=300,
+    targets=(Target("2 MiB", THROUGHPUT.key, 0.99), Target("256 KiB", THROUGHPUT.key, 0.97)),
+    switched="sample",
+)
+
+ADAPTIVE = Group(
+    "adaptive",
+    "Adaptive per-CPU caches under a swinging number of threads",
+    "`tides`: phases of 1, 8, 2 and 6 threads, each with another mix of sizes.",
+    (
+        Variant("static", {"STRATA_ADAPTIVE": "off"}),
+        Variant("adaptive", {"STRATA_ADAPTIVE": "on"}),
+    ),
+    (
+        Work(
+            Case(
+                "tides",
+                "tides",
+                ("--phase=6", "--cycles=1"),
+                "mops",
+                quick=("--phase=0.5",),
+                timeout=300,
+            ),
+            (
+                Figure("mops", "operations / µs", True),
+                Figure("rss_mean_kib", "mean RSS", False),
+                Figure("rss_peak_kib", "peak RSS", False),
+                Figure("cache_mean_kib", "mean bytes in caches", False),
+                Figure("cache_peak_kib", "peak bytes in caches", False),
+                Figure("misses_per_kop", "misses / 1,000 operations", False),
+            ),
+        ),
+    ),
+    rounds=7,
+    targets=(
+        Target("adaptive", "rss_mean_kib", 0.98),
+        Target("adaptive", "mops", 0.99),
+        Target("adaptive", "misses_per_kop", 1.0),
+    ),
+)
+
+LIMIT_MIB = 256
+LIMITS = Group(
+    "limits",
+    "Under a memory limit",
+    f"`container`: live data of 217 MiB, 85 % of a memory cgroup of {LIMIT_MIB} MiB.",
+    (
+        Variant("strata"),
+        Variant("glibc", library=GLIBC),
+        Variant("jemalloc", library=GLIBC.parent / "libjemalloc.so.2"),
+    ),
+    (
+        Work(
+            Case(
+                "container",
+                "container",
+                ("--live=217", "--rounds=2"),
+                "seconds",
+                quick=("--rounds=1",),
+            ),
+            (Figure("seconds", "seconds", False), Figure("peak_rss_kib", "peak RSS", False)),
+            limit_mib=LIMIT_MIB,
+        ),
+    ),
+    rounds=20,
+    must_finish=("strata",),
+)
+
+GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS)}
+
+
+def prepare(group: Group, lib: Path, programs: Path) -> tuple[dict[str, Allocator], dict[str, str]]:
+    """The variants that this build and machine have, and a line for each one left out."""
+    found: dict[str, Allocator] = {}
+    skipped: dict[str, str] = {}
+    for variant in group.variants:
+        library = variant.library or lib
+        allocator = Allocator(variant.name, "", library, variant.env)
+        if not library.exists():
+            skipped[variant.name] = f"{library} is not there"
+        elif not loads(library, allocator.environment(), programs / "tight"):
+            skipped[variant.name] = f"{library} cannot be preloaded"
+        elif complaint := limited.complaint(allocator, programs / "tight"):
+            skipped[variant.name] = complaint
+        else:
+            found[variant.name] = allocator
+    return found, skipped
+
+
+def run(
+    group: Group,
+    allocators: dict[str, Allocator],
+    programs: Path,
+    rounds: int,
+    done: Callable[[Run], None],
+    *,
+    quick: bool,
+) -> Results:
+    """All works and variants in each round, the variants in random order."""
+    if group.switched:
+        (work,) = group.works
+        return switched.run(work.case, group.switched, allocators, rounds, done, quick=quick)
+    results = Results()
+    order = random.Random(SEED)
+    for number in range(1, rounds + 1):
+        for work in group.works:
+            names = list(allocators)
+            order.shuffle(names)
+            for name in names:
+                plain = allocators[name]
+                allocator = replace(plain, env=plain.env | work.env)
+                step = (work.case, allocator, number)
+                if work.limit_mib:
+                    one = limited.run(step, programs, work.limit_mib, quick=quick)
+                else:
+                    one = execute.run_step(step, programs, quick)
+                results.add(one)
+                done(one)
+    return results
+
+
+def ratio(results: Results, work: Work, figure: Figure, variant: str, base: str) -> Interval | None:
+    top = results.values(work.case.name, variant, figure.key)
+    bottom = results.values(work.case.name, base, figure.key)
+    rounds = sorted(top.keys() & bottom.keys())
+    if not rounds or any(top[r] <= 0 or bottom[r] <= 0 for r in rounds):
+        return None
+    return interval([top[r] / bottom[r] for r in rounds], SEED)
+
+
+def _cell(found: Interval | None, figure: Figure) -> str:
+    if found is None:
+        return "–"
+    if found.rounds < 2:
+        return f"{found.ratio:.3f}"
+    verdict = judge(found, figure.higher_is_better, MARGIN).verdict
+    if verdict in (Verdict.BETTER, Verdict.WORSE):
+        return f"**{found}** {verdict.value}"
+    return f"{found} {'same' if verdict is Verdict.SAME else 'open'}"
+
+
+def _base(results: Results, work: Work, figure: Figure, base: str) -> str:
+    value = results.median(work.case.name, base, figure.key)
+    if value is None:
+        return "–"
+    if figure.key.endswith("_kib"):
+        return f"{value / 1024:,.1f} MiB"
+    if figure.key.startswith("coverage"):
+        return f"{value * 100:.1f} %"
+    unit = " µs" if figure.key.endswith("_us") else " s" if figure.key == "seconds" else ""
+    return f"{value:,.0f}{unit}" if value >= 1000 else f"{value:.4g}{unit}"
+
+
+def _target_lines(group: Group, results: Results, base: str) -> list[str]:
+    """What the project asked for, held against the first work's ratios."""
+    work = group.works[0]
+    lines = []
+    for name in group.must_finish:
+        runs = results.of(work.case.name, name)
+        if runs:
+            verdict = "missed" if any(one.error for one in runs) else "met"
+            ends = limited.ends(results, work.case.name, name)
+            lines.append(f"- {name}: {ends} runs finished, asked for all: {verdict}.")
+    for target in group.targets:
+        figure = next(f for f in work.figures if f.key == target.key)
+        found = ratio(results, work, figure, target.variant, base)
+        if found is None:
+            continue
+        more = figure.higher_is_better
+        held = [(value >= target.bound) == more for value in (found.ratio, found.low, found.high)]
+        if found.ratio == target.bound:
+            held[0] = True
+        verdict = "met" if held[0] else "missed"
+        sure = "" if held[1] == held[2] else ", but the interval holds both"
+        lines.append(
+            f"- {target.variant}: {figure.label} {found} × {base}, asked for"
+            f" {'≥' if more else '≤'} {target.bound}: {verdict}{sure}."
+        )
+    return lines
+
+
+def section(group: Group, results: Results, skipped: dict[str, str], how: str) -> str:
+    """The group's part of the page."""
+    names = [v.name for v in group.variants if v.name not in skipped]
+    base = names[0] if names else group.variants[0].name
+    lines = [f"## {group.title}\n", group.about + "\n", how + "\n"]
+    for work in group.works:
+        header = [work.case.name, base, *names[1:]]
+        lines.append("| " + " | ".join(header) + " |")
+        lines.append("|---|" + "---:|" * (len(header) - 1))
+        for figure in work.figures:
+            cells = [_cell(ratio(results, work, figure, n, base), figure) for n in names[1:]]
+            row = [figure.label, _base(results, work, figure, base), *cells]
+            lines.append("| " + " | ".join(row) + " |")
+        if work.limit_mib:
+            ends = [limited.ends(results, work.case.name, n) for n in names]
+            lines.append("| " + " | ".join(["finished", *ends]) + " |")
+        lines.append("")
+    lines += _target_lines(group, results, base)
+    lines += [f"- Left out: {name} ({why})." for name, why in skipped.items()]
+    if not group.works[0].limit_mib:
+        for failed in results.failures():
+            lines.append(
+                f"- {failed.case}, {failed.allocator}, round {failed.round}: {failed.error}"
+            )
+    return "\n".join(lines).rstrip() + "\n"

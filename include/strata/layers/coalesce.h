@@ -1,0 +1,232 @@
+// Coalesce: a general heap that puts neighbouring free blocks together at once (boundary tags) and
+// picks by a finder (BestFit). The end of the newest region is the wilderness: used only when
+// nothing else fits, so that the heap grows late and shrinks from its end. Regions of at least
+// kRegion bytes come from the heap below; where it gives them one after the other (Growing), they
+// become one.
+#pragma once
+
+#include "strata/layers/best_fit.h"
+#include "strata/layers/boundary_tag.h"
+#include "strata/layers/heap.h"
+
+namespace strata::layers {
+
+template <size_t kRegion = 1 << 20, class Finder = BestFit>
+struct Coalesce {
+  static_assert(kRegion % 4096 == 0 && kRegion != 0, "Coalesce: regions of whole pages");
+
+  template <Heap Below>
+  class On : public Through<Below> {
+    static_assert(Below::alignment >= 16, "Coalesce needs a heap aligned to 16 bytes");
+    using Block = TaggedBlock;
+
+   public:
+    static constexpr size_t alignment = Block::kUnit;
+    static constexpr bool thread_safe = false;
+
+    using Through<Below>::Through;
+    ~On() { GiveBackAll(); }
+
+    void* allocate(size_t size) {
+      if (size > kMaxRequest) return nullptr;
+      const size_t bytes = BytesFor(size);
+      Block* b = finder_.Take(bytes);
+      if (b == nullptr) b = FromWilderness(bytes);
+      if (b == nullptr) return nullptr;
+      Cut(b, bytes);
+      return b->payload();
+    }
+
+    void deallocate(void* p) {
+      Block* b = Block::Of(p);
+      size_t bytes = b->size();
+      if (!b->previous_in_use()) {
+        Block* before = b->Before();
+        Unkeep(before);
+        bytes += before->size();
+        b = before;
+      }
+      Block* after = b->At(static_cast<ptrdiff_t>(bytes));
+      if (!after->in_use()) {
+        Unkeep(after);
+        bytes += after->size();
+      }
+      b->SetFree(bytes);
+      if (!b->After()->is_end() || !GaveBack(b)) Keep(b);
+    }
+    void deallocate(void* p, size_t) { deallocate(p); }
+    size_t size_of(void* p) { return Block::Of(p)->size() - Block::kTag; }
+
+    // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
+    bool resize(void* p, size_t size) {
+      if (size > kMaxRequest) return false;
+      Block* b = Block::Of(p);
+      const size_t bytes = BytesFor(size);
+      if (bytes > b->size()) {
+        Block* after = b->After();
+        if (after->in_use() || b->size() + after->size() < bytes) return false;
+        Unkeep(after);
+        b->SetInUse(b->size() + after->size(), b->previous_in_use());
+      }
+      Trim(b, bytes);
+      return true;
+    }
+
+    void forget() {
+      regions_ = nullptr;
+      wilderness_ = nullptr;
+      held_ = 0;
+      finder_.Clear();
+      Through<Below>::forget();
+    }
+    void clear() {
+      GiveBackAll();
+      forget();
+    }
+    size_t held() const { return held_; }  // bytes taken from below
+
+   private:
+    // At the start of each region. Its blocks follow, then an end block's tag.
+    struct Region {
+      Region* next;
+      size_t bytes;
+      size_t unused[1];
+      size_t first_tag;
+    };
+    static_assert(sizeof(Region) == 32);
+
+    static constexpr size_t BytesFor(size_t size) {
+      const size_t bytes = RoundUp(size + Block::kTag, Block::kUnit);
+      return bytes < Block::kLeast ? Block::kLeast : bytes;
+    }
+    static Block* FirstOf(Region* r) { return reinterpret_cast<Block*>(r + 1); }
+
+    void Keep(Block* b) {
+      if (wilderness_ == nullptr && b->After() == newest_end_) {
+        wilderness_ = b;
+      } else {
+        finder_.Add(b);
+      }
+    }
+    void Unkeep(Block* b) {
+      if (b == wilderness_) {
+        wilderness_ = nullptr;
+      } else {
+        finder_.Remove(b);
+      }
+    }
+
+    // b is kept nowhere; its neighbours are in use.
+    void Cut(Block* b, size_t bytes) {
+      const size_t whole = b->size();
+      if (whole - bytes < Block::kLeast) return b->SetInUse(whole, true);
+      Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
+      rest->SetFree(whole - bytes);
+      b->SetInUse(bytes, true);
+      Keep(rest);
+    }
+
+    // b is in use; what it has beyond `bytes` becomes free.
+    void Trim(Block* b, size_t bytes) {
+      const size_t over = b->size() - bytes;
+      if (over < Block::kLeast) return;
+      Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
+      rest->SetInUse(over, true);
+      b->SetInUse(bytes, b->previous_in_use());
+      deallocate(rest->payload());
+    }
+
+    Block* FromWilderness(size_t bytes) {
+      if ((wilderness_ == nullptr || wilderness_->size() < bytes) && !Grow(bytes)) return nullptr;
+      Block* b = wilderness_;
+      wilderness_ = nullptr;
+      return b;
+    }
+
+    // A region whose end has a wilderness of at least `bytes`.
+    bool Grow(size_t bytes) {
+      const size_t wanted = RoundUp(bytes + sizeof(Region) + Block::kTag, kRegion);
+      void* raw = this->next_.allocate(wanted);
+      if (raw == nullptr) return false;
+      held_ += wanted;
+      if (regions_ != nullptr && raw == reinterpret_cast<char*>(regions_) + regions_->bytes) {
+        Extend(wanted);
+        return true;
+      }
+      if (wilderness_ != nullptr) {  // an older region's end is a block like any other
+        finder_.Add(wilderness_);
+        wilderness_ = nullptr;
+      }
+      auto* r = ::new (raw) Region{regions_, wanted, {}, 0};
+      regions_ = r;
+      Block* first = FirstOf(r);
+      newest_end_ = EndOf(r);
+      newest_end_->SetEnd(false);
+      first->SetFree(wanted - sizeof(Region));
+      wilderness_ = first;
+      return true;
+    }
+
+    // The newest region goes on where it ended: its end block becomes part of what is free.
+    void Extend(size_t more) {
+      Block* old_end = newest_end_;
+      regions_->bytes += more;
+      const bool previous_used = old_end->previous_in_use();
+      newest_end_ = EndOf(regions_);
+      newest_end_->SetEnd(true);
+      old_end->SetInUse(more, previous_used);
+      deallocate(old_end->payload());
+    }
+
+    // The end's tag is the region's last word, so its "payload" begins where the region ends.
+    static Block* EndOf(Region* r) {
+      return reinterpret_cast<Block*>(reinterpret_cast<char*>(r) + r->bytes);
+    }
+
+    // b is free and kept nowhere. All of a region that is not the newest goes back whole; of the
+    // newest's end, what is beyond kRegion, where the heap below can take a tail.
+    bool GaveBack(Block* b) {
+      if (b->After() == newest_end_) return Shrink(b);
+      if (!b->After()->is_end()) return false;
+      auto* r = reinterpret_cast<Region*>(b) - 1;
+      Region** at = &regions_;
+      while (*at != nullptr && *at != r) at = &(*at)->next;
+      if (*at == nullptr) return false;  // b lies in the middle of its region
+      *at = r->next;
+      held_ -= r->bytes;
+      this->next_.deallocate(r, r->bytes);
+      return true;
+    }
+    bool Shrink(Block* b) {
+      if constexpr (requires(Below& n) { n.shrink(b, size_t{}); }) {
+        if (b->size() < 4 * kRegion) return false;
+        const size_t bytes = (b->size() - 2 * kRegion) / kRegion * kRegion;
+        regions_->bytes -= bytes;
+        held_ -= bytes;
+        newest_end_ = EndOf(regions_);
+        newest_end_->SetEnd(false);
+        b->SetFree(b->size() - bytes);
+        this->next_.shrink(newest_end_, bytes);
+        wilderness_ = b;
+        return true;
+      }
+      return false;
+    }
+
+    void GiveBackAll() {
+      for (Region* r = regions_; r != nullptr;) {
+        Region* next = r->next;
+        this->next_.deallocate(r, r->bytes);
+        r = next;
+      }
+    }
+
+    Region* regions_ = nullptr;
+    Block* wilderness_ = nullptr;  // the free block at the newest region's end; kept by no finder
+    Block* newest_end_ = nullptr;
+    size_t held_ = 0;
+    Finder finder_;
+  };
+};
+
+}  // namespace strata::layers

@@ -1,0 +1,109 @@
+// FreeList: keeps blocks that come back on a stack threaded through them and hands the newest out
+// again. It looks at no size: every request to one FreeList must be for the same number of bytes,
+// which Bins sees to. BoundedFreeList keeps at most kMost blocks and sends the rest down.
+#pragma once
+
+#include "strata/layers/heap.h"
+
+namespace strata::layers {
+
+namespace internal {
+
+// The stack itself; a block's first word is its link.
+class BlockStack {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void Push(void* p) { first_ = ::new (p) Block{first_}; }
+  void* Pop() {
+    Block* b = first_;
+    first_ = b->next;
+    return b;
+  }
+  void Forget() { first_ = nullptr; }
+
+ private:
+  struct Block {
+    Block* next;
+  };
+  Block* first_ = nullptr;
+};
+
+}  // namespace internal
+
+struct FreeList {
+  template <Heap Below>
+  class On : public Through<Below> {
+    static_assert(Below::alignment >= sizeof(void*), "a free list needs room for its link");
+
+   public:
+    static constexpr bool thread_safe = false;
+
+    using Through<Below>::Through;
+    ~On() { Drain(); }
+
+    void* allocate(size_t size) {
+      if (kept_.empty()) [[unlikely]]
+        return this->next_.allocate(size);
+      return kept_.Pop();
+    }
+    void deallocate(void* p, size_t size) {
+      size_ = size;
+      kept_.Push(p);
+    }
+    void forget() {
+      kept_.Forget();
+      Through<Below>::forget();
+    }
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      kept_.Forget();
+      this->next_.clear();
+    }
+    // Sends all kept blocks down.
+    void Drain() {
+      while (!kept_.empty()) this->next_.deallocate(kept_.Pop(), size_);
+    }
+
+   private:
+    internal::BlockStack kept_;
+    size_t size_ = 0;  // of the blocks here; known once there is one
+  };
+};
+
+template <size_t kMost>
+struct BoundedFreeList {
+  template <Heap Below>
+  class On : public Through<typename FreeList::template On<Below>> {
+    using Base = Through<typename FreeList::template On<Below>>;
+
+   public:
+    using Base::Base;
+
+    void* allocate(size_t size) {
+      if (count_ != 0) --count_;
+      return this->next_.allocate(size);
+    }
+    void deallocate(void* p, size_t size) {
+      if (count_ == kMost) return this->next_.next().deallocate(p, size);
+      ++count_;
+      this->next_.deallocate(p, size);
+    }
+    void forget() {
+      count_ = 0;
+      Base::forget();
+    }
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      count_ = 0;
+      this->next_.clear();
+    }
+    size_t kept() const { return count_; }
+
+   private:
+    size_t count_ = 0;
+  };
+};
+
+}  // namespace strata::layers

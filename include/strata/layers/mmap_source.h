@@ -1,0 +1,31 @@
+// Mmap: a source. Each block is a mapping of its own, so memory goes back to the kernel at once;
+// for chunks, not for objects.
+#pragma once
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "strata/layers/heap.h"
+
+namespace strata::layers {
+
+struct Mmap {
+  static constexpr size_t alignment = 4096;
+  static constexpr bool thread_safe = true;
+
+  void* allocate(size_t size) {
+    if (size > kMaxRequest) return nullptr;
+    const int before = errno;
+    void* p =
+        mmap(nullptr, Bytes(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != MAP_FAILED) return p;
+    errno = before;
+    return nullptr;
+  }
+  void deallocate(void* p, size_t size) { munmap(p, Bytes(size)); }
+
+ private:
+  static size_t Bytes(size_t size) { return RoundUpBlock(size, alignment); }
+};
+
+}  // namespace strata::layers

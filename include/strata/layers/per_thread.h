@@ -1,0 +1,119 @@
+// Heaps for each thread or CPU over one shared heap below. PrivateHeaps: a block that is freed goes
+// to the heap of whoever frees it (Cilk, STL: memory without bound when one thread allocates and
+// another frees). OwnedHeaps: it goes back to the heap it came from, named in a header in front of
+// it (Ptmalloc: at most P times the memory). `Which` says which heap is the caller's; heaps that
+// two callers can share must lock, so the per-heap layers must make a thread-safe stack, unless
+// Which gives each thread a heap of its own.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+#include "strata/layers/heap.h"
+#include "strata/layers/ref.h"
+#include "strata/layers/size_header.h"
+
+namespace strata::layers {
+
+// Numbers threads in the order in which they first ask; exclusive while there are at most as many
+// threads as heaps.
+struct ThreadIndex {
+  static constexpr bool exclusive = false;
+  static size_t index() {
+    static std::atomic<size_t> next{0};
+    static thread_local const size_t mine = next.fetch_add(1, std::memory_order_relaxed);
+    return mine;
+  }
+};
+
+struct CpuIndex {
+  static constexpr bool exclusive = false;
+  static size_t index() {
+    const int cpu = sched_getcpu();
+    return cpu < 0 ? 0 : static_cast<size_t>(cpu);
+  }
+};
+
+template <size_t kHeaps, class Which, class... PerHeap>
+struct PrivateHeaps {
+  template <Heap Below>
+  class On : public Through<Below> {
+    using Private = Stack<PerHeap..., Ref<Below>>;
+    static_assert(Private::thread_safe || Which::exclusive,
+                  "PrivateHeaps: put Locked on top of the per-heap layers");
+    static_assert(Below::thread_safe, "PrivateHeaps: the heap below is shared; it must lock");
+
+   public:
+    static constexpr size_t alignment = Private::alignment;
+    static constexpr bool thread_safe = true;
+
+    template <class... Args>
+      requires std::constructible_from<Below, Args...>
+    explicit On(Args&&... args)
+        : On(std::make_index_sequence<kHeaps>(), std::forward<Args>(args)...) {}
+
+    void* allocate(size_t size) { return Mine().allocate(size); }
+    void deallocate(void* p, size_t size) { Mine().deallocate(p, size); }
+    Private& heap(size_t i) { return slots_[i].heap; }
+
+   private:
+    struct alignas(64) Slot {
+      explicit Slot(Below& below) : heap(below) {}
+      Private heap;
+    };
+
+    template <size_t... kIndex, class... Args>
+    explicit On(std::index_sequence<kIndex...>, Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...),
+          slots_{((void)kIndex, Slot(this->next_))...} {}
+
+    Private& Mine() { return slots_[Which::index() % kHeaps].heap; }
+
+    Slot slots_[kHeaps];
+  };
+};
+
+template <size_t kHeaps, class Which, class... PerHeap>
+struct OwnedHeaps {
+  template <Heap Below>
+  class On : public Through<Below> {
+    using Owned = Stack<Header<size_t>, PerHeap..., Ref<Below>>;
+    static_assert(Stack<PerHeap..., Ref<Below>>::thread_safe,
+                  "OwnedHeaps: any thread may free into a heap; put Locked on top of its layers");
+    static_assert(Below::thread_safe, "OwnedHeaps: the heap below is shared; it must lock");
+
+   public:
+    static constexpr size_t alignment = Owned::alignment;
+    static constexpr bool thread_safe = true;
+
+    template <class... Args>
+      requires std::constructible_from<Below, Args...>
+    explicit On(Args&&... args)
+        : On(std::make_index_sequence<kHeaps>(), std::forward<Args>(args)...) {}
+
+    void* allocate(size_t size) {
+      const size_t i = Which::index() % kHeaps;
+      void* p = slots_[i].heap.allocate(size);
+      if (p != nullptr) Owned::header(p) = i;
+      return p;
+    }
+    void deallocate(void* p, size_t size) { slots_[Owned::header(p)].heap.deallocate(p, size); }
+    static size_t OwnerOf(void* p) { return Owned::header(p); }
+
+   private:
+    struct alignas(64) Slot {
+      explicit Slot(Below& below) : heap(below) {}
+      Owned heap;
+    };
+
+    template <size_t... kIndex, class... Args>
+    explicit On(std::index_sequence<kIndex...>, Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...),
+          slots_{((void)kIndex, Slot(this->next_))...} {}
+
+    Slot slots_[kHeaps];
+  };
+};
+
+}  // namespace strata::layers

@@ -1,0 +1,103 @@
+// Strata for C++ containers: strata::reap (a reap with an owner), strata::reap_resource and
+// strata::memory_resource (std::pmr over a reap and over the process heap). Thread-safety: that of
+// the reap; memory_resource is for all threads. Out of memory throws std::bad_alloc as every
+// std::pmr resource does.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <new>
+#include <utility>
+
+#include "strata/reap.h"
+
+namespace strata {
+
+// Owns a strata_reap; destroys it at the end of its scope.
+class reap {
+ public:
+  reap() : reap(nullptr, false) {}
+  explicit reap(reap& parent) : reap(parent.get(), false) {}
+  // A reap for several threads.
+  struct shared_t {};
+  static constexpr shared_t shared{};
+  explicit reap(shared_t) : reap(nullptr, true) {}
+  reap(shared_t, reap& parent) : reap(parent.get(), true) {}
+
+  reap(reap&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  reap& operator=(reap&& other) noexcept {
+    if (this != &other) {
+      strata_reap_destroy(handle_);
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  ~reap() { strata_reap_destroy(handle_); }
+
+  void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
+    void* p = alignment <= 16 ? strata_reap_malloc(handle_, size)
+                              : strata_reap_memalign(handle_, alignment, size);
+    if (p == nullptr) throw std::bad_alloc();
+    return p;
+  }
+  void deallocate(void* p) { strata_reap_free(handle_, p); }
+  void clear() { strata_reap_clear(handle_); }
+  std::size_t bytes() const { return strata_reap_bytes(handle_); }
+  std::size_t held() const { return strata_reap_held(handle_); }
+  void set_cap(std::size_t bytes, strata_reap_cap_function reached = nullptr,
+               void* context = nullptr) {
+    strata_reap_set_cap(handle_, bytes, reached, context);
+  }
+  strata_reap* get() const { return handle_; }
+
+ private:
+  reap(strata_reap* parent, bool for_threads)
+      : handle_(for_threads ? strata_reap_create_shared(parent) : strata_reap_create(parent)) {
+    if (handle_ == nullptr) throw std::bad_alloc();
+  }
+
+  strata_reap* handle_;
+};
+
+// Containers over a reap: what they free is used again, and all goes with the reap.
+class reap_resource : public std::pmr::memory_resource {
+ public:
+  reap_resource() = default;
+  explicit reap_resource(reap& parent) : reap_(parent) {}
+
+  strata::reap& get() { return reap_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return reap_.allocate(bytes, alignment);
+  }
+  void do_deallocate(void* p, std::size_t, std::size_t) override { reap_.deallocate(p); }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+
+  strata::reap reap_;
+};
+
+// The process heap as a resource: sized and aligned frees, per-CPU caches, no lock on the path.
+// All objects of this class are equal.
+class memory_resource : public std::pmr::memory_resource {
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    return alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
+               ? ::operator new(bytes)
+               : ::operator new(bytes, std::align_val_t(alignment));
+  }
+  void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+    if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+      ::operator delete(p, bytes);
+    } else {
+      ::operator delete(p, bytes, std::align_val_t(alignment));
+    }
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return dynamic_cast<const memory_resource*>(&other) != nullptr;
+  }
+};
+
+}  // namespace strata

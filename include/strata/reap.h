@@ -1,0 +1,67 @@
+/* Reaps: regions whose objects can also be freed one by one (Berger, Zorn, McKinley, OOPSLA 2002).
+ * Allocation bumps a pointer until something is freed; then freed memory is used again, so a long
+ * request that allocates and frees stays bounded; clearing or destroying gives all of it back at
+ * once. Sizes are in bytes; blocks are aligned to 16.
+ *
+ * Threads: one reap may be used by one thread at a time; a shared reap by any number. Different
+ * reaps never disturb each other.
+ *
+ * Reaps nest: clearing or destroying a reap destroys those below it.
+ *
+ * Misuse (a block of another reap or of malloc, a block freed twice, a reap that is gone) writes
+ * one line to stderr and ends the program, or with STRATA_ON_ERROR=ignore does nothing; a function
+ * that returns a pointer then returns null with EINVAL. */
+#ifndef STRATA_REAP_H_
+#define STRATA_REAP_H_
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_reap strata_reap;
+
+/* Null with ENOMEM; or with EINVAL when the parent is no reap. A null parent: none. */
+strata_reap* strata_reap_create(strata_reap* parent);
+/* The same for a reap that several threads use. */
+strata_reap* strata_reap_create_shared(strata_reap* parent);
+
+/* Null with ENOMEM when memory is short or the cap is reached. */
+void* strata_reap_malloc(strata_reap* reap, size_t size);
+void* strata_reap_calloc(strata_reap* reap, size_t count, size_t size);
+/* alignment: a power of two up to 1 GiB, else EINVAL. */
+void* strata_reap_memalign(strata_reap* reap, size_t alignment, size_t size);
+/* As realloc: the old block stays when null is returned; a null p allocates; size 0 frees. */
+void* strata_reap_realloc(strata_reap* reap, void* p, size_t size);
+/* A null p does nothing. */
+void strata_reap_free(strata_reap* reap, void* p);
+
+/* All blocks and all reaps below are gone; the reap itself can be used on. */
+void strata_reap_clear(strata_reap* reap);
+/* The reap is gone, too. A null reap does nothing. */
+void strata_reap_destroy(strata_reap* reap);
+
+/* The reap that p lies in, also in the middle of a block (of one above 256 KiB: in its first 4
+ * KiB); null for other memory. */
+strata_reap* strata_reap_find(const void* p);
+
+/* 0; or EINVAL when the new parent is no reap, or is the reap itself or one below it. */
+int strata_reap_set_parent(strata_reap* reap, strata_reap* parent);
+
+/* In blocks, with 8 bytes for each; and all that the reap holds of the process's heap. */
+size_t strata_reap_bytes(strata_reap* reap);
+size_t strata_reap_held(strata_reap* reap);
+
+/* Called when `wanted` more bytes would make the reap hold more than its cap. Returns the new cap;
+ * one that is still too low makes the request fail. It must not use the reap. */
+typedef size_t (*strata_reap_cap_function)(void* context, size_t held, size_t wanted, size_t cap);
+/* 0 bytes: no cap. A null function: the cap stands. */
+void strata_reap_set_cap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached,
+                         void* context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STRATA_REAP_H_ */

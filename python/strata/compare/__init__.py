@@ -1,0 +1,1 @@
+"""`strata compare`: an A/B experiment over allocators or settings, with honest error bars."""

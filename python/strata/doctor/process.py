@@ -1,0 +1,171 @@
+"""Rules about one running process: whether Strata is in it and has what it needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from strata.doctor.system import OTHERS
+from strata.doctor.view import (
+    DELETED,
+    MEMORY_HOLDERS,
+    STRATA,
+    CannotTellError,
+    Finding,
+    View,
+    Weight,
+    human_bytes,
+    mend,
+    ok,
+)
+
+WORTH_COVERING = 64 << 20
+LOW_COVERAGE = 0.5
+
+
+def library(view: View) -> Finding:
+    """Whether the library is in the process, and if not, why."""
+    found = view.library()
+    if found is not None and found.endswith(DELETED):
+        return mend(
+            "library",
+            Weight.LITTLE,
+            "the library's file was replaced since the process began: it still runs the old one",
+            "restart the process",
+        )
+    if found is not None:
+        return ok("library", f"the process runs on {found}")
+    command = view.command_line()
+    again = f"strata run -- {command}"
+    why = view.obstacle(view.path(view.proc("exe")))
+    if why is not None:
+        return mend("library", Weight.MUCH, f"Strata is not in the process, and cannot: {why}")
+    preload = view.environment().get("LD_PRELOAD", "")
+    if "libstrata" in preload:
+        return mend(
+            "library",
+            Weight.MUCH,
+            f"LD_PRELOAD={preload} was set and had no effect: the file may be missing or"
+            " unreadable for the process",
+            f"LD_DEBUG=libs {command} 2>&1 | grep -m3 strata",
+            again,
+        )
+    return mend("library", Weight.MUCH, "the process does not run on Strata", again)
+
+
+def other_allocator(view: View) -> Finding:
+    """A second allocator in the process: linked in and idle, or in Strata's place."""
+    others = [
+        Path(f).name
+        for f in view.mapped_files()
+        if any(n in Path(f).name.lower() for n in OTHERS) and not STRATA.search(f)
+    ]
+    if not others:
+        return ok("other-allocator", "no other allocator is loaded")
+    preload = view.environment().get("LD_PRELOAD", "")
+    ahead = preload.replace(":", " ").split()
+    first = next((p for p in ahead if any(n in p.lower() for n in (*OTHERS, "libstrata"))), "")
+    if view.library() is not None and "libstrata" not in first and first:
+        return mend(
+            "other-allocator",
+            Weight.MUCH,
+            f"{Path(first).name} stands before Strata in LD_PRELOAD and is the one that allocates",
+            "name libstrata.so first in LD_PRELOAD, or alone",
+        )
+    return ok(
+        "other-allocator",
+        f"{', '.join(others)} is loaded as well; what calls malloc gets the one that was"
+        " preloaded first",
+    )
+
+
+def thp_allowed(view: View) -> Finding:
+    """Whether the process, or its parent, has forbidden itself hugepages."""
+    status = view.read(view.proc("status"))
+    found = re.search(r"^THP_enabled:\s+(\S+)$", status, re.M)
+    if found is None:
+        return ok("thp-allowed", "this kernel does not say whether the process forbids hugepages")
+    if found[1] not in ("0", "1"):
+        raise CannotTellError(f"{view.proc('status')}: THP_enabled is {found[1]!r}")
+    if found[1] == "1":
+        return ok("thp-allowed", "the process may have hugepages")
+    redis = "redis" in status.partition("\n")[0]
+    return mend(
+        "thp-allowed",
+        Weight.MUCH,
+        "the process has no hugepages at all: it, or what started it, called"
+        " prctl(PR_SET_THP_DISABLE)",
+        "redis-server --disable-thp no  # or `disable-thp no` in redis.conf"
+        if redis
+        else "look for PR_SET_THP_DISABLE, or its option, in the program or its service manager",
+    )
+
+
+def cache_mode(view: View) -> Finding:
+    """Which front cache the process has, as it says itself."""
+    if view.ask is None:
+        raise CannotTellError("the process was not asked")
+    try:
+        mode = json.loads(view.ask("stats json"))["cache_mode"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CannotTellError(f"the process's statistics make no sense: {error}") from error
+    if not isinstance(mode, str):
+        raise CannotTellError("the process's statistics have no cache mode")
+    if not mode.startswith("per-thread"):
+        return ok("cache-mode", f"caches: {mode}")
+    if view.environment().get("STRATA_CACHE", "").lower() == "thread":
+        return mend(
+            "cache-mode",
+            Weight.SOME,
+            "caches are one a thread because STRATA_CACHE=thread is set",
+            "unset STRATA_CACHE  # where the program is started",
+        )
+    return mend(
+        "cache-mode",
+        Weight.SOME,
+        "caches are one a thread: there are no restartable sequences; see kernel-version,"
+        " glibc-version and rseq",
+    )
+
+
+def coverage(view: View) -> Finding:
+    """What the process got: the share of its memory on hugepages."""
+    anonymous = view.process_kib("smaps_rollup", "Anonymous")
+    huge = view.process_kib("smaps_rollup", "AnonHugePages")
+    share = huge / anonymous if anonymous else 0.0
+    says = f"{share * 100:.1f} % of {human_bytes(anonymous)} lie on hugepages"
+    if anonymous < WORTH_COVERING or share >= LOW_COVERAGE:
+        return ok("coverage", says)
+    if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):
+        return mend(
+            "coverage",
+            Weight.SOME,
+            f"{says}: STRATA_HUGEPAGES=off is set",
+            "unset STRATA_HUGEPAGES  # where the program is started",
+        )
+    return mend(
+        "coverage",
+        Weight.SOME,
+        f"{says}: see thp, thp-defrag and thp-allowed; memory from before, fragmentation of the"
+        " machine or of the heap are other causes",
+        f"strata report {view.pid} -o report",
+    )
+
+
+def swapped(view: View) -> Finding:
+    out = view.process_kib("status", "VmSwap")
+    resident = view.process_kib("status", "VmRSS")
+    if out > resident // 4 and out > WORTH_COVERING:
+        return mend(
+            "swapped",
+            Weight.SOME,
+            f"{human_bytes(out)} of the process are swapped out, beside {human_bytes(resident)} in"
+            " memory: what touches them waits",
+            f"strata release {view.pid}" if view.runs_strata() else MEMORY_HOLDERS,
+        )
+    return ok("swapped", f"{human_bytes(out)} of the process are swapped out")
+
+
+RULES = (library, other_allocator, thp_allowed, swapped)
+STRATA_RULES = (cache_mode, coverage)

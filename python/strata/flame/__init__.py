@@ -1,0 +1,1 @@
+"""Flame graphs and tables of profiles: `strata flame`, `strata diff`, `strata top`."""

@@ -1,0 +1,283 @@
+"""The commands: flame, diff, top."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strata.errors import StrataError
+from strata.flame.graph import FunctionRow, additive, by_function
+from strata.flame.page import Picture, page
+from strata.flame.svg import folded, quantity, svg
+from strata.pprof import PROCESS, Profile, filter_profile, load, merge
+from strata.symbolize import symbolize
+
+UNEVEN = 3  # a profile that covers so many times what another does is no match for it
+FORMS = (".html", ".svg", ".folded")
+Focus = Annotated[str | None, typer.Option(help="Only stacks with a function that matches.")]
+Ignore = Annotated[str | None, typer.Option(help="No stacks with a function that matches.")]
+Hide = Annotated[
+    str | None, typer.Option(help="Leave functions out that match, e.g. 'malloc|calloc|realloc'.")
+]
+Root = Annotated[Path, typer.Option(help="Where the program's files are, e.g. /proc/PID/root.")]
+TypeName = Annotated[
+    str | None, typer.Option("--type", help="The values to show, e.g. inuse_space, alloc_objects.")
+]
+Rows = Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to print.")]
+
+
+def read(
+    paths: list[Path],
+    root: Path,
+    say: Callable[[str], None],
+    focus: str | None = None,
+    ignore: str | None = None,
+    hide: str | None = None,
+    *,
+    note_empty: bool = True,
+) -> Profile:
+    profiles = [load(path) for path in paths]
+    whole = profiles[0] if len(profiles) == 1 else merge(profiles)
+    named = symbolize(whole, root, warn=say)
+    found = filter_profile(named, focus=focus, ignore=ignore, hide=hide)
+    files = ", ".join(map(str, paths))
+    if not note_empty:
+        return found
+    if not named.samples:
+        say(f"{files}: {no_samples(named)}")
+    elif not found.samples:
+        options = (("--focus", focus), ("--ignore", ignore))
+        given = " ".join(f"{name} {text!r}" for name, text in options if text)
+        say(f"{files}: nothing matches {given} in {len(named.samples)} samples")
+    return found
+
+
+def no_samples(profile: Profile) -> str:
+    """Why a profile is empty that may well be in order."""
+    why = "nothing was sampled"
+    if profile.period > 0 and profile.period_type is not None:
+        each = quantity(profile.period, profile.period_type.unit)
+        why = f"one is taken for about each {each} allocated"
+    if profile.duration_ns > 0:
+        return f"no samples yet: {why}, and this is of {profile.duration_ns / 1e9:.1f} s only"
+    return f"no samples yet: {why}; let it run longer, or sample finer by STRATA_SAMPLE"
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StrataError(f"{path}: {error.strerror}") from error
+
+
+def describe(profile: Profile) -> str:
+    """When, how long, how finely: one line."""
+    parts = []
+    if profile.time_ns > 0:
+        try:
+            taken = datetime.fromtimestamp(profile.time_ns / 1e9, UTC)
+            parts.append(taken.strftime("%Y-%m-%d %H:%M:%S UTC"))
+        except (ValueError, OverflowError, OSError):
+            parts.append("at an unknown time")
+    if profile.duration_ns > 0:
+        parts.append(f"over {profile.duration_ns / 1e9:.1f} s")
+    if profile.period > 0 and profile.period_type is not None:
+        parts.append(f"one sample each {quantity(profile.period, profile.period_type.unit)}")
+    return ", ".join(parts)
+
+
+def check_type(profile: Profile, name: str | None) -> int:
+    index = profile.index_of(name)
+    if not additive(profile.types[index]):
+        raise StrataError(f"values '{profile.types[index].type}' do not add up; take another type")
+    return index
+
+
+def draw(form: str, picture: Picture, new: Profile, old: Profile | None, name: str | None) -> str:
+    index = check_type(new, name) if name is not None else -1
+    if form == ".html":
+        return page(picture, replace(new, default_type=name or new.default_type), old)
+    if form == ".svg":
+        return svg(picture, new, old, index)
+    return folded(new, index)
+
+
+def form_of(path: Path, forms: tuple[str, ...] = FORMS) -> str:
+    if path.suffix not in forms:
+        raise StrataError(f"{path}: the name has to end in {', '.join(forms)}")
+    return path.suffix
+
+
+def program_of(profile: Profile) -> str:
+    """The process's name where the profile has it; else the program's file, which may be what a
+    link by another name points to."""
+    named = [c.removeprefix(PROCESS) for c in profile.comments if c.startswith(PROCESS)]
+    if named:
+        return ", ".join(named)
+    return Path(profile.mappings[0].file).name if profile.mappings else "profile"
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        print(title)
+        return
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns[:-1]:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    wide = None if sys.stdout.isatty() else 400  # a file or pipe has no edge to fold at
+    Console(highlight=False, width=wide).print(table)
+
+
+def top_rows(profile: Profile, index: int, rows: int) -> list[list[str]]:
+    unit = profile.types[index].unit
+    total = sum(sample.values[index] for sample in profile.samples)
+
+    def share(value: int) -> str:
+        return f"{100 * value / total:.1f} %" if total else "n/a"
+
+    return [
+        [
+            quantity(row.flat, unit),
+            share(row.flat),
+            quantity(row.total, unit),
+            share(row.total),
+            row.name,
+        ]
+        for row in by_function(profile, index)[:rows]
+    ]
+
+
+def changes(new: Profile, old: Profile, index: int) -> list[tuple[FunctionRow, FunctionRow]]:
+    """Each function's row in old and new, the largest change first."""
+    before = {row.name: row for row in by_function(old, index)}
+    after = {row.name: row for row in by_function(new, index)}
+    pairs = [
+        (before.get(name, FunctionRow(name)), after.get(name, FunctionRow(name)))
+        for name in {**before, **after}
+    ]
+    pairs = [(a, b) for a, b in pairs if (a.flat, a.total) != (b.flat, b.total)]
+    return sorted(pairs, key=lambda p: (-abs(p[1].flat - p[0].flat), p[0].name))
+
+
+def span(profile: Profile) -> str:
+    """What it covers; the library writes no duration for what goes back to the start."""
+    return (
+        f"{profile.duration_ns / 1e9:.1f} s" if profile.duration_ns > 0 else "all since the start"
+    )
+
+
+def uneven(old: Profile, new: Profile) -> str | None:
+    """A warning if one of the two covers much more than the other: a whole run and a window."""
+    short, long = sorted((old.duration_ns, new.duration_ns))
+    if long <= 0 or (short > 0 and long < UNEVEN * short):
+        return None
+    return (
+        f"the old profile covers {span(old)}, the new one {span(new)}: "
+        "the change is mostly that; compare two windows of a length, or two whole profiles"
+    )
+
+
+def signed(value: int, unit: str) -> str:
+    return ("+" if value > 0 else "") + quantity(value, unit)
+
+
+def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
+    @app.command("flame")
+    def flame_command(
+        profiles: Annotated[list[Path], typer.Argument(help="Profiles; several are added up.")],
+        output: Annotated[
+            Path, typer.Option("-o", "--output", help="A file .html, .svg or .folded.")
+        ] = Path("flame.html"),
+        type_: TypeName = None,
+        focus: Focus = None,
+        ignore: Ignore = None,
+        hide: Hide = None,
+        root: Root = Path("/"),
+    ) -> None:
+        """Draws a profile as a flame graph: a page to zoom and search in, or a picture."""
+        form = form_of(output)
+        profile = read(profiles, root, say, focus, ignore, hide)
+        title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
+        picture = Picture(title, describe(profile))
+        write(output, draw(form, picture, profile, None, type_))
+        say(f"wrote {output}")
+
+    @app.command("diff")
+    def diff_command(
+        old: Annotated[Path, typer.Argument(help="The profile from before.")],
+        new: Annotated[Path, typer.Argument(help="The profile from after.")],
+        output: Annotated[
+            Path | None, typer.Option("-o", "--output", help="Also draw: a file .html or .svg.")
+        ] = None,
+        type_: TypeName = None,
+        focus: Focus = None,
+        ignore: Ignore = None,
+        hide: Hide = None,
+        rows: Rows = 20,
+        root: Root = Path("/"),
+    ) -> None:
+        """Shows what changed between two profiles of a kind: a table, and a flame graph."""
+        form = form_of(output, (".html", ".svg")) if output is not None else ""
+        before = read([old], root, say, focus, ignore, hide, note_empty=False)
+        after = read([new], root, say, focus, ignore, hide, note_empty=False)
+        if before.types != after.types:
+            raise StrataError(f"{old} and {new} are profiles of different kinds")
+        if not before.samples and not after.samples:
+            say("neither profile has a sample" + (" that matches" if focus or ignore else ""))
+        warning = uneven(before, after)
+        if warning:
+            say(warning)
+        index = check_type(after, type_)
+        unit = after.types[index].unit
+        table = [
+            [
+                signed(b.flat - a.flat, unit),
+                quantity(a.flat, unit),
+                quantity(b.flat, unit),
+                signed(b.total - a.total, unit),
+                a.name,
+            ]
+            for a, b in changes(after, before, index)[:rows]
+        ]
+        totals = [sum(sample.values[index] for sample in p.samples) for p in (before, after)]
+        title = (
+            f"{after.types[index].type}: {quantity(totals[0], unit)} → "
+            f"{quantity(totals[1], unit)} ({signed(totals[1] - totals[0], unit)})"
+        )
+        print_table(title, ["change", "old", "new", "with callees", "function"], table)
+        if output is not None:
+            picture = Picture(f"{program_of(after)}: {old.name} → {new.name}", describe(after))
+            write(output, draw(form, picture, after, before, type_))
+            say(f"wrote {output}")
+
+    @app.command("top")
+    def top_command(
+        profiles: Annotated[list[Path], typer.Argument(help="Profiles; several are added up.")],
+        type_: TypeName = None,
+        focus: Focus = None,
+        ignore: Ignore = None,
+        hide: Hide = None,
+        rows: Rows = 20,
+        root: Root = Path("/"),
+    ) -> None:
+        """Prints the functions with the largest share of a profile."""
+        profile = read(profiles, root, say, focus, ignore, hide)
+        index = check_type(profile, type_)
+        total = sum(sample.values[index] for sample in profile.samples)
+        unit = profile.types[index].unit
+        title = f"{program_of(profile)}, {profile.types[index].type}: {quantity(total, unit)}"
+        columns = ["own", "", "with callees", "", "function"]
+        print_table(title, columns, top_rows(profile, index, rows))

@@ -1,0 +1,29 @@
+"""Profiles in the format of pprof: reading, writing, merging, subtracting, filtering.
+
+from strata.pprof import load, subtract
+growth = subtract(load(Path("new.pb.gz")), load(Path("old.pb.gz")))
+"""
+
+from strata.pprof.calc import filter_profile, merge, subtract
+from strata.pprof.encode import PROCESS, dump, dumps, with_comment
+from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
+from strata.pprof.read import load, parse
+
+__all__ = [
+    "PROCESS",
+    "Label",
+    "Line",
+    "Location",
+    "Mapping",
+    "Profile",
+    "Sample",
+    "ValueType",
+    "dump",
+    "dumps",
+    "filter_profile",
+    "load",
+    "merge",
+    "parse",
+    "subtract",
+    "with_comment",
+]

@@ -1,0 +1,133 @@
+"""Sums, differences and parts of profiles.
+
+Two runs of a program load its code at different addresses, so places are compared by build id (or
+file) and the place in the file; places with names, by names as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from strata.errors import StrataError
+from strata.pprof.model import Label, Line, Location, Profile, Sample, ValueType
+
+PlaceKey = tuple[str, int, tuple[Line, ...]]
+SignedRow = tuple[int, tuple[int, ...]]
+
+
+def place_key(location: Location) -> PlaceKey:
+    mapping = location.mapping
+    module = "" if mapping is None else mapping.build_id or mapping.file
+    return module, location.file_address, location.lines
+
+
+def merge(profiles: list[Profile]) -> Profile:
+    """One profile of all: those of several processes or moments. Counts and bytes are added;
+    of lifetimes and shares, which do not add up, the mean by objects is near the truth."""
+    return combine([(1, profile) for profile in profiles])
+
+
+def subtract(new: Profile, old: Profile) -> Profile:
+    """What changed from old to new. Samples that did not change are left out."""
+    return combine([(1, new), (-1, old)])
+
+
+def combine(parts: list[tuple[int, Profile]]) -> Profile:
+    first = parts[0][1]
+    for _, profile in parts:
+        if profile.types != first.types:
+            raise StrataError(
+                "profiles of different kinds: one has "
+                f"{names(first.types)}, another {names(profile.types)}"
+            )
+    places: dict[PlaceKey, Location] = {}
+    rows: dict[tuple[tuple[PlaceKey, ...], tuple[Label, ...]], list[SignedRow]] = {}
+    keys: dict[int, PlaceKey] = {}  # by id(): each location is hashed once
+    for sign, profile in parts:
+        for sample in profile.samples:
+            stack = []
+            for location in sample.stack:
+                key = keys.get(id(location))
+                if key is None:
+                    key = keys[id(location)] = place_key(location)
+                    places.setdefault(key, location)
+                stack.append(key)
+            rows.setdefault((tuple(stack), sample.labels), []).append((sign, sample.values))
+    samples = []
+    for (places_of, labels), found in rows.items():
+        values = tuple(fold(first.types, index, found) for index in range(len(first.types)))
+        if any(values):
+            samples.append(Sample(tuple(places[key] for key in places_of), values, labels))
+    return replace(
+        first,
+        samples=samples,
+        mappings=list(dict.fromkeys(m for _, profile in parts for m in profile.mappings)),
+        duration_ns=sum(profile.duration_ns for _, profile in parts),
+        comments=list(dict.fromkeys(c for _, profile in parts for c in profile.comments)),
+    )
+
+
+def fold(types: list[ValueType], index: int, rows: list[SignedRow]) -> int:
+    """One value of several rows of a context. In a difference every value is a difference."""
+    rule = types[index].rule
+    if rule == "sum" or len(rows) == 1 or any(sign < 0 for sign, _ in rows):
+        return sum(sign * values[index] for sign, values in rows)
+    weights = [max(0, values[0]) for _, values in rows]
+    counted = [values[index] for (_, values), weight in zip(rows, weights, strict=True) if weight]
+    if not counted:
+        return 0
+    if rule != "mean":
+        return min(counted) if rule == "min" else max(counted)
+    whole = sum(weight * values[index] for (_, values), weight in zip(rows, weights, strict=True))
+    return round(whole / sum(weights))
+
+
+def names(types: Iterable[ValueType]) -> str:
+    return ", ".join(value.type for value in types)
+
+
+def filter_profile(
+    profile: Profile,
+    *,
+    focus: str | None = None,
+    ignore: str | None = None,
+    hide: str | None = None,
+) -> Profile:
+    """The samples whose stack has a frame that `focus` finds and none that `ignore` finds, without
+    the frames that `hide` finds: what they hold is then their callers' own."""
+    wanted, unwanted = pattern("--focus", focus), pattern("--ignore", ignore)
+    samples = []
+    for sample in profile.samples:
+        stack = sample.names()
+        if wanted is not None and not any(wanted.search(name) for name in stack):
+            continue
+        if unwanted is not None and any(unwanted.search(name) for name in stack):
+            continue
+        samples.append(sample)
+    hidden = pattern("--hide", hide)
+    if hidden is not None:
+        left: dict[Location, Location | None] = {}
+        for place in {place for sample in samples for place in sample.stack}:
+            left[place] = without(place, hidden)
+        samples = [
+            replace(sample, stack=tuple(kept for place in sample.stack if (kept := left[place])))
+            for sample in samples
+        ]
+    return replace(profile, samples=samples)
+
+
+def without(place: Location, hidden: re.Pattern[str]) -> Location | None:
+    """The place without its hidden functions; None if nothing is left of it."""
+    if not place.lines:
+        return None if any(hidden.search(name) for name in place.names()) else place
+    lines = tuple(line for line in place.lines if not hidden.search(line.function))
+    return replace(place, lines=lines) if lines else None
+
+
+def pattern(option: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise StrataError(f"{option} {text!r}: not a regular expression: {error}") from error

@@ -1,0 +1,171 @@
+"""What /proc says about processes that run Strata: which they are, why one is silent."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from strata.errors import StrataError
+
+PROC = Path("/proc")
+SOCKET_NAME = "strata-control/"
+THREAD_NAME = "strata"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, as this namespace sees it."""
+
+    pid: int
+
+    @property
+    def folder(self) -> Path:
+        return PROC / str(self.pid)
+
+    def read(self, name: str) -> str:
+        """A file of its folder; empty if it cannot be read, or the process is gone."""
+        try:
+            return (self.folder / name).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    @property
+    def name(self) -> str:
+        return self.read("comm").rstrip("\n")
+
+    @property
+    def uid(self) -> int | None:
+        """The user whose rights it has; None if it is gone."""
+        for line in self.read("status").splitlines():
+            if line.startswith("Uid:"):
+                return int(line.split()[2])
+        return None
+
+    @property
+    def user(self) -> str:
+        uid = self.uid
+        try:
+            return pwd.getpwuid(uid).pw_name if uid is not None else "?"
+        except KeyError:
+            return str(uid)
+
+    @property
+    def own_pid(self) -> int:
+        """Its pid as it sees itself: the last one, if it lives in a pid namespace."""
+        for line in self.read("status").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+        return self.pid
+
+    @property
+    def resident(self) -> int:
+        """Its RSS in bytes."""
+        for line in self.read("status").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def maps_library(self) -> bool | None:
+        """Whether libstrata.so is mapped; None if that cannot be seen."""
+        try:
+            text = (self.folder / "maps").read_bytes()
+        except OSError:
+            return None
+        return any(b"/libstrata.so" in line for line in text.splitlines())
+
+    def why_no_maps(self) -> str:
+        """What the kernel says to somebody who may not see its mappings; empty if one may."""
+        try:
+            (self.folder / "maps").read_bytes()
+        except OSError as error:
+            return (error.strerror or str(error)).lower()
+        return ""
+
+    def socket_names(self) -> list[str]:
+        """Names that its control socket may have, the plain one first.
+
+        Where that was taken (containers with one network and a process 1 each), the library adds
+        a random suffix. Anybody may take any name: whoever connects checks who listens.
+        """
+        plain = f"{SOCKET_NAME}{self.own_pid}"
+        names = {line.partition(" @")[2] for line in self.read("net/unix").splitlines()}
+        return sorted(name for name in names if name == plain or name.startswith(f"{plain}."))
+
+    def listens(self) -> bool:
+        """Whether its control socket, or one of a process of the same number, is there."""
+        return bool(self.socket_names())
+
+    def threads(self) -> Iterator[tuple[int, str]]:
+        """Its threads and their names."""
+        try:
+            tasks = sorted((self.folder / "task").iterdir(), key=lambda path: int(path.name))
+        except OSError:
+            return
+        for task in tasks:
+            try:
+                yield int(task.name), (task / "comm").read_text(errors="replace").rstrip("\n")
+            except OSError:
+                continue
+
+    def library_thread(self) -> int | None:
+        """The background thread; None if it was not started, or has not taken its name yet."""
+        found = (t for t, name in self.threads() if name == THREAD_NAME and t != self.pid)
+        return next(found, None)
+
+    def option(self, name: str) -> str:
+        """What STRATA_name was at its start; empty if it was not set or cannot be seen."""
+        prefix = f"STRATA_{name}="
+        for entry in self.read("environ").split("\0"):
+            if entry.startswith(prefix):
+                return entry.removeprefix(prefix)
+        return ""
+
+
+def state_of(process: Process) -> str:
+    """In a few words, whether the process can be asked, or why not."""
+    if process.listens():
+        return "reachable"
+    for name in ("CONTROL", "BACKGROUND"):
+        if process.option(name) in ("off", "0"):
+            return f"off (STRATA_{name}={process.option(name)})"
+    if process.library_thread() is None:
+        return "not started yet"
+    return "no socket"
+
+
+def all_processes() -> Iterator[Process]:
+    """Every process that /proc shows."""
+    for folder in sorted(PROC.iterdir(), key=lambda path: path.name):
+        if folder.name.isdecimal():
+            yield Process(int(folder.name))
+
+
+def strata_processes() -> Iterator[Process]:
+    """The processes that run Strata: they map the library, or have its socket."""
+    for process in all_processes():
+        if process.maps_library() or process.listens():
+            yield process
+
+
+def find_process(target: str) -> Process:
+    """The process that a pid or a name means."""
+    if target.isdecimal():
+        process = Process(int(target))
+        if not process.folder.is_dir():
+            raise StrataError(f"no process {target}")
+        return process
+    named = [p for p in all_processes() if p.name == target[:15] and p.pid != os.getpid()]
+    if not named:
+        raise StrataError(f"no process is called {target}")
+    ours = [p for p in named if p.maps_library() or p.listens()]
+    if len(ours) == 1:
+        return ours[0]
+    if ours:
+        pids = ", ".join(str(p.pid) for p in sorted(ours, key=lambda p: p.pid))
+        raise StrataError(f"{len(ours)} processes called {target} run Strata: name one of {pids}")
+    if len(named) == 1:
+        return named[0]
+    raise StrataError(f"none of the {len(named)} processes called {target} runs Strata")

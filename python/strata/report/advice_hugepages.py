@@ -1,0 +1,113 @@
+"""What to do about hugepages: how many of them the heap has, and how well they are filled. Rules as
+in advice.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strata.report.advice import MUCH, Advice, act, fine, look, share
+from strata.stats import human
+
+LOW_COVERAGE = 0.5
+SMALL_HEAP = 32 << 20  # the first mapping stays on small pages on purpose
+BROKEN = 0.5  # of what lies on small pages: broken hugepages below it are not the reason
+SPARSE = 0.25  # used share below which a hugepage is called sparse
+OLD = 60  # seconds
+
+
+@dataclass(frozen=True)
+class Backing:
+    """What the heap lies on, and what might keep it off hugepages."""
+
+    coverage: float  # share of the resident heap
+    resident: int  # bytes of the heap
+    broken: int = 0  # hugepages that were split to give memory back
+    broken_bytes: int = 0  # resident in those, on small pages for that reason
+    thp: str = ""  # the system's mode
+    switched_off: bool = False  # by STRATA_HUGEPAGES
+    forbidden: bool = False  # by prctl(PR_SET_THP_DISABLE)
+
+    @property
+    def small(self) -> float:
+        """Bytes on small pages."""
+        return (1 - self.coverage) * self.resident
+
+
+def coverage(backing: Backing) -> Advice:
+    """Why the share is not larger: the surest cause first."""
+    text = f"{100 * backing.coverage:.1f} % of the resident heap is on hugepages. "
+    if backing.coverage >= LOW_COVERAGE:
+        return fine(text)
+    if backing.switched_off:
+        return look(
+            text + "STRATA_HUGEPAGES=off asks for none. If that is not meant, start the process "
+            "anew without it:",
+            "unset STRATA_HUGEPAGES",
+        )
+    if backing.thp == "never":
+        return act(
+            text + "The system forbids them. Allow them to those that ask, and start the "
+            "process anew:",
+            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+    if backing.forbidden:
+        return act(
+            text + "The process, or what started it, forbade them with "
+            "prctl(PR_SET_THP_DISABLE): switch that off there (Redis: disable-thp no), and start "
+            "the process anew."
+        )
+    if backing.resident < SMALL_HEAP:
+        return fine(text + "A heap this small stays on small pages on purpose.")
+    broken = min(backing.broken_bytes, backing.small)
+    if broken >= BROKEN * backing.small:
+        return act(
+            text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
+            f"{share(broken, backing.small)} of what is on small pages lies in them. "
+            "Hold free memory for longer, if the load returns within minutes:",
+            "STRATA_RELEASE_SHORT_MS=60000 STRATA_RELEASE_LONG_MS=300000",
+        )
+    return look(
+        text + "THP is allowed, so the kernel found no free hugepages: look at fragmentation of "
+        "physical memory, and let it make room.",
+        "grep -E 'thp_fault_(alloc|fallback) ' /proc/vmstat; "
+        "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+    )
+
+
+@dataclass(frozen=True)
+class Fill:
+    """How well hugepages are filled."""
+
+    sparse: int  # in use, but less than SPARSE of them
+    idle_bytes: int  # resident in those, and used by nothing
+    old: int | None  # of the sparse, those in use for longer than OLD; None: age unknown
+    empty: int  # resident and wholly unused
+    empty_bytes: int
+
+
+def hugepages(fill: Fill, site: str, pid: str) -> Advice:
+    """What to do about sparse and empty hugepages; `site` pins most of the sparse."""
+    sparse, idle_bytes, old = fill.sparse, fill.idle_bytes, fill.old
+    if fill.empty_bytes > max(16 * MUCH, idle_bytes):
+        return act(
+            f"{fill.empty:,} hugepages are empty, with {human(fill.empty_bytes)} still resident "
+            "for the next peak. They go back when demand stays low; at once with:",
+            f"strata release {pid}",
+        )
+    if not sparse or idle_bytes < 4 * MUCH:
+        return fine(
+            "No hugepage is less than a quarter used."
+            if not sparse
+            else f"Few hugepages are less than a quarter used: {sparse:,}."
+        )
+    age = f", {old:,} of them for more than a minute" if old else ""
+    text = (
+        f"{sparse:,} hugepages are less than a quarter used{age}, with {human(idle_bytes)} "
+        "resident for nothing. "
+    )
+    if site:
+        return look(
+            text + f"Objects from {site} pin most of them: allocate those earlier, or free "
+            "them with the rest."
+        )
+    return act(text + "Give their free pages back:", f"strata release {pid}")

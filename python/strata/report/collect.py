@@ -1,0 +1,216 @@
+"""Gathers a report from a live process, through its control socket, into a folder.
+
+The statistics are asked for about once a second. Meanwhile one profile is running that counts what
+is allocated in this time; the other profiles are asked for at the end. What the process cannot give
+is noted in report.json, so that the page can say what is missing and why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from strata.errors import StrataError
+from strata.pprof import dump, load
+from strata.processes import Process
+from strata.report.model import KINDS, META, SAMPLES, as_number
+from strata.symbolize import symbolize
+
+PAGE_FILE = "index.html"
+MOST_SAMPLES = 60
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+
+
+# Sends a request of the control protocol that takes so many seconds by design; StrataError with the
+# process's own words if it refuses or is gone.
+Ask = Callable[[str, float], bytes]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def facts(process: Process, seconds: float) -> dict[str, Any]:
+    """What the system says about the process and itself."""
+    return {
+        "format": 1,
+        "pid": process.pid,
+        "name": process.name,
+        "command": process.read("cmdline").replace("\0", " ").strip()[:300],
+        "taken": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}",
+        "seconds": seconds,
+        "kernel": os.uname().release,
+        "thp_enabled": _text(THP / "enabled"),
+        "max_ptes_none": _text(THP / "khugepaged/max_ptes_none"),
+        "hugepages_option": process.option("HUGEPAGES").lower(),
+        "thp_allowed": "\nTHP_enabled:\t0\n" not in process.read("status"),
+        "missing": {},
+    }
+
+
+class Collector:
+    """One gathering. `progress` is told how many seconds of the sampling are over."""
+
+    def __init__(
+        self,
+        process: Process,
+        ask: Ask,
+        folder: Path,
+        progress: Callable[[float], None] = lambda _: None,
+        warn: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._process = process
+        self._ask = ask
+        self._folder = folder
+        self._progress = progress
+        self._warn = warn
+        self._sleep = sleep
+        self._clock = clock
+
+    def run(self, seconds: float) -> None:
+        """Gathers everything. StrataError if the process cannot even give its statistics."""
+        meta = facts(self._process, seconds)
+        first = self._sample(0.0)
+        meta["sample_interval"] = self._interval(first)
+        prepare(self._folder)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            churn = pool.submit(self._profile, "churn", seconds) if seconds >= 1 else None
+            samples = [first, *self._watch(seconds)]
+            missing = self._finish(churn)
+        meta["missing"] = missing
+        self._name_functions()
+        for sample in samples[:-1]:  # the map of hugepages is drawn from the last one only
+            sample["stats"].pop("hugepage_occupancy", None)
+        write(self._folder / SAMPLES, "".join(json.dumps(row) + "\n" for row in samples).encode())
+        write(self._folder / META, json.dumps(meta, indent=1).encode())
+
+    def _interval(self, sample: dict[str, Any]) -> int | None:
+        sampler = sample["stats"].get("sampler")
+        value = as_number(sampler.get("interval")) if isinstance(sampler, dict) else None
+        if value is not None:
+            return int(value)
+        try:
+            text = self._ask("get sample", 0).decode(errors="replace").partition("=")[2].strip()
+        except StrataError:  # an older library
+            return None
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+    def _sample(self, at: float) -> dict[str, Any]:
+        answer = self._ask("stats json", 0)
+        try:
+            stats = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise StrataError(f"process {self._process.pid} sent no JSON: {error}", 1) from error
+        if not isinstance(stats, dict) or not stats:
+            raise StrataError(
+                f"process {self._process.pid} has no statistics: the library stood down in it", 1
+            )
+        return {"at": round(at, 3), "rss": self._process.resident or None, "stats": stats}
+
+    def _watch(self, seconds: float) -> list[dict[str, Any]]:
+        """The later samples, evenly spread. One that is refused ends it: the process is gone."""
+        count = max(1, min(MOST_SAMPLES, round(seconds))) if seconds > 0 else 0
+        start = self._clock()
+        samples: list[dict[str, Any]] = []
+        for number in range(1, count + 1):
+            due = start + seconds * number / count
+            while (left := due - self._clock()) > 0:
+                self._sleep(min(left, 0.25))
+                self._progress(min(seconds, self._clock() - start))
+            try:
+                samples.append(self._sample(self._clock() - start))
+            except StrataError:
+                break
+        self._progress(seconds)
+        return samples
+
+    def _profile(self, kind: str, seconds: float) -> None:
+        request = f"profile {kind}"
+        if kind == "churn":
+            request = f"profile allocs {max(1, round(seconds))}"
+        answer = self._ask(request, seconds)
+        if not answer:
+            raise StrataError("the answer was empty", 1)
+        write(self._folder / f"{kind}.pb.gz", answer)
+
+    def _finish(self, churn: Future[None] | None) -> dict[str, str]:
+        """Takes the other profiles, and says why those that failed are missing."""
+        missing: dict[str, str] = {}
+        for kind in KINDS:
+            try:
+                if kind != "churn":
+                    self._profile(kind, 0)
+                elif churn is None:
+                    missing[kind] = "the time was too short"
+                else:
+                    churn.result()
+            except StrataError as error:
+                missing[kind] = str(error)
+        return missing
+
+    def _name_functions(self) -> None:
+        """Adds names to the profiles while the program's files are at hand: the folder may be read
+        on another machine. Without names a profile is still worth keeping."""
+        root = self._process.folder / "root"
+        if not (root / "proc").exists():  # the process has gone
+            root = Path("/")
+        told: set[str] = set()
+
+        def tell(message: str) -> None:
+            if message not in told:
+                told.add(message)
+                self._warn(message)
+
+        for kind in KINDS:
+            path = self._folder / f"{kind}.pb.gz"
+            if not path.exists():
+                continue
+            try:
+                profile = load(path)
+                dump(symbolize(profile, root, warn=tell), path)
+            except StrataError as error:
+                tell(f"{kind}: functions stay without names: {error}")
+
+
+def write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+
+
+def make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+
+
+def prepare(folder: Path) -> None:
+    """Makes the folder, and takes away what an earlier report left in it.
+
+    Profiles that no report wrote stay: they are somebody's, and would be taken for ours."""
+    ours = [folder / name for name in (META, SAMPLES, PAGE_FILE)]
+    profiles = [folder / f"{kind}.pb.gz" for kind in KINDS]
+    make(folder)
+    strange = [path for path in profiles if path.exists() and not ours[0].exists()]
+    if strange:
+        raise StrataError(
+            f"{strange[0]} was not written by a report: choose another folder with -o"
+        )
+    try:
+        for path in [*profiles, *ours]:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error

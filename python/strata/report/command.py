@@ -1,0 +1,97 @@
+"""`strata report`: the command line of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strata.control import ask
+from strata.errors import StrataError
+from strata.processes import Process, find_process
+
+HELP = """Explain a process's memory on one page.
+
+TARGET is a running process, by number or name, or a folder: with an earlier report, or with files
+that the library wrote (STRATA_STATS, STRATA_PROFILE). The page, index.html, and what was gathered
+from a process go to the folder given with -o; a summary goes to the terminal."""
+MOST_SECONDS = 3600
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("report", help=HELP)(report)
+
+
+def report(
+    target: Annotated[str, typer.Argument(metavar="PID|NAME|DIR", help="What to explain.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="Where to; default: DIR itself."),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(min=0, max=MOST_SECONDS, help="How long to watch a process."),
+    ] = 10.0,
+) -> None:
+    if Path(target).is_dir():
+        draw(Path(target), out or Path(target))
+        return
+    if "/" in target:
+        raise StrataError(f"{target}: no such folder")
+    process = find_process(target)
+    folder = out or Path(f"strata-report-{process.pid}")
+    gather(process, folder, seconds)
+    draw(folder, folder)
+
+
+def needs_packages(error: ImportError) -> StrataError:
+    return StrataError(
+        f"a report needs matplotlib and polars ({error}): pip install 'strata[report]'"
+    )
+
+
+def gather(process: Process, folder: Path, seconds: float) -> None:
+    """Watches a process, showing on stderr how far that is."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from strata.report.collect import Collector
+    except ImportError as error:
+        raise needs_packages(error) from error
+
+    def ask_it(request: str, extra_seconds: float) -> bytes:
+        return ask(process, request, extra_seconds)
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(f"watching process {process.pid}", total=max(seconds, 0.001))
+
+        def warn(message: str) -> None:
+            bar.console.print(f"strata: {message}", markup=False, soft_wrap=True)
+
+        def progress(done: float) -> None:
+            bar.update(task, completed=done)
+
+        Collector(process, ask_it, folder, progress, warn).run(seconds)
+
+
+def draw(source: Path, folder: Path) -> None:
+    """Writes the page of what `source` holds, and shows it in short."""
+    try:
+        from rich.console import Console
+
+        from strata.report import build, collect, model, terminal
+    except ImportError as error:
+        raise needs_packages(error) from error
+    recording = model.load(source)
+    sections = build.sections(recording)
+    page = folder / collect.PAGE_FILE
+    collect.make(folder)
+    collect.write(page, build.page(recording, sections).encode(errors="replace"))
+    console = Console(highlight=False)
+    console.print(terminal.summary(recording, sections))
+    console.print(f"The page: {page}", markup=False, soft_wrap=True)

@@ -1,0 +1,221 @@
+"""The sections that come from profiles: how long objects live, and which call stacks hold, waste
+and churn memory."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from strata.report import advice, charts, lifetimes
+from strata.report.model import Recording
+from strata.report.page import Section, plural, stack_list
+from strata.report.profiles import Profile, Stack
+from strata.stats import human
+
+TOP = 8
+
+
+def missing(recording: Recording, kind: str, name: str, heading: str) -> Section:
+    """A section that says why its profile is not there and how to get it."""
+    why = recording.missing.get(kind, "there is no such profile")
+    if "sampl" in why.lower() or recording.meta.whole("sample_interval") == 0:
+        return Section(
+            name,
+            heading,
+            missing="Sampling is off in this process. Switch it on, let it run, report again:",
+            remedy=f"strata set {recording.pid} sample=2M",
+        )
+    return Section(
+        name,
+        heading,
+        missing=f"There is no {kind} profile: {why}. Take one from the running process:",
+        remedy=f"strata report {recording.pid} -o DIR",
+    )
+
+
+def empty(kind: str, name: str, heading: str) -> Section:
+    """A section whose profile holds no sample."""
+    return Section(
+        name,
+        heading,
+        missing=f"The {kind} profile is empty: too little was allocated for the sampler to see. "
+        "Run for longer, or sample more often:",
+        remedy="STRATA_SAMPLE=64K",
+    )
+
+
+def sampled(recording: Recording, space: float, objects: float) -> float | None:
+    """About how many samples stand behind so many objects of so many bytes: the sampler takes one
+    for each interval of bytes, and larger objects each. None if the interval is not known."""
+    interval = recording.meta.whole("sample_interval")
+    if interval is None and recording.last is not None:
+        interval = recording.last.stats.whole("sampler", "interval")
+    if not interval or objects <= 0:
+        return None
+    return space / max(float(interval), space / objects)
+
+
+def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:
+    """How far the estimates of a profile can be trusted."""
+    count = sampled(recording, profile.total(space), profile.total(objects))
+    return "" if count is None else f", from about {plural(max(1, round(count)), 'sample')}"
+
+
+def short_lived_site(profile: Profile) -> str:
+    """The call site with the most objects that died within a millisecond."""
+    counts = [lifetimes.spread(row)[0] for row in profile.rows.iter_rows(named=True)]
+    rows = profile.rows.with_columns(pl.Series("short", counts).round().cast(pl.Int64))
+    tops = profile.top("short", 1, rows)
+    return tops[0].site if tops else "many places"
+
+
+def lifetime_section(recording: Recording) -> Section:
+    name, heading = "lifetimes", "Lifetime by size"
+    profile = recording.profiles.get("lifetime")
+    if profile is None:
+        return missing(recording, "lifetime", name, heading)
+    if not profile.has("objects", "still_live", "bytes", *lifetimes.COLUMNS):
+        return empty("lifetime", name, heading)
+    table = lifetimes.by_size(profile.rows)
+    total = sum(map(sum, table))
+    if not total:
+        return empty("lifetime", name, heading)
+    short = sum(row[0] for row in table) / total
+    live = sum(row[-1] for row in table) / total
+    frees = max(1, profile.total("objects"))
+    other = None
+    if profile.has("freed_by_other_thread"):
+        weighted = profile.rows["freed_by_other_thread"] * profile.rows["objects"]
+        other = float(weighted.sum()) / frees
+    site = short_lived_site(profile)
+    sizes = profile.rows.select("objects", "still_live", "bytes").cast(pl.Float64)
+    objects = sizes["objects"] + sizes["still_live"]
+    count = sampled(recording, float((objects * sizes["bytes"]).sum()), float(objects.sum()))
+    verdict = advice.lifetimes(short, live, other, site, count)
+    filled = [at for at, row in enumerate(table) if sum(row)]
+    shares = [[count / sum(table[at]) for count in table[at]] for at in filled]
+    names = [lifetimes.SIZE_NAMES[at] for at in filled]
+    return Section(
+        name,
+        heading,
+        "For each range of sizes, how long the sampled objects lived (the study's Fig. 8). Between "
+        "the quantiles that the profile keeps, lifetimes are interpolated.",
+        verdict,
+        charts.lifetime_bars(verdict.text, names, lifetimes.NAMES, shares),
+        ("size", *lifetimes.NAMES),
+        [
+            [label, *(advice.share(value, 1) for value in row)]
+            for label, row in zip(names, shares, strict=True)
+        ],
+    )
+
+
+def kept_share(profile: Profile, stack: Stack) -> float | None:
+    """Of the bytes that a call stack ever allocated, the share that is alive; None if unknown."""
+    if not profile.has("alloc_space", "inuse_space") or stack not in profile.stacks:
+        return None
+    ours = profile.rows.filter(pl.col("stack") == profile.stacks.index(stack))
+    ever, now = (
+        float(ours[name].cast(pl.Float64).sum()) for name in ("alloc_space", "inuse_space")
+    )
+    return min(1.0, now / ever) if ever else None
+
+
+def live_section(recording: Recording) -> Section:
+    name, heading = "live-stacks", "Who holds memory"
+    profile = recording.profiles.get("heap")
+    if profile is None:
+        return missing(recording, "heap", name, heading)
+    tops = profile.top("inuse_space", TOP)
+    if not tops:
+        return empty("heap", name, heading)
+    first = tops[0]
+    leaked = kept_share(profile, first.stack)
+    return Section(
+        name,
+        heading,
+        "Call stacks by the bytes they allocated that are alive now, estimated"
+        f"{samples_behind(recording, profile, 'inuse_space', 'inuse_objects')}.",
+        advice.live_stacks(first.site, first.share, first.value, leaked),
+        stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of live" for t in tops]),
+    )
+
+
+def waste_section(recording: Recording) -> Section:
+    name, heading = "waste-stacks", "Who wastes memory"
+    profile = recording.profiles.get("fragmentation")
+    if profile is None:
+        return missing(recording, "fragmentation", name, heading)
+    tops = profile.top("wasted_space", TOP)
+    if not tops:
+        return Section(
+            name,
+            heading,
+            "Call stacks whose long-lived objects keep otherwise free pages from going back.",
+            advice.fine("No sampled object keeps a mostly free page or hugepage."),
+        )
+    first = tops[0]
+    pinned = False
+    if profile.has("level"):
+        ours = profile.rows.filter(pl.col("stack") == profile.stacks.index(first.stack))
+        levels = ours.group_by("level").agg(pl.col("wasted_space").sum())
+        most = levels.sort("wasted_space", descending=True)["level"][0]
+        pinned = most == "hugepage"
+    return Section(
+        name,
+        heading,
+        "Call stacks whose long-lived objects keep otherwise free pages from going back: the free "
+        "bytes around them are charged to them.",
+        advice.waste_stacks(first.site, first.share, first.value, pinned),
+        stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of waste" for t in tops]),
+    )
+
+
+def churn_section(recording: Recording) -> Section:
+    name, heading = "churn-stacks", "Who allocates most"
+    profile = recording.profiles.get("churn")
+    if profile is None or not profile.total("alloc_space"):
+        profile = recording.profiles.get("allocs")
+    if profile is None:
+        return missing(recording, "allocs", name, heading)
+    tops = profile.top("alloc_space", TOP)
+    if not tops:
+        return empty("allocs", name, heading)
+    seconds = profile.seconds
+    first = tops[0]
+    kept = kept_share(recording.profiles.get("heap", profile), first.stack)
+    rate = first.value / seconds if seconds else 0.0
+
+    def amount(value: int, part: float) -> str:
+        speed = f", {human(value / seconds)} a second" if seconds else ""
+        return f"{human(value)}{speed}, {advice.share(part, 1)} of all"
+
+    when = f"in {seconds:.0f} seconds" if profile.kind == "churn" else "since the process started"
+    return Section(
+        name,
+        heading,
+        f"Call stacks by the bytes they allocated {when}, estimated"
+        f"{samples_behind(recording, profile, 'alloc_space', 'alloc_objects')}.",
+        advice.churn_stacks(first.site, first.share, rate, kept or 0.0),
+        stack_list(tops, [amount(top.value, top.share) for top in tops]),
+    )
+
+
+def peak_section(recording: Recording) -> Section | None:
+    """What was live at the peak, if that was much more than now."""
+    peak, heap = recording.profiles.get("peak"), recording.profiles.get("heap")
+    if peak is None or heap is None:
+        return None
+    then, now = peak.total("inuse_space"), heap.total("inuse_space")
+    tops = peak.top("inuse_space", TOP)
+    if not tops or then < 1.25 * now:
+        return None
+    return Section(
+        "peak-stacks",
+        "What made the peak",
+        f"At its peak {human(then)} were live, now it is {human(now)}.",
+        advice.look(
+            f"{tops[0].site} held {advice.share(tops[0].share, 1)} of the peak. A machine must "
+            "have room for the peak: to need less, start there."
+        ),
+        stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)}" for t in tops]),
+    )

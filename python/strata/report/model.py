@@ -1,0 +1,201 @@
+"""What a report is made from: statistics samples and profiles, as they lie in a folder.
+
+The library may be older than this tool, a file may be cut off and every string may come from the
+program, so what is read here is taken only as far as it makes sense: a number that is none is
+missing, a row that lacks a column is left out, and `Recording.missing` says why a profile is not
+there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from strata.errors import StrataError
+from strata.report.profiles import Profile, read_profile
+
+# churn: the objects allocated while the report was taken; allocs: since the start of the process.
+KINDS = ("heap", "allocs", "churn", "peak", "lifetime", "fragmentation")
+META = "report.json"
+SAMPLES = "samples.jsonl"
+OCCUPANCY_LISTS = 8
+HUGEPAGE_PAGES = 256  # 8 KiB pages
+PAGE = 8192
+MOST = 1 << 62
+
+
+def as_number(value: object) -> float | None:
+    """A finite number of sane size, or None. JSON's true and false are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if -MOST <= value <= MOST else None
+
+
+class Document:
+    """One JSON object of the library, read without trusting it."""
+
+    def __init__(self, data: object) -> None:
+        self.data: dict[str, Any] = data if isinstance(data, dict) else {}
+
+    def _at(self, path: Sequence[str]) -> object:
+        value: object = self.data
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def number(self, *path: str) -> float | None:
+        return as_number(self._at(path))
+
+    def whole(self, *path: str) -> int | None:
+        value = self.number(*path)
+        return None if value is None else int(value)
+
+    def text(self, *path: str) -> str:
+        value = self._at(path)
+        return value if isinstance(value, str) else ""
+
+    def rows(self, name: str) -> list[Any]:
+        value = self._at([name])
+        return value if isinstance(value, list) else []
+
+    def table(self, name: str, *columns: str) -> pl.DataFrame:
+        """The rows of a list of objects that have all these columns as numbers."""
+        rows = []
+        for row in self.rows(name):
+            if not isinstance(row, dict):
+                continue
+            values = [as_number(row.get(column)) for column in columns]
+            if None not in values:
+                rows.append([int(value or 0) for value in values])
+        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.Int64), orient="row")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The library's figures at one moment, `at` seconds after the first."""
+
+    at: float
+    rss: int | None
+    stats: Document
+
+    @property
+    def usable(self) -> bool:
+        return self.stats.whole("bytes", "resident") is not None
+
+
+@dataclass
+class Recording:
+    """Everything that was gathered."""
+
+    meta: Document = field(default_factory=lambda: Document({}))
+    samples: list[Sample] = field(default_factory=list)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # kind -> why it is not there
+
+    @property
+    def last(self) -> Sample | None:
+        return self.samples[-1] if self.samples else None
+
+    @property
+    def pid(self) -> str:
+        """The process for commands that a person may paste; a placeholder if unknown."""
+        number = self.meta.whole("pid")
+        if number is None and self.last is not None:
+            number = self.last.stats.whole("pid")
+        return "PID" if number is None else str(number)
+
+    @property
+    def seconds(self) -> float:
+        """The time between the first and the last sample."""
+        return self.samples[-1].at - self.samples[0].at if self.samples else 0.0
+
+    def gained(self, *path: str) -> float | None:
+        """How much a counter rose between the first and the last sample; its total if one only."""
+        if self.last is None:
+            return None
+        total = self.last.stats.number(*path)
+        before = self.samples[0].stats.number(*path) if len(self.samples) > 1 else 0
+        return None if total is None or before is None else max(0.0, total - before)
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _samples_of_lines(text: str) -> list[Sample]:
+    """Samples of a samples.jsonl; lines that cannot be read (the last, cut off) are left out."""
+    samples = []
+    for line in text.splitlines():
+        try:
+            row = Document(json.loads(line))
+        except (ValueError, RecursionError):
+            continue
+        at = row.number("at")
+        sample = Sample(at or 0.0, row.whole("rss"), Document(row.data.get("stats")))
+        if at is not None and sample.usable:
+            samples.append(sample)
+    return sorted(samples, key=lambda sample: sample.at)
+
+
+def _samples_of_files(folder: Path) -> list[Sample]:
+    """Statistics that STRATA_STATS wrote as single files, in the order of their times."""
+    found = []
+    for path in folder.glob("*.json"):
+        if path.name != META:
+            sample = Sample(path.stat().st_mtime, None, Document(_read_json(path)))
+            if sample.usable:
+                found.append(sample)
+    found.sort(key=lambda sample: sample.at)
+    if not found:
+        return []
+    pid = found[-1].stats.whole("pid")  # of several processes, the one that wrote last
+    ours = [sample for sample in found if sample.stats.whole("pid") == pid]
+    return [Sample(sample.at - ours[0].at, None, sample.stats) for sample in ours]
+
+
+def _profile_file(folder: Path, kind: str) -> Path | None:
+    """KIND.pb.gz, or the newest file that begins with the kind's name."""
+    exact = folder / f"{kind}.pb.gz"
+    if exact.exists():
+        return exact
+    others = [*folder.glob(f"{kind}*.pb.gz"), *folder.glob(f"{kind}*.pprof")]
+    return max(others, key=lambda path: path.stat().st_mtime) if others else None
+
+
+def load(folder: Path) -> Recording:
+    """What a folder holds: of a report, or files that the library itself wrote."""
+    if not folder.is_dir():
+        raise StrataError(f"{folder}: not a folder with a saved report")
+    recording = Recording(meta=Document(_read_json(folder / META)))
+    lines = folder / SAMPLES
+    if lines.exists():
+        recording.samples = _samples_of_lines(lines.read_text(errors="replace"))
+    else:
+        recording.samples = _samples_of_files(folder)
+    for kind in KINDS:
+        path = _profile_file(folder, kind)
+        why = recording.meta.text("missing", kind)
+        if path is None:
+            recording.missing[kind] = why or "there is no such file"
+            continue
+        try:
+            recording.profiles[kind] = read_profile(kind, path)
+        except StrataError as error:
+            recording.missing[kind] = str(error)
+    if not recording.samples and not recording.profiles:
+        raise StrataError(
+            f"{folder}: no statistics and no profile that can be read; "
+            f"expected {SAMPLES} or *.json, and heap.pb.gz and the like"
+        )
+    return recording

@@ -1,0 +1,63 @@
+"""The report in short, for the terminal: what is resident, and whatever is worth doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strata.report.advice import Level
+from strata.report.build import title
+from strata.report.model import Recording
+from strata.report.page import Section
+from strata.report.tiers import resident_parts
+from strata.stats import human
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+STYLES = {Level.FINE: "green", Level.LOOK: "yellow", Level.ACT: "bold red"}
+
+
+def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
+    """A table of RSS by cause, then the advice, the most urgent first."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    lines: list[RenderableType] = [Text(title(recording), style="bold")]
+    if recording.last is not None:
+        parts = resident_parts(recording.last)
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in (
+            ("live", parts.live),
+            ("slack", parts.slack),
+            ("caches", parts.caches),
+            ("free, resident", parts.free),
+            ("metadata", parts.metadata),
+            ("never written", -parts.untouched),
+            ("not the heap's", parts.other),
+            ("RSS" if parts.other is not None else "resident", parts.rss),
+        ):
+            if value is not None:
+                table.add_row(name, human(value))
+        lines += [table, Text()]
+    order = (Level.ACT, Level.LOOK)
+    for level in order:
+        for section in found:
+            if section.advice is None or section.advice.level is not level:
+                continue
+            line = Text(f"{level.value}: ", style=STYLES[level])
+            line.append(f"{section.heading}. ", style="bold")
+            line.append(section.advice.text, style="default")
+            lines.append(line)
+            if section.advice.command:
+                lines.append(Padding(Text(section.advice.command, style="cyan"), (0, 0, 0, 4)))
+    quiet = sum(1 for s in found if s.advice is not None and s.advice.level is Level.FINE)
+    absent = [section.heading for section in found if section.missing]
+    lines.append(Text(f"{quiet} figures ask for nothing.", style="green"))
+    if absent:
+        lines.append(Text(f"Missing: {', '.join(absent)}; the page says why.", style="dim"))
+    return Group(*lines)

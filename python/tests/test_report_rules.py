@@ -1,0 +1,325 @@
+"""What the report advises, rule by rule: on each side of every bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strata.report import advice, advice_hugepages, lifetimes, spans
+from strata.report.advice import Caches, Level, Resident
+from strata.report.advice_hugepages import Backing, Fill
+from strata.report.model import Document
+from strata.report.profiles import call_site
+
+MIB = 1 << 20
+
+
+def resident(**parts: int) -> Resident:
+    names = ("live", "slack", "caches", "free", "metadata", "untouched")
+    values = {name: parts.get(name, 0) * MIB for name in names}
+    whole = sum(values.values()) - 2 * values["untouched"]
+    return Resident(**values, resident=whole, other=parts.get("other", 0) * MIB)
+
+
+IDLE = Caches(1536 << 10, 100 * MIB, MIB, 0.0, 0.0)
+HEAVY = Caches(1536 << 10, 80 * MIB, 9 * MIB, 0.0, 0.0)  # much lies in caches
+SHORT = Caches(1536 << 10, 100 * MIB, MIB, 0.05, 9e4)  # calls miss
+BOTH = Caches(1536 << 10, 80 * MIB, 9 * MIB, 0.05, 9e4)
+
+
+def test_headline_names_what_stands_out() -> None:
+    other = advice.headline(resident(live=10, other=40), IDLE, "7", "")
+    assert other.text.startswith("80 % of RSS is not the heap's")
+    assert other.command.startswith("sudo pmap -x 7 ")
+    cached = advice.headline(resident(live=80, caches=9), HEAVY, "7", "")
+    assert (cached.level, cached.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=768K")
+    assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
+    free = advice.headline(resident(live=50, free=30), IDLE, "7", "")
+    assert (free.level, free.command) == (Level.ACT, "strata release 7")
+    own = advice.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
+    assert own.level is Level.LOOK
+    assert "95 % of RSS is the program's own" in own.text
+    assert "allocated by loadAll." in own.text
+    spread = advice.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
+    assert "none stands out" in spread.text
+    assert advice.headline(resident(), IDLE, "7", "").level is Level.FINE
+
+
+def test_headline_counts_untouched_out_of_live() -> None:
+    parts = resident(live=100, untouched=50, slack=50)
+    assert advice.headline(parts, IDLE, "7", "").text.startswith("50 % of RSS is the program's own")
+
+
+def test_cache_bound_is_scaled_from_the_one_in_force() -> None:
+    """A vCPU's share, not the largest limit; never up in one figure and down in the other."""
+
+    def both(caches: Caches) -> tuple[str, str]:
+        head = advice.headline(resident(live=80, caches=9), caches, "7", "")
+        return head.command, advice.misses(caches, 0.5, 4, "7").command
+
+    assert both(HEAVY) == ("strata set 7 cpu_cache_bytes=768K", "")
+    assert both(replace(HEAVY, bound=256 << 10)) == ("strata set 7 cpu_cache_bytes=128K", "")
+    assert both(replace(SHORT, bound=256 << 10)) == ("", "strata set 7 cpu_cache_bytes=512K")
+    assert both(BOTH) == ("", "")
+    assert "smaller ones would cost time" in advice.headline(resident(live=80), BOTH, "7", "").text
+    assert "larger ones cost memory" in advice.misses(BOTH, 0.5, 4, "7").text
+    for bound in (None, 100 << 10, 1 << 30):  # not known, or no sensible step left
+        caches = replace(HEAVY if bound != 1 << 30 else SHORT, bound=bound)
+        assert both(caches) == ("", "")
+        assert advice.headline(resident(live=80), caches, "7", "").level is Level.LOOK
+    held_by_caches = tiers(cpu_cache=30)
+    assert advice.fragmentation(held_by_caches, 100 * MIB, BOTH, "7").level is Level.LOOK
+    smaller = advice.fragmentation(held_by_caches, 100 * MIB, replace(HEAVY, bound=MIB), "7")
+    assert smaller.command == "strata set 7 cpu_cache_bytes=512K"
+
+
+def tiers(**parts: int) -> dict[str, int]:
+    return {name: parts.get(name, 0) * MIB for name in advice.TIERS}
+
+
+@pytest.mark.parametrize(
+    ("tier", "level", "words"),
+    [
+        ("internal_slack", Level.LOOK, "Requests just above"),
+        ("cpu_cache", Level.ACT, "Halve what each CPU may keep"),
+        ("transfer_cache", Level.ACT, "Halve what each CPU may keep"),
+        ("central_free", Level.LOOK, "hold spans that are mostly free"),
+        ("page_heap_free", Level.ACT, "waits for the next peak"),
+    ],
+)
+def test_fragmentation_answers_to_the_worst_tier(tier: str, level: Level, words: str) -> None:
+    found = advice.fragmentation(tiers(**{tier: 30}), 100 * MIB, IDLE, "7")
+    assert found.level is level
+    assert words in found.text
+    assert "30 % of what is live" in found.text
+
+
+def test_little_fragmentation_is_left_alone() -> None:
+    few = advice.fragmentation(tiers(central_free=9), 100 * MIB, IDLE, "7")
+    assert few.level is Level.FINE
+    assert advice.fragmentation(tiers(), 0, IDLE, "7").level is Level.FINE
+
+
+def test_sizes() -> None:
+    mixed = [(64, 900.0, 30.0), (8192, 100.0, 40.0), (100_000, 1.0, 30.0)]
+    fine = advice.sizes(mixed)
+    assert fine.level is Level.FINE
+    assert fine.text.startswith("90 % of the objects are of at most 1 KiB")
+    assert "above 256 KiB" in advice.sizes([(64, 10.0, 60.0), (1 << 20, 1.0, 40.0)]).text
+    one = advice.sizes([(64, 10.0, 60.0), (8192, 1.0, 40.0)], "addNode").text
+    assert "60 % of the bytes are objects of 64 B, mostly from addNode: a field less" in one
+    buffer = advice.sizes([(64, 10.0, 40.0), (8192, 1.0, 60.0)]).text
+    assert "objects of 8.00 KiB: a buffer that is kept" in buffer
+    tiny = [(16, 900.0, 20.0), (4096, 1.0, 40.0), (8192, 1.0, 40.0)]
+    assert "at most 32 bytes" in advice.sizes(tiny).text
+    assert advice.sizes([]).level is Level.FINE
+
+
+def test_lifetimes() -> None:
+    few = advice.lifetimes(0.9, 0.0, None, "f", 29)
+    assert (few.level, few.command) == (Level.LOOK, "STRATA_SAMPLE=64K")
+    assert "come from parse" in advice.lifetimes(0.6, 0.1, None, "parse", 500).text
+    assert "another thread" in advice.lifetimes(0.4, 0.1, 60.0, "f", 500).text
+    assert advice.lifetimes(0.0, 0.95, 99.0, "f", 500).level is Level.FINE
+    assert advice.lifetimes(0.4, 0.1, 40.0, "f", 500).level is Level.FINE
+    assert advice.lifetimes(0.4, 0.1, None, "f", 500).level is Level.FINE
+
+
+def test_misses() -> None:
+    many = advice.misses(SHORT, 0.5, 4, "7")
+    assert (many.level, many.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=3072K")
+    assert "the neediest of 4 vCPUs has 50 % of all misses" in many.text
+    seldom_miss = replace(SHORT, rate=0.01)
+    assert advice.misses(seldom_miss, 1.0, 1, "7").level is Level.FINE
+    assert "neediest" not in advice.misses(seldom_miss, 1.0, 1, "7").text
+    assert advice.misses(replace(SHORT, rate=1.0, speed=900), 1.0, 1, "7").level is Level.FINE
+
+
+def test_misses_without_a_time_have_no_rate() -> None:
+    """The totals of a life are not so many a second."""
+    told = advice.misses(replace(SHORT, speed=None), 1.0, 1, "7")
+    assert told.level is Level.LOOK
+    assert "a second" not in told.text
+    assert told.command == "strata report 7 -o DIR"
+    assert advice.headline(resident(live=80), replace(BOTH, speed=None), "7", "").command
+
+
+def test_span_return_by_live_objects() -> None:
+    falling = advice.span_by_live(60, (0.8, 0.1))
+    assert falling.level is Level.FINE
+    assert falling.text.startswith("80 % of the spans with up to 3 live objects")
+    few = advice.span_by_live(200, (0.0, 0.02))
+    assert few.level is Level.FINE
+    assert "hardly any came free" in few.text
+    assert advice.span_by_live(60, (0.05, 0.45)).level is Level.LOOK
+    assert advice.span_by_live(19, (0.8, 0.1)).command.endswith("--seconds 60")
+    assert advice.span_by_live(60, None).level is Level.FINE
+
+
+def span_class(objects: int, seen: list[int], returned: list[int]) -> dict[str, object]:
+    """A row of the statistics, from counts that begin with the emptiest spans."""
+    return {"objects": objects, "observed": seen[::-1], "returned": returned[::-1]}
+
+
+def test_span_return_is_compared_within_classes() -> None:
+    """A class that keeps its spans and one that gives them back: together they would say that few
+    live objects keep a span, though in each of them it is the other way round."""
+    stays = span_class(256, [90, 0, 0, 0, 10, 0, 0, 0], [9, 0, 0, 0, 0, 0, 0, 0])
+    comes_free = span_class(256, [10, 0, 0, 0, 90, 0, 0, 0], [10, 0, 0, 0, 81, 0, 0, 0])
+    found = spans.by_live(Document({"classes": [stays, comes_free]}))
+    assert found is not None
+    assert spans.few_and_many(found) == pytest.approx((0.55, 0.45))  # pooled: 0.19 and 0.81
+    rates = spans.rates_by_live(found)
+    assert (rates[0], rates[4]) == pytest.approx((0.55, 0.45))
+    assert rates[1] is None
+
+
+def test_span_return_leaves_out_small_spans() -> None:
+    """A span of at most 31 objects never has many: what it does says nothing about few."""
+    small = span_class(8, [900, 0, 0, 0, 0, 0, 0, 0], [900, 0, 0, 0, 0, 0, 0, 0])
+    large = span_class(32, [10, 0, 0, 0, 10, 0, 0, 0], [1, 0, 0, 0, 5, 0, 0, 0])
+    found = spans.by_live(Document({"classes": [small, large]}))
+    assert found is not None
+    assert spans.few_and_many(found) == pytest.approx((0.1, 0.5))
+    assert spans.by_live(Document({"classes": [small]})) == []
+    assert spans.by_live(Document({"classes": [{"objects": 64}]})) is None
+
+
+def test_span_return_by_capacity() -> None:
+    stuck = advice.span_by_capacity(-0.7, (64, 900, 5 * MIB), "addNode")
+    assert stuck.level is Level.LOOK
+    assert "correlate by -0.70" in stuck.text
+    assert "64 B objects, mostly allocated by addNode, hold 900 spans with 5.00 MiB" in stuck.text
+    assert advice.span_by_capacity(-0.7, (64, 9, MIB // 2), "").level is Level.FINE
+    assert "Too few size classes" in advice.span_by_capacity(None, None, "").text
+
+
+def test_coverage() -> None:
+    low = Backing(0.2, 100 * MIB, thp="madvise")
+    coverage = advice_hugepages.coverage
+    assert coverage(replace(low, coverage=0.5, thp="never")).level is Level.FINE
+    never = coverage(replace(low, thp="never"))
+    assert never.level is Level.ACT
+    assert coverage(replace(low, coverage=0.8768)).text.startswith("87.7 % of the ")
+    assert never.command == ("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
+    assert "on purpose" in coverage(replace(low, resident=20 * MIB)).text
+    broken = coverage(replace(low, broken=30, broken_bytes=40 * MIB))
+    assert "30 hugepages were broken up" in broken.text
+    assert "50 % of what is on small pages" in broken.text
+    assert "STRATA_RELEASE_SHORT_MS=60000" in broken.command
+    assert "compact_memory" in coverage(replace(low, thp="always")).command
+
+
+def test_one_broken_hugepage_is_not_the_reason() -> None:
+    found = advice_hugepages.coverage(Backing(0.2, 100 * MIB, 1, MIB, "madvise"))
+    assert found.level is Level.LOOK
+    assert "STRATA_RELEASE" not in found.command
+
+
+def test_coverage_that_is_refused_by_choice_is_not_the_kernels_fault() -> None:
+    off = advice_hugepages.coverage(Backing(0.0, 100 * MIB, thp="always", switched_off=True))
+    assert (off.level, off.command) == (Level.LOOK, "unset STRATA_HUGEPAGES")
+    forbidden = advice_hugepages.coverage(Backing(0.0, 100 * MIB, thp="always", forbidden=True))
+    assert "PR_SET_THP_DISABLE" in forbidden.text
+    assert forbidden.command == ""
+
+
+def test_hugepages() -> None:
+    pinned = advice_hugepages.hugepages(Fill(40, 60 * MIB, 30, 0, 0), "openSession", "7")
+    assert pinned.level is Level.LOOK
+    assert "30 of them for more than a minute" in pinned.text
+    assert "Objects from openSession pin" in pinned.text
+    assert (
+        advice_hugepages.hugepages(Fill(40, 60 * MIB, None, 0, 0), "", "7").command
+        == "strata release 7"
+    )
+    assert advice_hugepages.hugepages(Fill(40, 3 * MIB, 30, 0, 0), "f", "7").level is Level.FINE
+    assert advice_hugepages.hugepages(Fill(0, 0, None, 0, 0), "", "7").level is Level.FINE
+    empty = advice_hugepages.hugepages(Fill(40, 60 * MIB, 30, 50, 100 * MIB), "openSession", "7")
+    assert empty.level is Level.ACT
+    assert empty.text.startswith("50 hugepages are empty, with 100 MiB still resident")
+    assert advice_hugepages.hugepages(Fill(0, 0, None, 5, 10 * MIB), "", "7").level is Level.FINE
+
+
+def test_stacks() -> None:
+    leak = advice.live_stacks("cacheEntry", 0.4, 40 * MIB, 0.95)
+    assert "this is the leak" in leak.text
+    assert leak.command.startswith("strata diff ")
+    assert "start there" in advice.live_stacks("f", 0.6, MIB, 0.1).text
+    assert advice.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
+    assert advice.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
+    waste = advice.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True)
+    assert waste.level is Level.LOOK
+    assert "keep 5.00 MiB of otherwise free hugepages resident (60 %" in waste.text
+    assert advice.waste_stacks("f", 1.0, MIB - 1, pinned=False).level is Level.FINE
+    assert "20.0 MiB a second" in advice.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).text
+    assert advice.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
+    assert advice.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
+    assert "growth, not churn" in advice.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
+    assert advice.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
+
+
+def test_shares_have_as_many_digits_as_they_deserve() -> None:
+    assert [advice.share(part, 100) for part in (0, 0.01, 0.5, 9.94, 42.4)] == [
+        "0.0 %",
+        "less than 0.1 %",
+        "0.5 %",
+        "9.9 %",
+        "42 %",
+    ]
+    assert advice.share(3, 0) == "0.0 %"
+    assert advice.of_live(1234, 10) == "123 times what is live"
+    assert advice.of_live(12, 10) == "120 % of what is live"
+
+
+def test_lifetimes_are_spread_by_quantiles() -> None:
+    edge = float(lifetimes.MS)
+    assert lifetimes.below(edge, [1, 1, 1, 1, 1, 1]) == 1.0
+    assert lifetimes.below(edge, [2 * edge] * 6) == 0.0
+    # the median is exact; up to it, a millisecond lies half way from 100 us to 10 ms by logarithm
+    points = [edge / 10, edge * 10, edge * 10, edge * 10, edge * 10, edge * 10]
+    assert lifetimes.below(edge, points) == pytest.approx(0.25)
+    row = dict.fromkeys(lifetimes.COLUMNS, 10**6 // 2) | {"objects": 80, "still_live": 20}
+    assert lifetimes.spread(row) == [80, 0, 0, 0, 0, 0, 20]
+    backwards = dict.fromkeys(lifetimes.COLUMNS, 5) | {"lifetime_max": 0}
+    assert sum(lifetimes.spread(backwards | {"objects": 7, "still_live": -3})) == 7
+
+
+@pytest.mark.parametrize(
+    ("size", "at"), [(0, 0), (64, 0), (65, 1), (8192, 3), (262144, 4), (262145, 5), (1 << 40, 5)]
+)
+def test_sizes_fall_into_bins(size: int, at: int) -> None:
+    assert lifetimes.size_bin(size) == at
+
+
+def test_rank_correlation() -> None:
+    rising = [(float(x), float(x) ** 3) for x in range(6)]
+    assert spans.spearman(rising) == pytest.approx(1)
+    assert spans.spearman([(x, -y) for x, y in rising]) == pytest.approx(-1)
+    assert spans.spearman([(1, 1), (2, 1), (2, 2), (4, 2)]) == pytest.approx(0.7071, abs=1e-3)
+    assert spans.spearman(rising[:3]) is None
+    assert spans.spearman([(1, 5), (2, 5), (3, 5), (4, 5)]) is None
+
+
+@pytest.mark.parametrize(
+    ("stack", "site"),
+    [
+        (("malloc", "ztrymalloc_usable", "createObject", "main"), "createObject"),
+        (("operator new(unsigned long)", "std::string::_M_create", "Parse", "main"), "Parse"),
+        (("__libc_malloc", "xstrdup", "read_line"), "read_line"),
+        (("so@0x10", "so@0x20", "main"), "so@0x10 (under main)"),
+        (("so+0x10", "0x20"), "so+0x10"),
+        (("strata::SampleTaken(void*)", "load"), "load"),
+        (("mallocator",), "mallocator"),
+        (("malloc",), "malloc"),
+        (("strata::SampleTaken(void*)",), "an unknown caller"),
+        ((), "an unknown caller"),
+    ],
+)
+def test_call_site_is_not_a_wrapper(stack: tuple[str, ...], site: str) -> None:
+    assert call_site(stack) == site
+
+
+def test_long_names_are_cut_in_sentences() -> None:
+    assert len(call_site(("a" * 5000,))) == 81

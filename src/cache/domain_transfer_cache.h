@@ -1,0 +1,187 @@
+// Transfer caches by cache domain (papers §4: NUCA-aware): over the shared transfer cache lies a
+// small one for each last-level-cache domain, so that an object freed in a domain is handed out
+// there again, while its lines are still in that cache. Only while the program runs in more than
+// one domain; until then, and on machines with one, each call is passed on. Sits in cache, between
+// the front end and the shared transfer cache.
+//
+// Thread-safe. The domains' locks are of the transfer caches' rank and are dropped before the
+// shared one is called.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/lock.h"
+#include "base/metadata_arena.h"
+#include "cache/transfer_cache.h"
+#include "os/topology.h"
+#include "span/size_classes.h"
+
+namespace strata {
+
+struct DomainStats {
+  size_t cpus = 0;
+  size_t objects = 0;
+  size_t bytes = 0;
+  bool active = false;
+};
+
+// Shared: a TransferCache. Where: static size_t Cpu(), the CPU that the calling thread runs on (not
+// the virtual one: only a real one lies in a domain).
+template <class Shared, class Where>
+class DomainTransferCache {
+ public:
+  // A domain's stacks hold a quarter of the shared one's.
+  using Domain = TransferCache<Shared, 4>;
+
+  void Init(Shared* shared, MetadataArena* arena) {
+    shared_ = shared;
+    arena_ = arena;
+  }
+
+  // Once, from the thread that ticks: reading it is nothing to do at a program's start.
+  void SetTopology(const CacheTopology& topology) {
+    topology_ = topology;
+    // release: pairs with the acquire in several(), so that the topology is seen whole.
+    several_.store(topology.domains > 1, std::memory_order_release);
+  }
+
+  size_t Take(SizeClass c, void** out, size_t n) {
+    Domain* here = Here();
+    return here == nullptr ? shared_->Take(c, out, n) : here->Take(c, out, n);
+  }
+  void Give(SizeClass c, void* const* objects, size_t n) {
+    Domain* here = Here();
+    here == nullptr ? shared_->Give(c, objects, n) : here->Give(c, objects, n);
+  }
+
+  // Background thread, before the shared cache is plundered: what lay unused in a domain since the
+  // last tick flows back; all of it from a domain in which nothing runs any more, or if nothing
+  // runs in more than one.
+  void Tick() {
+    if (!several()) return;
+    size_t in_use = 0;
+    for (size_t d = 0; d < topology_.domains; ++d) {
+      State& s = states_[d];
+      if (s.touched.exchange(false, std::memory_order_relaxed)) {
+        s.unused_ticks = 0;
+      } else if (s.unused_ticks <= kTicksInUse) {
+        ++s.unused_ticks;
+      }
+      in_use += s.unused_ticks < kTicksInUse;
+    }
+    const bool several_in_use = in_use > 1;
+    if (several_in_use) MakeCaches();
+    for (size_t d = 0; d < topology_.domains; ++d) {
+      State& s = states_[d];
+      const bool active =
+          several_in_use && s.unused_ticks < kTicksInUse && s.cache.load() != nullptr;
+      s.active.store(active, std::memory_order_relaxed);
+      Plunder(s, !active);
+    }
+  }
+
+  // Everything goes to the shared cache: before malloc fails, or when memory is asked back.
+  void Flush() {
+    for (size_t d = 0; several() && d < topology_.domains; ++d) Plunder(states_[d], true);
+  }
+
+  size_t used(SizeClass c) const {
+    size_t sum = 0;
+    for (size_t d = 0; several() && d < topology_.domains; ++d) {
+      const Domain* cache = states_[d].cache.load(std::memory_order_acquire);
+      if (cache != nullptr) sum += cache->used(c);
+    }
+    return sum;
+  }
+
+  size_t domains() const { return several() ? topology_.domains : 0; }
+  DomainStats StatsOf(size_t d) const {
+    const State& s = states_[d];
+    DomainStats out;
+    out.cpus = topology_.cpus_in[d];
+    out.active = s.active.load(std::memory_order_relaxed);
+    const Domain* cache = s.cache.load(std::memory_order_acquire);
+    for (size_t i = 1; cache != nullptr && i < kNumClasses; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      out.objects += cache->used(c);
+      out.bytes += cache->used(c) * InfoOf(c).size;
+    }
+    return out;
+  }
+
+  // The fork handlers; before the shared cache's locks. making_lock_ is the first taken and the
+  // last released: no cache appears between.
+  void AcquireLocks() STRATA_NO_TSA {
+    making_lock_.Acquire();
+    VisitStacks([](Lock& l) STRATA_NO_TSA { l.Acquire(); });
+  }
+  void ReleaseLocks() STRATA_NO_TSA {
+    VisitStacks([](Lock& l) STRATA_NO_TSA { l.Release(); });
+    making_lock_.Release();
+  }
+
+ private:
+  // A domain in which nothing went through here for so long is no longer in use.
+  static constexpr uint32_t kTicksInUse = 10;
+
+  struct alignas(64) State {
+    std::atomic<Domain*> cache{nullptr};  // made once, never dropped
+    std::atomic<bool> active{false};
+    std::atomic<bool> touched{false};     // since the last tick
+    uint32_t unused_ticks = kTicksInUse;  // background thread only
+  };
+
+  bool several() const { return several_.load(std::memory_order_acquire); }
+
+  template <class F>
+  void VisitStacks(F f) {
+    for (State& s : states_) {
+      Domain* cache = s.cache.load(std::memory_order_acquire);
+      for (size_t c = 1; cache != nullptr && c < kNumClasses; ++c)
+        f(cache->lock(static_cast<SizeClass>(c)));
+    }
+  }
+
+  // The cache of the calling thread's domain, if it is active.
+  Domain* Here() {
+    if (STRATA_LIKELY(!several())) return nullptr;
+    const size_t d = topology_.DomainOf(Where::Cpu());
+    if (d == CacheTopology::kNoDomain) return nullptr;
+    State& s = states_[d];
+    if (!s.touched.load(std::memory_order_relaxed))
+      s.touched.store(true, std::memory_order_relaxed);
+    if (!s.active.load(std::memory_order_relaxed)) return nullptr;
+    return s.cache.load(std::memory_order_acquire);
+  }
+
+  void MakeCaches() {
+    LockHolder hold(making_lock_);
+    for (size_t d = 0; d < topology_.domains; ++d) {
+      State& s = states_[d];
+      if (s.unused_ticks >= kTicksInUse || s.cache.load(std::memory_order_relaxed) != nullptr)
+        continue;
+      auto* cache = arena_->New<Domain>();
+      if (cache == nullptr) return;  // tried again at the next tick
+      cache->Init(shared_, arena_);
+      // release: pairs with the acquire of its users, who see it whole.
+      s.cache.store(cache, std::memory_order_release);
+    }
+  }
+
+  static void Plunder(State& s, bool everything) {
+    Domain* cache = s.cache.load(std::memory_order_acquire);
+    for (size_t c = 1; cache != nullptr && c < kNumClasses; ++c)
+      cache->Plunder(static_cast<SizeClass>(c), everything);
+  }
+
+  Shared* shared_ = nullptr;
+  MetadataArena* arena_ = nullptr;
+  CacheTopology topology_;
+  std::atomic<bool> several_{false};  // more than one domain; set once
+  Lock making_lock_{LockRank::kTransfer};
+  State states_[CacheTopology::kMostDomains];
+};
+
+}  // namespace strata

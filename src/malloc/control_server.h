@@ -1,0 +1,51 @@
+// The control socket of a running process: an abstract unix socket named after its pid, that only
+// its user and root may talk to. Lives in the background thread, in that thread's own descriptor
+// table. Sits in malloc.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "malloc/control_client.h"
+
+namespace strata {
+
+class ControlServer {
+ public:
+  static constexpr size_t kClients = 4;  // served at a time; more wait in the socket's queue
+  // Clients that only wait for the end of a profile's window, besides those; more are refused.
+  static constexpr size_t kWindows = 8;
+  static constexpr size_t kPollSlots = kClients + kWindows + 1;
+
+  // False if the kernel refuses: errno says why, and nothing was left open.
+  bool Open();
+
+  // Fills at most kPollSlots entries; returns how many.
+  size_t FillPoll(pollfd* out) const;
+  // The earliest moment at which Handle has to run whatever happens; UINT64_MAX: none.
+  uint64_t deadline_ns() const;
+  // After poll: the entries that FillPoll made, with their revents.
+  void Handle(const pollfd* entries, size_t n, uint64_t now_ns);
+  // At each tick: a listener that could not accept rests until this is called, and one that could
+  // not be made is tried again.
+  void Retry();
+
+ private:
+  struct Load {
+    size_t served = 0;
+    size_t waiting = 0;
+  };
+
+  void Accept(uint64_t now_ns);
+  Load CountClients() const;
+
+  int listener_ = -1;
+  bool wanted_ = false;  // Open was called
+  bool resting_ = false;
+  // One is always free for a connection: it is accepted only while fewer than kClients are served.
+  ControlClient clients_[kClients + kWindows];
+};
+
+}  // namespace strata

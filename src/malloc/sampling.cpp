@@ -1,0 +1,90 @@
+// The thread's side of sampling. See sampling.h.
+#include "malloc/sampling.h"
+
+#include <sched.h>
+#include <sys/auxv.h>
+
+#include "base/errno_keeper.h"
+#include "profile/stack_walk.h"
+#include "profile/usdt.h"
+
+namespace strata {
+namespace {
+
+std::atomic<uint32_t> g_threads{0};
+
+// The random bytes that the kernel gave the process, with the thread's number; the number also
+// tells threads apart that lived one after the other in the same memory.
+void SeedThread(ThreadState& t) {
+  t.number = g_threads.fetch_add(1, std::memory_order_relaxed) + 1;
+  uint64_t seed = 0;
+  if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
+    __builtin_memcpy(&seed, bytes, sizeof(seed));
+  // The stack protector's canary comes from the same bytes; a seed does not show them.
+  t.countdown.Seed(seed * 0x9e3779b97f4a7c15u + t.number);
+}
+
+SampleEvent EventAt(Runtime& r, const void* p) {
+  if (t_state.number == 0) SeedThread(t_state);
+  const int cpu = sched_getcpu();
+  return {reinterpret_cast<uintptr_t>(p), r.kernel.NowNs(), t_state.number,
+          static_cast<uint32_t>(cpu < 0 ? 0 : cpu)};
+}
+
+bool IsOnSampledPage(const Runtime& r, const void* p) {
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  return offset < r.kernel.mapped_end() &&
+         IsSampledPage(r.heap.page_map().EntryOf(PageId(offset >> kPageShift)));
+}
+
+// The block became a sample by the last of `counted` bytes.
+STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
+  const ErrnoKeeper keep;
+  const size_t interval = r.sampler.rate().interval;
+  if (interval == 0) return;  // switched off this moment
+  uintptr_t stack[kMaxStackDepth];
+  const size_t depth = WalkStack(stack, kMaxStackDepth);
+  const double expected = static_cast<double>(counted) / static_cast<double>(interval);
+  double weight = 0;
+  if (r.sampler.Add(EventAt(r, p), size, expected, stack, depth, &weight))
+    ProbeAlloc(p, size, weight);
+}
+
+}  // namespace
+
+bool CountBytesSlow(size_t bytes) {
+  ThreadState& t = t_state;
+  if (STRATA_UNLIKELY(t.number == 0)) SeedThread(t);
+  const bool bound = t.slabs != nullptr || BindThread();
+  return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),
+                           bound ? Stretches::kAllowed : Stretches::kNone);
+}
+
+void SampleTaken(Runtime& r, void* p, size_t size) { Take(r, p, size, size); }
+
+void SampleFreed(Runtime& r, void* p) {
+  if (!r.sampler.MayHold(reinterpret_cast<uintptr_t>(p))) return;
+  const ErrnoKeeper keep;
+  if (r.sampler.Remove(EventAt(r, p))) ProbeFree(p);
+}
+
+void Resized(Runtime& r, void* from, void* to, size_t old_counted, size_t counted, size_t size) {
+  const size_t grown = counted > old_counted ? counted - old_counted : 0;
+  const bool due = grown != 0 && CountBytes(grown);
+  if (STRATA_UNLIKELY(IsOnSampledPage(r, from))) {
+    const size_t interval = r.sampler.rate().interval;
+    const double more =
+        interval == 0 ? 0 : static_cast<double>(grown) / static_cast<double>(interval);
+    double weight = 0;
+    if (r.sampler.Move(reinterpret_cast<uintptr_t>(from), reinterpret_cast<uintptr_t>(to), size,
+                       more, &weight)) {
+      // The probes know no realloc: the old block goes and the new one comes, wherever it lies.
+      ProbeFree(from);
+      ProbeAlloc(to, size, weight);
+      return;
+    }
+  }
+  if (STRATA_UNLIKELY(due)) Take(r, to, size, counted);
+}
+
+}  // namespace strata

@@ -1,0 +1,24 @@
+// Asking the kernel whether memory can be read. See readable.h. mincore would not do: it knows
+// mappings, not their protection, so that a guard page passes.
+#include "os/readable.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+
+namespace strata {
+
+// rt_sigprocmask copies the new mask in before it looks at what to do with it, and refuses this
+// one. Any other answer, as from a seccomp filter, says nothing of the memory.
+bool IsReadable(uintptr_t address) {
+  if (address == 0) return false;  // stands for no mask
+  constexpr long kNoSuchAction = -1;
+  long result = SYS_rt_sigprocmask;
+  register long size asm("r10") = sizeof(uint64_t);
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(kNoSuchAction), "S"(address), "d"(0L), "r"(size)
+               : "rcx", "r11", "memory");
+  return result == -EINVAL;
+}
+
+}  // namespace strata

@@ -1,0 +1,22 @@
+// gzip (RFC 1952) to a file descriptor, without zlib and without the heap: greedy LZ77 with the
+// fixed Huffman code of RFC 1951. Same input, same bytes. Sits in profile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata {
+
+// Writes `size` bytes at `data` as one gzip member. False: errno says why; the descriptor may then
+// have taken a part. Memory (256 KiB) is the function's own while it runs.
+bool WriteGzip(int fd, const void* data, size_t size);
+
+// All of it, through short writes and EINTR. A descriptor that does not block is waited for; one
+// that takes nothing for kPatienceMs fails with ETIMEDOUT. As with write(2), a pipe without a
+// reader raises SIGPIPE.
+bool WriteAll(int fd, const void* data, size_t size);
+inline constexpr int kPatienceMs = 10'000;
+
+uint32_t Crc32(const void* data, size_t size);
+
+}  // namespace strata

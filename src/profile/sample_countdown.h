@@ -1,0 +1,91 @@
+// When the next sample is due: each thread counts the bytes it allocates down to a point drawn from
+// the exponential distribution, so that every byte has the same chance whatever the sizes around it
+// (papers: TCMalloc's sampler; see docs/profiles.md). Sits in profile; lies in the thread's TLS.
+//
+// The count is in two parts. The fast path takes from `stretch` alone, and a stretch is at most
+// kMostStretch bytes: at its end the thread looks here, finds a changed interval, and starts the
+// next stretch of what is left. Used by its own thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "profile/sample_math.h"
+#include "span/size_classes.h"
+
+namespace strata {
+
+// Greater intervals than this are as good as none.
+inline constexpr size_t kMostSampleInterval = size_t{1} << 40;
+
+// The interval in force. A new one is a new epoch.
+struct SampleRate {
+  size_t interval = 0;  // mean bytes between samples; 0: none are taken
+  uint32_t epoch = 0;   // never 0
+};
+
+// Whether a thread's count may be left to the fast path.
+enum class Stretches : uint8_t { kAllowed, kNone };
+
+struct SampleCountdown {
+  // Also makes the one compare of the fast path find sizes that are no class's.
+  static constexpr size_t kMostStretch = kMaxClassSize;
+
+  size_t stretch = 0;
+  uint64_t beyond = 0;  // from the end of the stretch to the sample
+  uint64_t random = 0;  // of a xorshift generator; 0: not seeded
+  uint32_t epoch = 0;   // of the interval that the point was drawn for
+
+  void Seed(uint64_t seed) {
+    // splitmix64: seeds that differ in one bit give unrelated states.
+    seed += 0x9e3779b97f4a7c15u;
+    seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9u;
+    seed = (seed ^ (seed >> 27)) * 0x94d049bb133111ebu;
+    seed ^= seed >> 31;
+    random = seed == 0 ? 1 : seed;
+  }
+
+  // Counts `bytes`, which the stretch does not hold. Returns whether a sample falls in them. The
+  // point is drawn anew after each sample and for a new interval: the distribution has no memory,
+  // so neither favours anything.
+  bool Spend(size_t bytes, SampleRate rate, Stretches allowed) {
+    if (epoch != rate.epoch) Draw(rate);
+    if (rate.interval == 0) {
+      Divide(kMostStretch, allowed);
+      return false;
+    }
+    const uint64_t left = stretch + beyond;
+    if (left > bytes) {
+      Divide(left - bytes, allowed);
+      return false;
+    }
+    Draw(rate);
+    Divide(beyond, allowed);
+    return true;
+  }
+
+ private:
+  uint64_t Random() {
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    return random;
+  }
+
+  // At least 1: the sample is in the byte that is counted last.
+  void Draw(SampleRate rate) {
+    epoch = rate.epoch;
+    stretch = 0;
+    const double uniform = (static_cast<double>(Random() >> 11) + 0.5) / 9007199254740992.0;
+    beyond = static_cast<uint64_t>(-NaturalLog(uniform) * static_cast<double>(rate.interval)) + 1;
+  }
+
+  void Divide(uint64_t left, Stretches allowed) {
+    const uint64_t most = allowed == Stretches::kAllowed ? kMostStretch : 0;
+    const uint64_t now = left < most ? left : most;
+    beyond = left - now;
+    stretch = static_cast<size_t>(now);
+  }
+};
+
+}  // namespace strata

@@ -1,0 +1,250 @@
+// The kinds of profiles. See sample_profiles.h.
+#include "profile/sample_profiles.h"
+
+#include <emmintrin.h>
+
+namespace strata {
+namespace {
+
+constexpr PprofValueType kHeapTypes[] = {{"alloc_objects", "count"},
+                                         {"alloc_space", "bytes"},
+                                         {"inuse_objects", "count"},
+                                         {"inuse_space", "bytes"}};
+constexpr PprofValueType kPeakTypes[] = {{"inuse_objects", "count"}, {"inuse_space", "bytes"}};
+constexpr PprofValueType kLifetimeTypes[] = {{"objects", "count"},
+                                             {"space", "bytes"},
+                                             {"lifetime_min", "nanoseconds"},
+                                             {"lifetime_mean", "nanoseconds"},
+                                             {"lifetime_max", "nanoseconds"},
+                                             {"lifetime_stddev", "nanoseconds"},
+                                             {"lifetime_p50", "nanoseconds"},
+                                             {"lifetime_p75", "nanoseconds"},
+                                             {"lifetime_p90", "nanoseconds"},
+                                             {"lifetime_p95", "nanoseconds"},
+                                             {"freed_by_other_thread", "percent"},
+                                             {"freed_by_other_cpu", "percent"},
+                                             {"still_live", "count"}};
+constexpr PprofValueType kFragmentationTypes[] = {{"wasted_space", "bytes"},
+                                                  {"inuse_space", "bytes"}};
+
+template <size_t kN>
+constexpr ProfileShape Shape(const PprofValueType (&types)[kN], const char* shown) {
+  return {types, kN, shown};
+}
+
+// In the order of the kinds.
+constexpr ProfileShape kShapes[] = {
+    Shape(kHeapTypes, "inuse_space"), Shape(kHeapTypes, "alloc_space"),
+    Shape(kPeakTypes, "inuse_space"), Shape(kLifetimeTypes, "space"),
+    Shape(kFragmentationTypes, "wasted_space")};
+
+int64_t Rounded(double value) { return value <= 0 ? 0 : _mm_cvtsd_si64(_mm_set_sd(value)); }
+
+double SquareRoot(double x) { return x <= 0 ? 0 : _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(x))); }
+
+PprofLabel BytesLabel(size_t bytes) {
+  return {"bytes", nullptr, static_cast<int64_t>(bytes), "bytes"};
+}
+
+bool AddRow(PprofWriter& writer, const SampleSnapshot::Row& row, const int64_t* values) {
+  const PprofLabel label = BytesLabel(row.bytes);
+  return writer.Add(row.context->frames(), row.context->depth, values, &label, 1);
+}
+
+// What was allocated or freed since.
+SampleSums Difference(const SampleSums& now, const SampleSums& then) {
+  SampleSums d = now;
+  d.samples -= then.samples;
+  d.allocated_objects -= then.allocated_objects;
+  d.allocated_bytes -= then.allocated_bytes;
+  d.lifetimes.objects -= then.lifetimes.objects;
+  d.lifetimes.bytes -= then.lifetimes.bytes;
+  d.lifetimes.sum_ns -= then.lifetimes.sum_ns;
+  d.lifetimes.sum_square -= then.lifetimes.sum_square;
+  d.lifetimes.other_thread -= then.lifetimes.other_thread;
+  d.lifetimes.other_cpu -= then.lifetimes.other_cpu;
+  return d;
+}
+
+struct Live {
+  double objects;
+  double bytes;
+};
+
+// What each row has live that was allocated after `since_ns`.
+bool CountLive(const Sampler& sampler, size_t rows, uint64_t since_ns, ScratchArray<Live>& out) {
+  if (!out.Reserve(rows)) return false;
+  out.Grow(rows);
+  sampler.VisitLive([&](const LiveSample& s) {
+    if (s.born_ns < since_ns || s.row->number >= rows) return;
+    const double weight = s.weight();
+    out[s.row->number].objects += weight;
+    out[s.row->number].bytes += weight * static_cast<double>(s.size);
+  });
+  return true;
+}
+
+bool AddHeapRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
+  const SampleSums& s = row.sums;
+  const int64_t values[] = {Rounded(s.allocated_objects), Rounded(s.allocated_bytes),
+                            Rounded(s.live_objects), Rounded(s.live_bytes)};
+  if (values[1] == 0 && values[3] == 0) return true;
+  return AddRow(writer, row, values);
+}
+
+bool AddPeakRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
+  const int64_t values[] = {Rounded(row.sums.peak_objects), Rounded(row.sums.peak_bytes)};
+  return values[1] == 0 || AddRow(writer, row, values);
+}
+
+bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
+                    const LifetimeHistogram& histogram, bool in_window) {
+  const Lifetimes& l = row.sums.lifetimes;
+  if (Rounded(l.objects) == 0 && Rounded(row.sums.live_objects) == 0) return true;
+  int64_t values[13] = {};
+  values[0] = Rounded(l.objects);
+  values[1] = Rounded(l.bytes);
+  values[12] = Rounded(row.sums.live_objects);
+  if (l.objects > 0) {
+    const double mean = l.sum_ns / l.objects;
+    // The extremes are those since the start; a window has them to the width of a bucket.
+    double least = static_cast<double>(l.least_ns);
+    double most = static_cast<double>(l.most_ns);
+    if (in_window) {
+      const double low = histogram.Quantile(0, least, most);
+      const double high = histogram.Quantile(1, least, most);
+      least = low;
+      most = high;
+    }
+    values[2] = Rounded(least);
+    values[3] = Rounded(mean);
+    values[4] = Rounded(most);
+    values[5] = Rounded(SquareRoot(l.sum_square / l.objects - mean * mean));
+    constexpr double kQuantiles[] = {0.5, 0.75, 0.9, 0.95};
+    for (size_t i = 0; i < 4; ++i)
+      values[6 + i] = Rounded(histogram.Quantile(kQuantiles[i], least, most));
+    values[10] = Rounded(100 * l.other_thread / l.objects);
+    values[11] = Rounded(100 * l.other_cpu / l.objects);
+  }
+  return AddRow(writer, row, values);
+}
+
+void Subtract(LifetimeHistogram& now, const LifetimeHistogram& then) {
+  for (size_t b = 0; b < LifetimeHistogram::kBuckets; ++b) {
+    const double left = now.weight[b] - then.weight[b];
+    // What rounding leaves of nothing must not count as something.
+    now.weight[b] = left > 1e-9 * now.weight[b] ? left : 0;
+  }
+}
+
+// What the old samples of one row and age class keep.
+struct Pinning {
+  double in_span;
+  double in_hugepage;
+  double bytes;
+};
+// Each asks the heap under two of its locks, with the sampler's held: the block stays live so.
+constexpr size_t kAskedAtOnce = 16;
+constexpr size_t kAges = 5;  // from 1 s, 10 s, 100 s, 1000 s, 10,000 s on
+
+size_t AgeClass(uint64_t age_ns) {
+  size_t age = 0;
+  for (uint64_t bound = kPinningAgeNs * 10; age + 1 < kAges && age_ns >= bound; bound *= 10) ++age;
+  return age;
+}
+
+bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const SampleSnapshot& now,
+                          PinnedBytesOf pinned) {
+  const size_t rows = now.rows.size();
+  ScratchArray<Pinning> sums;
+  if (!sums.Reserve(rows * kAges)) return false;
+  sums.Grow(rows * kAges);
+  sampler.VisitLive(
+      [&](const LiveSample& s) {
+        const uint64_t age = now.time_ns > s.born_ns ? now.time_ns - s.born_ns : 0;
+        if (age < kPinningAgeNs || s.row->number >= rows) return;
+        const PinnedBytes share =
+            pinned.ask(pinned.heap, s.address.load(std::memory_order_relaxed));
+        Pinning& sum = sums[s.row->number * kAges + AgeClass(age)];
+        const double weight = s.weight();
+        sum.in_span += weight * share.in_span;
+        sum.in_hugepage += weight * share.in_hugepage;
+        sum.bytes += weight * static_cast<double>(s.size);
+      },
+      kAskedAtOnce);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const SampleSnapshot::Row& row = now.rows[i / kAges];
+    int64_t age_s = 1;
+    for (size_t a = 0; a < i % kAges; ++a) age_s *= 10;
+    PprofLabel labels[] = {
+        BytesLabel(row.bytes), {"age_s", nullptr, age_s, "seconds"}, {"level", "page", 0, nullptr}};
+    const double wasted[] = {sums[i].in_span, sums[i].in_hugepage};
+    for (size_t level = 0; level < 2; ++level) {
+      labels[2].text = level == 0 ? "page" : "hugepage";
+      const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes)};
+      if (values[0] == 0) continue;
+      if (!writer.Add(row.context->frames(), row.context->depth, values, labels, 3)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ProfileShape ShapeOf(ProfileKind kind) { return kShapes[static_cast<size_t>(kind)]; }
+
+bool SampleSnapshot::Take(const Sampler& sampler, ProfileKind kind, uint64_t now_ns) {
+  time_ns = now_ns;
+  const size_t n = sampler.rows();
+  const bool lifetimes = kind == ProfileKind::kLifetime;
+  // All memory first: none is mapped under the sampler's lock.
+  if (!rows.Reserve(n) || (lifetimes && !histograms.Reserve(n))) return false;
+  sampler.VisitRows([&](const SampleRow& row, const SampleSums& sums) {
+    if (row.number >= n) return;  // made since
+    rows[row.number] = {row.context, row.bytes, sums};
+    if (lifetimes && row.histogram != nullptr) histograms[row.number] = *row.histogram;
+  });
+  rows.Grow(n);
+  if (lifetimes) histograms.Grow(n);
+  return true;
+}
+
+bool AddProfileRows(PprofWriter& writer, ProfileKind kind, const Sampler& sampler,
+                    const SampleSnapshot* since, uint64_t now_ns, PinnedBytesOf pinned) {
+  SampleSnapshot now;
+  if (!now.Take(sampler, kind, now_ns)) return false;
+  if (kind == ProfileKind::kFragmentation)
+    return AddFragmentationRows(writer, sampler, now, pinned);
+  ScratchArray<Live> live;
+  const bool young_only = since != nullptr && kind == ProfileKind::kHeap;
+  if (young_only && !CountLive(sampler, now.rows.size(), since->time_ns, live)) return false;
+  for (size_t i = 0; i < now.rows.size(); ++i) {
+    SampleSnapshot::Row& row = now.rows[i];
+    const bool changed = since != nullptr && i < since->rows.size();
+    if (changed) row.sums = Difference(row.sums, since->rows[i].sums);
+    if (young_only) {
+      row.sums.live_objects = live[i].objects;
+      row.sums.live_bytes = live[i].bytes;
+    }
+    bool ok = true;
+    switch (kind) {
+      case ProfileKind::kHeap:
+      case ProfileKind::kAllocs:
+        ok = AddHeapRow(writer, row);
+        break;
+      case ProfileKind::kPeak:
+        ok = AddPeakRow(writer, row);
+        break;
+      case ProfileKind::kLifetime:
+        if (changed) Subtract(now.histograms[i], since->histograms[i]);
+        ok = AddLifetimeRow(writer, row, now.histograms[i], since != nullptr);
+        break;
+      case ProfileKind::kFragmentation:
+        break;
+    }
+    if (!ok) return false;
+  }
+  return true;
+}
+
+}  // namespace strata

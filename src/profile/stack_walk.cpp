@@ -1,0 +1,128 @@
+// The process's one set of unwind tables, and the walks of its threads over it. The only state
+// below src/malloc that is one a process: so are its mappings and its stacks. See stack_walk.h.
+#include "profile/stack_walk.h"
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/errno_keeper.h"
+#include "profile/mappings.h"
+#include "profile/scratch_array.h"
+#include "profile/unwind/frame_walker.h"
+#include "profile/unwind/loaded_files.h"
+#include "profile/unwind/unwind_index.h"
+
+// Given by the linker to whatever file this is linked into.
+extern "C" {
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+}
+
+namespace strata {
+namespace {
+
+void* MapTable(size_t bytes) {
+  const ErrnoKeeper keep_errno;
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+void UnmapTable(void* p, size_t bytes) {
+  const ErrnoKeeper keep_errno;
+  munmap(p, bytes);
+}
+
+constinit UnwindTables g_tables{TableMemory{MapTable, UnmapTable}};
+
+// Walks that met code in no table, since the last refresh, and how many make the tables stale: one,
+// but twice as many each time a refresh finds nothing, as with code that a compiler makes at run
+// time.
+constinit std::atomic<uint32_t> g_unknown{0};
+constinit std::atomic<uint32_t> g_unknown_until_stale{1};
+constexpr uint32_t kMostUnknown = 1 << 16;
+
+constinit LoadedFiles g_files;
+// Files changed, and no refresh has worked since; the background thread's.
+constinit bool g_files_changed = false;
+
+constinit thread_local KnownPages t_known __attribute__((tls_model("initial-exec")));
+
+// Where libstrata's own code lies, to leave it out. Linked into the program from the archive it
+// can't be told from the program's, and stays in. getauxval reads what libc keeps: no lock.
+CodeRange SelfRange() {
+  const auto begin = reinterpret_cast<uintptr_t>(__ehdr_start);
+  const auto end = reinterpret_cast<uintptr_t>(etext);
+  const uintptr_t program_headers = getauxval(AT_PHDR);
+  return {begin, program_headers - begin < end - begin ? begin : end};
+}
+
+void NoteUnknownCode() {
+  // Stops counting in time: no shared line is written for ever by a program full of such code.
+  if (g_unknown.load(std::memory_order_relaxed) < kMostUnknown)
+    g_unknown.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max) {
+  if (max == 0) return 0;
+  const FrameRegisters here = CurrentRegisters();
+  StackReader stack(t_known, here.sp);
+  size_t count = 0;
+  {
+    const UnwindTables::Pin pin(g_tables);
+    if (STRATA_LIKELY(pin.index() != nullptr)) {
+      const WalkResult walk = WalkFrames(*pin.index(), here, SelfRange(), stack, out, max);
+      if (STRATA_UNLIKELY(walk.end == WalkEnd::kUnknownCode)) NoteUnknownCode();
+      count = walk.count;
+    } else {
+      count = WalkFramePointers(here, SelfRange(), stack, out, max);
+    }
+  }
+  t_known = stack.known();
+  if (STRATA_UNLIKELY(count == 0)) {
+    out[0] = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    count = 1;
+  }
+  return count;
+}
+
+bool UnwindTablesStale() {
+  return !g_tables.prepared() || g_unknown.load(std::memory_order_relaxed) >=
+                                     g_unknown_until_stale.load(std::memory_order_relaxed);
+}
+
+bool RefreshUnwindTables() {
+  const ErrnoKeeper keep_errno;
+  ScratchArray<char> maps;
+  const uint32_t published = g_tables.published();
+  if (!ReadOwnMaps(maps) || maps.size() == 0) return false;
+  OwnMemory memory;
+  if (!g_tables.Refresh(maps.data(), maps.size(), memory)) return false;
+  const uint32_t until = g_unknown_until_stale.load(std::memory_order_relaxed);
+  const bool in_vain =
+      g_tables.published() == published && g_unknown.load(std::memory_order_relaxed) != 0;
+  g_unknown_until_stale.store(in_vain ? std::min(until * 2, kMostUnknown) : 1,
+                              std::memory_order_relaxed);
+  g_unknown.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void KeepUnwindTables() {
+  g_files_changed |= g_files.Changed();
+  if ((g_files_changed || UnwindTablesStale()) && RefreshUnwindTables()) g_files_changed = false;
+}
+
+size_t UnwindTableBytes() { return g_tables.bytes(); }
+
+void HoldWalkersBeforeFork() { g_files.BeforeFork(); }
+void ReleaseWalkersAfterFork() { g_files.AfterFork(); }
+void ForgetWalkersInChild() {
+  g_files.AfterForkInChild();
+  g_tables.ForgetOthersInChild();
+}
+
+}  // namespace strata

@@ -1,0 +1,38 @@
+// The stack of the calling thread, for the sampler: three functions over the one set of unwind
+// tables of the process (profile/unwind). The walk itself is safe anywhere an allocation may
+// happen; everything dear or forbidden there happens in RefreshUnwindTables. Sits in profile;
+// docs/stack-walk.md explains the design.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata {
+
+// Return addresses of the calling thread, innermost first, without the frames inside libstrata
+// itself. Takes no lock, allocates nothing, calls no dl*, async-signal-safe. Needs tables from
+// RefreshUnwindTables; without them falls back to what it can prove (frame pointers, else the
+// caller alone).
+size_t WalkStack(uintptr_t* out, size_t max);
+
+// Whether a walk met code in no table (dlopen), or nothing was ever prepared.
+bool UnwindTablesStale();
+
+// Makes the tables fit what is mapped now. Off the path: for the background thread, or a thread
+// that calls the profile API. False: no memory, or no /proc.
+bool RefreshUnwindTables();
+
+// One round of the background thread: makes the tables fit when a walk was stale, or when files
+// were loaded or unloaded; the dynamic linker's lock is taken for a moment.
+void KeepUnwindTables();
+
+// Memory that the tables take, all of it resident: part of the metadata.
+size_t UnwindTableBytes();
+
+// Around a fork, before any lock is taken and after all are released. In the child no other thread
+// walks or refreshes any more.
+void HoldWalkersBeforeFork();
+void ReleaseWalkersAfterFork();
+void ForgetWalkersInChild();
+
+}  // namespace strata

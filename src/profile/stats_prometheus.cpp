@@ -1,0 +1,235 @@
+// The statistics as Prometheus text. See stats_prometheus.h.
+#include "profile/stats_prometheus.h"
+
+#include "base/version.h"
+
+namespace strata {
+namespace {
+
+using S = const HeapStats&;
+using C = const ClassStats&;
+using D = const TransferDomainRow&;
+using V = MetricValue;
+
+constexpr MetricRow kTable[] = {
+    {"strata_live_bytes", "gauge", "bytes", "Asked for by the program and not freed.",
+     [](S s) -> V { return s.live; }, nullptr},
+    {"strata_internal_slack_bytes", "gauge", "bytes",
+     "Size of live blocks minus what was asked for.", [](S s) -> V { return s.internal_slack; },
+     nullptr},
+    {"strata_cpu_cache_bytes", "gauge", "bytes", "Free objects in per-CPU or per-thread caches.",
+     [](S s) -> V { return s.cpu_cache; }, nullptr},
+    {"strata_transfer_cache_bytes", "gauge", "bytes", "Free objects in the transfer caches.",
+     [](S s) -> V { return s.transfer_cache; }, nullptr},
+    {"strata_central_free_bytes", "gauge", "bytes",
+     "Free objects and tails inside spans that are in use: fragmentation.",
+     [](S s) -> V { return s.central_free; }, nullptr},
+    {"strata_page_heap_free_bytes", "gauge", "bytes", "Resident memory in no span and no block.",
+     [](S s) -> V { return s.page_heap_free; }, nullptr},
+    {"strata_metadata_bytes", "gauge", "bytes", "Resident memory of the allocator's own tables.",
+     [](S s) -> V { return s.metadata; }, nullptr},
+    {"strata_untouched_bytes", "gauge", "bytes",
+     "In use but never written, so that the kernel has no page for it.",
+     [](S s) -> V { return s.untouched; }, nullptr},
+    {"strata_resident_bytes", "gauge", "bytes",
+     "Heap and metadata that the kernel holds: live + internal_slack + cpu_cache + transfer_cache "
+     "+ "
+     "central_free + page_heap_free + metadata - untouched.",
+     [](S s) -> V { return s.resident(); }, nullptr},
+    {"strata_released_bytes", "gauge", "bytes", "Free memory that the kernel does not hold.",
+     [](S s) -> V { return s.released; }, nullptr},
+    {"strata_mapped_bytes", "gauge", "bytes", "Address space mapped for the heap.",
+     [](S s) -> V { return s.mapped; }, nullptr},
+    {"strata_hugepage_backed_bytes", "gauge", "bytes", "Heap that hugepages back.",
+     [](S s) -> V { return s.hugepage_backed; }, nullptr},
+    {"strata_hugepage_coverage_ratio", "gauge", "ratio",
+     "Share of the resident heap that hugepages back.", [](S s) -> V { return s.coverage(); },
+     nullptr},
+    {"strata_demand_bytes", "gauge", "bytes",
+     "What the last round of the background thread expected to be wanted soon.",
+     [](S s) -> V { return s.page_heap.demand; }, nullptr},
+    {"strata_page_heap_used_bytes", "gauge", "bytes", "In spans and large blocks.",
+     [](S s) -> V { return s.page_heap.used; }, nullptr},
+    {"strata_filler_hugepages", "gauge", "hugepages", "Hugepages that hold spans and small runs.",
+     [](S s) -> V { return s.page_heap.filler.hugepages; }, nullptr},
+    {"strata_broken_hugepages", "gauge", "hugepages",
+     "Of them, those of which a part was given back.",
+     [](S s) -> V { return s.page_heap.filler.partly_released + s.page_heap.filler.all_released; },
+     nullptr},
+    {"strata_cached_hugepages", "gauge", "hugepages", "Free, whole and backed hugepages kept.",
+     [](S s) -> V { return s.page_heap.cache.hugepages; }, nullptr},
+    {"strata_vcpus", "gauge", "vcpus", "Virtual CPUs whose cache was ever used.",
+     [](S s) -> V { return s.vcpus; }, nullptr},
+    {"strata_cache_hits_total", "counter", "hits", "Allocations served by the front cache.",
+     [](S s) -> V { return s.hits; }, nullptr},
+    {"strata_cache_alloc_misses_total", "counter", "misses",
+     "Allocations that found the front cache empty.", [](S s) -> V { return s.misses_alloc; },
+     nullptr},
+    {"strata_cache_free_misses_total", "counter", "misses",
+     "Frees that found the front cache full.", [](S s) -> V { return s.misses_free; }, nullptr},
+    {"strata_returned_bytes_total", "counter", "bytes", "Ever given back to the kernel.",
+     [](S s) -> V { return s.page_heap.released_total; }, nullptr},
+    {"strata_collapsed_hugepages_total", "counter", "hugepages", "Hugepages ever rebuilt.",
+     [](S s) -> V { return s.page_heap.collapsed_total; }, nullptr},
+    {"strata_background_ticks_total", "counter", "ticks",
+     "Rounds of the background thread, about one a second.",
+     [](S s) -> V { return s.background_ticks; }, nullptr},
+    {"strata_cpu_cache_limit_bytes", "gauge", "bytes", "What all per-CPU caches together may hold.",
+     [](S s) -> V { return s.cpu_cache_total; }, nullptr},
+    {"strata_cpu_cache_unassigned_bytes", "gauge", "bytes", "Of it, in no cache's limit yet.",
+     [](S s) -> V { return s.cpu_cache_unassigned; }, nullptr},
+    {"strata_cgroup_limit_bytes", "gauge", "bytes",
+     "Memory limit of the cgroup, of it and its parents the one with the least room; 0: none.",
+     [](S s) -> V { return s.limits.cgroup_limit; }, nullptr},
+    {"strata_cgroup_usage_bytes", "gauge", "bytes", "What that cgroup uses.",
+     [](S s) -> V { return s.limits.cgroup_usage; }, nullptr},
+    {"strata_cpu_quota_cpus", "gauge", "cpus", "CPU time that the cgroup may use; 0: no quota.",
+     [](S s) -> V { return s.limits.cpu_quota; }, nullptr},
+    {"strata_soft_limit_bytes", "gauge", "bytes",
+     "Resident memory from which free memory is given back at once; 0: none.",
+     [](S s) -> V { return s.limits.soft_limit; }, nullptr},
+    {"strata_heap_limit_bytes", "gauge", "bytes",
+     "Beyond this much heap malloc returns null; 0: no limit.",
+     [](S s) -> V { return s.limits.hard_limit; }, nullptr},
+    {"strata_soft_limit_hits_total", "counter", "hits",
+     "How often memory was given back because of the soft limit.",
+     [](S s) -> V { return s.limits.soft_hits; }, nullptr},
+    {"strata_heap_limit_failures_total", "counter", "failures",
+     "Allocations that failed because of the heap limit.",
+     [](S s) -> V { return s.limits.hard_failures; }, nullptr},
+    {"strata_sample_interval_bytes", "gauge", "bytes",
+     "Mean bytes between two samples; 0: sampling is off.",
+     [](S s) -> V { return s.sampler.interval; }, nullptr},
+    {"strata_live_samples", "gauge", "samples", "Live objects that are samples.",
+     [](S s) -> V { return s.sampler.live_samples; }, nullptr},
+    {"strata_sampled_live_bytes", "gauge", "bytes", "Live bytes as the samples estimate them.",
+     [](S s) -> V { return s.sampler.live_bytes_estimate; }, nullptr},
+    {"strata_sampled_peak_bytes", "gauge", "bytes",
+     "The highest value that this estimate ever had.",
+     [](S s) -> V { return s.sampler.peak_bytes_estimate; }, nullptr},
+    {"strata_sampled_stacks", "gauge", "stacks", "Different call stacks among all samples.",
+     [](S s) -> V { return s.sampler.contexts; }, nullptr},
+    {"strata_samples_total", "counter", "samples", "Allocations that were sampled.",
+     [](S s) -> V { return s.sampler.samples; }, nullptr},
+    {"strata_dropped_samples_total", "counter", "samples",
+     "Of them, those for which there was no room.", [](S s) -> V { return s.sampler.dropped; },
+     nullptr},
+    {"strata_class_live_objects", "gauge", "objects", "Live objects of a size class.", nullptr,
+     [](C c) -> V { return c.live; }},
+    {"strata_class_free_objects", "gauge", "objects",
+     "Free objects of a size class, in caches and in spans.", nullptr,
+     [](C c) -> V { return c.cpu + c.transfer + c.central; }},
+    {"strata_class_spans", "gauge", "spans", "Spans of a size class.", nullptr,
+     [](C c) -> V { return c.spans; }},
+    {"strata_class_cache_misses_total", "counter", "misses",
+     "Allocations and frees of a size class that the front cache could not serve.", nullptr,
+     [](C c) -> V { return c.misses_alloc + c.misses_free; }},
+    {"strata_class_taken_spans_total", "counter", "spans",
+     "Spans of a size class ever taken from the page heap.", nullptr,
+     [](C c) -> V { return c.spans_taken; }},
+    {"strata_class_returned_spans_total", "counter", "spans",
+     "Spans of a size class ever given back to the page heap.", nullptr,
+     [](C c) -> V { return c.spans_returned; }},
+    {"strata_transfer_domain_bytes", "gauge", "bytes",
+     "Free objects in the transfer cache of one last-level-cache domain.", nullptr, nullptr,
+     [](D d) -> V { return d.bytes; }},
+    {"strata_transfer_domain_cpus", "gauge", "cpus", "CPUs of a domain.", nullptr, nullptr,
+     [](D d) -> V { return d.cpus; }},
+};
+
+// The text format knows three escapes. What is no printable ASCII becomes a question mark. A long
+// name is cut, because every sample carries it.
+void LabelText(const char* text, TextSink& sink) {
+  constexpr int kMost = 63;
+  for (int i = 0; i < kMost && *text != '\0'; ++i, ++text) {
+    const auto c = static_cast<unsigned char>(*text);
+    if (c == '"' || c == '\\') {
+      sink.Char('\\').Char(*text);
+    } else {
+      sink.Char(c < 0x20 || c >= 0x7f ? '?' : *text);
+    }
+  }
+}
+
+class Writer {
+ public:
+  Writer(const HeapStats& stats, const char* command, TextSink& sink)
+      : stats_(stats), command_(command), sink_(sink) {}
+
+  void Head(const char* name, const char* type, const char* help) {
+    sink_.Text("# HELP ").Text(name).Char(' ').Text(help).Char('\n');
+    sink_.Text("# TYPE ").Text(name).Char(' ').Text(type).Char('\n');
+  }
+
+  // The name and the labels that every sample has; the caller adds its own and closes.
+  TextSink& Sample(const char* name) {
+    sink_.Text(name).Text("{command=\"");
+    LabelText(command_, sink_);
+    return sink_.Text("\",pid=\"").Number(static_cast<uint64_t>(stats_.pid)).Char('"');
+  }
+
+  void Value(MetricValue value) {
+    sink_.Text("} ");
+    if (value.is_ratio) {
+      sink_.Fraction(value.ratio);
+    } else {
+      sink_.Number(value.count);
+    }
+    sink_.Char('\n');
+  }
+
+  void Row(const MetricRow& row) {
+    Head(row.name, row.type, row.help);
+    if (row.of_process != nullptr) {
+      Sample(row.name);
+      return Value(row.of_process(stats_));
+    }
+    if (row.of_domain != nullptr) return Domains(row);
+    for (size_t c = 1; c < kNumClasses; ++c) {
+      // A counter stays when the last span has gone back.
+      if (stats_.classes[c].spans == 0 && stats_.classes[c].spans_taken == 0) continue;
+      Sample(row.name).Text(",size=\"").Number(InfoOf(static_cast<SizeClass>(c)).size).Char('"');
+      Value(row.of_class(stats_.classes[c]));
+    }
+  }
+
+  void Domains(const MetricRow& row) {
+    for (size_t i = 0; stats_.transfer_domain_row != nullptr && i < stats_.transfer_domains; ++i) {
+      TransferDomainRow domain;
+      stats_.transfer_domain_row(i, domain);
+      Sample(row.name).Text(",domain=\"").Number(domain.domain).Char('"');
+      Value(row.of_domain(domain));
+    }
+  }
+
+  void Info() {
+    Head("strata_info", "gauge", "Always 1; the labels tell the version and what was found.");
+    Sample("strata_info")
+        .Text(",version=\"" STRATA_VERSION "\",cache_mode=\"")
+        .Text(stats_.cache_mode)
+        .Text("\",thp_mode=\"")
+        .Text(stats_.thp_mode)
+        .Char('"');
+    Value(uint64_t{1});
+  }
+
+ private:
+  const HeapStats& stats_;
+  const char* command_;
+  TextSink& sink_;
+};
+
+}  // namespace
+
+const MetricRow* MetricTable(size_t* rows) {
+  *rows = sizeof(kTable) / sizeof(kTable[0]);
+  return kTable;
+}
+
+void WritePrometheus(const HeapStats& stats, const char* command, TextSink& sink) {
+  Writer writer(stats, command, sink);
+  writer.Info();
+  for (const MetricRow& row : kTable) writer.Row(row);
+}
+
+}  // namespace strata

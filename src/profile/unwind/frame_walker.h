@@ -1,0 +1,54 @@
+// The walk itself: from the registers of a frame to its caller's, rule by rule. Sits in
+// profile/unwind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "profile/unwind/elf_code.h"
+#include "profile/unwind/stack_reader.h"
+#include "profile/unwind/unwind_index.h"
+
+namespace strata {
+
+struct FrameRegisters {
+  uintptr_t pc = 0;
+  uintptr_t sp = 0;
+  uintptr_t bp = 0;
+};
+
+// The registers here; to be inlined into the function that the walk begins with.
+STRATA_ALWAYS_INLINE FrameRegisters CurrentRegisters() {
+  FrameRegisters r;
+  asm volatile(
+      "lea 0(%%rip), %0\n\t"
+      "mov %%rsp, %1\n\t"
+      "mov %%rbp, %2"
+      : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.bp));
+  return r;
+}
+
+enum class WalkEnd : uint8_t {
+  kOutermost,    // of the thread or process
+  kFull,         // no room for more
+  kUnknownCode,  // code in no table
+  kNoRule,       // code without unwind information, or beyond it
+  kUnreadable,   // the stack is not what the tables say
+};
+
+struct WalkResult {
+  size_t count = 0;
+  WalkEnd end = WalkEnd::kNoRule;
+};
+
+// Return addresses from `at` outwards, without those in `self` as long as they come first.
+WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange self,
+                      StackReader& stack, uintptr_t* out, size_t max);
+
+// The same by frame pointers, for want of tables. A frame counts only if its return address follows
+// a call instruction, its rbp leads outwards, and both can be read; so most code that uses rbp for
+// something else ends the walk.
+size_t WalkFramePointers(FrameRegisters at, CodeRange self, StackReader& stack, uintptr_t* out,
+                         size_t max);
+
+}  // namespace strata

@@ -1,0 +1,222 @@
+// Keeping the tables in step with what is mapped, and replacing the index under the walkers. See
+// unwind_index.h.
+#include "profile/unwind/unwind_index.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/units.h"
+
+namespace strata {
+
+FoundRule UnwindIndex::FindSlow(uintptr_t pc) const {
+  if (pc >= kAddressEnd) return {};
+  const CodeModule* last = modules_ + count_;
+  const CodeModule* m = std::upper_bound(
+      static_cast<const CodeModule*>(modules_), last, pc,
+      [](uintptr_t address, const CodeModule& module) { return address < module.begin; });
+  if (m == modules_ || pc >= m[-1].end) return {};
+  --m;
+  const UnwindRule rule = m->table != nullptr ? m->table->Find(pc - m->begin) : UnwindRule();
+  const size_t slot = SlotOf(pc);
+  const uint32_t page = 1u << slot / kWordsPerPage;
+  if ((cache_pages_.load(std::memory_order_relaxed) & page) == 0)
+    cache_pages_.fetch_or(page, std::memory_order_relaxed);
+  cache_[slot].store(uint64_t{pc >> kCacheBits} << UnwindRule::kBits | rule.bits(),
+                     std::memory_order_relaxed);
+  return {rule, true};
+}
+
+// A walker's half of the handshake with FreeReplaced: it announces the pin, then looks again. Both
+// are seq_cst, as are the replacing of current_ and the look at the pins there: so either the
+// walker sees the new index, or the other side sees the pin.
+UnwindIndex* UnwindTables::PinCurrent() {
+  for (;;) {
+    UnwindIndex* index = current_.load(std::memory_order_acquire);
+    if (index == nullptr) return nullptr;
+    index->pins_.fetch_add(1, std::memory_order_seq_cst);
+    if (STRATA_LIKELY(current_.load(std::memory_order_seq_cst) == index)) return index;
+    index->pins_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void* UnwindTables::Map(size_t bytes) {
+  void* p = memory_.map(bytes);
+  if (p != nullptr) bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return p;
+}
+
+bool UnwindTables::IsUsed(const UnwindTable* table) const {
+  for (const UnwindIndex& index : indexes_) {
+    if (index.state_ == UnwindIndex::State::kFree) continue;
+    for (size_t i = 0; i < index.count_; ++i) {
+      if (index.modules_[i].table == table) return true;
+    }
+  }
+  return false;
+}
+
+void UnwindTables::FreeTable(UnwindTable* table) {
+  if (table == nullptr || IsUsed(table)) return;
+  bytes_.fetch_sub(table->bytes(), std::memory_order_relaxed);
+  UnwindTable::Delete(table, memory_);
+}
+
+void UnwindTables::FreeReplaced() {
+  for (UnwindIndex& index : indexes_) {
+    if (index.state_ != UnwindIndex::State::kReplaced) continue;
+    // seq_cst: see PinCurrent. It also acquires what the last walker released.
+    if (index.pins_.load(std::memory_order_seq_cst) != 0) continue;
+    index.state_ = UnwindIndex::State::kFree;
+    for (size_t i = 0; i < index.count_; ++i) FreeTable(index.modules_[i].table);
+    if (index.bytes_ != 0) memory_.unmap(index.modules_, index.bytes_);
+    bytes_.fetch_sub(index.bytes_, std::memory_order_relaxed);
+    index.modules_ = nullptr;
+    index.count_ = index.bytes_ = 0;
+  }
+}
+
+UnwindIndex* UnwindTables::FreeIndex() {
+  for (UnwindIndex& index : indexes_) {
+    // A walker that lost the race in PinCurrent may have a free index pinned for a moment: it reads
+    // nothing of it.
+    if (index.state_ == UnwindIndex::State::kFree) return &index;
+  }
+  return nullptr;
+}
+
+bool UnwindTables::Publish(const ScratchArray<CodeModule>& list) {
+  UnwindIndex* index = FreeIndex();
+  if (index == nullptr) return false;
+  if (index->cache_ == nullptr) {
+    index->cache_ = static_cast<std::atomic<uint64_t>*>(memory_.map(UnwindIndex::kCacheBytes));
+    if (index->cache_ == nullptr) return false;
+  }
+  const size_t bytes = RoundUp(list.size() * sizeof(CodeModule), kNativePageSize);
+  auto* modules = bytes != 0 ? static_cast<CodeModule*>(Map(bytes)) : nullptr;
+  if (bytes != 0 && modules == nullptr) return false;
+  std::copy_n(list.data(), list.size(), modules);
+  for (size_t i = 0; i < UnwindIndex::kCacheBytes / sizeof(uint64_t); ++i) {
+    // Written only where needed: a page of the cache that nobody used stays unbacked.
+    if (index->cache_[i].load(std::memory_order_relaxed) != 0)
+      index->cache_[i].store(0, std::memory_order_relaxed);
+  }
+  index->modules_ = modules;
+  index->count_ = list.size();
+  index->bytes_ = bytes;
+  index->state_ = UnwindIndex::State::kInUse;
+  UnwindIndex* before = current_.exchange(index, std::memory_order_seq_cst);
+  if (before != nullptr) before->state_ = UnwindIndex::State::kReplaced;
+  published_.fetch_add(1, std::memory_order_relaxed);
+  FreeReplaced();
+  return true;
+}
+
+namespace {
+
+// Whether the program header's word that there is code at `range` is borne out: an executable
+// mapping of the same file lies at its begin, or one of no file, as where a program has moved its
+// own code to hugepages.
+bool IsMappedCode(const CodeRange& range, const Mapping& file, const ScratchArray<Mapping>& all) {
+  const Mapping* end = all.data() + all.size();
+  const Mapping* m = std::upper_bound(
+      all.data(), end, range.begin,
+      [](uintptr_t address, const Mapping& mapping) { return address < mapping.end; });
+  return m != end && m->start <= range.begin && m->executable &&
+         (m->inode == 0 || (m->inode == file.inode && m->device == file.device));
+}
+
+bool IsVdso(const Mapping& m) {
+  constexpr char kName[] = "[vdso]";
+  return m.path_length == sizeof(kName) - 1 && memcmp(m.path, kName, sizeof(kName) - 1) == 0;
+}
+
+}  // namespace
+
+// `files` runs in parallel to `list`.
+bool UnwindTables::ListModules(const char* maps, size_t size, MemoryReader& memory,
+                               ScratchArray<CodeModule>& list, ScratchArray<ElfCode>& files) {
+  ScratchArray<Mapping> all;
+  MapsParser parser(maps, size);
+  Mapping mapping;
+  uintptr_t end = 0;
+  while (parser.Next(&mapping)) {
+    if (mapping.start < end) continue;  // the kernel's list is sorted
+    end = mapping.end;
+    if (!all.Append(mapping)) return false;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Mapping& m = all[i];
+    ElfCode code;
+    if (!m.readable || m.file_offset != 0 || (m.inode == 0 && !IsVdso(m))) continue;
+    if (!ReadElfCode(m.start, memory, &code)) continue;
+    for (size_t k = 0; k < code.range_count; ++k) {
+      const CodeRange& range = code.ranges[k];
+      const bool follows = list.size() == 0 || list[list.size() - 1].end <= range.begin;
+      if (!follows || !IsMappedCode(range, m, all)) continue;
+      const CodeModule module{range.begin, range.end, nullptr, m.device, m.inode, code.fingerprint};
+      if (!list.Append(module) || !files.Append(code)) return false;
+    }
+  }
+  return true;
+}
+
+// Takes over the tables of the current index and makes those that are missing; on failure those
+// made stay in `list`, for the caller to free.
+bool UnwindTables::FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
+                              const ScratchArray<ElfCode>& files, size_t* made) {
+  const UnwindIndex* current = current_.load(std::memory_order_relaxed);
+  ScratchArray<uint8_t> bytes;
+  for (size_t i = 0; i < list.size(); ++i) {
+    CodeModule& module = list[i];
+    const CodeModule* known = nullptr;
+    for (size_t k = 0; current != nullptr && known == nullptr && k < current->count_; ++k) {
+      if (current->modules_[k].SameCode(module)) known = &current->modules_[k];
+    }
+    if (known != nullptr) {
+      module.table = known->table;
+      continue;
+    }
+    ++*made;
+    EhFrame section;
+    if (files[i].frames_size == 0) continue;
+    if (!CopyFrames(files[i], memory, bytes, &section)) return false;
+    size_t entries;
+    UnwindTable* table = UnwindTable::Make(section, module.begin, module.end, memory_, &entries);
+    if (table == nullptr) return false;
+    bytes_.fetch_add(table->bytes(), std::memory_order_relaxed);
+    module.table = table;
+  }
+  return true;
+}
+
+bool UnwindTables::Refresh(const char* maps, size_t size, MemoryReader& memory) {
+  LockHolder hold(lock_);
+  FreeReplaced();
+  ScratchArray<CodeModule> list;
+  ScratchArray<ElfCode> files;
+  if (!ListModules(maps, size, memory, list, files)) return false;
+  size_t made = 0;
+  const UnwindIndex* current = current_.load(std::memory_order_relaxed);
+  bool ok = FillTables(memory, list, files, &made);
+  if (ok && made == 0 && current != nullptr && current->count_ == list.size()) return true;
+  ok = ok && Publish(list);
+  if (ok) return true;
+  for (size_t i = 0; i < list.size(); ++i) FreeTable(list[i].table);
+  return false;
+}
+
+void UnwindTables::ForgetOthersInChild() {
+  ::new (&lock_) Lock(LockRank::kUnwind);
+  const UnwindIndex* current = current_.load(std::memory_order_relaxed);
+  for (UnwindIndex& index : indexes_) {
+    // The fork may have come between the two stores of Publish.
+    if (&index != current && index.state_ == UnwindIndex::State::kInUse)
+      index.state_ = UnwindIndex::State::kReplaced;
+    index.pins_.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,217 @@
+// Programs that the control socket has to reach: each gets into a state, says "ready" on stdout
+// and stays there until it is killed. Before "ready" it prints what the test wants to know.
+#include "case.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void Ready(void) {
+  static const char kText[] = "ready\n";
+  CHECK(write(STDOUT_FILENO, kText, sizeof kText - 1) > 0);
+  while (1) pause();
+}
+
+static char* hold[64];
+
+// 2 MiB in use: past the mark from which a process gets its thread.
+static void Grow(void) {
+  for (int i = 0; i < 64; ++i) {
+    hold[i] = (char*)malloc(32 << 10);
+    CHECK(hold[i] != NULL);
+    memset(hold[i], 1, 32 << 10);
+  }
+}
+
+// Allocates at its start and never again.
+CASE(grow_and_sleep) {
+  Grow();
+  Ready();
+}
+
+// Has next to nothing and allocates nothing after its start.
+CASE(tiny) { Ready(); }
+
+// Next to nothing too, but lives and allocates: 50 ms after the first miss the next one counts.
+CASE(tiny_but_alive) {
+  for (int i = 0; i < 40; ++i) {
+    free(malloc(64));
+    hold[i] = (char*)malloc(1024 * (i + 1));
+    usleep(5000);
+  }
+  Ready();
+}
+
+// Closes everything it can, and everything that anybody may have opened in its table.
+CASE(close_everything) {
+  Grow();
+  usleep(200000);
+  const int out = dup(STDOUT_FILENO);
+  for (int fd = 3; fd < 1024; ++fd) {
+    if (fd != out) close(fd);
+  }
+  Ready();
+}
+
+// As a daemon does: two forks, a session, no descriptor. Prints the pid that stays.
+CASE(daemonize) {
+  Grow();
+  if (fork() != 0) _exit(0);
+  setsid();
+  const pid_t pid = fork();
+  if (pid != 0) {
+    printf("%d\n", pid);
+    fflush(stdout);
+    _exit(0);
+  }
+  CHECK(chdir("/") == 0);
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (fd != STDOUT_FILENO) close(fd);
+  }
+  usleep(60000);            // a child that lives on
+  free(malloc(300 << 10));  // first need
+  Ready();
+}
+
+// Opens files before and after the thread comes: the numbers are the lowest, as without Strata.
+CASE(descriptor_numbers) {
+  const int before = open("/dev/null", O_RDONLY);
+  Grow();
+  usleep(300000);
+  const int after = open("/dev/null", O_RDONLY);
+  const int next = open("/dev/null", O_RDONLY);
+  printf("%d %d %d\n", before, after, next);
+  fflush(stdout);
+  Ready();
+}
+
+// A child that allocates gets a socket of its own. Prints its pid.
+CASE(fork_and_grow) {
+  Grow();
+  usleep(100000);
+  const pid_t child = fork();
+  if (child == 0) {
+    usleep(60000);
+    free(malloc(300 << 10));
+    while (1) pause();
+  }
+  printf("%d\n", child);
+  fflush(stdout);
+  Ready();
+}
+
+// A child that allocates at once, as one does before it becomes another program. Prints how many
+// threads it has, or that it took too long for that to mean anything.
+CASE(fork_and_allocate_at_once) {
+  Grow();
+  usleep(100000);
+  struct timespec begin, end;
+  CHECK(clock_gettime(CLOCK_MONOTONIC, &begin) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 20; ++i) free(malloc((size_t)(300 + i) << 10));
+    struct stat tasks;
+    CHECK(stat("/proc/self/task", &tasks) == 0);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &end) == 0);
+    const long ns = (end.tv_sec - begin.tv_sec) * 1000000000L + end.tv_nsec - begin.tv_nsec;
+    if (ns < 40000000) {
+      printf("%d\n", (int)tasks.st_nlink - 2);
+    } else {
+      printf("too slow\n");
+    }
+    exit(0);
+  }
+  CHECK(waitpid(child, NULL, 0) == child);
+  Ready();
+}
+
+// Enough for the thread even if nobody may ask anything.
+CASE(grow_large) {
+  for (int i = 0; i < 64; ++i) {
+    hold[i] = (char*)malloc(256 << 10);
+    CHECK(hold[i] != NULL);
+  }
+  Ready();
+}
+
+// Asks for something that only the thread can do, when it has been running for a while.
+CASE(set_an_interval_later) {
+  int (*set)(const char*, const char*) =
+      (int (*)(const char*, const char*))(uintptr_t)dlsym(RTLD_DEFAULT, "strata_set");
+  CHECK(set != NULL);
+  Grow();
+  CHECK(set("stats_interval", "1") == 0);
+  for (int i = 0; i < 20; ++i) free(malloc((size_t)(300 + i) << 10));
+  Ready();
+}
+
+static volatile sig_atomic_t told;
+static void Told(int number) { told = number; }
+
+// Gets its thread when it is told to, by SIGUSR1.
+CASE(grow_when_told) {
+  signal(SIGUSR1, Told);
+  CHECK(write(STDOUT_FILENO, "ready\n", 6) == 6);
+  while (!told) usleep(1000);
+  Grow();
+  while (1) pause();
+}
+
+// Is allowed no descriptor any more, once its thread polls.
+CASE(no_descriptors) {
+  const struct rlimit none = {0, 0};
+  Grow();
+  usleep(200000);
+  CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  Ready();
+}
+
+// Becomes a program that never gets a thread.
+CASE(exec_tiny) {
+  Grow();
+  usleep(200000);
+  char* const args[] = {(char*)"control_cases", (char*)"tiny", NULL};
+  execv("/proc/self/exe", args);
+}
+
+static void* Work(void* unused) {
+  usleep(400000);
+  fputs("kept in a buffer until exit\n", stdout);  // stdout is a pipe: not written before exit
+  return unused;
+}
+
+// The process ends with its last thread, and exit flushes what was printed.
+CASE(main_leaves) {
+  pthread_t thread;
+  Grow();
+  usleep(100000);
+  CHECK(pthread_create(&thread, NULL, Work, NULL) == 0);
+  pthread_exit(NULL);
+}
+
+// An empty signal set for the whole process: the profile signal is not handled by the program.
+CASE(own_handler) {
+  Grow();
+  struct sigaction action = {0};
+  action.sa_handler = SIG_IGN;
+  CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+  Ready();
+}
+
+CASE(set_user) {
+  Grow();
+  usleep(100000);
+  CHECK(setuid(65534) == 0);
+  Ready();
+}

@@ -1,0 +1,69 @@
+"""What the control tests share: programs in a state, and raw connections to their socket."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from blackbox import Lab
+
+CASES = Path(__file__).resolve().parent / "control_cases.c"
+
+
+@contextlib.contextmanager
+def started(
+    lab: Lab, case: str, env: Mapping[str, str] | None = None, prefix: tuple[str | Path, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A case of control_cases.c once it is ready, and what it printed before."""
+    lab.require_strata()
+    with lab.start(*prefix, lab.build(CASES), case, env=env) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            if line == "ready\n":
+                break
+            lines.append(line.rstrip("\n"))
+        else:
+            pytest.fail(f"{case} ended with {process.wait()}: {lines}")
+        yield process, lines
+
+
+def connect(pid: int, timeout: float = 5) -> socket.socket:
+    """A connection to the control socket, as soon as it is there."""
+    deadline = time.monotonic() + timeout
+    while True:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(f"\0strata-control/{pid}")
+        except ConnectionRefusedError:
+            link.close()
+            assert time.monotonic() < deadline, f"{pid} has no control socket"
+            time.sleep(0.02)
+            continue
+        link.settimeout(30)
+        return link
+
+
+def receive_all(link: socket.socket) -> bytes:
+    parts = []
+    while part := link.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def ask_raw(pid: int, request: bytes) -> bytes:
+    """The whole answer to one line, head and all."""
+    with connect(pid) as link:
+        link.sendall(request + b"\n")
+        return receive_all(link)
+
+
+def body_of(answer: bytes) -> bytes:
+    head, _, body = answer.partition(b"\n")
+    assert head == b"ok %d" % len(body), head
+    return body

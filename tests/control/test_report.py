@@ -1,0 +1,65 @@
+"""`strata report` on a real server under load: what it gathers, draws, and draws again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from pathlib import Path
+
+from blackbox import Lab, connect, free_port, need
+from command import good, refused
+from test_reach import wait_for_socket
+
+KINDS = ("heap", "allocs", "churn", "peak", "lifetime", "fragmentation")
+
+
+def test_a_redis_server_under_load(lab: Lab, tmp_path: Path) -> None:
+    lab.require_strata()
+    port = free_port()
+    options = ("--port", str(port), "--save", "", "--dir", tmp_path)
+    command = (need("redis-server"), *options, "--enable-debug-command", "yes")
+    out = tmp_path / "out"
+    stop = threading.Event()
+    with (
+        lab.start(*command, env={"STRATA_SAMPLE": "32K"}) as server,
+        connect(port, server) as link,
+    ):
+
+        def load() -> None:
+            while not stop.is_set():
+                link.sendall(b"DEBUG POPULATE 20000 key 700\r\nFLUSHALL\r\n")
+                link.recv(1000)
+
+        link.sendall(b"DEBUG POPULATE 30000 first 100\r\n")
+        assert link.recv(100)[:1] == b"+"
+        wait_for_socket(server.pid)
+        worker = threading.Thread(target=load)
+        worker.start()
+        try:
+            text = good("report", server.pid, "-o", out, "--seconds", 2)
+        finally:
+            stop.set()
+            worker.join()
+    assert text.startswith("Memory of redis-server\n")
+    assert re.search(r"^RSS +\d", text, re.MULTILINE)
+    assert text.endswith(f"The page: {out}/index.html\n")
+    page = (out / "index.html").read_text()
+    assert "<title>Memory of redis-server</title>" in page
+    assert json.loads((out / "report.json").read_text())["missing"] == {}
+    assert {path.name for path in out.glob("*.pb.gz")} == {f"{kind}.pb.gz" for kind in KINDS}
+    assert len((out / "samples.jsonl").read_text().splitlines()) == 3
+    assert '<div class="missing">' not in page, re.findall(r'class="missing">([^<]*)', page)
+    assert "<li>main</li>" in page  # the stacks are whole, and named
+    again = good("report", out, "-o", tmp_path / "again")
+    assert again.splitlines()[:-1] == text.splitlines()[:-1]
+    assert (tmp_path / "again" / "index.html").read_text() == page
+
+
+def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:
+    assert "no such folder" in refused("report", tmp_path / "absent")
+    assert "no statistics and no profile" in refused("report", tmp_path)
+    assert "no process is called" in refused("report", "absent")
+    assert "does not run on Strata" in refused("report", os.getpid(), "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,240 @@
+// The C interface of reaps, as a program that links or preloads the library sees it. Cases that
+// begin with bad_ misuse it.
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "case.h"
+#include "strata/reap.h"
+
+CASE(allocates_frees_and_clears) {
+  strata_reap* reap = strata_reap_create(NULL);
+  CHECK(reap != NULL);
+  char* p[1000];
+  for (size_t i = 0; i < 1000; ++i) {
+    p[i] = strata_reap_malloc(reap, i);
+    CHECK(p[i] != NULL && (uintptr_t)p[i] % 16 == 0);
+    memset(p[i], (int)i, i);
+  }
+  CHECK(strata_reap_bytes(reap) >= 1000 * 999 / 2);
+  CHECK(strata_reap_held(reap) >= strata_reap_bytes(reap));
+  for (size_t i = 0; i < 1000; ++i) {
+    for (size_t k = 0; k < i; ++k) CHECK(p[i][k] == (char)i);
+    strata_reap_free(reap, p[i]);
+  }
+  CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_free(reap, NULL);
+  for (size_t i = 0; i < 1000; ++i) CHECK(strata_reap_malloc(reap, 100) != NULL);
+  strata_reap_clear(reap);
+  CHECK(strata_reap_bytes(reap) == 0);
+  char* zeros = strata_reap_calloc(reap, 10, 100);
+  for (size_t i = 0; i < 1000; ++i) CHECK(zeros[i] == 0);
+  strata_reap_destroy(reap);
+  strata_reap_destroy(NULL);
+}
+
+CASE(reallocates) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* p = strata_reap_realloc(reap, NULL, 10);
+  memcpy(p, "123456789", 10);
+  for (size_t n = 10; n < 3000000; n = n * 3 / 2) {
+    p = strata_reap_realloc(reap, p, n);
+    CHECK(p != NULL && memcmp(p, "123456789", 10) == 0);
+  }
+  for (size_t n = 3000000; n > 10; n /= 3) {
+    p = strata_reap_realloc(reap, p, n);
+    CHECK(p != NULL && memcmp(p, "123456789", 10) == 0);
+  }
+  CHECK(strata_reap_realloc(reap, p, 0) == NULL);
+  CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_destroy(reap);
+}
+
+CASE(aligns) {
+  strata_reap* reap = strata_reap_create(NULL);
+  for (size_t align = 1; align <= (1 << 20); align *= 2) {
+    for (size_t size = 1; size < 2000000; size = size * 7 + 3) {
+      char* p = strata_reap_memalign(reap, align, size);
+      CHECK(p != NULL && (uintptr_t)p % align == 0);
+      memset(p, 1, size);
+      if (size % 2 == 0) strata_reap_free(reap, p);
+    }
+  }
+  CHECK(strata_reap_memalign(reap, 24, 8) == NULL && errno == EINVAL);
+  CHECK(strata_reap_memalign(reap, 0, 8) == NULL && errno == EINVAL);
+  strata_reap_destroy(reap);
+}
+
+CASE(finds_the_reap_of_a_pointer) {
+  strata_reap* one = strata_reap_create(NULL);
+  strata_reap* two = strata_reap_create(NULL);
+  char* a = strata_reap_malloc(one, 100);
+  char* b = strata_reap_malloc(two, 100);
+  char* large = strata_reap_malloc(two, 1000000);
+  char* plain = malloc(100);
+  char* plain_large = malloc(1000000);
+  int local;
+  CHECK(strata_reap_find(a) == one && strata_reap_find(a + 99) == one);
+  CHECK(strata_reap_find(b) == two && strata_reap_find(large) == two);
+  CHECK(strata_reap_find(plain) == NULL && strata_reap_find(plain_large) == NULL);
+  CHECK(strata_reap_find(&local) == NULL && strata_reap_find(NULL) == NULL);
+  strata_reap_destroy(one);
+  CHECK(strata_reap_find(a) == NULL);
+  strata_reap_destroy(two);
+  free(plain);
+  free(plain_large);
+}
+
+CASE(refuses_enormous_requests) {
+  strata_reap* reap = strata_reap_create(NULL);
+  errno = 0;
+  CHECK(strata_reap_malloc(reap, SIZE_MAX) == NULL && errno == ENOMEM);
+  CHECK(strata_reap_malloc(reap, PTRDIFF_MAX) == NULL && errno == ENOMEM);
+  CHECK(strata_reap_calloc(reap, SIZE_MAX / 2, 3) == NULL && errno == ENOMEM);
+  CHECK(strata_reap_memalign(reap, 4096, SIZE_MAX - 100) == NULL && errno == ENOMEM);
+  char* p = strata_reap_malloc(reap, 10);
+  CHECK(strata_reap_realloc(reap, p, SIZE_MAX) == NULL);
+  strata_reap_free(reap, p);
+  strata_reap_destroy(reap);
+}
+
+CASE(nests) {
+  strata_reap* top = strata_reap_create(NULL);
+  strata_reap* middle = strata_reap_create(top);
+  strata_reap* low = strata_reap_create(middle);
+  char* p = strata_reap_malloc(low, 10);
+  CHECK(strata_reap_set_parent(top, low) == EINVAL);
+  CHECK(strata_reap_set_parent(top, top) == EINVAL);
+  CHECK(strata_reap_set_parent(low, top) == 0);
+  strata_reap_destroy(middle);
+  CHECK(strata_reap_find(p) == low);
+  strata_reap_clear(top);
+  CHECK(strata_reap_find(p) == NULL);
+  // A chain as long as a stack would not be.
+  strata_reap* at = top;
+  for (int i = 0; i < 200000; ++i) {
+    at = strata_reap_create(at);
+    CHECK(at != NULL);
+  }
+  strata_reap_destroy(top);
+}
+
+static size_t Raise(void* context, size_t held, size_t wanted, size_t cap) {
+  int* times = context;
+  CHECK(held + wanted > cap);
+  return ++*times <= 2 ? cap * 2 : cap;
+}
+
+CASE(obeys_its_cap) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_set_cap(reap, 100000, NULL, NULL);
+  size_t n = 0;
+  while (strata_reap_malloc(reap, 1000) != NULL) ++n;
+  CHECK(errno == ENOMEM && n > 60 && strata_reap_held(reap) <= 100000);
+  int times = 0;
+  strata_reap_set_cap(reap, 100000, Raise, &times);
+  while (strata_reap_malloc(reap, 1000) != NULL) ++n;
+  CHECK(times == 3 && n > 260 && strata_reap_held(reap) <= 400000);
+  strata_reap_destroy(reap);
+}
+
+static strata_reap* shared_reap;
+static void* UseShared(void* arg) {
+  (void)arg;
+  char* mine[100] = {0};
+  for (size_t i = 0; i < 100000; ++i) {
+    const size_t at = i * 7919 % 100;
+    strata_reap_free(shared_reap, mine[at]);
+    mine[at] = strata_reap_malloc(shared_reap, i % 300 + 1);
+    CHECK(mine[at] != NULL);
+    mine[at][i % 300] = 1;
+  }
+  for (size_t i = 0; i < 100; ++i) strata_reap_free(shared_reap, mine[i]);
+  return NULL;
+}
+
+CASE(is_shared_by_threads_and_forks) {
+  shared_reap = strata_reap_create_shared(NULL);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, UseShared, NULL) == 0);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      char* p = strata_reap_malloc(shared_reap, 100);
+      strata_reap_free(shared_reap, p);
+      strata_reap_destroy(strata_reap_create(shared_reap));
+      _exit(p == NULL);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  CHECK(strata_reap_bytes(shared_reap) == 0);
+  strata_reap_destroy(shared_reap);
+}
+
+CASE(gives_memory_back_to_the_process) {
+  for (int round = 0; round < 300; ++round) {
+    strata_reap* reap = strata_reap_create(NULL);
+    for (int i = 0; i < 2000; ++i) memset(strata_reap_malloc(reap, 1000), 1, 1000);
+    strata_reap_destroy(reap);
+  }
+  CHECK(mallinfo2().uordblks < 16 << 20);
+}
+
+CASE(bad_free_to_another_reap) {
+  strata_reap* one = strata_reap_create(NULL);
+  strata_reap* two = strata_reap_create(NULL);
+  strata_reap_malloc(two, 8);
+  strata_reap_free(two, strata_reap_malloc(one, 100));
+}
+
+CASE(bad_free_of_malloc) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_free(reap, malloc(100));
+}
+
+CASE(bad_free_of_stack) {
+  _Alignas(16) char local[64];
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_free(reap, local);
+}
+
+CASE(bad_free_twice) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* p = strata_reap_malloc(reap, 100);
+  strata_reap_malloc(reap, 100);
+  strata_reap_free(reap, p);
+  strata_reap_free(reap, p);
+}
+
+CASE(bad_free_after_destroy) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* p = strata_reap_malloc(reap, 100);
+  strata_reap_destroy(reap);
+  strata_reap_free(reap, p);
+}
+
+CASE(bad_use_after_destroy) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_destroy(reap);
+  CHECK(strata_reap_malloc(reap, 1) == NULL && errno == EINVAL);
+}
+
+CASE(bad_destroy_twice) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_destroy(reap);
+  strata_reap_destroy(reap);
+}
+
+CASE(bad_parent_that_is_gone) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_destroy(reap);
+  CHECK(strata_reap_create(reap) == NULL && errno == EINVAL);
+}
+
+CASE(bad_realloc_of_another) {
+  strata_reap* one = strata_reap_create(NULL);
+  strata_reap* two = strata_reap_create(NULL);
+  char* p = strata_reap_malloc(one, 100);
+  CHECK(strata_reap_realloc(two, p, 200) == NULL && errno == EINVAL);
+}

@@ -1,0 +1,389 @@
+// What each layer does that no other does.
+#include "heap_model.h"
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/check.h"
+#include "strata/layers/chunk.h"
+#include "strata/layers/coalesce.h"
+#include "strata/layers/count.h"
+#include "strata/layers/fail_nth.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/growing_source.h"
+#include "strata/layers/guard.h"
+#include "strata/layers/locked.h"
+#include "strata/layers/log.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/per_class.h"
+#include "strata/layers/size_header.h"
+#include "strata/layers/splitting_bins.h"
+#include "strata/layers/static_source.h"
+#include "strata/layers/try_first.h"
+#include "strata/layers/zeroed.h"
+
+namespace strata::layers {
+namespace {
+
+TEST(StaticBuffer, GivesItsBytesOnceAndTakesTheLastBack) {
+  StaticBuffer<64> heap;
+  void* a = heap.allocate(10);
+  void* b = heap.allocate(48);
+  ASSERT_NE(a, nullptr);
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  heap.deallocate(a, 10);  // not the last: gone
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  heap.deallocate(b, 48);
+  EXPECT_EQ(heap.allocate(48), b);
+  EXPECT_TRUE(heap.owns(a));
+  EXPECT_FALSE(heap.owns(&heap + 1));
+}
+
+TEST(Growing, GivesOneBlockAfterTheOther) {
+  Growing<1 << 20> heap;
+  auto* a = static_cast<char*>(heap.allocate(4096));
+  auto* b = static_cast<char*>(heap.allocate(8192));
+  EXPECT_EQ(b, a + 4096);
+  EXPECT_EQ(heap.allocate(1 << 20), nullptr) << "beyond what was reserved";
+  b[0] = 1;
+  heap.shrink(b, 8192);
+  EXPECT_EQ(heap.used(), 4096u);
+  EXPECT_EQ(heap.allocate(8192), b);
+  EXPECT_EQ(b[0], 0) << "what was given back reads as zero";
+}
+
+TEST(Bump, IsConsecutiveAndForgetsNothingUntilClear) {
+  Stack<Bump<4096>, Count, Mmap> heap;
+  auto* a = static_cast<char*>(heap.allocate(20));
+  auto* b = static_cast<char*>(heap.allocate(1));
+  EXPECT_EQ(b, a + 32);
+  heap.deallocate(b, 1);
+  EXPECT_NE(heap.allocate(1), b);
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(heap.allocate(100), nullptr);
+  EXPECT_GT(heap.held(), 100'000u);
+  EXPECT_TRUE(heap.owns(a));
+  heap.clear();
+  EXPECT_EQ(heap.held(), 4096u) << "one chunk stays";
+  EXPECT_NE(heap.allocate(100), nullptr);
+  EXPECT_EQ(heap.held(), 4096u);
+}
+
+TEST(Bump, GivesLargeRequestsChunksOfTheirOwn) {
+  Stack<Bump<4096>, Count, Mmap> heap;
+  auto* a = static_cast<char*>(heap.allocate(16));
+  void* large = heap.allocate(100'000);
+  ASSERT_NE(large, nullptr);
+  EXPECT_EQ(heap.allocate(16), a + 16) << "the chunk in use goes on";
+  EXPECT_TRUE(heap.owns(static_cast<char*>(large) + 99'999));
+}
+
+TEST(FreeList, HandsTheNewestOutFirst) {
+  Stack<FreeList, Bump<>, Mmap> heap;
+  void* a = heap.allocate(32);
+  void* b = heap.allocate(32);
+  heap.deallocate(a, 32);
+  heap.deallocate(b, 32);
+  EXPECT_EQ(heap.allocate(32), b);
+  EXPECT_EQ(heap.allocate(32), a);
+}
+
+TEST(BoundedFreeList, SendsTheRestDown) {
+  Stack<BoundedFreeList<2>, Count, Mmap> heap;
+  void* p[4];
+  for (void*& q : p) q = heap.allocate(64);
+  for (void* q : p) heap.deallocate(q, 64);
+  EXPECT_EQ(heap.kept(), 2u);
+  EXPECT_EQ(layer<Count>(heap).counts().blocks(), 2u);
+}
+
+TEST(Classes, CoverEverySizeTightly) {
+  const auto check = [](auto classes, double slack_above_64) {
+    using C = decltype(classes);
+    for (size_t n = 0; n <= C::largest; ++n) {
+      const size_t c = C::of(n);
+      ASSERT_LT(c, size_t{C::count}) << n;
+      ASSERT_GE(C::size(c), n);
+      if (c > 0) {
+        ASSERT_LT(C::size(c - 1), n) << n;
+      }
+      if (n > 64) {
+        ASSERT_LE(static_cast<double>(C::size(c)), static_cast<double>(n) * slack_above_64) << n;
+      }
+    }
+    EXPECT_EQ(C::size(C::count - 1), size_t{C::largest});
+  };
+  check(PowersOfTwo<16, 4096>(), 2);
+  check(PowersOfTwo<2, 64>(), 2);
+  check(Steps<16, 1024>(), 1.25);
+  check(Geometric<8192>(), 1.25);
+}
+
+TEST(SplittingBins, CutsALargerBlockAndKeepsTheRest) {
+  Stack<SplittingBins<Steps<16, 1024>>, Count, Bump<>, Mmap> heap;
+  void* large = heap.allocate(1024);
+  heap.deallocate(large, 1024);
+  EXPECT_EQ(heap.allocate(100), large);  // 112 of it
+  EXPECT_EQ(heap.allocate(900), static_cast<char*>(large) + 112);
+  EXPECT_EQ(layer<Count>(heap).counts().allocations, 1u) << "nothing more was asked of below";
+}
+
+TEST(TryFirst, FallsBackAndReturnsToTheRightHeap) {
+  Stack<TryFirst<StaticBuffer<128>>, Count, Mmap> heap;
+  void* small = heap.allocate(128);
+  void* other = heap.allocate(128);
+  EXPECT_TRUE(heap.first().owns(small));
+  EXPECT_EQ(layer<Count>(heap).counts().blocks(), 1u);
+  heap.deallocate(other, 128);
+  heap.deallocate(small, 128);
+  EXPECT_EQ(layer<Count>(heap).counts().blocks(), 0u);
+  EXPECT_EQ(heap.first().used(), 0u);
+}
+
+TEST(SizeHeader, RemembersWhatWasAsked) {
+  Stack<SizeHeader, Count, Mmap> heap;
+  void* p = heap.allocate(100);
+  EXPECT_EQ(heap.size_of(p), 100u);
+  heap.deallocate(p);
+  EXPECT_EQ(layer<Count>(heap).counts().bytes, 0u);
+}
+
+TEST(Header, HoldsTheUsersRecord) {
+  struct Tag {
+    int owner = -1;
+    short kind = 7;
+  };
+  Stack<Header<Tag>, Bump<>, Mmap> heap;
+  void* p = heap.allocate(8);
+  EXPECT_EQ(heap.header(p).owner, -1);
+  heap.header(p).owner = 42;
+  memset(p, 0xff, 8);
+  EXPECT_EQ(heap.header(p).owner, 42);
+  EXPECT_EQ(heap.header(p).kind, 7);
+}
+
+TEST(Zeroed, ReadsAsZeroWhenReused) {
+  Stack<Zeroed, FreeList, Bump<>, Mmap> heap;
+  auto* p = static_cast<unsigned char*>(heap.allocate(64));
+  memset(p, 0xff, 64);
+  heap.deallocate(p, 64);
+  auto* q = static_cast<unsigned char*>(heap.allocate(64));
+  ASSERT_EQ(p, q);
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(q[i], 0);
+}
+
+TEST(Chunk, AsksForWholeUnits) {
+  Stack<Chunk<256>, Count, Mmap> heap;
+  void* p = heap.allocate(1);
+  EXPECT_EQ(layer<Count>(heap).counts().bytes, 256u);
+  heap.deallocate(p, 1);
+  EXPECT_EQ(layer<Count>(heap).counts().bytes, 0u);
+}
+
+TEST(Coalesce, PutsNeighboursTogether) {
+  Stack<Coalesce<65536>, Count, Mmap> heap;
+  void* p[3];
+  for (void*& q : p) q = heap.allocate(1000);
+  void* wall = heap.allocate(16);
+  heap.deallocate(p[0]);
+  heap.deallocate(p[2]);
+  heap.deallocate(p[1]);  // joins both sides
+  EXPECT_EQ(heap.allocate(3000), p[0]);
+  heap.deallocate(wall);
+}
+
+TEST(Coalesce, TakesTheBestFitAndTheWildernessLast) {
+  Stack<Coalesce<65536>, Count, Mmap> heap;
+  void* large = heap.allocate(2000);
+  void* wall1 = heap.allocate(16);
+  void* fitting = heap.allocate(1000);
+  void* wall2 = heap.allocate(16);
+  heap.deallocate(large);
+  heap.deallocate(fitting);
+  EXPECT_EQ(heap.allocate(990), fitting);
+  EXPECT_EQ(heap.allocate(990), large) << "before the wilderness";
+  heap.deallocate(wall1);
+  heap.deallocate(wall2);
+}
+
+TEST(Coalesce, ResizesInPlace) {
+  Stack<Coalesce<65536>, Count, Mmap> heap;
+  void* p = heap.allocate(100);
+  void* q = heap.allocate(100);
+  memset(p, 3, 100);
+  EXPECT_FALSE(heap.resize(p, 300)) << "q is in the way";
+  heap.deallocate(q);
+  EXPECT_TRUE(heap.resize(p, 300));
+  EXPECT_GE(heap.size_of(p), 300u);
+  EXPECT_TRUE(heap.resize(p, 50));
+  EXPECT_LT(heap.size_of(p), 100u);
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(static_cast<unsigned char*>(p)[i], 3);
+}
+
+TEST(Coalesce, JoinsRegionsThatFollowEachOther) {
+  Stack<Coalesce<4096>, Growing<1 << 24>> heap;
+  std::vector<void*> p;
+  for (int i = 0; i < 100; ++i) p.push_back(heap.allocate(1000));
+  for (void* q : p) heap.deallocate(q);
+  const size_t held = heap.held();
+  void* all = heap.allocate(held - 4096);
+  ASSERT_NE(all, nullptr);
+  EXPECT_LE(heap.held(), held + 4096) << "one block over what were many regions";
+  heap.deallocate(all);
+}
+
+TEST(Coalesce, GivesBackWhatIsFreeAtTheEnd) {
+  Stack<Coalesce<65536>, Growing<>> growing;
+  Stack<Coalesce<65536>, Count, Mmap> regions;
+  std::vector<void*> p, q;
+  for (int i = 0; i < 1000; ++i) {
+    p.push_back(growing.allocate(10'000));
+    q.push_back(regions.allocate(10'000));
+  }
+  EXPECT_GT(growing.held(), 10'000'000u);
+  for (void* b : p) growing.deallocate(b);
+  for (void* b : q) regions.deallocate(b);
+  EXPECT_LE(growing.held(), 5u * 65536);
+  EXPECT_EQ(growing.held(), growing.next().used());
+  EXPECT_LE(regions.held(), 2u * 65536) << "all but the newest";
+  EXPECT_EQ(layer<Count>(regions).counts().bytes, regions.held());
+}
+
+TEST(FailNth, FailsThatRequest) {
+  Stack<FailNth, Bump<>, Mmap> heap;
+  heap.fail_nth(2);
+  EXPECT_NE(heap.allocate(1), nullptr);
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  EXPECT_NE(heap.allocate(1), nullptr);
+  heap.fail_nth(1, true);
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  EXPECT_EQ(heap.failed(), 3u);
+}
+
+// Every request to the source fails in turn; the heap answers null, loses nothing and goes on.
+template <class... Layers>
+void SurviveFailures() {
+  for (size_t n = 1; n <= 12; ++n) {
+    Stack<Check, Layers..., FailNth, Count, Mmap> heap;
+    layer<FailNth>(heap).fail_nth(n);
+    std::vector<ModelBlock> live;
+    for (int i = 0; i < 300; ++i) {
+      ModelBlock b{nullptr, static_cast<size_t>(i * 37 % 5000), static_cast<unsigned char>(i)};
+      b.p = static_cast<unsigned char*>(heap.allocate(b.size));
+      if (b.p == nullptr) continue;
+      Fill(b);
+      live.push_back(b);
+    }
+    EXPECT_GE(live.size(), 299u - layer<FailNth>(heap).failed());
+    for (const ModelBlock& b : live) {
+      ASSERT_TRUE(Intact(b));
+      heap.deallocate(b.p, b.size);
+    }
+  }
+}
+
+TEST(FailNth, IsSurvivedByTheOthers) {
+  SurviveFailures<Bump<4096>>();
+  SurviveFailures<Bins<PowersOfTwo<16, 8192>, FreeList>, Bump<4096>>();
+  SurviveFailures<Coalesce<4096>>();
+  SurviveFailures<SizeHeader, SplittingBins<Steps<16, 1024>>, Bump<4096>>();
+  SurviveFailures<GuardPages>();
+}
+
+TEST(Count, CountsBlocksBytesPeaksAndRefusals) {
+  Stack<Count, FailNth, Bump<>, Mmap> heap;
+  void* a = heap.allocate(10);
+  void* b = heap.allocate(20);
+  heap.deallocate(a, 10);
+  layer<FailNth>(heap).fail_nth(1);
+  EXPECT_EQ(heap.allocate(1), nullptr);
+  const Counts& c = heap.counts();
+  EXPECT_EQ(c.allocations, 2u);
+  EXPECT_EQ(c.blocks(), 1u);
+  EXPECT_EQ(c.bytes, 20u);
+  EXPECT_EQ(c.peak_bytes, 30u);
+  EXPECT_EQ(c.failures, 1u);
+  heap.deallocate(b, 20);
+}
+
+TEST(Log, TellsOfEachCall) {
+  std::vector<std::pair<HeapCall, size_t>> seen;
+  Stack<Log, Bump<>, Mmap> heap;
+  heap.set_log([](void* context, HeapCall call, const void*,
+                  size_t size) { static_cast<decltype(seen)*>(context)->push_back({call, size}); },
+               &seen);
+  void* p = heap.allocate(5);
+  heap.deallocate(p, 5);
+  heap.clear();
+  const decltype(seen) expected{
+      {HeapCall::kAllocate, 5}, {HeapCall::kDeallocate, 5}, {HeapCall::kClear, 0}};
+  EXPECT_EQ(seen, expected);
+}
+
+const char* g_found = nullptr;
+void Remember(const char* what, const void*) { g_found = what; }
+
+// A heap that does what it is told to, for Check to find.
+struct Rogue {
+  static constexpr size_t alignment = 16;
+  static constexpr bool thread_safe = false;
+  void* allocate(size_t) { return answer; }
+  void deallocate(void*, size_t) {}
+  void* answer = nullptr;
+};
+
+TEST(Check, FindsWhatHeapsAndCallersDoWrong) {
+  alignas(16) char memory[256] = {};
+  Stack<Check, Rogue> heap;
+  heap.set_handler(Remember);
+  const auto expect = [](const char* part) {
+    ASSERT_NE(g_found, nullptr) << part;
+    EXPECT_NE(strstr(g_found, part), nullptr) << g_found;
+    g_found = nullptr;
+  };
+  heap.next().answer = memory;
+  ASSERT_EQ(heap.allocate(100), memory);
+  EXPECT_EQ(g_found, nullptr);
+  heap.next().answer = memory + 96;
+  ASSERT_NE(heap.allocate(100), nullptr);
+  expect("overlaps");
+  heap.next().answer = memory + 200;
+  ASSERT_NE(heap.allocate(8), nullptr);
+  expect("aligned");
+  heap.deallocate(memory, 99);
+  expect("another size");
+  heap.deallocate(memory, 100);
+  expect("twice");
+  heap.deallocate(memory + 16, 8);
+  expect("never given out");
+  EXPECT_EQ(static_cast<unsigned char>(memory[0]), 0xdf) << "what came back is overwritten";
+}
+
+TEST(CheckDeathTest, AbortsByDefault) {
+  Stack<Check, Bump<>, Mmap> heap;
+  void* p = heap.allocate(8);
+  heap.deallocate(p, 8);
+  EXPECT_DEATH(heap.deallocate(p, 8), "strata check: a block given back twice");
+}
+
+TEST(GuardPagesDeathTest, FaultsOneByteBehindTheBlock) {
+  Stack<GuardPages, Mmap> heap;
+  auto* p = static_cast<volatile char*>(heap.allocate(4096 * 2 - 16));
+  p[4096 * 2 - 17] = 1;
+  EXPECT_DEATH(p[4096 * 2 - 16] = 1, "");
+}
+
+struct Node : PerClass<Node, Stack<Locked, FreeList, Bump<>, Mmap>> {
+  Node* left = nullptr;
+  long value = 0;
+};
+
+TEST(PerClass, TakesObjectsOfOneClassFromOneHeap) {
+  Node* a = new Node;
+  delete a;
+  Node* b = new Node;
+  EXPECT_EQ(a, b);
+  delete b;
+}
+
+}  // namespace
+}  // namespace strata::layers

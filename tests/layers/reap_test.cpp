@@ -1,0 +1,245 @@
+// Reap: region speed until the first free, a heap after it, a region again when all is free.
+#include "strata/layers/reap.h"
+
+#include "heap_model.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/check.h"
+#include "strata/layers/count.h"
+#include "strata/layers/fail_nth.h"
+#include "strata/layers/mmap_source.h"
+
+namespace strata::layers {
+namespace {
+
+using Plain = Stack<Reap<>, Count, Mmap>;
+const Counts& Below(Plain& heap) { return layer<Count>(heap).counts(); }
+
+TEST(Reap, BumpsUntilSomethingIsFreed) {
+  Plain heap;
+  auto* a = static_cast<char*>(heap.allocate(24));
+  auto* b = static_cast<char*>(heap.allocate(24));
+  EXPECT_EQ(b, a + 32) << "eight bytes a block";
+  EXPECT_TRUE(heap.bumping());
+  heap.allocate(24);
+  heap.deallocate(a);
+  EXPECT_FALSE(heap.bumping());
+  EXPECT_EQ(heap.allocate(20), a) << "a heap now";
+  EXPECT_TRUE(heap.bumping());
+}
+
+TEST(Reap, StepsBackWhereTheLastIsFreed) {
+  Plain heap;
+  void* base = heap.allocate(100);
+  for (int i = 0; i < 100'000; ++i) {
+    void* p = heap.allocate(1000);
+    void* q = heap.allocate(50);
+    heap.deallocate(q);
+    heap.deallocate(p);
+  }
+  EXPECT_TRUE(heap.bumping());
+  EXPECT_LE(heap.held(), 8192u);
+  heap.deallocate(base);
+}
+
+TEST(Reap, IsARegionAgainWhenAllIsFree) {
+  Plain heap;
+  std::vector<void*> p;
+  for (int i = 0; i < 5000; ++i) p.push_back(heap.allocate(100));
+  for (size_t i = 0; i < p.size(); i += 2) heap.deallocate(p[i]);
+  for (size_t i = 1; i < p.size(); i += 2) heap.deallocate(p[i]);
+  EXPECT_EQ(heap.used(), 0u);
+  EXPECT_TRUE(heap.bumping());
+  auto* a = static_cast<char*>(heap.allocate(24));
+  EXPECT_EQ(heap.allocate(24), a + 32);
+}
+
+TEST(Reap, ClearsEverythingAtOnce) {
+  Plain heap;
+  for (int i = 0; i < 1000; ++i) heap.allocate(static_cast<size_t>(i) * 17);
+  heap.allocate(3 << 20);
+  EXPECT_GT(heap.held(), 10'000'000u);
+  heap.clear();
+  EXPECT_EQ(heap.used(), 0u);
+  EXPECT_LT(heap.held(), 1u << 20) << "one chunk for the next round";
+  EXPECT_EQ(Below(heap).bytes, heap.held());
+}
+
+// The cases for which a pure region grows without bound.
+TEST(Reap, StaysNearItsLiveDataInALongRun) {
+  Plain heap;
+  std::mt19937 random(1);
+  std::vector<ModelBlock> live(4000, ModelBlock{nullptr, 0, 0});
+  size_t bytes = 0, worst = 0;
+  for (int i = 0; i < 400'000; ++i) {
+    ModelBlock& b = live[random() % live.size()];
+    if (b.p != nullptr) {
+      bytes -= b.size;
+      heap.deallocate(b.p);
+    }
+    b.size = 16 + random() % 500;
+    b.p = static_cast<unsigned char*>(heap.allocate(b.size));
+    ASSERT_NE(b.p, nullptr);
+    bytes += b.size;
+    if (i > 50'000 && heap.held() * 100 / bytes > worst) worst = heap.held() * 100 / bytes;
+  }
+  EXPECT_LE(static_cast<double>(worst) / 100 * static_cast<double>(bytes),
+            1.2 * static_cast<double>(bytes) + (1 << 20))
+      << worst << " %";
+}
+
+TEST(Reap, GivesLargeBlocksMemoryOfTheirOwnAndTakesItBack) {
+  Plain heap;
+  void* small = heap.allocate(10);
+  const size_t before = Below(heap).bytes;
+  void* large = heap.allocate(5 << 20);
+  EXPECT_GE(Below(heap).bytes, before + (5u << 20));
+  EXPECT_GE(heap.size_of(large), 5u << 20);
+  heap.deallocate(large);
+  EXPECT_EQ(Below(heap).bytes, before);
+  heap.deallocate(small);
+}
+
+TEST(Reap, AlignsAsAsked) {
+  Stack<Reap<>, Count, Mmap> heap;
+  std::mt19937 random(3);
+  std::vector<ModelBlock> live;
+  for (int i = 0; i < 3000; ++i) {
+    const size_t align = size_t{16} << (random() % 9);
+    const size_t size = i % 100 == 0 ? 500'000 : random() % 600;
+    ModelBlock b{static_cast<unsigned char*>(heap.allocate(size, align)), size,
+                 static_cast<unsigned char>(i)};
+    ASSERT_NE(b.p, nullptr);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(b.p) % align, 0u);
+    Fill(b);
+    live.push_back(b);
+    if (live.size() > 200) {
+      std::swap(live[random() % live.size()], live.back());
+      ASSERT_TRUE(Intact(live.back()));
+      heap.deallocate(live.back().p);
+      live.pop_back();
+    }
+  }
+  for (const ModelBlock& b : live) {
+    ASSERT_TRUE(Intact(b));
+    heap.deallocate(b.p);
+  }
+  EXPECT_EQ(heap.used(), 0u);
+  EXPECT_EQ(heap.allocate(SIZE_MAX, 64), nullptr);
+  EXPECT_EQ(heap.allocate(16, size_t{1} << 62), nullptr);
+}
+
+TEST(Reap, ResizesInPlaceWhereItCan) {
+  Plain heap;
+  void* p = heap.allocate(100);
+  EXPECT_TRUE(heap.resize(p, 3000)) << "the newest grows over the bump";
+  void* q = heap.allocate(100);
+  EXPECT_FALSE(heap.resize(p, 5000));
+  EXPECT_TRUE(heap.resize(p, 1000));
+  EXPECT_FALSE(heap.bumping()) << "what was cut off is a free block";
+  EXPECT_TRUE(heap.resize(p, 3000)) << "and can be had back";
+  EXPECT_TRUE(heap.bumping());
+  heap.deallocate(q);
+  heap.deallocate(p);
+  EXPECT_EQ(heap.used(), 0u);
+}
+
+TEST(Reap, KnowsASecondFree) {
+  Plain heap;
+  void* p = heap.allocate(100);
+  void* q = heap.allocate(100);
+  void* r = heap.allocate(100);
+  heap.allocate(1);
+  EXPECT_TRUE(Plain::is_live(p));
+  heap.deallocate(p);
+  heap.deallocate(q);
+  EXPECT_FALSE(Plain::is_live(p));
+  EXPECT_FALSE(Plain::is_live(q)) << "though it is part of p's block now";
+  EXPECT_TRUE(Plain::is_live(r));
+}
+
+TEST(Reap, ObeysItsCap) {
+  Plain heap;
+  heap.set_cap(64 << 10);
+  std::vector<void*> p;
+  for (void* q = heap.allocate(1000); q != nullptr; q = heap.allocate(1000)) p.push_back(q);
+  EXPECT_LE(heap.held(), 64u << 10);
+  EXPECT_GT(p.size(), 40u);
+  heap.deallocate(p[3]);
+  EXPECT_EQ(heap.allocate(1000), p[3]);
+
+  struct Asked {
+    int times = 0;
+    size_t held = 0;
+  } asked;
+  heap.set_cap(
+      64 << 10,
+      [](void* context, size_t held, size_t wanted, size_t cap) {
+        auto* a = static_cast<Asked*>(context);
+        ++a->times;
+        a->held = held;
+        return wanted < 100'000 ? cap * 2 : cap;
+      },
+      &asked);
+  EXPECT_NE(heap.allocate(1000), nullptr);
+  EXPECT_GE(asked.times, 1);
+  EXPECT_LE(asked.held, 64u << 10);
+  EXPECT_EQ(heap.allocate(10 << 20), nullptr) << "the function said no";
+}
+
+template <class H>
+class ReapModelTest : public testing::Test {};
+using Stacks =
+    testing::Types<Stack<Check, Reap<>, Count, Mmap>, Stack<Check, Reap<4096, 16384>, Count, Mmap>,
+                   Stack<Check, Reap<4096, 4096>, Bump<>, Mmap>>;
+TYPED_TEST_SUITE(ReapModelTest, Stacks);
+
+TYPED_TEST(ReapModelTest, KeepsBlocksApartAndWhole) {
+  for (unsigned seed = 1; seed <= 5; ++seed) {
+    TypeParam heap;
+    RunModel(heap, 6000, seed, MixedSize);
+    RunModel(heap, 3000, seed + 100, [](std::mt19937& r) { return r() % 60; });
+  }
+}
+
+TEST(Reap, SurvivesARefusedChunkAndARefusedFinder) {
+  for (size_t n = 1; n <= 10; ++n) {
+    Stack<Check, Reap<4096, 16384>, FailNth, Count, Mmap> heap;
+    layer<FailNth>(heap).fail_nth(n, true);
+    std::mt19937 random(static_cast<unsigned>(n));
+    std::vector<ModelBlock> live;
+    for (int i = 0; i < 2000; ++i) {
+      ModelBlock b{nullptr, MixedSize(random), static_cast<unsigned char>(i)};
+      b.p = static_cast<unsigned char*>(heap.allocate(b.size));
+      if (b.p != nullptr) {
+        Fill(b);
+        live.push_back(b);
+      }
+      if (i % 3 != 0 && !live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        ASSERT_TRUE(Intact(live.back()));
+        heap.deallocate(live.back().p, live.back().size);
+        live.pop_back();
+      }
+    }
+    for (const ModelBlock& b : live) ASSERT_TRUE(Intact(b));
+    layer<Reap<4096, 16384>>(heap).clear();
+  }
+}
+
+TEST(Reap, GivesEverythingBack) {
+  Counts counts;
+  {
+    Plain heap;
+    RunModel(heap, 3000, 9, MixedSize);
+    heap.allocate(10);
+    heap.allocate(3 << 20);
+    EXPECT_EQ(Below(heap).bytes, heap.held());
+    heap.clear();
+    heap.set_cap(1);
+    counts = Below(heap);
+  }
+  EXPECT_LE(counts.blocks(), 2u) << "a chunk and the finder";
+}
+
+}  // namespace
+}  // namespace strata::layers

@@ -1,0 +1,88 @@
+// The same heap twice: composed from layers, and written by hand. test_zero_cost.py compares what
+// the compilers make of the two.
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/chunk.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/zeroed.h"
+
+using namespace strata::layers;
+
+// Provided elsewhere, so that neither side can look into it.
+struct Source {
+  static constexpr size_t alignment = 16;
+  static constexpr bool thread_safe = false;
+  void* allocate(size_t size);
+  void deallocate(void* p, size_t size);
+};
+
+using ComposedList = Stack<FreeList, Chunk<16>, Source>;
+
+struct HandList {
+  struct Block {
+    Block* next;
+  };
+  Block* first = nullptr;
+  size_t size_of_blocks = 0;
+  Source source;
+
+  void* allocate(size_t size) {
+    Block* b = first;
+    if (b == nullptr) [[unlikely]] {
+      return size > kMaxRequest ? nullptr
+                                : source.allocate((size + (size == 0) + 15) & ~size_t{15});
+    }
+    first = b->next;
+    return b;
+  }
+  void deallocate(void* p, size_t size) {
+    size_of_blocks = size;
+    first = ::new (p) Block{first};
+  }
+};
+
+using Classes = PowersOfTwo<16, 1024>;
+using ComposedBins = Stack<Bins<Classes, FreeList>, Source>;
+
+struct HandBins {
+  struct Block {
+    Block* next;
+  };
+  struct Bin {
+    Source* below;
+    Block* first;
+    size_t size;
+  };
+  Source source;
+  Bin bins[Classes::count];
+
+  void* allocate(size_t size) {
+    if (size > 1024) [[unlikely]]
+      return source.allocate(size);
+    const size_t c = Log2((size - (size != 0)) | 15) - 3;
+    Block* b = bins[c].first;
+    if (b == nullptr) [[unlikely]]
+      return bins[c].below->allocate(size_t{16} << c);
+    bins[c].first = b->next;
+    return b;
+  }
+  void deallocate(void* p, size_t size) {
+    if (size > 1024) [[unlikely]]
+      return source.deallocate(p, size);
+    const size_t c = Log2((size - (size != 0)) | 15) - 3;
+    bins[c].size = size_t{16} << c;
+    bins[c].first = ::new (p) Block{bins[c].first};
+  }
+};
+
+extern "C" {
+void* composed_list_allocate(ComposedList& h, size_t n) { return h.allocate(n); }
+void* hand_list_allocate(HandList& h, size_t n) { return h.allocate(n); }
+void composed_list_deallocate(ComposedList& h, void* p, size_t n) { h.deallocate(p, n); }
+void hand_list_deallocate(HandList& h, void* p, size_t n) { h.deallocate(p, n); }
+void* composed_bins_allocate(ComposedBins& h, size_t n) { return h.allocate(n); }
+void* hand_bins_allocate(HandBins& h, size_t n) { return h.allocate(n); }
+void composed_bins_deallocate(ComposedBins& h, void* p, size_t n) { h.deallocate(p, n); }
+void hand_bins_deallocate(HandBins& h, void* p, size_t n) { h.deallocate(p, n); }
+}

@@ -1,0 +1,101 @@
+// The countdown to the next sample: the rate is what was asked whatever the sizes, changes of the
+// interval are seen within a stretch, and the arithmetic agrees with libm.
+#include "profile/sample_countdown.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace strata {
+namespace {
+
+TEST(SampleMath, LogarithmAndChanceAgreeWithLibm) {
+  for (double x = 1e-18; x < 1e18; x *= 1.37) {
+    EXPECT_NEAR(NaturalLog(x), std::log(x), 1e-12 * (1 + std::abs(std::log(x)))) << x;
+  }
+  for (double x = 1e-12; x < 100; x *= 1.31) {
+    EXPECT_NEAR(ChanceOfSample(x) / -std::expm1(-x), 1, 1e-9) << x;
+  }
+  EXPECT_EQ(ChanceOfSample(0), 0);
+}
+
+bool Count(SampleCountdown& c, size_t bytes, SampleRate rate) {
+  if (c.stretch > bytes) {
+    c.stretch -= bytes;
+    return false;
+  }
+  return c.Spend(bytes, rate, Stretches::kAllowed);
+}
+
+TEST(SampleCountdown, TakesOneSampleInSoManyBytesWhateverTheSizes) {
+  constexpr size_t kInterval = 1 << 16;
+  for (const size_t size :
+       {size_t{8}, size_t{100}, size_t{1000}, size_t{70'000}, size_t{1} << 20}) {
+    SampleCountdown c;
+    c.Seed(size);
+    constexpr int kWanted = 5'000;
+    const double chance = -std::expm1(-static_cast<double>(size) / kInterval);
+    const auto tries = static_cast<size_t>(kWanted / chance);
+    double taken = 0;
+    for (size_t i = 0; i < tries; ++i) taken += Count(c, size, {kInterval, 1});
+    // Four standard deviations of a binomial count.
+    EXPECT_NEAR(taken, kWanted, 4 * std::sqrt(kWanted) + 1) << size;
+  }
+}
+
+TEST(SampleCountdown, StretchNeverReachesAboveTheLargestClass) {
+  SampleCountdown c;
+  c.Seed(3);
+  for (int i = 0; i < 100'000; ++i) {
+    Count(c, static_cast<size_t>(i % 5000), {size_t{1} << 40, 1});
+    // So the one compare of the fast path sends every greater size to the slow path.
+    ASSERT_LE(c.stretch, kMaxClassSize);
+  }
+}
+
+TEST(SampleCountdown, NothingIsSampledWhenOffAndChangesAreSeenWithinAStretch) {
+  SampleCountdown c;
+  c.Seed(4);
+  for (int i = 0; i < 100'000; ++i) ASSERT_FALSE(Count(c, 5000, {0, 1}));
+  // Switched on: after at most one stretch, samples come at the new rate.
+  size_t bytes = 0;
+  while (c.epoch != 2) {
+    Count(c, 64, {4096, 2});
+    bytes += 64;
+    ASSERT_LE(bytes, SampleCountdown::kMostStretch + 64);
+  }
+  double taken = 0;
+  for (int i = 0; i < 1'000'000; ++i) taken += Count(c, 64, {4096, 2});
+  EXPECT_NEAR(taken, 1e6 * -std::expm1(-64.0 / 4096), 600);
+  // And off again.
+  bytes = 0;
+  while (c.epoch != 3) {
+    Count(c, 64, {0, 3});
+    bytes += 64;
+    ASSERT_LE(bytes, SampleCountdown::kMostStretch + 64);
+  }
+  for (int i = 0; i < 100'000; ++i) ASSERT_FALSE(Count(c, 64, {0, 3}));
+}
+
+TEST(SampleCountdown, WithoutStretchesEveryAllocationIsSeen) {
+  SampleCountdown c;
+  c.Seed(5);
+  double taken = 0;
+  for (int i = 0; i < 400'000; ++i) {
+    taken += c.Spend(100, {10'000, 1}, Stretches::kNone);
+    ASSERT_EQ(c.stretch, 0u);
+  }
+  EXPECT_NEAR(taken, 4e5 * -std::expm1(-0.01), 260);
+}
+
+TEST(SampleCountdown, HugeRequestsAndIntervalsDoNotWrap) {
+  SampleCountdown c;
+  c.Seed(6);
+  EXPECT_TRUE(c.Spend(SIZE_MAX, {1, 1}, Stretches::kAllowed));
+  EXPECT_TRUE(c.Spend(SIZE_MAX, {kMostSampleInterval, 2}, Stretches::kAllowed));
+  EXPECT_FALSE(c.Spend(SIZE_MAX, {0, 3}, Stretches::kAllowed));
+}
+
+}  // namespace
+}  // namespace strata
