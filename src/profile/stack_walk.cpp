@@ -97,11 +97,12 @@ bool UnwindTablesStale() {
 
 bool RefreshUnwindTables() {
   const ErrnoKeeper keep_errno;
-  ScratchArray<char> maps;
   const uint32_t published = g_tables.published();
-  if (!ReadOwnMaps(maps) || maps.size() == 0) return false;
   OwnMemory memory;
-  if (!g_tables.Refresh(maps.data(), maps.size(), memory)) return false;
+  const auto read_maps = [](ScratchArray<char>& maps) {
+    return ReadOwnMaps(maps) && maps.size() != 0;
+  };
+  if (!g_tables.Refresh(read_maps, memory)) return false;
   const uint32_t until = g_unknown_until_stale.load(std::memory_order_relaxed);
   const bool in_vain =
       g_tables.published() == published && g_unknown.load(std::memory_order_relaxed) != 0;

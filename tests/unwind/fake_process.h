@@ -47,6 +47,13 @@ inline Bytes MakeImage(uintptr_t base, size_t code_size, const FrameBytes& frame
   return image;
 }
 
+// For UnwindTables::Refresh.
+inline auto Reading(std::string text) {
+  return [text = std::move(text)](ScratchArray<char>& maps) {
+    return maps.Append(text.data(), text.size());
+  };
+}
+
 class FakeProcess : public MemoryReader {
  public:
   FakeProcess() : MemoryReader(ReadFiles) {}

@@ -171,8 +171,7 @@ class FrameWalkerTest : public testing::Test {
     frames.End();
     process_.Open(kBase, 7, 16, 1);
     process_.image(kBase) = MakeImage(kBase, size_t{7} * 64, frames);
-    const std::string maps = process_.Maps();
-    ASSERT_TRUE(tables_.Refresh(maps.data(), maps.size(), process_));
+    ASSERT_TRUE(tables_.Refresh(Reading(process_.Maps()), process_));
   }
 
   static uintptr_t In(Function f) { return kCode + f * 64 + 10; }

@@ -50,8 +50,7 @@ class UnwindIndexTest : public testing::Test {
     g_maps_left = 1L << 40;
   }
   bool Refresh() {
-    const std::string maps = process_.Maps();
-    return tables_.Refresh(maps.data(), maps.size(), process_);
+    return tables_.Refresh(Reading(process_.Maps()), process_);
   }
   // All that is mapped, but of caches only the pages that were written.
   void ExpectAccounted() {
@@ -286,10 +285,27 @@ TEST_F(UnwindIndexTest, HostileFiles) {
 TEST_F(UnwindIndexTest, HostileMaps) {
   process_.Open(kBase, 20, 32, 7);
   const std::string good = process_.Maps();
-  for (size_t n = 0; n < good.size(); ++n) ASSERT_TRUE(tables_.Refresh(good.data(), n, process_));
-  const std::string twice = good + good;
-  ASSERT_TRUE(tables_.Refresh(twice.data(), twice.size(), process_));
+  for (size_t n = 0; n < good.size(); ++n)
+    ASSERT_TRUE(tables_.Refresh(Reading(good.substr(0, n)), process_));
+  ASSERT_TRUE(tables_.Refresh(Reading(good + good), process_));
   EXPECT_EQ(Find(kCodeAt + 70).rule, Rsp(32));
+}
+
+// A thread that was slow between reading the maps and making tables of them must not take back what
+// another made of a newer text.
+TEST_F(UnwindIndexTest, AnOldTextDoesNotReplaceANewOne) {
+  process_.Open(kBase, 20, 32, 7);
+  const std::string before = process_.Maps();
+  process_.Open(kOther, 20, 48, 8);
+  std::thread newer;
+  const auto slow = [&](ScratchArray<char>& maps) {
+    newer = std::thread([&] { ASSERT_TRUE(Refresh()); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return Reading(before)(maps);
+  };
+  ASSERT_TRUE(tables_.Refresh(slow, process_));
+  newer.join();
+  EXPECT_EQ(Find(kOther + kImageCode + 5).rule, Rsp(48));
 }
 
 // Two states of the process take turns. Whatever index a walker has pinned, it finds that state's

@@ -192,8 +192,7 @@ bool UnwindTables::FillTables(MemoryReader& memory, ScratchArray<CodeModule>& li
   return true;
 }
 
-bool UnwindTables::Refresh(const char* maps, size_t size, MemoryReader& memory) {
-  LockHolder hold(lock_);
+bool UnwindTables::RefreshFrom(const char* maps, size_t size, MemoryReader& memory) {
   FreeReplaced();
   ScratchArray<CodeModule> list;
   ScratchArray<ElfCode> files;

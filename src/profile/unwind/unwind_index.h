@@ -95,9 +95,16 @@ class UnwindTables {
  public:
   constexpr explicit UnwindTables(TableMemory memory) : memory_(memory) {}
 
-  // Makes tables for the code that `maps` (the text of /proc/PID/maps) lists. False: no memory, or
-  // too many old indexes are still pinned.
-  bool Refresh(const char* maps, size_t size, MemoryReader& memory);
+  // Makes tables for the code that the text of /proc/PID/maps lists, which `read_maps` puts into a
+  // ScratchArray<char>. It reads under the lock: a text read before would bring back the past where
+  // another thread has refreshed since. False: no text, no memory, or too many old indexes are still
+  // pinned.
+  template <class ReadMaps>
+  bool Refresh(ReadMaps&& read_maps, MemoryReader& memory) {
+    LockHolder hold(lock_);
+    ScratchArray<char> maps;
+    return read_maps(maps) && RefreshFrom(maps.data(), maps.size(), memory);
+  }
 
   // Holds the current index while it lives.
   class Pin {
@@ -132,6 +139,7 @@ class UnwindTables {
   static constexpr size_t kIndexes = 6;
 
   UnwindIndex* PinCurrent();
+  bool RefreshFrom(const char* maps, size_t size, MemoryReader& memory) STRATA_REQUIRES(lock_);
   bool ListModules(const char* maps, size_t size, MemoryReader& memory,
                    ScratchArray<CodeModule>& list, ScratchArray<ElfCode>& files);
   bool FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
