@@ -40,7 +40,7 @@ def test_idle_process_stays_asleep(lab: Lab) -> None:
     Giving memory back may wait for the kernel, on a loaded machine more than once a tick, so the
     quietest of three stretches counts: a thread that polls has none.
     """
-    woken = []
+    woken: list[int] = []
     with lab.start(lab.build(ENDING), "burst_then_sleep", "30") as process:
         time.sleep(3)
         lab.assert_loaded(process.pid)

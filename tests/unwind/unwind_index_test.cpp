@@ -49,9 +49,7 @@ class UnwindIndexTest : public testing::Test {
     g_caches = 0;
     g_maps_left = 1L << 40;
   }
-  bool Refresh() {
-    return tables_.Refresh(Reading(process_.Maps()), process_);
-  }
+  bool Refresh() { return tables_.Refresh(Reading(process_.Maps()), process_); }
   // All that is mapped, but of caches only the pages that were written.
   void ExpectAccounted() {
     const size_t caches = tables_.bytes() - static_cast<size_t>(g_mapped.load());

@@ -97,8 +97,8 @@ class UnwindTables {
 
   // Makes tables for the code that the text of /proc/PID/maps lists, which `read_maps` puts into a
   // ScratchArray<char>. It reads under the lock: a text read before would bring back the past where
-  // another thread has refreshed since. False: no text, no memory, or too many old indexes are still
-  // pinned.
+  // another thread has refreshed since. False: no text, no memory, or too many old indexes are
+  // still pinned.
   template <class ReadMaps>
   bool Refresh(ReadMaps&& read_maps, MemoryReader& memory) {
     LockHolder hold(lock_);
