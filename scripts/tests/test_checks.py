@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-SCRIPTS = Path(__file__).resolve().parent.parent
-
-
-def load(name: str) -> ModuleType:
-    """Imports one script by its path."""
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
+from loading import load
 
 check_includes = load("check_includes")
 check_files = load("check_files")
-run_tests = load("run_tests")
 
 
 @pytest.fixture
@@ -89,30 +72,3 @@ def test_file_rules() -> None:
     assert len(list(check_files.check("a.h", "#pragma once\n// Late.\n"))) == 1
     assert list(check_files.check("a.py", '#!/usr/bin/env python3\n"""What."""\n')) == []
     assert len(list(check_files.check("a.py", "import sys\n"))) == 1
-
-
-def write_ctest(path: Path, *entries: tuple[str, str]) -> None:
-    """A report as ctest --output-junit writes it."""
-    cases = "".join(f'<testcase name="{name}" status="{status}"/>' for name, status in entries)
-    path.write_text(f"<testsuite>{cases}</testsuite>")
-
-
-def test_counts_sum_up_and_crashes_count(tmp_path: Path) -> None:
-    report = tmp_path / "ctest.xml"
-    write_ctest(report, ("a/good", "run"), ("a/crashed", "fail"), ("a/silent", "run"))
-    (tmp_path / "a.good.xml").write_text(
-        '<testsuites><testsuite><testcase name="1"/><testcase name="2"><skipped/></testcase>'
-        "</testsuite></testsuites>"
-    )
-    (tmp_path / "a.crashed.xml").write_text('<testsuites><testcase name="1"/></testsuites>')
-    count = run_tests.count_stage(tmp_path, report)
-    assert str(count) == "3 passed, 1 failed, 1 skipped"
-
-
-def test_a_failed_case_counts_once(tmp_path: Path) -> None:
-    report = tmp_path / "ctest.xml"
-    write_ctest(report, ("a/bad", "fail"))
-    (tmp_path / "a.bad.xml").write_text(
-        '<testsuites><testcase name="1"><failure/></testcase><testcase name="2"/></testsuites>'
-    )
-    assert str(run_tests.count_stage(tmp_path, report)) == "1 passed, 1 failed"

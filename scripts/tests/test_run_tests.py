@@ -1,0 +1,116 @@
+"""The sum of `make test`: failures count once; a second chance is given to few, and said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from loading import load
+
+run_tests = load("run_tests")
+Project = Callable[..., str]
+
+
+def write_ctest(path: Path, *entries: tuple[str, str]) -> None:
+    """A report as ctest --output-junit writes it."""
+    cases = "".join(f'<testcase name="{name}" status="{status}"/>' for name, status in entries)
+    path.write_text(f"<testsuite>{cases}</testsuite>")
+
+
+def total(results: Path, report: Path) -> object:
+    counts = run_tests.count_entries(results, run_tests.entries(report))
+    return sum(counts.values(), run_tests.Count())
+
+
+def test_counts_sum_up_and_crashes_count(tmp_path: Path) -> None:
+    report = tmp_path / "ctest.xml"
+    write_ctest(report, ("a/good", "run"), ("a/crashed", "fail"), ("a/silent", "run"))
+    (tmp_path / "a.good.xml").write_text(
+        '<testsuites><testsuite><testcase name="1"/><testcase name="2"><skipped/></testcase>'
+        "</testsuite></testsuites>"
+    )
+    (tmp_path / "a.crashed.xml").write_text('<testsuites><testcase name="1"/></testsuites>')
+    assert str(total(tmp_path, report)) == "3 passed, 1 failed, 1 skipped"
+
+
+def test_a_failed_case_counts_once(tmp_path: Path) -> None:
+    report = tmp_path / "ctest.xml"
+    write_ctest(report, ("a/bad", "fail"))
+    (tmp_path / "a.bad.xml").write_text(
+        '<testsuites><testcase name="1"><failure/></testcase><testcase name="2"/></testsuites>'
+    )
+    assert str(total(tmp_path, report)) == "1 passed, 1 failed"
+
+
+# ---- a second chance, with a real ctest
+
+BROKEN = "false"
+ONCE = "test -e {name}.seen || { touch {name}.seen; exit 1; }"  # fails beside others, passes alone
+ONCE_THEN_SKIPPED = (
+    "test -e {name}.seen && mkdir -p results &&"
+    " echo '<a><testcase><skipped/></testcase></a>' >results/{file}.xml ||"
+    " { touch {name}.seen; exit 1; }"
+)
+GOOD = "true"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Makes a project whose ctest entries are shell commands, and runs its one stage."""
+    if shutil.which("ctest") is None or shutil.which("ninja") is None:
+        pytest.skip("ctest or ninja is not installed")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    preset = {"name": "p", "generator": "Ninja", "binaryDir": "${sourceDir}/build/p"}
+    follow = [{"name": "p", "configurePreset": "p"}]
+    presets = {"version": 6, "configurePresets": [preset], "buildPresets": follow,
+               "testPresets": follow}  # fmt: skip
+    (tmp_path / "CMakePresets.json").write_text(json.dumps(presets))
+
+    def run(*tests: tuple[str, str, str]) -> str:
+        lines = ["cmake_minimum_required(VERSION 3.25)", "project(p LANGUAGES NONE)"]
+        lines.append("enable_testing()")
+        for name, labels, command in tests:
+            shell = command.replace("{name}", name.replace("/", "_"))
+            shell = shell.replace("{file}", name.replace("/", "."))
+            lines.append(f"add_test(NAME {name} COMMAND sh -c [==[{shell}]==])")
+            lines.append(f'set_tests_properties({name} PROPERTIES LABELS "{labels}")')
+        (tmp_path / "CMakeLists.txt").write_text("\n".join(lines))
+        (tmp_path / "build/p/results").mkdir(parents=True)
+        return str(run_tests.run_stage(run_tests.Stage("p", "a stage"), 2))
+
+    return run
+
+
+def test_what_passes_alone_is_flaky_and_said(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sum_line = project(
+        ("process/test_a+b", "process;python", ONCE), ("process/test_c", "process;python", GOOD)
+    )
+    assert sum_line == "2 passed, 0 failed, 1 flaky"
+    said = [line for line in capfd.readouterr().out.splitlines() if "FLAKY" in line]
+    assert said == ["FLAKY: process/test_a+b (failed beside others, passed alone)"]
+
+
+def test_what_fails_twice_has_failed(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+    assert project(("process/test_a", "process;python", BROKEN)) == "0 passed, 1 failed"
+    assert "FLAKY" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("labels", ["base;unit", "golden;python"])
+def test_units_and_goldens_get_no_second_chance(project: Project, labels: str) -> None:
+    entries = (("a/b", labels, ONCE), ("edge/test_c", "edge;python", ONCE))
+    assert project(*entries) == "1 passed, 1 failed, 1 flaky"
+
+
+def test_many_failures_are_no_accident(project: Project) -> None:
+    many = run_tests.MOST_SECOND_CHANCES + 1
+    entries = [(f"edge/test_{i}", "edge;python", ONCE) for i in range(many)]
+    assert project(*entries) == f"0 passed, {many} failed"
+
+
+def test_a_failure_that_is_skipped_the_second_time_has_failed(project: Project) -> None:
+    assert project(("edge/test_a", "edge;python", ONCE_THEN_SKIPPED)) == "0 passed, 1 failed"
