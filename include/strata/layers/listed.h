@@ -1,0 +1,59 @@
+// Listed: keeps its blocks on a list, so that all of them can be given back at once whatever the
+// heap below is. Costs 32 bytes a block. For large blocks under a region or a pool.
+#pragma once
+
+#include "strata/layers/heap.h"
+
+namespace strata::layers {
+
+struct Listed {
+  template <Heap Below>
+  class On : public Through<Below> {
+    static_assert(Below::alignment >= kDefaultAlignment, "Listed needs a heap aligned to 16 bytes");
+
+   public:
+    static constexpr size_t alignment = kDefaultAlignment;
+    static constexpr bool thread_safe = false;
+
+    using Through<Below>::Through;
+    ~On() { clear(); }
+
+    void* allocate(size_t size) {
+      if (size > kMaxRequest - sizeof(Entry)) return nullptr;
+      void* raw = this->next_.allocate(size + sizeof(Entry));
+      if (raw == nullptr) return nullptr;
+      auto* e = ::new (raw) Entry{first_, nullptr, size};
+      if (first_ != nullptr) first_->previous = e;
+      first_ = e;
+      return e + 1;
+    }
+    void deallocate(void* p, size_t size) {
+      Entry* e = static_cast<Entry*>(p) - 1;
+      if (e->next != nullptr) e->next->previous = e->previous;
+      (e->previous != nullptr ? e->previous->next : first_) = e->next;
+      this->next_.deallocate(e, size + sizeof(Entry));
+    }
+    void clear() {
+      while (first_ != nullptr) {
+        Entry* e = std::exchange(first_, first_->next);
+        this->next_.deallocate(e, e->size + sizeof(Entry));
+      }
+    }
+    void forget() {
+      first_ = nullptr;
+      Through<Below>::forget();
+    }
+
+   private:
+    struct alignas(16) Entry {
+      Entry* next;
+      Entry* previous;
+      size_t size;
+    };
+    static_assert(sizeof(Entry) == 32);
+
+    Entry* first_ = nullptr;
+  };
+};
+
+}  // namespace strata::layers

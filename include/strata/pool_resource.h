@@ -1,0 +1,181 @@
+// strata::pool_resource: a std::pmr pool for many threads without a lock on its path. Each thread
+// has size-class free lists of its own over chunks of its own; a block that another thread frees
+// goes to the inbox of the list it came from. release() and the destructor give all of it back to
+// the upstream resource at once. Composed of layers (strata/layers); needs no part of libstrata.
+//
+// Compare std::pmr::synchronized_pool_resource, which is the same idea with a lock on each path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <mutex>
+#include <new>
+
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/inbox.h"
+#include "strata/layers/listed.h"
+#include "strata/layers/locked.h"
+#include "strata/layers/thread_slot.h"
+
+namespace strata {
+
+// allocate and deallocate: any thread, any time. release(), construction and destruction: no other
+// thread uses the resource meanwhile. Blocks of up to kLargestPooled bytes are pooled; larger ones
+// go upstream, under a lock.
+class pool_resource : public std::pmr::memory_resource {
+  using Classes = layers::Geometric<8192>;
+  class Pool;
+
+ public:
+  static constexpr std::size_t kLargestPooled = Classes::largest;
+
+  pool_resource() : pool_resource(std::pmr::get_default_resource()) {}
+  explicit pool_resource(std::pmr::memory_resource* upstream)
+      : upstream_(upstream), large_(upstream) {}
+  ~pool_resource() override { release(); }
+  pool_resource(const pool_resource&) = delete;
+  pool_resource& operator=(const pool_resource&) = delete;
+
+  void release() {
+    for (Pool*& pool : pools_) End(pool);
+    End(shared_);
+    large_.clear();
+  }
+
+  std::pmr::memory_resource* upstream_resource() const { return upstream_; }
+
+ private:
+  using Slot = layers::ThreadSlot;
+
+  // Whole chunks of the upstream resource, aligned to their size, so that any address in one leads
+  // to the pool that it belongs to.
+  class Chunks {
+   public:
+    static constexpr size_t kSize = 64 << 10;
+    static constexpr size_t kHeader = 64;  // a cache line, so that blocks start on one
+    static constexpr size_t kUsable = kSize - kHeader;
+    static constexpr size_t alignment = layers::kDefaultAlignment;
+    static constexpr bool thread_safe = false;
+
+    Chunks(std::pmr::memory_resource* upstream, Pool* owner) : upstream_(upstream), owner_(owner) {}
+    void* allocate(size_t) {
+      void* raw = upstream_->allocate(kSize, kSize);
+      *static_cast<Pool**>(raw) = owner_;
+      return static_cast<char*>(raw) + kHeader;
+    }
+    void deallocate(void* p, size_t) {
+      upstream_->deallocate(static_cast<char*>(p) - kHeader, kSize, kSize);
+    }
+    static Pool* OwnerOf(void* p) {
+      return *reinterpret_cast<Pool**>(reinterpret_cast<uintptr_t>(p) & ~(kSize - 1));
+    }
+
+   private:
+    std::pmr::memory_resource* upstream_;
+    Pool* owner_;
+  };
+
+  // What one thread uses: owned by whoever has its slot.
+  class alignas(64) Pool {
+    using Heap = layers::Stack<layers::Bins<Classes, layers::FreeList, layers::Inbox>,
+                               layers::Bump<Chunks::kUsable>, Chunks>;
+
+   public:
+    explicit Pool(std::pmr::memory_resource* upstream) : heap_(upstream, this) {}
+    ~Pool() { heap_.forget(); }  // the free blocks go with their chunks
+
+    void* allocate(size_t size) { return heap_.allocate(size); }
+    void deallocate(void* p, size_t size) { heap_.deallocate(p, size); }
+    void Return(void* p, size_t size) { heap_.bin(Classes::of(size)).next().Return(p); }
+
+   private:
+    Heap heap_;
+  };
+
+  class Upstream {
+   public:
+    static constexpr size_t alignment = layers::kDefaultAlignment;
+    static constexpr bool thread_safe = true;
+    explicit Upstream(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
+    void* allocate(size_t size) { return upstream_->allocate(size, alignment); }
+    void deallocate(void* p, size_t size) { upstream_->deallocate(p, size, alignment); }
+
+   private:
+    std::pmr::memory_resource* upstream_;
+  };
+
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (alignment > layers::kDefaultAlignment) [[unlikely]]
+      return AllocateAligned(bytes, alignment);
+    return Allocate(bytes);
+  }
+  void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+    if (alignment > layers::kDefaultAlignment) [[unlikely]]
+      return Deallocate(static_cast<void**>(p)[-1], bytes + alignment);
+    Deallocate(p, bytes);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+
+  void* Allocate(size_t bytes) {
+    const size_t slot = Slot::index();
+    Pool* mine = pools_[slot];
+    if (bytes > kLargestPooled || mine == nullptr) [[unlikely]]
+      return AllocateSlow(bytes, slot);
+    return mine->allocate(bytes);
+  }
+  void Deallocate(void* p, size_t bytes) {
+    if (bytes > kLargestPooled) [[unlikely]]
+      return large_.deallocate(p, bytes);
+    Pool* owner = Chunks::OwnerOf(p);
+    if (owner == pools_[Slot::index()]) [[likely]]
+      return owner->deallocate(p, bytes);
+    owner->Return(p, bytes);
+  }
+
+  [[gnu::noinline]] void* AllocateSlow(size_t bytes, size_t slot) {
+    if (bytes > kLargestPooled) {
+      void* p = large_.allocate(bytes);
+      if (p == nullptr) throw std::bad_alloc();
+      return p;
+    }
+    if (slot != Slot::kMost) return Made(pools_[slot])->allocate(bytes);
+    const std::lock_guard hold(shared_lock_);
+    return Made(shared_)->allocate(bytes);
+  }
+  Pool* Made(Pool*& pool) {
+    if (pool == nullptr)
+      pool = ::new (upstream_->allocate(sizeof(Pool), alignof(Pool))) Pool(upstream_);
+    return pool;
+  }
+  void End(Pool*& pool) {
+    if (pool == nullptr) return;
+    pool->~Pool();
+    upstream_->deallocate(pool, sizeof(Pool), alignof(Pool));
+    pool = nullptr;
+  }
+
+  // A larger block, with the place where that begins in front of the aligned part.
+  void* AllocateAligned(size_t bytes, size_t alignment) {
+    if (bytes > layers::kMaxRequest - alignment) throw std::bad_alloc();
+    auto* block = static_cast<char*>(Allocate(bytes + alignment));
+    const auto end = reinterpret_cast<uintptr_t>(block) + alignment;
+    auto** p = reinterpret_cast<void**>(end & ~(alignment - 1));
+    p[-1] = block;
+    return p;
+  }
+
+  std::pmr::memory_resource* upstream_;
+  // Each is used by the thread with that slot alone; the last is always null.
+  Pool* pools_[Slot::kMost + 1] = {};
+  // Of the threads without a slot, under the lock; what they free always goes to inboxes.
+  Pool* shared_ = nullptr;
+  layers::FutexLock shared_lock_;
+  layers::Stack<layers::Locked, layers::Listed, Upstream> large_;
+};
+
+}  // namespace strata

@@ -1,0 +1,307 @@
+// pool_resource: what std::pmr asks of a resource, blocks that change threads, slots of threads
+// that are handed on, and that upstream gets back everything.
+#include "strata/pool_resource.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "heap_model.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/check.h"
+#include "strata/layers/count.h"
+#include "strata/layers/mmap_source.h"
+
+namespace strata {
+namespace {
+
+using layers::Fill;
+using layers::Intact;
+using layers::ModelBlock;
+
+TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
+  using namespace layers;
+  Stack<FreeList, Inbox, Count, Bump<>, Mmap> heap;
+  auto& inbox = layer<Inbox>(heap);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 1000; ++i) blocks.push_back(heap.allocate(48));
+  std::vector<std::thread> others;
+  for (size_t t = 0; t < 2; ++t) {
+    others.emplace_back([&, t] {
+      for (size_t i = t; i < 1000; i += 2) inbox.Return(blocks[i]);
+    });
+  }
+  std::set<void*> again;
+  for (std::thread& t : others) t.join();
+  for (int i = 0; i < 1000; ++i) again.insert(heap.allocate(48));
+  EXPECT_EQ(again, std::set<void*>(blocks.begin(), blocks.end()));
+  EXPECT_EQ(layer<Count>(heap).counts().allocations, 1000u);
+  heap.allocate(48);
+  EXPECT_EQ(layer<Count>(heap).counts().allocations, 1001u);
+}
+
+TEST(Listed, GivesAllBlocksBackAtOnce) {
+  using namespace layers;
+  Stack<Check, Listed, Count, Mmap> heap;
+  RunModel(heap, 2000, 1, [](std::mt19937& r) { return r() % 5000; });
+  for (int i = 0; i < 10; ++i) heap.allocate(100);
+  EXPECT_EQ(layer<Count>(heap).counts().blocks(), 10u);
+  layer<Listed>(heap).clear();
+  EXPECT_EQ(layer<Count>(heap).counts().blocks(), 0u);
+  EXPECT_EQ(heap.allocate(SIZE_MAX), nullptr);
+}
+
+// Counts what is out, and refuses from a point on.
+class Upstream : public std::pmr::memory_resource {
+ public:
+  std::atomic<size_t> blocks{0};
+  std::atomic<size_t> bytes{0};
+  std::atomic<bool> refuse{false};
+
+ private:
+  void* do_allocate(size_t n, size_t alignment) override {
+    if (refuse) throw std::bad_alloc();
+    ++blocks;
+    bytes += n;
+    return std::pmr::new_delete_resource()->allocate(n, alignment);
+  }
+  void do_deallocate(void* p, size_t n, size_t alignment) override {
+    --blocks;
+    bytes -= n;
+    std::pmr::new_delete_resource()->deallocate(p, n, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+void UseContainers(std::pmr::memory_resource* resource) {
+  std::pmr::vector<std::pmr::string> strings(resource);
+  std::pmr::map<int, std::pmr::string> map(resource);
+  std::pmr::unordered_map<std::pmr::string, int> words(resource);
+  std::pmr::list<int> list(resource);
+  std::pmr::deque<double> deque(resource);
+  std::pmr::set<long> set(resource);
+  for (int i = 0; i < 1000; ++i) {
+    strings.emplace_back("a string that does not fit into its object: " + std::to_string(i));
+    map[i * 7919 % 1001] = strings.back();
+    ++words[strings[static_cast<size_t>(i) / 2]];
+    list.push_front(i);
+    deque.push_back(i);
+    set.insert(i % 100);
+    if (i % 3 == 0) map.erase(i / 2);
+    if (i % 5 == 0) list.pop_back();
+  }
+  EXPECT_EQ(words.size(), 500u);
+  EXPECT_EQ(set.size(), 100u);
+  for (const auto& [key, value] : map) EXPECT_TRUE(value.starts_with("a string"));
+}
+
+TEST(PoolResource, ServesEveryContainer) {
+  Upstream upstream;
+  {
+    pool_resource pool(&upstream);
+    EXPECT_EQ(pool.upstream_resource(), &upstream);
+    EXPECT_TRUE(pool.is_equal(pool));
+    EXPECT_FALSE(pool.is_equal(upstream));
+    for (int i = 0; i < 3; ++i) UseContainers(&pool);
+  }
+  EXPECT_EQ(upstream.blocks, 0u);
+  EXPECT_EQ(upstream.bytes, 0u);
+}
+
+TEST(PoolResource, KeepsBlocksApartWholeAndAligned) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  std::mt19937 random(1);
+  struct Placed {
+    ModelBlock block;
+    size_t alignment;
+  };
+  std::vector<Placed> live;
+  for (int i = 0; i < 30'000; ++i) {
+    if (live.size() < 400 && random() % 5 < 3) {
+      const size_t size = random() % 50 == 0 ? random() % 100'000 : random() % 700;
+      const size_t alignment = random() % 4 == 0 ? size_t{1} << random() % 13 : 8;
+      ModelBlock b{static_cast<unsigned char*>(pool.allocate(size, alignment)), size,
+                   static_cast<unsigned char>(i)};
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(b.p) % alignment, 0u);
+      Fill(b);
+      live.push_back({b, alignment});
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      ASSERT_TRUE(Intact(live.back().block));
+      pool.deallocate(live.back().block.p, live.back().block.size, live.back().alignment);
+      live.pop_back();
+    }
+  }
+  for (const Placed& one : live) ASSERT_TRUE(Intact(one.block));
+  pool.release();
+  EXPECT_EQ(upstream.blocks, 0u) << "live blocks, too";
+  EXPECT_NE(pool.allocate(100), nullptr) << "and it goes on";
+}
+
+TEST(PoolResource, UsesFreedBlocksAgain) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  void* p = pool.allocate(100);
+  pool.deallocate(p, 100);
+  EXPECT_EQ(pool.allocate(100), p);
+  const size_t before = upstream.bytes;
+  for (int i = 0; i < 100'000; ++i) pool.deallocate(pool.allocate(200), 200);
+  EXPECT_EQ(upstream.bytes, before);
+}
+
+TEST(PoolResource, RefusesEnormousRequestsAndGoesOnAfterUpstreamFailed) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  EXPECT_THROW((void)pool.allocate(SIZE_MAX), std::bad_alloc);
+  EXPECT_THROW((void)pool.allocate(SIZE_MAX - 10, 64), std::bad_alloc);
+  upstream.refuse = true;
+  EXPECT_THROW((void)pool.allocate(10), std::bad_alloc);
+  EXPECT_THROW((void)pool.allocate(100'000), std::bad_alloc);
+  upstream.refuse = false;
+  void* p = pool.allocate(10);
+  upstream.refuse = true;
+  size_t got = 0;
+  EXPECT_THROW(for (;; ++got)(void) pool.allocate(1000), std::bad_alloc);
+  EXPECT_GT(got, 50u);
+  upstream.refuse = false;
+  pool.deallocate(p, 10);
+  pool.release();
+  EXPECT_EQ(upstream.blocks, 0u);
+}
+
+// A producer and a consumer: the blocks go home, so that the memory stays that of what is live,
+// where pools that keep what is freed to them grow without bound.
+TEST(PoolResource, StaysBoundedWhenAnotherThreadFrees) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  constexpr size_t kAtOnce = 256, kRounds = 2000;
+  std::atomic<void*> handed[kAtOnce] = {};
+  std::thread consumer([&] {
+    for (size_t round = 0; round < kRounds; ++round) {
+      for (auto& place : handed) {
+        void* p;
+        while ((p = place.exchange(nullptr, std::memory_order_acquire)) == nullptr)
+          std::this_thread::yield();
+        ASSERT_EQ(*static_cast<size_t*>(p), round);
+        pool.deallocate(p, 64 + round % 7 * 16);
+      }
+    }
+  });
+  for (size_t round = 0; round < kRounds; ++round) {
+    for (auto& place : handed) {
+      auto* p = static_cast<size_t*>(pool.allocate(64 + round % 7 * 16));
+      *p = round;
+      void* empty = nullptr;
+      while (!place.compare_exchange_weak(empty, p, std::memory_order_release)) {
+        empty = nullptr;
+        std::this_thread::yield();
+      }
+    }
+  }
+  consumer.join();
+  // Seven sizes, of each at most those in flight and those in the inbox.
+  EXPECT_LE(upstream.bytes, 2u << 20);
+}
+
+TEST(PoolResource, IsUsedByManyThreadsAtOnce) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  constexpr size_t kThreads = 4, kPlaces = 512;
+  static std::atomic<ModelBlock*> places[kPlaces];
+  const auto free_one = [&](ModelBlock* b) {
+    EXPECT_TRUE(Intact(*b));
+    pool.deallocate(b->p, b->size);
+    delete b;
+  };
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int i = 0; i < 20'000; ++i) {
+        const size_t size = random() % 40 == 0 ? 20'000 : random() % 500 + 1;
+        auto* b = new ModelBlock{static_cast<unsigned char*>(pool.allocate(size)), size,
+                                 static_cast<unsigned char>(random())};
+        Fill(*b);
+        if (ModelBlock* old = places[random() % kPlaces].exchange(b)) free_one(old);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (auto& place : places) {
+    if (ModelBlock* b = place.exchange(nullptr)) free_one(b);
+  }
+  pool.release();
+  EXPECT_EQ(upstream.blocks, 0u);
+}
+
+TEST(PoolResource, HandsThePoolOfAnEndedThreadOn) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  std::thread([&] { pool.deallocate(pool.allocate(50), 50); }).join();
+  const size_t after_one = upstream.bytes;
+  for (int i = 0; i < 50; ++i) std::thread([&] { pool.deallocate(pool.allocate(50), 50); }).join();
+  EXPECT_EQ(upstream.bytes, after_one);
+}
+
+TEST(PoolResource, ServesThreadsPastTheLastSlot) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  constexpr size_t kThreads = layers::ThreadSlot::kMost + 20;
+  std::atomic<size_t> ready{0};
+  std::atomic<size_t> without{0};
+  std::vector<void*> blocks(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      if (layers::ThreadSlot::index() == layers::ThreadSlot::kMost) ++without;
+      for (int i = 0; i < 10; ++i) {
+        blocks[t] = pool.allocate(100);
+        memset(blocks[t], 1, 100);
+        if (i != 9) pool.deallocate(blocks[t], 100);
+      }
+      ++ready;
+      while (ready != kThreads) std::this_thread::yield();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_GE(without, 20u);
+  std::sort(blocks.begin(), blocks.end());
+  EXPECT_EQ(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  for (void* p : blocks) pool.deallocate(p, 100);
+}
+
+// A thread-local object that is destroyed after the slot went back.
+TEST(PoolResource, WorksInTheLastDestructorsOfAThread) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  std::thread([&] {
+    struct Late {
+      std::pmr::memory_resource* resource = nullptr;
+      void* block = nullptr;
+      ~Late() {
+        resource->deallocate(block, 30);
+        resource->deallocate(resource->allocate(40), 40);
+      }
+    };
+    static thread_local Late late;  // made first, so destroyed last
+    late.resource = &pool;
+    late.block = pool.allocate(30);
+  }).join();
+  pool.release();
+  EXPECT_EQ(upstream.blocks, 0u);
+}
+
+}  // namespace
+}  // namespace strata
