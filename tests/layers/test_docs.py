@@ -1,4 +1,4 @@
-"""docs/layers.md: its programs run, and its examples are heaps that work."""
+"""docs/layers.md and docs/hoard.md: their programs run, and its examples are heaps that work."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def run_program(text: str, work: Path, name: str) -> None:
 
 
 def test_programs(tmp_path: Path) -> None:
-    programs = re.findall(r"```cpp\n(.*?)```", PAGE, re.DOTALL)
-    assert len(programs) >= 4
+    hoard = (ROOT / "docs/hoard.md").read_text()
+    programs = re.findall(r"```cpp\n(.*?)```", PAGE + hoard, re.DOTALL)
+    assert len(programs) >= 5
     for number, program in enumerate(programs):
         run_program(program, tmp_path, f"program{number}")
 

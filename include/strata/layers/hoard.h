@@ -1,0 +1,199 @@
+// Hoard: a heap for each processor, made of superblocks, and a global heap between them. A block
+// goes back to the superblock it was cut from, whoever frees it, so what one processor allocates
+// shares no cache line with what another does; and a processor's heap parts with superblocks as
+// soon as it is more than f empty and has K to spare, so memory that it does not use is the others'
+// (papers §6). For each size class, with U the most that was ever in use at once,
+//
+//   memory held <= U / (1 - f) + P * K * S
+//
+// where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
+// hoard_global.h the argument. Blocks larger than half a superblock come from below, each in a run
+// of its own. Superblocks that are empty go back below, but for a few.
+//
+// A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
+// long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
+// shard, the spares, what is below.
+#pragma once
+
+#include <algorithm>
+
+#include "strata/layers/aligned_run.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/hoard_global.h"
+#include "strata/layers/locked.h"
+#include "strata/layers/per_thread.h"
+#include "strata/layers/ref.h"
+
+namespace strata::layers {
+
+struct HoardOptions {
+  size_t heaps = SIZE_MAX;  // processors' heaps; cut to what Traits has room for, as are the shards
+  size_t shards = SIZE_MAX;  // of the global heap
+  HoardThresholds thresholds;
+};
+
+// What a Hoard is made of; derive from it to change some.
+template <size_t kUnit = 65536>
+struct HoardTraits {
+  static constexpr size_t kSuperblock = kUnit;  // S
+  static constexpr size_t kHeaps = 16;          // P, at most
+  static constexpr size_t kShards = 16;
+  static constexpr size_t kSpares = 16;  // empty superblocks that are not given back
+  using Classes = SuperblockClasses<kUnit>;
+  using Which = CpuIndex;  // whose heap the caller uses
+  using Sync = SystemSync;
+  using Owner = RecheckedOwner;
+};
+
+template <class Traits = HoardTraits<>>
+struct Hoard {
+  template <Heap Below>
+  class On : public Through<Below> {
+    static constexpr size_t kUnit = Traits::kSuperblock;
+    using Sync = typename Traits::Sync;
+    using Classes = typename Traits::Classes;
+    using Global = HoardGlobal<kUnit, Classes::count, Traits::kShards, Sync>;
+    using Spares =
+        Stack<LockedBy<typename Sync::Lock>, BoundedFreeList<Traits::kSpares>, Ref<Below>>;
+    using Large = LargeRun<kUnit>;
+    static_assert(Below::alignment % kUnit == 0,
+                  "Hoard needs runs aligned to its superblocks, such as AlignedMmap gives");
+    static_assert(Below::thread_safe, "Hoard: the heap below is shared; it must lock");
+    static_assert(Classes::largest <= AlignedRun<kUnit>::kRoom);
+
+   public:
+    using Bin = typename Global::Bin;
+    using Block = typename Bin::Block;
+    static constexpr size_t alignment = kDefaultAlignment;
+    static constexpr bool thread_safe = true;
+    static constexpr size_t kSuperblock = kUnit;
+
+    template <class... Args>
+      requires std::constructible_from<Below, Args...>
+    explicit On(const HoardOptions& options, Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...),
+          heaps_(std::clamp<size_t>(options.heaps, 1, Traits::kHeaps)),
+          thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
+                      std::max<size_t>(options.thresholds.slack, 1)},
+          global_(std::clamp<size_t>(options.shards, 1, Traits::kShards)),
+          spares_(this->next_) {}
+    template <class... Args>
+      requires std::constructible_from<Below, Args...>
+    explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
+    ~On() {
+      VisitBins([this](Bin& bin, size_t, size_t) {
+        while (Block* s = bin.groups.Any()) {
+          bin.Remove(*s);
+          spares_.deallocate(s->base(), kUnit);
+        }
+      });
+    }
+
+    void* allocate(size_t size) {
+      if (size > Classes::largest) [[unlikely]]
+        return AllocateLarge(size);
+      const size_t c = Classes::of(size);
+      const size_t home = Traits::Which::index() % heaps_;
+      Bin& bin = bins_[home][c];
+      Holding hold(bin.lock);
+      Block* s = bin.groups.Fullest();
+      if (s == nullptr) [[unlikely]] {
+        s = Refill(bin, home, c);
+        if (s == nullptr) return nullptr;
+      }
+      return bin.Allocate(*s);
+    }
+
+    void deallocate(void* p) {
+      auto* record = static_cast<RunHeader*>(AlignedRun<kUnit>::RecordOf(p));
+      if (record->object_size == 0) [[unlikely]] {
+        auto* large = static_cast<Large*>(record);
+        return this->next_.deallocate(large->base(), large->bytes);
+      }
+      auto* s = static_cast<Block*>(record);
+      Bin* bin = Traits::Owner::Lock(*s);
+      bin->Free(*s, p);
+      if (bin->global) [[unlikely]]
+        return FreedInGlobal(*bin, *s);
+      // Mostly once; s may be what is parted with, and gone then.
+      const size_t objects = s->capacity();
+      while (bin->TooEmpty(thresholds_, objects)) PartWithOne(*bin);
+      bin->lock.unlock();
+    }
+    void deallocate(void* p, size_t) { deallocate(p); }
+
+    size_t size_of(void* p) {
+      auto* record = static_cast<RunHeader*>(AlignedRun<kUnit>::RecordOf(p));
+      return record->object_size != 0 ? record->object_size : static_cast<Large*>(record)->room();
+    }
+
+    // Calls f(Bin&, heap or shard, size class) for each bin, those of the global heap last, which
+    // is the order in which their locks may be taken: for reports, tests and fork.
+    template <class F>
+    void VisitBins(F f) {
+      VisitHeaps(f);
+      global_.VisitBins(f);
+    }
+    auto& spares_lock() { return spares_.lock(); }
+    size_t spares() const { return spares_.next().kept(); }
+    const HoardThresholds& thresholds() const { return thresholds_; }
+    size_t heaps() const { return heaps_; }
+
+   private:
+    // A superblock with a free object for a bin that has none; under the bin's lock.
+    [[gnu::noinline]] Block* Refill(Bin& bin, size_t home, size_t c) {
+      Block* s = global_.Take(c, home, &bin);
+      if (s == nullptr) {
+        void* run = spares_.allocate(kUnit);
+        if (run == nullptr) return nullptr;
+        s = Block::Begin(run, c, Classes::size(c), &bin);
+      }
+      bin.Add(*s);
+      return s;
+    }
+
+    // Under the bin's lock. An empty superblock is of no class any more.
+    [[gnu::noinline]] void PartWithOne(Bin& bin) {
+      Block* s = bin.groups.Emptiest();
+      bin.Remove(*s);
+      if (s->used() == 0) {
+        spares_.deallocate(s->base(), kUnit);
+      } else {
+        global_.Put(*s, HomeOf(bin));
+      }
+    }
+
+    // Unlocks the shard.
+    [[gnu::noinline]] void FreedInGlobal(Bin& shard, Block& s) {
+      const bool empty = s.used() == 0;
+      if (empty) Global::Take(shard, s);
+      shard.lock.unlock();
+      if (empty) spares_.deallocate(s.base(), kUnit);
+    }
+
+    [[gnu::noinline]] void* AllocateLarge(size_t size) {
+      if (size > kMaxRequest - 2 * kUnit) return nullptr;
+      const size_t bytes = RoundUp(size + Large::kOverhead, 4096);
+      void* run = this->next_.allocate(bytes);
+      return run == nullptr ? nullptr : Large::Begin(run, bytes);
+    }
+
+    template <class F>
+    void VisitHeaps(F f) {
+      for (size_t i = 0; i < heaps_; ++i) {
+        for (size_t c = 0; c < Classes::count; ++c) f(bins_[i][c], i, c);
+      }
+    }
+    size_t HomeOf(const Bin& bin) const {
+      return static_cast<size_t>(&bin - &bins_[0][0]) / Classes::count;
+    }
+
+    size_t heaps_;
+    HoardThresholds thresholds_;
+    Bin bins_[Traits::kHeaps][Classes::count];
+    Global global_;
+    Spares spares_;
+  };
+};
+
+}  // namespace strata::layers

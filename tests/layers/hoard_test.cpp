@@ -1,0 +1,295 @@
+// Hoard, one thread playing many processors: where blocks come from and go back to, what it parts
+// with and gives back, and a random program against a model with the Check oracle on top.
+#include "strata/layers/hoard.h"
+
+#include "heap_model.h"
+#include "hoard_checks.h"
+#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/check.h"
+
+namespace strata::layers {
+namespace {
+
+constexpr size_t kUnit = 8192;
+
+struct Played : HoardTraits<kUnit> {
+  static constexpr size_t kHeaps = 4;
+  static constexpr size_t kShards = 2;
+  static constexpr size_t kSpares = 0;
+  using Which = PlayedProcessor;
+};
+struct Sparing : Played {
+  static constexpr size_t kSpares = 5;
+};
+using Source = CountingSource<kUnit>;
+using Heap4 = Stack<Hoard<Played>, Ref<Source>>;
+
+constexpr size_t kSize = 256;
+constexpr size_t kObjects = Heap4::Block::CapacityFor(kSize);
+
+template <class H>
+std::vector<void*> Take(H& heap, size_t n, size_t size = kSize) {
+  std::vector<void*> blocks(n);
+  for (void*& p : blocks) {
+    p = heap.allocate(size);
+    EXPECT_NE(p, nullptr);
+  }
+  return blocks;
+}
+template <class H>
+void Free(H& heap, const std::vector<void*>& blocks) {
+  for (void* p : blocks) heap.deallocate(p);
+}
+uintptr_t RunOf(const void* p) { return AlignedRun<kUnit>::BaseOf(p); }
+
+class HoardTest : public testing::Test {
+ protected:
+  HoardTest() { PlayedProcessor::who = 0; }
+  ~HoardTest() override { PlayedProcessor::who = 0; }
+  Source source;
+};
+
+TEST(SuperblockClasses, FitAndGrow) {
+  using C = SuperblockClasses<65536>;
+  static_assert(SizeClasses<C>);
+  for (size_t size = 0; size <= C::largest; ++size) {
+    const size_t c = C::of(size);
+    ASSERT_LT(c, C::count);
+    ASSERT_LE(size, C::size(c));
+    if (c > 0) {
+      ASSERT_GT(size, C::size(c - 1));
+    }
+    ASSERT_GE(AlignedRun<65536>::kRoom / C::size(c), 2u);
+  }
+}
+
+TEST(EmptinessGroups, KnowTheBoundsOfAnEighth) {
+  // Of every capacity: a superblock that is filled and emptied one by one is always on the list of
+  // its eighth.
+  using S = Superblock<kUnit, int>;
+  alignas(kUnit) static char run[kUnit];
+  for (size_t size = 16; size <= SuperblockClasses<kUnit>::largest; size += 16) {
+    int owner;
+    S& s = *S::Begin(run, 0, size, &owner);
+    EmptinessGroups<S> groups;
+    groups.Add(s);
+    std::vector<void*> objects;
+    while (s.used() < s.capacity()) {
+      ASSERT_EQ(groups.Fullest(), &s);
+      objects.push_back(s.Pop());
+      ASSERT_LE(static_cast<char*>(objects.back()) + size, run + kUnit);
+      groups.Moved(s);
+      ASSERT_EQ(groups.Emptiest(), s.used() == s.capacity() ? nullptr : &s);
+    }
+    ASSERT_EQ(groups.Any(), &s);
+    for (void* p : objects) {
+      s.Push(p);
+      groups.Moved(s);
+      ASSERT_EQ(groups.Fullest(), &s);
+    }
+    groups.Remove(s);
+    ASSERT_EQ(groups.Any(), nullptr);
+  }
+}
+
+TEST_F(HoardTest, FillsOneSuperblockAfterTheOther) {
+  Heap4 heap(source);
+  const auto blocks = Take(heap, kObjects + 1);
+  for (size_t i = 1; i < kObjects; ++i) EXPECT_EQ(RunOf(blocks[i]), RunOf(blocks[0]));
+  EXPECT_NE(RunOf(blocks[kObjects]), RunOf(blocks[0]));
+  EXPECT_EQ(source.held(), 2 * kUnit);
+  ExpectSound(heap);
+}
+
+TEST_F(HoardTest, SendsABlockHomeAndReusesTheNewest) {
+  Heap4 heap(source);
+  const auto blocks = Take(heap, 2);
+  PlayedProcessor::who = 1;
+  void* other = heap.allocate(kSize);
+  EXPECT_NE(RunOf(other), RunOf(blocks[0]));
+  heap.deallocate(blocks[0]);
+  heap.deallocate(blocks[1]);
+  EXPECT_NE(RunOf(heap.allocate(kSize)), RunOf(blocks[0]));
+  PlayedProcessor::who = 0;
+  EXPECT_EQ(heap.allocate(kSize), blocks[1]);
+  EXPECT_EQ(heap.allocate(kSize), blocks[0]);
+}
+
+TEST_F(HoardTest, PartsWithSuperblocksThatAnotherThenUses) {
+  Heap4 heap(source);
+  auto blocks = Take(heap, 20 * kObjects);
+  // One object stays in each superblock, so none can be given back.
+  std::vector<void*> kept;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (i % kObjects == 0) {
+      kept.push_back(blocks[i]);
+    } else {
+      heap.deallocate(blocks[i]);
+    }
+  }
+  EXPECT_EQ(source.held(), 20 * kUnit);
+  ExpectSound(heap);
+  PlayedProcessor::who = 1;
+  const size_t k = heap.thresholds().slack;
+  // All that processor 0 may not keep is there for 1.
+  const auto again = Take(heap, (20 - k) * (kObjects - 1));
+  EXPECT_EQ(source.held(), 20 * kUnit);
+  ExpectSound(heap);
+  Free(heap, again);
+  Free(heap, kept);
+  ExpectSound(heap);
+}
+
+TEST_F(HoardTest, GivesEmptySuperblocksBack) {
+  Heap4 heap(source);
+  for (size_t who = 0; who < 3; ++who) {
+    PlayedProcessor::who = who;
+    Free(heap, Take(heap, 50 * kObjects));
+  }
+  const size_t k = heap.thresholds().slack;
+  EXPECT_EQ(source.held(), 3 * k * kUnit);
+}
+
+TEST_F(HoardTest, EmptiesTheGlobalHeapToo) {
+  Heap4 heap(source);
+  const auto blocks = Take(heap, 30 * kObjects);
+  std::vector<void*> late;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (i % kObjects == 7) {
+      late.push_back(blocks[i]);
+    } else {
+      heap.deallocate(blocks[i]);
+    }
+  }
+  EXPECT_EQ(source.held(), 30 * kUnit);
+  PlayedProcessor::who = 2;
+  Free(heap, late);
+  EXPECT_EQ(source.held(), heap.thresholds().slack * kUnit);
+  ExpectSound(heap);
+}
+
+TEST_F(HoardTest, KeepsAsManySparesAsItMay) {
+  Stack<Hoard<Sparing>, Ref<Source>> heap(source);
+  Free(heap, Take(heap, 50 * kObjects));
+  EXPECT_EQ(heap.spares(), 5u);
+  EXPECT_EQ(source.held(), (heap.thresholds().slack + 5) * kUnit);
+  Take(heap, 1, 16);  // any class may have them
+  EXPECT_EQ(heap.spares(), 4u);
+}
+
+TEST_F(HoardTest, ThresholdsAreParameters) {
+  for (const size_t slack : {1, 2, 7}) {
+    Heap4 heap(HoardOptions{.thresholds = {.slack = slack}}, source);
+    Free(heap, Take(heap, 50 * kObjects));
+    EXPECT_EQ(source.held(), slack * kUnit);
+  }
+  for (const uint32_t f : {1u, 2u, 4u, 7u}) {
+    Heap4 heap(HoardOptions{.thresholds = {.empty_eighths = f, .slack = 1}}, source);
+    const auto blocks = Take(heap, 80 * kObjects);
+    // From the oldest superblock on; what is freed last is kept.
+    for (size_t i = 0; i < blocks.size() / 2; ++i) heap.deallocate(blocks[i]);
+    const double most = std::min(80.0, 40 / (1 - f / 8.0) + 1);
+    EXPECT_LE(source.held(), most * kUnit) << f;
+    EXPECT_GE(source.held(), (most - 2) * kUnit) << f << ": more was given up than must be";
+    ExpectSound(heap);
+  }
+  // Senseless ones are cut to sense.
+  Heap4 heap(HoardOptions{.heaps = 0, .shards = 0, .thresholds = {99, 0}}, source);
+  EXPECT_EQ(heap.heaps(), 1u);
+  EXPECT_EQ(heap.thresholds().empty_eighths, 7u);
+  EXPECT_EQ(heap.thresholds().slack, 1u);
+  Free(heap, Take(heap, 3 * kObjects));
+}
+
+TEST_F(HoardTest, LargeBlocksComeFromBelow) {
+  Heap4 heap(source);
+  using Classes = Played::Classes;
+  for (const size_t size : {Classes::largest, Classes::largest + 1, kUnit, 10 * kUnit + 1}) {
+    void* p = heap.allocate(size);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % Heap4::alignment, 0u);
+    EXPECT_GE(heap.size_of(p), size);
+    EXPECT_LT(heap.size_of(p), size + 4096);
+    memset(p, 0x5a, size);
+    const bool large = size > Classes::largest;
+    const size_t held = source.held();
+    PlayedProcessor::who = 3;
+    heap.deallocate(p);
+    PlayedProcessor::who = 0;
+    EXPECT_EQ(source.held() < held, large) << size;
+  }
+  EXPECT_EQ(heap.allocate(kMaxRequest), nullptr);
+  EXPECT_EQ(heap.allocate(SIZE_MAX), nullptr);
+}
+
+TEST_F(HoardTest, SaysNoWhenMemoryIsOutAndGoesOn) {
+  Heap4 heap(source);
+  auto blocks = Take(heap, kObjects);
+  source.set_fail(true);
+  EXPECT_EQ(heap.allocate(kSize), nullptr);
+  EXPECT_EQ(heap.allocate(kUnit), nullptr);
+  ExpectSound(heap);
+  heap.deallocate(blocks.back());
+  EXPECT_EQ(heap.allocate(kSize), blocks.back());
+  source.set_fail(false);
+  Free(heap, Take(heap, 10));
+  Free(heap, blocks);
+}
+
+// Processors change under the program, too.
+template <class H>
+struct WanderingProcessor {
+  static constexpr size_t alignment = H::alignment;
+  static constexpr bool thread_safe = false;
+  H& heap;
+  unsigned turn = 0;
+  void Turn() { PlayedProcessor::who = (++turn / 7) % 5; }
+  void* allocate(size_t size) { return Turn(), heap.allocate(size); }
+  void deallocate(void* p, size_t size) { Turn(), heap.deallocate(p, size); }
+  void deallocate(void* p) { Turn(), heap.deallocate(p); }
+  size_t size_of(void* p) { return heap.size_of(p); }
+};
+
+TEST_F(HoardTest, KeepsAModelsBlocksApartAndWhole) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    Stack<Check, Hoard<Played>, Ref<Source>> heap(source);
+    WanderingProcessor<decltype(heap)> wandering{heap};
+    RunModel(wandering, 6000, seed, MixedSize);
+    ExpectSound(layer<Hoard<Played>>(heap));
+  }
+}
+
+TEST_F(HoardTest, KeepsAModelsBlocksAtEveryThreshold) {
+  for (const HoardThresholds t : {HoardThresholds{1, 1}, {2, 1}, {4, 2}, {7, 8}}) {
+    Stack<Check, Hoard<Played>, Ref<Source>> heap(HoardOptions{.shards = 1, .thresholds = t},
+                                                  source);
+    WanderingProcessor<decltype(heap)> wandering{heap};
+    // Three classes only, so that superblocks fill and empty.
+    RunModel(wandering, 20'000, 5, [](auto& random) { return size_t{500} << random() % 3; });
+    ExpectSound(layer<Hoard<Played>>(heap));
+  }
+}
+
+TEST_F(HoardTest, WorksOnRealMappingsWithItsDefaults) {
+  Stack<Check, Hoard<>, AlignedMmap<65536>> heap;
+  RunModel(heap, 10'000, 6, MixedSize);
+  ExpectSound(layer<Hoard<>>(heap));
+}
+
+TEST(AlignedMmap, AlignsAndGivesAllBack) {
+  AlignedMmap<1 << 20> source;
+  for (const size_t size : {size_t{1}, size_t{4096}, size_t{3} << 20}) {
+    auto* p = static_cast<char*>(source.allocate(size));
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % (1 << 20), 0u);
+    memset(p, 1, size);
+    source.deallocate(p, size);
+    unsigned char resident;
+    EXPECT_EQ(mincore(p, 4096, &resident), -1);
+  }
+  EXPECT_EQ(source.allocate(SIZE_MAX), nullptr);
+  EXPECT_EQ(source.allocate(kMaxRequest), nullptr);
+}
+
+}  // namespace
+}  // namespace strata::layers

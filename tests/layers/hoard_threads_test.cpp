@@ -1,0 +1,126 @@
+// Hoard and heaps with owners under real threads, for ThreadSanitizer as much as for the figures:
+// threads that allocate, free their own and others' blocks and change heaps, while superblocks move
+// to the global heap, between shards' users and back to the system all the time.
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "heap_model.h"
+#include "hoard_checks.h"
+#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/coalesce.h"
+
+namespace strata::layers {
+namespace {
+
+constexpr size_t kUnit = 8192;
+constexpr unsigned kThreads = 4;
+
+// As many moves as can be: superblocks are parted with at once, and none is kept.
+struct Restless : HoardTraits<kUnit> {
+  static constexpr size_t kHeaps = 3;
+  static constexpr size_t kShards = 2;
+  static constexpr size_t kSpares = 1;
+  using Which = PlayedProcessor;
+};
+const HoardOptions kRestless{.thresholds = {.empty_eighths = 1, .slack = 1}};
+
+template <class F>
+void OnThreads(F f) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&f, t] {
+      PlayedProcessor::who = t;
+      f(t);
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+// Blocks go through mailboxes that every thread puts into and takes from; what is in a block says
+// whether it was given to two at once.
+template <class H>
+void PassAround(H& heap, int steps) {
+  constexpr size_t kBoxes = 64;
+  std::atomic<unsigned char*> boxes[kBoxes] = {};
+  const auto size_in = [](const unsigned char* p) { return 24 + 8 * size_t{p[0]}; };
+  const auto give = [&](unsigned char* p) {
+    if (p == nullptr) return;
+    const size_t size = size_in(p);
+    for (size_t i = 1; i < size; ++i) ASSERT_EQ(p[i], p[0]);
+    heap.deallocate(p, size);
+  };
+  OnThreads([&](unsigned t) {
+    std::mt19937 random(t + 1);
+    for (int i = 0; i < steps; ++i) {
+      const auto mark = static_cast<unsigned char>(random());
+      auto* p = static_cast<unsigned char*>(heap.allocate(24 + 8 * size_t{mark}));
+      ASSERT_NE(p, nullptr);
+      memset(p, mark, 24 + 8 * size_t{mark});
+      // acq_rel: hands the block over with what is written in it.
+      give(boxes[random() % kBoxes].exchange(p, std::memory_order_acq_rel));
+      if (random() % 64 == 0) PlayedProcessor::who = random();
+    }
+  });
+  for (auto& box : boxes) give(box.load());
+}
+
+TEST(HoardThreads, PassBlocksAround) {
+  CountingSource<kUnit> source;
+  Stack<Hoard<Restless>, Ref<CountingSource<kUnit>>> heap(kRestless, source);
+  PassAround(heap, 15'000);
+  ExpectSound(heap);
+}
+
+TEST(HoardThreads, PassBlocksAroundByCpu) {
+  Stack<Hoard<>, AlignedMmap<65536>> heap;
+  PassAround(heap, 15'000);
+  ExpectSound(heap);
+}
+
+// Every thread fills superblocks and then all free a share of all of them: each superblock loses
+// its objects to four threads at once while its owner parts with it.
+TEST(HoardThreads, EmptySuperblocksTogether) {
+  CountingSource<kUnit> source;
+  Stack<Hoard<Restless>, Ref<CountingSource<kUnit>>> heap(kRestless, source);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::vector<void*>> blocks(kThreads);
+    OnThreads([&](unsigned t) {
+      for (size_t i = 0; i < 1500; ++i) blocks[t].push_back(heap.allocate(16 + i % 4 * 100));
+    });
+    OnThreads([&](unsigned t) {
+      for (auto& from : blocks) {
+        for (size_t i = t; i < from.size(); i += kThreads) heap.deallocate(from[i]);
+      }
+    });
+    ExpectSound(heap);
+  }
+}
+
+TEST(HoardThreads, RunModels) {
+  CountingSource<kUnit> source;
+  Stack<Hoard<Restless>, Ref<CountingSource<kUnit>>> heap(kRestless, source);
+  OnThreads([&](unsigned t) { RunModel(heap, 5000, t + 1, MixedSize); });
+  ExpectSound(heap);
+}
+
+using Bin = Bins<PowersOfTwo<16, 32768>, FreeList>;
+
+TEST(OwnershipThreads, PassBlocksAround) {
+  Stack<OwnedHeaps<3, PlayedProcessor, Locked, Bin>, Locked, Bump<>, Mmap> bins;
+  PassAround(bins, 15'000);
+  Stack<OwnedHeaps<3, PlayedProcessor, Locked, Coalesce<>>, Mmap> coalescing;
+  PassAround(coalescing, 15'000);
+}
+
+TEST(PrivateThreads, PassBlocksAround) {
+  Stack<PrivateHeaps<3, PlayedProcessor, Locked, Bin>, Locked, Bump<>, Mmap> heap;
+  PassAround(heap, 15'000);
+}
+
+}  // namespace
+}  // namespace strata::layers
