@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,16 @@ def need(program: str) -> str:
     if path is None:
         missing(f"{program} is not installed")
     return str(path)
+
+
+def wait_until(done: Callable[[], object], seconds: float = 30) -> bool:
+    """Whether it came true. The time only bounds a failure: a busy machine may need much of it."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def missing(what: str) -> None:

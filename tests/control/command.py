@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blackbox import ROOT
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 LOADED = """
 import json, os, sys, traceback
 from strata.cli import main

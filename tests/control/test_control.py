@@ -8,13 +8,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from blackbox import TESTS, Lab, missing, need, status_kib
-from reaching import CASES, ask_raw, body_of, connect, receive_all, started
+from blackbox import TESTS, Lab, missing, need, status_kib, wait_until
+from reaching import CASES, PATIENCE_SECONDS, ask_raw, body_of, connect, receive_all, started
 
 DENY = TESTS / "edge" / "deny.c"
 
@@ -101,7 +103,7 @@ def test_exec_leaves_nothing_behind(lab: Lab) -> None:
 
 def test_descriptors_have_the_numbers_they_have_without_us(lab: Lab) -> None:
     with started(lab, "descriptor_numbers") as (process, ours):
-        assert has_socket(process.pid)
+        assert wait_until(lambda: has_socket(process.pid))
         opened = descriptors(process.pid)
     with started(lab, "descriptor_numbers", env={"LD_PRELOAD": ""}) as (process, plain):
         assert not has_socket(process.pid)
@@ -111,7 +113,7 @@ def test_descriptors_have_the_numbers_they_have_without_us(lab: Lab) -> None:
 
 def test_buffered_output_is_flushed_when_main_has_left(lab: Lab) -> None:
     program = lab.build(CASES)
-    result = lab.run(program, "main_leaves", timeout=20).ok()
+    result = lab.run(program, "main_leaves").ok()
     assert result.stdout == "kept in a buffer until exit\n"
 
 
@@ -144,18 +146,14 @@ ALONE = {"STRATA_CONTROL": "off", "STRATA_RELEASE": "off"}
 def test_thread_has_other_duties_than_release(lab: Lab) -> None:
     """It looks after limits and cache sizes in a process that nobody may ask."""
     with started(lab, "grow_large", env=ALONE) as (process, _):
-        time.sleep(0.2)
-        assert threads(process.pid) == 2
+        assert wait_until(lambda: threads(process.pid) == 2)
 
 
 def test_setting_that_needs_the_thread_gets_it(lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "stats.json"
     env = {**ALONE, "STRATA_STATS": str(path)}
     with started(lab, "set_an_interval_later", env=env):
-        deadline = time.monotonic() + 10
-        while not path.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert wait_until(path.exists)
         assert json.loads(path.read_text())["bytes"]["live"] > 0
 
 
@@ -170,6 +168,19 @@ def test_thread_that_may_not_poll_does_not_spin(lab: Lab) -> None:
         before = processor_seconds(process.pid)
         time.sleep(2.5)
         assert processor_seconds(process.pid) - before < 0.15
+
+
+def stderr_until(process: subprocess.Popen[str], text: str) -> Iterator[str]:
+    """The lines of a running process up to the one that has a text; none for the empty text."""
+    assert process.stderr is not None
+    end = threading.Timer(PATIENCE_SECONDS, process.kill)  # which ends its stderr
+    end.start()
+    line = ""
+    while text not in line:
+        line = process.stderr.readline()
+        assert line, f"it never said {text}"
+        yield line
+    end.cancel()
 
 
 @pytest.mark.parametrize(
@@ -188,31 +199,33 @@ def test_refused_system_calls(lab: Lab, rules: list[str], reachable: bool) -> No
     with started(lab, "close_everything", env=env, prefix=prefix) as (process, _):
         if reachable:
             assert stats(process.pid)["pid"] == process.pid
-        else:
-            time.sleep(0.3)
+        said = list(stderr_until(process, "" if reachable else "control is off"))
+        if not reachable:
             assert not has_socket(process.pid)
             assert threads(process.pid) == 2
         process.kill()
         assert process.stderr is not None
-        said = [line for line in process.stderr.read().splitlines() if "control is off" in line]
-    assert len(said) == (0 if reachable else 1), said
+        said += process.stderr.read().splitlines()
+    assert sum("control is off" in line for line in said) == (0 if reachable else 1), said
 
 
 # ---- clients
 
 
 def test_many_clients_at_once(lab: Lab) -> None:
+    """None waits for the thread's next tick: together that would be minutes."""
     with started(lab, "grow_and_sleep") as (process, _), ThreadPoolExecutor(20) as pool:
         connect(process.pid).close()
         begin = time.monotonic()
-        answers = list(pool.map(lambda _: stats(process.pid)["pid"], range(100)))
-        assert answers == [process.pid] * 100
-        assert time.monotonic() - begin < 20
+        answers = list(pool.map(lambda _: stats(process.pid)["pid"], range(400)))
+        assert answers == [process.pid] * 400
+        assert time.monotonic() - begin < 60
 
 
 def test_clients_that_misbehave_harm_nothing(lab: Lab) -> None:
     with started(lab, "grow_and_sleep") as (process, _):
         pid = process.pid
+        assert stats(pid)["pid"] == pid  # the thread is there, and its stack
         before = status_kib(pid, "VmRSS")
         for _ in range(50):
             for sent in (b"\0\xff" * 400, b"stats js", b"x" * 5000, b"", b"stats json\n"):
@@ -232,14 +245,17 @@ def test_client_that_only_shuts_its_half_gets_its_answer(lab: Lab) -> None:
         assert receive_all(link).startswith(b"ok ")
 
 
+def ticks(pid: int) -> int:
+    background = stats(pid)["background"]
+    assert isinstance(background, dict)
+    return int(background["ticks"])
+
+
 def test_ticks_go_on_while_a_client_reads_nothing(lab: Lab) -> None:
     with started(lab, "grow_and_sleep") as (process, _), connect(process.pid) as idle:
         idle.sendall(b"stats json\n")
-        first = stats(process.pid)["background"]
-        time.sleep(1.2)
-        second = stats(process.pid)["background"]
-        assert isinstance(first, dict) and isinstance(second, dict)
-        assert second["ticks"] > first["ticks"]
+        first = ticks(process.pid)
+        assert wait_until(lambda: ticks(process.pid) > first)
 
 
 # ---- who may ask
@@ -289,7 +305,7 @@ def test_another_user_is_refused(lab: Lab) -> None:
 
 
 def test_another_user_keeps_nobody_out(lab: Lab) -> None:
-    """Silent connections of somebody who may not ask hold no slot."""
+    """Silent connections of somebody who may not ask hold no slot; each would for ten seconds."""
     if os.geteuid() != 0:
         missing("needs root to become somebody else")
     with started(lab, "grow_and_sleep") as (process, _):
@@ -299,7 +315,7 @@ def test_another_user_keeps_nobody_out(lab: Lab) -> None:
             assert silent.stdout is not None and silent.stdout.readline() == "up\n"
             begin = time.monotonic()
             assert stats(process.pid)["pid"] == process.pid
-            assert time.monotonic() - begin < 4
+            assert time.monotonic() - begin < 9
 
 
 def test_users_without_a_name_are_not_taken_for_nobody(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import select
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blackbox import ROOT, Lab
+from blackbox import ROOT, Lab, wait_until
 from command import good, refused
 from reaching import ask_raw, body_of, connect, receive_all
 
@@ -67,7 +68,7 @@ def test_window_sees_only_what_happens_in_it(lab: Lab) -> None:
         pid = wait_ready(process)
         begin = time.monotonic()
         seen = profile(pid, "allocs 1")
-        assert 0.95 < time.monotonic() - begin < 8
+        assert time.monotonic() - begin > 0.95
         since_start = profile(pid, "allocs")["alloc_space"]
     assert 2 << 20 < seen["alloc_space"] < since_start - (16 << 20)
 
@@ -75,13 +76,12 @@ def test_window_sees_only_what_happens_in_it(lab: Lab) -> None:
 def test_others_are_answered_while_a_window_is_open(lab: Lab) -> None:
     with start(lab, "hold") as process:
         pid = wait_ready(process)
-        with connect(pid) as window:
-            window.sendall(b"profile heap 1\n")
-            time.sleep(0.1)
-            begin = time.monotonic()
+        with connect(pid) as window, connect(pid) as short:
+            window.sendall(b"profile heap 3600\n")
+            short.sendall(b"profile heap 1\n")
             assert ask_raw(pid, b"version").startswith(b"ok ")
-            assert time.monotonic() - begin < 0.8
-            assert totals(body_of(receive_all(window)))["inuse_space"] < 8 << 20
+            assert totals(body_of(receive_all(short)))["inuse_space"] < 8 << 20
+            assert select.select([window], [], [], 0)[0] == []
 
 
 def test_window_of_a_client_that_leaves_is_dropped(lab: Lab) -> None:
@@ -91,9 +91,7 @@ def test_window_of_a_client_that_leaves_is_dropped(lab: Lab) -> None:
         for _ in range(12):
             with connect(pid) as window:
                 window.sendall(b"profile heap 3600\n")
-        begin = time.monotonic()
         assert ask_raw(pid, b"version").startswith(b"ok ")
-        assert time.monotonic() - begin < 5
 
 
 def test_open_windows_keep_nobody_out(lab: Lab) -> None:
@@ -103,11 +101,9 @@ def test_open_windows_keep_nobody_out(lab: Lab) -> None:
         windows = [stack.enter_context(connect(pid)) for _ in range(8)]
         for window in windows:
             window.sendall(b"profile heap 3600\n")
-        begin = time.monotonic()
         assert ask_raw(pid, b"version").startswith(b"ok ")
         assert ask_raw(pid, b"profile heap 3600").startswith(b"error as many profiles")
         assert ask_raw(pid, b"profile heap").startswith(b"ok ")
-        assert time.monotonic() - begin < 5
 
 
 def test_command_writes_a_file(lab: Lab, tmp_path: Path) -> None:
@@ -166,24 +162,21 @@ def test_path_that_cannot_be_written_is_one_line(lab: Lab) -> None:
     ]
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 10
-    while not path.exists():
-        assert time.monotonic() < deadline, list(path.parent.iterdir())
-        time.sleep(0.02)
-
-
 def test_on_a_signal(lab: Lab, tmp_path: Path) -> None:
     env = {"STRATA_PROFILE": f"heap:{tmp_path}/p", "STRATA_PROFILE_SIGNAL": "12"}
     with start(lab, "hold", env) as process:
         wait_ready(process)
-        for number in (1, 2):
+        took = []
+        for number in range(1, 7):
             begin = time.monotonic()
             process.send_signal(signal.SIGUSR2)
-            wait_for(tmp_path / f"p.{number}")
-            assert time.monotonic() - begin < 0.9, "the thread was not woken"
-            assert totals((tmp_path / f"p.{number}").read_bytes())["inuse_space"] > 16 << 20
+            path = tmp_path / f"p.{number}"
+            assert wait_until(path.exists), list(tmp_path.iterdir())
+            took.append(time.monotonic() - begin)
+            assert totals(path.read_bytes())["inuse_space"] > 16 << 20
         assert process.poll() is None
+    # A thread that is not woken writes at its ticks, and every wait but the first begins after one.
+    assert min(took[1:]) < 0.8, f"the thread was not woken: {took}"
 
 
 def test_program_that_takes_the_signal_later_has_it(lab: Lab, tmp_path: Path) -> None:
@@ -204,7 +197,7 @@ def test_program_that_waits_for_the_signal_gets_it(lab: Lab, tmp_path: Path) -> 
         for _ in range(3):
             process.send_signal(signal.SIGUSR2)
             assert process.stdout is not None and process.stdout.readline() == "mine\n"
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_signal_that_is_ignored_is_left_alone(lab: Lab, tmp_path: Path) -> None:

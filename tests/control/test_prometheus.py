@@ -8,15 +8,14 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from blackbox import ROOT, Lab
+from blackbox import ROOT, Lab, wait_until
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from reaching import ask_raw, body_of, connect, started
+from reaching import ask_raw, body_of, started
 
 SCRIPTS = ROOT / "scripts"
 WITHOUT_TOTAL = re.compile(r"_total$")
@@ -74,15 +73,25 @@ def test_parser_reads_every_metric_of_the_table(lab: Lab) -> None:
     assert families["strata_info"].samples[0].labels["cache_mode"] != ""
 
 
+def at_rest(pid: int) -> tuple[dict[str, int], dict[str, float]]:
+    """The bytes of the JSON, and the text of a moment at which they were the same."""
+    for _ in range(20):
+        before, values, after = bytes_of_json(pid), samples(scrape(pid)), bytes_of_json(pid)
+        if before == after:
+            return before, values
+    raise AssertionError(f"the figures never rest: {before} {after}")
+
+
+def bytes_of_json(pid: int) -> dict[str, int]:
+    figures: dict[str, int] = json.loads(body_of(ask_raw(pid, b"stats json")))["bytes"]
+    return figures
+
+
 def test_figures_are_those_of_the_json(lab: Lab) -> None:
     with started(lab, "grow_and_sleep") as (process, _):
-        connect(process.pid).close()
-        report = json.loads(body_of(ask_raw(process.pid, b"stats json")))
-        values = samples(scrape(process.pid))
+        report, values = at_rest(process.pid)
     for name in ("live", "internal_slack", "mapped", "metadata", "cpu_cache", "page_heap_free"):
-        assert values[f"strata_{name}_bytes"] == pytest.approx(report["bytes"][name], rel=0.02), (
-            name
-        )
+        assert values[f"strata_{name}_bytes"] == pytest.approx(report[name], rel=0.02), name
     names = ("live", "internal_slack", "cpu_cache", "transfer_cache", "central_free")
     parts = sum(values[f"strata_{n}_bytes"] for n in (*names, "page_heap_free", "metadata"))
     resident = values["strata_resident_bytes"]
@@ -104,15 +113,10 @@ def test_textfile_is_replaced_whole_and_left_at_exit(lab: Lab, tmp_path: Path) -
     env = {"STRATA_PROMETHEUS": str(tmp_path / "s-%p.prom"), "STRATA_STATS_INTERVAL": "1"}
     with started(lab, "grow_and_sleep", env=env) as (process, _):
         path = tmp_path / f"s-{process.pid}.prom"
-        deadline = time.monotonic() + 5
-        while not path.exists():
-            assert time.monotonic() < deadline, list(tmp_path.iterdir())
-            time.sleep(0.02)
+        assert wait_until(path.exists), list(tmp_path.iterdir())
         first = samples(path.read_text())
         before = path.stat().st_ino
-        while path.stat().st_ino == before:
-            assert time.monotonic() < deadline + 5
-            time.sleep(0.02)
+        assert wait_until(lambda: path.stat().st_ino != before)
         again = samples(path.read_text())
     ticks = "strata_background_ticks_total"
     assert again[ticks] > first[ticks]

@@ -126,7 +126,7 @@ def test_static_files_and_reload(lab: Lab, tmp_path: Path) -> None:
                 thread.join()
             assert not wrong, wrong[:5]
         process.send_signal(signal.SIGQUIT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     errors = [line for line in (tmp_path / "error.log").read_text().splitlines() if "[" in line]
     assert not [line for line in errors if "[alert]" in line or "[emerg]" in line], errors
     assert console.read_text() == ""

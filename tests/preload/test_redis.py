@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from blackbox import Lab, connect, free_port, need
+from blackbox import Lab, connect, free_port, need, wait_until
 
 Reply = Any
 KEYS = 30_000
@@ -185,7 +185,7 @@ def test_data_matches_a_model(lab: Lab, tmp_path: Path) -> None:
         time.sleep(1.1)
         assert ask("BGSAVE").startswith(b"Background saving")
         model.change(30_000)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while ask("LASTSAVE") == before:
             model.change(1000)
             assert time.monotonic() < deadline, "BGSAVE did not end"
@@ -203,10 +203,7 @@ def test_expired_keys_go(lab: Lab, tmp_path: Path) -> None:
     with redis(lab, tmp_path) as (ask, _):
         ask.pipeline([("SET", f"short{i}", "x" * (i % 3000), "PX", 300) for i in range(20_000)])
         ask.pipeline([("SET", f"long{i}", "y" * (i % 300), "EX", 300) for i in range(5_000)])
-        deadline = time.monotonic() + 20
-        while ask("DBSIZE") > 5_000:
-            assert time.monotonic() < deadline, ask("DBSIZE")
-            time.sleep(0.1)
+        assert wait_until(lambda: ask("DBSIZE") <= 5_000), ask("DBSIZE")
         assert ask("GET", "short77") is None
         assert ask("GET", "long299") == b"y" * 299
 

@@ -1,5 +1,5 @@
 // Memory goes back: a burst of small objects, most of them freed, then a sleep without a call.
-// Usage: goes_back random|oldest MIB KEEP_PERCENT SECONDS
+// Usage: goes_back random|oldest MIB KEEP_PERCENT SECONDS (up to four times that if it has to be)
 // RSS must then be under twice the 4 KiB pages that still hold a survivor plus 24 MiB (random), or
 // under 1.15 times the live bytes plus 16 MiB (oldest freed first).
 #include "../edge/case.h"
@@ -73,6 +73,12 @@ static void Report(const char* what, size_t bytes) {
   CHECK(write(1, text, (size_t)length) == length);
 }
 
+static void Sleep(long seconds) {
+  struct timespec rest = {seconds, 0};
+  while (nanosleep(&rest, &rest) != 0) {
+  }
+}
+
 static void Run(int random_order) {
   CHECK(case_argc == 5);
   size_t bytes = strtoull(case_argv[2], NULL, 10) << 20;
@@ -95,12 +101,12 @@ static void Run(int random_order) {
   }
   // The arrays above are the test's own.
   size_t own = count * (sizeof *blocks + sizeof *sizes);
-  struct timespec rest = {seconds, 0};
-  while (nanosleep(&rest, &rest) != 0) {
-  }
-  size_t resident = Resident() - own;
   size_t pages = SurvivorPages();
   size_t bound = random_order ? pages * 2 + (24u << 20) : live + live * 15 / 100 + (16u << 20);
+  Sleep(seconds);
+  // On a busy machine the thread that gives back has less time than the clock says.
+  for (long more = 0; more < 3 * seconds && Resident() - own >= bound; ++more) Sleep(1);
+  size_t resident = Resident() - own;
   Report("at the peak:", full);
   Report("live:", live);
   Report("pages with a survivor:", pages);

@@ -21,19 +21,19 @@ MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 def test_fork_storm(lab: Lab, forks: int, threads: int, max_size: int, mode: str) -> None:
     program = lab.build(STORM)
     args = [str(forks), str(threads), str(max_size)]
-    lab.run(program, "storm", *args, env={"STRATA_CACHE": mode}, timeout=90).silent()
+    lab.run(program, "storm", *args, env={"STRATA_CACHE": mode}, timeout=150).silent()
 
 
 @pytest.mark.parametrize("case", ["every_thread_forks", "handlers_allocate", "generations"])
 def test_fork(lab: Lab, case: str) -> None:
-    lab.run(lab.build(STORM), case, timeout=90).silent()
+    lab.run(lab.build(STORM), case, timeout=150).silent()
 
 
 def test_fork_while_stats_are_rewritten(lab: Lab, tmp_path: Path) -> None:
     """The background thread is at work in the parent at each fork."""
     lab.require_strata()
     env = {"STRATA_STATS": str(tmp_path / "stats"), "STRATA_STATS_INTERVAL": "1"}
-    lab.run(lab.build(STORM), "storm", "60", "3", "50000", env=env, timeout=90).silent()
+    lab.run(lab.build(STORM), "storm", "60", "3", "50000", env=env, timeout=150).silent()
 
 
 def test_vfork_and_spawn(lab: Lab) -> None:
@@ -42,4 +42,4 @@ def test_vfork_and_spawn(lab: Lab) -> None:
 
 def test_fork_while_others_flush_and_read(lab: Lab) -> None:
     """A deadlock shows as the time-out."""
-    lab.run(lab.build(HERE / "fork_stdio.c"), "others_flush_and_read", timeout=60).silent()
+    lab.run(lab.build(HERE / "fork_stdio.c"), "others_flush_and_read", timeout=150).silent()

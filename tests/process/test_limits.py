@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, Result, missing
+from blackbox import ROOT, Lab, Result, missing, wait_until
 
 HERE = Path(__file__).resolve().parent
 LOAD = ROOT / "bench/programs/container.cpp"
@@ -42,7 +42,7 @@ class Cgroup:
         return int((self.path / self.usage_file).read_text()) / MIB
 
     def falls_below(self, mib: float) -> bool:
-        return wait_for(10, lambda: self.usage_mib() < mib)
+        return wait_until(lambda: self.usage_mib() < mib)
 
     def run(
         self, lab: Lab, *args: str | Path, env: dict[str, str] | None = None, preload: bool = True
@@ -51,11 +51,12 @@ class Cgroup:
 
 
 def remove(group: Path) -> None:
-    deadline = time.monotonic() + 10
-    while group.exists() and time.monotonic() < deadline:
+    def gone() -> bool:
         with contextlib.suppress(OSError):  # busy until its last process is gone
             group.rmdir()
-        time.sleep(0.05)
+        return not group.exists()
+
+    wait_until(gone)
 
 
 @contextlib.contextmanager
@@ -112,13 +113,9 @@ def args(load: Path, live: int, rounds: int, seed: int) -> list[str | Path]:
     return [load, f"--live={live}", f"--rounds={rounds}", f"--seed={seed}"]
 
 
-def wait_for(seconds: float, done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+def killed(run: Callable[[int], Result]) -> bool:
+    """Whether the load is, with any of two seeds: on a busy machine one may be slow enough."""
+    return any(run(seed).returncode in KILLED for seed in (1, 2))
 
 
 def test_a_machine_without_cgroups_is_no_success_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +143,8 @@ def test_no_background_thread_is_needed(lab: Lab, load: Path, cgroup: Cgroup) ->
 def test_the_soft_limit_is_what_saves_it(lab: Lab, load: Path, cgroup: Cgroup) -> None:
     lab.require_strata()
     cgroup.limit(96)
-    done = cgroup.run(lab, *args(load, 81, 1, 1), env={"STRATA_SOFT_LIMIT": "off"})
-    assert done.returncode in KILLED, done.explain()
+    env = {"STRATA_SOFT_LIMIT": "off"}
+    assert killed(lambda seed: cgroup.run(lab, *args(load, 81, 1, seed), env=env))
 
 
 @pytest.mark.parametrize("peer", ["glibc", "jemalloc"])
@@ -159,8 +156,12 @@ def test_others_are_killed(lab: Lab, load: Path, cgroup: Cgroup, peer: str) -> N
             missing("Debian's libjemalloc2 is not installed")
         env["LD_PRELOAD"] = str(JEMALLOC)
     cgroup.limit(96)
-    done = cgroup.run(lab, *args(load, 81, 1, 1), env=env, preload=False)
-    assert done.returncode in KILLED, done.explain()
+    assert killed(lambda seed: cgroup.run(lab, *args(load, 81, 1, seed), env=env, preload=False))
+
+
+def read_limits(out: Path) -> dict[str, int]:
+    limits: dict[str, int] = json.loads(out.read_text())["limits"] if out.exists() else {}
+    return limits
 
 
 def test_a_limit_lowered_while_running_is_kept(lab: Lab, cgroup: Cgroup, tmp_path: Path) -> None:
@@ -179,8 +180,8 @@ def test_a_limit_lowered_while_running_is_kept(lab: Lab, cgroup: Cgroup, tmp_pat
             cgroup.limit(mib)
             assert cgroup.falls_below(mib * 0.9), cgroup.usage_mib()
         seen = 100 * MIB
-        assert wait_for(5, lambda: json.loads(out.read_text())["limits"]["cgroup_limit"] == seen)
-        limits = json.loads(out.read_text())["limits"]
+        assert wait_until(lambda: read_limits(out).get("cgroup_limit") == seen)
+        limits = read_limits(out)
         assert limits["soft_limit"] == seen // 10 * 9
         assert limits["soft_hits"] > 0
         assert 0 < limits["cgroup_usage"] < seen
@@ -209,9 +210,9 @@ def test_caches_are_bounded_by_the_cpu_quota(lab: Lab, tmp_path: Path) -> None:
         with lab.start("/bin/sh", "-c", JOIN, group, program, "20", "4", env=env) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "held\n"
-            if not wait_for(5, lambda: len(limits()) > 1):
+            if not wait_until(lambda: len(limits()) > 1, 10):
                 pytest.skip("fewer than two per-CPU caches came into use")
-            assert wait_for(5, lambda: sum(limits()) <= share), limits()
+            assert wait_until(lambda: sum(limits()) <= share), limits()
             assert process.poll() is None
 
 
@@ -219,7 +220,9 @@ def test_a_soft_limit_in_bytes_needs_no_cgroup(lab: Lab, load: Path) -> None:
     lab.require_strata()
     peaks = []
     for soft in ("off", "110M"):
-        done = lab.run(*args(load, 90, 1, 1), env={"STRATA_SOFT_LIMIT": soft}).ok()
+        # The thread would give back by itself, the more of it the slower the load is.
+        env = {"STRATA_SOFT_LIMIT": soft, "STRATA_RELEASE": "off"}
+        done = lab.run(*args(load, 90, 1, 1), env=env).ok()
         peaks.append(int(done.stdout.split("peak_rss_kib=")[1].split()[0]) / 1024)
     assert peaks[1] < 120 < peaks[0], peaks
 

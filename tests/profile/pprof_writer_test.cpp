@@ -17,9 +17,12 @@
 #include <vector>
 
 #include "inflate.h"
+#include "proto_fields.h"
 
 namespace strata {
 namespace {
+
+using test::All, test::Fields;
 
 constexpr PprofValueType kTypes[] = {{"objects", "count"}, {"space", "bytes"}};
 const std::string kMaps =
@@ -40,43 +43,11 @@ PprofHeader Header() {
   return header;
 }
 
-// The fields of one message: numbers as decimals, the rest as bytes.
-std::multimap<unsigned, std::string> Fields(const std::string& bytes) {
-  std::multimap<unsigned, std::string> found;
-  size_t at = 0;
-  const auto varint = [&] {
-    uint64_t n = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      const auto b = static_cast<uint8_t>(bytes.at(at++));
-      n |= uint64_t{b & 0x7fu} << shift;
-      if (b < 0x80) return n;
-    }
-  };
-  while (at < bytes.size()) {
-    const uint64_t key = varint();
-    const uint64_t n = varint();
-    if (key % 8 == 0) {
-      found.emplace(key / 8, std::to_string(n));
-    } else {
-      EXPECT_EQ(key % 8, 2u);
-      found.emplace(key / 8, bytes.substr(at, n));
-      at += n;
-    }
-  }
-  return found;
-}
-
 std::string Finished(PprofWriter& writer, int fd) {
   EXPECT_TRUE(writer.Finish());
   std::string packed(static_cast<size_t>(lseek(fd, 0, SEEK_CUR)), '\0');
   EXPECT_EQ(pread(fd, packed.data(), packed.size(), 0), static_cast<ssize_t>(packed.size()));
   return test::Inflate(packed).value_or("not gzip");
-}
-
-std::vector<std::string> All(const std::multimap<unsigned, std::string>& fields, unsigned field) {
-  std::vector<std::string> found;
-  for (auto [i, end] = fields.equal_range(field); i != end; ++i) found.push_back(i->second);
-  return found;
 }
 
 TEST(PprofWriter, MappingsLocationsStringsOnceEach) {

