@@ -103,8 +103,9 @@ STRATA_READS_STACK WalkResult WalkFrames(const UnwindIndex& index, FrameRegister
 
 namespace {
 
-// Whether a call instruction ends at `pc`: E8 with 4 bytes, or FF /2 of 2 to 7 bytes.
-bool FollowsCall(uintptr_t pc) {
+// Whether a call instruction ends at `pc`: E8 with 4 bytes, or FF /2 of 2 to 7 bytes. What a wrong
+// word of the stack points to is no object of the program's, which is all that sanitizers know.
+STRATA_READS_STACK bool FollowsCall(uintptr_t pc) {
   constexpr size_t kLongest = 7;
   if (pc < kNativePageSize || !IsReadable(RoundDown(pc - kLongest, 8)) ||
       !IsReadable(RoundDown(pc - 1, 8))) {
