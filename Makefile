@@ -3,7 +3,7 @@
 #   make test      everything that has to hold, in under 15 minutes
 #   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits: that part of the page alone)
-#   make lib       build/lib/libstrata.so and build/lib/libstrata.a
+#   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
@@ -23,10 +23,10 @@ all: lib tools
 
 lib:
 	@$(DEPS) build
-	@echo "== building $(LIB) and build/lib/libstrata.a (gcc, release)"
+	@echo "== building $(LIB), build/lib/libstrata.a and the heaps beside them (gcc, release)"
 	@cmake --preset release -DSTRATA_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure-release.log \
 	  || { cat build/configure-release.log; exit 1; }
-	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static
+	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps
 
 tools:
 	@$(DEPS) tools

@@ -2,13 +2,14 @@
 add_library(strata_malloc OBJECT ${STRATA_MALLOC_SOURCES})
 target_link_libraries(strata_malloc PUBLIC strata_headers PRIVATE strata_flags)
 
+# What every library that replaces malloc holds: the parts that know the heap by its exported names.
+add_library(strata_front OBJECT ${STRATA_FRONT_SOURCES})
+target_link_libraries(strata_front PUBLIC strata_headers PRIVATE strata_flags)
 # nothrow new has to catch what a new_handler throws; nothing else in the run time unwinds.
-set(nothrow_new "${PROJECT_SOURCE_DIR}/src/malloc/nothrow_new.cpp")
-if(EXISTS "${nothrow_new}")
-  set_source_files_properties("${nothrow_new}" PROPERTIES COMPILE_OPTIONS "-fexceptions")
-endif()
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/heaps/preload/nothrow_new.cpp"
+  PROPERTIES COMPILE_OPTIONS "-fexceptions")
 
-set(STRATA_OBJECTS $<TARGET_OBJECTS:strata_malloc>)
+set(STRATA_OBJECTS $<TARGET_OBJECTS:strata_malloc> $<TARGET_OBJECTS:strata_front>)
 if(STRATA_CORE_SOURCES)
   list(APPEND STRATA_OBJECTS $<TARGET_OBJECTS:strata_core>)
 endif()
@@ -21,10 +22,11 @@ add_library(Strata::strata ALIAS strata_shared)
 set_target_properties(strata_shared PROPERTIES
   OUTPUT_NAME strata EXPORT_NAME strata VERSION ${PROJECT_VERSION} SOVERSION 0
   LINKER_LANGUAGE C LINK_DEPENDS "${STRATA_MAP}")
-target_link_options(strata_shared PRIVATE
+set(STRATA_LINK_OPTIONS
   "LINKER:--version-script=${STRATA_MAP}" LINKER:-z,defs LINKER:-z,now LINKER:-z,relro
   LINKER:-z,nodelete LINKER:-z,noexecstack LINKER:--as-needed LINKER:--build-id
   LINKER:--hash-style=gnu)
+target_link_options(strata_shared PRIVATE ${STRATA_LINK_OPTIONS})
 
 # The archive holds one object, so that a program gets all of the overrides or none, never half
 # of ours and half of libc's. Hidden names become local to it and cannot clash with the program's,

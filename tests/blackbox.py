@@ -208,7 +208,7 @@ class Lab:
 
     def require_strata(self) -> Path:
         """The library, for what only Strata promises; other allocators skip."""
-        if self.library is None or "strata" not in self.library.name:
+        if self.library is None or not self.library.name.startswith("libstrata.so"):
             pytest.skip("only Strata promises this")
         return self.library
 
@@ -217,6 +217,17 @@ class Lab:
         if self.library is not None:
             maps = Path(f"/proc/{pid}/maps").read_text()
             assert str(self.library) in maps, f"{self.library} is not loaded in {pid}"
+
+
+# The heaps beside Strata's own, each a library of its own: `strata run --heap NAME`.
+HEAPS = ("kingsley",)
+
+
+def heap_library(lab: Lab, heap: str) -> Path:
+    """libstrata-HEAP.so beside the library under test."""
+    path = lab.require_strata().with_name(f"libstrata-{heap}.so")
+    assert path.exists(), f"{path} was not built: make lib"
+    return path
 
 
 def find_library() -> Path | None:

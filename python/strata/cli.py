@@ -22,7 +22,7 @@ from strata.elf import why_not_preloadable
 from strata.errors import StrataError
 from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run
-from strata.library import find_library
+from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
 
@@ -84,6 +84,18 @@ def child_environment(
     return environment
 
 
+def check_without_options(
+    heap: str, cache: Cache | None, release: Switch | None, settings: list[str]
+) -> None:
+    """Refuses what only Strata itself has."""
+    given = (("--cache", cache), ("--release", release), ("--set", settings))
+    for option, value in given:
+        if value:
+            raise StrataError(
+                f"{option} goes with Strata's own heap; the heap {heap} has no options"
+            )
+
+
 def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
     """Shows what the library wrote at the end of the command, or says why there is nothing."""
     from rich.console import Console
@@ -132,6 +144,12 @@ def run_command(
     stats: Annotated[
         bool, typer.Option("--stats", help="Print the allocator's figures on stderr at the end.")
     ] = False,
+    heap: Annotated[
+        str,
+        typer.Option(
+            "--heap", metavar="NAME", help="Another heap: kingsley, lea, ... (docs/heaps.md)."
+        ),
+    ] = DEFAULT_HEAP,
     lib: Annotated[
         Path | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use.")
     ] = None,
@@ -146,7 +164,12 @@ def run_command(
         typer.Option("--set", metavar="NAME=VALUE", help="Set option STRATA_NAME; repeatable."),
     ] = None,
 ) -> None:
-    library, facts = find_library(lib)
+    library, facts = find_heap(heap, lib)
+    if heap != DEFAULT_HEAP:
+        check_without_options(heap, cache, release, set_ or [])
+        if stats:
+            say(f"no stats: the heap {heap} keeps none")
+            stats = False
     environment = child_environment(os.environ, library, cache, release, set_ or [])
     program = resolve(command[0], environment)
     obstacle = why_not_preloadable(program, facts)

@@ -14,6 +14,8 @@ from strata.errors import StrataError
 
 NAMES = ("libstrata.so", "libstrata.so.0")
 MARKER = b"strata_version"  # every build of the library exports it
+HEAP_MARKER = b"strata_heap_name"  # and this, every other heap made into a library
+DEFAULT_HEAP = "strata"
 
 
 def checkouts() -> Iterator[Path]:
@@ -46,7 +48,7 @@ def from_linker() -> Iterator[Path]:
         return
 
 
-def check_library(path: Path, named_by: str) -> ElfFacts:
+def check_library(path: Path, named_by: str, marker: bytes = MARKER) -> ElfFacts:
     """The library's ELF facts; a clear error if the linker could not preload this file."""
     try:
         facts = read_elf(path)
@@ -55,7 +57,7 @@ def check_library(path: Path, named_by: str) -> ElfFacts:
         raise StrataError(f"{named_by} {path}: {(error.strerror or str(error)).lower()}") from error
     if facts is None or facts.type != ET_DYN:
         raise StrataError(f"{named_by} {path}: not a shared library")
-    if MARKER not in content:
+    if marker not in content:
         raise StrataError(f"{named_by} {path}: a shared library, but not Strata's")
     if any(character in str(path) for character in " :\t\n"):
         raise StrataError(
@@ -85,3 +87,29 @@ def find_library(
     raise StrataError(
         "libstrata.so not found: build it with `make lib`, or name it by --lib or STRATA_LIB"
     )
+
+
+def heaps_beside(library: Path) -> dict[str, Path]:
+    """The other heaps, by name: libstrata-NAME.so in the library's folder, or its .so.0."""
+    found: dict[str, Path] = {}
+    for suffix in (".so.0", ".so"):
+        for path in sorted(library.parent.glob(f"libstrata-*{suffix}")):
+            found[path.name.removeprefix("libstrata-").removesuffix(suffix)] = path
+    return found
+
+
+def find_heap(
+    name: str, option: Path | None, environment: Mapping[str, str] = os.environ
+) -> tuple[Path, ElfFacts]:
+    """The library of a heap by name, beside libstrata.so."""
+    library, facts = find_library(option, environment)
+    if name == DEFAULT_HEAP:
+        return library, facts
+    heaps = heaps_beside(library)
+    if name not in heaps:
+        there = ", ".join([DEFAULT_HEAP, *sorted(heaps)])
+        raise StrataError(
+            f"--heap {name}: no libstrata-{name}.so in {library.parent}; the heaps there: {there}"
+            " (`make lib` builds all)"
+        )
+    return heaps[name], check_library(heaps[name], "--heap", HEAP_MARKER)

@@ -9,40 +9,18 @@
 #include "malloc/reap_api.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
+#include "os/file_list_lock.h"
 #include "profile/stack_walk.h"
-
-// glibc's, exported since 2.2.5; the lock is recursive.
-extern "C" {
-void _IO_list_lock() __attribute__((weak));
-void _IO_list_unlock() __attribute__((weak));
-void _IO_list_resetlock() __attribute__((weak));
-}
 
 namespace strata {
 namespace {
-
-// glibc's fork takes the lock on its list of open files after our handler ran. A thread that holds
-// that lock (fflush(NULL)) may wait for a file whose owner waits for us: so it must come before our
-// locks, not after.
-void LockFiles() {
-  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
-    _IO_list_lock();
-}
-void UnlockFiles() {
-  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
-    _IO_list_unlock();
-}
-void ResetFiles() {
-  if (&_IO_list_lock != nullptr && &_IO_list_unlock != nullptr && &_IO_list_resetlock != nullptr)
-    _IO_list_resetlock();
-}
 
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   Runtime& r = TheRuntime();
   HoldWalkersBeforeFork();
   const auto acquire = [](Lock& l) STRATA_NO_TSA { l.Acquire(); };
-  LockFiles();
+  FileListLock::Acquire();
   LockReaps();
   r.heap.isolation_lock().Acquire();
   r.thread_list_lock.Acquire();
@@ -69,14 +47,14 @@ void ReleaseAll(Runtime& r) STRATA_NO_TSA {
 void AfterFork() {
   if (CurrentState() != RunState::kReady) return;
   ReleaseAll(TheRuntime());
-  UnlockFiles();
+  FileListLock::Release();
   ReleaseWalkersAfterFork();
 }
 
 void AfterForkInChild() {
   if (CurrentState() != RunState::kReady) return;
   ReleaseAll(TheRuntime());
-  ResetFiles();
+  FileListLock::ResetInChild();
   ForgetStatsWriterInChild();
   BackgroundForgetInChild();
   ForgetWalkersInChild();

@@ -5,6 +5,7 @@
 
 #include "strata/layers/classes.h"
 #include "strata/layers/heap.h"
+#include "strata/layers/heap_array.h"
 #include "strata/layers/ref.h"
 
 namespace strata::layers {
@@ -17,12 +18,13 @@ struct Bins {
 
    public:
     static constexpr size_t alignment = Bin::alignment;
+    static constexpr size_t skew = internal::SkewOf<Bin>();
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(Args&&... args)
-        : On(std::make_index_sequence<Classes::count>(), std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...), bins_(this->next_) {}
 
     void* allocate(size_t size) {
       if (size > Classes::largest) [[unlikely]]
@@ -35,6 +37,32 @@ struct Bins {
         return this->next_.deallocate(p, size);
       const size_t c = Classes::of(size);
       bins_[c].deallocate(p, Classes::size(c));
+    }
+
+    // Over a heap that knows sizes: a block goes to the largest class that it can serve.
+    void deallocate(void* p)
+      requires SizedHeap<Below>
+    {
+      const size_t size = this->next_.size_of(p);
+      if (size > kLargestKept || size < Classes::size(0)) [[unlikely]]
+        return this->next_.deallocate(p);
+      const size_t c = internal::ClassWithin<Classes>(size);
+      bins_[c].deallocate(p, Classes::size(c));
+    }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return this->next_.allocate(size, align);
+    }
+
+    // What a block for `size` can hold.
+    static constexpr size_t good_size(size_t size) {
+      return size > Classes::largest ? size : Classes::size(Classes::of(size));
+    }
+    template <class F>
+    void visit_locks(F&& f) {
+      for (Bin& b : bins_) b.visit_locks(f);
+      Through<Below>::visit_locks(f);
     }
     void forget() {
       for (Bin& b : bins_) b.forget();
@@ -49,11 +77,10 @@ struct Bins {
     Bin& bin(size_t c) { return bins_[c]; }
 
    private:
-    template <size_t... kIndex, class... Args>
-    explicit On(std::index_sequence<kIndex...>, Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...), bins_{((void)kIndex, Bin(this->next_))...} {}
+    // A block a little larger than the last class was cut for it all the same.
+    static constexpr size_t kLargestKept = Classes::largest + kDefaultAlignment;
 
-    Bin bins_[Classes::count];
+    HeapArray<Bin, Classes::count> bins_;
   };
 };
 

@@ -8,14 +8,20 @@
 
 namespace strata::layers {
 
-template <size_t kChunk = 64 << 10>
+// kSkew = 8: each block lies 8 bytes behind a multiple of 16, for a layer that puts a header of 8
+// bytes in front of what it hands out.
+template <size_t kChunk = 64 << 10, size_t kSkew = 0>
 struct Bump {
+  static_assert(kSkew == 0 || kSkew == 8,
+                "Bump: blocks begin at or 8 bytes behind a multiple of 16");
+
   template <Heap Below>
   class On : public Through<Below> {
     static_assert(Below::alignment >= kDefaultAlignment, "Bump needs a heap aligned to 16 bytes");
 
    public:
-    static constexpr size_t alignment = kDefaultAlignment;
+    static constexpr size_t alignment = kSkew == 0 ? kDefaultAlignment : kSkew;
+    static constexpr size_t skew = kSkew;
     static constexpr bool thread_safe = false;
 
     using Through<Below>::Through;
@@ -23,7 +29,7 @@ struct Bump {
 
     void* allocate(size_t size) {
       if (size > kMaxRequest) return nullptr;
-      const size_t bytes = RoundUpBlock(size, alignment);
+      const size_t bytes = RoundUpBlock(size, kDefaultAlignment);
       if (bytes <= left_) {
         void* p = at_;
         at_ += bytes;
@@ -56,15 +62,16 @@ struct Bump {
       Chunk* next;
       size_t bytes;  // for blocks
     };
-    static constexpr size_t kHeader = RoundUp(sizeof(Chunk), kDefaultAlignment);
+    static constexpr size_t kHeader = RoundUp(sizeof(Chunk), kDefaultAlignment) + kSkew;
+    static constexpr size_t kRoom = (kChunk - kHeader) & ~(kDefaultAlignment - 1);
     static_assert(kChunk >= 4 * kHeader, "Bump: chunks of at least 64 bytes");
 
     static char* Bytes(Chunk* c) { return reinterpret_cast<char*>(c) + kHeader; }
     static constexpr size_t Whole(size_t bytes) { return bytes + kHeader; }
 
     [[gnu::noinline]] void* AllocateSlow(size_t bytes) {
-      const bool apart = bytes > (kChunk - kHeader) / 4;
-      const size_t room = apart ? bytes : kChunk - kHeader;
+      const bool apart = bytes > kRoom / 4;
+      const size_t room = apart ? bytes : kRoom;
       void* raw = this->next_.allocate(Whole(room));
       if (raw == nullptr) return nullptr;
       auto* c = ::new (raw) Chunk{chunks_, room};
@@ -82,7 +89,7 @@ struct Bump {
 
     Chunk* Reusable() const {
       for (Chunk* c = chunks_; c != nullptr; c = c->next) {
-        if (c->bytes == kChunk - kHeader) return c;
+        if (c->bytes == kRoom) return c;
       }
       return nullptr;
     }

@@ -14,6 +14,19 @@ concept SizeClasses = requires(size_t n) {
   { C::size(n) } -> std::convertible_to<size_t>;
 };
 
+namespace internal {
+
+// The largest class that a block of `size` bytes, at least the first class's, can serve.
+template <SizeClasses Classes>
+constexpr size_t ClassWithin(size_t size) {
+  if constexpr (requires { Classes::within(size); }) return Classes::within(size);
+  if (size >= Classes::largest) return Classes::count - 1;
+  const size_t c = Classes::of(size);
+  return Classes::size(c) > size ? c - 1 : c;
+}
+
+}  // namespace internal
+
 // kLeast, 2 kLeast, 4 kLeast, ... kMost.
 template <size_t kLeast, size_t kMost>
 struct PowersOfTwo {

@@ -149,9 +149,11 @@ struct Coalesce {
       void* raw = this->next_.allocate(wanted);
       if (raw == nullptr) return false;
       held_ += wanted;
-      if (regions_ != nullptr && raw == reinterpret_cast<char*>(regions_) + regions_->bytes) {
-        Extend(wanted);
-        return true;
+      if constexpr (requires { requires bool(Below::divisible); }) {
+        if (regions_ != nullptr && raw == reinterpret_cast<char*>(regions_) + regions_->bytes) {
+          Extend(wanted);
+          return true;
+        }
       }
       if (wilderness_ != nullptr) {  // an older region's end is a block like any other
         finder_.Add(wilderness_);

@@ -15,6 +15,7 @@ class Growing {
  public:
   static constexpr size_t alignment = 4096;
   static constexpr bool thread_safe = false;
+  static constexpr bool divisible = true;  // see Mmap
 
   Growing() = default;
   ~Growing() {

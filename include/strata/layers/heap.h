@@ -24,7 +24,7 @@ namespace strata::layers {
 //   thread_safe    whether threads may share the heap without help
 // The bytes behind a block up to the next multiple of `alignment` are the block's too, even when
 // none was asked for: a free list keeps its link there.
-// A null from allocate has changed nothing that a caller could see.
+// A null from allocate has changed nothing that a caller could see, and neither call changes errno.
 template <class H>
 concept Heap = requires(H& h, void* p, size_t n) {
   { h.allocate(n) } -> std::same_as<void*>;
@@ -39,6 +39,26 @@ template <class H>
 concept SizedHeap = Heap<H> && requires(H& h, void* p) {
   { h.size_of(p) } -> std::same_as<size_t>;
   { h.deallocate(p) } -> std::same_as<void>;
+};
+
+// A heap that aligns to more than `alignment`, which must be a power of two; such a block comes
+// back as any other.
+template <class H>
+concept AlignedHeap = Heap<H> && requires(H& h, size_t n, size_t align) {
+  { h.allocate(n, align) } -> std::same_as<void*>;
+};
+
+// A heap that may change a block's size where it lies; false has changed nothing.
+template <class H>
+concept ResizableHeap = SizedHeap<H> && requires(H& h, void* p, size_t n) {
+  { h.resize(p, n) } -> std::same_as<bool>;
+};
+
+// A heap that may move a block more cheaply than by a copy. Null: it can't, and nothing has
+// changed.
+template <class H>
+concept RemappingHeap = SizedHeap<H> && requires(H& h, void* p, size_t n) {
+  { h.remap(p, n) } -> std::same_as<void*>;
 };
 
 // A heap that can take back all its blocks at once.
@@ -64,6 +84,12 @@ constexpr size_t Log2(size_t n) { return 63 - static_cast<size_t>(std::countl_ze
 constexpr bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 namespace internal {
+
+template <class H>
+constexpr size_t SkewOf() {
+  if constexpr (requires { H::skew; }) return H::skew;
+  return 0;
+}
 
 template <class... Layers>
 struct StackOf;
@@ -94,10 +120,13 @@ class Through {
   using Next = NextHeap;
   static constexpr size_t alignment = Next::alignment;
   static constexpr bool thread_safe = Next::thread_safe;
+  // Blocks lie this many bytes behind a multiple of 16, so that what follows a header of as many
+  // bytes is aligned (Bump).
+  static constexpr size_t skew = internal::SkewOf<Next>();
 
   template <class... Args>
     requires std::constructible_from<Next, Args...>
-  explicit Through(Args&&... args) : next_(std::forward<Args>(args)...) {}
+  constexpr explicit Through(Args&&... args) : next_(std::forward<Args>(args)...) {}
   Through(const Through&) = delete;
   Through& operator=(const Through&) = delete;
 
@@ -128,6 +157,13 @@ class Through {
   // they lie in is about to go as a whole.
   void forget() {
     if constexpr (requires(Next& n) { n.forget(); }) next_.forget();
+  }
+
+  // Calls f(lock) for each lock, in the order in which they may be held together: a fork takes all
+  // of them before and lets go of them after, in both processes.
+  template <class F>
+  void visit_locks(F&& f) {
+    if constexpr (requires(Next& n) { n.visit_locks(f); }) next_.visit_locks(f);
   }
 
   Next& next() { return next_; }

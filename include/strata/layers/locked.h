@@ -25,6 +25,8 @@ class FutexLock {
     // release: pairs with the acquire in lock() and LockSlow().
     if (state_.exchange(kFree, std::memory_order_release) == kContended) Wait(FUTEX_WAKE, 1);
   }
+  // Asked by a thread that knows that no other changes it.
+  bool is_held() const { return state_.load(std::memory_order_relaxed) != kFree; }
 
  private:
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2;
@@ -65,6 +67,12 @@ struct LockedBy {
       Hold hold(lock_);
       return this->next_.allocate(size);
     }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      Hold hold(lock_);
+      return this->next_.allocate(size, align);
+    }
     void deallocate(void* p, size_t size) {
       Hold hold(lock_);
       this->next_.deallocate(p, size);
@@ -81,6 +89,18 @@ struct LockedBy {
       Hold hold(lock_);
       return this->next_.size_of(p);
     }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      Hold hold(lock_);
+      return this->next_.resize(p, size);
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      Hold hold(lock_);
+      return this->next_.remap(p, size);
+    }
     bool owns(const void* p) const
       requires OwningHeap<Below>
     {
@@ -92,6 +112,11 @@ struct LockedBy {
     {
       Hold hold(lock_);
       this->next_.clear();
+    }
+    template <class F>
+    void visit_locks(F&& f) {
+      f(lock_);
+      Through<Below>::visit_locks(f);
     }
     LockType& lock() { return lock_; }
 

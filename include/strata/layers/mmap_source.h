@@ -12,6 +12,8 @@ namespace strata::layers {
 struct Mmap {
   static constexpr size_t alignment = 4096;
   static constexpr bool thread_safe = true;
+  // Blocks that lie one after the other may come back as one, and one in parts.
+  static constexpr bool divisible = true;
 
   void* allocate(size_t size) {
     if (size > kMaxRequest) return nullptr;

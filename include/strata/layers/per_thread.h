@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "strata/layers/heap.h"
+#include "strata/layers/heap_array.h"
 #include "strata/layers/ref.h"
 #include "strata/layers/size_header.h"
 
@@ -50,27 +51,27 @@ struct PrivateHeaps {
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(Args&&... args)
-        : On(std::make_index_sequence<kHeaps>(), std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
 
     void* allocate(size_t size) { return Mine().allocate(size); }
     void deallocate(void* p, size_t size) { Mine().deallocate(p, size); }
+    template <class F>
+    void visit_locks(F&& f) {
+      for (Slot& s : slots_) s.heap.visit_locks(f);
+      Through<Below>::visit_locks(f);
+    }
     Private& heap(size_t i) { return slots_[i].heap; }
 
    private:
     struct alignas(64) Slot {
-      explicit Slot(Below& below) : heap(below) {}
+      constexpr explicit Slot(Below& below) : heap(below) {}
       Private heap;
     };
 
-    template <size_t... kIndex, class... Args>
-    explicit On(std::index_sequence<kIndex...>, Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...),
-          slots_{((void)kIndex, Slot(this->next_))...} {}
-
     Private& Mine() { return slots_[Which::index() % kHeaps].heap; }
 
-    Slot slots_[kHeaps];
+    HeapArray<Slot, kHeaps> slots_;
   };
 };
 
@@ -89,8 +90,8 @@ struct OwnedHeaps {
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(Args&&... args)
-        : On(std::make_index_sequence<kHeaps>(), std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args)
+        : Through<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
 
     void* allocate(size_t size) {
       const size_t i = Which::index() % kHeaps;
@@ -99,20 +100,20 @@ struct OwnedHeaps {
       return p;
     }
     void deallocate(void* p, size_t size) { slots_[Owned::header(p)].heap.deallocate(p, size); }
+    template <class F>
+    void visit_locks(F&& f) {
+      for (Slot& s : slots_) s.heap.visit_locks(f);
+      Through<Below>::visit_locks(f);
+    }
     static size_t OwnerOf(void* p) { return Owned::header(p); }
 
    private:
     struct alignas(64) Slot {
-      explicit Slot(Below& below) : heap(below) {}
+      constexpr explicit Slot(Below& below) : heap(below) {}
       Owned heap;
     };
 
-    template <size_t... kIndex, class... Args>
-    explicit On(std::index_sequence<kIndex...>, Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...),
-          slots_{((void)kIndex, Slot(this->next_))...} {}
-
-    Slot slots_[kHeaps];
+    HeapArray<Slot, kHeaps> slots_;
   };
 };
 

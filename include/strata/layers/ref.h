@@ -11,8 +11,9 @@ class Ref {
  public:
   static constexpr size_t alignment = H::alignment;
   static constexpr bool thread_safe = H::thread_safe;
+  static constexpr size_t skew = internal::SkewOf<H>();
 
-  explicit Ref(H& heap) : heap_(&heap) {}
+  constexpr explicit Ref(H& heap) : heap_(&heap) {}
 
   void* allocate(size_t size) { return heap_->allocate(size); }
   void deallocate(void* p, size_t size) { heap_->deallocate(p, size); }

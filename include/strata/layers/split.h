@@ -22,7 +22,7 @@ struct SplitAt {
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(Args&&... args)
+    constexpr explicit On(Args&&... args)
         : Through<Below>(std::forward<Args>(args)...), small_(this->next_) {}
 
     void* allocate(size_t size) {
@@ -44,6 +44,11 @@ struct SplitAt {
     {
       small_.forget();
       this->next_.clear();
+    }
+    template <class F>
+    void visit_locks(F&& f) {
+      small_.visit_locks(f);
+      Through<Below>::visit_locks(f);
     }
     SmallHeap& small() { return small_; }
 

@@ -40,6 +40,11 @@ struct TryFirst {
       first_.clear();
       this->next_.clear();
     }
+    template <class F>
+    void visit_locks(F&& f) {
+      if constexpr (requires { first_.visit_locks(f); }) first_.visit_locks(f);
+      Through<Below>::visit_locks(f);
+    }
     First& first() { return first_; }
 
    private:

@@ -1,0 +1,23 @@
+// Kingsley's allocator (4.2BSD), as a composition: a free list for each power of two, carved from
+// chunks, with one word in front of each block. Nothing is split, joined or given back: the fastest
+// of the classics, at up to twice the memory. docs/heaps.md says when to use it. Sits in heaps.
+#pragma once
+
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/elided_lock.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/room_header.h"
+
+namespace strata {
+
+// Without its lock, for one thread.
+using KingsleyCore =
+    layers::Stack<layers::RoomHeader,
+                  layers::Bins<layers::PowersOfTwo<32, size_t{1} << 46>, layers::FreeList>,
+                  layers::Bump<1 << 20, 8>, layers::Mmap>;
+
+using Kingsley = layers::LockedBy<layers::ElidedLock<>>::On<KingsleyCore>;
+
+}  // namespace strata

@@ -1,0 +1,141 @@
+// Turns a heap built from layers into a process's malloc: what c_exports.inc and cxx_exports.inc
+// call, over one instance of the heap that needs no start. It lies in zero or constant-initialised
+// memory, so calls before any constructor find it ready, and it is never destroyed, so calls after
+// the last destructor do too. It has no thread-local state of its own; a heap that has some must
+// not need more than a few dozen bytes, nor a destructor. Sits in heaps; libraries/*.cpp use it:
+//
+//   using Front = strata::preload::Front<MyHeap>;
+//   STRATA_PRELOAD_HEAP("mine")
+//   #include "heaps/preload/c_exports.inc"
+//   #include "heaps/preload/cxx_exports.inc"
+#pragma once
+
+#include <errno.h>
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "base/check.h"
+#include "os/file_list_lock.h"
+#include "strata/layers/heap.h"
+
+// The name by which `strata run --heap` knows the library, and its fork handlers. Registered early,
+// so that handlers which are registered later run before ours at a fork and may still allocate.
+#define STRATA_PRELOAD_HEAP(name)                                                         \
+  extern "C" __attribute__((visibility("default"))) const char strata_heap_name[] = name; \
+  namespace {                                                                             \
+  __attribute__((constructor(101))) void RegisterForkHandlers() { Front::HandleForks(); } \
+  }
+
+namespace strata::preload {
+
+template <class H>
+concept PreloadableHeap = layers::SizedHeap<H> && layers::AlignedHeap<H> && H::thread_safe &&
+                          H::alignment >= 16 && requires(H& h) { h.visit_locks([](auto&) {}); };
+
+// Never destroyed.
+template <class T>
+struct Forever {
+  constexpr Forever() : it() {}
+  ~Forever() {}
+  union {
+    T it;
+  };
+};
+
+template <PreloadableHeap H>
+class Front {
+ public:
+  STRATA_ALWAYS_INLINE static void* Allocate(size_t size) {
+    void* p = heap().allocate(size);
+    return STRATA_LIKELY(p != nullptr) ? p : OutOfMemory();
+  }
+  static void* AllocateAligned(size_t size, size_t align) {
+    if (align <= H::alignment) return Allocate(size);
+    if (size > layers::kMaxRequest || align > kMaxAlign) return OutOfMemory();
+    void* p = heap().allocate(size, align);
+    return p != nullptr ? p : OutOfMemory();
+  }
+  static void* AllocateZeroed(size_t count, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
+    if constexpr (requires { heap().allocate_zeroed(bytes); }) {
+      void* p = heap().allocate_zeroed(bytes);
+      return p != nullptr ? p : OutOfMemory();
+    } else {
+      void* p = Allocate(bytes);
+      return p == nullptr ? nullptr : memset(p, 0, bytes);
+    }
+  }
+  STRATA_ALWAYS_INLINE static void Free(void* p) {
+    if (STRATA_LIKELY(p != nullptr)) heap().deallocate(p);
+  }
+  static void FreeSized(void* p, size_t) { Free(p); }
+  static void FreeSizedAligned(void* p, size_t, size_t) { Free(p); }
+  static void FreeResized(void* p, size_t) { Free(p); }
+  static size_t UsableSize(void* p) { return p == nullptr ? 0 : heap().size_of(p); }
+
+  static void* Reallocate(void* p, size_t size) {
+    if (p == nullptr) return Allocate(size);
+    if (size == 0) {
+      Free(p);
+      return nullptr;
+    }
+    if (size > layers::kMaxRequest) return OutOfMemory();
+    const size_t held = heap().size_of(p);
+    if (void* same = ResizeInPlace(p, held, size)) return same;
+    void* to = Allocate(size);
+    if (to == nullptr) return size <= held ? p : nullptr;
+    memcpy(to, p, size < held ? size : held);
+    Free(p);
+    return to;
+  }
+
+  static void HandleForks() { pthread_atfork(BeforeFork, AfterFork, AfterForkInChild); }
+
+ private:
+  static constexpr size_t kMaxAlign = size_t{1} << 30;
+
+  STRATA_ALWAYS_INLINE static H& heap() { return g_heap.it; }
+
+  STRATA_NOINLINE static void* OutOfMemory() {
+    errno = ENOMEM;
+    return nullptr;
+  }
+
+  // Null: the block has to be copied. It stays while at least half of it stays in use; a heap that
+  // can cut or extend it does that first.
+  static void* ResizeInPlace(void* p, size_t held, size_t size) {
+    if constexpr (layers::ResizableHeap<H>) {
+      if (heap().resize(p, size)) return p;
+    }
+    if (size <= held && size >= held / 2) return p;
+    if constexpr (layers::RemappingHeap<H>) {
+      return heap().remap(p, size);
+    }
+    return nullptr;
+  }
+
+  // Before a fork every lock is taken, so that the child finds the heap whole; both sides then let
+  // go. The child's only thread is the one that took them.
+  static void BeforeFork() {
+    FileListLock::Acquire();
+    heap().visit_locks([](auto& lock) { lock.lock(); });
+  }
+  static void AfterFork() {
+    heap().visit_locks([](auto& lock) { lock.unlock(); });
+    FileListLock::Release();
+  }
+  static void AfterForkInChild() {
+    heap().visit_locks([](auto& lock) { lock.unlock(); });
+    FileListLock::ResetInChild();
+  }
+
+  static Forever<H> g_heap;
+};
+
+template <PreloadableHeap H>
+constinit Forever<H> Front<H>::g_heap;
+
+}  // namespace strata::preload
