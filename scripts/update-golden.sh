@@ -8,7 +8,8 @@ jobs=${1:-$(nproc)}
 for preset in release release-clang; do
   echo "== goldens of $preset"
   cmake --preset "$preset" -DSTRATA_TESTS=ON >/dev/null
-  cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static write_profile
-  UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|profile/test_pprof$)'
+  cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static write_profile \
+    write_kinds
+  UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|profile/test_(pprof|golden)$)'
 done
 git status --short -- tests/golden tests/profile/golden

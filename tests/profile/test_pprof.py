@@ -47,15 +47,15 @@ def go_pprof(*arguments: str | Path) -> str:
 
 def test_bytes_are_as_agreed() -> None:
     """The same rows give the same file, in each build. `make golden` rewrites it."""
-    packed = write((GOLDEN / "fragmentation.txt").read_text() + "maps maps.txt", cwd=GOLDEN)
-    golden = GOLDEN / "fragmentation.pb.gz"
+    packed = write((GOLDEN / "writer.txt").read_text() + "maps maps.txt", cwd=GOLDEN)
+    golden = GOLDEN / "writer.pb.gz"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         golden.write_bytes(packed)
     assert packed == golden.read_bytes()
 
 
 def test_golden_means_what_was_written() -> None:
-    profile = load(GOLDEN / "fragmentation.pb.gz")
+    profile = load(GOLDEN / "writer.pb.gz")
     assert profile.types == [ValueType("wasted_space", "bytes"), ValueType("inuse_space", "bytes")]
     assert profile.default_type == "wasted_space"
     assert profile.period == 2 << 20
@@ -80,12 +80,12 @@ def test_golden_means_what_was_written() -> None:
 
 
 def test_go_tool_pprof_opens_the_golden() -> None:
-    raw = go_pprof("-raw", GOLDEN / "fragmentation.pb.gz")
+    raw = go_pprof("-raw", GOLDEN / "writer.pb.gz")
     assert "wasted_space/bytes[dflt] inuse_space/bytes" in raw
     assert re.search(r"65536\s+128: 1 2 3", raw)
     assert "level:[hugepage]" in raw
     assert re.search(r"1: 0x452000/0x500000/0x52000 /usr/bin/server", raw)
-    top = go_pprof("-top", "-sample_index=wasted_space", GOLDEN / "fragmentation.pb.gz")
+    top = go_pprof("-top", "-sample_index=wasted_space", GOLDEN / "writer.pb.gz")
     assert "Type: wasted_space" in top
 
 
