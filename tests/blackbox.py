@@ -108,6 +108,7 @@ class Lab:
         """Compiles one C, C++ or Rust file; the result is kept while the sources are unchanged."""
         command = self._compiler(source) + list(flags)
         headers = sorted(source.parent.glob("*.h")) + sorted((TESTS / "edge").glob("*.h"))
+        headers += sorted((ROOT / "include").rglob("*.h"))
         key = hashlib.sha256("\0".join(command).encode())
         for path in [source, *headers]:
             key.update(path.read_bytes())
@@ -126,6 +127,13 @@ class Lab:
         assert done.returncode == 0, f"{' '.join(command)} {source}\n{done.stderr}"
         partial.rename(target)
         return target
+
+    def build_linked(self, source: Path) -> Path:
+        """Linked with the library, for functions that only it has."""
+        library = self.require_strata()
+        include = f"-I{ROOT / 'include'}"
+        link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library))
+        return self.build(source, include, *link)
 
     @staticmethod
     def _compiler(source: Path) -> list[str]:

@@ -16,6 +16,10 @@ constexpr size_t Raw(SizeClass c) { return static_cast<size_t>(c); }
 // path, and the fast path needs no test.
 inline constexpr uint8_t kSampledPage = 0x80;
 
+// What the pages of a reap's chunk are entered as while it has the chunk, in place of its class: a
+// free of a block inside takes the slow path in the same way, and there finds the reap.
+inline constexpr SizeClass kReapPage{0x7f};
+
 constexpr bool IsSampledPage(SizeClass c) { return (Raw(c) & kSampledPage) != 0; }
 constexpr SizeClass WithoutSampledPage(SizeClass c) {
   return static_cast<SizeClass>(Raw(c) & ~size_t{kSampledPage});

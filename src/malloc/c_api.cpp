@@ -3,17 +3,21 @@
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
+#include "malloc/reaps.h"
 
 namespace {
 
 #ifndef NDEBUG
 // Whether a block of `usable` bytes can be what malloc, calloc and realloc made for `size`.
-bool MayHoldAfterRealloc(size_t usable, size_t size) {
+bool MayHoldAfterRealloc(void* p, size_t size) {
+  const size_t usable = strata::UsableSize(p);
   if (usable == 0) return true;  // null or no block of ours: Free reports it
   if (size > usable) return false;
   if (size >= usable / 2) return true;
-  return usable <= strata::kMaxClassSize &&
-         strata::InfoOf(strata::ClassOfSize(size)).size == usable;
+  if (usable <= strata::kMaxClassSize && strata::InfoOf(strata::ClassOfSize(size)).size == usable) {
+    return true;
+  }
+  return strata::ReapOfBlock(p) != nullptr;  // whose least block is larger
 }
 #endif
 
@@ -36,7 +40,7 @@ struct Front {
   // The block may lie in a larger class than its size's: the class has to be looked up.
   STRATA_ALWAYS_INLINE static void FreeResized(void* p, [[maybe_unused]] size_t size) {
 #ifndef NDEBUG
-    if (!MayHoldAfterRealloc(strata::UsableSize(p), size)) strata::DieOfWrongSize(p, size, 1);
+    if (!MayHoldAfterRealloc(p, size)) strata::DieOfWrongSize(p, size, 1);
 #endif
     strata::Free(p);
   }

@@ -6,7 +6,7 @@
 #include "malloc/background.h"
 #include "malloc/main_exit.h"
 #include "malloc/profile_output.h"
-#include "malloc/reap_api.h"
+#include "malloc/reaps.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
 #include "os/file_list_lock.h"

@@ -166,7 +166,7 @@ namespace {
 void EndThread(void* value) {
   auto* cache = static_cast<ThreadCache*>(value);
   t_state.cache = nullptr;
-  t_state.cache_ended = true;
+  t_state.cache_ended = 1;
   Runtime& r = TheRuntime();
   cache->Flush(r.transfer);
   LockHolder hold(r.thread_list_lock);

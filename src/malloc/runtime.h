@@ -19,6 +19,8 @@
 #include "profile/sample_countdown.h"
 #include "profile/sampler.h"
 
+struct strata_scope;
+
 namespace strata {
 
 using ProcessHeap = StrataHeap<SystemKernel>;
@@ -68,18 +70,19 @@ struct Runtime {
   Sampler sampler;
 };
 
-// Per-thread state: all there is in TLS (design §4.3: at most 64 bytes, initial-exec, no
-// destructor).
+// Per-thread state: all there is in TLS but the stack walker's 8 bytes (design §4.3: at most 64
+// bytes, initial-exec, no destructor).
 struct ThreadState {
   // Set once the thread may use the per-CPU caches; null sends its frees to the slow path, and its
   // allocations go there because its stretch is 0 as long as this is null.
   void* slabs = nullptr;
-  SampleCountdown countdown;
-  ThreadCache* cache = nullptr;  // where rseq is not to be had
-  uint32_t number = 0;           // among all threads that ever had a sample drawn; 0: none yet
-  bool cache_ended = false;      // the thread is ending: go without a cache
+  [[no_unique_address]] SampleCountdown countdown;  // the next two lie in its padding
+  uint32_t number : 31 = 0;       // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t cache_ended : 1 = 0;   // the thread is ending: go without a cache
+  ThreadCache* cache = nullptr;   // where rseq is not to be had
+  strata_scope* scope = nullptr;  // the thread's stretch is 0 as long as it is in one
 };
-static_assert(sizeof(ThreadState) <= 64);
+static_assert(sizeof(ThreadState) <= 56);
 extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
 
 namespace runtime_internal {

@@ -16,7 +16,7 @@ std::atomic<uint32_t> g_threads{0};
 // The random bytes that the kernel gave the process, with the thread's number; the number also
 // tells threads apart that lived one after the other in the same memory.
 void SeedThread(ThreadState& t) {
-  t.number = g_threads.fetch_add(1, std::memory_order_relaxed) + 1;
+  t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x7fffffff;
   uint64_t seed = 0;
   if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
     __builtin_memcpy(&seed, bytes, sizeof(seed));
@@ -55,9 +55,9 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
 bool CountBytesSlow(size_t bytes) {
   ThreadState& t = t_state;
   if (STRATA_UNLIKELY(t.number == 0)) SeedThread(t);
-  const bool bound = t.slabs != nullptr || BindThread();
+  const bool fast = (t.slabs != nullptr || BindThread()) && t.scope == nullptr;
   return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),
-                           bound ? Stretches::kAllowed : Stretches::kNone);
+                           fast ? Stretches::kAllowed : Stretches::kNone);
 }
 
 void SampleTaken(Runtime& r, void* p, size_t size) { Take(r, p, size, size); }

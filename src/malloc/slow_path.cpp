@@ -8,9 +8,11 @@
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
+#include "malloc/reaps.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "malloc/sampling.h"
+#include "malloc/scopes.h"
 #include "malloc/stand_down.h"
 
 namespace strata {
@@ -94,9 +96,14 @@ void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
   }
 }
 
+// No block of the heap begins at p: it may be one of a reap's.
+void FreeOther(void* p) {
+  if (!FreeReapBlock(p)) HandleBadFree(BadFree::kNotLive, p);
+}
+
 void FreeLarge(Runtime& r, void* p, SizeClass entry) {
   Span* span = r.heap.LargeAt(p);
-  if (STRATA_UNLIKELY(span == nullptr)) return HandleBadFree(BadFree::kNotLive, p);
+  if (STRATA_UNLIKELY(span == nullptr)) return FreeOther(p);
   if (STRATA_UNLIKELY(IsSampledPage(entry))) SampleFreed(r, p);
   r.heap.GiveLarge(span);
 }
@@ -112,6 +119,7 @@ void FreeForeign(void* p) {
 
 void* AllocateCounted(size_t size) {
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
+  if (InScope()) return AllocateInScope(size);
   const bool sampled = CountBytesSlow(size);
   void* p = AllocateUncounted(size);
   if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size);
@@ -147,6 +155,7 @@ void* AllocateAligned(size_t size, size_t align) {
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return OutOfMemory();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.memalign(align, size);
   if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
+  if (InScope()) return AllocateInScope(size, align);
   Runtime& r = TheRuntime();
   const bool sampled = CountBytes(size);
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
@@ -173,6 +182,10 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return EarlyAllocate(bytes);
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.calloc(count, size);
   if (bytes > kMaxRequest) return OutOfMemory();
+  if (InScope()) {
+    void* p = AllocateInScope(bytes);
+    return p == nullptr ? nullptr : __builtin_memset(p, 0, bytes);
+  }
   const bool sampled = CountBytes(bytes);
   const LargeBlock block = TakeLarge(TheRuntime(), bytes, 1);
   if (block.address == nullptr) return OutOfMemory();
@@ -203,6 +216,7 @@ void FreeSmallSlow(void* p, SizeClass entry) {
   Runtime& r = TheRuntime();
   const SizeClass c = WithoutSampledPage(entry);
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
+  if (c == kReapPage) return FreeOther(p);
   if (IsInsideBlock(r, p, c)) return HandleBadFree(BadFree::kMisaligned, p);
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) SampleFreed(r, p);
@@ -217,6 +231,7 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return;  // Free reports it
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
+  if (c == kReapPage) return;
   if (c == SizeClass::kNone) {
     const Span* span = r.heap.LargeAt(p);
     if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
@@ -236,9 +251,11 @@ size_t UsableSize(void* p) {
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
-  if (c != SizeClass::kNone) return InfoOf(c).size;
-  const Span* span = r.heap.LargeAt(p);
-  return span == nullptr ? 0 : BytesOf(span->range().length);
+  if (c != SizeClass::kNone && c != kReapPage) return InfoOf(c).size;
+  if (const Span* span = c == kReapPage ? nullptr : r.heap.LargeAt(p))
+    return BytesOf(span->range().length);
+  strata_reap* reap = ReapOfBlock(p);
+  return reap == nullptr ? 0 : SizeInReap(reap, p);
 }
 
 namespace {
@@ -249,6 +266,15 @@ void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
   const size_t counted = size > kMaxClassSize ? size : InfoOf(ClassOfSize(size)).size;
   Resized(r, from, to, old_size, counted, size);
+  Free(from);
+  return to;
+}
+
+// A block of a reap's, or one that grows while the thread is in a scope: the scope has what is new.
+void* MoveByCopy(void* from, size_t old_size, size_t size) {
+  void* to = Allocate(size);
+  if (to == nullptr) return nullptr;
+  __builtin_memcpy(to, from, size < old_size ? size : old_size);
   Free(from);
   return to;
 }
@@ -297,6 +323,9 @@ void* Reallocate(void* p, size_t size) {
     HandleBadFree(BadFree::kForeign, p);
     return OutOfMemory();
   }
+  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr))
+    return ResizeInReap(reap, p, size) ? p : MoveByCopy(p, old_size, size);
+  if (InScope() && size > old_size) return MoveByCopy(p, old_size, size);
   Runtime& r = TheRuntime();
   if (old_size > kMaxClassSize && size > kMaxClassSize) {
     Span* span = r.heap.LargeAt(p);

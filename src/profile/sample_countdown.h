@@ -45,6 +45,12 @@ struct SampleCountdown {
     random = seed == 0 ? 1 : seed;
   }
 
+  // Ends the stretch, so that the next allocation comes here and not to the fast path.
+  void Pause() {
+    beyond += stretch;
+    stretch = 0;
+  }
+
   // Counts `bytes`, which the stretch does not hold. Returns whether a sample falls in them. The
   // point is drawn anew after each sample and for a new interval: the distribution has no memory,
   // so neither favours anything.

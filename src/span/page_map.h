@@ -33,15 +33,22 @@ class PageMap {
   SizeClass EntryOf(PageId p) const {
     return static_cast<SizeClass>(__atomic_load_n(&classes_[p.raw()], __ATOMIC_RELAXED));
   }
-  // Called while a block on the page lives, so that the entry does not change otherwise; the
+  // Called while a block on the page lives, so that only the other bits may change meanwhile; the
   // sampler's lock orders the calls.
   void SetSampled(PageId p) {
-    __atomic_store_n(&classes_[p.raw()],
-                     static_cast<uint8_t>(Raw(ClassOf(p)) | size_t{kSampledPage}),
-                     __ATOMIC_RELAXED);
+    __atomic_fetch_or(&classes_[p.raw()], kSampledPage, __ATOMIC_RELAXED);
   }
   void ClearSampled(PageId p) {
-    __atomic_store_n(&classes_[p.raw()], static_cast<uint8_t>(Raw(ClassOf(p))), __ATOMIC_RELAXED);
+    __atomic_fetch_and(&classes_[p.raw()], static_cast<uint8_t>(~kSampledPage), __ATOMIC_RELAXED);
+  }
+  // From the class to kReapPage or back, by whoever owns the one block that lies on these pages. Of
+  // a large block only the first page is entered.
+  void ToggleReap(PageRange range, SizeClass size_class) {
+    const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
+    for (size_t i = 0; i < n; ++i) {
+      __atomic_fetch_xor(&classes_[range.first.raw() + i],
+                         static_cast<uint8_t>(Raw(size_class) ^ Raw(kReapPage)), __ATOMIC_RELAXED);
+    }
   }
   Span* SpanOf(PageId p) const { return spans_[p.raw()]; }
 

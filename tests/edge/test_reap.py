@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, cases
+from blackbox import Lab, cases
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "reap_cases.c"
@@ -14,23 +14,15 @@ GOOD = [case for case in cases(SOURCE) if not case.startswith("bad_")]
 BAD = [case for case in cases(SOURCE) if case.startswith("bad_")]
 
 
-def build(lab: Lab, source: Path) -> Path:
-    """Linked with the library: only it has these functions."""
-    library = lab.require_strata()
-    include = f"-I{ROOT / 'include'}"
-    link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library))
-    return lab.build(source, include, *link)
-
-
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.parametrize("cache", ["auto", "thread"])
 def test_reap(lab: Lab, case: str, cache: str) -> None:
-    lab.run(build(lab, SOURCE), case, env={"STRATA_CACHE": cache}, preload=False).silent()
+    lab.run(lab.build_linked(SOURCE), case, env={"STRATA_CACHE": cache}, preload=False).silent()
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
-    result = lab.run(build(lab, SOURCE), case, preload=False)
+    result = lab.run(lab.build_linked(SOURCE), case, preload=False)
     assert result.returncode == -signal.SIGABRT, result.explain()
     assert len(result.strata_lines()) == 1, result.explain()
     assert len(result.stderr.splitlines()) == 1, result.explain()
@@ -39,15 +31,15 @@ def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
 @pytest.mark.parametrize("case", BAD)
 def test_misuse_is_ignored_when_asked(lab: Lab, case: str) -> None:
     env = {"STRATA_ON_ERROR": "ignore"}
-    result = lab.run(build(lab, SOURCE), case, env=env, preload=False)
+    result = lab.run(lab.build_linked(SOURCE), case, env=env, preload=False)
     assert result.returncode == 0, result.explain()
     assert len(result.strata_lines()) == 1, result.explain()
 
 
 def test_a_thread_that_starts_in_a_miss_may_make_reaps(lab: Lab) -> None:
-    program = build(lab, HERE / "reap_thread_cases.c")
+    program = lab.build_linked(HERE / "reap_thread_cases.c")
     lab.run(program, "making_reaps_starts_the_background_thread", preload=False).silent()
 
 
 def test_containers(lab: Lab) -> None:
-    lab.run(build(lab, HERE / "reap_containers.cpp"), preload=False).silent()
+    lab.run(lab.build_linked(HERE / "reap_containers.cpp"), preload=False).silent()

@@ -4,6 +4,7 @@
 // is a region again. Where the last block is freed the bump steps back, so a stack of objects never
 // leaves region speed. clear() and the end give everything back together.
 //
+// The heap below may have a static whole(bytes): what it takes for so many is then asked for.
 // Chunks start at kFirst bytes and double up to kMost; a request that is large for a chunk gets
 // memory of its own, which goes back when it is freed. A cap bounds what is held; one that is
 // reached asks a function, which may raise it.
@@ -11,13 +12,11 @@
 
 #include "strata/layers/best_fit.h"
 #include "strata/layers/boundary_tag.h"
+#include "strata/layers/cap.h"
 #include "strata/layers/heap.h"
+#include "strata/layers/reap_chunk.h"
 
 namespace strata::layers {
-
-// Asked when `held` + `wanted` bytes would exceed the cap. Returns the new cap; one that is still
-// too low makes the request fail.
-using CapFunction = size_t (*)(void* context, size_t held, size_t wanted, size_t cap);
 
 template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20>
 struct Reap {
@@ -27,6 +26,7 @@ struct Reap {
   class On : public Through<Below> {
     static_assert(Below::alignment >= 16, "Reap needs a heap aligned to 16 bytes");
     using Block = TaggedBlock;
+    using Chunk = ReapChunk;
     using Finder = BasicBestFit<32, 2, 21>;  // half a KiB: there may be many reaps
 
    public:
@@ -40,10 +40,12 @@ struct Reap {
 
     void* allocate(size_t size) {
       const size_t bytes = BytesFor(size);
-      // The room is a multiple of 16 below PTRDIFF_MAX, so an overflown sum does not fit either.
-      if (free_blocks_ == 0 && bytes <= Room() && size <= kMaxRequest) [[likely]]
-        return Bump(bytes);
-      return AllocateSlow(size);
+      auto* b = reinterpret_cast<Block*>(at_);
+      if (bytes > static_cast<size_t>(limit_ - at_) || size > kMaxRequest) [[unlikely]]
+        return AllocateSlow(size);
+      b->SetNewest(bytes);
+      at_ += bytes;
+      return b;
     }
 
     void* allocate(size_t size, size_t align) {
@@ -51,14 +53,16 @@ struct Reap {
       if (size > kMaxRequest - align - 2 * Block::kLeast) return nullptr;
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
       if (p == nullptr) return nullptr;
+      const Settle settle(*this);
       const size_t over = (0 - reinterpret_cast<uintptr_t>(p)) & (align - 1);
       if (over == 0) return p;
       return AlignWithin(Block::Of(p), over < Block::kLeast ? over + align : over, BytesFor(size));
     }
 
     void deallocate(void* p) {
+      const Settle settle(*this);
       Block* b = Block::Of(p);
-      if (b->apart()) return GiveBackApart(ChunkOfApart(b));
+      if (b->apart()) return GiveBackApart(Chunk::OfApart(b));
       const size_t bytes = b->size();
       used_ -= bytes;
       b->SetGone();
@@ -75,6 +79,7 @@ struct Reap {
     // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
     bool resize(void* p, size_t size) {
       if (size > kMaxRequest) return false;
+      const Settle settle(*this);
       Block* b = Block::Of(p);
       const size_t bytes = BytesFor(size), before = b->size();
       if (b->apart()) return bytes <= before && bytes >= before / 2;
@@ -86,60 +91,76 @@ struct Reap {
     }
 
     void clear() {
+      const Settle settle(*this);
       while (apart_ != nullptr) GiveBackApart(apart_);
       used_ = 0;
       StartAnew();
     }
 
+    // The next chunk is large enough for so many bytes, as far as chunks go. A hint: no memory, no
+    // chunk.
+    void reserve(size_t bytes) {
+      const Settle settle(*this);
+      if (bytes > kMost - kOverhead) bytes = kMost - kOverhead;
+      if (bytes > Room()) NewChunk(RoundUp(bytes, Block::kUnit));
+    }
+
     // 0: none.
     void set_cap(size_t bytes, CapFunction reached = nullptr, void* context = nullptr) {
-      cap_ = bytes;
-      cap_reached_ = reached;
-      cap_context_ = context;
+      cap_ = Cap(bytes, reached, context);
     }
-    size_t cap() const { return cap_; }
+    size_t cap() const { return cap_.bytes(); }
 
     // Who is named in the chunks taken from now on, for owner_at().
     void set_owner(void* owner) { owner_ = owner; }
     // The owner of the reap that has its chunk at `start`, where a block of the heap below begins
     // that is at least as large as a chunk's header; null if it is not a reap's.
-    static void* owner_at(const void* start) {
-      const auto* c = static_cast<const Chunk*>(start);
-      return c->mark == MarkOf(start) ? c->owner : nullptr;
+    static void* owner_at(const void* start) { return Chunk::OwnerAt(start); }
+    // Bytes in blocks, with their tags.
+    size_t used() const { return used_ + static_cast<size_t>(at_ - counted_) + apart_bytes_; }
+    // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
+    static constexpr size_t most_for(size_t size, size_t align = alignment) {
+      const size_t bytes = BytesFor(align <= alignment ? size : size + align + Block::kLeast);
+      return bytes > kApart ? Whole(bytes + kOverhead) - kOverhead
+                            : bytes + Block::kLeast - Block::kUnit;
     }
-    static constexpr size_t header_bytes = 64;
-    size_t used() const { return used_ + apart_bytes_; }  // bytes in blocks, with their tags
+    // Whether p lies in the chunk that is bumped.
+    bool in_newest_chunk(const void* p) const {
+      return chunks_ != nullptr &&
+             reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(chunks_->first()) <
+                 chunks_->bytes - kOverhead;
+    }
     // Bytes taken from below. The cap counts all of it but the finder, so that a full reap can
     // still be freed into.
     size_t held() const { return held_ + (finder_ == nullptr ? 0 : sizeof(Finder)); }
     bool bumping() const { return free_blocks_ == 0; }
 
    private:
-    struct alignas(16) Chunk {
-      Chunk* next;
-      Chunk* previous;
-      size_t bytes;      // with this header
-      Block* abandoned;  // what the bump left of it, while there is no finder to keep that
-      void* owner;
-      uintptr_t mark;
-      size_t apart_offset;
-      size_t first_tag;
-    };
-    static_assert(sizeof(Chunk) == 64);
-    static uintptr_t MarkOf(const void* chunk) {
-      return ~(reinterpret_cast<uintptr_t>(chunk) * 0x9e3779b97f4a7c15u);
-    }
     static constexpr size_t kOverhead = sizeof(Chunk);
     static constexpr size_t kApart = kMost / 4;
+
+    // Around everything but the fast path. That only moves at_; what it moved it by is counted
+    // here, and here it is closed while there are free blocks, which are to be used first.
+    class Settle {
+     public:
+      explicit Settle(On& heap) : heap_(heap) {
+        heap.used_ += static_cast<size_t>(heap.at_ - heap.counted_);
+        heap.counted_ = heap.at_;
+      }
+      ~Settle() {
+        heap_.counted_ = heap_.at_;
+        heap_.limit_ = heap_.free_blocks_ == 0 ? heap_.end_ : heap_.at_;
+      }
+      Settle(const Settle&) = delete;
+      Settle& operator=(const Settle&) = delete;
+
+     private:
+      On& heap_;
+    };
 
     static constexpr size_t BytesFor(size_t size) {
       const size_t bytes = RoundUp(size + Block::kTag, Block::kUnit);
       return bytes < Block::kLeast ? Block::kLeast : bytes;
-    }
-    // From the first place for a block to where the end's would be.
-    static Block* FirstOf(Chunk* c) { return reinterpret_cast<Block*>(c + 1); }
-    static Block* EndOf(Chunk* c) {
-      return reinterpret_cast<Block*>(reinterpret_cast<char*>(c) + c->bytes);
     }
     size_t Room() const { return static_cast<size_t>(end_ - at_); }
 
@@ -153,6 +174,7 @@ struct Reap {
 
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
       if (size > kMaxRequest) return nullptr;
+      const Settle settle(*this);
       const size_t bytes = BytesFor(size);
       if (bytes > kApart) return AllocateApart(bytes);
       Block* b = free_blocks_ != 0 ? finder_->Take(bytes) : nullptr;
@@ -270,28 +292,24 @@ struct Reap {
 
     // --- Chunks
 
-    bool MayHold(size_t bytes) {
-      if (cap_ == 0 || held_ + bytes <= cap_) return true;
-      if (cap_reached_ == nullptr) return false;
-      cap_ = cap_reached_(cap_context_, held_, bytes, cap_);
-      return cap_ == 0 || held_ + bytes <= cap_;
+    static constexpr size_t Whole(size_t bytes) {
+      if constexpr (requires { Below::whole(bytes); }) {
+        return Below::whole(bytes);
+      } else {
+        return RoundUp(bytes, 4096);
+      }
     }
 
-    // The caller has asked MayHold.
+    // The caller has asked the cap.
     Chunk* Take(size_t bytes, Chunk** list) {
       void* raw = this->next_.allocate(bytes);
       if (raw == nullptr) return nullptr;
       held_ += bytes;
-      auto* c = ::new (raw) Chunk{*list, nullptr, bytes, nullptr, owner_, MarkOf(raw), 0, 0};
-      if (c->next != nullptr) c->next->previous = c;
-      *list = c;
-      return c;
+      return Chunk::Make(raw, bytes, owner_, list);
     }
     void GiveBack(Chunk* c, Chunk** list) {
-      if (c->next != nullptr) c->next->previous = c->previous;
-      (c->previous != nullptr ? c->previous->next : *list) = c->next;
       held_ -= c->bytes;
-      c->mark = 0;
+      c->Unlink(list);
       this->next_.deallocate(c, c->bytes);
     }
 
@@ -302,17 +320,17 @@ struct Reap {
                                       : kFirst << Log2(held_ / kFirst);
       while (wanted < bytes + kOverhead) wanted *= 2;
       // Below the cap or short of memory, a smaller one will do.
-      const size_t least = RoundUp(bytes + kOverhead, 4096);
-      if (cap_ != 0 && held_ + wanted > cap_ && held_ + least <= cap_) wanted = least;
-      if (!MayHold(wanted)) return false;
+      const size_t least = Whole(bytes + kOverhead);
+      if (!cap_.Allows(held_ + wanted) && cap_.Allows(held_ + least)) wanted = least;
+      if (!cap_.Grants(held_, wanted)) return false;
       char* const edge = at_;
       const size_t left = Room();
       Chunk* c = Take(wanted, &chunks_);
       if (c == nullptr && least < wanted) c = Take(least, &chunks_);
       if (c == nullptr) return false;
-      at_ = reinterpret_cast<char*>(FirstOf(c));
-      end_ = reinterpret_cast<char*>(EndOf(c));
-      EndOf(c)->SetEnd(true);
+      at_ = reinterpret_cast<char*>(c->first());
+      end_ = reinterpret_cast<char*>(c->end());
+      c->end()->SetEnd(true);
       if (left != 0) Abandon(reinterpret_cast<Block*>(edge), left, c->next);
       return true;
     }
@@ -337,16 +355,13 @@ struct Reap {
     }
 
     void* AllocateApart(size_t bytes) {
-      const size_t whole = RoundUp(bytes + kOverhead, 4096);
-      Chunk* c = MayHold(whole) ? Take(whole, &apart_) : nullptr;
+      const size_t whole = Whole(bytes + kOverhead);
+      Chunk* c = cap_.Grants(held_, whole) ? Take(whole, &apart_) : nullptr;
       if (c == nullptr) return nullptr;
-      Block* b = FirstOf(c);
+      Block* b = c->first();
       b->SetApart(c->bytes - kOverhead, kOverhead);
       apart_bytes_ += b->size();
       return b;
-    }
-    static Chunk* ChunkOfApart(Block* b) {
-      return reinterpret_cast<Chunk*>(reinterpret_cast<char*>(b) - b->apart_offset());
     }
     void GiveBackApart(Chunk* c) {
       apart_bytes_ -= c->bytes - kOverhead;
@@ -367,8 +382,8 @@ struct Reap {
       if (kept != nullptr) kept->abandoned = nullptr;
       if (finder_ != nullptr) finder_->Clear();
       free_blocks_ = 0;
-      at_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(FirstOf(kept));
-      end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(EndOf(kept));
+      at_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
+      end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
     }
     void GiveBackAll() {
       while (apart_ != nullptr) GiveBackApart(apart_);
@@ -376,19 +391,19 @@ struct Reap {
       if (finder_ != nullptr) this->next_.deallocate(finder_, sizeof(Finder));
     }
 
-    char* at_ = nullptr;  // where the next block's payload will be
-    char* end_ = nullptr;
-    size_t free_blocks_ = 0;
+    char* at_ = nullptr;       // where the next block's payload will be
+    char* limit_ = nullptr;    // as far as the fast path may go: end_, or at_ to close it
+    char* counted_ = nullptr;  // up to here used_ counts what was bumped
     size_t used_ = 0;
+    size_t free_blocks_ = 0;
+    char* end_ = nullptr;
     Finder* finder_ = nullptr;  // made by the first free that needs it
     Chunk* chunks_ = nullptr;   // the newest, which is bumped, first
     Chunk* apart_ = nullptr;
     size_t apart_bytes_ = 0;
     size_t held_ = 0;
     void* owner_ = nullptr;
-    size_t cap_ = 0;
-    CapFunction cap_reached_ = nullptr;
-    void* cap_context_ = nullptr;
+    Cap cap_;
   };
 };
 

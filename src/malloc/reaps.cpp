@@ -1,0 +1,341 @@
+// The records and the tree of reaps, and what is done in one. See reaps.h.
+#include "malloc/reaps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/message.h"
+#include "malloc/fast_path.h"
+#include "malloc/runtime.h"
+#include "malloc/scopes.h"
+
+namespace strata {
+
+Lock g_tree{LockRank::kControl};
+
+namespace {
+
+strata_reap* g_free STRATA_GUARDED_BY(g_tree) = nullptr;  // records of reaps that are gone
+strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
+
+// The reap's lock, and its scope's account of what happens under it.
+class Hold {
+ public:
+  // reserved: bytes that the scope has counted already.
+  explicit Hold(strata_reap* reap, size_t reserved = 0) : reap_(reap) {
+    if (!reap->shared) return;
+    reap->lock.lock();
+    counted_ = reap->heap.used() + reserved;
+  }
+  ~Hold() {
+    if (!reap_->shared) return;
+    if (reap_->scope != nullptr) AdjustScope(reap_->scope, reap_->heap.used() - counted_);
+    reap_->lock.unlock();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  strata_reap* reap_;
+  size_t counted_ = 0;
+};
+
+void ToggleReapPages(const void* p, size_t size) {
+  if (size < kPageSize || CurrentState() != RunState::kReady) return;
+  Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  const SizeClass c = size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size);
+  r.heap.page_map().ToggleReap({PageId(offset >> kPageShift), PagesCeil(size)}, c);
+}
+
+// Where the process heap's block begins that p lies in; null for other memory. Of large blocks only
+// the first page is known.
+const void* BlockAround(const void* p) {
+  if (CurrentState() != RunState::kReady) return nullptr;
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end()) return nullptr;
+  const PageId page(offset >> kPageShift);
+  if (r.heap.page_map().ClassOf(page) != kReapPage) return nullptr;
+  const Span* span = r.heap.page_map().SpanOf(page);
+  size_t start = span->start_offset();
+  if (span->state != SpanState::kLarge) {
+    const ClassInfo& info = InfoOf(span->size_class);
+    start += IndexOfOffset(info, offset - start) * info.size;
+  }
+  return reinterpret_cast<const void*>(r.kernel.base() + start);
+}
+
+void Link(strata_reap* reap, strata_reap* parent) STRATA_REQUIRES(g_tree) {
+  reap->parent = parent;
+  if (parent == nullptr) return;
+  reap->previous = nullptr;
+  reap->next = parent->first_child;
+  if (reap->next != nullptr) reap->next->previous = reap;
+  parent->first_child = reap;
+}
+
+void Unlink(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  if (reap->parent == nullptr) return;
+  if (reap->next != nullptr) reap->next->previous = reap->previous;
+  (reap->previous != nullptr ? reap->previous->next : reap->parent->first_child) = reap->next;
+  reap->parent = nullptr;
+}
+
+void LinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  reap->next_shared = g_shared;
+  if (g_shared != nullptr) g_shared->previous_shared = reap;
+  g_shared = reap;
+}
+
+void UnlinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  if (!reap->shared) return;
+  if (reap->next_shared != nullptr) reap->next_shared->previous_shared = reap->previous_shared;
+  (reap->previous_shared != nullptr ? reap->previous_shared->next_shared : g_shared) =
+      reap->next_shared;
+}
+
+void* NewRecord() STRATA_EXCLUDES(g_tree) {
+  {
+    LockHolder hold(g_tree);
+    if (strata_reap* reap = g_free) {
+      g_free = reap->next;
+      return reap;
+    }
+  }
+  // Without the lock: a miss may start the background thread, and the program's pthread_create may
+  // be one that makes reaps. The class is one of multiples of 64 bytes.
+  const OutOfScope out;
+  return Allocate(sizeof(strata_reap));
+}
+static_assert(InfoOf(ClassOfSize(sizeof(strata_reap))).size % alignof(strata_reap) == 0);
+
+void EndOne(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  Unlink(reap);
+  UnlinkShared(reap);
+  if (strata_scope* scope = reap->scope) {
+    AdjustScope(scope, 0 - reap->heap.used());
+    DropScope(scope);
+  }
+  reap->heap.~ReapHeap();  // the next CreateReap makes the whole record anew
+  reap->state = strata_reap::kGone;
+  reap->next = g_free;
+  g_free = reap;
+}
+
+// Children before their parents, without recursion: a chain may be long.
+void EndBelow(strata_reap* top) STRATA_REQUIRES(g_tree) {
+  for (strata_reap* at = top;;) {
+    if (at->first_child != nullptr) {
+      at = at->first_child;
+    } else if (at == top) {
+      return;
+    } else {
+      strata_reap* parent = at->parent;
+      EndOne(at);
+      at = parent;
+    }
+  }
+}
+
+void* OrNoMemory(void* p) {
+  if (STRATA_UNLIKELY(p == nullptr)) errno = ENOMEM;
+  return p;
+}
+
+}  // namespace
+
+void* ReapChunks::allocate(size_t size) {
+  const OutOfScope out;
+  void* p = Allocate(size);
+  if (p != nullptr) ToggleReapPages(p, size);
+  return p;
+}
+
+void ReapChunks::deallocate(void* p, size_t size) {
+  ToggleReapPages(p, size);
+  Free(p);
+}
+
+void ReportMisuse(const char* what, const void* p) {
+  const bool ready = CurrentState() == RunState::kReady;
+  const bool fatal = !ready || TheRuntime().options.on_error == OnError::kAbort;
+  Message().Text(what).Hex(reinterpret_cast<uintptr_t>(p)).Text(fatal ? "" : " (ignored)").Send();
+  if (fatal) abort();
+}
+
+bool RefuseReap(const strata_reap* reap) {
+  ReportMisuse("not a reap, or one that is gone: ", reap);
+  errno = EINVAL;
+  return false;
+}
+
+strata_reap* ReapAround(const void* p) {
+  const void* chunk = BlockAround(p);
+  if (chunk == nullptr) return nullptr;
+  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
+  return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
+}
+
+// On a later page of a large block its own word says where that begins, and is believed if a reap's
+// chunk does begin there.
+strata_reap* ReapOfBlock(void* p) {
+  if (CurrentState() != RunState::kReady || reinterpret_cast<uintptr_t>(p) % 16 != 0)
+    return nullptr;
+  if (strata_reap* reap = ReapAround(p)) return reap;
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end() || offset < kPageSize) return nullptr;
+  if (r.heap.page_map().ClassOf(PageId(offset >> kPageShift)) != SizeClass::kNone ||
+      r.heap.LargeAt(p) != nullptr) {
+    return nullptr;
+  }
+  auto* block = layers::TaggedBlock::Of(p);
+  if (!block->apart()) return nullptr;
+  const void* start = static_cast<char*>(p) - block->apart_offset();
+  return BlockAround(start) == start ? ReapAround(start) : nullptr;
+}
+
+bool ExpectBlock(strata_reap* reap, void* p) {
+  if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return true;
+  const bool misaligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0;
+  if (STRATA_UNLIKELY(misaligned || (!reap->heap.in_newest_chunk(p) && ReapOfBlock(p) != reap))) {
+    ReportMisuse("a block that is not of this reap: ", p);
+    return false;
+  }
+  if (STRATA_UNLIKELY(!ReapHeap::is_live(p))) {
+    ReportMisuse("a reap's block freed twice: ", p);
+    return false;
+  }
+  return true;
+}
+
+strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
+  if (parent != nullptr && !ExpectReap(parent)) return nullptr;
+  void* raw = NewRecord();
+  if (raw == nullptr) return nullptr;
+  auto* reap = ::new (raw) strata_reap();
+  reap->heap.set_owner(reap);
+  reap->shared = shared;
+  reap->scope = scope;
+  if (parent == nullptr && !shared) return reap;
+  LockHolder hold(g_tree);
+  if (shared) LinkShared(reap);
+  Link(reap, parent);
+  return reap;
+}
+
+void ClearReap(strata_reap* reap) {
+  LockHolder tree(g_tree);
+  EndBelow(reap);
+  Hold hold(reap);
+  reap->heap.clear();
+}
+
+void DestroyReap(strata_reap* reap) {
+  LockHolder tree(g_tree);
+  EndBelow(reap);
+  EndOne(reap);
+}
+
+void RetireReap(strata_reap* reap) {
+  bool empty;
+  {
+    Hold hold(reap);
+    reap->retired = true;
+    empty = reap->heap.used() == 0;
+  }
+  if (empty) DestroyReap(reap);
+}
+
+int SetReapParent(strata_reap* reap, strata_reap* parent) {
+  LockHolder tree(g_tree);
+  for (const strata_reap* above = parent; above != nullptr; above = above->parent) {
+    if (above == reap) return EINVAL;
+  }
+  Unlink(reap);
+  Link(reap, parent);
+  return 0;
+}
+
+void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
+  // No such request can be met, and the sums below can't overflow.
+  if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
+  const size_t reserved = reap->scope == nullptr ? 0 : ReapHeap::most_for(size, align);
+  if (reserved != 0 && !ReserveInScope(reap->scope, reserved)) return OrNoMemory(nullptr);
+  Hold hold(reap, reserved);
+  return OrNoMemory(align <= ReapHeap::alignment ? reap->heap.allocate(size)
+                                                 : reap->heap.allocate(size, align));
+}
+
+bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
+  if (size > layers::kMaxRequest / 2) return false;
+  size_t reserved = 0;
+  if (reap->scope != nullptr) {
+    const size_t before = SizeInReap(reap, p);
+    if (size > before) reserved = ReapHeap::most_for(size) - before;
+    if (reserved != 0 && !ReserveInScope(reap->scope, reserved)) return false;
+  }
+  Hold hold(reap, reserved);
+  return reap->heap.resize(p, size);
+}
+
+void FreeInReap(strata_reap* reap, void* p) {
+  bool last;
+  {
+    Hold hold(reap);
+    if (!ExpectBlock(reap, p)) return;
+    reap->heap.deallocate(p);
+    last = reap->retired && reap->heap.used() == 0;
+  }
+  if (STRATA_UNLIKELY(last)) DestroyReap(reap);
+}
+
+// Under the lock: a neighbour that is freed writes to the word that holds the size.
+size_t SizeInReap(strata_reap* reap, void* p) {
+  Hold hold(reap);
+  return reap->heap.size_of(p);
+}
+
+size_t UsedByReap(strata_reap* reap) {
+  Hold hold(reap);
+  return reap->heap.used();
+}
+size_t HeldByReap(strata_reap* reap) {
+  Hold hold(reap);
+  return reap->heap.held();
+}
+void ReserveInReap(strata_reap* reap, size_t bytes) {
+  Hold hold(reap);
+  reap->heap.reserve(bytes);
+}
+bool IsBlockOf(strata_reap* reap, void* p) {
+  Hold hold(reap);
+  return ExpectBlock(reap, p);
+}
+void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context) {
+  Hold hold(reap);
+  reap->heap.set_cap(bytes, reached, context);
+}
+
+bool FreeReapBlock(void* p) {
+  strata_reap* reap = ReapOfBlock(p);
+  if (reap == nullptr) return false;
+  if (reap->shared) {
+    FreeInReap(reap, p);
+  } else {
+    ReportMisuse("free of a block of a reap for one thread (see strata_reap_free): ", p);
+  }
+  return true;
+}
+
+void LockReaps() STRATA_NO_TSA {
+  g_tree.Acquire();
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.lock();
+}
+void UnlockReaps() STRATA_NO_TSA {
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.unlock();
+  g_tree.Release();
+}
+
+}  // namespace strata

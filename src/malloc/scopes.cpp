@@ -1,0 +1,194 @@
+// Scopes: records, accounts, and where a thread's allocations go. See scopes.h.
+#include "malloc/scopes.h"
+
+#include <errno.h>
+
+#include "malloc/background.h"
+#include "malloc/blocks.h"
+#include "malloc/fast_path.h"
+#include "malloc/limits.h"
+#include "strata/scope.h"
+
+#define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Records are never unmapped, like those of reaps. One that was closed still counts the blocks that
+// are left.
+struct strata_scope {
+  enum State : uint64_t { kOpen = 0x65706f6373206e61, kClosed = 0x6465736f6c632061 };
+
+  std::atomic<uint64_t> state{kOpen};
+  strata_reap* reap = nullptr;
+  strata_scope* outer = nullptr;  // at its creation; holds it
+  std::atomic<size_t> live{0};
+  std::atomic<size_t> cap{0};
+  strata_scope_cap_function reached = nullptr;
+  void* context = nullptr;
+  size_t holders = 1;            // its reap, and the scopes inside of it; under g_tree
+  strata_scope* next = nullptr;  // among the free ones
+};
+
+namespace strata {
+namespace {
+
+strata_scope* g_free STRATA_GUARDED_BY(g_tree) = nullptr;
+
+bool IsOpen(const strata_scope* scope) {
+  return scope != nullptr && reinterpret_cast<uintptr_t>(scope) % alignof(strata_scope) == 0 &&
+         scope->state.load(std::memory_order_relaxed) == strata_scope::kOpen;
+}
+
+bool Expect(const strata_scope* scope) {
+  if (STRATA_LIKELY(IsOpen(scope))) return true;
+  ReportMisuse("not a scope, or one that has ended: ", scope);
+  errno = EINVAL;
+  return false;
+}
+
+// Whether `bytes` more, which are counted already, may stay.
+bool MayGrow(strata_scope* scope, size_t live, size_t bytes) {
+  const size_t cap = scope->cap.load(std::memory_order_relaxed);
+  if (STRATA_LIKELY(cap == 0 || live <= cap)) return true;
+  if (scope->reached == nullptr) return false;
+  const OutOfScope out;
+  const size_t raised = scope->reached(scope->context, live - bytes, bytes, cap);
+  scope->cap.store(raised, std::memory_order_relaxed);
+  return raised == 0 || live <= raised;
+}
+
+void Uncount(strata_scope* from, const strata_scope* to, size_t bytes) {
+  for (strata_scope* s = from; s != to; s = s->outer)
+    s->live.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void* NewRecord() STRATA_EXCLUDES(g_tree) {
+  {
+    LockHolder hold(g_tree);
+    if (strata_scope* scope = g_free) {
+      g_free = scope->next;
+      return scope;
+    }
+  }
+  const OutOfScope out;
+  return Allocate(sizeof(strata_scope));
+}
+
+void FreeRecord(strata_scope* scope) STRATA_REQUIRES(g_tree) {
+  scope->next = g_free;
+  g_free = scope;
+}
+
+strata_scope* Create() {
+  if (EnsureStarted() != RunState::kReady) return nullptr;
+  strata_scope* outer = t_state.scope;
+  if (outer != nullptr && !Expect(outer)) return nullptr;
+  void* raw = NewRecord();
+  if (raw == nullptr) return nullptr;
+  auto* scope = ::new (raw) strata_scope();
+  scope->reap = CreateReap(nullptr, true, scope);
+  LockHolder hold(g_tree);
+  if (scope->reap == nullptr) {
+    FreeRecord(scope);
+    return nullptr;
+  }
+  scope->outer = outer;
+  if (outer != nullptr) ++outer->holders;
+  return scope;
+}
+
+// False: it is not to be ended now.
+bool Close(strata_scope* scope) {
+  if (!Expect(scope)) return false;
+  if (t_state.scope == scope) {
+    ReportMisuse("a scope ended while the thread is in it: ", scope);
+    errno = EINVAL;
+    return false;
+  }
+  scope->state.store(strata_scope::kClosed, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
+bool ReserveInScope(strata_scope* scope, size_t bytes) {
+  for (strata_scope* s = scope; s != nullptr; s = s->outer) {
+    const size_t live = s->live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (STRATA_LIKELY(MayGrow(s, live, bytes))) continue;
+    Uncount(scope, s->outer, bytes);
+    return false;
+  }
+  return true;
+}
+
+void AdjustScope(strata_scope* scope, size_t by) {
+  if (by != 0) Uncount(scope, nullptr, 0 - by);
+}
+
+void DropScope(strata_scope* scope) {
+  while (scope != nullptr && --scope->holders == 0) {
+    strata_scope* outer = scope->outer;
+    FreeRecord(scope);
+    scope = outer;
+  }
+}
+
+void* AllocateInScope(size_t size, size_t align) {
+  strata_scope* scope = t_state.scope;
+  const int saved = errno;
+  void* p;
+  {
+    const OutOfScope out;
+    // One that another thread ended, and STRATA_ON_ERROR says to go on: it is no scope then.
+    if (STRATA_UNLIKELY(!IsOpen(scope))) {
+      ReportMisuse("an allocation in a scope that has ended: ", scope);
+      return align <= 16 ? Allocate(size) : AllocateAligned(size, align);
+    }
+    p = AllocateInReap(scope->reap, size, align);
+    StartBackgroundIfNeeded();
+    RelieveMemoryIfNeeded();
+  }
+  if (STRATA_LIKELY(p != nullptr)) errno = saved;
+  return p;
+}
+
+}  // namespace strata
+
+STRATA_EXPORT strata_scope* strata_scope_create() {
+  const int saved = errno;
+  strata_scope* scope = strata::Create();
+  errno = scope == nullptr ? ENOMEM : saved;
+  return scope;
+}
+
+STRATA_EXPORT strata_scope* strata_scope_enter(strata_scope* scope) {
+  strata_scope* before = strata::t_state.scope;
+  if (scope != nullptr && !strata::Expect(scope)) return before;
+  strata::t_state.scope = scope;
+  strata::t_state.countdown.Pause();
+  return before;
+}
+
+STRATA_EXPORT strata_scope* strata_scope_current() { return strata::t_state.scope; }
+
+STRATA_EXPORT void strata_scope_close(strata_scope* scope) {
+  if (strata::Close(scope)) strata::RetireReap(scope->reap);
+}
+
+STRATA_EXPORT void strata_scope_destroy(strata_scope* scope) {
+  if (strata::Close(scope)) strata::DestroyReap(scope->reap);
+}
+
+STRATA_EXPORT size_t strata_scope_live(const strata_scope* scope) {
+  return strata::Expect(scope) ? scope->live.load(std::memory_order_relaxed) : 0;
+}
+
+STRATA_EXPORT void strata_scope_set_cap(strata_scope* scope, size_t bytes,
+                                        strata_scope_cap_function reached, void* context) {
+  if (!strata::Expect(scope)) return;
+  scope->reached = reached;
+  scope->context = context;
+  scope->cap.store(bytes, std::memory_order_relaxed);
+}
+
+STRATA_EXPORT void strata_scope_expect(strata_scope* scope, size_t bytes) {
+  if (strata::Expect(scope)) strata::ReserveInReap(scope->reap, bytes);
+}

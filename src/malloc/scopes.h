@@ -1,0 +1,43 @@
+// Scopes (include/strata/scope.h): a thread in one allocates from the scope's own shared reap, and
+// the scope and those around it count the bytes. The thread's stretch is kept at 0 meanwhile, as
+// the sampler does it, so that every allocation takes the slow path and the fast path needs no
+// test; free() finds the reap by the page map. Sits in malloc.
+#pragma once
+
+#include <cstddef>
+
+#include "base/lock.h"
+#include "malloc/reaps.h"
+#include "malloc/runtime.h"
+
+namespace strata {
+
+STRATA_ALWAYS_INLINE bool InScope() { return STRATA_UNLIKELY(t_state.scope != nullptr); }
+
+// The thread is in no scope: for what the allocator itself needs, and for the program's functions
+// that it calls.
+class OutOfScope {
+ public:
+  OutOfScope() : scope_(t_state.scope) { t_state.scope = nullptr; }
+  ~OutOfScope() {
+    if (scope_ == nullptr) return;
+    t_state.scope = scope_;
+    t_state.countdown.Pause();
+  }
+  OutOfScope(const OutOfScope&) = delete;
+  OutOfScope& operator=(const OutOfScope&) = delete;
+
+ private:
+  strata_scope* scope_;
+};
+
+// From the scope that the thread is in. Null with ENOMEM.
+void* AllocateInScope(size_t size, size_t align = 16);
+
+// The account of a scope and of those around it. Reserve asks the caps and may say no.
+bool ReserveInScope(strata_scope* scope, size_t bytes);
+void AdjustScope(strata_scope* scope, size_t by);  // modulo 2^64
+// The scope's reap is gone.
+void DropScope(strata_scope* scope) STRATA_REQUIRES(g_tree);
+
+}  // namespace strata

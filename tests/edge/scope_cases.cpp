@@ -1,0 +1,88 @@
+// strata::scope, as docs/scope.md shows it. Prints nothing.
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "strata/scope.h"
+
+#define REQUIRE(x) \
+  if (!(x)) abort()
+
+namespace {
+
+struct alignas(128) Wide {
+  char bytes[256];
+};
+
+std::string Keep() {
+  const strata::scope request;
+  std::vector<std::string> lines(100, std::string(100, 'x'));
+  REQUIRE(request.live() > 10'000);
+  return lines[7];
+}
+
+void Bulk() {
+  strata::scope request(strata::scope::bulk);
+  request.expect(50'000);
+  auto* leaked = new std::map<int, std::string>;
+  for (int i = 0; i < 1000; ++i) (*leaked)[i] = std::string(50, 'y');
+  REQUIRE(request.live() > 100'000);
+}
+
+void Cap() {
+  strata::scope request;
+  request.set_cap(100'000);
+  try {
+    const std::vector<char> large(1'000'000);
+    abort();
+  } catch (const std::bad_alloc&) {
+  }
+  const auto wide = std::make_unique<Wide>();
+  REQUIRE(reinterpret_cast<uintptr_t>(wide.get()) % 128 == 0 && request.live() >= 256);
+}
+
+void Nested() {
+  const strata::scope outer;
+  const std::string a(1000, 'a');
+  const size_t before = outer.live();
+  {
+    const strata::scope inner;
+    const std::string b(1000, 'b');
+    REQUIRE(inner.live() >= 1000 && outer.live() >= before + 1000);
+  }
+  REQUIRE(outer.live() == before);
+  {
+    const strata::scope::visit none(nullptr);
+    const std::string c(1000, 'c');
+    REQUIRE(outer.live() == before);
+  }
+}
+
+void Threads() {
+  const strata::scope request;
+  std::unique_ptr<std::string> made;
+  std::thread worker([&] {
+    const std::string outside(1000, 'o');
+    const strata::scope::visit here(request);
+    made = std::make_unique<std::string>(1000, 'i');
+  });
+  worker.join();
+  REQUIRE(request.live() >= 1000 && request.live() < 2200);
+  std::thread([&] { made.reset(); }).join();
+  REQUIRE(request.live() < 1000);
+}
+
+}  // namespace
+
+int main() {
+  for (int i = 0; i < 1000; ++i) REQUIRE(Keep() == std::string(100, 'x'));
+  for (int i = 0; i < 100; ++i) Bulk();
+  Cap();
+  Nested();
+  Threads();
+  REQUIRE(strata_scope_current() == nullptr);
+}

@@ -1,0 +1,59 @@
+"""Scopes from C and C++: what they promise, and what misuse gets."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from blackbox import ROOT, Lab, cases
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE / "scope_cases.c"
+GOOD = [case for case in cases(SOURCE) if not case.startswith("bad_")]
+BAD = [case for case in cases(SOURCE) if case.startswith("bad_")]
+MODES = {
+    "plain": {},
+    "per-thread": {"STRATA_CACHE": "thread"},
+    "sampled": {"STRATA_SAMPLE": "4096"},
+}
+
+
+@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("mode", MODES)
+def test_scope(lab: Lab, case: str, mode: str) -> None:
+    lab.run(lab.build_linked(SOURCE), case, env=MODES[mode], preload=False).silent()
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
+    result = lab.run(lab.build_linked(SOURCE), case, preload=False)
+    assert result.returncode == -signal.SIGABRT, result.explain()
+    assert len(result.strata_lines()) == 1, result.explain()
+    assert len(result.stderr.splitlines()) == 1, result.explain()
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_misuse_is_ignored_when_asked(lab: Lab, case: str) -> None:
+    env = {"STRATA_ON_ERROR": "ignore"}
+    result = lab.run(lab.build_linked(SOURCE), case, env=env, preload=False)
+    assert result.returncode == 0, result.explain()
+    assert len(result.strata_lines()) == 1, result.explain()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cxx(lab: Lab, mode: str) -> None:
+    lab.run(lab.build_linked(HERE / "scope_cases.cpp"), env=MODES[mode], preload=False).silent()
+
+
+@pytest.mark.parametrize("page", ["scope", "reap"])
+def test_examples_of_the_pages(lab: Lab, page: str, tmp_path: Path) -> None:
+    """Every whole program on the page runs and prints nothing but what it is shown to."""
+    text = (ROOT / f"docs/{page}.md").read_text()
+    programs = re.findall(r"```(c|cpp)\n(.*?int main.*?)```", text, re.DOTALL)
+    assert programs
+    for number, (suffix, program) in enumerate(programs):
+        source = tmp_path / f"{page}{number}.{suffix}"
+        source.write_text(program)
+        lab.run(lab.build_linked(source), preload=False).ok()
