@@ -26,9 +26,10 @@ struct ReapChunks {
   static constexpr size_t whole(size_t bytes) {
     return RoundUp(bytes, bytes > (128 << 10) && bytes <= (256 << 10) ? 16 << 10 : kPageSize);
   }
-  // Also of the small block that a reap's first free makes.
-  static void* allocate(size_t size);
-  static void deallocate(void* p, size_t size);
+  // Also of the small block that a reap's first free makes. Out of line: the fast path's
+  // restartable sequences may not stand in a template's section, which the linker may drop.
+  STRATA_NOINLINE static void* allocate(size_t size);
+  STRATA_NOINLINE static void deallocate(void* p, size_t size);
 };
 
 using ReapHeap = layers::Stack<layers::Reap<(8 << 10), (128 << 10)>, ReapChunks>;

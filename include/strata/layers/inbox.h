@@ -22,12 +22,12 @@ struct Inbox {
     using Through<Below>::Through;
 
     void* allocate(size_t size) {
-      if (opened_ != nullptr) return Next();
+      if (opened_ != nullptr) return Open();
       if (arrived_.load(std::memory_order_relaxed) == nullptr) return this->next_.allocate(size);
       // acquire: pairs with the release in Return, so that what was written to the block before it
       // came back does not show up after it is handed out.
       opened_ = arrived_.exchange(nullptr, std::memory_order_acquire);
-      return Next();
+      return Open();
     }
 
     // A block that another thread frees. Only the owner takes, and always all, so that a block
@@ -49,7 +49,7 @@ struct Inbox {
     struct Letter {
       Letter* next;
     };
-    void* Next() { return std::exchange(opened_, opened_->next); }
+    void* Open() { return std::exchange(opened_, opened_->next); }
 
     std::atomic<Letter*> arrived_{nullptr};
     Letter* opened_ = nullptr;
