@@ -26,7 +26,7 @@ size_t PageHeap<Kernel>::ReleaseNow(size_t bytes) {
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::Tick(bool program_idle) {
   LockHolder hold(lock_);
-  const uint64_t now = kernel_.NowNs();
+  const uint64_t now = kernel_.CoarseNowNs();
   demand_.Advance(now, program_idle);
   const Length demand(demand_.Demand());
   last_demand_ = demand;
@@ -67,7 +67,7 @@ Length PageHeap<Kernel>::ReleaseFromCache(Length target, HugeLength keep) {
   while (released < target && cache_.size() > keep) {
     const HugeLength most =
         std::min({HugeCeil(target - released), cache_.size() - keep, kReleaseChunk});
-    const HugeRange r = cache_.TakeForRelease(most, kernel_.NowNs());
+    const HugeRange r = cache_.TakeForRelease(most, kernel_.CoarseNowNs());
     map_.SetState(r, HugePageState::kInFlight);
     in_flight_ += r.length;
     const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
@@ -76,7 +76,7 @@ Length PageHeap<Kernel>::ReleaseFromCache(Length target, HugeLength keep) {
     lock_.Acquire();
     in_flight_ -= r.length;
     if (!ok) {
-      cache_.PutBack(r, kernel_.NowNs());
+      cache_.PutBack(r, kernel_.CoarseNowNs());
       break;
     }
     allocator_.Give(r);
@@ -222,7 +222,7 @@ void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
     record.no_huge = record.plain = false;
     --marked_;
   }
-  cache_.NoteGone(HugeLength(1), kernel_.NowNs());
+  cache_.NoteGone(HugeLength(1), kernel_.CoarseNowNs());
   allocator_.Give({page, HugeLength(1)});
 }
 
@@ -317,7 +317,7 @@ void PageHeap<Kernel>::DropEmptyRegions() {
       region_backed_ -= g->backed();
       for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) {
         if (g->backed(p)) {
-          cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
+          cache_.PutBack({p, HugeLength(1)}, kernel_.CoarseNowNs());
         } else {
           allocator_.Give({p, HugeLength(1)});
         }
@@ -340,7 +340,7 @@ void PageHeap<Kernel>::RecoverInChild() {
   for (HugePageId p; p < allocator_.end(); p += HugeLength(1)) {
     const HugePageRecord* r = map_.Find(p);
     if (r != nullptr && r->state == HugePageState::kInFlight)
-      cache_.PutBack({p, HugeLength(1)}, kernel_.NowNs());
+      cache_.PutBack({p, HugeLength(1)}, kernel_.CoarseNowNs());
   }
   in_flight_ = HugeLength(0);
 }

@@ -79,7 +79,7 @@ struct PageHeap<Kernel>::HugePageView {
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::ViewHugePages(HugePageId first, HugeLength n, HugePageView* out) const {
   constexpr size_t kAll = kPagesPerHugePage;
-  const uint32_t now_s = Seconds(kernel_.NowNs());
+  const uint32_t now_s = Seconds(kernel_.CoarseNowNs());
   size_t count = 0;
   for (HugePageId p = first; p < allocator_.end() && p < first + n; p += HugeLength(1)) {
     const HugePageRecord* r = map_.Find(p);

@@ -86,9 +86,9 @@ PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
     HugeTracker* t = NewTracker(fresh.first, kind);
     if (t != nullptr) return filler_.Contribute(t, r);
     if (kind == Fresh::kUsed) {
-      cache_.Give(fresh, kernel_.NowNs());
+      cache_.Give(fresh, kernel_.CoarseNowNs());
     } else {
-      cache_.NoteGone(fresh.length, kernel_.NowNs());
+      cache_.NoteGone(fresh.length, kernel_.CoarseNowNs());
       allocator_.Give(fresh);
     }
   }
@@ -103,7 +103,7 @@ HugeTracker* PageHeap<Kernel>::NewTracker(HugePageId page, Fresh kind) {
   t->Init(page, kind != Fresh::kUsed);
   HugePageRecord& record = map_[page];
   // The end of a large run came into use with it.
-  if (record.state != HugePageState::kLarge) record.in_use_since_s = Seconds(kernel_.NowNs());
+  if (record.state != HugePageState::kLarge) record.in_use_since_s = Seconds(kernel_.CoarseNowNs());
   record.state = HugePageState::kFiller;
   record.tracker = t;
   if (kind == Fresh::kSparse) BackByPages(t);
@@ -136,7 +136,7 @@ bool PageHeap<Kernel>::AddRegion() {
   }
   g->Init(r.first);
   map_.SetState(r, HugePageState::kRegion);
-  const uint32_t now_s = Seconds(kernel_.NowNs());
+  const uint32_t now_s = Seconds(kernel_.CoarseNowNs());
   for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) {
     map_[p].region = g;
     map_[p].in_use_since_s = now_s;
@@ -149,7 +149,7 @@ bool PageHeap<Kernel>::AddRegion() {
 template <PageKernel Kernel>
 HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length least,
                                           Fresh* kind) {
-  const uint64_t now = kernel_.NowNs();
+  const uint64_t now = kernel_.CoarseNowNs();
   *kind = Fresh::kUsed;
   if (align == HugeLength(1)) {
     const HugeRange cached = cache_.TryTake(n, now);
@@ -183,7 +183,7 @@ template <PageKernel Kernel>
 void PageHeap<Kernel>::BeginLarge(HugeRange r) {
   map_.SetState(r, HugePageState::kLarge);
   large_ += r.length;
-  const uint32_t now_s = Seconds(kernel_.NowNs());
+  const uint32_t now_s = Seconds(kernel_.CoarseNowNs());
   for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) map_[p].in_use_since_s = now_s;
 }
 
@@ -235,7 +235,7 @@ template <PageKernel Kernel>
 void PageHeap<Kernel>::Retire(HugeTracker* t) {
   const HugePageId page = t->page();
   trackers_.Delete(t);
-  cache_.Give({page, HugeLength(1)}, kernel_.NowNs());
+  cache_.Give({page, HugeLength(1)}, kernel_.CoarseNowNs());
 }
 
 template <PageKernel Kernel>
@@ -248,7 +248,7 @@ void PageHeap<Kernel>::GiveLarge(PageRange r) {
     whole.length -= HugeLength(1);
   }
   large_ -= whole.length;
-  cache_.Give(whole, kernel_.NowNs());
+  cache_.Give(whole, kernel_.CoarseNowNs());
 }
 
 template <PageKernel Kernel>
@@ -292,7 +292,7 @@ bool PageHeap<Kernel>::GrowOver(PageRange r, Length new_length) {
     map_[last].state = HugePageState::kLarge;
     large_ += HugeLength(1);
   }
-  const uint64_t now = kernel_.NowNs();
+  const uint64_t now = kernel_.CoarseNowNs();
   for (HugePageId p = more.first; p < more.end();) {
     const bool cached = map_[p].state == HugePageState::kCached;
     const HugeLength here =

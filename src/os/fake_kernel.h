@@ -78,6 +78,7 @@ class FakeKernel {
     return true;
   }
 
+  uint64_t CoarseNowNs() { return NowNs(); }
   uint64_t NowNs() {
     std::lock_guard hold(mutex_);
     return now_ns_;

@@ -41,6 +41,7 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.SplitHugePage(page, native) } -> std::same_as<void>;
   { k.Collapse(page) } -> std::same_as<bool>;  // rebuild a hugepage now; slow, background only
   { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
+  { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX
   // where there is none. Reads files: not with a lock held.
   { k.Headroom() } -> std::same_as<int64_t>;

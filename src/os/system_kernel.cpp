@@ -58,6 +58,12 @@ MapResult MapAt(uintptr_t at, size_t bytes) {
   return errno == EEXIST ? MapResult::kOccupied : MapResult::kNoMemory;
 }
 
+uint64_t ReadClock(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // Where metadata was mapped. The kernel tends to map downwards, so most mappings extend the last
 // range; if the table ever fills up, the rest is not measured.
 struct MetadataRange {
@@ -199,11 +205,9 @@ bool SystemKernel::Collapse(HugePageId page) {
          0;
 }
 
-uint64_t SystemKernel::NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
+
+uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 
 void* MapMetadata(size_t bytes) {
   const ErrnoKeeper keep;

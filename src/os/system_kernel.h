@@ -31,6 +31,7 @@ class SystemKernel {
   void SplitHugePage(HugePageId page, NativeRange used);
   bool Collapse(HugePageId page);
   uint64_t NowNs();
+  uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }
 
   MemoryWatch& watch() { return watch_; }

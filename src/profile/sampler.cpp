@@ -65,7 +65,7 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   }
   s->row = s->first_row = row;
   s->size = s->allocated = size;
-  s->expected = expected;
+  s->SetExpected(expected);
   s->born_ns = e.now_ns;
   s->thread = e.thread;
   s->cpu = e.cpu;
@@ -123,7 +123,7 @@ bool Sampler::Move(uintptr_t from, uintptr_t to, size_t size, double more_expect
   const double old_weight = s->weight();
   const double old_bytes = old_weight * static_cast<double>(s->size);
   const double old_allocated = old_weight * static_cast<double>(s->allocated);
-  s->expected += more_expected;
+  s->SetExpected(s->expected() + more_expected);
   const double weight = s->weight();
   if (weight_out != nullptr) *weight_out = weight;
   ChangeLive(*s->row, -old_weight, -old_bytes);

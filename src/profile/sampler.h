@@ -56,12 +56,22 @@ struct LiveSample {
   SampleRow* first_row = nullptr;  // that counts it among the allocated objects
   size_t size = 0;                 // asked for
   size_t allocated = 0;            // the same, with all that realloc added since
-  double expected = 0;             // samples expected in the bytes that were counted for it
   uint64_t born_ns = 0;
   uint32_t thread = 0;
   uint32_t cpu = 0;
 
-  double weight() const { return 1 / ChanceOfSample(expected); }
+  // Samples expected in the bytes that were counted for it, and so how many objects like it there
+  // are. The weight is kept: working it out costs as much as all the rest of a free.
+  double expected() const { return expected_; }
+  double weight() const { return weight_; }
+  void SetExpected(double expected) {
+    expected_ = expected;
+    weight_ = 1 / ChanceOfSample(expected);
+  }
+
+ private:
+  double expected_ = 0;
+  double weight_ = 0;
 };
 
 // What happens to a block, and who does it.
