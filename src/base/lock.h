@@ -19,6 +19,7 @@ enum class LockRank : uint8_t {
   kCpuCache,
   kTransfer,
   kCentral,
+  kLentPages,
   kPageHeap,
   kMetadata,
   kUnwind  // takes nothing inside; not held over a fork

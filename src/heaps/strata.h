@@ -16,6 +16,7 @@
 #include "os/page_kernel.h"
 #include "profile/pinned_bytes.h"
 #include "span/central_free_list.h"
+#include "span/large_blocks.h"
 #include "span/page_map.h"
 #include "span/size_classes.h"
 #include "span/span.h"
@@ -30,19 +31,6 @@ enum class BadFree : uint8_t {
   kNotLive,  // inside the heap, but the start of no live block: freed before, or never one
 };
 
-struct LargeBlock {
-  void* address = nullptr;
-  bool zeroed = false;
-};
-
-// All that are live, and how many were taken and given back so far.
-struct LargeBlocks {
-  size_t blocks = 0;
-  size_t asked = 0;  // bytes
-  Length pages;
-  uint64_t moves = 0;
-};
-
 struct HeapTick {
   size_t released_bytes = 0;
   bool idle = false;
@@ -55,6 +43,7 @@ enum class FillerGroups : uint8_t { kByLifetime, kTogether };
 struct TierOptions {
   SpanOrder span_order = SpanOrder::kFullestFirst;
   FillerGroups filler_groups = FillerGroups::kByLifetime;
+  size_t (*cpu_number)() = [] { return size_t{0}; };  // see LargeBlocks
 };
 
 // Kernel: a PageKernel that also gives base(), classes() and spans() of the page map.
@@ -70,7 +59,7 @@ class StrataHeap {
         arena_(arena),
         span_pool_(arena),
         page_heap_(kernel, arena, options),
-        large_spans_(arena),
+        large_(page_heap_, arena, tiers.cpu_number),
         bad_free_(bad_free),
         filler_groups_(tiers.filler_groups) {
     page_map_.Attach(kernel.classes(), static_cast<Span**>(static_cast<void*>(kernel.spans())));
@@ -85,65 +74,25 @@ class StrataHeap {
 
   // Blocks above kMaxClassSize or aligned to more than a page. Null address when memory is short.
   LargeBlock TakeLarge(size_t size, size_t align) {
-    const Length pages = size == 0 ? Length(1) : PagesCeil(size);
     const Length align_pages = align <= kPageSize ? Length(1) : Length(align / kPageSize);
-    Span* span;
-    PageRun run;
-    {
-      LockHolder hold(page_heap_.lock());
-      span = large_spans_.New();
-      if (span == nullptr) return {};
-      run = page_heap_.TakeHolding({pages, align_pages, false});
-      if (run.range.empty()) {
-        large_spans_.Delete(span);
-        return {};
-      }
-      ++large_.blocks;
-      ++large_.moves;
-      large_.asked += size;
-      large_.pages += run.range.length;
-    }
-    span->state = SpanState::kLarge;
-    SetRange(*span, run.range);
-    span->released_or_asked = size;
-    page_map_.Set(run.range, span, SizeClass::kNone);
-    return {AddressOf(run.range.first), run.zeroed};
+    bool zeroed = false;
+    Span* span = large_.Take(size, align_pages, &zeroed);
+    if (span == nullptr) return {};
+    page_map_.Set(span->range(), span, SizeClass::kNone);
+    return {AddressOf(span->range().first), zeroed};
   }
 
   void GiveLarge(Span* span) {
-    const PageRange range = span->range();
-    page_map_.Clear(range, SizeClass::kNone);
+    page_map_.Clear(span->range(), SizeClass::kNone);
     span->state = SpanState::kUnused;
-    LockHolder hold(page_heap_.lock());
-    --large_.blocks;
-    ++large_.moves;
-    large_.asked -= span->released_or_asked;
-    large_.pages -= range.length;
-    large_spans_.Delete(span);
-    page_heap_.GiveHolding(range);
+    large_.Give(span);
   }
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
-  bool ResizeLarge(Span* span, size_t size) {
-    const Length old_length = span->range().length;
-    const Length new_length = PagesCeil(size);
-    if (new_length > old_length) {
-      if (!page_heap_.TryGrow(span->range(), new_length)) return false;
-    } else if (new_length < old_length) {
-      page_heap_.Shrink(span->range(), new_length);
-    }
-    LockHolder hold(page_heap_.lock());  // also for PinnedAt, which another thread may be in
-    span->num_pages = static_cast<uint32_t>(new_length.raw());
-    large_.pages = large_.pages + new_length - old_length;
-    NoteAsked(span, size);
-    return true;
-  }
+  bool ResizeLarge(Span* span, size_t size) { return large_.Resize(span, size); }
 
   // The program now asks for this much of the block, which has room for it.
-  void SetAsked(Span* span, size_t size) {
-    LockHolder hold(page_heap_.lock());
-    NoteAsked(span, size);
-  }
+  void SetAsked(Span* span, size_t size) { large_.SetAsked(span, size); }
 
   // What the live block at this address keeps from being given back. The caller keeps it live.
   PinnedBytes PinnedAt(uintptr_t address) {
@@ -157,7 +106,7 @@ class StrataHeap {
       objects = static_cast<double>(fill.objects);
       pinned.in_span = static_cast<double>(fill.free_bytes) / objects;
     }
-    const PageRange range = RangeOf(span);
+    const PageRange range = large_.RangeOf(span);
     // Only the last hugepage of a long run has room for others.
     const PageId last = range.end() - Length(1);
     const HugePageId huge = HugePageOf(last);
@@ -170,10 +119,7 @@ class StrataHeap {
     return pinned;
   }
 
-  size_t AskedOf(const Span* span) const {
-    LockHolder hold(page_heap_.lock());
-    return span->released_or_asked;
-  }
+  size_t AskedOf(const Span* span) const { return large_.AskedOf(span); }
 
   // The large block that starts at p, or null.
   Span* LargeAt(const void* p) const {
@@ -231,7 +177,11 @@ class StrataHeap {
       transfer_.Plunder(static_cast<SizeClass>(c), true);
       central_[c].ReleaseEmpty(UINT32_MAX);
     }
+    ReturnLent();
   }
+
+  // The hugepages lent to CPUs go back to the page heap, which then knows all there is to know.
+  void ReturnLent() { large_.ReturnAll(); }
 
   Transfer& transfer() { return transfer_; }
   PageHeap<Kernel>& page_heap() { return page_heap_; }
@@ -239,10 +189,8 @@ class StrataHeap {
   SpanPool& span_pool() { return span_pool_; }
   MetadataArena& arena() { return arena_; }
   Kernel& kernel() { return kernel_; }
-  LargeBlocks large_blocks() const {
-    LockHolder hold(page_heap_.lock());
-    return large_;
-  }
+  LargeBlockCounts large_blocks() const { return large_.counts(); }
+  size_t lent_hugepages() const { return large_.lent(); }
 
   // Calls f(Lock&) for every lock of the heap but isolation_lock(), which comes before the front
   // end's, in the order in which they may be taken.
@@ -250,6 +198,7 @@ class StrataHeap {
   void VisitLocks(F f) {
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
     for (size_t c = 1; c < kNumClasses; ++c) f(central_[c].lock());
+    large_.VisitLocks(f);
     f(span_pool_.lock());
     f(page_heap_.lock());
     f(kernel_.lock());
@@ -270,19 +219,10 @@ class StrataHeap {
   bool GroupOf(SizeClass c) const {
     return filler_groups_ == FillerGroups::kByLifetime && IsDense(c);
   }
-  // Of a block that another thread may be resizing.
-  PageRange RangeOf(const Span* span) const {
-    LockHolder hold(page_heap_.lock());
-    return span->range();
-  }
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {
     span.first_page = static_cast<uint32_t>(range.first.raw());
     span.num_pages = static_cast<uint32_t>(range.length.raw());
-  }
-  void NoteAsked(Span* span, size_t size) STRATA_REQUIRES(page_heap_.lock()) {
-    large_.asked += size - span->released_or_asked;  // unsigned: comes out right when it wraps
-    span->released_or_asked = size;
   }
 
   uint64_t Moves() const {
@@ -296,13 +236,12 @@ class StrataHeap {
   Lock isolation_lock_{LockRank::kControl};
   SpanPool span_pool_;
   PageHeap<Kernel> page_heap_;
-  RecordPool<Span> large_spans_ STRATA_GUARDED_BY(page_heap_.lock());
+  LargeBlocks<PageHeap<Kernel>> large_;
   PageMap page_map_;
   BadFreeHandler bad_free_;
   const FillerGroups filler_groups_;
   CentralFreeList<StrataHeap> central_[kMaxClasses];
   Transfer transfer_;
-  LargeBlocks large_ STRATA_GUARDED_BY(page_heap_.lock());
   // Background thread only.
   uint32_t tick_ = 1;
   uint32_t idle_ticks_ = 0;
@@ -319,6 +258,7 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
   HeapTick result;
   result.idle = idle_ticks_ != 0;
   const bool settle = idle_ticks_ >= kSettleTicks;
+  large_.Tick();
   for (size_t c = 1; c < kNumClasses; ++c) transfer_.Plunder(static_cast<SizeClass>(c), settle);
   if (!release) return result;
   const bool idle = idle_ticks_ >= kIdleTicks;

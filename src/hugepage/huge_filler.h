@@ -60,6 +60,20 @@ class HugeFiller {
     lists_.Add(t);
   }
 
+  // Adds a hugepage that holds runs already.
+  void Adopt(HugeTracker* t) {
+    ++hugepages_;
+    AddTotals(*t);
+    lists_.Add(t);
+  }
+
+  // Takes a whole hugepage out, with all that lies in it; null when there is none left.
+  HugeTracker* RemoveAny() {
+    HugeTracker* t = lists_.FindIn(TrackerLists::kRegular, [](const HugeTracker&) { return true; });
+    if (t != nullptr) Forget(t);
+    return t;
+  }
+
   enum class Left : uint8_t { kSome, kNothing };
 
   // kNothing: the hugepage is empty, whole and off all lists, and the caller's now. A broken one

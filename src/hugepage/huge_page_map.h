@@ -22,12 +22,13 @@ enum class HugePageState : uint8_t {
   kLarge,     // wholly inside one large run
   kFiller,    // has a HugeTracker
   kRegion,    // part of a HugeRegion
+  kLent,      // in a filler of one CPU, which its tracker belongs to
   kInFlight,  // on its way from the cache to the allocator, with the lock dropped
 };
 
 struct HugePageRecord {
   union {
-    HugeTracker* tracker;  // state kFiller
+    HugeTracker* tracker;  // state kFiller or kLent
     HugeRegion* region;    // state kRegion
   };
   // Of the first hugepage of a range in a HugeRangeTree:

@@ -75,11 +75,26 @@ class PageHeap {
   PageRun TakeHolding(const PageRequest& request) STRATA_REQUIRES(lock_);
   void GiveHolding(PageRange r) STRATA_REQUIRES(lock_);
 
-  // In place; false leaves all as it was.
-  bool TryGrow(PageRange r, Length new_length) STRATA_EXCLUDES(lock_);
+  // In place; false leaves all as it was. Drops the lock for a while when it grows.
+  bool TryGrowHolding(PageRange r, Length new_length) STRATA_REQUIRES(lock_);
+  bool TryGrow(PageRange r, Length new_length) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    return TryGrowHolding(r, new_length);
+  }
 
   // The tail goes back; new_length is at least one page.
-  void Shrink(PageRange r, Length new_length) STRATA_EXCLUDES(lock_);
+  void ShrinkHolding(PageRange r, Length new_length) STRATA_REQUIRES(lock_);
+  void Shrink(PageRange r, Length new_length) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    ShrinkHolding(r, new_length);
+  }
+
+  // For LentPages.
+  HugeTracker* LendHolding() STRATA_REQUIRES(lock_);
+  void TakeBackHolding(HugeTracker* t) STRATA_REQUIRES(lock_);
+  // The record of the lent hugepage that holds p. Needs no lock: the entry was written when the
+  // hugepage was lent, and is as long as it is.
+  HugeTracker* LentTracker(PageId p) const STRATA_NO_TSA { return map_[HugePageOf(p)].tracker; }
 
   // Gives back native pages inside runs in use, which their owner knows to be unused and keeps from
   // use (and the runs from being given back) during the call. Sorted. Returns the bytes given back;
@@ -193,6 +208,7 @@ class PageHeap {
   bool MakeRoom(Length n) STRATA_REQUIRES(lock_);
   HugeFiller::Broken BrokenFor(Length n) STRATA_REQUIRES(lock_);
   bool AddRegion() STRATA_REQUIRES(lock_);
+  HugeTracker* AddTracker(Length least) STRATA_REQUIRES(lock_);
   HugeTracker* NewTracker(HugePageId page, Fresh kind) STRATA_REQUIRES(lock_);
   void BeginLarge(HugeRange r) STRATA_REQUIRES(lock_);
   bool DonateTail(PageRange large, Fresh kind) STRATA_REQUIRES(lock_);
@@ -288,6 +304,7 @@ class PageHeap {
 }  // namespace strata
 
 #include "hugepage/page_heap_collapse.h"
+#include "hugepage/page_heap_lend.h"
 #include "hugepage/page_heap_limits.h"
 #include "hugepage/page_heap_release.h"
 #include "hugepage/page_heap_report.h"

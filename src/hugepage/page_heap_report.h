@@ -100,6 +100,9 @@ size_t PageHeap<Kernel>::ViewHugePages(HugePageId first, HugeLength n, HugePageV
       case HugePageState::kLarge:
         v = {p, kAll, 0, 'L', now_s - r->in_use_since_s};
         break;
+      case HugePageState::kLent:  // its tracker is another lock's: it shows as all used
+        v = {p, kAll, 0, 'l', now_s - r->in_use_since_s};
+        break;
       case HugePageState::kRegion:
         v = {p, r->region->used(p), r->region->backed(p) ? size_t{0} : kAll, 'g',
              now_s - r->in_use_since_s};

@@ -36,8 +36,7 @@ void PageHeap<Kernel>::GiveHolding(PageRange r) {
 }
 
 template <PageKernel Kernel>
-bool PageHeap<Kernel>::TryGrow(PageRange r, Length new_length) {
-  LockHolder hold(lock_);
+bool PageHeap<Kernel>::TryGrowHolding(PageRange r, Length new_length) {
   if (new_length <= r.length) return new_length == r.length;
   if (!GrowOnce(r, new_length)) return false;
   used_ += new_length - r.length;
@@ -47,9 +46,8 @@ bool PageHeap<Kernel>::TryGrow(PageRange r, Length new_length) {
 }
 
 template <PageKernel Kernel>
-void PageHeap<Kernel>::Shrink(PageRange r, Length new_length) {
+void PageHeap<Kernel>::ShrinkHolding(PageRange r, Length new_length) {
   STRATA_DCHECK(new_length > Length(0) && new_length <= r.length);
-  LockHolder hold(lock_);
   if (new_length == r.length) return;
   used_ -= r.length - new_length;
   ShrinkOnce(r, new_length);
@@ -80,19 +78,26 @@ template <PageKernel Kernel>
 PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
   const PageRun run = filler_.TryTake(r, BrokenFor(r.length));
   if (STRATA_LIKELY(!run.range.empty())) return run;
-  Fresh kind;
-  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), r.length, &kind);
-  if (!fresh.empty()) {
-    HugeTracker* t = NewTracker(fresh.first, kind);
-    if (t != nullptr) return filler_.Contribute(t, r);
-    if (kind == Fresh::kUsed) {
-      cache_.Give(fresh, kernel_.CoarseNowNs());
-    } else {
-      cache_.NoteGone(fresh.length, kernel_.CoarseNowNs());
-      allocator_.Give(fresh);
-    }
-  }
+  HugeTracker* t = AddTracker(r.length);
+  if (t != nullptr) return filler_.Contribute(t, r);
   return MayBack(r.length) ? filler_.TakeFromEmpties(r) : PageRun{};
+}
+
+// One more hugepage with a record. `least` as for TakeHugePages.
+template <PageKernel Kernel>
+HugeTracker* PageHeap<Kernel>::AddTracker(Length least) {
+  Fresh kind;
+  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), least, &kind);
+  if (fresh.empty()) return nullptr;
+  HugeTracker* t = NewTracker(fresh.first, kind);
+  if (t != nullptr) return t;
+  if (kind == Fresh::kUsed) {
+    cache_.Give(fresh, kernel_.CoarseNowNs());
+  } else {
+    cache_.NoteGone(fresh.length, kernel_.CoarseNowNs());
+    allocator_.Give(fresh);
+  }
+  return nullptr;
 }
 
 // A fresh record for a hugepage that joins the filler; null when metadata is out of memory.

@@ -52,6 +52,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.comment = NameOf(kind);
   header.default_type = shape.default_type;
   PprofWriter writer(fd, shape.types, shape.types_n, header);
+  r.heap.ReturnLent();  // or their fill is not known to the page heap
   const PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
                                return static_cast<ProcessHeap*>(heap)->PinnedAt(address);
                              },

@@ -54,9 +54,14 @@ PageHeapOptions HeapOptions(const Options& o) {
   return p;
 }
 
+size_t CpuNumber() {
+  const Runtime& r = TheRuntime();
+  return r.per_cpu ? CurrentVcpu(r.rseq) : static_cast<size_t>(sched_getcpu());
+}
+
 TierOptions TiersOf(const Options& o) {
   return {o.span_priority ? SpanOrder::kFullestFirst : SpanOrder::kLastIn,
-          o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether};
+          o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether, CpuNumber};
 }
 
 void InitCpuCache(Runtime& r) {

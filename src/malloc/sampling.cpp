@@ -40,13 +40,16 @@ bool IsOnSampledPage(const Runtime& r, const void* p) {
 // The block became a sample by the last of `counted` bytes.
 STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
   const ErrnoKeeper keep;
-  const size_t interval = r.sampler.rate().interval;
-  if (interval == 0) return;  // switched off this moment
+  const SampleRate rate = r.sampler.rate();
+  if (rate.interval == 0) return;  // switched off this moment
   uintptr_t stack[kMaxStackDepth];
   const size_t depth = WalkStack(stack, kMaxStackDepth);
-  const double expected = static_cast<double>(counted) / static_cast<double>(interval);
+  const SampleEvent event = EventAt(r, p);
+  SampleCountdown& countdown = t_state.countdown;
+  const double expected = static_cast<double>(counted) / countdown.IntervalOfSample(rate);
+  countdown.NoteSample(event.now_ns, rate);
   double weight = 0;
-  if (r.sampler.Add(EventAt(r, p), size, expected, stack, depth, &weight))
+  if (r.sampler.Add(event, size, expected, stack, depth, &weight))
     ProbeAlloc(p, size, weight);
 }
 
@@ -70,11 +73,11 @@ void SampleFreed(Runtime& r, void* p) {
 
 void Resized(Runtime& r, void* from, void* to, size_t old_counted, size_t counted, size_t size) {
   const size_t grown = counted > old_counted ? counted - old_counted : 0;
+  const SampleRate rate = r.sampler.rate();
+  const double interval = t_state.countdown.IntervalInForce(rate);
   const bool due = grown != 0 && CountBytes(grown);
   if (STRATA_UNLIKELY(IsOnSampledPage(r, from))) {
-    const size_t interval = r.sampler.rate().interval;
-    const double more =
-        interval == 0 ? 0 : static_cast<double>(grown) / static_cast<double>(interval);
+    const double more = rate.interval == 0 ? 0 : static_cast<double>(grown) / interval;
     double weight = 0;
     if (r.sampler.Move(reinterpret_cast<uintptr_t>(from), reinterpret_cast<uintptr_t>(to), size,
                        more, &weight)) {

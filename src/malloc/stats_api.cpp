@@ -85,7 +85,7 @@ STRATA_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
   if (!Ready()) return m;
   HeapStats s;
   CollectCounts(s);
-  const LargeBlocks large = TheRuntime().heap.large_blocks();
+  const LargeBlockCounts large = TheRuntime().heap.large_blocks();
   m.arena = s.mapped - s.page_heap.allocator.free;
   m.hblks = large.blocks;
   m.hblkhd = large.pages.raw() * kPageSize;

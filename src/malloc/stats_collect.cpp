@@ -120,7 +120,8 @@ SpanTotals CollectAll(HeapStats& out) {
   const size_t by_cpu = out.cpu_cache;
   CollectThreadCaches(r, out);
   TakeThreadCachesFromLive(out.cpu_cache - by_cpu, out);
-  const LargeBlocks large = r.heap.large_blocks();
+  r.heap.ReturnLent();
+  const LargeBlockCounts large = r.heap.large_blocks();
   out.live += large.asked;
   out.internal_slack += Sub(large.pages.raw() * kPageSize, large.asked);
   out.central_free = Sub(Sub(totals.bytes, totals.objects), totals.released);
@@ -223,6 +224,7 @@ void CollectStats(HeapStats& out) {
 void WriteOccupancy(TextSink& sink) {
   Runtime& r = TheRuntime();
   bool first = true;
+  r.heap.ReturnLent();
   r.heap.page_heap().VisitHugePages(
       [&](HugePageId page, size_t used, size_t, char state, uint32_t age_s) {
         unsigned char resident[kNativePerHugePage];

@@ -5,6 +5,12 @@
 // The count is in two parts. The fast path takes from `stretch` alone, and a stretch is at most
 // kMostStretch bytes: at its end the thread looks here, finds a changed interval, and starts the
 // next stretch of what is left. Used by its own thread only.
+//
+// A thread that allocates gigabytes a second would spend much of its time on samples that tell
+// nothing new. So long intervals are a promise of cheapness: where samples come faster than one in
+// kShortestGapUs the thread draws from longer and longer intervals, and each sample's weight follows
+// the interval it was drawn with, so nothing is over- or underestimated. Intervals below
+// kThinnedFrom are taken at their word.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +41,12 @@ struct SampleCountdown {
   uint64_t beyond = 0;  // from the end of the stretch to the sample
   uint64_t random = 0;  // of a xorshift generator; 0: not seeded
   uint32_t epoch = 0;   // of the interval that the point was drawn for
+  uint32_t last_sample_us = 0;
+  // Powers of two by which intervals are longer than the rate says: of the point that is drawn, of
+  // the point before it (the last sample), of the next.
+  uint8_t thinning = 0;
+  uint8_t thinning_of_sample = 0;
+  uint8_t next_thinning = 0;
 
   void Seed(uint64_t seed) {
     // splitmix64: seeds that differ in one bit give unrelated states.
@@ -55,7 +67,10 @@ struct SampleCountdown {
   // point is drawn anew after each sample and for a new interval: the distribution has no memory,
   // so neither favours anything.
   bool Spend(size_t bytes, SampleRate rate, Stretches allowed) {
-    if (epoch != rate.epoch) Draw(rate);
+    if (epoch != rate.epoch) {
+      next_thinning = 0;
+      Draw(rate);
+    }
     if (rate.interval == 0) {
       Divide(kMostStretch, allowed);
       return false;
@@ -65,12 +80,37 @@ struct SampleCountdown {
       Divide(left - bytes, allowed);
       return false;
     }
+    thinning_of_sample = thinning;
     Draw(rate);
     Divide(beyond, allowed);
     return true;
   }
 
+  // The mean bytes between samples: now, and when the last sample was drawn.
+  double IntervalInForce(SampleRate rate) const { return Thinned(rate, thinning); }
+  double IntervalOfSample(SampleRate rate) const { return Thinned(rate, thinning_of_sample); }
+
+  // After each sample.
+  void NoteSample(uint64_t now_ns, SampleRate rate) {
+    const auto now_us = static_cast<uint32_t>(now_ns / 1000);
+    const uint32_t gap = now_us - last_sample_us;
+    last_sample_us = now_us;
+    if (rate.interval < kThinnedFrom) return;
+    if (gap < kShortestGapUs && thinning < kMostThinning) {
+      next_thinning = static_cast<uint8_t>(thinning + 1);
+    } else if (gap > 4 * kShortestGapUs && thinning > 0) {
+      next_thinning = static_cast<uint8_t>(thinning - 1);
+    }
+  }
+
  private:
+  static constexpr size_t kThinnedFrom = size_t{2} << 20;
+  static constexpr uint32_t kShortestGapUs = 100;
+  static constexpr uint8_t kMostThinning = 12;
+
+  static double Thinned(SampleRate rate, uint8_t thinning) {
+    return static_cast<double>(rate.interval) * static_cast<double>(uint64_t{1} << thinning);
+  }
   uint64_t Random() {
     random ^= random << 13;
     random ^= random >> 7;
@@ -82,8 +122,9 @@ struct SampleCountdown {
   void Draw(SampleRate rate) {
     epoch = rate.epoch;
     stretch = 0;
+    thinning = next_thinning;
     const double uniform = (static_cast<double>(Random() >> 11) + 0.5) / 9007199254740992.0;
-    beyond = static_cast<uint64_t>(-NaturalLog(uniform) * static_cast<double>(rate.interval)) + 1;
+    beyond = static_cast<uint64_t>(-NaturalLog(uniform) * IntervalInForce(rate)) + 1;
   }
 
   void Divide(uint64_t left, Stretches allowed) {

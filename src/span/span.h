@@ -36,9 +36,12 @@ struct Span : ListNode<Span> {
   uint8_t bitmap_words = 0;
   uint16_t objects = 0;    // capacity
   uint16_t allocated = 0;  // objects that the central list has given out
-  uint32_t last_used = 0;  // tick of the last take or give
+  uint32_t last_used = 0;  // tick of the last take or give; kLarge: see lent_to
   static constexpr uint8_t kNotSeen = 0xff;
   uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
+  // kLarge: whose hugepage it lies in, from 1 on, if that was lent in the round `last_used` and has
+  // not been returned since; 0: the page heap's.
+  uint8_t lent_to = 0;
   // kSmall: native pages of the span that were given back while it was in use, by bit.
   // kLarge: the bytes the program asked for.
   uint64_t released_or_asked = 0;

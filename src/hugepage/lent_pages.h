@@ -1,0 +1,85 @@
+// The hugepages that the page heap has lent to one CPU while its threads and another's wait for the
+// page heap's lock too often: a filler of its own for runs shorter than a hugepage, which takes that
+// lock only when hugepages come and go. Without contention there are none, so nothing is spread
+// thinner than it has to be. Nothing is given back to the kernel here: what rests is returned, and
+// the page heap judges it like all the rest. Sits in hugepage; its owner's lock guards it and comes
+// before the page heap's.
+#pragma once
+
+#include <cstddef>
+
+#include "base/intrusive_list.h"
+#include "base/lock.h"
+#include "base/metadata_arena.h"
+#include "base/units.h"
+#include "hugepage/huge_filler.h"
+#include "hugepage/huge_tracker.h"
+#include "hugepage/page_run.h"
+
+namespace strata {
+
+template <class PageHeap>
+class LentPages {
+ public:
+  LentPages(PageHeap& heap, MetadataArena& arena) : heap_(heap), filler_(arena) {}
+
+  // An empty run when the page heap has no hugepage to lend.
+  PageRun Take(Length n) {
+    const PageRequest r{n, Length(1), false};
+    const PageRun run = filler_.TryTake(r, HugeFiller::Broken::kAvoid);
+    if (!run.range.empty()) return run;
+    HugeTracker* t = EmptyPage();
+    return t == nullptr ? PageRun{} : filler_.Contribute(t, r);
+  }
+
+  void Give(PageRange r) {
+    HugeTracker* t = heap_.LentTracker(r.first);
+    if (filler_.Give(t, r) == HugeFiller::Left::kSome) return;
+    if (spare_count_ < kLeastSpare + filler_.hugepages() / kUsedASpare) {
+      ++spare_count_;
+      return spare_.PushFront(t);
+    }
+    LockHolder hold(heap_.lock());
+    heap_.TakeBackHolding(t);
+  }
+
+  bool TryGrow(PageRange r, Length new_length) {
+    HugeTracker* t = heap_.LentTracker(r.first);
+    return t->OffsetIn(r.first) + new_length.raw() <= kPagesPerHugePage &&
+           filler_.TryGrow(t, r, new_length);
+  }
+  void Shrink(PageRange r, Length new_length) {
+    filler_.Shrink(heap_.LentTracker(r.first), r, new_length);
+  }
+
+  void ReturnAll() {
+    LockHolder hold(heap_.lock());
+    while (HugeTracker* t = spare_.PopFront()) heap_.TakeBackHolding(t);
+    spare_count_ = 0;
+    while (HugeTracker* t = filler_.RemoveAny()) heap_.TakeBackHolding(t);
+  }
+
+  size_t hugepages() const { return filler_.hugepages() + spare_count_; }
+
+ private:
+  // Empty ones kept, so that a hugepage that falls empty again and again costs no second lock.
+  static constexpr size_t kLeastSpare = 2;
+  static constexpr size_t kUsedASpare = 4;
+
+  HugeTracker* EmptyPage() {
+    if (HugeTracker* t = spare_.PopFront()) {
+      --spare_count_;
+      return t;
+    }
+    if (!filler_.Prepare()) return nullptr;
+    LockHolder hold(heap_.lock());
+    return heap_.LendHolding();
+  }
+
+  PageHeap& heap_;
+  HugeFiller filler_;
+  IntrusiveList<HugeTracker> spare_;
+  size_t spare_count_ = 0;
+};
+
+}  // namespace strata
