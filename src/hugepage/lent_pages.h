@@ -1,9 +1,9 @@
 // The hugepages that the page heap has lent to one CPU while its threads and another's wait for the
-// page heap's lock too often: a filler of its own for runs shorter than a hugepage, which takes that
-// lock only when hugepages come and go. Without contention there are none, so nothing is spread
-// thinner than it has to be. Nothing is given back to the kernel here: what rests is returned, and
-// the page heap judges it like all the rest. Sits in hugepage; its owner's lock guards it and comes
-// before the page heap's.
+// page heap's lock too often: a filler of its own for runs shorter than a hugepage, which takes
+// that lock only when hugepages come and go. Without contention there are none, so nothing is
+// spread thinner than it has to be. Nothing is given back to the kernel here: what rests is
+// returned, and the page heap judges it like all the rest. Sits in hugepage; its owner's lock
+// guards it and comes before the page heap's.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// The part of PageHeap that lends hugepages to single CPUs (lent_pages.h). Only empty ones are lent,
-// so whatever lies in a lent hugepage was put there by whom it is lent to; all of it counts as used
-// meanwhile. Included by page_heap.h only.
+// The part of PageHeap that lends hugepages to single CPUs (lent_pages.h). Only empty ones are
+// lent, so whatever lies in a lent hugepage was put there by whom it is lent to; all of it counts
+// as used meanwhile. Included by page_heap.h only.
 #pragma once
 
 #include "hugepage/page_heap.h"

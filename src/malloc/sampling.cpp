@@ -49,8 +49,7 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
   const double expected = static_cast<double>(counted) / countdown.IntervalOfSample(rate);
   countdown.NoteSample(event.now_ns, rate);
   double weight = 0;
-  if (r.sampler.Add(event, size, expected, stack, depth, &weight))
-    ProbeAlloc(p, size, weight);
+  if (r.sampler.Add(event, size, expected, stack, depth, &weight)) ProbeAlloc(p, size, weight);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // freed (platform trap: RSS falls, memory does not). `used` is one native page of it that is
   // still in use.
   { k.SplitHugePage(page, native) } -> std::same_as<void>;
-  { k.Collapse(page) } -> std::same_as<bool>;  // rebuild a hugepage now; slow, background only
-  { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
+  { k.Collapse(page) } -> std::same_as<bool>;     // rebuild a hugepage now; slow, background only
+  { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX
   // where there is none. Reads files: not with a lock held.

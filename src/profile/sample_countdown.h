@@ -8,8 +8,8 @@
 //
 // A thread that allocates gigabytes a second would spend much of its time on samples that tell
 // nothing new. So long intervals are a promise of cheapness: where samples come faster than one in
-// kShortestGapUs the thread draws from longer and longer intervals, and each sample's weight follows
-// the interval it was drawn with, so nothing is over- or underestimated. Intervals below
+// kShortestGapUs the thread draws from longer and longer intervals, and each sample's weight
+// follows the interval it was drawn with, so nothing is over- or underestimated. Intervals below
 // kThinnedFrom are taken at their word.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Blocks above the largest size class, and such as are aligned to more than a page: each a run of
 // its own. They come from the page heap under its lock. Once a CPU's threads had to wait for that
-// lock too often, its blocks shorter than a hugepage come from hugepages lent to it, under a lock of
-// its own (hugepage/lent_pages.h), until it rests. Sits in span; everything here is thread-safe.
+// lock too often, its blocks shorter than a hugepage come from hugepages lent to it, under a lock
+// of its own (hugepage/lent_pages.h), until it rests. Sits in span; everything here is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -158,7 +158,7 @@ class LargeBlocks {
 
  private:
   static constexpr size_t kSlots = 16;
-  static constexpr size_t kWaitsToOpen = 64;   // for the page heap's lock, in a second
+  static constexpr size_t kWaitsToOpen = 64;      // for the page heap's lock, in a second
   static constexpr uint64_t kRestingTakes = 256;  // in a second
 
   // One CPU's, or that of several with numbers 16 apart. A cache line of its own, at least.
@@ -299,7 +299,7 @@ class LargeBlocks {
   MetadataArena& arena_;
   const CpuNumber cpu_number_;
   mutable RecordPool<Span> spans_ STRATA_GUARDED_BY(heap_.lock());
-  mutable LargeBlockCounts counts_ STRATA_GUARDED_BY(heap_.lock());  // of blocks in no slot
+  mutable LargeBlockCounts counts_ STRATA_GUARDED_BY(heap_.lock());    // of blocks in no slot
   mutable size_t waits_[kSlots] STRATA_GUARDED_BY(heap_.lock()) = {};  // since the last tick
   mutable Slot slots_[kSlots];
 };

@@ -97,5 +97,51 @@ TEST(SampleCountdown, HugeRequestsAndIntervalsDoNotWrap) {
   EXPECT_FALSE(c.Spend(SIZE_MAX, {0, 3}, Stretches::kAllowed));
 }
 
+// A thread whose samples come far too fast draws from longer intervals, and the weights of what it
+// samples still add up to what it allocated.
+TEST(SampleCountdown, SamplesThatComeTooFastAreThinnedAndStandForMore) {
+  constexpr size_t kInterval = size_t{2} << 20;
+  constexpr size_t kSize = size_t{1} << 20;
+  constexpr SampleRate kRate{kInterval, 1};
+  SampleCountdown c;
+  c.Seed(8);
+  uint64_t now_ns = 0;
+  const auto run = [&](uint64_t ns_each, int blocks, double* bytes) {
+    int samples = 0;
+    for (int i = 0; i < blocks; ++i) {
+      now_ns += ns_each;
+      if (!Count(c, kSize, kRate)) continue;
+      ++samples;
+      *bytes += kSize / ChanceOfSample(kSize / c.IntervalOfSample(kRate));
+      c.NoteSample(now_ns, kRate);
+    }
+    return samples;
+  };
+  double bytes = 0;
+  // A block every 300 ns: a second of it.
+  const int fast = run(300, 3'333'333, &bytes);
+  EXPECT_LT(fast, 15'000);
+  EXPECT_GT(fast, 1'000);
+  EXPECT_NEAR(bytes / (3'333'333.0 * kSize), 1, 0.05);
+  EXPECT_GT(c.IntervalInForce(kRate), 50.0 * kInterval);
+  // One every 10 ms: after a while the interval is what was asked for.
+  bytes = 0;
+  run(10'000'000, 60'000, &bytes);
+  EXPECT_EQ(c.IntervalInForce(kRate), static_cast<double>(kInterval));
+  bytes = 0;
+  run(10'000'000, 20'000, &bytes);
+  EXPECT_NEAR(bytes / (20'000.0 * kSize), 1, 0.05);
+}
+
+TEST(SampleCountdown, ShortIntervalsAreTakenAtTheirWord) {
+  constexpr SampleRate kRate{4096, 1};
+  SampleCountdown c;
+  c.Seed(9);
+  for (int i = 0; i < 10'000; ++i) {
+    if (Count(c, 4096, kRate)) c.NoteSample(1, kRate);
+    ASSERT_EQ(c.IntervalInForce(kRate), 4096.0);
+  }
+}
+
 }  // namespace
 }  // namespace strata

@@ -1,0 +1,271 @@
+// Hugepages lent to CPUs whose threads wait for the page heap: when that begins and ends, that
+// blocks keep apart and keep their contents while hugepages come and go under them, and that
+// nothing is lost; then the same with threads, which ThreadSanitizer watches.
+#include "hugepage/lent_pages.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+#include "heaps/strata.h"
+#include "test_kernel.h"
+
+namespace strata::test {
+namespace {
+
+using Heap = StrataHeap<TestKernel>;
+
+thread_local size_t t_cpu = 0;
+size_t CpuOfThread() { return t_cpu; }
+void NoBadFree(BadFree, void*) { ADD_FAILURE() << "a bad free"; }
+
+class LentPagesTest : public testing::Test {
+ protected:
+  LentPagesTest() {
+    TierOptions tiers;
+    tiers.cpu_number = CpuOfThread;
+    heap_ = std::make_unique<Heap>(kernel_, memory_.arena(), PageHeapOptions{}, NoBadFree, tiers);
+    t_cpu = 0;
+  }
+
+  void* Take(size_t size) { return heap_->TakeLarge(size, 16).address; }
+  void Give(void* p) { heap_->GiveLarge(heap_->LargeAt(p)); }
+
+  // Makes the threads of `cpu` wait for the page heap until hugepages are lent to them, and to them
+  // alone.
+  void Contend(size_t cpu) {
+    heap_->ReturnLent();
+    std::atomic<bool> stop{false};
+    std::thread waiter([&] {
+      t_cpu = cpu;
+      while (!stop) Give(Take(300'000));
+    });
+    while (heap_->lent_hugepages() == 0) {
+      LockHolder hold(heap_->page_heap().lock());
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    stop = true;
+    waiter.join();
+  }
+
+  void Tick() {
+    kernel_.Advance(1000);
+    heap_->Tick(true);
+  }
+
+  void ExpectAllGoesBack() {
+    EXPECT_EQ(heap_->large_blocks().blocks, 0u);
+    EXPECT_EQ(heap_->large_blocks().asked, 0u);
+    EXPECT_EQ(heap_->large_blocks().pages, Length(0));
+    heap_->ReleaseNow(SIZE_MAX);
+    EXPECT_EQ(heap_->lent_hugepages(), 0u);
+    EXPECT_EQ(heap_->page_heap().used(), Length(0));
+    EXPECT_EQ(kernel_.physical_bytes(), 0u);
+  }
+
+  TestArena memory_;
+  TestKernel kernel_{HugeLength(512)};
+  std::unique_ptr<Heap> heap_;
+};
+
+TEST_F(LentPagesTest, NothingIsLentWithoutContention) {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 500; ++i) {
+    blocks.push_back(Take(300'000 + static_cast<size_t>(i) * 1000));
+    if (i % 3 == 0) {
+      Give(blocks.back());
+      blocks.pop_back();
+    }
+    EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  }
+  for (void* p : blocks) Give(p);
+  ExpectAllGoesBack();
+}
+
+TEST_F(LentPagesTest, AContendingCpuBorrowsAndReturnsWhenItRests) {
+  Contend(3);
+  const size_t lent = heap_->lent_hugepages();
+  EXPECT_GE(lent, 1u);
+  void* other = Take(1'500'000);  // of CPU 0, which never waited
+  EXPECT_EQ(heap_->lent_hugepages(), lent);
+  t_cpu = 3;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 400; ++i) blocks.push_back(Take(600'000));
+  EXPECT_GT(heap_->lent_hugepages(), 100u);
+  EXPECT_EQ(heap_->large_blocks().blocks, 401u);
+  Tick();
+  EXPECT_GT(heap_->lent_hugepages(), 100u);  // it took many blocks since
+  Tick();
+  EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  EXPECT_EQ(heap_->large_blocks().blocks, 401u);
+  // What lies in returned hugepages is the page heap's to take back, and fills them up.
+  for (int i = 0; i < 200; ++i) {
+    Give(blocks.back());
+    blocks.pop_back();
+  }
+  EXPECT_EQ(heap_->page_heap().used(),
+            PagesCeil(1'500'000) + Length(200 * PagesCeil(600'000).raw()));
+  for (void* p : blocks) Give(p);
+  Give(other);
+  ExpectAllGoesBack();
+}
+
+TEST_F(LentPagesTest, LongAndAlignedBlocksAreNeverLent) {
+  Contend(0);
+  heap_->ReturnLent();
+  void* whole = Take(2 << 20);
+  void* aligned = heap_->TakeLarge(300'000, 64 << 10).address;
+  EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  void* lent = Take(300'000);
+  EXPECT_EQ(heap_->lent_hugepages(), 1u);
+  Give(whole);
+  Give(aligned);
+  Give(lent);
+  ExpectAllGoesBack();
+}
+
+TEST_F(LentPagesTest, BlocksAreResizedWhereverTheyLie) {
+  Contend(0);
+  heap_->ReturnLent();
+  for (const bool returned : {false, true}) {
+    void* p = Take(300'000);
+    EXPECT_EQ(heap_->lent_hugepages(), 1u);
+    if (returned) heap_->ReturnLent();
+    Span* span = heap_->LargeAt(p);
+    EXPECT_EQ(heap_->AskedOf(span), 300'000u);
+    ASSERT_TRUE(heap_->ResizeLarge(span, 900'000));
+    EXPECT_EQ(heap_->large_blocks().asked, 900'000u);
+    void* next = Take(1'000'000);
+    EXPECT_FALSE(heap_->ResizeLarge(span, 5 << 20));
+    ASSERT_TRUE(heap_->ResizeLarge(span, 280'000));
+    heap_->SetAsked(span, 281'000);
+    EXPECT_EQ(heap_->AskedOf(span), 281'000u);
+    EXPECT_EQ(heap_->large_blocks().pages, PagesCeil(280'000) + PagesCeil(1'000'000));
+    Give(p);
+    Give(next);
+    heap_->ReturnLent();
+  }
+  ExpectAllGoesBack();
+}
+
+TEST_F(LentPagesTest, WithoutMemoryForAHugepageTheHeapIsAskedAndThenNullIsGiven) {
+  Contend(0);
+  std::vector<void*> blocks;
+  while (void* p = Take(1'900'000)) blocks.push_back(p);
+  EXPECT_GE(blocks.size(), 500u);  // of 512 hugepages
+  // What is free lies in lent hugepages, out of the page heap's reach until they are returned.
+  Give(blocks.back());
+  blocks.pop_back();
+  heap_->EmptyCaches();
+  EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  t_cpu = 1;
+  void* p = Take(1'900'000);
+  EXPECT_NE(p, nullptr);
+  Give(p);
+  for (void* b : blocks) Give(b);
+  ExpectAllGoesBack();
+}
+
+// Against a model: contents, overlap, sums; hugepages are lent and returned at random.
+TEST_F(LentPagesTest, RandomBlocksOfManyCpusKeepApart) {
+  struct Block {
+    size_t size;
+    uint32_t tag;
+  };
+  for (size_t cpu = 0; cpu < 3; ++cpu) Contend(cpu);
+  std::mt19937 random(11);
+  std::map<char*, Block> live;
+  size_t asked = 0;
+  uint32_t tag = 0;
+  size_t most_lent = 0;
+  for (int step = 0; step < 6000; ++step) {
+    t_cpu = random() % 4;  // the last one never contends
+    const uint32_t what = random() % 6;
+    if (live.empty() || (what < 3 && live.size() < 150)) {
+      const size_t size = 260'000 + random() % 1'800'000;
+      auto* at = static_cast<char*>(Take(size));
+      ASSERT_NE(at, nullptr);
+      const auto next = live.lower_bound(at);
+      ASSERT_TRUE(next == live.end() || at + size <= next->first);
+      ASSERT_TRUE(next == live.begin() ||
+                  std::prev(next)->first + std::prev(next)->second.size <= at);
+      kernel_.Touch(at, size, ++tag);
+      live[at] = {size, tag};
+      asked += size;
+    } else {
+      auto it = std::next(live.begin(), static_cast<ptrdiff_t>(random() % live.size()));
+      ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
+      const size_t size = 1 + random() % 2'000'000;
+      if (what < 5) {
+        Give(it->first);
+        asked -= it->second.size;
+        live.erase(it);
+      } else if (heap_->ResizeLarge(heap_->LargeAt(it->first), size)) {
+        asked += size - it->second.size;
+        it->second.size = size;
+        kernel_.Touch(it->first, size, it->second.tag);
+      }
+    }
+    most_lent = std::max(most_lent, heap_->lent_hugepages());
+    ASSERT_EQ(heap_->large_blocks().asked, asked);
+    ASSERT_EQ(heap_->large_blocks().blocks, live.size());
+    if (random() % 200 == 0) heap_->ReturnLent();
+    if (random() % 1000 == 0) Tick();
+    if (random() % 1000 == 0) Contend(random() % 3);
+  }
+  EXPECT_GT(most_lent, 5u);
+  for (const auto& [at, block] : live) {
+    EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
+    Give(at);
+  }
+  ExpectAllGoesBack();
+}
+
+TEST_F(LentPagesTest, ThreadsBorrowReturnAndFreeEachOthersBlocks) {
+  constexpr size_t kThreads = 4;
+  constexpr size_t kShared = 64;
+  std::atomic<void*> shared[kShared] = {};
+  std::atomic<size_t> running{kThreads};
+  std::atomic<bool> seen{false};
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      t_cpu = i % 3;
+      std::mt19937 random(static_cast<uint32_t>(i));
+      for (int step = 0; step < 8000 || !seen; ++step) {
+        void* mine = Take(260'000 + random() % 1'700'000);
+        if (mine != nullptr && random() % 8 == 0)
+          heap_->ResizeLarge(heap_->LargeAt(mine), 1 + random() % 1'000'000);
+        void* old = shared[random() % kShared].exchange(mine);
+        if (old != nullptr) Give(old);
+      }
+      running.fetch_sub(1);
+    });
+  }
+  size_t most_lent = 0;
+  while (running != 0) {
+    most_lent = std::max(most_lent, heap_->lent_hugepages());
+    {
+      LockHolder hold(heap_->page_heap().lock());  // so that somebody waits
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    seen = most_lent > 8;
+    if (seen) heap_->ReturnLent();
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_GT(most_lent, 8u);
+  for (auto& p : shared) {
+    if (void* block = p.load()) Give(block);
+  }
+  ExpectAllGoesBack();
+}
+
+}  // namespace
+}  // namespace strata::test
