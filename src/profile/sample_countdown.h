@@ -7,8 +7,8 @@
 // next stretch of what is left. Used by its own thread only.
 //
 // A thread that allocates gigabytes a second would spend much of its time on samples that tell
-// nothing new. So long intervals are a promise of cheapness: where samples come faster than one in
-// kShortestGapUs the thread draws from longer and longer intervals, and each sample's weight
+// nothing new. So long intervals are a promise of cheapness: where samples come less than 0.1 ms
+// apart the thread draws from longer and longer intervals, and each sample's weight
 // follows the interval it was drawn with, so nothing is over- or underestimated. Intervals below
 // kThinnedFrom are taken at their word.
 #pragma once
@@ -41,12 +41,14 @@ struct SampleCountdown {
   uint64_t beyond = 0;  // from the end of the stretch to the sample
   uint64_t random = 0;  // of a xorshift generator; 0: not seeded
   uint32_t epoch = 0;   // of the interval that the point was drawn for
-  uint32_t last_sample_us = 0;
+  // When the last sample was, in kTimeUnitNs, of which few bits are kept: a gap of seconds may be
+  // taken for a short one now and then, which costs a sample and biases nothing.
+  uint16_t last_sample = 0;
   // Powers of two by which intervals are longer than the rate says: of the point that is drawn, of
   // the point before it (the last sample), of the next.
-  uint8_t thinning = 0;
-  uint8_t thinning_of_sample = 0;
-  uint8_t next_thinning = 0;
+  uint16_t thinning : 4 = 0;
+  uint16_t thinning_of_sample : 4 = 0;
+  uint16_t next_thinning : 4 = 0;
 
   void Seed(uint64_t seed) {
     // splitmix64: seeds that differ in one bit give unrelated states.
@@ -92,24 +94,25 @@ struct SampleCountdown {
 
   // After each sample.
   void NoteSample(uint64_t now_ns, SampleRate rate) {
-    const auto now_us = static_cast<uint32_t>(now_ns / 1000);
-    const uint32_t gap = now_us - last_sample_us;
-    last_sample_us = now_us;
+    const auto now = static_cast<uint16_t>(now_ns / kTimeUnitNs);
+    const auto gap = static_cast<uint16_t>(now - last_sample);
+    last_sample = now;
     if (rate.interval < kThinnedFrom) return;
-    if (gap < kShortestGapUs && thinning < kMostThinning) {
-      next_thinning = static_cast<uint8_t>(thinning + 1);
-    } else if (gap > 4 * kShortestGapUs && thinning > 0) {
-      next_thinning = static_cast<uint8_t>(thinning - 1);
+    if (gap < kShortestGap && thinning < kMostThinning) {
+      next_thinning = (thinning + 1u) & 15;
+    } else if (gap > 4 * kShortestGap && thinning > 0) {
+      next_thinning = (thinning - 1u) & 15;
     }
   }
 
  private:
   static constexpr size_t kThinnedFrom = size_t{2} << 20;
-  static constexpr uint32_t kShortestGapUs = 100;
-  static constexpr uint8_t kMostThinning = 12;
+  static constexpr uint64_t kTimeUnitNs = 25'000;
+  static constexpr uint16_t kShortestGap = 4;
+  static constexpr unsigned kMostThinning = 12;
 
-  static double Thinned(SampleRate rate, uint8_t thinning) {
-    return static_cast<double>(rate.interval) * static_cast<double>(uint64_t{1} << thinning);
+  static double Thinned(SampleRate rate, unsigned power) {
+    return static_cast<double>(rate.interval) * static_cast<double>(uint64_t{1} << power);
   }
   uint64_t Random() {
     random ^= random << 13;
