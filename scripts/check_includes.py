@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Proves that includes in src/ point down the layers, never up and never sideways.
 
-    malloc -> heaps -> {cache, lifetime, hotness, profile} -> span -> hugepage -> os -> base
+    {malloc, trace} -> heaps -> {cache, lifetime, hotness, profile} -> span -> hugepage -> os
+    -> base
 
 A file may include its own folder, any lower layer, and include/strata. It may not include what
 allocates or prints (the containers and streams of libstdc++), nor a fake_*.h, unless it is a
@@ -26,6 +27,7 @@ RANK = {
     "profile": 4,
     "heaps": 5,
     "malloc": 6,
+    "trace": 6,
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 ALLOCATES = frozenset(

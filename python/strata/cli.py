@@ -25,6 +25,8 @@ from strata.launch import Outcome, preload_value, resolve, run
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
+from strata.trace import command as trace
+from strata.trace import replay
 
 OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 RUN_HELP = """Run COMMAND on Strata's malloc.
@@ -209,8 +211,10 @@ compare.add_to(app)
 doctor.add_to(app)
 flame.add_to(app, say)
 reach.add_to(app)
+replay.add_to(app)
 report.add_to(app)
 symbolize.add_to(app, say)
+trace.add_to(app, say)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ NAMES = ("libstrata.so", "libstrata.so.0")
 MARKER = b"strata_version"  # every build of the library exports it
 HEAP_MARKER = b"strata_heap_name"  # and this, every other heap made into a library
 DEFAULT_HEAP = "strata"
+RECORDER = "trace"  # libstrata-trace.so passes calls on to another malloc
 
 
 def checkouts() -> Iterator[Path]:
@@ -95,6 +96,7 @@ def heaps_beside(library: Path) -> dict[str, Path]:
     for suffix in (".so.0", ".so"):
         for path in sorted(library.parent.glob(f"libstrata-*{suffix}")):
             found[path.name.removeprefix("libstrata-").removesuffix(suffix)] = path
+    found.pop(RECORDER, None)
     return found
 
 

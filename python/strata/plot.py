@@ -1,8 +1,13 @@
-"""How the tools' pictures look, for matplotlib: shared by the demo and by the report."""
+"""How the tools' pictures look, for matplotlib: shared by all that draw."""
 
 from __future__ import annotations
 
-from typing import Any
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK = "#1c2733"
 SOFT = "#52606d"
@@ -23,3 +28,20 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "savefig.dpi": 160,
 }
+# for pictures inside of a page
+SVG_STYLE: dict[Any, Any] = STYLE | {"svg.fonttype": "none", "svg.hashsalt": "strata"}
+# distinguishable with any colour vision
+PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#b8860b", "#00868b")
+
+
+def svg(figure: Figure) -> str:
+    """The picture as an element of a page; the figure is closed."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    # matplotlib names its metadata's vocabularies by address; nothing is loaded, but none is needed
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)

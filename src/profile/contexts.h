@@ -31,6 +31,15 @@ struct StackContext {
 // name.
 extern "C" void strata_stacks_beyond_the_table();
 
+inline uint64_t HashFrames(const uintptr_t* frames, size_t depth) {
+  uint64_t h = depth;
+  for (size_t i = 0; i < depth; ++i) {
+    h = (h ^ frames[i]) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
 class ContextTable {
  public:
   static constexpr size_t kMostContexts = 16384;  // with the one for stacks without room
@@ -61,7 +70,7 @@ class ContextTable {
       if (buckets_ == nullptr) return nullptr;
     }
     if (depth > kMaxStackDepth) depth = kMaxStackDepth;
-    const uint64_t hash = Hash(frames, depth);
+    const uint64_t hash = HashFrames(frames, depth);
     StackContext*& bucket = buckets_[hash % kBuckets];
     for (StackContext* c = bucket; c != nullptr; c = c->next) {
       if (c->hash == hash && c->depth == depth &&
@@ -79,15 +88,6 @@ class ContextTable {
     bucket = c;
     ++size_;
     return c;
-  }
-
-  static uint64_t Hash(const uintptr_t* frames, size_t depth) {
-    uint64_t h = depth;
-    for (size_t i = 0; i < depth; ++i) {
-      h = (h ^ frames[i]) * 0x9e3779b97f4a7c15u;
-      h ^= h >> 32;
-    }
-    return h;
   }
 
   MetadataArena& arena_;

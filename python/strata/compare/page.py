@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
 import shlex
 from html import escape
-from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
-from matplotlib.figure import Figure
 
 from strata.compare.output import COUNTED, notes, ratio_text
 from strata.compare.result import Result, Row, show
-from strata.plot import SOFT, STYLE
+from strata.plot import PALETTE, SOFT, SVG_STYLE, svg
 from strata.web import document
 
-# distinguishable with any colour vision
-PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#b8860b", "#00868b")
 MIB = 1 << 20
-PLOT: dict[Any, Any] = STYLE | {"svg.fonttype": "none", "svg.hashsalt": "strata"}
 EXTRA = """
 .scroll { overflow-x: auto; }
 .scroll td, .scroll th { white-space: nowrap; }
@@ -34,16 +27,6 @@ svg { width: 100%; height: auto; }
 .better { color: #1e7b3a; font-weight: 600; } .worse { color: #b3261e; font-weight: 600; }
 td.arm, td.said { text-align: left; }
 """
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    plt.close(figure)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    # matplotlib names its metadata's vocabularies by address; nothing is loaded, but none is needed
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
 
 
 def _ratios(result: Result) -> str:
@@ -70,7 +53,7 @@ def _ratios(result: Result) -> str:
     axes.set_xlabel(f"ratio to {result.plan.arms[0]}; grey: the margin")
     if len(others) > 1:
         axes.legend(loc="best", fontsize=8)
-    return _svg(figure)
+    return svg(figure)
 
 
 def _bounded(row: Row, arm: str) -> tuple[float, float, float] | None:
@@ -104,7 +87,7 @@ def _memory(result: Result) -> str:
         plt.close(figure)
         return ""
     axes.legend(loc="best", fontsize=8)
-    return _svg(figure)
+    return svg(figure)
 
 
 def _table(result: Result) -> str:
@@ -133,7 +116,7 @@ def _section(heading: str, body: str) -> str:
 
 def render(result: Result) -> str:
     plan = result.plan
-    with mpl.rc_context(PLOT):
+    with mpl.rc_context(SVG_STYLE):
         ratios, memory = _ratios(result), _memory(result)
     load = f" under <code>{escape(shlex.join(plan.load))}</code>" if plan.load else ""
     hosts = f" on {escape(', '.join(result.hosts))}" if result.hosts else ""

@@ -1,0 +1,159 @@
+// strata-replay: makes the calls of a trace again, on the malloc that this process has (preload one
+// to choose it), and says how long they took and how much memory the heap kept. `strata replay` is
+// the command for people; this one prints JSON. Its own memory does not count: it is mapped, filled
+// before the start, and taken off.
+#include <stdio.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "calls.h"
+#include "plan.h"
+#include "threads.h"
+
+namespace strata::replay {
+namespace {
+
+struct Options {
+  const char* trace = nullptr;
+  bool threads = false;
+  Touch touch = Touch::kPages;
+  size_t samples = 0;
+  size_t window = 4096;
+};
+
+struct Sample {
+  uint64_t steps;  // made so far
+  int64_t live;
+  uint64_t resident;
+};
+
+struct Samples {
+  Array<Sample> taken;
+  size_t count = 0;
+  uint64_t baseline = 0;
+  int64_t peak_live = 0;  // with one thread of all steps, else of the samples
+
+  void Take(size_t step, int64_t live) {
+    const uint64_t now = Resident();
+    if (live > peak_live) peak_live = live;
+    if (count < taken.size())
+      taken[count++] = {step + 1, live, now > baseline ? now - baseline : 0};
+  }
+};
+
+double Seconds(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+Progress RunSingle(Plan& plan, Array<Slot>& slots, Touch touch, size_t stride, Samples& samples) {
+  Caller caller(slots, touch);
+  Progress progress;
+  size_t next = stride == 0 ? SIZE_MAX : stride;
+  for (size_t i = 0; i < plan.count; ++i) {
+    if (plan.steps[i].operation != Step::kNothing) caller.Do(plan.steps[i], progress);
+    if (stride != 0 && progress.live > samples.peak_live) samples.peak_live = progress.live;
+    if (i + 1 == next) {
+      samples.Take(i, progress.live);
+      next += stride;
+    }
+  }
+  return progress;
+}
+
+void Run(const Options& options) {
+  static Plan plan;
+  static Array<Slot> slots;
+  static Samples samples;
+  Load(options.trace, options.threads ? Slots::kUnique : Slots::kReused, &plan);
+  slots.Make(plan.slots);
+  slots.Fill(0);
+  size_t stride = 0;
+  if (options.samples != 0) {
+    stride = plan.count / options.samples + 1;
+    samples.taken.Make(plan.count / stride + 2);
+    samples.taken.Fill(0);
+  }
+  ForgetPeak();
+  const uint64_t baseline = samples.baseline = Resident();
+
+  const double start = Seconds(CLOCK_MONOTONIC), cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+  Progress progress;
+  if (options.threads) {
+    ThreadedReplay replay{
+        &plan,
+        &slots,
+        options.touch,
+        options.window,
+        stride,
+        [](void* to, size_t step, int64_t live) { static_cast<Samples*>(to)->Take(step, live); },
+        &samples};
+    progress = replay.Run();
+  } else {
+    progress = RunSingle(plan, slots, options.touch, stride, samples);
+  }
+  const double seconds = Seconds(CLOCK_MONOTONIC) - start;
+  const double cpu_seconds = Seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  const uint64_t peak = PeakResident(), end = Resident();
+  if (stride != 0) samples.Take(plan.count - 1, progress.live);
+
+  const auto above = [&](uint64_t bytes) {
+    return static_cast<unsigned long long>(bytes > baseline ? bytes - baseline : 0);
+  };
+  printf("{\"events\": %zu, \"ignored\": %zu, \"failures\": %llu, \"threads\": %u,\n", plan.events,
+         plan.ignored, static_cast<unsigned long long>(progress.failures), plan.most_thread);
+  printf(" \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"peak_resident\": %llu,\n", seconds,
+         cpu_seconds, above(peak));
+  printf(" \"end_resident\": %llu, \"end_live\": %lld, \"peak_live\": %lld, \"samples\": [",
+         above(end), static_cast<long long>(progress.live),
+         static_cast<long long>(samples.peak_live));
+  for (size_t i = 0; i < samples.count; ++i) {
+    const Sample& s = samples.taken[i];
+    printf("%s[%llu, %lld, %llu]", i == 0 ? "" : ", ", static_cast<unsigned long long>(s.steps),
+           static_cast<long long>(s.live), static_cast<unsigned long long>(s.resident));
+  }
+  printf("]}\n");
+}
+
+constexpr char kUsage[] =
+    "usage: strata-replay [--threads] [--samples N] [--window N] [--touch pages|none] TRACE\n";
+
+// False: it makes no sense.
+bool Parse(int count, char** words, Options* options) {
+  for (int i = 1; i < count; ++i) {
+    const char* word = words[i];
+    const char* value = i + 1 < count ? words[i + 1] : "";
+    if (strcmp(word, "--threads") == 0) {
+      options->threads = true;
+    } else if (strcmp(word, "--samples") == 0 || strcmp(word, "--window") == 0) {
+      char* end;
+      const size_t n = strtoull(value, &end, 10);
+      if (*value < '0' || *value > '9' || *end != '\0' || n > 1'000'000'000) return false;
+      (word[2] == 's' ? options->samples : options->window) = n;
+      ++i;
+    } else if (strcmp(word, "--touch") == 0) {
+      if (strcmp(value, "pages") != 0 && strcmp(value, "none") != 0) return false;
+      options->touch = *value == 'p' ? Touch::kPages : Touch::kNone;
+      ++i;
+    } else if (options->trace == nullptr && word[0] != '-') {
+      options->trace = word;
+    } else {
+      return false;
+    }
+  }
+  return options->trace != nullptr;
+}
+
+}  // namespace
+}  // namespace strata::replay
+
+int main(int count, char** words) {
+  strata::replay::Options options;
+  if (!strata::replay::Parse(count, words, &options)) {
+    fputs(strata::replay::kUsage, stderr);
+    return 2;
+  }
+  strata::replay::Run(options);
+  return fflush(stdout) == 0 ? 0 : 1;
+}

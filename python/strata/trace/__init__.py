@@ -1,0 +1,1 @@
+"""Traces of allocations: recording (`strata trace`), reading, and replaying (`strata replay`)."""

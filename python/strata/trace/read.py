@@ -1,0 +1,187 @@
+"""Reads a trace file into columns: one row an event, in the order of the calls."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from strata.errors import StrataError
+from strata.trace.format import (
+    HAS_STACKS,
+    VERSION,
+    Block,
+    Column,
+    DamageError,
+    Kind,
+    Numbers,
+    Operation,
+    blocks,
+    unzigzag,
+    varints,
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    version: int
+    pid: int
+    parent: int
+    start_realtime: int
+    start_monotonic: int
+    flags: int
+    command: tuple[str, ...]
+
+    @property
+    def has_stacks(self) -> bool:
+        return bool(self.flags & HAS_STACKS)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the recorder counted; there only if the program came to its end."""
+
+    events: int
+    unknown_frees: int
+    lost: int
+
+
+@dataclass
+class Trace:
+    """`events` has the columns sequence, time (ns), operation, size, object (the one that ended, 0:
+    none known), alignment, stack and thread. An allocation's object is its sequence."""
+
+    header: Header
+    events: pl.DataFrame
+    stacks: dict[int, tuple[int, ...]] = field(default_factory=dict)  # innermost frame first
+    mappings: str = ""
+    totals: Totals | None = None
+    damage: str | None = None  # what ended the reading before the file's end
+
+
+NAMES = ("sequence", "time", "operation", "size", "object", "alignment", "stack", "thread")
+
+
+def decode_header(block: Block) -> Header:
+    if block.kind != Kind.HEADER:
+        raise DamageError(block.offset, "does not begin with a trace's header")
+    scalars = block.scalars(1)
+    if scalars[0] > VERSION:
+        raise StrataError(
+            f"written by a later version of the format ({scalars[0]}; known: {VERSION})"
+        )
+    scalars = block.scalars(6)
+    command = bytes(block.column(Column.TEXT)).decode(errors="replace")
+    version, pid, parent, realtime, monotonic, flags = scalars[:6]
+    words = tuple(command.rstrip("\0").split("\0"))
+    return Header(version, pid, parent, realtime, monotonic, flags, words)
+
+
+def exactly(block: Block, column: Column, count: int) -> Numbers:
+    numbers = varints(block.column(column), block.offset)
+    if numbers.size != count:
+        raise DamageError(block.offset, "events that make no sense")
+    return numbers
+
+
+def decode_events(block: Block) -> dict[str, Numbers]:
+    count, thread, first_sequence, first_time = block.scalars(4)[:4]
+    senseless = DamageError(block.offset, "events that make no sense")
+    operations = np.frombuffer(block.column(Column.OPERATIONS), np.uint8)
+    if operations.size != count or (count and operations.max() > Operation.FREE):
+        raise senseless
+    sequence = exactly(block, Column.SEQUENCE, count)
+    if count and not sequence[1:].all():
+        raise senseless
+    sequence = np.uint64(first_sequence) + np.cumsum(sequence, dtype=np.uint64)
+    times = np.uint64(first_time) + np.cumsum(exactly(block, Column.TIMES, count), dtype=np.uint64)
+    allocates = operations != Operation.FREE
+    size = np.zeros(count, np.uint64)
+    size[allocates] = exactly(block, Column.SIZES, int(allocates.sum()))
+    named = operations >= Operation.REALLOC
+    objects = np.zeros(count, np.uint64)
+    objects[named] = sequence[named] - exactly(block, Column.OBJECTS, int(named.sum()))
+    aligned = operations == Operation.ALIGNED
+    logs = np.frombuffer(block.column(Column.ALIGNMENTS), np.uint8)
+    if logs.size != int(aligned.sum()) or (logs.size and logs.max() > 63):
+        raise senseless
+    alignment = np.zeros(count, np.uint64)
+    alignment[aligned] = np.uint64(1) << logs.astype(np.uint64)
+    stack = np.zeros(count, np.uint64)
+    if Column.STACK_IDS in block.columns:
+        stack[allocates] = exactly(block, Column.STACK_IDS, int(allocates.sum()))
+    if Column.THREADS in block.columns:
+        threads = exactly(block, Column.THREADS, count)
+    else:
+        threads = np.full(count, thread, np.uint64)
+    if count and (
+        not threads.all()
+        or not sequence.all()
+        or bool((sequence[1:] <= sequence[:-1]).any())
+        or bool((objects >= sequence).any())
+    ):
+        raise senseless
+    columns = (sequence, times, operations.astype(np.uint64), size, objects, alignment)
+    return dict(zip(NAMES, (*columns, stack, threads), strict=True))
+
+
+def decode_stacks(block: Block, stacks: dict[int, tuple[int, ...]]) -> None:
+    count, first = block.scalars(2)[:2]
+    depths = varints(block.column(Column.DEPTHS), block.offset)
+    differences = unzigzag(varints(block.column(Column.FRAMES), block.offset))
+    if depths.size != count or int(depths.sum()) != differences.size:
+        raise DamageError(block.offset, "stacks that make no sense")
+    frames = np.cumsum(differences, dtype=np.uint64).tolist()
+    at = 0
+    for number, depth in enumerate(depths.tolist(), first):
+        stacks[number] = tuple(frames[at : at + depth])
+        at += depth
+
+
+def read_bytes(path: Path) -> memoryview:
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise StrataError(f"{path}: empty, not a trace", 1)
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+
+
+def parse(data: memoryview, name: str) -> Trace:
+    """The trace in `data`; `name` is for messages. What follows damage is left out."""
+    trace: Trace | None = None
+    parts: list[dict[str, Numbers]] = []
+    try:
+        for block in blocks(data):
+            if trace is None:
+                trace = Trace(decode_header(block), pl.DataFrame())
+            elif block.kind == Kind.EVENTS:
+                parts.append(decode_events(block))
+            elif block.kind == Kind.STACKS:
+                decode_stacks(block, trace.stacks)
+            elif block.kind == Kind.MAPPINGS:
+                trace.mappings = bytes(block.column(Column.TEXT)).decode(errors="replace")
+            elif block.kind == Kind.END:
+                trace.totals = Totals(*block.scalars(3)[:3])
+    except DamageError as error:
+        if trace is None:
+            raise StrataError(f"{name}: not a trace of Strata's ({error})", 1) from error
+        trace.damage = str(error)
+    except StrataError as error:
+        raise StrataError(f"{name}: {error}", 1) from error
+    if trace is None:
+        raise StrataError(f"{name}: not a trace of Strata's", 1)
+    empty = np.zeros(0, np.uint64)
+    trace.events = pl.DataFrame(
+        {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES}
+    ).sort("sequence")
+    return trace
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file, as far as it is good; StrataError if nothing of it is."""
+    return parse(read_bytes(path), str(path))

@@ -1,0 +1,191 @@
+"""`strata replay`: the calls of a trace, again, on one allocator after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from strata.compare.arms import Arm, find_arm
+from strata.errors import StrataError
+from strata.library import find_heap
+from strata.trace.command import find_tool
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PROGRAM = "strata-replay"
+DEFAULT = ("glibc", "strata")
+
+
+@dataclass(frozen=True)
+class Sample:
+    calls: int  # made so far
+    live: int
+    resident: int  # of the heap: the replayer's own memory is taken off
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What one allocator took for it."""
+
+    arm: str
+    seconds: tuple[float, ...]  # of each timed run
+    cpu_seconds: float  # median
+    peak_resident: int  # median
+    end_resident: int
+    peak_live: int  # with threads as recorded: of the samples
+    events: int
+    ignored: int
+    failures: int
+    samples: tuple[Sample, ...]
+
+    @property
+    def median_seconds(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def fragmentation(self) -> float:
+        """Resident over live bytes, on average over the calls: 1.2 means 20 % more than asked."""
+        live = sum(s.live for s in self.samples)
+        return sum(s.resident for s in self.samples) / live if live > 0 else float("nan")
+
+
+def run_once(arm: Arm, arguments: list[str], trace: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(find_tool(PROGRAM)), *arguments, str(trace)],
+        env=arm.environment(os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [line for line in done.stderr.splitlines() if line]
+    if done.returncode != 0 or not done.stdout.strip():
+        why = said[-1].removeprefix(f"{PROGRAM}: ") if said else f"exit status {done.returncode}"
+        raise StrataError(f"{arm.name}: {why}", 1)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    wrong = [line for line in said if not line.startswith(f"{PROGRAM}: ")]
+    if wrong and "cannot be preloaded" in wrong[0]:
+        raise StrataError(f"{arm.name}: {wrong[0]}", 1)
+    return answer
+
+
+def replay(arm: Arm, trace: Path, arguments: list[str], samples: int, runs: int) -> Replay:
+    """Timed runs without samples, and one more with them: reading the kernel's figures takes time
+    and must not be in it."""
+    timed = [run_once(arm, arguments, trace) for _ in range(runs)]
+    watched = run_once(arm, [*arguments, "--samples", str(samples)], trace)
+    return Replay(
+        arm=arm.name,
+        seconds=tuple(t["seconds"] for t in timed),
+        cpu_seconds=statistics.median(t["cpu_seconds"] for t in timed),
+        peak_resident=round(statistics.median(t["peak_resident"] for t in timed)),
+        end_resident=watched["end_resident"],
+        peak_live=watched["peak_live"],
+        events=watched["events"],
+        ignored=watched["ignored"],
+        failures=watched["failures"],
+        samples=tuple(Sample(*s) for s in watched["samples"]),
+    )
+
+
+def find_arms(heaps: list[str], preloads: list[Path], allocators: list[str]) -> list[Arm]:
+    arms = []
+    for spec in allocators or (() if heaps or preloads else DEFAULT):
+        try:
+            arms.append(find_arm(spec))
+        except StrataError as error:
+            raise StrataError(str(error).replace("--arm", "--allocator"), error.status) from error
+    arms += [Arm(name, find_heap(name, None)[0], {}) for name in heaps]
+    for path in preloads:
+        try:
+            found = find_arm(f"path:{path}")
+        except StrataError as error:
+            raise StrataError(str(error).replace("--arm path:", "--preload "), 2) from error
+        arms.append(Arm(path.name, found.library, {}))
+    return arms
+
+
+def table(replays: list[Replay]) -> Table:
+    from rich.table import Table
+
+    from strata.stats import human
+
+    columns = ("allocator", "time", "CPU time", "peak RSS", "peak live", "RSS / live", "RSS at end")
+    view = Table(*columns, box=None, pad_edge=False)
+    for r in replays:
+        view.add_row(
+            r.arm,
+            f"{r.median_seconds:.3f} s",
+            f"{r.cpu_seconds:.3f} s",
+            human(r.peak_resident),
+            human(r.peak_live),
+            f"{r.fragmentation:.2f}",
+            human(r.end_resident),
+        )
+    return view
+
+
+def replay_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of `strata trace`.")],
+    heap: Annotated[
+        list[str] | None,
+        typer.Option("--heap", metavar="NAME", help="A heap of the tree: libstrata-NAME.so."),
+    ] = None,
+    preload: Annotated[
+        list[Path] | None, typer.Option("--preload", metavar="PATH", help="Any library's malloc.")
+    ] = None,
+    allocator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allocator", metavar="NAME", help="glibc, strata, jemalloc, … as `strata compare`'s."
+        ),
+    ] = None,
+    threads: Annotated[
+        bool,
+        typer.Option("--threads", help="As many threads as recorded; else one, in exact order."),
+    ] = False,
+    touch: Annotated[
+        bool, typer.Option(help="Write to each page of a block, as the program may have.")
+    ] = True,
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="Timed runs; the median counts.")] = 3,
+    samples: Annotated[
+        int, typer.Option(min=1, max=100_000, help="How often memory is looked at in a run.")
+    ] = 200,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write index.html and result.json."),
+    ] = None,
+) -> None:
+    """Make the calls of a trace again on allocators, and compare time and memory."""
+    from rich.console import Console
+
+    if not file.is_file():
+        raise StrataError(f"{file}: no such file")
+    arms = find_arms(heap or [], preload or [], allocator or [])
+    arguments = (["--threads"] if threads else []) + ["--touch", "pages" if touch else "none"]
+    replays = [replay(arm, file.absolute(), arguments, samples, runs) for arm in arms]
+    console = Console(highlight=False, markup=False)
+    how = "threads as recorded" if threads else "one thread, in the recorded order"
+    console.print(f"{file}: {replays[0].events:,} calls, {how}, median of {runs}")
+    console.print(table(replays))
+    for r in replays:
+        if r.failures:
+            console.print(f"{r.arm}: {r.failures:,} requests were refused")
+    if output is not None:
+        from strata.trace.page import write
+
+        write(output, file, how, replays)
+        console.print(f"{output / 'index.html'}: memory over time")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command to the `strata` command."""
+    app.command("replay")(replay_command)
