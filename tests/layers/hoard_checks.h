@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <set>
+#include <string>
 
 #include "strata/layers/hoard.h"
 
@@ -46,44 +47,54 @@ struct PlayedProcessor {
   static size_t index() { return who; }
 };
 
-// With every lock free. The numbers agree, each superblock is in one bin, which owns it, its free
-// objects are its own and different, and every processor's bin keeps the invariant.
+// What is wrong with a heap all of whose locks are free, or "". The numbers agree, each superblock
+// is in one bin, which owns it, its free objects are its own and different, and every processor's
+// bin keeps the invariant.
 template <class H>
-void ExpectSound(H& heap) {
+std::string ProblemOf(H& heap) {
+  std::string problem;
+  const auto expect = [&](bool right, const char* what) {
+    if (!right && problem.empty()) problem = what;
+  };
   std::set<const void*> seen;
-  heap.VisitBins([&](auto& bin, size_t place, size_t c) {
+  heap.VisitBins([&](auto& bin, size_t, size_t c) {
     size_t used = 0, capacity = 0, emptiest = SIZE_MAX, fullest = 0;
     bin.groups.Visit([&](const auto& s) {
-      EXPECT_TRUE(seen.insert(&s).second) << "a superblock on two lists";
-      EXPECT_EQ(s.owner(), &bin);
-      EXPECT_EQ(s.size_class(), c);
+      expect(seen.insert(&s).second, "a superblock on two lists");
+      expect(s.owner() == &bin, "a superblock in a bin that does not own it");
+      expect(s.size_class() == c, "a superblock in a bin of another class");
+      expect(!bin.global || s.used() > 0, "an empty superblock in the global heap");
       used += s.used();
       capacity += s.capacity();
       if (s.part() < 8) {
         emptiest = std::min<size_t>(emptiest, s.part());
         fullest = std::max<size_t>(fullest, s.part());
       }
-      if (bin.global) {
-        EXPECT_GT(s.used(), 0u) << "an empty superblock was kept";
-      }
       std::set<const void*> free;
       s.VisitFree([&](const void* p) {
-        EXPECT_EQ(AlignedRun<H::kSuperblock>::RecordOf(p), static_cast<const void*>(&s));
-        EXPECT_TRUE(free.insert(p).second) << "an object free twice";
+        expect(AlignedRun<H::kSuperblock>::RecordOf(p) == static_cast<const void*>(&s),
+               "a superblock with another's object");
+        expect(free.insert(p).second, "an object free twice");
       });
-      EXPECT_EQ(free.size() + s.used(), s.cut());
-      EXPECT_LE(s.cut(), s.capacity());
+      expect(free.size() + s.used() == s.cut() && s.cut() <= s.capacity(), "objects gone");
     });
-    EXPECT_EQ(bin.used, used) << "u of bin " << place << ", class " << c;
-    EXPECT_EQ(bin.capacity, capacity) << "a of bin " << place << ", class " << c;
+    expect(bin.used == used, "a wrong u");
+    expect(bin.capacity == capacity, "a wrong a");
     if (emptiest != SIZE_MAX) {
-      EXPECT_EQ(bin.groups.Emptiest()->part(), emptiest);
-      EXPECT_EQ(bin.groups.Fullest()->part(), fullest);
+      expect(bin.groups.Emptiest()->part() == emptiest, "not the emptiest");
+      expect(bin.groups.Fullest()->part() == fullest, "not the fullest");
     }
     if (!bin.global && capacity != 0) {
-      EXPECT_FALSE(bin.TooEmpty(heap.thresholds(), bin.groups.Any()->capacity()));
+      expect(!bin.TooEmpty(heap.thresholds(), bin.groups.Any()->capacity()),
+             "a processor's heap that is too empty");
     }
   });
+  return problem;
+}
+
+template <class H>
+void ExpectSound(H& heap) {
+  EXPECT_EQ(ProblemOf(heap), "");
 }
 
 }  // namespace strata::layers
