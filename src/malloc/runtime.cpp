@@ -30,18 +30,6 @@ pthread_key_t g_thread_key;
 bool g_has_thread_key = false;  // without it a thread's cache is lost when the thread ends
 std::atomic<pthread_t> g_starter{};
 
-// A window of 1 TiB, or four times the memory.
-HugeLength WindowSize() {
-  size_t bytes = size_t{1} << 40;
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  if (pages > 0) {
-    const size_t memory = static_cast<size_t>(pages) * kNativePageSize;
-    if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
-  }
-  constexpr size_t kMost = size_t{16} << 40;
-  return HugeLength((bytes < kMost ? bytes : kMost) >> kHugePageShift);
-}
-
 PageHeapOptions HeapOptions(const Options& o) {
   PageHeapOptions p;
   p.release = o.release;
@@ -116,7 +104,7 @@ Runtime::Runtime(const Options& o)
     : options(o),
       thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),
-      heap((kernel.Init(WindowSize(), o.hugepages, arena), kernel), arena, HeapOptions(o),
+      heap((kernel.Init(DefaultWindow(), o.hugepages, arena), kernel), arena, HeapOptions(o),
            HandleBadFree, TiersOf(o)),
       thread_pool(arena),
       sampler(heap.page_map(), kernel.base(), sample_arena) {

@@ -102,6 +102,17 @@ void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena)
   base_ = RoundUp(start + map_bytes, size_t{1} << 30);
 }
 
+HugeLength DefaultWindow() {
+  size_t bytes = size_t{1} << 40;
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) {
+    const size_t memory = static_cast<size_t>(pages) * kNativePageSize;
+    if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
+  }
+  constexpr size_t kMost = size_t{16} << 40;
+  return HugeLength((bytes < kMost ? bytes : kMost) >> kHugePageShift);
+}
+
 // Both arrays are mapped up to the entries of the heap's new end, in whole native pages.
 bool SystemKernel::GrowPageMap(size_t end) {
   const size_t old_end = mapped_end();

@@ -60,6 +60,9 @@ class SystemKernel {
 
 static_assert(PageKernel<SystemKernel>);
 
+// For a heap: 1 TiB, or four times the memory.
+HugeLength DefaultWindow();
+
 // Zeroed memory for metadata, or null. Keeps errno. What is mapped so is remembered, to be
 // measured.
 void* MapMetadata(size_t bytes);

@@ -72,7 +72,7 @@ std::string ProblemOf(H& heap) {
       }
       std::set<const void*> free;
       s.VisitFree([&](const void* p) {
-        expect(AlignedRun<H::kSuperblock>::RecordOf(p) == static_cast<const void*>(&s),
+        expect(static_cast<const void*>(AlignedRun<H::kSuperblock>::RecordOf(p)) == &s,
                "a superblock with another's object");
         expect(free.insert(p).second, "an object free twice");
       });

@@ -22,7 +22,6 @@ struct FourInOne {
 
 // Who is asking, for fibers: each program begins with its processor, and keeps it.
 struct FiberProcessor {
-  static constexpr bool exclusive = false;
   static inline size_t of_fiber[3] = {};
   static inline size_t outside = 0;
   static size_t index() {

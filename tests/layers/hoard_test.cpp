@@ -222,6 +222,53 @@ TEST_F(HoardTest, LargeBlocksComeFromBelow) {
   EXPECT_EQ(heap.allocate(SIZE_MAX), nullptr);
 }
 
+TEST_F(HoardTest, AlignsBlocksToWhateverIsAsked) {
+  Heap4 heap(source);
+  std::vector<std::pair<void*, size_t>> blocks;
+  for (size_t align = 1; align <= 64 * kUnit; align *= 2) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{24}, align, 3 * align, kUnit}) {
+      void* p = heap.allocate(size, align);
+      ASSERT_NE(p, nullptr);
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u) << size;
+      ASSERT_GE(heap.size_of(p), size);
+      memset(p, 0x77, heap.size_of(p));
+      blocks.emplace_back(p, size);
+    }
+  }
+  // Objects in superblocks where some begin inside still come back whole.
+  for (int i = 0; i < 200; ++i) blocks.emplace_back(heap.allocate(100), 100);
+  for (const auto& [p, size] : blocks) {
+    if (size >= 100) {
+      memset(p, 1, size);
+    }
+    heap.deallocate(p);
+  }
+  ExpectSound(heap);
+  EXPECT_EQ(heap.allocate(kMaxRequest, 64), nullptr);
+  EXPECT_EQ(heap.allocate(64, size_t{1} << 63), nullptr);
+}
+
+TEST(HoardDeathTest, SaysSoWhenABlockIsFreedWrongly) {
+  const auto with_heap = [](auto misuse) {
+    Source source;
+    Heap4 heap(source);
+    misuse(heap);
+  };
+  const char* twice = "strata hoard: a block was freed twice";
+  const char* never = "strata hoard: freed twice, or never a block";
+  EXPECT_DEATH(with_heap([](Heap4& heap) {
+                 void* p = heap.allocate(50);
+                 heap.deallocate(p);
+                 heap.deallocate(p);
+               }),
+               twice);
+  EXPECT_DEATH(with_heap([](Heap4& heap) {
+                 std::vector<char> foreign(4 * kUnit);
+                 heap.deallocate(&foreign[2 * kUnit]);
+               }),
+               never);
+}
+
 TEST_F(HoardTest, SaysNoWhenMemoryIsOutAndGoesOn) {
   Heap4 heap(source);
   auto blocks = Take(heap, kObjects);

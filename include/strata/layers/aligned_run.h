@@ -8,9 +8,11 @@
 
 namespace strata::layers {
 
-// The first word of a run's record.
+// What a run's record begins with.
 struct RunHeader {
+  static constexpr uint32_t kLive = 0x5afe10ad;
   uint32_t object_size = 0;  // of the small objects that the run holds; 0: it is one large block
+  uint32_t mark = kLive;     // what a run that was given back, and foreign memory, do not have
 };
 
 template <size_t kUnit>
@@ -25,28 +27,38 @@ struct AlignedRun {
   static uintptr_t BaseOf(const void* p) {
     return reinterpret_cast<uintptr_t>(p) & ~uintptr_t{kUnit - 1};
   }
-  // For a pointer into the first kUnit bytes of a run.
-  static void* RecordOf(const void* p) {
-    const uintptr_t base = BaseOf(p);
-    return reinterpret_cast<void*>(base + (base / kUnit) % kPlaces * kLine);
+  // Of the unit that begins at base.
+  static void* RecordAt(uintptr_t base) {
+    return reinterpret_cast<void*>(base + base / kUnit % kPlaces * kLine);
+  }
+  // For the address of a block. One that begins a unit, which only an alignment to whole units
+  // makes it do, has its record in the unit before.
+  static RunHeader* RecordOf(const void* block) {
+    return static_cast<RunHeader*>(RecordAt(BaseOf(static_cast<const char*>(block) - 1)));
   }
 };
 
-// A run that is one block. `bytes` is what was taken for it from below.
+// A run that is one block.
 template <size_t kUnit>
 struct LargeRun : RunHeader {
   using Run = AlignedRun<kUnit>;
-  static constexpr size_t kOverhead = kUnit - Run::kRoom;
+  static constexpr size_t kOverhead = kUnit - Run::kRoom;  // more with an alignment, by that
 
-  static void* Begin(void* base, size_t bytes) {
-    auto* record = ::new (Run::RecordOf(base)) LargeRun;
+  // Of the bytes at base, at least kOverhead and the alignment more than the block's.
+  static void* Begin(void* base, size_t bytes, size_t align = kDefaultAlignment) {
+    const auto start = reinterpret_cast<uintptr_t>(Run::RecordAt(Run::BaseOf(base)));
+    auto* block = reinterpret_cast<void*>(RoundUp(start + Run::kRecord, align));
+    auto* record = ::new (static_cast<void*>(Run::RecordOf(block))) LargeRun;
+    record->base = base;
     record->bytes = bytes;
-    return record->block();
+    return block;
   }
-  char* block() { return reinterpret_cast<char*>(this) + Run::kRecord; }
-  void* base() { return reinterpret_cast<void*>(Run::BaseOf(this)); }
-  size_t room() { return bytes - static_cast<size_t>(block() - static_cast<char*>(base())); }
+  // What the block at p can hold.
+  size_t RoomFrom(const void* p) const {
+    return bytes - static_cast<size_t>(static_cast<const char*>(p) - static_cast<char*>(base));
+  }
 
+  void* base = nullptr;  // as it was taken from below
   size_t bytes = 0;
 };
 

@@ -21,6 +21,7 @@
 #include "strata/layers/free_list.h"
 #include "strata/layers/hoard_global.h"
 #include "strata/layers/locked.h"
+#include "strata/layers/misuse.h"
 #include "strata/layers/per_thread.h"
 #include "strata/layers/ref.h"
 
@@ -55,11 +56,12 @@ struct Hoard {
     using Global = HoardGlobal<kUnit, Classes::count, Traits::kShards, Sync>;
     using Spares =
         Stack<LockedBy<typename Sync::Lock>, BoundedFreeList<Traits::kSpares>, Ref<Below>>;
+    using Run = AlignedRun<kUnit>;
     using Large = LargeRun<kUnit>;
     static_assert(Below::alignment % kUnit == 0,
                   "Hoard needs runs aligned to its superblocks, such as AlignedMmap gives");
     static_assert(Below::thread_safe, "Hoard: the heap below is shared; it must lock");
-    static_assert(Classes::largest <= AlignedRun<kUnit>::kRoom);
+    static_assert(Classes::largest <= Run::kRoom);
 
    public:
     using Bin = typename Global::Bin;
@@ -70,7 +72,7 @@ struct Hoard {
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(const HoardOptions& options, Args&&... args)
+    constexpr explicit On(const HoardOptions& options, Args&&... args)
         : Through<Below>(std::forward<Args>(args)...),
           heaps_(std::clamp<size_t>(options.heaps, 1, Traits::kHeaps)),
           thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
@@ -79,12 +81,12 @@ struct Hoard {
           spares_(this->next_) {}
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
     ~On() {
       VisitBins([this](Bin& bin, size_t, size_t) {
         while (Block* s = bin.groups.Any()) {
           bin.Remove(*s);
-          spares_.deallocate(s->base(), kUnit);
+          GiveBack(*s);
         }
       });
     }
@@ -104,14 +106,26 @@ struct Hoard {
       return bin.Allocate(*s);
     }
 
+    void* allocate(size_t size, size_t align) {
+      if (align <= alignment) return allocate(size);
+      if (size > kMaxRequest / 2 || align > kMaxRequest / 2) return nullptr;
+      if (size + align > Classes::largest) return AllocateLarge(size, align);
+      void* p = allocate(size + align - alignment);
+      if (p == nullptr) return nullptr;
+      auto* aligned = reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(p), align));
+      if (aligned != p) static_cast<Block*>(Run::RecordOf(p))->NoteInside();
+      return aligned;
+    }
+
     void deallocate(void* p) {
-      auto* record = static_cast<RunHeader*>(AlignedRun<kUnit>::RecordOf(p));
-      if (record->object_size == 0) [[unlikely]] {
-        auto* large = static_cast<Large*>(record);
-        return this->next_.deallocate(large->base(), large->bytes);
-      }
+      RunHeader* record = RecordOf(p);
+      if (record->object_size == 0) [[unlikely]]
+        return DeallocateLarge(*static_cast<Large*>(record));
       auto* s = static_cast<Block*>(record);
       Bin* bin = Traits::Owner::Lock(*s);
+      p = s->StartOf(p);
+      if (s->LastPushed(p)) [[unlikely]]
+        DieOfMisuse(" hoard", "a block was freed twice");
       bin->Free(*s, p);
       if (bin->global) [[unlikely]]
         return FreedInGlobal(*bin, *s);
@@ -123,18 +137,25 @@ struct Hoard {
     void deallocate(void* p, size_t) { deallocate(p); }
 
     size_t size_of(void* p) {
-      auto* record = static_cast<RunHeader*>(AlignedRun<kUnit>::RecordOf(p));
-      return record->object_size != 0 ? record->object_size : static_cast<Large*>(record)->room();
+      const RunHeader* record = RecordOf(p);
+      return record->object_size != 0 ? static_cast<const Block*>(record)->RoomFrom(p)
+                                      : static_cast<const Large*>(record)->RoomFrom(p);
+    }
+
+    template <class F>
+    void visit_locks(F&& f) {
+      VisitBins([&f](Bin& bin, size_t, size_t) { f(bin.lock); });
+      spares_.visit_locks(f);
+      Through<Below>::visit_locks(f);
     }
 
     // Calls f(Bin&, heap or shard, size class) for each bin, those of the global heap last, which
-    // is the order in which their locks may be taken: for reports, tests and fork.
+    // is the order in which their locks may be taken.
     template <class F>
     void VisitBins(F f) {
       VisitHeaps(f);
       global_.VisitBins(f);
     }
-    auto& spares_lock() { return spares_.lock(); }
     size_t spares() const { return spares_.next().kept(); }
     const HoardThresholds& thresholds() const { return thresholds_; }
     size_t heaps() const { return heaps_; }
@@ -157,7 +178,7 @@ struct Hoard {
       Block* s = bin.groups.Emptiest();
       bin.Remove(*s);
       if (s->used() == 0) {
-        spares_.deallocate(s->base(), kUnit);
+        GiveBack(*s);
       } else {
         global_.Put(*s, HomeOf(bin));
       }
@@ -168,14 +189,30 @@ struct Hoard {
       const bool empty = s.used() == 0;
       if (empty) Global::Take(shard, s);
       shard.lock.unlock();
-      if (empty) spares_.deallocate(s.base(), kUnit);
+      if (empty) GiveBack(s);
     }
 
-    [[gnu::noinline]] void* AllocateLarge(size_t size) {
-      if (size > kMaxRequest - 2 * kUnit) return nullptr;
-      const size_t bytes = RoundUp(size + Large::kOverhead, 4096);
+    void GiveBack(Block& s) {
+      s.End();
+      spares_.deallocate(s.base(), kUnit);
+    }
+
+    [[gnu::noinline]] void* AllocateLarge(size_t size, size_t align = kDefaultAlignment) {
+      if (size > kMaxRequest - align - 2 * kUnit) return nullptr;
+      const size_t bytes = RoundUp(size + align - kDefaultAlignment + Large::kOverhead, 4096);
       void* run = this->next_.allocate(bytes);
-      return run == nullptr ? nullptr : Large::Begin(run, bytes);
+      return run == nullptr ? nullptr : Large::Begin(run, bytes, align);
+    }
+    [[gnu::noinline]] void DeallocateLarge(Large& large) {
+      large.mark = 0;
+      this->next_.deallocate(large.base, large.bytes);
+    }
+
+    static RunHeader* RecordOf(void* p) {
+      RunHeader* record = Run::RecordOf(p);
+      if (record->mark != RunHeader::kLive) [[unlikely]]
+        DieOfMisuse(" hoard", "freed twice, or never a block");
+      return record;
     }
 
     template <class F>

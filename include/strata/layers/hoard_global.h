@@ -27,7 +27,7 @@ class HoardGlobal {
   using Bin = HoardBin<kUnit, Sync>;
   using Block = typename Bin::Block;
 
-  explicit HoardGlobal(size_t shards) : shards_(shards) {
+  constexpr explicit HoardGlobal(size_t shards) : shards_(shards) {
     for (auto& shard : bins_) {
       for (Shard& bin : shard) bin.global = true;
     }

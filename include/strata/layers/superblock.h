@@ -6,6 +6,8 @@
 // After Berger, McKinley, Blumofe, Wilson: Hoard (ASPLOS 2000), papers §6.1.
 #pragma once
 
+#include <atomic>
+
 #include "strata/layers/aligned_run.h"
 #include "strata/layers/classes.h"
 #include "strata/layers/sync.h"
@@ -46,7 +48,7 @@ class Superblock : public RunHeader {
   // Makes one of a run that holds nothing.
   static Superblock* Begin(void* base, size_t size_class, size_t object_size, Owner* owner) {
     static_assert(sizeof(Superblock) <= Run::kRecord);
-    auto* s = ::new (Run::RecordOf(base)) Superblock;
+    auto* s = ::new (Run::RecordAt(Run::BaseOf(base))) Superblock;
     s->object_size = static_cast<uint32_t>(object_size);
     s->size_class_ = static_cast<uint16_t>(size_class);
     s->capacity_ = CapacityFor(object_size);
@@ -63,6 +65,10 @@ class Superblock : public RunHeader {
   uint32_t used() const { return used_; }
   uint32_t capacity() const { return capacity_; }
 
+  // To tell a free of a block that came back already, or never was one: after this nothing in the
+  // run is.
+  void End() { mark = 0; }
+
   // There must be one.
   void* Pop() {
     ++used_;
@@ -74,6 +80,22 @@ class Superblock : public RunHeader {
   void Push(void* p) {
     free_ = ::new (p) Link{free_};
     --used_;
+  }
+
+  bool LastPushed(const void* p) const { return free_ == p; }
+
+  // A block with a greater alignment may begin inside an object. Such a superblock finds the object
+  // by a division; others are spared it.
+  void NoteInside() { inside_.store(true, std::memory_order_relaxed); }
+  void* StartOf(void* p) const {
+    if (!inside_.load(std::memory_order_relaxed)) [[likely]]
+      return p;
+    const size_t offset = static_cast<size_t>(static_cast<char*>(p) - objects());
+    return static_cast<char*>(p) - offset % object_size;
+  }
+  size_t RoomFrom(void* p) const {
+    return object_size -
+           static_cast<size_t>(static_cast<char*>(p) - static_cast<char*>(StartOf(p)));
   }
 
   // How full, in whole parts: 0 to kParts, where kParts means that nothing is free.
@@ -93,23 +115,24 @@ class Superblock : public RunHeader {
     Link* next;
   };
 
-  void* Cut() {
-    char* objects = reinterpret_cast<char*>(this) + Run::kRecord;
-    return objects + size_t{cut_++} * object_size;
+  char* objects() const {
+    return reinterpret_cast<char*>(const_cast<Superblock*>(this)) + Run::kRecord;
   }
+  void* Cut() { return objects() + size_t{cut_++} * object_size; }
 
   uint32_t used_ = 0;
+  uint32_t cut_ = 0;
   Link* free_ = nullptr;
   typename Sync::template Atomic<Owner*> owner_{nullptr};
-  uint32_t cut_ = 0;
-  uint32_t capacity_ = 0;
   // Of EmptinessGroups: the list it is on, and the numbers in use with which it stays there.
   Superblock* prev_ = nullptr;
   Superblock* next_ = nullptr;
   uint32_t low_ = 0;
   uint32_t high_ = 0;
+  uint32_t capacity_ = 0;
   uint16_t size_class_ = 0;
   uint8_t group_ = 0;
+  std::atomic<bool> inside_{false};  // stays as it is once set; who has such a block has seen it
 };
 
 }  // namespace strata::layers

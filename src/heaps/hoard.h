@@ -1,0 +1,18 @@
+// Hoard, as a composition: the layer over Strata's page heap, so that superblocks and blocks larger
+// than half of one lie on hugepages, and what is empty goes back to the system. docs/hoard.md says
+// how it works, docs/heaps.md when to use it. Sits in heaps.
+#pragma once
+
+#include "heaps/page_heap_source.h"
+#include "strata/layers/hoard.h"
+
+namespace strata {
+
+struct ProcessHoard : layers::HoardTraits<65536> {
+  static constexpr size_t kHeaps = 32;  // CPUs beyond share them
+};
+
+using HoardHeap =
+    layers::Stack<layers::Hoard<ProcessHoard>, PageHeapSource<ProcessHoard::kSuperblock>>;
+
+}  // namespace strata

@@ -1,0 +1,96 @@
+// A source of aligned runs from Strata's page heap, for heaps of layers that are preloaded: their
+// chunks then lie together on hugepages. It starts with its first use. The page heap gives back
+// nothing by itself and there is no thread here to make it, so the caller's free does: when what is
+// free exceeds a quarter of what is in use and some, half of that goes back to the system.
+//
+// One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
+// of the page heap's own locks has to be taken then. Sits in heaps.
+#pragma once
+
+#include <cstddef>
+#include <new>
+
+#include "base/errno_keeper.h"
+#include "base/metadata_arena.h"
+#include "hugepage/page_heap.h"
+#include "os/system_kernel.h"
+#include "strata/layers/locked.h"
+#include "strata/layers/sync.h"
+
+namespace strata {
+
+template <size_t kAlign>
+class PageHeapSource {
+  static_assert(kAlign >= kPageSize && kAlign <= kHugePageSize && IsPowerOfTwo(kAlign));
+
+ public:
+  static constexpr size_t alignment = kAlign;
+  static constexpr bool thread_safe = true;
+
+  constexpr PageHeapSource() : none_() {}
+  ~PageHeapSource() {}
+  PageHeapSource(const PageHeapSource&) = delete;
+  PageHeapSource& operator=(const PageHeapSource&) = delete;
+
+  void* allocate(size_t size) {
+    if (size > layers::kMaxRequest) return nullptr;
+    const ErrnoKeeper keep;
+    const layers::Holding hold(lock_);
+    if (!started_) {
+      ::new (&parts_) Parts;
+      started_ = true;
+    }
+    const Length pages = size == 0 ? Length(1) : PagesCeil(size);
+    const PageRun run = parts_.heap.Take({pages, Length(kAlign / kPageSize), false});
+    if (run.range.empty()) return nullptr;
+    in_use_ += BytesOf(pages);
+    return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));
+  }
+
+  void deallocate(void* p, size_t size) {
+    const ErrnoKeeper keep;
+    const layers::Holding hold(lock_);
+    const Length pages = size == 0 ? Length(1) : PagesCeil(size);
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - parts_.kernel.base();
+    parts_.heap.Give({PageId(offset >> kPageShift), pages}, false);
+    in_use_ -= BytesOf(pages);
+    const size_t most = in_use_ / 4 + kAlwaysKept;
+    const size_t free = BytesOf(parts_.heap.free_backed());
+    if (free > most) parts_.heap.ReleaseNow(free - most / 2);
+  }
+
+  template <class F>
+  void visit_locks(F&& f) {
+    f(lock_);
+  }
+
+  // Bytes; for tests.
+  size_t in_use() {
+    const layers::Holding hold(lock_);
+    return in_use_;
+  }
+  size_t free_backed() {
+    const layers::Holding hold(lock_);
+    return started_ ? BytesOf(parts_.heap.free_backed()) : 0;
+  }
+
+ private:
+  static constexpr size_t kAlwaysKept = 16 << 20;
+
+  struct Parts {
+    Parts() : heap((kernel.Init(DefaultWindow(), true, arena), kernel), arena, PageHeapOptions()) {}
+    SystemKernel kernel;
+    MetadataArena arena{MapMetadata};
+    PageHeap<SystemKernel> heap;
+  };
+
+  layers::FutexLock lock_;
+  bool started_ = false;
+  size_t in_use_ = 0;
+  union {
+    char none_;
+    Parts parts_;
+  };
+};
+
+}  // namespace strata

@@ -1,0 +1,78 @@
+// The page heap as a source of layers, on the real kernel: alignment, what is in use, and that what
+// a heap gives back goes back to the system without anybody's help.
+#include "heaps/page_heap_source.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "heaps/hoard.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kUnit = 65536;
+
+// A process has one window for a page heap on the real kernel, so all tests share one heap.
+HoardHeap& TheHeap() {
+  static HoardHeap heap;
+  return heap;
+}
+
+TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
+  auto& source = TheHeap().next();
+  std::vector<std::pair<char*, size_t>> runs;
+  const size_t before = source.in_use();
+  size_t sum = 0;
+  for (size_t size = 1; size <= (size_t{8} << 20); size = size * 3 + 1000) {
+    auto* p = static_cast<char*>(source.allocate(size));
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % kUnit, 0u) << size;
+    memset(p, static_cast<int>(runs.size()), size);
+    runs.emplace_back(p, size);
+    sum += BytesOf(PagesCeil(size));
+  }
+  EXPECT_EQ(source.in_use(), before + sum);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(runs[i].first[0], static_cast<char>(i));
+    EXPECT_EQ(runs[i].first[runs[i].second - 1], static_cast<char>(i));
+    source.deallocate(runs[i].first, runs[i].second);
+  }
+  EXPECT_EQ(source.in_use(), before);
+  EXPECT_EQ(source.allocate(SIZE_MAX), nullptr);
+  EXPECT_EQ(source.allocate(layers::kMaxRequest), nullptr);
+}
+
+TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
+  auto& source = TheHeap().next();
+  constexpr size_t kRuns = 4000;  // 250 MiB
+  std::vector<void*> runs;
+  for (size_t i = 0; i < kRuns; ++i) {
+    runs.push_back(source.allocate(kUnit));
+    ASSERT_NE(runs.back(), nullptr);
+  }
+  while (!runs.empty()) {
+    source.deallocate(runs.back(), kUnit);
+    runs.pop_back();
+    ASSERT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
+  }
+}
+
+TEST(HoardHeap, ServesABurstAndGivesItBack) {
+  HoardHeap& heap = TheHeap();
+  std::vector<void*> blocks;
+  for (size_t i = 0; i < 400'000; ++i) {
+    blocks.push_back(heap.allocate(100 + i % 500));
+    ASSERT_NE(blocks.back(), nullptr);
+    memset(blocks.back(), 1, 100);
+  }
+  for (void* p : blocks) heap.deallocate(p);
+  auto& source = heap.next();
+  // K superblocks a class and CPU that was used, and the spares; nothing else.
+  EXPECT_LT(source.in_use(), size_t{20} << 20);
+  EXPECT_LT(source.free_backed(), size_t{32} << 20);
+}
+
+}  // namespace
+}  // namespace strata
