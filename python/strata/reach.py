@@ -87,7 +87,7 @@ def profile_command(
     ] = 0,
 ) -> None:
     """Write a profile of a running process as gzipped profile.proto (pprof)."""
-    from strata.pprof import PROCESS, with_comment
+    from strata.pprof import PROCESS, parse, process_of, with_comment
 
     process = find_process(target)
     if not output.absolute().parent.is_dir():
@@ -95,8 +95,10 @@ def profile_command(
     request = f"profile {kind.value}" + (f" {seconds}" if seconds else "")
     name = process.name
     body = ask(process, request, extra_seconds=seconds)
-    # its file may have another name: Debian's redis-server is a link to redis-check-rdb
-    body = with_comment(body, f"{PROCESS}{name}")
+    # An older library does not say it, and its file may have another name: Debian's redis-server is
+    # a link to redis-check-rdb.
+    if not process_of(parse(body)):
+        body = with_comment(body, f"{PROCESS}{name}")
     try:
         output.write_bytes(body)
     except OSError as error:

@@ -52,7 +52,7 @@ def test_page(tab: Browser, page: Path, tmp_path: Path, width: int, dark: bool) 
     assert layout["out"] == []
     assert layout["scroll"] <= layout["wide"]
     assert tab.evaluate(UNNAMED) == 0
-    assert tab.evaluate(VISIBLE) == 9  # of each chart the one for this width
+    assert tab.evaluate(VISIBLE) == 10  # of each chart the one for this width
     assert tab.evaluate("document.title").startswith("Memory of </svg>")  # not "owned"
     shot = tmp_path / "shot.png"
     tab.screenshot(shot)

@@ -12,6 +12,7 @@ import pytest
 from report_data import profiles, stats
 
 from strata.errors import StrataError
+from strata.pprof import Profile
 from strata.pprof.encode import dumps
 from strata.processes import Process
 from strata.report import collect, model
@@ -51,8 +52,22 @@ class FakeProcess:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def cpu(self, process: Process, seconds: float) -> Profile:
+        assert process == OURS
+        assert seconds >= 1
+        if "cpu" in self.refused:
+            raise StrataError(self.refused["cpu"], 1)
+        return profiles()["cpu"]
+
     def collector(self, folder: Path) -> collect.Collector:
-        return collect.Collector(OURS, self.ask, folder, sleep=self.sleep, clock=lambda: self.now)
+        return collect.Collector(
+            OURS,
+            self.ask,
+            folder,
+            sleep=self.sleep,
+            clock=lambda: self.now,
+            record_cpu=self.cpu,
+        )
 
 
 def test_everything_is_gathered_and_can_be_loaded(tmp_path: Path) -> None:
@@ -65,6 +80,7 @@ def test_everything_is_gathered_and_can_be_loaded(tmp_path: Path) -> None:
         progress=seen.append,
         sleep=process.sleep,
         clock=lambda: process.now,
+        record_cpu=process.cpu,
     ).run(5)
     assert sorted(process.asked) == sorted(
         ["stats json"] * 6
@@ -74,7 +90,7 @@ def test_everything_is_gathered_and_can_be_loaded(tmp_path: Path) -> None:
     assert seen[-1] == 5
     assert seen == sorted(seen)
     recording = model.load(tmp_path / "out")
-    assert set(recording.profiles) == set(model.KINDS)
+    assert set(recording.profiles) == {*model.KINDS, model.CPU}
     assert [round(sample.at) for sample in recording.samples] == [0, 1, 2, 3, 4, 5]
     assert recording.samples[0].rss == pytest.approx(OURS.resident, rel=0.5)
     assert recording.meta.whole("sample_interval") == 2 << 20
@@ -96,15 +112,18 @@ def test_no_time_gives_one_sample_and_no_churn(tmp_path: Path) -> None:
     process.collector(tmp_path).run(0)
     recording = model.load(tmp_path)
     assert len(recording.samples) == 1
-    assert recording.missing == {"churn": "the time was too short"}
+    assert recording.missing == dict.fromkeys(("churn", "cpu"), "the time was too short")
 
 
 def test_refused_profiles_are_noted(tmp_path: Path) -> None:
     process = FakeProcess()
-    process.refused = {"profile": "sampling is off"}
+    process.refused = {"profile": "sampling is off", "cpu": "perf is not installed"}
     process.collector(tmp_path).run(2)
     recording = model.load(tmp_path)
-    assert recording.missing == dict.fromkeys(model.KINDS, "sampling is off")
+    assert recording.missing == {
+        **dict.fromkeys(model.KINDS, "sampling is off"),
+        "cpu": "perf is not installed",
+    }
     assert len(recording.samples) == 3
 
 

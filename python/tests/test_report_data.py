@@ -19,7 +19,7 @@ from strata.report.page import Section
 
 NAMES = {
     "resident", "live-stacks", "waste-stacks", "churn-stacks", "peak-stacks", "fragmentation",
-    "map", "coverage", "sizes", "lifetimes", "misses", "return-live", "return-capacity",
+    "map", "coverage", "sizes", "cpu-time", "lifetimes", "misses", "return-live", "return-capacity",
 }  # fmt: skip
 
 
@@ -104,6 +104,8 @@ def test_figures_are_those_of_the_data(tmp_path: Path) -> None:
     churn = found["churn-stacks"]
     assert "in 10 seconds" in churn.about
     assert "6.40 MiB a second" in churn.picture
+    assert found["cpu-time"].rows[0] == ["per-CPU caches", "200", "50 %", "5.0 %"]
+    assert [row[1] for row in found["cpu-time"].rows] == ["200", "40", "120", "40", "0", "0", "400"]
     assert found["misses"].rows[0] == ["0", "600", "0", "1.00 MiB", "1.00 MiB"]
     assert found["return-live"].rows[0] == ["1", "10", "8", "80 %"]  # of the one large class
     assert found["return-live"].rows[-1] == ["128+", "40", "0", "0.0 %"]
@@ -153,6 +155,8 @@ def test_sampling_off_names_the_remedy(tmp_path: Path, why: str) -> None:
 
 def test_single_sample_counts_from_the_start(tmp_path: Path) -> None:
     found, _ = draw(save(tmp_path, samples=1))
+    assert found["cpu-time"].rows[0] == ["per-CPU caches", "200", "50 %", "5.0 %"]
+    assert [row[1] for row in found["cpu-time"].rows] == ["200", "40", "120", "40", "0", "0", "400"]
     assert found["misses"].rows[0] == ["0", "200", "10", "1.00 MiB", "1.00 MiB"]
     assert "since the process started" in found["misses"].about
     verdict = found["misses"].advice

@@ -6,9 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from strata.report import advice, advice_hugepages, lifetimes, spans
-from strata.report.advice import Caches, Level, Resident
+from strata.report import (
+    advice,
+    advice_hugepages,
+    advice_memory,
+    advice_objects,
+    advice_stacks,
+    advice_time,
+    cpu_time,
+    lifetimes,
+    spans,
+)
+from strata.report.advice import Level
 from strata.report.advice_hugepages import Backing, Fill
+from strata.report.advice_memory import Caches, Resident
 from strata.report.model import Document
 from strata.report.profiles import call_site
 
@@ -29,132 +40,193 @@ BOTH = Caches(1536 << 10, 80 * MIB, 9 * MIB, 0.05, 9e4)
 
 
 def test_headline_names_what_stands_out() -> None:
-    other = advice.headline(resident(live=10, other=40), IDLE, "7", "")
+    other = advice_memory.headline(resident(live=10, other=40), IDLE, "7", "")
     assert other.text.startswith("80 % of RSS is not the heap's")
     assert other.command.startswith("sudo pmap -x 7 ")
-    cached = advice.headline(resident(live=80, caches=9), HEAVY, "7", "")
+    cached = advice_memory.headline(resident(live=80, caches=9), HEAVY, "7", "")
     assert (cached.level, cached.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=768K")
     assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
-    free = advice.headline(resident(live=50, free=30), IDLE, "7", "")
+    free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
-    own = advice.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
+    own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.LOOK
     assert "95 % of RSS is the program's own" in own.text
     assert "allocated by loadAll." in own.text
-    spread = advice.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
+    spread = advice_memory.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
     assert "none stands out" in spread.text
-    assert advice.headline(resident(), IDLE, "7", "").level is Level.FINE
+    assert advice_memory.headline(resident(), IDLE, "7", "").level is Level.FINE
 
 
 def test_headline_counts_untouched_out_of_live() -> None:
     parts = resident(live=100, untouched=50, slack=50)
-    assert advice.headline(parts, IDLE, "7", "").text.startswith("50 % of RSS is the program's own")
+    assert advice_memory.headline(parts, IDLE, "7", "").text.startswith(
+        "50 % of RSS is the program's own"
+    )
 
 
 def test_cache_bound_is_scaled_from_the_one_in_force() -> None:
     """A vCPU's share, not the largest limit; never up in one figure and down in the other."""
 
     def both(caches: Caches) -> tuple[str, str]:
-        head = advice.headline(resident(live=80, caches=9), caches, "7", "")
-        return head.command, advice.misses(caches, 0.5, 4, "7").command
+        head = advice_memory.headline(resident(live=80, caches=9), caches, "7", "")
+        return head.command, advice_time.misses(caches, 0.5, 4, "7").command
 
     assert both(HEAVY) == ("strata set 7 cpu_cache_bytes=768K", "")
     assert both(replace(HEAVY, bound=256 << 10)) == ("strata set 7 cpu_cache_bytes=128K", "")
     assert both(replace(SHORT, bound=256 << 10)) == ("", "strata set 7 cpu_cache_bytes=512K")
     assert both(BOTH) == ("", "")
-    assert "smaller ones would cost time" in advice.headline(resident(live=80), BOTH, "7", "").text
-    assert "larger ones cost memory" in advice.misses(BOTH, 0.5, 4, "7").text
+    assert (
+        "smaller ones would cost CPU time"
+        in advice_memory.headline(resident(live=80), BOTH, "7", "").text
+    )
+    assert "larger ones would cost more memory" in advice_time.misses(BOTH, 0.5, 4, "7").text
     for bound in (None, 100 << 10, 1 << 30):  # not known, or no sensible step left
         caches = replace(HEAVY if bound != 1 << 30 else SHORT, bound=bound)
         assert both(caches) == ("", "")
-        assert advice.headline(resident(live=80), caches, "7", "").level is Level.LOOK
+        assert advice_memory.headline(resident(live=80), caches, "7", "").level is Level.LOOK
     held_by_caches = tiers(cpu_cache=30)
-    assert advice.fragmentation(held_by_caches, 100 * MIB, BOTH, "7").level is Level.LOOK
-    smaller = advice.fragmentation(held_by_caches, 100 * MIB, replace(HEAVY, bound=MIB), "7")
+    assert advice_memory.fragmentation(held_by_caches, 100 * MIB, BOTH, "7").level is Level.LOOK
+    smaller = advice_memory.fragmentation(held_by_caches, 100 * MIB, replace(HEAVY, bound=MIB), "7")
     assert smaller.command == "strata set 7 cpu_cache_bytes=512K"
 
 
 def tiers(**parts: int) -> dict[str, int]:
-    return {name: parts.get(name, 0) * MIB for name in advice.TIERS}
+    return {name: parts.get(name, 0) * MIB for name in advice_memory.TIERS}
 
 
 @pytest.mark.parametrize(
     ("tier", "level", "words"),
     [
-        ("internal_slack", Level.LOOK, "Requests just above"),
+        ("internal_slack", Level.LOOK, "many here lie just above one"),
         ("cpu_cache", Level.ACT, "Halve what each CPU may keep"),
         ("transfer_cache", Level.ACT, "Halve what each CPU may keep"),
-        ("central_free", Level.LOOK, "hold spans that are mostly free"),
-        ("page_heap_free", Level.ACT, "waits for the next peak"),
+        ("central_free", Level.LOOK, "blocks of memory that are mostly free"),
+        ("page_heap_free", Level.ACT, "kept for the next peak"),
     ],
 )
 def test_fragmentation_answers_to_the_worst_tier(tier: str, level: Level, words: str) -> None:
-    found = advice.fragmentation(tiers(**{tier: 30}), 100 * MIB, IDLE, "7")
+    found = advice_memory.fragmentation(tiers(**{tier: 30}), 100 * MIB, IDLE, "7")
     assert found.level is level
     assert words in found.text
     assert "30 % of what is live" in found.text
 
 
 def test_little_fragmentation_is_left_alone() -> None:
-    few = advice.fragmentation(tiers(central_free=9), 100 * MIB, IDLE, "7")
+    few = advice_memory.fragmentation(tiers(central_free=9), 100 * MIB, IDLE, "7")
     assert few.level is Level.FINE
-    assert advice.fragmentation(tiers(), 0, IDLE, "7").level is Level.FINE
+    assert advice_memory.fragmentation(tiers(), 0, IDLE, "7").level is Level.FINE
 
 
 def test_sizes() -> None:
     mixed = [(64, 900.0, 30.0), (8192, 100.0, 40.0), (100_000, 1.0, 30.0)]
-    fine = advice.sizes(mixed)
+    fine = advice_objects.sizes(mixed)
     assert fine.level is Level.FINE
     assert fine.text.startswith("90 % of the objects are of at most 1 KiB")
-    assert "above 256 KiB" in advice.sizes([(64, 10.0, 60.0), (1 << 20, 1.0, 40.0)]).text
-    one = advice.sizes([(64, 10.0, 60.0), (8192, 1.0, 40.0)], "addNode").text
+    assert "above 256 KiB" in advice_objects.sizes([(64, 10.0, 60.0), (1 << 20, 1.0, 40.0)]).text
+    one = advice_objects.sizes([(64, 10.0, 60.0), (8192, 1.0, 40.0)], "addNode").text
     assert "60 % of the bytes are objects of 64 B, mostly from addNode: a field less" in one
-    buffer = advice.sizes([(64, 10.0, 40.0), (8192, 1.0, 60.0)]).text
+    buffer = advice_objects.sizes([(64, 10.0, 40.0), (8192, 1.0, 60.0)]).text
     assert "objects of 8.00 KiB: a buffer that is kept" in buffer
     tiny = [(16, 900.0, 20.0), (4096, 1.0, 40.0), (8192, 1.0, 40.0)]
-    assert "at most 32 bytes" in advice.sizes(tiny).text
-    assert advice.sizes([]).level is Level.FINE
+    assert "at most 32 bytes" in advice_objects.sizes(tiny).text
+    assert advice_objects.sizes([]).level is Level.FINE
 
 
 def test_lifetimes() -> None:
-    few = advice.lifetimes(0.9, 0.0, None, "f", 29)
-    assert (few.level, few.command) == (Level.LOOK, "STRATA_SAMPLE=64K")
-    assert "come from parse" in advice.lifetimes(0.6, 0.1, None, "parse", 500).text
-    assert "another thread" in advice.lifetimes(0.4, 0.1, 60.0, "f", 500).text
-    assert advice.lifetimes(0.0, 0.95, 99.0, "f", 500).level is Level.FINE
-    assert advice.lifetimes(0.4, 0.1, 40.0, "f", 500).level is Level.FINE
-    assert advice.lifetimes(0.4, 0.1, None, "f", 500).level is Level.FINE
+    few = advice_objects.lifetimes(0.9, 0.0, None, "f", 29, "7")
+    assert (few.level, few.command) == (Level.LOOK, "strata set 7 sample=64K")
+    assert "come from parse" in advice_objects.lifetimes(0.6, 0.1, None, "parse", 500, "7").text
+    assert "another thread" in advice_objects.lifetimes(0.4, 0.1, 60.0, "f", 500, "7").text
+    assert advice_objects.lifetimes(0.0, 0.95, 99.0, "f", 500, "7").level is Level.FINE
+    assert advice_objects.lifetimes(0.4, 0.1, 40.0, "f", 500, "7").level is Level.FINE
+    assert advice_objects.lifetimes(0.4, 0.1, None, "f", 500, "7").level is Level.FINE
 
 
 def test_misses() -> None:
-    many = advice.misses(SHORT, 0.5, 4, "7")
+    many = advice_time.misses(SHORT, 0.5, 4, "7")
     assert (many.level, many.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=3072K")
     assert "the neediest of 4 vCPUs has 50 % of all misses" in many.text
     seldom_miss = replace(SHORT, rate=0.01)
-    assert advice.misses(seldom_miss, 1.0, 1, "7").level is Level.FINE
-    assert "neediest" not in advice.misses(seldom_miss, 1.0, 1, "7").text
-    assert advice.misses(replace(SHORT, rate=1.0, speed=900), 1.0, 1, "7").level is Level.FINE
+    assert advice_time.misses(seldom_miss, 1.0, 1, "7").level is Level.FINE
+    assert "neediest" not in advice_time.misses(seldom_miss, 1.0, 1, "7").text
+    assert advice_time.misses(replace(SHORT, rate=1.0, speed=900), 1.0, 1, "7").level is Level.FINE
 
 
 def test_misses_without_a_time_have_no_rate() -> None:
     """The totals of a life are not so many a second."""
-    told = advice.misses(replace(SHORT, speed=None), 1.0, 1, "7")
+    told = advice_time.misses(replace(SHORT, speed=None), 1.0, 1, "7")
     assert told.level is Level.LOOK
     assert "a second" not in told.text
     assert told.command == "strata report 7 -o DIR"
-    assert advice.headline(resident(live=80), replace(BOTH, speed=None), "7", "").command
+    assert advice_memory.headline(resident(live=80), replace(BOTH, speed=None), "7", "").command
+
+
+def ticks(**parts: int) -> dict[str, int]:
+    names = {"front": advice_time.FRONT, "transfer": advice_time.TRANSFER,
+             "central": advice_time.CENTRAL, "pages": advice_time.PAGES,
+             "sampling": advice_time.SAMPLING, "other": advice_time.OTHER}  # fmt: skip
+    return {text: parts.get(name, 0) for name, text in names.items()}
+
+
+def test_cpu_time() -> None:
+    def told(whole: int, caches: Caches = IDLE, **parts: int) -> advice.Advice:
+        return advice_time.cpu_time(ticks(**parts), whole, caches, "7", "parse")
+
+    assert told(0).level is Level.FINE
+    little = told(10_000, front=500)
+    assert (little.level, little.command) == (Level.FINE, "")
+    assert little.text.startswith("5.0 % of the process's CPU time")
+    assert "4.3 %" in little.text
+    assert "too few to divide" in told(100, front=50).text
+    calls = told(1000, front=400, central=100)
+    assert calls.level is Level.LOOK
+    assert "parse makes most of them" in calls.text
+    central = told(1000, front=100, central=100)
+    assert (central.level, central.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=3072K")
+    assert "50 % of that goes to the central free lists" in central.text
+    assert told(1000, HEAVY, front=100, transfer=100).command == ""
+    assert told(1000, front=100, sampling=100).command == "strata set 7 sample=8M"
+    assert "keep its buffers" in told(1000, front=100, pages=100).text
+
+
+@pytest.mark.parametrize(
+    ("stack", "tier"),
+    [
+        (("strata::RseqPush(strata::RseqSlabs const&)", "strata::Free(void*)"), "FRONT"),
+        (("free",), "FRONT"),
+        (("operator new(unsigned long)",), "FRONT"),
+        (("strata::SystemKernel::base() const", "strata::Free(void*)", "free"), "FRONT"),
+        (("strata::SystemKernel::Release(strata::HugePageId)",), "PAGES"),
+        (("bool strata::CpuCache<strata::RseqOps, strata::TransferCache<int> >::Pop()",), "FRONT"),
+        (("std::atomic<int>::load()", "strata::Lock::Acquire()",
+          "strata::DomainTransferCache<strata::CpuCache<int> >::Take()"), "TRANSFER"),
+        (("strata::CentralFreeList<strata::StrataHeap<strata::SystemKernel> >::Take()",
+          "strata::TransferCache<int>::Take()"), "CENTRAL"),
+        (("strata::PageHeap<int>::Take()",), "PAGES"),
+        (("strata::(anonymous namespace)::WalkStep(int)",), "SAMPLING"),
+        (("strata::Sampler::Add(int)", "strata::AllocateCounted(int)", "malloc"), "SAMPLING"),
+        (("strata::BackgroundTick()",), "OTHER"),
+        (("libstrata.so.0.1.0@0x40",), "OTHER"),
+        ((), "OTHER"),
+    ],
+)  # fmt: skip
+def test_tier_of_a_place_in_the_library(stack: tuple[str, ...], tier: str) -> None:
+    assert cpu_time.tier_of(stack) == getattr(advice_time, tier)
 
 
 def test_span_return_by_live_objects() -> None:
-    falling = advice.span_by_live(60, (0.8, 0.1))
+    falling = advice_stacks.span_by_live(60, (0.8, 0.1), "7")
     assert falling.level is Level.FINE
     assert falling.text.startswith("80 % of the spans with up to 3 live objects")
-    few = advice.span_by_live(200, (0.0, 0.02))
+    few = advice_stacks.span_by_live(200, (0.0, 0.02), "7")
     assert few.level is Level.FINE
     assert "hardly any came free" in few.text
-    assert advice.span_by_live(60, (0.05, 0.45)).level is Level.LOOK
-    assert advice.span_by_live(19, (0.8, 0.1)).command.endswith("--seconds 60")
-    assert advice.span_by_live(60, None).level is Level.FINE
+    assert advice_stacks.span_by_live(60, (0.05, 0.45), "7").level is Level.LOOK
+    assert (
+        advice_stacks.span_by_live(19, (0.8, 0.1), "7").command
+        == "strata report 7 -o DIR --seconds 60"
+    )
+    assert advice_stacks.span_by_live(60, None, "7").level is Level.FINE
 
 
 def span_class(objects: int, seen: list[int], returned: list[int]) -> dict[str, object]:
@@ -187,12 +259,12 @@ def test_span_return_leaves_out_small_spans() -> None:
 
 
 def test_span_return_by_capacity() -> None:
-    stuck = advice.span_by_capacity(-0.7, (64, 900, 5 * MIB), "addNode")
+    stuck = advice_stacks.span_by_capacity(-0.7, (64, 900, 5 * MIB), "addNode")
     assert stuck.level is Level.LOOK
     assert "correlate by -0.70" in stuck.text
     assert "64 B objects, mostly allocated by addNode, hold 900 spans with 5.00 MiB" in stuck.text
-    assert advice.span_by_capacity(-0.7, (64, 9, MIB // 2), "").level is Level.FINE
-    assert "Too few size classes" in advice.span_by_capacity(None, None, "").text
+    assert advice_stacks.span_by_capacity(-0.7, (64, 9, MIB // 2), "").level is Level.FINE
+    assert "Too few size classes" in advice_stacks.span_by_capacity(None, None, "").text
 
 
 def test_coverage() -> None:
@@ -243,21 +315,21 @@ def test_hugepages() -> None:
 
 
 def test_stacks() -> None:
-    leak = advice.live_stacks("cacheEntry", 0.4, 40 * MIB, 0.95)
+    leak = advice_stacks.live_stacks("cacheEntry", 0.4, 40 * MIB, 0.95)
     assert "this is the leak" in leak.text
     assert leak.command.startswith("strata diff ")
-    assert "start there" in advice.live_stacks("f", 0.6, MIB, 0.1).text
-    assert advice.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
-    assert advice.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
-    waste = advice.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True)
+    assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1).text
+    assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
+    assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
+    waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True)
     assert waste.level is Level.LOOK
     assert "keep 5.00 MiB of otherwise free hugepages resident (60 %" in waste.text
-    assert advice.waste_stacks("f", 1.0, MIB - 1, pinned=False).level is Level.FINE
-    assert "20.0 MiB a second" in advice.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).text
-    assert advice.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
-    assert advice.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
-    assert "growth, not churn" in advice.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
-    assert advice.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
+    assert advice_stacks.waste_stacks("f", 1.0, MIB - 1, pinned=False).level is Level.FINE
+    assert "20.0 MiB a second" in advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).text
+    assert advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
+    assert advice_stacks.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
+    assert "growth, not churn" in advice_stacks.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
+    assert advice_stacks.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
 
 
 def test_shares_have_as_many_digits_as_they_deserve() -> None:

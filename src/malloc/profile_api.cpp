@@ -50,6 +50,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.period_type = {"space", "bytes"};
   header.period = static_cast<int64_t>(r.sampler.rate().interval);
   header.comment = NameOf(kind);
+  header.process = program_invocation_short_name;
   header.default_type = shape.default_type;
   PprofWriter writer(fd, shape.types, shape.types_n, header);
   r.heap.ReturnLent();  // or their fill is not known to the page heap

@@ -135,6 +135,20 @@ def test_at_exit(lab: Lab, tmp_path: Path) -> None:
     assert totals(path.read_bytes())["alloc_space"] == pytest.approx(32 << 20, rel=0.25)
 
 
+def test_profile_says_what_the_process_is_called(lab: Lab, tmp_path: Path) -> None:
+    """As it was started, which may be by a link; titles of pages come from it."""
+    lab.require_strata()
+    link = tmp_path / "billing-server"
+    link.symlink_to(lab.build(PROGRAM))
+    env = {**SAMPLE, "STRATA_PROFILE": f"heap:{tmp_path}/heap.pb.gz"}
+    lab.run(link, "hold_and_end", env=env).silent()
+    link.unlink()
+    assert good("top", tmp_path / "heap.pb.gz").startswith("billing-server, inuse_space: ")
+    good("report", tmp_path, "-o", tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "<title>Memory of billing-server</title>" in page
+
+
 def test_at_exit_of_parent_and_child(lab: Lab, tmp_path: Path) -> None:
     lab.require_strata()
     env = {**SAMPLE, "STRATA_PROFILE": f"heap:{tmp_path}/%p"}

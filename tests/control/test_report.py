@@ -47,10 +47,15 @@ def test_a_redis_server_under_load(lab: Lab, tmp_path: Path) -> None:
     assert text.endswith(f"The page: {out}/index.html\n")
     page = (out / "index.html").read_text()
     assert "<title>Memory of redis-server</title>" in page
-    assert json.loads((out / "report.json").read_text())["missing"] == {}
-    assert {path.name for path in out.glob("*.pb.gz")} == {f"{kind}.pb.gz" for kind in KINDS}
+    missing = json.loads((out / "report.json").read_text())["missing"]
+    assert set(missing) <= {"cpu"}  # which takes perf, and leave to use it
+    kinds = KINDS if missing else (*KINDS, "cpu")
+    assert {path.name for path in out.glob("*.pb.gz")} == {f"{kind}.pb.gz" for kind in kinds}
     assert len((out / "samples.jsonl").read_text().splitlines()) == 3
-    assert '<div class="missing">' not in page, re.findall(r'class="missing">([^<]*)', page)
+    said = re.findall(r'class="missing">([^<]*)', page)
+    assert [text[:36] for text in said] == ["No profile of CPU time was taken: per"] * len(missing)
+    if not missing:
+        assert re.search(r"[1-9]\d* of them in the allocator", page)
     assert "<li>main</li>" in page  # the stacks are whole, and named
     again = good("report", out, "-o", tmp_path / "again")
     assert again.splitlines()[:-1] == text.splitlines()[:-1]

@@ -15,7 +15,7 @@ from strata.errors import StrataError
 from strata.flame.graph import FunctionRow, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
-from strata.pprof import PROCESS, Profile, filter_profile, load, merge
+from strata.pprof import Profile, filter_profile, load, merge, process_of
 from strata.symbolize import symbolize
 
 UNEVEN = 3  # a profile that covers so many times what another does is no match for it
@@ -117,10 +117,8 @@ def form_of(path: Path, forms: tuple[str, ...] = FORMS) -> str:
 def program_of(profile: Profile) -> str:
     """The process's name where the profile has it; else the program's file, which may be what a
     link by another name points to."""
-    named = [c.removeprefix(PROCESS) for c in profile.comments if c.startswith(PROCESS)]
-    if named:
-        return ", ".join(named)
-    return Path(profile.mappings[0].file).name if profile.mappings else "profile"
+    file = Path(profile.mappings[0].file).name if profile.mappings else "profile"
+    return process_of(profile) or file
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -5,7 +5,7 @@ growth = subtract(load(Path("new.pb.gz")), load(Path("old.pb.gz")))
 """
 
 from strata.pprof.calc import filter_profile, merge, subtract
-from strata.pprof.encode import PROCESS, dump, dumps, with_comment
+from strata.pprof.encode import PROCESS, dump, dumps, process_of, with_comment
 from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
 from strata.pprof.read import load, parse
 
@@ -24,6 +24,7 @@ __all__ = [
     "load",
     "merge",
     "parse",
+    "process_of",
     "subtract",
     "with_comment",
 ]

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 PROCESS = "process "  # a comment that begins so names the process that was profiled
 
 
+def process_of(profile: Profile) -> str:
+    """What the process was called, or the processes; empty if the profile does not say."""
+    named = [c.removeprefix(PROCESS) for c in profile.comments if c.startswith(PROCESS)]
+    return ", ".join(dict.fromkeys(named))
+
+
 def with_comment(data: bytes, comment: str) -> bytes:
     """The same profile with one more comment. All else stays as the library wrote it."""
     from strata.pprof import profile_pb2 as pb

@@ -63,12 +63,14 @@ def coverage(backing: Backing) -> Advice:
         return act(
             text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
             f"{share(broken, backing.small)} of what is on small pages lies in them. "
-            "Hold free memory for longer, if the load returns within minutes:",
+            "If the load returns within minutes, hold free memory for longer: start the process "
+            "with:",
             "STRATA_RELEASE_SHORT_MS=60000 STRATA_RELEASE_LONG_MS=300000",
         )
     return look(
-        text + "THP is allowed, so the kernel found no free hugepages: look at fragmentation of "
-        "physical memory, and let it make room.",
+        text
+        + "They are allowed, so the kernel found no free hugepages. See whether thp_fault_fallback "
+        "is high, and let the kernel make room:",
         "grep -E 'thp_fault_(alloc|fallback) ' /proc/vmstat; "
         "echo 1 | sudo tee /proc/sys/vm/compact_memory",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strata import __version__
-from strata.report import contexts, tiers
+from strata.report import contexts, cpu_time, tiers
 from strata.report.model import Recording
 from strata.report.page import Section, plural, render
 from strata.stats import human
@@ -18,6 +18,7 @@ def sections(recording: Recording) -> list[Section]:
         contexts.churn_section(recording),
         contexts.peak_section(recording),
         tiers.fragmentation_section(recording),
+        cpu_time.section(recording),
         tiers.map_section(recording),
         tiers.coverage_section(recording),
         tiers.sizes_section(recording),
@@ -29,7 +30,8 @@ def sections(recording: Recording) -> list[Section]:
 
 
 def title(recording: Recording) -> str:
-    return f"Memory of {recording.meta.text('name') or 'a process'}"
+    told = (profile.process for profile in recording.profiles.values() if profile.process)
+    return f"Memory of {recording.meta.text('name') or next(told, 'a process')}"
 
 
 def page(recording: Recording, found: list[Section]) -> str:

@@ -129,8 +129,11 @@ def stacked_bar(label: str, name: str, parts: Sequence[tuple[str, int]]) -> str:
     return chart(name, label, draw)
 
 
-def tier_bars(label: str, rows: Sequence[tuple[str, float, float | None]]) -> str:
-    """A bar for each tier: (name, ours, the study's or None), in per cent of all waste."""
+def tier_bars(
+    name: str, label: str, rows: Sequence[tuple[str, float, float | None]], study: str, of: str
+) -> str:
+    """A bar for each tier: (name, ours, the study's or None), in per cent of `of`; `study` is the
+    number of its figure."""
 
     def draw(narrow: bool) -> Figure:
         figure, axes = subplots(narrow, 2.6, 3.2)
@@ -142,26 +145,26 @@ def tier_bars(label: str, rows: Sequence[tuple[str, float, float | None]]) -> st
             color=SERIES[0],
             label="this process",
         )
-        study = axes.barh(
+        theirs = axes.barh(
             [p + 0.2 for p in places],
             [row[2] or 0 for row in rows],
             0.38,
             color=SERIES[6],
-            label="the study's fleet (Fig. 6b)",
+            label=f"the study's fleet ({study})",
         )
-        for bars, column in ((ours, 1), (study, 2)):
+        for bars, column in ((ours, 1), (theirs, 2)):
             values = [row[column] for row in rows]
             texts = ["" if value is None else f"{value:.0f} %" for value in values]
             axes.bar_label(bars, texts, padding=3, fontsize=8.5)
         axes.set_yticks(places, [row[0] for row in rows])
         axes.invert_yaxis()
         axes.margins(x=0.12)
-        axes.set_xlabel("per cent of the wasted bytes")
+        axes.set_xlabel(f"per cent of {of}")
         axes.tick_params(left=False)
         legend(figure, narrow)
         return figure
 
-    return chart("tiers", label, draw)
+    return chart(name, label, draw)
 
 
 def size_curves(

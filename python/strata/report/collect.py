@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from strata.errors import StrataError
-from strata.pprof import dump, load
+from strata.pprof import Profile, dump, load
 from strata.processes import Process
-from strata.report.model import KINDS, META, SAMPLES, as_number
+from strata.report import cpu_profile
+from strata.report.model import CPU, KINDS, META, SAMPLES, as_number
 from strata.symbolize import symbolize
 
 PAGE_FILE = "index.html"
@@ -30,6 +31,8 @@ THP = Path("/sys/kernel/mm/transparent_hugepage")
 # Sends a request of the control protocol that takes so many seconds by design; StrataError with the
 # process's own words if it refuses or is gone.
 Ask = Callable[[str, float], bytes]
+# Where the process spends its CPU time for so many seconds; StrataError if that cannot be seen.
+RecordCpu = Callable[[Process, float], Profile]
 
 
 def _text(path: Path) -> str:
@@ -69,6 +72,7 @@ class Collector:
         warn: Callable[[str], None] = lambda _: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        record_cpu: RecordCpu = cpu_profile.record,
     ) -> None:
         self._process = process
         self._ask = ask
@@ -77,6 +81,7 @@ class Collector:
         self._warn = warn
         self._sleep = sleep
         self._clock = clock
+        self._record_cpu = record_cpu
 
     def run(self, seconds: float) -> None:
         """Gathers everything. StrataError if the process cannot even give its statistics."""
@@ -84,10 +89,14 @@ class Collector:
         first = self._sample(0.0)
         meta["sample_interval"] = self._interval(first)
         prepare(self._folder)
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            churn = pool.submit(self._profile, "churn", seconds) if seconds >= 1 else None
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            windows = {
+                kind: pool.submit(work, kind, seconds)
+                for kind, work in (("churn", self._profile), (CPU, self._cpu))
+                if seconds >= 1
+            }
             samples = [first, *self._watch(seconds)]
-            missing = self._finish(churn)
+            missing = self._finish(windows)
         meta["missing"] = missing
         self._name_functions()
         for sample in samples[:-1]:  # the map of hugepages is drawn from the last one only
@@ -144,17 +153,20 @@ class Collector:
             raise StrataError("the answer was empty", 1)
         write(self._folder / f"{kind}.pb.gz", answer)
 
-    def _finish(self, churn: Future[None] | None) -> dict[str, str]:
+    def _cpu(self, kind: str, seconds: float) -> None:
+        dump(self._record_cpu(self._process, seconds), self._folder / f"{kind}.pb.gz")
+
+    def _finish(self, windows: dict[str, Future[None]]) -> dict[str, str]:
         """Takes the other profiles, and says why those that failed are missing."""
         missing: dict[str, str] = {}
-        for kind in KINDS:
+        for kind in (*KINDS, CPU):
             try:
-                if kind != "churn":
-                    self._profile(kind, 0)
-                elif churn is None:
+                if kind in windows:
+                    windows[kind].result()
+                elif kind in ("churn", CPU):
                     missing[kind] = "the time was too short"
                 else:
-                    churn.result()
+                    self._profile(kind, 0)
             except StrataError as error:
                 missing[kind] = str(error)
         return missing
@@ -172,7 +184,7 @@ class Collector:
                 told.add(message)
                 self._warn(message)
 
-        for kind in KINDS:
+        for kind in (*KINDS, CPU):
             path = self._folder / f"{kind}.pb.gz"
             if not path.exists():
                 continue
@@ -202,7 +214,7 @@ def prepare(folder: Path) -> None:
 
     Profiles that no report wrote stay: they are somebody's, and would be taken for ours."""
     ours = [folder / name for name in (META, SAMPLES, PAGE_FILE)]
-    profiles = [folder / f"{kind}.pb.gz" for kind in KINDS]
+    profiles = [folder / f"{kind}.pb.gz" for kind in (*KINDS, CPU)]
     make(folder)
     strange = [path for path in profiles if path.exists() and not ours[0].exists()]
     if strange:

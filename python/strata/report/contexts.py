@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from strata.report import advice, charts, lifetimes
+from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
 from strata.report.profiles import Profile, Stack
@@ -32,14 +32,14 @@ def missing(recording: Recording, kind: str, name: str, heading: str) -> Section
     )
 
 
-def empty(kind: str, name: str, heading: str) -> Section:
+def empty(kind: str, name: str, heading: str, pid: str) -> Section:
     """A section whose profile holds no sample."""
     return Section(
         name,
         heading,
         missing=f"The {kind} profile is empty: too little was allocated for the sampler to see. "
         "Run for longer, or sample more often:",
-        remedy="STRATA_SAMPLE=64K",
+        remedy=f"strata set {pid} sample=64K",
     )
 
 
@@ -74,11 +74,11 @@ def lifetime_section(recording: Recording) -> Section:
     if profile is None:
         return missing(recording, "lifetime", name, heading)
     if not profile.has("objects", "still_live", "bytes", *lifetimes.COLUMNS):
-        return empty("lifetime", name, heading)
+        return empty("lifetime", name, heading, recording.pid)
     table = lifetimes.by_size(profile.rows)
     total = sum(map(sum, table))
     if not total:
-        return empty("lifetime", name, heading)
+        return empty("lifetime", name, heading, recording.pid)
     short = sum(row[0] for row in table) / total
     live = sum(row[-1] for row in table) / total
     frees = max(1, profile.total("objects"))
@@ -90,7 +90,7 @@ def lifetime_section(recording: Recording) -> Section:
     sizes = profile.rows.select("objects", "still_live", "bytes").cast(pl.Float64)
     objects = sizes["objects"] + sizes["still_live"]
     count = sampled(recording, float((objects * sizes["bytes"]).sum()), float(objects.sum()))
-    verdict = advice.lifetimes(short, live, other, site, count)
+    verdict = advice_objects.lifetimes(short, live, other, site, count, recording.pid)
     filled = [at for at, row in enumerate(table) if sum(row)]
     shares = [[count / sum(table[at]) for count in table[at]] for at in filled]
     names = [lifetimes.SIZE_NAMES[at] for at in filled]
@@ -127,7 +127,7 @@ def live_section(recording: Recording) -> Section:
         return missing(recording, "heap", name, heading)
     tops = profile.top("inuse_space", TOP)
     if not tops:
-        return empty("heap", name, heading)
+        return empty("heap", name, heading, recording.pid)
     first = tops[0]
     leaked = kept_share(profile, first.stack)
     return Section(
@@ -135,7 +135,7 @@ def live_section(recording: Recording) -> Section:
         heading,
         "Call stacks by the bytes they allocated that are alive now, estimated"
         f"{samples_behind(recording, profile, 'inuse_space', 'inuse_objects')}.",
-        advice.live_stacks(first.site, first.share, first.value, leaked),
+        advice_stacks.live_stacks(first.site, first.share, first.value, leaked),
         stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of live" for t in tops]),
     )
 
@@ -165,7 +165,7 @@ def waste_section(recording: Recording) -> Section:
         heading,
         "Call stacks whose long-lived objects keep otherwise free pages from going back: the free "
         "bytes around them are charged to them.",
-        advice.waste_stacks(first.site, first.share, first.value, pinned),
+        advice_stacks.waste_stacks(first.site, first.share, first.value, pinned),
         stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of waste" for t in tops]),
     )
 
@@ -179,7 +179,7 @@ def churn_section(recording: Recording) -> Section:
         return missing(recording, "allocs", name, heading)
     tops = profile.top("alloc_space", TOP)
     if not tops:
-        return empty("allocs", name, heading)
+        return empty("allocs", name, heading, recording.pid)
     seconds = profile.seconds
     first = tops[0]
     kept = kept_share(recording.profiles.get("heap", profile), first.stack)
@@ -195,7 +195,7 @@ def churn_section(recording: Recording) -> Section:
         heading,
         f"Call stacks by the bytes they allocated {when}, estimated"
         f"{samples_behind(recording, profile, 'alloc_space', 'alloc_objects')}.",
-        advice.churn_stacks(first.site, first.share, rate, kept or 0.0),
+        advice_stacks.churn_stacks(first.site, first.share, rate, kept or 0.0),
         stack_list(tops, [amount(top.value, top.share) for top in tops]),
     )
 

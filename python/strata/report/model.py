@@ -22,6 +22,7 @@ from strata.report.profiles import Profile, read_profile
 
 # churn: the objects allocated while the report was taken; allocs: since the start of the process.
 KINDS = ("heap", "allocs", "churn", "peak", "lifetime", "fragmentation")
+CPU = "cpu"  # of the kernel's making, by cpu_profile.py
 META = "report.json"
 SAMPLES = "samples.jsonl"
 OCCUPANCY_LISTS = 8
@@ -183,7 +184,7 @@ def load(folder: Path) -> Recording:
         recording.samples = _samples_of_lines(lines.read_text(errors="replace"))
     else:
         recording.samples = _samples_of_files(folder)
-    for kind in KINDS:
+    for kind in (*KINDS, CPU):
         path = _profile_file(folder, kind)
         why = recording.meta.text("missing", kind)
         if path is None:

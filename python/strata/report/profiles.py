@@ -13,11 +13,11 @@ from pathlib import Path
 import polars as pl
 
 from strata.errors import StrataError
-from strata.pprof import load
+from strata.pprof import load, process_of
 
 Stack = tuple[str, ...]  # function names, innermost first
 MOST_VALUE = 1 << 60
-LABELS: dict[str, type[int] | type[str]] = {"bytes": int, "level": str}
+LABELS: dict[str, type[int] | type[str]] = {"bytes": int, "level": str, "file": str}
 MOST_NAME = 80  # characters of a name in a sentence; templates have thousands
 
 # Functions that only pass a request on: the call site worth naming is whoever called them.
@@ -42,6 +42,7 @@ class Profile:
     seconds: float  # how long was looked; 0 if it is a snapshot or unknown
     stacks: list[Stack]
     rows: pl.DataFrame
+    process: str = ""  # what it was called, if the profile says so
 
     def has(self, *columns: str) -> bool:
         return not self.rows.is_empty() and set(columns) <= set(self.rows.columns)
@@ -100,13 +101,15 @@ def build(
     kind: str,
     seconds: float,
     samples: Iterable[tuple[Stack, dict[str, int], dict[str, int | str]]],
+    process: str = "",
 ) -> Profile:
     """A profile of (stack, values, labels); equal stacks get one index."""
     index: dict[Stack, int] = {}
     records: list[dict[str, int | str]] = []
     for stack, values, labels in samples:
         records.append({**labels, **values, "stack": index.setdefault(stack, len(index))})
-    return Profile(kind, seconds, list(index), pl.DataFrame(records, infer_schema_length=None))
+    rows = pl.DataFrame(records, infer_schema_length=None)
+    return Profile(kind, seconds, list(index), rows, process)
 
 
 def read_profile(kind: str, path: Path) -> Profile:
@@ -124,4 +127,4 @@ def read_profile(kind: str, path: Path) -> Profile:
             labels[key] = value if isinstance(value, kept) else kept()
         stack = tuple(name for location in sample.stack for name in location.names())
         samples.append((stack, dict(zip(names, values, strict=True)), labels))
-    return build(kind, read.duration_ns / 1e9, samples)
+    return build(kind, read.duration_ns / 1e9, samples, process_of(read))

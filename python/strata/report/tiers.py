@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from strata.report import advice, advice_hugepages, charts, hugemap
+from strata.report import (
+    advice,
+    advice_hugepages,
+    advice_memory,
+    advice_objects,
+    advice_stacks,
+    advice_time,
+    charts,
+    hugemap,
+)
 from strata.report.model import OCCUPANCY_LISTS, Recording, Sample
 from strata.report.page import Section
 from strata.report.spans import (
@@ -26,7 +35,7 @@ GET_LIBRARY = "strata run -- COMMAND"
 STUDY = {"internal_slack": 15.0, "central_free": 29.0, "page_heap_free": 51.0}
 
 
-def resident_parts(sample: Sample) -> advice.Resident:
+def resident_parts(sample: Sample) -> advice_memory.Resident:
     """RSS by cause, from one sample."""
 
     def held(name: str) -> int:
@@ -34,7 +43,7 @@ def resident_parts(sample: Sample) -> advice.Resident:
 
     resident = held("resident")
     other = None if sample.rss is None else max(0, sample.rss - resident)
-    return advice.Resident(
+    return advice_memory.Resident(
         held("live"),
         held("internal_slack"),
         held("caches"),
@@ -46,15 +55,15 @@ def resident_parts(sample: Sample) -> advice.Resident:
     )
 
 
-def caches_of(recording: Recording) -> advice.Caches:
+def caches_of(recording: Recording) -> advice_memory.Caches:
     """What decides whether caches should be larger or smaller."""
     sample = recording.last
     if sample is None:
-        return advice.Caches()
+        return advice_memory.Caches()
     vcpus, total = sample.stats.whole("cache", "vcpus"), sample.stats.whole("cache", "limit_bytes")
     hits = recording.gained("cache", "hits") or 0.0
     missed = recording.gained("cache", "misses_alloc") or 0.0
-    return advice.Caches(
+    return advice_memory.Caches(
         # not a vCPU's limit: those differ, as memory goes to the ones that miss
         bound=total // vcpus if total and vcpus and min(total, vcpus) > 0 else None,
         live=sample.stats.whole("bytes", "live") or 0,
@@ -96,7 +105,9 @@ def resident_section(recording: Recording) -> Section:
         "resident",
         heading,
         "The parts add up to RSS. What was never written is left out of “live” in the picture.",
-        advice.headline(parts, caches_of(recording), recording.pid, tops[0].site if tops else ""),
+        advice_memory.headline(
+            parts, caches_of(recording), recording.pid, tops[0].site if tops else ""
+        ),
         charts.stacked_bar(f"Resident memory by cause: {text}", "resident", drawn),
         ("cause", "bytes", "what it is"),
         rows,
@@ -108,15 +119,15 @@ def fragmentation_section(recording: Recording) -> Section:
     sample = recording.last
     if sample is None:
         return Section("fragmentation", heading, missing=NO_STATS, remedy=GET_STATS)
-    found = {name: sample.stats.whole("bytes", name) for name in advice.TIERS}
+    found = {name: sample.stats.whole("bytes", name) for name in advice_memory.TIERS}
     tiers = {name: value for name, value in found.items() if value is not None}
-    if len(tiers) < len(advice.TIERS):
+    if len(tiers) < len(advice_memory.TIERS):
         return Section("fragmentation", heading, missing=OLD_LIBRARY, remedy=GET_LIBRARY)
     live = sample.stats.whole("bytes", "live") or 0
     wasted = sum(tiers.values())
     rows = [
         (title, 100 * tiers[name] / wasted if wasted else 0.0, STUDY.get(name))
-        for name, title in advice.TIERS.items()
+        for name, title in advice_memory.TIERS.items()
     ]
     label = "Wasted bytes by tier: " + ", ".join(f"{row[0]} {row[1]:.0f} %" for row in rows)
     return Section(
@@ -124,12 +135,12 @@ def fragmentation_section(recording: Recording) -> Section:
         heading,
         "Where the bytes are that are resident but not live: inside objects, in the caches, in "
         "spans, in hugepages (the study's Fig. 5b and 6b, where the two caches share 5 %).",
-        advice.fragmentation(tiers, live, caches_of(recording), recording.pid),
-        charts.tier_bars(label, rows),
+        advice_memory.fragmentation(tiers, live, caches_of(recording), recording.pid),
+        charts.tier_bars("tiers", label, rows, "Fig. 6b", "the wasted bytes"),
         ("tier", "bytes", "of live"),
         [
             [title, human(tiers[name]), advice.share(tiers[name], live)]
-            for name, title in advice.TIERS.items()
+            for name, title in advice_memory.TIERS.items()
         ],
     )
 
@@ -168,12 +179,12 @@ def sizes_section(recording: Recording) -> Section:
         for row in rows:
             total += row[at]
             curves[at - 1].append(total / whole)
-    site, heaviest = "", advice.heaviest_size(rows)
+    site, heaviest = "", advice_objects.heaviest_size(rows)
     allocs = recording.profiles.get("allocs")
     if allocs is not None and allocs.has("bytes", "alloc_space"):
         tops = allocs.top("alloc_space", 1, allocs.rows.filter(pl.col("bytes") == heaviest))
         site = tops[0].site if tops else ""
-    verdict = advice.sizes(rows, site)
+    verdict = advice_objects.sizes(rows, site)
     biggest = sorted(rows, key=lambda row: -row[2])[:12]
     return Section(
         "sizes",
@@ -210,7 +221,7 @@ def misses_section(recording: Recording) -> Section:
     worst = max(totals) / sum(totals) if sum(totals) else 0.0
     used = sum(1 for total in totals if total)
     caches = caches_of(recording)
-    verdict = advice.misses(caches, worst, used, recording.pid)
+    verdict = advice_time.misses(caches, worst, used, recording.pid)
     when = "since the process started"
     if caches.speed is not None:
         when = f"over {recording.seconds:.0f} seconds"
@@ -243,18 +254,18 @@ def span_sections(recording: Recording) -> list[Section]:
             )
         ]
     return [
-        _by_live_section(sample, live_heading),
+        _by_live_section(sample, live_heading, recording.pid),
         _by_capacity_section(recording, sample, capacity_heading),
     ]
 
 
-def _by_live_section(sample: Sample, heading: str) -> Section:
+def _by_live_section(sample: Sample, heading: str, pid: str) -> Section:
     classes = by_live(sample.stats)
     if classes is None:
         return Section("return-live", heading, missing=OLD_LIBRARY, remedy=GET_LIBRARY)
     seen = [sum(one.seen[at] for one in classes) for at in range(OCCUPANCY_LISTS)]
     returned = [sum(one.returned[at] for one in classes) for at in range(OCCUPANCY_LISTS)]
-    verdict = advice.span_by_live(sum(seen), few_and_many(classes))
+    verdict = advice_stacks.span_by_live(sum(seen), few_and_many(classes), pid)
     rates = rates_by_live(classes)
     picture = charts.rate_bars(verdict.text, LIST_NAMES, rates) if sum(seen) else ""
     return Section(
@@ -288,7 +299,7 @@ def _by_capacity_section(recording: Recording, sample: Sample, heading: str) -> 
         tops = heap.top("inuse_space", 1, heap.rows.filter(heap.rows["bytes"] == stuck[0]))
         site = tops[0].site if tops else ""
     correlation = spearman([(row[1], row[2]) for row in rows])
-    verdict = advice.span_by_capacity(correlation, stuck, site)
+    verdict = advice_stacks.span_by_capacity(correlation, stuck, site)
     points = [(row[1], row[2], row[3]) for row in rows]
     return Section(
         "return-capacity",

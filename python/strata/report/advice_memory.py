@@ -1,0 +1,158 @@
+"""What to do about memory: what is resident, what lies in caches, what each tier wastes. Rules as
+in advice.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strata.report.advice import MUCH, Advice, act, after, fine, look, of_live, setting, share
+from strata.stats import human
+
+MUCH_CACHED = 0.10  # of live: caches above it are worth a smaller bound
+LITTLE_WASTE = 0.10  # of live: half of the study's fleet (22 %, Fig. 5b)
+MISS_RATE = 0.02  # of calls: above it the caches are too small for the load
+FEW_MISSES = 1000  # a second: 1000 locks cost well under a millisecond
+LEAST_CACHE, MOST_CACHE = 64 << 10, 1 << 30  # bytes a CPU: below and above, nothing is proposed
+
+
+@dataclass(frozen=True)
+class Resident:
+    """RSS by cause. The parts less `untouched` are `resident`; `other` is the rest of RSS."""
+
+    live: int
+    slack: int
+    caches: int
+    free: int
+    metadata: int
+    untouched: int
+    resident: int
+    other: int | None  # not the heap's; None if RSS is not known
+
+    @property
+    def rss(self) -> int:
+        return self.resident + (self.other or 0)
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What decides on the bound of the per-CPU caches. Two figures ask for opposite things, so
+    both go by this: neither says larger where memory is short, nor smaller where calls miss."""
+
+    bound: int | None = None  # cpu_cache_bytes in force: every vCPU's share; None: not known
+    live: int = 0
+    held: int = 0  # bytes that lie in caches
+    rate: float = 0.0  # of all allocations, those that found the cache empty
+    speed: float | None = None  # how many a second; None: only totals are known
+
+    @property
+    def heavy(self) -> bool:
+        return self.held > MUCH_CACHED * self.live and self.held > 8 * MUCH
+
+    @property
+    def short(self) -> bool:
+        return self.rate > MISS_RATE and (self.speed or 0.0) >= FEW_MISSES
+
+    def scaled(self, factor: float, pid: str) -> str:
+        """The command; none where the present value is not known, or the new one senseless."""
+        value = int((self.bound or 0) * factor)
+        if not LEAST_CACHE <= value <= MOST_CACHE:
+            return ""
+        return setting(pid, "cpu_cache_bytes", f"{value >> 10}K")
+
+    def smaller(self, pid: str) -> Advice:
+        """Whether to lower the bound."""
+        if self.short:
+            return look(
+                "Leave the caches as they are: "
+                f"{share(self.rate, 1)} of the allocations find theirs empty already, and smaller "
+                "ones would cost CPU time."
+            )
+        command = self.scaled(0.5, pid)
+        if not command:
+            return look(
+                "A lower cpu_cache_bytes saves memory; watch throughput when you change it."
+            )
+        return act(
+            "Halve what each CPU may keep. It takes effect at once; if throughput falls, set it "
+            "back. To keep it, start the process with STRATA_CPU_CACHE_BYTES.",
+            command,
+        )
+
+
+def headline(parts: Resident, caches: Caches, pid: str, biggest_site: str) -> Advice:
+    """What most of the memory is, and which way to go from there."""
+    whole = parts.rss
+    if not whole:
+        return fine("No memory is resident.")
+    held = max(0, parts.live - parts.untouched)
+    if (parts.other or 0) > whole / 2 and (parts.other or 0) > 16 * MUCH:
+        return look(
+            f"{share(parts.other or 0, whole)} of RSS is not the heap's but code, thread stacks, "
+            "files, and what the program maps by itself: no setting of the allocator changes it. "
+            "See what it is:",
+            f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20",
+        )
+    if caches.heavy:
+        part = share(caches.held, caches.live)
+        text = f"Caches hold {human(caches.held)}, {part} of what is live. "
+        return after(text, caches.smaller(pid))
+    if parts.free > 0.2 * whole and parts.free > 8 * MUCH:
+        return act(
+            f"{human(parts.free)} is free and still resident, {share(parts.free, whole)} of "
+            "RSS. It goes back to the system by itself once the load has been lower for a while. "
+            "To give it back now:",
+            f"strata release {pid}",
+        )
+    site = f" Most of it was allocated by {biggest_site}." if biggest_site else ""
+    if held > 0.75 * whole:
+        return look(
+            f"{share(held, whole)} of RSS is the program's own objects: no allocator setting "
+            f"makes it smaller, only the program can.{site}"
+        )
+    return look(
+        f"{share(held, whole)} of RSS is the program's own objects, the rest is spread over "
+        f"the causes below; none stands out.{site}"
+    )
+
+
+# ---- Fig. 5b and 6b: fragmentation by tier
+
+TIERS = {
+    "internal_slack": "rounding up",
+    "cpu_cache": "per-CPU caches",
+    "transfer_cache": "transfer caches",
+    "central_free": "central free lists",
+    "page_heap_free": "page heap",
+}
+
+
+def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str) -> Advice:
+    """How much is wasted for each live byte, and what the largest tier answers to."""
+    wasted = sum(tiers.values())
+    if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
+        return fine(
+            f"{human(wasted)} is wasted, {of_live(wasted, live)} (the study's fleet: 22 %)."
+        )
+    worst = max(tiers, key=lambda name: tiers[name])
+    text = (
+        f"{human(wasted)} is wasted, {of_live(wasted, live)} (the study's fleet: 22 %); "
+        f"{share(tiers[worst], wasted)} of that lies in the {TIERS[worst]}. "
+    )
+    if worst == "internal_slack":
+        return look(
+            text + "Requests are rounded up to the next size on offer, and many here lie just "
+            "above one. Trim the common ones: the sizes below show which."
+        )
+    if worst in ("cpu_cache", "transfer_cache"):
+        return after(text, caches.smaller(pid))
+    if worst == "central_free":
+        return look(
+            text + "A few live objects keep blocks of memory that are mostly free. Only the "
+            "program can change that: the stacks under “Who wastes memory” say where."
+        )
+    return act(
+        text + "These are free pages kept for the next peak. They go back when the load stays "
+        "low; to give them back now:",
+        f"strata release {pid}",
+    )

@@ -1,0 +1,104 @@
+"""What to do about call stacks and the spans that objects share (the study's Fig. 13 and 16): what
+only the program can change. Rules as in advice.py."""
+
+from __future__ import annotations
+
+from strata.report.advice import MUCH, Advice, fine, look, share
+from strata.stats import human
+
+HARDLY = 0.05  # a return rate too low to compare
+ENOUGH_SPANS = 20  # seen, before a return rate means anything
+
+
+def span_by_live(seen: int, rates: tuple[float, float] | None, pid: str) -> Advice:
+    """How many spans were seen, and the return rates of those with up to 3 live objects and of
+    those with 16 and more, compared within each size class; None if no class had both."""
+    if seen < ENOUGH_SPANS:
+        return look(
+            f"Only {seen} spans were seen in these classes, too few to tell. A longer run sees "
+            "more.",
+            f"strata report {pid} -o DIR --seconds 60",
+        )
+    if rates is None:
+        return fine(
+            "No size class was seen with both few and many live objects on its spans, so there is "
+            "nothing to prefer."
+        )
+    rate_few, rate_many = rates
+    text = (
+        f"{share(rate_few, 1)} of the spans with up to 3 live objects came free before the next "
+        f"look, against {share(rate_many, 1)} of those with 16 and more in the same classes"
+    )
+    if max(rate_few, rate_many) < HARDLY:
+        return fine(text + ": hardly any came free, the program keeps what it has.")
+    if rate_few >= rate_many:
+        return fine(text + ": filling the fuller spans first, as Strata does, is right here.")
+    return look(
+        text + ": the other way round than in the study, so a few objects that stay keep memory "
+        "from coming free. The stacks under “Who wastes memory” show which ones: have the program "
+        "allocate them before the short-lived ones."
+    )
+
+
+def span_by_capacity(
+    correlation: float | None, stuck: tuple[int, int, int] | None, site: str
+) -> Advice:
+    """Spearman's correlation of capacity and return rate, and the class that keeps most free
+    memory in spans: (size, spans, free bytes)."""
+    text = (
+        "Too few size classes gave spans back to compare them. "
+        if correlation is None
+        else f"Capacity and return rate correlate by {correlation:+.2f} (the study: -0.75). "
+    )
+    if stuck is None or stuck[2] < MUCH:
+        return fine(text + "No class keeps much free memory in its spans.")
+    size, spans, free = stuck
+    by = f", mostly allocated by {site}," if site else ""
+    return look(
+        text + f"The {human(size)} objects{by} hold {spans:,} spans with {human(free)} free in "
+        "them. Have the program allocate those that stay first, or together, so that they lie side "
+        "by side."
+    )
+
+
+def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Advice:
+    """`leaked`: of the bytes this site ever allocated, the share that is alive now."""
+    text = f"{site} holds {share(part, 1)} of the live bytes ({human(value)}). "
+    if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
+        return look(
+            text + f"{share(leaked, 1)} of all that it ever allocated is still alive: if it should "
+            "not be, this is the leak. Report again in an hour, into another folder, and see what "
+            "grew:",
+            "strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
+        )
+    if part > 0.5:
+        return look(text + "To make the process smaller, start there.")
+    return fine(text + "No single place dominates.")
+
+
+def waste_stacks(site: str, part: float, value: int, pinned: bool) -> Advice:
+    """The call site whose live objects keep the most free memory from going back."""
+    what = "hugepages" if pinned else "pages"
+    text = f"Objects from {site} keep {human(value)} of otherwise free {what} resident "
+    text += f"({share(part, 1)} of all such waste). "
+    if value < MUCH:
+        return fine(text)
+    return look(
+        text + "They outlive their neighbours: have the program allocate them before the "
+        "short-lived ones, pool them, or copy them to fresh memory once the burst is over."
+    )
+
+
+def churn_stacks(site: str, part: float, rate: float, kept: float) -> Advice:
+    """The busiest call site; `rate` in bytes a second, 0 if the time is unknown; `kept`: of what it
+    ever allocated, the share that is alive."""
+    speed = f", {human(rate)} a second" if rate else ""
+    text = f"{site} allocates {share(part, 1)} of all bytes{speed}. "
+    if kept > 0.5:
+        return fine(text + f"{share(kept, 1)} of it stays alive: this is growth, not churn.")
+    if part > 0.3 and (rate == 0 or rate > 16 * MUCH):
+        return look(
+            text + "Have it use its buffer again: nothing else saves as much of the "
+            "allocator's CPU time."
+        )
+    return fine(text + "No single place is worth changing for speed.")
