@@ -84,7 +84,7 @@ def section(recording: Recording) -> Section:
         heading,
         "Where the allocator's CPU time goes (the study's Fig. 5a and 6a), from "
         f"{plural(whole, 'sample')} of the kernel's CPU clock over {profile.seconds:.0f} seconds, "
-        f"{ours:,} of them in the allocator. The fast path is counted with the per-CPU caches. Time "
+        f"{ours:,} of them in the allocator. The fast path counts as per-CPU caches. Time "
         "in the kernel (page faults, giving memory back) is not in it.",
         verdict,
         charts.tier_bars("cpu", verdict.text, rows, "Fig. 6a", "the allocator's CPU time")
