@@ -38,17 +38,18 @@ struct SampleCountdown {
   static constexpr size_t kMostStretch = kMaxClassSize;
 
   size_t stretch = 0;
-  uint64_t beyond = 0;  // from the end of the stretch to the sample
-  uint64_t random = 0;  // of a xorshift generator; 0: not seeded
-  uint32_t epoch = 0;   // of the interval that the point was drawn for
+  // Packed: what follows this in the thread's state lies in the padding behind it.
+  uint64_t beyond : 48 = 0;  // from the end of the stretch to the sample
   // When the last sample was, in kTimeUnitNs, of which few bits are kept: a gap of seconds may be
   // taken for a short one now and then, which costs a sample and biases nothing.
-  uint16_t last_sample = 0;
+  uint64_t last_sample : 16 = 0;
+  uint64_t random = 0;      // of a xorshift generator; 0: not seeded
+  uint32_t epoch : 20 = 0;  // of the interval that the point was drawn for, its low bits
   // Powers of two by which intervals are longer than the rate says: of the point that is drawn, of
   // the point before it (the last sample), of the next.
-  uint16_t thinning : 4 = 0;
-  uint16_t thinning_of_sample : 4 = 0;
-  uint16_t next_thinning : 4 = 0;
+  uint32_t thinning : 4 = 0;
+  uint32_t thinning_of_sample : 4 = 0;
+  uint32_t next_thinning : 4 = 0;
 
   void Seed(uint64_t seed) {
     // splitmix64: seeds that differ in one bit give unrelated states.
@@ -61,7 +62,7 @@ struct SampleCountdown {
 
   // Ends the stretch, so that the next allocation comes here and not to the fast path.
   void Pause() {
-    beyond += stretch;
+    beyond = (beyond + stretch) & kBeyondMask;
     stretch = 0;
   }
 
@@ -69,7 +70,7 @@ struct SampleCountdown {
   // point is drawn anew after each sample and for a new interval: the distribution has no memory,
   // so neither favours anything.
   bool Spend(size_t bytes, SampleRate rate, Stretches allowed) {
-    if (epoch != rate.epoch) {
+    if (epoch != (rate.epoch & kEpochMask)) {
       next_thinning = 0;
       Draw(rate);
     }
@@ -106,6 +107,9 @@ struct SampleCountdown {
   }
 
  private:
+  static constexpr uint32_t kEpochMask = (1u << 20) - 1;
+  static constexpr uint64_t kBeyondMask = (uint64_t{1} << 48) - 1;
+  static constexpr uint64_t kMostBeyond = kBeyondMask - kMostStretch;
   static constexpr size_t kThinnedFrom = size_t{2} << 20;
   static constexpr uint64_t kTimeUnitNs = 25'000;
   static constexpr uint16_t kShortestGap = 4;
@@ -123,17 +127,18 @@ struct SampleCountdown {
 
   // At least 1: the sample is in the byte that is counted last.
   void Draw(SampleRate rate) {
-    epoch = rate.epoch;
+    epoch = rate.epoch & kEpochMask;
     stretch = 0;
     thinning = next_thinning;
     const double uniform = (static_cast<double>(Random() >> 11) + 0.5) / 9007199254740992.0;
-    beyond = static_cast<uint64_t>(-NaturalLog(uniform) * IntervalInForce(rate)) + 1;
+    const auto drawn = static_cast<uint64_t>(-NaturalLog(uniform) * IntervalInForce(rate)) + 1;
+    beyond = (drawn < kMostBeyond ? drawn : kMostBeyond) & kBeyondMask;
   }
 
   void Divide(uint64_t left, Stretches allowed) {
     const uint64_t most = allowed == Stretches::kAllowed ? kMostStretch : 0;
     const uint64_t now = left < most ? left : most;
-    beyond = left - now;
+    beyond = (left - now) & kBeyondMask;
     stretch = static_cast<size_t>(now);
   }
 };
