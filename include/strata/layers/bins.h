@@ -55,6 +55,22 @@ struct Bins {
       return this->next_.allocate(size, align);
     }
 
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      return this->next_.resize(p, size);
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      return this->next_.remap(p, size);
+    }
+    bool reads_zero(void* p) const
+      requires ZeroKnowingHeap<Below>
+    {
+      return this->next_.reads_zero(p);
+    }
+
     // What a block for `size` can hold.
     static constexpr size_t good_size(size_t size) {
       return size > Classes::largest ? size : Classes::size(Classes::of(size));

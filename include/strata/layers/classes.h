@@ -19,10 +19,13 @@ namespace internal {
 // The largest class that a block of `size` bytes, at least the first class's, can serve.
 template <SizeClasses Classes>
 constexpr size_t ClassWithin(size_t size) {
-  if constexpr (requires { Classes::within(size); }) return Classes::within(size);
-  if (size >= Classes::largest) return Classes::count - 1;
-  const size_t c = Classes::of(size);
-  return Classes::size(c) > size ? c - 1 : c;
+  if constexpr (requires { Classes::within(size); }) {
+    return Classes::within(size);
+  } else {
+    if (size >= Classes::largest) return Classes::count - 1;
+    const size_t c = Classes::of(size);
+    return Classes::size(c) > size ? c - 1 : c;
+  }
 }
 
 }  // namespace internal
@@ -47,6 +50,20 @@ struct Steps {
   static constexpr size_t count = kMost / kStep;
   static constexpr size_t of(size_t size) { return size == 0 ? 0 : (size - 1) / kStep; }
   static constexpr size_t size(size_t c) { return (c + 1) * kStep; }
+};
+
+// The sizes of blocks with a boundary tag: 24, 40, 56, ..., which fill whole units of 16 with it.
+// Coalesce hands out no others.
+template <size_t kMost>
+struct TaggedSteps {
+  static_assert(kMost >= 24 && kMost % 16 == 8);
+  static constexpr size_t largest = kMost;
+  static constexpr size_t count = (kMost - 24) / 16 + 1;
+  static constexpr size_t of(size_t size) { return size <= 24 ? 0 : (size - 9) / 16; }
+  static constexpr size_t size(size_t c) { return 24 + 16 * c; }
+  static constexpr size_t within(size_t size) {
+    return size >= kMost ? count - 1 : (size - 24) / 16;
+  }
 };
 
 // Four classes between a power of two and the next; below 64 bytes, one for each 16.

@@ -8,6 +8,7 @@
 #include "strata/layers/best_fit.h"
 #include "strata/layers/boundary_tag.h"
 #include "strata/layers/heap.h"
+#include "strata/layers/misuse.h"
 
 namespace strata::layers {
 
@@ -23,6 +24,7 @@ struct Coalesce {
    public:
     static constexpr size_t alignment = Block::kUnit;
     static constexpr bool thread_safe = false;
+    static constexpr bool boundary_tags = true;
 
     using Through<Below>::Through;
     ~On() { GiveBackAll(); }
@@ -37,8 +39,27 @@ struct Coalesce {
       return b->payload();
     }
 
+    void* allocate(size_t size, size_t align) {
+      if (align <= alignment) return allocate(size);
+      if (align > kMaxRequest / 2 || size > kMaxRequest - align - Block::kLeast) return nullptr;
+      void* p = allocate(size + align + Block::kLeast);
+      if (p == nullptr) return nullptr;
+      size_t over = (0 - reinterpret_cast<uintptr_t>(p)) & (align - 1);
+      if (over == 0) return p;
+      if (over < Block::kLeast) over += align;
+      Block* front = Block::Of(p);
+      Block* b = front->At(static_cast<ptrdiff_t>(over));
+      b->SetInUse(front->size() - over, true);
+      front->SetInUse(over, front->previous_in_use());
+      deallocate(front->payload());
+      Trim(b, BytesFor(size));
+      return b->payload();
+    }
+
     void deallocate(void* p) {
       Block* b = Block::Of(p);
+      if (!b->in_use()) [[unlikely]]
+        DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
       size_t bytes = b->size();
       if (!b->previous_in_use()) {
         Block* before = b->Before();
@@ -169,15 +190,20 @@ struct Coalesce {
       return true;
     }
 
-    // The newest region goes on where it ended: its end block becomes part of what is free.
+    // The newest region goes on where it ended: its end block becomes part of the wilderness.
     void Extend(size_t more) {
-      Block* old_end = newest_end_;
+      Block* b = newest_end_;
+      size_t bytes = more;
+      if (!b->previous_in_use()) {
+        b = b->Before();
+        Unkeep(b);
+        bytes += b->size();
+      }
       regions_->bytes += more;
-      const bool previous_used = old_end->previous_in_use();
       newest_end_ = EndOf(regions_);
-      newest_end_->SetEnd(true);
-      old_end->SetInUse(more, previous_used);
-      deallocate(old_end->payload());
+      newest_end_->SetEnd(false);
+      b->SetFree(bytes);
+      wilderness_ = b;
     }
 
     // The end's tag is the region's last word, so its "payload" begins where the region ends.

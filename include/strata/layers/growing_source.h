@@ -40,12 +40,12 @@ class Growing {
   void deallocate(void* p, size_t size) {
     const size_t bytes = RoundUpBlock(size, alignment);
     if (static_cast<char*>(p) + bytes == base_ + used_) return shrink(p, bytes);
-    madvise(p, bytes, MADV_DONTNEED);
+    Drop(p, bytes);
   }
   // The last `bytes`, which begin at p, are not in use any more.
   void shrink(void* p, size_t bytes) {
     used_ -= bytes;
-    madvise(p, bytes, MADV_DONTNEED);
+    Drop(p, bytes);
   }
   bool owns(const void* p) const {
     const auto at = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(base_);
@@ -54,6 +54,11 @@ class Growing {
   size_t used() const { return used_; }
 
  private:
+  static void Drop(void* p, size_t bytes) {
+    const int before = errno;
+    madvise(p, bytes, MADV_DONTNEED);
+    errno = before;
+  }
   bool Reserve() {
     if (base_ != nullptr) return true;
     const int before = errno;

@@ -61,6 +61,12 @@ concept RemappingHeap = SizedHeap<H> && requires(H& h, void* p, size_t n) {
   { h.remap(p, n) } -> std::same_as<void*>;
 };
 
+// A heap that knows whether a block that was just handed out reads as zero.
+template <class H>
+concept ZeroKnowingHeap = Heap<H> && requires(H& h, void* p) {
+  { h.reads_zero(p) } -> std::same_as<bool>;
+};
+
 // A heap that can take back all its blocks at once.
 template <class H>
 concept ClearableHeap = Heap<H> && requires(H& h) {

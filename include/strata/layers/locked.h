@@ -101,6 +101,12 @@ struct LockedBy {
       Hold hold(lock_);
       return this->next_.remap(p, size);
     }
+    // The caller's own block, which nobody else looks at.
+    bool reads_zero(void* p) const
+      requires ZeroKnowingHeap<Below>
+    {
+      return this->next_.reads_zero(p);
+    }
     bool owns(const void* p) const
       requires OwningHeap<Below>
     {

@@ -24,7 +24,20 @@ struct Mmap {
     errno = before;
     return nullptr;
   }
-  void deallocate(void* p, size_t size) { munmap(p, Bytes(size)); }
+  void deallocate(void* p, size_t size) {
+    const int before = errno;
+    munmap(p, Bytes(size));  // may be refused where it would leave too many mappings
+    errno = before;
+  }
+  // The same pages, where there is room for `wanted` bytes; null leaves them.
+  void* remap(void* p, size_t size, size_t wanted) {
+    if (wanted > kMaxRequest) return nullptr;
+    const int before = errno;
+    void* moved = mremap(p, Bytes(size), Bytes(wanted), MREMAP_MAYMOVE);
+    if (moved != MAP_FAILED) return moved;
+    errno = before;
+    return nullptr;
+  }
 
  private:
   static size_t Bytes(size_t size) { return RoundUpBlock(size, alignment); }

@@ -60,13 +60,12 @@ class Front {
   static void* AllocateZeroed(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
-    if constexpr (requires { heap().allocate_zeroed(bytes); }) {
-      void* p = heap().allocate_zeroed(bytes);
-      return p != nullptr ? p : OutOfMemory();
-    } else {
-      void* p = Allocate(bytes);
-      return p == nullptr ? nullptr : memset(p, 0, bytes);
+    void* p = Allocate(bytes);
+    if (p == nullptr) return nullptr;
+    if constexpr (layers::ZeroKnowingHeap<H>) {
+      if (heap().reads_zero(p)) return p;
     }
+    return memset(p, 0, bytes);
   }
   STRATA_ALWAYS_INLINE static void Free(void* p) {
     if (STRATA_LIKELY(p != nullptr)) heap().deallocate(p);

@@ -1,0 +1,24 @@
+// Lea's malloc (dlmalloc 2.7), as a composition: blocks with boundary tags that join free
+// neighbours and are picked by best fit, small ones kept for reuse before they join, the end of the
+// segment used last, large blocks in mappings of their own. docs/heaps.md says where it differs
+// from the original. Sits in heaps.
+#pragma once
+
+#include "strata/layers/apart.h"
+#include "strata/layers/bins.h"
+#include "strata/layers/coalesce.h"
+#include "strata/layers/elided_lock.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/sbrk_source.h"
+
+namespace strata {
+
+// Without its lock, for one thread.
+using LeaCore = layers::Stack<layers::Bins<layers::TaggedSteps<520>, layers::BoundedFreeList<32>>,
+                              layers::Apart<128 << 10, layers::Mmap>, layers::Coalesce<128 << 10>,
+                              layers::Sbrk>;
+
+using Lea = layers::LockedBy<layers::ElidedLock<>>::On<LeaCore>;
+
+}  // namespace strata
