@@ -5,19 +5,19 @@
 
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
-#include "strata/layers/elided_lock.h"
+#include "strata/layers/class_header.h"
 #include "strata/layers/free_list.h"
+#include "strata/layers/locked_when_shared.h"
 #include "strata/layers/mmap_source.h"
-#include "strata/layers/room_header.h"
 
 namespace strata {
 
 // Without its lock, for one thread.
 using KingsleyCore =
-    layers::Stack<layers::RoomHeader,
+    layers::Stack<layers::ClassHeader,
                   layers::Bins<layers::PowersOfTwo<32, size_t{1} << 46>, layers::FreeList>,
                   layers::Bump<1 << 20, 8>, layers::Mmap>;
 
-using Kingsley = layers::LockedBy<layers::ElidedLock<>>::On<KingsleyCore>;
+using Kingsley = layers::LockedWhenShared::On<KingsleyCore>;
 
 }  // namespace strata

@@ -7,8 +7,8 @@
 #include "strata/layers/apart.h"
 #include "strata/layers/bins.h"
 #include "strata/layers/coalesce.h"
-#include "strata/layers/elided_lock.h"
 #include "strata/layers/free_list.h"
+#include "strata/layers/locked_when_shared.h"
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/sbrk_source.h"
 
@@ -19,6 +19,6 @@ using LeaCore = layers::Stack<layers::Bins<layers::TaggedSteps<520>, layers::Bou
                               layers::Apart<128 << 10, layers::Mmap>, layers::Coalesce<128 << 10>,
                               layers::Sbrk>;
 
-using Lea = layers::LockedBy<layers::ElidedLock<>>::On<LeaCore>;
+using Lea = layers::LockedWhenShared::On<LeaCore>;
 
 }  // namespace strata

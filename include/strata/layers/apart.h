@@ -1,8 +1,12 @@
-// Apart: requests of at least kLimit bytes get memory of their own from a second source (Mmap), and
-// it goes back as soon as they are freed (Lea's mmap threshold). The heap below must tag its blocks
-// (Coalesce): the tag of one that lies apart says so, which costs a free one test. Such a block is
-// resized by its source, where that can move pages instead of bytes (Mmap::remap). When the source
-// has no more (there is a limit to the number of mappings), the heap below serves.
+// Apart: requests of at least kFirstLimit bytes get memory of their own from a second source
+// (Mmap), and it goes back as soon as they are freed (Lea's mmap threshold). The heap below must
+// tag its blocks (Coalesce): the tag of one that lies apart says so, which costs a free one test.
+// Such a block is resized by its source, where that can move pages instead of bytes (Mmap::remap).
+// When the source has no more (there is a limit to the number of mappings), the heap below serves.
+//
+// The limit moves, as in glibc's descendant of Lea's: a block that lay apart and is freed shows
+// that such sizes come and go, and a mapping for each costs more than it saves. From then on blocks
+// of its size come from below, up to kMostLimit, and the heap below keeps twice as much at its end.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -11,7 +15,7 @@
 
 namespace strata::layers {
 
-template <size_t kLimit, Heap Source>
+template <size_t kFirstLimit, Heap Source, size_t kMostLimit = 32 << 20>
 struct Apart {
   template <Heap Below>
   class On : public Through<Below> {
@@ -26,7 +30,7 @@ struct Apart {
     using Through<Below>::Through;
 
     void* allocate(size_t size) {
-      if (size >= kLimit) {
+      if (size >= limit_) {
         if (void* p = AllocateApart(size, alignment)) return p;
       }
       return this->next_.allocate(size);
@@ -34,7 +38,7 @@ struct Apart {
     void* allocate(size_t size, size_t align)
       requires AlignedHeap<Below>
     {
-      if (size >= kLimit) {
+      if (size >= limit_) {
         if (void* p = AllocateApart(size, align)) return p;
       }
       return this->next_.allocate(size, align);
@@ -46,7 +50,7 @@ struct Apart {
       if (!b->apart()) [[likely]]
         return this->next_.deallocate(p);
       if (!b->in_use()) DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
-      source_.deallocate(StartOf(b), LengthOf(b));
+      GiveBackApart(StartOf(b), LengthOf(b));
     }
     void deallocate(void* p, size_t) { deallocate(p); }
     bool resize(void* p, size_t size)
@@ -56,7 +60,7 @@ struct Apart {
       return RoundUp(OffsetOf(p) + size, kPage) == LengthOf(Block::Of(p));
     }
     void* remap(void* p, size_t size) {
-      if (!Block::Of(p)->apart() || size < kLimit || size > kMaxRequest) return nullptr;
+      if (!Block::Of(p)->apart() || size < limit_ || size > kMaxRequest) return nullptr;
       if constexpr (requires { source_.remap(p, size, size); }) {
         Block* b = Block::Of(p);
         const size_t offset = OffsetOf(p), length = RoundUp(offset + size, kPage);
@@ -87,6 +91,16 @@ struct Apart {
       return Tag(raw, at - reinterpret_cast<uintptr_t>(raw), length);
     }
 
+    [[gnu::noinline]] void GiveBackApart(char* start, size_t length) {
+      if (length > limit_ && length <= kMostLimit) {
+        limit_ = length;
+        if constexpr (requires { this->next_.set_slack(length); })
+          this->next_.set_slack(2 * length);
+      }
+      source_.deallocate(start, length);
+    }
+
+    size_t limit_ = kFirstLimit;
     [[no_unique_address]] Source source_;
   };
 };

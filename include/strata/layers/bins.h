@@ -10,13 +10,14 @@
 
 namespace strata::layers {
 
-template <SizeClasses Classes, class... PerBin>
+template <SizeClasses ClassesOfBins, class... PerBin>
 struct Bins {
   template <Heap Below>
   class On : public Through<Below> {
     using Bin = Stack<PerBin..., Ref<Below>>;
 
    public:
+    using Classes = ClassesOfBins;
     static constexpr size_t alignment = Bin::alignment;
     static constexpr size_t skew = internal::SkewOf<Bin>();
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
@@ -71,10 +72,14 @@ struct Bins {
       return this->next_.reads_zero(p);
     }
 
-    // What a block for `size` can hold.
-    static constexpr size_t good_size(size_t size) {
-      return size > Classes::largest ? size : Classes::size(Classes::of(size));
+    // For a layer that keeps the class of each block: a kept block of a class, or null.
+    void* allocate_kept(size_t c)
+      requires requires(Bin& b) { b.allocate_kept(); }
+    {
+      return bins_[c].allocate_kept();
     }
+    void deallocate_of_class(void* p, size_t c) { bins_[c].deallocate(p, Classes::size(c)); }
+
     template <class F>
     void visit_locks(F&& f) {
       for (Bin& b : bins_) b.visit_locks(f);

@@ -59,7 +59,10 @@ struct TaggedSteps {
   static_assert(kMost >= 24 && kMost % 16 == 8);
   static constexpr size_t largest = kMost;
   static constexpr size_t count = (kMost - 24) / 16 + 1;
-  static constexpr size_t of(size_t size) { return size <= 24 ? 0 : (size - 9) / 16; }
+  static constexpr size_t of(size_t size) {  // without a branch
+    const size_t least = size | size_t{size < 9} << 4;
+    return (least + 7) / 16 - 1;
+  }
   static constexpr size_t size(size_t c) { return 24 + 16 * c; }
   static constexpr size_t within(size_t size) {
     return size >= kMost ? count - 1 : (size - 24) / 16;

@@ -29,7 +29,8 @@ struct Coalesce {
     using Through<Below>::Through;
     ~On() { GiveBackAll(); }
 
-    void* allocate(size_t size) {
+    // Both out of line, so that what lies above them needs no stack on its own fast path.
+    [[gnu::noinline]] void* allocate(size_t size) {
       if (size > kMaxRequest) return nullptr;
       const size_t bytes = BytesFor(size);
       Block* b = finder_.Take(bytes);
@@ -56,7 +57,7 @@ struct Coalesce {
       return b->payload();
     }
 
-    void deallocate(void* p) {
+    [[gnu::noinline]] void deallocate(void* p) {
       Block* b = Block::Of(p);
       if (!b->in_use()) [[unlikely]]
         DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
@@ -105,6 +106,8 @@ struct Coalesce {
       forget();
     }
     size_t held() const { return held_; }  // bytes taken from below
+    // How much may lie free at the end before it goes back; twice as much is a reason to.
+    void set_slack(size_t bytes) { slack_ = bytes < 2 * kRegion ? 2 * kRegion : bytes; }
 
    private:
     // At the start of each region. Its blocks follow, then an end block's tag.
@@ -227,8 +230,8 @@ struct Coalesce {
     }
     bool Shrink(Block* b) {
       if constexpr (requires(Below& n) { n.shrink(b, size_t{}); }) {
-        if (b->size() < 4 * kRegion) return false;
-        const size_t bytes = (b->size() - 2 * kRegion) / kRegion * kRegion;
+        if (b->size() < 2 * slack_) return false;
+        const size_t bytes = (b->size() - slack_) / kRegion * kRegion;
         regions_->bytes -= bytes;
         held_ -= bytes;
         newest_end_ = EndOf(regions_);
@@ -253,6 +256,7 @@ struct Coalesce {
     Block* wilderness_ = nullptr;  // the free block at the newest region's end; kept by no finder
     Block* newest_end_ = nullptr;
     size_t held_ = 0;
+    size_t slack_ = 2 * kRegion;
     Finder finder_;
   };
 };

@@ -46,6 +46,8 @@ struct FreeList {
         return this->next_.allocate(size);
       return kept_.Pop();
     }
+    // The newest kept block, or null.
+    void* allocate_kept() { return kept_.empty() ? nullptr : kept_.Pop(); }
     void deallocate(void* p, size_t size) {
       size_ = size;
       kept_.Push(p);
@@ -81,8 +83,11 @@ struct BoundedFreeList {
     using Base::Base;
 
     void* allocate(size_t size) {
-      if (count_ != 0) --count_;
-      return this->next_.allocate(size);
+      void* p = this->next_.allocate_kept();
+      if (p == nullptr) [[unlikely]]
+        return this->next_.next().allocate(size);
+      --count_;
+      return p;
     }
     void deallocate(void* p, size_t size) {
       if (count_ == kMost) return this->next_.next().deallocate(p, size);

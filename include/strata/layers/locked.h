@@ -25,8 +25,6 @@ class FutexLock {
     // release: pairs with the acquire in lock() and LockSlow().
     if (state_.exchange(kFree, std::memory_order_release) == kContended) Wait(FUTEX_WAKE, 1);
   }
-  // Asked by a thread that knows that no other changes it.
-  bool is_held() const { return state_.load(std::memory_order_relaxed) != kFree; }
 
  private:
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2;

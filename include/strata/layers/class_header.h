@@ -1,8 +1,8 @@
-// RoomHeader: a word in front of each block says how much the block can hold, which may be more
-// than was asked for, so that the heap above frees and resizes without being told. 8 bytes over a
-// skewed heap (Bump<n, 8>), else 16. The word carries a mark that a free block's link has not: a
-// second free, or one of a pointer that is no block, is found by the compare that a free makes
-// anyway. A block aligned to more than 16 has a word of another kind, which leads to the block's.
+// ClassHeader: a word in front of each block names its size class, so that the heap above frees and
+// resizes without being told. Over Bins; 8 bytes where its blocks are skewed (Bump<n, 8>), else 16.
+// The word carries a mark that a free block's link has not: a second free, or one of a pointer that
+// is no block, is found by the compare that a free makes anyway. A block aligned to more than 16
+// has a word of another kind, which leads to the block's. The largest request is the last class.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -10,11 +10,12 @@
 
 namespace strata::layers {
 
-struct RoomHeader {
+struct ClassHeader {
   template <Heap Below>
   class On : public Through<Below> {
+    using Classes = typename Below::Classes;
     static_assert(Below::skew == sizeof(size_t) || Below::alignment >= kDefaultAlignment,
-                  "RoomHeader needs blocks at multiples of 16, or skewed by 8");
+                  "ClassHeader needs blocks at multiples of 16, or skewed by 8");
 
    public:
     static constexpr size_t header_bytes = Below::skew == 0 ? kDefaultAlignment : sizeof(size_t);
@@ -26,13 +27,11 @@ struct RoomHeader {
     void* allocate(size_t size) {
       if (size > kMost) [[unlikely]]
         return nullptr;
-      const size_t bytes = size + header_bytes;
-      void* raw = this->next_.allocate(bytes);
+      const size_t c = Classes::of(size + header_bytes);
+      void* raw = this->next_.allocate_kept(c);
       if (raw == nullptr) [[unlikely]]
-        return nullptr;
-      void* p = static_cast<char*>(raw) + header_bytes;
-      Word(p) = (GoodSize(bytes) - header_bytes) | kBlock;
-      return p;
+        return AllocateSlow(c);
+      return Begin(raw, c);
     }
 
     void* allocate(size_t size, size_t align) {
@@ -46,17 +45,18 @@ struct RoomHeader {
     }
 
     void deallocate(void* p) {
-      const size_t word = Word(p);
-      if ((word & kMark) != kBlock) [[unlikely]]
-        return DeallocateOdd(p, word);
-      this->next_.deallocate(static_cast<char*>(p) - header_bytes, (word & ~kMark) + header_bytes);
+      const size_t c = Word(p) - kBlock;
+      if (c >= Classes::count) [[unlikely]]
+        return DeallocateOdd(p);
+      this->next_.deallocate_of_class(static_cast<char*>(p) - header_bytes, c);
     }
     // The word counts, not the caller's.
     void deallocate(void* p, size_t) { deallocate(p); }
 
+    // 0 for what is no block.
     size_t size_of(void* p) {
       const size_t word = Word(p);
-      if ((word & kMark) == kBlock) return word & ~kMark;
+      if (word - kBlock < Classes::count) return Classes::size(word - kBlock) - header_bytes;
       if ((word & kMark) != kWithin) return 0;
       const size_t over = word & ~kMark;
       return size_of(static_cast<char*>(p) - over) - over;
@@ -66,22 +66,26 @@ struct RoomHeader {
     // Two values that no address has in its upper bits.
     static constexpr size_t kMark = size_t{0xffff} << 48;
     static constexpr size_t kBlock = size_t{0x5b10} << 48, kWithin = size_t{0x5b11} << 48;
-    static constexpr size_t kMost = (size_t{1} << 47) - 1;
+    static constexpr size_t kMost = Classes::largest - header_bytes;
+    static_assert(Classes::largest <= size_t{1} << 47);
 
     static size_t& Word(void* p) { return static_cast<size_t*>(p)[-1]; }
+    static void* Begin(void* raw, size_t c) {
+      void* p = static_cast<char*>(raw) + header_bytes;
+      Word(p) = c + kBlock;
+      return p;
+    }
 
-    [[gnu::noinline]] void DeallocateOdd(void* p, size_t word) {
+    [[gnu::noinline]] void* AllocateSlow(size_t c) {
+      void* raw = this->next_.allocate(Classes::size(c));
+      return raw == nullptr ? nullptr : Begin(raw, c);
+    }
+    [[gnu::noinline]] void DeallocateOdd(void* p) {
+      const size_t word = Word(p);
       if ((word & kMark) != kWithin)
         DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
       Word(p) = 0;
       deallocate(static_cast<char*>(p) - (word & ~kMark));
-    }
-    static constexpr size_t GoodSize(size_t bytes) {
-      if constexpr (requires { Below::good_size(bytes); }) {
-        return Below::good_size(bytes);
-      } else {
-        return bytes;
-      }
     }
   };
 };
