@@ -2,7 +2,7 @@
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make test      everything that has to hold, in under 15 minutes
 #   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
-#                  GROUP=experiments|sampling|adaptive|limits: that part of the page alone)
+#                  GROUP=experiments|sampling|adaptive|limits|heaps: that part of the page alone)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff

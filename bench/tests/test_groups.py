@@ -246,3 +246,24 @@ def test_the_groups_are_whole() -> None:
                     text = path.read_text() + (programs / "common.h").read_text()
                     lacking = [f.key for f in work.figures if f"{f.key}=" not in text]
                     assert not lacking, (one.name, lacking)
+
+
+def test_targets_may_name_their_work(programs: Path) -> None:
+    works = tuple(
+        Work(Case(name, "fake", (), "mops", quick=()), FIGURES, {"STRATA_SHARED": name})
+        for name in ("one", "two")
+    )
+    goals = (groups.Target("fast", "mops", 1.4, "two"), groups.Target("fast", "mops", 1.6, "one"))
+    both = Group("test", "A test", "About it.", (SLOW, FAST), works, 8, targets=goals)
+    page = groups.section(both, run(both, programs), {}, "how")
+    assert "- two, fast: rate" in page
+    assert "- one, fast: rate" in page
+    met = [line.rsplit(": ", 1)[1] for line in page.splitlines() if ", asked for" in line]
+    assert met == ["met.", "missed."]
+
+
+def test_a_heap_lies_beside_strata(tmp_path: Path) -> None:
+    (tmp_path / "tight").touch()
+    heap = Group("test", "A test", "About it.", (Variant("other", heap="other"),), (), 1)
+    _, skipped = groups.prepare(heap, tmp_path / "libstrata.so", tmp_path)
+    assert skipped == {"other": f"{tmp_path / 'libstrata-other.so'} is not there"}
