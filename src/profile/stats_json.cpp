@@ -48,6 +48,22 @@ class Object {
   bool first_ = true;
 };
 
+// Writes the rows of one array.
+class Array {
+ public:
+  explicit Array(TextSink& sink) : sink_(sink) { sink_.Char('['); }
+  Object Row() {
+    if (!first_) sink_.Char(',');
+    first_ = false;
+    return Object(sink_);
+  }
+  void End() { sink_.Char(']'); }
+
+ private:
+  TextSink& sink_;
+  bool first_ = true;
+};
+
 void WriteBytes(const HeapStats& s, TextSink& sink) {
   Object(sink)
       .Field("live", s.live)
@@ -111,15 +127,12 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
 }
 
 void WriteClasses(const HeapStats& s, TextSink& sink) {
-  sink.Char('[');
-  bool first = true;
+  Array rows(sink);
   for (size_t c = 1; c < kNumClasses; ++c) {
     const ClassStats& k = s.classes[c];
     if (k.spans == 0 && k.hits == 0 && k.misses_alloc == 0) continue;
     const ClassInfo& info = InfoOf(static_cast<SizeClass>(c));
-    if (!first) sink.Char(',');
-    first = false;
-    Object(sink)
+    rows.Row()
         .Field("class", c)
         .Field("size", uint64_t{info.size})
         .Field("pages", uint64_t{info.pages})
@@ -139,18 +152,15 @@ void WriteClasses(const HeapStats& s, TextSink& sink) {
         .Field("returned", k.returned)
         .End();
   }
-  sink.Char(']');
+  rows.End();
 }
 
 void WriteCpuCaches(const HeapStats& s, TextSink& sink) {
-  sink.Char('[');
-  bool first = true;
+  Array rows(sink);
   for (size_t i = 0; s.cpu_cache_row != nullptr && i < s.max_vcpus; ++i) {
     CpuCacheRow row;
     if (!s.cpu_cache_row(i, row)) continue;
-    if (!first) sink.Char(',');
-    first = false;
-    Object(sink)
+    rows.Row()
         .Field("vcpu", row.vcpu)
         .Field("capacity", row.capacity)
         .Field("used", row.used)
@@ -160,16 +170,15 @@ void WriteCpuCaches(const HeapStats& s, TextSink& sink) {
         .Field("resizes", row.resizes)
         .End();
   }
-  sink.Char(']');
+  rows.End();
 }
 
 void WriteTransferDomains(const HeapStats& s, TextSink& sink) {
-  sink.Char('[');
+  Array rows(sink);
   for (size_t i = 0; s.transfer_domain_row != nullptr && i < s.transfer_domains; ++i) {
     TransferDomainRow row;
     s.transfer_domain_row(i, row);
-    if (i != 0) sink.Char(',');
-    Object(sink)
+    rows.Row()
         .Field("domain", row.domain)
         .Field("cpus", row.cpus)
         .Field("objects", row.objects)
@@ -177,7 +186,7 @@ void WriteTransferDomains(const HeapStats& s, TextSink& sink) {
         .Field("active", row.active)
         .End();
   }
-  sink.Char(']');
+  rows.End();
 }
 
 }  // namespace

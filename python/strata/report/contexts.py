@@ -8,7 +8,7 @@ import polars as pl
 from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
-from strata.report.profiles import Profile, Stack
+from strata.report.profiles import Profile, Stack, Top
 from strata.stats import human
 
 TOP = 8
@@ -120,14 +120,23 @@ def kept_share(profile: Profile, stack: Stack) -> float | None:
     return min(1.0, now / ever) if ever else None
 
 
+def heaviest(
+    recording: Recording, kind: str, value: str, name: str, heading: str
+) -> tuple[Profile, list[Top]] | Section:
+    """A profile and its heaviest stacks, or the section that says why there are none."""
+    profile = recording.profiles.get(kind)
+    if profile is None:
+        return missing(recording, kind, name, heading)
+    tops = profile.top(value, TOP)
+    return (profile, tops) if tops else empty(kind, name, heading, recording.pid)
+
+
 def live_section(recording: Recording) -> Section:
     name, heading = "live-stacks", "Who holds memory"
-    profile = recording.profiles.get("heap")
-    if profile is None:
-        return missing(recording, "heap", name, heading)
-    tops = profile.top("inuse_space", TOP)
-    if not tops:
-        return empty("heap", name, heading, recording.pid)
+    found = heaviest(recording, "heap", "inuse_space", name, heading)
+    if isinstance(found, Section):
+        return found
+    profile, tops = found
     first = tops[0]
     leaked = kept_share(profile, first.stack)
     return Section(
@@ -142,17 +151,17 @@ def live_section(recording: Recording) -> Section:
 
 def waste_section(recording: Recording) -> Section:
     name, heading = "waste-stacks", "Who wastes memory"
-    profile = recording.profiles.get("fragmentation")
-    if profile is None:
-        return missing(recording, "fragmentation", name, heading)
-    tops = profile.top("wasted_space", TOP)
-    if not tops:
+    found = heaviest(recording, "fragmentation", "wasted_space", name, heading)
+    if isinstance(found, Section) and "fragmentation" in recording.profiles:
         return Section(
             name,
             heading,
             "Call stacks whose long-lived objects keep otherwise free pages from going back.",
             advice.fine("No sampled object keeps a mostly free page or hugepage."),
         )
+    if isinstance(found, Section):
+        return found
+    profile, tops = found
     first = tops[0]
     pinned = False
     if profile.has("level"):
@@ -172,14 +181,12 @@ def waste_section(recording: Recording) -> Section:
 
 def churn_section(recording: Recording) -> Section:
     name, heading = "churn-stacks", "Who allocates most"
-    profile = recording.profiles.get("churn")
-    if profile is None or not profile.total("alloc_space"):
-        profile = recording.profiles.get("allocs")
-    if profile is None:
-        return missing(recording, "allocs", name, heading)
-    tops = profile.top("alloc_space", TOP)
-    if not tops:
-        return empty("allocs", name, heading, recording.pid)
+    watched = recording.profiles.get("churn")
+    kind = "churn" if watched is not None and watched.total("alloc_space") else "allocs"
+    found = heaviest(recording, kind, "alloc_space", name, heading)
+    if isinstance(found, Section):
+        return found
+    profile, tops = found
     seconds = profile.seconds
     first = tops[0]
     kept = kept_share(recording.profiles.get("heap", profile), first.stack)
