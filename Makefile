@@ -2,13 +2,15 @@
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make test      everything that has to hold, in under 15 minutes
 #   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
-#                  GROUP=experiments|sampling|adaptive|limits|heaps: that part of the page alone)
-#   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap
+#                  GROUP=experiments|sampling|adaptive|limits|heaps|servers: that part of the page alone)
+#   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
+#                  APR's headers libstrata-apr.so, too
+#   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib tools test golden demo bench fuzz format lint install clean
+.PHONY: all lib servers tools test golden demo bench fuzz format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -26,7 +28,15 @@ lib:
 	@echo "== building $(LIB), build/lib/libstrata.a and the heaps beside them (gcc, release)"
 	@cmake --preset release -DSTRATA_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure-release.log \
 	  || { cat build/configure-release.log; exit 1; }
-	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay
+	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay \
+	  strata_servers
+
+servers:
+	@$(DEPS) servers
+	@$(MAKE) --no-print-directory lib
+	@echo "== building the modules for nginx and Apache in build/servers"
+	@servers/apache/build.sh build/servers
+	@servers/nginx/build.sh build/servers
 
 tools:
 	@$(DEPS) tools

@@ -2,7 +2,7 @@
 # Installs what the named groups miss: Debian packages through apt-get, Python packages into .venv
 # from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
 # done is said in one line each. Servers that tests and the demo use are installed, not started.
-#   scripts/install-deps.sh GROUP...     groups: build tools test demo bench fuzz lint
+#   scripts/install-deps.sh GROUP...     groups: build tools test servers demo bench fuzz lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,17 +11,19 @@ CLANG="clang-19 libclang-rt-19-dev llvm-19"
 PYTHON="python3 python3-venv"
 BROWSER="chromium fonts-dejavu-core"
 SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-testsuite"
+POOLS="apache2 apache2-dev libapr1-dev nginx-light nginx-dev"
 
 packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $BROWSER rustc golang-go" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $POOLS apache2-utils $BROWSER rustc golang-go" ;;
+    servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
-    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo" ;;
+    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk" ;;
     fuzz) echo "$BUILD $CLANG" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
-    *) echo "install-deps: no group '$1' (build tools test demo bench fuzz lint)" >&2; return 2 ;;
+    *) echo "install-deps: no group '$1' (build tools test servers demo bench fuzz lint)" >&2; return 2 ;;
   esac
 }
 

@@ -46,6 +46,11 @@ void strata_reap_destroy(strata_reap* reap);
  * KiB); null for other memory. */
 strata_reap* strata_reap_find(const void* p);
 
+/* The bytes that may be used at p, at least what was asked for, when p is a block of this reap; 0
+ * for all else, which is no misuse. The start of a block that was freed or cleared may pass for
+ * one. */
+size_t strata_reap_size(strata_reap* reap, const void* p);
+
 /* 0; or EINVAL when the new parent is no reap, or is the reap itself or one below it. */
 int strata_reap_set_parent(strata_reap* reap, strata_reap* parent);
 

@@ -97,6 +97,11 @@ STRATA_EXPORT void strata_reap_destroy(strata_reap* reap) {
 
 STRATA_EXPORT strata_reap* strata_reap_find(const void* p) { return strata::ReapAround(p); }
 
+STRATA_EXPORT size_t strata_reap_size(strata_reap* reap, const void* p) {
+  if (p == nullptr || !ExpectReap(reap)) return 0;
+  return strata::LiveSizeInReap(reap, const_cast<void*>(p));
+}
+
 STRATA_EXPORT int strata_reap_set_parent(strata_reap* reap, strata_reap* parent) {
   if (!strata::ExpectOwn(reap) || (parent != nullptr && !ExpectReap(parent))) return EINVAL;
   return strata::SetReapParent(reap, parent);

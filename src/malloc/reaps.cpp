@@ -196,10 +196,15 @@ strata_reap* ReapOfBlock(void* p) {
   return BlockAround(start) == start ? ReapAround(start) : nullptr;
 }
 
+// A block of the reap may begin at p.
+STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
+  const bool aligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0;
+  return aligned && (reap->heap.in_newest_chunk(p) || ReapOfBlock(p) == reap);
+}
+
 bool ExpectBlock(strata_reap* reap, void* p) {
   if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return true;
-  const bool misaligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0;
-  if (STRATA_UNLIKELY(misaligned || (!reap->heap.in_newest_chunk(p) && ReapOfBlock(p) != reap))) {
+  if (STRATA_UNLIKELY(!LiesIn(reap, p))) {
     ReportMisuse("a block that is not of this reap: ", p);
     return false;
   }
@@ -295,6 +300,12 @@ void FreeInReap(strata_reap* reap, void* p) {
 size_t SizeInReap(strata_reap* reap, void* p) {
   Hold hold(reap);
   return reap->heap.size_of(p);
+}
+
+size_t LiveSizeInReap(strata_reap* reap, void* p) {
+  Hold hold(reap);
+  if (CurrentState() != RunState::kStoodDown && !LiesIn(reap, p)) return 0;
+  return ReapHeap::is_live(p) ? reap->heap.size_of(p) : 0;
 }
 
 size_t UsedByReap(strata_reap* reap) {

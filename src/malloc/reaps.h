@@ -97,6 +97,8 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align);
 bool ResizeInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
 size_t SizeInReap(strata_reap* reap, void* p);
+// 0: p, which may be anything, is no live block of the reap.
+size_t LiveSizeInReap(strata_reap* reap, void* p);
 size_t UsedByReap(strata_reap* reap);
 size_t HeldByReap(strata_reap* reap);
 // Room for so many bytes, or fewer, in one place.

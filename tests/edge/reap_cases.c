@@ -181,6 +181,34 @@ CASE(gives_memory_back_to_the_process) {
   CHECK(mallinfo2().uordblks < 16 << 20);
 }
 
+CASE(tells_the_size_of_its_blocks) {
+  strata_reap* one = strata_reap_create(NULL);
+  strata_reap* two = strata_reap_create(NULL);
+  const size_t sizes[] = {0, 1, 24, 100, 5000, 40000, 300000, 5000000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    char* p = strata_reap_malloc(one, sizes[i]);
+    const size_t usable = strata_reap_size(one, p);
+    CHECK(usable >= sizes[i] && usable > 0 && usable < sizes[i] + 8192);
+    memset(p, 7, usable);
+    CHECK(strata_reap_size(two, p) == 0);
+    CHECK(strata_reap_size(one, p + 1) == 0);
+    strata_reap_free(one, p);
+  }
+  char* plain = malloc(100);
+  int local;
+  CHECK(strata_reap_size(one, plain) == 0 && strata_reap_size(one, &local) == 0);
+  CHECK(strata_reap_size(one, NULL) == 0);
+  char* p = strata_reap_malloc(one, 100);
+  char* after = strata_reap_malloc(one, 100);
+  strata_reap_free(one, p);
+  CHECK(strata_reap_size(one, p) == 0 && strata_reap_size(one, after) >= 100);
+  char* aligned = strata_reap_memalign(one, 1 << 16, 100);
+  CHECK(strata_reap_size(one, aligned) >= 100);
+  free(plain);
+  strata_reap_destroy(two);
+  strata_reap_destroy(one);
+}
+
 CASE(bad_free_to_another_reap) {
   strata_reap* one = strata_reap_create(NULL);
   strata_reap* two = strata_reap_create(NULL);

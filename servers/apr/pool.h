@@ -1,0 +1,71 @@
+// An APR pool on a reap: the record behind apr_pool_t, which APR's users never look into. All of
+// its contents, cleanups included, lie in the reap; the record itself does not, since clearing the
+// reap would take it along. Sits in servers/apr, over strata/reap.h (reaps: Berger, Zorn and
+// McKinley, OOPSLA 2002).
+//
+// Threads are as with APR's own pools: a pool belongs to one thread at a time, but several may make
+// and destroy children of one pool.
+#pragma once
+
+#include <apr_allocator.h>
+#include <apr_hash.h>
+#include <apr_pools.h>
+#include <apr_thread_proc.h>
+
+#include "strata/layers/locked.h"
+#include "strata/reap.h"
+
+#define STRATA_APR_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace strata::apr {
+
+using CleanupFunction = apr_status_t (*)(void*);
+
+struct Cleanup {
+  Cleanup* next;
+  const void* data;
+  CleanupFunction run;
+  CleanupFunction run_in_child;  // before exec, in a forked child
+};
+
+struct Subprocess {
+  Subprocess* next;
+  apr_proc_t* process;
+  apr_kill_conditions_e how;
+};
+
+}  // namespace strata::apr
+
+struct apr_pool_t {
+  strata_reap* reap = nullptr;
+  apr_abortfunc_t abort = nullptr;
+  apr_allocator_t* allocator = nullptr;  // for buckets, which take memory from it; we do not
+  apr_pool_t* parent = nullptr;
+  strata::layers::FutexLock lock;  // the list of children, and their links
+  apr_pool_t* first_child = nullptr;
+  apr_pool_t* next = nullptr;
+  apr_pool_t* previous = nullptr;
+  strata::apr::Cleanup* pre_cleanups = nullptr;
+  strata::apr::Cleanup* cleanups = nullptr;
+  strata::apr::Subprocess* subprocesses = nullptr;
+  apr_hash_t* userdata = nullptr;
+  const char* tag = nullptr;
+};
+
+namespace strata::apr {
+
+void* Allocate(apr_pool_t* pool, size_t size);  // calls the pool's abort function on failure
+template <class T>
+T* New(apr_pool_t* pool) {
+  return static_cast<T*>(Allocate(pool, sizeof(T)));
+}
+
+// The newest first; what one registers while it runs is run, too.
+void RunCleanups(apr_pool_t* pool, Cleanup* apr_pool_t::* list);
+void RunChildCleanups(apr_pool_t* pool);  // of the pools below, too
+// Signals and waits for the processes noted in the pool, as each asks.
+void EndSubprocesses(apr_pool_t* pool);
+
+apr_pool_t* GlobalPool();
+
+}  // namespace strata::apr

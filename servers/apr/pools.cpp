@@ -1,0 +1,203 @@
+// The life of pools: start and end of APR, create, clear, destroy, and who is whose child. The
+// order in which things end is APR's, since programs count on it: pre-cleanups, children, cleanups,
+// processes, memory.
+#include <apr_atomic.h>
+#include <apr_thread_mutex.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include <mutex>
+#include <new>
+
+#include "pool.h"
+
+namespace strata::apr {
+namespace {
+
+// apr_initialize() and apr_terminate() are called by one thread, as APR says.
+int g_initialized = 0;
+apr_pool_t* g_global = nullptr;
+
+using Hold = std::lock_guard<layers::FutexLock>;
+
+void Link(apr_pool_t* pool, apr_pool_t* parent) {
+  pool->parent = parent;
+  if (parent == nullptr) return;
+  const Hold hold(parent->lock);
+  pool->next = parent->first_child;
+  if (pool->next != nullptr) pool->next->previous = pool;
+  parent->first_child = pool;
+}
+
+void Unlink(apr_pool_t* pool) {
+  apr_pool_t* parent = pool->parent;
+  if (parent == nullptr) return;
+  const Hold hold(parent->lock);
+  if (pool->next != nullptr) pool->next->previous = pool->previous;
+  (pool->previous != nullptr ? pool->previous->next : parent->first_child) = pool->next;
+  pool->parent = nullptr;
+}
+
+apr_status_t Fail(apr_abortfunc_t abort_function) {
+  if (abort_function != nullptr) abort_function(APR_ENOMEM);
+  return APR_ENOMEM;
+}
+
+apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort_function,
+                    apr_allocator_t* allocator) {
+  *made = nullptr;
+  void* raw = malloc(sizeof(apr_pool_t));
+  if (raw == nullptr) return Fail(abort_function);
+  auto* pool = ::new (raw) apr_pool_t();
+  pool->reap = strata_reap_create(nullptr);
+  if (pool->reap == nullptr) {
+    free(raw);
+    return Fail(abort_function);
+  }
+  pool->abort = abort_function;
+  pool->allocator = allocator;
+  Link(pool, parent);
+  *made = pool;
+  return APR_SUCCESS;
+}
+
+// All that has to happen before the memory goes.
+void End(apr_pool_t* pool) {
+  RunCleanups(pool, &apr_pool_t::pre_cleanups);
+  while (apr_pool_t* child = pool->first_child) apr_pool_destroy(child);
+  RunCleanups(pool, &apr_pool_t::cleanups);
+  EndSubprocesses(pool);
+  pool->userdata = nullptr;
+}
+
+void DestroyOwned(apr_allocator_t* allocator, const apr_pool_t* pool) {
+  if (allocator == nullptr || apr_allocator_owner_get(allocator) != pool) return;
+  apr_allocator_mutex_set(allocator, nullptr);  // it lay in the pool
+  apr_allocator_destroy(allocator);
+}
+
+apr_status_t MakeGlobal() {
+  apr_allocator_t* allocator;
+  if (apr_status_t status = apr_allocator_create(&allocator)) return status;
+  if (apr_status_t status = Create(&g_global, nullptr, nullptr, allocator)) {
+    apr_allocator_destroy(allocator);
+    return status;
+  }
+  apr_allocator_owner_set(allocator, g_global);
+  g_global->tag = "APR global pool";
+  apr_thread_mutex_t* mutex;
+  apr_status_t status = apr_atomic_init(g_global);
+  if (status == APR_SUCCESS)
+    status = apr_thread_mutex_create(&mutex, APR_THREAD_MUTEX_DEFAULT, g_global);
+  if (status == APR_SUCCESS) {
+    apr_allocator_mutex_set(allocator, mutex);
+  } else {
+    apr_pool_destroy(g_global);
+    g_global = nullptr;
+  }
+  return status;
+}
+
+// APR's own. Its start also prepares apr_allocator_alloc, which buckets take memory from; the pool
+// that it makes, through us, is one more that nobody uses.
+template <class F>
+F* Original(const char* name) {
+  return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+apr_pool_t* GlobalPool() { return g_global; }
+
+}  // namespace strata::apr
+
+using strata::apr::g_global;
+using strata::apr::g_initialized;
+
+STRATA_APR_EXPORT apr_status_t apr_pool_initialize(void) {
+  if (g_initialized++ != 0) return APR_SUCCESS;
+  auto* original = strata::apr::Original<apr_status_t()>("apr_pool_initialize");
+  apr_status_t status = original == nullptr ? APR_ENOTIMPL : original();
+  if (status == APR_SUCCESS) status = strata::apr::MakeGlobal();
+  if (status != APR_SUCCESS) g_initialized = 0;
+  return status;
+}
+
+STRATA_APR_EXPORT void apr_pool_terminate(void) {
+  if (g_initialized == 0 || --g_initialized != 0) return;
+  apr_pool_destroy(g_global);
+  g_global = nullptr;
+  if (auto* original = strata::apr::Original<void()>("apr_pool_terminate")) original();
+}
+
+STRATA_APR_EXPORT apr_status_t apr_pool_create_ex(apr_pool_t** newpool, apr_pool_t* parent,
+                                                  apr_abortfunc_t abort_fn,
+                                                  apr_allocator_t* allocator) {
+  if (parent == nullptr) parent = g_global;
+  if (parent != nullptr) {
+    if (abort_fn == nullptr) abort_fn = parent->abort;
+    if (allocator == nullptr) allocator = parent->allocator;
+  }
+  return strata::apr::Create(newpool, parent, abort_fn, allocator);
+}
+
+STRATA_APR_EXPORT apr_status_t apr_pool_create_unmanaged_ex(apr_pool_t** newpool,
+                                                            apr_abortfunc_t abort_fn,
+                                                            apr_allocator_t* allocator) {
+  *newpool = nullptr;
+  if (g_initialized == 0) return APR_ENOPOOL;
+  apr_allocator_t* own = nullptr;
+  if (allocator == nullptr) {
+    if (apr_allocator_create(&own) != APR_SUCCESS) return strata::apr::Fail(abort_fn);
+    allocator = own;
+  }
+  const apr_status_t status = strata::apr::Create(newpool, nullptr, abort_fn, allocator);
+  if (own != nullptr) {
+    if (status == APR_SUCCESS) {
+      apr_allocator_owner_set(own, *newpool);
+    } else {
+      apr_allocator_destroy(own);
+    }
+  }
+  return status;
+}
+
+// The name of the function above before APR 1.3.
+STRATA_APR_EXPORT apr_status_t apr_pool_create_core_ex(apr_pool_t** newpool,
+                                                       apr_abortfunc_t abort_fn,
+                                                       apr_allocator_t* allocator) {
+  return apr_pool_create_unmanaged_ex(newpool, abort_fn, allocator);
+}
+
+STRATA_APR_EXPORT void apr_pool_clear(apr_pool_t* pool) {
+  strata::apr::End(pool);
+  strata_reap_clear(pool->reap);
+}
+
+STRATA_APR_EXPORT void apr_pool_destroy(apr_pool_t* pool) {
+  strata::apr::End(pool);
+  strata::apr::Unlink(pool);
+  // The reap first: it ends the program when the pool was destroyed before.
+  strata_reap_destroy(pool->reap);
+  strata::apr::DestroyOwned(pool->allocator, pool);
+  free(pool);
+}
+
+STRATA_APR_EXPORT apr_pool_t* apr_pool_parent_get(apr_pool_t* pool) { return pool->parent; }
+
+STRATA_APR_EXPORT int apr_pool_is_ancestor(apr_pool_t* a, apr_pool_t* b) {
+  if (a == nullptr) return 1;
+  while (b != nullptr && b != a) b = b->parent;
+  return b != nullptr;
+}
+
+STRATA_APR_EXPORT apr_allocator_t* apr_pool_allocator_get(apr_pool_t* pool) {
+  return pool->allocator;
+}
+
+STRATA_APR_EXPORT void apr_pool_abort_set(apr_abortfunc_t abort_fn, apr_pool_t* pool) {
+  pool->abort = abort_fn;
+}
+STRATA_APR_EXPORT apr_abortfunc_t apr_pool_abort_get(apr_pool_t* pool) { return pool->abort; }
+
+STRATA_APR_EXPORT void apr_pool_tag(apr_pool_t* pool, const char* tag) { pool->tag = tag; }

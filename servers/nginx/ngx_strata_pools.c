@@ -1,0 +1,134 @@
+/* nginx's pools on reaps. A pool's record is nginx's own struct, since nginx reads some of its
+ * fields, with ours behind it; `current`, which only nginx's allocator uses and never leaves null,
+ * is null and marks it. `d.last` and `d.end` are null too, so ngx_array, which compares with them
+ * to grow in place, allocates anew instead.
+ *
+ * A pool of less than a page is one of an idle connection, of which there may be very many. It has
+ * the bytes that nginx gives it, next to its record, and makes its reap when they are used up. */
+#include "ngx_strata.h"
+
+typedef struct {
+  ngx_pool_t base;
+  strata_reap* reap; /* null until it is needed */
+  u_char* at;        /* the rest of the bytes next to this record */
+  u_char* end;
+} ReapPool;
+
+enum { kSmallPool = 4096 };
+
+static ReapPool* OnReap(ngx_pool_t* pool) { return pool->current == NULL ? (ReapPool*)pool : NULL; }
+
+size_t NgxStrataHeldBy(ngx_pool_t* pool) {
+  const ReapPool* own = OnReap(pool);
+  if (own == NULL) return 0;
+  const size_t near = (size_t)(own->end - (u_char*)(own + 1));
+  return own->reap == NULL ? near : near + strata_reap_held(own->reap);
+}
+
+/* A pool that may have no reap: null with the failure logged. */
+static strata_reap* ReapOf(ReapPool* pool) {
+  if (pool->reap == NULL && (pool->reap = strata_reap_create(NULL)) == NULL)
+    ngx_log_error(NGX_LOG_EMERG, pool->base.log, ngx_errno, "strata: no memory for a reap");
+  return pool->reap;
+}
+
+ngx_pool_t* NgxStrataCreatePool(size_t size, ngx_log_t* log) {
+  const size_t whole = size < kSmallPool ? ngx_max(size, sizeof(ReapPool)) : sizeof(ReapPool);
+  ReapPool* pool = ngx_alloc(whole, log);
+  if (pool == NULL) return NULL;
+  ngx_memzero(pool, sizeof(ReapPool));
+  pool->at = (u_char*)(pool + 1);
+  pool->end = (u_char*)pool + whole;
+  size = size > sizeof(ngx_pool_t) ? size - sizeof(ngx_pool_t) : 0;
+  pool->base.max = ngx_min(size, NGX_MAX_ALLOC_FROM_POOL);
+  pool->base.log = log;
+  if (whole == sizeof(ReapPool) && ReapOf(pool) == NULL) {
+    ngx_free(pool);
+    return NULL;
+  }
+  return &pool->base;
+}
+
+void NgxStrataDestroyPool(ngx_pool_t* pool) {
+  for (ngx_pool_cleanup_t* c = pool->cleanup; c != NULL; c = c->next) {
+    if (c->handler != NULL) c->handler(c->data);
+  }
+  ReapPool* own = OnReap(pool);
+  if (own == NULL) {
+    NgxStrataEarlierDestroy(pool);
+    return;
+  }
+  strata_reap_destroy(own->reap);
+  ngx_free(own);
+}
+
+/* nginx keeps the cleanups of a pool that is reset; their memory may not go then. */
+void NgxStrataResetPool(ngx_pool_t* pool) {
+  ReapPool* own = OnReap(pool);
+  if (own == NULL) {
+    NgxStrataEarlierReset(pool);
+    return;
+  }
+  pool->chain = NULL;
+  if (pool->cleanup != NULL) return;
+  own->at = (u_char*)(own + 1);
+  if (own->reap != NULL) strata_reap_clear(own->reap);
+}
+
+static void* TakeNear(ReapPool* pool, size_t size) {
+  u_char* p = ngx_align_ptr(pool->at, NGX_POOL_ALIGNMENT);
+  if (p > pool->end || (size_t)(pool->end - p) < size) return NULL;
+  pool->at = p + size;
+  return p;
+}
+
+static void* OrLog(void* p, ngx_pool_t* pool, size_t size) {
+  if (p == NULL)
+    ngx_log_error(NGX_LOG_EMERG, pool->log, ngx_errno, "strata: no memory for %uz bytes", size);
+  return p;
+}
+
+void* NgxStrataPalloc(ngx_pool_t* pool, size_t size) {
+  ReapPool* own = OnReap(pool);
+  if (own == NULL) return NgxStrataEarlierAllocate(pool, size, NGX_POOL_ALIGNMENT);
+  if (own->at != own->end) {
+    void* p = TakeNear(own, size);
+    if (p != NULL) return p;
+  }
+  strata_reap* reap = own->reap != NULL ? own->reap : ReapOf(own);
+  return reap == NULL ? NULL : OrLog(strata_reap_malloc(reap, size), pool, size);
+}
+
+void* NgxStrataPcalloc(ngx_pool_t* pool, size_t size) {
+  void* p = NgxStrataPalloc(pool, size);
+  if (p != NULL) ngx_memzero(p, size);
+  return p;
+}
+
+void* NgxStrataPmemalign(ngx_pool_t* pool, size_t size, size_t alignment) {
+  ReapPool* own = OnReap(pool);
+  if (own == NULL) return NgxStrataEarlierAllocate(pool, size, alignment);
+  strata_reap* reap = ReapOf(own);
+  return reap == NULL ? NULL : OrLog(strata_reap_memalign(reap, alignment, size), pool, size);
+}
+
+/* nginx's own frees large blocks only and answers NGX_DECLINED to all else, which its callers take
+ * as no mistake; so nor is it here. */
+ngx_int_t NgxStrataPfree(ngx_pool_t* pool, void* p) {
+  ReapPool* own = OnReap(pool);
+  if (own == NULL) return NgxStrataEarlierFree(pool, p);
+  if (own->reap == NULL || strata_reap_size(own->reap, p) == 0) return NGX_DECLINED;
+  strata_reap_free(own->reap, p);
+  return NGX_OK;
+}
+
+ngx_pool_cleanup_t* NgxStrataPoolCleanupAdd(ngx_pool_t* pool, size_t size) {
+  ngx_pool_cleanup_t* made = NgxStrataPalloc(pool, sizeof(ngx_pool_cleanup_t));
+  if (made == NULL) return NULL;
+  made->handler = NULL;
+  made->data = NULL;
+  if (size != 0 && (made->data = NgxStrataPalloc(pool, size)) == NULL) return NULL;
+  made->next = pool->cleanup;
+  pool->cleanup = made;
+  return made;
+}
