@@ -24,5 +24,6 @@ if(APR_INCLUDE_DIR AND APR_LIBRARY)
 else()
   add_custom_command(TARGET strata_servers POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E echo
-            "libstrata-apr.so is not built: it needs APR's headers (apt-get install libapr1-dev)")
+            "libstrata-apr.so is not built: it needs the headers of APR (apt-get install libapr1-dev)"
+    VERBATIM)
 endif()

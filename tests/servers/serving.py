@@ -247,4 +247,6 @@ def is_root() -> bool:
 
 
 def wait_for(port: int, process: subprocess.Popen[str]) -> None:
+    """Until it answers: Apache listens before it can take a signal."""
     connect(port, process).close()
+    ask_all(port, [Asked("/absent")])
