@@ -143,18 +143,20 @@ def without_boundary(answer: Answer) -> Answer:
 
 def ask(connection: http.client.HTTPConnection, asked: Asked) -> Answer:
     """One answer. A worker that a restart retires may close the connection instead."""
-    for turn in range(20):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         try:
             connection.request(asked.method, asked.path, asked.body, asked.headers)
             response = connection.getresponse()
             body = response.read()
-        except (http.client.RemoteDisconnected, ConnectionError):
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
             connection.close()
-            time.sleep(0.02 * turn)
+            last = error
+            time.sleep(0.05)
             continue
         headers = [(k, v) for k, v in response.getheaders() if k.lower() not in VOLATILE]
         return without_boundary(Answer(response.status, headers, body))
-    raise AssertionError(f"no answer to {asked}")
+    raise AssertionError(f"no answer to {asked}: {last!r}")
 
 
 def ask_all(port: int, requests: list[Asked]) -> list[Answer]:
