@@ -1,10 +1,11 @@
-// Hoard, as a composition: the layer over Strata's page heap, so that superblocks and blocks larger
-// than half of one lie on hugepages, and what is empty goes back to the system. docs/hoard.md says
-// how it works, docs/heaps.md when to use it. Sits in heaps.
+// Hoard, as a composition: buffers for each thread, the heap of superblocks, and Strata's page heap,
+// so that superblocks and blocks larger than half of one lie on hugepages, and what is empty goes
+// back to the system. docs/hoard.md says how it works, docs/heaps.md when to use it. Sits in heaps.
 #pragma once
 
 #include "heaps/page_heap_source.h"
 #include "strata/layers/hoard.h"
+#include "strata/layers/thread_buffers.h"
 
 namespace strata {
 
@@ -12,7 +13,7 @@ struct ProcessHoard : layers::HoardTraits<65536> {
   static constexpr size_t kHeaps = 32;  // CPUs beyond share them
 };
 
-using HoardHeap =
-    layers::Stack<layers::Hoard<ProcessHoard>, PageHeapSource<ProcessHoard::kSuperblock>>;
+using HoardHeap = layers::Stack<layers::ThreadBuffers<>, layers::Hoard<ProcessHoard>,
+                                PageHeapSource<ProcessHoard::kSuperblock>>;
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/coalesce.h"
+#include "strata/layers/thread_buffers.h"
 
 namespace strata::layers {
 namespace {
@@ -106,6 +107,67 @@ TEST(HoardThreads, RunModels) {
   Stack<Hoard<Restless>, Ref<CountingSource<kUnit>>> heap(kRestless, source);
   OnThreads([&](unsigned t) { RunModel(heap, 5000, t + 1, MixedSize); });
   ExpectSound(heap);
+}
+
+struct Buffered : Restless {};
+using BufferedHeap = Stack<ThreadBuffers<>, Hoard<Buffered>, Ref<CountingSource<kUnit>>>;
+
+TEST(ThreadBuffers, PassBlocksAroundAndGoHomeWithTheirThreads) {
+  CountingSource<kUnit> source;
+  BufferedHeap heap(kRestless, source);
+  for (int round = 0; round < 3; ++round) PassAround(heap, 10'000);
+  heap.Flush();
+  ExpectSound(heap.next());
+  // Nothing is in use but the buffer of this thread, which freed the last blocks.
+  size_t used = 0;
+  heap.next().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
+  EXPECT_LE(used, 1u);
+}
+
+struct BufferedToo : Restless {};
+
+TEST(ThreadBuffers, KeepOnlyWhatIsTheirHeapsOwnAndNotTooMuch) {
+  using H = Stack<ThreadBuffers<>, Hoard<BufferedToo>, Ref<CountingSource<kUnit>>>;
+  CountingSource<kUnit> source;
+  H heap(kRestless, source);
+  // Of another processor's heap: as cache-scratch hands them to a worker.
+  PlayedProcessor::who = 0;
+  std::vector<void*> mine(100);
+  for (void*& p : mine) p = heap.allocate(16);
+  std::thread([&] {
+    PlayedProcessor::who = 1;
+    void* first = heap.allocate(16);
+    heap.deallocate(mine[0]);
+    void* next = heap.allocate(16);
+    EXPECT_NE(next, mine[0]);
+    EXPECT_NE(reinterpret_cast<uintptr_t>(next) / kUnit,
+              reinterpret_cast<uintptr_t>(mine[0]) / kUnit);
+    heap.deallocate(first);
+    heap.deallocate(next);
+  }).join();
+  for (size_t i = 1; i < mine.size(); ++i) heap.deallocate(mine[i]);
+  // Kept blocks are in use to the heap below: at most MostBytes() of them.
+  std::vector<void*> many(20'000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = heap.allocate(i % 1025);
+  for (void* p : many) heap.deallocate(p);
+  size_t bytes = 0;
+  heap.next().VisitBins([&](auto& bin, size_t, size_t c) {
+    bytes += bin.used * HoardTraits<kUnit>::Classes::size(c);
+  });
+  EXPECT_GT(bytes, 0u);
+  EXPECT_LE(bytes, H::MostBytes() + 1024);
+  heap.Flush();
+  ExpectSound(heap.next());
+
+  // A second heap of the type works without buffers.
+  CountingSource<kUnit> other_source;
+  H other(kRestless, other_source);
+  void* p = other.allocate(100);
+  other.deallocate(p);
+  size_t used = 0;
+  other.next().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
+  EXPECT_EQ(used, 0u);
+  PlayedProcessor::who = 0;
 }
 
 using Bin = Bins<PowersOfTwo<16, 32768>, FreeList>;

@@ -52,8 +52,7 @@ struct Hoard {
   class On : public Through<Below> {
     static constexpr size_t kUnit = Traits::kSuperblock;
     using Sync = typename Traits::Sync;
-    using Classes = typename Traits::Classes;
-    using Global = HoardGlobal<kUnit, Classes::count, Traits::kShards, Sync>;
+    using Global = HoardGlobal<kUnit, Traits::Classes::count, Traits::kShards, Sync>;
     using Spares =
         Stack<LockedBy<typename Sync::Lock>, BoundedFreeList<Traits::kSpares>, Ref<Below>>;
     using Run = AlignedRun<kUnit>;
@@ -61,9 +60,10 @@ struct Hoard {
     static_assert(Below::alignment % kUnit == 0,
                   "Hoard needs runs aligned to its superblocks, such as AlignedMmap gives");
     static_assert(Below::thread_safe, "Hoard: the heap below is shared; it must lock");
-    static_assert(Classes::largest <= Run::kRoom);
+    static_assert(Traits::Classes::largest <= Run::kRoom);
 
    public:
+    using Classes = typename Traits::Classes;
     using Bin = typename Global::Bin;
     using Block = typename Bin::Block;
     static constexpr size_t alignment = kDefaultAlignment;
@@ -124,17 +124,45 @@ struct Hoard {
       auto* s = static_cast<Block*>(record);
       Bin* bin = Traits::Owner::Lock(*s);
       p = s->StartOf(p);
-      if (s->LastPushed(p)) [[unlikely]]
-        DieOfMisuse(" hoard", "a block was freed twice");
-      bin->Free(*s, p);
-      if (bin->global) [[unlikely]]
-        return FreedInGlobal(*bin, *s);
-      // Mostly once; s may be what is parted with, and gone then.
-      const size_t objects = s->capacity();
-      while (bin->TooEmpty(thresholds_, objects)) PartWithOne(*bin);
-      bin->lock.unlock();
+      if (!FreeHolding(*bin, *s, p)) bin->lock.unlock();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
+
+    // Many at once, under as few locks as can be: for buffers above. Blocks of one class, from the
+    // current processor's heap, whose bin is told too; fewer than n only when memory is out.
+    size_t take(size_t c, void** out, size_t n, Bin** from) {
+      const size_t home = Traits::Which::index() % heaps_;
+      Bin& bin = bins_[home][c];
+      *from = &bin;
+      Holding hold(bin.lock);
+      size_t taken = 0;
+      while (taken < n) {
+        Block* s = bin.groups.Fullest();
+        if (s == nullptr && (s = Refill(bin, home, c)) == nullptr) break;
+        out[taken++] = bin.Allocate(*s);
+      }
+      return taken;
+    }
+    // Blocks that begin where their objects do.
+    void give(void* const* blocks, size_t n) {
+      Bin* held = nullptr;
+      for (size_t i = 0; i < n; ++i) {
+        auto* s = static_cast<Block*>(Run::RecordOf(blocks[i]));
+        if (held == nullptr || s->owner() != held) {
+          if (held != nullptr) held->lock.unlock();
+          held = Traits::Owner::Lock(*s);
+        }
+        if (FreeHolding(*held, *s, blocks[i])) held = nullptr;
+      }
+      if (held != nullptr) held->lock.unlock();
+    }
+    // The superblock of a block that begins where its object does; else null.
+    static const Block* SuperblockOf(void* p) {
+      const RunHeader* record = RecordOf(p);
+      if (record->object_size == 0) return nullptr;
+      auto* s = static_cast<const Block*>(record);
+      return s->has_inside() ? nullptr : s;
+    }
 
     size_t size_of(void* p) {
       const RunHeader* record = RecordOf(p);
@@ -182,6 +210,21 @@ struct Hoard {
       } else {
         global_.Put(*s, HomeOf(bin));
       }
+    }
+
+    // Under the bin's lock; whether it was let go.
+    bool FreeHolding(Bin& bin, Block& s, void* p) {
+      if (s.LastPushed(p)) [[unlikely]]
+        DieOfMisuse(" hoard", "a block was freed twice");
+      bin.Free(s, p);
+      if (bin.global) [[unlikely]] {
+        FreedInGlobal(bin, s);
+        return true;
+      }
+      // Mostly once; s may be what is parted with, and gone then.
+      const size_t objects = s.capacity();
+      while (bin.TooEmpty(thresholds_, objects)) PartWithOne(bin);
+      return false;
     }
 
     // Unlocks the shard.

@@ -86,9 +86,10 @@ class Superblock : public RunHeader {
 
   // A block with a greater alignment may begin inside an object. Such a superblock finds the object
   // by a division; others are spared it.
+  bool has_inside() const { return inside_.load(std::memory_order_relaxed); }
   void NoteInside() { inside_.store(true, std::memory_order_relaxed); }
   void* StartOf(void* p) const {
-    if (!inside_.load(std::memory_order_relaxed)) [[likely]]
+    if (!has_inside()) [[likely]]
       return p;
     const size_t offset = static_cast<size_t>(static_cast<char*>(p) - objects());
     return static_cast<char*>(p) - offset % object_size;
