@@ -70,6 +70,7 @@ class Stage:
 
 
 LIBRARIES = ("strata_shared", "strata_static")
+INSTALLED = (*LIBRARIES, "strata_heaps", "strata_trace", "strata_replay")
 STAGES = (
     Stage(  # first, because a test of the release stage also looks at the debug library
         "debug",
@@ -81,7 +82,7 @@ STAGES = (
     Stage(
         "release-clang",
         "goldens and install, clang release",
-        targets=LIBRARIES,
+        targets=INSTALLED,
         select=("-L", "^(golden|install)$"),
     ),
     Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),

@@ -229,7 +229,10 @@ uint32_t CurrentStack() {
 void RecordNewBlock(Operation op, void* p, size_t size, size_t alignment, uint64_t old_object) {
   ThreadState& state = t_state;
   Busy busy(state);
-  if (!busy.entered()) return;
+  if (!busy.entered()) {  // of a signal's handler that came in between, or of what we call
+    g_lost.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   Event event;
   event.operation = op;
   event.size = size;
@@ -284,7 +287,7 @@ void RecordFree(void* p) {
   ThreadState& state = t_state;
   Busy busy(state);
   if (!busy.entered()) {
-    g_objects.Take(p);
+    if (g_objects.Take(p) != 0) g_lost.fetch_add(1, std::memory_order_relaxed);
     return;
   }
   Event event;
