@@ -12,7 +12,9 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from strata.errors import StrataError
 from strata.plot import INK, PALETTE, SVG_STYLE, svg
@@ -23,8 +25,20 @@ from strata.web import document
 STYLE = "svg { width: 100%; height: auto; }"
 
 
-def _number(value: float, _: int) -> str:
-    return f"{value / 1e6:g} M" if value >= 1e6 else f"{value:,.0f}"
+def in_calls(axis: Axis, most: int) -> None:
+    millions = most >= 2_000_000
+    axis.set_major_formatter(
+        FuncFormatter(lambda v, _: f"{v / 1e6:g} M" if millions else f"{v:,.0f}")
+    )
+
+
+def in_bytes(axes: Axes, most: int) -> None:
+    """Ticks that are round in the unit that fits."""
+    unit = next((u for u in (1 << 30, 1 << 20, 1 << 10) if most >= 2 * u), 1)
+    axes.set_ylim(0, most * 1.05 + 1)
+    steps = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(0, most / unit)
+    axes.set_yticks([s * unit for s in steps if s * unit <= most * 1.05])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: human(v)))
 
 
 def memory(replays: list[Replay]) -> str:
@@ -38,9 +52,8 @@ def memory(replays: list[Replay]) -> str:
         axes.plot([s.calls for s in r.samples], [s.resident for s in r.samples], color=colour,
                   lw=1.6, label=r.arm)  # fmt: skip
     axes.set_xlabel("calls made")
-    axes.xaxis.set_major_formatter(FuncFormatter(_number))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: human(v)))
-    axes.set_ylim(bottom=0)
+    in_calls(axes.xaxis, first[-1].calls)
+    in_bytes(axes, max(max(s.resident, s.live) for r in replays for s in r.samples))
     axes.legend(fontsize=9)
     return svg(figure)
 
@@ -54,7 +67,7 @@ def fragmentation(replays: list[Replay]) -> str:
                   color=PALETTE[place % len(PALETTE)], lw=1.6, label=r.arm)  # fmt: skip
     axes.axhline(1, color=INK, lw=0.8)
     axes.set_xlabel("calls made")
-    axes.xaxis.set_major_formatter(FuncFormatter(_number))
+    in_calls(axes.xaxis, replays[0].samples[-1].calls)
     return svg(figure)
 
 
