@@ -2,19 +2,11 @@
 // it. Each case is one row of the table in test_api.py.
 #include "case.h"
 
-#include <sys/resource.h>
-
 enum { kMiB = 1 << 20 };
 
 // Every size up to 2 KiB, then about 40 a doubling up to 48 MiB: each size class, the sizes on both
 // sides of it, and large blocks.
 static size_t NextSize(size_t size) { return size < 2048 ? size + 1 : size + size / 40 + 1; }
-
-static long ResidentKiB(void) {
-  struct rusage usage;
-  CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
-  return usage.ru_maxrss;
-}
 
 CASE(malloc_zero) {
   void* first = malloc(0);
@@ -124,7 +116,7 @@ CASE(realloc_zero_frees) {
     CHECK(block != NULL);
     memset(block, 1, 64 * 1024);
     CHECK(realloc(block, Hide(0)) == NULL);
-    if (i % 1000 == 0) CHECK_AT(ResidentKiB() < 64 * 1024, i);
+    if (i % 1000 == 0) CHECK_AT(PeakResidentKiB() < 64 * 1024, i);
   }
 }
 
@@ -246,7 +238,7 @@ CASE(realloc_shrink_gives_back) {
     kept[i] = (char*)realloc(kept[i], 1024);
     CHECK(kept[i] != NULL && kept[i][0] == i && kept[i][1023] == i);
   }
-  CHECK_AT(ResidentKiB() < 160 * 1024, ResidentKiB());
+  CHECK_AT(PeakResidentKiB() < 160 * 1024, PeakResidentKiB());
   for (int i = 0; i < 40; ++i) free(kept[i]);
 }
 

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE 1
 #endif
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -92,6 +93,21 @@ static inline size_t Hide(size_t value) {
 static inline void* HidePointer(const void* pointer) {
   __asm__ volatile("" : "+r"(pointer));
   return (void*)pointer;
+}
+
+// The most memory that was ever resident, in KiB. Not ru_maxrss: that begins with what the process
+// had before it became this program, which is its parent's.
+static inline long PeakResidentKiB(void) {
+  char text[4096];
+  const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  CHECK(file >= 0);
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  CHECK(length > 0);
+  text[length] = 0;
+  const char* line = strstr(text, "VmHWM:");
+  CHECK(line != NULL);
+  return atol(line + sizeof "VmHWM:" - 1);
 }
 
 // A byte that depends on the block and on the place in it.
