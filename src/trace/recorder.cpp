@@ -205,6 +205,10 @@ uint64_t Record(ThreadState& state, Event& event) {
     return 0;
   }
   b->hold.Acquire();
+  if (g_state.load(std::memory_order_relaxed) != State::kOn) {  // it was waited for: the end came
+    b->hold.Release();
+    return 0;
+  }
   event.thread = state.thread;
   event.sequence = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t now = Now(CLOCK_MONOTONIC);

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from blackbox import ROOT, Lab, Result, connect, free_port, missing, need
+from strata.library import heaps_beside
 from strata.peers import find_system_library
 from strata.trace.analyze import live_bytes, objects
 from strata.trace.command import find_tool, others
@@ -107,6 +108,15 @@ def test_threads_that_free_each_others_blocks(lab: Lab, program: Path, tmp_path:
     assert (trace.events["sequence"].diff().drop_nulls() == 1).all()
     assert_replay_follows(path)
     assert_replay_follows(path, lab.library)
+
+
+def test_every_heap_of_the_tree_can_be_replayed_on(lab: Lab, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "threads").returncode == 0
+    heaps = heaps_beside(lab.require_strata())
+    assert "trace" not in heaps
+    for library in heaps.values():
+        assert_replay_follows(path, library)
 
 
 def test_short_threads_lose_nothing(lab: Lab, program: Path, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def replay_command(
     arms = find_arms(heap or [], preload or [], allocator or [])
     arguments = (["--threads"] if threads else []) + ["--touch", "pages" if touch else "none"]
     replays = [replay(arm, file.absolute(), arguments, samples, runs) for arm in arms]
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     how = "threads as recorded" if threads else "one thread, in the recorded order"
     console.print(f"{file}: {replays[0].events:,} calls, {how}, median of {runs}")
     console.print(table(replays))
