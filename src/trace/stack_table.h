@@ -64,6 +64,7 @@ class StackTable {
     uint32_t number;
     uint64_t depth;
     uintptr_t* frames() { return reinterpret_cast<uintptr_t*>(this + 1); }
+    const uintptr_t* frames() const { return reinterpret_cast<const uintptr_t*>(this + 1); }
   };
   static constexpr size_t kBuckets = 1 << 16;
   static constexpr size_t kBytes = size_t{512} << 20;  // of address space
@@ -102,13 +103,20 @@ class StackTable {
     return stack->number;
   }
 
+  static size_t SharedFrames(const Stack& a, const Stack& b) {
+    const size_t most = a.depth < b.depth ? a.depth : b.depth;
+    size_t n = 0;
+    while (n < most && a.frames()[a.depth - 1 - n] == b.frames()[b.depth - 1 - n]) ++n;
+    return n;
+  }
+
   // Under the lock.
   size_t EncodeNew(uint8_t* buffer, size_t capacity) {
     constexpr size_t kMostVarint = 10;
     size_t end = written_, count = 0;
     for (size_t need = kBlockOverhead; end != used_; ++count) {
       const Stack* stack = At(static_cast<uint32_t>(end / kGrain + 1));
-      need += (stack->depth + 1) * kMostVarint;
+      need += (stack->depth + 2) * kMostVarint;
       if (need > capacity) break;
       end += sizeof(Stack) + stack->depth * sizeof(uintptr_t);
     }
@@ -117,18 +125,24 @@ class StackTable {
     block.Column(column::kScalars);
     block.Varint(count);
     block.Varint(written_count_ + 1);
+    // Programs allocate again and again from below the same callers: what a stack shares with the
+    // one before it is not repeated.
     const auto each = [&](auto&& put) {
+      const Stack* before = nullptr;
       for (size_t at = written_; at != end;) {
-        Stack* stack = At(static_cast<uint32_t>(at / kGrain + 1));
-        put(*stack);
+        const Stack* stack = At(static_cast<uint32_t>(at / kGrain + 1));
+        put(*stack, before == nullptr ? 0 : SharedFrames(*stack, *before));
         at += sizeof(Stack) + stack->depth * sizeof(uintptr_t);
+        before = stack;
       }
     };
     block.Column(column::kDepths);
-    each([&](Stack& stack) { block.Varint(stack.depth); });
+    each([&](const Stack& stack, size_t) { block.Varint(stack.depth); });
+    block.Column(column::kShared);
+    each([&](const Stack&, size_t shared) { block.Varint(shared); });
     block.Column(column::kFrames);
-    each([&, last = uintptr_t{0}](Stack& stack) mutable {
-      for (size_t i = 0; i < stack.depth; ++i) {
+    each([&, last = uintptr_t{0}](const Stack& stack, size_t shared) mutable {
+      for (size_t i = stack.depth - shared; i-- != 0;) {  // they lie innermost first
         block.Varint(ZigZag(static_cast<int64_t>(stack.frames()[i] - last)));
         last = stack.frames()[i];
       }

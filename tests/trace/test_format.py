@@ -133,13 +133,21 @@ def with_right_checksums(data: bytearray, chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def test_nonsense_behind_right_checksums(writer: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_stacks", [False, True])
+def test_nonsense_behind_right_checksums(writer: Path, tmp_path: Path, with_stacks: bool) -> None:
     path = tmp_path / "t"
-    write(writer, path, 7, 200, 2)
+    if with_stacks:  # a recording of /bin/ls
+        path = ROOT / "tests/fuzz/corpus/trace_fuzz/stacks"
+        good = read_trace(path)
+        assert good.damage is None
+        assert len(good.stacks) > 10
+        assert all(good.stacks.values())
+    else:
+        write(writer, path, 7, 200, 2)
     data = path.read_bytes()
     chance = random.Random(2)
     refused = 0
-    for _ in range(1500):
+    for _ in range(1000):
         trace, said = attempt(with_right_checksums(bytearray(data), chance))
         assert "\n" not in said
         refused += trace is None or trace.damage is not None

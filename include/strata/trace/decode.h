@@ -184,8 +184,8 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
   return nullptr;
 }
 
-// Hands each stack to `take(uint64_t id, VarintReader& frames, uint64_t depth, uint64_t& frame)`:
-// `depth` times, UnZigZag(frames.Next()) is added to `frame`, innermost first.
+// Hands each stack to `take(uint64_t number, const uint64_t* frames, size_t depth)`, its outermost
+// frame first.
 template <class Take>
 Wrong DecodeStacks(const Block& block, Take&& take) {
   constexpr Wrong kSenseless = "stacks that make no sense";
@@ -193,16 +193,23 @@ Wrong DecodeStacks(const Block& block, Take&& take) {
   if (!columns.Parse(block.payload)) return kSenseless;
   VarintReader scalars(columns[column::kScalars]);
   const uint64_t count = scalars.Next(), first = scalars.Next();
-  VarintReader depths(columns[column::kDepths]), frames(columns[column::kFrames]);
+  VarintReader depths(columns[column::kDepths]), shared(columns[column::kShared]),
+      frames(columns[column::kFrames]);
   if (scalars.failed() || count > columns[column::kDepths].size) return kSenseless;
-  uint64_t frame = 0;
+  uint64_t stack[kMostStackFrames];
+  uint64_t frame = 0, depth_before = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t depth = depths.Next();
-    if (depths.failed() || depth > columns[column::kFrames].size) return kSenseless;
-    take(first + i, frames, depth, frame);
+    const uint64_t depth = depths.Next(), same = shared.Next();
+    if (depths.failed() || shared.failed() || depth > kMostStackFrames || same > depth ||
+        same > depth_before)
+      return kSenseless;
+    for (uint64_t at = same; at < depth; ++at)
+      stack[at] = frame += static_cast<uint64_t>(UnZigZag(frames.Next()));
     if (frames.failed()) return kSenseless;
+    take(first + i, static_cast<const uint64_t*>(stack), static_cast<size_t>(depth));
+    depth_before = depth;
   }
-  return depths.done() && frames.done() ? nullptr : kSenseless;
+  return depths.done() && shared.done() && frames.done() ? nullptr : kSenseless;
 }
 
 }  // namespace strata::trace

@@ -43,7 +43,10 @@ inline constexpr uint8_t kLifetimes = 9;   // reserved: varint, predicted class 
 // kStacks
 inline constexpr uint8_t kDepths = 1;  // varint a stack
 inline constexpr uint8_t kFrames = 2;  // varint, zigzag: difference to the frame before it
+inline constexpr uint8_t kShared = 3;  // varint a stack: outermost frames of the stack before
 }  // namespace column
+
+inline constexpr size_t kMostStackFrames = 1024;
 
 enum class Operation : uint8_t { kMalloc, kCalloc, kAligned, kRealloc, kFree };
 inline constexpr uint8_t kOperations = 5;

@@ -18,6 +18,7 @@ BLOCK_HEADER = struct.Struct("<IB3xII")
 COLUMN_HEADER = struct.Struct("<BI")
 MOST_PAYLOAD = 64 << 20
 HAS_STACKS = 1
+MOST_FRAMES = 1024
 
 Numbers = NDArray[np.uint64]
 
@@ -53,6 +54,7 @@ class Column(IntEnum):
     THREADS = 8
     DEPTHS = 1
     FRAMES = 2
+    SHARED = 3
 
 
 class DamageError(Exception):

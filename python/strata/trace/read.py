@@ -12,6 +12,7 @@ import polars as pl
 from strata.errors import StrataError
 from strata.trace.format import (
     HAS_STACKS,
+    MOST_FRAMES,
     VERSION,
     Block,
     Column,
@@ -131,14 +132,24 @@ def decode_events(block: Block) -> dict[str, Numbers]:
 def decode_stacks(block: Block, stacks: dict[int, tuple[int, ...]]) -> None:
     count, first = block.scalars(2)[:2]
     depths = varints(block.column(Column.DEPTHS), block.offset)
+    shared = varints(block.column(Column.SHARED), block.offset)
     differences = unzigzag(varints(block.column(Column.FRAMES), block.offset))
-    if depths.size != count or int(depths.sum()) != differences.size:
+    before = np.concatenate((np.zeros(1, np.uint64), depths[:-1]))
+    if (
+        not depths.size == shared.size == count
+        or (count and depths.max() > MOST_FRAMES)
+        or bool((shared > depths).any() or (shared > before[:count]).any())
+        or int((depths - shared).sum()) != differences.size
+    ):
         raise DamageError(block.offset, "stacks that make no sense")
     frames = np.cumsum(differences, dtype=np.uint64).tolist()
+    outermost_first: list[int] = []
     at = 0
-    for number, depth in enumerate(depths.tolist(), first):
-        stacks[number] = tuple(frames[at : at + depth])
-        at += depth
+    for number, (depth, same) in enumerate(zip(depths.tolist(), shared.tolist(), strict=True)):
+        end = at + depth - same
+        outermost_first = outermost_first[:same] + frames[at:end]
+        stacks[first + number] = tuple(reversed(outermost_first))
+        at = end
 
 
 def read_bytes(path: Path) -> memoryview:
