@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from strata_bench import allocators, execute, groups, machine, plots, sections
+from strata_bench import allocators, execute, groups, machine, plots, sections, taxonomy
 from strata_bench.allocators import PEERS, STRATA
 from strata_bench.plan import CASES, Case
 from strata_bench.report import Report, figure
@@ -26,6 +26,7 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
+GROUPS = groups.GROUPS | taxonomy.GROUPS
 
 console = Console()
 
@@ -147,13 +148,17 @@ def run_group(
         f"`make bench GROUP={group.name}` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}, THP mode {facts['THP mode']}, load before the"
         f" start {facts['load before the start']}: {count} interleaved rounds in {minutes:.1f}"
-        " minutes. The first column is the median, the others are paired ratios to it, the"
-        " geometric mean with its 95 % bootstrap interval; bold where it leaves 1 out."
+        " minutes."
     )
-    text = groups.section(group, results, skipped, how)
+    if group.tables:
+        how += (
+            " The first column is the median, the others are paired ratios to it, the geometric"
+            " mean with its 95 % bootstrap interval; bold where it leaves 1 out."
+        )
     results.write_tsv(out / f"{group.name}.tsv", [w.case for w in group.works])
     whole = not quick and count >= group.rounds
     target = page or (ROOT / "docs" / "benchmarks.md" if whole else out / f"{group.name}.md")
+    text = groups.section(group, results, skipped, how, target.parent / "img")
     before = target.read_text() if target.exists() else ""
     target.write_text(sections.put(before, group.name, text))
     console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -166,7 +171,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="Two small rounds.")] = False,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each work.")] = None,
     group: Annotated[
-        str | None, typer.Option(help=f"Only this experiment: {', '.join(groups.GROUPS)}.")
+        str | None, typer.Option(help=f"Only this experiment: {', '.join(GROUPS)}.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only works that begin with this; repeatable.")
@@ -189,11 +194,11 @@ def main(
     if not lib.exists():
         raise typer.BadParameter(f"{lib} is not there; `make lib` builds it")
     if group is not None:
-        if group not in groups.GROUPS:
-            raise typer.BadParameter(f"no such group; there are {', '.join(groups.GROUPS)}")
+        if group not in GROUPS:
+            raise typer.BadParameter(f"no such group; there are {', '.join(GROUPS)}")
         if only or peers or env:
             raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
-        run_group(groups.GROUPS[group], lib, rounds, docs, quick)
+        run_group(GROUPS[group], lib, rounds, docs, quick)
         return
     rounds = rounds or MIN_ROUNDS
     cases = choose_cases(only or [])

@@ -71,6 +71,9 @@ class Group:
     targets: tuple[Target, ...] = ()
     must_finish: tuple[str, ...] = ()  # variants of which no run may fail or be killed
     switched: str = ""  # the variants are values of this setting, switched in one running server
+    tables: bool = True  # of ratios to the base, one for each work
+    # What else the section says, given the results and a folder for pictures beside the page.
+    more: Callable[[Results, Path], list[str]] | None = None
 
 
 RATE = Figure("requests_per_cpu_s", "requests / CPU s", True)
@@ -375,12 +378,14 @@ def _target_lines(group: Group, results: Results, base: str) -> list[str]:
     return lines
 
 
-def section(group: Group, results: Results, skipped: dict[str, str], how: str) -> str:
-    """The group's part of the page."""
+def section(
+    group: Group, results: Results, skipped: dict[str, str], how: str, images: Path | None = None
+) -> str:
+    """The group's part of the page; its pictures go to `images`."""
     names = [v.name for v in group.variants if v.name not in skipped]
     base = names[0] if names else group.variants[0].name
     lines = [f"## {group.title}\n", group.about + "\n", how + "\n"]
-    for work in group.works:
+    for work in group.works if group.tables else ():
         header = [work.case.name, base, *names[1:]]
         lines.append("| " + " | ".join(header) + " |")
         lines.append("|---|" + "---:|" * (len(header) - 1))
@@ -392,6 +397,8 @@ def section(group: Group, results: Results, skipped: dict[str, str], how: str) -
             ends = [limited.ends(results, work.case.name, n) for n in names]
             lines.append("| " + " | ".join(["finished", *ends]) + " |")
         lines.append("")
+    if group.more is not None and images is not None:
+        lines += group.more(results, images)
     lines += _target_lines(group, results, base)
     lines += [f"- Left out: {name} ({why})." for name, why in skipped.items()]
     if not group.works[0].limit_mib:
