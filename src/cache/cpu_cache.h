@@ -12,6 +12,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "cache/cache_reserve.h"
 #include "cache/cache_resizer.h"
 #include "cache/rseq_ops.h"
 #include "cache/slab.h"
@@ -23,9 +24,10 @@ enum class CacheSizing : bool { kEqual, kByMisses };
 
 struct CpuCacheVcpuStats {
   bool in_use = false;
-  size_t room = 0;   // bytes its classes have room for
-  size_t used = 0;   // bytes of the objects in it
-  size_t limit = 0;  // bytes its classes may have room for
+  size_t room = 0;     // bytes its classes have room for
+  size_t used = 0;     // bytes of the objects in it
+  size_t reserve = 0;  // the part of both that lies beyond the slab's slots
+  size_t limit = 0;    // bytes its classes may have room for
   uint64_t misses_alloc = 0;
   uint64_t misses_free = 0;
   uint64_t resizes = 0;  // changes of the limit
@@ -66,6 +68,7 @@ class CpuCache {
     size_t want = 1;
     if (Vcpu* v = Current()) {
       NoteMiss(*v, v->misses_alloc, c);
+      if (void* p = PopWithReserve(*v, c)) return p;
       MakeRoom(*v, c);
       const size_t room = RoomOf(*v, c);
       const size_t n = InfoOf(c).batch;
@@ -87,6 +90,8 @@ class CpuCache {
     if (Vcpu* v = Current()) {
       NoteMiss(*v, v->misses_free, c);
       if (MakeRoom(*v, c) && ops_.Push(c, object) == PushResult::kPushed) return true;
+      const Reserved reserved = PushWithReserve(*v, c, object);
+      if (reserved != Reserved::kNo) return reserved == Reserved::kYes;
       const size_t room = RoomOf(*v, c);
       n = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
@@ -142,7 +147,7 @@ class CpuCache {
       if (v == nullptr) continue;
       SlabHeader& h = slab(i).header(c);
       const size_t fill = h.fill();
-      s.objects += fill > FirstSlot(c) ? fill - FirstSlot(c) : 0;
+      s.objects += (fill > FirstSlot(c) ? fill - FirstSlot(c) : 0) + v->reserve.used(c);
       s.pops += h.pops();
       s.misses_alloc += v->misses_alloc[Raw(c)].load(std::memory_order_relaxed);
       s.misses_free += v->misses_free[Raw(c)].load(std::memory_order_relaxed);
@@ -193,9 +198,10 @@ class CpuCache {
  private:
   struct Vcpu {
     Lock lock{LockRank::kCpuCache};
-    std::atomic<size_t> room_bytes{0};  // sum over classes of room × size; written under lock
-    std::atomic<size_t> limit{0};       // of room_bytes; written under lock
-    std::atomic<uint64_t> resizes{0};   // the same
+    // Sum over classes of room × size, and the bytes in reserve; written under lock.
+    std::atomic<size_t> room_bytes{0};
+    std::atomic<size_t> limit{0};      // of room_bytes; written under lock
+    std::atomic<uint64_t> resizes{0};  // the same
     uint32_t clock_hand = 1;       // the class looked at last when room had to be found; under lock
     uint32_t misses_at_limit = 0;  // under lock
     uint32_t idle_ticks = 0;       // background thread only
@@ -205,6 +211,7 @@ class CpuCache {
     uint64_t seen_word[kMaxClasses] = {};
     uint64_t seen_misses[kMaxClasses] = {};
     size_t index = 0;
+    CacheReserve reserve;                               // under lock
     std::atomic<bool> missed_lately[kMaxClasses] = {};  // since the clock hand last passed
     std::atomic<uint64_t> misses_alloc[kMaxClasses] = {};
     std::atomic<uint64_t> misses_free[kMaxClasses] = {};
@@ -313,9 +320,77 @@ class CpuCache {
     }
   }
 
-  // The clock algorithm over the classes: one that missed since the hand last passed is spared;
-  // the first other one that has room loses half of it, with the objects that lie there.
+  enum class Reserved : uint8_t { kNo, kYes, kDouble };
+
+  // Half of what a class's slots hold moves at once.
+  static constexpr size_t ReserveBatch(SizeClass c) { return InfoOf(c).cpu_slots / 2; }
+
+  // Makes space in the slab of a class that has all its slots, and pushes the object there, as far
+  // as the limit allows. kDouble, with nothing done, if the object is the newest in the slab.
+  Reserved PushWithReserve(Vcpu& v, SizeClass c, void* object) {
+    const size_t n = ReserveBatch(c);
+    const size_t size = InfoOf(c).size;
+    if (v.reserve.used(c) + n > CacheReserve::CapacityOf(c)) return Reserved::kNo;
+    if (RoomOf(v, c) < InfoOf(c).cpu_slots || !v.lock.TryAcquire()) return Reserved::kNo;
+    Reserved result = Reserved::kNo;
+    void** top = v.room_bytes + n * size <= v.limit ? v.reserve.Top(c, *arena_) : nullptr;
+    if (top != nullptr) {
+      size_t moved = ops_.PopBatch(c, top, n);
+      if (moved != 0 && top[moved - 1] == object) {
+        moved -= ops_.PushBatch(c, top, moved);
+        result = Reserved::kDouble;
+      } else if (ops_.Push(c, object) == PushResult::kPushed) {
+        result = Reserved::kYes;
+      }
+      v.reserve.Added(c, moved);
+      v.room_bytes += moved * size;
+    }
+    v.lock.Release();
+    return result;
+  }
+
+  // Fills half of the slab from the reserve, and returns one object more; null if it has none.
+  void* PopWithReserve(Vcpu& v, SizeClass c) {
+    if (v.reserve.used(c) == 0 || !v.lock.TryAcquire()) return nullptr;
+    void* object = nullptr;
+    const size_t have = v.reserve.used(c);
+    if (have != 0) {
+      object = *v.reserve.Newest(c, 1);
+      v.reserve.Removed(c, 1, 1);
+      const size_t n = have - 1 < ReserveBatch(c) ? have - 1 : ReserveBatch(c);
+      const size_t moved = n == 0 ? 0 : ops_.PushBatch(c, v.reserve.Newest(c, n), n);
+      v.reserve.Removed(c, n, moved);
+      v.room_bytes -= (moved + 1) * InfoOf(c).size;
+    }
+    v.lock.Release();
+    return object;
+  }
+
+  // Sends objects in reserve down, at least `bytes` of them if there are so many; of one class, or
+  // (kNone) of any. Returns the bytes.
+  size_t CutReserve(Vcpu& v, SizeClass only, size_t bytes) STRATA_REQUIRES(v.lock) {
+    size_t cut = 0;
+    for (size_t i = 1; i < kNumClasses && cut < bytes && v.reserve.bytes() != 0; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      if (only != SizeClass::kNone && c != only) continue;
+      while (cut < bytes) {
+        const size_t have = v.reserve.used(c);
+        const size_t n = have < kMaxBatch ? have : kMaxBatch;
+        if (n == 0) break;
+        transfer_->Give(c, v.reserve.Newest(c, n), n);
+        v.reserve.Removed(c, n, n);
+        v.room_bytes -= n * InfoOf(c).size;
+        cut += n * InfoOf(c).size;
+      }
+    }
+    return cut;
+  }
+
+  // What lies in reserve goes first. Then the clock algorithm over the classes: one that missed
+  // since the hand last passed is spared; the first other one that has room loses half of it, with
+  // the objects that lie there.
   void TakeRoomFromOthers(Vcpu& v, SizeClass wanted) STRATA_REQUIRES(v.lock) {
+    if (CutReserve(v, SizeClass::kNone, 1) != 0) return;
     for (size_t i = 0; i < 2 * kNumClasses; ++i) {
       v.clock_hand = v.clock_hand + 1 < kNumClasses ? v.clock_hand + 1 : 1;
       const auto c = static_cast<SizeClass>(v.clock_hand);

@@ -23,8 +23,9 @@ size_t CpuCache<Ops, Transfer>::Drain(size_t vcpu) {
   if (v->room_bytes == 0) return 0;
   Slab& s = slab(vcpu);
   for (size_t c = 1; c < kNumClasses; ++c) s.Stop(static_cast<SizeClass>(c));
-  if (!ops_.Fence()) return 0;
-  size_t bytes = 0;
+  const bool fenced = ops_.Fence();
+  size_t bytes = CutReserve(*v, SizeClass::kNone, SIZE_MAX);
+  if (!fenced) return bytes;
   for (size_t i = 1; i < kNumClasses; ++i) bytes += DrainStopped(s, static_cast<SizeClass>(i));
   if (!ops_.Fence()) return bytes;
   for (size_t i = 1; i < kNumClasses; ++i) {
@@ -171,7 +172,8 @@ template <class Ops, class Transfer>
 size_t CpuCache<Ops, Transfer>::LowerLimit(Vcpu& v, size_t limit) {
   const size_t before = v.limit.load(std::memory_order_relaxed);
   if (limit >= before) return 0;
-  const size_t room = v.room_bytes.load(std::memory_order_relaxed);
+  size_t room = v.room_bytes.load(std::memory_order_relaxed);
+  if (room > limit) room -= CutReserve(v, SizeClass::kNone, room - limit);
   if (room > limit) {
     Shrinking plan = RoomsOf(v);
     PlanShrink(plan.classes, kNumClasses, room - limit);
@@ -193,6 +195,7 @@ void CpuCache<Ops, Transfer>::DropIdleClasses(Vcpu& v) {
     const SlabHeader& h = slab(v.index).header(static_cast<SizeClass>(i));
     if (h.word.load(std::memory_order_relaxed) != v.seen_word[i] || plan.classes[i].missed)
       continue;
+    CutReserve(v, static_cast<SizeClass>(i), SIZE_MAX);
     bytes += size_t{plan.classes[i].room} * plan.classes[i].size;
     plan.classes[i].keep = 0;
   }
@@ -336,9 +339,10 @@ CpuCacheVcpuStats CpuCache<Ops, Transfer>::StatsOf(size_t vcpu) const {
   s.room = v->room_bytes.load(std::memory_order_relaxed);
   s.limit = v->limit.load(std::memory_order_relaxed);
   s.resizes = v->resizes.load(std::memory_order_relaxed);
+  s.reserve = v->reserve.bytes();
   for (size_t i = 1; i < kNumClasses; ++i) {
     const auto c = static_cast<SizeClass>(i);
-    s.used += FillOf(slab(vcpu).header(c), c) * InfoOf(c).size;
+    s.used += (FillOf(slab(vcpu).header(c), c) + v->reserve.used(c)) * InfoOf(c).size;
     s.misses_alloc += v->misses_alloc[i].load(std::memory_order_relaxed);
     s.misses_free += v->misses_free[i].load(std::memory_order_relaxed);
   }

@@ -23,6 +23,7 @@ class CpuCacheProgram {
  public:
   explicit CpuCacheProgram(ProgramBytes bytes) : bytes_(bytes), limit_(PickLimit()) {
     for (SizeClass& c : classes_) c = static_cast<SizeClass>(1 + bytes_.Below(kNumClasses - 1));
+    classes_[0] = static_cast<SizeClass>(1 + bytes_.Below(3));  // for bursts
     disturbed_ = bytes_.Byte() % 2 == 0;
     transfer_.on_call = [this] { Interrupt(); };
     const CacheSizing sizing =
@@ -44,6 +45,7 @@ class CpuCacheProgram {
   size_t hits() const { return hits_; }
   size_t resizes() const { return resizes_; }
   size_t interrupts() const { return interrupts_; }
+  size_t most_reserve() const { return most_reserve_; }
 
  private:
   static constexpr size_t kCpus = 3;
@@ -55,7 +57,7 @@ class CpuCacheProgram {
 
   void Step() {
     ++steps_;
-    switch (bytes_.Below(20)) {
+    switch (bytes_.Below(21)) {
       case 0:
       case 1:
       case 2:
@@ -91,10 +93,28 @@ class CpuCacheProgram {
         return Resize([&] { bytes_.Byte() % 2 == 0 ? cache_.Resize() : cache_.Repay(); });
       case 18:
         return bytes_.Below(4) == 0 ? Resize([&] { Rearrange(); }) : void();
+      case 19:
+        return bytes_.Below(8) == 0 ? Burst() : void();
       default:
         cpus_.fence_fails = bytes_.Below(4) == 0;
         memory_.fail = bytes_.Below(4) == 0;
     }
+  }
+
+  // More than a slab has slots for.
+  void Burst() {
+    Take(classes_[0], 2000 + 40 * bytes_.Below(64));
+    std::vector<void*> all(held_[classes_[0]].begin(), held_[classes_[0]].end());
+    held_[classes_[0]].clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (i < all.size() / 8) {
+        held_[classes_[0]].insert(all[i]);
+      } else {
+        FreeOne(classes_[0], all[i]);
+      }
+    }
+    for (size_t cpu = 0; cpu < kCpus; ++cpu)
+      most_reserve_ = std::max(most_reserve_, cache_.StatsOf(cpu).reserve);
   }
 
   // A CPU that comes into use waits for the end of a resize: others may not come upon a new one.
@@ -203,10 +223,11 @@ class CpuCacheProgram {
 
   void Drain(size_t cpu) {
     const size_t before = BytesIn(cpu);
+    const size_t reserve = cache_.StatsOf(cpu).reserve;
     const bool whole = !cpus_.fence_fails;
     const size_t bytes = cache_.Drain(cpu);
     drained_ += bytes;
-    STRATA_CHECK(bytes == (whole ? before : 0));
+    STRATA_CHECK(bytes == reserve + (whole ? before : 0));
     if (whole) STRATA_CHECK(BytesIn(cpu) == 0 && cache_.room_bytes(cpu) == 0);
   }
 
@@ -248,17 +269,20 @@ class CpuCacheProgram {
       }
       // A slab that a drain could not fence stays stopped, with its room on the books. Pushes in
       // the midst of room being taken may leave more objects than there is room, for a while.
+      room += cache_.StatsOf(cpu).reserve;
       STRATA_CHECK(stopped || room == cache_.room_bytes(cpu));
       STRATA_CHECK(stopped || within || disturbed_);
       STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= cache_.limit(cpu));
     }
     STRATA_CHECK(Excess() <= excess_);
     excess_ = Excess();
-    STRATA_CHECK(seen.size() + held == transfer_.out());
     size_t cached = 0;
     for (const SizeClass c : std::set<SizeClass>(std::begin(classes_), std::end(classes_)))
       cached += cache_.Stats(c).objects;
-    STRATA_CHECK(cached == seen.size());
+    size_t reserved = 0;
+    for (size_t cpu = 0; cpu < kCpus; ++cpu) reserved += cache_.StatsOf(cpu).reserve;
+    STRATA_CHECK(cached >= seen.size() && (cached == seen.size()) == (reserved == 0));
+    STRATA_CHECK(cached + held == transfer_.out());
   }
 
   // Everything comes back.
@@ -285,6 +309,7 @@ class CpuCacheProgram {
   FakeOps ops_{&cpus_};
   const size_t limit_;
   SizeClass classes_[6] = {};
+  size_t most_reserve_ = 0;
   CpuCache<FakeOps, FakeTransfer> cache_;
   std::map<SizeClass, std::set<void*>> held_;
   size_t steps_ = 0;

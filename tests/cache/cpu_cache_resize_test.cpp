@@ -90,8 +90,8 @@ TEST_F(CpuCacheResizeTest, EqualSizingMovesNothing) {
 }
 
 TEST_F(CpuCacheResizeTest, AShrinkSendsDownTheOldestObjectsAndKeepsTheNewest) {
-  Swing(0, small_, 2000);
-  Swing(0, small_, 2000);
+  Swing(0, small_, 1500);
+  Swing(0, small_, 1500);
   const SlabHeader& h = cpus_.slab(0).header(small_);
   const size_t fill = h.fill() - FirstSlot(small_);
   ASSERT_GT(fill, 1000u);
@@ -110,8 +110,8 @@ TEST_F(CpuCacheResizeTest, AShrinkSendsDownTheOldestObjectsAndKeepsTheNewest) {
 }
 
 TEST_F(CpuCacheResizeTest, RoomThatIsFreeIsTakenWithoutStoppingAnyone) {
-  Swing(0, small_, 2000);
-  Swing(0, small_, 2000);
+  Swing(0, small_, 1500);
+  Swing(0, small_, 1500);
   for (int i = 0; i < 1000; ++i) ASSERT_NE(ops_.Pop(small_), nullptr);
   const size_t fences = cpus_.fences;
   cache_.SetShare(cache_.room_bytes(0) - 500 * 64);
@@ -234,7 +234,7 @@ TEST_F(CpuCacheResizeTest, NoClassStarvesForEver) {
 }
 
 TEST_F(CpuCacheResizeTest, ARefusedFenceLeavesEverythingInPlace) {
-  Swing(0, small_, 2000);
+  Swing(0, small_, 1500);
   Swing(1, small_, 100);
   const size_t out = transfer_.out();
   const size_t room = cache_.room_bytes(0);

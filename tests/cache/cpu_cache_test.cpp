@@ -76,11 +76,12 @@ TEST_F(CpuCacheTest, AMissMakesRoomAndFillsPartOfIt) {
 
 TEST_F(CpuCacheTest, RoomGrowsWithMissesUpToTheArray) {
   Init(kPlenty);
-  AllocateAndFree(small_, 20'000);
-  const size_t slots = InfoOf(small_).cpu_slots;
-  EXPECT_EQ(cache_.room_bytes(0), slots * 64);
-  EXPECT_LE(cache_.Stats(small_).objects, slots);
-  EXPECT_EQ(cache_.Stats(small_).objects, transfer_.out());
+  const SizeClass c = ClassOfSize(512);
+  AllocateAndFree(c, 20'000);
+  const size_t slots = InfoOf(c).cpu_slots;
+  EXPECT_EQ(cache_.room_bytes(0), slots * 512);
+  EXPECT_LE(cache_.Stats(c).objects, slots);
+  EXPECT_EQ(cache_.Stats(c).objects, transfer_.out());
 }
 
 TEST_F(CpuCacheTest, TheLimitOfRoomHolds) {
