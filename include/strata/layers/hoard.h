@@ -110,7 +110,8 @@ struct Hoard {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest / 2 || align > kMaxRequest / 2) return nullptr;
       if (size + align > Classes::largest) return AllocateLarge(size, align);
-      void* p = allocate(size + align - alignment);
+      // One byte at least, or the block could begin where the object ends.
+      void* p = allocate(std::max<size_t>(size, 1) + align - alignment);
       if (p == nullptr) return nullptr;
       auto* aligned = reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(p), align));
       if (aligned != p) static_cast<Block*>(Run::RecordOf(p))->NoteInside();
