@@ -57,13 +57,13 @@ struct Apart {
       requires ResizableHeap<Below>
     {
       if (!Block::Of(p)->apart()) return this->next_.resize(p, size);
-      return RoundUp(OffsetOf(p) + size, kPage) == LengthOf(Block::Of(p));
+      return LengthFor(OffsetOf(p) + size) == LengthOf(Block::Of(p));
     }
     void* remap(void* p, size_t size) {
       if (!Block::Of(p)->apart() || size < limit_ || size > kMaxRequest) return nullptr;
       if constexpr (requires { source_.remap(p, size, size); }) {
         Block* b = Block::Of(p);
-        const size_t offset = OffsetOf(p), length = RoundUp(offset + size, kPage);
+        const size_t offset = OffsetOf(p), length = LengthFor(offset + size);
         void* raw = source_.remap(StartOf(b), LengthOf(b), length);
         return raw == nullptr ? nullptr : Tag(raw, offset, length);
       }
@@ -75,6 +75,8 @@ struct Apart {
 
     static char* StartOf(Block* b) { return reinterpret_cast<char*>(b) - b->apart_offset(); }
     static size_t OffsetOf(void* p) { return Block::Of(p)->apart_offset(); }
+    // A tag's bytes more than the block needs, because size_of() takes them off, as for all blocks.
+    static constexpr size_t LengthFor(size_t end) { return RoundUp(end + Block::kTag, kPage); }
     static size_t LengthOf(Block* b) { return b->apart_offset() + b->size(); }
     static void* Tag(void* raw, size_t offset, size_t length) {
       Block* b = Block::Of(static_cast<char*>(raw) + offset);
@@ -84,7 +86,7 @@ struct Apart {
 
     [[gnu::noinline]] void* AllocateApart(size_t size, size_t align) {
       if (size > kMaxRequest - 2 * kPage || align > kMaxRequest - 2 * kPage - size) return nullptr;
-      const size_t length = RoundUp(size + (align > kHeader ? align : 0) + kHeader, kPage);
+      const size_t length = LengthFor(size + (align > kHeader ? align : 0) + kHeader);
       auto* raw = static_cast<char*>(source_.allocate(length));
       if (raw == nullptr) return nullptr;
       const uintptr_t at = RoundUp(reinterpret_cast<uintptr_t>(raw) + kHeader, align);

@@ -132,13 +132,26 @@ struct Check {
 
     void set_handler(CheckHandler handler) { handler_ = handler; }
 
-    void* allocate(size_t size) {
-      void* p = this->next_.allocate(size);
-      if (p == nullptr) return nullptr;
-      if (reinterpret_cast<uintptr_t>(p) % Below::alignment != 0)
-        handler_("a block not aligned", p);
-      if (!shadow_.Add(p, size)) handler_("a block that overlaps another", p);
-      return p;
+    void* allocate(size_t size) { return Note(this->next_.allocate(size), size, Below::alignment); }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return Note(this->next_.allocate(size, align), size, align);
+    }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      if (!this->next_.resize(p, size)) return false;
+      Forget(p);
+      return Note(p, size, Below::alignment) != nullptr;
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      void* to = this->next_.remap(p, size);
+      if (to == nullptr) return nullptr;
+      Forget(p);
+      return Note(to, size, Below::alignment);
     }
     void deallocate(void* p, size_t size) {
       if (!Expect(p, size)) return;
@@ -159,6 +172,17 @@ struct Check {
     }
 
    private:
+    void* Note(void* p, size_t size, size_t align) {
+      if (p == nullptr) return nullptr;
+      if (reinterpret_cast<uintptr_t>(p) % align != 0) handler_("a block not aligned", p);
+      if (!shadow_.Add(p, size)) handler_("a block that overlaps another", p);
+      return p;
+    }
+    void Forget(void* p) {
+      const size_t known = shadow_.SizeAt(p);
+      if (known == 0) return handler_("a block resized that was never given out", p);
+      shadow_.Remove(p, known - 1);
+    }
     // Whether the block may go down; else the handler was told, and came back.
     bool Expect(void* p, size_t size) {
       const size_t known = shadow_.SizeAt(p);

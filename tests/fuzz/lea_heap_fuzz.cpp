@@ -1,0 +1,10 @@
+// Drives the program of tests/heaps/heap_program.h on Lea's heap by the fuzzer's bytes.
+#include "../heaps/heap_program.h"
+#include "heaps/lea.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using strata::test::ProgramBytes;
+  strata::layers::Check::On<strata::LeaCore> heap;
+  strata::test::HeapProgram<strata::LeaCore>(heap, ProgramBytes(data, size)).Run();
+  return 0;
+}
