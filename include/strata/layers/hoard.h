@@ -109,6 +109,7 @@ struct Hoard {
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest / 2 || align > kMaxRequest / 2) return nullptr;
+      size += size == 0;  // a block of no bytes must not begin where the next block does
       if (size + align > Classes::largest) return AllocateLarge(size, align);
       // One byte at least, or the block could begin where the object ends.
       void* p = allocate(std::max<size_t>(size, 1) + align - alignment);
