@@ -15,9 +15,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from strata_bench import allocators, execute, groups, machine, plots, sections, taxonomy
+from strata_bench import (
+    allocators,
+    execute,
+    groups,
+    machine,
+    plots,
+    request_pools,
+    sections,
+    taxonomy,
+)
 from strata_bench.allocators import PEERS, STRATA
-from strata_bench.plan import CASES, Case
+from strata_bench.plan import CASES, Case, Kind
 from strata_bench.report import Report, figure
 from strata_bench.results import Results, Run
 from strata_bench.targets import Row, against_best, judge
@@ -124,10 +133,12 @@ def run_group(
     """Runs one group and writes its section, into a page beside the TSV unless the run is whole."""
     out = ROOT / "build" / "bench"
     execute.build_programs(BENCH, out)
-    missing = [w.case.program for w in group.works if w.case.program != "redis"]
+    missing = [w.case.program for w in group.works if w.case.kind is Kind.PROGRAM]
     missing = [name for name in missing if not (out / name).exists()]
     if missing:
         raise typer.BadParameter(f"there is no program {missing[0]}")
+    if any(w.case.kind is Kind.SERVER for w in group.works):
+        request_pools.build_modules()
     found, skipped = groups.prepare(group, lib, out)
     for name, why in skipped.items():
         console.print(f"[yellow]bench: {name} is left out: {why}")
@@ -159,6 +170,8 @@ def run_group(
     whole = not quick and count >= group.rounds
     target = page or (ROOT / "docs" / "benchmarks.md" if whole else out / f"{group.name}.md")
     text = groups.section(group, results, skipped, how, target.parent / "img")
+    if group.picture:
+        request_pools.picture(found, target.parent / "img" / f"{group.name}.png")
     before = target.read_text() if target.exists() else ""
     target.write_text(sections.put(before, group.name, text))
     console.print(text, highlight=False, markup=False, soft_wrap=True)

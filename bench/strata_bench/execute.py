@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from strata_bench import redis_load
+from strata_bench import redis_load, request_pools
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -79,6 +79,13 @@ def run_step(step: Step, programs: Path, quick: bool) -> Run:
             fields = redis_load.measure(allocator, keys)
             return Run(case.name, allocator.name, round_number, fields)
         except (redis_load.RedisError, OSError) as error:
+            return Run(case.name, allocator.name, round_number, {}, str(error))
+    if case.kind is Kind.SERVER:
+        seconds = float(case.quick[0] if quick else case.args[0])
+        try:
+            fields = request_pools.measure(case.program, allocator, seconds)
+            return Run(case.name, allocator.name, round_number, fields)
+        except (request_pools.ServerError, OSError, subprocess.SubprocessError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))
     # Later options do not override earlier ones in the programs, so quick ones replace by name.
     args = case.args

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strata.compare.statistics import Interval, Verdict, interval, judge
 
-from strata_bench import execute, limited, switched
+from strata_bench import execute, limited, request_pools, switched
 from strata_bench.allocators import GLIBC, Allocator, loads
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -74,6 +74,7 @@ class Group:
     tables: bool = True  # of ratios to the base, one for each work
     # What else the section says, given the results and a folder for pictures beside the page.
     more: Callable[[Results, Path], list[str]] | None = None
+    picture: str = ""  # what img/NAME.png shows
 
 
 RATE = Figure("requests_per_cpu_s", "requests / CPU s", True)
@@ -262,7 +263,30 @@ HEAPS = Group(
     ),
 )
 
-GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS, HEAPS)}
+
+def _server(name: str) -> Work:
+    case = Case(name, name, ("1",), THROUGHPUT.key, kind=Kind.SERVER, quick=("1",))
+    return Work(case, (THROUGHPUT, RATE, RSS))
+
+
+SERVERS = Group(
+    "servers",
+    "Request pools of nginx and Apache on reaps",
+    "Debian's servers, one worker, a page of 950 bytes to 16 connections that wrk keeps open. The"
+    " base has the servers' own pools on glibc; `strata` has their own pools on Strata's malloc;"
+    " `reaps` has the pools themselves on reaps ([servers](servers.md)). RSS is the worker's.",
+    (
+        Variant("stock", library=GLIBC),
+        Variant("strata"),
+        Variant("reaps", {request_pools.POOLS: "reaps"}),
+    ),
+    (_server("nginx"), _server("apache2")),
+    rounds=15,
+    targets=tuple(Target("reaps", THROUGHPUT.key, 1.0, name) for name in ("nginx", "apache2")),
+    picture="RSS over time while one request allocates and frees a million objects of 400 bytes",
+)
+
+GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS, HEAPS, SERVERS)}
 
 
 def prepare(group: Group, lib: Path, programs: Path) -> tuple[dict[str, Allocator], dict[str, str]]:
@@ -399,6 +423,8 @@ def section(
         lines.append("")
     if group.more is not None and images is not None:
         lines += group.more(results, images)
+    if group.picture:
+        lines.append(f"![{group.picture}](img/{group.name}.png)\n\n{group.picture}.\n")
     lines += _target_lines(group, results, base)
     lines += [f"- Left out: {name} ({why})." for name, why in skipped.items()]
     if not group.works[0].limit_mib:

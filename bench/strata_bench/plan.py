@@ -13,6 +13,7 @@ NO_RELEASING = tuple(p for p in PEERS if p != "tcmalloc-releasing")
 class Kind(Enum):
     PROGRAM = "program"
     REDIS = "redis"
+    SERVER = "server"  # nginx or Apache
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ struct apr_pool_t {
   apr_abortfunc_t abort = nullptr;
   apr_allocator_t* allocator = nullptr;  // for buckets, which take memory from it; we do not
   apr_pool_t* parent = nullptr;
-  strata::layers::FutexLock lock;  // the list of children, and their links
+  strata::layers::FutexLock lock;  // the list of children, their links, and `spare`
+  // A cleared reap of a child that is gone, for the next one: the requests of a connection come one
+  // after the other.
+  strata_reap* spare = nullptr;
   apr_pool_t* first_child = nullptr;
   apr_pool_t* next = nullptr;
   apr_pool_t* previous = nullptr;

@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "pool.h"
 
@@ -20,6 +21,11 @@ apr_pool_t* g_global = nullptr;
 
 using Hold = std::lock_guard<layers::FutexLock>;
 
+// What a spare reap may hold; a connection that rests should not keep the memory of a large
+// request.
+constexpr size_t kSpareBytes = 16 << 10;
+
+// The child gets the parent's spare reap, if there is one.
 void Link(apr_pool_t* pool, apr_pool_t* parent) {
   pool->parent = parent;
   if (parent == nullptr) return;
@@ -27,15 +33,20 @@ void Link(apr_pool_t* pool, apr_pool_t* parent) {
   pool->next = parent->first_child;
   if (pool->next != nullptr) pool->next->previous = pool;
   parent->first_child = pool;
+  pool->reap = std::exchange(parent->spare, nullptr);
 }
 
-void Unlink(apr_pool_t* pool) {
+// The parent gets the child's reap for the next one, if it has none.
+void Unlink(apr_pool_t* pool, bool spare) {
   apr_pool_t* parent = pool->parent;
   if (parent == nullptr) return;
   const Hold hold(parent->lock);
   if (pool->next != nullptr) pool->next->previous = pool->previous;
   (pool->previous != nullptr ? pool->previous->next : parent->first_child) = pool->next;
   pool->parent = nullptr;
+  if (!spare || parent->spare != nullptr) return;
+  strata_reap_clear(pool->reap);
+  parent->spare = std::exchange(pool->reap, nullptr);
 }
 
 apr_status_t Fail(apr_abortfunc_t abort_function) {
@@ -49,14 +60,15 @@ apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort
   void* raw = malloc(sizeof(apr_pool_t));
   if (raw == nullptr) return Fail(abort_function);
   auto* pool = ::new (raw) apr_pool_t();
-  pool->reap = strata_reap_create(nullptr);
+  Link(pool, parent);
+  if (pool->reap == nullptr) pool->reap = strata_reap_create(nullptr);
   if (pool->reap == nullptr) {
+    Unlink(pool, false);
     free(raw);
     return Fail(abort_function);
   }
   pool->abort = abort_function;
   pool->allocator = allocator;
-  Link(pool, parent);
   *made = pool;
   return APR_SUCCESS;
 }
@@ -176,9 +188,10 @@ STRATA_APR_EXPORT void apr_pool_clear(apr_pool_t* pool) {
 
 STRATA_APR_EXPORT void apr_pool_destroy(apr_pool_t* pool) {
   strata::apr::End(pool);
-  strata::apr::Unlink(pool);
-  // The reap first: it ends the program when the pool was destroyed before.
-  strata_reap_destroy(pool->reap);
+  // The reap is looked at first: that ends the program when the pool was destroyed before.
+  strata::apr::Unlink(pool, strata_reap_held(pool->reap) <= strata::apr::kSpareBytes);
+  strata_reap_destroy(std::exchange(pool->reap, nullptr));
+  strata_reap_destroy(pool->spare);
   strata::apr::DestroyOwned(pool->allocator, pool);
   free(pool);
 }

@@ -3,6 +3,9 @@
  * is null and marks it. `d.last` and `d.end` are null too, so ngx_array, which compares with them
  * to grow in place, allocates anew instead.
  *
+ * A request's reap is cleared and kept for the next request, with its first chunk, as long as it is
+ * small; that spares nginx's one thread most of what a pool costs.
+ *
  * A pool of less than a page is one of an idle connection, of which there may be very many. It has
  * the bytes that nginx gives it, next to its record, and makes its reap when they are used up. */
 #include "ngx_strata.h"
@@ -14,7 +17,24 @@ typedef struct {
   u_char* end;
 } ReapPool;
 
-enum { kSmallPool = 4096 };
+enum { kSmallPool = 4096, kMostSpares = 32, kSpareBytes = 16 << 10 };
+
+static strata_reap* spares[kMostSpares];
+static ngx_uint_t spare_count;
+
+static strata_reap* TakeReap(void) {
+  return spare_count != 0 ? spares[--spare_count] : strata_reap_create(NULL);
+}
+
+static void GiveReap(strata_reap* reap) {
+  if (reap == NULL) return;
+  if (spare_count == kMostSpares || strata_reap_held(reap) > kSpareBytes) {
+    strata_reap_destroy(reap);
+    return;
+  }
+  strata_reap_clear(reap);
+  spares[spare_count++] = reap;
+}
 
 static ReapPool* OnReap(ngx_pool_t* pool) { return pool->current == NULL ? (ReapPool*)pool : NULL; }
 
@@ -27,7 +47,7 @@ size_t NgxStrataHeldBy(ngx_pool_t* pool) {
 
 /* A pool that may have no reap: null with the failure logged. */
 static strata_reap* ReapOf(ReapPool* pool) {
-  if (pool->reap == NULL && (pool->reap = strata_reap_create(NULL)) == NULL)
+  if (pool->reap == NULL && (pool->reap = TakeReap()) == NULL)
     ngx_log_error(NGX_LOG_EMERG, pool->base.log, ngx_errno, "strata: no memory for a reap");
   return pool->reap;
 }
@@ -58,7 +78,7 @@ void NgxStrataDestroyPool(ngx_pool_t* pool) {
     NgxStrataEarlierDestroy(pool);
     return;
   }
-  strata_reap_destroy(own->reap);
+  GiveReap(own->reap);
   ngx_free(own);
 }
 

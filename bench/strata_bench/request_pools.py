@@ -1,0 +1,258 @@
+"""nginx and Apache with their request pools on reaps, beside the servers as Debian ships them: the
+requests that they answer under wrk, what those cost, and the memory of a request that allocates and
+frees in a loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from strata_bench.allocators import Allocator
+from strata_bench.redis_load import cpu_seconds, kib_fields
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ROOT / "build" / "servers"
+POOLS = "POOLS"  # of a variant's environment: reaps, or nothing
+LOOP = "loop?n=1000000&size=400&pace=1500"
+PAGE = b"a page of a server\n" * 50
+
+NGINX = """
+{load}
+daemon off;
+user root;
+worker_processes 1;
+error_log {folder}/error.log crit;
+pid {folder}/nginx.pid;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+  types {{ text/html html; }}
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen 127.0.0.1:{port};
+    root {folder};
+    location /loop {{ pool_loop; }}
+  }}
+}}
+"""
+APACHE = """
+ServerRoot {folder}
+ServerName localhost
+Listen 127.0.0.1:{port}
+PidFile {folder}/apache.pid
+DefaultRuntimeDir {folder}
+User www-data
+Group www-data
+ErrorLog {folder}/error.log
+LogLevel crit
+{load}
+StartServers 1
+ServerLimit 1
+ThreadsPerChild 25
+MaxRequestWorkers 25
+KeepAlive On
+MaxKeepAliveRequests 0
+EnableMMAP Off
+TypesConfig /etc/mime.types
+DocumentRoot {folder}
+<Location /loop>
+  SetHandler pool-loop
+</Location>
+"""
+APACHE_MODULES = ("mpm_event", "authz_core", "dir", "mime", "alias", "rewrite", "setenvif")
+
+
+class ServerError(Exception):
+    """A server or its load did not do what it should."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one of the servers is started."""
+
+    program: str
+    build: str  # the folder of servers/ that makes its modules
+    configuration: str
+    arguments: tuple[str, ...]
+
+    def modules(self, reaps: bool) -> str:
+        if self.program == "nginx":
+            names = (["ngx_strata_module"] if reaps else []) + ["ngx_http_pool_loop_module"]
+            return "\n".join(f"load_module {MODULES}/{name}.so;" for name in names)
+        debian = Path("/usr/lib/apache2/modules")
+        lines = [f"LoadModule {name}_module {debian}/mod_{name}.so" for name in APACHE_MODULES]
+        return "\n".join([*lines, f"LoadModule pool_loop_module {MODULES}/mod_pool_loop.so"])
+
+
+KINDS = {
+    "nginx": Kind("nginx", "nginx", NGINX, ("-c",)),
+    "apache2": Kind("apache2", "apache", APACHE, ("-DFOREGROUND", "-f")),
+}
+
+
+def build_modules() -> None:
+    """servers/*/build.sh into build/servers."""
+    for kind in KINDS.values():
+        subprocess.run([str(ROOT / "servers" / kind.build / "build.sh"), str(MODULES)], check=True)
+
+
+def environment(kind: Kind, allocator: Allocator) -> dict[str, str]:
+    env = allocator.environment()
+    reaps = env.pop(POOLS, "") == "reaps"
+    if kind.program == "apache2" and reaps and allocator.library is not None:
+        beside = allocator.library.with_name("libstrata-apr.so")
+        if not beside.exists():
+            raise ServerError(f"{beside} is not built")
+        env["LD_PRELOAD"] += f":{beside}"
+    return env
+
+
+def _worker(parent: int) -> int:
+    """The one process that answers."""
+    for task in Path(f"/proc/{parent}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            return int(child)
+    raise ServerError("there is no worker")
+
+
+def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(500):
+        with contextlib.suppress(OSError), urllib.request.urlopen(_url(port, "page.html")) as got:
+            if got.read() == PAGE:
+                return
+        if process.poll() is not None:
+            raise ServerError(f"the server ended with {process.returncode}")
+        time.sleep(0.02)
+    raise ServerError("the server does not answer")
+
+
+def _on_cpu(number: int) -> list[str]:
+    """A command before the command: server and load would otherwise chase each other."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cpus[number % len(cpus)])]
+
+
+def _url(port: int, path: str) -> str:
+    return f"http://127.0.0.1:{port}/{path}"
+
+
+@contextlib.contextmanager
+def server(name: str, allocator: Allocator) -> Iterator[tuple[int, int]]:
+    """The process id of its worker, and its port."""
+    kind = KINDS[name]
+    program = shutil.which(kind.program)
+    if program is None:
+        raise ServerError(f"{kind.program} is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="strata-bench-"))
+    folder.chmod(0o755)
+    (folder / "page.html").write_bytes(PAGE)
+    reaps = allocator.env.get(POOLS) == "reaps"
+    path = folder / "server.conf"
+    path.write_text(kind.configuration.format(load=kind.modules(reaps), folder=folder, port=port))
+    process = subprocess.Popen(
+        [*_on_cpu(0), program, *kind.arguments, str(path)],
+        env=environment(kind, allocator),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait(port, process)
+        yield _worker(process.pid), port
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wrk(port: int, seconds: float) -> float:
+    """Requests that were answered; any that was not is an error."""
+    program = shutil.which("wrk")
+    if program is None:
+        raise ServerError("wrk is not installed")
+    text = subprocess.run(
+        [*_on_cpu(1), program, "-t1", "-c16", f"-d{seconds:g}s", _url(port, "page.html")],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    if "Non-2xx" in text or "Socket errors" in text:
+        raise ServerError(f"wrk: {text.strip()}")
+    found = re.search(r"^ +(\d+) requests in ", text, re.MULTILINE)
+    if found is None:
+        raise ServerError(f"wrk: {text.strip()}")
+    return float(found[1])
+
+
+def measure(name: str, allocator: Allocator, seconds: float) -> dict[str, str]:
+    """Starts a server, lets wrk ask it for a page, and reads what that took."""
+    with server(name, allocator) as (worker, port):
+        _wrk(port, 1)  # wrk takes whole seconds; the first one warms up
+        cpu = cpu_seconds(worker)
+        started = time.monotonic()
+        requests = _wrk(port, seconds)
+        wall = time.monotonic() - started
+        cpu = cpu_seconds(worker) - cpu
+        rss = kib_fields(Path(f"/proc/{worker}/status"))["VmRSS"]
+    return {
+        "program": name,
+        "requests_per_s": f"{requests / wall:.1f}",
+        "requests_per_cpu_s": f"{requests / cpu:.1f}",
+        "rss_kib": str(rss),
+    }
+
+
+def loop(name: str, allocator: Allocator) -> list[tuple[float, float]]:
+    """RSS of the worker, in MiB over seconds, while one request allocates and frees in a loop."""
+    series: list[tuple[float, float]] = []
+    with server(name, allocator) as (worker, port):
+        status = Path(f"/proc/{worker}/status")
+        answer: list[bytes] = []
+
+        def ask() -> None:
+            with urllib.request.urlopen(_url(port, LOOP), timeout=120) as got:
+                answer.append(got.read())
+
+        asking = threading.Thread(target=ask)
+        started = time.monotonic()
+        asking.start()
+        after = 0
+        while after < 10:
+            after += not asking.is_alive()
+            mib = kib_fields(status)["VmRSS"] / 1024
+            series.append((time.monotonic() - started, mib))
+            time.sleep(0.05)
+        asking.join()
+    if not answer or not answer[0].startswith(b"allocated 1000000, "):
+        raise ServerError(f"the loop was not answered: {answer}")
+    return series
+
+
+def picture(allocators: Mapping[str, Allocator], path: Path) -> None:
+    """A panel for each server, a line for each variant."""
+    from strata_bench import plots  # matplotlib only where something is drawn
+
+    panels = {
+        name: {variant: loop(name, allocator) for variant, allocator in allocators.items()}
+        for name in KINDS
+    }
+    plots.memory_of_loops(panels, path)
