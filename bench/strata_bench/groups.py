@@ -272,7 +272,8 @@ def _server(name: str) -> Work:
 SERVERS = Group(
     "servers",
     "Request pools of nginx and Apache on reaps",
-    "Debian's servers, one worker, a page of 950 bytes to 16 connections that wrk keeps open. The"
+    "Debian's servers, one worker on a CPU of its own, a page of 950 bytes to 16 connections that"
+    " wrk keeps open; Apache with the event MPM and `EnableMMAP Off`. The"
     " base has the servers' own pools on glibc; `strata` has their own pools on Strata's malloc;"
     " `reaps` has the pools themselves on reaps ([servers](servers.md)). RSS is the worker's.",
     (
@@ -281,7 +282,7 @@ SERVERS = Group(
         Variant("reaps", {request_pools.POOLS: "reaps"}),
     ),
     (_server("nginx"), _server("apache2")),
-    rounds=15,
+    rounds=5,
     targets=tuple(Target("reaps", THROUGHPUT.key, 1.0, name) for name in ("nginx", "apache2")),
     picture="RSS over time while one request allocates and frees a million objects of 400 bytes",
 )

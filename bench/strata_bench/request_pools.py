@@ -24,7 +24,7 @@ from strata_bench.redis_load import cpu_seconds, kib_fields
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / "build" / "servers"
 POOLS = "POOLS"  # of a variant's environment: reaps, or nothing
-LOOP = "loop?n=1000000&size=400&pace=1500"
+LOOP = "loop?n=1000000&size=400&pace=1000"
 PAGE = b"a page of a server\n" * 50
 
 NGINX = """
@@ -203,10 +203,15 @@ def _wrk(port: int, seconds: float) -> float:
     return float(found[1])
 
 
+def _warm_up(port: int) -> None:
+    command = ["timeout", "0.4", "wrk", "-t1", "-c16", "-d9s", _url(port, "page.html")]
+    subprocess.run([*_on_cpu(1), *command], check=False, stdout=subprocess.DEVNULL)
+
+
 def measure(name: str, allocator: Allocator, seconds: float) -> dict[str, str]:
     """Starts a server, lets wrk ask it for a page, and reads what that took."""
     with server(name, allocator) as (worker, port):
-        _wrk(port, 1)  # wrk takes whole seconds; the first one warms up
+        _warm_up(port)
         cpu = cpu_seconds(worker)
         started = time.monotonic()
         requests = _wrk(port, seconds)

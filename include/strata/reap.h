@@ -37,6 +37,9 @@ void* strata_reap_realloc(strata_reap* reap, void* p, size_t size);
 /* A null p does nothing. */
 void strata_reap_free(strata_reap* reap, void* p);
 
+/* A hint: the next `bytes`, up to 128 KiB, will lie in one chunk, which the next clear keeps. */
+void strata_reap_reserve(strata_reap* reap, size_t bytes);
+
 /* All blocks and all reaps below are gone; the reap itself can be used on. */
 void strata_reap_clear(strata_reap* reap);
 /* The reap is gone, too. A null reap does nothing. */

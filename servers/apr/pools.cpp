@@ -23,7 +23,8 @@ using Hold = std::lock_guard<layers::FutexLock>;
 
 // What a spare reap may hold; a connection that rests should not keep the memory of a large
 // request.
-constexpr size_t kSpareBytes = 16 << 10;
+constexpr size_t kSpareBytes = 32 << 10;
+constexpr size_t kChunkHeader = 64;
 
 // The child gets the parent's spare reap, if there is one.
 void Link(apr_pool_t* pool, apr_pool_t* parent) {
@@ -45,7 +46,10 @@ void Unlink(apr_pool_t* pool, bool spare) {
   (pool->previous != nullptr ? pool->previous->next : parent->first_child) = pool->next;
   pool->parent = nullptr;
   if (!spare || parent->spare != nullptr) return;
+  // What lay in several chunks gets one, so that the next request takes none.
+  const size_t used = strata_reap_bytes(pool->reap) + kChunkHeader;
   strata_reap_clear(pool->reap);
+  if (strata_reap_held(pool->reap) < used) strata_reap_reserve(pool->reap, used);
   parent->spare = std::exchange(pool->reap, nullptr);
 }
 

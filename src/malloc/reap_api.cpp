@@ -88,6 +88,10 @@ STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {
   if (strata::ExpectBlock(reap, p)) reap->heap.deallocate(p);
 }
 
+STRATA_EXPORT void strata_reap_reserve(strata_reap* reap, size_t bytes) {
+  if (ExpectReap(reap)) strata::ReserveInReap(reap, bytes);
+}
+
 STRATA_EXPORT void strata_reap_clear(strata_reap* reap) {
   if (strata::ExpectOwn(reap)) strata::ClearReap(reap);
 }

@@ -209,6 +209,21 @@ CASE(tells_the_size_of_its_blocks) {
   strata_reap_destroy(one);
 }
 
+CASE(reserves_room_in_one_chunk) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_reserve(reap, 30000);
+  const size_t held = strata_reap_held(reap);
+  CHECK(held >= 30000 && strata_reap_bytes(reap) == 0);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 250; ++i) memset(strata_reap_malloc(reap, 100), 1, 100);
+    CHECK(strata_reap_held(reap) == held);
+    strata_reap_clear(reap);
+  }
+  strata_reap_reserve(reap, SIZE_MAX);
+  CHECK(strata_reap_held(reap) < 400000);
+  strata_reap_destroy(reap);
+}
+
 CASE(bad_free_to_another_reap) {
   strata_reap* one = strata_reap_create(NULL);
   strata_reap* two = strata_reap_create(NULL);

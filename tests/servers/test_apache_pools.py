@@ -251,7 +251,7 @@ def test_a_loop_of_allocations_stays_small(site: Site) -> None:
 
 
 def test_a_large_request_is_named_in_the_log(site: Site) -> None:
-    with site.server(reaps=True, more="StrataReapWarn 20000") as (port, process, own):
+    with site.server(reaps=True, more="StrataReapWarn 60000") as (port, process, own):
         ask_all(
             port,
             [Asked("/1.txt"), Asked("/1.txt", headers={f"X-{n}": "y" * 4000 for n in range(9)})],
