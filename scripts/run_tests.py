@@ -70,7 +70,7 @@ class Stage:
 
 
 LIBRARIES = ("strata_shared", "strata_static")
-INSTALLED = (*LIBRARIES, "strata_heaps", "strata_trace", "strata_replay")
+INSTALLED = (*LIBRARIES, "strata_heaps", "strata_trace", "strata_replay", "strata_servers")
 STAGES = (
     Stage(  # first, because a test of the release stage also looks at the debug library
         "debug",

@@ -16,7 +16,6 @@ NAMES = ("libstrata.so", "libstrata.so.0")
 MARKER = b"strata_version"  # every build of the library exports it
 HEAP_MARKER = b"strata_heap_name"  # and this, every other heap made into a library
 DEFAULT_HEAP = "strata"
-RECORDER = "trace"  # libstrata-trace.so passes calls on to another malloc
 
 
 def checkouts() -> Iterator[Path]:
@@ -90,14 +89,19 @@ def find_library(
     )
 
 
-def heaps_beside(library: Path) -> dict[str, Path]:
-    """The other heaps, by name: libstrata-NAME.so in the library's folder, or its .so.0."""
+def libraries_beside(library: Path) -> dict[str, Path]:
+    """By NAME: libstrata-NAME.so in the library's folder, or its .so.0."""
     found: dict[str, Path] = {}
     for suffix in (".so.0", ".so"):
         for path in sorted(library.parent.glob(f"libstrata-*{suffix}")):
             found[path.name.removeprefix("libstrata-").removesuffix(suffix)] = path
-    found.pop(RECORDER, None)
     return found
+
+
+def heaps_beside(library: Path) -> dict[str, Path]:
+    """The other heaps, by name. The recorder and the servers' pools are none."""
+    beside = libraries_beside(library)
+    return {name: path for name, path in beside.items() if HEAP_MARKER in path.read_bytes()}
 
 
 def find_heap(
@@ -107,11 +111,11 @@ def find_heap(
     library, facts = find_library(option, environment)
     if name == DEFAULT_HEAP:
         return library, facts
-    heaps = heaps_beside(library)
-    if name not in heaps:
-        there = ", ".join([DEFAULT_HEAP, *sorted(heaps)])
+    beside = libraries_beside(library)
+    if name not in beside:
+        there = ", ".join([DEFAULT_HEAP, *sorted(heaps_beside(library))])
         raise StrataError(
             f"--heap {name}: no libstrata-{name}.so in {library.parent}; the heaps there: {there}"
             " (`make lib` builds all)"
         )
-    return heaps[name], check_library(heaps[name], "--heap", HEAP_MARKER)
+    return beside[name], check_library(beside[name], "--heap", HEAP_MARKER)

@@ -12,9 +12,9 @@ import typer
 from strata.elf import read_elf, why_not_preloadable
 from strata.errors import StrataError
 from strata.launch import preload_value, resolve, run
-from strata.library import RECORDER, checkouts, library_folders
+from strata.library import checkouts, library_folders
 
-LIBRARY = f"libstrata-{RECORDER}.so"
+LIBRARY = "libstrata-trace.so"
 PREFIX = "STRATATRACE_"
 TRACE_HELP = """Record every malloc and free of COMMAND in a trace file, or print what one holds.
 
