@@ -107,6 +107,11 @@ OTHER = [
         )
         for how in ("double", "append", "strings")
     ),
+    # The same blocks written to in every page: what their memory costs when it is used.
+    *(
+        Case(f"large-used-t{n}", "large", (f"--threads={n}", "--touch=pages", "--seconds=0.35"))
+        for n in (1, 2)
+    ),
     Case("bysize", "bysize", ("--seconds=0.6",)),
     Case(
         "oscillation",
