@@ -242,7 +242,9 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
   DieOfWrongSize(p, size, align);
 }
 
-size_t UsableSize(void* p) {
+namespace {
+
+STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (p == nullptr) return 0;
   const RunState state = EnsureStarted();
   if (state == RunState::kStoodDown) return g_next.usable_size(p);
@@ -251,11 +253,25 @@ size_t UsableSize(void* p) {
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
-  if (c != SizeClass::kNone && c != kReapPage) return InfoOf(c).size;
   if (const Span* span = c == kReapPage ? nullptr : r.heap.LargeAt(p))
     return BytesOf(span->range().length);
   strata_reap* reap = ReapOfBlock(p);
   return reap == nullptr ? 0 : SizeInReap(reap, p);
+}
+
+}  // namespace
+
+// Redis asks for every block that it allocates or frees. A null pointer lies outside the heap.
+size_t UsableSize(void* p) {
+  if (STRATA_LIKELY(CurrentState() == RunState::kReady)) {
+    const Runtime& r = TheRuntime();
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+    if (STRATA_LIKELY(offset < r.kernel.mapped_end())) {
+      const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
+      if (STRATA_LIKELY(c != SizeClass::kNone && c != kReapPage)) return InfoOf(c).size;
+    }
+  }
+  return UsableSizeSlow(p);
 }
 
 namespace {
