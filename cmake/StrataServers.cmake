@@ -11,6 +11,7 @@ if(APR_INCLUDE_DIR AND APR_LIBRARY)
   add_library(strata_apr SHARED ${STRATA_APR_SOURCES})
   target_include_directories(strata_apr SYSTEM PRIVATE "${APR_INCLUDE_DIR}")
   target_compile_definitions(strata_apr PRIVATE _GNU_SOURCE)
+  target_compile_options(strata_apr PRIVATE -fno-plt) # a call for each apr_palloc
   target_link_libraries(strata_apr PRIVATE
     strata_headers strata_flags strata_shared "${APR_LIBRARY}")
   set_target_properties(strata_apr PROPERTIES
