@@ -21,7 +21,7 @@ if(APR_INCLUDE_DIR AND APR_LIBRARY)
     LINKER:-z,nodelete LINKER:-z,noexecstack LINKER:--as-needed LINKER:--build-id
     LINKER:--hash-style=gnu)
   add_dependencies(strata_servers strata_apr)
-  install(TARGETS strata_apr LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS strata_apr LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" OPTIONAL)
 else()
   add_custom_command(TARGET strata_servers POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E echo
