@@ -9,8 +9,8 @@ from strata_bench.plan import CASES, NO_RELEASING, SPEED, Case
 from strata_bench.results import Ratio, Results, geometric_mean
 
 JEMALLOC = "jemalloc"
-# They write the two ends of each block only, so that their time is the allocator's. On hugepages the
-# rest of a block is resident too, whether it is used or not; large-used-* are judged.
+# They write the two ends of each block only, so that their time is the allocator's. On hugepages
+# the rest of a block is resident too, used or not; large-used-* are judged.
 MOSTLY_UNTOUCHED = ("large-t1", "large-t2")
 MIB = 1024.0
 
