@@ -21,6 +21,7 @@ from strata_bench import (
     groups,
     machine,
     plots,
+    reap_groups,
     request_pools,
     sections,
     taxonomy,
@@ -35,7 +36,7 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
-GROUPS = groups.GROUPS | taxonomy.GROUPS
+GROUPS = groups.GROUPS | taxonomy.GROUPS | reap_groups.GROUPS
 
 console = Console()
 

@@ -58,6 +58,7 @@ class Variant:
     env: dict[str, str] = field(default_factory=dict)
     library: Path | None = None  # of a peer; None is Strata
     heap: str = ""  # one of the heaps beside Strata: libstrata-HEAP.so
+    args: tuple[str, ...] = ()  # for the program, beside the work's
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,8 @@ def run(
             for name in names:
                 plain = allocators[name]
                 allocator = replace(plain, env=plain.env | work.env)
-                step = (work.case, allocator, number)
+                (args,) = (v.args for v in group.variants if v.name == name)
+                step = (replace(work.case, args=work.case.args + args), allocator, number)
                 if work.limit_mib:
                     one = limited.run(step, programs, work.limit_mib, quick=quick)
                 else:

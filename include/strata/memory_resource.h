@@ -35,12 +35,12 @@ class reap {
   ~reap() { strata_reap_destroy(handle_); }
 
   void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
-    void* p = alignment <= 16 ? strata_reap_malloc(handle_, size)
+    void* p = alignment <= 16 ? strata_reap_malloc_inline(handle_, size)
                               : strata_reap_memalign(handle_, alignment, size);
     if (p == nullptr) throw std::bad_alloc();
     return p;
   }
-  void deallocate(void* p) { strata_reap_free(handle_, p); }
+  void deallocate(void* p) { strata_reap_free_inline(handle_, p); }
   void clear() { strata_reap_clear(handle_); }
   std::size_t bytes() const { return strata_reap_bytes(handle_); }
   std::size_t held() const { return strata_reap_held(handle_); }

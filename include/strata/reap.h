@@ -15,6 +15,7 @@
 #define STRATA_REAP_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,36 @@ strata_reap* strata_reap_find(const void* p);
  * for all else, which is no misuse. The start of a block that was freed or cleared may pass for
  * one. */
 size_t strata_reap_size(strata_reap* reap, const void* p);
+/* The two calls with their most frequent cases in line: as fast as a pure region. The window is
+ * what the reap hands out without being asked; it is empty for a shared reap and when the reap is
+ * gone. */
+struct strata_reap_window {
+  char* at;
+  char* limit;
+};
+static inline void* strata_reap_malloc_inline(strata_reap* reap, size_t size) {
+  struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
+  size_t bytes = (size + 8 + 15) & ~(size_t)15; /* with the tag in front, in units of 16 */
+  char* p = window->at;
+  if (bytes < 32) bytes = 32;
+  if (size > PTRDIFF_MAX || bytes > (size_t)(window->limit - p))
+    return strata_reap_malloc(reap, size);
+  *(size_t*)(void*)(p - 8) = bytes | 3; /* in use, and so is the one before */
+  window->at = p + bytes;
+  return p;
+}
+/* The newest block of the window steps back; a tag without its lowest bit is a block freed. */
+static inline void strata_reap_free_inline(strata_reap* reap, void* p) {
+  struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
+  size_t* tag = (size_t*)p - 1;
+  if (p == NULL) return;
+  if ((char*)p + (*tag ^ 3) != window->at) {
+    strata_reap_free(reap, p);
+    return;
+  }
+  *tag ^= 1;
+  window->at = (char*)p;
+}
 
 /* 0; or EINVAL when the new parent is no reap, or is the reap itself or one below it. */
 int strata_reap_set_parent(strata_reap* reap, strata_reap* parent);

@@ -118,6 +118,7 @@ void EndOne(strata_reap* reap) STRATA_REQUIRES(g_tree) {
     DropScope(scope);
   }
   reap->heap.~ReapHeap();  // the next CreateReap makes the whole record anew
+  *reinterpret_cast<strata_reap_window*>(reap) = {};
   reap->state = strata_reap::kGone;
   reap->next = g_free;
   g_free = reap;
@@ -208,7 +209,7 @@ bool ExpectBlock(strata_reap* reap, void* p) {
     ReportMisuse("a block that is not of this reap: ", p);
     return false;
   }
-  if (STRATA_UNLIKELY(!ReapHeap::is_live(p))) {
+  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) {
     ReportMisuse("a reap's block freed twice: ", p);
     return false;
   }
@@ -222,6 +223,7 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   auto* reap = ::new (raw) strata_reap();
   reap->heap.set_owner(reap);
   reap->shared = shared;
+  if (shared) reap->heap.shut_window();
   reap->scope = scope;
   if (parent == nullptr && !shared) return reap;
   LockHolder hold(g_tree);
@@ -231,6 +233,8 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
 }
 
 void ClearReap(strata_reap* reap) {
+  // One that a single thread uses gets no children meanwhile.
+  if (!reap->shared && reap->first_child == nullptr) return reap->heap.clear();
   LockHolder tree(g_tree);
   EndBelow(reap);
   Hold hold(reap);
@@ -305,7 +309,7 @@ size_t SizeInReap(strata_reap* reap, void* p) {
 size_t LiveSizeInReap(strata_reap* reap, void* p) {
   Hold hold(reap);
   if (CurrentState() != RunState::kStoodDown && !LiesIn(reap, p)) return 0;
-  return ReapHeap::is_live(p) ? reap->heap.size_of(p) : 0;
+  return reap->heap.is_live(p) ? reap->heap.size_of(p) : 0;
 }
 
 size_t UsedByReap(strata_reap* reap) {
@@ -329,14 +333,17 @@ void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, 
   reap->heap.set_cap(bytes, reached, context);
 }
 
+bool ExpectShared(const strata_reap* reap, const void* p) {
+  if (reap->shared) return true;
+  ReportMisuse("free or realloc of a block of a reap for one thread: ", p);
+  errno = EINVAL;
+  return false;
+}
+
 bool FreeReapBlock(void* p) {
   strata_reap* reap = ReapOfBlock(p);
   if (reap == nullptr) return false;
-  if (reap->shared) {
-    FreeInReap(reap, p);
-  } else {
-    ReportMisuse("free of a block of a reap for one thread (see strata_reap_free): ", p);
-  }
+  if (ExpectShared(reap, p)) FreeInReap(reap, p);
   return true;
 }
 

@@ -40,12 +40,12 @@ using ReapHeap = layers::Stack<layers::Reap<(8 << 10), (128 << 10)>, ReapChunks>
 struct alignas(64) strata_reap {
   enum State : uint64_t { kLive = 0x7265617020697321, kGone = 0x67656e7420697421 };
 
+  strata::ReapHeap heap;  // first: its first words are the window of the calls in line
   uint64_t state = kLive;
-  bool shared = false;
+  bool shared = false;             // so the window is shut
   bool retired = false;            // gone with its last block; under `lock`
   strata::layers::FutexLock lock;  // of a shared reap: everything in `heap`
-  strata::ReapHeap heap;
-  strata_scope* scope = nullptr;  // whose memory this is; never changes
+  strata_scope* scope = nullptr;   // whose memory this is; never changes
   // The tree; under g_tree.
   strata_reap* parent = nullptr;
   strata_reap* first_child = nullptr;
@@ -107,8 +107,10 @@ void ReserveInReap(strata_reap* reap, size_t bytes);
 bool IsBlockOf(strata_reap* reap, void* p);
 void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context);
 
-// free() of what is no other live block: false if it is no block of a reap's. That of a reap for
-// one thread is reported, for the caller may be another.
+// What free and realloc may be given is a shared reap's. False, with the misuse reported: that of a
+// reap for one thread, for the caller may be another.
+bool ExpectShared(const strata_reap* reap, const void* p);
+// free() of what is no other live block: false if it is no block of a reap's.
 bool FreeReapBlock(void* p);
 
 // For the fork handlers.

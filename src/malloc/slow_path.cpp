@@ -339,8 +339,10 @@ void* Reallocate(void* p, size_t size) {
     HandleBadFree(BadFree::kForeign, p);
     return OutOfMemory();
   }
-  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr))
+  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr)) {
+    if (!ExpectShared(reap, p)) return nullptr;
     return ResizeInReap(reap, p, size) ? p : MoveByCopy(p, old_size, size);
+  }
   if (InScope() && size > old_size) return MoveByCopy(p, old_size, size);
   Runtime& r = TheRuntime();
   if (old_size > kMaxClassSize && size > kMaxClassSize) {

@@ -45,9 +45,15 @@ class PageMap {
   // a large block only the first page is entered.
   void ToggleReap(PageRange range, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
+    const auto change = static_cast<uint8_t>(Raw(size_class) ^ Raw(kReapPage));
     for (size_t i = 0; i < n; ++i) {
-      __atomic_fetch_xor(&classes_[range.first.raw() + i],
-                         static_cast<uint8_t>(Raw(size_class) ^ Raw(kReapPage)), __ATOMIC_RELAXED);
+      uint8_t* entry = &classes_[range.first.raw() + i];
+      // Without the sampler's bit nobody else has business here.
+      if (!IsSampledPage(EntryOf(range.first + Length(i)))) {
+        __atomic_store_n(entry, static_cast<uint8_t>(*entry ^ change), __ATOMIC_RELAXED);
+      } else {
+        __atomic_fetch_xor(entry, change, __ATOMIC_RELAXED);
+      }
     }
   }
   Span* SpanOf(PageId p) const { return spans_[p.raw()]; }

@@ -1,6 +1,7 @@
 // The C interface of reaps, as a program that links or preloads the library sees it. Cases that
 // begin with bad_ misuse it.
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 
 #include "case.h"
@@ -222,6 +223,142 @@ CASE(reserves_room_in_one_chunk) {
   strata_reap_reserve(reap, SIZE_MAX);
   CHECK(strata_reap_held(reap) < 400000);
   strata_reap_destroy(reap);
+}
+
+// The loads under which a pure region grows without bound.
+static void StaysNear(strata_reap* reap, size_t live) {
+  CHECK_AT(strata_reap_held(reap) <= live + live / 5 + (128 << 10), strata_reap_held(reap));
+}
+
+CASE(stays_near_its_live_data_in_a_long_run) {
+  strata_reap* reap = strata_reap_create(NULL);
+  uint64_t random = 1;
+  char* p[3000] = {0};
+  size_t size[3000] = {0}, live = 0;
+  for (int i = 0; i < 600000; ++i) {
+    const size_t at = NextRandom(&random) % 3000;
+    strata_reap_free_inline(reap, p[at]);
+    live -= size[at];
+    // What is asked for changes with time, from 16 to 1,500 bytes.
+    size[at] = NextRandom(&random) % 500 + 16 + (size_t)(i / 150000) * 333;
+    p[at] = strata_reap_malloc_inline(reap, size[at]);
+    p[at][0] = p[at][size[at] - 1] = (char)i;
+    live += size[at];
+    if (i > 30000) StaysNear(reap, live);
+  }
+  CHECK(strata_reap_bytes(reap) >= live);
+  strata_reap_destroy(reap);
+}
+
+static void* taken[256];
+static void* Consume(void* reap) {
+  for (int i = 0; i < 400000;) {
+    void* p = __atomic_exchange_n(&taken[i % 256], NULL, __ATOMIC_ACQUIRE);
+    if (p == NULL) {
+      sched_yield();
+      continue;
+    }
+    strata_reap_free(reap, p);
+    ++i;
+  }
+  return NULL;
+}
+
+CASE(stays_near_its_live_data_between_producer_and_consumer) {
+  strata_reap* reap = strata_reap_create_shared(NULL);
+  pthread_t consumer;
+  CHECK(pthread_create(&consumer, NULL, Consume, reap) == 0);
+  for (int i = 0; i < 400000; ++i) {
+    while (__atomic_load_n(&taken[i % 256], __ATOMIC_RELAXED) != NULL) sched_yield();
+    void* p = strata_reap_malloc(reap, (size_t)i % 700 + 1);
+    CHECK(p != NULL);
+    __atomic_store_n(&taken[i % 256], p, __ATOMIC_RELEASE);
+    if (i % 1000 == 0) StaysNear(reap, 256 * 708);
+  }
+  pthread_join(consumer, NULL);
+  CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_destroy(reap);
+}
+
+CASE(serves_inline_calls_as_the_others) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap* shared = strata_reap_create_shared(NULL);
+  for (size_t size = 0; size < 300000; size = size * 5 / 4 + 1) {
+    char* p = strata_reap_malloc_inline(reap, size);
+    char* q = strata_reap_malloc(reap, size);
+    char* r = strata_reap_malloc_inline(shared, size);
+    CHECK((uintptr_t)p % 16 == 0 && strata_reap_find(p) == reap);
+    CHECK(strata_reap_find(r) == shared && strata_reap_bytes(shared) >= size);
+    memset(p, 1, size);
+    memset(q, 2, size);
+    memset(r, 3, size);
+    strata_reap_free_inline(reap, q);
+    strata_reap_free_inline(reap, p);
+    strata_reap_free_inline(shared, r);
+    CHECK(strata_reap_bytes(reap) == 0 && strata_reap_bytes(shared) == 0);
+  }
+  strata_reap_free_inline(reap, NULL);
+  CHECK(strata_reap_malloc_inline(reap, SIZE_MAX) == NULL && errno == ENOMEM);
+  CHECK(strata_reap_malloc_inline(reap, (size_t)1 << 62) == NULL && errno == ENOMEM);
+  strata_reap_destroy(shared);
+  strata_reap_destroy(reap);
+}
+
+// free and realloc know a shared reap's block.
+CASE(is_freed_by_free_if_shared) {
+  strata_reap* reap = strata_reap_create_shared(NULL);
+  for (size_t size = 1; size < 2000000; size = size * 2 + 1) {
+    for (size_t align = 16; align <= 1 << 16; align *= 16) {
+      char* p = strata_reap_memalign(reap, align, size);
+      CHECK(malloc_usable_size(p) >= size);
+      memset(p, 7, size);
+      char* q = realloc(strata_reap_memalign(reap, align, size), size + 1);
+      memset(q, 7, size + 1);
+      free(q);
+      free(p);
+    }
+  }
+  CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_destroy(reap);
+}
+
+CASE(bad_plain_free_of_a_block_for_one_thread) {
+  strata_reap* reap = strata_reap_create(NULL);
+  free(strata_reap_malloc(reap, 100));
+}
+
+CASE(bad_plain_free_where_a_page_begins) {
+  strata_reap* reap = strata_reap_create(NULL);
+  for (int i = 0; i < 3; ++i) strata_reap_malloc(reap, 8000);
+  free(strata_reap_memalign(reap, 8192, 100));
+}
+
+CASE(bad_plain_realloc_of_a_block_for_one_thread) {
+  strata_reap* reap = strata_reap_create(NULL);
+  CHECK(realloc(strata_reap_malloc(reap, 100), 10) == NULL && errno == EINVAL);
+}
+
+CASE(bad_free_after_clear) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_malloc(reap, 100);
+  char* p = strata_reap_malloc(reap, 100);
+  strata_reap_clear(reap);
+  strata_reap_free(reap, p);
+  CHECK(strata_reap_bytes(reap) == 0);
+}
+
+CASE(bad_inline_free_twice) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* p = strata_reap_malloc_inline(reap, 100);
+  strata_reap_free_inline(reap, p);
+  strata_reap_free_inline(reap, p);
+}
+
+CASE(bad_inline_use_after_destroy) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_malloc_inline(reap, 1);
+  strata_reap_destroy(reap);
+  CHECK(strata_reap_malloc_inline(reap, 1) == NULL && errno == EINVAL);
 }
 
 CASE(bad_free_to_another_reap) {

@@ -18,6 +18,8 @@ class BasicBestFit {
  public:
   void Add(TaggedBlock* b) {
     const size_t bin = BinOf(b->size());
+    const uint64_t bit = uint64_t{1} << (bin % 64);
+    if ((nonempty_[bin / 64] & bit) == 0) bins_[bin] = nullptr;
     TaggedBlock** at = &bins_[bin];
     TaggedBlock* before = nullptr;
     while (*at != nullptr && (*at)->size() < b->size()) {
@@ -28,7 +30,7 @@ class BasicBestFit {
     b->previous = before;
     if (b->next != nullptr) b->next->previous = b;
     *at = b;
-    nonempty_[bin / 64] |= uint64_t{1} << (bin % 64);
+    nonempty_[bin / 64] |= bit;
   }
 
   void Remove(TaggedBlock* b) {
@@ -59,7 +61,9 @@ class BasicBestFit {
     for (uint64_t w : nonempty_) any |= w;
     return any == 0;
   }
-  void Clear() { *this = BasicBestFit(); }
+  void Clear() {
+    for (uint64_t& w : nonempty_) w = 0;
+  }
 
  private:
   static constexpr size_t kFirstOctave = Log2(kExact * TaggedBlock::kUnit);
@@ -85,7 +89,7 @@ class BasicBestFit {
 
   static constexpr size_t kWords = (kBins + 63) / 64;
   uint64_t nonempty_[kWords] = {};
-  TaggedBlock* bins_[kBins] = {};
+  TaggedBlock* bins_[kBins] = {};  // only those with their bit set mean anything
 };
 
 using BestFit = BasicBestFit<64, 8, 48>;

@@ -1,8 +1,9 @@
 // Reap: a region whose objects can also be freed one by one (Berger, Zorn, McKinley: Reconsidering
-// Custom Memory Allocation, OOPSLA 2002). Until the first free it bumps, at the cost of one tag a
-// block; a free makes it a heap that joins neighbours and takes the best fit; when all is free it
-// is a region again. Where the last block is freed the bump steps back, so a stack of objects never
-// leaves region speed. clear() and the end give everything back together.
+// Custom Memory Allocation, OOPSLA 2002). It bumps a pointer through a window: the rest of its
+// newest chunk, and when that is used up, the best-fitting hole that frees have left, so what is
+// freed is used again at nearly the speed of a region. Each block has a tag in front, by which free
+// neighbours join. Where the last block is freed the bump steps back; when all is free the reap is
+// as new. clear() and the end give everything back together.
 //
 // The heap below may have a static whole(bytes): what it takes for so many is then asked for.
 // Chunks start at kFirst bytes and double up to kMost; a request that is large for a chunk gets
@@ -74,7 +75,11 @@ struct Reap {
 
     // False: the block at p was freed before. Catches a second free unless new blocks have been
     // laid over the place.
-    static bool is_live(void* p) { return Block::Of(p)->in_use() && Block::Of(p)->size() != 0; }
+    bool is_live(void* p) const {
+      const auto into = static_cast<size_t>(static_cast<char*>(p) - edge());
+      if (into < static_cast<size_t>(end_ - edge())) return false;
+      return Block::Of(p)->in_use() && Block::Of(p)->size() != 0;
+    }
 
     // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
     bool resize(void* p, size_t size) {
@@ -111,13 +116,16 @@ struct Reap {
     }
     size_t cap() const { return cap_.bytes(); }
 
+    // All requests take the slow path: for a heap that is used under a lock, and asked without.
+    void shut_window() { shut_ = true; }
+
     // Who is named in the chunks taken from now on, for owner_at().
     void set_owner(void* owner) { owner_ = owner; }
     // The owner of the reap that has its chunk at `start`, where a block of the heap below begins
     // that is at least as large as a chunk's header; null if it is not a reap's.
     static void* owner_at(const void* start) { return Chunk::OwnerAt(start); }
     // Bytes in blocks, with their tags.
-    size_t used() const { return used_ + static_cast<size_t>(at_ - counted_) + apart_bytes_; }
+    size_t used() const { return used_ + static_cast<size_t>(edge() - edge_) + apart_bytes_; }
     // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
     static constexpr size_t most_for(size_t size, size_t align = alignment) {
       const size_t bytes = BytesFor(align <= alignment ? size : size + align + Block::kLeast);
@@ -130,26 +138,27 @@ struct Reap {
              reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(chunks_->first()) <
                  chunks_->bytes - kOverhead;
     }
-    // Bytes taken from below. The cap counts all of it but the finder, so that a full reap can
-    // still be freed into.
-    size_t held() const { return held_ + (finder_ == nullptr ? 0 : sizeof(Finder)); }
+    size_t held() const { return held_; }  // bytes taken from below, which the cap is on
     bool bumping() const { return free_blocks_ == 0; }
 
    private:
     static constexpr size_t kOverhead = sizeof(Chunk);
     static constexpr size_t kApart = kMost / 4;
 
-    // Around everything but the fast path. That only moves at_; what it moved it by is counted
-    // here, and here it is closed while there are free blocks, which are to be used first.
+    // Around everything but the fast path, which only moves at_.
     class Settle {
      public:
       explicit Settle(On& heap) : heap_(heap) {
-        heap.used_ += static_cast<size_t>(heap.at_ - heap.counted_);
-        heap.counted_ = heap.at_;
+        if (heap.limit_ == nullptr) return;
+        heap.used_ += static_cast<size_t>(heap.at_ - heap.edge_);
+        heap.edge_ = heap.at_;
       }
       ~Settle() {
-        heap_.counted_ = heap_.at_;
-        heap_.limit_ = heap_.free_blocks_ == 0 ? heap_.end_ : heap_.at_;
+        if (heap_.shut_) return;
+        heap_.at_ = heap_.edge_;
+        // Seldom. Stored with at_ it would make one move of 16 bytes, which waits for the stores
+        // to what it loads.
+        if (heap_.limit_ != heap_.end_) heap_.limit_ = heap_.end_;
       }
       Settle(const Settle&) = delete;
       Settle& operator=(const Settle&) = delete;
@@ -162,12 +171,14 @@ struct Reap {
       const size_t bytes = RoundUp(size + Block::kTag, Block::kUnit);
       return bytes < Block::kLeast ? Block::kLeast : bytes;
     }
-    size_t Room() const { return static_cast<size_t>(end_ - at_); }
+    // Where the window begins, also between the fast path's calls.
+    char* edge() const { return limit_ == nullptr ? edge_ : at_; }
+    size_t Room() const { return static_cast<size_t>(end_ - edge_); }
 
     void* Bump(size_t bytes) {
-      auto* b = reinterpret_cast<Block*>(at_);
+      auto* b = reinterpret_cast<Block*>(edge_);
       b->SetNewest(bytes);
-      at_ += bytes;
+      edge_ += bytes;
       used_ += bytes;
       return b;
     }
@@ -177,14 +188,45 @@ struct Reap {
       const Settle settle(*this);
       const size_t bytes = BytesFor(size);
       if (bytes > kApart) return AllocateApart(bytes);
-      Block* b = free_blocks_ != 0 ? finder_->Take(bytes) : nullptr;
-      if (b == nullptr) return bytes <= Room() || NewChunk(bytes) ? Bump(bytes) : nullptr;
-      --free_blocks_;
-      b->SetInUse(b->size(), true);
-      used_ += b->size();
-      if (b->size() - bytes >= Block::kLeast) Cut(b, bytes);
+      if (bytes <= Room()) return Bump(bytes);
+      if (Block* b = free_blocks_ != 0 ? finder_.Take(bytes) : nullptr) {
+        --free_blocks_;
+        return BumpIn(b, bytes);
+      }
+      return NewChunk(bytes) ? Bump(bytes) : nullptr;
+    }
+
+    // In a free block, of which the rest is the window from now on if it is larger than that.
+    void* BumpIn(Block* b, size_t bytes) {
+      const size_t whole = b->size();
+      b->SetInUse(whole, true);
+      used_ += whole;
+      const size_t over = whole - bytes;
+      if (over < Block::kLeast) return b;
+      if (over <= Room()) {
+        Cut(b, bytes);
+        return b;
+      }
+      char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(b) + bytes);
+      char* const old_end = std::exchange(end_, edge_ + over);
+      b->SetNewest(bytes);
+      used_ -= over;
+      PutAway(old_edge, old_end);
       return b;
     }
+
+    // What is left of a window that is no longer one. A rest too small for a block stays until the
+    // block in front of it is freed.
+    void PutAway(char* edge, char* end) {
+      if (edge == end) return;
+      auto* rest = reinterpret_cast<Block*>(edge);
+      const auto left = static_cast<size_t>(end - edge);
+      rest->SetInUse(left, true);
+      if (left < Block::kLeast) return;
+      rest->SetGone();
+      Free(rest, left);
+    }
+    static bool IsScrap(const Block* b) { return b->in_use() && b->size() == Block::kUnit; }
 
     // --- Blocks
 
@@ -197,8 +239,12 @@ struct Reap {
         b = before;
       }
       Block* after = b->At(static_cast<ptrdiff_t>(bytes));
-      if (reinterpret_cast<char*>(after) == at_) {
-        at_ = reinterpret_cast<char*>(b);
+      if (reinterpret_cast<char*>(after) != edge_ && IsScrap(after)) {
+        bytes += Block::kUnit;
+        after = after->At(Block::kUnit);
+      }
+      if (reinterpret_cast<char*>(after) == edge_) {
+        edge_ = reinterpret_cast<char*>(b);
         return;
       }
       if (!after->in_use()) {
@@ -223,7 +269,7 @@ struct Reap {
 
     // At the bump's edge there is no next block to tell.
     void SetSize(Block* b, size_t bytes, bool previous_used) {
-      if (reinterpret_cast<char*>(b) + bytes == at_ && previous_used) {
+      if (reinterpret_cast<char*>(b) + bytes == edge_ && previous_used) {
         b->SetNewest(bytes);
       } else {
         b->SetInUse(bytes, previous_used);
@@ -232,10 +278,10 @@ struct Reap {
 
     bool Extend(Block* b, size_t bytes) {
       Block* after = b->After();
-      if (reinterpret_cast<char*>(after) == at_) {
+      if (reinterpret_cast<char*>(after) == edge_) {
         const size_t more = bytes - b->size();
         if (more > Room()) return false;
-        at_ += more;
+        edge_ += more;
         b->SetInUse(bytes, b->previous_in_use());
         return true;
       }
@@ -261,35 +307,14 @@ struct Reap {
       return inner;
     }
 
-    // A reap that can't have its finder loses the block until it is cleared, and goes on.
     void Keep(Block* b) {
-      const bool first = finder_ == nullptr;
-      if (first && !MakeFinder()) {
-        used_ += b->size();
-        return b->SetInUse(b->size(), true);
-      }
-      finder_->Add(b);
+      finder_.Add(b);
       ++free_blocks_;
-      if (first) KeepAbandoned();
-    }
-    void KeepAbandoned() {
-      for (Chunk* c = chunks_; c != nullptr;) {
-        Chunk* next = c->next;
-        if (Block* b = std::exchange(c->abandoned, nullptr)) Free(b, b->size());
-        c = next;
-      }
     }
     void Unkeep(Block* b) {
-      finder_->Remove(b);
+      finder_.Remove(b);
       --free_blocks_;
     }
-    bool MakeFinder() {
-      void* raw = this->next_.allocate(sizeof(Finder));
-      if (raw == nullptr) return false;
-      finder_ = ::new (raw) Finder();
-      return true;
-    }
-
     // --- Chunks
 
     static constexpr size_t Whole(size_t bytes) {
@@ -323,27 +348,15 @@ struct Reap {
       const size_t least = Whole(bytes + kOverhead);
       if (!cap_.Allows(held_ + wanted) && cap_.Allows(held_ + least)) wanted = least;
       if (!cap_.Grants(held_, wanted)) return false;
-      char* const edge = at_;
-      const size_t left = Room();
       Chunk* c = Take(wanted, &chunks_);
       if (c == nullptr && least < wanted) c = Take(least, &chunks_);
       if (c == nullptr) return false;
-      at_ = reinterpret_cast<char*>(c->first());
-      end_ = reinterpret_cast<char*>(c->end());
+      char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(c->first()));
+      char* const old_end = std::exchange(end_, reinterpret_cast<char*>(c->end()));
       c->end()->SetEnd(true);
-      if (left != 0) Abandon(reinterpret_cast<Block*>(edge), left, c->next);
+      PutAway(old_edge, old_end);
       return true;
     }
-    void Abandon(Block* rest, size_t bytes, Chunk* chunk) {
-      rest->SetInUse(bytes, true);
-      if (bytes < Block::kLeast) return;
-      if (finder_ == nullptr) {
-        chunk->abandoned = rest;
-      } else {
-        Free(rest, bytes);
-      }
-    }
-
     bool GaveBackChunkOf(Block* b) {
       auto* c = reinterpret_cast<Chunk*>(b) - 1;
       for (Chunk* at = chunks_; at != nullptr; at = at->next) {
@@ -379,30 +392,31 @@ struct Reap {
         if (c != kept) GiveBack(c, &chunks_);
         c = next;
       }
-      if (kept != nullptr) kept->abandoned = nullptr;
-      if (finder_ != nullptr) finder_->Clear();
+      finder_.Clear();
       free_blocks_ = 0;
-      at_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
+      edge_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
     }
     void GiveBackAll() {
       while (apart_ != nullptr) GiveBackApart(apart_);
       while (chunks_ != nullptr) GiveBack(chunks_, &chunks_);
-      if (finder_ != nullptr) this->next_.deallocate(finder_, sizeof(Finder));
     }
 
-    char* at_ = nullptr;       // where the next block's payload will be
-    char* limit_ = nullptr;    // as far as the fast path may go: end_, or at_ to close it
-    char* counted_ = nullptr;  // up to here used_ counts what was bumped
+    // The window of the fast path; both null while it is closed. The first two words of a reap, for
+    // the copy of the fast path in strata/reap.h.
+    char* at_ = nullptr;     // where the next block's payload will be
+    char* limit_ = nullptr;  // end_
+    char* edge_ = nullptr;   // at_, as of the last call that was not the fast path's
     size_t used_ = 0;
     size_t free_blocks_ = 0;
     char* end_ = nullptr;
-    Finder* finder_ = nullptr;  // made by the first free that needs it
-    Chunk* chunks_ = nullptr;   // the newest, which is bumped, first
+    Finder finder_;
+    Chunk* chunks_ = nullptr;  // the newest, which is bumped, first
     Chunk* apart_ = nullptr;
     size_t apart_bytes_ = 0;
     size_t held_ = 0;
     void* owner_ = nullptr;
+    bool shut_ = false;
     Cap cap_;
   };
 };

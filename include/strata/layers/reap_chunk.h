@@ -11,15 +11,15 @@ namespace strata::layers {
 struct alignas(16) ReapChunk {
   ReapChunk* next;
   ReapChunk* previous;
-  size_t bytes;            // with this header
-  TaggedBlock* abandoned;  // what the bump left of it, while there is no finder to keep that
+  size_t bytes;  // with this header
   void* owner;
   uintptr_t mark;
+  size_t unused;
   size_t apart_offset;  // these two belong to the first block
   size_t first_tag;
 
   static ReapChunk* Make(void* raw, size_t bytes, void* owner, ReapChunk** list) {
-    auto* c = ::new (raw) ReapChunk{*list, nullptr, bytes, nullptr, owner, MarkOf(raw), 0, 0};
+    auto* c = ::new (raw) ReapChunk{*list, nullptr, bytes, owner, MarkOf(raw), 0, 0, 0};
     if (c->next != nullptr) c->next->previous = c;
     *list = c;
     return c;
