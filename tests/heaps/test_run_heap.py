@@ -30,9 +30,9 @@ def test_loads_the_heap(lab: Lab, heap: str) -> None:
 
 
 def test_strata_is_the_default(lab: Lab) -> None:
-    assert strata_run(lab, "--", "sh", "-c", SHOW).ok().stdout == "libstrata.so\n"
-    explicit = strata_run(lab, "--heap", "strata", "--", "sh", "-c", SHOW).ok()
-    assert explicit.stdout == "libstrata.so\n"
+    given = f"{lab.require_strata().name}\n"  # as it was named: CI gives the file behind the links
+    assert strata_run(lab, "--", "sh", "-c", SHOW).ok().stdout == given
+    assert strata_run(lab, "--heap", "strata", "--", "sh", "-c", SHOW).ok().stdout == given
 
 
 def test_unknown_heap_names_those_there_are(lab: Lab) -> None:
