@@ -93,7 +93,9 @@ size_t strata_reap_bytes(strata_reap* reap);
 size_t strata_reap_held(strata_reap* reap);
 
 /* Called when `wanted` more bytes would make the reap hold more than its cap. Returns the new cap;
- * one that is still too low makes the request fail. It must not use the reap. */
+ * one that is still too low makes the request fail. The reap's lock is held meanwhile: the function
+ * must not fork, call any strata_reap_* or strata_scope_* function, or free or resize a block of a
+ * reap or a scope. */
 typedef size_t (*strata_reap_cap_function)(void* context, size_t held, size_t wanted, size_t cap);
 /* 0 bytes: no cap. A null function: the cap stands. */
 void strata_reap_set_cap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached,

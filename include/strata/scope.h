@@ -23,8 +23,8 @@ extern "C" {
 
 typedef struct strata_scope strata_scope;
 
-/* Inside of the scope that the calling thread is in, if any. Null with ENOMEM. The thread is not in
- * it yet. */
+/* Inside of the scope that the calling thread is in, if any. Null with ENOMEM; or with EINVAL when
+ * another thread has ended that one. The thread is not in the new one yet. */
 strata_scope* strata_scope_create(void);
 /* The calling thread goes into the scope; null: into none. Returns the one it was in. */
 strata_scope* strata_scope_enter(strata_scope* scope);

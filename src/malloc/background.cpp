@@ -169,6 +169,7 @@ Start WhenToStart(Runtime& r) {
 }  // namespace
 
 void StartBackgroundSlow() {
+  if (t_state.starts_no_thread) return;
   const Start when = WhenToStart(TheRuntime());
   if (when == Start::kNever) g_may_start.store(false, std::memory_order_relaxed);
   if (when != Start::kNow) return;

@@ -78,7 +78,7 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
     return nullptr;
   }
   if (!ExpectReap(reap)) return nullptr;
-  if (!strata::IsBlockOf(reap, p)) return strata::Invalid();
+  if (!strata::ExpectBlock(reap, p)) return strata::Invalid();
   return strata::ResizeInReap(reap, p, size) ? p : strata::Move(reap, p, size);
 }
 

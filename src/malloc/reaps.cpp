@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/errno_keeper.h"
 #include "base/message.h"
+#include "malloc/background.h"
 #include "malloc/fast_path.h"
 #include "malloc/runtime.h"
 #include "malloc/scopes.h"
@@ -21,11 +23,10 @@ strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
 // The reap's lock, and its scope's account of what happens under it.
 class Hold {
  public:
-  // reserved: bytes that the scope has counted already.
-  explicit Hold(strata_reap* reap, size_t reserved = 0) : reap_(reap) {
+  explicit Hold(strata_reap* reap) : reap_(reap) {
     if (!reap->shared) return;
     reap->lock.lock();
-    counted_ = reap->heap.used() + reserved;
+    counted_ = reap->heap.used();
   }
   ~Hold() {
     if (!reap_->shared) return;
@@ -35,10 +36,24 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
+  // Counts what will be allocated at the most. Null, or the scope whose cap is in the way.
+  strata_scope* Reserve(size_t bytes) {
+    if (bytes == 0) return nullptr;
+    strata_scope* full = ReserveInScope(reap_->scope, bytes);
+    if (full == nullptr) counted_ += bytes;
+    return full;
+  }
+
  private:
   strata_reap* reap_;
   size_t counted_ = 0;
 };
+
+STRATA_NOINLINE void StartThreadNow() {
+  const ErrnoKeeper keep;
+  const OutOfScope out;
+  StartBackgroundIfNeeded();
+}
 
 void ToggleReapPages(const void* p, size_t size) {
   if (size < kPageSize || CurrentState() != RunState::kReady) return;
@@ -162,7 +177,9 @@ void ReportMisuse(const char* what, const void* p) {
   const bool ready = CurrentState() == RunState::kReady;
   const bool fatal = !ready || TheRuntime().options.on_error == OnError::kAbort;
   Message().Text(what).Hex(reinterpret_cast<uintptr_t>(p)).Text(fatal ? "" : " (ignored)").Send();
-  if (fatal) abort();
+  if (!fatal) return;
+  t_state.scope = nullptr;  // for a SIGABRT handler's allocations
+  abort();
 }
 
 bool RefuseReap(const strata_reap* reap) {
@@ -203,17 +220,24 @@ STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
   return aligned && (reap->heap.in_newest_chunk(p) || ReapOfBlock(p) == reap);
 }
 
+// Why p is no block of the reap's that is in use; null if it is one. The reap's lock is held, and
+// let go before the misuse is reported: that ends in the program's SIGABRT handler, which may use
+// the reap or fork.
+STRATA_ALWAYS_INLINE static const char* WhyNoBlock(strata_reap* reap, void* p) {
+  if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return nullptr;
+  if (STRATA_UNLIKELY(!LiesIn(reap, p))) return "a block that is not of this reap: ";
+  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) return "a reap's block freed twice: ";
+  return nullptr;
+}
+
 bool ExpectBlock(strata_reap* reap, void* p) {
-  if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return true;
-  if (STRATA_UNLIKELY(!LiesIn(reap, p))) {
-    ReportMisuse("a block that is not of this reap: ", p);
-    return false;
+  const char* why;
+  {
+    Hold hold(reap);
+    why = WhyNoBlock(reap, p);
   }
-  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) {
-    ReportMisuse("a reap's block freed twice: ", p);
-    return false;
-  }
-  return true;
+  if (STRATA_UNLIKELY(why != nullptr)) ReportMisuse(why, p);
+  return why == nullptr;
 }
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
@@ -270,33 +294,54 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
 void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
   // No such request can be met, and the sums below can't overflow.
   if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
-  const size_t reserved = reap->scope == nullptr ? 0 : ReapHeap::most_for(size, align);
-  if (reserved != 0 && !ReserveInScope(reap->scope, reserved)) return OrNoMemory(nullptr);
-  Hold hold(reap, reserved);
-  return OrNoMemory(align <= ReapHeap::alignment ? reap->heap.allocate(size)
-                                                 : reap->heap.allocate(size, align));
+  const size_t most = reap->scope == nullptr ? 0 : ReapHeap::most_for(size, align);
+  strata_scope* full;
+  do {
+    void* p = nullptr;
+    bool grew = false;
+    {
+      const NoThreadStart later;
+      Hold hold(reap);
+      full = hold.Reserve(most);
+      if (STRATA_LIKELY(full == nullptr)) {
+        const size_t held = reap->heap.held();
+        p = align <= ReapHeap::alignment ? reap->heap.allocate(size)
+                                         : reap->heap.allocate(size, align);
+        grew = reap->heap.held() != held;
+      }
+    }
+    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    if (STRATA_LIKELY(full == nullptr)) return OrNoMemory(p);
+  } while (RaiseCap(full, most));
+  return OrNoMemory(nullptr);
 }
 
 bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
   if (size > layers::kMaxRequest / 2) return false;
-  size_t reserved = 0;
-  if (reap->scope != nullptr) {
-    const size_t before = SizeInReap(reap, p);
-    if (size > before) reserved = ReapHeap::most_for(size) - before;
-    if (reserved != 0 && !ReserveInScope(reap->scope, reserved)) return false;
-  }
-  Hold hold(reap, reserved);
-  return reap->heap.resize(p, size);
+  strata_scope* full;
+  size_t most = 0;
+  do {
+    Hold hold(reap);
+    const size_t before = reap->heap.size_of(p);
+    if (reap->scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
+    full = hold.Reserve(most);
+    if (STRATA_LIKELY(full == nullptr)) return reap->heap.resize(p, size);
+  } while (RaiseCap(full, most));
+  return false;
 }
 
 void FreeInReap(strata_reap* reap, void* p) {
-  bool last;
+  const char* why;
+  bool last = false;
   {
     Hold hold(reap);
-    if (!ExpectBlock(reap, p)) return;
-    reap->heap.deallocate(p);
-    last = reap->retired && reap->heap.used() == 0;
+    why = WhyNoBlock(reap, p);
+    if (STRATA_LIKELY(why == nullptr)) {
+      reap->heap.deallocate(p);
+      last = reap->retired && reap->heap.used() == 0;
+    }
   }
+  if (STRATA_UNLIKELY(why != nullptr)) return ReportMisuse(why, p);
   if (STRATA_UNLIKELY(last)) DestroyReap(reap);
 }
 
@@ -321,12 +366,9 @@ size_t HeldByReap(strata_reap* reap) {
   return reap->heap.held();
 }
 void ReserveInReap(strata_reap* reap, size_t bytes) {
+  const NoThreadStart later;
   Hold hold(reap);
   reap->heap.reserve(bytes);
-}
-bool IsBlockOf(strata_reap* reap, void* p) {
-  Hold hold(reap);
-  return ExpectBlock(reap, p);
 }
 void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context) {
   Hold hold(reap);

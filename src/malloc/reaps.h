@@ -79,8 +79,6 @@ STRATA_ALWAYS_INLINE bool ExpectReap(const strata_reap* reap) {
 // large alignment put it on a later page of a large block.
 strata_reap* ReapAround(const void* p);
 strata_reap* ReapOfBlock(void* p);
-// False, with the misuse reported: p is no block of this reap, or one that was freed.
-bool ExpectBlock(strata_reap* reap, void* p);
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope = nullptr);
 // The blocks and the reaps below go; the reap goes, too.
@@ -103,8 +101,8 @@ size_t UsedByReap(strata_reap* reap);
 size_t HeldByReap(strata_reap* reap);
 // Room for so many bytes, or fewer, in one place.
 void ReserveInReap(strata_reap* reap, size_t bytes);
-// With the lock: whether p is a block of the reap; if not, that is reported.
-bool IsBlockOf(strata_reap* reap, void* p);
+// False, with the misuse reported: p is no block of this reap, or one that was freed.
+bool ExpectBlock(strata_reap* reap, void* p);
 void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context);
 
 // What free and realloc may be given is a shared reap's. False, with the misuse reported: that of a

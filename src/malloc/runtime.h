@@ -76,11 +76,12 @@ struct ThreadState {
   // Set once the thread may use the per-CPU caches; null sends its frees to the slow path, and its
   // allocations go there because its stretch is 0 as long as this is null.
   void* slabs = nullptr;
-  [[no_unique_address]] SampleCountdown countdown;  // the next two lie in its padding
-  uint32_t number : 31 = 0;       // among all threads that ever had a sample drawn; 0: none yet
-  uint32_t cache_ended : 1 = 0;   // the thread is ending: go without a cache
-  ThreadCache* cache = nullptr;   // where rseq is not to be had
-  strata_scope* scope = nullptr;  // the thread's stretch is 0 as long as it is in one
+  [[no_unique_address]] SampleCountdown countdown;  // the next three lie in its padding
+  uint32_t number : 30 = 0;           // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
+  uint32_t starts_no_thread : 1 = 0;  // NoThreadStart
+  ThreadCache* cache = nullptr;       // where rseq is not to be had
+  strata_scope* scope = nullptr;      // the thread's stretch is 0 as long as it is in one
 };
 static_assert(sizeof(ThreadState) <= 56);
 extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;

@@ -37,23 +37,15 @@ bool IsOpen(const strata_scope* scope) {
          scope->state.load(std::memory_order_relaxed) == strata_scope::kOpen;
 }
 
-bool Expect(const strata_scope* scope) {
-  if (STRATA_LIKELY(IsOpen(scope))) return true;
+bool Refuse(const strata_scope* scope) {
   ReportMisuse("not a scope, or one that has ended: ", scope);
   errno = EINVAL;
   return false;
 }
 
-// Whether `bytes` more, which are counted already, may stay.
-bool MayGrow(strata_scope* scope, size_t live, size_t bytes) {
-  const size_t cap = scope->cap.load(std::memory_order_relaxed);
-  if (STRATA_LIKELY(cap == 0 || live <= cap)) return true;
-  if (scope->reached == nullptr) return false;
-  const OutOfScope out;
-  const size_t raised = scope->reached(scope->context, live - bytes, bytes, cap);
-  scope->cap.store(raised, std::memory_order_relaxed);
-  return raised == 0 || live <= raised;
-}
+bool Expect(const strata_scope* scope) { return STRATA_LIKELY(IsOpen(scope)) || Refuse(scope); }
+
+bool Allows(size_t cap, size_t live) { return cap == 0 || live <= cap; }
 
 void Uncount(strata_scope* from, const strata_scope* to, size_t bytes) {
   for (strata_scope* s = from; s != to; s = s->outer)
@@ -73,8 +65,22 @@ void* NewRecord() STRATA_EXCLUDES(g_tree) {
 }
 
 void FreeRecord(strata_scope* scope) STRATA_REQUIRES(g_tree) {
+  scope->state.store(strata_scope::kClosed, std::memory_order_relaxed);
   scope->next = g_free;
   g_free = scope;
+}
+
+// False: the outer one has ended, and its record may even be the new scope's. One that is open here
+// has its record at least until its reap goes, which takes g_tree.
+bool PutInside(strata_scope* scope, strata_scope* outer) STRATA_EXCLUDES(g_tree) {
+  LockHolder hold(g_tree);
+  if (outer == scope || (outer != nullptr && !IsOpen(outer))) {
+    FreeRecord(scope);
+    return false;
+  }
+  scope->outer = outer;
+  if (outer != nullptr) ++outer->holders;
+  return true;
 }
 
 strata_scope* Create() {
@@ -84,18 +90,18 @@ strata_scope* Create() {
   void* raw = NewRecord();
   if (raw == nullptr) return nullptr;
   auto* scope = ::new (raw) strata_scope();
-  scope->reap = CreateReap(nullptr, true, scope);
-  LockHolder hold(g_tree);
-  if (scope->reap == nullptr) {
-    FreeRecord(scope);
+  if (!PutInside(scope, outer)) {
+    Refuse(outer);
     return nullptr;
   }
-  scope->outer = outer;
-  if (outer != nullptr) ++outer->holders;
-  return scope;
+  scope->reap = CreateReap(nullptr, true, scope);
+  if (scope->reap != nullptr) return scope;
+  LockHolder hold(g_tree);
+  DropScope(scope);
+  return nullptr;
 }
 
-// False: it is not to be ended now.
+// False: it is not to be ended now. Of several threads that end one, one does.
 bool Close(strata_scope* scope) {
   if (!Expect(scope)) return false;
   if (t_state.scope == scope) {
@@ -103,20 +109,33 @@ bool Close(strata_scope* scope) {
     errno = EINVAL;
     return false;
   }
-  scope->state.store(strata_scope::kClosed, std::memory_order_relaxed);
-  return true;
+  uint64_t open = strata_scope::kOpen;
+  return scope->state.compare_exchange_strong(open, strata_scope::kClosed,
+                                              std::memory_order_relaxed) ||
+         Refuse(scope);
 }
 
 }  // namespace
 
-bool ReserveInScope(strata_scope* scope, size_t bytes) {
+strata_scope* ReserveInScope(strata_scope* scope, size_t bytes) {
   for (strata_scope* s = scope; s != nullptr; s = s->outer) {
     const size_t live = s->live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (STRATA_LIKELY(MayGrow(s, live, bytes))) continue;
+    if (STRATA_LIKELY(Allows(s->cap.load(std::memory_order_relaxed), live))) continue;
     Uncount(scope, s->outer, bytes);
-    return false;
+    return s;
   }
-  return true;
+  return nullptr;
+}
+
+bool RaiseCap(strata_scope* full, size_t bytes) {
+  if (full->reached == nullptr) return false;
+  const size_t live = full->live.load(std::memory_order_relaxed);
+  const size_t cap = full->cap.load(std::memory_order_relaxed);
+  if (Allows(cap, live + bytes)) return true;  // since
+  const OutOfScope out;
+  const size_t raised = full->reached(full->context, live, bytes, cap);
+  full->cap.store(raised, std::memory_order_relaxed);
+  return Allows(raised, full->live.load(std::memory_order_relaxed) + bytes);
 }
 
 void AdjustScope(strata_scope* scope, size_t by) {
@@ -140,11 +159,12 @@ void* AllocateInScope(size_t size, size_t align) {
     // One that another thread ended, and STRATA_ON_ERROR says to go on: it is no scope then.
     if (STRATA_UNLIKELY(!IsOpen(scope))) {
       ReportMisuse("an allocation in a scope that has ended: ", scope);
-      return align <= 16 ? Allocate(size) : AllocateAligned(size, align);
+      p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);
+    } else {
+      p = AllocateInReap(scope->reap, size, align);
+      StartBackgroundIfNeeded();
+      RelieveMemoryIfNeeded();
     }
-    p = AllocateInReap(scope->reap, size, align);
-    StartBackgroundIfNeeded();
-    RelieveMemoryIfNeeded();
   }
   if (STRATA_LIKELY(p != nullptr)) errno = saved;
   return p;
@@ -154,8 +174,9 @@ void* AllocateInScope(size_t size, size_t align) {
 
 STRATA_EXPORT strata_scope* strata_scope_create() {
   const int saved = errno;
+  errno = ENOMEM;  // unless there is another reason
   strata_scope* scope = strata::Create();
-  errno = scope == nullptr ? ENOMEM : saved;
+  if (scope != nullptr) errno = saved;
   return scope;
 }
 

@@ -34,8 +34,12 @@ class OutOfScope {
 // From the scope that the thread is in. Null with ENOMEM.
 void* AllocateInScope(size_t size, size_t align = 16);
 
-// The account of a scope and of those around it. Reserve asks the caps and may say no.
-bool ReserveInScope(strata_scope* scope, size_t bytes);
+// The account of a scope and of those around it. It changes under the lock of the reap whose bytes
+// they are, so that a fork finds it whole. Reserve gives null, or the scope whose cap is in the
+// way, and has counted nothing then.
+strata_scope* ReserveInScope(strata_scope* scope, size_t bytes);
+// Asks that scope's function; without a lock, for that is the program's. False: the cap stands.
+bool RaiseCap(strata_scope* full, size_t bytes);
 void AdjustScope(strata_scope* scope, size_t by);  // modulo 2^64
 // The scope's reap is gone.
 void DropScope(strata_scope* scope) STRATA_REQUIRES(g_tree);

@@ -256,7 +256,7 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (const Span* span = c == kReapPage ? nullptr : r.heap.LargeAt(p))
     return BytesOf(span->range().length);
   strata_reap* reap = ReapOfBlock(p);
-  return reap == nullptr ? 0 : SizeInReap(reap, p);
+  return reap == nullptr ? 0 : LiveSizeInReap(reap, p);
 }
 
 }  // namespace
@@ -293,6 +293,16 @@ void* MoveByCopy(void* from, size_t old_size, size_t size) {
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
   Free(from);
   return to;
+}
+
+void* ReallocateInReap(strata_reap* reap, void* p, size_t size) {
+  if (!ExpectShared(reap, p)) return nullptr;
+  if (!ExpectBlock(reap, p)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  const size_t old_size = SizeInReap(reap, p);
+  return ResizeInReap(reap, p, size) ? p : MoveByCopy(p, old_size, size);
 }
 
 // A large block that grows step by step gets an eighth more than asked, so that the copies add up
@@ -334,14 +344,12 @@ void* Reallocate(void* p, size_t size) {
     return nullptr;
   }
   if (size > kMaxRequest) return OutOfMemory();
+  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr))
+    return ReallocateInReap(reap, p, size);
   const size_t old_size = IsEarly(p) ? EarlySize(p, size) : UsableSize(p);
   if (old_size == 0) {
     HandleBadFree(BadFree::kForeign, p);
     return OutOfMemory();
-  }
-  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr)) {
-    if (!ExpectShared(reap, p)) return nullptr;
-    return ResizeInReap(reap, p, size) ? p : MoveByCopy(p, old_size, size);
   }
   if (InScope() && size > old_size) return MoveByCopy(p, old_size, size);
   Runtime& r = TheRuntime();

@@ -1,5 +1,4 @@
-// Scopes from C, as a program that links the library sees them. Cases that begin with bad_ misuse
-// them.
+// Scopes from C, as a program that links the library sees them. Their misuse: scope_misuse_cases.c.
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -306,6 +305,86 @@ CASE(is_shared_by_threads_and_forks) {
   strata_scope_close(shared_scope);
 }
 
+// What the threads of the parent were about to do is not in the child's account.
+CASE(has_a_true_account_in_a_forked_child) {
+  shared_scope = strata_scope_create();
+  strata_scope* inner = NULL;
+  strata_scope_enter(shared_scope);
+  inner = strata_scope_create();
+  strata_reap* reap = strata_reap_find(malloc(100));
+  strata_scope_enter(NULL);
+  pthread_t threads[4];
+  for (uintptr_t i = 0; i < 4; ++i)
+    CHECK(pthread_create(&threads[i], NULL, UseShared, (void*)(i + 1)) == 0);
+  for (int i = 0; i < 40; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      CHECK_AT(strata_scope_live(shared_scope) == strata_reap_bytes(reap),
+               strata_scope_live(shared_scope) - strata_reap_bytes(reap));
+      CHECK(strata_scope_live(inner) == 0);
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  strata_scope_close(inner);
+  strata_scope_destroy(shared_scope);
+}
+
+static volatile bool is_child;
+static size_t ForkAndRaise(void* context, size_t live, size_t wanted, size_t cap) {
+  (void)context;
+  const pid_t child = fork();
+  if (child != 0) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  } else {
+    is_child = true;
+  }
+  CHECK(live + wanted > cap);
+  return 2 * cap;
+}
+
+CASE(may_fork_in_the_function_of_its_cap) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_set_cap(scope, 10000, ForkAndRaise, NULL);
+  strata_scope_enter(scope);
+  char* p = malloc(9000);
+  char* q = malloc(9000);
+  CHECK(p != NULL && q != NULL);
+  CHECK(strata_scope_live(scope) == strata_reap_bytes(strata_reap_find(q)));
+  free(p);
+  free(q);
+  CHECK(strata_scope_live(scope) == 0);
+  if (is_child) _exit(0);
+  strata_scope_enter(NULL);
+  strata_scope_destroy(scope);
+}
+
+// The function may make room instead of raising the cap.
+static void* volatile spare;
+static size_t FreeSpare(void* context, size_t live, size_t wanted, size_t cap) {
+  (void)context;
+  (void)live;
+  (void)wanted;
+  free(spare);
+  spare = NULL;
+  return cap;
+}
+
+CASE(has_the_room_that_the_function_of_its_cap_makes) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_set_cap(scope, 10000, FreeSpare, NULL);
+  strata_scope_enter(scope);
+  spare = malloc(6000);
+  char* p = malloc(6000);
+  CHECK(p != NULL && strata_scope_live(scope) <= 10000);
+  CHECK(malloc(6000) == NULL && errno == ENOMEM);
+  strata_scope_enter(NULL);
+  strata_scope_destroy(scope);
+}
+
 // Reaps and their records are no blocks of the scope in which they are made.
 CASE(leaves_reaps_alone) {
   strata_scope* scope = strata_scope_create();
@@ -337,70 +416,4 @@ CASE(gets_along_with_the_sampler) {
     strata_scope_destroy(scope);
     if (round % 2 != 0) free(malloc(100000));
   }
-}
-
-CASE(bad_end_of_the_current_one) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_enter(scope);
-  strata_scope_destroy(scope);
-}
-
-CASE(bad_use_after_the_end) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_destroy(scope);
-  CHECK(strata_scope_live(scope) == 0 && errno == EINVAL);
-}
-
-CASE(bad_entry_after_the_end) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_close(scope);
-  CHECK(strata_scope_enter(scope) == NULL && strata_scope_current() == NULL);
-}
-
-static void* Destroy(void* scope) {
-  strata_scope_destroy(scope);
-  return NULL;
-}
-CASE(bad_allocation_after_another_thread_ended_it) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_enter(scope);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, Destroy, scope) == 0);
-  pthread_join(thread, NULL);
-  char* p = malloc(100);
-  strata_scope_enter(NULL);
-  CHECK(p != NULL);
-  free(p);
-}
-
-CASE(bad_free_twice) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_enter(scope);
-  char* p = malloc(100);
-  char* q = malloc(100);
-  strata_scope_enter(NULL);
-  free(p);
-  free(p);
-  free(q);
-  CHECK(strata_scope_live(scope) == 0);
-}
-
-CASE(bad_free_after_destroy) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_enter(scope);
-  malloc(100);
-  char* p = malloc(100);
-  strata_scope_enter(NULL);
-  strata_scope_destroy(scope);
-  free(p);
-}
-
-CASE(bad_destroy_of_its_reap) {
-  strata_scope* scope = strata_scope_create();
-  strata_scope_enter(scope);
-  char* p = malloc(100);
-  strata_scope_enter(NULL);
-  strata_reap_destroy(strata_reap_find(p));
-  memset(p, 1, 100);
-  strata_scope_destroy(scope);
 }

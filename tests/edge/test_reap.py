@@ -36,9 +36,9 @@ def test_misuse_is_ignored_when_asked(lab: Lab, case: str) -> None:
     assert len(result.strata_lines()) == 1, result.explain()
 
 
-def test_a_thread_that_starts_in_a_miss_may_make_reaps(lab: Lab) -> None:
-    program = lab.build_linked(HERE / "reap_thread_cases.c")
-    lab.run(program, "making_reaps_starts_the_background_thread", preload=False).silent()
+@pytest.mark.parametrize("case", cases(HERE / "reap_thread_cases.c"))
+def test_a_thread_that_starts_in_a_miss_may_use_reaps(lab: Lab, case: str) -> None:
+    lab.run(lab.build_linked(HERE / "reap_thread_cases.c"), case, preload=False).silent()
 
 
 def test_containers(lab: Lab) -> None:

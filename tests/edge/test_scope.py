@@ -11,8 +11,8 @@ from blackbox import ROOT, Lab, cases
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "scope_cases.c"
-GOOD = [case for case in cases(SOURCE) if not case.startswith("bad_")]
-BAD = [case for case in cases(SOURCE) if case.startswith("bad_")]
+MISUSE = HERE / "scope_misuse_cases.c"
+BAD = [case for case in cases(MISUSE) if case.startswith("bad_")]
 MODES = {
     "plain": {},
     "per-thread": {"STRATA_CACHE": "thread"},
@@ -20,7 +20,7 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("case", cases(SOURCE))
 @pytest.mark.parametrize("mode", MODES)
 def test_scope(lab: Lab, case: str, mode: str) -> None:
     lab.run(lab.build_linked(SOURCE), case, env=MODES[mode], preload=False).silent()
@@ -28,7 +28,7 @@ def test_scope(lab: Lab, case: str, mode: str) -> None:
 
 @pytest.mark.parametrize("case", BAD)
 def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
-    result = lab.run(lab.build_linked(SOURCE), case, preload=False)
+    result = lab.run(lab.build_linked(MISUSE), case, preload=False)
     assert result.returncode == -signal.SIGABRT, result.explain()
     assert len(result.strata_lines()) == 1, result.explain()
     assert len(result.stderr.splitlines()) == 1, result.explain()
@@ -37,9 +37,16 @@ def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
 @pytest.mark.parametrize("case", BAD)
 def test_misuse_is_ignored_when_asked(lab: Lab, case: str) -> None:
     env = {"STRATA_ON_ERROR": "ignore"}
-    result = lab.run(lab.build_linked(SOURCE), case, env=env, preload=False)
+    result = lab.run(lab.build_linked(MISUSE), case, env=env, preload=False)
     assert result.returncode == 0, result.explain()
     assert len(result.strata_lines()) == 1, result.explain()
+
+
+def test_of_two_threads_that_end_a_scope_one_does(lab: Lab) -> None:
+    env = {"STRATA_ON_ERROR": "ignore"}
+    result = lab.run(lab.build_linked(MISUSE), "racing_ends", env=env, preload=False)
+    assert result.returncode == 0, result.explain()
+    assert len(result.strata_lines()) == len(result.stderr.splitlines()) == 3000, result.explain()
 
 
 @pytest.mark.parametrize("mode", MODES)
