@@ -8,6 +8,7 @@
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/fast_path.h"
+#include "malloc/record_list.h"
 #include "malloc/runtime.h"
 #include "malloc/scopes.h"
 
@@ -17,7 +18,7 @@ Lock g_tree{LockRank::kControl};
 
 namespace {
 
-strata_reap* g_free STRATA_GUARDED_BY(g_tree) = nullptr;  // records of reaps that are gone
+constinit RecordList<strata_reap> g_records;
 strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
 
 // The reap's lock, and its scope's account of what happens under it.
@@ -110,21 +111,6 @@ void UnlinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
       reap->next_shared;
 }
 
-void* NewRecord() STRATA_EXCLUDES(g_tree) {
-  {
-    LockHolder hold(g_tree);
-    if (strata_reap* reap = g_free) {
-      g_free = reap->next;
-      return reap;
-    }
-  }
-  // Without the lock: a miss may start the background thread, and the program's pthread_create may
-  // be one that makes reaps. The class is one of multiples of 64 bytes.
-  const OutOfScope out;
-  return Allocate(sizeof(strata_reap));
-}
-static_assert(InfoOf(ClassOfSize(sizeof(strata_reap))).size % alignof(strata_reap) == 0);
-
 void EndOne(strata_reap* reap) STRATA_REQUIRES(g_tree) {
   Unlink(reap);
   UnlinkShared(reap);
@@ -135,8 +121,7 @@ void EndOne(strata_reap* reap) STRATA_REQUIRES(g_tree) {
   reap->heap.~ReapHeap();  // the next CreateReap makes the whole record anew
   *reinterpret_cast<strata_reap_window*>(reap) = {};
   reap->state = strata_reap::kGone;
-  reap->next = g_free;
-  g_free = reap;
+  g_records.Give(reap);
 }
 
 // Children before their parents, without recursion: a chain may be long.
@@ -242,7 +227,7 @@ bool ExpectBlock(strata_reap* reap, void* p) {
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   if (parent != nullptr && !ExpectReap(parent)) return nullptr;
-  void* raw = NewRecord();
+  void* raw = g_records.Take();
   if (raw == nullptr) return nullptr;
   auto* reap = ::new (raw) strata_reap();
   reap->heap.set_owner(reap);

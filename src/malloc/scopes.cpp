@@ -7,6 +7,7 @@
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
+#include "malloc/record_list.h"
 #include "strata/scope.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -30,7 +31,7 @@ struct strata_scope {
 namespace strata {
 namespace {
 
-strata_scope* g_free STRATA_GUARDED_BY(g_tree) = nullptr;
+constinit RecordList<strata_scope> g_records;
 
 bool IsOpen(const strata_scope* scope) {
   return scope != nullptr && reinterpret_cast<uintptr_t>(scope) % alignof(strata_scope) == 0 &&
@@ -52,22 +53,9 @@ void Uncount(strata_scope* from, const strata_scope* to, size_t bytes) {
     s->live.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-void* NewRecord() STRATA_EXCLUDES(g_tree) {
-  {
-    LockHolder hold(g_tree);
-    if (strata_scope* scope = g_free) {
-      g_free = scope->next;
-      return scope;
-    }
-  }
-  const OutOfScope out;
-  return Allocate(sizeof(strata_scope));
-}
-
 void FreeRecord(strata_scope* scope) STRATA_REQUIRES(g_tree) {
   scope->state.store(strata_scope::kClosed, std::memory_order_relaxed);
-  scope->next = g_free;
-  g_free = scope;
+  g_records.Give(scope);
 }
 
 // False: the outer one has ended, and its record may even be the new scope's. One that is open here
@@ -87,7 +75,7 @@ strata_scope* Create() {
   if (EnsureStarted() != RunState::kReady) return nullptr;
   strata_scope* outer = t_state.scope;
   if (outer != nullptr && !Expect(outer)) return nullptr;
-  void* raw = NewRecord();
+  void* raw = g_records.Take();
   if (raw == nullptr) return nullptr;
   auto* scope = ::new (raw) strata_scope();
   if (!PutInside(scope, outer)) {

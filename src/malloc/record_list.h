@@ -1,0 +1,42 @@
+// The records of reaps and of scopes: blocks of the process heap that never go back to it, so that
+// what a stale handle says can still be read. Under g_tree. Sits in malloc.
+#pragma once
+
+#include "base/lock.h"
+#include "malloc/fast_path.h"
+#include "malloc/reaps.h"
+#include "malloc/scopes.h"
+#include "span/size_classes.h"
+
+namespace strata {
+
+template <class Record>
+class RecordList {
+ public:
+  // For a record to be made in, with the old one's contents if there was one; null with ENOMEM.
+  void* Take() STRATA_EXCLUDES(g_tree) {
+    {
+      LockHolder hold(g_tree);
+      if (Record* record = free_) {
+        free_ = record->next;
+        return record;
+      }
+    }
+    // Without the lock: a miss may start the background thread, and the program's pthread_create
+    // may be one that makes reaps.
+    const OutOfScope out;
+    return Allocate(sizeof(Record));
+  }
+
+  void Give(Record* record) STRATA_REQUIRES(g_tree) {
+    record->next = free_;
+    free_ = record;
+  }
+
+ private:
+  static_assert(InfoOf(ClassOfSize(sizeof(Record))).size % alignof(Record) == 0);
+
+  Record* free_ STRATA_GUARDED_BY(g_tree) = nullptr;
+};
+
+}  // namespace strata
