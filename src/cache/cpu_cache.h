@@ -335,15 +335,20 @@ class CpuCache {
     Reserved result = Reserved::kNo;
     void** top = v.room_bytes + n * size <= v.limit ? v.reserve.Top(c, *arena_) : nullptr;
     if (top != nullptr) {
-      size_t moved = ops_.PopBatch(c, top, n);
-      if (moved != 0 && top[moved - 1] == object) {
-        moved -= ops_.PushBatch(c, top, moved);
+      const size_t moved = ops_.PopBatch(c, top, n);
+      const bool is_double = moved != 0 && top[moved - 1] == object;
+      v.reserve.Added(c, moved);
+      size_t kept = moved;
+      if (is_double) {
+        // This thread may have moved to a vCPU without room for all of them.
+        const size_t back = ops_.PushBatch(c, top, moved);
+        v.reserve.Removed(c, moved, back);
+        kept -= back;
         result = Reserved::kDouble;
       } else if (ops_.Push(c, object) == PushResult::kPushed) {
         result = Reserved::kYes;
       }
-      v.reserve.Added(c, moved);
-      v.room_bytes += moved * size;
+      v.room_bytes += kept * size;
     }
     v.lock.Release();
     return result;

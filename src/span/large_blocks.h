@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
@@ -75,12 +76,20 @@ class LargeBlocks {
 
   // The span is out of the page map.
   void Give(Span* span) {
-    const PageRange range = span->range();
-    InPlaceOf(span, &SlotOfThisCpu(), [&](auto& place) {
+    const bool of_slot = span->lent_to != 0;
+    Slot& slot = slots_[of_slot ? span->lent_to - 1u : 0];
+    const bool elsewhere = InPlaceOf(span, &SlotOfThisCpu(), [&](auto& place) {
+      const PageRange range = span->range();
+      const bool from_here = place.kLent == of_slot;
       place.counts.Given(span->released_or_asked, range.length);
-      place.spans.Delete(span);
+      if (from_here) place.spans.Delete(span);
       place.pages.Give(range);
+      return !from_here;
     });
+    if (!elsewhere) return;
+    // Its hugepage was returned; its record goes back to where the slot takes the next one from.
+    LockHolder hold(slot.lock);
+    slot.spans->Delete(span);
   }
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
@@ -109,14 +118,14 @@ class LargeBlocks {
     return InPlaceOf(span, nullptr, [&](auto&) { return span->range(); });
   }
 
-  LargeBlockCounts counts() const {
-    LargeBlockCounts sum;
-    for (const Slot& s : slots_) {
-      LockHolder hold(s.lock);
-      sum.Add(s.counts);
-    }
-    LockHolder hold(heap_.lock());
-    sum.Add(counts_);
+  // All locks at once: a block may be taken in one place and given in another.
+  LargeBlockCounts counts() const STRATA_NO_TSA {
+    for (const Slot& s : slots_) s.lock.Acquire();
+    heap_.lock().Acquire();
+    LargeBlockCounts sum = counts_;
+    for (const Slot& s : slots_) sum.Add(s.counts);
+    heap_.lock().Release();
+    for (const Slot& s : slots_) s.lock.Release();
     return sum;
   }
 
@@ -138,13 +147,15 @@ class LargeBlocks {
   // About once a second: CPUs that took few blocks since need no hugepages of their own.
   void Tick() {
     for (Slot& s : slots_) {
+      const bool was_just_opened = s.just_opened.exchange(false, std::memory_order_relaxed);
       bool rests;
       {
         LockHolder hold(s.lock);
-        rests = s.takes < kRestingTakes;
+        rests = s.takes < kRestingTakes && !was_just_opened;
         s.takes = 0;
+        if (rests) s.open.store(false, std::memory_order_relaxed);
       }
-      if (rests && s.open.exchange(false, std::memory_order_relaxed)) Return(s);
+      if (rests) Return(s);
     }
     LockHolder hold(heap_.lock());
     for (size_t& n : waits_) n = 0;
@@ -158,13 +169,17 @@ class LargeBlocks {
 
  private:
   static constexpr size_t kSlots = 16;
-  static constexpr size_t kWaitsToOpen = 64;      // for the page heap's lock, in a second
-  static constexpr uint64_t kRestingTakes = 256;  // in a second
+  // Waits for the page heap's lock within a second after which a CPU may borrow, and blocks taken in
+  // a second below which it rests. Neither number is critical: CPUs that contend do both many
+  // thousand times a second.
+  static constexpr size_t kWaitsToOpen = 64;
+  static constexpr uint64_t kRestingTakes = 256;
 
   // One CPU's, or that of several with numbers 16 apart. A cache line of its own, at least.
   struct alignas(64) Slot {
     mutable Lock lock{LockRank::kLentPages};
-    std::atomic<bool> open{false};
+    std::atomic<bool> open{false};         // hugepages may be lent; closed under the lock
+    std::atomic<bool> just_opened{false};  // since the last tick
     uint32_t round = 0;  // grows when hugepages are returned
     uint64_t takes = 0;  // since the last tick
     LargeBlockCounts counts;
@@ -181,6 +196,7 @@ class LargeBlocks {
   };
   template <class Pages>
   struct Place {
+    static constexpr bool kLent = std::is_same_v<Pages, LentPages<PageHeap>>;
     LargeBlockCounts& counts;
     RecordPool<Span>& spans;
     Pages& pages;
@@ -224,8 +240,9 @@ class LargeBlocks {
       if (STRATA_LIKELY(lock_.TryAcquire())) return;
       lock_.Acquire();
       if (waiter == nullptr) return;
-      if (++blocks.waits_[static_cast<size_t>(waiter - blocks.slots_)] == kWaitsToOpen)
-        waiter->open.store(true, std::memory_order_relaxed);
+      if (++blocks.waits_[static_cast<size_t>(waiter - blocks.slots_)] != kWaitsToOpen) return;
+      waiter->just_opened.store(true, std::memory_order_relaxed);
+      waiter->open.store(true, std::memory_order_relaxed);
     }
     Lock& lock_;
   };
@@ -246,7 +263,7 @@ class LargeBlocks {
 
   Span* TakeLent(Slot& slot, size_t size, Length n, bool* zeroed) {
     LockHolder hold(slot.lock);
-    if (slot.pages == nullptr && !MakePages(slot)) return nullptr;
+    if (!slot.open.load(std::memory_order_relaxed) || !MakePages(slot)) return nullptr;
     Span* span = slot.spans->New();
     if (span == nullptr) return nullptr;
     const PageRun run = slot.pages->Take(n);
@@ -276,13 +293,17 @@ class LargeBlocks {
   }
 
   bool MakePages(Slot& s) {
+    using Spans = RecordPool<Span>;
     using Pages = LentPages<PageHeap>;
-    void* pages = arena_.Allocate(sizeof(Pages), alignof(Pages));
-    void* spans = arena_.Allocate(sizeof(RecordPool<Span>), alignof(RecordPool<Span>));
-    if (pages == nullptr || spans == nullptr) return false;
-    s.spans = ::new (spans) RecordPool<Span>(arena_);
-    s.pages = ::new (pages) Pages(heap_, arena_);
-    return true;
+    if (s.spans == nullptr) {
+      void* spans = arena_.Allocate(sizeof(Spans), alignof(Spans));
+      if (spans != nullptr) s.spans = ::new (spans) Spans(arena_);
+    }
+    if (s.pages == nullptr) {
+      void* pages = arena_.Allocate(sizeof(Pages), alignof(Pages));
+      if (pages != nullptr) s.pages = ::new (pages) Pages(heap_, arena_);
+    }
+    return s.spans != nullptr && s.pages != nullptr;
   }
 
   void Return(Slot& s) {

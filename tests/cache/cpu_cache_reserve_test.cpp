@@ -135,6 +135,32 @@ TEST_F(CpuCacheReserveTest, TheNewestObjectIsKnownWhenItIsFreedTwice) {
   EXPECT_EQ(cache_.Stats(tiny_).objects, transfer_.out());
 }
 
+// The thread moves to a vCPU with little room just when the objects go back into the slab.
+TEST_F(CpuCacheReserveTest, ADoubleFreeWhileTheThreadMovesLosesAndDoublesNothing) {
+  Init(kShare);
+  cpus_.current = 1;
+  Swing(tiny_, 10);
+  cpus_.current = 0;
+  for (int i = 0; i < 3; ++i) Swing(tiny_, 8'000);
+  size_t looks = 1000;  // at the number of the vCPU; the last is the one for putting objects back
+  for (const size_t to : {size_t{0}, size_t{1}}) {
+    std::vector<void*> taken = Take(tiny_, 3000);
+    size_t freed = 0;
+    while (ops_.Push(tiny_, taken[freed]) == PushResult::kPushed) ++freed;
+    cpus_.migrate_in = looks;
+    cpus_.migrate_to = to;
+    EXPECT_FALSE(cache_.PushSlow(tiny_, taken[freed - 1]));
+    looks -= cpus_.migrate_in;
+    cpus_.migrate_in = 0;
+    EXPECT_EQ(cpus_.current, to);
+    cpus_.current = 0;
+    Free(tiny_, {taken.begin() + static_cast<ptrdiff_t>(freed), taken.end()});
+    EXPECT_EQ(cache_.Stats(tiny_).objects, transfer_.out());
+  }
+  for (size_t cpu = 0; cpu < kCpus; ++cpu) cache_.Drain(cpu);
+  EXPECT_EQ(transfer_.out(), 0u);  // which ends the test at an object that comes back twice
+}
+
 TEST_F(CpuCacheReserveTest, WithoutMemoryForItObjectsGoDown) {
   Init(kShare);
   Swing(tiny_, 1000);

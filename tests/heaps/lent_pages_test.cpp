@@ -173,6 +173,23 @@ TEST_F(LentPagesTest, WithoutMemoryForAHugepageTheHeapIsAskedAndThenNullIsGiven)
   ExpectAllGoesBack();
 }
 
+// Records of blocks whose hugepage was returned under them come back to where they were taken.
+TEST_F(LentPagesTest, ReturningUnderLiveBlocksUsesUpNoMetadata) {
+  Contend(0);
+  const auto round = [&] {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 100; ++i) blocks.push_back(Take(700'000));
+    EXPECT_GT(heap_->lent_hugepages(), 0u);
+    heap_->ReturnLent();
+    for (void* p : blocks) Give(p);
+  };
+  for (int i = 0; i < 5; ++i) round();
+  const size_t used = memory_.arena().used_bytes();
+  for (int i = 0; i < 50; ++i) round();
+  EXPECT_EQ(memory_.arena().used_bytes(), used);
+  ExpectAllGoesBack();
+}
+
 // Against a model: contents, overlap, sums; hugepages are lent and returned at random.
 TEST_F(LentPagesTest, RandomBlocksOfManyCpusKeepApart) {
   struct Block {
