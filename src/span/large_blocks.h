@@ -169,8 +169,8 @@ class LargeBlocks {
 
  private:
   static constexpr size_t kSlots = 16;
-  // Waits for the page heap's lock within a second after which a CPU may borrow, and blocks taken in
-  // a second below which it rests. Neither number is critical: CPUs that contend do both many
+  // Waits for the page heap's lock within a second after which a CPU may borrow, and blocks taken
+  // in a second below which it rests. Neither number is critical: CPUs that contend do both many
   // thousand times a second.
   static constexpr size_t kWaitsToOpen = 64;
   static constexpr uint64_t kRestingTakes = 256;
@@ -180,8 +180,8 @@ class LargeBlocks {
     mutable Lock lock{LockRank::kLentPages};
     std::atomic<bool> open{false};         // hugepages may be lent; closed under the lock
     std::atomic<bool> just_opened{false};  // since the last tick
-    uint32_t round = 0;  // grows when hugepages are returned
-    uint64_t takes = 0;  // since the last tick
+    uint32_t round = 0;                    // grows when hugepages are returned
+    uint64_t takes = 0;                    // since the last tick
     LargeBlockCounts counts;
     LentPages<PageHeap>* pages = nullptr;  // made when first needed, kept
     RecordPool<Span>* spans = nullptr;     // the same
