@@ -215,14 +215,25 @@ STRATA_ALWAYS_INLINE static const char* WhyNoBlock(strata_reap* reap, void* p) {
   return nullptr;
 }
 
-bool ExpectBlock(strata_reap* reap, void* p) {
+STRATA_NOINLINE static bool RefuseBlock(const char* why, const void* p) {
+  ReportMisuse(why, p);
+  return false;
+}
+
+STRATA_NOINLINE static bool ExpectSharedBlock(strata_reap* reap, void* p) {
   const char* why;
   {
     Hold hold(reap);
     why = WhyNoBlock(reap, p);
   }
-  if (STRATA_UNLIKELY(why != nullptr)) ReportMisuse(why, p);
-  return why == nullptr;
+  return why == nullptr || RefuseBlock(why, p);
+}
+
+// A reap for one thread has most calls, and no lock.
+bool ExpectBlock(strata_reap* reap, void* p) {
+  if (STRATA_UNLIKELY(reap->shared)) return ExpectSharedBlock(reap, p);
+  const char* why = WhyNoBlock(reap, p);
+  return STRATA_LIKELY(why == nullptr) || RefuseBlock(why, p);
 }
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
