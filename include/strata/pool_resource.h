@@ -24,7 +24,7 @@ namespace strata {
 
 // allocate and deallocate: any thread, any time. release(), construction and destruction: no other
 // thread uses the resource meanwhile. Blocks of up to kLargestPooled bytes are pooled; larger ones
-// go upstream, under a lock.
+// go upstream. The upstream resource may be one for a single thread: it is called under a lock.
 class pool_resource : public std::pmr::memory_resource {
   using Classes = layers::Geometric<8192>;
   class Pool;
@@ -34,7 +34,7 @@ class pool_resource : public std::pmr::memory_resource {
 
   pool_resource() : pool_resource(std::pmr::get_default_resource()) {}
   explicit pool_resource(std::pmr::memory_resource* upstream)
-      : upstream_(upstream), large_(upstream) {}
+      : upstream_(upstream), large_(&upstream_) {}
   ~pool_resource() override { release(); }
   pool_resource(const pool_resource&) = delete;
   pool_resource& operator=(const pool_resource&) = delete;
@@ -45,10 +45,29 @@ class pool_resource : public std::pmr::memory_resource {
     large_.clear();
   }
 
-  std::pmr::memory_resource* upstream_resource() const { return upstream_; }
+  std::pmr::memory_resource* upstream_resource() const { return upstream_.resource(); }
 
  private:
   using Slot = layers::ThreadSlot;
+
+  // All calls of the upstream resource, of which it sees one at a time.
+  class Upstream {
+   public:
+    explicit Upstream(std::pmr::memory_resource* resource) : resource_(resource) {}
+    void* allocate(size_t size, size_t alignment) {
+      const std::lock_guard hold(lock_);
+      return resource_->allocate(size, alignment);
+    }
+    void deallocate(void* p, size_t size, size_t alignment) {
+      const std::lock_guard hold(lock_);
+      resource_->deallocate(p, size, alignment);
+    }
+    std::pmr::memory_resource* resource() const { return resource_; }
+
+   private:
+    std::pmr::memory_resource* resource_;
+    layers::FutexLock lock_;
+  };
 
   // Whole chunks of the upstream resource, aligned to their size, so that any address in one leads
   // to the pool that it belongs to.
@@ -60,7 +79,7 @@ class pool_resource : public std::pmr::memory_resource {
     static constexpr size_t alignment = layers::kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    Chunks(std::pmr::memory_resource* upstream, Pool* owner) : upstream_(upstream), owner_(owner) {}
+    Chunks(Upstream* upstream, Pool* owner) : upstream_(upstream), owner_(owner) {}
     void* allocate(size_t) {
       void* raw = upstream_->allocate(kSize, kSize);
       *static_cast<Pool**>(raw) = owner_;
@@ -74,7 +93,7 @@ class pool_resource : public std::pmr::memory_resource {
     }
 
    private:
-    std::pmr::memory_resource* upstream_;
+    Upstream* upstream_;
     Pool* owner_;
   };
 
@@ -84,7 +103,7 @@ class pool_resource : public std::pmr::memory_resource {
                                layers::Bump<Chunks::kUsable>, Chunks>;
 
    public:
-    explicit Pool(std::pmr::memory_resource* upstream) : heap_(upstream, this) {}
+    explicit Pool(Upstream* upstream) : heap_(upstream, this) {}
     ~Pool() { heap_.forget(); }  // the free blocks go with their chunks
 
     void* allocate(size_t size) { return heap_.allocate(size); }
@@ -95,16 +114,17 @@ class pool_resource : public std::pmr::memory_resource {
     Heap heap_;
   };
 
-  class Upstream {
+  // Blocks as they come from upstream.
+  class Whole {
    public:
     static constexpr size_t alignment = layers::kDefaultAlignment;
     static constexpr bool thread_safe = true;
-    explicit Upstream(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
+    explicit Whole(Upstream* upstream) : upstream_(upstream) {}
     void* allocate(size_t size) { return upstream_->allocate(size, alignment); }
     void deallocate(void* p, size_t size) { upstream_->deallocate(p, size, alignment); }
 
    private:
-    std::pmr::memory_resource* upstream_;
+    Upstream* upstream_;
   };
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -149,13 +169,13 @@ class pool_resource : public std::pmr::memory_resource {
   }
   Pool* Made(Pool*& pool) {
     if (pool == nullptr)
-      pool = ::new (upstream_->allocate(sizeof(Pool), alignof(Pool))) Pool(upstream_);
+      pool = ::new (upstream_.allocate(sizeof(Pool), alignof(Pool))) Pool(&upstream_);
     return pool;
   }
   void End(Pool*& pool) {
     if (pool == nullptr) return;
     pool->~Pool();
-    upstream_->deallocate(pool, sizeof(Pool), alignof(Pool));
+    upstream_.deallocate(pool, sizeof(Pool), alignof(Pool));
     pool = nullptr;
   }
 
@@ -169,13 +189,13 @@ class pool_resource : public std::pmr::memory_resource {
     return p;
   }
 
-  std::pmr::memory_resource* upstream_;
+  Upstream upstream_;
   // Each is used by the thread with that slot alone; the last is always null.
   Pool* pools_[Slot::kMost + 1] = {};
   // Of the threads without a slot, under the lock; what they free always goes to inboxes.
   Pool* shared_ = nullptr;
   layers::FutexLock shared_lock_;
-  layers::Stack<layers::Locked, layers::Listed, Upstream> large_;
+  layers::Stack<layers::Locked, layers::Listed, Whole> large_;
 };
 
 }  // namespace strata

@@ -119,6 +119,61 @@ TEST(PoolResource, ServesEveryContainer) {
   EXPECT_EQ(upstream.bytes, 0u);
 }
 
+// A resource for one thread, which knows when two are in it.
+class OneAtATime : public std::pmr::memory_resource {
+ public:
+  bool was_alone() const { return alone_; }
+
+ private:
+  void* do_allocate(size_t n, size_t alignment) override {
+    const Inside inside(*this);
+    return arena_.allocate(n, alignment);
+  }
+  void do_deallocate(void* p, size_t n, size_t alignment) override {
+    const Inside inside(*this);
+    arena_.deallocate(p, n, alignment);
+  }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  struct Inside {
+    explicit Inside(OneAtATime& in) : resource(in) {
+      if (resource.inside_++ != 0) resource.alone_ = false;
+      std::this_thread::yield();
+    }
+    ~Inside() { --resource.inside_; }
+    OneAtATime& resource;
+  };
+
+  std::pmr::monotonic_buffer_resource arena_;
+  std::atomic<int> inside_{0};
+  std::atomic<bool> alone_{true};
+};
+
+TEST(PoolResource, CallsAnUpstreamForOneThreadOneAtATime) {
+  OneAtATime upstream;
+  pool_resource pool(&upstream);
+  std::atomic<bool> whole{true};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<ModelBlock> live;
+      for (size_t i = 0; i < 3000; ++i) {
+        const size_t size = i % 10 == 0 ? 9000 + i : 2000;  // chunks and large blocks
+        live.push_back({static_cast<unsigned char*>(pool.allocate(size)), size,
+                        static_cast<unsigned char>(t * 64 + i % 64)});
+        Fill(live.back());
+      }
+      for (const ModelBlock& b : live) {
+        if (!Intact(b)) whole = false;
+        pool.deallocate(b.p, b.size);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(upstream.was_alone());
+  EXPECT_TRUE(whole);
+}
+
 TEST(PoolResource, KeepsBlocksApartWholeAndAligned) {
   Upstream upstream;
   pool_resource pool(&upstream);
