@@ -1,6 +1,8 @@
 // Reap: region speed until the first free, a heap after it, a region again when all is free.
 #include "strata/layers/reap.h"
 
+#include <sys/mman.h>
+
 #include "heap_model.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/check.h"
@@ -63,6 +65,27 @@ TEST(Reap, LosesNoScrapsOfWindows) {
   EXPECT_LE(heap.held(), 128u << 10);
   EXPECT_NE(heap.allocate(7000), nullptr);
   heap.deallocate(base);
+}
+
+// The other chunks can't be read meanwhile, so there is no walk along them.
+TEST(Reap, LooksAtNoOtherChunkWhereABlockEndsWithItsOwn) {
+  Stack<Reap<8192, 8192>, Mmap> heap;
+  constexpr size_t kEach = 13, kChunks = 1000;  // the last of 13 ends with its chunk
+  std::vector<char*> p;
+  while (p.size() < kEach * kChunks) p.push_back(static_cast<char*>(heap.allocate(616)));
+  ASSERT_EQ(heap.held(), kChunks * 8192);
+  const auto protect = [&](int how) {
+    for (size_t chunk = 2; chunk < kChunks - 1; ++chunk) {
+      const uintptr_t page = reinterpret_cast<uintptr_t>(p[chunk * kEach]) & ~uintptr_t{4095};
+      ASSERT_EQ(mprotect(reinterpret_cast<void*>(page), 8192, how), 0);
+    }
+  };
+  protect(PROT_NONE);
+  for (size_t i = 2 * kEach - 1; i > kEach; --i) heap.deallocate(p[i]);
+  protect(PROT_READ | PROT_WRITE);
+  ASSERT_EQ(heap.held(), kChunks * 8192);
+  heap.deallocate(p[kEach]);
+  EXPECT_EQ(heap.held(), (kChunks - 1) * 8192) << "the whole chunk goes";
 }
 
 TEST(Reap, StepsBackWhereTheLastIsFreed) {

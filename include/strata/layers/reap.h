@@ -129,7 +129,7 @@ struct Reap {
     // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
     static constexpr size_t most_for(size_t size, size_t align = alignment) {
       const size_t bytes = BytesFor(align <= alignment ? size : size + align + Block::kLeast);
-      return bytes > kApart ? Whole(bytes + kOverhead) - kOverhead
+      return bytes > kApart ? Whole(bytes + sizeof(Chunk)) - sizeof(Chunk)
                             : bytes + Block::kLeast - Block::kUnit;
     }
     // Whether p lies in the chunk that is bumped.
@@ -142,7 +142,7 @@ struct Reap {
     bool bumping() const { return free_blocks_ == 0; }
 
    private:
-    static constexpr size_t kOverhead = sizeof(Chunk);
+    static constexpr size_t kOverhead = sizeof(Chunk) + Block::kUnit;
     static constexpr size_t kApart = kMost / 4;
 
     // Around everything but the fast path, which only moves at_.
@@ -353,31 +353,29 @@ struct Reap {
       if (c == nullptr) return false;
       char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(c->first()));
       char* const old_end = std::exchange(end_, reinterpret_cast<char*>(c->end()));
-      c->end()->SetEnd(true);
+      c->SetEnd();
       PutAway(old_edge, old_end);
       return true;
     }
+    // b ends where its chunk does. No walk along the list: a request may have thousands of chunks.
     bool GaveBackChunkOf(Block* b) {
-      auto* c = reinterpret_cast<Chunk*>(b) - 1;
-      for (Chunk* at = chunks_; at != nullptr; at = at->next) {
-        if (at != c) continue;
-        GiveBack(c, &chunks_);
-        return true;
-      }
-      return false;  // b begins in the middle of its chunk
+      Chunk* c = Chunk::OfEnd(b->After());
+      if (b != c->first()) return false;
+      GiveBack(c, &chunks_);
+      return true;
     }
 
     void* AllocateApart(size_t bytes) {
-      const size_t whole = Whole(bytes + kOverhead);
+      const size_t whole = Whole(bytes + sizeof(Chunk));
       Chunk* c = cap_.Grants(held_, whole) ? Take(whole, &apart_) : nullptr;
       if (c == nullptr) return nullptr;
       Block* b = c->first();
-      b->SetApart(c->bytes - kOverhead, kOverhead);
+      b->SetApart(c->bytes - sizeof(Chunk), sizeof(Chunk));
       apart_bytes_ += b->size();
       return b;
     }
     void GiveBackApart(Chunk* c) {
-      apart_bytes_ -= c->bytes - kOverhead;
+      apart_bytes_ -= c->bytes - sizeof(Chunk);
       GiveBack(c, &apart_);
     }
 

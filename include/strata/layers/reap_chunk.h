@@ -30,10 +30,18 @@ struct alignas(16) ReapChunk {
     mark = 0;
   }
 
-  // From the first place for a block to where the end's would be.
+  // From the first place for a block to the end's, which has room for a pointer to this.
   TaggedBlock* first() { return reinterpret_cast<TaggedBlock*>(this + 1); }
   TaggedBlock* end() {
-    return reinterpret_cast<TaggedBlock*>(reinterpret_cast<char*>(this) + bytes);
+    return reinterpret_cast<TaggedBlock*>(reinterpret_cast<char*>(this) + bytes -
+                                          TaggedBlock::kUnit);
+  }
+  void SetEnd() {
+    end()->SetEnd(true);
+    end()->next = reinterpret_cast<TaggedBlock*>(this);
+  }
+  static ReapChunk* OfEnd(const TaggedBlock* end) {
+    return reinterpret_cast<ReapChunk*>(end->next);
   }
   static ReapChunk* OfApart(TaggedBlock* b) {
     return reinterpret_cast<ReapChunk*>(reinterpret_cast<char*>(b) - b->apart_offset());
