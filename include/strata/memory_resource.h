@@ -13,7 +13,9 @@
 
 namespace strata {
 
-// Owns a strata_reap; destroys it at the end of its scope.
+// Owns a strata_reap; destroys it at the end of its scope. When its parent is cleared or ends
+// before it, all its memory goes and it is an empty reap: objects in it may not be used, itself
+// may.
 class reap {
  public:
   reap() : reap(nullptr, false) {}
@@ -54,6 +56,7 @@ class reap {
   reap(strata_reap* parent, bool for_threads)
       : handle_(for_threads ? strata_reap_create_shared(parent) : strata_reap_create(parent)) {
     if (handle_ == nullptr) throw std::bad_alloc();
+    strata_reap_keep(handle_);
   }
 
   strata_reap* handle_;

@@ -6,7 +6,8 @@
  * Threads: one reap may be used by one thread at a time; a shared reap by any number. Different
  * reaps never disturb each other.
  *
- * Reaps nest: clearing or destroying a reap destroys those below it.
+ * Reaps nest: clearing or destroying a reap destroys those below it, and empties those that are
+ * kept.
  *
  * Misuse (a block of another reap or of malloc, a block freed twice, a reap that is gone) writes
  * one line to stderr and ends the program, or with STRATA_ON_ERROR=ignore does nothing; a function
@@ -45,6 +46,10 @@ void strata_reap_reserve(strata_reap* reap, size_t bytes);
 void strata_reap_clear(strata_reap* reap);
 /* The reap is gone, too. A null reap does nothing. */
 void strata_reap_destroy(strata_reap* reap);
+
+/* The handle has an owner who will destroy it: where a reap above is cleared or destroyed, this one
+ * is emptied and lives on; if its parent is gone, below the next one above that lives, or alone. */
+void strata_reap_keep(strata_reap* reap);
 
 /* The reap that p lies in, also in the middle of a block (of one above 256 KiB: in its first 4
  * KiB); null for other memory. */

@@ -99,6 +99,10 @@ STRATA_EXPORT void strata_reap_destroy(strata_reap* reap) {
   if (reap != nullptr && strata::ExpectOwn(reap)) strata::DestroyReap(reap);
 }
 
+STRATA_EXPORT void strata_reap_keep(strata_reap* reap) {
+  if (strata::ExpectOwn(reap)) strata::KeepReap(reap);
+}
+
 STRATA_EXPORT strata_reap* strata_reap_find(const void* p) { return strata::ReapAround(p); }
 
 STRATA_EXPORT size_t strata_reap_size(strata_reap* reap, const void* p) {

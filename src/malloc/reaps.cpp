@@ -24,14 +24,14 @@ strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
 // The reap's lock, and its scope's account of what happens under it.
 class Hold {
  public:
-  explicit Hold(strata_reap* reap) : reap_(reap) {
-    if (!reap->shared) return;
+  explicit Hold(strata_reap* reap) : reap_(reap), shared_(reap->shared) {
+    if (!shared_) return;
     reap->lock.lock();
     counted_ = reap->heap.used();
   }
   ~Hold() {
-    if (!reap_->shared) return;
-    if (reap_->scope != nullptr) AdjustScope(reap_->scope, reap_->heap.used() - counted_);
+    if (!shared_) return;
+    if (strata_scope* scope = reap_->scope) AdjustScope(scope, reap_->heap.used() - counted_);
     reap_->lock.unlock();
   }
   Hold(const Hold&) = delete;
@@ -47,6 +47,7 @@ class Hold {
 
  private:
   strata_reap* reap_;
+  bool shared_;  // as it was: a stale handle's record may be another reap's since
   size_t counted_ = 0;
 };
 
@@ -111,32 +112,78 @@ void UnlinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
       reap->next_shared;
 }
 
-void EndOne(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-  Unlink(reap);
-  UnlinkShared(reap);
-  if (strata_scope* scope = reap->scope) {
-    AdjustScope(scope, 0 - reap->heap.used());
-    DropScope(scope);
+// A reap ends in three steps, so that its memory goes back without g_tree: it leaves the tree and
+// is gone for all others; its heap ends; its record is free.
+class Ended {
+ public:
+  // The children that are kept go to the parent.
+  void Add(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+    while (strata_reap* child = reap->first_child) {
+      Unlink(child);
+      Link(child, reap->parent);
+    }
+    Unlink(reap);
+    UnlinkShared(reap);
+    if (reap->shared) reap->lock.lock();
+    reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    if (reap->shared) reap->lock.unlock();
+    reap->next_ended = first_;
+    first_ = reap;
   }
-  reap->heap.~ReapHeap();  // the next CreateReap makes the whole record anew
-  *reinterpret_cast<strata_reap_window*>(reap) = {};
-  reap->state = strata_reap::kGone;
-  g_records.Give(reap);
-}
-
-// Children before their parents, without recursion: a chain may be long.
-void EndBelow(strata_reap* top) STRATA_REQUIRES(g_tree) {
-  for (strata_reap* at = top;;) {
-    if (at->first_child != nullptr) {
-      at = at->first_child;
-    } else if (at == top) {
-      return;
-    } else {
-      strata_reap* parent = at->parent;
-      EndOne(at);
-      at = parent;
+  // Children before their parents, without recursion: a chain may be long. With g_tree held over
+  // the emptying of those that are kept, for their owners may end them at any time.
+  void AddBelow(strata_reap* top) STRATA_REQUIRES(g_tree) {
+    for (strata_reap* at = Deepest(top); at != top;) {
+      strata_reap* after = at->next != nullptr ? Deepest(at->next) : at->parent;
+      if (at->kept) {
+        const Hold hold(at);
+        at->heap.clear();
+      } else {
+        Add(at);
+      }
+      at = after;
     }
   }
+  // One that is in no tree, and in no other thread's sight.
+  void AddLone(strata_reap* reap) {
+    reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    reap->next_ended = first_;
+    first_ = reap;
+  }
+
+  void Bury() STRATA_EXCLUDES(g_tree) {
+    if (first_ == nullptr) return;
+    for (strata_reap* r = first_; r != nullptr; r = r->next_ended) {
+      const Hold hold(r);
+      r->heap.~ReapHeap();
+      ::new (&r->heap) ReapHeap();
+    }
+    LockHolder tree(g_tree);
+    while (strata_reap* r = first_) {
+      first_ = r->next_ended;
+      if (strata_scope* scope = r->scope) DropScope(scope);
+      g_records.Give(r);
+    }
+  }
+
+ private:
+  static strata_reap* Deepest(strata_reap* at) {
+    while (at->first_child != nullptr) at = at->first_child;
+    return at;
+  }
+
+  strata_reap* first_ = nullptr;
+};
+
+// What the last life of a record left, save for its lock.
+void Renew(strata_reap* reap) {
+  reap->shared = reap->retired = reap->kept = false;
+  reap->parent = reap->first_child = reap->next = reap->previous = nullptr;
+  reap->next_shared = reap->previous_shared = nullptr;
+}
+
+bool IsAlone(const strata_reap* reap) {
+  return !reap->shared && reap->parent == nullptr && reap->first_child == nullptr;
 }
 
 void* OrNoMemory(void* p) {
@@ -238,13 +285,15 @@ bool ExpectBlock(strata_reap* reap, void* p) {
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   if (parent != nullptr && !ExpectReap(parent)) return nullptr;
-  void* raw = g_records.Take();
-  if (raw == nullptr) return nullptr;
-  auto* reap = ::new (raw) strata_reap();
+  strata_reap* reap = g_records.Take();
+  if (reap == nullptr) return nullptr;
+  Renew(reap);
   reap->heap.set_owner(reap);
   reap->shared = shared;
   if (shared) reap->heap.shut_window();
-  reap->scope = scope;
+  reap->scope.store(scope, std::memory_order_relaxed);
+  // release: pairs with the acquire in IsStill.
+  reap->state.store(strata_reap::kLive, std::memory_order_release);
   if (parent == nullptr && !shared) return reap;
   LockHolder hold(g_tree);
   if (shared) LinkShared(reap);
@@ -255,16 +304,33 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
 void ClearReap(strata_reap* reap) {
   // One that a single thread uses gets no children meanwhile.
   if (!reap->shared && reap->first_child == nullptr) return reap->heap.clear();
-  LockHolder tree(g_tree);
-  EndBelow(reap);
+  Ended ended;
+  {
+    LockHolder tree(g_tree);
+    ended.AddBelow(reap);
+  }
+  ended.Bury();
   Hold hold(reap);
-  reap->heap.clear();
+  if (IsLiveReap(reap)) reap->heap.clear();
 }
 
 void DestroyReap(strata_reap* reap) {
+  Ended ended;
+  if (IsAlone(reap)) {
+    ended.AddLone(reap);
+  } else {
+    LockHolder tree(g_tree);
+    if (IsLiveReap(reap)) {
+      ended.AddBelow(reap);
+      ended.Add(reap);
+    }
+  }
+  ended.Bury();
+}
+
+void KeepReap(strata_reap* reap) {
   LockHolder tree(g_tree);
-  EndBelow(reap);
-  EndOne(reap);
+  reap->kept = true;
 }
 
 void RetireReap(strata_reap* reap) {
@@ -287,10 +353,18 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
   return 0;
 }
 
-void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
+// Under the lock, for another thread may have ended it since it was seen alive.
+static bool IsStill(const strata_reap* reap, const strata_scope* scope) {
+  // acquire: pairs with the release in CreateReap.
+  return STRATA_LIKELY(reap->state.load(std::memory_order_acquire) == strata_reap::kLive &&
+                       reap->scope.load(std::memory_order_relaxed) == scope);
+}
+
+static void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
+                                 bool retired_too, bool* ended) {
   // No such request can be met, and the sums below can't overflow.
   if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
-  const size_t most = reap->scope == nullptr ? 0 : ReapHeap::most_for(size, align);
+  const size_t most = scope == nullptr ? 0 : ReapHeap::most_for(size, align);
   strata_scope* full;
   do {
     void* p = nullptr;
@@ -298,6 +372,10 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
     {
       const NoThreadStart later;
       Hold hold(reap);
+      if (STRATA_UNLIKELY(!IsStill(reap, scope) || (reap->retired && !retired_too))) {
+        *ended = true;
+        return nullptr;
+      }
       full = hold.Reserve(most);
       if (STRATA_LIKELY(full == nullptr)) {
         const size_t held = reap->heap.held();
@@ -312,12 +390,25 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
   return OrNoMemory(nullptr);
 }
 
+void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
+  bool ended = false;
+  void* p = AllocateUnlessEnded(reap, reap->scope, size, align, true, &ended);
+  if (STRATA_UNLIKELY(ended)) RefuseReap(reap);
+  return p;
+}
+
+void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
+                           bool* ended) {
+  return AllocateUnlessEnded(reap, scope, size, align, false, ended);
+}
+
 bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
   if (size > layers::kMaxRequest / 2) return false;
   strata_scope* full;
   size_t most = 0;
   do {
     Hold hold(reap);
+    if (STRATA_UNLIKELY(!IsLiveReap(reap))) return false;
     const size_t before = reap->heap.size_of(p);
     if (reap->scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
     full = hold.Reserve(most);
@@ -364,7 +455,7 @@ size_t HeldByReap(strata_reap* reap) {
 void ReserveInReap(strata_reap* reap, size_t bytes) {
   const NoThreadStart later;
   Hold hold(reap);
-  reap->heap.reserve(bytes);
+  if (IsLiveReap(reap)) reap->heap.reserve(bytes);
 }
 void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context) {
   Hold hold(reap);

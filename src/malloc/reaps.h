@@ -4,6 +4,7 @@
 // strata/reap.h are in reap_api.cpp.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -41,11 +42,16 @@ struct alignas(64) strata_reap {
   enum State : uint64_t { kLive = 0x7265617020697321, kGone = 0x67656e7420697421 };
 
   strata::ReapHeap heap;  // first: its first words are the window of the calls in line
-  uint64_t state = kLive;
-  bool shared = false;             // so the window is shut
-  bool retired = false;            // gone with its last block; under `lock`
-  strata::layers::FutexLock lock;  // of a shared reap: everything in `heap`
-  strata_scope* scope = nullptr;   // whose memory this is; never changes
+  // Ends, with g_tree and `lock` held, before the heap does: who has the lock and reads kLive has
+  // the heap.
+  std::atomic<uint64_t> state{kLive};
+  bool shared = false;   // so the window is shut
+  bool retired = false;  // gone with its last block; under `lock`
+  bool kept = false;     // emptied, not ended, with the reaps above; under g_tree
+  // Of a shared reap: everything in `heap`. Never made anew, for a stale handle's caller may wait.
+  strata::layers::FutexLock lock;
+  std::atomic<strata_scope*> scope{nullptr};  // whose memory this is; the same from birth to end
+  strata_reap* next_ended = nullptr;          // of those that one call ends
   // The tree; under g_tree.
   strata_reap* parent = nullptr;
   strata_reap* first_child = nullptr;
@@ -66,7 +72,7 @@ void ReportMisuse(const char* what, const void* p);
 
 inline bool IsLiveReap(const strata_reap* reap) {
   return reinterpret_cast<uintptr_t>(reap) % alignof(strata_reap) == 0 &&
-         reap->state == strata_reap::kLive;
+         reap->state.load(std::memory_order_relaxed) == strata_reap::kLive;
 }
 STRATA_NOINLINE bool RefuseReap(const strata_reap* reap);
 // False, with the misuse reported and EINVAL: not a live reap.
@@ -81,6 +87,8 @@ strata_reap* ReapAround(const void* p);
 strata_reap* ReapOfBlock(void* p);
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope = nullptr);
+// Where a reap above is cleared or ends, this one is emptied only.
+void KeepReap(strata_reap* reap);
 // The blocks and the reaps below go; the reap goes, too.
 void ClearReap(strata_reap* reap);
 void DestroyReap(strata_reap* reap);
@@ -92,6 +100,9 @@ int SetReapParent(strata_reap* reap, strata_reap* parent);
 // Any reap's, with its lock and its scope's account. Null with ENOMEM. The reap is known to be
 // live, and the block to be its own.
 void* AllocateInReap(strata_reap* reap, size_t size, size_t align);
+// The same for a thread in the scope, which holds the scope's record. Says if that has ended.
+void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
+                           bool* ended);
 bool ResizeInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
 size_t SizeInReap(strata_reap* reap, void* p);

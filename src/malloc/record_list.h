@@ -2,6 +2,8 @@
 // what a stale handle says can still be read. Under g_tree. Sits in malloc.
 #pragma once
 
+#include <new>
+
 #include "base/lock.h"
 #include "malloc/fast_path.h"
 #include "malloc/reaps.h"
@@ -13,8 +15,8 @@ namespace strata {
 template <class Record>
 class RecordList {
  public:
-  // For a record to be made in, with the old one's contents if there was one; null with ENOMEM.
-  void* Take() STRATA_EXCLUDES(g_tree) {
+  // A new record, or an old one as it was when it ended; null with ENOMEM.
+  Record* Take() STRATA_EXCLUDES(g_tree) {
     {
       LockHolder hold(g_tree);
       if (Record* record = free_) {
@@ -25,7 +27,8 @@ class RecordList {
     // Without the lock: a miss may start the background thread, and the program's pthread_create
     // may be one that makes reaps.
     const OutOfScope out;
-    return Allocate(sizeof(Record));
+    void* raw = Allocate(sizeof(Record));
+    return raw == nullptr ? nullptr : ::new (raw) Record();
   }
 
   void Give(Record* record) STRATA_REQUIRES(g_tree) {

@@ -24,7 +24,9 @@ struct strata_scope {
   std::atomic<size_t> cap{0};
   strata_scope_cap_function reached = nullptr;
   void* context = nullptr;
-  size_t holders = 1;            // its reap, and the scopes inside of it; under g_tree
+  // Its reap, the scopes inside of it and the threads in it, so that none of these finds another
+  // scope in this record; under g_tree.
+  size_t holders = 1;
   strata_scope* next = nullptr;  // among the free ones
 };
 
@@ -75,9 +77,9 @@ strata_scope* Create() {
   if (EnsureStarted() != RunState::kReady) return nullptr;
   strata_scope* outer = t_state.scope;
   if (outer != nullptr && !Expect(outer)) return nullptr;
-  void* raw = g_records.Take();
-  if (raw == nullptr) return nullptr;
-  auto* scope = ::new (raw) strata_scope();
+  strata_scope* scope = g_records.Take();
+  if (scope == nullptr) return nullptr;
+  ::new (scope) strata_scope();
   if (!PutInside(scope, outer)) {
     Refuse(outer);
     return nullptr;
@@ -101,6 +103,16 @@ bool Close(strata_scope* scope) {
   return scope->state.compare_exchange_strong(open, strata_scope::kClosed,
                                               std::memory_order_relaxed) ||
          Refuse(scope);
+}
+
+// The thread holds the record of the scope that it is in. False: that is none to go into.
+bool Enter(strata_scope* scope) STRATA_EXCLUDES(g_tree) {
+  LockHolder hold(g_tree);
+  if (scope != nullptr && !IsOpen(scope)) return false;
+  if (scope != nullptr) ++scope->holders;
+  DropScope(t_state.scope);
+  t_state.scope = scope;
+  return true;
 }
 
 }  // namespace
@@ -145,11 +157,12 @@ void* AllocateInScope(size_t size, size_t align) {
   {
     const OutOfScope out;
     // One that another thread ended, and STRATA_ON_ERROR says to go on: it is no scope then.
-    if (STRATA_UNLIKELY(!IsOpen(scope))) {
+    bool ended = !IsOpen(scope);
+    p = ended ? nullptr : AllocateInScopesReap(scope->reap, scope, size, align, &ended);
+    if (STRATA_UNLIKELY(ended)) {
       ReportMisuse("an allocation in a scope that has ended: ", scope);
       p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);
     } else {
-      p = AllocateInReap(scope->reap, size, align);
       StartBackgroundIfNeeded();
       RelieveMemoryIfNeeded();
     }
@@ -170,8 +183,10 @@ STRATA_EXPORT strata_scope* strata_scope_create() {
 
 STRATA_EXPORT strata_scope* strata_scope_enter(strata_scope* scope) {
   strata_scope* before = strata::t_state.scope;
-  if (scope != nullptr && !strata::Expect(scope)) return before;
-  strata::t_state.scope = scope;
+  if (!strata::Enter(scope)) {
+    strata::Refuse(scope);
+    return before;
+  }
   strata::t_state.countdown.Pause();
   return before;
 }

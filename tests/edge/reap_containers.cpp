@@ -4,6 +4,7 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <memory>
 #include <memory_resource>
 #include <set>
 #include <string>
@@ -67,6 +68,28 @@ int main() {
     REQUIRE(leaked->back() == 7);
     REQUIRE(child.get().bytes() > 4000);
   }
+  // A child outlives what is in it, and its parent.
+  auto outer = std::make_unique<strata::reap>();
+  strata::reap_resource inner(*outer);
+  strata::reap below(strata::reap::shared, inner.get());
+  strata_reap* plain = strata_reap_create(below.get());
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(inner.get().allocate(100) != nullptr && below.allocate(100'000) != nullptr);
+    if (round == 0) REQUIRE(strata_reap_malloc(plain, 100) != nullptr);
+    outer->clear();
+    REQUIRE(inner.get().bytes() == 0 && below.bytes() == 0);
+  }
+  REQUIRE(below.allocate(100) != nullptr);
+  strata_reap* middle = strata_reap_create(outer->get());
+  REQUIRE(strata_reap_set_parent(inner.get().get(), middle) == 0);
+  strata_reap_destroy(middle);  // inner is outer's again
+  outer.reset();
+  REQUIRE(below.bytes() == 0 && inner.get().bytes() == 0);
+  UseContainers(&inner);
+  REQUIRE(below.allocate(100) != nullptr);
+  inner.get().clear();
+  REQUIRE(below.bytes() == 0);
+
   strata::reap moved = std::move(parent);
   REQUIRE(moved.allocate(10) != nullptr);
   moved = strata::reap(strata::reap::shared);

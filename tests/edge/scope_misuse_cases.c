@@ -1,7 +1,8 @@
-// Misuse of scopes. Cases that begin with bad_ get one line; racing_ends gets many.
+// Misuse of scopes. Cases that begin with bad_ get one line; racing_ends and many_ get many.
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 
 #include "case.h"
@@ -18,6 +19,37 @@ static void AllocateAndFork(int signal) {
   int status;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
+
+// Two threads allocate while a third ends the scope: what they get is whole.
+static bool has_ended;
+static void* AllocateUntilItEnds(void* scope) {
+  strata_scope_enter(scope);
+  while (!__atomic_load_n(&has_ended, __ATOMIC_RELAXED)) CHECK(malloc(60) != NULL);
+  strata_scope_enter(NULL);
+  return NULL;
+}
+static void EndBesideAllocations(void (*end)(strata_scope*)) {
+  for (int round = 0; round < 200; ++round) {
+    strata_scope* scope = strata_scope_create();
+    __atomic_store_n(&has_ended, false, __ATOMIC_RELAXED);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i)
+      CHECK(pthread_create(&threads[i], NULL, AllocateUntilItEnds, scope) == 0);
+    while (strata_scope_live(scope) < 10000) sched_yield();
+    end(scope);
+    __atomic_store_n(&has_ended, true, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+    // Memory that two have would show in what is allocated next.
+    char* p[100];
+    for (size_t i = 0; i < 100; ++i) memset(p[i] = malloc(900 + i), (int)i, 900 + i);
+    for (size_t i = 0; i < 100; ++i) {
+      for (size_t k = 0; k < 900 + i; ++k) CHECK(p[i][k] == (char)i);
+      free(p[i]);
+    }
+  }
+}
+CASE(many_closed_beside_allocations) { EndBesideAllocations(strata_scope_close); }
+CASE(many_destroyed_beside_allocations) { EndBesideAllocations(strata_scope_destroy); }
 
 CASE(bad_end_of_the_current_one) {
   strata_scope* scope = strata_scope_create();
@@ -102,6 +134,24 @@ CASE(racing_ends) {
     strata_scope_close(two);
   }
   for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+}
+
+// The record that the thread is in serves no other scope.
+static void* DestroyAndMakeOthers(void* scope) {
+  strata_scope_destroy(scope);
+  for (int i = 0; i < 100; ++i) CHECK(strata_scope_create() != scope);
+  return NULL;
+}
+CASE(bad_allocation_where_another_scope_might_be) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_enter(scope);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, DestroyAndMakeOthers, scope) == 0);
+  pthread_join(thread, NULL);
+  char* p = malloc(100);
+  strata_scope_enter(NULL);
+  CHECK(p != NULL);
+  free(p);
 }
 
 CASE(bad_free_twice) {

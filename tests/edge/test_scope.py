@@ -49,6 +49,16 @@ def test_of_two_threads_that_end_a_scope_one_does(lab: Lab) -> None:
     assert len(result.strata_lines()) == len(result.stderr.splitlines()) == 3000, result.explain()
 
 
+@pytest.mark.parametrize("end", ["closed", "destroyed"])
+def test_an_end_beside_allocations_breaks_nothing(lab: Lab, end: str) -> None:
+    """Each allocation that comes too late says so; none touches what is another's by then."""
+    env = {"STRATA_ON_ERROR": "ignore"}
+    case = f"many_{end}_beside_allocations"
+    result = lab.run(lab.build_linked(MISUSE), case, env=env, preload=False)
+    assert result.returncode == 0, result.explain()
+    assert result.strata_lines() == result.stderr.splitlines(), result.explain()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_cxx(lab: Lab, mode: str) -> None:
     lab.run(lab.build_linked(HERE / "scope_cases.cpp"), env=MODES[mode], preload=False).silent()
