@@ -35,7 +35,9 @@ REAPS = Group(
         _region("server", "a third freed at once"),
     ),
     rounds=10,
-    targets=(Target("reap", NS.key, 1.05),),
+    targets=tuple(
+        Target("reap", NS.key, 1.05, program) for program in ("parser", "frontend", "server")
+    ),
 )
 
 POOLS = Group(

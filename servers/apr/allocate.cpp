@@ -57,7 +57,11 @@ struct Printer : apr_vformatter_buff_t {
     if (curpos == endpos && !Grow()) return Fail();
     *curpos = '\0';
     const size_t length = static_cast<size_t>(curpos - Start()) + 1;
-    if (block != nullptr) return static_cast<char*>(strata_reap_realloc(pool->reap, block, length));
+    if (block != nullptr) {
+      // To less: where that fails the text stays where it is.
+      void* less = strata_reap_realloc(pool->reap, block, length);
+      return less == nullptr ? block : static_cast<char*>(less);
+    }
     auto* text = static_cast<char*>(Allocate(pool, length));
     return text == nullptr ? nullptr : static_cast<char*>(memcpy(text, local, length));
   }

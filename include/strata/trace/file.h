@@ -1,5 +1,7 @@
 // A file that blocks are appended to, from within malloc and from several threads: each block is
-// one write with O_APPEND, so no lock is needed and none is torn. See format.h.
+// one write with O_APPEND, so no lock is needed. Only where the system takes a part of one (a disk
+// that fills up, a limit on sizes, a pipe) may another thread's block come between its halves. See
+// format.h.
 #pragma once
 
 #include <errno.h>
