@@ -2,7 +2,8 @@
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make test      everything that has to hold, in under 15 minutes
 #   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
-#                  GROUP=experiments|sampling|adaptive|limits|heaps|servers: that part of the page alone)
+#                  GROUP=experiments|sampling|adaptive|limits|heaps|hoard|taxonomy|reaps|pools|servers:
+#                  that part of the page alone)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)

@@ -186,7 +186,7 @@ def render(stats: Stats) -> RenderableType:
         (
             "released",
             human(held["released"]),
-            f"given back now; {human(stats.background_released)} in the background so far",
+            f"not in memory: given back or never used; {human(stats.background_released)} in the background so far",
         ),
         (
             "coverage",

@@ -15,6 +15,9 @@
 #include "profile/unwind/loaded_files.h"
 #include "profile/unwind/unwind_index.h"
 
+// What stands for a stack that can't be known yet; its name says so in profiles.
+extern "C" STRATA_NOINLINE void strata_allocated_before_stacks_were_known() {}
+
 // Given by the linker to whatever file this is linked into.
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -84,7 +87,9 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max) 
   }
   t_known = stack.known();
   if (STRATA_UNLIKELY(count == 0)) {
-    out[0] = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    out[0] = g_tables.prepared()
+                 ? reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+                 : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
     count = 1;
   }
   return count;

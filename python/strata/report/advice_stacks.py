@@ -63,7 +63,7 @@ def span_by_capacity(
 
 def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Advice:
     """`leaked`: of the bytes this site ever allocated, the share that is alive now."""
-    text = f"{site} holds {share(part, 1)} of the live bytes ({human(value)}). "
+    text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
     if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
         return look(
             text + f"{share(leaked, 1)} of all that it ever allocated is still alive: if it should "
