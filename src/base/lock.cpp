@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +12,15 @@
 
 namespace strata {
 namespace {
+
+// Which thread forks, 0: none. One at a time, because it holds all locks; thread-local memory is
+// dear.
+constinit std::atomic<pthread_t> g_forking{0};
+
+bool Forks() {
+  const pthread_t forking = g_forking.load(std::memory_order_relaxed);
+  return forking != 0 && forking == pthread_self();
+}
 
 // Errno is the program's: syscall() may set it, so it is put back.
 void Futex(std::atomic<uint32_t>* word, int op, uint32_t value) {
@@ -22,6 +32,7 @@ void Futex(std::atomic<uint32_t>* word, int op, uint32_t value) {
 }  // namespace
 
 void Lock::AcquireSlow() {
+  if ((state_.load(std::memory_order_relaxed) & kForFork) != 0 && Forks()) return;
   // Holders keep the lock for well under a microsecond, so a short spin usually wins over a sleep.
   for (int i = 0; i < 100; ++i) {
     uint32_t expected = kFree;
@@ -32,13 +43,43 @@ void Lock::AcquireSlow() {
     }
     __builtin_ia32_pause();
   }
-  // acquire: pairs with the release in Release().
-  while (state_.exchange(kContended, std::memory_order_acquire) != kFree) {
-    Futex(&state_, FUTEX_WAIT, kContended);
+  for (;;) {
+    uint32_t seen = state_.load(std::memory_order_relaxed);
+    const uint32_t wanted = kContended | (seen & kForFork);
+    // acquire: pairs with the release in Release(), if it was free.
+    if (seen != wanted && !state_.compare_exchange_weak(seen, wanted, std::memory_order_acquire,
+                                                        std::memory_order_relaxed)) {
+      continue;
+    }
+    if (seen == kFree) return;
+    Futex(&state_, FUTEX_WAIT, wanted);
   }
 }
 
-void Lock::WakeOne() { Futex(&state_, FUTEX_WAKE, 1); }
+void Lock::ReleaseSlow() {
+  // Only the thread that forks comes here then: it had passed through.
+  if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return;
+  if (state_.exchange(kFree, std::memory_order_release) == kContended)
+    Futex(&state_, FUTEX_WAKE, 1);
+}
+
+void Lock::AcquireForFork() {
+  Acquire();
+  state_.fetch_or(kForFork, std::memory_order_relaxed);
+}
+
+void Lock::ReleaseAfterFork() STRATA_NO_TSA {
+  if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
+  NoteReleased();
+  // release: as in Release().
+  if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0)
+    Futex(&state_, FUTEX_WAKE, 1);
+}
+
+void Lock::SetThisThreadForks(bool forks) {
+  g_forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);
+}
+bool Lock::ThisThreadForks() { return Forks(); }
 
 #ifndef NDEBUG
 namespace {
@@ -47,13 +88,17 @@ namespace {
 __attribute__((tls_model("initial-exec"))) thread_local uint32_t held_counts[16];
 }  // namespace
 
+// A thread that forks holds all ranks already and takes more as if it held none.
 void Lock::NoteAcquired() {
+  if (Forks()) return;
   const auto rank = static_cast<size_t>(rank_);
   for (size_t above = rank + 1; above < 16; ++above) STRATA_CHECK(held_counts[above] == 0);
   ++held_counts[rank];
 }
 
-void Lock::NoteReleased() { --held_counts[static_cast<size_t>(rank_)]; }
+void Lock::NoteReleased() {
+  if (!Forks()) --held_counts[static_cast<size_t>(rank_)];
+}
 #endif
 
 }  // namespace strata

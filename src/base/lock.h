@@ -1,6 +1,9 @@
 // The one lock of the run time: a 4-byte futex mutex that never allocates, can be taken and
 // released by the fork handlers, and can be reset in a forked child. Every lock has a rank; a debug
-// build aborts when a thread takes a lock of a rank not above the one it holds. Sits in base.
+// build aborts when a thread takes a lock of a rank not above the one it holds. Between the fork
+// handlers the thread that forks passes through the locks that they hold: a library whose
+// constructor runs before ours has handlers that run between ours, and they may allocate. Sits in
+// base.
 #pragma once
 
 #include <atomic>
@@ -53,15 +56,27 @@ class STRATA_CAPABILITY("mutex") Lock {
 
   void Release() STRATA_RELEASE() {
     NoteReleased();
+    uint32_t expected = kHeld;
     // release: pairs with the acquire in Acquire() and AcquireSlow().
-    if (state_.exchange(kFree, std::memory_order_release) == kContended) WakeOne();
+    if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+      ReleaseSlow();
+    }
   }
 
+  // The fork handlers: all locks are taken so, then the thread forks, and then they are released
+  // so. A lock that was made by the thread meanwhile may be released without having been taken.
+  void AcquireForFork() STRATA_ACQUIRE();
+  void ReleaseAfterFork() STRATA_RELEASE();
+  static void SetThisThreadForks(bool forks);
+  static bool ThisThreadForks();
+
  private:
-  static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2;
+  // kForFork is a bit beside the others, set and cleared by the holder.
+  static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
 
   void AcquireSlow();
-  void WakeOne();
+  void ReleaseSlow();
 #ifdef NDEBUG
   void NoteAcquired() {}
   void NoteReleased() {}

@@ -181,18 +181,18 @@ class CpuCache {
   void* slabs() const { return slabs_; }
 
   // The fork handlers. vcpus_lock_ is the first taken and the last released: no vCPU
-  // appears between, so the same locks are released as were taken.
+  // appears between but one of the forking thread's own.
   void AcquireLocks() STRATA_NO_TSA {
-    vcpus_lock_.Acquire();
+    vcpus_lock_.AcquireForFork();
     for (size_t i = 0; i < max_vcpus_; ++i) {
-      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Acquire();
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.AcquireForFork();
     }
   }
   void ReleaseLocks() STRATA_NO_TSA {
     for (size_t i = 0; i < max_vcpus_; ++i) {
-      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.Release();
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.ReleaseAfterFork();
     }
-    vcpus_lock_.Release();
+    vcpus_lock_.ReleaseAfterFork();
   }
 
  private:

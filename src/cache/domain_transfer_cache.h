@@ -112,14 +112,15 @@ class DomainTransferCache {
   }
 
   // The fork handlers; before the shared cache's locks. making_lock_ is the first taken and the
-  // last released: no cache appears between.
+  // last released: no cache appears between but one of the forking
+  // thread's own.
   void AcquireLocks() STRATA_NO_TSA {
-    making_lock_.Acquire();
-    VisitStacks([](Lock& l) STRATA_NO_TSA { l.Acquire(); });
+    making_lock_.AcquireForFork();
+    VisitStacks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
   }
   void ReleaseLocks() STRATA_NO_TSA {
-    VisitStacks([](Lock& l) STRATA_NO_TSA { l.Release(); });
-    making_lock_.Release();
+    VisitStacks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
+    making_lock_.ReleaseAfterFork();
   }
 
  private:

@@ -19,40 +19,42 @@ void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   Runtime& r = TheRuntime();
   HoldWalkersBeforeFork();
-  const auto acquire = [](Lock& l) STRATA_NO_TSA { l.Acquire(); };
+  const auto acquire = [](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); };
   FileListLock::Acquire();
   LockReaps();
-  r.heap.isolation_lock().Acquire();
-  r.thread_list_lock.Acquire();
-  r.sampler.lock().Acquire();
+  r.heap.isolation_lock().AcquireForFork();
+  r.thread_list_lock.AcquireForFork();
+  r.sampler.lock().AcquireForFork();
   if (r.per_cpu) r.cpu.AcquireLocks();
   r.transfer.AcquireLocks();
   r.heap.VisitLocks(acquire);
-  r.sample_arena.lock().Acquire();
-  r.kernel.watch().lock().Acquire();
+  r.sample_arena.lock().AcquireForFork();
+  r.kernel.watch().lock().AcquireForFork();
+  Lock::SetThisThreadForks(true);
 }
 
 void ReleaseAll(Runtime& r) STRATA_NO_TSA {
-  r.kernel.watch().lock().Release();
-  r.sample_arena.lock().Release();
-  r.heap.VisitLocks([](Lock& l) STRATA_NO_TSA { l.Release(); });
+  Lock::SetThisThreadForks(false);
+  r.kernel.watch().lock().ReleaseAfterFork();
+  r.sample_arena.lock().ReleaseAfterFork();
+  r.heap.VisitLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   r.transfer.ReleaseLocks();
   if (r.per_cpu) r.cpu.ReleaseLocks();
-  r.sampler.lock().Release();
-  r.thread_list_lock.Release();
-  r.heap.isolation_lock().Release();
+  r.sampler.lock().ReleaseAfterFork();
+  r.thread_list_lock.ReleaseAfterFork();
+  r.heap.isolation_lock().ReleaseAfterFork();
   UnlockReaps();
 }
 
 void AfterFork() {
-  if (CurrentState() != RunState::kReady) return;
+  if (!Lock::ThisThreadForks()) return;
   ReleaseAll(TheRuntime());
   FileListLock::Release();
   ReleaseWalkersAfterFork();
 }
 
 void AfterForkInChild() {
-  if (CurrentState() != RunState::kReady) return;
+  if (!Lock::ThisThreadForks()) return;
   ReleaseAll(TheRuntime());
   FileListLock::ResetInChild();
   ForgetStatsWriterInChild();
@@ -71,7 +73,9 @@ void PrepareStackWalks(const Options& o) {
   if (asked && o.sample_interval != 0) RefreshUnwindTables();
 }
 
-// Early, so that handlers registered later run before ours at a fork and may still allocate.
+// Early, so that most other handlers run outside of ours. Constructors of libraries that the
+// program is linked with may yet have run before; their handlers pass through our locks
+// (base/lock.h).
 __attribute__((constructor(101))) void OnLoad() {
   if (EnsureStarted() != RunState::kReady) return;
   pthread_atfork(BeforeFork, AfterFork, AfterForkInChild);

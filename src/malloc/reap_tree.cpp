@@ -192,12 +192,14 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
 }
 
 void LockReaps() STRATA_NO_TSA {
-  g_tree.Acquire();
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.lock();
+  g_tree.AcquireForFork();
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.lock_for_fork();
+  layers::FutexLock::set_this_thread_forks(true);
 }
 void UnlockReaps() STRATA_NO_TSA {
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.unlock();
-  g_tree.Release();
+  layers::FutexLock::set_this_thread_forks(false);
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.unlock_after_fork();
+  g_tree.ReleaseAfterFork();
 }
 
 }  // namespace strata

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "strata/layers/locked.h"
+
 namespace strata {
 namespace {
 
@@ -87,6 +89,52 @@ TEST(Lock, RanksMayBeTakenUpwardsAndEqualOnesTogether) {
   LockHolder c(central_b);
   LockHolder d(metadata);
   SUCCEED();
+}
+
+// The thread that forks passes through what it holds; others wait until the fork is over.
+template <class L, class Take, class Leave, class TakeForFork, class LeaveAfterFork, class Forks>
+void ForkPassesThrough(L& lock, Take take, Leave leave, TakeForFork take_for_fork,
+                       LeaveAfterFork leave_after_fork, Forks forks) {
+  std::atomic<bool> entered{false};
+  take_for_fork(lock);
+  forks(true);
+  std::thread other([&] {
+    take(lock);
+    entered.store(true, std::memory_order_relaxed);
+    leave(lock);
+  });
+  for (int i = 0; i < 100; ++i) {
+    take(lock);
+    take(lock);
+    leave(lock);
+    leave(lock);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  EXPECT_FALSE(entered.load(std::memory_order_relaxed));
+  forks(false);
+  leave_after_fork(lock);
+  other.join();
+  take(lock);  // free again
+  leave(lock);
+  leave_after_fork(lock);  // not taken for a fork: nothing happens
+  take(lock);
+  leave(lock);
+}
+
+TEST(Lock, LetsTheForkingThreadPassAndNoOther) {
+  Lock lock(LockRank::kCentral);
+  ForkPassesThrough(
+      lock, [](Lock& l) STRATA_NO_TSA { l.Acquire(); }, [](Lock& l) STRATA_NO_TSA { l.Release(); },
+      [](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); },
+      [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); }, Lock::SetThisThreadForks);
+}
+TEST(FutexLock, LetsTheForkingThreadPassAndNoOther) {
+  using layers::FutexLock;
+  FutexLock lock;
+  ForkPassesThrough(
+      lock, [](FutexLock& l) { l.lock(); }, [](FutexLock& l) { l.unlock(); },
+      [](FutexLock& l) { l.lock_for_fork(); }, [](FutexLock& l) { l.unlock_after_fork(); },
+      FutexLock::set_this_thread_forks);
 }
 
 #ifndef NDEBUG

@@ -43,3 +43,11 @@ def test_vfork_and_spawn(lab: Lab) -> None:
 def test_fork_while_others_flush_and_read(lab: Lab) -> None:
     """A deadlock shows as the time-out."""
     lab.run(lab.build(HERE / "fork_stdio.c"), "others_flush_and_read", timeout=150).silent()
+
+
+def test_handlers_of_an_earlier_library(lab: Lab) -> None:
+    """They run while the allocator holds its locks; a deadlock shows as the time-out."""
+    library = lab.build(HERE / "early_handlers.c", "-shared", "-fPIC", name="libearly.so")
+    link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library))
+    program = lab.build(HERE / "fork_early.c", *link)
+    lab.run(program, "early_handlers_allocate", timeout=100).silent()

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,13 +24,39 @@ class FutexLock {
   }
   void unlock() {
     // release: pairs with the acquire in lock() and LockSlow().
-    if (state_.exchange(kFree, std::memory_order_release) == kContended) Wait(FUTEX_WAKE, 1);
+    uint32_t expected = kHeld;
+    if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+      UnlockSlow();
+    }
+  }
+
+  // Fork handlers take all locks so, say that their thread forks, and let go so after the fork.
+  // Meanwhile that thread passes through the locks: others' handlers may run between, and may
+  // allocate. Locks that it made meanwhile were not taken, and are left as they are.
+  void lock_for_fork() {
+    lock();
+    state_.fetch_or(kForFork, std::memory_order_relaxed);
+  }
+  void unlock_after_fork() {
+    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
+    // release: as in unlock().
+    if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0) Wait(FUTEX_WAKE, 1);
+  }
+  static void set_this_thread_forks(bool forks) {
+    forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2;
+  // kForFork is a bit beside the others, set and cleared by the holder.
+  static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
+  static inline constinit std::atomic<pthread_t> forking{0};  // 0: no thread
 
   [[gnu::noinline]] void LockSlow() {
+    if ((state_.load(std::memory_order_relaxed) & kForFork) != 0 &&
+        forking.load(std::memory_order_relaxed) == pthread_self()) {
+      return;
+    }
     for (int i = 0; i < 100; ++i) {
       uint32_t expected = kFree;
       if (state_.load(std::memory_order_relaxed) == kFree &&
@@ -40,8 +67,21 @@ class FutexLock {
       __builtin_ia32_pause();
 #endif
     }
-    while (state_.exchange(kContended, std::memory_order_acquire) != kFree)
-      Wait(FUTEX_WAIT, kContended);
+    for (;;) {
+      uint32_t seen = state_.load(std::memory_order_relaxed);
+      const uint32_t wanted = kContended | (seen & kForFork);
+      if (seen != wanted && !state_.compare_exchange_weak(seen, wanted, std::memory_order_acquire,
+                                                          std::memory_order_relaxed)) {
+        continue;
+      }
+      if (seen == kFree) return;
+      Wait(FUTEX_WAIT, wanted);
+    }
+  }
+  [[gnu::noinline]] void UnlockSlow() {
+    // Only the thread that forks comes here then: it had passed through.
+    if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return;
+    if (state_.exchange(kFree, std::memory_order_release) == kContended) Wait(FUTEX_WAKE, 1);
   }
   void Wait(int op, uint32_t value) {
     const int before = errno;

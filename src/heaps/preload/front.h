@@ -21,7 +21,8 @@
 #include "strata/layers/heap.h"
 
 // The name by which `strata run --heap` knows the library, and its fork handlers. Registered early,
-// so that handlers which are registered later run before ours at a fork and may still allocate.
+// so that most other handlers run outside of ours; those of libraries whose constructors ran before
+// run between ours, and pass through our locks (FutexLock).
 #define STRATA_PRELOAD_HEAP(name)                                                         \
   extern "C" __attribute__((visibility("default"))) const char strata_heap_name[] = name; \
   namespace {                                                                             \
@@ -120,15 +121,20 @@ class Front {
   // go. The child's only thread is the one that took them.
   static void BeforeFork() {
     FileListLock::Acquire();
-    heap().visit_locks([](auto& lock) { lock.lock(); });
+    heap().visit_locks([](auto& lock) { lock.lock_for_fork(); });
+    layers::FutexLock::set_this_thread_forks(true);
   }
   static void AfterFork() {
-    heap().visit_locks([](auto& lock) { lock.unlock(); });
+    Unlock();
     FileListLock::Release();
   }
   static void AfterForkInChild() {
-    heap().visit_locks([](auto& lock) { lock.unlock(); });
+    Unlock();
     FileListLock::ResetInChild();
+  }
+  static void Unlock() {
+    layers::FutexLock::set_this_thread_forks(false);
+    heap().visit_locks([](auto& lock) { lock.unlock_after_fork(); });
   }
 
   static Forever<H> g_heap;
