@@ -40,6 +40,7 @@ NOT_PROMISED = {
         "test_address_space_limit": STRICT,
         "test_data_limit": STRICT,
         "test_at_the_limit[small_blocks_run_dry]": STRICT,
+        "test_at_the_limit[threads_at_the_limit]": STRICT,
         "test_handler_that_frees": STRICT,
         "test_limit_set_by_the_program": STRICT,
     },
@@ -97,6 +98,7 @@ test_limit_set_by_the_program = test_hardship.test_limit_set_by_the_program
 
 test_fork_storm = test_fork.test_fork_storm
 test_fork_case = test_fork.test_fork
+test_early_handlers = test_fork.test_handlers_of_an_earlier_library
 test_vfork_and_spawn = test_fork.test_vfork_and_spawn
 test_fork_while_others_flush = test_fork.test_fork_while_others_flush_and_read
 test_threads_case = test_threads.test_threads
