@@ -7,6 +7,7 @@
 // of the page heap's own locks has to be taken then. Sits in heaps.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <new>
 
@@ -39,6 +40,8 @@ class PageHeapSource {
     if (!started_) {
       ::new (&parts_) Parts;
       started_ = true;
+      // release: owns() reads the kernel's part after it.
+      base_.store(parts_.kernel.base(), std::memory_order_release);
     }
     const Length pages = size == 0 ? Length(1) : PagesCeil(size);
     const PageRun run = parts_.heap.Take({pages, Length(kAlign / kPageSize), false});
@@ -57,6 +60,12 @@ class PageHeapSource {
     const size_t most = in_use_ / 4 + kAlwaysKept;
     const size_t free = BytesOf(parts_.heap.free_backed());
     if (free > most) parts_.heap.ReleaseNow(free - most / 2);
+  }
+
+  // Whether p lies in what was mapped so far; what does not may be no memory at all.
+  bool owns(const void* p) const {
+    const uintptr_t base = base_.load(std::memory_order_acquire);
+    return base != 0 && reinterpret_cast<uintptr_t>(p) - base < parts_.kernel.mapped_end();
   }
 
   template <class F>
@@ -86,6 +95,7 @@ class PageHeapSource {
 
   layers::FutexLock lock_;
   bool started_ = false;
+  std::atomic<uintptr_t> base_{0};
   size_t in_use_ = 0;
   union {
     char none_;

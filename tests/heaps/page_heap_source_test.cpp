@@ -59,6 +59,18 @@ TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
   }
 }
 
+TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {
+  HoardHeap& heap = TheHeap();
+  heap.deallocate(heap.allocate(10));
+  auto& source = heap.next().next();
+  EXPECT_TRUE(source.owns(heap.allocate(10)));
+  EXPECT_FALSE(source.owns(&source));
+  const char* never = "^strata hoard: freed twice, or never a block";
+  EXPECT_DEATH(heap.deallocate(reinterpret_cast<void*>(0x1000)), never);
+  EXPECT_DEATH(heap.deallocate(reinterpret_cast<void*>(uintptr_t{1} << 62)), never);
+  EXPECT_DEATH(heap.deallocate(&heap), never);
+}
+
 TEST(HoardHeap, ServesABurstAndGivesItBack) {
   HoardHeap& heap = TheHeap();
   std::vector<void*> blocks;

@@ -22,6 +22,7 @@
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/free_list.h"
+#include "strata/layers/per_thread.h"
 
 namespace strata::layers {
 namespace {

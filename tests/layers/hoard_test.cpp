@@ -92,6 +92,33 @@ TEST(EmptinessGroups, KnowTheBoundsOfAnEighth) {
   }
 }
 
+TEST(Superblock, TellsItsObjectsFromPointersIntoThem) {
+  using S = Superblock<kUnit, int>;
+  alignas(kUnit) static char run[kUnit];
+  for (size_t size = 16; size <= SuperblockClasses<kUnit>::largest; size += 16) {
+    int owner;
+    S& s = *S::Begin(run, 0, size, &owner);
+    std::set<const void*> objects;
+    while (s.used() < s.capacity()) objects.insert(s.Pop());
+    for (const char* p = run; p < run + kUnit; ++p)
+      ASSERT_EQ(s.IsObject(p), objects.contains(p)) << size << " at " << p - run;
+    s.NoteInside();
+    for (const void* object : objects) {
+      auto* p = const_cast<char*>(static_cast<const char*>(object));
+      ASSERT_EQ(s.StartOf(p), p);
+      ASSERT_EQ(s.StartOf(p + size - 1), p);
+    }
+  }
+}
+
+// What a superblock held before does not make blocks of its next class look free.
+TEST_F(HoardTest, TakesNoOldContentForAFreedBlock) {
+  Stack<Hoard<Sparing>, Ref<Source>> heap(source);
+  for (const size_t size : {16, 48, 16, 32, 256, 16})
+    Free(heap, Take(heap, 5 * kUnit / size, size));
+  ExpectSound(heap);
+}
+
 TEST_F(HoardTest, FillsOneSuperblockAfterTheOther) {
   Heap4 heap(source);
   const auto blocks = Take(heap, kObjects + 1);
@@ -262,6 +289,31 @@ TEST(HoardDeathTest, SaysSoWhenABlockIsFreedWrongly) {
                  heap.deallocate(p);
                }),
                twice);
+  EXPECT_DEATH(with_heap([](Heap4& heap) {
+                 const auto blocks = Take(heap, 3, 50);
+                 heap.deallocate(blocks[0]);
+                 heap.deallocate(blocks[1]);
+                 heap.deallocate(blocks[0]);
+               }),
+               twice);
+  EXPECT_DEATH(with_heap([](Heap4& heap) {
+                 const auto blocks = Take(heap, 3, 50);
+                 void* aligned = heap.allocate(50, 256);
+                 heap.deallocate(aligned);
+                 heap.deallocate(blocks[0]);
+                 heap.deallocate(aligned);
+               }),
+               twice);
+  for (const size_t inside : {1, 8, 16, 40}) {
+    EXPECT_DEATH(with_heap([inside](Heap4& heap) {
+                   heap.deallocate(static_cast<char*>(heap.allocate(50)) + inside);
+                 }),
+                 never);
+  }
+  EXPECT_DEATH(with_heap([](Heap4& heap) {  // the next object, which nobody has
+                 heap.deallocate(static_cast<char*>(heap.allocate(64)) + 64);
+               }),
+               never);
   EXPECT_DEATH(with_heap([](Heap4& heap) {
                  std::vector<char> foreign(4 * kUnit);
                  heap.deallocate(&foreign[2 * kUnit]);

@@ -13,6 +13,7 @@
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/coalesce.h"
+#include "strata/layers/per_thread.h"
 #include "strata/layers/thread_buffers.h"
 
 namespace strata::layers {
@@ -168,6 +169,37 @@ TEST(ThreadBuffers, KeepOnlyWhatIsTheirHeapsOwnAndNotTooMuch) {
   other.next().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
   EXPECT_EQ(used, 0u);
   PlayedProcessor::who = 0;
+}
+
+struct TwoOfAType : Restless {};
+
+TEST(ThreadBuffers, GiveNoHeapTheBlocksOfAnother) {
+  using H = Stack<ThreadBuffers<>, Hoard<TwoOfAType>, Ref<CountingSource<kUnit>>>;
+  CountingSource<kUnit> source, other_source;
+  H heap(kRestless, source), other(kRestless, other_source);
+  void* p = heap.allocate(16);  // more of them wait in the buffer now
+  EXPECT_EQ(other_source.held(), 0u);
+  void* q = other.allocate(16);
+  EXPECT_GT(other_source.held(), 0u);
+  other.deallocate(q);
+  heap.deallocate(p);
+  heap.Flush();
+}
+
+struct MisusedBuffers : Restless {};
+
+TEST(ThreadBuffersDeathTest, FindDoubleFreesAndPointersIntoBlocks) {
+  using H = Stack<ThreadBuffers<>, Hoard<MisusedBuffers>, Ref<CountingSource<kUnit>>>;
+  CountingSource<kUnit> source;
+  H heap(kRestless, source);
+  auto* a = static_cast<char*>(heap.allocate(48));
+  auto* b = static_cast<char*>(heap.allocate(48));
+  EXPECT_DEATH(heap.deallocate(a + 16), "strata hoard: freed twice, or never a block");
+  heap.deallocate(a);
+  heap.deallocate(b);
+  EXPECT_DEATH(heap.deallocate(a), "strata hoard: a block was freed twice");
+  heap.Flush();
+  EXPECT_DEATH(heap.deallocate(a), "strata hoard: ");
 }
 
 using Bin = Bins<PowersOfTwo<16, 32768>, FreeList>;

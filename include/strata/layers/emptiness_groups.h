@@ -22,8 +22,8 @@ class EmptinessGroups {
     const uint64_t size = s.capacity();
     s.group_ = static_cast<uint8_t>(group);
     // used * kParts / capacity is `group` from low up to high.
-    s.low_ = static_cast<uint32_t>((group * size + kParts - 1) / kParts);
-    s.high_ = static_cast<uint32_t>(((group + 1) * size + kParts - 1) / kParts);
+    s.low_ = static_cast<uint16_t>((group * size + kParts - 1) / kParts);
+    s.high_ = static_cast<uint16_t>(((group + 1) * size + kParts - 1) / kParts);
     s.prev_ = nullptr;
     s.next_ = first_[group];
     if (s.next_ != nullptr) s.next_->prev_ = &s;

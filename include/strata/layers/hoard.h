@@ -18,11 +18,11 @@
 #include <algorithm>
 
 #include "strata/layers/aligned_run.h"
+#include "strata/layers/cpu_index.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/hoard_global.h"
 #include "strata/layers/locked.h"
 #include "strata/layers/misuse.h"
-#include "strata/layers/per_thread.h"
 #include "strata/layers/ref.h"
 
 namespace strata::layers {
@@ -109,10 +109,9 @@ struct Hoard {
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest / 2 || align > kMaxRequest / 2) return nullptr;
-      size += size == 0;  // a block of no bytes must not begin where the next block does
+      size += size == 0;  // or the block could begin where the object ends
       if (size + align > Classes::largest) return AllocateLarge(size, align);
-      // One byte at least, or the block could begin where the object ends.
-      void* p = allocate(std::max<size_t>(size, 1) + align - alignment);
+      void* p = allocate(size + align - alignment);
       if (p == nullptr) return nullptr;
       auto* aligned = reinterpret_cast<void*>(RoundUp(reinterpret_cast<uintptr_t>(p), align));
       if (aligned != p) static_cast<Block*>(Run::RecordOf(p))->NoteInside();
@@ -124,8 +123,9 @@ struct Hoard {
       if (record->object_size == 0) [[unlikely]]
         return DeallocateLarge(*static_cast<Large*>(record));
       auto* s = static_cast<Block*>(record);
-      Bin* bin = Traits::Owner::Lock(*s);
       p = s->StartOf(p);
+      CheckFreed(*s, p);
+      Bin* bin = Traits::Owner::Lock(*s);
       if (!FreeHolding(*bin, *s, p)) bin->lock.unlock();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
@@ -158,12 +158,15 @@ struct Hoard {
       }
       if (held != nullptr) held->lock.unlock();
     }
-    // The superblock of a block that begins where its object does; else null.
-    static const Block* SuperblockOf(void* p) {
+    // The superblock of a block that is freed and begins where its object does; else null. What is
+    // no block, or is free, ends the program.
+    const Block* SuperblockOfFreed(void* p) {
       const RunHeader* record = RecordOf(p);
       if (record->object_size == 0) return nullptr;
       auto* s = static_cast<const Block*>(record);
-      return s->has_inside() ? nullptr : s;
+      if (s->has_inside()) return nullptr;
+      CheckFreed(*s, p);
+      return s;
     }
 
     size_t size_of(void* p) {
@@ -216,8 +219,6 @@ struct Hoard {
 
     // Under the bin's lock; whether it was let go.
     bool FreeHolding(Bin& bin, Block& s, void* p) {
-      if (s.LastPushed(p)) [[unlikely]]
-        DieOfMisuse(" hoard", "a block was freed twice");
       bin.Free(s, p);
       if (bin.global) [[unlikely]] {
         FreedInGlobal(bin, s);
@@ -253,12 +254,25 @@ struct Hoard {
       this->next_.deallocate(large.base, large.bytes);
     }
 
-    static RunHeader* RecordOf(void* p) {
+    // Of a source that knows its memory, no other is looked at.
+    RunHeader* RecordOf(void* p) const {
       RunHeader* record = Run::RecordOf(p);
+      if constexpr (OwningHeap<Below>) {
+        if (!this->next_.owns(record)) [[unlikely]]
+          DieOfMisuse(" hoard", kNoBlock);
+      }
       if (record->mark != RunHeader::kLive) [[unlikely]]
-        DieOfMisuse(" hoard", "freed twice, or never a block");
+        DieOfMisuse(" hoard", kNoBlock);
       return record;
     }
+    // The start of an object that the program gives back.
+    static void CheckFreed(const Block& s, const void* p) {
+      if (!s.IsObject(p)) [[unlikely]]
+        DieOfMisuse(" hoard", kNoBlock);
+      if (FreedMark::On(p)) [[unlikely]]
+        DieOfMisuse(" hoard", "a block was freed twice");
+    }
+    static constexpr char kNoBlock[] = "freed twice, or never a block";
 
     template <class F>
     void VisitHeaps(F f) {

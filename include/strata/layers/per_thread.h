@@ -6,10 +6,9 @@
 // Which gives each thread a heap of its own.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 
+#include "strata/layers/cpu_index.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/heap_array.h"
 #include "strata/layers/ref.h"
@@ -25,14 +24,6 @@ struct ThreadIndex {
     static std::atomic<size_t> next{0};
     static thread_local const size_t mine = next.fetch_add(1, std::memory_order_relaxed);
     return mine;
-  }
-};
-
-struct CpuIndex {
-  static constexpr bool exclusive = false;
-  static size_t index() {
-    const int cpu = sched_getcpu();
-    return cpu < 0 ? 0 : static_cast<size_t>(cpu);
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include "strata/layers/aligned_run.h"
 #include "strata/layers/classes.h"
+#include "strata/layers/freed_mark.h"
 #include "strata/layers/sync.h"
 
 namespace strata::layers {
@@ -36,6 +37,7 @@ struct SuperblockClasses {
 template <size_t kUnit, class Owner, class Sync = SystemSync>
 class Superblock : public RunHeader {
   using Run = AlignedRun<kUnit>;
+  static_assert(kUnit <= size_t{1} << 19, "IndexOf, and the 16 bits of low_ and high_");
 
  public:
   // Emptiness is counted in parts of this many (emptiness_groups.h).
@@ -52,6 +54,7 @@ class Superblock : public RunHeader {
     s->object_size = static_cast<uint32_t>(object_size);
     s->size_class_ = static_cast<uint16_t>(size_class);
     s->capacity_ = CapacityFor(object_size);
+    s->reciprocal_ = static_cast<uint32_t>(kOne / (object_size / kGrain) + 1);
     s->set_owner(owner);
     return s;
   }
@@ -72,27 +75,38 @@ class Superblock : public RunHeader {
   // There must be one.
   void* Pop() {
     ++used_;
-    if (free_ == nullptr) return Cut();
-    Link* first = free_;
-    free_ = first->next;
-    return first;
+    void* p = free_;
+    if (p == nullptr) {
+      p = Cut();
+    } else {
+      free_ = free_->next;
+    }
+    FreedMark::Clear(p);  // also of one that is cut: the run may have held others before
+    return p;
   }
   void Push(void* p) {
     free_ = ::new (p) Link{free_};
+    FreedMark::Set(p);
     --used_;
   }
 
-  bool LastPushed(const void* p) const { return free_ == p; }
+  // Whether an object that was ever handed out begins at p. For any thread: whoever has one sees
+  // that it was.
+  bool IsObject(const void* p) const {
+    const auto offset = static_cast<size_t>(static_cast<const char*>(p) - objects());
+    const size_t index = IndexOf(offset);
+    return index * object_size == offset && index < cut_.load(std::memory_order_relaxed);
+  }
 
-  // A block with a greater alignment may begin inside an object. Such a superblock finds the object
-  // by a division; others are spared it.
+  // A block with a greater alignment may begin inside an object. Such a superblock takes a pointer
+  // into an object for one to it.
   bool has_inside() const { return inside_.load(std::memory_order_relaxed); }
   void NoteInside() { inside_.store(true, std::memory_order_relaxed); }
   void* StartOf(void* p) const {
     if (!has_inside()) [[likely]]
       return p;
-    const size_t offset = static_cast<size_t>(static_cast<char*>(p) - objects());
-    return static_cast<char*>(p) - offset % object_size;
+    const auto offset = static_cast<size_t>(static_cast<char*>(p) - objects());
+    return objects() + IndexOf(offset) * object_size;
   }
   size_t RoomFrom(void* p) const {
     return object_size -
@@ -107,7 +121,7 @@ class Superblock : public RunHeader {
   void VisitFree(F f) const {
     for (Link* l = free_; l != nullptr; l = l->next) f(static_cast<void*>(l));
   }
-  uint32_t cut() const { return cut_; }
+  uint32_t cut() const { return cut_.load(std::memory_order_relaxed); }
 
  private:
   template <class S>
@@ -119,17 +133,30 @@ class Superblock : public RunHeader {
   char* objects() const {
     return reinterpret_cast<char*>(const_cast<Superblock*>(this)) + Run::kRecord;
   }
-  void* Cut() { return objects() + size_t{cut_++} * object_size; }
+  void* Cut() {
+    const uint32_t at = cut();
+    cut_.store(at + 1, std::memory_order_relaxed);
+    return objects() + size_t{at} * object_size;
+  }
+  // offset / object_size, without a division, for an offset within the run; some number for others.
+  // In grains both are below 2^16, and their product is below kOne, so the error of the reciprocal,
+  // at most one, does not reach the quotient.
+  size_t IndexOf(size_t offset) const {
+    return static_cast<uint32_t>(offset) / kGrain * uint64_t{reciprocal_} / kOne;
+  }
+  static constexpr uint32_t kGrain = kDefaultAlignment;  // objects are multiples of it
+  static constexpr uint64_t kOne = uint64_t{1} << 31;
 
   uint32_t used_ = 0;
-  uint32_t cut_ = 0;
+  std::atomic<uint32_t> cut_{0};  // written under the lock
   Link* free_ = nullptr;
   typename Sync::template Atomic<Owner*> owner_{nullptr};
   // Of EmptinessGroups: the list it is on, and the numbers in use with which it stays there.
   Superblock* prev_ = nullptr;
   Superblock* next_ = nullptr;
-  uint32_t low_ = 0;
-  uint32_t high_ = 0;
+  uint16_t low_ = 0;
+  uint16_t high_ = 0;
+  uint32_t reciprocal_ = 0;
   uint32_t capacity_ = 0;
   uint16_t size_class_ = 0;
   uint8_t group_ = 0;

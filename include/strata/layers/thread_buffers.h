@@ -1,7 +1,7 @@
 // ThreadBuffers: lists of free blocks for each thread, over a heap that hands them out in batches,
 // such as Hoard: most calls then take no lock. A block is kept only if it belongs to the heap that
-// the thread last took blocks of its class from, so a thread never hands out again what another
-// processor's heap cut from a cache line that is in use there; all others go straight home. What a
+// the thread last took blocks of its class from, so what another processor's heap cut from a
+// cache line that is in use there is not handed out here; all others go straight home. What a
 // thread keeps is bounded for each class, and goes home when the thread ends.
 //
 // One heap of a type has buffers, the first that is used; others of the same type do without. The
@@ -15,8 +15,8 @@
 #include <atomic>
 
 #include "strata/layers/free_list.h"
+#include "strata/layers/freed_mark.h"
 #include "strata/layers/heap.h"
-#include "strata/layers/misuse.h"
 #include "strata/layers/sync.h"
 
 namespace strata::layers {
@@ -58,7 +58,7 @@ struct ThreadBuffers {
       if (size <= kLargest) [[likely]] {
         const size_t c = Classes::of(size);
         Buffer* b = t_buffer;
-        if (b > Ended() && !b->kept[c].blocks.empty()) [[likely]]
+        if (b > Ended() && b->heap == this && !b->kept[c].blocks.empty()) [[likely]]
           return b->kept[c].Pop();
         return AllocateSlow(c);
       }
@@ -72,12 +72,10 @@ struct ThreadBuffers {
 
     void deallocate(void* p) {
       Buffer* b = t_buffer;
-      const auto* s = Below::SuperblockOf(p);
+      const auto* s = this->next_.SuperblockOfFreed(p);
       if (b > Ended() && s != nullptr && s->size_class() < kClasses && b->heap == this) [[likely]] {
         Kept& kept = b->kept[s->size_class()];
         if (kept.from == s->owner()) {
-          if (kept.newest == p) [[unlikely]]
-            DieOfMisuse(" hoard", "a block was freed twice");
           kept.Push(p);
           if (kept.count > Most(s->size_class())) [[unlikely]]
             Shrink(kept, kept.count / 2);
@@ -103,17 +101,17 @@ struct ThreadBuffers {
     struct Kept {
       internal::BlockStack blocks;
       size_t count = 0;
-      const void* from = nullptr;    // the heap that they all belong to
-      const void* newest = nullptr;  // the last that came, while it is here
+      const void* from = nullptr;  // the heap whose they were when they came
       void Push(void* p) {
         blocks.Push(p);
-        newest = p;
+        FreedMark::Set(p);
         ++count;
       }
       void* Pop() {
         --count;
-        newest = nullptr;
-        return blocks.Pop();
+        void* p = blocks.Pop();
+        FreedMark::Clear(p);
+        return p;
       }
     };
     struct Buffer {
@@ -135,7 +133,6 @@ struct ThreadBuffers {
       if (n == 0) return nullptr;
       kept.from = from;
       for (size_t i = n; i > 1; --i) kept.Push(batch[i - 1]);  // the first on top
-      kept.newest = nullptr;
       return batch[0];
     }
 
