@@ -96,7 +96,8 @@ def test_figures_are_those_of_the_data(tmp_path: Path) -> None:
     assert rows["sum"] == "90.0 MiB"
     live = found["live-stacks"].advice
     assert live is not None
-    assert live.text.startswith("readQueryFromClient holds 67 % of the sampled live bytes (40.0 MiB).")
+    expected = "readQueryFromClient holds 67 % of the sampled live bytes (40.0 MiB)."
+    assert live.text.startswith(expected)
     waste = found["waste-stacks"].advice
     assert waste is not None
     assert HOSTILE[:10] in waste.text  # std::vector is passed over
