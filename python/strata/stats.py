@@ -186,7 +186,8 @@ def render(stats: Stats) -> RenderableType:
         (
             "released",
             human(held["released"]),
-            f"not in memory: given back or never used; {human(stats.background_released)} in the background so far",
+            "not in memory: given back or never used;"
+            f" {human(stats.background_released)} in the background so far",
         ),
         (
             "coverage",
