@@ -205,8 +205,8 @@ class Report:
         header = ["work", "allocator", "live", "survivor pages", "RSS", "physical", "limit"]
         return (
             "## Memory given back\n\nMiB at the end of the idle time (bursts 10 s, oscillation 2 s),"
-            " during which the program does not call the allocator. Physical is the process's own memory cgroup: RSS leaves out"
-            " pages that the kernel has not freed yet.\n\n" + table(header, rows)
+            " during which the program does not call the allocator. Physical is the process's own"
+            " memory cgroup: RSS leaves out pages that the kernel has not freed yet.\n\n" + table(header, rows)
         )
 
     def _peaks(self) -> str:
