@@ -206,7 +206,8 @@ class Report:
         return (
             "## Memory given back\n\nMiB at the end of the idle time (bursts 10 s, oscillation 2 s),"
             " during which the program does not call the allocator. Physical is the process's own"
-            " memory cgroup: RSS leaves out pages that the kernel has not freed yet.\n\n" + table(header, rows)
+            " memory cgroup: RSS leaves out pages that the kernel has not freed yet.\n\n"
+            + table(header, rows)
         )
 
     def _peaks(self) -> str:
