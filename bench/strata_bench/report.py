@@ -204,7 +204,7 @@ class Report:
             return ""
         header = ["work", "allocator", "live", "survivor pages", "RSS", "physical", "limit"]
         return (
-            "## Memory given back\n\nMiB at the end of the idle time (bursts 10 s, oscillation 2 s),"
+            "## Memory given back\n\nMiB after the idle time (bursts 10 s, oscillation 2 s),"
             " during which the program does not call the allocator. Physical is the process's own"
             " memory cgroup: RSS leaves out pages that the kernel has not freed yet.\n\n"
             + table(header, rows)
