@@ -126,7 +126,7 @@ class CpuCache {
   // Every so often (5 s): classes that nobody used since the last call lose their room, and the
   // caches with the most misses get some of what the others may hold. Nothing unless adaptive.
   void Resize();
-  // Those that lent their part while they rested and now need it have it back, from whoever has
+  // Those that gave up their share while they rested and now need it have it back, from whoever has
   // more than a share: at once, not in Resize's small steps.
   void Repay();
   // Background thread, once a second.
@@ -206,7 +206,7 @@ class CpuCache {
     uint32_t misses_at_limit = 0;  // under lock
     uint32_t idle_ticks = 0;       // background thread only
     uint64_t mark = 0;             // background thread only
-    bool lent = false;             // rested, and gave its part up; under vcpus_lock_
+    bool gave_up_share = false;    // it rested; under vcpus_lock_
     // Each class's word and misses as the last Resize saw them; under vcpus_lock_.
     uint64_t seen_word[kMaxClasses] = {};
     uint64_t seen_misses[kMaxClasses] = {};

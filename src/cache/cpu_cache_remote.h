@@ -79,7 +79,7 @@ size_t CpuCache<Ops, Transfer>::DrainIfIdle(size_t vcpu, uint32_t idle_ticks) {
   if (adaptive_.load(std::memory_order_relaxed)) {
     LockHolder hold_v(v->lock);
     pool_ += LowerLimit(*v, ResizeOptions{share()}.Floor());
-    v->lent = true;
+    v->gave_up_share = true;
   }
   return bytes;
 }
@@ -246,10 +246,10 @@ void CpuCache<Ops, Transfer>::Repay() {
   const size_t share = this->share();
   for (size_t i = 0; i < max_vcpus_; ++i) {
     Vcpu* v = vcpus_[i].load(std::memory_order_acquire);
-    if (v == nullptr || !v->lent) continue;
+    if (v == nullptr || !v->gave_up_share) continue;
     const size_t limit = this->limit(i);
     if (limit < share && room_bytes(i) < limit - limit / 8) continue;  // still resting
-    v->lent = false;
+    v->gave_up_share = false;
     if (limit >= share) continue;
     size_t got = TakeFromPool(share - limit);
     for (size_t d = 0; d < max_vcpus_ && limit + got < share; ++d) {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 
 import pytest
 from blackbox import ROOT, Lab, cases
+from misuse import expect_misuse
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "scope_cases.c"
@@ -27,19 +27,8 @@ def test_scope(lab: Lab, case: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_misuse_aborts_with_one_line(lab: Lab, case: str) -> None:
-    result = lab.run(lab.build_linked(MISUSE), case, preload=False)
-    assert result.returncode == -signal.SIGABRT, result.explain()
-    assert len(result.strata_lines()) == 1, result.explain()
-    assert len(result.stderr.splitlines()) == 1, result.explain()
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_misuse_is_ignored_when_asked(lab: Lab, case: str) -> None:
-    env = {"STRATA_ON_ERROR": "ignore"}
-    result = lab.run(lab.build_linked(MISUSE), case, env=env, preload=False)
-    assert result.returncode == 0, result.explain()
-    assert len(result.strata_lines()) == 1, result.explain()
+def test_misuse_is_one_line(lab: Lab, case: str) -> None:
+    expect_misuse(lab, lab.build_linked(MISUSE), case)
 
 
 def test_of_two_threads_that_end_a_scope_one_does(lab: Lab) -> None:
