@@ -9,8 +9,8 @@
 // A thread that allocates gigabytes a second would spend much of its time on samples that tell
 // nothing new. So long intervals are a promise of cheapness: where samples come less than 0.1 ms
 // apart the thread draws from longer and longer intervals, and each sample's weight follows the one
-// it was drawn with, so the estimates stay unbiased; but for blocks that grow under another interval
-// than they were allocated under. Intervals below kThinnedFrom are taken at their word.
+// it was drawn with, so the estimates stay unbiased; but for blocks that grow under another
+// interval than they were allocated under. Intervals below kThinnedFrom are taken at their word.
 #pragma once
 
 #include <cstddef>
