@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from strata_bench.allocators import STRATA, STRATA_KEEPING, Field
+from strata_bench.glossary import lines as work_lines
 from strata_bench.plan import CASES, OTHER, SPEED, Case
 from strata_bench.results import Results
 from strata_bench.targets import Row, against_best, better, burst_limit_kib, speed_means
@@ -63,6 +64,7 @@ class Report:
             text_table(["", ""], [[k, v] for k, v in machine.items()]),
             "## Allocators\n",
             self._allocators(),
+            f"## Works\n\n{work_lines()}\n",
             self._image("speed", "Time of each work relative to the fastest peer"),
             self._speed(),
             self._image("sizes", "ns per malloc and free by size"),

@@ -11,10 +11,10 @@ from blackbox import ROOT, find_library, missing, need
 from strata import control
 from strata.processes import Process
 from strata.procfs import V1_MEMORY, V2_ROOT
-from strata_bench import groups, limited, sections, switched
+from strata_bench import glossary, groups, limited, sections, switched
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import Figure, Group, Variant, Work
-from strata_bench.plan import Case
+from strata_bench.plan import CASES, Case
 from strata_bench.redis_load import RedisError
 from strata_bench.results import Results, Run
 
@@ -267,3 +267,8 @@ def test_a_heap_lies_beside_strata(tmp_path: Path) -> None:
     heap = Group("test", "A test", "About it.", (Variant("other", heap="other"),), (), 1)
     _, skipped = groups.prepare(heap, tmp_path / "libstrata.so", tmp_path)
     assert skipped == {"other": f"{tmp_path / 'libstrata-other.so'} is not there"}
+
+
+def test_every_work_of_the_page_is_explained() -> None:
+    unexplained = [c.name for c in CASES if not any(c.name.startswith(w) for w in glossary.WORKS)]
+    assert not unexplained
