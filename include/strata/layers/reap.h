@@ -19,7 +19,8 @@
 
 namespace strata::layers {
 
-template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20>
+// The finder that is there if none is named is half a KiB: there may be many reaps.
+template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20, class Finder = BasicBestFit<32, 2, 21>>
 struct Reap {
   static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost);
 
@@ -28,7 +29,6 @@ struct Reap {
     static_assert(Below::alignment >= 16, "Reap needs a heap aligned to 16 bytes");
     using Block = TaggedBlock;
     using Chunk = ReapChunk;
-    using Finder = BasicBestFit<32, 2, 21>;  // half a KiB: there may be many reaps
 
    public:
     static constexpr size_t alignment = Block::kUnit;
