@@ -49,10 +49,14 @@ struct Apart {
       Block* b = Block::Of(p);
       if (!b->apart()) [[likely]]
         return this->next_.deallocate(p);
-      if (!b->in_use()) DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
+      if (!b->in_use()) DieOfDeadBlock();
       GiveBackApart(StartOf(b), LengthOf(b));
     }
     void deallocate(void* p, size_t) { deallocate(p); }
+    size_t size_of(void* p) {
+      const Block* b = Block::Of(p);
+      return b->apart() ? b->size() - Block::kTag : this->next_.size_of(p);
+    }
     bool resize(void* p, size_t size)
       requires ResizableHeap<Below>
     {
@@ -75,7 +79,8 @@ struct Apart {
 
     static char* StartOf(Block* b) { return reinterpret_cast<char*>(b) - b->apart_offset(); }
     static size_t OffsetOf(void* p) { return Block::Of(p)->apart_offset(); }
-    // A tag's bytes more than the block needs, because size_of() takes them off, as for all blocks.
+    // A tag's bytes more than the block needs, because size_of() takes them off, as Coalesce does:
+    // so the two need not be told apart there.
     static constexpr size_t LengthFor(size_t end) { return RoundUp(end + Block::kTag, kPage); }
     static size_t LengthOf(Block* b) { return b->apart_offset() + b->size(); }
     static void* Tag(void* raw, size_t offset, size_t length) {

@@ -82,8 +82,7 @@ struct ClassHeader {
     }
     [[gnu::noinline]] void DeallocateOdd(void* p) {
       const size_t word = Word(p);
-      if ((word & kMark) != kWithin)
-        DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
+      if ((word & kMark) != kWithin) DieOfDeadBlock();
       Word(p) = 0;
       deallocate(static_cast<char*>(p) - (word & ~kMark));
     }

@@ -60,7 +60,7 @@ struct Coalesce {
     [[gnu::noinline]] void deallocate(void* p) {
       Block* b = Block::Of(p);
       if (!b->in_use()) [[unlikely]]
-        DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
+        DieOfDeadBlock();
       size_t bytes = b->size();
       if (!b->previous_in_use()) {
         Block* before = b->Before();

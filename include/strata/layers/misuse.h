@@ -24,4 +24,9 @@ namespace strata::layers {
   abort();
 }
 
+// A free or realloc of what is no block, or of one that was freed.
+[[noreturn]] inline void DieOfDeadBlock() {
+  DieOfMisuse("", "free of a pointer that is no live block (freed before?)");
+}
+
 }  // namespace strata::layers

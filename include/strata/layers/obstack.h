@@ -82,6 +82,8 @@ struct Obstack {
       at_ = object_ = static_cast<char*>(p);
       growing_ = false;
     }
+    // How far the newest object can grow where it lies.
+    size_t room() const { return newest_ == nullptr ? 0 : static_cast<size_t>(newest_->end - at_); }
     // Where release() comes back to, with all that is there now kept. Null: the beginning.
     void* mark() const { return object_; }
     void release_to(void* mark) {
@@ -106,7 +108,7 @@ struct Obstack {
    private:
     // `more` bytes behind at_, where the object begun so far is moved if it must.
     bool MakeRoom(size_t more) {
-      if (newest_ != nullptr && more <= static_cast<size_t>(newest_->end - at_)) [[likely]]
+      if (newest_ != nullptr && more <= room()) [[likely]]
         return true;
       return NewChunk(more);
     }
