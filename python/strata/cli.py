@@ -149,7 +149,9 @@ def run_command(
     heap: Annotated[
         str,
         typer.Option(
-            "--heap", metavar="NAME", help="Another heap: kingsley, lea, ... (docs/heaps.md)."
+            "--heap",
+            metavar="NAME",
+            help="Another heap: hoard, kingsley, lea, obstack, reap (docs/heaps.md).",
         ),
     ] = DEFAULT_HEAP,
     lib: Annotated[

@@ -14,7 +14,9 @@ struct ProcessHoard : layers::HoardTraits<65536> {
   static constexpr size_t kHeaps = 32;  // CPUs beyond share them
 };
 
-using HoardHeap = layers::Stack<layers::ThreadBuffers<>, layers::Hoard<ProcessHoard>,
-                                PageHeapSource<ProcessHoard::kSuperblock>>;
+template <class Source>
+using HoardOver = layers::Stack<layers::ThreadBuffers<>, layers::Hoard<ProcessHoard>, Source>;
+
+using HoardHeap = HoardOver<PageHeapSource<ProcessHoard::kSuperblock>>;
 
 }  // namespace strata

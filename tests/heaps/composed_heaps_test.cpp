@@ -1,10 +1,14 @@
-// Kingsley's heap and Lea's: random programs under the Check oracle, what each is known for, and
-// misuse that is found.
+// The classic heaps: random programs under the Check oracle, what each is known for, and misuse
+// that is found. Of Hoard's more is tested in tests/layers/hoard_*_test.cpp.
 #include <gtest/gtest.h>
 
 #include "heap_program.h"
+#include "heaps/hoard.h"
 #include "heaps/kingsley.h"
 #include "heaps/lea.h"
+#include "heaps/obstack.h"
+#include "heaps/reap.h"
+#include "strata/layers/aligned_mmap.h"
 
 namespace strata {
 namespace {
@@ -16,7 +20,9 @@ using test::RandomBytes;
 
 template <class Core>
 class ComposedHeap : public testing::Test {};
-using Cores = testing::Types<KingsleyCore, LeaCore>;
+// The page heap's window stays for the whole process; here Hoard's source ends with the heap.
+using HoardCore = HoardOver<layers::AlignedMmap<ProcessHoard::kSuperblock>>;
+using Cores = testing::Types<HoardCore, KingsleyCore, LeaCore, ObstackCore, ReapCore>;
 TYPED_TEST_SUITE(ComposedHeap, Cores);
 
 TYPED_TEST(ComposedHeap, KeepsARandomProgramsBlocksApart) {
@@ -171,6 +177,73 @@ TEST(LeaDeathTest, FindsADoubleFreeOfALargerBlock) {
   heap.deallocate(p);
   EXPECT_DEATH(heap.deallocate(p), "^strata: free of a pointer that is no live block");
   heap.deallocate(behind);
+}
+
+// --- Reap
+
+TEST(Reap, IsARegionUntilTheFirstFree) {
+  ReapCore heap;
+  std::vector<char*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(static_cast<char*>(heap.allocate(40)));
+  for (size_t i = 1; i < 100; ++i) EXPECT_EQ(blocks[i], blocks[i - 1] + 48);
+  EXPECT_TRUE(heap.next().bumping());
+  heap.deallocate(blocks[10]);
+  EXPECT_FALSE(heap.next().bumping());
+  for (size_t i = 0; i < 100; ++i) {
+    if (i != 10) heap.deallocate(blocks[i]);
+  }
+  EXPECT_TRUE(heap.next().bumping());
+}
+
+TEST(Reap, GivesChunksAndLargeBlocksBack) {
+  ReapCore heap;
+  void* kept = heap.allocate(100);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 1000; ++i) blocks.push_back(heap.allocate(10'000));
+  void* large = heap.allocate(50 << 20);
+  EXPECT_GE(heap.next().held(), 10'000'000u + (50u << 20));
+  heap.deallocate(large);
+  for (void* p : blocks) heap.deallocate(p);
+  EXPECT_LE(heap.next().held(), size_t{3} << 20);
+  heap.deallocate(kept);
+}
+
+TEST(ReapDeathTest, FindsMisuse) {
+  ReapCore heap;
+  void* p = heap.allocate(100);
+  void* behind = heap.allocate(100);
+  heap.deallocate(p);
+  EXPECT_DEATH(heap.deallocate(p), "^strata: free of a pointer that is no live block");
+  EXPECT_DEATH(heap.resize(p, 50), "no live block");
+  EXPECT_DEATH(heap.deallocate(static_cast<char*>(behind) + 8), "no live block");
+  heap.deallocate(behind);
+}
+
+// --- Obstack
+
+TEST(Obstack, GivesLargeBlocksBackAtOnceWhereverTheyLie) {
+  ObstackCore heap;
+  auto* first = static_cast<unsigned char*>(heap.allocate(kObstackLimit));
+  void* above = heap.allocate(100);
+  EXPECT_TRUE(heap.reads_zero(first));
+  EXPECT_FALSE(heap.reads_zero(above));
+  heap.deallocate(first);
+  void* second = heap.allocate(kObstackLimit);
+  EXPECT_TRUE(heap.reads_zero(second)) << "the limit stays";
+  heap.deallocate(second);
+}
+
+TEST(ObstackDeathTest, FindsADoubleFree) {
+  ObstackCore heap;
+  void* below = heap.allocate(100);
+  void* p = heap.allocate(100);
+  void* above = heap.allocate(100);
+  heap.deallocate(p);
+  EXPECT_DEATH(heap.deallocate(p), "^strata: free of a pointer that is no live block");
+  heap.deallocate(above);
+  EXPECT_DEATH(heap.deallocate(above), "no live block");
+  EXPECT_DEATH(heap.deallocate(p), "no live block");
+  heap.deallocate(below);
 }
 
 }  // namespace

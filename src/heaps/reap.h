@@ -1,0 +1,19 @@
+// A reap as the heap of a whole process, as a composition: a region until the first free, and from
+// then on a heap that bumps through the holes that frees have left. Chunks and large blocks are
+// mappings, which go back when they are empty. docs/heaps.md says when to use it. Sits in heaps.
+#pragma once
+
+#include "strata/layers/locked_when_shared.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/only_live.h"
+#include "strata/layers/reap.h"
+
+namespace strata {
+
+// Without its lock, for one thread. The finder is for many blocks: there is one reap here.
+using ReapCore =
+    layers::Stack<layers::OnlyLive, layers::Reap<64 << 10, 1 << 20, layers::BestFit>, layers::Mmap>;
+
+using ReapHeap = layers::LockedWhenShared::On<ReapCore>;
+
+}  // namespace strata
