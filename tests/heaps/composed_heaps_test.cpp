@@ -9,6 +9,7 @@
 #include "heaps/obstack.h"
 #include "heaps/reap.h"
 #include "strata/layers/aligned_mmap.h"
+#include "strata/layers/static_source.h"
 
 namespace strata {
 namespace {
@@ -76,6 +77,22 @@ TEST(Kingsley, RoundsToPowersOfTwoWithItsHeader) {
     EXPECT_TRUE(whole == 32 || whole / 2 < size + 8) << size;
     heap.deallocate(p);
   }
+}
+
+TEST(Kingsley, ServesFromLargerKeptBlocksWhenThereIsNoMore) {
+  using namespace layers;
+  Stack<ClassHeader, Bins<PowersOfTwo<32, 4096>, FreeList>, StaticBuffer<4096>> heap;
+  void* large = heap.allocate(2000);
+  void* middle = heap.allocate(1000);
+  while (heap.allocate(10) != nullptr) continue;
+  heap.deallocate(large);
+  heap.deallocate(middle);
+  EXPECT_EQ(heap.allocate(10), middle) << "the smallest that serves";
+  EXPECT_EQ(heap.allocate(1000), large);
+  EXPECT_EQ(heap.allocate(10), nullptr);
+  EXPECT_GE(heap.size_of(middle), 1000u) << "it stays of its class";
+  heap.deallocate(middle);
+  EXPECT_EQ(heap.allocate(1000), middle);
 }
 
 TEST(Kingsley, NeverUsesABlockForAnotherClass) {

@@ -28,7 +28,7 @@ sys.path += [str(TESTS / folder) for folder in ("preload", "edge", "process")]
     for name in "api fork gxx hardship memcached new python redis sqlite threads".split()
 )
 
-STRICT = "a block of one class never serves another: what is freed does not come back for others"
+STRICT = "nothing is split, joined or given back: small blocks never serve a larger request"
 MAPPED = "its page heap keeps address space that it has mapped; 64 MiB more do not fit beside it"
 # What a heap does not promise, by what it is.
 NOT_PROMISED = {
@@ -40,9 +40,6 @@ NOT_PROMISED = {
         "test_address_space_limit": STRICT,
         "test_data_limit": STRICT,
         "test_at_the_limit[small_blocks_run_dry]": STRICT,
-        "test_at_the_limit[threads_at_the_limit]": STRICT,
-        "test_handler_that_frees": STRICT,
-        "test_limit_set_by_the_program": STRICT,
     },
 }
 # glibc's own answer about glibc's own heap, which the composed heaps leave alone.

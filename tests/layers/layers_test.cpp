@@ -95,6 +95,34 @@ TEST(BoundedFreeList, SendsTheRestDown) {
   EXPECT_EQ(layer<Count>(heap).counts().blocks(), 2u);
 }
 
+TEST(Bins, HandOutAtHandOnlyWhatTheyKeep) {
+  Stack<Bins<PowersOfTwo<16, 1024>, BoundedFreeList<2>>, Count, Mmap> heap;
+  static_assert(KeepingHeap<decltype(heap)> && !KeepingHeap<Stack<Bump<>, Mmap>>);
+  EXPECT_EQ(heap.allocate_kept(100), nullptr);
+  void* p = heap.allocate(100);
+  heap.deallocate(p, 100);
+  EXPECT_EQ(heap.allocate_kept(200), nullptr) << "of another class";
+  EXPECT_EQ(heap.allocate_kept(5000), nullptr) << "above all classes";
+  EXPECT_EQ(layer<Count>(heap).counts().allocations, 1u) << "nothing went below";
+  EXPECT_EQ(heap.allocate_kept(128), p);
+  EXPECT_EQ(heap.allocate_kept(128), nullptr);
+  heap.deallocate(p, 128);
+}
+
+// The blocks that a list keeps go back with the size that the heap below knows them by.
+TEST(Bins, GiveBackWhatTheyKeepAtTheEnd) {
+  Count::On<Mmap> below;
+  {
+    Stack<Bins<PowersOfTwo<16, 1024>, FreeList>, Ref<Count::On<Mmap>>> heap(below);
+    void* p[3] = {heap.allocate(10), heap.allocate(100), heap.allocate(1000)};
+    heap.deallocate(p[0], 10);
+    heap.deallocate(p[1], 100);
+    heap.deallocate(p[2], 1000);
+    EXPECT_EQ(below.counts().bytes, 16u + 128 + 1024);
+  }
+  EXPECT_EQ(below.counts().bytes, 0u);
+}
+
 TEST(Classes, CoverEverySizeTightly) {
   const auto check = [](auto classes, double slack_above_64) {
     using C = decltype(classes);

@@ -3,6 +3,7 @@
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/chunk.h"
+#include "strata/layers/class_header.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/zeroed.h"
@@ -51,8 +52,8 @@ struct HandBins {
   };
   struct Bin {
     Source* below;
-    Block* first;
     size_t size;
+    Block* first;
   };
   Source source;
   Bin bins[Classes::count];
@@ -71,9 +72,48 @@ struct HandBins {
     if (size > 1024) [[unlikely]]
       return source.deallocate(p, size);
     const size_t c = Log2((size - (size != 0)) | 15) - 3;
-    bins[c].size = size_t{16} << c;
     bins[c].first = ::new (p) Block{bins[c].first};
   }
+};
+
+// Kingsley's fast paths; the calls out of them are the same two on both sides.
+using Headed = PowersOfTwo<32, 65536>;
+using ComposedKingsley = Stack<ClassHeader, Bins<Headed, FreeList>, Source>;
+
+struct HandKingsley {
+  static constexpr size_t kHeader = 16, kMark = size_t{0x5b10} << 48;
+  struct Block {
+    Block* next;
+  };
+  struct Bin {
+    Source* below;
+    size_t size;
+    Block* first;
+  };
+  Source source;
+  Bin bins[Headed::count];
+
+  void* allocate(size_t size) {
+    if (size <= 65536 - kHeader) [[likely]] {
+      const size_t c = Log2((size + kHeader - 1) | 31) - 4;
+      Block* b = bins[c].first;
+      if (b != nullptr) [[likely]] {
+        bins[c].first = b->next;
+        auto* p = reinterpret_cast<char*>(b) + kHeader;
+        reinterpret_cast<size_t*>(p)[-1] = kMark + c;
+        return p;
+      }
+    }
+    return allocate_slow(size);
+  }
+  void deallocate(void* p) {
+    const size_t c = static_cast<size_t*>(p)[-1] - kMark;
+    if (c >= Headed::count) [[unlikely]]
+      return deallocate_odd(p);
+    bins[c].first = ::new (static_cast<char*>(p) - kHeader) Block{bins[c].first};
+  }
+  void* allocate_slow(size_t size);
+  void deallocate_odd(void* p);
 };
 
 extern "C" {
@@ -85,4 +125,8 @@ void* composed_bins_allocate(ComposedBins& h, size_t n) { return h.allocate(n); 
 void* hand_bins_allocate(HandBins& h, size_t n) { return h.allocate(n); }
 void composed_bins_deallocate(ComposedBins& h, void* p, size_t n) { h.deallocate(p, n); }
 void hand_bins_deallocate(HandBins& h, void* p, size_t n) { h.deallocate(p, n); }
+void* composed_kingsley_allocate(ComposedKingsley& h, size_t n) { return h.allocate(n); }
+void* hand_kingsley_allocate(HandKingsley& h, size_t n) { return h.allocate(n); }
+void composed_kingsley_deallocate(ComposedKingsley& h, void* p) { h.deallocate(p); }
+void hand_kingsley_deallocate(HandKingsley& h, void* p) { h.deallocate(p); }
 }

@@ -14,7 +14,7 @@ template <SizeClasses ClassesOfBins, class... PerBin>
 struct Bins {
   template <Heap Below>
   class On : public Through<Below> {
-    using Bin = Stack<PerBin..., Ref<Below>>;
+    using Bin = Stack<PerBin..., SizedRef<Below>>;
 
    public:
     using Classes = ClassesOfBins;
@@ -25,7 +25,10 @@ struct Bins {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...), bins_(this->next_) {}
+        : Through<Below>(std::forward<Args>(args)...),
+          bins_(typename decltype(bins_)::Each(), [this](size_t c) {
+            return typename SizedRef<Below>::Place{this->next_, Classes::size(c)};
+          }) {}
 
     void* allocate(size_t size) {
       if (size > Classes::largest) [[unlikely]]
@@ -72,11 +75,17 @@ struct Bins {
       return this->next_.reads_zero(p);
     }
 
-    // For a layer that keeps the class of each block: a kept block of a class, or null.
-    void* allocate_kept(size_t c)
-      requires requires(Bin& b) { b.allocate_kept(); }
+    void* allocate_kept(size_t size)
+      requires KeepingHeap<Bin>
     {
-      return bins_[c].allocate_kept();
+      return size > Classes::largest ? nullptr : allocate_kept_of_class(Classes::of(size));
+    }
+
+    // For a layer that keeps the class of each block.
+    void* allocate_kept_of_class(size_t c)
+      requires KeepingHeap<Bin>
+    {
+      return bins_[c].allocate_kept(Classes::size(c));
     }
     void deallocate_of_class(void* p, size_t c) { bins_[c].deallocate(p, Classes::size(c)); }
 

@@ -3,6 +3,7 @@
 // The word carries a mark that a free block's link has not: a second free, or one of a pointer that
 // is no block, is found by the compare that a free makes anyway. A block aligned to more than 16
 // has a word of another kind, which leads to the block's. The largest request is the last class.
+// When the heap below has no more, a kept block of a larger class serves.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -25,13 +26,16 @@ struct ClassHeader {
     using Through<Below>::Through;
 
     void* allocate(size_t size) {
+      if (void* p = allocate_kept(size)) [[likely]]
+        return p;
+      return AllocateSlow(size);
+    }
+    void* allocate_kept(size_t size) {
       if (size > kMost) [[unlikely]]
         return nullptr;
-      const size_t c = Classes::of(size + header_bytes);
-      void* raw = this->next_.allocate_kept(c);
-      if (raw == nullptr) [[unlikely]]
-        return AllocateSlow(c);
-      return Begin(raw, c);
+      const size_t c = ClassOf(size);
+      void* raw = this->next_.allocate_kept_of_class(c);
+      return raw == nullptr ? nullptr : Begin(raw, c);
     }
 
     void* allocate(size_t size, size_t align) {
@@ -76,9 +80,16 @@ struct ClassHeader {
       return p;
     }
 
-    [[gnu::noinline]] void* AllocateSlow(size_t c) {
-      void* raw = this->next_.allocate(Classes::size(c));
-      return raw == nullptr ? nullptr : Begin(raw, c);
+    static constexpr size_t ClassOf(size_t size) { return Classes::of(size + header_bytes); }
+    [[gnu::noinline]] void* AllocateSlow(size_t size) {
+      if (size > kMost) return nullptr;
+      const size_t c = ClassOf(size);
+      if (void* raw = this->next_.allocate(Classes::size(c))) return Begin(raw, c);
+      // There is no more. A kept block of a larger class serves, and stays of that class.
+      for (size_t larger = c + 1; larger < Classes::count; ++larger) {
+        if (void* raw = this->next_.allocate_kept_of_class(larger)) return Begin(raw, larger);
+      }
+      return nullptr;
     }
     [[gnu::noinline]] void DeallocateOdd(void* p) {
       const size_t word = Word(p);

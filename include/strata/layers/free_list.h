@@ -47,9 +47,9 @@ struct FreeList {
       return kept_.Pop();
     }
     // The newest kept block, or null.
-    void* allocate_kept() { return kept_.empty() ? nullptr : kept_.Pop(); }
+    void* allocate_kept(size_t) { return kept_.empty() ? nullptr : kept_.Pop(); }
     void deallocate(void* p, size_t size) {
-      size_ = size;
+      if constexpr (!SizedHeap<Below>) size_ = size;
       kept_.Push(p);
     }
     void forget() {
@@ -64,12 +64,20 @@ struct FreeList {
     }
     // Sends all kept blocks down.
     void Drain() {
-      while (!kept_.empty()) this->next_.deallocate(kept_.Pop(), size_);
+      while (!kept_.empty()) {
+        if constexpr (SizedHeap<Below>) {
+          this->next_.deallocate(kept_.Pop());
+        } else {
+          this->next_.deallocate(kept_.Pop(), size_);
+        }
+      }
     }
 
    private:
     internal::BlockStack kept_;
-    size_t size_ = 0;  // of the blocks here; known once there is one
+    struct None {};
+    // Of the blocks here, where the heap below needs it; known once there is one.
+    [[no_unique_address]] std::conditional_t<SizedHeap<Below>, None, size_t> size_{};
   };
 };
 
@@ -83,10 +91,13 @@ struct BoundedFreeList {
     using Base::Base;
 
     void* allocate(size_t size) {
-      void* p = this->next_.allocate_kept();
-      if (p == nullptr) [[unlikely]]
-        return this->next_.next().allocate(size);
-      --count_;
+      void* p = allocate_kept(size);
+      return p != nullptr ? p : this->next_.next().allocate(size);
+    }
+    void* allocate_kept(size_t size) {
+      void* p = this->next_.allocate_kept(size);
+      if (p != nullptr) [[likely]]
+        --count_;
       return p;
     }
     void deallocate(void* p, size_t size) {

@@ -48,6 +48,13 @@ concept AlignedHeap = Heap<H> && requires(H& h, size_t n, size_t align) {
   { h.allocate(n, align) } -> std::same_as<void*>;
 };
 
+// A heap that keeps blocks and can hand one out without asking the heap below. Null: it has none
+// at hand, and allocate() may still have one. What calls nothing else needs no stack frame.
+template <class H>
+concept KeepingHeap = Heap<H> && requires(H& h, size_t n) {
+  { h.allocate_kept(n) } -> std::same_as<void*>;
+};
+
 // A heap that may change a block's size where it lies; false has changed nothing.
 template <class H>
 concept ResizableHeap = SizedHeap<H> && requires(H& h, void* p, size_t n) {
@@ -86,7 +93,8 @@ inline constexpr size_t kDefaultAlignment = 16;
 constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 // The same for a block: one of no bytes has an address of its own too.
 constexpr size_t RoundUpBlock(size_t n, size_t unit) { return RoundUp(n + (n == 0), unit); }
-constexpr size_t Log2(size_t n) { return 63 - static_cast<size_t>(std::countl_zero(n)); }  // n > 0
+// n > 0. With ^ instead of -, gcc sees that it undoes what countl_zero did to x86's bsr.
+constexpr size_t Log2(size_t n) { return 63 ^ static_cast<size_t>(std::countl_zero(n)); }
 constexpr bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 namespace internal {

@@ -25,6 +25,12 @@ struct LockedWhenShared {
         return mine().allocate(size);
       return AllocateShared(size);
     }
+    // Null in a process with threads: allocate() takes the lock.
+    void* allocate_kept(size_t size)
+      requires KeepingHeap<Below>
+    {
+      return alone() ? mine().allocate_kept(size) : nullptr;
+    }
     void* allocate(size_t size, size_t align)
       requires AlignedHeap<Below>
     {

@@ -49,8 +49,19 @@ template <PreloadableHeap H>
 class Front {
  public:
   STRATA_ALWAYS_INLINE static void* Allocate(size_t size) {
-    void* p = heap().allocate(size);
-    return STRATA_LIKELY(p != nullptr) ? p : OutOfMemory();
+    if constexpr (layers::KeepingHeap<H>) {
+      void* p = AllocateKept(size);
+      return STRATA_LIKELY(p != nullptr) ? p : AllocateSlow(size);
+    } else {
+      void* p = heap().allocate(size);
+      return STRATA_LIKELY(p != nullptr) ? p : OutOfMemory();
+    }
+  }
+  // The part of Allocate that calls nothing. Null: Allocate may have a block all the same.
+  STRATA_ALWAYS_INLINE static void* AllocateKept(size_t size)
+    requires layers::KeepingHeap<H>
+  {
+    return heap().allocate_kept(size);
   }
   static void* AllocateAligned(size_t size, size_t align) {
     if (align <= H::alignment) return Allocate(size);
@@ -99,6 +110,10 @@ class Front {
 
   STRATA_ALWAYS_INLINE static H& heap() { return g_heap.it; }
 
+  STRATA_NOINLINE static void* AllocateSlow(size_t size) {
+    void* p = heap().allocate(size);
+    return p != nullptr ? p : OutOfMemory();
+  }
   STRATA_NOINLINE static void* OutOfMemory() {
     errno = ENOMEM;
     return nullptr;
