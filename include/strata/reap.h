@@ -66,16 +66,22 @@ struct strata_reap_window {
   char* at;
   char* limit;
 };
-static inline void* strata_reap_malloc_inline(strata_reap* reap, size_t size) {
+/* From the window alone: null where strata_reap_malloc has to be asked. */
+static inline void* strata_reap_malloc_window(strata_reap* reap, size_t size) {
   struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
   size_t bytes = (size + 8 + 15) & ~(size_t)15; /* with the tag in front, in units of 16 */
   char* p = window->at;
+  uintptr_t end;
   if (bytes < 32) bytes = 32;
-  if (size > PTRDIFF_MAX || bytes > (size_t)(window->limit - p))
-    return strata_reap_malloc(reap, size);
+  end = (uintptr_t)p + bytes; /* no overflow: addresses are below 2^56 */
+  if (size > PTRDIFF_MAX || end > (uintptr_t)window->limit) return NULL;
   *(size_t*)(void*)(p - 8) = bytes | 3; /* in use, and so is the one before */
-  window->at = p + bytes;
+  window->at = (char*)end;
   return p;
+}
+static inline void* strata_reap_malloc_inline(strata_reap* reap, size_t size) {
+  void* p = strata_reap_malloc_window(reap, size);
+  return p != NULL ? p : strata_reap_malloc(reap, size);
 }
 /* The newest block of the window steps back; a tag without its lowest bit is a block freed. */
 static inline void strata_reap_free_inline(strata_reap* reap, void* p) {

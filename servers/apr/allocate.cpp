@@ -15,7 +15,8 @@
 
 namespace strata::apr {
 
-void* Allocate(apr_pool_t* pool, size_t size) {
+// A null reap is that of a pool that was destroyed: the reap's own call says so.
+void* AllocateSlow(apr_pool_t* pool, size_t size) {
   void* p = strata_reap_malloc(pool->reap, size);
   if (p == nullptr && pool->abort != nullptr) pool->abort(APR_ENOMEM);
   return p;

@@ -5,6 +5,8 @@
 #include <apr_strings.h>
 #include <signal.h>
 
+#include <utility>
+
 #include "pool.h"
 
 namespace strata::apr {
@@ -54,13 +56,6 @@ void AwaitTimeouts(const Subprocess* first) {
 
 }  // namespace
 
-void RunCleanups(apr_pool_t* pool, Cleanup* apr_pool_t::* list) {
-  while (Cleanup* c = pool->*list) {
-    pool->*list = c->next;
-    c->run(const_cast<void*>(c->data));
-  }
-}
-
 void RunChildCleanups(apr_pool_t* pool) {
   while (Cleanup* c = pool->cleanups) {
     pool->cleanups = c->next;
@@ -71,9 +66,7 @@ void RunChildCleanups(apr_pool_t* pool) {
 }
 
 void EndSubprocesses(apr_pool_t* pool) {
-  Subprocess* const first = pool->subprocesses;
-  if (first == nullptr) return;
-  pool->subprocesses = nullptr;
+  Subprocess* const first = std::exchange(pool->subprocesses, nullptr);
   bool wait = false;
   for (Subprocess* s = first; s != nullptr; s = s->next) {
     if (Ended(s)) s->how = APR_KILL_NEVER;

@@ -57,14 +57,28 @@ struct apr_pool_t {
 
 namespace strata::apr {
 
-void* Allocate(apr_pool_t* pool, size_t size);  // calls the pool's abort function on failure
+// Calls the pool's abort function on failure.
+[[gnu::noinline]] void* AllocateSlow(apr_pool_t* pool, size_t size);
+// A request makes some hundred of these calls, which is most of what its pool costs.
+inline void* Allocate(apr_pool_t* pool, size_t size) {
+  if (pool->reap != nullptr) [[likely]] {
+    if (void* p = strata_reap_malloc_window(pool->reap, size)) [[likely]]
+      return p;
+  }
+  return AllocateSlow(pool, size);
+}
 template <class T>
 T* New(apr_pool_t* pool) {
   return static_cast<T*>(Allocate(pool, sizeof(T)));
 }
 
 // The newest first; what one registers while it runs is run, too.
-void RunCleanups(apr_pool_t* pool, Cleanup* apr_pool_t::* list);
+inline void RunCleanups(Cleanup** list) {
+  while (const Cleanup* c = *list) {
+    *list = c->next;
+    c->run(const_cast<void*>(c->data));
+  }
+}
 void RunChildCleanups(apr_pool_t* pool);  // of the pools below, too
 // Signals and waits for the processes noted in the pool, as each asks.
 void EndSubprocesses(apr_pool_t* pool);

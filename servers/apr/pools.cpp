@@ -24,6 +24,7 @@ using Hold = std::lock_guard<layers::FutexLock>;
 // What a spare reap may hold; a connection that rests should not keep the memory of a large
 // request.
 constexpr size_t kSpareBytes = 32 << 10;
+constexpr size_t kFirstChunk = 8 << 10;
 constexpr size_t kChunkHeader = 64;
 
 // The child gets the parent's spare reap, if there is one.
@@ -37,19 +38,19 @@ void Link(apr_pool_t* pool, apr_pool_t* parent) {
   pool->reap = std::exchange(parent->spare, nullptr);
 }
 
-// The parent gets the child's reap for the next one, if it has none.
-void Unlink(apr_pool_t* pool, bool spare) {
+// The parent gets the child's reap, which holds so much, for the next one, if it has none.
+void Unlink(apr_pool_t* pool, size_t held) {
   apr_pool_t* parent = pool->parent;
   if (parent == nullptr) return;
   const Hold hold(parent->lock);
   if (pool->next != nullptr) pool->next->previous = pool->previous;
   (pool->previous != nullptr ? pool->previous->next : parent->first_child) = pool->next;
   pool->parent = nullptr;
-  if (!spare || parent->spare != nullptr) return;
+  if (held > kSpareBytes || parent->spare != nullptr) return;
   // What lay in several chunks gets one, so that the next request takes none.
-  const size_t used = strata_reap_bytes(pool->reap) + kChunkHeader;
+  const size_t used = held > kFirstChunk ? strata_reap_bytes(pool->reap) + kChunkHeader : 0;
   strata_reap_clear(pool->reap);
-  if (strata_reap_held(pool->reap) < used) strata_reap_reserve(pool->reap, used);
+  if (used != 0 && strata_reap_held(pool->reap) < used) strata_reap_reserve(pool->reap, used);
   parent->spare = std::exchange(pool->reap, nullptr);
 }
 
@@ -67,7 +68,7 @@ apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort
   Link(pool, parent);
   if (pool->reap == nullptr) pool->reap = strata_reap_create(nullptr);
   if (pool->reap == nullptr) {
-    Unlink(pool, false);
+    Unlink(pool, SIZE_MAX);
     free(raw);
     return Fail(abort_function);
   }
@@ -79,10 +80,10 @@ apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort
 
 // All that has to happen before the memory goes.
 void End(apr_pool_t* pool) {
-  RunCleanups(pool, &apr_pool_t::pre_cleanups);
+  RunCleanups(&pool->pre_cleanups);
   while (apr_pool_t* child = pool->first_child) apr_pool_destroy(child);
-  RunCleanups(pool, &apr_pool_t::cleanups);
-  EndSubprocesses(pool);
+  RunCleanups(&pool->cleanups);
+  if (pool->subprocesses != nullptr) EndSubprocesses(pool);
   pool->userdata = nullptr;
 }
 
@@ -193,7 +194,7 @@ STRATA_APR_EXPORT void apr_pool_clear(apr_pool_t* pool) {
 STRATA_APR_EXPORT void apr_pool_destroy(apr_pool_t* pool) {
   strata::apr::End(pool);
   // The reap is looked at first: that ends the program when the pool was destroyed before.
-  strata::apr::Unlink(pool, strata_reap_held(pool->reap) <= strata::apr::kSpareBytes);
+  strata::apr::Unlink(pool, strata_reap_held(pool->reap));
   strata_reap_destroy(std::exchange(pool->reap, nullptr));
   strata_reap_destroy(pool->spare);
   strata::apr::DestroyOwned(pool->allocator, pool);

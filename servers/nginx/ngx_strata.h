@@ -36,6 +36,7 @@ size_t NgxStrataHeldBy(ngx_pool_t* pool);
 
 /* --- ngx_strata_earlier.c: for pools of nginx's own. */
 void* NgxStrataEarlierAllocate(ngx_pool_t* pool, size_t size, size_t alignment);
+ngx_pool_cleanup_t* NgxStrataEarlierCleanup(ngx_pool_t* pool, size_t size); /* not yet linked */
 ngx_int_t NgxStrataEarlierFree(ngx_pool_t* pool, void* p);
 void NgxStrataEarlierReset(ngx_pool_t* pool);
 void NgxStrataEarlierDestroy(ngx_pool_t* pool);

@@ -7,14 +7,24 @@
  * small; that spares nginx's one thread most of what a pool costs.
  *
  * A pool of less than a page is one of an idle connection, of which there may be very many. It has
- * the bytes that nginx gives it, next to its record, and makes its reap when they are used up. */
+ * the bytes that nginx gives it, next to its record, and makes its reap when they are used up.
+ *
+ * Cleanups lie in blocks of their own: a reset empties the pool and keeps them, to be run at its
+ * end. nginx's own reset keeps them, too, but in memory that it hands out again. */
 #include "ngx_strata.h"
+
+typedef struct Registered Registered;
+struct Registered {
+  Registered* next;
+  ngx_pool_cleanup_t cleanup; /* which modules link, unlink and reorder; `next` is ours */
+}; /* its data is behind it */
 
 typedef struct {
   ngx_pool_t base;
   strata_reap* reap; /* null until it is needed */
-  u_char* at;        /* the rest of the bytes next to this record */
+  u_char* at;        /* while there is none: the rest of the bytes next to this record */
   u_char* end;
+  Registered* registered;
 } ReapPool;
 
 enum { kSmallPool = 4096, kMostSpares = 32, kSpareBytes = 16 << 10 };
@@ -78,11 +88,14 @@ void NgxStrataDestroyPool(ngx_pool_t* pool) {
     NgxStrataEarlierDestroy(pool);
     return;
   }
+  for (Registered *r = own->registered, *next; r != NULL; r = next) {
+    next = r->next;
+    ngx_free(r);
+  }
   GiveReap(own->reap);
   ngx_free(own);
 }
 
-/* nginx keeps the cleanups of a pool that is reset; their memory may not go then. */
 void NgxStrataResetPool(ngx_pool_t* pool) {
   ReapPool* own = OnReap(pool);
   if (own == NULL) {
@@ -90,7 +103,6 @@ void NgxStrataResetPool(ngx_pool_t* pool) {
     return;
   }
   pool->chain = NULL;
-  if (pool->cleanup != NULL) return;
   own->at = (u_char*)(own + 1);
   if (own->reap != NULL) strata_reap_clear(own->reap);
 }
@@ -108,19 +120,30 @@ static void* OrLog(void* p, ngx_pool_t* pool, size_t size) {
   return p;
 }
 
-void* NgxStrataPalloc(ngx_pool_t* pool, size_t size) {
+static void* TakeSlow(ngx_pool_t* pool, size_t size) {
   ReapPool* own = OnReap(pool);
   if (own == NULL) return NgxStrataEarlierAllocate(pool, size, NGX_POOL_ALIGNMENT);
-  if (own->at != own->end) {
+  if (own->reap == NULL) {
     void* p = TakeNear(own, size);
     if (p != NULL) return p;
   }
-  strata_reap* reap = own->reap != NULL ? own->reap : ReapOf(own);
+  strata_reap* reap = ReapOf(own);
   return reap == NULL ? NULL : OrLog(strata_reap_malloc(reap, size), pool, size);
 }
 
+static ngx_inline void* Take(ngx_pool_t* pool, size_t size) {
+  const ReapPool* own = OnReap(pool);
+  if (own != NULL && own->reap != NULL) {
+    void* p = strata_reap_malloc_window(own->reap, size);
+    if (p != NULL) return p;
+  }
+  return TakeSlow(pool, size);
+}
+
+void* NgxStrataPalloc(ngx_pool_t* pool, size_t size) { return Take(pool, size); }
+
 void* NgxStrataPcalloc(ngx_pool_t* pool, size_t size) {
-  void* p = NgxStrataPalloc(pool, size);
+  void* p = Take(pool, size);
   if (p != NULL) ngx_memzero(p, size);
   return p;
 }
@@ -142,12 +165,23 @@ ngx_int_t NgxStrataPfree(ngx_pool_t* pool, void* p) {
   return NGX_OK;
 }
 
+/* In a block of its own: record, then data. */
+static ngx_pool_cleanup_t* Register(ReapPool* pool, size_t size) {
+  if (size > NGX_MAX_SIZE_T_VALUE - sizeof(Registered)) return NULL;
+  Registered* made = ngx_alloc(sizeof(Registered) + size, pool->base.log);
+  if (made == NULL) return NULL;
+  made->next = pool->registered;
+  pool->registered = made;
+  made->cleanup.data = size != 0 ? made + 1 : NULL;
+  return &made->cleanup;
+}
+
 ngx_pool_cleanup_t* NgxStrataPoolCleanupAdd(ngx_pool_t* pool, size_t size) {
-  ngx_pool_cleanup_t* made = NgxStrataPalloc(pool, sizeof(ngx_pool_cleanup_t));
+  ReapPool* own = OnReap(pool);
+  ngx_pool_cleanup_t* made =
+      own != NULL ? Register(own, size) : NgxStrataEarlierCleanup(pool, size);
   if (made == NULL) return NULL;
   made->handler = NULL;
-  made->data = NULL;
-  if (size != 0 && (made->data = NgxStrataPalloc(pool, size)) == NULL) return NULL;
   made->next = pool->cleanup;
   pool->cleanup = made;
   return made;

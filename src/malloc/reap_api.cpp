@@ -21,7 +21,7 @@ STRATA_NOINLINE void* Invalid() {
 }
 
 // A scope's reap is the scope's to end: the misuse is reported.
-bool ExpectOwn(const strata_reap* reap) {
+STRATA_ALWAYS_INLINE bool ExpectOwn(const strata_reap* reap) {
   if (!ExpectReap(reap)) return false;
   if (reap->scope == nullptr) return true;
   ReportMisuse("a scope's reap, which ends with the scope: ", reap);
