@@ -214,6 +214,8 @@ class Interleaver {
 
 // What SystemSync is on real threads (include/strata/layers/sync.h).
 struct ModelSync {
+  static inline size_t additions = 0;  // to any atomic
+
   class Lock {
    public:
     void lock() {
@@ -246,6 +248,7 @@ struct ModelSync {
       Interleaver::At(this, true);
       const T before = value_;
       value_ = value_ + more;
+      ++additions;
       return before;
     }
 

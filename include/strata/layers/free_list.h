@@ -9,23 +9,55 @@ namespace strata::layers {
 
 namespace internal {
 
+struct LinkedBlock {
+  LinkedBlock* next;
+};
+
+// Some blocks, at least one, each linked to the next; the last one's link may be anything.
+struct BlockChain {
+  LinkedBlock* first;
+  LinkedBlock* last;
+  size_t count;
+};
+
 // The stack itself; a block's first word is its link.
 class BlockStack {
  public:
   bool empty() const { return first_ == nullptr; }
-  void Push(void* p) { first_ = ::new (p) Block{first_}; }
+  void* newest() const { return first_; }
+  void Push(void* p) { first_ = ::new (p) LinkedBlock{first_}; }
   void* Pop() {
-    Block* b = first_;
+    LinkedBlock* b = first_;
     first_ = b->next;
     return b;
   }
   void Forget() { first_ = nullptr; }
 
+  // Many at once, which costs a load each: the newest ones while they are alike(block), at most n.
+  // There must be n, and the first is taken whatever it is.
+  template <class F>
+  BlockChain PopChain(size_t n, F alike) {
+    BlockChain chain{first_, first_, 1};
+    while (chain.count < n && alike(chain.last->next)) {
+      chain.last = chain.last->next;
+      ++chain.count;
+    }
+    first_ = chain.last->next;
+    return chain;
+  }
+  void Push(const BlockChain& chain) {
+    chain.last->next = first_;
+    first_ = chain.first;
+  }
+
+  // Calls f(void*) for each.
+  template <class F>
+  void Visit(F f) const {
+    for (LinkedBlock* b = first_; b != nullptr; b = b->next) f(static_cast<void*>(b));
+  }
+
  private:
-  struct Block {
-    Block* next;
-  };
-  Block* first_ = nullptr;
+  LinkedBlock* first_ = nullptr;
 };
 
 }  // namespace internal

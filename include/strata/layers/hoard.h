@@ -95,7 +95,7 @@ struct Hoard {
       if (size > Classes::largest) [[unlikely]]
         return AllocateLarge(size);
       const size_t c = Classes::of(size);
-      const size_t home = Traits::Which::index() % heaps_;
+      const size_t home = Home();
       Bin& bin = bins_[home][c];
       Holding hold(bin.lock);
       Block* s = bin.groups.Fullest();
@@ -130,10 +130,11 @@ struct Hoard {
     }
     void deallocate(void* p, size_t) { deallocate(p); }
 
-    // Many at once, under as few locks as can be: for buffers above. Blocks of one class, from the
-    // current processor's heap, whose bin is told too; fewer than n only when memory is out.
-    size_t take(size_t c, void** out, size_t n, Bin** from) {
-      const size_t home = Traits::Which::index() % heaps_;
+    // Many at once, under as few locks as can be: for buffers above, which keep blocks as
+    // superblocks do, linked and marked as free. Up to n blocks of one class from the current
+    // processor's heap, whose bin is told too; fewer only when memory is out.
+    size_t take(size_t c, internal::BlockStack& to, size_t n, const Bin** from) {
+      const size_t home = Home();
       Bin& bin = bins_[home][c];
       *from = &bin;
       Holding hold(bin.lock);
@@ -141,20 +142,23 @@ struct Hoard {
       while (taken < n) {
         Block* s = bin.groups.Fullest();
         if (s == nullptr && (s = Refill(bin, home, c)) == nullptr) break;
-        out[taken++] = bin.Allocate(*s);
+        taken += bin.AllocateTo(to, *s, n - taken);
       }
       return taken;
     }
-    // Blocks that begin where their objects do.
-    void give(void* const* blocks, size_t n) {
+    // The newest n of the stack, blocks that begin where their objects do.
+    void give(internal::BlockStack& from, size_t n) {
       Bin* held = nullptr;
-      for (size_t i = 0; i < n; ++i) {
-        auto* s = static_cast<Block*>(Run::RecordOf(blocks[i]));
+      while (n > 0) {
+        auto* s = static_cast<Block*>(Run::RecordOf(from.newest()));
+        const auto of_s = [s](const void* p) { return Run::BaseOf(p) == Run::BaseOf(s); };
+        const internal::BlockChain chain = from.PopChain(n, of_s);
+        n -= chain.count;
         if (held == nullptr || s->owner() != held) {
           if (held != nullptr) held->lock.unlock();
           held = Traits::Owner::Lock(*s);
         }
-        if (FreeHolding(*held, *s, blocks[i])) held = nullptr;
+        if (FreeHolding(*held, *s, chain)) held = nullptr;
       }
       if (held != nullptr) held->lock.unlock();
     }
@@ -194,6 +198,12 @@ struct Hoard {
     size_t heaps() const { return heaps_; }
 
    private:
+    // The number of the caller's heap; mostly without a division.
+    size_t Home() const {
+      const size_t index = Traits::Which::index();
+      return index < heaps_ ? index : index % heaps_;
+    }
+
     // A superblock with a free object for a bin that has none; under the bin's lock.
     [[gnu::noinline]] Block* Refill(Bin& bin, size_t home, size_t c) {
       Block* s = global_.Take(c, home, &bin);
@@ -217,9 +227,10 @@ struct Hoard {
       }
     }
 
-    // Under the bin's lock; whether it was let go.
-    bool FreeHolding(Bin& bin, Block& s, void* p) {
-      bin.Free(s, p);
+    // Under the bin's lock; whether it was let go. A block, or a chain of blocks of s.
+    template <class Blocks>
+    bool FreeHolding(Bin& bin, Block& s, const Blocks& blocks) {
+      bin.Free(s, blocks);
       if (bin.global) [[unlikely]] {
         FreedInGlobal(bin, s);
         return true;
@@ -232,10 +243,8 @@ struct Hoard {
 
     // Unlocks the shard.
     [[gnu::noinline]] void FreedInGlobal(Bin& shard, Block& s) {
-      const bool empty = s.used() == 0;
-      if (empty) Global::Take(shard, s);
+      if (s.used() == 0) Global::Leave(shard, s, [&] { GiveBack(s); });
       shard.lock.unlock();
-      if (empty) GiveBack(s);
     }
 
     void GiveBack(Block& s) {

@@ -40,9 +40,20 @@ struct alignas(128) HoardBin {
     groups.Moved(s);
     return p;
   }
+  size_t AllocateTo(internal::BlockStack& to, Block& s, size_t n) {
+    n = s.PopTo(to, n);
+    used += n;
+    groups.Moved(s);
+    return n;
+  }
   void Free(Block& s, void* p) {
     s.Push(p);
     --used;
+    groups.Moved(s);
+  }
+  void Free(Block& s, const internal::BlockChain& chain) {
+    s.Push(chain);
+    used -= chain.count;
     groups.Moved(s);
   }
   // Whether the invariant is broken.

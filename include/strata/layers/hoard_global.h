@@ -3,15 +3,32 @@
 // meet at one lock: a superblock goes to the shard of the one who parts with it, and is looked for
 // there first and then in every other.
 //
-// Why the bound of one global heap still holds. Memory of a class grows only when Take gave null.
-// `puts` counts the superblocks that ever came, each counted after it can be found. If it is the
-// same before and after the search of all shards, then none came between, each shard was found
-// empty, and so at the second look none holds anything: all superblocks of the class are in
-// processors' heaps, where the invariant of hoard_bin.h bounds them. If it is not the same, another
-// thread freed something, and the search begins anew. The caller holds the lock of its own bin,
-// which is full, until it has added the new superblock, so the invariant holds with that superblock
-// counted from the second look on, and many callers that grow at once need no more room in the
-// bound than one. A superblock that is being moved counts where it was until it arrives.
+// Why the bound of one global heap still holds. For one class, with n the objects in a superblock:
+//
+// 1. A block counts as in use from when its allocation begins to when its free ends, and U is the
+//    most in use at once. A free that is under way counts in the bin where it found its block. So
+//    at any moment the u of all processors' bins, counted so, are together at most U.
+// 2. A superblock on its way between a bin and a shard, back, or below counts in that bin, whose
+//    lock is held until it has arrived. So does a new one, from the moment in 4 on.
+// 3. Counted so, every bin of a processor keeps a <= max(u / (1 - f), u + K n) at every moment, as
+//    hoard_bin.h has it: a free does not change the counts until it has ended; what it parts with
+//    until then is at least f empty, which keeps the inequality; and a bin that takes a superblock
+//    in is full, a = u, before, and K is at least 1.
+// 4. Memory of the class grows only when Take gave null. `puts` is the number of superblocks that
+//    ever arrived in a shard, each counted while the shard is locked and after it can be found. If
+//    it was the same before and after the search, none arrived between; every shard was found empty
+//    at some moment between, so at the second look there is no superblock of the class in any
+//    shard. All are in bins then, so together they are at most
+//
+//      sum of max(u / (1 - f), u + K n) / n  <=  U / n / (1 - f) + P K
+//
+//    superblocks, the new one among them. Until the next such moment their number only falls.
+//    If the count has changed, another thread has freed something, and the search begins anew.
+// 5. What leaves a shard without a bin's lock is a superblock whose last block came back there. It
+//    has gone below, or to the spares, before the shard can be seen without it (Leave). Otherwise a
+//    superblock for each thread in such a free would count nowhere.
+// 6. Spares are of no class. More memory is asked for only when there is none, under their lock, so
+//    what is held, the spares among it, is at most the sum over the classes.
 //
 // With one shard this is the paper's heap 0; sharding by processor is from the project's later
 // history (papers §6.5). A superblock's bin must be locked before a shard, never the other way.
@@ -42,7 +59,7 @@ class HoardGlobal {
     shard.Add(s);
     ++shard.blocks;
     shard.present.store(shard.blocks);
-    puts_[c].count.fetch_add(1);  // not before `present`, see above
+    puts_[c].count.fetch_add(1);  // not before `present`, and under the lock: see 4
   }
 
   // One of the fullest of a shard, for the bin `to`, whose lock is held; null: there is none.
@@ -55,18 +72,20 @@ class HoardGlobal {
         Holding hold(shard.lock);
         Block* s = shard.groups.Fullest();
         if (s == nullptr) continue;
-        Take(shard, *s);
-        s->set_owner(to);
+        Leave(shard, *s, [&] { s->set_owner(to); });
         return s;
       }
       if (puts_[c].count.load() == before) return nullptr;
     }
   }
 
-  // A superblock whose last object came back while it was here; its shard is locked.
-  static void Take(Bin& bin, Block& s) {
+  // A superblock leaves its shard, which is locked; `go` brings it where it goes to. Who sees the
+  // shard without it, without the lock, finds it there.
+  template <class F>
+  static void Leave(Bin& bin, Block& s, F go) {
     auto& shard = static_cast<Shard&>(bin);
     shard.Remove(s);
+    go();
     --shard.blocks;
     shard.present.store(shard.blocks);
   }

@@ -6,10 +6,12 @@
 // After Berger, McKinley, Blumofe, Wilson: Hoard (ASPLOS 2000), papers §6.1.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 
 #include "strata/layers/aligned_run.h"
 #include "strata/layers/classes.h"
+#include "strata/layers/free_list.h"
 #include "strata/layers/freed_mark.h"
 #include "strata/layers/sync.h"
 
@@ -75,19 +77,34 @@ class Superblock : public RunHeader {
   // There must be one.
   void* Pop() {
     ++used_;
-    void* p = free_;
-    if (p == nullptr) {
-      p = Cut();
-    } else {
-      free_ = free_->next;
-    }
+    void* p = free_.empty() ? Cut() : free_.Pop();
     FreedMark::Clear(p);  // also of one that is cut: the run may have held others before
     return p;
   }
   void Push(void* p) {
-    free_ = ::new (p) Link{free_};
+    free_.Push(p);
     FreedMark::Set(p);
     --used_;
+  }
+
+  // Many at once: up to n onto another stack, where they stay marked as free; how many it were.
+  size_t PopTo(internal::BlockStack& to, size_t n) {
+    const size_t freed = std::min<size_t>(n, cut() - used_);
+    if (freed > 0) to.Push(free_.PopChain(freed, [](void*) { return true; }));
+    const size_t fresh = std::min<size_t>(n - freed, capacity_ - cut());
+    for (size_t i = fresh; i-- > 0;) {  // so that the lowest comes to be the newest
+      void* p = objects() + (cut() + i) * object_size;
+      to.Push(p);
+      FreedMark::Set(p);
+    }
+    cut_.store(cut() + static_cast<uint32_t>(fresh), std::memory_order_relaxed);
+    used_ += static_cast<uint32_t>(freed + fresh);
+    return freed + fresh;
+  }
+  // Objects of this superblock that are marked as free.
+  void Push(const internal::BlockChain& chain) {
+    free_.Push(chain);
+    used_ -= static_cast<uint32_t>(chain.count);
   }
 
   // Whether an object that was ever handed out begins at p. For any thread: whoever has one sees
@@ -119,16 +136,13 @@ class Superblock : public RunHeader {
   // Calls f(void*) for each object that was freed and not handed out again: for tests.
   template <class F>
   void VisitFree(F f) const {
-    for (Link* l = free_; l != nullptr; l = l->next) f(static_cast<void*>(l));
+    free_.Visit(f);
   }
   uint32_t cut() const { return cut_.load(std::memory_order_relaxed); }
 
  private:
   template <class S>
   friend class EmptinessGroups;
-  struct Link {
-    Link* next;
-  };
 
   char* objects() const {
     return reinterpret_cast<char*>(const_cast<Superblock*>(this)) + Run::kRecord;
@@ -149,7 +163,7 @@ class Superblock : public RunHeader {
 
   uint32_t used_ = 0;
   std::atomic<uint32_t> cut_{0};  // written under the lock
-  Link* free_ = nullptr;
+  internal::BlockStack free_;
   typename Sync::template Atomic<Owner*> owner_{nullptr};
   // Of EmptinessGroups: the list it is on, and the numbers in use with which it stays there.
   Superblock* prev_ = nullptr;

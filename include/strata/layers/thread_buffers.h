@@ -9,19 +9,16 @@
 // §6.5), which keep what comes, whoever it belongs to.
 #pragma once
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 
 #include "strata/layers/free_list.h"
 #include "strata/layers/freed_mark.h"
 #include "strata/layers/heap.h"
-#include "strata/layers/sync.h"
+#include "strata/layers/of_thread.h"
 
 namespace strata::layers {
 
-template <size_t kLargest = 1024, size_t kClassBytes = 8192>
+template <size_t kLargest = 1024, size_t kClassBytes = 8192, class Thread = OfThread>
 struct ThreadBuffers {
   template <Heap Below>
   class On : public Through<Below> {
@@ -46,18 +43,16 @@ struct ThreadBuffers {
     using Through<Below>::Through;
     // Other threads that used it must have ended.
     ~On() {
-      if (t_buffer > Ended() && t_buffer->heap == this) {
-        Buffer* mine = t_buffer;
-        End(mine);
-        t_buffer = nullptr;
-      }
-      if (has_key_) pthread_key_delete(key_);
+      Buffer* b = mine();
+      if (b <= Ended() || b->heap != this) return;
+      End(b);
+      mine() = nullptr;
     }
 
     void* allocate(size_t size) {
       if (size <= kLargest) [[likely]] {
         const size_t c = Classes::of(size);
-        Buffer* b = t_buffer;
+        Buffer* b = mine();
         if (b > Ended() && b->heap == this && !b->kept[c].blocks.empty()) [[likely]]
           return b->kept[c].Pop();
         return AllocateSlow(c);
@@ -71,14 +66,14 @@ struct ThreadBuffers {
     }
 
     void deallocate(void* p) {
-      Buffer* b = t_buffer;
+      Buffer* b = mine();
       const auto* s = this->next_.SuperblockOfFreed(p);
       if (b > Ended() && s != nullptr && s->size_class() < kClasses && b->heap == this) [[likely]] {
         Kept& kept = b->kept[s->size_class()];
         if (kept.from == s->owner()) {
           kept.Push(p);
-          if (kept.count > Most(s->size_class())) [[unlikely]]
-            Shrink(kept, kept.count / 2);
+          if (kept.room == 0) [[unlikely]]
+            Shrink(kept, Most(s->size_class()) / 2);
           return;
         }
       }
@@ -88,102 +83,91 @@ struct ThreadBuffers {
 
     // Sends what the current thread keeps home.
     void Flush() {
-      if (t_buffer > Ended() && t_buffer->heap == this) FlushAll(*t_buffer);
+      Buffer* b = mine();
+      if (b > Ended() && b->heap == this) FlushAll(*b);
     }
 
     template <class F>
     void visit_locks(F&& f) {
-      f(key_lock_);
+      at_end_.visit_locks(f);
       Through<Below>::visit_locks(f);
     }
 
    private:
     struct Kept {
-      internal::BlockStack blocks;
-      size_t count = 0;
-      const void* from = nullptr;  // the heap whose they were when they came
+      internal::BlockStack blocks;  // marked as free
+      size_t room = 0;              // for how many more
+      const void* from = nullptr;   // the heap whose they were when they came
       void Push(void* p) {
         blocks.Push(p);
         FreedMark::Set(p);
-        ++count;
+        --room;
       }
       void* Pop() {
-        --count;
+        ++room;
         void* p = blocks.Pop();
         FreedMark::Clear(p);
         return p;
       }
     };
     struct Buffer {
+      explicit Buffer(On* of) : heap(of) {
+        for (size_t c = 0; c < kClasses; ++c) kept[c].room = Most(c);
+      }
       On* heap;
       Kept kept[kClasses];
     };
 
     // A thread that has no buffer: not yet, or not any more and while it gets one.
     static Buffer* Ended() { return reinterpret_cast<Buffer*>(1); }
+    static Buffer*& mine() { return Thread::template pointer<Buffer>(); }
 
     [[gnu::noinline]] void* AllocateSlow(size_t c) {
-      Buffer* b = t_buffer;
+      Buffer* b = mine();
       if (b == nullptr) b = Begin();
       if (b <= Ended() || b->heap != this) return this->next_.allocate(Classes::size(c));
       Kept& kept = b->kept[c];
-      void* batch[kMostBlocks / 2];
-      typename Below::Bin* from;
-      const size_t n = this->next_.take(c, batch, Most(c) / 2, &from);
-      if (n == 0) return nullptr;
+      const typename Below::Bin* from;
+      const size_t taken = this->next_.take(c, kept.blocks, Most(c) / 2, &from);
+      if (taken == 0) return nullptr;
+      kept.room -= taken;
       kept.from = from;
-      for (size_t i = n; i > 1; --i) kept.Push(batch[i - 1]);  // the first on top
-      return batch[0];
+      return kept.Pop();
     }
 
-    void Shrink(Kept& kept, size_t to) {
-      void* batch[kMostBlocks / 2 + 1];
-      size_t n = 0;
-      while (kept.count > to) {
-        batch[n++] = kept.Pop();
-        if (n == std::size(batch) || kept.count == to) {
-          this->next_.give(batch, n);
-          n = 0;
-        }
-      }
+    [[gnu::noinline]] void Shrink(Kept& kept, size_t by) {
+      this->next_.give(kept.blocks, by);
+      kept.room += by;
     }
     void FlushAll(Buffer& b) {
-      for (Kept& kept : b.kept) Shrink(kept, 0);
+      for (size_t c = 0; c < kClasses; ++c) {
+        if (const size_t all = Most(c) - b.kept[c].room; all > 0) Shrink(b.kept[c], all);
+      }
     }
 
     // The calling thread's buffer, or null. What is called here may allocate.
-    Buffer* Begin() {
-      t_buffer = Ended();
-      if (!KeyIsReady()) return nullptr;
-      auto* b = static_cast<Buffer*>(this->next_.allocate(sizeof(Buffer)));
-      if (b == nullptr) {
-        t_buffer = nullptr;  // perhaps later
+    [[gnu::noinline]] Buffer* Begin() {
+      mine() = Ended();
+      void* memory = this->next_.allocate(sizeof(Buffer));
+      if (memory == nullptr) {
+        mine() = nullptr;  // perhaps later
         return nullptr;
       }
-      ::new (b) Buffer{this, {}};
-      if (pthread_setspecific(key_, b) != 0) {
+      auto* b = ::new (memory) Buffer(this);
+      if (!at_end_.Call(End, b)) {
         this->next_.deallocate(b);
         return nullptr;
       }
-      return t_buffer = b;
-    }
-    bool KeyIsReady() {
-      Holding hold(key_lock_);
-      if (!has_key_) has_key_ = pthread_key_create(&key_, End) == 0;
-      return has_key_;
+      return mine() = b;
     }
     static void End(void* ending) {
       auto* b = static_cast<Buffer*>(ending);
-      t_buffer = Ended();  // later destructors go without
+      mine() = Ended();  // later destructors go without
       b->heap->FlushAll(*b);
       b->heap->next().deallocate(b);
     }
 
-    static inline constinit thread_local Buffer* t_buffer = nullptr;
-
-    FutexLock key_lock_;
-    bool has_key_ = false;
-    pthread_key_t key_ = 0;
+    typename Thread::AtEnd at_end_;
   };
 };
 
