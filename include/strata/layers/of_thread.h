@@ -1,6 +1,6 @@
-// OfThread: a pointer for each thread, and a call when a thread that has one ends. What a layer that
-// keeps something for each thread takes of the machine; a test that plays threads with fibers puts
-// its own in the place of it (tests/layers/hoard_interleave_test.cpp).
+// OfThread: a pointer for each thread, and a call when a thread that has one ends. What a layer
+// that keeps something for each thread takes of the machine; a test that plays threads with fibers
+// puts its own in the place of it (tests/layers/hoard_interleave_test.cpp).
 #pragma once
 
 #include <pthread.h>
