@@ -8,6 +8,7 @@ import datetime
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from strata_bench import (
     allocators,
+    classic_groups,
     execute,
     groups,
     machine,
@@ -25,6 +27,7 @@ from strata_bench import (
     request_pools,
     sections,
     taxonomy,
+    traces,
 )
 from strata_bench.allocators import PEERS, STRATA
 from strata_bench.plan import CASES, Case, Kind
@@ -36,7 +39,7 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
-GROUPS = groups.GROUPS | taxonomy.GROUPS | reap_groups.GROUPS
+GROUPS = groups.GROUPS | taxonomy.GROUPS | reap_groups.GROUPS | classic_groups.GROUPS
 
 console = Console()
 
@@ -128,6 +131,19 @@ def check_preload(field: allocators.Field) -> None:
         field.skipped[allocator.name] = f"{library} cannot be preloaded"
 
 
+def record_traces(group: groups.Group, lib: Path, out: Path) -> tuple[groups.Group, dict[str, str]]:
+    """Records what the group replays; the group without what could not be recorded, and why."""
+    lacking: dict[str, str] = {}
+    for work in group.works:
+        if work.case.kind is Kind.TRACE:
+            console.print(f"bench: recording {work.case.program}", highlight=False)
+            if why := traces.record(work.case.program, lib, out):
+                lacking[work.case.name] = why
+    works = tuple(w for w in group.works if w.case.name not in lacking)
+    targets = tuple(t for t in group.targets if t.work not in lacking)
+    return replace(group, works=works, targets=targets), lacking
+
+
 def run_group(
     group: groups.Group, lib: Path, rounds: int | None, page: Path | None, quick: bool
 ) -> None:
@@ -141,6 +157,8 @@ def run_group(
     if any(w.case.kind is Kind.SERVER for w in group.works):
         request_pools.build_modules()
     found, skipped = groups.prepare(group, lib, out)
+    group, unrecorded = record_traces(group, lib, out)
+    skipped |= unrecorded
     for name, why in skipped.items():
         console.print(f"[yellow]bench: {name} is left out: {why}")
     if group.variants[0].name in skipped or len(found) < 2:

@@ -1,11 +1,10 @@
-// Makes the calls of a plan on whatever malloc the process has. Each slot is one thread's at a
+// Makes the calls of a plan, on whatever malloc the process has. Each slot is one thread's at a
 // time: in a replay with threads, the one that waits for a slot sees what the other wrote.
 #pragma once
 
-#include <stdlib.h>
-
 #include <atomic>
 
+#include "functions.h"
 #include "plan.h"
 
 namespace strata::replay {
@@ -22,9 +21,10 @@ struct Progress {
   uint64_t failures = 0;
 };
 
-class Caller {
+template <class Functions>
+class BasicCaller {
  public:
-  Caller(Array<Slot>& slots, Touch touch) : slots_(slots), touch_(touch) {}
+  BasicCaller(Array<Slot>& slots, Touch touch) : slots_(slots), touch_(touch) {}
 
   void Do(const Step& step, Progress& progress) {
     const auto operation = static_cast<trace::Operation>(step.operation);
@@ -33,13 +33,13 @@ class Caller {
     uint64_t written = 0;
     switch (operation) {
       case trace::Operation::kMalloc:
-        p = malloc(step.size);
+        p = Functions::Malloc(step.size);
         break;
       case trace::Operation::kCalloc:
-        p = calloc(1, step.size);
+        p = Functions::Calloc(step.size);
         break;
       case trace::Operation::kAligned:
-        p = Aligned(size_t{1} << step.alignment_log2, step.size);
+        p = Functions::Aligned(size_t{1} << step.alignment_log2, step.size);
         break;
       default:
         p = Realloc(step, progress, &written);
@@ -62,11 +62,6 @@ class Caller {
   static inline char failed_{};
   static inline void* const kFailed = &failed_;
 
-  static void* Aligned(size_t alignment, size_t size) {
-    void* p = nullptr;
-    if (alignment < sizeof(void*)) alignment = sizeof(void*);
-    return posix_memalign(&p, alignment, size) == 0 ? p : nullptr;
-  }
   void* TakeBlock(uint32_t from, Progress& progress, uint64_t* size) {
     Slot& slot = slots_[from];
     void* p = slot.block.load(std::memory_order_acquire);
@@ -78,14 +73,14 @@ class Caller {
   }
   void End(const Step& step, Progress& progress) {
     uint64_t size = 0;
-    free(TakeBlock(step.from, progress, &size));
+    Functions::Free(TakeBlock(step.from, progress, &size));
   }
   // `written`: how many bytes of the new block were written as the old one's.
   void* Realloc(const Step& step, Progress& progress, uint64_t* written) {
     void* old = step.from == kNoSlot ? nullptr : TakeBlock(step.from, progress, written);
     // realloc(p, 0) may free the block: the recorded one gave a block out
-    void* p = realloc(old, step.size == 0 ? 1 : step.size);
-    if (p == nullptr) free(old);
+    void* p = Functions::Realloc(old, step.size == 0 ? 1 : step.size);
+    if (p == nullptr) Functions::Free(old);
     return p;
   }
   // As a program would that uses what it asked for: resident is what is written.
@@ -98,5 +93,7 @@ class Caller {
   Array<Slot>& slots_;
   Touch touch_;
 };
+
+using Caller = BasicCaller<ProcessFunctions>;
 
 }  // namespace strata::replay

@@ -2,9 +2,12 @@
 // to choose it), and says how long they took and how much memory the heap kept. `strata replay` is
 // the command for people; this one prints JSON. Its own memory does not count: it is mapped, filled
 // before the start, and taken off.
+#include <math.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
+
+#include <algorithm>
 
 #include "calls.h"
 #include "plan.h"
@@ -16,6 +19,7 @@ namespace {
 struct Options {
   const char* trace = nullptr;
   bool threads = false;
+  bool overhead = false;
   Touch touch = Touch::kPages;
   size_t samples = 0;
   size_t window = 4096;
@@ -47,6 +51,33 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+// What the replayer itself takes: the same steps with functions in place of malloc's that do next
+// to nothing; the least of three times. With one thread only.
+double Overhead(Plan& plan, Array<Slot>& slots, Touch touch) {
+  constexpr uint64_t kMostBlock = 1 << 30;  // requests above it fail
+  uint64_t most = 1;
+  for (size_t i = 0; i < plan.count; ++i) {
+    const Step& step = plan.steps[i];
+    if (step.operation != Step::kNothing && step.size <= kMostBlock && step.size > most)
+      most = step.size;
+  }
+  Array<char> block;
+  block.Make(most);
+  block.Fill(1);
+  EmptyFunctions::SetBlock(&block[0], most);
+  double least = HUGE_VAL;
+  for (int round = 0; round < 3; ++round) {
+    BasicCaller<EmptyFunctions> caller(slots, touch);
+    Progress progress;
+    const double start = Seconds(CLOCK_MONOTONIC);
+    for (size_t i = 0; i < plan.count; ++i)
+      if (plan.steps[i].operation != Step::kNothing) caller.Do(plan.steps[i], progress);
+    least = std::min(least, Seconds(CLOCK_MONOTONIC) - start);
+    slots.Fill(0);
+  }
+  return least;
+}
+
 Progress RunSingle(Plan& plan, Array<Slot>& slots, Touch touch, size_t stride, Samples& samples) {
   Caller caller(slots, touch);
   Progress progress;
@@ -75,6 +106,7 @@ void Run(const Options& options) {
     samples.taken.Make(plan.count / stride + 2);
     samples.taken.Fill(0);
   }
+  const double overhead = options.overhead ? Overhead(plan, slots, options.touch) : 0;
   ForgetPeak();
   const uint64_t baseline = samples.baseline = Resident();
 
@@ -105,6 +137,7 @@ void Run(const Options& options) {
          plan.ignored, static_cast<unsigned long long>(progress.failures), plan.most_thread);
   printf(" \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"peak_resident\": %llu,\n", seconds,
          cpu_seconds, above(peak));
+  if (options.overhead) printf(" \"overhead_seconds\": %.6f,\n", overhead);
   printf(" \"end_resident\": %llu, \"end_live\": %lld, \"peak_live\": %lld, \"samples\": [",
          above(end), static_cast<long long>(progress.live),
          static_cast<long long>(samples.peak_live));
@@ -117,7 +150,8 @@ void Run(const Options& options) {
 }
 
 constexpr char kUsage[] =
-    "usage: strata-replay [--threads] [--samples N] [--window N] [--touch pages|none] TRACE\n";
+    "usage: strata-replay [--threads | --overhead] [--samples N] [--window N]"
+    " [--touch pages|none] TRACE\n";
 
 // False: it makes no sense.
 bool Parse(int count, char** words, Options* options) {
@@ -126,6 +160,8 @@ bool Parse(int count, char** words, Options* options) {
     const char* value = i + 1 < count ? words[i + 1] : "";
     if (strcmp(word, "--threads") == 0) {
       options->threads = true;
+    } else if (strcmp(word, "--overhead") == 0) {
+      options->overhead = true;
     } else if (strcmp(word, "--samples") == 0 || strcmp(word, "--window") == 0) {
       char* end;
       const size_t n = strtoull(value, &end, 10);
@@ -142,7 +178,7 @@ bool Parse(int count, char** words, Options* options) {
       return false;
     }
   }
-  return options->trace != nullptr;
+  return options->trace != nullptr && !(options->threads && options->overhead);
 }
 
 }  // namespace

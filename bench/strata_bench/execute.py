@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from strata_bench import redis_load, request_pools
+from strata_bench import redis_load, request_pools, traces
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -87,6 +87,8 @@ def run_step(step: Step, programs: Path, quick: bool) -> Run:
             return Run(case.name, allocator.name, round_number, fields)
         except (request_pools.ServerError, OSError, subprocess.SubprocessError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))
+    if case.kind is Kind.TRACE:
+        return traces.measure(case.name, case.program, allocator, round_number, programs)
     # Later options do not override earlier ones in the programs, so quick ones replace by name.
     args = case.args
     if quick:

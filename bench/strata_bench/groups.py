@@ -226,45 +226,6 @@ LIMITS = Group(
 )
 
 
-def _classic(name: str, *args: str) -> Work:
-    case = Case(name, f"classic-{name}", args, "seconds", timeout=300)
-    return Work(case, (Figure("seconds", "time", False), Figure("hwm_kib", "peak RSS", False)))
-
-
-_CLASSICS = (
-    _classic("cfrac", "--rounds=60"),
-    _classic("espresso", "--functions=800"),
-    _classic("parser", "--programs=120"),
-    _classic("barnes", "--steps=8"),
-)
-HEAPS = Group(
-    "heaps",
-    "The classic heaps, built from layers",
-    "Four programs of the kind that allocators have been compared with since the 1990s, each with"
-    " one thread: `cfrac` factors numbers by continued fractions, every number a block; `espresso`"
-    " minimizes logic; `parser` builds trees, folds and frees them; `barnes` builds an octree anew"
-    " in each step, and computes for most of the time. `docs/heaps.md` says what the heaps are.",
-    (
-        Variant("glibc", library=GLIBC),
-        Variant("lea", heap="lea"),
-        Variant("kingsley", heap="kingsley"),
-        Variant("hoard", heap="hoard"),
-        Variant("strata"),
-    ),
-    _CLASSICS,
-    rounds=15,
-    targets=tuple(
-        target
-        for work in _CLASSICS
-        for target in (
-            Target("lea", "seconds", 1.10, work.case.name),
-            Target("lea", "hwm_kib", 1.10, work.case.name),
-            Target("kingsley", "seconds", round(1 / 1.2, 3), work.case.name),
-        )
-    ),
-)
-
-
 def _server(name: str) -> Work:
     case = Case(name, name, ("1",), THROUGHPUT.key, kind=Kind.SERVER, quick=("1",))
     return Work(case, (THROUGHPUT, RATE, RSS))
@@ -288,7 +249,7 @@ SERVERS = Group(
     picture="RSS over time while one request allocates and frees a million objects of 400 bytes",
 )
 
-GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS, HEAPS, SERVERS)}
+GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS, SERVERS)}
 
 
 def prepare(group: Group, lib: Path, programs: Path) -> tuple[dict[str, Allocator], dict[str, str]]:
@@ -371,7 +332,7 @@ def _base(results: Results, work: Work, figure: Figure, base: str) -> str:
         return f"{value / 1024:,.1f} MiB"
     if figure.key.startswith("coverage"):
         return f"{value * 100:.1f} %"
-    unit = " µs" if figure.key.endswith("_us") else " s" if figure.key == "seconds" else ""
+    unit = " µs" if figure.key.endswith("_us") else " s" if figure.key.endswith("seconds") else ""
     return f"{value:,.0f}{unit}" if value >= 1000 else f"{value:.4g}{unit}"
 
 

@@ -14,6 +14,7 @@ class Kind(Enum):
     PROGRAM = "program"
     REDIS = "redis"
     SERVER = "server"  # nginx or Apache
+    TRACE = "trace"  # a replay of what was recorded from `program`
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,27 @@ def assert_replay_follows(path: Path, preload: Path | None = None) -> None:
     assert threaded["end_live"] == live[-1]
 
 
+def test_the_replayer_tells_its_own_time(lab: Lab, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "threads").returncode == 0
+    plain = replayed(path, touch="pages")
+    told = replayed(path, "--overhead", touch="pages")
+    assert "overhead_seconds" not in plain
+    assert isinstance(told["overhead_seconds"], float)
+    assert told["overhead_seconds"] > 0
+    # The steps that were made for it leave nothing behind.
+    assert told["failures"] == plain["failures"] == 0
+    assert told["end_live"] == plain["end_live"]
+    result = strata(lab, "replay", path, "--runs", "1", "--allocator", "glibc")
+    assert "of the time, the replayer itself: " in result.stdout, result.explain()
+    threaded = strata(lab, "replay", path, "--runs", "1", "--allocator", "glibc", "--threads")
+    assert "replayer itself" not in threaded.stdout
+    both = subprocess.run(
+        [find_tool("strata-replay"), "--threads", "--overhead", path], check=False
+    )
+    assert both.returncode == 2
+
+
 def test_threads_that_free_each_others_blocks(lab: Lab, program: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     result = record(lab, path, program, "threads")

@@ -44,6 +44,7 @@ class Replay:
     events: int
     ignored: int
     failures: int
+    overhead: float | None  # seconds, of the replayer itself; known with one thread
     samples: tuple[Sample, ...]
 
     @property
@@ -80,7 +81,9 @@ def run_once(arm: Arm, arguments: list[str], trace: Path) -> dict[str, Any]:
 def replay(arm: Arm, trace: Path, arguments: list[str], samples: int, runs: int) -> Replay:
     """Timed runs without samples, and one more with them: reading the kernel's figures takes time
     and must not be in it."""
-    timed = [run_once(arm, arguments, trace) for _ in range(runs)]
+    timing = arguments if "--threads" in arguments else [*arguments, "--overhead"]
+    timed = [run_once(arm, timing, trace) for _ in range(runs)]
+    alone = [t["overhead_seconds"] for t in timed if "overhead_seconds" in t]
     watched = run_once(arm, [*arguments, "--samples", str(samples)], trace)
     return Replay(
         arm=arm.name,
@@ -92,6 +95,7 @@ def replay(arm: Arm, trace: Path, arguments: list[str], samples: int, runs: int)
         events=watched["events"],
         ignored=watched["ignored"],
         failures=watched["failures"],
+        overhead=statistics.median(alone) if alone else None,
         samples=tuple(Sample(*s) for s in watched["samples"]),
     )
 
@@ -176,6 +180,9 @@ def replay_command(
     how = "threads as recorded" if threads else "one thread, in the recorded order"
     console.print(f"{file}: {replays[0].events:,} calls, {how}, median of {runs}")
     console.print(table(replays))
+    alone = [r.overhead for r in replays if r.overhead is not None]
+    if alone:
+        console.print(f"of the time, the replayer itself: {statistics.median(alone):.3f} s")
     for r in replays:
         if r.failures:
             console.print(f"{r.arm}: {r.failures:,} requests were refused")
