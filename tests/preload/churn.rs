@@ -1,5 +1,5 @@
 //! Vectors, strings, maps and boxes from several threads, handed from one to the other; prints one
-//! checksum that does not depend on the order in which the threads run.
+//! checksum that does not depend on the order in which the threads run. Argument: rounds a thread.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc;
@@ -46,12 +46,13 @@ fn work(seed: u64) -> (u64, HashMap<String, Vec<u64>>) {
 }
 
 fn main() {
+    let rounds: u64 = std::env::args().nth(1).unwrap().parse().unwrap();
     let (sender, receiver) = mpsc::channel();
     let threads: Vec<_> = (0..4u64)
         .map(|seed| {
             let sender = sender.clone();
             thread::spawn(move || {
-                for round in 0..3 {
+                for round in 0..rounds {
                     sender.send(work(seed * 10 + round)).unwrap();
                 }
             })

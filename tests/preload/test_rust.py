@@ -6,10 +6,12 @@ from pathlib import Path
 
 from blackbox import Lab
 
+ROUNDS = 3  # of each thread
+
 
 def test_rust_program(lab: Lab) -> None:
     program = lab.build(Path(__file__).resolve().parent / "churn.rs")
-    expected = lab.run(program, preload=False).ok().stdout
+    expected = lab.run(program, str(ROUNDS), preload=False).ok().stdout
     assert expected.startswith("checksum ")
     for _ in range(2):
-        assert lab.run(program).ok().stdout == expected
+        assert lab.run(program, str(ROUNDS)).ok().stdout == expected

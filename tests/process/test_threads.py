@@ -10,6 +10,7 @@ from blackbox import Lab
 HERE = Path(__file__).resolve().parent
 THREADS = HERE / "thread_cases.c"
 SIGNALS = HERE / "signal_storm.c"
+STORM_MILLISECONDS = 3000
 MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
 
@@ -31,7 +32,8 @@ def test_threads(lab: Lab, case: str, mode: str) -> None:
 
 @MODES
 def test_signal_storm(lab: Lab, mode: str) -> None:
-    lab.run(lab.build(SIGNALS), "storm", "3000", env={"STRATA_CACHE": mode}).silent()
+    milliseconds = str(STORM_MILLISECONDS)
+    lab.run(lab.build(SIGNALS), "storm", milliseconds, env={"STRATA_CACHE": mode}).silent()
 
 
 def test_library_threads_take_no_signals(lab: Lab) -> None:

@@ -1,0 +1,64 @@
+"""What the tests of tests/preload, tests/edge and tests/process need to run on the composed heaps:
+a lab for each of them, and what each heap does not promise. Test files name the fixtures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from blackbox import HEAPS, TESTS, Lab, find_library, heap_library
+
+STRICT = "nothing is split, joined or given back: small blocks never serve a larger request"
+NESTED = "what is freed waits for all that lies above it: with threads there is always something"
+MAPPED = "its page heap keeps address space that it has mapped; 64 MiB more do not fit beside it"
+# What a heap does not promise, by what it is.
+NOT_PROMISED = {
+    "hoard": {
+        "test_address_space_limit[128]": MAPPED,
+        "test_data_limit": MAPPED,
+    },
+    "kingsley": {
+        "test_address_space_limit": STRICT,
+        "test_data_limit": STRICT,
+        "test_at_the_limit[small_blocks_run_dry]": STRICT,
+    },
+    "obstack": {"test_threads_that_exit": NESTED},
+}
+# glibc's own answer about glibc's own heap, which the composed heaps leave alone.
+GLIBC_ANSWERS = {"mallinfo_follows", "malloc_trim_gives_back"}
+
+
+def module_of(area: str, name: str) -> ModuleType:
+    """The module tests/AREA/test_NAME.py."""
+    folder = str(TESTS / area)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return import_module(f"test_{name}")
+
+
+@pytest.fixture(params=HEAPS, scope="module")
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    named = os.environ.get("STRATA_BUILD_DIR")
+    build = Path(named) / "blackbox" if named else tmp_path_factory.mktemp("blackbox")
+    own = Lab(find_library(), build)
+    return Lab(heap_library(own, request.param), build)
+
+
+@pytest.fixture(autouse=True)
+def promised(request: pytest.FixtureRequest) -> None:
+    """Leaves out what the heap is known not to do, and the second run of tests in two modes."""
+    heap = request.node.callspec.params["lab"]
+    given = {str(value) for value in request.node.callspec.params.values()} - {heap}
+    if "thread" in given:
+        pytest.skip("one mode is enough: these heaps have no cache to choose")
+    if given & GLIBC_ANSWERS:
+        pytest.skip("glibc answers for its own heap")
+    name = request.node.originalname
+    for left_out, why in NOT_PROMISED.get(heap, {}).items():
+        function, _, case = left_out.rstrip("]").partition("[")
+        if name == function and (not case or case in given):
+            pytest.skip(why)

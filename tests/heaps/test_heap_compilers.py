@@ -1,0 +1,27 @@
+"""Python, g++ and a Rust program on the composed heaps: the tests of tests/preload, in another lab
+and somewhat shorter."""
+
+from __future__ import annotations
+
+import heap_lab
+import pytest
+from heap_lab import module_of
+
+gxx = module_of("preload", "gxx")
+python = module_of("preload", "python")
+rust = module_of("preload", "rust")
+
+lab = heap_lab.lab
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads, and processes that fork while there are some; fewer rounds of churn, all of which
+    an obstack keeps."""
+    monkeypatch.setattr(python, "MODULES", ("test_threading", "test_thread"))
+    monkeypatch.setattr(rust, "ROUNDS", 1)
+
+
+test_python_modules = python.test_own_test_modules
+test_gxx_object = gxx.test_object_is_identical
+test_rust_result = rust.test_rust_program

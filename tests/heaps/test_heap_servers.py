@@ -1,0 +1,22 @@
+"""Servers and databases on the composed heaps: the tests of tests/preload, in another lab."""
+
+from __future__ import annotations
+
+import heap_lab
+from heap_lab import module_of
+
+memcached = module_of("preload", "memcached")
+nginx = module_of("preload", "nginx")
+postgres = module_of("preload", "postgres")
+redis = module_of("preload", "redis")
+sqlite = module_of("preload", "sqlite")
+
+lab = heap_lab.lab
+folder = postgres.folder
+
+test_redis_data = redis.test_data_matches_a_model
+test_redis_big_values = redis.test_big_values
+test_memcached_data = memcached.test_data_matches_a_model
+test_nginx_files = nginx.test_static_files_and_reload
+test_sqlite_database = sqlite.test_database_is_whole
+test_postgres_database = postgres.test_database_under_load
