@@ -2,10 +2,10 @@
 """Runs everything that `make test` promises and sums it up in one line.
 
 Stages: the edge table, the storms and some real programs on a debug library, which checks its
-lock ranks and itself; the whole suite on the gcc release build; goldens and install on clang's; the
-unit tests under ASan with UBSan and under TSan; the source checks. A stage that cannot build counts
-as one failure and the next one runs all the same. Only the standard library is used, so that this
-starts on any machine with Python 3.11.
+lock ranks and itself, and servers on the composed heaps, in debug too; the whole suite on the gcc
+release build; goldens and install on clang's; the unit tests under ASan with UBSan and under TSan;
+the source checks. A stage that cannot build counts as one failure and the next one runs all the
+same. Only the standard library is used, so that this starts on any machine with Python 3.11.
 
 Black-box tests drive servers and processes against the machine's clock. A few of them that failed
 beside others run once more, alone; those that then pass are said and counted as flaky, and fail
@@ -71,12 +71,18 @@ class Stage:
 
 LIBRARIES = ("strata_shared", "strata_static")
 INSTALLED = (*LIBRARIES, "strata_heaps", "strata_trace", "strata_replay", "strata_servers")
+DEBUGGED = (
+    "edge/",
+    "process/test_(fork|threads)$",
+    "preload/test_(redis|gxx|sqlite)$",
+    "heaps/(composed_heaps_test|test_heap_servers)$",
+)
 STAGES = (
     Stage(  # first, because a test of the release stage also looks at the debug library
         "debug",
         "edge table, storms and real programs, gcc debug",
-        targets=LIBRARIES,
-        select=("-R", "^(edge/|process/test_(fork|threads)|preload/test_(redis|gxx|sqlite)$)"),
+        targets=(*LIBRARIES, "strata_heaps", "heaps_composed_heaps_test"),
+        select=("-R", f"^({'|'.join(DEBUGGED)})"),
     ),
     Stage("release", "all tests, gcc release", options=("-DSTRATA_TESTS=ON",)),
     Stage(
