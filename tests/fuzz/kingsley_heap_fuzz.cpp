@@ -3,8 +3,6 @@
 #include "heaps/kingsley.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using strata::test::ProgramBytes;
-  strata::layers::Check::On<strata::KingsleyCore> heap;
-  strata::test::HeapProgram<strata::KingsleyCore>(heap, ProgramBytes(data, size)).Run();
+  strata::test::RunHeapProgram<strata::KingsleyCore>({data, size});
   return 0;
 }

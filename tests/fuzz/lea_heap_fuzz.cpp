@@ -3,8 +3,6 @@
 #include "heaps/lea.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using strata::test::ProgramBytes;
-  strata::layers::Check::On<strata::LeaCore> heap;
-  strata::test::HeapProgram<strata::LeaCore>(heap, ProgramBytes(data, size)).Run();
+  strata::test::RunHeapProgram<strata::LeaCore>({data, size});
   return 0;
 }

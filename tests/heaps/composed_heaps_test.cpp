@@ -3,34 +3,30 @@
 #include <gtest/gtest.h>
 
 #include "heap_program.h"
-#include "heaps/hoard.h"
 #include "heaps/kingsley.h"
 #include "heaps/lea.h"
 #include "heaps/obstack.h"
 #include "heaps/reap.h"
-#include "strata/layers/aligned_mmap.h"
+#include "hoard_core.h"
 #include "strata/layers/static_source.h"
 
 namespace strata {
 namespace {
 
-using layers::Check;
-using test::HeapProgram;
+using test::HoardCore;
 using test::ProgramBytes;
 using test::RandomBytes;
+using test::RunHeapProgram;
 
 template <class Core>
 class ComposedHeap : public testing::Test {};
-// The page heap's window stays for the whole process; here Hoard's source ends with the heap.
-using HoardCore = HoardOver<layers::AlignedMmap<ProcessHoard::kSuperblock>>;
 using Cores = testing::Types<HoardCore, KingsleyCore, LeaCore, ObstackCore, ReapCore>;
 TYPED_TEST_SUITE(ComposedHeap, Cores);
 
 TYPED_TEST(ComposedHeap, KeepsARandomProgramsBlocksApart) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<uint8_t> bytes = RandomBytes(seed, 20'000);
-    Check::On<TypeParam> heap;
-    HeapProgram<TypeParam>(heap, ProgramBytes(bytes)).Run();
+    RunHeapProgram<TypeParam>(ProgramBytes(bytes));
   }
 }
 

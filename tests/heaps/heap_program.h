@@ -102,4 +102,11 @@ class HeapProgram {
   std::vector<Block> live_;
 };
 
+// The program of these bytes on a heap of its own.
+template <class Core>
+void RunHeapProgram(ProgramBytes bytes) {
+  layers::Check::On<Core> heap;
+  HeapProgram<Core>(heap, bytes).Run();
+}
+
 }  // namespace strata::test
