@@ -19,6 +19,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads, and processes that fork while there are some; fewer rounds of churn, all of which
     an obstack keeps."""
     monkeypatch.setattr(python, "MODULES", ("test_threading", "test_thread"))
+    monkeypatch.setattr(gxx, "PARTS", 5)
     monkeypatch.setattr(rust, "ROUNDS", 1)
 
 
