@@ -21,7 +21,9 @@
 namespace strata::trace {
 namespace {
 
-enum class State : uint8_t { kOff, kStarting, kOn, kOver };
+// kEnding: what is buffered is being written, and nothing more is recorded; else an event could
+// come after the totals.
+enum class State : uint8_t { kOff, kStarting, kOn, kEnding, kOver };
 constexpr uint64_t kMostWait = 1'000'000'000;  // a buffer older than this is written out
 constexpr size_t kMostFrames = 256;
 
@@ -100,7 +102,8 @@ void WatchForForks() {
 
 // The child of a fork has one thread, the blocks of its parent, and nothing recorded yet.
 void BeginInChild() {
-  if (g_state.load(std::memory_order_relaxed) != State::kOn) return;
+  const State state = g_state.load(std::memory_order_relaxed);  // kEnding: by another thread
+  if (state != State::kOn && state != State::kEnding) return;
   if (g_same_process != nullptr) *g_same_process = 1;
   g_header = MakeHeader(g_header.flags);
   g_file.ForkedChild(g_header);
@@ -112,6 +115,7 @@ void BeginInChild() {
     count->store(0, std::memory_order_relaxed);
   g_threads.store(0, std::memory_order_relaxed);
   g_generation.fetch_add(1, std::memory_order_relaxed);
+  g_state.store(State::kOn, std::memory_order_relaxed);
 }
 
 // The lines of /proc/self/maps that hold code. Whole lines, as many as fit.
@@ -222,7 +226,8 @@ uint64_t Record(ThreadState& state, Event& event) {
   return event.sequence;
 }
 
-bool Recording() { return g_state.load(std::memory_order_relaxed) == State::kOn; }
+// acquire: pairs with the release in StartRecording, for threads that ran before it.
+bool Recording() { return g_state.load(std::memory_order_acquire) == State::kOn; }
 
 uint32_t CurrentStack() {
   if (!HasStacks()) return 0;
@@ -325,7 +330,11 @@ void EndRealloc(uint64_t object, void* old_block, void* p, size_t size) {
 STRATA_NO_TSA void FinishRecording() {
   const bool is_child_of_vfork =
       static_cast<uint64_t>(getpid()) != g_header.pid && !IsForkedChild();
-  if (!Recording() || is_child_of_vfork) return;
+  State on = State::kOn;
+  if (is_child_of_vfork ||
+      !g_state.compare_exchange_strong(on, State::kEnding, std::memory_order_acquire))
+    return;
+  const auto good = [] { return g_state.load(std::memory_order_relaxed) == State::kEnding; };
   const ErrnoKeeper keep_errno;
   Busy busy(t_state);
   // A thread that was stopped in the middle of an event, or this one, if a signal's handler ends
@@ -337,12 +346,12 @@ STRATA_NO_TSA void FinishRecording() {
     int tries = 0;
     while (!b->hold.TryAcquire() && ++tries < kMostTries) nanosleep(&kPause, nullptr);
     if (tries == kMostTries) continue;
-    if (Recording()) Flush(*b);
+    if (good()) Flush(*b);
     if (last != nullptr) last->hold.Release();
     last = b;  // its memory encodes the end; still held
   }
   if (last == nullptr) return EndEarly();
-  if (Recording()) {
+  if (good()) {
     if (HasStacks()) WriteMappings(*last);
     const Totals totals{g_recorded.load(), g_unknown_frees.load(), g_lost.load()};
     const size_t size = EncodeEnd(totals, last->block, sizeof(last->block));
