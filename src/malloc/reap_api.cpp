@@ -28,6 +28,12 @@ STRATA_ALWAYS_INLINE bool ExpectOwn(const strata_reap* reap) {
   return false;
 }
 
+STRATA_NOINLINE void FreeChecked(strata_reap* reap, void* p) {
+  if (!ExpectReap(reap)) return;
+  if (reap->shared) return FreeInReap(reap, p);
+  if (ExpectBlock(reap, p)) reap->heap.deallocate(p);
+}
+
 STRATA_NOINLINE void* Move(strata_reap* reap, void* p, size_t size) {
   void* to = AllocateInReap(reap, size, ReapHeap::alignment);
   if (to == nullptr) return nullptr;
@@ -83,9 +89,12 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
 }
 
 STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {
-  if (p == nullptr || !ExpectReap(reap)) return;
-  if (STRATA_UNLIKELY(reap->shared)) return strata::FreeInReap(reap, p);
-  if (strata::ExpectBlock(reap, p)) reap->heap.deallocate(p);
+  if (p == nullptr) return;
+  if (STRATA_LIKELY(reap != nullptr && strata::IsLiveReap(reap) && !reap->shared &&
+                    reap->heap.is_live_in_newest_chunk(p))) {
+    return reap->heap.deallocate(p);
+  }
+  strata::FreeChecked(reap, p);
 }
 
 STRATA_EXPORT void strata_reap_reserve(strata_reap* reap, size_t bytes) {

@@ -5,10 +5,9 @@
 #include <new>
 
 #include "base/lock.h"
-#include "malloc/fast_path.h"
+#include "malloc/blocks.h"
 #include "malloc/reaps.h"
 #include "malloc/scopes.h"
-#include "span/size_classes.h"
 
 namespace strata {
 
@@ -27,7 +26,8 @@ class RecordList {
     // Without the lock: a miss may start the background thread, and the program's pthread_create
     // may be one that makes reaps.
     const OutOfScope out;
-    void* raw = Allocate(sizeof(Record));
+    // Aligned by name: where Strata stands down, another malloc serves this.
+    void* raw = AllocateAligned(sizeof(Record), alignof(Record));
     return raw == nullptr ? nullptr : ::new (raw) Record();
   }
 
@@ -37,8 +37,6 @@ class RecordList {
   }
 
  private:
-  static_assert(InfoOf(ClassOfSize(sizeof(Record))).size % alignof(Record) == 0);
-
   Record* free_ STRATA_GUARDED_BY(g_tree) = nullptr;
 };
 

@@ -85,6 +85,7 @@ TEST(Reap, LooksAtNoOtherChunkWhereABlockEndsWithItsOwn) {
   protect(PROT_READ | PROT_WRITE);
   ASSERT_EQ(heap.held(), kChunks * 8192);
   heap.deallocate(p[kEach]);
+  heap.reserve(0);  // joins what waits
   EXPECT_EQ(heap.held(), (kChunks - 1) * 8192) << "the whole chunk goes";
 }
 
@@ -100,6 +101,38 @@ TEST(Reap, StepsBackWhereTheLastIsFreed) {
   EXPECT_TRUE(heap.bumping());
   EXPECT_LE(heap.held(), 8192u);
   heap.deallocate(base);
+}
+
+// A free may wait to be joined with its neighbours, but not for long.
+TEST(Reap, GivesChunksBackWhileNothingIsAllocated) {
+  Stack<Reap<8192, 131072>, Count, Mmap> heap;
+  std::vector<void*> p;
+  while (p.size() < 20'000) p.push_back(heap.allocate(1000));
+  const size_t before = heap.held();
+  for (size_t i = 1; i < p.size(); ++i) {
+    heap.deallocate(p[i]);
+    ASSERT_LE(heap.held(), before - i * 1000 + 3 * 131072);
+  }
+  EXPECT_EQ(heap.used(), 1008u);
+}
+
+// Its neighbours take a block that waits for one in use, its owner for one that is gone.
+TEST(Reap, TellsABlockThatWaitsFromOneInUse) {
+  Plain heap;
+  std::vector<void*> p;
+  while (p.size() < 9) p.push_back(heap.allocate(100));
+  for (size_t i : {2, 4, 3, 6, 5}) heap.deallocate(p[i]);
+  for (size_t i = 2; i <= 6; ++i) EXPECT_FALSE(heap.is_live(p[i]));
+  EXPECT_TRUE(heap.is_live(p[1]) && heap.is_live(p[7]));
+  EXPECT_TRUE(heap.resize(p[1], 600)) << "over the five that wait";
+  EXPECT_FALSE(heap.resize(p[1], 700));
+  heap.deallocate(p[7]);
+  EXPECT_TRUE(heap.resize(p[1], 700));
+  heap.deallocate(p[0]);
+  heap.deallocate(p[1]);
+  heap.deallocate(p[8]);
+  EXPECT_EQ(heap.used(), 0u);
+  EXPECT_TRUE(heap.bumping());
 }
 
 TEST(Reap, IsARegionAgainWhenAllIsFree) {

@@ -95,6 +95,15 @@ def test_valgrind_still_finds_errors(lab: Lab) -> None:
     assert "Invalid read" in result.stderr, result.explain()
 
 
+@pytest.mark.parametrize("case", ["allocates_frees_and_clears", "reallocates", "aligns"])
+def test_reaps_on_the_next_allocator(lab: Lab, case: str) -> None:
+    """Where Strata stands down their memory is another malloc's, less aligned than its own."""
+    program = lab.build_linked(HERE.parent / "edge" / "reap_cases.c")
+    tool = (need("valgrind"), "--error-exitcode=9")
+    result = lab.run(*tool, program, case, preload=False, timeout=240)
+    assert result.returncode == 0, result.explain()
+
+
 # ---- dlopen
 
 

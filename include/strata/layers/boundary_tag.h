@@ -18,12 +18,20 @@ class TaggedBlock {
   TaggedBlock* next;
   TaggedBlock* previous;
 
+  // What a block for so many bytes takes.
+  static constexpr size_t BytesFor(size_t size) {
+    const size_t bytes = RoundUp(size + kTag, kUnit);
+    return bytes < kLeast ? kLeast : bytes;
+  }
+
   static TaggedBlock* Of(void* payload) { return static_cast<TaggedBlock*>(payload); }
   void* payload() { return this; }
 
   // Bytes from this block's payload to the next one's.
   size_t size() const { return tag() & ~kFlags; }
-  bool in_use() const { return (tag() & kInUse) != 0; }
+  // To its neighbours. Whether it may be freed: is_live().
+  bool in_use() const { return (tag() & (kInUse | kWaiting)) != 0; }
+  bool is_live() const { return (tag() & kInUse) != 0; }
   bool previous_in_use() const { return (tag() & kPreviousInUse) != 0; }
   // Alone in memory of its own: its neighbours must not be looked at.
   bool apart() const { return (tag() & kApart) != 0; }
@@ -51,7 +59,9 @@ class TaggedBlock {
   }
   size_t apart_offset() { return Word(-2); }
   // So that a second free of it shows, also after it became part of another block.
-  void SetGone() { SetTag(tag() & ~kInUse); }
+  void SetGone() { SetTag(tag() & ~(kInUse | kWaiting)); }
+  // Freed, but its neighbours are not to know of it yet.
+  void SetWaiting() { SetTag((tag() & ~kInUse) | kWaiting); }
   // A free block, whose neighbours are both in use.
   void SetFree(size_t bytes) {
     SetTag(bytes | kPreviousInUse);
@@ -64,7 +74,8 @@ class TaggedBlock {
   bool is_end() const { return size() == 0; }
 
  private:
-  static constexpr size_t kInUse = 1, kPreviousInUse = 2, kApart = 4, kFlags = kUnit - 1;
+  static constexpr size_t kInUse = 1, kPreviousInUse = 2, kApart = 4, kWaiting = 8;
+  static constexpr size_t kFlags = kUnit - 1;
 
   // The n-th word of the payload; -1 is the tag, -2 the size of the free block before.
   size_t& Word(ptrdiff_t n) { return reinterpret_cast<size_t*>(this)[n]; }

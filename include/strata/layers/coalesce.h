@@ -32,7 +32,7 @@ struct Coalesce {
     // Both out of line, so that what lies above them needs no stack on its own fast path.
     [[gnu::noinline]] void* allocate(size_t size) {
       if (size > kMaxRequest) return nullptr;
-      const size_t bytes = BytesFor(size);
+      const size_t bytes = Block::BytesFor(size);
       Block* b = finder_.Take(bytes);
       if (b == nullptr) b = FromWilderness(bytes);
       if (b == nullptr) return nullptr;
@@ -53,7 +53,7 @@ struct Coalesce {
       b->SetInUse(front->size() - over, true);
       front->SetInUse(over, front->previous_in_use());
       deallocate(front->payload());
-      Trim(b, BytesFor(size));
+      Trim(b, Block::BytesFor(size));
       return b->payload();
     }
 
@@ -83,7 +83,7 @@ struct Coalesce {
     bool resize(void* p, size_t size) {
       if (size > kMaxRequest) return false;
       Block* b = Block::Of(p);
-      const size_t bytes = BytesFor(size);
+      const size_t bytes = Block::BytesFor(size);
       if (bytes > b->size()) {
         Block* after = b->After();
         if (after->in_use() || b->size() + after->size() < bytes) return false;
@@ -119,10 +119,6 @@ struct Coalesce {
     };
     static_assert(sizeof(Region) == 32);
 
-    static constexpr size_t BytesFor(size_t size) {
-      const size_t bytes = RoundUp(size + Block::kTag, Block::kUnit);
-      return bytes < Block::kLeast ? Block::kLeast : bytes;
-    }
     static Block* FirstOf(Region* r) { return reinterpret_cast<Block*>(r + 1); }
 
     void Keep(Block* b) {

@@ -1,26 +1,26 @@
 // Reap: a region whose objects can also be freed one by one (Berger, Zorn, McKinley: Reconsidering
 // Custom Memory Allocation, OOPSLA 2002). It bumps a pointer through a window: the rest of its
-// newest chunk, and when that is used up, the best-fitting hole that frees have left, so what is
-// freed is used again at nearly the speed of a region. Each block has a tag in front, by which free
-// neighbours join. Where the last block is freed the bump steps back; when all is free the reap is
-// as new. clear() and the end give everything back together.
+// newest chunk, and when that is used up, a large hole that frees have left; small holes are filled
+// by best fit. Each block has a tag in front, by which free neighbours join. Where the last block
+// is freed the bump steps back; when all is free the reap is as new. clear() and the end give
+// everything back together.
 //
-// The heap below may have a static whole(bytes): what it takes for so many is then asked for.
-// Chunks start at kFirst bytes and double up to kMost; a request that is large for a chunk gets
-// memory of its own, which goes back when it is freed. A cap bounds what is held; one that is
-// reached asks a function, which may raise it.
+// Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up or a
+// quarter of the largest chunk waits, for most regions end before that and never pay for it.
+//
+// A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
+// cap bounds what is held; one that is reached asks a function, which may raise it.
 #pragma once
 
 #include "strata/layers/best_fit.h"
-#include "strata/layers/boundary_tag.h"
-#include "strata/layers/cap.h"
-#include "strata/layers/heap.h"
-#include "strata/layers/reap_chunk.h"
+#include "strata/layers/reap_holdings.h"
 
 namespace strata::layers {
 
-// The finder that is there if none is named is half a KiB: there may be many reaps.
-template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20, class Finder = BasicBestFit<32, 2, 21>>
+// Chunks start at kFirst bytes and double up to kMost. The finder that is there if none is named
+// has some 100 bins: there may be many reaps.
+template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20,
+          class Finder = BasicBestFit<32, 8, Log2(kMost)>>
 struct Reap {
   static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost);
 
@@ -29,6 +29,7 @@ struct Reap {
     static_assert(Below::alignment >= 16, "Reap needs a heap aligned to 16 bytes");
     using Block = TaggedBlock;
     using Chunk = ReapChunk;
+    using Holdings = ReapHoldings<kFirst, kMost, Below>;
 
    public:
     static constexpr size_t alignment = Block::kUnit;
@@ -37,10 +38,10 @@ struct Reap {
     static constexpr size_t most_chunk = kMost;
 
     using Through<Below>::Through;
-    ~On() { GiveBackAll(); }
+    ~On() { holdings_.GiveBackAll(this->next_); }
 
     void* allocate(size_t size) {
-      const size_t bytes = BytesFor(size);
+      const size_t bytes = Block::BytesFor(size);
       auto* b = reinterpret_cast<Block*>(at_);
       if (bytes > static_cast<size_t>(limit_ - at_) || size > kMaxRequest) [[unlikely]]
         return AllocateSlow(size);
@@ -57,18 +58,27 @@ struct Reap {
       const Settle settle(*this);
       const size_t over = (0 - reinterpret_cast<uintptr_t>(p)) & (align - 1);
       if (over == 0) return p;
-      return AlignWithin(Block::Of(p), over < Block::kLeast ? over + align : over, BytesFor(size));
+      return AlignWithin(Block::Of(p), over < Block::kLeast ? over + align : over,
+                         Block::BytesFor(size));
     }
 
     void deallocate(void* p) {
-      const Settle settle(*this);
       Block* b = Block::Of(p);
-      if (b->apart()) return GiveBackApart(Chunk::OfApart(b));
+      if (b->apart()) [[unlikely]]
+        return holdings_.GiveBackApart(this->next_, b);
       const size_t bytes = b->size();
-      used_ -= bytes;
-      b->SetGone();
-      if (used_ == 0) return StartAnew();
-      Free(b, bytes);
+      if (static_cast<char*>(p) + bytes == edge() && b->previous_in_use()) {
+        StepBackTo(b);
+        if (used_in_chunks() == 0) AllIsFree();
+      } else {
+        used_ -= bytes;
+        if (used_in_chunks() == 0) return AllIsFree();
+        b->SetWaiting();
+        b->next = std::exchange(waiting_, b);
+        waiting_bytes_ += bytes;
+        if (waiting_bytes_ > kMostWaiting) [[unlikely]]
+          JoinNow();
+      }
     }
     void deallocate(void* p, size_t) { deallocate(p); }
     size_t size_of(void* p) { return Block::Of(p)->size() - Block::kTag; }
@@ -78,7 +88,12 @@ struct Reap {
     bool is_live(void* p) const {
       const auto into = static_cast<size_t>(static_cast<char*>(p) - edge());
       if (into < static_cast<size_t>(end_ - edge())) return false;
-      return Block::Of(p)->in_use() && Block::Of(p)->size() != 0;
+      return Block::Of(p)->is_live() && Block::Of(p)->size() != 0;
+    }
+
+    // For any p; false for what is live elsewhere.
+    bool is_live_in_newest_chunk(void* p) const {
+      return reinterpret_cast<uintptr_t>(p) % alignment == 0 && in_newest_chunk(p) && is_live(p);
     }
 
     // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
@@ -86,7 +101,7 @@ struct Reap {
       if (size > kMaxRequest) return false;
       const Settle settle(*this);
       Block* b = Block::Of(p);
-      const size_t bytes = BytesFor(size), before = b->size();
+      const size_t bytes = Block::BytesFor(size), before = b->size();
       if (b->apart()) return bytes <= before && bytes >= before / 2;
       if (bytes > before && !Extend(b, bytes)) return false;
       const size_t over = b->size() - bytes;
@@ -97,7 +112,7 @@ struct Reap {
 
     void clear() {
       const Settle settle(*this);
-      while (apart_ != nullptr) GiveBackApart(apart_);
+      holdings_.GiveBackAllApart(this->next_);
       used_ = 0;
       StartAnew();
     }
@@ -106,46 +121,45 @@ struct Reap {
     // chunk.
     void reserve(size_t bytes) {
       const Settle settle(*this);
-      if (bytes > kMost - kOverhead) bytes = kMost - kOverhead;
+      if (bytes > kMost - Holdings::kOverhead) bytes = kMost - Holdings::kOverhead;
+      Join();
       if (bytes > Room()) NewChunk(RoundUp(bytes, Block::kUnit));
     }
 
     // 0: none.
     void set_cap(size_t bytes, CapFunction reached = nullptr, void* context = nullptr) {
-      cap_ = Cap(bytes, reached, context);
+      holdings_.set_cap(Cap(bytes, reached, context));
     }
-    size_t cap() const { return cap_.bytes(); }
+    size_t cap() const { return holdings_.cap().bytes(); }
 
     // All requests take the slow path: for a heap that is used under a lock, and asked without.
     void shut_window() { shut_ = true; }
 
     // Who is named in the chunks taken from now on, for owner_at().
-    void set_owner(void* owner) { owner_ = owner; }
+    void set_owner(void* owner) { holdings_.set_owner(owner); }
     // The owner of the reap that has its chunk at `start`, where a block of the heap below begins
     // that is at least as large as a chunk's header; null if it is not a reap's.
     static void* owner_at(const void* start) { return Chunk::OwnerAt(start); }
     // Bytes in blocks, with their tags.
-    size_t used() const { return used_ + static_cast<size_t>(edge() - edge_) + apart_bytes_; }
+    size_t used() const { return used_in_chunks() + holdings_.apart_bytes(); }
     // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
     static constexpr size_t most_for(size_t size, size_t align = alignment) {
-      const size_t bytes = BytesFor(align <= alignment ? size : size + align + Block::kLeast);
-      return bytes > kApart ? Whole(bytes + sizeof(Chunk)) - sizeof(Chunk)
-                            : bytes + Block::kLeast - Block::kUnit;
+      const size_t bytes =
+          Block::BytesFor(align <= alignment ? size : size + align + Block::kLeast);
+      return bytes > Holdings::kApart ? Holdings::ApartBytes(bytes)
+                                      : bytes + Block::kLeast - Block::kUnit;
     }
-    // Whether p lies in the chunk that is bumped.
+    // Whether p lies in the chunk taken last.
     bool in_newest_chunk(const void* p) const {
-      return chunks_ != nullptr &&
-             reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(chunks_->first()) <
-                 chunks_->bytes - kOverhead;
+      return holdings_.newest() != nullptr && holdings_.newest()->Surrounds(p);
     }
-    size_t held() const { return held_; }  // bytes taken from below, which the cap is on
-    bool bumping() const { return free_blocks_ == 0; }
+    size_t held() const { return holdings_.held(); }  // bytes taken from below, which the cap is on
+    bool bumping() const { return finder_.empty() && waiting_ == nullptr; }
 
    private:
-    static constexpr size_t kOverhead = sizeof(Chunk) + Block::kUnit;
-    static constexpr size_t kApart = kMost / 4;
+    static constexpr size_t kMostWaiting = kMost / 4;
 
-    // Around everything but the fast path, which only moves at_.
+    // Around everything but the fast paths, which only move at_ and, for a free, lower used_.
     class Settle {
      public:
       explicit Settle(On& heap) : heap_(heap) {
@@ -167,12 +181,9 @@ struct Reap {
       On& heap_;
     };
 
-    static constexpr size_t BytesFor(size_t size) {
-      const size_t bytes = RoundUp(size + Block::kTag, Block::kUnit);
-      return bytes < Block::kLeast ? Block::kLeast : bytes;
-    }
     // Where the window begins, also between the fast path's calls.
     char* edge() const { return limit_ == nullptr ? edge_ : at_; }
+    size_t used_in_chunks() const { return used_ + static_cast<size_t>(edge() - edge_); }
     size_t Room() const { return static_cast<size_t>(end_ - edge_); }
 
     void* Bump(size_t bytes) {
@@ -186,24 +197,25 @@ struct Reap {
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
       if (size > kMaxRequest) return nullptr;
       const Settle settle(*this);
-      const size_t bytes = BytesFor(size);
-      if (bytes > kApart) return AllocateApart(bytes);
+      const size_t bytes = Block::BytesFor(size);
+      if (bytes > Holdings::kApart) return holdings_.TakeApart(this->next_, bytes);
       if (bytes <= Room()) return Bump(bytes);
-      if (Block* b = free_blocks_ != 0 ? finder_.Take(bytes) : nullptr) {
-        --free_blocks_;
-        return BumpIn(b, bytes);
-      }
+      Join();
+      if (bytes <= Room()) return Bump(bytes);
+      if (Block* b = finder_.Take(bytes)) return BumpIn(b, bytes);
       return NewChunk(bytes) ? Bump(bytes) : nullptr;
     }
 
-    // In a free block, of which the rest is the window from now on if it is larger than that.
+    // In a free block, of which the rest is the window from now on if that is worth it. Requests of
+    // all sizes are laid through a window, so a hole of a few blocks is better left to the best
+    // fit.
     void* BumpIn(Block* b, size_t bytes) {
       const size_t whole = b->size();
       b->SetInUse(whole, true);
       used_ += whole;
       const size_t over = whole - bytes;
       if (over < Block::kLeast) return b;
-      if (over <= Room()) {
+      if (over <= Room() || over < 32 * bytes) {
         Cut(b, bytes);
         return b;
       }
@@ -230,12 +242,35 @@ struct Reap {
 
     // --- Blocks
 
+    void StepBackTo(Block* b) {
+      b->SetGone();
+      if (limit_ != nullptr) {
+        at_ = reinterpret_cast<char*>(b);
+      } else {
+        used_ -= b->size();
+        edge_ = reinterpret_cast<char*>(b);
+      }
+    }
+    [[gnu::noinline]] void JoinNow() {
+      const Settle settle(*this);
+      Join();
+    }
+    void Join() {
+      waiting_bytes_ = 0;
+      for (Block* b = std::exchange(waiting_, nullptr); b != nullptr;) {
+        Block* next = b->next;
+        b->SetGone();
+        Free(b, b->size());
+        b = next;
+      }
+    }
+
     // b's used bytes are counted as gone already. Its neighbours, where free, join it.
     void Free(Block* b, size_t bytes) {
       if (!b->previous_in_use()) {
         Block* before = b->Before();
         bytes += before->size();
-        Unkeep(before);
+        finder_.Remove(before);
         b = before;
       }
       Block* after = b->At(static_cast<ptrdiff_t>(bytes));
@@ -249,11 +284,11 @@ struct Reap {
       }
       if (!after->in_use()) {
         bytes += after->size();
-        Unkeep(after);
+        finder_.Remove(after);
       }
       b->SetFree(bytes);
       if (b->After()->is_end() && GaveBackChunkOf(b)) return;
-      Keep(b);
+      finder_.Add(b);
     }
 
     // b is in use; what it has beyond `bytes` becomes free.
@@ -267,7 +302,7 @@ struct Reap {
       Free(rest, over);
     }
 
-    // At the bump's edge there is no next block to tell.
+    // At the edge there is no next block to tell.
     void SetSize(Block* b, size_t bytes, bool previous_used) {
       if (reinterpret_cast<char*>(b) + bytes == edge_ && previous_used) {
         b->SetNewest(bytes);
@@ -277,6 +312,7 @@ struct Reap {
     }
 
     bool Extend(Block* b, size_t bytes) {
+      Join();  // what follows may wait
       Block* after = b->After();
       if (reinterpret_cast<char*>(after) == edge_) {
         const size_t more = bytes - b->size();
@@ -286,7 +322,7 @@ struct Reap {
         return true;
       }
       if (after->in_use() || b->size() + after->size() < bytes) return false;
-      Unkeep(after);
+      finder_.Remove(after);
       b->SetInUse(b->size() + after->size(), b->previous_in_use());
       return true;
     }
@@ -307,53 +343,15 @@ struct Reap {
       return inner;
     }
 
-    void Keep(Block* b) {
-      finder_.Add(b);
-      ++free_blocks_;
-    }
-    void Unkeep(Block* b) {
-      finder_.Remove(b);
-      --free_blocks_;
-    }
     // --- Chunks
-
-    static constexpr size_t Whole(size_t bytes) {
-      if constexpr (requires { Below::whole(bytes); }) {
-        return Below::whole(bytes);
-      } else {
-        return RoundUp(bytes, 4096);
-      }
-    }
-
-    // The caller has asked the cap.
-    Chunk* Take(size_t bytes, Chunk** list) {
-      void* raw = this->next_.allocate(bytes);
-      if (raw == nullptr) return nullptr;
-      held_ += bytes;
-      return Chunk::Make(raw, bytes, owner_, list);
-    }
-    void GiveBack(Chunk* c, Chunk** list) {
-      held_ -= c->bytes;
-      c->Unlink(list);
-      this->next_.deallocate(c, c->bytes);
-    }
 
     // What the bump leaves of its chunk becomes a free block, or waste until the next clear.
     bool NewChunk(size_t bytes) {
-      size_t wanted = held_ < kFirst  ? kFirst
-                      : held_ > kMost ? kMost
-                                      : kFirst << Log2(held_ / kFirst);
-      while (wanted < bytes + kOverhead) wanted *= 2;
-      // Below the cap or short of memory, a smaller one will do.
-      const size_t least = Whole(bytes + kOverhead);
-      if (!cap_.Allows(held_ + wanted) && cap_.Allows(held_ + least)) wanted = least;
-      if (!cap_.Grants(held_, wanted)) return false;
-      Chunk* c = Take(wanted, &chunks_);
-      if (c == nullptr && least < wanted) c = Take(least, &chunks_);
+      const size_t in_holes = holdings_.held() - holdings_.apart_bytes() - used_ - Room();
+      Chunk* c = holdings_.Grow(this->next_, bytes, in_holes);
       if (c == nullptr) return false;
       char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(c->first()));
       char* const old_end = std::exchange(end_, reinterpret_cast<char*>(c->end()));
-      c->SetEnd();
       PutAway(old_edge, old_end);
       return true;
     }
@@ -361,43 +359,22 @@ struct Reap {
     bool GaveBackChunkOf(Block* b) {
       Chunk* c = Chunk::OfEnd(b->After());
       if (b != c->first()) return false;
-      GiveBack(c, &chunks_);
+      holdings_.GiveBack(this->next_, c);
       return true;
     }
 
-    void* AllocateApart(size_t bytes) {
-      const size_t whole = Whole(bytes + sizeof(Chunk));
-      Chunk* c = cap_.Grants(held_, whole) ? Take(whole, &apart_) : nullptr;
-      if (c == nullptr) return nullptr;
-      Block* b = c->first();
-      b->SetApart(c->bytes - sizeof(Chunk), sizeof(Chunk));
-      apart_bytes_ += b->size();
-      return b;
+    [[gnu::noinline]] void AllIsFree() {
+      const Settle settle(*this);
+      StartAnew();
     }
-    void GiveBackApart(Chunk* c) {
-      apart_bytes_ -= c->bytes - sizeof(Chunk);
-      GiveBack(c, &apart_);
-    }
-
-    // A region again, in the chunk that is largest of those below kMost.
+    // A region again, in the one chunk that is kept.
     void StartAnew() {
-      Chunk* kept = nullptr;
-      for (Chunk* c = chunks_; c != nullptr; c = c->next) {
-        if (c->bytes < kMost && (kept == nullptr || c->bytes > kept->bytes)) kept = c;
-      }
-      for (Chunk* c = chunks_; c != nullptr;) {
-        Chunk* next = c->next;
-        if (c != kept) GiveBack(c, &chunks_);
-        c = next;
-      }
+      Chunk* kept = holdings_.GiveBackButOne(this->next_);
       finder_.Clear();
-      free_blocks_ = 0;
+      waiting_ = nullptr;
+      waiting_bytes_ = 0;
       edge_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
-    }
-    void GiveBackAll() {
-      while (apart_ != nullptr) GiveBackApart(apart_);
-      while (chunks_ != nullptr) GiveBack(chunks_, &chunks_);
     }
 
     // The window of the fast path; both null while it is closed. The first two words of a reap, for
@@ -406,16 +383,12 @@ struct Reap {
     char* limit_ = nullptr;  // end_
     char* edge_ = nullptr;   // at_, as of the last call that was not the fast path's
     size_t used_ = 0;
-    size_t free_blocks_ = 0;
+    Block* waiting_ = nullptr;  // freed, and not joined yet
+    size_t waiting_bytes_ = 0;
     char* end_ = nullptr;
     Finder finder_;
-    Chunk* chunks_ = nullptr;  // the newest, which is bumped, first
-    Chunk* apart_ = nullptr;
-    size_t apart_bytes_ = 0;
-    size_t held_ = 0;
-    void* owner_ = nullptr;
+    Holdings holdings_;
     bool shut_ = false;
-    Cap cap_;
   };
 };
 

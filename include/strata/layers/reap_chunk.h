@@ -36,6 +36,10 @@ struct alignas(16) ReapChunk {
     return reinterpret_cast<TaggedBlock*>(reinterpret_cast<char*>(this) + bytes -
                                           TaggedBlock::kUnit);
   }
+  bool Surrounds(const void* p) const {
+    return reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(this + 1) <
+           bytes - sizeof(ReapChunk) - TaggedBlock::kUnit;
+  }
   void SetEnd() {
     end()->SetEnd(true);
     end()->next = reinterpret_cast<TaggedBlock*>(this);

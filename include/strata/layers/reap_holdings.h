@@ -1,0 +1,122 @@
+// What a Reap holds of the heap below: the chunks that it bumps through, the newest first, and
+// memory of their own for requests that are large for a chunk. Says how large the next chunk is to
+// be, and asks the cap. The heap below may have a static whole(bytes): what it takes for so many is
+// then asked for.
+#pragma once
+
+#include "strata/layers/boundary_tag.h"
+#include "strata/layers/cap.h"
+#include "strata/layers/heap.h"
+#include "strata/layers/reap_chunk.h"
+
+namespace strata::layers {
+
+// Chunks start at kFirst bytes and double up to kMost.
+template <size_t kFirst, size_t kMost, Heap Below>
+class ReapHoldings {
+  using Chunk = ReapChunk;
+  using Block = TaggedBlock;
+
+ public:
+  static constexpr size_t kOverhead = sizeof(Chunk) + Block::kUnit;
+  // Blocks above this have memory of their own.
+  static constexpr size_t kApart = kMost / 4;
+
+  // What a block of so many bytes takes then.
+  static constexpr size_t ApartBytes(size_t bytes) {
+    return Whole(bytes + sizeof(Chunk)) - sizeof(Chunk);
+  }
+
+  Chunk* newest() const { return chunks_; }
+  size_t held() const { return held_; }
+  size_t apart_bytes() const { return apart_bytes_; }
+  const Cap& cap() const { return cap_; }
+  void set_cap(const Cap& cap) { cap_ = cap; }
+  void set_owner(void* owner) { owner_ = owner; }
+
+  // A new newest chunk with room for `bytes`. Null when the cap or the heap below refuses. The more
+  // there is, the larger: doubling, as regions grow; or where a 16th lies in holes, so that this is
+  // a heap and no region, by a 64th.
+  Chunk* Grow(Below& below, size_t bytes, size_t in_holes) {
+    const size_t scale = in_holes > held_ / 16 ? held_ / 64 : held_;
+    size_t wanted = scale < kFirst  ? kFirst
+                    : scale > kMost ? kMost
+                                    : kFirst << Log2(scale / kFirst);
+    while (wanted < bytes + kOverhead) wanted *= 2;
+    // Below the cap or short of memory, a smaller one will do.
+    const size_t least = Whole(bytes + kOverhead);
+    if (!cap_.Allows(held_ + wanted) && cap_.Allows(held_ + least)) wanted = least;
+    if (!cap_.Grants(held_, wanted)) return nullptr;
+    Chunk* c = Take(below, wanted, &chunks_);
+    if (c == nullptr && least < wanted) c = Take(below, least, &chunks_);
+    if (c != nullptr) c->SetEnd();
+    return c;
+  }
+  void GiveBack(Below& below, Chunk* c) { GiveBack(below, c, &chunks_); }
+  // All chunks but the largest of those below kMost, which is returned; null if there is none.
+  Chunk* GiveBackButOne(Below& below) {
+    Chunk* kept = nullptr;
+    for (Chunk* c = chunks_; c != nullptr; c = c->next) {
+      if (c->bytes < kMost && (kept == nullptr || c->bytes > kept->bytes)) kept = c;
+    }
+    for (Chunk* c = chunks_; c != nullptr;) {
+      Chunk* next = c->next;
+      if (c != kept) GiveBack(below, c);
+      c = next;
+    }
+    return kept;
+  }
+
+  Block* TakeApart(Below& below, size_t bytes) {
+    const size_t whole = Whole(bytes + sizeof(Chunk));
+    Chunk* c = cap_.Grants(held_, whole) ? Take(below, whole, &apart_) : nullptr;
+    if (c == nullptr) return nullptr;
+    Block* b = c->first();
+    b->SetApart(c->bytes - sizeof(Chunk), sizeof(Chunk));
+    apart_bytes_ += b->size();
+    return b;
+  }
+  void GiveBackApart(Below& below, Block* b) { GiveBackApart(below, Chunk::OfApart(b)); }
+  void GiveBackAllApart(Below& below) {
+    while (apart_ != nullptr) GiveBackApart(below, apart_);
+  }
+  void GiveBackAll(Below& below) {
+    GiveBackAllApart(below);
+    while (chunks_ != nullptr) GiveBack(below, chunks_);
+  }
+
+ private:
+  static constexpr size_t Whole(size_t bytes) {
+    if constexpr (requires { Below::whole(bytes); }) {
+      return Below::whole(bytes);
+    } else {
+      return RoundUp(bytes, 4096);
+    }
+  }
+
+  // The caller has asked the cap.
+  Chunk* Take(Below& below, size_t bytes, Chunk** list) {
+    void* raw = below.allocate(bytes);
+    if (raw == nullptr) return nullptr;
+    held_ += bytes;
+    return Chunk::Make(raw, bytes, owner_, list);
+  }
+  void GiveBack(Below& below, Chunk* c, Chunk** list) {
+    held_ -= c->bytes;
+    c->Unlink(list);
+    below.deallocate(c, c->bytes);
+  }
+  void GiveBackApart(Below& below, Chunk* c) {
+    apart_bytes_ -= c->bytes - sizeof(Chunk);
+    GiveBack(below, c, &apart_);
+  }
+
+  Chunk* chunks_ = nullptr;
+  Chunk* apart_ = nullptr;
+  size_t apart_bytes_ = 0;
+  size_t held_ = 0;  // which the cap is on
+  void* owner_ = nullptr;
+  Cap cap_;
+};
+
+}  // namespace strata::layers
