@@ -1,0 +1,203 @@
+// How much a reap holds in long-running loads, in which a pure region grows without bound: at most
+// 1.2 times what is live and one chunk. Where what is live swings, no allocator that leaves objects
+// in place can keep near it; there a reap is held against Lea's best fit under the same load.
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "strata/layers/coalesce.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/reap.h"
+
+namespace strata::layers {
+namespace {
+
+constexpr size_t kChunk = 128 << 10;
+using ProcessReap = Stack<Reap<(8 << 10), kChunk>, Mmap>;
+using Lea = Stack<Coalesce<kChunk>, Mmap>;
+
+// The objects of a load: slots that hold a block or none.
+template <class H>
+class Objects {
+ public:
+  // The first `settling` steps are not judged.
+  explicit Objects(size_t slots, size_t settling = 20'000) : slots_(slots), settling_(settling) {}
+
+  size_t Random(size_t below) { return random_() % below; }
+  size_t Any() { return Random(slots_.size()); }
+  bool Has(size_t at) const { return slots_[at].p != nullptr; }
+  size_t SizeOf(size_t at) const { return slots_[at].size; }
+  void Put(size_t at, size_t size) {
+    Drop(at);
+    void* p = heap_.allocate(size);
+    ASSERT_NE(p, nullptr);
+    slots_[at] = {p, size};
+    live_ += size;
+    Look();
+  }
+  void Drop(size_t at) {
+    if (!Has(at)) return;
+    heap_.deallocate(slots_[at].p);
+    live_ -= slots_[at].size;
+    slots_[at] = {};
+  }
+  void Grow(size_t at, size_t size) {
+    if (heap_.resize(slots_[at].p, size)) {
+      live_ += size - slots_[at].size;
+      slots_[at].size = size;
+      return Look();
+    }
+    const Block old = std::exchange(slots_[at], Block{});
+    live_ -= old.size;  // as the program sees it: it has one block all the time
+    Put(at, size);
+    heap_.deallocate(old.p);
+  }
+  void AddSlot() { slots_.emplace_back(); }
+  size_t count() const { return slots_.size(); }
+
+  // Of what was held, less one chunk, over what was live.
+  double worst() const { return worst_; }
+  size_t most_held() const { return most_held_; }
+
+ private:
+  struct Block {
+    void* p = nullptr;
+    size_t size = 0;
+  };
+  void Look() {
+    most_held_ = std::max(most_held_, heap_.held());
+    if (++steps_ <= settling_ || heap_.held() <= kChunk) return;
+    const auto over = static_cast<double>(heap_.held() - kChunk);
+    worst_ = std::max(worst_, over / static_cast<double>(live_));
+  }
+
+  H heap_;
+  std::vector<Block> slots_;
+  std::mt19937 random_{1};
+  size_t settling_, steps_ = 0, live_ = 0, most_held_ = 0;
+  double worst_ = 0;
+};
+
+constexpr size_t kSteps = 300'000;
+
+TEST(ReapBound, HoldsForRandomLifetimes) {
+  Objects<ProcessReap> load(3000);
+  for (size_t i = 0; i < kSteps; ++i) load.Put(load.Any(), 16 + load.Random(500));
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+TEST(ReapBound, HoldsForSizesThatDrift) {
+  Objects<ProcessReap> load(3000);
+  for (size_t i = 0; i < 2 * kSteps; ++i)
+    load.Put(load.Any(), 16 + load.Random(500) + i / (kSteps / 2) * 333);
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+TEST(ReapBound, HoldsWhileTheNumberOfObjectsGrows) {
+  Objects<ProcessReap> load(500);
+  for (size_t i = 0; i < kSteps; ++i) {
+    if (i % 50 == 0) load.AddSlot();
+    load.Put(load.Any(), 16 + load.Random(800));
+  }
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+// What a producer hands a consumer goes in the order in which it came.
+TEST(ReapBound, HoldsForAQueue) {
+  Objects<ProcessReap> load(3000);
+  for (size_t i = 0; i < kSteps; ++i) load.Put(i % 3000, 16 + load.Random(1000));
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+// Some of what is handed over stays, and pins what lay around it.
+TEST(ReapBound, HoldsForAQueueOfWhichSomeStay) {
+  Objects<ProcessReap> load(5000);
+  for (size_t i = 0; i < kSteps; ++i) {
+    const bool stays = load.Random(50) == 0;
+    load.Put(stays ? 3000 + load.Random(2000) : i % 3000, 16 + load.Random(1000));
+  }
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+// Queues between several pairs, whose lengths differ by a factor of a hundred.
+TEST(ReapBound, HoldsForQueuesOfDifferentLengths) {
+  Objects<ProcessReap> load(20 + 200 + 2000);
+  for (size_t i = 0; i < kSteps; ++i) {
+    load.Put(i % 20, 16 + load.Random(300));
+    load.Put(20 + i % 200, 16 + load.Random(600));
+    load.Put(220 + i % 2000, 16 + load.Random(900));
+  }
+  EXPECT_LE(load.worst(), 1.2);
+}
+
+// Loads under which what is live swings.
+template <class H>
+size_t HeldForASawtooth() {  // sizes that rise from 32 bytes to 2 KiB, again and again
+  Objects<H> load(3000);
+  for (size_t i = 0; i < kSteps; ++i) load.Put(load.Any(), 32 + i % 20'000 / 10);
+  return load.most_held();
+}
+template <class H>
+size_t HeldForAQueueOfASawtooth() {
+  Objects<H> load(3000);
+  for (size_t i = 0; i < kSteps; ++i) load.Put(i % 3000, 32 + i % 20'000 / 10);
+  return load.most_held();
+}
+template <class H>
+size_t HeldForPhases() {  // of one size each
+  Objects<H> load(6000);
+  for (size_t i = 0; i < kSteps; ++i) load.Put(load.Any(), i / 15'000 % 2 == 0 ? 144 : 208);
+  return load.most_held();
+}
+template <class H>
+size_t HeldForBuffersThatGrow() {  // from 16 bytes to 4 KiB, then anew
+  Objects<H> load(1500);
+  for (size_t i = 0; i < kSteps; ++i) {
+    const size_t at = load.Any();
+    if (!load.Has(at)) {
+      load.Put(at, 16);
+    } else if (load.SizeOf(at) >= 4096 || load.Random(12) == 0) {
+      load.Drop(at);
+    } else {
+      load.Grow(at, load.SizeOf(at) * 3 / 2 + load.Random(64));
+    }
+  }
+  return load.most_held();
+}
+template <class H>
+size_t HeldForAMixture() {  // as many of each octave, from 16 bytes to 4 KiB
+  Objects<H> load(3000);
+  for (size_t i = 0; i < kSteps; ++i) {
+    const size_t octave = load.Random(8);
+    load.Put(load.Any(), (size_t{16} << octave) + load.Random(size_t{16} << octave));
+  }
+  return load.most_held();
+}
+
+struct Swing {
+  const char* name;
+  size_t (*reap)();
+  size_t (*lea)();
+};
+class ReapSwing : public testing::TestWithParam<Swing> {};
+TEST_P(ReapSwing, HoldsNoMoreThanLeasBestFit) {
+  const size_t lea = GetParam().lea();
+  EXPECT_LE(GetParam().reap(), lea + lea / 20 + kChunk);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Loads, ReapSwing,
+    testing::Values(Swing{"Sawtooth", HeldForASawtooth<ProcessReap>, HeldForASawtooth<Lea>},
+                    Swing{"QueueOfASawtooth", HeldForAQueueOfASawtooth<ProcessReap>,
+                          HeldForAQueueOfASawtooth<Lea>},
+                    Swing{"Phases", HeldForPhases<ProcessReap>, HeldForPhases<Lea>},
+                    Swing{"BuffersThatGrow", HeldForBuffersThatGrow<ProcessReap>,
+                          HeldForBuffersThatGrow<Lea>},
+                    Swing{"Mixture", HeldForAMixture<ProcessReap>, HeldForAMixture<Lea>}),
+    [](const auto& load) { return std::string(load.param.name); });
+
+}  // namespace
+}  // namespace strata::layers
