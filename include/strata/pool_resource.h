@@ -104,7 +104,7 @@ class pool_resource : public std::pmr::memory_resource {
 
    public:
     explicit Pool(Upstream* upstream) : heap_(upstream, this) {}
-    ~Pool() { heap_.forget(); }  // the free blocks go with their chunks
+    ~Pool() { heap_.clear(); }  // no free block goes back alone: they go with their chunks
 
     void* allocate(size_t size) { return heap_.allocate(size); }
     void deallocate(void* p, size_t size) { heap_.deallocate(p, size); }

@@ -1,22 +1,34 @@
 // The same random program on stacks of many kinds, each with the Check oracle spliced in at the
 // top, and with what the last source handed out counted at the bottom: all of it must come back.
 #include "heap_model.h"
+#include "strata/layers/apart.h"
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/check.h"
 #include "strata/layers/chunk.h"
+#include "strata/layers/class_header.h"
 #include "strata/layers/coalesce.h"
 #include "strata/layers/count.h"
+#include "strata/layers/fail_nth.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/growing_source.h"
 #include "strata/layers/guard.h"
+#include "strata/layers/inbox.h"
+#include "strata/layers/listed.h"
 #include "strata/layers/locked.h"
+#include "strata/layers/locked_when_shared.h"
 #include "strata/layers/log.h"
 #include "strata/layers/mmap_source.h"
+#include "strata/layers/nested.h"
+#include "strata/layers/obstack.h"
+#include "strata/layers/per_thread.h"
+#include "strata/layers/profile.h"
+#include "strata/layers/reap.h"
 #include "strata/layers/size_header.h"
 #include "strata/layers/split.h"
 #include "strata/layers/splitting_bins.h"
 #include "strata/layers/static_source.h"
+#include "strata/layers/trace.h"
 #include "strata/layers/try_first.h"
 #include "strata/layers/zeroed.h"
 
@@ -66,6 +78,73 @@ TYPED_TEST(ComposedTest, HandsOutDistinctBlocksOfNoBytes) {
   ASSERT_NE(b, nullptr);
   heap.deallocate(a, 0);
   heap.deallocate(b, 0);
+}
+
+template <class H>
+class FullTest : public testing::Test {};
+
+template <class... Layers>
+using OnWhole = Stack<Check, Layers..., Apart<2048, Mmap>, Coalesce<>, Mmap>;
+using FullStacks = testing::Types<
+    OnWhole<>, OnWhole<Bins<TaggedSteps<520>, FreeList>>,
+    OnWhole<Bins<Steps<16, 4096>, BoundedFreeList<8>>>,
+    OnWhole<Count, Log, Trace, Profile, FailNth>, OnWhole<Locked, Zeroed, Chunk<64>>,
+    OnWhole<LockedWhenShared>, Stack<Check, Nested, Reap<>, Mmap>, OnWhole<Header<long>>,
+    Stack<Check, TryFirst<Stack<Reap<>, StaticBuffer<16384>>>, Coalesce<>, Mmap>,
+    Stack<Check, Count, Reap<>, Mmap>, Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Mmap>,
+    Stack<Check, Listed, Mmap>,
+    Stack<Check, Count, ClassHeader, Bins<PowersOfTwo<32, 1 << 20>, FreeList>, Bump<1 << 20, 8>,
+          Mmap>>;
+TYPED_TEST_SUITE(FullTest, FullStacks);
+
+TYPED_TEST(FullTest, KeepsBlocksThatAreAlignedResizedAndMoved) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    TypeParam heap;
+    RunFullModel(heap, 6000, seed, MixedSize);
+  }
+}
+
+template <class H>
+class ClearTest : public testing::Test {};
+
+// Over Coalesce, which lets go of its regions: a layer that kept on to one would fault.
+template <class... Layers>
+using Cleared = Stack<Check, Layers..., Coalesce<4096>, Mmap>;
+using ClearStacks =
+    testing::Types<Cleared<>, Cleared<Bump<4096>>, Cleared<Obstack<>>, Cleared<Reap<>>,
+                   Cleared<FreeList, Chunk<65536>>, Cleared<Inbox, Chunk<65536>>, Cleared<Listed>,
+                   Cleared<SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>>,
+                   Cleared<SplitAt<256, Bump<4096>>>, Cleared<SplitAt<256, Obstack<>>>,
+                   Cleared<SplitAt<256, Reap<>>>, Cleared<SplitAt<256, Coalesce<4096>>>,
+                   Cleared<SplitAt<256, Listed>>, Cleared<SplittingBins<Steps<16, 1024>>>,
+                   Cleared<Count, Log, Trace, Profile, FailNth>,
+                   Cleared<SizeHeader, Bins<Pow2, BoundedFreeList<4>>>,
+                   Cleared<PrivateHeaps<2, CpuIndex, Locked, Bins<Pow2, FreeList>>, Locked>,
+                   Cleared<OwnedHeaps<2, CpuIndex, Locked, Coalesce<4096>>, Locked>,
+                   Cleared<Nested, ClassHeader, Bins<PowersOfTwo<16, 65536>, FreeList>>>;
+TYPED_TEST_SUITE(ClearTest, ClearStacks);
+
+TYPED_TEST(ClearTest, IsAsNewAfterIt) {
+  TypeParam heap;
+  std::mt19937 random(3);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<ModelBlock> live;
+    for (int i = 0; i < 500; ++i) {
+      const ModelBlock b{nullptr, MixedSize(random), static_cast<unsigned char>(i)};
+      live.push_back(b);
+      live.back().p = static_cast<unsigned char*>(heap.allocate(b.size));
+      ASSERT_NE(live.back().p, nullptr);
+      Fill(live.back());
+      if (i % 3 != 0) continue;
+      const size_t at = random() % live.size();
+      ASSERT_TRUE(Intact(live[at]));
+      heap.deallocate(live[at].p, live[at].size);
+      live.erase(live.begin() + static_cast<long>(at));
+    }
+    for (const ModelBlock& b : live) ASSERT_TRUE(Intact(b));
+    heap.clear();
+    EXPECT_LE(layer<Coalesce<4096>>(heap).held(), 1u << 20) << "a chunk may stay";
+  }
 }
 
 // What a source gives and gets, to see that a stack's end gives everything back.

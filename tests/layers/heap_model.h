@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -65,6 +66,76 @@ void RunModel(H& heap, int steps, unsigned seed, Sizes draw_size) {
     ASSERT_TRUE(Intact(b));
     heap.deallocate(b.p, b.size);
   }
+}
+
+// The same with all that the heap offers: blocks that are aligned, that grow and shrink where they
+// lie, and that move. Sizes are told at every other free, and must fit.
+template <SizedHeap H, class Sizes>
+void RunFullModel(H& heap, int steps, unsigned seed, Sizes draw_size) {
+  std::mt19937 random(seed);
+  std::vector<ModelBlock> live;
+  const auto begin = [&] {
+    ModelBlock b{nullptr, draw_size(random), static_cast<unsigned char>(random())};
+    size_t align = H::alignment;
+    void* p = nullptr;
+    if constexpr (AlignedHeap<H>) {
+      if (random() % 2 == 0) {
+        align = size_t{1} << random() % 14;
+        p = heap.allocate(b.size, align);
+      }
+    }
+    if (p == nullptr) p = heap.allocate(b.size);
+    b.p = static_cast<unsigned char*>(p);
+    ASSERT_NE(b.p, nullptr);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(b.p) % align, 0u);
+    ASSERT_GE(heap.size_of(b.p), b.size);
+    if constexpr (ZeroKnowingHeap<H>) {
+      if (heap.reads_zero(b.p)) {
+        ASSERT_TRUE(Intact({b.p, b.size, 0}));
+      }
+    }
+    Fill(b);
+    live.push_back(b);
+  };
+  const auto change = [&](ModelBlock& b) {
+    const size_t size = draw_size(random), kept = std::min(size, b.size);
+    unsigned char* to = nullptr;
+    if constexpr (ResizableHeap<H>) {
+      if (heap.resize(b.p, size)) to = b.p;
+    }
+    if constexpr (RemappingHeap<H>) {
+      if (to == nullptr) to = static_cast<unsigned char*>(heap.remap(b.p, size));
+    }
+    if (to == nullptr) return;
+    b.p = to;
+    ASSERT_GE(heap.size_of(to), size);
+    ASSERT_TRUE(Intact({to, kept, b.pattern}));
+    b.size = size;
+    Fill(b);
+  };
+  const auto end = [&](size_t at) {
+    ASSERT_TRUE(Intact(live[at]));
+    if (random() % 2 == 0) {
+      heap.deallocate(live[at].p);
+    } else {
+      heap.deallocate(live[at].p, live[at].size);
+    }
+    live[at] = live.back();
+    live.pop_back();
+  };
+  for (int i = 0; i < steps; ++i) {
+    const bool growing = (i / 700) % 2 == 0;
+    const unsigned dice = random() % 100;
+    if (live.empty() || dice < (growing ? 50u : 25u)) {
+      begin();
+    } else if (dice < 75) {
+      change(live[random() % live.size()]);
+    } else {
+      end(random() % live.size());
+    }
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  while (!live.empty()) end(live.size() - 1);
 }
 
 inline size_t MixedSize(std::mt19937& random) {

@@ -38,6 +38,7 @@ def test_examples(tmp_path: Path) -> None:
         f"""{includes}
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 using namespace strata::layers;
 template <class H>
 void Use() {{
@@ -55,9 +56,58 @@ int main() {{
     )
 
 
-def test_every_layer_has_a_line() -> None:
-    for header in (ROOT / "include/strata/layers").glob("*.h"):
-        for name in re.findall(
-            r"^struct (\w+) \{\n  template <Heap Below>", header.read_text(), re.M
-        ):
-            assert f"`{name}" in PAGE, f"{name} of {header.name} is not in docs/layers.md"
+# Headers of include/strata/layers that layers are made of, and that are none.
+PARTS = {
+    "aligned_run", "best_fit", "boundary_tag", "cap", "classes", "cpu_index", "emptiness_groups",
+    "freed_mark", "heap", "heap_array", "hoard_bin", "hoard_global", "misuse", "of_thread",
+    "reap_chunk", "reap_holdings",
+    "superblock", "sync", "thread_slot",
+}  # fmt: skip
+LAYER = re.compile(r"^struct (\w+) \{(?:(?!^\};).)*?^  template <Heap Below>$", re.M | re.S)
+SOURCE = re.compile(
+    r"^(?:struct|class) (\w+) \{(?:(?!^\};).)*?^  static constexpr size_t alignment", re.M | re.S
+)
+
+
+def names_of(header: Path) -> list[str]:
+    """The layers and sources that a header defines."""
+    text = header.read_text()
+    named = LAYER.findall(text) or SOURCE.findall(text)
+    return (
+        named
+        or re.findall(r"^using (\w+) = ", text, re.M)
+        or re.findall(r"^class (\w+) \{", text, re.M)
+    )
+
+
+def headers_of_layers() -> list[Path]:
+    """A header that is new is a layer until PARTS says that it is none."""
+    headers = sorted((ROOT / "include/strata/layers").glob("*.h"))
+    assert {h.stem for h in headers} >= PARTS
+    return [h for h in headers if h.stem not in PARTS]
+
+
+def test_every_layer_has_a_line_and_an_example() -> None:
+    rows = dict(re.findall(r"^\| (`\w.*?`) \|.*\| (.+) \|$", PAGE, re.MULTILINE))
+    programs = "".join(re.findall(r"```cpp\n(.*?)```", PAGE, re.DOTALL))
+    for header in headers_of_layers():
+        names = names_of(header)
+        assert names, f"{header.name} defines no layer that can be recognized"
+        for name in names:
+            word = re.compile(rf"\b{name}\b")
+            lines = [(row, example) for row, example in rows.items() if word.search(row)]
+            assert lines, f"{name} of {header.name} has no line in docs/layers.md"
+            assert any(word.search(e) for _, e in lines) or word.search(programs), (
+                f"{name} of {header.name} has no example in docs/layers.md"
+            )
+
+
+def test_every_layer_says_what_it_keeps() -> None:
+    table = (ROOT / "tests/layers/operations_test.cpp").read_text()
+    for header in headers_of_layers():
+        for name in names_of(header):
+            kept = re.search(rf"static_assert\((?:kKept|OfHeap)<[^;]*\b{name}\b", table)
+            alias = re.search(rf"^using \w+ = {name}<", table, re.M)
+            assert kept or alias or name == "PerClass", (
+                f"{name} lacks a line in operations_test.cpp"
+            )

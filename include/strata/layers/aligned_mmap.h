@@ -9,7 +9,8 @@ namespace strata::layers {
 
 template <size_t kUnit>
 struct AlignedMmap {
-  static_assert(IsPowerOfTwo(kUnit) && kUnit >= Mmap::alignment);
+  static_assert(IsPowerOfTwo(kUnit) && kUnit >= Mmap::alignment,
+                "AlignedMmap: a power of two of at least a page");
   static constexpr size_t alignment = kUnit;
   static constexpr bool thread_safe = true;
 

@@ -15,19 +15,22 @@
 
 namespace strata::layers {
 
-template <size_t kFirstLimit, Heap Source, size_t kMostLimit = 32 << 20>
+template <size_t kFirstLimit, class Source, size_t kMostLimit = 32 << 20>
 struct Apart {
+  static_assert(Heap<Source>, "Apart: the second parameter must be a whole heap, such as Mmap");
+
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using Block = TaggedBlock;
     static constexpr size_t kPage = 4096;
-    static_assert(SizedHeap<Below> && Below::boundary_tags,
-                  "Apart needs a heap with boundary tags, such as Coalesce");
+    static_assert(
+        requires { requires SizedHeap<Below> && Below::boundary_tags; },
+        "Apart needs a heap with boundary tags, such as Coalesce");
     static_assert(Source::alignment >= kPage, "Apart needs a source of whole pages, such as Mmap");
 
    public:
     static constexpr size_t alignment = Below::alignment;
-    using Through<Below>::Through;
+    using Over<Below>::Over;
 
     void* allocate(size_t size) {
       if (size >= limit_) {
@@ -56,6 +59,11 @@ struct Apart {
     size_t size_of(void* p) {
       const Block* b = Block::Of(p);
       return b->apart() ? b->size() - Block::kTag : this->next_.size_of(p);
+    }
+    bool owns(const void* p) const
+      requires OwningHeap<Source> && OwningHeap<Below>
+    {
+      return source_.owns(p) || this->next_.owns(p);
     }
     bool resize(void* p, size_t size)
       requires ResizableHeap<Below>

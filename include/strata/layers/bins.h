@@ -10,14 +10,17 @@
 
 namespace strata::layers {
 
-template <SizeClasses ClassesOfBins, class... PerBin>
+template <class ClassesOfBins, class... PerBin>
 struct Bins {
+  static_assert(SizeClasses<ClassesOfBins>,
+                "Bins: the first parameter must be size classes, such as PowersOfTwo<16, 4096>");
+
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using Bin = Stack<PerBin..., SizedRef<Below>>;
 
    public:
-    using Classes = ClassesOfBins;
+    using Classes = internal::ClassesOr<ClassesOfBins>;
     static constexpr size_t alignment = Bin::alignment;
     static constexpr size_t skew = internal::SkewOf<Bin>();
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
@@ -25,7 +28,7 @@ struct Bins {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...),
+        : Over<Below>(std::forward<Args>(args)...),
           bins_(typename decltype(bins_)::Each(), [this](size_t c) {
             return typename SizedRef<Below>::Place{this->next_, Classes::size(c)};
           }) {}
@@ -56,23 +59,29 @@ struct Bins {
     void* allocate(size_t size, size_t align)
       requires AlignedHeap<Below>
     {
-      return this->next_.allocate(size, align);
+      return this->next_.allocate(WholeClass(size), align);
     }
 
     bool resize(void* p, size_t size)
       requires ResizableHeap<Below>
     {
-      return this->next_.resize(p, size);
+      return this->next_.resize(p, WholeClass(size));
     }
     void* remap(void* p, size_t size)
       requires RemappingHeap<Below>
     {
-      return this->next_.remap(p, size);
+      return this->next_.remap(p, WholeClass(size));
     }
-    bool reads_zero(void* p) const
-      requires ZeroKnowingHeap<Below>
+    // One of a size that is kept here may have been somebody's.
+    bool reads_zero(void* p)
+      requires SizedHeap<Below> && ZeroKnowingHeap<Below>
     {
-      return this->next_.reads_zero(p);
+      return this->next_.size_of(p) > kLargestKept && this->next_.reads_zero(p);
+    }
+    size_t size_of(void* p)
+      requires SizedHeap<Below>
+    {
+      return this->next_.size_of(p);
     }
 
     void* allocate_kept(size_t size)
@@ -92,11 +101,11 @@ struct Bins {
     template <class F>
     void visit_locks(F&& f) {
       for (Bin& b : bins_) b.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
     void forget() {
       for (Bin& b : bins_) b.forget();
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear()
       requires ClearableHeap<Below>
@@ -109,6 +118,11 @@ struct Bins {
    private:
     // A block a little larger than the last class was cut for it all the same.
     static constexpr size_t kLargestKept = Classes::largest + kDefaultAlignment;
+
+    // A block of any size up to the last class's serves its whole class when it comes back.
+    static constexpr size_t WholeClass(size_t size) {
+      return size > Classes::largest ? size : Classes::size(Classes::of(size));
+    }
 
     HeapArray<Bin, Classes::count> bins_;
   };

@@ -16,7 +16,7 @@ struct Bump {
                 "Bump: blocks begin at or 8 bytes behind a multiple of 16");
 
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= kDefaultAlignment, "Bump needs a heap aligned to 16 bytes");
 
    public:
@@ -24,7 +24,7 @@ struct Bump {
     static constexpr size_t skew = kSkew;
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { GiveBack(nullptr); }
 
     void* allocate(size_t size) {
@@ -47,6 +47,12 @@ struct Bump {
       left_ = kept == nullptr ? 0 : kept->bytes;
       if (kept != nullptr) kept->next = nullptr;
       held_ = kept == nullptr ? 0 : Whole(kept->bytes);
+    }
+    void forget() {
+      chunks_ = nullptr;
+      at_ = nullptr;
+      left_ = held_ = 0;
+      Over<Below>::forget();
     }
     bool owns(const void* p) const {
       for (const Chunk* c = chunks_; c != nullptr; c = c->next) {

@@ -170,6 +170,10 @@ struct Check {
       shadow_.Clear();
       this->next_.clear();
     }
+    void forget() {
+      shadow_.Clear();
+      Through<Below>::forget();
+    }
 
    private:
     void* Note(void* p, size_t size, size_t align) {

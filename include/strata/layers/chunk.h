@@ -18,6 +18,21 @@ struct Chunk {
     void* allocate(size_t size) {
       return size > kMaxRequest ? nullptr : this->next_.allocate(Rounded(size));
     }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return size > kMaxRequest ? nullptr : this->next_.allocate(Rounded(size), align);
+    }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      return size <= kMaxRequest && this->next_.resize(p, Rounded(size));
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      return size > kMaxRequest ? nullptr : this->next_.remap(p, Rounded(size));
+    }
     void deallocate(void* p, size_t size) { this->next_.deallocate(p, Rounded(size)); }
     void deallocate(void* p)
       requires SizedHeap<Below>

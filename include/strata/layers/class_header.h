@@ -6,6 +6,7 @@
 // When the heap below has no more, a kept block of a larger class serves.
 #pragma once
 
+#include "strata/layers/classes.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/misuse.h"
 
@@ -13,9 +14,12 @@ namespace strata::layers {
 
 struct ClassHeader {
   template <Heap Below>
-  class On : public Through<Below> {
-    using Classes = typename Below::Classes;
-    static_assert(Below::skew == sizeof(size_t) || Below::alignment >= kDefaultAlignment,
+  class On : public Over<Below> {
+    using Classes = typename internal::ClassesOfHeap<Below>::type;
+    static constexpr bool kOverBins = requires(Below& b, size_t c) { b.allocate_kept_of_class(c); };
+    static_assert(kOverBins, "ClassHeader needs Bins of free lists below it");
+    static_assert(!kOverBins || Below::skew == sizeof(size_t) ||
+                      Below::alignment >= kDefaultAlignment,
                   "ClassHeader needs blocks at multiples of 16, or skewed by 8");
 
    public:
@@ -23,7 +27,7 @@ struct ClassHeader {
     static constexpr size_t alignment = kDefaultAlignment;
     static constexpr size_t skew = 0;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
 
     void* allocate(size_t size) {
       if (void* p = allocate_kept(size)) [[likely]]
@@ -56,6 +60,11 @@ struct ClassHeader {
     }
     // The word counts, not the caller's.
     void deallocate(void* p, size_t) { deallocate(p); }
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      this->next_.clear();
+    }
 
     // 0 for what is no block.
     size_t size_of(void* p) {

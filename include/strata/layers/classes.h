@@ -16,6 +16,24 @@ concept SizeClasses = requires(size_t n) {
 
 namespace internal {
 
+// In place of what is none, so that the message about it stays alone.
+struct NoClasses {
+  static constexpr size_t count = 1, largest = 16;
+  static constexpr size_t of(size_t) { return 0; }
+  static constexpr size_t size(size_t) { return 16; }
+};
+template <class C>
+using ClassesOr = std::conditional_t<SizeClasses<C>, C, NoClasses>;
+template <class H>
+struct ClassesOfHeap {
+  using type = NoClasses;
+};
+template <class H>
+  requires SizeClasses<typename H::Classes>
+struct ClassesOfHeap<H> {
+  using type = typename H::Classes;
+};
+
 // The largest class that a block of `size` bytes, at least the first class's, can serve.
 template <SizeClasses Classes>
 constexpr size_t ClassWithin(size_t size) {
@@ -33,7 +51,8 @@ constexpr size_t ClassWithin(size_t size) {
 // kLeast, 2 kLeast, 4 kLeast, ... kMost.
 template <size_t kLeast, size_t kMost>
 struct PowersOfTwo {
-  static_assert(IsPowerOfTwo(kLeast) && IsPowerOfTwo(kMost) && kLeast >= 2 && kLeast <= kMost);
+  static_assert(IsPowerOfTwo(kLeast) && IsPowerOfTwo(kMost) && kLeast >= 2 && kLeast <= kMost,
+                "PowersOfTwo: from one power of two up to another");
   static constexpr size_t largest = kMost;
   static constexpr size_t count = Log2(kMost) - Log2(kLeast) + 1;
   static constexpr size_t of(size_t size) {  // without a branch
@@ -45,7 +64,8 @@ struct PowersOfTwo {
 // kStep, 2 kStep, ... kMost.
 template <size_t kStep, size_t kMost>
 struct Steps {
-  static_assert(kStep != 0 && kMost % kStep == 0);
+  static_assert(kStep != 0 && kMost % kStep == 0 && kMost != 0,
+                "Steps: the largest must be a multiple of the step");
   static constexpr size_t largest = kMost;
   static constexpr size_t count = kMost / kStep;
   static constexpr size_t of(size_t size) { return size == 0 ? 0 : (size - 1) / kStep; }
@@ -56,7 +76,7 @@ struct Steps {
 // Coalesce hands out no others.
 template <size_t kMost>
 struct TaggedSteps {
-  static_assert(kMost >= 24 && kMost % 16 == 8);
+  static_assert(kMost >= 24 && kMost % 16 == 8, "TaggedSteps: 24, 40, 56 and so on");
   static constexpr size_t largest = kMost;
   static constexpr size_t count = (kMost - 24) / 16 + 1;
   static constexpr size_t of(size_t size) {  // without a branch
@@ -72,7 +92,7 @@ struct TaggedSteps {
 // Four classes between a power of two and the next; below 64 bytes, one for each 16.
 template <size_t kMost>
 struct Geometric {
-  static_assert(IsPowerOfTwo(kMost) && kMost >= 64);
+  static_assert(IsPowerOfTwo(kMost) && kMost >= 64, "Geometric: a power of two from 64 on");
   static constexpr size_t largest = kMost;
   static constexpr size_t of(size_t size) {
     if (size <= 64) return size == 0 ? 0 : (size - 1) / 16;

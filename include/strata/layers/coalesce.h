@@ -17,7 +17,7 @@ struct Coalesce {
   static_assert(kRegion % 4096 == 0 && kRegion != 0, "Coalesce: regions of whole pages");
 
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= 16, "Coalesce needs a heap aligned to 16 bytes");
     using Block = TaggedBlock;
 
@@ -26,7 +26,7 @@ struct Coalesce {
     static constexpr bool thread_safe = false;
     static constexpr bool boundary_tags = true;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { GiveBackAll(); }
 
     // Both out of line, so that what lies above them needs no stack on its own fast path.
@@ -99,7 +99,7 @@ struct Coalesce {
       wilderness_ = nullptr;
       held_ = 0;
       finder_.Clear();
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear() {
       GiveBackAll();

@@ -1,5 +1,6 @@
 // Count: how many blocks and bytes (as asked) are out, have ever been, and were at most; how often
-// the heap below said no. Splice it in anywhere; below a Locked, or for one thread.
+// the heap below said no. A block that is resized or remapped stays one block. Splice it in
+// anywhere; below a Locked, or for one thread.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -10,7 +11,7 @@ struct Counts {
   size_t allocations = 0;
   size_t deallocations = 0;
   size_t failures = 0;
-  size_t bytes = 0;  // out now; exact where the caller passes sizes, or the heap below knows them
+  size_t bytes = 0;  // out now; as asked; where the heap below knows sizes, what it holds
   size_t peak_bytes = 0;
   size_t blocks() const { return allocations - deallocations; }
 };
@@ -23,40 +24,71 @@ struct Count {
 
     using Through<Below>::Through;
 
-    void* allocate(size_t size) {
-      void* p = this->next_.allocate(size);
-      if (p == nullptr) {
-        ++counts_.failures;
-        return nullptr;
-      }
-      ++counts_.allocations;
-      counts_.bytes += SizeOf(p, size);
-      if (counts_.bytes > counts_.peak_bytes) counts_.peak_bytes = counts_.bytes;
-      return p;
+    void* allocate(size_t size) { return NoteBlock(this->next_.allocate(size), size); }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return NoteBlock(this->next_.allocate(size, align), size);
+    }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      const size_t before = this->next_.size_of(p);
+      if (!this->next_.resize(p, size)) return false;
+      NoteBytes(before, this->next_.size_of(p));
+      return true;
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      const size_t before = this->next_.size_of(p);
+      void* to = this->next_.remap(p, size);
+      if (to != nullptr) NoteBytes(before, this->next_.size_of(to));
+      return to;
     }
     void deallocate(void* p, size_t size) {
-      Note(SizeOf(p, size));
+      NoteFree(SizeOf(p, size));
       this->next_.deallocate(p, size);
     }
     void deallocate(void* p)
       requires SizedHeap<Below>
     {
-      Note(this->next_.size_of(p));
+      NoteFree(this->next_.size_of(p));
       this->next_.deallocate(p);
     }
     void clear()
       requires ClearableHeap<Below>
     {
-      counts_.deallocations = counts_.allocations;
-      counts_.bytes = 0;
+      NoteAllGone();
       this->next_.clear();
+    }
+    void forget() {
+      NoteAllGone();
+      Through<Below>::forget();
     }
     const Counts& counts() const { return counts_; }
 
    private:
-    void Note(size_t size) {
+    void* NoteBlock(void* p, size_t size) {
+      if (p == nullptr) {
+        ++counts_.failures;
+        return nullptr;
+      }
+      ++counts_.allocations;
+      NoteBytes(0, SizeOf(p, size));
+      return p;
+    }
+    void NoteBytes(size_t before, size_t after) {
+      counts_.bytes += after - before;
+      if (counts_.bytes > counts_.peak_bytes) counts_.peak_bytes = counts_.bytes;
+    }
+    void NoteFree(size_t size) {
       ++counts_.deallocations;
       counts_.bytes -= size;
+    }
+    void NoteAllGone() {
+      counts_.deallocations = counts_.allocations;
+      counts_.bytes = 0;
     }
     size_t SizeOf(void* p, size_t size) {
       if constexpr (SizedHeap<Below>) {

@@ -15,12 +15,12 @@ namespace strata::layers {
 
 struct DeferredPop {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using Block = TaggedBlock;
     static_assert(
         requires(Below& b, void* mark) { b.release_to(mark), b.mark(), b.room(); },
         "DeferredPop needs a stack of objects, such as Obstack");
-    static_assert(Below::alignment >= Block::kUnit);
+    static_assert(Below::alignment >= Block::kUnit, "DeferredPop needs a heap aligned to 16 bytes");
 
    public:
     static constexpr size_t alignment = Block::kUnit;
@@ -28,7 +28,7 @@ struct DeferredPop {
     static constexpr bool boundary_tags = true;
     static constexpr size_t header_bytes = 2 * Block::kTag;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
 
     void* allocate(size_t size) {
       if (size > kMaxRequest - header_bytes) return nullptr;
@@ -74,7 +74,7 @@ struct DeferredPop {
 
     void forget() {
       newest_ = nullptr;
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear()
       requires ClearableHeap<Below>

@@ -1,4 +1,5 @@
-// FailNth: says no to the requests one tells it to, so that the way out of memory can be tested.
+// FailNth: says no to the requests one tells it to, so that the way out of memory can be tested. A
+// resize or a remap, which may be refused at any time, goes through and does not count.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -19,17 +20,22 @@ struct FailNth {
       left_ = n;
       every_ = every ? n : 0;
     }
-    void* allocate(size_t size) {
-      if (left_ != 0 && --left_ == 0) {
-        left_ = every_;
-        ++failed_;
-        return nullptr;
-      }
-      return this->next_.allocate(size);
+    void* allocate(size_t size) { return Fails() ? nullptr : this->next_.allocate(size); }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return Fails() ? nullptr : this->next_.allocate(size, align);
     }
     size_t failed() const { return failed_; }
 
    private:
+    bool Fails() {
+      if (left_ == 0 || --left_ != 0) return false;
+      left_ = every_;
+      ++failed_;
+      return true;
+    }
+
     size_t left_ = 0;
     size_t every_ = 0;
     size_t failed_ = 0;

@@ -64,13 +64,14 @@ class BlockStack {
 
 struct FreeList {
   template <Heap Below>
-  class On : public Through<Below> {
-    static_assert(Below::alignment >= sizeof(void*), "a free list needs room for its link");
+  class On : public Over<Below> {
+    static_assert(Below::alignment >= sizeof(void*),
+                  "FreeList needs a heap aligned to 8 bytes: a free block holds a link");
 
    public:
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { Drain(); }
 
     void* allocate(size_t size) {
@@ -86,7 +87,7 @@ struct FreeList {
     }
     void forget() {
       kept_.Forget();
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear()
       requires ClearableHeap<Below>
@@ -116,8 +117,8 @@ struct FreeList {
 template <size_t kMost>
 struct BoundedFreeList {
   template <Heap Below>
-  class On : public Through<typename FreeList::template On<Below>> {
-    using Base = Through<typename FreeList::template On<Below>>;
+  class On : public Over<typename FreeList::template On<Below>> {
+    using Base = Over<typename FreeList::template On<Below>>;
 
    public:
     using Base::Base;

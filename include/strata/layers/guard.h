@@ -11,14 +11,14 @@ namespace strata::layers {
 
 struct GuardPages {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= 4096, "GuardPages needs a heap of whole pages, such as Mmap");
 
    public:
     // Only 16: a block ends where its pages end.
     static constexpr size_t alignment = kDefaultAlignment;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
 
     void* allocate(size_t size) {
       if (size > kMaxRequest - 2 * kPage) return nullptr;

@@ -105,19 +105,53 @@ constexpr size_t SkewOf() {
   return 0;
 }
 
+// What stands for a heap that did not fit, so that the message about it is not followed by pages.
+struct Misfit {
+  static constexpr size_t alignment = 4096;
+  static constexpr bool thread_safe = true;
+  void* allocate(size_t) { return nullptr; }
+  void deallocate(void*, size_t) {}
+};
+
+template <class T, class Below>
+concept LayerOver = requires { typename T::template On<Below>; };
+
 template <class... Layers>
-struct StackOf;
+struct StackOf {
+  static_assert(sizeof...(Layers) != 0, "a stack needs a source at least, such as Mmap");
+  using type = Misfit;
+};
 
 template <class Source>
 struct StackOf<Source> {
-  static_assert(Heap<Source>, "the last of a stack must be a source: a heap that needs no other");
-  using type = Source;
+  static constexpr bool kIsLayer = LayerOver<Source, Misfit>;
+  static_assert(!kIsLayer, "the last of a stack must be a source: a layer needs a heap below it");
+  static_assert(kIsLayer || Heap<Source>,
+                "a source must be a heap: allocate(size), deallocate(p, size), alignment and "
+                "thread_safe");
+  using type = std::conditional_t<Heap<Source>, Source, Misfit>;
+};
+
+template <class Top, class Below>
+struct LayerOn {
+  using type = Misfit;
+};
+template <class Top, class Below>
+  requires LayerOver<Top, Below>
+struct LayerOn<Top, Below> {
+  using type = typename Top::template On<Below>;
 };
 
 template <class Top, class... Rest>
   requires(sizeof...(Rest) != 0)
 struct StackOf<Top, Rest...> {
-  using type = typename Top::template On<typename StackOf<Rest...>::type>;
+  using Below = typename StackOf<Rest...>::type;
+  static_assert(Heap<Below>,
+                "the On of a layer must be a heap: allocate(size), "
+                "deallocate(p, size), alignment and thread_safe");
+  static_assert(!Heap<Below> || LayerOver<Top, Below>,
+                "all of a stack but the last must be layers: a struct with a template On<Below>");
+  using type = typename LayerOn<Top, Below>::type;
 };
 
 }  // namespace internal
@@ -125,11 +159,12 @@ struct StackOf<Top, Rest...> {
 template <class... Layers>
 using Stack = typename internal::StackOf<Layers...>::type;
 
-// The part of a layer's On that is the same in all of them: the heap below as a member, and the
-// operations that go through unchanged unless the layer has its own. Constructor arguments that a
-// layer does not want are meant for the layers below.
+// The part of a layer's On that is the same in all of them: the heap below as a member, its facts,
+// and what holds whatever the layer makes of the memory. For layers whose blocks are not the ones
+// that the heap below handed out: they cut, keep or extend them. Constructor arguments that a layer
+// does not want are meant for the layers below.
 template <Heap NextHeap>
-class Through {
+class Over {
  public:
   using Next = NextHeap;
   static constexpr size_t alignment = Next::alignment;
@@ -140,31 +175,15 @@ class Through {
 
   template <class... Args>
     requires std::constructible_from<Next, Args...>
-  constexpr explicit Through(Args&&... args) : next_(std::forward<Args>(args)...) {}
-  Through(const Through&) = delete;
-  Through& operator=(const Through&) = delete;
+  constexpr explicit Over(Args&&... args) : next_(std::forward<Args>(args)...) {}
+  Over(const Over&) = delete;
+  Over& operator=(const Over&) = delete;
 
-  void* allocate(size_t size) { return next_.allocate(size); }
-  void deallocate(void* p, size_t size) { next_.deallocate(p, size); }
-  void deallocate(void* p)
-    requires SizedHeap<Next>
-  {
-    next_.deallocate(p);
-  }
-  size_t size_of(void* p)
-    requires SizedHeap<Next>
-  {
-    return next_.size_of(p);
-  }
+  // All memory comes from below.
   bool owns(const void* p) const
     requires OwningHeap<Next>
   {
     return next_.owns(p);
-  }
-  void clear()
-    requires ClearableHeap<Next>
-  {
-    next_.clear();
   }
 
   // Drops what this layer and those below keep of blocks, without giving them back: the memory
@@ -185,6 +204,55 @@ class Through {
 
  protected:
   [[no_unique_address]] Next next_;
+};
+
+// The same for layers that hand out the blocks of the heap below as they are: what a layer does not
+// have itself goes through, with whatever the heap below can do. A layer with an allocate or a
+// deallocate of its own hides all of that name, and has to say so for each of them.
+// tests/layers/operations_test.cpp says for every layer what it keeps.
+template <Heap NextHeap>
+class Through : public Over<NextHeap> {
+ public:
+  using Next = NextHeap;
+  using Over<NextHeap>::Over;
+
+  void* allocate(size_t size) { return this->next_.allocate(size); }
+  void* allocate(size_t size, size_t align)
+    requires AlignedHeap<Next>
+  {
+    return this->next_.allocate(size, align);
+  }
+  void deallocate(void* p, size_t size) { this->next_.deallocate(p, size); }
+  void deallocate(void* p)
+    requires SizedHeap<Next>
+  {
+    this->next_.deallocate(p);
+  }
+  size_t size_of(void* p)
+    requires SizedHeap<Next>
+  {
+    return this->next_.size_of(p);
+  }
+  bool resize(void* p, size_t size)
+    requires ResizableHeap<Next>
+  {
+    return this->next_.resize(p, size);
+  }
+  void* remap(void* p, size_t size)
+    requires RemappingHeap<Next>
+  {
+    return this->next_.remap(p, size);
+  }
+  bool reads_zero(void* p)
+    requires ZeroKnowingHeap<Next>
+  {
+    return this->next_.reads_zero(p);
+  }
+  void clear()
+    requires ClearableHeap<Next>
+  {
+    this->next_.clear();
+  }
 };
 
 // The part of a stack that was made by `Layer`, counted from the top: layer<Count>(heap).

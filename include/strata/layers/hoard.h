@@ -49,7 +49,7 @@ struct HoardTraits {
 template <class Traits = HoardTraits<>>
 struct Hoard {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static constexpr size_t kUnit = Traits::kSuperblock;
     using Sync = typename Traits::Sync;
     using Global = HoardGlobal<kUnit, Traits::Classes::count, Traits::kShards, Sync>;
@@ -73,7 +73,7 @@ struct Hoard {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(const HoardOptions& options, Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...),
+        : Over<Below>(std::forward<Args>(args)...),
           heaps_(std::clamp<size_t>(options.heaps, 1, Traits::kHeaps)),
           thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
                       std::max<size_t>(options.thresholds.slack, 1)},
@@ -183,7 +183,7 @@ struct Hoard {
     void visit_locks(F&& f) {
       VisitBins([&f](Bin& bin, size_t, size_t) { f(bin.lock); });
       spares_.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
 
     // Calls f(Bin&, heap or shard, size class) for each bin, those of the global heap last, which

@@ -12,22 +12,42 @@ namespace strata::layers {
 
 struct Inbox {
   template <Heap Below>
-  class On : public Through<Below> {
-    static_assert(Below::alignment >= sizeof(void*), "an inbox needs room for its link");
+  class On : public Over<Below> {
+    static_assert(Below::alignment >= sizeof(void*),
+                  "Inbox needs a heap aligned to 8 bytes: a block in it holds a link");
 
    public:
     // For the owner; Return() is for all.
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
+    ~On() {
+      GiveBack(opened_);
+      GiveBack(arrived_.load(std::memory_order_acquire));
+    }
 
     void* allocate(size_t size) {
       if (opened_ != nullptr) return Open();
-      if (arrived_.load(std::memory_order_relaxed) == nullptr) return this->next_.allocate(size);
+      if (arrived_.load(std::memory_order_relaxed) == nullptr) {
+        if constexpr (!SizedHeap<Below>) size_ = size;
+        return this->next_.allocate(size);
+      }
       // acquire: pairs with the release in Return, so that what was written to the block before it
       // came back does not show up after it is handed out.
       opened_ = arrived_.exchange(nullptr, std::memory_order_acquire);
       return Open();
+    }
+
+    void deallocate(void* p, size_t size) { this->next_.deallocate(p, size); }
+    void deallocate(void* p)
+      requires SizedHeap<Below>
+    {
+      this->next_.deallocate(p);
+    }
+    size_t size_of(void* p)
+      requires SizedHeap<Below>
+    {
+      return this->next_.size_of(p);
     }
 
     // A block that another thread frees. Only the owner takes, and always all, so that a block
@@ -40,9 +60,14 @@ struct Inbox {
     }
 
     void forget() {
-      opened_ = nullptr;
-      arrived_.store(nullptr, std::memory_order_relaxed);
-      Through<Below>::forget();
+      Empty();
+      Over<Below>::forget();
+    }
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      Empty();
+      this->next_.clear();
     }
 
    private:
@@ -50,9 +75,26 @@ struct Inbox {
       Letter* next;
     };
     void* Open() { return std::exchange(opened_, opened_->next); }
+    void Empty() {
+      opened_ = nullptr;
+      arrived_.store(nullptr, std::memory_order_relaxed);
+    }
+    void GiveBack(Letter* letters) {
+      while (letters != nullptr) {
+        void* p = std::exchange(letters, letters->next);
+        if constexpr (SizedHeap<Below>) {
+          this->next_.deallocate(p);
+        } else {
+          this->next_.deallocate(p, size_);
+        }
+      }
+    }
 
     std::atomic<Letter*> arrived_{nullptr};
     Letter* opened_ = nullptr;
+    struct None {};
+    // Of the blocks here, where the heap below needs it.
+    [[no_unique_address]] std::conditional_t<SizedHeap<Below>, None, size_t> size_{};
   };
 };
 

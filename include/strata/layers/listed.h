@@ -8,14 +8,14 @@ namespace strata::layers {
 
 struct Listed {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= kDefaultAlignment, "Listed needs a heap aligned to 16 bytes");
 
    public:
     static constexpr size_t alignment = kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { clear(); }
 
     void* allocate(size_t size) {
@@ -27,8 +27,10 @@ struct Listed {
       first_ = e;
       return e + 1;
     }
+    size_t size_of(void* p) { return EntryOf(p)->size; }
+    void deallocate(void* p) { deallocate(p, size_of(p)); }
     void deallocate(void* p, size_t size) {
-      Entry* e = static_cast<Entry*>(p) - 1;
+      Entry* e = EntryOf(p);
       if (e->next != nullptr) e->next->previous = e->previous;
       (e->previous != nullptr ? e->previous->next : first_) = e->next;
       this->next_.deallocate(e, size + sizeof(Entry));
@@ -41,7 +43,7 @@ struct Listed {
     }
     void forget() {
       first_ = nullptr;
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
 
    private:
@@ -51,6 +53,7 @@ struct Listed {
       size_t size;
     };
     static_assert(sizeof(Entry) == 32);
+    static Entry* EntryOf(void* p) { return static_cast<Entry*>(p) - 1; }
 
     Entry* first_ = nullptr;
   };

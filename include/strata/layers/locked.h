@@ -94,6 +94,12 @@ class FutexLock {
 
 template <class LockType>
 struct LockedBy {
+  static_assert(
+      requires(LockType& l) {
+        l.lock();
+        l.unlock();
+      }, "LockedBy: a lock is what has lock() and unlock()");
+
   template <Heap Below>
   class On : public Through<Below> {
    public:
@@ -138,12 +144,6 @@ struct LockedBy {
     {
       Hold hold(lock_);
       return this->next_.remap(p, size);
-    }
-    // The caller's own block, which nobody else looks at.
-    bool reads_zero(void* p) const
-      requires ZeroKnowingHeap<Below>
-    {
-      return this->next_.reads_zero(p);
     }
     bool owns(const void* p) const
       requires OwningHeap<Below>

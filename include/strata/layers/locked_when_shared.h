@@ -47,21 +47,6 @@ struct LockedWhenShared {
       if (alone()) return mine().deallocate(p, size);
       this->next_.deallocate(p, size);
     }
-    bool resize(void* p, size_t size)
-      requires ResizableHeap<Below>
-    {
-      return this->next_.resize(p, size);
-    }
-    void* remap(void* p, size_t size)
-      requires RemappingHeap<Below>
-    {
-      return this->next_.remap(p, size);
-    }
-    bool reads_zero(void* p) const
-      requires ZeroKnowingHeap<Below>
-    {
-      return this->next_.reads_zero(p);
-    }
 
    private:
     static bool alone() { return __libc_single_threaded != 0; }

@@ -1,14 +1,16 @@
 // Log: tells a function of each call, in order: what, where, how much. The function may write a
 // line, count, or keep the last thousand; it must not allocate from this heap.
+// A block that moves is told as the old one's end and the new one's begin.
 #pragma once
 
 #include "strata/layers/heap.h"
 
 namespace strata::layers {
 
-enum class HeapCall : uint8_t { kAllocate, kDeallocate, kClear };
+enum class HeapCall : uint8_t { kAllocate, kDeallocate, kClear, kResize };
 
-// size is 0 where the caller did not say; p is null for a request that failed, and for clear.
+// size is 0 where the caller did not say; p is null for a request that failed, a resize or remap
+// that was refused, and for clear.
 using LogFunction = void (*)(void* context, HeapCall call, const void* p, size_t size);
 
 struct Log {
@@ -27,6 +29,32 @@ struct Log {
       Tell(HeapCall::kAllocate, p, size);
       return p;
     }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      void* p = this->next_.allocate(size, align);
+      Tell(HeapCall::kAllocate, p, size);
+      return p;
+    }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      const bool done = this->next_.resize(p, size);
+      Tell(HeapCall::kResize, done ? p : nullptr, size);
+      return done;
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      void* to = this->next_.remap(p, size);
+      if (to == nullptr) {
+        Tell(HeapCall::kResize, nullptr, size);
+      } else {
+        Tell(HeapCall::kDeallocate, p, 0);
+        Tell(HeapCall::kAllocate, to, size);
+      }
+      return to;
+    }
     void deallocate(void* p, size_t size) {
       Tell(HeapCall::kDeallocate, p, size);
       this->next_.deallocate(p, size);
@@ -42,6 +70,10 @@ struct Log {
     {
       Tell(HeapCall::kClear, nullptr, 0);
       this->next_.clear();
+    }
+    void forget() {
+      Tell(HeapCall::kClear, nullptr, 0);
+      Through<Below>::forget();
     }
 
    private:

@@ -14,7 +14,7 @@ namespace strata::layers {
 template <size_t kChunk = 4096>
 struct Obstack {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= kDefaultAlignment,
                   "Obstack needs a heap aligned to 16 bytes");
     struct Chunk {
@@ -22,13 +22,14 @@ struct Obstack {
       char* end;
     };
     static constexpr size_t kHeader = RoundUp(sizeof(Chunk), kDefaultAlignment);
-    static_assert(kChunk >= 4 * kHeader && kChunk % kDefaultAlignment == 0);
+    static_assert(kChunk >= 4 * kHeader && kChunk % kDefaultAlignment == 0,
+                  "Obstack: chunks of at least 64 bytes, a multiple of 16");
 
    public:
     static constexpr size_t alignment = kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { GiveBackDownTo(nullptr); }
 
     // A whole object.
@@ -92,8 +93,12 @@ struct Obstack {
     }
     void clear() {
       GiveBackDownTo(nullptr);
-      object_ = at_ = nullptr;
-      growing_ = false;
+      Begin();
+    }
+    void forget() {
+      newest_ = nullptr;
+      Begin();
+      Over<Below>::forget();
     }
     bool owns(const void* p) const {
       const auto at = reinterpret_cast<uintptr_t>(p);
@@ -106,6 +111,10 @@ struct Obstack {
     }
 
    private:
+    void Begin() {
+      object_ = at_ = nullptr;
+      growing_ = false;
+    }
     // `more` bytes behind at_, where the object begun so far is moved if it must.
     bool MakeRoom(size_t more) {
       if (newest_ != nullptr && more <= room()) [[likely]]

@@ -40,6 +40,12 @@ struct OnlyLive {
       Require(p);
       return this->next_.resize(p, size);
     }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      Require(p);
+      return this->next_.remap(p, size);
+    }
 
    private:
     void Require(void* p) const {

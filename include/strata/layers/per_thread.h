@@ -16,6 +16,14 @@
 
 namespace strata::layers {
 
+// Says which of the heaps is the caller's, by a number that may be too large; and whether no two
+// threads are ever told the same.
+template <class W>
+concept HeapChoice = requires {
+  { W::index() } -> std::convertible_to<size_t>;
+  { W::exclusive } -> std::convertible_to<bool>;
+};
+
 // Numbers threads in the order in which they first ask; exclusive while there are at most as many
 // threads as heaps.
 struct ThreadIndex {
@@ -30,10 +38,13 @@ struct ThreadIndex {
 template <size_t kHeaps, class Which, class... PerHeap>
 struct PrivateHeaps {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using Private = Stack<PerHeap..., Ref<Below>>;
-    static_assert(Private::thread_safe || Which::exclusive,
-                  "PrivateHeaps: put Locked on top of the per-heap layers");
+    static_assert(HeapChoice<Which>,
+                  "PrivateHeaps: the second parameter must choose a heap, such as CpuIndex");
+    static_assert(
+        Private::thread_safe || requires { requires Which::exclusive; },
+        "PrivateHeaps: put Locked on top of the per-heap layers");
     static_assert(Below::thread_safe, "PrivateHeaps: the heap below is shared; it must lock");
 
    public:
@@ -43,14 +54,25 @@ struct PrivateHeaps {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
+        : Over<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
 
     void* allocate(size_t size) { return Mine().allocate(size); }
     void deallocate(void* p, size_t size) { Mine().deallocate(p, size); }
+    // Nobody else may be at it.
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      for (Slot& s : slots_) s.heap.forget();
+      this->next_.clear();
+    }
+    void forget() {
+      for (Slot& s : slots_) s.heap.forget();
+      Over<Below>::forget();
+    }
     template <class F>
     void visit_locks(F&& f) {
       for (Slot& s : slots_) s.heap.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
     Private& heap(size_t i) { return slots_[i].heap; }
 
@@ -69,8 +91,10 @@ struct PrivateHeaps {
 template <size_t kHeaps, class Which, class... PerHeap>
 struct OwnedHeaps {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using Owned = Stack<Header<size_t>, PerHeap..., Ref<Below>>;
+    static_assert(HeapChoice<Which>,
+                  "OwnedHeaps: the second parameter must choose a heap, such as CpuIndex");
     static_assert(Stack<PerHeap..., Ref<Below>>::thread_safe,
                   "OwnedHeaps: any thread may free into a heap; put Locked on top of its layers");
     static_assert(Below::thread_safe, "OwnedHeaps: the heap below is shared; it must lock");
@@ -82,7 +106,7 @@ struct OwnedHeaps {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
+        : Over<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
 
     void* allocate(size_t size) {
       const size_t i = Which::index() % kHeaps;
@@ -91,10 +115,21 @@ struct OwnedHeaps {
       return p;
     }
     void deallocate(void* p, size_t size) { slots_[Owned::header(p)].heap.deallocate(p, size); }
+    // Nobody else may be at it.
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      for (Slot& s : slots_) s.heap.forget();
+      this->next_.clear();
+    }
+    void forget() {
+      for (Slot& s : slots_) s.heap.forget();
+      Over<Below>::forget();
+    }
     template <class F>
     void visit_locks(F&& f) {
       for (Slot& s : slots_) s.heap.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
     static size_t OwnerOf(void* p) { return Owned::header(p); }
 

@@ -39,6 +39,31 @@ struct Profile {
       if (p != nullptr) NoteAllocation(p, size, __builtin_return_address(0));
       return p;
     }
+    [[gnu::noinline]] void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      void* p = this->next_.allocate(size, align);
+      if (p != nullptr) NoteAllocation(p, size, __builtin_return_address(0));
+      return p;
+    }
+    // As a realloc in a trace: the old block ends here, and one of the new size begins.
+    [[gnu::noinline]] bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      if (!this->next_.resize(p, size)) return false;
+      NoteFree(p);
+      NoteAllocation(p, size, __builtin_return_address(0));
+      return true;
+    }
+    [[gnu::noinline]] void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      void* to = this->next_.remap(p, size);
+      if (to == nullptr) return nullptr;
+      NoteFree(p);
+      NoteAllocation(to, size, __builtin_return_address(0));
+      return to;
+    }
     void deallocate(void* p, size_t size) {
       NoteFree(p);
       this->next_.deallocate(p, size);
@@ -52,9 +77,12 @@ struct Profile {
     void clear()
       requires ClearableHeap<Below>
     {
-      blocks_.ForEach([this](const void*, const Block& block) { End(block); });
-      blocks_.Clear();
+      EndAll();
       this->next_.clear();
+    }
+    void forget() {
+      EndAll();
+      Through<Below>::forget();
     }
 
     // The blocks of sizes from 2^(b-1) to 2^b - 1, where b is the bucket; 0 for those of no bytes.
@@ -127,6 +155,10 @@ struct Profile {
     void NoteFree(void* p) {
       Block block;
       if (blocks_.Take(p, &block)) End(block);
+    }
+    void EndAll() {
+      blocks_.ForEach([this](const void*, const Block& block) { End(block); });
+      blocks_.Clear();
     }
     void End(const Block& block) {
       ++lifetimes_[Bucket(allocated_ - block.born)];

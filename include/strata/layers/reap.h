@@ -22,10 +22,11 @@ namespace strata::layers {
 template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20,
           class Finder = BasicBestFit<32, 8, Log2(kMost)>>
 struct Reap {
-  static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost);
+  static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost,
+                "Reap: chunks from one power of two, at least 4096, up to another");
 
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     static_assert(Below::alignment >= 16, "Reap needs a heap aligned to 16 bytes");
     using Block = TaggedBlock;
     using Chunk = ReapChunk;
@@ -37,7 +38,7 @@ struct Reap {
     // The heap below is asked for this much or less at a time, save for larger requests.
     static constexpr size_t most_chunk = kMost;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     ~On() { holdings_.GiveBackAll(this->next_); }
 
     void* allocate(size_t size) {
@@ -115,6 +116,13 @@ struct Reap {
       holdings_.GiveBackAllApart(this->next_);
       used_ = 0;
       StartAnew();
+    }
+    void forget() {
+      const Settle settle(*this);
+      holdings_.Forget();
+      used_ = 0;
+      StartAnew();
+      Over<Below>::forget();
     }
 
     // The next chunk is large enough for so many bytes, as far as chunks go. A hint: no memory, no

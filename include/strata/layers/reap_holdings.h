@@ -85,6 +85,12 @@ class ReapHoldings {
     while (chunks_ != nullptr) GiveBack(below, chunks_);
   }
 
+  // The memory goes as a whole, in the heap below.
+  void Forget() {
+    chunks_ = apart_ = nullptr;
+    apart_bytes_ = held_ = 0;
+  }
+
  private:
   static constexpr size_t Whole(size_t bytes) {
     if constexpr (requires { Below::whole(bytes); }) {

@@ -1,5 +1,6 @@
-// Ref: a source that passes everything to a heap which lives elsewhere, so that several stacks can
-// share one. The heap must outlive it. SizedRef is one for a stack whose blocks are all of one
+// Ref: a source that passes calls to a heap which lives elsewhere, so that several stacks can share
+// one: all but clear(), which would be the others' end too, and the locks, which are visited where
+// the heap lives. The heap must outlive it. SizedRef is one for a stack whose blocks are all of one
 // size: it knows that size, so that the layers above need not keep it.
 #pragma once
 
@@ -17,6 +18,11 @@ class Ref {
   constexpr explicit Ref(H& heap) : heap_(&heap) {}
 
   void* allocate(size_t size) { return heap_->allocate(size); }
+  void* allocate(size_t size, size_t align)
+    requires AlignedHeap<H>
+  {
+    return heap_->allocate(size, align);
+  }
   void deallocate(void* p, size_t size) { heap_->deallocate(p, size); }
   void deallocate(void* p)
     requires SizedHeap<H>
@@ -27,6 +33,21 @@ class Ref {
     requires SizedHeap<H>
   {
     return heap_->size_of(p);
+  }
+  bool resize(void* p, size_t size)
+    requires ResizableHeap<H>
+  {
+    return heap_->resize(p, size);
+  }
+  void* remap(void* p, size_t size)
+    requires RemappingHeap<H>
+  {
+    return heap_->remap(p, size);
+  }
+  bool reads_zero(void* p)
+    requires ZeroKnowingHeap<H>
+  {
+    return heap_->reads_zero(p);
   }
   bool owns(const void* p) const
     requires OwningHeap<H>

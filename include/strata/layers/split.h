@@ -11,7 +11,7 @@ namespace strata::layers {
 template <size_t kLimit, class... Small>
 struct SplitAt {
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
     using SmallHeap = Stack<Small..., Ref<Below>>;
 
    public:
@@ -23,10 +23,15 @@ struct SplitAt {
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
-        : Through<Below>(std::forward<Args>(args)...), small_(this->next_) {}
+        : Over<Below>(std::forward<Args>(args)...), small_(this->next_) {}
 
     void* allocate(size_t size) {
       return size <= kLimit ? small_.allocate(size) : this->next_.allocate(size);
+    }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<SmallHeap> && AlignedHeap<Below>
+    {
+      return size <= kLimit ? small_.allocate(size, align) : this->next_.allocate(size, align);
     }
     void deallocate(void* p, size_t size) {
       if (size <= kLimit) {
@@ -37,7 +42,7 @@ struct SplitAt {
     }
     void forget() {
       small_.forget();
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear()
       requires ClearableHeap<Below>
@@ -48,7 +53,7 @@ struct SplitAt {
     template <class F>
     void visit_locks(F&& f) {
       small_.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
     SmallHeap& small() { return small_; }
 

@@ -8,18 +8,30 @@
 
 namespace strata::layers {
 
-template <SizeClasses Classes>
+template <class ClassesOfBins>
 struct SplittingBins {
+  static_assert(SizeClasses<ClassesOfBins>,
+                "SplittingBins needs size classes, such as Steps<16, 1024>");
+
   template <Heap Below>
-  class On : public Through<Below> {
+  class On : public Over<Below> {
+    using Classes = internal::ClassesOr<ClassesOfBins>;
     static_assert(Classes::count <= 64, "SplittingBins: at most 64 classes");
+
+    static constexpr bool WholeUnits() {
+      for (size_t c = 0; c < Classes::count; ++c)
+        if (Classes::size(c) % kDefaultAlignment != 0) return false;
+      return true;
+    }
+    static_assert(WholeUnits(),
+                  "SplittingBins: sizes must be multiples of 16, as what is cut off is");
 
    public:
     static constexpr size_t alignment =
         Below::alignment < kDefaultAlignment ? Below::alignment : kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
 
     void* allocate(size_t size) {
       if (size > Classes::largest) return this->next_.allocate(size);
@@ -38,7 +50,7 @@ struct SplittingBins {
     void forget() {
       for (Block*& b : bins_) b = nullptr;
       nonempty_ = 0;
-      Through<Below>::forget();
+      Over<Below>::forget();
     }
     void clear()
       requires ClearableHeap<Below>

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "strata/layers/classes.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/freed_mark.h"
 #include "strata/layers/heap.h"
@@ -21,10 +22,12 @@ namespace strata::layers {
 template <size_t kLargest = 1024, size_t kClassBytes = 8192, class Thread = OfThread>
 struct ThreadBuffers {
   template <Heap Below>
-  class On : public Through<Below> {
-    using Classes = typename Below::Classes;
-    static_assert(Below::thread_safe);
-    static_assert(kLargest <= Classes::largest);
+  class On : public Over<Below> {
+    static constexpr bool kOverHoard = requires { typename Below::Bin; };
+    static_assert(kOverHoard, "ThreadBuffers needs a Hoard below it");
+    using Classes = typename internal::ClassesOfHeap<Below>::type;
+    static_assert(!kOverHoard || kLargest <= Classes::largest,
+                  "ThreadBuffers: the largest size must be one of the superblocks'");
     static constexpr size_t kClasses = Classes::of(kLargest) + 1;
     static constexpr size_t kMostBlocks = 128;
 
@@ -40,7 +43,7 @@ struct ThreadBuffers {
       return sum;
     }
 
-    using Through<Below>::Through;
+    using Over<Below>::Over;
     // Other threads that used it must have ended.
     ~On() {
       Buffer* b = mine();
@@ -80,6 +83,7 @@ struct ThreadBuffers {
       this->next_.deallocate(p);
     }
     void deallocate(void* p, size_t) { deallocate(p); }
+    size_t size_of(void* p) { return this->next_.size_of(p); }
 
     // Sends what the current thread keeps home.
     void Flush() {
@@ -90,7 +94,7 @@ struct ThreadBuffers {
     template <class F>
     void visit_locks(F&& f) {
       at_end_.visit_locks(f);
-      Through<Below>::visit_locks(f);
+      Over<Below>::visit_locks(f);
     }
 
    private:

@@ -34,13 +34,29 @@ struct Trace {
 
     void* allocate(size_t size) {
       void* p = this->next_.allocate(size);
-      if (p == nullptr || !writer_.is_open()) return p;
-      trace::Event event;
-      event.operation = trace::Operation::kMalloc;
-      event.size = size;
-      event.thread = ThisThread();
-      objects_.Put(p, writer_.Add(event));
+      if (p != nullptr) NoteBlock(p, trace::Operation::kMalloc, size);
       return p;
+    }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      void* p = this->next_.allocate(size, align);
+      if (p != nullptr) NoteBlock(p, trace::Operation::kAligned, size, align);
+      return p;
+    }
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      if (!this->next_.resize(p, size)) return false;
+      NoteRealloc(p, p, size);
+      return true;
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      void* to = this->next_.remap(p, size);
+      if (to != nullptr) NoteRealloc(p, to, size);
+      return to;
     }
     void deallocate(void* p, size_t size) {
       NoteFree(p);
@@ -55,9 +71,12 @@ struct Trace {
     void clear()
       requires ClearableHeap<Below>
     {
-      objects_.ForEach([this](const void*, uint64_t object) { AddFree(object); });
-      objects_.Clear();
+      NoteAllGone();
       this->next_.clear();
+    }
+    void forget() {
+      NoteAllGone();
+      Through<Below>::forget();
     }
 
    private:
@@ -66,6 +85,26 @@ struct Trace {
       static constinit thread_local uint32_t mine = 0;
       if (mine == 0) mine = threads.fetch_add(1, std::memory_order_relaxed) + 1;
       return mine;
+    }
+    void NoteBlock(void* p, trace::Operation operation, size_t size, size_t align = 1,
+                   uint64_t object = 0) {
+      if (!writer_.is_open()) return;
+      trace::Event event;
+      event.operation = operation;
+      event.size = size;
+      event.object = object;
+      event.alignment_log2 = static_cast<uint8_t>(Log2(align));
+      event.thread = ThisThread();
+      objects_.Put(p, writer_.Add(event));
+    }
+    void NoteRealloc(void* p, void* to, size_t size) {
+      uint64_t object = 0;  // one from before the file
+      objects_.Take(p, &object);
+      NoteBlock(to, trace::Operation::kRealloc, size, 1, object);
+    }
+    void NoteAllGone() {
+      objects_.ForEach([this](const void*, uint64_t object) { AddFree(object); });
+      objects_.Clear();
     }
     void NoteFree(void* p) {
       uint64_t object;

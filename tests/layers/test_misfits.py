@@ -1,0 +1,145 @@
+"""A layer that does not fit fails to compile, and the first error is one line that says why."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", f"-I{ROOT}/include"]
+MOST_ERRORS = 5  # the first says it; what follows from it stays on a screen
+
+# A heap that aligns to 4 bytes, one that can't take a block back, a record with a destructor.
+HELPERS = """
+struct Aligned4 {
+  static constexpr size_t alignment = 4;
+  static constexpr bool thread_safe = false;
+  void* allocate(size_t);
+  void deallocate(void*, size_t);
+};
+struct Aligned8 : Aligned4 {
+  static constexpr size_t alignment = 8;
+};
+struct OneWay {
+  static constexpr size_t alignment = 16;
+  static constexpr bool thread_safe = false;
+  void* allocate(size_t);
+};
+struct Record {
+  ~Record();
+};
+struct NoLayer {};
+struct NoHeap {
+  template <Heap Below>
+  class On {};
+};
+"""
+
+MISFITS = {
+    "Stack<>": "a stack needs a source at least",
+    "Stack<Bump<>, FreeList>": "a layer needs a heap below it",
+    "Stack<FreeList>": "a layer needs a heap below it",
+    "Stack<Bump<>, OneWay>": r"a source must be a heap: allocate\(size\), deallocate\(p, size\)",
+    "Stack<Mmap, Bump<>, Mmap>": "all of a stack but the last must be layers",
+    "Stack<NoLayer, Bump<>, Mmap>": "all of a stack but the last must be layers",
+    "Stack<Bump<>, NoHeap, Mmap>": "the On of a layer must be a heap",
+    "Stack<FreeList, Aligned4>": "FreeList needs a heap aligned to 8 bytes",
+    "Stack<Inbox, Aligned4>": "Inbox needs a heap aligned to 8 bytes",
+    "Stack<SizeHeader, Aligned4>": "SizeHeader needs a heap aligned to 8 bytes",
+    "Stack<Header<Record>, Mmap>": "Header: a record without a destructor",
+    "Stack<Header<__int128>, Bump<4096, 8>, Mmap>": "Header: .* aligns to less than the record",
+    "Stack<Bins<int, FreeList>, Bump<>, Mmap>": "Bins: the first parameter must be size classes",
+    "Stack<Bins<Steps<16, 64>, Mmap>, Bump<>, Mmap>": "all of a stack but the last",
+    "Stack<Bins<PowersOfTwo<3, 96>, FreeList>, Bump<>, Mmap>": "PowersOfTwo: from one power of two",
+    "Stack<Bins<Steps<16, 100>, FreeList>, Bump<>, Mmap>": "Steps: the largest must be a multiple",
+    "Stack<Bins<Geometric<96>, FreeList>, Bump<>, Mmap>": "Geometric: a power of two",
+    "Stack<Bins<TaggedSteps<96>, FreeList>, Coalesce<>, Mmap>": "TaggedSteps: 24, 40",
+    "Stack<SplittingBins<int>, Mmap>": "SplittingBins needs size classes",
+    "Stack<SplittingBins<Steps<16, 4096>>, Mmap>": "SplittingBins: at most 64 classes",
+    "Stack<SplittingBins<Steps<8, 64>>, Mmap>": "SplittingBins: sizes must be multiples of 16",
+    "Stack<ClassHeader, Bump<>, Mmap>": "ClassHeader needs Bins of free lists below it",
+    "Stack<ClassHeader, Bins<Steps<16, 64>, Zeroed>, Bump<>, Mmap>": "ClassHeader needs Bins of free",
+    "Stack<OnlyLive, Bump<>, Mmap>": "OnlyLive needs a heap that knows which of its blocks are live",
+    "Stack<DeferredPop, Bump<>, Mmap>": "DeferredPop needs a stack of objects, such as Obstack",
+    "Stack<ClassHeader, Bins<Steps<16, 64>, FreeList>, Aligned8>": "ClassHeader needs blocks at",
+    "Stack<Bump<>, Bump<4096, 8>, Mmap>": "Bump needs a heap aligned to 16 bytes",
+    "Stack<Bump<4096, 4>, Mmap>": "Bump: blocks begin at or 8 bytes behind",
+    "Stack<Obstack<>, Bump<4096, 8>, Mmap>": "Obstack needs a heap aligned to 16 bytes",
+    "Stack<Listed, Bump<4096, 8>, Mmap>": "Listed needs a heap aligned to 16 bytes",
+    "Stack<Coalesce<>, Bump<4096, 8>, Mmap>": "Coalesce needs a heap aligned to 16 bytes",
+    "Stack<Coalesce<100>, Mmap>": "Coalesce: regions of whole pages",
+    "Stack<Reap<>, Bump<4096, 8>, Mmap>": "Reap needs a heap aligned to 16 bytes",
+    "Stack<Reap<100>, Mmap>": "Reap: chunks from one power of two",
+    "Stack<Apart<65536, Mmap>, Bump<>, Mmap>": "Apart needs a heap with boundary tags",
+    "Stack<Apart<65536, StaticBuffer<64>>, Coalesce<>, Mmap>": "Apart needs a source of whole pages",
+    "Stack<Apart<65536, Bump<>>, Coalesce<>, Mmap>": "Apart: the second parameter must be a whole",
+    "Stack<Nested, FreeList, Mmap>": "Nested needs a heap that can be cleared",
+    "Stack<GuardPages, Bump<>, Mmap>": "GuardPages needs a heap of whole pages",
+    "Stack<TryFirst<Mmap>, Mmap>": "TryFirst needs a whole heap that knows its own blocks",
+    "Stack<PrivateHeaps<4, CpuIndex, Locked, FreeList>, Bump<>, Mmap>": "PrivateHeaps: the heap "
+    "below is shared; it must lock",
+    "Stack<PrivateHeaps<4, CpuIndex, FreeList>, Locked, Bump<>, Mmap>": "PrivateHeaps: put Locked",
+    "Stack<PrivateHeaps<4, int, Locked, FreeList>, Locked, Bump<>, Mmap>": "must choose a heap",
+    "Stack<OwnedHeaps<4, CpuIndex, FreeList>, Locked, Bump<>, Mmap>": "put Locked on top of its",
+    "Stack<Hoard<>, Mmap>": "Hoard needs runs aligned to its superblocks",
+    "Stack<ThreadBuffers<>, Bump<>, Mmap>": "ThreadBuffers needs a Hoard below it",
+    "Stack<LockedBy<int>, Mmap>": r"LockedBy: a lock is what has lock\(\) and unlock\(\)",
+    "Stack<Chunk<100>, Mmap>": "Chunk: a power of two",
+    "Stack<StaticBuffer<7>>": "StaticBuffer: a multiple of 16",
+    "PerClass<Record, Stack<FreeList, Mmap>>": "PerClass: .* put Locked on top",
+    # what the language itself finds
+    "Stack<Bumb<>, Mmap>": "Bumb",
+    "Stack<Bins, Mmap>": "mismatch at argument 1|template template argument|requires template",
+}
+
+
+class Compiler:
+    """One that has read all headers once."""
+
+    def __init__(self, name: str, work: Path) -> None:
+        self.name, self.work = name, work
+        headers = sorted((ROOT / "include/strata/layers").glob("*.h"))
+        text = "".join(f'#include "strata/layers/{header.name}"\n' for header in headers)
+        self.header = work / "all.h"
+        self.header.write_text(f"#pragma once\n{text}")
+        made = work / ("all.h.gch" if "clang" not in name else "all.h.pch")
+        command = [name, *FLAGS, "-x", "c++-header", str(self.header), "-o", str(made)]
+        subprocess.run(command, check=True, timeout=120)
+        self.include = ["-include-pch" if "clang" in name else "-include", str(made)]
+        if "clang" not in name:
+            self.include[1] = str(self.header)
+
+    def says(self, heap: str) -> str:
+        source = self.work / "misfit.cpp"
+        source.write_text(
+            f"using namespace strata::layers;\n{HELPERS}\nusing H = {heap};\n"
+            "void* Use(H& heap) { return heap.allocate(8); }\n"
+        )
+        done = subprocess.run(
+            [self.name, *FLAGS, "-fsyntax-only", *self.include, str(source)],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        return done.stderr
+
+
+@pytest.fixture(scope="module", params=["g++", "clang++-19"])
+def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    return Compiler(request.param, tmp_path_factory.mktemp("misfits"))
+
+
+def test_what_fits_compiles(compiler: Compiler) -> None:
+    assert compiler.says("Stack<Bump<>, Mmap>") == ""
+
+
+@pytest.mark.parametrize("heap", MISFITS)
+def test_a_misfit_is_told_in_one_line(compiler: Compiler, heap: str) -> None:
+    said = compiler.says(heap)
+    errors = [line for line in said.splitlines() if re.search(r"\berror: ", line)]
+    assert errors, f"{heap} compiles"
+    assert re.search(MISFITS[heap], errors[0]), said
+    assert len(errors) <= MOST_ERRORS, said
+    if heap not in ("Stack<Bumb<>, Mmap>", "Stack<Bins, Mmap>"):
+        assert re.search(r"error: static assertion failed", errors[0]), said
