@@ -1,5 +1,5 @@
 // Coalesce: a general heap that puts neighbouring free blocks together at once (boundary tags) and
-// picks by a finder (BestFit). The end of the newest region is the wilderness: used only when
+// picks by a finder (TreeFit). The end of the newest region is the wilderness: used only when
 // nothing else fits, so that the heap grows late and shrinks from its end. Regions of at least
 // kRegion bytes come from the heap below; where it gives them one after the other (Growing), they
 // become one.
@@ -9,10 +9,11 @@
 #include "strata/layers/boundary_tag.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/misuse.h"
+#include "strata/layers/tree_fit.h"
 
 namespace strata::layers {
 
-template <size_t kRegion = 1 << 20, class Finder = BestFit>
+template <size_t kRegion = 1 << 20, class Finder = TreeFit>
 struct Coalesce {
   static_assert(kRegion % 4096 == 0 && kRegion != 0, "Coalesce: regions of whole pages");
 
