@@ -59,6 +59,7 @@ strata_reap* strata_reap_find(const void* p);
  * for all else, which is no misuse. The start of a block that was freed or cleared may pass for
  * one. */
 size_t strata_reap_size(strata_reap* reap, const void* p);
+
 /* The two calls with their most frequent cases in line: as fast as a pure region. The window is
  * what the reap hands out without being asked; it is empty for a shared reap and when the reap is
  * gone. */
@@ -66,8 +67,16 @@ struct strata_reap_window {
   char* at;
   char* limit;
 };
+/* What these calls take for granted of a reap and its blocks has a number. A program in which they
+ * are names the number's object, so with a library whose reaps are laid out in another way it
+ * neither links nor starts. */
+extern const char strata_reap_layout_1 __attribute__((visibility("default")));
+#define STRATA_REAP_LAYOUT_ \
+  static const char* const strata_layout __attribute__((used)) = &strata_reap_layout_1
+
 /* From the window alone: null where strata_reap_malloc has to be asked. */
 static inline void* strata_reap_malloc_window(strata_reap* reap, size_t size) {
+  STRATA_REAP_LAYOUT_;
   struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
   size_t bytes = (size + 8 + 15) & ~(size_t)15; /* with the tag in front, in units of 16 */
   char* p = window->at;
@@ -85,6 +94,7 @@ static inline void* strata_reap_malloc_inline(strata_reap* reap, size_t size) {
 }
 /* The newest block of the window steps back; a tag without its lowest bit is a block freed. */
 static inline void strata_reap_free_inline(strata_reap* reap, void* p) {
+  STRATA_REAP_LAYOUT_;
   struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
   size_t* tag = (size_t*)p - 1;
   if (p == NULL) return;

@@ -16,6 +16,7 @@
 #pragma weak strata_reap_destroy
 #pragma weak strata_reap_free
 #pragma weak strata_reap_held
+#pragma weak strata_reap_layout_1
 #pragma weak strata_reap_malloc
 #pragma weak strata_reap_memalign
 #pragma weak strata_reap_size

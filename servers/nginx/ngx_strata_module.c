@@ -29,6 +29,11 @@ static ngx_int_t TakeOver(ngx_log_t* log) {
                   "strata: ngx_strata_module needs libstrata.so preloaded (LD_PRELOAD)");
     return NGX_ERROR;
   }
+  if (&strata_reap_layout_1 == NULL) {
+    ngx_log_error(NGX_LOG_EMERG, log, 0,
+                  "strata: ngx_strata_module was built for reaps of another libstrata.so");
+    return NGX_ERROR;
+  }
   if (NgxStrataRedirect(redirections, sizeof(redirections) / sizeof(*redirections), log) != NGX_OK)
     return NGX_ERROR;
   done = 1;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "malloc/reaps.h"
+#include "strata/reap.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -47,6 +48,10 @@ STRATA_NOINLINE void* Move(strata_reap* reap, void* p, size_t size) {
 }  // namespace strata
 
 using strata::ExpectReap;
+
+// The number goes up with any change of the window, which a handle begins with, or of the tags that
+// the calls in line of strata/reap.h write and read.
+const char strata_reap_layout_1 = 1;
 
 STRATA_EXPORT strata_reap* strata_reap_create(strata_reap* parent) {
   return strata::CreateReap(parent, false);

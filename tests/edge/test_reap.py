@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import Lab, cases
+from blackbox import ROOT, Lab, cases, need
 from misuse import expect_misuse
 
 HERE = Path(__file__).resolve().parent
@@ -28,6 +29,54 @@ def test_misuse_is_one_line(lab: Lab, case: str) -> None:
 @pytest.mark.parametrize("case", cases(HERE / "reap_thread_cases.c"))
 def test_a_thread_that_starts_in_a_miss_may_use_reaps(lab: Lab, case: str) -> None:
     lab.run(lab.build_linked(HERE / "reap_thread_cases.c"), case, preload=False).silent()
+
+
+INLINE_CALLS = """
+#include <strata/reap.h>
+int main(void) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_free_inline(reap, strata_reap_malloc_inline(reap, 10));
+  return 0;
+}
+"""
+OTHER_LIBRARY = """
+#include <strata/reap.h>
+const char strata_reap_layout_2 = 1;
+strata_reap* strata_reap_create(strata_reap* parent) { return parent; }
+void* strata_reap_malloc(strata_reap* reap, size_t size) { return size ? reap : NULL; }
+void strata_reap_free(strata_reap* reap, void* p) { (void)reap, (void)p; }
+"""
+
+
+def compiled(source: Path, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    source.write_text(text)
+    command = [need("gcc"), str(source), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_inline_calls_of_another_layout_neither_link_nor_start(lab: Lab, tmp_path: Path) -> None:
+    """They know how a handle begins, so headers and library of different layouts must not meet."""
+    library = lab.require_strata()
+    header = (ROOT / "include/strata/reap.h").read_text()
+    assert "strata_reap_layout_1" in header
+    (tmp_path / "strata").mkdir()
+    (tmp_path / "strata/reap.h").write_text(header.replace("_layout_1", "_layout_2"))
+    include = f"-I{tmp_path}"
+    program, other = str(tmp_path / "program"), str(tmp_path / "libstrata.so.0")
+
+    linked = compiled(tmp_path / "program.c", INLINE_CALLS, include, "-o", program, str(library))
+    assert linked.returncode != 0
+    assert "undefined reference to `strata_reap_layout_2'" in linked.stderr
+
+    soname = "-Wl,-soname,libstrata.so.0"
+    flags = (include, "-shared", "-fPIC", soname, "-o", other)
+    assert compiled(tmp_path / "other.c", OTHER_LIBRARY, *flags).returncode == 0
+    linked = compiled(tmp_path / "program.c", INLINE_CALLS, include, "-o", program, other)
+    assert linked.returncode == 0, linked.stderr
+    env = {"LD_LIBRARY_PATH": str(library.parent)}
+    started = lab.run(Path(program), env=env, preload=False)
+    assert started.returncode == 127, started.explain()
+    assert "undefined symbol: strata_reap_layout_2" in started.stderr, started.explain()
 
 
 def test_containers(lab: Lab) -> None:

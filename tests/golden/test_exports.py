@@ -59,7 +59,7 @@ def test_every_exported_function_is_code() -> None:
     listing = tool("nm", "-D", "--defined-only", "--format=posix").splitlines()
     data = {line.split()[0] for line in listing if line.split()[1] not in "TtWi"}
     hooks = {"__malloc_hook", "__free_hook", "__realloc_hook", "__memalign_hook"}
-    assert data - hooks == set()
+    assert data - hooks == {"strata_reap_layout_1"}  # programs that reach into handles need it
 
 
 def test_needs_only_libc() -> None:
