@@ -22,11 +22,12 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  // Counts what will be allocated at the most. Null, or the scope whose cap is in the way.
+  // Counts what will be allocated at the most. Null, or the scope whose cap is in the way; the
+  // reap's scope is held then, for the reap may end as soon as its lock is let go.
   strata_scope* Reserve(size_t bytes) {
     if (bytes == 0) return nullptr;
     strata_scope* full = ReserveInScope(reap_->scope, bytes);
-    if (full == nullptr) counted_ += bytes;
+    full == nullptr ? void(counted_ += bytes) : HoldScope(reap_->scope);
     return full;
   }
 

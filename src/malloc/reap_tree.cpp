@@ -87,14 +87,16 @@ class Ended {
   void Bury() STRATA_EXCLUDES(g_tree) {
     if (first_ == nullptr) return;
     for (strata_reap* r = first_; r != nullptr; r = r->next_ended) {
-      const Hold hold(r);
-      r->heap.~ReapHeap();
-      ::new (&r->heap) ReapHeap();
+      {
+        const Hold hold(r);
+        r->heap.~ReapHeap();
+        ::new (&r->heap) ReapHeap();
+      }
+      DropScope(r->scope);
     }
     LockHolder tree(g_tree);
     while (strata_reap* r = first_) {
       first_ = r->next_ended;
-      if (strata_scope* scope = r->scope) DropScope(scope);
       g_records.Give(r);
     }
   }

@@ -178,7 +178,7 @@ static void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t 
     }
     if (STRATA_UNLIKELY(grew)) StartThreadNow();
     if (STRATA_LIKELY(full == nullptr)) return OrNoMemory(p);
-  } while (RaiseCap(full, most));
+  } while (RaiseCap(full, scope, most));
   return OrNoMemory(nullptr);
 }
 
@@ -196,16 +196,17 @@ void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, 
 
 bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
   if (size > layers::kMaxRequest / 2) return false;
+  strata_scope* const scope = reap->scope;
   strata_scope* full;
   size_t most = 0;
   do {
     Hold hold(reap);
-    if (STRATA_UNLIKELY(!IsLiveReap(reap))) return false;
+    if (STRATA_UNLIKELY(!IsStill(reap, scope))) return false;
     const size_t before = reap->heap.size_of(p);
-    if (reap->scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
+    if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
     full = hold.Reserve(most);
     if (STRATA_LIKELY(full == nullptr)) return reap->heap.resize(p, size);
-  } while (RaiseCap(full, most));
+  } while (RaiseCap(full, scope, most));
   return false;
 }
 

@@ -17,16 +17,16 @@
 struct strata_scope {
   enum State : uint64_t { kOpen = 0x65706f6373206e61, kClosed = 0x6465736f6c632061 };
 
-  std::atomic<uint64_t> state{kOpen};
+  std::atomic<uint64_t> state{kClosed};
   strata_reap* reap = nullptr;
   strata_scope* outer = nullptr;  // at its creation; holds it
   std::atomic<size_t> live{0};
   std::atomic<size_t> cap{0};
   strata_scope_cap_function reached = nullptr;
   void* context = nullptr;
-  // Its reap, the scopes inside of it and the threads in it, so that none of these finds another
-  // scope in this record; under g_tree.
-  size_t holders = 1;
+  // Its reap, the scopes inside of it, the threads in it and those that ask its cap function, so
+  // that none of these finds another scope in this record. With the last it is free.
+  std::atomic<size_t> holders{1};
   strata_scope* next = nullptr;  // among the free ones
 };
 
@@ -55,22 +55,15 @@ void Uncount(strata_scope* from, const strata_scope* to, size_t bytes) {
     s->live.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-void FreeRecord(strata_scope* scope) STRATA_REQUIRES(g_tree) {
-  scope->state.store(strata_scope::kClosed, std::memory_order_relaxed);
-  g_records.Give(scope);
-}
-
-// False: the outer one has ended, and its record may even be the new scope's. One that is open here
-// has its record at least until its reap goes, which takes g_tree.
-bool PutInside(strata_scope* scope, strata_scope* outer) STRATA_EXCLUDES(g_tree) {
-  LockHolder hold(g_tree);
-  if (outer == scope || (outer != nullptr && !IsOpen(outer))) {
-    FreeRecord(scope);
-    return false;
-  }
-  scope->outer = outer;
-  if (outer != nullptr) ++outer->holders;
-  return true;
+// False: the scope has ended; its record may be free.
+bool HoldIfOpen(strata_scope* scope) STRATA_EXCLUDES(g_tree) {
+  size_t n = scope->holders.load(std::memory_order_relaxed);
+  do {
+    if (n == 0) return false;
+  } while (!scope->holders.compare_exchange_weak(n, n + 1, std::memory_order_relaxed));
+  if (IsOpen(scope)) return true;
+  DropScope(scope);
+  return false;
 }
 
 strata_scope* Create() {
@@ -80,15 +73,19 @@ strata_scope* Create() {
   strata_scope* scope = g_records.Take();
   if (scope == nullptr) return nullptr;
   ::new (scope) strata_scope();
-  if (!PutInside(scope, outer)) {
+  if (outer != nullptr && !HoldIfOpen(outer)) {
+    DropScope(scope);
     Refuse(outer);
     return nullptr;
   }
+  scope->outer = outer;
   scope->reap = CreateReap(nullptr, true, scope);
-  if (scope->reap != nullptr) return scope;
-  LockHolder hold(g_tree);
-  DropScope(scope);
-  return nullptr;
+  if (scope->reap == nullptr) {
+    DropScope(scope);
+    return nullptr;
+  }
+  scope->state.store(strata_scope::kOpen, std::memory_order_release);
+  return scope;
 }
 
 // False: it is not to be ended now. Of several threads that end one, one does.
@@ -107,9 +104,7 @@ bool Close(strata_scope* scope) {
 
 // The thread holds the record of the scope that it is in. False: that is none to go into.
 bool Enter(strata_scope* scope) STRATA_EXCLUDES(g_tree) {
-  LockHolder hold(g_tree);
-  if (scope != nullptr && !IsOpen(scope)) return false;
-  if (scope != nullptr) ++scope->holders;
+  if (scope != nullptr && !(IsOpen(scope) && HoldIfOpen(scope))) return false;
   DropScope(t_state.scope);
   t_state.scope = scope;
   return true;
@@ -127,7 +122,11 @@ strata_scope* ReserveInScope(strata_scope* scope, size_t bytes) {
   return nullptr;
 }
 
-bool RaiseCap(strata_scope* full, size_t bytes) {
+void HoldScope(strata_scope* scope) { scope->holders.fetch_add(1, std::memory_order_relaxed); }
+
+namespace {
+
+bool AskCap(strata_scope* full, size_t bytes) {
   if (full->reached == nullptr) return false;
   const size_t live = full->live.load(std::memory_order_relaxed);
   const size_t cap = full->cap.load(std::memory_order_relaxed);
@@ -138,14 +137,24 @@ bool RaiseCap(strata_scope* full, size_t bytes) {
   return Allows(raised, full->live.load(std::memory_order_relaxed) + bytes);
 }
 
+}  // namespace
+
+bool RaiseCap(strata_scope* full, strata_scope* held, size_t bytes) {
+  const bool raised = AskCap(full, bytes);
+  DropScope(held);
+  return raised;
+}
+
 void AdjustScope(strata_scope* scope, size_t by) {
   if (by != 0) Uncount(scope, nullptr, 0 - by);
 }
 
 void DropScope(strata_scope* scope) {
-  while (scope != nullptr && --scope->holders == 0) {
+  // acq_rel: what the others did to the record comes before its next life.
+  while (scope != nullptr && scope->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     strata_scope* outer = scope->outer;
-    FreeRecord(scope);
+    LockHolder tree(g_tree);
+    g_records.Give(scope);
     scope = outer;
   }
 }

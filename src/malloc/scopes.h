@@ -38,10 +38,13 @@ void* AllocateInScope(size_t size, size_t align = 16);
 // they are, so that a fork finds it whole. Reserve gives null, or the scope whose cap is in the
 // way, and has counted nothing then.
 strata_scope* ReserveInScope(strata_scope* scope, size_t bytes);
-// Asks that scope's function; without a lock, for that is the program's. False: the cap stands.
-bool RaiseCap(strata_scope* full, size_t bytes);
 void AdjustScope(strata_scope* scope, size_t by);  // modulo 2^64
-// The scope's reap is gone.
-void DropScope(strata_scope* scope) STRATA_REQUIRES(g_tree);
+// The record of a scope and of those around it serves no other as long as it is held. To be called
+// by who knows that another holds it.
+void HoldScope(strata_scope* scope);
+void DropScope(strata_scope* scope) STRATA_EXCLUDES(g_tree);
+// Asks the function of the scope whose cap is in the way, and drops `held`, the reap's scope.
+// Without a lock, for the function is the program's and may end the scope. False: the cap stands.
+bool RaiseCap(strata_scope* full, strata_scope* held, size_t bytes);
 
 }  // namespace strata

@@ -154,6 +154,31 @@ CASE(bad_allocation_where_another_scope_might_be) {
   free(p);
 }
 
+// Its record serves no other scope while its cap's function is asked for a thread outside of it:
+// what that returns must not become another's cap.
+static strata_scope* others[10];
+static size_t EndItAndMakeOthers(void* scope, size_t live, size_t wanted, size_t cap) {
+  (void)live;
+  strata_scope_destroy(scope);
+  for (int i = 0; i < 10; ++i) CHECK((others[i] = strata_scope_create()) != scope);
+  return cap + wanted;
+}
+CASE(bad_cap_function_that_ends_its_scope) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_enter(scope);
+  strata_reap* reap = strata_reap_find(malloc(100));
+  strata_scope_enter(NULL);
+  strata_scope_set_cap(scope, 1000, EndItAndMakeOthers, scope);
+  errno = 0;
+  CHECK(strata_reap_malloc(reap, 2000) == NULL && errno == EINVAL);
+  for (int i = 0; i < 10; ++i) {
+    strata_scope_enter(others[i]);
+    CHECK(malloc(100000) != NULL);
+    strata_scope_enter(NULL);
+    strata_scope_destroy(others[i]);
+  }
+}
+
 CASE(bad_free_twice) {
   strata_scope* scope = strata_scope_create();
   strata_scope_enter(scope);
