@@ -32,12 +32,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Target:
-    """What the project asks of a variant: a ratio to the base, the least or the most of it."""
+    """What the project asks of a variant: a ratio to another's, the least or the most of it."""
 
     variant: str
     key: str
     bound: float
     work: str = ""  # the case; the first if not named
+    base: str = ""  # another variant than the group's base
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,8 @@ def _target_lines(group: Group, results: Results, base: str) -> list[str]:
     for target in group.targets:
         work = next((w for w in group.works if w.case.name == target.work), first)
         figure = next(f for f in work.figures if f.key == target.key)
-        found = ratio(results, work, figure, target.variant, base)
+        under = target.base or base
+        found = ratio(results, work, figure, target.variant, under)
         if found is None:
             continue
         who = ", ".join(filter(None, (target.work, target.variant)))
@@ -360,7 +362,7 @@ def _target_lines(group: Group, results: Results, base: str) -> list[str]:
         verdict = "met" if held[0] else "missed"
         sure = "" if held[1] == held[2] else ", but the interval holds both"
         lines.append(
-            f"- {who}: {figure.label} {found} × {base}, asked for"
+            f"- {who}: {figure.label} {found} × {under}, asked for"
             f" {'≥' if more else '≤'} {target.bound}: {verdict}{sure}."
         )
     return lines

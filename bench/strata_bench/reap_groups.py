@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from strata_bench.allocators import GLIBC
 from strata_bench.groups import Figure, Group, Target, Variant, Work
 from strata_bench.plan import Case
+from strata_bench.results import Results
 
 NS = Figure("ns", "ns / allocation", False)
+PEAK = Figure("hwm_kib", "peak RSS", False)
+OVER = 1.2  # of what is live, and one chunk
+FASTER = 1.3  # than malloc
+MALLOCS = ("malloc, Strata", "malloc, glibc")
 
 
 def _region(name: str, allocations: str) -> Work:
     case = Case(name, name, ("--seconds=0.4",), quick=("--scale=0.1",))
     return Work(case, (replace(NS, label=f"ns / allocation, {allocations}"),))
+
+
+def _endless(load: str) -> Work:
+    case = Case(
+        f"longrun-{load}", "longrun", (f"--load={load}", "--steps=1000000"), quick=("--scale=0.1",)
+    )
+    return Work(case, (NS, PEAK))
+
+
+SPEEDS = (
+    _region("parser", "nothing freed until the end"),
+    _region("frontend", "nothing freed until the end"),
+    _region("server", "a third freed at once"),
+)
+ENDLESS = (_endless("random"), _endless("queue"))
+
+
+def held(results: Results, _images: Path) -> list[str]:
+    """What a reap holds where a region grows without bound: the worst of all rounds."""
+    lines = []
+    for work in ENDLESS:
+        worst = results.worst(work.case.name, "reap", "over")
+        if worst is not None:
+            verdict = "met" if worst <= OVER else "missed"
+            lines.append(
+                f"- {work.case.name}, reap: holds at most {worst:.3f} × what is live, and one"
+                f" chunk, asked for ≤ {OVER}: {verdict}."
+            )
+    return lines
 
 
 REAPS = Group(
@@ -22,22 +57,27 @@ REAPS = Group(
     "Three programs written for regions, one thread, with four kinds of memory: a plain bump"
     " region (no header, nothing is freed until the end), a reap (`strata_reap_malloc_inline`,"
     " cleared at the end), and malloc with a free for each object, on Strata and on glibc. A figure"
-    " is the time of the whole program divided by its allocations.",
+    " is the time of the whole program divided by its allocations. And a million steps of two loads"
+    " that have no end, in which a region grows without bound: `longrun-random`, 3,000 objects that"
+    " come and go in any order while their sizes drift from 16 to 1,500 bytes, and `longrun-queue`,"
+    " 4,000 objects on their way from a producer to a consumer on another thread.",
     (
         Variant("bump region", args=("--heap=bump",)),
         Variant("reap", args=("--heap=reap",)),
         Variant("malloc, Strata", args=("--heap=malloc",)),
         Variant("malloc, glibc", library=GLIBC, args=("--heap=malloc",)),
     ),
-    (
-        _region("parser", "nothing freed until the end"),
-        _region("frontend", "nothing freed until the end"),
-        _region("server", "a third freed at once"),
-    ),
+    (*SPEEDS, *ENDLESS),
     rounds=10,
-    targets=tuple(
-        Target("reap", NS.key, 1.05, program) for program in ("parser", "frontend", "server")
+    targets=(
+        *(Target("reap", NS.key, 1.05, work.case.name) for work in SPEEDS),
+        *(
+            Target("reap", NS.key, round(1 / FASTER, 3), work.case.name, base)
+            for work in SPEEDS
+            for base in MALLOCS
+        ),
     ),
+    more=held,
 )
 
 POOLS = Group(

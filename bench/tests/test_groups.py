@@ -11,7 +11,7 @@ from blackbox import ROOT, find_library, missing, need
 from strata import control
 from strata.processes import Process
 from strata.procfs import V1_MEMORY, V2_ROOT
-from strata_bench import glossary, groups, limited, sections, switched
+from strata_bench import glossary, groups, limited, reap_groups, sections, switched
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import Figure, Group, Variant, Work
 from strata_bench.plan import CASES, Case
@@ -260,6 +260,24 @@ def test_targets_may_name_their_work(programs: Path) -> None:
     assert "- one, fast: rate" in page
     met = [line.rsplit(": ", 1)[1] for line in page.splitlines() if ", asked for" in line]
     assert met == ["met.", "missed."]
+
+
+def test_targets_may_name_another_base(programs: Path) -> None:
+    work = Work(Case("one", "fake", (), "mops", quick=()), FIGURES)
+    goals = (groups.Target("slow", "mops", 0.9, base="fast"),)
+    both = Group("test", "A test", "About it.", (SLOW, FAST), (work,), 8, targets=goals)
+    page = groups.section(both, run(both, programs), {}, "how")
+    (line,) = (line for line in page.splitlines() if ", asked for" in line)
+    assert " × fast, asked for ≥ 0.9: missed." in line
+
+
+def test_what_a_reap_holds_is_judged_by_the_worst_round(tmp_path: Path) -> None:
+    results = Results()
+    for number, over in enumerate(("1.1", "1.25", "1.15"), 1):
+        results.add(Run("longrun-random", "reap", number, {"over": over}))
+    (line,) = reap_groups.held(results, tmp_path)
+    assert "holds at most 1.250 × what is live" in line
+    assert line.endswith("missed.")
 
 
 def test_a_heap_lies_beside_strata(tmp_path: Path) -> None:
