@@ -94,7 +94,7 @@ static void Run(unsigned keep_percent) {
   }
   // An eighth more for what blocks are rounded up by.
   size_t held =
-      live * 9 / 8 * 4 / 3 + (size_t)(kProcessors * kSlack * kClasses + kSpares) * kSuperblock;
+      live * 9 / 8 * 4 / 3 + (size_t)kProcessors * (kSlack * kClasses + kSpares) * kSuperblock;
   size_t bound = held + held / 4 + (16 << 20);
   char text[96];
   int length = snprintf(text, sizeof text, "live %zu, resident %zu, may be %zu MiB\n", live >> 20,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "strata/layers/hoard.h"
+#include "strata/layers/ref.h"
 
 namespace strata::layers {
 

@@ -70,14 +70,33 @@ struct EmptiedWhileAnotherGrows : Scene<Traits> {
   }
 };
 
+// Processors 0 and 2 are full, 1 has a superblock more than it may keep when it has freed once
+// more, and there is a spare of 2's. While 0 looks for one, 2 takes that and 1 puts its own: there
+// is always one, but not where 0 looks.
+template <class Traits>
+struct SpareMovedBehindItsBack : Scene<Traits> {
+  std::vector<Interleaver::Program> programs() {
+    this->TakeAs(0, this->kObjects);
+    auto of_1 = this->TakeAs(1, 2 * this->kObjects);
+    auto of_2 = this->TakeAs(2, 3 * this->kObjects);
+    for (size_t i = 0; i < 2 * this->kObjects; ++i) this->FreeAs(2, of_2[i]);
+    this->TakeAs(2, this->kObjects);
+    for (size_t i = 0; i < this->kObjects; ++i) this->FreeAs(1, of_1[i]);
+    return {this->Taking(0, 0), this->Freeing(1, 1, of_1.back()), this->Taking(2, 2)};
+  }
+};
+
 TEST(HoardInterleave, FreeWhileASuperblockMovesOn) {
   ExpectSoundIn<FreeWhileItMovesOn<Modelled>>(Search::kSleepSets, 62);
 }
 TEST(HoardInterleave, EmptiedWhileAnotherGrows) {
-  ExpectSoundIn<EmptiedWhileAnotherGrows<Modelled>>(Search::kEverything, 784);
+  ExpectSoundIn<EmptiedWhileAnotherGrows<Modelled>>(Search::kEverything, 468);
 }
 TEST(HoardInterleave, EmptiedWhileItIsTaken) {
   ExpectSoundIn<EmptiedWhileItIsTaken<Modelled>>(Search::kSleepSets, 4);
+}
+TEST(HoardInterleave, SpareMovedBehindItsBack) {
+  ExpectSoundIn<SpareMovedBehindItsBack<Sparing>>(Search::kSleepSets, 18);
 }
 TEST(HoardInterleave, MovedBehindItsBack) {
   ExpectSoundIn<MovedBehindItsBack<Modelled>>(Search::kSleepSets, 18);
@@ -86,11 +105,11 @@ TEST(HoardInterleave, MovedBehindItsBack) {
 // Every schedule there is; and sleep sets leave out none that matters.
 TEST(HoardInterleave, FreeWhileASuperblockMoves) {
   EXPECT_EQ(ExpectSoundIn<FreeWhileItMoves<Modelled>>(Search::kSleepSets, 4).states,
-            ExpectSoundIn<FreeWhileItMoves<Modelled>>(Search::kEverything, 68).states);
+            ExpectSoundIn<FreeWhileItMoves<Modelled>>(Search::kEverything, 60).states);
 }
 TEST(HoardInterleave, ThreeFreeTogether) {
   EXPECT_EQ(ExpectSoundIn<ThreeFreeTogether<Modelled>>(Search::kSleepSets, 8).states,
-            ExpectSoundIn<ThreeFreeTogether<Modelled>>(Search::kEverything, 44'622).states);
+            ExpectSoundIn<ThreeFreeTogether<Modelled>>(Search::kEverything, 28'446).states);
 }
 
 TEST(HoardInterleaveDeathTest, FindsAFreeThatTrustsTheFirstOwner) {
@@ -101,6 +120,8 @@ TEST(HoardInterleaveDeathTest, FindsAFreeThatTrustsTheFirstOwner) {
 }
 TEST(HoardInterleaveDeathTest, FindsASearchThatTrustsWhatItSaw) {
   EXPECT_EXIT(SayWhatIsFound<MovedBehindItsBack<Blind>>(Search::kSleepSets),
+              testing::ExitedWithCode(0), "found: memory taken beside a superblock");
+  EXPECT_EXIT(SayWhatIsFound<SpareMovedBehindItsBack<BlindSparing>>(Search::kSleepSets),
               testing::ExitedWithCode(0), "found: memory taken beside a superblock");
 }
 

@@ -75,6 +75,12 @@ struct BlindSync::Atomic<size_t> : ModelSync::Atomic<size_t> {
 struct Blind : Modelled {
   using Sync = BlindSync;
 };
+struct Sparing : Modelled {
+  static constexpr size_t kSpares = 1;
+};
+struct BlindSparing : Sparing {
+  using Sync = BlindSync;
+};
 
 // Threads' buffers, for fibers: a program is a thread, and so is whoever sets the scene.
 class FiberThread {
@@ -109,14 +115,15 @@ class FiberThread {
   static inline void (*forget_)() = nullptr;
 };
 
-// Memory may be taken only if the global heap was empty at some moment since the program that takes
-// it began, and never beyond Hoard's bound.
+// Memory may be taken only if there was a moment, since the program that takes it began, at which
+// the global heap was empty and there was no spare, and never beyond Hoard's bound.
 class WatchedSource {
  public:
   static constexpr size_t alignment = kUnit;
   static constexpr bool thread_safe = true;
 
   void* allocate(size_t size) {
+    Interleaver::At(this, true);
     ++held_;
     if (Interleaver::now() >= 0) {
       if (!global_was_empty_) Interleaver::Fail("memory taken beside a superblock");
@@ -125,6 +132,7 @@ class WatchedSource {
     return aligned_alloc(kUnit, RoundUp(size, kUnit));
   }
   void deallocate(void* p, size_t) {
+    Interleaver::At(this, true);
     --held_;
     free(p);
   }
@@ -154,8 +162,8 @@ class Scene {
   }
   ~Scene() { FiberThread::EndAll(); }
 
-  // The programs stand still. A superblock comes to the global heap when it is counted there, which
-  // is what additions are for, and not when it is put on a list.
+  // The programs stand still. A superblock comes to the global heap or the spares when it is
+  // counted there, which is what additions are for, and not when it is put on a list.
   void AfterStep() {
     const size_t before = std::exchange(listed_, Listed());
     if (listed_ > before) uncounted_ += listed_ - before;
@@ -242,7 +250,7 @@ class Scene {
     }
   }
   size_t Listed() {
-    size_t listed = 0;
+    size_t listed = bare().spares();
     bare().VisitBins([&](auto& bin, size_t, size_t) {
       if (bin.global) listed += bin.capacity / kObjects;
     });
@@ -263,7 +271,7 @@ class Scene {
   std::conditional_t<kBuffered, Buffered, Bare> heap_;
   size_t live_ = 0;   // after the programs
   size_t freed_ = 0;  // by them
-  // Superblocks of the global heap: on lists, and those of them that are not counted yet.
+  // Superblocks of the global heap and spares: on lists, and those of them not counted yet.
   size_t listed_ = 0;
   size_t uncounted_ = 0;
   size_t additions_ = 0;  // so far

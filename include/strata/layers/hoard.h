@@ -19,11 +19,9 @@
 
 #include "strata/layers/aligned_run.h"
 #include "strata/layers/cpu_index.h"
-#include "strata/layers/free_list.h"
 #include "strata/layers/hoard_global.h"
-#include "strata/layers/locked.h"
+#include "strata/layers/hoard_spares.h"
 #include "strata/layers/misuse.h"
-#include "strata/layers/ref.h"
 
 namespace strata::layers {
 
@@ -39,7 +37,7 @@ struct HoardTraits {
   static constexpr size_t kSuperblock = kUnit;  // S
   static constexpr size_t kHeaps = 16;          // P, at most
   static constexpr size_t kShards = 16;
-  static constexpr size_t kSpares = 16;  // empty superblocks that are not given back
+  static constexpr size_t kSpares = 16;  // empty superblocks that are not given back, for each heap
   using Classes = SuperblockClasses<kUnit>;
   using Which = CpuIndex;  // whose heap the caller uses
   using Sync = SystemSync;
@@ -53,8 +51,7 @@ struct Hoard {
     static constexpr size_t kUnit = Traits::kSuperblock;
     using Sync = typename Traits::Sync;
     using Global = HoardGlobal<kUnit, Traits::Classes::count, Traits::kShards, Sync>;
-    using Spares =
-        Stack<LockedBy<typename Sync::Lock>, BoundedFreeList<Traits::kSpares>, Ref<Below>>;
+    using Spares = HoardSpares<Below, kUnit, Traits::kSpares, Traits::kHeaps, Sync>;
     using Run = AlignedRun<kUnit>;
     using Large = LargeRun<kUnit>;
     static_assert(Below::alignment % kUnit == 0,
@@ -78,7 +75,7 @@ struct Hoard {
           thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
                       std::max<size_t>(options.thresholds.slack, 1)},
           global_(std::clamp<size_t>(options.shards, 1, Traits::kShards)),
-          spares_(this->next_) {}
+          spares_(this->next_, heaps_) {}
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
@@ -86,7 +83,8 @@ struct Hoard {
       VisitBins([this](Bin& bin, size_t, size_t) {
         while (Block* s = bin.groups.Any()) {
           bin.Remove(*s);
-          GiveBack(*s);
+          s->End();
+          this->next_.deallocate(s->base(), kUnit);
         }
       });
     }
@@ -193,7 +191,7 @@ struct Hoard {
       VisitHeaps(f);
       global_.VisitBins(f);
     }
-    size_t spares() const { return spares_.next().kept(); }
+    size_t spares() const { return spares_.kept(); }
     const HoardThresholds& thresholds() const { return thresholds_; }
     size_t heaps() const { return heaps_; }
 
@@ -208,7 +206,7 @@ struct Hoard {
     [[gnu::noinline]] Block* Refill(Bin& bin, size_t home, size_t c) {
       Block* s = global_.Take(c, home, &bin);
       if (s == nullptr) {
-        void* run = spares_.allocate(kUnit);
+        void* run = spares_.Take(home);
         if (run == nullptr) return nullptr;
         s = Block::Begin(run, c, Classes::size(c), &bin);
       }
@@ -221,7 +219,7 @@ struct Hoard {
       Block* s = bin.groups.Emptiest();
       bin.Remove(*s);
       if (s->used() == 0) {
-        GiveBack(*s);
+        GiveBack(*s, HomeOf(bin));
       } else {
         global_.Put(*s, HomeOf(bin));
       }
@@ -243,13 +241,13 @@ struct Hoard {
 
     // Unlocks the shard.
     [[gnu::noinline]] void FreedInGlobal(Bin& shard, Block& s) {
-      if (s.used() == 0) Global::Leave(shard, s, [&] { GiveBack(s); });
+      if (s.used() == 0) Global::Leave(shard, s, [&] { GiveBack(s, Home()); });
       shard.lock.unlock();
     }
 
-    void GiveBack(Block& s) {
+    void GiveBack(Block& s, size_t home) {
       s.End();
-      spares_.deallocate(s.base(), kUnit);
+      spares_.Put(s.base(), home);
     }
 
     [[gnu::noinline]] void* AllocateLarge(size_t size, size_t align = kDefaultAlignment) {

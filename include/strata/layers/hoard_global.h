@@ -15,26 +15,26 @@
 //    until then is at least f empty, which keeps the inequality; and a bin that takes a superblock
 //    in is full, a = u, before, and K is at least 1.
 // 4. Memory of the class grows only when Take gave null. `puts` is the number of superblocks that
-//    ever arrived in a shard, each counted while the shard is locked and after it can be found. If
-//    it was the same before and after the search, none arrived between; every shard was found empty
-//    at some moment between, so at the second look there is no superblock of the class in any
-//    shard. All are in bins then, so together they are at most
+//    ever arrived in a shard; by it SearchShards knows a moment at which there is no superblock of
+//    the class in any shard (none there is full: it was f empty when it came, and is only freed
+//    into). All are in bins at that moment, so together they are at most
 //
 //      sum of max(u / (1 - f), u + K n) / n  <=  U / n / (1 - f) + P K
 //
 //    superblocks, the new one among them. Until the next such moment their number only falls.
-//    If the count has changed, another thread has freed something, and the search begins anew.
 // 5. What leaves a shard without a bin's lock is a superblock whose last block came back there. It
 //    has gone below, or to the spares, before the shard can be seen without it (Leave). Otherwise a
 //    superblock for each thread in such a free would count nowhere.
-// 6. Spares are of no class. More memory is asked for only when there is none, under their lock, so
-//    what is held, the spares among it, is at most the sum over the classes.
+// 6. Spares are of no class. More memory is asked for only after a moment without any, by the same
+//    search (hoard_spares.h), so what is held, the spares among it, is at most the sum over the
+//    classes at that moment; later a spare is only what some class had before.
 //
 // With one shard this is the paper's heap 0; sharding by processor is from the project's later
 // history (papers §6.5). A superblock's bin must be locked before a shard, never the other way.
 #pragma once
 
 #include "strata/layers/hoard_bin.h"
+#include "strata/layers/shard_search.h"
 
 namespace strata::layers {
 
@@ -59,24 +59,19 @@ class HoardGlobal {
     shard.Add(s);
     ++shard.blocks;
     shard.present.store(shard.blocks);
-    puts_[c].count.fetch_add(1);  // not before `present`, and under the lock: see 4
+    puts_[c].count.fetch_add(1);  // not before `present`, and under the lock: shard_search.h
   }
 
   // One of the fullest of a shard, for the bin `to`, whose lock is held; null: there is none.
   Block* Take(size_t c, size_t home, Bin* to) {
-    for (;;) {
-      const size_t before = puts_[c].count.load();
-      for (size_t i = 0; i < shards_; ++i) {
-        Shard& shard = bins_[(home + i) % shards_][c];
-        if (shard.present.load() == 0) continue;
-        Holding hold(shard.lock);
-        Block* s = shard.groups.Fullest();
-        if (s == nullptr) continue;
-        Leave(shard, *s, [&] { s->set_owner(to); });
-        return s;
-      }
-      if (puts_[c].count.load() == before) return nullptr;
-    }
+    return SearchShards(puts_[c].count, shards_, home % shards_, [&](size_t at) -> Block* {
+      Shard& shard = bins_[at][c];
+      if (shard.present.load() == 0) return nullptr;
+      Holding hold(shard.lock);
+      Block* s = shard.groups.Fullest();
+      if (s != nullptr) Leave(shard, *s, [&] { s->set_owner(to); });
+      return s;
+    });
   }
 
   // A superblock leaves its shard, which is locked; `go` brings it where it goes to. Who sees the
