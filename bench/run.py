@@ -21,6 +21,7 @@ from strata_bench import (
     classic_groups,
     execute,
     groups,
+    hoard_group,
     machine,
     plots,
     reap_groups,
@@ -39,7 +40,13 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
-GROUPS = groups.GROUPS | taxonomy.GROUPS | reap_groups.GROUPS | classic_groups.GROUPS
+GROUPS = (
+    groups.GROUPS
+    | taxonomy.GROUPS
+    | hoard_group.GROUPS
+    | reap_groups.GROUPS
+    | classic_groups.GROUPS
+)
 
 console = Console()
 
@@ -167,7 +174,9 @@ def run_group(
     facts = machine.facts(ROOT)
     started = time.monotonic()
     with make_progress() as progress:
-        task = progress.add_task(group.name, total=count * len(group.works) * len(found))
+        task = progress.add_task(
+            group.name, total=count * sum(len(w.only) or len(found) for w in group.works)
+        )
 
         def done(run: Run) -> None:
             progress.update(task, advance=1, description=f"{run.case} {run.allocator}")

@@ -5,6 +5,7 @@
 // one source that counts them; the program's own malloc does not matter. Who calls is a number that
 // the thread sets, so one thread can play many where only memory is measured.
 #include "common.h"
+#include "counted_runs.h"
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
 #include "strata/layers/free_list.h"
@@ -26,47 +27,7 @@ struct Who {
   static size_t index() { return who; }
 };
 
-// Runs of kUnit bytes out of one reservation; what comes back is used again.
-class Source {
- public:
-  static constexpr size_t alignment = kUnit;
-  static constexpr bool thread_safe = false;
-
-  Source() {
-    void* p = mmap(nullptr, kReserve, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) bench::Die("no address space");
-    memory_ = static_cast<char*>(p);
-    next_ = RoundUp(reinterpret_cast<uintptr_t>(p), kUnit);
-  }
-  ~Source() { munmap(memory_, kReserve); }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-
-  void* allocate(size_t size) {
-    if (size > kUnit) bench::Die("only whole runs here");
-    held_ += kUnit;
-    if (held_ > most_) most_ = held_;
-    if (!free_.empty()) return free_.Pop();
-    const uintptr_t p = next_;
-    next_ += kUnit;
-    if (next_ > reinterpret_cast<uintptr_t>(memory_) + kReserve) bench::Die("reservation is full");
-    return reinterpret_cast<void*>(p);
-  }
-  void deallocate(void* p, size_t) {
-    held_ -= kUnit;
-    free_.Push(p);
-  }
-  size_t most() const { return most_; }
-
- private:
-  static constexpr size_t kReserve = size_t{8} << 30;
-  char* memory_;
-  uintptr_t next_;
-  internal::BlockStack free_;
-  size_t held_ = 0;
-  size_t most_ = 0;
-};
+using Source = bench::CountedRuns<kUnit>;
 
 struct Traits : HoardTraits<kUnit> {
   static constexpr size_t kHeaps = kProcessors;

@@ -49,6 +49,7 @@ class Work:
     figures: tuple[Figure, ...]
     env: dict[str, str] = field(default_factory=dict)
     limit_mib: int = 0  # in a memory cgroup of this size
+    only: tuple[str, ...] = ()  # these variants; all if none is named
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,7 @@ def run(
     order = random.Random(SEED)
     for number in range(1, rounds + 1):
         for work in group.works:
-            names = list(allocators)
+            names = [name for name in allocators if not work.only or name in work.only]
             order.shuffle(names)
             for name in names:
                 plain = allocators[name]
@@ -375,7 +376,7 @@ def section(
     names = [v.name for v in group.variants if v.name not in skipped]
     base = names[0] if names else group.variants[0].name
     lines = [f"## {group.title}\n", group.about + "\n", how + "\n"]
-    for work in group.works if group.tables else ():
+    for work in (w for w in group.works if w.figures) if group.tables else ():
         header = [work.case.name, base, *names[1:]]
         lines.append("| " + " | ".join(header) + " |")
         lines.append("|---|" + "---:|" * (len(header) - 1))

@@ -1,5 +1,5 @@
-"""Two groups about Hoard: the kinds of heap for many threads that Berger's talk tells apart, as a
-table of figures and a picture, and Hoard against glibc on the programs of Hoard's paper."""
+"""The kinds of heap for many threads that Berger's talk tells apart, as a table of figures and a
+picture."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from strata_bench.allocators import GLIBC
-from strata_bench.groups import Figure, Group, Target, Variant, Work
+from strata_bench.groups import Group, Variant, Work
 from strata_bench.plan import Case
 from strata_bench.results import Results
 
@@ -35,7 +34,6 @@ COLUMNS = (
     ("active", "lines shared, active", "{:.0f} %"),
     ("passive", "passive", "{:.0f} %"),
 )
-PROGRAMS = ("threadtest", "larson", "cache-thrash", "cache-scratch")
 
 
 def kinds_table(results: Results) -> list[str]:
@@ -94,31 +92,6 @@ def kinds_more(results: Results, images: Path) -> list[str]:
     return [*kinds_table(results), f"![The kinds of heap](img/{picture.name})", ""]
 
 
-def speed_ups(results: Results, _images: Path) -> list[str]:
-    """How much faster two threads are than one, of each variant."""
-    names = ["glibc", "hoard", "strata"]
-    lines = [
-        "| speed-up of two threads | " + " | ".join(names) + " |",
-        "|---|" + "---:|" * len(names),
-    ]
-    for program in PROGRAMS:
-        cells = []
-        for name in names:
-            one = results.median(f"{program}-t1", name, "mops")
-            two = results.median(f"{program}-t2", name, "mops")
-            cells.append("–" if one is None or two is None else f"{two / one:.2f}")
-        lines.append(f"| {program} | " + " | ".join(cells) + " |")
-    return [*lines, ""]
-
-
-def _work(program: str, threads: int) -> Work:
-    slow = program.startswith("cache-")
-    args = ("--iterations=300",) if slow else ("--seconds=0.5",)
-    case = Case(f"{program}-t{threads}", program, (*args, f"--threads={threads}"), "mops")
-    unit = "writes" if slow else "calls"
-    return Work(case, (Figure("mops", f"{unit} / µs", True), Figure("hwm_kib", "peak RSS", False)))
-
-
 TAXONOMY = Group(
     "taxonomy",
     "Kinds of heaps for many threads",
@@ -136,21 +109,4 @@ TAXONOMY = Group(
     more=kinds_more,
 )
 
-HOARD = Group(
-    "hoard",
-    "Hoard on the programs of its paper",
-    "`libstrata-hoard.so` against glibc, and Strata's own heap beside them. In `cache-thrash` and"
-    " `cache-scratch` almost all time goes into writes to objects of one byte: two threads are"
-    " twice as fast as one only if no two of their objects lie in one cache line.",
-    (Variant("glibc", library=GLIBC), Variant("hoard", heap="hoard"), Variant("strata")),
-    tuple(_work(program, threads) for program in PROGRAMS for threads in (1, 2)),
-    rounds=9,
-    targets=tuple(
-        Target("hoard", "mops", 1.0, f"{program}-t{threads}")
-        for program in ("threadtest", "larson")
-        for threads in (1, 2)
-    ),
-    more=speed_ups,
-)
-
-GROUPS = {group.name: group for group in (TAXONOMY, HOARD)}
+GROUPS = {TAXONOMY.name: TAXONOMY}

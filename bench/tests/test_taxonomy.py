@@ -1,5 +1,5 @@
-"""The groups about Hoard: the table and the picture of the kinds of heap, and the speed-ups, from
-results that are made up; and that the program measures what memory can be measured exactly."""
+"""The kinds of heap: the table and the picture, from results that are made up; and that the program
+measures what memory can be measured exactly."""
 
 from __future__ import annotations
 
@@ -29,15 +29,6 @@ def test_the_kinds_have_a_table_and_a_picture(tmp_path: Path) -> None:
     assert "| private with ownership | – | – | – | – | – | – | – | – |" in text
     assert "![The kinds of heap](img/taxonomy.png)" in text
     assert (images / "taxonomy.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_speed_ups_are_two_threads_over_one(tmp_path: Path) -> None:
-    results = results_of("larson-t1", {"glibc": {"mops": "10"}, "hoard": {"mops": "20"}})
-    results.add(Run("larson-t2", "glibc", 1, {"mops": "15"}))
-    results.add(Run("larson-t2", "hoard", 1, {"mops": "39"}))
-    lines = taxonomy.speed_ups(results, tmp_path)
-    assert "| larson | 1.50 | 1.95 | – |" in lines
-    assert "| threadtest | – | – | – |" in lines
 
 
 @pytest.fixture(scope="module")
