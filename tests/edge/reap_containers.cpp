@@ -1,62 +1,24 @@
 // std::pmr containers over the process heap, over a reap and over nested reaps. Prints nothing.
-#include <array>
 #include <cstdlib>
-#include <deque>
-#include <list>
-#include <map>
 #include <memory>
 #include <memory_resource>
-#include <set>
-#include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "pmr_containers.h"
 #include "strata/memory_resource.h"
 
 #define REQUIRE(x) \
   if (!(x)) abort()
 
-namespace {
-
-struct alignas(64) Wide {
-  std::array<char, 128> bytes{};
-};
-
-void UseContainers(std::pmr::memory_resource* resource) {
-  std::pmr::vector<std::pmr::string> strings(resource);
-  std::pmr::map<int, std::pmr::string> map(resource);
-  std::pmr::unordered_map<std::pmr::string, int> words(resource);
-  std::pmr::list<int> list(resource);
-  std::pmr::deque<double> deque(resource);
-  std::pmr::set<long> set(resource);
-  std::pmr::vector<Wide> wide(resource);
-  for (int i = 0; i < 3000; ++i) {
-    strings.emplace_back("a string that does not fit into its object: " + std::to_string(i));
-    map[i * 7919 % 3001] = strings.back();
-    ++words[strings[static_cast<size_t>(i) / 2]];
-    list.push_front(i);
-    deque.push_back(i);
-    set.insert(i % 100);
-    if (i % 10 == 0) wide.emplace_back();
-    if (i % 3 == 0) map.erase(i / 2);
-    if (i % 5 == 0) list.pop_back();
-  }
-  for (const Wide& w : wide) REQUIRE(reinterpret_cast<uintptr_t>(&w) % 64 == 0);
-  REQUIRE(words.size() == 1500 && set.size() == 100 && deque.size() == 3000);
-  for (const auto& [key, value] : map) REQUIRE(value.starts_with("a string"));
-}
-
-}  // namespace
-
 int main() {
   strata::memory_resource process, again;
   REQUIRE(process == again);
-  UseContainers(&process);
+  REQUIRE(ContainersWork(&process, 3000));
 
   strata::reap_resource resource;
   REQUIRE(resource != static_cast<std::pmr::memory_resource&>(process));
-  for (int round = 0; round < 5; ++round) UseContainers(&resource);
+  for (int round = 0; round < 5; ++round) REQUIRE(ContainersWork(&resource, 3000));
   REQUIRE(resource.get().bytes() == 0);
 
   // What a container leaks goes with the reap.
@@ -85,7 +47,7 @@ int main() {
   strata_reap_destroy(middle);  // inner is outer's again
   outer.reset();
   REQUIRE(below.bytes() == 0 && inner.get().bytes() == 0);
-  UseContainers(&inner);
+  REQUIRE(ContainersWork(&inner, 3000));
   REQUIRE(below.allocate(100) != nullptr);
   inner.get().clear();
   REQUIRE(below.bytes() == 0);

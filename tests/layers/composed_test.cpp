@@ -9,6 +9,7 @@
 #include "strata/layers/class_header.h"
 #include "strata/layers/coalesce.h"
 #include "strata/layers/count.h"
+#include "strata/layers/deferred_pop.h"
 #include "strata/layers/fail_nth.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/growing_source.h"
@@ -21,9 +22,11 @@
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/nested.h"
 #include "strata/layers/obstack.h"
+#include "strata/layers/only_live.h"
 #include "strata/layers/per_thread.h"
 #include "strata/layers/profile.h"
 #include "strata/layers/reap.h"
+#include "strata/layers/sbrk_source.h"
 #include "strata/layers/size_header.h"
 #include "strata/layers/split.h"
 #include "strata/layers/splitting_bins.h"
@@ -49,7 +52,8 @@ using Stacks = testing::Types<
     Stack<Check, Coalesce<65536, FirstFit>, Count, Mmap>,
     Stack<Check, SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>, Coalesce<>, Count, Mmap>,
     Stack<Check, TryFirst<StaticBuffer<4096>>, Coalesce<>, Count, Mmap>,
-    Stack<Check, GuardPages, Count, Mmap>,
+    Stack<Check, GuardPages, Count, Mmap>, Stack<Check, Coalesce<>, Sbrk>,
+    Stack<Check, DeferredPop, Obstack<8192>, Count, Mmap>,
     Stack<Check, Locked, Zeroed, Log, Chunk<64>, Coalesce<>, Count, Mmap>>;
 TYPED_TEST_SUITE(ComposedTest, Stacks);
 
@@ -92,7 +96,8 @@ using FullStacks = testing::Types<
     OnWhole<LockedWhenShared>, Stack<Check, Nested, Reap<>, Mmap>, OnWhole<Header<long>>,
     Stack<Check, TryFirst<Stack<Reap<>, StaticBuffer<16384>>>, Coalesce<>, Mmap>,
     Stack<Check, Count, Reap<>, Mmap>, Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Mmap>,
-    Stack<Check, Listed, Mmap>,
+    Stack<Check, Listed, Mmap>, Stack<Check, OnlyLive, Reap<4096, 65536>, Mmap>,
+    Stack<Check, Apart<2048, Mmap, 2048>, DeferredPop, Obstack<8192>, Mmap>,
     Stack<Check, Count, ClassHeader, Bins<PowersOfTwo<32, 1 << 20>, FreeList>, Bump<1 << 20, 8>,
           Mmap>>;
 TYPED_TEST_SUITE(FullTest, FullStacks);
@@ -112,6 +117,7 @@ template <class... Layers>
 using Cleared = Stack<Check, Layers..., Coalesce<4096>, Mmap>;
 using ClearStacks =
     testing::Types<Cleared<>, Cleared<Bump<4096>>, Cleared<Obstack<>>, Cleared<Reap<>>,
+                   Cleared<DeferredPop, Obstack<>>, Cleared<OnlyLive, Reap<>>,
                    Cleared<FreeList, Chunk<65536>>, Cleared<Inbox, Chunk<65536>>, Cleared<Listed>,
                    Cleared<SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>>,
                    Cleared<SplitAt<256, Bump<4096>>>, Cleared<SplitAt<256, Obstack<>>>,

@@ -18,12 +18,6 @@ struct OnlyLive {
    public:
     using Through<Below>::Through;
 
-    void* allocate(size_t size) { return this->next_.allocate(size); }
-    void* allocate(size_t size, size_t align)
-      requires AlignedHeap<Below>
-    {
-      return this->next_.allocate(size, align);
-    }
     void deallocate(void* p)
       requires SizedHeap<Below>
     {
