@@ -7,12 +7,14 @@
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/only_live.h"
 #include "strata/layers/reap.h"
+#include "strata/layers/tree_fit.h"
 
 namespace strata {
 
-// Without its lock, for one thread. The finder is for many blocks: there is one reap here.
+// Without its lock, for one thread. The finder is for many free blocks, of which a process has more
+// than a request.
 using ReapCore =
-    layers::Stack<layers::OnlyLive, layers::Reap<64 << 10, 1 << 20, layers::BestFit>, layers::Mmap>;
+    layers::Stack<layers::OnlyLive, layers::Reap<64 << 10, 1 << 20, layers::TreeFit>, layers::Mmap>;
 
 using ReapHeap = layers::LockedWhenShared::On<ReapCore>;
 
