@@ -48,6 +48,10 @@ void strata_scope_set_cap(strata_scope* scope, size_t bytes, strata_scope_cap_fu
 
 /* A hint: so many bytes are about to be allocated in the scope, and should lie together. */
 void strata_scope_expect(strata_scope* scope, size_t bytes);
+/* A hint: what is allocated in the scope from now on will stay for long: a table that is loaded
+ * once, a cache. It is laid on hugepages beside what else likely stays, apart from what comes and
+ * goes, so that the hugepages of the latter can come free. */
+void strata_scope_lasts(strata_scope* scope);
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -81,6 +85,9 @@ class scope {
   }
   void expect(std::size_t bytes) {
     if (handle_ != nullptr) strata_scope_expect(handle_, bytes);
+  }
+  void lasts() {
+    if (handle_ != nullptr) strata_scope_lasts(handle_);
   }
   strata_scope* get() const { return handle_; }
 

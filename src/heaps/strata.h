@@ -68,6 +68,9 @@ class StrataHeap {
     transfer_.Init(this, &arena);
   }
 
+  // A block for long, on the hugepages of what likely stays: see CentralFreeList::TakeLongLived.
+  void* TakeLongLived(SizeClass c) { return central_[Raw(c)].TakeLongLived(); }
+
   // The tier below the transfer cache.
   size_t Take(SizeClass c, void** out, size_t n) { return central_[Raw(c)].Take(out, n); }
   void Give(SizeClass c, void* const* objects, size_t n) { central_[Raw(c)].Give(objects, n); }
@@ -131,20 +134,9 @@ class StrataHeap {
   }
 
   // Source of the central free lists.
-  Span* TakeSpan(SizeClass c) {
-    const ClassInfo& info = InfoOf(c);
-    Span* span = span_pool_.New(info.objects);
-    if (span == nullptr) return nullptr;
-    const PageRun run = page_heap_.Take({Length(info.pages), Length(1), GroupOf(c)});
-    if (run.range.empty()) {
-      span_pool_.Delete(span);
-      return nullptr;
-    }
-    span->size_class = c;
-    SetRange(*span, run.range);
-    span->InitBits();
-    page_map_.Set(run.range, span, c);
-    return span;
+  Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, GroupOf(c)); }
+  Span* TakeLongLivedSpan(SizeClass c) {
+    return TakeSpanIn(c, filler_groups_ == FillerGroups::kByLifetime);
   }
   void GiveSpan(Span* span) {
     const PageRange range = span->range();
@@ -218,6 +210,22 @@ class StrataHeap {
 
   bool GroupOf(SizeClass c) const {
     return filler_groups_ == FillerGroups::kByLifetime && IsDense(c);
+  }
+  // `dense`: on the hugepages of what stays long.
+  Span* TakeSpanIn(SizeClass c, bool dense) {
+    const ClassInfo& info = InfoOf(c);
+    Span* span = span_pool_.New(info.objects);
+    if (span == nullptr) return nullptr;
+    const PageRun run = page_heap_.Take({Length(info.pages), Length(1), dense});
+    if (run.range.empty()) {
+      span_pool_.Delete(span);
+      return nullptr;
+    }
+    span->size_class = c;
+    SetRange(*span, run.range);
+    span->InitBits();
+    page_map_.Set(run.range, span, c);
+    return span;
   }
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {

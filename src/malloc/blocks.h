@@ -9,6 +9,8 @@ namespace strata {
 
 void* AllocateZeroed(size_t count, size_t size);
 void* AllocateAligned(size_t size, size_t align);  // align: a power of two
+// For a chunk of a class: where the heap keeps what stays long, if it can.
+void* AllocateLongLived(size_t size);
 void* Reallocate(void* p, size_t size);
 size_t UsableSize(void* p);
 

@@ -112,7 +112,7 @@ class Ended {
 
 // What the last life of a record left, save for its lock.
 void Renew(strata_reap* reap) {
-  reap->shared = reap->retired = reap->kept = false;
+  reap->shared = reap->lasts = reap->retired = reap->kept = false;
   reap->parent = reap->first_child = reap->next = reap->previous = nullptr;
   reap->next_shared = reap->previous_shared = nullptr;
 }

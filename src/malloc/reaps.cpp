@@ -7,6 +7,7 @@
 #include "base/errno_keeper.h"
 #include "base/message.h"
 #include "malloc/background.h"
+#include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/reap_hold.h"
 #include "malloc/runtime.h"
@@ -15,6 +16,8 @@
 namespace strata {
 
 namespace {
+
+constexpr size_t kLeastLasting = 31 << 10;  // in one chunk, with its header
 
 STRATA_NOINLINE void StartThreadNow() {
   const ErrnoKeeper keep;
@@ -55,9 +58,12 @@ void* OrNoMemory(void* p) {
 
 }  // namespace
 
-void* ReapChunks::allocate(size_t size) {
+void* ReapChunks::allocate(size_t size) { return allocate_for(nullptr, size); }
+
+void* ReapChunks::allocate_for(void* reap, size_t size) {
   const OutOfScope out;
-  void* p = Allocate(size);
+  const bool lasts = reap != nullptr && static_cast<strata_reap*>(reap)->lasts;
+  void* p = lasts ? AllocateLongLived(size) : Allocate(size);
   if (p != nullptr) ToggleReapPages(p, size);
   return p;
 }
@@ -244,6 +250,14 @@ size_t UsedByReap(strata_reap* reap) {
 size_t HeldByReap(strata_reap* reap) {
   Hold hold(reap);
   return reap->heap.held();
+}
+void ReapLasts(strata_reap* reap) {
+  const NoThreadStart later;
+  Hold hold(reap);
+  if (!IsLiveReap(reap)) return;
+  reap->lasts = true;
+  // From here on its chunks have spans of their own.
+  if (reap->heap.held() < kLeastLasting) reap->heap.reserve(kLeastLasting);
 }
 void ReserveInReap(strata_reap* reap, size_t bytes) {
   const NoThreadStart later;

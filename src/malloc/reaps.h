@@ -30,6 +30,8 @@ struct ReapChunks {
   // Also of the small block that a reap's first free makes. Out of line: the fast path's
   // restartable sequences may not stand in a template's section, which the linker may drop.
   STRATA_NOINLINE static void* allocate(size_t size);
+  // For the reap that will hold it.
+  STRATA_NOINLINE static void* allocate_for(void* reap, size_t size);
   STRATA_NOINLINE static void deallocate(void* p, size_t size);
 };
 
@@ -46,6 +48,7 @@ struct alignas(64) strata_reap {
   // the heap.
   std::atomic<uint64_t> state{kLive};
   bool shared = false;   // so the window is shut
+  bool lasts = false;    // its chunks will stay long; under `lock`
   bool retired = false;  // gone with its last block; under `lock`
   bool kept = false;     // emptied, not ended, with the reaps above; under g_tree
   // Of a shared reap: everything in `heap`. Never made anew, for a stale handle's caller may wait.
@@ -110,6 +113,8 @@ size_t SizeInReap(strata_reap* reap, void* p);
 size_t LiveSizeInReap(strata_reap* reap, void* p);
 size_t UsedByReap(strata_reap* reap);
 size_t HeldByReap(strata_reap* reap);
+// A hint: what it holds from now on will stay for long.
+void ReapLasts(strata_reap* reap);
 // Room for so many bytes, or fewer, in one place.
 void ReserveInReap(strata_reap* reap, size_t bytes);
 // False, with the misuse reported: p is no block of this reap, or one that was freed.

@@ -222,6 +222,10 @@ STRATA_EXPORT void strata_scope_set_cap(strata_scope* scope, size_t bytes,
   scope->cap.store(bytes, std::memory_order_relaxed);
 }
 
+STRATA_EXPORT void strata_scope_lasts(strata_scope* scope) {
+  if (strata::Expect(scope)) strata::ReapLasts(scope->reap);
+}
+
 STRATA_EXPORT void strata_scope_expect(strata_scope* scope, size_t bytes) {
   if (strata::Expect(scope)) strata::ReserveInReap(scope->reap, bytes);
 }

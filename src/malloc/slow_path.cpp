@@ -169,6 +169,21 @@ void* AllocateAligned(size_t size, size_t align) {
   return p;
 }
 
+void* AllocateLongLived(size_t size) {
+  if (size > kMaxClassSize || EnsureStarted() != RunState::kReady) return Allocate(size);
+  const SizeClass c = ClassOfSize(size);
+  if (InfoOf(c).objects != 1) return Allocate(size);
+  const int saved = errno;
+  Runtime& r = TheRuntime();
+  void* p = r.heap.TakeLongLived(c);
+  if (STRATA_UNLIKELY(p == nullptr)) return Allocate(size);
+  const bool sampled = CountBytes(size);
+  NoteAsked(r, c, size);
+  if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
+  errno = saved;
+  return p;
+}
+
 void* AllocateZeroed(size_t count, size_t size) {
   size_t bytes;
   if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return OutOfMemory();

@@ -77,6 +77,20 @@ class CentralFreeList {
     return got;
   }
 
+  // The first object of a span taken for it, among what lives long: Span* TakeLongLivedSpan(
+  // SizeClass). Null when memory is short. For classes of one object a span; other objects of the
+  // span are free for all.
+  void* TakeLongLived() STRATA_EXCLUDES(lock_) {
+    Span* span = source_->TakeLongLivedSpan(class_);
+    if (span == nullptr) return nullptr;
+    LockHolder hold(lock_);
+    CountMove();
+    AddSpan(span);
+    void* object = nullptr;
+    TakeFrom(span, &object, 1);
+    return object;
+  }
+
   void Give(void* const* objects, size_t n) STRATA_EXCLUDES(lock_) {
     Span* empty = nullptr;  // spans to hand to the page heap, chained by list_next
     void* bad = nullptr;    // the last that is no object given out

@@ -25,8 +25,8 @@ struct ClassInfo {
 
 inline constexpr size_t kMaxClassSize = 256 << 10;
 inline constexpr size_t kMaxClasses = 112;
-// Spans with more objects than this are dense: likelier short-lived, packed on hugepages of their
-// own (papers §2.5, §4: C = 16).
+// Spans with more objects than this are dense: they likely stay long, and are packed on hugepages
+// of their own (papers §2.5, §4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
 inline constexpr size_t kMaxBatch = 128;
 inline constexpr size_t kReciprocalShift = 40;

@@ -62,6 +62,10 @@ CASE(aligns) {
   }
   CHECK(strata_reap_memalign(reap, 24, 8) == NULL && errno == EINVAL);
   CHECK(strata_reap_memalign(reap, 0, 8) == NULL && errno == EINVAL);
+  errno = 0;
+  CHECK(strata_reap_memalign(reap, (size_t)1 << 31, 8) == NULL && errno == EINVAL);
+  errno = 0;
+  CHECK(strata_reap_memalign(reap, (size_t)1 << 63, 8) == NULL && errno == EINVAL);
   strata_reap_destroy(reap);
 }
 
@@ -385,6 +389,18 @@ CASE(bad_free_twice) {
   strata_reap_malloc(reap, 100);
   strata_reap_free(reap, p);
   strata_reap_free(reap, p);
+}
+
+// Its place is part of a larger free block by then.
+CASE(bad_free_twice_after_it_joined_its_neighbours) {
+  strata_reap* reap = strata_reap_create(NULL);
+  strata_reap_malloc(reap, 100);
+  char* p[200];
+  for (int i = 0; i < 200; ++i) p[i] = strata_reap_malloc(reap, 900);
+  strata_reap_malloc(reap, 100);
+  for (int i = 0; i < 200; ++i) strata_reap_free(reap, p[i]);
+  CHECK(strata_reap_bytes(reap) < 400);
+  strata_reap_free(reap, p[199]);
 }
 
 CASE(bad_free_after_destroy) {

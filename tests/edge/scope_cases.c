@@ -261,6 +261,34 @@ CASE(takes_a_hint_of_what_comes) {
   strata_scope_destroy(scope);
 }
 
+// Its blocks pin no hugepage of a scope that comes and goes beside it.
+CASE(takes_a_hint_that_it_lasts) {
+  enum { kBlocks = 1000 };
+  strata_scope* lasting = strata_scope_create();
+  strata_scope* passing = strata_scope_create();
+  strata_scope_lasts(lasting);
+  static char* stays[kBlocks];
+  static char* goes[kBlocks];
+  for (size_t i = 0; i < kBlocks; ++i) {
+    const size_t size = i % 100 == 0 ? 200000 : 20000;
+    strata_scope_enter(lasting);
+    CHECK((stays[i] = malloc(size)) != NULL);
+    memset(stays[i], 1, size);
+    strata_scope_enter(passing);
+    CHECK((goes[i] = malloc(size)) != NULL);
+    memset(goes[i], 2, size);
+  }
+  strata_scope_enter(NULL);
+  for (size_t i = 0; i < kBlocks; ++i) {
+    for (size_t k = 0; k < kBlocks; ++k)
+      CHECK((uintptr_t)stays[i] >> 21 != (uintptr_t)goes[k] >> 21);
+  }
+  strata_scope_destroy(passing);
+  for (size_t i = 0; i < kBlocks; ++i) CHECK(stays[i][19999] == 1);
+  for (size_t i = 0; i < kBlocks; i += 2) free(stays[i]);
+  strata_scope_destroy(lasting);
+}
+
 static strata_scope* shared_scope;
 static void* handed[64];
 static void* UseShared(void* seed) {

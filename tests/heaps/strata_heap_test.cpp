@@ -78,6 +78,39 @@ TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
   EXPECT_EQ(heap_->page_heap().used(), Length(0));
 }
 
+// What is said to stay long does not pin the hugepages of what comes and goes.
+TEST_F(StrataHeapTest, LaysWhatStaysLongOnHugepagesOfItsOwn) {
+  const SizeClass c = ClassOfSize(64 << 10);
+  const auto hugepage_of = [](void* p) { return reinterpret_cast<uintptr_t>(p) >> 21; };
+  std::vector<void*> passing, staying;
+  std::set<uintptr_t> of_passing, of_staying;
+  for (int i = 0; i < 200; ++i) {
+    passing.push_back(Take(c, 1).at(0));
+    staying.push_back(heap_->TakeLongLived(c));
+    ASSERT_NE(staying.back(), nullptr);
+    of_passing.insert(hugepage_of(passing.back()));
+    of_staying.insert(hugepage_of(staying.back()));
+  }
+  EXPECT_EQ(of_staying.size(), 7u) << "200 times 64 KiB, packed";
+  for (uintptr_t hugepage : of_staying) EXPECT_FALSE(of_passing.contains(hugepage));
+  Give(c, passing);
+  heap_->EmptyCaches();
+  EXPECT_EQ(heap_->page_heap().used(), Length(200 * 8));
+  for (uintptr_t hugepage : of_passing) {
+    const PageId page(((hugepage << 21) - kernel_.base()) >> kPageShift);
+    EXPECT_EQ(heap_->page_heap().FillOf(HugePageOf(page)).used, 0u);
+  }
+  Give(c, staying);
+  heap_->EmptyCaches();
+  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_TRUE(bad_frees.empty());
+}
+
+TEST_F(StrataHeapTest, HasNothingThatStaysLongWhereTheKernelRefuses) {
+  kernel_.map_limit = HugeLength(0);
+  EXPECT_EQ(heap_->TakeLongLived(ClassOfSize(64 << 10)), nullptr);
+}
+
 // The shares of all live blocks add up to what is free in their spans and on their hugepages.
 TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
   std::vector<void*> kept;

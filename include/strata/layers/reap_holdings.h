@@ -1,7 +1,7 @@
 // What a Reap holds of the heap below: the chunks that it bumps through, the newest first, and
 // memory of their own for requests that are large for a chunk. Says how large the next chunk is to
 // be, and asks the cap. The heap below may have a static whole(bytes): what it takes for so many is
-// then asked for.
+// then asked for; and allocate_for(owner, bytes): it then learns whose they will be.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -102,7 +102,12 @@ class ReapHoldings {
 
   // The caller has asked the cap.
   Chunk* Take(Below& below, size_t bytes, Chunk** list) {
-    void* raw = below.allocate(bytes);
+    void* raw;
+    if constexpr (requires { below.allocate_for(owner_, bytes); }) {
+      raw = below.allocate_for(owner_, bytes);
+    } else {
+      raw = below.allocate(bytes);
+    }
     if (raw == nullptr) return nullptr;
     held_ += bytes;
     return Chunk::Make(raw, bytes, owner_, list);
