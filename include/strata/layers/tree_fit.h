@@ -134,6 +134,7 @@ class TreeFit {
   void Clear() {
     exact_ = octaves_ = 0;
     newest_ = nullptr;
+    floor_ = SIZE_MAX;
   }
 
  private:
@@ -141,16 +142,17 @@ class TreeFit {
   static constexpr size_t kFirstOctave = Log2(kLimit), kEndOctave = 48;  // no address is above
   static constexpr uint64_t Bit(size_t n) { return uint64_t{1} << n; }
 
-  TaggedBlock* Find(size_t bytes) const {
+  TaggedBlock* Find(size_t bytes) {
     if (bytes < kLimit) {
       const uint64_t usable = exact_ & (~uint64_t{0} << (bytes / TaggedBlock::kUnit));
       if (usable != 0) return lists_[std::countr_zero(usable)];
     }
+    const size_t newest = newest_ == nullptr ? 0 : newest_->size();
+    if (newest >= bytes && newest <= floor_) return newest_;
     TaggedBlock* b = FindPlanted(bytes);
-    const bool fits = newest_ != nullptr && newest_->size() >= bytes;
-    return fits && (b == nullptr || newest_->size() <= b->size()) ? newest_ : b;
+    return newest >= bytes && (b == nullptr || newest <= b->size()) ? newest_ : b;
   }
-  TaggedBlock* FindPlanted(size_t bytes) const {
+  TaggedBlock* FindPlanted(size_t bytes) {
     size_t octave = kFirstOctave;
     if (bytes >= kLimit) {
       octave = Log2(bytes);
@@ -162,7 +164,9 @@ class TreeFit {
     }
     const uint64_t usable = octaves_ & (~uint64_t{0} << octave);
     if (usable == 0) return nullptr;
-    return trees_[static_cast<size_t>(std::countr_zero(usable)) - kFirstOctave].Least();
+    TaggedBlock* b = trees_[static_cast<size_t>(std::countr_zero(usable)) - kFirstOctave].Least();
+    if (usable == octaves_) floor_ = b->size();
+    return b;
   }
 
   void Link(TaggedBlock* b) {
@@ -189,6 +193,7 @@ class TreeFit {
     internal::SizeTree& tree = trees_[octave - kFirstOctave];
     if ((octaves_ & Bit(octave)) == 0) tree.Clear();
     octaves_ |= Bit(octave);
+    if (b->size() < floor_) floor_ = b->size();
     tree.Add(b);
   }
   void Uproot(TaggedBlock* b) {
@@ -196,11 +201,13 @@ class TreeFit {
     internal::SizeTree& tree = trees_[octave - kFirstOctave];
     tree.Remove(b);
     if (tree.empty()) octaves_ &= ~Bit(octave);
+    if (octaves_ == 0) floor_ = SIZE_MAX;
   }
 
   // The large block added last is in no tree yet: it is what the next request is cut from, or what
   // the next free joins, more often than others (Lea's designated victim).
   TaggedBlock* newest_ = nullptr;
+  size_t floor_ = SIZE_MAX;           // none in the trees is smaller
   uint64_t exact_ = 0, octaves_ = 0;  // a bit for each list, and for each tree, that is not empty
   TaggedBlock* lists_[kLists] = {};   // only those with their bit set mean anything
   internal::SizeTree trees_[kEndOctave - kFirstOctave];
