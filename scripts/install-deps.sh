@@ -12,12 +12,13 @@ PYTHON="python3 python3-venv"
 BROWSER="chromium fonts-dejavu-core"
 SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-testsuite"
 POOLS="apache2 apache2-dev libapr1-dev nginx-light nginx-dev"
+CLIENTS="apache2-utils curl openssl subversion libaprutil1-dev"
 
 packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $POOLS apache2-utils $BROWSER rustc golang-go" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $POOLS $CLIENTS $BROWSER rustc golang-go" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk" ;;

@@ -45,8 +45,10 @@ bool TimesOut(const Subprocess* s) {
 
 // Gives those that were asked to end three seconds for it.
 void AwaitTimeouts(const Subprocess* first) {
-  for (apr_interval_time_t waited = 0, step = 46875; waited < 3000000; waited += step, step *= 2) {
+  constexpr apr_interval_time_t kFirst = 46875, kLimit = kFirst << 6;
+  for (apr_interval_time_t waited = 0, step = kFirst; waited < kLimit; step = waited) {
     apr_sleep(step);
+    waited += step;
     bool waiting = false;
     for (const Subprocess* s = first; s != nullptr; s = s->next)
       waiting |= s->how == APR_KILL_AFTER_TIMEOUT && !Ended(s);

@@ -9,25 +9,30 @@
  * A pool of less than a page is one of an idle connection, of which there may be very many. It has
  * the bytes that nginx gives it, next to its record, and makes its reap when they are used up.
  *
- * Cleanups lie in blocks of their own: a reset empties the pool and keeps them, to be run at its
- * end. nginx's own reset keeps them, too, but in memory that it hands out again. */
+ * Cleanups lie next to the record of a larger pool, where most requests' few fit, or in blocks of
+ * their own: a reset empties the pool and keeps them, to be run at its end. nginx's own reset keeps
+ * them, too, but in memory that it hands out again. */
 #include "ngx_strata.h"
 
 typedef struct Registered Registered;
+/* Its data is behind it. */
 struct Registered {
-  Registered* next;
-  ngx_pool_cleanup_t cleanup; /* which modules link, unlink and reorder; `next` is ours */
-}; /* its data is behind it */
+  Registered* next; /* ours; modules reorder what the cleanup's own link makes */
+  ngx_pool_cleanup_t cleanup;
+};
 
 typedef struct {
   ngx_pool_t base;
-  strata_reap* reap; /* null until it is needed */
-  u_char* at;        /* while there is none: the rest of the bytes next to this record */
+  strata_reap* reap; /* null in a small pool until it is needed */
+  /* The rest of the bytes next to this record: in a small pool for blocks while it has no reap, in
+   * a larger one for cleanups. */
+  u_char* at;
   u_char* end;
-  Registered* registered;
+  Registered* registered; /* cleanups in blocks of their own */
+  ngx_flag_t small;
 } ReapPool;
 
-enum { kSmallPool = 4096, kMostSpares = 32, kSpareBytes = 16 << 10 };
+enum { kSmallPool = 4096, kCleanupBytes = 128, kMostSpares = 32, kSpareBytes = 16 << 10 };
 
 static strata_reap* spares[kMostSpares];
 static ngx_uint_t spare_count;
@@ -63,16 +68,18 @@ static strata_reap* ReapOf(ReapPool* pool) {
 }
 
 ngx_pool_t* NgxStrataCreatePool(size_t size, ngx_log_t* log) {
-  const size_t whole = size < kSmallPool ? ngx_max(size, sizeof(ReapPool)) : sizeof(ReapPool);
+  const ngx_flag_t small = size < kSmallPool;
+  const size_t whole = small ? ngx_max(size, sizeof(ReapPool)) : sizeof(ReapPool) + kCleanupBytes;
   ReapPool* pool = ngx_alloc(whole, log);
   if (pool == NULL) return NULL;
   ngx_memzero(pool, sizeof(ReapPool));
+  pool->small = small;
   pool->at = (u_char*)(pool + 1);
   pool->end = (u_char*)pool + whole;
   size = size > sizeof(ngx_pool_t) ? size - sizeof(ngx_pool_t) : 0;
   pool->base.max = ngx_min(size, NGX_MAX_ALLOC_FROM_POOL);
   pool->base.log = log;
-  if (whole == sizeof(ReapPool) && ReapOf(pool) == NULL) {
+  if (!small && ReapOf(pool) == NULL) {
     ngx_free(pool);
     return NULL;
   }
@@ -103,7 +110,7 @@ void NgxStrataResetPool(ngx_pool_t* pool) {
     return;
   }
   pool->chain = NULL;
-  own->at = (u_char*)(own + 1);
+  if (own->small) own->at = (u_char*)(own + 1);
   if (own->reap != NULL) strata_reap_clear(own->reap);
 }
 
@@ -165,13 +172,17 @@ ngx_int_t NgxStrataPfree(ngx_pool_t* pool, void* p) {
   return NGX_OK;
 }
 
-/* In a block of its own: record, then data. */
+/* The record, and behind it the data. */
 static ngx_pool_cleanup_t* Register(ReapPool* pool, size_t size) {
   if (size > NGX_MAX_SIZE_T_VALUE - sizeof(Registered)) return NULL;
-  Registered* made = ngx_alloc(sizeof(Registered) + size, pool->base.log);
-  if (made == NULL) return NULL;
-  made->next = pool->registered;
-  pool->registered = made;
+  const size_t whole = sizeof(Registered) + size;
+  Registered* made = pool->small ? NULL : TakeNear(pool, whole);
+  if (made == NULL) {
+    made = ngx_alloc(whole, pool->base.log);
+    if (made == NULL) return NULL;
+    made->next = pool->registered;
+    pool->registered = made;
+  }
   made->cleanup.data = size != 0 ? made + 1 : NULL;
   return &made->cleanup;
 }

@@ -1,14 +1,16 @@
-"""What the tests of servers share: the modules, built once, and answers to compare."""
+"""What the tests of servers share: the modules, built once, servers, and answers to compare. What
+is expected of both servers alike is in expectations.py."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import http.server
 import os
 import random
-import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -17,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blackbox import ROOT, Lab, connect, missing, need, status_kib
+from blackbox import ROOT, Lab, connect, free_port, missing, status_kib
 
+UNCHANGED_SINCE = "Tue, 14 Nov 2023 22:13:20 GMT"  # what make_files says of its files
 # What may differ between two equal answers.
 VOLATILE = {"date", "server", "connection", "keep-alive"}
 
@@ -32,10 +35,10 @@ def apr_preload(lab: Lab) -> str:
     return f"{library}:{apr}"
 
 
-def build_modules(server: str, folder: Path) -> Path:
+def build_modules(server: str, folder: Path, *further: Path) -> Path:
     """The modules of servers/SERVER; a server without its development package is left out."""
     done = subprocess.run(
-        [str(ROOT / "servers" / server / "build.sh"), str(folder)],
+        [str(ROOT / "servers" / server / "build.sh"), str(folder), *map(str, further)],
         capture_output=True,
         text=True,
         check=False,
@@ -78,6 +81,14 @@ class Upstream(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = f"{self.path} ".encode() * (len(self.path) * 40)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        got = self.rfile.read(int(self.headers["Content-Length"]))
+        body = hashlib.sha256(got).hexdigest().encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -172,50 +183,6 @@ def told(answer: Answer) -> str:
     return f"{answer.status} {answer.headers} {len(answer.body)} bytes {answer.body[:40]!r}"
 
 
-def compare_under_load(port: int, requests: list[Asked], expected: list[Answer], seed: int) -> str:
-    """Asks in a random order; the first wrong answer, or nothing."""
-    order = list(range(len(requests)))
-    random.Random(seed).shuffle(order)
-    got = ask_all(port, [requests[i] for i in order])
-    for index, answer in zip(order, got, strict=True):
-        if answer != expected[index]:
-            return f"{requests[index].path}: {told(answer)} is not {told(expected[index])}"
-    return ""
-
-
-def in_parallel(port: int, requests: list[Asked], expected: list[Answer], threads: int) -> None:
-    """The same from several connections at once."""
-    wrong: list[str] = []
-
-    def one(seed: int) -> None:
-        try:
-            wrong.append(compare_under_load(port, requests, expected, seed))
-        except (OSError, http.client.HTTPException, AssertionError) as error:
-            wrong.append(repr(error))
-
-    running = [threading.Thread(target=one, args=(seed,)) for seed in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    assert not any(wrong), [w for w in wrong if w][:3]
-
-
-def load(port: int, path: str, *options: str) -> None:
-    """ab, Apache's own load generator: everything is answered, and answered alike."""
-    done = subprocess.run(
-        [need("ab"), "-q", "-n", "3000", "-c", "8", *options, f"http://127.0.0.1:{port}{path}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^Complete requests: +3000$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"^Failed requests: +0$", done.stdout, re.MULTILINE), done.stdout
-    assert "Non-2xx" not in done.stdout, done.stdout
-
-
 def children(pid: int) -> list[int]:
     """The processes below one, at any depth."""
     found = []
@@ -223,6 +190,15 @@ def children(pid: int) -> list[int]:
         with contextlib.suppress(OSError):
             for child in (task / "children").read_text().split():
                 found += [int(child), *children(int(child))]
+    return found
+
+
+def anonymous_kib(pid: int) -> dict[int, int]:
+    """What each process below one has of memory that no file is behind."""
+    found = {}
+    for child in children(pid):
+        with contextlib.suppress(OSError, AssertionError):
+            found[child] = status_kib(child, "RssAnon")
     return found
 
 
@@ -252,3 +228,64 @@ def wait_for(port: int, process: subprocess.Popen[str]) -> None:
     """Until it answers: Apache listens before it can take a signal."""
     connect(port, process).close()
     ask_all(port, [Asked("/absent")])
+
+
+class Site:
+    """A server's files, its configuration for each kind of pool, and servers over them. What is
+    special to nginx or Apache is in the class below."""
+
+    stop_signal: signal.Signals
+    restart_signal: signal.Signals
+    bad_lines: tuple[str, ...]  # of the error log
+    lost_in_restarts: tuple[str, ...] = ()  # paths that the server without us may fail to answer
+
+    def __init__(self, lab: Lab, folder: Path, modules: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.modules = modules
+        self.names = make_files(folder / "files")
+
+    def command(self, configuration: Path) -> list[str | Path]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str] | None:
+        """What it takes to have pools on reaps, besides the library."""
+        return None
+
+    def configuration(self, port: int, *, reaps: bool, more: str = "") -> tuple[Path, Path]:
+        """The file, and the folder that this kind of server has for itself."""
+        raise NotImplementedError
+
+    def requests(self) -> list[Asked]:
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def server(
+        self, *, reaps: bool, more: str = ""
+    ) -> Iterator[tuple[int, subprocess.Popen[str], Path]]:
+        """Its port, its process and its folder."""
+        port = free_port()
+        path, own = self.configuration(port, reaps=reaps, more=more)
+        for log in ("error.log", "access.log"):
+            (own / log).unlink(missing_ok=True)
+        console = own / "console"
+        started = self.lab.start(
+            *self.command(path),
+            preload=reaps,
+            env=self.environment() if reaps else None,
+            stdout=console.open("w"),
+            stderr=subprocess.STDOUT,
+        )
+        with started as process, log_on_failure(own / "error.log"):
+            wait_for(port, process)
+            yield port, process, own
+        assert console.read_text() == ""
+
+    def stop(self, process: subprocess.Popen[str], own: Path) -> None:
+        """The server ends in its own way, which runs the cleanups of its pools; in its eyes nothing
+        went wrong: no crash, no leftover child, no lack of memory."""
+        process.send_signal(self.stop_signal)
+        assert process.wait(timeout=60) == 0
+        lines = (own / "error.log").read_text().splitlines()
+        bad = [line for line in lines if any(word in line for word in self.bad_lines)]
+        assert not bad, bad[:5]

@@ -8,30 +8,36 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, Result, cases
+from blackbox import ROOT, Lab, Result, cases, missing
 from serving import apr_preload
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "apr_cases.c"
+RESOURCES = HERE / "apr_resource_cases.c"
 ALL = cases(SOURCE)
 SAME = [c for c in ALL if not c.startswith(("bad_", "reap_", "plain_"))]
 POOL_FUNCTION = re.compile(r"apr_(p?c?alloc|pvs?printf|psprintf|pool_\w+)(_debug)?$")
 
 
-def build(lab: Lab) -> Path:
+def build(lab: Lab, source: Path = SOURCE) -> Path:
     include = (f"-I{ROOT / 'include'}", "-I/usr/include/apr-1.0", "-D_LARGEFILE64_SOURCE")
-    return lab.build(SOURCE, *include, "-Wl,--no-as-needed", "-lapr-1")
+    libraries = ("-lapr-1", "-laprutil-1") if source == RESOURCES else ("-lapr-1",)
+    return lab.build(source, *include, "-Wl,--no-as-needed", *libraries)
 
 
-def on_reaps(lab: Lab, case: str, **settings: str) -> Result:
+def on_reaps(lab: Lab, case: str, source: Path = SOURCE, **settings: str) -> Result:
     env = {"LD_PRELOAD": apr_preload(lab)} | settings
-    return lab.run(build(lab), case, env=env, timeout=120)
+    return lab.run(build(lab, source), case, env=env, timeout=120)
 
 
-@pytest.mark.parametrize("case", SAME)
-def test_the_same_as_with_pools_of_apr(lab: Lab, case: str) -> None:
-    stock = lab.run(build(lab), case, preload=False, timeout=120).ok()
-    assert on_reaps(lab, case).ok().stdout == stock.stdout
+@pytest.mark.parametrize(
+    ("source", "case"), [(SOURCE, c) for c in SAME] + [(RESOURCES, c) for c in cases(RESOURCES)]
+)
+def test_the_same_as_with_pools_of_apr(lab: Lab, source: Path, case: str) -> None:
+    if source == RESOURCES and not Path("/usr/include/apr-1.0/apr_buckets.h").exists():
+        missing("libaprutil1-dev is not installed")
+    stock = lab.run(build(lab, source), case, preload=False, timeout=120).ok()
+    assert on_reaps(lab, case, source).ok().stdout == stock.stdout
 
 
 @pytest.mark.parametrize("case", [c for c in ALL if c.startswith("reap_")])
