@@ -18,13 +18,13 @@ MALLOCS = ("malloc, Strata", "malloc, glibc")
 
 
 def _region(name: str, allocations: str) -> Work:
-    case = Case(name, name, ("--seconds=0.4",), quick=("--scale=0.1",))
+    case = Case(name, name, ("--seconds=0.3",), quick=("--scale=0.1",))
     return Work(case, (replace(NS, label=f"ns / allocation, {allocations}"),))
 
 
 def _endless(load: str) -> Work:
     case = Case(
-        f"longrun-{load}", "longrun", (f"--load={load}", "--steps=1000000"), quick=("--scale=0.1",)
+        f"longrun-{load}", "longrun", (f"--load={load}", "--steps=400000"), quick=("--scale=0.1",)
     )
     return Work(case, (NS, PEAK))
 
@@ -57,7 +57,7 @@ REAPS = Group(
     "Three programs written for regions, one thread, with four kinds of memory: a plain bump"
     " region (no header, nothing is freed until the end), a reap (`strata_reap_malloc_inline`,"
     " cleared at the end), and malloc with a free for each object, on Strata and on glibc. A figure"
-    " is the time of the whole program divided by its allocations. And a million steps of two loads"
+    " is the time of the whole program divided by its allocations. And 400,000 steps of two loads"
     " that have no end, in which a region grows without bound: `longrun-random`, 3,000 objects that"
     " come and go in any order while their sizes drift from 16 to 1,500 bytes, and `longrun-queue`,"
     " 4,000 objects on their way from a producer to a consumer on another thread.",
