@@ -383,6 +383,25 @@ CASE(bad_free_of_stack) {
   strata_reap_free(reap, local);
 }
 
+CASE(bad_free_of_a_global) {
+  static _Alignas(16) char global[64];
+  strata_reap_free(strata_reap_create(NULL), global + 16);
+}
+
+CASE(bad_malloc_in_no_reap) {
+  CHECK(strata_reap_malloc((strata_reap*)HidePointer(NULL), 10) == NULL && errno == EINVAL);
+}
+
+CASE(bad_free_to_another_after_destroy) {
+  strata_reap* one = strata_reap_create(NULL);
+  strata_reap* two = strata_reap_create(NULL);
+  char* p = strata_reap_malloc(one, 100);
+  strata_reap_malloc(two, 100);
+  strata_reap_destroy(one);
+  strata_reap_free(two, p);
+  CHECK(strata_reap_bytes(two) >= 100);
+}
+
 CASE(bad_free_twice) {
   strata_reap* reap = strata_reap_create(NULL);
   char* p = strata_reap_malloc(reap, 100);
