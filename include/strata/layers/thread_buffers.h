@@ -19,7 +19,7 @@
 
 namespace strata::layers {
 
-template <size_t kLargest = 1024, size_t kClassBytes = 8192, class Thread = OfThread>
+template <size_t kLargest = 1024, size_t kClassBytes = 16384, class Thread = OfThread>
 struct ThreadBuffers {
   template <Heap Below>
   class On : public Over<Below> {
