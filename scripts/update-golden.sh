@@ -10,6 +10,6 @@ for preset in release release-clang; do
   cmake --preset "$preset" -DSTRATA_TESTS=ON >/dev/null
   cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static write_profile \
     write_kinds
-  UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|profile/test_(pprof|golden)$)'
+  UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|trace/test_format$|profile/test_(pprof|golden)$)'
 done
 git status --short -- tests/golden tests/profile/golden

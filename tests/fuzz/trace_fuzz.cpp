@@ -21,14 +21,20 @@ void Repair(std::vector<uint8_t>& file) {
   }
 }
 
-void CheckAgain(const std::vector<Event>& events) {
-  std::vector<uint8_t> buffer(kBlockOverhead + events.size() * kMostEventBytes);
-  const size_t size = EncodeEvents(events.data(), events.size(), buffer.data(), buffer.size());
+void CheckAgain(const std::vector<Event>& events, const std::vector<Lifetime>& lifetimes) {
+  std::vector<uint8_t> buffer(kBlockOverhead +
+                              events.size() * (kMostEventBytes + kMostLifetimeBytes));
+  const size_t size = EncodeEvents(events.data(), events.size(), buffer.data(), buffer.size(),
+                                   lifetimes.empty() ? nullptr : lifetimes.data());
   BlockReader reader(buffer.data(), size);
   Block block;
   STRATA_CHECK(size != 0 && reader.Next(&block));
   size_t i = 0;
-  const Wrong wrong = DecodeEvents(block, [&](const Event& event) {
+  const Wrong wrong = DecodeEvents(block, [&](const Event& event, const Lifetime* lifetime) {
+    STRATA_CHECK((lifetime != nullptr) == (!lifetimes.empty() && Allocates(event.operation)));
+    STRATA_CHECK(lifetime == nullptr || (lifetime->ended == lifetimes[i].ended &&
+                                         lifetime->nanoseconds == lifetimes[i].nanoseconds &&
+                                         lifetime->bytes == lifetimes[i].bytes));
     STRATA_CHECK(event.sequence == events[i].sequence && event.size == events[i].size &&
                  event.object == events[i].object && event.thread == events[i].thread &&
                  event.stack == events[i].stack && event.operation == events[i].operation &&
@@ -56,8 +62,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     });
     asm volatile("" : : "r"(sum));  // all frames are read
     std::vector<Event> events;
-    const Wrong wrong = DecodeEvents(block, [&](const Event& event) { events.push_back(event); });
-    if (wrong == nullptr && !events.empty()) CheckAgain(events);
+    std::vector<Lifetime> lifetimes;
+    const Wrong wrong = DecodeEvents(block, [&](const Event& event, const Lifetime* lifetime) {
+      events.push_back(event);
+      if (lifetime == nullptr) return;
+      lifetimes.resize(events.size());  // those between are of frees
+      lifetimes.back() = *lifetime;
+    });
+    if (!lifetimes.empty()) lifetimes.resize(events.size());
+    if (wrong == nullptr && !events.empty()) CheckAgain(events, lifetimes);
   }
   return 0;
 }

@@ -78,6 +78,35 @@ TEST(TraceFormat, EventsComeBackTheSame) {
   }
 }
 
+TEST(TraceFormat, LifetimesComeBackTheSame) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto events = RandomEvents(seed, 1 + seed * 40, 3);
+    const auto lifetimes = RandomLifetimes(seed, events.size());
+    std::vector<uint8_t> file = Encode({}, 1);
+    const size_t begin = file.size();
+    file.resize(begin + kBlockOverhead + events.size() * (kMostEventBytes + kMostLifetimeBytes));
+    const size_t size = EncodeEvents(events.data(), events.size(), file.data() + begin,
+                                     file.size() - begin, lifetimes.data());
+    ASSERT_NE(size, 0u);
+    file.resize(begin + size);
+    ASSERT_TRUE(Decode(file).events == events) << "who does not ask for lifetimes sees none";
+    BlockReader reader(file.data(), file.size());
+    Block block;
+    ASSERT_TRUE(reader.Next(&block) && reader.Next(&block));
+    size_t i = 0;
+    const Wrong wrong = DecodeEvents(block, [&](const Event& event, const Lifetime* lifetime) {
+      const Lifetime& expected = lifetimes[i++];
+      ASSERT_EQ(lifetime != nullptr, Allocates(event.operation));
+      if (lifetime == nullptr) return;
+      ASSERT_EQ(lifetime->ended, expected.ended);
+      ASSERT_EQ(lifetime->nanoseconds, expected.nanoseconds);
+      ASSERT_EQ(lifetime->bytes, expected.bytes);
+    });
+    EXPECT_EQ(wrong, nullptr);
+    EXPECT_EQ(i, events.size());
+  }
+}
+
 TEST(TraceFormat, HeaderComesBackTheSame) {
   const std::vector<uint8_t> file = Encode({}, 1);
   BlockReader reader(file.data(), file.size());

@@ -41,4 +41,15 @@ inline std::vector<Event> RandomEvents(uint64_t seed, size_t count, uint32_t thr
   return events;
 }
 
+// Some for them: of a third of the objects it is not known that they ended.
+inline std::vector<Lifetime> RandomLifetimes(uint64_t seed, size_t count) {
+  std::mt19937_64 random(~seed);
+  std::vector<Lifetime> lifetimes(count);
+  for (Lifetime& l : lifetimes) {
+    if (random() % 3 == 0) continue;
+    l = {true, random() >> (1 + random() % 63), random() >> (1 + random() % 63)};
+  }
+  return lifetimes;
+}
+
 }  // namespace strata::trace

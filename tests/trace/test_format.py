@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
 import subprocess
+import textwrap
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from blackbox import ROOT, Lab
 from strata.errors import StrataError
 from strata.trace.analyze import live_bytes, objects
-from strata.trace.format import BLOCK_HEADER
-from strata.trace.read import NAMES, Trace, parse, read_trace
+from strata.trace.annotate import annotate, encode_varints
+from strata.trace.format import BLOCK_HEADER, Operation, varints
+from strata.trace.read import NAMES, Totals, Trace, parse, read_trace
 
 HERE = Path(__file__).resolve().parent
 
@@ -154,6 +158,101 @@ def test_nonsense_behind_right_checksums(writer: Path, tmp_path: Path, with_stac
         if trace is not None:
             objects(trace)
     assert refused > 200
+
+
+def read(writer: Path, path: Path) -> list[tuple[int | None, ...]]:
+    """The events as the C++ reader sees them, with their lifetimes."""
+    done = subprocess.run([writer, path], capture_output=True, text=True, check=True, timeout=60)
+    return [
+        tuple(None if word == "-" else int(word) for word in line.split())
+        for line in done.stdout.splitlines()
+    ]
+
+
+def with_lifetimes(trace: Trace) -> list[tuple[int | None, ...]]:
+    return list(trace.events.select(*NAMES, "lifetime", "lifetime_bytes").iter_rows())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_annotated_trace_says_what_follows_from_the_events(
+    writer: Path, tmp_path: Path, seed: int
+) -> None:
+    path, annotated = tmp_path / "t", tmp_path / "a"
+    write(writer, path, seed, seed * 977 % 5000 + 10, seed % 3 + 1)
+    said: list[str] = []
+    annotate(path, annotated, said.append)
+    plain, trace = read_trace(path), read_trace(annotated)
+    assert rows(trace) == rows(plain)
+    assert trace.damage is None
+    assert trace.totals == plain.totals
+    table = objects(plain)
+    made = trace.events.filter(trace.events["operation"] != Operation.FREE)
+    for name in ("lifetime", "lifetime_bytes"):
+        # sizes of all 64 bits, as these have, wrap around
+        expected = [None if n is None else n % 2**64 for n in table[name]]
+        assert made[name].to_list() == expected
+    ended = made["lifetime"].len() - made["lifetime"].null_count()
+    assert said == [f"{annotated}: {len(table):,} objects, of which {ended:,} ended"]
+    assert read(writer, annotated) == with_lifetimes(trace)
+    again = tmp_path / "again"
+    annotate(annotated, again, said.append)
+    assert again.read_bytes() == annotated.read_bytes()
+
+
+def test_a_cut_trace_is_annotated_up_to_there(writer: Path, tmp_path: Path) -> None:
+    path, annotated = tmp_path / "t", tmp_path / "a"
+    write(writer, path, 5, 5000, 1)
+    path.write_bytes(path.read_bytes()[:-3000])
+    said: list[str] = []
+    annotate(path, annotated, said.append)
+    assert len(said) == 2
+    assert "cut off within a block; taking what is before it" in said[0]
+    assert read_trace(annotated).damage is None
+    assert rows(read_trace(annotated)) == rows(read_trace(path))
+
+
+def test_annotating_where_nothing_can_be_written_is_one_message(
+    writer: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    write(writer, path, 5, 100, 1)
+    for output, why in ((Path("/dev/full"), "no space left"), (tmp_path / "no" / "a", "no such")):
+        with pytest.raises(StrataError, match=why):
+            annotate(path, output, lambda _: None)
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_varints_of_all_widths() -> None:
+    values = [0, 1, *(n for k in range(1, 65) for n in ((1 << k) - 1, 1 << k) if n < 1 << 64)]
+    numbers = np.array(values, np.uint64)
+    assert varints(memoryview(encode_varints(numbers)), 0).tolist() == values
+    assert encode_varints(numbers[:0]) == b""
+
+
+def as_hex(data: bytes) -> str:
+    return "\n".join(textwrap.wrap(data.hex(" ", -2), 79)) + "\n"
+
+
+def test_the_format_has_not_changed(writer: Path, tmp_path: Path) -> None:
+    """What files of version 1 hold, to the byte; a reader of any later version reads it."""
+    golden = ROOT / "tests/golden/trace_format.hex"
+    path = tmp_path / "t"
+    subprocess.run([writer, path, "golden"], stdout=subprocess.PIPE, check=True, timeout=60)
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(as_hex(path.read_bytes()))
+    assert as_hex(path.read_bytes()) == golden.read_text()
+    trace = parse(memoryview(bytes.fromhex(golden.read_text())), "golden")
+    assert trace.damage is None
+    assert trace.header.command == ("prog", "-x")
+    assert trace.header.start_realtime == 1_700_000_000_000_000_000
+    assert trace.totals == Totals(24, 2, 1)
+    assert trace.mappings.endswith("/prog\n")
+    # the innermost first; both were called from the same two
+    assert trace.stacks == {1: (0x401030, 0x401040, 0x401000), 2: (0x401230, 0x401040, 0x401000)}
+    found = with_lifetimes(trace)
+    assert found == read(writer, path)
+    assert all(row[8] is None for row in found[:8])
+    assert any(row[8] is not None for row in found[8:])
 
 
 def test_what_is_no_trace_is_refused_with_one_line(tmp_path: Path) -> None:

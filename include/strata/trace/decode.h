@@ -2,6 +2,8 @@
 // reading with one phrase and the offset, and what came before it stays good. See format.h.
 #pragma once
 
+#include <type_traits>
+
 #include "strata/trace/format.h"
 
 namespace strata::trace {
@@ -134,8 +136,40 @@ inline Wrong DecodeEnd(const Block& block, Totals* totals) {
   return scalars.failed() ? "an end that makes no sense" : nullptr;
 }
 
-// Hands each event to `take(const Event&)`. Of a block that turns out wrong some events may have
-// been handed over before that was seen.
+namespace internal {
+
+// The lifetimes of a block's allocations, where it has them.
+class LifetimeReader {
+ public:
+  explicit LifetimeReader(const Columns& columns)
+      : there_(columns.has(column::kLifetimes) && columns.has(column::kLifetimeBytes)),
+        nanoseconds_(columns[column::kLifetimes]),
+        bytes_(columns[column::kLifetimeBytes]) {}
+  // Null: the trace does not say.
+  const Lifetime* Next() {
+    if (!there_) return nullptr;
+    const uint64_t nanoseconds = nanoseconds_.Next(), bytes = bytes_.Next();
+    wrong_ |= (nanoseconds == 0) != (bytes == 0);
+    now_.ended = nanoseconds != 0;
+    now_.nanoseconds = nanoseconds - now_.ended;
+    now_.bytes = bytes - now_.ended;
+    return &now_;
+  }
+  bool failed() const { return there_ && (wrong_ || nanoseconds_.failed() || bytes_.failed()); }
+  bool done() const { return !there_ || (nanoseconds_.done() && bytes_.done()); }
+
+ private:
+  bool there_;
+  bool wrong_ = false;
+  VarintReader nanoseconds_, bytes_;
+  Lifetime now_;
+};
+
+}  // namespace internal
+
+// Hands each event to `take(const Event&)`, or to `take(const Event&, const Lifetime*)`, null where
+// there is none. Of a block that turns out wrong some events may have been handed over before that
+// was seen.
 template <class Take>
 Wrong DecodeEvents(const Block& block, Take&& take) {
   constexpr Wrong kSenseless = "events that make no sense";
@@ -152,6 +186,7 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
   VarintReader sequence(columns[column::kSequence]), times(columns[column::kTimes]),
       sizes(columns[column::kSizes]), objects(columns[column::kObjects]),
       stacks(columns[column::kStackIds]), threads(columns[column::kThreads]);
+  internal::LifetimeReader lifetimes(columns);
   const bool has_stacks = columns.has(column::kStackIds), mixed = columns.has(column::kThreads);
   size_t aligned = 0;
   for (uint64_t i = 0; i < count; ++i) {
@@ -166,6 +201,7 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
     event.stack =
         has_stacks && Allocates(event.operation) ? static_cast<uint32_t>(stacks.Next()) : 0;
     if (mixed) event.thread = static_cast<uint32_t>(threads.Next());
+    const Lifetime* lifetime = Allocates(event.operation) ? lifetimes.Next() : nullptr;
     event.alignment_log2 = 0;
     if (event.operation == Operation::kAligned) {
       if (aligned == alignments.size || alignments.data[aligned] > 63) return kSenseless;
@@ -174,12 +210,16 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
     if (event.sequence == 0 || event.thread == 0 || event.object > event.sequence - 1)
       return kSenseless;
     if (sequence.failed() || times.failed() || sizes.failed() || objects.failed() ||
-        (has_stacks && stacks.failed()) || (mixed && threads.failed()))
+        (has_stacks && stacks.failed()) || (mixed && threads.failed()) || lifetimes.failed())
       return kSenseless;
-    take(static_cast<const Event&>(event));
+    if constexpr (std::is_invocable_v<Take&, const Event&, const Lifetime*>) {
+      take(static_cast<const Event&>(event), lifetime);
+    } else {
+      take(static_cast<const Event&>(event));
+    }
   }
   if (!sequence.done() || !times.done() || !sizes.done() || !objects.done() || !stacks.done() ||
-      !threads.done() || aligned != alignments.size)
+      !threads.done() || !lifetimes.done() || aligned != alignments.size)
     return kSenseless;
   return nullptr;
 }

@@ -76,9 +76,12 @@ class BlockBuilder {
 // What EncodeEvents needs at most: for the block, and for each event.
 inline constexpr size_t kBlockOverhead = 160;
 inline constexpr size_t kMostEventBytes = 64;
+inline constexpr size_t kMostLifetimeBytes = 20;  // more for each event, with lifetimes
 
-// Events in the order of their sequence; `count` is not 0.
-inline size_t EncodeEvents(const Event* events, size_t count, uint8_t* buffer, size_t capacity) {
+// Events in the order of their sequence; `count` is not 0. Lifetimes: one for each event, if any;
+// those of events that allocate nothing are not looked at.
+inline size_t EncodeEvents(const Event* events, size_t count, uint8_t* buffer, size_t capacity,
+                           const Lifetime* lifetimes = nullptr) {
   BlockBuilder block(buffer, capacity, BlockKind::kEvents);
   bool mixed = false, stacks = false;
   for (size_t i = 0; i < count; ++i) {
@@ -118,6 +121,14 @@ inline size_t EncodeEvents(const Event* events, size_t count, uint8_t* buffer, s
     });
   }
   if (mixed) each(column::kThreads, [&](const Event& e, const Event&) { block.Varint(e.thread); });
+  if (lifetimes != nullptr) {
+    const auto put = [&](const Event& e, uint64_t Lifetime::* field) {
+      const Lifetime& l = lifetimes[&e - events];
+      if (Allocates(e.operation)) block.Varint(l.ended ? l.*field + 1 : 0);
+    };
+    each(column::kLifetimes, [&](const Event& e, const Event&) { put(e, &Lifetime::nanoseconds); });
+    each(column::kLifetimeBytes, [&](const Event& e, const Event&) { put(e, &Lifetime::bytes); });
+  }
   return block.Finish();
 }
 

@@ -31,15 +31,19 @@ namespace column {
 inline constexpr uint8_t kScalars = 0;  // in every kind: varints, those known first
 inline constexpr uint8_t kText = 1;     // kHeader: the command line; kMappings: lines of maps
 // kEvents
-inline constexpr uint8_t kOperations = 1;  // a byte an event
-inline constexpr uint8_t kSequence = 2;    // varint: how much more than the event before
-inline constexpr uint8_t kTimes = 3;       // varint: nanoseconds since the event before
-inline constexpr uint8_t kSizes = 4;       // varint, for each event that allocates
-inline constexpr uint8_t kObjects = 5;     // varint, realloc and free: sequence minus object
-inline constexpr uint8_t kAlignments = 6;  // a byte, for each kAligned: its log2
-inline constexpr uint8_t kStackIds = 7;    // varint, for each event that allocates; may lack
-inline constexpr uint8_t kThreads = 8;     // varint an event; lacks in a block of one thread
-inline constexpr uint8_t kLifetimes = 9;   // reserved: varint, predicted class of each allocation
+inline constexpr uint8_t kOperations = 1;   // a byte an event
+inline constexpr uint8_t kSequence = 2;     // varint: how much more than the event before
+inline constexpr uint8_t kTimes = 3;        // varint: nanoseconds since the event before
+inline constexpr uint8_t kSizes = 4;        // varint, for each event that allocates
+inline constexpr uint8_t kObjects = 5;      // varint, realloc and free: sequence minus object
+inline constexpr uint8_t kAlignments = 6;   // a byte, for each kAligned: its log2
+inline constexpr uint8_t kStackIds = 7;     // varint, for each event that allocates; may lack
+inline constexpr uint8_t kThreads = 8;      // varint an event; lacks in a block of one thread
+inline constexpr uint8_t kPredictions = 9;  // reserved: varint, predicted class of each allocation
+// For each event that allocates, in an annotated trace: 0 if the object did not end, else one more
+// than its lifetime.
+inline constexpr uint8_t kLifetimes = 10;      // varint, in nanoseconds
+inline constexpr uint8_t kLifetimeBytes = 11;  // varint, in bytes allocated meanwhile
 // kStacks
 inline constexpr uint8_t kDepths = 1;  // varint a stack
 inline constexpr uint8_t kFrames = 2;  // varint, zigzag: difference to the frame before it
@@ -65,6 +69,14 @@ struct Event {
   uint32_t thread = 0;  // from 1, in the order of their first events
   Operation operation = Operation::kMalloc;
   uint8_t alignment_log2 = 0;  // kAligned
+};
+
+// How long the object of an event that allocates was there. Nothing that records knows it; it is
+// added to a trace that is whole (strata trace --annotate).
+struct Lifetime {
+  bool ended = false;
+  uint64_t nanoseconds = 0;  // UINT64_MAX is not kept
+  uint64_t bytes = 0;        // allocated between its own allocation and its end; likewise
 };
 
 struct FileHeader {

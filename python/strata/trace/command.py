@@ -116,7 +116,22 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         info: Annotated[
             Path | None, typer.Option("--info", metavar="FILE", help="Print what a trace holds.")
         ] = None,
+        annotate: Annotated[
+            Path | None,
+            typer.Option(
+                "--annotate",
+                metavar="FILE",
+                help="Write FILE's trace to -o with the lifetime of each object in it.",
+            ),
+        ] = None,
     ) -> None:
+        if annotate is not None:
+            if command or stacks or info is not None or output is None:
+                raise StrataError("--annotate FILE takes -o FILE and nothing else")
+            from strata.trace.annotate import annotate as write_annotated
+
+            write_annotated(annotate, output, say)
+            return
         if info is not None:
             if command or output is not None or stacks:
                 raise StrataError("--info prints a trace and takes nothing else")
@@ -125,5 +140,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
             show(info, say)
             return
         if not command or output is None:
-            raise StrataError("expected -o FILE -- COMMAND, or --info FILE")
+            raise StrataError(
+                "expected -o FILE -- COMMAND, or --info FILE, or --annotate FILE -o FILE"
+            )
         raise typer.Exit(record(command, output, stacks, say))

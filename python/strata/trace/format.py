@@ -52,6 +52,8 @@ class Column(IntEnum):
     ALIGNMENTS = 6
     STACK_IDS = 7
     THREADS = 8
+    LIFETIMES = 10
+    LIFETIME_BYTES = 11
     DEPTHS = 1
     FRAMES = 2
     SHARED = 3
@@ -70,6 +72,7 @@ class Block:
     kind: int
     offset: int
     columns: dict[int, memoryview]
+    whole: memoryview  # its bytes in the file
 
     def column(self, column: int) -> memoryview:
         return self.columns.get(column, memoryview(b""))
@@ -139,5 +142,5 @@ def blocks(data: memoryview) -> Iterator[Block]:
         payload = data[begin : begin + length]
         if zlib.crc32(payload, zlib.crc32(data[at : at + 12])) != crc:
             raise DamageError(at, "a block's checksum is wrong")
-        yield Block(kind, at, columns(payload, at))
+        yield Block(kind, at, columns(payload, at), data[at : begin + length])
         at = begin + length

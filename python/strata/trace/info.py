@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,9 +32,25 @@ LIFETIMES = (  # name, nanoseconds it stays below
 )
 
 
-def duration(nanoseconds: int) -> str:
-    seconds = nanoseconds / 1e9
-    return f"{seconds:.3f} s" if seconds < 100 else f"{seconds:.0f} s"
+LIFETIMES_IN_BYTES = (
+    ("< 1 KiB", 1 << 10),
+    ("< 32 KiB", 1 << 15),
+    ("< 1 MiB", 1 << 20),
+    ("< 32 MiB", 1 << 25),
+    ("< 1 GiB", 1 << 30),
+    ("longer", 1 << 63),
+)
+NOT_FREED = "not freed"
+
+
+def duration(nanoseconds: float) -> str:
+    """In the unit that fits: 3.20 µs, 41.5 ms, 7.031 s, 311 s."""
+    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= unit:
+            number = nanoseconds / unit
+            digits = 0 if number >= 100 else 1 if number >= 10 else 2
+            return f"{number:.{digits + (unit == 1e9 and number < 100)}f} {name}"
+    return f"{nanoseconds:.0f} ns"
 
 
 def overview(trace: Trace, size: int) -> Table:
@@ -83,19 +100,65 @@ def lifetimes(all_objects: pl.DataFrame) -> Table:
     table = Table("lifetime", "objects", "bytes", "share of bytes", box=None, pad_edge=False)
     total = int(all_objects["size"].sum())
     ended = all_objects.drop_nulls("lifetime")
-    places = np.searchsorted(
-        [end for _, end in LIFETIMES], ended["lifetime"].to_numpy().astype(np.uint64), "right"
-    )
+    place_of = places(ended["lifetime"], LIFETIMES)
     size = ended["size"].to_numpy()
     for place, (name, _) in enumerate(LIFETIMES):
-        there = places == place
+        there = place_of == place
         if there.any():
             amount = int(size[there].sum())
             table.add_row(name, f"{int(there.sum()):,}", human(amount), share_bar(amount, total))
     left = all_objects.filter(pl.col("lifetime").is_null())
     amount = int(left["size"].sum())
-    table.add_row("not freed", f"{len(left):,}", human(amount), share_bar(amount, total))
+    table.add_row(NOT_FREED, f"{len(left):,}", human(amount), share_bar(amount, total))
     return table
+
+
+def places(lifetimes: pl.Series, ends: tuple[tuple[str, int], ...]) -> NDArray[np.int64]:
+    """In which row of `ends` each lies; one more than the last for those without."""
+    known = lifetimes.fill_null(0).to_numpy().astype(np.uint64)
+    found = np.searchsorted(np.array([end for _, end in ends], np.uint64), known, "right")
+    found[lifetimes.is_null().to_numpy()] = len(ends)
+    return found
+
+
+def shares(
+    title: str, keys: list[str], key_of: NDArray[np.int64], place_of: NDArray[np.int64],
+    ends: tuple[tuple[str, int], ...],
+) -> Table:  # fmt: skip
+    """A row a key: what part of its objects lived how long, in per cent."""
+    names = [name for name, _ in ends] + [NOT_FREED]
+    counts = np.zeros((len(keys), len(names)), np.int64)
+    np.add.at(counts, (key_of, place_of), 1)
+    shown = np.flatnonzero(counts.any(axis=0))
+    table = Table(title, box=None, pad_edge=False)
+    for name in ("objects", *(names[i].replace(" ", "") for i in shown)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for key, row in zip(keys, counts, strict=True):
+        total = int(row.sum())
+        if total:
+            cells = (100 * row[i] / total for i in shown)
+            table.add_row(key, f"{total:,}", *(f"{c:.0f} %" if c else "" for c in cells))
+    return table
+
+
+def lifetimes_by_size(
+    all_objects: pl.DataFrame, column: str, ends: tuple[tuple[str, int], ...]
+) -> Table:
+    sizes_of = all_objects["size"].to_numpy().astype(np.float64)
+    power = np.ceil(np.log2(np.maximum(sizes_of, 1))).astype(np.int64)
+    keys = [human(1 << k) for k in range(int(power.max()) + 1)]
+    return shares("size up to", keys, power, places(all_objects[column], ends), ends)
+
+
+def lifetimes_by_thread(all_objects: pl.DataFrame, most: int = 12) -> Table:
+    """The threads that made most of the objects."""
+    busiest = all_objects["thread"].value_counts(sort=True)["thread"].head(most).sort()
+    some = all_objects.filter(pl.col("thread").is_in(busiest.implode()))
+    key_of = np.searchsorted(busiest.to_numpy(), some["thread"].to_numpy())
+    return shares(
+        "thread", [f"{t}" for t in busiest], key_of,
+        places(some["lifetime"], LIFETIMES), LIFETIMES,
+    )  # fmt: skip
 
 
 def threads(all_objects: pl.DataFrame, most: int = 12) -> Table:
@@ -121,6 +184,16 @@ def show(path: Path, say: Callable[[str], None]) -> None:
     console.print(overview(trace, path.stat().st_size))
     all_objects = objects(trace)
     if len(all_objects):
-        for table in (sizes(all_objects), lifetimes(all_objects), threads(all_objects)):
-            console.print()
+        for heading, table in (
+            ("", sizes(all_objects)),
+            ("", lifetimes(all_objects)),
+            ("lifetimes by size", lifetimes_by_size(all_objects, "lifetime", LIFETIMES)),
+            (
+                "lifetimes by size, in bytes allocated meanwhile",
+                lifetimes_by_size(all_objects, "lifetime_bytes", LIFETIMES_IN_BYTES),
+            ),
+            ("", threads(all_objects)),
+            ("lifetimes by thread", lifetimes_by_thread(all_objects)),
+        ):
+            console.print(f"\n{heading}" if heading else "")
             console.print(table)

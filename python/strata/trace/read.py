@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from strata.errors import StrataError
 from strata.trace.format import (
@@ -53,7 +55,9 @@ class Totals:
 @dataclass
 class Trace:
     """`events` has the columns sequence, time (ns), operation, size, object (the one that ended, 0:
-    none known), alignment, stack and thread. An allocation's object is its sequence."""
+    none known), alignment, stack and thread. An allocation's object is its sequence. An annotated
+    trace has also lifetime (ns) and lifetime_bytes of the object that an allocation made; null:
+    the object did not end, or none was made."""
 
     header: Header
     events: pl.DataFrame
@@ -64,6 +68,7 @@ class Trace:
 
 
 NAMES = ("sequence", "time", "operation", "size", "object", "alignment", "stack", "thread")
+LIFETIMES = {"lifetime": Column.LIFETIMES, "lifetime_bytes": Column.LIFETIME_BYTES}
 
 
 def decode_header(block: Block) -> Header:
@@ -126,7 +131,36 @@ def decode_events(block: Block) -> dict[str, Numbers]:
     ):
         raise senseless
     columns = (sequence, times, operations.astype(np.uint64), size, objects, alignment)
-    return dict(zip(NAMES, (*columns, stack, threads), strict=True))
+    decoded = dict(zip(NAMES, (*columns, stack, threads), strict=True))
+    decoded.update(decode_lifetimes(block, allocates))
+    return decoded
+
+
+def decode_lifetimes(block: Block, allocates: NDArray[np.bool_]) -> dict[str, Numbers]:
+    """As written: 0 where no object ended, else one more than its lifetime. Empty if the trace is
+    not annotated."""
+    if not block.columns.keys() >= set(LIFETIMES.values()):
+        return {}
+    decoded = {name: np.zeros(allocates.size, np.uint64) for name in LIFETIMES}
+    for name, column in LIFETIMES.items():
+        decoded[name][allocates] = exactly(block, column, int(allocates.sum()))
+    first, second = decoded.values()
+    if bool(((first == 0) != (second == 0)).any()):
+        raise DamageError(block.offset, "events that make no sense")
+    return decoded
+
+
+def lifetime_columns(parts: list[dict[str, Numbers]]) -> dict[str, pl.Series]:
+    """Of all events; blocks without lifetimes have nulls. Empty if no block has any."""
+    if not any(p.keys() >= LIFETIMES.keys() for p in parts):
+        return {}
+    columns = {}
+    for name in LIFETIMES:
+        written = [p.get(name, np.zeros(p["sequence"].size, np.uint64)) for p in parts]
+        raw = np.concatenate(written)
+        known = pl.Series(name, np.where(raw == 0, np.uint64(0), raw - np.uint64(1)))
+        columns[name] = pl.select(pl.when(pl.Series(raw != 0)).then(known).alias(name)).to_series()
+    return columns
 
 
 def decode_stacks(block: Block, stacks: dict[int, tuple[int, ...]]) -> None:
@@ -187,9 +221,10 @@ def parse(data: memoryview, name: str) -> Trace:
     if trace is None:
         raise StrataError(f"{name}: not a trace of Strata's", 1)
     empty = np.zeros(0, np.uint64)
-    trace.events = pl.DataFrame(
-        {n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES}
-    ).sort("sequence")
+    columns: dict[str, Any] = {
+        n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES
+    }
+    trace.events = pl.DataFrame(columns | lifetime_columns(parts)).sort("sequence")
     return trace
 
 
