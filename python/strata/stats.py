@@ -127,6 +127,16 @@ def human(count: float) -> str:
     return f"{value:.{digits}f} {UNITS[unit]}"
 
 
+def duration(nanoseconds: float) -> str:
+    """In the unit that fits: 3.20 µs, 41.5 ms, 7.031 s, 311 s."""
+    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= unit:
+            number = nanoseconds / unit
+            digits = 0 if number >= 100 else 1 if number >= 10 else 2
+            return f"{number:.{digits + (unit == 1e9 and number < 100)}f} {name}"
+    return f"{nanoseconds:.0f} ns"
+
+
 def percent(ratio: float | None) -> str:
     return "n/a" if ratio is None else f"{100 * ratio:.1f} %"
 

@@ -110,8 +110,8 @@ void WriteText(const HeapStats& s, TextSink& sink) {
   Line(sink, "released", s.released, "");
   Line(sink, "mapped", s.mapped, "");
   sink.Text("  coverage          ")
-      .Fraction(s.coverage() * 100)
-      .Text(" % of the resident heap on hugepages\n");
+      .Percent(s.coverage())
+      .Text(" of the resident heap on hugepages\n");
   sink.Text("  cache hits        ")
       .Number(s.hits)
       .Text(", misses ")

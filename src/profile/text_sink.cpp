@@ -33,11 +33,24 @@ TextSink& TextSink::Number(uint64_t n) {
   return Text(&digits[at]);
 }
 
-TextSink& TextSink::Fraction(double value) {
-  // What is no number, or too large for one, is written as the nearest that can be.
+namespace {
+
+// What is no number, or too large for one, is taken as the nearest that can be written.
+uint64_t InParts(double value, double parts) {
   constexpr double kMost = 1e15;
   const double bounded = value > 0 ? (value < kMost ? value : kMost) : 0;
-  const auto scaled = static_cast<uint64_t>(bounded * 10000 + 0.5);
+  return static_cast<uint64_t>(bounded * parts + 0.5);
+}
+
+}  // namespace
+
+TextSink& TextSink::Percent(double ratio) {
+  const uint64_t tenths = InParts(ratio, 1000);
+  return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" %");
+}
+
+TextSink& TextSink::Fraction(double value) {
+  const uint64_t scaled = InParts(value, 10000);
   Number(scaled / 10000).Char('.');
   for (uint64_t unit = 1000; unit != 0; unit /= 10)
     Char(static_cast<char>('0' + scaled / unit % 10));

@@ -19,6 +19,7 @@ class TextSink {
   TextSink& Char(char c);
   TextSink& Number(uint64_t n);
   TextSink& Fraction(double value);   // four decimals
+  TextSink& Percent(double ratio);    // 86.9 %, for people
   TextSink& Mebibytes(size_t bytes);  // "12.3 MiB"
   TextSink& Padded(const char* s, size_t width);
 

@@ -46,6 +46,11 @@ TEST(TextSink, NullMemoryOfNoCapacityOnlyCounts) {
   EXPECT_EQ(sink.Finish(), 8u);
 }
 
+TEST(TextSink, WritesPercent) {
+  EXPECT_EQ(TextOf([](TextSink& s) { s.Percent(0.869688).Char(' ').Percent(0); }), "87.0 % 0.0 %");
+  EXPECT_EQ(TextOf([](TextSink& s) { s.Percent(1).Char(' ').Percent(-1); }), "100.0 % 0.0 %");
+}
+
 TEST(TextSink, Formats) {
   EXPECT_EQ(TextOf([](TextSink& s) { s.Number(0).Char(' ').Number(1234567890123); }),
             "0 1234567890123");

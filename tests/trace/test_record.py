@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -17,8 +18,10 @@ import pytest
 from blackbox import ROOT, Lab, Result, connect, free_port, missing, need
 from strata.library import heaps_beside
 from strata.peers import find_system_library
+from strata.stats import duration
 from strata.trace.analyze import live_bytes, objects
 from strata.trace.command import find_tool, others
+from strata.trace.format import Operation
 from strata.trace.read import Trace, read_trace
 
 HERE = Path(__file__).resolve().parent
@@ -378,6 +381,54 @@ def test_an_earlier_recording_makes_room_and_nothing_else(
     assert result.returncode == 2
     assert result.stderr == f"strata: {tmp_path / 'u'}: exists, and is not a trace\n"
     assert (tmp_path / "u").read_text() == "a letter"
+
+
+def test_times_are_in_the_unit_that_fits(lab: Lab, program: Path, tmp_path: Path) -> None:
+    assert [duration(n) for n in (7, 1234, 56_700, 999_900, 41.52e6, 7.0314e9, 311e9)] == [
+        "7 ns", "1.23 µs", "56.7 µs", "1000 µs", "41.5 ms", "7.031 s", "311 s",
+    ]  # fmt: skip
+    path = tmp_path / "t"
+    assert record(lab, path, program, "api").returncode == 0
+    heaps = ("--heap", "glibc", "--heap", "strata", "--runs", "1")
+    table = strata(lab, "replay", path, *heaps).ok().stdout
+    assert "0.000" not in table
+    assert re.search(r"^glibc +\d\S* (ns|µs|ms) ", table, re.M)
+
+
+def test_a_damaged_trace_is_replayed_up_to_there_and_told_once(
+    lab: Lab, program: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "threads").returncode == 0
+    path.write_bytes(path.read_bytes()[:-100])
+    result = strata(lab, "replay", path, "--heap", "glibc", "--heap", "strata", "--runs", "2")
+    assert result.returncode == 0
+    assert re.fullmatch(
+        r"strata: \S+/t: damaged at byte \d+: cut off within a block; replaying what is before it\n",
+        result.stderr,
+    )
+    for content, why in ((b"", "empty, not a trace"), (b"MZ" * 50, "not a trace of Strata's")):
+        path.write_bytes(content)
+        result = strata(lab, "replay", path)
+        assert result.returncode == 1
+        assert result.stderr == f"strata: {path}: {why}\n"
+
+
+def test_annotating_as_a_command(lab: Lab, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "threads").returncode == 0
+    before = objects(read_trace(path))
+    result = strata(lab, "trace", "--annotate", path, "-o", path)
+    assert result.returncode == 0
+    assert f"{len(before):,} objects, of which " in result.stderr
+    events = read_trace(path).events
+    made = events.filter(events["operation"] != Operation.FREE)
+    assert made["lifetime"].to_list() == before["lifetime"].to_list()
+    assert made["lifetime_bytes"].to_list() == before["lifetime_bytes"].to_list()
+    info = strata(lab, "trace", "--info", path).ok().stdout
+    for part in ("lifetimes by size\n", "bytes allocated meanwhile", "lifetimes by thread"):
+        assert part in info
+    assert_replay_follows(path)
 
 
 def test_mistakes_are_one_line(lab: Lab, program: Path, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def make_room(output: Path) -> None:
         output.unlink()
     for path in others(output):
         path.unlink()
+    if not output.exists():
+        # Told here, once, and not by each process that would have written there.
+        try:
+            output.touch()
+            output.unlink()
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise StrataError(f"{output}: cannot be written: {why}") from error
 
 
 def record(command: list[str], output: Path, stacks: bool, say: Callable[[str], None]) -> int:

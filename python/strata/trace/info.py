@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from strata.stats import human
+from strata.stats import duration, human
 from strata.trace.analyze import by_power_of_two, live_bytes, objects
 from strata.trace.format import Operation
 from strata.trace.read import Trace, read_trace
@@ -41,16 +41,6 @@ LIFETIMES_IN_BYTES = (
     ("longer", 1 << 63),
 )
 NOT_FREED = "not freed"
-
-
-def duration(nanoseconds: float) -> str:
-    """In the unit that fits: 3.20 µs, 41.5 ms, 7.031 s, 311 s."""
-    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if nanoseconds >= unit:
-            number = nanoseconds / unit
-            digits = 0 if number >= 100 else 1 if number >= 10 else 2
-            return f"{number:.{digits + (unit == 1e9 and number < 100)}f} {name}"
-    return f"{nanoseconds:.0f} ns"
 
 
 def overview(trace: Trace, size: int) -> Table:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from strata.errors import StrataError
 from strata.plot import INK, PALETTE, SVG_STYLE, svg
-from strata.stats import human
+from strata.stats import duration, human
 from strata.trace.replay import Replay
 from strata.web import document
 
@@ -73,8 +73,8 @@ def fragmentation(replays: list[Replay]) -> str:
 
 def rows(replays: list[Replay]) -> str:
     return "".join(
-        f"<tr><th>{escape(r.arm)}</th><td>{r.median_seconds:.3f} s</td>"
-        f"<td>{r.cpu_seconds:.3f} s</td><td>{human(r.peak_resident)}</td>"
+        f"<tr><th>{escape(r.arm)}</th><td>{duration(1e9 * r.median_seconds)}</td>"
+        f"<td>{duration(1e9 * r.cpu_seconds)}</td><td>{human(r.peak_resident)}</td>"
         f"<td>{r.fragmentation:.2f}</td><td>{human(r.end_resident)}</td></tr>"
         for r in replays
     )

@@ -15,7 +15,7 @@ import typer
 from strata.compare.arms import Arm, find_arm
 from strata.errors import StrataError
 from strata.library import find_heap
-from strata.trace.command import find_tool
+from strata.trace.command import find_tool, is_trace
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,6 +46,7 @@ class Replay:
     failures: int
     overhead: float | None  # seconds, of the replayer itself; known with one thread
     samples: tuple[Sample, ...]
+    notes: tuple[str, ...]  # on the trace: that it is damaged, and where
 
     @property
     def median_seconds(self) -> float:
@@ -72,6 +73,9 @@ def run_once(arm: Arm, arguments: list[str], trace: Path) -> dict[str, Any]:
         why = said[-1].removeprefix(f"{PROGRAM}: ") if said else f"exit status {done.returncode}"
         raise StrataError(f"{arm.name}: {why}", 1)
     answer: dict[str, Any] = json.loads(done.stdout)
+    answer["notes"] = [
+        line.removeprefix(f"{PROGRAM}: ") for line in said if line.startswith(f"{PROGRAM}: ")
+    ]
     wrong = [line for line in said if not line.startswith(f"{PROGRAM}: ")]
     if wrong and "cannot be preloaded" in wrong[0]:
         raise StrataError(f"{arm.name}: {wrong[0]}", 1)
@@ -97,6 +101,7 @@ def replay(arm: Arm, trace: Path, arguments: list[str], samples: int, runs: int)
         failures=watched["failures"],
         overhead=statistics.median(alone) if alone else None,
         samples=tuple(Sample(*s) for s in watched["samples"]),
+        notes=tuple(watched["notes"]),
     )
 
 
@@ -107,7 +112,8 @@ def find_arms(heaps: list[str], preloads: list[Path], allocators: list[str]) -> 
             arms.append(find_arm(spec))
         except StrataError as error:
             raise StrataError(str(error).replace("--arm", "--allocator"), error.status) from error
-    arms += [Arm(name, find_heap(name, None)[0], {}) for name in heaps]
+    # The process's own heap is none of the tree's, but people ask for it in the same breath.
+    arms += [find_arm(n) if n == "glibc" else Arm(n, find_heap(n, None)[0], {}) for n in heaps]
     for path in preloads:
         try:
             found = find_arm(f"path:{path}")
@@ -120,28 +126,41 @@ def find_arms(heaps: list[str], preloads: list[Path], allocators: list[str]) -> 
 def table(replays: list[Replay]) -> Table:
     from rich.table import Table
 
-    from strata.stats import human
+    from strata.stats import duration, human
 
-    columns = ("allocator", "time", "CPU time", "peak RSS", "peak live", "RSS / live", "RSS at end")
-    view = Table(*columns, box=None, pad_edge=False)
+    columns = ("allocator", "time", "CPU time", "peak RSS", "RSS / live", "RSS at end")
+    view = Table(box=None, pad_edge=False)
+    for column in columns:
+        view.add_column(column, no_wrap=True)
     for r in replays:
         view.add_row(
             r.arm,
-            f"{r.median_seconds:.3f} s",
-            f"{r.cpu_seconds:.3f} s",
+            duration(1e9 * r.median_seconds),
+            duration(1e9 * r.cpu_seconds),
             human(r.peak_resident),
-            human(r.peak_live),
             f"{r.fragmentation:.2f}",
             human(r.end_resident),
         )
     return view
 
 
+def check_trace(file: Path) -> None:
+    """Said once and of the file, before any allocator is asked."""
+    if not file.is_file():
+        raise StrataError(f"{file}: " + ("is no file" if file.exists() else "no such file"))
+    if file.stat().st_size == 0:
+        raise StrataError(f"{file}: empty, not a trace", 1)
+    if not is_trace(file):
+        raise StrataError(f"{file}: not a trace of Strata's", 1)
+
+
 def replay_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of `strata trace`.")],
     heap: Annotated[
         list[str] | None,
-        typer.Option("--heap", metavar="NAME", help="A heap of the tree: libstrata-NAME.so."),
+        typer.Option(
+            "--heap", metavar="NAME", help="A heap of the tree, libstrata-NAME.so; or glibc."
+        ),
     ] = None,
     preload: Annotated[
         list[Path] | None, typer.Option("--preload", metavar="PATH", help="Any library's malloc.")
@@ -171,18 +190,25 @@ def replay_command(
     """Make the calls of a trace again on allocators, and compare time and memory."""
     from rich.console import Console
 
-    if not file.is_file():
-        raise StrataError(f"{file}: no such file")
+    from strata.stats import duration, human
+
     arms = find_arms(heap or [], preload or [], allocator or [])
+    check_trace(file)
     arguments = (["--threads"] if threads else []) + ["--touch", "pages" if touch else "none"]
     replays = [replay(arm, file.absolute(), arguments, samples, runs) for arm in arms]
     console = Console(highlight=False, markup=False, soft_wrap=True)
     how = "threads as recorded" if threads else "one thread, in the recorded order"
-    console.print(f"{file}: {replays[0].events:,} calls, {how}, median of {runs}")
+    first = replays[0]
+    for note in first.notes:
+        typer.echo(f"strata: {note}", err=True)
+    console.print(f"{file}: {first.events:,} calls, {how}, median of {runs}")
+    console.print(f"at most {human(first.peak_live)} live, as asked")
     console.print(table(replays))
     alone = [r.overhead for r in replays if r.overhead is not None]
     if alone:
-        console.print(f"of the time, the replayer itself: {statistics.median(alone):.3f} s")
+        console.print(
+            f"of the time, the replayer itself: {duration(1e9 * statistics.median(alone))}"
+        )
     for r in replays:
         if r.failures:
             console.print(f"{r.arm}: {r.failures:,} requests were refused")
