@@ -193,7 +193,9 @@ def compare_command(
     ready_port: Annotated[
         int, typer.Option(help="The port that tells that the server is ready, if not {port}.")
     ] = 0,
-    rounds: Annotated[int | None, typer.Option(min=1, help="How often each arm runs; 10 times if not said.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="How often each arm runs; 10 times if not said.")
+    ] = None,
     warm_up: Annotated[bool, typer.Option(help="One round first that is not counted.")] = True,
     seed: Annotated[int, typer.Option(help="For the order of runs and the bootstrap.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one run may take.")] = 600,
