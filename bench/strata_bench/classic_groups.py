@@ -40,7 +40,7 @@ LABELS = {
     "documents": "Python, JSON documents, every object a block",
     "tables": "SQLite, tables in memory",
     "words": "Perl, hashes of words",
-    "compile": "g++ 12's cc1plus, the standard library's templates",
+    "compile": "g++'s cc1plus, the standard library's templates",
 }
 
 
