@@ -213,7 +213,7 @@ TEST(Reap, GivesChunksAndLargeBlocksBack) {
   void* kept = heap.allocate(100);
   std::vector<void*> blocks;
   for (int i = 0; i < 1000; ++i) blocks.push_back(heap.allocate(10'000));
-  void* large = heap.allocate(50 << 20);
+  void* large = heap.remap(heap.allocate(1 << 20), 50 << 20);
   EXPECT_GE(heap.next().held(), 10'000'000u + (50u << 20));
   heap.deallocate(large);
   for (void* p : blocks) heap.deallocate(p);

@@ -96,7 +96,7 @@ using FullStacks = testing::Types<
     OnWhole<LockedWhenShared>, Stack<Check, Nested, Reap<>, Mmap>, OnWhole<Header<long>>,
     Stack<Check, TryFirst<Stack<Reap<>, StaticBuffer<16384>>>, Coalesce<>, Mmap>,
     Stack<Check, Count, Reap<>, Mmap>, Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Mmap>,
-    Stack<Check, Listed, Mmap>, Stack<Check, OnlyLive, Reap<4096, 65536>, Mmap>,
+    Stack<Check, Listed, Mmap>, Stack<Check, OnlyLive, Reap<4096, 32768>, Mmap>,
     Stack<Check, Apart<2048, Mmap, 2048>, DeferredPop, Obstack<8192>, Mmap>,
     Stack<Check, Count, ClassHeader, Bins<PowersOfTwo<32, 1 << 20>, FreeList>, Bump<1 << 20, 8>,
           Mmap>>;

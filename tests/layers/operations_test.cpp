@@ -158,7 +158,8 @@ static_assert(kKept<SplittingBins<Steps<16, 64>>> == (kClear | kOwn));
 static_assert(kOwnOnes<SplittingBins<Steps<16, 64>>> == kNothing);
 constexpr Operations kGeneral = kAlign | kSize | kResize | kClear;
 static_assert(kKept<Coalesce<>> == (kGeneral | kOwn) && kOwnOnes<Coalesce<>> == kGeneral);
-static_assert(kKept<Reap<>> == (kGeneral | kOwn) && kOwnOnes<Reap<>> == kGeneral);
+static_assert(kKept<Reap<>> == (kGeneral | kZero | kOwn) && kOwnOnes<Reap<>> == kGeneral);
+static_assert(RemappingHeap<Stack<Reap<>, Mmap>> && !RemappingHeap<Stack<Reap<>, Growing<>>>);
 static_assert(kKept<OnlyLive, Reap<>> == kKept<Reap<>>);
 static_assert(kKept<SplitAt<64, FreeList>> == (kClear | kOwn));
 static_assert(kKept<SplitAt<64, Coalesce<>>> == (kAlign | kClear | kOwn));
@@ -181,7 +182,7 @@ static_assert(kKept<Hoard<>> == (kAlign | kSize | kOwn) && kOwnOnes<Hoard<>> == 
 static_assert(kKept<ThreadBuffers<>, Hoard<>> == (kAlign | kSize | kOwn));
 
 // Sources.
-static_assert(OfHeap<Mmap>() == kNothing && OfHeap<AlignedMmap<65536>>() == kNothing);
+static_assert(OfHeap<Mmap>() == kZero && OfHeap<AlignedMmap<65536>>() == kNothing);
 static_assert(OfHeap<Growing<>>() == kOwn && OfHeap<Sbrk>() == kNothing);
 static_assert(OfHeap<StaticBuffer<64>>() == (kClear | kOwn));
 // A reference's clear() would be the end of the others' blocks too.

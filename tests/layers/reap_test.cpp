@@ -237,6 +237,37 @@ TEST(Reap, ResizesInPlaceWhereItCan) {
   EXPECT_EQ(heap.used(), 0u);
 }
 
+TEST(Reap, MovesLargeBlocksByTheirPages) {
+  Stack<Reap<>, Mmap> heap;
+  auto* small = static_cast<char*>(heap.allocate(100));
+  heap.allocate(500'000);  // its neighbour in the list
+  auto* p = static_cast<char*>(heap.allocate(400'000, 8192));
+  EXPECT_TRUE(heap.reads_zero(p));
+  EXPECT_FALSE(heap.reads_zero(small));
+  memset(p, 5, 400'000);
+  const size_t held = heap.held(), used = heap.used();
+  p = static_cast<char*>(heap.remap(p, 9'000'000));
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 4096, 0u);
+  EXPECT_GE(heap.size_of(p), 9'000'000u);
+  EXPECT_EQ(p[399'999], 5);
+  EXPECT_EQ(p[8'999'999], 0);
+  EXPECT_EQ(heap.held() - held, heap.used() - used);
+  EXPECT_NEAR(static_cast<double>(heap.held() - held), 8'600'000, 4096);
+  heap.set_cap(heap.held() + 100'000);
+  EXPECT_EQ(heap.remap(p, 10'000'000), nullptr) << "the cap";
+  EXPECT_EQ(heap.remap(p, kMaxRequest), nullptr);
+  EXPECT_EQ(heap.remap(p, 100), nullptr) << "a copy lets go of more";
+  EXPECT_EQ(heap.remap(small, 1'000'000), nullptr);
+  p = static_cast<char*>(heap.remap(p, 300'000));
+  ASSERT_NE(p, nullptr);
+  EXPECT_LT(heap.held(), held);
+  EXPECT_EQ(p[299'999], 5);
+  heap.deallocate(p);
+  heap.clear();
+  EXPECT_EQ(heap.used(), 0u);
+}
+
 TEST(Reap, KnowsASecondFree) {
   Plain heap;
   void* p = heap.allocate(100);

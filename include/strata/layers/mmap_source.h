@@ -29,6 +29,7 @@ struct Mmap {
     munmap(p, Bytes(size));  // may be refused where it would leave too many mappings
     errno = before;
   }
+  static bool reads_zero(void*) { return true; }
   // The same pages, where there is room for `wanted` bytes; null leaves them.
   void* remap(void* p, size_t size, size_t wanted) {
     if (wanted > kMaxRequest) return nullptr;

@@ -110,6 +110,18 @@ struct Reap {
       if (over >= Block::kLeast) Cut(b, bytes);
       return true;
     }
+    // A block apart is as the heap below gave it, and moves where that can move it.
+    void* remap(void* p, size_t size)
+      requires Holdings::moves
+    {
+      if (size > kMaxRequest || !Block::Of(p)->apart()) return nullptr;
+      return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size));
+    }
+    bool reads_zero(void* p)
+      requires ZeroKnowingHeap<Below>
+    {
+      return Block::Of(p)->apart() && this->next_.reads_zero(Chunk::OfApart(Block::Of(p)));
+    }
 
     void clear() {
       const Settle settle(*this);
@@ -295,7 +307,7 @@ struct Reap {
         finder_.Remove(after);
       }
       b->SetFree(bytes);
-      if (b->After()->is_end() && GaveBackChunkOf(b)) return;
+      if (b->After()->is_end() && holdings_.GaveBackChunkOf(this->next_, b)) return;
       finder_.Add(b);
     }
 
@@ -361,13 +373,6 @@ struct Reap {
       char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(c->first()));
       char* const old_end = std::exchange(end_, reinterpret_cast<char*>(c->end()));
       PutAway(old_edge, old_end);
-      return true;
-    }
-    // b ends where its chunk does. No walk along the list: a request may have thousands of chunks.
-    bool GaveBackChunkOf(Block* b) {
-      Chunk* c = Chunk::OfEnd(b->After());
-      if (b != c->first()) return false;
-      holdings_.GiveBack(this->next_, c);
       return true;
     }
 

@@ -18,6 +18,8 @@ class ReapHoldings {
   using Block = TaggedBlock;
 
  public:
+  // Whether the heap below can move what it gave, as Mmap can.
+  static constexpr bool moves = requires(Below& below, void* p, size_t n) { below.remap(p, n, n); };
   static constexpr size_t kOverhead = sizeof(Chunk) + Block::kUnit;
   // Blocks above this have memory of their own.
   static constexpr size_t kApart = kMost / 4;
@@ -52,7 +54,14 @@ class ReapHoldings {
     if (c != nullptr) c->SetEnd();
     return c;
   }
-  void GiveBack(Below& below, Chunk* c) { GiveBack(below, c, &chunks_); }
+  // The free block b ends where its chunk does. No walk along the list: a request may have
+  // thousands of chunks.
+  bool GaveBackChunkOf(Below& below, Block* b) {
+    Chunk* c = Chunk::OfEnd(b->After());
+    if (b != c->first()) return false;
+    GiveBack(below, c, &chunks_);
+    return true;
+  }
   // All chunks but the largest of those below kMost, which is returned; null if there is none.
   Chunk* GiveBackButOne(Below& below) {
     Chunk* kept = nullptr;
@@ -61,7 +70,7 @@ class ReapHoldings {
     }
     for (Chunk* c = chunks_; c != nullptr;) {
       Chunk* next = c->next;
-      if (c != kept) GiveBack(below, c);
+      if (c != kept) GiveBack(below, c, &chunks_);
       c = next;
     }
     return kept;
@@ -76,13 +85,32 @@ class ReapHoldings {
     apart_bytes_ += b->size();
     return b;
   }
+  // The block b with room for `bytes`, wherever the heap below puts it. Null, and all is as it was,
+  // when that or the cap refuses, or the block would not be large for a chunk any more.
+  Block* MoveApart(Below& below, Block* b, size_t bytes)
+    requires moves
+  {
+    Chunk* c = Chunk::OfApart(b);
+    const size_t offset = b->apart_offset(), before = c->bytes, whole = Whole(offset + bytes);
+    if (bytes <= kApart || (whole > before && !cap_.Grants(held_, whole - before))) return nullptr;
+    void* const owner = c->owner;
+    c->Unlink(&apart_);
+    void* moved = below.remap(c, before, whole);
+    const size_t now = moved == nullptr ? before : whole;
+    c = Chunk::Make(moved == nullptr ? c : moved, now, owner, &apart_);
+    b = Block::Of(reinterpret_cast<char*>(c) + offset);
+    b->SetApart(now - offset, offset);
+    held_ += now - before;
+    apart_bytes_ += now - before;
+    return moved == nullptr ? nullptr : b;
+  }
   void GiveBackApart(Below& below, Block* b) { GiveBackApart(below, Chunk::OfApart(b)); }
   void GiveBackAllApart(Below& below) {
     while (apart_ != nullptr) GiveBackApart(below, apart_);
   }
   void GiveBackAll(Below& below) {
     GiveBackAllApart(below);
-    while (chunks_ != nullptr) GiveBack(below, chunks_);
+    while (chunks_ != nullptr) GiveBack(below, chunks_, &chunks_);
   }
 
   // The memory goes as a whole, in the heap below.
