@@ -30,7 +30,7 @@ class Writer {
     path_ = path;
     error_ = file_.Open(path, O_TRUNC);
     FileHeader header;
-    header.pid = static_cast<uint64_t>(getpid());
+    header.pid = static_cast<uint64_t>(pid_ = getpid());
     header.parent = static_cast<uint64_t>(getppid());
     header.start_realtime = Now(CLOCK_REALTIME);
     header.start_monotonic = start_ = Now(CLOCK_MONOTONIC);
@@ -61,14 +61,14 @@ class Writer {
   void CountUnknownFree() { ++totals_.unknown_frees; }
 
   void Flush() {
-    if (count_ == 0 || !open_) return;
+    if (count_ == 0 || !open_ || IsForkedChild()) return;
     totals_.events += count_;
     Append(EncodeEvents(buffer_->events, count_, buffer_->block, sizeof(buffer_->block)));
     count_ = 0;
   }
   // 0, or the errno of what ended the writing early.
   int Close() {
-    if (open_) {
+    if (open_ && !IsForkedChild()) {
       Flush();
       Append(EncodeEnd(totals_, buffer_->block, sizeof(buffer_->block)));
     }
@@ -80,6 +80,14 @@ class Writer {
   }
 
  private:
+  // The file is the parent's, and goes on there: a child writes nothing more to it.
+  bool IsForkedChild() {
+    if (getpid() == pid_) return false;
+    open_ = false;
+    count_ = 0;
+    return true;
+  }
+
   static constexpr size_t kEvents = 2048;
   struct Buffer {
     Event events[kEvents];
@@ -107,6 +115,7 @@ class Writer {
   uint64_t sequence_ = 0;
   size_t count_ = 0;
   int error_ = 0;
+  pid_t pid_ = 0;
   bool open_ = false;
 };
 

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "os/file_list_lock.h"
 #include "strata/layers/heap.h"
+#include "strata/layers/locked.h"
 
 // The name by which `strata run --heap` knows the library, and its fork handlers. Registered early,
 // so that most other handlers run outside of ours; those of libraries whose constructors ran before
@@ -31,10 +32,6 @@
 
 namespace strata::preload {
 
-template <class H>
-concept PreloadableHeap = layers::SizedHeap<H> && layers::AlignedHeap<H> && H::thread_safe &&
-                          H::alignment >= 16 && requires(H& h) { h.visit_locks([](auto&) {}); };
-
 // Never destroyed.
 template <class T>
 struct Forever {
@@ -45,9 +42,22 @@ struct Forever {
   };
 };
 
-template <PreloadableHeap H>
+template <class H>
 class Front {
+  static_assert(H::thread_safe,
+                "Front: a process has threads; put Locked or LockedWhenShared on top");
+  static_assert(layers::SizedHeap<H>,
+                "Front: free() is told no size; put SizeHeader or ClassHeader below the lock");
+  static_assert(
+      layers::AlignedHeap<H>,
+      "Front needs a heap that aligns, such as SizeHeader, ClassHeader or Coalesce make one");
+  static_assert(H::alignment >= 16,
+                "Front needs blocks aligned to 16 bytes, as the C library's are");
+
  public:
+  // For what the layers have of their own: layer<Count>(Front::heap()).
+  STRATA_ALWAYS_INLINE static H& heap() { return g_heap.it; }
+
   STRATA_ALWAYS_INLINE static void* Allocate(size_t size) {
     if constexpr (layers::KeepingHeap<H>) {
       void* p = AllocateKept(size);
@@ -108,8 +118,6 @@ class Front {
  private:
   static constexpr size_t kMaxAlign = size_t{1} << 30;
 
-  STRATA_ALWAYS_INLINE static H& heap() { return g_heap.it; }
-
   STRATA_NOINLINE static void* AllocateSlow(size_t size) {
     void* p = heap().allocate(size);
     return p != nullptr ? p : OutOfMemory();
@@ -155,7 +163,7 @@ class Front {
   static Forever<H> g_heap;
 };
 
-template <PreloadableHeap H>
+template <class H>
 constinit Forever<H> Front<H>::g_heap;
 
 }  // namespace strata::preload
