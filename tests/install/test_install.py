@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from blackbox import HEAPS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -79,6 +80,8 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_installed_files(prefix: Path) -> None:
     for name in ("libstrata.so", "libstrata.so.0", "libstrata.a", "pkgconfig/strata.pc"):
         assert (libdir(prefix) / name).exists(), name
+    for heap in HEAPS:
+        assert (libdir(prefix) / f"libstrata-{heap}.so").exists(), heap
     assert (prefix / "include/strata/strata.h").exists()
     assert (libdir(prefix) / "libstrata.so").readlink() == Path("libstrata.so.0")
 
