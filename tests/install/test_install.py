@@ -116,6 +116,14 @@ def test_static_archive(prefix: Path, tmp_path: Path, version: str, source: str)
     assert re.search(r" T malloc$", exported, re.MULTILINE)
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_layers(prefix: Path, tmp_path: Path, compiler: str) -> None:
+    program = tmp_path / "program"
+    include = f"-I{prefix / 'include'}"
+    run(compiler, "-std=c++20", *FLAGS, include, HERE / "layers.cpp", "-o", program)
+    run(program)
+
+
 def test_archive_is_all_or_nothing(prefix: Path) -> None:
     """With two members a program could get malloc from one and free from libc."""
     assert len(run("ar", "t", libdir(prefix) / "libstrata.a").split()) == 1
