@@ -5,9 +5,10 @@ target_link_libraries(strata_malloc PUBLIC strata_headers PRIVATE strata_flags)
 # What every library that replaces malloc holds: the parts that know the heap by its exported names.
 add_library(strata_front OBJECT ${STRATA_FRONT_SOURCES})
 target_link_libraries(strata_front PUBLIC strata_headers PRIVATE strata_flags)
-# nothrow new has to catch what a new_handler throws; nothing else in the run time unwinds.
+# nothrow new has to catch what a new_handler throws, and what a cap's function throws must leave the
+# thread in its scope; nothing else in the run time unwinds.
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/heaps/preload/nothrow_new.cpp"
-  PROPERTIES COMPILE_OPTIONS "-fexceptions")
+  "${PROJECT_SOURCE_DIR}/src/malloc/cap_call.cpp" PROPERTIES COMPILE_OPTIONS "-fexceptions")
 
 set(STRATA_OBJECTS $<TARGET_OBJECTS:strata_malloc> $<TARGET_OBJECTS:strata_front>)
 if(STRATA_CORE_SOURCES)

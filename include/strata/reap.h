@@ -113,10 +113,11 @@ int strata_reap_set_parent(strata_reap* reap, strata_reap* parent);
 size_t strata_reap_bytes(strata_reap* reap);
 size_t strata_reap_held(strata_reap* reap);
 
-/* Called when `wanted` more bytes would make the reap hold more than its cap. Returns the new cap;
- * one that is still too low makes the request fail. The reap's lock is held meanwhile: the function
- * must not fork, call any strata_reap_* or strata_scope_* function, or free or resize a block of a
- * reap or a scope. */
+/* Called when `wanted` more bytes would make the reap hold more than its cap, outside of all scopes
+ * and without a lock. Returns the new cap; one that is still too low, or 0, which leaves the cap as
+ * it is, makes the request fail. The function may free blocks of the reap instead: then there is
+ * room below the same cap. It may use the reap, fork and throw; what it allocates in the reap
+ * should fit below the cap, or it is called again from within itself. */
 typedef size_t (*strata_reap_cap_function)(void* context, size_t held, size_t wanted, size_t cap);
 /* 0 bytes: no cap. A null function: the cap stands. */
 void strata_reap_set_cap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached,

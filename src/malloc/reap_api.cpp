@@ -35,15 +35,6 @@ STRATA_NOINLINE void FreeChecked(strata_reap* reap, void* p) {
   if (ExpectBlock(reap, p)) reap->heap.deallocate(p);
 }
 
-STRATA_NOINLINE void* Move(strata_reap* reap, void* p, size_t size) {
-  void* to = AllocateInReap(reap, size, ReapHeap::alignment);
-  if (to == nullptr) return nullptr;
-  const size_t old_size = SizeInReap(reap, p);
-  memcpy(to, p, old_size < size ? old_size : size);
-  FreeInReap(reap, p);
-  return to;
-}
-
 }  // namespace
 }  // namespace strata
 
@@ -65,7 +56,8 @@ STRATA_EXPORT void* strata_reap_malloc(strata_reap* reap, size_t size) {
   if (STRATA_UNLIKELY(reap->shared))
     return strata::AllocateInReap(reap, size, strata::ReapHeap::alignment);
   void* p = reap->heap.allocate(size);
-  return STRATA_LIKELY(p != nullptr) ? p : strata::NoMemory();
+  if (STRATA_LIKELY(p != nullptr)) return p;
+  return strata::AllocateInReap(reap, size, strata::ReapHeap::alignment);  // may ask at the cap
 }
 
 STRATA_EXPORT void* strata_reap_calloc(strata_reap* reap, size_t count, size_t size) {
@@ -90,7 +82,7 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
   }
   if (!ExpectReap(reap)) return nullptr;
   if (!strata::ExpectBlock(reap, p)) return strata::Invalid();
-  return strata::ResizeInReap(reap, p, size) ? p : strata::Move(reap, p, size);
+  return strata::ResizeInReap(reap, p, size) ? p : strata::MoveInReap(reap, p, size);
 }
 
 STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {

@@ -59,6 +59,7 @@ class Ended {
     UnlinkShared(reap);
     if (reap->shared) reap->lock.lock();
     reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    ++reap->ended;
     if (reap->shared) reap->lock.unlock();
     reap->next_ended = first_;
     first_ = reap;
@@ -80,6 +81,7 @@ class Ended {
   // One that is in no tree, and in no other thread's sight.
   void AddLone(strata_reap* reap) {
     reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    ++reap->ended;
     reap->next_ended = first_;
     first_ = reap;
   }
@@ -113,6 +115,7 @@ class Ended {
 // What the last life of a record left, save for its lock.
 void Renew(strata_reap* reap) {
   reap->shared = reap->lasts = reap->retired = reap->kept = false;
+  reap->reached = nullptr;
   reap->parent = reap->first_child = reap->next = reap->previous = nullptr;
   reap->next_shared = reap->previous_shared = nullptr;
 }

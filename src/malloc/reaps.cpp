@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <utility>
 
 #include "base/errno_keeper.h"
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/blocks.h"
+#include "malloc/cap_call.h"
 #include "malloc/fast_path.h"
 #include "malloc/reap_hold.h"
 #include "malloc/runtime.h"
@@ -158,35 +162,99 @@ static bool IsStill(const strata_reap* reap, const strata_scope* scope) {
                        reap->scope.load(std::memory_order_relaxed) == scope);
 }
 
-static void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
-                                 bool retired_too, bool* ended) {
-  // No such request can be met, and the sums below can't overflow.
-  if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
-  const size_t most = scope == nullptr ? 0 : ReapHeap::most_for(size, align);
-  strata_scope* full;
-  do {
+namespace {
+
+// Of an allocation, until it is met or refused.
+class Request {
+ public:
+  Request(strata_reap* reap, strata_scope* scope, size_t size, size_t align)
+      : reap_(reap),
+        scope_(scope),
+        size_(size),
+        align_(align),
+        most_(scope == nullptr ? 0 : ReapHeap::most_for(size, align)),
+        life_(reap->ended) {}
+
+  // Null with *ended: the reap is not what it was. Null with full_ or beyond_: a cap is in the way,
+  // the scope's or the reap's own.
+  void* Try(bool retired_too, bool* ended) {
     void* p = nullptr;
     bool grew = false;
     {
       const NoThreadStart later;
-      Hold hold(reap);
-      if (STRATA_UNLIKELY(!IsStill(reap, scope) || (reap->retired && !retired_too))) {
+      Hold hold(reap_);
+      if (STRATA_UNLIKELY(!IsStill() || (reap_->retired && !retired_too))) {
         *ended = true;
         return nullptr;
       }
-      full = hold.Reserve(most);
-      if (STRATA_LIKELY(full == nullptr)) {
-        const size_t held = reap->heap.held();
-        p = align <= ReapHeap::alignment ? reap->heap.allocate(size)
-                                         : reap->heap.allocate(size, align);
-        grew = reap->heap.held() != held;
-      }
+      full_ = hold.Reserve(most_);
+      if (STRATA_UNLIKELY(full_ != nullptr)) return nullptr;
+      ReapHeap& heap = reap_->heap;
+      const size_t held = heap.held();
+      p = align_ <= ReapHeap::alignment ? heap.allocate(size_) : heap.allocate(size_, align_);
+      grew = heap.held() != held;
+      if (STRATA_UNLIKELY(p == nullptr)) beyond_ = heap.refused_by_cap();
     }
     if (STRATA_UNLIKELY(grew)) StartThreadNow();
-    if (STRATA_LIKELY(full == nullptr)) return OrNoMemory(p);
-  } while (RaiseCap(full, scope, most));
-  return OrNoMemory(nullptr);
+    return p;
+  }
+
+  // No lock is held. Whether to try again.
+  bool AskAtCap() {
+    if (full_ != nullptr) return RaiseCap(std::exchange(full_, nullptr), scope_, most_);
+    return beyond_ != 0 && !is_last_try_ && AskAtReapsCap(std::exchange(beyond_, 0));
+  }
+
+ private:
+  // Under the lock, for another thread may have ended it since it was seen alive.
+  bool IsStill() const {
+    return STRATA_LIKELY(strata::IsStill(reap_, scope_) && reap_->ended == life_);
+  }
+
+  // The function may have freed blocks, so that there is room also where it did not raise the cap:
+  // each answer but a refusal gets a try.
+  bool AskAtReapsCap(size_t wanted) {
+    CapQuestion question{};
+    {
+      Hold hold(reap_);
+      if (!IsStill()) return true;  // and find it ended
+      question = {reap_->reached, reap_->context, reap_->heap.held(), wanted, reap_->heap.cap()};
+    }
+    if (question.IsMoot()) return true;
+    if (question.reached == nullptr) return false;
+    const size_t raised = question.Ask();
+    Hold hold(reap_);
+    if (!IsStill()) return true;
+    if (raised == 0) return false;
+    reap_->heap.set_cap(raised);
+    is_last_try_ = raised < reap_->heap.held() + wanted;
+    return true;
+  }
+
+  strata_reap* reap_;
+  strata_scope* scope_;
+  size_t size_;
+  size_t align_;
+  size_t most_;    // that it can add to the scope's live bytes
+  uint64_t life_;  // of the reap's record
+  strata_scope* full_ = nullptr;
+  size_t beyond_ = 0;
+  bool is_last_try_ = false;
+};
+
+STRATA_ALWAYS_INLINE void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t size,
+                                               size_t align, bool retired_too, bool* ended) {
+  // No such request can be met, and the sums below can't overflow.
+  if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
+  Request request(reap, scope, size, align);
+  void* p;
+  do {
+    p = request.Try(retired_too, ended);
+  } while (STRATA_UNLIKELY(p == nullptr) && !*ended && request.AskAtCap());
+  return OrNoMemory(p);
 }
+
+}  // namespace
 
 void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
   bool ended = false;
@@ -198,6 +266,15 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
 void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
                            bool* ended) {
   return AllocateUnlessEnded(reap, scope, size, align, false, ended);
+}
+
+void* MoveInReap(strata_reap* reap, void* p, size_t size) {
+  void* to = AllocateInReap(reap, size, ReapHeap::alignment);
+  if (to == nullptr) return nullptr;
+  const size_t old_size = SizeInReap(reap, p);
+  memcpy(to, p, old_size < size ? old_size : size);
+  FreeInReap(reap, p);
+  return to;
 }
 
 bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
@@ -266,7 +343,9 @@ void ReserveInReap(strata_reap* reap, size_t bytes) {
 }
 void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context) {
   Hold hold(reap);
-  reap->heap.set_cap(bytes, reached, context);
+  reap->heap.set_cap(bytes);
+  reap->reached = reached;
+  reap->context = context;
 }
 
 bool ExpectShared(const strata_reap* reap, const void* p) {

@@ -51,6 +51,10 @@ struct alignas(64) strata_reap {
   bool lasts = false;    // its chunks will stay long; under `lock`
   bool retired = false;  // gone with its last block; under `lock`
   bool kept = false;     // emptied, not ended, with the reaps above; under g_tree
+  uint64_t ended = 0;    // how many lives the record had before; under `lock`
+  // Asked at the heap's cap, without the lock.
+  strata_reap_cap_function reached = nullptr;
+  void* context = nullptr;
   // Of a shared reap: everything in `heap`. Never made anew, for a stale handle's caller may wait.
   strata::layers::FutexLock lock;
   std::atomic<strata_scope*> scope{nullptr};  // whose memory this is; the same from birth to end
@@ -107,6 +111,7 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align);
 void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
                            bool* ended);
 bool ResizeInReap(strata_reap* reap, void* p, size_t size);
+void* MoveInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
 size_t SizeInReap(strata_reap* reap, void* p);
 // 0: p, which may be anything, is no live block of the reap.

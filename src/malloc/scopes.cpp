@@ -5,6 +5,7 @@
 
 #include "malloc/background.h"
 #include "malloc/blocks.h"
+#include "malloc/cap_call.h"
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
 #include "malloc/record_list.h"
@@ -126,13 +127,14 @@ void HoldScope(strata_scope* scope) { scope->holders.fetch_add(1, std::memory_or
 
 namespace {
 
-bool AskCap(strata_scope* full, size_t bytes) {
+bool AskCap(strata_scope* full, strata_scope* held, size_t bytes) {
   if (full->reached == nullptr) return false;
-  const size_t live = full->live.load(std::memory_order_relaxed);
-  const size_t cap = full->cap.load(std::memory_order_relaxed);
-  if (Allows(cap, live + bytes)) return true;  // since
-  const OutOfScope out;
-  const size_t raised = full->reached(full->context, live, bytes, cap);
+  const CapQuestion question{full->reached, full->context,
+                             full->live.load(std::memory_order_relaxed), bytes,
+                             full->cap.load(std::memory_order_relaxed)};
+  if (question.IsMoot()) return true;
+  const size_t raised = question.Ask(held);
+  if (raised == 0) return false;
   full->cap.store(raised, std::memory_order_relaxed);
   return Allows(raised, full->live.load(std::memory_order_relaxed) + bytes);
 }
@@ -140,7 +142,7 @@ bool AskCap(strata_scope* full, size_t bytes) {
 }  // namespace
 
 bool RaiseCap(strata_scope* full, strata_scope* held, size_t bytes) {
-  const bool raised = AskCap(full, bytes);
+  const bool raised = AskCap(full, held, bytes);
   DropScope(held);
   return raised;
 }
@@ -162,12 +164,11 @@ void DropScope(strata_scope* scope) {
 void* AllocateInScope(size_t size, size_t align) {
   strata_scope* scope = t_state.scope;
   const int saved = errno;
-  void* p;
+  // One that another thread ended, and STRATA_ON_ERROR says to go on: it is no scope then.
+  bool ended = !IsOpen(scope);
+  void* p = ended ? nullptr : AllocateInScopesReap(scope->reap, scope, size, align, &ended);
   {
     const OutOfScope out;
-    // One that another thread ended, and STRATA_ON_ERROR says to go on: it is no scope then.
-    bool ended = !IsOpen(scope);
-    p = ended ? nullptr : AllocateInScopesReap(scope->reap, scope, size, align, &ended);
     if (STRATA_UNLIKELY(ended)) {
       ReportMisuse("an allocation in a scope that has ended: ", scope);
       p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);

@@ -301,7 +301,7 @@ void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
   return to;
 }
 
-// A block of a reap's, or one that grows while the thread is in a scope: the scope has what is new.
+// A block of a scope's, or one that grows while the thread is in a scope, which has what is new.
 void* MoveByCopy(void* from, size_t old_size, size_t size) {
   void* to = Allocate(size);
   if (to == nullptr) return nullptr;
@@ -316,8 +316,10 @@ void* ReallocateInReap(strata_reap* reap, void* p, size_t size) {
     errno = EINVAL;
     return nullptr;
   }
-  const size_t old_size = SizeInReap(reap, p);
-  return ResizeInReap(reap, p, size) ? p : MoveByCopy(p, old_size, size);
+  if (ResizeInReap(reap, p, size)) return p;
+  // A scope's goes where the thread is now.
+  return reap->scope == nullptr ? MoveInReap(reap, p, size)
+                                : MoveByCopy(p, SizeInReap(reap, p), size);
 }
 
 // A large block that grows step by step gets an eighth more than asked, so that the copies add up

@@ -2,6 +2,7 @@
 // begin with bad_ misuse it.
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <sys/wait.h>
 
 #include "case.h"
@@ -140,6 +141,110 @@ CASE(obeys_its_cap) {
   while (strata_reap_malloc(reap, 1000) != NULL) ++n;
   CHECK(times == 3 && n > 260 && strata_reap_held(reap) <= 400000);
   strata_reap_destroy(reap);
+}
+
+static size_t Refuse(void* context, size_t held, size_t wanted, size_t cap) {
+  (void)held, (void)wanted, (void)cap;
+  ++*(int*)context;
+  return 0;
+}
+CASE(keeps_a_cap_whose_function_refuses) {
+  for (int i = 0; i < 2; ++i) {
+    strata_reap* reap = i == 0 ? strata_reap_create(NULL) : strata_reap_create_shared(NULL);
+    int asked = 0;
+    strata_reap_set_cap(reap, 100000, Refuse, &asked);
+    size_t n = 0;
+    while (n < 1000 && strata_reap_malloc(reap, 1000) != NULL) ++n;
+    CHECK(errno == ENOMEM && n < 100 && asked == 1);
+    CHECK(strata_reap_memalign(reap, 4096, 100000) == NULL && asked == 2);
+    CHECK(strata_reap_held(reap) <= 100000);
+    strata_reap_destroy(reap);
+  }
+}
+
+// The function holds no lock and may do with the reap what it likes.
+struct Program {
+  strata_reap* reap;
+  char* cache[200];
+  size_t cached, asked;
+};
+static void* UseFromAnotherThread(void* reap) {
+  strata_reap_free(reap, strata_reap_malloc(reap, 10));
+  return NULL;
+}
+static size_t EmptyCache(void* context, size_t held, size_t wanted, size_t cap) {
+  struct Program* program = context;
+  CHECK(held == strata_reap_held(program->reap) && held + wanted > cap);
+  while (program->cached != 0) strata_reap_free(program->reap, program->cache[--program->cached]);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, UseFromAnotherThread, program->reap) == 0);
+  pthread_join(thread, NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    free(strata_reap_malloc(strata_reap_create_shared(program->reap), 10));
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  ++program->asked;
+  return cap;
+}
+CASE(has_the_room_that_the_function_of_its_cap_makes) {
+  alarm(60);
+  for (int shared = 0; shared < 2; ++shared) {
+    struct Program program = {0};
+    program.reap = shared ? strata_reap_create_shared(NULL) : strata_reap_create(NULL);
+    strata_reap_set_cap(program.reap, 100000, EmptyCache, &program);
+    for (size_t i = 0; i < 500; ++i) {
+      char* p = strata_reap_malloc(program.reap, 1000 + i);
+      CHECK_AT(p != NULL, i);
+      program.cache[program.cached++] = p;
+    }
+    CHECK(program.asked > 3 && strata_reap_held(program.reap) <= 100000);
+    program.asked = 0;
+    CHECK(strata_reap_malloc(program.reap, 200000) == NULL && errno == ENOMEM);
+    CHECK(program.asked == 1);
+    strata_reap_destroy(program.reap);
+  }
+}
+
+static jmp_buf out_of_function;
+static size_t Jump(void* context, size_t held, size_t wanted, size_t cap) {
+  (void)context, (void)held, (void)wanted, (void)cap;
+  longjmp(out_of_function, 1);
+}
+CASE(is_whole_where_the_function_of_its_cap_jumps) {
+  alarm(20);
+  strata_reap* volatile reap = NULL;
+  for (volatile int i = 0; i < 20; ++i) {
+    if (i % 10 == 0) {
+      reap = i == 0 ? strata_reap_create(NULL) : strata_reap_create_shared(NULL);
+      strata_reap_set_cap(reap, 20000, Jump, NULL);
+    }
+    if (setjmp(out_of_function) == 0) {
+      for (;;) CHECK(strata_reap_malloc(reap, 3000) != NULL);
+    }
+    CHECK(strata_reap_held(reap) <= 20000);
+    strata_reap_clear(reap);
+  }
+}
+
+static size_t EndIt(void* context, size_t held, size_t wanted, size_t cap) {
+  strata_reap** reaps = context;
+  strata_reap_destroy(reaps[0]);
+  for (int i = 1; i < 4; ++i) reaps[i] = strata_reap_create(NULL);
+  (void)held;
+  return cap + wanted;
+}
+CASE(bad_cap_function_that_ends_its_reap) {
+  strata_reap* reaps[4] = {strata_reap_create(NULL)};
+  strata_reap_set_cap(reaps[0], 10000, EndIt, reaps);
+  errno = 0;
+  CHECK(strata_reap_malloc(reaps[0], 20000) == NULL && errno == EINVAL);
+  for (int i = 1; i < 4; ++i) {
+    CHECK(strata_reap_held(reaps[i]) == 0);
+    CHECK(strata_reap_malloc(reaps[i], 1000000) != NULL);
+  }
 }
 
 static strata_reap* shared_reap;
@@ -323,6 +428,30 @@ CASE(is_freed_by_free_if_shared) {
     }
   }
   CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_destroy(reap);
+}
+
+// What grows stays in its reap.
+CASE(is_resized_by_realloc_if_shared) {
+  strata_reap* reap = strata_reap_create_shared(NULL);
+  char* p = realloc(strata_reap_malloc(reap, 1), 10);
+  memcpy(p, "123456789", 10);
+  for (size_t n = 10; n < 3000000; n = n * 3 / 2) {
+    char* in_the_way = strata_reap_malloc(reap, 10);
+    p = n % 2 == 0 ? realloc(p, n) : reallocarray(p, n, 1);
+    CHECK_AT(p != NULL && strcmp(p, "123456789") == 0, n);
+    CHECK_AT(strata_reap_find(p) == reap && strata_reap_size(reap, p) >= n, n);
+    strata_reap_free(reap, in_the_way);
+  }
+  for (size_t n = 3000000; n > 10; n /= 3) {
+    p = realloc(p, n);
+    CHECK_AT(p != NULL && strcmp(p, "123456789") == 0 && strata_reap_find(p) == reap, n);
+  }
+  strata_reap_free(reap, p);
+  CHECK(strata_reap_bytes(reap) == 0);
+  strata_reap_set_cap(reap, 50000, NULL, NULL);
+  p = strata_reap_malloc(reap, 1000);
+  CHECK(realloc(p, 100000) == NULL && errno == ENOMEM && strata_reap_size(reap, p) >= 1000);
   strata_reap_destroy(reap);
 }
 

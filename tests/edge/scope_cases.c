@@ -413,6 +413,22 @@ CASE(has_the_room_that_the_function_of_its_cap_makes) {
   strata_scope_destroy(scope);
 }
 
+static size_t Refuse(void* context, size_t live, size_t wanted, size_t cap) {
+  (void)context, (void)live, (void)wanted, (void)cap;
+  return 0;
+}
+CASE(keeps_a_cap_whose_function_refuses) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_set_cap(scope, 100000, Refuse, NULL);
+  strata_scope_enter(scope);
+  size_t n = 0;
+  while (n < 1000 && malloc(1000) != NULL) ++n;
+  CHECK(errno == ENOMEM && n < 100 && strata_scope_live(scope) <= 100000);
+  CHECK(malloc(1000) == NULL && malloc(10) != NULL);
+  strata_scope_enter(NULL);
+  strata_scope_destroy(scope);
+}
+
 // Reaps and their records are no blocks of the scope in which they are made.
 CASE(leaves_reaps_alone) {
   strata_scope* scope = strata_scope_create();

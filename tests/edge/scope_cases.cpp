@@ -45,6 +45,24 @@ void Cap() {
   REQUIRE(reinterpret_cast<uintptr_t>(wide.get()) % 128 == 0 && request.live() >= 256);
 }
 
+// The thread is where it was when the function of the cap has thrown.
+void ThrowingCap() {
+  strata::scope request;
+  request.set_cap(100'000, [](void*, size_t, size_t, size_t) -> size_t { throw 7; });
+  for (int i = 0; i < 10; ++i) {
+    try {
+      const std::vector<char> large(1'000'000);
+      abort();
+    } catch (int thrown) {
+      REQUIRE(thrown == 7);
+    }
+    REQUIRE(strata_scope_current() == request.get());
+    const size_t before = request.live();
+    const std::string inside(1000, 'i');
+    REQUIRE(request.live() >= before + 1000);
+  }
+}
+
 void Nested() {
   const strata::scope outer;
   const std::string a(1000, 'a');
@@ -82,6 +100,7 @@ int main() {
   for (int i = 0; i < 1000; ++i) REQUIRE(Keep() == std::string(100, 'x'));
   for (int i = 0; i < 100; ++i) Bulk();
   Cap();
+  ThrowingCap();
   Nested();
   Threads();
   REQUIRE(strata_scope_current() == nullptr);

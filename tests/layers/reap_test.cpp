@@ -320,6 +320,65 @@ TEST(Reap, ObeysItsCap) {
   EXPECT_EQ(heap.allocate(10 << 20), nullptr) << "the function said no";
 }
 
+TEST(Reap, IsRefusedWhereTheFunctionOfItsCapSaysNothing) {
+  Plain heap;
+  heap.set_cap(64 << 10, [](void*, size_t, size_t, size_t) { return size_t{0}; });
+  size_t n = 0;
+  while (n < 1000 && heap.allocate(1000) != nullptr) ++n;
+  EXPECT_LT(n, 66u);
+  EXPECT_EQ(heap.cap(), 64u << 10);
+  EXPECT_EQ(heap.allocate(100'000), nullptr);
+  EXPECT_NE(heap.refused_by_cap(), 0u);
+  EXPECT_EQ(heap.allocate(SIZE_MAX), nullptr);
+  EXPECT_EQ(heap.refused_by_cap(), 0u);
+}
+
+// It may free blocks, so that there is room below the same cap, and allocate ones.
+TEST(Reap, MayBeUsedInTheFunctionOfItsCap) {
+  struct Program {
+    Plain heap;
+    std::vector<void*> cache;
+    int asked = 0;
+  } program;
+  program.heap.set_cap(
+      64 << 10,
+      [](void* context, size_t, size_t, size_t cap) {
+        auto& [heap, cache, asked] = *static_cast<Program*>(context);
+        ++asked;
+        for (void* p : cache) heap.deallocate(p);
+        cache.assign(1, heap.allocate(10));
+        EXPECT_NE(cache[0], nullptr);
+        return cap;
+      },
+      &program);
+  for (int i = 0; i < 1000; ++i) {
+    program.cache.push_back(program.heap.allocate(500 + static_cast<size_t>(i)));
+    ASSERT_NE(program.cache.back(), nullptr) << i;
+  }
+  EXPECT_GT(program.asked, 10);
+  EXPECT_LE(program.heap.held(), 64u << 10);
+}
+
+TEST(Reap, IsWholeAfterTheFunctionOfItsCapThrew) {
+  Plain heap;
+  heap.set_cap(64 << 10, [](void*, size_t, size_t wanted, size_t) -> size_t { throw wanted; });
+  std::vector<void*> blocks;
+  EXPECT_THROW(for (;;) blocks.push_back(heap.allocate(1000)), size_t);
+  EXPECT_THROW(heap.allocate(100'000), size_t);
+  EXPECT_LE(heap.held(), 64u << 10);
+  heap.set_cap(0);
+  for (void* p : blocks) heap.deallocate(p);
+  EXPECT_EQ(heap.used(), 0u);
+  RunModel(heap, 1000, 3, MixedSize);
+}
+
+TEST(Reap, DoesNotAskItsCapForAHint) {
+  Plain heap;
+  heap.set_cap(8 << 10, [](void*, size_t, size_t, size_t) -> size_t { throw 1; });
+  EXPECT_NO_THROW(heap.reserve(100'000));
+  EXPECT_EQ(heap.held(), 0u);
+}
+
 template <class H>
 class ReapModelTest : public testing::Test {};
 using Stacks =
@@ -333,30 +392,6 @@ TYPED_TEST(ReapModelTest, KeepsBlocksApartAndWhole) {
     RunModel(heap, 6000, seed, MixedSize);
     RunModel(heap, 3000, seed + 100, [](std::mt19937& r) { return r() % 60; });
   }
-}
-
-// With blocks that are aligned and that grow over neighbours, of which some wait to be joined. With
-// the largest chunk goes how much may wait: 1 KiB, 32 KiB.
-template <class H>
-void FullModel() {
-  for (unsigned seed = 1; seed <= 4; ++seed) {
-    H heap;
-    RunFullModel(heap, 10'000, seed, MixedSize);
-    RunFullModel(heap, 5'000, seed + 100, [](std::mt19937& r) { return r() % 3000; });
-    EXPECT_EQ(heap.used(), 0u);
-    EXPECT_TRUE(heap.bumping());
-  }
-}
-TEST(Reap, KeepsBlocksWholeThroughAllThatItCanDo) {
-  FullModel<Stack<Reap<4096, 4096>, Count, Mmap>>();
-  FullModel<Stack<Reap<8192, 131072>, Count, Mmap>>();
-}
-// What a shared reap does: no window, so every request takes the slow path.
-TEST(Reap, KeepsBlocksWholeWithTheWindowShut) {
-  Stack<Reap<8192, 131072>, Count, Mmap> heap;
-  heap.shut_window();
-  RunFullModel(heap, 20'000, 1, MixedSize);
-  EXPECT_EQ(heap.used(), 0u);
 }
 
 TEST(Reap, SurvivesARefusedChunkAndARefusedFinder) {

@@ -1,4 +1,5 @@
-// Cap: how many bytes a heap may hold, and who is asked when that is too little.
+// Cap: how many bytes a heap may hold, and who is asked when that is too little. The heap asks
+// where nothing of it is under way, for the function may use the heap.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -6,7 +7,7 @@
 namespace strata::layers {
 
 // Asked when `held` + `wanted` bytes would exceed the cap. Returns the new cap; one that is still
-// too low makes the request fail.
+// too low, or 0, which leaves the cap as it is, refuses.
 using CapFunction = size_t (*)(void* context, size_t held, size_t wanted, size_t cap);
 
 class Cap {
@@ -17,13 +18,11 @@ class Cap {
 
   size_t bytes() const { return bytes_; }  // 0: none
   bool Allows(size_t bytes) const { return bytes_ == 0 || bytes <= bytes_; }
+  bool HasFunction() const { return reached_ != nullptr; }
 
-  // Whether `held` bytes may grow by `wanted`; asks if need be.
-  bool Grants(size_t held, size_t wanted) {
-    if (Allows(held + wanted)) return true;
-    if (reached_ == nullptr) return false;
-    bytes_ = reached_(context_, held, wanted, bytes_);
-    return Allows(held + wanted);
+  void Ask(size_t held, size_t wanted) {
+    const size_t answer = reached_(context_, held, wanted, bytes_);
+    if (answer != 0) bytes_ = answer;
   }
 
  private:

@@ -9,7 +9,8 @@
 // quarter of the largest chunk waits, for most regions end before that and never pay for it.
 //
 // A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
-// cap bounds what is held; one that is reached asks a function, which may raise it.
+// cap bounds what is held; one that is reached asks a function, which may raise it, free blocks of
+// the heap instead, or throw; it must not end the heap.
 #pragma once
 
 #include "strata/layers/best_fit.h"
@@ -53,7 +54,7 @@ struct Reap {
 
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
-      if (size > kMaxRequest - align - 2 * Block::kLeast) return nullptr;
+      if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
       if (p == nullptr) return nullptr;
       const Settle settle(*this);
@@ -115,7 +116,8 @@ struct Reap {
       requires Holdings::moves
     {
       if (size > kMaxRequest || !Block::Of(p)->apart()) return nullptr;
-      return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size));
+      return AskingAtCap(
+          [&] { return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size)); });
     }
     bool reads_zero(void* p)
       requires ZeroKnowingHeap<Below>
@@ -146,11 +148,14 @@ struct Reap {
       if (bytes > Room()) NewChunk(RoundUp(bytes, Block::kUnit));
     }
 
-    // 0: none.
+    // 0: none. The function is asked by allocate only, not for what is just reserved.
     void set_cap(size_t bytes, CapFunction reached = nullptr, void* context = nullptr) {
       holdings_.set_cap(Cap(bytes, reached, context));
     }
     size_t cap() const { return holdings_.cap().bytes(); }
+    // How many bytes more the last allocation, which got null, had to take; 0 where it was not the
+    // cap that stood in the way. For a cap without a function.
+    size_t refused_by_cap() const { return holdings_.refused(); }
 
     // All requests take the slow path: for a heap that is used under a lock, and asked without.
     void shut_window() { shut_ = true; }
@@ -215,9 +220,31 @@ struct Reap {
     }
 
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
-      if (size > kMaxRequest) return nullptr;
-      const Settle settle(*this);
+      if (size > kMaxRequest) return Impossible();
       const size_t bytes = Block::BytesFor(size);
+      return AskingAtCap([&] { return Find(bytes); });
+    }
+    // The cap's function is asked with nothing under way. Its answer may be too low and there be
+    // room all the same, if it freed blocks: so each answer gets one more try.
+    template <class F>
+    void* AskingAtCap(F attempt) {
+      void* p = attempt();
+      while (p == nullptr && holdings_.refused() != 0) {
+        const size_t wanted = holdings_.refused();
+        if (!holdings_.AskFor(wanted)) break;
+        const bool allowed = holdings_.cap().Allows(holdings_.held() + wanted);
+        p = attempt();
+        if (!allowed) break;
+      }
+      return p;
+    }
+    void* Impossible() {
+      holdings_.NoneRefused();
+      return nullptr;
+    }
+
+    void* Find(size_t bytes) {
+      const Settle settle(*this);
       if (bytes > Holdings::kApart) return holdings_.TakeApart(this->next_, bytes);
       if (bytes <= Room()) return Bump(bytes);
       Join();

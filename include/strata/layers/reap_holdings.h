@@ -1,7 +1,7 @@
 // What a Reap holds of the heap below: the chunks that it bumps through, the newest first, and
 // memory of their own for requests that are large for a chunk. Says how large the next chunk is to
-// be, and asks the cap. The heap below may have a static whole(bytes): what it takes for so many is
-// then asked for; and allocate_for(owner, bytes): it then learns whose they will be.
+// be, and heeds the cap. The heap below may have a static whole(bytes): what it takes for so many
+// is then asked for; and allocate_for(owner, bytes): it then learns whose they will be.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -34,6 +34,15 @@ class ReapHoldings {
   size_t apart_bytes() const { return apart_bytes_; }
   const Cap& cap() const { return cap_; }
   void set_cap(const Cap& cap) { cap_ = cap; }
+  // What the cap kept the last Grow or TakeApart from taking; 0 where it was not in the way.
+  size_t refused() const { return refused_; }
+  void NoneRefused() { refused_ = 0; }
+  // Whether there is somebody to ask for so much. May change all that is held.
+  bool AskFor(size_t wanted) {
+    if (!cap_.HasFunction()) return false;
+    cap_.Ask(held_, wanted);
+    return true;
+  }
   void set_owner(void* owner) { owner_ = owner; }
 
   // A new newest chunk with room for `bytes`. Null when the cap or the heap below refuses. The more
@@ -48,7 +57,7 @@ class ReapHoldings {
     // Below the cap or short of memory, a smaller one will do.
     const size_t least = Whole(bytes + kOverhead);
     if (!cap_.Allows(held_ + wanted) && cap_.Allows(held_ + least)) wanted = least;
-    if (!cap_.Grants(held_, wanted)) return nullptr;
+    if (!Allowed(wanted)) return nullptr;
     Chunk* c = Take(below, wanted, &chunks_);
     if (c == nullptr && least < wanted) c = Take(below, least, &chunks_);
     if (c != nullptr) c->SetEnd();
@@ -78,7 +87,7 @@ class ReapHoldings {
 
   Block* TakeApart(Below& below, size_t bytes) {
     const size_t whole = Whole(bytes + sizeof(Chunk));
-    Chunk* c = cap_.Grants(held_, whole) ? Take(below, whole, &apart_) : nullptr;
+    Chunk* c = Allowed(whole) ? Take(below, whole, &apart_) : nullptr;
     if (c == nullptr) return nullptr;
     Block* b = c->first();
     b->SetApart(c->bytes - sizeof(Chunk), sizeof(Chunk));
@@ -92,7 +101,8 @@ class ReapHoldings {
   {
     Chunk* c = Chunk::OfApart(b);
     const size_t offset = b->apart_offset(), before = c->bytes, whole = Whole(offset + bytes);
-    if (bytes <= kApart || (whole > before && !cap_.Grants(held_, whole - before))) return nullptr;
+    NoneRefused();
+    if (bytes <= kApart || (whole > before && !Allowed(whole - before))) return nullptr;
     void* const owner = c->owner;
     c->Unlink(&apart_);
     void* moved = below.remap(c, before, whole);
@@ -128,7 +138,11 @@ class ReapHoldings {
     }
   }
 
-  // The caller has asked the cap.
+  bool Allowed(size_t wanted) {
+    refused_ = cap_.Allows(held_ + wanted) ? 0 : wanted;
+    return refused_ == 0;
+  }
+  // The cap allows it.
   Chunk* Take(Below& below, size_t bytes, Chunk** list) {
     void* raw;
     if constexpr (requires { below.allocate_for(owner_, bytes); }) {
@@ -156,6 +170,7 @@ class ReapHoldings {
   size_t held_ = 0;  // which the cap is on
   void* owner_ = nullptr;
   Cap cap_;
+  size_t refused_ = 0;
 };
 
 }  // namespace strata::layers

@@ -1,7 +1,7 @@
 // What the nothrow forms of operator new do when memory is short: null instead of an exception,
-// also when the new-handler throws. This is the one file compiled with exceptions; the C++ run
-// time's symbols are weak, because a C program that preloads the library has none (and then nothing
-// can throw). clang names std::terminate too. Sits in heaps, in every library.
+// also when the new-handler throws. Compiled with exceptions; the C++ run time's symbols are weak,
+// because a C program that preloads the library has none (and then nothing can throw). clang names
+// std::terminate too. Sits in heaps, in every library.
 #include "heaps/preload/cxx_new.h"
 
 asm(".weak __gxx_personality_v0\n"
