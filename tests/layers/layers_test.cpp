@@ -15,6 +15,7 @@
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/per_class.h"
 #include "strata/layers/size_header.h"
+#include "strata/layers/split.h"
 #include "strata/layers/splitting_bins.h"
 #include "strata/layers/static_source.h"
 #include "strata/layers/try_first.h"
@@ -164,6 +165,28 @@ TEST(TryFirst, FallsBackAndReturnsToTheRightHeap) {
   heap.deallocate(small, 128);
   EXPECT_EQ(layer<Count>(heap).counts().blocks(), 0u);
   EXPECT_EQ(heap.first().used(), 0u);
+}
+
+TEST(SplitAt, SendsEachSizeToItsHeapAndBack) {
+  Stack<SplitAt<100, Count, FreeList>, Count, Mmap> heap;
+  const Counts& small = heap.small().counts();
+  const Counts& below = layer<Count>(heap.next()).counts();
+  void* at = heap.allocate(100);
+  void* above = heap.allocate(101);
+  EXPECT_EQ(small.bytes, 100u);
+  EXPECT_EQ(below.bytes, 201u) << "the small heap's memory comes from below, too";
+  heap.deallocate(at, 100);
+  EXPECT_EQ(small.blocks(), 0u);
+  EXPECT_EQ(below.blocks(), 2u) << "its free list keeps it";
+  heap.deallocate(above, 101);
+  EXPECT_EQ(below.blocks(), 1u);
+  EXPECT_EQ(heap.allocate(100), at);
+}
+
+TEST(SplitAt, RunsTheModelAroundTheLimit) {
+  using Small = SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<4096>>;
+  Stack<Check, Small, Coalesce<65536>, Count, Mmap> heap;
+  RunModel(heap, 8000, 1, [](std::mt19937& random) { return 200 + random() % 112; });
 }
 
 TEST(SizeHeader, RemembersWhatWasAsked) {
@@ -317,22 +340,6 @@ TEST(FailNth, IsSurvivedByTheOthers) {
   SurviveFailures<GuardPages>();
 }
 
-TEST(Count, CountsBlocksBytesPeaksAndRefusals) {
-  Stack<Count, FailNth, Bump<>, Mmap> heap;
-  void* a = heap.allocate(10);
-  void* b = heap.allocate(20);
-  heap.deallocate(a, 10);
-  layer<FailNth>(heap).fail_nth(1);
-  EXPECT_EQ(heap.allocate(1), nullptr);
-  const Counts& c = heap.counts();
-  EXPECT_EQ(c.allocations, 2u);
-  EXPECT_EQ(c.blocks(), 1u);
-  EXPECT_EQ(c.bytes, 20u);
-  EXPECT_EQ(c.peak_bytes, 30u);
-  EXPECT_EQ(c.failures, 1u);
-  heap.deallocate(b, 20);
-}
-
 TEST(Log, TellsOfEachCall) {
   std::vector<std::pair<HeapCall, size_t>> seen;
   Stack<Log, Bump<>, Mmap> heap;
@@ -345,59 +352,6 @@ TEST(Log, TellsOfEachCall) {
   const decltype(seen) expected{
       {HeapCall::kAllocate, 5}, {HeapCall::kDeallocate, 5}, {HeapCall::kClear, 0}};
   EXPECT_EQ(seen, expected);
-}
-
-const char* g_found = nullptr;
-void Remember(const char* what, const void*) { g_found = what; }
-
-// A heap that does what it is told to, for Check to find.
-struct Rogue {
-  static constexpr size_t alignment = 16;
-  static constexpr bool thread_safe = false;
-  void* allocate(size_t) { return answer; }
-  void deallocate(void*, size_t) {}
-  void* answer = nullptr;
-};
-
-TEST(Check, FindsWhatHeapsAndCallersDoWrong) {
-  alignas(16) char memory[256] = {};
-  Stack<Check, Rogue> heap;
-  heap.set_handler(Remember);
-  const auto expect = [](const char* part) {
-    ASSERT_NE(g_found, nullptr) << part;
-    EXPECT_NE(strstr(g_found, part), nullptr) << g_found;
-    g_found = nullptr;
-  };
-  heap.next().answer = memory;
-  ASSERT_EQ(heap.allocate(100), memory);
-  EXPECT_EQ(g_found, nullptr);
-  heap.next().answer = memory + 96;
-  ASSERT_NE(heap.allocate(100), nullptr);
-  expect("overlaps");
-  heap.next().answer = memory + 200;
-  ASSERT_NE(heap.allocate(8), nullptr);
-  expect("aligned");
-  heap.deallocate(memory, 99);
-  expect("another size");
-  heap.deallocate(memory, 100);
-  expect("twice");
-  heap.deallocate(memory + 16, 8);
-  expect("never given out");
-  EXPECT_EQ(static_cast<unsigned char>(memory[0]), 0xdf) << "what came back is overwritten";
-}
-
-TEST(CheckDeathTest, AbortsByDefault) {
-  Stack<Check, Bump<>, Mmap> heap;
-  void* p = heap.allocate(8);
-  heap.deallocate(p, 8);
-  EXPECT_DEATH(heap.deallocate(p, 8), "strata check: a block given back twice");
-}
-
-TEST(GuardPagesDeathTest, FaultsOneByteBehindTheBlock) {
-  Stack<GuardPages, Mmap> heap;
-  auto* p = static_cast<volatile char*>(heap.allocate(4096 * 2 - 16));
-  p[4096 * 2 - 17] = 1;
-  EXPECT_DEATH(p[4096 * 2 - 16] = 1, "");
 }
 
 struct Node : PerClass<Node, Stack<Locked, FreeList, Bump<>, Mmap>> {

@@ -124,6 +124,7 @@ static_assert(kKept<FailNth> == kAll && kOwnOnes<FailNth> == kNothing);
 // A block ends where its pages end, so its size must be told; a page kept from being touched must
 // not be reused before it is freed.
 static_assert(kKept<GuardPages> == kOwn && kOwnOnes<GuardPages> == kNothing);
+static_assert(kKept<BasicGuardPages<1>> == kOwn);
 
 // Locks.
 static_assert(kKept<Locked> == kAll && kOwnOnes<Locked> == kNothing);

@@ -38,6 +38,8 @@ struct NoHeap {
 };
 """
 
+KEEPS_NOTHING = "PrivateHeaps: a block is freed into any of the heaps, so their layers must keep"
+
 MISFITS = {
     "Stack<>": "a stack needs a source at least",
     "Stack<Bump<>, FreeList>": "a layer needs a heap below it",
@@ -78,11 +80,23 @@ MISFITS = {
     "Stack<Apart<65536, Bump<>>, Coalesce<>, Mmap>": "Apart: the second parameter must be a whole",
     "Stack<Nested, FreeList, Mmap>": "Nested needs a heap that can be cleared",
     "Stack<GuardPages, Bump<>, Mmap>": "GuardPages needs a heap of whole pages",
+    "Stack<BasicGuardPages<24>, Mmap>": "GuardPages: blocks are aligned to a power of two",
     "Stack<TryFirst<Mmap>, Mmap>": "TryFirst needs a whole heap that knows its own blocks",
     "Stack<PrivateHeaps<4, CpuIndex, Locked, FreeList>, Bump<>, Mmap>": "PrivateHeaps: the heap "
     "below is shared; it must lock",
     "Stack<PrivateHeaps<4, CpuIndex, FreeList>, Locked, Bump<>, Mmap>": "PrivateHeaps: put Locked",
     "Stack<PrivateHeaps<4, int, Locked, FreeList>, Locked, Bump<>, Mmap>": "must choose a heap",
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Coalesce<4096>>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Bins<Steps<16, 64>, FreeList>, Coalesce<>>, "
+    "Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, SplitAt<64, Reap<>>>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Reap<>>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Obstack<>>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Listed>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Check, FreeList>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, Count, FreeList>, Locked, Mmap>": KEEPS_NOTHING,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, TryFirst<StaticBuffer<64>>>, Locked, "
+    "Mmap>": KEEPS_NOTHING,
     "Stack<OwnedHeaps<4, CpuIndex, FreeList>, Locked, Bump<>, Mmap>": "put Locked on top of its",
     "Stack<Hoard<>, Mmap>": "Hoard needs runs aligned to its superblocks",
     "Stack<ThreadBuffers<>, Bump<>, Mmap>": "ThreadBuffers needs a Hoard below it",
@@ -130,8 +144,23 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return Compiler(request.param, tmp_path_factory.mktemp("misfits"))
 
 
-def test_what_fits_compiles(compiler: Compiler) -> None:
-    assert compiler.says("Stack<Bump<>, Mmap>") == ""
+@pytest.mark.parametrize(
+    "heap",
+    [
+        "Stack<Bump<>, Mmap>",
+        # what stands alone may be private; with owners all may
+        "Stack<PrivateHeaps<2, CpuIndex, Locked, Bins<Steps<16, 64>, FreeList>, Bump<>>, "
+        "Locked, Mmap>",
+        "Stack<PrivateHeaps<2, CpuIndex, Locked, ClassHeader, Bins<Steps<16, 64>, "
+        "BoundedFreeList<9>>, Bump<4096, 8>>, Locked, Mmap>",
+        "Stack<PrivateHeaps<2, CpuIndex, LockedWhenShared, Zeroed, Log, SizeHeader, Header<long>, "
+        "SplitAt<64, FreeList>, SplittingBins<Steps<16, 64>>, Chunk<64>, GuardPages>, Mmap>",
+        "Stack<OwnedHeaps<2, CpuIndex, Locked, Check, Coalesce<>>, Mmap>",
+        "Stack<OwnedHeaps<2, CpuIndex, Locked, Reap<>>, Mmap>",
+    ],
+)
+def test_what_fits_compiles(compiler: Compiler, heap: str) -> None:
+    assert compiler.says(heap) == ""
 
 
 @pytest.mark.parametrize("heap", MISFITS)

@@ -24,6 +24,7 @@ struct Bins {
     static constexpr size_t alignment = Bin::alignment;
     static constexpr size_t skew = internal::SkewOf<Bin>();
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Bin, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>

@@ -23,6 +23,8 @@ struct Bump {
     static constexpr size_t alignment = kSkew == 0 ? kDefaultAlignment : kSkew;
     static constexpr size_t skew = kSkew;
     static constexpr bool thread_safe = false;
+    // A free does nothing.
+    static constexpr bool blocks_stand_alone = true;
 
     using Over<Below>::Over;
     ~On() { GiveBack(nullptr); }

@@ -1,8 +1,8 @@
-// Check: an oracle that can be spliced in anywhere. It keeps a shadow of every 16 bytes that are
-// out, and finds a block that overlaps another, that is not aligned, comes back twice, comes back
-// with another size, or was never given out; it fills what comes back, so that use after free
-// shows. What it finds goes to a handler (by default one line on stderr, then abort). The shadow
-// has memory of its own, so Check works inside a malloc replacement too. One thread at a time.
+// Check: an oracle that can be spliced in anywhere. It keeps a shadow of all that is out, and finds
+// a block that overlaps another, is not aligned, comes back twice, comes back with another size, or
+// was never given out; it fills what comes back, so that use after free shows. What it finds goes
+// to a handler (by default one line on stderr, then abort). The shadow has memory of its own, so
+// Check works inside a malloc replacement too. One thread at a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,8 +25,10 @@ using CheckHandler = void (*)(const char* what, const void* p);
   abort();
 }
 
-// Which 16-byte units of the address space are in blocks, and how large each block is: an open hash
-// table of units, by page-sized groups.
+// Which units of kUnit bytes of the address space are in blocks, and how large each block is: an
+// open hash table of units, by groups. A block begins at a multiple of kUnit and has all of its
+// last unit.
+template <size_t kUnit>
 class Shadow {
  public:
   Shadow() = default;
@@ -37,7 +39,8 @@ class Shadow {
   // Bytes asked for by the block at p plus one; 0: no block begins here.
   size_t SizeAt(const void* p) const {
     const Group* g = Find(Unit(p) / kUnits);
-    return g == nullptr ? 0 : g->size[Unit(p) % kUnits];
+    return g == nullptr || reinterpret_cast<uintptr_t>(p) % kUnit != 0 ? 0
+                                                                       : g->size[Unit(p) % kUnits];
   }
   // False: some of it is in another block already. Nothing changes then.
   bool Add(const void* p, size_t size) {
@@ -72,9 +75,9 @@ class Shadow {
     size_t size[kUnits] = {};
   };
 
-  static uintptr_t Unit(const void* p) { return reinterpret_cast<uintptr_t>(p) / 16; }
+  static uintptr_t Unit(const void* p) { return reinterpret_cast<uintptr_t>(p) / kUnit; }
   static uintptr_t EndUnit(const void* p, size_t size) {
-    return (reinterpret_cast<uintptr_t>(p) + (size == 0 ? 1 : size) + 15) / 16;
+    return (reinterpret_cast<uintptr_t>(p) + (size == 0 ? 1 : size) + kUnit - 1) / kUnit;
   }
   static size_t Hash(uintptr_t key) { return (key * 0x9e3779b97f4a7c15u) >> 20; }
 
@@ -126,6 +129,7 @@ struct Check {
   class On : public Through<Below> {
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = false;
     static constexpr unsigned char kFreed = 0xdf;
 
     using Through<Below>::Through;
@@ -203,7 +207,10 @@ struct Check {
     }
 
     CheckHandler handler_ = AbortOnCheck;
-    Shadow shadow_;
+    // Blocks that lie behind a header's 8 bytes are no multiples of 16 (Bump's skew).
+    static constexpr size_t kUnit =
+        Below::alignment < kDefaultAlignment ? size_t{Below::alignment} : kDefaultAlignment;
+    Shadow<kUnit> shadow_;
   };
 };
 

@@ -26,6 +26,7 @@ struct ClassHeader {
     static constexpr size_t header_bytes = Below::skew == 0 ? kDefaultAlignment : sizeof(size_t);
     static constexpr size_t alignment = kDefaultAlignment;
     static constexpr size_t skew = 0;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;
 

@@ -1,6 +1,7 @@
-// Count: how many blocks and bytes (as asked) are out, have ever been, and were at most; how often
-// the heap below said no. A block that is resized or remapped stays one block. Splice it in
-// anywhere; below a Locked, or for one thread.
+// Count: how many blocks and bytes are out, have ever been, and were at most; how often the heap
+// below said no. Bytes are those asked for where every free is told them, and what the block holds
+// over a heap that knows sizes (SizedHeap): a free may then name none. A block that is resized or
+// remapped stays one block. Splice it in anywhere; below a Locked, or for one thread.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -11,7 +12,7 @@ struct Counts {
   size_t allocations = 0;
   size_t deallocations = 0;
   size_t failures = 0;
-  size_t bytes = 0;  // out now; as asked; where the heap below knows sizes, what it holds
+  size_t bytes = 0;  // out now; as asked, or size_of() where the heap below has it
   size_t peak_bytes = 0;
   size_t blocks() const { return allocations - deallocations; }
 };
@@ -21,6 +22,7 @@ struct Count {
   class On : public Through<Below> {
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = false;
 
     using Through<Below>::Through;
 

@@ -70,6 +70,7 @@ struct FreeList {
 
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;
     ~On() { Drain(); }
@@ -121,6 +122,8 @@ struct BoundedFreeList {
     using Base = Over<typename FreeList::template On<Below>>;
 
    public:
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
+
     using Base::Base;
 
     void* allocate(size_t size) {

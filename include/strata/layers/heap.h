@@ -1,10 +1,9 @@
-// The contract of the layer library: what a heap is, how layers are stacked. A stack is written as
-// a flat list, read from the top: Stack<Locked, Count, FreeList, Bump<>, Mmap> is a heap whose
-// calls pass through Locked first and whose memory comes from Mmap. A layer is a small struct with
-// a member template On<Next>; the heap below is a member of it, never a base class, so nothing is
-// overridden by accident and an empty layer costs nothing.
-//
-// After Berger, Zorn, McKinley: Composing High-Performance Memory Allocators (PLDI 2001).
+// The contract of the layer library: what a heap is, how layers are stacked. A stack is a flat
+// list, read from the top: in Stack<Locked, FreeList, Bump<>, Mmap>, calls pass through Locked
+// first and memory comes from Mmap. A layer is a small struct with a member template On<Next>; the
+// heap below is a member of it, never a base class, so nothing is overridden by accident and an
+// empty layer costs nothing (after Berger, Zorn, McKinley: Composing High-Performance Memory
+// Allocators, 2001).
 #pragma once
 
 #include <bit>
@@ -105,10 +104,23 @@ constexpr size_t SkewOf() {
   return 0;
 }
 
+// Whether a block may be freed into another heap of the same type over the same heap below, as
+// PrivateHeaps does: nothing is kept about blocks that are out, and no free looks at a neighbour.
+// A heap that does not say so is taken not to be so.
+template <class... H>
+constexpr bool StandAlone() {
+  constexpr auto of = []<class One>(std::type_identity<One>) {
+    if constexpr (requires { One::blocks_stand_alone; }) return bool{One::blocks_stand_alone};
+    return false;
+  };
+  return (of(std::type_identity<H>()) && ...);
+}
+
 // What stands for a heap that did not fit, so that the message about it is not followed by pages.
 struct Misfit {
   static constexpr size_t alignment = 4096;
   static constexpr bool thread_safe = true;
+  static constexpr bool blocks_stand_alone = true;
   void* allocate(size_t) { return nullptr; }
   void deallocate(void*, size_t) {}
 };
@@ -214,6 +226,8 @@ template <Heap NextHeap>
 class Through : public Over<NextHeap> {
  public:
   using Next = NextHeap;
+  // A layer that keeps records of blocks, or lists of them, says no.
+  static constexpr bool blocks_stand_alone = internal::StandAlone<Next>();
   using Over<NextHeap>::Over;
 
   void* allocate(size_t size) { return this->next_.allocate(size); }

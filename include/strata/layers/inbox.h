@@ -19,6 +19,7 @@ struct Inbox {
    public:
     // For the owner; Return() is for all.
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;
     ~On() {

@@ -45,11 +45,15 @@ struct PrivateHeaps {
     static_assert(
         Private::thread_safe || requires { requires Which::exclusive; },
         "PrivateHeaps: put Locked on top of the per-heap layers");
+    static_assert(internal::StandAlone<Private>(),
+                  "PrivateHeaps: a block is freed into any of the heaps, so their layers must keep "
+                  "nothing about blocks that are out, as FreeList, Bins and Bump do");
     static_assert(Below::thread_safe, "PrivateHeaps: the heap below is shared; it must lock");
 
    public:
     static constexpr size_t alignment = Private::alignment;
     static constexpr bool thread_safe = true;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>

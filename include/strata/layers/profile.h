@@ -28,6 +28,7 @@ struct Profile {
   class On : public Through<Below> {
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = false;
     static constexpr size_t kBuckets = 65;      // bucket b: numbers of b bits
     static constexpr size_t kMostSites = 1024;  // the last one stands for all without room
 

@@ -13,6 +13,8 @@ class Ref {
  public:
   static constexpr size_t alignment = H::alignment;
   static constexpr bool thread_safe = H::thread_safe;
+  // They go to the one heap, by whichever reference.
+  static constexpr bool blocks_stand_alone = true;
   static constexpr size_t skew = internal::SkewOf<H>();
 
   constexpr explicit Ref(H& heap) : heap_(&heap) {}

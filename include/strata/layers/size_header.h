@@ -17,6 +17,7 @@ struct Header {
     static constexpr size_t header_bytes = RoundUp(sizeof(T), kDefaultAlignment);
     static constexpr size_t alignment =
         Below::alignment < kDefaultAlignment ? Below::alignment : kDefaultAlignment;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
     static_assert(alignof(T) <= alignment, "Header: the heap below aligns to less than the record");
 
     using Over<Below>::Over;
@@ -85,6 +86,7 @@ struct SizeHeader {
    public:
     static constexpr size_t alignment =
         Below::alignment < kDefaultAlignment ? Below::alignment : kDefaultAlignment;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
     static_assert(alignof(Whole) <= alignment, "SizeHeader needs a heap aligned to 8 bytes");
 
     using Over<Below>::Over;

@@ -19,6 +19,7 @@ struct SplitAt {
                                             ? size_t{SmallHeap::alignment}
                                             : size_t{Below::alignment};
     static constexpr bool thread_safe = SmallHeap::thread_safe && Below::thread_safe;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<SmallHeap, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>

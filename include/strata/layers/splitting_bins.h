@@ -30,6 +30,7 @@ struct SplittingBins {
     static constexpr size_t alignment =
         Below::alignment < kDefaultAlignment ? Below::alignment : kDefaultAlignment;
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;
 

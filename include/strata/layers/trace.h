@@ -16,6 +16,7 @@ struct Trace {
   class On : public Through<Below> {
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool blocks_stand_alone = false;
 
     using Through<Below>::Through;
     ~On() { stop_trace(); }

@@ -1,0 +1,90 @@
+// Every layer that can stand in a preloaded library must be a constant there: malloc is called
+// before any constructor has run. `constinit` has both compilers see to it, and the file's size
+// shows that what is large lies in no file.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/apart.h"
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/check.h"
+#include "strata/layers/chunk.h"
+#include "strata/layers/class_header.h"
+#include "strata/layers/coalesce.h"
+#include "strata/layers/count.h"
+#include "strata/layers/deferred_pop.h"
+#include "strata/layers/fail_nth.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/growing_source.h"
+#include "strata/layers/guard.h"
+#include "strata/layers/hoard.h"
+#include "strata/layers/inbox.h"
+#include "strata/layers/listed.h"
+#include "strata/layers/locked.h"
+#include "strata/layers/locked_when_shared.h"
+#include "strata/layers/log.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/nested.h"
+#include "strata/layers/obstack.h"
+#include "strata/layers/only_live.h"
+#include "strata/layers/per_thread.h"
+#include "strata/layers/profile.h"
+#include "strata/layers/reap.h"
+#include "strata/layers/sbrk_source.h"
+#include "strata/layers/size_header.h"
+#include "strata/layers/split.h"
+#include "strata/layers/splitting_bins.h"
+#include "strata/layers/static_source.h"
+#include "strata/layers/thread_buffers.h"
+#include "strata/layers/trace.h"
+#include "strata/layers/try_first.h"
+#include "strata/layers/zeroed.h"
+#include "strata/layers/zone.h"
+
+namespace strata::layers {
+namespace {
+
+template <class... Layers>
+struct Early {
+  static inline constinit Stack<Layers...> heap;
+};
+
+using Lists = Bins<Geometric<4096>, FreeList>;
+using Stacks = testing::Types<
+    Early<Locked, SplittingBins<Geometric<4096>>, StaticBuffer<65536>>,
+    Early<LockedWhenShared, SizeHeader, Bins<Steps<16, 512>, BoundedFreeList<8>>, Coalesce<>,
+          Growing<>>,
+    Early<Locked, ClassHeader, Lists, Bump<65536, 8>, Sbrk>,
+    Early<Locked, Apart<65536, Mmap>, Coalesce<65536, FirstFit>, Sbrk>,
+    Early<Locked, Coalesce<65536, BestFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
+    Early<Hoard<>, AlignedMmap<65536>>, Early<ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
+    Early<Locked, OnlyLive, Reap<>, Mmap>, Early<Locked, Nested, DeferredPop, Obstack<>, Mmap>,
+    Early<Locked, Count, Log, FailNth, Check, Zeroed, Header<long>, Chunk<64>, Listed, Mmap>,
+    Early<Locked, Trace, Profile, GuardPages, Mmap>, Early<Zone, Mmap>,
+    Early<PrivateHeaps<2, CpuIndex, Locked, Bins<Geometric<4096>, FreeList, Inbox>>, Locked, Bump<>,
+          Mmap>,
+    Early<OwnedHeaps<2, CpuIndex, Locked, Coalesce<>>, Mmap>,
+    Early<Locked, SplitAt<256, Lists, Bump<>>, Coalesce<>, Mmap>>;
+
+template <class T>
+class Constinit : public testing::Test {};
+TYPED_TEST_SUITE(Constinit, Stacks);
+
+TYPED_TEST(Constinit, ServesFromTheStart) {
+  void* p = TypeParam::heap.allocate(100);
+  ASSERT_NE(p, nullptr);
+  TypeParam::heap.deallocate(p, 100);
+}
+
+constinit StaticBuffer<64 << 20> large;
+
+TEST(StaticBuffer, TakesNoRoomInTheFile) {
+  EXPECT_NE(large.allocate(64 << 20), nullptr);
+  struct stat file;
+  ASSERT_EQ(stat("/proc/self/exe", &file), 0);
+  EXPECT_LT(file.st_size, 64 << 20);
+}
+
+}  // namespace
+}  // namespace strata::layers
