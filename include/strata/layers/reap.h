@@ -15,6 +15,7 @@
 
 #include "strata/layers/best_fit.h"
 #include "strata/layers/reap_holdings.h"
+#include "strata/layers/waiting_blocks.h"
 
 namespace strata::layers {
 
@@ -75,10 +76,7 @@ struct Reap {
       } else {
         used_ -= bytes;
         if (used_in_chunks() == 0) return AllIsFree();
-        b->SetWaiting();
-        b->next = std::exchange(waiting_, b);
-        waiting_bytes_ += bytes;
-        if (waiting_bytes_ > kMostWaiting) [[unlikely]]
+        if (waiting_.Add(b, bytes) > kMostWaiting) [[unlikely]]
           JoinNow();
       }
     }
@@ -179,7 +177,7 @@ struct Reap {
       return holdings_.newest() != nullptr && holdings_.newest()->Surrounds(p);
     }
     size_t held() const { return holdings_.held(); }  // bytes taken from below, which the cap is on
-    bool bumping() const { return finder_.empty() && waiting_ == nullptr; }
+    bool bumping() const { return finder_.empty() && waiting_.empty(); }
 
    private:
     static constexpr size_t kMostWaiting = kMost / 4;
@@ -303,13 +301,7 @@ struct Reap {
       Join();
     }
     void Join() {
-      waiting_bytes_ = 0;
-      for (Block* b = std::exchange(waiting_, nullptr); b != nullptr;) {
-        Block* next = b->next;
-        b->SetGone();
-        Free(b, b->size());
-        b = next;
-      }
+      waiting_.TakeAll([this](Block* b) { Free(b, b->size()); });
     }
 
     // b's used bytes are counted as gone already. Its neighbours, where free, join it.
@@ -411,8 +403,7 @@ struct Reap {
     void StartAnew() {
       Chunk* kept = holdings_.GiveBackButOne(this->next_);
       finder_.Clear();
-      waiting_ = nullptr;
-      waiting_bytes_ = 0;
+      waiting_.Clear();
       edge_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
     }
@@ -423,8 +414,7 @@ struct Reap {
     char* limit_ = nullptr;  // end_
     char* edge_ = nullptr;   // at_, as of the last call that was not the fast path's
     size_t used_ = 0;
-    Block* waiting_ = nullptr;  // freed, and not joined yet
-    size_t waiting_bytes_ = 0;
+    WaitingBlocks waiting_;
     char* end_ = nullptr;
     Finder finder_;
     Holdings holdings_;
