@@ -138,18 +138,24 @@ def burst(results: Results, path: Path) -> Path | None:
 
 def memory_of_loops(panels: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> Path:
     """RSS over time, for each server and variant, while one request allocates and frees."""
+    meaning = {
+        "stock": "stock: the server's own pools, glibc's malloc",
+        "strata": "strata: the server's own pools, Strata's malloc",
+        "reaps": "reaps: pools on reaps",
+    }
     _, axes = plt.subplots(1, len(panels), figsize=(10, 3.6), sharey=True)
     for index, (server, lines) in enumerate(panels.items()):
         for number, (variant, series) in enumerate(lines.items()):
             width = 2.2 if variant == "reaps" else 1.4
             color = "black" if variant == "reaps" else PALETTE(number % 10)
-            axes[index].plot(*zip(*series, strict=True), label=variant, lw=width, color=color)
+            label = meaning.get(variant, variant)
+            axes[index].plot(*zip(*series, strict=True), label=label, lw=width, color=color)
         axes[index].set_title(server)
         axes[index].set_xlabel("seconds")
         axes[index].set_ylim(bottom=0)
         axes[index].grid(alpha=0.25)
     axes[0].set_ylabel("RSS of the worker, MiB")
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=8, loc="center right")
     return _save(path)
 
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / "build" / "servers"
 POOLS = "POOLS"  # of a variant's environment: reaps, or nothing
 LOOP = "loop?n=1000000&size=400&pace=1000"
+SAMPLES_AFTER = 80  # 4 s, so that the picture shows whether memory goes back
 PAGE = b"a page of a server\n" * 50
 
 NGINX = """
@@ -241,7 +242,7 @@ def loop(name: str, allocator: Allocator) -> list[tuple[float, float]]:
         started = time.monotonic()
         asking.start()
         after = 0
-        while after < 10:
+        while after < SAMPLES_AFTER:
             after += not asking.is_alive()
             mib = kib_fields(status)["VmRSS"] / 1024
             series.append((time.monotonic() - started, mib))

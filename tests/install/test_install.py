@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from blackbox import HEAPS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -79,6 +80,8 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_installed_files(prefix: Path) -> None:
     for name in ("libstrata.so", "libstrata.so.0", "libstrata.a", "pkgconfig/strata.pc"):
         assert (libdir(prefix) / name).exists(), name
+    for heap in HEAPS:
+        assert (libdir(prefix) / f"libstrata-{heap}.so").exists(), heap
     assert (prefix / "include/strata/strata.h").exists()
     assert (libdir(prefix) / "libstrata.so").readlink() == Path("libstrata.so.0")
 
@@ -111,6 +114,14 @@ def test_static_archive(prefix: Path, tmp_path: Path, version: str, source: str)
     # Named by a shared library, so the program has to offer it to the dynamic linker.
     exported = run("nm", "-D", "--defined-only", program)
     assert re.search(r" T malloc$", exported, re.MULTILINE)
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_layers(prefix: Path, tmp_path: Path, compiler: str) -> None:
+    program = tmp_path / "program"
+    include = f"-I{prefix / 'include'}"
+    run(compiler, "-std=c++20", *FLAGS, include, HERE / "layers.cpp", "-o", program)
+    run(program)
 
 
 def test_archive_is_all_or_nothing(prefix: Path) -> None:

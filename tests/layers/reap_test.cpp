@@ -394,6 +394,30 @@ TYPED_TEST(ReapModelTest, KeepsBlocksApartAndWhole) {
   }
 }
 
+// With blocks that are aligned and that grow over neighbours, of which some wait to be joined. With
+// the largest chunk goes how much may wait: 1 KiB, 32 KiB.
+template <class H>
+void FullModel() {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    H heap;
+    RunFullModel(heap, 10'000, seed, MixedSize);
+    RunFullModel(heap, 5'000, seed + 100, [](std::mt19937& r) { return r() % 3000; });
+    EXPECT_EQ(heap.used(), 0u);
+    EXPECT_TRUE(heap.bumping());
+  }
+}
+TEST(Reap, KeepsBlocksWholeThroughAllThatItCanDo) {
+  FullModel<Stack<Reap<4096, 4096>, Count, Mmap>>();
+  FullModel<Stack<Reap<8192, 131072>, Count, Mmap>>();
+}
+// What a shared reap does: no window, so every request takes the slow path.
+TEST(Reap, KeepsBlocksWholeWithTheWindowShut) {
+  Stack<Reap<8192, 131072>, Count, Mmap> heap;
+  heap.shut_window();
+  RunFullModel(heap, 20'000, 1, MixedSize);
+  EXPECT_EQ(heap.used(), 0u);
+}
+
 TEST(Reap, SurvivesARefusedChunkAndARefusedFinder) {
   for (size_t n = 1; n <= 10; ++n) {
     Stack<Check, Reap<4096, 16384>, FailNth, Count, Mmap> heap;
