@@ -1,6 +1,6 @@
 // The tiers put together over a fake kernel: large blocks, the path of small ones from the kernel
-// and back, giving memory back by the clock and on request, and a kernel that refuses at each call
-// in turn.
+// and back, giving memory back by the clock and on request. See strata_heap_refused_test.cpp for a
+// kernel that refuses.
 #include "heaps/strata.h"
 
 #include <gtest/gtest.h>
@@ -401,125 +401,6 @@ TEST_F(StrataHeapTest, ARefusedReleaseLosesNothing) {
   heap_->ReleaseNow(SIZE_MAX);
   EXPECT_EQ(kernel_.physical_bytes(), 0u);
   EXPECT_EQ(Take(c, 4096).size(), 4096u);
-}
-
-// What a program asks for and gets while the kernel may refuse.
-struct Demand {
-  std::map<void*, std::pair<SizeClass, size_t>> live;  // class and bytes
-  bool refused = false;
-};
-
-void RunDemand(Heap& heap, TestKernel& kernel, Demand& d) {
-  std::mt19937 random(8);
-  for (int i = 0; i < 300; ++i) {
-    void* p = nullptr;
-    SizeClass c = SizeClass::kNone;
-    size_t bytes = 1 + random() % 200'000;
-    if (random() % 4 == 0) {
-      bytes = 262'145 + random() % (3 << 20);
-      p = heap.TakeLarge(bytes, 16).address;
-    } else {
-      c = ClassOfSize(bytes);
-      if (heap.transfer().Take(c, &p, 1) == 0) p = nullptr;
-    }
-    if (p == nullptr) {
-      d.refused = true;
-      continue;
-    }
-    ASSERT_TRUE(d.live.try_emplace(p, c, bytes).second);
-    kernel.Touch(p, 1, static_cast<uint32_t>(bytes));
-  }
-}
-
-void FreeAll(Heap& heap, TestKernel& kernel, Demand& d) {
-  for (const auto& [p, block] : d.live) {
-    ASSERT_TRUE(block.first != SizeClass::kNone ||
-                kernel.Holds(p, 1, static_cast<uint32_t>(block.second)));
-    void* object = p;
-    if (block.first == SizeClass::kNone) {
-      heap.GiveLarge(heap.LargeAt(p));
-    } else {
-      heap.transfer().Give(block.first, &object, 1);
-    }
-  }
-  d.live.clear();
-}
-
-// Runs the demand with the kernel as `refuse` made it, then again with a willing one. Returns
-// whether anything was refused.
-template <class Refuse>
-bool RefusedAndRecovered(Refuse refuse) {
-  TestArena memory;
-  TestKernel kernel{HugeLength(512)};
-  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
-  Demand d;
-  refuse(kernel);
-  RunDemand(*heap, kernel, d);
-  FreeAll(*heap, kernel, d);
-  heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
-  EXPECT_EQ(kernel.physical_bytes(), 0u);
-  kernel.fail_map_in = -1;
-  kernel.map_limit = HugeLength(512);
-  Demand again;
-  RunDemand(*heap, kernel, again);
-  EXPECT_FALSE(again.refused);
-  FreeAll(*heap, kernel, again);
-  heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
-  return d.refused;
-}
-
-// One refusal is not the end: the heap asks for less.
-TEST(StrataHeapOom, EachMapCallRefusedOnce) {
-  for (int nth = 0; nth < 12; ++nth) {
-    SCOPED_TRACE(nth);
-    EXPECT_EQ(RefusedAndRecovered([&](TestKernel& k) { k.fail_map_in = nth; }), false);
-  }
-}
-
-TEST(StrataHeapOom, EveryMapCallRefusedFromSomePointOn) {
-  size_t refused = 0;
-  size_t limit = 0;
-  for (bool enough = false; !enough; ++limit) {
-    SCOPED_TRACE(limit);
-    ASSERT_LT(limit, 513u);
-    enough = !RefusedAndRecovered([&](TestKernel& k) { k.map_limit = HugeLength(limit); });
-    refused += !enough;
-  }
-  EXPECT_GT(refused, 20u);
-}
-
-TEST(StrataHeapOom, ALimitReachedIsNullAndThenRecovery) {
-  TestArena memory;
-  TestKernel kernel{HugeLength(512)};
-  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
-  kernel.map_limit = HugeLength(30);
-  for (int round = 0; round < 5; ++round) {
-    Demand d;
-    RunDemand(*heap, kernel, d);
-    EXPECT_TRUE(d.refused);
-    EXPECT_GT(d.live.size(), 30u);
-    FreeAll(*heap, kernel, d);
-    heap->ReleaseNow(SIZE_MAX);
-    ASSERT_EQ(heap->page_heap().used(), Length(0));
-  }
-}
-
-TEST(StrataHeapOom, MetadataRefusedIsNullAndThenRecovery) {
-  TestArena memory;
-  TestKernel kernel{HugeLength(512)};
-  auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
-  memory.fail = true;
-  EXPECT_EQ(heap->TakeLarge(1 << 20, 16).address, nullptr);
-  void* p = nullptr;
-  EXPECT_EQ(heap->Take(ClassOfSize(64), &p, 1), 0u);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
-  memory.fail = false;
-  Demand d;
-  RunDemand(*heap, kernel, d);
-  EXPECT_FALSE(d.refused);
-  FreeAll(*heap, kernel, d);
 }
 
 }  // namespace
