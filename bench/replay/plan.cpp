@@ -62,8 +62,14 @@ Extent Measure(const char* path, const MappedFile& file) {
   }
   Extent extent;
   extent.good_end = reader.offset();
+  bool ended = false;
   while (reader.Next(&block)) {
+    ended |= block.kind == trace::BlockKind::kEnd;
     if (block.kind == trace::BlockKind::kEvents) {
+      if (ended) {
+        extent.wrong = "calls behind the trace's end";
+        return extent;
+      }
       Extent with = extent;
       extent.wrong = trace::DecodeEvents(block, [&](const Event& event) {
         ++with.events;
@@ -108,11 +114,48 @@ class SlotTable {
   uint32_t next_ = 0;
 };
 
+// Sequences are nearly dense, so each event has its place, and nothing is to be sorted. `from` is
+// an object until the slots are known. False: a block has the numbers of others before it, and the
+// extent ends there now; the plan is to be filled anew.
+bool Fill(const MappedFile& file, Extent* extent, Plan* plan) {
+  plan->most_thread = 0;
+  plan->events = 0;
+  for (size_t i = 0; i < plan->count; ++i) plan->steps[i] = Step();
+  BlockReader reader(file.data(), extent->good_end);
+  for (Block block; reader.Next(&block);) {
+    if (block.kind != trace::BlockKind::kEvents) continue;
+    bool repeated = false;
+    trace::DecodeEvents(block, [&](const Event& event) {
+      Step& step = plan->steps[event.sequence - 1];
+      repeated |= step.operation != Step::kNothing;
+      step.size = std::min(event.size, (uint64_t{1} << Step::kSizeBits) - 1);
+      step.operation = static_cast<uint8_t>(event.operation) & 0xf;
+      step.alignment_log2 = event.alignment_log2 & 0x3f;
+      step.from = static_cast<uint32_t>(event.object);
+      plan->threads[event.sequence - 1] = event.thread;
+      plan->most_thread = std::max(plan->most_thread, event.thread);
+      ++plan->events;
+    });
+    if (repeated) {
+      extent->good_end = block.offset;
+      extent->wrong = "calls with the numbers of others";
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 void Load(const char* path, Slots slots, Plan* plan) {
   const MappedFile file(path);
-  const Extent extent = Measure(path, file);
+  Extent extent = Measure(path, file);
+  if (extent.last > kMostEvents || extent.last > extent.events * 2 + kMostGaps)
+    Fail(path, ": more calls than can be replayed");
+  plan->count = extent.last;
+  plan->steps.Make(plan->count);
+  plan->threads.Make(plan->count);
+  if (!Fill(file, &extent, plan)) Fill(file, &extent, plan);
   if (extent.wrong != nullptr) {
     char text[256];
     const int n =
@@ -120,29 +163,6 @@ void Load(const char* path, Slots slots, Plan* plan) {
                  "strata-replay: %.100s: damaged at byte %llu: %s; replaying what is before it\n",
                  path, static_cast<unsigned long long>(extent.good_end), extent.wrong);
     [[maybe_unused]] const ssize_t ignored = write(2, text, static_cast<size_t>(n));
-  }
-  if (extent.last > kMostEvents || extent.last > extent.events * 2 + kMostGaps)
-    Fail(path, ": more calls than can be replayed");
-  plan->count = extent.last;
-  plan->events = extent.events;
-  plan->steps.Make(plan->count);
-  plan->threads.Make(plan->count);
-  for (size_t i = 0; i < plan->count; ++i) plan->steps[i] = Step();
-
-  // Sequences are nearly dense, so each event has its place, and nothing is to be sorted. `from` is
-  // an object until the slots are known.
-  BlockReader reader(file.data(), extent.good_end);
-  for (Block block; reader.Next(&block);) {
-    if (block.kind != trace::BlockKind::kEvents) continue;
-    trace::DecodeEvents(block, [&](const Event& event) {
-      Step& step = plan->steps[event.sequence - 1];
-      step.size = std::min(event.size, (uint64_t{1} << Step::kSizeBits) - 1);
-      step.operation = static_cast<uint8_t>(event.operation) & 0xf;
-      step.alignment_log2 = event.alignment_log2 & 0x3f;
-      step.from = static_cast<uint32_t>(event.object);
-      plan->threads[event.sequence - 1] = event.thread;
-      plan->most_thread = std::max(plan->most_thread, event.thread);
-    });
   }
   SlotTable table(plan->count, slots);
   for (size_t i = 0; i < plan->count; ++i) {

@@ -130,7 +130,7 @@ TEST(TraceFormat, TheWidestEventsFitTheBound) {
     Event& e = events[i];
     e.operation = i % 2 == 0 ? Operation::kRealloc : Operation::kAligned;
     e.sequence = i + 1 == events.size() ? UINT64_MAX : i + 1;
-    e.time = i + 1 == events.size() ? UINT64_MAX : 0;
+    e.time = i + 1 == events.size() ? kMostTime : 0;
     e.size = UINT64_MAX;
     e.stack = e.thread = UINT32_MAX - static_cast<uint32_t>(i);
     e.alignment_log2 = i % 2 == 0 ? 0 : 63;

@@ -75,7 +75,7 @@ SENSELESS = {
 
 
 def strata(lab: Lab, *words: str | Path) -> Result:
-    env = {"PYTHONPATH": str(ROOT / "python")}
+    env = {"PYTHONPATH": str(ROOT / "python"), "COLUMNS": "300"}
     return lab.run(sys.executable, "-m", "strata", *words, env=env, preload=False, timeout=120)
 
 

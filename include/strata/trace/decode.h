@@ -178,11 +178,11 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
   VarintReader scalars(columns[column::kScalars]);
   const uint64_t count = scalars.Next();
   Event event;
-  event.thread = static_cast<uint32_t>(scalars.Next());
+  uint64_t thread = scalars.Next();
   event.sequence = scalars.Next();
   event.time = scalars.Next();
   const Bytes operations = columns[column::kOperations], alignments = columns[column::kAlignments];
-  if (scalars.failed() || operations.size != count) return kSenseless;
+  if (scalars.failed() || operations.size != count || event.time > kMostTime) return kSenseless;
   VarintReader sequence(columns[column::kSequence]), times(columns[column::kTimes]),
       sizes(columns[column::kSizes]), objects(columns[column::kObjects]),
       stacks(columns[column::kStackIds]), threads(columns[column::kThreads]);
@@ -195,19 +195,23 @@ Wrong DecodeEvents(const Block& block, Take&& take) {
     const uint64_t step = sequence.Next();
     if ((i != 0 && step == 0) || step > UINT64_MAX - event.sequence) return kSenseless;
     event.sequence += step;
-    event.time += times.Next();
+    const uint64_t passed = times.Next();
+    if (passed > kMostTime - event.time) return kSenseless;
+    event.time += passed;
     event.size = Allocates(event.operation) ? sizes.Next() : 0;
     event.object = NamesObject(event.operation) ? event.sequence - objects.Next() : 0;
     event.stack =
         has_stacks && Allocates(event.operation) ? static_cast<uint32_t>(stacks.Next()) : 0;
-    if (mixed) event.thread = static_cast<uint32_t>(threads.Next());
+    if (mixed) thread = threads.Next();
+    event.thread = static_cast<uint32_t>(thread);
     const Lifetime* lifetime = Allocates(event.operation) ? lifetimes.Next() : nullptr;
     event.alignment_log2 = 0;
     if (event.operation == Operation::kAligned) {
       if (aligned == alignments.size || alignments.data[aligned] > 63) return kSenseless;
       event.alignment_log2 = alignments.data[aligned++];
     }
-    if (event.sequence == 0 || event.thread == 0 || event.object > event.sequence - 1)
+    if (event.sequence == 0 || thread == 0 || thread > UINT32_MAX ||
+        event.object > event.sequence - 1)
       return kSenseless;
     if (sequence.failed() || times.failed() || sizes.failed() || objects.failed() ||
         (has_stacks && stacks.failed()) || (mixed && threads.failed()) || lifetimes.failed())

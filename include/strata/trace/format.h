@@ -51,6 +51,7 @@ inline constexpr uint8_t kShared = 3;  // varint a stack: outermost frames of th
 }  // namespace column
 
 inline constexpr size_t kMostStackFrames = 1024;
+inline constexpr uint64_t kMostTime = INT64_MAX;  // nanoseconds; differences are signed
 
 enum class Operation : uint8_t { kMalloc, kCalloc, kAligned, kRealloc, kFree };
 inline constexpr uint8_t kOperations = 5;

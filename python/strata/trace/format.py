@@ -19,6 +19,8 @@ COLUMN_HEADER = struct.Struct("<BI")
 MOST_PAYLOAD = 64 << 20
 HAS_STACKS = 1
 MOST_FRAMES = 1024
+MOST_TIME = (1 << 63) - 1  # nanoseconds
+MOST_THREAD = (1 << 32) - 1
 
 Numbers = NDArray[np.uint64]
 
@@ -29,6 +31,9 @@ class Kind(IntEnum):
     STACKS = 3
     MAPPINGS = 4
     END = 5
+
+
+KNOWN = frozenset(int(kind) for kind in Kind)
 
 
 class Operation(IntEnum):
@@ -142,5 +147,6 @@ def blocks(data: memoryview) -> Iterator[Block]:
         payload = data[begin : begin + length]
         if zlib.crc32(payload, zlib.crc32(data[at : at + 12])) != crc:
             raise DamageError(at, "a block's checksum is wrong")
-        yield Block(kind, at, columns(payload, at), data[at : begin + length])
+        found = columns(payload, at) if kind in KNOWN else {}
+        yield Block(kind, at, found, data[at : begin + length])
         at = begin + length

@@ -43,13 +43,18 @@ LIFETIMES_IN_BYTES = (
 NOT_FREED = "not freed"
 
 
+def printable(text: str) -> str:
+    """What the file says of its program must not reach the terminal as anything but text."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def overview(trace: Trace, size: int) -> Table:
     events = trace.events
     live = live_bytes(trace)
     table = Table(box=None, show_header=False, pad_edge=False)
     started = datetime.fromtimestamp(trace.header.start_realtime / 1e9).isoformat(" ", "seconds")
     span = int(events["time"].to_numpy().max(initial=0))
-    table.add_row("command", Text(shlex.join(trace.header.command)))
+    table.add_row("command", Text(shlex.join(map(printable, trace.header.command))))
     table.add_row("process", f"{trace.header.pid}, started {started}, recorded {duration(span)}")
     table.add_row("file", f"{human(size)}, {size / max(1, len(events)):.1f} bytes a call")
     table.add_row("threads", f"{events['thread'].n_unique()}")

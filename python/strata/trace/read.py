@@ -15,6 +15,8 @@ from strata.errors import StrataError
 from strata.trace.format import (
     HAS_STACKS,
     MOST_FRAMES,
+    MOST_THREAD,
+    MOST_TIME,
     VERSION,
     Block,
     Column,
@@ -125,8 +127,11 @@ def decode_events(block: Block) -> dict[str, Numbers]:
         threads = np.full(count, thread, np.uint64)
     if count and (
         not threads.all()
+        or bool(threads.max() > MOST_THREAD)
         or not sequence.all()
-        or bool((sequence[1:] <= sequence[:-1]).any())
+        or bool(sequence[0] < first_sequence or (sequence[1:] <= sequence[:-1]).any())
+        or bool(times[0] < first_time or (times[1:] < times[:-1]).any())
+        or bool(times[-1] > MOST_TIME)
         or bool((objects >= sequence).any())
     ):
         raise senseless
@@ -196,16 +201,37 @@ def read_bytes(path: Path) -> memoryview:
         raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
 
 
+def joined(parts: list[dict[str, Numbers]]) -> pl.DataFrame:
+    empty = np.zeros(0, np.uint64)
+    columns: dict[str, Any] = {
+        n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES
+    }
+    return pl.DataFrame(columns | lifetime_columns(parts)).sort("sequence")
+
+
+def first_repeat(parts: list[dict[str, Numbers]]) -> int:
+    """Which part is the first that has a call's number which one before it has too."""
+    numbers = np.concatenate([p["sequence"] for p in parts])
+    order = np.argsort(numbers, kind="stable")
+    again = order[1:][numbers[order[1:]] == numbers[order[:-1]]]
+    ends = np.cumsum([p["sequence"].size for p in parts])
+    return int(np.searchsorted(ends, again.min(), "right"))
+
+
 def parse(data: memoryview, name: str) -> Trace:
     """The trace in `data`; `name` is for messages. What follows damage is left out."""
     trace: Trace | None = None
     parts: list[dict[str, Numbers]] = []
+    offsets: list[int] = []  # of the parts' blocks
     try:
         for block in blocks(data):
             if trace is None:
                 trace = Trace(decode_header(block), pl.DataFrame())
             elif block.kind == Kind.EVENTS:
+                if trace.totals is not None:
+                    raise DamageError(block.offset, "calls behind the trace's end")
                 parts.append(decode_events(block))
+                offsets.append(block.offset)
             elif block.kind == Kind.STACKS:
                 decode_stacks(block, trace.stacks)
             elif block.kind == Kind.MAPPINGS:
@@ -220,11 +246,13 @@ def parse(data: memoryview, name: str) -> Trace:
         raise StrataError(f"{name}: {error}", 1) from error
     if trace is None:
         raise StrataError(f"{name}: not a trace of Strata's", 1)
-    empty = np.zeros(0, np.uint64)
-    columns: dict[str, Any] = {
-        n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES
-    }
-    trace.events = pl.DataFrame(columns | lifetime_columns(parts)).sort("sequence")
+    trace.events = joined(parts)
+    numbers = trace.events["sequence"].to_numpy()
+    if bool((numbers[1:] == numbers[:-1]).any()):
+        place = first_repeat(parts)
+        trace.events = joined(parts[:place])
+        trace.totals = None
+        trace.damage = str(DamageError(offsets[place], "calls with the numbers of others"))
     return trace
 
 
