@@ -1,7 +1,7 @@
 // Strata for C++ containers: strata::reap (a reap with an owner), strata::reap_resource and
 // strata::memory_resource (std::pmr over a reap and over the process heap). Thread-safety: that of
 // the reap; memory_resource is for all threads. Out of memory throws std::bad_alloc as every
-// std::pmr resource does.
+// std::pmr resource does; without exceptions it ends the program with one line.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "strata/out_of_memory.h"
 #include "strata/reap.h"
 
 namespace strata {
@@ -36,10 +37,11 @@ class reap {
   }
   ~reap() { strata_reap_destroy(handle_); }
 
+  // One that was moved from may be destroyed or assigned to, and nothing else.
   void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
     void* p = alignment <= 16 ? strata_reap_malloc_inline(handle_, size)
                               : strata_reap_memalign(handle_, alignment, size);
-    if (p == nullptr) throw std::bad_alloc();
+    if (p == nullptr) internal::ThrowOutOfMemory();
     return p;
   }
   void deallocate(void* p) { strata_reap_free_inline(handle_, p); }
@@ -55,7 +57,7 @@ class reap {
  private:
   reap(strata_reap* parent, bool for_threads)
       : handle_(for_threads ? strata_reap_create_shared(parent) : strata_reap_create(parent)) {
-    if (handle_ == nullptr) throw std::bad_alloc();
+    if (handle_ == nullptr) internal::ThrowOutOfMemory();
     strata_reap_keep(handle_);
   }
 

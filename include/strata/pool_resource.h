@@ -19,6 +19,7 @@
 #include "strata/layers/listed.h"
 #include "strata/layers/locked.h"
 #include "strata/layers/thread_slot.h"
+#include "strata/out_of_memory.h"
 
 namespace strata {
 
@@ -160,7 +161,7 @@ class pool_resource : public std::pmr::memory_resource {
   [[gnu::noinline]] void* AllocateSlow(size_t bytes, size_t slot) {
     if (bytes > kLargestPooled) {
       void* p = large_.allocate(bytes);
-      if (p == nullptr) throw std::bad_alloc();
+      if (p == nullptr) internal::ThrowOutOfMemory();
       return p;
     }
     if (slot != Slot::kMost) return Made(pools_[slot])->allocate(bytes);
@@ -181,7 +182,7 @@ class pool_resource : public std::pmr::memory_resource {
 
   // A larger block, with the place where that begins in front of the aligned part.
   void* AllocateAligned(size_t bytes, size_t alignment) {
-    if (bytes > layers::kMaxRequest - alignment) throw std::bad_alloc();
+    if (bytes > layers::kMaxRequest - alignment) internal::ThrowOutOfMemory();
     auto* block = static_cast<char*>(Allocate(bytes + alignment));
     const auto end = reinterpret_cast<uintptr_t>(block) + alignment;
     auto** p = reinterpret_cast<void**>(end & ~(alignment - 1));

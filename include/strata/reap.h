@@ -51,8 +51,8 @@ void strata_reap_destroy(strata_reap* reap);
  * is emptied and lives on; if its parent is gone, below the next one above that lives, or alone. */
 void strata_reap_keep(strata_reap* reap);
 
-/* The reap that p lies in, also in the middle of a block (of one above 256 KiB: in its first 4
- * KiB); null for other memory. */
+/* The reap that p lies in, also in the middle of a block (of one above 256 KiB: at its start and in
+ * its first 4 KiB); null for other memory. */
 strata_reap* strata_reap_find(const void* p);
 
 /* The bytes that may be used at p, at least what was asked for, when p is a block of this reap; 0

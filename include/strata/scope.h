@@ -17,6 +17,7 @@
 
 #ifdef __cplusplus
 #include <cstddef>
+#include <exception>
 
 extern "C" {
 #endif
@@ -33,7 +34,9 @@ strata_scope* strata_scope_current(void);
 
 /* The scope ends; its blocks stay until they are freed, and count for the scope outside. */
 void strata_scope_close(strata_scope* scope);
-/* The scope ends, and its blocks with it. Those of scopes inside of it stay. */
+/* The scope ends, and its blocks with it. Those of scopes inside of it stay. What libraries keep
+ * for later must not be among them: start threads, call dlopen and first use thread_local objects
+ * with destructors outside, after strata_scope_enter(NULL). */
 void strata_scope_destroy(strata_scope* scope);
 
 /* Bytes in live blocks, with 8 bytes and the rounding to 16 for each. */
@@ -65,7 +68,8 @@ namespace strata {
 // object's truth value says, and the thread stays where it was.
 class scope {
  public:
-  // At the end, what is left goes as well.
+  // At the end, what is left goes as well: unless an exception ends it, for that lies in the scope,
+  // as what it holds may. What nobody frees stays then; catch inside of the scope to have it go.
   struct bulk_t {};
   static constexpr bulk_t bulk{};
 
@@ -74,7 +78,8 @@ class scope {
   ~scope() {
     if (handle_ == nullptr) return;
     strata_scope_enter(outer_);
-    bulk_ ? strata_scope_destroy(handle_) : strata_scope_close(handle_);
+    const bool unwinding = std::uncaught_exceptions() > exceptions_;
+    bulk_ && !unwinding ? strata_scope_destroy(handle_) : strata_scope_close(handle_);
   }
   scope(const scope&) = delete;
   scope& operator=(const scope&) = delete;
@@ -113,6 +118,7 @@ class scope {
 
   strata_scope* handle_;
   strata_scope* outer_ = nullptr;
+  int exceptions_ = std::uncaught_exceptions();
   bool bulk_;
 };
 

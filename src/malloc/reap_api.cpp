@@ -109,7 +109,10 @@ STRATA_EXPORT void strata_reap_keep(strata_reap* reap) {
   if (strata::ExpectOwn(reap)) strata::KeepReap(reap);
 }
 
-STRATA_EXPORT strata_reap* strata_reap_find(const void* p) { return strata::ReapAround(p); }
+STRATA_EXPORT strata_reap* strata_reap_find(const void* p) {
+  strata_reap* reap = strata::ReapAround(p);
+  return reap != nullptr ? reap : strata::ReapOfBlock(const_cast<void*>(p));
+}
 
 STRATA_EXPORT size_t strata_reap_size(strata_reap* reap, const void* p) {
   if (p == nullptr || !ExpectReap(reap)) return 0;

@@ -100,7 +100,7 @@ strata_reap* ReapAround(const void* p) {
 }
 
 // On a later page of a large block its own word says where that begins, and is believed if a reap's
-// chunk does begin there.
+// chunk does begin there and reach p.
 strata_reap* ReapOfBlock(void* p) {
   if (CurrentState() != RunState::kReady || reinterpret_cast<uintptr_t>(p) % 16 != 0)
     return nullptr;
@@ -114,8 +114,11 @@ strata_reap* ReapOfBlock(void* p) {
   }
   auto* block = layers::TaggedBlock::Of(p);
   if (!block->apart()) return nullptr;
-  const void* start = static_cast<char*>(p) - block->apart_offset();
-  return BlockAround(start) == start ? ReapAround(start) : nullptr;
+  const size_t into = block->apart_offset();
+  const void* start = static_cast<char*>(p) - into;
+  if (into > offset || BlockAround(start) != start) return nullptr;
+  const Span* span = r.heap.page_map().SpanOf(PageId((offset - into) >> kPageShift));
+  return PageId(offset >> kPageShift) < span->range().end() ? ReapAround(start) : nullptr;
 }
 
 // A block of the reap may begin at p.

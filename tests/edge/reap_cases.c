@@ -90,6 +90,27 @@ CASE(finds_the_reap_of_a_pointer) {
   free(plain_large);
 }
 
+CASE(finds_the_reap_of_an_aligned_block) {
+  strata_reap* reap = strata_reap_create_shared(NULL);
+  for (size_t align = 32; align <= 1 << 20; align *= 2) {
+    for (size_t size = 10; size < 2000000; size *= 31) {
+      char* p = strata_reap_memalign(reap, align, size);
+      CHECK_AT(strata_reap_find(p) == reap, align);
+      strata_reap_free(reap, p);
+    }
+  }
+  // Words in other memory that look like a block of the reap's, 64 KiB behind its start.
+  char* large = strata_reap_malloc(reap, 300000);
+  char* plain = malloc(2000000);
+  for (size_t at = 8192; at < 1900000; at += 4096) {
+    const size_t words[] = {(size_t)(plain + at - large + 64), 0x8007};
+    memcpy(plain + at - 16, words, 16);
+    CHECK_AT(strata_reap_find(plain + at) == NULL, at);
+  }
+  free(plain);
+  strata_reap_destroy(reap);
+}
+
 CASE(refuses_enormous_requests) {
   strata_reap* reap = strata_reap_create(NULL);
   errno = 0;

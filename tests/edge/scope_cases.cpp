@@ -3,10 +3,12 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "strata/reap.h"
 #include "strata/scope.h"
 
 #define REQUIRE(x) \
@@ -63,6 +65,40 @@ void ThrowingCap() {
   }
 }
 
+// The exception and its text lie in the scope that it ends.
+void ThrowOutOfBulk(size_t length) {
+  const strata::scope job(strata::scope::bulk);
+  const std::string text(length, 't');
+  throw std::runtime_error(text);
+}
+struct BulkInDestructor {
+  ~BulkInDestructor() {
+    strata_scope* scope;
+    {
+      const strata::scope job(strata::scope::bulk);
+      scope = job.get();
+      left = new std::string(1000, 'l');
+      REQUIRE(strata_reap_find(left) != nullptr);
+    }
+    // Made while an exception was under way, ended by none.
+    REQUIRE(strata_reap_find(left) == nullptr && strata_scope_current() != scope);
+  }
+  std::string* left = nullptr;
+};
+void Exceptions() {
+  for (size_t length = 10; length < 1'000'000; length *= 7) {
+    try {
+      const BulkInDestructor last;
+      ThrowOutOfBulk(length);
+      abort();
+    } catch (const std::runtime_error& e) {
+      REQUIRE(strata_scope_current() == nullptr);
+      const std::vector<std::string> others(100, std::string(length % 5000, 'o'));
+      REQUIRE(std::string(e.what()) == std::string(length, 't'));
+    }
+  }
+}
+
 void Nested() {
   const strata::scope outer;
   const std::string a(1000, 'a');
@@ -101,6 +137,7 @@ int main() {
   for (int i = 0; i < 100; ++i) Bulk();
   Cap();
   ThrowingCap();
+  Exceptions();
   Nested();
   Threads();
   REQUIRE(strata_scope_current() == nullptr);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -77,6 +78,39 @@ def test_inline_calls_of_another_layout_neither_link_nor_start(lab: Lab, tmp_pat
     started = lab.run(Path(program), env=env, preload=False)
     assert started.returncode == 127, started.explain()
     assert "undefined symbol: strata_reap_layout_2" in started.stderr, started.explain()
+
+
+WITHOUT_EXCEPTIONS = """
+#include <strata/memory_resource.h>
+#include <strata/pool_resource.h>
+#include <strata/scope.h>
+int main(int argc, char**) {
+  strata::scope request;
+  strata::pool_resource pool;
+  strata::reap reap;
+  pool.deallocate(pool.allocate(100), 100);
+  if (argc == 1) reap.set_cap(10000);
+  return reap.allocate(100000) == nullptr;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_classes_without_exceptions(lab: Lab, compiler: str, tmp_path: Path) -> None:
+    """Out of memory is one line and the end."""
+    library = lab.require_strata()
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
+    source.write_text(WITHOUT_EXCEPTIONS)
+    flags = ["-std=c++20", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"]
+    include = f"-I{ROOT}/include"
+    command = [need(compiler), *flags, include, str(source), "-o", str(program), str(library)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert built.returncode == 0, built.stderr
+    env = {"LD_LIBRARY_PATH": str(library.parent)}
+    lab.run(program, "enough", env=env, preload=False).silent()
+    died = lab.run(program, env=env, preload=False)
+    assert died.returncode == -signal.SIGABRT, died.explain()
+    assert died.stderr == "strata: out of memory, and no exceptions to say so\n", died.explain()
 
 
 def test_containers(lab: Lab) -> None:
