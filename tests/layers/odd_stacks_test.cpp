@@ -1,0 +1,129 @@
+// Stacks that nobody would write but that are legal by docs/layers.md: layers in unusual order,
+// twice, or over parts of other heaps. Under Check each runs the random programs of heap_model.h,
+// with all that it offers: aligned blocks, resizing, moving, and clear() with blocks out.
+#include "heap_model.h"
+#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/apart.h"
+#include "strata/layers/bins.h"
+#include "strata/layers/bump.h"
+#include "strata/layers/check.h"
+#include "strata/layers/chunk.h"
+#include "strata/layers/class_header.h"
+#include "strata/layers/coalesce.h"
+#include "strata/layers/count.h"
+#include "strata/layers/deferred_pop.h"
+#include "strata/layers/fail_nth.h"
+#include "strata/layers/free_list.h"
+#include "strata/layers/growing_source.h"
+#include "strata/layers/guard.h"
+#include "strata/layers/hoard.h"
+#include "strata/layers/inbox.h"
+#include "strata/layers/listed.h"
+#include "strata/layers/locked_when_shared.h"
+#include "strata/layers/log.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/nested.h"
+#include "strata/layers/obstack.h"
+#include "strata/layers/only_live.h"
+#include "strata/layers/per_thread.h"
+#include "strata/layers/profile.h"
+#include "strata/layers/reap.h"
+#include "strata/layers/sbrk_source.h"
+#include "strata/layers/size_header.h"
+#include "strata/layers/split.h"
+#include "strata/layers/splitting_bins.h"
+#include "strata/layers/static_source.h"
+#include "strata/layers/thread_buffers.h"
+#include "strata/layers/trace.h"
+#include "strata/layers/try_first.h"
+#include "strata/layers/zeroed.h"
+#include "strata/layers/zone.h"
+
+namespace strata::layers {
+namespace {
+
+// Clears a heap again and again with blocks out, and some freed before.
+template <ClearableHeap H>
+void RunClears(H& heap, unsigned seed) {
+  std::mt19937 random(seed);
+  for (int round = 0; round < 10; ++round) {
+    std::vector<ModelBlock> live;
+    for (int i = 0; i < 300; ++i) {
+      ModelBlock b{nullptr, MixedSize(random), static_cast<unsigned char>(i)};
+      b.p = static_cast<unsigned char*>(heap.allocate(b.size));
+      ASSERT_NE(b.p, nullptr);
+      Fill(b);
+      live.push_back(b);
+      if (i % 3 != 0) continue;
+      std::swap(live[random() % live.size()], live.back());
+      ASSERT_TRUE(Intact(live.back()));
+      heap.deallocate(live.back().p, live.back().size);
+      live.pop_back();
+    }
+    for (const ModelBlock& b : live) ASSERT_TRUE(Intact(b));
+    heap.clear();
+  }
+}
+
+template <class H>
+class OddStack : public testing::Test {};
+
+template <class... Layers>
+using Odd = Stack<Check, Layers...>;
+using Pow2 = PowersOfTwo<16, 32768>;
+using Odds = testing::Types<
+    Odd<Count, Header<long>, SizeHeader, Bins<Pow2, BoundedFreeList<3>>,
+        SplittingBins<Steps<16, 1024>>, Bump<4096>, Mmap>,
+    Odd<Zeroed, Nested, DeferredPop, Obstack<4096>, Chunk<65536>, Mmap>,
+    Odd<Listed, TryFirst<StaticBuffer<1024>>, Header<int>, Coalesce<4096, FirstFit>, Growing<>>,
+    Odd<SplitAt<100, Reap<4096, 4096>>, Bins<Steps<16, 512>, FreeList>, Coalesce<>, Mmap>,
+    Odd<Header<short>, Listed, Reap<4096, 65536>, Coalesce<65536>, Sbrk>,
+    Odd<OwnedHeaps<3, ThreadIndex, Locked, Check, Reap<>>, Locked, Coalesce<>, Mmap>,
+    Odd<PrivateHeaps<2, CpuIndex, LockedWhenShared, SplittingBins<Geometric<4096>>, Bump<4096>>,
+        Mmap>,
+    Odd<ClassHeader, Bins<PowersOfTwo<32, 1 << 17>, BoundedFreeList<2>>, Check, Coalesce<4096>,
+        Mmap>,
+    Odd<ClassHeader, Bins<PowersOfTwo<64, 1 << 17>, FreeList>, Check, Bump<8192, 8>, Coalesce<>,
+        Mmap>,
+    Odd<Apart<1024, Mmap>, Coalesce<65536, BestFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
+    Odd<Bins<TaggedSteps<520>, FreeList, Inbox>, Coalesce<4096>, Growing<>>,
+    Odd<Locked, Chunk<128>, Zeroed, GuardPages, Chunk<8192>, Mmap>,
+    Odd<Listed, BasicGuardPages<64>, Mmap>, Odd<SizeHeader, SplitAt<512, GuardPages>, Mmap>,
+    Odd<TryFirst<Stack<Locked, Coalesce<4096>, StaticBuffer<32768>>>, Apart<4096, Mmap>, Coalesce<>,
+        Sbrk>,
+    Odd<OnlyLive, Reap<4096, 8192>, Listed, Bump<4096>, Mmap>, Odd<Nested, Zone, Reap<>, Mmap>,
+    Odd<Count, ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
+    Odd<Header<long>, Hoard<>, AlignedMmap<65536>>,
+    Odd<Bins<Geometric<4096>, BoundedFreeList<5>, Count>, SplitAt<8192, Coalesce<4096>>, Mmap>,
+    Odd<FailNth, Profile, Trace, Log, LockedWhenShared, DeferredPop, Obstack<>, Coalesce<65536>,
+        Sbrk>,
+    Odd<SplittingBins<Steps<16, 1024>>, TryFirst<Stack<Bump<4096>, StaticBuffer<16384>>>, Listed,
+        Mmap>>;
+TYPED_TEST_SUITE(OddStack, Odds);
+
+TYPED_TEST(OddStack, RunsTheRandomPrograms) {
+  for (unsigned seed = 1; seed <= 2; ++seed) {
+    TypeParam heap;
+    RunModel(heap, 3000, seed, MixedSize);
+    if constexpr (SizedHeap<TypeParam>) RunFullModel(heap, 3000, seed, MixedSize);
+    if constexpr (ClearableHeap<TypeParam>) {
+      RunClears(heap, seed);
+      RunModel(heap, 1500, seed, MixedSize);
+    }
+  }
+}
+
+TYPED_TEST(OddStack, RefusesWhatIsTooMuch) {
+  TypeParam heap;
+  for (size_t size : {SIZE_MAX, SIZE_MAX - 15, kMaxRequest, kMaxRequest - 4096}) {
+    EXPECT_EQ(heap.allocate(size), nullptr);
+    if constexpr (AlignedHeap<TypeParam>) {
+      EXPECT_EQ(heap.allocate(size, 64), nullptr);
+      EXPECT_EQ(heap.allocate(16, size_t{1} << 62), nullptr);
+    }
+  }
+  RunModel(heap, 500, 1, MixedSize);
+}
+
+}  // namespace
+}  // namespace strata::layers
