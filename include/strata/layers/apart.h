@@ -3,10 +3,6 @@
 // tag its blocks (Coalesce): the tag of one that lies apart says so, which costs a free one test.
 // Such a block is resized by its source, where that can move pages instead of bytes (Mmap::remap).
 // When the source has no more (there is a limit to the number of mappings), the heap below serves.
-//
-// The limit moves, as in glibc's descendant of Lea's: a block that lay apart and is freed shows
-// that such sizes come and go, and a mapping for each costs more than it saves. From then on blocks
-// of its size come from below, up to kMostLimit, and the heap below keeps twice as much at its end.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -15,6 +11,9 @@
 
 namespace strata::layers {
 
+// The limit moves, as in glibc's descendant of Lea's: a block that lay apart and is freed shows
+// that such sizes come and go, and a mapping for each costs more than it saves. From then on blocks
+// of its size come from below, up to kMostLimit, and the heap below keeps twice as much at its end.
 template <size_t kFirstLimit, class Source, size_t kMostLimit = 32 << 20>
 struct Apart {
   static_assert(Heap<Source>, "Apart: the second parameter must be a whole heap, such as Mmap");

@@ -1,10 +1,6 @@
 // DeferredPop: the objects of a stack may be freed in any order. The newest is popped at once; one
 // that is freed before its time is marked, and goes when all that lie above it are gone. Over
 // Obstack; 16 bytes in front of each block: a link to the one below it, and a tag with its size.
-//
-// Cheap where lifetimes nest. Where they do not, one long-lived object keeps all that lies below
-// it: what is held is bounded by what was ever allocated, and by nothing else. The newest block is
-// resized where it lies.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -13,6 +9,9 @@
 
 namespace strata::layers {
 
+// Cheap where lifetimes nest. Where they do not, one long-lived object keeps all that lies below
+// it: what is held is bounded by what was ever allocated, and by nothing else. The newest block is
+// resized where it lies.
 struct DeferredPop {
   template <Heap Below>
   class On : public Over<Below> {

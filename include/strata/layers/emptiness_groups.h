@@ -2,16 +2,15 @@
 // one for those that are quite full. So the fullest with a free object is found at once, to
 // allocate from, and the emptiest, to part with. A superblock changes lists only when it crosses an
 // eighth, and goes to the front: the one freed into last is used first. Guarded by the heap's lock.
-//
-// After the fullness groups of Hoard (ASPLOS 2000), papers §6.2. There each free moves the
-// superblock to the front of its list; here only one that changes lists, which spares writing into
-// two other superblocks' records at every free.
 #pragma once
 
 #include "strata/layers/heap.h"
 
 namespace strata::layers {
 
+// After the fullness groups of Hoard (ASPLOS 2000), papers §6.2. There each free moves the
+// superblock to the front of its list; here only one that changes lists, which spares writing into
+// two other superblocks' records at every free.
 template <class S>
 class EmptinessGroups {
  public:

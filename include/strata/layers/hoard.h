@@ -2,17 +2,7 @@
 // goes back to the superblock it was cut from, whoever frees it, so what one processor allocates
 // shares no cache line with what another does; and a processor's heap parts with superblocks as
 // soon as it is more than f empty and has K to spare, so memory that it does not use is the others'
-// (papers §6). For each size class, with U the most that was ever in use at once,
-//
-//   memory held <= U / (1 - f) + P * K * S
-//
-// where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
-// hoard_global.h the argument. Blocks larger than half a superblock come from below, each in a run
-// of its own. Superblocks that are empty go back below, but for a few.
-//
-// A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
-// long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
-// shard, the spares, what is below.
+// (papers §6).
 #pragma once
 
 #include <algorithm>
@@ -44,6 +34,17 @@ struct HoardTraits {
   using Owner = RecheckedOwner;
 };
 
+// For each size class, with U the most that was ever in use at once,
+//
+//   memory held <= U / (1 - f) + P * K * S
+//
+// where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
+// hoard_global.h the argument. Blocks larger than half a superblock come from below, each in a run
+// of its own. Superblocks that are empty go back below, but for a few.
+//
+// A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
+// long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
+// shard, the spares, what is below.
 template <class Traits = HoardTraits<>>
 struct Hoard {
   template <Heap Below>

@@ -1,11 +1,6 @@
 // One heap's superblocks of one size class: Hoard's u and a, counted in objects, so that neither a
 // superblock's record nor the end that no object fits into stands between a full heap and "full".
-// A processor's heap keeps the invariant
-//
-//   u >= a - K * (objects in a superblock)   or   u >= (1 - f) * a
-//
-// by parting with a superblock that is at least f empty when a free has broken it (papers §6.2).
-// There always is one: the average is more than f empty then. All under the bin's lock.
+// All under the bin's lock.
 #pragma once
 
 #include "strata/layers/emptiness_groups.h"
@@ -20,6 +15,12 @@ struct HoardThresholds {
   size_t slack = 4;  // K, at least 1
 };
 
+// A processor's heap keeps the invariant
+//
+//   u >= a - K * (objects in a superblock)   or   u >= (1 - f) * a
+//
+// by parting with a superblock that is at least f empty when a free has broken it (papers §6.2).
+// There always is one: the average is more than f empty then.
 template <size_t kUnit, class Sync>
 struct alignas(128) HoardBin {
   using Block = Superblock<kUnit, HoardBin, Sync>;

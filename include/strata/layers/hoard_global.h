@@ -1,8 +1,16 @@
 // Hoard's global heap: the superblocks that processors' heaps parted with, for any of them to take.
 // It is split into shards so that processors which part with superblocks at the same time do not
 // meet at one lock: a superblock goes to the shard of the one who parts with it, and is looked for
-// there first and then in every other.
-//
+// there first and then in every other. With one shard this is the paper's heap 0; sharding by
+// processor is from the project's later history (papers §6.5). A superblock's bin must be locked
+// before a shard, never the other way.
+#pragma once
+
+#include "strata/layers/hoard_bin.h"
+#include "strata/layers/shard_search.h"
+
+namespace strata::layers {
+
 // Why the bound of one global heap still holds. For one class, with n the objects in a superblock:
 //
 // 1. A block counts as in use from when its allocation begins to when its free ends, and U is the
@@ -28,16 +36,6 @@
 // 6. Spares are of no class. More memory is asked for only after a moment without any, by the same
 //    search (hoard_spares.h), so what is held, the spares among it, is at most the sum over the
 //    classes at that moment; later a spare is only what some class had before.
-//
-// With one shard this is the paper's heap 0; sharding by processor is from the project's later
-// history (papers §6.5). A superblock's bin must be locked before a shard, never the other way.
-#pragma once
-
-#include "strata/layers/hoard_bin.h"
-#include "strata/layers/shard_search.h"
-
-namespace strata::layers {
-
 template <size_t kUnit, size_t kClasses, size_t kMostShards, class Sync>
 class HoardGlobal {
  public:

@@ -4,13 +4,6 @@
 // by best fit. Each block has a tag in front, by which free neighbours join. Where the last block
 // is freed the bump steps back; when all is free the reap is as new. clear() and the end give
 // everything back together.
-//
-// Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up or a
-// quarter of the largest chunk waits, for most regions end before that and never pay for it.
-//
-// A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
-// cap bounds what is held; one that is reached asks a function, which may raise it, free blocks of
-// the heap instead, or throw; it must not end the heap.
 #pragma once
 
 #include "strata/layers/best_fit.h"
@@ -19,6 +12,13 @@
 
 namespace strata::layers {
 
+// Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up or a
+// quarter of the largest chunk waits, for most regions end before that and never pay for it.
+//
+// A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
+// cap bounds what is held; one that is reached asks a function, which may raise it, free blocks of
+// the heap instead, or throw; it must not end the heap.
+//
 // Chunks start at kFirst bytes and double up to kMost. The finder that is there if none is named
 // has some 100 bins: there may be many reaps.
 template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20,

@@ -3,10 +3,6 @@
 // the thread last took blocks of its class from, so what another processor's heap cut from a
 // cache line that is in use there is not handed out here; all others go straight home. What a
 // thread keeps is bounded for each class, and goes home when the thread ends.
-//
-// One heap of a type has buffers, the first that is used; others of the same type do without. The
-// thread's state is one pointer. After the thread-local buffers of Hoard's current source (papers
-// §6.5), which keep what comes, whoever it belongs to.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +15,9 @@
 
 namespace strata::layers {
 
+// One heap of a type has buffers, the first that is used; others of the same type do without. The
+// thread's state is one pointer. After the thread-local buffers of Hoard's current source (papers
+// §6.5), which keep what comes, whoever it belongs to.
 template <size_t kLargest = 1024, size_t kClassBytes = 16384, class Thread = OfThread>
 struct ThreadBuffers {
   template <Heap Below>
