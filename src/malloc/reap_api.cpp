@@ -35,6 +35,24 @@ STRATA_NOINLINE void FreeChecked(strata_reap* reap, void* p) {
   if (ExpectBlock(reap, p)) reap->heap.deallocate(p);
 }
 
+// What the window has no answer to.
+STRATA_NOINLINE void* MallocSlow(strata_reap* reap, size_t size) {
+  if (!ExpectReap(reap)) return nullptr;
+  if (STRATA_LIKELY(!reap->shared)) {
+    if (void* p = reap->heap.allocate(size)) return p;
+  }
+  return AllocateInReap(reap, size, ReapHeap::alignment);  // may ask at the cap
+}
+
+STRATA_NOINLINE void FreeSlow(strata_reap* reap, void* p) {
+  if (p == nullptr) return;
+  if (STRATA_LIKELY(reap != nullptr && IsLiveReap(reap) && !reap->shared &&
+                    reap->heap.is_live_in_newest_chunk(p))) {
+    return reap->heap.deallocate(p);
+  }
+  FreeChecked(reap, p);
+}
+
 }  // namespace
 }  // namespace strata
 
@@ -51,13 +69,11 @@ STRATA_EXPORT strata_reap* strata_reap_create_shared(strata_reap* parent) {
   return strata::CreateReap(parent, true);
 }
 
+// As the calls in line: the window is shut where the reap is shared or gone.
 STRATA_EXPORT void* strata_reap_malloc(strata_reap* reap, size_t size) {
-  if (!ExpectReap(reap)) return nullptr;
-  if (STRATA_UNLIKELY(reap->shared))
-    return strata::AllocateInReap(reap, size, strata::ReapHeap::alignment);
-  void* p = reap->heap.allocate(size);
-  if (STRATA_LIKELY(p != nullptr)) return p;
-  return strata::AllocateInReap(reap, size, strata::ReapHeap::alignment);  // may ask at the cap
+  void* p;
+  if (STRATA_LIKELY(reap != nullptr && reap->heap.bump(size, &p))) return p;
+  return strata::MallocSlow(reap, size);
 }
 
 STRATA_EXPORT void* strata_reap_calloc(strata_reap* reap, size_t count, size_t size) {
@@ -86,12 +102,7 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
 }
 
 STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {
-  if (p == nullptr) return;
-  if (STRATA_LIKELY(reap != nullptr && strata::IsLiveReap(reap) && !reap->shared &&
-                    reap->heap.is_live_in_newest_chunk(p))) {
-    return reap->heap.deallocate(p);
-  }
-  strata::FreeChecked(reap, p);
+  if (STRATA_UNLIKELY(reap == nullptr || !reap->heap.step_back(p))) strata::FreeSlow(reap, p);
 }
 
 STRATA_EXPORT void strata_reap_reserve(strata_reap* reap, size_t bytes) {

@@ -501,6 +501,19 @@ CASE(bad_free_after_clear) {
   CHECK(strata_reap_bytes(reap) == 0);
 }
 
+CASE(bad_free_of_the_newest_twice) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* before = strata_reap_malloc(reap, 100);
+  char* p = strata_reap_malloc(reap, 100);
+  strata_reap_free(reap, p);
+  CHECK(strata_reap_malloc(reap, 100) == p);
+  strata_reap_free(reap, p);
+  // The word in front of the window is the program's, whatever it looks like.
+  ((size_t*)(void*)before)[12] = 3;
+  strata_reap_free(reap, p);
+  CHECK(((size_t*)(void*)before)[12] == 3);
+}
+
 CASE(bad_inline_free_twice) {
   strata_reap* reap = strata_reap_create(NULL);
   char* p = strata_reap_malloc_inline(reap, 100);

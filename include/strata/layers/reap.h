@@ -44,13 +44,27 @@ struct Reap {
     ~On() { holdings_.GiveBackAll(this->next_); }
 
     void* allocate(size_t size) {
+      void* p;
+      return bump(size, &p) ? p : AllocateSlow(size);
+    }
+    // From the window alone; false where allocate() has to look further.
+    [[gnu::always_inline]] bool bump(size_t size, void** p) {
       const size_t bytes = Block::BytesFor(size);
       auto* b = reinterpret_cast<Block*>(at_);
       if (bytes > static_cast<size_t>(limit_ - at_) || size > kMaxRequest) [[unlikely]]
-        return AllocateSlow(size);
+        return false;
       b->SetNewest(bytes);
       at_ += bytes;
-      return b;
+      *p = b;
+      return true;
+    }
+    // The newest block of the window goes; false for any other p, which deallocate() may be for.
+    [[gnu::always_inline]] bool step_back(void* p) {
+      const auto bytes = static_cast<size_t>(at_ - static_cast<char*>(p));
+      if (bytes - Block::kLeast > kMost || !Block::Of(p)->IsNewest(bytes)) return false;
+      Block::Of(p)->SetGone();
+      at_ = static_cast<char*>(p);
+      return true;
     }
 
     void* allocate(size_t size, size_t align) {
