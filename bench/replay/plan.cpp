@@ -78,6 +78,10 @@ Extent Measure(const char* path, const MappedFile& file) {
       if (extent.wrong != nullptr) return extent;
       extent = with;
     }
+    if (block.kind == trace::BlockKind::kStacks) {  // not needed, but a reader stops at the same
+      extent.wrong = trace::DecodeStacks(block, [](uint64_t, const uint64_t*, size_t) {});
+      if (extent.wrong != nullptr) return extent;
+    }
     extent.good_end = reader.offset();
   }
   extent.wrong = reader.wrong();

@@ -70,6 +70,10 @@ SENSELESS = {
     "times that wrap around": (calls(3, start=(1 << 63) - 1, times=(0, 1 << 63)), NO_SENSE),
     "a first time that wraps": (calls(3, start=9, times=((1 << 64) - 5, 1)), NO_SENSE),
     "numbers that wrap around": (calls((1 << 64) - 1, steps=(4, 1)), NO_SENSE),
+    "stacks that lie": (
+        block(3, varints([3, 1]), varints([1024] * 3), varints([2] * 5)) + calls(3),
+        "stacks that make no sense",
+    ),
     "a thread beyond 32 bits": (calls(3, thread=(1 << 32) + 1), NO_SENSE),
 }
 
@@ -93,6 +97,11 @@ def test_both_readers_stop_before_it(lab: Lab, tmp_path: Path, name: str) -> Non
     info = strata(lab, "trace", "--info", path)
     assert info.returncode == 0, info.explain()
     assert info.stderr == f"strata: {path}: {trace.damage}; showing what is before it\n"
+    whole = tmp_path / "whole"
+    annotated = strata(lab, "trace", "--annotate", path, "-o", whole)
+    assert annotated.returncode == 0, annotated.explain()
+    assert read_trace(whole).damage is None
+    assert read_trace(whole).events["lifetime"].to_list() == [10, None]
     for options in ([], ["--threads"]):
         done = subprocess.run(
             [find_tool("strata-replay"), *options, path],

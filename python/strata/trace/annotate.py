@@ -22,7 +22,6 @@ from strata.trace.format import (
     MOST_PAYLOAD,
     Block,
     Column,
-    DamageError,
     Kind,
     Numbers,
     Operation,
@@ -118,12 +117,9 @@ def annotate(path: Path, output: Path, say: Callable[[str], None]) -> None:
     table = objects(trace)
     lifetimes = Lifetimes(table)
     parts: list[bytes | memoryview] = []
-    try:
-        for block in blocks(data):
-            known = block.kind == Kind.EVENTS
-            parts.append(lifetimes.annotated(block) if known else block.whole)
-    except DamageError:
-        pass  # told above
+    for block in blocks(data[: trace.damaged_at]):
+        known = block.kind == Kind.EVENTS
+        parts.append(lifetimes.annotated(block) if known else block.whole)
     write_whole(output, parts)
     ended = len(table) - table["lifetime"].null_count()
     say(f"{output}: {len(table):,} objects, of which {ended:,} ended")

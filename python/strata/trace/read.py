@@ -67,6 +67,10 @@ class Trace:
     mappings: str = ""
     totals: Totals | None = None
     damage: str | None = None  # what ended the reading before the file's end
+    damaged_at: int | None = None  # the block of the file that it ended before
+
+    def cut(self, error: DamageError) -> None:
+        self.damage, self.damaged_at = str(error), error.offset
 
 
 NAMES = ("sequence", "time", "operation", "size", "object", "alignment", "stack", "thread")
@@ -241,7 +245,7 @@ def parse(data: memoryview, name: str) -> Trace:
     except DamageError as error:
         if trace is None:
             raise StrataError(f"{name}: not a trace of Strata's ({error})", 1) from error
-        trace.damage = str(error)
+        trace.cut(error)
     except StrataError as error:
         raise StrataError(f"{name}: {error}", 1) from error
     if trace is None:
@@ -252,7 +256,7 @@ def parse(data: memoryview, name: str) -> Trace:
         place = first_repeat(parts)
         trace.events = joined(parts[:place])
         trace.totals = None
-        trace.damage = str(DamageError(offsets[place], "calls with the numbers of others"))
+        trace.cut(DamageError(offsets[place], "calls with the numbers of others"))
     return trace
 
 
