@@ -11,20 +11,21 @@ from blackbox import ROOT, Lab, cases, need
 from misuse import expect_misuse
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE / "reap_cases.c"
-GOOD = [case for case in cases(SOURCE) if not case.startswith("bad_")]
-BAD = [case for case in cases(SOURCE) if case.startswith("bad_")]
+SOURCES = [HERE / name for name in ("reap_cases.c", "reap_cap_cases.c", "reap_misuse_cases.c")]
+CASES = [(source, case) for source in SOURCES for case in cases(source)]
+GOOD = [pytest.param(*c, id=c[1]) for c in CASES if not c[1].startswith("bad_")]
+BAD = [pytest.param(*c, id=c[1]) for c in CASES if c[1].startswith("bad_")]
 
 
-@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize(("source", "case"), GOOD)
 @pytest.mark.parametrize("cache", ["auto", "thread"])
-def test_reap(lab: Lab, case: str, cache: str) -> None:
-    lab.run(lab.build_linked(SOURCE), case, env={"STRATA_CACHE": cache}, preload=False).silent()
+def test_reap(lab: Lab, source: Path, case: str, cache: str) -> None:
+    lab.run(lab.build_linked(source), case, env={"STRATA_CACHE": cache}, preload=False).silent()
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_misuse_is_one_line(lab: Lab, case: str) -> None:
-    expect_misuse(lab, lab.build_linked(SOURCE), case)
+@pytest.mark.parametrize(("source", "case"), BAD)
+def test_misuse_is_one_line(lab: Lab, source: Path, case: str) -> None:
+    expect_misuse(lab, lab.build_linked(source), case)
 
 
 @pytest.mark.parametrize("case", cases(HERE / "reap_thread_cases.c"))

@@ -60,7 +60,7 @@ int main() {{
 PARTS = {
     "aligned_run", "best_fit", "boundary_tag", "cap", "classes", "cpu_index", "emptiness_groups",
     "freed_mark", "heap", "heap_array", "hoard_bin", "hoard_global", "hoard_spares", "misuse",
-    "of_thread", "reap_chunk", "reap_holdings", "shard_search", "superblock", "sync",
+    "of_thread", "reap_chunk", "reap_holdings", "reap_window", "shard_search", "superblock", "sync",
     "thread_slot", "tree_fit", "waiting_blocks",
 }  # fmt: skip
 LAYER = re.compile(r"^struct (\w+) \{(?:(?!^\};).)*?^  template <Heap Below>$", re.M | re.S)

@@ -8,6 +8,7 @@
 
 #include "strata/layers/best_fit.h"
 #include "strata/layers/reap_holdings.h"
+#include "strata/layers/reap_window.h"
 #include "strata/layers/waiting_blocks.h"
 
 namespace strata::layers {
@@ -48,31 +49,16 @@ struct Reap {
       return bump(size, &p) ? p : AllocateSlow(size);
     }
     // From the window alone; false where allocate() has to look further.
-    [[gnu::always_inline]] bool bump(size_t size, void** p) {
-      const size_t bytes = Block::BytesFor(size);
-      auto* b = reinterpret_cast<Block*>(at_);
-      if (bytes > static_cast<size_t>(limit_ - at_) || size > kMaxRequest) [[unlikely]]
-        return false;
-      b->SetNewest(bytes);
-      at_ += bytes;
-      *p = b;
-      return true;
-    }
+    [[gnu::always_inline]] bool bump(size_t size, void** p) { return window_.Bump(size, p); }
     // The newest block of the window goes; false for any other p, which deallocate() may be for.
-    [[gnu::always_inline]] bool step_back(void* p) {
-      const auto bytes = static_cast<size_t>(at_ - static_cast<char*>(p));
-      if (bytes - Block::kLeast > kMost || !Block::Of(p)->IsNewest(bytes)) return false;
-      Block::Of(p)->SetGone();
-      at_ = static_cast<char*>(p);
-      return true;
-    }
+    [[gnu::always_inline]] bool step_back(void* p) { return window_.StepBack(p, kMost); }
 
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
       if (p == nullptr) return nullptr;
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       const size_t over = (0 - reinterpret_cast<uintptr_t>(p)) & (align - 1);
       if (over == 0) return p;
       return AlignWithin(Block::Of(p), over < Block::kLeast ? over + align : over,
@@ -84,11 +70,11 @@ struct Reap {
       if (b->apart()) [[unlikely]]
         return holdings_.GiveBackApart(this->next_, b);
       const size_t bytes = b->size();
-      if (static_cast<char*>(p) + bytes == edge() && b->previous_in_use()) {
-        StepBackTo(b);
+      if (static_cast<char*>(p) + bytes == window_.edge_now() && b->previous_in_use()) {
+        window_.StepBackTo(b);
         if (used_in_chunks() == 0) AllIsFree();
       } else {
-        used_ -= bytes;
+        window_.used -= bytes;
         if (used_in_chunks() == 0) return AllIsFree();
         if (waiting_.Add(b, bytes) > kMostWaiting) [[unlikely]]
           JoinNow();
@@ -100,8 +86,7 @@ struct Reap {
     // False: the block at p was freed before. Catches a second free unless new blocks have been
     // laid over the place.
     bool is_live(void* p) const {
-      const auto into = static_cast<size_t>(static_cast<char*>(p) - edge());
-      if (into < static_cast<size_t>(end_ - edge())) return false;
+      if (window_.Surrounds(p)) return false;
       return Block::Of(p)->is_live() && Block::Of(p)->size() != 0;
     }
 
@@ -113,13 +98,13 @@ struct Reap {
     // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
     bool resize(void* p, size_t size) {
       if (size > kMaxRequest) return false;
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       Block* b = Block::Of(p);
       const size_t bytes = Block::BytesFor(size), before = b->size();
       if (b->apart()) return bytes <= before && bytes >= before / 2;
       if (bytes > before && !Extend(b, bytes)) return false;
       const size_t over = b->size() - bytes;
-      used_ += b->size() - before;
+      window_.used += b->size() - before;
       if (over >= Block::kLeast) Cut(b, bytes);
       return true;
     }
@@ -128,7 +113,7 @@ struct Reap {
       requires Holdings::moves
     {
       if (size > kMaxRequest || !Block::Of(p)->apart()) return nullptr;
-      return AskingAtCap(
+      return holdings_.AskingAtCap(
           [&] { return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size)); });
     }
     bool reads_zero(void* p)
@@ -138,15 +123,15 @@ struct Reap {
     }
 
     void clear() {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       holdings_.GiveBackAllApart(this->next_);
-      used_ = 0;
+      window_.used = 0;
       StartAnew();
     }
     void forget() {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       holdings_.Forget();
-      used_ = 0;
+      window_.used = 0;
       StartAnew();
       Over<Below>::forget();
     }
@@ -154,10 +139,10 @@ struct Reap {
     // The next chunk is large enough for so many bytes, as far as chunks go. A hint: no memory, no
     // chunk.
     void reserve(size_t bytes) {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       if (bytes > kMost - Holdings::kOverhead) bytes = kMost - Holdings::kOverhead;
       Join();
-      if (bytes > Room()) NewChunk(RoundUp(bytes, Block::kUnit));
+      if (bytes > window_.room()) NewChunk(RoundUp(bytes, Block::kUnit));
     }
 
     // 0: none. The function is asked by allocate only, not for what is just reserved.
@@ -170,7 +155,7 @@ struct Reap {
     size_t refused_by_cap() const { return holdings_.refused(); }
 
     // All requests take the slow path: for a heap that is used under a lock, and asked without.
-    void shut_window() { shut_ = true; }
+    void shut_window() { window_.shut = true; }
 
     // Who is named in the chunks taken from now on, for owner_at().
     void set_owner(void* owner) { holdings_.set_owner(owner); }
@@ -196,59 +181,12 @@ struct Reap {
    private:
     static constexpr size_t kMostWaiting = kMost / 4;
 
-    // Around everything but the fast paths, which only move at_ and, for a free, lower used_.
-    class Settle {
-     public:
-      explicit Settle(On& heap) : heap_(heap) {
-        if (heap.limit_ == nullptr) return;
-        heap.used_ += static_cast<size_t>(heap.at_ - heap.edge_);
-        heap.edge_ = heap.at_;
-      }
-      ~Settle() {
-        if (heap_.shut_) return;
-        heap_.at_ = heap_.edge_;
-        // Seldom. Stored with at_ it would make one move of 16 bytes, which waits for the stores
-        // to what it loads.
-        if (heap_.limit_ != heap_.end_) heap_.limit_ = heap_.end_;
-      }
-      Settle(const Settle&) = delete;
-      Settle& operator=(const Settle&) = delete;
-
-     private:
-      On& heap_;
-    };
-
-    // Where the window begins, also between the fast path's calls.
-    char* edge() const { return limit_ == nullptr ? edge_ : at_; }
-    size_t used_in_chunks() const { return used_ + static_cast<size_t>(edge() - edge_); }
-    size_t Room() const { return static_cast<size_t>(end_ - edge_); }
-
-    void* Bump(size_t bytes) {
-      auto* b = reinterpret_cast<Block*>(edge_);
-      b->SetNewest(bytes);
-      edge_ += bytes;
-      used_ += bytes;
-      return b;
-    }
+    size_t used_in_chunks() const { return window_.used_now(); }
 
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
       if (size > kMaxRequest) return Impossible();
       const size_t bytes = Block::BytesFor(size);
-      return AskingAtCap([&] { return Find(bytes); });
-    }
-    // The cap's function is asked with nothing under way. Its answer may be too low and there be
-    // room all the same, if it freed blocks: so each answer gets one more try.
-    template <class F>
-    void* AskingAtCap(F attempt) {
-      void* p = attempt();
-      while (p == nullptr && holdings_.refused() != 0) {
-        const size_t wanted = holdings_.refused();
-        if (!holdings_.AskFor(wanted)) break;
-        const bool allowed = holdings_.cap().Allows(holdings_.held() + wanted);
-        p = attempt();
-        if (!allowed) break;
-      }
-      return p;
+      return holdings_.AskingAtCap([&] { return Find(bytes); });
     }
     void* Impossible() {
       holdings_.NoneRefused();
@@ -256,13 +194,13 @@ struct Reap {
     }
 
     void* Find(size_t bytes) {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       if (bytes > Holdings::kApart) return holdings_.TakeApart(this->next_, bytes);
-      if (bytes <= Room()) return Bump(bytes);
+      if (bytes <= window_.room()) return window_.Take(bytes);
       Join();
-      if (bytes <= Room()) return Bump(bytes);
+      if (bytes <= window_.room()) return window_.Take(bytes);
       if (Block* b = finder_.Take(bytes)) return BumpIn(b, bytes);
-      return NewChunk(bytes) ? Bump(bytes) : nullptr;
+      return NewChunk(bytes) ? window_.Take(bytes) : nullptr;
     }
 
     // In a free block, of which the rest is the window from now on if that is worth it. Requests of
@@ -271,17 +209,17 @@ struct Reap {
     void* BumpIn(Block* b, size_t bytes) {
       const size_t whole = b->size();
       b->SetInUse(whole, true);
-      used_ += whole;
+      window_.used += whole;
       const size_t over = whole - bytes;
       if (over < Block::kLeast) return b;
-      if (over <= Room() || over < 32 * bytes) {
+      if (over <= window_.room() || over < 32 * bytes) {
         Cut(b, bytes);
         return b;
       }
-      char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(b) + bytes);
-      char* const old_end = std::exchange(end_, edge_ + over);
+      char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(b) + bytes);
+      char* const old_end = std::exchange(window_.end, window_.edge + over);
       b->SetNewest(bytes);
-      used_ -= over;
+      window_.used -= over;
       PutAway(old_edge, old_end);
       return b;
     }
@@ -301,17 +239,8 @@ struct Reap {
 
     // --- Blocks
 
-    void StepBackTo(Block* b) {
-      b->SetGone();
-      if (limit_ != nullptr) {
-        at_ = reinterpret_cast<char*>(b);
-      } else {
-        used_ -= b->size();
-        edge_ = reinterpret_cast<char*>(b);
-      }
-    }
     [[gnu::noinline]] void JoinNow() {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       Join();
     }
     void Join() {
@@ -327,12 +256,12 @@ struct Reap {
         b = before;
       }
       Block* after = b->At(static_cast<ptrdiff_t>(bytes));
-      if (reinterpret_cast<char*>(after) != edge_ && IsScrap(after)) {
+      if (reinterpret_cast<char*>(after) != window_.edge && IsScrap(after)) {
         bytes += Block::kUnit;
         after = after->At(Block::kUnit);
       }
-      if (reinterpret_cast<char*>(after) == edge_) {
-        edge_ = reinterpret_cast<char*>(b);
+      if (reinterpret_cast<char*>(after) == window_.edge) {
+        window_.edge = reinterpret_cast<char*>(b);
         return;
       }
       if (!after->in_use()) {
@@ -350,14 +279,14 @@ struct Reap {
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
       SetSize(rest, over, true);
       SetSize(b, bytes, b->previous_in_use());
-      used_ -= over;
+      window_.used -= over;
       rest->SetGone();
       Free(rest, over);
     }
 
     // At the edge there is no next block to tell.
     void SetSize(Block* b, size_t bytes, bool previous_used) {
-      if (reinterpret_cast<char*>(b) + bytes == edge_ && previous_used) {
+      if (reinterpret_cast<char*>(b) + bytes == window_.edge && previous_used) {
         b->SetNewest(bytes);
       } else {
         b->SetInUse(bytes, previous_used);
@@ -367,10 +296,10 @@ struct Reap {
     bool Extend(Block* b, size_t bytes) {
       Join();  // what follows may wait
       Block* after = b->After();
-      if (reinterpret_cast<char*>(after) == edge_) {
+      if (reinterpret_cast<char*>(after) == window_.edge) {
         const size_t more = bytes - b->size();
-        if (more > Room()) return false;
-        edge_ += more;
+        if (more > window_.room()) return false;
+        window_.edge += more;
         b->SetInUse(bytes, b->previous_in_use());
         return true;
       }
@@ -389,7 +318,7 @@ struct Reap {
       }
       SetSize(inner, b->size() - over, true);
       SetSize(b, over, b->previous_in_use());
-      used_ -= over;
+      window_.used -= over;
       b->SetGone();
       Free(b, over);
       if (inner->size() - bytes >= Block::kLeast) Cut(inner, bytes);
@@ -400,17 +329,18 @@ struct Reap {
 
     // What the bump leaves of its chunk becomes a free block, or waste until the next clear.
     bool NewChunk(size_t bytes) {
-      const size_t in_holes = holdings_.held() - holdings_.apart_bytes() - used_ - Room();
+      const size_t in_holes =
+          holdings_.held() - holdings_.apart_bytes() - window_.used - window_.room();
       Chunk* c = holdings_.Grow(this->next_, bytes, in_holes);
       if (c == nullptr) return false;
-      char* const old_edge = std::exchange(edge_, reinterpret_cast<char*>(c->first()));
-      char* const old_end = std::exchange(end_, reinterpret_cast<char*>(c->end()));
+      char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(c->first()));
+      char* const old_end = std::exchange(window_.end, reinterpret_cast<char*>(c->end()));
       PutAway(old_edge, old_end);
       return true;
     }
 
     [[gnu::noinline]] void AllIsFree() {
-      const Settle settle(*this);
+      const ReapWindow::Settle settle(window_);
       StartAnew();
     }
     // A region again, in the one chunk that is kept.
@@ -418,21 +348,14 @@ struct Reap {
       Chunk* kept = holdings_.GiveBackButOne(this->next_);
       finder_.Clear();
       waiting_.Clear();
-      edge_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
-      end_ = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
+      window_.edge = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
+      window_.end = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
     }
 
-    // The window of the fast path; both null while it is closed. The first two words of a reap, for
-    // the copy of the fast path in strata/reap.h.
-    char* at_ = nullptr;     // where the next block's payload will be
-    char* limit_ = nullptr;  // end_
-    char* edge_ = nullptr;   // at_, as of the last call that was not the fast path's
-    size_t used_ = 0;
+    ReapWindow window_;  // first, for the copy of the fast path in strata/reap.h
     WaitingBlocks waiting_;
-    char* end_ = nullptr;
     Finder finder_;
     Holdings holdings_;
-    bool shut_ = false;
   };
 };
 

@@ -37,11 +37,20 @@ class ReapHoldings {
   // What the cap kept the last Grow or TakeApart from taking; 0 where it was not in the way.
   size_t refused() const { return refused_; }
   void NoneRefused() { refused_ = 0; }
-  // Whether there is somebody to ask for so much. May change all that is held.
-  bool AskFor(size_t wanted) {
-    if (!cap_.HasFunction()) return false;
-    cap_.Ask(held_, wanted);
-    return true;
+  // What `attempt` returns; where the cap refused it something, its function is asked, with nothing
+  // under way, and may change all that is held. Its answer may be too low and there be room all the
+  // same, if it freed blocks: so each answer gets one more try.
+  template <class F>
+  void* AskingAtCap(F attempt) {
+    void* p = attempt();
+    while (p == nullptr && refused_ != 0 && cap_.HasFunction()) {
+      const size_t wanted = refused_;
+      cap_.Ask(held_, wanted);
+      const bool allowed = cap_.Allows(held_ + wanted);
+      p = attempt();
+      if (!allowed) break;
+    }
+    return p;
   }
   void set_owner(void* owner) { owner_ = owner; }
 
