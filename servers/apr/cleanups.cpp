@@ -43,15 +43,21 @@ bool TimesOut(const Subprocess* s) {
   return s->how == APR_KILL_AFTER_TIMEOUT || s->how == APR_KILL_ONLY_ONCE;
 }
 
-// Gives those that were asked to end three seconds for it.
-void AwaitTimeouts(const Subprocess* first) {
+// Gives those that were asked to end three seconds for it. One that ended has been waited for, and
+// its id may be another's from then on: nothing is sent to it any more.
+void AwaitTimeouts(Subprocess* first) {
   constexpr apr_interval_time_t kFirst = 46875, kLimit = kFirst << 6;
   for (apr_interval_time_t waited = 0, step = kFirst; waited < kLimit; step = waited) {
     apr_sleep(step);
     waited += step;
     bool waiting = false;
-    for (const Subprocess* s = first; s != nullptr; s = s->next)
-      waiting |= s->how == APR_KILL_AFTER_TIMEOUT && !Ended(s);
+    for (Subprocess* s = first; s != nullptr; s = s->next) {
+      if (s->how != APR_KILL_AFTER_TIMEOUT) continue;
+      if (Ended(s))
+        s->how = APR_KILL_NEVER;
+      else
+        waiting = true;
+    }
     if (!waiting) return;
   }
 }

@@ -5,22 +5,19 @@
 #include <apr_hash.h>
 #include <apr_strings.h>
 #include <apr_tables.h>
-#include <apr_thread_mutex.h>
 #include <apr_thread_proc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "apr_pools.h"
 #include "case.h"
 #include "strata/apr.h"
 
 // Hidden behind a macro over apr_palloc, but there for programs that were built without it.
 void*(apr_pcalloc)(apr_pool_t* pool, apr_size_t size);
 
-static apr_status_t Tell(void* data) {
-  printf("cleanup %s\n", (const char*)data);
-  return APR_SUCCESS;
-}
 static apr_status_t TellInChild(void* data) {
   printf("in child %s\n", (const char*)data);
   return APR_SUCCESS;
@@ -31,12 +28,6 @@ static apr_status_t RegisterLate(void* data) {
   Tell(data);
   apr_pool_cleanup_register(late_pool, "late", Tell, apr_pool_cleanup_null);
   return APR_EGENERAL;
-}
-
-static apr_pool_t* New(apr_pool_t* parent) {
-  apr_pool_t* pool = NULL;
-  CHECK(apr_pool_create(&pool, parent) == APR_SUCCESS && pool != NULL);
-  return pool;
 }
 
 static void Add(apr_pool_t* pool, const char* name) {
@@ -218,11 +209,6 @@ CASE(zeroed_memory_is_zero) {
   apr_pool_destroy(pool);
 }
 
-static int NoteFailure(int status) {
-  printf("abort function: %d\n", status);
-  return 0;
-}
-
 CASE(failures_call_the_abort_function) {
   apr_initialize();
   apr_pool_t* pool = New(NULL);
@@ -235,25 +221,44 @@ CASE(failures_call_the_abort_function) {
   apr_pool_destroy(pool);
 }
 
-static pid_t Noted(apr_pool_t* pool, const char* command, apr_kill_conditions_e how) {
+static struct {
+  const char* name;
+  pid_t pid;
+} noted[5];
+static int noted_count;
+
+// In place of libc's, also for APR: the transcript says which process is sent what. One that APR
+// has waited for must be sent nothing, as its id may be another's by then.
+int kill(pid_t pid, int number) {
+  const char* name = "an unknown process";
+  for (int i = 0; i < noted_count; ++i)
+    if (noted[i].pid == pid) name = noted[i].name;
+  printf("signal %d to %s\n", number, name);
+  return (int)syscall(SYS_kill, pid, number);
+}
+
+static pid_t Noted(apr_pool_t* pool, const char* name, const char* command,
+                   apr_kill_conditions_e how) {
   apr_procattr_t* attributes;
   CHECK(apr_procattr_create(&attributes, pool) == APR_SUCCESS);
   const char* arguments[] = {"/bin/sh", "-c", command, NULL};
   apr_proc_t* process = apr_palloc(pool, sizeof *process);
   CHECK(apr_proc_create(process, "/bin/sh", arguments, NULL, attributes, pool) == APR_SUCCESS);
   apr_pool_note_subprocess(pool, process, how);
+  noted[noted_count].name = name;
+  noted[noted_count++].pid = process->pid;
   return process->pid;
 }
 
 CASE(processes_end_with_their_pool) {
   apr_initialize();
   apr_pool_t* pool = New(NULL);
-  const pid_t killed = Noted(pool, "exec sleep 1000", APR_KILL_ALWAYS);
-  const pid_t asked = Noted(pool, "exec sleep 1000", APR_KILL_AFTER_TIMEOUT);
+  const pid_t killed = Noted(pool, "killed", "exec sleep 1000", APR_KILL_ALWAYS);
+  const pid_t asked = Noted(pool, "asked", "exec sleep 1000", APR_KILL_AFTER_TIMEOUT);
   const pid_t deaf =
-      Noted(pool, "trap '' TERM; while :; do sleep 0.1; done", APR_KILL_AFTER_TIMEOUT);
-  const pid_t awaited = Noted(pool, "sleep 0.2; exit 3", APR_JUST_WAIT);
-  const pid_t left = Noted(pool, "exec sleep 1000", APR_KILL_NEVER);
+      Noted(pool, "deaf", "trap '' TERM; while :; do sleep 0.1; done", APR_KILL_AFTER_TIMEOUT);
+  const pid_t awaited = Noted(pool, "awaited", "sleep 0.2; exit 3", APR_JUST_WAIT);
+  const pid_t left = Noted(pool, "left", "exec sleep 1000", APR_KILL_NEVER);
   apr_sleep(300000);  // for the trap
   fflush(stdout);
   apr_pool_destroy(pool);
@@ -278,13 +283,7 @@ static void* APR_THREAD_FUNC MakeChildren(apr_thread_t* thread, void* unused) {
 
 CASE(threads_make_children_of_one_pool) {
   apr_initialize();
-  apr_allocator_t* allocator;
-  apr_thread_mutex_t* mutex;
-  CHECK(apr_allocator_create(&allocator) == APR_SUCCESS);
-  CHECK(apr_pool_create_ex(&family, NULL, NULL, allocator) == APR_SUCCESS);
-  CHECK(apr_thread_mutex_create(&mutex, APR_THREAD_MUTEX_DEFAULT, family) == APR_SUCCESS);
-  apr_allocator_mutex_set(allocator, mutex);
-  apr_allocator_owner_set(allocator, family);
+  family = NewForThreads();
   apr_thread_t* threads[4];
   for (int i = 0; i < 4; ++i)
     CHECK(apr_thread_create(&threads[i], NULL, MakeChildren, NULL, family) == APR_SUCCESS);

@@ -11,18 +11,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "apr_pools.h"
 #include "case.h"
-
-static apr_pool_t* New(apr_pool_t* parent) {
-  apr_pool_t* pool = NULL;
-  CHECK(apr_pool_create(&pool, parent) == APR_SUCCESS && pool != NULL);
-  return pool;
-}
-
-static apr_status_t Tell(void* data) {
-  printf("cleanup %s\n", (const char*)data);
-  return APR_SUCCESS;
-}
 
 static unsigned long Sum(apr_bucket_brigade* brigade) {
   unsigned long sum = 0;
@@ -61,11 +51,6 @@ CASE(brigades_pass_data_between_pools) {
   }
   apr_bucket_alloc_destroy(buckets);
   apr_pool_destroy(connection);
-}
-
-static int NoteFailure(int status) {
-  printf("abort function: %d\n", status);
-  return 0;
 }
 
 CASE(unmanaged_pools_stand_alone) {
@@ -163,13 +148,7 @@ static void* APR_THREAD_FUNC Work(apr_thread_t* thread, void* data) {
 
 CASE(thread_pools_work) {
   apr_initialize();
-  apr_allocator_t* allocator;
-  apr_thread_mutex_t* mutex;
-  CHECK(apr_allocator_create(&allocator) == APR_SUCCESS);
-  CHECK(apr_pool_create_ex(&shared, NULL, NULL, allocator) == APR_SUCCESS);
-  CHECK(apr_thread_mutex_create(&mutex, APR_THREAD_MUTEX_DEFAULT, shared) == APR_SUCCESS);
-  apr_allocator_mutex_set(allocator, mutex);
-  apr_allocator_owner_set(allocator, shared);
+  shared = NewForThreads();
   apr_thread_pool_t* threads;
   CHECK(apr_thread_pool_create(&threads, 2, 4, shared) == APR_SUCCESS);
   for (int i = 0; i < 2000; ++i)
