@@ -1,8 +1,7 @@
 /* ngx_strata_module: loading it puts nginx's pools on reaps (docs/servers.md).
  *
- *   load_module modules/ngx_strata_module.so;     first in nginx.conf, libstrata.so preloaded
- *   $strata_held                                  bytes that the request's pool holds, for
- * log_format
+ *   load_module modules/ngx_strata_module.so;  first in nginx.conf, libstrata.so preloaded
+ *   $strata_held                               for log_format: what the request's pool holds
  *
  * ngx_pfree then frees every block of a pool, not only large ones. */
 #include <ngx_http.h>

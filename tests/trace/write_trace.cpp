@@ -1,8 +1,8 @@
 // Writes a random trace with the C++ writer, reads it with the C++ reader, and prints the events
 // it read: test_format.py compares them with what the Python reader says.
 //   write_trace FILE SEED COUNT THREADS
-//   write_trace FILE            reads only, and prints lifetimes too: `-` where an object did not
-//   end write_trace FILE golden     writes the trace that tests/golden/trace_format.hex holds
+//   write_trace FILE           only reads, and prints lifetimes too: `-` for what did not end
+//   write_trace FILE golden    writes what tests/golden/trace_format.hex holds, and reads it so
 #include <sys/stat.h>
 
 #include <cstdio>
