@@ -215,6 +215,28 @@ TEST(LockedWhenShared, RunsTheModelInThreads) {
   EXPECT_EQ(layer<Count>(heap).counts().bytes, 0u);
 }
 
+// What calloc asks, of a tag that another thread's free of a neighbour writes; ThreadSanitizer
+// watches.
+TEST(LockedWhenShared, KnowsWhatReadsZeroWhileNeighboursGo) {
+  LockedWhenShared::On<Stack<Apart<256 << 10, Mmap>, Coalesce<>, Mmap>> heap;
+  auto churn = [&heap] {
+    std::mt19937 random(1);
+    std::vector<void*> blocks(100);
+    for (size_t i = 0; i < 50'000; ++i) {
+      void*& p = blocks[random() % blocks.size()];
+      if (p != nullptr) heap.deallocate(p);
+      p = heap.allocate(16 + random() % 500);
+      for (int again = 0; again < 4; ++again) ASSERT_FALSE(heap.reads_zero(p));
+    }
+    for (void* p : blocks) {
+      if (p != nullptr) heap.deallocate(p);
+    }
+  };
+  std::thread other(churn);
+  churn();
+  other.join();
+}
+
 // --- OnlyLive
 
 TEST(OnlyLiveDeathTest, RefusesWhatIsFreedOrLiesInside) {

@@ -59,6 +59,7 @@ MISFITS = {
     "Stack<Bins<Steps<16, 100>, FreeList>, Bump<>, Mmap>": "Steps: the largest must be a multiple",
     "Stack<Bins<Geometric<96>, FreeList>, Bump<>, Mmap>": "Geometric: a power of two",
     "Stack<Bins<TaggedSteps<96>, FreeList>, Coalesce<>, Mmap>": "TaggedSteps: 24, 40",
+    "Stack<Bins<Steps<16, 256>, Check, FreeList>, Coalesce<>, Mmap>": "Bins: what keeps account",
     "Stack<SplittingBins<int>, Mmap>": "SplittingBins needs size classes",
     "Stack<SplittingBins<Steps<16, 4096>>, Mmap>": "SplittingBins: at most 64 classes",
     "Stack<SplittingBins<Steps<8, 64>>, Mmap>": "SplittingBins: sizes must be multiples of 16",

@@ -19,6 +19,10 @@ struct Bins {
   class On : public Over<Below> {
     using Bin = Stack<PerBin..., SizedRef<Below>>;
 
+    // Where the heap below knows sizes or aligns, a block may end in another bin than it came from.
+    static_assert(internal::StandAlone<Bin>() || !(SizedHeap<Below> || AlignedHeap<Below>),
+                  "Bins: what keeps account of its blocks (Count, Check, ...) belongs above Bins");
+
    public:
     using Classes = internal::ClassesOr<ClassesOfBins>;
     static constexpr size_t alignment = Bin::alignment;

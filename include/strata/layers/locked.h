@@ -145,6 +145,13 @@ struct LockedBy {
       Hold hold(lock_);
       return this->next_.remap(p, size);
     }
+    // Neighbours of a block may be freed meanwhile, and some heaps note that in the block's tag.
+    bool reads_zero(void* p)
+      requires ZeroKnowingHeap<Below>
+    {
+      Hold hold(lock_);
+      return this->next_.reads_zero(p);
+    }
     bool owns(const void* p) const
       requires OwningHeap<Below>
     {

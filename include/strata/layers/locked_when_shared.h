@@ -47,6 +47,11 @@ struct LockedWhenShared {
       if (alone()) return mine().deallocate(p, size);
       this->next_.deallocate(p, size);
     }
+    bool reads_zero(void* p)
+      requires ZeroKnowingHeap<Below>
+    {
+      return alone() ? mine().reads_zero(p) : this->next_.reads_zero(p);
+    }
 
    private:
     static bool alone() { return __libc_single_threaded != 0; }
