@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 from strata_bench.groups import Group, Variant, Work
 from strata_bench.plan import Case
 from strata_bench.results import Results
+from strata_bench.two_cpus import HANDOVER, control, control_line, handover_line
 
 KINDS = {
     "serial": "serial single heap",
@@ -89,7 +90,13 @@ def draw_kinds(results: Results, path: Path) -> Path:
 
 def kinds_more(results: Results, images: Path) -> list[str]:
     picture = draw_kinds(results, images / "taxonomy.png")
-    return [*kinds_table(results), f"![The kinds of heap](img/{picture.name})", ""]
+    return [
+        *kinds_table(results),
+        *handover_line(results, KINDS),
+        *control_line(results, KINDS),
+        f"![The kinds of heap](img/{picture.name})",
+        "",
+    ]
 
 
 TAXONOMY = Group(
@@ -103,7 +110,7 @@ TAXONOMY = Group(
     " that hold any: when they allocate by turns (active), and when they free what a third gave"
     " them by turns and allocate again (passive).",
     tuple(Variant(kind, {"HEAP_KIND": kind}) for kind in KINDS),
-    (Work(KIND_CASE, ()),),
+    (Work(KIND_CASE, ()), Work(HANDOVER, ()), control(1), control(2)),
     rounds=7,
     tables=False,
     more=kinds_more,

@@ -44,9 +44,18 @@ def test_section_has_speed_ups_and_verdicts(tmp_path: Path) -> None:
     (larson,) = [line for line in lines if "| larson: speed-up is linear" in line]
     assert larson.endswith("| at least 90 % of 2: **missed** |")
     (published,) = [line for line in lines if "pull request 94 of" in line]
-    assert published.endswith("| 2.00 × glibc on 2 | met |")
+    assert published.endswith("| 2.00 × glibc on 2 | needs 192; on 2 not slower: met |")
     (fragmentation,) = [line for line in lines if "fragmentation 1.24" in line]
     assert fragmentation.endswith("| 1.50 | **missed** |")
+
+
+def test_claims_without_runs_are_left_out(tmp_path: Path) -> None:
+    results = made_up({"threadtest": (10.0, 19.0), "alone": (10.0, 20.0)})
+    text = groups.section(hoard_group.HOARD, results, {}, "How.", tmp_path)
+    assert "threadtest 278 % faster" in text
+    assert "pull request 94" not in text
+    assert "one processor: 6.2 %" not in text
+    assert "0.00 ×" not in text
 
 
 def test_works_of_one_variant_run_with_no_other() -> None:

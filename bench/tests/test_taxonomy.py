@@ -31,6 +31,17 @@ def test_the_kinds_have_a_table_and_a_picture(tmp_path: Path) -> None:
     assert (images / "taxonomy.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_the_machine_gave_stands_under_the_table(tmp_path: Path) -> None:
+    results = Results()
+    for number, (ns, two) in enumerate(((50, 19), (300, 16), (60, 20)), 1):
+        results.add(Run("handover", "private", number, {"handover_ns": str(ns)}))
+        results.add(Run("alone-t1", "private", number, {"mops": "10"}))
+        results.add(Run("alone-t2", "private", number, {"mops": str(two)}))
+    text = groups.section(taxonomy.TAXONOMY, results, {}, "How.", tmp_path)
+    assert "took 50 to 300 ns in these rounds, 60 in the median" in text
+    assert "1.60 to 2.00 times as fast as one in these rounds, 1.90 in the median" in text
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("bench") / "taxonomy"
