@@ -49,6 +49,10 @@ struct Extent {
   trace::Wrong wrong = nullptr;
 };
 
+bool IsKnown(trace::BlockKind kind) {
+  return kind >= trace::BlockKind::kHeader && kind <= trace::BlockKind::kEnd;
+}
+
 // Looks at all blocks once, so that the arrays can be made and the second round meets no surprise.
 Extent Measure(const char* path, const MappedFile& file) {
   BlockReader reader(file.data(), file.size());
@@ -64,7 +68,10 @@ Extent Measure(const char* path, const MappedFile& file) {
   extent.good_end = reader.offset();
   bool ended = false;
   while (reader.Next(&block)) {
-    ended |= block.kind == trace::BlockKind::kEnd;
+    if (IsKnown(block.kind) && !trace::Columns().Parse(block.payload)) {
+      extent.wrong = "a block whose columns make no sense";
+      return extent;
+    }
     if (block.kind == trace::BlockKind::kEvents) {
       if (ended) {
         extent.wrong = "calls behind the trace's end";
@@ -78,7 +85,14 @@ Extent Measure(const char* path, const MappedFile& file) {
       if (extent.wrong != nullptr) return extent;
       extent = with;
     }
-    if (block.kind == trace::BlockKind::kStacks) {  // not needed, but a reader stops at the same
+    // What is not needed is read too: all readers stop at the same block.
+    if (block.kind == trace::BlockKind::kEnd) {
+      ended = true;
+      trace::Totals totals;
+      extent.wrong = trace::DecodeEnd(block, &totals);
+      if (extent.wrong != nullptr) return extent;
+    }
+    if (block.kind == trace::BlockKind::kStacks) {
       extent.wrong = trace::DecodeStacks(block, [](uint64_t, const uint64_t*, size_t) {});
       if (extent.wrong != nullptr) return extent;
     }

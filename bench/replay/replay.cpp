@@ -63,7 +63,7 @@ double Overhead(Plan& plan, Array<Slot>& slots, Touch touch) {
   }
   Array<char> block;
   block.Make(most);
-  block.Fill(1);
+  if (touch == Touch::kPages) block.Fill(1);  // else nothing lies in it, and none of it is taken
   EmptyFunctions::SetBlock(&block[0], most);
   double least = HUGE_VAL;
   for (int round = 0; round < 3; ++round) {

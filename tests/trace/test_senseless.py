@@ -33,7 +33,10 @@ def varints(numbers: Iterable[int]) -> bytes:
 
 
 def block(kind: int, *columns: bytes) -> bytes:
-    payload = b"".join(COLUMN_HEADER.pack(i, len(c)) + c for i, c in enumerate(columns))
+    return sealed(kind, b"".join(COLUMN_HEADER.pack(i, len(c)) + c for i, c in enumerate(columns)))
+
+
+def sealed(kind: int, payload: bytes) -> bytes:
     head = struct.pack("<IB3xI", MAGIC, kind, len(payload))
     return BLOCK_HEADER.pack(MAGIC, kind, len(payload), zlib.crc32(head + payload)) + payload
 
@@ -73,6 +76,12 @@ SENSELESS = {
     "stacks that lie": (
         block(3, varints([3, 1]), varints([1024] * 3), varints([2] * 5)) + calls(3),
         "stacks that make no sense",
+    ),
+    "no calls, and a time of 2^63": (calls(3, [], [], [], start=1 << 63), NO_SENSE),
+    "an end without its figures": (block(5, varints([2])), "a block without its figures"),
+    "mappings that are no columns": (
+        sealed(4, b"\1\xff\0\0\0r-xp"),
+        "a block whose columns make no sense",
     ),
     "a thread beyond 32 bits": (calls(3, thread=(1 << 32) + 1), NO_SENSE),
 }

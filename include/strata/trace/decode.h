@@ -133,7 +133,7 @@ inline Wrong DecodeEnd(const Block& block, Totals* totals) {
   VarintReader scalars(columns[column::kScalars]);
   for (uint64_t* field : {&totals->events, &totals->unknown_frees, &totals->lost})
     *field = scalars.Next();
-  return scalars.failed() ? "an end that makes no sense" : nullptr;
+  return scalars.failed() ? "a block without its figures" : nullptr;
 }
 
 namespace internal {

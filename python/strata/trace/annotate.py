@@ -4,6 +4,7 @@ more columns of each block of events (docs/trace-format.md). Everything else sta
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -89,10 +90,13 @@ class Lifetimes:
 
 
 def write_whole(output: Path, parts: list[bytes | memoryview]) -> None:
-    """All of it or nothing, also where `output` is what was read."""
+    """All of it or nothing, also where `output` is what was read. A link stays one, and a file that
+    was there keeps its permissions."""
     name = ""
+    output = Path(os.path.realpath(output))
     try:
-        if output.exists() and not output.is_file():  # a pipe, a device
+        there = output.exists()
+        if there and not output.is_file():  # a pipe, a device
             with output.open("wb") as file:
                 file.writelines(parts)
             return
@@ -101,7 +105,8 @@ def write_whole(output: Path, parts: list[bytes | memoryview]) -> None:
             file.writelines(parts)
         umask = os.umask(0)
         os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
+        mode = stat.S_IMODE(output.stat().st_mode) if there else 0o666 & ~umask
+        Path(name).chmod(mode)
         Path(name).replace(output)
     except OSError as error:
         if name:

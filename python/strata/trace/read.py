@@ -103,7 +103,11 @@ def decode_events(block: Block) -> dict[str, Numbers]:
     count, thread, first_sequence, first_time = block.scalars(4)[:4]
     senseless = DamageError(block.offset, "events that make no sense")
     operations = np.frombuffer(block.column(Column.OPERATIONS), np.uint8)
-    if operations.size != count or (count and operations.max() > Operation.FREE):
+    if (
+        first_time > MOST_TIME
+        or operations.size != count
+        or (count and operations.max() > Operation.FREE)
+    ):
         raise senseless
     sequence = exactly(block, Column.SEQUENCE, count)
     if count and not sequence[1:].all():
@@ -206,11 +210,14 @@ def read_bytes(path: Path) -> memoryview:
 
 
 def joined(parts: list[dict[str, Numbers]]) -> pl.DataFrame:
+    """All events in order. Takes the columns out of `parts`, so that they are not there twice."""
+    lifetimes = lifetime_columns(parts)
     empty = np.zeros(0, np.uint64)
     columns: dict[str, Any] = {
-        n: np.concatenate([p[n] for p in parts]) if parts else empty for n in NAMES
+        n: np.concatenate([p.pop(n) for p in parts]) if parts else empty for n in NAMES
     }
-    return pl.DataFrame(columns | lifetime_columns(parts)).sort("sequence")
+    parts.clear()
+    return pl.DataFrame(columns | lifetimes).sort("sequence")
 
 
 def first_repeat(parts: list[dict[str, Numbers]]) -> int:
@@ -253,6 +260,8 @@ def parse(data: memoryview, name: str) -> Trace:
     trace.events = joined(parts)
     numbers = trace.events["sequence"].to_numpy()
     if bool((numbers[1:] == numbers[:-1]).any()):
+        good = blocks(data[: trace.damaged_at])
+        parts = [decode_events(block) for block in good if block.kind == Kind.EVENTS]
         place = first_repeat(parts)
         trace.events = joined(parts[:place])
         trace.totals = None
