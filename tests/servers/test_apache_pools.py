@@ -66,6 +66,7 @@ Alias /listing {files}
 Alias /substituted {files}
 Alias /filtered {files}
 Alias /guarded {files}
+Alias /limited {files}
 ProxyPass /proxied/ http://127.0.0.1:{upstream}/
 RewriteEngine On
 RewriteRule ^/rewritten/(.*)$ /$1 [PT]
@@ -93,9 +94,9 @@ AddOutputFilterByType DEFLATE text/plain
   AuthUserFile {folder}/users
   Require valid-user
 </Location>
-<Location /cgi/limited.sh>
+<LocationMatch "^/(cgi/)?limited">
   LimitRequestBody 1000
-</Location>
+</LocationMatch>
 <Location /loop>
   SetHandler pool-loop
 </Location>
@@ -127,10 +128,13 @@ class ApacheSite(Site):
     lost_in_restarts = ("/cgi/", "/ssi/")  # the daemon that starts scripts is restarted at once
     bad_lines = (":crit]", ":alert]", ":emerg]", "exit signal", "Memory allocation", "strata:")
 
-    def __init__(self, lab: Lab, folder: Path, modules: Path, mpm: str, behind: int) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, modules: Path, mpm: str, behind: int, scripts: bool
+    ) -> None:
         super().__init__(lab, folder, modules)
         self.mpm = mpm
         self.behind = behind
+        self.scripts = scripts
         (folder / "cgi").mkdir()
         for name in ("echo.sh", "limited.sh"):
             script = folder / "cgi" / name
@@ -145,9 +149,10 @@ class ApacheSite(Site):
         return [need("apache2"), "-DFOREGROUND", "-f", configuration]
 
     def environment(self) -> dict[str, str] | None:
-        # A process with one thread forks its scripts: see docs/servers.md.
-        alone = {"STRATA_BACKGROUND": "off"} if self.mpm == "prefork" else {}
-        return {"LD_PRELOAD": apr_preload(self.lab)} | alone
+        # The processes of prefork fork their scripts themselves: see docs/servers.md.
+        alone = self.mpm == "prefork" and self.scripts
+        setting = {"STRATA_BACKGROUND": "off"} if alone else {}
+        return {"LD_PRELOAD": apr_preload(self.lab)} | setting
 
     def configuration(self, port: int, *, reaps: bool, more: str = "") -> tuple[Path, Path]:
         own = self.folder / ("reaps" if reaps else "stock")
@@ -186,25 +191,30 @@ class ApacheSite(Site):
         asked += [Asked("/5.txt", headers={"If-Modified-Since": UNCHANGED_SINCE})]
         asked += [Asked("/5.txt", headers={"Host": "no host"}), Asked("/5.txt", "POST", body=b"b")]
         asked += [Asked(f"/rewritten/{self.names[3]}"), Asked("/absent"), Asked("/listing/")]
-        asked += [Asked("/1.txt", "HEAD"), Asked("/ssi/page.shtml"), Asked("/" + "x" * 9000)]
-        asked += [
-            Asked("/cgi/echo.sh?posted", "POST", body=b"b" * size) for size in (0, 10, 30_000)
-        ]
-        asked += [Asked("/cgi/limited.sh", "POST", body=b"b" * 20_000)]
+        asked += [Asked("/1.txt", "HEAD"), Asked("/" + "x" * 9000)]
         asked += [Asked("/proxied/sink", "POST", body=b"b" * size) for size in (10, 3_000_000)]
+        asked += [Asked("/limited/5.txt", "POST", body=b"b" * 20_000)]
         long = {f"X-Header-{n}": "y" * 700 for n in range(20)}
-        return [*asked, Asked("/2.bin?long", headers=long)]
+        asked += [Asked("/2.bin?long", headers=long)]
+        return asked + (self.requests_of_scripts() if self.scripts else [])
+
+    def requests_of_scripts(self) -> list[Asked]:
+        sizes = (0, 10, 30_000)
+        asked = [Asked("/cgi/echo.sh?posted", "POST", body=b"b" * size) for size in sizes]
+        asked += [Asked("/cgi/limited.sh", "POST", body=b"b" * 20_000)]
+        return [*asked, Asked("/ssi/page.shtml")]
 
 
-def make_site(lab: Lab, modules: Path, mpm: str) -> Iterator[ApacheSite]:
+def make_site(lab: Lab, modules: Path, mpm: str, *, scripts: bool) -> Iterator[ApacheSite]:
     lab.require_strata()
     with open_folder() as folder, upstream() as behind:
-        yield ApacheSite(lab, folder, modules, mpm, behind)
+        yield ApacheSite(lab, folder, modules, mpm, behind, scripts)
 
 
 @pytest.fixture(scope="module", params=["event", "worker", "prefork"])
 def site(lab: Lab, modules: Path, request: pytest.FixtureRequest) -> Iterator[ApacheSite]:
-    yield from make_site(lab, modules, request.param)
+    """Each as it is without a setting. Scripts of prefork have a test of their own."""
+    yield from make_site(lab, modules, request.param, scripts=request.param != "prefork")
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +230,7 @@ def test_restarts_gracefully_under_load(site: ApacheSite, expected: list[Answer]
     expectations.expect_restarts_under_load(site, expected, restarts=2)
 
 
+@pytest.mark.parametrize("site", ["event", "prefork"], indirect=True)
 def test_memory_stays_under_load(site: ApacheSite) -> None:
     expectations.expect_memory_to_stay_under_load(site)
 
@@ -228,12 +239,24 @@ def test_a_loop_of_allocations_stays_small(site: ApacheSite) -> None:
     expectations.expect_a_loop_to_stay_small(site)
 
 
+# ---- a process with one thread that forks its scripts
+
+
+@pytest.fixture(scope="module")
+def alone(lab: Lab, modules: Path) -> Iterator[ApacheSite]:
+    yield from make_site(lab, modules, "prefork", scripts=True)
+
+
+def test_scripts_of_prefork(alone: ApacheSite) -> None:
+    expectations.expect_same_answers(alone, expectations.answers(alone))
+
+
 # ---- what does not depend on how Apache spreads its work
 
 
 @pytest.fixture(scope="module")
 def event(lab: Lab, modules: Path) -> Iterator[ApacheSite]:
-    yield from make_site(lab, modules, "event")
+    yield from make_site(lab, modules, "event", scripts=True)
 
 
 def test_http2_over_tls(event: ApacheSite, tmp_path: Path) -> None:
