@@ -52,7 +52,7 @@ void strata_reap_destroy(strata_reap* reap);
 void strata_reap_keep(strata_reap* reap);
 
 /* The reap that p lies in, also in the middle of a block (of one above 256 KiB: at its start and in
- * its first 4 KiB); null for other memory. */
+ * its first 8 KiB); null for other memory. */
 strata_reap* strata_reap_find(const void* p);
 
 /* The bytes that may be used at p, at least what was asked for, when p is a block of this reap; 0
@@ -92,7 +92,9 @@ static inline void* strata_reap_malloc_inline(strata_reap* reap, size_t size) {
   void* p = strata_reap_malloc_window(reap, size);
   return p != NULL ? p : strata_reap_malloc(reap, size);
 }
-/* The newest block of the window steps back; a tag without its lowest bit is a block freed. */
+/* The newest block of the window steps back; a tag without its lowest bit is a block freed. A step
+ * back gives no chunk back, also where no block is left: that is for a later strata_reap_free or
+ * strata_reap_clear. */
 static inline void strata_reap_free_inline(strata_reap* reap, void* p) {
   STRATA_REAP_LAYOUT_;
   struct strata_reap_window* window = (struct strata_reap_window*)(void*)reap;
@@ -109,7 +111,8 @@ static inline void strata_reap_free_inline(strata_reap* reap, void* p) {
 /* 0; or EINVAL when the new parent is no reap, or is the reap itself or one below it. */
 int strata_reap_set_parent(strata_reap* reap, strata_reap* parent);
 
-/* In blocks, with 8 bytes for each; and all that the reap holds of the process's heap. */
+/* In blocks, with 8 bytes for each, and with what lies in front of an aligned one that has memory
+ * of its own; and all that the reap holds of the process's heap. */
 size_t strata_reap_bytes(strata_reap* reap);
 size_t strata_reap_held(strata_reap* reap);
 

@@ -30,14 +30,13 @@ STRATA_ALWAYS_INLINE bool ExpectOwn(const strata_reap* reap) {
 }
 
 STRATA_NOINLINE void FreeChecked(strata_reap* reap, void* p) {
-  if (!ExpectReap(reap)) return;
+  if (p == nullptr || !ExpectReap(reap)) return;
   if (reap->shared) return FreeInReap(reap, p);
   if (ExpectBlock(reap, p)) reap->heap.deallocate(p);
 }
 
-// What the window has no answer to.
+// What the window of a live reap has no answer to.
 STRATA_NOINLINE void* MallocSlow(strata_reap* reap, size_t size) {
-  if (!ExpectReap(reap)) return nullptr;
   if (STRATA_LIKELY(!reap->shared)) {
     if (void* p = reap->heap.allocate(size)) return p;
   }
@@ -45,11 +44,8 @@ STRATA_NOINLINE void* MallocSlow(strata_reap* reap, size_t size) {
 }
 
 STRATA_NOINLINE void FreeSlow(strata_reap* reap, void* p) {
-  if (p == nullptr) return;
-  if (STRATA_LIKELY(reap != nullptr && IsLiveReap(reap) && !reap->shared &&
-                    reap->heap.is_live_in_newest_chunk(p))) {
+  if (STRATA_LIKELY(!reap->shared && reap->heap.is_live_in_newest_chunk(p)))
     return reap->heap.deallocate(p);
-  }
   FreeChecked(reap, p);
 }
 
@@ -69,11 +65,12 @@ STRATA_EXPORT strata_reap* strata_reap_create_shared(strata_reap* parent) {
   return strata::CreateReap(parent, true);
 }
 
-// As the calls in line: the window is shut where the reap is shared or gone.
+// As the calls in line, but what is no reap is not written to, whatever its first words look like.
+// The window is shut where the reap is shared.
 STRATA_EXPORT void* strata_reap_malloc(strata_reap* reap, size_t size) {
+  if (!ExpectReap(reap)) return nullptr;
   void* p;
-  if (STRATA_LIKELY(reap != nullptr && reap->heap.bump(size, &p))) return p;
-  return strata::MallocSlow(reap, size);
+  return STRATA_LIKELY(reap->heap.bump(size, &p)) ? p : strata::MallocSlow(reap, size);
 }
 
 STRATA_EXPORT void* strata_reap_calloc(strata_reap* reap, size_t count, size_t size) {
@@ -102,7 +99,9 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
 }
 
 STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {
-  if (STRATA_UNLIKELY(reap == nullptr || !reap->heap.step_back(p))) strata::FreeSlow(reap, p);
+  if (STRATA_UNLIKELY(reap == nullptr || !strata::IsLiveReap(reap)))
+    return strata::FreeChecked(reap, p);
+  if (STRATA_UNLIKELY(!reap->heap.step_back(p))) strata::FreeSlow(reap, p);
 }
 
 STRATA_EXPORT void strata_reap_reserve(strata_reap* reap, size_t bytes) {

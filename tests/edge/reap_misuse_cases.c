@@ -34,10 +34,11 @@ CASE(bad_free_of_the_newest_twice) {
   strata_reap_free(reap, p);
   CHECK(strata_reap_malloc(reap, 100) == p);
   strata_reap_free(reap, p);
-  // The word in front of the window is the program's, whatever it looks like.
-  ((size_t*)(void*)before)[12] = 3;
+  // Where the window begins lies no block, though the word there may look like the tag of one
+  // without bytes.
+  ((size_t*)(void*)before)[13] = 3;
   strata_reap_free(reap, p);
-  CHECK(((size_t*)(void*)before)[12] == 3);
+  CHECK(((size_t*)(void*)before)[13] == 3);
 }
 
 CASE(bad_inline_free_twice) {
@@ -79,6 +80,34 @@ CASE(bad_free_of_a_global) {
 
 CASE(bad_malloc_in_no_reap) {
   CHECK(strata_reap_malloc((strata_reap*)HidePointer(NULL), 10) == NULL && errno == EINVAL);
+}
+
+// As a program's own region would: a pointer to what is free, and one to its end.
+typedef struct Region {
+  char* at;
+  char* limit;
+  _Alignas(64) char memory[1024];
+} Region;
+static strata_reap* AsReap(Region* region) {
+  region->at = region->memory + 64;
+  region->limit = region->memory + sizeof region->memory;
+  return (strata_reap*)(void*)region;
+}
+
+CASE(bad_malloc_in_a_region_of_the_programs) {
+  static Region region;
+  CHECK(strata_reap_malloc(AsReap(&region), 40) == NULL && errno == EINVAL);
+  CHECK(region.at == region.memory + 64);
+  for (size_t i = 0; i < sizeof region.memory; ++i) CHECK(region.memory[i] == 0);
+}
+
+CASE(bad_free_in_a_region_of_the_programs) {
+  static Region region;
+  strata_reap* reap = AsReap(&region);
+  size_t* tag = (size_t*)(void*)(region.memory + 24);
+  *tag = 32 | 3;
+  strata_reap_free(reap, region.memory + 32);
+  CHECK(*tag == (32 | 3) && region.at == region.memory + 64);
 }
 
 CASE(bad_free_to_another_after_destroy) {

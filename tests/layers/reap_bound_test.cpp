@@ -44,6 +44,7 @@ class Objects {
     heap_.deallocate(slots_[at].p);
     live_ -= slots_[at].size;
     slots_[at] = {};
+    Look();
   }
   void Grow(size_t at, size_t size) {
     if (heap_.resize(slots_[at].p, size)) {
@@ -133,6 +134,40 @@ TEST(ReapBound, HoldsForQueuesOfDifferentLengths) {
   }
   EXPECT_LE(load.worst(), 1.2);
 }
+
+// A load that only frees, and leaves one block in each chunk to the end. At each moment the reap
+// holds but what is used and a quarter and a chunk, or the chunks in which something is live, and
+// the newest.
+class Leftovers : public testing::TestWithParam<bool> {};
+TEST_P(Leftovers, KeepNoOtherChunk) {
+  ProcessReap heap;
+  std::vector<std::vector<void*>> chunks;  // the blocks of each
+  while (heap.held() < (10u << 20)) {
+    const size_t held = heap.held();
+    void* p = heap.allocate(300);
+    ASSERT_NE(p, nullptr);
+    if (heap.held() != held) chunks.emplace_back();
+    chunks.back().push_back(p);
+  }
+  size_t chunks_live = chunks.size();
+  const auto free = [&](std::vector<void*>& chunk) {
+    heap.deallocate(chunk.back());
+    chunk.pop_back();
+    if (chunk.empty()) --chunks_live;
+    const size_t may_hold = std::max(heap.used() * 5 / 4, chunks_live * kChunk) + kChunk;
+    return heap.held() <= may_hold;
+  };
+  if (GetParam()) std::reverse(chunks.begin(), chunks.end());
+  for (auto& chunk : chunks) {
+    while (chunk.size() > 1) ASSERT_TRUE(free(chunk)) << heap.held() << ", " << heap.used();
+  }
+  for (auto& chunk : chunks)
+    ASSERT_TRUE(free(chunk)) << heap.held() << " for " << heap.used() << " in " << chunks_live;
+  EXPECT_EQ(heap.used(), 0u);
+}
+INSTANTIATE_TEST_SUITE_P(ReapBound, Leftovers, testing::Bool(), [](const auto& newest_first) {
+  return newest_first.param ? "NewestFirst" : "OldestFirst";
+});
 
 // Loads under which what is live swings.
 template <class H>

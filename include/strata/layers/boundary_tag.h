@@ -52,7 +52,7 @@ class TaggedBlock {
   }
   // The same without a look at the next block, which is not there yet.
   void SetNewest(size_t bytes) { SetTag(bytes | kInUse | kPreviousInUse); }
-  bool IsNewest(size_t bytes) const { return tag() == (bytes | kInUse | kPreviousInUse); }
+  bool HasTagOfNewest(size_t bytes) const { return tag() == (bytes | kInUse | kPreviousInUse); }
   // `offset`: from the start of its memory, for whoever gives that back.
   void SetApart(size_t bytes, size_t offset) {
     Word(-2) = offset;

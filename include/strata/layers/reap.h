@@ -72,13 +72,13 @@ struct Reap {
       const size_t bytes = b->size();
       if (static_cast<char*>(p) + bytes == window_.edge_now() && b->previous_in_use()) {
         window_.StepBackTo(b);
-        if (used_in_chunks() == 0) AllIsFree();
       } else {
         window_.used -= bytes;
-        if (used_in_chunks() == 0) return AllIsFree();
         if (waiting_.Add(b, bytes) > kMostWaiting) [[unlikely]]
           JoinNow();
       }
+      if (used_in_chunks() <= window_.few) [[unlikely]]
+        FewAreUsed();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
     size_t size_of(void* p) { return Block::Of(p)->size() - Block::kTag; }
@@ -113,8 +113,10 @@ struct Reap {
       requires Holdings::moves
     {
       if (size > kMaxRequest || !Block::Of(p)->apart()) return nullptr;
-      return holdings_.AskingAtCap(
-          [&] { return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size)); });
+      return holdings_.AskingAtCap([&] {
+        return JoiningIfShort(
+            [&] { return holdings_.MoveApart(this->next_, Block::Of(p), Block::BytesFor(size)); });
+      });
     }
     bool reads_zero(void* p)
       requires ZeroKnowingHeap<Below>
@@ -162,7 +164,7 @@ struct Reap {
     // The owner of the reap that has its chunk at `start`, where a block of the heap below begins
     // that is at least as large as a chunk's header; null if it is not a reap's.
     static void* owner_at(const void* start) { return Chunk::OwnerAt(start); }
-    // Bytes in blocks, with their tags.
+    // Bytes in blocks, with their tags; with the gap in front of an aligned block apart.
     size_t used() const { return used_in_chunks() + holdings_.apart_bytes(); }
     // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
     static constexpr size_t most_for(size_t size, size_t align = alignment) {
@@ -194,8 +196,9 @@ struct Reap {
     }
 
     void* Find(size_t bytes) {
+      if (bytes > Holdings::kApart)
+        return JoiningIfShort([&] { return holdings_.TakeApart(this->next_, bytes); });
       const ReapWindow::Settle settle(window_);
-      if (bytes > Holdings::kApart) return holdings_.TakeApart(this->next_, bytes);
       if (bytes <= window_.room()) return window_.Take(bytes);
       Join();
       if (bytes <= window_.room()) return window_.Take(bytes);
@@ -239,6 +242,14 @@ struct Reap {
 
     // --- Blocks
 
+    // One block that waits keeps its chunk: before a request is refused, none does.
+    template <class F>
+    void* JoiningIfShort(F take) {
+      void* p = take();
+      if (p != nullptr || waiting_.empty()) return p;
+      JoinNow();
+      return take();
+    }
     [[gnu::noinline]] void JoinNow() {
       const ReapWindow::Settle settle(window_);
       Join();
@@ -269,7 +280,7 @@ struct Reap {
         finder_.Remove(after);
       }
       b->SetFree(bytes);
-      if (b->After()->is_end() && holdings_.GaveBackChunkOf(this->next_, b)) return;
+      if (b->After()->is_end() && holdings_.GaveBackChunkOf(this->next_, b)) return SetFew();
       finder_.Add(b);
     }
 
@@ -335,13 +346,21 @@ struct Reap {
       if (c == nullptr) return false;
       char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(c->first()));
       char* const old_end = std::exchange(window_.end, reinterpret_cast<char*>(c->end()));
+      SetFew();
       PutAway(old_edge, old_end);
       return true;
     }
 
-    [[gnu::noinline]] void AllIsFree() {
+    // What waits is few bytes, but each block may keep a chunk. So nothing waits where more than
+    // a quarter of what is used, and a chunk, is not: held - used > used / 4 + kMost.
+    void SetFew() {
+      const size_t in_chunks = holdings_.held() - holdings_.apart_bytes();
+      window_.few = in_chunks <= kMost ? 0 : (in_chunks - kMost) / 5 * 4;
+    }
+    [[gnu::noinline]] void FewAreUsed() {
       const ReapWindow::Settle settle(window_);
-      StartAnew();
+      if (window_.used == 0) return StartAnew();
+      Join();
     }
     // A region again, in the one chunk that is kept.
     void StartAnew() {
@@ -350,6 +369,7 @@ struct Reap {
       waiting_.Clear();
       window_.edge = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       window_.end = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
+      SetFew();
     }
 
     ReapWindow window_;  // first, for the copy of the fast path in strata/reap.h

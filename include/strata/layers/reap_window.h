@@ -23,10 +23,13 @@ struct ReapWindow {
     *p = b;
     return true;
   }
-  // The newest block goes if p is that and no larger than `most`; false for any other p.
+  // The newest block goes if p is that and no larger than `most`; false for any other p, and where
+  // so little is used without it that the reap has to look at what it holds.
   [[gnu::always_inline]] bool StepBack(void* p, size_t most) {
     const auto bytes = static_cast<size_t>(at - static_cast<char*>(p));
-    if (bytes - Block::kLeast > most || !Block::Of(p)->IsNewest(bytes)) return false;
+    if (bytes - Block::kLeast > most || !Block::Of(p)->HasTagOfNewest(bytes)) return false;
+    if (used + static_cast<size_t>(static_cast<char*>(p) - edge) <= few) [[unlikely]]
+      return false;
     Block::Of(p)->SetGone();
     at = static_cast<char*>(p);
     return true;
@@ -67,6 +70,7 @@ struct ReapWindow {
   char* limit = nullptr;  // end
   char* edge = nullptr;   // at, as of the last call that was not the fast path's
   size_t used = 0;        // of the whole reap, up to edge; a free lowers it without settling
+  size_t few = 0;         // a free after which no more is used may make chunks go
   char* end = nullptr;
   bool shut = false;  // closed for good
 };

@@ -1,0 +1,86 @@
+// Blocks of a Reap that were freed and wait to be joined with their neighbours: each may keep a
+// chunk, but stands in the way of nothing.
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "strata/layers/fail_nth.h"
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/reap.h"
+
+namespace strata::layers {
+namespace {
+
+constexpr size_t kLargest = 128 << 10;
+using ProcessReap = Stack<Reap<8192, kLargest>, Mmap>;
+
+// The chunk of 64 KiB would go, did no blocks in it wait.
+template <class H>
+void LeaveAChunkToWaitingBlocks(H& heap) {
+  std::vector<void*> blocks;  // of the newest chunk
+  for (size_t grown = 0; grown != kLargest;) {
+    const size_t held = heap.held();
+    void* p = heap.allocate(1000);
+    grown = heap.held() - held;
+    if (grown == kLargest) break;
+    if (grown != 0) blocks.clear();
+    blocks.push_back(p);
+  }
+  for (int i = 0; i < 120; ++i) heap.allocate(1000);
+  const size_t held = heap.held();
+  for (void* p : blocks) heap.deallocate(p);
+  ASSERT_EQ(heap.held(), held);
+}
+
+TEST(ReapWaiting, IsJoinedBeforeTheCapRefusesALargeRequest) {
+  ProcessReap heap;
+  LeaveAChunkToWaitingBlocks(heap);
+  bool asked = false;
+  heap.set_cap(
+      heap.held(),
+      [](void* context, size_t, size_t, size_t cap) {
+        *static_cast<bool*>(context) = true;
+        return cap;
+      },
+      &asked);
+  EXPECT_NE(heap.allocate(60'000), nullptr);
+  EXPECT_FALSE(asked);
+  EXPECT_EQ(heap.refused_by_cap(), 0u);
+  EXPECT_EQ(heap.allocate(60'000), nullptr);
+  EXPECT_TRUE(asked);
+}
+
+TEST(ReapWaiting, IsJoinedBeforeALargeRequestFails) {
+  Stack<Reap<8192, kLargest>, FailNth, Mmap> heap;
+  LeaveAChunkToWaitingBlocks(heap);
+  layer<FailNth>(heap).fail_nth(1);
+  EXPECT_NE(heap.allocate(60'000), nullptr);
+  layer<FailNth>(heap).fail_nth(1);
+  EXPECT_EQ(heap.allocate(60'000), nullptr) << "nothing waits any more";
+}
+
+TEST(ReapWaiting, IsJoinedBeforeTheCapRefusesALargeMove) {
+  ProcessReap heap;
+  auto* p = static_cast<char*>(heap.allocate(40'000));
+  p[39'999] = 7;
+  LeaveAChunkToWaitingBlocks(heap);
+  heap.set_cap(heap.held());
+  p = static_cast<char*>(heap.remap(p, 90'000));
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(p[39'999], 7);
+}
+
+// The newest block may be the last one of all.
+TEST(ReapWaiting, GoesWithAStepBackToNothing) {
+  ProcessReap heap;
+  std::vector<void*> blocks;
+  while (blocks.size() < 20'000) blocks.push_back(heap.allocate(1000));
+  for (void* p : blocks) {
+    if (!heap.step_back(p)) heap.deallocate(p);
+  }
+  EXPECT_EQ(heap.used(), 0u);
+  EXPECT_LT(heap.held(), kLargest);
+  EXPECT_TRUE(heap.bumping());
+}
+
+}  // namespace
+}  // namespace strata::layers
