@@ -21,6 +21,7 @@ from strata_bench.results import Run
 ROOT = Path(__file__).resolve().parents[2]
 TRACED = ROOT / "bench" / "traced"
 REPLAY = "strata-replay"
+MOST_SECONDS = 300.0  # of a recording, and of a replay
 
 
 def _compiler() -> str:
@@ -75,14 +76,17 @@ def record(name: str, lib: Path, programs: Path) -> str:
     beside.symlink_to(tool)
     words = [sys.executable, "-m", "strata", "trace", "-o", str(trace), "--", program, *one.args]
     here = {"STRATA_LIB": str(lib), "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run(
-        words,
-        env=public_environment(os.environ) | here | one.env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    try:
+        done = subprocess.run(
+            words,
+            env=public_environment(os.environ) | here | one.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
     if done.returncode == 0 and trace.exists():
         return ""
     last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
@@ -90,26 +94,37 @@ def record(name: str, lib: Path, programs: Path) -> str:
 
 
 def measure(case: str, name: str, allocator: Allocator, number: int, programs: Path) -> Run:
-    """One replay, and before it what the replayer alone takes for the same steps."""
-    trace = path_of(programs, name)
+    """One replay, and before it what the replayer alone takes for the same steps. Whatever goes
+    wrong is in the result: the other allocators' runs go on."""
+    try:
+        fields = _replay(path_of(programs, name), allocator)
+    except KeyError as error:
+        return Run(case, allocator.name, number, {}, f"no {error} in its result")
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return Run(case, allocator.name, number, {}, str(error))
+    return Run(case, allocator.name, number, {k: f"{v:.9g}" for k, v in fields.items()})
+
+
+def _replay(trace: Path, allocator: Allocator) -> dict[str, float]:
+    """The figures of one replay; ValueError: it failed, and why."""
     done = subprocess.run(
         [str(trace.parent / REPLAY), "--overhead", str(trace)],
         env=allocator.environment(),
         capture_output=True,
         text=True,
         check=False,
+        timeout=MOST_SECONDS,
     )
     if done.returncode != 0 or done.stderr:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        return Run(case, allocator.name, number, {}, last[0])
+        raise ValueError(last[0])
     said = json.loads(done.stdout)
     if said["failures"]:
-        return Run(case, allocator.name, number, {}, f"{said['failures']} requests were refused")
-    fields = {
+        raise ValueError(f"{said['failures']} requests were refused")
+    return {
         "seconds": said["seconds"],
         "call_seconds": said["seconds"] - said["overhead_seconds"],
         "overhead_seconds": said["overhead_seconds"],
         "hwm_kib": said["peak_resident"] / 1024,
         "events": said["events"],
     }
-    return Run(case, allocator.name, number, {k: f"{v:.9g}" for k, v in fields.items()})

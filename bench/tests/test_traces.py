@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from blackbox import find_library
-from strata_bench import classic_groups, groups, traces
+from strata_bench import classic_groups, execute, groups, traces
 from strata_bench.allocators import GLIBC, Allocator
-from strata_bench.plan import Kind
+from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
 
 
@@ -46,6 +46,32 @@ def test_a_program_is_recorded_and_replayed(
     assert calls == pytest.approx(whole - alone, abs=1e-8)
     missing = traces.measure("trace-gone", "gone", glibc, 1, tmp_path)
     assert "cannot be read" in missing.error
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("exec sleep 60", "timed out"),
+        ("echo nonsense", "Expecting value"),
+        ("echo '{}'", "no 'failures' in its result"),
+        ("echo broken >&2; exit 3", "broken"),
+        ("exit 3", "exit 3"),
+        ("", "No such file"),
+    ],
+)
+def test_a_bad_replay_is_one_bad_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, error: str
+) -> None:
+    monkeypatch.setattr(traces, "MOST_SECONDS", 0.5 if "sleep" in script else 60)
+    tool = traces.path_of(tmp_path, "one").with_name(traces.REPLAY)
+    tool.parent.mkdir()
+    if script:
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+    step = (Case("trace-one", "one", (), "seconds", kind=Kind.TRACE), Allocator("a", "", None), 1)
+    run = execute.run_step(step, tmp_path, quick=False)
+    assert error in run.error
+    assert (run.case, run.allocator, run.round, run.fields) == ("trace-one", "a", 1, {})
 
 
 def test_what_the_group_replays_can_be_recorded() -> None:
