@@ -29,10 +29,10 @@ class DropIfThrown {
 
 }  // namespace
 
-size_t CapQuestion::Ask(strata_scope* held) const {
+size_t CapCall::Ask(strata_scope* asker) const {
   const OutOfScope out;
-  DropIfThrown drop(held);
-  const size_t answer = reached(context, now, wanted, cap);
+  DropIfThrown drop(asker);
+  const size_t answer = reached(context, held, wanted, cap);
   drop.Returned();
   return answer;
 }

@@ -3,22 +3,21 @@
 
 #include <cstddef>
 
+#include "strata/layers/cap.h"
+
 struct strata_scope;
 
 namespace strata {
 
-struct CapQuestion {
-  size_t (*reached)(void* context, size_t now, size_t wanted, size_t cap);
+// About the bytes that are held, or live.
+struct CapCall : layers::CapQuestion {
+  layers::CapFunction reached;
   void* context;
-  size_t now;  // bytes held, or live
-  size_t wanted;
-  size_t cap;
 
-  bool IsMoot() const { return cap == 0 || now + wanted <= cap; }
   // What the function says; 0: it refuses. The thread is in no scope meanwhile, and back in its own
-  // also when the function throws; `held` is dropped then. No lock may be held, for the function is
-  // the program's.
-  size_t Ask(strata_scope* held = nullptr) const;
+  // also when the function throws; `asker`, the reap's scope, is dropped then. No lock may be held,
+  // for the function is the program's.
+  size_t Ask(strata_scope* asker = nullptr) const;
 };
 
 }  // namespace strata

@@ -214,23 +214,24 @@ class Request {
     return STRATA_LIKELY(strata::IsStill(reap_, scope_) && reap_->ended == life_);
   }
 
-  // The function may have freed blocks, so that there is room also where it did not raise the cap:
-  // each answer but a refusal gets a try.
   bool AskAtReapsCap(size_t wanted) {
-    CapQuestion question{};
+    CapCall call{};
     {
       Hold hold(reap_);
       if (!IsStill()) return true;  // and find it ended
-      question = {reap_->reached, reap_->context, reap_->heap.held(), wanted, reap_->heap.cap()};
+      call = {{reap_->heap.held(), wanted, reap_->heap.cap()}, reap_->reached, reap_->context};
     }
-    if (question.IsMoot()) return true;
-    if (question.reached == nullptr) return false;
-    const size_t raised = question.Ask();
+    if (call.IsMoot()) return true;
+    if (call.reached == nullptr) return false;
+    const size_t answer = call.Ask();
     Hold hold(reap_);
     if (!IsStill()) return true;
-    if (raised == 0) return false;
-    reap_->heap.set_cap(raised);
-    is_last_try_ = raised < reap_->heap.held() + wanted;
+    const layers::CapVerdict verdict = call.Judge(answer, reap_->heap.held());
+    if (verdict == layers::CapVerdict::kRefused) return false;
+    // Where another thread's answer came first, this one is to a question that is no longer open.
+    if (reap_->heap.cap() != call.cap) return true;
+    reap_->heap.set_cap(answer);
+    is_last_try_ = verdict == layers::CapVerdict::kTryOnce;
     return true;
   }
 

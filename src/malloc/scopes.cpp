@@ -129,14 +129,19 @@ namespace {
 
 bool AskCap(strata_scope* full, strata_scope* held, size_t bytes) {
   if (full->reached == nullptr) return false;
-  const CapQuestion question{full->reached, full->context,
-                             full->live.load(std::memory_order_relaxed), bytes,
-                             full->cap.load(std::memory_order_relaxed)};
-  if (question.IsMoot()) return true;
-  const size_t raised = question.Ask(held);
-  if (raised == 0) return false;
-  full->cap.store(raised, std::memory_order_relaxed);
-  return Allows(raised, full->live.load(std::memory_order_relaxed) + bytes);
+  const CapCall call{{full->live.load(std::memory_order_relaxed), bytes,
+                      full->cap.load(std::memory_order_relaxed)},
+                     full->reached,
+                     full->context};
+  if (call.IsMoot()) return true;
+  const size_t answer = call.Ask(held);
+  const size_t live = full->live.load(std::memory_order_relaxed);
+  const layers::CapVerdict verdict = call.Judge(answer, live);
+  if (verdict == layers::CapVerdict::kRefused) return false;
+  // Where another thread's answer came first, this one is to a question that is no longer open.
+  size_t asked_at = call.cap;
+  if (!full->cap.compare_exchange_strong(asked_at, answer, std::memory_order_relaxed)) return true;
+  return verdict == layers::CapVerdict::kTryAgain;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "case.h"
+#include "racing_askers.h"
 #include "strata/reap.h"
 
 static size_t Raise(void* context, size_t held, size_t wanted, size_t cap) {
@@ -110,6 +111,18 @@ CASE(is_whole_where_the_function_of_its_cap_jumps) {
     CHECK(strata_reap_held(reap) <= 20000);
     strata_reap_clear(reap);
   }
+}
+
+static strata_reap* raced;
+static void* AllocateInRaced(size_t size) { return strata_reap_malloc(raced, size); }
+
+CASE(keeps_the_higher_cap_of_two_threads_that_ask_at_once) {
+  raced = strata_reap_create_shared(NULL);
+  CHECK(strata_reap_malloc(raced, 100) != NULL);
+  strata_reap_set_cap(raced, strata_reap_held(raced), GrantBoth, NULL);
+  ExpectBothGranted(AllocateInRaced);
+  CHECK(strata_reap_held(raced) >= kRacedLarge + kRacedSmall);
+  strata_reap_destroy(raced);
 }
 
 static size_t EndIt(void* context, size_t held, size_t wanted, size_t cap) {

@@ -10,7 +10,8 @@ from blackbox import ROOT, Lab, cases
 from misuse import expect_misuse
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE / "scope_cases.c"
+SOURCES = [HERE / "scope_cases.c", HERE / "scope_cap_cases.c"]
+CASES = [pytest.param(source, case, id=case) for source in SOURCES for case in cases(source)]
 MISUSE = HERE / "scope_misuse_cases.c"
 BAD = [case for case in cases(MISUSE) if case.startswith("bad_")]
 MODES = {
@@ -20,10 +21,10 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("case", cases(SOURCE))
+@pytest.mark.parametrize(("source", "case"), CASES)
 @pytest.mark.parametrize("mode", MODES)
-def test_scope(lab: Lab, case: str, mode: str) -> None:
-    lab.run(lab.build_linked(SOURCE), case, env=MODES[mode], preload=False).silent()
+def test_scope(lab: Lab, source: Path, case: str, mode: str) -> None:
+    lab.run(lab.build_linked(source), case, env=MODES[mode], preload=False).silent()
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -2,6 +2,8 @@
 // where nothing of it is under way, for the function may use the heap.
 #pragma once
 
+#include <algorithm>
+
 #include "strata/layers/heap.h"
 
 namespace strata::layers {
@@ -9,6 +11,24 @@ namespace strata::layers {
 // Asked when `held` + `wanted` bytes would exceed the cap. Returns the new cap; one that is still
 // too low, or 0, which leaves the cap as it is, refuses.
 using CapFunction = size_t (*)(void* context, size_t held, size_t wanted, size_t cap);
+
+enum class CapVerdict { kRefused, kTryOnce, kTryAgain };
+
+struct CapQuestion {
+  size_t held;
+  size_t wanted;
+  size_t cap;
+
+  bool IsMoot() const { return cap == 0 || held + wanted <= cap; }
+  // Of the answer, which is the cap now unless it is a refusal. It may be too low and there be room
+  // all the same, if the function freed blocks: so it gets one try. Where it granted what was
+  // wanted, but another thread was faster, there is a new question.
+  CapVerdict Judge(size_t answer, size_t held_now) const {
+    if (answer == 0) return CapVerdict::kRefused;
+    const bool granted = std::min(held, held_now) + wanted <= answer;
+    return granted ? CapVerdict::kTryAgain : CapVerdict::kTryOnce;
+  }
+};
 
 class Cap {
  public:
@@ -20,9 +40,12 @@ class Cap {
   bool Allows(size_t bytes) const { return bytes_ == 0 || bytes <= bytes_; }
   bool HasFunction() const { return reached_ != nullptr; }
 
-  void Ask(size_t held, size_t wanted) {
+  // The function may change what is held.
+  CapVerdict Ask(const size_t& held, size_t wanted) {
+    const CapQuestion question{held, wanted, bytes_};
     const size_t answer = reached_(context_, held, wanted, bytes_);
     if (answer != 0) bytes_ = answer;
+    return question.Judge(answer, held);
   }
 
  private:

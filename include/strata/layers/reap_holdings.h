@@ -38,17 +38,15 @@ class ReapHoldings {
   size_t refused() const { return refused_; }
   void NoneRefused() { refused_ = 0; }
   // What `attempt` returns; where the cap refused it something, its function is asked, with nothing
-  // under way, and may change all that is held. Its answer may be too low and there be room all the
-  // same, if it freed blocks: so each answer gets one more try.
+  // under way, and may change all that is held.
   template <class F>
   void* AskingAtCap(F attempt) {
     void* p = attempt();
-    while (p == nullptr && refused_ != 0 && cap_.HasFunction()) {
-      const size_t wanted = refused_;
-      cap_.Ask(held_, wanted);
-      const bool allowed = cap_.Allows(held_ + wanted);
-      p = attempt();
-      if (!allowed) break;
+    CapVerdict verdict = CapVerdict::kTryAgain;
+    while (p == nullptr && refused_ != 0 && verdict == CapVerdict::kTryAgain &&
+           cap_.HasFunction()) {
+      verdict = cap_.Ask(held_, refused_);
+      if (verdict != CapVerdict::kRefused) p = attempt();
     }
     return p;
   }
