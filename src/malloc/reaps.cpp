@@ -21,7 +21,12 @@ namespace strata {
 
 namespace {
 
-constexpr size_t kLeastLasting = 31 << 10;  // in one chunk, with its header
+constexpr size_t kLeastLasting = 32 << 10;
+static_assert(InfoOf(ClassOfSize(kLeastLasting)).objects == 1);
+
+bool Lasts(const void* reap) {
+  return reap != nullptr && static_cast<const strata_reap*>(reap)->lasts;
+}
 
 STRATA_NOINLINE void StartThreadNow() {
   const ErrnoKeeper keep;
@@ -66,11 +71,12 @@ void* ReapChunks::allocate(size_t size) { return allocate_for(nullptr, size); }
 
 void* ReapChunks::allocate_for(void* reap, size_t size) {
   const OutOfScope out;
-  const bool lasts = reap != nullptr && static_cast<strata_reap*>(reap)->lasts;
-  void* p = lasts ? AllocateLongLived(size) : Allocate(size);
+  void* p = Lasts(reap) ? AllocateLongLived(size) : Allocate(size);
   if (p != nullptr) ToggleReapPages(p, size);
   return p;
 }
+
+size_t ReapChunks::least_for(const void* reap) { return Lasts(reap) ? kLeastLasting : 0; }
 
 void ReapChunks::deallocate(void* p, size_t size) {
   ToggleReapPages(p, size);
@@ -333,12 +339,8 @@ size_t HeldByReap(strata_reap* reap) {
   return reap->heap.held();
 }
 void ReapLasts(strata_reap* reap) {
-  const NoThreadStart later;
   Hold hold(reap);
-  if (!IsLiveReap(reap)) return;
-  reap->lasts = true;
-  // From here on its chunks have spans of their own.
-  if (reap->heap.held() < kLeastLasting) reap->heap.reserve(kLeastLasting);
+  if (IsLiveReap(reap)) reap->lasts = true;
 }
 void ReserveInReap(strata_reap* reap, size_t bytes) {
   const NoThreadStart later;

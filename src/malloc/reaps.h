@@ -33,6 +33,8 @@ struct ReapChunks {
   // For the reap that will hold it.
   STRATA_NOINLINE static void* allocate_for(void* reap, size_t size);
   STRATA_NOINLINE static void deallocate(void* p, size_t size);
+  // Of a reap's chunks: one that lasts has them in spans of their own, as AllocateLongLived needs.
+  STRATA_NOINLINE static size_t least_for(const void* reap);
 };
 
 using ReapHeap = layers::Stack<layers::Reap<(8 << 10), (128 << 10)>, ReapChunks>;

@@ -244,6 +244,33 @@ CASE(takes_a_hint_that_it_lasts) {
   strata_scope_destroy(lasting);
 }
 
+// Nor do they where it frees something between: then its memory has holes, and chunks grow slowly.
+CASE(lasts_also_where_it_frees) {
+  enum { kBlocks = 300 };
+  strata_scope* lasting = strata_scope_create();
+  strata_scope* passing = strata_scope_create();
+  strata_scope_lasts(lasting);
+  static char* stays[kBlocks];
+  static char* goes[kBlocks];
+  for (size_t i = 0; i < kBlocks; ++i) {
+    strata_scope_enter(lasting);
+    char* hole = malloc(700);
+    CHECK((stays[i] = malloc(900)) != NULL);
+    free(hole);
+    strata_scope_enter(passing);
+    CHECK((goes[i] = malloc(900)) != NULL && (hole = malloc(700)) != NULL);
+    CHECK(malloc(100) != NULL);
+    free(hole);
+  }
+  strata_scope_enter(NULL);
+  for (size_t i = 0; i < kBlocks; ++i) {
+    for (size_t k = 0; k < kBlocks; ++k)
+      CHECK((uintptr_t)stays[i] >> 21 != (uintptr_t)goes[k] >> 21);
+  }
+  strata_scope_destroy(passing);
+  strata_scope_destroy(lasting);
+}
+
 static strata_scope* shared_scope;
 static void* handed[64];
 static void* UseShared(void* seed) {

@@ -1,8 +1,11 @@
 // What a Reap holds of the heap below: the chunks that it bumps through, the newest first, and
 // memory of their own for requests that are large for a chunk. Says how large the next chunk is to
 // be, and heeds the cap. The heap below may have a static whole(bytes): what it takes for so many
-// is then asked for; and allocate_for(owner, bytes): it then learns whose they will be.
+// is then asked for; allocate_for(owner, bytes): it then learns whose they will be; and a static
+// least_for(owner): chunks have so many bytes at least, a power of two.
 #pragma once
+
+#include <algorithm>
 
 #include "strata/layers/boundary_tag.h"
 #include "strata/layers/cap.h"
@@ -57,9 +60,8 @@ class ReapHoldings {
   // a heap and no region, by a 64th.
   Chunk* Grow(Below& below, size_t bytes, size_t in_holes) {
     const size_t scale = in_holes > held_ / 16 ? held_ / 64 : held_;
-    size_t wanted = scale < kFirst  ? kFirst
-                    : scale > kMost ? kMost
-                                    : kFirst << Log2(scale / kFirst);
+    const size_t first = First();
+    size_t wanted = scale < first ? first : scale > kMost ? kMost : kFirst << Log2(scale / kFirst);
     while (wanted < bytes + kOverhead) wanted *= 2;
     // Below the cap or short of memory, a smaller one will do.
     const size_t least = Whole(bytes + kOverhead);
@@ -145,6 +147,13 @@ class ReapHoldings {
     }
   }
 
+  size_t First() const {
+    if constexpr (requires { Below::least_for(owner_); }) {
+      return std::max(kFirst, Below::least_for(owner_));
+    } else {
+      return kFirst;
+    }
+  }
   bool Allowed(size_t wanted) {
     refused_ = cap_.Allows(held_ + wanted) ? 0 : wanted;
     return refused_ == 0;
