@@ -44,8 +44,9 @@ size_t strata_scope_live(const strata_scope* scope);
 
 /* Called when `wanted` more bytes would exceed the cap, outside of all scopes and without a lock.
  * Returns the new cap; one that is still too low, or 0, which leaves the cap as it is, makes the
- * allocation fail with ENOMEM. If it throws, the thread is in its scope again; after a longjmp out
- * of it the thread is in none. */
+ * allocation fail with ENOMEM. It may throw where C++ called new, and the thread is in its scope
+ * again; out of malloc and its kin, which throw nothing, that is std::terminate. After a longjmp
+ * out of it the thread is in none. */
 typedef size_t (*strata_scope_cap_function)(void* context, size_t live, size_t wanted, size_t cap);
 /* 0 bytes: no cap. A null function: the cap stands. Before others allocate in the scope. */
 void strata_scope_set_cap(strata_scope* scope, size_t bytes, strata_scope_cap_function reached,
