@@ -6,6 +6,10 @@
 // Compare std::pmr::synchronized_pool_resource, which is the same idea with a lock on each path.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "strata/pool_resource.h needs C++20: compile with -std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>

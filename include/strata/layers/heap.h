@@ -6,6 +6,10 @@
 // Allocators, 2001).
 #pragma once
 
+#if __cplusplus < 202002L
+#error "strata/layers needs C++20: compile with -std=c++20"
+#endif
+
 #include <bit>
 #include <concepts>
 #include <cstddef>
