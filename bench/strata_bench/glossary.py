@@ -17,10 +17,12 @@ WORKS = {
     " objects share a cache line (Hoard)",
     "cache-scratch": "the same after each thread has freed an object that lay beside the others'",
     "tight-64-sized-new": "`tight` by C++'s `new` and sized `delete`",
-    "realloc": "grows a buffer by doubling it or by 64 KiB a time, or strings by some bytes",
+    "realloc": "grows a buffer by doubling it or by 64 KiB a time, or strings by some bytes; in"
+    " `realloc-double` the buffer is alone at the top of the heap, where glibc grows it in place",
     "bysize": "allocates and frees up to 64 objects of each size from 8 B to 1 MiB",
     "oscillation": "the heap swings between 1 MB and 1 GB, and one object in 10,000 stays: what"
-    " is held two seconds after the last swing",
+    " is held two seconds after the last swing, which is sooner than most allocators, Strata among"
+    " them, begin to give back (Strata waits, in case the next swing comes)",
     "chase": "follows pointers at random through 1 GiB of 256-byte objects: what TLB misses cost",
     "burst": "fills 1 GiB, frees 95 % (the oldest, or any) and idles: what is still held",
     "swing": "the heap moves between 200 MiB and 1 GiB every two seconds: what giving memory"

@@ -101,8 +101,11 @@ def _redis(keys: str) -> Case:
 EXPERIMENTS = Group(
     "experiments",
     "Span priority, lifetime-aware filler, adaptive caches",
-    "The base has all three switched off. `requests` runs with release windows of 0.5 and 1 s, so"
-    " that its swings are swings to the release policy; its trimmed RSS is what stays after"
+    "The base has all three switched off. `wordcount` counts words in a pipeline of threads:"
+    " strings and map nodes are made on one and freed on another, and the maps grow to the end."
+    " `requests` is a server: clients and workers pass requests and answers to each other, sessions of all"
+    " lifetimes lie among them, and the load swings. It runs with release windows of 0.5 and 1 s,"
+    " so that its swings are swings to the release policy; its trimmed RSS is what stays after"
     " `malloc_trim` in the valley: the fragmentation that no release can mend.",
     (
         Variant("all off", OFF),

@@ -17,6 +17,10 @@ another one. A ratio is made within a round; what is shown is the median over th
 lowest and the highest behind it. The other figures are medians. Wall time, all cores.
 """
 
+OTHERS = """\
+Bold is best. Mobj/s, Mop/s and requests are better when they are higher, all else when it is lower.
+"""
+
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     lines = [
@@ -145,7 +149,7 @@ class Report:
             return ""
         means = speed_means(self._results)
         line = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
-        text = "## Speed\n\nns per malloc and free as one thread sees it.\n\n" + grid
+        text = "## Speed\n\nns per malloc and free as one thread sees it. Bold is best.\n\n" + grid
         if line:
             text += f"\nGeometric mean of Strata's time over each peer's: {line}.\n"
         return text
@@ -180,7 +184,7 @@ class Report:
                 for n in names
             ]
             extra.append(table(["start-up of /bin/true", "us", "peak RSS KiB"], rows))
-        return "\n".join(["## Other works\n", grid, *extra]) if grid else ""
+        return "\n".join([f"## Other works\n\n{OTHERS}", grid, *extra]) if grid else ""
 
     def _burst(self) -> str:
         rows: list[list[str]] = []
