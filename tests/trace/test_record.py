@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import resource
 import signal
 import sqlite3
@@ -12,103 +10,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
-from blackbox import ROOT, Lab, Result, connect, free_port, missing, need
-from strata.library import heaps_beside
+from blackbox import Lab, connect, free_port, missing, need
 from strata.peers import find_system_library
-from strata.stats import duration
-from strata.trace.analyze import live_bytes, objects
+from strata.trace.analyze import objects
 from strata.trace.command import find_tool, others
-from strata.trace.format import Operation
-from strata.trace.read import Trace, read_trace
+from strata.trace.read import read_trace
+from tracing import (
+    STRATA,
+    assert_replay_follows,
+    curve_of,
+    environment,
+    of_size,
+    record,
+    replayed,
+    strata,
+)
 
 HERE = Path(__file__).resolve().parent
 BLOCKS = 5000  # as in recorded.cpp
-STRATA = (sys.executable, "-m", "strata")
 
 
 @pytest.fixture(scope="module")
 def program(lab: Lab) -> Path:
     return lab.build(HERE / "recorded.cpp", "-fsized-deallocation")
-
-
-def environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(ROOT / "python")}
-
-
-def strata(lab: Lab, *words: str | Path, timeout: float = 120) -> Result:
-    """The command line tool, without any preload of its own."""
-    return lab.run(*STRATA, *words, env=environment(), preload=False, timeout=timeout)
-
-
-def record(lab: Lab, output: Path, *command: str | Path, options: tuple[str, ...] = ()) -> Result:
-    return strata(lab, "trace", "-o", output, *options, "--", *command)
-
-
-def of_size(trace: Trace, size: int) -> pl.DataFrame:
-    return objects(trace).filter(pl.col("size") == size)
-
-
-def replayed(
-    path: Path, *options: str, preload: Path | None = None, touch: str = "none"
-) -> dict[str, object]:
-    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    if preload is not None:
-        env["LD_PRELOAD"] = str(preload)
-    tool = find_tool("strata-replay")
-    done = subprocess.run(
-        [tool, "--touch", touch, *options, path],
-        env=env, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
-
-
-def curve_of(answer: dict[str, object]) -> list[tuple[int, int]]:
-    samples = answer["samples"]
-    assert isinstance(samples, list)
-    return [(calls, live) for calls, live, _ in samples]
-
-
-def assert_replay_follows(path: Path, preload: Path | None = None) -> None:
-    """The replay's live bytes are the trace's, at each sample, in the exact order; with threads at
-    the end."""
-    trace = read_trace(path)
-    live, sequence = live_bytes(trace), trace.events["sequence"].to_numpy()
-    answer = replayed(path, "--samples", "500", preload=preload)
-    assert answer["failures"] == 0
-    assert answer["events"] == len(live)
-    for calls, there in curve_of(answer):
-        place = int(np.searchsorted(sequence, calls, "right")) - 1
-        assert there == live[place], f"after {calls} calls"
-    assert answer["peak_live"] == live.max()
-    threaded = replayed(path, "--threads", preload=preload)
-    assert threaded["failures"] == 0
-    assert threaded["end_live"] == live[-1]
-
-
-def test_the_replayer_tells_its_own_time(lab: Lab, program: Path, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    assert record(lab, path, program, "threads").returncode == 0
-    plain = replayed(path, touch="pages")
-    told = replayed(path, "--overhead", touch="pages")
-    assert "overhead_seconds" not in plain
-    assert isinstance(told["overhead_seconds"], float)
-    assert told["overhead_seconds"] > 0
-    # The steps that were made for it leave nothing behind.
-    assert told["failures"] == plain["failures"] == 0
-    assert told["end_live"] == plain["end_live"]
-    result = strata(lab, "replay", path, "--runs", "1", "--allocator", "glibc")
-    assert "of the time, the replayer itself: " in result.stdout, result.explain()
-    threaded = strata(lab, "replay", path, "--runs", "1", "--allocator", "glibc", "--threads")
-    assert "replayer itself" not in threaded.stdout
-    both = subprocess.run(
-        [find_tool("strata-replay"), "--threads", "--overhead", path], check=False
-    )
-    assert both.returncode == 2
 
 
 def test_threads_that_free_each_others_blocks(lab: Lab, program: Path, tmp_path: Path) -> None:
@@ -132,16 +58,6 @@ def test_threads_that_free_each_others_blocks(lab: Lab, program: Path, tmp_path:
     assert (trace.events["sequence"].diff().drop_nulls() == 1).all()
     assert_replay_follows(path)
     assert_replay_follows(path, lab.library)
-
-
-def test_every_heap_of_the_tree_can_be_replayed_on(lab: Lab, program: Path, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    assert record(lab, path, program, "threads").returncode == 0
-    heaps = heaps_beside(lab.require_strata())
-    assert heaps
-    assert not {"trace", "apr"} & set(heaps)
-    for library in heaps.values():
-        assert_replay_follows(path, library)
 
 
 def test_short_threads_lose_nothing(lab: Lab, program: Path, tmp_path: Path) -> None:
@@ -348,25 +264,6 @@ def test_redis(lab: Lab, tmp_path: Path) -> None:
     assert peak >= max(live for _, live in curve_of(answer)) // 2
 
 
-def test_info_and_replay_as_commands(lab: Lab, program: Path, tmp_path: Path) -> None:
-    path, out = tmp_path / "t", tmp_path / "out"
-    assert record(lab, path, program, "threads").returncode == 0
-    info = strata(lab, "trace", "--info", path).ok().stdout
-    for part in ("peak live", "size up to", "lifetime", "freed by another", "5,000"):
-        assert part in info
-    on = ("--heap", "strata", "--allocator", "glibc", "--preload", lab.require_strata())
-    table = strata(lab, "replay", path, *on, "--runs", "1", "-o", out).ok().stdout
-    assert "glibc" in table
-    assert "libstrata.so" in table
-    page = (out / "index.html").read_text()
-    assert page.count("<svg") == 2
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    result = json.loads((out / "result.json").read_text())
-    arms = [r["arm"] for r in result["replays"]]
-    assert arms == ["glibc", "strata", lab.require_strata().name]
-    assert all(r["samples"] and r["seconds"] for r in result["replays"])
-
-
 def test_an_earlier_recording_makes_room_and_nothing_else(
     lab: Lab, program: Path, tmp_path: Path
 ) -> None:
@@ -381,54 +278,6 @@ def test_an_earlier_recording_makes_room_and_nothing_else(
     assert result.returncode == 2
     assert result.stderr == f"strata: {tmp_path / 'u'}: exists, and is not a trace\n"
     assert (tmp_path / "u").read_text() == "a letter"
-
-
-def test_times_are_in_the_unit_that_fits(lab: Lab, program: Path, tmp_path: Path) -> None:
-    assert [duration(n) for n in (7, 1234, 56_700, 999_900, 41.52e6, 7.0314e9, 311e9)] == [
-        "7 ns", "1.23 µs", "56.7 µs", "1000 µs", "41.5 ms", "7.031 s", "311 s",
-    ]  # fmt: skip
-    path = tmp_path / "t"
-    assert record(lab, path, program, "api").returncode == 0
-    heaps = ("--heap", "glibc", "--heap", "strata", "--runs", "1")
-    table = strata(lab, "replay", path, *heaps).ok().stdout
-    assert "0.000" not in table
-    assert re.search(r"^glibc +\d\S* (ns|µs|ms) ", table, re.M)
-
-
-def test_a_damaged_trace_is_replayed_up_to_there_and_told_once(
-    lab: Lab, program: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    assert record(lab, path, program, "threads").returncode == 0
-    path.write_bytes(path.read_bytes()[:-100])
-    result = strata(lab, "replay", path, "--heap", "glibc", "--heap", "strata", "--runs", "2")
-    assert result.returncode == 0
-    assert re.fullmatch(
-        r"strata: \S+/t: damaged at byte \d+: cut off within a block; replaying what is .+\n",
-        result.stderr,
-    )
-    for content, why in ((b"", "empty, not a trace"), (b"MZ" * 50, "not a trace of Strata's")):
-        path.write_bytes(content)
-        result = strata(lab, "replay", path)
-        assert result.returncode == 1
-        assert result.stderr == f"strata: {path}: {why}\n"
-
-
-def test_annotating_as_a_command(lab: Lab, program: Path, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    assert record(lab, path, program, "threads").returncode == 0
-    before = objects(read_trace(path))
-    result = strata(lab, "trace", "--annotate", path, "-o", path)
-    assert result.returncode == 0
-    assert f"{len(before):,} objects, of which " in result.stderr
-    events = read_trace(path).events
-    made = events.filter(events["operation"] != Operation.FREE)
-    assert made["lifetime"].to_list() == before["lifetime"].to_list()
-    assert made["lifetime_bytes"].to_list() == before["lifetime_bytes"].to_list()
-    info = strata(lab, "trace", "--info", path).ok().stdout
-    for part in ("lifetimes by size\n", "bytes allocated meanwhile", "lifetimes by thread"):
-        assert part in info
-    assert_replay_follows(path)
 
 
 def test_mistakes_are_one_line(lab: Lab, program: Path, tmp_path: Path) -> None:
@@ -453,25 +302,6 @@ def test_mistakes_are_one_line(lab: Lab, program: Path, tmp_path: Path) -> None:
         assert result.stdout == "", result.explain()
         assert len(result.stderr.splitlines()) == 1, result.explain()
         assert part in result.stderr, result.explain()
-
-
-def test_a_damaged_trace_is_replayed_up_to_the_damage(
-    lab: Lab, program: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    assert record(lab, path, program, "threads").returncode == 0
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) * 2 // 3])
-    trace = read_trace(path)
-    assert trace.damage is not None
-    assert 0 < len(trace.events) < 40_000
-    answer = replayed(path)
-    assert answer["events"] == len(trace.events)
-    assert answer["end_live"] == live_bytes(trace)[-1]
-    assert replayed(path, "--threads")["end_live"] == live_bytes(trace)[-1]
-    info = strata(lab, "trace", "--info", path)
-    assert info.returncode == 0
-    assert len(info.stderr.splitlines()) == 1
 
 
 def test_files_may_not_grow_as_large(lab: Lab, program: Path, tmp_path: Path) -> None:
