@@ -27,6 +27,7 @@ from strata_bench import (
     reap_groups,
     request_pools,
     sections,
+    server_group,
     taxonomy,
     traces,
 )
@@ -42,6 +43,7 @@ MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
 GROUPS = (
     groups.GROUPS
+    | server_group.GROUPS
     | taxonomy.GROUPS
     | hoard_group.GROUPS
     | reap_groups.GROUPS

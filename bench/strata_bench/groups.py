@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strata.compare.statistics import Interval, Verdict, interval, judge
 
-from strata_bench import execute, limited, request_pools, switched
+from strata_bench import execute, limited, switched
 from strata_bench.allocators import GLIBC, Allocator, loads
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -103,9 +103,9 @@ EXPERIMENTS = Group(
     "Span priority, lifetime-aware filler, adaptive caches",
     "The base has all three switched off. `wordcount` counts words in a pipeline of threads:"
     " strings and map nodes are made on one and freed on another, and the maps grow to the end."
-    " `requests` is a server: clients and workers pass requests and answers to each other, sessions of all"
-    " lifetimes lie among them, and the load swings. It runs with release windows of 0.5 and 1 s,"
-    " so that its swings are swings to the release policy; its trimmed RSS is what stays after"
+    " `requests` is a server: clients and workers pass requests and answers to each other, sessions"
+    " of all lifetimes lie among them, and the load swings. It runs with release windows of 0.5 and"
+    " 1 s, so that its swings are swings to the release policy; its trimmed RSS is what stays after"
     " `malloc_trim` in the valley: the fragmentation that no release can mend.",
     (
         Variant("all off", OFF),
@@ -230,35 +230,7 @@ LIMITS = Group(
     must_finish=("strata",),
 )
 
-
-def _server(name: str) -> Work:
-    case = Case(name, name, ("1",), THROUGHPUT.key, kind=Kind.SERVER, quick=("1",))
-    return Work(case, (THROUGHPUT, RATE, RSS))
-
-
-SERVERS = Group(
-    "servers",
-    "Request pools of nginx and Apache on reaps",
-    "Debian's servers, one worker on a CPU of its own, a page of 950 bytes to 16 connections that"
-    " wrk keeps open; Apache with the event MPM and `EnableMMAP Off`. The"
-    " base has the servers' own pools on glibc; `strata` has their own pools on Strata's malloc;"
-    " `reaps` has the pools themselves on reaps ([servers](servers.md)). RSS is the worker's.",
-    (
-        Variant("stock", library=GLIBC),
-        Variant("strata"),
-        Variant("reaps", {request_pools.POOLS: "reaps"}),
-    ),
-    (_server("nginx"), _server("apache2")),
-    rounds=10,
-    targets=tuple(Target("reaps", THROUGHPUT.key, 1.0, name) for name in ("nginx", "apache2")),
-    picture="RSS over time while one request allocates and frees a million objects of 400 bytes."
-    " `stock` is the server's own pools on glibc's malloc and `strata` the same pools on Strata's:"
-    " both keep every object until the request ends. What nginx then frees, Strata's malloc still"
-    " holds for the next such request at the end of the picture, 4 s later; Apache's pools give"
-    " theirs back to the system. `reaps` is the pools on reaps, where each object is used again",
-)
-
-GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS, SERVERS)}
+GROUPS = {group.name: group for group in (EXPERIMENTS, SAMPLING, ADAPTIVE, LIMITS)}
 
 
 def prepare(group: Group, lib: Path, programs: Path) -> tuple[dict[str, Allocator], dict[str, str]]:

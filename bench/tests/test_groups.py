@@ -11,7 +11,7 @@ from blackbox import ROOT, find_library, missing, need
 from strata import control
 from strata.processes import Process
 from strata.procfs import V1_MEMORY, V2_ROOT
-from strata_bench import glossary, groups, limited, reap_groups, sections, switched
+from strata_bench import glossary, groups, limited, reap_groups, sections, server_group, switched
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import Figure, Group, Variant, Work
 from strata_bench.plan import CASES, Case
@@ -236,7 +236,7 @@ def test_sections_keep_each_other() -> None:
 
 def test_the_groups_are_whole() -> None:
     programs = Path(__file__).resolve().parent.parent / "programs"
-    for one in groups.GROUPS.values():
+    for one in (groups.GROUPS | server_group.GROUPS).values():
         assert len({v.name for v in one.variants}) == len(one.variants) >= 2
         for work in one.works:
             assert work.case.metric in {f.key for f in work.figures}
