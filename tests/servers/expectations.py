@@ -103,6 +103,7 @@ def expect_restarts_under_load(site: Site, expected: list[Answer], restarts: int
                 before = set(children(process.pid))
                 process.send_signal(site.restart_signal)
                 until("old workers are gone", lambda b=before: not b & set(children(process.pid)))
+                until("it serves", lambda: ask_all(port, [site.settled])[0].status < 500)
 
         both = zip(site.requests(), expected, strict=True)
         safe = [pair for pair in both if not pair[0].path.startswith(site.lost_in_restarts)]

@@ -4,6 +4,7 @@ is expected of both servers alike is in expectations.py."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import http.server
@@ -22,8 +23,8 @@ from pathlib import Path
 from blackbox import ROOT, Lab, connect, free_port, missing, status_kib
 
 UNCHANGED_SINCE = "Tue, 14 Nov 2023 22:13:20 GMT"  # what make_files says of its files
-# What may differ between two equal answers.
-VOLATILE = {"date", "server", "connection", "keep-alive"}
+# What may differ between two equal answers. One that ends its connection needs no chunks.
+VOLATILE = {"date", "server", "connection", "keep-alive", "transfer-encoding"}
 
 
 def apr_preload(lab: Lab) -> str:
@@ -35,8 +36,10 @@ def apr_preload(lab: Lab) -> str:
     return f"{library}:{apr}"
 
 
+@functools.cache
 def build_modules(server: str, folder: Path, *further: Path) -> Path:
-    """The modules of servers/SERVER; a server without its development package is left out."""
+    """The modules of servers/SERVER, built once; a server without its development package is left
+    out."""
     done = subprocess.run(
         [str(ROOT / "servers" / server / "build.sh"), str(folder), *map(str, further)],
         capture_output=True,
@@ -236,6 +239,7 @@ class Site:
 
     stop_signal: signal.Signals
     restart_signal: signal.Signals
+    settled = Asked("/absent")  # answered once a restart is over
     bad_lines: tuple[str, ...]  # of the error log
     lost_in_restarts: tuple[str, ...] = ()  # paths that the server without us may fail to answer
 
