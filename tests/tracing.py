@@ -73,3 +73,4 @@ def assert_replay_follows(path: Path, preload: Path | None = None) -> None:
     threaded = replayed(path, "--threads", preload=preload)
     assert threaded["failures"] == 0
     assert threaded["end_live"] == live[-1]
+    assert threaded["peak_live"] == live.max()

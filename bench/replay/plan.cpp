@@ -183,13 +183,19 @@ void Load(const char* path, Slots slots, Plan* plan) {
     [[maybe_unused]] const ssize_t ignored = write(2, text, static_cast<size_t>(n));
   }
   SlotTable table(plan->count, slots);
+  Array<uint64_t> sizes;  // of what is in each slot
+  sizes.Make(plan->count);
+  uint64_t live = 0;
   for (size_t i = 0; i < plan->count; ++i) {
     Step& step = plan->steps[i];
     if (step.operation == Step::kNothing) continue;
     const auto operation = static_cast<trace::Operation>(step.operation);
     step.from = trace::NamesObject(operation) ? table.End(step.from) : kNoSlot;
+    if (step.from != kNoSlot) live -= sizes[step.from];
     if (trace::Allocates(operation)) {
       step.slot = table.Begin(i + 1);
+      live += sizes[step.slot] = step.size;
+      plan->peak_live = std::max(plan->peak_live, live);
     } else if (step.from == kNoSlot) {
       step.operation = Step::kNothing;
       ++plan->ignored;

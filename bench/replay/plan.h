@@ -35,6 +35,7 @@ struct Plan {
   size_t events = 0;        // in the file
   size_t ignored = 0;       // frees of what the file has no allocation of
   size_t slots = 0;
+  uint64_t peak_live = 0;  // bytes, in the recorded order
   uint32_t most_thread = 0;
 };
 

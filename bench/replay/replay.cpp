@@ -35,11 +35,9 @@ struct Samples {
   Array<Sample> taken;
   size_t count = 0;
   uint64_t baseline = 0;
-  int64_t peak_live = 0;  // with one thread of all steps, else of the samples
 
   void Take(size_t step, int64_t live) {
     const uint64_t now = Resident();
-    if (live > peak_live) peak_live = live;
     if (count < taken.size())
       taken[count++] = {step + 1, live, now > baseline ? now - baseline : 0};
   }
@@ -84,7 +82,6 @@ Progress RunSingle(Plan& plan, Array<Slot>& slots, Touch touch, size_t stride, S
   size_t next = stride == 0 ? SIZE_MAX : stride;
   for (size_t i = 0; i < plan.count; ++i) {
     if (plan.steps[i].operation != Step::kNothing) caller.Do(plan.steps[i], progress);
-    if (stride != 0 && progress.live > samples.peak_live) samples.peak_live = progress.live;
     if (i + 1 == next) {
       samples.Take(i, progress.live);
       next += stride;
@@ -139,8 +136,7 @@ void Run(const Options& options) {
          cpu_seconds, above(peak));
   if (options.overhead) printf(" \"overhead_seconds\": %.6f,\n", overhead);
   printf(" \"end_resident\": %llu, \"end_live\": %lld, \"peak_live\": %lld, \"samples\": [",
-         above(end), static_cast<long long>(progress.live),
-         static_cast<long long>(samples.peak_live));
+         above(end), static_cast<long long>(progress.live), static_cast<long long>(plan.peak_live));
   for (size_t i = 0; i < samples.count; ++i) {
     const Sample& s = samples.taken[i];
     printf("%s[%llu, %lld, %llu]", i == 0 ? "" : ", ", static_cast<unsigned long long>(s.steps),

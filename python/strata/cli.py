@@ -21,13 +21,14 @@ from strata.doctor import command as doctor
 from strata.elf import why_not_preloadable
 from strata.errors import StrataError
 from strata.flame import command as flame
-from strata.launch import Outcome, preload_value, resolve, run
+from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
 from strata.trace import command as trace
 from strata.trace import replay
 
+GLIBC = "glibc"  # of --heap: the malloc that the command has without us
 OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 RUN_HELP = """Run COMMAND on Strata's malloc.
 
@@ -70,14 +71,17 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 def child_environment(
     base: Mapping[str, str],
-    library: Path,
+    library: Path | None,
     cache: Cache | None,
     release: Switch | None,
     settings: list[str],
 ) -> dict[str, str]:
-    """The environment of the command: ours, the preload, and the options given."""
+    """The environment of the command: ours, the preload (none for glibc), and the options given."""
     environment = dict(base)
-    environment["LD_PRELOAD"] = preload_value(library, base.get("LD_PRELOAD"))
+    if library is not None:
+        environment["LD_PRELOAD"] = preload_value(library, base.get("LD_PRELOAD"))
+    elif "LD_PRELOAD" in base:
+        environment["LD_PRELOAD"] = without_strata(base["LD_PRELOAD"])
     if cache is not None:
         environment["STRATA_CACHE"] = cache.value
     if release is not None:
@@ -151,7 +155,7 @@ def run_command(
         typer.Option(
             "--heap",
             metavar="NAME",
-            help="Another heap: hoard, kingsley, lea, obstack, reap (docs/heaps.md).",
+            help="Another heap: hoard, kingsley, lea, obstack, reap (docs/heaps.md), glibc.",
         ),
     ] = DEFAULT_HEAP,
     lib: Annotated[
@@ -168,7 +172,7 @@ def run_command(
         typer.Option("--set", metavar="NAME=VALUE", help="Set option STRATA_NAME; repeatable."),
     ] = None,
 ) -> None:
-    library, facts = find_heap(heap, lib)
+    library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
     if heap != DEFAULT_HEAP:
         check_without_options(heap, cache, release, set_ or [])
         if stats:
@@ -176,13 +180,14 @@ def run_command(
             stats = False
     environment = child_environment(os.environ, library, cache, release, set_ or [])
     program = resolve(command[0], environment)
-    obstacle = why_not_preloadable(program, facts)
+    obstacle = why_not_preloadable(program, facts) if facts is not None else None
     if obstacle is not None:
         say(f"{obstacle}; running it without Strata")
     if set_:  # these alone: what the shell has set, the library itself warns of
         given = dict(parse_setting(text) for text in set_)
         foreign = {k: v for k, v in os.environ.items() if not k.startswith("STRATA_")}
         check_settings(foreign | given | {"LD_PRELOAD": str(library)}, "--set")
+    name = library.name if library is not None else GLIBC
     with ExitStack() as cleanup:
         stats_path = None
         if stats:
@@ -199,9 +204,7 @@ def run_command(
             lambda pid: (
                 None
                 if obstacle
-                else say(
-                    f"process {pid} ({command[0]}) runs without {library.name}: it was not loaded"
-                )
+                else say(f"process {pid} ({command[0]}) runs without {name}: it was not loaded")
             ),
         )
         if stats_path is not None:
@@ -226,6 +229,8 @@ def main() -> None:
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
+    except click.exceptions.NoArgsIsHelpError:
+        sys.exit(2)  # the help was printed
     except click.ClickException as error:
         say(error.format_message())
         sys.exit(2)

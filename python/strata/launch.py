@@ -77,6 +77,12 @@ def preload_value(library: Path, existing: str | None) -> str:
     return ":".join([str(library), *(entry for entry in rest if entry != str(library))])
 
 
+def without_strata(existing: str) -> str:
+    """LD_PRELOAD without libraries of ours."""
+    entries = existing.replace(":", " ").split()
+    return ":".join(e for e in entries if not Path(e).name.startswith("libstrata"))
+
+
 def is_mapped(pid: int, library: Path) -> bool | None:
     """Whether the process has the library mapped; None if its map cannot be read."""
     try:
@@ -167,13 +173,13 @@ def run(
     program: Path,
     command: Sequence[str],
     environment: Mapping[str, str],
-    library: Path,
+    library: Path | None,
     on_missing: Callable[[int], None],
 ) -> Outcome:
     """Runs the command to its end and hands signals on meanwhile.
 
     `on_missing` is called with the pid if the library is still not in the running command after
-    the time that a start takes.
+    the time that a start takes; without a library nobody looks.
     """
     watched = signal.valid_signals() - NOT_WATCHED
     signals = _Signals.take_over(watched)
@@ -187,12 +193,12 @@ def run(
 def _wait(
     pid: int,
     watched: Iterable[int],
-    library: Path,
+    library: Path | None,
     on_missing: Callable[[int], None],
 ) -> Outcome:
-    look_at: float | None = time.monotonic() + LOOK_AFTER_SECONDS
+    look_at = time.monotonic() + LOOK_AFTER_SECONDS if library is not None else None
     while True:
-        if look_at is None:
+        if look_at is None or library is None:
             information: signal.struct_siginfo | None = signal.sigwaitinfo(watched)
         elif (left := look_at - time.monotonic()) > 0:
             information = signal.sigtimedwait(watched, left)

@@ -31,7 +31,8 @@ STYLE: dict[Any, Any] = {
 # for pictures inside of a page
 SVG_STYLE: dict[Any, Any] = STYLE | {"svg.fonttype": "none", "svg.hashsalt": "strata"}
 # distinguishable with any colour vision
-PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#b8860b", "#00868b")
+PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#5b3a1e", "#00868b")
+DASHED_FROM = 6  # beyond, a colour alone is easily taken for one of the first
 
 
 def svg(figure: Figure) -> str:

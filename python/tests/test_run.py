@@ -353,3 +353,21 @@ def test_version_and_help(strata: Runner) -> None:
     shown = strata("run", "--help")
     assert shown.returncode == 0
     assert "--stats" in shown.stdout
+
+
+def test_the_heap_glibc_is_no_preload(strata: Runner, library: Path) -> None:
+    result = strata("run", "--heap", "glibc", "--", "sh", "-c", PRINT_PRELOAD)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "\n", "")
+    both = {"LD_PRELOAD": f"{library}:libm.so.6"}
+    result = strata("run", "--heap", "glibc", "--", "sh", "-c", PRINT_PRELOAD, extra=both)
+    assert result.stdout == "libm.so.6\n"
+    result = strata("run", "--heap", "glibc", "--set", "SAMPLE=0", "--", "true")
+    assert result.returncode == 2
+    assert "glibc has no options" in one_line(result.stderr)
+
+
+def test_no_command_at_all_is_answered_with_the_help(strata: Runner) -> None:
+    result = strata()
+    assert result.returncode == 2
+    assert "Usage: strata" in result.stdout
+    assert result.stderr == ""

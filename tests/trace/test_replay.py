@@ -77,7 +77,7 @@ def test_info_and_replay_as_commands(lab: Lab, program: Path, tmp_path: Path) ->
     assert "http://" not in page.replace("http://www.w3.org", "")
     result = json.loads((out / "result.json").read_text())
     arms = [r["arm"] for r in result["replays"]]
-    assert arms == ["glibc", "strata", lab.require_strata().name]
+    assert arms == ["strata", "glibc", lab.require_strata().name]
     assert all(r["samples"] and r["seconds"] for r in result["replays"])
 
 
@@ -157,3 +157,30 @@ def test_annotating_keeps_a_link_and_permissions(lab: Lab, program: Path, tmp_pa
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
     assert "lifetime" in read_trace(path).events.columns
+
+
+def test_replay_refuses_what_it_could_not_use(lab: Lab, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "fork").returncode == 0
+    misspelt = strata(lab, "replay", path, "--allocator", "strata:SAMPL=0")
+    assert misspelt.returncode == 2, misspelt.explain()
+    assert "--allocator 'strata:SAMPL=0'" in misspelt.stderr
+    assert "unknown option STRATA_SAMPL" in misspelt.stderr
+    # Told before the runs, so nothing was printed yet.
+    beside = strata(lab, "replay", path, "--allocator", "glibc", "-o", path / "folder")
+    assert beside.returncode == 1, beside.explain()
+    assert beside.stdout == ""
+    assert str(path / "folder") in beside.stderr
+    assert len(beside.stderr.splitlines()) == 1
+
+
+def test_rows_are_in_the_order_of_the_command_line(lab: Lab, program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert record(lab, path, program, "fork").returncode == 0
+    library = lab.require_strata()
+    words = ["--heap", "lea", "--allocator", "strata", f"--preload={library}", "--heap", "glibc"]
+    result = strata(lab, "replay", path, "--runs", "1", *words)
+    assert result.returncode == 0, result.explain()
+    names = [line.split()[0] for line in result.stdout.splitlines() if line]
+    rows = names[names.index("allocator") + 1 :][:4]
+    assert rows == ["lea", "strata", library.name, "glibc"], result.explain()

@@ -10,6 +10,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <cstring>
 
 #include "strata/layers/heap.h"
 #include "strata/trace/address_map.h"
@@ -105,11 +106,9 @@ struct Profile {
         if (sizes_[b].blocks != 0) WriteRow(fd, "", Top(b), sizes_[b]);
       dprintf(fd, "call site\n");
       for_each_site([&](const void* site, const ProfileRow& row) {
-        Dl_info info;
-        const char* name = nullptr;
-        if (site != nullptr && dladdr(site, &info) != 0)
-          name = info.dli_sname != nullptr ? info.dli_sname : info.dli_fname;
-        WriteRow(fd, name == nullptr ? "" : name, reinterpret_cast<size_t>(site), row);
+        char name[kTitle] = "";
+        if (site != nullptr) NamePlace(site, name);
+        WriteRow(fd, name, reinterpret_cast<size_t>(site), row);
       });
       dprintf(fd, "lifetime, in bytes allocated meanwhile, up to\n");
       for (size_t b = 0; b < kBuckets; ++b)
@@ -127,12 +126,26 @@ struct Profile {
       uint32_t site;
     };
 
+    static constexpr size_t kTitle = 40;  // of a row, with the null at its end
+
     static constexpr size_t Bucket(size_t n) { return static_cast<size_t>(std::bit_width(n)); }
     static constexpr size_t Top(size_t bucket) {
       return bucket == 64 ? SIZE_MAX : (size_t{1} << bucket) - 1;
     }
+    // A function that the loader knows, or else where in which file: prog+0x11a9, for addr2line.
+    static void NamePlace(const void* site, char (&name)[kTitle]) {
+      Dl_info info;
+      if (dladdr(site, &info) == 0) return;
+      if (info.dli_sname != nullptr) {
+        snprintf(name, kTitle, "%s", info.dli_sname);
+        return;
+      }
+      const char* slash = strrchr(info.dli_fname, '/');
+      const auto offset = static_cast<const char*>(site) - static_cast<const char*>(info.dli_fbase);
+      snprintf(name, kTitle, "%.20s+%#tx", slash != nullptr ? slash + 1 : info.dli_fname, offset);
+    }
     static void WriteRow(int fd, const char* name, size_t number, const ProfileRow& row) {
-      char title[40];
+      char title[kTitle];
       if (*name != '\0') {
         snprintf(title, sizeof(title), "%s", name);
       } else {

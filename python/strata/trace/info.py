@@ -54,13 +54,15 @@ def overview(trace: Trace, size: int) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     started = datetime.fromtimestamp(trace.header.start_realtime / 1e9).isoformat(" ", "seconds")
     span = int(events["time"].to_numpy().max(initial=0))
-    table.add_row("command", Text(shlex.join(map(printable, trace.header.command))))
+    words = [printable(word) for word in trace.header.command]
+    # The Trace layer is a part of a program, and does not know its command line.
+    table.add_row("command", Text(shlex.join(words) if any(words) else "not recorded"))
     table.add_row("process", f"{trace.header.pid}, started {started}, recorded {duration(span)}")
     table.add_row("file", f"{human(size)}, {size / max(1, len(events)):.1f} bytes a call")
     table.add_row("threads", f"{events['thread'].n_unique()}")
     counts = dict(events.group_by("operation").len().iter_rows())
-    words = [f"{counts[op.value]:,} {op.name.lower()}" for op in Operation if op.value in counts]
-    table.add_row("calls", f"{len(events):,}: " + ", ".join(words))
+    made = [f"{counts[op.value]:,} {op.name.lower()}" for op in Operation if op.value in counts]
+    table.add_row("calls", f"{len(events):,}: " + ", ".join(made))
     table.add_row("allocated", human(int(events["size"].sum())))
     if len(live):
         peak = int(live.argmax())

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -17,7 +18,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from strata.errors import StrataError
-from strata.plot import INK, PALETTE, SVG_STYLE, svg
+from strata.plot import DASHED_FROM, INK, PALETTE, SVG_STYLE, svg
 from strata.stats import duration, human
 from strata.trace.replay import Replay
 from strata.web import document
@@ -41,6 +42,11 @@ def in_bytes(axes: Axes, most: int) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: human(v)))
 
 
+def line(place: int) -> dict[str, Any]:
+    style = "solid" if place < DASHED_FROM else "dashed"
+    return {"color": PALETTE[place % len(PALETTE)], "linestyle": style, "lw": 1.6}
+
+
 def memory(replays: list[Replay]) -> str:
     figure, axes = plt.subplots(figsize=(8, 4))
     first = replays[0].samples
@@ -48,9 +54,8 @@ def memory(replays: list[Replay]) -> str:
         [s.calls for s in first], [s.live for s in first], color="#dde3ea", label="live, as asked"
     )
     for place, r in enumerate(replays):
-        colour = PALETTE[place % len(PALETTE)]
-        axes.plot([s.calls for s in r.samples], [s.resident for s in r.samples], color=colour,
-                  lw=1.6, label=r.arm)  # fmt: skip
+        axes.plot([s.calls for s in r.samples], [s.resident for s in r.samples],
+                  **line(place), label=r.arm)  # fmt: skip
     axes.set_xlabel("calls made")
     in_calls(axes.xaxis, first[-1].calls)
     in_bytes(axes, max(max(s.resident, s.live) for r in replays for s in r.samples))
@@ -64,7 +69,7 @@ def fragmentation(replays: list[Replay]) -> str:
     for place, r in enumerate(replays):
         shown = [s for s in r.samples if s.live * 10 >= r.peak_live and s.live > 0]
         axes.plot([s.calls for s in shown], [s.resident / s.live for s in shown],
-                  color=PALETTE[place % len(PALETTE)], lw=1.6, label=r.arm)  # fmt: skip
+                  **line(place), label=r.arm)  # fmt: skip
     axes.axhline(1, color=INK, lw=0.8)
     axes.set_xlabel("calls made")
     in_calls(axes.xaxis, replays[0].samples[-1].calls)

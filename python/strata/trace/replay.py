@@ -6,15 +6,19 @@ import json
 import os
 import statistics
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
+from typer.core import TyperCommand
 
 from strata.compare.arms import Arm, find_arm
 from strata.errors import StrataError
 from strata.library import find_heap
+from strata.settings import check as check_settings
 from strata.trace.command import find_tool, is_trace
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "strata-replay"
 DEFAULT = ("glibc", "strata")
+ORDER = "strata.replay.order"  # in the context: the options as they stood on the command line
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Replay:
     cpu_seconds: float  # median
     peak_resident: int  # median
     end_resident: int
-    peak_live: int  # with threads as recorded: of the samples
+    peak_live: int  # the trace's own: of its calls in the recorded order
     events: int
     ignored: int
     failures: int
@@ -105,22 +110,56 @@ def replay(arm: Arm, trace: Path, arguments: list[str], samples: int, runs: int)
     )
 
 
-def find_arms(heaps: list[str], preloads: list[Path], allocators: list[str]) -> list[Arm]:
-    arms = []
-    for spec in allocators or (() if heaps or preloads else DEFAULT):
-        try:
-            arms.append(find_arm(spec))
-        except StrataError as error:
-            raise StrataError(str(error).replace("--arm", "--allocator"), error.status) from error
+def named_allocator(spec: str) -> Arm:
+    try:
+        arm = find_arm(spec)
+    except StrataError as error:
+        raise StrataError(str(error).replace("--arm", "--allocator"), error.status) from error
+    if arm.library is not None:
+        check_settings(arm.environment(os.environ), f"--allocator {spec!r}")
+    return arm
+
+
+def named_heap(name: str) -> Arm:
     # The process's own heap is none of the tree's, but people ask for it in the same breath.
-    arms += [find_arm(n) if n == "glibc" else Arm(n, find_heap(n, None)[0], {}) for n in heaps]
-    for path in preloads:
-        try:
-            found = find_arm(f"path:{path}")
-        except StrataError as error:
-            raise StrataError(str(error).replace("--arm path:", "--preload "), 2) from error
-        arms.append(Arm(path.name, found.library, {}))
-    return arms
+    return find_arm(name) if name == "glibc" else Arm(name, find_heap(name, None)[0], {})
+
+
+def named_library(path: str) -> Arm:
+    try:
+        found = find_arm(f"path:{path}")
+    except StrataError as error:
+        raise StrataError(str(error).replace("--arm path:", "--preload "), 2) from error
+    return Arm(Path(path).name, found.library, {})
+
+
+FINDERS = {"allocator": named_allocator, "heap": named_heap, "preload": named_library}
+
+
+class InOrder(TyperCommand):
+    """Keeps the order of options of several names, which is that of the rows."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[ORDER] = [parameter.name for parameter in order]
+        return super().parse_args(ctx, args)
+
+
+def find_arms(order: list[str], given: dict[str, list[str]]) -> list[Arm]:
+    """`given`: by option, what it names; `order`: the options as they stood on the command line."""
+    left = {option: iter(names) for option, names in given.items()}
+    arms = [FINDERS[option](next(left[option])) for option in order if option in FINDERS]
+    return arms or [named_allocator(name) for name in DEFAULT]
+
+
+def make_output(folder: Path) -> None:
+    """Before the runs: what cannot be written is told before minutes are spent."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
 
 
 def table(replays: list[Replay]) -> Table:
@@ -155,6 +194,7 @@ def check_trace(file: Path) -> None:
 
 
 def replay_command(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace of `strata trace`.")],
     heap: Annotated[
         list[str] | None,
@@ -192,8 +232,15 @@ def replay_command(
 
     from strata.stats import duration, human
 
-    arms = find_arms(heap or [], preload or [], allocator or [])
+    named = {
+        "heap": heap or [],
+        "preload": [*map(str, preload or [])],
+        "allocator": allocator or [],
+    }
+    arms = find_arms(context.meta[ORDER], named)
     check_trace(file)
+    if output is not None:
+        make_output(output)
     arguments = (["--threads"] if threads else []) + ["--touch", "pages" if touch else "none"]
     replays = [replay(arm, file.absolute(), arguments, samples, runs) for arm in arms]
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -221,4 +268,4 @@ def replay_command(
 
 def add_to(app: typer.Typer) -> None:
     """Adds the command to the `strata` command."""
-    app.command("replay")(replay_command)
+    app.command("replay", cls=InOrder)(replay_command)
