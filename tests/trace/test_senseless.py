@@ -138,6 +138,14 @@ def test_unknown_blocks_are_passed_over(tmp_path: Path) -> None:
     assert trace.totals is not None
 
 
+def test_a_trace_without_a_command_says_so(lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(header(b"\0") + calls(1) + END)
+    info = strata(lab, "trace", "--info", path).ok().stdout
+    line = next(line for line in info.splitlines() if line.startswith("command"))
+    assert line.split(maxsplit=1)[1].strip() == "not recorded"
+
+
 def test_the_command_cannot_reach_into_the_terminal(lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "t"
     command = "a b\0\x1b[31mred\0\x1b]0;title\x07\0x\ny\0\x9b2J\0\u202eabc\0[bold]é\0"
