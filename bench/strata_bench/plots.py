@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -143,19 +144,25 @@ def memory_of_loops(panels: dict[str, dict[str, list[tuple[float, float]]]], pat
         "strata": "strata: the server's own pools, Strata's malloc",
         "reaps": "reaps: pools on reaps",
     }
-    _, axes = plt.subplots(1, len(panels), figsize=(10, 3.6), sharey=True)
+    figure, axes = plt.subplots(1, len(panels), figsize=(10, 3.6), sharey=True)
+    # Dashed and on top where it lies on another line.
+    styles: dict[str, dict[str, Any]] = {
+        "stock": {"color": PALETTE(0), "lw": 1.6, "ls": (0, (3, 2)), "zorder": 4},
+        "strata": {"color": PALETTE(1), "lw": 2.2},
+        "reaps": {"color": "black", "lw": 2.2},
+    }
     for index, (server, lines) in enumerate(panels.items()):
-        for number, (variant, series) in enumerate(lines.items()):
-            width = 2.2 if variant == "reaps" else 1.4
-            color = "black" if variant == "reaps" else PALETTE(number % 10)
-            label = meaning.get(variant, variant)
-            axes[index].plot(*zip(*series, strict=True), label=label, lw=width, color=color)
+        for variant, series in lines.items():
+            label, style = meaning.get(variant, variant), styles.get(variant, {})
+            axes[index].plot(*zip(*series, strict=True), label=label, **style)
         axes[index].set_title(server)
         axes[index].set_xlabel("seconds")
-        axes[index].set_ylim(bottom=0)
+        axes[index].set_ylim(bottom=-8)
         axes[index].grid(alpha=0.25)
     axes[0].set_ylabel("RSS of the worker, MiB")
-    axes[0].legend(fontsize=8, loc="center right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=8, **place)
     return _save(path)
 
 
