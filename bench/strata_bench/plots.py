@@ -161,8 +161,8 @@ def memory_of_loops(panels: dict[str, dict[str, list[tuple[float, float]]]], pat
         axes[index].grid(alpha=0.25)
     axes[0].set_ylabel("RSS of the worker, MiB")
     handles, labels = axes[0].get_legend_handles_labels()
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": len(labels)}
-    figure.legend(handles, labels, fontsize=8, **place)
+    place = {"bbox_to_anchor": (0.5, 0.0), "ncols": len(labels)}
+    figure.legend(handles, labels, fontsize=8, loc="upper center", **place)
     return _save(path)
 
 
