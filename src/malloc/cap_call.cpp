@@ -1,15 +1,8 @@
-// See cap_call.h. Compiled with exceptions, for what the function throws passes through; the C++
-// run time's symbols are weak, as in heaps/preload/nothrow_new.cpp: where there is none, nothing
-// throws.
+// See cap_call.h. Compiled with exceptions, for what the function throws passes through.
 #include "malloc/cap_call.h"
 
+#include "base/weak_cxx_run_time.h"
 #include "malloc/scopes.h"
-
-asm(".weak __gxx_personality_v0\n"
-    ".weak _ZSt9terminatev\n"
-    ".weak __cxa_begin_catch\n"
-    ".weak __cxa_end_catch\n"
-    ".weak _Unwind_Resume\n");
 
 namespace strata {
 

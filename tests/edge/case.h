@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -134,6 +135,22 @@ static inline uint64_t NextRandom(uint64_t* state) {
   *state ^= *state << 25;
   *state ^= *state >> 27;
   return *state * 0x2545F4914F6CDD1DULL;
+}
+
+// Bytes, as the kernel counts them now.
+static inline size_t Resident(void) {
+  char text[128] = "";
+  const int file = open("/proc/self/statm", O_RDONLY);
+  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
+  close(file);
+  return strtoull(strchr(text, ' '), NULL, 10) * 4096;
+}
+
+// Returns when the other thread is done.
+static inline void OnAnotherThread(void* (*run)(void*), void* arg) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, run, arg) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
 }
 
 #ifndef CASE_NO_MAIN

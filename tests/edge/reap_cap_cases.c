@@ -60,9 +60,7 @@ static size_t EmptyCache(void* context, size_t held, size_t wanted, size_t cap) 
   struct Program* program = context;
   CHECK(held == strata_reap_held(program->reap) && held + wanted > cap);
   while (program->cached != 0) strata_reap_free(program->reap, program->cache[--program->cached]);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, UseFromAnotherThread, program->reap) == 0);
-  pthread_join(thread, NULL);
+  OnAnotherThread(UseFromAnotherThread, program->reap);
   const pid_t child = fork();
   if (child == 0) {
     free(strata_reap_malloc(strata_reap_create_shared(program->reap), 10));

@@ -76,9 +76,7 @@ static void* Destroy(void* scope) {
 CASE(bad_allocation_after_another_thread_ended_it) {
   strata_scope* scope = strata_scope_create();
   strata_scope_enter(scope);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, Destroy, scope) == 0);
-  pthread_join(thread, NULL);
+  OnAnotherThread(Destroy, scope);
   errno = 7;
   char* p = malloc(100);
   CHECK(p != NULL && errno == 7);
@@ -89,9 +87,7 @@ CASE(bad_allocation_after_another_thread_ended_it) {
 CASE(bad_creation_after_another_thread_ended_it) {
   strata_scope* scope = strata_scope_create();
   strata_scope_enter(scope);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, Destroy, scope) == 0);
-  pthread_join(thread, NULL);
+  OnAnotherThread(Destroy, scope);
   errno = 0;
   CHECK(strata_scope_create() == NULL && errno == EINVAL);
   strata_scope_enter(NULL);
@@ -145,9 +141,7 @@ static void* DestroyAndMakeOthers(void* scope) {
 CASE(bad_allocation_where_another_scope_might_be) {
   strata_scope* scope = strata_scope_create();
   strata_scope_enter(scope);
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, DestroyAndMakeOthers, scope) == 0);
-  pthread_join(thread, NULL);
+  OnAnotherThread(DestroyAndMakeOthers, scope);
   char* p = malloc(100);
   strata_scope_enter(NULL);
   CHECK(p != NULL);

@@ -30,14 +30,6 @@ static void RunOnTwo(void) {
   CHECK(sched_setaffinity(0, sizeof two, &two) == 0);
 }
 
-static size_t Resident(void) {
-  char text[128] = "";
-  int file = open("/proc/self/statm", O_RDONLY);
-  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
-  close(file);
-  return strtoull(strchr(text, ' '), NULL, 10) * 4096;
-}
-
 static void Take(struct Pile* pile, uint64_t random) {
   for (size_t i = 0; i < kBlocks; ++i) {
     size_t size = kLeast + NextRandom(&random) % (kMost - kLeast + 1);

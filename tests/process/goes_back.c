@@ -19,14 +19,6 @@ static void* Map(size_t size) {
   return memory;
 }
 
-static size_t Resident(void) {
-  char text[128] = "";
-  int file = open("/proc/self/statm", O_RDONLY);
-  CHECK(file >= 0 && read(file, text, sizeof text - 1) > 0);
-  close(file);
-  return strtoull(strchr(text, ' '), NULL, 10) * 4096;
-}
-
 static void Burst(size_t bytes) {
   size_t most = bytes / 1000;
   uint64_t random = 12345;

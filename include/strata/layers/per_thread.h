@@ -35,11 +35,54 @@ struct ThreadIndex {
   }
 };
 
+namespace internal {
+
+// kHeaps heaps over one below, on cache lines of their own.
+template <class H, size_t kHeaps, Heap Below>
+class OverHeaps : public Over<Below> {
+ public:
+  template <class... Args>
+    requires std::constructible_from<Below, Args...>
+  constexpr explicit OverHeaps(Args&&... args)
+      : Over<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
+
+  // Nobody else may be at it.
+  void clear()
+    requires ClearableHeap<Below>
+  {
+    for (Slot& s : slots_) s.heap.forget();
+    this->next_.clear();
+  }
+  void forget() {
+    for (Slot& s : slots_) s.heap.forget();
+    Over<Below>::forget();
+  }
+  template <class F>
+  void visit_locks(F&& f) {
+    for (Slot& s : slots_) s.heap.visit_locks(f);
+    Over<Below>::visit_locks(f);
+  }
+
+ protected:
+  H& heap_at(size_t i) { return slots_[i].heap; }
+
+ private:
+  struct alignas(64) Slot {
+    constexpr explicit Slot(Below& below) : heap(below) {}
+    H heap;
+  };
+
+  HeapArray<Slot, kHeaps> slots_;
+};
+
+}  // namespace internal
+
 template <size_t kHeaps, class Which, class... PerHeap>
 struct PrivateHeaps {
   template <Heap Below>
-  class On : public Over<Below> {
+  class On : public internal::OverHeaps<Stack<PerHeap..., Ref<Below>>, kHeaps, Below> {
     using Private = Stack<PerHeap..., Ref<Below>>;
+    using Base = internal::OverHeaps<Private, kHeaps, Below>;
     static_assert(HeapChoice<Which>,
                   "PrivateHeaps: the second parameter must choose a heap, such as CpuIndex");
     static_assert(
@@ -55,48 +98,24 @@ struct PrivateHeaps {
     static constexpr bool thread_safe = true;
     static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
 
-    template <class... Args>
-      requires std::constructible_from<Below, Args...>
-    constexpr explicit On(Args&&... args)
-        : Over<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
+    using Base::Base;
 
     void* allocate(size_t size) { return Mine().allocate(size); }
     void deallocate(void* p, size_t size) { Mine().deallocate(p, size); }
-    // Nobody else may be at it.
-    void clear()
-      requires ClearableHeap<Below>
-    {
-      for (Slot& s : slots_) s.heap.forget();
-      this->next_.clear();
-    }
-    void forget() {
-      for (Slot& s : slots_) s.heap.forget();
-      Over<Below>::forget();
-    }
-    template <class F>
-    void visit_locks(F&& f) {
-      for (Slot& s : slots_) s.heap.visit_locks(f);
-      Over<Below>::visit_locks(f);
-    }
-    Private& heap(size_t i) { return slots_[i].heap; }
+    Private& heap(size_t i) { return this->heap_at(i); }
 
    private:
-    struct alignas(64) Slot {
-      constexpr explicit Slot(Below& below) : heap(below) {}
-      Private heap;
-    };
-
-    Private& Mine() { return slots_[Which::index() % kHeaps].heap; }
-
-    HeapArray<Slot, kHeaps> slots_;
+    Private& Mine() { return this->heap_at(Which::index() % kHeaps); }
   };
 };
 
 template <size_t kHeaps, class Which, class... PerHeap>
 struct OwnedHeaps {
   template <Heap Below>
-  class On : public Over<Below> {
+  class On
+      : public internal::OverHeaps<Stack<Header<size_t>, PerHeap..., Ref<Below>>, kHeaps, Below> {
     using Owned = Stack<Header<size_t>, PerHeap..., Ref<Below>>;
+    using Base = internal::OverHeaps<Owned, kHeaps, Below>;
     static_assert(HeapChoice<Which>,
                   "OwnedHeaps: the second parameter must choose a heap, such as CpuIndex");
     static_assert(Stack<PerHeap..., Ref<Below>>::thread_safe,
@@ -107,43 +126,16 @@ struct OwnedHeaps {
     static constexpr size_t alignment = Owned::alignment;
     static constexpr bool thread_safe = true;
 
-    template <class... Args>
-      requires std::constructible_from<Below, Args...>
-    constexpr explicit On(Args&&... args)
-        : Over<Below>(std::forward<Args>(args)...), slots_(this->next_) {}
+    using Base::Base;
 
     void* allocate(size_t size) {
       const size_t i = Which::index() % kHeaps;
-      void* p = slots_[i].heap.allocate(size);
+      void* p = this->heap_at(i).allocate(size);
       if (p != nullptr) Owned::header(p) = i;
       return p;
     }
-    void deallocate(void* p, size_t size) { slots_[Owned::header(p)].heap.deallocate(p, size); }
-    // Nobody else may be at it.
-    void clear()
-      requires ClearableHeap<Below>
-    {
-      for (Slot& s : slots_) s.heap.forget();
-      this->next_.clear();
-    }
-    void forget() {
-      for (Slot& s : slots_) s.heap.forget();
-      Over<Below>::forget();
-    }
-    template <class F>
-    void visit_locks(F&& f) {
-      for (Slot& s : slots_) s.heap.visit_locks(f);
-      Over<Below>::visit_locks(f);
-    }
+    void deallocate(void* p, size_t size) { this->heap_at(Owned::header(p)).deallocate(p, size); }
     static size_t OwnerOf(void* p) { return Owned::header(p); }
-
-   private:
-    struct alignas(64) Slot {
-      constexpr explicit Slot(Below& below) : heap(below) {}
-      Owned heap;
-    };
-
-    HeapArray<Slot, kHeaps> slots_;
   };
 };
 
