@@ -81,10 +81,10 @@ def _phase_bands(axes: Axes, spans: dict[str, tuple[float, float]], labels: bool
     for index, (name, (start, end)) in enumerate(spans.items()):
         if index % 2 == 1:
             axes.axvspan(start, end, color=PALE, zorder=0, linewidth=0)
-        if labels and name != "settle":
+        if labels:
             upright = (end - start) / total < 0.1
             axes.annotate(
-                name,
+                "pause" if name == "settle" else name,
                 ((start + end) / 2, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),
@@ -131,7 +131,7 @@ def memory_over_time(runs: list[Run], load: Load) -> Picture:
             axes.set_ylim(bottom=0)
             axes.set_title(title, pad=46 if axes is top else 6)
             axes.grid(axis="y", color="#e3e8ee", lw=0.8)
-        bottom.set_xlabel("seconds (each phase as long as on average)")
+        bottom.set_xlabel("seconds (a phase is drawn as long as the three took for it on average)")
         handles, names = top.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8.5)
         return figure
@@ -199,7 +199,7 @@ def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
                 / HUGEPAGE
                 for pages in used
             ]
-            panels.append((f"{run.name}: in use", cells))
+            panels.append((f"{run.name}: spans in use", cells))
     return panels
 
 
