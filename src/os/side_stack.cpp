@@ -1,0 +1,126 @@
+// Side stacks. See side_stack.h. One is kept ready, mapped when the library starts; who finds it
+// taken maps one for the time of the call. Nothing belongs to a thread, so a child that was forked
+// meanwhile, or a handler that jumps away, at worst loses a stack.
+#include "os/side_stack.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/errno_keeper.h"
+#include "base/units.h"
+
+#ifndef STRATA_SANITIZED
+// Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders and debuggers pass
+// from the side stack to the caller's; calls and returns match, as a shadow stack asks.
+extern "C" __attribute__((visibility("hidden"))) void strata_call_on_stack(void (*f)(void*),
+                                                                           void* arg, void* top);
+asm(R"(
+  .pushsection .text
+  .globl strata_call_on_stack
+  .hidden strata_call_on_stack
+  .type strata_call_on_stack, @function
+  .p2align 4
+strata_call_on_stack:
+  .cfi_startproc
+  endbr64
+  pushq %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  movq %rsp, %rbp
+  .cfi_def_cfa_register %rbp
+  movq %rdx, %rsp
+  movq %rdi, %rax
+  movq %rsi, %rdi
+  call *%rax
+  movq %rbp, %rsp
+  popq %rbp
+  .cfi_def_cfa %rsp, 8
+  ret
+  .cfi_endproc
+  .size strata_call_on_stack, . - strata_call_on_stack
+  .popsection
+)");
+#endif
+
+namespace strata {
+
+#ifdef STRATA_SANITIZED
+// A sanitizer keeps account of the stack that it knows.
+void OnSideStack(void (*f)(void*), void* arg) { f(arg); }
+#else
+namespace {
+
+constexpr size_t kStackBytes = size_t{128} << 10;
+constexpr size_t kGuardBytes = kNativePageSize;
+
+constinit std::atomic<char*> g_spare{nullptr};
+
+char* MapStack() {
+  void* p = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  madvise(p, kGuardBytes + kStackBytes, MADV_NOHUGEPAGE);
+  mprotect(p, kGuardBytes, PROT_NONE);
+  return static_cast<char*>(p);
+}
+
+// acquire: what its last user did with it is done.
+char* TakeSpare() { return g_spare.exchange(nullptr, std::memory_order_acquire); }
+
+// Without memory for another stack, its user is given some time to be done with the spare one. Not
+// for ever: it may wait for a lock that the caller holds.
+STRATA_NOINLINE char* WaitForSpare() {
+  char* stack = nullptr;
+  for (int i = 0; i < 1000 && (stack = TakeSpare()) == nullptr; ++i) sched_yield();
+  return stack;
+}
+
+void GiveBack(char* stack) {
+  char* none = nullptr;
+  // release: pairs with the acquire in TakeSpare.
+  if (!g_spare.compare_exchange_strong(none, stack, std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+    munmap(stack, kGuardBytes + kStackBytes);
+  }
+}
+
+constexpr uint64_t Bit(int signal) { return uint64_t{1} << (signal - 1); }
+
+// Left open: faults, whose handlers would not be called at all, and glibc's own two, for which a
+// thread that changes user ids may wait with a lock held that pthread_create wants.
+constexpr uint64_t kBlocked =
+    ~(Bit(SIGSEGV) | Bit(SIGBUS) | Bit(SIGFPE) | Bit(SIGILL) | Bit(SIGTRAP) | Bit(SIGSYS) |
+      Bit(SIGABRT) | Bit(32) | Bit(33));
+
+// The kernel's mask of eight bytes: libc's has 128, and this is the caller's stack.
+void SetMask(int how, const uint64_t* mask, uint64_t* before) {
+  syscall(SYS_rt_sigprocmask, how, mask, before, sizeof(uint64_t));
+}
+
+}  // namespace
+
+void OnSideStack(void (*f)(void*), void* arg) {
+  const ErrnoKeeper keep;
+  uint64_t before = 0;
+  SetMask(SIG_BLOCK, &kBlocked, &before);
+  char* stack = TakeSpare();
+  if (STRATA_UNLIKELY(stack == nullptr)) stack = MapStack();
+  if (STRATA_UNLIKELY(stack == nullptr)) stack = WaitForSpare();
+  if (STRATA_LIKELY(stack != nullptr)) {
+    strata_call_on_stack(f, arg, stack + kGuardBytes + kStackBytes);
+    GiveBack(stack);
+  } else {
+    f(arg);
+  }
+  SetMask(SIG_SETMASK, &before, nullptr);
+}
+#endif
+
+}  // namespace strata
