@@ -2,13 +2,14 @@
 // ranks.
 #include "base/lock.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -22,11 +23,8 @@ bool Forks() {
   return forking != 0 && forking == pthread_self();
 }
 
-// Errno is the program's: syscall() may set it, so it is put back.
 void Futex(std::atomic<uint32_t>* word, int op, uint32_t value) {
-  const int saved = errno;
-  syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
-  errno = saved;
+  raw::Call(SYS_futex, raw::Word(word), op | FUTEX_PRIVATE_FLAG, value);
 }
 
 }  // namespace
@@ -63,14 +61,60 @@ void Lock::ReleaseSlow() {
     Futex(&state_, FUTEX_WAKE, 1);
 }
 
-void Lock::AcquireForFork() {
-  Acquire();
+namespace {
+
+void Nap(long ns) {
+  const timespec nap{0, ns};
+  raw::Call(SYS_nanosleep, raw::Word(&nap));
+}
+
+constexpr long kNapNs = 100'000;
+constexpr int kMomentInNaps = 1000;
+constexpr int kNapsForAHolder = 10'000;
+
+}  // namespace
+
+// A lock that is taken but names no holder is so for the moment between two stores: another thread's
+// passes, that of a thread which a signal handler interrupted right there does not.
+bool Lock::IsMine() const {
+  for (int i = 0; i < kNapsForAHolder; ++i) {
+    const uintptr_t holder = holder_.load(std::memory_order_relaxed);
+    if (holder != 0) return holder == ThisThread() && HeldByThisThread();
+    if (state_.load(std::memory_order_relaxed) == kFree) return false;
+    if (i > 100) Nap(kNapNs);
+  }
+  return true;
+}
+
+void Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
+  if (IsMine()) return;
+  if (wait == ForkWait::kAsLongAsItTakes) {
+    Acquire();
+  } else {
+    uint32_t expected = kFree;
+    for (int i = 0; !state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+                                                    std::memory_order_relaxed);
+         ++i, expected = kFree) {
+      if (i == kMomentInNaps) return;
+      Nap(kNapNs);
+    }
+    NoteHolder();
+    NoteAcquiredInAnyOrder();
+  }
   state_.fetch_or(kForFork, std::memory_order_relaxed);
+}
+
+void Lock::ReleaseInForkedChild() STRATA_NO_TSA {
+  if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return ReleaseAfterFork();
+  if (HeldByThisThread()) return;  // whom the handler interrupted goes on with it
+  holder_.store(0, std::memory_order_relaxed);
+  state_.store(kFree, std::memory_order_relaxed);
 }
 
 void Lock::ReleaseAfterFork() STRATA_NO_TSA {
   if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
   NoteReleased();
+  holder_.store(0, std::memory_order_relaxed);
   // release: as in Release().
   if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0)
     Futex(&state_, FUTEX_WAKE, 1);
@@ -95,6 +139,8 @@ void Lock::NoteAcquired() {
   for (size_t above = rank + 1; above < 16; ++above) STRATA_CHECK(held_counts[above] == 0);
   ++held_counts[rank];
 }
+
+void Lock::NoteAcquiredInAnyOrder() { ++held_counts[static_cast<size_t>(rank_)]; }
 
 void Lock::NoteReleased() {
   if (!Forks()) --held_counts[static_cast<size_t>(rank_)];

@@ -1,9 +1,9 @@
-// The one lock of the run time: a 4-byte futex mutex that never allocates, can be taken and
-// released by the fork handlers, and can be reset in a forked child. Every lock has a rank; a debug
-// build aborts when a thread takes a lock of a rank not above the one it holds. Between the fork
-// handlers the thread that forks passes through the locks that they hold: a library whose
-// constructor runs before ours has handlers that run between ours, and they may allocate. Sits in
-// base.
+// The one lock of the run time: a futex mutex that never allocates, knows its holder, and can be
+// taken and released by the fork handlers. Every lock has a rank; a debug build aborts when a thread
+// takes a lock of a rank not above the one it holds. Between the fork handlers the thread that forks
+// passes through the locks that they hold: a library whose constructor runs before ours has handlers
+// that run between ours, and they may allocate. What a signal handler that forks has interrupted
+// keeps its locks on both sides, and goes on when the handler returns. Sits in base.
 #pragma once
 
 #include <atomic>
@@ -41,6 +41,7 @@ class STRATA_CAPABILITY("mutex") Lock {
                                         std::memory_order_relaxed)) {
       AcquireSlow();
     }
+    NoteHolder();
     NoteAcquired();
   }
 
@@ -50,12 +51,16 @@ class STRATA_CAPABILITY("mutex") Lock {
                                         std::memory_order_relaxed)) {
       return false;
     }
+    NoteHolder();
     NoteAcquired();
     return true;
   }
 
   void Release() STRATA_RELEASE() {
     NoteReleased();
+    // Not while the thread passes through: the fork handlers hold it.
+    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0)
+      holder_.store(0, std::memory_order_relaxed);
     uint32_t expected = kHeld;
     // release: pairs with the acquire in Acquire() and AcquireSlow().
     if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
@@ -64,10 +69,22 @@ class STRATA_CAPABILITY("mutex") Lock {
     }
   }
 
+  bool HeldByThisThread() const {
+    return holder_.load(std::memory_order_relaxed) == ThisThread() &&
+           state_.load(std::memory_order_relaxed) != kFree;
+  }
+
+  // How long AcquireForFork may wait. A thread that already holds locks, because it forks in a
+  // signal handler that interrupted their owner, may wait for one whose holder waits for it.
+  enum class ForkWait : bool { kAsLongAsItTakes, kAMoment };
+
   // The fork handlers: all locks are taken so, then the thread forks, and then they are released
-  // so. A lock that was made by the thread meanwhile may be released without having been taken.
-  void AcquireForFork() STRATA_ACQUIRE();
+  // so. One that the thread holds already stays as it is. A lock that was made by the thread
+  // meanwhile may be released without having been taken. In the child, one that could not be had in
+  // a moment is free: its holder is not there, and had stopped to wait for another lock.
+  void AcquireForFork(ForkWait wait = ForkWait::kAsLongAsItTakes) STRATA_ACQUIRE();
   void ReleaseAfterFork() STRATA_RELEASE();
+  void ReleaseInForkedChild() STRATA_RELEASE();
   static void SetThisThreadForks(bool forks);
   static bool ThisThreadForks();
 
@@ -75,18 +92,27 @@ class STRATA_CAPABILITY("mutex") Lock {
   // kForFork is a bit beside the others, set and cleared by the holder.
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
 
+  static uintptr_t ThisThread() {
+    return reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+  }
+  void NoteHolder() { holder_.store(ThisThread(), std::memory_order_relaxed); }
+  bool IsMine() const;
+
   void AcquireSlow();
   void ReleaseSlow();
 #ifdef NDEBUG
   void NoteAcquired() {}
+  void NoteAcquiredInAnyOrder() {}
   void NoteReleased() {}
 #else
   void NoteAcquired();
+  void NoteAcquiredInAnyOrder();
   void NoteReleased();
 #endif
 
   std::atomic<uint32_t> state_{kFree};
   [[maybe_unused]] LockRank rank_;
+  std::atomic<uintptr_t> holder_{0};  // 0 for a moment after it is taken, and before it is free
 };
 
 class STRATA_SCOPED_CAPABILITY LockHolder {

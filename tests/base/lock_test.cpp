@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -135,6 +136,46 @@ TEST(FutexLock, LetsTheForkingThreadPassAndNoOther) {
       lock, [](FutexLock& l) { l.lock(); }, [](FutexLock& l) { l.unlock(); },
       [](FutexLock& l) { l.lock_for_fork(); }, [](FutexLock& l) { l.unlock_after_fork(); },
       FutexLock::set_this_thread_forks);
+}
+
+// A signal handler that forks has interrupted the owner of one lock, while another thread holds a
+// second one and waits for the first.
+TEST(Lock, AHolderThatForksKeepsItsLockAndWaitsForOthersAMomentOnly) {
+  Lock mine(LockRank::kCentral);
+  Lock others(LockRank::kTransfer);
+  mine.Acquire();
+  EXPECT_TRUE(mine.HeldByThisThread());
+  std::atomic<bool> holds{false};
+  std::thread other([&]() STRATA_NO_TSA {
+    others.Acquire();
+    holds.store(true);
+    mine.Acquire();
+    mine.Release();
+    others.Release();
+  });
+  while (!holds.load()) sched_yield();
+  EXPECT_FALSE(others.HeldByThisThread());
+  const auto forks = [&]() STRATA_NO_TSA {
+    others.AcquireForFork(Lock::ForkWait::kAMoment);
+    mine.AcquireForFork(Lock::ForkWait::kAMoment);
+    const pid_t child = fork();
+    if (child == 0) {
+      others.ReleaseInForkedChild();
+      mine.ReleaseInForkedChild();
+      const bool kept = mine.HeldByThisThread();
+      mine.Release();
+      _exit(kept && others.TryAcquire() && mine.TryAcquire() ? 0 : 1);
+    }
+    others.ReleaseAfterFork();
+    mine.ReleaseAfterFork();
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+  };
+  EXPECT_EQ(forks(), 0);
+  EXPECT_TRUE(mine.HeldByThisThread());
+  mine.Release();
+  other.join();
 }
 
 #ifndef NDEBUG

@@ -14,15 +14,18 @@
 
 namespace strata::layers {
 
-// Four bytes; no allocation, no destructor; may be used before main.
+// No allocation, no destructor; may be used before main.
 class FutexLock {
  public:
   void lock() {
     uint32_t expected = kFree;
     // acquire: pairs with the release in unlock().
     if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) LockSlow();
+    holder_.store(pthread_self(), std::memory_order_relaxed);
   }
   void unlock() {
+    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0)
+      holder_.store(0, std::memory_order_relaxed);
     // release: pairs with the acquire in lock() and LockSlow().
     uint32_t expected = kHeld;
     if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
@@ -33,13 +36,16 @@ class FutexLock {
 
   // Fork handlers take all locks so, say that their thread forks, and let go so after the fork.
   // Meanwhile that thread passes through the locks: others' handlers may run between, and may
-  // allocate. Locks that it made meanwhile were not taken, and are left as they are.
+  // allocate. Locks that it made meanwhile were not taken, and are left as they are; so are those
+  // that it held before, where a signal handler forks in the middle of a call.
   void lock_for_fork() {
+    if (holder_.load(std::memory_order_relaxed) == pthread_self()) return;
     lock();
     state_.fetch_or(kForFork, std::memory_order_relaxed);
   }
   void unlock_after_fork() {
     if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
+    holder_.store(0, std::memory_order_relaxed);
     // release: as in unlock().
     if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0) Wait(FUTEX_WAKE, 1);
   }
@@ -90,6 +96,7 @@ class FutexLock {
   }
 
   std::atomic<uint32_t> state_{kFree};
+  std::atomic<pthread_t> holder_{0};
 };
 
 template <class LockType>
