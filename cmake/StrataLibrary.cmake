@@ -1,6 +1,14 @@
-# libstrata.so and libstrata.a, from the same objects.
+# libstrata.so and libstrata.a, from the same objects but for one.
+set(STRATA_WATCHED_SOURCES ${STRATA_MALLOC_SOURCES})
+list(FILTER STRATA_WATCHED_SOURCES INCLUDE REGEX "/watched_calls\\.cpp$")
+list(FILTER STRATA_WATCHED_SOURCES EXCLUDE REGEX "/unwatched_calls\\.cpp$")
+list(REMOVE_ITEM STRATA_MALLOC_SOURCES ${STRATA_WATCHED_SOURCES})
 add_library(strata_malloc OBJECT ${STRATA_MALLOC_SOURCES})
 target_link_libraries(strata_malloc PUBLIC strata_headers PRIVATE strata_flags)
+
+# Stands before libc's functions: in the shared library alone, where there is a next definition.
+add_library(strata_watched OBJECT ${STRATA_WATCHED_SOURCES})
+target_link_libraries(strata_watched PUBLIC strata_headers PRIVATE strata_flags)
 
 # What every library that replaces malloc holds: the parts that know the heap by its exported names.
 add_library(strata_front OBJECT ${STRATA_FRONT_SOURCES})
@@ -18,7 +26,7 @@ endif()
 # The shared library is linked as C: that names no libstdc++, and -z defs then proves that none
 # is needed. nodelete: blocks outlive a dlclose.
 set(STRATA_MAP "${PROJECT_SOURCE_DIR}/cmake/strata.map")
-add_library(strata_shared SHARED ${STRATA_OBJECTS})
+add_library(strata_shared SHARED ${STRATA_OBJECTS} $<TARGET_OBJECTS:strata_watched>)
 add_library(Strata::strata ALIAS strata_shared)
 set_target_properties(strata_shared PROPERTIES
   OUTPUT_NAME strata EXPORT_NAME strata VERSION ${PROJECT_VERSION} SOVERSION 0

@@ -41,7 +41,7 @@ struct CpuCacheClassStats {
 };
 
 // Ops runs on the calling thread's vCPU: Pop, Push, PopBatch, PushBatch as in rseq_ops.h, size_t
-// vcpu(), bool Fence(). Transfer: Take and Give of batches.
+// vcpu(), bool IsOn(vcpu), bool MayFence(), bool Fence(). Transfer: Take and Give of batches.
 template <class Ops, class Transfer>
 class CpuCache {
  public:
@@ -131,6 +131,7 @@ class CpuCache {
   void Repay();
   // Background thread, once a second.
   void Tick(uint32_t idle_ticks) {
+    if (!ops_.MayFence()) return;
     for (size_t v = 0; v < max_vcpus_; ++v) DrainIfIdle(v, idle_ticks);
     Repay();
     if (++ticks_ % kTicksBetweenResizes == 0) Resize();
@@ -180,19 +181,14 @@ class CpuCache {
   const Ops& ops() const { return ops_; }
   void* slabs() const { return slabs_; }
 
-  // The fork handlers. vcpus_lock_ is the first taken and the last released: no vCPU
-  // appears between but one of the forking thread's own.
-  void AcquireLocks() STRATA_NO_TSA {
-    vcpus_lock_.AcquireForFork();
+  // For the fork handlers, which may release in the same order: a vCPU that appears meanwhile was
+  // not taken, and is left alone.
+  template <class F>
+  void VisitLocks(F f) {
+    f(vcpus_lock_);
     for (size_t i = 0; i < max_vcpus_; ++i) {
-      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.AcquireForFork();
+      if (Vcpu* v = vcpus_[i].load(std::memory_order_acquire)) f(v->lock);
     }
-  }
-  void ReleaseLocks() STRATA_NO_TSA {
-    for (size_t i = 0; i < max_vcpus_; ++i) {
-      if (Vcpu* v = vcpus_[i].load(std::memory_order_relaxed)) v->lock.ReleaseAfterFork();
-    }
-    vcpus_lock_.ReleaseAfterFork();
   }
 
  private:
@@ -240,9 +236,10 @@ class CpuCache {
       h.begin.store(0xffff, std::memory_order_relaxed);
       h.word.store(FirstSlot(static_cast<SizeClass>(c)), std::memory_order_relaxed);
     }
-    // A push that read the zero fill must not see room: abort it before there is any. Only then the
-    // record, which could not be given back: a refused fence comes here again at each miss.
-    if (!ops_.Fence()) return nullptr;
+    // A push that read the zero fill must not see room. Who runs here has pushed everybody else off
+    // this vCPU, so their sequences start anew. Only then the record, which could not be given back:
+    // a thread that has moved on comes here again at its next miss.
+    if (!ops_.IsOn(i)) return nullptr;
     auto* v = arena_->New<Vcpu>();
     if (v == nullptr) return nullptr;
     v->index = i;

@@ -19,6 +19,8 @@ template <class Ops, class Transfer>
 size_t CpuCache<Ops, Transfer>::Drain(size_t vcpu) {
   Vcpu* v = vcpus_[vcpu].load(std::memory_order_acquire);
   if (v == nullptr) return 0;
+  // Where the fence is known to be refused the slab stays as it is, in use.
+  if (!ops_.MayFence()) return 0;
   LockHolder hold(v->lock);
   if (v->room_bytes == 0) return 0;
   Slab& s = slab(vcpu);

@@ -111,16 +111,11 @@ class DomainTransferCache {
     return out;
   }
 
-  // The fork handlers; before the shared cache's locks. making_lock_ is the first taken and the
-  // last released: no cache appears between but one of the forking
-  // thread's own.
-  void AcquireLocks() STRATA_NO_TSA {
-    making_lock_.AcquireForFork();
-    VisitStacks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
-  }
-  void ReleaseLocks() STRATA_NO_TSA {
-    VisitStacks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
-    making_lock_.ReleaseAfterFork();
+  // For the fork handlers, before the shared cache's locks; see CpuCache.
+  template <class F>
+  void VisitLocks(F f) {
+    f(making_lock_);
+    VisitStacks(f);
   }
 
  private:

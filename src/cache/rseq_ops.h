@@ -210,6 +210,31 @@ full:
   return FromLabel<size_t>(0);
 }
 
+// Whether the calling thread runs on the vCPU. Then no other does, and every sequence that any of
+// them had begun there is sent back to its start: to the vCPU's own slab this is what a fence is,
+// without a system call.
+inline bool RseqIsOn(const RseqSlabs& r, void* slabs, size_t vcpu) {
+  uintptr_t slab;
+  uint32_t seen;
+  const uintptr_t wanted = reinterpret_cast<uintptr_t>(slabs) + (vcpu << kSlabShift);
+retry:
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+                    "cmp %[wanted], %[slab]\n"
+                    "jne %l[elsewhere]\n"
+                    "movl $1, %[seen]\n"
+                    "2:\n"
+                    : [slab] "=&r"(slab), [seen] "=&r"(seen)
+                    : [slabs] "r"(slabs), [wanted] "r"(wanted), [area] "r"(r.area_offset),
+                      [index] "r"(r.index_offset)
+                    : "memory", "cc"
+                    : elsewhere, aborted);
+  return true;
+aborted:
+  goto retry;
+elsewhere:
+  return FromLabel(false);
+}
+
 // The Ops of the process's CpuCache: these sequences on the calling thread.
 struct RseqOps {
   RseqSlabs where{};
@@ -225,6 +250,8 @@ struct RseqOps {
     return RseqPushBatch(where, slabs, c, objects, n);
   }
   size_t vcpu() const { return CurrentVcpu(info); }
+  bool IsOn(size_t vcpu) const { return RseqIsOn(where, slabs, vcpu); }
+  bool MayFence() const { return MayFenceRseq(); }
   bool Fence() const { return FenceRseq(); }
 };
 

@@ -1,199 +1,168 @@
-// The background thread. See background.h.
+// When the background work is done, and by whom. See background.h.
 #include "malloc/background.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <string.h>
-#include <time.h>
+#include <sys/prctl.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "base/message.h"
-#include "malloc/control_server.h"
-#include "malloc/library_thread.h"
+#include "malloc/background_thread.h"
 #include "malloc/limits.h"
 #include "malloc/main_exit.h"
-#include "malloc/profile_api.h"
-#include "malloc/profile_output.h"
-#include "malloc/runtime.h"
 #include "malloc/settings.h"
-#include "malloc/stats_output.h"
-#include "os/own_descriptors.h"
+#include "malloc/watched_calls.h"
+#include "os/confinement.h"
+#include "os/side_stack.h"
 #include "profile/stack_walk.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 
 namespace background_internal {
-constinit std::atomic<bool> g_may_start{true};
+constinit std::atomic<bool> g_looks{true};
 }  // namespace background_internal
 
 namespace {
 
-using background_internal::g_may_start;
+using background_internal::g_looks;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
-// What a process must have come to before it gets a thread. Below 8 MiB in use nothing is worth
-// giving back; one that can be asked questions gets its thread sooner, but a command that is over
-// in a moment gets none.
+// Below 8 MiB in use nothing is worth giving back, and a small process is left as it is.
 constexpr Length kWorthReleasing{1024};
-constexpr Length kWorthAsking{128};
 constexpr uint64_t kLivesForNs = 50'000'000;
 constexpr uint32_t kIdleDrainTicks = 2;
+constexpr uint32_t kCallsBetweenTries = 10'000;
 
 std::atomic<uint32_t> g_calls_to_skip{0};
-constexpr uint32_t kCallsBetweenTries = 10'000;
-// When the process first asked for a thread; in a forked child, when it was forked.
-std::atomic<uint64_t> g_born_ns{0};
-std::atomic<bool> g_forked{false};
-std::atomic<bool> g_running{false};
+std::atomic<uint64_t> g_not_before_ns{0};  // no thread starts; after one ended
+std::atomic<uint64_t> g_forked_ns{0};      // 0: the process was not forked by another that had this
+std::atomic<uint64_t> g_next_round_ns{0};  // by the program's calls
+std::atomic<bool> g_in_round{false};       // the same
 std::atomic<uint64_t> g_ticks{0};
 std::atomic<uint64_t> g_released{0};
 
-uint64_t NowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t CoarseNowNs() { return TheRuntime().kernel.CoarseNowNs(); }
 
-bool Verbose() { return TheRuntime().options.verbose; }
-
-// Without a table of its own the thread opens nothing: its descriptors would be among the
-// program's.
-bool OpenControl(ControlServer& server) {
-  const ControlChoice choice = TheRuntime().options.control;
-  if (choice == ControlChoice::kOff) return false;
-  const char* what = "a descriptor table of its own";
-  if (TakeOwnDescriptors()) {
-    what = "its socket";
-    if (server.Open()) return true;
-  }
-  const int why = errno;
-  if (Verbose() || choice == ControlChoice::kAlways) {
-    Message()
-        .Text("control is off: the kernel refused ")
-        .Text(what)
-        .Text(" (")
-        .Text(strerrordesc_np(why))
-        .Text(")")
-        .Send();
-  }
-  return false;
-}
-
-// Sleeps until `until`, answering clients meanwhile.
-void ServeUntil(ControlServer& server, ProfileSignal& profiles, uint64_t until) {
-  for (uint64_t now = NowNs(); now < until; now = NowNs()) {
-    const uint64_t deadline = server.deadline_ns();
-    const uint64_t next = deadline < until ? deadline : until;
-    const uint64_t left = next > now ? next - now : 0;
-    const timespec wait{static_cast<time_t>(left / kSecondNs), static_cast<long>(left % kSecondNs)};
-    pollfd entries[ControlServer::kPollSlots + 1];
-    const size_t n = server.FillPoll(entries);
-    const size_t with_signal = n + profiles.FillPoll(entries + n);
-    // Where the kernel refuses to poll (no descriptors allowed any more, a sandbox), nobody is
-    // served and the ticks go on.
-    if (ppoll(entries, with_signal, &wait, nullptr) < 0 && errno != EINTR) {
-      for (size_t i = 0; i < with_signal; ++i) entries[i].revents = 0;
-      nanosleep(&wait, nullptr);
-    }
-    server.Handle(entries, n, NowNs());
-    profiles.WriteIfAsked();
-  }
-}
-
-void* Run(void*) {
-  ControlServer server;
-  ProfileSignal profiles;
-  profiles.Open(OpenControl(server));
-  uint64_t since_stats = 0;
-  uint64_t next = NowNs() + kSecondNs;
-  while (true) {
-    ServeUntil(server, profiles, next);
-    // After a round that took long, or a stopped process, the missed ones are not made up for.
-    const uint64_t now = NowNs();
-    next = next + kSecondNs > now ? next + kSecondNs : now + kSecondNs;
-    server.Retry();
-    profiles.Retry();
-    profiles.WriteIfAsked();
-    BackgroundTick();
-    const uint32_t interval = StatsIntervalSeconds();
-    if (interval != 0 && ++since_stats >= interval) {
-      since_stats = 0;
-      WriteStatsFiles();
-    }
-  }
-}
-
-}  // namespace
-
-void BackgroundTick() {
+void Round() {
   Runtime& r = TheRuntime();
-  if (g_ticks.load(std::memory_order_relaxed) == 0)
+  if (g_ticks.load(std::memory_order_relaxed) == 0 && MayOpenFiles())
     r.transfer.SetTopology(TopologyOf(r.options.cache_domains));
   if (r.per_cpu) r.cpu.Tick(kIdleDrainTicks);
   r.transfer.Tick();
   const HeapTick tick = r.heap.Tick(ReleaseWanted());
   LimitsTick();
-  // For the stacks of samples. The first time costs tens of milliseconds, which a program that ends
-  // within the first second, such as a compiler, is spared.
-  if (r.sampler.rate().interval != 0) KeepUnwindTables();
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes,
                    std::memory_order_relaxed);
 }
 
-namespace {
-
-enum class Start : uint8_t { kNever, kNotYet, kNow };
-
-bool HasLived() {
-  const uint64_t now = NowNs();
-  uint64_t born = 0;
-  if (g_born_ns.compare_exchange_strong(born, now, std::memory_order_relaxed)) born = now;
-  return now - born >= kLivesForNs;
+// A child is born as large as its parent, and most become another program at once.
+bool LivesOn() {
+  const uint64_t forked = g_forked_ns.load(std::memory_order_relaxed);
+  return forked == 0 || CoarseNowNs() - forked >= kLivesForNs;
 }
 
-// Release is only one of the thread's duties (limits, cache sizes, unwind tables), and settings may
-// ask for others later: "never" is for a process that was started without a thread.
-Start WhenToStart(Runtime& r) {
+// What a thread is for: memory to give back, or somebody who asked.
+bool IsWorthAThread(Runtime& r) {
   const Options& o = r.options;
-  if (!o.background) return Start::kNever;
   if (o.control == ControlChoice::kAlways || StatsIntervalSeconds() != 0 || o.profile_signal != 0)
-    return Start::kNow;
-  const bool asked = o.control != ControlChoice::kOff;
-  const bool large = r.heap.page_heap().used() >= (asked ? kWorthAsking : kWorthReleasing);
-  if (!large && !asked) return Start::kNotYet;
-  // A child is born as large as its parent, and most become another program at once.
-  if (large && !g_forked.load(std::memory_order_relaxed)) return Start::kNow;
-  return HasLived() ? Start::kNow : Start::kNotYet;
+    return true;
+  return r.heap.page_heap().used() >= kWorthReleasing && LivesOn();
+}
+
+bool MayStartThread() {
+  if (MainThreadLeft()) return false;
+  // Linked into the program the library does not see it confine itself, and has to ask.
+  if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
+      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
+       raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0))
+    NoteOwnConfinement();
+  switch (CurrentConfinement()) {
+    case Confinement::kNone:
+      return true;
+    case Confinement::kInherited:
+      return !__libc_single_threaded;  // so the filter allows threads
+    case Confinement::kOwn:
+      break;
+  }
+  return false;
+}
+
+void StartThread() {
+  // Set before: the thread may end, and set it again, before this goes on.
+  g_looks.store(false, std::memory_order_relaxed);
+  if (StartBackgroundThread()) return;
+  // No room for a thread now; later there may be.
+  g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
+  g_looks.store(true, std::memory_order_relaxed);
+}
+
+// True once a second, for one caller.
+bool RoundIsDue() {
+  const uint64_t now = CoarseNowNs();
+  uint64_t due = g_next_round_ns.load(std::memory_order_relaxed);
+  return now >= due && g_next_round_ns.compare_exchange_strong(due, now + kSecondNs,
+                                                               std::memory_order_relaxed);
+}
+
+void RoundByCaller() {
+  // acquire, release: what one caller's round wrote is seen by the next one's. A handler that
+  // interrupts a round leaves it alone.
+  if (!RoundIsDue() || g_in_round.exchange(true, std::memory_order_acquire)) return;
+  if (!BackgroundThreadRuns()) {
+    t_state.releases = 1;
+    OnSideStack(Round);
+    t_state.releases = 0;
+  }
+  g_in_round.store(false, std::memory_order_release);
+}
+
+bool SkipsThisCall() {
+  const uint32_t skip = g_calls_to_skip.load(std::memory_order_relaxed);
+  if (skip == 0) return CoarseNowNs() < g_not_before_ns.load(std::memory_order_relaxed);
+  g_calls_to_skip.store(skip - 1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace
 
-void StartBackgroundSlow() {
-  if (t_state.starts_no_thread) return;
-  const Start when = WhenToStart(TheRuntime());
-  if (when == Start::kNever) g_may_start.store(false, std::memory_order_relaxed);
-  if (when != Start::kNow) return;
-  const uint32_t skip = g_calls_to_skip.load(std::memory_order_relaxed);
-  if (skip != 0) return g_calls_to_skip.store(skip - 1, std::memory_order_relaxed);
-  if (!g_may_start.exchange(false, std::memory_order_relaxed)) return;
-  const bool made = StartLibraryThread("strata", Run);
-  g_running.store(made, std::memory_order_relaxed);
-  if (made) return StartMainExitWatcherIfNeeded();
-  // No room for a thread now; later there may be.
-  g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
-  g_may_start.store(true, std::memory_order_relaxed);
+void BackgroundTick() {
+  Round();
+  // For the stacks of samples. The first time costs tens of milliseconds, which a program that ends
+  // within the first second, such as a compiler, is spared.
+  if (TheRuntime().sampler.rate().interval != 0 && MayCallAnything()) KeepUnwindTables();
+}
+
+void LookAtBackground() {
+  Runtime& r = TheRuntime();
+  if (t_state.starts_no_thread || t_state.releases) return;
+  // Release is only one of the duties (limits, cache sizes, unwind tables), and settings may ask for
+  // others later: "never" is for a process that was started without.
+  if (!r.options.background) return g_looks.store(false, std::memory_order_relaxed);
+  if (!IsWorthAThread(r)) return;
+  const bool skips = SkipsThisCall();
+  if (!skips && MayStartThread()) {
+    OnSideStack(StartThread);
+    if (BackgroundThreadRuns()) return;
+  }
+  RoundByCaller();
+}
+
+void BackgroundEnded(uint64_t rest_ns) {
+  g_not_before_ns.store(CoarseNowNs() + rest_ns, std::memory_order_relaxed);
+  g_looks.store(true, std::memory_order_relaxed);
 }
 
 BackgroundStats ReadBackgroundStats() {
-  return {g_running.load(std::memory_order_relaxed), g_ticks.load(std::memory_order_relaxed),
+  return {BackgroundThreadRuns(), g_ticks.load(std::memory_order_relaxed),
           g_released.load(std::memory_order_relaxed)};
 }
 
 void BackgroundForgetInChild() {
-  g_running.store(false, std::memory_order_relaxed);
-  g_born_ns.store(NowNs(), std::memory_order_relaxed);
-  g_forked.store(true, std::memory_order_relaxed);
-  g_may_start.store(true, std::memory_order_relaxed);
+  ForgetBackgroundThread();
+  g_forked_ns.store(CoarseNowNs(), std::memory_order_relaxed);
+  g_in_round.store(t_state.releases != 0, std::memory_order_relaxed);
+  g_looks.store(TheRuntime().options.background, std::memory_order_relaxed);
 }
 
 }  // namespace strata

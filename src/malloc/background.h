@@ -1,6 +1,7 @@
-// The background thread: releases, drains idle caches, writes periodic statistics, answers the
-// control socket. Started on first need, restarted on first need in a forked child that lives on,
-// never in the way of the program's end. Sits in malloc.
+// The background work: releases, drains idle caches, looks at the limits. A thread of the library's
+// own does it once a second where there may be one; where there may not (after the program has
+// confined itself, under an inherited filter before the program has threads, with no room for a
+// thread), the program's own calls do it. Sits in malloc.
 #pragma once
 
 #include <atomic>
@@ -19,19 +20,19 @@ struct BackgroundStats {
 };
 
 namespace background_internal {
-extern std::atomic<bool> g_may_start;
+extern std::atomic<bool> g_looks;
 }  // namespace background_internal
-STRATA_NOINLINE void StartBackgroundSlow();
+STRATA_NOINLINE void LookAtBackground();
 
 // Called on the slow path. No lock is held, unless the block is a chunk of a shared reap: then
 // there is a NoThreadStart.
 STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
-  if (STRATA_UNLIKELY(background_internal::g_may_start.load(std::memory_order_relaxed)))
-    StartBackgroundSlow();
+  if (STRATA_UNLIKELY(background_internal::g_looks.load(std::memory_order_relaxed)))
+    LookAtBackground();
 }
 
-// Around a reap's lock under which a chunk may be taken: the program's pthread_create may be one
-// that wants the lock, so a thread that is due starts after it.
+// Around a reap's lock under which a chunk may be taken: neither is a thread started there nor work
+// done that takes other locks.
 class NoThreadStart {
  public:
   NoThreadStart() { t_state.starts_no_thread = 1; }
@@ -40,8 +41,10 @@ class NoThreadStart {
   NoThreadStart& operator=(const NoThreadStart&) = delete;
 };
 
-// One round of the work.
+// One round of the work; for the thread.
 void BackgroundTick();
+// The thread is about to end; for so long there will be no other.
+void BackgroundEnded(uint64_t rest_ns);
 
 BackgroundStats ReadBackgroundStats();
 void BackgroundForgetInChild();

@@ -1,32 +1,87 @@
 // Threads of the library's own. See library_thread.h.
 #include "malloc/library_thread.h"
 
+#include <dlfcn.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/errno_keeper.h"
+#include "strata/raw_io.h"
+
+// Weak: a static program has none, and names no other pthread_create.
+extern "C" void* dlopen(const char*, int) noexcept __attribute__((weak));
 
 namespace strata {
+namespace {
 
-bool StartLibraryThread(const char* name, void* (*run)(void*)) {
+using CreateFunction = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+CreateFunction g_create = pthread_create;
+
+// In static storage: a thread that comes to run after its starter stopped waiting still finds it.
+struct Launch {
+  std::atomic<void (*)()> run{nullptr};  // null: free for the next
+  std::atomic<uint32_t> begun{0};        // how many have
+};
+Launch g_launch;
+
+void* Begin(void*) {
+  void (*run)() = g_launch.run.load(std::memory_order_acquire);
+  g_launch.begun.fetch_add(1, std::memory_order_release);
+  raw::Call(SYS_futex, raw::Word(&g_launch.begun), FUTEX_WAKE_PRIVATE, 1);
+  g_launch.run.store(nullptr, std::memory_order_release);
+  run();
+  return nullptr;
+}
+
+void AwaitBegin(uint32_t before) {
+  constexpr time_t kMostSeconds = 2;  // a starter of a higher priority may keep its only CPU
+  const timespec wait{kMostSeconds, 0};
+  if (g_launch.begun.load(std::memory_order_acquire) == before)
+    raw::Call(SYS_futex, raw::Word(&g_launch.begun), FUTEX_WAIT_PRIVATE, before, raw::Word(&wait));
+}
+
+}  // namespace
+
+void PrepareLibraryThreads() {
+  if (&dlopen == nullptr) return;
+  void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  if (libc == nullptr) return;
+  if (void* create = dlsym(libc, "pthread_create"))
+    g_create = reinterpret_cast<CreateFunction>(create);
+  dlclose(libc);
+}
+
+bool StartLibraryThread(void (*run)()) {
   constexpr size_t kStackBytes = 256 << 10;
   const ErrnoKeeper keep;
+  void (*none)() = nullptr;
+  if (!g_launch.run.compare_exchange_strong(none, run, std::memory_order_acq_rel)) return false;
+  const uint32_t before = g_launch.begun.load(std::memory_order_relaxed);
+  // The program's signals are for its own threads. As an attribute: libc's functions for the mask
+  // would strip the caller's of the signals that libc uses itself.
   sigset_t all;
-  sigset_t before;
   sigfillset(&all);
   pthread_attr_t attr;
   pthread_attr_init(&attr);
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attr, kStackBytes);
-  // The program's signals are for its own threads.
-  pthread_sigmask(SIG_BLOCK, &all, &before);
   pthread_t thread;
-  const bool made = pthread_create(&thread, &attr, run, nullptr) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const bool made = pthread_attr_setsigmask_np(&attr, &all) == 0 &&
+                    g_create(&thread, &attr, Begin, nullptr) == 0;
   pthread_attr_destroy(&attr);
-  if (made) pthread_setname_np(thread, name);
+  if (made) {
+    AwaitBegin(before);
+  } else {
+    g_launch.run.store(nullptr, std::memory_order_relaxed);
+  }
   return made;
 }
 

@@ -3,8 +3,12 @@
 
 namespace strata {
 
-// False if there is no room for a thread now. Takes no lock while the thread is made, because
-// pthread_create allocates through us. Keeps errno.
-bool StartLibraryThread(const char* name, void* (*run)(void*));
+// Finds libc's own pthread_create, so that no tool's is called. From the library's constructor.
+void PrepareLibraryThreads();
+
+// False if there is no room for a thread now. When it returns true the thread has begun to run:
+// until then libc has it on a list on which a child of a raw clone() would wait for it. Takes no
+// lock of ours and leaves the caller's signal mask alone. Keeps errno.
+bool StartLibraryThread(void (*run)());
 
 }  // namespace strata

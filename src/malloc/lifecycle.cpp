@@ -2,68 +2,109 @@
 // is taken in rank order, so that the child finds every structure whole; both sides then let go.
 // Sits in malloc.
 #include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
 
+#include "base/errno_keeper.h"
 #include "malloc/background.h"
+#include "malloc/fork_handlers.h"
+#include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
+#include "malloc/own_process.h"
 #include "malloc/profile_output.h"
 #include "malloc/reaps.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
 #include "os/file_list_lock.h"
 #include "profile/stack_walk.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
 
+constexpr long kMaskBytes = 8;
+
+// All of them, but for those of reaps, in the order in which they may be taken.
+template <class F>
+void VisitLocks(Runtime& r, F f) {
+  f(r.heap.isolation_lock());
+  f(r.thread_list_lock);
+  f(r.sampler.lock());
+  if (r.per_cpu) r.cpu.VisitLocks(f);
+  r.transfer.VisitLocks(f);
+  r.heap.VisitLocks(f);
+  f(r.sample_arena.lock());
+  f(r.kernel.watch().lock());
+}
+
+uint64_t BlockSignals() {
+  const uint64_t all = ~uint64_t{0};
+  uint64_t before = 0;
+  raw::Call(SYS_rt_sigprocmask, SIG_BLOCK, raw::Word(&all), raw::Word(&before), kMaskBytes);
+  return before;
+}
+
+void RestoreSignals(uint64_t mask) {
+  raw::Call(SYS_rt_sigprocmask, SIG_SETMASK, raw::Word(&mask), 0, kMaskBytes);
+}
+
+// Of the thread that forks, while it holds all locks.
+uint64_t g_signals = 0;
+
+}  // namespace
+
+// No handler runs until the fork is over: one that forks in the middle would release what this one
+// took. A handler may have interrupted this thread inside of the heap, though, and be what forks:
+// then the thread keeps the locks that it has, on both sides, and waits for the others just a
+// moment, as their holders may wait for it.
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
+  const ErrnoKeeper keep;
   Runtime& r = TheRuntime();
+  const uint64_t signals = BlockSignals();
+  bool holds = false;
+  VisitLocks(r, [&holds](Lock& l) { holds |= l.HeldByThisThread(); });
+  const auto wait = holds ? Lock::ForkWait::kAMoment : Lock::ForkWait::kAsLongAsItTakes;
   HoldWalkersBeforeFork();
-  const auto acquire = [](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); };
   FileListLock::Acquire();
   LockReaps();
-  r.heap.isolation_lock().AcquireForFork();
-  r.thread_list_lock.AcquireForFork();
-  r.sampler.lock().AcquireForFork();
-  if (r.per_cpu) r.cpu.AcquireLocks();
-  r.transfer.AcquireLocks();
-  r.heap.VisitLocks(acquire);
-  r.sample_arena.lock().AcquireForFork();
-  r.kernel.watch().lock().AcquireForFork();
+  VisitLocks(r, [wait](Lock& l) STRATA_NO_TSA { l.AcquireForFork(wait); });
   Lock::SetThisThreadForks(true);
+  g_signals = signals;
 }
 
-void ReleaseAll(Runtime& r) STRATA_NO_TSA {
-  Lock::SetThisThreadForks(false);
-  r.kernel.watch().lock().ReleaseAfterFork();
-  r.sample_arena.lock().ReleaseAfterFork();
-  r.heap.VisitLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
-  r.transfer.ReleaseLocks();
-  if (r.per_cpu) r.cpu.ReleaseLocks();
-  r.sampler.lock().ReleaseAfterFork();
-  r.thread_list_lock.ReleaseAfterFork();
-  r.heap.isolation_lock().ReleaseAfterFork();
-  UnlockReaps();
-}
-
-void AfterFork() {
+void AfterForkInParent() {
   if (!Lock::ThisThreadForks()) return;
-  ReleaseAll(TheRuntime());
+  const ErrnoKeeper keep;
+  const uint64_t signals = g_signals;
+  Lock::SetThisThreadForks(false);
+  VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
+  UnlockReaps();
   FileListLock::Release();
   ReleaseWalkersAfterFork();
+  RestoreSignals(signals);
 }
 
 void AfterForkInChild() {
   if (!Lock::ThisThreadForks()) return;
-  ReleaseAll(TheRuntime());
+  const ErrnoKeeper keep;
+  const uint64_t signals = g_signals;
+  Lock::SetThisThreadForks(false);
+  VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
+  UnlockReaps();
   FileListLock::ResetInChild();
   ForgetStatsWriterInChild();
+  ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
   ForgetProfileThreadInChild();
   WatchMainThread();
-  TheRuntime().heap.page_heap().RecoverInChild();
+  // Unless it is this thread that was giving memory back, and goes on with it.
+  if (!t_state.releases) TheRuntime().heap.page_heap().RecoverInChild();
+  RestoreSignals(signals);
 }
+
+namespace {
 
 // An operator who asks for profiles wants the stacks of a program's start too; else the background
 // thread makes the tables in its first round.
@@ -78,7 +119,9 @@ void PrepareStackWalks(const Options& o) {
 // (base/lock.h).
 __attribute__((constructor(101))) void OnLoad() {
   if (EnsureStarted() != RunState::kReady) return;
-  pthread_atfork(BeforeFork, AfterFork, AfterForkInChild);
+  ClaimProcess();
+  PrepareLibraryThreads();
+  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   PrepareOutput();
   WatchMainThread();
   InstallProfileSignal();

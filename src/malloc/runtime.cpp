@@ -12,6 +12,7 @@
 #include "base/message.h"
 #include "malloc/bad_free.h"
 #include "malloc/stand_down.h"
+#include "os/confinement.h"
 
 namespace strata {
 
@@ -54,7 +55,7 @@ TierOptions TiersOf(const Options& o) {
 
 void InitCpuCache(Runtime& r) {
   if (r.options.cache == CacheChoice::kThread) return;
-  r.rseq = FindRseq();
+  r.rseq = FindRseq(MayCallAnything() ? FencePermit::kAsk : FencePermit::kNone);
   if (r.rseq.index == RseqIndex::kNone) return;
   const size_t vcpus = PossibleCpus();
   const size_t bytes = vcpus << kSlabShift;
@@ -82,7 +83,10 @@ void Start() {
     g_state.store(RunState::kStoodDown, std::memory_order_release);
     return;
   }
+  FindInheritedConfinement();
   const Options options = ReadOptions(environ, getauxval(AT_SECURE) != 0);
+  // Said by the operator: the filter of the container allows what a thread and a socket take.
+  if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
   r->transfer.Init(&r->heap.transfer(), &r->arena);

@@ -77,7 +77,8 @@ struct ThreadState {
   // allocations go there because its stretch is 0 as long as this is null.
   void* slabs = nullptr;
   [[no_unique_address]] SampleCountdown countdown;  // the next three lie in its padding
-  uint32_t number : 30 = 0;           // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t number : 29 = 0;           // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t releases : 1 = 0;          // gives memory back now; other rounds leave it alone
   uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
   uint32_t starts_no_thread : 1 = 0;  // NoThreadStart
   ThreadCache* cache = nullptr;       // where rseq is not to be had

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "os/confinement.h"
+
 namespace strata {
 namespace {
 
@@ -53,14 +55,16 @@ int64_t MemoryWatch::RoomInCgroup() {
   const CgroupMemory m = cgroup_.Read();
   state_.cgroup_limit = m.limit;
   state_.cgroup_usage = m.usage;
-  if (m.limit == 0 || soft_.kind == SoftLimit::Kind::kOff) return kNoLimit;
+  if (m.limit == 0) return kNoLimit;
   const size_t percent = soft_.kind == SoftLimit::Kind::kPercent ? soft_.value : kDefaultPercent;
   state_.soft_limit = PercentOf(m.limit, percent);
   return Room(state_.soft_limit, m.usage);
 }
 
 int64_t MemoryWatch::Headroom() {
+  if (!MayOpenFiles()) return kNoLimit;
   LockHolder hold(lock_);
+  if (soft_.kind == SoftLimit::Kind::kOff) return kNoLimit;  // who wants no limit has no file opened
   FindIfStale();
   if (unlimited_) return kNoLimit;
   ++state_.looks;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -64,7 +65,7 @@ bool TakeOwnDescriptors() {
   if (syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0 && !UnshareAndClose())
     return false;
   for (int i = 0; i <= STDERR_FILENO; ++i) {
-    if (open("/", O_PATH | O_CLOEXEC) < 0) break;
+    if (epoll_create1(EPOLL_CLOEXEC) < 0) break;
   }
   return true;
 }

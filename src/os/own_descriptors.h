@@ -6,8 +6,8 @@
 namespace strata {
 
 // False if the kernel refuses: the table is then still the program's, untouched. Descriptors 0 to 2
-// of the new table are held by descriptors on which every read and write fails, so that nothing
-// else can be taken for the standard streams.
+// of the new table are epoll descriptors, on which every read and write fails and which lead
+// nowhere, so that nothing else can be taken for the standard streams.
 bool TakeOwnDescriptors();
 
 }  // namespace strata

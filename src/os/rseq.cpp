@@ -8,6 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+
+#include "os/confinement.h"
+
 // glibc's since 2.35; absent elsewhere.
 extern "C" {
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
@@ -21,6 +25,8 @@ constexpr unsigned long kAtRseqFeatureSize =
     27;  // AT_RSEQ_FEATURE_SIZE; not in Debian 12's headers
 constexpr size_t kMmCidEnd = kRseqMmCidOffset + 4;
 
+std::atomic<bool> g_registered{false};
+
 long Membarrier(int command) {
   const int saved = errno;
   const long r = syscall(SYS_membarrier, command, 0, 0);
@@ -30,12 +36,16 @@ long Membarrier(int command) {
 
 }  // namespace
 
-RseqInfo FindRseq() {
+RseqInfo FindRseq(FencePermit permit) {
   RseqInfo info;
   if (&__rseq_size == nullptr || &__rseq_offset == nullptr || __rseq_size == 0) return info;
   info.area_offset = __rseq_offset;
   if (!ThreadHasRseq(info)) return info;
-  if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) != 0) return info;
+  // A kernel that refuses is one on which too little is certain; not to have asked is all right.
+  if (permit == FencePermit::kAsk) {
+    if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) != 0) return info;
+    g_registered.store(true, std::memory_order_relaxed);
+  }
   // __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel, not glibc.
   const bool has_mm_cid = getauxval(kAtRseqFeatureSize) >= kMmCidEnd;
   info.index = has_mm_cid ? RseqIndex::kMmCid : RseqIndex::kCpuId;
@@ -44,7 +54,13 @@ RseqInfo FindRseq() {
   return info;
 }
 
-bool FenceRseq() { return Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0; }
+bool MayFenceRseq() {
+  return g_registered.load(std::memory_order_relaxed) && MayCallAnything();
+}
+
+bool FenceRseq() {
+  return MayFenceRseq() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0;
+}
 
 size_t PossibleCpus() {
   // "0-127" or "0,2-5": the last number is the highest id. Read without stdio, which allocates.

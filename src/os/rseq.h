@@ -19,9 +19,11 @@ inline constexpr size_t kRseqCpuIdOffset = 4;  // in struct rseq: linux/rseq.h
 inline constexpr size_t kRseqCsOffset = 8;
 inline constexpr size_t kRseqMmCidOffset = 24;
 
-// What this process has. Also prepares membarrier, without which another CPU's slab can't be
-// drained.
-RseqInfo FindRseq();
+// Whether the kernel may be asked for membarrier, without which another CPU's slab can't be drained.
+enum class FencePermit : bool { kNone, kAsk };
+
+// What this process has.
+RseqInfo FindRseq(FencePermit permit = FencePermit::kAsk);
 
 // Whether the calling thread is registered (a thread made by a raw clone is not).
 inline bool ThreadHasRseq(const RseqInfo& info) {
@@ -35,8 +37,9 @@ inline size_t CurrentVcpu(const RseqInfo& info) {
 }
 
 // Aborts every restartable sequence now running in this process, on any CPU. Returns false if the
-// kernel refuses.
+// kernel refuses, or may not be asked.
 bool FenceRseq();
+bool MayFenceRseq();
 
 // The number of vCPU ids that can occur.
 size_t PossibleCpus();

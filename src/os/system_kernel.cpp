@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/errno_keeper.h"
+#include "os/confinement.h"
 
 #ifndef MADV_COLD
 #define MADV_COLD 20
@@ -56,6 +57,19 @@ MapResult MapAt(uintptr_t at, size_t bytes) {
     return MapResult::kOccupied;
   }
   return errno == EEXIST ? MapResult::kOccupied : MapResult::kNoMemory;
+}
+
+bool Advise(void* p, size_t bytes, int advice) {
+  return MayAdvise() && madvise(p, bytes, advice) == 0;
+}
+
+// In a sandbox of the program's own making only mmap is sure to be allowed. A new mapping in the
+// place of the old one costs a VMA, so only whole hugepages go back.
+bool GiveBack(void* p, size_t bytes) {
+  if (MayAdvise()) return madvise(p, bytes, MADV_DONTNEED) == 0;
+  if (((reinterpret_cast<uintptr_t>(p) | bytes) & (kHugePageSize - 1)) != 0) return false;
+  return mmap(p, bytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == p;
 }
 
 uint64_t ReadClock(clockid_t clock) {
@@ -104,7 +118,7 @@ void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena)
 
 HugeLength DefaultWindow() {
   size_t bytes = size_t{1} << 40;
-  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long pages = MayCallAnything() ? sysconf(_SC_PHYS_PAGES) : 0;
   if (pages > 0) {
     const size_t memory = static_cast<size_t>(pages) * kNativePageSize;
     if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
@@ -121,7 +135,7 @@ bool SystemKernel::GrowPageMap(size_t end) {
     const uintptr_t to = array + RoundUp(end / kPageSize * entry, kNativePageSize);
     if (from == to) return true;
     if (MapAt(from, to - from) != MapResult::kMapped) return false;
-    madvise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
+    Advise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
     return true;
   };
   if (!grow(reinterpret_cast<uintptr_t>(classes_), 1)) return false;
@@ -152,7 +166,7 @@ MapResult SystemKernel::Map(HugeRange range) {
     return MapResult::kNoMemory;
   }
   // Under THP mode `always` the kernel would give them unasked.
-  if (!hugepages_) madvise(reinterpret_cast<void*>(at), BytesOf(range.length), MADV_NOHUGEPAGE);
+  if (!hugepages_) Advise(reinterpret_cast<void*>(at), BytesOf(range.length), MADV_NOHUGEPAGE);
   return MapResult::kMapped;
 }
 
@@ -160,7 +174,7 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
   const ErrnoKeeper keep;
   bool all = true;
   while (n != 0) {
-    if (n > 1 && process_madvise_.load(std::memory_order_relaxed) != 0) {
+    if (n > 1 && MayCallAnything() && process_madvise_.load(std::memory_order_relaxed) != 0) {
       constexpr size_t kAtOnce = 256;
       iovec vector[kAtOnce];
       const size_t count = n < kAtOnce ? n : kAtOnce;
@@ -182,8 +196,7 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
     }
     // One by one: an older kernel, or part of the batch was refused (giving back twice does no
     // harm).
-    all &=
-        madvise(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes, MADV_DONTNEED) == 0;
+    all &= GiveBack(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes);
     ++ranges;
     --n;
   }
@@ -193,27 +206,26 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
 void SystemKernel::AdviseHuge(HugeRange range) {
   if (!hugepages_) return;
   const ErrnoKeeper keep;
-  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+  Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
           MADV_HUGEPAGE);
 }
 
 void SystemKernel::AdviseNoHuge(HugeRange range) {
   const ErrnoKeeper keep;
-  madvise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+  Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
           MADV_NOHUGEPAGE);
 }
 
 void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
   const ErrnoKeeper keep;
   // MADV_COLD on part of a hugepage splits it, which frees the parts given back before.
-  madvise(reinterpret_cast<void*>(base_ + used.offset), kNativePageSize, MADV_COLD);
+  Advise(reinterpret_cast<void*>(base_ + used.offset), kNativePageSize, MADV_COLD);
 }
 
 bool SystemKernel::Collapse(HugePageId page) {
   if (!hugepages_) return false;
   const ErrnoKeeper keep;
-  return madvise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE) ==
-         0;
+  return Advise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE);
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
@@ -227,7 +239,7 @@ void* MapMetadata(size_t bytes) {
   if (p == MAP_FAILED) return nullptr;
   // Metadata is sparse: under THP mode `always` a hugepage would make megabytes resident for a few
   // bytes.
-  madvise(p, bytes, MADV_NOHUGEPAGE);
+  Advise(p, bytes, MADV_NOHUGEPAGE);
   RememberMetadata(reinterpret_cast<uintptr_t>(p), bytes);
   return p;
 }

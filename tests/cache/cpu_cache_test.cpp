@@ -212,9 +212,9 @@ TEST_F(CpuCacheTest, ADrainThatCannotFenceLosesNothing) {
   EXPECT_EQ(transfer_.out(), 0u);
 }
 
-TEST_F(CpuCacheTest, WithoutAFenceNoCpuIsActivatedAndNothingLeaks) {
+TEST_F(CpuCacheTest, AThreadThatHasMovedOnActivatesNoCpuAndLeaksNothing) {
   Init(kPlenty);
-  cpus_.fence_fails = true;
+  cpus_.elsewhere = true;
   const size_t used = memory_.arena().used_bytes();
   for (int i = 0; i < 100; ++i) {
     void* p = Allocate(small_);
@@ -224,10 +224,26 @@ TEST_F(CpuCacheTest, WithoutAFenceNoCpuIsActivatedAndNothingLeaks) {
   EXPECT_EQ(transfer_.out(), 0u);
   EXPECT_EQ(cache_.active_vcpus(), 0u);
   EXPECT_EQ(memory_.arena().used_bytes(), used);
-  cpus_.fence_fails = false;
+  cpus_.elsewhere = false;
   Allocate(small_);
   EXPECT_EQ(cache_.active_vcpus(), 1u);
   EXPECT_GT(cache_.Stats(small_).objects, 0u);
+}
+
+// A sandbox may end the process for the fence: nothing asks for one, and the slab stays in use.
+TEST_F(CpuCacheTest, WhereTheFenceIsForbiddenNothingIsDrainedAndCachesWorkOn) {
+  Init(kPlenty);
+  cpus_.fence_forbidden = true;
+  std::vector<void*> objects;
+  for (int i = 0; i < 100; ++i) objects.push_back(Allocate(small_));
+  for (void* p : objects) Free(small_, p);
+  const size_t held = cache_.Stats(small_).objects;
+  EXPECT_GT(held, 0u);
+  cache_.DrainAll();
+  for (int i = 0; i < 20; ++i) cache_.Tick(2);
+  EXPECT_EQ(cpus_.fences, 0u);
+  EXPECT_EQ(cache_.Stats(small_).objects, held);
+  EXPECT_NE(ops_.Pop(small_), nullptr);
 }
 
 TEST_F(CpuCacheTest, WithoutMetadataObjectsGoStraightThrough) {
@@ -321,7 +337,7 @@ TEST_F(CpuCacheTest, WithAllLocksTakenNoRoomIsMadeAndNoCpuAppears) {
   Init(kPlenty);
   Allocate(small_);
   const size_t room = cache_.room_bytes(0);
-  cache_.AcquireLocks();
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
   std::thread elsewhere([&] {
     // Needs a vCPU of its own, and so the activation lock: waits until the locks are released.
     cpus_.current = 1;
@@ -330,7 +346,7 @@ TEST_F(CpuCacheTest, WithAllLocksTakenNoRoomIsMadeAndNoCpuAppears) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(cache_.active_vcpus(), 1u);
   EXPECT_EQ(cache_.room_bytes(0), room);
-  cache_.ReleaseLocks();
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   elsewhere.join();
   EXPECT_EQ(cache_.active_vcpus(), 2u);
 }

@@ -167,7 +167,7 @@ TEST_F(DomainTransferCacheTest, WithoutMetadataItStaysInactiveAndTriesAgain) {
 TEST_F(DomainTransferCacheTest, ForkTakesEveryLockAndTheCacheWorksOnAfterwards) {
   UseBoth();
   Give(0, Take(0, 5));
-  cache_.AcquireLocks();
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
   std::atomic<bool> done{false};
   std::thread other([&] {
     FakeWhere::cpu = 1;
@@ -178,7 +178,7 @@ TEST_F(DomainTransferCacheTest, ForkTakesEveryLockAndTheCacheWorksOnAfterwards) 
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(done);
-  cache_.ReleaseLocks();
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   other.join();
   EXPECT_EQ(cache_.StatsOf(0).objects, 5u);
 }

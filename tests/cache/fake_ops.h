@@ -34,6 +34,8 @@ struct FakeCpus {
   size_t migrate_to = 0;
   bool fence_fails = false;
   size_t fences = 0;
+  bool elsewhere = false;        // whoever asks has moved to another CPU
+  bool fence_forbidden = false;  // known to be refused: not asked
 };
 
 struct FakeOps {
@@ -91,6 +93,8 @@ struct FakeOps {
     if (cpus->migrate_in != 0 && --cpus->migrate_in == 0) cpus->current = cpus->migrate_to;
     return cpus->current;
   }
+  bool IsOn(size_t vcpu) const { return !cpus->elsewhere && cpus->current == vcpu; }
+  bool MayFence() const { return !cpus->fence_forbidden; }
   bool Fence() const {
     ++cpus->fences;
     return !cpus->fence_fails;

@@ -1,0 +1,290 @@
+// The background thread's life. See background_thread.h.
+#include "malloc/background_thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/errno_keeper.h"
+#include "base/message.h"
+#include "malloc/background.h"
+#include "malloc/control_server.h"
+#include "malloc/library_thread.h"
+#include "malloc/main_exit.h"
+#include "malloc/profile_output.h"
+#include "malloc/runtime.h"
+#include "malloc/settings.h"
+#include "malloc/stats_output.h"
+#include "malloc/watched_calls.h"
+#include "os/confinement.h"
+#include "os/own_descriptors.h"
+#include "os/thread_privileges.h"
+#include "profile/text_sink.h"
+#include "strata/raw_io.h"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kRestNs = kSecondNs;  // before another thread starts
+
+std::atomic<bool> g_runs{false};
+std::atomic<pid_t> g_tid{0};         // set once it runs; 0: it has not begun, or has ended
+std::atomic<uint32_t> g_stop{0};     // 1: it is to end; a futex
+std::atomic<int> g_wake_pipe{-1};    // the number of its pipe's writing end in its own table
+std::atomic<bool> g_dropped{false};  // it had privileges and gave them up
+std::atomic<uint32_t> g_away{0};     // how many want it to be away
+
+uint64_t NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
+}
+
+timespec TimeOf(uint64_t ns) {
+  return {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+}
+
+bool MustEnd() { return g_stop.load(std::memory_order_acquire) != 0; }
+
+void SleepOnFutex(uint64_t ns) {
+  const timespec wait = TimeOf(ns);
+  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
+}
+
+// Who may look through the thread at what the program has given up sees a process whose members
+// agree. A raw system call, or a thread of the program's, may change that behind our back.
+class Identity {
+ public:
+  // Real, effective, saved. That of the file system comes and goes with each request of a server.
+  static constexpr size_t kThree = 3 * sizeof(uint32_t);
+
+  void Note(const ProcessStatus& s) { was_ = s; }
+
+  bool StillHolds(const ProcessStatus& now) const {
+    return memcmp(now.users, was_.users, kThree) == 0 &&
+           memcmp(now.groups, was_.groups, kThree) == 0 &&
+           now.seccomp == was_.seccomp && now.no_new_privs == was_.no_new_privs;
+  }
+  bool Confined(const ProcessStatus& now) const {
+    return now.seccomp != was_.seccomp || (now.no_new_privs && !was_.no_new_privs);
+  }
+
+ private:
+  ProcessStatus was_;
+};
+
+// What the thread has beside its rounds, while nothing confines the process.
+class Duties {
+ public:
+  void Begin() {
+    if (MayCallAnything()) {
+      raw::Call(SYS_prctl, PR_SET_NAME, raw::Word("strata"));
+      DropThreadPrivileges(SeesWhatTheProgramGivesUp() ? KeepIds::kNo : KeepIds::kYes);
+      own_table_ = WantsDescriptors() && TakeDescriptors();
+    }
+    profiles_.Open(own_table_);
+  }
+
+  void End() {
+    g_wake_pipe.store(-1, std::memory_order_relaxed);
+    if (own_table_) raw::Call(SYS_close_range, 0, UINT32_MAX, 0);
+  }
+
+  // Until `until`, or until the thread is to end; answers clients meanwhile.
+  void ServeUntil(uint64_t until) {
+    for (uint64_t now = NowNs(); now < until && !MustEnd(); now = NowNs()) {
+      const uint64_t deadline = server_.deadline_ns();
+      const uint64_t next = deadline < until ? deadline : until;
+      const uint64_t left = next > now ? next - now : 0;
+      if (own_table_) {
+        Poll(left);
+      } else {
+        SleepOnFutex(left);
+      }
+      profiles_.WriteIfAsked();
+    }
+  }
+
+  void Round() {
+    server_.Retry();
+    profiles_.Retry();
+    profiles_.WriteIfAsked();
+    BackgroundTick();
+    const uint32_t interval = StatsIntervalSeconds();
+    if (interval != 0 && ++since_stats_ >= interval) {
+      since_stats_ = 0;
+      WriteStatsFiles();
+    }
+  }
+
+ private:
+  static bool WantsDescriptors() {
+    const Options& o = TheRuntime().options;
+    return o.control != ControlChoice::kOff || o.profile_signal != 0;
+  }
+
+  // Without a table of its own the thread opens nothing that stays open: its descriptors would be
+  // among the program's.
+  bool TakeDescriptors() {
+    const ControlChoice choice = TheRuntime().options.control;
+    const char* what = "a descriptor table of its own";
+    if (TakeOwnDescriptors() && OpenPipe()) {
+      what = "its socket";
+      if (choice == ControlChoice::kOff || server_.Open()) return true;
+    }
+    const int why = errno;
+    if (TheRuntime().options.verbose || choice == ControlChoice::kAlways) {
+      Message()
+          .Text("control is off: the kernel refused ")
+          .Text(what)
+          .Text(" (")
+          .Text(strerrordesc_np(why))
+          .Text(")")
+          .Send();
+    }
+    return wake_ >= 0;
+  }
+
+  // By which another thread ends the sleep: it opens the writing end through /proc.
+  bool OpenPipe() {
+    int ends[2];
+    if (raw::Answer(raw::Call(SYS_pipe2, raw::Word(ends), O_CLOEXEC | O_NONBLOCK)) != 0) return false;
+    wake_ = ends[0];
+    g_wake_pipe.store(ends[1], std::memory_order_release);
+    return true;
+  }
+
+  void Poll(uint64_t left) {
+    const timespec wait = TimeOf(left);
+    pollfd entries[ControlServer::kPollSlots + 2];
+    const size_t n = server_.FillPoll(entries);
+    size_t all = n + profiles_.FillPoll(entries + n);
+    entries[all++] = {wake_, POLLIN, 0};
+    // Where the kernel refuses to poll (no descriptors allowed any more), nobody is served and the
+    // rounds go on.
+    if (raw::Ppoll(entries, all, &wait) < 0 && errno != EINTR) {
+      for (size_t i = 0; i < all; ++i) entries[i].revents = 0;
+      SleepOnFutex(left);
+    }
+    if (!MustEnd()) server_.Handle(entries, n, NowNs());
+  }
+
+  ControlServer server_;
+  ProfileSignal profiles_;
+  int wake_ = -1;
+  bool own_table_ = false;
+  uint32_t since_stats_ = 0;
+};
+
+// The thread goes on as long as it sees the program, and sees it unchanged.
+bool MayGoOn(const Identity& identity) {
+  const ProcessStatus now = ReadProcessStatus("/proc/self/status");
+  if (!now.readable) return false;
+  if (now.state == 'Z') {
+    // The main thread is dead. Whatever else still runs is the program's: it ends with the last of
+    // them, if this thread is none of them.
+    NoteMainThreadLeft();
+    return false;
+  }
+  if (identity.StillHolds(now)) return true;
+  if (identity.Confined(now)) NoteOwnConfinement();
+  return false;
+}
+
+void Run() {
+  g_tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
+  const ProcessStatus status = ReadProcessStatus("/proc/self/status");
+  Identity identity;
+  identity.Note(status);
+  g_dropped.store(MayCallAnything() && status.capabilities != 0, std::memory_order_relaxed);
+  {
+    Duties duties;
+    duties.Begin();
+    for (uint64_t next = NowNs() + kSecondNs; !MustEnd();) {
+      duties.ServeUntil(next);
+      if (MustEnd() || !MayGoOn(identity)) break;
+      // After a round that took long, or a stopped process, the missed ones are not made up for.
+      const uint64_t now = NowNs();
+      next = next + kSecondNs > now ? next + kSecondNs : now + kSecondNs;
+      duties.Round();
+    }
+    duties.End();
+  }
+  BackgroundEnded(status.readable ? kRestNs : UINT64_MAX / 2);
+  g_tid.store(0, std::memory_order_release);
+  // release: what the rounds wrote is seen by whoever does the next.
+  g_runs.store(false, std::memory_order_release);
+}
+
+void Wake(pid_t tid) {
+  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAKE_PRIVATE, 1);
+  const int pipe = g_wake_pipe.load(std::memory_order_acquire);
+  if (pipe < 0) return;
+  char path[64];
+  TextSink sink(path, sizeof(path));
+  sink.Text("/proc/self/task/")
+      .Number(static_cast<uint64_t>(tid))
+      .Text("/fd/")
+      .Number(static_cast<uint64_t>(pipe))
+      .Finish();
+  const int fd = raw::Open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return;  // no /proc: it looks at the end of its round
+  raw::Write(fd, "", 1);
+  raw::Close(fd);
+}
+
+}  // namespace
+
+bool StartBackgroundThread() {
+  // acquire: what an earlier one did is over. The order of this and the look at g_away is the
+  // other way round in BackgroundThreadAway: one of the two sees the other.
+  if (g_runs.exchange(true, std::memory_order_seq_cst)) return true;
+  g_stop.store(0, std::memory_order_relaxed);
+  if (g_away.load(std::memory_order_seq_cst) == 0 && StartLibraryThread(Run)) return true;
+  g_runs.store(false, std::memory_order_release);
+  return false;
+}
+
+bool BackgroundThreadRuns() { return g_runs.load(std::memory_order_acquire); }
+
+BackgroundThreadAway::BackgroundThreadAway() {
+  g_away.fetch_add(1, std::memory_order_seq_cst);
+  if (!g_runs.load(std::memory_order_seq_cst)) return;
+  const ErrnoKeeper keep;
+  const long self = raw::Call(SYS_getpid);
+  pid_t tid = 0;
+  constexpr timespec kNap{0, 50'000};
+  constexpr int kMostNaps = 40'000;
+  g_stop.store(1, std::memory_order_release);
+  for (int i = 0; i < kMostNaps; ++i) {
+    const pid_t now = g_tid.load(std::memory_order_acquire);
+    if (now != 0 && now != tid) Wake(tid = now);
+    const bool gone = !g_runs.load(std::memory_order_acquire) &&
+                      (tid == 0 || raw::Call(SYS_tgkill, self, tid, 0) != 0);
+    if (gone) return;
+    raw::Nanosleep(&kNap, nullptr);
+  }
+}
+
+BackgroundThreadAway::~BackgroundThreadAway() { g_away.fetch_sub(1, std::memory_order_seq_cst); }
+
+void ForgetBackgroundThread() {
+  g_runs.store(false, std::memory_order_relaxed);
+  g_tid.store(0, std::memory_order_relaxed);
+  g_wake_pipe.store(-1, std::memory_order_relaxed);
+}
+
+bool BackgroundThreadDroppedPrivileges() { return g_dropped.load(std::memory_order_relaxed); }
+
+}  // namespace strata

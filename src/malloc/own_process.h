@@ -1,0 +1,16 @@
+// Whether the memory that this code runs in is that of the process it knows: fork handlers do not
+// run for a raw clone(), and a vfork child runs in its parent's memory. Sits in malloc.
+#pragma once
+
+namespace strata {
+
+// The calling process is the one; at the start, and in the child of a fork.
+void ClaimProcess();
+
+// In a copy of the process that no fork handler has run in. Makes no system call.
+bool ForkedUnseen();
+
+// In a child that has the parent's memory, for a while.
+bool BorrowsMemory();
+
+}  // namespace strata

@@ -1,0 +1,218 @@
+// libc's functions for giving something up, with the library's thread out of the way. See
+// watched_calls.h. In the shared library only: a program that is linked with the archive keeps its
+// libc's. Each does what libc's does; prctl and syscall are the system calls themselves.
+#include "malloc/watched_calls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "malloc/background_thread.h"
+#include "malloc/fork_handlers.h"
+#include "malloc/own_process.h"
+#include "malloc/runtime.h"
+#include "os/confinement.h"
+#include "strata/raw_io.h"
+
+#define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace strata {
+
+bool SeesWhatTheProgramGivesUp() { return true; }
+
+namespace {
+
+struct Arguments {
+  long a[6];
+};
+
+// What libc's function answers.
+long Call(long number, const Arguments& arguments) {
+  const long* a = arguments.a;
+  return raw::Call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+// What a call means to us.
+enum class Kind : uint8_t {
+  kOther,
+  kConfines,  // NO_NEW_PRIVS, or a filter
+  kGivesUp,   // an identity, capabilities, a namespace
+  kForks,     // a copy of the process, by which no fork handler runs
+};
+
+bool IsConfiningPrctl(long option, long value) {
+  return (option == PR_SET_NO_NEW_PRIVS && value == 1) || option == PR_SET_SECCOMP;
+}
+
+bool CopiesProcess(uint64_t flags) { return (flags & (CLONE_VM | CLONE_THREAD)) == 0; }
+
+Kind KindOf(long number, const Arguments& arguments) {
+  const long* a = arguments.a;
+  switch (number) {
+    case SYS_prctl:
+      return IsConfiningPrctl(a[0], a[1]) ? Kind::kConfines : Kind::kOther;
+    case SYS_seccomp:
+      return a[0] == SECCOMP_SET_MODE_STRICT || a[0] == SECCOMP_SET_MODE_FILTER ? Kind::kConfines
+                                                                                 : Kind::kOther;
+    case SYS_unshare:
+    case SYS_setns:
+    case SYS_capset:
+    case SYS_setuid:
+    case SYS_setgid:
+    case SYS_setreuid:
+    case SYS_setregid:
+    case SYS_setresuid:
+    case SYS_setresgid:
+    case SYS_setgroups:
+#ifdef SYS_landlock_restrict_self
+    case SYS_landlock_restrict_self:
+#endif
+      return Kind::kGivesUp;
+    case SYS_fork:
+      return Kind::kForks;
+    case SYS_clone:  // with a stack of its own the child does not come back here
+      return CopiesProcess(static_cast<uint64_t>(a[0])) && a[1] == 0 ? Kind::kForks : Kind::kOther;
+    case SYS_clone3: {
+      const auto* how = reinterpret_cast<const clone_args*>(a[0]);
+      return CopiesProcess(how->flags) && how->stack == 0 ? Kind::kForks : Kind::kOther;
+    }
+    default:
+      return Kind::kOther;
+  }
+}
+
+bool IsWatching() { return CurrentState() == RunState::kReady; }
+
+// A filter, or NO_NEW_PRIVS, of which nothing is left if the call fails.
+long CallThatConfines(long number, const Arguments& arguments) {
+  if (!IsWatching() || !MayOpenFiles() || BorrowsMemory())
+    return raw::Answer(Call(number, arguments));
+  const Confinement before = CurrentConfinement();
+  const BackgroundThreadAway away;
+  NoteOwnConfinement();
+  const long result = Call(number, arguments);
+  if (result < 0) UndoOwnConfinement(before);
+  return raw::Answer(result);
+}
+
+// Only where there is a thread, so that it costs a confined process no system call.
+bool HasThreadInTheWay() { return IsWatching() && BackgroundThreadRuns() && !BorrowsMemory(); }
+
+long CallThatGivesUp(long number, const Arguments& arguments) {
+  if (!HasThreadInTheWay()) return raw::Answer(Call(number, arguments));
+  const BackgroundThreadAway away;
+  return raw::Answer(Call(number, arguments));
+}
+
+long CallThatForks(long number, const Arguments& arguments) {
+  if (!IsWatching() || BorrowsMemory()) return raw::Answer(Call(number, arguments));
+  BeforeFork();
+  const long result = Call(number, arguments);
+  if (result == 0) {
+    AfterForkInChild();
+  } else {
+    AfterForkInParent();
+  }
+  return raw::Answer(result);
+}
+
+// The definition after ours, looked up when it is first needed: whoever changes its user has room
+// for that.
+template <class F>
+F Next(F& cached, const char* name) {
+  F found = __atomic_load_n(&cached, __ATOMIC_RELAXED);
+  if (found == nullptr) {
+    found = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+    __atomic_store_n(&cached, found, __ATOMIC_RELAXED);
+  }
+  return found;
+}
+
+// libc's own, because it changes all threads of the process. The thread is in the way only if it
+// can't follow, since it has fewer privileges than they.
+template <class F, class... Args>
+int ChangeIds(F& cached, const char* name, Args... args) {
+  F next = Next(cached, name);
+  if (next == nullptr) {
+    errno = ENOSYS;
+    return -1;
+  }
+  if (!HasThreadInTheWay() || !BackgroundThreadDroppedPrivileges()) return next(args...);
+  const BackgroundThreadAway away;
+  return next(args...);
+}
+
+}  // namespace
+}  // namespace strata
+
+using strata::Arguments;
+using strata::Kind;
+
+STRATA_EXPORT long syscall(long number, ...) noexcept {
+  va_list list;
+  va_start(list, number);
+  Arguments arguments;
+  for (long& a : arguments.a) a = va_arg(list, long);
+  va_end(list);
+  switch (strata::KindOf(number, arguments)) {
+    case Kind::kConfines:
+      return strata::CallThatConfines(number, arguments);
+    case Kind::kGivesUp:
+      return strata::CallThatGivesUp(number, arguments);
+    case Kind::kForks:
+      return strata::CallThatForks(number, arguments);
+    case Kind::kOther:
+      break;
+  }
+  return strata::raw::Answer(strata::Call(number, arguments));
+}
+
+STRATA_EXPORT int prctl(int option, ...) noexcept {
+  va_list list;
+  va_start(list, option);
+  Arguments arguments{{option}};
+  for (int i = 1; i < 5; ++i) arguments.a[i] = va_arg(list, long);
+  va_end(list);
+  if (strata::IsConfiningPrctl(option, arguments.a[1]))
+    return static_cast<int>(strata::CallThatConfines(SYS_prctl, arguments));
+  return static_cast<int>(strata::raw::Answer(strata::Call(SYS_prctl, arguments)));
+}
+
+STRATA_EXPORT int unshare(int flags) noexcept {
+  return static_cast<int>(strata::CallThatGivesUp(SYS_unshare, Arguments{{flags}}));
+}
+
+STRATA_EXPORT int setns(int fd, int type) noexcept {
+  return static_cast<int>(strata::CallThatGivesUp(SYS_setns, Arguments{{fd, type}}));
+}
+
+STRATA_EXPORT int capset(void* header, const void* data) noexcept {
+  return static_cast<int>(strata::CallThatGivesUp(
+      SYS_capset, Arguments{{reinterpret_cast<long>(header), reinterpret_cast<long>(data)}}));
+}
+
+#define STRATA_CHANGE_IDS(name, parameters, ...)          \
+  STRATA_EXPORT int name parameters noexcept {            \
+    static int(*next) parameters = nullptr;               \
+    return strata::ChangeIds(next, #name, __VA_ARGS__);   \
+  }
+
+STRATA_CHANGE_IDS(setuid, (uid_t id), id)
+STRATA_CHANGE_IDS(setgid, (gid_t id), id)
+STRATA_CHANGE_IDS(seteuid, (uid_t id), id)
+STRATA_CHANGE_IDS(setegid, (gid_t id), id)
+STRATA_CHANGE_IDS(setreuid, (uid_t real, uid_t effective), real, effective)
+STRATA_CHANGE_IDS(setregid, (gid_t real, gid_t effective), real, effective)
+STRATA_CHANGE_IDS(setresuid, (uid_t real, uid_t effective, uid_t saved), real, effective, saved)
+STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), real, effective, saved)
+STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), n, groups)
+STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), user, group)

@@ -1,0 +1,59 @@
+// What the process may still ask of the kernel. A seccomp filter may end it for a system call that
+// its author did not foresee, so the library keeps to what such a filter has to allow: what the
+// program itself could not run without. Sits in os. One state a process, as filters are: whoever
+// learns of a filter says so here (malloc/watched_calls.cpp), and it does not go back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace strata {
+
+enum class Confinement : uint8_t {
+  kNone,
+  // A filter was there when the program began, as in a container or a systemd unit. What the
+  // dynamic linker does is allowed: opening files to read them, mapping memory.
+  kInherited,
+  // The program has set NO_NEW_PRIVS or a filter itself. Only what any malloc does is sure to be
+  // allowed: mmap, munmap and futex.
+  kOwn,
+};
+
+namespace confinement_internal {
+extern std::atomic<Confinement> g_confinement;
+}  // namespace confinement_internal
+
+inline Confinement CurrentConfinement() {
+  return confinement_internal::g_confinement.load(std::memory_order_relaxed);
+}
+
+inline bool MayOpenFiles() { return CurrentConfinement() != Confinement::kOwn; }
+inline bool MayAdvise() { return CurrentConfinement() != Confinement::kOwn; }  // madvise
+// membarrier, process_madvise, sysinfo, prctl, sockets and the like.
+inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNone; }
+
+// At the start, before anything else is asked. Keeps errno.
+void FindInheritedConfinement();
+// The program is about to confine itself.
+void NoteOwnConfinement();
+// The kernel refused.
+void UndoOwnConfinement(Confinement before);
+// The operator says that an inherited filter allows what this library does.
+void TrustInheritedFilter();
+
+// The lines of /proc/PID/status that are of interest; `readable` is false if it can't be read.
+struct ProcessStatus {
+  bool readable = false;
+  char state = '?';
+  uint32_t threads = 0;
+  uint32_t users[4] = {};   // real, effective, saved, file system
+  uint32_t groups[4] = {};  // the same
+  uint32_t seccomp = 0;     // 0: no filter
+  bool no_new_privs = false;
+  uint64_t capabilities = 0;  // permitted
+};
+ProcessStatus ReadProcessStatus(const char* path);
+// One line of it, without its end.
+void ParseStatusLine(const char* line, ProcessStatus& out);
+
+}  // namespace strata

@@ -1,0 +1,34 @@
+// Dropping what one thread has. See thread_privileges.h.
+#include "os/thread_privileges.h"
+
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "strata/raw_io.h"
+
+namespace strata {
+
+// By system calls, not by libc's functions: those may be somebody else's, or ours, which watch what
+// the program does.
+void DropThreadPrivileges(KeepIds ids) {
+  raw::Call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1);
+  const sched_param normal{};
+  if (raw::Call(SYS_sched_getscheduler, 0) != SCHED_OTHER)
+    raw::Call(SYS_sched_setscheduler, 0, SCHED_OTHER, raw::Word(&normal));
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct kept[_LINUX_CAPABILITY_U32S_3] = {};
+  if (ids == KeepIds::kYes && raw::Call(SYS_capget, raw::Word(&header), raw::Word(kept)) == 0) {
+    constexpr uint32_t kIds = 1U << CAP_SETUID | 1U << CAP_SETGID;
+    const uint32_t both = kept[0].permitted & kIds;
+    kept[0] = {both, both, 0};
+    kept[1] = {};
+  }
+  raw::Call(SYS_capset, raw::Word(&header), raw::Word(kept));
+}
+
+}  // namespace strata
