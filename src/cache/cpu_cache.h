@@ -64,7 +64,6 @@ class CpuCache {
   }
 
   void* PopSlow(SizeClass c) {
-    void* batch[kMaxBatch];
     size_t want = 1;
     if (Vcpu* v = Current()) {
       NoteMiss(*v, v->misses_alloc, c);
@@ -75,13 +74,7 @@ class CpuCache {
       // Half the room, so that a class whose objects come and go at random keeps space for frees.
       want = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
-    const size_t got = transfer_->Take(c, batch, want);
-    if (got == 0) return nullptr;
-    if (got > 1) {
-      const size_t kept = ops_.PushBatch(c, batch + 1, got - 1);
-      if (kept < got - 1) transfer_->Give(c, batch + 1 + kept, got - 1 - kept);
-    }
-    return batch[0];
+    return want <= kFewOnStack ? Refill<kFewOnStack>(c, want) : Refill<kOnStack>(c, want);
   }
 
   // False, with nothing done, if the object is the newest here: it was freed before.
@@ -95,22 +88,7 @@ class CpuCache {
       const size_t room = RoomOf(*v, c);
       n = room / 2 + 1 < n ? room / 2 + 1 : n;
     }
-    void* batch[kMaxBatch];
-    const size_t wanted = n > 1 ? n - 1 : 1;
-    const size_t popped = ops_.PopBatch(c, batch, wanted);
-    if (popped != 0 && batch[popped - 1] == object) {
-      const size_t kept = ops_.PushBatch(c, batch, popped);
-      if (kept < popped) transfer_->Give(c, batch + kept, popped - kept);
-      return false;
-    }
-    // With room for one only, the newer stays: else two frees in turn would always leave nothing.
-    if (popped == 1 && ops_.Push(c, object) == PushResult::kPushed) {
-      transfer_->Give(c, batch, 1);
-      return true;
-    }
-    batch[popped] = object;
-    transfer_->Give(c, batch, popped + 1);
-    return true;
+    return Overflow(c, object, n > 1 ? n - 1 : 1);
   }
 
   // --- What others do to a vCPU, whoever runs on it: cpu_cache_remote.h.
@@ -317,6 +295,48 @@ class CpuCache {
     }
   }
 
+  // Fetches `want` objects: one to return, the others for the slab.
+  template <size_t kAtOnce>
+  STRATA_NOINLINE void* Refill(SizeClass c, size_t want) {
+    void* batch[kAtOnce];
+    void* object = nullptr;
+    while (want != 0) {
+      const size_t n = want < kAtOnce ? want : kAtOnce;
+      const size_t got = transfer_->Take(c, batch, n);
+      size_t first = 0;
+      if (object == nullptr && got != 0) object = batch[first++];
+      const size_t kept = first == got ? 0 : ops_.PushBatch(c, batch + first, got - first);
+      if (first + kept < got) transfer_->Give(c, batch + first + kept, got - first - kept);
+      want = got < n || first + kept < got ? 0 : want - n;
+    }
+    return object;
+  }
+
+  // Sends the object and up to `wanted` others down.
+  STRATA_NOINLINE bool Overflow(SizeClass c, void* object, size_t wanted) {
+    void* batch[kOnStack];
+    size_t popped = ops_.PopBatch(c, batch, wanted < kOnStack - 1 ? wanted : kOnStack - 1);
+    if (popped != 0 && batch[popped - 1] == object) {
+      const size_t kept = ops_.PushBatch(c, batch, popped);
+      if (kept < popped) transfer_->Give(c, batch + kept, popped - kept);
+      return false;
+    }
+    // With room for one only, the newer stays: else two frees in turn would always leave nothing.
+    if (popped == 1 && ops_.Push(c, object) == PushResult::kPushed) {
+      transfer_->Give(c, batch, 1);
+      return true;
+    }
+    size_t given = popped;
+    batch[popped++] = object;
+    while (popped != 0) {
+      transfer_->Give(c, batch, popped);
+      const size_t left = given < wanted ? wanted - given : 0;
+      popped = left == 0 ? 0 : ops_.PopBatch(c, batch, left < kOnStack ? left : kOnStack);
+      given += popped;
+    }
+    return true;
+  }
+
   enum class Reserved : uint8_t { kNo, kYes, kDouble };
 
   // Half of what a class's slots hold moves at once.
@@ -403,10 +423,14 @@ class CpuCache {
       const size_t kept = room / 2;
       const size_t fill = FillOf(h, c);
       if (fill > kept) {
-        void* batch[kMaxBatch];
-        const size_t n = fill - kept < kMaxBatch ? fill - kept : kMaxBatch;
-        const size_t popped = ops_.PopBatch(c, batch, n);
-        if (popped != 0) transfer_->Give(c, batch, popped);
+        void* batch[kOnStack];
+        size_t left = fill - kept < kMaxBatch ? fill - kept : kMaxBatch;
+        while (left != 0) {
+          const size_t n = left < kOnStack ? left : kOnStack;
+          const size_t popped = ops_.PopBatch(c, batch, n);
+          if (popped != 0) transfer_->Give(c, batch, popped);
+          left = popped < n ? 0 : left - n;
+        }
       }
       // Looked at again: this thread may have moved, and emptied another vCPU's.
       const size_t after = FillOf(h, c);

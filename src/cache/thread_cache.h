@@ -55,15 +55,8 @@ struct ThreadCache {
   void* PopSlow(SizeClass c, Transfer& transfer) {
     Add(misses_alloc, uint64_t{1});
     if (STRATA_UNLIKELY(flush_wanted.load(std::memory_order_relaxed))) Flush(transfer);
-    List& list = lists[Raw(c)];
-    const ClassInfo& info = InfoOf(c);
-    void* batch[kMaxBatch];
-    const size_t got = transfer.Take(c, batch, list.room < info.batch ? list.room : info.batch);
-    if (got == 0) return nullptr;
-    for (size_t i = 1; i < got; ++i) Push(c, batch[i]);
-    if (list.room < size_t{info.batch} * 8)
-      list.room += list.room < info.batch ? list.room : info.batch;
-    return batch[0];
+    return InfoOf(c).batch <= kFewOnStack ? Refill<kFewOnStack>(c, transfer)
+                                          : Refill<kOnStack>(c, transfer);
   }
 
   template <class Transfer>
@@ -108,6 +101,29 @@ struct ThreadCache {
   }
 
  private:
+  template <size_t kAtOnce, class Transfer>
+  STRATA_NOINLINE void* Refill(SizeClass c, Transfer& transfer) {
+    List& list = lists[Raw(c)];
+    const ClassInfo& info = InfoOf(c);
+    void* batch[kAtOnce];
+    void* object = nullptr;
+    for (size_t want = list.room < info.batch ? list.room : info.batch; want != 0;) {
+      const size_t n = want < kAtOnce ? want : kAtOnce;
+      const size_t got = transfer.Take(c, batch, n);
+      for (size_t i = 0; i < got; ++i) {
+        if (object == nullptr) {
+          object = batch[i];
+        } else {
+          Push(c, batch[i]);
+        }
+      }
+      want = got < n ? 0 : want - n;
+    }
+    if (object != nullptr && list.room < size_t{info.batch} * 8)
+      list.room += list.room < info.batch ? list.room : info.batch;
+    return object;
+  }
+
   template <class T>
   static void Add(std::atomic<T>& n,
                   T by) {  // only the owner writes, so no read-modify-write is needed
@@ -118,9 +134,9 @@ struct ThreadCache {
   void GiveSome(SizeClass c, size_t n, Transfer& transfer) {
     List& list = lists[Raw(c)];
     while (n != 0 && list.head != nullptr) {
-      void* batch[kMaxBatch];
+      void* batch[kOnStack];
       size_t k = 0;
-      while (k < kMaxBatch && k < n && list.head != nullptr) {
+      while (k < kOnStack && k < n && list.head != nullptr) {
         batch[k++] = list.head;
         list.head = *static_cast<void**>(list.head);
       }

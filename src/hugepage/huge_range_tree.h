@@ -26,14 +26,14 @@ class HugeRangeTree {
       if (before != nullptr && before->state == state_) {
         const HugePageId first{before->first};
         r = {first, r.length + HugeLength(map_[first].length)};
-        Remove(root_, static_cast<uint32_t>(first.raw()));
+        Remove(static_cast<uint32_t>(first.raw()));
       }
     }
     const HugePageRecord* after = map_.Find(r.end());
     if (after != nullptr && after->state == state_) {
       const uint32_t next = static_cast<uint32_t>(r.end().raw());
       r.length += HugeLength(after->length);
-      Remove(root_, next);
+      Remove(next);
     }
     AddNode(r);
   }
@@ -48,7 +48,7 @@ class HugeRangeTree {
       const uint32_t found = BestFit(static_cast<uint32_t>(n.raw()));
       return found == kNone ? HugeRange{} : TakeFrom(found, {HugePageId(found), n});
     }
-    return TakeAligned(root_, n, align);
+    return TakeAligned(n, align);
   }
 
   // The first n hugepages of the range that begins at `first`.
@@ -93,57 +93,77 @@ class HugeRangeTree {
     const uint32_t i = static_cast<uint32_t>(r.first.raw());
     At(i).length = static_cast<uint32_t>(r.length.raw());
     map_[r.end() - HugeLength(1)].first = i;
-    Add(root_, i);
+    Add(i);
   }
 
-  void Add(uint32_t& link, uint32_t i) {
-    if (link == kNone || Above(i, link)) {
-      uint32_t left, right;
-      Split(link, i, left, right);
-      At(i).left = left;
-      At(i).right = right;
-      link = i;
-    } else {
-      Add(i < link ? At(link).left : At(link).right, i);
-    }
-    Update(link);
+  // The path keeps what the stack would in a recursion: a program may have but a few KiB of one.
+  void Push(uint32_t i) {
+    STRATA_CHECK(path_length_ < kLongestPath);
+    path_[path_length_++] = i;
   }
 
-  void Split(uint32_t tree, uint32_t key, uint32_t& left, uint32_t& right) {
-    if (tree == kNone) {
-      left = right = kNone;
-    } else if (tree < key) {
-      left = tree;
-      Split(At(tree).right, key, At(tree).right, right);
-      Update(tree);
-    } else {
-      right = tree;
-      Split(At(tree).left, key, left, At(tree).left);
-      Update(tree);
-    }
+  // From the lowest of the path up: of two nodes of it, the later one is never above the other.
+  void UpdatePath() {
+    while (path_length_ != 0) Update(path_[--path_length_]);
   }
 
-  uint32_t Join(uint32_t left, uint32_t right) {
-    if (left == kNone) return right;
-    if (right == kNone) return left;
-    if (Above(left, right)) {
-      At(left).right = Join(At(left).right, right);
-      Update(left);
-      return left;
+  void Add(uint32_t i) {
+    uint32_t* link = &root_;
+    while (*link != kNone && !Above(i, *link)) {
+      Push(*link);
+      link = i < *link ? &At(*link).left : &At(*link).right;
     }
-    At(right).left = Join(left, At(right).left);
-    Update(right);
-    return right;
+    const uint32_t below = *link;
+    *link = i;
+    Push(i);
+    Split(below, i, &At(i).left, &At(i).right);
+    UpdatePath();
   }
 
-  void Remove(uint32_t& link, uint32_t i) {
-    STRATA_CHECK(link != kNone);
-    if (link == i) {
-      link = Join(At(i).left, At(i).right);
-      return;
+  // Hangs the nodes of `tree` below `key` at `left`, the others at `right`.
+  void Split(uint32_t tree, uint32_t key, uint32_t* left, uint32_t* right) {
+    while (tree != kNone) {
+      Push(tree);
+      if (tree < key) {
+        *left = tree;
+        left = &At(tree).right;
+        tree = *left;
+      } else {
+        *right = tree;
+        right = &At(tree).left;
+        tree = *right;
+      }
     }
-    Remove(i < link ? At(link).left : At(link).right, i);
-    Update(link);
+    *left = *right = kNone;
+  }
+
+  // Hangs both at `link`; every node of `left` lies before those of `right`.
+  void Join(uint32_t left, uint32_t right, uint32_t* link) {
+    while (left != kNone && right != kNone) {
+      if (Above(left, right)) {
+        Push(left);
+        *link = left;
+        link = &At(left).right;
+        left = *link;
+      } else {
+        Push(right);
+        *link = right;
+        link = &At(right).left;
+        right = *link;
+      }
+    }
+    *link = left != kNone ? left : right;
+  }
+
+  void Remove(uint32_t i) {
+    uint32_t* link = &root_;
+    while (*link != i) {
+      STRATA_CHECK(*link != kNone);
+      Push(*link);
+      link = i < *link ? &At(*link).left : &At(*link).right;
+    }
+    Join(At(i).left, At(i).right, link);
+    UpdatePath();
   }
 
   // Walks down towards the smaller of the subtrees that still hold a fit, and keeps the best seen.
@@ -167,19 +187,27 @@ class HugeRangeTree {
     return best;
   }
 
-  HugeRange TakeAligned(uint32_t i, HugeLength n, HugeLength align) {
-    if (LongestOf(i) < n.raw()) return {};
-    const HugePageRecord& node = At(i);
-    const size_t start = RoundUp(i, align.raw());
-    if (start + n.raw() <= i + node.length) return TakeFrom(i, {HugePageId(start), n});
-    const HugeRange found = TakeAligned(node.left, n, align);
-    return found.empty() ? TakeAligned(node.right, n, align) : found;
+  HugeRange TakeAligned(HugeLength n, HugeLength align) {
+    Push(root_);
+    while (path_length_ != 0) {
+      const uint32_t i = path_[--path_length_];
+      if (LongestOf(i) < n.raw()) continue;
+      const HugePageRecord& node = At(i);
+      const size_t start = RoundUp(i, align.raw());
+      if (start + n.raw() <= i + node.length) {
+        path_length_ = 0;
+        return TakeFrom(i, {HugePageId(start), n});
+      }
+      Push(node.right);
+      Push(node.left);
+    }
+    return {};
   }
 
   // Takes `part` out of the range that begins at i.
   HugeRange TakeFrom(uint32_t i, HugeRange part) {
     const HugeRange whole{HugePageId(i), HugeLength(At(i).length)};
-    Remove(root_, i);
+    Remove(i);
     total_ -= part.length;
     if (whole.first < part.first) AddNode({whole.first, part.first - whole.first});
     if (part.end() < whole.end()) AddNode({part.end(), whole.end() - part.end()});
@@ -198,6 +226,10 @@ class HugeRangeTree {
   HugePageState state_;
   uint32_t root_ = kNone;
   HugeLength total_;
+  // Of a treap of all hugepages that a window can have, the depth is some 70.
+  static constexpr size_t kLongestPath = 256;
+  uint32_t path_[kLongestPath];
+  size_t path_length_ = 0;
 };
 
 }  // namespace strata

@@ -205,6 +205,7 @@ class PageHeap {
   PageRun TakeWhole(const PageRequest& r) STRATA_REQUIRES(lock_);
   HugeRange TakeHugePages(HugeLength n, HugeLength align, Length least, Fresh* kind)
       STRATA_REQUIRES(lock_);
+  HugeRange TakeUnbacked(HugeLength n, HugeLength align) STRATA_REQUIRES(lock_);
   bool MakeRoom(Length n) STRATA_REQUIRES(lock_);
   HugeFiller::Broken BrokenFor(Length n) STRATA_REQUIRES(lock_);
   bool AddRegion() STRATA_REQUIRES(lock_);
@@ -224,6 +225,8 @@ class PageHeap {
   // --- Release (page_heap_release.h)
   struct Piece;  // one hugepage's part of a release
   size_t ReleasePages(Length target, HugeLength keep_cached) STRATA_REQUIRES(lock_);
+  // The same for callers on a program's stack.
+  size_t ReleaseForRequest(Length target) STRATA_REQUIRES(lock_);
   Length ReleaseFromCache(Length target, HugeLength keep) STRATA_REQUIRES(lock_);
   Length ReleaseFromRegions(Length target) STRATA_REQUIRES(lock_);
   Length ReleaseFromFiller(Length target) STRATA_REQUIRES(lock_);
@@ -236,6 +239,7 @@ class PageHeap {
   void DropEmptyRegions() STRATA_REQUIRES(lock_);
   // --- Limits (page_heap_limits.h)
   void LookAtSoftLimit(Length untouched) STRATA_REQUIRES(lock_);
+  void LookAndRelease(Length untouched) STRATA_REQUIRES(lock_);
   void NoteGrowth(Length untouched) STRATA_REQUIRES(lock_) {
     if (STRATA_UNLIKELY(Charged() > allowance_)) LookAtSoftLimit(untouched);
   }

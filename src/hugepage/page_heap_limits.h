@@ -5,13 +5,19 @@
 #pragma once
 
 #include "hugepage/page_heap.h"
+#include "os/side_stack.h"
 
 namespace strata {
 
 // `untouched`: what was handed out just now, so that the kernel does not count it yet. Drops the
 // lock.
 template <PageKernel Kernel>
-void PageHeap<Kernel>::LookAtSoftLimit(Length untouched) {
+STRATA_NOINLINE void PageHeap<Kernel>::LookAtSoftLimit(Length untouched) {
+  OnSideStack([&]() STRATA_NO_TSA { LookAndRelease(untouched); });
+}
+
+template <PageKernel Kernel>
+void PageHeap<Kernel>::LookAndRelease(Length untouched) {
   allowance_ = kUnlimited;  // one thread looks at a time
   lock_.Release();
   const int64_t headroom = kernel_.Headroom();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hugepage/page_heap.h"
+#include "os/side_stack.h"
 
 namespace strata {
 
@@ -59,6 +60,13 @@ size_t PageHeap<Kernel>::ReleasePages(Length target, HugeLength keep_cached) {
   }
   if (released < target) released += ReleaseFromFiller(target - released);
   return BytesOf(released);
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE size_t PageHeap<Kernel>::ReleaseForRequest(Length target) {
+  size_t released = 0;
+  OnSideStack([&]() STRATA_NO_TSA { released = ReleasePages(target, HugeLength(0)); });
+  return released;
 }
 
 template <PageKernel Kernel>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hugepage/page_heap.h"
+#include "os/side_stack.h"
 
 namespace strata {
 
@@ -10,7 +11,7 @@ PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
   if (r.length > PagesOf(kernel_.window())) return {};  // whatever is released
   STRATA_DCHECK(r.length > Length(0) && IsPowerOfTwo(r.align.raw()));
   if (STRATA_UNLIKELY(Backed() > hard_limit_)) {
-    ReleasePages(Backed() - hard_limit_, HugeLength(0));  // it was lowered
+    ReleaseForRequest(Backed() - hard_limit_);  // it was lowered
   }
   PageRun run = TakeOnce(r);
   if (STRATA_UNLIKELY(run.range.empty())) {
@@ -164,10 +165,17 @@ HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length
   if (!MayBack(sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!filler_.Prepare()) return {};
-  const HugeRange fresh = allocator_.Take(n, align);
+  const HugeRange fresh = TakeUnbacked(n, align);
   if (fresh.empty()) return {};
   cache_.NoteTaken(n, now);
   *kind = sparse ? Fresh::kSparse : Fresh::kZero;
+  return fresh;
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE HugeRange PageHeap<Kernel>::TakeUnbacked(HugeLength n, HugeLength align) {
+  HugeRange fresh;
+  OnSideStack([&]() STRATA_NO_TSA { fresh = allocator_.Take(n, align); });
   return fresh;
 }
 
@@ -211,7 +219,7 @@ bool PageHeap<Kernel>::MakeRoom(Length n) {
   // Under a limit, as much as the request may back. Otherwise cached ranges, which cannot join the
   // free ranges next to them while they are backed.
   const Length wanted = limit_hit_ ? PagesOf(HugeCeil(n) + HugeLength(2)) : PagesOf(cache_.size());
-  return ReleasePages(wanted, HugeLength(0)) > 0;
+  return ReleaseForRequest(wanted) > 0;
 }
 
 template <PageKernel Kernel>

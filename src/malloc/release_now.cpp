@@ -1,8 +1,8 @@
 // Giving free memory back at once. See release_now.h.
 #include "malloc/release_now.h"
 
-#include "base/errno_keeper.h"
 #include "malloc/runtime.h"
+#include "os/side_stack.h"
 
 namespace strata {
 
@@ -19,10 +19,13 @@ void EmptyFrontEnd(Runtime& r) {
 }
 
 size_t ReleaseBytes(size_t bytes) {
-  const ErrnoKeeper keep;
-  Runtime& r = TheRuntime();
-  EmptyFrontEnd(r);
-  return r.heap.ReleaseNow(bytes);
+  size_t released = 0;
+  OnSideStack([&] {
+    Runtime& r = TheRuntime();
+    EmptyFrontEnd(r);
+    released = r.heap.ReleaseNow(bytes);
+  });
+  return released;
 }
 
 }  // namespace strata

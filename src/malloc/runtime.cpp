@@ -13,6 +13,7 @@
 #include "malloc/bad_free.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
+#include "os/side_stack.h"
 
 namespace strata {
 
@@ -121,7 +122,7 @@ RunState EnsureStarted() {
   RunState expected = RunState::kCold;
   if (g_state.compare_exchange_strong(expected, RunState::kStarting, std::memory_order_acq_rel)) {
     g_starter.store(pthread_self(), std::memory_order_relaxed);
-    Start();
+    OnSideStack([] { Start(); });
     return CurrentState();
   }
   while ((state = CurrentState()) == RunState::kStarting) {
@@ -152,7 +153,7 @@ ThreadCache* CacheOfThisThread() {
     state.cache = cache;
   }
   // May allocate (glibc does for keys from 32 on): the cache is in place by now.
-  if (g_has_thread_key) pthread_setspecific(g_thread_key, state.cache);
+  if (g_has_thread_key) OnSideStack([&state] { pthread_setspecific(g_thread_key, state.cache); });
   return state.cache;
 }
 

@@ -14,6 +14,7 @@
 #include "malloc/sampling.h"
 #include "malloc/scopes.h"
 #include "malloc/stand_down.h"
+#include "os/side_stack.h"
 
 namespace strata {
 namespace {
@@ -47,8 +48,10 @@ void* TrySmall(Runtime& r, SizeClass c) {
 // Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
 // request can use it.
 void EmptyCaches(Runtime& r) {
-  EmptyFrontEnd(r);
-  r.heap.EmptyCaches();
+  OnSideStack([&r] {
+    EmptyFrontEnd(r);
+    r.heap.EmptyCaches();
+  });
 }
 
 void* AllocateSmall(Runtime& r, SizeClass c) {
@@ -111,7 +114,9 @@ void FreeLarge(Runtime& r, void* p, SizeClass entry) {
 // A block of libc's own heap, from before this library took over malloc (it was loaded late, with
 // its symbols made global), goes back to libc. Anything else that is not ours is an error.
 void FreeForeign(void* p) {
-  if (IsInDataSegmentHeap(p)) return FreeByLibc(p);
+  bool libcs = false;
+  OnSideStack([&] { libcs = IsInDataSegmentHeap(p); });
+  if (libcs) return FreeByLibc(p);
   HandleBadFree(BadFree::kForeign, p);
 }
 

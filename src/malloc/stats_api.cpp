@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <new>
 
+#include "base/errno_keeper.h"
 #include "base/version.h"
 #include "malloc/background.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_collect.h"
 #include "malloc/stats_output.h"
+#include "os/side_stack.h"
+#include "profile/scratch_array.h"
 #include "strata/strata.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -26,18 +30,7 @@ bool Ready() { return EnsureStarted() == RunState::kReady; }
 
 int ToInt(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
 
-}  // namespace
-
-STRATA_EXPORT const char* strata_version(void) { return STRATA_VERSION; }
-STRATA_EXPORT const char* strata_cache_mode(void) {
-  EnsureStarted();
-  return CacheModeName();
-}
-
-STRATA_EXPORT int strata_stats(strata_stats_t* out) {
-  if (out == nullptr) return EINVAL;
-  *out = {};
-  if (!Ready()) return 0;
+void FillStats(strata_stats_t* out) {
   HeapStats s;
   CollectStats(s);
   out->live = s.live;
@@ -54,19 +47,98 @@ STRATA_EXPORT int strata_stats(strata_stats_t* out) {
   out->cache_hits = s.hits;
   out->cache_misses_alloc = s.misses_alloc;
   out->cache_misses_free = s.misses_free;
+}
+
+void FillJson(TextSink& sink) {
+  HeapStats s;
+  CollectStats(s);
+  WriteJson(s, sink, WriteOccupancy);
+}
+
+void FillMallinfo(struct mallinfo2* m) {
+  HeapStats s;
+  CollectCounts(s);
+  const LargeBlockCounts large = TheRuntime().heap.large_blocks();
+  m->arena = s.mapped - s.page_heap.allocator.free;
+  m->hblks = large.blocks;
+  m->hblkhd = large.pages.raw() * kPageSize;
+  m->uordblks = s.live + s.internal_slack;
+  m->fsmblks = s.caches();
+  m->fordblks = s.caches() + s.free_resident();
+  m->keepcost = s.page_heap_free;
+}
+
+// In pages of its own: a file may take its time, and is not written to with signals blocked.
+bool FillText(ScratchArray<char>& text) {
+  constexpr size_t kCapacity = size_t{256} << 10;
+  if (!text.Reserve(kCapacity)) return false;
+  OnSideStack([&text] {
+    HeapStats s;
+    CollectStats(s);
+    TextSink sink(text.data(), kCapacity);
+    WriteText(s, sink);
+    text.Grow(sink.Finish());
+  });
+  return true;
+}
+
+void WriteAll(int fd, const char* text, size_t n) {
+  while (n != 0) {
+    const ssize_t sent = write(fd, text, n);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return;
+    text += sent;
+    n -= static_cast<size_t>(sent);
+  }
+}
+
+// glibc's XML shape with our totals; the classes are its "sizes".
+bool WriteXml(const HeapStats& s, FILE* out) {
+  bool ok = fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n") > 0;
+  for (size_t c = 1; c < kNumClasses; ++c) {
+    const ClassStats& k = s.classes[c];
+    if (k.spans == 0) continue;
+    const size_t size = InfoOf(static_cast<SizeClass>(c)).size;
+    const size_t free_objects = k.central + k.transfer + k.cpu;
+    ok &= fprintf(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
+                  free_objects * size, free_objects) > 0;
+  }
+  ok &= fprintf(out,
+                "</sizes>\n<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" "
+                "count=\"0\" size=\"%zu\"/>\n"
+                "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" "
+                "size=\"%zu\"/>\n</heap>\n</malloc>\n",
+                s.caches(), s.free_resident(), s.mapped - s.page_heap.allocator.free, s.mapped) > 0;
+  return ok;
+}
+
+}  // namespace
+
+STRATA_EXPORT const char* strata_version(void) { return STRATA_VERSION; }
+STRATA_EXPORT const char* strata_cache_mode(void) {
+  EnsureStarted();
+  return CacheModeName();
+}
+
+STRATA_EXPORT int strata_stats(strata_stats_t* out) {
+  if (out == nullptr) return EINVAL;
+  *out = {};
+  if (Ready()) OnSideStack([out] { FillStats(out); });
   return 0;
 }
 
 STRATA_EXPORT size_t strata_stats_json(char* buffer, size_t capacity) {
-  TextSink sink(buffer, buffer == nullptr ? 0 : capacity);
-  if (!Ready()) {
-    sink.Text("{}");
-    return sink.Finish();
-  }
-  HeapStats s;
-  CollectStats(s);
-  WriteJson(s, sink, WriteOccupancy);
-  return sink.Finish();
+  size_t length = 0;
+  OnSideStack([&] {
+    TextSink sink(buffer, buffer == nullptr ? 0 : capacity);
+    if (Ready()) {
+      FillJson(sink);
+    } else {
+      sink.Text("{}");
+    }
+    length = sink.Finish();
+  });
+  return length;
 }
 
 STRATA_EXPORT size_t strata_release(size_t bytes) { return Ready() ? ReleaseBytes(bytes) : 0; }
@@ -82,17 +154,7 @@ STRATA_EXPORT int mallopt(int, int) noexcept { return 1; }
 
 STRATA_EXPORT struct mallinfo2 mallinfo2(void) noexcept {
   struct mallinfo2 m = {};
-  if (!Ready()) return m;
-  HeapStats s;
-  CollectCounts(s);
-  const LargeBlockCounts large = TheRuntime().heap.large_blocks();
-  m.arena = s.mapped - s.page_heap.allocator.free;
-  m.hblks = large.blocks;
-  m.hblkhd = large.pages.raw() * kPageSize;
-  m.uordblks = s.live + s.internal_slack;
-  m.fsmblks = s.caches();
-  m.fordblks = s.caches() + s.free_resident();
-  m.keepcost = s.page_heap_free;
+  if (Ready()) OnSideStack([&m] { FillMallinfo(&m); });
   return m;
 }
 
@@ -111,37 +173,19 @@ STRATA_EXPORT struct mallinfo mallinfo(void) noexcept {
 
 STRATA_EXPORT void malloc_stats(void) noexcept {
   if (!Ready()) return;
-  const int saved = errno;
-  HeapStats s;
-  CollectStats(s);
-  TextSink sink(STDERR_FILENO);
-  WriteText(s, sink);
-  sink.Finish();
-  errno = saved;
+  const ErrnoKeeper keep;
+  ScratchArray<char> text;
+  if (FillText(text)) WriteAll(STDERR_FILENO, text.data(), text.size());
 }
 
-// glibc's XML shape with our totals; the classes are its "sizes".
 STRATA_EXPORT int malloc_info(int options, FILE* out) noexcept {
   if (options != 0) {
     errno = EINVAL;
     return -1;
   }
-  HeapStats s;
-  if (Ready()) CollectCounts(s);
-  bool ok = fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n") > 0;
-  for (size_t c = 1; c < kNumClasses; ++c) {
-    const ClassStats& k = s.classes[c];
-    if (k.spans == 0) continue;
-    const size_t size = InfoOf(static_cast<SizeClass>(c)).size;
-    const size_t free_objects = k.central + k.transfer + k.cpu;
-    ok &= fprintf(out, "<size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", size, size,
-                  free_objects * size, free_objects) > 0;
-  }
-  ok &= fprintf(out,
-                "</sizes>\n<total type=\"fast\" count=\"0\" size=\"%zu\"/>\n<total type=\"rest\" "
-                "count=\"0\" size=\"%zu\"/>\n"
-                "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" "
-                "size=\"%zu\"/>\n</heap>\n</malloc>\n",
-                s.caches(), s.free_resident(), s.mapped - s.page_heap.allocator.free, s.mapped) > 0;
-  return ok ? 0 : -1;
+  ScratchArray<char> memory;
+  if (!memory.Reserve(sizeof(HeapStats))) return -1;
+  auto* s = ::new (memory.data()) HeapStats();
+  if (Ready()) OnSideStack([s] { CollectCounts(*s); });
+  return WriteXml(*s, out) ? 0 : -1;
 }

@@ -95,9 +95,8 @@ constexpr uint64_t Bit(int signal) { return uint64_t{1} << (signal - 1); }
 
 // Left open: faults, whose handlers would not be called at all, and glibc's own two, for which a
 // thread that changes user ids may wait with a lock held that pthread_create wants.
-constexpr uint64_t kBlocked =
-    ~(Bit(SIGSEGV) | Bit(SIGBUS) | Bit(SIGFPE) | Bit(SIGILL) | Bit(SIGTRAP) | Bit(SIGSYS) |
-      Bit(SIGABRT) | Bit(32) | Bit(33));
+constexpr uint64_t kBlocked = ~(Bit(SIGSEGV) | Bit(SIGBUS) | Bit(SIGFPE) | Bit(SIGILL) |
+                                Bit(SIGTRAP) | Bit(SIGSYS) | Bit(SIGABRT) | Bit(32) | Bit(33));
 
 // The kernel's mask of eight bytes: libc's has 128, and this is the caller's stack.
 void SetMask(int how, const uint64_t* mask, uint64_t* before) {

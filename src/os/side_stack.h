@@ -1,6 +1,7 @@
 // A stack of the library's own for the rare work that goes deep: starting, looking at the soft
-// limit, giving memory back, statistics, starting a thread. Coroutines and small threads call malloc
-// on a few KiB, so nothing of it runs on the caller's stack beyond kMostOnCallersStack. Sits in os.
+// limit, giving memory back, statistics, starting a thread. Coroutines and small threads call
+// malloc on a few KiB, so nothing of it runs on the caller's stack beyond kMostOnCallersStack. Sits
+// in os.
 #pragma once
 
 #include <cstddef>

@@ -29,6 +29,10 @@ inline constexpr size_t kMaxClasses = 112;
 // of their own (papers §2.5, §4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
 inline constexpr size_t kMaxBatch = 128;
+// A batch lies on the caller's stack in parts of so many objects; one for a chunk of a reap, which
+// comes from deeper down, is of classes whose batches are short.
+inline constexpr size_t kOnStack = kMaxBatch / 2;
+inline constexpr size_t kFewOnStack = 8;
 inline constexpr size_t kReciprocalShift = 40;
 
 namespace size_classes_internal {
