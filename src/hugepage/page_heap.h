@@ -203,13 +203,16 @@ class PageHeap {
   PageRun TakeSmall(const PageRequest& r) STRATA_REQUIRES(lock_);
   PageRun TakeFromRegion(Length n) STRATA_REQUIRES(lock_);
   PageRun TakeWhole(const PageRequest& r) STRATA_REQUIRES(lock_);
-  HugeRange TakeHugePages(HugeLength n, HugeLength align, Length least, Fresh* kind)
+  // Where the caller stands; small stacks are spared what is deep.
+  enum class OnStack : uint8_t { kCallers, kSide };
+  HugeRange TakeHugePages(HugeLength n, HugeLength align, Length least, Fresh* kind, OnStack where)
       STRATA_REQUIRES(lock_);
   HugeRange TakeUnbacked(HugeLength n, HugeLength align) STRATA_REQUIRES(lock_);
   bool MakeRoom(Length n) STRATA_REQUIRES(lock_);
   HugeFiller::Broken BrokenFor(Length n) STRATA_REQUIRES(lock_);
   bool AddRegion() STRATA_REQUIRES(lock_);
   HugeTracker* AddTracker(Length least) STRATA_REQUIRES(lock_);
+  HugeTracker* AddTrackerHere(Length least) STRATA_REQUIRES(lock_);
   HugeTracker* NewTracker(HugePageId page, Fresh kind) STRATA_REQUIRES(lock_);
   void BeginLarge(HugeRange r) STRATA_REQUIRES(lock_);
   bool DonateTail(PageRange large, Fresh kind) STRATA_REQUIRES(lock_);

@@ -86,9 +86,16 @@ PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
 
 // One more hugepage with a record. `least` as for TakeHugePages.
 template <PageKernel Kernel>
-HugeTracker* PageHeap<Kernel>::AddTracker(Length least) {
+STRATA_NOINLINE HugeTracker* PageHeap<Kernel>::AddTracker(Length least) {
+  HugeTracker* t = nullptr;
+  OnSideStack([&]() STRATA_NO_TSA { t = AddTrackerHere(least); });
+  return t;
+}
+
+template <PageKernel Kernel>
+HugeTracker* PageHeap<Kernel>::AddTrackerHere(Length least) {
   Fresh kind;
-  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), least, &kind);
+  const HugeRange fresh = TakeHugePages(HugeLength(1), HugeLength(1), least, &kind, OnStack::kSide);
   if (fresh.empty()) return nullptr;
   HugeTracker* t = NewTracker(fresh.first, kind);
   if (t != nullptr) return t;
@@ -135,7 +142,7 @@ template <PageKernel Kernel>
 bool PageHeap<Kernel>::AddRegion() {
   HugeRegion* g = regions_pool_.New();
   if (g == nullptr) return false;
-  const HugeRange r = allocator_.Take(HugeRegion::kSize, HugeLength(1));
+  const HugeRange r = TakeUnbacked(HugeRegion::kSize, HugeLength(1));
   if (r.empty()) {
     regions_pool_.Delete(g);
     return false;
@@ -153,8 +160,8 @@ bool PageHeap<Kernel>::AddRegion() {
 
 // `least`: how many pages of them the caller will hand out; near a limit only those are backed.
 template <PageKernel Kernel>
-HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length least,
-                                          Fresh* kind) {
+HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length least, Fresh* kind,
+                                          OnStack where) {
   const uint64_t now = kernel_.CoarseNowNs();
   *kind = Fresh::kUsed;
   if (align == HugeLength(1)) {
@@ -165,7 +172,8 @@ HugeRange PageHeap<Kernel>::TakeHugePages(HugeLength n, HugeLength align, Length
   if (!MayBack(sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!filler_.Prepare()) return {};
-  const HugeRange fresh = TakeUnbacked(n, align);
+  const HugeRange fresh =
+      where == OnStack::kSide ? allocator_.Take(n, align) : TakeUnbacked(n, align);
   if (fresh.empty()) return {};
   cache_.NoteTaken(n, now);
   *kind = sparse ? Fresh::kSparse : Fresh::kZero;
@@ -184,7 +192,8 @@ template <PageKernel Kernel>
 PageRun PageHeap<Kernel>::TakeWhole(const PageRequest& r) {
   const HugeLength align(std::max<size_t>(r.align.raw() / kPagesPerHugePage, 1));
   Fresh kind;
-  const HugeRange whole = TakeHugePages(HugeCeil(r.length), align, r.length, &kind);
+  const HugeRange whole =
+      TakeHugePages(HugeCeil(r.length), align, r.length, &kind, OnStack::kCallers);
   if (whole.empty()) return {};
   BeginLarge(whole);
   const PageRange run{FirstPage(whole.first), r.length};
