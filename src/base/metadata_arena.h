@@ -15,6 +15,14 @@
 
 namespace strata {
 
+// What the records of a heap of so many bytes may come to, whatever it holds: each page a span of
+// its own (span/span.h), each hugepage a tracker; and some that free lists hold back.
+inline size_t MetadataFor(size_t heap_bytes) { return heap_bytes / 44 + (192 << 10); }
+
+// Whom a record is for. Those that describe the heap's memory may use what EnsureHeapTotal set
+// aside; all others may not.
+enum class MetadataUse : uint8_t { kOther, kHeap };
+
 // Thread-safe. Allocate returns zeroed memory, or null when the kernel refuses.
 class MetadataArena {
  public:
@@ -22,27 +30,31 @@ class MetadataArena {
 
   constexpr explicit MetadataArena(MapFunction map) : map_(map) {}
 
-  void* Allocate(size_t bytes, size_t align = 16) {
+  void* Allocate(size_t bytes, size_t align = 16, MetadataUse use = MetadataUse::kOther) {
     LockHolder hold(lock_);
     if (bytes + align > kChunk / 4) return AllocateApart(bytes, align);
-    uintptr_t at = RoundUp(next_, align);
-    if (next_ == 0 || at + bytes > end_) {
-      if (!NewChunk(kChunk)) return nullptr;
-      at = RoundUp(next_, align);
-    }
+    const bool heap = use == MetadataUse::kHeap;
+    const bool may = heap || bytes + align + Promised() <= end_ - next_ + spare_bytes_;
+    if ((!may || !Fits(bytes, align)) && !(may && UseSpare(bytes, align)) && !NewChunk(kChunk))
+      return nullptr;
+    const uintptr_t at = RoundUp(next_, align);
     next_ = at + bytes;
-    in_chunks_ += bytes;
+    if (heap) heap_bytes_ += bytes;
     Add(used_, bytes);
     return reinterpret_cast<void*>(at);
   }
 
-  // Makes sure that small records of `total` bytes, counting those already made, need nothing more
-  // from the kernel. Called before the heap takes address space that such records will describe, so
-  // that the heap can't starve its own tables.
-  bool EnsureTotal(size_t total) {
+  // Makes sure that records of the heap of `total` bytes, counting those already made, need nothing
+  // more from the kernel. Called before the heap takes address space that such records will
+  // describe, so that the heap can't starve its own tables.
+  bool EnsureHeapTotal(size_t total) {
     LockHolder hold(lock_);
-    if (in_chunks_ + (end_ - next_) >= total) return true;
-    return NewChunk(RoundUp(total - in_chunks_, kChunk));
+    if (total <= heap_total_) return true;
+    const size_t wanted = (total > heap_bytes_ ? total - heap_bytes_ : 0) + kLostAtEnds;
+    const size_t have = end_ - next_ + spare_bytes_;
+    if (wanted > have && !NewChunk(RoundUp(wanted - have, kChunk))) return false;
+    heap_total_ = total;
+    return true;
   }
 
   template <class T>
@@ -57,19 +69,60 @@ class MetadataArena {
 
  private:
   static constexpr size_t kChunk = 256 << 10;
+  static constexpr size_t kLostAtEnds = 4096;  // of pieces, where the next record doesn't fit
+  static constexpr size_t kLeastSpare = 256;  // less is not worth a touched page
+
+  // Heads a piece of memory that is not in use yet.
+  struct Spare {
+    Spare* next;
+    size_t bytes;
+  };
 
   static void Add(std::atomic<size_t>& n, size_t by) {  // under lock_
     n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
-  // What is left of the old chunk stays unused and, untouched as it is, costs address space only.
+  size_t Promised() const STRATA_REQUIRES(lock_) {
+    return heap_total_ > heap_bytes_ ? heap_total_ - heap_bytes_ : 0;
+  }
+  bool Fits(size_t bytes, size_t align) const STRATA_REQUIRES(lock_) {
+    return next_ != 0 && RoundUp(next_, align) + bytes <= end_;
+  }
+
+  // A fresh chunk becomes the current one; what is left of the old one is kept for later.
   bool NewChunk(size_t bytes) STRATA_REQUIRES(lock_) {
     void* fresh = map_(bytes);
     if (fresh == nullptr) return false;
     Add(mapped_, bytes);
+    KeepRest();
     next_ = reinterpret_cast<uintptr_t>(fresh);
     end_ = next_ + bytes;
     return true;
+  }
+
+  // The first piece that is large enough becomes the current chunk. There are about as many as
+  // times that the heap grew.
+  bool UseSpare(size_t bytes, size_t align) STRATA_REQUIRES(lock_) {
+    for (Spare** link = &spare_; *link != nullptr; link = &(*link)->next) {
+      Spare* s = *link;
+      if (s->bytes < bytes + align) continue;
+      const size_t all = s->bytes;
+      *link = s->next;
+      spare_bytes_ -= all;
+      *s = {};  // as fresh memory is
+      KeepRest();
+      next_ = reinterpret_cast<uintptr_t>(s);
+      end_ = next_ + all;
+      return true;
+    }
+    return false;
+  }
+
+  void KeepRest() STRATA_REQUIRES(lock_) {
+    const uintptr_t at = RoundUp(next_, alignof(Spare));
+    if (next_ == 0 || at + kLeastSpare > end_) return;
+    spare_ = ::new (reinterpret_cast<void*>(at)) Spare{spare_, end_ - at};
+    spare_bytes_ += end_ - at;
   }
 
   // Large records get a mapping of their own; the current chunk stays in use.
@@ -86,7 +139,10 @@ class MetadataArena {
   Lock lock_{LockRank::kMetadata};
   uintptr_t next_ STRATA_GUARDED_BY(lock_) = 0;
   uintptr_t end_ STRATA_GUARDED_BY(lock_) = 0;
-  size_t in_chunks_ STRATA_GUARDED_BY(lock_) = 0;  // bytes of small records so far
+  Spare* spare_ STRATA_GUARDED_BY(lock_) = nullptr;
+  size_t spare_bytes_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t heap_total_ STRATA_GUARDED_BY(lock_) = 0;  // as last ensured
+  size_t heap_bytes_ STRATA_GUARDED_BY(lock_) = 0;  // of the heap's records so far
   // Written under lock_, read without it.
   std::atomic<size_t> used_{0};
   std::atomic<size_t> mapped_{0};
@@ -97,14 +153,15 @@ class MetadataArena {
 template <class T>
 class RecordPool {
  public:
-  constexpr explicit RecordPool(MetadataArena& arena) : arena_(arena) {}
+  constexpr explicit RecordPool(MetadataArena& arena, MetadataUse use = MetadataUse::kOther)
+      : arena_(arena), use_(use) {}
 
   T* New() {
     void* p = free_;
     if (p != nullptr) {
       free_ = free_->next;
     } else {
-      p = arena_.Allocate(kSize, kAlign);
+      p = arena_.Allocate(kSize, kAlign, use_);
       if (p == nullptr) return nullptr;
     }
     return ::new (p) T();
@@ -124,6 +181,7 @@ class RecordPool {
       alignof(T) < alignof(FreeRecord) ? alignof(FreeRecord) : alignof(T);
 
   MetadataArena& arena_;
+  const MetadataUse use_;
   FreeRecord* free_ = nullptr;
 };
 

@@ -7,6 +7,7 @@
 //   large blocks ───────────────────────────────────────────────↗
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -59,7 +60,7 @@ class StrataHeap {
         arena_(arena),
         span_pool_(arena),
         page_heap_(kernel, arena, options),
-        large_(page_heap_, arena, tiers.cpu_number),
+        large_(page_heap_, arena, span_pool_, tiers.cpu_number),
         bad_free_(bad_free),
         filler_groups_(tiers.filler_groups) {
     page_map_.Attach(kernel.classes(), static_cast<Span**>(static_cast<void*>(kernel.spans())));
@@ -104,16 +105,16 @@ class StrataHeap {
     PinnedBytes pinned;
     double objects = 1;
     if (span->state != SpanState::kLarge) {
-      const SpanFill fill = central_[Raw(span->size_class)].FillOf(span);
-      if (fill.objects == 0) return {};  // only after a double free
-      objects = static_cast<double>(fill.objects);
-      pinned.in_span = static_cast<double>(fill.free_bytes) / objects;
+      const size_t taken = central_[Raw(span->size_class)].TakenFrom(span);
+      if (taken == 0) return {};  // only after a double free
+      objects = static_cast<double>(taken);
+      pinned.in_span = static_cast<double>(FreeBackedIn(*span, taken)) / objects;
     }
     const PageRange range = large_.RangeOf(span);
     // Only the last hugepage of a long run has room for others.
     const PageId last = range.end() - Length(1);
     const HugePageId huge = HugePageOf(last);
-    const HugePageFill fill = page_heap_.FillOf(huge);
+    const HugePageFill fill = large_.FillOf(huge);
     if (fill.used == 0) return pinned;
     const size_t to_start = (last - FirstPage(huge)).raw() + 1;
     const size_t pages = range.length.raw() < to_start ? range.length.raw() : to_start;
@@ -148,10 +149,10 @@ class StrataHeap {
   PageMap& page_map() { return page_map_; }
   const PageMap& page_map() const { return page_map_; }
   uintptr_t base() const { return kernel_.base(); }
-  size_t ReleaseInUse(const NativeRange* ranges, size_t n) {
+  InUseRelease ReleaseInUse(const NativeRange* ranges, size_t n) {
     return page_heap_.ReleaseInUse(ranges, n);
   }
-  void NoteReused(NativeRange range) { page_heap_.NoteReused(range); }
+  void NoteReused(const NativePages* spans, size_t n) { page_heap_.NoteReused(spans, n); }
   // Held while spans are out of the central lists' reach, so that a fork does not catch any.
   Lock& isolation_lock() { return isolation_lock_; }
   void ReportBadFree(void* p) { bad_free_(BadFree::kDouble, p); }
@@ -172,8 +173,23 @@ class StrataHeap {
     ReturnLent();
   }
 
-  // The hugepages lent to CPUs go back to the page heap, which then knows all there is to know.
+  // The hugepages lent to CPUs go back to the page heap.
   void ReturnLent() { large_.ReturnAll(); }
+
+  // What the page heap says, with lent hugepages counted by what lies in them. Changes nothing.
+  PageHeapStats PageStats() const { return large_.PageStats(); }
+  // PageHeap::VisitHugePages, likewise: lent ones are regular, or cached where nothing is in them.
+  template <class F>
+  void VisitHugePages(F f) const {
+    page_heap_.VisitHugePages(
+        [&](HugePageId page, size_t used, size_t released, char state, uint32_t age_s) {
+          if (state == 'l') {
+            used = large_.FillOf(page).used;
+            state = used != 0 ? 'r' : 'c';
+          }
+          f(page, used, released, state, age_s);
+        });
+  }
 
   Transfer& transfer() { return transfer_; }
   PageHeap<Kernel>& page_heap() { return page_heap_; }
@@ -191,8 +207,8 @@ class StrataHeap {
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
     for (size_t c = 1; c < kNumClasses; ++c) f(central_[c].lock());
     large_.VisitLocks(f);
-    f(span_pool_.lock());
     f(page_heap_.lock());
+    f(span_pool_.lock());
     f(kernel_.lock());
     f(arena_.lock());
   }
@@ -227,6 +243,19 @@ class StrataHeap {
     page_map_.Set(run.range, span, c);
     return span;
   }
+  // Bytes of a span that no object has, of which `taken` are given out, and that have memory.
+  size_t FreeBackedIn(const Span& span, size_t taken) const {
+    const PageRange range = span.range();
+    const size_t all = BytesOf(range.length);
+    const size_t not_free =
+        taken * InfoOf(span.size_class).size + page_heap_.GoneIn({OffsetOf(range.first), all});
+    return not_free < all ? all - not_free : 0;
+  }
+  void SearchAnewIfRebuilt() {
+    const uint32_t rebuilt = page_heap_.rebuilt_in_use();
+    if (rebuilt_.exchange(rebuilt, std::memory_order_relaxed) == rebuilt) return;
+    for (size_t c = 1; c < kNumClasses; ++c) central_[c].SearchAnew();
+  }
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {
     span.first_page = static_cast<uint32_t>(range.first.raw());
@@ -250,6 +279,7 @@ class StrataHeap {
   const FillerGroups filler_groups_;
   CentralFreeList<StrataHeap> central_[kMaxClasses];
   Transfer transfer_;
+  std::atomic<uint32_t> rebuilt_{0};  // of the page heap's, what the central lists know
   // Background thread only.
   uint32_t tick_ = 1;
   uint32_t idle_ticks_ = 0;
@@ -269,6 +299,7 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
   large_.Tick();
   for (size_t c = 1; c < kNumClasses; ++c) transfer_.Plunder(static_cast<SizeClass>(c), settle);
   if (!release) return result;
+  SearchAnewIfRebuilt();
   const bool idle = idle_ticks_ >= kIdleTicks;
   const uint32_t age = idle ? kIdleTicks - 1 : kBusyTicks;
   for (size_t c = 1; c < kNumClasses && tick_ > age; ++c) {
@@ -283,6 +314,7 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
 template <class Kernel>
 size_t StrataHeap<Kernel>::ReleaseNow(size_t bytes) {
   EmptyCaches();
+  SearchAnewIfRebuilt();
   size_t released = page_heap_.ReleaseNow(bytes);
   for (size_t c = 1; c < kNumClasses && released < bytes; ++c) {
     released += central_[c].ReleaseIdle(UINT32_MAX, bytes - released);

@@ -11,13 +11,50 @@
 
 namespace strata {
 
+// The greatest of the values reported over the last `ms`, in slots: what is older by more than a
+// 62nd part of that is forgotten.
+class RecentMax {
+ public:
+  explicit RecentMax(uint32_t ms) : ms_(ms), slot_ms_(ms / (kSlots - 2) + 1) {}
+
+  void Add(uint64_t now_ms, size_t value) {
+    const uint64_t number = now_ms / slot_ms_ + 1;
+    Slot& s = slots_[number % kSlots];
+    if (s.number != number) s = {number, 0, 0};
+    s.last_ms = now_ms;
+    s.max = std::max(s.max, value);
+  }
+  size_t Max(uint64_t now_ms) const {
+    size_t max = 0;
+    for (const Slot& s : slots_) {
+      if (s.number != 0 && s.last_ms + ms_ > now_ms) max = std::max(max, s.max);
+    }
+    return max;
+  }
+
+ private:
+  static constexpr size_t kSlots = 64;
+  struct Slot {
+    uint64_t number, last_ms;  // number 0: unused
+    size_t max;
+  };
+
+  uint32_t ms_, slot_ms_;
+  Slot slots_[kSlots] = {};
+};
+
 class DemandTracker {
  public:
   struct Windows {
     uint32_t short_ms, long_ms, peak_ms, idle_ms;
   };
 
-  explicit DemandTracker(const Windows& windows) : windows_(windows) {}
+  explicit DemandTracker(const Windows& windows)
+      : idle_ms_(windows.idle_ms),
+        swing_(windows.short_ms),
+        level_(windows.long_ms),
+        peak_(windows.peak_ms),
+        idle_peak_(windows.idle_ms) {}
 
   // At each change of use.
   void Record(size_t used) {
@@ -42,58 +79,34 @@ class DemandTracker {
     }
     now_ms_ = now_ms;
     if (now_ms - epoch_start_ms_ < kEpochMs) return;
-    epochs_[next_ % kSlots] = {now_ms, static_cast<uint32_t>(min_), static_cast<uint32_t>(max_)};
-    ++next_;
+    swing_.Add(now_ms, max_ - min_);
+    level_.Add(now_ms, min_);
+    peak_.Add(now_ms, max_);
+    idle_peak_.Add(now_ms, max_);
     epoch_start_ms_ = now_ms;
     min_ = max_ = last_;
   }
 
-  bool idle() const { return idle_ && now_ms_ - idle_since_ms_ >= windows_.idle_ms / 2; }
+  bool idle() const { return idle_ && now_ms_ - idle_since_ms_ >= idle_ms_ / 2; }
 
   size_t Demand() const {
-    if (idle()) return PeakOver(windows_.idle_ms);
-    size_t swing = max_ - std::min(min_, max_), level = min_;
-    ForRecent(windows_.short_ms,
-              [&](const Epoch& e) { swing = std::max<size_t>(swing, e.max - e.min); });
-    ForRecent(windows_.long_ms, [&](const Epoch& e) { level = std::max<size_t>(level, e.min); });
-    return std::min(PeakOver(windows_.peak_ms), swing + level);
+    if (idle()) return std::max(max_, idle_peak_.Max(now_ms_));
+    const size_t swing = std::max(max_ - min_, swing_.Max(now_ms_));
+    const size_t level = std::max(min_, level_.Max(now_ms_));
+    return std::min(std::max(max_, peak_.Max(now_ms_)), swing + level);
   }
 
  private:
   static constexpr uint64_t kEpochMs = 500;
-  static constexpr size_t kSlots = 1280;  // ten minutes and some
 
-  struct Epoch {
-    uint64_t end_ms;
-    uint32_t min, max;
-  };
-
-  size_t PeakOver(uint64_t ms) const {
-    size_t peak = max_;
-    ForRecent(ms, [&](const Epoch& e) { peak = std::max<size_t>(peak, e.max); });
-    return peak;
-  }
-
-  // Epochs that reach into the last `ms`.
-  template <class F>
-  void ForRecent(uint64_t ms, F f) const {
-    for (size_t i = 1; i <= next_ && i <= kSlots; ++i) {
-      const Epoch& e = epochs_[(next_ - i) % kSlots];
-      if (e.end_ms + ms <= now_ms_) return;
-      f(e);
-    }
-  }
-
-  Windows windows_;
-  size_t last_ = 0, min_ = 0, max_ = 0;  // of the current epoch
+  uint32_t idle_ms_;
+  RecentMax swing_, level_, peak_, idle_peak_;  // of the epochs
+  size_t last_ = 0, min_ = 0, max_ = 0;         // of the current epoch
   bool started_ = false;
   bool idle_ = false;
   uint64_t idle_since_ms_ = 0;
   uint64_t epoch_start_ms_ = 0;
   uint64_t now_ms_ = 0;
-  size_t next_ = 0;
-  Epoch epochs_[kSlots];  // [next_ - kSlots, next_) are set; left alone before that, to cost no
-                          // memory
 };
 
 }  // namespace strata

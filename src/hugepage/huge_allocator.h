@@ -22,7 +22,7 @@ class HugeAllocator {
   };
 
   HugeAllocator(Kernel& kernel, HugePageMap& map, Options options)
-      : kernel_(kernel), map_(map), options_(options), free_(map, HugePageState::kFree) {}
+      : kernel_(kernel), map_(map), options_(options), free_(map, HugePageState::kFree, Bias()) {}
 
   HugeLength mapped() const { return mapped_; }
   HugeLength free() const { return free_.total(); }
@@ -49,6 +49,9 @@ class HugeAllocator {
   static constexpr HugeLength kLargestChunk{512};  // 1 GiB
   static constexpr HugeLength kSkip{32};           // past a foreign mapping
 
+  // The window may start anywhere; addresses are aligned to up to 1 GiB all the same.
+  size_t Bias() const { return kernel_.past_gibibyte().raw(); }
+
   HugeLength Chunk() const {
     if (mapped_ == HugeLength(0)) return kFirstChunk;
     return std::min(std::max(kSmallChunk, mapped_ / 8), kLargestChunk);
@@ -58,7 +61,7 @@ class HugeAllocator {
   bool Grow(HugeLength n, HugeLength align) {
     while (next_.raw() < map_.window().raw()) {
       // What is certain to hold n aligned hugepages when mapping begins at next_.
-      const size_t start = RoundUp(next_.raw(), align.raw());
+      const size_t start = RoundUp(next_.raw() + Bias(), align.raw()) - Bias();
       if (start + n.raw() > map_.window().raw()) return false;
       const HugeLength least = HugePageId(start) + n - next_;
       const HugeLength room = HugePageId(map_.window().raw()) - next_;

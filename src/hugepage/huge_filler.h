@@ -29,6 +29,7 @@ class HugeFiller {
   Length released() const { return Length(released_); }  // free pages given back
   Length free_backed() const { return Length(hugepages_ * kPagesPerHugePage - used_ - released_); }
   size_t gone_native() const { return gone_; }  // native pages given back inside runs in use
+  Length untouched() const { return Length(untouched_); }  // of free_backed(): never written
   size_t hugepages() const { return hugepages_; }
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
@@ -129,18 +130,15 @@ class HugeFiller {
   // is dropped.
 
   // Up to `max` hugepages whose release breaks least: broken ones first, then those with the fewest
-  // used pages.
+  // used pages, as far as that can be told without looking at all.
   size_t DetachForRelease(HugeTracker** out, size_t max) {
-    size_t n = 0;
-    for (TrackerLists::Kind kind : {TrackerLists::kPartial, TrackerLists::kDensePartial}) {
-      lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
-    }
-    if (n == 0) {
-      for (TrackerLists::Kind kind :
-           {TrackerLists::kRegular, TrackerLists::kDonated, TrackerLists::kDenseRegular}) {
-        lists_.ForEach(kind, [&](HugeTracker* t) { n = KeepFewestUsed(t, out, n, max); });
-      }
-    }
+    size_t n = 0, looks = 0, rank = 0;
+    lists_.ForRanks([&](HugeTracker* t, size_t rank_of_t) {
+      if (rank_of_t > rank + 1 && n == max) return false;  // the rest is worse
+      rank = rank_of_t;
+      n = KeepFewestUsed(t, out, n, max);
+      return ++looks < kMostLooks;
+    });
     for (size_t i = 0; i < n; ++i) Detach(out[i]);
     return n;
   }
@@ -215,11 +213,13 @@ class HugeFiller {
     }
   }
   template <class F>
-  HugeTracker* FindIn(TrackerLists::Kind kind, F f) const {
-    return lists_.FindIn(kind, f);
+  HugeTracker* Search(TrackerLists::Kind kind, uint32_t now_s, size_t& steps, F f) {
+    return lists_.Search(kind, now_s, steps, f);
   }
 
  private:
+  static constexpr size_t kMostLooks = 64;  // at candidates, for one batch
+
   HugeTracker* Find(bool dense, size_t n, Broken broken) const {
     using L = TrackerLists;
     HugeTracker* t = lists_.Find(dense ? L::kDenseRegular : L::kRegular, n);
@@ -293,11 +293,13 @@ class HugeFiller {
     used_ += t.used();
     released_ += t.released();
     gone_ += t.gone();
+    untouched_ += t.untouched();
   }
   void DropTotals(const HugeTracker& t) {
     used_ -= t.used();
     released_ -= t.released();
     gone_ -= t.gone();
+    untouched_ -= t.untouched();
   }
 
   TrackerLists lists_;
@@ -307,6 +309,7 @@ class HugeFiller {
   size_t used_ = 0;
   size_t released_ = 0;
   size_t gone_ = 0;
+  size_t untouched_ = 0;
   size_t slack_ = 0;
   size_t abandoned_ = 0;
 };

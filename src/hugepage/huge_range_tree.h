@@ -13,7 +13,9 @@ namespace strata {
 class HugeRangeTree {
  public:
   // Ranges in this tree have this state in the map.
-  HugeRangeTree(HugePageMap& map, HugePageState state) : map_(map), state_(state) {}
+  // `bias`: hugepages from where addresses are aligned to the window's start.
+  HugeRangeTree(HugePageMap& map, HugePageState state, size_t bias = 0)
+      : map_(map), state_(state), bias_(bias) {}
 
   HugeLength total() const { return total_; }
   HugeLength longest() const { return HugeLength(LongestOf(root_)); }
@@ -71,6 +73,7 @@ class HugeRangeTree {
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr size_t kMostSteps = 1024;  // of a search that may fail
 
   HugePageRecord& At(uint32_t i) const { return map_[HugePageId(i)]; }
   uint32_t LongestOf(uint32_t i) const { return i == kNone ? 0 : At(i).longest; }
@@ -188,20 +191,30 @@ class HugeRangeTree {
   }
 
   HugeRange TakeAligned(HugeLength n, HugeLength align) {
+    // Long enough wherever it begins.
+    const uint32_t sure = BestFit(static_cast<uint32_t>((n + align).raw() - 1));
+    if (sure != kNone) return TakeFrom(sure, {FirstAligned(sure, align), n});
+    // Ranges that are long enough, but may begin at the wrong place: a few are looked at.
+    size_t steps = kMostSteps;
     Push(root_);
-    while (path_length_ != 0) {
+    while (path_length_ != 0 && steps-- != 0) {
       const uint32_t i = path_[--path_length_];
       if (LongestOf(i) < n.raw()) continue;
       const HugePageRecord& node = At(i);
-      const size_t start = RoundUp(i, align.raw());
-      if (start + n.raw() <= i + node.length) {
+      const HugePageId start = FirstAligned(i, align);
+      if (start.raw() + n.raw() <= i + node.length) {
         path_length_ = 0;
-        return TakeFrom(i, {HugePageId(start), n});
+        return TakeFrom(i, {start, n});
       }
       Push(node.right);
       Push(node.left);
     }
+    path_length_ = 0;
     return {};
+  }
+
+  HugePageId FirstAligned(uint32_t i, HugeLength align) const {
+    return HugePageId(RoundUp(i + bias_, align.raw()) - bias_);
   }
 
   // Takes `part` out of the range that begins at i.
@@ -224,6 +237,7 @@ class HugeRangeTree {
 
   HugePageMap& map_;
   HugePageState state_;
+  const size_t bias_;
   uint32_t root_ = kNone;
   HugeLength total_;
   // Of a treap of all hugepages that a window can have, the depth is some 70.

@@ -12,6 +12,15 @@
 
 namespace strata {
 
+class HugeTracker;
+
+// Hangs a hugepage on a second list: by what its release would break.
+struct ReleaseRank : ListNode<ReleaseRank> {
+  static constexpr uint8_t kNone = 0xff;
+  HugeTracker* tracker = nullptr;
+  uint8_t list = kNone;
+};
+
 class HugeTracker : public ListNode<HugeTracker> {
  public:
   static constexpr uint16_t kNoList = 0xffff;
@@ -21,6 +30,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     page_ = page;
     free_.SetRange(0, kPagesPerHugePage);
     if (!zero) touched_.SetRange(0, kPagesPerHugePage);
+    untouched_count_ = zero ? kPagesPerHugePage : 0;
   }
 
   HugePageId page() const { return page_; }
@@ -78,6 +88,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     released_ = released_.Or(pages);
     touched_ = touched_.Minus(pages);
     released_count_ = static_cast<uint16_t>(released_.Count());
+    CountUntouched();
   }
 
   // Native pages inside runs in use that their owner gave back, or will touch again.
@@ -90,6 +101,19 @@ class HugeTracker : public ListNode<HugeTracker> {
     gone_.ClearRange(native, n);
     gone_count_ = static_cast<uint16_t>(gone_.Count());
   }
+  size_t GoneIn(size_t native, size_t n) const {
+    return gone_count_ == 0 ? 0 : gone_.CountIn(native, n);
+  }
+  // Calls f(native, n) for each run of native pages in a range that are not gone.
+  template <class F>
+  void ForNotGone(size_t native, size_t n, F f) const {
+    for (const size_t end = native + n; native < end;) {
+      const size_t from = gone_.NextClear(native);
+      if (from >= end) return;
+      native = std::min(gone_.NextSet(from), end);
+      f(from, native - from);
+    }
+  }
 
   // The kernel rebuilt the hugepage: everything is backed again (and what was not still reads as
   // zero).
@@ -98,6 +122,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     gone_ = {};
     released_count_ = gone_count_ = 0;
     broken = split = false;
+    CountUntouched();
   }
 
   // A native page that is in use and backed; kNativePerHugePage when there is none.
@@ -109,18 +134,21 @@ class HugeTracker : public ListNode<HugeTracker> {
     }
     return kNativePerHugePage;
   }
-  size_t untouched() const { return free_.Minus(touched_).Minus(released_).Count(); }
+  size_t untouched() const { return untouched_count_; }  // free pages that are backed and zero
 
   // Where it hangs; the filler's.
   uint16_t list = kNoList;
+  ReleaseRank rank;
   bool dense = false;     // serves one-page spans of many objects only
   bool donated = false;   // tail of a large run that no small run has landed in yet
   bool broken = false;    // part of it was released: it is no hugepage any more
   bool split = false;     // and the kernel took it apart
+  uint8_t lent_to = 0;    // while lent: to whom
   bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
+  uint32_t searched_s = 0;  // when it was last looked at for that
 
  private:
   // Marks pages used; true when none was ever touched. The longest run is the caller's to mend.
@@ -128,6 +156,10 @@ class HugeTracker : public ListNode<HugeTracker> {
     STRATA_DCHECK(free_.AllIn(at, n));
     free_.ClearRange(at, n);
     used_ = static_cast<uint16_t>(used_ + n);
+    if (untouched_count_ != 0) {
+      const size_t others = touched_.Or(released_).CountIn(at, n);
+      untouched_count_ = static_cast<uint16_t>(untouched_count_ - (n - others));
+    }
     if (released_count_ != 0) {
       released_count_ = static_cast<uint16_t>(released_count_ - released_.CountIn(at, n));
       released_.ClearRange(at, n);
@@ -158,6 +190,10 @@ class HugeTracker : public ListNode<HugeTracker> {
     }
     gone_.ClearRange(at * kNativePerPage, n * kNativePerPage);
     gone_count_ = static_cast<uint16_t>(gone_.Count());
+  }
+
+  void CountUntouched() {
+    untouched_count_ = static_cast<uint16_t>(free_.Minus(touched_).Minus(released_).Count());
   }
 
   size_t PickRun(size_t n) {
@@ -211,6 +247,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t used_ = 0;
   uint16_t released_count_ = 0;
   uint16_t gone_count_ = 0;
+  uint16_t untouched_count_ = kPagesPerHugePage;
   PageBitmap<kPagesPerHugePage> free_;
   PageBitmap<kPagesPerHugePage> released_;  // of the free pages
   PageBitmap<kPagesPerHugePage> touched_;   // may hold something other than zero

@@ -3,7 +3,7 @@
 // that lock only when hugepages come and go. Without contention there are none, so nothing is
 // spread thinner than it has to be. Nothing is given back to the kernel here: what rests is
 // returned, and the page heap judges it like all the rest. Sits in hugepage; its owner's lock
-// guards it and comes before the page heap's.
+// guards it and comes before the page heap's, and is dropped while a hugepage is borrowed.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,24 @@ class LentPages {
  public:
   LentPages(PageHeap& heap, MetadataArena& arena) : heap_(heap), filler_(arena) {}
 
-  // An empty run when the page heap has no hugepage to lend.
-  PageRun Take(Length n) {
+  // An empty run when one more hugepage is needed.
+  PageRun TryTake(Length n) {
     const PageRequest r{n, Length(1), false};
     const PageRun run = filler_.TryTake(r, HugeFiller::Broken::kAvoid);
     if (!run.range.empty()) return run;
-    HugeTracker* t = EmptyPage();
-    return t == nullptr ? PageRun{} : filler_.Contribute(t, r);
+    HugeTracker* t = spare_.PopFront();
+    if (t == nullptr) return {};
+    --spare_count_;
+    return filler_.Contribute(t, r);
+  }
+
+  // Whether there are lists to put hugepages on; to be asked first.
+  bool Prepare() { return filler_.Prepare(); }
+
+  // A hugepage that the page heap lent.
+  void Add(HugeTracker* t) {
+    ++spare_count_;
+    spare_.PushFront(t);
   }
 
   void Give(PageRange r) {
@@ -52,29 +63,30 @@ class LentPages {
     filler_.Shrink(heap_.LentTracker(r.first), r, new_length);
   }
 
-  void ReturnAll() {
+  // Returns at most n hugepages; false when there are none left.
+  bool ReturnSome(size_t n) {
     LockHolder hold(heap_.lock());
-    while (HugeTracker* t = spare_.PopFront()) heap_.TakeBackHolding(t);
-    spare_count_ = 0;
-    while (HugeTracker* t = filler_.RemoveAny()) heap_.TakeBackHolding(t);
+    for (; n != 0; --n) {
+      HugeTracker* t = spare_.PopFront();
+      if (t != nullptr) {
+        --spare_count_;
+      } else {
+        t = filler_.RemoveAny();
+      }
+      if (t == nullptr) return false;
+      heap_.TakeBackHolding(t);
+    }
+    return true;
   }
 
   size_t hugepages() const { return filler_.hugepages() + spare_count_; }
+  size_t spare() const { return spare_count_; }
+  const HugeFiller& filler() const { return filler_; }
 
  private:
   // Empty ones kept, so that a hugepage that falls empty again and again costs no second lock.
   static constexpr size_t kLeastSpare = 2;
   static constexpr size_t kUsedASpare = 4;
-
-  HugeTracker* EmptyPage() {
-    if (HugeTracker* t = spare_.PopFront()) {
-      --spare_count_;
-      return t;
-    }
-    if (!filler_.Prepare()) return nullptr;
-    LockHolder hold(heap_.lock());
-    return heap_.LendHolding();
-  }
 
   PageHeap& heap_;
   HugeFiller filler_;

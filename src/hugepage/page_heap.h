@@ -40,6 +40,12 @@ struct PageHeapOptions {
   size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
 };
 
+// What ReleaseInUse did: bytes given back now, and whether the kernel refused any.
+struct InUseRelease {
+  size_t bytes = 0;
+  bool refused = false;
+};
+
 template <PageKernel Kernel>
 class PageHeap {
  public:
@@ -47,8 +53,8 @@ class PageHeap {
       : kernel_(kernel),
         options_(options),
         hard_limit_(LimitOf(options.hard_limit_bytes)),
-        trackers_(arena),
-        regions_pool_(arena),
+        trackers_(arena, MetadataUse::kHeap),
+        regions_pool_(arena, MetadataUse::kHeap),
         map_(arena, kernel.window()),
         allocator_(kernel, map_, {options.hugepages, options.small_heap}),
         cache_(map_),
@@ -90,19 +96,33 @@ class PageHeap {
   }
 
   // For LentPages.
-  HugeTracker* LendHolding() STRATA_REQUIRES(lock_);
+  HugeTracker* Lend(uint8_t to) STRATA_EXCLUDES(lock_);
   void TakeBackHolding(HugeTracker* t) STRATA_REQUIRES(lock_);
   // The record of the lent hugepage that holds p. Needs no lock: the entry was written when the
   // hugepage was lent, and is as long as it is.
   HugeTracker* LentTracker(PageId p) const STRATA_NO_TSA { return map_[HugePageOf(p)].tracker; }
+  // Whether the hugepage in which a live run lies is lent still. Of a run that was taken from a
+  // lent one; for who holds the borrower's lock, without which it can't be returned.
+  bool IsLent(PageId p) const STRATA_NO_TSA {
+    return map_[HugePageOf(p)].state == HugePageState::kLent;
+  }
+  // The borrower of a hugepage, 0 if it is not lent now.
+  uint8_t LentTo(HugePageId p) const STRATA_EXCLUDES(lock_);
 
   // Gives back native pages inside runs in use, which their owner knows to be unused and keeps from
-  // use (and the runs from being given back) during the call. Sorted. Returns the bytes given back;
-  // ranges outside the filler, or in a hugepage that someone else is working on, are passed over.
-  size_t ReleaseInUse(const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
+  // use (and the runs from being given back) during the call. Sorted. What is given back already,
+  // lies outside the filler or in a hugepage that someone else is working on is passed over.
+  InUseRelease ReleaseInUse(const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
 
-  // Such pages will be touched again.
-  void NoteReused(NativeRange r) STRATA_EXCLUDES(lock_);
+  // Pages that will be touched; of those given back so, that ends it. The others don't matter. May
+  // look at the soft limit: not with a lock held.
+  void NoteReused(const NativePages* spans, size_t n) STRATA_EXCLUDES(lock_);
+
+  // Bytes of a range, which lies inside a run, that are given back so. Nobody else keeps book of
+  // it, because a hugepage that is rebuilt has all of its memory again.
+  size_t GoneIn(NativeRange r) const STRATA_EXCLUDES(lock_);
+  // Grows when memory came back so that its owner may want to give back again.
+  uint32_t rebuilt_in_use() const { return rebuilt_in_use_.load(std::memory_order_relaxed); }
 
   // Whatever demand says: for memory limits and for users who ask. Returns the bytes given back.
   size_t ReleaseNow(size_t bytes) STRATA_EXCLUDES(lock_);
@@ -162,19 +182,22 @@ class PageHeap {
  private:
   static constexpr Length kSmall{128};                        // 1 MiB: the filler grows for these
   static constexpr Length kLargest{512 * kPagesPerHugePage};  // above 1 GiB: never in a region
-  static constexpr Length kSlackLimit{8192};   // 64 MiB of tails before a region is opened
-  static constexpr size_t kReleaseBatch = 16;  // hugepages out of reach at a time
+  static constexpr Length kSlackLimit{8192};    // 64 MiB of tails before a region is opened
+  static constexpr size_t kRegionsDropped = 2;  // a tick
+  static constexpr size_t kReleaseBatch = 16;   // hugepages out of reach at a time
   static constexpr size_t kMarkBudget =
       8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
-  static constexpr HugeLength kHeadroom{4};     // above a busy program's demand, at least
-  static constexpr Length kCollapseUsed{231};   // 90 % of a hugepage
-  static constexpr size_t kCollapseGone = 64;   // native pages
-  static constexpr Length kCollapseHeap{2048};  // 16 MiB
-  static constexpr size_t kCollapseBatch = 4;   // hugepages a tick
+  static constexpr HugeLength kHeadroom{4};       // above a busy program's demand, at least
+  static constexpr Length kCollapseUsed{231};     // 90 % of a hugepage
+  static constexpr size_t kCollapseGone = 64;     // native pages
+  static constexpr Length kCollapseHeap{2048};    // 16 MiB
+  static constexpr size_t kCollapseBatch = 4;     // hugepages a tick
+  static constexpr size_t kCollapseSteps = 1024;  // hugepages looked at for that
   static constexpr uint32_t kCollapseAgainS = 300;
   static constexpr int kAttempts = 4;
-  static constexpr size_t kInUseBatch = 64;  // ranges of one ReleaseInUse step
+  static constexpr size_t kInUseBatch = 96;      // ranges of one ReleaseInUse step
+  static constexpr size_t kPiecesOfARange = 33;  // a span has at most 64 native pages
   static constexpr Length kUnlimited{SIZE_MAX >> kPageShift};
   static constexpr Length kFirstLook{1024};       // 8 MiB: a small program never reads cgroup files
   static constexpr Length kLeastSoftStep{128};    // 1 MiB
@@ -235,7 +258,17 @@ class PageHeap {
   Length ReleaseFromFiller(Length target) STRATA_REQUIRES(lock_);
   Length ReleaseEmpties() STRATA_REQUIRES(lock_);
   Length ReleaseDetached(HugeTracker* const* trackers, size_t n) STRATA_REQUIRES(lock_);
-  size_t ReleaseInHugePage(const NativeRange* ranges, size_t n) STRATA_REQUIRES(lock_);
+  InUseRelease ReleaseInHugePage(const NativeRange* ranges, size_t n) STRATA_REQUIRES(lock_);
+  // Calls f(hugepage, first native page in it, native pages) for each hugepage that r meets.
+  template <class F>
+  static void ForEachPart(NativeRange r, F f) {
+    while (r.bytes != 0) {
+      const size_t in = r.offset & (kHugePageSize - 1);
+      const size_t bytes = std::min(r.bytes, kHugePageSize - in);
+      f(HugePageId(r.offset >> kHugePageShift), in >> kNativePageShift, bytes >> kNativePageShift);
+      r = {r.offset + bytes, r.bytes - bytes};
+    }
+  }
   void BeginBreaking(HugeTracker* t, Piece* piece) STRATA_REQUIRES(lock_);
   bool ActOn(const Piece& piece, const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
   void ReattachOrRetire(HugeTracker* t) STRATA_REQUIRES(lock_);
@@ -303,6 +336,7 @@ class PageHeap {
   size_t soft_hits_ STRATA_GUARDED_BY(lock_) = 0;
   size_t hard_failures_ STRATA_GUARDED_BY(lock_) = 0;
   std::atomic<size_t> relief_wanted_{0};
+  std::atomic<uint32_t> rebuilt_in_use_{0};
   Length last_demand_ STRATA_GUARDED_BY(lock_);
   size_t released_total_ STRATA_GUARDED_BY(lock_) = 0;
   size_t collapsed_total_ STRATA_GUARDED_BY(lock_) = 0;

@@ -11,7 +11,7 @@ namespace strata {
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) {
   using L = TrackerLists;
-  size_t n = 0;
+  size_t n = 0, steps = kCollapseSteps;
   auto wanted = [&](const HugeTracker& t) {
     return Length(t.used()) >= kCollapseUsed && t.gone() < kCollapseGone &&
            Length(t.released()) <= spare && now_s >= t.collapse_after_s;
@@ -30,7 +30,7 @@ size_t PageHeap<Kernel>::FindForCollapse(HugeTracker** out, uint32_t now_s, Leng
   }
   for (L::Kind kind : {L::kReleased, L::kDenseReleased, L::kPartial, L::kDensePartial}) {
     while (n < kCollapseBatch) {
-      HugeTracker* t = filler_.FindIn(kind, wanted);
+      HugeTracker* t = filler_.Search(kind, now_s, steps, wanted);
       if (t == nullptr) break;
       take(t, filler_);
     }
@@ -73,6 +73,7 @@ bool PageHeap<Kernel>::CollapseOne(HugeTracker* t) {
   if (!ok) return false;
   if (marked) --marked_;
   record.no_huge = record.plain = false;
+  if (t->gone() != 0) rebuilt_in_use_.fetch_add(1, std::memory_order_relaxed);
   filler_.Change(t, [t] { t->NoteCollapsed(); });
   return true;
 }

@@ -7,12 +7,14 @@
 
 namespace strata {
 
-// Null when memory is out.
+// To borrower `to`, from 1 on. Null when memory is out.
 template <PageKernel Kernel>
-HugeTracker* PageHeap<Kernel>::LendHolding() {
+HugeTracker* PageHeap<Kernel>::Lend(uint8_t to) {
+  LockHolder hold(lock_);
   limit_hit_ = false;
   HugeTracker* t = AddTracker(kPagesInHugePage);
   if (t == nullptr) return nullptr;
+  t->lent_to = to;
   map_[t->page()].state = HugePageState::kLent;
   used_ += kPagesInHugePage;
   demand_.Record(used_.raw());

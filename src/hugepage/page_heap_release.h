@@ -3,6 +3,8 @@
 // puts them back. Included by page_heap.h only.
 #pragma once
 
+#include <bit>
+
 #include "hugepage/page_heap.h"
 #include "os/side_stack.h"
 
@@ -235,38 +237,43 @@ void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
 }
 
 template <PageKernel Kernel>
-size_t PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
+InUseRelease PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
   LockHolder hold(lock_);
-  size_t released = 0;
+  InUseRelease result;
   NativeRange batch[kInUseBatch];  // all in one hugepage
   size_t count = 0;
+  const auto flush = [&]() STRATA_NO_TSA {
+    if (count == 0) return;
+    const InUseRelease part = ReleaseInHugePage(batch, count);
+    result.bytes += part.bytes;
+    result.refused |= part.refused;
+    count = 0;
+  };
   for (size_t i = 0; i < n; ++i) {
-    for (NativeRange rest = ranges[i]; rest.bytes != 0;) {
-      const size_t end = RoundDown(rest.offset, kHugePageSize) + kHugePageSize;
-      const NativeRange part{rest.offset, std::min(rest.bytes, end - rest.offset)};
-      const bool same =
-          count == 0 || batch[0].offset >> kHugePageShift == part.offset >> kHugePageShift;
-      if (!same || count == kInUseBatch) {
-        released += ReleaseInHugePage(batch, count);
-        count = 0;
-      }
-      batch[count++] = part;
-      rest = {end, rest.bytes - part.bytes};
-    }
+    ForEachPart(ranges[i], [&](HugePageId page, size_t at, size_t native) STRATA_NO_TSA {
+      if (count != 0 && batch[0].offset >> kHugePageShift != page.raw()) flush();
+      const HugePageRecord* record = map_.Find(page);
+      if (record == nullptr || record->state != HugePageState::kFiller) return;
+      record->tracker->ForNotGone(at, native, [&](size_t from, size_t length) {
+        if (count == kInUseBatch) return;  // more pieces than a span has: left for the next time
+        batch[count++] = {OffsetOf(page) + from * kNativePageSize, length * kNativePageSize};
+      });
+    });
+    if (count + kPiecesOfARange > kInUseBatch) flush();
   }
-  if (count != 0) released += ReleaseInHugePage(batch, count);
-  released_total_ += released;
-  return released;
+  flush();
+  released_total_ += result.bytes;
+  return result;
 }
 
 // Ranges in one hugepage.
 template <PageKernel Kernel>
-size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) {
+InUseRelease PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) {
   const HugePageId page(ranges[0].offset >> kHugePageShift);
   const HugePageRecord* record = map_.Find(page);
-  if (record == nullptr || record->state != HugePageState::kFiller) return 0;
+  if (record == nullptr || record->state != HugePageState::kFiller) return {};
   HugeTracker* t = record->tracker;
-  if (t->detached || t->empty()) return 0;
+  if (t->detached || t->empty()) return {};
   filler_.Detach(t);
   size_t bytes = 0;
   filler_.Change(t, [&] {
@@ -293,41 +300,47 @@ size_t PageHeap<Kernel>::ReleaseInHugePage(const NativeRange* ranges, size_t n) 
     });
   }
   ReattachOrRetire(t);
-  return bytes;
+  return {bytes, !ok};
 }
 
 template <PageKernel Kernel>
-void PageHeap<Kernel>::NoteReused(NativeRange r) {
+void PageHeap<Kernel>::NoteReused(const NativePages* spans, size_t n) {
   LockHolder hold(lock_);
-  for (NativeRange rest = r; rest.bytes != 0;) {
-    const size_t end = RoundDown(rest.offset, kHugePageSize) + kHugePageSize;
-    const size_t bytes = std::min(rest.bytes, end - rest.offset);
-    const HugePageId page(rest.offset >> kHugePageShift);
-    const HugePageRecord* record = map_.Find(page);
-    if (record != nullptr && record->state == HugePageState::kFiller) {
+  const size_t gone = filler_.gone_native();
+  for (size_t i = 0; i < n; ++i) {
+    for (uint64_t left = spans[i].pages; left != 0; left &= left - 1) {
+      const size_t native =
+          (spans[i].offset >> kNativePageShift) + static_cast<size_t>(std::countr_zero(left));
+      const HugePageRecord* record = map_.Find(HugePageId(native / kNativePerHugePage));
+      if (record == nullptr || record->state != HugePageState::kFiller) continue;
       HugeTracker* t = record->tracker;
-      const size_t at = (rest.offset - OffsetOf(page)) >> kNativePageShift;
-      filler_.Change(t, [&] { t->NoteReused(at, bytes >> kNativePageShift); });
+      if (t->gone() == 0) continue;
+      filler_.Change(t, [&] { t->NoteReused(native % kNativePerHugePage, 1); });
     }
-    rest = {end, rest.bytes - bytes};
   }
-  NoteGrowth(PagesCeil(r.bytes));
+  const size_t reused = gone - filler_.gone_native();
+  if (reused != 0) NoteGrowth(PagesCeil(reused * kNativePageSize));
 }
 
 // A region without runs becomes plain hugepages again.
 template <PageKernel Kernel>
 void PageHeap<Kernel>::DropEmptyRegions() {
-  for (HugeRegion* g = regions_.first(); g != nullptr;) {
+  size_t dropped = 0;
+  for (HugeRegion* g = regions_.first(); g != nullptr && dropped < kRegionsDropped;) {
     HugeRegion* next = IntrusiveList<HugeRegion>::Next(g);
     if (g->used() == Length(0) && !g->busy()) {
-      const HugeRange r = g->range();
+      ++dropped;
+      const HugeRange all = g->range();
       regions_.Remove(g);
       region_backed_ -= g->backed();
-      for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) {
-        if (g->backed(p)) {
-          cache_.PutBack({p, HugeLength(1)}, kernel_.CoarseNowNs());
+      for (HugeRange r{all.first, HugeLength(0)}; r.first < all.end();
+           r = {r.end(), HugeLength(0)}) {
+        const bool backed = g->backed(r.first);
+        while (r.end() < all.end() && g->backed(r.end()) == backed) r.length += HugeLength(1);
+        if (backed) {
+          cache_.PutBack(r, kernel_.CoarseNowNs());
         } else {
-          allocator_.Give({p, HugeLength(1)});
+          allocator_.Give(r);
         }
       }
       regions_pool_.Delete(g);

@@ -16,7 +16,7 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   f.free = BytesOf(filler_.free_backed());
   f.released = BytesOf(filler_.released());
   f.in_use_released = filler_.gone_native() << kNativePageShift;
-  filler_.ForEach([&f](const HugeTracker* t) { f.untouched += BytesOf(Length(t->untouched())); });
+  f.untouched = BytesOf(filler_.untouched());
   f.donated = filler_.count(L::kDonated);
   f.partly_released = filler_.count(L::kPartial) + filler_.count(L::kDensePartial);
   f.all_released = filler_.count(L::kReleased) + filler_.count(L::kDenseReleased);
@@ -57,6 +57,25 @@ HugePageFill PageHeap<Kernel>::FillOf(HugePageId p) const {
   if (r->state == HugePageState::kRegion && r->region->backed(p))
     return {r->region->used(p), kPagesPerHugePage - r->region->used(p)};
   return {};
+}
+
+template <PageKernel Kernel>
+size_t PageHeap<Kernel>::GoneIn(NativeRange r) const {
+  LockHolder hold(lock_);
+  size_t gone = 0;
+  ForEachPart(r, [&](HugePageId page, size_t at, size_t n) STRATA_NO_TSA {
+    const HugePageRecord* record = map_.Find(page);
+    if (record != nullptr && record->state == HugePageState::kFiller)
+      gone += record->tracker->GoneIn(at, n);
+  });
+  return gone * kNativePageSize;
+}
+
+template <PageKernel Kernel>
+uint8_t PageHeap<Kernel>::LentTo(HugePageId p) const {
+  LockHolder hold(lock_);
+  const HugePageRecord* r = map_.Find(p);
+  return r != nullptr && r->state == HugePageState::kLent ? r->tracker->lent_to : 0;
 }
 
 // What one hugepage of the filler looks like from outside.

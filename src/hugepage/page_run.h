@@ -1,6 +1,9 @@
 // What the page heap is asked for and what it hands out. Sits at the bottom of hugepage.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "base/units.h"
 
 namespace strata {
@@ -15,6 +18,12 @@ struct PageRequest {
 struct PageRun {
   PageRange range;
   bool zeroed = false;  // every byte is known to read as zero
+};
+
+// Some of the 64 native pages from an offset in the window on, by bit.
+struct NativePages {
+  size_t offset = 0;
+  uint64_t pages = 0;
 };
 
 }  // namespace strata

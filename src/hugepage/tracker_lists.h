@@ -4,6 +4,7 @@
 // needed.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -52,21 +53,21 @@ class TrackerLists {
     const Kind kind = KindOf(*t);
     t->list = static_cast<uint16_t>(kBase[kind] + IndexOf(kind, *t));
     Link(t, kind);
+    Rank(t, RankOf(*t));
   }
 
   void Remove(HugeTracker* t) {
-    lists_[t->list].Remove(t);
-    if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
-    --counts_[KindOfList(t->list)];
-    t->list = HugeTracker::kNoList;
+    Unlink(t);
+    Rank(t, ReleaseRank::kNone);
   }
 
   // After anything changed in a linked tracker.
   void Update(HugeTracker* t) {
     const Kind kind = KindOf(*t);
     const size_t list = kBase[kind] + IndexOf(kind, *t);
+    Rank(t, RankOf(*t));
     if (list == t->list) return;
-    Remove(t);
+    Unlink(t);
     t->list = static_cast<uint16_t>(list);
     Link(t, kind);
   }
@@ -92,6 +93,47 @@ class TrackerLists {
         t = next;
       }
     }
+  }
+
+  // Calls f on trackers whose free pages may be released, those in broken hugepages first, then by
+  // how many pages are in use, to within kRankWidth. Of one sort only, and until f says no.
+  template <class F>
+  void ForRanks(F f) const {
+    for (size_t sort = 0; sort < kRanks; sort += kRanksOfASort) {
+      size_t seen = 0;
+      for (size_t i = ranked_.NextSet(sort); i < sort + kRanksOfASort; i = ranked_.NextSet(i + 1)) {
+        for (const ReleaseRank* r = ranks_[i].first(); r != nullptr;
+             r = IntrusiveList<ReleaseRank>::Next(r)) {
+          ++seen;
+          if (!f(r->tracker, i)) return;
+        }
+      }
+      if (seen != 0) return;
+    }
+  }
+
+  // A tracker of a kind that f accepts, or null. Looks at `steps` at most, which it counts down;
+  // the next call goes on, with those that were not looked at for longest.
+  template <class F>
+  HugeTracker* Search(Kind kind, uint32_t now_s, size_t& steps, F f) {
+    if (counts_[kind] == 0) return nullptr;
+    size_t i = nonempty_.NextSet(std::max<size_t>(search_[kind], kBase[kind]));
+    for (; i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
+      search_[kind] = static_cast<uint16_t>(i);
+      for (HugeTracker* t = lists_[i].first(); t->searched_s != now_s; t = lists_[i].first()) {
+        if (steps == 0) {
+          search_[kind] = static_cast<uint16_t>(i + 1);  // others have their turn
+          return nullptr;
+        }
+        --steps;
+        if (f(*t)) return t;
+        t->searched_s = now_s;
+        lists_[i].Remove(t);
+        lists_[i].PushBack(t);
+      }
+    }
+    search_[kind] = kBase[kind];
+    return nullptr;
   }
 
   // The first tracker of a kind that f accepts; null when there is none.
@@ -130,6 +172,38 @@ class TrackerLists {
     return static_cast<Kind>(kind);
   }
 
+  static constexpr size_t kRankWidth = 8;
+  static constexpr size_t kRanksOfASort = kPagesPerHugePage / kRankWidth * 2,
+                          kRanks = 2 * kRanksOfASort;
+
+  // Dense ones after others, for they stay longest.
+  static uint8_t RankOf(const HugeTracker& t) {
+    if (t.free_backed() == 0) return ReleaseRank::kNone;
+    return static_cast<uint8_t>((t.broken ? 0 : kRanksOfASort) +
+                                std::min(t.used(), kPagesPerHugePage - 1) / kRankWidth * 2 +
+                                (t.dense ? 1 : 0));
+  }
+  void Rank(HugeTracker* t, uint8_t list) {
+    ReleaseRank& r = t->rank;
+    if (list == r.list) return;
+    if (r.list != ReleaseRank::kNone) {
+      ranks_[r.list].Remove(&r);
+      if (ranks_[r.list].empty()) ranked_.ClearRange(r.list, 1);
+    }
+    r.list = list;
+    if (list == ReleaseRank::kNone) return;
+    r.tracker = t;
+    ranks_[list].PushFront(&r);
+    ranked_.SetRange(list, 1);
+  }
+
+  void Unlink(HugeTracker* t) {
+    lists_[t->list].Remove(t);
+    if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
+    --counts_[KindOfList(t->list)];
+    t->list = HugeTracker::kNoList;
+  }
+
   void Link(HugeTracker* t, Kind kind) {
     lists_[t->list].PushFront(t);
     nonempty_.SetRange(t->list, 1);
@@ -140,6 +214,9 @@ class TrackerLists {
   IntrusiveList<HugeTracker>* lists_ = nullptr;
   size_t counts_[kKinds] = {};
   PageBitmap<kLists> nonempty_;
+  IntrusiveList<ReleaseRank> ranks_[kRanks];
+  PageBitmap<kRanks> ranked_;
+  uint16_t search_[kKinds] = {};  // the list with which a search of each kind goes on
 };
 
 }  // namespace strata

@@ -53,7 +53,6 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.process = program_invocation_short_name;
   header.default_type = shape.default_type;
   PprofWriter writer(fd, shape.types, shape.types_n, header);
-  r.heap.ReturnLent();  // or their fill is not known to the page heap
   const PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
                                return static_cast<ProcessHeap*>(heap)->PinnedAt(address);
                              },

@@ -40,9 +40,8 @@ size_t EstimateAsked(const Runtime::AskedSample& sample, size_t objects, size_t 
 }
 
 struct SpanTotals {
-  size_t bytes = 0;     // of all spans
-  size_t objects = 0;   // bytes of objects the central lists have given out
-  size_t released = 0;  // bytes given back inside spans in use
+  size_t bytes = 0;    // of all spans
+  size_t objects = 0;  // bytes of objects the central lists have given out
 };
 
 SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
@@ -78,7 +77,6 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     out.transfer_cache += k.transfer * info.size;
     totals.bytes += central.spans * info.pages * kPageSize;
     totals.objects += central.objects_out * info.size;
-    totals.released += central.native_released * kNativePageSize;
     live += k.live * info.size;
     asked += EstimateAsked(r.asked[i], k.live, info.size);
   }
@@ -108,7 +106,7 @@ void ReadTransferDomain(size_t domain, TransferDomainRow& out) {
   out = {domain, s.cpus, s.objects, s.bytes, s.active};
 }
 
-SpanTotals CollectAll(HeapStats& out) {
+void CollectAll(HeapStats& out) {
   Runtime& r = TheRuntime();
   out.cache_mode = CacheModeName();
   out.rseq = r.rseq.index == RseqIndex::kMmCid
@@ -120,12 +118,11 @@ SpanTotals CollectAll(HeapStats& out) {
   const size_t by_cpu = out.cpu_cache;
   CollectThreadCaches(r, out);
   TakeThreadCachesFromLive(out.cpu_cache - by_cpu, out);
-  r.heap.ReturnLent();
   const LargeBlockCounts large = r.heap.large_blocks();
   out.live += large.asked;
   out.internal_slack += Sub(large.pages.raw() * kPageSize, large.asked);
-  out.central_free = Sub(Sub(totals.bytes, totals.objects), totals.released);
-  out.page_heap = r.heap.page_heap().Stats();
+  out.page_heap = r.heap.PageStats();
+  out.central_free = Sub(Sub(totals.bytes, totals.objects), out.page_heap.filler.in_use_released);
   out.page_heap_free = out.page_heap.free_backed;
   out.mapped = out.page_heap.allocator.mapped;
   out.metadata = r.arena.used_bytes() + r.sample_arena.used_bytes() + r.kernel.page_map_bytes() +
@@ -147,7 +144,6 @@ SpanTotals CollectAll(HeapStats& out) {
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
-  return totals;
 }
 
 // Walks the heap span by span and asks the kernel which native pages are resident.
@@ -195,20 +191,20 @@ Residency CollectResidency(Runtime& r) {
 }  // namespace
 
 void CollectCounts(HeapStats& out) {
-  const SpanTotals totals = CollectAll(out);
+  CollectAll(out);
   out.released = Sub(out.page_heap.filler.released + out.page_heap.region.released +
                          out.page_heap.allocator.free,
                      0) +
-                 totals.released;
+                 out.page_heap.filler.in_use_released;
 }
 
 void CollectStats(HeapStats& out) {
   Runtime& r = TheRuntime();
-  const SpanTotals totals = CollectAll(out);
+  CollectAll(out);
   const Residency seen = CollectResidency(r);
   out.resident_heap = seen.in_use + seen.free;
   out.page_heap_free = seen.free;
-  out.untouched = Sub(seen.in_use_absent, totals.released);
+  out.untouched = Sub(seen.in_use_absent, out.page_heap.filler.in_use_released);
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
   out.metadata =
       ResidentMetadata() + UnwindTableBytes() +
@@ -224,26 +220,24 @@ void CollectStats(HeapStats& out) {
 void WriteOccupancy(TextSink& sink) {
   Runtime& r = TheRuntime();
   bool first = true;
-  r.heap.ReturnLent();
-  r.heap.page_heap().VisitHugePages(
-      [&](HugePageId page, size_t used, size_t, char state, uint32_t age_s) {
-        unsigned char resident[kNativePerHugePage];
-        size_t count = 0;
-        if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
-          for (const unsigned char c : resident) count += c & 1;
-        }
-        if (!first) sink.Char(',');
-        first = false;
-        sink.Char('[')
-            .Number(used)
-            .Char(',')
-            .Number(count / kNativePerPage)
-            .Text(",\"")
-            .Char(state)
-            .Text("\",")
-            .Number(age_s)
-            .Char(']');
-      });
+  r.heap.VisitHugePages([&](HugePageId page, size_t used, size_t, char state, uint32_t age_s) {
+    unsigned char resident[kNativePerHugePage];
+    size_t count = 0;
+    if (ResidentPages(r.kernel.base() + OffsetOf(page), kNativePerHugePage, resident)) {
+      for (const unsigned char c : resident) count += c & 1;
+    }
+    if (!first) sink.Char(',');
+    first = false;
+    sink.Char('[')
+        .Number(used)
+        .Char(',')
+        .Number(count / kNativePerPage)
+        .Text(",\"")
+        .Char(state)
+        .Text("\",")
+        .Number(age_s)
+        .Char(']');
+  });
 }
 
 }  // namespace strata

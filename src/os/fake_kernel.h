@@ -26,6 +26,8 @@ class FakeKernel {
   // --- What the page heap calls.
   HugeLength window() const { return window_; }
 
+  HugeLength past_gibibyte() const { return past; }
+
   MapResult Map(HugeRange r) {
     std::lock_guard hold(mutex_);
     ++map_calls;
@@ -127,6 +129,7 @@ class FakeKernel {
 
   // A call fails when its number counts down to zero; negative: never.
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
+  HugeLength past;
   HugeLength map_limit{~size_t{0} >> 1};
   uint64_t collapse_ns = 500'000;
   std::function<void()> on_release;  // the page heap's lock is not held

@@ -28,7 +28,8 @@ enum class MapResult : uint8_t {
 template <class K>
 concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native,
                               const NativeRange* list, size_t n) {
-  { k.window() } -> std::same_as<HugeLength>;  // size of the address window
+  { k.window() } -> std::same_as<HugeLength>;         // size of the address window
+  { k.past_gibibyte() } -> std::same_as<HugeLength>;  // from the last multiple to its start
   { k.Map(huge) } -> std::same_as<MapResult>;  // makes a never-mapped range readable and writable
   {
     k.Release(list, n)

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include "base/check.h"
 #include "base/errno_keeper.h"
 #include "base/units.h"
+#include "os/confinement.h"
+#include "strata/raw_io.h"
 
 #ifndef STRATA_SANITIZED
 // Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders and debuggers pass
@@ -66,8 +69,8 @@ char* MapStack() {
   void* p = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  madvise(p, kGuardBytes + kStackBytes, MADV_NOHUGEPAGE);
-  mprotect(p, kGuardBytes, PROT_NONE);
+  if (MayAdvise()) madvise(p, kGuardBytes + kStackBytes, MADV_NOHUGEPAGE);
+  if (MayCallAnything()) mprotect(p, kGuardBytes, PROT_NONE);
   return static_cast<char*>(p);
 }
 
@@ -100,7 +103,14 @@ constexpr uint64_t kBlocked = ~(Bit(SIGSEGV) | Bit(SIGBUS) | Bit(SIGFPE) | Bit(S
 
 // The kernel's mask of eight bytes: libc's has 128, and this is the caller's stack.
 void SetMask(int how, const uint64_t* mask, uint64_t* before) {
-  syscall(SYS_rt_sigprocmask, how, mask, before, sizeof(uint64_t));
+  raw::Call(SYS_rt_sigprocmask, how, raw::Word(mask), raw::Word(before), sizeof(uint64_t));
+}
+
+// A filter may end the process for it. Where the program has threads it can't: libc sets the mask
+// when it makes one.
+bool MaySetMask() {
+  return MayCallAnything() ||
+         (CurrentConfinement() == Confinement::kInherited && !__libc_single_threaded);
 }
 
 }  // namespace
@@ -108,7 +118,8 @@ void SetMask(int how, const uint64_t* mask, uint64_t* before) {
 void OnSideStack(void (*f)(void*), void* arg) {
   const ErrnoKeeper keep;
   uint64_t before = 0;
-  SetMask(SIG_BLOCK, &kBlocked, &before);
+  const bool masks = MaySetMask();
+  if (masks) SetMask(SIG_BLOCK, &kBlocked, &before);
   char* stack = TakeSpare();
   if (STRATA_UNLIKELY(stack == nullptr)) stack = MapStack();
   if (STRATA_UNLIKELY(stack == nullptr)) stack = WaitForSpare();
@@ -118,7 +129,7 @@ void OnSideStack(void (*f)(void*), void* arg) {
   } else {
     f(arg);
   }
-  SetMask(SIG_SETMASK, &before, nullptr);
+  if (masks) SetMask(SIG_SETMASK, &before, nullptr);
 }
 #endif
 

@@ -14,6 +14,7 @@
 
 #include "base/errno_keeper.h"
 #include "os/confinement.h"
+#include "base/keyed_random.h"
 
 #ifndef MADV_COLD
 #define MADV_COLD 20
@@ -30,21 +31,32 @@ namespace {
 
 constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
 
-// Records for spans, hugepages and caches: a span of 8 KiB takes 176 bytes at worst.
-constexpr size_t kBytesPerMetadataByte = 44;
-constexpr size_t kMetadataBase = 384 << 10;
+// Where the window and the page map's arrays may lie: far from where the kernel places programs,
+// stacks and mappings.
+constexpr uintptr_t kLowest = uintptr_t{16} << 40;
+constexpr uintptr_t kHighest = uintptr_t{80} << 40;
 
-// The window starts somewhere between 16 and 48 TiB, far from where the kernel places programs,
-// stacks and mappings; where exactly comes from the random bytes the kernel gave this process.
-uintptr_t RandomStart(size_t align) {
-  uint64_t random = 0;
+struct Place {
+  uintptr_t start = 0;
+  size_t bytes = 0;
+  bool Meets(const Place& o) const { return start < o.start + o.bytes && o.start < start + bytes; }
+};
+
+// Anywhere in steps of `align`, clear of the others.
+Place RandomPlace(KeyedRandom& random, size_t bytes, size_t align, const Place& other,
+                  const Place& third) {
+  for (;;) {
+    const size_t steps = (kHighest - kLowest - bytes) / align;
+    const Place place{kLowest + random.Next() % steps * align, bytes};
+    if (!place.Meets(other) && !place.Meets(third)) return place;
+  }
+}
+
+KeyedRandom ProcessRandom() {
+  uint64_t key[2] = {0, reinterpret_cast<uintptr_t>(&key)};
   const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM));
-  if (bytes != nullptr) memcpy(&random, bytes, sizeof(random));
-  random *= 0x9e3779b97f4a7c15u;  // the stack protector's canary comes from the same bytes: don't
-                                  // show them
-  constexpr uintptr_t kLowest = uintptr_t{16} << 40;
-  constexpr uintptr_t kSpread = uintptr_t{32} << 40;
-  return kLowest + RoundDown((random >> 16) % kSpread, align);
+  if (bytes != nullptr) memcpy(key, bytes, sizeof(key));
+  return {key[0], key[1]};
 }
 
 MapResult MapAt(uintptr_t at, size_t bytes) {
@@ -71,6 +83,14 @@ bool GiveBack(void* p, size_t bytes) {
   return mmap(p, bytes, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == p;
 }
+// Whether nothing is mapped at a page. Under a filter nobody is asked: a piece of the heap never
+// replaces somebody else's mapping, and is put elsewhere.
+bool IsVacant(uintptr_t at) {
+  if (!MayCallAnything()) return true;
+  unsigned char resident;
+  return mincore(reinterpret_cast<void*>(at), kNativePageSize, &resident) != 0 && errno == ENOMEM;
+}
+constexpr int kTries = 8;
 
 uint64_t ReadClock(clockid_t clock) {
   timespec now;
@@ -108,12 +128,21 @@ void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena)
   const ErrnoKeeper keep;
   hugepages_ = hugepages;
   window_ = window;
+  // Each by itself, so that the address of one tells nothing of the others'.
   const size_t pages = PagesOf(window).raw();
-  const size_t map_bytes = RoundUp(pages * 9, size_t{1} << 30);
-  const uintptr_t start = RandomStart(size_t{1} << 32);
-  classes_ = reinterpret_cast<uint8_t*>(start);
-  spans_ = reinterpret_cast<char*>(start + pages);
-  base_ = RoundUp(start + map_bytes, size_t{1} << 30);
+  KeyedRandom random = ProcessRandom();
+  const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
+  base_ = heap.start;
+  for (int tries = 0; tries < kTries; ++tries) {
+    const Place classes =
+        RandomPlace(random, RoundUp(pages, kNativePageSize), kNativePageSize, heap, {});
+    const Place spans = RandomPlace(random, RoundUp(pages * sizeof(void*), kNativePageSize),
+                                    kNativePageSize, heap, classes);
+    classes_ = reinterpret_cast<uint8_t*>(classes.start);
+    spans_ = reinterpret_cast<char*>(spans.start);
+    // Somebody else's mapping would stop the heap's growth for good.
+    if (IsVacant(classes.start) && IsVacant(spans.start)) return;
+  }
 }
 
 HugeLength DefaultWindow() {
@@ -154,8 +183,7 @@ bool SystemKernel::GrowPageMap(size_t end) {
 
 MapResult SystemKernel::Map(HugeRange range) {
   const ErrnoKeeper keep;
-  const size_t described = OffsetOf(range.end()) / kBytesPerMetadataByte + kMetadataBase;
-  if (!arena_->EnsureTotal(described)) return MapResult::kNoMemory;
+  if (!arena_->EnsureHeapTotal(MetadataFor(OffsetOf(range.end())))) return MapResult::kNoMemory;
   const uintptr_t at = base_ + OffsetOf(range.first);
   const MapResult result = MapAt(at, BytesOf(range.length));
   if (result != MapResult::kMapped) return result;

@@ -1,8 +1,8 @@
 // The real kernel behind os/page_kernel.h: a window of address space in which the heap's memory is
 // mapped piece by piece. The window itself is not reserved, so that RLIMIT_AS, RLIMIT_DATA and
 // strict overcommit count only what the heap maps, at whatever time they are set; mappings never
-// replace someone else's. Below the heap lie the two arrays of the page map, which grow with it.
-// Sits in os.
+// replace someone else's. The two arrays of the page map, which grow with it, lie elsewhere, each
+// at a place of its own. Sits in os.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,9 @@ class SystemKernel {
   void Init(HugeLength window, bool hugepages, MetadataArena& arena);
 
   HugeLength window() const { return window_; }
+  HugeLength past_gibibyte() const {
+    return HugeLength(base_ % (size_t{1} << 30) >> kHugePageShift);
+  }
   MapResult Map(HugeRange range);
   bool Release(const NativeRange* ranges, size_t n);
   void AdviseHuge(HugeRange range);

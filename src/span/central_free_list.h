@@ -13,6 +13,7 @@
 
 #include "base/lock.h"
 #include "base/units.h"
+#include "hugepage/page_run.h"
 #include "os/page_kernel.h"
 #include "span/page_map.h"
 #include "span/size_classes.h"
@@ -28,8 +29,7 @@ struct CentralStats {
   size_t spans = 0;
   size_t objects_out = 0;  // given to the tiers above
   size_t objects_free = 0;
-  size_t native_released = 0;  // native pages given back inside spans in use
-  uint64_t spans_taken = 0;    // from the page heap, and given back to it, since the start
+  uint64_t spans_taken = 0;  // from the page heap, and given back to it, since the start
   uint64_t spans_returned = 0;
   // Span return rate (papers §4, Figure 13): spans seen at each tick by bucket, and how many of
   // those emptied before the next one and went back.
@@ -37,17 +37,11 @@ struct CentralStats {
   uint64_t returned[kOccupancyBuckets] = {};
 };
 
-// How full a span is: its free bytes with memory behind them, and the objects given out of it.
-struct SpanFill {
-  size_t free_bytes = 0;
-  size_t objects = 0;
-};
-
 struct IsolatedSpans;
 
 // Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(),
-// uintptr_t base(), size_t ReleaseInUse(const NativeRange*, n), void NoteReused(NativeRange), and
-// void ReportBadFree(void*).
+// uintptr_t base(), InUseRelease ReleaseInUse(const NativeRange*, n), Lock& isolation_lock(),
+// void NoteReused(const NativePages*, n) and void ReportBadFree(void*).
 template <class Source>
 class CentralFreeList {
  public:
@@ -60,6 +54,7 @@ class CentralFreeList {
   // Takes up to n objects; fewer only when memory is short.
   size_t Take(void** out, size_t n) STRATA_EXCLUDES(lock_) {
     size_t got = 0;
+    Reused reused;
     lock_.Acquire();
     CountMove();
     while (got < n) {
@@ -71,9 +66,15 @@ class CentralFreeList {
         if (span == nullptr) break;
         AddSpan(span);
       }
-      got += TakeFrom(span, out + got, n - got);
+      got += TakeFrom(span, out + got, n - got, reused);
+      if (STRATA_UNLIKELY(reused.count == Reused::kMost)) {
+        lock_.Release();
+        Report(reused);
+        lock_.Acquire();
+      }
     }
     lock_.Release();
+    if (STRATA_UNLIKELY(reused.count != 0)) Report(reused);
     return got;
   }
 
@@ -87,7 +88,8 @@ class CentralFreeList {
     CountMove();
     AddSpan(span);
     void* object = nullptr;
-    TakeFrom(span, &object, 1);
+    Reused none;  // the span is new
+    TakeFrom(span, &object, 1, none);
     return object;
   }
 
@@ -136,14 +138,18 @@ class CentralFreeList {
   // Objects given out; readable without the lock because it is written only under it.
   size_t objects_out() const { return objects_out_.load(std::memory_order_relaxed); }
 
-  // The caller keeps one of the span's objects from being freed.
-  SpanFill FillOf(const Span* span) STRATA_EXCLUDES(lock_) {
+  // Objects given out of a span, of which the caller keeps one from being freed.
+  size_t TakenFrom(const Span* span) STRATA_EXCLUDES(lock_) {
     LockHolder hold(lock_);
-    const size_t used = span->allocated * size_t{InfoOf(class_).size};
-    const size_t released = static_cast<size_t>(std::popcount(span->released_or_asked))
-                            << kNativePageShift;
-    const size_t all = BytesOf(span->range().length);
-    return {used + released < all ? all - used - released : 0, span->allocated};
+    return span->allocated;
+  }
+
+  // Spans that were searched for idle native pages and not touched since are searched once more:
+  // the kernel gave some of them memory again.
+  void SearchAnew() STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    if (++search_ > kLastSearch) search_ = kFirstSearch;
+    given_since_scan_.store(true, std::memory_order_relaxed);
   }
 
   // Calls of Take and Give so far.
@@ -155,7 +161,6 @@ class CentralFreeList {
     s.spans = num_spans_;
     s.objects_out = objects_out();
     s.objects_free = num_spans_ * InfoOf(class_).objects - s.objects_out;
-    s.native_released = native_released_;
     s.spans_taken = spans_taken_;
     s.spans_returned = spans_taken_ - num_spans_;
     for (size_t i = 0; i < kOccupancyBuckets; ++i) {
@@ -175,10 +180,23 @@ class CentralFreeList {
 
  private:
   static constexpr size_t kLists = kOccupancyBuckets;
-  // last_used of a span untouched since its idle pages were found.
-  static constexpr uint32_t kScanned = 0;
+  // last_used of a span that was searched for idle pages and not touched since: which search it
+  // was, far above all ticks.
+  static constexpr uint32_t kFirstSearch = uint32_t{1} << 31, kLastSearch = UINT32_MAX - 1;
   // Empty spans kept, so that a span's last object coming and going does not reach the page heap.
   static constexpr size_t kKeptEmptyBytes = 64 << 10;
+
+  // Pages that objects were taken on, to be reported without the lock and before anybody gets the
+  // objects: until then none of them can come free, so nobody gives the pages back.
+  struct Reused {
+    static constexpr size_t kMost = 8;
+    size_t count = 0;
+    NativePages spans[kMost];
+  };
+  void Report(Reused& reused) STRATA_EXCLUDES(lock_) {
+    source_->NoteReused(reused.spans, reused.count);
+    reused.count = 0;
+  }
 
   void CountMove() STRATA_REQUIRES(lock_) {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -228,6 +246,11 @@ class CentralFreeList {
       --num_empty_;
       return;
     }
+    Unlink(span);
+  }
+  // The search may be about to look at it.
+  void Unlink(Span* span) STRATA_REQUIRES(lock_) {
+    if (STRATA_UNLIKELY(span == search_next_)) search_next_ = IntrusiveList<Span>::Next(span);
     nonempty_[span->occupancy_list].Remove(span);
   }
 
@@ -237,8 +260,8 @@ class CentralFreeList {
     NoteOccupancy(span, before, allocated);
     const bool stays = before != 0 && allocated != 0 && before < span->objects &&
                        allocated < span->objects && ListFor(before) == ListFor(allocated);
-    if (stays && span->last_used == kScanned && IsListed(span)) {
-      nonempty_[span->occupancy_list].Remove(span);  // touched again: see Isolate
+    if (stays && span->last_used >= kFirstSearch && IsListed(span)) {
+      Unlink(span);  // touched again: see Isolate
       nonempty_[span->occupancy_list].PushFront(span);
     }
     if (!stays) Delist(span);
@@ -260,7 +283,7 @@ class CentralFreeList {
     if (after != 0) ++in_bucket_[BucketOf(after)];
   }
 
-  size_t TakeFrom(Span* span, void** out, size_t n) STRATA_REQUIRES(lock_) {
+  size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(lock_) {
     const size_t size = InfoOf(class_).size;
     const uintptr_t start = source_->base() + span->start_offset();
     uint64_t* bits = span->free_bits();
@@ -275,7 +298,7 @@ class CentralFreeList {
       }
       bits[w] = word;
     }
-    if (span->released_or_asked != 0) NoteReused(span, out, got);
+    if (span->maybe_gone != 0) NoteReused(span, out, got, reused);
     Recount(span, span->allocated + got);
     objects_out_.store(objects_out() + got, std::memory_order_relaxed);
     return got;
@@ -338,12 +361,13 @@ class CentralFreeList {
     --num_spans_;
     // Kept empty for a while or not: it was seen with objects at the last look before it emptied.
     if (span->seen_bucket != Span::kNotSeen) ++returned_[span->seen_bucket];
-    native_released_ -= static_cast<size_t>(std::popcount(span->released_or_asked));
   }
 
-  void NoteReused(Span* span, void** objects, size_t n) STRATA_REQUIRES(lock_);
-  bool Isolate(uint32_t before, IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
-  void Rejoin(const IsolatedSpans& batch, bool released) STRATA_EXCLUDES(lock_);
+  void NoteReused(Span* span, void** objects, size_t n, Reused& reused) STRATA_REQUIRES(lock_);
+  enum class Search : uint8_t { kGoesOn, kDone };
+  void BeginSearch() STRATA_EXCLUDES(lock_);
+  Search Isolate(uint32_t before, IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
+  void Rejoin(const IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
 
   SizeClass class_ = SizeClass::kNone;
   SpanOrder order_ = SpanOrder::kFullestFirst;
@@ -361,7 +385,10 @@ class CentralFreeList {
   size_t in_bucket_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};  // spans now
   uint64_t observed_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
   uint64_t returned_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
-  size_t native_released_ STRATA_GUARDED_BY(lock_) = 0;
+  // Where the search for idle native pages goes on: the list, and the span if it is not its end.
+  size_t search_list_ STRATA_GUARDED_BY(lock_) = 0;
+  Span* search_next_ STRATA_GUARDED_BY(lock_) = nullptr;
+  uint32_t search_ STRATA_GUARDED_BY(lock_) = kFirstSearch;
   std::atomic<size_t> objects_out_{0};  // these two: written under the lock, read without it
   std::atomic<uint64_t> moves_{0};
 };

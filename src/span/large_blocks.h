@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "hugepage/lent_pages.h"
+#include "hugepage/page_heap_stats.h"
 #include "hugepage/page_run.h"
 #include "span/page_map.h"
 #include "span/span.h"
@@ -30,25 +30,6 @@ struct LargeBlockCounts {
   size_t asked = 0;  // bytes
   Length pages;
   uint64_t moves = 0;
-
-  void Taken(size_t size, Length length) {
-    ++blocks;
-    ++moves;
-    asked += size;
-    pages += length;
-  }
-  void Given(size_t size, Length length) {
-    --blocks;
-    ++moves;
-    asked -= size;
-    pages -= length;
-  }
-  void Add(const LargeBlockCounts& o) {
-    blocks += o.blocks;
-    asked += o.asked;
-    pages += o.pages;
-    moves += o.moves;
-  }
 };
 
 template <class PageHeap>
@@ -57,8 +38,8 @@ class LargeBlocks {
   // A number for the CPU that the thread runs on, or will in all likelihood.
   using CpuNumber = size_t (*)();
 
-  LargeBlocks(PageHeap& heap, MetadataArena& arena, CpuNumber cpu_number)
-      : heap_(heap), arena_(arena), cpu_number_(cpu_number), spans_(arena) {}
+  LargeBlocks(PageHeap& heap, MetadataArena& arena, SpanPool& pool, CpuNumber cpu_number)
+      : heap_(heap), arena_(arena), pool_(pool), cpu_number_(cpu_number), spans_(pool) {}
   LargeBlocks(const LargeBlocks&) = delete;
   LargeBlocks& operator=(const LargeBlocks&) = delete;
 
@@ -76,20 +57,12 @@ class LargeBlocks {
 
   // The span is out of the page map.
   void Give(Span* span) {
-    const bool of_slot = span->lent_to != 0;
-    Slot& slot = slots_[of_slot ? span->lent_to - 1u : 0];
-    const bool elsewhere = InPlaceOf(span, &SlotOfThisCpu(), [&](auto& place) {
+    InPlaceOf(span, &SlotOfThisCpu(), [&](auto& place) {
       const PageRange range = span->range();
-      const bool from_here = place.kLent == of_slot;
-      place.counts.Given(span->released_or_asked, range.length);
-      if (from_here) place.spans.Delete(span);
+      place.counts.Given(span->asked, range.length);
+      place.spans.Delete(span);
       place.pages.Give(range);
-      return !from_here;
     });
-    if (!elsewhere) return;
-    // Its hugepage was returned; its record goes back to where the slot takes the next one from.
-    LockHolder hold(slot.lock);
-    slot.spans->Delete(span);
   }
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
@@ -100,7 +73,7 @@ class LargeBlocks {
       if (n > range.length && !place.pages.TryGrow(range, n)) return false;
       if (n < range.length) place.pages.Shrink(range, n);
       span->num_pages = static_cast<uint32_t>(n.raw());
-      place.counts.pages = place.counts.pages + n - range.length;
+      place.counts.pages += n.raw() - range.length.raw();
       NoteAsked(place.counts, span, size);
       return true;
     });
@@ -111,7 +84,7 @@ class LargeBlocks {
     InPlaceOf(span, nullptr, [&](auto& place) { NoteAsked(place.counts, span, size); });
   }
   size_t AskedOf(const Span* span) const {
-    return InPlaceOf(span, nullptr, [&](auto&) { return span->released_or_asked; });
+    return InPlaceOf(span, nullptr, [&](auto&) { return span->asked; });
   }
   // Of a block that another thread may be resizing.
   PageRange RangeOf(const Span* span) const {
@@ -122,11 +95,11 @@ class LargeBlocks {
   LargeBlockCounts counts() const STRATA_NO_TSA {
     for (const Slot& s : slots_) s.lock.Acquire();
     heap_.lock().Acquire();
-    LargeBlockCounts sum = counts_;
+    Sums sum = counts_;
     for (const Slot& s : slots_) sum.Add(s.counts);
     heap_.lock().Release();
     for (const Slot& s : slots_) s.lock.Release();
-    return sum;
+    return {sum.blocks, sum.asked, Length(sum.pages), sum.moves};
   }
 
   // Hugepages that are lent now.
@@ -137,6 +110,27 @@ class LargeBlocks {
       if (s.pages != nullptr) sum += s.pages->hugepages();
     }
     return sum;
+  }
+
+  // The page heap's figures, where lent hugepages count by what lies in them.
+  PageHeapStats PageStats() const {
+    PageHeapStats stats = heap_.Stats();
+    for (const Slot& s : slots_) {
+      LockHolder hold(s.lock);
+      if (s.pages != nullptr) AddLent(*s.pages, stats);
+    }
+    return stats;
+  }
+
+  // The same of one hugepage.
+  HugePageFill FillOf(HugePageId p) const {
+    while (const uint8_t to = heap_.LentTo(p)) {
+      LockHolder hold(slots_[to - 1u].lock);
+      if (heap_.LentTo(p) != to) continue;  // returned meanwhile
+      const HugeTracker* t = heap_.LentTracker(FirstPage(p));
+      return {t->used(), t->free_backed()};
+    }
+    return heap_.FillOf(p);
   }
 
   // Lent hugepages go back, with what lies in them. CPUs that contend go on borrowing.
@@ -174,17 +168,43 @@ class LargeBlocks {
   // thousand times a second.
   static constexpr size_t kWaitsToOpen = 64;
   static constexpr uint64_t kRestingTakes = 256;
+  static constexpr size_t kReturnBatch = 64;  // hugepages returned while the locks are held
+
+  // What was taken less what was given in one place: that of blocks which changed places is below
+  // zero in one and too much in the other, and right in the sum of all, as unsigned numbers wrap.
+  struct Sums {
+    size_t blocks = 0, asked = 0, pages = 0;
+    uint64_t moves = 0;
+
+    void Taken(size_t size, Length length) {
+      ++blocks;
+      ++moves;
+      asked += size;
+      pages += length.raw();
+    }
+    void Given(size_t size, Length length) {
+      --blocks;
+      ++moves;
+      asked -= size;
+      pages -= length.raw();
+    }
+    void Add(const Sums& o) {
+      blocks += o.blocks;
+      asked += o.asked;
+      pages += o.pages;
+      moves += o.moves;
+    }
+  };
 
   // One CPU's, or that of several with numbers 16 apart. A cache line of its own, at least.
   struct alignas(64) Slot {
     mutable Lock lock{LockRank::kLentPages};
     std::atomic<bool> open{false};         // hugepages may be lent; closed under the lock
     std::atomic<bool> just_opened{false};  // since the last tick
-    uint32_t round = 0;                    // grows when hugepages are returned
     uint64_t takes = 0;                    // since the last tick
-    LargeBlockCounts counts;
+    Sums counts;
     LentPages<PageHeap>* pages = nullptr;  // made when first needed, kept
-    RecordPool<Span>* spans = nullptr;     // the same
+    SpanCache* spans = nullptr;            // the same
   };
 
   // What a block's owner has, for InPlaceOf's callers, who hold its lock.
@@ -196,9 +216,8 @@ class LargeBlocks {
   };
   template <class Pages>
   struct Place {
-    static constexpr bool kLent = std::is_same_v<Pages, LentPages<PageHeap>>;
-    LargeBlockCounts& counts;
-    RecordPool<Span>& spans;
+    Sums& counts;
+    SpanCache& spans;
     Pages& pages;
   };
 
@@ -211,9 +230,8 @@ class LargeBlocks {
     if (STRATA_UNLIKELY(span->lent_to != 0)) {
       Slot& s = slots_[span->lent_to - 1u];
       LockHolder hold(s.lock);
-      // Of an earlier round: the hugepage it lies in was returned, and stays the page heap's as
-      // long as there is anything in it.
-      if (s.round == span->last_used) {
+      // One that was returned stays the page heap's as long as there is anything in it.
+      if (heap_.IsLent(PageId(span->first_page))) {
         Place<LentPages<PageHeap>> place{s.counts, *s.spans, *s.pages};
         return f(place);
       }
@@ -261,66 +279,90 @@ class LargeBlocks {
     return Fill(span, run.range, size);
   }
 
+  // The slot's lock is not held while the page heap is asked for a hugepage: that may look at the
+  // soft limit and release memory.
   Span* TakeLent(Slot& slot, size_t size, Length n, bool* zeroed) {
-    LockHolder hold(slot.lock);
-    if (!slot.open.load(std::memory_order_relaxed) || !MakePages(slot)) return nullptr;
-    Span* span = slot.spans->New();
-    if (span == nullptr) return nullptr;
-    const PageRun run = slot.pages->Take(n);
-    if (run.range.empty()) {
-      slot.spans->Delete(span);
-      return nullptr;
+    const auto number = static_cast<uint8_t>(&slot - slots_ + 1);
+    HugeTracker* fresh = nullptr;
+    for (;;) {
+      {
+        LockHolder hold(slot.lock);
+        const bool ready = slot.open.load(std::memory_order_relaxed) && MakePages(slot);
+        if (fresh != nullptr) slot.pages->Add(fresh);  // if the slot was closed, a tick returns it
+        Span* span = ready ? slot.spans->New() : nullptr;
+        if (span == nullptr) return nullptr;
+        const PageRun run = slot.pages->TryTake(n);
+        if (!run.range.empty()) {
+          ++slot.takes;
+          slot.counts.Taken(size, run.range.length);
+          span->lent_to = number;
+          *zeroed = run.zeroed;
+          return Fill(span, run.range, size);
+        }
+        slot.spans->Delete(span);
+      }
+      fresh = heap_.Lend(number);
+      if (fresh == nullptr) return nullptr;
     }
-    ++slot.takes;
-    slot.counts.Taken(size, run.range.length);
-    span->lent_to = static_cast<uint8_t>(&slot - slots_ + 1);
-    span->last_used = slot.round;
-    *zeroed = run.zeroed;
-    return Fill(span, run.range, size);
   }
 
   static Span* Fill(Span* span, PageRange range, size_t size) {
     span->state = SpanState::kLarge;
     span->first_page = static_cast<uint32_t>(range.first.raw());
     span->num_pages = static_cast<uint32_t>(range.length.raw());
-    span->released_or_asked = size;
+    span->asked = size;
     return span;
   }
 
-  static void NoteAsked(LargeBlockCounts& counts, Span* span, size_t size) {
-    counts.asked += size - span->released_or_asked;  // unsigned: comes out right when it wraps
-    span->released_or_asked = size;
+  static void NoteAsked(Sums& counts, Span* span, size_t size) {
+    counts.asked += size - span->asked;  // unsigned: comes out right when it wraps
+    span->asked = size;
   }
 
   bool MakePages(Slot& s) {
-    using Spans = RecordPool<Span>;
     using Pages = LentPages<PageHeap>;
     if (s.spans == nullptr) {
-      void* spans = arena_.Allocate(sizeof(Spans), alignof(Spans));
-      if (spans != nullptr) s.spans = ::new (spans) Spans(arena_);
+      void* spans = arena_.Allocate(sizeof(SpanCache), alignof(SpanCache));
+      if (spans != nullptr) s.spans = ::new (spans) SpanCache(pool_);
     }
     if (s.pages == nullptr) {
       void* pages = arena_.Allocate(sizeof(Pages), alignof(Pages));
       if (pages != nullptr) s.pages = ::new (pages) Pages(heap_, arena_);
     }
-    return s.spans != nullptr && s.pages != nullptr;
+    return s.spans != nullptr && s.pages != nullptr && s.pages->Prepare();
   }
 
   void Return(Slot& s) {
-    LockHolder hold(s.lock);
-    if (s.pages == nullptr || s.pages->hugepages() == 0) return;
-    s.pages->ReturnAll();
-    ++s.round;
-    LockHolder hold_heap(heap_.lock());
-    counts_.Add(s.counts);
-    s.counts = {};
+    size_t most = SIZE_MAX;  // of what the slot had at first: others may go on borrowing
+    for (size_t returned = 0; returned < most; returned += kReturnBatch) {
+      LockHolder hold(s.lock);
+      if (s.pages == nullptr) return;
+      if (returned == 0) most = s.pages->hugepages();
+      if (!s.pages->ReturnSome(kReturnBatch)) return;
+    }
+  }
+
+  // The page heap counted all of a lent hugepage as used.
+  static void AddLent(const LentPages<PageHeap>& pages, PageHeapStats& s) {
+    const HugeFiller& filler = pages.filler();
+    const size_t free = BytesOf(filler.free_backed()) + pages.spare() * kHugePageSize;
+    s.filler.hugepages += filler.hugepages();
+    s.filler.used += BytesOf(filler.used());
+    s.filler.free += BytesOf(filler.free_backed());
+    s.filler.untouched += BytesOf(filler.untouched());
+    s.filler.regular += filler.hugepages();
+    s.filler.sparse += filler.hugepages();
+    s.cache.hugepages += pages.spare();
+    s.used -= free;
+    s.free_backed += free;
   }
 
   PageHeap& heap_;
   MetadataArena& arena_;
+  SpanPool& pool_;
   const CpuNumber cpu_number_;
-  mutable RecordPool<Span> spans_ STRATA_GUARDED_BY(heap_.lock());
-  mutable LargeBlockCounts counts_ STRATA_GUARDED_BY(heap_.lock());    // of blocks in no slot
+  mutable SpanCache spans_ STRATA_GUARDED_BY(heap_.lock());
+  mutable Sums counts_ STRATA_GUARDED_BY(heap_.lock());                // of blocks in no slot
   mutable size_t waits_[kSlots] STRATA_GUARDED_BY(heap_.lock()) = {};  // since the last tick
   mutable Slot slots_[kSlots];
 };

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "base/intrusive_list.h"
 #include "base/lock.h"
@@ -36,22 +37,26 @@ struct Span : ListNode<Span> {
   uint8_t bitmap_words = 0;
   uint16_t objects = 0;    // capacity
   uint16_t allocated = 0;  // objects that the central list has given out
-  uint32_t last_used = 0;  // tick of the last take or give; kLarge: see lent_to
+  uint32_t last_used = 0;  // tick of the last take or give; or that it was searched since
   static constexpr uint8_t kNotSeen = 0xff;
   uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
-  // kLarge: whose hugepage it lies in, from 1 on, if that was lent in the round `last_used` and has
-  // not been returned since; 0: the page heap's.
+  // kLarge: who had borrowed the hugepage in which it lies, from 1 on, when it was taken; 0:
+  // nobody.
   uint8_t lent_to = 0;
-  // kSmall: native pages of the span that were given back while it was in use, by bit.
-  // kLarge: the bytes the program asked for.
-  uint64_t released_or_asked = 0;
+  uint8_t place = 0;  // in its block: SpanPool's
+  union {
+    // kSmall: native pages, by bit, that were given back while the span was in use and not touched
+    // since. Some may have memory again: only their hugepage knows (HugeTracker). Taking an object
+    // on one of them has to be told to the page heap.
+    uint64_t maybe_gone = 0;
+    uint64_t asked;  // kLarge: bytes the program asked for
+  };
 
   PageRange range() const { return {PageId(first_page), Length(num_pages)}; }
   size_t start_offset() const { return OffsetOf(PageId(first_page)); }
   // Bit set: the object is free. The words follow the record itself.
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }
   const uint64_t* free_bits() const { return reinterpret_cast<const uint64_t*>(this + 1); }
-  uint64_t native_released() const { return state == SpanState::kLarge ? 0 : released_or_asked; }
 
   void InitBits() {
     uint64_t* bits = free_bits();
@@ -63,51 +68,145 @@ struct Span : ListNode<Span> {
 };
 static_assert(sizeof(Span) == 48);
 
-// Span records with room for 1, 2, 4, 8 or 16 words of bits, recycled by size. Thread-safe.
+// How a block of records is divided: the words of bits that each has room for.
+struct SpanBlockShape {
+  size_t parts;
+  size_t words[3];
+
+  constexpr size_t OffsetOf(size_t part) const {
+    size_t offset = 0;
+    for (size_t i = 0; i < part; ++i) offset += sizeof(Span) + words[i] * sizeof(uint64_t);
+    return offset;
+  }
+};
+inline constexpr SpanBlockShape kSpanBlockShapes[] = {
+    {3, {1, 1, 1}}, {2, {4, 4}}, {2, {8, 2}}, {1, {16}}};
+inline constexpr size_t kSpanBlock = kSpanBlockShapes[3].OffsetOf(1);
+static_assert(kSpanBlockShapes[0].OffsetOf(3) <= kSpanBlock &&
+              kSpanBlockShapes[1].OffsetOf(2) <= kSpanBlock &&
+              kSpanBlockShapes[2].OffsetOf(2) <= kSpanBlock);
+// What the arena promises leaves something for the hugepage's own record.
+static_assert(kSpanBlock * kPagesPerHugePage + 512 <= kHugePageSize / 44);
+
+// Span records with room for up to 16 words of bits. They lie in blocks of one size, which hold one
+// large record or several small ones; a block without live records serves any size again. So there
+// are never more blocks than spans were alive at once, whatever sizes they had, and what the arena
+// promises the heap suffices when the program changes the sizes it uses. Thread-safe.
 class SpanPool {
  public:
   explicit SpanPool(MetadataArena& arena) : arena_(arena) {}
 
   Span* New(size_t objects) {
-    const size_t bucket = BucketOf(objects);
-    void* p;
+    const size_t words = (objects + 63) / 64;
     {
       LockHolder hold(lock_);
-      p = free_[bucket];
-      if (p != nullptr) {
-        free_[bucket] = free_[bucket]->list_next;
-      }
+      Span* free = TakeFree(words);
+      if (free != nullptr) return Make(free, objects, words);
     }
-    if (p == nullptr) p = arena_.Allocate(sizeof(Span) + (size_t{8} << bucket), 16);
-    if (p == nullptr) return nullptr;
-    Span* span = ::new (p) Span();
-    span->bitmap_words = static_cast<uint8_t>(objects == 0 ? 0 : (objects + 63) / 64);
-    span->objects = static_cast<uint16_t>(objects);
-    return span;
+    void* block = arena_.Allocate(kSpanBlock, 16, MetadataUse::kHeap);
+    if (block == nullptr) return nullptr;
+    LockHolder hold(lock_);
+    return Make(Divide(static_cast<Span*>(block), words), objects, words);
   }
 
   void Delete(Span* span) {
-    const size_t bucket = BucketOf(span->objects);
-    span->state = SpanState::kUnused;
     LockHolder hold(lock_);
-    span->list_next = free_[bucket];
-    free_[bucket] = span;
+    span->state = SpanState::kUnused;
+    span->place |= kFree;
+    const size_t at = span->place & kPart;
+    const Shape& shape = kShapes[(span->place & ~kFree) / (kPart + 1)];
+    Span* block = PartOf(span, -PartOffset(shape, at));
+    for (size_t i = 0; i < shape.parts; ++i) {
+      if ((PartOf(block, PartOffset(shape, i))->place & kFree) != 0) continue;
+      free_[shape.words[at]].PushFront(span);
+      return;
+    }
+    for (size_t i = 0; i < shape.parts; ++i) {
+      Span* part = PartOf(block, PartOffset(shape, i));
+      if (part != span) free_[shape.words[i]].Remove(part);
+    }
+    whole_.PushFront(block);
   }
 
   Lock& lock() { return lock_; }
 
  private:
-  static constexpr size_t kBuckets = 5;
+  // Span::place: which part of its block it is, the block's shape, and whether it is free. Nobody
+  // but the pool touches it, under its lock.
+  static constexpr uint8_t kPart = 3, kFree = 0x80;
 
-  static size_t BucketOf(size_t objects) {
-    size_t bucket = 0;
-    while ((size_t{64} << bucket) < objects) ++bucket;
-    return bucket;
+  using Shape = SpanBlockShape;
+  static constexpr const Shape* kShapes = kSpanBlockShapes;
+  static constexpr ptrdiff_t PartOffset(const Shape& shape, size_t part) {
+    return static_cast<ptrdiff_t>(shape.OffsetOf(part));
+  }
+  static Span* PartOf(Span* span, ptrdiff_t offset) {
+    return reinterpret_cast<Span*>(reinterpret_cast<char*>(span) + offset);
+  }
+
+  static Span* Make(Span* record, size_t objects, size_t words) {
+    const auto place = static_cast<uint8_t>(record->place & ~kFree);
+    Span* span = ::new (record) Span();
+    span->place = place;
+    span->bitmap_words = static_cast<uint8_t>(words);
+    span->objects = static_cast<uint16_t>(objects);
+    return span;
+  }
+
+  // A record of about that size, or a part of a block that nobody uses.
+  Span* TakeFree(size_t words) STRATA_REQUIRES(lock_) {
+    const size_t most = words <= 1 ? 2 : words <= 4 ? 4 : 8;
+    for (size_t room = 1; room <= most; room *= 2) {
+      if (room < words) continue;
+      if (Span* span = free_[room].PopFront()) return span;
+    }
+    Span* block = whole_.PopFront();
+    return block == nullptr ? nullptr : Divide(block, words);
+  }
+
+  // The first part; the others are free from now on.
+  Span* Divide(Span* block, size_t words) STRATA_REQUIRES(lock_) {
+    const size_t s = words <= 1 ? 0 : words <= 4 ? 1 : words <= 8 ? 2 : 3;
+    for (size_t i = kShapes[s].parts; i-- > 0;) {
+      Span* part = ::new (PartOf(block, PartOffset(kShapes[s], i))) Span();
+      part->place = static_cast<uint8_t>(s * (kPart + 1) + i) | kFree;
+      if (i != 0) free_[kShapes[s].words[i]].PushFront(part);
+    }
+    return block;
   }
 
   MetadataArena& arena_;
-  Lock lock_{LockRank::kPageHeap};
-  Span* free_[kBuckets] STRATA_GUARDED_BY(lock_) = {};
+  Lock lock_{LockRank::kMetadata};
+  IntrusiveList<Span> free_[9] STRATA_GUARDED_BY(lock_);  // by the words they have room for
+  IntrusiveList<Span> whole_ STRATA_GUARDED_BY(lock_);    // blocks
+};
+
+// A few records without bits, kept for the next blocks of one owner, whose lock guards it. The rest
+// go back to the pool, so that no owner keeps what others need.
+class SpanCache {
+ public:
+  explicit SpanCache(SpanPool& pool) : pool_(pool) {}
+
+  Span* New() {
+    Span* span = kept_.PopFront();
+    if (span == nullptr) return pool_.New(0);
+    --count_;
+    span->lent_to = 0;
+    return span;
+  }
+  void Delete(Span* span) {
+    if (count_ == kMost) return pool_.Delete(span);
+    span->state = SpanState::kUnused;
+    kept_.PushFront(span);
+    ++count_;
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+
+  SpanPool& pool_;
+  IntrusiveList<Span> kept_;
+  size_t count_ = 0;
 };
 
 }  // namespace strata

@@ -34,6 +34,11 @@ inline uint64_t IdleNativePages(const Span& span, size_t size) {
   return all & ~live;
 }
 
+// What one hold of a central list's lock looks at: objects given out of spans, and so many more for
+// each span. Some tens of microseconds.
+inline constexpr size_t kSearchSteps = 4096;
+inline constexpr size_t kStepsOfASpan = 16;
+
 // Spans out of everyone's reach, with the ranges of their idle native pages.
 struct IsolatedSpans {
   static constexpr size_t kSpans = 64;
@@ -63,7 +68,7 @@ struct IsolatedSpans {
 };
 
 template <class Source>
-void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n) {
+void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n, Reused& reused) {
   const uintptr_t start = source_->base() + span->start_offset();
   const ClassInfo& info = InfoOf(class_);
   uint64_t touched = 0;
@@ -71,13 +76,9 @@ void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n) {
     touched |= NativePagesOfObject(
         IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start), info.size);
   }
-  touched &= span->released_or_asked;
-  span->released_or_asked &= ~touched;
-  native_released_ -= static_cast<size_t>(std::popcount(touched));
-  for (; touched != 0; touched &= touched - 1) {
-    const size_t page = static_cast<size_t>(std::countr_zero(touched));
-    source_->NoteReused({span->start_offset() + page * kNativePageSize, kNativePageSize});
-  }
+  touched &= span->maybe_gone;
+  span->maybe_gone &= ~touched;
+  if (touched != 0) reused.spans[reused.count++] = {span->start_offset(), touched};
 }
 
 // Spans are isolated in batches, so that the kernel gets many ranges in one call. An isolated span
@@ -87,68 +88,74 @@ void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n) {
 template <class Source>
 size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit) {
   if (!given_since_scan_.exchange(false, std::memory_order_relaxed)) return 0;
+  BeginSearch();
   size_t total = 0;
-  bool more = true;
-  while (more && total < limit) {
+  Search search = Search::kGoesOn;
+  while (search == Search::kGoesOn && total < limit) {
     LockHolder isolating(source_->isolation_lock());
     IsolatedSpans batch;
-    more = Isolate(before, batch);
-    if (batch.spans == 0) break;
-    const size_t released = source_->ReleaseInUse(batch.ranges, batch.used);
-    // Refused in part: which part is not known, so none counts as released. Not tried again at
-    // once.
-    const bool all = released == batch.bytes;
-    Rejoin(batch, all);
-    total += released;
-    if (!all) break;
+    search = Isolate(before, batch);
+    if (batch.spans == 0) continue;
+    const auto released = source_->ReleaseInUse(batch.ranges, batch.used);
+    Rejoin(batch);
+    total += released.bytes;
+    if (released.refused) break;  // not tried again at once
   }
-  if (more) given_since_scan_.store(true, std::memory_order_relaxed);
+  if (search == Search::kGoesOn) given_since_scan_.store(true, std::memory_order_relaxed);
   return total;
 }
 
-// Fills the batch from the emptiest spans on. Spans that were looked at go to the back of their
-// list, touched ones come to its front, so a list is done at the first that was looked at before.
-// Returns whether the batch filled up first.
 template <class Source>
-bool CentralFreeList<Source>::Isolate(uint32_t before, IsolatedSpans& batch) {
-  const size_t size = InfoOf(class_).size;
+void CentralFreeList<Source>::BeginSearch() {
   LockHolder hold(lock_);
-  for (size_t list = kLists; list-- > 0;) {
-    Span* next = nullptr;
-    for (Span* s = nonempty_[list].first(); s != nullptr && s->last_used != kScanned; s = next) {
-      next = IntrusiveList<Span>::Next(s);
-      if (batch.IsFull()) return true;
-      if (s->last_used >= before) {
-        given_since_scan_.store(true, std::memory_order_relaxed);  // too fresh: come again
-        continue;
-      }
-      s->last_used = kScanned;
-      nonempty_[list].Remove(s);
-      const uint64_t idle = IdleNativePages(*s, size) & ~s->released_or_asked;
-      if (idle == 0) {
-        nonempty_[list].PushBack(s);
-        continue;
-      }
-      s->state = SpanState::kIsolated;
-      batch.Add(s, idle);
-    }
-  }
-  return false;
+  search_list_ = kLists - 1;
+  search_next_ = nonempty_[search_list_].first();
 }
 
+// Fills the batch from the emptiest spans on, until it is full or enough was looked at for one hold
+// of the lock; the next call goes on from there. Spans that were searched go to the back of their
+// list, touched ones come to its front, so a list is done at the first that this search has seen.
 template <class Source>
-void CentralFreeList<Source>::Rejoin(const IsolatedSpans& batch, bool released) {
+auto CentralFreeList<Source>::Isolate(uint32_t before, IsolatedSpans& batch) -> Search {
+  const size_t size = InfoOf(class_).size;
+  LockHolder hold(lock_);
+  for (size_t steps = 0; !batch.IsFull() && steps < kSearchSteps; steps += kStepsOfASpan) {
+    Span* s = search_next_;
+    if (s == nullptr || s->last_used == search_) {
+      if (search_list_ == 0) return Search::kDone;
+      search_next_ = nonempty_[--search_list_].first();
+      continue;
+    }
+    search_next_ = IntrusiveList<Span>::Next(s);
+    if (s->last_used >= before && s->last_used < kFirstSearch) {
+      given_since_scan_.store(true, std::memory_order_relaxed);  // too fresh: come again
+      continue;
+    }
+    s->last_used = search_;
+    nonempty_[search_list_].Remove(s);
+    const uint64_t idle = IdleNativePages(*s, size);
+    steps += s->allocated;
+    if (idle == 0) {
+      nonempty_[search_list_].PushBack(s);
+      continue;
+    }
+    s->state = SpanState::kIsolated;
+    batch.Add(s, idle);
+  }
+  return Search::kGoesOn;
+}
+
+// Whether the kernel took a page or not: maybe_gone says so.
+template <class Source>
+void CentralFreeList<Source>::Rejoin(const IsolatedSpans& batch) {
   LockHolder hold(lock_);
   for (size_t i = 0; i < batch.spans; ++i) {
     Span* s = batch.span[i];
     s->state = SpanState::kSmall;
-    if (released) {
-      s->released_or_asked |= batch.idle[i];
-      native_released_ += static_cast<size_t>(std::popcount(batch.idle[i]));
-    }
+    s->maybe_gone |= batch.idle[i];
     Enlist(s);
-    if (s->last_used == kScanned && IsListed(s) && s->allocated != 0) {
-      nonempty_[s->occupancy_list].Remove(s);
+    if (s->last_used >= kFirstSearch && IsListed(s) && s->allocated != 0) {
+      Unlink(s);
       nonempty_[s->occupancy_list].PushBack(s);
     }
   }

@@ -3,7 +3,9 @@
 #include "base/metadata_arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -84,18 +86,56 @@ TEST(MetadataArena, ARefusalIsNullAndCostsNothing) {
 TEST(MetadataArena, EnsuredRecordsNeedNothingMoreFromTheKernel) {
   TestArena memory;
   MetadataArena& arena = memory.arena();
-  ASSERT_NE(arena.Allocate(96), nullptr);
+  ASSERT_NE(arena.Allocate(96, 16, MetadataUse::kHeap), nullptr);
   constexpr size_t kTotal = 3 << 20;
-  ASSERT_TRUE(arena.EnsureTotal(kTotal));
+  ASSERT_TRUE(arena.EnsureHeapTotal(kTotal));
   const size_t mapped = arena.mapped_bytes();
   EXPECT_LE(mapped, kTotal + (512 << 10));
   memory.fail = true;
-  EXPECT_TRUE(arena.EnsureTotal(kTotal));  // has it already
-  for (size_t made = 96; made + 96 <= kTotal; made += 96) ASSERT_NE(arena.Allocate(96), nullptr);
+  EXPECT_TRUE(arena.EnsureHeapTotal(kTotal));  // has it already
+  for (size_t made = 96; made + 96 <= kTotal; made += 96)
+    ASSERT_NE(arena.Allocate(96, 16, MetadataUse::kHeap), nullptr);
   EXPECT_EQ(arena.mapped_bytes(), mapped);
-  EXPECT_FALSE(arena.EnsureTotal(kTotal * 2));
+  EXPECT_FALSE(arena.EnsureHeapTotal(kTotal * 2));
   memory.fail = false;
-  EXPECT_TRUE(arena.EnsureTotal(kTotal * 2));
+  EXPECT_TRUE(arena.EnsureHeapTotal(kTotal * 2));
+}
+
+TEST(MetadataArena, WhatTheHeapIsPromisedServesNobodyElse) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  ASSERT_TRUE(arena.EnsureHeapTotal(1 << 20));
+  for (int i = 0; i < 3000; ++i) ASSERT_NE(arena.Allocate(1000), nullptr);
+  memory.fail = true;
+  while (arena.Allocate(1000) != nullptr) {
+  }
+  // 170 B: the ends of pieces are too short for a record now and then.
+  for (size_t made = 0; made + 180 <= 1 << 20; made += 180)
+    ASSERT_NE(arena.Allocate(170, 8, MetadataUse::kHeap), nullptr) << made;
+}
+
+// The heap of 100 GiB in the steps in which it grows: each maps the difference.
+TEST(MetadataArena, AddressSpaceIsLinearInTheHeap) {
+  static size_t mapped;
+  static char* area = static_cast<char*>(mmap(nullptr, size_t{8} << 30, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(area, MAP_FAILED);
+  mapped = 0;
+  MetadataArena arena([](size_t bytes) -> void* {
+    void* p = area + mapped;
+    mapped += bytes;
+    return mapped <= size_t{8} << 30 ? p : nullptr;
+  });
+  size_t used = 0;
+  for (size_t heap = 32 << 20; heap <= size_t{100} << 30;) {
+    ASSERT_TRUE(arena.EnsureHeapTotal(MetadataFor(heap)));
+    ASSERT_LE(mapped, MetadataFor(heap) + (512 << 10)) << heap;
+    // Some of it is used, as programs do.
+    for (; used < heap / 400; used += 176)
+      ASSERT_NE(arena.Allocate(176, 16, MetadataUse::kHeap), nullptr);
+    heap += std::min(std::max(size_t{64} << 20, heap / 8), size_t{1} << 30);
+  }
+  munmap(area, size_t{8} << 30);
 }
 
 TEST(MetadataArena, ThreadsGetDifferentMemory) {

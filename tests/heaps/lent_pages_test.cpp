@@ -117,6 +117,49 @@ TEST_F(LentPagesTest, AContendingCpuBorrowsAndReturnsWhenItRests) {
   ExpectAllGoesBack();
 }
 
+// Statistics and profiles tell the same as if all had been returned, and return nothing.
+TEST_F(LentPagesTest, LookingAtTheHeapReturnsNothing) {
+  Contend(3);
+  t_cpu = 3;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(Take(600'000 + static_cast<size_t>(i) * 4000));
+  for (int i = 0; i < 30; ++i) {
+    Give(blocks.back());
+    blocks.pop_back();
+  }
+  const auto states = [&] {
+    std::map<size_t, std::pair<size_t, char>> all;
+    heap_->VisitHugePages([&](HugePageId p, size_t used, size_t, char state, uint32_t) {
+      all[p.raw()] = {used, state};
+    });
+    return all;
+  };
+  const size_t lent = heap_->lent_hugepages();
+  ASSERT_GT(lent, 10u);
+  const PageHeapStats before = heap_->PageStats();
+  const auto states_before = states();
+  const PinnedBytes pinned = heap_->PinnedAt(reinterpret_cast<uintptr_t>(blocks[0]));
+  EXPECT_EQ(heap_->lent_hugepages(), lent);
+  heap_->ReturnLent();
+  ASSERT_EQ(heap_->lent_hugepages(), 0u);
+  const PageHeapStats after = heap_->PageStats();
+  EXPECT_EQ(before.used, after.used);
+  EXPECT_EQ(before.free_backed, after.free_backed);
+  EXPECT_EQ(before.backed, after.backed);
+  EXPECT_EQ(before.filler.hugepages, after.filler.hugepages);
+  EXPECT_EQ(before.filler.used, after.filler.used);
+  EXPECT_EQ(before.filler.free, after.filler.free);
+  EXPECT_EQ(before.filler.untouched, after.filler.untouched);
+  EXPECT_EQ(before.filler.regular, after.filler.regular);
+  EXPECT_EQ(before.filler.sparse, after.filler.sparse);
+  EXPECT_EQ(before.cache.hugepages, after.cache.hugepages);
+  EXPECT_EQ(states_before, states());
+  EXPECT_DOUBLE_EQ(pinned.in_hugepage,
+                   heap_->PinnedAt(reinterpret_cast<uintptr_t>(blocks[0])).in_hugepage);
+  for (void* p : blocks) Give(p);
+  ExpectAllGoesBack();
+}
+
 TEST_F(LentPagesTest, LongAndAlignedBlocksAreNeverLent) {
   Contend(0);
   heap_->ReturnLent();

@@ -65,7 +65,7 @@ TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
   EXPECT_TRUE(b.zeroed);
   Span* span = heap_->LargeAt(b.address);
   ASSERT_NE(span, nullptr);
-  EXPECT_EQ(span->released_or_asked, 300'000u);
+  EXPECT_EQ(span->asked, 300'000u);
   EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + 16), nullptr);
   EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + kPageSize), nullptr);
   EXPECT_EQ(heap_->large_blocks().blocks, 1u);

@@ -23,6 +23,26 @@ TEST(DemandTracker, BusyDemandIsThePeakOfTheWindow) {
   EXPECT_EQ(d.Demand(), 100u);
 }
 
+// The longest interval that can be set.
+TEST(DemandTracker, AnHourIsHeld) {
+  constexpr uint32_t kHour = 3'600'000;
+  for (const uint64_t step : {500, 1000, 1700}) {
+    DemandTracker busy({kHour, kHour, kHour, kHour});
+    uint64_t now = 5'000 * kMs;
+    busy.Advance(now, false);
+    busy.Record(1000);
+    busy.Record(100);
+    busy.Advance(now += step * kMs, false);
+    const uint64_t burst = now;
+    while (now - burst < (kHour - 2000) * kMs) {
+      busy.Advance(now += step * kMs, false);
+      ASSERT_EQ(busy.Demand(), 1000u) << (now - burst) / kMs;
+    }
+    while (now - burst < (kHour + kHour / 50) * kMs) busy.Advance(now += step * kMs, false);
+    EXPECT_EQ(busy.Demand(), 100u);
+  }
+}
+
 TEST(DemandTracker, SwingOfTheShortWindowAndLevelOfTheLongOneAdd) {
   DemandTracker d(kWindows);
   uint64_t now = kMs;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hugepage/page_heap.h"
+#include "native_pages.h"
 #include "os/fake_kernel.h"
 #include "program_bytes.h"
 #include "test_arena.h"
@@ -261,7 +262,8 @@ class PageHeapProgram {
     const NativeRange r = it->second.gone.back();
     it->second.gone.pop_back();
     const size_t busy = std::exchange(busy_, it->first);
-    heap_.NoteReused(r);
+    const std::vector<NativePages> pages = AsPages(r);
+    heap_.NoteReused(pages.data(), pages.size());
     busy_ = busy;
     Write(&it->second, r.offset >> kNativePageShift);
   }

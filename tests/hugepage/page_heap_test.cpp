@@ -114,6 +114,22 @@ TEST_F(PageHeapTest, AlignmentsUpToAGigabyte) {
   EXPECT_EQ(heap.Stats().large, 0u);
 }
 
+// Addresses are aligned, not places in the window, which may start anywhere.
+TEST(PageHeapPast, AlignmentsCountFromAddressZero) {
+  test::TestArena meta;
+  FakeKernel kernel{HugeLength(4096)};
+  kernel.past = HugeLength(137);
+  PageHeap<FakeKernel> heap(kernel, meta.arena(), {});
+  for (const bool fragmented : {false, true}) {
+    for (size_t align = 1; align <= 512 * 256; align *= 2) {
+      const PageRange r = heap.Take({Length(300), Length(align), false}).range;
+      ASSERT_FALSE(r.empty());
+      EXPECT_EQ((r.first.raw() + 137 * kPagesPerHugePage) % align, 0u) << align;
+      if (!fragmented || align < 1000) heap.Give(r, false);
+    }
+  }
+}
+
 TEST_F(PageHeapTest, RegionsServeAwkwardSizesOnceTailsWasteMuch) {
   std::vector<PageRange> runs;
   while (heap.Stats().filler.slack < 64 * kMiB) runs.push_back(Take(257));
@@ -264,10 +280,13 @@ TEST_F(PageHeapTest, ReleaseInUseGivesBackAndIsCounted) {
   const size_t at = OffsetOf(runs[4 * 256].first);
   const NativeRange ranges[] = {{at, kNativePageSize},
                                 {at + 4 * kNativePageSize, 2 * kNativePageSize}};
-  EXPECT_EQ(heap.ReleaseInUse(ranges, 2), 3 * kNativePageSize);
+  EXPECT_EQ(heap.ReleaseInUse(ranges, 2).bytes, 3 * kNativePageSize);
+  EXPECT_EQ(heap.ReleaseInUse(ranges, 2).bytes, 0u);  // they are gone already
+  EXPECT_EQ(heap.GoneIn({at, 5 * kNativePageSize}), 2 * kNativePageSize);
   EXPECT_EQ(kernel.physical_bytes(), before - 3 * kNativePageSize);
   EXPECT_EQ(heap.Stats().filler.in_use_released, 3 * kNativePageSize);
-  heap.NoteReused(ranges[0]);
+  const NativePages reused{at, 0b11};  // one of them was never gone
+  heap.NoteReused(&reused, 1);
   EXPECT_EQ(heap.Stats().filler.in_use_released, 2 * kNativePageSize);
   Give(runs[4 * 256 + 2]);  // its two native pages are the others
   EXPECT_EQ(heap.Stats().filler.in_use_released, 0u);
@@ -290,6 +309,26 @@ TEST_F(PageHeapTest, DenseBrokenHugePagesAreRebuilt) {
   EXPECT_EQ(heap.Stats().collapsed_total, 5u);
   EXPECT_EQ(heap.Stats().filler.released, 0u);
   EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
+}
+
+// Only the hugepage knows which pages of runs in use are given back: a rebuilt one has them all.
+TEST_F(PageHeapTest, ARebuiltHugePageHasTheMemoryOfItsRunsInUseAgain) {
+  std::vector<PageRange> runs;
+  for (int i = 0; i < 256 * 12; ++i) runs.push_back(Take(1));
+  for (const PageRange& r : runs) Write(r);
+  const NativeRange hole{OffsetOf(runs[5 * 256].first), 20 * kNativePageSize};
+  ASSERT_EQ(heap.ReleaseInUse(&hole, 1).bytes, hole.bytes);
+  EXPECT_EQ(heap.GoneIn(hole), hole.bytes);
+  EXPECT_EQ(heap.rebuilt_in_use(), 0u);
+  for (int s = 0; s < 5; ++s) Second(false);
+  ASSERT_TRUE(kernel.whole(HugePageId(5)));
+  EXPECT_EQ(heap.rebuilt_in_use(), 1u);
+  EXPECT_EQ(heap.GoneIn(hole), 0u);
+  EXPECT_EQ(heap.Stats().filler.in_use_released, 0u);
+  const size_t before = kernel.physical_bytes();
+  EXPECT_EQ(heap.ReleaseInUse(&hole, 1).bytes, hole.bytes);
+  EXPECT_EQ(kernel.physical_bytes(), before - hole.bytes);
+  EXPECT_EQ(heap.Stats().filler.in_use_released, hole.bytes);
 }
 
 TEST_F(PageHeapTest, FailedCollapseIsNotTriedAgainSoon) {

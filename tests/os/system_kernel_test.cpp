@@ -32,7 +32,8 @@ class SystemKernelTest : public testing::Test {
 };
 
 TEST_F(SystemKernelTest, InitMapsNothingAndAlignsTheBase) {
-  EXPECT_EQ(kernel_.base() % (size_t{1} << 30), 0u);
+  EXPECT_EQ(kernel_.base() % kHugePageSize, 0u);
+  EXPECT_EQ((kernel_.base() - BytesOf(kernel_.past_gibibyte())) % (size_t{1} << 30), 0u);
   EXPECT_EQ(kernel_.window(), HugeLength(1 << 16));
   EXPECT_EQ(kernel_.mapped_end(), 0u);
 }

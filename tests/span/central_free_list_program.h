@@ -252,7 +252,6 @@ class CentralProgram {
       returned += s.returned[b];
     }
     STRATA_CHECK(returned <= s.spans_returned);
-    STRATA_CHECK(s.native_released == source_.ReleasedPages());
     STRATA_CHECK(source_.bad_frees.size() == expected_bad_);
     std::map<const Span*, size_t> out;
     for (const auto& [object, tag] : live_) ++out[SpanOf(object)];

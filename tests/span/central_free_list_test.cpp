@@ -229,14 +229,14 @@ TEST(CentralFreeList, ReleasesExactlyTheNativePagesWithoutLiveObjects) {
       const size_t first = reinterpret_cast<uintptr_t>(live) >> kNativePageShift;
       const size_t last = (reinterpret_cast<uintptr_t>(live) + k.size - 1) >> kNativePageShift;
       EXPECT_EQ(bytes, (k.pages * kNativePerPage - (last - first + 1)) * kNativePageSize);
-      EXPECT_EQ(list.Stats().native_released, bytes >> kNativePageShift);
+      EXPECT_EQ(source.ReleasedPages(), bytes >> kNativePageShift);
       EXPECT_EQ(std::count(live, live + k.size, 0x5a), static_cast<long>(k.size));
       // Nothing is left to give back.
       EXPECT_EQ(list.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);
       void* object = live;
       list.Give(&object, 1);
       list.ReleaseEmpty(UINT32_MAX);
-      EXPECT_EQ(list.Stats().native_released, 0u);
+      EXPECT_EQ(source.ReleasedPages(), 0u);
     }
   }
 }
@@ -261,7 +261,45 @@ TEST_F(CentralFreeListTest, AReusedPageIsNotedOnce) {
   // Four objects a native page: the next five touch two of them.
   for (void* p : Take(5)) EXPECT_FALSE(source_.Released(p));
   EXPECT_EQ(source_.ReleasedPages(), 5u);
-  EXPECT_EQ(list_.Stats().native_released, 5u);
+  EXPECT_EQ(source_.reused_calls, 1u);
+}
+
+// What a refill takes from many spans is told in a few calls, and never under the list's lock: the
+// page heap may read files and release memory then.
+TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
+  Use(1024);
+  std::vector<void*> objects = Take(32 * 20);
+  std::sort(objects.begin(), objects.end());
+  std::vector<void*> dying;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (i % 32 >= 28) dying.push_back(objects[i]);  // a native page of each span
+  }
+  for (void* p : dying) Give(p);
+  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 20 * kNativePageSize);
+  source_.on_reused = [&] {
+    ASSERT_TRUE(list_.lock().TryAcquire());
+    list_.lock().Release();
+  };
+  std::vector<void*> out(80);
+  ASSERT_EQ(list_.Take(out.data(), 80), 80u);
+  EXPECT_EQ(source_.ReleasedPages(), 0u);
+  EXPECT_LE(source_.reused_calls, 3u);
+}
+
+// The kernel may give the pages memory again by rebuilding their hugepage.
+TEST_F(CentralFreeListTest, PagesWithMemoryAgainAreGivenBackAgain) {
+  Use(1024);
+  std::vector<void*> objects = Take(32);
+  std::sort(objects.begin(), objects.end());
+  Give({objects.begin() + 4, objects.end()});
+  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  source_.Rebuild();
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);  // nobody said so
+  list_.SearchAnew();
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  source_.Rebuild();
+  Give(objects[3]);  // a change is reason enough to search the span
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
 }
 
 TEST_F(CentralFreeListTest, ReleaseIdleHonoursItsLimit) {

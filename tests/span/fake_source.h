@@ -70,7 +70,11 @@ class FakeSource {
   uintptr_t base() const { return reinterpret_cast<uintptr_t>(memory_); }
 
   // The contents are gone: filled with a pattern that no test writes.
-  size_t ReleaseInUse(const NativeRange* ranges, size_t n) {
+  struct Done {
+    size_t bytes;
+    bool refused;
+  };
+  Done ReleaseInUse(const NativeRange* ranges, size_t n) {
     STRATA_CHECK(n != 0);
     if (on_release) on_release();
     size_t bytes = 0;
@@ -84,27 +88,33 @@ class FakeSource {
       STRATA_CHECK(page_map_.SpanOf(PageId((r.offset + r.bytes - 1) >> kPageShift)) == span);
       for (size_t p = r.offset >> kNativePageShift; p < (r.offset + r.bytes) >> kNativePageShift;
            ++p) {
-        STRATA_CHECK(!released_[p]);
+        if (!released_[p]) bytes += kNativePageSize;
         released_[p] = true;
         memset(memory_ + (p << kNativePageShift), 0xdd, kNativePageSize);
       }
-      bytes += r.bytes;
       last_end = r.offset + r.bytes;
     }
     STRATA_CHECK(last_end != 0);
     ++release_calls;
-    return bytes;
+    return {bytes, false};
   }
 
   Lock& isolation_lock() { return isolation_lock_; }
-  void NoteReused(NativeRange r) {
-    STRATA_CHECK((r.offset | r.bytes) % kNativePageSize == 0);
-    for (size_t p = r.offset >> kNativePageShift; p < (r.offset + r.bytes) >> kNativePageShift;
-         ++p) {
-      STRATA_CHECK(released_[p]);
-      released_[p] = false;
+  void NoteReused(const NativePages* spans, size_t n) {
+    if (on_reused) on_reused();
+    ++reused_calls;
+    STRATA_CHECK(n != 0);
+    for (size_t i = 0; i < n; ++i) {
+      STRATA_CHECK(spans[i].offset % kNativePageSize == 0 && spans[i].pages != 0);
+      for (size_t bit = 0; bit < 64; ++bit) {
+        if ((spans[i].pages >> bit & 1) != 0)
+          released_[(spans[i].offset >> kNativePageShift) + bit] = false;
+      }
     }
   }
+
+  // The kernel gave the pages memory again.
+  void Rebuild() { released_.assign(released_.size(), false); }
 
   void ReportBadFree(void* p) { bad_frees.push_back(p); }
 
@@ -120,10 +130,10 @@ class FakeSource {
   TestArena& metadata() { return arena_; }
 
   int fail_take_in = -1;  // counts down; fails at zero
-  std::function<void()> on_release;
+  std::function<void()> on_release, on_reused;
   std::set<Span*> live_spans;
   std::vector<void*> bad_frees;
-  size_t take_calls = 0, give_calls = 0, release_calls = 0;
+  size_t take_calls = 0, give_calls = 0, release_calls = 0, reused_calls = 0;
 
  private:
   size_t FindFree(size_t pages) const {

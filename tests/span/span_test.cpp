@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <random>
@@ -50,7 +51,7 @@ TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
       ASSERT_NE(span, nullptr);
       ASSERT_EQ(span->objects, objects);
       ASSERT_EQ(span->allocated, 0u);
-      ASSERT_EQ(span->released_or_asked, 0u);
+      ASSERT_EQ(span->maybe_gone, 0u);
       ASSERT_EQ(span->list_next, nullptr);
       ASSERT_EQ(span->bitmap_words, (objects + 63) / 64);
       span->InitBits();
@@ -61,7 +62,7 @@ TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
       Span* span = held[at];
       // Nobody else's bits were written over this record's.
       ASSERT_EQ(FreeBits(*span), span->objects);
-      span->released_or_asked = ~uint64_t{0};
+      span->maybe_gone = ~uint64_t{0};
       span->allocated = 7;
       pool.Delete(span);
       ASSERT_EQ(span->state, SpanState::kUnused);
@@ -71,6 +72,25 @@ TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
   }
   // Recycled: far less than 20,000 records' worth.
   EXPECT_LT(memory.arena().used_bytes(), 1000u * (sizeof(Span) + 128));
+}
+
+// Whatever sizes of records come after each other, as many fit as the largest ones would.
+TEST(SpanPool, RecordsOfOneSizeServeAnother) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  std::mt19937 random(6);
+  constexpr size_t kMost = 3000;
+  std::vector<Span*> held;
+  for (const size_t objects : {64, 1024, 100, 512, 256, 0, 1024, 3, 500}) {
+    while (held.size() < kMost) held.push_back(pool.New(objects));
+    for (Span* span : held) ASSERT_NE(span, nullptr);
+    EXPECT_LE(memory.arena().used_bytes(), kMost * kSpanBlock);
+    std::shuffle(held.begin(), held.end(), random);
+    while (held.size() > kMost / 3) {  // what stays holds back as little as it can
+      pool.Delete(held.back());
+      held.pop_back();
+    }
+  }
 }
 
 TEST(SpanPool, NullWhenMetadataIsOut) {
