@@ -29,7 +29,15 @@ enum class BadFree : uint8_t {
   kForeign,     // outside the heap
   kMisaligned,  // inside a block
   kDouble,
-  kNotLive,  // inside the heap, but the start of no live block: freed before, or never one
+  kNotLive,      // inside the heap, but the start of no live block: freed before, or never one
+  kOverwritten,  // no bad free, but a free block that was written to
+};
+
+// What the tiers below the caches know of an address in a span.
+enum class ObjectState : uint8_t {
+  kNone,      // no object begins there
+  kFree,      // one does, and it is free
+  kGivenOut,  // to the program or to a cache
 };
 
 struct HeapTick {
@@ -134,6 +142,26 @@ class StrataHeap {
     return span;
   }
 
+  // Whether p looks like an object of the class, as far as the page map tells.
+  bool MayBeObject(SizeClass c, const void* p) const {
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
+    return offset < kernel_.mapped_end() && page_map_.ClassOf(PageId(offset >> kPageShift)) == c &&
+           (offset & AlignMaskOf(c)) == 0;
+  }
+
+  // p: on a page that the map gives to this class. The free bit is read without the lock: that of
+  // an object given out stays as it is until the object comes back.
+  ObjectState StateOf(SizeClass c, const void* p) const {
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
+    const Span* span = page_map_.SpanOf(PageId(offset >> kPageShift));
+    if (span == nullptr || span->size_class != c) return ObjectState::kNone;
+    const size_t in_span = offset - span->start_offset();
+    const size_t index = IndexOfOffset(InfoOf(c), in_span);
+    if (index >= span->objects || index * InfoOf(c).size != in_span) return ObjectState::kNone;
+    const uint64_t word = __atomic_load_n(&span->free_bits()[index / 64], __ATOMIC_RELAXED);
+    return (word >> (index % 64) & 1) != 0 ? ObjectState::kFree : ObjectState::kGivenOut;
+  }
+
   // Source of the central free lists.
   Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, GroupOf(c)); }
   Span* TakeLongLivedSpan(SizeClass c) {
@@ -155,7 +183,14 @@ class StrataHeap {
   void NoteReused(const NativePages* spans, size_t n) { page_heap_.NoteReused(spans, n); }
   // Held while spans are out of the central lists' reach, so that a fork does not catch any.
   Lock& isolation_lock() { return isolation_lock_; }
-  void ReportBadFree(void* p) { bad_free_(BadFree::kDouble, p); }
+  // A central list was given p, which is no object that it gave out.
+  void ReportBadFree(void* p) {
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
+    const SizeClass c = page_map_.ClassOf(PageId(offset >> kPageShift));
+    const bool inside = c != SizeClass::kNone && StateOf(c, p) == ObjectState::kNone;
+    bad_free_(inside ? BadFree::kMisaligned : BadFree::kDouble, p);
+  }
+  void ReportOverwritten(void* p) { bad_free_(BadFree::kOverwritten, p); }
 
   // One step of the background work, about once a second. Unless `release` is set nothing is given
   // back.

@@ -13,5 +13,7 @@ void* AllocateAligned(size_t size, size_t align);  // align: a power of two
 void* AllocateLongLived(size_t size);
 void* Reallocate(void* p, size_t size);
 size_t UsableSize(void* p);
+// As Free, but what is no block's start is found at once, not when the block leaves the caches.
+void FreeChecked(void* p);
 
 }  // namespace strata

@@ -34,15 +34,19 @@ struct Front {
   }
   STRATA_ALWAYS_INLINE static size_t UsableSize(void* p) { return strata::UsableSize(p); }
   STRATA_ALWAYS_INLINE static void Free(void* p) { strata::Free(p); }
-  STRATA_ALWAYS_INLINE static void FreeSizedAligned(void* p, size_t size, size_t align) {
-    strata::FreeSizedAligned(p, size, align);
+  STRATA_ALWAYS_INLINE static void FreeSizedAligned(void* p, [[maybe_unused]] size_t size,
+                                                    [[maybe_unused]] size_t align) {
+#ifndef NDEBUG
+    strata::CheckSizedFree(p, size, align);
+#endif
+    strata::FreeChecked(p);
   }
   // The block may lie in a larger class than its size's: the class has to be looked up.
   STRATA_ALWAYS_INLINE static void FreeResized(void* p, [[maybe_unused]] size_t size) {
 #ifndef NDEBUG
     if (!MayHoldAfterRealloc(p, size)) strata::DieOfWrongSize(p, size, 1);
 #endif
-    strata::Free(p);
+    strata::FreeChecked(p);
   }
 };
 

@@ -7,10 +7,10 @@
 namespace strata {
 
 void EmptyFrontEnd(Runtime& r) {
-  if (ThreadCache* cache = t_state.cache) cache->Flush(r.transfer);
+  if (ProcessThreadCache* cache = t_state.cache) cache->Flush(r.transfer);
   {
     LockHolder hold(r.thread_list_lock);
-    for (ThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
+    for (ProcessThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
       if (t != t_state.cache) t->flush_wanted.store(true, std::memory_order_relaxed);
     }
   }

@@ -139,14 +139,27 @@ bool BindThread() {
   return true;
 }
 
-ThreadCache* CacheOfThisThread() {
+// The random bytes that the kernel gave the process, with what tells one cache from the next. The
+// stack protector's canary and the guard of stored pointers come from the same bytes; neither can
+// be told from their product.
+uint64_t LinkSeed(const void* cache) {
+  static std::atomic<uint64_t> caches{0};
+  uint64_t random[2] = {};
+  if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
+    __builtin_memcpy(random, bytes, sizeof(random));
+  return (random[0] | 1) * (random[1] | 1) + reinterpret_cast<uintptr_t>(cache) +
+         caches.fetch_add(0x9e3779b97f4a7c15u, std::memory_order_relaxed);
+}
+
+ProcessThreadCache* CacheOfThisThread() {
   ThreadState& state = t_state;
   if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended) return state.cache;
   Runtime& r = TheRuntime();
   {
     LockHolder hold(r.thread_list_lock);
-    ThreadCache* cache = r.thread_pool.New();
+    ProcessThreadCache* cache = r.thread_pool.New();
     if (cache == nullptr) return nullptr;
+    cache->Bind(&r.heap, LinkSeed(cache));
     cache->next = r.thread_caches;
     if (cache->next != nullptr) cache->next->previous = cache;
     r.thread_caches = cache;
@@ -162,7 +175,7 @@ namespace {
 // Runs as a thread-specific-data destructor. Later destructors may still allocate: they go without
 // a cache.
 void EndThread(void* value) {
-  auto* cache = static_cast<ThreadCache*>(value);
+  auto* cache = static_cast<ProcessThreadCache*>(value);
   t_state.cache = nullptr;
   t_state.cache_ended = 1;
   Runtime& r = TheRuntime();

@@ -25,6 +25,7 @@ namespace strata {
 
 using ProcessHeap = StrataHeap<SystemKernel>;
 using ProcessTransfer = DomainTransferCache<ProcessHeap::Transfer, RunningCpu>;
+using ProcessThreadCache = ThreadCache<ProcessHeap>;
 using ProcessCpuCache = CpuCache<RseqOps, ProcessTransfer>;
 
 enum class RunState : uint8_t {
@@ -50,8 +51,8 @@ struct Runtime {
 
   // All thread caches, for statistics and fork; the records are recycled.
   Lock thread_list_lock{LockRank::kThreadList};
-  RecordPool<ThreadCache> thread_pool STRATA_GUARDED_BY(thread_list_lock);
-  ThreadCache* thread_caches STRATA_GUARDED_BY(thread_list_lock) = nullptr;
+  RecordPool<ProcessThreadCache> thread_pool STRATA_GUARDED_BY(thread_list_lock);
+  ProcessThreadCache* thread_caches STRATA_GUARDED_BY(thread_list_lock) = nullptr;
   // What ended threads had counted; under thread_list_lock.
   uint64_t ended_hits = 0;
   uint64_t ended_misses_alloc = 0;
@@ -81,8 +82,8 @@ struct ThreadState {
   uint32_t releases : 1 = 0;          // gives memory back now; other rounds leave it alone
   uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
   uint32_t starts_no_thread : 1 = 0;  // NoThreadStart
-  ThreadCache* cache = nullptr;       // where rseq is not to be had
-  strata_scope* scope = nullptr;      // the thread's stretch is 0 as long as it is in one
+  ProcessThreadCache* cache = nullptr;  // where rseq is not to be had
+  strata_scope* scope = nullptr;        // the thread's stretch is 0 as long as it is in one
 };
 static_assert(sizeof(ThreadState) <= 56);
 extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
@@ -110,7 +111,7 @@ STRATA_ALWAYS_INLINE Runtime& TheRuntime() {
 RunState EnsureStarted();
 
 // The calling thread's cache in per-thread mode; null when it has none and may have none.
-ThreadCache* CacheOfThisThread();
+ProcessThreadCache* CacheOfThisThread();
 
 // Lets the calling thread use the per-CPU caches, if it may; returns whether.
 bool BindThread();

@@ -30,7 +30,7 @@ constexpr size_t kMaxRequest = PTRDIFF_MAX;
 constexpr size_t kMaxAlign = size_t{1} << 30;
 
 void* AllocateSmallPerThread(Runtime& r, SizeClass c) {
-  ThreadCache* cache = CacheOfThisThread();
+  ProcessThreadCache* cache = CacheOfThisThread();
   if (STRATA_UNLIKELY(cache == nullptr)) {
     void* one[1];
     return r.transfer.Take(c, one, 1) == 1 ? one[0] : nullptr;
@@ -75,27 +75,34 @@ void NoteAsked(Runtime& r, SizeClass c, size_t size) {
   sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// Whether p lies in a span but is no object's start.
-bool IsInsideBlock(const Runtime& r, const void* p, SizeClass c) {
+// Reports a pointer to a span of the class at which no object begins, or one that is free for sure.
+bool ExpectObject(const Runtime& r, void* p, SizeClass c) {
+  const ObjectState state = r.heap.StateOf(c, p);
+  if (STRATA_LIKELY(state == ObjectState::kGivenOut)) return true;
+  HandleBadFree(state == ObjectState::kFree ? BadFree::kDouble : BadFree::kMisaligned, p);
+  return false;
+}
+
+// The same of any pointer; what lies in no span is left to others.
+bool ExpectIfSmall(void* p) {
+  if (CurrentState() != RunState::kReady) return true;
+  const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return true;
-  const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
-  if (span == nullptr || span->size_class != c) return true;
-  const size_t in_span = offset - span->start_offset();
-  return IndexOfOffset(InfoOf(c), in_span) * InfoOf(c).size != in_span;
+  const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
+  return c == SizeClass::kNone || c == kReapPage || ExpectObject(r, p, c);
 }
 
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
-  ThreadCache* cache = CacheOfThisThread();
+  ProcessThreadCache* cache = CacheOfThisThread();
   const size_t limit = r.thread_cache_limit.load(std::memory_order_relaxed);
   if (STRATA_UNLIKELY(cache == nullptr)) {
     r.transfer.Give(c, &p, 1);
-  } else if (STRATA_UNLIKELY(cache->IsNewest(c, p))) {
+  } else if (STRATA_UNLIKELY(cache->IsNewest(c, p) ||
+                             !(cache->HasRoom(c, limit)
+                                   ? cache->Push(c, p)
+                                   : cache->PushSlow(c, p, r.transfer, limit)))) {
     HandleBadFree(BadFree::kDouble, p);
-  } else if (STRATA_LIKELY(cache->HasRoom(c, limit))) {
-    cache->Push(c, p);
-  } else {
-    cache->PushSlow(c, p, r.transfer, limit);
   }
 }
 
@@ -237,12 +244,16 @@ void FreeSmallSlow(void* p, SizeClass entry) {
   const SizeClass c = WithoutSampledPage(entry);
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kReapPage) return FreeOther(p);
-  if (IsInsideBlock(r, p, c)) return HandleBadFree(BadFree::kMisaligned, p);
+  if (!ExpectObject(r, p, c)) return;
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) SampleFreed(r, p);
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
   if (r.cpu.ops().Push(c, p) == PushResult::kPushed) return;
   if (!r.cpu.PushSlow(c, p)) HandleBadFree(BadFree::kDouble, p);
+}
+
+void FreeChecked(void* p) {
+  if (ExpectIfSmall(p)) Free(p);
 }
 
 void CheckSizedFree(void* p, size_t size, size_t align) {
@@ -361,6 +372,7 @@ void* Reallocate(void* p, size_t size) {
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
   }
+  if (!ExpectIfSmall(p)) return OutOfMemory();
   if (size == 0) {
     Free(p);
     return nullptr;
@@ -370,7 +382,9 @@ void* Reallocate(void* p, size_t size) {
     return ReallocateInReap(reap, p, size);
   const size_t old_size = IsEarly(p) ? EarlySize(p, size) : UsableSize(p);
   if (old_size == 0) {
-    HandleBadFree(BadFree::kForeign, p);
+    const bool ours = reinterpret_cast<uintptr_t>(p) - TheRuntime().kernel.base() <
+                      TheRuntime().kernel.mapped_end();
+    HandleBadFree(ours ? BadFree::kNotLive : BadFree::kForeign, p);
     return OutOfMemory();
   }
   if (InScope() && size > old_size) return MoveByCopy(p, old_size, size);

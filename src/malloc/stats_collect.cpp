@@ -21,7 +21,7 @@ void CollectThreadCaches(Runtime& r, HeapStats& out) {
   out.hits += r.ended_hits;
   out.misses_alloc += r.ended_misses_alloc;
   out.misses_free += r.ended_misses_free;
-  for (const ThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
+  for (const ProcessThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
     out.cpu_cache += t->bytes.load(std::memory_order_relaxed);
     out.hits += t->hits.load(std::memory_order_relaxed);
     out.misses_alloc += t->misses_alloc.load(std::memory_order_relaxed);

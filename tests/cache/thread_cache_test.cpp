@@ -1,5 +1,6 @@
 // ThreadCache over a fake tier of real little blocks (its lists run through the objects): slow
-// start, overflow, the limit, flushing, and a random program against a model.
+// start, overflow, the limit, flushing, links that were overwritten, objects pushed twice, and a
+// random program against a model.
 #include "cache/thread_cache.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
@@ -15,7 +17,8 @@
 namespace strata::test {
 namespace {
 
-// Objects of one cache line each, whatever their class; they know their class.
+// Objects of a few words each, whatever their class; they know their class. The heap as well, whose
+// addresses are those blocks.
 class BlockTransfer {
  public:
   size_t Take(SizeClass c, void** out, size_t n) {
@@ -28,6 +31,7 @@ class BlockTransfer {
       if (pool.empty()) {
         blocks_.push_back(std::make_unique<Block>());
         blocks_.back()->size_class = c;
+        known_[blocks_.back().get()] = c;
         pool.push_back(blocks_.back().get());
       }
       out[i] = pool.back();
@@ -46,48 +50,56 @@ class BlockTransfer {
     }
   }
   size_t out() const { return out_.size(); }
+  bool MayBeObject(SizeClass c, const void* p) const {
+    const auto known = known_.find(p);
+    return known != known_.end() && known->second == c;
+  }
+  void ReportOverwritten(void* p) { overwritten.push_back(p); }
   static SizeClass ClassOf(void* p) { return static_cast<Block*>(p)->size_class; }
 
   size_t takes = 0, gives = 0, limit = 0, last_take = 0;
+  std::vector<void*> overwritten;
 
  private:
   struct Block {
-    void* link = nullptr;  // the cache's
+    uint64_t link = 0;  // the cache's
     SizeClass size_class = SizeClass::kNone;
   };
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<void*> pools_[kMaxClasses];
   std::set<void*> out_;
+  std::unordered_map<const void*, SizeClass> known_;
 };
 
 constexpr size_t kLimit = 1 << 20;
 
 class ThreadCacheTest : public testing::Test {
  protected:
+  ThreadCacheTest() { cache_.Bind(&transfer_, 7); }
   void* Allocate(SizeClass c) {
     void* p = cache_.Pop(c);
     return p != nullptr ? p : cache_.PopSlow(c, transfer_);
   }
-  void Free(SizeClass c, void* p, size_t limit = kLimit) {
-    if (cache_.HasRoom(c, limit)) {
-      cache_.Push(c, p);
-    } else {
-      cache_.PushSlow(c, p, transfer_, limit);
-    }
+  bool Free(SizeClass c, void* p, size_t limit = kLimit) {
+    return cache_.HasRoom(c, limit) ? cache_.Push(c, p) : cache_.PushSlow(c, p, transfer_, limit);
   }
+  // By the lengths, which FlushGivesEverythingBack holds against the lists themselves.
   size_t ListedBytes() const {
     size_t bytes = 0;
-    for (size_t i = 1; i < kNumClasses; ++i) {
-      size_t n = 0;
-      for (void* p = cache_.lists[i].head; p != nullptr; p = *static_cast<void**>(p)) ++n;
-      EXPECT_EQ(n, cache_.lists[i].length);
-      bytes += n * InfoOf(static_cast<SizeClass>(i)).size;
-    }
+    for (size_t i = 1; i < kNumClasses; ++i)
+      bytes += cache_.lists[i].length * InfoOf(static_cast<SizeClass>(i)).size;
     return bytes;
+  }
+  // n objects of the class on its list, the newest last.
+  std::vector<void*> Listed(SizeClass c, size_t n) {
+    std::vector<void*> objects(n);
+    EXPECT_EQ(transfer_.Take(c, objects.data(), n), n);
+    for (void* p : objects) EXPECT_TRUE(cache_.Push(c, p));
+    return objects;
   }
 
   BlockTransfer transfer_;
-  ThreadCache cache_;
+  ThreadCache<BlockTransfer> cache_;
   const SizeClass small_ = ClassOfSize(64);
 };
 
@@ -202,6 +214,68 @@ TEST_F(ThreadCacheTest, OutOfMemoryIsNullAndNothingIsLost) {
   for (void* p : held) Free(small_, p);
   cache_.Flush(transfer_);
   EXPECT_EQ(transfer_.out(), 0u);
+}
+
+TEST_F(ThreadCacheTest, AnOverwrittenLinkIsReportedAndNotFollowed) {
+  const auto c = small_;
+  size_t found = 0;
+  for (uint64_t change : {uint64_t{1}, uint64_t{16}, uint64_t{0x100}, uint64_t{1} << 40,
+                          uint64_t{1} << 63, ~uint64_t{0}, uint64_t{0x4141414141414141}}) {
+    std::vector<void*> objects = Listed(c, 6);
+    *static_cast<uint64_t*>(objects[3]) ^= change;
+    EXPECT_EQ(cache_.Pop(c), objects[5]);
+    EXPECT_EQ(cache_.Pop(c), objects[4]);
+    EXPECT_EQ(transfer_.overwritten.size(), found);
+    EXPECT_EQ(cache_.Pop(c), objects[3]);
+    ASSERT_EQ(transfer_.overwritten.size(), ++found) << change;
+    EXPECT_EQ(transfer_.overwritten.back(), objects[3]);
+    EXPECT_EQ(cache_.Pop(c), nullptr);  // the rest is out of reach
+    EXPECT_EQ(cache_.bytes.load(), 0u);
+    EXPECT_EQ(cache_.lists[Raw(c)].length, 0u);
+  }
+}
+
+TEST_F(ThreadCacheTest, ALinkIsGoodInItsPlaceAndItsCacheAlone) {
+  std::vector<void*> objects = Listed(small_, 6);
+  *static_cast<uint64_t*>(objects[4]) = *static_cast<uint64_t*>(objects[2]);
+  EXPECT_EQ(cache_.Pop(small_), objects[5]);
+  EXPECT_EQ(cache_.Pop(small_), objects[4]);
+  EXPECT_EQ(transfer_.overwritten, std::vector<void*>{objects[4]});
+
+  ThreadCache<BlockTransfer> other;
+  other.Bind(&transfer_, 8);
+  EXPECT_TRUE(other.Push(small_, objects[0]));
+  EXPECT_TRUE(other.Push(small_, objects[1]));
+  const uint64_t link = *static_cast<uint64_t*>(objects[1]);
+  EXPECT_EQ(other.Pop(small_), objects[1]);
+  EXPECT_TRUE(cache_.Push(small_, objects[2]));
+  EXPECT_TRUE(cache_.Push(small_, objects[1]));
+  EXPECT_NE(*static_cast<uint64_t*>(objects[1]), link);
+  *static_cast<uint64_t*>(objects[1]) = link;
+  EXPECT_EQ(cache_.Pop(small_), objects[1]);
+  EXPECT_EQ(transfer_.overwritten.size(), 2u);
+}
+
+TEST_F(ThreadCacheTest, AnOverwrittenLinkEndsAFlush) {
+  std::vector<void*> objects = Listed(small_, 6);
+  std::vector<void*> others = Listed(ClassOfSize(1024), 3);
+  *static_cast<uint64_t*>(objects[3]) = 0;
+  cache_.Flush(transfer_);
+  EXPECT_EQ(transfer_.overwritten, std::vector<void*>{objects[3]});
+  EXPECT_EQ(transfer_.out(), 3u);  // those behind it
+  EXPECT_EQ(cache_.bytes.load(), 0u);
+}
+
+TEST_F(ThreadCacheTest, AnObjectInTheListIsNotTakenAgain) {
+  std::vector<void*> objects = Listed(small_, 6);
+  for (void* p : objects) EXPECT_FALSE(cache_.Push(small_, p));
+  EXPECT_EQ(cache_.lists[Raw(small_)].length, 6u);
+  for (size_t i = 6; i-- != 0;) EXPECT_EQ(cache_.Pop(small_), objects[i]);
+  for (void* p : objects) {
+    EXPECT_EQ(*static_cast<uint64_t*>(p), 0u);  // no link is left to be taken for one
+    EXPECT_TRUE(cache_.Push(small_, p));
+  }
+  EXPECT_TRUE(transfer_.overwritten.empty());
 }
 
 TEST_F(ThreadCacheTest, RandomProgramAgainstAModel) {

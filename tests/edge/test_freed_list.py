@@ -1,0 +1,81 @@
+"""Writes to freed blocks whose list runs through them, and pointers into the middle of a block."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from blackbox import Lab
+
+SOURCE = Path(__file__).resolve().parent / "freed_list_cases.c"
+THREAD = {"STRATA_CACHE": "thread"}
+IGNORE = {"STRATA_ON_ERROR": "ignore"}
+
+WRITES = """
+    zero ones text decoy live itself lowest_byte second_byte highest_byte others_link
+""".split()
+# The checked ways, which find it in any mode. reallocarray is realloc.
+CHECKED = """
+    realloc_to_more realloc_to_less realloc_to_the_same realloc_to_nothing reallocarray
+    free_sized free_aligned_sized
+""".split()
+# Sizes of classes whose alignment does not show that the place is inside a block.
+INSIDE = [(48, 16), (48, 32), (80, 48), (112, 64), (144, 16), (240, 224), (320, 64), (1152, 128)]
+MIDDLE = "strata: free of a pointer into the middle of a block: "
+
+
+def expect_one_line(lab: Lab, start: str, *args: str, env: dict[str, str]) -> None:
+    """One line and SIGABRT; one line and no harm done where that was asked for."""
+    lab.require_strata()
+    program = lab.build(SOURCE)
+    died = lab.run(program, *args, env=env)
+    assert died.returncode == -signal.SIGABRT, died.explain()
+    went_on = lab.run(program, *args, env=env | IGNORE)
+    assert went_on.returncode == 0, went_on.explain()
+    for result in (died, went_on):
+        assert len(result.strata_lines()) == 1, result.explain()
+        assert len(result.stderr.splitlines()) == 1, result.explain()
+        assert result.stderr.startswith(start), result.explain()
+
+
+@pytest.mark.parametrize("size", [8, 48, 1000])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_to_a_freed_block_is_found(lab: Lab, write: str, size: int) -> None:
+    start = "strata: write to a freed block: "
+    expect_one_line(lab, start, "write_after_free", str(size), write, env=THREAD)
+
+
+def test_a_write_to_a_freed_block_is_found_at_thread_end(lab: Lab) -> None:
+    start = "strata: write to a freed block: "
+    expect_one_line(lab, start, "write_after_free_at_thread_end", "64", env=THREAD)
+
+
+@pytest.mark.parametrize("size", [8, 48, 1000])
+def test_a_double_free_of_an_older_block_is_found(lab: Lab, size: int) -> None:
+    start = "strata: double free: "
+    expect_one_line(lab, start, "double_free_of_an_older_block", str(size), env=THREAD)
+
+
+@pytest.mark.parametrize("case", ["untouched_blocks_come_and_go", "links_are_not_shown"])
+def test_sound_use(lab: Lab, case: str) -> None:
+    if case == "links_are_not_shown":
+        lab.require_strata()
+    lab.run(lab.build(SOURCE), case, env=THREAD).silent()
+
+
+@pytest.mark.parametrize(("size", "off"), INSIDE)
+def test_a_free_of_an_interior_pointer_per_thread(lab: Lab, size: int, off: int) -> None:
+    expect_one_line(lab, MIDDLE, "interior", str(size), "free", str(off), env=THREAD)
+
+
+@pytest.mark.parametrize("mode", ["auto", "thread"])
+@pytest.mark.parametrize("way", CHECKED)
+def test_an_interior_pointer(lab: Lab, way: str, mode: str) -> None:
+    for size, off in INSIDE[:: len(INSIDE) - 1] if mode == "thread" else INSIDE:
+        env = {"STRATA_CACHE": mode}
+        expect_one_line(lab, MIDDLE, "interior", str(size), way, str(off), env=env)
+
+
+def test_an_interior_pointer_found_late_is_named_rightly(lab: Lab) -> None:
+    expect_one_line(lab, MIDDLE, "interior_found_late", env={})
