@@ -107,7 +107,9 @@ CASE(absurd_size_fails) {
       CHECK_AT(errno == ENOMEM, i);
       if (alignments[j] >= sizeof(void*)) {
         void* untouched = &errno;
+        errno = 0;
         CHECK_AT(posix_memalign(&untouched, alignments[j], Hide(asked[i])) == ENOMEM, i);
+        CHECK_AT(errno == ENOMEM, i);
         CHECK_AT(untouched == (void*)&errno, i);
       }
     }
@@ -118,7 +120,11 @@ CASE(posix_memalign_bad_alignment) {
   const size_t asked[] = {0, 1, 2, 3, 4, 7, 12, 24, 100, 4095, ((size_t)1 << 30) + 8, SIZE_MAX};
   for (size_t i = 0; i < sizeof asked / sizeof *asked; ++i) {
     void* untouched = &errno;
+    errno = EXDEV;
     CHECK_AT(posix_memalign(&untouched, Hide(asked[i]), 100) == EINVAL, asked[i]);
+    CHECK_AT(errno == EXDEV, asked[i]);
+    CHECK_AT(posix_memalign(&untouched, Hide(asked[i]), SIZE_MAX) == EINVAL, asked[i]);
+    CHECK_AT(errno == EXDEV, asked[i]);
     CHECK_AT(untouched == (void*)&errno, asked[i]);
   }
 }
