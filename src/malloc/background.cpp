@@ -135,7 +135,7 @@ void BackgroundTick() {
 
 void LookAtBackground() {
   Runtime& r = TheRuntime();
-  if (t_state.starts_no_thread || t_state.releases) return;
+  if (t_state.starts_no_thread || t_state.releases || t_state.vforked) return;
   // Release is only one of the duties (limits, cache sizes, unwind tables), and settings may ask for
   // others later: "never" is for a process that was started without.
   if (!r.options.background) return g_looks.store(false, std::memory_order_relaxed);

@@ -34,6 +34,7 @@ void LimitsTick() {
 // Near the limit the estimate of demand no longer counts: better a page fault than the kernel's
 // killer. A drained cache starts with no room, so caches stay smaller while this happens often.
 void RelieveMemory() {
+  if (t_state.vforked) return;  // left to the parent
   const size_t wanted = TheRuntime().heap.page_heap().TakeReliefWanted();
   if (wanted != 0) ReleaseBytes(wanted);
 }

@@ -134,7 +134,7 @@ RunState EnsureStarted() {
 
 bool BindThread() {
   Runtime& r = TheRuntime();
-  if (!r.per_cpu || !ThreadHasRseq(r.rseq)) return false;
+  if (!r.per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
   t_state.slabs = r.cpu.slabs();
   return true;
 }
@@ -153,7 +153,8 @@ uint64_t LinkSeed(const void* cache) {
 
 ProcessThreadCache* CacheOfThisThread() {
   ThreadState& state = t_state;
-  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended) return state.cache;
+  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked)
+    return state.cache;
   Runtime& r = TheRuntime();
   {
     LockHolder hold(r.thread_list_lock);

@@ -16,7 +16,7 @@ std::atomic<uint32_t> g_threads{0};
 // The random bytes that the kernel gave the process, with the thread's number; the number also
 // tells threads apart that lived one after the other in the same memory.
 void SeedThread(ThreadState& t) {
-  t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x1fffffff;
+  t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x0fffffff;
   uint64_t seed = 0;
   if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
     __builtin_memcpy(&seed, bytes, sizeof(seed));

@@ -1,5 +1,5 @@
-// What becomes of a per-thread cache's list when the program writes to blocks that it has freed, and
-// of pointers into the middle of a block. The arguments name the size and what is done.
+// What becomes of a per-thread cache's list when the program writes to blocks that it has freed,
+// and of pointers into the middle of a block. The arguments name the size and what is done.
 #include "case.h"
 
 enum { kBlocks = 6, kDepth = 2 };

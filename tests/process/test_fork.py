@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from blackbox import Lab
+from blackbox import Lab, cases
 
 HERE = Path(__file__).resolve().parent
 STORM = HERE / "fork_storm.c"
@@ -38,6 +38,17 @@ def test_fork_while_stats_are_rewritten(lab: Lab, tmp_path: Path) -> None:
 
 def test_vfork_and_spawn(lab: Lab) -> None:
     lab.run(lab.build(HERE / "spawn_cases.c"), "spawn_from_threads").silent()
+
+
+@MODES
+@pytest.mark.parametrize("case", cases(HERE / "vfork_cases.c"))
+def test_malloc_in_the_child_of_a_vfork(lab: Lab, case: str, mode: str) -> None:
+    lab.run(lab.build(HERE / "vfork_cases.c"), case, env={"STRATA_CACHE": mode}).silent()
+
+
+def test_children_of_posix_spawn_do_not_allocate(lab: Lab) -> None:
+    """So they need none of what is done for vfork."""
+    lab.run(lab.build(HERE / "spawn_own_malloc.c"), "children_do_not_allocate").silent()
 
 
 def test_fork_while_others_flush_and_read(lab: Lab) -> None:
