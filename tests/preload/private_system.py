@@ -1,0 +1,159 @@
+"""Runs system programs with the library in /etc/ld.so.preload, as an operator would put it there.
+
+The programs live in mount and pid namespaces of their own, on a copy of /etc (accounts, PAM,
+ld.so.preload and the library itself), with fresh /home, /run and spool folders: nothing reaches the
+machine that runs the tests, and all processes end with the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from blackbox import Lab, Result, missing, need
+
+USER = "strata-user"
+UID = 4321
+LIBRARY = "/etc/libstrata.so"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cache/man")
+# The mounts are made before the library is in sight; what is executed last has it.
+ENTER = """
+set -e
+root=$1; shift
+for place in etc {fresh}; do
+  [ -d /$place ] && mount --bind $root/$place /$place
+done
+exec "$@"
+"""
+
+
+def program(name: str) -> str:
+    """A program of the system; those of /usr/sbin are not on every user's path."""
+    for folder in PATH.split(":"):
+        if os.access(f"{folder}/{name}", os.X_OK):
+            return f"{folder}/{name}"
+    return need(name)
+
+
+def need_root() -> None:
+    """Accounts, chroot and mounts need root; so do the daemons themselves."""
+    if os.geteuid() != 0:
+        missing("only root can run system daemons")
+    probe = [need("unshare"), *NAMESPACES, "true"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
+        missing("no namespaces to run system daemons in")
+
+
+class PrivateSystem:
+    """One such system; its files are made before anything is started in it."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        need_root()
+        self.lab = lab
+        self._root = folder / "system"
+        self._root.mkdir()
+        shutil.copytree("/etc", self._root / "etc", symlinks=True, ignore=_unreadable)
+        for place in FRESH:
+            (self._root / place).mkdir(parents=True)
+        for place in (self._root, self._root / "etc"):
+            place.chmod(0o755)
+        if lab.library is not None:
+            shutil.copy(lab.library.resolve(), self.path(LIBRARY))
+            self.write("/etc/ld.so.preload", LIBRARY + "\n")
+        self.add_user()
+
+    def path(self, inside: str) -> Path:
+        """Where a file of the system lies for the test."""
+        return self._root / inside.lstrip("/")
+
+    def write(self, inside: str, text: str, mode: int = 0o644) -> None:
+        target = self.path(inside)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.write_text(text)
+        target.chmod(mode)
+
+    def append(self, inside: str, text: str) -> None:
+        with self.path(inside).open("a") as file:
+            file.write(text)
+
+    def add_user(self) -> None:
+        self.append("/etc/passwd", f"{USER}:x:{UID}:{UID}:test:/home/{USER}:/bin/sh\n")
+        self.append("/etc/group", f"{USER}:x:{UID}:\n")
+        self.append("/etc/shadow", f"{USER}:{PASSWORD_HASH}:19000:0:99999:7:::\n")
+        home = self.path(f"/home/{USER}")
+        home.mkdir()
+        os.chown(home, UID, UID)
+
+    def command(self, *args: str | Path) -> list[str]:
+        fresh = " ".join(FRESH)
+        enter = ENTER.format(fresh=fresh)
+        return [
+            *(need("unshare"), *NAMESPACES, "sh", "-c", enter, "sh", str(self._root)),
+            *(str(arg) for arg in args),
+        ]
+
+    def run(self, *args: str | Path, env: Mapping[str, str] | None = None, **run: Any) -> Result:
+        """Runs a command in a system of its own to its end."""
+        extra = {"PATH": PATH, **(env or {})}
+        return self.lab.run(*self.command(*args), preload=False, env=extra, cwd="/", **run)
+
+    def join(self, pid: int, *args: str | Path, **run: Any) -> Result:
+        """Runs a command in the system that a process of it lives in."""
+        enter = (need("nsenter"), "--mount", "--pid", "--target", str(pid))
+        return self.lab.run(*enter, *args, preload=False, env={"PATH": PATH}, cwd="/", **run)
+
+    @contextlib.contextmanager
+    def start(
+        self, *args: str | Path, env: Mapping[str, str] | None = None, **popen: Any
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Starts a command; at the end of the block everything that it started is killed."""
+        extra = {"PATH": PATH, **(env or {})}
+        command = self.command(*args)
+        with self.lab.start(*command, preload=False, env=extra, cwd="/", **popen) as process:
+            yield process
+
+    def processes(self, process: subprocess.Popen[str], name: str) -> list[int]:
+        """The pids of the programs of that name below a started command, as the test sees them."""
+        found = []
+        for pid in _below(process.pid):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                    found.append(pid)
+        return found
+
+    def is_loaded(self, pid: int) -> bool:
+        if self.lab.library is None:
+            return True
+        return LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+
+
+# crypt(3) of "secret", SHA-512.
+PASSWORD = "secret"
+PASSWORD_HASH = (
+    "$6$strata$uJ2u.0daGn3X3dCR07qBcaFXM9pLEKCXZ92rUOmAviUHMgJiSM3gWxbOTB4itya0"
+    "9PW4pjnMohai/TJZPl/D3."
+)
+
+
+def _unreadable(folder: str, names: list[str]) -> list[str]:
+    """Sockets and the like have no place in a copy."""
+    paths = (Path(folder) / name for name in names)
+    return [p.name for p in paths if not (p.is_symlink() or p.is_dir() or p.is_file())]
+
+
+def _below(pid: int) -> list[int]:
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *_below(int(child))]
+    return found
+
