@@ -22,6 +22,7 @@ UID = 4321
 LIBRARY = "/etc/libstrata.so"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+NO_NETWORK = "--net"
 FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cache/man")
 # The mounts are made before the library is in sight; what is executed last has it.
 ENTER = """
@@ -54,9 +55,10 @@ def need_root() -> None:
 class PrivateSystem:
     """One such system; its files are made before anything is started in it."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, lab: Lab, folder: Path, *namespaces: str) -> None:
         need_root()
         self.lab = lab
+        self._namespaces = (*NAMESPACES, *namespaces)
         self._root = folder / "system"
         self._root.mkdir()
         shutil.copytree("/etc", self._root / "etc", symlinks=True, ignore=_unreadable)
@@ -96,7 +98,7 @@ class PrivateSystem:
         fresh = " ".join(FRESH)
         enter = ENTER.format(fresh=fresh)
         return [
-            *(need("unshare"), *NAMESPACES, "sh", "-c", enter, "sh", str(self._root)),
+            *(need("unshare"), *self._namespaces, "sh", "-c", enter, "sh", str(self._root)),
             *(str(arg) for arg in args),
         ]
 
