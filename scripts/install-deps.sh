@@ -11,6 +11,8 @@ CLANG="clang-19 libclang-rt-19-dev llvm-19"
 PYTHON="python3 python3-venv"
 BROWSER="chromium fonts-dejavu-core"
 SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-testsuite"
+DAEMONS="openssh-server openssh-client chrony vsftpd cron sudo man-db bubblewrap"
+PHP="php-cli php-xml php-mbstring php-curl php-sqlite3"
 POOLS="apache2 apache2-dev libapr1-dev nginx-light nginx-dev"
 CLIENTS="apache2-utils curl openssl subversion libaprutil1-dev"
 
@@ -18,7 +20,7 @@ packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $POOLS $CLIENTS $BROWSER rustc golang-go" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER rustc golang-go" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk" ;;

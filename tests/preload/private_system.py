@@ -24,14 +24,17 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 NO_NETWORK = "--net"
 FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cache/man")
-# The mounts are made before the library is in sight; what is executed last has it.
+# The mounts are made before the library is in sight; what runs in the end has it. The shell stays as
+# the namespace's init: not every daemon can cope with the children of others.
 ENTER = """
 set -e
 root=$1; shift
 for place in etc {fresh}; do
   [ -d /$place ] && mount --bind $root/$place /$place
 done
-exec "$@"
+set +e
+"$@"
+exit $?
 """
 
 
