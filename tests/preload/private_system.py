@@ -24,8 +24,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 NO_NETWORK = "--net"
 FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cache/man")
-# The mounts are made before the library is in sight; what runs in the end has it. The shell stays as
-# the namespace's init: not every daemon can cope with the children of others.
+# The mounts are made before the library is in sight; what runs in the end has it. The shell stays
+# as the namespace's init: not every daemon can cope with the children of others.
 ENTER = """
 set -e
 root=$1; shift
@@ -67,8 +67,7 @@ class PrivateSystem:
         shutil.copytree("/etc", self._root / "etc", symlinks=True, ignore=_unreadable)
         for place in FRESH:
             (self._root / place).mkdir(parents=True)
-        for place in (self._root, self._root / "etc"):
-            place.chmod(0o755)
+        (self._root / "etc").chmod(0o755)
         if lab.library is not None:
             shutil.copy(lab.library.resolve(), self.path(LIBRARY))
             self.write("/etc/ld.so.preload", LIBRARY + "\n")
@@ -161,4 +160,3 @@ def _below(pid: int) -> list[int]:
             for child in (task / "children").read_text().split():
                 found += [int(child), *_below(int(child))]
     return found
-

@@ -63,7 +63,9 @@ def test_twelve_starts_in_the_filter(lab: Lab, tmp_path: Path) -> None:
                 assert process.poll() is None, f"{process.returncode}: {logs[start].read_text()}"
                 for question in COMMANDS:
                     answer = ask(system, pids[start], start, question)
-                    assert not answer.startswith("506"), f"{question}: {answer}{logs[start].read_text()}"
+                    assert not answer.startswith("506"), (
+                        f"{question}: {answer}{logs[start].read_text()}"
+                    )
                     assert question != "tracking" or answer.startswith("7F7F0101,"), answer
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
