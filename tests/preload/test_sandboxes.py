@@ -48,7 +48,7 @@ def test_strict_allowlist(lab: Lab, case: str) -> None:
 
 
 def bubble(*args: str | Path) -> list[str | Path]:
-    """bwrap with all that it can unshare, around a command; bwrap itself runs on the library too."""
+    """bwrap with all that it can unshare, around a command; it runs on the library itself."""
     everything = [need("bwrap"), "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"]
     everything += ["--dev", "/dev", "--proc", "/proc"]
     if subprocess.run([*everything, "true"], capture_output=True, check=False).returncode != 0:

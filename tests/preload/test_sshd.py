@@ -1,4 +1,4 @@
-"""Debian's sshd on the library: its sandboxed child, PAM, and the user's session, ten logins over."""
+"""Debian's sshd on the library: its sandboxed child, PAM and the user's session, ten times."""
 
 from __future__ import annotations
 
