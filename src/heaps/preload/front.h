@@ -17,18 +17,20 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "heaps/preload/deep_bind.h"
 #include "os/file_list_lock.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/locked.h"
 
-// The name by which `strata run --heap` knows the library, and its fork handlers. Registered early,
-// so that most other handlers run outside of ours; those of libraries whose constructors ran before
-// run between ours, and pass through our locks (FutexLock).
+// The name by which `strata run --heap` knows the library, what it says to a deep load, and its
+// fork handlers. Registered early, so that most other handlers run outside of ours; those of
+// libraries whose constructors ran before run between ours, and pass through our locks (FutexLock).
 #define STRATA_PRELOAD_HEAP(name)                                                         \
   extern "C" __attribute__((visibility("default"))) const char strata_heap_name[] = name; \
   namespace {                                                                             \
   __attribute__((constructor(101))) void RegisterForkHandlers() { Front::HandleForks(); } \
-  }
+  }                                                                                       \
+  bool strata::MayBindDeep() { return false; }
 
 namespace strata::preload {
 
