@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cach
 ENTER = """
 set -e
 root=$1; shift
-for place in etc {fresh}; do
+for place in {fresh} etc; do
   [ -d /$place ] && mount --bind $root/$place /$place
 done
 set +e
@@ -89,9 +90,14 @@ class PrivateSystem:
             file.write(text)
 
     def add_user(self) -> None:
+        """A user with a password, which is root's too."""
         self.append("/etc/passwd", f"{USER}:x:{UID}:{UID}:test:/home/{USER}:/bin/sh\n")
         self.append("/etc/group", f"{USER}:x:{UID}:\n")
         self.append("/etc/shadow", f"{USER}:{PASSWORD_HASH}:19000:0:99999:7:::\n")
+        shadow = self.path("/etc/shadow").read_text()
+        self.write(
+            "/etc/shadow", re.sub("^root:[^:]*", f"root:{PASSWORD_HASH}", shadow, flags=re.M)
+        )
         home = self.path(f"/home/{USER}")
         home.mkdir()
         os.chown(home, UID, UID)

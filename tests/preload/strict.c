@@ -138,6 +138,15 @@ static void AfterGrowth(void) {
   Linger();
 }
 
+// A server's way from its start, in filters that are there already: bursts of work and rest.
+static void Serve(void) {
+  for (int burst = 0; burst < 6; ++burst) {
+    Churn((unsigned)burst, 8);
+    const struct timespec rest = {0, 300000000};
+    nanosleep(&rest, NULL);
+  }
+}
+
 int main(int argc, char** argv) {
   const char* name = argc == 2 ? argv[1] : "";
   if (strcmp(name, "all") == 0 || strcmp(name, "without_advice") == 0) {
@@ -147,6 +156,8 @@ int main(int argc, char** argv) {
   } else if (strcmp(name, "filtered_by_another") == 0) {
     Churn(1, 1);
     Linger();
+  } else if (strcmp(name, "service") == 0) {
+    Serve();
   } else if (strcmp(name, "threads") == 0) {
     WithThreads(0, 0);
   } else if (strcmp(name, "threads_tsync") == 0) {

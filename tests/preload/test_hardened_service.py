@@ -1,0 +1,123 @@
+"""The library in services with systemd's hardening options, each alone and all at once.
+
+systemd does not run where tests do: its filters come from harden.c, its limits from prlimit, its
+mounts and users from unshare and setpriv.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, need
+from private_system import NO_NETWORK, UID, PrivateSystem
+
+HERE = Path(__file__).resolve().parent
+FILTERS = (
+    "SystemCallFilter",
+    "WithoutPrivileged",
+    "WithoutAside",
+    "MemoryDenyWriteExecute",
+    "RestrictNamespaces",
+    "RestrictAddressFamilies",
+    "RestrictRealtime",
+    "LockPersonality",
+    "NoNewPrivileges",
+)
+LIMITS = {
+    "LimitAS": "--as=2147483648",
+    "LimitDATA": "--data=1073741824",
+    "LimitNPROC": "--nproc=1",
+    "LimitMEMLOCK": "--memlock=0",
+    "LimitCORE": "--core=0",
+    "LimitNOFILE": "--nofile=4",
+    "LimitFSIZE": "--fsize=0",
+    "LimitSTACK": "--stack=131072",
+    "LimitSIGPENDING": "--sigpending=0",
+    "LimitRTPRIO": "--rtprio=0",
+}
+# A line of shell each: what the option takes away, from inside of namespaces.
+MOUNTS = {
+    "ProtectProc": "mount -t proc -o hidepid=invisible proc /proc",
+    "ProcSubset": "mount -t proc -o subset=pid proc /proc",
+    "NoProc": "mount -t tmpfs none /proc",
+    "NoSys": "mount -t tmpfs none /sys",
+    "PrivateTmp": "mount -t tmpfs none /tmp; mount -t tmpfs none /var/tmp",
+    "PrivateDevices": "mount -t tmpfs none /dev",
+    "ProtectSystem": "mount -o remount,bind,ro /",
+    "ProtectControlGroups": "mount -t tmpfs -o ro none /sys/fs/cgroup",
+}
+TOGETHER = ("ProtectControlGroups", "ProtectSystem", "PrivateDevices", "PrivateTmp", "ProcSubset")
+NOBODY = ("--reuid", str(UID), "--regid", str(UID), "--clear-groups")
+POWERLESS = ("--bounding-set", "-all", "--inh-caps", "-all", "--no-new-privs")
+
+
+class Services:
+    """Starts the program in one way after the other, and then waits for all."""
+
+    def __init__(self, system: PrivateSystem, stack: contextlib.ExitStack) -> None:
+        self._system = system
+        self._stack = stack
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, name: str, *command: str, mounts: str = "") -> None:
+        script = f'set -e; {mounts}\nexec "$@"'
+        service = self._system.start("sh", "-c", script, "sh", *command)
+        self._running[name] = self._stack.enter_context(service)
+
+    def require_all_fine(self) -> None:
+        wrong = {}
+        for name, process in self._running.items():
+            out, err = process.communicate(timeout=60)
+            if (process.returncode, out, err) != (0, "done\n", ""):
+                wrong[name] = (process.returncode, out, err)
+        assert wrong == {}
+
+
+@pytest.fixture
+def system(lab: Lab, tmp_path: Path) -> PrivateSystem:
+    made = PrivateSystem(lab, tmp_path, NO_NETWORK)
+    for name in ("strict", "harden"):
+        shutil.copy(lab.build(HERE / f"{name}.c"), made.path(f"/etc/{name}"))
+    return made
+
+
+WORK = ("/etc/strict", "service")
+
+
+@pytest.mark.parametrize("refusal", ["eperm", "kill"])
+def test_filters(system: PrivateSystem, refusal: str) -> None:
+    with contextlib.ExitStack() as stack:
+        services = Services(system, stack)
+        for name in FILTERS:
+            services.start(name, "/etc/harden", refusal, name, "--", *WORK)
+        services.start("all", "/etc/harden", refusal, *FILTERS, "--", *WORK)
+        services.require_all_fine()
+
+
+def test_limits(system: PrivateSystem) -> None:
+    prlimit = need("prlimit")
+    nobody = (need("setpriv"), *NOBODY)
+    with contextlib.ExitStack() as stack:
+        services = Services(system, stack)
+        for name, limit in LIMITS.items():
+            services.start(name, *nobody, prlimit, limit, *WORK)
+        services.start("all", *nobody, prlimit, *LIMITS.values(), *WORK)
+        services.require_all_fine()
+
+
+def test_what_is_hidden(system: PrivateSystem) -> None:
+    with contextlib.ExitStack() as stack:
+        services = Services(system, stack)
+        for name, mount in MOUNTS.items():
+            services.start(name, *WORK, mounts=mount)
+        powerless = (need("setpriv"), *NOBODY, *POWERLESS)
+        services.start("CapabilityBoundingSet", *powerless, *WORK)
+        everything = (*powerless, need("prlimit"), *LIMITS.values())
+        hardened = (*everything, "/etc/harden", "kill", *FILTERS, "--", *WORK)
+        mounts = "; ".join(MOUNTS[name] for name in TOGETHER)
+        services.start("all", *hardened, mounts=mounts)
+        services.require_all_fine()
