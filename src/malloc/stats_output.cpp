@@ -82,7 +82,7 @@ int WriteStatsTo(int fd, FileForm form) {
   return EOVERFLOW;
 }
 
-void WriteStatsFile(const char* pattern, FileForm form) {
+[[gnu::noinline]] void WriteStatsFile(const char* pattern, FileForm form) {
   const ErrnoKeeper keep;
   char path[4096];  // room for the longest option that is all %p
   ExpandPath(pattern, path, sizeof(path));
@@ -97,6 +97,16 @@ void WriteStatsFile(const char* pattern, FileForm form) {
       .Text(": ")
       .Text(strerrordesc_np(error))
       .Send();
+}
+
+// Its tens of KiB of stack are no concern of a program that asked for no statistics and may exit
+// from a small coroutine.
+[[gnu::noinline]] void WriteStatsToStderr() {
+  HeapStats stats;
+  CollectStats(stats);
+  TextSink sink(StderrForStats());
+  WriteText(stats, sink);
+  sink.Finish();
 }
 
 }  // namespace
@@ -142,12 +152,7 @@ void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl);
 
 void WriteStatsAtExit() {
   WriteStatsFiles();
-  if (strcmp(TheRuntime().options.stats, "exit") != 0) return;
-  HeapStats stats;
-  CollectStats(stats);
-  TextSink sink(StderrForStats());
-  WriteText(stats, sink);
-  sink.Finish();
+  if (strcmp(TheRuntime().options.stats, "exit") == 0) WriteStatsToStderr();
 }
 
 }  // namespace strata
