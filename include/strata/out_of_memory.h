@@ -5,9 +5,9 @@
 #if defined(__cpp_exceptions)
 #include <new>
 #else
-#include <unistd.h>
-
 #include <cstdlib>
+
+#include "strata/raw_io.h"
 #endif
 
 namespace strata::internal {
@@ -17,7 +17,7 @@ namespace strata::internal {
 #else
 [[noreturn]] inline void ThrowOutOfMemory() {
   constexpr char kLine[] = "strata: out of memory, and no exceptions to say so\n";
-  [[maybe_unused]] const ssize_t written = ::write(2, kLine, sizeof kLine - 1);
+  raw::Write(2, kLine, sizeof kLine - 1);
   std::abort();
 }
 #endif

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "strata/raw_io.h"
+
 namespace strata {
 namespace {
 
@@ -15,7 +17,7 @@ int ReopenStderr() {
   constexpr const char* kPath = "/proc/self/fd/2";
   struct stat link;
   if (lstat(kPath, &link) != 0 || (link.st_mode & S_IWUSR) == 0) return -1;
-  return open(kPath, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  return raw::Open(kPath, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ void Message::Send() {
   size_t sent = 0;
   int fd = STDERR_FILENO;
   while (sent <= used_) {
-    const ssize_t n = write(fd, buffer_ + sent, used_ + 1 - sent);
+    const ssize_t n = raw::Write(fd, buffer_ + sent, used_ + 1 - sent);
     if (n > 0) {
       sent += static_cast<size_t>(n);
     } else if (n < 0 && errno == EBADF && fd == STDERR_FILENO) {
@@ -67,7 +69,7 @@ void Message::Send() {
       break;
     }
   }
-  if (fd >= 0 && fd != STDERR_FILENO) close(fd);
+  if (fd >= 0 && fd != STDERR_FILENO) raw::Close(fd);
   errno = saved;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/version.h"
+#include "base/write_all.h"
 #include "malloc/background.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
@@ -27,6 +29,18 @@ namespace {
 using namespace strata;
 
 bool Ready() { return EnsureStarted() == RunState::kReady; }
+
+// stdio writes by libc's functions, which would act on a cancellation that is pending.
+class NoCancellation {
+ public:
+  NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  NoCancellation(const NoCancellation&) = delete;
+  NoCancellation& operator=(const NoCancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 int ToInt(size_t n) { return n > INT_MAX ? INT_MAX : static_cast<int>(n); }
 
@@ -80,16 +94,6 @@ bool FillText(ScratchArray<char>& text) {
     text.Grow(sink.Finish());
   });
   return true;
-}
-
-void WriteAll(int fd, const char* text, size_t n) {
-  while (n != 0) {
-    const ssize_t sent = write(fd, text, n);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return;
-    text += sent;
-    n -= static_cast<size_t>(sent);
-  }
 }
 
 // glibc's XML shape with our totals; the classes are its "sizes".
@@ -187,5 +191,6 @@ STRATA_EXPORT int malloc_info(int options, FILE* out) noexcept {
   if (!memory.Reserve(sizeof(HeapStats))) return -1;
   auto* s = ::new (memory.data()) HeapStats();
   if (Ready()) OnSideStack([s] { CollectCounts(*s); });
+  const NoCancellation no_cancellation;
   return WriteXml(*s, out) ? 0 : -1;
 }

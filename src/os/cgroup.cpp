@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/errno_keeper.h"
 #include "base/units.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -38,21 +38,19 @@ class Path {
   bool fits_ = true;
 };
 
-// Reads at most n - 1 bytes and ends them with a zero byte; false if there is nothing to read. By
-// raw system calls: malloc is no cancellation point, and whoever else interposes open() may
-// allocate in it.
+// Reads at most n - 1 bytes and ends them with a zero byte; false if there is nothing to read.
 bool ReadFile(const char* path, char* text, size_t n) {
   const ErrnoKeeper keep;
   if (path[0] == '\0') return false;
-  const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return false;
   size_t length = 0;
   while (length < n - 1) {
-    const long got = syscall(SYS_read, fd, text + length, n - 1 - length);
+    const ssize_t got = raw::Read(fd, text + length, n - 1 - length);
     if (got <= 0) break;
     length += static_cast<size_t>(got);
   }
-  syscall(SYS_close, fd);
+  raw::Close(fd);
   text[length] = '\0';
   return length != 0;
 }

@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "os/confinement.h"
+#include "strata/raw_io.h"
 
 // glibc's since 2.35; absent elsewhere.
 extern "C" {
@@ -67,11 +68,11 @@ size_t PossibleCpus() {
   const int saved = errno;
   size_t last = 0;
   bool found = false;
-  const int fd = open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
     char text[256];
-    const ssize_t n = read(fd, text, sizeof(text));
-    close(fd);
+    const ssize_t n = raw::Read(fd, text, sizeof(text));
+    raw::Close(fd);
     size_t number = 0;
     for (ssize_t i = 0; i < n; ++i) {
       if (text[i] >= '0' && text[i] <= '9') {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "os/system_kernel.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -61,7 +62,7 @@ class Adder {
 template <class F>
 bool ForEachLine(const char* path, F f) {
   const int saved = errno;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     errno = saved;
     return false;
@@ -69,7 +70,7 @@ bool ForEachLine(const char* path, F f) {
   char text[4096];
   size_t held = 0;
   ssize_t n;
-  while ((n = read(fd, text + held, sizeof(text) - 1 - held)) > 0) {
+  while ((n = raw::Read(fd, text + held, sizeof(text) - 1 - held)) > 0) {
     held += static_cast<size_t>(n);
     text[held] = '\0';
     char* line = text;
@@ -83,7 +84,7 @@ bool ForEachLine(const char* path, F f) {
     if (held == sizeof(text) - 1)
       held = 0;  // a line longer than the buffer is a path: of no interest
   }
-  close(fd);
+  raw::Close(fd);
   errno = saved;
   return true;
 }

@@ -15,6 +15,7 @@
 #include "base/errno_keeper.h"
 #include "os/confinement.h"
 #include "base/keyed_random.h"
+#include "strata/raw_io.h"
 
 #ifndef MADV_COLD
 #define MADV_COLD 20
@@ -285,11 +286,11 @@ size_t ResidentMetadata() {
 
 ThpMode ReadThpMode() {
   const ErrnoKeeper keep;
-  const int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ThpMode::kUnknown;
   char text[64] = {};
-  const ssize_t n = read(fd, text, sizeof(text) - 1);
-  close(fd);
+  const ssize_t n = raw::Read(fd, text, sizeof(text) - 1);
+  raw::Close(fd);
   if (n <= 0) return ThpMode::kUnknown;
   if (strstr(text, "[always]") != nullptr) return ThpMode::kAlways;
   if (strstr(text, "[madvise]") != nullptr) return ThpMode::kMadvise;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "strata/raw_io.h"
+
 namespace strata {
 namespace {
 
@@ -52,10 +54,10 @@ bool ReadText(const char* directory, size_t cpu, unsigned index, const char* nam
   const int length =
       snprintf(path, sizeof(path), "%s/cpu%zu/cache/index%u/%s", directory, cpu, index, name);
   if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) return false;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  const ssize_t got = read(fd, text, n - 1);
-  close(fd);
+  const ssize_t got = raw::Read(fd, text, n - 1);
+  raw::Close(fd);
   if (got <= 0) return false;
   text[text[got - 1] == '\n' ? got - 1 : got] = '\0';
   return true;

@@ -5,14 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "strata/raw_io.h"
+
 namespace strata {
 
 bool EveryUserHasAName() {
-  const int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   char map[256];
-  const ssize_t n = read(fd, map, sizeof(map) - 1);
-  close(fd);
+  const ssize_t n = raw::Read(fd, map, sizeof(map) - 1);
+  raw::Close(fd);
   if (n <= 0) return false;
   map[n] = '\0';
   // One line: first user inside, first user outside, how many; 4294967295 is all of them.

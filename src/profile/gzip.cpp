@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/write_all.h"
 #include "profile/scratch_array.h"
 
 namespace strata {
@@ -183,14 +184,6 @@ void Deflate(BitWriter& out, const uint8_t* data, size_t size, MatchFinder& find
   out.ToByte();
 }
 
-// Waits until a descriptor that does not block takes more.
-bool AwaitRoom(int fd) {
-  pollfd wait{fd, POLLOUT, 0};
-  const int ready = poll(&wait, 1, kPatienceMs);
-  if (ready == 0) errno = ETIMEDOUT;
-  return ready > 0 || (ready < 0 && errno == EINTR);
-}
-
 }  // namespace
 
 uint32_t Crc32(const void* data, size_t size) {
@@ -198,27 +191,6 @@ uint32_t Crc32(const void* data, size_t size) {
   uint32_t crc = ~uint32_t{0};
   for (size_t i = 0; i < size; ++i) crc = (crc >> 8) ^ kCrc.of_byte[(crc ^ bytes[i]) & 0xff];
   return ~crc;
-}
-
-bool WriteAll(int fd, const void* data, size_t size) {
-  const auto* bytes = static_cast<const char*>(data);
-  const int saved = errno;
-  while (size != 0) {
-    const ssize_t n = write(fd, bytes, size);
-    if (n > 0) {
-      bytes += n;
-      size -= static_cast<size_t>(n);
-    } else if (n == 0) {
-      errno = ENOSPC;
-      return false;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!AwaitRoom(fd)) return false;
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  errno = saved;
-  return true;
 }
 
 bool WriteGzip(int fd, const void* data, size_t size) {

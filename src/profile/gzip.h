@@ -11,12 +11,6 @@ namespace strata {
 // have taken a part. Memory (256 KiB) is the function's own while it runs.
 bool WriteGzip(int fd, const void* data, size_t size);
 
-// All of it, through short writes and EINTR. A descriptor that does not block is waited for; one
-// that takes nothing for kPatienceMs fails with ETIMEDOUT. As with write(2), a pipe without a
-// reader raises SIGPIPE.
-bool WriteAll(int fd, const void* data, size_t size);
-inline constexpr int kPatienceMs = 10'000;
-
 uint32_t Crc32(const void* data, size_t size);
 
 }  // namespace strata

@@ -13,6 +13,7 @@
 #include <initializer_list>
 
 #include "base/errno_keeper.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -149,22 +150,22 @@ bool MapsParser::Next(Mapping* mapping) {
 }
 
 bool ReadOwnMaps(ScratchArray<char>& text) {
-  const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  const int maps = raw::Open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return true;
   bool enough = true;
   while ((enough = text.Reserve(size_t{64} << 10)) && text.size() < kMaxMaps) {
-    const ssize_t n = read(maps, text.data() + text.size(), size_t{64} << 10);
+    const ssize_t n = raw::Read(maps, text.data() + text.size(), size_t{64} << 10);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     text.Grow(static_cast<size_t>(n));
   }
-  close(maps);
+  raw::Close(maps);
   return enough;
 }
 
 OwnMemory::~OwnMemory() {
   const ErrnoKeeper keep_errno;
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) raw::Close(fd_);
 }
 
 bool OwnMemory::ReadOwn(MemoryReader& self, uintptr_t from, void* to, size_t n) {
@@ -176,9 +177,10 @@ bool OwnMemory::ReadOwn(MemoryReader& self, uintptr_t from, void* to, size_t n) 
     const ssize_t got = process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0);
     if (got >= 0 || errno == EFAULT) return got == static_cast<ssize_t>(n);
     own.refused_ = true;  // by a seccomp filter, or no such call
-    own.fd_ = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    own.fd_ = raw::Open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   }
-  return own.fd_ >= 0 && pread(own.fd_, to, n, static_cast<off_t>(from)) == static_cast<ssize_t>(n);
+  return own.fd_ >= 0 &&
+         raw::Pread(own.fd_, to, n, static_cast<off_t>(from)) == static_cast<ssize_t>(n);
 }
 
 BuildId ReadBuildId(const Mapping& first, MemoryReader& memory) {

@@ -1,8 +1,7 @@
 // Text without allocation. See text_sink.h.
 #include "profile/text_sink.h"
 
-#include <errno.h>
-#include <unistd.h>
+#include "base/write_all.h"
 
 namespace strata {
 
@@ -71,16 +70,7 @@ TextSink& TextSink::Padded(const char* s, size_t width) {
 }
 
 void TextSink::Flush() {
-  size_t sent = 0;
-  while (sent < used_) {
-    const ssize_t n = write(fd_, buffer_ + sent, used_ - sent);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      failed_ = true;
-      break;
-    }
-    sent += static_cast<size_t>(n);
-  }
+  if (!failed_) failed_ = !WriteAll(fd_, buffer_, used_);
   used_ = 0;
 }
 

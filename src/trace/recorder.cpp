@@ -13,6 +13,7 @@
 #include "base/errno_keeper.h"
 #include "profile/mappings.h"
 #include "profile/stack_walk.h"
+#include "strata/raw_io.h"
 #include "trace/object_map.h"
 #include "trace/stack_table.h"
 #include "trace/thread_buffer.h"
@@ -344,7 +345,7 @@ STRATA_NO_TSA void FinishRecording() {
   ThreadBuffer* last = nullptr;
   for (ThreadBuffer* b = g_buffers.first(); b != nullptr; b = b->next) {
     int tries = 0;
-    while (!b->hold.TryAcquire() && ++tries < kMostTries) nanosleep(&kPause, nullptr);
+    while (!b->hold.TryAcquire() && ++tries < kMostTries) raw::Nanosleep(&kPause, nullptr);
     if (tries == kMostTries) continue;
     if (good()) Flush(*b);
     if (last != nullptr) last->hold.Release();

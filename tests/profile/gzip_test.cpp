@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -88,7 +87,6 @@ TEST(Gzip, AClosedPipeIsTold) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   close(ends[0]);
-  signal(SIGPIPE, SIG_IGN);
   EXPECT_FALSE(WriteGzip(ends[1], "abc", 3));
   EXPECT_EQ(errno, EPIPE);
   close(ends[1]);

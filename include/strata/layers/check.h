@@ -6,12 +6,12 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "strata/layers/heap.h"
+#include "strata/raw_io.h"
 
 namespace strata::layers {
 
@@ -19,9 +19,9 @@ using CheckHandler = void (*)(const char* what, const void* p);
 
 [[noreturn]] inline void AbortOnCheck(const char* what, const void*) {
   constexpr char kBefore[] = "strata check: ";
-  [[maybe_unused]] ssize_t ignored = write(2, kBefore, sizeof(kBefore) - 1);
-  ignored = write(2, what, strlen(what));
-  ignored = write(2, "\n", 1);
+  raw::Write(2, kBefore, sizeof(kBefore) - 1);
+  raw::Write(2, what, strlen(what));
+  raw::Write(2, "\n", 1);
   abort();
 }
 

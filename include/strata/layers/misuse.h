@@ -2,10 +2,10 @@
 // layers that find such a thing at no cost; Check finds more and may be told to go on.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
+
+#include "strata/raw_io.h"
 
 namespace strata::layers {
 
@@ -20,7 +20,7 @@ namespace strata::layers {
   add(": ");
   add(what);
   line[used++] = '\n';
-  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, line, used);
+  raw::Write(2, line, used);
   abort();
 }
 

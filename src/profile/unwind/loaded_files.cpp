@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/errno_keeper.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -44,7 +45,7 @@ void LoadedFiles::BeforeFork() {
   // acquire: pairs with the release of the thread that asked.
   uint32_t before = state_.fetch_add(kFork, std::memory_order_acquire);
   for (int i = 0; (before & kAsking) != 0 && i < kMostWaits; ++i) {
-    nanosleep(&kWait, nullptr);
+    raw::Nanosleep(&kWait, nullptr);
     before = state_.load(std::memory_order_acquire);
   }
 }
