@@ -18,6 +18,7 @@
 #include "malloc/profile_api.h"
 #include "malloc/runtime.h"
 #include "profile/text_sink.h"
+#include "strata/raw_io.h"
 #include "strata/strata.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -55,9 +56,9 @@ void WriteProfileFile(uint32_t number) {
   char numbered[4200];
   TextSink name(numbered, sizeof(numbered));
   name.Text(path);
-  if (number != 0) name.Char('.').Number(number);
+  if (number != 0 && MayStandBeside(path)) name.Char('.').Number(number);
   name.Finish();
-  ReplacementFile file(numbered, 0600);
+  OutputFile file(numbered, 0600);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteProfile(o.profile_kind, file.fd()));
   if (error != 0) Complain(numbered, error);
 }
@@ -113,13 +114,13 @@ size_t ProfileSignal::FillPoll(pollfd* out) const {
 // process that every thread of the program blocks is pending for the program, not for us.
 void ProfileSignal::Drain() {
   signalfd_siginfo info;
-  while (fd_ >= 0 && read(fd_, &info, sizeof(info)) > 0 && info.ssi_code == SI_TKILL) {
+  while (fd_ >= 0 && raw::Read(fd_, &info, sizeof(info)) > 0 && info.ssi_code == SI_TKILL) {
   }
 }
 
 bool ProfileSignal::Readable() const {
   pollfd entry{fd_, POLLIN, 0};
-  return fd_ >= 0 && !resting_ && poll(&entry, 1, 0) > 0;
+  return fd_ >= 0 && !resting_ && raw::Poll(&entry, 1, 0) > 0;
 }
 
 // A signal to the process shows here for the moment until a thread of the program takes it and the
@@ -128,7 +129,7 @@ bool ProfileSignal::Readable() const {
 void ProfileSignal::LookAgainLater() {
   constexpr uint32_t kLooks = 50;
   const timespec moment{0, 1'000'000};
-  nanosleep(&moment, nullptr);
+  raw::Nanosleep(&moment, nullptr);
   resting_ = ++looks_ >= kLooks;
 }
 
@@ -153,7 +154,7 @@ STRATA_EXPORT int strata_profile_window(const char* kind, unsigned milliseconds,
   if (window == nullptr) return errno;
   timespec left{static_cast<time_t>(milliseconds / 1000),
                 static_cast<long>(milliseconds % 1000) * 1'000'000};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  while (strata::raw::Nanosleep(&left, &left) != 0 && errno == EINTR) {
   }
   return strata::EndProfileWindow(window, fd);
 }

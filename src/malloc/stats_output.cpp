@@ -2,16 +2,15 @@
 #include "malloc/stats_output.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <new>
 
 #include "base/errno_keeper.h"
 #include "base/message.h"
+#include "base/write_all.h"
 #include "malloc/limits.h"
 #include "malloc/output_path.h"
 #include "malloc/runtime.h"
@@ -21,31 +20,7 @@
 namespace strata {
 namespace {
 
-// A copy of stderr, for programs that close theirs before our destructor runs (all of coreutils
-// do).
-int g_stderr = -1;
-struct stat
-    g_stderr_file;  // what it was, in case the program closes all descriptors and reuses the number
 constinit Lock g_file_lock{LockRank::kControl};
-
-int StderrForStats() {
-  struct stat now;
-  const bool same = g_stderr >= 0 && fstat(g_stderr, &now) == 0 &&
-                    now.st_dev == g_stderr_file.st_dev && now.st_ino == g_stderr_file.st_ino;
-  return same ? g_stderr : STDERR_FILENO;
-}
-
-// 0, or why not.
-int WriteWhole(int fd, const char* text, size_t bytes) {
-  while (bytes != 0) {
-    const ssize_t n = write(fd, text, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO;
-    text += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return 0;
-}
 
 enum class FileForm : uint8_t { kJson, kPrometheus };
 
@@ -75,7 +50,7 @@ int WriteStatsTo(int fd, FileForm form) {
     auto* text = static_cast<char*>(memory);
     length = MakeText(form, text, bytes);
     const bool whole = length < bytes;
-    const int error = whole ? WriteWhole(fd, text, length) : 0;
+    const int error = whole && !WriteAll(fd, text, length) ? errno : 0;
     munmap(memory, bytes);
     if (whole) return error;
   }
@@ -88,7 +63,7 @@ int WriteStatsTo(int fd, FileForm form) {
   ExpandPath(pattern, path, sizeof(path));
   // The exit and the background thread may both come here.
   LockHolder hold(g_file_lock);
-  ReplacementFile file(path, 0644);
+  OutputFile file(path, 0644);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteStatsTo(file.fd(), form));
   if (error == 0) return;
   Message()
@@ -104,7 +79,7 @@ int WriteStatsTo(int fd, FileForm form) {
 [[gnu::noinline]] void WriteStatsToStderr() {
   HeapStats stats;
   CollectStats(stats);
-  TextSink sink(StderrForStats());
+  TextSink sink(KeptDescriptor(STDERR_FILENO));
   WriteText(stats, sink);
   sink.Finish();
 }
@@ -120,13 +95,10 @@ const char* CacheModeName() {
 
 void PrepareOutput() {
   const Runtime& r = TheRuntime();
-  const int saved = errno;
-  constexpr int kOutOfTheWay = 200;  // programs expect the lowest descriptors to be theirs
-  if (strcmp(r.options.stats, "exit") == 0) {
-    g_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kOutOfTheWay);
-    if (g_stderr >= 0) fstat(g_stderr, &g_stderr_file);
+  if (strcmp(r.options.stats, "exit") == 0) KeepDescriptor(STDERR_FILENO);
+  for (const char* path : {r.options.stats, r.options.prometheus, r.options.profile_path}) {
+    if (*path != '\0') KeepDescriptorOf(path);
   }
-  errno = saved;
   if (!r.options.verbose) return;
   char limits[256];
   Message()

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/message.h"
+#include "os/path_kind.h"
+#include "strata/raw_io.h"
 #include "strata/trace/decode.h"
 #include "strata/trace/encode.h"
 
@@ -28,10 +30,10 @@ bool WithNumber(const char* path, uint64_t n, char* out, size_t capacity) {
 }
 
 size_t ReadFile(const char* path, void* out, size_t capacity) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
-  const ssize_t n = read(fd, out, capacity);
-  close(fd);
+  const ssize_t n = raw::Read(fd, out, capacity);
+  raw::Close(fd);
   return n > 0 ? static_cast<size_t>(n) : 0;
 }
 
@@ -100,13 +102,19 @@ int TraceFile::OpenFree(const char* path) {
   return error;
 }
 
+// A device or a pipe takes the recording of the command itself, and no other process's: their
+// blocks would mix, and a file beside it is not what was asked for.
 int TraceFile::Make() {
-  if (is_main_) {
-    memcpy(own_, path_, strlen(path_) + 1);
-  } else if (!WithNumber(path_, header_.pid, own_, sizeof(own_))) {
-    return ENAMETOOLONG;
+  memcpy(own_, path_, strlen(path_) + 1);
+  PathKind kind;
+  if (const int error = FollowPath(own_, sizeof(own_), kind)) return error;
+  if (kind != PathKind::kFile && !is_main_) {
+    failed_.store(true, std::memory_order_relaxed);
+    return ECANCELED;
   }
-  if (const int error = OpenFree(own_)) return error;
+  if (!is_main_ && !WithNumber(path_, header_.pid, own_, sizeof(own_))) return ENAMETOOLONG;
+  const int error = kind == PathKind::kFile ? OpenFree(own_) : file_.OpenInPlace(own_);
+  if (error != 0) return error;
   char command[4096];
   const size_t length = ReadFile("/proc/self/cmdline", command, sizeof(command));
   uint8_t block[sizeof(command) + kBlockOverhead];

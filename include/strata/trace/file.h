@@ -6,44 +6,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 
+#include "strata/raw_io.h"
+
 namespace strata::trace {
-
-// A file that reaches the limit on the size of files must not end the program: while this lives,
-// SIGXFSZ does not reach the thread, and the one of our own write never does.
-class NoSizeSignal {
- public:
-  NoSizeSignal() {
-    sigemptyset(&only_);
-    sigaddset(&only_, SIGXFSZ);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
-    pthread_sigmask(SIG_BLOCK, &only_, &before_);
-  }
-  ~NoSizeSignal() {
-    const int saved = errno;
-    constexpr timespec kNow{};
-    if (!was_pending_) sigtimedwait(&only_, nullptr, &kNow);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = saved;
-  }
-  NoSizeSignal(const NoSizeSignal&) = delete;
-  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-
- private:
-  sigset_t only_;
-  sigset_t before_;
-  bool was_pending_;
-};
 
 class AppendFile {
  public:
@@ -51,17 +22,16 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Makes the file, or takes what is no regular file (a pipe, /dev/full) as it is. `flags`: O_EXCL
-  // or O_TRUNC. Returns 0 or an errno.
+  // Makes the file. `flags`: O_EXCL or O_TRUNC. Returns 0 or an errno.
   int Open(const char* path, int flags) {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_CREAT | flags, 0644);
-    if (fd < 0 && errno == EEXIST) {
-      struct stat there;
-      if (stat(path, &there) != 0 || S_ISREG(there.st_mode)) return EEXIST;
-      fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    }
-    if (fd < 0) return errno;
-    return Keep(fd);
+    const int fd = raw::Open(path, kFlags | O_CREAT | flags, 0600);
+    return fd < 0 ? errno : Keep(fd);
+  }
+
+  // Takes what is there. A pipe that nobody reads is an error.
+  int OpenInPlace(const char* path) {
+    const int fd = raw::Open(path, kFlags);
+    return fd < 0 ? errno : Keep(fd);
   }
 
   // Returns 0 or an errno. A program that closes descriptors it does not know (a daemon) may have
@@ -69,13 +39,17 @@ class AppendFile {
   int Append(const char* path, const uint8_t* data, size_t size) {
     struct stat now;
     if (fstat(fd_, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) {
-      const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-      if (fd < 0) return errno;
-      if (const int error = Keep(fd)) return error;
+      if (const int error = OpenInPlace(path)) return error;
     }
-    const NoSizeSignal no_signal;
     while (size != 0) {
-      const ssize_t n = write(fd_, data, size);
+      const ssize_t n = raw::Write(fd_, data, size);
+      if (n < 0 && errno == EAGAIN) {
+        // A pipe that is full: its reader may need a while, but not for ever.
+        constexpr int kPatienceMs = 10'000;
+        pollfd wait{fd_, POLLOUT, 0};
+        if (raw::Poll(&wait, 1, kPatienceMs) == 0) return ETIMEDOUT;
+        continue;
+      }
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return errno;
       data += n;
@@ -87,23 +61,25 @@ class AppendFile {
   void Close() {
     struct stat now;
     if (fd_ >= 0 && fstat(fd_, &now) == 0 && now.st_dev == device_ && now.st_ino == inode_)
-      close(fd_);
+      raw::Close(fd_);
     fd_ = -1;
   }
 
  private:
+  static constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
   // Out of the way of programs that count on low numbers, where the limit allows.
   int Keep(int fd) {
     constexpr int kHigh = 900;
-    const int high = fcntl(fd, F_DUPFD_CLOEXEC, kHigh);
+    const int high = raw::Fcntl(fd, F_DUPFD_CLOEXEC, kHigh);
     if (high >= 0) {
-      close(fd);
+      raw::Close(fd);
       fd = high;
     }
     struct stat now;
     if (fstat(fd, &now) != 0) {
       const int error = errno;
-      close(fd);
+      raw::Close(fd);
       return error;
     }
     device_ = now.st_dev;
