@@ -12,6 +12,7 @@
 #include "malloc/profile_api.h"
 #include "os/memory_file.h"
 #include "profile/text_sink.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -59,7 +60,7 @@ void ControlClient::Continue(short revents, bool may_wait, uint64_t now_ns) {
 }
 
 void ControlClient::Read(bool may_wait, uint64_t now_ns) {
-  const ssize_t n = recv(fd_, line_ + used_, sizeof(line_) - used_, MSG_DONTWAIT);
+  const ssize_t n = raw::Recv(fd_, line_ + used_, sizeof(line_) - used_, MSG_DONTWAIT);
   if (n < 0 && WouldBlock()) return;
   if (n <= 0) return Close();
   used_ += static_cast<size_t>(n);
@@ -84,7 +85,7 @@ void ControlClient::Start(size_t line_length, bool may_wait, uint64_t now_ns) {
   const int file = OpenMemoryFile();
   if (file < 0) return Refuse("no memory for the answer", now_ns);
   if (const char* error = WriteAnswer(request, file)) {
-    close(file);
+    raw::Close(file);
     return Refuse(error, now_ns);
   }
   SendFile(file, now_ns);
@@ -103,7 +104,7 @@ void ControlClient::EndWindow(uint64_t now_ns) {
   ProfileWindow* window = window_;
   window_ = nullptr;
   if (const int error = EndProfileWindow(window, file)) {
-    close(file);
+    raw::Close(file);
     return Refuse(ExplainProfileError(error), now_ns);
   }
   SendFile(file, now_ns);
@@ -134,7 +135,7 @@ void ControlClient::Answer(uint64_t now_ns) {
 void ControlClient::Send(uint64_t now_ns) {
   while (head_sent_ < head_length_) {
     const ssize_t n =
-        send(fd_, head_ + head_sent_, head_length_ - head_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+        raw::Send(fd_, head_ + head_sent_, head_length_ - head_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && WouldBlock()) return;
     if (n <= 0) return Close();
     head_sent_ += static_cast<size_t>(n);
@@ -153,12 +154,12 @@ void ControlClient::Send(uint64_t now_ns) {
 
 void ControlClient::Close() {
   // Input that is left unread would make the kernel cut the answer off with a reset.
-  for (int i = 0; i < 64 && recv(fd_, line_, sizeof(line_), MSG_DONTWAIT) > 0; ++i) {
+  for (int i = 0; i < 64 && raw::Recv(fd_, line_, sizeof(line_), MSG_DONTWAIT) > 0; ++i) {
   }
   if (window_ != nullptr) DropProfileWindow(window_);
   window_ = nullptr;
-  if (file_ >= 0) close(file_);
-  if (fd_ >= 0) close(fd_);
+  if (file_ >= 0) raw::Close(file_);
+  if (fd_ >= 0) raw::Close(fd_);
   fd_ = file_ = -1;
 }
 

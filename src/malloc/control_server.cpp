@@ -11,6 +11,7 @@
 
 #include "os/user_namespace.h"
 #include "profile/text_sink.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -58,7 +59,7 @@ bool ControlServer::Open() {
   constexpr int kQueue = 16;
   if (!bound || listen(fd, kQueue) != 0) {
     const int why = errno;
-    close(fd);
+    raw::Close(fd);
     errno = why;
     return false;
   }
@@ -116,7 +117,7 @@ void ControlServer::Handle(const pollfd* entries, size_t n, uint64_t now_ns) {
 
 // One at a time: the next is found by the next poll.
 void ControlServer::Accept(uint64_t now_ns) {
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = raw::Accept4(listener_, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     // EMFILE and the like would come again at once.
     resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
@@ -125,14 +126,14 @@ void ControlServer::Accept(uint64_t now_ns) {
   // Others are gone before they have cost anything: whoever can reach the socket could else keep
   // the owner out.
   if (!MayAsk(fd)) {
-    send(fd, kRefusal, sizeof(kRefusal) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    close(fd);
+    raw::Send(fd, kRefusal, sizeof(kRefusal) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    raw::Close(fd);
     return;
   }
   for (ControlClient& c : clients_) {
     if (!c.open()) return c.Open(fd, now_ns);
   }
-  close(fd);
+  raw::Close(fd);
 }
 
 }  // namespace strata

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "strata/raw_io.h"
+
 namespace strata {
 namespace {
 
@@ -32,7 +34,7 @@ int NumberOf(const char* name) {
 
 // Closes what /proc lists; false if it can't be read. The directory's own descriptor goes last.
 bool CloseListed() {
-  const int dir = open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int dir = raw::Open("/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return false;
   alignas(LinuxDirent) char buffer[2048];
   // Closing moves nothing in this directory: entries are found by number.
@@ -40,11 +42,11 @@ bool CloseListed() {
     for (long at = 0; at < n;) {
       const auto* entry = reinterpret_cast<const LinuxDirent*>(buffer + at);
       const int fd = entry->name[0] == '.' ? -1 : NumberOf(entry->name);
-      if (fd >= 0 && fd != dir) close(fd);
+      if (fd >= 0 && fd != dir) raw::Close(fd);
       at += entry->length;
     }
   }
-  close(dir);
+  raw::Close(dir);
   return true;
 }
 
@@ -55,7 +57,7 @@ bool UnshareAndClose() {
   rlimit limit{};
   constexpr rlim_t kMost = 65536;  // without /proc: what lies above stays open
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > kMost) limit.rlim_cur = kMost;
-  for (rlim_t fd = 0; fd < limit.rlim_cur; ++fd) close(static_cast<int>(fd));
+  for (rlim_t fd = 0; fd < limit.rlim_cur; ++fd) raw::Close(static_cast<int>(fd));
   return true;
 }
 
