@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/errno_keeper.h"
+#include "base/own_variables.h"
 #include "malloc/background.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
@@ -118,6 +120,8 @@ void PrepareStackWalks(const Options& o) {
 // program is linked with may yet have run before; their handlers pass through our locks
 // (base/lock.h).
 __attribute__((constructor(101))) void OnLoad() {
+  // Again: the first malloc may come before libc knows the environment.
+  if (RunsForAnother()) DropOwnVariables(environ);
   if (EnsureStarted() != RunState::kReady) return;
   ClaimProcess();
   PrepareLibraryThreads();

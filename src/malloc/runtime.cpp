@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/message.h"
+#include "base/own_variables.h"
 #include "malloc/bad_free.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
@@ -85,7 +85,9 @@ void Start() {
     return;
   }
   FindInheritedConfinement();
-  const Options options = ReadOptions(environ, getauxval(AT_SECURE) != 0);
+  const bool secure = RunsForAnother();
+  const Options options = ReadOptions(environ, secure);
+  if (secure) DropOwnVariables(environ);
   // Said by the operator: the filter of the container allows what a thread and a socket take.
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);

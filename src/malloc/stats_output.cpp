@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <initializer_list>
 #include <new>
 
 #include "base/errno_keeper.h"

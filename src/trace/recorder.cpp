@@ -11,6 +11,7 @@
 #include <bit>
 
 #include "base/errno_keeper.h"
+#include "base/own_variables.h"
 #include "profile/mappings.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
@@ -264,6 +265,10 @@ void StartRecording() {
     return;
   const ErrnoKeeper keep_errno;
   Busy busy(t_state);
+  if (RunsForAnother()) {
+    DropOwnVariables(environ);
+    return EndEarly();
+  }
   const char* const path = getenv("STRATATRACE_FILE");
   if (path == nullptr || path[0] == '\0') return EndEarly();
   const char* const stacks = getenv("STRATATRACE_STACKS");

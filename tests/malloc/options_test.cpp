@@ -188,9 +188,17 @@ TEST(Options, ProfileAndItsSignal) {
   const Read alone = ReadFrom({"STRATA_PROFILE_SIGNAL=10"});
   EXPECT_EQ(alone.lines(), 1u);
   EXPECT_EQ(alone.options.profile_signal, 0);
-  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b"}, true);
-  EXPECT_STREQ(secure.options.profile_path, "");
-  EXPECT_STREQ(secure.options.prometheus, "");
+}
+
+TEST(Options, MoreRightsThanTheCallerMeansDefaultsAndNoControl) {
+  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b",
+                                "STRATA_SAMPLE=1", "STRATA_NONSENSE=1", "STRATA_CACHE=banana"},
+                               true);
+  Options expected;
+  expected.control = ControlChoice::kOff;
+  EXPECT_TRUE(Same(secure.options, expected));
+  EXPECT_EQ(secure.options.sample_interval, expected.sample_interval);
+  EXPECT_EQ(secure.warnings, "");
 }
 
 TEST(Options, PrometheusHasAnIntervalOfItsOwn) {

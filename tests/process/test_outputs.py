@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from blackbox import Lab, Result, missing
-from tracing import find_tool
+from strata.trace.command import find_tool
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "output_cases.c"

@@ -1,0 +1,15 @@
+// The variables by which Strata is told what to do. Sits in base.
+#pragma once
+
+namespace strata {
+
+// Whether the process runs with more rights than its caller (setuid, file capabilities): then the
+// variables are the caller's, and none is read.
+bool RunsForAnother();
+
+// Takes STRATA_* and STRATATRACE_* out of `environment` (may be null), in place, as libc does with
+// its own in such a process. What that starts has the same rights, and nothing to tell it that the
+// variables are not to be trusted.
+void DropOwnVariables(char** environment);
+
+}  // namespace strata
