@@ -3,8 +3,8 @@
 
 namespace strata {
 
-// Whether the process runs with more rights than its caller (setuid, file capabilities): then the
-// variables are the caller's, and none is read.
+// Whether the process runs with more rights than its caller (setuid, file capabilities), whose the
+// variables are then.
 bool RunsForAnother();
 
 // Takes STRATA_* and STRATATRACE_* out of `environment` (may be null), in place, as libc does with

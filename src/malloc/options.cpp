@@ -267,13 +267,22 @@ CacheTopology TopologyOf(const char* cache_domains) {
 
 Options ReadOptions(char* const* environment, bool secure) {
   Options out;
-  if (secure) {
-    out.control = ControlChoice::kOff;
-    return out;
-  }
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     if (strncmp(*environment, kPrefix, kPrefixLength) == 0)
       ReadOne(*environment + kPrefixLength, out);
+  }
+  if (secure) {
+    out.stats[0] = '\0';
+    out.prometheus[0] = '\0';
+    out.profile_path[0] = '\0';
+    out.profile_signal = 0;
+    out.stats_interval_s = 0;
+    // The caller may not reach into it, make its allocations fail or each of them slow, or have it
+    // go on after a corruption.
+    out.control = ControlChoice::kOff;
+    out.heap_limit = 0;
+    out.sample_interval = kDefaultSampleInterval;
+    out.on_error = OnError::kAbort;
   }
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
     out.profile_signal = 0;

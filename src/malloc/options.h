@@ -63,7 +63,8 @@ bool ParseSoftLimit(const char* text, SoftLimit& out);
 CacheTopology TopologyOf(const char* cache_domains);
 
 // Reads the variables of `environment` (null-terminated, may be null). `secure`: the process runs
-// with more rights than its caller, whose variables are not read at all, and there is no control
+// with more rights than its caller, so nothing that writes a file, lets the caller reach in, makes
+// allocations fail or slow, or goes on after a corruption is honoured, and there is no control
 // socket.
 Options ReadOptions(char* const* environment, bool secure);
 

@@ -188,17 +188,9 @@ TEST(Options, ProfileAndItsSignal) {
   const Read alone = ReadFrom({"STRATA_PROFILE_SIGNAL=10"});
   EXPECT_EQ(alone.lines(), 1u);
   EXPECT_EQ(alone.options.profile_signal, 0);
-}
-
-TEST(Options, MoreRightsThanTheCallerMeansDefaultsAndNoControl) {
-  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b",
-                                "STRATA_SAMPLE=1", "STRATA_NONSENSE=1", "STRATA_CACHE=banana"},
-                               true);
-  Options expected;
-  expected.control = ControlChoice::kOff;
-  EXPECT_TRUE(Same(secure.options, expected));
-  EXPECT_EQ(secure.options.sample_interval, expected.sample_interval);
-  EXPECT_EQ(secure.warnings, "");
+  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b"}, true);
+  EXPECT_STREQ(secure.options.profile_path, "");
+  EXPECT_STREQ(secure.options.prometheus, "");
 }
 
 TEST(Options, PrometheusHasAnIntervalOfItsOwn) {
@@ -260,7 +252,9 @@ TEST(Options, RaisedRightsWriteNoFiles) {
 TEST(Options, RaisedRightsLetNobodyInAndHoldNoLimitOfTheCallers) {
   for (const char* control : {"PATH=/bin", "STRATA_CONTROL=on", "STRATA_CONTROL=always"})
     EXPECT_EQ(ReadFrom({control}, true).options.control, ControlChoice::kOff) << control;
-  const Read r = ReadFrom({"STRATA_HEAP_LIMIT=1M", "STRATA_ON_ERROR=ignore"}, true);
+  const Read r =
+      ReadFrom({"STRATA_HEAP_LIMIT=1M", "STRATA_ON_ERROR=ignore", "STRATA_SAMPLE=1"}, true);
+  EXPECT_EQ(r.options.sample_interval, kDefaultSampleInterval);
   EXPECT_EQ(r.options.heap_limit, 0u);
   EXPECT_EQ(r.options.on_error, OnError::kAbort);
 }
