@@ -38,15 +38,15 @@ set(STRATA_LINK_OPTIONS
 target_link_options(strata_shared PRIVATE ${STRATA_LINK_OPTIONS})
 
 # The archive holds one object, so that a program gets all of the overrides or none, never half
-# of ours and half of libc's. Hidden names become local to it and cannot clash with the program's,
-# save for the one that all USDT notes of a program have to share (src/profile/usdt.cpp).
+# of ours and half of libc's.
+include(cmake/StrataCombine.cmake)
+strata_find_combiner()
 set(STRATA_COMBINED "${PROJECT_BINARY_DIR}/strata_combined.o")
+strata_combine_commands(STRATA_COMBINE_COMMANDS "${STRATA_COMBINE_LINKER}"
+  "${STRATA_COMBINE_OBJCOPY}" "${STRATA_COMBINED}" ${STRATA_OBJECTS})
 add_custom_command(
   OUTPUT "${STRATA_COMBINED}"
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o "${STRATA_COMBINED}" ${STRATA_OBJECTS}
-  COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${STRATA_COMBINED}"
-  COMMAND ${CMAKE_OBJCOPY} --globalize-symbol=_.stapsdt.base "${STRATA_COMBINED}"
-  COMMAND ${CMAKE_OBJCOPY} --weaken-symbol=_.stapsdt.base "${STRATA_COMBINED}"
+  ${STRATA_COMBINE_COMMANDS}
   DEPENDS ${STRATA_OBJECTS}
   COMMAND_EXPAND_LISTS VERBATIM
   COMMENT "Combining the objects of libstrata.a into one")
