@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,13 @@ from strata.errors import StrataError
 PROC = Path("/proc")
 SOCKET_NAME = "strata-control/"
 THREAD_NAME = "strata"
+KEY = re.compile(rb"/memfd:strata-key:([0-9a-f]{32}) \(deleted\)$")
+LISTENS = 0x10000  # in the flags of /proc/net/unix
+NO_INODE = 0
+
+
+def _hex(word: str) -> int:
+    return int(word, 16) if re.fullmatch("[0-9A-Fa-f]+", word) else 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,17 @@ class Process:
         except OSError:
             return ""
 
+    def lines(self, name: str) -> list[str]:
+        """The same by lines as the kernel ends them: a name in one may hold what Python's
+        splitlines takes for another end, and what it likes behind that."""
+        return self.read(name).split("\n")
+
+    def status(self, key: str) -> list[str]:
+        """The words of a line of its status; none if it is gone."""
+        start = f"{key}:"
+        found = (line for line in self.lines("status") if line.startswith(start))
+        return next(found, "").removeprefix(start).split()
+
     @property
     def name(self) -> str:
         return self.read("comm").rstrip("\n")
@@ -39,10 +59,8 @@ class Process:
     @property
     def uid(self) -> int | None:
         """The user whose rights it has; None if it is gone."""
-        for line in self.read("status").splitlines():
-            if line.startswith("Uid:"):
-                return int(line.split()[2])
-        return None
+        words = self.status("Uid")
+        return int(words[1]) if words else None
 
     @property
     def user(self) -> str:
@@ -55,18 +73,14 @@ class Process:
     @property
     def own_pid(self) -> int:
         """Its pid as it sees itself: the last one, if it lives in a pid namespace."""
-        for line in self.read("status").splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-        return self.pid
+        words = self.status("NSpid")
+        return int(words[-1]) if words else self.pid
 
     @property
     def resident(self) -> int:
         """Its RSS in bytes."""
-        for line in self.read("status").splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        return 0
+        words = self.status("VmRSS")
+        return int(words[0]) * 1024 if words else 0
 
     def maps_library(self) -> bool | None:
         """Whether libstrata.so is mapped; None if that cannot be seen."""
@@ -74,7 +88,14 @@ class Process:
             text = (self.folder / "maps").read_bytes()
         except OSError:
             return None
-        return any(b"/libstrata.so" in line for line in text.splitlines())
+        return any(b"/libstrata.so" in line for line in text.split(b"\n"))
+
+    def keys(self) -> list[str]:
+        """What a request has to begin with, from its list of mappings: the keys to its socket. None
+        if the library is of before there were keys. OSError if the list may not be read."""
+        text = (self.folder / "maps").read_bytes()
+        found = (KEY.search(line) for line in text.split(b"\n"))
+        return list(dict.fromkeys(match[1].decode() for match in found if match))
 
     def why_no_maps(self) -> str:
         """What the kernel says to somebody who may not see its mappings; empty if one may."""
@@ -91,8 +112,42 @@ class Process:
         a random suffix. Anybody may take any name: whoever connects checks who listens.
         """
         plain = f"{SOCKET_NAME}{self.own_pid}"
-        names = {line.partition(" @")[2] for line in self.read("net/unix").splitlines()}
+        names = self.listeners()
         return sorted(name for name in names if name == plain or name.startswith(f"{plain}."))
+
+    def listeners(self) -> dict[str, int]:
+        """The inodes of the sockets that listen under abstract names in its network namespace.
+
+        The names stand there as they are, line ends too: one that is there twice, with another
+        inode, may be made up by a third, and counts as no inode."""
+        # The library's thread made its socket in its own namespace, which the others may leave.
+        thread = self.library_thread() or self.pid
+        found: dict[str, int] = {}
+        for line in self.lines(f"task/{thread}/net/unix")[1:]:
+            # number, references, protocol, flags, type, state, inode, name
+            fields = line.split(" @", 1)
+            numbers = fields[0].split()
+            if len(fields) == 2 and len(numbers) == 7 and _hex(numbers[3]) & LISTENS:
+                inode = int(numbers[6]) if re.fullmatch("[0-9]{1,20}", numbers[6]) else NO_INODE
+                found[fields[1]] = inode if found.get(fields[1], inode) == inode else NO_INODE
+        return found
+
+    def holds(self, inode: int) -> bool:
+        """Whether one of its threads has this socket open: the library's has its own table."""
+        if inode == NO_INODE:
+            return False
+        wanted = f"socket:[{inode}]"
+        ours = self.library_thread()
+        others = [thread for thread, _ in self.threads() if thread != ours]
+        for thread in [ours, *others] if ours else others:
+            try:
+                for link in (self.folder / "task" / str(thread) / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if str(link.readlink()) == wanted:
+                            return True
+            except OSError:
+                continue
+        return False
 
     def listens(self) -> bool:
         """Whether its control socket, or one of a process of the same number, is there."""
@@ -127,7 +182,7 @@ class Process:
 def state_of(process: Process) -> str:
     """In a few words, whether the process can be asked, or why not."""
     if process.listens():
-        return "reachable"
+        return "reachable" if not process.why_no_maps() else "reachable, not by you"
     for name in ("CONTROL", "BACKGROUND"):
         if process.option(name) in ("off", "0"):
             return f"off (STRATA_{name}={process.option(name)})"

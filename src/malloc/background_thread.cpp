@@ -140,8 +140,8 @@ class Duties {
     const ControlChoice choice = TheRuntime().options.control;
     const char* what = "a descriptor table of its own";
     if (TakeOwnDescriptors() && OpenPipe()) {
-      what = "its socket";
       if (choice == ControlChoice::kOff || server_.Open()) return true;
+      what = server_.refused();
     }
     const int why = errno;
     if (TheRuntime().options.verbose || choice == ControlChoice::kAlways) {

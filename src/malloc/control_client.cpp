@@ -19,6 +19,17 @@ namespace {
 
 bool WouldBlock() { return errno == EAGAIN || errno == EINTR; }
 
+constexpr char kKeyWord[] = "key ";
+constexpr size_t kKeyWordLength = sizeof(kKeyWord) - 1;
+
+// How much of the line the right key takes, with the word before it; 0 if it is not there.
+size_t KeyLength(const char* line, size_t length, const MappedKey& key) {
+  constexpr size_t kLength = kKeyWordLength + MappedKey::kLength;
+  if (length < kLength || memcmp(line, kKeyWord, kKeyWordLength) != 0) return 0;
+  if (length > kLength && line[kLength] != ' ') return 0;
+  return key.Matches(line + kKeyWordLength, MappedKey::kLength) ? kLength : 0;
+}
+
 }  // namespace
 
 short ControlClient::events() const {
@@ -33,12 +44,14 @@ short ControlClient::events() const {
   return 0;
 }
 
-void ControlClient::Open(int fd, uint64_t now_ns) {
+void ControlClient::Open(int fd, const MappedKey& key, bool unnamed, uint64_t now_ns) {
   fd_ = fd;
+  key_ = &key;
+  unnamed_ = unnamed;
   state_ = State::kReading;
   used_ = head_length_ = head_sent_ = body_length_ = 0;
   body_sent_ = 0;
-  end_ns_ = deadline_ns_ = now_ns + kPatienceNs;
+  end_ns_ = deadline_ns_ = now_ns + (unnamed ? kUnnamedNs : kPatienceNs);
 }
 
 void ControlClient::Continue(short revents, bool may_wait, uint64_t now_ns) {
@@ -75,8 +88,13 @@ void ControlClient::Read(bool may_wait, uint64_t now_ns) {
 }
 
 void ControlClient::Start(size_t line_length, bool may_wait, uint64_t now_ns) {
+  const size_t skip = KeyLength(line_, line_length, *key_);
+  if (skip == 0) return Refuse(kWhoMayAsk, now_ns);
   ControlRequest request;
-  if (const char* wrong = ParseRequest(line_, line_length, request)) return Refuse(wrong, now_ns);
+  const char* wrong = ParseRequest(line_ + skip, line_length - skip, request);
+  // A forked child has a copy of this.
+  explicit_bzero(line_, sizeof(line_));
+  if (wrong != nullptr) return Refuse(wrong, now_ns);
   if (request.verb == ControlVerb::kProfile && request.seconds != 0) {
     if (!may_wait)
       return Refuse("as many profiles over some seconds as there may be are open", now_ns);
@@ -161,6 +179,7 @@ void ControlClient::Close() {
   if (file_ >= 0) raw::Close(file_);
   if (fd_ >= 0) raw::Close(fd_);
   fd_ = file_ = -1;
+  explicit_bzero(line_, sizeof(line_));
 }
 
 }  // namespace strata

@@ -7,7 +7,9 @@
 
 namespace strata {
 
-constexpr size_t kMaxRequestLine = 1024;  // without the line end
+constexpr size_t kMaxRequestLine = 1024;  // without the line end, but with the key
+constexpr char kWhoMayAsk[] =
+    "only the user of this process, or root, may ask, with the key in its list of mappings";
 
 enum class ControlVerb : uint8_t { kStats, kProfile, kRelease, kSet, kGet, kOptions, kVersion };
 enum class StatsFormat : uint8_t { kJson, kText, kPrometheus };

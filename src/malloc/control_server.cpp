@@ -17,18 +17,26 @@ namespace strata {
 namespace {
 
 // Where a user namespace has no name for a user, the kernel gives this one: it is nobody in
-// particular, and must not pass for a process that runs as nobody. Only where every user has a name
-// is it the one it says.
+// particular, and must not pass for a process that runs as nobody, but may be root outside. Only
+// where every user has a name is it the one it says.
 constexpr uid_t kOverflowUser = 65534;
 
-constexpr char kRefusal[] = "error only the user of this process, or root, may ask\n";
+enum class Peer : uint8_t { kOther, kUnnamed, kMayAsk };
 
-bool MayAsk(int fd) {
+Peer PeerOf(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  if (peer.uid == 0) return true;
-  return peer.uid == geteuid() && (peer.uid != kOverflowUser || EveryUserHasAName());
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Peer::kOther;
+  if (peer.uid == 0) return Peer::kMayAsk;
+  if (peer.uid == kOverflowUser && !EveryUserHasAName()) return Peer::kUnnamed;
+  return peer.uid == geteuid() ? Peer::kMayAsk : Peer::kOther;
+}
+
+void Refuse(int fd) {
+  char line[sizeof(kWhoMayAsk) + 16];
+  TextSink text(line, sizeof(line));
+  const size_t length = text.Text("error ").Text(kWhoMayAsk).Char('\n').Finish();
+  raw::Send(fd, line, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 // Binds to \0strata-control/PID, or to \0strata-control/PID.RANDOM. The zero byte in front makes
@@ -51,6 +59,13 @@ bool BindTo(int fd, bool with_suffix) {
 
 bool ControlServer::Open() {
   wanted_ = true;
+  refused_ = "its key";
+  if (!key_.made() && !key_.Make()) return false;
+  refused_ = "its socket";
+  return Listen();
+}
+
+bool ControlServer::Listen() {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
   // The plain name may be taken: containers that share a network each have a process 1, and anybody
@@ -65,6 +80,16 @@ bool ControlServer::Open() {
   }
   listener_ = fd;
   return true;
+}
+
+void ControlServer::Close() {
+  for (ControlClient& c : clients_) {
+    if (c.open()) c.Close();
+  }
+  if (listener_ >= 0) raw::Close(listener_);
+  listener_ = -1;
+  wanted_ = resting_ = false;
+  key_.Drop();
 }
 
 void ControlServer::Retry() {
@@ -125,15 +150,29 @@ void ControlServer::Accept(uint64_t now_ns) {
   }
   // Others are gone before they have cost anything: whoever can reach the socket could else keep
   // the owner out.
-  if (!MayAsk(fd)) {
-    raw::Send(fd, kRefusal, sizeof(kRefusal) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const Peer peer = PeerOf(fd);
+  if (peer == Peer::kOther) {
+    Refuse(fd);
     raw::Close(fd);
     return;
   }
+  if (peer == Peer::kUnnamed) MakeRoomForUnproven();
   for (ControlClient& c : clients_) {
-    if (!c.open()) return c.Open(fd, now_ns);
+    if (!c.open()) return c.Open(fd, key_, peer == Peer::kUnnamed, now_ns);
   }
   raw::Close(fd);
+}
+
+// The key comes with the first line, at once: those who have been waited for longest go.
+void ControlServer::MakeRoomForUnproven() {
+  size_t unproven = 0;
+  ControlClient* oldest = nullptr;
+  for (ControlClient& c : clients_) {
+    if (!c.open() || !c.unproven()) continue;
+    ++unproven;
+    if (oldest == nullptr || c.deadline_ns() < oldest->deadline_ns()) oldest = &c;
+  }
+  if (unproven >= kUnproven) oldest->Close();
 }
 
 }  // namespace strata

@@ -9,11 +9,11 @@
 
 namespace strata {
 
-int OpenMemoryFile() {
+int OpenMemoryFile(const char* name) {
   // Newer kernels want to be told that nothing will be executed from it, older ones don't know how.
   constexpr unsigned kNoExecSeal = 8U;
-  long fd = syscall(SYS_memfd_create, "strata", MFD_CLOEXEC | kNoExecSeal);
-  if (fd < 0 && errno == EINVAL) fd = syscall(SYS_memfd_create, "strata", MFD_CLOEXEC);
+  long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | kNoExecSeal);
+  if (fd < 0 && errno == EINVAL) fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC);
   return static_cast<int>(fd);
 }
 

@@ -6,8 +6,8 @@
 
 namespace strata {
 
-// An empty one, or -1 with errno.
-int OpenMemoryFile();
+// An empty one, or -1 with errno. The name is what /proc shows of it.
+int OpenMemoryFile(const char* name = "strata");
 // The length of what was written to it.
 size_t MemoryFileLength(int fd);
 

@@ -7,12 +7,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,9 +227,52 @@ CASE(own_handler) {
   Ready();
 }
 
+// The kernel shows a process that changed its user to root alone.
 CASE(set_user) {
   Grow();
   WaitForThread();
   CHECK(setuid(65534) == 0);
   Ready();
+}
+
+// Unless it allows it again.
+CASE(set_user_and_show) {
+  Grow();
+  WaitForThread();
+  CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+  CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
+  Ready();
+}
+
+// Makes itself the impostor for its next program: a child holds a socket that listens under this
+// process's number, and this process becomes one that has Strata's own. Arguments: the user to
+// listen as, and "kept" if this process keeps the socket too.
+CASE(impostor_then_exec) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  const int length =
+      snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "strata-control/%d", getpid());
+  CHECK(case_argc == 4);
+  const int kept = strcmp(case_argv[3], "kept") == 0;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | (kept ? 0 : SOCK_CLOEXEC), 0);
+  CHECK(seteuid((uid_t)atoi(case_argv[2])) == 0);
+  CHECK(bind(fd, (struct sockaddr*)&address,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0);
+  CHECK(listen(fd, 16) == 0);
+  CHECK(seteuid(0) == 0);
+  if (fork() == 0) {
+    for (;;) {
+      static const char kAnswer[] = "ok 12\nof another\n";
+      char line[2000];
+      const int link = accept(fd, NULL, NULL);
+      struct timeval patience = {1, 0};
+      setsockopt(link, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+      if (read(link, line, sizeof line) > 0) {
+        CHECK(write(STDERR_FILENO, "asked\n", 6) == 6);
+        CHECK(write(link, kAnswer, sizeof kAnswer - 1) > 0);
+      }
+      close(link);
+    }
+  }
+  char* const args[] = {(char*)"control_cases", (char*)"grow_and_sleep", NULL};
+  execv("/proc/self/exe", args);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import subprocess
 import time
@@ -19,11 +20,15 @@ PATIENCE_SECONDS = 60
 
 @contextlib.contextmanager
 def started(
-    lab: Lab, case: str, env: Mapping[str, str] | None = None, prefix: tuple[str | Path, ...] = ()
+    lab: Lab,
+    case: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    prefix: tuple[str | Path, ...] = (),
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """A case of control_cases.c once it is ready, and what it printed before."""
     lab.require_strata()
-    with lab.start(*prefix, lab.build(CASES), case, env=env) as process:
+    with lab.start(*prefix, lab.build(CASES), case, *arguments, env=env) as process:
         assert process.stdout is not None
         lines: list[str] = []
         for line in process.stdout:
@@ -58,10 +63,18 @@ def receive_all(link: socket.socket) -> bytes:
     return b"".join(parts)
 
 
+def key_of(pid: int) -> bytes:
+    """What a request begins with: the key from the process's list of mappings."""
+    maps = Path(f"/proc/{pid}/maps").read_bytes()
+    found = re.findall(rb"/memfd:strata-key:([0-9a-f]{32}) \(deleted\)$", maps, re.MULTILINE)
+    assert len(found) == 1, found
+    return b"key " + bytes(found[0]) + b" "
+
+
 def ask_raw(pid: int, request: bytes) -> bytes:
     """The whole answer to one line, head and all."""
     with connect(pid) as link:
-        link.sendall(request + b"\n")
+        link.sendall(key_of(pid) + request + b"\n")
         return receive_all(link)
 
 

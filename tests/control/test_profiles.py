@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from blackbox import ROOT, Lab, wait_until
 from command import good, refused
-from reaching import ask_raw, body_of, connect, receive_all
+from reaching import ask_raw, body_of, connect, key_of, receive_all
 
 PROGRAM = Path(__file__).resolve().parent / "profile_cases.c"
 KINDS = ("heap", "allocs", "peak", "lifetime", "fragmentation")
@@ -77,8 +77,8 @@ def test_others_are_answered_while_a_window_is_open(lab: Lab) -> None:
     with start(lab, "hold") as process:
         pid = wait_ready(process)
         with connect(pid) as window, connect(pid) as short:
-            window.sendall(b"profile heap 3600\n")
-            short.sendall(b"profile heap 1\n")
+            window.sendall(key_of(pid) + b"profile heap 3600\n")
+            short.sendall(key_of(pid) + b"profile heap 1\n")
             assert ask_raw(pid, b"version").startswith(b"ok ")
             assert totals(body_of(receive_all(short)))["inuse_space"] < 8 << 20
             assert select.select([window], [], [], 0)[0] == []
@@ -90,7 +90,7 @@ def test_window_of_a_client_that_leaves_is_dropped(lab: Lab) -> None:
         pid = wait_ready(process)
         for _ in range(12):
             with connect(pid) as window:
-                window.sendall(b"profile heap 3600\n")
+                window.sendall(key_of(pid) + b"profile heap 3600\n")
         assert ask_raw(pid, b"version").startswith(b"ok ")
 
 
@@ -100,7 +100,7 @@ def test_open_windows_keep_nobody_out(lab: Lab) -> None:
         pid = wait_ready(process)
         windows = [stack.enter_context(connect(pid)) for _ in range(8)]
         for window in windows:
-            window.sendall(b"profile heap 3600\n")
+            window.sendall(key_of(pid) + b"profile heap 3600\n")
         assert ask_raw(pid, b"version").startswith(b"ok ")
         assert ask_raw(pid, b"profile heap 3600").startswith(b"error as many profiles")
         assert ask_raw(pid, b"profile heap").startswith(b"ok ")

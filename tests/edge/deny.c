@@ -36,6 +36,7 @@ static const struct {
     {"unshare", __NR_unshare},
     {"socket", __NR_socket},
     {"bind", __NR_bind},
+    {"memfd_create", __NR_memfd_create},
 };
 
 static const struct {

@@ -9,10 +9,12 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,17 @@ void DropProfileWindow(ProfileWindow*) { --g_windows_open; }
 
 namespace {
 
+// The key as others find it, in the list of mappings; empty if there is none.
+std::string Key() {
+  constexpr char kPrefix[] = "/memfd:strata-key:";
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t at = line.find(kPrefix);
+    if (at != std::string::npos) return line.substr(at + sizeof(kPrefix) - 1, 32);
+  }
+  return "";
+}
+
 class Peer {
  public:
   Peer() : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
@@ -65,10 +78,10 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  void Say(const char* text) {
-    const auto length = static_cast<ssize_t>(std::string(text).size());
-    EXPECT_EQ(send(fd_, text, static_cast<size_t>(length), MSG_NOSIGNAL), length);
+  void Say(const std::string& text) {
+    EXPECT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
   }
+  void Ask(const std::string& request) { Say("key " + Key() + " " + request); }
   // What is there, at most `most` bytes.
   std::string Read(size_t most = SIZE_MAX) {
     std::string all;
@@ -112,25 +125,15 @@ class ControlServerTest : public ::testing::Test {
     }
   }
 
- private:
-  // Its sockets end with the process, as in the library; another test's server needs the name.
-  struct Server : ControlServer {
-    ~Server() {
-      pollfd entries[kPollSlots];
-      const size_t n = FillPoll(entries);
-      for (size_t i = 0; i < n; ++i) close(entries[i].fd);
-    }
-  };
-
  protected:
-  Server server_;
+  ControlServer server_;
 };
 
 TEST_F(ControlServerTest, SilentClientsLoseTheirSlotsAfterTenSeconds) {
   std::vector<Peer> silent(ControlServer::kClients);
   RunAt(kSecond);
   Peer asking;
-  asking.Say("version\n");
+  asking.Ask("version\n");
   RunAt(2 * kSecond);
   EXPECT_EQ(asking.Read(), "") << "there is no slot for it yet";
   EXPECT_EQ(server_.deadline_ns(), 11 * kSecond);
@@ -157,7 +160,7 @@ TEST_F(ControlServerTest, ALineThatDripsGetsNoMoreTime) {
 TEST_F(ControlServerTest, WhoReadsOnKeepsTheSlotAndWhoStopsLosesIt) {
   g_answer_size = 8 << 20;  // more than any socket buffer takes
   Peer peer;
-  peer.Say("stats json\n");
+  peer.Ask("stats json\n");
   RunAt(0);
   for (uint64_t second = 9; second <= 36; second += 9) {
     EXPECT_NE(peer.Read(), "");
@@ -170,7 +173,7 @@ TEST_F(ControlServerTest, WhoReadsOnKeepsTheSlotAndWhoStopsLosesIt) {
 
 TEST_F(ControlServerTest, AWindowEndsAtItsTimeAndNotByPatience) {
   Peer peer;
-  peer.Say("profile heap 30\n");
+  peer.Ask("profile heap 30\n");
   RunAt(kSecond);
   EXPECT_EQ(g_windows_open, 1);
   RunAt(31 * kSecond - 1);
@@ -182,13 +185,82 @@ TEST_F(ControlServerTest, AWindowEndsAtItsTimeAndNotByPatience) {
 
 TEST_F(ControlServerTest, AWindowOfAClientThatLeavesIsDropped) {
   Peer peer;
-  peer.Say("profile heap 3600\n");
+  peer.Ask("profile heap 3600\n");
   RunAt(0);
   EXPECT_EQ(g_windows_open, 1);
   peer.HangUp();
   RunAt(kSecond);
   EXPECT_EQ(g_windows_open, 0);
   EXPECT_EQ(server_.deadline_ns(), UINT64_MAX);
+}
+
+// ---- the key
+
+constexpr char kRefused[] = "error only the user of this process, or root, may ask";
+
+TEST_F(ControlServerTest, WithoutTheKeyNothingIsAnswered) {
+  const std::string key = Key();
+  ASSERT_EQ(key.size(), 32u);
+  std::string other = key;
+  other[31] = other[31] == '0' ? '1' : '0';
+  const std::vector<std::string> wrong = {"version\n",
+                                          "key\n",
+                                          "key \n",
+                                          "key " + other + " version\n",
+                                          "key " + key.substr(0, 31) + " version\n",
+                                          "key " + key + "0 version\n",
+                                          "key  " + key + " version\n",
+                                          "version key " + key + "\n"};
+  for (const std::string& line : wrong) {
+    Peer peer;
+    peer.Say(line);
+    RunAt(0);
+    EXPECT_EQ(peer.Read().rfind(kRefused, 0), 0u) << line;
+    EXPECT_TRUE(peer.ended()) << line;
+  }
+  Peer peer;
+  peer.Say("key " + key + " version\n");
+  RunAt(0);
+  EXPECT_EQ(peer.Read(), "ok 3\naaa");
+}
+
+TEST_F(ControlServerTest, AWindowNeedsTheKeyToo) {
+  Peer peer;
+  peer.Say("profile heap 30\n");
+  RunAt(0);
+  EXPECT_EQ(g_windows_open, 0);
+  EXPECT_EQ(peer.Read().rfind(kRefused, 0), 0u);
+}
+
+TEST_F(ControlServerTest, CloseLeavesNothingAndOpenDrawsAnotherKey) {
+  const std::string before = Key();
+  Peer waiting;
+  waiting.Ask("profile heap 3600\n");
+  Peer silent;
+  RunAt(0);
+  EXPECT_EQ(g_windows_open, 1);
+  server_.Close();
+  EXPECT_EQ(g_windows_open, 0);
+  EXPECT_TRUE(waiting.ended());
+  EXPECT_TRUE(silent.ended());
+  EXPECT_EQ(Key(), "");
+  server_.Retry();
+  EXPECT_EQ(Key(), "") << "closed stays closed";
+  ASSERT_TRUE(server_.Open());
+  EXPECT_EQ(Key().size(), 32u);
+  EXPECT_NE(Key(), before);
+  Peer peer;
+  peer.Ask("version\n");
+  RunAt(0);
+  EXPECT_EQ(peer.Read(), "ok 3\naaa");
+}
+
+TEST_F(ControlServerTest, AChildHasNoKey) {
+  const pid_t child = fork();
+  if (child == 0) _exit(Key().empty() ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
