@@ -25,6 +25,7 @@ from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
+from strata.terminal import console, say, set_up
 from strata.trace import command as trace
 from strata.trace import replay
 
@@ -53,11 +54,6 @@ class Cache(StrEnum):
 class Switch(StrEnum):
     ON = "on"
     OFF = "off"
-
-
-def say(message: str) -> None:
-    """One line on stderr, whatever the message holds."""
-    print("strata: " + " ".join(message.split()), file=sys.stderr, flush=True)
 
 
 def parse_setting(text: str) -> tuple[str, str]:
@@ -104,8 +100,6 @@ def check_without_options(
 
 def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
     """Shows what the library wrote at the end of the command, or says why there is nothing."""
-    from rich.console import Console
-
     from strata.stats import load, render
 
     if not path.exists():
@@ -123,7 +117,7 @@ def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
         return
     if stats.pid != outcome.pid:
         say(f"the command wrote no stats; these are of its child process {stats.pid}")
-    Console(stderr=True, highlight=False).print(render(stats))
+    console(stderr=True).print(render(stats))
 
 
 def print_version(wanted: bool) -> None:
@@ -224,11 +218,17 @@ trace.add_to(app, say)
 
 def main() -> None:
     """Entry point: every mistake becomes one line and an exit status."""
+    set_up()
     try:
         status = typer.main.get_command(app).main(prog_name="strata", standalone_mode=False)
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
+    except click.Abort:
+        sys.exit(130)  # Ctrl-C
+    except MemoryError:
+        say("out of memory")
+        sys.exit(1)
     except click.exceptions.NoArgsIsHelpError:
         sys.exit(2)  # the help was printed
     except click.ClickException as error:

@@ -11,6 +11,9 @@ import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+from strata.files import UnreadableError, open_file
 
 ET_DYN = 3
 PT_INTERP = 3
@@ -36,9 +39,17 @@ class ElfFacts:
         )
 
 
+def _open(path: Path) -> BinaryIO:
+    """OSError also for what is no file: a pipe would be waited for."""
+    try:
+        return open_file(path)
+    except UnreadableError as error:
+        raise OSError(0, str(error)) from error
+
+
 def read_elf(path: Path) -> ElfFacts | None:
     """The facts of an ELF file, or None if it is not one (or is cut short)."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         ident = file.read(16)
         if len(ident) < 16 or ident[:4] != b"\x7fELF":
             return None
@@ -71,7 +82,7 @@ def read_elf(path: Path) -> ElfFacts | None:
 
 def script_interpreter(path: Path) -> str | None:
     """The program that a `#!` script names, or None if the file is not a script."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         line = file.read(256).split(b"\n", 1)[0]
     if not line.startswith(b"#!"):
         return None

@@ -93,7 +93,7 @@ def is_mapped(pid: int, library: Path) -> bool | None:
     if not maps:
         return None  # a zombie: its memory is gone already
     names = (str(library), str(library.resolve()))
-    for line in maps.splitlines():
+    for line in maps.split("\n"):
         fields = line.split(maxsplit=5)
         if len(fields) < 6:
             continue

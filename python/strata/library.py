@@ -11,6 +11,7 @@ from pathlib import Path
 
 from strata.elf import ET_DYN, ElfFacts, read_elf
 from strata.errors import StrataError
+from strata.files import MOST_BINARY, read_file
 
 NAMES = ("libstrata.so", "libstrata.so.0")
 MARKER = b"strata_version"  # every build of the library exports it
@@ -52,7 +53,7 @@ def check_library(path: Path, named_by: str, marker: bytes = MARKER) -> ElfFacts
     """The library's ELF facts; a clear error if the linker could not preload this file."""
     try:
         facts = read_elf(path)
-        content = path.read_bytes() if facts is not None else b""
+        content = read_file(path, MOST_BINARY) if facts is not None else b""
     except OSError as error:
         raise StrataError(f"{named_by} {path}: {(error.strerror or str(error)).lower()}") from error
     if facts is None or facts.type != ET_DYN:

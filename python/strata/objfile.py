@@ -4,12 +4,15 @@ little-endian only."""
 
 from __future__ import annotations
 
+import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from strata.files import MOST_BINARY, UnreadableError, open_file, read_within
 
 PT_LOAD, PT_NOTE, PT_GNU_EH_FRAME = 1, 4, 0x6474E550
 SHT_SYMTAB, SHT_DYNSYM = 2, 11
@@ -54,8 +57,11 @@ class ObjectFile:
     def open(cls, path: Path) -> ObjectFile | None:
         """The file, or None if it cannot be read or is something else."""
         try:
-            found = cls(path.read_bytes() if path.is_file() else b"")
-        except OSError:
+            with open_file(path) as file:
+                if os.fstat(file.fileno()).st_size == 0 or file.read(4) != b"\x7fELF":
+                    return None  # not read further: a profile may name any file as its program
+            found = cls(read_within(path, MOST_BINARY))
+        except (OSError, UnreadableError):
             return None
         return found if found.valid else None
 

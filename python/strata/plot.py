@@ -29,7 +29,11 @@ STYLE: dict[Any, Any] = {
     "savefig.dpi": 160,
 }
 # for pictures inside of a page
-SVG_STYLE: dict[Any, Any] = STYLE | {"svg.fonttype": "none", "svg.hashsalt": "strata"}
+SVG_STYLE: dict[Any, Any] = STYLE | {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "strata",
+    "text.parse_math": False,  # names may hold a dollar
+}
 # distinguishable with any colour vision
 PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#5b3a1e", "#00868b")
 DASHED_FROM = 6  # beyond, a colour alone is easily taken for one of the first

@@ -41,14 +41,14 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     user, system = int(fields[11]) / TICKS, int(fields[12]) / TICKS
     return Usage(resident * PAGE, int(fields[7]), user + system, int(fields[9]), user)
 
 
 def peak_rss(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
     return 0
@@ -61,7 +61,7 @@ def rollup(pid: int) -> dict[str, int]:
 
 
 def mapped_files(pid: int) -> set[str]:
-    lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
+    lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").split("\n")
     return {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
 
 

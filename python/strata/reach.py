@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 from enum import StrEnum
@@ -14,8 +15,18 @@ import typer
 from strata.control import ask
 from strata.errors import StrataError
 from strata.processes import Process, find_process, state_of, strata_processes
+from strata.terminal import console, echo, echo_bytes
 
 Target = Annotated[str, typer.Argument(metavar="PID|NAME", help="The process, by number or name.")]
+
+
+NUMBER = re.compile(r"[0-9]{1,20}")
+
+
+def senseless(process: Process) -> StrataError:
+    return StrataError(
+        f"process {process.pid} ({process.name}) sent an answer that makes no sense", 1
+    )
 
 
 class Format(StrEnum):
@@ -32,12 +43,6 @@ class Kind(StrEnum):
     FRAGMENTATION = "fragmentation"
 
 
-def print_bytes(body: bytes) -> None:
-    """The answer as it came, whatever it holds."""
-    sys.stdout.buffer.write(body)
-    sys.stdout.buffer.flush()
-
-
 def watch_figures(process: Process, seconds: float) -> None:
     """One line each so often, which a terminal or a file may keep."""
     from strata.stats import Watch
@@ -45,7 +50,7 @@ def watch_figures(process: Process, seconds: float) -> None:
     lines = Watch()
     while True:
         for line in lines.tick(ask(process, "stats json"), time.localtime(), time.monotonic()):
-            print(line, flush=True)
+            echo(line)
         time.sleep(seconds)
 
 
@@ -62,7 +67,7 @@ def stats_command(
     """Print the allocator's figures of a running process."""
     process = find_process(target)
     if watch is None:
-        print_bytes(ask(process, f"stats {format_.value}"))
+        echo_bytes(ask(process, f"stats {format_.value}"))
         return
     with contextlib.suppress(KeyboardInterrupt):
         if format_ is Format.TEXT:
@@ -71,7 +76,7 @@ def stats_command(
             body = ask(process, f"stats {format_.value}")
             if sys.stdout.isatty():
                 print("\x1b[H\x1b[2J", end="", flush=True)
-            print_bytes(body)
+            echo_bytes(body)
             time.sleep(watch)
 
 
@@ -103,7 +108,7 @@ def profile_command(
         output.write_bytes(body)
     except OSError as error:
         raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}", 1) from error
-    print(f"{output}: {kind.value} profile of process {process.pid} ({name})")
+    echo(f"{output}: {kind.value} profile of process {process.pid} ({name})")
 
 
 def release_command(
@@ -117,7 +122,10 @@ def release_command(
 
     process = find_process(target)
     body = ask(process, "release" if amount is None else f"release {amount}")
-    print(f"process {process.pid} gave back {human(int(body))}")
+    text = body.decode(errors="replace").strip()
+    if not NUMBER.fullmatch(text):
+        raise senseless(process)
+    echo(f"process {process.pid} gave back {human(int(text))}")
 
 
 def set_command(
@@ -141,8 +149,9 @@ def with_size(value: str, takes: str) -> str:
     """The value of a setting, and beside a number of bytes how much that is."""
     from strata.stats import human
 
-    is_size = "bytes" in takes and value.isdecimal() and int(value) >= 1024
-    return f"{value} ({human(int(value))})" if is_size else value
+    if "bytes" in takes and NUMBER.fullmatch(value) and int(value) >= 1024:
+        return f"{value} ({human(int(value))})"
+    return value
 
 
 def get_command(
@@ -152,23 +161,22 @@ def get_command(
     """Print the settings of a running process."""
     process = find_process(target)
     if name is not None:
-        value = ask(process, f"get {name}").decode().partition("=")[2]
-        print(value, end="")
+        echo(ask(process, f"get {name}").decode(errors="replace").partition("=")[2], end="")
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("setting", "value", "takes", "what it does", box=None, pad_edge=False)
-    for line in ask(process, "options").decode().splitlines():
-        setting, takes, what = line.split("\t")
-        key, value = setting.split("=", 1)
+    for line in ask(process, "options").decode(errors="replace").splitlines():
+        setting, takes, what, *more = [*line.split("\t"), "", ""]
+        key, equals, value = setting.partition("=")
+        if not equals or len(more) != 2:
+            raise senseless(process)
         table.add_row(key, with_size(value, takes), takes, what)
-    Console(highlight=False, markup=False).print(table)
+    console().print(table)
 
 
 def ps_command() -> None:
     """List the processes that run on Strata, and whether they can be asked."""
-    from rich.console import Console
     from rich.table import Table
 
     from strata.stats import human
@@ -180,7 +188,7 @@ def ps_command() -> None:
     if table.row_count == 0:
         print("no process that you can see runs on Strata")
         return
-    Console(highlight=False, markup=False).print(table)
+    console().print(table)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strata.errors import StrataError
+from strata.files import read_file
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -97,21 +98,24 @@ def parse(document: dict[str, Any]) -> Stats:
         )
     except KeyError as error:
         raise StrataError(f"the library's stats lack {error}", 1) from error
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
         raise StrataError(f"the library's stats are malformed: {error}", 1) from error
 
 
-def load(path: Path) -> Stats:
-    """Stats from a file that the library wrote."""
+def loads(data: bytes) -> Stats:
+    """Stats from the bytes that the library wrote."""
     try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise StrataError(f"no stats: {(error.strerror or str(error)).lower()}", 1) from error
-    except ValueError as error:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
         raise StrataError(f"the library's stats are not JSON: {error}", 1) from error
     if not isinstance(document, dict):
         raise StrataError("the library's stats are not a JSON object", 1)
     return parse(document)
+
+
+def load(path: Path) -> Stats:
+    """Stats from a file that the library wrote."""
+    return loads(read_file(path, named_by="no stats:", status=1))
 
 
 def human(count: float) -> str:
@@ -157,7 +161,7 @@ class Watch:
 
     def tick(self, body: bytes, now: time.struct_time, seconds: float) -> list[str]:
         """The line for the library's JSON, under a header where one is due."""
-        stats = parse(json.loads(body))
+        stats = loads(body)
         held = stats.bytes
         names = ("resident", "live", "caches", "free_resident", "released")
         cells = [time.strftime("%H:%M:%S", now), *(human(held[name]) for name in names)]
@@ -178,6 +182,7 @@ def render(stats: Stats) -> RenderableType:
     """The summary that `strata run --stats` prints."""
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     held = stats.bytes
     summary = Table(box=None, show_header=False, pad_edge=False)
@@ -206,7 +211,9 @@ def render(stats: Stats) -> RenderableType:
         ),
     ):
         summary.add_row(label, value, meaning)
-    title = f"[bold]Strata {stats.version}[/bold] in process {stats.pid}, at its end"
+    title = Text.assemble(
+        (f"Strata {stats.version}", "bold"), f" in process {stats.pid}, at its end"
+    )
     top = sorted(stats.classes, key=lambda row: row.live_bytes, reverse=True)[:TOP_CLASSES]
     top = [row for row in top if row.live]
     if not top:
@@ -223,4 +230,4 @@ def render(stats: Stats) -> RenderableType:
             f"{row.cpu + row.transfer + row.central:,}",
             percent(row.hits / calls if calls else None),
         )
-    return Group(title, summary, "", "[bold]Largest size classes[/bold]", classes)
+    return Group(title, summary, "", Text("Largest size classes", "bold"), classes)

@@ -18,6 +18,7 @@ from strata.compare import runner
 from strata.compare.plan import DEFAULT_MARGIN, Metric, Plan
 from strata.compare.record import MixedError, Record, RunDirectory
 from strata.errors import StrataError
+from strata.terminal import console, echo, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -96,7 +97,6 @@ class Shown:
 
 
 def make_progress() -> Progress:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -105,15 +105,15 @@ def make_progress() -> Progress:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    err = console(stderr=True)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=err,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not err.is_terminal,
     )
 
 
@@ -124,7 +124,7 @@ def run_here(folder: RunDirectory, lib: Path | None) -> list[str]:
     fingerprints = {arm.name: arm.fingerprint() for arm in arms.values()}
     folder.check_same(host, fingerprints, os.uname().release)
     for line in runner.warnings(folder.plan, arms):
-        print(f"strata: {line}", file=sys.stderr)
+        say(line)
     done = folder.done(host)
     total = len(folder.plan.runs())
     with make_progress() as progress:
@@ -143,22 +143,20 @@ def run_here(folder: RunDirectory, lib: Path | None) -> list[str]:
 
 def finish(folder: RunDirectory, margin: float, *, as_json: bool) -> bool:
     """Shows and writes the result; whether every run went well."""
-    from rich.console import Console
-
     from strata.compare import output
     from strata.compare.result import Result
 
     result = Result(folder.plan, folder.records, margin)
     output.write(result, folder.path)
     if as_json:
-        print(json.dumps(result.to_json(), indent=1))
+        echo(json.dumps(result.to_json(), indent=1))
     else:
-        console = Console(highlight=False)
-        console.print(output.table(result))
-        console.print(output.COUNTED)
+        out = console()
+        out.print(output.table(result))
+        out.print(output.COUNTED)
         for line in output.notes(result):
-            console.print(line, markup=False)
-        console.print(f"All of it: {folder.path / 'index.html'}", soft_wrap=True, markup=False)
+            out.print(line)
+        out.print(f"All of it: {folder.path / 'index.html'}", soft_wrap=True)
     return not result.failures() and not result.missing()
 
 
@@ -260,11 +258,10 @@ def compare_command(
     finally:
         folder.close()
     for line in problems:
-        print(f"strata: {line}", file=sys.stderr)
+        say(line)
     fine = finish(folder, margin, as_json=json_)
     if interrupted:
-        hint = f"strata: interrupted; `strata compare --resume {folder.path}` goes on"
-        print(hint, file=sys.stderr)
+        say(f"interrupted; `strata compare --resume {folder.path}` goes on")
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if fine and not problems else 1)
 

@@ -11,7 +11,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import IO
 
 from strata.compare.record import MixedError, Record, RunDirectory
 from strata.errors import StrataError
+from strata.files import read_file
+from strata.terminal import say
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=30")
 STOP_SECONDS = 5.0
@@ -27,8 +28,8 @@ STOP_SECONDS = 5.0
 def read_hosts(path: Path) -> list[str]:
     """One host a line, as ssh takes it; `#` begins a comment."""
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_file(path, named_by="--hosts").decode().splitlines()
+    except UnicodeDecodeError as error:
         raise StrataError(f"--hosts {path}: {error}") from error
     hosts = [line.partition("#")[0].strip() for line in lines]
     hosts = [host for host in hosts if host]
@@ -74,7 +75,7 @@ def _read(remote: _Remote, folder: RunDirectory, lock: threading.Lock) -> None:
             remote.problem = str(error)
             remote.process.terminate()
             return
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, RecursionError, TypeError, AttributeError) as error:
             remote.problem = f"sent something else than records: {line.strip()[:80]!r} ({error})"
             remote.process.terminate()
             return
@@ -83,7 +84,7 @@ def _read(remote: _Remote, folder: RunDirectory, lock: threading.Lock) -> None:
 def _say(record: Record) -> None:
     what = f"round {record.round}" if record.round else "warm-up"
     how = f": {record.error}" if record.error else ""
-    print(f"strata: {record.host}: {what}, {record.arm}{how}", file=sys.stderr)
+    say(f"{record.host}: {what}, {record.arm}{how}")
 
 
 def remote_command(strata: str) -> str:

@@ -73,7 +73,7 @@ class Plan:
             known = document.pop("hash")
             document["metrics"] = [Metric(**m) for m in document["metrics"]]
             plan = cls(**document)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise StrataError(f"{where} is not a plan: {error}") from error
         if plan.hash != known:
             raise StrataError(f"{where} was changed after the run began; start a new one")

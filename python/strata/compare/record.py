@@ -13,6 +13,7 @@ from typing import Any
 
 from strata.compare.plan import WARM_UP, Plan
 from strata.errors import StrataError
+from strata.files import MOST_BINARY, MOST_TEXT, UnreadableError, read_file, read_within
 
 PLAN = "plan.json"
 RECORDS = "records.jsonl"
@@ -102,9 +103,9 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         try:
-            text = (path / PLAN).read_text()
-        except OSError as error:
-            raise StrataError(f"--resume {path}: no {PLAN} in it") from error
+            text = read_within(path / PLAN, MOST_TEXT).decode()
+        except (UnreadableError, UnicodeDecodeError) as error:
+            raise StrataError(f"--resume {path}: no {PLAN} in it: {error}") from error
         plan = Plan.from_json(text, str(path / PLAN))
         return cls(path, plan, _read_records(path / RECORDS, plan))
 
@@ -166,7 +167,7 @@ def _read_records(path: Path, plan: Plan) -> list[Record]:
     """All whole lines. The last one may be torn where the machine stopped: it is cut off."""
     if not path.exists():
         return []
-    content = path.read_bytes()
+    content = read_file(path, MOST_BINARY)
     whole = content[: content.rfind(b"\n") + 1]
     if len(whole) != len(content):
         with path.open("r+b") as file:
@@ -175,7 +176,7 @@ def _read_records(path: Path, plan: Plan) -> list[Record]:
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             record = Record.from_json(line.decode())
-        except (ValueError, TypeError) as error:
+        except (ValueError, RecursionError, TypeError) as error:
             raise StrataError(f"{path}:{number}: not a record: {error}", 1) from error
         if record.plan != plan.hash:
             raise StrataError(f"{path}:{number}: a record of another plan", 1)

@@ -43,7 +43,7 @@ def serve(source: TextIO, target: TextIO) -> int:
         request = json.loads(source.readline())
         plan = Plan.from_json(request["plan"], "the plan received")
         done = {(int(r), str(a)) for r, a in request["done"]}
-    except (ValueError, KeyError, TypeError, StrataError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, StrataError) as error:
         send(error=f"this is no request of strata compare: {error}")
         return 2
     threading.Thread(target=_stop_at_end_of, args=(source,), daemon=True).start()

@@ -28,7 +28,6 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from strata.cli import say
 from strata.demo import memory, report
 from strata.demo.client import Client
 from strata.demo.measure import Run, measure
@@ -36,6 +35,7 @@ from strata.demo.plan import FULL, QUICK, Load, Plan, draw
 from strata.demo.server import Allocator, Server, find_libc, find_redis
 from strata.errors import StrataError
 from strata.library import find_library
+from strata.terminal import say
 
 HEADROOM = 1.6  # of the largest live data: what a server may need at its peak
 INTERRUPTED = 128 + signal.SIGINT  # typer's status for Ctrl-C

@@ -10,6 +10,7 @@ import typer
 
 from strata.doctor import kernel, process, system
 from strata.doctor.view import CannotTellError, Finding, State, View, Weight, tell
+from strata.terminal import console, echo, printable
 
 HELP = """Say what here, or in process PID, keeps Strata from its best, and what mends it.
 
@@ -84,11 +85,10 @@ def as_json(findings: list[Finding]) -> str:
 
 
 def show(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(highlight=False)
+    out = console()
     marks = {
         State.OK: ("ok", "green"),
         State.MEND: ("MEND", "bold red"),
@@ -96,15 +96,16 @@ def show(findings: list[Finding]) -> None:
     }
     for finding in findings:
         mark, style = ("note", "cyan") if is_note(finding) else marks[finding.state]
-        text = Text.assemble((f"{mark:5}", style), (f"{finding.rule}: ", "bold"), finding.says)
+        says = printable(finding.says)
+        text = Text.assemble((f"{mark:5}", style), (f"{finding.rule}: ", "bold"), says)
         if finding.state is State.MEND:
             text.append(f" ({finding.weight.value})", "dim")
-        console.print(text)
+        out.print(text)
         for fix in finding.fixes:
-            console.print(Padding(Text(fix, "cyan"), (0, 0, 0, 9)), soft_wrap=True)
+            out.print(Padding(Text(printable(fix), "cyan"), (0, 0, 0, 9)), soft_wrap=True)
     counts = {state: sum(f.state is state for f in findings) for state in State}
     notes = sum(map(is_note, findings))
-    console.print(
+    out.print(
         f"{counts[State.MEND] - notes} to mend, {notes} of little weight,"
         f" {counts[State.UNKNOWN]} could not be told, {counts[State.OK]} in order"
     )
@@ -116,7 +117,7 @@ def doctor_command(
 ) -> None:
     findings = examine(View() if target is None else live_view(target))
     if json_:
-        print(as_json(findings))
+        echo(as_json(findings))
     else:
         show(findings)
     raise typer.Exit(status_of(findings))

@@ -108,7 +108,7 @@ def cache_mode(view: View) -> Finding:
         raise CannotTellError("the process was not asked")
     try:
         mode = json.loads(view.ask("stats json"))["cache_mode"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise CannotTellError(f"the process's statistics make no sense: {error}") from error
     if not isinstance(mode, str):
         raise CannotTellError("the process's statistics have no cache mode")

@@ -106,8 +106,8 @@ class View:
         return {name: value for name, equals, value in pairs if equals}
 
     def mapped_files(self) -> list[str]:
-        lines = self.read(self.proc("maps")).splitlines()
-        if not lines:
+        lines = self.read(self.proc("maps")).rstrip("\n").split("\n")
+        if lines == [""]:
             raise CannotTellError(f"{self.proc('maps')} is empty: the process has ended")
         fields = (line.split(maxsplit=5) for line in lines)
         return list(dict.fromkeys(f[5] for f in fields if len(f) == 6 and f[5].startswith("/")))

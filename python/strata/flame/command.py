@@ -17,6 +17,7 @@ from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
 from strata.pprof import Profile, filter_profile, load, merge, process_of
 from strata.symbolize import symbolize
+from strata.terminal import console, echo, printable
 
 UNEVEN = 3  # a profile that covers so many times what another does is no match for it
 FORMS = (".html", ".svg", ".folded")
@@ -122,21 +123,22 @@ def program_of(profile: Profile) -> str:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     if not rows:
-        print(title)
+        echo(title)
         return
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(
+        title=Text(printable(title), "table.title"), title_justify="left", box=None, pad_edge=False
+    )
     for column in columns[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     wide = None if sys.stdout.isatty() else 400  # a file or pipe has no edge to fold at
-    Console(highlight=False, width=wide).print(table)
+    console(width=wide).print(table)
 
 
 def top_rows(profile: Profile, index: int, rows: int) -> list[list[str]]:

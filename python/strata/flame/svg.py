@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from strata import terminal
 from strata.flame.graph import CallTree, shown_types
 from strata.flame.page import Picture
 from strata.pprof import Profile
@@ -103,7 +104,9 @@ def folded(profile: Profile, index: int = -1) -> str:
     kind = shown_types(profile)[0] if index < 0 else index
     sums: dict[str, int] = {}
     for sample in profile.samples:
-        names = (name.replace(";", ":").replace("\n", " ") for name in sample.names())
+        names = (
+            terminal.printable(name.replace(";", ":").replace("\n", " ")) for name in sample.names()
+        )
         stack = ";".join(names) or "all"
         sums[stack] = sums.get(stack, 0) + sample.values[kind]
     return "".join(f"{stack} {value}\n" for stack, value in sorted(sums.items()) if value > 0)

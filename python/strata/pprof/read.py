@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from strata.errors import StrataError
+from strata.files import UnreadableError, read_within
 from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ class Malformed(Exception):
 def load(path: Path) -> Profile:
     """The profile in a file."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StrataError(f"{path}: {error.strerror}") from error
+        data = read_within(path, MAX_BYTES)
+    except UnreadableError as error:
+        why = str(error)
+        raise StrataError(f"{path}: {why[:1].upper()}{why[1:]}") from error
     return parse(data, str(path))
 
 

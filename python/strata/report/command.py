@@ -10,6 +10,7 @@ import typer
 from strata.control import ask
 from strata.errors import StrataError
 from strata.processes import Process, find_process
+from strata.terminal import console, in_a_line
 
 HELP = """Explain a process's memory on one page.
 
@@ -54,7 +55,6 @@ def needs_packages(error: ImportError) -> StrataError:
 def gather(process: Process, folder: Path, seconds: float) -> None:
     """Watches a process, showing on stderr how far that is."""
     try:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         from strata.report.collect import Collector
@@ -64,14 +64,14 @@ def gather(process: Process, folder: Path, seconds: float) -> None:
     def ask_it(request: str, extra_seconds: float) -> bytes:
         return ask(process, request, extra_seconds)
 
-    console = Console(stderr=True, highlight=False)
+    err = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+    quiet = not err.is_terminal
+    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
         task = bar.add_task(f"watching process {process.pid}", total=max(seconds, 0.001))
 
         def warn(message: str) -> None:
-            bar.console.print(f"strata: {message}", markup=False, soft_wrap=True)
+            bar.console.print(f"strata: {in_a_line(message)}", soft_wrap=True)
 
         def progress(done: float) -> None:
             bar.update(task, completed=done)
@@ -82,8 +82,6 @@ def gather(process: Process, folder: Path, seconds: float) -> None:
 def draw(source: Path, folder: Path) -> None:
     """Writes the page of what `source` holds, and shows it in short."""
     try:
-        from rich.console import Console
-
         from strata.report import build, collect, model, terminal
     except ImportError as error:
         raise needs_packages(error) from error
@@ -92,6 +90,6 @@ def draw(source: Path, folder: Path) -> None:
     page = folder / collect.PAGE_FILE
     collect.make(folder)
     collect.write(page, build.page(recording, sections).encode(errors="replace"))
-    console = Console(highlight=False)
-    console.print(terminal.summary(recording, sections))
-    console.print(f"The page: {page}", markup=False, soft_wrap=True)
+    out = console()
+    out.print(terminal.summary(recording, sections))
+    out.print(f"The page: {page}", soft_wrap=True)

@@ -69,7 +69,7 @@ def _run(command: list[str | Path], seconds: float) -> str:
 def code_of(maps: str) -> list[Mapping]:
     """The mappings that may be executed, of the text of /proc/PID/maps, by address."""
     found = []
-    for line in maps.splitlines():
+    for line in maps.split("\n"):
         fields = line.split(maxsplit=5)
         if len(fields) < 5 or "x" not in fields[1]:
             continue

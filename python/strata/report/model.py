@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from strata.errors import StrataError
+from strata.files import MOST_TEXT, UnreadableError, read_file, read_within
 from strata.report.profiles import Profile, read_profile
 
 # churn: the objects allocated while the report was taken; allocs: since the start of the process.
@@ -29,6 +30,7 @@ OCCUPANCY_LISTS = 8
 HUGEPAGE_PAGES = 256  # 8 KiB pages
 PAGE = 8192
 MOST = 1 << 62
+MOST_LINES = 1 << 30  # bytes of all samples
 
 
 def as_number(value: object) -> float | None:
@@ -129,15 +131,23 @@ class Recording:
 
 def _read_json(path: Path) -> object:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return json.loads(read_within(path, MOST_TEXT))
+    except (UnreadableError, ValueError, RecursionError):
         return None
+
+
+def _written(path: Path) -> float:
+    """When; long ago if it is gone, or a link to nothing."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _samples_of_lines(text: str) -> list[Sample]:
     """Samples of a samples.jsonl; lines that cannot be read (the last, cut off) are left out."""
     samples = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
             row = Document(json.loads(line))
         except (ValueError, RecursionError):
@@ -154,7 +164,7 @@ def _samples_of_files(folder: Path) -> list[Sample]:
     found = []
     for path in folder.glob("*.json"):
         if path.name != META:
-            sample = Sample(path.stat().st_mtime, None, Document(_read_json(path)))
+            sample = Sample(_written(path), None, Document(_read_json(path)))
             if sample.usable:
                 found.append(sample)
     found.sort(key=lambda sample: sample.at)
@@ -171,7 +181,7 @@ def _profile_file(folder: Path, kind: str) -> Path | None:
     if exact.exists():
         return exact
     others = [*folder.glob(f"{kind}*.pb.gz"), *folder.glob(f"{kind}*.pprof")]
-    return max(others, key=lambda path: path.stat().st_mtime) if others else None
+    return max(others, key=_written) if others else None
 
 
 def load(folder: Path) -> Recording:
@@ -181,7 +191,8 @@ def load(folder: Path) -> Recording:
     recording = Recording(meta=Document(_read_json(folder / META)))
     lines = folder / SAMPLES
     if lines.exists():
-        recording.samples = _samples_of_lines(lines.read_text(errors="replace"))
+        text = read_file(lines, MOST_LINES).decode(errors="replace")
+        recording.samples = _samples_of_lines(text)
     else:
         recording.samples = _samples_of_files(folder)
     for kind in (*KINDS, CPU):

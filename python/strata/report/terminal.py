@@ -11,6 +11,7 @@ from strata.report.model import Recording
 from strata.report.page import Section
 from strata.report.tiers import resident_parts
 from strata.stats import human
+from strata.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,7 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    lines: list[RenderableType] = [Text(title(recording), style="bold")]
+    lines: list[RenderableType] = [Text(printable(title(recording)), style="bold")]
     if recording.last is not None:
         parts = resident_parts(recording.last)
         table = Table(box=None, show_header=False, pad_edge=False)

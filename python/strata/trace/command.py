@@ -11,6 +11,7 @@ import typer
 
 from strata.elf import read_elf, why_not_preloadable
 from strata.errors import StrataError
+from strata.files import UnreadableError, open_file
 from strata.launch import preload_value, resolve, run
 from strata.library import checkouts, library_folders
 
@@ -38,9 +39,9 @@ def find_tool(name: str) -> Path:
 
 def is_trace(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4) == b"STB1"
-    except OSError:
+    except (OSError, UnreadableError):
         return False
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strata.stats import duration, human
+from strata.terminal import console, printable
 from strata.trace.analyze import by_power_of_two, live_bytes, objects
 from strata.trace.format import Operation
 from strata.trace.read import Trace, read_trace
@@ -43,20 +43,15 @@ LIFETIMES_IN_BYTES = (
 NOT_FREED = "not freed"
 
 
-def printable(text: str) -> str:
-    """What the file says of its program must not reach the terminal as anything but text."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def overview(trace: Trace, size: int) -> Table:
     events = trace.events
     live = live_bytes(trace)
     table = Table(box=None, show_header=False, pad_edge=False)
     started = datetime.fromtimestamp(trace.header.start_realtime / 1e9).isoformat(" ", "seconds")
     span = int(events["time"].to_numpy().max(initial=0))
-    words = [printable(word) for word in trace.header.command]
+    words = trace.header.command
     # The Trace layer is a part of a program, and does not know its command line.
-    table.add_row("command", Text(shlex.join(words) if any(words) else "not recorded"))
+    table.add_row("command", Text(printable(shlex.join(words)) if any(words) else "not recorded"))
     table.add_row("process", f"{trace.header.pid}, started {started}, recorded {duration(span)}")
     table.add_row("file", f"{human(size)}, {size / max(1, len(events)):.1f} bytes a call")
     table.add_row("threads", f"{events['thread'].n_unique()}")
@@ -177,8 +172,8 @@ def show(path: Path, say: Callable[[str], None]) -> None:
     trace = read_trace(path)
     if trace.damage is not None:
         say(f"{path}: {trace.damage}; showing what is before it")
-    console = Console(highlight=False, markup=False)
-    console.print(overview(trace, path.stat().st_size))
+    out = console()
+    out.print(overview(trace, path.stat().st_size))
     all_objects = objects(trace)
     if len(all_objects):
         for heading, table in (
@@ -192,5 +187,5 @@ def show(path: Path, say: Callable[[str], None]) -> None:
             ("", threads(all_objects)),
             ("lifetimes by thread", lifetimes_by_thread(all_objects)),
         ):
-            console.print(f"\n{heading}" if heading else "")
-            console.print(table)
+            out.print(f"\n{heading}" if heading else "")
+            out.print(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from strata.errors import StrataError
+from strata.files import UnreadableError, open_file
 from strata.trace.format import (
     HAS_STACKS,
     MOST_FRAMES,
@@ -201,10 +203,12 @@ def decode_stacks(block: Block, stacks: dict[int, tuple[int, ...]]) -> None:
 
 def read_bytes(path: Path) -> memoryview:
     try:
-        with path.open("rb") as file:
-            if path.stat().st_size == 0:
+        with open_file(path) as file:
+            if os.fstat(file.fileno()).st_size == 0:
                 raise StrataError(f"{path}: empty, not a trace", 1)
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except UnreadableError as error:
+        raise StrataError(f"{path}: {error}", 1) from error
     except OSError as error:
         raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
 

@@ -19,6 +19,7 @@ from strata.compare.arms import Arm, find_arm
 from strata.errors import StrataError
 from strata.library import find_heap
 from strata.settings import check as check_settings
+from strata.terminal import console, say
 from strata.trace.command import find_tool, is_trace
 
 if TYPE_CHECKING:
@@ -228,8 +229,6 @@ def replay_command(
     ] = None,
 ) -> None:
     """Make the calls of a trace again on allocators, and compare time and memory."""
-    from rich.console import Console
-
     from strata.stats import duration, human
 
     named = {
@@ -243,27 +242,25 @@ def replay_command(
         make_output(output)
     arguments = (["--threads"] if threads else []) + ["--touch", "pages" if touch else "none"]
     replays = [replay(arm, file.absolute(), arguments, samples, runs) for arm in arms]
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    out = console(soft_wrap=True)
     how = "threads as recorded" if threads else "one thread, in the recorded order"
     first = replays[0]
     for note in first.notes:
-        typer.echo(f"strata: {note}", err=True)
-    console.print(f"{file}: {first.events:,} calls, {how}, median of {runs}")
-    console.print(f"at most {human(first.peak_live)} live, as asked")
-    console.print(table(replays))
+        say(note)
+    out.print(f"{file}: {first.events:,} calls, {how}, median of {runs}")
+    out.print(f"at most {human(first.peak_live)} live, as asked")
+    out.print(table(replays))
     alone = [r.overhead for r in replays if r.overhead is not None]
     if alone:
-        console.print(
-            f"of the time, the replayer itself: {duration(1e9 * statistics.median(alone))}"
-        )
+        out.print(f"of the time, the replayer itself: {duration(1e9 * statistics.median(alone))}")
     for r in replays:
         if r.failures:
-            console.print(f"{r.arm}: {r.failures:,} requests were refused")
+            out.print(f"{r.arm}: {r.failures:,} requests were refused")
     if output is not None:
         from strata.trace.page import write
 
         write(output, file, how, replays)
-        console.print(f"{output / 'index.html'}: memory over time")
+        out.print(f"{output / 'index.html'}: memory over time")
 
 
 def add_to(app: typer.Typer) -> None:

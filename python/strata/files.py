@@ -1,0 +1,66 @@
+"""Reads files that a user named, or that another file named: whatever they are, within bounds."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from strata.errors import StrataError
+
+MOST_TEXT = 64 << 20  # of statistics, plans, lists of hosts
+MOST_BINARY = 4 << 30  # of programs and libraries with their debug information
+KINDS = (
+    (stat.S_ISDIR, "is a directory"),
+    (stat.S_ISCHR, "is a device"),
+    (stat.S_ISBLK, "is a device"),
+    (stat.S_ISFIFO, "is a pipe, not a file"),
+    (stat.S_ISSOCK, "is a socket"),
+)
+
+
+class UnreadableError(StrataError):
+    """The text is why, without the file's name."""
+
+
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return "no file has such a name"
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file for reading. Anything else is refused, and nothing is waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(_why(error)) from error
+    mode = os.fstat(descriptor).st_mode
+    for is_kind, what in KINDS:
+        if is_kind(mode):
+            os.close(descriptor)
+            raise UnreadableError(what)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_within(path: Path, most: int) -> bytes:
+    """All of a regular file; UnreadableError if there is none, or it has more than `most` bytes."""
+    with open_file(path) as file:
+        try:
+            # Files of the kernel's making say that they are empty, and may have no end.
+            data = b"" if os.fstat(file.fileno()).st_size > most else file.read(most + 1) or b""
+        except OSError as error:
+            raise UnreadableError(_why(error)) from error
+        if len(data) > most or os.fstat(file.fileno()).st_size > most:
+            raise UnreadableError(f"is larger than {most >> 20} MiB")
+    return data
+
+
+def read_file(path: Path, most: int = MOST_TEXT, named_by: str = "", status: int = 2) -> bytes:
+    """The same, and the error says which file it was."""
+    try:
+        return read_within(path, most)
+    except UnreadableError as error:
+        where = f"{named_by} {path}" if named_by else str(path)
+        raise StrataError(f"{where}: {error}", status) from error

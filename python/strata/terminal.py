@@ -1,0 +1,103 @@
+"""What reaches a terminal: names of processes, functions and files are whatever somebody else chose
+them to be, and a terminal obeys more than letters. All that is printed goes through here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with everything escaped that is neither shown as it is nor in `keep`: controls,
+    line ends, what turns the direction of writing, bytes that are no text. JSON stays JSON."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else json.dumps(c)[1:-1] for c in text)
+
+
+def in_a_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def say(message: str) -> None:
+    """One line on stderr, whatever the message holds."""
+    print(f"strata: {in_a_line(message)}", file=sys.stderr, flush=True)
+
+
+def echo(text: str, end: str = "\n") -> None:
+    """Lines on stdout."""
+    print(printable(text, "\n\t"), end=end, flush=True)
+
+
+def echo_bytes(body: bytes) -> None:
+    """What another process calls text."""
+    echo(body.decode(errors="surrogateescape"), end="")
+
+
+def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None = None) -> Console:
+    """A console that writes no control characters but its own, and takes no markup: a name may hold
+    brackets."""
+    from rich.console import (
+        Console,
+        ConsoleOptions,
+        HighlighterType,
+        JustifyMethod,
+        OverflowMethod,
+        RenderableType,
+    )
+    from rich.segment import Segment
+    from rich.style import Style
+    from rich.text import Text
+
+    class Plain(Console):
+        # Measured before they are rendered: what is to be escaped takes its place.
+        def render_str(
+            self,
+            text: str,
+            *,
+            style: str | Style = "",
+            justify: JustifyMethod | None = None,
+            overflow: OverflowMethod | None = None,
+            emoji: bool | None = None,
+            markup: bool | None = None,
+            highlight: bool | None = None,
+            highlighter: HighlighterType | None = None,
+        ) -> Text:
+            return super().render_str(
+                printable(text, "\n"),
+                style=style,
+                justify=justify,
+                overflow=overflow,
+                emoji=emoji,
+                markup=markup,
+                highlight=highlight,
+                highlighter=highlighter,
+            )
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else printable(text, "\n"), style, control)
+
+    return Plain(
+        stderr=stderr,
+        soft_wrap=soft_wrap,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def set_up() -> None:
+    """A stream that lacks a letter gets its number, not an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
