@@ -423,10 +423,11 @@ class CpuCache {
       const size_t kept = room / 2;
       const size_t fill = FillOf(h, c);
       if (fill > kept) {
-        void* batch[kOnStack];
+        constexpr size_t kAtOnce = kOnStack / 2;  // deeper down than a refill
+        void* batch[kAtOnce];
         size_t left = fill - kept < kMaxBatch ? fill - kept : kMaxBatch;
         while (left != 0) {
-          const size_t n = left < kOnStack ? left : kOnStack;
+          const size_t n = left < kAtOnce ? left : kAtOnce;
           const size_t popped = ops_.PopBatch(c, batch, n);
           if (popped != 0) transfer_->Give(c, batch, popped);
           left = popped < n ? 0 : left - n;

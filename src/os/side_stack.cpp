@@ -20,17 +20,18 @@
 #include "strata/raw_io.h"
 
 #ifndef STRATA_SANITIZED
-// Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders and debuggers pass
-// from the side stack to the caller's; calls and returns match, as a shadow stack asks.
-extern "C" __attribute__((visibility("hidden"))) void strata_call_on_stack(void (*f)(void*),
-                                                                           void* arg, void* top);
+// Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders pass from the side
+// stack to the caller's; calls and returns match, as a shadow stack asks. The name is that of
+// libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
+extern "C" __attribute__((visibility("hidden"))) void __morestack(void (*f)(void*), void* arg,
+                                                                  void* top);
 asm(R"(
   .pushsection .text
-  .globl strata_call_on_stack
-  .hidden strata_call_on_stack
-  .type strata_call_on_stack, @function
+  .globl __morestack
+  .hidden __morestack
+  .type __morestack, @function
   .p2align 4
-strata_call_on_stack:
+__morestack:
   .cfi_startproc
   endbr64
   pushq %rbp
@@ -47,7 +48,7 @@ strata_call_on_stack:
   .cfi_def_cfa %rsp, 8
   ret
   .cfi_endproc
-  .size strata_call_on_stack, . - strata_call_on_stack
+  .size __morestack, . - __morestack
   .popsection
 )");
 #endif
@@ -124,7 +125,7 @@ void OnSideStack(void (*f)(void*), void* arg) {
   if (STRATA_UNLIKELY(stack == nullptr)) stack = MapStack();
   if (STRATA_UNLIKELY(stack == nullptr)) stack = WaitForSpare();
   if (STRATA_LIKELY(stack != nullptr)) {
-    strata_call_on_stack(f, arg, stack + kGuardBytes + kStackBytes);
+    __morestack(f, arg, stack + kGuardBytes + kStackBytes);
     GiveBack(stack);
   } else {
     f(arg);
