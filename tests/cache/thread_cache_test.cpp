@@ -24,7 +24,6 @@ class BlockTransfer {
   size_t Take(SizeClass c, void** out, size_t n) {
     ++takes;
     STRATA_CHECK(n != 0 && n <= kMaxBatch);
-    last_take = n;
     for (size_t i = 0; i < n; ++i) {
       if (limit != 0 && out_.size() >= limit) return i;
       std::vector<void*>& pool = pools_[Raw(c)];
@@ -57,7 +56,7 @@ class BlockTransfer {
   void ReportOverwritten(void* p) { overwritten.push_back(p); }
   static SizeClass ClassOf(void* p) { return static_cast<Block*>(p)->size_class; }
 
-  size_t takes = 0, gives = 0, limit = 0, last_take = 0;
+  size_t takes = 0, gives = 0, limit = 0;
   std::vector<void*> overwritten;
 
  private:
@@ -106,9 +105,9 @@ class ThreadCacheTest : public testing::Test {
 TEST_F(ThreadCacheTest, StartsSlowlyAndGrowsToBatches) {
   std::vector<size_t> taken;
   for (size_t i = 0; i < 2000; ++i) {
-    const size_t takes = transfer_.takes;
+    const size_t before = transfer_.out();
     Allocate(small_);
-    if (transfer_.takes != takes) taken.push_back(transfer_.last_take);
+    if (transfer_.out() != before) taken.push_back(transfer_.out() - before);
   }
   ASSERT_GE(taken.size(), 8u);
   EXPECT_EQ(taken[0], 1u);  // a thread that wants one object costs one
