@@ -81,6 +81,9 @@ PageRun PageHeap<Kernel>::TakeSmall(const PageRequest& r) {
   if (STRATA_LIKELY(!run.range.empty())) return run;
   HugeTracker* t = AddTracker(r.length);
   if (t != nullptr) return filler_.Contribute(t, r);
+  // Better among the others than nowhere.
+  const PageRun beside = filler_.TryTake({r.length, r.align, !r.dense}, BrokenFor(r.length));
+  if (!beside.range.empty()) return beside;
   return MayBack(r.length) ? filler_.TakeFromEmpties(r) : PageRun{};
 }
 

@@ -182,15 +182,20 @@ bool SystemKernel::GrowPageMap(size_t end) {
   return true;
 }
 
+bool SystemKernel::Describe(size_t end) {
+  LockHolder hold(map_lock_);
+  return end <= mapped_end() || GrowPageMap(end);
+}
+
 MapResult SystemKernel::Map(HugeRange range) {
   const ErrnoKeeper keep;
-  if (!arena_->EnsureHeapTotal(MetadataFor(OffsetOf(range.end())))) return MapResult::kNoMemory;
   const uintptr_t at = base_ + OffsetOf(range.first);
+  // Most likely to be refused, so first: where mlockall counts each mapping against a small limit,
+  // the caller asks for less, which needs fewer records.
   const MapResult result = MapAt(at, BytesOf(range.length));
   if (result != MapResult::kMapped) return result;
   const size_t end = OffsetOf(range.end());
-  LockHolder hold(map_lock_);
-  if (end > mapped_end() && !GrowPageMap(end)) {
+  if (!arena_->EnsureHeapTotal(MetadataFor(end)) || !Describe(end)) {
     munmap(reinterpret_cast<void*>(at), BytesOf(range.length));
     return MapResult::kNoMemory;
   }

@@ -47,6 +47,7 @@ class SystemKernel {
   Lock& lock() { return map_lock_; }
 
  private:
+  bool Describe(size_t end) STRATA_EXCLUDES(map_lock_);  // all pages below `end`
   bool GrowPageMap(size_t end) STRATA_REQUIRES(map_lock_);
 
   uintptr_t base_ = 0;

@@ -364,6 +364,13 @@ TEST_F(PageHeapTest, OutOfMemoryIsAnEmptyRunAndRecovers) {
   EXPECT_EQ(heap.used(), Length(19 * 256 + 1));
 }
 
+TEST_F(PageHeapTest, WithoutAnotherHugePageDenseAndSparseRunsShareOne) {
+  kernel.map_limit = HugeLength(1);
+  EXPECT_EQ(Take(1).first, PageId(0));
+  EXPECT_EQ(Take(1, 1, true).first, PageId(1));
+  EXPECT_EQ(Take(3, 1, true).first, PageId(2));
+}
+
 TEST_F(PageHeapTest, CachedRangesJoinFreeOnesWhenThatIsTheOnlyWay) {
   kernel.map_limit = HugeLength(20);
   std::vector<PageRange> runs;
