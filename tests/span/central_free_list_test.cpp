@@ -302,6 +302,24 @@ TEST_F(CentralFreeListTest, PagesWithMemoryAgainAreGivenBackAgain) {
   EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
 }
 
+// Spans without an idle page fill no batch, and are no reason to hold the lock for all of them.
+TEST_F(CentralFreeListTest, ASearchLooksAtABoundedNumberOfSpansAtATime) {
+  Use(64);
+  const size_t per_span = info().objects;
+  std::vector<void*> objects = Take(per_span * 1500);
+  std::vector<void*> dying;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (i % 2 != 0) dying.push_back(objects[i]);
+  }
+  for (size_t i = 0; i < dying.size(); i += kMaxBatch)
+    list_.Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);
+  EXPECT_EQ(source_.release_calls, 0u);
+  const size_t steps = 1500 * (per_span / 2 + kStepsOfASpan);
+  EXPECT_GE(source_.isolation_calls, steps / kSearchSteps / 2);
+  EXPECT_LE(source_.isolation_calls, steps / kSearchSteps * 2);
+}
+
 TEST_F(CentralFreeListTest, ReleaseIdleHonoursItsLimit) {
   Use(1024);
   std::vector<void*> objects = Take(32 * 200);

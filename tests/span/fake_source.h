@@ -99,7 +99,10 @@ class FakeSource {
     return {bytes, false};
   }
 
-  Lock& isolation_lock() { return isolation_lock_; }
+  Lock& isolation_lock() {
+    ++isolation_calls;
+    return isolation_lock_;
+  }
   void NoteReused(const NativePages* spans, size_t n) {
     if (on_reused) on_reused();
     ++reused_calls;
@@ -134,6 +137,7 @@ class FakeSource {
   std::set<Span*> live_spans;
   std::vector<void*> bad_frees;
   size_t take_calls = 0, give_calls = 0, release_calls = 0, reused_calls = 0;
+  size_t isolation_calls = 0;
 
  private:
   size_t FindFree(size_t pages) const {
