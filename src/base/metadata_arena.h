@@ -70,7 +70,7 @@ class MetadataArena {
  private:
   static constexpr size_t kChunk = 256 << 10;
   static constexpr size_t kLostAtEnds = 4096;  // of pieces, where the next record doesn't fit
-  static constexpr size_t kLeastSpare = 256;  // less is not worth a touched page
+  static constexpr size_t kLeastSpare = 256;   // less is not worth a touched page
 
   // Heads a piece of memory that is not in use yet.
   struct Spare {

@@ -10,6 +10,8 @@ from blackbox import Lab
 HERE = Path(__file__).resolve().parent
 STARTS = 64
 TIB = 1 << 40
+
+
 def places(text: str) -> tuple[int, list[int]]:
     """The heap's start, and the starts of the other mappings of that part of the address space."""
     first, *lines = text.splitlines()
