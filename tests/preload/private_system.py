@@ -25,6 +25,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 NO_NETWORK = "--net"
 FRESH = ("run", "home", "var/spool/cron", "var/log", "var/lib/chrony", "var/cache/man")
+UNUSED = ("apache2", "apt", "init.d", "java-17-openjdk", "nginx", "php", "ssl", "systemd", "X11")
 # The mounts are made before the library is in sight; what runs in the end has it. The shell stays
 # as the namespace's init: not every daemon can cope with the children of others.
 ENTER = """
@@ -65,7 +66,7 @@ class PrivateSystem:
         self._namespaces = (*NAMESPACES, *namespaces)
         self._root = folder / "system"
         self._root.mkdir()
-        shutil.copytree("/etc", self._root / "etc", symlinks=True, ignore=_unreadable)
+        shutil.copytree("/etc", self._root / "etc", symlinks=True, ignore=_left_out)
         for place in FRESH:
             (self._root / place).mkdir(parents=True)
         (self._root / "etc").chmod(0o755)
@@ -139,10 +140,12 @@ class PrivateSystem:
                     found.append(pid)
         return found
 
-    def is_loaded(self, pid: int) -> bool:
-        if self.lab.library is None:
-            return True
-        return LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+    def daemon(self, process: subprocess.Popen[str], name: str) -> int:
+        """The first of them, which has to be there, on the library."""
+        pid = self.processes(process, name)[0]
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert self.lab.library is None or LIBRARY in maps, f"{name}: {maps or 'gone'}"
+        return pid
 
 
 # crypt(3) of "secret", SHA-512.
@@ -153,10 +156,11 @@ PASSWORD_HASH = (
 )
 
 
-def _unreadable(folder: str, names: list[str]) -> list[str]:
-    """Sockets and the like have no place in a copy."""
+def _left_out(folder: str, names: list[str]) -> list[str]:
+    """Sockets and the like have no place in a copy; what is large and used by none takes time."""
     paths = (Path(folder) / name for name in names)
-    return [p.name for p in paths if not (p.is_symlink() or p.is_dir() or p.is_file())]
+    odd = [p.name for p in paths if not (p.is_symlink() or p.is_dir() or p.is_file())]
+    return odd + [name for name in names if folder == "/etc" and name in UNUSED]
 
 
 def _below(pid: int) -> list[int]:

@@ -80,8 +80,7 @@ def test_cron(system: PrivateSystem, tmp_path: Path) -> None:
         for file in (out / "of_system", out / "of_user"):
             assert wait_until(partial(has_end, file)), log.read_text()
             assert file.read_text() == expected(system, USER)
-        daemons = system.processes(process, "cron")
-        assert daemons and all(system.is_loaded(pid) for pid in daemons)
+        system.daemon(process, "cron")
         assert process.poll() is None
     assert "strata:" not in log.read_text()
 

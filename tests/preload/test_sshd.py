@@ -51,7 +51,7 @@ def test_ten_logins(lab: Lab, tmp_path: Path) -> None:
     server = system.start(program("sshd"), "-D", "-e", stderr=log.open("w"))
     with server as process:
         connect(port, process).close()
-        assert all(system.is_loaded(pid) for pid in system.processes(process, "sshd"))
+        system.daemon(process, "sshd")
         for login in range(LOGINS):
             command = f"id -u; grep -c {LIBRARY} /proc/self/maps; seq {login} 20000 | sort | wc -l"
             result = lab.run(*client, f"{USER}@127.0.0.1", command)

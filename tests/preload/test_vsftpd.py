@@ -116,7 +116,7 @@ def test_sessions(lab: Lab, tmp_path: Path, filtered: bool) -> None:
     server = system.start(program("vsftpd"), "/etc/vsftpd.conf", stdout=stream, stderr=stream)
     with stream, server as process:
         connect(port, process).close()
-        assert all(system.is_loaded(pid) for pid in system.processes(process, "vsftpd"))
+        system.daemon(process, "vsftpd")
         for number in range(SESSIONS):
             local_session(port, number, filtered=filtered)
             anonymous_session(port, data, filtered=filtered)
