@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from blackbox import Lab, Result, missing, need
+import pytest
+from blackbox import Lab, Result, need
 
 USER = "strata-user"
 UID = 4321
@@ -51,10 +52,10 @@ def program(name: str) -> str:
 def need_root() -> None:
     """Accounts, chroot and mounts need root; so do the daemons themselves."""
     if os.geteuid() != 0:
-        missing("only root can run system daemons")
+        pytest.skip("only root can run system daemons")
     probe = [need("unshare"), *NAMESPACES, "true"]
     if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
-        missing("no namespaces to run system daemons in")
+        pytest.skip("no namespaces to run system daemons in")
 
 
 class PrivateSystem:
