@@ -60,7 +60,8 @@ size_t strata_get(const char* name, char* buffer, size_t capacity);
 int strata_profile(const char* kind, int fd);
 
 /* The same for what happens in the next `milliseconds`, during which the caller sleeps. "heap" is
- * then what was allocated in that time and still lives. */
+ * then what was allocated in that time and still lives. No cancellation point, as none of these
+ * functions is. */
 int strata_profile_window(const char* kind, unsigned milliseconds, int fd);
 
 /* Mean bytes between two samples; 0: none are taken. STRATA_SAMPLE sets it at start. */

@@ -278,6 +278,10 @@ def test_an_earlier_recording_makes_room_and_nothing_else(
     assert result.returncode == 2
     assert result.stderr == f"strata: {tmp_path / 'u'}: exists, and is not a trace\n"
     assert (tmp_path / "u").read_text() == "a letter"
+    (tmp_path / "link").symlink_to("end")
+    for _ in range(2):  # the second has an earlier one to remove
+        assert record(lab, tmp_path / "link", program, "vfork").returncode == 0
+        assert (tmp_path / "link").is_symlink() and not (tmp_path / "end").is_symlink()
 
 
 def test_mistakes_are_one_line(lab: Lab, program: Path, tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ def make_room(output: Path) -> None:
 def record(command: list[str], output: Path, stacks: bool, say: Callable[[str], None]) -> int:
     library = find_tool(LIBRARY)
     output = output.absolute()
+    if output.is_symlink() and (output.is_file() or not output.exists()):
+        output = output.resolve()  # the link stays one
     make_room(output)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
     environment["LD_PRELOAD"] = preload_value(library, environment.get("LD_PRELOAD"))
