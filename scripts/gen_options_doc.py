@@ -58,8 +58,9 @@ def printed_rows(printer: str, sources: tuple[str, ...], root: Path) -> list[lis
         program = Path(folder, "print_table")
         source.write_text(printer)
         files = [str(source), *(str(root / name) for name in sources)]
+        includes = [f"-I{root / name}" for name in ("src", "include")]
         subprocess.run(
-            [compiler(), "-std=c++20", f"-I{root / 'src'}", "-o", str(program), *files],
+            [compiler(), "-std=c++20", *includes, "-o", str(program), *files],
             check=True,
         )
         text = subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE).stdout

@@ -49,6 +49,7 @@ def build_probe(lab: Lab, *flags: str) -> Path:
         *flags,
         f"-DPROBE_KEY={key.hexdigest()[:16]}",
         f"-I{ROOT / 'src'}",
+        f"-I{ROOT / 'include'}",
         *map(str, SOURCES),
         name="libprobe-malloc" if flags else "libprobe",
     )
