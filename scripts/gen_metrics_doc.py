@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "metrics.md"
 BEGIN = "<!-- table: written by scripts/gen_metrics_doc.py -->"
 END = "<!-- end of table -->"
-SOURCES = ("src/profile/stats_prometheus.cpp", "src/profile/text_sink.cpp")
+SOURCES = (
+    "src/base/write_all.cpp",
+    "src/profile/stats_prometheus.cpp",
+    "src/profile/text_sink.cpp",
+)
 PRINTER = r"""
 #include <cstdio>
 #include "profile/stats_prometheus.h"
