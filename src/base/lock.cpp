@@ -35,7 +35,7 @@ void Lock::AcquireSlow() {
   for (int i = 0; i < 100; ++i) {
     uint32_t expected = kFree;
     if (state_.load(std::memory_order_relaxed) == kFree &&
-        state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire,
+        state_.compare_exchange_weak(expected, Held(), std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
       return;
     }
@@ -43,7 +43,8 @@ void Lock::AcquireSlow() {
   }
   for (;;) {
     uint32_t seen = state_.load(std::memory_order_relaxed);
-    const uint32_t wanted = kContended | (seen & kForFork);
+    // There may be others who wait: whoever got it by waiting wakes the next.
+    const uint32_t wanted = seen == kFree ? Held() | kContended : seen | kContended;
     // acquire: pairs with the release in Release(), if it was free.
     if (seen != wanted && !state_.compare_exchange_weak(seen, wanted, std::memory_order_acquire,
                                                         std::memory_order_relaxed)) {
@@ -57,7 +58,7 @@ void Lock::AcquireSlow() {
 void Lock::ReleaseSlow() {
   // Only the thread that forks comes here then: it had passed through.
   if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return;
-  if (state_.exchange(kFree, std::memory_order_release) == kContended)
+  if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0)
     Futex(&state_, FUTEX_WAKE, 1);
 }
 
@@ -70,35 +71,21 @@ void Nap(long ns) {
 
 constexpr long kNapNs = 100'000;
 constexpr int kMomentInNaps = 1000;
-constexpr int kNapsForAHolder = 10'000;
 
 }  // namespace
 
-// A lock that is taken but names no holder is so for the moment between two stores: another thread's
-// passes, that of a thread which a signal handler interrupted right there does not.
-bool Lock::IsMine() const {
-  for (int i = 0; i < kNapsForAHolder; ++i) {
-    const uintptr_t holder = holder_.load(std::memory_order_relaxed);
-    if (holder != 0) return holder == ThisThread() && HeldByThisThread();
-    if (state_.load(std::memory_order_relaxed) == kFree) return false;
-    if (i > 100) Nap(kNapNs);
-  }
-  return true;
-}
-
 void Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
-  if (IsMine()) return;
+  if (HeldByThisThread()) return;
   if (wait == ForkWait::kAsLongAsItTakes) {
     Acquire();
   } else {
     uint32_t expected = kFree;
-    for (int i = 0; !state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+    for (int i = 0; !state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
                                                     std::memory_order_relaxed);
          ++i, expected = kFree) {
       if (i == kMomentInNaps) return;
       Nap(kNapNs);
     }
-    NoteHolder();
     NoteAcquiredInAnyOrder();
   }
   state_.fetch_or(kForFork, std::memory_order_relaxed);
@@ -107,14 +94,12 @@ void Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
 void Lock::ReleaseInForkedChild() STRATA_NO_TSA {
   if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return ReleaseAfterFork();
   if (HeldByThisThread()) return;  // whom the handler interrupted goes on with it
-  holder_.store(0, std::memory_order_relaxed);
   state_.store(kFree, std::memory_order_relaxed);
 }
 
 void Lock::ReleaseAfterFork() STRATA_NO_TSA {
   if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
   NoteReleased();
-  holder_.store(0, std::memory_order_relaxed);
   // release: as in Release().
   if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0)
     Futex(&state_, FUTEX_WAKE, 1);

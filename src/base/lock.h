@@ -1,9 +1,9 @@
-// The one lock of the run time: a futex mutex that never allocates, knows its holder, and can be
-// taken and released by the fork handlers. Every lock has a rank; a debug build aborts when a thread
-// takes a lock of a rank not above the one it holds. Between the fork handlers the thread that forks
-// passes through the locks that they hold: a library whose constructor runs before ours has handlers
-// that run between ours, and they may allocate. What a signal handler that forks has interrupted
-// keeps its locks on both sides, and goes on when the handler returns. Sits in base.
+// The one lock of the run time: a 4-byte futex mutex that never allocates, knows its holder, and
+// can be taken and released by the fork handlers. Every lock has a rank; a debug build aborts when
+// a thread takes a lock of a rank not above the one it holds. Between the fork handlers the thread
+// that forks passes through the locks that they hold: a library whose constructor runs before ours
+// has handlers that run between ours, and they may allocate. What a signal handler that forks has
+// interrupted keeps its locks on both sides, and goes on when the handler returns. Sits in base.
 #pragma once
 
 #include <atomic>
@@ -37,31 +37,26 @@ class STRATA_CAPABILITY("mutex") Lock {
   void Acquire() STRATA_ACQUIRE() {
     uint32_t expected = kFree;
     // acquire: pairs with the release in Release().
-    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+    if (!state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
       AcquireSlow();
     }
-    NoteHolder();
     NoteAcquired();
   }
 
   bool TryAcquire() STRATA_TRY_ACQUIRE(true) {
     uint32_t expected = kFree;
-    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+    if (!state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
       return false;
     }
-    NoteHolder();
     NoteAcquired();
     return true;
   }
 
   void Release() STRATA_RELEASE() {
     NoteReleased();
-    // Not while the thread passes through: the fork handlers hold it.
-    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0)
-      holder_.store(0, std::memory_order_relaxed);
-    uint32_t expected = kHeld;
+    uint32_t expected = Held();
     // release: pairs with the acquire in Acquire() and AcquireSlow().
     if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
                                         std::memory_order_relaxed)) {
@@ -70,8 +65,7 @@ class STRATA_CAPABILITY("mutex") Lock {
   }
 
   bool HeldByThisThread() const {
-    return holder_.load(std::memory_order_relaxed) == ThisThread() &&
-           state_.load(std::memory_order_relaxed) != kFree;
+    return (state_.load(std::memory_order_relaxed) & ~(kContended | kForFork)) == Held();
   }
 
   // How long AcquireForFork may wait. A thread that already holds locks, because it forks in a
@@ -89,14 +83,17 @@ class STRATA_CAPABILITY("mutex") Lock {
   static bool ThisThreadForks();
 
  private:
-  // kForFork is a bit beside the others, set and cleared by the holder.
+  // A held lock is kHeld with its holder above the three bits, in one word, so that there is no
+  // moment at which a lock is held and nobody knows by whom. The others are set beside it: kForFork
+  // by the holder, kContended by who waits.
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
 
-  static uintptr_t ThisThread() {
-    return reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+  // The thread as 29 bits of its thread pointer. That two threads share them is unlikely, and
+  // matters only where one of them forks while the other holds the lock.
+  static uint32_t Held() {
+    const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+    return static_cast<uint32_t>((thread >> 6) ^ (thread >> 35)) << 3 | kHeld;
   }
-  void NoteHolder() { holder_.store(ThisThread(), std::memory_order_relaxed); }
-  bool IsMine() const;
 
   void AcquireSlow();
   void ReleaseSlow();
@@ -108,6 +105,7 @@ class STRATA_CAPABILITY("mutex") Lock {
   void NoteAcquired() {
     if (observer != nullptr) observer(*this, true);
   }
+  void NoteAcquiredInAnyOrder() { NoteAcquired(); }
   void NoteReleased() {
     if (observer != nullptr) observer(*this, false);
   }
@@ -123,7 +121,6 @@ class STRATA_CAPABILITY("mutex") Lock {
 
   std::atomic<uint32_t> state_{kFree};
   [[maybe_unused]] LockRank rank_;
-  std::atomic<uintptr_t> holder_{0};  // 0 for a moment after it is taken, and before it is free
 };
 
 class STRATA_SCOPED_CAPABILITY LockHolder {

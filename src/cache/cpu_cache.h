@@ -215,8 +215,8 @@ class CpuCache {
       h.word.store(FirstSlot(static_cast<SizeClass>(c)), std::memory_order_relaxed);
     }
     // A push that read the zero fill must not see room. Who runs here has pushed everybody else off
-    // this vCPU, so their sequences start anew. Only then the record, which could not be given back:
-    // a thread that has moved on comes here again at its next miss.
+    // this vCPU, so their sequences start anew. Only then the record, which could not be given
+    // back: a thread that has moved on comes here again at its next miss.
     if (!ops_.IsOn(i)) return nullptr;
     auto* v = arena_->New<Vcpu>();
     if (v == nullptr) return nullptr;

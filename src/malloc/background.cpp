@@ -74,8 +74,7 @@ bool MayStartThread() {
   if (MainThreadLeft()) return false;
   // Linked into the program the library does not see it confine itself, and has to ask.
   if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
-      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
-       raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0))
+      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 || raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0))
     NoteOwnConfinement();
   switch (CurrentConfinement()) {
     case Confinement::kNone:
@@ -101,8 +100,8 @@ void StartThread() {
 bool RoundIsDue() {
   const uint64_t now = CoarseNowNs();
   uint64_t due = g_next_round_ns.load(std::memory_order_relaxed);
-  return now >= due && g_next_round_ns.compare_exchange_strong(due, now + kSecondNs,
-                                                               std::memory_order_relaxed);
+  return now >= due &&
+         g_next_round_ns.compare_exchange_strong(due, now + kSecondNs, std::memory_order_relaxed);
 }
 
 void RoundByCaller() {
@@ -136,8 +135,8 @@ void BackgroundTick() {
 void LookAtBackground() {
   Runtime& r = TheRuntime();
   if (t_state.starts_no_thread || t_state.releases || t_state.vforked) return;
-  // Release is only one of the duties (limits, cache sizes, unwind tables), and settings may ask for
-  // others later: "never" is for a process that was started without.
+  // Release is only one of the duties (limits, cache sizes, unwind tables), and settings may ask
+  // for others later: "never" is for a process that was started without.
   if (!r.options.background) return g_looks.store(false, std::memory_order_relaxed);
   if (!IsWorthAThread(r)) return;
   const bool skips = SkipsThisCall();

@@ -73,8 +73,8 @@ class Identity {
 
   bool StillHolds(const ProcessStatus& now) const {
     return memcmp(now.users, was_.users, kThree) == 0 &&
-           memcmp(now.groups, was_.groups, kThree) == 0 &&
-           now.seccomp == was_.seccomp && now.no_new_privs == was_.no_new_privs;
+           memcmp(now.groups, was_.groups, kThree) == 0 && now.seccomp == was_.seccomp &&
+           now.no_new_privs == was_.no_new_privs;
   }
   bool Confined(const ProcessStatus& now) const {
     return now.seccomp != was_.seccomp || (now.no_new_privs && !was_.no_new_privs);
@@ -159,7 +159,8 @@ class Duties {
   // By which another thread ends the sleep: it opens the writing end through /proc.
   bool OpenPipe() {
     int ends[2];
-    if (raw::Answer(raw::Call(SYS_pipe2, raw::Word(ends), O_CLOEXEC | O_NONBLOCK)) != 0) return false;
+    if (raw::Answer(raw::Call(SYS_pipe2, raw::Word(ends), O_CLOEXEC | O_NONBLOCK)) != 0)
+      return false;
     wake_ = ends[0];
     g_wake_pipe.store(ends[1], std::memory_order_release);
     return true;

@@ -74,8 +74,8 @@ bool StartLibraryThread(void (*run)()) {
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attr, kStackBytes);
   pthread_t thread;
-  const bool made = pthread_attr_setsigmask_np(&attr, &all) == 0 &&
-                    g_create(&thread, &attr, Begin, nullptr) == 0;
+  const bool made =
+      pthread_attr_setsigmask_np(&attr, &all) == 0 && g_create(&thread, &attr, Begin, nullptr) == 0;
   pthread_attr_destroy(&attr);
   if (made) {
     AwaitBegin(before);

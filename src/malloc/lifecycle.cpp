@@ -3,12 +3,14 @@
 // Sits in malloc.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/errno_keeper.h"
 #include "base/own_variables.h"
 #include "malloc/background.h"
+#include "malloc/background_thread.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
@@ -52,16 +54,36 @@ void RestoreSignals(uint64_t mask) {
 
 // Of the thread that forks, while it holds all locks.
 uint64_t g_signals = 0;
+// It is the only one, and has taken none.
+bool g_forks_alone = false;
+// It held some before.
+bool g_interrupted = false;
+
+bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); }
+
+void RenewChild() {
+  ForgetStatsWriterInChild();
+  ClaimProcess();
+  BackgroundForgetInChild();
+  ForgetWalkersInChild();
+  ForgetProfileThreadInChild();
+  WatchMainThread();
+}
 
 }  // namespace
 
-// No handler runs until the fork is over: one that forks in the middle would release what this one
-// took. A handler may have interrupted this thread inside of the heap, though, and be what forks:
-// then the thread keeps the locks that it has, on both sides, and waits for the others just a
-// moment, as their holders may wait for it.
+// A process of one thread has nobody who could be in the middle of something but itself, where a
+// signal handler forks: then both sides go on with it when the handler returns. It is spared the
+// writes to all locks, each of which costs both sides the copy of a page.
+//
+// Otherwise no handler runs until the fork is over: one that forks in the middle would release what
+// this one took. A handler may have interrupted this thread inside of the heap, though, and be what
+// forks: then the thread keeps the locks that it has, on both sides, and waits for the others just
+// a moment, as their holders may wait for it.
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   const ErrnoKeeper keep;
+  if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
   bool holds = false;
@@ -73,6 +95,7 @@ void BeforeFork() STRATA_NO_TSA {
   VisitLocks(r, [wait](Lock& l) STRATA_NO_TSA { l.AcquireForFork(wait); });
   Lock::SetThisThreadForks(true);
   g_signals = signals;
+  g_interrupted = holds;
 }
 
 void AfterForkInParent() {
@@ -88,21 +111,19 @@ void AfterForkInParent() {
 }
 
 void AfterForkInChild() {
-  if (!Lock::ThisThreadForks()) return;
   const ErrnoKeeper keep;
+  if (g_forks_alone) return RenewChild();
+  if (!Lock::ThisThreadForks()) return;
   const uint64_t signals = g_signals;
+  const bool interrupted = g_interrupted;
   Lock::SetThisThreadForks(false);
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
   UnlockReaps();
   FileListLock::ResetInChild();
-  ForgetStatsWriterInChild();
-  ClaimProcess();
-  BackgroundForgetInChild();
-  ForgetWalkersInChild();
-  ForgetProfileThreadInChild();
-  WatchMainThread();
-  // Unless it is this thread that was giving memory back, and goes on with it.
-  if (!t_state.releases) TheRuntime().heap.page_heap().RecoverInChild();
+  RenewChild();
+  // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:
+  // then what another was about to give back is lost to the child.
+  if (!interrupted && !t_state.releases) TheRuntime().heap.page_heap().RecoverInChild();
   RestoreSignals(signals);
 }
 

@@ -62,7 +62,7 @@ Kind KindOf(long number, const Arguments& arguments) {
       return IsConfiningPrctl(a[0], a[1]) ? Kind::kConfines : Kind::kOther;
     case SYS_seccomp:
       return a[0] == SECCOMP_SET_MODE_STRICT || a[0] == SECCOMP_SET_MODE_FILTER ? Kind::kConfines
-                                                                                 : Kind::kOther;
+                                                                                : Kind::kOther;
     case SYS_unshare:
     case SYS_setns:
     case SYS_capset:
@@ -200,10 +200,10 @@ STRATA_EXPORT int capset(void* header, const void* data) noexcept {
       SYS_capset, Arguments{{reinterpret_cast<long>(header), reinterpret_cast<long>(data)}}));
 }
 
-#define STRATA_CHANGE_IDS(name, parameters, ...)          \
-  STRATA_EXPORT int name parameters noexcept {            \
-    static int(*next) parameters = nullptr;               \
-    return strata::ChangeIds(next, #name, __VA_ARGS__);   \
+#define STRATA_CHANGE_IDS(name, parameters, ...)        \
+  STRATA_EXPORT int name parameters noexcept {          \
+    static int(*next) parameters = nullptr;             \
+    return strata::ChangeIds(next, #name, __VA_ARGS__); \
   }
 
 STRATA_CHANGE_IDS(setuid, (uid_t id), id)

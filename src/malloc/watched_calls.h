@@ -1,8 +1,8 @@
 // The libc functions by which a program gives up what it may do: privileges, namespaces, system
-// calls. The shared library stands before them (watched_calls.cpp), so that the background thread is
-// gone before the program does any of it: a thread of which the program knows nothing must not keep
-// what the program gives up, stand in the way of a call that only a process of one thread may make,
-// or run into a filter. Sits in malloc.
+// calls. The shared library stands before them (watched_calls.cpp), so that the background thread
+// is gone before the program does any of it: a thread of which the program knows nothing must not
+// keep what the program gives up, stand in the way of a call that only a process of one thread may
+// make, or run into a filter. Sits in malloc.
 #pragma once
 
 namespace strata {

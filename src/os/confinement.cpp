@@ -116,9 +116,7 @@ void FindInheritedConfinement() {
   if (filtered) g_confinement.store(Confinement::kInherited, std::memory_order_relaxed);
 }
 
-void NoteOwnConfinement() {
-  g_confinement.store(Confinement::kOwn, std::memory_order_relaxed);
-}
+void NoteOwnConfinement() { g_confinement.store(Confinement::kOwn, std::memory_order_relaxed); }
 
 void UndoOwnConfinement(Confinement before) {
   g_confinement.store(before, std::memory_order_relaxed);

@@ -64,7 +64,8 @@ int64_t MemoryWatch::RoomInCgroup() {
 int64_t MemoryWatch::Headroom() {
   if (!MayOpenFiles()) return kNoLimit;
   LockHolder hold(lock_);
-  if (soft_.kind == SoftLimit::Kind::kOff) return kNoLimit;  // who wants no limit has no file opened
+  if (soft_.kind == SoftLimit::Kind::kOff)
+    return kNoLimit;  // who wants no limit has no file opened
   FindIfStale();
   if (unlimited_) return kNoLimit;
   ++state_.looks;

@@ -55,9 +55,7 @@ RseqInfo FindRseq(FencePermit permit) {
   return info;
 }
 
-bool MayFenceRseq() {
-  return g_registered.load(std::memory_order_relaxed) && MayCallAnything();
-}
+bool MayFenceRseq() { return g_registered.load(std::memory_order_relaxed) && MayCallAnything(); }
 
 bool FenceRseq() {
   return MayFenceRseq() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0;

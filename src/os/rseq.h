@@ -19,7 +19,8 @@ inline constexpr size_t kRseqCpuIdOffset = 4;  // in struct rseq: linux/rseq.h
 inline constexpr size_t kRseqCsOffset = 8;
 inline constexpr size_t kRseqMmCidOffset = 24;
 
-// Whether the kernel may be asked for membarrier, without which another CPU's slab can't be drained.
+// Whether the kernel may be asked for membarrier, without which another CPU's slab can't be
+// drained.
 enum class FencePermit : bool { kNone, kAsk };
 
 // What this process has.

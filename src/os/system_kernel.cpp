@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/errno_keeper.h"
-#include "os/confinement.h"
 #include "base/keyed_random.h"
+#include "os/confinement.h"
 #include "strata/raw_io.h"
 
 #ifndef MADV_COLD
@@ -241,13 +241,13 @@ void SystemKernel::AdviseHuge(HugeRange range) {
   if (!hugepages_) return;
   const ErrnoKeeper keep;
   Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
-          MADV_HUGEPAGE);
+         MADV_HUGEPAGE);
 }
 
 void SystemKernel::AdviseNoHuge(HugeRange range) {
   const ErrnoKeeper keep;
   Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
-          MADV_NOHUGEPAGE);
+         MADV_NOHUGEPAGE);
 }
 
 void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {

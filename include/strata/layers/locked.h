@@ -14,20 +14,17 @@
 
 namespace strata::layers {
 
-// No allocation, no destructor; may be used before main.
+// Four bytes; no allocation, no destructor; may be used before main.
 class FutexLock {
  public:
   void lock() {
     uint32_t expected = kFree;
     // acquire: pairs with the release in unlock().
-    if (!state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) LockSlow();
-    holder_.store(pthread_self(), std::memory_order_relaxed);
+    if (!state_.compare_exchange_strong(expected, held(), std::memory_order_acquire)) LockSlow();
   }
   void unlock() {
-    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0)
-      holder_.store(0, std::memory_order_relaxed);
     // release: pairs with the acquire in lock() and LockSlow().
-    uint32_t expected = kHeld;
+    uint32_t expected = held();
     if (!state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
                                         std::memory_order_relaxed)) {
       UnlockSlow();
@@ -39,13 +36,12 @@ class FutexLock {
   // allocate. Locks that it made meanwhile were not taken, and are left as they are; so are those
   // that it held before, where a signal handler forks in the middle of a call.
   void lock_for_fork() {
-    if (holder_.load(std::memory_order_relaxed) == pthread_self()) return;
+    if ((state_.load(std::memory_order_relaxed) & ~(kContended | kForFork)) == held()) return;
     lock();
     state_.fetch_or(kForFork, std::memory_order_relaxed);
   }
   void unlock_after_fork() {
     if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
-    holder_.store(0, std::memory_order_relaxed);
     // release: as in unlock().
     if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0) Wait(FUTEX_WAKE, 1);
   }
@@ -54,8 +50,13 @@ class FutexLock {
   }
 
  private:
-  // kForFork is a bit beside the others, set and cleared by the holder.
+  // Held is kHeld with the holder above the three bits, as 29 bits of its pthread_t; kForFork is
+  // set beside it by the holder, kContended by who waits.
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
+  static uint32_t held() {
+    const auto thread = static_cast<uintptr_t>(pthread_self());
+    return static_cast<uint32_t>((thread >> 6) ^ (thread >> 35)) << 3 | kHeld;
+  }
   static inline constinit std::atomic<pthread_t> forking{0};  // 0: no thread
 
   [[gnu::noinline]] void LockSlow() {
@@ -66,7 +67,7 @@ class FutexLock {
     for (int i = 0; i < 100; ++i) {
       uint32_t expected = kFree;
       if (state_.load(std::memory_order_relaxed) == kFree &&
-          state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire)) {
+          state_.compare_exchange_weak(expected, held(), std::memory_order_acquire)) {
         return;
       }
 #if defined(__x86_64__)
@@ -75,7 +76,7 @@ class FutexLock {
     }
     for (;;) {
       uint32_t seen = state_.load(std::memory_order_relaxed);
-      const uint32_t wanted = kContended | (seen & kForFork);
+      const uint32_t wanted = seen == kFree ? held() | kContended : seen | kContended;
       if (seen != wanted && !state_.compare_exchange_weak(seen, wanted, std::memory_order_acquire,
                                                           std::memory_order_relaxed)) {
         continue;
@@ -87,7 +88,7 @@ class FutexLock {
   [[gnu::noinline]] void UnlockSlow() {
     // Only the thread that forks comes here then: it had passed through.
     if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return;
-    if (state_.exchange(kFree, std::memory_order_release) == kContended) Wait(FUTEX_WAKE, 1);
+    if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0) Wait(FUTEX_WAKE, 1);
   }
   void Wait(int op, uint32_t value) {
     const int before = errno;
@@ -96,7 +97,6 @@ class FutexLock {
   }
 
   std::atomic<uint32_t> state_{kFree};
-  std::atomic<pthread_t> holder_{0};
 };
 
 template <class LockType>
