@@ -2,32 +2,33 @@
 #include "malloc/main_exit.h"
 
 #include <pthread.h>
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "malloc/background_thread.h"
+#include "malloc/runtime.h"
 
 namespace strata {
 namespace {
 
-pthread_key_t g_key;
-bool g_has_key = false;
+std::atomic<pthread_t> g_main{0};  // 0: not known, the library was loaded by another thread
 std::atomic<bool> g_main_left{false};
-
-// Runs as a thread-specific-data destructor: in pthread_exit, not in exit.
-void MainLeaves(void*) {
-  NoteMainThreadLeft();
-  const BackgroundThreadAway away;
-}
 
 }  // namespace
 
 void WatchMainThread() {
   g_main_left.store(false, std::memory_order_relaxed);
-  if (!g_has_key) g_has_key = pthread_key_create(&g_key, MainLeaves) == 0;
-  // A library that is loaded late may be loaded by another thread.
-  if (g_has_key && gettid() == getpid()) pthread_setspecific(g_key, &g_key);
+  const bool main = __libc_single_threaded || gettid() == getpid();
+  g_main.store(main ? pthread_self() : 0, std::memory_order_relaxed);
+  if (main) NoteEndOfThisThread();
+}
+
+void NoteThreadLeaves() {
+  if (g_main.load(std::memory_order_relaxed) != pthread_self()) return;
+  NoteMainThreadLeft();
+  const BackgroundThreadAway away;
 }
 
 bool MainThreadLeft() { return g_main_left.load(std::memory_order_relaxed); }

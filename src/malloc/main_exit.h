@@ -8,6 +8,9 @@ namespace strata {
 // From the constructor, and in the child of a fork: the calling thread is the main thread.
 void WatchMainThread();
 
+// The calling thread ends; it may be the main thread, in pthread_exit.
+void NoteThreadLeaves();
+
 bool MainThreadLeft();
 // It ended in a way that could not be watched, such as the bare system call.
 void NoteMainThreadLeft();

@@ -8,6 +8,8 @@
 #include <atomic>
 
 #include "base/units.h"
+#include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
 
@@ -29,8 +31,11 @@ std::atomic<int>* NewMark() {
 
 }  // namespace
 
+// Under a filter from before the start not even its number is asked for; a vfork child is known all
+// the same.
 void ClaimProcess() {
-  g_pid.store(static_cast<pid_t>(raw::Call(SYS_getpid)), std::memory_order_relaxed);
+  if (MayCallAnything())
+    g_pid.store(static_cast<pid_t>(raw::Call(SYS_getpid)), std::memory_order_relaxed);
   std::atomic<int>* mark = g_mark.load(std::memory_order_relaxed);
   if (mark == nullptr) {
     mark = NewMark();
@@ -45,8 +50,9 @@ bool ForkedUnseen() {
 }
 
 bool BorrowsMemory() {
-  return g_pid.load(std::memory_order_relaxed) != static_cast<pid_t>(raw::Call(SYS_getpid)) &&
-         !ForkedUnseen();
+  if (t_state.vforked) return true;
+  const pid_t pid = g_pid.load(std::memory_order_relaxed);
+  return pid != 0 && pid != static_cast<pid_t>(raw::Call(SYS_getpid)) && !ForkedUnseen();
 }
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "base/message.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
+#include "malloc/main_exit.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
@@ -30,6 +31,7 @@ namespace {
 using runtime_internal::g_state;
 
 pthread_key_t g_thread_key;
+char g_without_cache;           // the key's value in a thread whose end is to be noticed all the same
 bool g_has_thread_key = false;  // without it a thread's cache is lost when the thread ends
 std::atomic<pthread_t> g_starter{};
 
@@ -85,7 +87,6 @@ void Start() {
     g_state.store(RunState::kStoodDown, std::memory_order_release);
     return;
   }
-  FindInheritedConfinement();
   const bool secure = RunsForAnother();
   const Options options = ReadOptions(environ, secure);
   if (secure) DropOwnVariables(environ);
@@ -125,6 +126,8 @@ RunState EnsureStarted() {
   RunState expected = RunState::kCold;
   if (g_state.compare_exchange_strong(expected, RunState::kStarting, std::memory_order_acq_rel)) {
     g_starter.store(pthread_self(), std::memory_order_relaxed);
+    // First of all: what follows asks the kernel for this and that.
+    FindInheritedConfinement();
     OnSideStack([] { Start(); });
     return CurrentState();
   }
@@ -176,10 +179,8 @@ ProcessThreadCache* CacheOfThisThread() {
 
 namespace {
 
-// Runs as a thread-specific-data destructor. Later destructors may still allocate: they go without
-// a cache.
-void EndThread(void* value) {
-  auto* cache = static_cast<ProcessThreadCache*>(value);
+// Later destructors may still allocate: they go without a cache.
+void EndCache(ProcessThreadCache* cache) {
   t_state.cache = nullptr;
   t_state.cache_ended = 1;
   Runtime& r = TheRuntime();
@@ -193,5 +194,17 @@ void EndThread(void* value) {
   r.thread_pool.Delete(cache);
 }
 
+// Runs as a thread-specific-data destructor: in pthread_exit and at a thread's return, not in exit.
+void EndThread(void* value) {
+  if (value != &g_without_cache) EndCache(static_cast<ProcessThreadCache*>(value));
+  NoteThreadLeaves();
+}
+
 }  // namespace
+
+void NoteEndOfThisThread() {
+  if (g_has_thread_key && t_state.cache == nullptr)
+    pthread_setspecific(g_thread_key, &g_without_cache);
+}
+
 }  // namespace strata

@@ -114,6 +114,9 @@ RunState EnsureStarted();
 // The calling thread's cache in per-thread mode; null when it has none and may have none.
 ProcessThreadCache* CacheOfThisThread();
 
+// From now on NoteThreadLeaves (main_exit.h) is called when the calling thread ends.
+void NoteEndOfThisThread();
+
 // Lets the calling thread use the per-CPU caches, if it may; returns whether.
 bool BindThread();
 

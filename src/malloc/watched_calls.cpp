@@ -21,6 +21,7 @@
 #include "malloc/own_process.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
+#include "os/side_stack.h"
 #include "strata/raw_io.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -99,6 +100,7 @@ long CallThatConfines(long number, const Arguments& arguments) {
   const Confinement before = CurrentConfinement();
   const BackgroundThreadAway away;
   NoteOwnConfinement();
+  AwaitSideStacks();
   const long result = Call(number, arguments);
   if (result < 0) UndoOwnConfinement(before);
   return raw::Answer(result);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -106,6 +107,11 @@ STRATA_NOINLINE ProcessStatus ReadProcessStatus(const char* path) {
     lines.Feed(text, static_cast<size_t>(n), status);
   raw::Close(fd);
   return status;
+}
+
+bool MaySetSignalMask() {
+  return MayCallAnything() ||
+         (CurrentConfinement() == Confinement::kInherited && !__libc_single_threaded);
 }
 
 void FindInheritedConfinement() {

@@ -32,6 +32,10 @@ inline bool MayAdvise() { return CurrentConfinement() != Confinement::kOwn; }  /
 // membarrier, process_madvise, sysinfo, prctl, sockets and the like.
 inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNone; }
 
+// rt_sigprocmask. Where an inherited filter lets the program have threads it allows that, for libc
+// sets the mask when it makes one.
+bool MaySetSignalMask();
+
 // At the start, before anything else is asked. Keeps errno.
 void FindInheritedConfinement();
 // The program is about to confine itself.

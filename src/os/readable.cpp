@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <sys/syscall.h>
 
+#include "os/confinement.h"
+
 namespace strata {
 
 // rt_sigprocmask copies the new mask in before it looks at what to do with it, and refuses this
 // one. Any other answer, as from a seccomp filter, says nothing of the memory.
 bool IsReadable(uintptr_t address) {
-  if (address == 0) return false;  // stands for no mask
+  if (address == 0 || !MaySetSignalMask()) return false;  // 0 stands for no mask
   constexpr long kNoSuchAction = -1;
   long result = SYS_rt_sigprocmask;
   register long size asm("r10") = sizeof(uint64_t);

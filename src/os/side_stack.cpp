@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +57,7 @@ namespace strata {
 #ifdef STRATA_SANITIZED
 // A sanitizer keeps account of the stack that it knows.
 void OnSideStack(void (*f)(void*), void* arg) { f(arg); }
+void AwaitSideStacks() {}
 #else
 namespace {
 
@@ -65,6 +65,7 @@ constexpr size_t kStackBytes = size_t{128} << 10;
 constexpr size_t kGuardBytes = kNativePageSize;
 
 constinit std::atomic<char*> g_spare{nullptr};
+constinit std::atomic<uint32_t> g_masked{0};  // threads that have blocked signals, or are about to
 
 char* MapStack() {
   void* p = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
@@ -107,19 +108,14 @@ void SetMask(int how, const uint64_t* mask, uint64_t* before) {
   raw::Call(SYS_rt_sigprocmask, how, raw::Word(mask), raw::Word(before), sizeof(uint64_t));
 }
 
-// A filter may end the process for it. Where the program has threads it can't: libc sets the mask
-// when it makes one.
-bool MaySetMask() {
-  return MayCallAnything() ||
-         (CurrentConfinement() == Confinement::kInherited && !__libc_single_threaded);
-}
-
 }  // namespace
 
 void OnSideStack(void (*f)(void*), void* arg) {
   const ErrnoKeeper keep;
   uint64_t before = 0;
-  const bool masks = MaySetMask();
+  // In this order, so that AwaitSideStacks sees whoever has not seen the confinement.
+  g_masked.fetch_add(1, std::memory_order_seq_cst);
+  const bool masks = MaySetSignalMask();
   if (masks) SetMask(SIG_BLOCK, &kBlocked, &before);
   char* stack = TakeSpare();
   if (STRATA_UNLIKELY(stack == nullptr)) stack = MapStack();
@@ -131,6 +127,14 @@ void OnSideStack(void (*f)(void*), void* arg) {
     f(arg);
   }
   if (masks) SetMask(SIG_SETMASK, &before, nullptr);
+  g_masked.fetch_sub(1, std::memory_order_release);
+}
+
+void AwaitSideStacks() {
+  constexpr timespec kNap{0, 50'000};
+  constexpr int kMostNaps = 2000;
+  for (int i = 0; i < kMostNaps && g_masked.load(std::memory_order_seq_cst) != 0; ++i)
+    raw::Nanosleep(&kNap, nullptr);
 }
 #endif
 

@@ -20,6 +20,10 @@ inline constexpr size_t kMostOnCallersStack = 2048;
 // stays in use does f run on the caller's stack. Async-signal-safe; keeps errno.
 void OnSideStack(void (*f)(void*), void* arg);
 
+// Waits a moment until no thread is left that has blocked signals for this: to unblock them it will
+// ask the kernel, which a filter may not allow from now on (NoteOwnConfinement came before).
+void AwaitSideStacks();
+
 template <class F>
 void OnSideStack(F f) {
   OnSideStack([](void* arg) { (*static_cast<F*>(arg))(); }, &f);
