@@ -92,8 +92,8 @@ def _why_unreachable(process: Process) -> StrataError:
                 f"{process.folder / 'maps'} cannot be read ({process.why_no_maps()})"
             )
         return StrataError(
-            f"{what} has not started its background thread yet: it has less than 1 MiB in use and "
-            "has not allocated since its start; STRATA_CONTROL=always starts it at once"
+            f"{what} has not started its background thread yet: it has less than 8 MiB in use, or "
+            "runs under a seccomp filter; STRATA_CONTROL=always starts it at once"
         )
     return StrataError(
         f"{what} has no control socket: start it with STRATA_VERBOSE=1 to see what was refused"

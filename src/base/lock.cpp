@@ -76,18 +76,18 @@ constexpr int kMomentInNaps = 1000;
 
 void Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
   if (HeldByThisThread()) return;
-  if (wait == ForkWait::kAsLongAsItTakes) {
-    Acquire();
-  } else {
-    uint32_t expected = kFree;
-    for (int i = 0; !state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
-                                                    std::memory_order_relaxed);
-         ++i, expected = kFree) {
-      if (i == kMomentInNaps) return;
-      Nap(kNapNs);
+  uint32_t expected = kFree;
+  for (int i = 0; !state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
+                                                  std::memory_order_relaxed);
+       ++i, expected = kFree) {
+    if (wait == ForkWait::kAsLongAsItTakes) {
+      AcquireSlow();
+      break;
     }
-    NoteAcquiredInAnyOrder();
+    if (i == kMomentInNaps) return;
+    Nap(kNapNs);
   }
+  NoteAcquiredInAnyOrder();
   state_.fetch_or(kForFork, std::memory_order_relaxed);
 }
 

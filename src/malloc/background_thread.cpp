@@ -188,14 +188,29 @@ class Duties {
   uint32_t since_stats_ = 0;
 };
 
+// Nobody but the dead main thread and this one is left. The kernel takes the status of the process
+// from the last that ends, so this one ends as the main thread did.
+[[noreturn]] void EndAs(int status) {
+  if (const int signal = status & 0x7f) {
+    const uint64_t by_default[4] =
+        {};  // the kernel's struct sigaction: handler, flags, restorer, mask
+    const uint64_t bit = raw::SignalBit(signal);
+    raw::Call(SYS_rt_sigaction, signal, raw::Word(by_default), 0, sizeof(uint64_t));
+    raw::Call(SYS_tgkill, raw::Call(SYS_getpid), raw::Call(SYS_gettid), signal);
+    raw::Call(SYS_rt_sigprocmask, SIG_UNBLOCK, raw::Word(&bit), 0, sizeof(uint64_t));
+  }
+  while (true) raw::Call(SYS_exit, (status >> 8) & 0xff);
+}
+
 // The thread goes on as long as it sees the program, and sees it unchanged.
 bool MayGoOn(const Identity& identity) {
   const ProcessStatus now = ReadProcessStatus("/proc/self/status");
   if (!now.readable) return false;
   if (now.state == 'Z') {
-    // The main thread is dead. Whatever else still runs is the program's: it ends with the last of
-    // them, if this thread is none of them.
+    // The main thread is dead. Whatever else still runs is the program's, which ends with the last
+    // of them: this thread is none of them.
     NoteMainThreadLeft();
+    if (now.threads <= 2) EndAs(ReadExitStatus());
     return false;
   }
   if (identity.StillHolds(now)) return true;

@@ -31,7 +31,7 @@ namespace {
 using runtime_internal::g_state;
 
 pthread_key_t g_thread_key;
-char g_without_cache;           // the key's value in a thread whose end is to be noticed all the same
+char g_without_cache;  // the key's value in a thread whose end is to be noticed all the same
 bool g_has_thread_key = false;  // without it a thread's cache is lost when the thread ends
 std::atomic<pthread_t> g_starter{};
 

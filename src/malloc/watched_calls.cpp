@@ -202,19 +202,21 @@ STRATA_EXPORT int capset(void* header, const void* data) noexcept {
       SYS_capset, Arguments{{reinterpret_cast<long>(header), reinterpret_cast<long>(data)}}));
 }
 
-#define STRATA_CHANGE_IDS(name, parameters, ...)        \
-  STRATA_EXPORT int name parameters noexcept {          \
-    static int(*next) parameters = nullptr;             \
-    return strata::ChangeIds(next, #name, __VA_ARGS__); \
+#define STRATA_CHANGE_IDS(name, parameters, specifier, ...) \
+  STRATA_EXPORT int name parameters specifier {             \
+    static int(*next) parameters = nullptr;                 \
+    return strata::ChangeIds(next, #name, __VA_ARGS__);     \
   }
 
-STRATA_CHANGE_IDS(setuid, (uid_t id), id)
-STRATA_CHANGE_IDS(setgid, (gid_t id), id)
-STRATA_CHANGE_IDS(seteuid, (uid_t id), id)
-STRATA_CHANGE_IDS(setegid, (gid_t id), id)
-STRATA_CHANGE_IDS(setreuid, (uid_t real, uid_t effective), real, effective)
-STRATA_CHANGE_IDS(setregid, (gid_t real, gid_t effective), real, effective)
-STRATA_CHANGE_IDS(setresuid, (uid_t real, uid_t effective, uid_t saved), real, effective, saved)
-STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), real, effective, saved)
-STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), n, groups)
-STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), user, group)
+STRATA_CHANGE_IDS(setuid, (uid_t id), noexcept, id)
+STRATA_CHANGE_IDS(setgid, (gid_t id), noexcept, id)
+STRATA_CHANGE_IDS(seteuid, (uid_t id), noexcept, id)
+STRATA_CHANGE_IDS(setegid, (gid_t id), noexcept, id)
+STRATA_CHANGE_IDS(setreuid, (uid_t real, uid_t effective), noexcept, real, effective)
+STRATA_CHANGE_IDS(setregid, (gid_t real, gid_t effective), noexcept, real, effective)
+STRATA_CHANGE_IDS(setresuid, (uid_t real, uid_t effective, uid_t saved), noexcept, real, effective,
+                  saved)
+STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), noexcept, real, effective,
+                  saved)
+STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), noexcept, n, groups)
+STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), , user, group)

@@ -109,6 +109,20 @@ STRATA_NOINLINE ProcessStatus ReadProcessStatus(const char* path) {
   return status;
 }
 
+// The last field.
+STRATA_NOINLINE int ReadExitStatus() {
+  const ErrnoKeeper keep;
+  const int fd = raw::Open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[1024];
+  const ssize_t n = raw::Read(fd, text, sizeof(text) - 1);
+  raw::Close(fd);
+  if (n <= 0) return 0;
+  text[n] = '\0';
+  const char* last = strrchr(text, ' ');
+  return last == nullptr ? 0 : static_cast<int>(Digits(++last, 10));
+}
+
 bool MaySetSignalMask() {
   return MayCallAnything() ||
          (CurrentConfinement() == Confinement::kInherited && !__libc_single_threaded);

@@ -57,6 +57,9 @@ struct ProcessStatus {
   uint64_t capabilities = 0;  // permitted
 };
 ProcessStatus ReadProcessStatus(const char* path);
+// How a dead main thread ended, as wait() tells it of a process, by /proc/self/stat; 0 if that
+// can't be read.
+int ReadExitStatus();
 // One line of it, without its end.
 void ParseStatusLine(const char* line, ProcessStatus& out);
 

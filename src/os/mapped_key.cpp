@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "os/memory_file.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -39,7 +40,7 @@ bool Show(const char* digits, char* page) {
   if (file < 0) return false;
   void* shown = mmap(page, kPage, PROT_NONE, MAP_PRIVATE | MAP_FIXED, file, 0);
   const int why = errno;
-  close(file);
+  raw::Close(file);
   errno = why;
   return shown != MAP_FAILED && madvise(page, kPage, MADV_DONTFORK) == 0;
 }

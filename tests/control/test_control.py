@@ -50,9 +50,7 @@ def descriptors(pid: int) -> list[str]:
     return sorted(path.name for path in Path(f"/proc/{pid}/fd").iterdir())
 
 
-@pytest.mark.parametrize(
-    "case", ["grow_and_sleep", "tiny_but_alive", "close_everything", "descriptor_numbers"]
-)
+@pytest.mark.parametrize("case", ["grow_and_sleep", "close_everything", "descriptor_numbers"])
 def test_process_that_never_allocates_again_answers(lab: Lab, case: str) -> None:
     with started(lab, case) as (process, _):
         assert stats(process.pid)["pid"] == process.pid
@@ -146,7 +144,7 @@ def test_off_means_no_socket(lab: Lab, env: dict[str, str]) -> None:
     with started(lab, "grow_and_sleep", env=env) as (process, _):
         time.sleep(0.3)
         assert not has_socket(process.pid)
-        assert threads(process.pid) == 1
+        assert threads(process.pid) == (1 if "STRATA_BACKGROUND" in env else 2)
 
 
 ALONE = {"STRATA_CONTROL": "off", "STRATA_RELEASE": "off"}
@@ -205,7 +203,7 @@ def stderr_until(process: subprocess.Popen[str], text: str) -> Iterator[str]:
 def test_refused_system_calls(lab: Lab, rules: list[str], reachable: bool) -> None:
     deny = lab.build(DENY)
     prefix: tuple[str | Path, ...] = (deny, *rules, "--")
-    env = {"STRATA_VERBOSE": "1"}
+    env = {"STRATA_VERBOSE": "1", "STRATA_CONTROL": "always"}  # there is a filter
     with started(lab, "close_everything", env=env, prefix=prefix) as (process, _):
         if reachable:
             assert stats(process.pid)["pid"] == process.pid

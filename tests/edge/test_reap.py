@@ -28,11 +28,6 @@ def test_misuse_is_one_line(lab: Lab, source: Path, case: str) -> None:
     expect_misuse(lab, lab.build_linked(source), case)
 
 
-@pytest.mark.parametrize("case", cases(HERE / "reap_thread_cases.c"))
-def test_a_thread_that_starts_in_a_miss_may_use_reaps(lab: Lab, case: str) -> None:
-    lab.run(lab.build_linked(HERE / "reap_thread_cases.c"), case, preload=False).silent()
-
-
 INLINE_CALLS = """
 #include <strata/reap.h>
 int main(void) {

@@ -446,12 +446,11 @@ TEST_F(PageHeapTest, ChildOfAForkTakesBackWhatWasBeingReleased) {
     if (pid == 0) {
       heap.RecoverInChild();
       const PageHeapStats s = heap.Stats();
-      bool ok = s.filler.free + s.filler.used + s.filler.released == s.filler.hugepages
-                                                                         << kHugePageShift;
-      ok = ok && s.filler.regular + s.filler.partly_released + s.filler.all_released ==
-                     s.filler.hugepages;
-      ok = ok && s.allocator.mapped == s.allocator.free + ((s.filler.hugepages + s.cache.hugepages)
-                                                           << kHugePageShift);
+      const auto& f = s.filler;
+      bool ok = f.free + f.used + f.released == f.hugepages << kHugePageShift;
+      ok = ok && f.regular + f.partly_released + f.all_released == f.hugepages;
+      ok = ok && s.allocator.mapped ==
+                     s.allocator.free + ((f.hugepages + s.cache.hugepages) << kHugePageShift);
       in_child = true;
       for (int i = 1; i < 256 * 20; i += 2) heap.Give(runs[static_cast<size_t>(i)], false);
       heap.ReleaseNow(~size_t{0} >> 1);
@@ -459,8 +458,7 @@ TEST_F(PageHeapTest, ChildOfAForkTakesBackWhatWasBeingReleased) {
       _exit(ok ? 0 : 1);
     }
     int status = -1;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    EXPECT_EQ(status, 0);
+    ASSERT_TRUE(waitpid(pid, &status, 0) == pid && status == 0) << status;
   };
   heap.ReleaseNow(~size_t{0} >> 1);
   EXPECT_GE(forks, 2);
@@ -489,10 +487,7 @@ TEST_F(PageHeapTest, ThreadsTakeAndGiveWhileOthersRelease) {
     });
   }
   std::thread releaser([this] {
-    for (int i = 0; i < 300; ++i) {
-      Second(i % 2 == 0);
-      heap.ReleaseNow(kMiB);
-    }
+    for (int i = 0; i < 300; ++i) Second(i % 2 == 0), heap.ReleaseNow(kMiB);
   });
   for (std::thread& t : threads) t.join();
   releaser.join();

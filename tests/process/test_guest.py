@@ -1,0 +1,54 @@
+"""The library's thread is a guest: it keeps nothing that the program gives up, and is in no way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, Result
+
+SOURCE = Path(__file__).resolve().parent / "guest_cases.c"
+SILENT = [
+    "small_process_has_no_thread",
+    "thread_has_no_privileges",
+    "thread_holds_nothing_that_leads_anywhere",
+    "namespaces_can_be_left",
+    "another_namespace_can_be_entered",
+    "thread_is_gone_before_new_privileges_are",
+    "a_refused_filter_confines_nobody",
+    "thread_follows_what_is_done_unseen",
+    "a_tools_pthread_create_is_not_called",
+    "memory_goes_back_by_the_programs_calls",
+]
+AS_ROOT = ["identity_is_changed_by_the_system_call", "identity_is_given_up_in_every_way"]
+ENDINGS = {
+    "main_leaves_by_the_bare_call": 7,
+    "main_is_killed_alone": -31,  # SIGSYS
+    "main_leaves_by_pthread_exit_with_another_there": 7,
+}
+
+
+def run(lab: Lab, case: str, timeout: float = 60) -> Result:
+    lab.require_strata()
+    return lab.run(lab.build(SOURCE, "-ldl"), case, timeout=timeout)
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_guest(lab: Lab, case: str) -> None:
+    run(lab, case).silent()
+
+
+@pytest.mark.parametrize("case", AS_ROOT)
+def test_guest_of_root(lab: Lab, case: str) -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    run(lab, case).silent()
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_process_ends_with_its_last_thread(lab: Lab, case: str) -> None:
+    """A process that only the library's thread keeps alive shows as the time-out."""
+    result = run(lab, case, timeout=20)
+    assert result.returncode == ENDINGS[case], result.explain()
+    assert result.stderr == "", result.explain()
