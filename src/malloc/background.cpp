@@ -74,14 +74,16 @@ bool MayStartThread() {
   if (MainThreadLeft()) return false;
   // Linked into the program the library does not see it confine itself, and has to ask.
   if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
-      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 || raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0))
-    NoteOwnConfinement();
+      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
+       (!InheritedNoNewPrivs() && raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0)))
+    NoteOwnConfinement(Confinement::kNoNewPrivs);
   switch (CurrentConfinement()) {
     case Confinement::kNone:
       return true;
     case Confinement::kInherited:
       return !__libc_single_threaded;  // so the filter allows threads
-    case Confinement::kOwn:
+    case Confinement::kNoNewPrivs:
+    case Confinement::kOwnFilter:
       break;
   }
   return false;
@@ -90,6 +92,7 @@ bool MayStartThread() {
 void StartThread() {
   // Set before: the thread may end, and set it again, before this goes on.
   g_looks.store(false, std::memory_order_relaxed);
+  PrepareWatchedCalls();
   if (StartBackgroundThread()) return;
   // No room for a thread now; later there may be.
   g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);

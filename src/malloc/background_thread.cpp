@@ -19,8 +19,10 @@
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/control_server.h"
+#include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
+#include "malloc/own_process.h"
 #include "malloc/profile_output.h"
 #include "malloc/runtime.h"
 #include "malloc/settings.h"
@@ -39,11 +41,10 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kRestNs = kSecondNs;  // before another thread starts
 
 std::atomic<bool> g_runs{false};
-std::atomic<pid_t> g_tid{0};         // set once it runs; 0: it has not begun, or has ended
-std::atomic<uint32_t> g_stop{0};     // 1: it is to end; a futex
-std::atomic<int> g_wake_pipe{-1};    // the number of its pipe's writing end in its own table
-std::atomic<bool> g_dropped{false};  // it had privileges and gave them up
-std::atomic<uint32_t> g_away{0};     // how many want it to be away
+std::atomic<pid_t> g_tid{0};       // the last one's; 0: none is left in the kernel
+std::atomic<uint32_t> g_stop{0};   // 1: it is to end; a futex
+std::atomic<int> g_wake_pipe{-1};  // the number of its pipe's writing end in its own table
+std::atomic<uint32_t> g_away{0};   // how many want it to be away
 
 uint64_t NowNs() {
   timespec now{};
@@ -76,9 +77,8 @@ class Identity {
            memcmp(now.groups, was_.groups, kThree) == 0 && now.seccomp == was_.seccomp &&
            now.no_new_privs == was_.no_new_privs;
   }
-  bool Confined(const ProcessStatus& now) const {
-    return now.seccomp != was_.seccomp || (now.no_new_privs && !was_.no_new_privs);
-  }
+  bool Filtered(const ProcessStatus& now) const { return now.seccomp != was_.seccomp; }
+  bool Confined(const ProcessStatus& now) const { return now.no_new_privs && !was_.no_new_privs; }
 
  private:
   ProcessStatus was_;
@@ -214,7 +214,8 @@ bool MayGoOn(const Identity& identity) {
     return false;
   }
   if (identity.StillHolds(now)) return true;
-  if (identity.Confined(now)) NoteOwnConfinement();
+  if (identity.Filtered(now)) NoteOwnConfinement(Confinement::kOwnFilter);
+  if (identity.Confined(now)) NoteOwnConfinement(Confinement::kNoNewPrivs);
   return false;
 }
 
@@ -223,8 +224,8 @@ void Run() {
   const ProcessStatus status = ReadProcessStatus("/proc/self/status");
   Identity identity;
   identity.Note(status);
-  g_dropped.store(MayCallAnything() && status.capabilities != 0, std::memory_order_relaxed);
-  {
+  // Without /proc it would not see the program change, nor end.
+  if (status.readable) {
     Duties duties;
     duties.Begin();
     for (uint64_t next = NowNs() + kSecondNs; !MustEnd();) {
@@ -238,7 +239,6 @@ void Run() {
     duties.End();
   }
   BackgroundEnded(status.readable ? kRestNs : UINT64_MAX / 2);
-  g_tid.store(0, std::memory_order_release);
   // release: what the rounds wrote is seen by whoever does the next.
   g_runs.store(false, std::memory_order_release);
 }
@@ -266,7 +266,7 @@ bool StartBackgroundThread() {
   // acquire: what an earlier one did is over. The order of this and the look at g_away is the
   // other way round in BackgroundThreadAway: one of the two sees the other.
   if (g_runs.exchange(true, std::memory_order_seq_cst)) return true;
-  g_stop.store(0, std::memory_order_relaxed);
+  g_stop.store(0, std::memory_order_seq_cst);
   if (g_away.load(std::memory_order_seq_cst) == 0 && StartLibraryThread(Run)) return true;
   g_runs.store(false, std::memory_order_release);
   return false;
@@ -274,33 +274,66 @@ bool StartBackgroundThread() {
 
 bool BackgroundThreadRuns() { return g_runs.load(std::memory_order_acquire); }
 
-BackgroundThreadAway::BackgroundThreadAway() {
-  g_away.fetch_add(1, std::memory_order_seq_cst);
-  if (!g_runs.load(std::memory_order_seq_cst)) return;
-  const ErrnoKeeper keep;
-  const long self = raw::Call(SYS_getpid);
-  pid_t tid = 0;
+namespace {
+
+bool IsInKernel(long self, pid_t tid) {
+  return tid != 0 && raw::Call(SYS_tgkill, self, tid, 0) == 0;
+}
+
+// A thread that ended by itself is on its way out of libc; its number may be another's by now.
+void AwaitLastOne(long self) {
   constexpr timespec kNap{0, 50'000};
-  constexpr int kMostNaps = 40'000;
-  g_stop.store(1, std::memory_order_release);
-  for (int i = 0; i < kMostNaps; ++i) {
-    const pid_t now = g_tid.load(std::memory_order_acquire);
-    if (now != 0 && now != tid) Wake(tid = now);
-    const bool gone = !g_runs.load(std::memory_order_acquire) &&
-                      (tid == 0 || raw::Call(SYS_tgkill, self, tid, 0) != 0);
-    if (gone) return;
+  constexpr int kMostNaps = 20;
+  const pid_t tid = g_tid.load(std::memory_order_acquire);
+  for (int i = 0; i < kMostNaps && IsInKernel(self, tid); ++i) raw::Nanosleep(&kNap, nullptr);
+  g_tid.store(0, std::memory_order_relaxed);
+}
+
+void EndAndAwait(long self) {
+  constexpr timespec kNap{0, 50'000};
+  constexpr uint64_t kMostNs = 2 * kSecondNs;
+  const uint64_t end = NowNs() + kMostNs;
+  for (uint32_t i = 0; NowNs() < end; ++i) {
+    const pid_t tid = g_tid.load(std::memory_order_acquire);
+    g_stop.store(1, std::memory_order_seq_cst);
+    if (tid != 0 && i % 16 == 0) Wake(tid);
+    if (!g_runs.load(std::memory_order_acquire) && !IsInKernel(self, tid)) {
+      g_tid.store(0, std::memory_order_relaxed);
+      return;
+    }
     raw::Nanosleep(&kNap, nullptr);
   }
 }
 
-BackgroundThreadAway::~BackgroundThreadAway() { g_away.fetch_sub(1, std::memory_order_seq_cst); }
+}  // namespace
+
+BackgroundThreadAway::BackgroundThreadAway() {
+  const ErrnoKeeper keep;
+  if (ForkedUnseen()) RenewUnseenChild();
+  g_away.fetch_add(1, std::memory_order_seq_cst);
+  const bool runs = g_runs.load(std::memory_order_seq_cst);
+  if ((!runs && g_tid.load(std::memory_order_relaxed) == 0) || BorrowsMemory()) return;
+  const long self = raw::Call(SYS_getpid);
+  if (runs) {
+    EndAndAwait(self);
+  } else {
+    AwaitLastOne(self);
+  }
+}
+
+// Not below zero: a child that was forked meanwhile begins at zero.
+BackgroundThreadAway::~BackgroundThreadAway() {
+  uint32_t now = g_away.load(std::memory_order_relaxed);
+  while (now != 0 && !g_away.compare_exchange_weak(now, now - 1, std::memory_order_seq_cst)) {
+  }
+}
 
 void ForgetBackgroundThread() {
+  ForgetLibraryThreads();
+  g_away.store(0, std::memory_order_relaxed);
   g_runs.store(false, std::memory_order_relaxed);
   g_tid.store(0, std::memory_order_relaxed);
   g_wake_pipe.store(-1, std::memory_order_relaxed);
 }
-
-bool BackgroundThreadDroppedPrivileges() { return g_dropped.load(std::memory_order_relaxed); }
 
 }  // namespace strata

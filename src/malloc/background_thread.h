@@ -24,7 +24,4 @@ class BackgroundThreadAway {
 // In the child of a fork: it has not come along.
 void ForgetBackgroundThread();
 
-// Whether the thread has fewer privileges than the threads of the program.
-bool BackgroundThreadDroppedPrivileges();
-
 }  // namespace strata

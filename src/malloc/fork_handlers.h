@@ -8,4 +8,7 @@ void BeforeFork();
 void AfterForkInParent();
 void AfterForkInChild();
 
+// In a copy that was made without these: it starts afresh, with the locks as they are.
+void RenewUnseenChild();
+
 }  // namespace strata

@@ -59,6 +59,8 @@ void PrepareLibraryThreads() {
   dlclose(libc);
 }
 
+void ForgetLibraryThreads() { g_launch.run.store(nullptr, std::memory_order_relaxed); }
+
 bool StartLibraryThread(void (*run)()) {
   constexpr size_t kStackBytes = 256 << 10;
   const ErrnoKeeper keep;

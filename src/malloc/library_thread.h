@@ -11,4 +11,7 @@ void PrepareLibraryThreads();
 // lock of ours and leaves the caller's signal mask alone. Keeps errno.
 bool StartLibraryThread(void (*run)());
 
+// In the child of a fork: one that was about to begin has not come along.
+void ForgetLibraryThreads();
+
 }  // namespace strata

@@ -20,6 +20,7 @@
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
 #include "os/file_list_lock.h"
+#include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
 
@@ -41,8 +42,10 @@ void VisitLocks(Runtime& r, F f) {
   f(r.kernel.watch().lock());
 }
 
+// Not glibc's own two: a thread that changes user ids waits for them with a lock held that whoever
+// we wait for may want.
 uint64_t BlockSignals() {
-  const uint64_t all = ~uint64_t{0};
+  const uint64_t all = ~(raw::SignalBit(32) | raw::SignalBit(33));
   uint64_t before = 0;
   raw::Call(SYS_rt_sigprocmask, SIG_BLOCK, raw::Word(&all), raw::Word(&before), kMaskBytes);
   return before;
@@ -63,6 +66,7 @@ bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); 
 
 void RenewChild() {
   ForgetStatsWriterInChild();
+  ForgetSideStacks();
   ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
@@ -71,6 +75,8 @@ void RenewChild() {
 }
 
 }  // namespace
+
+void RenewUnseenChild() { RenewChild(); }
 
 // A process of one thread has nobody who could be in the middle of something but itself, where a
 // signal handler forks: then both sides go on with it when the handler returns. It is spared the

@@ -17,6 +17,7 @@
 #include "malloc/output_path.h"
 #include "malloc/profile_api.h"
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "profile/text_sink.h"
 #include "strata/raw_io.h"
 #include "strata/strata.h"
@@ -73,7 +74,7 @@ sigset_t TheSignal() {
 }  // namespace
 
 void WriteProfileAtExit() {
-  if (TheRuntime().options.profile_path[0] != '\0') WriteProfileFile(0);
+  if (TheRuntime().options.profile_path[0] != '\0' && MayWriteFiles()) WriteProfileFile(0);
 }
 
 void InstallProfileSignal() {

@@ -16,6 +16,7 @@
 #include "malloc/output_path.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_collect.h"
+#include "os/confinement.h"
 #include "profile/stats_prometheus.h"
 
 namespace strata {
@@ -124,6 +125,7 @@ void WriteStatsFiles() {
 void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl); }
 
 void WriteStatsAtExit() {
+  if (!MayWriteFiles()) return;
   WriteStatsFiles();
   if (strcmp(TheRuntime().options.stats, "exit") == 0) WriteStatsToStderr();
 }

@@ -4,5 +4,6 @@
 namespace strata {
 
 __attribute__((weak)) bool SeesWhatTheProgramGivesUp() { return false; }
+__attribute__((weak)) void PrepareWatchedCalls() {}
 
 }  // namespace strata

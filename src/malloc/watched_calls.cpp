@@ -1,6 +1,7 @@
 // libc's functions for giving something up, with the library's thread out of the way. See
 // watched_calls.h. In the shared library only: a program that is linked with the archive keeps its
-// libc's. Each does what libc's does; prctl and syscall are the system calls themselves.
+// libc's. Each does what libc's does; prctl and syscall
+// are the system calls themselves.
 #include "malloc/watched_calls.h"
 
 #include <dlfcn.h>
@@ -16,11 +17,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "malloc/background_thread.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/own_process.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
+#include "os/readable.h"
 #include "os/side_stack.h"
 #include "strata/raw_io.h"
 
@@ -54,7 +58,17 @@ bool IsConfiningPrctl(long option, long value) {
   return (option == PR_SET_NO_NEW_PRIVS && value == 1) || option == PR_SET_SECCOMP;
 }
 
-bool CopiesProcess(uint64_t flags) { return (flags & (CLONE_VM | CLONE_THREAD)) == 0; }
+// With CLONE_VFORK the parent would wait for the child with the heap's locks held.
+bool CopiesProcess(uint64_t flags) {
+  return (flags & (CLONE_VM | CLONE_THREAD | CLONE_VFORK)) == 0;
+}
+
+bool CopiesProcess(const clone_args* how, long bytes) {
+  constexpr long kFirstVersion = 64;
+  const auto at = reinterpret_cast<uintptr_t>(how);
+  return bytes >= kFirstVersion && IsReadable(at) && IsReadable(at + kFirstVersion - 8) &&
+         CopiesProcess(how->flags) && how->stack == 0;
+}
 
 Kind KindOf(long number, const Arguments& arguments) {
   const long* a = arguments.a;
@@ -74,6 +88,7 @@ Kind KindOf(long number, const Arguments& arguments) {
     case SYS_setresuid:
     case SYS_setresgid:
     case SYS_setgroups:
+    case SYS_chroot:
 #ifdef SYS_landlock_restrict_self
     case SYS_landlock_restrict_self:
 #endif
@@ -82,10 +97,9 @@ Kind KindOf(long number, const Arguments& arguments) {
       return Kind::kForks;
     case SYS_clone:  // with a stack of its own the child does not come back here
       return CopiesProcess(static_cast<uint64_t>(a[0])) && a[1] == 0 ? Kind::kForks : Kind::kOther;
-    case SYS_clone3: {
-      const auto* how = reinterpret_cast<const clone_args*>(a[0]);
-      return CopiesProcess(how->flags) && how->stack == 0 ? Kind::kForks : Kind::kOther;
-    }
+    case SYS_clone3:
+      return CopiesProcess(reinterpret_cast<const clone_args*>(a[0]), a[1]) ? Kind::kForks
+                                                                            : Kind::kOther;
     default:
       return Kind::kOther;
   }
@@ -93,24 +107,41 @@ Kind KindOf(long number, const Arguments& arguments) {
 
 bool IsWatching() { return CurrentState() == RunState::kReady; }
 
-// A filter, or NO_NEW_PRIVS, of which nothing is left if the call fails.
+std::atomic<uint32_t> g_pending{0};  // calls under way that confine
+std::atomic<Confinement> g_confirmed{Confinement::kNone};
+
+void Confirm(Confinement level) {
+  Confinement now = g_confirmed.load(std::memory_order_relaxed);
+  while (now < level && !g_confirmed.compare_exchange_weak(now, level)) {
+  }
+}
+
+// A filter, or NO_NEW_PRIVS, of which nothing is left if the call fails. In a process that has
+// confined itself before there is no thread to end and nothing to wait for.
 long CallThatConfines(long number, const Arguments& arguments) {
-  if (!IsWatching() || !MayOpenFiles() || BorrowsMemory())
-    return raw::Answer(Call(number, arguments));
+  const bool filters = number == SYS_seccomp || arguments.a[0] == PR_SET_SECCOMP;
+  const Confinement own = filters ? Confinement::kOwnFilter : Confinement::kNoNewPrivs;
   const Confinement before = CurrentConfinement();
-  const BackgroundThreadAway away;
-  NoteOwnConfinement();
-  AwaitSideStacks();
-  const long result = Call(number, arguments);
-  if (result < 0) UndoOwnConfinement(before);
+  if (!IsWatching() || before >= own || (MayOpenFiles() && BorrowsMemory()))
+    return raw::Answer(Call(number, arguments));
+  if (g_pending.fetch_add(1) == 0) Confirm(before);
+  long result;
+  if (before == Confinement::kNoNewPrivs) {
+    NoteOwnConfinement(own);
+    result = Call(number, arguments);
+  } else {
+    const BackgroundThreadAway away;
+    NoteOwnConfinement(own);
+    AwaitSideStacks();
+    result = Call(number, arguments);
+  }
+  if (result >= 0) Confirm(own);
+  if (g_pending.fetch_sub(1) == 1) UndoOwnConfinement(g_confirmed.load());
   return raw::Answer(result);
 }
 
-// Only where there is a thread, so that it costs a confined process no system call.
-bool HasThreadInTheWay() { return IsWatching() && BackgroundThreadRuns() && !BorrowsMemory(); }
-
 long CallThatGivesUp(long number, const Arguments& arguments) {
-  if (!HasThreadInTheWay()) return raw::Answer(Call(number, arguments));
+  if (!IsWatching()) return raw::Answer(Call(number, arguments));
   const BackgroundThreadAway away;
   return raw::Answer(Call(number, arguments));
 }
@@ -127,8 +158,7 @@ long CallThatForks(long number, const Arguments& arguments) {
   return raw::Answer(result);
 }
 
-// The definition after ours, looked up when it is first needed: whoever changes its user has room
-// for that.
+// The definition after ours, looked up before there is a thread, or when it is first needed.
 template <class F>
 F Next(F& cached, const char* name) {
   F found = __atomic_load_n(&cached, __ATOMIC_RELAXED);
@@ -139,8 +169,8 @@ F Next(F& cached, const char* name) {
   return found;
 }
 
-// libc's own, because it changes all threads of the process. The thread is in the way only if it
-// can't follow, since it has fewer privileges than they.
+// libc's own, because it changes all threads of the process: it ends one of which a thread with
+// fewer privileges cannot follow.
 template <class F, class... Args>
 int ChangeIds(F& cached, const char* name, Args... args) {
   F next = Next(cached, name);
@@ -148,7 +178,7 @@ int ChangeIds(F& cached, const char* name, Args... args) {
     errno = ENOSYS;
     return -1;
   }
-  if (!HasThreadInTheWay() || !BackgroundThreadDroppedPrivileges()) return next(args...);
+  if (!IsWatching()) return next(args...);
   const BackgroundThreadAway away;
   return next(args...);
 }
@@ -202,10 +232,10 @@ STRATA_EXPORT int capset(void* header, const void* data) noexcept {
       SYS_capset, Arguments{{reinterpret_cast<long>(header), reinterpret_cast<long>(data)}}));
 }
 
-#define STRATA_CHANGE_IDS(name, parameters, specifier, ...) \
-  STRATA_EXPORT int name parameters specifier {             \
-    static int(*next) parameters = nullptr;                 \
-    return strata::ChangeIds(next, #name, __VA_ARGS__);     \
+#define STRATA_CHANGE_IDS(name, parameters, specifier, ...)      \
+  static int(*g_next_##name) parameters = nullptr;               \
+  STRATA_EXPORT int name parameters specifier {                  \
+    return strata::ChangeIds(g_next_##name, #name, __VA_ARGS__); \
   }
 
 STRATA_CHANGE_IDS(setuid, (uid_t id), noexcept, id)
@@ -220,3 +250,25 @@ STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), noexcep
                   saved)
 STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), noexcept, n, groups)
 STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), , user, group)
+
+STRATA_EXPORT int chroot(const char* path) noexcept {
+  return static_cast<int>(
+      strata::CallThatGivesUp(SYS_chroot, Arguments{{reinterpret_cast<long>(path)}}));
+}
+
+namespace strata {
+
+void PrepareWatchedCalls() {
+  Next(g_next_setuid, "setuid");
+  Next(g_next_setgid, "setgid");
+  Next(g_next_seteuid, "seteuid");
+  Next(g_next_setegid, "setegid");
+  Next(g_next_setreuid, "setreuid");
+  Next(g_next_setregid, "setregid");
+  Next(g_next_setresuid, "setresuid");
+  Next(g_next_setresgid, "setresgid");
+  Next(g_next_setgroups, "setgroups");
+  Next(g_next_initgroups, "initgroups");
+}
+
+}  // namespace strata

@@ -10,4 +10,7 @@ namespace strata {
 // Whether the calls pass through here: in the shared library, not in the archive.
 bool SeesWhatTheProgramGivesUp();
 
+// Looks up libc's functions, before the background thread starts.
+void PrepareWatchedCalls();
+
 }  // namespace strata

@@ -23,6 +23,8 @@ namespace {
 
 using confinement_internal::g_confinement;
 
+std::atomic<bool> g_inherited_no_new_privs{false};
+
 // The text behind "name:", or null if that is not how the line begins.
 const char* Field(const char* line, const char* name) {
   const size_t length = strlen(name);
@@ -132,11 +134,19 @@ void FindInheritedConfinement() {
   const ErrnoKeeper keep;
   const ProcessStatus s = ReadProcessStatus("/proc/self/status");
   // Without /proc, as in some jails, the kernel has to be asked in a way that a filter may refuse.
+  g_inherited_no_new_privs.store(s.no_new_privs, std::memory_order_relaxed);
   const bool filtered = s.readable ? s.seccomp != 0 : raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0;
   if (filtered) g_confinement.store(Confinement::kInherited, std::memory_order_relaxed);
 }
 
-void NoteOwnConfinement() { g_confinement.store(Confinement::kOwn, std::memory_order_relaxed); }
+bool InheritedNoNewPrivs() { return g_inherited_no_new_privs.load(std::memory_order_relaxed); }
+
+// The order with what follows is AwaitSideStacks'.
+void NoteOwnConfinement(Confinement own) {
+  Confinement now = g_confinement.load(std::memory_order_relaxed);
+  while (now < own && !g_confinement.compare_exchange_weak(now, own, std::memory_order_seq_cst)) {
+  }
+}
 
 void UndoOwnConfinement(Confinement before) {
   g_confinement.store(before, std::memory_order_relaxed);

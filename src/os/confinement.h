@@ -14,9 +14,10 @@ enum class Confinement : uint8_t {
   // A filter was there when the program began, as in a container or a systemd unit. What the
   // dynamic linker does is allowed: opening files to read them, mapping memory.
   kInherited,
-  // The program has set NO_NEW_PRIVS or a filter itself. Only what any malloc does is sure to be
-  // allowed: mmap, munmap and futex.
-  kOwn,
+  // The program has set NO_NEW_PRIVS, as one that means to set a filter does first; or the filter.
+  // Only what any malloc does is sure to be allowed: mmap, munmap and futex.
+  kNoNewPrivs,
+  kOwnFilter,
 };
 
 namespace confinement_internal {
@@ -27,8 +28,10 @@ inline Confinement CurrentConfinement() {
   return confinement_internal::g_confinement.load(std::memory_order_relaxed);
 }
 
-inline bool MayOpenFiles() { return CurrentConfinement() != Confinement::kOwn; }
-inline bool MayAdvise() { return CurrentConfinement() != Confinement::kOwn; }  // madvise
+inline bool MayOpenFiles() { return CurrentConfinement() <= Confinement::kInherited; }
+inline bool MayAdvise() { return CurrentConfinement() <= Confinement::kInherited; }  // madvise
+// The files that options ask for at the exit.
+inline bool MayWriteFiles() { return CurrentConfinement() != Confinement::kOwnFilter; }
 // membarrier, process_madvise, sysinfo, prctl, sockets and the like.
 inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNone; }
 
@@ -38,8 +41,10 @@ bool MaySetSignalMask();
 
 // At the start, before anything else is asked. Keeps errno.
 void FindInheritedConfinement();
-// The program is about to confine itself.
-void NoteOwnConfinement();
+// Whether NO_NEW_PRIVS was set before the start, which alone confines nothing.
+bool InheritedNoNewPrivs();
+// The program is about to confine itself, or has; never to less than it is already.
+void NoteOwnConfinement(Confinement own);
 // The kernel refused.
 void UndoOwnConfinement(Confinement before);
 // The operator says that an inherited filter allows what this library does.

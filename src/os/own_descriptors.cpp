@@ -38,7 +38,7 @@ bool CloseListed() {
   if (dir < 0) return false;
   alignas(LinuxDirent) char buffer[2048];
   // Closing moves nothing in this directory: entries are found by number.
-  for (long n; (n = syscall(SYS_getdents64, dir, buffer, sizeof(buffer))) > 0;) {
+  for (long n; (n = raw::Call(SYS_getdents64, dir, raw::Word(buffer), sizeof(buffer))) > 0;) {
     for (long at = 0; at < n;) {
       const auto* entry = reinterpret_cast<const LinuxDirent*>(buffer + at);
       const int fd = entry->name[0] == '.' ? -1 : NumberOf(entry->name);
@@ -52,7 +52,7 @@ bool CloseListed() {
 
 // Before Linux 5.9, or where a filter does not know the call.
 bool UnshareAndClose() {
-  if (unshare(CLONE_FILES) != 0) return false;
+  if (raw::Call(SYS_unshare, CLONE_FILES) != 0) return false;
   if (CloseListed()) return true;
   rlimit limit{};
   constexpr rlim_t kMost = 65536;  // without /proc: what lies above stays open
@@ -64,7 +64,7 @@ bool UnshareAndClose() {
 }  // namespace
 
 bool TakeOwnDescriptors() {
-  if (syscall(SYS_close_range, 0U, ~0U, CLOSE_RANGE_UNSHARE) != 0 && !UnshareAndClose())
+  if (raw::Call(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE) != 0 && !UnshareAndClose())
     return false;
   for (int i = 0; i <= STDERR_FILENO; ++i) {
     if (epoll_create1(EPOLL_CLOEXEC) < 0) break;

@@ -58,6 +58,7 @@ namespace strata {
 // A sanitizer keeps account of the stack that it knows.
 void OnSideStack(void (*f)(void*), void* arg) { f(arg); }
 void AwaitSideStacks() {}
+void ForgetSideStacks() {}
 #else
 namespace {
 
@@ -127,8 +128,14 @@ void OnSideStack(void (*f)(void*), void* arg) {
     f(arg);
   }
   if (masks) SetMask(SIG_SETMASK, &before, nullptr);
-  g_masked.fetch_sub(1, std::memory_order_release);
+  // Not below zero: a child that was forked meanwhile begins at zero.
+  uint32_t users = g_masked.load(std::memory_order_relaxed);
+  while (users != 0 &&
+         !g_masked.compare_exchange_weak(users, users - 1, std::memory_order_release)) {
+  }
 }
+
+void ForgetSideStacks() { g_masked.store(0, std::memory_order_relaxed); }
 
 void AwaitSideStacks() {
   constexpr timespec kNap{0, 50'000};

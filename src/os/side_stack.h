@@ -23,6 +23,8 @@ void OnSideStack(void (*f)(void*), void* arg);
 // Waits a moment until no thread is left that has blocked signals for this: to unblock them it will
 // ask the kernel, which a filter may not allow from now on (NoteOwnConfinement came before).
 void AwaitSideStacks();
+// In the child of a fork: whoever used one has not come along.
+void ForgetSideStacks();
 
 template <class F>
 void OnSideStack(F f) {
