@@ -62,7 +62,7 @@ void Message::Send() {
     const ssize_t n = raw::Write(fd, buffer_ + sent, used_ + 1 - sent);
     if (n > 0) {
       sent += static_cast<size_t>(n);
-    } else if (n < 0 && errno == EBADF && fd == STDERR_FILENO) {
+    } else if (n < 0 && (errno == EBADF || errno == EINVAL) && fd == STDERR_FILENO) {
       fd = ReopenStderr();
       if (fd < 0) break;
     } else {

@@ -144,7 +144,10 @@ void LookAtBackground() {
   if (!IsWorthAThread(r)) return;
   const bool skips = SkipsThisCall();
   if (!skips && MayStartThread()) {
+    // What libc allocates for the thread is not the program's: it is no sample.
+    t_state.releases = 1;
     OnSideStack(StartThread);
+    t_state.releases = 0;
     if (BackgroundThreadRuns()) return;
   }
   RoundByCaller();

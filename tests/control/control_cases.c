@@ -53,6 +53,17 @@ static void Grow(void) {
   }
 }
 
+// After a change of its user the thread comes with the first miss a second later.
+static void BringThreadBack(void) {
+  usleep(1200000);
+  for (int i = 0; i < 64; ++i) {
+    free(hold[i]);
+    hold[i] = (char*)malloc(200 << 10);
+    CHECK(hold[i] != NULL);
+  }
+  WaitForThread();
+}
+
 // Allocates at its start and never again.
 CASE(grow_and_sleep) {
   Grow();
@@ -222,6 +233,7 @@ CASE(set_user) {
   Grow();
   WaitForThread();
   CHECK(setuid(65534) == 0);
+  BringThreadBack();
   Ready();
 }
 
@@ -230,6 +242,7 @@ CASE(set_user_and_show) {
   Grow();
   WaitForThread();
   CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+  BringThreadBack();
   CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
   Ready();
 }

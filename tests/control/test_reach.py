@@ -30,7 +30,7 @@ def test_a_redis_server(lab: Lab, tmp_path: Path) -> None:
     lab.require_strata()
     port = free_port()
     command = (need("redis-server"), "--port", str(port), "--save", "", "--dir", tmp_path)
-    with lab.start(*command) as server:
+    with lab.start(*command, env={"STRATA_CONTROL": "always"}) as server:
         with connect(port, server) as link:
             link.sendall(b"DEBUG POPULATE 20000 key 100\r\n")
             assert link.recv(100)[:1] in b"+-"

@@ -23,7 +23,7 @@ def test_a_redis_server_under_load(lab: Lab, tmp_path: Path) -> None:
     out = tmp_path / "out"
     stop = threading.Event()
     with (
-        lab.start(*command, env={"STRATA_SAMPLE": "32K"}) as server,
+        lab.start(*command, env={"STRATA_SAMPLE": "32K", "STRATA_CONTROL": "always"}) as server,
         connect(port, server) as link,
     ):
 

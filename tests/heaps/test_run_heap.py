@@ -97,6 +97,10 @@ def test_the_library_is_like_strata_s(lab: Lab, heap: str) -> None:
         return {line.split()[0] for line in listing}
 
     own = {"malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_info", "malloc_stats"}
+    # What Strata stands before for its thread's and its caches' sake.
+    own |= {"prctl", "syscall", "unshare", "setns", "capset", "chroot", "vfork", "__vfork"}
+    own |= {f"set{e}{who}" for e in ("", "e", "re", "res") for who in ("uid", "gid")}
+    own |= {"setgroups", "initgroups"}
     common = {
         name
         for name in exports(lab.require_strata()) - own

@@ -283,7 +283,7 @@ TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
   std::vector<void*> out(80);
   ASSERT_EQ(list_.Take(out.data(), 80), 80u);
   EXPECT_EQ(source_.ReleasedPages(), 0u);
-  EXPECT_LE(source_.reused_calls, 3u);
+  EXPECT_LE(source_.reused_calls, 5u);
 }
 
 // The kernel may give the pages memory again by rebuilding their hugepage.

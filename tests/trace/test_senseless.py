@@ -153,6 +153,13 @@ def test_the_command_cannot_reach_into_the_terminal(lab: Lab, tmp_path: Path) ->
     info = strata(lab, "trace", "--info", path).ok().stdout
     assert all(c.isprintable() or c == "\n" for c in info)
     line = next(line for line in info.splitlines() if line.startswith("command"))
-    for part in ("'a b'", r"\x1b[31mred", r"\x1b]0;title\x07", r"x\ny", r"\x9b2J", r"\u202eabc"):
+    for part in (
+        "'a b'",
+        r"\u001b[31mred",
+        r"\u001b]0;title\u0007",
+        r"x\ny",
+        r"\u009b2J",
+        r"\u202eabc",
+    ):
         assert part in line
     assert "[bold]é" in line

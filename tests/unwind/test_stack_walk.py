@@ -25,6 +25,7 @@ SOURCES = [
         for name in (
             "profile/stack_walk.cpp",
             "profile/mappings.cpp",
+            "os/confinement.cpp",
             "os/readable.cpp",
             "base/lock.cpp",
             "base/check.cpp",
