@@ -3,6 +3,7 @@
 #include "case.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -163,7 +164,11 @@ CASE(limit_set_later) {
   free(warm);
 }
 
+static volatile int g_all_made;
+
+// Begins when all are there: the first ones would leave no room for another's stack.
 static void* FillThread(void* unused) {
+  while (!__atomic_load_n(&g_all_made, __ATOMIC_ACQUIRE)) sched_yield();
   uint64_t random = (uint64_t)(uintptr_t)&random | 1;
   for (int i = 0; i < 3000; ++i) {
     size_t size = (size_t)1 << (4 + NextRandom(&random) % 21);
@@ -192,6 +197,7 @@ CASE(threads_at_the_limit) {
   pthread_attr_setstacksize(&attributes, 256 * 1024);
   pthread_t ids[4];
   for (int i = 0; i < 4; ++i) CHECK(pthread_create(&ids[i], &attributes, FillThread, NULL) == 0);
+  __atomic_store_n(&g_all_made, 1, __ATOMIC_RELEASE);
   for (int i = 0; i < 4; ++i) CHECK(pthread_join(ids[i], NULL) == 0);
   Ordinary();
 }
