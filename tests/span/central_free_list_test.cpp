@@ -277,8 +277,9 @@ TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
   for (void* p : dying) Give(p);
   ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 20 * kNativePageSize);
   source_.on_reused = [&] {
-    ASSERT_TRUE(list_.lock().TryAcquire());
-    list_.lock().Release();
+    const bool free = list_.lock().TryAcquire();
+    if (free) list_.lock().Release();
+    ASSERT_TRUE(free);
   };
   std::vector<void*> out(80);
   ASSERT_EQ(list_.Take(out.data(), 80), 80u);
