@@ -34,7 +34,9 @@ inline long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
 }
 
 inline long Answer(long result) {
-  if (result >= 0) return result;
+  // Only these are errors: a call may return an address, or an offset, of the upper half.
+  constexpr long kMostErrno = 4095;
+  if (result >= 0 || result < -kMostErrno) return result;
   errno = static_cast<int>(-result);
   return -1;
 }

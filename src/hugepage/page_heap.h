@@ -156,6 +156,8 @@ class PageHeap {
   size_t relief_wanted() const { return relief_wanted_.load(std::memory_order_relaxed); }
   size_t TakeReliefWanted() { return relief_wanted_.exchange(0, std::memory_order_relaxed); }
 
+  // The same a moment ago, without the lock: for who asks at each slow call.
+  Length used_lately() const { return Length(used_lately_.load(std::memory_order_relaxed)); }
   Length used() const STRATA_EXCLUDES(lock_) {
     LockHolder hold(lock_);
     return used_;
@@ -304,6 +306,10 @@ class PageHeap {
   bool MayMark() const STRATA_REQUIRES(lock_) {
     return !options_.hugepages || marked_ < kMarkBudget;
   }
+  void NoteUse() STRATA_REQUIRES(lock_) {
+    demand_.Record(used_.raw());
+    used_lately_.store(used_.raw(), std::memory_order_relaxed);
+  }
   bool MayBack(Length n) STRATA_REQUIRES(lock_) {
     if (STRATA_LIKELY(Backed() + n <= hard_limit_)) return true;
     limit_hit_ = true;
@@ -337,6 +343,7 @@ class PageHeap {
   size_t hard_failures_ STRATA_GUARDED_BY(lock_) = 0;
   std::atomic<size_t> relief_wanted_{0};
   std::atomic<uint32_t> rebuilt_in_use_{0};
+  std::atomic<size_t> used_lately_{0};  // pages; written under lock_
   Length last_demand_ STRATA_GUARDED_BY(lock_);
   size_t released_total_ STRATA_GUARDED_BY(lock_) = 0;
   size_t collapsed_total_ STRATA_GUARDED_BY(lock_) = 0;

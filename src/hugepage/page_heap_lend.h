@@ -17,7 +17,7 @@ HugeTracker* PageHeap<Kernel>::Lend(uint8_t to) {
   t->lent_to = to;
   map_[t->page()].state = HugePageState::kLent;
   used_ += kPagesInHugePage;
-  demand_.Record(used_.raw());
+  NoteUse();
   NoteGrowth(kPagesInHugePage);
   return t;
 }
@@ -32,7 +32,7 @@ void PageHeap<Kernel>::TakeBackHolding(HugeTracker* t) {
   } else {
     filler_.Adopt(t);
   }
-  demand_.Record(used_.raw());
+  NoteUse();
 }
 
 }  // namespace strata

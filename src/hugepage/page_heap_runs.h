@@ -24,7 +24,7 @@ PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
     }
   }
   used_ += r.length;
-  demand_.Record(used_.raw());
+  NoteUse();
   NoteGrowth(r.length);
   return run;
 }
@@ -33,7 +33,7 @@ template <PageKernel Kernel>
 void PageHeap<Kernel>::GiveHolding(PageRange r) {
   used_ -= r.length;
   GiveOnce(r);
-  demand_.Record(used_.raw());
+  NoteUse();
 }
 
 template <PageKernel Kernel>
@@ -41,7 +41,7 @@ bool PageHeap<Kernel>::TryGrowHolding(PageRange r, Length new_length) {
   if (new_length <= r.length) return new_length == r.length;
   if (!GrowOnce(r, new_length)) return false;
   used_ += new_length - r.length;
-  demand_.Record(used_.raw());
+  NoteUse();
   NoteGrowth(new_length - r.length);
   return true;
 }
@@ -52,7 +52,7 @@ void PageHeap<Kernel>::ShrinkHolding(PageRange r, Length new_length) {
   if (new_length == r.length) return;
   used_ -= r.length - new_length;
   ShrinkOnce(r, new_length);
-  demand_.Record(used_.raw());
+  NoteUse();
 }
 
 template <PageKernel Kernel>

@@ -67,7 +67,7 @@ bool IsWorthAThread(Runtime& r) {
   const Options& o = r.options;
   if (o.control == ControlChoice::kAlways || StatsIntervalSeconds() != 0 || o.profile_signal != 0)
     return true;
-  return r.heap.page_heap().used() >= kWorthReleasing && LivesOn();
+  return r.heap.page_heap().used_lately() >= kWorthReleasing && LivesOn();
 }
 
 bool MayStartThread() {
@@ -112,9 +112,9 @@ void RoundByCaller() {
   // interrupts a round leaves it alone.
   if (!RoundIsDue() || g_in_round.exchange(true, std::memory_order_acquire)) return;
   if (!BackgroundThreadRuns()) {
-    t_state.releases = 1;
+    t_state.at_work = 1;
     OnSideStack(Round);
-    t_state.releases = 0;
+    t_state.at_work = 0;
   }
   g_in_round.store(false, std::memory_order_release);
 }
@@ -137,7 +137,7 @@ void BackgroundTick() {
 
 void LookAtBackground() {
   Runtime& r = TheRuntime();
-  if (t_state.starts_no_thread || t_state.releases || t_state.vforked) return;
+  if (t_state.starts_no_thread || t_state.at_work || t_state.vforked) return;
   // Release is only one of the duties (limits, cache sizes, unwind tables), and settings may ask
   // for others later: "never" is for a process that was started without.
   if (!r.options.background) return g_looks.store(false, std::memory_order_relaxed);
@@ -145,9 +145,9 @@ void LookAtBackground() {
   const bool skips = SkipsThisCall();
   if (!skips && MayStartThread()) {
     // What libc allocates for the thread is not the program's: it is no sample.
-    t_state.releases = 1;
+    t_state.at_work = 1;
     OnSideStack(StartThread);
-    t_state.releases = 0;
+    t_state.at_work = 0;
     if (BackgroundThreadRuns()) return;
   }
   RoundByCaller();
@@ -166,7 +166,7 @@ BackgroundStats ReadBackgroundStats() {
 void BackgroundForgetInChild() {
   ForgetBackgroundThread();
   g_forked_ns.store(CoarseNowNs(), std::memory_order_relaxed);
-  g_in_round.store(t_state.releases != 0, std::memory_order_relaxed);
+  g_in_round.store(t_state.at_work != 0, std::memory_order_relaxed);
   g_looks.store(TheRuntime().options.background, std::memory_order_relaxed);
 }
 

@@ -26,7 +26,7 @@ STRATA_NOINLINE void LookAtBackground();
 
 // Called on the slow path. No lock is held, unless the block is a chunk of a shared reap: then
 // there is a NoThreadStart.
-STRATA_ALWAYS_INLINE void StartBackgroundIfNeeded() {
+STRATA_ALWAYS_INLINE void TendBackground() {
   if (STRATA_UNLIKELY(background_internal::g_looks.load(std::memory_order_relaxed)))
     LookAtBackground();
 }

@@ -192,8 +192,8 @@ class Duties {
 // from the last that ends, so this one ends as the main thread did.
 [[noreturn]] void EndAs(int status) {
   if (const int signal = status & 0x7f) {
-    const uint64_t by_default[4] =
-        {};  // the kernel's struct sigaction: handler, flags, restorer, mask
+    // The kernel's struct sigaction: handler, flags, restorer, mask.
+    const uint64_t by_default[4] = {};
     const uint64_t bit = raw::SignalBit(signal);
     raw::Call(SYS_rt_sigaction, signal, raw::Word(by_default), 0, sizeof(uint64_t));
     raw::Call(SYS_tgkill, raw::Call(SYS_getpid), raw::Call(SYS_gettid), signal);

@@ -129,7 +129,7 @@ void AfterForkInChild() {
   RenewChild();
   // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:
   // then what another was about to give back is lost to the child.
-  if (!interrupted && !t_state.releases) TheRuntime().heap.page_heap().RecoverInChild();
+  if (!interrupted && !t_state.at_work) TheRuntime().heap.page_heap().RecoverInChild();
   RestoreSignals(signals);
 }
 
@@ -158,7 +158,7 @@ __attribute__((constructor(101))) void OnLoad() {
   InstallProfileSignal();
   const Options& o = TheRuntime().options;
   PrepareStackWalks(o);
-  if (o.control == ControlChoice::kAlways || o.profile_signal != 0) StartBackgroundIfNeeded();
+  if (o.control == ControlChoice::kAlways || o.profile_signal != 0) TendBackground();
 }
 
 __attribute__((destructor)) void OnExit() {

@@ -31,7 +31,7 @@ bool Lasts(const void* reap) {
 STRATA_NOINLINE void StartThreadNow() {
   const ErrnoKeeper keep;
   const OutOfScope out;
-  StartBackgroundIfNeeded();
+  TendBackground();
 }
 
 void ToggleReapPages(const void* p, size_t size) {

@@ -79,7 +79,7 @@ struct ThreadState {
   void* slabs = nullptr;
   [[no_unique_address]] SampleCountdown countdown;  // the next three lie in its padding
   uint32_t number : 28 = 0;           // among all threads that ever had a sample drawn; 0: none yet
-  uint32_t releases : 1 = 0;          // does the library's own work now
+  uint32_t at_work : 1 = 0;           // does the library's own work now
   uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
   uint32_t starts_no_thread : 1 = 0;  // NoThreadStart
   uint32_t vforked : 1 = 0;           // keep off the slabs, start no thread (vfork.cpp)

@@ -42,7 +42,7 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
   const ErrnoKeeper keep;
   const SampleRate rate = r.sampler.rate();
   if (rate.interval == 0) return;  // switched off this moment
-  if (t_state.releases) return;    // a block of the library's own thread
+  if (t_state.at_work) return;     // a block of the library's own thread
   uintptr_t stack[kMaxStackDepth];
   const size_t depth = WalkStack(stack, kMaxStackDepth);
   const SampleEvent event = EventAt(r, p);

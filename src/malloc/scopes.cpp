@@ -178,7 +178,7 @@ void* AllocateInScope(size_t size, size_t align) {
       ReportMisuse("an allocation in a scope that has ended: ", scope);
       p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);
     } else {
-      StartBackgroundIfNeeded();
+      TendBackground();
       RelieveMemoryIfNeeded();
     }
   }

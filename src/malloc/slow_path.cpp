@@ -154,7 +154,7 @@ void* AllocateSlow(size_t size) {
     NoteAsked(r, c, size);
   }
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
-  StartBackgroundIfNeeded();
+  TendBackground();
   RelieveMemoryIfNeeded();
   errno = saved;
   return p;
@@ -175,7 +175,7 @@ void* AllocateAligned(size_t size, size_t align) {
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (c != SizeClass::kNone) NoteAsked(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
-  StartBackgroundIfNeeded();
+  TendBackground();
   RelieveMemoryIfNeeded();
   errno = saved;
   return p;
@@ -218,7 +218,7 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (block.address == nullptr) return OutOfMemory();
   if (!block.zeroed) __builtin_memset(block.address, 0, bytes);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(TheRuntime(), block.address, bytes);
-  StartBackgroundIfNeeded();
+  TendBackground();
   RelieveMemoryIfNeeded();
   errno = saved;
   return block.address;

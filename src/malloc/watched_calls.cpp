@@ -1,7 +1,6 @@
 // libc's functions for giving something up, with the library's thread out of the way. See
 // watched_calls.h. In the shared library only: a program that is linked with the archive keeps its
-// libc's. Each does what libc's does; prctl and syscall
-// are the system calls themselves.
+// libc's. Each does what libc's does; prctl and syscall are the system calls themselves.
 #include "malloc/watched_calls.h"
 
 #include <dlfcn.h>

@@ -22,6 +22,7 @@ from reaching import (
     ask_raw,
     body_of,
     connect,
+    crowd,
     key_of,
     receive_all,
     started,
@@ -281,18 +282,6 @@ except BrokenPipeError:
 print(s.recv(300).decode())
 """
 
-# Takes every slot there is, and the queue, and says nothing.
-FILLS = r"""
-import os, socket, sys, time
-os.setgid(65534); os.setuid(65534)
-links = []
-for _ in range(12):
-    links.append(socket.socket(socket.AF_UNIX))
-    links[-1].connect("\0strata-control/" + sys.argv[1])
-print("up", flush=True)
-time.sleep(60)
-"""
-
 
 def ask_as(user: int, pid: int) -> str:
     if os.geteuid() != 0:
@@ -319,7 +308,7 @@ def test_another_user_keeps_nobody_out(lab: Lab) -> None:
         missing("needs root to become somebody else")
     with started(lab, "grow_and_sleep") as (process, _):
         connect(process.pid).close()
-        other = (sys.executable, "-c", FILLS, str(process.pid))
+        other = crowd(process.pid, 65534)
         with lab.start(*other, preload=False) as silent:
             assert silent.stdout is not None and silent.stdout.readline() == "up\n"
             begin = time.monotonic()

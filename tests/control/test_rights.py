@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from blackbox import ROOT, Lab, missing, need, wait_until
 from command import good, refused, strata
-from reaching import ask_raw, body_of, connect, key_of, started
+from reaching import ask_raw, body_of, connect, crowd, key_of, started
 
 PACKAGE = {"PYTHONPATH": str(ROOT / "python")}
 REFUSED = "error only the user of this process, or root, may ask"
@@ -146,16 +146,6 @@ def test_nothing_of_the_key_can_be_opened(lab: Lab) -> None:
 # ---- user namespaces
 
 INSIDE = ("unshare", "--user", "--map-user=65534", "--")
-FILLS = r"""
-import os, socket, sys, time
-os.setgid(1234); os.setuid(1234)
-links = []
-for _ in range(12):
-    links.append(socket.socket(socket.AF_UNIX))
-    links[-1].connect("\0strata-control/" + sys.argv[1])
-print("up", flush=True)
-time.sleep(60)
-"""
 
 
 def test_root_outside_asks_into_a_user_namespace(lab: Lab) -> None:
@@ -172,7 +162,7 @@ def test_strangers_do_not_keep_root_out_of_a_user_namespace(lab: Lab) -> None:
     need_root()
     with started(lab, "grow_and_sleep", prefix=INSIDE) as (process, _):
         connect(process.pid).close()
-        other = (sys.executable, "-c", FILLS, str(process.pid))
+        other = crowd(process.pid, 1234)
         with lab.start(*other, preload=False) as silent:
             assert silent.stdout is not None and silent.stdout.readline() == "up\n"
             begin = time.monotonic()

@@ -196,29 +196,33 @@ CASE(main_leaves_by_pthread_exit_with_another_there) {
   pthread_exit(NULL);
 }
 
+// In a child of its own, which ends with what `run` returns.
+static void InAChild(int (*run)(int), int number) {
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) _exit(run(number));
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_AT(WIFEXITED(status) && WEXITSTATUS(status) == 0, number * 100 + WEXITSTATUS(status));
+}
+
+static int LeaveNamespaces(int number) {
+  (void)number;
+  AwaitThread();
+  if (unshare(CLONE_NEWUSER) != 0) return 1;
+  if (FindThread() != 0) return 2;
+  const int user = open("/proc/self/ns/user", O_RDONLY);
+  AwaitThread();
+  // One's own is refused whatever the threads; the thread is gone all the same.
+  if (setns(user, 0) == 0) return 3;
+  if (FindThread() != 0) return 4;
+  AwaitThread();
+  if (syscall(SYS_unshare, CLONE_NEWNET) != 0) return 5;
+  return FindThread() != 0 ? 6 : 0;
+}
+
 CASE(namespaces_can_be_left) {
-  for (int i = 0; i < 3; ++i) {
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-      AwaitThread();
-      if (unshare(CLONE_NEWUSER) != 0) _exit(1);
-      if (FindThread() != 0) _exit(2);
-      const int user = open("/proc/self/ns/user", O_RDONLY);
-      AwaitThread();
-      // One's own: refused, but for another reason than being of several threads.
-      errno = 0;
-      if (setns(user, CLONE_NEWUSER) == 0 || errno != EINVAL) _exit(3);
-      if (FindThread() != 0) _exit(4);
-      AwaitThread();
-      if (syscall(SYS_unshare, CLONE_NEWNET) != 0) _exit(5);
-      if (FindThread() != 0) _exit(6);
-      _exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_AT(WIFEXITED(status) && WEXITSTATUS(status) == 0, WEXITSTATUS(status));
-  }
+  for (int i = 0; i < 3; ++i) InAChild(LeaveNamespaces, i);
 }
 
 CASE(another_namespace_can_be_entered) {
@@ -281,34 +285,36 @@ CASE(identity_is_changed_by_the_system_call) {
   CHECK(access(path, F_OK) != 0);
 }
 
-static void GiveUp(int how) {
+static int GiveUp(int how) {
   const gid_t group = 65534;
-  CHECK(how != 0 || setgroups(1, &group) == 0);
-  CHECK(how != 1 || initgroups("nobody", group) == 0);
-  CHECK(how != 2 || setgid(group) == 0);
-  CHECK(how != 3 || setegid(group) == 0);
-  CHECK(how != 4 || setregid(group, group) == 0);
-  CHECK(how != 5 || setresgid(group, group, group) == 0);
-  CHECK(how != 6 || setuid(65534) == 0);
-  CHECK(how != 7 || seteuid(65534) == 0);
-  CHECK(how != 8 || setreuid(65534, 65534) == 0);
-  CHECK(how != 9 || setresuid(65534, 65534, 65534) == 0);
+  AwaitThread();
+  switch (how) {
+    case 0:
+      return setgroups(1, &group);
+    case 1:
+      return initgroups("nobody", group);
+    case 2:
+      return setgid(group);
+    case 3:
+      return setegid(group);
+    case 4:
+      return setregid(group, group);
+    case 5:
+      return setresgid(group, group, group);
+    case 6:
+      return setuid(65534);
+    case 7:
+      return seteuid(65534);
+    case 8:
+      return setreuid(65534, 65534);
+    default:
+      return setresuid(65534, 65534, 65534);
+  }
 }
 
 // libc ends a process of which one thread could change its identity and another could not.
 CASE(identity_is_given_up_in_every_way) {
-  for (int how = 0; how < 10; ++how) {
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-      AwaitThread();
-      GiveUp(how);
-      _exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_AT(WIFEXITED(status) && WEXITSTATUS(status) == 0, how);
-  }
+  for (int how = 0; how < 10; ++how) InAChild(GiveUp, how);
 }
 
 CASE(a_tools_pthread_create_is_not_called) {
