@@ -64,16 +64,19 @@ class StatusLines {
       if (text[i] == '\n') {
         line_[used_] = '\0';
         ParseStatusLine(line_, out);
+        at_end_ |= Field(line_, "Seccomp") != nullptr;
         used_ = 0;
       } else if (used_ < sizeof(line_) - 1) {
         line_[used_++] = text[i];
       }
     }
   }
+  bool at_end() const { return at_end_; }
 
  private:
   char line_[96];
   size_t used_ = 0;
+  bool at_end_ = false;
 };
 
 }  // namespace
@@ -97,15 +100,16 @@ void ParseStatusLine(const char* line, ProcessStatus& out) {
   }
 }
 
+// What comes behind the filter is of no interest; mostly one read gets there.
 STRATA_NOINLINE ProcessStatus ReadProcessStatus(const char* path) {
   const ErrnoKeeper keep;
   ProcessStatus status;
   const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return status;
   StatusLines lines;
-  char text[512];
-  long n;
-  while ((n = raw::Read(fd, text, sizeof(text))) > 0)
+  char text[1000];
+  ssize_t n;
+  while (!lines.at_end() && (n = raw::Read(fd, text, sizeof(text))) > 0)
     lines.Feed(text, static_cast<size_t>(n), status);
   raw::Close(fd);
   return status;
