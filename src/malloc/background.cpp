@@ -142,6 +142,7 @@ void LookAtBackground() {
   // for others later: "never" is for a process that was started without.
   if (!r.options.background) return g_looks.store(false, std::memory_order_relaxed);
   if (!IsWorthAThread(r)) return;
+  FindInheritedConfinement();
   const bool skips = SkipsThisCall();
   if (!skips && MayStartThread()) {
     // What libc allocates for the thread is not the program's: it is no sample.

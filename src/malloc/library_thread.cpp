@@ -2,6 +2,7 @@
 #include "malloc/library_thread.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,8 +17,11 @@
 #include "base/errno_keeper.h"
 #include "strata/raw_io.h"
 
-// Weak: a static program has none, and names no other pthread_create.
-extern "C" void* dlopen(const char*, int) noexcept __attribute__((weak));
+// Weak: a static program has none of them, and names no other pthread_create.
+extern "C" {
+void* dlopen(const char*, int) noexcept __attribute__((weak));
+int dladdr(const void*, Dl_info*) noexcept __attribute__((weak));
+}
 
 namespace strata {
 namespace {
@@ -50,13 +54,29 @@ void AwaitBegin(uint32_t before) {
 
 }  // namespace
 
+namespace {
+
+void* ObjectOf(const void* function) {
+  Dl_info info;
+  return dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+}  // namespace
+
+// Mostly the next definition is libc's. A tool's may come between; libc's is then found by its
+// name, in a call that allocates.
 void PrepareLibraryThreads() {
-  if (&dlopen == nullptr) return;
-  void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  if (libc == nullptr) return;
-  if (void* create = dlsym(libc, "pthread_create"))
-    g_create = reinterpret_cast<CreateFunction>(create);
-  dlclose(libc);
+  if (&dladdr == nullptr || &dlopen == nullptr) return;
+  void* create = dlsym(RTLD_NEXT, "pthread_create");
+  if (create == nullptr) return;
+  if (ObjectOf(create) != ObjectOf(reinterpret_cast<const void*>(gnu_get_libc_version))) {
+    void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (libc == nullptr) return;
+    create = dlsym(libc, "pthread_create");
+    dlclose(libc);
+    if (create == nullptr) return;
+  }
+  g_create = reinterpret_cast<CreateFunction>(create);
 }
 
 void ForgetLibraryThreads() { g_launch.run.store(nullptr, std::memory_order_relaxed); }

@@ -19,6 +19,7 @@
 #include "malloc/reaps.h"
 #include "malloc/runtime.h"
 #include "malloc/stats_output.h"
+#include "os/confinement.h"
 #include "os/file_list_lock.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
@@ -76,7 +77,10 @@ void RenewChild() {
 
 }  // namespace
 
-void RenewUnseenChild() { RenewChild(); }
+void RenewUnseenChild() {
+  RenewChild();
+  ForgetProcessNumber();
+}
 
 // A process of one thread has nobody who could be in the middle of something but itself, where a
 // signal handler forks: then both sides go on with it when the handler returns. It is spared the
@@ -140,7 +144,9 @@ namespace {
 void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
                      o.sample_interval != Options().sample_interval;
-  if (asked && o.sample_interval != 0) RefreshUnwindTables();
+  if (!asked || o.sample_interval == 0) return;
+  FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
+  RefreshUnwindTables();
 }
 
 // Early, so that most other handlers run outside of ours. Constructors of libraries that the

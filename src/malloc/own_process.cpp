@@ -1,15 +1,17 @@
 // Whose memory this is. See own_process.h.
 #include "malloc/own_process.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "base/units.h"
 #include "malloc/runtime.h"
-#include "os/confinement.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
 
@@ -29,13 +31,21 @@ std::atomic<int>* NewMark() {
   return nullptr;
 }
 
+// By what libc knows: the clock of a thread is made of its number. Of the only thread that is the
+// process's, too.
+pid_t NumberOfProcess() {
+  clockid_t clock = 0;
+  if (!__libc_single_threaded || pthread_getcpuclockid(pthread_self(), &clock) != 0) return 0;
+  return static_cast<pid_t>(~(clock >> 3));
+}
+
 }  // namespace
 
-// Under a filter from before the start not even its number is asked for; a vfork child is known all
-// the same.
+void ForgetProcessNumber() { g_pid.store(0, std::memory_order_relaxed); }
+
+// Under a filter from before the start not even its number is asked for.
 void ClaimProcess() {
-  if (MayCallAnything())
-    g_pid.store(static_cast<pid_t>(raw::Call(SYS_getpid)), std::memory_order_relaxed);
+  g_pid.store(NumberOfProcess(), std::memory_order_relaxed);
   std::atomic<int>* mark = g_mark.load(std::memory_order_relaxed);
   if (mark == nullptr) {
     mark = NewMark();

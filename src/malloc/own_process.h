@@ -4,8 +4,11 @@
 
 namespace strata {
 
-// The calling process is the one; at the start, and in the child of a fork.
+// The calling process is the one; at the start, and in the child of a fork. Makes no system call
+// that the loader does not make.
 void ClaimProcess();
+// libc still takes this process for its parent, so its number is not known: after a raw clone().
+void ForgetProcessNumber();
 
 // In a copy of the process that no fork handler has run in. Makes no system call.
 bool ForkedUnseen();

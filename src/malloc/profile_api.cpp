@@ -9,6 +9,7 @@
 
 #include "base/errno_keeper.h"
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "profile/stack_walk.h"
 #include "strata/strata.h"
 
@@ -27,6 +28,7 @@ namespace {
 int Check(const char* kind, ProfileKind& out) {
   if (!FindProfileKind(kind, out)) return EINVAL;
   if (EnsureStarted() != RunState::kReady) return ENOTSUP;
+  FindInheritedConfinement();  // for the walks of the window
   const SamplerStats s = TheRuntime().sampler.Stats();
   return s.interval == 0 && s.samples == 0 ? ENOTSUP : 0;
 }

@@ -2,11 +2,13 @@
 #include "malloc/release_now.h"
 
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "os/side_stack.h"
 
 namespace strata {
 
 void EmptyFrontEnd(Runtime& r) {
+  FindInheritedConfinement();  // or other CPUs' caches stay as they are
   if (ProcessThreadCache* cache = t_state.cache) cache->Flush(r.transfer);
   {
     LockHolder hold(r.thread_list_lock);

@@ -59,7 +59,7 @@ TierOptions TiersOf(const Options& o) {
 
 void InitCpuCache(Runtime& r) {
   if (r.options.cache == CacheChoice::kThread) return;
-  r.rseq = FindRseq(MayCallAnything() ? FencePermit::kAsk : FencePermit::kNone);
+  r.rseq = FindRseq();
   if (r.rseq.index == RseqIndex::kNone) return;
   const size_t vcpus = PossibleCpus();
   const size_t bytes = vcpus << kSlabShift;
@@ -126,8 +126,6 @@ RunState EnsureStarted() {
   RunState expected = RunState::kCold;
   if (g_state.compare_exchange_strong(expected, RunState::kStarting, std::memory_order_acq_rel)) {
     g_starter.store(pthread_self(), std::memory_order_relaxed);
-    // First of all: what follows asks the kernel for this and that.
-    FindInheritedConfinement();
     OnSideStack([] { Start(); });
     return CurrentState();
   }

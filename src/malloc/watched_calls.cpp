@@ -87,7 +87,6 @@ Kind KindOf(long number, const Arguments& arguments) {
     case SYS_setresuid:
     case SYS_setresgid:
     case SYS_setgroups:
-    case SYS_chroot:
 #ifdef SYS_landlock_restrict_self
     case SYS_landlock_restrict_self:
 #endif
@@ -123,7 +122,7 @@ long CallThatConfines(long number, const Arguments& arguments) {
   const Confinement before = CurrentConfinement();
   if (!IsWatching() || before >= own || (MayOpenFiles() && BorrowsMemory()))
     return raw::Answer(Call(number, arguments));
-  if (g_pending.fetch_add(1) == 0) Confirm(before);
+  if (g_pending.fetch_add(1) == 0) g_confirmed.store(before);
   long result;
   if (before == Confinement::kNoNewPrivs) {
     NoteOwnConfinement(own);
@@ -151,6 +150,7 @@ long CallThatForks(long number, const Arguments& arguments) {
   const long result = Call(number, arguments);
   if (result == 0) {
     AfterForkInChild();
+    ForgetProcessNumber();
   } else {
     AfterForkInParent();
   }
@@ -249,11 +249,6 @@ STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), noexcep
                   saved)
 STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), noexcept, n, groups)
 STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), , user, group)
-
-STRATA_EXPORT int chroot(const char* path) noexcept {
-  return static_cast<int>(
-      strata::CallThatGivesUp(SYS_chroot, Arguments{{reinterpret_cast<long>(path)}}));
-}
 
 namespace strata {
 

@@ -2,7 +2,8 @@
 // calls. The shared library stands before them (watched_calls.cpp), so that the background thread
 // is gone before the program does any of it: a thread of which the program knows nothing must not
 // keep what the program gives up, stand in the way of a call that only a process of one thread may
-// make, or run into a filter. Sits in malloc.
+// make, or run into a filter. Not chroot: browsers call it in a child that shares their memory but
+// has no thread-local storage, and the thread changes its root with the others. Sits in malloc.
 #pragma once
 
 namespace strata {

@@ -16,7 +16,7 @@
 namespace strata {
 
 namespace confinement_internal {
-constinit std::atomic<Confinement> g_confinement{Confinement::kNone};
+constinit std::atomic<Confinement> g_confinement{Confinement::kInherited};
 }  // namespace confinement_internal
 
 namespace {
@@ -24,6 +24,7 @@ namespace {
 using confinement_internal::g_confinement;
 
 std::atomic<bool> g_inherited_no_new_privs{false};
+std::atomic<bool> g_looked{false};
 
 // The text behind "name:", or null if that is not how the line begins.
 const char* Field(const char* line, const char* name) {
@@ -135,12 +136,14 @@ bool MaySetSignalMask() {
 }
 
 void FindInheritedConfinement() {
+  if (g_looked.load(std::memory_order_relaxed) || !MayOpenFiles()) return;
   const ErrnoKeeper keep;
   const ProcessStatus s = ReadProcessStatus("/proc/self/status");
   // Without /proc, as in some jails, the kernel has to be asked in a way that a filter may refuse.
   g_inherited_no_new_privs.store(s.no_new_privs, std::memory_order_relaxed);
   const bool filtered = s.readable ? s.seccomp != 0 : raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0;
-  if (filtered) g_confinement.store(Confinement::kInherited, std::memory_order_relaxed);
+  if (!filtered) TrustInheritedFilter();
+  g_looked.store(true, std::memory_order_relaxed);
 }
 
 bool InheritedNoNewPrivs() { return g_inherited_no_new_privs.load(std::memory_order_relaxed); }

@@ -11,8 +11,9 @@ namespace strata {
 
 enum class Confinement : uint8_t {
   kNone,
-  // A filter was there when the program began, as in a container or a systemd unit. What the
-  // dynamic linker does is allowed: opening files to read them, mapping memory.
+  // A filter was there when the program began, as in a container or a systemd unit; or nobody has
+  // looked yet. What the dynamic linker does is allowed: opening files to read them, mapping
+  // memory.
   kInherited,
   // The program has set NO_NEW_PRIVS, as one that means to set a filter does first; or the filter.
   // Only what any malloc does is sure to be allowed: mmap, munmap and futex.
@@ -39,9 +40,10 @@ inline bool MayCallAnything() { return CurrentConfinement() == Confinement::kNon
 // sets the mask when it makes one.
 bool MaySetSignalMask();
 
-// At the start, before anything else is asked. Keeps errno.
+// Looks, the first time, whether there is a filter from before the start. A small program gets by
+// without: it is for who wants more than kInherited leaves. Keeps errno.
 void FindInheritedConfinement();
-// Whether NO_NEW_PRIVS was set before the start, which alone confines nothing.
+// Whether NO_NEW_PRIVS was set before the library looked, which alone confines nothing.
 bool InheritedNoNewPrivs();
 // The program is about to confine itself, or has; never to less than it is already.
 void NoteOwnConfinement(Confinement own);

@@ -26,7 +26,8 @@ constexpr unsigned long kAtRseqFeatureSize =
     27;  // AT_RSEQ_FEATURE_SIZE; not in Debian 12's headers
 constexpr size_t kMmCidEnd = kRseqMmCidOffset + 4;
 
-std::atomic<bool> g_registered{false};
+enum class Fences : uint8_t { kNotAsked, kRegistered, kRefused };
+std::atomic<Fences> g_fences{Fences::kNotAsked};
 
 long Membarrier(int command) {
   const int saved = errno;
@@ -37,16 +38,11 @@ long Membarrier(int command) {
 
 }  // namespace
 
-RseqInfo FindRseq(FencePermit permit) {
+RseqInfo FindRseq() {
   RseqInfo info;
   if (&__rseq_size == nullptr || &__rseq_offset == nullptr || __rseq_size == 0) return info;
   info.area_offset = __rseq_offset;
   if (!ThreadHasRseq(info)) return info;
-  // A kernel that refuses is one on which too little is certain; not to have asked is all right.
-  if (permit == FencePermit::kAsk) {
-    if (Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) != 0) return info;
-    g_registered.store(true, std::memory_order_relaxed);
-  }
   // __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel, not glibc.
   const bool has_mm_cid = getauxval(kAtRseqFeatureSize) >= kMmCidEnd;
   info.index = has_mm_cid ? RseqIndex::kMmCid : RseqIndex::kCpuId;
@@ -55,7 +51,17 @@ RseqInfo FindRseq(FencePermit permit) {
   return info;
 }
 
-bool MayFenceRseq() { return g_registered.load(std::memory_order_relaxed) && MayCallAnything(); }
+// Registered when first needed: most processes end before. Two threads may both do it.
+bool MayFenceRseq() {
+  if (!MayCallAnything()) return false;
+  Fences now = g_fences.load(std::memory_order_relaxed);
+  if (now == Fences::kNotAsked) {
+    now = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) == 0 ? Fences::kRegistered
+                                                                          : Fences::kRefused;
+    g_fences.store(now, std::memory_order_relaxed);
+  }
+  return now == Fences::kRegistered;
+}
 
 bool FenceRseq() {
   return MayFenceRseq() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0;

@@ -19,12 +19,8 @@ inline constexpr size_t kRseqCpuIdOffset = 4;  // in struct rseq: linux/rseq.h
 inline constexpr size_t kRseqCsOffset = 8;
 inline constexpr size_t kRseqMmCidOffset = 24;
 
-// Whether the kernel may be asked for membarrier, without which another CPU's slab can't be
-// drained.
-enum class FencePermit : bool { kNone, kAsk };
-
-// What this process has.
-RseqInfo FindRseq(FencePermit permit = FencePermit::kAsk);
+// What this process has. Makes no system call.
+RseqInfo FindRseq();
 
 // Whether the calling thread is registered (a thread made by a raw clone is not).
 inline bool ThreadHasRseq(const RseqInfo& info) {
@@ -37,8 +33,8 @@ inline size_t CurrentVcpu(const RseqInfo& info) {
   return *reinterpret_cast<const volatile uint32_t*>(field);
 }
 
-// Aborts every restartable sequence now running in this process, on any CPU. Returns false if the
-// kernel refuses, or may not be asked.
+// Aborts every restartable sequence now running in this process, on any CPU; without it another
+// CPU's slab can't be drained. Returns false if the kernel refuses, or may not be asked.
 bool FenceRseq();
 bool MayFenceRseq();
 

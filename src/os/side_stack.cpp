@@ -72,8 +72,7 @@ char* MapStack() {
   void* p = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  if (MayAdvise()) madvise(p, kGuardBytes + kStackBytes, MADV_NOHUGEPAGE);
-  if (MayCallAnything()) mprotect(p, kGuardBytes, PROT_NONE);
+  if (MayOpenFiles()) mprotect(p, kGuardBytes, PROT_NONE);
   return static_cast<char*>(p);
 }
 

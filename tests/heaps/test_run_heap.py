@@ -98,7 +98,7 @@ def test_the_library_is_like_strata_s(lab: Lab, heap: str) -> None:
 
     own = {"malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_info", "malloc_stats"}
     # What Strata stands before for its thread's and its caches' sake.
-    own |= {"prctl", "syscall", "unshare", "setns", "capset", "chroot", "vfork", "__vfork"}
+    own |= {"prctl", "syscall", "unshare", "setns", "capset", "vfork", "__vfork"}
     own |= {f"set{e}{who}" for e in ("", "e", "re", "res") for who in ("uid", "gid")}
     own |= {"setgroups", "initgroups"}
     common = {

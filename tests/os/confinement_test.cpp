@@ -51,6 +51,8 @@ TEST(ProcessStatusTest, WithoutTheFileNothingIsKnown) {
 }
 
 TEST(ConfinementTest, EachKindLeavesFewerCalls) {
+  EXPECT_EQ(CurrentConfinement(), Confinement::kInherited);  // as long as nobody has looked
+  FindInheritedConfinement();
   ASSERT_EQ(CurrentConfinement(), Confinement::kNone);
   EXPECT_TRUE(MayOpenFiles() && MayAdvise() && MayCallAnything() && MaySetSignalMask());
   NoteOwnConfinement(Confinement::kNoNewPrivs);

@@ -7,6 +7,8 @@
 
 #include <thread>
 
+#include "os/confinement.h"
+
 namespace strata {
 namespace {
 
@@ -27,6 +29,8 @@ TEST(Rseq, IndexesStayBelowPossibleCpus) {
     EXPECT_TRUE(ThreadHasRseq(info));
     EXPECT_LT(CurrentVcpu(info), PossibleCpus());
   }).join();
+  EXPECT_FALSE(FenceRseq());  // nobody knows yet that no filter forbids it
+  FindInheritedConfinement();
   EXPECT_TRUE(FenceRseq());
 }
 

@@ -2,6 +2,7 @@
 // backtrace. Built with -DPROBE_MALLOC it is preloaded instead: it walks the stack in every
 // PROBE_EVERYth allocation of a program that knows nothing of it, and writes what it found to
 // PROBE_OUT at exit.
+#include "os/confinement.h"
 #include "profile/stack_walk.h"
 
 #include <cstdint>
@@ -10,7 +11,10 @@
 
 PROBE_API size_t probe_walk(uintptr_t* out, size_t max) { return strata::WalkStack(out, max); }
 PROBE_API int probe_stale() { return strata::UnwindTablesStale(); }
-PROBE_API int probe_refresh() { return strata::RefreshUnwindTables(); }
+PROBE_API int probe_refresh() {
+  strata::FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
+  return strata::RefreshUnwindTables();
+}
 PROBE_API void probe_round() { strata::KeepUnwindTables(); }
 PROBE_API void probe_fork() { strata::HoldWalkersBeforeFork(); }
 PROBE_API void probe_fork_parent() { strata::ReleaseWalkersAfterFork(); }
@@ -92,7 +96,7 @@ __attribute__((constructor)) void Begin() {
   backtrace(frames, 4);  // loads libgcc now
   const char* every = getenv("PROBE_EVERY");
   g_every = every != nullptr ? strtoul(every, nullptr, 10) : 1;
-  if (!strata::RefreshUnwindTables()) _exit(98);
+  if (!probe_refresh()) _exit(98);
   pthread_t thread;
   if (pthread_create(&thread, nullptr, Refresher, nullptr) != 0) _exit(99);
   pthread_detach(thread);
