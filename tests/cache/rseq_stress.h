@@ -23,15 +23,14 @@
 #include <vector>
 
 #include "../hugepage/test_arena.h"
+#include "../os/looked.h"
 #include "cache/cpu_cache.h"
-#include "os/confinement.h"
 #include "os/rseq.h"
 
 namespace strata::test {
 
 // What the process has, but indexed as asked; kNone where that is not to be had.
 inline RseqInfo RseqIndexedBy(RseqIndex index) {
-  FindInheritedConfinement();  // before it fences are forbidden
   RseqInfo info = FindRseq();
   if (info.index == RseqIndex::kNone || (index == RseqIndex::kMmCid && info.index != index))
     return {};

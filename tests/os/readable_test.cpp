@@ -12,13 +12,10 @@
 
 #include <cstddef>
 
-#include "os/confinement.h"
+#include "looked.h"
 
 namespace strata {
 namespace {
-
-// Until then the library makes no call that a filter may forbid.
-[[maybe_unused]] const bool g_looked = (FindInheritedConfinement(), true);
 
 TEST(Readable, TellsMappedFromProtectedAndAbsent) {
   void* p = mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

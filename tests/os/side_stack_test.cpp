@@ -16,14 +16,11 @@
 #include <thread>
 #include <vector>
 
-#include "os/confinement.h"
+#include "looked.h"
 
 #ifndef STRATA_SANITIZED
 namespace strata {
 namespace {
-
-// Until then the library makes no call that a filter may forbid.
-[[maybe_unused]] const bool g_looked = (FindInheritedConfinement(), true);
 
 uintptr_t StackPointer() { return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)); }
 

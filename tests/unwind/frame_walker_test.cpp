@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "../os/looked.h"
 #include "fake_process.h"
 #include "os/readable.h"
 
