@@ -9,6 +9,9 @@ namespace strata {
 
 enum class SizeClass : uint8_t { kNone = 0 };
 
+// What the page map holds of a page's class, in bytes; span/object_start.h says what.
+inline constexpr size_t kPageEntryBytes = 4;
+
 constexpr size_t Raw(SizeClass c) { return static_cast<size_t>(c); }
 
 // A page on which a sampled object starts is entered in the page map with this bit beside its

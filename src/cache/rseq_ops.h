@@ -36,13 +36,15 @@
   "4: jmp %l[aborted]\n"                  \
   ".popsection\n" STRATA_RSEQ_PUBLISH     \
   "1:\n"                                  \
-  "movl %%fs:(%[index]), %k[slab]\n"      \
+  "mov %[index], %[slab]\n"               \
+  "movl %%fs:(%[slab]), %k[slab]\n"       \
   "shl $19, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 
 static_assert(strata::kSlabShift == 19 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
-static_assert(strata::kSlabAlignOffset == 12);
+static_assert(strata::kSlabFactorOffset == 12 && strata::kStartBound == 0x40000);
+static_assert(strata::kPageEntryBytes == 4);
 
 namespace strata {
 
@@ -79,7 +81,7 @@ retry:
                     "2:\n"
                     : [slab] "=&r"(slab), [word] "=&r"(word), [object] "=&r"(object)
                     : [slabs] "r"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset)
+                      [index] "m"(r.index_offset)
                     : "memory", "cc"
                     : empty, aborted);
   if (object == nullptr)
@@ -93,41 +95,48 @@ empty:
 
 enum class PushResult : uint8_t { kPushed, kNoRoom, kSuspect };
 
-// kSuspect: the object equals the slot below, which is a double free unless the class is empty
-// here; or it is not aligned as the class's objects are, which is not an object at all.
-STRATA_ALWAYS_INLINE PushResult RseqPush(const RseqSlabs& r, void* slabs, SizeClass c,
-                                         void* object) {
+// `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
+// the object was not pushed. kSuspect: the object equals the slot below, which is a double free
+// unless the class is empty here; or no object starts there.
+template <class Otherwise>
+STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
+                                   size_t page, void* object, Otherwise otherwise) {
   uintptr_t slab;
-  uint64_t word;
+  uint64_t word;  // first tells whether an object starts there
+  uint64_t header;
   ptrdiff_t area;  // holds the fill once the descriptor is published
-  const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
   area = r.area_offset;
   asm volatile goto(
       STRATA_RSEQ_DESCRIPTOR
+      "movzwl (%[entries],%[page],4), %k[header]\n"
+      "mov %k[object], %k[word]\n"
+      "imul 12(%[slab],%[header]), %k[word]\n"
+      "add (%[entries],%[page],4), %k[word]\n"
+      "cmp $0x40000, %k[word]\n"
+      "jae %l[suspect]\n"
       "mov (%[slab],%[header]), %[word]\n"
       "movzwl %w[word], %k[area]\n"
       "cmp 10(%[slab],%[header]), %w[area]\n"
       "jae %l[full]\n"
-      "test %k[object], 12(%[slab],%[header])\n"
-      "jnz %l[suspect]\n"
       "cmp %[object], -8(%[slab],%[area],8)\n"
       "je %l[suspect]\n"
       "mov %[object], (%[slab],%[area],8)\n"
       "inc %[word]\n"
       "mov %[word], (%[slab],%[header])\n"
       "2:\n"
-      : [slab] "=&r"(slab), [word] "=&r"(word), [area] "+&r"(area)
-      : [slabs] "r"(slabs), [header] "r"(header), [object] "r"(object), [index] "r"(r.index_offset)
+      : [slab] "=&r"(slab), [word] "=&r"(word), [header] "=&r"(header), [area] "+&r"(area)
+      : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
+        [index] "m"(r.index_offset)
       : "memory", "cc"
       : full, suspect, aborted);
-  return PushResult::kPushed;
+  return;
 aborted:
   goto retry;
 full:
-  return FromLabel(PushResult::kNoRoom);
+  return otherwise(FromLabel(PushResult::kNoRoom));
 suspect:
-  return FromLabel(PushResult::kSuspect);
+  return otherwise(FromLabel(PushResult::kSuspect));
 }
 
 // Copies the newest objects, at most n, to `out` and takes them off; returns how many. Counts no
@@ -161,7 +170,7 @@ retry:
                     : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
                       [left] "=&c"(left), [from] "=&S"(from), [to] "+&D"(to)
                     : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset), [n] "m"(n)
+                      [index] "m"(r.index_offset), [n] "m"(n)
                     : "memory", "cc"
                     : empty, aborted);
   return count;
@@ -200,7 +209,7 @@ retry:
                     : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
                       [left] "=&c"(left), [from] "+&S"(from), [to] "=&D"(to)
                     : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset), [n] "m"(n)
+                      [index] "m"(r.index_offset), [n] "m"(n)
                     : "memory", "cc"
                     : full, aborted);
   return count;
@@ -225,7 +234,7 @@ retry:
                     "2:\n"
                     : [slab] "=&r"(slab), [seen] "=&r"(seen)
                     : [slabs] "r"(slabs), [wanted] "r"(wanted), [area] "r"(r.area_offset),
-                      [index] "r"(r.index_offset)
+                      [index] "m"(r.index_offset)
                     : "memory", "cc"
                     : elsewhere, aborted);
   return true;
@@ -242,7 +251,14 @@ struct RseqOps {
   RseqInfo info{};
 
   void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
-  PushResult Push(SizeClass c, void* object) const { return RseqPush(where, slabs, c, object); }
+  // Of an object that is known to be one.
+  PushResult Push(SizeClass c, void* object) const {
+    const auto at = reinterpret_cast<uintptr_t>(object);
+    const PageEntry entry = EntryFor(c, at, at & ~(kPageSize - 1));
+    PushResult result = PushResult::kPushed;
+    RseqPush(where, slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    return result;
+  }
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
     return RseqPopBatch(where, slabs, c, out, n);
   }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "span/object_start.h"
 #include "span/size_classes.h"
 
 namespace strata {
@@ -29,17 +30,17 @@ struct SlabHeader {
   std::atomic<uint64_t> word;  // low 16 bits: fill, as a slot index; the rest: pops so far
   std::atomic<uint16_t> begin;
   std::atomic<uint16_t> end;
-  // The low address bits that are zero in every object of the class: a pointer with one of them set
-  // is not an object. Set when the vCPU's slab is made; 0 before, when there is no room anyway.
-  std::atomic<uint32_t> align_mask;
+  // StartFactor of the class (span/object_start.h). Set when the vCPU's slab is made; 0 before,
+  // when there is no room anyway.
+  std::atomic<uint32_t> start_factor;
 
   size_t fill() const { return word.load(std::memory_order_relaxed) & 0xffff; }
   uint64_t pops() const { return word.load(std::memory_order_relaxed) >> 16; }
 };
-static_assert(sizeof(SlabHeader) == 16);
+static_assert(sizeof(SlabHeader) == 1 << kClassBitsShift);
 inline constexpr size_t kSlabBeginOffset = offsetof(SlabHeader, begin);
 inline constexpr size_t kSlabEndOffset = offsetof(SlabHeader, end);
-inline constexpr size_t kSlabAlignOffset = offsetof(SlabHeader, align_mask);
+inline constexpr size_t kSlabFactorOffset = offsetof(SlabHeader, start_factor);
 
 namespace slab_internal {
 constexpr auto MakeFirstSlots() {
@@ -67,7 +68,7 @@ class Slab {
   void Init() {
     for (size_t i = 1; i < kNumClasses; ++i) {
       const auto c = static_cast<SizeClass>(i);
-      header(c).align_mask.store(AlignMaskOf(c), std::memory_order_relaxed);
+      header(c).start_factor.store(StartFactor(c), std::memory_order_relaxed);
       Restart(c, FirstSlot(c));
     }
   }

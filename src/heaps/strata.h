@@ -55,7 +55,7 @@ struct TierOptions {
   size_t (*cpu_number)() = [] { return size_t{0}; };  // see LargeBlocks
 };
 
-// Kernel: a PageKernel that also gives base(), classes() and spans() of the page map.
+// Kernel: a PageKernel that also gives base(), entries() and spans() of the page map.
 template <class Kernel>
 class StrataHeap {
  public:
@@ -71,7 +71,7 @@ class StrataHeap {
         large_(page_heap_, arena, span_pool_, tiers.cpu_number),
         bad_free_(bad_free),
         filler_groups_(tiers.filler_groups) {
-    page_map_.Attach(kernel.classes(), static_cast<Span**>(static_cast<void*>(kernel.spans())));
+    page_map_.Attach(kernel.base(), kernel.entries(), static_cast<Span**>(kernel.spans()));
     for (size_t c = 1; c < kNumClasses; ++c)
       central_[c].Init(static_cast<SizeClass>(c), this, tiers.span_order);
     transfer_.Init(this, &arena);
@@ -144,9 +144,11 @@ class StrataHeap {
 
   // Whether p looks like an object of the class, as far as the page map tells.
   bool MayBeObject(SizeClass c, const void* p) const {
-    const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
-    return offset < kernel_.mapped_end() && page_map_.ClassOf(PageId(offset >> kPageShift)) == c &&
-           (offset & AlignMaskOf(c)) == 0;
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    const size_t offset = address - kernel_.base();
+    if (offset >= kernel_.mapped_end()) return false;
+    return page_map_.ClassOf(PageId(offset >> kPageShift)) == c &&
+           IsObjectStart(page_map_.entries()[offset >> kPageShift], c, address);
   }
 
   // p: on a page that the map gives to this class. The free bit is read without the lock: that of

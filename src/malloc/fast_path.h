@@ -17,7 +17,7 @@ namespace strata {
 STRATA_NOINLINE void* AllocateCounted(size_t size);
 STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void FreeSlow(void* p);
-STRATA_NOINLINE void FreeSmallSlow(void* p, SizeClass entry);
+STRATA_NOINLINE void FreeSmallSlow(void* p);
 // Reports and ends the program if the block at p is not one that (size, align) would have got.
 void CheckSizedFree(void* p, size_t size, size_t align);
 
@@ -46,21 +46,24 @@ STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
   return p;
 }
 
-STRATA_ALWAYS_INLINE void FreeSmall(void* p, SizeClass c) {
-  void* slabs = t_state.slabs;
-  if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p, c);
-  if (STRATA_UNLIKELY(RseqPush(SlabsOf(TheRuntime()), slabs, c, p) != PushResult::kPushed))
-    FreeSmallSlow(p, c);
+// Whether the offset is past what is mapped; gcc would load the atomic into a register first.
+STRATA_ALWAYS_INLINE bool IsPastEnd(size_t offset, const std::atomic<size_t>& end) {
+  bool past;
+  asm("cmp %[end], %[offset]" : "=@ccae"(past) : [end] "m"(end), [offset] "r"(offset));
+  return past;
 }
 
 STRATA_ALWAYS_INLINE void Free(void* p) {
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   // Before the start the end is 0, so everything is foreign.
-  if (STRATA_UNLIKELY(offset >= r.kernel.mapped_end())) return FreeSlow(p);
+  if (STRATA_UNLIKELY(IsPastEnd(offset, r.kernel.atomic_mapped_end()))) return FreeSlow(p);
+  void* slabs = t_state.slabs;
+  if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p);
   // Class 0 (a large block) and pages with a sampled object never have room on a slab, so they need
-  // no test here. This is PageMap::EntryOf; clang makes one more instruction of its atomic load.
-  FreeSmall(p, static_cast<SizeClass>(r.kernel.classes()[offset >> kPageShift]));
+  // no test here.
+  RseqPush(SlabsOf(r), slabs, r.heap.page_map().entries(), offset >> kPageShift, p,
+           [p](PushResult) { FreeSmallSlow(p); });
 }
 
 // What the caller says it asked for is of no use: the page map, which a free without a size reads,

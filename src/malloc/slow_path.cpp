@@ -234,13 +234,14 @@ void FreeSlow(void* p) {
   FreeForeign(p);
 }
 
-// `entry` is what the page map says of p's page.
-void FreeSmallSlow(void* p, SizeClass entry) {
+void FreeSmallSlow(void* p) {
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.free(p);
   if (STRATA_UNLIKELY(state != RunState::kReady)) return;
   Runtime& r = TheRuntime();
+  const SizeClass entry = r.heap.page_map().EntryOf(
+      PageId((reinterpret_cast<uintptr_t>(p) - r.kernel.base()) >> kPageShift));
   const SizeClass c = WithoutSampledPage(entry);
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kReapPage) return FreeOther(p);

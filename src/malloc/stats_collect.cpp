@@ -208,8 +208,8 @@ void CollectStats(HeapStats& out) {
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
   out.metadata =
       ResidentMetadata() + UnwindTableBytes() +
-      ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.classes()),
-                    RoundUp(r.kernel.mapped_end() / kPageSize, kNativePageSize)) +
+      ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.entries()),
+                    RoundUp(r.kernel.mapped_end() / kPageSize * kPageEntryBytes, kNativePageSize)) +
       ResidentBytes(reinterpret_cast<uintptr_t>(r.kernel.spans()),
                     RoundUp(r.kernel.mapped_end() / kPageSize * sizeof(void*), kNativePageSize)) +
       ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),

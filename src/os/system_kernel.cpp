@@ -135,14 +135,14 @@ void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena)
   const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {
-    const Place classes =
-        RandomPlace(random, RoundUp(pages, kNativePageSize), kNativePageSize, heap, {});
+    const Place entries = RandomPlace(random, RoundUp(pages * kPageEntryBytes, kNativePageSize),
+                                      kNativePageSize, heap, {});
     const Place spans = RandomPlace(random, RoundUp(pages * sizeof(void*), kNativePageSize),
-                                    kNativePageSize, heap, classes);
-    classes_ = reinterpret_cast<uint8_t*>(classes.start);
+                                    kNativePageSize, heap, entries);
+    entries_ = reinterpret_cast<char*>(entries.start);
     spans_ = reinterpret_cast<char*>(spans.start);
     // Somebody else's mapping would stop the heap's growth for good.
-    if (IsVacant(classes.start) && IsVacant(spans.start)) return;
+    if (IsVacant(entries.start) && IsVacant(spans.start)) return;
   }
 }
 
@@ -185,12 +185,12 @@ bool SystemKernel::GrowPageMap(size_t end) {
     Advise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
     return true;
   };
-  if (!grow(reinterpret_cast<uintptr_t>(classes_), 1)) return false;
+  if (!grow(reinterpret_cast<uintptr_t>(entries_), kPageEntryBytes)) return false;
   if (!grow(reinterpret_cast<uintptr_t>(spans_), sizeof(void*))) {
     // Taken back, so that a later try finds the two arrays in step.
-    const uintptr_t array = reinterpret_cast<uintptr_t>(classes_);
-    const uintptr_t from = array + RoundUp(old_end / kPageSize, kNativePageSize);
-    const uintptr_t to = array + RoundUp(end / kPageSize, kNativePageSize);
+    const uintptr_t array = reinterpret_cast<uintptr_t>(entries_);
+    const uintptr_t from = array + RoundUp(old_end / kPageSize * kPageEntryBytes, kNativePageSize);
+    const uintptr_t to = array + RoundUp(end / kPageSize * kPageEntryBytes, kNativePageSize);
     if (from != to) munmap(reinterpret_cast<void*>(from), to - from);
     return false;
   }

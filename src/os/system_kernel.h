@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "base/size_class.h"
 #include "os/memory_watch.h"
 #include "os/page_kernel.h"
 
@@ -38,12 +39,15 @@ class SystemKernel {
   int64_t Headroom() { return watch_.Headroom(); }
 
   MemoryWatch& watch() { return watch_; }
-  uintptr_t base() const { return base_; }       // of the heap
-  uint8_t* classes() const { return classes_; }  // one byte a page
-  void* spans() const { return spans_; }         // one pointer a page
+  uintptr_t base() const { return base_; }    // of the heap
+  void* entries() const { return entries_; }  // of the page map, kPageEntryBytes a page
+  void* spans() const { return spans_; }      // one pointer a page
   // Bytes from base() below which every page's entries in both arrays are readable. Grows only.
   size_t mapped_end() const { return mapped_end_.load(std::memory_order_relaxed); }
-  size_t page_map_bytes() const { return mapped_end() / kPageSize * (1 + sizeof(void*)); }
+  const std::atomic<size_t>& atomic_mapped_end() const { return mapped_end_; }
+  size_t page_map_bytes() const {
+    return mapped_end() / kPageSize * (kPageEntryBytes + sizeof(void*));
+  }
   Lock& lock() { return map_lock_; }
 
  private:
@@ -51,7 +55,7 @@ class SystemKernel {
   bool GrowPageMap(size_t end) STRATA_REQUIRES(map_lock_);
 
   uintptr_t base_ = 0;
-  uint8_t* classes_ = nullptr;
+  char* entries_ = nullptr;
   char* spans_ = nullptr;
   MetadataArena* arena_ = nullptr;
   HugeLength window_{};

@@ -1,8 +1,8 @@
-// From a page to its span and size class: two flat arrays over the heap's window, one byte and one
-// pointer a page, mapped in step with the heap. A free costs one bounds check and one load. Sits in
-// span. Reads take no lock: an entry is written before the first object of its span is handed out,
-// and changes only after the last one came back, so the program's own ordering of the block's life
-// orders the accesses.
+// From a page to its span and size class: two flat arrays over the heap's window, four bytes and
+// one pointer a page, mapped in step with the heap. A free costs one bounds check and one load.
+// Sits in span. Reads take no lock: an entry is written before the first object of its span is
+// handed out, and changes only after the last one came back, so the program's own ordering of the
+// block's life orders the accesses.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include "base/size_class.h"
 #include "base/units.h"
+#include "span/object_start.h"
 
 namespace strata {
 
@@ -19,40 +20,45 @@ class PageMap {
  public:
   constexpr PageMap() = default;
 
-  // `classes` and `spans` are the starts of the arrays; entries are readable once mapped and read
-  // as zero.
-  void Attach(uint8_t* classes, Span** spans) {
-    classes_ = classes;
+  // `base` is the address of page 0; `entries` and `spans` are the starts of the arrays, readable
+  // once mapped, and read as zero.
+  void Attach(uintptr_t base, void* entries, Span** spans) {
+    base_ = base;
+    entries_ = static_cast<PageEntry*>(entries);
     spans_ = spans;
   }
 
+  // For the fast path.
+  const PageEntry* entries() const { return entries_; }
+
   SizeClass ClassOf(PageId p) const { return WithoutSampledPage(EntryOf(p)); }
   // The class, with kSampledPage where a sampled object starts on the page. That bit may change
-  // while others read the entry of their own blocks on the page, so the byte is read as a whole and
-  // in no order: either value takes a free to its end.
+  // while others read the entry of their own blocks on the page, so it is read as a whole and in no
+  // order: either value takes a free to its end.
   SizeClass EntryOf(PageId p) const {
-    return static_cast<SizeClass>(__atomic_load_n(&classes_[p.raw()], __ATOMIC_RELAXED));
+    return ClassIn(__atomic_load_n(&entries_[p.raw()].class_bits, __ATOMIC_RELAXED));
   }
   // Called while a block on the page lives, so that only the other bits may change meanwhile; the
   // sampler's lock orders the calls.
   void SetSampled(PageId p) {
-    __atomic_fetch_or(&classes_[p.raw()], kSampledPage, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&entries_[p.raw()].class_bits, kSampledBit, __ATOMIC_RELAXED);
   }
   void ClearSampled(PageId p) {
-    __atomic_fetch_and(&classes_[p.raw()], static_cast<uint8_t>(~kSampledPage), __ATOMIC_RELAXED);
+    __atomic_fetch_and(&entries_[p.raw()].class_bits, static_cast<uint16_t>(~kSampledBit),
+                       __ATOMIC_RELAXED);
   }
   // From the class to kReapPage or back, by whoever owns the one block that lies on these pages. Of
   // a large block only the first page is entered.
   void ToggleReap(PageRange range, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
-    const auto change = static_cast<uint8_t>(Raw(size_class) ^ Raw(kReapPage));
+    const auto change = static_cast<uint16_t>(ClassBits(size_class) ^ ClassBits(kReapPage));
     for (size_t i = 0; i < n; ++i) {
-      uint8_t* entry = &classes_[range.first.raw() + i];
+      uint16_t* bits = &entries_[range.first.raw() + i].class_bits;
       // Without the sampler's bit nobody else has business here.
       if (!IsSampledPage(EntryOf(range.first + Length(i)))) {
-        __atomic_store_n(entry, static_cast<uint8_t>(*entry ^ change), __ATOMIC_RELAXED);
+        __atomic_store_n(bits, static_cast<uint16_t>(*bits ^ change), __ATOMIC_RELAXED);
       } else {
-        __atomic_fetch_xor(entry, change, __ATOMIC_RELAXED);
+        __atomic_fetch_xor(bits, change, __ATOMIC_RELAXED);
       }
     }
   }
@@ -62,21 +68,28 @@ class PageMap {
   // block costs no more than a small one and a pointer into its middle is found to be foreign.
   void Set(PageRange range, Span* span, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
+    const uintptr_t span_start = AddressOf(range.first);
     for (size_t i = 0; i < n; ++i) {
       spans_[range.first.raw() + i] = span;
-      classes_[range.first.raw() + i] = static_cast<uint8_t>(size_class);
+      entries_[range.first.raw() + i] =
+          EntryFor(size_class, span_start, AddressOf(range.first + Length(i)));
     }
   }
   void Clear(PageRange range, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
     for (size_t i = 0; i < n; ++i) {
       spans_[range.first.raw() + i] = nullptr;
-      classes_[range.first.raw() + i] = 0;
+      entries_[range.first.raw() + i] = {};
     }
   }
 
  private:
-  uint8_t* classes_ = nullptr;
+  static constexpr uint16_t kSampledBit = uint16_t{kSampledPage} << kClassBitsShift;
+
+  uintptr_t AddressOf(PageId p) const { return base_ + (p.raw() << kPageShift); }
+
+  uintptr_t base_ = 0;
+  PageEntry* entries_ = nullptr;
   Span** spans_ = nullptr;
 };
 

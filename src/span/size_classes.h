@@ -143,13 +143,6 @@ constexpr SizeClass ClassOfAligned(size_t size, size_t align) {
   return SizeClass::kNone;
 }
 
-// Objects start at multiples of their size from a page boundary, so these low bits are zero in all.
-constexpr uint32_t AlignMaskOf(SizeClass c) {
-  const uint32_t size = InfoOf(c).size;
-  const uint32_t lowest = size & (0 - size);
-  return (lowest < kPageSize ? lowest : static_cast<uint32_t>(kPageSize)) - 1;
-}
-
 // The object index of a byte offset into a span.
 constexpr size_t IndexOfOffset(const ClassInfo& info, size_t offset) {
   return (offset * info.reciprocal) >> kReciprocalShift;

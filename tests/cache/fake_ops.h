@@ -57,8 +57,6 @@ struct FakeOps {
     SlabHeader& h = slab.header(c);
     const size_t fill = h.fill();
     if (fill >= h.end.load(std::memory_order_relaxed)) return PushResult::kNoRoom;
-    const uint32_t mask = h.align_mask.load(std::memory_order_relaxed);
-    if ((reinterpret_cast<uintptr_t>(object) & mask) != 0) return PushResult::kSuspect;
     if (*slab.slot(fill - 1) == object) return PushResult::kSuspect;
     *slab.slot(fill) = object;
     SetFill(h, fill + 1);

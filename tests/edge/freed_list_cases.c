@@ -143,11 +143,29 @@ CASE(interior) {
   Survive(size);
 }
 
-// The per-CPU caches take such a pointer where the class is not all the alignment it shows; it is
-// named rightly when the caches are emptied.
-CASE(interior_found_late) {
-  char* block = (char*)malloc(48);
-  CHECK(block != NULL);
-  free(HidePointer(block + 16));
-  malloc_trim(0);
+// Warm caches take no pointer into the middle of a block, whatever the class and the offset: what
+// malloc returns next is the block itself. With STRATA_ON_ERROR=ignore.
+CASE(no_interior_pointer_is_taken) {
+  enum { kWarm = 6 };
+  for (size_t size = 16; size <= 256 << 10; size += size < 128 ? 16 : size / 8) {
+    char* blocks[kWarm];
+    for (int round = 0; round < 2; ++round) {
+      for (int i = 0; i < kWarm; ++i) CHECK((blocks[i] = (char*)malloc(size)) != NULL);
+      if (round == 0) {
+        for (int i = 0; i < kWarm; ++i) free(blocks[i]);
+      }
+    }
+    const size_t step = size <= 4096 ? 8 : size / 64;
+    for (int i = 0; i < kWarm; ++i) {
+      for (size_t off = step; off < size; off += step) {
+        char* inside = (char*)HidePointer(blocks[i] + off);
+        free(inside);
+        char* next = (char*)malloc(size);
+        CHECK_AT(next != inside, (int)size);
+        free(next);
+      }
+    }
+    for (int i = 0; i < kWarm; ++i) free(blocks[i]);
+    Survive(size);
+  }
 }

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "bad_free_cases.c"
 IGNORE = {"STRATA_ON_ERROR": "ignore"}
 
-ONLY_DEBUG = {"interior_small", "wrong_sized_free"}
+ONLY_DEBUG = {"wrong_sized_free"}
 SPECIAL = {"many", "usable_size_of_foreign"} | ONLY_DEBUG
 ABORTS = [case for case in cases(SOURCE) if case not in SPECIAL]
 

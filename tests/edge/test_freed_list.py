@@ -17,6 +17,7 @@ WRITES = """
 """.split()
 # The checked ways, which find it in any mode. reallocarray is realloc.
 CHECKED = """
+free
     realloc_to_more realloc_to_less realloc_to_the_same realloc_to_nothing reallocarray
     free_sized free_aligned_sized
 """.split()
@@ -64,11 +65,6 @@ def test_sound_use(lab: Lab, case: str) -> None:
     lab.run(lab.build(SOURCE), case, env=THREAD).silent()
 
 
-@pytest.mark.parametrize(("size", "off"), INSIDE)
-def test_a_free_of_an_interior_pointer_per_thread(lab: Lab, size: int, off: int) -> None:
-    expect_one_line(lab, MIDDLE, "interior", str(size), "free", str(off), env=THREAD)
-
-
 @pytest.mark.parametrize("mode", ["auto", "thread"])
 @pytest.mark.parametrize("way", CHECKED)
 def test_an_interior_pointer(lab: Lab, way: str, mode: str) -> None:
@@ -77,5 +73,10 @@ def test_an_interior_pointer(lab: Lab, way: str, mode: str) -> None:
         expect_one_line(lab, MIDDLE, "interior", str(size), way, str(off), env=env)
 
 
-def test_an_interior_pointer_found_late_is_named_rightly(lab: Lab) -> None:
-    expect_one_line(lab, MIDDLE, "interior_found_late", env={})
+@pytest.mark.parametrize("mode", ["auto", "thread"])
+def test_no_interior_pointer_is_taken(lab: Lab, mode: str) -> None:
+    lab.require_strata()
+    env = {"STRATA_CACHE": mode, "STRATA_ON_ERROR": "ignore"}
+    result = lab.run(lab.build(SOURCE), "no_interior_pointer_is_taken", env=env)
+    assert result.returncode == 0, result.explain()
+    assert all(MIDDLE in line for line in result.strata_lines()), result.explain()

@@ -40,14 +40,14 @@ class WillingKernel {
   int64_t Headroom() { return INT64_MAX; }
 
   uintptr_t base() const { return uintptr_t{1} << 45; }
-  uint8_t* classes() { return classes_; }
+  void* entries() { return entries_; }
   void* spans() { return spans_; }
   Lock& lock() { return lock_; }
 
   uint64_t now_ns = 1'000'000'000'000;
 
  private:
-  uint8_t* classes_ = static_cast<uint8_t*>(MapZero(PagesOf(kWindow).raw()));
+  void* entries_ = MapZero(PagesOf(kWindow).raw() * kPageEntryBytes);
   void* spans_ = MapZero(PagesOf(kWindow).raw() * sizeof(void*));
   Lock lock_{LockRank::kMetadata};
 };

@@ -17,7 +17,7 @@ class TestKernel : public FakeKernel {
  public:
   explicit TestKernel(HugeLength window)
       : FakeKernel(window),
-        classes_(PagesOf(window).raw()),
+        entries_(PagesOf(window).raw() * kPageEntryBytes),
         spans_(PagesOf(window).raw()),
         bytes_(BytesOf(window)) {
     memory_ = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -26,7 +26,7 @@ class TestKernel : public FakeKernel {
   ~TestKernel() { munmap(memory_, bytes_); }
 
   uintptr_t base() const { return reinterpret_cast<uintptr_t>(memory_); }
-  uint8_t* classes() { return classes_.data(); }
+  void* entries() { return entries_.data(); }
   void* spans() { return spans_.data(); }
   Lock& lock() { return lock_; }
 
@@ -46,7 +46,7 @@ class TestKernel : public FakeKernel {
   }
 
  private:
-  std::vector<uint8_t> classes_;
+  std::vector<char> entries_;
   std::vector<void*> spans_;
   size_t bytes_;
   void* memory_;

@@ -22,7 +22,7 @@ class SystemKernelTest : public testing::Test {
     const size_t pages = kernel_.mapped_end() / kPageSize;
     if (pages == 0) return;
     munmap(reinterpret_cast<void*>(kernel_.base()), kernel_.mapped_end());
-    munmap(kernel_.classes(), RoundUp(pages, kNativePageSize));
+    munmap(kernel_.entries(), RoundUp(pages * kPageEntryBytes, kNativePageSize));
     munmap(kernel_.spans(), RoundUp(pages * sizeof(void*), kNativePageSize));
   }
   char* At(size_t offset) const { return reinterpret_cast<char*>(kernel_.base()) + offset; }
@@ -47,9 +47,9 @@ TEST_F(SystemKernelTest, MappedMemoryIsZeroAndWritable) {
   memset(At(0), 0x5a, 2 * kHugePageSize);
   // Each page's entries can be read and written.
   for (size_t p = 0; p < 2 * kPagesPerHugePage; ++p) {
-    EXPECT_EQ(kernel_.classes()[p], 0);
+    EXPECT_EQ(static_cast<uint32_t*>(kernel_.entries())[p], 0u);
     EXPECT_EQ(static_cast<void**>(kernel_.spans())[p], nullptr);
-    kernel_.classes()[p] = 1;
+    static_cast<uint32_t*>(kernel_.entries())[p] = 1;
   }
 }
 

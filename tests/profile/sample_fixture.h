@@ -36,7 +36,7 @@ class SampledHeap {
   static constexpr size_t kPages = 1 << 16;
 
   explicit SampledHeap(size_t interval, uint64_t seed = 1)
-      : classes_(kPages, 7), spans_(kPages), arena(MapForTest), sampler(Attached(), kBase, arena) {
+      : entries_(kPages, PageEntry{ClassBits(SizeClass{7}), 0}), spans_(kPages), arena(MapForTest), sampler(Attached(), kBase, arena) {
     sampler.SetInterval(interval);
     countdown.Seed(seed);
   }
@@ -93,11 +93,11 @@ class SampledHeap {
 
  private:
   PageMap& Attached() {
-    pages.Attach(classes_.data(), spans_.data());
+    pages.Attach(kBase, entries_.data(), spans_.data());
     return pages;
   }
 
-  std::vector<uint8_t> classes_;
+  std::vector<PageEntry> entries_;
   std::vector<Span*> spans_;
 
  public:

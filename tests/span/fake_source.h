@@ -23,11 +23,11 @@ class FakeSource {
   explicit FakeSource(size_t pages = 2048)
       : memory_(static_cast<char*>(aligned_alloc(kPageSize, pages * kPageSize))),
         taken_(pages),
-        classes_(pages),
+        entries_(pages),
         spans_(pages),
         released_(pages * kNativePerPage) {
     STRATA_CHECK(memory_ != nullptr);
-    page_map_.Attach(classes_.data(), spans_.data());
+    page_map_.Attach(reinterpret_cast<uintptr_t>(memory_), entries_.data(), spans_.data());
   }
   ~FakeSource() { free(memory_); }
   FakeSource(const FakeSource&) = delete;
@@ -154,7 +154,7 @@ class FakeSource {
   char* memory_;
   PageMap page_map_;
   std::vector<bool> taken_;
-  std::vector<uint8_t> classes_;
+  std::vector<PageEntry> entries_;
   std::vector<Span*> spans_;
   std::vector<bool> released_;
   Lock isolation_lock_{LockRank::kControl};

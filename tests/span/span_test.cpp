@@ -103,10 +103,10 @@ TEST(SpanPool, NullWhenMetadataIsOut) {
 }
 
 TEST(PageMap, SpansEnterAllPagesLargeBlocksTheFirst) {
-  std::vector<uint8_t> classes(64);
+  std::vector<PageEntry> entries(64);
   std::vector<Span*> spans(64);
   PageMap map;
-  map.Attach(classes.data(), spans.data());
+  map.Attach(uintptr_t{1} << 40, entries.data(), spans.data());
   Span small;
   Span large;
   map.Set({PageId(4), Length(3)}, &small, static_cast<SizeClass>(9));
