@@ -36,7 +36,10 @@ class SampledHeap {
   static constexpr size_t kPages = 1 << 16;
 
   explicit SampledHeap(size_t interval, uint64_t seed = 1)
-      : entries_(kPages, PageEntry{ClassBits(SizeClass{7}), 0}), spans_(kPages), arena(MapForTest), sampler(Attached(), kBase, arena) {
+      : entries_(kPages, PageEntry{ClassBits(SizeClass{7}), 0}),
+        spans_(kPages),
+        arena(MapForTest),
+        sampler(Attached(), kBase, arena) {
     sampler.SetInterval(interval);
     countdown.Seed(seed);
   }
