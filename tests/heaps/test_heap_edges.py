@@ -28,7 +28,6 @@ test_alignment = api.test_alignment
 test_info = api.test_info
 test_new_case = new.test_new
 test_handler_that_frees = new.test_handler_that_frees_memory_lets_new_succeed
-test_address_space_limit = hardship.test_address_space_limit
 test_data_limit = hardship.test_data_limit
 test_at_the_limit = hardship.test_at_the_limit
 test_limit_set_by_the_program = hardship.test_limit_set_by_the_program
