@@ -40,6 +40,9 @@ enum class ObjectState : uint8_t {
   kGivenOut,  // to the program or to a cache
 };
 
+// How much the program computed since the last tick.
+enum class CpuUse : uint8_t { kLittle, kMuch };
+
 struct HeapTick {
   size_t released_bytes = 0;
   bool idle = false;
@@ -179,9 +182,10 @@ class StrataHeap {
   PageMap& page_map() { return page_map_; }
   const PageMap& page_map() const { return page_map_; }
   uintptr_t base() const { return kernel_.base(); }
-  InUseRelease ReleaseInUse(const NativeRange* ranges, size_t n) {
-    return page_heap_.ReleaseInUse(ranges, n);
+  InUseRelease ReleaseInUse(NativeRange* ranges, size_t n, Program program) {
+    return page_heap_.ReleaseInUse(ranges, n, program);
   }
+  void NoteIdle(const NativePages* spans, size_t n) { page_heap_.NoteIdle(spans, n); }
   void NoteReused(const NativePages* spans, size_t n) { page_heap_.NoteReused(spans, n); }
   // Held while spans are out of the central lists' reach, so that a fork does not catch any.
   Lock& isolation_lock() { return isolation_lock_; }
@@ -196,7 +200,7 @@ class StrataHeap {
 
   // One step of the background work, about once a second. Unless `release` is set nothing is given
   // back.
-  HeapTick Tick(bool release);
+  HeapTick Tick(bool release, CpuUse cpu = CpuUse::kLittle);
   // Gives back what can be given back, at least `bytes` if there is that much: strata_release,
   // limits.
   size_t ReleaseNow(size_t bytes);
@@ -255,7 +259,8 @@ class StrataHeap {
   // that a health check or a timer does not keep a resting server's memory resident.
   static constexpr uint64_t kIdleMoves = 256;
   static constexpr uint32_t kIdleTicks = 3;  // an idle program's spans are searched after this many
-  static constexpr uint32_t kBusyTicks = 30;  // a busy program's, when untouched for this many
+  static constexpr uint32_t kBusyTicks = 30;   // a busy program's, when untouched for this many
+  static constexpr uint64_t kSurveyRest = 50;  // times as long as the last survey took
   static constexpr size_t kBusyBytes = 64
                                        << 20;  // given back a tick from one class of a busy program
   static constexpr uint32_t kSettleTicks =
@@ -288,11 +293,16 @@ class StrataHeap {
         taken * InfoOf(span.size_class).size + page_heap_.GoneIn({OffsetOf(range.first), all});
     return not_free < all ? all - not_free : 0;
   }
-  void SearchAnewIfRebuilt() {
+  bool SpansWereRebuilt() {
     const uint32_t rebuilt = page_heap_.rebuilt_in_use();
-    if (rebuilt_.exchange(rebuilt, std::memory_order_relaxed) == rebuilt) return;
-    for (size_t c = 1; c < kNumClasses; ++c) central_[c].SearchAnew();
+    return rebuilt_.exchange(rebuilt, std::memory_order_relaxed) != rebuilt;
   }
+  bool SpansChanged() {
+    bool changed = SpansWereRebuilt();
+    for (size_t c = 1; c < kNumClasses; ++c) changed |= central_[c].GivenSinceRelease();
+    return changed;
+  }
+  size_t ReleaseInSpans(uint32_t before, size_t limit, Program program);
   void* AddressOf(PageId p) const { return reinterpret_cast<void*>(kernel_.base() + OffsetOf(p)); }
   static void SetRange(Span& span, PageRange range) {
     span.first_page = static_cast<uint32_t>(range.first.raw());
@@ -320,11 +330,14 @@ class StrataHeap {
   // Background thread only.
   uint32_t tick_ = 1;
   uint32_t idle_ticks_ = 0;
+  uint32_t rest_ticks_ = 0;
   uint64_t last_moves_ = 0;
+  uint64_t next_survey_ns_ = 0;
+  size_t surveyed_for_ = 0;  // the gain that the last survey's hugepages were judged by
 };
 
 template <class Kernel>
-HeapTick StrataHeap<Kernel>::Tick(bool release) {
+HeapTick StrataHeap<Kernel>::Tick(bool release, CpuUse cpu) {
   ++tick_;
   for (size_t c = 1; c < kNumClasses; ++c) central_[c].set_tick(tick_);
   const uint64_t moves = Moves();
@@ -336,25 +349,58 @@ HeapTick StrataHeap<Kernel>::Tick(bool release) {
   large_.Tick();
   for (size_t c = 1; c < kNumClasses; ++c) transfer_.Plunder(static_cast<SizeClass>(c), settle);
   if (!release) return result;
-  SearchAnewIfRebuilt();
   const bool idle = idle_ticks_ >= kIdleTicks;
   const uint32_t age = idle ? kIdleTicks - 1 : kBusyTicks;
-  for (size_t c = 1; c < kNumClasses && tick_ > age; ++c) {
+  for (size_t c = 1; c < kNumClasses && tick_ > age; ++c)
     central_[c].ReleaseEmpty(tick_ - (idle ? 1 : 2));
-    result.released_bytes += central_[c].ReleaseIdle(tick_ - age, idle ? SIZE_MAX : kBusyBytes);
+  // Calls that the caches serve leave no trace below; using its CPUs, the program works all the
+  // same, and has its hugepages under its feet.
+  const Program program = settle && cpu == CpuUse::kLittle ? Program::kRests : Program::kWorks;
+  rest_ticks_ = program == Program::kRests ? rest_ticks_ + 1 : 0;
+  const bool rests = rest_ticks_ > kIdleTicks - kSettleTicks;
+  if (rests || tick_ % kBusyTicks == 0) {
+    const uint32_t untouched = rests ? kIdleTicks - 1 : kBusyTicks;
+    const size_t least_gain = page_heap_.LeastGainNow(program);
+    if (tick_ > untouched && kernel_.NowNs() >= next_survey_ns_ &&
+        (SpansChanged() || least_gain < surveyed_for_)) {
+      result.released_bytes +=
+          ReleaseInSpans(tick_ - untouched, rests ? SIZE_MAX : kBusyBytes, program);
+      surveyed_for_ = least_gain;
+    }
+    surveyed_for_ = std::max(surveyed_for_, least_gain);
   }
-  result.released_bytes += page_heap_.Tick(settle);
+  result.released_bytes += page_heap_.Tick(settle, program);
   last_moves_ = Moves();  // our own work is not the program's
   return result;
+}
+
+// First all spans are surveyed, so that each hugepage is judged by all that it would free.
+template <class Kernel>
+size_t StrataHeap<Kernel>::ReleaseInSpans(uint32_t before, size_t limit, Program program) {
+  const uint64_t begin = kernel_.NowNs();
+  page_heap_.BeginSurvey();
+  bool idle[kMaxClasses];
+  for (size_t c = 1; c < kNumClasses; ++c) idle[c] = central_[c].SurveyIdle(before);
+  size_t released = 0;
+  for (size_t c = 1; c < kNumClasses; ++c) {
+    if (!idle[c]) continue;
+    central_[c].SearchAnew();
+    released += central_[c].ReleaseIdle(before, limit, program);
+  }
+  const uint64_t end = kernel_.NowNs();
+  next_survey_ns_ = end + (end - begin) * kSurveyRest;
+  return released;
 }
 
 template <class Kernel>
 size_t StrataHeap<Kernel>::ReleaseNow(size_t bytes) {
   EmptyCaches();
-  SearchAnewIfRebuilt();
   size_t released = page_heap_.ReleaseNow(bytes);
+  if (SpansWereRebuilt()) {
+    for (size_t c = 1; c < kNumClasses; ++c) central_[c].SearchAnew();
+  }
   for (size_t c = 1; c < kNumClasses && released < bytes; ++c) {
-    released += central_[c].ReleaseIdle(UINT32_MAX, bytes - released);
+    released += central_[c].ReleaseIdle(UINT32_MAX, bytes - released, Program::kIsShort);
   }
   return released;
 }

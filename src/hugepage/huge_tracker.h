@@ -101,6 +101,15 @@ class HugeTracker : public ListNode<HugeTracker> {
     gone_.ClearRange(native, n);
     gone_count_ = static_cast<uint16_t>(gone_.Count());
   }
+  // What a survey of the spans found: native pages inside runs in use on which nothing lives. Each
+  // survey counts anew.
+  void NoteIdle(size_t n, uint32_t survey) {
+    if (survey_ != survey) idle_ = 0;
+    survey_ = survey;
+    idle_ = static_cast<uint16_t>(std::min(idle_ + n, kNativePerHugePage));
+  }
+  size_t IdleAt(uint32_t survey) const { return survey_ == survey ? idle_ : 0; }
+
   size_t GoneIn(size_t native, size_t n) const {
     return gone_count_ == 0 ? 0 : gone_.CountIn(native, n);
   }
@@ -248,6 +257,8 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t released_count_ = 0;
   uint16_t gone_count_ = 0;
   uint16_t untouched_count_ = kPagesPerHugePage;
+  uint16_t idle_ = 0;
+  uint32_t survey_ = 0;
   PageBitmap<kPagesPerHugePage> free_;
   PageBitmap<kPagesPerHugePage> released_;  // of the free pages
   PageBitmap<kPagesPerHugePage> touched_;   // may hold something other than zero

@@ -15,6 +15,7 @@
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
+#include "hugepage/break_policy.h"
 #include "hugepage/collapse_pacer.h"
 #include "hugepage/demand_tracker.h"
 #include "hugepage/huge_allocator.h"
@@ -40,7 +41,8 @@ struct PageHeapOptions {
   size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
 };
 
-// What ReleaseInUse did: bytes given back now, and whether the kernel refused any.
+// What ReleaseInUse did: bytes given back now, and whether the kernel refused any. Ranges in
+// hugepages that are not worth breaking are cut to no bytes.
 struct InUseRelease {
   size_t bytes = 0;
   bool refused = false;
@@ -112,7 +114,20 @@ class PageHeap {
   // Gives back native pages inside runs in use, which their owner knows to be unused and keeps from
   // use (and the runs from being given back) during the call. Sorted. What is given back already,
   // lies outside the filler or in a hugepage that someone else is working on is passed over.
-  InUseRelease ReleaseInUse(const NativeRange* ranges, size_t n) STRATA_EXCLUDES(lock_);
+  InUseRelease ReleaseInUse(NativeRange* ranges, size_t n, Program program) STRATA_EXCLUDES(lock_);
+
+  // Before that, so that it knows what breaking a hugepage frees in all: what a look at the spans
+  // finds idle. BeginSurvey forgets what the last one found.
+  void BeginSurvey() STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    ++survey_;
+  }
+  void NoteIdle(const NativePages* spans, size_t n) STRATA_EXCLUDES(lock_);
+  // When it falls, a survey may find more to give back though nothing changed.
+  size_t LeastGainNow(Program program) const STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    return LeastGain(program, rested_s_);
+  }
 
   // Pages that will be touched; of those given back so, that ends it. The others don't matter. May
   // look at the soft limit: not with a lock held.
@@ -127,9 +142,10 @@ class PageHeap {
   // Whatever demand says: for memory limits and for users who ask. Returns the bytes given back.
   size_t ReleaseNow(size_t bytes) STRATA_EXCLUDES(lock_);
 
-  // About once a second, from the background. program_idle: nothing was asked of the allocator
-  // since the last tick. Returns the bytes given back.
-  size_t Tick(bool program_idle) STRATA_EXCLUDES(lock_);
+  // About once a second, from the background. calls_rest: nothing was asked of the allocator since
+  // the last tick; a program may compute all the same, and then its hugepages are spared. Returns
+  // the bytes given back.
+  size_t Tick(bool calls_rest, Program program) STRATA_EXCLUDES(lock_);
 
   // In the child of a fork, after the locks work again: takes back what a thread that exists only
   // in the parent was about to release.
@@ -190,13 +206,13 @@ class PageHeap {
   static constexpr size_t kMarkBudget =
       8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
-  static constexpr HugeLength kHeadroom{4};       // above a busy program's demand, at least
-  static constexpr Length kCollapseUsed{231};     // 90 % of a hugepage
-  static constexpr size_t kCollapseGone = 64;     // native pages
-  static constexpr Length kCollapseHeap{2048};    // 16 MiB
-  static constexpr size_t kCollapseBatch = 4;     // hugepages a tick
-  static constexpr size_t kCollapseSteps = 1024;  // hugepages looked at for that
-  static constexpr uint32_t kCollapseAgainS = 300;
+  static constexpr HugeLength kHeadroom{4};  // above a busy program's demand, at least
+  static constexpr size_t kCollapseMissing = kNativePerHugePage / 8;  // at most, of a hugepage
+  static constexpr Length kCollapseHeap{2048};                        // 16 MiB
+  static constexpr size_t kCollapseBatch = 8;           // neighbours out of reach at a time
+  static constexpr size_t kCollapseSteps = 1024;        // hugepages looked at in a tick
+  static constexpr uint64_t kCollapseNs = 100'000'000;  // a tick: a tenth of one CPU
+  static constexpr uint32_t kCollapseAgainS = 300;      // after the kernel refused
   static constexpr int kAttempts = 4;
   static constexpr size_t kInUseBatch = 96;      // ranges of one ReleaseInUse step
   static constexpr size_t kPiecesOfARange = 33;  // a span has at most 64 native pages
@@ -252,12 +268,16 @@ class PageHeap {
 
   // --- Release (page_heap_release.h)
   struct Piece;  // one hugepage's part of a release
-  size_t ReleasePages(Length target, HugeLength keep_cached) STRATA_REQUIRES(lock_);
+  size_t ReleasePages(Length target, HugeLength keep_cached, Program program)
+      STRATA_REQUIRES(lock_);
+  BreakSnapshot SnapshotOf(const HugeTracker& t, Program program) const STRATA_REQUIRES(lock_) {
+    return {!t.broken, t.free_backed() * kNativePerPage + t.IdleAt(survey_), program, rested_s_};
+  }
   // The same for callers on a program's stack.
   size_t ReleaseForRequest(Length target) STRATA_REQUIRES(lock_);
   Length ReleaseFromCache(Length target, HugeLength keep) STRATA_REQUIRES(lock_);
   Length ReleaseFromRegions(Length target) STRATA_REQUIRES(lock_);
-  Length ReleaseFromFiller(Length target) STRATA_REQUIRES(lock_);
+  Length ReleaseFromFiller(Length target, Program program) STRATA_REQUIRES(lock_);
   Length ReleaseEmpties() STRATA_REQUIRES(lock_);
   Length ReleaseDetached(HugeTracker* const* trackers, size_t n) STRATA_REQUIRES(lock_);
   InUseRelease ReleaseInHugePage(const NativeRange* ranges, size_t n) STRATA_REQUIRES(lock_);
@@ -283,9 +303,19 @@ class PageHeap {
   }
   void BackByPages(HugeTracker* t) STRATA_REQUIRES(lock_);
   // --- Collapse (page_heap_collapse.h)
-  void CollapseSome(uint64_t now_ns, Length wanted) STRATA_REQUIRES(lock_);
-  bool CollapseOne(HugeTracker* t) STRATA_REQUIRES(lock_);
-  size_t FindForCollapse(HugeTracker** out, uint32_t now_s, Length spare) STRATA_REQUIRES(lock_);
+  void CollapseSome(Length wanted) STRATA_REQUIRES(lock_);
+  struct CollapseSearch {
+    uint32_t now_s;
+    size_t steps;      // hugepages that may still be looked at
+    size_t spare;      // native pages that demand lets be added
+    Length allowance;  // free pages that the hard limit lets be backed again
+  };
+  struct Neighbours;  // hugepages to rebuild in one call
+  static bool IsWorthRebuilding(const HugeTracker& t, const CollapseSearch& s);
+  bool AddToCollapse(HugePageId page, CollapseSearch& s, Neighbours& found) STRATA_REQUIRES(lock_);
+  HugeTracker* FindForCollapse(CollapseSearch& s) STRATA_REQUIRES(lock_);
+  void FindNeighbours(CollapseSearch& s, Neighbours& found) STRATA_REQUIRES(lock_);
+  void CollapseAll(const Neighbours& found, uint32_t now_s) STRATA_REQUIRES(lock_);
 
   HugePageRecord& RecordOf(PageId p) const STRATA_REQUIRES(lock_) {
     HugePageRecord* r = map_.Find(HugePageOf(p));
@@ -347,6 +377,9 @@ class PageHeap {
   Length last_demand_ STRATA_GUARDED_BY(lock_);
   size_t released_total_ STRATA_GUARDED_BY(lock_) = 0;
   size_t collapsed_total_ STRATA_GUARDED_BY(lock_) = 0;
+  uint32_t survey_ STRATA_GUARDED_BY(lock_) = 1;
+  uint32_t rested_s_ STRATA_GUARDED_BY(lock_) = 0;
+  uint32_t rests_since_s_ STRATA_GUARDED_BY(lock_) = 0;  // 0: it does not rest
 };
 
 }  // namespace strata

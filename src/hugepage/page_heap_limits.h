@@ -38,7 +38,7 @@ void PageHeap<Kernel>::LookAndRelease(Length untouched) {
   }
   ++soft_hits_;
   const auto wanted = static_cast<size_t>(2 * step_bytes - room);
-  const size_t released = ReleasePages(PagesCeil(wanted), HugeLength(0));
+  const size_t released = ReleasePages(PagesCeil(wanted), HugeLength(0), Program::kIsShort);
   if (released < wanted) relief_wanted_.store(wanted - released, std::memory_order_relaxed);
   allowance_ = Charged() + (room < 0 ? step / 4 : step);
 }

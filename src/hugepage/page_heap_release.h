@@ -23,14 +23,21 @@ struct PageHeap<Kernel>::Piece {
 template <PageKernel Kernel>
 size_t PageHeap<Kernel>::ReleaseNow(size_t bytes) {
   LockHolder hold(lock_);
-  return ReleasePages(PagesCeil(bytes), HugeLength(0));
+  return ReleasePages(PagesCeil(bytes), HugeLength(0), Program::kIsShort);
 }
 
 template <PageKernel Kernel>
-size_t PageHeap<Kernel>::Tick(bool program_idle) {
+size_t PageHeap<Kernel>::Tick(bool calls_rest, Program program) {
   LockHolder hold(lock_);
   const uint64_t now = kernel_.CoarseNowNs();
-  demand_.Advance(now, program_idle);
+  demand_.Advance(now, calls_rest);
+  if (program != Program::kRests) {
+    rests_since_s_ = rested_s_ = 0;
+  } else if (rests_since_s_ == 0) {
+    rests_since_s_ = Seconds(now);
+  } else {
+    rested_s_ = Seconds(now) - rests_since_s_;
+  }
   const Length demand(demand_.Demand());
   last_demand_ = demand;
   if (!options_.release) return 0;
@@ -45,29 +52,31 @@ size_t PageHeap<Kernel>::Tick(bool program_idle) {
   if (backed > wanted) {
     // A busy program's cache is kept up to its limit while regions have anything to give.
     released += ReleasePages(std::min(backed - wanted, FreeBacked()),
-                             demand_.idle() ? HugeLength(0) : cache_.limit());
+                             demand_.idle() ? HugeLength(0) : cache_.limit(), program);
   }
-  if (options_.hugepages && !program_idle && collapse_pacer_.Due()) CollapseSome(now, wanted);
+  if (options_.hugepages && program == Program::kWorks && collapse_pacer_.Due())
+    CollapseSome(wanted);
   return released;
 }
 
 // Order (papers §2.7): the cache, regions, and only then pages of hugepages in use.
 template <PageKernel Kernel>
-size_t PageHeap<Kernel>::ReleasePages(Length target, HugeLength keep_cached) {
+size_t PageHeap<Kernel>::ReleasePages(Length target, HugeLength keep_cached, Program program) {
   Length released = ReleaseEmpties();
   if (released < target) released += ReleaseFromCache(target - released, keep_cached);
   if (released < target) released += ReleaseFromRegions(target - released);
   if (released < target && keep_cached > HugeLength(0)) {
     released += ReleaseFromCache(target - released, HugeLength(0));
   }
-  if (released < target) released += ReleaseFromFiller(target - released);
+  if (released < target) released += ReleaseFromFiller(target - released, program);
   return BytesOf(released);
 }
 
 template <PageKernel Kernel>
 STRATA_NOINLINE size_t PageHeap<Kernel>::ReleaseForRequest(Length target) {
   size_t released = 0;
-  OnSideStack([&]() STRATA_NO_TSA { released = ReleasePages(target, HugeLength(0)); });
+  OnSideStack(
+      [&]() STRATA_NO_TSA { released = ReleasePages(target, HugeLength(0), Program::kIsShort); });
   return released;
 }
 
@@ -118,14 +127,16 @@ Length PageHeap<Kernel>::ReleaseFromRegions(Length target) {
 }
 
 template <PageKernel Kernel>
-Length PageHeap<Kernel>::ReleaseFromFiller(Length target) {
+Length PageHeap<Kernel>::ReleaseFromFiller(Length target, Program program) {
   Length released;
   while (released < target) {
     HugeTracker* batch[kReleaseBatch];
     const size_t n = filler_.DetachForRelease(batch, kReleaseBatch);
     size_t enough = 0;  // the batch is in order of preference: put back what is not needed
-    for (Length free; enough < n && released + free < target; ++enough)
+    for (Length free; enough < n && released + free < target; ++enough) {
+      if (!IsWorthBreaking(SnapshotOf(*batch[enough], program))) break;
       free += Length(batch[enough]->free_backed());
+    }
     for (size_t i = enough; i < n; ++i) ReattachOrRetire(batch[i]);
     const Length now = ReleaseDetached(batch, enough);
     if (now == Length(0)) break;
@@ -237,7 +248,25 @@ void PageHeap<Kernel>::ReattachOrRetire(HugeTracker* t) {
 }
 
 template <PageKernel Kernel>
-InUseRelease PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n) {
+void PageHeap<Kernel>::NoteIdle(const NativePages* spans, size_t n) {
+  LockHolder hold(lock_);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t natives = static_cast<size_t>(64 - std::countl_zero(spans[i].pages));
+    size_t seen = 0;
+    ForEachPart({spans[i].offset, natives * kNativePageSize}, [&](HugePageId page, size_t,
+                                                                  size_t native) STRATA_NO_TSA {
+      const uint64_t part = spans[i].pages >> seen;
+      const uint64_t mask = native >= 64 ? ~uint64_t{0} : (uint64_t{1} << native) - 1;
+      seen += native;
+      const HugePageRecord* record = map_.Find(page);
+      if (record == nullptr || record->state != HugePageState::kFiller) return;
+      record->tracker->NoteIdle(static_cast<size_t>(std::popcount(part & mask)), survey_);
+    });
+  }
+}
+
+template <PageKernel Kernel>
+InUseRelease PageHeap<Kernel>::ReleaseInUse(NativeRange* ranges, size_t n, Program program) {
   LockHolder hold(lock_);
   InUseRelease result;
   NativeRange batch[kInUseBatch];  // all in one hugepage
@@ -254,6 +283,11 @@ InUseRelease PageHeap<Kernel>::ReleaseInUse(const NativeRange* ranges, size_t n)
       if (count != 0 && batch[0].offset >> kHugePageShift != page.raw()) flush();
       const HugePageRecord* record = map_.Find(page);
       if (record == nullptr || record->state != HugePageState::kFiller) return;
+      // A run of the filler lies in one hugepage, so nothing of the range was taken yet.
+      if (!IsWorthBreaking(SnapshotOf(*record->tracker, program))) {
+        ranges[i].bytes = 0;
+        return;
+      }
       record->tracker->ForNotGone(at, native, [&](size_t from, size_t length) {
         if (count == kInUseBatch) return;  // more pieces than a span has: left for the next time
         batch[count++] = {OffsetOf(page) + from * kNativePageSize, length * kNativePageSize};

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "malloc/background_thread.h"
@@ -43,14 +44,51 @@ std::atomic<uint64_t> g_released{0};
 
 uint64_t CoarseNowNs() { return TheRuntime().kernel.CoarseNowNs(); }
 
+// By the clocks of the process and, for the library's own share, of the thread that does a round.
+// One round at a time.
+class CpuMeter {
+ public:
+  void BeginRound() {
+    if (MayCallAnything()) round_began_ns_ = Read(CLOCK_THREAD_CPUTIME_ID);
+  }
+  void EndRound() {
+    if (round_began_ns_ != 0) own_ns_ += Read(CLOCK_THREAD_CPUTIME_ID) - round_began_ns_;
+    round_began_ns_ = 0;
+  }
+  // Of the program, since the last call.
+  CpuUse Look() {
+    if (!MayCallAnything()) return CpuUse::kLittle;
+    const uint64_t now = Read(CLOCK_MONOTONIC);
+    const uint64_t program = Read(CLOCK_PROCESS_CPUTIME_ID) - own_ns_;
+    const uint64_t used = program - last_program_ns_, passed = now - last_ns_;
+    last_program_ns_ = program;
+    last_ns_ = now;
+    return used < passed / kRestingPart ? CpuUse::kLittle : CpuUse::kMuch;
+  }
+
+ private:
+  static constexpr uint64_t kRestingPart = 20;  // health checks and timers stay below 5 % of a CPU
+
+  static uint64_t Read(clockid_t clock) {
+    timespec t{};
+    clock_gettime(clock, &t);
+    return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
+  }
+
+  uint64_t round_began_ns_ = 0, own_ns_ = 0, last_program_ns_ = 0, last_ns_ = 0;
+};
+constinit CpuMeter g_cpu;
+
 void Round() {
   Runtime& r = TheRuntime();
+  g_cpu.BeginRound();
   if (g_ticks.load(std::memory_order_relaxed) == 0 && MayOpenFiles())
     r.transfer.SetTopology(TopologyOf(r.options.cache_domains));
   if (r.per_cpu) r.cpu.Tick(kIdleDrainTicks);
   r.transfer.Tick();
-  const HeapTick tick = r.heap.Tick(ReleaseWanted());
+  const HeapTick tick = r.heap.Tick(ReleaseWanted(), g_cpu.Look());
   LimitsTick();
+  g_cpu.EndRound();
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   g_released.store(g_released.load(std::memory_order_relaxed) + tick.released_bytes,
                    std::memory_order_relaxed);

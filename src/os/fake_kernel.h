@@ -69,14 +69,19 @@ class FakeKernel {
     Split(h.raw());
   }
 
-  bool Collapse(HugePageId h) {
+  bool Collapse(HugeRange range) {
     std::lock_guard hold(mutex_);
-    now_ns_ += collapse_ns;
-    Huge& huge = huge_[h.raw()];
-    STRATA_CHECK(huge.mapped);
-    if (huge.advice == Advice::kNoHuge || Fails(&fail_collapse_in)) return false;
-    ++collapses;
-    Fill(h.raw());
+    ++collapse_calls;
+    for (HugePageId h = range.first; h < range.end(); h += HugeLength(1)) {
+      now_ns_ += collapse_ns;
+      Huge& huge = huge_[h.raw()];
+      STRATA_CHECK(huge.mapped);
+      if (huge.advice == Advice::kNoHuge || refuse_collapse || h == unmovable ||
+          Fails(&fail_collapse_in))
+        return false;
+      ++collapses;
+      Fill(h.raw());
+    }
     return true;
   }
 
@@ -129,13 +134,16 @@ class FakeKernel {
 
   // A call fails when its number counts down to zero; negative: never.
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
+  bool refuse_collapse = false;
+  HugePageId unmovable{SIZE_MAX};  // not to be rebuilt
   HugeLength past;
   HugeLength map_limit{~size_t{0} >> 1};
   uint64_t collapse_ns = 500'000;
   std::function<void()> on_release;  // the page heap's lock is not held
   size_t soft_limit = 0;             // of physical memory; 0: none
   size_t looks = 0;                  // at it
-  size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0;
+  size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,
+         collapse_calls = 0;
 
  private:
   struct Huge {

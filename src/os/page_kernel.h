@@ -40,7 +40,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // freed (platform trap: RSS falls, memory does not). `used` is one native page of it that is
   // still in use.
   { k.SplitHugePage(page, native) } -> std::same_as<void>;
-  { k.Collapse(page) } -> std::same_as<bool>;     // rebuild a hugepage now; slow, background only
+  // Rebuilds hugepages now; false: not all of them. Slow, and each call waits for all CPUs once, so
+  // that many in one call cost much less; background only.
+  { k.Collapse(huge) } -> std::same_as<bool>;
   { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX

@@ -273,10 +273,11 @@ void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
   Advise(reinterpret_cast<void*>(base_ + used.offset), kNativePageSize, MADV_COLD);
 }
 
-bool SystemKernel::Collapse(HugePageId page) {
+bool SystemKernel::Collapse(HugeRange range) {
   if (!hugepages_) return false;
   const ErrnoKeeper keep;
-  return Advise(reinterpret_cast<void*>(base_ + OffsetOf(page)), kHugePageSize, MADV_COLLAPSE);
+  return Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+                MADV_COLLAPSE);
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }

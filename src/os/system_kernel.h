@@ -33,7 +33,7 @@ class SystemKernel {
   void AdviseHuge(HugeRange range);
   void AdviseNoHuge(HugeRange range);
   void SplitHugePage(HugePageId page, NativeRange used);
-  bool Collapse(HugePageId page);
+  bool Collapse(HugeRange range);
   uint64_t NowNs();
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }

@@ -13,6 +13,7 @@
 
 #include "base/lock.h"
 #include "base/units.h"
+#include "hugepage/break_policy.h"
 #include "hugepage/page_run.h"
 #include "os/page_kernel.h"
 #include "span/page_map.h"
@@ -38,10 +39,12 @@ struct CentralStats {
 };
 
 struct IsolatedSpans;
+struct IdleSpans;
 
 // Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(),
-// uintptr_t base(), InUseRelease ReleaseInUse(const NativeRange*, n), Lock& isolation_lock(),
-// void NoteReused(const NativePages*, n) and void ReportBadFree(void*).
+// uintptr_t base(), InUseRelease ReleaseInUse(NativeRange*, n, Program), Lock& isolation_lock(),
+// void NoteIdle(const NativePages*, n), void NoteReused(const NativePages*, n) and void
+// ReportBadFree(void*).
 template <class Source>
 class CentralFreeList {
  public:
@@ -109,9 +112,14 @@ class CentralFreeList {
     }
   }
 
-  // Gives back the native pages that hold no object, of spans not touched since `before`; at most
-  // `limit` bytes. Returns the bytes given back. Background thread only.
-  size_t ReleaseIdle(uint32_t before, size_t limit) STRATA_EXCLUDES(lock_);
+  // Tells the source of the native pages that hold no object, of all spans not touched since
+  // `before`. False: there are none. Background thread only.
+  bool SurveyIdle(uint32_t before) STRATA_EXCLUDES(lock_);
+  // Gives them back, where the source finds it worth while; at most `limit` bytes, and nothing
+  // unless objects came back, or SearchAnew was called, since it last did. Returns the bytes given
+  // back. Background thread only.
+  size_t ReleaseIdle(uint32_t before, size_t limit, Program program) STRATA_EXCLUDES(lock_);
+  bool GivenSinceRelease() const { return given_since_scan_.load(std::memory_order_relaxed); }
 
   // Hands the empty spans that were kept for reuse to the page heap.
   void ReleaseEmpty(uint32_t before) STRATA_EXCLUDES(lock_) {
@@ -366,7 +374,10 @@ class CentralFreeList {
   void NoteReused(Span* span, void** objects, size_t n, Reused& reused) STRATA_REQUIRES(lock_);
   enum class Search : uint8_t { kGoesOn, kDone };
   void BeginSearch() STRATA_EXCLUDES(lock_);
+  template <class F>
+  Search Walk(uint32_t before, F f) STRATA_REQUIRES(lock_);
   Search Isolate(uint32_t before, IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
+  Search CountIdle(uint32_t before, IdleSpans& batch) STRATA_EXCLUDES(lock_);
   void Rejoin(const IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
 
   SizeClass class_ = SizeClass::kNone;
@@ -377,6 +388,7 @@ class CentralFreeList {
   // Whether a scan for idle native pages could find any; spares an idle program the walk over its
   // spans.
   std::atomic<bool> given_since_scan_{false};
+  std::atomic<bool> left_alone_{false};  // idle pages, by the last release; background thread only
   IntrusiveList<Span> nonempty_[kLists] STRATA_GUARDED_BY(lock_);  // some given out, some free
   IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock_);             // none given out
   size_t num_empty_ STRATA_GUARDED_BY(lock_) = 0;

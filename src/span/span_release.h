@@ -46,7 +46,7 @@ struct IsolatedSpans {
   static constexpr size_t kRangesOfASpan = 32;  // every second of 64 native pages
 
   Span* span[kSpans];
-  uint64_t idle[kSpans];
+  uint16_t first_range[kSpans], count[kSpans];
   NativeRange ranges[kRanges];
   size_t spans = 0;
   size_t used = 0;
@@ -54,9 +54,24 @@ struct IsolatedSpans {
 
   bool IsFull() const { return spans == kSpans || used + kRangesOfASpan > kRanges; }
 
+  // What the source left alone it cut to no bytes; of a span, all or nothing, because it lies in
+  // one hugepage.
+  bool LeftAlone(size_t i) const { return ranges[first_range[i]].bytes == 0; }
+  // The pages of one of them that were not.
+  uint64_t Tried(size_t i) const {
+    uint64_t pages = 0;
+    for (size_t r = first_range[i]; r < first_range[i] + count[i]; ++r) {
+      const size_t n = ranges[r].bytes / kNativePageSize;
+      const size_t at = (ranges[r].offset - span[i]->start_offset()) / kNativePageSize;
+      pages |= (n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << at;
+    }
+    return pages;
+  }
+
   void Add(Span* s, uint64_t pages) {
-    span[spans] = s;
-    idle[spans++] = pages;
+    const size_t i = spans++;
+    span[i] = s;
+    first_range[i] = static_cast<uint16_t>(used);
     while (pages != 0) {
       const auto from = static_cast<size_t>(std::countr_zero(pages));
       const auto run = static_cast<size_t>(std::countr_one(pages >> from));
@@ -64,7 +79,16 @@ struct IsolatedSpans {
       bytes += run * kNativePageSize;
       pages &= run >= 64 ? 0 : ~(((uint64_t{1} << run) - 1) << from);
     }
+    count[i] = static_cast<uint16_t>(used - first_range[i]);
   }
+};
+
+// Some of what a survey found.
+struct IdleSpans {
+  static constexpr size_t kSpans = 64;
+
+  NativePages spans[kSpans];
+  size_t used = 0;
 };
 
 template <class Source>
@@ -86,8 +110,11 @@ void CentralFreeList<Source>::NoteReused(Span* span, void** objects, size_t n, R
 // Rejoin puts it on the empty list and the next tick retires it. The isolation lock is held for one
 // batch at a time: a fork waits for that much, and its child never finds a span isolated for good.
 template <class Source>
-size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit) {
+size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit, Program program) {
+  const bool all = program == Program::kIsShort && left_alone_.load(std::memory_order_relaxed);
+  if (all) SearchAnew();
   if (!given_since_scan_.exchange(false, std::memory_order_relaxed)) return 0;
+  if (all) left_alone_.store(false, std::memory_order_relaxed);
   BeginSearch();
   size_t total = 0;
   Search search = Search::kGoesOn;
@@ -96,13 +123,31 @@ size_t CentralFreeList<Source>::ReleaseIdle(uint32_t before, size_t limit) {
     IsolatedSpans batch;
     search = Isolate(before, batch);
     if (batch.spans == 0) continue;
-    const auto released = source_->ReleaseInUse(batch.ranges, batch.used);
+    const auto released = source_->ReleaseInUse(batch.ranges, batch.used, program);
     Rejoin(batch);
     total += released.bytes;
     if (released.refused) break;  // not tried again at once
   }
   if (search == Search::kGoesOn) given_since_scan_.store(true, std::memory_order_relaxed);
   return total;
+}
+
+// The same walk, over all spans, to count only.
+template <class Source>
+bool CentralFreeList<Source>::SurveyIdle(uint32_t before) {
+  SearchAnew();
+  given_since_scan_.store(false, std::memory_order_relaxed);
+  BeginSearch();
+  bool any = false;
+  Search search = Search::kGoesOn;
+  while (search == Search::kGoesOn) {
+    IdleSpans batch;
+    search = CountIdle(before, batch);
+    if (batch.used == 0) continue;
+    any = true;
+    source_->NoteIdle(batch.spans, batch.used);
+  }
+  return any;
 }
 
 template <class Source>
@@ -112,14 +157,16 @@ void CentralFreeList<Source>::BeginSearch() {
   search_next_ = nonempty_[search_list_].first();
 }
 
-// Fills the batch from the emptiest spans on, until it is full or enough was looked at for one hold
-// of the lock; the next call goes on from there. Spans that were searched go to the back of their
-// list, touched ones come to its front, so a list is done at the first that this search has seen.
+// Calls f on spans with idle pages, from the emptiest on, until it says no or enough was looked at
+// for one hold of the lock; the next call goes on from there. Spans that were searched go to the
+// back of their list, touched ones come to its front, so a list is done at the first that this
+// search has seen. f may isolate the span.
 template <class Source>
-auto CentralFreeList<Source>::Isolate(uint32_t before, IsolatedSpans& batch) -> Search {
+template <class F>
+auto CentralFreeList<Source>::Walk(uint32_t before, F f) -> Search {
   const size_t size = InfoOf(class_).size;
-  LockHolder hold(lock_);
-  for (size_t steps = 0; !batch.IsFull() && steps < kSearchSteps; steps += kStepsOfASpan) {
+  bool goes_on = true;
+  for (size_t steps = 0; goes_on && steps < kSearchSteps; steps += kStepsOfASpan) {
     Span* s = search_next_;
     if (s == nullptr || s->last_used == search_) {
       if (search_list_ == 0) return Search::kDone;
@@ -135,24 +182,40 @@ auto CentralFreeList<Source>::Isolate(uint32_t before, IsolatedSpans& batch) -> 
     nonempty_[search_list_].Remove(s);
     const uint64_t idle = IdleNativePages(*s, size);
     steps += s->allocated;
-    if (idle == 0) {
-      nonempty_[search_list_].PushBack(s);
-      continue;
-    }
-    s->state = SpanState::kIsolated;
-    batch.Add(s, idle);
+    if (idle != 0) goes_on = f(s, idle);
+    if (s->state == SpanState::kSmall) nonempty_[search_list_].PushBack(s);
   }
   return Search::kGoesOn;
 }
 
-// Whether the kernel took a page or not: maybe_gone says so.
+template <class Source>
+auto CentralFreeList<Source>::Isolate(uint32_t before, IsolatedSpans& batch) -> Search {
+  LockHolder hold(lock_);
+  return Walk(before, [&batch](Span* s, uint64_t idle) {
+    s->state = SpanState::kIsolated;
+    batch.Add(s, idle);
+    return !batch.IsFull();
+  });
+}
+
+template <class Source>
+auto CentralFreeList<Source>::CountIdle(uint32_t before, IdleSpans& batch) -> Search {
+  LockHolder hold(lock_);
+  return Walk(before, [&batch](Span* s, uint64_t idle) {
+    batch.spans[batch.used++] = {s->start_offset(), idle};
+    return batch.used < IdleSpans::kSpans;
+  });
+}
+
+// Whether the kernel took a page or not: maybe_gone says so. Not of pages that were left alone.
 template <class Source>
 void CentralFreeList<Source>::Rejoin(const IsolatedSpans& batch) {
   LockHolder hold(lock_);
   for (size_t i = 0; i < batch.spans; ++i) {
     Span* s = batch.span[i];
     s->state = SpanState::kSmall;
-    s->maybe_gone |= batch.idle[i];
+    s->maybe_gone |= batch.Tried(i);
+    if (batch.LeftAlone(i)) left_alone_.store(true, std::memory_order_relaxed);
     Enlist(s);
     if (s->last_used >= kFirstSearch && IsListed(s) && s->allocated != 0) {
       Unlink(s);

@@ -34,7 +34,7 @@ class WillingKernel {
   void AdviseHuge(HugeRange) {}
   void AdviseNoHuge(HugeRange) {}
   void SplitHugePage(HugePageId, NativeRange) {}
-  bool Collapse(HugePageId) { return true; }
+  bool Collapse(HugeRange) { return true; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
   int64_t Headroom() { return INT64_MAX; }

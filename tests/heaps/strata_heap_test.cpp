@@ -350,6 +350,26 @@ TEST_F(StrataHeapTest, AnIdleProgramGetsBackEvenPagesInsideSpans) {
   EXPECT_EQ(kernel_.physical_bytes(), 0u);
 }
 
+// Its calls are all served by the caches above, or it makes none.
+TEST_F(StrataHeapTest, AProgramThatComputesKeepsItsHugepages) {
+  const SizeClass c = ClassOfSize(1024);
+  std::vector<void*> objects = Take(c, 200'000);
+  for (void* p : objects) kernel_.Touch(p, 1024, 1);
+  std::sort(objects.begin(), objects.end());
+  std::vector<void*> dying;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (i % 64 < 12) dying.push_back(objects[i]);  // three of sixteen native pages
+  }
+  Give(c, dying);
+  for (int i = 0; i < 100; ++i) {
+    kernel_.Advance(1000);
+    heap_->Tick(true, CpuUse::kMuch);
+  }
+  EXPECT_LT(heap_->page_heap().Stats().filler.in_use_released, kHugePageSize);
+  Tick(10);
+  EXPECT_GT(heap_->page_heap().Stats().filler.in_use_released, 30'000'000u);
+}
+
 TEST_F(StrataHeapTest, WithReleaseOffTicksGiveNothingBack) {
   const SizeClass c = ClassOfSize(1024);
   const std::vector<void*> objects = Take(c, 8192);

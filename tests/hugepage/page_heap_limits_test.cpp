@@ -119,7 +119,7 @@ TEST_F(PageHeapLimitsTest, NativePagesTouchedAgainCountAsGrowth) {
   for (size_t i = 0; i < 28 * 128; ++i) runs.push_back(Take(2));  // 56 MiB
   std::vector<NativeRange> gone;
   for (const PageRange& r : runs) gone.push_back({OffsetOf(r.first), kNativePageSize * 2});
-  EXPECT_EQ(heap.ReleaseInUse(gone.data(), gone.size()).bytes, 28 * kMiB);
+  EXPECT_EQ(heap.ReleaseInUse(gone.data(), gone.size(), Program::kIsShort).bytes, 28 * kMiB);
   for (int i = 0; i < 14; ++i) Take(256);
   const size_t before = kernel.looks;
   for (const NativeRange& r : gone) {

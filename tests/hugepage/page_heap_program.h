@@ -78,7 +78,7 @@ class PageHeapProgram {
       case 19:
       case 20:
         kernel_.Advance(1000);
-        heap_.Tick(bytes_.Byte() % 2 == 0);
+        heap_.Tick(bytes_.Byte() % 2 == 0, PickProgram());
         return;
       case 21:
         kernel_.Advance(bytes_.Below(8000));
@@ -237,6 +237,8 @@ class PageHeapProgram {
     heap_.Shrink(r, shorter);
   }
 
+  Program PickProgram() { return static_cast<Program>(bytes_.Below(3)); }
+
   void ReleaseInUse() {
     const auto it = Pick();
     if (it == runs_.end()) return;
@@ -252,7 +254,7 @@ class PageHeapProgram {
       at += n + 1 + bytes_.Below(3);
     }
     const size_t busy = std::exchange(busy_, it->first);
-    heap_.ReleaseInUse(ranges.data(), ranges.size());
+    heap_.ReleaseInUse(ranges.data(), ranges.size(), PickProgram());
     busy_ = busy;
   }
 

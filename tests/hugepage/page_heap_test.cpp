@@ -34,7 +34,7 @@ struct PageHeapTest : testing::Test {
   // One second of the program's life.
   size_t Second(bool idle) {
     kernel.Advance(1000);
-    return heap.Tick(idle);
+    return heap.Tick(idle, idle ? Program::kRests : Program::kWorks);
   }
   std::string States() {
     std::string s;
@@ -203,7 +203,7 @@ TEST_F(PageHeapTest, BurstIsGivenBackWithinSevenSecondsOfIdleness) {
   }
   EXPECT_GE(kernel.physical_bytes(), 1000 * kMiB);
   kernel.Advance(600);
-  heap.Tick(false);
+  heap.Tick(false, Program::kWorks);
   for (int s = 0; s < 6; ++s) Second(true);
   EXPECT_LE(kernel.physical_bytes(), BytesOf(heap.used()));
   EXPECT_EQ(heap.free_backed(), Length(0));
@@ -278,10 +278,9 @@ TEST_F(PageHeapTest, ReleaseInUseGivesBackAndIsCounted) {
   for (const PageRange& r : runs) Write(r);
   const size_t before = kernel.physical_bytes();
   const size_t at = OffsetOf(runs[4 * 256].first);
-  const NativeRange ranges[] = {{at, kNativePageSize},
-                                {at + 4 * kNativePageSize, 2 * kNativePageSize}};
-  EXPECT_EQ(heap.ReleaseInUse(ranges, 2).bytes, 3 * kNativePageSize);
-  EXPECT_EQ(heap.ReleaseInUse(ranges, 2).bytes, 0u);  // they are gone already
+  NativeRange ranges[] = {{at, kNativePageSize}, {at + 4 * kNativePageSize, 2 * kNativePageSize}};
+  EXPECT_EQ(heap.ReleaseInUse(ranges, 2, Program::kIsShort).bytes, 3 * kNativePageSize);
+  EXPECT_EQ(heap.ReleaseInUse(ranges, 2, Program::kIsShort).bytes, 0u);  // they are gone already
   EXPECT_EQ(heap.GoneIn({at, 5 * kNativePageSize}), 2 * kNativePageSize);
   EXPECT_EQ(kernel.physical_bytes(), before - 3 * kNativePageSize);
   EXPECT_EQ(heap.Stats().filler.in_use_released, 3 * kNativePageSize);
@@ -316,8 +315,8 @@ TEST_F(PageHeapTest, ARebuiltHugePageHasTheMemoryOfItsRunsInUseAgain) {
   std::vector<PageRange> runs;
   for (int i = 0; i < 256 * 12; ++i) runs.push_back(Take(1));
   for (const PageRange& r : runs) Write(r);
-  const NativeRange hole{OffsetOf(runs[5 * 256].first), 20 * kNativePageSize};
-  ASSERT_EQ(heap.ReleaseInUse(&hole, 1).bytes, hole.bytes);
+  NativeRange hole{OffsetOf(runs[5 * 256].first), 20 * kNativePageSize};
+  ASSERT_EQ(heap.ReleaseInUse(&hole, 1, Program::kIsShort).bytes, hole.bytes);
   EXPECT_EQ(heap.GoneIn(hole), hole.bytes);
   EXPECT_EQ(heap.rebuilt_in_use(), 0u);
   for (int s = 0; s < 5; ++s) Second(false);
@@ -326,7 +325,7 @@ TEST_F(PageHeapTest, ARebuiltHugePageHasTheMemoryOfItsRunsInUseAgain) {
   EXPECT_EQ(heap.GoneIn(hole), 0u);
   EXPECT_EQ(heap.Stats().filler.in_use_released, 0u);
   const size_t before = kernel.physical_bytes();
-  EXPECT_EQ(heap.ReleaseInUse(&hole, 1).bytes, hole.bytes);
+  EXPECT_EQ(heap.ReleaseInUse(&hole, 1, Program::kIsShort).bytes, hole.bytes);
   EXPECT_EQ(kernel.physical_bytes(), before - hole.bytes);
   EXPECT_EQ(heap.Stats().filler.in_use_released, hole.bytes);
 }
@@ -334,11 +333,9 @@ TEST_F(PageHeapTest, ARebuiltHugePageHasTheMemoryOfItsRunsInUseAgain) {
 TEST_F(PageHeapTest, FailedCollapseIsNotTriedAgainSoon) {
   std::vector<PageRange> runs;
   for (int i = 0; i < 256 * 12; ++i) runs.push_back(Take(1));
-  for (int i = 0; i < 4; ++i) {
-    kernel.fail_collapse_in = 0;
-    Second(false);
-  }
-  kernel.fail_collapse_in = -1;
+  kernel.refuse_collapse = true;
+  for (int i = 0; i < 4; ++i) Second(false);
+  kernel.refuse_collapse = false;
   const size_t collapses = kernel.collapses;
   for (int s = 0; s < 60; ++s) Second(false);
   EXPECT_EQ(kernel.collapses, collapses);

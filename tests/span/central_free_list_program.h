@@ -215,7 +215,7 @@ class CentralProgram {
     const size_t limit = bytes_.Below(4) == 0 ? bytes_.Below(1 << 16) : SIZE_MAX;
     const size_t before = source_.ReleasedPages();
     reused_in_release_ = false;
-    const size_t bytes = list_.ReleaseIdle(PickBefore(), limit);
+    const size_t bytes = list_.ReleaseIdle(PickBefore(), limit, Program::kRests);
     if (!reused_in_release_)
       STRATA_CHECK(source_.ReleasedPages() == before + (bytes >> kNativePageShift));
     pages_released_ += bytes >> kNativePageShift;

@@ -225,14 +225,14 @@ TEST(CentralFreeList, ReleasesExactlyTheNativePagesWithoutLiveObjects) {
       all.erase(all.begin() + static_cast<long>(survivor));
       for (size_t i = 0; i < all.size(); i += kMaxBatch)
         list.Give(&all[i], std::min(kMaxBatch, all.size() - i));
-      const size_t bytes = list.ReleaseIdle(UINT32_MAX, SIZE_MAX);
+      const size_t bytes = list.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
       const size_t first = reinterpret_cast<uintptr_t>(live) >> kNativePageShift;
       const size_t last = (reinterpret_cast<uintptr_t>(live) + k.size - 1) >> kNativePageShift;
       EXPECT_EQ(bytes, (k.pages * kNativePerPage - (last - first + 1)) * kNativePageSize);
       EXPECT_EQ(source.ReleasedPages(), bytes >> kNativePageShift);
       EXPECT_EQ(std::count(live, live + k.size, 0x5a), static_cast<long>(k.size));
       // Nothing is left to give back.
-      EXPECT_EQ(list.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);
+      EXPECT_EQ(list.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
       void* object = live;
       list.Give(&object, 1);
       list.ReleaseEmpty(UINT32_MAX);
@@ -246,10 +246,10 @@ TEST_F(CentralFreeListTest, ReleaseIdleSparesSpansTouchedSince) {
   list_.set_tick(10);
   std::vector<void*> objects = Take(32);
   Give({objects.begin() + 1, objects.end()});
-  EXPECT_EQ(list_.ReleaseIdle(10, SIZE_MAX), 0u);
+  EXPECT_EQ(list_.ReleaseIdle(10, SIZE_MAX, Program::kRests), 0u);
   EXPECT_EQ(source_.release_calls, 0u);
   // It was too fresh, not scanned: a later call finds it.
-  EXPECT_EQ(list_.ReleaseIdle(11, SIZE_MAX), 7 * kNativePageSize);
+  EXPECT_EQ(list_.ReleaseIdle(11, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
 }
 
 TEST_F(CentralFreeListTest, AReusedPageIsNotedOnce) {
@@ -257,7 +257,7 @@ TEST_F(CentralFreeListTest, AReusedPageIsNotedOnce) {
   std::vector<void*> objects = Take(32);
   std::sort(objects.begin(), objects.end());
   Give({objects.begin() + 4, objects.end()});
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
   // Four objects a native page: the next five touch two of them.
   for (void* p : Take(5)) EXPECT_FALSE(source_.Released(p));
   EXPECT_EQ(source_.ReleasedPages(), 5u);
@@ -275,7 +275,7 @@ TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
     if (i % 32 >= 28) dying.push_back(objects[i]);  // a native page of each span
   }
   for (void* p : dying) Give(p);
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 20 * kNativePageSize);
+  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 20 * kNativePageSize);
   source_.on_reused = [&] {
     const bool free = list_.lock().TryAcquire();
     if (free) list_.lock().Release();
@@ -287,20 +287,55 @@ TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
   EXPECT_LE(source_.reused_calls, 5u);
 }
 
+// The source spares hugepages: what it leaves alone is not taken for given back, and goes when
+// memory is short.
+TEST_F(CentralFreeListTest, PagesThatAreLeftAloneGoWhenMemoryIsShort) {
+  Use(1024);
+  std::vector<void*> objects = Take(32);
+  std::sort(objects.begin(), objects.end());
+  Give({objects.begin() + 4, objects.end()});
+  source_.spare_hugepages = true;
+  EXPECT_TRUE(list_.SurveyIdle(UINT32_MAX));
+  EXPECT_EQ(source_.surveyed, 7u);
+  list_.SearchAnew();
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
+  Give(Take(1));
+  EXPECT_EQ(source_.reused_calls, 0u);
+  list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kIsShort), 7 * kNativePageSize);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kIsShort), 0u);
+}
+
+TEST_F(CentralFreeListTest, ASurveyCountsEachTimeAndChangesNothing) {
+  Use(1024);
+  std::vector<void*> objects = Take(32 * 100);
+  std::sort(objects.begin(), objects.end());
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (i % 32 >= 24) Give(objects[i]);  // two native pages of each span
+  }
+  for (size_t i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(list_.SurveyIdle(UINT32_MAX));
+    EXPECT_EQ(source_.surveyed, i * 200);
+  }
+  EXPECT_EQ(source_.ReleasedPages(), 0u);
+  list_.SearchAnew();
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 200 * kNativePageSize);
+}
+
 // The kernel may give the pages memory again by rebuilding their hugepage.
 TEST_F(CentralFreeListTest, PagesWithMemoryAgainAreGivenBackAgain) {
   Use(1024);
   std::vector<void*> objects = Take(32);
   std::sort(objects.begin(), objects.end());
   Give({objects.begin() + 4, objects.end()});
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
   source_.Rebuild();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);  // nobody said so
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);  // nobody said so
   list_.SearchAnew();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
   source_.Rebuild();
   Give(objects[3]);  // a change is reason enough to search the span
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 7 * kNativePageSize);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
 }
 
 // Spans without an idle page fill no batch, and are no reason to hold the lock for all of them.
@@ -314,7 +349,7 @@ TEST_F(CentralFreeListTest, ASearchLooksAtABoundedNumberOfSpansAtATime) {
   }
   for (size_t i = 0; i < dying.size(); i += kMaxBatch)
     list_.Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX), 0u);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
   EXPECT_EQ(source_.release_calls, 0u);
   const size_t steps = 1500 * (per_span / 2 + kStepsOfASpan);
   EXPECT_GE(source_.isolation_calls, steps / kSearchSteps / 2);
@@ -330,11 +365,11 @@ TEST_F(CentralFreeListTest, ReleaseIdleHonoursItsLimit) {
   }
   for (size_t i = 0; i < dying.size(); i += kMaxBatch)
     list_.Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 0), 0u);
-  const size_t first = list_.ReleaseIdle(UINT32_MAX, 100 << 10);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 0, Program::kRests), 0u);
+  const size_t first = list_.ReleaseIdle(UINT32_MAX, 100 << 10, Program::kRests);
   EXPECT_GE(first, 100u << 10);
   EXPECT_LE(first, (100u << 10) + 64 * 28 * 1024);  // it ends with the batch that reached it
-  const size_t rest = list_.ReleaseIdle(UINT32_MAX, SIZE_MAX);
+  const size_t rest = list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
   EXPECT_EQ(first + rest, 200 * 7 * kNativePageSize);
 }
 
@@ -352,7 +387,7 @@ TEST_F(CentralFreeListTest, NothingIsTakenFromASpanBeingReleased) {
     Give(objects[0]);  // frees into it are welcome
     Give(objects[1]);
   };
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 1), 7 * kNativePageSize);
+  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 1, Program::kRests), 7 * kNativePageSize);
   EXPECT_EQ(isolated->state, SpanState::kSmall);
   EXPECT_EQ(isolated->allocated, 0u);
   EXPECT_EQ(list_.objects_out(), 1u);

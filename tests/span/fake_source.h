@@ -3,6 +3,7 @@
 // that runs while pages are being released. Wrong calls end the test at once.
 #pragma once
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "../hugepage/test_arena.h"
 #include "base/check.h"
 #include "os/page_kernel.h"
+
 #include "span/central_free_list.h"
 #include "span/page_map.h"
 #include "span/span.h"
@@ -74,9 +76,14 @@ class FakeSource {
     size_t bytes;
     bool refused;
   };
-  Done ReleaseInUse(const NativeRange* ranges, size_t n) {
+  Done ReleaseInUse(NativeRange* ranges, size_t n, Program program) {
     STRATA_CHECK(n != 0);
     if (on_release) on_release();
+    ++release_calls;
+    if (spare_hugepages && program != Program::kIsShort) {
+      for (size_t i = 0; i < n; ++i) ranges[i].bytes = 0;
+      return {0, false};
+    }
     size_t bytes = 0;
     size_t last_end = 0;
     for (size_t i = 0; i < n; ++i) {
@@ -95,8 +102,11 @@ class FakeSource {
       last_end = r.offset + r.bytes;
     }
     STRATA_CHECK(last_end != 0);
-    ++release_calls;
     return {bytes, false};
+  }
+
+  void NoteIdle(const NativePages* spans, size_t n) {
+    for (size_t i = 0; i < n; ++i) surveyed += static_cast<size_t>(std::popcount(spans[i].pages));
   }
 
   Lock& isolation_lock() {
@@ -136,6 +146,8 @@ class FakeSource {
   std::function<void()> on_release, on_reused;
   std::set<Span*> live_spans;
   std::vector<void*> bad_frees;
+  bool spare_hugepages = false;  // all that is not short of memory
+  size_t surveyed = 0;           // native pages
   size_t take_calls = 0, give_calls = 0, release_calls = 0, reused_calls = 0;
   size_t isolation_calls = 0;
 

@@ -1,0 +1,46 @@
+// Whether pages of one hugepage go back to the kernel: what it frees against what a broken hugepage
+// costs. Pure; the page heap takes the snapshot. After M. Maas et al., "Adaptive huge-page
+// subrelease for non-moving memory allocators in warehouse-scale computers", ISMM 2021, which asks
+// whether demand will want the pages; this asks, for each hugepage, whether they are worth it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace strata {
+
+// What the program does, as far as giving back is concerned.
+enum class Program : uint8_t {
+  kWorks,   // calls the allocator, or uses its CPUs
+  kRests,   // neither
+  kIsShort  // of memory: a limit is near, a request would fail, or somebody asked
+};
+
+struct BreakSnapshot {
+  bool whole;   // not broken yet
+  size_t gain;  // native pages that are free or idle and have memory
+  Program program;
+  uint32_t rested_s;  // for how long, if it rests
+};
+
+// A whole hugepage saves every access to it a part of a page walk, and a refill up to 512 faults,
+// so while the program works a quarter of it must go; at rest less, and less still after long.
+inline constexpr size_t kBreakWorking = kNativePerHugePage / 4;
+inline constexpr size_t kBreakResting = kNativePerHugePage / 8;
+inline constexpr size_t kBreakRested = kNativePerHugePage / 32;
+inline constexpr uint32_t kLongRestS = 120;
+
+// Native pages that breaking a whole hugepage must free at least.
+constexpr size_t LeastGain(Program program, uint32_t rested_s) {
+  if (program == Program::kIsShort) return 0;
+  if (program == Program::kWorks) return kBreakWorking;
+  return rested_s < kLongRestS ? kBreakResting : kBreakRested;
+}
+
+constexpr bool IsWorthBreaking(const BreakSnapshot& s) {
+  return !s.whole || s.gain >= LeastGain(s.program, s.rested_s);
+}
+
+}  // namespace strata

@@ -1,0 +1,159 @@
+// The page heap keeps hugepages whole, and makes them whole again: what is worth breaking by all
+// that a survey found, which are rebuilt in one call, and how much memory and time that may take.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/units.h"
+#include "hugepage/page_heap.h"
+#include "os/fake_kernel.h"
+#include "test_arena.h"
+
+namespace strata {
+namespace {
+
+struct KeepsTest : testing::Test {
+  KeepsTest() {
+    for (size_t i = 0; i < kHugePages * kPagesPerHugePage; ++i) {
+      runs.push_back(heap.Take({Length(1), Length(1), false}).range);
+      for (size_t n = 0; n < kNativePerPage; ++n)
+        kernel.Write(runs[i].first.raw() * kNativePerPage + n, 1);
+    }
+  }
+  // Native pages of a hugepage, from its first on, that nothing lives on.
+  static NativePages Idle(size_t hugepage, size_t n) {
+    return {hugepage * kHugePageSize, n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1};
+  }
+  static NativeRange RangeOf(NativePages p) {
+    return {p.offset, static_cast<size_t>(std::popcount(p.pages)) * kNativePageSize};
+  }
+  // Idle pages of one hugepage, in parts of 32, found by a survey.
+  std::vector<NativeRange> Survey(size_t hugepage, size_t n) {
+    heap.BeginSurvey();
+    std::vector<NativeRange> ranges;
+    for (size_t at = 0; at < n; at += 32) {
+      NativePages part = Idle(hugepage, std::min<size_t>(32, n - at));
+      part.offset += at * kNativePageSize;
+      heap.NoteIdle(&part, 1);
+      ranges.push_back(RangeOf(part));
+    }
+    return ranges;
+  }
+  size_t Release(std::vector<NativeRange>& ranges, Program program) {
+    return heap.ReleaseInUse(ranges.data(), ranges.size(), program).bytes;
+  }
+  void Second(Program program) {
+    kernel.Advance(1000);
+    heap.Tick(program == Program::kRests, program);
+  }
+  // Leaves so many holes in a hugepage, given back and taken again but for the last ones.
+  void Break(size_t hugepage, size_t missing) {
+    NativeRange hole = RangeOf(Idle(hugepage, missing));
+    ASSERT_EQ(heap.ReleaseInUse(&hole, 1, Program::kIsShort).bytes, missing * kNativePageSize);
+    ASSERT_FALSE(kernel.whole(HugePageId(hugepage)));
+  }
+
+  static constexpr size_t kHugePages = 40;
+  test::TestArena meta;
+  FakeKernel kernel{HugeLength(4096)};
+  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugeLength(4)}};
+  std::vector<PageRange> runs;
+};
+
+TEST_F(KeepsTest, BreaksNoHugePageForAFewNativePages) {
+  auto few = Survey(20, 100);
+  EXPECT_EQ(Release(few, Program::kWorks), 0u);
+  EXPECT_TRUE(kernel.whole(HugePageId(20)));
+  for (const NativeRange& r : few) EXPECT_EQ(r.bytes, 0u) << "the owner is told";
+  few = Survey(20, 100);
+  EXPECT_EQ(Release(few, Program::kRests), 100 * kNativePageSize);
+  EXPECT_FALSE(kernel.whole(HugePageId(20)));
+}
+
+TEST_F(KeepsTest, BreaksOneForAllThatASurveyFoundInIt) {
+  auto parts = Survey(20, 130);
+  // In the batches of their owners, each of which is little.
+  size_t bytes = 0;
+  for (NativeRange& r : parts) bytes += heap.ReleaseInUse(&r, 1, Program::kWorks).bytes;
+  EXPECT_EQ(bytes, 130 * kNativePageSize);
+}
+
+TEST_F(KeepsTest, ForgetsWhatAnEarlierSurveyFound) {
+  Survey(20, 130);
+  auto parts = Survey(21, 130);
+  NativeRange old = RangeOf(Idle(20, 32));
+  EXPECT_EQ(heap.ReleaseInUse(&old, 1, Program::kWorks).bytes, 0u);
+  EXPECT_TRUE(kernel.whole(HugePageId(20)));
+}
+
+TEST_F(KeepsTest, CountsFreePagesToo) {
+  for (size_t i = 0; i < 50; ++i) heap.Give(runs[20 * kPagesPerHugePage + 128 + i], false);
+  auto parts = Survey(20, 30);  // with 100 free native pages
+  EXPECT_EQ(Release(parts, Program::kWorks), 30 * kNativePageSize);
+}
+
+TEST_F(KeepsTest, TakesAnythingWhenMemoryIsShort) {
+  NativeRange one = RangeOf(Idle(20, 1));
+  EXPECT_EQ(heap.ReleaseInUse(&one, 1, Program::kIsShort).bytes, kNativePageSize);
+}
+
+TEST_F(KeepsTest, FreePagesOfWholeHugePagesStayWhileTheyAreFew) {
+  for (size_t h = 10; h < 20; ++h) {
+    for (size_t i = 0; i < 30; ++i) heap.Give(runs[h * kPagesPerHugePage + i], false);
+  }
+  for (int s = 0; s < 60; ++s) Second(Program::kRests);
+  EXPECT_TRUE(kernel.whole(HugePageId(12)));
+  EXPECT_GT(heap.ReleaseNow(BytesOf(Length(300))), 0u);
+  EXPECT_FALSE(kernel.whole(HugePageId(12)));
+}
+
+TEST_F(KeepsTest, RebuildsNeighboursInOneCall) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);  // what the small heap began with
+  for (size_t h = 10; h < 18; ++h) Break(h, 20);
+  const size_t calls = kernel.collapse_calls, collapses = kernel.collapses;
+  Second(Program::kWorks);
+  for (size_t h = 10; h < 18; ++h) EXPECT_TRUE(kernel.whole(HugePageId(h))) << h;
+  EXPECT_EQ(kernel.collapses - collapses, 8u);
+  EXPECT_EQ(kernel.collapse_calls - calls, 1u);
+  EXPECT_EQ(heap.Stats().filler.in_use_released, 0u);
+}
+
+TEST_F(KeepsTest, RebuildsNothingAtRestNorWhatLacksMuch) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  Break(10, 20);
+  for (size_t at : {0, 64}) {
+    NativeRange hole = RangeOf(Idle(30, 64));
+    hole.offset += at * kNativePageSize;
+    heap.ReleaseInUse(&hole, 1, Program::kIsShort);
+  }
+  for (int s = 0; s < 5; ++s) Second(Program::kRests);
+  EXPECT_FALSE(kernel.whole(HugePageId(10)));
+  for (int s = 0; s < 5; ++s) Second(Program::kWorks);
+  EXPECT_TRUE(kernel.whole(HugePageId(10)));
+  EXPECT_FALSE(kernel.whole(HugePageId(30)));
+}
+
+TEST_F(KeepsTest, RebuildsForABoundedTimeEachSecond) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  for (size_t h = 5; h < 39; ++h) Break(h, 10);
+  kernel.collapse_ns = 10'000'000;
+  const size_t before = kernel.collapses;
+  Second(Program::kWorks);
+  EXPECT_GE(kernel.collapses - before, 8u);
+  EXPECT_LE(kernel.collapses - before, 24u);
+  for (int s = 0; s < 4; ++s) Second(Program::kWorks);
+  EXPECT_EQ(kernel.collapses - before, 34u);
+}
+
+TEST_F(KeepsTest, OneThatCannotBeRebuiltDoesNotKeepItsNeighboursBroken) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  for (size_t h = 10; h < 14; ++h) Break(h, 20);
+  kernel.unmovable = HugePageId(11);
+  Second(Program::kWorks);
+  for (size_t h : {10, 12, 13}) EXPECT_TRUE(kernel.whole(HugePageId(h))) << h;
+  EXPECT_FALSE(kernel.whole(HugePageId(11)));
+  EXPECT_EQ(kernel.advice(HugePageId(11)), FakeKernel::Advice::kNoHuge);
+}
+
+}  // namespace
+}  // namespace strata
