@@ -66,7 +66,7 @@ class PageMap {
 
   // Every page of a span with objects is entered; of a large block only the first, so that a huge
   // block costs no more than a small one and a pointer into its middle is found to be foreign.
-  void Set(PageRange range, Span* span, SizeClass size_class) {
+  STRATA_NOINLINE void Set(PageRange range, Span* span, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
     const uintptr_t span_start = AddressOf(range.first);
     for (size_t i = 0; i < n; ++i) {
