@@ -20,7 +20,7 @@ enum class Program : uint8_t {
 
 struct BreakSnapshot {
   bool whole;   // not broken yet
-  size_t gain;  // native pages that are free or idle and have memory
+  size_t gain;  // native pages with memory that would go: free, idle or both
   Program program;
   uint32_t rested_s;  // for how long, if it rests
 };
@@ -30,6 +30,8 @@ struct BreakSnapshot {
 inline constexpr size_t kBreakWorking = kNativePerHugePage / 4;
 inline constexpr size_t kBreakResting = kNativePerHugePage / 8;
 inline constexpr size_t kBreakRested = kNativePerHugePage / 32;
+// A broken one is soon rebuilt if little is missing, so a little more isn't taken.
+inline constexpr size_t kFromBroken = kNativePerHugePage / 32;
 inline constexpr uint32_t kLongRestS = 120;
 
 // Native pages that breaking a whole hugepage must free at least.
@@ -40,7 +42,8 @@ constexpr size_t LeastGain(Program program, uint32_t rested_s) {
 }
 
 constexpr bool IsWorthBreaking(const BreakSnapshot& s) {
-  return !s.whole || s.gain >= LeastGain(s.program, s.rested_s);
+  if (s.whole) return s.gain >= LeastGain(s.program, s.rested_s);
+  return s.program != Program::kWorks || s.gain >= kFromBroken;
 }
 
 }  // namespace strata

@@ -270,8 +270,10 @@ class PageHeap {
   struct Piece;  // one hugepage's part of a release
   size_t ReleasePages(Length target, HugeLength keep_cached, Program program)
       STRATA_REQUIRES(lock_);
-  BreakSnapshot SnapshotOf(const HugeTracker& t, Program program) const STRATA_REQUIRES(lock_) {
-    return {!t.broken, t.free_backed() * kNativePerPage + t.IdleAt(survey_), program, rested_s_};
+  // `idle`: what the survey that has just been made found in it.
+  BreakSnapshot SnapshotOf(const HugeTracker& t, size_t idle, Program program) const
+      STRATA_REQUIRES(lock_) {
+    return {!t.broken, t.free_backed() * kNativePerPage + idle, program, rested_s_};
   }
   // The same for callers on a program's stack.
   size_t ReleaseForRequest(Length target) STRATA_REQUIRES(lock_);

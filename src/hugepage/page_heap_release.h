@@ -134,7 +134,7 @@ Length PageHeap<Kernel>::ReleaseFromFiller(Length target, Program program) {
     const size_t n = filler_.DetachForRelease(batch, kReleaseBatch);
     size_t enough = 0;  // the batch is in order of preference: put back what is not needed
     for (Length free; enough < n && released + free < target; ++enough) {
-      if (!IsWorthBreaking(SnapshotOf(*batch[enough], program))) break;
+      if (!IsWorthBreaking(SnapshotOf(*batch[enough], 0, program))) break;
       free += Length(batch[enough]->free_backed());
     }
     for (size_t i = enough; i < n; ++i) ReattachOrRetire(batch[i]);
@@ -284,7 +284,8 @@ InUseRelease PageHeap<Kernel>::ReleaseInUse(NativeRange* ranges, size_t n, Progr
       const HugePageRecord* record = map_.Find(page);
       if (record == nullptr || record->state != HugePageState::kFiller) return;
       // A run of the filler lies in one hugepage, so nothing of the range was taken yet.
-      if (!IsWorthBreaking(SnapshotOf(*record->tracker, program))) {
+      const HugeTracker& t = *record->tracker;
+      if (!IsWorthBreaking(SnapshotOf(t, t.IdleAt(survey_), program))) {
         ranges[i].bytes = 0;
         return;
       }

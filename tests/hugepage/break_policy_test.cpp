@@ -23,7 +23,9 @@ TEST(BreakPolicy, AsksForLessAtRest) {
 }
 
 TEST(BreakPolicy, TakesAllOfABrokenOneAndAllWhenMemoryIsShort) {
-  for (Program p : {Program::kWorks, Program::kRests, Program::kIsShort})
+  EXPECT_FALSE(IsWorthBreaking({false, 15, Program::kWorks, 0}));
+  EXPECT_TRUE(IsWorthBreaking({false, 16, Program::kWorks, 0}));
+  for (Program p : {Program::kRests, Program::kIsShort})
     EXPECT_TRUE(IsWorthBreaking({false, 1, p, 0}));
   EXPECT_TRUE(IsWorthBreaking({true, 1, Program::kIsShort, 0}));
 }

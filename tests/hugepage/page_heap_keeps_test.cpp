@@ -92,6 +92,14 @@ TEST_F(KeepsTest, CountsFreePagesToo) {
   EXPECT_EQ(Release(parts, Program::kWorks), 30 * kNativePageSize);
 }
 
+// A survey is of its moment: later the idle pages may be in use.
+TEST_F(KeepsTest, ASurveyIsNotRememberedWhenFreePagesGo) {
+  Survey(20, 200);
+  for (size_t i = 0; i < 8; ++i) heap.Give(runs[20 * kPagesPerHugePage + 200 + i], false);
+  for (int s = 0; s < 40; ++s) Second(Program::kWorks);
+  EXPECT_TRUE(kernel.whole(HugePageId(20)));
+}
+
 TEST_F(KeepsTest, TakesAnythingWhenMemoryIsShort) {
   NativeRange one = RangeOf(Idle(20, 1));
   EXPECT_EQ(heap.ReleaseInUse(&one, 1, Program::kIsShort).bytes, kNativePageSize);
