@@ -28,7 +28,7 @@ struct BreakSnapshot {
 // A whole hugepage saves every access to it a part of a page walk, and a refill up to 512 faults,
 // so while the program works a quarter of it must go; at rest less, and less still after long.
 inline constexpr size_t kBreakWorking = kNativePerHugePage / 4;
-inline constexpr size_t kBreakResting = kNativePerHugePage / 8;
+inline constexpr size_t kBreakResting = kNativePerHugePage / 16;
 inline constexpr size_t kBreakRested = kNativePerHugePage / 32;
 // A broken one is soon rebuilt if little is missing, so a little more isn't taken.
 inline constexpr size_t kFromBroken = kNativePerHugePage / 32;

@@ -207,8 +207,8 @@ class PageHeap {
       8000;  // each mark may split a VMA; the kernel allows 65,530
   static constexpr HugeLength kReleaseChunk{512};
   static constexpr HugeLength kHeadroom{4};  // above a busy program's demand, at least
-  static constexpr size_t kCollapseMissing = kNativePerHugePage / 8;  // at most, of a hugepage
-  static constexpr Length kCollapseHeap{2048};                        // 16 MiB
+  static constexpr size_t kCollapseMissing = kNativePerHugePage / 16;  // at most, of a hugepage
+  static constexpr Length kCollapseHeap{2048};                         // 16 MiB
   static constexpr size_t kCollapseBatch = 8;           // neighbours out of reach at a time
   static constexpr size_t kCollapseSteps = 1024;        // hugepages looked at in a tick
   static constexpr uint64_t kCollapseNs = 100'000'000;  // a tick: a tenth of one CPU
@@ -308,9 +308,8 @@ class PageHeap {
   void CollapseSome(Length wanted) STRATA_REQUIRES(lock_);
   struct CollapseSearch {
     uint32_t now_s;
-    size_t steps;      // hugepages that may still be looked at
-    size_t spare;      // native pages that demand lets be added
-    Length allowance;  // free pages that the hard limit lets be backed again
+    size_t steps;  // hugepages that may still be looked at
+    Length spare;  // free pages that may be backed again
   };
   struct Neighbours;  // hugepages to rebuild in one call
   static bool IsWorthRebuilding(const HugeTracker& t, const CollapseSearch& s);
@@ -327,6 +326,8 @@ class PageHeap {
   Length FreeBacked() const STRATA_REQUIRES(lock_) {
     return filler_.free_backed() + PagesOf(cache_.size()) + region_backed_ - region_used_;
   }
+  // What a working program keeps above its demand.
+  static Length HeadroomOf(Length demand) { return std::max(PagesOf(kHeadroom), demand / 32); }
   // What the kernel may hold for us now, counting every page handed out as touched.
   Length Backed() const STRATA_REQUIRES(lock_) {
     return used_ + FreeBacked() + PagesOf(in_flight_);

@@ -28,8 +28,8 @@ inline size_t MissingNative(const HugeTracker& t) {
 
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::IsWorthRebuilding(const HugeTracker& t, const CollapseSearch& s) {
-  return !t.empty() && MissingNative(t) <= std::min(kCollapseMissing, s.spare) &&
-         Length(t.released()) <= s.allowance && s.now_s >= t.collapse_after_s;
+  return !t.empty() && MissingNative(t) <= kCollapseMissing && Length(t.released()) <= s.spare &&
+         s.now_s >= t.collapse_after_s;
 }
 
 // The next to be rebuilt: first of all what a small heap began with, then the fullest.
@@ -57,8 +57,7 @@ bool PageHeap<Kernel>::AddToCollapse(HugePageId page, CollapseSearch& s, Neighbo
   if (r == nullptr || r->state != HugePageState::kFiller) return false;
   HugeTracker* t = r->tracker;
   if (!(t->broken || r->plain) || t->detached || !IsWorthRebuilding(*t, s)) return false;
-  s.spare -= MissingNative(*t);
-  s.allowance -= Length(t->released());
+  s.spare -= Length(t->released());
   filler_.Detach(t);
   if (found.n == 0 || page >= found.end()) {
     found.tracker[found.n++] = t;
@@ -80,15 +79,17 @@ void PageHeap<Kernel>::FindNeighbours(CollapseSearch& s, Neighbours& found) {
   }
 }
 
-// Rebuilds hugepages that are nearly full again, as far as demand wants their missing pages too and
-// this tick's time allows.
+// Rebuilds hugepages that are nearly full again, for a part of this tick. Free pages that this
+// backs again are within what demand wants, or a working program's headroom; idle ones inside spans
+// are few in each.
 template <PageKernel Kernel>
 void PageHeap<Kernel>::CollapseSome(Length wanted) {
   if (used_ < kCollapseHeap || tight_) return;
-  if (wanted < Charged()) return;
+  const Length backed = Backed();
+  const Length most =
+      std::min(std::max(wanted, used_ + HeadroomOf(used_)), std::max(hard_limit_, backed));
   CollapseSearch search{Seconds(kernel_.CoarseNowNs()), kCollapseSteps,
-                        (wanted - Charged()).raw() * kNativePerPage,
-                        std::max(hard_limit_, Backed()) - Backed()};
+                        most > backed ? most - backed : Length(0)};
   uint64_t worst = 0, begin = kernel_.NowNs();
   const uint64_t until = begin + kCollapseNs;
   while (begin < until) {

@@ -46,8 +46,7 @@ size_t PageHeap<Kernel>::Tick(bool calls_rest, Program program) {
   size_t released = BytesOf(ReleaseEmpties());
   // A busy program's next runs land in hugepages that have room: those are not broken under its
   // feet.
-  const Length wanted =
-      demand_.idle() ? demand : demand + std::max(PagesOf(kHeadroom), demand / 32);
+  const Length wanted = demand_.idle() ? demand : demand + HeadroomOf(demand);
   const Length backed = used_ + FreeBacked();
   if (backed > wanted) {
     // A busy program's cache is kept up to its limit while regions have anything to give.

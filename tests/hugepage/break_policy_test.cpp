@@ -15,8 +15,8 @@ TEST(BreakPolicy, AsksForAQuarterWhileTheProgramWorks) {
 }
 
 TEST(BreakPolicy, AsksForLessAtRest) {
-  EXPECT_FALSE(IsWorthBreaking({true, 63, Program::kRests, 0}));
-  EXPECT_TRUE(IsWorthBreaking({true, 64, Program::kRests, 0}));
+  EXPECT_FALSE(IsWorthBreaking({true, 31, Program::kRests, 0}));
+  EXPECT_TRUE(IsWorthBreaking({true, 32, Program::kRests, 0}));
   EXPECT_FALSE(IsWorthBreaking({true, 16, Program::kRests, 119}));
   EXPECT_TRUE(IsWorthBreaking({true, 16, Program::kRests, 120}));
   EXPECT_FALSE(IsWorthBreaking({true, 15, Program::kRests, 1'000'000}));

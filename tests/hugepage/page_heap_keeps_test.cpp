@@ -107,11 +107,11 @@ TEST_F(KeepsTest, TakesAnythingWhenMemoryIsShort) {
 
 TEST_F(KeepsTest, FreePagesOfWholeHugePagesStayWhileTheyAreFew) {
   for (size_t h = 10; h < 20; ++h) {
-    for (size_t i = 0; i < 30; ++i) heap.Give(runs[h * kPagesPerHugePage + i], false);
+    for (size_t i = 0; i < 15; ++i) heap.Give(runs[h * kPagesPerHugePage + i], false);
   }
   for (int s = 0; s < 60; ++s) Second(Program::kRests);
   EXPECT_TRUE(kernel.whole(HugePageId(12)));
-  EXPECT_GT(heap.ReleaseNow(BytesOf(Length(300))), 0u);
+  EXPECT_GT(heap.ReleaseNow(BytesOf(Length(150))), 0u);
   EXPECT_FALSE(kernel.whole(HugePageId(12)));
 }
 
