@@ -381,14 +381,15 @@ size_t StrataHeap<Kernel>::ReleaseInSpans(uint32_t before, size_t limit, Program
   page_heap_.BeginSurvey();
   bool idle[kMaxClasses];
   for (size_t c = 1; c < kNumClasses; ++c) idle[c] = central_[c].SurveyIdle(before);
+  // What follows is done once for each page that goes; a survey may be in vain.
+  const uint64_t end = kernel_.NowNs();
+  next_survey_ns_ = end + (end - begin) * kSurveyRest;
   size_t released = 0;
   for (size_t c = 1; c < kNumClasses; ++c) {
     if (!idle[c]) continue;
     central_[c].SearchAnew();
     released += central_[c].ReleaseIdle(before, limit, program);
   }
-  const uint64_t end = kernel_.NowNs();
-  next_survey_ns_ = end + (end - begin) * kSurveyRest;
   return released;
 }
 

@@ -211,7 +211,7 @@ class PageHeap {
   static constexpr Length kCollapseHeap{2048};                         // 16 MiB
   static constexpr size_t kCollapseBatch = 8;           // neighbours out of reach at a time
   static constexpr size_t kCollapseSteps = 1024;        // hugepages looked at in a tick
-  static constexpr uint64_t kCollapseNs = 100'000'000;  // a tick: a tenth of one CPU
+  static constexpr uint64_t kCollapseNs = 200'000'000;  // a tick: a fifth of one CPU
   static constexpr uint32_t kCollapseAgainS = 300;      // after the kernel refused
   static constexpr int kAttempts = 4;
   static constexpr size_t kInUseBatch = 96;      // ranges of one ReleaseInUse step

@@ -147,8 +147,8 @@ TEST_F(KeepsTest, RebuildsForABoundedTimeEachSecond) {
   kernel.collapse_ns = 10'000'000;
   const size_t before = kernel.collapses;
   Second(Program::kWorks);
-  EXPECT_GE(kernel.collapses - before, 8u);
-  EXPECT_LE(kernel.collapses - before, 24u);
+  EXPECT_GE(kernel.collapses - before, 16u);
+  EXPECT_LE(kernel.collapses - before, 28u);
   for (int s = 0; s < 4; ++s) Second(Program::kWorks);
   EXPECT_EQ(kernel.collapses - before, 34u);
 }
