@@ -19,6 +19,7 @@ from rich.table import Table
 from strata_bench import (
     allocators,
     classic_groups,
+    cycle_group,
     execute,
     groups,
     hoard_group,
@@ -44,6 +45,7 @@ QUICK_ROUNDS = 2
 GROUPS = (
     groups.GROUPS
     | server_group.GROUPS
+    | cycle_group.GROUPS
     | taxonomy.GROUPS
     | hoard_group.GROUPS
     | reap_groups.GROUPS

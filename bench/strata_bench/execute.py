@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from strata_bench import redis_load, request_pools, traces
+from strata_bench import redis_cycle, redis_load, request_pools, traces
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -73,10 +73,11 @@ def _run_program(step: Step, args: tuple[str, ...], programs: Path) -> Run:
 
 def run_step(step: Step, programs: Path, quick: bool) -> Run:
     case, allocator, round_number = step
-    if case.kind is Kind.REDIS:
+    if case.kind in (Kind.REDIS, Kind.CYCLE):
         keys = int(case.quick[0] if quick else case.args[0])
+        measure = redis_load.measure if case.kind is Kind.REDIS else redis_cycle.measure
         try:
-            fields = redis_load.measure(allocator, keys)
+            fields = measure(allocator, keys)
             return Run(case.name, allocator.name, round_number, fields)
         except (redis_load.RedisError, OSError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))

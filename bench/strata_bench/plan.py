@@ -13,6 +13,7 @@ NO_RELEASING = tuple(p for p in PEERS if p != "tcmalloc-releasing")
 class Kind(Enum):
     PROGRAM = "program"
     REDIS = "redis"
+    CYCLE = "cycle"  # redis through a day
     SERVER = "server"  # nginx or Apache
     TRACE = "trace"  # a replay of what was recorded from `program`
 

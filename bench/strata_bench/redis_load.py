@@ -141,7 +141,7 @@ def info(connection: socket.socket, section: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def server(
-    allocator: Allocator, settings: dict[str, str]
+    allocator: Allocator, settings: dict[str, str], options: tuple[str, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, int]]:
     """A redis-server on the allocator, a connection to it and its port."""
     program = shutil.which("redis-server")
@@ -152,6 +152,7 @@ def server(
         [
             *(program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""),
             *("--appendonly", "no", "--loglevel", "warning", "--dir", "/tmp"),
+            *options,
         ],
         env=allocator.environment(force_preload=True) | settings,
         stdin=subprocess.DEVNULL,
