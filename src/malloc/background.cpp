@@ -204,6 +204,7 @@ BackgroundStats ReadBackgroundStats() {
 
 void BackgroundForgetInChild() {
   ForgetBackgroundThread();
+  g_cpu = {};  // a child's clocks begin anew
   g_forked_ns.store(CoarseNowNs(), std::memory_order_relaxed);
   g_in_round.store(t_state.at_work != 0, std::memory_order_relaxed);
   g_looks.store(TheRuntime().options.background, std::memory_order_relaxed);

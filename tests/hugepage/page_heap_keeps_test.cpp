@@ -96,7 +96,7 @@ TEST_F(KeepsTest, CountsFreePagesToo) {
 TEST_F(KeepsTest, ASurveyIsNotRememberedWhenFreePagesGo) {
   Survey(20, 200);
   for (size_t i = 0; i < 8; ++i) heap.Give(runs[20 * kPagesPerHugePage + 200 + i], false);
-  for (int s = 0; s < 40; ++s) Second(Program::kWorks);
+  for (int s = 0; s < 40; ++s) Second(Program::kRests);
   EXPECT_TRUE(kernel.whole(HugePageId(20)));
 }
 
