@@ -1,17 +1,19 @@
 # The front door. Every target installs what it misses (scripts/install-deps.sh) and says so.
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
-#   make test      everything that has to hold, in under 15 minutes
-#   make bench     the measurements of docs/benchmarks.md           (QUICK=1: a short one;
-#                  GROUP=experiments|sampling|adaptive|limits|heaps|hoard|taxonomy|reaps|pools|servers:
-#                  that part of the page alone)
+#   make test      everything that has to hold, in half an hour on two cores
+#   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
+#                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
+#                  servers: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
+#   make mutants   whether the unit tests notice each small mistake of tests/mutants
+#                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib servers tools test golden demo bench fuzz format lint install clean
+.PHONY: all lib servers tools test golden demo bench fuzz mutants format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -61,6 +63,10 @@ bench: lib
 fuzz:
 	@$(DEPS) fuzz
 	@scripts/run-fuzz.sh $(FUZZ_SECONDS)
+
+mutants:
+	@$(DEPS) test
+	@python3 scripts/mutants.py --jobs $(JOBS) $(if $(AREA),--area $(AREA)) $(if $(ONLY),--only '$(ONLY)')
 
 format:
 	@$(DEPS) lint

@@ -1,6 +1,8 @@
-"""Measures Strata against its peers and writes the results: build/bench/results.tsv, pictures and
-docs/benchmarks.md. A run that leaves works, peers or rounds out writes beside the TSV instead, so
-that the committed page always comes from a whole run."""
+"""Measures Strata against its peers and writes the results: build/bench/NAME.tsv and, with its
+pictures, docs/benchmarks/NAME.md, where NAME is a group's or `works`. A run that leaves works,
+peers or rounds out writes its page beside the TSV instead, so that a committed page always comes
+from a whole run. docs/benchmarks.md, the page above them, is kept by hand; a test holds it to
+them."""
 
 from __future__ import annotations
 
@@ -27,7 +29,6 @@ from strata_bench import (
     plots,
     reap_groups,
     request_pools,
-    sections,
     server_group,
     taxonomy,
     traces,
@@ -40,6 +41,7 @@ from strata_bench.targets import Row, against_best, judge
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
+PAGES = ROOT / "docs" / "benchmarks"
 MIN_ROUNDS = 5
 QUICK_ROUNDS = 2
 GROUPS = (
@@ -156,9 +158,9 @@ def record_traces(group: groups.Group, lib: Path, out: Path) -> tuple[groups.Gro
 
 
 def run_group(
-    group: groups.Group, lib: Path, rounds: int | None, page: Path | None, quick: bool
+    group: groups.Group, lib: Path, rounds: int | None, place: Path | None, quick: bool
 ) -> None:
-    """Runs one group and writes its section, into a page beside the TSV unless the run is whole."""
+    """Runs one group and writes its page, beside the TSV unless the run is whole."""
     out = ROOT / "build" / "bench"
     execute.build_programs(BENCH, out)
     missing = [w.case.program for w in group.works if w.case.kind is Kind.PROGRAM]
@@ -196,18 +198,22 @@ def run_group(
     if group.tables:
         how += (
             " The first column is the median, the others are paired ratios to it, the geometric"
-            " mean with its 95 % bootstrap interval; bold where it leaves 1 out."
+            " mean with its 95 % bootstrap interval; bold where it leaves 1 out. Where a"
+            " figure is 0, the medians stand instead."
         )
     results.write_tsv(out / f"{group.name}.tsv", [w.case for w in group.works])
     whole = not quick and count >= group.rounds
-    target = page or (ROOT / "docs" / "benchmarks.md" if whole else out / f"{group.name}.md")
-    text = groups.section(group, results, skipped, how, target.parent / "img")
+    target = place or (PAGES if whole else out) / f"{group.name}.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = groups.page(group, results, skipped, how, target.parent / "img")
     if group.picture:
         request_pools.picture(found, target.parent / "img" / f"{group.name}.png")
-    before = target.read_text() if target.exists() else ""
-    target.write_text(sections.put(before, group.name, text))
+    target.write_text(text)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"bench: wrote {out / group.name}.tsv and {target}", highlight=False)
+    console.print(
+        f"bench: wrote {out / group.name}.tsv and {target}",
+        highlight=False,
+    )
 
 
 def main(
@@ -265,8 +271,8 @@ def main(
     results = measure(cases, field, QUICK_ROUNDS if quick else rounds, quick)
 
     whole = not (quick or only or peers or env) and rounds >= MIN_ROUNDS
-    page = docs or (ROOT / "docs" / "benchmarks.md" if whole else out / "benchmarks.md")
-    results.write_tsv(out / "results.tsv", cases)
+    page = docs or (PAGES if whole else out) / "works.md"
+    results.write_tsv(out / "works.tsv", cases)
     images = plots.draw(results, page.parent / "img")
     rows = judge(results)
     facts["run time"] = f"{(time.monotonic() - started) / 60:.1f} minutes"
@@ -274,10 +280,9 @@ def main(
     date = datetime.date.today().isoformat()
     page.parent.mkdir(parents=True, exist_ok=True)
     report = Report(results, field, images, page)
-    parts = sections.kept(page.read_text()) if page.exists() else ""
-    page.write_text("\n".join(filter(None, [report.text(command, date, rows, facts), parts])))
+    page.write_text(report.text(command, date, rows, facts))
     show_targets(rows)
-    console.print(f"bench: wrote {out / 'results.tsv'} and {page}", highlight=False)
+    console.print(f"bench: wrote {out / 'works.tsv'} and {page}", highlight=False)
     if any(r.error for r in results.runs if r.allocator.startswith(STRATA)):
         raise typer.Exit(1)
 

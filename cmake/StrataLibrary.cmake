@@ -16,7 +16,7 @@ target_link_libraries(strata_front PUBLIC strata_headers PRIVATE strata_flags)
 # nothrow new has to catch what a new_handler throws, and what a cap's function throws must leave the
 # thread in its scope; nothing else in the run time unwinds.
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/heaps/preload/nothrow_new.cpp"
-  "${PROJECT_SOURCE_DIR}/src/malloc/cap_call.cpp" PROPERTIES COMPILE_OPTIONS "-fexceptions")
+  "${PROJECT_SOURCE_DIR}/src/regions/cap_call.cpp" PROPERTIES COMPILE_OPTIONS "-fexceptions")
 
 set(STRATA_OBJECTS $<TARGET_OBJECTS:strata_malloc> $<TARGET_OBJECTS:strata_front>)
 if(STRATA_CORE_SOURCES)

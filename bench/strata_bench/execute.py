@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from strata.redis import RedisError
+
 from strata_bench import redis_cycle, redis_load, request_pools, traces
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case, Kind
@@ -74,12 +76,15 @@ def _run_program(step: Step, args: tuple[str, ...], programs: Path) -> Run:
 def run_step(step: Step, programs: Path, quick: bool) -> Run:
     case, allocator, round_number = step
     if case.kind in (Kind.REDIS, Kind.CYCLE):
-        keys = int(case.quick[0] if quick else case.args[0])
-        measure = redis_load.measure if case.kind is Kind.REDIS else redis_cycle.measure
+        args = case.quick if quick else case.args
         try:
-            fields = measure(allocator, keys)
+            if case.kind is Kind.REDIS:
+                fields = redis_load.measure(allocator, int(args[0]))
+            else:
+                rest, read = float(args[1]), float(args[2])
+                fields = redis_cycle.measure(allocator, int(args[0]), rest, read)
             return Run(case.name, allocator.name, round_number, fields)
-        except (redis_load.RedisError, OSError) as error:
+        except (RedisError, OSError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))
     if case.kind is Kind.SERVER:
         seconds = float(case.quick[0] if quick else case.args[0])

@@ -1,4 +1,4 @@
-"""What each work of docs/benchmarks.md does, in a line, for who has not seen its source."""
+"""What each work of docs/benchmarks/works.md does, in a line, for who has not seen its source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORKS = {
     "burst": "fills 1 GiB, frees 95 % (the oldest, or any) and idles: what is still held",
     "swing": "the heap moves between 200 MiB and 1 GiB every two seconds: what giving memory"
     " back costs when it is soon needed again",
-    "redis": "redis-server filled with 300,000 keys by redis-benchmark; `coverage` is the part"
+    "redis": "redis-server filled with 300,000 keys over pipelined sockets; `coverage` is the part"
     " of its anonymous memory that lies on hugepages",
     "startup": "starts and ends /bin/true",
 }

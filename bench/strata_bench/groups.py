@@ -1,6 +1,6 @@
 """Experiments beside the plan: one build of Strata under different settings, or several allocators
-under a memory limit, in many interleaved rounds. Each group writes a section of its own into
-docs/benchmarks.md, which the other groups and the whole run leave alone."""
+under a memory limit, in many interleaved rounds. Each group writes a page of its own,
+docs/benchmarks/NAME.md."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Group:
     must_finish: tuple[str, ...] = ()  # variants of which no run may fail or be killed
     switched: str = ""  # the variants are values of this setting, switched in one running server
     tables: bool = True  # of ratios to the base, one for each work
-    # What else the section says, given the results and a folder for pictures beside the page.
+    # What else the page says, given the results and a folder for pictures beside the page.
     more: Callable[[Results, Path], list[str]] | None = None
     picture: str = ""  # what img/NAME.png shows
 
@@ -305,8 +305,17 @@ def _cell(found: Interval | None, figure: Figure) -> str:
     return f"{found} {'same' if verdict is Verdict.SAME else 'open'}"
 
 
-def _base(results: Results, work: Work, figure: Figure, base: str) -> str:
-    value = results.median(work.case.name, base, figure.key)
+def _against(results: Results, work: Work, figure: Figure, name: str, base: str) -> str:
+    """The ratio to the base; where a figure is 0 there is none, and the figure itself stands."""
+    found = ratio(results, work, figure, name, base)
+    compared = results.values(work.case.name, base, figure.key)
+    return (
+        _plain(results, work, figure, name) if found is None and compared else _cell(found, figure)
+    )
+
+
+def _plain(results: Results, work: Work, figure: Figure, name: str) -> str:
+    value = results.median(work.case.name, name, figure.key)
     if value is None:
         return "–"
     if figure.key.endswith("_kib"):
@@ -348,20 +357,20 @@ def _target_lines(group: Group, results: Results, base: str) -> list[str]:
     return lines
 
 
-def section(
+def page(
     group: Group, results: Results, skipped: dict[str, str], how: str, images: Path | None = None
 ) -> str:
-    """The group's part of the page; its pictures go to `images`."""
+    """The group's page; its pictures go to `images`."""
     names = [v.name for v in group.variants if v.name not in skipped]
     base = names[0] if names else group.variants[0].name
-    lines = [f"## {group.title}\n", group.about + "\n", how + "\n"]
+    lines = [f"# {group.title}\n", group.about + "\n", how + "\n"]
     for work in (w for w in group.works if w.figures) if group.tables else ():
         header = [work.case.name, base, *names[1:]]
         lines.append("| " + " | ".join(header) + " |")
         lines.append("|---|" + "---:|" * (len(header) - 1))
         for figure in work.figures:
-            cells = [_cell(ratio(results, work, figure, n, base), figure) for n in names[1:]]
-            row = [figure.label, _base(results, work, figure, base), *cells]
+            cells = [_against(results, work, figure, n, base) for n in names[1:]]
+            row = [figure.label, _plain(results, work, figure, base), *cells]
             lines.append("| " + " | ".join(row) + " |")
         if work.limit_mib:
             ends = [limited.ends(results, work.case.name, n) for n in names]
@@ -370,7 +379,7 @@ def section(
     if group.more is not None and images is not None:
         lines += group.more(results, images)
     if group.picture:
-        lines.append(f"![{group.picture}](img/{group.name}.png)\n\n{group.picture}.\n")
+        lines.append(f"![{group.title}](img/{group.name}.png)\n\n{group.picture}.\n")
     lines += _target_lines(group, results, base)
     lines += [f"- Left out: {name} ({why})." for name, why in skipped.items()]
     if not group.works[0].limit_mib:

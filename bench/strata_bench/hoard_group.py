@@ -107,7 +107,7 @@ def _claims(results: Results) -> Iterator[tuple[str, str, str]]:
         yield (
             "one processor: 6.2 % slower than the system's malloc on average (paper)",
             f"one thread: {min(ones):.2f} × glibc at least; see also `hoard` among the"
-            " [classic heaps](#the-classic-heaps-built-from-layers)",
+            " [classic heaps](heaps.md)",
             verdict(min(ones) >= 1 / 1.062),
         )
     for program in PROGRAMS:

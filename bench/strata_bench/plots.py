@@ -1,43 +1,57 @@
-"""The pictures in docs/benchmarks.md."""
+"""The pictures in docs/benchmarks. Strata and the allocator it is up against have a colour, all
+others are grey; what a mark or a line is stands beside it, so that nobody has to match a legend."""
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
-from typing import Any
 
-import matplotlib
+import matplotlib as mpl
 
-matplotlib.use("Agg")
+mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from strata.plot import INK, SOFT, STYLE, EndLabel, label_ends
 
 from strata_bench.allocators import PEERS, STRATA
 from strata_bench.plan import SPEED
 from strata_bench.results import Results
 from strata_bench.targets import best_peer, burst_limit_kib
 
-PALETTE = plt.get_cmap("tab10")
-MARKERS = "osv^<>Dph"
+OURS = "#0b6fb8"
+RIVAL = "#d98200"
+OTHER = "#a9b1ba"
+GRID = "#e3e8ee"
+KIB = 1024
+MIB = 1024  # in KiB, which the results count in
 
 
-def _style(name: str) -> dict[str, object]:
-    if name == STRATA:
-        return {"color": "black", "marker": "*", "zorder": 3, "markersize": 11}
-    index = PEERS.index(name) if name in PEERS else 0
-    return {
-        "color": PALETTE(index % 10),
-        "marker": MARKERS[index % len(MARKERS)],
-        "zorder": 2,
-        "markersize": 5,
-    }
-
-
-def _save(path: Path) -> Path:
+def _save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    plt.savefig(path, dpi=110, bbox_inches="tight")
-    plt.close()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
     return path
+
+
+def _key(axes: Axes, words: list[tuple[str, str]]) -> None:
+    """One line above the axes, each word in the colour of what it names."""
+    at = 0.0
+    for text, colour in words:
+        written = axes.annotate(
+            text,
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(at, 6),
+            textcoords="offset points",
+            color=colour,
+            fontweight="bold",
+            fontsize=9,
+        )
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        at += written.get_window_extent().width * 72 / figure.dpi + 12
 
 
 def speed(results: Results, path: Path) -> Path | None:
@@ -45,125 +59,170 @@ def speed(results: Results, path: Path) -> Path | None:
     cases = [c for c in SPEED if best_peer(results, c) is not None]
     if not cases:
         return None
-    _, axes = plt.subplots(figsize=(9, 0.36 * len(cases) + 1.6))
-    for name in (STRATA, *PEERS):
-        xs: list[float] = []
-        ys: list[int] = []
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(8.6, 0.3 * len(cases) + 1.4))
+        rivals = []
         for row, case in enumerate(cases):
             peer = best_peer(results, case)
-            value = results.median(case.name, name, case.metric)
             base = results.median(case.name, peer, case.metric) if peer else None
-            if value is not None and base:
-                xs.append(value / base)
-                ys.append(row)
-        if xs:
-            axes.plot(xs, ys, linestyle="none", label=name, **_style(name))  # type: ignore[arg-type]
-    axes.set_xscale("log", base=2)
-    axes.set_yticks(range(len(cases)), [c.name for c in cases])
-    axes.invert_yaxis()
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_xlabel("time / fastest peer's time (left is faster)")
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}×")
-    axes.grid(axis="both", alpha=0.25)
-    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
-    return _save(path)
+            rivals.append(peer or "")
+            for name in (*PEERS, STRATA):
+                value = results.median(case.name, name, case.metric)
+                if value is None or not base:
+                    continue
+                colour = OURS if name == STRATA else RIVAL if name == peer else OTHER
+                size, above = (8.0, 3) if colour != OTHER else (5.0, 2)
+                axes.plot(value / base, row, "o", color=colour, ms=size, mew=0, zorder=above)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}×")
+        axes.set_xlabel("time over the fastest other's; left is faster")
+        axes.set_yticks(range(len(cases)), [c.name for c in cases])
+        axes.invert_yaxis()
+        axes.axvline(1, color=RIVAL, lw=0.8, zorder=1)
+        axes.grid(axis="y", color=GRID, lw=0.8)
+        axes.tick_params(left=False)
+        beside = axes.secondary_yaxis("right")
+        beside.set_yticks(range(len(cases)), rivals, color=RIVAL)
+        beside.tick_params(right=False)
+        beside.spines["right"].set_visible(False)
+        words = [("Strata", OURS), ("the fastest other: its name at the right", RIVAL)]
+        _key(axes, [*words, ("others", SOFT)])
+        return _save(figure, path)
+
+
+def size_name(count: float) -> str:
+    for unit in ("B", "KiB"):
+        if count < KIB:
+            return f"{count:g} {unit}"
+        count /= KIB
+    return f"{count:g} MiB"
+
+
+def _by_size(results: Results, name: str) -> dict[int, float]:
+    """Median ns for each size."""
+    points: dict[int, list[float]] = {}
+    for run in (r for r in results.of("bysize", name) if not r.error):
+        for pair in run.fields.get("by_size", "").split(","):
+            size, _, ns = pair.partition(":")
+            points.setdefault(int(size), []).append(float(ns))
+    return {size: statistics.median(points[size]) for size in sorted(points)}
 
 
 def sizes(results: Results, path: Path) -> Path | None:
-    """ns per malloc and free over the size, both on log scales."""
-    _, axes = plt.subplots(figsize=(9, 4.5))
-    drawn = False
-    for name in (STRATA, *PEERS):
-        runs = [r for r in results.of("bysize", name) if not r.error]
-        if not runs:
-            continue
-        points: dict[int, list[float]] = {}
-        for run in runs:
-            for pair in run.fields.get("by_size", "").split(","):
-                size, _, ns = pair.partition(":")
-                points.setdefault(int(size), []).append(float(ns))
-        xs = sorted(points)
-        ys = [sorted(points[x])[len(points[x]) // 2] for x in xs]
-        style = _style(name) | {"markersize": 3}
-        axes.plot(xs, ys, label=name, linewidth=1.2, **style)  # type: ignore[arg-type]
-        drawn = True
-    if not drawn:
-        plt.close()
+    """ns per malloc and free over the size, both on log scales; the rival is the fastest over all
+    sizes by the geometric mean."""
+    found = {name: _by_size(results, name) for name in (*PEERS, STRATA)}
+    found = {name: line for name, line in found.items() if line}
+    peers = [name for name in found if name != STRATA]
+    if not peers:
         return None
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel("bytes")
-    axes.set_ylabel("ns per malloc + free")
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, ncols=2)
-    return _save(path)
+    rival = min(peers, key=lambda name: statistics.geometric_mean(found[name].values()))
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(8.6, 4.6))
+        ends = []
+        for name, line in found.items():
+            colour = OURS if name == STRATA else RIVAL if name == rival else OTHER
+            bold = colour != OTHER
+            width, above = (2.2, 3) if bold else (1.1, 2)
+            axes.plot(list(line), list(line.values()), color=colour, lw=width, zorder=above)
+            text = "Strata" if name == STRATA else name
+            last = line[max(line)]
+            ends.append(
+                EndLabel(last, text, colour if bold else SOFT, "bold" if bold else "normal")
+            )
+        every = sorted({size for line in found.values() for size in line})
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlim(every[0], every[-1])
+        axes.xaxis.set_major_formatter(lambda x, _: size_name(x))
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:,g}")
+        axes.set_title("ns for a malloc and a free, by the size of the block")
+        axes.grid(axis="y", color=GRID, lw=0.8)
+        label_ends(axes, ends)
+        return _save(figure, path)
 
 
 def _burst_panel(axes: Axes, results: Results, case: str) -> bool:
-    drawn = False
+    """A bar for each allocator, the least on top."""
+    held: dict[str, float] = {}
     for name in (STRATA, *PEERS):
-        runs = [r for r in results.of(case, name) if not r.error]
-        if not runs:
-            continue
-        run = runs[0]
-        style = {k: v for k, v in _style(name).items() if k in ("color", "zorder")}
-        for key, line in (("rss_series_kib", "-"), ("physical_series_kib", ":")):
-            series = [v / 1024 for v in run.series(key)]
-            label = name if line == "-" else None
-            axes.plot(series, line, label=label, **style)  # type: ignore[arg-type]
-        if name == STRATA:
-            limit = burst_limit_kib(case, run.fields) / 1024
-            axes.axhline(limit, color="red", linewidth=0.8, linestyle="--", label="target")
-        drawn = True
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("seconds after the frees")
-    axes.set_title(f"{case.removeprefix('burst-')} 95 % freed", fontsize=10)
-    axes.grid(alpha=0.25)
-    return drawn
+        value = results.median(case, name, "rss_kib")
+        if value is not None:
+            held[name] = value / MIB
+    ours = [r for r in results.of(case, STRATA) if not r.error]
+    if not held or not ours:
+        return False
+    order = sorted(held, key=lambda name: held[name])
+    rival = next((name for name in order if name != STRATA), STRATA)
+    for row, name in enumerate(order):
+        colour = OURS if name == STRATA else RIVAL if name == rival else OTHER
+        axes.barh(row, held[name], 0.72, color=colour)
+        axes.annotate(
+            f"{held[name]:,.0f}",
+            (held[name], row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
+    axes.set_yticks(range(len(order)), ["Strata" if n == STRATA else n for n in order])
+    axes.set_ylim(len(order) + 0.7, -0.6)  # room below the bars for what the lines are
+    fields = ours[0].fields
+    marks = [("in use", float(fields["live_kib"]) / MIB, INK)]
+    marks.append(("target", burst_limit_kib(case, fields) / MIB, "#b3261e"))
+    for row, (text, at, colour) in enumerate(marks):
+        axes.axvline(at, color=colour, lw=0.9, ls=(0, (3, 2)))
+        axes.annotate(
+            f"{text} {at:,.0f}",
+            (at, len(order) - 0.15 + 0.55 * row),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=colour,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
+        )
+    axes.tick_params(left=False)
+    axes.margins(x=0.16)
+    return True
 
 
 def burst(results: Results, path: Path) -> Path | None:
-    """Held memory over the idle seconds: RSS drawn through, physical dotted."""
-    _, panels = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
-    drawn = [
-        _burst_panel(panels[i], results, case)
-        for i, case in enumerate(("burst-oldest", "burst-random"))
-    ]
-    if not any(drawn):
-        plt.close()
-        return None
-    panels[0].set_ylabel("MiB (RSS; dotted: cgroup)")
-    panels[1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
-    return _save(path)
+    """RSS at the end of the idle time after 95 % of a gigabyte was freed."""
+    titles = {"burst-oldest": "the oldest freed", "burst-random": "any freed, at random"}
+    with mpl.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 2, figsize=(9.6, 3.9))
+        drawn = []
+        for axes, (case, title) in zip(panels, titles.items(), strict=True):
+            drawn.append(_burst_panel(axes, results, case))
+            axes.set_title(f"MiB held, {title}")
+        if not all(drawn):
+            plt.close(figure)
+            return None
+        return _save(figure, path)
 
 
 def memory_of_loops(panels: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> Path:
     """RSS over time, for each server and variant, while one request allocates and frees."""
-    meaning = {
-        "stock": "stock: the server's own pools, glibc's malloc",
-        "strata": "strata: the server's own pools, Strata's malloc",
-        "reaps": "reaps: pools on reaps",
-    }
-    figure, axes = plt.subplots(1, len(panels), figsize=(10, 3.6), sharey=True)
+    names = {"stock": "own pools, glibc", "strata": "own pools, Strata", "reaps": "reaps"}
     # Dashed and on top where it lies on another line.
-    styles: dict[str, dict[str, Any]] = {
-        "stock": {"color": PALETTE(0), "lw": 1.6, "ls": (0, (3, 2)), "zorder": 4},
-        "strata": {"color": PALETTE(1), "lw": 2.2},
-        "reaps": {"color": "black", "lw": 2.2},
-    }
-    for index, (server, lines) in enumerate(panels.items()):
-        for variant, series in lines.items():
-            label, style = meaning.get(variant, variant), styles.get(variant, {})
-            axes[index].plot(*zip(*series, strict=True), label=label, **style)
-        axes[index].set_title(server)
-        axes[index].set_xlabel("seconds")
-        axes[index].set_ylim(bottom=-8)
-        axes[index].grid(alpha=0.25)
-    axes[0].set_ylabel("RSS of the worker, MiB")
-    handles, labels = axes[0].get_legend_handles_labels()
-    place = {"bbox_to_anchor": (0.5, 0.0), "ncols": len(labels)}
-    figure.legend(handles, labels, fontsize=8, loc="upper center", **place)
-    return _save(path)
+    styles = {"stock": (SOFT, (0, (3, 2)), 4), "strata": (RIVAL, "-", 3), "reaps": (OURS, "-", 3)}
+    with mpl.rc_context(STYLE):
+        figure, row = plt.subplots(1, len(panels), figsize=(10.4, 3.6), sharey=True)
+        longest = max(s[-1][0] for lines in panels.values() for s in lines.values())
+        for axes, (server, lines) in zip(row, panels.items(), strict=True):
+            ends = []
+            for variant, series in lines.items():
+                colour, dashes, above = styles.get(variant, (OTHER, "-", 2))
+                axes.plot(*zip(*series, strict=True), color=colour, ls=dashes, lw=2, zorder=above)
+                ends.append(EndLabel(series[-1][1], names.get(variant, variant), colour))
+            axes.set_title(f"{server}: RSS of the worker, MiB")
+            axes.set_xlabel("seconds")
+            axes.set_xlim(0, longest)
+            axes.set_ylim(bottom=-8)
+            axes.grid(axis="y", color=GRID, lw=0.8)
+            label_ends(axes, ends)
+        return _save(figure, path)
 
 
 def draw(results: Results, directory: Path) -> dict[str, Path]:

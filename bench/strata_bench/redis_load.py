@@ -12,39 +12,36 @@ import random
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from strata.procfs import cpu_times, spent_since
+from strata.redis import Client, Pipeline, RedisError, bulk, command, connect, set_pipeline
 
 from strata_bench.allocators import Allocator
 
 LOW, HIGH = 100, 3000
 PIPELINE = 64
+LANES = 4  # pipelines in flight, so that the server always has one to work on
 START_TIMEOUT = 20.0
 
 
-class RedisError(Exception):
-    """The server did not start, died, or answered something else than it should."""
-
-
 @functools.cache
-def requests(keys: int) -> list[bytes]:
+def requests(keys: int) -> list[Pipeline]:
     """SET commands for `keys` keys with values of 100 B to 3 KB, PIPELINE in each piece."""
     rng = random.Random(2024)
     pattern = bytes(rng.randrange(33, 127) for _ in range(HIGH * 2))
-    pieces: list[bytes] = []
+    pieces: list[Pipeline] = []
     for first in range(0, keys, PIPELINE):
-        parts: list[bytes] = []
+        names: list[bytes] = []
+        values: list[bytes] = []
         for key in range(first, min(first + PIPELINE, keys)):
             size = rng.randint(LOW, HIGH)
             offset = rng.randrange(HIGH)
-            name = b"key:%010d" % key
-            parts.append(
-                b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-                % (len(name), name, size, pattern[offset : offset + size])
-            )
-        pieces.append(b"".join(parts))
+            names.append(bulk(b"key:%010d" % key))
+            values.append(bulk(pattern[offset : offset + size]))
+        pieces.append(set_pipeline(names, values))
     return pieces
 
 
@@ -60,31 +57,9 @@ def _connect(port: int, process: subprocess.Popen[bytes]) -> socket.socket:
         if process.poll() is not None:
             raise RedisError(f"redis-server ended with {process.returncode} while starting")
         with contextlib.suppress(OSError):
-            return socket.create_connection(("127.0.0.1", port), timeout=60)
+            return connect(port)
         time.sleep(0.02)
     raise RedisError("redis-server did not answer")
-
-
-def _command(connection: socket.socket, *words: str) -> bytes:
-    """One command with a one-line answer."""
-    text = f"*{len(words)}\r\n" + "".join(f"${len(w)}\r\n{w}\r\n" for w in words)
-    connection.sendall(text.encode())
-    answer = b""
-    while not answer.endswith(b"\r\n"):
-        piece = connection.recv(4096)
-        if not piece:
-            raise RedisError("the server closed the connection")
-        answer += piece
-    return answer
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, in the scheduler's nanoseconds."""
-    total = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            total += int((task / "schedstat").read_text().split()[0])
-    return total * 1e-9
 
 
 def kib_fields(path: Path) -> dict[str, int]:
@@ -95,48 +70,6 @@ def kib_fields(path: Path) -> dict[str, int]:
         if len(parts) == 3 and parts[2] == "kB":
             found[parts[0].rstrip(":")] = int(parts[1])
     return found
-
-
-def _fill(connection: socket.socket, keys: int) -> None:
-    """Sends everything while a second thread takes the answers, so neither side waits."""
-    expected = keys * len(b"+OK\r\n")
-    problem: list[str] = []
-
-    def take() -> None:
-        left = expected
-        try:
-            while left > 0:
-                piece = connection.recv(1 << 16)
-                if not piece or b"-" in piece:
-                    problem.append(piece[:80].decode(errors="replace") or "connection closed")
-                    return
-                left -= len(piece)
-        except OSError as error:
-            problem.append(str(error))
-
-    taker = threading.Thread(target=take)
-    taker.start()
-    try:
-        for piece in requests(keys):
-            if problem:
-                break
-            connection.sendall(piece)
-    except OSError as error:
-        problem.append(str(error))
-    taker.join()
-    if problem:
-        raise RedisError(f"fill failed: {problem[0]}")
-
-
-def info(connection: socket.socket, section: str) -> dict[str, str]:
-    """The fields of one section of INFO."""
-    connection.sendall(f"INFO {section}\r\n".encode())
-    with connection.makefile("rb") as stream:
-        head = stream.readline()
-        if not head.startswith(b"$"):
-            raise RedisError(f"INFO: {head[:80].decode(errors='replace') or 'connection closed'}")
-        text = stream.read(int(head[1:]) + 2)[:-2].decode()
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 @contextlib.contextmanager
@@ -179,25 +112,23 @@ def server(
 
 def measure(allocator: Allocator, keys: int) -> dict[str, str]:
     """Starts a server on the allocator, fills it and reads its costs."""
-    requests(keys)
-    with server(allocator, {}) as (process, connection, _):
-        cpu_before = cpu_seconds(process.pid)
-        started = time.monotonic()
-        _fill(connection, keys)
-        wall = time.monotonic() - started
-        cpu = cpu_seconds(process.pid) - cpu_before
+    pieces = requests(keys)
+    with server(allocator, {}) as (process, connection, port), Client(port, LANES) as client:
+        before = cpu_times(process.pid)
+        filled = client.run(pieces)
+        cpu = spent_since(before, process.pid)
         proc = Path("/proc") / str(process.pid)
         status = kib_fields(proc / "status")
         rollup = kib_fields(proc / "smaps_rollup")
-        if _command(connection, "DBSIZE") != b":%d\r\n" % keys:
+        if command(connection, "DBSIZE") != b":%d" % keys:
             raise RedisError("keys are missing after the fill")
     return {
         "program": "redis",
         "keys": str(keys),
         "requests_per_cpu_s": f"{keys / cpu:.0f}",
-        "requests_per_s": f"{keys / wall:.0f}",
+        "requests_per_s": f"{filled.rate:.0f}",
         "cpu_s": f"{cpu:.4f}",
-        "seconds": f"{wall:.4f}",
+        "seconds": f"{filled.seconds:.4f}",
         "coverage": f"{rollup['AnonHugePages'] / max(1, rollup['Anonymous']):.4f}",
         "rss_kib": str(status["VmRSS"]),
         "hwm_kib": str(status["VmHWM"]),

@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md from the runs."""
+"""Writes docs/benchmarks/works.md from the runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Report:
 
     def text(self, command: str, date: str, rows: list[Row], machine: dict[str, str]) -> str:
         parts = [
-            "# Benchmarks\n",
+            "# Speed and memory of every work\n",
             f"Written by `{command}` on {date}; the next run overwrites it.\n",
             ABOUT,
             "## Targets\n",
@@ -73,7 +73,7 @@ class Report:
             self._speed(),
             self._image("sizes", "ns per malloc and free by size"),
             self._others(),
-            self._image("burst", "Memory held after a burst"),
+            self._image("burst", "Memory held 10 s after a burst"),
             self._burst(),
             self._peaks(),
             self._failures(),

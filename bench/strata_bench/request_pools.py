@@ -18,8 +18,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from strata.procfs import cpu_times, spent_since
+
 from strata_bench.allocators import Allocator
-from strata_bench.redis_load import cpu_seconds, kib_fields
+from strata_bench.redis_load import kib_fields
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / "build" / "servers"
@@ -213,11 +215,11 @@ def measure(name: str, allocator: Allocator, seconds: float) -> dict[str, str]:
     """Starts a server, lets wrk ask it for a page, and reads what that took."""
     with server(name, allocator) as (worker, port):
         _warm_up(port)
-        cpu = cpu_seconds(worker)
+        before = cpu_times(worker)
         started = time.monotonic()
         requests = _wrk(port, seconds)
         wall = time.monotonic() - started
-        cpu = cpu_seconds(worker) - cpu
+        cpu = spent_since(before, worker)
         rss = kib_fields(Path(f"/proc/{worker}/status"))["VmRSS"]
     return {
         "program": name,

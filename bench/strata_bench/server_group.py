@@ -19,7 +19,7 @@ SERVERS = Group(
     "Debian's servers, one worker on a CPU of its own, a page of 950 bytes to 16 connections that"
     " wrk keeps open; Apache with the event MPM and `EnableMMAP Off`. The"
     " base has the servers' own pools on glibc; `strata` has their own pools on Strata's malloc;"
-    " `reaps` has the pools themselves on reaps ([servers](servers.md)). RSS is the worker's.",
+    " `reaps` has the pools themselves on reaps ([servers](../servers.md)). RSS is the worker's.",
     (
         Variant("stock", library=GLIBC),
         Variant("strata"),

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from strata import redis
 from strata.control import ask
 from strata.errors import StrataError
 from strata.processes import Process
+from strata.redis import RedisError
 
 from strata_bench import redis_load
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case
-from strata_bench.redis_load import RedisError
 from strata_bench.results import Results, Run
 
 SEED = 3
@@ -102,7 +103,7 @@ def _load(port: int, keys: int) -> Iterator[subprocess.Popen[bytes]]:
 def _wait_until_filled(connection: socket.socket, keys: int) -> None:
     deadline = time.monotonic() + FILL_SECONDS
     while True:
-        field = redis_load.info(connection, "keyspace").get("db0", "keys=0")
+        field = redis.info(connection, "keyspace").get("db0", "keys=0")
         if int(field.partition("=")[2].partition(",")[0]) >= FILLED * keys:
             return
         if time.monotonic() > deadline:
@@ -127,7 +128,7 @@ def _measure(
                 raise RedisError(f"redis-benchmark ended with {load.returncode}")
 
         def read() -> Reading:
-            requests = int(redis_load.info(connection, "stats")["total_commands_processed"])
+            requests = int(redis.info(connection, "stats")["total_commands_processed"])
             return Reading(requests, int(spent.read_text().split()[0]), time.monotonic_ns())
 
         yield from slices(values, rounds, switch, read, time.sleep)

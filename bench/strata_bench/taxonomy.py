@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
+import matplotlib as mpl
 
-matplotlib.use("Agg")
+mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+from strata.plot import STYLE
 
 from strata_bench.groups import Group, Variant, Work
 from strata_bench.plan import Case
@@ -53,38 +54,49 @@ def kinds_table(results: Results) -> list[str]:
 
 
 def draw_kinds(results: Results, path: Path) -> Path:
-    """Speed, blow-up and shared lines of each kind, beside each other."""
+    """Speed, blow-up and shared lines of each kind, beside each other. The first kind's bars say
+    what they are."""
+    blow_up = (("in_turn", "8 in turn"), ("one_way", "1 to 1"), ("one_way_long", "for longer"))
     panels = (
         ("calls/µs", (("mops_1", "1 thread"), ("mops_2", "2 threads")), False),
-        (
-            "held / most in use",
-            (
-                ("in_turn", "8 threads in turn"),
-                ("one_way", "one to another"),
-                ("one_way_long", "the same, four times as long"),
-            ),
-            True,
-        ),
-        ("% of lines shared", (("active", "active"), ("passive", "passive")), False),
+        ("most held / most in use", blow_up, True),
+        ("% of cache lines shared", (("active", "active"), ("passive", "passive")), False),
     )
-    figure, all_axes = plt.subplots(1, len(panels), figsize=(12, 3.2), sharey=True)
-    rows = range(len(KINDS))
-    for axes, (label, bars, log) in zip(all_axes, panels, strict=True):
-        height = 0.8 / len(bars)
-        for i, (key, name) in enumerate(bars):
-            values = [results.median(KIND_CASE.name, kind, key) or 0 for kind in KINDS]
-            at = [row - 0.4 + height * (i + 0.5) for row in rows]
-            axes.barh(at, values, height * 0.9, label=name)
-        if log:
-            axes.set_xscale("log")
-        axes.set_xlabel(label)
-        axes.grid(alpha=0.25, axis="x")
-        axes.legend(fontsize=7)
-    all_axes[0].set_yticks(list(rows), list(KINDS.values()))
-    all_axes[0].invert_yaxis()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, bbox_inches="tight")
-    plt.close(figure)
+    colours = ("#9cc3e2", "#0b6fb8", "#08335c")
+    with mpl.rc_context(STYLE):
+        figure, all_axes = plt.subplots(1, len(panels), figsize=(11.4, 3.6), sharey=True)
+        for axes, (title, bars, log) in zip(all_axes, panels, strict=True):
+            height = 0.84 / len(bars)
+            for i, (key, name) in enumerate(bars):
+                style = next(style for field, _, style in COLUMNS if field == key)
+                for row, kind in enumerate(KINDS):
+                    value = results.median(KIND_CASE.name, kind, key)
+                    if value is None:
+                        continue
+                    at = row - 0.42 + height * (i + 0.5)
+                    axes.barh(at, value, height * 0.92, color=colours[i])
+                    text = style.removesuffix(" %").format(value) + (f"  {name}" if not row else "")
+                    axes.annotate(
+                        text,
+                        (max(value, 0.8) if log else value, at),
+                        xytext=(3, 0),
+                        textcoords="offset points",
+                        va="center",
+                        fontsize=7.5,
+                    )
+            if log:
+                axes.set_xscale("log")
+                axes.set_xlim(0.8, 400)
+                axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+            else:
+                axes.margins(x=0.32)
+            axes.set_title(title)
+            axes.tick_params(left=False)
+        all_axes[0].set_yticks(range(len(KINDS)), list(KINDS.values()))
+        all_axes[0].set_ylim(len(KINDS) - 0.5, -0.5)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110)
+        plt.close(figure)
     return path
 
 

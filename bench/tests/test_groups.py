@@ -1,9 +1,10 @@
-"""The experiment groups: interleaving, left-out variants, limits, the table, the page's sections.
+"""The experiment groups: interleaving, left-out variants, limits, the table.
 Programs are shell scripts, so nothing here measures anything."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,20 @@ from blackbox import ROOT, find_library, missing, need
 from strata import control
 from strata.processes import Process
 from strata.procfs import V1_MEMORY, V2_ROOT
-from strata_bench import glossary, groups, limited, reap_groups, sections, server_group, switched
+from strata.redis import RedisError
+from strata_bench import (
+    cycle_group,
+    glossary,
+    groups,
+    limited,
+    reap_groups,
+    redis_cycle,
+    server_group,
+    switched,
+)
 from strata_bench.allocators import GLIBC, Allocator
 from strata_bench.groups import Figure, Group, Variant, Work
 from strata_bench.plan import CASES, Case
-from strata_bench.redis_load import RedisError
 from strata_bench.results import Results, Run
 
 PROGRAM = """#!/bin/sh
@@ -66,12 +76,37 @@ def test_runs_are_interleaved_and_share_the_works_settings(programs: Path) -> No
 
 def test_the_table_says_what_differs(programs: Path) -> None:
     one = group(SLOW, FAST, FAILING)
-    text = groups.section(one, run(one, programs), {"gone": "not built"}, "How.")
+    text = groups.page(one, run(one, programs), {"gone": "not built"}, "How.")
     assert "| work | slow | fast | failing |" in text
     assert "| rate | 2 | **1.500 (1.500 to 1.500)** better | – |" in text
     assert "| RSS | 2.0 MiB | 1.000 (1.000 to 1.000) same | – |" in text
     assert "- Left out: gone (not built)." in text
     assert "- work, failing, round 1: exit 3" in text
+
+
+def test_a_figure_that_is_zero_stands_for_itself() -> None:
+    results = Results()
+    for number in range(1, 9):
+        for name, coverage in (("slow", 0), ("fast", 0.5)):
+            fields = {"coverage": str(coverage)}
+            results.add(Run("work", name, number, fields))
+    one = group(SLOW, FAST, FAILING)
+    (work,) = one.works
+    covered = replace(one, works=(replace(work, figures=(groups.COVERAGE,)),))
+    text = groups.page(covered, results, {}, "How.")
+    assert "| hugepage coverage | 0.0 % | 50.0 % | – |" in text
+
+
+def test_the_cycles_client_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("redis-server")
+    monkeypatch.setenv("STRATA_STATS", "/nowhere")  # of the caller's shell
+    fields = redis_cycle.measure(Allocator("glibc", "", GLIBC), 3000, 0.05, 0.2)
+    for one in cycle_group.GROUPS.values():
+        for figure in one.works[0].figures:
+            assert float(fields[figure.key]) >= 0, figure.key
+    assert float(fields["fill_per_cpu_s"]) > float(fields["fill_per_s"]) * 0.5
+    assert 0 < float(fields["read_p50_us"]) <= float(fields["read_p99_us"])
+    assert float(fields["others_seconds"]) < 0.1
 
 
 def test_a_variant_that_the_build_lacks_is_left_out(programs: Path, tmp_path: Path) -> None:
@@ -93,7 +128,7 @@ def test_sampling_is_held_to_its_targets() -> None:
         for name, rate in (("off", 100), ("2 MiB", 99.5), ("256 KiB", 90 + number % 2)):
             fields = {"requests_per_s": str(rate), "requests_per_cpu_s": "50"}
             results.add(Run("redis", name, number, fields))
-    text = groups.section(groups.SAMPLING, results, {}, "How.")
+    text = groups.page(groups.SAMPLING, results, {}, "How.")
     assert "| requests / CPU s | 50 | 1.000 (1.000 to 1.000) same |" in text
     what = "requests / s"
     assert f"2 MiB: {what} 0.995 (0.995 to 0.995) × off, asked for ≥ 0.99: met." in text
@@ -106,7 +141,7 @@ def test_a_target_at_most_and_one_that_the_interval_leaves_open() -> None:
         for name, rss, rate in (("static", 100, 100), ("adaptive", 97, 98 + number % 3)):
             fields = {"rss_mean_kib": str(rss), "mops": str(rate), "misses_per_kop": "2"}
             results.add(Run("tides", name, number, fields))
-    text = groups.section(groups.ADAPTIVE, results, {}, "How.")
+    text = groups.page(groups.ADAPTIVE, results, {}, "How.")
     assert "mean RSS 0.970 (0.970 to 0.970) × static, asked for ≤ 0.98: met." in text
     assert "asked for ≥ 0.99: met, but the interval holds both." in text
     assert "asked for ≤ 1.0: met" in text
@@ -122,7 +157,7 @@ def test_no_run_under_the_limit_may_be_killed() -> None:
             for name in ("strata", "glibc"):
                 fields = {} if error else {"seconds": "2", "peak_rss_kib": "1024"}
                 results.add(Run("container", name, number, fields, error))
-        text = groups.section(groups.LIMITS, results, {}, "How.")
+        text = groups.page(groups.LIMITS, results, {}, "How.")
         assert said in text
         assert "- glibc" not in text
     assert "asked for all: missed." in text
@@ -195,7 +230,7 @@ def test_the_sampler_is_switched_in_a_running_redis(monkeypatch: pytest.MonkeyPa
     assert len(set(asked[:3])) == len(set(asked[3:])) == 3, asked
     for name in variants:
         assert sorted(results.values("redis", name, "requests_per_s")) == [1, 2]
-    assert "| requests / s |" in groups.section(one, results, {}, "How.")
+    assert "| requests / s |" in groups.page(one, results, {}, "How.")
 
 
 HOG = """#!/usr/bin/env python3
@@ -216,22 +251,10 @@ def test_a_kill_for_memory_is_a_result(tmp_path: Path) -> None:
         missing("no memory cgroup can be made here")
     assert limited.ends(results, "work", "small") == "1 of 1"
     assert limited.ends(results, "work", "large") == "0 of 1, 1 killed"
-    text = groups.section(one, results, {}, "How.")
+    text = groups.page(one, results, {}, "How.")
     assert "| finished | 1 of 1 | 0 of 1, 1 killed |" in text
     mine = f"strata-bench-limit-{os.getpid()}"
     assert not any(any(top.rglob(mine)) for top in (V1_MEMORY, V2_ROOT))
-
-
-def test_sections_keep_each_other() -> None:
-    page = "# Benchmarks\n\nthe runner's part\n"
-    page = sections.put(page, "one", "first\n")
-    page = sections.put(page, "two", "second\n")
-    again = sections.put(page, "one", "new first\n")
-    assert again == page.replace("first", "new first")
-    assert sections.kept(again).count("<!-- group:") == 2
-    fresh = "the runner's new part\n" + sections.kept(again)
-    assert sections.kept(fresh) == sections.kept(again)
-    assert sections.put(sections.put("", "x", "a\n"), "x", "b\n") == sections.marked("x", "b\n")
 
 
 def test_the_groups_are_whole() -> None:
@@ -255,7 +278,7 @@ def test_targets_may_name_their_work(programs: Path) -> None:
     )
     goals = (groups.Target("fast", "mops", 1.4, "two"), groups.Target("fast", "mops", 1.6, "one"))
     both = Group("test", "A test", "About it.", (SLOW, FAST), works, 8, targets=goals)
-    page = groups.section(both, run(both, programs), {}, "how")
+    page = groups.page(both, run(both, programs), {}, "how")
     assert "- two, fast: rate" in page
     assert "- one, fast: rate" in page
     met = [line.rsplit(": ", 1)[1] for line in page.splitlines() if ", asked for" in line]
@@ -266,7 +289,7 @@ def test_targets_may_name_another_base(programs: Path) -> None:
     work = Work(Case("one", "fake", (), "mops", quick=()), FIGURES)
     goals = (groups.Target("slow", "mops", 0.9, base="fast"),)
     both = Group("test", "A test", "About it.", (SLOW, FAST), (work,), 8, targets=goals)
-    page = groups.section(both, run(both, programs), {}, "how")
+    page = groups.page(both, run(both, programs), {}, "how")
     (line,) = (line for line in page.splitlines() if ", asked for" in line)
     assert " × fast, asked for ≥ 0.9: missed." in line
 

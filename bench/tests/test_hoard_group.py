@@ -31,7 +31,7 @@ LINEAR = {"threadtest": (10.0, 19.0), "larson": (10.0, 15.0), "alone": (10.0, 20
 
 
 def test_section_has_speed_ups_and_verdicts(tmp_path: Path) -> None:
-    text = groups.section(hoard_group.HOARD, made_up(LINEAR), {}, "How.", tmp_path)
+    text = groups.page(hoard_group.HOARD, made_up(LINEAR), {}, "How.", tmp_path)
     assert "| alone: nothing shared | 2.00 (2.00) | 2.00 (2.00) |" in text
     assert "| threadtest | 1.90 (1.90) | 1.90 (1.90) |" in text
     assert "| cache-thrash | – | – |" in text
@@ -51,7 +51,7 @@ def test_section_has_speed_ups_and_verdicts(tmp_path: Path) -> None:
 
 def test_claims_without_runs_are_left_out(tmp_path: Path) -> None:
     results = made_up({"threadtest": (10.0, 19.0), "alone": (10.0, 20.0)})
-    text = groups.section(hoard_group.HOARD, results, {}, "How.", tmp_path)
+    text = groups.page(hoard_group.HOARD, results, {}, "How.", tmp_path)
     assert "threadtest 278 % faster" in text
     assert "pull request 94" not in text
     assert "one processor: 6.2 %" not in text

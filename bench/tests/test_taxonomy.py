@@ -24,7 +24,7 @@ def test_the_kinds_have_a_table_and_a_picture(tmp_path: Path) -> None:
     kinds = {kind: figures for kind in taxonomy.KINDS if kind != "owners"}
     results = results_of(taxonomy.KIND_CASE.name, kinds)
     images = tmp_path / "img"
-    text = groups.section(taxonomy.TAXONOMY, results, {}, "How.", images)
+    text = groups.page(taxonomy.TAXONOMY, results, {}, "How.", images)
     assert "| serial single heap | 2 | 2 | 2.00 | 2.00 | 2.00 | 2.00 | 2 % | 2 % |" in text
     assert "| private with ownership | – | – | – | – | – | – | – | – |" in text
     assert "![The kinds of heap](img/taxonomy.png)" in text
@@ -37,7 +37,7 @@ def test_what_the_machine_gave_stands_under_the_table(tmp_path: Path) -> None:
         results.add(Run("handover", "private", number, {"handover_ns": str(ns)}))
         results.add(Run("alone-t1", "private", number, {"mops": "10"}))
         results.add(Run("alone-t2", "private", number, {"mops": str(two)}))
-    text = groups.section(taxonomy.TAXONOMY, results, {}, "How.", tmp_path)
+    text = groups.page(taxonomy.TAXONOMY, results, {}, "How.", tmp_path)
     assert "took 50 to 300 ns in these rounds, 60 in the median" in text
     assert "1.60 to 2.00 times as fast as one in these rounds, 1.90 in the median" in text
 

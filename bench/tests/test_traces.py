@@ -96,7 +96,7 @@ def test_the_means_are_over_the_works_named() -> None:
                 fields = {"seconds": str(time), "call_seconds": str(time / 2), "hwm_kib": "2048"}
                 fields |= {"overhead_seconds": "0.01", "events": "1000"}
                 results.add(Run(work.case.name, variant, number, fields))
-    page = groups.section(classic_groups.HEAPS, results, {}, "How.", Path())
+    page = groups.page(classic_groups.HEAPS, results, {}, "How.", Path())
     assert "| the programs with at least 5 % in malloc | 1.000 | 0.800 |" in page
     assert f"| all four programs | 1.000 | {0.8**0.75:.3f} |" in page
     assert "| the replays | 1.000 | 0.500 |" in page

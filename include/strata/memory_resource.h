@@ -15,8 +15,8 @@
 namespace strata {
 
 // Owns a strata_reap; destroys it at the end of its scope. When its parent is cleared or ends
-// before it, all its memory goes and it is an empty reap: objects in it may not be used, itself
-// may.
+// before it, all its memory goes and it is an empty reap, which may be used again; objects that
+// were in it must not.
 class reap {
  public:
   reap() : reap(nullptr, false) {}

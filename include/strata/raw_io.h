@@ -1,6 +1,6 @@
 // Input and output that the program does not notice. libc's read, write, open and their like are
 // cancellation points, others may interpose them, and a write may raise a signal; malloc and free
-// may do none of that. So what Strata reads, writes or waits for goes to the kernel from here.
+// must do none of that. So what Strata reads, writes or waits for goes to the kernel from here.
 // The functions are named after libc's and answer as those do, with -1 and errno.
 #pragma once
 

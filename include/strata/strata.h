@@ -14,7 +14,7 @@ extern "C" {
 /* resident = live + internal_slack + caches + free_resident + metadata - untouched, within 2 % of
  * what the kernel says of the same memory. */
 typedef struct strata_stats_data {
-  size_t live; /* asked for and not freed (for small blocks estimated: see docs/architecture.md) */
+  size_t live; /* asked for and not freed (for small blocks estimated: see docs/statistics.md) */
   size_t internal_slack; /* size of the block minus what was asked */
   size_t caches;         /* free objects in per-CPU, per-thread and transfer caches */
   size_t free_resident;  /* free memory that the kernel still holds for us: in spans and in the page

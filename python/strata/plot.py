@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK = "#1c2733"
@@ -37,6 +41,66 @@ SVG_STYLE: dict[Any, Any] = STYLE | {
 # distinguishable with any colour vision
 PALETTE = ("#0b6fb8", "#d98200", "#4a9a5b", "#a23b72", "#6b6b6b", "#7a5cc0", "#5b3a1e", "#00868b")
 DASHED_FROM = 6  # beyond, a colour alone is easily taken for one of the first
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """What stands at the right end of a line, which ends at `y`."""
+
+    y: float
+    text: str
+    colour: str = INK
+    weight: str = "normal"
+
+
+def spread(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """The places moved apart until `gap` lies between neighbours, in the same order, as few of them
+    and as little as this simple way can: upwards from the lowest, then down from the top."""
+    order = sorted(range(len(places)), key=lambda at: places[at])
+    moved = list(places)
+    for below, above in itertools.pairwise(order):
+        moved[above] = max(moved[above], moved[below] + gap)
+    ceiling = max(top, gap * (len(places) - 1))
+    for at in reversed(order):
+        moved[at] = min(moved[at], ceiling)
+        ceiling = moved[at] - gap
+    return moved
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel], size: float = 8.5) -> None:
+    """Writes each label beside the end of its line instead of into a legend. Limits, scales and
+    titles must stand: where the labels collide is known only then."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    height = axes.get_window_extent().height * 72 / figure.dpi
+    fractions = [
+        float(axes.transAxes.inverted().transform(axes.transData.transform((1, label.y)))[1])
+        for label in labels
+    ]
+    points = [fraction * height for fraction in fractions]
+    moved = spread(points, size * 1.3, height)
+    for label, fraction, at, to in zip(labels, fractions, points, moved, strict=True):
+        axes.annotate(
+            label.text,
+            (1, fraction),
+            xycoords="axes fraction",
+            xytext=(14, to - at),
+            textcoords="offset points",
+            va="center",
+            fontsize=size,
+            color=label.colour,
+            fontweight=label.weight,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": label.colour,
+                "lw": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+        )
 
 
 def svg(figure: Figure) -> str:

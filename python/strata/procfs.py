@@ -47,6 +47,52 @@ def usage(pid: int) -> Usage:
     return Usage(resident * PAGE, int(fields[7]), user + system, int(fields[9]), user)
 
 
+@dataclass(frozen=True)
+class CpuTime:
+    """CPU time that threads have spent. The sum is the scheduler's, in nanoseconds; its split into
+    user and system time is the kernel's estimate, in ticks of a hundredth of a second."""
+
+    seconds: float
+    user: float
+    system: float
+
+    def __add__(self, other: CpuTime) -> CpuTime:
+        return CpuTime(
+            self.seconds + other.seconds, self.user + other.user, self.system + other.system
+        )
+
+    def __sub__(self, other: CpuTime) -> CpuTime:
+        return CpuTime(
+            self.seconds - other.seconds, self.user - other.user, self.system - other.system
+        )
+
+
+NO_TIME = CpuTime(0.0, 0.0, 0.0)
+
+
+def cpu_times(pid: int) -> tuple[CpuTime, CpuTime]:
+    """What the main thread has spent, and what all others together that still run."""
+    main = others = NO_TIME
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            fields = (task / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            nanoseconds = int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            continue  # it has ended since
+        spent = CpuTime(nanoseconds * 1e-9, int(fields[11]) / TICKS, int(fields[12]) / TICKS)
+        if task.name == str(pid):
+            main = spent
+        else:
+            others += spent
+    return main, others
+
+
+def spent_since(before: tuple[CpuTime, CpuTime], pid: int) -> float:
+    """CPU seconds of all threads since `before`."""
+    after = cpu_times(pid)
+    return sum(now.seconds - then.seconds for now, then in zip(after, before, strict=True))
+
+
 def peak_rss(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n"):
         if line.startswith("VmHWM:"):

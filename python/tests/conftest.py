@@ -14,9 +14,6 @@ from comparing import Compare
 
 STAND_IN = r"""
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -44,7 +41,6 @@ static void WriteStats(unsigned long live) {
   fclose(file);
   rename(unfinished, path);
 }
-#ifndef COUNT
 __attribute__((constructor)) static void ReadOptions(void) {
   if (getenv("STRATA_SAMPEL") != NULL)
     fputs("strata: unknown option STRATA_SAMPEL ignored\n", stderr);
@@ -52,45 +48,6 @@ __attribute__((constructor)) static void ReadOptions(void) {
     fputs("strata: STRATA_SAMPLE=x makes no sense; it takes bytes; using 2M\n", stderr);
 }
 __attribute__((destructor)) static void AtExit(void) { WriteStats(1048576); }
-#else
-// glibc's malloc under a count of live bytes: enough of an allocator for the demo's checks.
-extern void* __libc_malloc(size_t);
-extern void* __libc_calloc(size_t, size_t);
-extern void* __libc_realloc(void*, size_t);
-extern void __libc_free(void*);
-static atomic_ulong live;
-static size_t (*usable)(void*);
-size_t malloc_usable_size(void* block) { return block && usable ? usable(block) : 0; }
-void* malloc(size_t size) {
-  void* block = __libc_malloc(size);
-  live += malloc_usable_size(block);
-  return block;
-}
-void* calloc(size_t count, size_t size) {
-  void* block = __libc_calloc(count, size);
-  live += malloc_usable_size(block);
-  return block;
-}
-void free(void* block) {
-  live -= malloc_usable_size(block);
-  __libc_free(block);
-}
-void* realloc(void* old, size_t size) {
-  live -= malloc_usable_size(old);
-  void* block = __libc_realloc(old, size);
-  live += malloc_usable_size(block);
-  return block;
-}
-static void* Repeat(void* unused) {
-  for (;; usleep(100000)) WriteStats(live);
-  return unused;
-}
-__attribute__((constructor)) static void Start(void) {
-  pthread_t thread;
-  usable = (size_t (*)(void*))dlsym(dlopen("libc.so.6", RTLD_NOW), "malloc_usable_size");
-  if (getenv("STRATA_STATS") != NULL) pthread_create(&thread, NULL, Repeat, NULL);
-}
-#endif
 """
 
 
@@ -107,13 +64,6 @@ def compile_c(folder: Path, name: str, source: str, *flags: str) -> Path:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")
     return compile_c(folder, "libstrata.so", STAND_IN, "-shared", "-fPIC")
-
-
-@pytest.fixture(scope="session")
-def counting_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stand-in that really allocates, and reports its live bytes ten times a second."""
-    folder = tmp_path_factory.mktemp("counting")
-    return compile_c(folder, "libstrata.so", STAND_IN, "-shared", "-fPIC", "-DCOUNT")
 
 
 @pytest.fixture(scope="session")

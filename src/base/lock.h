@@ -13,8 +13,8 @@
 
 namespace strata {
 
-// In the order in which they may be taken (design §3): a thread holding one may take only a later
-// one.
+// In the order in which they may be taken, from the program's calls down to the arena: a thread
+// holding one may take only a later one.
 enum class LockRank : uint8_t {
   kControl,
   kThreadList,

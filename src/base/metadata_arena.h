@@ -1,7 +1,7 @@
 // Where all metadata comes from: a bump arena over memory taken straight from the kernel, and pools
-// of fixed-size records on top of it. Nothing is ever given back; every byte is counted (design
-// §4.1). Sits in base and takes its memory from a function, so tests can hand it a buffer or make
-// it fail.
+// of fixed-size records on top of it. Nothing is ever given back; every byte is counted, so that
+// the statistics add up to what is resident. Sits in base and takes its memory from a function, so
+// tests can hand it a buffer or make it fail.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace strata {
 inline size_t MetadataFor(size_t heap_bytes) { return heap_bytes / 44 + (192 << 10); }
 
 // Whom a record is for. Those that describe the heap's memory may use what EnsureHeapTotal set
-// aside; all others may not.
+// aside; all others must not.
 enum class MetadataUse : uint8_t { kOther, kHeap };
 
 // Thread-safe. Allocate returns zeroed memory, or null when the kernel refuses.

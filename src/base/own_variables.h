@@ -1,4 +1,4 @@
-// The variables by which Strata is told what to do. Sits in base.
+// The variables by which users set Strata's options. Sits in base.
 #pragma once
 
 namespace strata {

@@ -9,19 +9,12 @@ namespace strata {
 
 enum class SizeClass : uint8_t { kNone = 0 };
 
-// What the page map holds of a page's class, in bytes; span/object_start.h says what.
-inline constexpr size_t kPageEntryBytes = 4;
-
 constexpr size_t Raw(SizeClass c) { return static_cast<size_t>(c); }
 
 // A page on which a sampled object starts is entered in the page map with this bit beside its
 // class: no slab has room for such a "class", so a free of anything on the page takes the slow
 // path, and the fast path needs no test.
 inline constexpr uint8_t kSampledPage = 0x80;
-
-// What the pages of a reap's chunk are entered as while it has the chunk, in place of its class: a
-// free of a block inside takes the slow path in the same way, and there finds the reap.
-inline constexpr SizeClass kReapPage{0x7f};
 
 constexpr bool IsSampledPage(SizeClass c) { return (Raw(c) & kSampledPage) != 0; }
 constexpr SizeClass WithoutSampledPage(SizeClass c) {

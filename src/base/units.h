@@ -74,21 +74,21 @@ class Index {
   size_t i_ = 0;
 };
 
-using Length = Count<struct PageTag>;  // in pages of 8 KiB
+using Pages = Count<struct PageTag>;  // in pages of 8 KiB
 using PageId = Index<struct PageTag>;
-using HugeLength = Count<struct HugePageTag>;  // in hugepages of 2 MiB
+using HugePages = Count<struct HugePageTag>;  // in hugepages of 2 MiB
 using HugePageId = Index<struct HugePageTag>;
 
-inline constexpr Length kPagesInHugePage{kPagesPerHugePage};
+inline constexpr Pages kPagesInHugePage{kPagesPerHugePage};
 
-constexpr Length PagesCeil(size_t bytes) {
-  return Length((bytes >> kPageShift) + ((bytes & (kPageSize - 1)) != 0));
+constexpr Pages PagesCeil(size_t bytes) {
+  return Pages((bytes >> kPageShift) + ((bytes & (kPageSize - 1)) != 0));
 }
-constexpr size_t BytesOf(Length n) { return n.raw() << kPageShift; }
-constexpr size_t BytesOf(HugeLength n) { return n.raw() << kHugePageShift; }
-constexpr Length PagesOf(HugeLength n) { return Length(n.raw() * kPagesPerHugePage); }
-constexpr HugeLength HugeCeil(Length n) {
-  return HugeLength((n.raw() + kPagesPerHugePage - 1) / kPagesPerHugePage);
+constexpr size_t BytesOf(Pages n) { return n.raw() << kPageShift; }
+constexpr size_t BytesOf(HugePages n) { return n.raw() << kHugePageShift; }
+constexpr Pages PagesOf(HugePages n) { return Pages(n.raw() * kPagesPerHugePage); }
+constexpr HugePages HugeCeil(Pages n) {
+  return HugePages((n.raw() + kPagesPerHugePage - 1) / kPagesPerHugePage);
 }
 constexpr HugePageId HugePageOf(PageId p) { return HugePageId(p.raw() / kPagesPerHugePage); }
 constexpr PageId FirstPage(HugePageId h) { return PageId(h.raw() * kPagesPerHugePage); }
@@ -100,8 +100,8 @@ constexpr size_t OffsetOf(HugePageId h) {
 // A run of pages.
 struct PageRange {
   PageId first;
-  Length length;
-  constexpr bool empty() const { return length == Length(0); }
+  Pages length;
+  constexpr bool empty() const { return length == Pages(0); }
   constexpr PageId end() const { return first + length; }
   constexpr bool operator==(const PageRange&) const = default;
 };
@@ -109,8 +109,8 @@ struct PageRange {
 // A run of hugepages.
 struct HugeRange {
   HugePageId first;
-  HugeLength length;
-  constexpr bool empty() const { return length == HugeLength(0); }
+  HugePages length;
+  constexpr bool empty() const { return length == HugePages(0); }
   constexpr HugePageId end() const { return first + length; }
   constexpr bool operator==(const HugeRange&) const = default;
 };

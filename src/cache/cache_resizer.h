@@ -1,6 +1,6 @@
-// Decides how the per-CPU caches share their memory (papers §2.8, §4; heterogeneous caches): which
-// ones get more, from whom, and which classes of a cache give way. Pure functions from a snapshot
-// to a plan; cpu_cache_remote.h takes the snapshot and acts. Sits in cache.
+// Decides how the per-CPU caches share their memory (Zhou et al., ASPLOS 2024, section 4.1): how
+// much each may hold, and which classes of a cache give way. Pure functions from a snapshot to a
+// plan; cache/limit_sharing.h takes the snapshot and acts. Sits in cache.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,15 @@
 
 namespace strata {
 
-// One cache as the background thread saw it.
+// One cache as the background thread saw it, and what the plan makes of it.
 struct CacheState {
   size_t limit = 0;     // bytes its classes may have room for
   size_t room = 0;      // bytes they do have room for
-  uint64_t misses = 0;  // of both kinds, in all classes, since the last plan
+  uint64_t misses = 0;  // of both kinds, in all classes, since the last plan by need
   bool in_use = false;  // was ever used
+  bool rests = false;   // was drained because it idled
+  bool woke = false;    // fills up again after it rested
+  size_t target = 0;    // the plan: what its limit should be
 };
 
 // All in relation to the share: the bytes each cache in use brings to the total.
@@ -24,6 +27,9 @@ struct ResizeOptions {
   size_t Piece() const { return share / 8; }   // the most that one gives at a time
 };
 
+// Whether a cache has used up so much of what it may hold that it could use more.
+inline bool IsFull(size_t room, size_t limit) { return room >= limit - limit / 8; }
+
 // What each of so many caches in use brings to the total, in a process that has CPU time for `cpus`
 // of them (0: for all): together the shares of that many, but each enough to show its misses.
 inline size_t ShareWithin(size_t share, size_t caches, size_t cpus) {
@@ -33,89 +39,133 @@ inline size_t ShareWithin(size_t share, size_t caches, size_t cpus) {
   return part > least ? part : least;
 }
 
+// What a plan looks at: only who rests and who woke, or also who misses most.
+enum class LimitRound : bool { kRest, kNeed };
+
 inline constexpr size_t kMostTakers = 5;
 // Below this a cache is not short of anything (in 5 s).
 inline constexpr uint64_t kMissesThatMatter = 100;
 
-struct CacheMove {
-  size_t from = 0;
-  size_t to = 0;
-  size_t bytes = 0;
-};
-
-// What the takers get of what is nobody's, then the moves between caches; in this order.
-struct ResizePlan {
-  static constexpr size_t kMostMoves = kMostTakers * 4;
-  size_t takers = 0;
-  size_t taker[kMostTakers];
-  size_t from_pool[kMostTakers];
-  size_t moves = 0;
-  CacheMove move[kMostMoves];
-  size_t next_donor = 0;  // where the round goes on next time
-};
-
 namespace cache_resizer_internal {
 
-// The neediest first: the most misses among those that have used up their limit.
-inline void PickTakers(const CacheState* caches, size_t n, ResizePlan& plan) {
-  for (size_t i = 0; i < n; ++i) {
-    const CacheState& c = caches[i];
-    if (!c.in_use || c.misses < kMissesThatMatter || c.room < c.limit - c.limit / 8) continue;
-    size_t at = plan.takers < kMostTakers ? plan.takers++ : kMostTakers;
-    for (; at > 0 && caches[plan.taker[at - 1]].misses < c.misses; --at) {
-      if (at < kMostTakers) plan.taker[at] = plan.taker[at - 1];
+// Sets the targets, step by step. Invariant: the targets and what is free together are the total,
+// if the limits were within it.
+class LimitPlanner {
+ public:
+  LimitPlanner(CacheState* caches, size_t n, const ResizeOptions& options)
+      : caches_(caches), n_(n), options_(options) {
+    size_t total = 0;
+    size_t limits = 0;
+    for (size_t i = 0; i < n; ++i) {
+      caches[i].target = caches[i].limit;
+      limits += caches[i].limit;
+      total += caches[i].in_use ? options.share : 0;
     }
-    if (at < kMostTakers) plan.taker[at] = i;
+    free_ = total > limits ? total - limits : 0;
   }
-}
 
-struct Turn {
-  bool gave = false;
-  bool took = false;
-};
-inline Turn TurnOf(const ResizePlan& plan, size_t cache) {
-  Turn turn;
-  for (size_t i = 0; i < plan.moves; ++i) {
-    turn.gave |= plan.move[i].from == cache;
-    turn.took |= plan.move[i].to == cache;
+  void LowerThoseThatRest() {
+    for (size_t i = 0; i < n_; ++i) {
+      CacheState& c = caches_[i];
+      if (!c.rests || c.limit <= options_.Floor()) continue;
+      free_ += c.limit - options_.Floor();
+      c.target = options_.Floor();
+    }
   }
-  return turn;
-}
+
+  // Up to a share, at the expense of those that have more.
+  void RestoreThoseThatWoke() {
+    const size_t share = options_.share;
+    for (size_t i = 0; i < n_; ++i) {
+      CacheState& c = caches_[i];
+      if (!c.woke || c.target >= share) continue;
+      TakeFree(c, share - c.target);
+      for (size_t d = 0; d < n_ && c.target < share; ++d) {
+        const size_t extra = caches_[d].target > share ? caches_[d].target - share : 0;
+        Move(caches_[d], c, Less(extra, share - c.target));
+      }
+    }
+  }
+
+  // Those with the most misses get something of what is free, then from the others in turn. Only a
+  // cache with clearly fewer misses gives, nobody gives twice or both gives and takes, and a cache
+  // at its floor gives nothing. Returns where the round goes on next time.
+  size_t RaiseTheNeediest(size_t next_donor) {
+    if (n_ == 0) return 0;
+    next_donor %= n_;
+    size_t takers[kMostTakers];
+    const size_t count = PickTakers(takers);
+    size_t donors = 0;
+    for (size_t t = 0; t < count; ++t) {
+      CacheState& taker = caches_[takers[t]];
+      if (taker.target < taker.limit) continue;
+      const size_t goal = taker.target + options_.Wanted();
+      TakeFree(taker, options_.Wanted());
+      for (size_t i = 0; i < n_ && taker.target < goal && donors < kMostDonors; ++i) {
+        CacheState& d = caches_[next_donor];
+        next_donor = next_donor + 1 < n_ ? next_donor + 1 : 0;
+        if (&d == &taker || !MayGiveTo(taker, d)) continue;
+        ++donors;
+        const size_t most = Less(d.limit - options_.Floor(), options_.Piece());
+        Move(d, taker, Less(most, goal - taker.target));
+      }
+    }
+    return next_donor;
+  }
+
+ private:
+  // Each costs fences.
+  static constexpr size_t kMostDonors = kMostTakers * 4;
+
+  static size_t Less(size_t a, size_t b) { return a < b ? a : b; }
+
+  // The neediest first: the most misses among those that have used up their limit.
+  size_t PickTakers(size_t* takers) const {
+    size_t count = 0;
+    for (size_t i = 0; i < n_; ++i) {
+      const CacheState& c = caches_[i];
+      if (!c.in_use || c.misses < kMissesThatMatter || !IsFull(c.room, c.target)) continue;
+      size_t at = count < kMostTakers ? count++ : kMostTakers;
+      for (; at > 0 && caches_[takers[at - 1]].misses < c.misses; --at) {
+        if (at < kMostTakers) takers[at] = takers[at - 1];
+      }
+      if (at < kMostTakers) takers[at] = i;
+    }
+    return count;
+  }
+
+  bool MayGiveTo(const CacheState& taker, const CacheState& d) const {
+    return d.in_use && d.target == d.limit && d.limit > options_.Floor() &&
+           d.misses < taker.misses / 5 * 4;
+  }
+
+  void TakeFree(CacheState& to, size_t most) {
+    const size_t bytes = Less(free_, most);
+    free_ -= bytes;
+    to.target += bytes;
+  }
+  static void Move(CacheState& from, CacheState& to, size_t bytes) {
+    from.target -= bytes;
+    to.target += bytes;
+  }
+
+  CacheState* caches_;
+  size_t n_;
+  ResizeOptions options_;
+  size_t free_ = 0;  // bytes of the total in no target
+};
 
 }  // namespace cache_resizer_internal
 
-// `pool`: bytes of the total that no cache has. Only a cache with clearly fewer misses gives to
-// another, nobody gives twice or both gives and takes, and a cache at its floor gives nothing.
-inline ResizePlan PlanResize(const CacheState* caches, size_t n, size_t pool, size_t next_donor,
-                             const ResizeOptions& options) {
-  using namespace cache_resizer_internal;
-  ResizePlan plan;
-  plan.next_donor = n == 0 ? 0 : next_donor % n;
-  PickTakers(caches, n, plan);
-  for (size_t t = 0; t < plan.takers; ++t) {
-    const size_t taker = plan.taker[t];
-    size_t wanted = options.Wanted();
-    plan.from_pool[t] = pool < wanted ? pool : wanted;
-    pool -= plan.from_pool[t];
-    wanted -= plan.from_pool[t];
-    if (TurnOf(plan, taker).gave) continue;
-    for (size_t i = 0; i < n && wanted != 0 && plan.moves < ResizePlan::kMostMoves; ++i) {
-      const size_t donor = plan.next_donor;
-      const CacheState& d = caches[donor];
-      const Turn turn = TurnOf(plan, donor);
-      plan.next_donor = donor + 1 < n ? donor + 1 : 0;
-      if (donor == taker || !d.in_use || turn.gave || turn.took || d.limit <= options.Floor() ||
-          d.misses >= caches[taker].misses / 5 * 4) {
-        continue;
-      }
-      size_t bytes = d.limit - options.Floor();
-      if (bytes > options.Piece()) bytes = options.Piece();
-      if (bytes > wanted) bytes = wanted;
-      plan.move[plan.moves++] = {donor, taker, bytes};
-      wanted -= bytes;
-    }
-  }
-  return plan;
+// The one rule by which limits move; sets the targets. A cache that rests keeps its floor, and one
+// that wakes has its share back. In a round by need those that miss most get more as well.
+// `next_donor`: what the last round returned; returns the same for the next.
+inline size_t PlanLimits(CacheState* caches, size_t n, LimitRound round, size_t next_donor,
+                         const ResizeOptions& options) {
+  cache_resizer_internal::LimitPlanner planner(caches, n, options);
+  planner.LowerThoseThatRest();
+  planner.RestoreThoseThatWoke();
+  return round == LimitRound::kNeed ? planner.RaiseTheNeediest(next_donor) : next_donor;
 }
 
 // One class of a cache that has to give room up.

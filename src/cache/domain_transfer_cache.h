@@ -1,8 +1,8 @@
-// Transfer caches by cache domain (papers §4: NUCA-aware): over the shared transfer cache lies a
-// small one for each last-level-cache domain, so that an object freed in a domain is handed out
-// there again, while its lines are still in that cache. Only while the program runs in more than
-// one domain; until then, and on machines with one, each call is passed on. Sits in cache, between
-// the front end and the shared transfer cache.
+// Transfer caches by cache domain (Zhou et al., ASPLOS 2024, section 4.2): over the shared transfer
+// cache lies a small one for each last-level-cache domain, so that an object freed in a domain is
+// handed out there again, while its lines are still in that cache. Only while the program runs in
+// more than one domain; until then, and on machines with one, each call is passed on. Sits in
+// cache, between the front end and the shared transfer cache.
 //
 // Thread-safe. The domains' locks are of the transfer caches' rank and are dropped before the
 // shared one is called.
@@ -56,7 +56,7 @@ class DomainTransferCache {
     here == nullptr ? shared_->Give(c, objects, n) : here->Give(c, objects, n);
   }
 
-  // Background thread, before the shared cache is plundered: what lay unused in a domain since the
+  // Background thread, before the shared cache is drained: what lay unused in a domain since the
   // last tick flows back; all of it from a domain in which nothing runs any more, or if nothing
   // runs in more than one.
   void Tick() {
@@ -78,13 +78,22 @@ class DomainTransferCache {
       const bool active =
           several_in_use && s.unused_ticks < kTicksInUse && s.cache.load() != nullptr;
       s.active.store(active, std::memory_order_relaxed);
-      Plunder(s, !active);
+      DrainUnused(s, active ? DrainScope::kUnused : DrainScope::kAll);
     }
   }
 
   // Everything goes to the shared cache: before malloc fails, or when memory is asked back.
   void Flush() {
-    for (size_t d = 0; several() && d < topology_.domains; ++d) Plunder(states_[d], true);
+    for (size_t d = 0; several() && d < topology_.domains; ++d)
+      DrainUnused(states_[d], DrainScope::kAll);
+  }
+
+  // Of the domains' caches and of the shared one.
+  void GiveUpCostly() {
+    for (size_t d = 0; several() && d < topology_.domains; ++d) {
+      if (Domain* cache = states_[d].cache.load(std::memory_order_acquire)) cache->GiveUpCostly();
+    }
+    shared_->GiveUpCostly();
   }
 
   size_t used(SizeClass c) const {
@@ -166,10 +175,10 @@ class DomainTransferCache {
     }
   }
 
-  static void Plunder(State& s, bool everything) {
+  static void DrainUnused(State& s, DrainScope scope) {
     Domain* cache = s.cache.load(std::memory_order_acquire);
     for (size_t c = 1; cache != nullptr && c < kNumClasses; ++c)
-      cache->Plunder(static_cast<SizeClass>(c), everything);
+      cache->DrainUnused(static_cast<SizeClass>(c), scope);
   }
 
   Shared* shared_ = nullptr;

@@ -38,13 +38,13 @@
   "1:\n"                                  \
   "mov %[index], %[slab]\n"               \
   "movl %%fs:(%[slab]), %k[slab]\n"       \
-  "shl $19, %[slab]\n"                    \
+  "shl $15, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 
-static_assert(strata::kSlabShift == 19 && strata::kRseqCsOffset == 8);
+static_assert(strata::kSlabShift == 15 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
-static_assert(strata::kSlabFactorOffset == 12 && strata::kStartBound == 0x40000);
-static_assert(strata::kPageEntryBytes == 4);
+static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
+static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);
 
 namespace strata {
 
@@ -66,22 +66,21 @@ STRATA_ALWAYS_INLINE T FromLabel(T value) {
 // The newest object of the class on this vCPU, or null when there is none.
 STRATA_ALWAYS_INLINE void* RseqPop(const RseqSlabs& r, void* slabs, SizeClass c) {
   uintptr_t slab;
-  uint64_t word;
-  void* object;  // holds the fill until the object is loaded
+  void* object;    // holds the fill until the object is loaded
+  ptrdiff_t area;  // holds the array's address once the descriptor is published
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  area = r.area_offset;
   asm volatile goto(STRATA_RSEQ_DESCRIPTOR
-                    "mov (%[slab],%[header]), %[word]\n"
-                    "movzwl %w[word], %k[object]\n"
+                    "movzwl (%[slab],%[header]), %k[object]\n"
                     "cmp 8(%[slab],%[header]), %w[object]\n"
                     "jbe %l[empty]\n"
-                    "mov -8(%[slab],%[object],8), %[object]\n"
-                    "add $0xffff, %[word]\n"  // fill - 1, pops + 1
-                    "mov %[word], (%[slab],%[header])\n"
+                    "mov 16(%[slab],%[header]), %[area]\n"
+                    "mov -8(%[area],%[object],8), %[object]\n"
+                    "addq $0xffff, (%[slab],%[header])\n"  // fill - 1, pops + 1
                     "2:\n"
-                    : [slab] "=&r"(slab), [word] "=&r"(word), [object] "=&r"(object)
-                    : [slabs] "r"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "m"(r.index_offset)
+                    : [slab] "=&r"(slab), [object] "=&r"(object), [area] "+&r"(area)
+                    : [slabs] "r"(slabs), [header] "r"(header), [index] "m"(r.index_offset)
                     : "memory", "cc"
                     : empty, aborted);
   if (object == nullptr)
@@ -96,13 +95,13 @@ empty:
 enum class PushResult : uint8_t { kPushed, kNoRoom, kSuspect };
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object equals the slot below, which is a double free
-// unless the class is empty here; or no object starts there.
+// the object was not pushed. kSuspect: the object equals the one below, which is a double free; or
+// no object starts there.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
   uintptr_t slab;
-  uint64_t word;  // first tells whether an object starts there
+  void** array;  // first tells whether an object starts there
   uint64_t header;
   ptrdiff_t area;  // holds the fill once the descriptor is published
 retry:
@@ -110,22 +109,21 @@ retry:
   asm volatile goto(
       STRATA_RSEQ_DESCRIPTOR
       "movzwl (%[entries],%[page],4), %k[header]\n"
-      "mov %k[object], %k[word]\n"
-      "imul 12(%[slab],%[header]), %k[word]\n"
-      "add (%[entries],%[page],4), %k[word]\n"
-      "cmp $0x40000, %k[word]\n"
+      "mov %k[object], %k[array]\n"
+      "imul 12(%[slab],%[header]), %k[array]\n"
+      "add (%[entries],%[page],4), %k[array]\n"
+      "cmp $0x40000, %k[array]\n"
       "jae %l[suspect]\n"
-      "mov (%[slab],%[header]), %[word]\n"
-      "movzwl %w[word], %k[area]\n"
+      "movzwl (%[slab],%[header]), %k[area]\n"
       "cmp 10(%[slab],%[header]), %w[area]\n"
       "jae %l[full]\n"
-      "cmp %[object], -8(%[slab],%[area],8)\n"
+      "mov 16(%[slab],%[header]), %[array]\n"
+      "cmp %[object], -8(%[array],%[area],8)\n"
       "je %l[suspect]\n"
-      "mov %[object], (%[slab],%[area],8)\n"
-      "inc %[word]\n"
-      "mov %[word], (%[slab],%[header])\n"
+      "mov %[object], (%[array],%[area],8)\n"
+      "incq (%[slab],%[header])\n"
       "2:\n"
-      : [slab] "=&r"(slab), [word] "=&r"(word), [header] "=&r"(header), [area] "+&r"(area)
+      : [slab] "=&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
       : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
         [index] "m"(r.index_offset)
       : "memory", "cc"
@@ -162,7 +160,8 @@ retry:
                     "cmova %[n], %[count]\n"
                     "sub %[count], %[word]\n"
                     "sub %[count], %[from]\n"
-                    "lea (%[slab],%[from],8), %[from]\n"
+                    "shl $3, %[from]\n"
+                    "add 16(%[slab],%[header]), %[from]\n"
                     "mov %[count], %[left]\n"
                     "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"
@@ -201,7 +200,8 @@ retry:
                     "cmp %[n], %[count]\n"
                     "cmova %[n], %[count]\n"
                     "add %[count], %[word]\n"
-                    "lea (%[slab],%[to],8), %[to]\n"
+                    "shl $3, %[to]\n"
+                    "add 16(%[slab],%[header]), %[to]\n"
                     "mov %[count], %[left]\n"
                     "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"

@@ -1,65 +1,28 @@
-// The front end where rseq is not to be had (tunable off, valgrind, qemu, gVisor, seccomp): one
-// cache a thread, a linked list through the free objects of each class, whose length grows with use
-// (slow start) and shrinks when the thread's bytes pass its limit. Sits in cache; design §3.
+// The front end where rseq cannot be used (a tunable, valgrind, qemu, gVisor, seccomp): one cache a
+// thread, a stack of object pointers for each class, whose room grows with use (slow start) and
+// shrinks when the thread's bytes pass its limit. It lies apart from the objects, so a free touches
+// none, and a program that writes to what it freed does no harm here. Sits in cache.
 //
-// Used by one thread at a time; its owner binds it to a thread and flushes it when the thread ends.
-//
-// A program that writes to what it freed writes over links. So each is stored with its place mixed
-// in and multiplied by a secret odd number: whatever bytes of it change, what is read back lies
-// outside of the heap, but for chances of heap bytes in 2^64. A word that reads back as a link
-// before the free, on the other hand, shows an object that is in the list already.
+// Used by one thread at a time; its owner flushes it when the thread ends, and may give it to
+// another: what it has of memory for its stacks it keeps.
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
-#include "base/check.h"
+#include "base/metadata_arena.h"
 #include "span/size_classes.h"
 
 namespace strata {
 
-// How one cache stores its links.
-class LinkCode {
- public:
-  void Seed(uint64_t seed) {
-    key_ = Mix(seed);
-    factor_ = Mix(key_ ^ seed) | 1;
-    inverse_ = factor_;  // Newton's iteration: each round doubles the low bits that are right
-    for (int round = 0; round < 5; ++round) inverse_ *= 2 - factor_ * inverse_;
-  }
-  uint64_t Encode(const void* place, const void* next) const {
-    return (reinterpret_cast<uintptr_t>(next) ^ MaskOf(place)) * factor_;
-  }
-  void* Decode(const void* place, uint64_t word) const {
-    return reinterpret_cast<void*>((word * inverse_) ^ MaskOf(place));
-  }
-
- private:
-  // The place's low bits come to the top, so that a link copied to another object is no address.
-  uint64_t MaskOf(const void* place) const {
-    return key_ ^ std::rotl(uint64_t{reinterpret_cast<uintptr_t>(place)}, 44);
-  }
-  static uint64_t Mix(uint64_t x) {  // splitmix64's last step
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
-
-  uint64_t key_ = 0;
-  uint64_t factor_ = 1;
-  uint64_t inverse_ = 1;
-};
-
-// Heap knows what an object's address looks like: bool MayBeObject(SizeClass, const void*), false
-// for null; and takes reports: void ReportOverwritten(void*).
-template <class Heap>
 struct ThreadCache {
   struct List {
-    void* head = nullptr;
+    void** slots = nullptr;
     uint32_t length = 0;
-    uint32_t room = 1;  // length at which it overflows
+    uint32_t room = 0;  // length at which it overflows; there are slots for so many
+    uint32_t capacity = 0;
   };
   List lists[kMaxClasses];
   // Written by the owner, read by the statistics.
@@ -71,36 +34,35 @@ struct ThreadCache {
   ThreadCache* next = nullptr;            // in the list of all caches; under its lock
   ThreadCache* previous = nullptr;        // the same
 
-  // Before all else.
-  void Bind(Heap* heap, uint64_t seed) {
-    heap_ = heap;
-    code_.Seed(seed);
+  // Before all else: where memory for the stacks comes from.
+  void Bind(MetadataArena& arena) { arena_ = &arena; }
+
+  // Of one that is empty and goes to another thread.
+  void ForgetCounts() {
+    hits.store(0, std::memory_order_relaxed);
+    misses_alloc.store(0, std::memory_order_relaxed);
+    misses_free.store(0, std::memory_order_relaxed);
+    flush_wanted.store(false, std::memory_order_relaxed);
   }
 
   void* Pop(SizeClass c) {
     List& list = lists[Raw(c)];
-    if (list.head == nullptr) return nullptr;
-    void* object = Unlink(c, list);
+    if (STRATA_UNLIKELY(list.length == 0)) return nullptr;
+    void* object = list.slots[--list.length];
     Add(bytes, size_t{0} - InfoOf(c).size);
     Add(hits, uint64_t{1});
     return object;
   }
 
-  // False, with nothing done, if the object is in the list already.
+  // Of a class that has room. False, with nothing done, if the object is the newest: it was freed
+  // before.
   bool Push(SizeClass c, void* object) {
     List& list = lists[Raw(c)];
-    void* read = code_.Decode(object, *static_cast<uint64_t*>(object));
-    if (STRATA_UNLIKELY(read == nullptr || heap_->MayBeObject(c, read)) && Holds(c, list, object))
-      return false;
-    *static_cast<uint64_t*>(object) = code_.Encode(object, list.head);
-    list.head = object;
-    ++list.length;
+    if (STRATA_UNLIKELY(list.length != 0 && list.slots[list.length - 1] == object)) return false;
+    list.slots[list.length++] = object;
     Add(bytes, size_t{InfoOf(c).size});
     return true;
   }
-
-  // For an object that has been written to since it was freed, which hides it from Push.
-  bool IsNewest(SizeClass c, const void* object) const { return lists[Raw(c)].head == object; }
 
   template <class Transfer>
   void* PopSlow(SizeClass c, Transfer& transfer) {
@@ -110,23 +72,26 @@ struct ThreadCache {
                                           : Refill<kOnStack>(c, transfer);
   }
 
-  // As Push.
+  // As Push, for a class that has no room or a cache at its limit.
   template <class Transfer>
   bool PushSlow(SizeClass c, void* object, Transfer& transfer, size_t limit) {
-    if (!Push(c, object)) return false;
+    List& list = lists[Raw(c)];
+    if (list.length != 0 && list.slots[list.length - 1] == object) return false;
     if (STRATA_UNLIKELY(flush_wanted.load(std::memory_order_relaxed))) {
       Flush(transfer);
+      transfer.Give(c, &object, 1);
       return true;
     }
-    List& list = lists[Raw(c)];
-    if (list.length > list.room) {
+    if (list.length >= list.room) {
       Add(misses_free, uint64_t{1});
-      const ClassInfo& info = InfoOf(c);
-      if (list.room < info.batch) {
-        list.room *= 2;
-      } else {
-        GiveSome(c, info.batch, transfer);
-      }
+      const uint32_t batch = InfoOf(c).batch;
+      if (list.room >= batch || !SetRoom(list, list.room == 0 ? 1 : list.room * 2))
+        GiveSome(c, batch, transfer);
+    }
+    if (list.length < list.room) {
+      Push(c, object);
+    } else {
+      transfer.Give(c, &object, 1);
     }
     if (bytes.load(std::memory_order_relaxed) > limit) Scavenge(transfer);
     return true;
@@ -152,31 +117,28 @@ struct ThreadCache {
     flush_wanted.store(false, std::memory_order_relaxed);
     for (size_t i = 1; i < kNumClasses; ++i) {
       GiveSome(static_cast<SizeClass>(i), lists[i].length, transfer);
-      lists[i].room = 1;
+      lists[i].room = 0;
     }
   }
 
  private:
+  // One to return, the others for the stack.
   template <size_t kAtOnce, class Transfer>
   STRATA_NOINLINE void* Refill(SizeClass c, Transfer& transfer) {
     List& list = lists[Raw(c)];
-    const ClassInfo& info = InfoOf(c);
-    void* batch[kAtOnce];
+    const uint32_t batch = InfoOf(c).batch;
+    void* objects[kAtOnce];
     void* object = nullptr;
-    for (size_t want = list.room < info.batch ? list.room : info.batch; want != 0;) {
+    for (size_t want = list.room == 0 ? 1 : list.room < batch ? list.room : batch; want != 0;) {
       const size_t n = want < kAtOnce ? want : kAtOnce;
-      const size_t got = transfer.Take(c, batch, n);
-      for (size_t i = 0; i < got; ++i) {
-        if (object == nullptr) {
-          object = batch[i];
-        } else {
-          Push(c, batch[i]);
-        }
-      }
+      const size_t got = transfer.Take(c, objects, n);
+      for (size_t i = 0; i < got; ++i)
+        object == nullptr ? void(object = objects[i]) : void(Push(c, objects[i]));
       want = got < n ? 0 : want - n;
     }
-    if (object != nullptr && list.room < size_t{info.batch} * 8)
-      list.room += list.room < info.batch ? list.room : info.batch;
+    // Half as long again as what is asked for at once, at first: a free has room, too.
+    if (object != nullptr && list.room < batch * 8)
+      SetRoom(list, list.room == 0 ? 2 : list.room + (list.room < batch ? list.room : batch));
     return object;
   }
 
@@ -186,54 +148,43 @@ struct ThreadCache {
     n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
-  // Takes the newest off a list that has one. The object's link is cleared: the program must not
-  // learn it, nor may Push take it for one when the object comes back.
-  void* Unlink(SizeClass c, List& list) {
-    void* object = list.head;
-    auto* word = static_cast<uint64_t*>(object);
-    void* after = code_.Decode(object, *word);
-    *word = 0;
-    --list.length;
-    if (STRATA_LIKELY(heap_->MayBeObject(c, after)) || (after == nullptr && list.length == 0)) {
-      list.head = after;
-    } else {
-      DropRest(c, list, object);
-    }
-    return object;
+  // False, with the room as it was, when there is no memory for the slots.
+  bool SetRoom(List& list, uint32_t room) {
+    if (STRATA_UNLIKELY(room > list.capacity) && !MakeSlots(list, room)) return false;
+    list.room = room;
+    return true;
   }
 
-  // What lies behind an object that was overwritten is out of reach, and lost.
-  STRATA_NOINLINE void DropRest(SizeClass c, List& list, void* object) {
-    Add(bytes, size_t{0} - list.length * size_t{InfoOf(c).size});
-    list.head = nullptr;
-    list.length = 0;
-    heap_->ReportOverwritten(object);
+  STRATA_NOINLINE bool MakeSlots(List& list, uint32_t least) {
+    uint32_t capacity = list.capacity == 0 ? kFirstSlots : list.capacity * 4;
+    if (capacity < least) capacity = least;
+    auto* slots = static_cast<void**>(arena_->Allocate(capacity * sizeof(void*)));
+    if (slots == nullptr) return false;
+    if (list.length != 0) memcpy(slots, list.slots, list.length * sizeof(void*));
+    list.slots = slots;
+    list.capacity = capacity;
+    return true;
   }
 
-  STRATA_NOINLINE bool Holds(SizeClass c, const List& list, const void* object) const {
-    const void* at = list.head;
-    for (uint32_t left = list.length; left != 0 && at != object; --left) {
-      at = code_.Decode(at, *static_cast<const uint64_t*>(at));
-      if (!heap_->MayBeObject(c, at)) return false;
-    }
-    return at == object;
-  }
-
+  // The oldest n go down.
   template <class Transfer>
   void GiveSome(SizeClass c, size_t n, Transfer& transfer) {
     List& list = lists[Raw(c)];
-    while (n != 0 && list.head != nullptr) {
-      void* batch[kOnStack];
-      size_t k = 0;
-      while (k < kOnStack && k < n && list.head != nullptr) batch[k++] = Unlink(c, list);
-      n -= k;
-      Add(bytes, size_t{0} - k * InfoOf(c).size);
-      transfer.Give(c, batch, k);
+    if (n > list.length) n = list.length;
+    if (n == 0) return;
+    for (size_t given = 0; given < n;) {
+      const size_t k = n - given < kMaxBatch ? n - given : kMaxBatch;
+      transfer.Give(c, list.slots + given, k);
+      given += k;
     }
+    list.length -= static_cast<uint32_t>(n);
+    memmove(list.slots, list.slots + n, list.length * sizeof(void*));
+    Add(bytes, size_t{0} - n * InfoOf(c).size);
   }
 
-  Heap* heap_ = nullptr;
-  LinkCode code_;
+  static constexpr uint32_t kFirstSlots = 8;
+
+  MetadataArena* arena_ = nullptr;
 };
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 // Thread-safe: one lock per class, dropped before the central list is called.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,9 @@
 
 namespace strata {
 
+// What DrainUnused sends down: what lay there unused since the last call, or everything.
+enum class DrainScope : bool { kUnused, kAll };
+
 // Central: size_t Take(SizeClass, void**, n); void Give(SizeClass, void* const*, n).
 // Holds 1/kDivisor of what the shared one does.
 template <class Central, size_t kDivisor = 1>
@@ -27,7 +31,8 @@ class TransferCache {
     arena_ = arena;
   }
 
-  // Fewer than n only when memory is short.
+  // Fewer than n when memory is short, or more would have to be taken off spans than the class does
+  // at once: what lies free already moves in longer batches than what is new.
   size_t Take(SizeClass c, void** out, size_t n) {
     Stack& s = stacks_[Raw(c)];
     if (s.used.load(std::memory_order_relaxed) != 0) {
@@ -42,7 +47,8 @@ class TransferCache {
         return take;
       }
     }
-    return central_->Take(c, out, n);
+    const size_t carved = InfoOf(c).carved;
+    return central_->Take(c, out, n < carved ? n : carved);
   }
 
   void Give(SizeClass c, void* const* objects, size_t n) {
@@ -60,25 +66,64 @@ class TransferCache {
     central_->Give(c, objects, n);
   }
 
-  // Sends down what lay unused since the last call (or everything): called by the background
-  // thread.
-  void Plunder(SizeClass c, bool everything) {
+  // Background thread, once a tick; whoever is short of memory, all of it.
+  void DrainUnused(SizeClass c, DrainScope scope) {
     Stack& s = stacks_[Raw(c)];
     size_t excess;
     {
       LockHolder hold(s.lock);
-      excess = everything ? s.used.load(std::memory_order_relaxed) : s.low_water;
+      excess = scope == DrainScope::kAll ? s.used.load(std::memory_order_relaxed) : s.low_water;
       s.low_water = s.used.load(std::memory_order_relaxed);
     }
-    void* batch[kMaxBatch];
+    SendDown(c, excess);
+  }
+
+  // Sends objects of the costly classes down, the largest first; so many that a caller is not held
+  // up for long.
+  void GiveUpCostly() {
+    size_t left = kMostGivenUp;
+    for (size_t i = kNumClasses; i-- > kFirstCostly && left != 0;) {
+      const auto c = static_cast<SizeClass>(i);
+      const size_t n = used(c) < left ? used(c) : left;
+      if (n != 0) SendDown(c, n);
+      left -= n;
+    }
+  }
+
+  size_t used(SizeClass c) const { return stacks_[Raw(c)].used.load(std::memory_order_relaxed); }
+  Lock& lock(SizeClass c) { return stacks_[Raw(c)].lock; }
+
+  // Up to 32 batches within 192 KiB, but at least two batches: there are some sixty classes of
+  // small objects, and what lies here is of use to one of them only. Of a costly class 64 objects
+  // within 2 MiB.
+  static constexpr size_t CapacityOf(SizeClass c) {
+    const ClassInfo& info = InfoOf(c);
+    if (IsCostly(c)) return std::min<size_t>(64, (2 << 20) / info.size) / kDivisor;
+    const size_t within = std::min<size_t>((192 << 10) / info.size, size_t{info.batch} * 32);
+    return std::max(within / kDivisor, size_t{info.batch} * 2);
+  }
+
+ private:
+  static constexpr size_t kMostGivenUp = 64;
+
+  struct alignas(64) Stack {
+    Lock lock{LockRank::kTransfer};
+    std::atomic<uint32_t> used{0};  // written under lock
+    uint32_t low_water = 0;         // least of `used` since the last DrainUnused
+    void** objects = nullptr;       // made on first use
+  };
+
+  // Up to so many, from the bottom: the longest unused.
+  void SendDown(SizeClass c, size_t excess) {
+    Stack& s = stacks_[Raw(c)];
+    void* batch[kOnStack];
     while (excess != 0) {
       size_t n;
       {
         LockHolder hold(s.lock);
         const size_t have = s.used.load(std::memory_order_relaxed);
         n = have < excess ? have : excess;
-        if (n > kMaxBatch) n = kMaxBatch;
-        // From the bottom: the longest unused.
+        if (n > kOnStack) n = kOnStack;
         if (n != 0) {
           memcpy(batch, s.objects, n * sizeof(void*));
           memmove(s.objects, s.objects + n, (have - n) * sizeof(void*));
@@ -91,27 +136,6 @@ class TransferCache {
       excess -= n;
     }
   }
-
-  size_t used(SizeClass c) const { return stacks_[Raw(c)].used.load(std::memory_order_relaxed); }
-  Lock& lock(SizeClass c) { return stacks_[Raw(c)].lock; }
-
-  // Up to 32 batches within 192 KiB, but at least two batches: there are some sixty classes of
-  // small objects, and what lies here is of use to one of them only.
-  static constexpr size_t CapacityOf(SizeClass c) {
-    const ClassInfo& info = InfoOf(c);
-    const size_t by_bytes = (192 << 10) / info.size;
-    const size_t by_batches = size_t{info.batch} * 32;
-    const size_t n = (by_bytes < by_batches ? by_bytes : by_batches) / kDivisor;
-    return n < size_t{info.batch} * 2 ? size_t{info.batch} * 2 : n;
-  }
-
- private:
-  struct alignas(64) Stack {
-    Lock lock{LockRank::kTransfer};
-    std::atomic<uint32_t> used{0};  // written under lock
-    uint32_t low_water = 0;         // least of `used` since the last Plunder
-    void** objects = nullptr;       // made on first use
-  };
 
   bool EnsureObjects(Stack& s, size_t capacity) {
     if (s.objects == nullptr)

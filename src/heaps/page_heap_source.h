@@ -43,8 +43,8 @@ class PageHeapSource {
       // release: owns() reads the kernel's part after it.
       base_.store(parts_.kernel.base(), std::memory_order_release);
     }
-    const Length pages = size == 0 ? Length(1) : PagesCeil(size);
-    const PageRun run = parts_.heap.Take({pages, Length(kAlign / kPageSize), false});
+    const Pages pages = size == 0 ? Pages(1) : PagesCeil(size);
+    const PageRun run = parts_.heap.Take({pages, Pages(kAlign / kPageSize)});
     if (run.range.empty()) return nullptr;
     in_use_ += BytesOf(pages);
     return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));
@@ -53,9 +53,9 @@ class PageHeapSource {
   void deallocate(void* p, size_t size) {
     const ErrnoKeeper keep;
     const layers::Holding hold(lock_);
-    const Length pages = size == 0 ? Length(1) : PagesCeil(size);
+    const Pages pages = size == 0 ? Pages(1) : PagesCeil(size);
     const size_t offset = reinterpret_cast<uintptr_t>(p) - parts_.kernel.base();
-    parts_.heap.Give({PageId(offset >> kPageShift), pages}, false);
+    parts_.heap.Give({PageId(offset >> kPageShift), pages});
     in_use_ -= BytesOf(pages);
     const size_t most = in_use_ / 4 + kAlwaysKept;
     const size_t free = BytesOf(parts_.heap.free_backed());
@@ -87,7 +87,9 @@ class PageHeapSource {
   static constexpr size_t kAlwaysKept = 16 << 20;
 
   struct Parts {
-    Parts() : heap((kernel.Init(DefaultWindow(), true, arena), kernel), arena, PageHeapOptions()) {}
+    Parts()
+        : heap((kernel.Init(DefaultWindow(), HugePageAdvice::kWherePossible, arena), kernel), arena,
+               PageHeapOptions()) {}
     SystemKernel kernel;
     MetadataArena arena{MapMetadata};
     PageHeap<SystemKernel> heap;

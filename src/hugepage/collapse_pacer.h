@@ -1,5 +1,5 @@
-// How often hugepages are rebuilt (papers §2.7): each tick at best, and rarer by halves while the
-// kernel takes long over it. A pure class.
+// How often hugepages are rebuilt (after TCMalloc's HugePageFiller): each tick at best, and rarer
+// by halves while the kernel takes long over it. A pure class.
 #pragma once
 
 #include <algorithm>

@@ -1,15 +1,24 @@
-// How many pages the program is likely to want back soon (papers §3). Remembers the least and most
-// pages in use of each epoch. A busy program's demand is the smaller of its peak and of (its
-// largest swing within an epoch, lately) + (the level it never fell below, over longer); a program
-// that stays idle is judged by its last few seconds. A pure class: time and use are handed in; the
-// page heap's lock guards it.
+// How many pages the program is likely to want back soon (Maas et al., ISMM 2021). Remembers the
+// least and most pages in use of each epoch. A busy program's demand is the smaller of its peak and
+// of (its largest swing within an epoch, lately) + (the level it never fell below, over longer); a
+// program that stays idle is judged by its last few seconds. A pure class: time and use are handed
+// in; the page heap's lock guards it.
+//
+// Why two kinds of windows: the published ones (60 s, 300 s, 10 min) hold a burst for minutes, and
+// shorter ones for everybody would break the hugepages of a program that swings every few seconds.
+// But one that swings calls the allocator, and one that has finished its burst does not.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/units.h"
+
 namespace strata {
+
+// What a working program keeps above its demand.
+constexpr Pages HeadroomOf(Pages demand) { return std::max(PagesOf(HugePages(4)), demand / 32); }
 
 // The greatest of the values reported over the last `ms`, in slots: what is older by more than a
 // 62nd part of that is forgotten.
@@ -43,6 +52,10 @@ class RecentMax {
   Slot slots_[kSlots] = {};
 };
 
+// How much was asked of the allocator since the last look. At kIdle a program may compute all the
+// same: Program tells.
+enum class CallRate : uint8_t { kBusy, kIdle };
+
 class DemandTracker {
  public:
   struct Windows {
@@ -63,15 +76,14 @@ class DemandTracker {
     if (used > max_) max_ = used;
   }
 
-  // Ends the current epoch if it has lasted long enough. idle: the program asked for nothing since
-  // the last call.
-  void Advance(uint64_t now_ns, bool idle) {
+  // Ends the current epoch if it has lasted long enough. With the rate of calls since the last one.
+  void Advance(uint64_t now_ns, CallRate calls) {
     const uint64_t now_ms = now_ns / 1'000'000;
     if (!started_) {
       started_ = true;
       epoch_start_ms_ = now_ms;
     }
-    if (!idle) {
+    if (calls == CallRate::kBusy) {
       idle_ = false;
     } else if (!idle_) {
       idle_ = true;

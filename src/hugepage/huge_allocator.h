@@ -1,7 +1,7 @@
-// Address ranges that are mapped but not backed, in hugepages (papers §2.3). Grows by asking the
-// kernel for chunks, and asks for hugepages on all but the start of the window, so that a small
-// program pays for none. The page heap's lock guards it, also during Map: chunks are large, so that
-// is rare.
+// Address ranges that are mapped but not backed, in hugepages (Temeraire, Hunter et al., OSDI 2021,
+// HugeAllocator). Grows by asking the kernel for chunks, and asks for hugepages on all but the
+// start of the window, so that a small program pays for none. The page heap's lock guards it, also
+// during Map: chunks are large, so that is rare.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,20 @@ class HugeAllocator {
  public:
   struct Options {
     bool hugepages;
-    HugeLength small_heap;
+    HugePages small_heap;
   };
 
   HugeAllocator(Kernel& kernel, HugePageMap& map, Options options)
       : kernel_(kernel), map_(map), options_(options), free_(map, HugePageState::kFree, Bias()) {}
 
-  HugeLength mapped() const { return mapped_; }
-  HugeLength free() const { return free_.total(); }
-  HugeRange plain() const { return plain_; }  // mapped without asking for hugepages
-  HugePageId end() const { return next_; }    // nothing at or past it was ever mapped
+  HugePages mapped() const { return mapped_; }
+  HugePages free() const { return free_.total(); }
+  HugeRange unadvised() const { return unadvised_; }  // mapped without asking for hugepages
+  HugePageId end() const { return next_; }            // nothing at or past it was ever mapped
 
   // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window
   // has no more.
-  HugeRange Take(HugeLength n, HugeLength align) {
+  HugeRange Take(HugePages n, HugePages align) {
     HugeRange r = free_.Take(n, align);
     while (r.empty() && Grow(n, align)) r = free_.Take(n, align);
     return r;
@@ -39,32 +39,32 @@ class HugeAllocator {
 
   // Takes exactly these hugepages, the front of a free range.
   HugeRange TakeFront(HugeRange r) { return free_.TakeFront(r.first, r.length); }
-  HugeLength FreeAt(HugePageId p) const { return free_.LengthAt(p); }
+  HugePages FreeAt(HugePageId p) const { return free_.LengthAt(p); }
 
   void Give(HugeRange r) { free_.Insert(r); }
 
  private:
-  static constexpr HugeLength kFirstChunk{16};     // 32 MiB
-  static constexpr HugeLength kSmallChunk{32};     // 64 MiB
-  static constexpr HugeLength kLargestChunk{512};  // 1 GiB
-  static constexpr HugeLength kSkip{32};           // past a foreign mapping
+  static constexpr HugePages kFirstChunk{16};     // 32 MiB
+  static constexpr HugePages kSmallChunk{32};     // 64 MiB
+  static constexpr HugePages kLargestChunk{512};  // 1 GiB
+  static constexpr HugePages kSkip{32};           // past a foreign mapping
 
   // The window may start anywhere; addresses are aligned to up to 1 GiB all the same.
   size_t Bias() const { return kernel_.past_gibibyte().raw(); }
 
-  HugeLength Chunk() const {
-    if (mapped_ == HugeLength(0)) return kFirstChunk;
+  HugePages Chunk() const {
+    if (mapped_ == HugePages(0)) return kFirstChunk;
     return std::min(std::max(kSmallChunk, mapped_ / 8), kLargestChunk);
   }
 
   // Maps enough for n aligned hugepages, if anything can be had. True: try again.
-  bool Grow(HugeLength n, HugeLength align) {
+  bool Grow(HugePages n, HugePages align) {
     while (next_.raw() < map_.window().raw()) {
       // What is certain to hold n aligned hugepages when mapping begins at next_.
       const size_t start = RoundUp(next_.raw() + Bias(), align.raw()) - Bias();
       if (start + n.raw() > map_.window().raw()) return false;
-      const HugeLength least = HugePageId(start) + n - next_;
-      const HugeLength room = HugePageId(map_.window().raw()) - next_;
+      const HugePages least = HugePageId(start) + n - next_;
+      const HugePages room = HugePageId(map_.window().raw()) - next_;
       HugeRange r{next_, std::min(std::max(Chunk(), least), room)};
       if (!map_.Cover(r)) return false;
       MapResult result = kernel_.Map(r);
@@ -83,27 +83,28 @@ class HugeAllocator {
   }
 
   void Add(HugeRange r) {
-    const bool first = mapped_ == HugeLength(0);
+    const bool first = mapped_ == HugePages(0);
     if (first) {
-      plain_ = {r.first, std::min(options_.small_heap, r.length)};
-      for (HugePageId p = plain_.first; p < plain_.end(); p += HugeLength(1)) map_[p].plain = true;
+      unadvised_ = {r.first, std::min(options_.small_heap, r.length)};
+      for (HugePageId p = unadvised_.first; p < unadvised_.end(); p += HugePages(1))
+        map_[p].unadvised = true;
     }
-    const HugeRange huge = first ? HugeRange{plain_.end(), r.length - plain_.length} : r;
+    const HugeRange huge = first ? HugeRange{unadvised_.end(), r.length - unadvised_.length} : r;
     if (options_.hugepages) {
       if (!huge.empty()) kernel_.AdviseHuge(huge);
       // The program is not small after all: what it has not touched yet, and what it gives back,
       // may be huge.
-      if (!first && !plain_advised_) AdvisePlain();
-      plain_advised_ = !first;
+      if (!first && !small_heap_advised_) AdviseSmallHeap();
+      small_heap_advised_ = !first;
     }
     mapped_ += r.length;
     next_ = r.end();
     free_.Insert(r);
   }
 
-  void AdvisePlain() {
-    for (HugePageId p = plain_.first; p < plain_.end(); p += HugeLength(1)) {
-      if (!map_[p].no_huge) kernel_.AdviseHuge({p, HugeLength(1)});
+  void AdviseSmallHeap() {
+    for (HugePageId p = unadvised_.first; p < unadvised_.end(); p += HugePages(1)) {
+      if (!map_[p].no_huge) kernel_.AdviseHuge({p, HugePages(1)});
     }
   }
 
@@ -111,10 +112,10 @@ class HugeAllocator {
   HugePageMap& map_;
   Options options_;
   HugeRangeTree free_;
-  HugeLength mapped_;
+  HugePages mapped_;
   HugePageId next_;
-  HugeRange plain_;  // the start of the first chunk
-  bool plain_advised_ = false;
+  HugeRange unadvised_;  // the start of the first chunk
+  bool small_heap_advised_ = false;
 };
 
 }  // namespace strata

@@ -1,7 +1,7 @@
-// Backed free hugepages kept for the next large request (papers §2.4). Keeps the published rule for
-// its limit, which follows how far demand swings within a second, but releases nothing itself:
-// freeing a large block must not pay for a system call, so what is above the limit waits for the
-// background.
+// Backed free hugepages kept for the next large request (Temeraire, Hunter et al., OSDI 2021,
+// HugeCache). Keeps the published rule for its limit, which follows how far demand swings within a
+// second, but releases nothing itself: freeing a large block must not pay for a system call, so
+// what is above the limit waits for the background.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,16 @@ class HugeCache {
  public:
   explicit HugeCache(HugePageMap& map) : free_(map, HugePageState::kCached) {}
 
-  HugeLength size() const { return free_.total(); }
-  HugeLength limit() const { return limit_; }
-  HugeLength usage() const { return usage_; }
+  HugePages size() const { return free_.total(); }
+  HugePages limit() const { return limit_; }
+  HugePages usage() const { return usage_; }
   size_t hits() const { return hits_; }
   size_t misses() const { return misses_; }
 
   // Backed hugepages; empty on a miss. The caller gets them elsewhere then, and says so with
   // NoteTaken.
-  HugeRange TryTake(HugeLength n, uint64_t now_ns) {
-    const HugeRange r = free_.Take(n, HugeLength(1));
+  HugeRange TryTake(HugePages n, uint64_t now_ns) {
+    const HugeRange r = free_.Take(n, HugePages(1));
     if (r.empty()) {
       ++misses_;
       NoteMiss(now_ns);
@@ -45,16 +45,16 @@ class HugeCache {
     size_.Report(now_ns, size().raw());
     return r;
   }
-  HugeLength CachedAt(HugePageId p) const { return free_.LengthAt(p); }
+  HugePages CachedAt(HugePageId p) const { return free_.LengthAt(p); }
 
-  void NoteTaken(HugeLength n, uint64_t now_ns) {
+  void NoteTaken(HugePages n, uint64_t now_ns) {
     usage_ += n;
     usage_window_.Report(now_ns, usage_.raw());
     off_peak_.Report(now_ns, 0);
   }
 
   // Hugepages that came from here or were noted as taken and go elsewhere now.
-  void NoteGone(HugeLength n, uint64_t now_ns) {
+  void NoteGone(HugePages n, uint64_t now_ns) {
     usage_ -= n;
     usage_window_.Report(now_ns, usage_.raw());
     off_peak_.Report(now_ns, usage_window_.Max(now_ns, kCacheTimeNs) - usage_.raw());
@@ -75,14 +75,14 @@ class HugeCache {
   void Adjust(uint64_t now_ns) {
     if (now_ns - limit_changed_ns_ <= 2 * kCacheTimeNs) return;
     limit_changed_ns_ = now_ns;
-    const HugeLength least(size_.Min(now_ns, 2 * kCacheTimeNs));
+    const HugePages least(size_.Min(now_ns, 2 * kCacheTimeNs));
     if (least < limit_ / 5) return;
-    const HugeLength cut = std::max(least / 2, HugeLength(1));
+    const HugePages cut = std::max(least / 2, HugePages(1));
     limit_ = limit_ > kLeastLimit + cut ? limit_ - cut : kLeastLimit;
   }
 
   // Takes a range of at most n hugepages out for release.
-  HugeRange TakeForRelease(HugeLength n, uint64_t now_ns) {
+  HugeRange TakeForRelease(HugePages n, uint64_t now_ns) {
     const HugeRange r = free_.TakeAtMost(n);
     size_.Report(now_ns, size().raw());
     return r;
@@ -94,7 +94,7 @@ class HugeCache {
   }
 
  private:
-  static constexpr HugeLength kLeastLimit{10};
+  static constexpr HugePages kLeastLimit{10};
   static constexpr uint64_t kCacheTimeNs = 1'000'000'000;
 
   // A miss soon after hugepages came back means that the cache was too small for the swing.
@@ -102,15 +102,15 @@ class HugeCache {
     const size_t shrink = off_peak_.Max(now_ns, kCacheTimeNs);
     const size_t grow = usage_.raw() - usage_window_.Min(now_ns, kCacheTimeNs);
     const size_t dip = std::min(shrink, grow);
-    const HugeLength wanted(dip + dip / 10);
+    const HugePages wanted(dip + dip / 10);
     if (wanted <= limit_) return;
     limit_ = wanted;
     limit_changed_ns_ = now_ns;
   }
 
   HugeRangeTree free_;
-  HugeLength limit_ = kLeastLimit;
-  HugeLength usage_;
+  HugePages limit_ = kLeastLimit;
+  HugePages usage_;
   uint64_t limit_changed_ns_ = 0;
   size_t hits_ = 0;
   size_t misses_ = 0;

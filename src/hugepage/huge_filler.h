@@ -1,7 +1,7 @@
-// Packs runs of up to a hugepage into hugepages (papers §2.5): fullest regular hugepages first,
-// then donated tails, then those already broken. Spans of more than 16 objects (dense) live in
-// hugepages of their own, because they stay long; as they may be longer than a page, their
-// hugepages are ranked by room as the others are, not by allocations alone. Decides only: its
+// Packs runs of up to a hugepage into hugepages (Temeraire, Hunter et al., OSDI 2021, HugeFiller):
+// fullest regular hugepages first, then donated tails, then those already broken. Each group of
+// runs (placement_group.h) has hugepages of its own; as dense spans may be longer than a page,
+// their hugepages are ranked by room as the others are, not by allocations alone. Decides only: its
 // owner, the page heap, brings hugepages and talks to the kernel. The owner's lock guards it.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "hugepage/huge_tracker.h"
 #include "hugepage/page_run.h"
+#include "hugepage/placement_group.h"
 #include "hugepage/tracker_lists.h"
 
 namespace strata {
@@ -21,28 +22,38 @@ class HugeFiller {
   // May runs land in pages that the kernel must back again?
   enum class Broken : bool { kAvoid, kAllow };
 
-  explicit HugeFiller(MetadataArena& arena) : lists_(arena) {}
+  explicit HugeFiller(MetadataArena& arena, FillerGroups groups = FillerGroups::kByLifetime)
+      : groups_(groups), lists_(arena) {}
 
   bool Prepare() { return lists_.Prepare(); }
 
-  Length used() const { return Length(used_); }
-  Length released() const { return Length(released_); }  // free pages given back
-  Length free_backed() const { return Length(hugepages_ * kPagesPerHugePage - used_ - released_); }
+  Pages used() const { return Pages(used_); }
+  Pages released() const { return Pages(released_); }  // free pages given back
+  Pages free_backed() const { return Pages(hugepages_ * kPagesPerHugePage - used_ - released_); }
   size_t gone_native() const { return gone_; }  // native pages given back inside runs in use
-  Length untouched() const { return Length(untouched_); }  // of free_backed(): never written
+  Pages untouched() const { return Pages(untouched_); }  // of free_backed(): never written
   size_t hugepages() const { return hugepages_; }
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
 
-  // A run in a hugepage that is here already; empty when none fits.
+  // A run in a hugepage of its group that is here already; empty when none fits.
   PageRun TryTake(const PageRequest& r, Broken broken) {
-    HugeTracker* t = Find(r.dense, r.length.raw() + r.align.raw() - 1, broken);
+    HugeTracker* t = Find(GroupFor(r), RoomFor(r), broken);
     return t == nullptr ? PageRun{} : TakeIn(t, r);
+  }
+
+  // The same in a hugepage of another group, when there is no other memory.
+  PageRun TryTakeElsewhere(const PageRequest& r, Broken broken) {
+    for (const PlacementGroup group : kPlacementGroups) {
+      if (group == GroupFor(r)) continue;
+      if (HugeTracker* t = Find(group, RoomFor(r), broken)) return TakeIn(t, r);
+    }
+    return {};
   }
 
   // Adds a hugepage and takes a run that fits from it.
   PageRun Contribute(HugeTracker* t, const PageRequest& r) {
-    t->dense = r.dense;
+    t->group = GroupFor(r);
     ++hugepages_;
     const PageRun run = TakePages(t, r);
     AddTotals(*t);
@@ -51,8 +62,9 @@ class HugeFiller {
   }
 
   // Adds a hugepage of which a large run holds the first `head` pages.
-  void ContributeTail(HugeTracker* t, Length head) {
+  void ContributeTail(HugeTracker* t, Pages head) {
     t->TakeAt(0, head.raw());
+    t->group = GroupOf({}, groups_);
     t->donated = true;
     t->donated_head = static_cast<uint16_t>(head.raw());
     slack_ += kPagesPerHugePage - head.raw();
@@ -70,9 +82,14 @@ class HugeFiller {
 
   // Takes a whole hugepage out, with all that lies in it; null when there is none left.
   HugeTracker* RemoveAny() {
-    HugeTracker* t = lists_.FindIn(TrackerLists::kRegular, [](const HugeTracker&) { return true; });
-    if (t != nullptr) Forget(t);
-    return t;
+    for (const PlacementGroup group : kPlacementGroups) {
+      HugeTracker* t =
+          lists_.FindIn({TrackerLists::kRegular, group}, [](const HugeTracker&) { return true; });
+      if (t == nullptr) continue;
+      Forget(t);
+      return t;
+    }
+    return nullptr;
   }
 
   enum class Left : uint8_t { kSome, kNothing };
@@ -93,7 +110,7 @@ class HugeFiller {
     return t->detached ? Left::kSome : Settle(t);
   }
 
-  bool TryGrow(HugeTracker* t, PageRange r, Length new_length) {
+  bool TryGrow(HugeTracker* t, PageRange r, Pages new_length) {
     if (t->detached) return false;
     const size_t at = t->OffsetIn(r.first);
     DropTotals(*t);
@@ -104,7 +121,7 @@ class HugeFiller {
     return grown;
   }
 
-  void Shrink(HugeTracker* t, PageRange r, Length new_length) {
+  void Shrink(HugeTracker* t, PageRange r, Pages new_length) {
     const size_t at = t->OffsetIn(r.first);
     DropTotals(*t);
     t->Shrink(at, r.length.raw(), new_length.raw());
@@ -123,8 +140,8 @@ class HugeFiller {
 
   // Pages of hugepages that end large runs, beyond those runs; and of runs that went and left such
   // behind.
-  Length slack() const { return Length(slack_); }
-  Length abandoned() const { return Length(abandoned_); }
+  Pages slack() const { return Pages(slack_); }
+  Pages abandoned() const { return Pages(abandoned_); }
 
   // --- Release, collapse: a hugepage is detached, so that nothing is taken from it while the lock
   // is dropped.
@@ -134,7 +151,7 @@ class HugeFiller {
   size_t DetachForRelease(HugeTracker** out, size_t max) {
     size_t n = 0, looks = 0, rank = 0;
     lists_.ForRanks([&](HugeTracker* t, size_t rank_of_t) {
-      if (rank_of_t > rank + 1 && n == max) return false;  // the rest is worse
+      if (rank_of_t >= rank + kNumPlacementGroups && n == max) return false;  // the rest is worse
       rank = rank_of_t;
       n = KeepFewestUsed(t, out, n, max);
       return ++looks < kMostLooks;
@@ -158,7 +175,7 @@ class HugeFiller {
   PageRun TakeFromEmpties(const PageRequest& r) {
     HugeTracker* t = empties_.PopFront();
     if (t == nullptr) return {};
-    t->dense = r.dense;
+    t->group = GroupFor(r);
     DropTotals(*t);
     const PageRun run = TakePages(t, r);
     AddTotals(*t);
@@ -208,8 +225,10 @@ class HugeFiller {
   // Calls f on each tracker that holds runs and is not detached.
   template <class F>
   void ForEach(F f) const {
-    for (size_t kind = 0; kind < TrackerLists::kKinds; ++kind) {
-      lists_.ForEach(static_cast<TrackerLists::Kind>(kind), f);
+    using L = TrackerLists;
+    for (const PlacementGroup group : kPlacementGroups) {
+      for (const L::State state : {L::kRegular, L::kDonated, L::kPartial, L::kReleased})
+        lists_.ForEach({state, group}, f);
     }
   }
   template <class F>
@@ -220,13 +239,16 @@ class HugeFiller {
  private:
   static constexpr size_t kMostLooks = 64;  // at candidates, for one batch
 
-  HugeTracker* Find(bool dense, size_t n, Broken broken) const {
+  PlacementGroup GroupFor(const PageRequest& r) const { return GroupOf(r.placement, groups_); }
+  static size_t RoomFor(const PageRequest& r) { return r.length.raw() + r.align.raw() - 1; }
+
+  HugeTracker* Find(PlacementGroup group, size_t n, Broken broken) const {
     using L = TrackerLists;
-    HugeTracker* t = lists_.Find(dense ? L::kDenseRegular : L::kRegular, n);
-    if (t == nullptr && !dense) t = lists_.Find(L::kDonated, n);
+    HugeTracker* t = lists_.Find({L::kRegular, group}, n);
+    if (t == nullptr) t = lists_.Find({L::kDonated, group}, n);
     if (t != nullptr || broken == Broken::kAvoid) return t;
-    t = lists_.Find(dense ? L::kDensePartial : L::kPartial, n);
-    return t != nullptr ? t : lists_.Find(dense ? L::kDenseReleased : L::kReleased, n);
+    t = lists_.Find({L::kPartial, group}, n);
+    return t != nullptr ? t : lists_.Find({L::kReleased, group}, n);
   }
 
   PageRun TakeIn(HugeTracker* t, const PageRequest& r) {
@@ -270,18 +292,17 @@ class HugeFiller {
     abandoned_ -= t->abandoned;
   }
 
-  void SetHead(HugeTracker* t, Length head) {
+  void SetHead(HugeTracker* t, Pages head) {
     slack_ += t->donated_head;
     slack_ -= head.raw();
     t->donated_head = static_cast<uint16_t>(head.raw());
   }
 
-  // Keeps out[0, n) the best candidates in order; ties go against dense ones, which stay longest.
+  // Keeps out[0, n) the best candidates in order. Of equals the first stays first, as ranks are by
+  // group.
   static size_t KeepFewestUsed(HugeTracker* t, HugeTracker** out, size_t n, size_t max) {
     if (t->free_backed() == 0) return n;
-    auto better = [](const HugeTracker* a, const HugeTracker* b) {
-      return a->used() != b->used() ? a->used() < b->used() : !a->dense && b->dense;
-    };
+    auto better = [](const HugeTracker* a, const HugeTracker* b) { return a->used() < b->used(); };
     if (n == max && !better(t, out[n - 1])) return n;
     size_t at = n < max ? n++ : n - 1;
     for (; at > 0 && better(t, out[at - 1]); --at) out[at] = out[at - 1];
@@ -302,6 +323,7 @@ class HugeFiller {
     untouched_ -= t.untouched();
   }
 
+  const FillerGroups groups_;
   TrackerLists lists_;
   IntrusiveList<HugeTracker> empties_;   // broken and empty
   IntrusiveList<HugeTracker> detached_;  // being released or collapsed

@@ -38,15 +38,15 @@ struct HugePageRecord {
   uint32_t first;           // of the last hugepage of such a range: where the range begins
   uint32_t in_use_since_s;  // monotonic; when it last came into the filler, a region or a large run
   HugePageState state;
-  bool plain;    // never asked to be a hugepage: the start of a small heap
-  bool no_huge;  // asked not to be one: it was broken
+  bool unadvised;  // when it was mapped: the start of a small heap
+  bool no_huge;    // asked not to be one: it was broken
 };
 
 class HugePageMap {
  public:
-  HugePageMap(MetadataArena& arena, HugeLength window) : arena_(arena), window_(window) {}
+  HugePageMap(MetadataArena& arena, HugePages window) : arena_(arena), window_(window) {}
 
-  HugeLength window() const { return window_; }
+  HugePages window() const { return window_; }
 
   // Makes records for a range; false when metadata is out of memory.
   bool Cover(HugeRange r) {
@@ -74,14 +74,14 @@ class HugePageMap {
   }
 
   void SetState(HugeRange r, HugePageState state) {
-    for (HugePageId p = r.first; p < r.end(); p += HugeLength(1)) (*this)[p].state = state;
+    for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) (*this)[p].state = state;
   }
 
  private:
   static constexpr size_t kLeaf = 512;  // 1 GiB
 
   MetadataArena& arena_;
-  HugeLength window_;
+  HugePages window_;
   HugePageRecord** root_ = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // Free ranges of hugepages: a treap by address, each node knowing the longest range below it,
-// neighbours merged (papers §2.3). Nodes live in the records of the hugepages themselves, so
-// inserting cannot fail.
+// neighbours merged (Hunter et al., OSDI 2021, HugeAllocator). Nodes live in the records of the
+// hugepages themselves, so inserting cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,36 @@ class HugeRangeTree {
   HugeRangeTree(HugePageMap& map, HugePageState state, size_t bias = 0)
       : map_(map), state_(state), bias_(bias) {}
 
-  HugeLength total() const { return total_; }
-  HugeLength longest() const { return HugeLength(LongestOf(root_)); }
+  HugePages total() const { return total_; }
+  HugePages longest() const { return HugePages(LongestOf(root_)); }
 
   void Insert(HugeRange r) {
     total_ += r.length;
     map_.SetState(r, state_);
     if (r.first.raw() > 0) {
-      const HugePageRecord* before = map_.Find(r.first - HugeLength(1));
+      const HugePageRecord* before = map_.Find(r.first - HugePages(1));
       if (before != nullptr && before->state == state_) {
         const HugePageId first{before->first};
-        r = {first, r.length + HugeLength(map_[first].length)};
+        r = {first, r.length + HugePages(map_[first].length)};
         Remove(static_cast<uint32_t>(first.raw()));
       }
     }
     const HugePageRecord* after = map_.Find(r.end());
     if (after != nullptr && after->state == state_) {
       const uint32_t next = static_cast<uint32_t>(r.end().raw());
-      r.length += HugeLength(after->length);
+      r.length += HugePages(after->length);
       Remove(next);
     }
     AddNode(r);
   }
 
   // The range that begins at p, which must be in this tree.
-  HugeLength LengthAt(HugePageId p) const { return HugeLength(map_[p].length); }
+  HugePages LengthAt(HugePageId p) const { return HugePages(map_[p].length); }
 
   // n hugepages aligned to `align` from a range that fits, preferring small ranges, then low
   // addresses. Their state is the caller's to set. Empty when nothing fits.
-  HugeRange Take(HugeLength n, HugeLength align) {
-    if (align == HugeLength(1)) {
+  HugeRange Take(HugePages n, HugePages align) {
+    if (align == HugePages(1)) {
       const uint32_t found = BestFit(static_cast<uint32_t>(n.raw()));
       return found == kNone ? HugeRange{} : TakeFrom(found, {HugePageId(found), n});
     }
@@ -54,15 +54,15 @@ class HugeRangeTree {
   }
 
   // The first n hugepages of the range that begins at `first`.
-  HugeRange TakeFront(HugePageId first, HugeLength n) {
+  HugeRange TakeFront(HugePageId first, HugePages n) {
     return TakeFrom(static_cast<uint32_t>(first.raw()), {first, n});
   }
 
   // A small range, cut to at most n hugepages.
-  HugeRange TakeAtMost(HugeLength n) {
+  HugeRange TakeAtMost(HugePages n) {
     const uint32_t found = BestFit(1);
     if (found == kNone) return {};
-    const HugeLength have(map_[HugePageId(found)].length);
+    const HugePages have(map_[HugePageId(found)].length);
     return TakeFrom(found, {HugePageId(found), have < n ? have : n});
   }
 
@@ -95,7 +95,7 @@ class HugeRangeTree {
   void AddNode(HugeRange r) {
     const uint32_t i = static_cast<uint32_t>(r.first.raw());
     At(i).length = static_cast<uint32_t>(r.length.raw());
-    map_[r.end() - HugeLength(1)].first = i;
+    map_[r.end() - HugePages(1)].first = i;
     Add(i);
   }
 
@@ -190,7 +190,7 @@ class HugeRangeTree {
     return best;
   }
 
-  HugeRange TakeAligned(HugeLength n, HugeLength align) {
+  HugeRange TakeAligned(HugePages n, HugePages align) {
     // Long enough wherever it begins.
     const uint32_t sure = BestFit(static_cast<uint32_t>((n + align).raw() - 1));
     if (sure != kNone) return TakeFrom(sure, {FirstAligned(sure, align), n});
@@ -213,13 +213,13 @@ class HugeRangeTree {
     return {};
   }
 
-  HugePageId FirstAligned(uint32_t i, HugeLength align) const {
+  HugePageId FirstAligned(uint32_t i, HugePages align) const {
     return HugePageId(RoundUp(i + bias_, align.raw()) - bias_);
   }
 
   // Takes `part` out of the range that begins at i.
   HugeRange TakeFrom(uint32_t i, HugeRange part) {
-    const HugeRange whole{HugePageId(i), HugeLength(At(i).length)};
+    const HugeRange whole{HugePageId(i), HugePages(At(i).length)};
     Remove(i);
     total_ -= part.length;
     if (whole.first < part.first) AddNode({whole.first, part.first - whole.first});
@@ -231,7 +231,7 @@ class HugeRangeTree {
   void Walk(uint32_t i, F& f) const {
     if (i == kNone) return;
     Walk(At(i).left, f);
-    f(HugeRange{HugePageId(i), HugeLength(At(i).length)});
+    f(HugeRange{HugePageId(i), HugePages(At(i).length)});
     Walk(At(i).right, f);
   }
 
@@ -239,7 +239,7 @@ class HugeRangeTree {
   HugePageState state_;
   const size_t bias_;
   uint32_t root_ = kNone;
-  HugeLength total_;
+  HugePages total_;
   // Of a treap of all hugepages that a window can have, the depth is some 70.
   static constexpr size_t kLongestPath = 256;
   uint32_t path_[kLongestPath];

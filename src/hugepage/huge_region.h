@@ -1,6 +1,6 @@
 // A gigabyte in which large runs are packed across hugepage boundaries, for programs whose large
-// runs would waste the tails of their hugepages (papers §2.6). Hugepages of it are backed when
-// first used. Decides only; the page heap's lock guards it.
+// runs would waste the tails of their hugepages (Temeraire, Hunter et al., OSDI 2021, HugeRegion).
+// Hugepages of it are backed when first used. Decides only; the page heap's lock guards it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace strata {
 
 class HugeRegion : public ListNode<HugeRegion> {
  public:
-  static constexpr HugeLength kSize{512};
+  static constexpr HugePages kSize{512};
 
   void Init(HugePageId first) {
     first_ = first;
@@ -25,14 +25,14 @@ class HugeRegion : public ListNode<HugeRegion> {
 
   HugeRange range() const { return {first_, kSize}; }
   size_t longest() const { return longest_; }
-  Length used() const { return Length(used_); }
-  Length backed() const { return Length(backed_count_ * kPagesPerHugePage); }
-  Length free_backed() const { return backed() - used(); }
+  Pages used() const { return Pages(used_); }
+  Pages backed() const { return Pages(backed_count_ * kPagesPerHugePage); }
+  Pages free_backed() const { return backed() - used(); }
   bool backed(HugePageId p) const { return backed_.Test((p - first_).raw()); }
   size_t used(HugePageId p) const { return used_in_[(p - first_).raw()]; }
 
   // Best fit, then lowest address; empty when no run is long enough.
-  PageRun TryTake(Length n) {
+  PageRun TryTake(Pages n) {
     if (n.raw() > longest_) return {};
     size_t best = 0, best_length = kPages + 1, other = 0;
     free_.ForRuns([&](size_t at, size_t length) {
@@ -49,11 +49,11 @@ class HugeRegion : public ListNode<HugeRegion> {
   }
 
   // Hugepages that a run of n pages would back, at most.
-  static HugeLength MostBacked(Length n) { return HugeCeil(n) + HugeLength(1); }
+  static HugePages MostBacked(Pages n) { return HugeCeil(n) + HugePages(1); }
 
   void Give(PageRange r) { Unuse(At(r.first), r.length.raw()); }
 
-  bool TryGrow(PageRange r, Length new_length) {
+  bool TryGrow(PageRange r, Pages new_length) {
     const size_t at = At(r.end()), more = (new_length - r.length).raw();
     if (at + more > kPages || !free_.AllIn(at, more)) return false;
     Use(at, more);
@@ -62,13 +62,13 @@ class HugeRegion : public ListNode<HugeRegion> {
     return true;
   }
 
-  void Shrink(PageRange r, Length new_length) {
+  void Shrink(PageRange r, Pages new_length) {
     Unuse(At(r.first + new_length), (r.length - new_length).raw());
   }
 
   // Takes a run of free backed hugepages, at most n, out of use for release; empty when there is
   // none.
-  HugeRange DetachForRelease(HugeLength n) {
+  HugeRange DetachForRelease(HugePages n) {
     for (size_t i = backed_.NextSet(0); i < kSize.raw(); i = backed_.NextSet(i + 1)) {
       size_t end = i;
       while (end < kSize.raw() && end - i < n.raw() && backed_.Test(end) && !busy_.Test(end) &&
@@ -79,15 +79,17 @@ class HugeRegion : public ListNode<HugeRegion> {
       free_.ClearRange(i * kPagesPerHugePage, (end - i) * kPagesPerHugePage);
       longest_ = 0;
       free_.ForRuns([this](size_t, size_t length) { longest_ = std::max(longest_, length); });
-      return {first_ + HugeLength(i), HugeLength(end - i)};
+      return {first_ + HugePages(i), HugePages(end - i)};
     }
     return {};
   }
 
-  void FinishRelease(HugeRange r, bool released) {
+  // What the kernel said.
+  enum class ReleaseResult : uint8_t { kDone, kRefused };
+  void FinishRelease(HugeRange r, ReleaseResult result) {
     const size_t i = (r.first - first_).raw(), n = r.length.raw();
     busy_.ClearRange(i, n);
-    if (released) {
+    if (result == ReleaseResult::kDone) {
       backed_.ClearRange(i, n);
       backed_count_ -= n;
     }
@@ -99,14 +101,14 @@ class HugeRegion : public ListNode<HugeRegion> {
   void AbandonReleases() {
     while (busy_.Any()) {
       const size_t i = busy_.NextSet(0);
-      FinishRelease({first_ + HugeLength(i), HugeLength(busy_.RunFrom(i))}, false);
+      FinishRelease({first_ + HugePages(i), HugePages(busy_.RunFrom(i))}, ReleaseResult::kRefused);
     }
   }
 
  private:
   static constexpr size_t kPages = kSize.raw() * kPagesPerHugePage;
 
-  PageId PageAt(size_t at) const { return FirstPage(first_) + Length(at); }
+  PageId PageAt(size_t at) const { return FirstPage(first_) + Pages(at); }
   size_t At(PageId p) const { return (p - FirstPage(first_)).raw(); }
 
   // Calls f(hugepage, pages) for each hugepage that [at, at + n) meets.

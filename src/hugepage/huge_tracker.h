@@ -1,6 +1,7 @@
 // One hugepage of the filler: which of its 256 pages are free, which of the free ones were given
 // back to the kernel, which were never touched, its longest free run and how many allocations it
-// holds (papers §2.5). Knows no list and no kernel; the filler's owner holds the page heap's lock.
+// holds (Temeraire, Hunter et al., OSDI 2021, HugeFiller). Knows no list and no kernel; the
+// filler's owner holds the page heap's lock.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "base/intrusive_list.h"
 #include "base/units.h"
 #include "hugepage/page_bitmap.h"
+#include "hugepage/placement_group.h"
 
 namespace strata {
 
@@ -25,12 +27,14 @@ class HugeTracker : public ListNode<HugeTracker> {
  public:
   static constexpr uint16_t kNoList = 0xffff;
 
-  // zero: the hugepage was never touched since it was mapped or released.
-  void Init(HugePageId page, bool zero) {
+  // kZero: never touched since it was mapped or released.
+  enum class Memory : uint8_t { kZero, kTouched };
+
+  void Init(HugePageId page, Memory memory) {
     page_ = page;
     free_.SetRange(0, kPagesPerHugePage);
-    if (!zero) touched_.SetRange(0, kPagesPerHugePage);
-    untouched_count_ = zero ? kPagesPerHugePage : 0;
+    if (memory == Memory::kTouched) touched_.SetRange(0, kPagesPerHugePage);
+    untouched_count_ = memory == Memory::kZero ? kPagesPerHugePage : 0;
   }
 
   HugePageId page() const { return page_; }
@@ -41,7 +45,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   size_t free_backed() const { return kPagesPerHugePage - used_ - released_count_; }
   size_t gone() const { return gone_count_; }  // native pages not backed though their run is in use
   bool empty() const { return used_ == 0; }
-  PageId PageAt(size_t at) const { return FirstPage(page_) + Length(at); }
+  PageId PageAt(size_t at) const { return FirstPage(page_) + Pages(at); }
   size_t OffsetIn(PageId p) const { return (p - FirstPage(page_)).raw(); }
 
   struct Taken {
@@ -148,7 +152,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   // Where it hangs; the filler's.
   uint16_t list = kNoList;
   ReleaseRank rank;
-  bool dense = false;     // serves one-page spans of many objects only
+  PlacementGroup group = PlacementGroup::kOthers;  // whose runs it serves
   bool donated = false;   // tail of a large run that no small run has landed in yet
   bool broken = false;    // part of it was released: it is no hugepage any more
   bool split = false;     // and the kernel took it apart
@@ -205,10 +209,13 @@ class HugeTracker : public ListNode<HugeTracker> {
     untouched_count_ = static_cast<uint16_t>(free_.Minus(touched_).Minus(released_).Count());
   }
 
+  // Best fit, lowest address. Between few allocations there are few runs, which are looked at in
+  // turn; of many, those that fit exactly are found all at once.
   size_t PickRun(size_t n) {
+    if (allocations_ <= kFewAllocations) return PickFromAll(n);
     const auto exact = free_.RunsOfExactly(n);
     const size_t at = exact.NextSet(0);
-    if (at == kPagesPerHugePage) return PickLargerRun(n);
+    if (at == kPagesPerHugePage) return PickFromAll(n);
     // The longest run changes only when this was the only one of that length.
     if (n == longest_ && exact.NextSet(at + 1) == kPagesPerHugePage) {
       auto rest = free_;
@@ -218,7 +225,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     return at;
   }
 
-  size_t PickLargerRun(size_t n) {
+  size_t PickFromAll(size_t n) {
     size_t best = 0, best_length = kPagesPerHugePage + 1, other = 0;
     free_.ForRuns([&](size_t at, size_t length) {
       if (length >= n && length < best_length) {
@@ -249,6 +256,8 @@ class HugeTracker : public ListNode<HugeTracker> {
     longest_ = static_cast<uint16_t>(rest.LongestRun());
     return best;
   }
+
+  static constexpr size_t kFewAllocations = 4;
 
   HugePageId page_;
   uint16_t longest_ = kPagesPerHugePage;

@@ -1,5 +1,5 @@
 // The least and greatest value of something over the last seconds, in 16 slots. A pure class: time
-// is handed in. The HugeCache uses it to tell how far its demand swings (papers §2.4).
+// is handed in. The HugeCache uses it to tell how far its demand swings (Hunter et al., OSDI 2021).
 #pragma once
 
 #include <algorithm>

@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/placement.h"
 #include "base/units.h"
 
 namespace strata {
 
 struct PageRequest {
-  Length length;
-  Length align{1};     // a power of two, up to 512 hugepages
-  bool dense = false;  // the run will hold more than 16 objects
+  Pages length;
+  Pages align{1};  // a power of two, up to 512 hugepages
+  Placement placement = {};
 };
 
 // Pages handed out; empty when memory is out.

@@ -1,7 +1,7 @@
-// The lists on which the filler keeps its hugepages, by kind and by how good a place each is for
-// the next run (papers §2.5): one bit for each list, so that the first usable one is a bit scan. An
-// index that is lower within a kind is tried first. The array comes from the arena when first
-// needed.
+// The lists on which the filler keeps its hugepages, by kind (state and group) and by how good a
+// place each is for the next run (Temeraire, Hunter et al., OSDI 2021, HugeFiller): one bit for
+// each list, so that the first usable one is a bit scan. An index that is lower within a kind is
+// tried first. The array comes from the arena when first needed.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,24 @@
 #include "base/metadata_arena.h"
 #include "hugepage/huge_tracker.h"
 #include "hugepage/page_bitmap.h"
+#include "hugepage/placement_group.h"
 
 namespace strata {
 
 class TrackerLists {
  public:
-  enum Kind : uint8_t {
+  enum State : uint8_t {
     kRegular,
     kDonated,
     kPartial,   // broken, with free pages that are backed
     kReleased,  // broken, and no free page is backed
-    kDenseRegular,
-    kDensePartial,
-    kDenseReleased,
-    kKinds
+    kStates
+  };
+  struct Kind {
+    State state;
+    PlacementGroup group = PlacementGroup::kOthers;
+
+    constexpr size_t raw() const { return static_cast<size_t>(group) * kStates + state; }
   };
 
   explicit TrackerLists(MetadataArena& arena) : arena_(arena) {}
@@ -42,16 +46,15 @@ class TrackerLists {
   }
 
   static Kind KindOf(const HugeTracker& t) {
-    if (!t.broken) return t.dense ? kDenseRegular : t.donated ? kDonated : kRegular;
-    if (t.free_backed() != 0) return t.dense ? kDensePartial : kPartial;
-    return t.dense ? kDenseReleased : kReleased;
+    if (!t.broken) return {t.donated ? kDonated : kRegular, t.group};
+    return {t.free_backed() != 0 ? kPartial : kReleased, t.group};
   }
 
-  size_t count(Kind kind) const { return counts_[kind]; }
+  size_t count(Kind kind) const { return counts_[kind.raw()]; }
 
   void Add(HugeTracker* t) {
     const Kind kind = KindOf(*t);
-    t->list = static_cast<uint16_t>(kBase[kind] + IndexOf(kind, *t));
+    t->list = static_cast<uint16_t>(Begin(kind) + IndexOf(kind, *t));
     Link(t, kind);
     Rank(t, RankOf(*t));
   }
@@ -64,7 +67,7 @@ class TrackerLists {
   // After anything changed in a linked tracker.
   void Update(HugeTracker* t) {
     const Kind kind = KindOf(*t);
-    const size_t list = kBase[kind] + IndexOf(kind, *t);
+    const size_t list = Begin(kind) + IndexOf(kind, *t);
     Rank(t, RankOf(*t));
     if (list == t->list) return;
     Unlink(t);
@@ -74,19 +77,18 @@ class TrackerLists {
 
   // The best tracker of a kind whose longest free run is at least n.
   HugeTracker* Find(Kind kind, size_t n) const {
-    if (counts_[kind] == 0) return nullptr;
-    const size_t first = kBase[kind] + (kind == kDonated ? n : n * kChunks);
-    if (first >= kBase[kind + 1]) return nullptr;
+    if (counts_[kind.raw()] == 0) return nullptr;
+    const size_t first = Begin(kind) + (kind.state == kDonated ? n : n * kChunks);
+    if (first >= End(kind)) return nullptr;
     const size_t list = nonempty_.NextSet(first);
-    return list < kBase[kind + 1] ? lists_[list].first() : nullptr;
+    return list < End(kind) ? lists_[list].first() : nullptr;
   }
 
   // Calls f on every tracker of a kind.
   template <class F>
   void ForEach(Kind kind, F f) const {
-    if (counts_[kind] == 0) return;
-    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1];
-         i = nonempty_.NextSet(i + 1)) {
+    if (counts_[kind.raw()] == 0) return;
+    for (size_t i = nonempty_.NextSet(Begin(kind)); i < End(kind); i = nonempty_.NextSet(i + 1)) {
       for (HugeTracker* t = lists_[i].first(); t != nullptr;) {
         HugeTracker* next = IntrusiveList<HugeTracker>::Next(t);
         f(t);
@@ -116,13 +118,15 @@ class TrackerLists {
   // the next call goes on, with those that were not looked at for longest.
   template <class F>
   HugeTracker* Search(Kind kind, uint32_t now_s, size_t& steps, F f) {
-    if (counts_[kind] == 0) return nullptr;
-    size_t i = nonempty_.NextSet(std::max<size_t>(search_[kind], kBase[kind]));
-    for (; i < kBase[kind + 1]; i = nonempty_.NextSet(i + 1)) {
-      search_[kind] = static_cast<uint16_t>(i);
+    if (counts_[kind.raw()] == 0) return nullptr;
+    size_t i = nonempty_.NextSet(std::max<size_t>(search_[kind.raw()], Begin(kind)));
+    for (; i < End(kind); i = nonempty_.NextSet(i + 1)) {
+      search_[kind.raw()] = static_cast<uint16_t>(i);
       for (HugeTracker* t = lists_[i].first(); t->searched_s != now_s; t = lists_[i].first()) {
         if (steps == 0) {
-          search_[kind] = static_cast<uint16_t>(i + 1);  // others have their turn
+          // Others have their turn, if this one had it.
+          if (lists_[i].last()->searched_s == now_s)
+            search_[kind.raw()] = static_cast<uint16_t>(i + 1);
           return nullptr;
         }
         --steps;
@@ -132,16 +136,15 @@ class TrackerLists {
         lists_[i].PushBack(t);
       }
     }
-    search_[kind] = kBase[kind];
+    search_[kind.raw()] = static_cast<uint16_t>(Begin(kind));
     return nullptr;
   }
 
   // The first tracker of a kind that f accepts; null when there is none.
   template <class F>
   HugeTracker* FindIn(Kind kind, F f) const {
-    if (counts_[kind] == 0) return nullptr;
-    for (size_t i = nonempty_.NextSet(kBase[kind]); i < kBase[kind + 1];
-         i = nonempty_.NextSet(i + 1)) {
+    if (counts_[kind.raw()] == 0) return nullptr;
+    for (size_t i = nonempty_.NextSet(Begin(kind)); i < End(kind); i = nonempty_.NextSet(i + 1)) {
       for (HugeTracker* t = lists_[i].first(); t != nullptr;
            t = IntrusiveList<HugeTracker>::Next(t)) {
         if (f(*t)) return t;
@@ -159,29 +162,41 @@ class TrackerLists {
 
  private:
   static constexpr size_t kChunks = 8;
-  static constexpr uint16_t kBase[kKinds + 1] = {0, 2048, 2304, 4352, 6400, 8448, 10496, 12544};
-  static constexpr size_t kLists = kBase[kKinds];
+  // Where the lists of each state begin among those of a group.
+  static constexpr size_t kBase[kStates + 1] = {0, 2048, 2304, 4352, 6400};
+  static constexpr size_t kListsOfAGroup = kBase[kStates];
+  static constexpr size_t kLists = kListsOfAGroup * kNumPlacementGroups;
+  static constexpr size_t kKinds = kStates * kNumPlacementGroups;
+  static_assert(kLists < HugeTracker::kNoList);
+
+  static constexpr size_t Begin(Kind kind) {
+    return static_cast<size_t>(kind.group) * kListsOfAGroup + kBase[kind.state];
+  }
+  static constexpr size_t End(Kind kind) {
+    return static_cast<size_t>(kind.group) * kListsOfAGroup + kBase[kind.state + 1];
+  }
 
   static size_t IndexOf(Kind kind, const HugeTracker& t) {
-    return kind == kDonated ? t.longest() : t.longest() * kChunks + ChunkOf(t.allocations());
+    return kind.state == kDonated ? t.longest() : t.longest() * kChunks + ChunkOf(t.allocations());
   }
 
   static Kind KindOfList(size_t list) {
-    size_t kind = 0;
-    while (list >= kBase[kind + 1]) ++kind;
-    return static_cast<Kind>(kind);
+    size_t state = 0;
+    while (list % kListsOfAGroup >= kBase[state + 1]) ++state;
+    return {static_cast<State>(state), static_cast<PlacementGroup>(list / kListsOfAGroup)};
   }
 
   static constexpr size_t kRankWidth = 8;
-  static constexpr size_t kRanksOfASort = kPagesPerHugePage / kRankWidth * 2,
+  static constexpr size_t kRanksOfASort = kPagesPerHugePage / kRankWidth * kNumPlacementGroups,
                           kRanks = 2 * kRanksOfASort;
+  static_assert(kRanks <= ReleaseRank::kNone);
 
-  // Dense ones after others, for they stay longest.
+  // Among equals by group, in the order of giving up.
   static uint8_t RankOf(const HugeTracker& t) {
     if (t.free_backed() == 0) return ReleaseRank::kNone;
-    return static_cast<uint8_t>((t.broken ? 0 : kRanksOfASort) +
-                                std::min(t.used(), kPagesPerHugePage - 1) / kRankWidth * 2 +
-                                (t.dense ? 1 : 0));
+    const size_t width = std::min(t.used(), kPagesPerHugePage - 1) / kRankWidth;
+    return static_cast<uint8_t>((t.broken ? 0 : kRanksOfASort) + width * kNumPlacementGroups +
+                                static_cast<size_t>(t.group));
   }
   void Rank(HugeTracker* t, uint8_t list) {
     ReleaseRank& r = t->rank;
@@ -200,14 +215,14 @@ class TrackerLists {
   void Unlink(HugeTracker* t) {
     lists_[t->list].Remove(t);
     if (lists_[t->list].empty()) nonempty_.ClearRange(t->list, 1);
-    --counts_[KindOfList(t->list)];
+    --counts_[KindOfList(t->list).raw()];
     t->list = HugeTracker::kNoList;
   }
 
   void Link(HugeTracker* t, Kind kind) {
     lists_[t->list].PushFront(t);
     nonempty_.SetRange(t->list, 1);
-    ++counts_[kind];
+    ++counts_[kind.raw()];
   }
 
   MetadataArena& arena_;

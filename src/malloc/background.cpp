@@ -9,8 +9,8 @@
 
 #include "malloc/background_thread.h"
 #include "malloc/limits.h"
+#include "malloc/live_options.h"
 #include "malloc/main_exit.h"
-#include "malloc/settings.h"
 #include "malloc/watched_calls.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
@@ -29,7 +29,7 @@ using background_internal::g_looks;
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 // Below 8 MiB in use nothing is worth giving back, and a small process is left as it is.
-constexpr Length kWorthReleasing{1024};
+constexpr Pages kWorthReleasing{1024};
 constexpr uint64_t kLivesForNs = 50'000'000;
 constexpr uint32_t kIdleDrainTicks = 2;
 constexpr uint32_t kCallsBetweenTries = 10'000;
@@ -55,6 +55,9 @@ class CpuMeter {
     if (round_began_ns_ != 0) own_ns_ += Read(CLOCK_THREAD_CPUTIME_ID) - round_began_ns_;
     round_began_ns_ = 0;
   }
+  // At the last look.
+  uint64_t used_ns() const { return used_ns_; }
+
   // Of the program, since the last call.
   CpuUse Look() {
     if (!MayCallAnything()) return CpuUse::kLittle;
@@ -63,6 +66,7 @@ class CpuMeter {
     const uint64_t used = program - last_program_ns_, passed = now - last_ns_;
     last_program_ns_ = program;
     last_ns_ = now;
+    used_ns_ = used;
     return used < passed / kRestingPart ? CpuUse::kLittle : CpuUse::kMuch;
   }
 
@@ -75,18 +79,24 @@ class CpuMeter {
     return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
   }
 
-  uint64_t round_began_ns_ = 0, own_ns_ = 0, last_program_ns_ = 0, last_ns_ = 0;
+  uint64_t round_began_ns_ = 0, own_ns_ = 0, last_program_ns_ = 0, last_ns_ = 0, used_ns_ = 0;
 };
 constinit CpuMeter g_cpu;
+
+// Of a tick, for rebuilding hugepages: a quarter of what the program computes, whose page faults
+// wait for each call.
+constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 400'000'000;
 
 void Round() {
   Runtime& r = TheRuntime();
   g_cpu.BeginRound();
   if (g_ticks.load(std::memory_order_relaxed) == 0 && MayOpenFiles())
-    r.transfer.SetTopology(TopologyOf(r.options.cache_domains));
-  if (r.per_cpu) r.cpu.Tick(kIdleDrainTicks);
-  r.transfer.Tick();
-  const HeapTick tick = r.heap.Tick(ReleaseWanted(), g_cpu.Look());
+    r.front().transfer.SetTopology(TopologyOf(r.options.cache_domains));
+  r.front().Tick(kIdleDrainTicks);
+  const CpuUse use = g_cpu.Look();
+  r.heap.page_heap().SetRebuildTime(
+      std::clamp(g_cpu.used_ns() / 4, kLeastRebuildNs, kMostRebuildNs));
+  const HeapTick tick = r.heap.Tick(ReleaseWanted() ? Giving::kOn : Giving::kOff, use);
   LimitsTick();
   g_cpu.EndRound();
   g_ticks.store(g_ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -166,11 +176,12 @@ bool SkipsThisCall() {
 
 }  // namespace
 
-void BackgroundTick() {
+bool BackgroundTick() {
   Round();
   // For the stacks of samples. The first time costs tens of milliseconds, which a program that ends
   // within the first second, such as a compiler, is spared.
   if (TheRuntime().sampler.rate().interval != 0 && MayCallAnything()) KeepUnwindTables();
+  return TheRuntime().heap.page_heap().GrowsFast();
 }
 
 void LookAtBackground() {

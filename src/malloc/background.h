@@ -1,7 +1,7 @@
 // The background work: releases, drains idle caches, looks at the limits. A thread of the library's
-// own does it once a second where there may be one; where there may not (after the program has
-// confined itself, under an inherited filter before the program has threads, with no room for a
-// thread), the program's own calls do it. Sits in malloc.
+// own does it once a second. Where there can be none (after the program has confined itself, under
+// an inherited filter before the program has threads, with no room for a thread), the program's own
+// calls do it. Sits in malloc.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,9 @@ class NoThreadStart {
   NoThreadStart& operator=(const NoThreadStart&) = delete;
 };
 
-// One round of the work; for the thread.
-void BackgroundTick();
+// One round of the work; for the thread. Whether the program grows so fast that
+// PageHeap::PopulateAhead is wanted until the next.
+bool BackgroundTick();
 // The thread is about to end; for so long there will be no other.
 void BackgroundEnded(uint64_t rest_ns);
 

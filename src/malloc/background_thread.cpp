@@ -16,20 +16,14 @@
 #include <cstdint>
 
 #include "base/errno_keeper.h"
-#include "base/message.h"
 #include "malloc/background.h"
-#include "malloc/control_server.h"
+#include "malloc/background_duties.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
-#include "malloc/profile_output.h"
-#include "malloc/runtime.h"
-#include "malloc/settings.h"
-#include "malloc/stats_output.h"
 #include "malloc/watched_calls.h"
 #include "os/confinement.h"
-#include "os/own_descriptors.h"
 #include "os/thread_privileges.h"
 #include "profile/text_sink.h"
 #include "strata/raw_io.h"
@@ -46,148 +40,6 @@ std::atomic<uint32_t> g_stop{0};   // 1: it is to end; a futex
 std::atomic<int> g_wake_pipe{-1};  // the number of its pipe's writing end in its own table
 std::atomic<uint32_t> g_away{0};   // how many want it to be away
 
-uint64_t NowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
-}
-
-timespec TimeOf(uint64_t ns) {
-  return {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
-}
-
-bool MustEnd() { return g_stop.load(std::memory_order_acquire) != 0; }
-
-void SleepOnFutex(uint64_t ns) {
-  const timespec wait = TimeOf(ns);
-  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
-}
-
-// Who may look through the thread at what the program has given up sees a process whose members
-// agree. A raw system call, or a thread of the program's, may change that behind our back.
-class Identity {
- public:
-  // Real, effective, saved. That of the file system comes and goes with each request of a server.
-  static constexpr size_t kThree = 3 * sizeof(uint32_t);
-
-  void Note(const ProcessStatus& s) { was_ = s; }
-
-  bool StillHolds(const ProcessStatus& now) const {
-    return memcmp(now.users, was_.users, kThree) == 0 &&
-           memcmp(now.groups, was_.groups, kThree) == 0 && now.seccomp == was_.seccomp &&
-           now.no_new_privs == was_.no_new_privs;
-  }
-  bool Filtered(const ProcessStatus& now) const { return now.seccomp != was_.seccomp; }
-  bool Confined(const ProcessStatus& now) const { return now.no_new_privs && !was_.no_new_privs; }
-
- private:
-  ProcessStatus was_;
-};
-
-// What the thread has beside its rounds, while nothing confines the process.
-class Duties {
- public:
-  void Begin() {
-    if (MayCallAnything()) {
-      raw::Call(SYS_prctl, PR_SET_NAME, raw::Word("strata"));
-      DropThreadPrivileges(SeesWhatTheProgramGivesUp() ? KeepIds::kNo : KeepIds::kYes);
-      own_table_ = WantsDescriptors() && TakeDescriptors();
-    }
-    profiles_.Open(own_table_);
-  }
-
-  void End() {
-    g_wake_pipe.store(-1, std::memory_order_relaxed);
-    if (own_table_) raw::Call(SYS_close_range, 0, UINT32_MAX, 0);
-  }
-
-  // Until `until`, or until the thread is to end; answers clients meanwhile.
-  void ServeUntil(uint64_t until) {
-    for (uint64_t now = NowNs(); now < until && !MustEnd(); now = NowNs()) {
-      const uint64_t deadline = server_.deadline_ns();
-      const uint64_t next = deadline < until ? deadline : until;
-      const uint64_t left = next > now ? next - now : 0;
-      if (own_table_) {
-        Poll(left);
-      } else {
-        SleepOnFutex(left);
-      }
-      profiles_.WriteIfAsked();
-    }
-  }
-
-  void Round() {
-    server_.Retry();
-    profiles_.Retry();
-    profiles_.WriteIfAsked();
-    BackgroundTick();
-    const uint32_t interval = StatsIntervalSeconds();
-    if (interval != 0 && ++since_stats_ >= interval) {
-      since_stats_ = 0;
-      WriteStatsFiles();
-    }
-  }
-
- private:
-  static bool WantsDescriptors() {
-    const Options& o = TheRuntime().options;
-    return o.control != ControlChoice::kOff || o.profile_signal != 0;
-  }
-
-  // Without a table of its own the thread opens nothing that stays open: its descriptors would be
-  // among the program's.
-  bool TakeDescriptors() {
-    const ControlChoice choice = TheRuntime().options.control;
-    const char* what = "a descriptor table of its own";
-    if (TakeOwnDescriptors() && OpenPipe()) {
-      if (choice == ControlChoice::kOff || server_.Open()) return true;
-      what = server_.refused();
-    }
-    const int why = errno;
-    if (TheRuntime().options.verbose || choice == ControlChoice::kAlways) {
-      Message()
-          .Text("control is off: the kernel refused ")
-          .Text(what)
-          .Text(" (")
-          .Text(strerrordesc_np(why))
-          .Text(")")
-          .Send();
-    }
-    return wake_ >= 0;
-  }
-
-  // By which another thread ends the sleep: it opens the writing end through /proc.
-  bool OpenPipe() {
-    int ends[2];
-    if (raw::Answer(raw::Call(SYS_pipe2, raw::Word(ends), O_CLOEXEC | O_NONBLOCK)) != 0)
-      return false;
-    wake_ = ends[0];
-    g_wake_pipe.store(ends[1], std::memory_order_release);
-    return true;
-  }
-
-  void Poll(uint64_t left) {
-    const timespec wait = TimeOf(left);
-    pollfd entries[ControlServer::kPollSlots + 2];
-    const size_t n = server_.FillPoll(entries);
-    size_t all = n + profiles_.FillPoll(entries + n);
-    entries[all++] = {wake_, POLLIN, 0};
-    // Where the kernel refuses to poll (no descriptors allowed any more), nobody is served and the
-    // rounds go on.
-    if (raw::Ppoll(entries, all, &wait) < 0 && errno != EINTR) {
-      for (size_t i = 0; i < all; ++i) entries[i].revents = 0;
-      SleepOnFutex(left);
-    }
-    if (!MustEnd()) server_.Handle(entries, n, NowNs());
-  }
-
-  ControlServer server_;
-  ProfileSignal profiles_;
-  int wake_ = -1;
-  bool own_table_ = false;
-  uint32_t since_stats_ = 0;
-};
-
 // Nobody but the dead main thread and this one is left. The kernel takes the status of the process
 // from the last that ends, so this one ends as the main thread did.
 [[noreturn]] void EndAs(int status) {
@@ -202,8 +54,24 @@ class Duties {
   while (true) raw::Call(SYS_exit, (status >> 8) & 0xff);
 }
 
-// The thread goes on as long as it sees the program, and sees it unchanged.
-bool MayGoOn(const Identity& identity) {
+}  // namespace
+
+uint64_t BackgroundSelf::NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
+}
+
+bool BackgroundSelf::MustEnd() { return g_stop.load(std::memory_order_acquire) != 0; }
+
+void BackgroundSelf::Sleep(uint64_t ns) {
+  const timespec wait = {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
+}
+
+void BackgroundSelf::WakeBy(int pipe) { g_wake_pipe.store(pipe, std::memory_order_release); }
+
+bool BackgroundSelf::MayGoOn() const {
   const ProcessStatus now = ReadProcessStatus("/proc/self/status");
   if (!now.readable) return false;
   if (now.state == 'Z') {
@@ -213,30 +81,32 @@ bool MayGoOn(const Identity& identity) {
     if (now.threads <= 2) EndAs(ReadExitStatus());
     return false;
   }
-  if (identity.StillHolds(now)) return true;
-  if (identity.Filtered(now)) NoteOwnConfinement(Confinement::kOwnFilter);
-  if (identity.Confined(now)) NoteOwnConfinement(Confinement::kNoNewPrivs);
+  if (Unchanged(now)) return true;
+  if (now.seccomp != was_.seccomp) NoteOwnConfinement(Confinement::kOwnFilter);
+  if (now.no_new_privs && !was_.no_new_privs) NoteOwnConfinement(Confinement::kNoNewPrivs);
   return false;
 }
+
+bool BackgroundSelf::Unchanged(const ProcessStatus& now) const {
+  // Real, effective, saved. That of the file system comes and goes with each request of a server.
+  constexpr size_t kThree = 3 * sizeof(uint32_t);
+  return memcmp(now.users, was_.users, kThree) == 0 &&
+         memcmp(now.groups, was_.groups, kThree) == 0 && now.seccomp == was_.seccomp &&
+         now.no_new_privs == was_.no_new_privs;
+}
+
+namespace {
 
 void Run() {
   g_tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
   const ProcessStatus status = ReadProcessStatus("/proc/self/status");
-  Identity identity;
-  identity.Note(status);
   // Without /proc it would not see the program change, nor end.
   if (status.readable) {
-    Duties duties;
-    duties.Begin();
-    for (uint64_t next = NowNs() + kSecondNs; !MustEnd();) {
-      duties.ServeUntil(next);
-      if (MustEnd() || !MayGoOn(identity)) break;
-      // After a round that took long, or a stopped process, the missed ones are not made up for.
-      const uint64_t now = NowNs();
-      next = next + kSecondNs > now ? next + kSecondNs : now + kSecondNs;
-      duties.Round();
+    if (MayCallAnything()) {
+      raw::Call(SYS_prctl, PR_SET_NAME, raw::Word("strata"));
+      DropThreadPrivileges(SeesWhatTheProgramGivesUp() ? KeepIds::kNo : KeepIds::kYes);
     }
-    duties.End();
+    DoBackgroundDuties(BackgroundSelf(status));
   }
   BackgroundEnded(status.readable ? kRestNs : UINT64_MAX / 2);
   // release: what the rounds wrote is seen by whoever does the next.
@@ -292,8 +162,8 @@ void AwaitLastOne(long self) {
 void EndAndAwait(long self) {
   constexpr timespec kNap{0, 50'000};
   constexpr uint64_t kMostNs = 2 * kSecondNs;
-  const uint64_t end = NowNs() + kMostNs;
-  for (uint32_t i = 0; NowNs() < end; ++i) {
+  const uint64_t end = BackgroundSelf::NowNs() + kMostNs;
+  for (uint32_t i = 0; BackgroundSelf::NowNs() < end; ++i) {
     const pid_t tid = g_tid.load(std::memory_order_acquire);
     g_stop.store(1, std::memory_order_seq_cst);
     if (tid != 0 && i % 16 == 0) Wake(tid);

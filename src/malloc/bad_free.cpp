@@ -20,8 +20,6 @@ const char* Describe(BadFree kind) {
       return "free of a pointer into the middle of a block: ";
     case BadFree::kDouble:
       return "double free: ";
-    case BadFree::kOverwritten:
-      return "write to a freed block: ";
     case BadFree::kNotLive:
       break;
   }

@@ -2,7 +2,7 @@
 // go on, by STRATA_ON_ERROR. Sits in malloc.
 #pragma once
 
-#include "heaps/strata.h"
+#include "heaps/block_lookup.h"
 
 namespace strata {
 

@@ -5,13 +5,19 @@
 
 #include <cstddef>
 
+#include "base/placement.h"
+
 namespace strata {
 
 void* AllocateZeroed(size_t count, size_t size);
 void* AllocateAligned(size_t size, size_t align);  // align: a power of two
-// For a chunk of a class: where the heap keeps what stays long, if it can.
-void* AllocateLongLived(size_t size);
+// As Allocate, but where the placement says if blocks of the size can be placed: large ones, and
+// such as have a span to themselves. Not below kLeastPlaced.
+void* AllocatePlaced(size_t size, Placement placement);
+inline constexpr size_t kLeastPlaced = 32 << 10;
 void* Reallocate(void* p, size_t size);
+// To where the thread allocates now, a scope perhaps; null: no memory, and the block is as it was.
+void* MoveByCopy(void* from, size_t old_size, size_t size);
 size_t UsableSize(void* p);
 // As Free, but what is no block's start is found at once, not when the block leaves the caches.
 void FreeChecked(void* p);

@@ -3,7 +3,7 @@
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
-#include "malloc/reaps.h"
+#include "malloc/region_calls.h"
 
 namespace {
 

@@ -25,6 +25,11 @@ struct Front {
 
 extern "C" {
 void* strata::strata_own_new(size_t) __attribute__((alias("_Znwm")));
+void* strata::strata_own_new_array(size_t) __attribute__((alias("_Znam")));
+void* strata::strata_own_new_nothrow(size_t, const std::nothrow_t&) noexcept
+    __attribute__((alias("_ZnwmRKSt9nothrow_t")));
+void* strata::strata_own_new_array_nothrow(size_t, const std::nothrow_t&) noexcept
+    __attribute__((alias("_ZnamRKSt9nothrow_t")));
 void* strata::strata_own_new_aligned(size_t, std::align_val_t)
     __attribute__((alias("_ZnwmSt11align_val_t")));
 }

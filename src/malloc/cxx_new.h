@@ -12,6 +12,12 @@ namespace strata {
 // With the attributes that gcc gives to every operator new.
 extern "C" {
 __attribute__((visibility("hidden"), malloc, alloc_size(1))) void* strata_own_new(size_t size);
+__attribute__((visibility("hidden"), malloc, alloc_size(1))) void* strata_own_new_array(
+    size_t size);
+__attribute__((visibility("hidden"), malloc, alloc_size(1))) void* strata_own_new_nothrow(
+    size_t size, const std::nothrow_t& tag) noexcept;
+__attribute__((visibility("hidden"), malloc, alloc_size(1))) void* strata_own_new_array_nothrow(
+    size_t size, const std::nothrow_t& tag) noexcept;
 __attribute__((visibility("hidden"), malloc, alloc_size(1))) void* strata_own_new_aligned(
     size_t size, std::align_val_t align);
 }

@@ -21,13 +21,15 @@ STRATA_NOINLINE void FreeSmallSlow(void* p);
 // Reports and ends the program if the block at p is not one that (size, align) would have got.
 void CheckSizedFree(void* p, size_t size, size_t align);
 
-STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) { return r.cpu.ops().where; }
+STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) {
+  return r.front().cpu.ops().where;
+}
 
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
   ThreadState& t = t_state;
   const size_t stretch = t.countdown.stretch;
   // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
-  // kMaxClassSize) and threads that may not use the slabs (theirs is 0). The count is stored only
+  // kMaxClassSize) and threads that must not use the slabs (theirs is 0). The count is stored only
   // when it passes: a signal handler that allocates never sees it wrapped around.
   if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size);
   t.countdown.stretch = stretch - size;

@@ -15,10 +15,9 @@
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
-#include "malloc/profile_output.h"
-#include "malloc/reaps.h"
+#include "malloc/region_calls.h"
+#include "malloc/report_calls.h"
 #include "malloc/runtime.h"
-#include "malloc/stats_output.h"
 #include "os/confinement.h"
 #include "os/file_list_lock.h"
 #include "os/side_stack.h"
@@ -34,10 +33,8 @@ constexpr long kMaskBytes = 8;
 template <class F>
 void VisitLocks(Runtime& r, F f) {
   f(r.heap.isolation_lock());
-  f(r.thread_list_lock);
+  f(r.front().threads.lock());
   f(r.sampler.lock());
-  if (r.per_cpu) r.cpu.VisitLocks(f);
-  r.transfer.VisitLocks(f);
   r.heap.VisitLocks(f);
   f(r.sample_arena.lock());
   f(r.kernel.watch().lock());
@@ -66,12 +63,11 @@ bool g_interrupted = false;
 bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); }
 
 void RenewChild() {
-  ForgetStatsWriterInChild();
+  ForgetReportsInChild();
   ForgetSideStacks();
   ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
-  ForgetProfileThreadInChild();
   WatchMainThread();
 }
 
@@ -159,9 +155,8 @@ __attribute__((constructor(101))) void OnLoad() {
   ClaimProcess();
   PrepareLibraryThreads();
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
-  PrepareOutput();
+  PrepareReports();
   WatchMainThread();
-  InstallProfileSignal();
   const Options& o = TheRuntime().options;
   PrepareStackWalks(o);
   if (o.control == ControlChoice::kAlways || o.profile_signal != 0) TendBackground();
@@ -169,8 +164,7 @@ __attribute__((constructor(101))) void OnLoad() {
 
 __attribute__((destructor)) void OnExit() {
   if (CurrentState() != RunState::kReady) return;
-  WriteProfileAtExit();
-  WriteStatsAtExit();
+  WriteReportsAtExit();
 }
 
 }  // namespace

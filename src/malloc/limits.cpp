@@ -1,8 +1,8 @@
 // What is done near the process's limits. See limits.h.
 #include "malloc/limits.h"
 
+#include "malloc/live_options.h"
 #include "malloc/release_now.h"
-#include "malloc/settings.h"
 #include "profile/text_sink.h"
 
 namespace strata {
@@ -15,10 +15,10 @@ uint32_t g_ticks = 0;  // the background thread's
 // A process may run on more CPUs in turn than its quota lets it use over time. The affinity is no
 // bound to go by: a thread knows only its own, and vCPU ids keep to it anyway.
 void BoundCachesByQuota(Runtime& r) {
-  if (!r.per_cpu) return;
+  if (!r.front().per_cpu) return;
   const size_t cpus = (r.kernel.watch().state().cpu_quota + 999) / 1000;
-  const size_t share = ShareWithin(CpuCacheBytes(), r.cpu.active_vcpus(), cpus);
-  if (share != r.cpu.share()) r.cpu.SetShare(share);
+  const size_t share = ShareWithin(CpuCacheBytes(), r.front().cpu.active_vcpus(), cpus);
+  if (share != r.front().cpu.share()) r.front().cpu.SetShare(share);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ void RelieveMemory() {
   if (wanted != 0) ReleaseBytes(wanted);
 }
 
-void SetSoftLimit(SoftLimit soft) {
+void SetSoftLimit(SoftLimitSetting soft) {
   Runtime& r = TheRuntime();
   r.kernel.watch().Set(soft);
   r.kernel.watch().Rediscover();

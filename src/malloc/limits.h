@@ -1,6 +1,6 @@
 // The process's limits: the watch on the cgroup's memory and CPU quota, what is done near the soft
 // limit, and both limits' setters. Growth is counted by the page heap
-// (hugepage/page_heap_limits.h); what only this layer can do, emptying the caches of all CPUs, is
+// (hugepage/soft_limit.h); what only this layer can do, emptying the caches of all CPUs, is
 // asked for by it and done here, and so is the bound on those caches by the CPU quota. Sits in
 // malloc.
 #pragma once
@@ -24,7 +24,7 @@ STRATA_ALWAYS_INLINE void RelieveMemoryIfNeeded() {
 }
 
 // At run time, from any thread. What lies free beyond the new limit goes back at once.
-void SetSoftLimit(SoftLimit soft);
+void SetSoftLimit(SoftLimitSetting soft);
 void SetHeapLimit(size_t bytes);
 
 // What is known without a new look; the page heap's two counts are left out.

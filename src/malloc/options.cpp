@@ -159,7 +159,8 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"BACKGROUND", "on|off", "on",
-     "the background thread; without it memory goes back only on strata_release or malloc_trim",
+     "the background thread; without it memory goes back only on strata_release or malloc_trim, "
+     "near a limit, or where an allocation would fail",
      Switch<&Options::background>},
     {"CONTROL", "on|off|always", "on",
      "the socket through which `strata stats PID` and the like reach a running process; always: "
@@ -234,9 +235,9 @@ void ReadOne(const char* assignment, Options& out) {
 
 }  // namespace
 
-bool ParseSoftLimit(const char* text, SoftLimit& out) {
+bool ParseSoftLimit(const char* text, SoftLimitSetting& out) {
   if (strcmp(text, "off") == 0) {
-    out = {SoftLimit::Kind::kOff, 0};
+    out = {SoftLimitSetting::Kind::kOff, 0};
     return true;
   }
   const size_t length = strlen(text);
@@ -245,11 +246,11 @@ bool ParseSoftLimit(const char* text, SoftLimit& out) {
     char digits[4] = {};
     memcpy(digits, text, length - 1);
     if (!ParseNumber(digits, NumberForm::kPlain, 100, n) || n == 0) return false;
-    out = {SoftLimit::Kind::kPercent, n};
+    out = {SoftLimitSetting::Kind::kPercent, n};
     return true;
   }
   if (!ParseNumber(text, NumberForm::kSize, uint64_t{1} << 60, n) || n == 0) return false;
-  out = {SoftLimit::Kind::kBytes, n};
+  out = {SoftLimitSetting::Kind::kBytes, n};
   return true;
 }
 
@@ -277,8 +278,8 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.profile_path[0] = '\0';
     out.profile_signal = 0;
     out.stats_interval_s = 0;
-    // The caller may not reach into it, make its allocations fail or each of them slow, or have it
-    // go on after a corruption.
+    // The caller must not reach into it, make its allocations fail or each of them slow, or have
+    // it go on after a corruption.
     out.control = ControlChoice::kOff;
     out.heap_limit = 0;
     out.sample_interval = kDefaultSampleInterval;

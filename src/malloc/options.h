@@ -39,7 +39,7 @@ struct Options {
   size_t cpu_cache_bytes = 1536 << 10;
   size_t heap_limit = 0;
   size_t sample_interval = kDefaultSampleInterval;
-  SoftLimit soft_limit;
+  SoftLimitSetting soft_limit;
   uint32_t release_short_ms = 0;  // 0: the page heap's default
   uint32_t release_long_ms = 0;
   uint32_t release_peak_ms = 0;
@@ -58,7 +58,7 @@ struct OptionRow {
 const OptionRow* OptionTable(size_t* rows);
 
 // False, and `out` as it was, when the text makes no sense.
-bool ParseSoftLimit(const char* text, SoftLimit& out);
+bool ParseSoftLimit(const char* text, SoftLimitSetting& out);
 // The cache domains that the option's text stands for.
 CacheTopology TopologyOf(const char* cache_domains);
 

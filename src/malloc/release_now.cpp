@@ -9,15 +9,7 @@ namespace strata {
 
 void EmptyFrontEnd(Runtime& r) {
   FindInheritedConfinement();  // or other CPUs' caches stay as they are
-  if (ProcessThreadCache* cache = t_state.cache) cache->Flush(r.transfer);
-  {
-    LockHolder hold(r.thread_list_lock);
-    for (ProcessThreadCache* t = r.thread_caches; t != nullptr; t = t->next) {
-      if (t != t_state.cache) t->flush_wanted.store(true, std::memory_order_relaxed);
-    }
-  }
-  if (r.per_cpu) r.cpu.DrainAll();
-  r.transfer.Flush();
+  r.front().Empty(t_state.cache);
 }
 
 size_t ReleaseBytes(size_t bytes) {

@@ -9,7 +9,7 @@ namespace strata {
 struct Runtime;
 
 // Sends what lies free in the caches of all CPUs and domains and of the calling thread down to the
-// heap. Other threads' own caches, where rseq is not to be had, follow at their next miss. No lock
+// heap. Other threads' own caches, where rseq is not available, follow at their next miss. No lock
 // held.
 void EmptyFrontEnd(Runtime& r);
 

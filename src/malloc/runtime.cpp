@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -39,6 +38,7 @@ PageHeapOptions HeapOptions(const Options& o) {
   PageHeapOptions p;
   p.release = o.release;
   p.hugepages = o.hugepages;
+  p.filler_groups = o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether;
   if (o.release_short_ms != 0) p.busy_short_ms = o.release_short_ms;
   if (o.release_long_ms != 0) p.busy_long_ms = o.release_long_ms;
   if (o.release_peak_ms != 0) p.peak_ms = o.release_peak_ms;
@@ -49,12 +49,15 @@ PageHeapOptions HeapOptions(const Options& o) {
 
 size_t CpuNumber() {
   const Runtime& r = TheRuntime();
-  return r.per_cpu ? CurrentVcpu(r.rseq) : static_cast<size_t>(sched_getcpu());
+  return r.front().per_cpu ? CurrentVcpu(r.rseq) : static_cast<size_t>(sched_getcpu());
+}
+
+HugePageAdvice AdviceOf(const Options& o) {
+  return o.hugepages ? HugePageAdvice::kWherePossible : HugePageAdvice::kNever;
 }
 
 TierOptions TiersOf(const Options& o) {
-  return {o.span_priority ? SpanOrder::kFullestFirst : SpanOrder::kLastIn,
-          o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether, CpuNumber};
+  return {o.span_priority ? SpanOrder::kFullestFirst : SpanOrder::kLastIn, CpuNumber};
 }
 
 void InitCpuCache(Runtime& r) {
@@ -69,12 +72,13 @@ void InitCpuCache(Runtime& r) {
   ops.where = {r.rseq.area_offset, r.rseq.index_offset};
   ops.slabs = slabs;
   ops.info = r.rseq;
-  if (!r.cpu.Init(ops, &r.transfer, &r.arena, slabs, vcpus, r.options.cpu_cache_bytes,
-                  r.options.adaptive ? CacheSizing::kByMisses : CacheSizing::kEqual)) {
+  if (!r.front().cpu.Init(ops, &r.front().transfer, &r.arena, slabs, vcpus,
+                          r.options.cpu_cache_bytes,
+                          r.options.adaptive ? CacheSizing::kByMisses : CacheSizing::kEqual)) {
     munmap(slabs, bytes);
     return;
   }
-  r.per_cpu = true;
+  r.front().per_cpu = true;
 }
 
 void EndThread(void* cache);
@@ -94,11 +98,10 @@ void Start() {
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
-  r->transfer.Init(&r->heap.transfer(), &r->arena);
   InitCpuCache(*r);
-  if (options.cache == CacheChoice::kCpu && !r->per_cpu) {
+  if (options.cache == CacheChoice::kCpu && !r->front().per_cpu) {
     Message()
-        .Text("STRATA_CACHE=cpu, but rseq is not to be had here; using per-thread caches")
+        .Text("STRATA_CACHE=cpu, but rseq is not available here; using per-thread caches")
         .Send();
   }
   g_has_thread_key = pthread_key_create(&g_thread_key, EndThread) == 0;
@@ -113,9 +116,8 @@ Runtime::Runtime(const Options& o)
     : options(o),
       thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),
-      heap((kernel.Init(DefaultWindow(), o.hugepages, arena), kernel), arena, HeapOptions(o),
-           HandleBadFree, TiersOf(o)),
-      thread_pool(arena),
+      heap((kernel.Init(DefaultWindow(), AdviceOf(o), arena, PageMap::kBytesAPage), kernel), arena,
+           HeapOptions(o), HandleBadFree, TiersOf(o)),
       sampler(heap.page_map(), kernel.base(), sample_arena) {
   sampler.SetInterval(o.sample_interval);
 }
@@ -136,40 +138,25 @@ RunState EnsureStarted() {
   return state;
 }
 
+const char* CacheModeName() {
+  if (CurrentState() != RunState::kReady) return "none";
+  const Runtime& r = TheRuntime();
+  if (!r.front().per_cpu) return "per-thread";
+  return r.rseq.index == RseqIndex::kMmCid ? "per-cpu (mm_cid)" : "per-cpu (cpu_id)";
+}
+
 bool BindThread() {
   Runtime& r = TheRuntime();
-  if (!r.per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
-  t_state.slabs = r.cpu.slabs();
+  if (!r.front().per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
+  t_state.slabs = r.front().cpu.slabs();
   return true;
 }
 
-// The random bytes that the kernel gave the process, with what tells one cache from the next. The
-// stack protector's canary and the guard of stored pointers come from the same bytes; neither can
-// be told from their product.
-uint64_t LinkSeed(const void* cache) {
-  static std::atomic<uint64_t> caches{0};
-  uint64_t random[2] = {};
-  if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
-    __builtin_memcpy(random, bytes, sizeof(random));
-  return (random[0] | 1) * (random[1] | 1) + reinterpret_cast<uintptr_t>(cache) +
-         caches.fetch_add(0x9e3779b97f4a7c15u, std::memory_order_relaxed);
-}
-
-ProcessThreadCache* CacheOfThisThread() {
+ThreadCache* CacheOfThisThread() {
   ThreadState& state = t_state;
   if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked)
     return state.cache;
-  Runtime& r = TheRuntime();
-  {
-    LockHolder hold(r.thread_list_lock);
-    ProcessThreadCache* cache = r.thread_pool.New();
-    if (cache == nullptr) return nullptr;
-    cache->Bind(&r.heap, LinkSeed(cache));
-    cache->next = r.thread_caches;
-    if (cache->next != nullptr) cache->next->previous = cache;
-    r.thread_caches = cache;
-    state.cache = cache;
-  }
+  if (TheRuntime().front().threads.Add(state.cache) == nullptr) return nullptr;
   // May allocate (glibc does for keys from 32 on): the cache is in place by now.
   if (g_has_thread_key) OnSideStack([&state] { pthread_setspecific(g_thread_key, state.cache); });
   return state.cache;
@@ -178,23 +165,16 @@ ProcessThreadCache* CacheOfThisThread() {
 namespace {
 
 // Later destructors may still allocate: they go without a cache.
-void EndCache(ProcessThreadCache* cache) {
+void EndCache(ThreadCache* cache) {
   t_state.cache = nullptr;
   t_state.cache_ended = 1;
-  Runtime& r = TheRuntime();
-  cache->Flush(r.transfer);
-  LockHolder hold(r.thread_list_lock);
-  r.ended_hits += cache->hits.load(std::memory_order_relaxed);
-  r.ended_misses_alloc += cache->misses_alloc.load(std::memory_order_relaxed);
-  r.ended_misses_free += cache->misses_free.load(std::memory_order_relaxed);
-  if (cache->next != nullptr) cache->next->previous = cache->previous;
-  (cache->previous != nullptr ? cache->previous->next : r.thread_caches) = cache->next;
-  r.thread_pool.Delete(cache);
+  ProcessHeap::Front& front = TheRuntime().front();
+  front.threads.End(cache, front.transfer);
 }
 
 // Runs as a thread-specific-data destructor: in pthread_exit and at a thread's return, not in exit.
 void EndThread(void* value) {
-  if (value != &g_without_cache) EndCache(static_cast<ProcessThreadCache*>(value));
+  if (value != &g_without_cache) EndCache(static_cast<ThreadCache*>(value));
   NoteThreadLeaves();
 }
 

@@ -1,6 +1,6 @@
 // The one process-wide instance: the heap, its front end, the options and the background thread, in
 // static storage at a fixed address, started by the first call that needs it. Sits in malloc;
-// nothing below knows it.
+// nothing below knows it. What the heap is made of: heaps/strata.h.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,13 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
-#include "cache/cpu_cache.h"
-#include "cache/domain_transfer_cache.h"
-#include "cache/thread_cache.h"
+#include "cache/rseq_ops.h"
+#include "heaps/front_end.h"
 #include "heaps/strata.h"
 #include "malloc/options.h"
 #include "os/rseq.h"
 #include "os/system_kernel.h"
+#include "os/topology.h"
 #include "profile/sample_countdown.h"
 #include "profile/sampler.h"
 
@@ -23,10 +23,9 @@ struct strata_scope;
 
 namespace strata {
 
-using ProcessHeap = StrataHeap<SystemKernel>;
-using ProcessTransfer = DomainTransferCache<ProcessHeap::Transfer, RunningCpu>;
-using ProcessThreadCache = ThreadCache<ProcessHeap>;
-using ProcessCpuCache = CpuCache<RseqOps, ProcessTransfer>;
+template <class Shared>
+using ProcessFrontEnd = FrontEnd<RseqOps, RunningCpu, Shared>;
+using ProcessHeap = StrataHeap<SystemKernel, ProcessFrontEnd>;
 
 enum class RunState : uint8_t {
   kCold,      // nothing made yet
@@ -42,37 +41,29 @@ struct Runtime {
   SystemKernel kernel;
   MetadataArena arena{MapMetadata};
   RseqInfo rseq;
-  bool per_cpu = false;
   ThpMode thp = ThpMode::kUnknown;
   std::atomic<size_t> thread_cache_limit;
   ProcessHeap heap;
-  ProcessTransfer transfer;  // the front ends' way to the heap's transfer cache
-  ProcessCpuCache cpu;
 
-  // All thread caches, for statistics and fork; the records are recycled.
-  Lock thread_list_lock{LockRank::kThreadList};
-  RecordPool<ProcessThreadCache> thread_pool STRATA_GUARDED_BY(thread_list_lock);
-  ProcessThreadCache* thread_caches STRATA_GUARDED_BY(thread_list_lock) = nullptr;
-  // What ended threads had counted; under thread_list_lock.
-  uint64_t ended_hits = 0;
-  uint64_t ended_misses_alloc = 0;
-  uint64_t ended_misses_free = 0;
-
-  // Estimate of asked bytes per class: sampled at misses, so the fast path pays nothing.
-  struct AskedSample {
+  // Estimate of requested bytes per class: sampled at misses, so the fast path pays nothing.
+  struct RequestedSample {
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> count{0};
   };
-  AskedSample asked[kMaxClasses];
+  RequestedSample requested[kMaxClasses];
 
-  // The sampler's records have an arena of their own: they may not use up what the heap's arena has
-  // put by for the records of the heap.
+  // The sampler's records have an arena of their own: they must not use up what the heap's arena
+  // has put by for the records of the heap.
   MetadataArena sample_arena{MapMetadata};
   Sampler sampler;
+
+  STRATA_ALWAYS_INLINE ProcessHeap::Front& front() { return heap.front(); }
+  STRATA_ALWAYS_INLINE const ProcessHeap::Front& front() const { return heap.front(); }
 };
 
-// Per-thread state: all there is in TLS but the stack walker's 8 bytes (design §4.3: at most 64
-// bytes, initial-exec, no destructor).
+// Per-thread state: all there is in TLS but the stack walker's 8 bytes. Together at most 64 bytes
+// and initial-exec: a library that is loaded by dlopen takes them from the little that glibc keeps
+// spare. Without a destructor, whose registration would allocate.
 struct ThreadState {
   // Set once the thread may use the per-CPU caches; null sends its frees to the slow path, and its
   // allocations go there because its stretch is 0 as long as this is null.
@@ -83,8 +74,8 @@ struct ThreadState {
   uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
   uint32_t starts_no_thread : 1 = 0;  // NoThreadStart
   uint32_t vforked : 1 = 0;           // keep off the slabs, start no thread (vfork.cpp)
-  ProcessThreadCache* cache = nullptr;  // where rseq is not to be had
-  strata_scope* scope = nullptr;        // the thread's stretch is 0 as long as it is in one
+  ThreadCache* cache = nullptr;       // where rseq is not available
+  strata_scope* scope = nullptr;      // the thread's stretch is 0 as long as it is in one
 };
 static_assert(sizeof(ThreadState) <= 56);
 extern constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadState t_state;
@@ -111,8 +102,11 @@ STRATA_ALWAYS_INLINE Runtime& TheRuntime() {
 // inside the start itself (a libc function that allocates) gets kStarting.
 RunState EnsureStarted();
 
+// Which caches the threads use, in words.
+const char* CacheModeName();
+
 // The calling thread's cache in per-thread mode; null when it has none and may have none.
-ProcessThreadCache* CacheOfThisThread();
+ThreadCache* CacheOfThisThread();
 
 // From now on NoteThreadLeaves (main_exit.h) is called when the calling thread ends.
 void NoteEndOfThisThread();

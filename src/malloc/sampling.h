@@ -29,7 +29,7 @@ STRATA_NOINLINE void SampleFreed(Runtime& r, void* p);
 // as if it were allocated, so a block of some size has the same chance to be a sample whether it
 // was allocated so or grew. What was asked of a small block is not known: it counts as its class's
 // size before and after, so that steps too small to leave the class are not lost. A large block
-// counts as what was asked.
+// counts as what was asked. A sample that shrinks keeps its weight.
 void Resized(Runtime& r, void* from, void* to, size_t old_counted, size_t counted, size_t size);
 
 }  // namespace strata

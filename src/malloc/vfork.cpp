@@ -1,7 +1,9 @@
 // vfork. Its child runs on the parent's memory and TLS, but the kernel does not know it as a user
 // of restartable sequences: nothing it begins on a slab would be aborted, and the vCPU it reads is
-// the parent's of long ago. So the thread is told to keep off the slabs from the call until the
-// parent returns from it; both sides then allocate by the slow path, under locks. Sits in malloc.
+// the parent's of long ago. So the thread keeps off the slabs from the call until the
+// parent returns from it; both sides then allocate by the slow path, under locks, and the fast path
+// pays nothing. glibc's posix_spawn, system and popen need nothing: their children do not allocate.
+// Sits in malloc.
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/types.h>

@@ -1,8 +1,8 @@
 // A small working kernel for tests: it keeps the state of every native page of a small window (what
 // is in it, whether memory stands behind it), hugepages with advice, splitting and collapsing as
 // Linux does them (a hugepage part of which was released holds all its memory until it is split), a
-// settable clock, calls that fail on demand, and a hook that runs in the middle of a release. Wrong
-// calls end the test at once.
+// settable clock, calls that fail on demand, and hooks that run in the middle of a release, a
+// rebuild, a backing or a look at the limit. Wrong calls end the test at once.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ class FakeKernel {
  public:
   enum class Advice : uint8_t { kNone, kHuge, kNoHuge };
 
-  explicit FakeKernel(HugeLength window)
+  explicit FakeKernel(HugePages window)
       : window_(window), huge_(window.raw()), native_(window.raw() * kNativePerHugePage) {}
 
   // --- What the page heap calls.
-  HugeLength window() const { return window_; }
+  HugePages window() const { return window_; }
 
-  HugeLength past_gibibyte() const { return past; }
+  HugePages past_gibibyte() const { return past; }
 
   MapResult Map(HugeRange r) {
     std::lock_guard hold(mutex_);
@@ -70,9 +70,10 @@ class FakeKernel {
   }
 
   bool Collapse(HugeRange range) {
+    if (on_collapse) on_collapse();
     std::lock_guard hold(mutex_);
     ++collapse_calls;
-    for (HugePageId h = range.first; h < range.end(); h += HugeLength(1)) {
+    for (HugePageId h = range.first; h < range.end(); h += HugePages(1)) {
       now_ns_ += collapse_ns;
       Huge& huge = huge_[h.raw()];
       STRATA_CHECK(huge.mapped);
@@ -85,6 +86,18 @@ class FakeKernel {
     return true;
   }
 
+  bool Populate(HugeRange range) {
+    if (on_populate) on_populate();
+    std::lock_guard hold(mutex_);
+    ++populates;
+    for (HugePageId h = range.first; h < range.end(); h += HugePages(1)) {
+      STRATA_CHECK(huge_[h.raw()].mapped && huge_[h.raw()].present == 0);
+      if (refuse_populate && h + HugePages(1) == range.end()) return false;
+      Fill(h.raw());
+    }
+    return true;
+  }
+
   uint64_t CoarseNowNs() { return NowNs(); }
   uint64_t NowNs() {
     std::lock_guard hold(mutex_);
@@ -92,6 +105,7 @@ class FakeKernel {
   }
 
   int64_t Headroom() {
+    if (on_headroom) on_headroom();
     std::lock_guard hold(mutex_);
     ++looks;
     if (soft_limit == 0) return INT64_MAX;
@@ -126,7 +140,7 @@ class FakeKernel {
   bool Present(size_t native) const { return native_[native].present; }
   Advice advice(HugePageId h) const { return huge_[h.raw()].advice; }
   bool whole(HugePageId h) const { return huge_[h.raw()].whole; }
-  HugeLength mapped() const { return mapped_; }
+  HugePages mapped() const { return mapped_; }
   size_t resident_bytes() const { return Resident() << kNativePageShift; }  // what RSS says
   size_t physical_bytes() const {
     return physical_ << kNativePageShift;
@@ -134,16 +148,16 @@ class FakeKernel {
 
   // A call fails when its number counts down to zero; negative: never.
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
-  bool refuse_collapse = false;
-  HugePageId unmovable{SIZE_MAX};  // not to be rebuilt
-  HugeLength past;
-  HugeLength map_limit{~size_t{0} >> 1};
+  bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
+  HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
+  HugePages past;
+  HugePages map_limit{~size_t{0} >> 1};
   uint64_t collapse_ns = 500'000;
-  std::function<void()> on_release;  // the page heap's lock is not held
-  size_t soft_limit = 0;             // of physical memory; 0: none
-  size_t looks = 0;                  // at it
+  std::function<void()> on_release, on_collapse, on_populate, on_headroom;  // in their midst
+  size_t soft_limit = 0;  // of physical memory; 0: none
+  size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,
-         collapse_calls = 0;
+         collapse_calls = 0, populates = 0;
 
  private:
   struct Huge {
@@ -208,8 +222,8 @@ class FakeKernel {
   }
 
   std::mutex mutex_;
-  HugeLength window_;
-  HugeLength mapped_;
+  HugePages window_;
+  HugePages mapped_;
   uint64_t now_ns_ = 1'000'000'000'000;
   size_t physical_ = 0;  // native pages
   std::vector<Huge> huge_;

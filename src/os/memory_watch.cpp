@@ -27,13 +27,13 @@ void MemoryWatch::SetRoot(const char* mount, const char* self, const char* statm
   statm_ = statm;
 }
 
-void MemoryWatch::Set(SoftLimit soft) {
+void MemoryWatch::Set(SoftLimitSetting soft) {
   LockHolder hold(lock_);
   soft_ = soft;
   unlimited_ = false;
 }
 
-SoftLimit MemoryWatch::soft() const {
+SoftLimitSetting MemoryWatch::soft() const {
   LockHolder hold(lock_);
   return soft_;
 }
@@ -56,7 +56,8 @@ int64_t MemoryWatch::RoomInCgroup() {
   state_.cgroup_limit = m.limit;
   state_.cgroup_usage = m.usage;
   if (m.limit == 0) return kNoLimit;
-  const size_t percent = soft_.kind == SoftLimit::Kind::kPercent ? soft_.value : kDefaultPercent;
+  const size_t percent =
+      soft_.kind == SoftLimitSetting::Kind::kPercent ? soft_.value : kDefaultPercent;
   state_.soft_limit = PercentOf(m.limit, percent);
   return Room(state_.soft_limit, m.usage);
 }
@@ -64,14 +65,14 @@ int64_t MemoryWatch::RoomInCgroup() {
 int64_t MemoryWatch::Headroom() {
   if (!MayOpenFiles()) return kNoLimit;
   LockHolder hold(lock_);
-  if (soft_.kind == SoftLimit::Kind::kOff)
+  if (soft_.kind == SoftLimitSetting::Kind::kOff)
     return kNoLimit;  // who wants no limit has no file opened
   FindIfStale();
   if (unlimited_) return kNoLimit;
   ++state_.looks;
   state_.soft_limit = 0;
   int64_t room = RoomInCgroup();
-  if (soft_.kind == SoftLimit::Kind::kBytes) {
+  if (soft_.kind == SoftLimitSetting::Kind::kBytes) {
     const int64_t own = Room(soft_.value, OwnResidentBytes(statm_));
     if (own < room) {
       room = own;

@@ -12,7 +12,7 @@
 
 namespace strata {
 
-struct SoftLimit {
+struct SoftLimitSetting {
   enum class Kind : uint8_t {
     kOff,
     kPercent,  // of the cgroup's limit
@@ -38,8 +38,8 @@ class MemoryWatch {
   // Where the files are; for tests.
   void SetRoot(const char* mount, const char* self, const char* statm);
 
-  void Set(SoftLimit soft) STRATA_EXCLUDES(lock_);
-  SoftLimit soft() const STRATA_EXCLUDES(lock_);
+  void Set(SoftLimitSetting soft) STRATA_EXCLUDES(lock_);
+  SoftLimitSetting soft() const STRATA_EXCLUDES(lock_);
 
   // Bytes; negative when over the limit. Reads the files anew, which takes some tens of
   // microseconds. A process without a limit is not looked at again before Rediscover.
@@ -64,7 +64,7 @@ class MemoryWatch {
   const char* self_ = "/proc/self/cgroup";
   const char* statm_ = "/proc/self/statm";
   CgroupWatch cgroup_ STRATA_GUARDED_BY(lock_);
-  SoftLimit soft_ STRATA_GUARDED_BY(lock_);
+  SoftLimitSetting soft_ STRATA_GUARDED_BY(lock_);
   MemoryState state_ STRATA_GUARDED_BY(lock_);
   bool unlimited_ STRATA_GUARDED_BY(lock_) = false;  // at the last look
 };

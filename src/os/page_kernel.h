@@ -28,8 +28,8 @@ enum class MapResult : uint8_t {
 template <class K>
 concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native,
                               const NativeRange* list, size_t n) {
-  { k.window() } -> std::same_as<HugeLength>;         // size of the address window
-  { k.past_gibibyte() } -> std::same_as<HugeLength>;  // from the last multiple to its start
+  { k.window() } -> std::same_as<HugePages>;         // size of the address window
+  { k.past_gibibyte() } -> std::same_as<HugePages>;  // from the last multiple to its start
   { k.Map(huge) } -> std::same_as<MapResult>;  // makes a never-mapped range readable and writable
   {
     k.Release(list, n)
@@ -43,6 +43,8 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Rebuilds hugepages now; false: not all of them. Slow, and each call waits for all CPUs once, so
   // that many in one call cost much less; background only.
   { k.Collapse(huge) } -> std::same_as<bool>;
+  // Backs a range with hugepages before it is touched; false: refused, wholly or in part.
+  { k.Populate(huge) } -> std::same_as<bool>;
   { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX

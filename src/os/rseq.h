@@ -1,5 +1,6 @@
 // The rseq area that glibc registered for each thread: whether it is there, and where its fields
-// lie. Nothing of it is written but rseq_cs (design §3). Sits in os.
+// lie. The kernel lets a thread have one registration, so Strata shares glibc's and makes none; it
+// writes nothing of it but rseq_cs, as the ABI asks of all who share it. Sits in os.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,7 @@ inline size_t CurrentVcpu(const RseqInfo& info) {
 }
 
 // Aborts every restartable sequence now running in this process, on any CPU; without it another
-// CPU's slab can't be drained. Returns false if the kernel refuses, or may not be asked.
+// CPU's slab can't be drained. Returns false if the kernel refuses, or must not be asked.
 bool FenceRseq();
 bool MayFenceRseq();
 

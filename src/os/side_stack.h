@@ -14,14 +14,16 @@ namespace strata {
 inline constexpr size_t kMostOnCallersStack = 2048;
 
 // Calls f(arg) on a side stack, with all signals blocked but those of faults: a handler may need
-// more than a side stack has, and one that stops the thread for a garbage collector takes the stack
-// pointer for the end of the thread's own stack. Any lock may be held, and calls may nest: a stack
-// is taken without waiting for anyone. Only where the kernel refuses memory and the one spare stack
-// stays in use does f run on the caller's stack. Async-signal-safe; keeps errno.
+// more than a side stack has, one that stops the thread for a garbage collector takes the stack
+// pointer for the end of the thread's own stack, and one that never returns would keep the stack.
+// So a signal waits as long as f takes; and f must write to no file that may block. Any lock may be
+// held, and calls may nest: a stack is taken without waiting for anyone. Only where the kernel
+// refuses memory and the one spare stack stays in use does f run on the caller's stack.
+// Async-signal-safe; keeps errno.
 void OnSideStack(void (*f)(void*), void* arg);
 
 // Waits a moment until no thread is left that has blocked signals for this: to unblock them it will
-// ask the kernel, which a filter may not allow from now on (NoteOwnConfinement came before).
+// ask the kernel, which a filter may forbid from now on (NoteOwnConfinement came before).
 void AwaitSideStacks();
 // In the child of a fork: whoever used one has not come along.
 void ForgetSideStacks();

@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
 
-// Where the window and the page map's arrays may lie: far from where the kernel places programs,
+// Where the window and the side arrays may lie: far from where the kernel places programs,
 // stacks and mappings.
 constexpr uintptr_t kLowest = uintptr_t{16} << 40;
 constexpr uintptr_t kHighest = uintptr_t{80} << 40;
@@ -124,25 +124,29 @@ void RememberMetadata(uintptr_t start, size_t bytes) {
 
 }  // namespace
 
-void SystemKernel::Init(HugeLength window, bool hugepages, MetadataArena& arena) {
+void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& arena,
+                        const BytesAPage& side) {
   arena_ = &arena;
   const ErrnoKeeper keep;
-  hugepages_ = hugepages;
+  hugepages_ = advice == HugePageAdvice::kWherePossible;
   window_ = window;
+  bytes_a_page_ = side;
   // Each by itself, so that the address of one tells nothing of the others'.
-  const size_t pages = PagesOf(window).raw();
   KeyedRandom random = ProcessRandom();
   const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {
-    const Place entries = RandomPlace(random, RoundUp(pages * kPageEntryBytes, kNativePageSize),
-                                      kNativePageSize, heap, {});
-    const Place spans = RandomPlace(random, RoundUp(pages * sizeof(void*), kNativePageSize),
-                                    kNativePageSize, heap, entries);
-    entries_ = reinterpret_cast<char*>(entries.start);
-    spans_ = reinterpret_cast<char*>(spans.start);
+    bool vacant = true;
+    Place other;
+    for (size_t i = 0; i < kSideArrays; ++i) {
+      if (side[i] == 0) continue;
+      const size_t bytes = RoundUp(PagesOf(window).raw() * side[i], kNativePageSize);
+      other = RandomPlace(random, bytes, kNativePageSize, heap, other);
+      side_[i] = other.start;
+      vacant = vacant && IsVacant(other.start);
+    }
     // Somebody else's mapping would stop the heap's growth for good.
-    if (IsVacant(entries.start) && IsVacant(spans.start)) return;
+    if (vacant) return;
   }
 }
 
@@ -165,43 +169,49 @@ size_t PhysicalMemory() {
 
 }  // namespace
 
-HugeLength DefaultWindow() {
+HugePages DefaultWindow() {
   size_t bytes = size_t{1} << 40;
   if (const size_t memory = PhysicalMemory(); memory != 0) {
     if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
   }
   constexpr size_t kMost = size_t{16} << 40;
-  return HugeLength((bytes < kMost ? bytes : kMost) >> kHugePageShift);
+  return HugePages((bytes < kMost ? bytes : kMost) >> kHugePageShift);
 }
 
-// Both arrays are mapped up to the entries of the heap's new end, in whole native pages.
-bool SystemKernel::GrowPageMap(size_t end) {
+// The side arrays are mapped up to the heap's new end, in whole native pages.
+bool SystemKernel::GrowSideArrays(size_t end) {
   const size_t old_end = mapped_end();
-  const auto grow = [&](uintptr_t array, size_t entry) {
-    const uintptr_t from = array + RoundUp(old_end / kPageSize * entry, kNativePageSize);
-    const uintptr_t to = array + RoundUp(end / kPageSize * entry, kNativePageSize);
-    if (from == to) return true;
-    if (MapAt(from, to - from) != MapResult::kMapped) return false;
-    Advise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
-    return true;
+  const auto place_of = [&](size_t i, size_t heap_end) {
+    return side_[i] + RoundUp(heap_end / kPageSize * bytes_a_page_[i], kNativePageSize);
   };
-  if (!grow(reinterpret_cast<uintptr_t>(entries_), kPageEntryBytes)) return false;
-  if (!grow(reinterpret_cast<uintptr_t>(spans_), sizeof(void*))) {
-    // Taken back, so that a later try finds the two arrays in step.
-    const uintptr_t array = reinterpret_cast<uintptr_t>(entries_);
-    const uintptr_t from = array + RoundUp(old_end / kPageSize * kPageEntryBytes, kNativePageSize);
-    const uintptr_t to = array + RoundUp(end / kPageSize * kPageEntryBytes, kNativePageSize);
-    if (from != to) munmap(reinterpret_cast<void*>(from), to - from);
+  for (size_t i = 0; i < kSideArrays; ++i) {
+    const uintptr_t from = place_of(i, old_end), to = place_of(i, end);
+    if (from == to) continue;
+    if (MapAt(from, to - from) == MapResult::kMapped) {
+      Advise(reinterpret_cast<void*>(from), to - from, MADV_NOHUGEPAGE);
+      continue;
+    }
+    // Taken back, so that a later try finds the arrays in step.
+    while (i-- > 0) {
+      const uintptr_t start = place_of(i, old_end), bytes = place_of(i, end) - start;
+      if (bytes != 0) munmap(reinterpret_cast<void*>(start), bytes);
+    }
     return false;
   }
-  // release: the entries are readable before a free takes an address below the new end for ours.
+  // release: the arrays are readable before a free takes an address below the new end for ours.
   mapped_end_.store(end, std::memory_order_release);
   return true;
 }
 
+size_t SystemKernel::ResidentSideArrays() const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < kSideArrays; ++i) bytes += ResidentBytes(side_[i], side_array_bytes(i));
+  return bytes;
+}
+
 bool SystemKernel::Describe(size_t end) {
   LockHolder hold(map_lock_);
-  return end <= mapped_end() || GrowPageMap(end);
+  return end <= mapped_end() || GrowSideArrays(end);
 }
 
 MapResult SystemKernel::Map(HugeRange range) {
@@ -278,6 +288,13 @@ bool SystemKernel::Collapse(HugeRange range) {
   const ErrnoKeeper keep;
   return Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
                 MADV_COLLAPSE);
+}
+
+bool SystemKernel::Populate(HugeRange range) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
+  const ErrnoKeeper keep;
+  return Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
+                kPopulateWrite);
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }

@@ -1,6 +1,7 @@
 // Which CPUs share a last-level cache: from sysfs, or from text, so that tests and users can give a
-// topology of their own. Sits in os; reads without allocating. papers §4: transfer caches by cache
-// domain.
+// topology of their own. For the transfer caches by cache domain (Z. Zhou et al., "Characterizing a
+// memory allocator at warehouse scale", ASPLOS 2024, section 4.2). Sits in os; reads without
+// allocating.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// A snapshot of everything the heap knows about itself. Filled by malloc/stats_collect.cpp, written
+// A snapshot of everything the heap knows about itself. Filled by report/stats_collect.cpp, written
 // by the exporters beside this file, which know nothing of how the heap works. Sits in profile.
 //
-// The identity (design §4.5): resident = live + internal_slack + caches + free_resident + metadata
-// - untouched.
+// The figures add up: resident = live + internal_slack + caches + free_resident + metadata -
+// untouched.
 #pragma once
 
 #include <cstddef>

@@ -42,10 +42,16 @@ struct LifetimeHistogram {
     if (total <= 0) return 0;
     double wanted = q * total;
     size_t bucket = 0;
-    while (bucket + 1 < kBuckets && wanted > weight[bucket]) wanted -= weight[bucket++];
+    double share = 0;
+    for (size_t b = 0; b < kBuckets; ++b) {
+      if (weight[b] <= 0) continue;  // also before the first: the share 0 begins with that
+      bucket = b;
+      share = wanted / weight[b];
+      if (share <= 1) break;
+      wanted -= weight[b];
+    }
     const double from = bucket == 0 ? 0 : BoundOf(bucket);
     const double to = BoundOf(bucket + 1);
-    const double share = weight[bucket] > 0 ? wanted / weight[bucket] : 0;
     const double value = from + (to - from) * (share < 1 ? share : 1);
     return value < least ? least : (value > most ? most : value);
   }

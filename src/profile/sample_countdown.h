@@ -1,6 +1,6 @@
 // When the next sample is due: each thread counts the bytes it allocates down to a point drawn from
 // the exponential distribution, so that every byte has the same chance whatever the sizes around it
-// (papers: TCMalloc's sampler; see docs/profiles.md). Sits in profile; lies in the thread's TLS.
+// (as in TCMalloc: google/tcmalloc, docs/sampling.md). Sits in profile; lies in the thread's TLS.
 //
 // The count is in two parts. The fast path takes from `stretch` alone, and a stretch is at most
 // kMostStretch bytes: at its end the thread looks here, finds a changed interval, and starts the
@@ -88,6 +88,12 @@ struct SampleCountdown {
     Divide(beyond, allowed);
     return true;
   }
+
+  // For a thread without stretches: whether `bytes` can be counted and nothing else is due.
+  bool MaySpend(size_t bytes, SampleRate rate) const {
+    return epoch == (rate.epoch & kEpochMask) && beyond > bytes;
+  }
+  void SpendBeyond(size_t bytes) { beyond = (beyond - bytes) & kBeyondMask; }
 
   // The mean bytes between samples: now, and when the last sample was drawn.
   double IntervalInForce(SampleRate rate) const { return Thinned(rate, thinning); }

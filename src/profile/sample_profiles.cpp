@@ -130,11 +130,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
 }
 
 void Subtract(LifetimeHistogram& now, const LifetimeHistogram& then) {
-  for (size_t b = 0; b < LifetimeHistogram::kBuckets; ++b) {
-    const double left = now.weight[b] - then.weight[b];
-    // What rounding leaves of nothing must not count as something.
-    now.weight[b] = left > 1e-9 * now.weight[b] ? left : 0;
-  }
+  for (size_t b = 0; b < LifetimeHistogram::kBuckets; ++b) now.weight[b] -= then.weight[b];
 }
 
 // What the old samples of one row and age class keep.

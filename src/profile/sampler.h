@@ -1,8 +1,12 @@
 // The samples: which live objects were sampled, the stack and the size that each came with, and
 // running sums for each stack and size from which every profile is made. Sits in profile, beside
 // the heap; knows of it only the page map, where it flags the pages that hold sampled objects (see
-// base/size_class.h). Knows no clock, no thread and no stack walk: what it is told is what it
-// notes, so that tests drive it as they like.
+// base/size_class.h). Knows no clock, no thread and no stack walk: it notes what it is given, so
+// that tests drive it as they like.
+//
+// A sampled block lies where any other would, so that sampling moves nothing that it observes, and
+// the fragmentation profile sees samples among their real neighbours. A header, or pages of their
+// own, would change both.
 //
 // Estimates are unbiased: an object in which L samples were expected was sampled with the chance
 // p = 1 - exp(-L), and stands for 1/p objects.

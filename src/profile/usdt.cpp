@@ -32,7 +32,8 @@
       : __VA_ARGS__)
 
 // One byte for the whole program, however many files have probes: a group, of which the linker
-// keeps one.
+// keeps one. Weak and not local: else a program with probes of its own that is linked with the
+// archive would have two, and tools would look one byte beside ours.
 __asm__(
     ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
     ".weak _.stapsdt.base\n"

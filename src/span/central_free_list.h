@@ -1,7 +1,6 @@
-// The middle tier: all spans of one size class. Objects are taken from the fullest span first, so
-// that the emptier ones come free (span prioritisation: papers §4; eight lists by the bit width of
-// the objects given out: §2.8), and free native pages inside spans nobody touches can be given back
-// (design §4.4). Sits in span, between the transfer cache above and the page heap below.
+// The middle tier: all spans of one size class. Objects are taken from the fullest span first
+// (span_lists.h), and free native pages inside spans nobody touches can be given back
+// (idle_search.h). Sits in span, between the transfer cache above and the page heap below.
 //
 // Thread-safe. The lock is dropped before the page heap is called.
 #pragma once
@@ -12,19 +11,19 @@
 #include <cstdint>
 
 #include "base/lock.h"
+#include "base/placement.h"
 #include "base/units.h"
 #include "hugepage/break_policy.h"
 #include "hugepage/page_run.h"
 #include "os/page_kernel.h"
+#include "span/idle_pages.h"
+#include "span/idle_search.h"
 #include "span/page_map.h"
 #include "span/size_classes.h"
 #include "span/span.h"
+#include "span/span_lists.h"
 
 namespace strata {
-
-// Which span gives the next object. kLastIn is the order of allocators before span prioritisation,
-// one list on which the span that got a free object last comes first: for experiments.
-enum class SpanOrder : uint8_t { kFullestFirst, kLastIn };
 
 struct CentralStats {
   size_t spans = 0;
@@ -32,77 +31,73 @@ struct CentralStats {
   size_t objects_free = 0;
   uint64_t spans_taken = 0;  // from the page heap, and given back to it, since the start
   uint64_t spans_returned = 0;
-  // Span return rate (papers §4, Figure 13): spans seen at each tick by bucket, and how many of
-  // those emptied before the next one and went back.
+  // Span return rate (Z. Zhou et al., ASPLOS 2024, Figure 13): spans seen at each tick by bucket,
+  // and how many of those emptied before the next one and went back.
   uint64_t observed[kOccupancyBuckets] = {};
   uint64_t returned[kOccupancyBuckets] = {};
 };
 
-struct IsolatedSpans;
-struct IdleSpans;
-
-// Source gives spans: Span* TakeSpan(SizeClass), void GiveSpan(Span*), PageMap& page_map(),
-// uintptr_t base(), InUseRelease ReleaseInUse(NativeRange*, n, Program), Lock& isolation_lock(),
-// void NoteIdle(const NativePages*, n), void NoteReused(const NativePages*, n) and void
-// ReportBadFree(void*).
+// Source gives spans: Span* TakeSpan(SizeClass), Span* TakeSpanIn(SizeClass, Placement),
+// void GiveSpan(Span*), PageMap& page_map(), uintptr_t base(), what IdleSearch asks,
+// void NoteReused(const NativePages*, n) and void ReportBadFree(void*).
 template <class Source>
 class CentralFreeList {
  public:
   void Init(SizeClass size_class, Source* source, SpanOrder order = SpanOrder::kFullestFirst) {
     class_ = size_class;
     source_ = source;
-    order_ = order;
+    spans_.Init(order);
   }
 
   // Takes up to n objects; fewer only when memory is short.
-  size_t Take(void** out, size_t n) STRATA_EXCLUDES(lock_) {
+  size_t Take(void** out, size_t n) STRATA_EXCLUDES(spans_.lock) {
     size_t got = 0;
     Reused reused;
-    lock_.Acquire();
+    spans_.lock.Acquire();
     CountMove();
     while (got < n) {
-      Span* span = FullestSpan();
+      Span* span = spans_.Fullest();
       if (span == nullptr) {
-        lock_.Release();
+        spans_.lock.Release();
         span = source_->TakeSpan(class_);
-        lock_.Acquire();
+        spans_.lock.Acquire();
         if (span == nullptr) break;
-        AddSpan(span);
+        spans_.Add(span);
       }
       got += TakeFrom(span, out + got, n - got, reused);
       if (STRATA_UNLIKELY(reused.count == Reused::kMost)) {
-        lock_.Release();
+        spans_.lock.Release();
         Report(reused);
-        lock_.Acquire();
+        spans_.lock.Acquire();
       }
     }
-    lock_.Release();
+    spans_.lock.Release();
     if (STRATA_UNLIKELY(reused.count != 0)) Report(reused);
     return got;
   }
 
-  // The first object of a span taken for it, among what lives long: Span* TakeLongLivedSpan(
-  // SizeClass). Null when memory is short. For classes of one object a span; other objects of the
-  // span are free for all.
-  void* TakeLongLived() STRATA_EXCLUDES(lock_) {
-    Span* span = source_->TakeLongLivedSpan(class_);
+  // The first object of a span taken for it where the placement says. Null when memory is short.
+  // For classes of one object a span: other objects of the span are free for all.
+  void* TakeIn(Placement placement) STRATA_EXCLUDES(spans_.lock) {
+    Span* span = source_->TakeSpanIn(class_, placement);
     if (span == nullptr) return nullptr;
-    LockHolder hold(lock_);
+    LockHolder hold(spans_.lock);
     CountMove();
-    AddSpan(span);
+    spans_.Add(span);
     void* object = nullptr;
     Reused none;  // the span is new
     TakeFrom(span, &object, 1, none);
     return object;
   }
 
-  void Give(void* const* objects, size_t n) STRATA_EXCLUDES(lock_) {
+  void Give(void* const* objects, size_t n) STRATA_EXCLUDES(spans_.lock) {
     Span* empty = nullptr;  // spans to hand to the page heap, chained by list_next
     void* bad = nullptr;    // the last that is no object given out
-    lock_.Acquire();
+    FetchSpans(objects, n);
+    spans_.lock.Acquire();
     CountMove();
     for (size_t i = 0; i < n;) i += GiveRun(objects + i, n - i, empty, bad);
-    lock_.Release();
+    spans_.lock.Release();
     if (STRATA_UNLIKELY(bad != nullptr)) source_->ReportBadFree(bad);
     while (empty != nullptr) {
       Span* next = empty->list_next;
@@ -112,32 +107,22 @@ class CentralFreeList {
     }
   }
 
-  // Tells the source of the native pages that hold no object, of all spans not touched since
-  // `before`. False: there are none. Background thread only.
-  bool SurveyIdle(uint32_t before) STRATA_EXCLUDES(lock_);
-  // Gives them back, where the source finds it worth while; at most `limit` bytes, and nothing
-  // unless objects came back, or SearchAnew was called, since it last did. Returns the bytes given
-  // back. Background thread only.
-  size_t ReleaseIdle(uint32_t before, size_t limit, Program program) STRATA_EXCLUDES(lock_);
-  bool GivenSinceRelease() const { return given_since_scan_.load(std::memory_order_relaxed); }
+  // See IdleSearch. Background thread only.
+  bool SurveyIdle(uint32_t before) STRATA_EXCLUDES(spans_.lock) {
+    return idle_.Survey(spans_, *source_, before);
+  }
+  size_t ReleaseIdle(uint32_t before, size_t limit, Program program) STRATA_EXCLUDES(spans_.lock) {
+    return idle_.Release(spans_, *source_, before, limit, program);
+  }
+  void SearchAnew() STRATA_EXCLUDES(spans_.lock) { idle_.Anew(spans_); }
+  bool GivenSinceRelease() const { return idle_.may_find(); }
 
   // Hands the empty spans that were kept for reuse to the page heap.
-  void ReleaseEmpty(uint32_t before) STRATA_EXCLUDES(lock_) {
+  void ReleaseEmpty(uint32_t before) STRATA_EXCLUDES(spans_.lock) {
     while (true) {
-      Span* span = nullptr;
-      lock_.Acquire();
-      for (Span* s = empty_.last(); s != nullptr; s = IntrusiveList<Span>::Previous(s)) {
-        if (s->last_used < before) {
-          span = s;
-          break;
-        }
-      }
-      if (span != nullptr) {
-        empty_.Remove(span);
-        --num_empty_;
-        Forget(span);
-      }
-      lock_.Release();
+      spans_.lock.Acquire();
+      Span* span = spans_.TakeUnused(before);
+      spans_.lock.Release();
       if (span == nullptr) return;
       source_->GiveSpan(span);
     }
@@ -147,53 +132,37 @@ class CentralFreeList {
   size_t objects_out() const { return objects_out_.load(std::memory_order_relaxed); }
 
   // Objects given out of a span, of which the caller keeps one from being freed.
-  size_t TakenFrom(const Span* span) STRATA_EXCLUDES(lock_) {
-    LockHolder hold(lock_);
+  size_t TakenFrom(const Span* span) STRATA_EXCLUDES(spans_.lock) {
+    LockHolder hold(spans_.lock);
     return span->allocated;
-  }
-
-  // Spans that were searched for idle native pages and not touched since are searched once more:
-  // the kernel gave some of them memory again.
-  void SearchAnew() STRATA_EXCLUDES(lock_) {
-    LockHolder hold(lock_);
-    if (++search_ > kLastSearch) search_ = kFirstSearch;
-    given_since_scan_.store(true, std::memory_order_relaxed);
   }
 
   // Calls of Take and Give so far.
   uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
 
-  CentralStats Stats() STRATA_EXCLUDES(lock_) {
-    LockHolder hold(lock_);
+  CentralStats Stats() STRATA_EXCLUDES(spans_.lock) {
+    LockHolder hold(spans_.lock);
     CentralStats s;
-    s.spans = num_spans_;
+    s.spans = spans_.spans();
     s.objects_out = objects_out();
-    s.objects_free = num_spans_ * InfoOf(class_).objects - s.objects_out;
-    s.spans_taken = spans_taken_;
-    s.spans_returned = spans_taken_ - num_spans_;
+    s.objects_free = s.spans * InfoOf(class_).objects - s.objects_out;
+    s.spans_taken = spans_.spans_taken();
+    s.spans_returned = s.spans_taken - s.spans;
     for (size_t i = 0; i < kOccupancyBuckets; ++i) {
-      s.observed[i] = observed_[i];
-      s.returned[i] = returned_[i];
+      s.observed[i] = spans_.observed(i);
+      s.returned[i] = spans_.returned(i);
     }
     return s;
   }
 
   // A look at how many spans there are of each occupancy. Background thread only.
-  void set_tick(uint32_t tick) STRATA_EXCLUDES(lock_) {
-    LockHolder hold(lock_);
-    tick_.store(tick, std::memory_order_relaxed);
-    for (size_t i = 0; i < kOccupancyBuckets; ++i) observed_[i] += in_bucket_[i];
+  void set_tick(uint32_t tick) STRATA_EXCLUDES(spans_.lock) {
+    LockHolder hold(spans_.lock);
+    spans_.SetTick(tick);
   }
-  Lock& lock() { return lock_; }
+  Lock& lock() STRATA_RETURN_CAPABILITY(spans_.lock) { return spans_.lock; }
 
  private:
-  static constexpr size_t kLists = kOccupancyBuckets;
-  // last_used of a span that was searched for idle pages and not touched since: which search it
-  // was, far above all ticks.
-  static constexpr uint32_t kFirstSearch = uint32_t{1} << 31, kLastSearch = UINT32_MAX - 1;
-  // Empty spans kept, so that a span's last object coming and going does not reach the page heap.
-  static constexpr size_t kKeptEmptyBytes = 64 << 10;
-
   // Pages that objects were taken on, to be reported without the lock and before anybody gets the
   // objects: until then none of them can come free, so nobody gives the pages back.
   struct Reused {
@@ -201,97 +170,31 @@ class CentralFreeList {
     size_t count = 0;
     NativePages spans[kMost];
   };
-  void Report(Reused& reused) STRATA_EXCLUDES(lock_) {
+  void Report(Reused& reused) STRATA_EXCLUDES(spans_.lock) {
     source_->NoteReused(reused.spans, reused.count);
     reused.count = 0;
   }
 
-  void CountMove() STRATA_REQUIRES(lock_) {
+  // Objects freed in no order lie in as many spans, whose records are in no cache: they are fetched
+  // side by side, before the lock, instead of one after another under it.
+  void FetchSpans(void* const* objects, size_t n) {
+    constexpr size_t kCacheLine = 64;
+    size_t last = SIZE_MAX;
+    for (size_t i = 0; i < n; ++i) {
+      const size_t page = (reinterpret_cast<uintptr_t>(objects[i]) - source_->base()) >> kPageShift;
+      if (page == last) continue;
+      last = page;
+      const auto* record = reinterpret_cast<const char*>(source_->page_map().SpanOf(PageId(page)));
+      __builtin_prefetch(record, 1);
+      __builtin_prefetch(record + kCacheLine, 1);
+    }
+  }
+
+  void CountMove() STRATA_REQUIRES(spans_.lock) {
     moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  // More objects given out, lower index; not for none.
-  static size_t BucketOf(size_t allocated) {
-    const size_t width = std::bit_width(allocated);
-    return width >= kLists ? 0 : kLists - width;
-  }
-  size_t ListFor(size_t allocated) const {
-    return order_ == SpanOrder::kFullestFirst ? BucketOf(allocated) : 0;
-  }
-
-  Span* FullestSpan() STRATA_REQUIRES(lock_) {
-    for (auto& list : nonempty_) {
-      if (!list.empty()) return list.first();
-    }
-    return empty_.first();
-  }
-
-  void AddSpan(Span* span) STRATA_REQUIRES(lock_) {
-    span->state = SpanState::kSmall;
-    ++num_spans_;
-    ++spans_taken_;
-    ++num_empty_;
-    empty_.PushFront(span);
-  }
-
-  bool IsListed(const Span* span) const STRATA_REQUIRES(lock_) {
-    return span->state == SpanState::kSmall && span->allocated < span->objects;
-  }
-  void Enlist(Span* span) STRATA_REQUIRES(lock_) {
-    if (!IsListed(span)) return;
-    if (span->allocated == 0) {
-      empty_.PushFront(span);
-      ++num_empty_;
-      return;
-    }
-    span->occupancy_list = static_cast<uint8_t>(ListFor(span->allocated));
-    nonempty_[span->occupancy_list].PushFront(span);
-  }
-  void Delist(Span* span) STRATA_REQUIRES(lock_) {
-    if (!IsListed(span)) return;
-    if (span->allocated == 0) {
-      empty_.Remove(span);
-      --num_empty_;
-      return;
-    }
-    Unlink(span);
-  }
-  // The search may be about to look at it.
-  void Unlink(Span* span) STRATA_REQUIRES(lock_) {
-    if (STRATA_UNLIKELY(span == search_next_)) search_next_ = IntrusiveList<Span>::Next(span);
-    nonempty_[span->occupancy_list].Remove(span);
-  }
-
-  // Moves the span to the list that fits its new count, if that is another one.
-  void Recount(Span* span, size_t allocated) STRATA_REQUIRES(lock_) {
-    const size_t before = span->allocated;
-    NoteOccupancy(span, before, allocated);
-    const bool stays = before != 0 && allocated != 0 && before < span->objects &&
-                       allocated < span->objects && ListFor(before) == ListFor(allocated);
-    if (stays && span->last_used >= kFirstSearch && IsListed(span)) {
-      Unlink(span);  // touched again: see Isolate
-      nonempty_[span->occupancy_list].PushFront(span);
-    }
-    if (!stays) Delist(span);
-    span->allocated = static_cast<uint16_t>(allocated);
-    span->last_used = tick_.load(std::memory_order_relaxed);
-    if (!stays) Enlist(span);
-  }
-
-  // Its first change since the last tick tells what that tick saw of the span.
-  void NoteOccupancy(Span* span, size_t before, size_t after) STRATA_REQUIRES(lock_) {
-    if (before != 0) {
-      const size_t bucket = BucketOf(before);
-      --in_bucket_[bucket];
-      if (span->last_used != tick_.load(std::memory_order_relaxed))
-        span->seen_bucket = static_cast<uint8_t>(bucket);
-    } else if (span->last_used != tick_.load(std::memory_order_relaxed)) {
-      span->seen_bucket = Span::kNotSeen;
-    }
-    if (after != 0) ++in_bucket_[BucketOf(after)];
-  }
-
-  size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(lock_) {
+  size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(spans_.lock) {
     const size_t size = InfoOf(class_).size;
     const uintptr_t start = source_->base() + span->start_offset();
     uint64_t* bits = span->free_bits();
@@ -307,13 +210,14 @@ class CentralFreeList {
       bits[w] = word;
     }
     if (span->maybe_gone != 0) NoteReused(span, out, got, reused);
-    Recount(span, span->allocated + got);
+    spans_.Recount(span, span->allocated + got);
     objects_out_.store(objects_out() + got, std::memory_order_relaxed);
     return got;
   }
 
   // Gives the leading objects that share a span; returns how many it dealt with.
-  size_t GiveRun(void* const* objects, size_t n, Span*& empty, void*& bad) STRATA_REQUIRES(lock_) {
+  size_t GiveRun(void* const* objects, size_t n, Span*& empty, void*& bad)
+      STRATA_REQUIRES(spans_.lock) {
     const ClassInfo& info = InfoOf(class_);
     const auto first = reinterpret_cast<uintptr_t>(objects[0]) - source_->base();
     Span* span = source_->page_map().SpanOf(PageId(first >> kPageShift));
@@ -349,62 +253,36 @@ class CentralFreeList {
     }
     bits[at] = word;
     objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
-    given_since_scan_.store(true, std::memory_order_relaxed);
-    Recount(span, span->allocated - freed);
-    if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0)
-      RetireIfMany(span, empty);
+    idle_.NoteGiven();
+    spans_.Recount(span, span->allocated - freed);
+    if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0 &&
+        spans_.TryRetire(span)) {
+      span->list_next = empty;
+      empty = span;
+    }
     return dealt;
   }
 
-  void RetireIfMany(Span* span, Span*& empty) STRATA_REQUIRES(lock_) {
-    if (num_empty_ * span->num_pages * kPageSize <= kKeptEmptyBytes) return;
-    empty_.Remove(span);
-    --num_empty_;
-    Forget(span);
-    span->list_next = empty;
-    empty = span;
+  void NoteReused(Span* span, void** objects, size_t n, Reused& reused)
+      STRATA_REQUIRES(spans_.lock) {
+    const uintptr_t start = source_->base() + span->start_offset();
+    const ClassInfo& info = InfoOf(class_);
+    uint64_t touched = 0;
+    for (size_t i = 0; i < n; ++i) {
+      touched |= NativePagesOfObject(
+          IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start), info.size);
+    }
+    touched &= span->maybe_gone;
+    span->maybe_gone &= ~touched;
+    if (touched != 0) reused.spans[reused.count++] = {span->start_offset(), touched};
   }
-
-  void Forget(Span* span) STRATA_REQUIRES(lock_) {
-    --num_spans_;
-    // Kept empty for a while or not: it was seen with objects at the last look before it emptied.
-    if (span->seen_bucket != Span::kNotSeen) ++returned_[span->seen_bucket];
-  }
-
-  void NoteReused(Span* span, void** objects, size_t n, Reused& reused) STRATA_REQUIRES(lock_);
-  enum class Search : uint8_t { kGoesOn, kDone };
-  void BeginSearch() STRATA_EXCLUDES(lock_);
-  template <class F>
-  Search Walk(uint32_t before, F f) STRATA_REQUIRES(lock_);
-  Search Isolate(uint32_t before, IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
-  Search CountIdle(uint32_t before, IdleSpans& batch) STRATA_EXCLUDES(lock_);
-  void Rejoin(const IsolatedSpans& batch) STRATA_EXCLUDES(lock_);
 
   SizeClass class_ = SizeClass::kNone;
-  SpanOrder order_ = SpanOrder::kFullestFirst;
   Source* source_ = nullptr;
-  Lock lock_{LockRank::kCentral};
-  std::atomic<uint32_t> tick_{1};
-  // Whether a scan for idle native pages could find any; spares an idle program the walk over its
-  // spans.
-  std::atomic<bool> given_since_scan_{false};
-  std::atomic<bool> left_alone_{false};  // idle pages, by the last release; background thread only
-  IntrusiveList<Span> nonempty_[kLists] STRATA_GUARDED_BY(lock_);  // some given out, some free
-  IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock_);             // none given out
-  size_t num_empty_ STRATA_GUARDED_BY(lock_) = 0;
-  size_t num_spans_ STRATA_GUARDED_BY(lock_) = 0;
-  uint64_t spans_taken_ STRATA_GUARDED_BY(lock_) = 0;
-  size_t in_bucket_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};  // spans now
-  uint64_t observed_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
-  uint64_t returned_[kOccupancyBuckets] STRATA_GUARDED_BY(lock_) = {};
-  // Where the search for idle native pages goes on: the list, and the span if it is not its end.
-  size_t search_list_ STRATA_GUARDED_BY(lock_) = 0;
-  Span* search_next_ STRATA_GUARDED_BY(lock_) = nullptr;
-  uint32_t search_ STRATA_GUARDED_BY(lock_) = kFirstSearch;
+  SpanLists spans_;
+  IdleSearch idle_;
   std::atomic<size_t> objects_out_{0};  // these two: written under the lock, read without it
   std::atomic<uint64_t> moves_{0};
 };
 
 }  // namespace strata
-
-#include "span/span_release.h"

@@ -10,6 +10,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "base/placement.h"
 #include "base/units.h"
 #include "hugepage/lent_pages.h"
 #include "hugepage/page_heap_stats.h"
@@ -27,8 +28,8 @@ struct LargeBlock {
 // All that are live, and how many were taken and given back so far.
 struct LargeBlockCounts {
   size_t blocks = 0;
-  size_t asked = 0;  // bytes
-  Length pages;
+  size_t requested = 0;  // bytes
+  Pages pages;
   uint64_t moves = 0;
 };
 
@@ -43,23 +44,23 @@ class LargeBlocks {
   LargeBlocks(const LargeBlocks&) = delete;
   LargeBlocks& operator=(const LargeBlocks&) = delete;
 
-  // A record with state, range and asked bytes set, not entered in the page map yet; null when
+  // A record with state, range and requested bytes set, not entered in the page map yet; null when
   // memory is short.
-  Span* Take(size_t size, Length align, bool* zeroed) {
-    const Length n = size == 0 ? Length(1) : PagesCeil(size);
+  Span* Take(size_t size, Pages align, Placement placement, bool* zeroed) {
+    const Pages n = size == 0 ? Pages(1) : PagesCeil(size);
     Slot& slot = SlotOfThisCpu();
     if (STRATA_UNLIKELY(slot.open.load(std::memory_order_relaxed)) && n < kPagesInHugePage &&
-        align == Length(1)) {
-      if (Span* span = TakeLent(slot, size, n, zeroed)) return span;
+        align == Pages(1)) {
+      if (Span* span = TakeLent(slot, size, {n, align, placement}, zeroed)) return span;
     }
-    return TakeFromHeap(slot, size, {n, align, false}, zeroed);
+    return TakeFromHeap(slot, size, {n, align, placement}, zeroed);
   }
 
   // The span is out of the page map.
   void Give(Span* span) {
     InPlaceOf(span, &SlotOfThisCpu(), [&](auto& place) {
       const PageRange range = span->range();
-      place.counts.Given(span->asked, range.length);
+      place.counts.Given(span->requested, range.length);
       place.spans.Delete(span);
       place.pages.Give(range);
     });
@@ -67,24 +68,24 @@ class LargeBlocks {
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
   bool Resize(Span* span, size_t size) {
-    const Length n = PagesCeil(size);
+    const Pages n = PagesCeil(size);
     return InPlaceOf(span, nullptr, [&](auto& place) {
       const PageRange range = span->range();
       if (n > range.length && !place.pages.TryGrow(range, n)) return false;
       if (n < range.length) place.pages.Shrink(range, n);
       span->num_pages = static_cast<uint32_t>(n.raw());
       place.counts.pages += n.raw() - range.length.raw();
-      NoteAsked(place.counts, span, size);
+      NoteRequested(place.counts, span, size);
       return true;
     });
   }
 
   // What the program asked for; it may want more or less of what the block has.
-  void SetAsked(Span* span, size_t size) {
-    InPlaceOf(span, nullptr, [&](auto& place) { NoteAsked(place.counts, span, size); });
+  void SetRequested(Span* span, size_t size) {
+    InPlaceOf(span, nullptr, [&](auto& place) { NoteRequested(place.counts, span, size); });
   }
-  size_t AskedOf(const Span* span) const {
-    return InPlaceOf(span, nullptr, [&](auto&) { return span->asked; });
+  size_t RequestedOf(const Span* span) const {
+    return InPlaceOf(span, nullptr, [&](auto&) { return span->requested; });
   }
   // Of a block that another thread may be resizing.
   PageRange RangeOf(const Span* span) const {
@@ -99,7 +100,7 @@ class LargeBlocks {
     for (const Slot& s : slots_) sum.Add(s.counts);
     heap_.lock().Release();
     for (const Slot& s : slots_) s.lock.Release();
-    return {sum.blocks, sum.asked, Length(sum.pages), sum.moves};
+    return {sum.blocks, sum.requested, Pages(sum.pages), sum.moves};
   }
 
   // Hugepages that are lent now.
@@ -173,24 +174,24 @@ class LargeBlocks {
   // What was taken less what was given in one place: that of blocks which changed places is below
   // zero in one and too much in the other, and right in the sum of all, as unsigned numbers wrap.
   struct Sums {
-    size_t blocks = 0, asked = 0, pages = 0;
+    size_t blocks = 0, requested = 0, pages = 0;
     uint64_t moves = 0;
 
-    void Taken(size_t size, Length length) {
+    void Taken(size_t size, Pages length) {
       ++blocks;
       ++moves;
-      asked += size;
+      requested += size;
       pages += length.raw();
     }
-    void Given(size_t size, Length length) {
+    void Given(size_t size, Pages length) {
       --blocks;
       ++moves;
-      asked -= size;
+      requested -= size;
       pages -= length.raw();
     }
     void Add(const Sums& o) {
       blocks += o.blocks;
-      asked += o.asked;
+      requested += o.requested;
       pages += o.pages;
       moves += o.moves;
     }
@@ -211,14 +212,14 @@ class LargeBlocks {
   struct HeapPages {
     PageHeap& heap;
     void Give(PageRange r) STRATA_NO_TSA { heap.GiveHolding(r); }
-    bool TryGrow(PageRange r, Length n) STRATA_NO_TSA { return heap.TryGrowHolding(r, n); }
-    void Shrink(PageRange r, Length n) STRATA_NO_TSA { heap.ShrinkHolding(r, n); }
+    bool TryGrow(PageRange r, Pages n) STRATA_NO_TSA { return heap.TryGrowHolding(r, n); }
+    void Shrink(PageRange r, Pages n) STRATA_NO_TSA { heap.ShrinkHolding(r, n); }
   };
-  template <class Pages>
+  template <class Heap>
   struct Place {
     Sums& counts;
     SpanCache& spans;
-    Pages& pages;
+    Heap& pages;
   };
 
   Slot& SlotOfThisCpu() const { return slots_[cpu_number_() % kSlots]; }
@@ -281,7 +282,7 @@ class LargeBlocks {
 
   // The slot's lock is not held while the page heap is asked for a hugepage: that may look at the
   // soft limit and release memory.
-  Span* TakeLent(Slot& slot, size_t size, Length n, bool* zeroed) {
+  Span* TakeLent(Slot& slot, size_t size, const PageRequest& r, bool* zeroed) {
     const auto number = static_cast<uint8_t>(&slot - slots_ + 1);
     HugeTracker* fresh = nullptr;
     for (;;) {
@@ -291,7 +292,7 @@ class LargeBlocks {
         if (fresh != nullptr) slot.pages->Add(fresh);  // if the slot was closed, a tick returns it
         Span* span = ready ? slot.spans->New() : nullptr;
         if (span == nullptr) return nullptr;
-        const PageRun run = slot.pages->TryTake(n);
+        const PageRun run = slot.pages->TryTake(r);
         if (!run.range.empty()) {
           ++slot.takes;
           slot.counts.Taken(size, run.range.length);
@@ -310,24 +311,24 @@ class LargeBlocks {
     span->state = SpanState::kLarge;
     span->first_page = static_cast<uint32_t>(range.first.raw());
     span->num_pages = static_cast<uint32_t>(range.length.raw());
-    span->asked = size;
+    span->requested = size;
     return span;
   }
 
-  static void NoteAsked(Sums& counts, Span* span, size_t size) {
-    counts.asked += size - span->asked;  // unsigned: comes out right when it wraps
-    span->asked = size;
+  static void NoteRequested(Sums& counts, Span* span, size_t size) {
+    counts.requested += size - span->requested;  // unsigned: comes out right when it wraps
+    span->requested = size;
   }
 
   bool MakePages(Slot& s) {
-    using Pages = LentPages<PageHeap>;
+    using Lent = LentPages<PageHeap>;
     if (s.spans == nullptr) {
       void* spans = arena_.Allocate(sizeof(SpanCache), alignof(SpanCache));
       if (spans != nullptr) s.spans = ::new (spans) SpanCache(pool_);
     }
     if (s.pages == nullptr) {
-      void* pages = arena_.Allocate(sizeof(Pages), alignof(Pages));
-      if (pages != nullptr) s.pages = ::new (pages) Pages(heap_, arena_);
+      void* pages = arena_.Allocate(sizeof(Lent), alignof(Lent));
+      if (pages != nullptr) s.pages = ::new (pages) Lent(heap_, arena_);
     }
     return s.spans != nullptr && s.pages != nullptr && s.pages->Prepare();
   }

@@ -22,9 +22,9 @@ struct PageEntry {
   uint16_t class_bits;  // with kSampledPage, times the size of what a slab knows of a class
   uint16_t start_key;
 };
-static_assert(sizeof(PageEntry) == kPageEntryBytes);
+static_assert(sizeof(PageEntry) == 4);
 
-inline constexpr size_t kClassBitsShift = 4;
+inline constexpr size_t kClassBitsShift = 5;
 inline constexpr uint32_t kStartBound = 1u << 18;
 inline constexpr uint32_t kPageFactor = 1u << (32 - kPageShift);
 static_assert(kPageFactor >= kStartBound);

@@ -5,6 +5,7 @@
 // block's life orders the accesses.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,9 +17,18 @@ namespace strata {
 
 struct Span;
 
+// What the pages of a block are entered as, in place of its class, while its owner makes blocks of
+// its own of it: a free of one of those takes the slow path, as that of a sampled block does, and
+// there finds the owner.
+inline constexpr SizeClass kDividedPage{0x7f};
+
 class PageMap {
  public:
   constexpr PageMap() = default;
+
+  // The two arrays, as the kernel maps them beside the heap.
+  enum Array : size_t { kEntries, kSpans };
+  static constexpr std::array<size_t, 2> kBytesAPage{sizeof(PageEntry), sizeof(Span*)};
 
   // `base` is the address of page 0; `entries` and `spans` are the starts of the arrays, readable
   // once mapped, and read as zero.
@@ -47,15 +57,15 @@ class PageMap {
     __atomic_fetch_and(&entries_[p.raw()].class_bits, static_cast<uint16_t>(~kSampledBit),
                        __ATOMIC_RELAXED);
   }
-  // From the class to kReapPage or back, by whoever owns the one block that lies on these pages. Of
-  // a large block only the first page is entered.
-  void ToggleReap(PageRange range, SizeClass size_class) {
+  // From the class to kDividedPage or back, by whoever owns the one block that lies on these pages.
+  // Of a large block only the first page is entered.
+  void ToggleDivided(PageRange range, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
-    const auto change = static_cast<uint16_t>(ClassBits(size_class) ^ ClassBits(kReapPage));
+    const auto change = static_cast<uint16_t>(ClassBits(size_class) ^ ClassBits(kDividedPage));
     for (size_t i = 0; i < n; ++i) {
       uint16_t* bits = &entries_[range.first.raw() + i].class_bits;
       // Without the sampler's bit nobody else has business here.
-      if (!IsSampledPage(EntryOf(range.first + Length(i)))) {
+      if (!IsSampledPage(EntryOf(range.first + Pages(i)))) {
         __atomic_store_n(bits, static_cast<uint16_t>(*bits ^ change), __ATOMIC_RELAXED);
       } else {
         __atomic_fetch_xor(bits, change, __ATOMIC_RELAXED);
@@ -72,7 +82,7 @@ class PageMap {
     for (size_t i = 0; i < n; ++i) {
       spans_[range.first.raw() + i] = span;
       entries_[range.first.raw() + i] =
-          EntryFor(size_class, span_start, AddressOf(range.first + Length(i)));
+          EntryFor(size_class, span_start, AddressOf(range.first + Pages(i)));
     }
   }
   void Clear(PageRange range, SizeClass size_class) {

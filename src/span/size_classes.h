@@ -1,14 +1,15 @@
 // The generator of size classes, run by the compiler: eight classes a doubling above 128 B (so at
 // most 12.5 % of a block is slack), multiples of 16 B below, and 8 B where the ABI lets alignment
 // be 8. Each class gets a span length with a small tail, a batch size for moves between tiers, and
-// a per-CPU capacity. Sits in span; TCMalloc's constants (papers §2.8) where nothing here says
-// otherwise.
+// a per-CPU capacity. Sits in span; where nothing here says otherwise, the constants are those of
+// Google's TCMalloc (docs/design.md and common.h of google/tcmalloc).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/placement.h"
 #include "base/size_class.h"
 #include "base/units.h"
 
@@ -18,7 +19,8 @@ struct ClassInfo {
   uint32_t size = 0;        // bytes of an object
   uint16_t pages = 0;       // Strata pages of a span
   uint16_t objects = 0;     // objects of a span
-  uint16_t batch = 0;       // objects moved between tiers at once
+  uint16_t batch = 0;       // objects moved between caches at once
+  uint16_t carved = 0;      // the most taken off spans at once
   uint16_t cpu_slots = 0;   // the most one vCPU's cache can hold
   uint64_t reciprocal = 0;  // ceil(2^40 / size): turns a byte offset into an object index
 };
@@ -26,11 +28,12 @@ struct ClassInfo {
 inline constexpr size_t kMaxClassSize = 256 << 10;
 inline constexpr size_t kMaxClasses = 112;
 // Spans with more objects than this are dense: they likely stay long, and are packed on hugepages
-// of their own (papers §2.5, §4: C = 16).
+// of their own (Z. Zhou et al., "Characterizing a memory allocator at warehouse scale", ASPLOS
+// 2024, section 4.4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
 inline constexpr size_t kMaxBatch = 128;
 // A batch lies on the caller's stack in parts of so many objects; one for a chunk of a reap, which
-// comes from deeper down, is of classes whose batches are short.
+// comes from deeper down, is of large classes, whose batches are this short.
 inline constexpr size_t kOnStack = kMaxBatch / 2;
 inline constexpr size_t kFewOnStack = 8;
 inline constexpr size_t kReciprocalShift = 40;
@@ -55,15 +58,20 @@ constexpr size_t SpanPages(size_t size) {
   return pages;
 }
 
+constexpr size_t Clamp(size_t n, size_t least, size_t most) {
+  return n < least ? least : (n > most ? most : n);
+}
+
 constexpr ClassInfo MakeClass(size_t size) {
   ClassInfo info;
   info.size = static_cast<uint32_t>(size);
   info.pages = static_cast<uint16_t>(SpanPages(size));
   info.objects = static_cast<uint16_t>(info.pages * kPageSize / size);
   const size_t batch = (64 << 10) / size;
-  info.batch = static_cast<uint16_t>(batch < 2 ? 2 : (batch > kMaxBatch ? kMaxBatch : batch));
-  const size_t slots = (512 << 10) / size;
-  info.cpu_slots = static_cast<uint16_t>(slots > 2048 ? 2048 : (slots < 4 ? 4 : slots));
+  info.carved = static_cast<uint16_t>(Clamp(batch, 2, kMaxBatch));
+  info.batch = static_cast<uint16_t>(Clamp(batch, kFewOnStack, kMaxBatch));
+  info.cpu_slots = static_cast<uint16_t>(
+      Clamp((512 << 10) / size, Clamp((1536 << 10) / size, kFewOnStack, 64), 0xfffe));
   info.reciprocal = ((uint64_t{1} << kReciprocalShift) + size - 1) / size;
   return info;
 }
@@ -121,7 +129,19 @@ static_assert(kNumClasses <= kMaxClasses);
 constexpr const ClassInfo& InfoOf(SizeClass c) {
   return size_classes_internal::kGenerated.info[Raw(c)];
 }
-constexpr bool IsDense(SizeClass c) { return InfoOf(c).objects > kDenseThreshold; }
+// Few objects a span, or one: a miss in the caches costs a span, and an object in a cache keeps
+// most of one from all other classes.
+constexpr bool IsCostly(SizeClass c) { return InfoOf(c).objects <= 4; }
+inline constexpr size_t kFirstCostly = [] {
+  size_t c = kNumClasses;
+  while (c > 1 && IsCostly(static_cast<SizeClass>(c - 1))) --c;
+  return c;
+}();
+// Of a span of the class, by what is known of it without any hint.
+constexpr Density DensityOf(SizeClass c) {
+  return InfoOf(c).objects > kDenseThreshold ? Density::kDense : Density::kSparse;
+}
+constexpr Placement PlacementOf(SizeClass c) { return {.density = DensityOf(c)}; }
 
 // The class of the smallest object that holds `size` bytes; size must be at most kMaxClassSize.
 STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {

@@ -49,10 +49,10 @@ struct Span : ListNode<Span> {
     // since. Some may have memory again: only their hugepage knows (HugeTracker). Taking an object
     // on one of them has to be told to the page heap.
     uint64_t maybe_gone = 0;
-    uint64_t asked;  // kLarge: bytes the program asked for
+    uint64_t requested;  // kLarge: bytes the program asked for
   };
 
-  PageRange range() const { return {PageId(first_page), Length(num_pages)}; }
+  PageRange range() const { return {PageId(first_page), Pages(num_pages)}; }
   size_t start_offset() const { return OffsetOf(PageId(first_page)); }
   // Bit set: the object is free. The words follow the record itself.
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }

@@ -148,7 +148,7 @@ void RefreshStacks(ThreadBuffer& b) {
 // The buffer is held.
 void Flush(ThreadBuffer& b) {
   const ErrnoKeeper keep_errno;
-  // A child made by a raw clone, past the fork handlers, may not write to its parent's file.
+  // A child made by a raw clone, past the fork handlers, must not write to its parent's file.
   if (IsForkedChild()) {
     BeginInChild();
     return;

@@ -178,6 +178,22 @@ TEST(Lock, AHolderThatForksKeepsItsLockAndWaitsForOthersAMomentOnly) {
   other.join();
 }
 
+// A fork in a handler that interrupted the holder: it does not wait for itself.
+TEST(Lock, TheHolderTakesItForItsForkAsItIs) {
+  Lock lock(LockRank::kCentral);
+  const auto fork_as_holder = [&lock]() STRATA_NO_TSA {
+    lock.Acquire();
+    lock.AcquireForFork(Lock::ForkWait::kAsLongAsItTakes);
+    lock.ReleaseAfterFork();
+    EXPECT_TRUE(lock.HeldByThisThread());
+    lock.Release();
+  };
+  fork_as_holder();
+  const bool free = lock.TryAcquire();
+  EXPECT_TRUE(free);
+  if (free) lock.Release();
+}
+
 #ifndef NDEBUG
 TEST(LockDeathTest, TakingALowerRankAborts) {
   Lock central(LockRank::kCentral);

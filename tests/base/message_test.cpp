@@ -2,7 +2,10 @@
 #include "base/message.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -77,6 +80,28 @@ TEST(MessageDeathTest, CrashNamesFileAndLine) {
               "^strata: what \\(file.cpp:12\\)");
   EXPECT_DEATH(STRATA_CHECK(1 + 1 == 3), "strata: check failed: 1 \\+ 1 == 3");
   STRATA_CHECK(true);
+}
+
+TEST(Message, NoControlCharacterReachesATerminal) {
+  EXPECT_EQ(StderrOf([] { Message().Text("a\x1b[31m\n\r\t\x01\x7f \xc3\xbc~").Send(); }),
+            "strata: a?[31m????? \xc3\xbc~\n");
+}
+
+// A file that the program has open as descriptor 2 only to read is not written to.
+TEST(Message, WhatIsNotOpenForWritingIsNoStderr) {
+  char name[] = "/tmp/strata-message-XXXXXX";
+  close(mkstemp(name));
+  const int saved = dup(STDERR_FILENO);
+  const int file = open(name, O_RDONLY);
+  dup2(file, STDERR_FILENO);
+  close(file);
+  Message().Text("lost").Send();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  struct stat after;
+  ASSERT_EQ(stat(name, &after), 0);
+  EXPECT_EQ(after.st_size, 0);
+  unlink(name);
 }
 
 }  // namespace

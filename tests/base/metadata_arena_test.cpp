@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../hugepage/test_arena.h"
@@ -112,6 +114,73 @@ TEST(MetadataArena, WhatTheHeapIsPromisedServesNobodyElse) {
   // 170 B: the ends of pieces are too short for a record now and then.
   for (size_t made = 0; made + 180 <= 1 << 20; made += 180)
     ASSERT_NE(arena.Allocate(170, 8, MetadataUse::kHeap), nullptr) << made;
+}
+
+// Memory at odd pages, of which the test knows where it begins and ends.
+struct OddPages {
+  static inline std::vector<std::pair<uintptr_t, size_t>> mapped;
+  static inline bool fail = false;
+  static void* Map(size_t bytes) {
+    if (fail) return nullptr;
+    auto* p = static_cast<char*>(aligned_alloc(8192, RoundUp(bytes, 8192) + 8192));
+    memset(p, 0, bytes + 8192);
+    mapped.emplace_back(reinterpret_cast<uintptr_t>(p) + 4096, bytes);
+    return p + 4096;
+  }
+  OddPages() { fail = false; }
+  ~OddPages() {
+    for (const auto& [at, bytes] : mapped) free(reinterpret_cast<void*>(at - 4096));
+    mapped.clear();
+  }
+  static bool Holds(const void* p, size_t n) {
+    const auto at = reinterpret_cast<uintptr_t>(p);
+    return std::any_of(mapped.begin(), mapped.end(), [&](const auto& m) {
+      return at >= m.first && at + n <= m.first + m.second;
+    });
+  }
+};
+
+// Chunks are left and come back while the heap grows in steps, and others take what it leaves.
+TEST(MetadataArena, PiecesThatWereLeftServeAgain) {
+  OddPages pages;
+  MetadataArena arena(&OddPages::Map);
+  std::mt19937 random(4);
+  size_t promised = 0, made = 0;
+  const auto take = [&](size_t bytes, size_t align, MetadataUse use) {
+    void* p = arena.Allocate(bytes, align, use);
+    ASSERT_NE(p, nullptr);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u);
+    ASSERT_TRUE(OddPages::Holds(p, bytes));
+    ASSERT_TRUE(AllZero(p, bytes));
+    memset(p, 0xee, bytes);
+    if (use == MetadataUse::kHeap) made += bytes;
+  };
+  for (int round = 0; round < 60; ++round) {
+    promised += 1000 + random() % 400'000;
+    ASSERT_TRUE(arena.EnsureHeapTotal(promised));
+    for (size_t i = random() % 400; i > 0; --i) {
+      const size_t bytes = 1 + random() % (random() % 20 == 0 ? 50'000 : 2000);
+      take(bytes, size_t{8} << random() % 10, MetadataUse::kOther);
+      if (HasFatalFailure()) return;
+    }
+    OddPages::fail = round % 2 == 0;
+    while (made + 96 <= promised) {
+      take(96, 16, MetadataUse::kHeap);
+      if (HasFatalFailure()) return;
+    }
+    OddPages::fail = false;
+  }
+}
+
+TEST(MetadataArena, LargeRecordsAreAlignedBeyondPages) {
+  OddPages pages;
+  MetadataArena arena(&OddPages::Map);
+  for (const size_t align : {64, 4096, 8192}) {
+    void* p = arena.Allocate(300'000, align);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u);
+    EXPECT_TRUE(OddPages::Holds(p, 300'000));
+  }
 }
 
 // The heap of 100 GiB in the steps in which it grows: each maps the difference.

@@ -15,26 +15,36 @@ namespace {
 constexpr ResizeOptions kOptions{size_t{1536} << 10};
 constexpr size_t kShare = kOptions.share;
 
-CacheState Busy(uint64_t misses, size_t limit = kShare) { return {limit, limit, misses, true}; }
+CacheState Busy(uint64_t misses, size_t limit = kShare) {
+  return {.limit = limit, .room = limit, .misses = misses, .in_use = true};
+}
+CacheState Resting(size_t limit) { return {.limit = limit, .in_use = true, .rests = true}; }
+CacheState Awake(size_t limit) {
+  return {.limit = limit, .room = limit, .in_use = true, .woke = true};
+}
 
-// Carries a plan out on limits alone; returns what the pool has left.
-size_t Apply(const ResizePlan& plan, std::vector<CacheState>& caches, size_t pool) {
-  for (size_t t = 0; t < plan.takers; ++t) {
-    EXPECT_LE(plan.from_pool[t], pool);
-    caches[plan.taker[t]].limit += plan.from_pool[t];
-    pool -= plan.from_pool[t];
+struct Caches : std::vector<CacheState> {
+  using vector::vector;
+
+  size_t Plan(LimitRound round, size_t next_donor = 0) {
+    return PlanLimits(data(), size(), round, next_donor, kOptions);
   }
-  for (size_t m = 0; m < plan.moves; ++m) {
-    EXPECT_LE(plan.move[m].bytes, caches[plan.move[m].from].limit);
-    caches[plan.move[m].from].limit -= plan.move[m].bytes;
-    caches[plan.move[m].to].limit += plan.move[m].bytes;
+  void CarryOut() {
+    for (CacheState& c : *this) c.limit = c.target;
   }
-  return pool;
-}
-size_t Sum(const std::vector<CacheState>& caches, size_t pool) {
-  for (const CacheState& c : caches) pool += c.limit;
-  return pool;
-}
+  size_t Total() const {
+    return kShare * static_cast<size_t>(std::count_if(
+                        begin(), end(), [](const CacheState& c) { return c.in_use; }));
+  }
+  size_t Limits() const {
+    return std::accumulate(begin(), end(), size_t{0},
+                           [](size_t sum, const CacheState& c) { return sum + c.limit; });
+  }
+  size_t Targets() const {
+    return std::accumulate(begin(), end(), size_t{0},
+                           [](size_t sum, const CacheState& c) { return sum + c.target; });
+  }
+};
 
 TEST(CacheResizer, SharesFitTheCpuTimeThereIs) {
   EXPECT_EQ(ShareWithin(kShare, 8, 0), kShare);  // no quota
@@ -49,75 +59,160 @@ TEST(CacheResizer, SharesFitTheCpuTimeThereIs) {
 }
 
 TEST(CacheResizer, TheFiveWithTheMostMissesTakeFromTheOthersInTurn) {
-  std::vector<CacheState> caches;
+  Caches caches;
   for (uint64_t i = 0; i < 16; ++i) caches.push_back(Busy(i < 7 ? 100'000 + i : 10));
-  const ResizePlan plan = PlanResize(caches.data(), caches.size(), 0, 9, kOptions);
-  ASSERT_EQ(plan.takers, 5u);
-  for (size_t t = 0; t < 5; ++t) EXPECT_EQ(plan.taker[t], 6 - t);
-  // Two donors each, from the ninth on, around the end; 0 and 1 are too needy themselves.
-  ASSERT_EQ(plan.moves, 9u);
-  for (size_t m = 0; m < plan.moves; ++m) {
-    EXPECT_EQ(plan.move[m].from, 9 + m < 16 ? 9 + m : 7 + (9 + m - 16));
-    EXPECT_EQ(plan.move[m].bytes, kOptions.Piece());
-    EXPECT_EQ(plan.move[m].to, 6 - m / 2);
+  // Two donors each for five takers, from the ninth on and around the end; 0 and 1 are too needy
+  // to give and not needy enough to take. There are nine donors.
+  EXPECT_EQ(caches.Plan(LimitRound::kNeed, 9), 8u);
+  for (size_t i = 0; i < 16; ++i) {
+    const size_t got = i == 2 ? kOptions.Piece() : kOptions.Wanted();
+    const size_t target = i < 2 ? kShare : i < 7 ? kShare + got : kShare - kOptions.Piece();
+    EXPECT_EQ(caches[i].target, target) << i;
   }
 }
 
+TEST(CacheResizer, TheRoundOfDonorsGoesOnWhereItStopped) {
+  Caches caches = {Busy(1000), Busy(0), Busy(0), Busy(0)};
+  EXPECT_EQ(caches.Plan(LimitRound::kNeed, 3), 2u);  // 3, the taker, 1
+  EXPECT_LT(caches[3].target, kShare);
+  EXPECT_LT(caches[1].target, kShare);
+  EXPECT_EQ(caches[2].target, kShare);
+}
+
 TEST(CacheResizer, WhatIsNobodysGoesFirst) {
-  std::vector<CacheState> caches = {Busy(1000), Busy(0)};
-  const ResizePlan plan = PlanResize(caches.data(), 2, kShare, 0, kOptions);
-  ASSERT_EQ(plan.takers, 1u);
-  EXPECT_EQ(plan.from_pool[0], kOptions.Wanted());
-  EXPECT_EQ(plan.moves, 0u);
+  Caches caches = {Busy(1000), Busy(0), Busy(0, 0)};
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[0].target, kShare + kOptions.Wanted());
+  EXPECT_EQ(caches[1].target, kShare);
+  EXPECT_EQ(caches[2].target, 0u);
 }
 
 TEST(CacheResizer, NobodyTakesWhoHasFewMissesOrUnusedRoom) {
-  std::vector<CacheState> caches = {Busy(99), Busy(0), {kShare, kShare / 2, 5000, true}, {}};
-  const ResizePlan plan = PlanResize(caches.data(), caches.size(), kShare, 0, kOptions);
-  EXPECT_EQ(plan.takers, 0u);
-  EXPECT_EQ(PlanResize(nullptr, 0, kShare, 3, kOptions).takers, 0u);
+  Caches caches = {Busy(99), Busy(0), Busy(5000), {}};
+  caches[2].room = kShare / 2;
+  caches.Plan(LimitRound::kNeed);
+  for (const CacheState& c : caches) EXPECT_EQ(c.target, c.limit);
+  EXPECT_EQ(PlanLimits(nullptr, 0, LimitRound::kNeed, 3, kOptions), 0u);
 }
 
 TEST(CacheResizer, TheLessNeedyOfTwoGives) {
-  std::vector<CacheState> caches = {Busy(700), Busy(1000)};
-  ResizePlan plan = PlanResize(caches.data(), 2, 0, 0, kOptions);
-  ASSERT_EQ(plan.moves, 1u);
-  EXPECT_EQ(plan.move[0].from, 0u);
-  EXPECT_EQ(plan.move[0].to, 1u);
+  Caches caches = {Busy(700), Busy(1000)};
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[0].target, kShare - kOptions.Piece());
+  EXPECT_EQ(caches[1].target, kShare + kOptions.Piece());
   caches[0].misses = 900;  // about the same: they stay as they are
-  plan = PlanResize(caches.data(), 2, 0, 0, kOptions);
-  EXPECT_EQ(plan.moves, 0u);
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[0].target, kShare);
+  EXPECT_EQ(caches[1].target, kShare);
+}
+
+TEST(CacheResizer, WhoGaveToANeedierOneTakesNothing) {
+  Caches caches = {Busy(1000), Busy(700), Busy(0), Busy(0)};
+  caches.Plan(LimitRound::kNeed, 1);
+  EXPECT_EQ(caches[0].target, kShare + kOptions.Wanted());
+  EXPECT_EQ(caches[1].target, kShare - kOptions.Piece());
+  EXPECT_EQ(caches[2].target, kShare - kOptions.Piece());
+  EXPECT_EQ(caches[3].target, kShare);
+}
+
+TEST(CacheResizer, SoManyGiveInOneRoundAndNoMore) {
+  Caches caches(40, Busy(0, kOptions.Floor() + 100));
+  caches[0] = Busy(1000, 40 * kShare - 39 * (kOptions.Floor() + 100));  // nothing is free
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(std::count_if(caches.begin(), caches.end(),
+                          [](const CacheState& c) { return c.target < c.limit; }),
+            20);
+}
+
+TEST(CacheResizer, NeedCountsInItsOwnRoundsOnly) {
+  Caches caches = {Busy(1'000'000), Busy(0)};
+  EXPECT_EQ(caches.Plan(LimitRound::kRest, 1), 1u);
+  for (const CacheState& c : caches) EXPECT_EQ(c.target, kShare);
+}
+
+TEST(CacheResizer, WhoRestsKeepsTheFloorAndNothingElseMoves) {
+  Caches caches = {Resting(kShare), Busy(0), Resting(kOptions.Floor() / 2), Resting(2 * kShare)};
+  caches.Plan(LimitRound::kRest);
+  EXPECT_EQ(caches[0].target, kOptions.Floor());
+  EXPECT_EQ(caches[1].target, kShare);
+  EXPECT_EQ(caches[2].target, kOptions.Floor() / 2);
+  EXPECT_EQ(caches[3].target, kOptions.Floor());
+}
+
+TEST(CacheResizer, WhatOneThatRestsGivesUpGoesToTheNeediestAtOnce) {
+  Caches caches = {Busy(1000), Resting(kShare)};
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[0].target, kShare + kOptions.Wanted());
+  EXPECT_EQ(caches[1].target, kOptions.Floor());
+}
+
+TEST(CacheResizer, WhoWokeHasAShareFromThoseThatHaveMore) {
+  const size_t floor = kOptions.Floor();
+  const size_t lent = kShare - floor;
+  Caches caches = {Busy(0, kShare + lent / 2), Awake(floor), Busy(0, kShare - floor),
+                   Busy(0, kShare + lent - lent / 2 + floor)};
+  ASSERT_EQ(caches.Limits(), caches.Total());
+  caches.Plan(LimitRound::kRest);
+  EXPECT_EQ(caches[1].target, kShare);
+  EXPECT_EQ(caches[0].target, kShare);          // the first that has more gives all of it
+  EXPECT_EQ(caches[2].target, kShare - floor);  // has less itself
+  EXPECT_EQ(caches[3].target, kShare + floor);
+  // What is nobody's goes first.
+  caches[0].limit = kShare;
+  caches.Plan(LimitRound::kRest);
+  EXPECT_EQ(caches[1].target, kShare);
+  EXPECT_EQ(caches[3].target, kShare + lent - lent / 2 + floor - (lent - lent / 2));
+}
+
+TEST(CacheResizer, WhoWokeGetsAShareOnce) {
+  Caches caches = {Awake(kOptions.Floor()), Busy(0), Resting(kShare), Awake(2 * kShare)};
+  caches[0].misses = 1000;
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[0].target, kShare);
+  EXPECT_EQ(caches[1].target, kShare);
+  caches[0].limit = kShare;
+  caches[3].limit = kShare + 1000;
+  caches.Plan(LimitRound::kRest);
+  EXPECT_EQ(caches[3].target, kShare + 1000);
+}
+
+TEST(CacheResizer, LimitsAboveTheTotalLeaveNothingToTake) {
+  Caches caches = {Busy(1000, 3 * kShare), Awake(kOptions.Floor())};
+  caches[0].room = 0;
+  caches.Plan(LimitRound::kRest);
+  EXPECT_EQ(caches.Targets(), caches.Limits());
+  EXPECT_EQ(caches[1].target, kShare);
 }
 
 TEST(CacheResizer, RandomHistoriesKeepTheTotalAndTheFloors) {
   std::mt19937 random(7);
   for (int history = 0; history < 200; ++history) {
     const size_t n = 1 + random() % 40;
-    std::vector<CacheState> caches(n);
+    Caches caches(n);
     for (CacheState& c : caches) c = random() % 5 == 0 ? CacheState{} : Busy(0);
-    size_t pool = random() % 3 == 0 ? random() % (4 * kShare) : 0;
-    const size_t total = Sum(caches, pool);
     size_t donor = random() % n;
     for (int step = 0; step < 60; ++step) {
       for (CacheState& c : caches) {
-        c.misses = c.in_use ? random() % (random() % 2 == 0 ? 200 : 100'000) : 0;
+        if (!c.in_use) continue;
+        c.misses = random() % (random() % 2 == 0 ? 200 : 100'000);
         c.room = random() % 2 == 0 ? c.limit : c.limit / (1 + random() % 4);
+        const bool rested = c.rests;
+        c.rests = random() % 8 == 0;
+        c.woke = rested && !c.rests;
+        if (c.rests) c.room = c.misses = 0;
       }
-      const std::vector<CacheState> before = caches;
-      const ResizePlan plan = PlanResize(caches.data(), n, pool, donor, kOptions);
-      ASSERT_LT(plan.next_donor, n);
-      donor = plan.next_donor;
-      pool = Apply(plan, caches, pool);
-      ASSERT_EQ(Sum(caches, pool), total);
-      for (size_t m = 0; m < plan.moves; ++m) {
-        const CacheMove& move = plan.move[m];
-        ASSERT_LT(before[move.from].misses, before[move.to].misses);
-        ASSERT_GE(caches[move.from].limit, kOptions.Floor());
+      const LimitRound round = random() % 2 == 0 ? LimitRound::kNeed : LimitRound::kRest;
+      donor = caches.Plan(round, donor);
+      ASSERT_LT(donor, n);
+      ASSERT_LE(caches.Targets(), caches.Total());
+      for (const CacheState& c : caches) {
+        ASSERT_EQ(c.in_use, c.target != 0);
+        ASSERT_TRUE(!c.in_use || c.target >= kOptions.Floor());
+        ASSERT_TRUE(!c.rests || c.target == kOptions.Floor());
+        ASSERT_TRUE(c.target <= c.limit || !c.rests);
+        ASSERT_LE(c.target, std::max(c.limit, kShare) + kOptions.Wanted());
       }
-      for (size_t i = 0; i < n; ++i) {
-        ASSERT_GE(caches[i].limit, before[i].in_use ? kOptions.Floor() : 0);
-        ASSERT_TRUE(before[i].in_use || caches[i].limit == before[i].limit);
-      }
+      caches.CarryOut();
     }
   }
 }
@@ -128,9 +223,8 @@ TEST(CacheResizer, NoCacheStarvesForEver) {
   std::mt19937 random(3);
   for (int history = 0; history < 50; ++history) {
     const size_t n = 2 + random() % 24;
-    std::vector<CacheState> caches(n, Busy(0));
+    Caches caches(n, Busy(0));
     const size_t hungry = random() % n;
-    size_t pool = 0;
     for (size_t i = 0; i < n; ++i) {  // the others have taken all they could
       if (i == hungry) continue;
       const size_t part = (kShare - kOptions.Floor()) / (n - 1);
@@ -145,9 +239,8 @@ TEST(CacheResizer, NoCacheStarvesForEver) {
         caches[i].room = std::min(caches[i].limit, wants);
         caches[i].misses = (wants - caches[i].room) / 64;
       }
-      const ResizePlan plan = PlanResize(caches.data(), n, pool, donor, kOptions);
-      donor = plan.next_donor;
-      pool = Apply(plan, caches, pool);
+      donor = caches.Plan(LimitRound::kNeed, donor);
+      caches.CarryOut();
     }
     EXPECT_LT(steps, 500) << n;
   }

@@ -45,7 +45,7 @@ class CpuCacheProgram {
   size_t hits() const { return hits_; }
   size_t resizes() const { return resizes_; }
   size_t interrupts() const { return interrupts_; }
-  size_t most_reserve() const { return most_reserve_; }
+  size_t most_capacity() const { return most_capacity_; }
 
  private:
   static constexpr size_t kCpus = 3;
@@ -90,7 +90,9 @@ class CpuCacheProgram {
         return;
       case 16:
       case 17:
-        return Resize([&] { bytes_.Byte() % 2 == 0 ? cache_.Resize() : cache_.Repay(); });
+        return Resize([&] {
+          cache_.MoveLimits(bytes_.Byte() % 2 == 0 ? LimitRound::kNeed : LimitRound::kRest);
+        });
       case 18:
         return bytes_.Below(4) == 0 ? Resize([&] { Rearrange(); }) : void();
       case 19:
@@ -101,7 +103,7 @@ class CpuCacheProgram {
     }
   }
 
-  // More than a slab has slots for.
+  // What takes a class's longest arrays.
   void Burst() {
     Take(classes_[0], 2000 + 40 * bytes_.Below(64));
     std::vector<void*> all(held_[classes_[0]].begin(), held_[classes_[0]].end());
@@ -113,8 +115,6 @@ class CpuCacheProgram {
         FreeOne(classes_[0], all[i]);
       }
     }
-    for (size_t cpu = 0; cpu < kCpus; ++cpu)
-      most_reserve_ = std::max(most_reserve_, cache_.StatsOf(cpu).reserve);
   }
 
   // A CPU that comes into use waits for the end of a resize: others may not come upon a new one.
@@ -188,7 +188,6 @@ class CpuCacheProgram {
   }
 
   void FreeOne(SizeClass c, void* p) {
-    // kSuspect can come from the slot under an empty class's first, which is another's.
     if (ops_.Push(c, p) != PushResult::kPushed) STRATA_CHECK(cache_.PushSlow(c, p));
   }
 
@@ -223,18 +222,14 @@ class CpuCacheProgram {
 
   void Drain(size_t cpu) {
     const size_t before = BytesIn(cpu);
-    const size_t reserve = cache_.StatsOf(cpu).reserve;
     const bool whole = !cpus_.fence_fails;
     const size_t bytes = cache_.Drain(cpu);
     drained_ += bytes;
-    STRATA_CHECK(bytes == reserve + (whole ? before : 0));
+    STRATA_CHECK(bytes == (whole ? before : 0));
     if (whole) STRATA_CHECK(BytesIn(cpu) == 0 && cache_.room_bytes(cpu) == 0);
   }
 
-  size_t CountIn(size_t cpu, SizeClass c) {
-    const size_t fill = cpus_.slab(cpu).header(c).fill();
-    return fill > FirstSlot(c) ? fill - FirstSlot(c) : 0;
-  }
+  size_t CountIn(size_t cpu, SizeClass c) { return cpus_.slab(cpu).header(c).fill(); }
   size_t BytesIn(size_t cpu) {
     size_t bytes = 0;
     for (size_t i = 1; i < kNumClasses; ++i) {
@@ -258,18 +253,19 @@ class CpuCacheProgram {
         const size_t n = CountIn(cpu, c);
         const size_t end = h.end.load();
         stopped |= h.begin.load() == 0xffff;
-        STRATA_CHECK(n <= InfoOf(c).cpu_slots && end <= FirstSlot(c) + InfoOf(c).cpu_slots);
-        within &= n <= (end > FirstSlot(c) ? end - FirstSlot(c) : 0);
-        room += end > FirstSlot(c) ? (end - FirstSlot(c)) * InfoOf(c).size : 0;
+        STRATA_CHECK(n <= InfoOf(c).cpu_slots && end <= InfoOf(c).cpu_slots);
+        STRATA_CHECK(!cache_.StatsOf(cpu).in_use || (n <= h.capacity && end <= h.capacity));
+        most_capacity_ = std::max<size_t>(most_capacity_, h.capacity);
+        within &= n <= end;
+        room += end * InfoOf(c).size;
         for (size_t at = 0; at < n; ++at) {
-          void* object = *cpus_.slab(cpu).slot(FirstSlot(c) + at);
+          void* object = h.slots()[at];
           STRATA_CHECK(FakeTransfer::ClassOf(object) == c && transfer_.IsOut(object));
           STRATA_CHECK(!held_[c].contains(object) && seen.insert(object).second);
         }
       }
       // A slab that a drain could not fence stays stopped, with its room on the books. Pushes in
       // the midst of room being taken may leave more objects than there is room, for a while.
-      room += cache_.StatsOf(cpu).reserve;
       STRATA_CHECK(stopped || room == cache_.room_bytes(cpu));
       STRATA_CHECK(stopped || within || disturbed_);
       STRATA_CHECK(room <= cache_.room_bytes(cpu) && cache_.room_bytes(cpu) <= cache_.limit(cpu));
@@ -279,9 +275,7 @@ class CpuCacheProgram {
     size_t cached = 0;
     for (const SizeClass c : std::set<SizeClass>(std::begin(classes_), std::end(classes_)))
       cached += cache_.Stats(c).objects;
-    size_t reserved = 0;
-    for (size_t cpu = 0; cpu < kCpus; ++cpu) reserved += cache_.StatsOf(cpu).reserve;
-    STRATA_CHECK(cached >= seen.size() && (cached == seen.size()) == (reserved == 0));
+    STRATA_CHECK(cached == seen.size());
     STRATA_CHECK(cached + held == transfer_.out());
   }
 
@@ -309,7 +303,7 @@ class CpuCacheProgram {
   FakeOps ops_{&cpus_};
   const size_t limit_;
   SizeClass classes_[6] = {};
-  size_t most_reserve_ = 0;
+  size_t most_capacity_ = 0;
   CpuCache<FakeOps, FakeTransfer> cache_;
   std::map<SizeClass, std::set<void*>> held_;
   size_t steps_ = 0;

@@ -67,7 +67,7 @@ TEST_F(CpuCacheResizeTest, TheOneThatMissesGetsWhatTheOthersDoNotNeed) {
     for (int i = 0; i < 30; ++i) Swing(0, middle_, 480);  // 480 KiB: more than its share
     if (round == 1) first = Misses(0) - before;
     for (size_t cpu = 1; cpu < kCpus; ++cpu) Swing(cpu, small_, 100);
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
     ASSERT_EQ(Sum(), kCpus * kShare);
   }
   EXPECT_GE(cache_.limit(0), kShare + kShare / 2);
@@ -82,7 +82,7 @@ TEST_F(CpuCacheResizeTest, EqualSizingMovesNothing) {
   Swing(1, small_, 100);
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < 30; ++i) Swing(0, middle_, 480);
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
   }
   EXPECT_EQ(cache_.limit(0), kShare);
   EXPECT_EQ(cache_.limit(1), kShare);
@@ -93,16 +93,16 @@ TEST_F(CpuCacheResizeTest, AShrinkSendsDownTheOldestObjectsAndKeepsTheNewest) {
   Swing(0, small_, 1500);
   Swing(0, small_, 1500);
   const SlabHeader& h = cpus_.slab(0).header(small_);
-  const size_t fill = h.fill() - FirstSlot(small_);
+  const size_t fill = h.fill();
   ASSERT_GT(fill, 1000u);
   std::vector<void*> newest;
-  for (size_t i = 0; i < 100; ++i) newest.push_back(*cpus_.slab(0).slot(h.fill() - 1 - i));
+  for (size_t i = 0; i < 100; ++i) newest.push_back(h.slots()[h.fill() - 1 - i]);
   const uint64_t pops = h.pops();
   const size_t out = transfer_.out();
   cache_.SetShare(16 << 10);
   EXPECT_LE(cache_.room_bytes(0), size_t{16} << 10);
   EXPECT_EQ(Sum(), size_t{16} << 10);
-  const size_t left = h.fill() - FirstSlot(small_);
+  const size_t left = h.fill();
   EXPECT_EQ(transfer_.out(), out - (fill - left));
   EXPECT_EQ(h.pops(), pops);
   for (void* p : newest) EXPECT_EQ(ops_.Pop(small_), p);
@@ -121,10 +121,10 @@ TEST_F(CpuCacheResizeTest, RoomThatIsFreeIsTakenWithoutStoppingAnyone) {
 TEST_F(CpuCacheResizeTest, AClassThatNobodyUsesAnyMoreLosesItsRoom) {
   Swing(0, middle_, 100);
   Swing(0, small_, 100);
-  cache_.Resize();  // both were new
+  cache_.MoveLimits(LimitRound::kNeed);  // both were new
   Swing(0, small_, 100);
   EXPECT_GT(cache_.Stats(middle_).objects, 50u);
-  cache_.Resize();
+  cache_.MoveLimits(LimitRound::kNeed);
   EXPECT_EQ(cache_.Stats(middle_).objects, 0u);
   EXPECT_GT(cache_.Stats(small_).objects, 50u);
   // Not for ever: the next miss has it room again.
@@ -137,8 +137,7 @@ TEST_F(CpuCacheResizeTest, AnIdleCpuLendsItsPartAndHasItBackIfNobodyTookIt) {
   Swing(1, small_, 100);
   for (int tick = 0; tick < 4; ++tick) {
     Swing(1, small_, 100);
-    cache_.DrainIfIdle(0, 2);
-    cache_.DrainIfIdle(1, 2);
+    cache_.Tick(2);
   }
   EXPECT_EQ(cache_.room_bytes(0), 0u);
   EXPECT_EQ(cache_.limit(0), kShare / 8);
@@ -151,26 +150,26 @@ TEST_F(CpuCacheResizeTest, AnIdleCpuLendsItsPartAndHasItBackIfNobodyTookIt) {
 
 TEST_F(CpuCacheResizeTest, ACpuThatLentItsPartHasItBackAtTheNextTick) {
   Swing(1, small_, 10);
-  for (int tick = 0; tick < 4; ++tick) cache_.DrainIfIdle(1, 1);
+  for (int tick = 0; tick < 4; ++tick) cache_.Tick(1);
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < 30; ++i) Swing(0, middle_, 480);
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
   }
   ASSERT_GT(cache_.limit(0), kShare + kShare / 2);
-  cache_.Repay();  // it still rests
+  cache_.MoveLimits(LimitRound::kRest);  // it still rests
   ASSERT_EQ(cache_.limit(1), kShare / 8);
   for (int i = 0; i < 4; ++i) Swing(1, middle_, 100);
-  cache_.Repay();
+  cache_.MoveLimits(LimitRound::kRest);
   EXPECT_EQ(cache_.limit(1), kShare);
   EXPECT_EQ(Sum(), 2 * kShare);
 }
 
 TEST_F(CpuCacheResizeTest, ACpuThatWakesUpPoorGetsItsPartBackInTime) {
   Swing(1, small_, 10);
-  for (int tick = 0; tick < 4; ++tick) cache_.DrainIfIdle(1, 1);
+  for (int tick = 0; tick < 4; ++tick) cache_.Tick(1);
   for (int round = 0; round < 30; ++round) {
     for (int i = 0; i < 30; ++i) Swing(0, middle_, 480);
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
   }
   ASSERT_EQ(cache_.limit(1), kShare / 8);
   ASSERT_GT(cache_.limit(0), kShare + kShare / 2);
@@ -178,7 +177,7 @@ TEST_F(CpuCacheResizeTest, ACpuThatWakesUpPoorGetsItsPartBackInTime) {
   for (; cache_.limit(1) < kShare - kShare / 8 && rounds < 100; ++rounds) {
     Swing(0, middle_, 300);
     for (int i = 0; i < 30; ++i) Swing(1, middle_, 480);
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
     ASSERT_EQ(Sum(), 2 * kShare);
   }
   EXPECT_LT(rounds, 20);
@@ -202,7 +201,7 @@ TEST_F(CpuCacheResizeTest, AClaimThatMeetsASharingOutIsCountedOnce) {
   for (int i = 1; i <= kMeetings; ++i) {
     if (i > 1) cache_.SetSizing(CacheSizing::kByMisses);
     cache_.PushSlow(small_, cache_.PopSlow(small_));
-    while (cache_.DrainIfIdle(0, 1) == 0) continue;
+    while (cache_.limit(0) == kShare) cache_.Tick(1);
     go.store(i);
     cache_.SetSizing(CacheSizing::kEqual);
     while (done.load() < i) std::this_thread::yield();
@@ -225,7 +224,7 @@ TEST_F(CpuCacheResizeTest, NoClassStarvesForEver) {
       for (int k = 0; k < 4; ++k) Swing(0, c, 4);
       hits[i] = cache_.Stats(c).pops;
     }
-    cache_.Resize();
+    cache_.MoveLimits(LimitRound::kNeed);
     ASSERT_EQ(Sum(), size_t{128} << 10);
   }
   for (size_t i = 1; i < kNumClasses; ++i) {

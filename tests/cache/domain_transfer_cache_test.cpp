@@ -234,7 +234,7 @@ TEST(DomainTransferCacheThreads, NothingIsLostOrDoubled) {
   ticker.join();
   EXPECT_EQ(wrong, 0);
   cache.Flush();
-  shared.Plunder(c, true);
+  shared.DrainUnused(c, DrainScope::kAll);
   EXPECT_EQ(central.back, central.next - 1);
 }
 

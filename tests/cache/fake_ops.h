@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "cache/rseq_ops.h"
@@ -15,9 +16,9 @@ namespace strata::test {
 // What the test changes while a CpuCache holds a copy of its FakeOps.
 struct FakeCpus {
   explicit FakeCpus(size_t n)
-      : count(n), memory(static_cast<char*>(aligned_alloc(4096, (n << kSlabShift) + 4096))) {
+      : count(n), memory(static_cast<char*>(aligned_alloc(4096, n << kSlabShift))) {
     STRATA_CHECK(memory != nullptr);
-    memset(memory, 0, (n << kSlabShift) + 4096);
+    memset(memory, 0, n << kSlabShift);
   }
   ~FakeCpus() { free(memory); }
   FakeCpus(const FakeCpus&) = delete;
@@ -33,8 +34,11 @@ struct FakeCpus {
   size_t migrate_in = 0;
   size_t migrate_to = 0;
   bool fence_fails = false;
+  size_t refuse_fence = 0;  // only this one, counted from 1; 0: none
   size_t fences = 0;
-  bool elsewhere = false;        // whoever asks has moved to another CPU
+  std::function<void()> on_fence;  // what sequences in flight still do before it
+  bool elsewhere = false;          // whoever asks has moved to another CPU
+  std::function<void()> on_is_on;
   bool fence_forbidden = false;  // known to be refused: not asked
 };
 
@@ -42,47 +46,43 @@ struct FakeOps {
   FakeCpus* cpus = nullptr;
 
   void* Pop(SizeClass c) const {
-    Slab& slab = Here();
-    SlabHeader& h = slab.header(c);
+    SlabHeader& h = Here().header(c);
     const uint64_t word = h.word.load(std::memory_order_relaxed);
     const size_t fill = word & 0xffff;
     if (fill <= h.begin.load(std::memory_order_relaxed)) return nullptr;
-    void* object = *slab.slot(fill - 1);
+    void* object = h.slots()[fill - 1];
     h.word.store(((word >> 16) + 1) << 16 | (fill - 1), std::memory_order_relaxed);
     return object;
   }
 
   PushResult Push(SizeClass c, void* object) const {
-    Slab& slab = Here();
-    SlabHeader& h = slab.header(c);
+    SlabHeader& h = Here().header(c);
     const size_t fill = h.fill();
     if (fill >= h.end.load(std::memory_order_relaxed)) return PushResult::kNoRoom;
-    if (*slab.slot(fill - 1) == object) return PushResult::kSuspect;
-    *slab.slot(fill) = object;
+    if (h.slots()[static_cast<ptrdiff_t>(fill) - 1] == object) return PushResult::kSuspect;
+    h.slots()[fill] = object;
     SetFill(h, fill + 1);
     return PushResult::kPushed;
   }
 
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
-    Slab& slab = Here();
-    SlabHeader& h = slab.header(c);
+    SlabHeader& h = Here().header(c);
     const size_t fill = h.fill();
     const size_t begin = h.begin.load(std::memory_order_relaxed);
     if (fill <= begin) return 0;
     const size_t count = fill - begin < n ? fill - begin : n;
-    for (size_t i = 0; i < count; ++i) out[i] = *slab.slot(fill - count + i);  // the newest last
+    for (size_t i = 0; i < count; ++i) out[i] = h.slots()[fill - count + i];  // the newest last
     SetFill(h, fill - count);
     return count;
   }
 
   size_t PushBatch(SizeClass c, void* const* objects, size_t n) const {
-    Slab& slab = Here();
-    SlabHeader& h = slab.header(c);
+    SlabHeader& h = Here().header(c);
     const size_t fill = h.fill();
     const size_t end = h.end.load(std::memory_order_relaxed);
     if (fill >= end) return 0;
     const size_t count = end - fill < n ? end - fill : n;
-    for (size_t i = 0; i < count; ++i) *slab.slot(fill + i) = objects[i];
+    for (size_t i = 0; i < count; ++i) h.slots()[fill + i] = objects[i];
     SetFill(h, fill + count);
     return count;
   }
@@ -91,18 +91,19 @@ struct FakeOps {
     if (cpus->migrate_in != 0 && --cpus->migrate_in == 0) cpus->current = cpus->migrate_to;
     return cpus->current;
   }
-  bool IsOn(size_t vcpu) const { return !cpus->elsewhere && cpus->current == vcpu; }
+  bool IsOn(size_t vcpu) const {
+    if (cpus->on_is_on) cpus->on_is_on();
+    return !cpus->elsewhere && cpus->current == vcpu;
+  }
   bool MayFence() const { return !cpus->fence_forbidden; }
   bool Fence() const {
     ++cpus->fences;
-    return !cpus->fence_fails;
+    if (cpus->on_fence) cpus->on_fence();
+    return !cpus->fence_fails && cpus->fences != cpus->refuse_fence;
   }
 
  private:
   Slab& Here() const { return cpus->slab(vcpu()); }
-  static void SetFill(SlabHeader& h, size_t fill) {
-    h.word.store(h.pops() << 16 | fill, std::memory_order_relaxed);
-  }
 };
 
 }  // namespace strata::test

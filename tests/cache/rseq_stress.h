@@ -56,12 +56,11 @@ class RseqStress {
  public:
   explicit RseqStress(const RseqInfo& info) : info_(info), owner_(kClasses * kObjects) {
     const size_t cpus = PossibleCpus();
-    slab_bytes_ = (cpus << kSlabShift) + kNativePageSize;
+    slab_bytes_ = cpus << kSlabShift;
     mapping_ = static_cast<char*>(mmap(nullptr, slab_bytes_, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     STRATA_CHECK(mapping_ != MAP_FAILED);
-    // A page in front, because a push looks at the slot below the first.
-    char* slabs = mapping_ + kNativePageSize;
+    char* slabs = mapping_;
     RseqOps ops;
     ops.where = {info.area_offset, info.index_offset};
     ops.slabs = slabs;
@@ -312,7 +311,7 @@ class RseqStress {
       // Mostly shrinks, which stop only some classes and leave some objects where they are.
       for (int i = 0; i < 8 && !stop_; ++i) {
         cache_.SetShare(i % 2 == 0 ? kLimit / 4 : kLimit);
-        cache_.Resize();
+        cache_.MoveLimits(LimitRound::kNeed);
         for (size_t v = 0; v < cache_.max_vcpus(); ++v)
           violations_ += cache_.room_bytes(v) > kLimit;
         std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -1,80 +1,25 @@
-// ThreadCache over a fake tier of real little blocks (its lists run through the objects): slow
-// start, overflow, the limit, flushing, links that were overwritten, objects pushed twice, and a
-// random program against a model.
+// ThreadCache over a fake tier: slow start, overflow, the limit, flushing, memory that is refused,
+// an object pushed twice, a cache that serves another thread, and a random program against a model.
 #include "cache/thread_cache.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
-#include "base/check.h"
+#include "../hugepage/test_arena.h"
+#include "fake_transfer.h"
 
 namespace strata::test {
 namespace {
-
-// Objects of a few words each, whatever their class; they know their class. The heap as well, whose
-// addresses are those blocks.
-class BlockTransfer {
- public:
-  size_t Take(SizeClass c, void** out, size_t n) {
-    ++takes;
-    STRATA_CHECK(n != 0 && n <= kMaxBatch);
-    for (size_t i = 0; i < n; ++i) {
-      if (limit != 0 && out_.size() >= limit) return i;
-      std::vector<void*>& pool = pools_[Raw(c)];
-      if (pool.empty()) {
-        blocks_.push_back(std::make_unique<Block>());
-        blocks_.back()->size_class = c;
-        known_[blocks_.back().get()] = c;
-        pool.push_back(blocks_.back().get());
-      }
-      out[i] = pool.back();
-      pool.pop_back();
-      STRATA_CHECK(out_.insert(out[i]).second);
-    }
-    return n;
-  }
-  void Give(SizeClass c, void* const* objects, size_t n) {
-    ++gives;
-    STRATA_CHECK(n != 0 && n <= kMaxBatch);
-    for (size_t i = 0; i < n; ++i) {
-      STRATA_CHECK(static_cast<Block*>(objects[i])->size_class == c);
-      STRATA_CHECK(out_.erase(objects[i]) == 1);
-      pools_[Raw(c)].push_back(objects[i]);
-    }
-  }
-  size_t out() const { return out_.size(); }
-  bool MayBeObject(SizeClass c, const void* p) const {
-    const auto known = known_.find(p);
-    return known != known_.end() && known->second == c;
-  }
-  void ReportOverwritten(void* p) { overwritten.push_back(p); }
-  static SizeClass ClassOf(void* p) { return static_cast<Block*>(p)->size_class; }
-
-  size_t takes = 0, gives = 0, limit = 0;
-  std::vector<void*> overwritten;
-
- private:
-  struct Block {
-    uint64_t link = 0;  // the cache's
-    SizeClass size_class = SizeClass::kNone;
-  };
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<void*> pools_[kMaxClasses];
-  std::set<void*> out_;
-  std::unordered_map<const void*, SizeClass> known_;
-};
 
 constexpr size_t kLimit = 1 << 20;
 
 class ThreadCacheTest : public testing::Test {
  protected:
-  ThreadCacheTest() { cache_.Bind(&transfer_, 7); }
+  ThreadCacheTest() { cache_.Bind(memory_.arena()); }
   void* Allocate(SizeClass c) {
     void* p = cache_.Pop(c);
     return p != nullptr ? p : cache_.PopSlow(c, transfer_);
@@ -89,16 +34,10 @@ class ThreadCacheTest : public testing::Test {
       bytes += cache_.lists[i].length * InfoOf(static_cast<SizeClass>(i)).size;
     return bytes;
   }
-  // n objects of the class on its list, the newest last.
-  std::vector<void*> Listed(SizeClass c, size_t n) {
-    std::vector<void*> objects(n);
-    EXPECT_EQ(transfer_.Take(c, objects.data(), n), n);
-    for (void* p : objects) EXPECT_TRUE(cache_.Push(c, p));
-    return objects;
-  }
 
-  BlockTransfer transfer_;
-  ThreadCache<BlockTransfer> cache_;
+  TestArena memory_;
+  FakeTransfer transfer_;
+  ThreadCache cache_;
   const SizeClass small_ = ClassOfSize(64);
 };
 
@@ -117,15 +56,13 @@ TEST_F(ThreadCacheTest, StartsSlowlyAndGrowsToBatches) {
   EXPECT_EQ(cache_.hits.load(), 2000 - taken.size());
 }
 
-TEST_F(ThreadCacheTest, IsLastInFirstOut) {
-  void* a = Allocate(small_);
-  void* b = Allocate(small_);
-  cache_.Push(small_, a);
-  cache_.Push(small_, b);
-  EXPECT_TRUE(cache_.IsNewest(small_, b));
-  EXPECT_FALSE(cache_.IsNewest(small_, a));
-  EXPECT_EQ(cache_.Pop(small_), b);
-  EXPECT_EQ(cache_.Pop(small_), a);
+TEST_F(ThreadCacheTest, IsLastInFirstOutAndKnowsTheNewest) {
+  std::vector<void*> held;
+  for (int i = 0; i < 20; ++i) held.push_back(Allocate(small_));
+  for (void* p : held) ASSERT_TRUE(Free(small_, p));
+  EXPECT_FALSE(cache_.Push(small_, held.back()));
+  EXPECT_FALSE(cache_.PushSlow(small_, held.back(), transfer_, kLimit));
+  for (size_t i = held.size(); i-- != 0;) EXPECT_EQ(cache_.Pop(small_), held[i]);
 }
 
 TEST_F(ThreadCacheTest, AThreadThatOnlyFreesKeepsFew) {
@@ -156,17 +93,17 @@ TEST_F(ThreadCacheTest, TheLimitHoldsOverAllClasses) {
   EXPECT_EQ(cache_.bytes.load(), ListedBytes());
 }
 
-TEST_F(ThreadCacheTest, ScavengeSendsDownHalfOfEachList) {
-  for (size_t i = 0; i < 100; ++i)
-    cache_.Push(small_, [&] {
-      void* p;
-      transfer_.Take(small_, &p, 1);
-      return p;
-    }());
+TEST_F(ThreadCacheTest, ScavengeSendsDownTheOlderHalfOfEachList) {
+  std::vector<void*> held;
+  for (int i = 0; i < 200; ++i) held.push_back(Allocate(small_));
+  for (void* p : held) Free(small_, p);
+  const size_t length = cache_.lists[Raw(small_)].length;
+  ASSERT_GT(length, 50u);
   cache_.Scavenge(transfer_);
-  EXPECT_EQ(cache_.lists[Raw(small_)].length, 50u);
-  EXPECT_EQ(transfer_.out(), 50u);
-  EXPECT_EQ(cache_.bytes.load(), 50u * 64);
+  EXPECT_EQ(cache_.lists[Raw(small_)].length, length / 2);
+  EXPECT_EQ(transfer_.out(), length / 2);
+  EXPECT_EQ(cache_.bytes.load(), length / 2 * 64);
+  for (size_t i = 0; i < length / 2; ++i) EXPECT_EQ(cache_.Pop(small_), held[held.size() - 1 - i]);
 }
 
 TEST_F(ThreadCacheTest, FlushGivesEverythingBack) {
@@ -215,66 +152,31 @@ TEST_F(ThreadCacheTest, OutOfMemoryIsNullAndNothingIsLost) {
   EXPECT_EQ(transfer_.out(), 0u);
 }
 
-TEST_F(ThreadCacheTest, AnOverwrittenLinkIsReportedAndNotFollowed) {
-  const auto c = small_;
-  size_t found = 0;
-  for (uint64_t change : {uint64_t{1}, uint64_t{16}, uint64_t{0x100}, uint64_t{1} << 40,
-                          uint64_t{1} << 63, ~uint64_t{0}, uint64_t{0x4141414141414141}}) {
-    std::vector<void*> objects = Listed(c, 6);
-    *static_cast<uint64_t*>(objects[3]) ^= change;
-    EXPECT_EQ(cache_.Pop(c), objects[5]);
-    EXPECT_EQ(cache_.Pop(c), objects[4]);
-    EXPECT_EQ(transfer_.overwritten.size(), found);
-    EXPECT_EQ(cache_.Pop(c), objects[3]);
-    ASSERT_EQ(transfer_.overwritten.size(), ++found) << change;
-    EXPECT_EQ(transfer_.overwritten.back(), objects[3]);
-    EXPECT_EQ(cache_.Pop(c), nullptr);  // the rest is out of reach
-    EXPECT_EQ(cache_.bytes.load(), 0u);
-    EXPECT_EQ(cache_.lists[Raw(c)].length, 0u);
-  }
+TEST_F(ThreadCacheTest, WithoutMemoryForItsStacksItPassesEverythingOn) {
+  memory_.fail = true;
+  std::vector<void*> held;
+  for (int i = 0; i < 100; ++i) held.push_back(Allocate(small_));
+  EXPECT_FALSE(std::count(held.begin(), held.end(), nullptr));
+  for (void* p : held) ASSERT_TRUE(Free(small_, p));
+  EXPECT_EQ(transfer_.out(), 0u);
+  memory_.fail = false;
+  Free(small_, Allocate(small_));
+  EXPECT_EQ(cache_.lists[Raw(small_)].length, 1u);
 }
 
-TEST_F(ThreadCacheTest, ALinkIsGoodInItsPlaceAndItsCacheAlone) {
-  std::vector<void*> objects = Listed(small_, 6);
-  *static_cast<uint64_t*>(objects[4]) = *static_cast<uint64_t*>(objects[2]);
-  EXPECT_EQ(cache_.Pop(small_), objects[5]);
-  EXPECT_EQ(cache_.Pop(small_), objects[4]);
-  EXPECT_EQ(transfer_.overwritten, std::vector<void*>{objects[4]});
-
-  ThreadCache<BlockTransfer> other;
-  other.Bind(&transfer_, 8);
-  EXPECT_TRUE(other.Push(small_, objects[0]));
-  EXPECT_TRUE(other.Push(small_, objects[1]));
-  const uint64_t link = *static_cast<uint64_t*>(objects[1]);
-  EXPECT_EQ(other.Pop(small_), objects[1]);
-  EXPECT_TRUE(cache_.Push(small_, objects[2]));
-  EXPECT_TRUE(cache_.Push(small_, objects[1]));
-  EXPECT_NE(*static_cast<uint64_t*>(objects[1]), link);
-  *static_cast<uint64_t*>(objects[1]) = link;
-  EXPECT_EQ(cache_.Pop(small_), objects[1]);
-  EXPECT_EQ(transfer_.overwritten.size(), 2u);
-}
-
-TEST_F(ThreadCacheTest, AnOverwrittenLinkEndsAFlush) {
-  std::vector<void*> objects = Listed(small_, 6);
-  std::vector<void*> others = Listed(ClassOfSize(1024), 3);
-  *static_cast<uint64_t*>(objects[3]) = 0;
-  cache_.Flush(transfer_);
-  EXPECT_EQ(transfer_.overwritten, std::vector<void*>{objects[3]});
-  EXPECT_EQ(transfer_.out(), 3u);  // those behind it
-  EXPECT_EQ(cache_.bytes.load(), 0u);
-}
-
-TEST_F(ThreadCacheTest, AnObjectInTheListIsNotTakenAgain) {
-  std::vector<void*> objects = Listed(small_, 6);
-  for (void* p : objects) EXPECT_FALSE(cache_.Push(small_, p));
-  EXPECT_EQ(cache_.lists[Raw(small_)].length, 6u);
-  for (size_t i = 6; i-- != 0;) EXPECT_EQ(cache_.Pop(small_), objects[i]);
-  for (void* p : objects) {
-    EXPECT_EQ(*static_cast<uint64_t*>(p), 0u);  // no link is left to be taken for one
-    EXPECT_TRUE(cache_.Push(small_, p));
-  }
-  EXPECT_TRUE(transfer_.overwritten.empty());
+TEST_F(ThreadCacheTest, AnotherThreadsLifeNeedsNoMemoryForStacksAgain) {
+  const auto live = [&] {
+    std::vector<void*> held;
+    for (int i = 0; i < 1000; ++i) held.push_back(Allocate(small_));
+    for (void* p : held) Free(small_, p);
+    cache_.Flush(transfer_);
+  };
+  live();
+  cache_.ForgetCounts();
+  EXPECT_EQ(cache_.hits.load() + cache_.misses_alloc.load() + cache_.misses_free.load(), 0u);
+  const size_t used = memory_.arena().used_bytes();
+  for (int i = 0; i < 10; ++i) live();
+  EXPECT_EQ(memory_.arena().used_bytes(), used);
 }
 
 TEST_F(ThreadCacheTest, RandomProgramAgainstAModel) {
@@ -286,7 +188,7 @@ TEST_F(ThreadCacheTest, RandomProgramAgainstAModel) {
     if (random() % 8 < (step / 1000 % 2 == 0 ? 5u : 3u)) {
       const auto c = ClassOfSize(1 + random() % (random() % 4 == 0 ? 200'000 : 300));
       void* p = Allocate(c);
-      ASSERT_EQ(BlockTransfer::ClassOf(p), c);
+      ASSERT_EQ(FakeTransfer::ClassOf(p), c);
       ASSERT_TRUE(held.insert(p).second);
       order.emplace_back(c, p);
     } else if (!order.empty()) {

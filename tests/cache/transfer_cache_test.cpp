@@ -1,4 +1,4 @@
-// TransferCache over a fake central list: whole batches, capacity, plundering of what lies unused,
+// TransferCache over a fake central list: whole batches, capacity, draining of what lies unused,
 // and threads that pass objects through it.
 #include "cache/transfer_cache.h"
 
@@ -38,13 +38,19 @@ class TransferCacheTest : public testing::Test {
   const SizeClass small_ = ClassOfSize(64);
 };
 
-TEST_F(TransferCacheTest, CapacityIsWithinHalfAMebibyteOrTwoBatches) {
+TEST_F(TransferCacheTest, CapacityIsTwoBatchesAtLeastAndOfCostlyClassesTwoMebibytes) {
   for (size_t i = 1; i < kNumClasses; ++i) {
     const auto c = static_cast<SizeClass>(i);
     const size_t n = Transfer::CapacityOf(c);
-    EXPECT_GE(n, InfoOf(c).batch);
-    EXPECT_TRUE(n * InfoOf(c).size <= 512 << 10 || n <= InfoOf(c).batch * size_t{2});
     EXPECT_LE(n, InfoOf(c).batch * size_t{32});
+    if (IsCostly(c)) {
+      EXPECT_LE(n, 64u);
+      EXPECT_LE(n * InfoOf(c).size, 2u << 20);
+      EXPECT_GE(n, InfoOf(c).batch);
+    } else {
+      EXPECT_GE(n, InfoOf(c).batch * size_t{2});
+      EXPECT_TRUE(n * InfoOf(c).size <= 192 << 10 || n == InfoOf(c).batch * size_t{2});
+    }
   }
 }
 
@@ -87,16 +93,6 @@ TEST_F(TransferCacheTest, AFullCachePassesWholeBatchesDown) {
   EXPECT_GT(central_.gives, 0u);
 }
 
-TEST_F(TransferCacheTest, TheLargestClassesHoldABatch) {
-  const auto c = static_cast<SizeClass>(kNumClasses - 1);
-  const std::vector<void*> a = Take(c, 2);
-  const std::vector<void*> b = Take(c, 2);
-  Give(c, a);
-  Give(c, b);
-  EXPECT_EQ(central_.out(), cache_.used(c));
-  EXPECT_EQ(cache_.used(c), Transfer::CapacityOf(c));
-}
-
 TEST_F(TransferCacheTest, WithoutMetadataObjectsGoStraightDown) {
   memory_.fail = true;
   const std::vector<void*> a = Take(small_, 4);
@@ -108,29 +104,29 @@ TEST_F(TransferCacheTest, WithoutMetadataObjectsGoStraightDown) {
   EXPECT_EQ(cache_.used(small_), 4u);
 }
 
-TEST_F(TransferCacheTest, PlunderSendsDownWhatWasNotNeededSinceTheLast) {
+TEST_F(TransferCacheTest, DrainUnusedSendsDownWhatWasNotNeededSinceTheLast) {
   std::vector<void*> objects = Take(small_, 128);
   const std::vector<void*> more = Take(small_, 100);
   Give(small_, objects);
   Give(small_, more);
-  cache_.Plunder(small_, false);  // the low water was 0
+  cache_.DrainUnused(small_, DrainScope::kUnused);  // the low water was 0
   EXPECT_EQ(cache_.used(small_), 228u);
   const std::vector<void*> used = Take(small_, 28);
   Give(small_, used);
-  cache_.Plunder(small_, false);
+  cache_.DrainUnused(small_, DrainScope::kUnused);
   EXPECT_EQ(cache_.used(small_), 28u);
   EXPECT_EQ(central_.out(), 28u);
   // The most recently given stay.
   EXPECT_EQ(Take(small_, 28), used);
 }
 
-TEST_F(TransferCacheTest, PlunderOfEverything) {
+TEST_F(TransferCacheTest, DrainUnusedOfEverything) {
   Give(small_, Take(small_, 128));
-  cache_.Plunder(small_, true);
+  cache_.DrainUnused(small_, DrainScope::kAll);
   EXPECT_EQ(cache_.used(small_), 0u);
   EXPECT_EQ(central_.out(), 0u);
-  cache_.Plunder(small_, true);
-  cache_.Plunder(ClassOfSize(8), true);  // never used
+  cache_.DrainUnused(small_, DrainScope::kAll);
+  cache_.DrainUnused(ClassOfSize(8), DrainScope::kAll);  // never used
 }
 
 // A central list that many threads may call, of objects 1 to n.
@@ -180,16 +176,38 @@ TEST(TransferCacheThreads, NothingIsLostOrDoubled) {
         for (size_t k = 0; k < n; ++k)
           wrong += owner[reinterpret_cast<size_t>(batch[k])].exchange(0) != t;
         if (n != 0) cache.Give(c, batch, n);
-        if (i % 97 == 0) cache.Plunder(c, i % 2 == 0);
+        if (i % 97 == 0) cache.DrainUnused(c, i % 2 == 0 ? DrainScope::kAll : DrainScope::kUnused);
       }
     });
   }
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
-  cache.Plunder(c, true);
+  cache.DrainUnused(c, DrainScope::kAll);
   std::sort(central.pool().begin(), central.pool().end());
   ASSERT_EQ(central.pool().size(), kObjects);
   for (size_t i = 0; i < kObjects; ++i) ASSERT_EQ(central.pool()[i], i + 1);
+}
+
+// What lies free moves in batches longer than what is taken off spans at once.
+TEST_F(TransferCacheTest, NoMoreIsCarvedAtOnceThanTheClassWants) {
+  const auto c = static_cast<SizeClass>(kNumClasses - 1);
+  ASSERT_LT(InfoOf(c).carved, InfoOf(c).batch);
+  const std::vector<void*> carved = Take(c, InfoOf(c).batch);
+  EXPECT_EQ(carved.size(), InfoOf(c).carved);
+  std::vector<void*> more = Take(c, InfoOf(c).carved);
+  more.insert(more.end(), carved.begin(), carved.end());
+  Give(c, more);
+  EXPECT_EQ(Take(c, more.size()).size(), more.size());
+}
+
+TEST_F(TransferCacheTest, GivingUpTheCostlyClassesLeavesTheOthers) {
+  const auto costly = static_cast<SizeClass>(kFirstCostly);
+  Give(small_, Take(small_, 10));
+  Give(costly, Take(costly, 2));
+  cache_.GiveUpCostly();
+  EXPECT_EQ(cache_.used(costly), 0u);
+  EXPECT_EQ(cache_.used(small_), 10u);
+  EXPECT_EQ(central_.gives, 1u);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What becomes of a per-thread cache's list when the program writes to blocks that it has freed,
-// and of pointers into the middle of a block. The arguments name the size and what is done.
+// What becomes of a cache when the program writes to blocks that it has freed, and of pointers into
+// the middle of a block. The arguments name the size and what is done.
 #include "case.h"
 
 enum { kBlocks = 6, kDepth = 2 };
@@ -64,7 +64,7 @@ CASE(write_after_free) {
   Survive(size);
 }
 
-// The same, found when the thread ends and its lists are sent down.
+// The same, where the thread ends and what its cache holds is sent down.
 static void* FreeAndWrite(void* arg) {
   const size_t size = *(size_t*)arg;
   char* blocks[kBlocks];
@@ -81,14 +81,13 @@ CASE(write_after_free_at_thread_end) {
   Survive(size);
 }
 
-// A block in the list, though not its newest, is freed again.
-CASE(double_free_of_an_older_block) {
+CASE(double_free_of_the_newest_block) {
   const size_t size = Argument(2);
   char* blocks[kBlocks];
   Survive(size);
   for (int i = 0; i < kBlocks; ++i) CHECK((blocks[i] = (char*)malloc(size)) != NULL);
   for (int i = 0; i < kBlocks; ++i) free(HidePointer(blocks[i]));
-  free(HidePointer(blocks[0]));
+  free(HidePointer(blocks[kBlocks - 1]));
   Survive(size);
 }
 

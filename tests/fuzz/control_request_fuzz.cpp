@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "malloc/control_request.h"
+#include "control/request.h"
 
 namespace {
 

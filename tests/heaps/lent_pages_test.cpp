@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../hugepage/test_arena.h"
+#include "heaps/pinned_at.h"
 #include "heaps/strata.h"
 #include "test_kernel.h"
 
@@ -35,19 +36,19 @@ class LentPagesTest : public testing::Test {
     t_cpu = 0;
   }
 
-  void* Take(size_t size) { return heap_->TakeLarge(size, 16).address; }
-  void Give(void* p) { heap_->GiveLarge(heap_->LargeAt(p)); }
+  void* Take(size_t size) { return heap_->large().Take(size, 16).address; }
+  void Give(void* p) { heap_->large().Give(heap_->large().At(p)); }
 
   // Makes the threads of `cpu` wait for the page heap until hugepages are lent to them, and to them
   // alone.
   void Contend(size_t cpu) {
-    heap_->ReturnLent();
+    heap_->large().ReturnAll();
     std::atomic<bool> stop{false};
     std::thread waiter([&] {
       t_cpu = cpu;
       while (!stop) Give(Take(300'000));
     });
-    while (heap_->lent_hugepages() == 0) {
+    while (heap_->large().lent() == 0) {
       LockHolder hold(heap_->page_heap().lock());
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -57,21 +58,21 @@ class LentPagesTest : public testing::Test {
 
   void Tick() {
     kernel_.Advance(1000);
-    heap_->Tick(true);
+    heap_->Tick(Giving::kOn);
   }
 
   void ExpectAllGoesBack() {
-    EXPECT_EQ(heap_->large_blocks().blocks, 0u);
-    EXPECT_EQ(heap_->large_blocks().asked, 0u);
-    EXPECT_EQ(heap_->large_blocks().pages, Length(0));
+    EXPECT_EQ(heap_->large().counts().blocks, 0u);
+    EXPECT_EQ(heap_->large().counts().requested, 0u);
+    EXPECT_EQ(heap_->large().counts().pages, Pages(0));
     heap_->ReleaseNow(SIZE_MAX);
-    EXPECT_EQ(heap_->lent_hugepages(), 0u);
-    EXPECT_EQ(heap_->page_heap().used(), Length(0));
+    EXPECT_EQ(heap_->large().lent(), 0u);
+    EXPECT_EQ(heap_->page_heap().used(), Pages(0));
     EXPECT_EQ(kernel_.physical_bytes(), 0u);
   }
 
   TestArena memory_;
-  TestKernel kernel_{HugeLength(512)};
+  TestKernel kernel_{HugePages(512)};
   std::unique_ptr<Heap> heap_;
 };
 
@@ -83,7 +84,7 @@ TEST_F(LentPagesTest, NothingIsLentWithoutContention) {
       Give(blocks.back());
       blocks.pop_back();
     }
-    EXPECT_EQ(heap_->lent_hugepages(), 0u);
+    EXPECT_EQ(heap_->large().lent(), 0u);
   }
   for (void* p : blocks) Give(p);
   ExpectAllGoesBack();
@@ -91,27 +92,27 @@ TEST_F(LentPagesTest, NothingIsLentWithoutContention) {
 
 TEST_F(LentPagesTest, AContendingCpuBorrowsAndReturnsWhenItRests) {
   Contend(3);
-  const size_t lent = heap_->lent_hugepages();
+  const size_t lent = heap_->large().lent();
   EXPECT_GE(lent, 1u);
   void* other = Take(1'500'000);  // of CPU 0, which never waited
-  EXPECT_EQ(heap_->lent_hugepages(), lent);
+  EXPECT_EQ(heap_->large().lent(), lent);
   t_cpu = 3;
   std::vector<void*> blocks;
   for (int i = 0; i < 400; ++i) blocks.push_back(Take(600'000));
-  EXPECT_GT(heap_->lent_hugepages(), 100u);
-  EXPECT_EQ(heap_->large_blocks().blocks, 401u);
+  EXPECT_GT(heap_->large().lent(), 100u);
+  EXPECT_EQ(heap_->large().counts().blocks, 401u);
   Tick();
-  EXPECT_GT(heap_->lent_hugepages(), 100u);  // it took many blocks since
+  EXPECT_GT(heap_->large().lent(), 100u);  // it took many blocks since
   Tick();
-  EXPECT_EQ(heap_->lent_hugepages(), 0u);
-  EXPECT_EQ(heap_->large_blocks().blocks, 401u);
+  EXPECT_EQ(heap_->large().lent(), 0u);
+  EXPECT_EQ(heap_->large().counts().blocks, 401u);
   // What lies in returned hugepages is the page heap's to take back, and fills them up.
   for (int i = 0; i < 200; ++i) {
     Give(blocks.back());
     blocks.pop_back();
   }
   EXPECT_EQ(heap_->page_heap().used(),
-            PagesCeil(1'500'000) + Length(200 * PagesCeil(600'000).raw()));
+            PagesCeil(1'500'000) + Pages(200 * PagesCeil(600'000).raw()));
   for (void* p : blocks) Give(p);
   Give(other);
   ExpectAllGoesBack();
@@ -129,20 +130,20 @@ TEST_F(LentPagesTest, LookingAtTheHeapReturnsNothing) {
   }
   const auto states = [&] {
     std::map<size_t, std::pair<size_t, char>> all;
-    heap_->VisitHugePages([&](HugePageId p, size_t used, size_t, char state, uint32_t) {
+    heap_->large().VisitHugePages([&](HugePageId p, size_t used, size_t, char state, uint32_t) {
       all[p.raw()] = {used, state};
     });
     return all;
   };
-  const size_t lent = heap_->lent_hugepages();
+  const size_t lent = heap_->large().lent();
   ASSERT_GT(lent, 10u);
-  const PageHeapStats before = heap_->PageStats();
+  const PageHeapStats before = heap_->large().PageStats();
   const auto states_before = states();
-  const PinnedBytes pinned = heap_->PinnedAt(reinterpret_cast<uintptr_t>(blocks[0]));
-  EXPECT_EQ(heap_->lent_hugepages(), lent);
-  heap_->ReturnLent();
-  ASSERT_EQ(heap_->lent_hugepages(), 0u);
-  const PageHeapStats after = heap_->PageStats();
+  const PinnedBytes pinned = PinnedAt(*heap_, reinterpret_cast<uintptr_t>(blocks[0]));
+  EXPECT_EQ(heap_->large().lent(), lent);
+  heap_->large().ReturnAll();
+  ASSERT_EQ(heap_->large().lent(), 0u);
+  const PageHeapStats after = heap_->large().PageStats();
   EXPECT_EQ(before.used, after.used);
   EXPECT_EQ(before.free_backed, after.free_backed);
   EXPECT_EQ(before.backed, after.backed);
@@ -155,19 +156,19 @@ TEST_F(LentPagesTest, LookingAtTheHeapReturnsNothing) {
   EXPECT_EQ(before.cache.hugepages, after.cache.hugepages);
   EXPECT_EQ(states_before, states());
   EXPECT_DOUBLE_EQ(pinned.in_hugepage,
-                   heap_->PinnedAt(reinterpret_cast<uintptr_t>(blocks[0])).in_hugepage);
+                   PinnedAt(*heap_, reinterpret_cast<uintptr_t>(blocks[0])).in_hugepage);
   for (void* p : blocks) Give(p);
   ExpectAllGoesBack();
 }
 
 TEST_F(LentPagesTest, LongAndAlignedBlocksAreNeverLent) {
   Contend(0);
-  heap_->ReturnLent();
+  heap_->large().ReturnAll();
   void* whole = Take(2 << 20);
-  void* aligned = heap_->TakeLarge(300'000, 64 << 10).address;
-  EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  void* aligned = heap_->large().Take(300'000, 64 << 10).address;
+  EXPECT_EQ(heap_->large().lent(), 0u);
   void* lent = Take(300'000);
-  EXPECT_EQ(heap_->lent_hugepages(), 1u);
+  EXPECT_EQ(heap_->large().lent(), 1u);
   Give(whole);
   Give(aligned);
   Give(lent);
@@ -176,24 +177,24 @@ TEST_F(LentPagesTest, LongAndAlignedBlocksAreNeverLent) {
 
 TEST_F(LentPagesTest, BlocksAreResizedWhereverTheyLie) {
   Contend(0);
-  heap_->ReturnLent();
+  heap_->large().ReturnAll();
   for (const bool returned : {false, true}) {
     void* p = Take(300'000);
-    EXPECT_EQ(heap_->lent_hugepages(), 1u);
-    if (returned) heap_->ReturnLent();
-    Span* span = heap_->LargeAt(p);
-    EXPECT_EQ(heap_->AskedOf(span), 300'000u);
-    ASSERT_TRUE(heap_->ResizeLarge(span, 900'000));
-    EXPECT_EQ(heap_->large_blocks().asked, 900'000u);
+    EXPECT_EQ(heap_->large().lent(), 1u);
+    if (returned) heap_->large().ReturnAll();
+    Span* span = heap_->large().At(p);
+    EXPECT_EQ(heap_->large().RequestedOf(span), 300'000u);
+    ASSERT_TRUE(heap_->large().Resize(span, 900'000));
+    EXPECT_EQ(heap_->large().counts().requested, 900'000u);
     void* next = Take(1'000'000);
-    EXPECT_FALSE(heap_->ResizeLarge(span, 5 << 20));
-    ASSERT_TRUE(heap_->ResizeLarge(span, 280'000));
-    heap_->SetAsked(span, 281'000);
-    EXPECT_EQ(heap_->AskedOf(span), 281'000u);
-    EXPECT_EQ(heap_->large_blocks().pages, PagesCeil(280'000) + PagesCeil(1'000'000));
+    EXPECT_FALSE(heap_->large().Resize(span, 5 << 20));
+    ASSERT_TRUE(heap_->large().Resize(span, 280'000));
+    heap_->large().SetRequested(span, 281'000);
+    EXPECT_EQ(heap_->large().RequestedOf(span), 281'000u);
+    EXPECT_EQ(heap_->large().counts().pages, PagesCeil(280'000) + PagesCeil(1'000'000));
     Give(p);
     Give(next);
-    heap_->ReturnLent();
+    heap_->large().ReturnAll();
   }
   ExpectAllGoesBack();
 }
@@ -207,7 +208,7 @@ TEST_F(LentPagesTest, WithoutMemoryForAHugepageTheHeapIsAskedAndThenNullIsGiven)
   Give(blocks.back());
   blocks.pop_back();
   heap_->EmptyCaches();
-  EXPECT_EQ(heap_->lent_hugepages(), 0u);
+  EXPECT_EQ(heap_->large().lent(), 0u);
   t_cpu = 1;
   void* p = Take(1'900'000);
   EXPECT_NE(p, nullptr);
@@ -222,8 +223,8 @@ TEST_F(LentPagesTest, ReturningUnderLiveBlocksUsesUpNoMetadata) {
   const auto round = [&] {
     std::vector<void*> blocks;
     for (int i = 0; i < 100; ++i) blocks.push_back(Take(700'000));
-    EXPECT_GT(heap_->lent_hugepages(), 0u);
-    heap_->ReturnLent();
+    EXPECT_GT(heap_->large().lent(), 0u);
+    heap_->large().ReturnAll();
     for (void* p : blocks) Give(p);
   };
   for (int i = 0; i < 5; ++i) round();
@@ -242,7 +243,7 @@ TEST_F(LentPagesTest, RandomBlocksOfManyCpusKeepApart) {
   for (size_t cpu = 0; cpu < 3; ++cpu) Contend(cpu);
   std::mt19937 random(11);
   std::map<char*, Block> live;
-  size_t asked = 0;
+  size_t requested = 0;
   uint32_t tag = 0;
   size_t most_lent = 0;
   for (int step = 0; step < 6000; ++step) {
@@ -258,25 +259,25 @@ TEST_F(LentPagesTest, RandomBlocksOfManyCpusKeepApart) {
                   std::prev(next)->first + std::prev(next)->second.size <= at);
       kernel_.Touch(at, size, ++tag);
       live[at] = {size, tag};
-      asked += size;
+      requested += size;
     } else {
       auto it = std::next(live.begin(), static_cast<ptrdiff_t>(random() % live.size()));
       ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
       const size_t size = 1 + random() % 2'000'000;
       if (what < 5) {
         Give(it->first);
-        asked -= it->second.size;
+        requested -= it->second.size;
         live.erase(it);
-      } else if (heap_->ResizeLarge(heap_->LargeAt(it->first), size)) {
-        asked += size - it->second.size;
+      } else if (heap_->large().Resize(heap_->large().At(it->first), size)) {
+        requested += size - it->second.size;
         it->second.size = size;
         kernel_.Touch(it->first, size, it->second.tag);
       }
     }
-    most_lent = std::max(most_lent, heap_->lent_hugepages());
-    ASSERT_EQ(heap_->large_blocks().asked, asked);
-    ASSERT_EQ(heap_->large_blocks().blocks, live.size());
-    if (random() % 200 == 0) heap_->ReturnLent();
+    most_lent = std::max(most_lent, heap_->large().lent());
+    ASSERT_EQ(heap_->large().counts().requested, requested);
+    ASSERT_EQ(heap_->large().counts().blocks, live.size());
+    if (random() % 200 == 0) heap_->large().ReturnAll();
     if (random() % 1000 == 0) Tick();
     if (random() % 1000 == 0) Contend(random() % 3);
   }
@@ -302,7 +303,7 @@ TEST_F(LentPagesTest, ThreadsBorrowReturnAndFreeEachOthersBlocks) {
       for (int step = 0; step < 8000 || !seen; ++step) {
         void* mine = Take(260'000 + random() % 1'700'000);
         if (mine != nullptr && random() % 8 == 0)
-          heap_->ResizeLarge(heap_->LargeAt(mine), 1 + random() % 1'000'000);
+          heap_->large().Resize(heap_->large().At(mine), 1 + random() % 1'000'000);
         void* old = shared[random() % kShared].exchange(mine);
         if (old != nullptr) Give(old);
       }
@@ -311,13 +312,13 @@ TEST_F(LentPagesTest, ThreadsBorrowReturnAndFreeEachOthersBlocks) {
   }
   size_t most_lent = 0;
   while (running != 0) {
-    most_lent = std::max(most_lent, heap_->lent_hugepages());
+    most_lent = std::max(most_lent, heap_->large().lent());
     {
       LockHolder hold(heap_->page_heap().lock());  // so that somebody waits
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     seen = most_lent > 8;
-    if (seen) heap_->ReturnLent();
+    if (seen) heap_->large().ReturnAll();
   }
   for (std::thread& t : threads) t.join();
   EXPECT_GT(most_lent, 8u);

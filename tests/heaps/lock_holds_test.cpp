@@ -15,8 +15,8 @@
 namespace strata::test {
 namespace {
 
-constexpr HugeLength kHeap{51'200};
-constexpr HugeLength kWindow{65'536};
+constexpr HugePages kHeap{51'200};
+constexpr HugePages kWindow{65'536};
 
 void* MapZero(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -27,28 +27,28 @@ void* MapZero(size_t bytes) {
 // Says yes to everything. The heap's memory itself is never touched.
 class WillingKernel {
  public:
-  HugeLength window() const { return kWindow; }
-  HugeLength past_gibibyte() const { return HugeLength(0); }
+  HugePages window() const { return kWindow; }
+  HugePages past_gibibyte() const { return HugePages(0); }
   MapResult Map(HugeRange) { return MapResult::kMapped; }
   bool Release(const NativeRange*, size_t) { return true; }
   void AdviseHuge(HugeRange) {}
   void AdviseNoHuge(HugeRange) {}
   void SplitHugePage(HugePageId, NativeRange) {}
   bool Collapse(HugeRange) { return true; }
+  bool Populate(HugeRange) { return true; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
   int64_t Headroom() { return INT64_MAX; }
 
   uintptr_t base() const { return uintptr_t{1} << 45; }
-  void* entries() { return entries_; }
-  void* spans() { return spans_; }
+  void* side_array(size_t i) { return side_[i]; }
   Lock& lock() { return lock_; }
 
   uint64_t now_ns = 1'000'000'000'000;
 
  private:
-  void* entries_ = MapZero(PagesOf(kWindow).raw() * kPageEntryBytes);
-  void* spans_ = MapZero(PagesOf(kWindow).raw() * sizeof(void*));
+  void* side_[2] = {MapZero(PagesOf(kWindow).raw() * PageMap::kBytesAPage[0]),
+                    MapZero(PagesOf(kWindow).raw() * PageMap::kBytesAPage[1])};
   Lock lock_{LockRank::kMetadata};
 };
 using Heap = StrataHeap<WillingKernel>;
@@ -122,7 +122,7 @@ class LockHoldsTest : public testing::Test {
     const size_t had = all.size();
     all.resize(had + n);
     for (size_t got = 0; got < n;) {
-      const size_t k = heap_->Take(c, &all[had + got], std::min(n - got, kMaxBatch));
+      const size_t k = heap_->central()[c].Take(&all[had + got], std::min(n - got, kMaxBatch));
       ASSERT_NE(k, 0u);
       got += k;
     }
@@ -133,12 +133,12 @@ class LockHoldsTest : public testing::Test {
     for (size_t i = 0; i < live_[Raw(c)].size(); ++i)
       (i % keep == 0 ? kept : dying).push_back(live_[Raw(c)][i]);
     for (size_t i = 0; i < dying.size(); i += kMaxBatch)
-      heap_->Give(c, &dying[i], std::min(kMaxBatch, dying.size() - i));
+      heap_->central()[c].Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
     live_[Raw(c)] = std::move(kept);
   }
   void Tick() {
     kernel_.now_ns += 1'000'000'000;
-    heap_->Tick(true);
+    heap_->Tick(Giving::kOn);
   }
 
   static constexpr uint64_t kMost = 1'000'000;
@@ -163,9 +163,9 @@ TEST_F(LockHoldsTest, NoneOverAMillisecond) {
   Fill(large, kHeap.raw() - 30'000 - 400);
   ExpectShort("growth", [&] { Fill(small, 100); });
   ExpectShort("statistics", [&] {
-    EXPECT_GE(heap_->PageStats().used, BytesOf(kHeap) - (size_t{1} << 30));
+    EXPECT_GE(heap_->large().PageStats().used, BytesOf(kHeap) - (size_t{1} << 30));
     size_t seen = 0;
-    heap_->VisitHugePages([&](HugePageId, size_t, size_t, char, uint32_t) { ++seen; });
+    heap_->large().VisitHugePages([&](HugePageId, size_t, size_t, char, uint32_t) { ++seen; });
     EXPECT_GE(seen, kHeap.raw() - 400);
   });
   // Every span has an idle part, every hugepage a free one.
@@ -189,9 +189,9 @@ TEST_F(LockHoldsTest, NoneOverAMillisecond) {
   });
   ExpectShort("aligned blocks", [&] {
     for (int i = 0; i < 20; ++i) {
-      const LargeBlock b = heap_->TakeLarge(3 << 20, 64 << 20);
+      const LargeBlock b = heap_->large().Take(3 << 20, 64 << 20);
       ASSERT_NE(b.address, nullptr);
-      heap_->GiveLarge(heap_->LargeAt(b.address));
+      heap_->large().Give(heap_->large().At(b.address));
     }
   });
 }

@@ -22,7 +22,7 @@ namespace {
 // Calls a hook in Map, Release and Headroom, and asks for metadata as the real kernel does.
 class WatchedKernel : public TestKernel {
  public:
-  WatchedKernel(HugeLength window, MetadataArena& arena) : TestKernel(window), arena_(arena) {}
+  WatchedKernel(HugePages window, MetadataArena& arena) : TestKernel(window), arena_(arena) {}
 
   MapResult Map(HugeRange r) {
     Call("map");
@@ -76,7 +76,7 @@ class LocksTest : public testing::Test {
   std::vector<void*> TakeSmall(SizeClass c, size_t n) {
     std::vector<void*> out(n);
     for (size_t got = 0; got < n;) {
-      const size_t k = heap_->Take(c, &out[got], std::min(n - got, kMaxBatch));
+      const size_t k = heap_->central()[c].Take(&out[got], std::min(n - got, kMaxBatch));
       if (k == 0) {
         out.resize(got);
         break;
@@ -87,11 +87,11 @@ class LocksTest : public testing::Test {
   }
   void GiveSmall(SizeClass c, const std::vector<void*>& all) {
     for (size_t i = 0; i < all.size(); i += kMaxBatch)
-      heap_->Give(c, &all[i], std::min(kMaxBatch, all.size() - i));
+      heap_->central()[c].Give(&all[i], std::min(kMaxBatch, all.size() - i));
   }
 
   TestArena memory_;
-  WatchedKernel kernel_{HugeLength(256), memory_.arena()};
+  WatchedKernel kernel_{HugePages(256), memory_.arena()};
   std::unique_ptr<Heap> heap_;
   size_t calls_ = 0;
 };
@@ -122,9 +122,9 @@ TEST_F(LocksTest, BorrowingHugepagesHappensWithoutTheBorrowersLock) {
   std::atomic<bool> stop{false};
   std::thread waiter([&] {
     t_cpu = 2;
-    while (!stop) heap_->GiveLarge(heap_->LargeAt(heap_->TakeLarge(300'000, 16).address));
+    while (!stop) heap_->large().Give(heap_->large().At(heap_->large().Take(300'000, 16).address));
   });
-  while (heap_->lent_hugepages() == 0) {
+  while (heap_->large().lent() == 0) {
     LockHolder hold(heap_->page_heap().lock());
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -136,16 +136,16 @@ TEST_F(LocksTest, BorrowingHugepagesHappensWithoutTheBorrowersLock) {
   const size_t looks = kernel_.looks, maps = kernel_.map_calls;
   std::vector<void*> blocks;
   for (int i = 0; i < 200; ++i) {
-    void* p = heap_->TakeLarge(900'000, 16).address;
+    void* p = heap_->large().Take(900'000, 16).address;
     ASSERT_NE(p, nullptr);
     kernel_.Touch(p, 900'000, 1);
     blocks.push_back(p);
   }
-  EXPECT_GT(heap_->lent_hugepages(), 80u);
+  EXPECT_GT(heap_->large().lent(), 80u);
   EXPECT_GT(kernel_.looks, looks);
   EXPECT_GT(kernel_.map_calls, maps);
   heap_->ReleaseNow(SIZE_MAX);
-  for (void* p : blocks) heap_->GiveLarge(heap_->LargeAt(p));
+  for (void* p : blocks) heap_->large().Give(heap_->large().At(p));
   heap_->ReleaseNow(SIZE_MAX);
   EXPECT_GT(calls_, 10u);
 }
@@ -154,19 +154,20 @@ TEST_F(LocksTest, BorrowingHugepagesHappensWithoutTheBorrowersLock) {
 // it can be used for any class then, one after the other.
 TEST(HeapAtItsEnd, ServesEveryClassInTurn) {
   TestArena memory;
-  WatchedKernel kernel{HugeLength(16), memory.arena()};
+  WatchedKernel kernel{HugePages(16), memory.arena()};
   Heap heap(kernel, memory.arena(), PageHeapOptions{}, [](BadFree, void*) { ADD_FAILURE(); });
   const auto take_all = [&](SizeClass c) {
     std::vector<void*> out((size_t{32} << 20) / InfoOf(c).size + kMaxBatch);
     size_t got = 0;
-    while (const size_t k = heap.Take(c, &out[got], std::min(out.size() - got, kMaxBatch)))
+    while (const size_t k =
+               heap.central()[c].Take(&out[got], std::min(out.size() - got, kMaxBatch)))
       got += k;
     out.resize(got);
     return out;
   };
   const auto give_all = [&](SizeClass c, const std::vector<void*>& all) {
     for (size_t i = 0; i < all.size(); i += kMaxBatch)
-      heap.Give(c, &all[i], std::min(kMaxBatch, all.size() - i));
+      heap.central()[c].Give(&all[i], std::min(kMaxBatch, all.size() - i));
     heap.ReleaseNow(SIZE_MAX);
   };
   give_all(ClassOfSize(32768), take_all(ClassOfSize(32768)));  // the heap has its end now

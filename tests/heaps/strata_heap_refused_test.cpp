@@ -32,7 +32,7 @@ void RunDemand(Heap& heap, TestKernel& kernel, Demand& d) {
     size_t bytes = 1 + random() % 200'000;
     if (random() % 4 == 0) {
       bytes = 262'145 + random() % (3 << 20);
-      p = heap.TakeLarge(bytes, 16).address;
+      p = heap.large().Take(bytes, 16).address;
     } else {
       c = ClassOfSize(bytes);
       if (heap.transfer().Take(c, &p, 1) == 0) p = nullptr;
@@ -52,7 +52,7 @@ void FreeAll(Heap& heap, TestKernel& kernel, Demand& d) {
                 kernel.Holds(p, 1, static_cast<uint32_t>(block.second)));
     void* object = p;
     if (block.first == SizeClass::kNone) {
-      heap.GiveLarge(heap.LargeAt(p));
+      heap.large().Give(heap.large().At(p));
     } else {
       heap.transfer().Give(block.first, &object, 1);
     }
@@ -65,23 +65,23 @@ void FreeAll(Heap& heap, TestKernel& kernel, Demand& d) {
 template <class Refuse>
 bool RefusedAndRecovered(Refuse refuse) {
   TestArena memory;
-  TestKernel kernel{HugeLength(512)};
+  TestKernel kernel{HugePages(512)};
   auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoBadFree);
   Demand d;
   refuse(kernel);
   RunDemand(*heap, kernel, d);
   FreeAll(*heap, kernel, d);
   heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
+  EXPECT_EQ(heap->page_heap().used(), Pages(0));
   EXPECT_EQ(kernel.physical_bytes(), 0u);
   kernel.fail_map_in = -1;
-  kernel.map_limit = HugeLength(512);
+  kernel.map_limit = HugePages(512);
   Demand again;
   RunDemand(*heap, kernel, again);
   EXPECT_FALSE(again.refused);
   FreeAll(*heap, kernel, again);
   heap->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
+  EXPECT_EQ(heap->page_heap().used(), Pages(0));
   return d.refused;
 }
 
@@ -99,7 +99,7 @@ TEST(StrataHeapOom, EveryMapCallRefusedFromSomePointOn) {
   for (bool enough = false; !enough; ++limit) {
     SCOPED_TRACE(limit);
     ASSERT_LT(limit, 513u);
-    enough = !RefusedAndRecovered([&](TestKernel& k) { k.map_limit = HugeLength(limit); });
+    enough = !RefusedAndRecovered([&](TestKernel& k) { k.map_limit = HugePages(limit); });
     refused += !enough;
   }
   EXPECT_GT(refused, 20u);
@@ -107,9 +107,9 @@ TEST(StrataHeapOom, EveryMapCallRefusedFromSomePointOn) {
 
 TEST(StrataHeapOom, ALimitReachedIsNullAndThenRecovery) {
   TestArena memory;
-  TestKernel kernel{HugeLength(512)};
+  TestKernel kernel{HugePages(512)};
   auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoBadFree);
-  kernel.map_limit = HugeLength(30);
+  kernel.map_limit = HugePages(30);
   for (int round = 0; round < 5; ++round) {
     Demand d;
     RunDemand(*heap, kernel, d);
@@ -117,19 +117,19 @@ TEST(StrataHeapOom, ALimitReachedIsNullAndThenRecovery) {
     EXPECT_GT(d.live.size(), 30u);
     FreeAll(*heap, kernel, d);
     heap->ReleaseNow(SIZE_MAX);
-    ASSERT_EQ(heap->page_heap().used(), Length(0));
+    ASSERT_EQ(heap->page_heap().used(), Pages(0));
   }
 }
 
 TEST(StrataHeapOom, MetadataRefusedIsNullAndThenRecovery) {
   TestArena memory;
-  TestKernel kernel{HugeLength(512)};
+  TestKernel kernel{HugePages(512)};
   auto heap = std::make_unique<Heap>(kernel, memory.arena(), PageHeapOptions{}, NoBadFree);
   memory.fail = true;
-  EXPECT_EQ(heap->TakeLarge(1 << 20, 16).address, nullptr);
+  EXPECT_EQ(heap->large().Take(1 << 20, 16).address, nullptr);
   void* p = nullptr;
-  EXPECT_EQ(heap->Take(ClassOfSize(64), &p, 1), 0u);
-  EXPECT_EQ(heap->page_heap().used(), Length(0));
+  EXPECT_EQ(heap->central()[ClassOfSize(64)].Take(&p, 1), 0u);
+  EXPECT_EQ(heap->page_heap().used(), Pages(0));
   memory.fail = false;
   Demand d;
   RunDemand(*heap, kernel, d);

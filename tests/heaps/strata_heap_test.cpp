@@ -15,12 +15,15 @@
 #include <vector>
 
 #include "../hugepage/test_arena.h"
+#include "heaps/pinned_at.h"
 #include "test_kernel.h"
 
 namespace strata::test {
 namespace {
 
 using Heap = StrataHeap<TestKernel>;
+
+constexpr Placement kLasting{.lifetime = LifetimeClass::kLong};
 
 std::vector<void*> bad_frees;
 void NoteBadFree(BadFree, void* p) { bad_frees.push_back(p); }
@@ -44,38 +47,38 @@ class StrataHeapTest : public testing::Test {
     for (size_t i = 0; i < objects.size(); i += kMaxBatch)
       heap_->transfer().Give(c, &objects[i], std::min(kMaxBatch, objects.size() - i));
   }
-  size_t Tick(size_t times, bool release = true) {
+  size_t Tick(size_t times, Giving giving = Giving::kOn) {
     size_t released = 0;
     for (; times > 0; --times) {
       kernel_.Advance(1000);
-      released += heap_->Tick(release).released_bytes;
+      released += heap_->Tick(giving).released_bytes;
     }
     return released;
   }
 
   TestArena memory_;
-  TestKernel kernel_{HugeLength(512)};
+  TestKernel kernel_{HugePages(512)};
   std::unique_ptr<Heap> heap_ =
       std::make_unique<Heap>(kernel_, memory_.arena(), PageHeapOptions{}, NoteBadFree);
 };
 
 TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
-  const LargeBlock b = heap_->TakeLarge(300'000, 16);
+  const LargeBlock b = heap_->large().Take(300'000, 16);
   ASSERT_NE(b.address, nullptr);
   EXPECT_TRUE(b.zeroed);
-  Span* span = heap_->LargeAt(b.address);
+  Span* span = heap_->large().At(b.address);
   ASSERT_NE(span, nullptr);
-  EXPECT_EQ(span->asked, 300'000u);
-  EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + 16), nullptr);
-  EXPECT_EQ(heap_->LargeAt(static_cast<char*>(b.address) + kPageSize), nullptr);
-  EXPECT_EQ(heap_->large_blocks().blocks, 1u);
-  EXPECT_EQ(heap_->large_blocks().asked, 300'000u);
-  EXPECT_EQ(heap_->large_blocks().pages, PagesCeil(300'000));
-  heap_->GiveLarge(span);
-  EXPECT_EQ(heap_->LargeAt(b.address), nullptr);
-  EXPECT_EQ(heap_->large_blocks().blocks + heap_->large_blocks().asked, 0u);
-  EXPECT_EQ(heap_->large_blocks().pages, Length(0));
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_EQ(span->requested, 300'000u);
+  EXPECT_EQ(heap_->large().At(static_cast<char*>(b.address) + 16), nullptr);
+  EXPECT_EQ(heap_->large().At(static_cast<char*>(b.address) + kPageSize), nullptr);
+  EXPECT_EQ(heap_->large().counts().blocks, 1u);
+  EXPECT_EQ(heap_->large().counts().requested, 300'000u);
+  EXPECT_EQ(heap_->large().counts().pages, PagesCeil(300'000));
+  heap_->large().Give(span);
+  EXPECT_EQ(heap_->large().At(b.address), nullptr);
+  EXPECT_EQ(heap_->large().counts().blocks + heap_->large().counts().requested, 0u);
+  EXPECT_EQ(heap_->large().counts().pages, Pages(0));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
 }
 
 // What is said to stay long does not pin the hugepages of what comes and goes.
@@ -86,7 +89,7 @@ TEST_F(StrataHeapTest, LaysWhatStaysLongOnHugepagesOfItsOwn) {
   std::set<uintptr_t> of_passing, of_staying;
   for (int i = 0; i < 200; ++i) {
     passing.push_back(Take(c, 1).at(0));
-    staying.push_back(heap_->TakeLongLived(c));
+    staying.push_back(heap_->central()[c].TakeIn(kLasting));
     ASSERT_NE(staying.back(), nullptr);
     of_passing.insert(hugepage_of(passing.back()));
     of_staying.insert(hugepage_of(staying.back()));
@@ -95,20 +98,36 @@ TEST_F(StrataHeapTest, LaysWhatStaysLongOnHugepagesOfItsOwn) {
   for (uintptr_t hugepage : of_staying) EXPECT_FALSE(of_passing.contains(hugepage));
   Give(c, passing);
   heap_->EmptyCaches();
-  EXPECT_EQ(heap_->page_heap().used(), Length(200 * 8));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(200 * 8));
   for (uintptr_t hugepage : of_passing) {
     const PageId page(((hugepage << 21) - kernel_.base()) >> kPageShift);
     EXPECT_EQ(heap_->page_heap().FillOf(HugePageOf(page)).used, 0u);
   }
   Give(c, staying);
   heap_->EmptyCaches();
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
   EXPECT_TRUE(bad_frees.empty());
 }
 
+TEST_F(StrataHeapTest, LaysALargeBlockWhereItsPlacementSays) {
+  const auto hugepage_of = [](const LargeBlock& b) {
+    return reinterpret_cast<uintptr_t>(b.address) >> kHugePageShift;
+  };
+  const auto take = [&](Placement placement) {
+    return heap_->large().Take(300 << 10, 1, placement);
+  };
+  const LargeBlock passing = take({}), staying = take(kLasting),
+                   cold = take({.hotness = Hotness::kCold});
+  EXPECT_NE(hugepage_of(staying), hugepage_of(passing));
+  EXPECT_EQ(hugepage_of(cold), hugepage_of(passing)) << "the filler makes nothing of it yet";
+  for (const LargeBlock& b : {passing, staying, cold})
+    heap_->large().Give(heap_->large().At(b.address));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
+}
+
 TEST_F(StrataHeapTest, HasNothingThatStaysLongWhereTheKernelRefuses) {
-  kernel_.map_limit = HugeLength(0);
-  EXPECT_EQ(heap_->TakeLongLived(ClassOfSize(64 << 10)), nullptr);
+  kernel_.map_limit = HugePages(0);
+  EXPECT_EQ(heap_->central()[ClassOfSize(64 << 10)].TakeIn(kLasting), nullptr);
 }
 
 // The shares of all live blocks add up to what is free in their spans and on their hugepages.
@@ -123,13 +142,13 @@ TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
     Give(c, given);
   }
   heap_->EmptyCaches();
-  kept.push_back(heap_->TakeLarge(300'000, 16).address);
+  kept.push_back(heap_->large().Take(300'000, 16).address);
   std::set<const Span*> spans;
   PinnedBytes sum;
   for (void* p : kept) {
     const auto address = reinterpret_cast<uintptr_t>(p);
     spans.insert(heap_->page_map().SpanOf(PageId((address - kernel_.base()) >> kPageShift)));
-    const PinnedBytes pinned = heap_->PinnedAt(address);
+    const PinnedBytes pinned = PinnedAt(*heap_, address);
     sum.in_span += pinned.in_span;
     sum.in_hugepage += pinned.in_hugepage;
   }
@@ -147,17 +166,17 @@ TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
 }
 
 TEST_F(StrataHeapTest, ReusedLargeBlocksAreNotCalledZero) {
-  const LargeBlock a = heap_->TakeLarge(1 << 20, 16);
+  const LargeBlock a = heap_->large().Take(1 << 20, 16);
   kernel_.Touch(a.address, 1 << 20, 7);
-  heap_->GiveLarge(heap_->LargeAt(a.address));
-  const LargeBlock b = heap_->TakeLarge(1 << 20, 16);
+  heap_->large().Give(heap_->large().At(a.address));
+  const LargeBlock b = heap_->large().Take(1 << 20, 16);
   ASSERT_EQ(b.address, a.address);
   EXPECT_FALSE(b.zeroed);
 }
 
 TEST_F(StrataHeapTest, AlignmentsUpToAGibibyte) {
   for (size_t align = 16; align <= size_t{1} << 30; align <<= 1) {
-    const LargeBlock b = heap_->TakeLarge(5000, align);
+    const LargeBlock b = heap_->large().Take(5000, align);
     if (align > size_t{256} << 20) {
       // The fake window holds one such address or none.
       if (b.address == nullptr) continue;
@@ -165,66 +184,74 @@ TEST_F(StrataHeapTest, AlignmentsUpToAGibibyte) {
     ASSERT_NE(b.address, nullptr) << align;
     // Alignment is to the window's start; the real one starts at a multiple of 1 GiB.
     EXPECT_EQ((reinterpret_cast<uintptr_t>(b.address) - kernel_.base()) % align, 0u) << align;
-    heap_->GiveLarge(heap_->LargeAt(b.address));
+    heap_->large().Give(heap_->large().At(b.address));
   }
 }
 
 TEST_F(StrataHeapTest, ImpossibleSizesAreNullAndTakeNothing) {
   for (size_t size : {~size_t{0}, ~size_t{0} - 4096, size_t{1} << 62, size_t{1} << 45}) {
-    EXPECT_EQ(heap_->TakeLarge(size, 16).address, nullptr) << size;
+    EXPECT_EQ(heap_->large().Take(size, 16).address, nullptr) << size;
   }
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
-  EXPECT_NE(heap_->TakeLarge(1 << 20, 16).address, nullptr);
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
+  // Not a record either, however often they are requested.
+  const size_t before = memory_.arena().used_bytes();
+  for (int i = 0; i < 200; ++i)
+    EXPECT_EQ(heap_->large().Take(size_t{1} << 45, 16).address, nullptr);
+  EXPECT_EQ(memory_.arena().used_bytes(), before);
+  EXPECT_NE(heap_->large().Take(1 << 20, 16).address, nullptr);
 }
 
 TEST_F(StrataHeapTest, ResizeKeepsContentsAndAccounts) {
-  const LargeBlock b = heap_->TakeLarge(4 << 20, 16);
+  const LargeBlock b = heap_->large().Take(4 << 20, 16);
   kernel_.Touch(b.address, 4 << 20, 9);
-  Span* span = heap_->LargeAt(b.address);
-  ASSERT_TRUE(heap_->ResizeLarge(span, 1 << 20));
-  EXPECT_EQ(heap_->large_blocks().asked, 1u << 20);
-  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
-  EXPECT_EQ(heap_->page_heap().used(), Length(128));
+  Span* span = heap_->large().At(b.address);
+  ASSERT_TRUE(heap_->large().Resize(span, 1 << 20));
+  EXPECT_EQ(heap_->large().counts().requested, 1u << 20);
+  EXPECT_EQ(heap_->large().counts().pages, Pages(128));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(128));
   EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
-  ASSERT_TRUE(heap_->ResizeLarge(span, (1 << 20) - 5));  // within the last page
-  EXPECT_EQ(heap_->large_blocks().asked, (1u << 20) - 5);
-  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
-  if (heap_->ResizeLarge(span, 2 << 20)) {
-    EXPECT_EQ(heap_->large_blocks().pages, Length(256));
+  ASSERT_TRUE(heap_->large().Resize(span, (1 << 20) - 5));  // within the last page
+  EXPECT_EQ(heap_->large().counts().requested, (1u << 20) - 5);
+  EXPECT_EQ(heap_->large().counts().pages, Pages(128));
+  if (heap_->large().Resize(span, 2 << 20)) {
+    EXPECT_EQ(heap_->large().counts().pages, Pages(256));
     EXPECT_TRUE(kernel_.Holds(b.address, 1 << 20, 9));
   }
-  heap_->GiveLarge(span);
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_EQ(heap_->large().counts().moves, 1u);
+  heap_->large().Give(span);
+  EXPECT_EQ(heap_->large().counts().moves, 2u);
+  EXPECT_EQ(heap_->large().counts().blocks, 0u);
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
 }
 
 // The fragmentation profile asks about a block while its thread resizes it; ThreadSanitizer
 // watches.
 TEST_F(StrataHeapTest, PinnedBytesOfABlockThatIsBeingResized) {
-  const LargeBlock b = heap_->TakeLarge(3 << 20, 16);
-  Span* span = heap_->LargeAt(b.address);
+  const LargeBlock b = heap_->large().Take(3 << 20, 16);
+  Span* span = heap_->large().At(b.address);
   std::atomic<bool> stop{false};
   std::thread asks([&] {
     while (!stop) {
-      const PinnedBytes pinned = heap_->PinnedAt(reinterpret_cast<uintptr_t>(b.address));
+      const PinnedBytes pinned = PinnedAt(*heap_, reinterpret_cast<uintptr_t>(b.address));
       EXPECT_EQ(pinned.in_span, 0);
       EXPECT_LE(pinned.in_hugepage, kHugePageSize);
     }
   });
-  for (int i = 0; i < 2000; ++i) heap_->ResizeLarge(span, i % 2 == 0 ? 1 << 20 : 3 << 20);
+  for (int i = 0; i < 2000; ++i) heap_->large().Resize(span, i % 2 == 0 ? 1 << 20 : 3 << 20);
   stop = true;
   asks.join();
-  heap_->GiveLarge(span);
+  heap_->large().Give(span);
 }
 
 TEST_F(StrataHeapTest, GrowthStopsAtANeighbour) {
-  const LargeBlock a = heap_->TakeLarge(512 << 10, 16);
-  const LargeBlock b = heap_->TakeLarge(512 << 10, 16);
+  const LargeBlock a = heap_->large().Take(512 << 10, 16);
+  const LargeBlock b = heap_->large().Take(512 << 10, 16);
   const auto lower = std::min(a.address, b.address);
   const auto upper = std::max(a.address, b.address);
   ASSERT_EQ(static_cast<char*>(lower) + (512 << 10), upper);
-  EXPECT_FALSE(heap_->ResizeLarge(heap_->LargeAt(lower), 513 << 10));
-  EXPECT_EQ(heap_->large_blocks().pages, Length(128));
-  EXPECT_EQ(heap_->large_blocks().asked, 1u << 20);
+  EXPECT_FALSE(heap_->large().Resize(heap_->large().At(lower), 513 << 10));
+  EXPECT_EQ(heap_->large().counts().pages, Pages(128));
+  EXPECT_EQ(heap_->large().counts().requested, 1u << 20);
 }
 
 TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
@@ -235,12 +262,12 @@ TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
   };
   std::map<char*, Block> live;
   uint32_t tag = 0;
-  size_t asked = 0;
+  size_t requested = 0;
   for (int step = 0; step < 1500; ++step) {
     const uint32_t what = random() % 5;
     if (what < 2 || live.empty()) {
       const size_t size = 1 + random() % (random() % 8 == 0 ? 6 << 20 : 600'000);
-      const LargeBlock b = heap_->TakeLarge(size, 16);
+      const LargeBlock b = heap_->large().Take(size, 16);
       if (b.address == nullptr) continue;
       auto* at = static_cast<char*>(b.address);
       const auto next = live.lower_bound(at);
@@ -249,35 +276,35 @@ TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
                   std::prev(next)->first + std::prev(next)->second.size <= at);
       kernel_.Touch(at, size, ++tag);
       live[at] = {size, tag};
-      asked += size;
+      requested += size;
     } else {
       auto it = live.begin();
       std::advance(it, random() % live.size());
-      Span* span = heap_->LargeAt(it->first);
+      Span* span = heap_->large().At(it->first);
       ASSERT_NE(span, nullptr);
       ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
       if (what < 4) {
-        heap_->GiveLarge(span);
-        asked -= it->second.size;
+        heap_->large().Give(span);
+        requested -= it->second.size;
         live.erase(it);
       } else {
         const size_t size = 1 + random() % (2 << 20);
-        if (heap_->ResizeLarge(span, size)) {
-          asked += size - it->second.size;
+        if (heap_->large().Resize(span, size)) {
+          requested += size - it->second.size;
           it->second.size = size;
           kernel_.Touch(it->first, size, it->second.tag);
         }
       }
     }
-    ASSERT_EQ(heap_->large_blocks().asked, asked);
-    ASSERT_EQ(heap_->large_blocks().blocks, live.size());
+    ASSERT_EQ(heap_->large().counts().requested, requested);
+    ASSERT_EQ(heap_->large().counts().blocks, live.size());
     if (step % 100 == 0) Tick(1);
   }
   for (const auto& [at, block] : live) {
     EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
-    heap_->GiveLarge(heap_->LargeAt(at));
+    heap_->large().Give(heap_->large().At(at));
   }
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
   heap_->ReleaseNow(SIZE_MAX);
   EXPECT_EQ(kernel_.physical_bytes(), 0u);
 }
@@ -291,32 +318,30 @@ TEST_F(StrataHeapTest, SmallObjectsComeFromSpansTheyAreMappedTo) {
     for (void* p : objects) {
       const size_t offset = reinterpret_cast<uintptr_t>(p) - kernel_.base();
       EXPECT_EQ(heap_->page_map().ClassOf(PageId(offset >> kPageShift)), c);
-      EXPECT_EQ(heap_->LargeAt(p), nullptr);
+      EXPECT_EQ(heap_->large().At(p), nullptr);
     }
     Give(c, objects);
   }
   heap_->ReleaseNow(SIZE_MAX);
-  EXPECT_EQ(heap_->page_heap().used(), Length(0));
+  EXPECT_EQ(heap_->page_heap().used(), Pages(0));
 }
 
 TEST_F(StrataHeapTest, SpansOfManyAndOfFewObjectsShareHugepagesOnlyWhenToldTo) {
   const SizeClass many = ClassOfSize(64);
   const SizeClass few = ClassOfSize(16 << 10);
   for (const FillerGroups groups : {FillerGroups::kByLifetime, FillerGroups::kTogether}) {
-    TestKernel kernel{HugeLength(64)};
-    TierOptions tiers;
-    tiers.filler_groups = groups;
-    Heap heap(kernel, memory_.arena(), PageHeapOptions{}, NoteBadFree, tiers);
+    TestKernel kernel{HugePages(64)};
+    Heap heap(kernel, memory_.arena(), {.filler_groups = groups}, NoteBadFree);
     void* of_many[1];
     void* of_few[1];
-    ASSERT_EQ(heap.Take(many, of_many, 1), 1u);
-    ASSERT_EQ(heap.Take(few, of_few, 1), 1u);
+    ASSERT_EQ(heap.central()[many].Take(of_many, 1), 1u);
+    ASSERT_EQ(heap.central()[few].Take(of_few, 1), 1u);
     const auto hugepage = [&](void* p) {
       return (reinterpret_cast<uintptr_t>(p) - kernel.base()) >> kHugePageShift;
     };
     EXPECT_EQ(hugepage(of_many[0]) == hugepage(of_few[0]), groups == FillerGroups::kTogether);
-    heap.Give(many, of_many, 1);
-    heap.Give(few, of_few, 1);
+    heap.central()[many].Give(of_many, 1);
+    heap.central()[few].Give(of_few, 1);
   }
 }
 
@@ -324,7 +349,7 @@ TEST_F(StrataHeapTest, ABadFreeReachesTheHandler) {
   const SizeClass c = ClassOfSize(64);
   const std::vector<void*> objects = Take(c, 2);
   void* twice[] = {objects[0], objects[0]};
-  heap_->Give(c, twice, 2);
+  heap_->central()[c].Give(twice, 2);
   EXPECT_EQ(bad_frees, std::vector<void*>{objects[0]});
 }
 
@@ -363,7 +388,7 @@ TEST_F(StrataHeapTest, AProgramThatComputesKeepsItsHugepages) {
   Give(c, dying);
   for (int i = 0; i < 100; ++i) {
     kernel_.Advance(1000);
-    heap_->Tick(true, CpuUse::kMuch);
+    heap_->Tick(Giving::kOn, CpuUse::kMuch);
   }
   EXPECT_LT(heap_->page_heap().Stats().filler.in_use_released, kHugePageSize);
   Tick(10);
@@ -376,7 +401,7 @@ TEST_F(StrataHeapTest, WithReleaseOffTicksGiveNothingBack) {
   for (void* p : objects) kernel_.Touch(p, 1, 5);
   Give(c, objects);
   const size_t before = kernel_.physical_bytes();
-  EXPECT_EQ(Tick(60, false), 0u);
+  EXPECT_EQ(Tick(60, Giving::kOff), 0u);
   EXPECT_EQ(kernel_.physical_bytes(), before);
   EXPECT_EQ(kernel_.release_calls, 0u);
 }
@@ -386,14 +411,14 @@ TEST_F(StrataHeapTest, ABusyProgramIsNotCalledIdle) {
   for (int second = 0; second < 20; ++second) {
     for (int i = 0; i < 400; ++i) {
       std::vector<void*> objects(4);
-      ASSERT_EQ(heap_->Take(c, objects.data(), 4), 4u);
-      heap_->Give(c, objects.data(), 4);
+      ASSERT_EQ(heap_->central()[c].Take(objects.data(), 4), 4u);
+      heap_->central()[c].Give(objects.data(), 4);
     }
     kernel_.Advance(1000);
-    EXPECT_FALSE(heap_->Tick(true).idle) << second;
+    EXPECT_FALSE(heap_->Tick(Giving::kOn).idle) << second;
   }
   kernel_.Advance(1000);
-  EXPECT_TRUE(heap_->Tick(true).idle);
+  EXPECT_TRUE(heap_->Tick(Giving::kOn).idle);
 }
 
 TEST_F(StrataHeapTest, ReleaseNowGivesBackAtLeastWhatIsAskedIfItIsThere) {

@@ -10,14 +10,15 @@
 #include "base/check.h"
 #include "base/lock.h"
 #include "os/fake_kernel.h"
+#include "span/page_map.h"
 
 namespace strata::test {
 
 class TestKernel : public FakeKernel {
  public:
-  explicit TestKernel(HugeLength window)
+  explicit TestKernel(HugePages window)
       : FakeKernel(window),
-        entries_(PagesOf(window).raw() * kPageEntryBytes),
+        entries_(PagesOf(window).raw()),
         spans_(PagesOf(window).raw()),
         bytes_(BytesOf(window)) {
     memory_ = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -26,8 +27,9 @@ class TestKernel : public FakeKernel {
   ~TestKernel() { munmap(memory_, bytes_); }
 
   uintptr_t base() const { return reinterpret_cast<uintptr_t>(memory_); }
-  void* entries() { return entries_.data(); }
-  void* spans() { return spans_.data(); }
+  void* side_array(size_t i) {
+    return i == PageMap::kEntries ? static_cast<void*>(entries_.data()) : spans_.data();
+  }
   Lock& lock() { return lock_; }
 
   // Writes `tag` into every native page of the block.
@@ -46,8 +48,8 @@ class TestKernel : public FakeKernel {
   }
 
  private:
-  std::vector<char> entries_;
-  std::vector<void*> spans_;
+  std::vector<PageEntry> entries_;
+  std::vector<Span*> spans_;
   size_t bytes_;
   void* memory_;
   Lock lock_{LockRank::kMetadata};

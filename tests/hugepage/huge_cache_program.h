@@ -15,7 +15,7 @@ namespace strata::test {
 class HugeCacheProgram {
  public:
   explicit HugeCacheProgram(ProgramBytes bytes) : bytes_(bytes) {
-    STRATA_CHECK(map_.Cover({HugePageId(0), HugeLength(kWindow)}));
+    STRATA_CHECK(map_.Cover({HugePageId(0), HugePages(kWindow)}));
   }
 
   void Run() {
@@ -38,17 +38,17 @@ class HugeCacheProgram {
       case 0:
       case 1:
       case 2:
-        return Take(HugeLength(1 + bytes_.Below(bytes_.Below(4) == 0 ? 40 : 4)));
+        return Take(HugePages(1 + bytes_.Below(bytes_.Below(4) == 0 ? 40 : 4)));
       case 3:
       case 4:
       case 5:
         return Give();
       case 6:
-        return Release(HugeLength(1 + bytes_.Below(20)));
+        return Release(HugePages(1 + bytes_.Below(20)));
       default: {
-        const HugeLength before = cache_.limit();
+        const HugePages before = cache_.limit();
         cache_.Adjust(now_);
-        STRATA_CHECK(cache_.limit() <= before && cache_.limit() >= HugeLength(10));
+        STRATA_CHECK(cache_.limit() <= before && cache_.limit() >= HugePages(10));
         if (bytes_.Below(4) == 0) now_ += 3'000'000'000;
       }
     }
@@ -67,9 +67,9 @@ class HugeCacheProgram {
     }
   }
 
-  void Take(HugeLength n) {
+  void Take(HugePages n) {
     const bool fits = LongestCached() >= n.raw();
-    const HugeLength limit = cache_.limit();
+    const HugePages limit = cache_.limit();
     HugeRange r = cache_.TryTake(n, now_);
     STRATA_CHECK(r.empty() != fits);
     STRATA_CHECK(cache_.limit() >= limit &&
@@ -98,7 +98,7 @@ class HugeCacheProgram {
     Set(r, kUsed, kCached);
   }
 
-  void Release(HugeLength n) {
+  void Release(HugePages n) {
     const HugeRange r = cache_.TakeForRelease(n, now_);
     STRATA_CHECK(r.length <= n && r.empty() == (LongestCached() == 0));
     if (r.empty()) return;
@@ -113,7 +113,7 @@ class HugeCacheProgram {
   }
 
   void Check() {
-    HugeLength used;
+    HugePages used;
     for (const HugeRange& r : used_) used += r.length;
     STRATA_CHECK(cache_.usage() == used);
     STRATA_CHECK(cache_.size().raw() ==
@@ -128,7 +128,7 @@ class HugeCacheProgram {
 
   ProgramBytes bytes_;
   TestArena meta_;
-  HugePageMap map_{meta_.arena(), HugeLength(kWindow)};
+  HugePageMap map_{meta_.arena(), HugePages(kWindow)};
   HugeCache cache_{map_};
   std::vector<char> state_ = std::vector<char>(kWindow, kOut);
   std::vector<HugeRange> used_;

@@ -36,7 +36,7 @@ class HugeFillerProgram {
     size_t runs = 0;
   };
   struct Taken {
-    Length length;
+    Pages length;
     bool tail;  // a donated head: the part of a large run
   };
 
@@ -89,10 +89,10 @@ class HugeFillerProgram {
   }
 
   // The rank of a hugepage for a run of n pages, lower is better; none when it does not fit.
-  size_t Rank(const Page& p, bool dense, size_t n) const {
+  size_t Rank(const Page& p, PlacementGroup group, size_t n) const {
     const HugeTracker& t = *p.tracker;
     const size_t longest = Longest(p);
-    if (t.detached || t.empty() || t.dense != dense || longest < n) return kNone;
+    if (t.detached || t.empty() || t.group != group || longest < n) return kNone;
     const bool backed = p.map.find('.') != std::string::npos;
     const size_t kind = t.broken ? (backed ? 2 : 3) : t.donated ? 1 : 0;
     size_t chunk = 7;
@@ -102,24 +102,26 @@ class HugeFillerProgram {
   }
 
   void Take() {
-    PageRequest r{Length(1), Length(1), bytes_.Byte() % 2 == 0};
-    if (bytes_.Below(3) == 0) r.length = Length(1 + bytes_.Below(bytes_.Below(3) == 0 ? 128 : 9));
-    if (bytes_.Below(16) == 0) r.align = Length(size_t{1} << bytes_.Below(5));
-    const bool dense = r.dense;
+    PageRequest r{Pages(1)};
+    if (bytes_.Byte() % 2 == 0) r.placement.density = Density::kDense;
+    if (bytes_.Below(3) == 0) r.length = Pages(1 + bytes_.Below(bytes_.Below(3) == 0 ? 128 : 9));
+    if (bytes_.Below(16) == 0) r.align = Pages(size_t{1} << bytes_.Below(5));
+    const PlacementGroup group = GroupOf(r.placement);
     const size_t fit = r.length.raw() + r.align.raw() - 1;
     const bool avoid = bytes_.Below(8) == 0;
     size_t best = kNone;
-    for (const auto& [h, p] : pages_) best = std::min(best, Rank(p, dense, fit));
+    for (const auto& [h, p] : pages_) best = std::min(best, Rank(p, group, fit));
     if (avoid && best != kNone && best >> 20 >= 2) best = kNone;
     std::map<size_t, size_t> ranks;
-    for (const auto& [h, p] : pages_) ranks[h] = Rank(p, dense, fit);
+    for (const auto& [h, p] : pages_) ranks[h] = Rank(p, group, fit);
     PageRun run =
         filler_.TryTake(r, avoid ? HugeFiller::Broken::kAvoid : HugeFiller::Broken::kAllow);
     STRATA_CHECK(run.range.empty() == (best == kNone));
     if (run.range.empty()) {
       STRATA_CHECK(filler_.Prepare());
       Page& p = pages_[next_];
-      p.tracker->Init(HugePageId(next_++), bytes_.Byte() % 2 == 0);
+      p.tracker->Init(HugePageId(next_++), bytes_.Byte() % 2 == 0 ? HugeTracker::Memory::kZero
+                                                                  : HugeTracker::Memory::kTouched);
       run = filler_.Contribute(p.tracker.get(), r);
     } else {
       STRATA_CHECK(ranks.at(HugePageOf(run.range.first).raw()) == best);
@@ -134,8 +136,8 @@ class HugeFillerProgram {
     if (pages_.size() > 40) return;
     STRATA_CHECK(filler_.Prepare());
     Page& p = pages_[next_];
-    p.tracker->Init(HugePageId(next_), false);
-    const Length head(1 + bytes_.Below(kPagesPerHugePage - 1));
+    p.tracker->Init(HugePageId(next_), HugeTracker::Memory::kTouched);
+    const Pages head(1 + bytes_.Below(kPagesPerHugePage - 1));
     filler_.ContributeTail(p.tracker.get(), head);
     const PageId first = FirstPage(HugePageId(next_++));
     Mark({first, head}, 'u');
@@ -170,7 +172,7 @@ class HugeFillerProgram {
     const auto it = Pick();
     if (it == runs_.end()) return;
     const PageRange r{PageId(it->first), it->second.length};
-    const Length more(bytes_.Below(10));
+    const Pages more(bytes_.Below(10));
     Page& p = PageAt(r.first);
     const size_t end = Offset(r.first) + r.length.raw();
     const bool room = end + more.raw() <= kPagesPerHugePage &&
@@ -185,7 +187,7 @@ class HugeFillerProgram {
     const auto it = Pick();
     if (it == runs_.end()) return;
     const PageRange r{PageId(it->first), it->second.length};
-    const Length kept(1 + bytes_.Below(r.length.raw()));
+    const Pages kept(1 + bytes_.Below(r.length.raw()));
     filler_.Shrink(PageAt(r.first).tracker.get(), r, kept);
     Mark({r.first + kept, r.length - kept}, '.');
     it->second.length = kept;
@@ -261,10 +263,10 @@ class HugeFillerProgram {
     }
     for (const auto& [first, t] : runs_) slack += t.tail ? kPagesPerHugePage - t.length.raw() : 0;
     STRATA_CHECK(filler_.hugepages() == pages_.size());
-    STRATA_CHECK(filler_.used() == Length(used) && filler_.released() == Length(released));
+    STRATA_CHECK(filler_.used() == Pages(used) && filler_.released() == Pages(released));
     STRATA_CHECK(filler_.free_backed() ==
-                 Length(pages_.size() * kPagesPerHugePage - used - released));
-    STRATA_CHECK(filler_.slack() == Length(slack));
+                 Pages(pages_.size() * kPagesPerHugePage - used - released));
+    STRATA_CHECK(filler_.slack() == Pages(slack));
     size_t linked = 0, empties = 0;
     filler_.ForEach([&](const HugeTracker* t) { linked += !t->empty() && !t->detached; });
     for (const auto& [h, p] : pages_) empties += p.tracker->empty();
@@ -276,7 +278,7 @@ class HugeFillerProgram {
     while (!runs_.empty()) GiveRun(runs_.begin());
     while (filler_.has_empties()) ReleaseEmpties();
     Check();
-    STRATA_CHECK(pages_.empty() && filler_.abandoned() == Length(0));
+    STRATA_CHECK(pages_.empty() && filler_.abandoned() == Pages(0));
   }
 
   static constexpr size_t kNone = ~size_t{0};

@@ -35,7 +35,7 @@ class HugeRegionProgram {
       case 1:
       case 2:
       case 3:
-        return Take(Length(1 + bytes_.Below(bytes_.Below(4) == 0 ? 20'000 : 900)));
+        return Take(Pages(1 + bytes_.Below(bytes_.Below(4) == 0 ? 20'000 : 900)));
       case 4:
       case 5:
       case 6:
@@ -70,7 +70,7 @@ class HugeRegionProgram {
     }
   }
 
-  void Take(Length n) {
+  void Take(Pages n) {
     std::pair<size_t, size_t> best{0, ~size_t{0}};
     for (const auto& f : FreeRuns()) {
       if (f.second >= n.raw() && f.second < best.second) best = f;
@@ -92,7 +92,7 @@ class HugeRegionProgram {
   }
 
   PageRange RangeOf(std::map<size_t, size_t>::iterator it) const {
-    return {FirstPage(kFirst) + Length(it->first), Length(it->second)};
+    return {FirstPage(kFirst) + Pages(it->first), Pages(it->second)};
   }
 
   void Give() {
@@ -108,7 +108,7 @@ class HugeRegionProgram {
     const size_t more = bytes_.Below(2000), end = it->first + it->second;
     const auto next = std::next(it);
     const bool room = end + more <= (next == runs_.end() ? kPages : next->first);
-    STRATA_CHECK(region_->TryGrow(RangeOf(it), Length(it->second + more)) == room);
+    STRATA_CHECK(region_->TryGrow(RangeOf(it), Pages(it->second + more)) == room);
     if (!room || more == 0) return;
     bool zeroed = true;
     Use(end, more, &zeroed);
@@ -119,7 +119,7 @@ class HugeRegionProgram {
     const auto it = Pick();
     if (it == runs_.end()) return;
     const size_t kept = 1 + bytes_.Below(it->second);
-    region_->Shrink(RangeOf(it), Length(kept));
+    region_->Shrink(RangeOf(it), Pages(kept));
     it->second = kept;
   }
 
@@ -131,7 +131,7 @@ class HugeRegionProgram {
   }
 
   void Release() {
-    const HugeLength most(1 + bytes_.Below(16));
+    const HugePages most(1 + bytes_.Below(16));
     const HugeRange r = region_->DetachForRelease(most);
     bool any = false;
     for (size_t h = 0; h < backed_.size(); ++h) any = any || (backed_[h] && !UsedIn(h));
@@ -144,7 +144,7 @@ class HugeRegionProgram {
     }
     // While it is being released nobody can have it.
     const size_t at = (r.first - kFirst).raw() * kPagesPerHugePage;
-    const PageRun run = region_->TryTake(Length(1 + bytes_.Below(300)));
+    const PageRun run = region_->TryTake(Pages(1 + bytes_.Below(300)));
     if (!run.range.empty()) {
       const size_t taken = At(run.range.first), n = run.range.length.raw();
       STRATA_CHECK(taken + n <= at || taken >= at + PagesOf(r.length).raw());
@@ -152,7 +152,8 @@ class HugeRegionProgram {
       Use(taken, n, &zeroed);
       runs_[taken] = n;
     }
-    region_->FinishRelease(r, released);
+    region_->FinishRelease(
+        r, released ? HugeRegion::ReleaseResult::kDone : HugeRegion::ReleaseResult::kRefused);
     STRATA_CHECK(!region_->busy());
   }
 
@@ -161,11 +162,11 @@ class HugeRegionProgram {
     for (const auto& [at, n] : runs_) used += n;
     for (const auto& f : FreeRuns()) longest = std::max(longest, f.second);
     const size_t backed = static_cast<size_t>(std::count(backed_.begin(), backed_.end(), true));
-    STRATA_CHECK(region_->used() == Length(used) && region_->longest() == longest);
-    STRATA_CHECK(region_->backed() == Length(backed * kPagesPerHugePage));
-    STRATA_CHECK(region_->free_backed() == Length(backed * kPagesPerHugePage - used));
+    STRATA_CHECK(region_->used() == Pages(used) && region_->longest() == longest);
+    STRATA_CHECK(region_->backed() == Pages(backed * kPagesPerHugePage));
+    STRATA_CHECK(region_->free_backed() == Pages(backed * kPagesPerHugePage - used));
     size_t sum = 0;
-    for (HugePageId p = kFirst; p < kFirst + HugeRegion::kSize; p += HugeLength(1))
+    for (HugePageId p = kFirst; p < kFirst + HugeRegion::kSize; p += HugePages(1))
       sum += region_->used(p);
     STRATA_CHECK(sum == used);
   }

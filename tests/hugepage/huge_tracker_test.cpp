@@ -5,13 +5,16 @@
 
 #include <map>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace strata {
 namespace {
 
 TEST(HugeTracker, TakesTheBestFitThenTheLowestAddress) {
   HugeTracker t;
-  t.Init(HugePageId(3), true);
+  t.Init(HugePageId(3), HugeTracker::Memory::kZero);
   // used: [0,10) [12,20) [25,30) [32,256) -> free runs of 2, 5, 2
   t.TakeAt(0, 10);
   t.TakeAt(12, 8);
@@ -28,7 +31,7 @@ TEST(HugeTracker, TakesTheBestFitThenTheLowestAddress) {
 
 TEST(HugeTracker, AlignsInsideALongerRun) {
   HugeTracker t;
-  t.Init(HugePageId(0), true);
+  t.Init(HugePageId(0), HugeTracker::Memory::kZero);
   t.TakeAt(0, 3);
   EXPECT_EQ(t.Take(4, 16).at, 16u);
   EXPECT_EQ(t.longest(), 236u);
@@ -36,7 +39,7 @@ TEST(HugeTracker, AlignsInsideALongerRun) {
 
 TEST(HugeTracker, KnowsWhatWasNeverTouched) {
   HugeTracker t;
-  t.Init(HugePageId(0), true);
+  t.Init(HugePageId(0), HugeTracker::Memory::kZero);
   EXPECT_TRUE(t.Take(8, 1).zeroed);
   t.Give(0, 8);
   EXPECT_FALSE(t.Take(4, 1).zeroed);
@@ -45,13 +48,13 @@ TEST(HugeTracker, KnowsWhatWasNeverTouched) {
   t.NoteReleased(t.FreeBacked());
   EXPECT_TRUE(t.Take(4, 1).zeroed);
   HugeTracker reused;
-  reused.Init(HugePageId(0), false);
+  reused.Init(HugePageId(0), HugeTracker::Memory::kTouched);
   EXPECT_FALSE(reused.Take(1, 1).zeroed);
 }
 
 TEST(HugeTracker, PagesGoneWhileInUseAreReleasedWhenFreed) {
   HugeTracker t;
-  t.Init(HugePageId(0), false);
+  t.Init(HugePageId(0), HugeTracker::Memory::kTouched);
   t.TakeAt(0, 4);
   t.NoteGone(0, 3);  // page 0 and half of page 1
   EXPECT_EQ(t.gone(), 3u);
@@ -66,7 +69,8 @@ TEST(HugeTracker, AgreesWithAModelOverRandomUse) {
   std::mt19937 random(5);
   for (int round = 0; round < 60; ++round) {
     HugeTracker t;
-    t.Init(HugePageId(1), random() % 2 == 0);
+    t.Init(HugePageId(1),
+           random() % 2 == 0 ? HugeTracker::Memory::kZero : HugeTracker::Memory::kTouched);
     std::map<size_t, size_t> runs;  // at -> length
     std::string map(256, '.');
     size_t released = 0;
@@ -122,6 +126,51 @@ TEST(HugeTracker, AgreesWithAModelOverRandomUse) {
       ASSERT_EQ(t.free_backed(), 256 - used - released);
     }
   }
+}
+
+TEST(HugeTracker, EachSurveyCountsAnew) {
+  HugeTracker t;
+  t.Init(HugePageId(0), HugeTracker::Memory::kTouched);
+  t.NoteIdle(10, 1);
+  t.NoteIdle(5, 1);
+  EXPECT_EQ(t.IdleAt(1), 15u);
+  EXPECT_EQ(t.IdleAt(2), 0u);  // which found nothing
+  t.NoteIdle(3, 2);
+  EXPECT_EQ(t.IdleAt(2), 3u);
+  EXPECT_EQ(t.IdleAt(1), 0u);
+  t.NoteIdle(kNativePerHugePage, 2);
+  EXPECT_EQ(t.IdleAt(2), kNativePerHugePage);
+}
+
+TEST(HugeTracker, ACollapsedHugepageIsWhole) {
+  HugeTracker t;
+  t.Init(HugePageId(0), HugeTracker::Memory::kZero);
+  t.TakeAt(0, 4);
+  t.broken = t.split = true;
+  t.NoteReleased(t.FreeBacked());
+  t.NoteGone(0, 3);
+  EXPECT_EQ(t.untouched(), 0u);  // nothing that is free is backed
+  t.NoteCollapsed();
+  EXPECT_FALSE(t.broken);
+  EXPECT_FALSE(t.split);
+  EXPECT_EQ(t.gone(), 0u);
+  EXPECT_EQ(t.released(), 0u);
+  EXPECT_EQ(t.untouched(), 252u);  // backed again, and zero
+}
+
+TEST(HugeTracker, ReusedPagesAreNotGone) {
+  HugeTracker t;
+  t.Init(HugePageId(0), HugeTracker::Memory::kTouched);
+  t.TakeAt(0, 8);
+  t.NoteGone(0, 6);
+  t.NoteReused(2, 2);
+  EXPECT_EQ(t.gone(), 4u);
+  EXPECT_EQ(t.GoneIn(2, 2), 0u);
+  EXPECT_EQ(t.GoneIn(0, 16), 4u);
+  std::vector<std::pair<size_t, size_t>> there;
+  t.ForNotGone(0, 8, [&](size_t native, size_t n) { there.emplace_back(native, n); });
+  const std::vector<std::pair<size_t, size_t>> expected = {{2, 2}, {6, 2}};
+  EXPECT_EQ(there, expected);
 }
 
 }  // namespace

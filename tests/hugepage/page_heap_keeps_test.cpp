@@ -15,7 +15,7 @@ namespace {
 struct KeepsTest : testing::Test {
   KeepsTest() {
     for (size_t i = 0; i < kHugePages * kPagesPerHugePage; ++i) {
-      runs.push_back(heap.Take({Length(1), Length(1), false}).range);
+      runs.push_back(heap.Take({Pages(1), Pages(1)}).range);
       for (size_t n = 0; n < kNativePerPage; ++n)
         kernel.Write(runs[i].first.raw() * kNativePerPage + n, 1);
     }
@@ -44,7 +44,7 @@ struct KeepsTest : testing::Test {
   }
   void Second(Program program) {
     kernel.Advance(1000);
-    heap.Tick(program == Program::kRests, program);
+    heap.Tick(program == Program::kRests ? CallRate::kIdle : CallRate::kBusy, program);
   }
   // Leaves so many holes in a hugepage, given back and taken again but for the last ones.
   void Break(size_t hugepage, size_t missing) {
@@ -55,8 +55,8 @@ struct KeepsTest : testing::Test {
 
   static constexpr size_t kHugePages = 40;
   test::TestArena meta;
-  FakeKernel kernel{HugeLength(4096)};
-  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugeLength(4)}};
+  FakeKernel kernel{HugePages(4096)};
+  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugePages(4)}};
   std::vector<PageRange> runs;
 };
 
@@ -87,7 +87,7 @@ TEST_F(KeepsTest, ForgetsWhatAnEarlierSurveyFound) {
 }
 
 TEST_F(KeepsTest, CountsFreePagesToo) {
-  for (size_t i = 0; i < 50; ++i) heap.Give(runs[20 * kPagesPerHugePage + 128 + i], false);
+  for (size_t i = 0; i < 50; ++i) heap.Give(runs[20 * kPagesPerHugePage + 128 + i]);
   auto parts = Survey(20, 30);  // with 100 free native pages
   EXPECT_EQ(Release(parts, Program::kWorks), 30 * kNativePageSize);
 }
@@ -95,7 +95,7 @@ TEST_F(KeepsTest, CountsFreePagesToo) {
 // A survey is of its moment: later the idle pages may be in use.
 TEST_F(KeepsTest, ASurveyIsNotRememberedWhenFreePagesGo) {
   Survey(20, 200);
-  for (size_t i = 0; i < 8; ++i) heap.Give(runs[20 * kPagesPerHugePage + 200 + i], false);
+  for (size_t i = 0; i < 8; ++i) heap.Give(runs[20 * kPagesPerHugePage + 200 + i]);
   for (int s = 0; s < 40; ++s) Second(Program::kRests);
   EXPECT_TRUE(kernel.whole(HugePageId(20)));
 }
@@ -107,11 +107,11 @@ TEST_F(KeepsTest, TakesAnythingWhenMemoryIsShort) {
 
 TEST_F(KeepsTest, FreePagesOfWholeHugePagesStayWhileTheyAreFew) {
   for (size_t h = 10; h < 20; ++h) {
-    for (size_t i = 0; i < 15; ++i) heap.Give(runs[h * kPagesPerHugePage + i], false);
+    for (size_t i = 0; i < 15; ++i) heap.Give(runs[h * kPagesPerHugePage + i]);
   }
   for (int s = 0; s < 60; ++s) Second(Program::kRests);
   EXPECT_TRUE(kernel.whole(HugePageId(12)));
-  EXPECT_GT(heap.ReleaseNow(BytesOf(Length(150))), 0u);
+  EXPECT_GT(heap.ReleaseNow(BytesOf(Pages(150))), 0u);
   EXPECT_FALSE(kernel.whole(HugePageId(12)));
 }
 

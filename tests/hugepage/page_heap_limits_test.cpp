@@ -17,17 +17,17 @@ constexpr size_t kMiB = 1 << 20;
 
 struct PageHeapLimitsTest : testing::Test {
   PageRange Take(size_t n) {
-    const PageRange r = heap.Take({Length(n), Length(1), false}).range;
+    const PageRange r = heap.Take({Pages(n), Pages(1)}).range;
     for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i)
       kernel.Write(i, 1);
     most = std::max(most, kernel.physical_bytes());
     return r;
   }
-  void Give(PageRange r) { heap.Give(r, false); }
+  void Give(PageRange r) { heap.Give(r); }
 
   test::TestArena meta;
-  FakeKernel kernel{HugeLength(4096)};
-  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugeLength(4)}};
+  FakeKernel kernel{HugePages(4096)};
+  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugePages(4)}};
   size_t most = 0;  // physical memory ever held
 };
 
@@ -153,7 +153,7 @@ TEST_F(HardLimitTest, TheLastPageCanBeHadAndNoneBeyondIt) {
 TEST_F(HardLimitTest, LargeRunsUseItToTheEndToo) {
   heap.SetHardLimit(64 * kMiB);
   for (const size_t n : {300u, 130u, 100u, 7u, 1u}) Fill(n);
-  EXPECT_EQ(heap.used(), Length(64 * kMiB / kPageSize));
+  EXPECT_EQ(heap.used(), Pages(64 * kMiB / kPageSize));
   EXPECT_LE(most, 64 * kMiB);
 }
 
@@ -170,7 +170,7 @@ TEST_F(HardLimitTest, LoweredBelowWhatIsInUseItLetsNothingGrow) {
   Fill(8);
   heap.SetHardLimit(32 * kMiB);
   EXPECT_TRUE(Take(1).empty());
-  while (heap.used() > Length(31 * kMiB / kPageSize)) {
+  while (heap.used() > Pages(31 * kMiB / kPageSize)) {
     Give(runs.back());
     runs.pop_back();
   }

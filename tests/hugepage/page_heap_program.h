@@ -1,7 +1,7 @@
 // An instruction program for PageHeap over the fake kernel: random takes, gives, resizes, releases,
-// ticks and failures, also in the middle of releases, against a model of the runs handed out. After
-// each instruction the heap's numbers must add up and agree with the model and with the kernel. A
-// violation ends the process.
+// ticks and failures, also in the middle of releases, rebuilds and looks at the limit, against a
+// model of the runs handed out. After each instruction the heap's numbers must add up and agree
+// with the model and with the kernel. A violation ends the process.
 #pragma once
 
 #include <map>
@@ -19,8 +19,10 @@ namespace strata::test {
 class PageHeapProgram {
  public:
   explicit PageHeapProgram(ProgramBytes bytes) : bytes_(bytes) {
-    kernel_.on_release = [this] { Interrupt(); };
-    if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugeLength(9)});
+    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate =
+        kernel_.on_headroom = [this] { Interrupt(); };
+    kernel_.refuse_populate = bytes_.Byte() % 4 == 0;
+    if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
 
   void Run() {
@@ -36,8 +38,7 @@ class PageHeapProgram {
 
  private:
   struct Taken {
-    Length length;
-    bool dense;
+    Pages length;
     uint32_t tag;
     std::map<size_t, uint32_t> written;  // native page -> tag
     std::vector<NativeRange> gone;
@@ -47,7 +48,7 @@ class PageHeapProgram {
   void Step() {
     ++steps_;
     kernel_.Advance(bytes_.Below(64));
-    switch (bytes_.Below(24)) {
+    switch (bytes_.Below(25)) {
       case 0:
       case 1:
       case 2:
@@ -78,19 +79,22 @@ class PageHeapProgram {
       case 19:
       case 20:
         kernel_.Advance(1000);
-        heap_.Tick(bytes_.Byte() % 2 == 0, PickProgram());
+        heap_.Tick(bytes_.Byte() % 2 == 0 ? CallRate::kIdle : CallRate::kBusy, PickProgram());
         return;
       case 21:
         kernel_.Advance(bytes_.Below(8000));
         return;
       case 22:
         return Disturb();
+      case 23:
+        heap_.PopulateAhead();
+        return;
       default:
         return TakeBatch();
     }
   }
 
-  // Other threads run while the heap has dropped its lock for a release.
+  // Other threads run while the heap has dropped its lock.
   void Interrupt() {
     if (depth_ > 0 || bytes_.done()) return;
     ++depth_;
@@ -115,7 +119,7 @@ class PageHeapProgram {
     --depth_;
   }
 
-  Length PickLength() {
+  Pages PickLength() {
     switch (bytes_.Below(16)) {
       case 0:
       case 1:
@@ -123,35 +127,36 @@ class PageHeapProgram {
       case 3:
       case 4:
       case 5:
-        return Length(1);
+        return Pages(1);
       case 6:
       case 7:
       case 8:
-        return Length(1 + bytes_.Below(8));
+        return Pages(1 + bytes_.Below(8));
       case 9:
       case 10:
-        return Length(1 + bytes_.Below(128));
+        return Pages(1 + bytes_.Below(128));
       case 11:
-        return Length(129 + bytes_.Below(128));
+        return Pages(129 + bytes_.Below(128));
       case 12:
       case 13:
-        return Length(257 + bytes_.Below(1200));
+        return Pages(257 + bytes_.Below(1200));
       case 14:
-        return PagesOf(HugeLength(1 + bytes_.Below(8)));
+        return PagesOf(HugePages(1 + bytes_.Below(8)));
       default:
-        return Length(1 + bytes_.Below(20000));
+        return Pages(1 + bytes_.Below(20000));
     }
   }
 
   void Take() { TakeOne(PickLength()); }
   void TakeBatch() {
-    const Length n = PickLength();
+    const Pages n = PickLength();
     for (size_t i = bytes_.Below(40); i > 0; --i) TakeOne(n);
   }
 
-  void TakeOne(Length n) {
-    PageRequest r{n, Length(1), bytes_.Byte() % 2 == 0};
-    if (bytes_.Below(8) == 0) r.align = Length(size_t{1} << bytes_.Below(12));
+  void TakeOne(Pages n) {
+    PageRequest r{n};
+    if (bytes_.Byte() % 2 == 0) r.placement.density = Density::kDense;
+    if (bytes_.Below(8) == 0) r.align = Pages(size_t{1} << bytes_.Below(12));
     const PageRun run = heap_.Take(r);
     if (run.range.empty()) return;
     STRATA_CHECK(run.range.length == n);
@@ -166,7 +171,7 @@ class PageHeapProgram {
     if (run.zeroed) {
       for (size_t i = 0; i < natives; i += stride) STRATA_CHECK(kernel_.Read(native + i) == 0);
     }
-    Taken t{n, r.dense, ++last_tag_, {}, {}};
+    Taken t{n, ++last_tag_, {}, {}};
     const size_t touch = bytes_.Below(3);  // nothing, the ends, or all over
     if (touch >= 1) {
       Write(&t, native);
@@ -200,17 +205,16 @@ class PageHeapProgram {
     if (it == runs_.end()) return;
     Verify(it->second);
     const PageRange r{PageId(it->first), it->second.length};
-    const bool dense = it->second.dense;
     live_ -= r.length.raw();
     runs_.erase(it);
-    heap_.Give(r, dense);
+    heap_.Give(r);
   }
 
   void Grow() {
     const auto it = Pick();
     if (it == runs_.end()) return;
     const PageRange r{PageId(it->first), it->second.length};
-    const Length longer = r.length + Length(bytes_.Below(600));
+    const Pages longer = r.length + Pages(bytes_.Below(600));
     const size_t busy = std::exchange(busy_, it->first);
     const bool grown = heap_.TryGrow(r, longer);
     busy_ = busy;
@@ -226,7 +230,7 @@ class PageHeapProgram {
     if (it == runs_.end()) return;
     Taken& t = it->second;
     const PageRange r{PageId(it->first), t.length};
-    const Length shorter(1 + bytes_.Below(t.length.raw()));
+    const Pages shorter(1 + bytes_.Below(t.length.raw()));
     Verify(t);
     live_ -= (r.length - shorter).raw();
     t.length = shorter;
@@ -301,7 +305,7 @@ class PageHeapProgram {
     // What was backed before a limit was set may stay; it may not grow.
     STRATA_CHECK(hard_limit_ == 0 || s.backed <= std::max(hard_limit_, backed_));
     backed_ = s.backed;
-    STRATA_CHECK(s.used == live && heap_.used() == Length(live_));
+    STRATA_CHECK(s.used == live && heap_.used() == Pages(live_));
     // Without metadata a large run keeps the tail that it could not donate.
     const size_t parts = s.filler.used + s.large + s.region.used;
     STRATA_CHECK(metadata_failed_ ? parts >= live : parts == live);
@@ -349,19 +353,19 @@ class PageHeapProgram {
 
   // Everything comes back, and then nothing is left with the kernel.
   void Finish() {
-    kernel_.on_release = nullptr;
+    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom = nullptr;
     kernel_.fail_map_in = kernel_.fail_release_in = -1;
     meta_.fail = false;
     while (!runs_.empty()) {
       const auto it = runs_.begin();
       Verify(it->second);
-      heap_.Give({PageId(it->first), it->second.length}, it->second.dense);
+      heap_.Give({PageId(it->first), it->second.length});
       runs_.erase(it);
     }
     live_ = 0;
     heap_.ReleaseNow(~size_t{0} >> 1);
     Check();
-    STRATA_CHECK(heap_.used() == Length(0) && heap_.free_backed() == Length(0));
+    STRATA_CHECK(heap_.used() == Pages(0) && heap_.free_backed() == Pages(0));
     STRATA_CHECK(kernel_.physical_bytes() == 0 && kernel_.resident_bytes() == 0);
     STRATA_CHECK(heap_.Stats().marked_no_huge == 0 && heap_.Stats().filler.hugepages == 0);
   }
@@ -370,7 +374,7 @@ class PageHeapProgram {
 
   ProgramBytes bytes_;
   TestArena meta_;
-  FakeKernel kernel_{HugeLength(2048)};
+  FakeKernel kernel_{HugePages(2048)};
   PageHeap<FakeKernel> heap_{kernel_, meta_.arena(), PageHeapOptions{}};
   Runs runs_;
   size_t live_ = 0;      // pages

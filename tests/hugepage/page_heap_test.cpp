@@ -18,23 +18,25 @@ namespace strata {
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
+constexpr Placement kDense{.density = Density::kDense};
 
 struct PageHeapTest : testing::Test {
-  explicit PageHeapTest(const PageHeapOptions& options = {.small_heap = HugeLength(4)})
+  explicit PageHeapTest(const PageHeapOptions& options = {.small_heap = HugePages(4)})
       : heap(kernel, meta.arena(), options) {}
 
-  PageRange Take(size_t n, size_t align = 1, bool dense = false) {
-    return heap.Take({Length(n), Length(align), dense}).range;
+  PageRange Take(size_t n, size_t align = 1, Placement placement = {}) {
+    return heap.Take({Pages(n), Pages(align), placement}).range;
   }
   void Write(PageRange r) {
     for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i)
       kernel.Write(i, 1);
   }
-  void Give(PageRange r) { heap.Give(r, false); }
+  void Give(PageRange r) { heap.Give(r); }
   // One second of the program's life.
   size_t Second(bool idle) {
     kernel.Advance(1000);
-    return heap.Tick(idle, idle ? Program::kRests : Program::kWorks);
+    return idle ? heap.Tick(CallRate::kIdle, Program::kRests)
+                : heap.Tick(CallRate::kBusy, Program::kWorks);
   }
   std::string States() {
     std::string s;
@@ -43,35 +45,35 @@ struct PageHeapTest : testing::Test {
   }
 
   test::TestArena meta;
-  FakeKernel kernel{HugeLength(4096)};
+  FakeKernel kernel{HugePages(4096)};
   PageHeap<FakeKernel> heap;
 };
 
 TEST_F(PageHeapTest, SmallRunsShareAHugePageAndDenseOnesHaveTheirOwn) {
-  const PageRange a = Take(1), b = Take(7), c = Take(1, 1, true);
-  EXPECT_EQ(a, (PageRange{PageId(0), Length(1)}));
-  EXPECT_EQ(b, (PageRange{PageId(1), Length(7)}));
-  EXPECT_EQ(c, (PageRange{PageId(256), Length(1)}));
+  const PageRange a = Take(1), b = Take(7), c = Take(1, 1, kDense);
+  EXPECT_EQ(a, (PageRange{PageId(0), Pages(1)}));
+  EXPECT_EQ(b, (PageRange{PageId(1), Pages(7)}));
+  EXPECT_EQ(c, (PageRange{PageId(256), Pages(1)}));
   EXPECT_EQ(States(), "rD");
-  EXPECT_EQ(heap.used(), Length(9));
-  EXPECT_EQ(heap.free_backed(), Length(512 - 9));
+  EXPECT_EQ(heap.used(), Pages(9));
+  EXPECT_EQ(heap.free_backed(), Pages(512 - 9));
   Give(a);
   Give(b);
   Give(c);
   EXPECT_EQ(States(), "cc");
-  EXPECT_EQ(heap.free_backed(), Length(512));
+  EXPECT_EQ(heap.free_backed(), Pages(512));
 }
 
 TEST_F(PageHeapTest, LargeRunsDonateTheirTails) {
   const PageRange big = Take(300);
   EXPECT_EQ(States(), "Ld");
-  EXPECT_EQ(heap.Stats().filler.slack, BytesOf(Length(212)));
+  EXPECT_EQ(heap.Stats().filler.slack, BytesOf(Pages(212)));
   const PageRange small = Take(100);  // only the tail is there
   EXPECT_EQ(small.first, PageId(300));
   EXPECT_EQ(States(), "Lr");
   Give(big);
   EXPECT_EQ(States(), "cr");
-  EXPECT_EQ(heap.Stats().filler.abandoned, BytesOf(Length(44)));
+  EXPECT_EQ(heap.Stats().filler.abandoned, BytesOf(Pages(44)));
   EXPECT_EQ(heap.Stats().filler.slack, 0u);
   Give(small);
   EXPECT_EQ(States(), "cc");
@@ -80,7 +82,7 @@ TEST_F(PageHeapTest, LargeRunsDonateTheirTails) {
 
 TEST_F(PageHeapTest, DenseRunsLeaveDonatedTailsAlone) {
   Take(300);
-  EXPECT_EQ(Take(1, 1, true).first, PageId(512));
+  EXPECT_EQ(Take(1, 1, kDense).first, PageId(512));
 }
 
 TEST_F(PageHeapTest, WholeHugePagesComeFromTheCacheAgain) {
@@ -93,12 +95,12 @@ TEST_F(PageHeapTest, WholeHugePagesComeFromTheCacheAgain) {
 }
 
 TEST_F(PageHeapTest, ZeroedOnlyWhatWasNeverHandedOut) {
-  EXPECT_TRUE(heap.Take({Length(512)}).zeroed);
-  const PageRun a = heap.Take({Length(4)});
+  EXPECT_TRUE(heap.Take({Pages(512)}).zeroed);
+  const PageRun a = heap.Take({Pages(4)});
   EXPECT_TRUE(a.zeroed);
   Give(a.range);
-  EXPECT_FALSE(heap.Take({Length(4)}).zeroed);
-  EXPECT_FALSE(heap.Take({Length(256)}).range.empty());
+  EXPECT_FALSE(heap.Take({Pages(4)}).zeroed);
+  EXPECT_FALSE(heap.Take({Pages(256)}).range.empty());
 }
 
 TEST_F(PageHeapTest, AlignmentsUpToAGigabyte) {
@@ -110,22 +112,22 @@ TEST_F(PageHeapTest, AlignmentsUpToAGigabyte) {
       Give(r);
     }
   }
-  EXPECT_EQ(heap.used(), Length(0));
+  EXPECT_EQ(heap.used(), Pages(0));
   EXPECT_EQ(heap.Stats().large, 0u);
 }
 
 // Addresses are aligned, not places in the window, which may start anywhere.
 TEST(PageHeapPast, AlignmentsCountFromAddressZero) {
   test::TestArena meta;
-  FakeKernel kernel{HugeLength(4096)};
-  kernel.past = HugeLength(137);
+  FakeKernel kernel{HugePages(4096)};
+  kernel.past = HugePages(137);
   PageHeap<FakeKernel> heap(kernel, meta.arena(), {});
   for (const bool fragmented : {false, true}) {
     for (size_t align = 1; align <= 512 * 256; align *= 2) {
-      const PageRange r = heap.Take({Length(300), Length(align), false}).range;
+      const PageRange r = heap.Take({Pages(300), Pages(align)}).range;
       ASSERT_FALSE(r.empty());
       EXPECT_EQ((r.first.raw() + 137 * kPagesPerHugePage) % align, 0u) << align;
-      if (!fragmented || align < 1000) heap.Give(r, false);
+      if (!fragmented || align < 1000) heap.Give(r);
     }
   }
 }
@@ -137,15 +139,15 @@ TEST_F(PageHeapTest, RegionsServeAwkwardSizesOnceTailsWasteMuch) {
   const PageRange a = Take(257), b = Take(257);
   EXPECT_EQ(heap.Stats().region.regions, 1u);
   EXPECT_EQ(a.end(), b.first);  // packed across the hugepage boundary
-  EXPECT_EQ(heap.Stats().region.used, BytesOf(Length(514)));
-  EXPECT_EQ(heap.Stats().region.free, BytesOf(Length(768 - 514)));
+  EXPECT_EQ(heap.Stats().region.used, BytesOf(Pages(514)));
+  EXPECT_EQ(heap.Stats().region.free, BytesOf(Pages(768 - 514)));
   Give(a);
   Give(b);
   for (const PageRange& r : runs) Give(r);
   Second(false);  // an empty region is dissolved
   EXPECT_EQ(heap.Stats().region.regions, 0u);
   heap.ReleaseNow(~size_t{0} >> 1);
-  EXPECT_EQ(heap.free_backed(), Length(0));
+  EXPECT_EQ(heap.free_backed(), Pages(0));
 }
 
 TEST_F(PageHeapTest, GivingNeverCallsTheKernel) {
@@ -159,30 +161,30 @@ TEST_F(PageHeapTest, GivingNeverCallsTheKernel) {
 
 TEST_F(PageHeapTest, GrowsInPlaceIntoItsTailAndTheHugePagesBehind) {
   const PageRange r = Take(300);
-  EXPECT_TRUE(heap.TryGrow(r, Length(400)));
-  EXPECT_EQ(heap.Stats().filler.slack, BytesOf(Length(112)));
-  EXPECT_TRUE(heap.TryGrow({r.first, Length(400)}, Length(1000)));
-  EXPECT_EQ(heap.used(), Length(1000));
+  EXPECT_TRUE(heap.TryGrow(r, Pages(400)));
+  EXPECT_EQ(heap.Stats().filler.slack, BytesOf(Pages(112)));
+  EXPECT_TRUE(heap.TryGrow({r.first, Pages(400)}, Pages(1000)));
+  EXPECT_EQ(heap.used(), Pages(1000));
   EXPECT_EQ(States(), "LLLd");
   const PageRange behind = Take(256);
   EXPECT_EQ(behind.first, PageId(1024));
-  EXPECT_FALSE(heap.TryGrow({r.first, Length(1000)}, Length(1100)));
-  EXPECT_TRUE(heap.TryGrow({r.first, Length(1000)}, Length(1024)));
-  Give({r.first, Length(1024)});
+  EXPECT_FALSE(heap.TryGrow({r.first, Pages(1000)}, Pages(1100)));
+  EXPECT_TRUE(heap.TryGrow({r.first, Pages(1000)}, Pages(1024)));
+  Give({r.first, Pages(1024)});
   EXPECT_EQ(States(), "ccccL");
 }
 
 TEST_F(PageHeapTest, ShrinksFromHugePagesToOnePage) {
   const PageRange r = Take(1000);
-  heap.Shrink(r, Length(600));
+  heap.Shrink(r, Pages(600));
   EXPECT_EQ(States(), "LLdc");
-  heap.Shrink({r.first, Length(600)}, Length(512));
+  heap.Shrink({r.first, Pages(600)}, Pages(512));
   EXPECT_EQ(States(), "LLcc");
-  heap.Shrink({r.first, Length(512)}, Length(1));
+  heap.Shrink({r.first, Pages(512)}, Pages(1));
   EXPECT_EQ(States(), "dccc");
-  EXPECT_EQ(heap.used(), Length(1));
-  Give({r.first, Length(1)});
-  EXPECT_EQ(heap.used(), Length(0));
+  EXPECT_EQ(heap.used(), Pages(1));
+  Give({r.first, Pages(1)});
+  EXPECT_EQ(heap.used(), Pages(0));
   EXPECT_EQ(States(), "cccc");
 }
 
@@ -190,7 +192,7 @@ TEST_F(PageHeapTest, ShrinksFromHugePagesToOnePage) {
 TEST_F(PageHeapTest, BurstIsGivenBackWithinSevenSecondsOfIdleness) {
   std::vector<PageRange> runs;
   for (size_t i = 0; i < 131'072; ++i) {
-    runs.push_back(Take(1, 1, i % 2 == 0));
+    runs.push_back(Take(1, 1, i % 2 == 0 ? kDense : Placement{}));
     kernel.Write(runs.back().first.raw() * kNativePerPage, 1);
     if (i % 16'384 == 0) Second(false);
   }
@@ -203,10 +205,10 @@ TEST_F(PageHeapTest, BurstIsGivenBackWithinSevenSecondsOfIdleness) {
   }
   EXPECT_GE(kernel.physical_bytes(), 1000 * kMiB);
   kernel.Advance(600);
-  heap.Tick(false, Program::kWorks);
+  heap.Tick(CallRate::kBusy, Program::kWorks);
   for (int s = 0; s < 6; ++s) Second(true);
   EXPECT_LE(kernel.physical_bytes(), BytesOf(heap.used()));
-  EXPECT_EQ(heap.free_backed(), Length(0));
+  EXPECT_EQ(heap.free_backed(), Pages(0));
   for (const PageRange& r : runs) EXPECT_EQ(kernel.Read(r.first.raw() * kNativePerPage), 1u);
 }
 
@@ -239,14 +241,14 @@ TEST_F(PageHeapTest, BusyProgramThatShrankGivesBackAfterItsWindow) {
     for (int s = 0; s < window_s - 1; ++s) released += Second(false);
     EXPECT_EQ(released, 0u);
     for (int s = 0; s < 4; ++s) released += Second(false);
-    EXPECT_GE(released, BytesOf(Length(95'000)));
+    EXPECT_GE(released, BytesOf(Pages(95'000)));
     for (int s = 0; s < 40; ++s) Second(false);
   }
 }
 
 TEST_F(PageHeapTest, GrowingProgramKeepsItsHugePagesWhole) {
   for (int s = 0; s < 60; ++s) {
-    for (int i = 0; i < 700; ++i) Write(Take(1, 1, i % 3 == 0));
+    for (int i = 0; i < 700; ++i) Write(Take(1, 1, i % 3 == 0 ? kDense : Placement{}));
     EXPECT_EQ(Second(false), 0u);
   }
 }
@@ -258,11 +260,11 @@ TEST_F(PageHeapTest, ReleaseOfPartBreaksTheHugePageOnceAndTheRestIsFreedLater) {
   const HugePageId broken(4);  // one that was mapped as a hugepage
   ASSERT_TRUE(kernel.whole(broken));
   for (size_t i = 1; i < 256; ++i) Give(runs[4 * 256 + i]);
-  EXPECT_EQ(heap.ReleaseNow(1), BytesOf(Length(255)));
+  EXPECT_EQ(heap.ReleaseNow(1), BytesOf(Pages(255)));
   EXPECT_FALSE(kernel.whole(broken));
   EXPECT_EQ(kernel.advice(broken), FakeKernel::Advice::kNoHuge);
   EXPECT_EQ(heap.Stats().marked_no_huge, 1u);
-  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Length(256 * 5 + 1)));
+  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Pages(256 * 5 + 1)));
   EXPECT_EQ(States(), "rrrrxr");
   Give(runs[4 * 256]);
   EXPECT_EQ(States(), "rrrrer");
@@ -298,7 +300,7 @@ TEST_F(PageHeapTest, DenseBrokenHugePagesAreRebuilt) {
   for (int i = 0; i < 256 * 12; ++i) runs.push_back(Take(1));
   for (const PageRange& r : runs) Write(r);
   for (size_t i = 0; i < 200; ++i) Give(runs[5 * 256 + i]);
-  heap.ReleaseNow(BytesOf(Length(200)));
+  heap.ReleaseNow(BytesOf(Pages(200)));
   ASSERT_FALSE(kernel.whole(HugePageId(5)));
   for (size_t i = 0; i < 195; ++i) Write(Take(1));
   // The four of the small heap, too, now that the heap is not small.
@@ -345,12 +347,12 @@ TEST_F(PageHeapTest, FailedCollapseIsNotTriedAgainSoon) {
 
 TEST_F(PageHeapTest, SmallProgramAsksForNoHugePage) {
   for (int i = 0; i < 200; ++i) Write(Take(1));
-  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Length(200)));
-  EXPECT_EQ(heap.Stats().filler.untouched, BytesOf(Length(56)));
+  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Pages(200)));
+  EXPECT_EQ(heap.Stats().filler.untouched, BytesOf(Pages(56)));
 }
 
 TEST_F(PageHeapTest, OutOfMemoryIsAnEmptyRunAndRecovers) {
-  kernel.map_limit = HugeLength(20);
+  kernel.map_limit = HugePages(20);
   std::vector<PageRange> runs;
   for (PageRange r; !(r = Take(256)).empty();) runs.push_back(r);
   EXPECT_EQ(runs.size(), 20u);
@@ -358,18 +360,18 @@ TEST_F(PageHeapTest, OutOfMemoryIsAnEmptyRunAndRecovers) {
   EXPECT_TRUE(Take(1 << 20).empty());
   Give(runs.back());
   EXPECT_FALSE(Take(1).empty());
-  EXPECT_EQ(heap.used(), Length(19 * 256 + 1));
+  EXPECT_EQ(heap.used(), Pages(19 * 256 + 1));
 }
 
 TEST_F(PageHeapTest, WithoutAnotherHugePageDenseAndSparseRunsShareOne) {
-  kernel.map_limit = HugeLength(1);
+  kernel.map_limit = HugePages(1);
   EXPECT_EQ(Take(1).first, PageId(0));
-  EXPECT_EQ(Take(1, 1, true).first, PageId(1));
-  EXPECT_EQ(Take(3, 1, true).first, PageId(2));
+  EXPECT_EQ(Take(1, 1, kDense).first, PageId(1));
+  EXPECT_EQ(Take(3, 1, kDense).first, PageId(2));
 }
 
 TEST_F(PageHeapTest, CachedRangesJoinFreeOnesWhenThatIsTheOnlyWay) {
-  kernel.map_limit = HugeLength(20);
+  kernel.map_limit = HugePages(20);
   std::vector<PageRange> runs;
   for (int i = 0; i < 20; ++i) runs.push_back(Take(256));
   for (int i = 0; i < 8; ++i) Give(runs[i]);
@@ -388,7 +390,7 @@ TEST_F(PageHeapTest, WithoutMetadataNothingIsLost) {
   }
   meta.fail = false;
   for (const PageRange& r : runs) Give(r);
-  EXPECT_EQ(heap.used(), Length(1));
+  EXPECT_EQ(heap.used(), Pages(1));
   EXPECT_EQ(heap.Stats().large, 0u);
 }
 
@@ -403,7 +405,7 @@ TEST_F(LimitedHeapTest, LimitReleasesFirstAndThenFails) {
   EXPECT_FALSE(Take(8192).empty());  // only after the cached 32 MiB went back
   EXPECT_EQ(kernel.release_calls, 1u);
   EXPECT_TRUE(Take(1).empty());
-  EXPECT_EQ(heap.used(), Length(8192));
+  EXPECT_EQ(heap.used(), Pages(8192));
   heap.SetHardLimit(0);
   EXPECT_FALSE(Take(1).empty());
 }
@@ -415,7 +417,7 @@ struct NoReleaseTest : PageHeapTest {
 TEST_F(NoReleaseTest, TicksGiveBackNothingButACallDoes) {
   Give(Take(10'000));
   for (int s = 0; s < 100; ++s) EXPECT_EQ(Second(true), 0u);
-  EXPECT_EQ(heap.ReleaseNow(BytesOf(Length(10'000))), BytesOf(HugeLength(40)));
+  EXPECT_EQ(heap.ReleaseNow(BytesOf(Pages(10'000))), BytesOf(HugePages(40)));
   EXPECT_EQ(kernel.advise_calls, 0u);
 }
 
@@ -424,8 +426,8 @@ TEST_F(PageHeapTest, RefusedReleaseKeepsThePages) {
   Give(r);
   kernel.fail_release_in = 0;
   EXPECT_EQ(heap.ReleaseNow(1 << 20), 0u);
-  EXPECT_EQ(heap.free_backed(), Length(2560));
-  EXPECT_EQ(heap.ReleaseNow(1 << 20), BytesOf(HugeLength(1)));
+  EXPECT_EQ(heap.free_backed(), Pages(2560));
+  EXPECT_EQ(heap.ReleaseNow(1 << 20), BytesOf(HugePages(1)));
 }
 
 // A fork in the middle of releases of every kind: the child has the pages, and not the thread.
@@ -449,9 +451,9 @@ TEST_F(PageHeapTest, ChildOfAForkTakesBackWhatWasBeingReleased) {
       ok = ok && s.allocator.mapped ==
                      s.allocator.free + ((f.hugepages + s.cache.hugepages) << kHugePageShift);
       in_child = true;
-      for (int i = 1; i < 256 * 20; i += 2) heap.Give(runs[static_cast<size_t>(i)], false);
+      for (int i = 1; i < 256 * 20; i += 2) heap.Give(runs[static_cast<size_t>(i)]);
       heap.ReleaseNow(~size_t{0} >> 1);
-      ok = ok && heap.free_backed() == Length(0) && heap.used() == Length(0);
+      ok = ok && heap.free_backed() == Pages(0) && heap.used() == Pages(0);
       _exit(ok ? 0 : 1);
     }
     int status = -1;
@@ -489,7 +491,7 @@ TEST_F(PageHeapTest, ThreadsTakeAndGiveWhileOthersRelease) {
   for (std::thread& t : threads) t.join();
   releaser.join();
   heap.ReleaseNow(~size_t{0} >> 1);
-  EXPECT_EQ(heap.used(), Length(0));
+  EXPECT_EQ(heap.used(), Pages(0));
   EXPECT_EQ(kernel.physical_bytes(), 0u);
 }
 

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <map>
+#include <vector>
+
 #include "test_arena.h"
 
 namespace strata {
@@ -23,18 +27,18 @@ TEST(TrackerLists, AmongEqualRunsTheOneWithMoreAllocationsIsFirst) {
   L lists(meta.arena());
   ASSERT_TRUE(lists.Prepare());
   HugeTracker few, many;
-  few.Init(HugePageId(0), true);
-  many.Init(HugePageId(1), true);
+  few.Init(HugePageId(0), HugeTracker::Memory::kZero);
+  many.Init(HugePageId(1), HugeTracker::Memory::kZero);
   few.TakeAt(0, 40);
   for (size_t i = 0; i < 40; ++i) many.TakeAt(i, 1);
   lists.Add(&few);
   lists.Add(&many);
-  EXPECT_EQ(lists.Find(L::kRegular, 10), &many);
+  EXPECT_EQ(lists.Find({L::kRegular}, 10), &many);
   many.Give(39, 1);  // a longer run is a worse fit
   lists.Update(&many);
-  EXPECT_EQ(lists.Find(L::kRegular, 10), &few);
-  EXPECT_EQ(lists.Find(L::kRegular, 217), &many);
-  EXPECT_EQ(lists.Find(L::kRegular, 218), nullptr);
+  EXPECT_EQ(lists.Find({L::kRegular}, 10), &few);
+  EXPECT_EQ(lists.Find({L::kRegular}, 217), &many);
+  EXPECT_EQ(lists.Find({L::kRegular}, 218), nullptr);
 }
 
 TEST(TrackerLists, BrokenOnesChangeTheirKind) {
@@ -42,18 +46,107 @@ TEST(TrackerLists, BrokenOnesChangeTheirKind) {
   L lists(meta.arena());
   ASSERT_TRUE(lists.Prepare());
   HugeTracker t;
-  t.Init(HugePageId(0), true);
+  t.Init(HugePageId(0), HugeTracker::Memory::kZero);
   t.TakeAt(0, 1);
   lists.Add(&t);
   t.broken = true;
   lists.Update(&t);
-  EXPECT_EQ(lists.count(L::kPartial), 1u);
+  EXPECT_EQ(lists.count({L::kPartial}), 1u);
   t.NoteReleased(t.FreeBacked());
   lists.Update(&t);
-  EXPECT_EQ(lists.count(L::kReleased), 1u);
-  EXPECT_EQ(lists.Find(L::kReleased, 255), &t);
+  EXPECT_EQ(lists.count({L::kReleased}), 1u);
+  EXPECT_EQ(lists.Find({L::kReleased}, 255), &t);
   lists.Remove(&t);
-  EXPECT_EQ(lists.count(L::kReleased), 0u);
+  EXPECT_EQ(lists.count({L::kReleased}), 0u);
+}
+
+// Trackers with one run each, of so many pages.
+struct TrackerListsTest : testing::Test {
+  TrackerListsTest() { EXPECT_TRUE(lists.Prepare()); }
+  HugeTracker* Add(size_t used, bool broken = false) {
+    trackers.emplace_back().Init(HugePageId(trackers.size()), HugeTracker::Memory::kZero);
+    HugeTracker* t = &trackers.back();
+    t->TakeAt(0, used);
+    t->broken = broken;
+    lists.Add(t);
+    return t;
+  }
+  std::vector<HugeTracker*> Ranked() {
+    std::vector<HugeTracker*> all;
+    lists.ForRanks([&](HugeTracker* t, size_t) {
+      all.push_back(t);
+      return true;
+    });
+    return all;
+  }
+  // The trackers that one search looks at.
+  std::vector<HugeTracker*> Searched(uint32_t now_s, size_t steps) {
+    std::vector<HugeTracker*> all;
+    EXPECT_EQ(lists.Search({L::kRegular}, now_s, steps,
+                           [&](HugeTracker& t) {
+                             all.push_back(&t);
+                             return false;
+                           }),
+              nullptr);
+    return all;
+  }
+
+  test::TestArena meta;
+  L lists{meta.arena()};
+  std::deque<HugeTracker> trackers;
+};
+
+TEST_F(TrackerListsTest, BrokenOnesAreRankedAloneBeforeAnyWholeOne) {
+  HugeTracker* whole = Add(1);
+  HugeTracker* broken = Add(100, true);
+  EXPECT_EQ(Ranked(), std::vector<HugeTracker*>{broken});
+  lists.Remove(broken);
+  EXPECT_EQ(Ranked(), std::vector<HugeTracker*>{whole});
+}
+
+TEST_F(TrackerListsTest, TheRankFollowsTheUse) {
+  HugeTracker* a = Add(40);
+  HugeTracker* b = Add(60);
+  EXPECT_EQ(Ranked(), (std::vector<HugeTracker*>{a, b}));
+  // Its hole is filled: the same longest run, the same few allocations, more pages in use.
+  HugeTracker* c = Add(100);
+  c->Give(0, 100);
+  c->TakeAt(99, 1);  // free: 99 and 156
+  lists.Update(c);
+  EXPECT_EQ(Ranked(), (std::vector<HugeTracker*>{c, a, b}));
+  c->TryGrow(99, 1, 1);
+  c->Give(99, 1);
+  c->TakeAt(0, 100);
+  lists.Update(c);
+  EXPECT_EQ(Ranked(), (std::vector<HugeTracker*>{a, b, c}));
+}
+
+TEST_F(TrackerListsTest, ASearchForARunDoesNotLeaveItsKind) {
+  HugeTracker* regular = Add(200);  // 56 free
+  HugeTracker* partial = Add(10, true);
+  EXPECT_EQ(lists.Find({L::kRegular}, 57), nullptr);
+  EXPECT_EQ(lists.Find({L::kRegular}, 56), regular);
+  EXPECT_EQ(lists.Find({L::kPartial}, 57), partial);
+}
+
+TEST_F(TrackerListsTest, ASearchLooksAtEachOnceASecondAndThenAgain) {
+  for (const size_t used : {10, 10, 50, 90, 90, 90}) Add(used);
+  EXPECT_EQ(Searched(1, 100).size(), 6u);
+  EXPECT_TRUE(Searched(1, 100).empty());
+  EXPECT_EQ(Searched(2, 100).size(), 6u);
+}
+
+// Others have their turn: a search that broke off goes on behind the list where it stopped, and
+// within a list with those that waited longest.
+TEST_F(TrackerListsTest, ASearchOfFewStepsComesToAll) {
+  for (const size_t used : {10, 10, 10, 50, 50, 90, 90, 90}) Add(used);
+  std::map<HugeTracker*, int> looks;
+  for (uint32_t now_s = 1; now_s <= 40; ++now_s) {
+    const std::vector<HugeTracker*> some = Searched(now_s, 2);
+    EXPECT_LE(some.size(), 2u);
+    for (HugeTracker* t : some) ++looks[t];
+  }
+  for (HugeTracker& t : trackers) EXPECT_GE(looks[&t], 5) << t.page().raw();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Hoard's bound, measured after every call, on loads made to break it, and the same loads on the
-// other kinds of heap for many processors (papers §6.3), composed from layers of this library:
+// other kinds of heap for many processors (the taxonomy of Hoard's paper, ASPLOS 2000, section 6),
+// composed from layers of this library:
 //
 //   pure private          PrivateHeaps over Bins of FreeLists
 //   private, with owners  OwnedHeaps over the same

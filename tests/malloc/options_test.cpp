@@ -300,9 +300,9 @@ TEST(Options, EveryRowSaysWhatItIs) {
 }
 
 TEST(Options, SoftLimit) {
-  using Kind = SoftLimit::Kind;
+  using Kind = SoftLimitSetting::Kind;
   const auto is = [](const char* text, Kind kind, size_t value) {
-    SoftLimit soft{Kind::kBytes, 7};
+    SoftLimitSetting soft{Kind::kBytes, 7};
     return ParseSoftLimit(text, soft) && soft.kind == kind && soft.value == value;
   };
   EXPECT_TRUE(is("off", Kind::kOff, 0));
@@ -312,7 +312,7 @@ TEST(Options, SoftLimit) {
   EXPECT_TRUE(is("3G", Kind::kBytes, size_t{3} << 30));
   for (const char* bad : {"", "%", "0%", "101%", "-1%", "1000%", "99999%", "8 %", "on", "0", "K",
                           "1%%", "80%x", "2E", "18446744073709551615"}) {
-    SoftLimit soft{Kind::kBytes, 7};
+    SoftLimitSetting soft{Kind::kBytes, 7};
     EXPECT_FALSE(ParseSoftLimit(bad, soft)) << bad;
     EXPECT_EQ(soft.value, 7u) << bad;
   }

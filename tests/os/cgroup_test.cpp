@@ -200,5 +200,125 @@ TEST_F(CgroupTest, OwnMemoryIsWhatIsNotShared) {
   EXPECT_GT(OwnResidentBytes("/proc/self/statm"), 0u);
 }
 
+// "1" with 64 binary zeros behind it in mind: digits that wrap come out small.
+TEST_F(CgroupTest, NumbersThatWrapAreNone) {
+  Write("/self", "0::/\n");
+  Write("/memory.current", "4096\n");
+  Write("/memory.max", "18446744073709555712\n");  // 2^64 + 4096
+  EXPECT_EQ(Found().limit, 0u);
+}
+
+TEST_F(CgroupTest, MoreCacheThanUsageIsNoUsage) {
+  Write("/self", "0::/\n");
+  Write("/memory.max", "1048576\n");
+  Write("/memory.current", "4096\n");
+  Write("/memory.stat", "anon 1\ninactive_file 8192\n");
+  EXPECT_EQ(Found().usage, 0u);
+}
+
+// A cgroup over its limit (one that was lowered) has no room, and the least there can be.
+TEST_F(CgroupTest, ALevelOverItsLimitBinds) {
+  Write("/self", "0::/a/b\n");
+  Write("/a/memory.max", "500000\n");
+  Write("/a/memory.current", "900000\n");
+  for (const char* below : {"1000", "600000"}) {
+    Write("/a/b/memory.max", "700000\n");
+    Write("/a/b/memory.current", below);
+    EXPECT_EQ(Found().limit, 500000u);
+    EXPECT_EQ(Found().usage, 900000u);
+  }
+}
+
+TEST_F(CgroupTest, OfEqualRoomTheSmallerLimitBinds) {
+  Write("/self", "0::/a/b\n");
+  for (const bool outer_is_smaller : {false, true}) {
+    Write("/a/memory.max", outer_is_smaller ? "300000\n" : "500000\n");
+    Write("/a/memory.current", outer_is_smaller ? "100000\n" : "300000\n");
+    Write("/a/b/memory.max", outer_is_smaller ? "500000\n" : "300000\n");
+    Write("/a/b/memory.current", outer_is_smaller ? "300000\n" : "100000\n");
+    EXPECT_EQ(Found().limit, 300000u);
+  }
+}
+
+// The mount is the last level; files that lie above it are nobody's.
+TEST_F(CgroupTest, TheLevelsEndWithTheMount) {
+  Write("/self", "0::/a/b\n");
+  Write("/mount/a/b/memory.max", "max\n");
+  Write("/mount/a/b/memory.current", "1\n");
+  Write("/mount/memory.max", "1048576\n");
+  Write("/mount/memory.current", "4096\n");
+  Write("/memory.max", "5000\n");
+  Write("/memory.current", "4999\n");
+  CgroupWatch watch;
+  watch.Find((root + "/mount").c_str(), (root + "/self").c_str());
+  EXPECT_EQ(watch.Read().limit, 1048576u);
+  std::filesystem::remove(root + "/mount/memory.max");
+  EXPECT_EQ(watch.Read().limit, 0u);
+}
+
+TEST_F(CgroupTest, VersionOneOverrulesVersionTwo) {
+  Write("/self", "4:memory:/x\n0::/x\n");
+  Write("/memory/x/memory.limit_in_bytes", "2097152\n");
+  Write("/memory/x/memory.usage_in_bytes", "8192\n");
+  Write("/x/memory.max", "1048576\n");
+  Write("/x/memory.current", "4096\n");
+  EXPECT_EQ(Found().limit, 2097152u);
+  Write("/self", "2:cpu:/x\n0::/x\n");
+  Write("/cpu/x/cpu.cfs_quota_us", "250000\n");
+  Write("/cpu/x/cpu.cfs_period_us", "100000\n");
+  Write("/x/cpu.max", "50000 100000\n");
+  CgroupWatch watch;
+  watch.Find(root.c_str(), (root + "/self").c_str());
+  EXPECT_EQ(watch.ReadCpuQuota(), 2500u);
+}
+
+// After a move, or a fork into another namespace, what was found before is forgotten.
+TEST_F(CgroupTest, LookingAgainForgetsWhatWasThere) {
+  Write("/self", "0::/a\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  Write("/a/cpu.max", "50000 100000\n");
+  CgroupWatch watch;
+  watch.Find(root.c_str(), (root + "/self").c_str());
+  EXPECT_EQ(watch.Read().limit, 1048576u);
+  EXPECT_STREQ(watch.memory_directory(), (root + "/a").c_str());
+  Write("/self", "0::/gone\n");
+  std::filesystem::remove_all(root + "/a");
+  watch.Find(root.c_str(), (root + "/self").c_str());
+  EXPECT_STREQ(watch.memory_directory(), "");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  Write("/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(watch.Read().limit, 0u);
+  EXPECT_EQ(watch.ReadCpuQuota(), 0u);
+}
+
+// A directory whose path is too long is none, and not one of its ancestors by accident.
+TEST_F(CgroupTest, APathThatIsCutIsNotRead) {
+  const std::string part(200, 'd');
+  const std::string deep = "/" + part + "/" + part;
+  Write("/self", "0::" + deep + "/" + part + "\n");
+  Write(deep + "/memory.max", "1048576\n");
+  Write(deep + "/memory.current", "4096\n");
+  EXPECT_EQ(Found().limit, 1048576u);
+  // The name of its file no longer fits behind it.
+  Write("/self", "0::/" + std::string(250, 'd') + "/" + std::string(230, 'e') + "\n");
+  EXPECT_EQ(Found().limit, 0u);
+}
+
+TEST_F(CgroupTest, CpuQuotasAtTheirEnds) {
+  const auto quota = [this](const char* text) {
+    Write("/cpu.max", text);
+    CgroupWatch watch;
+    watch.Find(root.c_str(), (root + "/self").c_str());
+    return watch.ReadCpuQuota();
+  };
+  Write("/self", "0::/\n");
+  EXPECT_EQ(quota("1 1000000"), 1u);  // less than a thousandth is no "as many as there are"
+  EXPECT_EQ(quota("1000000000000 1"), UINT32_MAX / 2);
+  EXPECT_EQ(quota("1099511627777 100000"), 0u);
+  EXPECT_EQ(quota("1000000000000000000 1000"), 0u);  // times a thousand it would wrap
+}
+
 }  // namespace
 }  // namespace strata

@@ -41,7 +41,7 @@ TEST_F(MemoryWatchTest, NineTenthsOfTheCgroupUnlessToldOtherwise) {
   EXPECT_EQ(s.cgroup_usage, 300'000u);
   EXPECT_EQ(s.soft_limit, 900'000u);
   EXPECT_EQ(s.cpu_quota, 1500u);
-  watch.Set({SoftLimit::Kind::kPercent, 50});
+  watch.Set({SoftLimitSetting::Kind::kPercent, 50});
   EXPECT_EQ(watch.Headroom(), 200'000);
 }
 
@@ -51,10 +51,10 @@ TEST_F(MemoryWatchTest, NegativeAboveIt) {
 }
 
 TEST_F(MemoryWatchTest, BytesCountTheProcessAndKeepTheCgroupInView) {
-  watch.Set({SoftLimit::Kind::kBytes, 250'000});
+  watch.Set({SoftLimitSetting::Kind::kBytes, 250'000});
   EXPECT_EQ(watch.Headroom(), 250'000 - 50 * 4096);
   EXPECT_EQ(watch.state().soft_limit, 250'000u);
-  watch.Set({SoftLimit::Kind::kBytes, size_t{1} << 30});
+  watch.Set({SoftLimitSetting::Kind::kBytes, size_t{1} << 30});
   EXPECT_EQ(watch.Headroom(), 600'000);
   EXPECT_EQ(watch.state().soft_limit, 900'000u);
   Write("/memory.max", "max\n");
@@ -62,10 +62,10 @@ TEST_F(MemoryWatchTest, BytesCountTheProcessAndKeepTheCgroupInView) {
 }
 
 TEST_F(MemoryWatchTest, OffIsOff) {
-  watch.Set({SoftLimit::Kind::kOff, 0});
+  watch.Set({SoftLimitSetting::Kind::kOff, 0});
   EXPECT_EQ(watch.Headroom(), MemoryWatch::kNoLimit);
   EXPECT_EQ(watch.state().soft_limit, 0u);
-  watch.Set({SoftLimit::Kind::kPercent, 90});
+  watch.Set({SoftLimitSetting::Kind::kPercent, 90});
   EXPECT_EQ(watch.Headroom(), 600'000);
 }
 
@@ -94,6 +94,25 @@ TEST_F(MemoryWatchTest, FilesThatVanishAreNoLimit) {
   EXPECT_EQ(watch.Headroom(), 600'000);
   std::filesystem::remove_all(root);
   EXPECT_EQ(watch.Headroom(), MemoryWatch::kNoLimit);
+}
+
+TEST_F(MemoryWatchTest, PercentOfASmallLimit) {
+  Write("/memory.max", "150\n");
+  Write("/memory.current", "0\n");
+  EXPECT_EQ(watch.Headroom(), 135);
+  watch.Set({SoftLimitSetting::Kind::kPercent, 33});
+  EXPECT_EQ(watch.Headroom(), 49);
+}
+
+// That there was no limit is forgotten with the setting it was found for.
+TEST_F(MemoryWatchTest, ANewSettingIsLookedAtAtOnce) {
+  Write("/memory.max", "max\n");
+  EXPECT_EQ(watch.Headroom(), MemoryWatch::kNoLimit);
+  watch.Set({SoftLimitSetting::Kind::kBytes, 250'000});
+  EXPECT_EQ(watch.Headroom(), 250'000 - 50 * 4096);
+  watch.Set({SoftLimitSetting::Kind::kPercent, 90});
+  EXPECT_EQ(watch.Headroom(), MemoryWatch::kNoLimit);
+  EXPECT_EQ(watch.state().soft_limit, 0u);  // not the one of before
 }
 
 }  // namespace

@@ -16,14 +16,15 @@ namespace {
 
 class SystemKernelTest : public testing::Test {
  protected:
-  SystemKernelTest() { kernel_.Init(HugeLength(1 << 16), true, memory_.arena()); }
+  SystemKernelTest() {
+    kernel_.Init(HugePages(1 << 16), HugePageAdvice::kWherePossible, memory_.arena(), {4, 8});
+  }
   // The window lies at the same place for the whole process, so all of it is given back.
   ~SystemKernelTest() override {
-    const size_t pages = kernel_.mapped_end() / kPageSize;
-    if (pages == 0) return;
+    if (kernel_.mapped_end() == 0) return;
     munmap(reinterpret_cast<void*>(kernel_.base()), kernel_.mapped_end());
-    munmap(kernel_.entries(), RoundUp(pages * kPageEntryBytes, kNativePageSize));
-    munmap(kernel_.spans(), RoundUp(pages * sizeof(void*), kNativePageSize));
+    for (size_t i = 0; i < SystemKernel::kSideArrays; ++i)
+      munmap(kernel_.side_array(i), kernel_.side_array_bytes(i));
   }
   char* At(size_t offset) const { return reinterpret_cast<char*>(kernel_.base()) + offset; }
 
@@ -34,27 +35,27 @@ class SystemKernelTest : public testing::Test {
 TEST_F(SystemKernelTest, InitMapsNothingAndAlignsTheBase) {
   EXPECT_EQ(kernel_.base() % kHugePageSize, 0u);
   EXPECT_EQ((kernel_.base() - BytesOf(kernel_.past_gibibyte())) % (size_t{1} << 30), 0u);
-  EXPECT_EQ(kernel_.window(), HugeLength(1 << 16));
+  EXPECT_EQ(kernel_.window(), HugePages(1 << 16));
   EXPECT_EQ(kernel_.mapped_end(), 0u);
 }
 
 TEST_F(SystemKernelTest, MappedMemoryIsZeroAndWritable) {
   errno = 99;
-  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(2)}), MapResult::kMapped);
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(2)}), MapResult::kMapped);
   EXPECT_EQ(errno, 99);
   EXPECT_GE(kernel_.mapped_end(), 2 * kHugePageSize);
   for (size_t at = 0; at < 2 * kHugePageSize; at += kNativePageSize) ASSERT_EQ(*At(at), 0);
   memset(At(0), 0x5a, 2 * kHugePageSize);
-  // Each page's entries can be read and written.
+  // Each page's part of the side arrays can be read and written.
   for (size_t p = 0; p < 2 * kPagesPerHugePage; ++p) {
-    EXPECT_EQ(static_cast<uint32_t*>(kernel_.entries())[p], 0u);
-    EXPECT_EQ(static_cast<void**>(kernel_.spans())[p], nullptr);
-    static_cast<uint32_t*>(kernel_.entries())[p] = 1;
+    EXPECT_EQ(static_cast<uint32_t*>(kernel_.side_array(0))[p], 0u);
+    EXPECT_EQ(static_cast<void**>(kernel_.side_array(1))[p], nullptr);
+    static_cast<uint32_t*>(kernel_.side_array(0))[p] = 1;
   }
 }
 
 TEST_F(SystemKernelTest, ReleasedPagesReadAsZeroAndTheOthersStay) {
-  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(1)}), MapResult::kMapped);
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(1)}), MapResult::kMapped);
   memset(At(0), 0x5a, kHugePageSize);
   const NativeRange ranges[] = {{kNativePageSize, kNativePageSize},
                                 {8 * kNativePageSize, 4 * kNativePageSize}};
@@ -68,8 +69,8 @@ TEST_F(SystemKernelTest, ReleasedPagesReadAsZeroAndTheOthersStay) {
 }
 
 TEST_F(SystemKernelTest, ManyRangesAreAllReleased) {
-  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(8)}), MapResult::kMapped);
-  kernel_.AdviseNoHuge({HugePageId(0), HugeLength(8)});
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(8)}), MapResult::kMapped);
+  kernel_.AdviseNoHuge({HugePageId(0), HugePages(8)});
   memset(At(0), 0x5a, 8 * kHugePageSize);
   std::vector<NativeRange> ranges;
   for (size_t p = 0; p < 8 * kNativePerHugePage; p += 2)
@@ -81,15 +82,15 @@ TEST_F(SystemKernelTest, ManyRangesAreAllReleased) {
 }
 
 TEST_F(SystemKernelTest, SomeoneElsesMappingIsLeftAlone) {
-  ASSERT_EQ(kernel_.Map({HugePageId(0), HugeLength(1)}), MapResult::kMapped);
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(1)}), MapResult::kMapped);
   char* theirs = At(2 * kHugePageSize);
   ASSERT_EQ(mmap(theirs, kNativePageSize, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
             theirs);
   *theirs = 42;
-  EXPECT_EQ(kernel_.Map({HugePageId(1), HugeLength(4)}), MapResult::kOccupied);
+  EXPECT_EQ(kernel_.Map({HugePageId(1), HugePages(4)}), MapResult::kOccupied);
   EXPECT_EQ(*theirs, 42);
-  EXPECT_EQ(kernel_.Map({HugePageId(3), HugeLength(1)}), MapResult::kMapped);
+  EXPECT_EQ(kernel_.Map({HugePageId(3), HugePages(1)}), MapResult::kMapped);
   memset(At(3 * kHugePageSize), 1, kHugePageSize);
   munmap(theirs, kNativePageSize);
 }

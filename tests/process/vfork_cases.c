@@ -66,6 +66,52 @@ CASE(children_beside_threads) {
   for (int i = 0; i < kThreads; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+static void* BusyWithLargeBlocks(void* number) {
+  enum { kSize = 40 << 10, kBlocks = 12 };
+  uint64_t* held[kBlocks];
+  const uint64_t mark = (uint64_t)(uintptr_t)number << 32;
+  while (!atomic_load(&stop)) {
+    for (uint64_t i = 0; i < kBlocks; ++i) {
+      held[i] = (uint64_t*)malloc(kSize);
+      if (held[i] == NULL) _exit(2);
+      held[i][0] = held[i][kSize / 8 - 1] = mark + i;
+    }
+    for (uint64_t i = 0; i < kBlocks; ++i) {
+      if (held[i][0] != mark + i || held[i][kSize / 8 - 1] != mark + i) {
+        Say("a large block was handed out twice\n");
+        _exit(3);
+      }
+      free(held[i]);
+    }
+  }
+  return NULL;
+}
+
+// A heap that grows sends large objects down from a CPU's cache: never from the child, to which the
+// kernel keeps no restartable sequences.
+CASE(growth_in_children_beside_large_blocks) {
+  enum { kChildren = 60, kGrowth = 300 };
+  static void* volatile grown[kChildren][kGrowth];
+  pthread_t threads[kThreads];
+  for (uintptr_t i = 0; i < kThreads; ++i)
+    CHECK(pthread_create(&threads[i], NULL, BusyWithLargeBlocks, (void*)(i + 1)) == 0);
+  for (int c = 0; c < kChildren; ++c) {
+    const pid_t child = vfork();
+    if (child == 0) {
+      for (int i = 0; i < kGrowth; ++i) {
+        if ((grown[c][i] = malloc(3000)) == NULL) _exit(2);
+      }
+      _exit(0);
+    }
+    ExpectSuccess(child);
+  }
+  atomic_store(&stop, 1);
+  for (int i = 0; i < kThreads; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+  for (int c = 0; c < kChildren; ++c) {
+    for (int i = 0; i < kGrowth; ++i) free(grown[c][i]);
+  }
+}
+
 // What the child allocates, the parent finds and frees, and the other way around.
 CASE(blocks_of_both_sides) {
   static unsigned char* volatile blocks[100];

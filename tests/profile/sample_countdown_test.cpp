@@ -143,5 +143,107 @@ TEST(SampleCountdown, ShortIntervalsAreTakenAtTheirWord) {
   }
 }
 
+// Thinning goes up where samples are less than 100 us apart, down where they are more than 400, by
+// one power of two each, and stays between.
+class Thinning : public testing::Test {
+ protected:
+  static constexpr size_t kInterval = size_t{2} << 20;  // the least that is thinned
+  static constexpr uint64_t kUnitNs = 25'000;
+
+  Thinning() {
+    c_.Seed(12);
+    EXPECT_TRUE(c_.Spend(SIZE_MAX, rate_, Stretches::kAllowed));
+    c_.NoteSample(now_ns_, rate_);
+  }
+  // A sample after so many units of time, and then the next point is drawn.
+  void SampleAfter(uint64_t units) {
+    now_ns_ += units * kUnitNs;
+    c_.NoteSample(now_ns_, rate_);
+    EXPECT_TRUE(c_.Spend(SIZE_MAX, rate_, Stretches::kAllowed));
+  }
+  double InForce() { return c_.IntervalInForce(rate_) / static_cast<double>(rate_.interval); }
+  double OfSample() { return c_.IntervalOfSample(rate_) / static_cast<double>(rate_.interval); }
+
+  SampleRate rate_{kInterval, 1};
+  SampleCountdown c_;
+  uint64_t now_ns_ = 1'000'000'000;
+};
+
+TEST_F(Thinning, GoesUpByOneToItsEndAndDownAgain) {
+  SampleAfter(3);
+  for (const uint64_t units : {4, 16}) {  // neither fast nor slow
+    SampleAfter(units);
+    EXPECT_EQ(InForce(), 2) << units;
+  }
+  SampleAfter(17);
+  double power = 1;
+  for (int i = 0; i < 12; ++i) {
+    SampleAfter(3);
+    EXPECT_EQ(OfSample(), power);  // what the sample itself was drawn with
+    EXPECT_EQ(InForce(), power *= 2);
+  }
+  SampleAfter(3);
+  EXPECT_EQ(InForce(), 4096);
+  SampleAfter(4);
+  EXPECT_EQ(InForce(), 4096);
+  for (int i = 0; i < 12; ++i) {
+    SampleAfter(17);
+    EXPECT_EQ(OfSample(), power);
+    EXPECT_EQ(InForce(), power /= 2);
+  }
+  SampleAfter(17);
+  EXPECT_EQ(InForce(), 1);
+}
+
+TEST_F(Thinning, EndsWithTheInterval) {
+  for (int i = 0; i < 5; ++i) SampleAfter(0);
+  ASSERT_EQ(InForce(), 32);
+  rate_.epoch = 2;
+  EXPECT_TRUE(c_.Spend(SIZE_MAX, rate_, Stretches::kAllowed));
+  EXPECT_EQ(OfSample(), 1);
+  EXPECT_EQ(InForce(), 1);
+}
+
+TEST_F(Thinning, IsForLongIntervalsOnly) {
+  rate_ = {kInterval - 1, 2};
+  EXPECT_TRUE(c_.Spend(SIZE_MAX, rate_, Stretches::kAllowed));
+  for (int i = 0; i < 5; ++i) SampleAfter(0);
+  EXPECT_EQ(InForce(), 1);
+}
+
+// The longest intervals thinned most, beyond what the count can hold.
+TEST_F(Thinning, APointTooFarToCountIsFar) {
+  rate_ = {kMostSampleInterval, 2};
+  EXPECT_TRUE(c_.Spend(SIZE_MAX, rate_, Stretches::kAllowed));
+  for (int i = 0; i < 12; ++i) SampleAfter(0);
+  int near = 0;
+  for (int i = 0; i < 200; ++i) {
+    SampleAfter(0);
+    near += c_.stretch + c_.beyond < uint64_t{1} << 47;
+  }
+  EXPECT_LT(near, 30);  // one in 33 is; one in two would be if the rest were cut off
+}
+
+TEST(SampleCountdown, APauseLosesNothing) {
+  SampleCountdown c;
+  c.Seed(13);
+  c.Spend(1, {size_t{1} << 30, 1}, Stretches::kAllowed);
+  const uint64_t left = c.stretch + c.beyond;
+  ASSERT_GT(c.stretch, 0u);
+  c.Pause();
+  EXPECT_EQ(c.stretch, 0u);
+  EXPECT_EQ(c.beyond, left);
+}
+
+TEST(SampleCountdown, NoSeedIsNone) {
+  SampleCountdown c;
+  c.Seed(0 - uint64_t{0x9e3779b97f4a7c15u});  // which mixes to zero
+  EXPECT_NE(c.random, 0u);
+}
+
+TEST(SampleMath, GreatExpectationsAreCertain) {
+  for (const double x : {41.0, 700.0, 1000.0, 1e9, 1e300}) EXPECT_EQ(ChanceOfSample(x), 1) << x;
+}
+
 }  // namespace
 }  // namespace strata

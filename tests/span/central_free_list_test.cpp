@@ -1,47 +1,16 @@
-// CentralFreeList over a fake source: which span is taken from, when spans go, which frees are
-// refused, and which native pages may be given back.
+// CentralFreeList over a fake source: which span is taken from, when spans go, and which frees are
+// refused. Which native pages may be given back: span_release_test.cpp.
 #include "span/central_free_list.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
-#include "fake_source.h"
+#include "central_free_list_fixture.h"
 
 namespace strata::test {
 namespace {
-
-class CentralFreeListTest : public testing::Test {
- protected:
-  void Use(size_t size) {
-    class_ = ClassOfSize(size);
-    list_.Init(class_, &source_);
-  }
-  std::vector<void*> Take(size_t n) {
-    std::vector<void*> out(n);
-    size_t got = 0;
-    while (got < n) {
-      const size_t k = list_.Take(&out[got], std::min(n - got, kMaxBatch));
-      if (k == 0) break;
-      got += k;
-    }
-    out.resize(got);
-    return out;
-  }
-  void Give(const std::vector<void*>& objects) { list_.Give(objects.data(), objects.size()); }
-  void Give(void* object) { list_.Give(&object, 1); }
-  Span* SpanOf(const void* p) {
-    return source_.page_map().SpanOf(
-        PageId((reinterpret_cast<uintptr_t>(p) - source_.base()) >> kPageShift));
-  }
-  const ClassInfo& info() const { return InfoOf(class_); }
-
-  SizeClass class_ = SizeClass::kNone;
-  FakeSource source_;
-  TestCentral list_;
-};
 
 TEST_F(CentralFreeListTest, WithoutPriorityTheSpanFreedIntoLastComesFirst) {
   class_ = ClassOfSize(1024);
@@ -206,196 +175,6 @@ TEST_F(CentralFreeListTest, AFreeIntoAnotherClassOrNoSpanIsReported) {
   EXPECT_EQ(other.objects_out(), 1u);
 }
 
-TEST(CentralFreeList, ReleasesExactlyTheNativePagesWithoutLiveObjects) {
-  // 1280 B: objects lie across native pages.
-  for (const size_t size : {size_t{8}, size_t{64}, size_t{1280}, size_t{6144}, size_t{20480}}) {
-    SCOPED_TRACE(size);
-    FakeSource source;
-    TestCentral list;
-    const SizeClass c = ClassOfSize(size);
-    const ClassInfo& k = InfoOf(c);
-    list.Init(c, &source);
-    for (size_t survivor = 0; survivor < k.objects; survivor += 1 + k.objects / 13) {
-      std::vector<void*> all(k.objects);
-      for (size_t got = 0; got < all.size();)
-        got += list.Take(&all[got], std::min(kMaxBatch, all.size() - got));
-      std::sort(all.begin(), all.end());
-      char* live = static_cast<char*>(all[survivor]);
-      memset(live, 0x5a, k.size);
-      all.erase(all.begin() + static_cast<long>(survivor));
-      for (size_t i = 0; i < all.size(); i += kMaxBatch)
-        list.Give(&all[i], std::min(kMaxBatch, all.size() - i));
-      const size_t bytes = list.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
-      const size_t first = reinterpret_cast<uintptr_t>(live) >> kNativePageShift;
-      const size_t last = (reinterpret_cast<uintptr_t>(live) + k.size - 1) >> kNativePageShift;
-      EXPECT_EQ(bytes, (k.pages * kNativePerPage - (last - first + 1)) * kNativePageSize);
-      EXPECT_EQ(source.ReleasedPages(), bytes >> kNativePageShift);
-      EXPECT_EQ(std::count(live, live + k.size, 0x5a), static_cast<long>(k.size));
-      // Nothing is left to give back.
-      EXPECT_EQ(list.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
-      void* object = live;
-      list.Give(&object, 1);
-      list.ReleaseEmpty(UINT32_MAX);
-      EXPECT_EQ(source.ReleasedPages(), 0u);
-    }
-  }
-}
-
-TEST_F(CentralFreeListTest, ReleaseIdleSparesSpansTouchedSince) {
-  Use(1024);
-  list_.set_tick(10);
-  std::vector<void*> objects = Take(32);
-  Give({objects.begin() + 1, objects.end()});
-  EXPECT_EQ(list_.ReleaseIdle(10, SIZE_MAX, Program::kRests), 0u);
-  EXPECT_EQ(source_.release_calls, 0u);
-  // It was too fresh, not scanned: a later call finds it.
-  EXPECT_EQ(list_.ReleaseIdle(11, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
-}
-
-TEST_F(CentralFreeListTest, AReusedPageIsNotedOnce) {
-  Use(1024);
-  std::vector<void*> objects = Take(32);
-  std::sort(objects.begin(), objects.end());
-  Give({objects.begin() + 4, objects.end()});
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
-  // Four objects a native page: the next five touch two of them.
-  for (void* p : Take(5)) EXPECT_FALSE(source_.Released(p));
-  EXPECT_EQ(source_.ReleasedPages(), 5u);
-  EXPECT_EQ(source_.reused_calls, 1u);
-}
-
-// What a refill takes from many spans is told in a few calls, and never under the list's lock: the
-// page heap may read files and release memory then.
-TEST_F(CentralFreeListTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
-  Use(1024);
-  std::vector<void*> objects = Take(32 * 20);
-  std::sort(objects.begin(), objects.end());
-  std::vector<void*> dying;
-  for (size_t i = 0; i < objects.size(); ++i) {
-    if (i % 32 >= 28) dying.push_back(objects[i]);  // a native page of each span
-  }
-  for (void* p : dying) Give(p);
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 20 * kNativePageSize);
-  source_.on_reused = [&] {
-    const bool free = list_.lock().TryAcquire();
-    if (free) list_.lock().Release();
-    ASSERT_TRUE(free);
-  };
-  std::vector<void*> out(80);
-  ASSERT_EQ(list_.Take(out.data(), 80), 80u);
-  EXPECT_EQ(source_.ReleasedPages(), 0u);
-  EXPECT_LE(source_.reused_calls, 5u);
-}
-
-// The source spares hugepages: what it leaves alone is not taken for given back, and goes when
-// memory is short.
-TEST_F(CentralFreeListTest, PagesThatAreLeftAloneGoWhenMemoryIsShort) {
-  Use(1024);
-  std::vector<void*> objects = Take(32);
-  std::sort(objects.begin(), objects.end());
-  Give({objects.begin() + 4, objects.end()});
-  source_.spare_hugepages = true;
-  EXPECT_TRUE(list_.SurveyIdle(UINT32_MAX));
-  EXPECT_EQ(source_.surveyed, 7u);
-  list_.SearchAnew();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
-  Give(Take(1));
-  EXPECT_EQ(source_.reused_calls, 0u);
-  list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kIsShort), 7 * kNativePageSize);
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kIsShort), 0u);
-}
-
-TEST_F(CentralFreeListTest, ASurveyCountsEachTimeAndChangesNothing) {
-  Use(1024);
-  std::vector<void*> objects = Take(32 * 100);
-  std::sort(objects.begin(), objects.end());
-  for (size_t i = 0; i < objects.size(); ++i) {
-    if (i % 32 >= 24) Give(objects[i]);  // two native pages of each span
-  }
-  for (size_t i = 1; i <= 3; ++i) {
-    EXPECT_TRUE(list_.SurveyIdle(UINT32_MAX));
-    EXPECT_EQ(source_.surveyed, i * 200);
-  }
-  EXPECT_EQ(source_.ReleasedPages(), 0u);
-  list_.SearchAnew();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 200 * kNativePageSize);
-}
-
-// The kernel may give the pages memory again by rebuilding their hugepage.
-TEST_F(CentralFreeListTest, PagesWithMemoryAgainAreGivenBackAgain) {
-  Use(1024);
-  std::vector<void*> objects = Take(32);
-  std::sort(objects.begin(), objects.end());
-  Give({objects.begin() + 4, objects.end()});
-  ASSERT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
-  source_.Rebuild();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);  // nobody said so
-  list_.SearchAnew();
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
-  source_.Rebuild();
-  Give(objects[3]);  // a change is reason enough to search the span
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 7 * kNativePageSize);
-}
-
-// Spans without an idle page fill no batch, and are no reason to hold the lock for all of them.
-TEST_F(CentralFreeListTest, ASearchLooksAtABoundedNumberOfSpansAtATime) {
-  Use(64);
-  const size_t per_span = info().objects;
-  std::vector<void*> objects = Take(per_span * 1500);
-  std::vector<void*> dying;
-  for (size_t i = 0; i < objects.size(); ++i) {
-    if (i % 2 != 0) dying.push_back(objects[i]);
-  }
-  for (size_t i = 0; i < dying.size(); i += kMaxBatch)
-    list_.Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests), 0u);
-  EXPECT_EQ(source_.release_calls, 0u);
-  const size_t steps = 1500 * (per_span / 2 + kStepsOfASpan);
-  EXPECT_GE(source_.isolation_calls, steps / kSearchSteps / 2);
-  EXPECT_LE(source_.isolation_calls, steps / kSearchSteps * 2);
-}
-
-TEST_F(CentralFreeListTest, ReleaseIdleHonoursItsLimit) {
-  Use(1024);
-  std::vector<void*> objects = Take(32 * 200);
-  std::vector<void*> dying;
-  for (size_t i = 0; i < objects.size(); ++i) {
-    if (i % 32 != 0) dying.push_back(objects[i]);
-  }
-  for (size_t i = 0; i < dying.size(); i += kMaxBatch)
-    list_.Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 0, Program::kRests), 0u);
-  const size_t first = list_.ReleaseIdle(UINT32_MAX, 100 << 10, Program::kRests);
-  EXPECT_GE(first, 100u << 10);
-  EXPECT_LE(first, (100u << 10) + 64 * 28 * 1024);  // it ends with the batch that reached it
-  const size_t rest = list_.ReleaseIdle(UINT32_MAX, SIZE_MAX, Program::kRests);
-  EXPECT_EQ(first + rest, 200 * 7 * kNativePageSize);
-}
-
-TEST_F(CentralFreeListTest, NothingIsTakenFromASpanBeingReleased) {
-  Use(1024);
-  std::vector<void*> objects = Take(32);
-  Span* isolated = SpanOf(objects[0]);
-  Give({objects.begin() + 2, objects.end()});
-  void* taken = nullptr;
-  source_.on_release = [&] {
-    if (taken != nullptr) return;
-    EXPECT_EQ(isolated->state, SpanState::kIsolated);
-    taken = Take(1)[0];
-    EXPECT_NE(SpanOf(taken), isolated);
-    Give(objects[0]);  // frees into it are welcome
-    Give(objects[1]);
-  };
-  EXPECT_EQ(list_.ReleaseIdle(UINT32_MAX, 1, Program::kRests), 7 * kNativePageSize);
-  EXPECT_EQ(isolated->state, SpanState::kSmall);
-  EXPECT_EQ(isolated->allocated, 0u);
-  EXPECT_EQ(list_.objects_out(), 1u);
-  list_.ReleaseEmpty(UINT32_MAX);
-  EXPECT_EQ(source_.live_spans.count(isolated), 0u);
-  Give(taken);
-}
-
 TEST_F(CentralFreeListTest, MovesCountTakesAndGives) {
   Use(64);
   EXPECT_EQ(list_.moves(), 0u);
@@ -404,6 +183,28 @@ TEST_F(CentralFreeListTest, MovesCountTakesAndGives) {
   EXPECT_EQ(list_.moves(), 2u);
   list_.ReleaseEmpty(UINT32_MAX);
   EXPECT_EQ(list_.moves(), 2u);  // the background's own work is not counted
+}
+
+// A span that was kept empty is not counted as seen with objects, whatever it held before.
+TEST_F(CentralFreeListTest, ASpanThatWasEmptyAtTheLastLookWasNotSeen) {
+  Use(8192);
+  list_.set_tick(2);
+  std::vector<void*> one = Take(1);
+  list_.set_tick(3);  // sees it with one object
+  Give(one);
+  list_.set_tick(4);  // and empty
+  Give(Take(1));
+  list_.ReleaseEmpty(UINT32_MAX);
+  for (const uint64_t n : list_.Stats().returned) EXPECT_EQ(n, 0u);
+}
+
+TEST_F(CentralFreeListTest, AReleasedEmptySpanMakesRoomForAnother) {
+  Use(1024);
+  for (int i = 0; i < 5; ++i) {
+    Give(Take(1));
+    EXPECT_EQ(source_.live_spans.size(), 1u) << i;  // kept
+    list_.ReleaseEmpty(UINT32_MAX);
+  }
 }
 
 }  // namespace

@@ -36,7 +36,10 @@ class FakeSource {
   FakeSource& operator=(const FakeSource&) = delete;
 
   // --- What the central free list calls.
-  Span* TakeSpan(SizeClass c) {
+  Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, PlacementOf(c)); }
+  Span* TakeSpanIn(SizeClass c, Placement placement) {
+    if (on_call) on_call();
+    last_placement = placement;
     ++take_calls;
     if (fail_take_in >= 0 && fail_take_in-- == 0) return nullptr;
     const ClassInfo& info = InfoOf(c);
@@ -55,6 +58,7 @@ class FakeSource {
   }
 
   void GiveSpan(Span* span) {
+    if (on_call) on_call();
     STRATA_CHECK(live_spans.erase(span) == 1);
     STRATA_CHECK(span->allocated == 0);
     STRATA_CHECK(span->list_next == nullptr && span->list_prev == nullptr);
@@ -78,8 +82,10 @@ class FakeSource {
   };
   Done ReleaseInUse(NativeRange* ranges, size_t n, Program program) {
     STRATA_CHECK(n != 0);
+    if (on_call) on_call();
     if (on_release) on_release();
     ++release_calls;
+    if (refuse_release) return {0, true};
     if (spare_hugepages && program != Program::kIsShort) {
       for (size_t i = 0; i < n; ++i) ranges[i].bytes = 0;
       return {0, false};
@@ -106,6 +112,7 @@ class FakeSource {
   }
 
   void NoteIdle(const NativePages* spans, size_t n) {
+    if (on_call) on_call();
     for (size_t i = 0; i < n; ++i) surveyed += static_cast<size_t>(std::popcount(spans[i].pages));
   }
 
@@ -114,14 +121,16 @@ class FakeSource {
     return isolation_lock_;
   }
   void NoteReused(const NativePages* spans, size_t n) {
+    if (on_call) on_call();
     if (on_reused) on_reused();
     ++reused_calls;
     STRATA_CHECK(n != 0);
     for (size_t i = 0; i < n; ++i) {
       STRATA_CHECK(spans[i].offset % kNativePageSize == 0 && spans[i].pages != 0);
       for (size_t bit = 0; bit < 64; ++bit) {
-        if ((spans[i].pages >> bit & 1) != 0)
-          released_[(spans[i].offset >> kNativePageShift) + bit] = false;
+        if ((spans[i].pages >> bit & 1) == 0) continue;
+        ++reused_pages;
+        released_[(spans[i].offset >> kNativePageShift) + bit] = false;
       }
     }
   }
@@ -129,7 +138,10 @@ class FakeSource {
   // The kernel gave the pages memory again.
   void Rebuild() { released_.assign(released_.size(), false); }
 
-  void ReportBadFree(void* p) { bad_frees.push_back(p); }
+  void ReportBadFree(void* p) {
+    if (on_call) on_call();
+    bad_frees.push_back(p);
+  }
 
   // --- What tests set and ask.
   bool Released(const void* p) const {
@@ -143,13 +155,17 @@ class FakeSource {
   TestArena& metadata() { return arena_; }
 
   int fail_take_in = -1;  // counts down; fails at zero
-  std::function<void()> on_release, on_reused;
+  // At each call from the list, which must hold no lock of its own then; at some of them again.
+  std::function<void()> on_call, on_release, on_reused;
+  Placement last_placement;
   std::set<Span*> live_spans;
   std::vector<void*> bad_frees;
+  bool refuse_release = false;
   bool spare_hugepages = false;  // all that is not short of memory
   size_t surveyed = 0;           // native pages
   size_t take_calls = 0, give_calls = 0, release_calls = 0, reused_calls = 0;
   size_t isolation_calls = 0;
+  size_t reused_pages = 0;  // that NoteReused told of
 
  private:
   size_t FindFree(size_t pages) const {

@@ -60,7 +60,8 @@ TEST(SizeClasses, SpansAreWellFilled) {
     EXPECT_LT(tail, c.size);
     EXPECT_LE(tail * 32, bytes);
     EXPECT_LE(bytes, 64 * kNativePageSize);  // idle pages are a 64-bit mask
-    EXPECT_EQ(IsDense(Class(i)), c.objects > 16);
+    EXPECT_EQ(DensityOf(Class(i)) == Density::kDense, c.objects > 16);
+    EXPECT_EQ(PlacementOf(Class(i)), Placement{.density = DensityOf(Class(i))});
   }
 }
 
@@ -68,13 +69,14 @@ TEST(SizeClasses, BatchesAndSlotsFitTheirTiers) {
   for (size_t i = 1; i < kNumClasses; ++i) {
     const ClassInfo& c = InfoOf(Class(i));
     SCOPED_TRACE(c.size);
-    EXPECT_GE(c.batch, 2u);
+    EXPECT_GE(c.batch, kFewOnStack);
     EXPECT_LE(c.batch, kMaxBatch);
-    if (c.size <= 32 << 10) {
-      EXPECT_LE(size_t{c.batch} * c.size, 64u << 10);
-    }
-    EXPECT_GE(c.cpu_slots, c.batch);
-    EXPECT_LE(c.cpu_slots, 2048u);
+    EXPECT_TRUE(size_t{c.batch} * c.size <= 64 << 10 || c.batch == kFewOnStack);
+    EXPECT_GE(c.cpu_slots, kFewOnStack);
+    EXPECT_LT(c.cpu_slots, 0xffffu);  // which is "stopped"
+    EXPECT_GE(c.carved, 2u);
+    EXPECT_LE(c.carved, c.batch);
+    EXPECT_LE(size_t{c.carved} * c.size, std::max(size_t{64} << 10, size_t{2} * c.size));
   }
 }
 

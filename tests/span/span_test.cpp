@@ -109,20 +109,110 @@ TEST(PageMap, SpansEnterAllPagesLargeBlocksTheFirst) {
   map.Attach(uintptr_t{1} << 40, entries.data(), spans.data());
   Span small;
   Span large;
-  map.Set({PageId(4), Length(3)}, &small, static_cast<SizeClass>(9));
-  map.Set({PageId(7), Length(20)}, &large, SizeClass::kNone);
+  map.Set({PageId(4), Pages(3)}, &small, static_cast<SizeClass>(9));
+  map.Set({PageId(7), Pages(20)}, &large, SizeClass::kNone);
   for (size_t p = 0; p < 64; ++p) {
     const bool in_small = p >= 4 && p < 7;
     Span* expected = in_small ? &small : p == 7 ? &large : nullptr;
     EXPECT_EQ(map.SpanOf(PageId(p)), expected) << p;
     EXPECT_EQ(Raw(map.ClassOf(PageId(p))), in_small ? 9u : 0u) << p;
   }
-  map.Clear({PageId(4), Length(3)}, static_cast<SizeClass>(9));
-  map.Clear({PageId(7), Length(20)}, SizeClass::kNone);
+  map.Clear({PageId(4), Pages(3)}, static_cast<SizeClass>(9));
+  map.Clear({PageId(7), Pages(20)}, SizeClass::kNone);
   for (size_t p = 0; p < 64; ++p) {
     EXPECT_EQ(map.SpanOf(PageId(p)), nullptr);
     EXPECT_EQ(map.ClassOf(PageId(p)), SizeClass::kNone);
   }
+}
+
+// A record for many objects is kept for a span of many objects.
+TEST(SpanPool, ASmallRecordTakesNoLargeOne) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  Span* large = pool.New(512);
+  Span* beside = pool.New(128);  // the rest of the same block
+  pool.Delete(large);
+  Span* small = pool.New(64);
+  EXPECT_NE(small, large);
+  EXPECT_EQ(pool.New(512), large);
+  pool.Delete(beside);
+  EXPECT_EQ(pool.New(64)->bitmap_words, 1u);
+}
+
+TEST(SpanCache, RecordsComeBackAsNew) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  SpanCache cache(pool);
+  Span* span = cache.New();
+  span->lent_to = 3;
+  cache.Delete(span);
+  EXPECT_EQ(span->state, SpanState::kUnused);
+  ASSERT_EQ(cache.New(), span);
+  EXPECT_EQ(span->lent_to, 0u);
+}
+
+// What it does not keep others can have, and what they have it does not keep.
+TEST(SpanCache, KeepsAFewRecordsAgainAndAgain) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  SpanCache cache(pool);
+  constexpr size_t kKept = 32;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Span*> all;
+    for (size_t i = 0; i < kKept + 8; ++i) all.push_back(cache.New());
+    for (Span* span : all) cache.Delete(span);
+    std::set<Span*> kept;
+    for (size_t i = 0; i < kKept; ++i) kept.insert(cache.New());
+    for (size_t i = 0; i < kKept; ++i) EXPECT_EQ(kept.count(all[i]), 1u) << round;
+    std::set<Span*> of_pool;
+    for (size_t i = 0; i < 10; ++i) of_pool.insert(pool.New(0));  // two of blocks begun earlier
+    for (size_t i = kKept; i < all.size(); ++i) EXPECT_EQ(of_pool.count(all[i]), 1u) << round;
+    for (Span* span : of_pool) pool.Delete(span);
+    for (Span* span : kept) cache.Delete(span);
+  }
+}
+
+TEST(PageMap, ASampledPageKeepsItsClass) {
+  std::vector<PageEntry> entries(8);
+  std::vector<Span*> spans(8);
+  PageMap map;
+  map.Attach(uintptr_t{1} << 40, entries.data(), spans.data());
+  Span small;
+  map.Set({PageId(2), Pages(2)}, &small, static_cast<SizeClass>(9));
+  const PageEntry before = map.entries()[2];
+  map.SetSampled(PageId(2));
+  EXPECT_TRUE(IsSampledPage(map.EntryOf(PageId(2))));
+  EXPECT_EQ(map.ClassOf(PageId(2)), static_cast<SizeClass>(9));
+  EXPECT_FALSE(IsSampledPage(map.EntryOf(PageId(3))));
+  map.ClearSampled(PageId(2));
+  EXPECT_FALSE(IsSampledPage(map.EntryOf(PageId(2))));
+  EXPECT_EQ(map.entries()[2].class_bits, before.class_bits);
+  EXPECT_EQ(map.entries()[2].start_key, before.start_key);
+}
+
+// Of a block of several pages, whether the sampler has flagged one of them or not.
+TEST(PageMap, ADivisionIsEnteredOnAllPagesAndTakenOffThem) {
+  std::vector<PageEntry> entries(8);
+  std::vector<Span*> spans(8);
+  PageMap map;
+  map.Attach(uintptr_t{1} << 40, entries.data(), spans.data());
+  Span block;
+  const PageRange range{PageId(1), Pages(3)};
+  const auto c = static_cast<SizeClass>(9);
+  map.Set(range, &block, c);
+  map.SetSampled(PageId(2));
+  map.ToggleDivided(range, c);
+  for (size_t p = 1; p < 4; ++p) EXPECT_EQ(map.ClassOf(PageId(p)), kDividedPage) << p;
+  EXPECT_TRUE(IsSampledPage(map.EntryOf(PageId(2))));
+  map.ToggleDivided(range, c);
+  for (size_t p = 1; p < 4; ++p) EXPECT_EQ(map.ClassOf(PageId(p)), c) << p;
+  EXPECT_TRUE(IsSampledPage(map.EntryOf(PageId(2))));
+  EXPECT_EQ(map.ClassOf(PageId(4)), SizeClass::kNone);
+  // Of a large block the first page alone, as it is entered.
+  map.Set({PageId(5), Pages(3)}, &block, SizeClass::kNone);
+  map.ToggleDivided({PageId(5), Pages(3)}, SizeClass::kNone);
+  EXPECT_EQ(map.ClassOf(PageId(5)), kDividedPage);
+  EXPECT_EQ(map.ClassOf(PageId(6)), SizeClass::kNone);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace strata::layers {
 
-// After the fullness groups of Hoard (ASPLOS 2000), papers §6.2. There each free moves the
+// After the fullness groups of Hoard (ASPLOS 2000, section 3). There each free moves the
 // superblock to the front of its list; here only one that changes lists, which spares writing into
 // two other superblocks' records at every free.
 template <class S>

@@ -1,8 +1,9 @@
 // Hoard: a heap for each processor, made of superblocks, and a global heap between them. A block
 // goes back to the superblock it was cut from, whoever frees it, so what one processor allocates
 // shares no cache line with what another does; and a processor's heap parts with superblocks as
-// soon as it is more than f empty and has K to spare, so memory that it does not use is the others'
-// (papers §6).
+// soon as it is more than f empty and has K to spare, so that others get what it does not use.
+// E. Berger, K. McKinley, R. Blumofe and P. Wilson, "Hoard: a scalable memory allocator for
+// multithreaded applications", ASPLOS 2000, section 3.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Log: tells a function of each call, in order: what, where, how much. The function may write a
 // line, count, or keep the last thousand; it must not allocate from this heap.
-// A block that moves is told as the old one's end and the new one's begin.
+// A block that moves is reported as the old one's end and the new one's begin.
 #pragma once
 
 #include "strata/layers/heap.h"

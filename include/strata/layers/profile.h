@@ -99,7 +99,7 @@ struct Profile {
         if (sites_[i].row.blocks != 0) each(sites_[i].site, sites_[i].row);
     }
 
-    // A table for people. It allocates nothing, but may not be called from within this heap.
+    // A table for people. It allocates nothing, but must not be called from within this heap.
     void write_report(int fd) const {
       dprintf(fd, "%-36s %12s %14s %12s %14s\n", "size up to", "blocks", "bytes", "live", "bytes");
       for (size_t b = 0; b < kBuckets; ++b)

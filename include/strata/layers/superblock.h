@@ -3,7 +3,7 @@
 // handed out are cut from the end), how many are in use, and who owns it. Everything is guarded by
 // the owner's lock but the owner itself, which a thread that frees reads to find that lock.
 //
-// After Berger, McKinley, Blumofe, Wilson: Hoard (ASPLOS 2000), papers §6.1.
+// After Berger, McKinley, Blumofe, Wilson: Hoard (ASPLOS 2000, section 3).
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@
 namespace strata::layers {
 
 // One heap of a type has buffers, the first that is used; others of the same type do without. The
-// thread's state is one pointer. After the thread-local buffers of Hoard's current source (papers
-// §6.5), which keep what comes, whoever it belongs to.
+// thread's state is one pointer. After the thread-local buffers of Hoard's source of December 2025
+// (emeryberger/Hoard), which keep what comes, whoever it belongs to.
 template <size_t kLargest = 1024, size_t kClassBytes = 16384, class Thread = OfThread>
 struct ThreadBuffers {
   template <Heap Below>

@@ -29,9 +29,8 @@ from rich.progress import (
 from rich.table import Table
 
 from strata.demo import memory, report
-from strata.demo.client import Client
-from strata.demo.measure import Run, measure
-from strata.demo.plan import FULL, QUICK, Load, Plan, draw
+from strata.demo.measure import Arm, measure
+from strata.demo.plan import FULL, QUICK, Load, Plan, Requests, draw
 from strata.demo.server import Allocator, Server, find_libc, find_redis
 from strata.errors import StrataError
 from strata.library import find_library
@@ -55,41 +54,48 @@ def check_memory(plan: Plan, load: Load) -> int:
     return need
 
 
-def run_all(allocators: list[Allocator], plan: Plan, console: Console) -> tuple[list[Run], Load]:
-    """The same load on each allocator in turn, under one progress bar a phase."""
+def run_all(allocators: list[Allocator], plan: Plan, console: Console) -> tuple[list[Arm], Load]:
+    """The same load on each allocator, in rounds that begin with another one each."""
     redis = find_redis()
     load = draw(plan)
     memory.warm_up(check_memory(plan, load))
-    client = Client(plan)
-    runs = []
+    requests = Requests(plan)
+    arms = {allocator.name: Arm(allocator.name) for allocator in allocators}
     columns = (
-        TextColumn("[bold]{task.fields[allocator]:<9}[/bold]{task.description:<7}"),
+        TextColumn("[bold]{task.fields[where]:<22}[/bold]{task.description:<7}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, refresh_per_second=4, transient=True) as bar:
-        for allocator in allocators:
-            task = bar.add_task("start", allocator=allocator.name, total=1)
+        for number in range(plan.rounds):
+            first = number % len(allocators)
+            task = bar.add_task("start", where="", total=1)
 
             def begin(phase: str, steps: int, at: TaskID = task) -> Callable[[int], None]:
                 bar.reset(at, total=steps, description=phase)
                 return lambda count: bar.advance(at, count)
 
-            with Server(redis, allocator) as server:
-                runs.append(measure(server, client, plan, load, begin))
-            bar.update(task, description="done")
-            bar.stop_task(task)
-    return runs, load
+            for allocator in allocators[first:] + allocators[:first]:
+                where = f"{number + 1} of {plan.rounds}, {allocator.name}"
+                bar.update(task, where=where, description="start")
+                with Server(redis, allocator) as server:
+                    run = measure(server, requests, plan, load, begin)
+                arms[allocator.name].runs.append(run)
+            bar.remove_task(task)
+    return list(arms.values()), load
 
 
-def print_table(runs: list[Run], console: Console) -> None:
-    table = Table(box=SIMPLE_HEAD, header_style="bold")
+def print_table(arms: list[Arm], console: Console) -> None:
+    """The rows that matter most; the page has the others."""
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("")
-    for run in runs:
-        table.add_column(run.name, justify="right")
+    for arm in arms:
+        table.add_column(arm.name, justify="right")
     section = ""
-    for row in report.table(runs):
+    for row in report.table(arms):
+        if not row.brief:
+            continue
         if row.section != section:
             section = row.section
             table.add_section()
@@ -100,9 +106,15 @@ def print_table(runs: list[Run], console: Console) -> None:
         ]
         table.add_row(f"  {row.label}", *cells)
     console.print(table)
+    console.print(
+        "A CPU second is one of the thread that serves the requests; p99 is that of a pipeline. In "
+        f"brackets the lowest and the highest round, green where one leads. "
+        f"{report.even_line(arms)}",
+        highlight=False,
+    )
 
 
-def machine_line(redis: Path, runs: list[Run]) -> str:
+def machine_line(redis: Path, arms: list[Arm]) -> str:
     """The machine and the versions, as far as they explain the figures."""
     shown = subprocess.run([redis, "--version"], capture_output=True, text=True, check=True).stdout
     version = next((word[2:] for word in shown.split() if word.startswith("v=")), "?")
@@ -118,74 +130,78 @@ def machine_line(redis: Path, runs: list[Run]) -> str:
         mode = THP_MODE.read_text().partition("[")[2].partition("]")[0]
     except OSError:
         mode = "none"
+    runs = [run for arm in arms for run in arm.runs]
     cache = next((run.cache_mode for run in runs if run.cache_mode), "unknown")
     options = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("STRATA_")]
     return (
         f"Redis {version} of this system, unmodified, without persistence; {os.cpu_count()} CPUs "
         f"({model}), Linux {platform.release()}, {platform.libc_ver()[1]} glibc, hugepages in mode "
-        f"{mode}. Redis's own switch against hugepages (disable-thp) is off for all three. "
+        f"{mode}. Redis's own switch against hugepages (disable-thp) is off for all. "
         f"Strata's caches: {cache}"
         + (f"; options from the environment: {' '.join(options)}." if options else ".")
     )
 
 
-def write_page(runs: list[Run], load: Load, plan: Plan, out: Path) -> Path:
+def write_page(arms: list[Arm], load: Load, plan: Plan, out: Path) -> Path:
     """Draws the pictures and writes them, the raw figures and the page."""
     from strata.demo import figures, page  # matplotlib takes a second to load
 
-    speed = figures.rates(runs)
-    rss = figures.memory_over_time(runs, load)
-    heap = figures.heap(runs)
+    speed = figures.rates(arms)
+    rss = figures.memory_over_time(arms, load)
+    heap = figures.heap(arms)
     for picture in (speed, rss, heap):
         (out / f"{picture.name}.png").write_bytes(picture.wide)
-    ours = [run for run in runs if run.snapshots["idle"].used is not None]
+    ours = [run for run in map(report.shown, arms) if run.snapshots["idle"].used is not None]
+    names = [arm.name for arm in arms]
     html = page.render(
-        [run.name for run in runs],
-        f"The same Redis under the same load, on {report.join([run.name for run in runs])} in "
-        f"turn, {time.strftime('%d %B %Y')}.",
+        names,
+        f"The same Redis under the same load, on {report.join(names)} in turn, "
+        f"{plan.rounds} times over, {time.strftime('%d %B %Y')}.",
         {
-            "Work": report.work_sentence(runs),
-            "Size": report.peak_sentence(runs),
-            "Return": report.return_sentence(runs, load),
-            "Hugepages": report.coverage_sentence(runs),
+            "Work": report.work_sentence(arms),
+            "Size": report.peak_sentence(arms),
+            "Return": report.return_sentence(arms, load),
+            "Hugepages": report.coverage_sentence(arms),
         },
-        report.table(runs),
+        report.table(arms),
         [
-            ("Requests per second", speed, [report.speed_sentence(runs)]),
+            ("Requests", speed, [report.speed_sentence(arms)]),
             (
                 "Memory over time",
                 rss,
                 [
-                    f"{report.peak_sentence(runs)} {report.return_sentence(runs, load)} "
-                    "Dashed: keys and values.",
-                    report.physical_sentence(runs),
+                    f"{report.peak_sentence(arms)} {report.return_sentence(arms, load)} "
+                    "A line for each round; dashed: keys and values.",
+                    report.physical_sentence(arms),
                 ],
             ),
             (
                 "The heap's hugepages before and after the delete",
                 heap,
                 [
-                    report.heap_sentence(runs),
+                    report.heap_sentence(arms),
                     *(report.used_sentence(run) for run in ours),
-                    report.coverage_sentence(runs),
+                    report.coverage_sentence(arms),
                 ],
             ),
         ],
-        [*report.setting_lines(plan), machine_line(find_redis(), runs)],
+        [*report.setting_lines(plan), machine_line(find_redis(), arms)],
+        report.even_line(arms),
     )
     path = out / "index.html"
     path.write_text(html, encoding="utf-8")
-    write_data(runs, plan, out / "data.json")
+    write_data(arms, plan, out / "data.json")
     return path
 
 
-def write_data(runs: list[Run], plan: Plan, path: Path) -> None:
+def write_data(arms: list[Arm], plan: Plan, path: Path) -> None:
     """The raw figures, for whoever wants to draw them differently."""
     document = {
         "plan": asdict(plan),
         "runs": [
             {
                 "allocator": run.name,
+                "round": number,
                 "peak_rss": run.peak_rss,
                 "phases": {
                     name: {
@@ -196,11 +212,13 @@ def write_data(runs: list[Run], plan: Plan, path: Path) -> None:
                     }
                     for name, phase in run.phases.items()
                 },
+                "cpu": {name: asdict(spent) for name, spent in run.spent.items()},
                 "spans": run.spans,
                 "snapshots": {name: asdict(shot) for name, shot in run.snapshots.items()},
                 "samples": [asdict(sample) for sample in run.samples],
             }
-            for run in runs
+            for arm in arms
+            for number, run in enumerate(arm.runs, 1)
         ],
     }
     path.write_text(json.dumps(document))
@@ -211,7 +229,7 @@ def demo(
     lib: Annotated[
         Path | None, typer.Option(metavar="PATH", help="The libstrata.so to show.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small load, under 40 s.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small load, two rounds.")] = False,
 ) -> None:
     """Run Redis on glibc's malloc, on jemalloc and on Strata under the same load; write a page."""
     plan = QUICK if quick else FULL
@@ -226,12 +244,13 @@ def demo(
     console = Console()
     console.print(
         f"Redis on {report.join([a.name for a in allocators])} in turn: fill {plan.keys:,} keys, "
-        f"delete {plan.delete_share:.0%}, idle {plan.idle_seconds:g} s, refill, read.",
+        f"delete {plan.delete_share:.0%}, idle {plan.idle_seconds:g} s, refill, read; "
+        f"{plan.rounds} rounds.",
         highlight=False,
     )
-    runs, load = run_all(allocators, plan, console)
-    print_table(runs, console)
-    path = write_page(runs, load, plan, out)
+    arms, load = run_all(allocators, plan, console)
+    print_table(arms, console)
+    path = write_page(arms, load, plan, out)
     console.print(f"The page: {path}", highlight=False, soft_wrap=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 
 import matplotlib as mpl
@@ -18,11 +19,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from strata.demo.measure import Run, Sample
+from strata.demo.measure import Arm, Run, Sample
 from strata.demo.memory import HUGEPAGE, PAGES_PER_HUGEPAGE
 from strata.demo.plan import Load
-from strata.demo.report import PHASES, SPAN_PAGE
-from strata.plot import INK, STYLE
+from strata.demo.report import PHASES, SPAN_PAGE, over_rounds, shown
+from strata.plot import INK, STYLE, EndLabel, label_ends
 
 # distinguishable with any colour vision
 COLOURS = {"glibc": "#8a8f98", "jemalloc": "#d98200", "Strata": "#0b6fb8"}
@@ -84,7 +85,7 @@ def _phase_bands(axes: Axes, spans: dict[str, tuple[float, float]], labels: bool
         if labels:
             upright = (end - start) / total < 0.1
             axes.annotate(
-                "pause" if name == "settle" else name,
+                name,
                 ((start + end) / 2, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),
@@ -98,64 +99,95 @@ def _phase_bands(axes: Axes, spans: dict[str, tuple[float, float]], labels: bool
     axes.set_xlim(0, total)
 
 
-def memory_over_time(runs: list[Run], load: Load) -> Picture:
-    """RSS and physical memory of the three, phase by phase, with the data itself dashed."""
+def memory_over_time(arms: list[Arm], load: Load) -> Picture:
+    """RSS and physical memory, phase by phase, a line a round, with the data itself dashed."""
+    runs = [run for arm in arms for run in arm.runs]
     spans = _timeline(runs)
     group = "cgroup" if runs[0].in_cgroup else "MemFree"
+    live = dict(load.live_bytes)
+    live.update(idle=live["delete"], read=live["refill"])
+    data = [(0.0, 0.0), *((end, live[name] / MIB) for name, (_, end) in spans.items())]
+
+    def panel(axes: Axes, value: Callable[[Sample], float]) -> list[EndLabel]:
+        ends = [EndLabel(data[-1][1], "data", INK)]
+        axes.plot(*zip(*data, strict=True), color=INK, lw=1, ls=(0, (3, 2)))
+        for arm in arms:
+            colour = COLOURS[arm.name]
+            last = []
+            for run in arm.runs:
+                times, values = _aligned(run, spans, value)
+                axes.plot(times, values, color=colour, lw=1.2, alpha=0.7)
+                last.append(float(values[-1]))
+            ends.append(EndLabel(float(np.median(last)), arm.name, colour, "bold"))
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color="#e3e8ee", lw=0.8)
+        return ends
 
     def draw(narrow: bool) -> Figure:
         figure, (top, bottom) = plt.subplots(
             2, 1, sharex=True, figsize=(4.2, 6.4) if narrow else (9.6, 6.4)
         )
-        panels: list[tuple[Axes, str, Callable[[Sample], float]]] = [
-            (top, "RSS, MiB", lambda sample: sample.rss / MIB),
-            (bottom, f"Physical memory ({group}), MiB", lambda sample: sample.physical / MIB),
-        ]
-        for axes, title, value in panels:
+        for axes in (top, bottom):
             _phase_bands(axes, spans, labels=axes is top)
-            for run in runs:
-                axes.plot(
-                    *_aligned(run, spans, value), color=COLOURS[run.name], lw=2, label=run.name
-                )
-            live = {**load.live_bytes, "settle": load.live_bytes["fill"]}
-            live.update(idle=live["delete"], read=live["refill"])
-            steps = [(0.0, 0.0)]
-            steps += [(end, live[name] / MIB) for name, (_, end) in spans.items()]
-            axes.plot(
-                *zip(*steps, strict=True),
-                color=INK,
-                lw=1,
-                ls=(0, (3, 2)),
-                label="data" if axes is top else None,
-            )
-            axes.set_ylim(bottom=0)
-            axes.set_title(title, pad=46 if axes is top else 6)
-            axes.grid(axis="y", color="#e3e8ee", lw=0.8)
-        bottom.set_xlabel("seconds (a phase is drawn as long as the three took for it on average)")
-        handles, names = top.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8.5)
+        ends = [panel(top, lambda sample: sample.rss / MIB)]
+        ends.append(panel(bottom, lambda sample: sample.physical / MIB))
+        top.set_title("RSS, MiB", pad=46)
+        bottom.set_title(f"Physical memory ({group}), MiB", pad=6)
+        bottom.set_xlabel("seconds; each phase as long as it took on average")
+        for axes, labels in zip((top, bottom), ends, strict=True):
+            label_ends(axes, labels)
         return figure
 
     return _draw("rss", draw)
 
 
-def rates(runs: list[Run]) -> Picture:
-    """Requests per second of each phase."""
+def rates(arms: list[Arm]) -> Picture:
+    """Requests of each phase, by the clock and by the serving thread's CPU time."""
+    panels: list[tuple[str, Callable[[str, Run], float]]] = [
+        ("Thousand requests a second", lambda phase, run: run.phases[phase].rate / 1000),
+        (
+            "Thousand requests a CPU second",
+            lambda phase, run: run.phases[phase].requests / run.spent[phase].serving.seconds / 1000,
+        ),
+    ]
+
+    def bars(axes: Axes, value: Callable[[str, Run], float], named: bool) -> None:
+        height = 0.8 / len(arms)
+        for index, arm in enumerate(arms):
+            places = np.arange(len(PHASES)) + (index - (len(arms) - 1) / 2) * height
+            found = [over_rounds(arm, partial(value, key)) for key in PHASES]
+            middles = np.array([one.middle for one in found])
+            errors = [
+                [one.middle - one.low for one in found],
+                [one.high - one.middle for one in found],
+            ]
+            axes.barh(places, middles, height * 0.9, color=COLOURS[arm.name])
+            axes.errorbar(middles, places, xerr=errors, fmt="none", ecolor=INK, elinewidth=0.9)
+            for row, (place, one) in enumerate(zip(places, found, strict=True)):
+                name = f"  {arm.name}" if named and row == 0 else ""
+                axes.annotate(
+                    f"{one.middle:,.0f}{name}",
+                    (one.high, place),
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=8,
+                    color=INK,
+                )
+        axes.set_yticks(range(len(PHASES)), list(PHASES.values()))
+        axes.tick_params(left=False)
+        axes.margins(x=0.18)
 
     def draw(narrow: bool) -> Figure:
-        figure, axes = plt.subplots(figsize=(4.2, 4.6) if narrow else (9.6, 3.4))
-        height = 0.8 / len(runs)
-        for index, run in enumerate(runs):
-            places = np.arange(len(PHASES)) + (index - (len(runs) - 1) / 2) * height
-            values = [run.phases[key].rate / 1000 for key in PHASES]
-            bars = axes.barh(places, values, height * 0.9, color=COLOURS[run.name], label=run.name)
-            axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8)
-        axes.set_yticks(range(len(PHASES)), list(PHASES.values()))
-        axes.invert_yaxis()
-        axes.set_title("Thousand requests a second")
-        axes.margins(x=0.1)
-        axes.tick_params(left=False)
-        figure.legend(loc="outside lower center", ncols=3, fontsize=8.5)
+        figure, both = plt.subplots(
+            *((2, 1) if narrow else (1, 2)),
+            figsize=(4.2, 7.6) if narrow else (9.6, 3.8),
+            sharey=True,
+        )
+        for axes, (title, value) in zip(both, panels, strict=True):
+            bars(axes, value, named=axes is both[0])
+            axes.set_title(title)
+        both[0].invert_yaxis()
         return figure
 
     return _draw("rate", draw)
@@ -178,10 +210,10 @@ def _grid(axes: Axes, values: NDArray[np.float64], columns: int, rows: int) -> S
     return image
 
 
-def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
+def _panels(arms: list[Arm]) -> list[tuple[str, list[NDArray[np.float64]]]]:
     """Title and the cells before and after, for each row of the heap picture."""
     panels = []
-    for run in runs:
+    for run in map(shown, arms):
         before, after = (run.snapshots[when].occupancy for when in ("filled", "idle"))
         order = sorted({*before, *after})
         both = [
@@ -203,9 +235,9 @@ def _panels(runs: list[Run]) -> list[tuple[str, list[NDArray[np.float64]]]]:
     return panels
 
 
-def heap(runs: list[Run]) -> Picture:
+def heap(arms: list[Arm]) -> Picture:
     """The heap's hugepages by occupancy before and after the delete."""
-    panels = _panels(runs)
+    panels = _panels(arms)
     most = max(len(cells) for _, both in panels for cells in both)
 
     def draw(narrow: bool) -> Figure:

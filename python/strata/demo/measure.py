@@ -1,4 +1,5 @@
-"""Runs the whole load against one allocator and keeps what was seen."""
+"""Runs the whole load against one server, some times over for each allocator, and keeps what was
+seen. While a phase runs nobody looks at the heap; between two phases all are walked alike."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from strata.demo import memory
-from strata.demo.client import Client, Measured
-from strata.demo.plan import Load, Plan
+from strata.demo.plan import Load, Plan, Requests
 from strata.demo.server import Server
 from strata.errors import StrataError
+from strata.redis import Client, Measured
 
 SAMPLE_SECONDS = 0.25
 WALK_EVERY = 8  # without a cgroup, hugepages are counted by a walk that the server feels
@@ -37,7 +38,6 @@ class Snapshot:
     anonymous: int
     huge: int
     minor_faults: int
-    cpu_seconds: float
     occupancy: dict[int, int]  # resident 4 KiB pages by number of the 2 MiB range
     used: list[tuple[int, int]] | None  # Strata's own: (used, resident) 8 KiB pages a hugepage
 
@@ -46,15 +46,24 @@ class Snapshot:
         return self.huge / self.anonymous if self.anonymous else 0.0
 
 
+@dataclass(frozen=True)
+class Spent:
+    """CPU time of a phase: of the thread that serves the requests, and of all others."""
+
+    serving: memory.CpuTime
+    others: memory.CpuTime
+
+
 @dataclass
 class Run:
-    """Everything measured of one allocator."""
+    """Everything measured of one server."""
 
     name: str
     in_cgroup: bool = False
     cache_mode: str | None = None
     phases: dict[str, Measured] = field(default_factory=dict)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     peak_rss: int = 0
@@ -63,6 +72,14 @@ class Run:
     def peak_physical(self) -> int:
         seen = [sample.physical for sample in self.samples]
         return max([*seen, *(snapshot.physical for snapshot in self.snapshots.values())])
+
+
+@dataclass
+class Arm:
+    """All rounds of one allocator."""
+
+    name: str
+    runs: list[Run] = field(default_factory=list)
 
 
 class Sampler(threading.Thread):
@@ -108,7 +125,7 @@ class Sampler(threading.Thread):
         self.join()
 
 
-def _snapshot(server: Server, sampler: Sampler, since: float) -> Snapshot:
+def _snapshot(server: Server, sampler: Sampler) -> Snapshot:
     usage = memory.usage(server.pid)
     walked = memory.rollup(server.pid)
     ours = server.allocator.name == "Strata"
@@ -118,9 +135,8 @@ def _snapshot(server: Server, sampler: Sampler, since: float) -> Snapshot:
         anonymous=walked["Anonymous"],
         huge=walked["AnonHugePages"],
         minor_faults=usage.minor_faults,
-        cpu_seconds=usage.cpu_seconds,
         occupancy=memory.occupancy(server.pid),
-        used=server.stats(since).occupancy if ours else None,
+        used=server.stats().occupancy if ours else None,
     )
 
 
@@ -138,54 +154,52 @@ def _idle(server: Server, seconds: float, progress: Callable[[int], None]) -> No
 
 def measure(
     server: Server,
-    client: Client,
+    requests: Requests,
     plan: Plan,
     load: Load,
     begin: Callable[[str, int], Callable[[int], None]],
 ) -> Run:
-    """Fill, settle, delete, idle, refill, read. `begin(phase, steps)` gives a progress callback."""
+    """Fill, delete, idle, refill, read. `begin(phase, steps)` gives a progress callback."""
     run = Run(server.allocator.name, in_cgroup=server.group is not None)
     sampler = Sampler(server, memory.mem_free() + memory.usage(server.pid).rss)
     sampler.start()
     edges: list[Sample] = []
 
     def timed(name: str, steps: int, work: Callable[[Callable[[int], None]], None]) -> None:
+        progress = begin(name, steps)
         first = sampler.sample()
-        work(begin(name, steps))
+        before = memory.cpu_times(server.pid)
+        work(progress)
+        after = memory.cpu_times(server.pid)
         last = sampler.sample()
         run.spans[name] = (first.at, last.at)
+        run.spent[name] = Spent(after[0] - before[0], after[1] - before[1])
         edges.extend((first, last))
 
-    def requests(name: str) -> None:
+    def send(client: Client, name: str) -> None:
         phase = load.phases[name]
 
         def work(progress: Callable[[int], None]) -> None:
-            run.phases[name] = client.run(server.port, phase, progress)
+            run.phases[name] = client.run(requests.of(phase), progress)
 
         timed(name, len(phase.keys), work)
 
-    def wait(name: str, seconds: float) -> None:
-        timed(name, round(seconds * 10), lambda progress: _idle(server, seconds, progress))
-
     try:
-        run.snapshots["start"] = _snapshot_at_start(server, sampler)
-        requests("fill")
-        filled = time.time()
-        wait("settle", plan.settle_seconds)
-        server.check_allocator(filled)
-        run.snapshots["filled"] = _snapshot(server, sampler, filled)
-        requests("delete")
-        deleted = time.time()
-        wait("idle", plan.idle_seconds)
-        # the figures are written once a second: only the newest show the end of the idle time
-        settled = max(deleted, time.time() - plan.settle_seconds)
-        run.snapshots["idle"] = _snapshot(server, sampler, settled)
-        requests("refill")
-        requests("read")
-        run.snapshots["end"] = _snapshot(server, sampler, filled)
+        with Client(server.port, plan.connections) as client:
+            run.snapshots["start"] = _snapshot_at_start(server, sampler)
+            send(client, "fill")
+            server.check_allocator()
+            run.snapshots["filled"] = _snapshot(server, sampler)
+            send(client, "delete")
+            seconds = plan.idle_seconds
+            timed("idle", round(seconds * 10), lambda moved: _idle(server, seconds, moved))
+            run.snapshots["idle"] = _snapshot(server, sampler)
+            send(client, "refill")
+            send(client, "read")
+            run.snapshots["end"] = _snapshot(server, sampler)
         run.peak_rss = memory.peak_rss(server.pid)
         if server.allocator.name == "Strata":
-            run.cache_mode = server.stats(filled).cache_mode
+            run.cache_mode = server.stats().cache_mode
     except (StrataError, OSError):
         server.check_alive()  # a server that died explains more than a broken connection
         raise
@@ -197,6 +211,4 @@ def measure(
 
 def _snapshot_at_start(server: Server, sampler: Sampler) -> Snapshot:
     usage = memory.usage(server.pid)
-    return Snapshot(
-        usage.rss, sampler.physical(), 0, 0, usage.minor_faults, usage.cpu_seconds, {}, None
-    )
+    return Snapshot(usage.rss, sampler.physical(), 0, 0, usage.minor_faults, {}, None)

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from strata.procfs import CpuTime as CpuTime
 from strata.procfs import MemoryGroup as MemoryGroup
+from strata.procfs import cpu_times as cpu_times
 from strata.procfs import mapped_files as mapped_files
 from strata.procfs import peak_rss as peak_rss
 from strata.procfs import rollup as rollup

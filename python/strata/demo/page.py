@@ -16,6 +16,7 @@ dt { font-weight: 600; }
 dd { margin: 0; }
 img { display: block; width: 100%; height: auto; margin-top: .4rem; }
 tr.section th { font-weight: 600; padding-top: .9rem; }
+td small { white-space: nowrap; font-size: .85em; font-weight: 400; opacity: .7; }
 td.best { background: var(--best); font-weight: 600; }
 i { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin-right: .35em; }
 """
@@ -36,6 +37,12 @@ def _image(picture: Picture, description: str) -> str:
     )
 
 
+def _cell(text: str) -> str:
+    """The median, and its range as one word that may go to the next line."""
+    value, _, span = text.partition(" (")
+    return f"{escape(value)} <small>({escape(span)}</small>" if span else escape(value)
+
+
 def _table(names: list[str], rows: list[Row]) -> str:
     heads = "".join(
         f'<th scope="col"><i style="background:{COLOURS[name]}"></i>{escape(name)}</th>'
@@ -49,9 +56,9 @@ def _table(names: list[str], rows: list[Row]) -> str:
         )
         for row in members:
             cells = "".join(
-                f'<td class="best">{escape(cell)}</td>'
+                f'<td class="best">{_cell(cell)}</td>'
                 if at == row.best
-                else f"<td>{escape(cell)}</td>"
+                else f"<td>{_cell(cell)}</td>"
                 for at, cell in enumerate(row.cells)
             )
             lines.append(f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>')
@@ -66,6 +73,7 @@ def render(
     rows: list[Row],
     figures: list[tuple[str, Picture, list[str]]],
     notes: list[str],
+    even: str,
 ) -> str:
     """The whole page. A figure is its heading, the picture, and the sentences that go with it."""
     sections = []
@@ -86,7 +94,8 @@ def render(
 <dl>{points}</dl>
 <section><h2>All figures</h2>
 {_table(names, rows)}
-<p class="note">Green marks the best of a row where it leads by more than 3 %.</p></section>
+<p class="note">In brackets the lowest and the highest round. Green marks the best of a row where
+one is. {escape(even)}</p></section>
 {"".join(sections)}
 <section><h2>What was done</h2>{foot}</section>""",
     )

@@ -1,12 +1,15 @@
-"""What the demo does to each server, drawn once so that all three get the very same requests."""
+"""What the demo does to each server, drawn once so that all get the very same requests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from strata.redis import Pipeline, bulk, delete_pipeline, get_pipeline, set_pipeline
 
 Operation = Literal["SET", "DEL", "GET"]
 KEY_BYTES = len(b"key:%07d" % 0)
@@ -18,6 +21,7 @@ class Plan:
 
     keys: int
     reads: int
+    rounds: int
     idle_seconds: float
     delete_share: float = 0.7
     smallest: int = 64
@@ -26,12 +30,11 @@ class Plan:
     connections: int = 2
     zipf_exponent: float = 0.99
     seed: int = 20230604
-    settle_seconds: float = 1.5  # lets the figures that are written once a second catch up
 
 
-FULL = Plan(keys=1_000_000, reads=1_000_000, idle_seconds=15)
+FULL = Plan(keys=300_000, reads=400_000, rounds=5, idle_seconds=10)
 # Long enough for memory to go back: release starts three to four seconds after the last request.
-QUICK = Plan(keys=100_000, reads=100_000, idle_seconds=6)
+QUICK = Plan(keys=120_000, reads=240_000, rounds=2, idle_seconds=6)
 
 
 @dataclass(frozen=True)
@@ -80,3 +83,24 @@ def draw(plan: Plan) -> Load:
             "refill": int(final.sum()) + plan.keys * KEY_BYTES,
         },
     )
+
+
+class Requests:
+    """Knows every key and value as the bytes that travel, so that sending one is a copy."""
+
+    def __init__(self, plan: Plan) -> None:
+        pool = np.random.default_rng(plan.seed).bytes(2 * plan.largest)
+        self._pipeline = plan.pipeline
+        self._keys = [bulk(b"key:%07d" % number) for number in range(plan.keys)]
+        self._values = [bulk(pool[size % 997 :][:size]) for size in range(plan.largest + 1)]
+
+    def of(self, phase: Phase) -> Iterator[Pipeline]:
+        """The phase's pipelines, each built when it is asked for."""
+        for start in range(0, len(phase.keys), self._pipeline):
+            chunk = slice(start, start + self._pipeline)
+            keys = [self._keys[number] for number in phase.keys[chunk].tolist()]
+            if phase.operation == "DEL":
+                yield delete_pipeline(keys)
+                continue
+            values = [self._values[size] for size in phase.sizes[chunk].tolist()]
+            yield (set_pipeline if phase.operation == "SET" else get_pipeline)(keys, values)

@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from strata.control import ask
 from strata.demo import memory
 from strata.errors import StrataError
 from strata.launch import is_mapped
-from strata.stats import Stats, load
+from strata.processes import Process
+from strata.redis import command, connect, info
+from strata.stats import Stats, loads
 
 START_SECONDS = 15
 STOP_SECONDS = 10
-STATS_SECONDS = 10
+LISTEN_SECONDS = 10
+CRON_SECONDS = 0.5  # Redis asks its allocator ten times a second, and INFO says what it heard last
 START_TRIES = 3
 OTHERS_SETTINGS = ("LD_PRELOAD", "MALLOC_", "GLIBC_TUNABLES", "STRATA_STATS")
 # The shell enters the cgroup before anything of the server exists; setpriv ends the server with us.
@@ -108,18 +112,10 @@ class Server:
     ) -> None:
         self._cleanup.close()
 
-    @property
-    def stats_path(self) -> Path:
-        return self._folder / "stats.json"
-
     def _environment(self) -> list[str]:
-        """NAME=VALUE for env: the preload, and for Strata its figures once a second."""
-        if self.allocator.preload is None:
-            return []
-        settings = [f"LD_PRELOAD={self.allocator.preload}"]
-        if self.allocator.name == "Strata":
-            settings += [f"STRATA_STATS={self.stats_path}", "STRATA_STATS_INTERVAL=1"]
-        return settings
+        """NAME=VALUE for env: the preload and nothing else, for all alike."""
+        preload = self.allocator.preload
+        return [] if preload is None else [f"LD_PRELOAD={preload}"]
 
     def _start(self) -> None:
         self.port = free_port()
@@ -150,7 +146,7 @@ class Server:
             if self._process is None or self._process.poll() is not None:
                 return False
             try:
-                if self.command("PING").startswith("+PONG"):
+                if self.command("PING") == b"+PONG":
                     return True
             except OSError:
                 pass
@@ -186,61 +182,33 @@ class Server:
                 f"redis-server on {self.allocator.name} ended with {how}: {self.log_tail()}", 1
             )
 
-    def command(self, *words: str) -> str:
-        """One request, one reply, as text."""
-        request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-        with socket.create_connection(("127.0.0.1", self.port), START_SECONDS) as connection:
-            connection.sendall(request.encode())
-            reply = b""
-            while not reply.endswith(b"\r\n") or not self._complete(reply):
-                part = connection.recv(65536)
-                if not part:
-                    raise OSError("closed")
-                reply += part
-        return reply.decode(errors="replace")
-
-    @staticmethod
-    def _complete(reply: bytes) -> bool:
-        if not reply.startswith(b"$"):
-            return True
-        head, _, body = reply.partition(b"\r\n")
-        return len(body) >= int(head[1:]) + 2
+    def command(self, *words: str) -> bytes:
+        """One request, one reply, on a connection of its own."""
+        with connect(self.port, START_SECONDS) as connection:
+            return command(connection, *words)
 
     def info(self) -> dict[str, str]:
-        lines = self.command("INFO", "memory").splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
+        with connect(self.port, START_SECONDS) as connection:
+            return info(connection, "memory")
 
-    def stats(self, since: float) -> Stats:
-        """The library's own figures of this process, written after `since` on the wall clock."""
-        deadline = time.monotonic() + STATS_SECONDS
-        while not self._written_since(since):
+    def stats(self) -> Stats:
+        """The library's own figures of this process, asked for over its control socket: a walk over
+        its heap, which is for the time between two phases."""
+        process = Process(self.pid)
+        deadline = time.monotonic() + LISTEN_SECONDS
+        # The thread that answers starts only when memory is in use: a fast fill is over before.
+        while not process.listens() and time.monotonic() < deadline:
             self.check_alive()
-            if time.monotonic() > deadline:
-                raise StrataError(
-                    "Strata did not take effect in redis-server: "
-                    f"no stats for {STATS_SECONDS} s; {self.log_tail()}",
-                    1,
-                )
-            time.sleep(0.05)
-        stats = load(self.stats_path)
-        if stats.pid != self.pid:
-            raise StrataError(
-                f"the library's stats are of process {stats.pid}, not the server's", 1
-            )
-        return stats
+            time.sleep(0.02)
+        return loads(ask(process, "stats json"))
 
-    def _written_since(self, since: float) -> bool:
-        try:
-            return self.stats_path.stat().st_mtime > since
-        except FileNotFoundError:
-            return False
-
-    def check_allocator(self, since: float) -> None:
+    def check_allocator(self) -> None:
         """Raises unless the server's data really lives in the allocator that it should.
 
         jemalloc's own count of allocated bytes tells: it holds the data, or next to nothing. For
         Strata its live bytes must account for the data as well.
         """
+        time.sleep(CRON_SECONDS)
         info = self.info()
         used = int(info["used_memory"])
         by_jemalloc = int(info.get("allocator_allocated", "0"))
@@ -254,7 +222,7 @@ class Server:
             return
         if not is_mapped(self.pid, self.allocator.preload):
             raise StrataError(f"Strata did not take effect in redis-server: {self.log_tail()}", 1)
-        live = self.stats(since).bytes["live"]
+        live = self.stats().bytes["live"]
         if live < used // 2:
             raise StrataError(
                 f"Strata did not take effect in redis-server: it holds {live} of {used} bytes", 1

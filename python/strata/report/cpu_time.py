@@ -24,13 +24,14 @@ STUDY = {FRONT: 53.0 + 16.0, TRANSFER: 3.0, CENTRAL: 12.0, PAGES: 3.0, SAMPLING:
 # shared (locks, units) and belongs to whoever called it.
 NAMES = {
     TRANSFER: "TransferCache|DomainTransferCache|RunningCpu",
-    CENTRAL: "CentralFreeList|Span",
+    CENTRAL: "CentralFreeList|CentralLists|Span(?!Source)",
     PAGES: "PageHeap|Huge|PageBitmap|TrackerLists|DemandTracker|CollapsePacer|StrataHeap|"
+    "SpanSource|LargeTier|ReleaseSchedule|ReleaseSteps|"
     r"SystemKernel(?!::(?:base|mapped_end)\b)",  # not what free asks of it
     SAMPLING: r"Sampl|TakeSample|CountBytes|Walk|Unwind|StackReader|Context|Lifetime|OwnMemory|"
     r"Add\w*Rows|Pprof|ProtoBytes|FrameRegisters|FollowsCall|IsReadable|KeepUnwindTables|"
-    r"RefreshUnwindTables|EhFrame|CfaState|Dwarf",
-    FRONT: "CpuCache|Rseq|Slab|TrySmall|ClassOf|ThreadCache|Allocate|Free|Realloc|Resize|"
+    r"RefreshUnwindTables|EhFrame|CfaState|Dwarf|PinnedAt|FreeBackedIn",
+    FRONT: "FrontEnd|CpuCache|Rseq|Slab|TrySmall|ClassOf|ThreadCache|Allocate|Free|Realloc|Resize|"
     "CacheOfThisThread|SizeClass|PageMap|UsableSize|EnsureStarted|CurrentState",
     OTHER: "Background|Control|Stats|Collect|Limits|Cgroup|Text|Message",
 }

@@ -41,7 +41,7 @@ Header ReadHeader(const EhFrame& section, size_t offset) {
   return {contents, id, id_offset, id_offset + length};
 }
 
-// Runs a program. `sink` is null for that of a CIE, which may not move the address.
+// Runs a program. `sink` is null for that of a CIE, which must not move the address.
 class Machine {
  public:
   Machine(const CommonEntry& common, uintptr_t pc, uintptr_t end, RuleSink* sink)

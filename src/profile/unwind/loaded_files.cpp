@@ -15,7 +15,7 @@ struct Counts {
   uint64_t unloaded = 0;
 };
 
-// Every file is told of with the same counts; the first is enough.
+// It is called for every file with the same counts; the first is enough.
 int TakeCounts(dl_phdr_info* info, size_t, void* out) {
   *static_cast<Counts*>(out) = {info->dlpi_adds, info->dlpi_subs};
   return 1;

@@ -1,0 +1,72 @@
+"""docs/benchmarks.md, which is kept by hand, against the pages that `make bench` writes: each
+figure it quotes stands on the page it names, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import run as runner
+
+DOCS = runner.ROOT / "docs"
+TOP = DOCS / "benchmarks.md"
+PAGES = sorted(runner.PAGES.glob("*.md"))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+# a number as the pages write it, with its range or interval if it has one
+FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?(?: \([\d.]+ to [\d.]+\)| of \d+)?")
+
+
+def rows() -> Iterator[tuple[str, Path]]:
+    """What each row of the top page's first table measured, and the page it comes from."""
+    table = TOP.read_text().split("| question |")[1].split("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        _, measured, source = line.strip("| ").split(" | ")
+        (link,) = LINK.findall(source)
+        yield measured, DOCS / link.partition("#")[0]
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_top_page_quotes_what_its_pages_say() -> None:
+    found = list(rows())
+    assert len(found) == 10
+    for measured, page in found:
+        plain = re.sub(r"[a-z]+alloc2", "", measured)  # a name that ends in a digit
+        figures = FIGURE.findall(plain)
+        assert figures, measured
+        lacking = [figure for figure in figures if figure not in page.read_text()]
+        assert not lacking, (measured, page.name)
+
+
+def test_a_figure_that_the_page_lacks_would_be_noticed() -> None:
+    assert FIGURE.findall("RSS 1,034 MiB, 1.15 (0.92 to 1.32) times, 20 of 20") == [
+        "1,034",
+        "1.15 (0.92 to 1.32)",
+        "20 of 20",
+    ]
+
+
+@pytest.mark.parametrize("page", [TOP, *PAGES], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_listed_and_names_its_command() -> None:
+    top = TOP.read_text()
+    for page in PAGES:
+        command = f"make bench GROUP={page.stem}" if page.stem != "works" else "make bench"
+        assert f"`{command}`" in page.read_text(), page.name
+        assert f"| [{page.stem}](benchmarks/{page.name}) |" in top
+        assert f"| `{command}` |" in top
+        assert page.stem == "works" or page.stem in runner.GROUPS
+    unlisted = set(runner.GROUPS) - {page.stem for page in PAGES}
+    assert all(f"GROUP={name}`" in top for name in unlisted)

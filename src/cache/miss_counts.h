@@ -1,0 +1,39 @@
+// How often each class of a vCPU missed, and which missed lately. Sits in cache; part of a vCPU's
+// record (cache/vcpu.h).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "span/size_classes.h"
+
+namespace strata {
+
+// Written by the vCPU's own threads; two that race may lose a step, which matters to statistics and
+// the division of memory only.
+class MissCounts {
+ public:
+  void NoteAlloc(SizeClass c) { Note(alloc_[Raw(c)], c); }
+  void NoteFree(SizeClass c) { Note(free_[Raw(c)], c); }
+  // Since the last call. The clock hand of cache/room_policy.h spares such a class.
+  bool TakeLately(SizeClass c) {
+    return lately_[Raw(c)].exchange(false, std::memory_order_relaxed);
+  }
+
+  uint64_t allocs(SizeClass c) const { return alloc_[Raw(c)].load(std::memory_order_relaxed); }
+  uint64_t frees(SizeClass c) const { return free_[Raw(c)].load(std::memory_order_relaxed); }
+  uint64_t both(SizeClass c) const { return allocs(c) + frees(c); }
+
+ private:
+  void Note(std::atomic<uint64_t>& n, SizeClass c) {
+    n.store(n.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    lately_[Raw(c)].store(true, std::memory_order_relaxed);
+  }
+
+  std::atomic<bool> lately_[kMaxClasses] = {};
+  std::atomic<uint64_t> alloc_[kMaxClasses] = {};
+  std::atomic<uint64_t> free_[kMaxClasses] = {};
+};
+
+}  // namespace strata

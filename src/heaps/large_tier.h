@@ -1,0 +1,87 @@
+// The tier of large blocks: those of span/large_blocks.h by their addresses, which the page map
+// leads from. Sits in heaps, over the page heap. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/placement.h"
+#include "base/units.h"
+#include "heaps/block_lookup.h"
+#include "heaps/growth.h"
+#include "hugepage/page_heap.h"
+#include "span/large_blocks.h"
+#include "span/page_map.h"
+#include "span/span.h"
+
+namespace strata {
+
+template <class Kernel>
+class LargeTier : private LargeBlocks<PageHeap<Kernel>> {
+  using Blocks = LargeBlocks<PageHeap<Kernel>>;
+
+ public:
+  LargeTier(const Kernel& kernel, PageHeap<Kernel>& page_heap, MetadataArena& arena, SpanPool& pool,
+            PageMap& page_map, const BlockLookup<Kernel>& lookup, Growth& growth,
+            typename Blocks::CpuNumber cpu_number)
+      : Blocks(page_heap, arena, pool, cpu_number),
+        kernel_(kernel),
+        page_heap_(page_heap),
+        page_map_(page_map),
+        lookup_(lookup),
+        growth_(growth) {}
+
+  using Blocks::counts;
+  using Blocks::FillOf;
+  using Blocks::lent;
+  using Blocks::PageStats;
+  using Blocks::RangeOf;
+  using Blocks::RequestedOf;
+  using Blocks::Resize;
+  using Blocks::ReturnAll;
+  using Blocks::SetRequested;
+  using Blocks::Tick;
+  using Blocks::VisitLocks;
+
+  // Blocks above kMaxClassSize or aligned to more than a page. Null address when memory is short.
+  LargeBlock Take(size_t size, size_t align, Placement placement = {}) {
+    const Pages align_pages = align <= kPageSize ? Pages(1) : Pages(align / kPageSize);
+    bool zeroed = false;
+    Span* span = Blocks::Take(size, align_pages, placement, &zeroed);
+    if (span == nullptr) return {};
+    growth_.Note({span->range(), zeroed});
+    page_map_.Set(span->range(), span, SizeClass::kNone);
+    return {reinterpret_cast<void*>(kernel_.base() + OffsetOf(span->range().first)), zeroed};
+  }
+
+  void Give(Span* span) {
+    page_map_.Clear(span->range(), SizeClass::kNone);
+    span->state = SpanState::kUnused;
+    Blocks::Give(span);
+  }
+
+  // The block that starts at p, which lies in the heap; or null.
+  Span* At(const void* p) const { return lookup_.LargeAt(p); }
+
+  // PageHeap::VisitHugePages, where lent ones are regular, or cached if nothing is in them.
+  template <class F>
+  void VisitHugePages(F f) const {
+    page_heap_.VisitHugePages(
+        [&](HugePageId page, size_t used, size_t released, char state, uint32_t age_s) {
+          if (state == 'l') {
+            used = FillOf(page).used;
+            state = used != 0 ? 'r' : 'c';
+          }
+          f(page, used, released, state, age_s);
+        });
+  }
+
+ private:
+  const Kernel& kernel_;
+  const PageHeap<Kernel>& page_heap_;
+  PageMap& page_map_;
+  const BlockLookup<Kernel>& lookup_;
+  Growth& growth_;
+};
+
+}  // namespace strata

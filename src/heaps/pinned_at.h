@@ -1,0 +1,52 @@
+// What one live block keeps from being given back, for the fragmentation profile: the figures of
+// profile/pinned_bytes.h, from the tiers. Takes their locks one after the other. Sits in heaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "hugepage/page_heap_stats.h"
+#include "profile/pinned_bytes.h"
+#include "span/size_classes.h"
+#include "span/span.h"
+
+namespace strata {
+
+// Bytes of a span that no object has, of which `taken` are given out, and that have memory.
+template <class PageHeap>
+size_t FreeBackedIn(const Span& span, size_t taken, const PageHeap& page_heap) {
+  const PageRange range = span.range();
+  const size_t all = BytesOf(range.length);
+  const size_t not_free =
+      taken * InfoOf(span.size_class).size + page_heap.GoneIn({OffsetOf(range.first), all});
+  return not_free < all ? all - not_free : 0;
+}
+
+// Heap: a StrataHeap. The caller keeps the block at this address live.
+template <class Heap>
+PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
+  Span* span = heap.page_map().SpanOf(PageId((address - heap.kernel().base()) >> kPageShift));
+  if (span == nullptr) return {};
+  PinnedBytes pinned;
+  double objects = 1;
+  if (span->state != SpanState::kLarge) {
+    const size_t taken = heap.central()[span->size_class].TakenFrom(span);
+    if (taken == 0) return {};  // only after a double free
+    objects = static_cast<double>(taken);
+    pinned.in_span = static_cast<double>(FreeBackedIn(*span, taken, heap.page_heap())) / objects;
+  }
+  const PageRange range = heap.large().RangeOf(span);
+  // Only the last hugepage of a long run has room for others.
+  const PageId last = range.end() - Pages(1);
+  const HugePageId huge = HugePageOf(last);
+  const HugePageFill fill = heap.large().FillOf(huge);
+  if (fill.used == 0) return pinned;
+  const size_t to_start = (last - FirstPage(huge)).raw() + 1;
+  const size_t pages = range.length.raw() < to_start ? range.length.raw() : to_start;
+  pinned.in_hugepage = static_cast<double>(fill.free_backed * kPageSize * pages) /
+                       (static_cast<double>(fill.used) * objects);
+  return pinned;
+}
+
+}  // namespace strata

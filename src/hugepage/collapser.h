@@ -1,0 +1,207 @@
+// Rebuilds broken hugepages when they are nearly full again (Maas et al., ISMM 2021), ahead of a
+// program that fills its heap again, and those that a small heap began with: which, how many in one
+// call, and how much memory and time that may take. MADV_COLLAPSE waits for all CPUs once a call,
+// so neighbours are rebuilt together. Sits in hugepage; the page heap's lock guards it and is
+// dropped for the kernel's work, with the hugepages detached meanwhile.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "hugepage/collapse_pacer.h"
+#include "hugepage/demand_tracker.h"
+#include "hugepage/huge_tracker.h"
+#include "hugepage/page_tiers.h"
+#include "hugepage/tracker_lists.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+// What a tick's rebuilding may come to.
+struct RebuildBudget {
+  Pages wanted;      // may be backed in all: what demand wants
+  Pages hard_limit;  // the same: never more
+  Pages growth;      // by which the memory in use grew since the last tick
+  uint64_t ns;       // of time
+};
+
+template <PageKernel Kernel>
+class Collapser {
+ public:
+  using Tiers = PageTiers<Kernel>;
+
+  // Whether this tick may rebuild anything; to be asked once a tick.
+  bool Due() { return pacer_.Due(); }
+
+  // For a part of a tick. What this backs again lies in hugepages that lack little of it, within
+  // what demand wants or a working program's headroom. A program that grows fast will want as much
+  // in the next second as in the last: so much is rebuilt for it wherever it lacks, instead of
+  // being faulted in page by page.
+  void Rebuild(Tiers& t, const RebuildBudget& budget) STRATA_REQUIRES(t.lock);
+
+  size_t collapsed_total() const { return collapsed_total_; }  // hugepages, ever
+  // Grows when memory came back inside runs in use. Needs no lock.
+  uint32_t rebuilt_in_use() const { return rebuilt_in_use_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr size_t kMissing = kNativePerHugePage / 16;  // at most, of a hugepage
+  static constexpr Pages kLeastHeap{2048};                     // 16 MiB
+  static constexpr size_t kBatch = 8;                          // neighbours out of reach at a time
+  static constexpr size_t kSteps = 1024;                       // hugepages looked at in a tick
+  static constexpr Pages kFastGrowth{1024};                    // 8 MiB a tick
+  static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
+
+  struct Search {
+    uint32_t now_s;
+    size_t steps;  // hugepages that may still be looked at
+    Pages spare;   // free pages that may be backed again
+    Pages ahead;   // pages, free or in use, that may be for what is to come
+  };
+  // To be rebuilt in one call: detached, in address order, one beside the other.
+  struct Neighbours {
+    HugeTracker* tracker[kBatch];
+    size_t n = 0;
+
+    HugePageId first() const { return tracker[0]->page(); }
+    HugePageId end() const { return first() + HugePages(n); }
+    void PushFront(HugeTracker* t) {
+      std::copy_backward(tracker, tracker + n, tracker + n + 1);
+      tracker[0] = t;
+      ++n;
+    }
+  };
+
+  static size_t MissingFrom(const HugeTracker& tracker) {  // native pages
+    return tracker.released() * kNativePerPage + tracker.gone();
+  }
+  static bool IsWorthRebuilding(const HugeTracker& tracker, const Search& s) {
+    const size_t missing = MissingFrom(tracker);
+    return !tracker.empty() && (missing <= kMissing || missing <= s.ahead.raw() * kNativePerPage) &&
+           Pages(tracker.released()) <= s.spare && s.now_s >= tracker.collapse_after_s;
+  }
+
+  HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
+  bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
+  void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
+  void Collapse(Tiers& t, const Neighbours& found, uint32_t now_s) STRATA_REQUIRES(t.lock);
+
+  CollapsePacer pacer_;
+  size_t collapsed_total_ = 0;
+  std::atomic<uint32_t> rebuilt_in_use_{0};
+};
+
+template <PageKernel Kernel>
+void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
+  if (t.used < kLeastHeap) return;
+  const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
+  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead};
+  uint64_t worst = 0, begin = t.kernel.NowNs();
+  const uint64_t until = begin + budget.ns;
+  while (begin < until) {
+    const Pages backed = t.Backed();  // others took and gave meanwhile
+    const Pages most =
+        std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
+                 std::max(budget.hard_limit, backed));
+    search.spare = most > backed ? most - backed : Pages(0);
+    Neighbours found;
+    FindNeighbours(t, search, found);
+    if (found.n == 0) break;
+    Collapse(t, found, search.now_s);
+    const uint64_t now = t.kernel.NowNs();
+    worst = std::max(worst, (now - begin) / found.n);
+    begin = now;
+  }
+  if (worst != 0) pacer_.Report(worst);
+}
+
+// The next to be rebuilt: first of all what a small heap began with, then the fullest.
+template <PageKernel Kernel>
+HugeTracker* Collapser<Kernel>::Find(Tiers& t, Search& s) {
+  using L = TrackerLists;
+  const HugeRange unadvised = t.allocator.unadvised();
+  for (HugePageId p = unadvised.first; p < unadvised.end(); p += HugePages(1)) {
+    HugeTracker* tracker = t.map[p].unadvised ? t.InFiller(p) : nullptr;
+    if (tracker != nullptr && !tracker->detached && IsWorthRebuilding(*tracker, s)) return tracker;
+  }
+  for (const L::State state : {L::kReleased, L::kPartial}) {
+    for (const PlacementGroup group : kPlacementGroups) {
+      HugeTracker* tracker =
+          t.filler.Search({state, group}, s.now_s, s.steps,
+                          [&](const HugeTracker& c) { return IsWorthRebuilding(c, s); });
+      if (tracker != nullptr) return tracker;
+    }
+  }
+  return nullptr;
+}
+
+template <PageKernel Kernel>
+bool Collapser<Kernel>::Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) {
+  HugeTracker* tracker = t.InFiller(page);
+  if (tracker == nullptr || !(tracker->broken || t.map[page].unadvised) || tracker->detached ||
+      !IsWorthRebuilding(*tracker, s))
+    return false;
+  s.spare -= Pages(tracker->released());
+  if (const size_t missing = MissingFrom(*tracker); missing > kMissing)
+    s.ahead -= Pages(missing / kNativePerPage);
+  t.filler.Detach(tracker);
+  if (found.n == 0 || page >= found.end()) {
+    found.tracker[found.n++] = tracker;
+  } else {
+    found.PushFront(tracker);
+  }
+  return true;
+}
+
+template <PageKernel Kernel>
+void Collapser<Kernel>::FindNeighbours(Tiers& t, Search& s, Neighbours& found) {
+  const HugeTracker* one = Find(t, s);
+  if (one == nullptr) return;
+  Add(t, one->page(), s, found);
+  while (found.n < kBatch && Add(t, found.end(), s, found)) {
+  }
+  while (found.n < kBatch && found.first() != HugePageId(0) &&
+         Add(t, found.first() - HugePages(1), s, found)) {
+  }
+}
+
+// What the kernel did of a call that failed in part it does not say, so then each is tried by
+// itself.
+template <PageKernel Kernel>
+void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, uint32_t now_s) {
+  const HugeRange range{found.first(), HugePages(found.n)};
+  bool marked[kBatch], done[kBatch], advise = false;
+  for (size_t i = 0; i < found.n; ++i) {
+    const HugePageRecord& record = t.map[found.tracker[i]->page()];
+    marked[i] = record.no_huge;
+    advise |= marked[i] || record.unadvised;
+    t.rebuilding += Pages(found.tracker[i]->released());
+  }
+  t.lock.Release();
+  if (advise) t.kernel.AdviseHuge(range);
+  const bool all = t.kernel.Collapse(range);
+  for (size_t i = 0; i < found.n; ++i) {
+    const HugeRange one{range.first + HugePages(i), HugePages(1)};
+    done[i] = all || (found.n > 1 && t.kernel.Collapse(one));
+    // Without the mark the kernel would fill the holes at the next fault.
+    if (!done[i] && marked[i]) t.kernel.AdviseNoHuge(one);
+  }
+  t.lock.Acquire();
+  t.rebuilding = Pages(0);
+  for (size_t i = 0; i < found.n; ++i) {
+    HugeTracker* tracker = found.tracker[i];
+    if (done[i]) {
+      t.Unmark(t.map[tracker->page()]);
+      if (tracker->gone() != 0) rebuilt_in_use_.fetch_add(1, std::memory_order_relaxed);
+      t.filler.Change(tracker, [tracker] { tracker->NoteCollapsed(); });
+      ++collapsed_total_;
+    } else {
+      tracker->collapse_after_s = now_s + kAgainS;
+    }
+    t.ReattachOrRetire(tracker);
+  }
+}
+
+}  // namespace strata

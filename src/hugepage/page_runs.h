@@ -1,0 +1,396 @@
+// Hands out, takes back and resizes the page heap's runs: which tier a run comes from, and what
+// becomes of the ends of large ones. Talks to the kernel only to map more and to have a hugepage
+// backed by single pages. Sits in hugepage; the page heap's lock guards it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "hugepage/hard_limit.h"
+#include "hugepage/huge_filler.h"
+#include "hugepage/huge_page_map.h"
+#include "hugepage/huge_tracker.h"
+#include "hugepage/page_run.h"
+#include "hugepage/page_tiers.h"
+#include "hugepage/soft_limit.h"
+#include "os/page_kernel.h"
+#include "os/side_stack.h"
+
+namespace strata {
+
+template <PageKernel Kernel>
+class PageRuns {
+ public:
+  using Tiers = PageTiers<Kernel>;
+
+  PageRuns(HardLimit& hard_limit, const SoftLimit& soft_limit)
+      : hard_limit_(hard_limit), soft_limit_(soft_limit) {}
+
+  // An empty run when memory is out, or the hard limit is in the way.
+  PageRun Take(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
+  void Give(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
+  // In place; false leaves all as it was.
+  bool TryGrow(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
+  void Shrink(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
+
+  // One more hugepage with a record, in no tier yet, of which `least` pages will be handed out;
+  // near a limit only those are backed. Null when memory is out.
+  HugeTracker* AddTracker(Tiers& t, Pages least) STRATA_REQUIRES(t.lock);
+
+ private:
+  static constexpr Pages kSmall{128};                        // 1 MiB: the filler grows for these
+  static constexpr Pages kLargest{512 * kPagesPerHugePage};  // above 1 GiB: never in a region
+  static constexpr Pages kSlackLimit{8192};  // 64 MiB of tails before a region is opened
+
+  // What TakeHugePages got.
+  enum class Fresh : uint8_t {
+    kUsed,    // backed, with something in it
+    kZero,    // may come as a hugepage when it is touched, so all of it counts as backed
+    kSparse,  // zero, and near a limit: the last hugepage is to be backed by single pages only
+  };
+  // Where the caller stands; small stacks are spared what is deep.
+  enum class OnStack : uint8_t { kCallers, kSide };
+
+  bool MayBack(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
+    return hard_limit_.Allows(t.Backed() + n);
+  }
+  HugeFiller::Broken BrokenFor(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
+    return MayBack(t, n) ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;
+  }
+
+  PageRun TakeSmall(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
+  PageRun TakeAwkward(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
+  PageRun TakeFromRegion(Tiers& t, Pages n) STRATA_REQUIRES(t.lock);
+  PageRun TakeWhole(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
+  HugeRange TakeHugePages(Tiers& t, HugePages n, HugePages align, Pages least, Fresh* kind,
+                          OnStack where) STRATA_REQUIRES(t.lock);
+  HugeRange TakeUnbacked(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
+  bool AddRegion(Tiers& t) STRATA_REQUIRES(t.lock);
+  HugeTracker* AddTrackerHere(Tiers& t, Pages least) STRATA_REQUIRES(t.lock);
+  HugeTracker* NewTracker(Tiers& t, HugePageId page, Fresh kind) STRATA_REQUIRES(t.lock);
+  void BackByPages(Tiers& t, HugeTracker* tracker) STRATA_REQUIRES(t.lock);
+  void BeginLarge(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+  void DonateTail(Tiers& t, PageRange large, Fresh kind) STRATA_REQUIRES(t.lock);
+  void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
+  void GiveLarge(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
+  bool GrowOver(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
+  void TakeFree(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+  static bool FreeFrom(const Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+
+  HardLimit& hard_limit_;
+  const SoftLimit& soft_limit_;
+};
+
+template <PageKernel Kernel>
+PageRun PageRuns<Kernel>::Take(Tiers& t, const PageRequest& r) {
+  hard_limit_.BeginAttempt();
+  const Pages n = r.length;
+  if (n <= kSmall && n + r.align <= kPagesInHugePage + Pages(1)) return TakeSmall(t, r);
+  if (r.align > Pages(1) || n > kLargest || n % kPagesInHugePage == Pages(0))
+    return TakeWhole(t, r);
+  return TakeAwkward(t, r);
+}
+
+// One that would waste much of its last hugepage. Out of line: small runs are spared its stack.
+template <PageKernel Kernel>
+STRATA_NOINLINE PageRun PageRuns<Kernel>::TakeAwkward(Tiers& t, const PageRequest& r) {
+  const Pages n = r.length;
+  PageRun run;
+  if (n < kPagesInHugePage) run = t.filler.TryTake(r, BrokenFor(t, n));
+  if (run.range.empty()) run = TakeFromRegion(t, n);
+  if (!run.range.empty()) return run;
+  const Pages slack = t.filler.slack();
+  if (slack >= kSlackLimit && slack >= t.filler.used() && AddRegion(t)) run = TakeFromRegion(t, n);
+  return run.range.empty() ? TakeWhole(t, r) : run;
+}
+
+template <PageKernel Kernel>
+PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
+  const PageRun run = t.filler.TryTake(r, BrokenFor(t, r.length));
+  if (STRATA_LIKELY(!run.range.empty())) return run;
+  HugeTracker* tracker = AddTracker(t, r.length);
+  if (tracker != nullptr) return t.filler.Contribute(tracker, r);
+  // Better among the others than nowhere.
+  const PageRun beside = t.filler.TryTakeElsewhere(r, BrokenFor(t, r.length));
+  if (!beside.range.empty()) return beside;
+  return MayBack(t, r.length) ? t.filler.TakeFromEmpties(r) : PageRun{};
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE HugeTracker* PageRuns<Kernel>::AddTracker(Tiers& t, Pages least) {
+  HugeTracker* tracker = nullptr;
+  OnSideStack([&]() STRATA_NO_TSA { tracker = AddTrackerHere(t, least); });
+  return tracker;
+}
+
+template <PageKernel Kernel>
+HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least) {
+  Fresh kind;
+  const HugeRange fresh =
+      TakeHugePages(t, HugePages(1), HugePages(1), least, &kind, OnStack::kSide);
+  if (fresh.empty()) return nullptr;
+  HugeTracker* tracker = NewTracker(t, fresh.first, kind);
+  if (tracker != nullptr) {
+    ++t.taken_fresh;
+    return tracker;
+  }
+  if (kind == Fresh::kUsed) {
+    t.cache.Give(fresh, t.CoarseNow());
+  } else {
+    t.cache.NoteGone(fresh.length, t.CoarseNow());
+    t.allocator.Give(fresh);
+  }
+  return nullptr;
+}
+
+// A fresh record for a hugepage that joins the filler; null when metadata is out of memory.
+template <PageKernel Kernel>
+HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind) {
+  HugeTracker* tracker = t.filler.Prepare() ? t.trackers.New() : nullptr;
+  if (tracker == nullptr) return nullptr;
+  tracker->Init(page,
+                kind == Fresh::kUsed ? HugeTracker::Memory::kTouched : HugeTracker::Memory::kZero);
+  HugePageRecord& record = t.map[page];
+  // The end of a large run came into use with it.
+  if (record.state != HugePageState::kLarge) record.in_use_since_s = Seconds(t.CoarseNow());
+  record.state = HugePageState::kFiller;
+  record.tracker = tracker;
+  if (kind == Fresh::kSparse) BackByPages(t, tracker);
+  return tracker;
+}
+
+// Makes a fresh, untouched hugepage one that the kernel backs page by page as they are touched: all
+// of it counts as released. One cheap call on a range without pages, under the lock: afterwards
+// anyone may take pages of it.
+template <PageKernel Kernel>
+void PageRuns<Kernel>::BackByPages(Tiers& t, HugeTracker* tracker) {
+  tracker->NoteReleased(tracker->FreeBacked());
+  tracker->broken = tracker->split = true;
+  if (t.Mark(t.map[tracker->page()])) t.kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
+}
+
+template <PageKernel Kernel>
+PageRun PageRuns<Kernel>::TakeFromRegion(Tiers& t, Pages n) {
+  HugeRegion* best = t.regions.Find(n);
+  if (best == nullptr || !MayBack(t, PagesOf(HugeRegion::MostBacked(n)))) return {};
+  return t.regions.Take(best, n);
+}
+
+template <PageKernel Kernel>
+bool PageRuns<Kernel>::AddRegion(Tiers& t) {
+  HugeRegion* g = t.regions.New();
+  if (g == nullptr) return false;
+  const HugeRange r = TakeUnbacked(t, HugeRegion::kSize, HugePages(1));
+  if (r.empty()) {
+    t.regions.Delete(g);
+    return false;
+  }
+  t.regions.Add(g, r.first);
+  t.map.SetState(r, HugePageState::kRegion);
+  const uint32_t now_s = Seconds(t.CoarseNow());
+  for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) {
+    t.map[p].region = g;
+    t.map[p].in_use_since_s = now_s;
+  }
+  return true;
+}
+
+// `least`: how many pages of them the caller will hand out; near a limit only those are backed.
+template <PageKernel Kernel>
+HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, HugePages n, HugePages align, Pages least,
+                                          Fresh* kind, OnStack where) {
+  const uint64_t now = t.CoarseNow();
+  *kind = Fresh::kUsed;
+  if (align == HugePages(1)) {
+    const HugeRange cached = t.cache.TryTake(n, now);
+    if (!cached.empty()) return cached;
+  }
+  const bool sparse = least < PagesOf(n) && t.MayMark() &&
+                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
+  if (!MayBack(t, sparse ? least : PagesOf(n))) return {};
+  // Its lists first: the address space taken next may be all that the kernel had left to give.
+  if (!t.filler.Prepare()) return {};
+  const HugeRange fresh =
+      where == OnStack::kSide ? t.allocator.Take(n, align) : TakeUnbacked(t, n, align);
+  if (fresh.empty()) return {};
+  t.cache.NoteTaken(n, now);
+  *kind = sparse ? Fresh::kSparse : Fresh::kZero;
+  return fresh;
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE HugeRange PageRuns<Kernel>::TakeUnbacked(Tiers& t, HugePages n, HugePages align) {
+  HugeRange fresh;
+  OnSideStack([&]() STRATA_NO_TSA { fresh = t.allocator.Take(n, align); });
+  return fresh;
+}
+
+// Whole hugepages; the tail of the last goes to the filler.
+template <PageKernel Kernel>
+PageRun PageRuns<Kernel>::TakeWhole(Tiers& t, const PageRequest& r) {
+  const HugePages align(std::max<size_t>(r.align.raw() / kPagesPerHugePage, 1));
+  Fresh kind;
+  const HugeRange whole =
+      TakeHugePages(t, HugeCeil(r.length), align, r.length, &kind, OnStack::kCallers);
+  if (whole.empty()) return {};
+  BeginLarge(t, whole);
+  const PageRange run{FirstPage(whole.first), r.length};
+  DonateTail(t, run, kind);
+  return {run, kind != Fresh::kUsed};
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::BeginLarge(Tiers& t, HugeRange r) {
+  t.map.SetState(r, HugePageState::kLarge);
+  t.large += r.length;
+  const uint32_t now_s = Seconds(t.CoarseNow());
+  for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) t.map[p].in_use_since_s = now_s;
+}
+
+// Hands what a large run leaves of its last hugepage to the filler; all of it must be in state
+// kLarge. Without metadata the tail stays the run's, unused.
+template <PageKernel Kernel>
+void PageRuns<Kernel>::DonateTail(Tiers& t, PageRange large, Fresh kind) {
+  const Pages head = large.length % kPagesInHugePage;
+  if (head == Pages(0)) return;
+  HugeTracker* tracker = NewTracker(t, HugePageOf(large.end()), kind);
+  if (tracker == nullptr) return;
+  t.large -= HugePages(1);
+  t.filler.ContributeTail(tracker, head);
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::Give(Tiers& t, PageRange r) {
+  HugePageRecord& record = t.RecordOf(r.first);
+  switch (record.state) {
+    case HugePageState::kFiller:
+      return GiveToFiller(t, record.tracker, r);
+    case HugePageState::kLarge:
+      return GiveLarge(t, r);
+    case HugePageState::kRegion:
+      return t.regions.Give(record.region, r);
+    default:
+      STRATA_CHECK(!"a run that was never taken");
+  }
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) {
+  if (t.filler.Give(tracker, r) == HugeFiller::Left::kNothing) t.Retire(tracker);
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
+  HugeRange whole{HugePageOf(r.first), HugeCeil(r.length)};
+  const HugePageId last = whole.end() - HugePages(1);
+  if (t.map[last].state == HugePageState::kFiller) {
+    const PageId tail = FirstPage(last);
+    GiveToFiller(t, t.map[last].tracker, {tail, r.end() - tail});
+    whole.length -= HugePages(1);
+  }
+  t.large -= whole.length;
+  t.cache.Give(whole, t.CoarseNow());
+}
+
+template <PageKernel Kernel>
+bool PageRuns<Kernel>::TryGrow(Tiers& t, PageRange r, Pages new_length) {
+  hard_limit_.BeginAttempt();
+  const HugePageRecord& record = t.RecordOf(r.first);
+  if (record.state == HugePageState::kRegion) {
+    return MayBack(t, PagesOf(HugeRegion::MostBacked(new_length - r.length))) &&
+           t.regions.TryGrow(record.region, r, new_length);
+  }
+  const HugePageId last = HugePageOf(r.end() - Pages(1));
+  if (HugePageOf(r.first + new_length - Pages(1)) > last) return GrowOver(t, r, new_length);
+  // The tail was never donated.
+  if (t.map[last].state == HugePageState::kLarge) return MayBack(t, new_length - r.length);
+  HugeTracker* tracker = t.map[last].tracker;
+  const PageId from = std::max(r.first, FirstPage(last));
+  return BrokenFor(t, new_length - r.length) == HugeFiller::Broken::kAllow &&
+         t.filler.TryGrow(tracker, {from, r.end() - from}, r.first + new_length - from);
+}
+
+// Over the end of the run's last hugepage, into free ones behind it.
+template <PageKernel Kernel>
+bool PageRuns<Kernel>::GrowOver(Tiers& t, PageRange r, Pages new_length) {
+  const HugePageId first = HugePageOf(r.first), last = HugePageOf(r.end() - Pages(1));
+  if (FirstPage(first) != r.first) return false;  // a small run in the middle of its hugepage
+  HugeTracker* tail = t.InFiller(last);
+  if (tail != nullptr) {
+    const bool alone = tail->used() == tail->donated_head && tail->donated_head != 0;
+    if (!alone || tail->broken || tail->detached) return false;
+  }
+  const HugeRange more{last + HugePages(1), HugeCeil(new_length) - (last + HugePages(1) - first)};
+  if (!FreeFrom(t, more) || !MayBack(t, PagesOf(more.length))) return false;
+  if (tail != nullptr) {
+    t.filler.TakeBack(tail);
+    t.trackers.Delete(tail);
+    t.map[last].state = HugePageState::kLarge;
+    t.large += HugePages(1);
+  }
+  TakeFree(t, more);
+  BeginLarge(t, more);
+  DonateTail(t, {r.first, new_length}, Fresh::kUsed);
+  return true;
+}
+
+// Exactly these hugepages, all of them free.
+template <PageKernel Kernel>
+void PageRuns<Kernel>::TakeFree(Tiers& t, HugeRange r) {
+  const uint64_t now = t.CoarseNow();
+  for (HugePageId p = r.first; p < r.end();) {
+    const bool cached = t.map[p].state == HugePageState::kCached;
+    const HugePages here =
+        std::min(cached ? t.cache.CachedAt(p) : t.allocator.FreeAt(p), r.end() - p);
+    if (cached) {
+      t.cache.TakeFront({p, here}, now);
+    } else {
+      t.allocator.TakeFront({p, here});
+      t.cache.NoteTaken(here, now);
+    }
+    p += here;
+  }
+}
+
+// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there
+// too.
+template <PageKernel Kernel>
+bool PageRuns<Kernel>::FreeFrom(const Tiers& t, HugeRange r) {
+  for (HugePageId p = r.first; p < r.end();) {
+    const HugePageRecord* record = t.map.Find(p);
+    if (record == nullptr) return false;
+    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree)
+      return false;
+    p += HugePages(record->length);
+  }
+  return true;
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::Shrink(Tiers& t, PageRange r, Pages new_length) {
+  const HugePageRecord& record = t.RecordOf(r.first);
+  if (record.state == HugePageState::kRegion) return t.regions.Shrink(record.region, r, new_length);
+  const PageRange kept{r.first, new_length};
+  const HugePageId last = HugePageOf(r.end() - Pages(1)),
+                   new_last = HugePageOf(kept.end() - Pages(1));
+  if (last == new_last) {
+    if (t.map[last].state == HugePageState::kFiller) {
+      const PageId from = std::max(r.first, FirstPage(last));
+      t.filler.Shrink(t.map[last].tracker, {from, r.end() - from}, kept.end() - from);
+    } else {
+      DonateTail(t, kept, Fresh::kUsed);
+    }
+    return;
+  }
+  const PageId cut = FirstPage(new_last + HugePages(1));
+  if (HugeTracker* tracker = t.InFiller(HugePageOf(cut))) {
+    GiveToFiller(t, tracker, {cut, r.end() - cut});
+  } else {
+    GiveLarge(t, {cut, r.end() - cut});
+  }
+  DonateTail(t, kept, Fresh::kUsed);
+}
+
+}  // namespace strata

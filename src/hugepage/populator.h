@@ -1,0 +1,79 @@
+// Backs hugepages ahead of a program that grows fast, from the background: the kernel zeroes 2 MiB
+// at a program's first touch of a hugepage, and where a hypervisor has to find the memory first
+// that takes milliseconds of a request. Looks at what was taken since its last look, some fifty
+// times a second while the program grows, and keeps about as much in the huge cache as goes in two
+// such times. Sits in hugepage; the page heap's lock guards it and is dropped for the kernel's
+// work.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "hugepage/page_tiers.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+template <PageKernel Kernel>
+class Populator {
+ public:
+  using Tiers = PageTiers<Kernel>;
+
+  // Once a second: whether the program took so much fresh memory since that it pays to look often.
+  bool IsGrowthFast(Tiers& t) STRATA_REQUIRES(t.lock) {
+    const size_t taken = t.taken_fresh - seen_by_tick_;
+    seen_by_tick_ = t.taken_fresh;
+    seen_ = t.taken_fresh;
+    idle_looks_ = 0;
+    return !refused_ && t.hugepages && t.used >= kLeastHeap && taken >= kFast;
+  }
+
+  // False: the program grows no more, or the kernel knows no such call.
+  bool Look(Tiers& t, HugePages most) STRATA_REQUIRES(t.lock) {
+    const size_t taken = t.taken_fresh - seen_;
+    seen_ = t.taken_fresh;
+    idle_looks_ = taken == 0 ? idle_looks_ + 1 : 0;
+    if (refused_ || !t.hugepages) return false;
+    if (t.used < kLeastHeap) return idle_looks_ < kIdleLooks;
+    const HugePages wanted(std::min(2 * taken, std::min(kMost, t.cache.limit()).raw()));
+    const HugePages lacking = wanted > t.cache.size() ? wanted - t.cache.size() : HugePages(0);
+    if (const HugePages n = std::min(lacking, most); n != HugePages(0)) Populate(t, n);
+    return !refused_ && idle_looks_ < kIdleLooks;
+  }
+
+  // What one look backs at most: no more than the least limit of the huge cache.
+  static constexpr HugePages kMost{10};
+  static constexpr Pages kLeastHeap{8192};  // 64 MiB: smaller heaps gain nothing
+
+ private:
+  static constexpr size_t kFast = 8;          // hugepages a second
+  static constexpr uint32_t kIdleLooks = 25;  // in a row, until it ends
+
+  void Populate(Tiers& t, HugePages n) STRATA_REQUIRES(t.lock) {
+    const HugeRange range = t.allocator.Take(n, HugePages(1));
+    if (range.empty()) return;
+    t.map.SetState(range, HugePageState::kInFlight);
+    t.in_flight += n;
+    t.lock.Release();
+    const bool backed = t.kernel.Populate(range);
+    // Some of it may have been backed.
+    const NativeRange all{OffsetOf(range.first), BytesOf(range.length)};
+    const bool back = !backed && t.kernel.Release(&all, 1);
+    t.lock.Acquire();
+    t.in_flight -= n;
+    refused_ = !backed;
+    if (!back) {
+      t.cache.PutBack(range, t.CoarseNow());
+    } else {
+      t.allocator.Give(range);
+    }
+  }
+
+  size_t seen_ = 0, seen_by_tick_ = 0;  // of what was taken
+  uint32_t idle_looks_ = 0;
+  bool refused_ = false;
+};
+
+}  // namespace strata

@@ -1,0 +1,33 @@
+// What the paths of malloc and free, and a fork, ask of scopes and reaps. Those stand on malloc and
+// lie in src/regions; malloc asks them through this header alone, which they define, so that no
+// include points up. Sits in malloc.
+#pragma once
+
+#include <cstddef>
+
+#include "base/check.h"
+#include "malloc/runtime.h"
+
+struct strata_reap;
+
+namespace strata {
+
+STRATA_ALWAYS_INLINE bool InScope() { return STRATA_UNLIKELY(t_state.scope != nullptr); }
+
+// From the scope that the thread is in. Null with ENOMEM.
+void* AllocateInScope(size_t size, size_t align = 16);
+
+// The reap whose live or freed block begins at p, which may be anything; null: none.
+strata_reap* ReapOfBlock(void* p);
+// 0: p is no live block of the reap.
+size_t LiveSizeInReap(strata_reap* reap, void* p);
+// realloc() of a block of this reap: null with an errno, the block as it was.
+void* ReallocateInReap(strata_reap* reap, void* p, size_t size);
+// free() of what is no other live block: false if it is no block of a reap's.
+bool FreeReapBlock(void* p);
+
+// Around a fork; before the heap's locks.
+void LockReaps();
+void UnlockReaps();
+
+}  // namespace strata

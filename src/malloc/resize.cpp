@@ -1,0 +1,160 @@
+// The size of a block, asked for and changed: malloc_usable_size and realloc. See blocks.h.
+#include <errno.h>
+
+#include "malloc/bad_free.h"
+#include "malloc/blocks.h"
+#include "malloc/fast_path.h"
+#include "malloc/region_calls.h"
+#include "malloc/runtime.h"
+#include "malloc/sampling.h"
+#include "malloc/slow_path.h"
+#include "malloc/stand_down.h"
+
+namespace strata {
+namespace {
+
+STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
+  if (p == nullptr) return 0;
+  const RunState state = EnsureStarted();
+  if (state == RunState::kStoodDown) return g_next.usable_size(p);
+  if (state != RunState::kReady) return 0;
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end()) return 0;
+  const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
+  if (const Span* span = c == kDividedPage ? nullptr : r.heap.large().At(p))
+    return BytesOf(span->range().length);
+  strata_reap* reap = ReapOfBlock(p);
+  return reap == nullptr ? 0 : LiveSizeInReap(reap, p);
+}
+
+}  // namespace
+
+// Redis asks for every block that it allocates or frees. A null pointer lies outside the heap.
+size_t UsableSize(void* p) {
+  if (STRATA_LIKELY(CurrentState() == RunState::kReady)) {
+    const Runtime& r = TheRuntime();
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+    if (STRATA_LIKELY(offset < r.kernel.mapped_end())) {
+      const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
+      if (STRATA_LIKELY(c != SizeClass::kNone && c != kDividedPage)) return InfoOf(c).size;
+    }
+  }
+  return UsableSizeSlow(p);
+}
+
+namespace {
+
+void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
+  void* to = AllocateUncounted(size);
+  if (to == nullptr) return nullptr;
+  __builtin_memcpy(to, from, size < old_size ? size : old_size);
+  const size_t counted = size > kMaxClassSize ? size : InfoOf(ClassOfSize(size)).size;
+  Resized(r, from, to, old_size, counted, size);
+  Free(from);
+  return to;
+}
+
+// A large block that grows step by step gets an eighth more than asked, so that the copies add up
+// to a constant factor of its final size. The extra is address space until it is touched.
+void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
+  const size_t old_requested = r.heap.large().RequestedOf(span);
+  if (r.heap.large().Resize(span, size)) {
+    Resized(r, p, p, old_requested, size, size);
+    return p;
+  }
+  const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
+  LargeBlock block = r.heap.large().Take(generous, 1);
+  if (block.address == nullptr) block = TakeLarge(r, size, 1);
+  if (block.address == nullptr) return OutOfMemory();
+  __builtin_memcpy(block.address, p, old_size);
+  r.heap.large().SetRequested(r.heap.large().At(block.address), size);
+  Resized(r, p, block.address, old_requested, size, size);
+  r.heap.large().Give(span);
+  return block.address;
+}
+
+void* ShrinkLarge(Runtime& r, Span* span, void* p, size_t size) {
+  const size_t old_requested = r.heap.large().RequestedOf(span);
+  r.heap.large().Resize(span, size);  // giving the tail back can't fail
+  Resized(r, p, p, old_requested, size, size);
+  return p;
+}
+
+}  // namespace
+
+void* MoveByCopy(void* from, size_t old_size, size_t size) {
+  void* to = Allocate(size);
+  if (to == nullptr) return nullptr;
+  __builtin_memcpy(to, from, size < old_size ? size : old_size);
+  Free(from);
+  return to;
+}
+
+namespace {
+
+// A block keeps its place while it fits and at least three quarters of it stay in use.
+bool MayStay(size_t old_size, size_t size) {
+  return size <= old_size && size >= old_size - old_size / 4;
+}
+
+// The commonest case, of strings and vectors that grow by little: an object of a class, with no
+// sample on its page, that stays. Nothing is to be noted then.
+bool StaysUnnoted(const void* p, size_t size) {
+  if (STRATA_UNLIKELY(CurrentState() != RunState::kReady)) return false;
+  const Runtime& r = TheRuntime();
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const size_t offset = address - r.kernel.base();
+  if (offset >= r.kernel.mapped_end()) return false;
+  const PageId page(offset >> kPageShift);
+  const SizeClass c = r.heap.page_map().EntryOf(page);
+  return Raw(c) != 0 && Raw(c) < kNumClasses && MayStay(InfoOf(c).size, size) &&
+         IsObjectStart(r.heap.page_map().entries()[page.raw()], c, address);
+}
+
+}  // namespace
+
+void* Reallocate(void* p, size_t size) {
+  if (p == nullptr) return Allocate(size);
+  if (StaysUnnoted(p, size)) return p;
+  const RunState state = EnsureStarted();
+  if (STRATA_UNLIKELY(state == RunState::kStoodDown)) {
+    if (!IsEarly(p)) return g_next.realloc(p, size);
+  }
+  if (!ExpectIfSmall(p)) return OutOfMemory();
+  if (size == 0) {
+    Free(p);
+    return nullptr;
+  }
+  if (size > kMaxRequest) return OutOfMemory();
+  if (strata_reap* reap = ReapOfBlock(p); STRATA_UNLIKELY(reap != nullptr))
+    return ReallocateInReap(reap, p, size);
+  const size_t old_size = IsEarly(p) ? EarlySize(p, size) : UsableSize(p);
+  if (old_size == 0) {
+    const bool ours = reinterpret_cast<uintptr_t>(p) - TheRuntime().kernel.base() <
+                      TheRuntime().kernel.mapped_end();
+    HandleBadFree(ours ? BadFree::kNotLive : BadFree::kForeign, p);
+    return OutOfMemory();
+  }
+  // What a block grows by while the thread is in a scope is the scope's.
+  if (InScope() && size > old_size) return MoveByCopy(p, old_size, size);
+  Runtime& r = TheRuntime();
+  if (old_size > kMaxClassSize && size > kMaxClassSize) {
+    Span* span = r.heap.large().At(p);
+    if (span != nullptr) {
+      if (size > old_size) return GrowLarge(r, span, old_size, p, size);
+      if (size <= old_size - old_size / 8) return ShrinkLarge(r, span, p, size);
+      const size_t old_requested = r.heap.large().RequestedOf(span);
+      r.heap.large().SetRequested(span, size);
+      Resized(r, p, p, old_requested, size, size);
+      return p;
+    }
+  }
+  if (MayStay(old_size, size) && !IsEarly(p)) {
+    Resized(r, p, p, old_size, old_size, size);
+    return p;
+  }
+  return MoveTo(r, p, old_size, size);
+}
+
+}  // namespace strata

@@ -1,0 +1,30 @@
+// What slow_path.cpp and resize.cpp share. Sits in malloc.
+#pragma once
+
+#include <errno.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/placement.h"
+#include "malloc/runtime.h"
+#include "span/large_blocks.h"
+
+namespace strata {
+
+// Larger requests can't be told from a negative number by the program's pointer arithmetic.
+inline constexpr size_t kMaxRequest = PTRDIFF_MAX;
+
+inline void* OutOfMemory() {
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// Empties the caches before it fails.
+LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement = {});
+
+// Of any pointer: reports one to a span at which no object begins, or one that is free for sure.
+// What lies in no span is left to others.
+bool ExpectIfSmall(void* p);
+
+}  // namespace strata

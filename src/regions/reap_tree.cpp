@@ -1,0 +1,211 @@
+// The records of reaps and their tree: how a reap comes to be, ends, and what ends with it. See
+// reaps.h.
+#include <errno.h>
+
+#include "regions/reap_hold.h"
+#include "regions/reaps.h"
+#include "regions/record_list.h"
+#include "regions/scopes.h"
+
+namespace strata {
+
+Lock g_tree{LockRank::kControl};
+
+namespace {
+
+constinit RecordList<strata_reap> g_records;
+strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
+
+void Link(strata_reap* reap, strata_reap* parent) STRATA_REQUIRES(g_tree) {
+  reap->parent = parent;
+  if (parent == nullptr) return;
+  reap->previous = nullptr;
+  reap->next = parent->first_child;
+  if (reap->next != nullptr) reap->next->previous = reap;
+  parent->first_child = reap;
+}
+
+void Unlink(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  if (reap->parent == nullptr) return;
+  if (reap->next != nullptr) reap->next->previous = reap->previous;
+  (reap->previous != nullptr ? reap->previous->next : reap->parent->first_child) = reap->next;
+  reap->parent = nullptr;
+}
+
+void LinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  reap->next_shared = g_shared;
+  if (g_shared != nullptr) g_shared->previous_shared = reap;
+  g_shared = reap;
+}
+
+void UnlinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  if (!reap->shared) return;
+  if (reap->next_shared != nullptr) reap->next_shared->previous_shared = reap->previous_shared;
+  (reap->previous_shared != nullptr ? reap->previous_shared->next_shared : g_shared) =
+      reap->next_shared;
+}
+
+// A reap ends in three steps, so that its memory goes back without g_tree: it leaves the tree and
+// is gone for all others; its heap ends; its record is free.
+class Ended {
+ public:
+  // The children that are kept go to the parent.
+  void Add(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+    while (strata_reap* child = reap->first_child) {
+      Unlink(child);
+      Link(child, reap->parent);
+    }
+    Unlink(reap);
+    UnlinkShared(reap);
+    if (reap->shared) reap->lock.lock();
+    reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    ++reap->ended;
+    if (reap->shared) reap->lock.unlock();
+    reap->next_ended = first_;
+    first_ = reap;
+  }
+  // Children before their parents, without recursion: a chain may be long. With g_tree held over
+  // the emptying of those that are kept, for their owners may end them at any time.
+  void AddBelow(strata_reap* top) STRATA_REQUIRES(g_tree) {
+    for (strata_reap* at = Deepest(top); at != top;) {
+      strata_reap* after = at->next != nullptr ? Deepest(at->next) : at->parent;
+      if (at->kept) {
+        const Hold hold(at);
+        at->heap.clear();
+      } else {
+        Add(at);
+      }
+      at = after;
+    }
+  }
+  // One that is in no tree, and in no other thread's sight.
+  void AddLone(strata_reap* reap) {
+    reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+    ++reap->ended;
+    reap->next_ended = first_;
+    first_ = reap;
+  }
+
+  void Bury() STRATA_EXCLUDES(g_tree) {
+    if (first_ == nullptr) return;
+    for (strata_reap* r = first_; r != nullptr; r = r->next_ended) {
+      {
+        const Hold hold(r);
+        r->heap.~ReapHeap();
+        ::new (&r->heap) ReapHeap();
+      }
+      DropScope(r->scope);
+    }
+    LockHolder tree(g_tree);
+    while (strata_reap* r = first_) {
+      first_ = r->next_ended;
+      g_records.Give(r);
+    }
+  }
+
+ private:
+  static strata_reap* Deepest(strata_reap* at) {
+    while (at->first_child != nullptr) at = at->first_child;
+    return at;
+  }
+
+  strata_reap* first_ = nullptr;
+};
+
+// What the last life of a record left, save for its lock.
+void Renew(strata_reap* reap) {
+  reap->shared = reap->retired = reap->kept = false;
+  reap->placement = {};
+  reap->reached = nullptr;
+  reap->parent = reap->first_child = reap->next = reap->previous = nullptr;
+  reap->next_shared = reap->previous_shared = nullptr;
+}
+
+bool IsAlone(const strata_reap* reap) {
+  return !reap->shared && reap->parent == nullptr && reap->first_child == nullptr;
+}
+
+}  // namespace
+
+strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
+  if (parent != nullptr && !ExpectReap(parent)) return nullptr;
+  strata_reap* reap = g_records.Take();
+  if (reap == nullptr) return nullptr;
+  Renew(reap);
+  reap->heap.set_owner(reap);
+  reap->shared = shared;
+  if (shared) reap->heap.shut_window();
+  reap->scope.store(scope, std::memory_order_relaxed);
+  // release: pairs with the acquire in IsStill.
+  reap->state.store(strata_reap::kLive, std::memory_order_release);
+  if (parent == nullptr && !shared) return reap;
+  LockHolder hold(g_tree);
+  if (shared) LinkShared(reap);
+  Link(reap, parent);
+  return reap;
+}
+
+void ClearReap(strata_reap* reap) {
+  // One that a single thread uses gets no children meanwhile.
+  if (!reap->shared && reap->first_child == nullptr) return reap->heap.clear();
+  Ended ended;
+  {
+    LockHolder tree(g_tree);
+    ended.AddBelow(reap);
+  }
+  ended.Bury();
+  Hold hold(reap);
+  if (IsLiveReap(reap)) reap->heap.clear();
+}
+
+void DestroyReap(strata_reap* reap) {
+  Ended ended;
+  if (IsAlone(reap)) {
+    ended.AddLone(reap);
+  } else {
+    LockHolder tree(g_tree);
+    if (IsLiveReap(reap)) {
+      ended.AddBelow(reap);
+      ended.Add(reap);
+    }
+  }
+  ended.Bury();
+}
+
+void KeepReap(strata_reap* reap) {
+  LockHolder tree(g_tree);
+  reap->kept = true;
+}
+
+void RetireReap(strata_reap* reap) {
+  bool empty;
+  {
+    Hold hold(reap);
+    reap->retired = true;
+    empty = reap->heap.used() == 0;
+  }
+  if (empty) DestroyReap(reap);
+}
+
+int SetReapParent(strata_reap* reap, strata_reap* parent) {
+  LockHolder tree(g_tree);
+  for (const strata_reap* above = parent; above != nullptr; above = above->parent) {
+    if (above == reap) return EINVAL;
+  }
+  Unlink(reap);
+  Link(reap, parent);
+  return 0;
+}
+
+void LockReaps() STRATA_NO_TSA {
+  g_tree.AcquireForFork();
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.lock_for_fork();
+  layers::FutexLock::set_this_thread_forks(true);
+}
+void UnlockReaps() STRATA_NO_TSA {
+  layers::FutexLock::set_this_thread_forks(false);
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.unlock_after_fork();
+  g_tree.ReleaseAfterFork();
+}
+
+}  // namespace strata

@@ -1,0 +1,360 @@
+// Which reap a block is of, and what is done in one. See reaps.h; their tree is in reap_tree.cpp.
+#include "regions/reaps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utility>
+
+#include "base/errno_keeper.h"
+#include "base/message.h"
+#include "malloc/background.h"
+#include "malloc/blocks.h"
+#include "malloc/fast_path.h"
+#include "malloc/runtime.h"
+#include "regions/cap_call.h"
+#include "regions/reap_hold.h"
+#include "regions/scopes.h"
+
+namespace strata {
+
+namespace {
+
+// reap: null for memory that is no chunk of one.
+Placement PlacementFor(const void* reap) {
+  return reap != nullptr ? static_cast<const strata_reap*>(reap)->placement : Placement();
+}
+
+STRATA_NOINLINE void StartThreadNow() {
+  const ErrnoKeeper keep;
+  const OutOfScope out;
+  TendBackground();
+}
+
+void ToggleReapPages(const void* p, size_t size) {
+  if (size < kPageSize || CurrentState() != RunState::kReady) return;
+  Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  const SizeClass c = size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size);
+  r.heap.page_map().ToggleDivided({PageId(offset >> kPageShift), PagesCeil(size)}, c);
+}
+
+// Where the process heap's block begins that p lies in; null for other memory. Of large blocks only
+// the first page is known.
+const void* BlockAround(const void* p) {
+  if (CurrentState() != RunState::kReady) return nullptr;
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end()) return nullptr;
+  const PageId page(offset >> kPageShift);
+  if (r.heap.page_map().ClassOf(page) != kDividedPage) return nullptr;
+  const Span* span = r.heap.page_map().SpanOf(page);
+  size_t start = span->start_offset();
+  if (span->state != SpanState::kLarge) {
+    const ClassInfo& info = InfoOf(span->size_class);
+    start += IndexOfOffset(info, offset - start) * info.size;
+  }
+  return reinterpret_cast<const void*>(r.kernel.base() + start);
+}
+
+void* OrNoMemory(void* p) {
+  if (STRATA_UNLIKELY(p == nullptr)) errno = ENOMEM;
+  return p;
+}
+
+}  // namespace
+
+void* ReapChunks::allocate(size_t size) { return allocate_for(nullptr, size); }
+
+void* ReapChunks::allocate_for(void* reap, size_t size) {
+  const OutOfScope out;
+  const Placement placement = PlacementFor(reap);
+  // A large block in it is one object of the program's, and lies where those do.
+  const bool placed = placement != Placement() && size >= kLeastPlaced && size <= kMaxClassSize;
+  void* p = placed ? AllocatePlaced(size, placement) : Allocate(size);
+  if (p != nullptr) ToggleReapPages(p, size);
+  return p;
+}
+
+size_t ReapChunks::least_for(const void* reap) {
+  return PlacementFor(reap) != Placement() ? kLeastPlaced : 0;
+}
+
+void ReapChunks::deallocate(void* p, size_t size) {
+  ToggleReapPages(p, size);
+  Free(p);
+}
+
+void ReportMisuse(const char* what, const void* p) {
+  const bool ready = CurrentState() == RunState::kReady;
+  const bool fatal = !ready || TheRuntime().options.on_error == OnError::kAbort;
+  Message().Text(what).Hex(reinterpret_cast<uintptr_t>(p)).Text(fatal ? "" : " (ignored)").Send();
+  if (!fatal) return;
+  t_state.scope = nullptr;  // for a SIGABRT handler's allocations
+  abort();
+}
+
+bool RefuseReap(const strata_reap* reap) {
+  ReportMisuse("not a reap, or one that is gone: ", reap);
+  errno = EINVAL;
+  return false;
+}
+
+strata_reap* ReapAround(const void* p) {
+  const void* chunk = BlockAround(p);
+  if (chunk == nullptr) return nullptr;
+  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
+  return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
+}
+
+// Also where a large alignment put it on a later page of a large block: its own word there says
+// where that begins, and is believed if a reap's chunk does begin there and reach p.
+strata_reap* ReapOfBlock(void* p) {
+  if (CurrentState() != RunState::kReady || reinterpret_cast<uintptr_t>(p) % 16 != 0)
+    return nullptr;
+  if (strata_reap* reap = ReapAround(p)) return reap;
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  if (offset >= r.kernel.mapped_end() || offset < kPageSize) return nullptr;
+  if (r.heap.page_map().ClassOf(PageId(offset >> kPageShift)) != SizeClass::kNone ||
+      r.heap.large().At(p) != nullptr) {
+    return nullptr;
+  }
+  auto* block = layers::TaggedBlock::Of(p);
+  if (!block->apart()) return nullptr;
+  const size_t into = block->apart_offset();
+  const void* start = static_cast<char*>(p) - into;
+  if (into > offset || BlockAround(start) != start) return nullptr;
+  const Span* span = r.heap.page_map().SpanOf(PageId((offset - into) >> kPageShift));
+  return PageId(offset >> kPageShift) < span->range().end() ? ReapAround(start) : nullptr;
+}
+
+// A block of the reap may begin at p.
+STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
+  const bool aligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0;
+  return aligned && (reap->heap.in_newest_chunk(p) || ReapOfBlock(p) == reap);
+}
+
+// Why p is no block of the reap's that is in use; null if it is one. The reap's lock is held, and
+// let go before the misuse is reported: that ends in the program's SIGABRT handler, which may use
+// the reap or fork.
+STRATA_ALWAYS_INLINE static const char* WhyNoBlock(strata_reap* reap, void* p) {
+  if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return nullptr;
+  if (STRATA_UNLIKELY(!LiesIn(reap, p))) return "a block that is not of this reap: ";
+  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) return "a reap's block freed twice: ";
+  return nullptr;
+}
+
+STRATA_NOINLINE static bool RefuseBlock(const char* why, const void* p) {
+  ReportMisuse(why, p);
+  return false;
+}
+
+STRATA_NOINLINE static bool ExpectSharedBlock(strata_reap* reap, void* p) {
+  const char* why;
+  {
+    Hold hold(reap);
+    why = WhyNoBlock(reap, p);
+  }
+  return why == nullptr || RefuseBlock(why, p);
+}
+
+// A reap for one thread has most calls, and no lock.
+bool ExpectBlock(strata_reap* reap, void* p) {
+  if (STRATA_UNLIKELY(reap->shared)) return ExpectSharedBlock(reap, p);
+  const char* why = WhyNoBlock(reap, p);
+  return STRATA_LIKELY(why == nullptr) || RefuseBlock(why, p);
+}
+
+// Under the lock, for another thread may have ended it since it was seen alive.
+static bool IsStill(const strata_reap* reap, const strata_scope* scope) {
+  // acquire: pairs with the release in CreateReap.
+  return STRATA_LIKELY(reap->state.load(std::memory_order_acquire) == strata_reap::kLive &&
+                       reap->scope.load(std::memory_order_relaxed) == scope);
+}
+
+namespace {
+
+// Of an allocation, until it is met or refused.
+class Request {
+ public:
+  Request(strata_reap* reap, strata_scope* scope, size_t size, size_t align)
+      : reap_(reap),
+        scope_(scope),
+        size_(size),
+        align_(align),
+        most_(scope == nullptr ? 0 : ReapHeap::most_for(size, align)),
+        life_(reap->ended) {}
+
+  // Null with *ended: the reap is not what it was. Null with full_ or beyond_: a cap is in the way,
+  // the scope's or the reap's own.
+  void* Try(bool retired_too, bool* ended) {
+    void* p = nullptr;
+    bool grew = false;
+    {
+      const NoThreadStart later;
+      Hold hold(reap_);
+      if (STRATA_UNLIKELY(!IsStill() || (reap_->retired && !retired_too))) {
+        *ended = true;
+        return nullptr;
+      }
+      full_ = hold.Reserve(most_);
+      if (STRATA_UNLIKELY(full_ != nullptr)) return nullptr;
+      ReapHeap& heap = reap_->heap;
+      const size_t held = heap.held();
+      p = align_ <= ReapHeap::alignment ? heap.allocate(size_) : heap.allocate(size_, align_);
+      grew = heap.held() != held;
+      if (STRATA_UNLIKELY(p == nullptr)) beyond_ = heap.refused_by_cap();
+    }
+    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    return p;
+  }
+
+  // No lock is held. Whether to try again.
+  bool AskAtCap() {
+    if (full_ != nullptr) return RaiseCap(std::exchange(full_, nullptr), scope_, most_);
+    return beyond_ != 0 && !is_last_try_ && AskAtReapsCap(std::exchange(beyond_, 0));
+  }
+
+ private:
+  // Under the lock, for another thread may have ended it since it was seen alive.
+  bool IsStill() const {
+    return STRATA_LIKELY(strata::IsStill(reap_, scope_) && reap_->ended == life_);
+  }
+
+  bool AskAtReapsCap(size_t wanted) {
+    CapCall call{};
+    {
+      Hold hold(reap_);
+      if (!IsStill()) return true;  // and find it ended
+      call = {{reap_->heap.held(), wanted, reap_->heap.cap()}, reap_->reached, reap_->context};
+    }
+    if (call.IsMoot()) return true;
+    if (call.reached == nullptr) return false;
+    const size_t answer = call.Ask();
+    Hold hold(reap_);
+    if (!IsStill()) return true;
+    const layers::CapVerdict verdict = call.Judge(answer, reap_->heap.held());
+    if (verdict == layers::CapVerdict::kRefused) return false;
+    // Where another thread's answer came first, this one is to a question that is no longer open.
+    if (reap_->heap.cap() != call.cap) return true;
+    reap_->heap.set_cap(answer);
+    is_last_try_ = verdict == layers::CapVerdict::kTryOnce;
+    return true;
+  }
+
+  strata_reap* reap_;
+  strata_scope* scope_;
+  size_t size_;
+  size_t align_;
+  size_t most_;    // that it can add to the scope's live bytes
+  uint64_t life_;  // of the reap's record
+  strata_scope* full_ = nullptr;
+  size_t beyond_ = 0;
+  bool is_last_try_ = false;
+};
+
+STRATA_ALWAYS_INLINE void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t size,
+                                               size_t align, bool retired_too, bool* ended) {
+  // No such request can be met, and the sums below can't overflow.
+  if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
+  Request request(reap, scope, size, align);
+  void* p;
+  do {
+    p = request.Try(retired_too, ended);
+  } while (STRATA_UNLIKELY(p == nullptr) && !*ended && request.AskAtCap());
+  return OrNoMemory(p);
+}
+
+}  // namespace
+
+void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
+  bool ended = false;
+  void* p = AllocateUnlessEnded(reap, reap->scope, size, align, true, &ended);
+  if (STRATA_UNLIKELY(ended)) RefuseReap(reap);
+  return p;
+}
+
+void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
+                           bool* ended) {
+  return AllocateUnlessEnded(reap, scope, size, align, false, ended);
+}
+
+void* MoveInReap(strata_reap* reap, void* p, size_t size) {
+  void* to = AllocateInReap(reap, size, ReapHeap::alignment);
+  if (to == nullptr) return nullptr;
+  const size_t old_size = SizeInReap(reap, p);
+  memcpy(to, p, old_size < size ? old_size : size);
+  FreeInReap(reap, p);
+  return to;
+}
+
+bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
+  if (size > layers::kMaxRequest / 2) return false;
+  strata_scope* const scope = reap->scope;
+  strata_scope* full;
+  size_t most = 0;
+  do {
+    Hold hold(reap);
+    if (STRATA_UNLIKELY(!IsStill(reap, scope))) return false;
+    const size_t before = reap->heap.size_of(p);
+    if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
+    full = hold.Reserve(most);
+    if (STRATA_LIKELY(full == nullptr)) return reap->heap.resize(p, size);
+  } while (RaiseCap(full, scope, most));
+  return false;
+}
+
+void FreeInReap(strata_reap* reap, void* p) {
+  const char* why;
+  bool last = false;
+  {
+    Hold hold(reap);
+    why = WhyNoBlock(reap, p);
+    if (STRATA_LIKELY(why == nullptr)) {
+      reap->heap.deallocate(p);
+      last = reap->retired && reap->heap.used() == 0;
+    }
+  }
+  if (STRATA_UNLIKELY(why != nullptr)) return ReportMisuse(why, p);
+  if (STRATA_UNLIKELY(last)) DestroyReap(reap);
+}
+
+// Under the lock: a neighbour that is freed writes to the word that holds the size.
+size_t SizeInReap(strata_reap* reap, void* p) {
+  Hold hold(reap);
+  return reap->heap.size_of(p);
+}
+
+size_t LiveSizeInReap(strata_reap* reap, void* p) {
+  Hold hold(reap);
+  if (CurrentState() != RunState::kStoodDown && !LiesIn(reap, p)) return 0;
+  return reap->heap.is_live(p) ? reap->heap.size_of(p) : 0;
+}
+
+size_t UsedByReap(strata_reap* reap) {
+  Hold hold(reap);
+  return reap->heap.used();
+}
+size_t HeldByReap(strata_reap* reap) {
+  Hold hold(reap);
+  return reap->heap.held();
+}
+void ReapLasts(strata_reap* reap) {
+  Hold hold(reap);
+  if (IsLiveReap(reap)) reap->placement.lifetime = LifetimeClass::kLong;
+}
+void ReserveInReap(strata_reap* reap, size_t bytes) {
+  const NoThreadStart later;
+  Hold hold(reap);
+  if (IsLiveReap(reap)) reap->heap.reserve(bytes);
+}
+void CapReap(strata_reap* reap, size_t bytes, strata_reap_cap_function reached, void* context) {
+  Hold hold(reap);
+  reap->heap.set_cap(bytes);
+  reap->reached = reached;
+  reap->context = context;
+}
+
+}  // namespace strata

@@ -1,0 +1,24 @@
+// When reports are due. See malloc/report_calls.h.
+#include "malloc/report_calls.h"
+
+#include "report/profile_output.h"
+#include "report/stats_output.h"
+
+namespace strata {
+
+void PrepareReports() {
+  PrepareOutput();
+  InstallProfileSignal();
+}
+
+void WriteReportsAtExit() {
+  WriteProfileAtExit();
+  WriteStatsAtExit();
+}
+
+void ForgetReportsInChild() {
+  ForgetStatsWriterInChild();
+  ForgetProfileThreadInChild();
+}
+
+}  // namespace strata

@@ -1,0 +1,16 @@
+// Gathers a HeapStats from the process-wide instance and from what the kernel says. Sits in report.
+#pragma once
+
+#include "profile/heap_stats.h"
+
+namespace strata {
+
+// What needs no look at page tables: cheap enough for mallinfo. Leaves the kernel's figures at 0.
+void CollectCounts(HeapStats& out);
+
+// All of it. Walks the heap's page tables.
+void CollectStats(HeapStats& out);
+
+void WriteOccupancy(TextSink& sink);
+
+}  // namespace strata

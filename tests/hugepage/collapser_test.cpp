@@ -1,0 +1,220 @@
+// Collapser on hand-filled tiers: what is rebuilt, in how many calls, within which bounds, and the
+// accounts of it.
+#include "hugepage/collapser.h"
+
+#include <gtest/gtest.h>
+
+#include "test_tiers.h"
+
+namespace strata {
+namespace {
+
+constexpr Pages kNoLimit{SIZE_MAX >> kPageShift};
+constexpr size_t kMostMissing = 16;  // pages
+constexpr uint64_t kFifthOfASecondNs = 200'000'000;
+
+struct CollapserTest : test::TestTiers {
+  explicit CollapserTest(HugePages small_heap = HugePages(0)) : TestTiers(small_heap) {
+    LockHolder hold(t.lock);
+    t.used = Pages(8192);  // of a heap large enough, most of which is elsewhere
+  }
+
+  // A hugepage of which all is in use but some free pages that went back.
+  HugeTracker* AddBroken(size_t missing) STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddToFiller(kPagesPerHugePage - missing);
+    const NativeRange range{OffsetOf(tracker->page()) + BytesOf(Pages(tracker->used())),
+                            BytesOf(Pages(missing))};
+    Break(tracker, range);
+    t.filler.Change(tracker, [&] { tracker->NoteReleased(tracker->FreeBacked()); });
+    return tracker;
+  }
+  // One full of runs, of which some native pages went back.
+  HugeTracker* AddGone(size_t missing) STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddToFiller(kPagesPerHugePage);
+    Break(tracker, {OffsetOf(tracker->page()), missing * kNativePageSize});
+    t.filler.Change(tracker, [&] { tracker->NoteGone(0, missing); });
+    return tracker;
+  }
+  void Break(HugeTracker* tracker, NativeRange range) STRATA_REQUIRES(t.lock) {
+    t.filler.Change(tracker, [&] { tracker->broken = true; });
+    if (t.Mark(t.map[tracker->page()])) kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
+    ASSERT_TRUE(kernel.Release(&range, 1));
+    kernel.SplitHugePage(tracker->page(),
+                         {OffsetOf(tracker->page()) + kHugePageSize / 2, kNativePageSize});
+  }
+  // One tick's part; each hugepage is looked at once a second.
+  void Rebuild(Pages wanted = kNoLimit, Pages hard_limit = kNoLimit, Pages growth = Pages(0))
+      STRATA_REQUIRES(t.lock) {
+    kernel.Advance(1000);
+    collapser.Rebuild(t, {wanted, hard_limit, growth, kFifthOfASecondNs});
+  }
+
+  Collapser<FakeKernel> collapser;
+};
+
+TEST_F(CollapserTest, RebuildsWhatLacksASixteenthAtMost) {
+  LockHolder hold(t.lock);
+  const HugeTracker* little = AddBroken(kMostMissing);
+  const HugeTracker* much = AddBroken(kMostMissing + 1);
+  const HugeTracker* gone = AddGone(kMostMissing * kNativePerPage);
+  const HugeTracker* more_gone = AddGone(kMostMissing * kNativePerPage + 1);
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(little->page()) && kernel.whole(gone->page()));
+  EXPECT_FALSE(kernel.whole(much->page()) || kernel.whole(more_gone->page()));
+  EXPECT_FALSE(little->broken || little->detached || gone->detached);
+  EXPECT_EQ(little->released() + gone->gone(), 0u);
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+}
+
+TEST_F(CollapserTest, OwnersHearOnlyOfMemoryThatCameBackInsideRuns) {
+  LockHolder hold(t.lock);
+  AddBroken(4);
+  Rebuild();
+  EXPECT_EQ(collapser.rebuilt_in_use(), 0u);
+  AddGone(4);
+  for (int i = 0; i < 2; ++i) Rebuild();  // the search goes on where the last one stopped
+  EXPECT_EQ(collapser.rebuilt_in_use(), 1u);
+}
+
+TEST_F(CollapserTest, TakesTheMarkAndTheAdviceBack) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddBroken(4);
+  ASSERT_EQ(t.marked, 1u);
+  Rebuild();
+  EXPECT_EQ(t.marked, 0u);
+  EXPECT_FALSE(t.map[tracker->page()].no_huge);
+  EXPECT_EQ(kernel.advice(tracker->page()), FakeKernel::Advice::kHuge);
+}
+
+TEST_F(CollapserTest, LeavesSmallHeapsAlone) {
+  LockHolder hold(t.lock);
+  AddGone(4);
+  t.used = Pages(2047);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 0u);
+  t.used = Pages(2048);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 1u);
+}
+
+// Free pages that come back are memory that nobody uses.
+TEST_F(CollapserTest, BacksNoMoreThanIsWantedOrTheHeadroom) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 4; ++i) AddBroken(kMostMissing);
+  const Pages backed = t.Backed();
+  t.cache.NoteTaken(HugePages(40), t.CoarseNow());
+  t.cache.Give(t.allocator.Take(HugePages(40), HugePages(1)), t.CoarseNow());  // all the headroom
+  Rebuild(Pages(0));
+  EXPECT_EQ(collapser.collapsed_total(), 0u);
+  Rebuild(t.Backed() + Pages(2 * kMostMissing + 1));
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+  EXPECT_EQ(t.Backed(), backed + PagesOf(HugePages(40)) + Pages(2 * kMostMissing));
+}
+
+TEST_F(CollapserTest, AHeadroomIsThereWhateverIsWanted) {
+  LockHolder hold(t.lock);
+  AddBroken(kMostMissing);
+  Rebuild(Pages(0));
+  EXPECT_EQ(collapser.collapsed_total(), 1u);
+}
+
+TEST_F(CollapserTest, StaysWithinTheHardLimit) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 3; ++i) AddBroken(kMostMissing);
+  const HugeTracker* full = AddGone(4);
+  Rebuild(kNoLimit, t.Backed() + Pages(kMostMissing));
+  EXPECT_EQ(collapser.collapsed_total(), 2u) << "one, and the one that holds no free pages";
+  EXPECT_TRUE(kernel.whole(full->page()));
+  Rebuild(kNoLimit, Pages(1));
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+}
+
+TEST_F(CollapserTest, RebuildsAheadOfFastGrowthAsMuchAsGrew) {
+  LockHolder hold(t.lock);
+  constexpr Pages kFast{1024};  // eight mebibytes
+  for (int i = 0; i < 12; ++i) {
+    AddBroken(100);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  Rebuild(Pages(0), kNoLimit, kFast - Pages(1));
+  EXPECT_EQ(collapser.collapsed_total(), 0u);
+  const Pages backed = t.Backed();
+  Rebuild(Pages(0), kNoLimit, kFast);
+  EXPECT_EQ(collapser.collapsed_total(), 10u);
+  EXPECT_EQ(t.Backed(), backed + Pages(1000));
+  EXPECT_EQ(t.rebuilding, Pages(0));
+  Rebuild(Pages(0), t.Backed() + Pages(99), kFast);
+  EXPECT_EQ(collapser.collapsed_total(), 10u) << "beyond the hard limit";
+}
+
+TEST_F(CollapserTest, RebuildsEightNeighboursInACall) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 10; ++i) AddGone(4);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 10u);
+  EXPECT_EQ(kernel.collapse_calls, 2u);
+}
+
+TEST_F(CollapserTest, FindsNeighboursOnBothSides) {
+  LockHolder hold(t.lock);
+  AddGone(4);
+  AddBroken(4);  // of the lists that are searched first
+  AddGone(4);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 3u);
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+}
+
+TEST_F(CollapserTest, ARefusalIsRememberedForFiveMinutes) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddGone(4);
+  kernel.refuse_collapse = true;
+  Rebuild();
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  EXPECT_EQ(t.marked, 1u);
+  EXPECT_EQ(kernel.advice(tracker->page()), FakeKernel::Advice::kNoHuge);
+  EXPECT_TRUE(tracker->broken && !tracker->detached);
+  kernel.refuse_collapse = false;
+  kernel.Advance(298'000);
+  Rebuild();
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(tracker->page()));
+}
+
+TEST_F(CollapserTest, RestsAfterSlowCallsAndStopsAfterAFifthOfASecond) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 12; ++i) {
+    AddGone(4);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  kernel.collapse_ns = 40'000'000;
+  ASSERT_TRUE(collapser.Due());
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 5u);
+  EXPECT_FALSE(collapser.Due());
+  EXPECT_TRUE(collapser.Due());
+}
+
+struct SmallHeapTest : CollapserTest {
+  SmallHeapTest() : CollapserTest(HugePages(2)) {}
+};
+
+// Nobody broke them: the kernel was never asked for hugepages there.
+TEST_F(SmallHeapTest, RebuildsWhatASmallHeapBeganWith) {
+  LockHolder hold(t.lock);
+  const HugeTracker* first = AddToFiller(200);
+  const HugeTracker* second = AddToFiller(200);
+  const HugeTracker* advised = AddToFiller(200);
+  ASSERT_FALSE(kernel.whole(first->page()) || kernel.whole(second->page()));
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(first->page()) && kernel.whole(second->page()));
+  EXPECT_FALSE(t.map[first->page()].unadvised);
+  EXPECT_EQ(kernel.collapses, 2u);
+  EXPECT_FALSE(advised->broken);
+  Rebuild();
+  EXPECT_EQ(kernel.collapses, 2u);
+}
+
+}  // namespace
+}  // namespace strata

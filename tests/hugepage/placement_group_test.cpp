@@ -1,0 +1,34 @@
+// GroupOf: what shares hugepages with what.
+#include "hugepage/placement_group.h"
+
+#include <gtest/gtest.h>
+
+namespace strata {
+namespace {
+
+TEST(PlacementGroup, MallocWithoutAHintIsAmongTheOthers) {
+  EXPECT_EQ(GroupOf({}), PlacementGroup::kOthers);
+}
+
+TEST(PlacementGroup, WhatLastsLiesByItself) {
+  EXPECT_EQ(GroupOf({.density = Density::kDense}), PlacementGroup::kLasting);
+  EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kForever}), PlacementGroup::kLasting);
+  EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kLong}), PlacementGroup::kLasting);
+  EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kUnder1000S}), PlacementGroup::kOthers);
+  EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kUnder10Ms}), PlacementGroup::kOthers);
+}
+
+TEST(PlacementGroup, HotnessMakesNoGroup) {
+  for (const Hotness hotness : {Hotness::kCold, Hotness::kMiddle, Hotness::kHot}) {
+    for (const Density density : {Density::kSparse, Density::kDense})
+      EXPECT_EQ(GroupOf({.density = density, .hotness = hotness}), GroupOf({.density = density}));
+  }
+}
+
+TEST(PlacementGroup, TogetherMeansAll) {
+  const Placement lasting{Density::kDense, LifetimeClass::kForever, Hotness::kHot};
+  EXPECT_EQ(GroupOf(lasting, FillerGroups::kTogether), GroupOf({}, FillerGroups::kTogether));
+}
+
+}  // namespace
+}  // namespace strata

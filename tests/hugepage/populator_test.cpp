@@ -1,0 +1,113 @@
+// Populator: how much is backed ahead of what growth, when it ends, and what it does where the
+// kernel refuses or the heap has no room.
+#include "hugepage/populator.h"
+
+#include <gtest/gtest.h>
+
+#include "hugepage/page_heap.h"
+#include "os/fake_kernel.h"
+#include "test_arena.h"
+
+namespace strata {
+namespace {
+
+class PopulatorTest : public testing::Test {
+ protected:
+  // Hugepages' worth of spans, all touched.
+  void Grow(size_t hugepages) {
+    for (size_t i = 0; i < hugepages; ++i) {
+      const PageRun run = heap_.Take({kSpan});
+      ASSERT_FALSE(run.range.empty());
+      for (size_t k = 1; k < kPagesPerHugePage / kSpan.raw(); ++k)
+        ASSERT_FALSE(heap_.Take({kSpan}).range.empty());
+    }
+  }
+  size_t cached() { return heap_.Stats().cache.hugepages; }
+
+  static constexpr Pages kSpan{64};
+  FakeKernel kernel_{HugePages(512)};
+  test::TestArena memory_;
+  PageHeap<FakeKernel> heap_{kernel_, memory_.arena(), PageHeapOptions{}};
+};
+
+TEST_F(PopulatorTest, OnlyFastGrowthOfALargeHeapIsWorthIt) {
+  Grow(31);
+  EXPECT_FALSE(heap_.GrowsFast()) << "62 MiB";
+  Grow(8);
+  EXPECT_TRUE(heap_.GrowsFast());
+  Grow(7);
+  EXPECT_FALSE(heap_.GrowsFast());
+}
+
+TEST_F(PopulatorTest, KeepsWhatGoesInTwoLooksAndNoMoreThanTheCacheMayHold) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 0u) << "nothing was taken since";
+  Grow(3);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 6u);
+  EXPECT_EQ(kernel_.populates, 1u);
+  Grow(3);
+  EXPECT_EQ(cached(), 3u) << "taken from there";
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 6u);
+  Grow(40);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 10u);
+}
+
+TEST_F(PopulatorTest, EndsHalfASecondAfterTheGrowth) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  size_t looks = 1;
+  while (heap_.PopulateAhead()) ++looks;
+  EXPECT_EQ(looks, 25u);
+  EXPECT_EQ(kernel_.populates, 0u);
+}
+
+TEST_F(PopulatorTest, ARefusalEndsItForGoodAndLosesNothing) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  kernel_.refuse_populate = true;
+  Grow(2);
+  const size_t backed = heap_.Stats().backed;
+  const size_t resident = kernel_.resident_bytes();
+  EXPECT_FALSE(heap_.PopulateAhead());
+  EXPECT_EQ(heap_.Stats().backed, backed);
+  EXPECT_EQ(kernel_.resident_bytes(), resident) << "what it had backed before it refused";
+  Grow(20);
+  EXPECT_FALSE(heap_.GrowsFast());
+  EXPECT_EQ(kernel_.populates, 1u);
+}
+
+TEST_F(PopulatorTest, StaysWithinTheHardLimitWhateverOthersTakeMeanwhile) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  Grow(5);
+  const size_t limit = heap_.Stats().backed + (size_t{13} << kHugePageShift);
+  heap_.SetHardLimit(limit);
+  size_t taken = 0;
+  kernel_.on_populate = [&] {
+    for (; !heap_.Take({kPagesInHugePage}).range.empty(); ++taken) {
+    }
+  };
+  EXPECT_TRUE(heap_.PopulateAhead());
+  kernel_.on_populate = nullptr;
+  EXPECT_EQ(taken, 10u) << "left for those who ask meanwhile; what is on its way counts";
+  EXPECT_EQ(heap_.Stats().backed, limit);
+  EXPECT_EQ(cached(), 3u);
+}
+
+TEST_F(PopulatorTest, NothingIsPopulatedNearTheSoftLimit) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  Grow(5);
+  kernel_.soft_limit = kernel_.physical_bytes() + (1 << 20);
+  heap_.CheckSoftLimit();
+  EXPECT_FALSE(heap_.PopulateAhead());
+  EXPECT_EQ(kernel_.populates, 0u);
+}
+
+}  // namespace
+}  // namespace strata

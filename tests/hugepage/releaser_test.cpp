@@ -1,0 +1,248 @@
+// Releaser on hand-filled tiers: what goes first, what is not worth it, and the accounts of what
+// went, was refused or is under way.
+#include "hugepage/releaser.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "test_tiers.h"
+
+namespace strata {
+namespace {
+
+constexpr HugePages kKeepNone{0};
+
+struct ReleaserTest : test::TestTiers {
+  size_t Release(size_t pages, HugePages keep = kKeepNone, Program program = Program::kIsShort)
+      STRATA_REQUIRES(t.lock) {
+    return releaser.Release(t, Pages(pages), keep, program).raw();
+  }
+  // Native pages [at, at + n) of a hugepage.
+  static NativeRange In(const HugeTracker* tracker, size_t at, size_t n) {
+    return {OffsetOf(tracker->page()) + at * kNativePageSize, n * kNativePageSize};
+  }
+
+  Releaser<FakeKernel> releaser;
+};
+
+TEST_F(ReleaserTest, TakesFromTheCacheThenFromRegionsThenBreaksHugePages) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(56);
+  AddRegion(1);
+  AddToCache(2);
+  EXPECT_EQ(Release(256), 256u);
+  EXPECT_EQ(t.cache.size(), HugePages(1));
+  EXPECT_EQ(t.regions.free_backed(), Pages(256));
+  EXPECT_EQ(Release(512), 512u);
+  EXPECT_EQ(t.cache.size(), HugePages(0));
+  EXPECT_EQ(t.regions.free_backed(), Pages(0));
+  EXPECT_FALSE(tracker->broken);
+  EXPECT_EQ(Release(1), 200u) << "all that is free of a hugepage, or nothing";
+  EXPECT_TRUE(tracker->broken && tracker->split && !tracker->detached);
+  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Pages(56)));
+  EXPECT_EQ(releaser.released_total(), BytesOf(Pages(256 + 512 + 200)));
+  EXPECT_EQ(Release(1), 0u);
+}
+
+TEST_F(ReleaserTest, TheCacheKeepsItsPartWhileRegionsHaveAnything) {
+  LockHolder hold(t.lock);
+  AddRegion(1);
+  AddToCache(3);
+  EXPECT_EQ(Release(512, HugePages(2)), 512u);
+  EXPECT_EQ(t.cache.size(), HugePages(2));
+  EXPECT_EQ(t.regions.free_backed(), Pages(0));
+  EXPECT_EQ(Release(256, HugePages(2)), 256u);
+  EXPECT_EQ(t.cache.size(), HugePages(1));
+}
+
+TEST_F(ReleaserTest, BreaksTheHugePagesWithTheFewestUsedPagesAndNoMore) {
+  LockHolder hold(t.lock);
+  const HugeTracker* full = AddToFiller(200);
+  const HugeTracker* empty = AddToFiller(10);
+  const HugeTracker* half = AddToFiller(100);
+  EXPECT_EQ(Release(247), 246u + 156u);
+  EXPECT_TRUE(empty->broken && half->broken);
+  EXPECT_FALSE(full->broken || full->detached);
+}
+
+TEST_F(ReleaserTest, LeavesWhatIsNotWorthBreaking) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(256 - kBreakWorking / kNativePerPage + 1);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kWorks), 0u);
+  EXPECT_FALSE(tracker->broken || tracker->detached);
+  EXPECT_EQ(Release(1, kKeepNone, Program::kRests), kBreakWorking / kNativePerPage - 1);
+}
+
+TEST_F(ReleaserTest, ALongRestMakesLessWorthIt) {
+  EXPECT_EQ(releaser.LeastGainNow(Program::kWorks), kBreakWorking);
+  releaser.NoteProgram(Program::kRests, 1000);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting);
+  releaser.NoteProgram(Program::kRests, 1000 + kLongRestS - 1);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting);
+  releaser.NoteProgram(Program::kRests, 1000 + kLongRestS);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakRested);
+  releaser.NoteProgram(Program::kWorks, 2000);
+  releaser.NoteProgram(Program::kRests, 2001);
+  EXPECT_EQ(releaser.LeastGainNow(Program::kRests), kBreakResting) << "the rest began anew";
+}
+
+TEST_F(ReleaserTest, WhatIsUnderWayIsInNoTierAndStillCharged) {
+  LockHolder hold(t.lock);
+  const HugeRange cached = AddToCache(2);
+  const Pages backed = t.Backed();
+  size_t calls = 0;
+  kernel.on_release = [&] {
+    LockHolder again(t.lock);
+    ++calls;
+    EXPECT_EQ(t.in_flight, HugePages(2));
+    EXPECT_EQ(t.cache.size(), HugePages(0));
+    EXPECT_EQ(t.Backed(), backed);
+    EXPECT_EQ(t.map[cached.first].state, HugePageState::kInFlight);
+  };
+  EXPECT_EQ(Release(512), 512u);
+  EXPECT_EQ(calls, 1u);
+  EXPECT_EQ(t.in_flight, HugePages(0));
+  EXPECT_EQ(t.Backed(), backed - Pages(512));
+  EXPECT_EQ(t.map[cached.first].state, HugePageState::kFree);
+}
+
+TEST_F(ReleaserTest, ARefusalLeavesTheAccountsAsTheyWere) {
+  LockHolder hold(t.lock);
+  const auto expect_refused = [&]() STRATA_NO_TSA {
+    const Pages backed = t.Backed();
+    const size_t total = releaser.released_total();
+    kernel.fail_release_in = 0;
+    EXPECT_EQ(Release(1), 0u);
+    EXPECT_EQ(t.Backed(), backed);
+    EXPECT_EQ(t.in_flight, HugePages(0));
+    EXPECT_EQ(releaser.released_total(), total);
+  };
+  AddToCache(1);
+  expect_refused();
+  EXPECT_EQ(t.cache.size(), HugePages(1));
+  EXPECT_EQ(Release(1), 256u);
+  const HugeRegion* g = AddRegion(1);
+  expect_refused();
+  EXPECT_FALSE(g->busy());
+  EXPECT_EQ(Release(1), 256u);
+  const HugeTracker* tracker = AddToFiller(100);
+  expect_refused();
+  EXPECT_FALSE(tracker->detached);
+  EXPECT_EQ(Release(1), 156u);
+}
+
+TEST_F(ReleaserTest, MarksAgainstRebuildingWithinTheBudget) {
+  LockHolder hold(t.lock);
+  const HugeTracker* first = AddToFiller(10);
+  t.marked = PageTiers<FakeKernel>::kMarkBudget - 1;
+  EXPECT_NE(Release(1), 0u);
+  EXPECT_EQ(t.marked, PageTiers<FakeKernel>::kMarkBudget);
+  EXPECT_EQ(kernel.advice(first->page()), FakeKernel::Advice::kNoHuge);
+  const HugeTracker* second = AddToFiller(10);
+  EXPECT_NE(Release(1), 0u);
+  EXPECT_EQ(t.marked, PageTiers<FakeKernel>::kMarkBudget);
+  EXPECT_TRUE(second->broken);
+  EXPECT_EQ(kernel.advice(second->page()), FakeKernel::Advice::kHuge);
+}
+
+// Both the pages that a run over a hugepage's end has in each count where they lie.
+TEST_F(ReleaserTest, ASurveyCountsByHugePage) {
+  LockHolder hold(t.lock);
+  const HugeTracker* a = AddToFiller(256);
+  const HugeTracker* b = AddToFiller(256);
+  ASSERT_EQ(b->page(), a->page() + HugePages(1));
+  releaser.BeginSurvey();
+  const size_t over = OffsetOf(b->page()) - 8 * kNativePageSize;
+  std::vector<NativePages> spans{{over, 0x0fff}};  // 8 in a, 4 in b
+  for (size_t i = 0; i < 2; ++i)
+    spans.push_back({OffsetOf(a->page()) + i * 60 * kNativePageSize, (uint64_t{1} << 60) - 1});
+  releaser.NoteIdle(t, spans.data(), spans.size());
+  NativeRange ranges[]{In(a, 0, 1), In(b, 0, 1)};
+  EXPECT_EQ(releaser.ReleaseInUse(t, ranges, 2, Program::kWorks).bytes, kNativePageSize)
+      << "a has just what breaking it must free";
+  EXPECT_EQ(ranges[0].bytes, kNativePageSize);
+  EXPECT_EQ(ranges[1].bytes, 0u);
+}
+
+TEST_F(ReleaserTest, KeepsBookOfPagesInsideRuns) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(256);
+  NativeRange ranges[]{In(tracker, 4, 3), In(tracker, 100, 2)};
+  const InUseRelease done = releaser.ReleaseInUse(t, ranges, 2, Program::kIsShort);
+  EXPECT_EQ(done.bytes, 5 * kNativePageSize);
+  EXPECT_FALSE(done.refused);
+  EXPECT_EQ(t.filler.gone_native(), 5u);
+  EXPECT_EQ(t.Charged(), t.Backed() - Pages(2)) << "whole pages";
+  EXPECT_EQ(releaser.ReleaseInUse(t, ranges, 2, Program::kIsShort).bytes, 0u) << "gone already";
+  EXPECT_EQ(releaser.released_total(), 5 * kNativePageSize);
+
+  const NativePages touched[]{{OffsetOf(tracker->page()), 0b110000},
+                              {OffsetOf(tracker->page()) + 100 * kNativePageSize, 0b1001}};
+  EXPECT_EQ(releaser.NoteReused(t, touched, 2), 3u);
+  EXPECT_EQ(tracker->gone(), 2u);
+}
+
+// The kernel frees what was released of a hugepage only when it takes the hugepage apart, for which
+// a page is named that stays: a free one will do.
+TEST_F(ReleaserTest, FreesAllOfTheOnlyRunThoughNothingElseIsInUse) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(32);
+  NativeRange all = In(tracker, 0, 64);
+  const size_t before = kernel.physical_bytes();
+  EXPECT_EQ(releaser.ReleaseInUse(t, &all, 1, Program::kIsShort).bytes, 64 * kNativePageSize);
+  EXPECT_EQ(kernel.splits, 1u);
+  EXPECT_EQ(kernel.physical_bytes(), before - 64 * kNativePageSize);
+  EXPECT_TRUE(tracker->split);
+}
+
+TEST_F(ReleaserTest, RefusedPagesInsideRunsStay) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(256);
+  kernel.fail_release_in = 0;
+  NativeRange range = In(tracker, 4, 3);
+  const InUseRelease done = releaser.ReleaseInUse(t, &range, 1, Program::kIsShort);
+  EXPECT_TRUE(done.refused);
+  EXPECT_EQ(done.bytes + tracker->gone() + releaser.released_total(), 0u);
+  EXPECT_FALSE(tracker->detached);
+}
+
+TEST_F(ReleaserTest, DropsTwoEmptyRegionsAtATime) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 3; ++i) AddRegion(2);
+  HugeRegion* busy = AddRegion(0);
+  t.regions.Take(busy, Pages(1));
+  const Pages backed = t.FreeBacked();
+  const HugePages free = t.allocator.free();
+  releaser.DropEmptyRegions(t);
+  EXPECT_EQ(t.cache.size(), HugePages(4));
+  EXPECT_EQ(t.allocator.free(), free + HugePages(2 * (512 - 2)));
+  EXPECT_EQ(t.FreeBacked(), backed);
+  releaser.DropEmptyRegions(t);
+  releaser.DropEmptyRegions(t);
+  EXPECT_EQ(t.cache.size(), HugePages(6));
+  EXPECT_EQ(t.regions.first(), busy);
+}
+
+// As if a thread that is not here had been in the middle of each kind of release.
+TEST_F(ReleaserTest, RecoversWhatWasUnderWay) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(100);
+  HugeRegion* g = AddRegion(3);
+  AddToCache(2);
+  const Pages backed = t.Backed();
+  t.filler.Detach(tracker);
+  const HugeRange taken = t.cache.TakeForRelease(HugePages(2), t.CoarseNow());
+  t.map.SetState(taken, HugePageState::kInFlight);
+  t.in_flight = taken.length;
+  ASSERT_FALSE(g->DetachForRelease(HugePages(2)).empty());
+  releaser.Recover(t);
+  EXPECT_FALSE(tracker->detached || g->busy());
+  EXPECT_EQ(t.cache.size(), HugePages(2));
+  EXPECT_EQ(t.in_flight, HugePages(0));
+  EXPECT_EQ(t.Backed(), backed);
+  EXPECT_EQ(Release(512 + 768 + 156), 512u + 768u + 156u);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,68 @@
+// What a reap makes of its holes: neighbours that join, rests too small for a block, and which hole
+// becomes the window.
+#include <gtest/gtest.h>
+
+#include "strata/layers/mmap_source.h"
+#include "strata/layers/reap.h"
+
+namespace strata::layers {
+namespace {
+
+using Plain = Stack<Reap<>, Mmap>;
+
+// Requests of all sizes are laid through a window, so one of a few blocks is not worth it: the best
+// fit fills it, and what was the window stays.
+TEST(ReapHoles, LeavesASmallHoleToTheBestFit) {
+  Plain heap;
+  heap.allocate(100);
+  void* hole = heap.allocate(2000);
+  auto* last = static_cast<char*>(heap.allocate(5864));
+  ASSERT_LE(heap.held(), 8192u);
+  char* const window = last + heap.size_of(last) + 8;  // of 112 bytes
+  heap.deallocate(hole);
+  EXPECT_EQ(heap.allocate(300), hole);
+  EXPECT_EQ(heap.allocate(60), window);
+  EXPECT_EQ(heap.allocate(200), static_cast<char*>(hole) + 320);
+}
+
+TEST(ReapHoles, AScrapKeepsNoChunk) {
+  Plain heap;
+  void* p = heap.allocate(8080);  // all of the first chunk but 16 bytes
+  ASSERT_EQ(heap.held(), 8192u);
+  heap.allocate(1000);
+  const size_t before = heap.held();
+  heap.deallocate(p);
+  heap.reserve(0);  // joins what waits
+  EXPECT_EQ(heap.held(), before - 8192);
+}
+
+// In front of the newest block lies a free one: both go back to the window, which then has all.
+TEST(ReapHoles, StepsBackOverAFreeNeighbour) {
+  Plain heap;
+  heap.allocate(100);
+  void* a = heap.allocate(100);
+  void* b = heap.allocate(100);
+  heap.deallocate(a);
+  heap.reserve(0);  // joins what waits
+  EXPECT_FALSE(heap.bumping());
+  heap.deallocate(b);
+  heap.reserve(0);
+  EXPECT_TRUE(heap.bumping());
+  EXPECT_EQ(heap.allocate(250), a) << "over the place of both";
+}
+
+// Half of it is still worth its memory; less is not.
+TEST(ReapHoles, ABlockApartShrinksByHalfWhereItLies) {
+  Plain heap;
+  void* p = heap.allocate(1'000'000);
+  const size_t bytes = heap.size_of(p);
+  EXPECT_TRUE(heap.resize(p, bytes * 6 / 10));
+  EXPECT_FALSE(heap.resize(p, bytes * 4 / 10));
+  EXPECT_FALSE(heap.resize(p, bytes + 4096));
+  EXPECT_EQ(heap.size_of(p), bytes);
+  heap.deallocate(p);
+  EXPECT_EQ(heap.held(), 0u);
+}
+
+}  // namespace
+}  // namespace strata::layers

@@ -1,0 +1,44 @@
+// A central free list over a fake source, for the tests of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "fake_source.h"
+#include "span/central_free_list.h"
+
+namespace strata::test {
+
+class CentralFreeListTest : public testing::Test {
+ protected:
+  void Use(size_t size) {
+    class_ = ClassOfSize(size);
+    list_.Init(class_, &source_);
+  }
+  std::vector<void*> Take(size_t n) {
+    std::vector<void*> out(n);
+    size_t got = 0;
+    while (got < n) {
+      const size_t k = list_.Take(&out[got], std::min(n - got, kMaxBatch));
+      if (k == 0) break;
+      got += k;
+    }
+    out.resize(got);
+    return out;
+  }
+  void Give(const std::vector<void*>& objects) { list_.Give(objects.data(), objects.size()); }
+  void Give(void* object) { list_.Give(&object, 1); }
+  Span* SpanOf(const void* p) {
+    return source_.page_map().SpanOf(
+        PageId((reinterpret_cast<uintptr_t>(p) - source_.base()) >> kPageShift));
+  }
+  const ClassInfo& info() const { return InfoOf(class_); }
+
+  SizeClass class_ = SizeClass::kNone;
+  FakeSource source_;
+  TestCentral list_;
+};
+
+}  // namespace strata::test
