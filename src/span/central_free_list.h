@@ -185,6 +185,7 @@ class CentralFreeList {
       if (page == last) continue;
       last = page;
       const auto* record = reinterpret_cast<const char*>(source_->page_map().SpanOf(PageId(page)));
+      if (record == nullptr) continue;  // a stranger's pointer, which is refused under the lock
       __builtin_prefetch(record, 1);
       __builtin_prefetch(record + kCacheLine, 1);
     }
