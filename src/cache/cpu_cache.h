@@ -66,8 +66,7 @@ class CpuCache {
     if (Vcpu* v = Current()) {
       v->misses.NoteAlloc(c);
       room_.MakeRoom(*v, c);
-      // Half the room, so that a class whose objects come and go at random keeps space for frees.
-      want = HalfOfRoom(*v, c);
+      want = RefillOf(*v, c);
     }
     return exchange_.Refill(c, want);
   }
@@ -178,6 +177,13 @@ class CpuCache {
     const size_t i = ops_.vcpu();
     Vcpu* v = vcpus_.Find(i);
     return STRATA_LIKELY(v != nullptr) ? v : vcpus_.Activate(i, [this] { return share(); });
+  }
+
+  // Half the room, so that a class whose objects come and go at random keeps space for frees. The
+  // first time all of it and one: then the smallest class, too, begins with two cache lines, and two
+  // objects allocated one after the other for two threads lie on one each.
+  size_t RefillOf(const Vcpu& v, SizeClass c) const {
+    return room_.RoomOf(v, c) == Slab::kFirstSlots ? Slab::kFirstSlots + 1 : HalfOfRoom(v, c);
   }
 
   // Within a batch, and at least one.

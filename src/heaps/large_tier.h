@@ -60,6 +60,17 @@ class LargeTier : private LargeBlocks<PageHeap<Kernel>> {
     Blocks::Give(span);
   }
 
+  // Moves `bytes` from the start of one block to another's, and gives the first back.
+  void GiveMoved(Span* from, const Span* to, size_t bytes) {
+    page_map_.Clear(from->range(), SizeClass::kNone);
+    from->state = SpanState::kUnused;
+    auto* const source = reinterpret_cast<char*>(kernel_.base() + from->start_offset());
+    auto* const target = reinterpret_cast<char*>(kernel_.base() + to->start_offset());
+    const size_t moved = Blocks::Move(from, to);
+    if (moved < bytes) __builtin_memcpy(target + moved, source + moved, bytes - moved);
+    Blocks::Give(from);
+  }
+
   // The block that starts at p, which lies in the heap; or null.
   Span* At(const void* p) const { return lookup_.LargeAt(p); }
 

@@ -40,6 +40,7 @@ struct HugePageRecord {
   HugePageState state;
   bool unadvised;  // when it was mapped: the start of a small heap
   bool no_huge;    // asked not to be one: it was broken
+  bool moved;      // what lay in it came by page tables: its mapping stays apart
 };
 
 class HugePageMap {

@@ -21,6 +21,7 @@
 #include "hugepage/demand_tracker.h"
 #include "hugepage/hard_limit.h"
 #include "hugepage/page_heap_stats.h"
+#include "hugepage/page_mover.h"
 #include "hugepage/page_run.h"
 #include "hugepage/page_runs.h"
 #include "hugepage/page_tiers.h"
@@ -104,6 +105,15 @@ class PageHeap {
   void Shrink(PageRange r, Pages new_length) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
     ShrinkHolding(r, new_length);
+  }
+
+  // Moves the start of one large run into another without copying, as far as that pays and goes; the
+  // part moved, whose length it returns, is no longer the first run's. Drops the lock meanwhile.
+  Pages MoveHolding(PageRange from, PageRange to) STRATA_REQUIRES(tiers_.lock) {
+    const Pages moved = mover_.Move(tiers_, from, to);
+    tiers_.used -= moved;
+    NoteUse();
+    return moved;
   }
 
   // --- Hugepages lent to single CPUs (lent_pages.h). Only empty ones are lent, so whatever lies in
@@ -293,6 +303,7 @@ class PageHeap {
   SoftLimit soft_limit_ STRATA_GUARDED_BY(tiers_.lock);
   DemandTracker demand_ STRATA_GUARDED_BY(tiers_.lock);
   PageRuns<Kernel> runs_ STRATA_GUARDED_BY(tiers_.lock);
+  PageMover<Kernel> mover_ STRATA_GUARDED_BY(tiers_.lock);
   Releaser<Kernel> releaser_ STRATA_GUARDED_BY(tiers_.lock);
   Collapser<Kernel> collapser_ STRATA_GUARDED_BY(tiers_.lock);
   Populator<Kernel> populator_ STRATA_GUARDED_BY(tiers_.lock);

@@ -67,10 +67,10 @@ void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   LargeBlock block = r.heap.large().Take(generous, 1);
   if (block.address == nullptr) block = TakeLarge(r, size, 1);
   if (block.address == nullptr) return OutOfMemory();
-  __builtin_memcpy(block.address, p, old_size);
-  r.heap.large().SetRequested(r.heap.large().At(block.address), size);
+  Span* grown = r.heap.large().At(block.address);
+  r.heap.large().SetRequested(grown, size);
   Resized(r, p, block.address, old_requested, size, size);
-  r.heap.large().Give(span);
+  r.heap.large().GiveMoved(span, grown, old_size);
   return block.address;
 }
 

@@ -5,9 +5,11 @@
 // rebuild, a backing or a look at the limit. Wrong calls end the test at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -98,6 +100,23 @@ class FakeKernel {
     return true;
   }
 
+  HugePages Move(HugeRange from, HugePageId to) {
+    if (on_move) on_move();
+    std::lock_guard hold(mutex_);
+    HugePages moved;
+    for (; moved < std::min(from.length, most_moved); moved += HugePages(1)) {
+      const size_t a = (from.first + moved).raw(), b = (to + moved).raw();
+      STRATA_CHECK(huge_[a].mapped && huge_[b].mapped && huge_[a].advice == huge_[b].advice);
+      for (size_t p = b * kNativePerHugePage; p < (b + 1) * kNativePerHugePage; ++p) ReleasePage(p);
+      Split(b);
+      for (size_t i = 0; i < kNativePerHugePage; ++i)
+        std::swap(native_[a * kNativePerHugePage + i], native_[b * kNativePerHugePage + i]);
+      std::swap(huge_[a].whole, huge_[b].whole);
+      std::swap(huge_[a].present, huge_[b].present);
+    }
+    return moved;
+  }
+
   uint64_t CoarseNowNs() { return NowNs(); }
   uint64_t NowNs() {
     std::lock_guard hold(mutex_);
@@ -152,8 +171,9 @@ class FakeKernel {
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugePages past;
   HugePages map_limit{~size_t{0} >> 1};
+  HugePages most_moved{~size_t{0} >> 1};  // by one call
   uint64_t collapse_ns = 500'000;
-  std::function<void()> on_release, on_collapse, on_populate, on_headroom;  // in their midst
+  std::function<void()> on_release, on_collapse, on_populate, on_headroom, on_move;  // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,

@@ -45,6 +45,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.Collapse(huge) } -> std::same_as<bool>;
   // Backs a range with hugepages before it is touched; false: refused, wholly or in part.
   { k.Populate(huge) } -> std::same_as<bool>;
+  // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
+  // how many it moved, from the first on; those read as zero afterwards.
+  { k.Move(huge, page) } -> std::same_as<HugePages>;
   { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/errno_keeper.h"
 #include "base/keyed_random.h"
 #include "os/confinement.h"
@@ -22,6 +23,9 @@
 #endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
 #endif
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -295,6 +299,43 @@ bool SystemKernel::Populate(HugeRange range) {
   const ErrnoKeeper keep;
   return Advise(reinterpret_cast<void*>(base_ + OffsetOf(range.first)), BytesOf(range.length),
                 kPopulateWrite);
+}
+
+namespace {
+
+// Leaves the source mapped, without pages.
+bool MovePages(uintptr_t from, uintptr_t to, size_t bytes) {
+  void* const target = reinterpret_cast<void*>(to);
+  if (mremap(reinterpret_cast<void*>(from), bytes, bytes,
+             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target)
+    return true;
+  // The kernel unmaps the target before it looks at the source. What was just mapped can be again.
+  STRATA_CHECK(MapAt(to, bytes) != MapResult::kNoMemory);
+  return false;
+}
+
+}  // namespace
+
+HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
+  FindInheritedConfinement();
+  if (!MayCallAnything()) return {};
+  const ErrnoKeeper keep;
+  const uintptr_t source = base_ + OffsetOf(from.first), target = base_ + OffsetOf(to);
+  // Locked memory refuses this. The kernel would unlock the source, which is the heap's to use again.
+  if (!Advise(reinterpret_cast<void*>(target), BytesOf(from.length), MADV_DONTNEED)) return {};
+  HugePages moved;
+  if (MovePages(source, target, BytesOf(from.length))) {
+    moved = from.length;
+  } else {
+    // Memory that was moved before and what lies behind it are two mappings, and older kernels move
+    // one at a time.
+    while (moved < from.length && MovePages(source + BytesOf(moved), target + BytesOf(moved),
+                                            kHugePageSize))
+      moved += HugePages(1);
+    const HugeRange rest{to + moved, from.length - moved};
+    if (!rest.empty()) hugepages_ ? AdviseHuge(rest) : AdviseNoHuge(rest);
+  }
+  return moved;
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }

@@ -42,6 +42,7 @@ class SystemKernel {
   void SplitHugePage(HugePageId page, NativeRange used);
   bool Collapse(HugeRange range);
   bool Populate(HugeRange range);
+  HugePages Move(HugeRange from, HugePageId to);
   uint64_t NowNs();
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }

@@ -62,8 +62,20 @@ class LargeBlocks {
       const PageRange range = span->range();
       place.counts.Given(span->requested, range.length);
       place.spans.Delete(span);
-      place.pages.Give(range);
+      if (!range.empty()) place.pages.Give(range);
     });
+  }
+
+  // Moves the start of a block that is out of the page map into another without copying, as much as
+  // the page heap can; the rest stays, perhaps nothing. Returns the bytes moved.
+  size_t Move(Span* from, const Span* to) {
+    if (from->lent_to != 0 || to->lent_to != 0) return 0;  // shorter than a hugepage, once
+    LockHolder hold(heap_.lock());
+    const Pages moved = heap_.MoveHolding(from->range(), to->range());
+    from->first_page += static_cast<uint32_t>(moved.raw());
+    from->num_pages -= static_cast<uint32_t>(moved.raw());
+    counts_.pages -= moved.raw();
+    return BytesOf(moved);
   }
 
   // Makes the block hold `size` bytes where it lies; false if it can't.

@@ -228,6 +228,30 @@ CASE(realloc_large_neighbours) {
   free(blocks[1]);
 }
 
+// Where a block can't grow in place, its pages go along: there are never two of them.
+CASE(realloc_moves_pages) {
+  size_t size = 24u * kMiB;
+  char* block = (char*)malloc(size);
+  memset(block, 1, size);
+  void* fences[16];
+  int moves = 0;
+  for (int i = 0; i < 16; ++i) {
+    fences[i] = malloc(300 << 10);
+    const size_t next = size + size / 8;
+    char* grown = (char*)realloc(block, next);
+    CHECK_AT(grown != NULL, next);
+    moves += grown != block;
+    for (size_t at = 0; at < size; at += 4096) CHECK_AT(grown[at] == 1, at);
+    memset(grown + size, 1, next - size);
+    block = grown;
+    size = next;
+  }
+  CHECK_AT(moves != 0, moves);
+  CHECK_AT((size_t)PeakResidentKiB() < (size + size / 8) / 1024 + 16 * 1024, PeakResidentKiB());
+  for (int i = 0; i < 16; ++i) free(fences[i]);
+  free(block);
+}
+
 CASE(realloc_shrink_gives_back) {
   // A large block cut to a small one must not keep its pages: 40 of 32 MiB cut to 1 KiB.
   char* kept[40];

@@ -20,7 +20,7 @@ class PageHeapProgram {
  public:
   explicit PageHeapProgram(ProgramBytes bytes) : bytes_(bytes) {
     kernel_.on_release = kernel_.on_collapse = kernel_.on_populate =
-        kernel_.on_headroom = [this] { Interrupt(); };
+        kernel_.on_headroom = kernel_.on_move = [this] { Interrupt(); };
     kernel_.refuse_populate = bytes_.Byte() % 4 == 0;
     if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
@@ -48,7 +48,7 @@ class PageHeapProgram {
   void Step() {
     ++steps_;
     kernel_.Advance(bytes_.Below(64));
-    switch (bytes_.Below(25)) {
+    switch (bytes_.Below(26)) {
       case 0:
       case 1:
       case 2:
@@ -89,6 +89,8 @@ class PageHeapProgram {
       case 23:
         heap_.PopulateAhead();
         return;
+      case 24:
+        return Move();
       default:
         return TakeBatch();
     }
@@ -193,7 +195,7 @@ class PageHeapProgram {
     if (runs_.empty()) return runs_.end();
     auto it = runs_.lower_bound(bytes_.Below(1 << 19));
     if (it == runs_.end()) it = runs_.begin();
-    return it->first == busy_ ? runs_.end() : it;
+    return it->first == busy_ || it->first == target_ ? runs_.end() : it;
   }
 
   void Verify(const Taken& t) const {
@@ -223,6 +225,41 @@ class PageHeapProgram {
     STRATA_CHECK(next == runs_.end() || (r.first + longer).raw() <= next->first);
     live_ += (longer - r.length).raw();
     it->second.length = longer;
+  }
+
+  // As realloc does: the start of one run goes into another.
+  void Move() {
+    const auto from = Pick(), to = Pick();
+    if (from == runs_.end() || to == runs_.end() || from == to || target_ != kNone) return;
+    Verify(from->second);
+    const PageRange source{PageId(from->first), from->second.length};
+    const PageRange target{PageId(to->first), to->second.length};
+    kernel_.most_moved = HugePages(bytes_.Below(6) == 0 ? bytes_.Below(4) : window_.raw());
+    const size_t busy = std::exchange(busy_, from->first);
+    target_ = to->first;
+    heap_.lock().Acquire();
+    const Pages moved = heap_.MoveHolding(source, target);
+    heap_.lock().Release();
+    busy_ = busy;
+    target_ = kNone;
+    STRATA_CHECK(moved <= source.length && moved <= target.length);
+    live_ -= moved.raw();
+    NoteMoved(from->second, source.first, to->second, target.first, moved);
+    Taken rest = std::move(from->second);
+    rest.length -= moved;
+    runs_.erase(from);
+    if (rest.length != Pages(0)) runs_.emplace((source.first + moved).raw(), std::move(rest));
+  }
+
+  static void NoteMoved(Taken& from, PageId source, Taken& to, PageId target, Pages moved) {
+    const auto native = [](PageId p) { return p.raw() * kNativePerPage; };
+    to.written.erase(to.written.lower_bound(native(target)),
+                     to.written.lower_bound(native(target + moved)));
+    const auto end = from.written.lower_bound(native(source + moved));
+    for (auto it = from.written.begin(); it != end; it = from.written.erase(it))
+      to.written[it->first - native(source) + native(target)] = it->second;
+    std::erase_if(from.gone,
+                  [&](NativeRange g) { return g.offset < OffsetOf(source + moved); });
   }
 
   void Shrink() {
@@ -353,7 +390,8 @@ class PageHeapProgram {
 
   // Everything comes back, and then nothing is left with the kernel.
   void Finish() {
-    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom = nullptr;
+    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
+        kernel_.on_move = nullptr;
     kernel_.fail_map_in = kernel_.fail_release_in = -1;
     meta_.fail = false;
     while (!runs_.empty()) {
@@ -374,11 +412,13 @@ class PageHeapProgram {
 
   ProgramBytes bytes_;
   TestArena meta_;
-  FakeKernel kernel_{HugePages(2048)};
+  const HugePages window_{2048};
+  FakeKernel kernel_{window_};
   PageHeap<FakeKernel> heap_{kernel_, meta_.arena(), PageHeapOptions{}};
   Runs runs_;
   size_t live_ = 0;      // pages
   size_t busy_ = kNone;  // the run that the page heap works on with its lock dropped
+  size_t target_ = kNone;  // the one that it moves another into
   uint32_t last_tag_ = 0;
   int depth_ = 0;
   bool metadata_failed_ = false;

@@ -54,6 +54,34 @@ TEST_F(SystemKernelTest, MappedMemoryIsZeroAndWritable) {
   }
 }
 
+TEST_F(SystemKernelTest, HugePagesMoveByPageTables) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(12)}), MapResult::kMapped);
+  kernel_.AdviseHuge({HugePageId(0), HugePages(12)});
+  memset(At(0), 0x5a, 3 * kHugePageSize);
+  memset(At(4 * kHugePageSize), 0x11, 3 * kHugePageSize);
+  errno = 96;
+  ASSERT_EQ(kernel_.Move({HugePageId(0), HugePages(3)}, HugePageId(4)), HugePages(3));
+  EXPECT_EQ(errno, 96);
+  for (size_t at = 0; at < 3 * kHugePageSize; at += kNativePageSize) {
+    ASSERT_EQ(*At(at), 0) << at;
+    ASSERT_EQ(*At(4 * kHugePageSize + at), 0x5a) << at;
+  }
+  // On from there, with something behind it that lies in another mapping.
+  memset(At(7 * kHugePageSize), 0x77, kHugePageSize);
+  ASSERT_EQ(kernel_.Move({HugePageId(4), HugePages(4)}, HugePageId(8)), HugePages(4));
+  EXPECT_EQ(*At(8 * kHugePageSize), 0x5a);
+  EXPECT_EQ(*At(11 * kHugePageSize), 0x77);
+  memset(At(0), 0x22, 12 * kHugePageSize);  // all of it is mapped as before
+}
+
+TEST_F(SystemKernelTest, LockedMemoryDoesNotMove) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(4)}), MapResult::kMapped);
+  memset(At(0), 0x5a, kHugePageSize);
+  if (mlock(At(2 * kHugePageSize), kNativePageSize) != 0) GTEST_SKIP() << "mlock is refused";
+  EXPECT_EQ(kernel_.Move({HugePageId(0), HugePages(1)}, HugePageId(2)), HugePages(0));
+  EXPECT_EQ(*At(0), 0x5a);
+}
+
 TEST_F(SystemKernelTest, ReleasedPagesReadAsZeroAndTheOthersStay) {
   ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(1)}), MapResult::kMapped);
   memset(At(0), 0x5a, kHugePageSize);
