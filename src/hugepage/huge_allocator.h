@@ -28,7 +28,7 @@ class HugeAllocator {
   HugePages free() const { return free_.total(); }
   HugeRange unadvised() const { return unadvised_; }  // mapped without asking for hugepages
   bool small_heap_advised() const { return small_heap_advised_; }
-  HugePageId end() const { return next_; }            // nothing at or past it was ever mapped
+  HugePageId end() const { return next_; }  // nothing at or past it was ever mapped
 
   // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window
   // has no more.

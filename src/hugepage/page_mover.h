@@ -39,7 +39,6 @@ class PageMover {
   }
 
  private:
-
   // Moved memory keeps the advice that it had, so neither end may have been advised otherwise.
   static bool IsPlain(const Tiers& t, const HugePageRecord& r) STRATA_REQUIRES(t.lock) {
     return r.state == HugePageState::kLarge && !r.no_huge &&

@@ -173,7 +173,8 @@ class FakeKernel {
   HugePages map_limit{~size_t{0} >> 1};
   HugePages most_moved{~size_t{0} >> 1};  // by one call
   uint64_t collapse_ns = 500'000;
-  std::function<void()> on_release, on_collapse, on_populate, on_headroom, on_move;  // in their midst
+  std::function<void()> on_release, on_collapse, on_populate, on_headroom,
+      on_move;            // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,

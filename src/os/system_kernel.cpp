@@ -321,7 +321,8 @@ HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
   if (!MayCallAnything()) return {};
   const ErrnoKeeper keep;
   const uintptr_t source = base_ + OffsetOf(from.first), target = base_ + OffsetOf(to);
-  // Locked memory refuses this. The kernel would unlock the source, which is the heap's to use again.
+  // Locked memory refuses this. The kernel would unlock the source, which is the heap's to use
+  // again.
   if (!Advise(reinterpret_cast<void*>(target), BytesOf(from.length), MADV_DONTNEED)) return {};
   HugePages moved;
   if (MovePages(source, target, BytesOf(from.length))) {
@@ -329,8 +330,8 @@ HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
   } else {
     // Memory that was moved before and what lies behind it are two mappings, and older kernels move
     // one at a time.
-    while (moved < from.length && MovePages(source + BytesOf(moved), target + BytesOf(moved),
-                                            kHugePageSize))
+    while (moved < from.length &&
+           MovePages(source + BytesOf(moved), target + BytesOf(moved), kHugePageSize))
       moved += HugePages(1);
     const HugeRange rest{to + moved, from.length - moved};
     if (!rest.empty()) hugepages_ ? AdviseHuge(rest) : AdviseNoHuge(rest);

@@ -19,8 +19,8 @@ namespace strata::test {
 class PageHeapProgram {
  public:
   explicit PageHeapProgram(ProgramBytes bytes) : bytes_(bytes) {
-    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate =
-        kernel_.on_headroom = kernel_.on_move = [this] { Interrupt(); };
+    kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
+        kernel_.on_move = [this] { Interrupt(); };
     kernel_.refuse_populate = bytes_.Byte() % 4 == 0;
     if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
@@ -258,8 +258,7 @@ class PageHeapProgram {
     const auto end = from.written.lower_bound(native(source + moved));
     for (auto it = from.written.begin(); it != end; it = from.written.erase(it))
       to.written[it->first - native(source) + native(target)] = it->second;
-    std::erase_if(from.gone,
-                  [&](NativeRange g) { return g.offset < OffsetOf(source + moved); });
+    std::erase_if(from.gone, [&](NativeRange g) { return g.offset < OffsetOf(source + moved); });
   }
 
   void Shrink() {
@@ -416,8 +415,8 @@ class PageHeapProgram {
   FakeKernel kernel_{window_};
   PageHeap<FakeKernel> heap_{kernel_, meta_.arena(), PageHeapOptions{}};
   Runs runs_;
-  size_t live_ = 0;      // pages
-  size_t busy_ = kNone;  // the run that the page heap works on with its lock dropped
+  size_t live_ = 0;        // pages
+  size_t busy_ = kNone;    // the run that the page heap works on with its lock dropped
   size_t target_ = kNone;  // the one that it moves another into
   uint32_t last_tag_ = 0;
   int depth_ = 0;

@@ -1,4 +1,5 @@
-// PageMover: what moves by page tables, what becomes of the hugepages it left, and when nothing does.
+// PageMover: what moves by page tables, what becomes of the hugepages it left, and when nothing
+// does.
 #include "hugepage/page_mover.h"
 
 #include <gtest/gtest.h>
