@@ -19,10 +19,10 @@ class CollapsePacer {
     return true;
   }
 
-  // After a pass: the longest single call.
-  void Report(uint64_t worst_ns) {
-    if (worst_ns > kSlowNs) interval_ = std::min(interval_ * 2, kLongest);
-    if (worst_ns < kFastNs) interval_ = std::max(interval_ / 2, 1u);
+  // After a pass: what a hugepage took on average.
+  void Report(uint64_t mean_ns) {
+    if (mean_ns > kSlowNs) interval_ = std::min(interval_ * 2, kLongest);
+    if (mean_ns < kFastNs) interval_ = std::max(interval_ / 2, 1u);
     wait_ = interval_ - 1;
   }
 

@@ -98,9 +98,9 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   if (t.used < kLeastHeap) return;
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
   Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead};
-  uint64_t worst = 0, begin = t.kernel.NowNs();
-  const uint64_t until = begin + budget.ns;
-  while (begin < until) {
+  const uint64_t begin = t.kernel.NowNs();
+  uint64_t now = begin, tried = 0;
+  while (now < begin + budget.ns) {
     const Pages backed = t.Backed();  // others took and gave meanwhile
     const Pages most =
         std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
@@ -110,11 +110,11 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
     Collapse(t, found, search.now_s);
-    const uint64_t now = t.kernel.NowNs();
-    worst = std::max(worst, (now - begin) / found.n);
-    begin = now;
+    now = t.kernel.NowNs();
+    tried += found.n;
   }
-  if (worst != 0) pacer_.Report(worst);
+  // One by one some take long because another thread had the CPU.
+  if (tried != 0) pacer_.Report((now - begin) / tried);
 }
 
 // The next to be rebuilt: first of all what a small heap began with, then the fullest.

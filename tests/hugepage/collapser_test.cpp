@@ -182,6 +182,18 @@ TEST_F(CollapserTest, ARefusalIsRememberedForFiveMinutes) {
   EXPECT_TRUE(kernel.whole(tracker->page()));
 }
 
+TEST_F(CollapserTest, OneCallThatWaitedForACpuIsNoSlowKernel) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 8; ++i) AddBroken(4);
+  kernel.on_collapse = [this] {
+    if (kernel.collapse_calls == 0) kernel.Advance(100);
+  };
+  Rebuild();
+  ASSERT_EQ(collapser.collapsed_total(), 8u);
+  EXPECT_TRUE(collapser.Due());
+  EXPECT_TRUE(collapser.Due());
+}
+
 TEST_F(CollapserTest, RestsAfterSlowCallsAndStopsAfterAFifthOfASecond) {
   LockHolder hold(t.lock);
   for (int i = 0; i < 12; ++i) {
