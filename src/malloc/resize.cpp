@@ -98,25 +98,51 @@ bool MayStay(size_t old_size, size_t size) {
   return size <= old_size && size >= old_size - old_size / 4;
 }
 
-// The commonest case, of strings and vectors that grow by little: an object of a class, with no
-// sample on its page, that stays. Nothing is to be noted then.
-bool StaysUnnoted(const void* p, size_t size) {
-  if (STRATA_UNLIKELY(CurrentState() != RunState::kReady)) return false;
+// The class of an object that may start at p, with no sample on its page; kNone for anything else.
+// Of such an object nothing is to be noted but the bytes it grows by.
+SizeClass UnsampledClassOf(const void* p) {
+  if (STRATA_UNLIKELY(CurrentState() != RunState::kReady)) return SizeClass::kNone;
   const Runtime& r = TheRuntime();
   const auto address = reinterpret_cast<uintptr_t>(p);
   const size_t offset = address - r.kernel.base();
-  if (offset >= r.kernel.mapped_end()) return false;
+  if (offset >= r.kernel.mapped_end()) return SizeClass::kNone;
   const PageId page(offset >> kPageShift);
   const SizeClass c = r.heap.page_map().EntryOf(page);
-  return Raw(c) != 0 && Raw(c) < kNumClasses && MayStay(InfoOf(c).size, size) &&
-         IsObjectStart(r.heap.page_map().entries()[page.raw()], c, address);
+  const bool is_object = Raw(c) != 0 && Raw(c) < kNumClasses &&
+                         IsObjectStart(r.heap.page_map().entries()[page.raw()], c, address);
+  return is_object ? c : SizeClass::kNone;
+}
+
+// From one class to another, for a thread with slabs: as a malloc and a free, but only what it
+// grows by is counted.
+void* MoveUnsampled(void* from, size_t old_size, size_t size) {
+  void* to = AllocateUncounted(size);
+  if (STRATA_UNLIKELY(to == nullptr)) return nullptr;
+  __builtin_memcpy(to, from, size < old_size ? size : old_size);
+  const size_t counted = InfoOf(ClassOfSize(size)).size;
+  if (counted > old_size) {
+    size_t& stretch = t_state.countdown.stretch;
+    if (STRATA_UNLIKELY(stretch <= counted - old_size)) {
+      Resized(TheRuntime(), from, to, old_size, counted, size);
+    } else {
+      stretch -= counted - old_size;
+    }
+  }
+  Free(from);
+  return to;
 }
 
 }  // namespace
 
 void* Reallocate(void* p, size_t size) {
   if (p == nullptr) return Allocate(size);
-  if (StaysUnnoted(p, size)) return p;
+  // The commonest cases, of strings and vectors that grow by little.
+  if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
+    const size_t old_size = InfoOf(c).size;
+    if (MayStay(old_size, size)) return p;
+    if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope())
+      return MoveUnsampled(p, old_size, size);
+  }
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
