@@ -43,7 +43,7 @@ struct PageHeapOptions {
   uint32_t idle_ms = 3'000;
   bool hugepages = true;
   HugePages small_heap{16};  // not asked to be hugepages: below 32 MiB they gain nothing
-  FillerGroups filler_groups = FillerGroups::kByLifetime;
+  FillerGroups filler_groups = FillerGroups::kByDensity;
   size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
 };
 

@@ -18,16 +18,16 @@ inline constexpr PlacementGroup kPlacementGroups[] = {PlacementGroup::kOthers,
                                                       PlacementGroup::kLasting};
 inline constexpr size_t kNumPlacementGroups = std::size(kPlacementGroups);
 
-// kTogether is for experiments: all runs in one group.
-enum class FillerGroups : uint8_t { kByLifetime, kTogether };
+// What is taken for lasting: what is said to, and with kByDensity dense spans, too. Many objects in
+// one are not likely to go all at once (the lifetime-aware filler of Z. Zhou et al.,
+// "Characterizing a memory allocator at warehouse scale", ASPLOS 2024, section 4.4); on the
+// programs of docs/benchmarks/experiments.md that guess costs memory and gains nothing.
+enum class FillerGroups : uint8_t { kByDensity, kAsSaid };
 
-// Spans of many objects likely stay, so they lie with what is said to (the lifetime-aware filler of
-// Z. Zhou et al., "Characterizing a memory allocator at warehouse scale", ASPLOS 2024,
-// section 4.4).
-constexpr PlacementGroup GroupOf(Placement p, FillerGroups groups = FillerGroups::kByLifetime) {
-  if (groups == FillerGroups::kTogether) return PlacementGroup::kOthers;
-  const bool lasts = p.density == Density::kDense || p.lifetime >= LifetimeClass::kLong;
-  return lasts ? PlacementGroup::kLasting : PlacementGroup::kOthers;
+constexpr PlacementGroup GroupOf(Placement p, FillerGroups groups = FillerGroups::kByDensity) {
+  const bool is_guessed = groups == FillerGroups::kByDensity && p.density == Density::kDense;
+  return is_guessed || p.lifetime >= LifetimeClass::kLong ? PlacementGroup::kLasting
+                                                          : PlacementGroup::kOthers;
 }
 
 }  // namespace strata

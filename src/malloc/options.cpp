@@ -146,8 +146,8 @@ constexpr OptionRow kTable[] = {
     {"SPAN_PRIORITY", "on|off", "on",
      "fill the fullest spans first; off, for experiments, takes the span freed into last",
      Switch<&Options::span_priority>},
-    {"LIFETIME_FILLER", "on|off", "on",
-     "spans of more than 16 objects on hugepages of their own; off, for experiments, mixes them",
+    {"LIFETIME_FILLER", "on|off", "off",
+     "spans of more than 16 objects on hugepages of their own, as if they lasted longer",
      Switch<&Options::lifetime_filler>},
     {"SAMPLE", "bytes", "2M",
      "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "

@@ -33,7 +33,7 @@ struct Options {
   char cache_domains[512] = "auto";  // or "off", or lists of CPUs that ParseCacheDomains takes
   bool adaptive = true;
   bool span_priority = true;
-  bool lifetime_filler = true;
+  bool lifetime_filler = false;
   ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;
   size_t cpu_cache_bytes = 1536 << 10;

@@ -38,7 +38,7 @@ PageHeapOptions HeapOptions(const Options& o) {
   PageHeapOptions p;
   p.release = o.release;
   p.hugepages = o.hugepages;
-  p.filler_groups = o.lifetime_filler ? FillerGroups::kByLifetime : FillerGroups::kTogether;
+  p.filler_groups = o.lifetime_filler ? FillerGroups::kByDensity : FillerGroups::kAsSaid;
   if (o.release_short_ms != 0) p.busy_short_ms = o.release_short_ms;
   if (o.release_long_ms != 0) p.busy_long_ms = o.release_long_ms;
   if (o.release_peak_ms != 0) p.peak_ms = o.release_peak_ms;

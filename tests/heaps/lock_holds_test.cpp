@@ -36,6 +36,7 @@ class WillingKernel {
   void SplitHugePage(HugePageId, NativeRange) {}
   bool Collapse(HugeRange) { return true; }
   bool Populate(HugeRange) { return true; }
+  HugePages Move(HugeRange from, HugePageId) { return from.length; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
   int64_t Headroom() { return INT64_MAX; }

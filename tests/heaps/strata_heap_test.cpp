@@ -329,7 +329,7 @@ TEST_F(StrataHeapTest, SmallObjectsComeFromSpansTheyAreMappedTo) {
 TEST_F(StrataHeapTest, SpansOfManyAndOfFewObjectsShareHugepagesOnlyWhenToldTo) {
   const SizeClass many = ClassOfSize(64);
   const SizeClass few = ClassOfSize(16 << 10);
-  for (const FillerGroups groups : {FillerGroups::kByLifetime, FillerGroups::kTogether}) {
+  for (const FillerGroups groups : {FillerGroups::kByDensity, FillerGroups::kAsSaid}) {
     TestKernel kernel{HugePages(64)};
     Heap heap(kernel, memory_.arena(), {.filler_groups = groups}, NoteBadFree);
     void* of_many[1];
@@ -339,7 +339,7 @@ TEST_F(StrataHeapTest, SpansOfManyAndOfFewObjectsShareHugepagesOnlyWhenToldTo) {
     const auto hugepage = [&](void* p) {
       return (reinterpret_cast<uintptr_t>(p) - kernel.base()) >> kHugePageShift;
     };
-    EXPECT_EQ(hugepage(of_many[0]) == hugepage(of_few[0]), groups == FillerGroups::kTogether);
+    EXPECT_EQ(hugepage(of_many[0]) == hugepage(of_few[0]), groups == FillerGroups::kAsSaid);
     heap.central()[many].Give(of_many, 1);
     heap.central()[few].Give(of_few, 1);
   }

@@ -25,9 +25,10 @@ TEST(PlacementGroup, HotnessMakesNoGroup) {
   }
 }
 
-TEST(PlacementGroup, TogetherMeansAll) {
-  const Placement lasting{Density::kDense, LifetimeClass::kForever, Hotness::kHot};
-  EXPECT_EQ(GroupOf(lasting, FillerGroups::kTogether), GroupOf({}, FillerGroups::kTogether));
+TEST(PlacementGroup, WithoutGuessesOnlyWhatIsSaidCounts) {
+  const auto group = [](Placement p) { return GroupOf(p, FillerGroups::kAsSaid); };
+  EXPECT_EQ(group({.density = Density::kDense}), PlacementGroup::kOthers);
+  EXPECT_EQ(group({.lifetime = LifetimeClass::kLong}), PlacementGroup::kLasting);
 }
 
 }  // namespace
