@@ -180,10 +180,11 @@ class CpuCache {
   }
 
   // Half the room, so that a class whose objects come and go at random keeps space for frees. The
-  // first time all of it and one: then the smallest class, too, begins with two cache lines, and
-  // two objects allocated one after the other for two threads lie on one each.
+  // first time as much as it has room for, with the one that is returned: then the smallest class,
+  // too, begins with two cache lines, and two objects allocated one after the other for two threads
+  // lie on one each.
   size_t RefillOf(const Vcpu& v, SizeClass c) const {
-    return room_.RoomOf(v, c) == Slab::kFirstSlots ? Slab::kFirstSlots + 1 : HalfOfRoom(v, c);
+    return room_.RoomOf(v, c) == Slab::kFirstSlots ? Slab::kFirstSlots : HalfOfRoom(v, c);
   }
 
   // Within a batch, and at least one.

@@ -6,7 +6,8 @@
 // lock. Stop: pushes, or both operations, fail from now on. Fence: sequences that had read the old
 // bounds are aborted. Change; and where the fill was changed, fence again, because a sequence that
 // started while the class was stopped may have read the old fill and not yet compared it with the
-// bounds. Then open. A refused fence leaves the class stopped, or as it was: slower, never wrong.
+// bounds. Then open. A refused fence leaves the class as it was or, once it
+// was changed, stopped: slower, never wrong.
 #pragma once
 
 #include <atomic>
@@ -38,8 +39,12 @@ class RemoteDrain {
     LockHolder hold(v.lock);
     if (v.room() == 0) return 0;
     Slab& s = v.slab();
-    for (size_t c = 1; c < kNumClasses; ++c) s.Stop(static_cast<SizeClass>(c));
-    if (!ops_.Fence()) return 0;
+    uint16_t rooms[kNumClasses];
+    StopAll(s, rooms);
+    if (!ops_.Fence()) {  // nothing was changed
+      OpenAll(s, rooms);
+      return 0;
+    }
     size_t bytes = 0;
     for (size_t i = 1; i < kNumClasses; ++i) bytes += DrainStopped(s, static_cast<SizeClass>(i));
     if (!ops_.Fence()) return bytes;
@@ -79,6 +84,21 @@ class RemoteDrain {
   struct Shrinking {
     ClassRoom classes[kNumClasses];
   };
+
+  static constexpr uint16_t kWasStopped = 0xffff;  // it waits for a fence, and still does
+
+  static void StopAll(Slab& s, uint16_t (&rooms)[kNumClasses]) {
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      const auto c = static_cast<SizeClass>(i);
+      rooms[i] = s.IsStopped(c) ? kWasStopped : static_cast<uint16_t>(s.header(c).room());
+      s.Stop(c);
+    }
+  }
+  static void OpenAll(Slab& s, const uint16_t (&rooms)[kNumClasses]) {
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      if (rooms[i] != kWasStopped) s.Open(static_cast<SizeClass>(i), rooms[i]);
+    }
+  }
 
   size_t DrainStopped(Slab& s, SizeClass c) {
     SlabHeader& h = s.header(c);

@@ -76,11 +76,14 @@ TEST_F(RemoteDrainTest, WhatWasPoppedBeforeTheFenceIsNotSentDown) {
   EXPECT_EQ(f_.transfer.out(), 1u);
 }
 
-TEST_F(RemoteDrainTest, ARefusedFirstFenceOfADrainLeavesAllStopped) {
+TEST_F(RemoteDrainTest, ARefusedFirstFenceOfADrainLeavesAllAsItWas) {
   f_.Open(v_, small_, 15, 10);
+  v_.slab().Stop(large_);  // since another fence was refused
   f_.cpus.refuse_fence = 1;
   EXPECT_EQ(drain_.Drain(v_), 0u);
-  EXPECT_TRUE(v_.slab().IsStopped(small_));
+  EXPECT_FALSE(v_.slab().IsStopped(small_));
+  EXPECT_TRUE(v_.slab().IsStopped(large_));
+  EXPECT_EQ(Room(small_), 15u);
   EXPECT_EQ(Fill(small_), 10u);
   EXPECT_EQ(v_.room(), 15u * 64);
   EXPECT_EQ(drain_.Drain(v_), 10u * 64);  // the next one has them
