@@ -13,7 +13,12 @@ from blackbox import Lab, cases
 
 HERE = Path(__file__).resolve().parent
 OWN_RESULT = {"malloc_stats_speaks", "resolves_to"}
-ONLY_STRATA = {"free_sized_works", "free_sized_after_realloc", "cfree_frees"}
+ONLY_STRATA = {
+    "free_sized_works",
+    "free_sized_after_realloc",
+    "cfree_frees",
+    "realloc_moves_pages",
+}
 MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
 REQUIRED = """
@@ -33,6 +38,8 @@ REQUIRED = """
 @MODES
 @pytest.mark.parametrize("case", cases(HERE / "api_cases.c"))
 def test_api(lab: Lab, case: str, mode: str) -> None:
+    if case in ONLY_STRATA:
+        lab.require_strata()
     lab.run(lab.build(HERE / "api_cases.c"), case, env={"STRATA_CACHE": mode}).silent()
 
 
