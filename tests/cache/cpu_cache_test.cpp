@@ -225,6 +225,7 @@ TEST_F(CpuCacheTest, WhereTheFenceIsForbiddenNothingIsDrainedAndCachesWorkOn) {
   for (int i = 0; i < 20; ++i) cache_.Tick(2);
   EXPECT_EQ(cpus_.fences, 0u);
   EXPECT_EQ(cache_.Stats(small_).objects, held);
+  EXPECT_EQ(cache_.limit(0), kPlenty);
   EXPECT_NE(ops_.Pop(small_), nullptr);
 }
 
@@ -296,10 +297,31 @@ TEST_F(CpuCacheTest, OverflowSendsManyDownAtOnce) {
   std::vector<void*> held;
   for (size_t i = 0; i < 3 * batch; ++i) held.push_back(Allocate(small_));
   const size_t gives = transfer_.gives;
+  const uint64_t misses = cache_.Stats(small_).misses_free;
   for (void* p : held) Free(small_, p);
+  EXPECT_GT(cache_.Stats(small_).misses_free, misses);
   EXPECT_GE(transfer_.gives, gives + 1);
   EXPECT_LE(transfer_.gives, gives + 12);  // not single objects
   EXPECT_LE(cache_.Stats(small_).objects, batch);
+}
+
+TEST_F(CpuCacheTest, CostlyObjectsOfThisCpuAreGivenUpPastTheTransferCache) {
+  Init(kPlenty);
+  const SizeClass costly[] = {static_cast<SizeClass>(kFirstCostly),
+                              static_cast<SizeClass>(kNumClasses - 1)};
+  for (const size_t cpu : {1, 0}) {
+    cpus_.current = cpu;
+    for (const SizeClass c : costly) AllocateAndFree(c, 3);
+    AllocateAndFree(small_, 3);
+  }
+  const size_t others = cache_.Stats(small_).objects;
+  FakeTransfer& below = transfer_;  // the same objects, a tier further down
+  cache_.GiveUpCostly(below);
+  for (const SizeClass c : costly) {
+    EXPECT_EQ(cpus_.slab(0).header(c).fill(), 0u);
+    EXPECT_GT(cpus_.slab(1).header(c).fill(), 0u);
+  }
+  EXPECT_EQ(cache_.Stats(small_).objects, others);
 }
 
 TEST_F(CpuCacheTest, TheLastFreedIsNoticedAndNothingChanges) {
@@ -320,6 +342,8 @@ TEST_F(CpuCacheTest, WithAllLocksTakenNoRoomIsMadeAndNoCpuAppears) {
   Allocate(small_);
   const size_t room = cache_.room_bytes(0);
   cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
+  ASSERT_NE(cache_.PopSlow(small_), nullptr);
+  EXPECT_EQ(cache_.room_bytes(0), room);
   std::thread elsewhere([&] {
     // Needs a vCPU of its own, and so the activation lock: waits until the locks are released.
     cpus_.current = 1;

@@ -154,6 +154,18 @@ TEST_F(LimitSharingTest, MissesCountOnceAndOnlyInRoundsByNeed) {
   EXPECT_EQ(Limit(1), kShare + kShare / 4);
 }
 
+TEST_F(LimitSharingTest, DonorsTakeTurnsFromRoundToRound) {
+  f_.Use(3, kShare);
+  for (int round = 0; round < 2; ++round) {
+    Fill(0, Limit(0));
+    Miss(0, 1000);
+    sharing_.MoveLimits(LimitRound::kNeed);  // two of the three others give
+  }
+  EXPECT_EQ(Limit(1), kShare - 2 * (kShare / 8));
+  EXPECT_EQ(Limit(2), kShare - kShare / 8);
+  EXPECT_EQ(Limit(3), kShare - kShare / 8);
+}
+
 TEST_F(LimitSharingTest, EveryFifthTickIsARoundByNeed) {
   for (int tick = 1; tick <= 10; ++tick) {
     sharing_.Tick(1);

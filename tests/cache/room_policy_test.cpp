@@ -115,6 +115,16 @@ TEST_F(RoomPolicyTest, TheHandSparesWhatMissedSinceItPassed) {
   EXPECT_LT(Room(large_) + Room(other_), before);
 }
 
+TEST_F(RoomPolicyTest, WhereAllMissedOneTakingIsEnough) {
+  SetLimit(8 * 4096 + 64);
+  f_.Open(v_, large_, 8, 0);
+  f_.Open(v_, small_, 1, 0);
+  v_.misses.NoteFree(large_);
+  for (int misses = 1; misses < 16; ++misses) EXPECT_FALSE(Miss(small_));
+  EXPECT_TRUE(Miss(small_));
+  EXPECT_EQ(Room(large_), 4u);
+}
+
 TEST_F(RoomPolicyTest, WhatLiesThereWhenTheThreadHasMovedStays) {
   SetLimit(8 * 4096);
   f_.Open(v_, large_, 8, 8);
@@ -167,6 +177,30 @@ TEST_F(RoomPolicyTest, AThreadThatMovedLeavesTheArrayAndOneThatStayedTakesItsPla
   EXPECT_NE(v_.slab().header(small_).slots(), array);
   EXPECT_EQ(f_.memory.arena().used_bytes(), used);  // what was made the first time
   EXPECT_EQ(f_.Objects(v_, small_), objects);
+}
+
+TEST_F(RoomPolicyTest, AnArrayLeftOverIsTakenOnlyWhereItIsLongEnough) {
+  const SizeClass tiny = ClassOfSize(8);
+  const SlabHeader& h = v_.slab().header(tiny);
+  while (h.capacity <= Slab::kFirstSlots) ASSERT_TRUE(Miss(tiny));
+  f_.Open(v_, small_, Slab::kFirstSlots, 0);
+  f_.cpus.elsewhere = true;
+  EXPECT_FALSE(Miss(small_));  // leaves one as long as the other class's is now
+  f_.cpus.elsewhere = false;
+  const size_t before = h.capacity;
+  while (h.capacity == before) {
+    ASSERT_TRUE(Miss(tiny));
+    ASSERT_LE(Room(tiny), h.capacity);
+  }
+}
+
+TEST_F(RoomPolicyTest, NoOtherMemoryLiesInAnArrayOrOneSlotBelow) {
+  SetLimit(size_t{64} << 20);
+  while (Miss(large_)) continue;
+  const SlabHeader& h = v_.slab().header(large_);
+  constexpr size_t kWords = 8;
+  auto* const next = static_cast<void**>(f_.memory.arena().Allocate(kWords * sizeof(void*), 64));
+  EXPECT_TRUE(next + kWords < h.slots() || next >= h.slots() + h.capacity);
 }
 
 }  // namespace
