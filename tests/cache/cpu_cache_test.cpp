@@ -74,6 +74,43 @@ TEST_F(CpuCacheTest, AMissMakesRoomAndFillsPartOfIt) {
   EXPECT_EQ(s.misses_free, 0u);
 }
 
+TEST_F(CpuCacheTest, ARefillIsABatchAtMostHoweverLargeTheRoom) {
+  Init(kPlenty);
+  AllocateAndFree(small_, 20'000);
+  while (ops_.Pop(small_) != nullptr) continue;
+  const size_t out = transfer_.out();
+  Allocate(small_);
+  EXPECT_EQ(transfer_.out(), out + InfoOf(small_).batch);
+}
+
+TEST_F(CpuCacheTest, AFreeThatMakesRoomSendsNothingDown) {
+  Init(kPlenty);
+  std::vector<void*> objects(100);
+  transfer_.Take(small_, objects.data(), objects.size());
+  for (void* p : objects) Free(small_, p);
+  EXPECT_EQ(transfer_.gives, 0u);
+  EXPECT_EQ(cache_.Stats(small_).objects, objects.size());
+}
+
+TEST_F(CpuCacheTest, AVcpusFiguresAreThoseOfItsClasses) {
+  Init(kPlenty);
+  const SizeClass other = ClassOfSize(1024);
+  AllocateAndFree(small_, 1000);
+  AllocateAndFree(other, 1000);
+  const CpuCacheClassStats a = cache_.Stats(small_), b = cache_.Stats(other);
+  ASSERT_GT(a.misses_free, 0u);
+  cache_.SetShare(2 * kPlenty);
+  const CpuCacheVcpuStats s = cache_.StatsOf(0);
+  EXPECT_TRUE(s.in_use);
+  EXPECT_EQ(s.room, RoomInSlab(0));
+  EXPECT_EQ(s.used, a.objects * 64 + b.objects * 1024);
+  EXPECT_EQ(s.misses_alloc, a.misses_alloc + b.misses_alloc);
+  EXPECT_EQ(s.misses_free, a.misses_free + b.misses_free);
+  EXPECT_EQ(s.limit, 2 * kPlenty);
+  EXPECT_EQ(s.resizes, 1u);
+  EXPECT_FALSE(cache_.StatsOf(1).in_use);
+}
+
 TEST_F(CpuCacheTest, RoomGrowsWithMissesUpToTheArray) {
   Init(kPlenty);
   const SizeClass c = ClassOfSize(512);
@@ -192,6 +229,16 @@ TEST_F(CpuCacheTest, DrainReturnsEverythingAndTheSlabWorksOn) {
   void* p = Allocate(small_);
   EXPECT_EQ(ops_.Push(small_, p), PushResult::kPushed);
   EXPECT_EQ(ops_.Pop(small_), p);
+}
+
+TEST_F(CpuCacheTest, AllCpusCanBeDrainedAtOnce) {
+  Init(kPlenty);
+  for (const size_t cpu : {0, 2}) {
+    cpus_.current = cpu;
+    AllocateAndFree(small_, 500);
+  }
+  cache_.DrainAll();
+  EXPECT_EQ(transfer_.out(), 0u);
 }
 
 TEST_F(CpuCacheTest, ADrainThatCannotFenceLosesNothing) {

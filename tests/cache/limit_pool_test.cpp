@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <thread>
-
+#include "../profile/single_step.h"
 #include "fake_vcpus.h"
 
 namespace strata::test {
@@ -43,23 +41,20 @@ TEST(LimitPool, AClaimGoesUpToTheShareAndAsFarAsThePoolGoes) {
   EXPECT_EQ(f.pool.bytes(), 5u);
 }
 
-TEST(LimitPool, ThreadsThatTakeAtOnceNeverTakeTheSameBytes) {
-  constexpr size_t kBytes = 10'000'000;
-  for (int meeting = 0; meeting < 10; ++meeting) {
+// Another thread takes after each instruction that the first one executes.
+TEST(LimitPool, WhoTakesAtTheSameTimeNeverGetsTheSameBytes) {
+  size_t steps = 1;
+  for (size_t moment = 0; moment < steps; ++moment) {
     LimitPool pool;
-    pool.Set(kBytes);
-    size_t got[2] = {};
-    std::atomic<int> there{0};
-    const auto take = [&](size_t me) {
-      ++there;
-      while (there != 2) continue;
-      while (const size_t bytes = pool.Take(7)) got[me] += bytes;
-    };
-    std::thread other(take, 1);
-    take(0);
-    other.join();
-    ASSERT_EQ(got[0] + got[1], kBytes);
+    pool.Set(100);
+    size_t one = 0, other = 0;
+    steps = SingleStep::Run([&] { one = pool.Take(70); },
+                            [&](size_t step) {
+                              if (step == moment) other = pool.Take(70);
+                            });
+    ASSERT_EQ(one + other, 100u) << moment;
   }
+  EXPECT_GT(steps, 2u);
 }
 
 }  // namespace

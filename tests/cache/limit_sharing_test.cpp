@@ -88,6 +88,12 @@ TEST_F(LimitSharingTest, OneThatRestsIsDrainedAndLendsAllButTheFloor) {
   EXPECT_EQ(Sum(), kCpus * kShare);
 }
 
+TEST_F(LimitSharingTest, TheLastVcpuLendsToo) {
+  f_.Use(kCpus, kShare);
+  Rest(kCpus);
+  EXPECT_EQ(Limit(kCpus), kFloor);
+}
+
 TEST_F(LimitSharingTest, ItsPartComesBackFromThePoolWhenItHasFilledTheFloor) {
   Rest(0);
   Fill(0, kFloor / 2);

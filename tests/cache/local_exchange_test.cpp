@@ -158,6 +158,8 @@ TEST_F(LocalExchangeTest, AThreadThatMovesDuringARefillFillsTheOtherVcpu) {
 TEST_F(LocalExchangeTest, GivingUpEmptiesTheClassPastTheTransferCache) {
   f_.Open(v_, c_, 15, 11);
   FakeSpans below{&f_.transfer};
+  exchange_.GiveUp(c_, 3, below);
+  EXPECT_EQ(Fill(), 8u);
   exchange_.GiveUp(c_, SIZE_MAX, below);
   EXPECT_EQ(Fill(), 0u);
   EXPECT_EQ(f_.transfer.out(), 0u);

@@ -140,6 +140,17 @@ TEST_F(RemoteDrainTest, AShrinkStopsOnlyWhatHoldsMoreThanItKeeps) {
   EXPECT_FALSE(f_.transfer.IsOut(before[0]));
 }
 
+TEST_F(RemoteDrainTest, AShrinkSparesWhatMissedSinceTheLastRound) {
+  const SizeClass middle = ClassOfSize(1024);
+  f_.Open(v_, middle, 8, 0);
+  f_.Open(v_, large_, 4, 0);
+  v_.seen.Remember(v_.slab(), v_.misses);
+  v_.misses.NoteFree(large_);
+  EXPECT_TRUE(Lower(v_.room() - 4096));
+  EXPECT_EQ(Room(large_), 4u);
+  EXPECT_EQ(Room(middle), 4u);
+}
+
 TEST_F(RemoteDrainTest, FreeRoomGoesWithOneFenceAndNobodyIsStopped) {
   f_.Open(v_, large_, 4, 2);
   LogFences(large_);

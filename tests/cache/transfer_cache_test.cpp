@@ -136,6 +136,19 @@ TEST_F(TransferCacheTest, WhatCameAfterADrainIsLeftByTheNext) {
   EXPECT_EQ(cache_.used(small_), 50u);
 }
 
+TEST_F(TransferCacheTest, WhatIsTakenDuringADrainIsNotSentDown) {
+  GiveNew(small_, kMaxBatch);
+  std::vector<void*> taken;
+  central_.on_call = [&] {  // while the first part of it goes down
+    central_.on_call = nullptr;
+    taken = Take(small_, kMaxBatch);
+  };
+  cache_.DrainUnused(small_, DrainScope::kAll);
+  EXPECT_EQ(taken.size(), kMaxBatch / 2);
+  EXPECT_EQ(central_.out(), taken.size());
+  for (void* p : taken) EXPECT_TRUE(central_.IsOut(p));
+}
+
 TEST_F(TransferCacheTest, DrainUnusedOfEverything) {
   Give(small_, Take(small_, 128));
   cache_.DrainUnused(small_, DrainScope::kAll);
