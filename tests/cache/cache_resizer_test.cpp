@@ -95,6 +95,19 @@ TEST(CacheResizer, NobodyTakesWhoHasFewMissesOrUnusedRoom) {
   EXPECT_EQ(PlanLimits(nullptr, 0, LimitRound::kNeed, 3, kOptions), 0u);
 }
 
+// Objects rarely fill a limit to its last byte.
+TEST(CacheResizer, NearlyFullIsFull) {
+  EXPECT_TRUE(IsFull(90, 100));
+  EXPECT_FALSE(IsFull(80, 100));
+}
+
+TEST(CacheResizer, WhoHasLessThanTheFloorGivesNothing) {
+  const size_t little = kOptions.Floor() / 2;
+  Caches caches = {Busy(1000, 2 * kShare - little), Busy(0, little)};
+  caches.Plan(LimitRound::kNeed);
+  EXPECT_EQ(caches[1].target, little);
+}
+
 TEST(CacheResizer, TheLessNeedyOfTwoGives) {
   Caches caches = {Busy(700), Busy(1000)};
   caches.Plan(LimitRound::kNeed);

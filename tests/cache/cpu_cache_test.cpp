@@ -75,6 +75,43 @@ TEST_F(CpuCacheTest, AMissMakesRoomAndFillsPartOfIt) {
   EXPECT_EQ(s.misses_free, 0u);
 }
 
+TEST_F(CpuCacheTest, ARefillIsABatchAtMostHoweverLargeTheRoom) {
+  Init(kPlenty);
+  AllocateAndFree(small_, 20'000);
+  while (ops_.Pop(small_) != nullptr) continue;
+  const size_t out = transfer_.out();
+  Allocate(small_);
+  EXPECT_EQ(transfer_.out(), out + InfoOf(small_).batch);
+}
+
+TEST_F(CpuCacheTest, AFreeThatMakesRoomSendsNothingDown) {
+  Init(kPlenty);
+  std::vector<void*> objects(100);
+  transfer_.Take(small_, objects.data(), objects.size());
+  for (void* p : objects) Free(small_, p);
+  EXPECT_EQ(transfer_.gives, 0u);
+  EXPECT_EQ(cache_.Stats(small_).objects, objects.size());
+}
+
+TEST_F(CpuCacheTest, AVcpusFiguresAreThoseOfItsClasses) {
+  Init(kPlenty);
+  const SizeClass other = ClassOfSize(1024);
+  AllocateAndFree(small_, 1000);
+  AllocateAndFree(other, 1000);
+  const CpuCacheClassStats a = cache_.Stats(small_), b = cache_.Stats(other);
+  ASSERT_GT(a.misses_free, 0u);
+  cache_.SetShare(2 * kPlenty);
+  const CpuCacheVcpuStats s = cache_.StatsOf(0);
+  EXPECT_TRUE(s.in_use);
+  EXPECT_EQ(s.room, RoomInSlab(0));
+  EXPECT_EQ(s.used, a.objects * 64 + b.objects * 1024);
+  EXPECT_EQ(s.misses_alloc, a.misses_alloc + b.misses_alloc);
+  EXPECT_EQ(s.misses_free, a.misses_free + b.misses_free);
+  EXPECT_EQ(s.limit, 2 * kPlenty);
+  EXPECT_EQ(s.resizes, 1u);
+  EXPECT_FALSE(cache_.StatsOf(1).in_use);
+}
+
 TEST_F(CpuCacheTest, RoomGrowsWithMissesUpToTheArray) {
   Init(kPlenty);
   const SizeClass c = ClassOfSize(512);
@@ -195,6 +232,16 @@ TEST_F(CpuCacheTest, DrainReturnsEverythingAndTheSlabWorksOn) {
   EXPECT_EQ(ops_.Pop(small_), p);
 }
 
+TEST_F(CpuCacheTest, AllCpusCanBeDrainedAtOnce) {
+  Init(kPlenty);
+  for (const size_t cpu : {0, 2}) {
+    cpus_.current = cpu;
+    AllocateAndFree(small_, 500);
+  }
+  cache_.DrainAll();
+  EXPECT_EQ(transfer_.out(), 0u);
+}
+
 TEST_F(CpuCacheTest, ADrainThatCannotFenceLosesNothing) {
   Init(kPlenty);
   AllocateAndFree(small_, 500);
@@ -223,6 +270,7 @@ TEST_F(CpuCacheTest, WhereTheFenceIsForbiddenNothingIsDrainedAndCachesWorkOn) {
   for (int i = 0; i < 20; ++i) cache_.Tick(2);
   EXPECT_EQ(cpus_.fences, 0u);
   EXPECT_EQ(cache_.Stats(small_).objects, held);
+  EXPECT_EQ(cache_.limit(0), kPlenty);
   EXPECT_NE(ops_.Pop(small_), nullptr);
 }
 
@@ -294,10 +342,31 @@ TEST_F(CpuCacheTest, OverflowSendsManyDownAtOnce) {
   std::vector<void*> held;
   for (size_t i = 0; i < 3 * batch; ++i) held.push_back(Allocate(small_));
   const size_t gives = transfer_.gives;
+  const uint64_t misses = cache_.Stats(small_).misses_free;
   for (void* p : held) Free(small_, p);
+  EXPECT_GT(cache_.Stats(small_).misses_free, misses);
   EXPECT_GE(transfer_.gives, gives + 1);
   EXPECT_LE(transfer_.gives, gives + 12);  // not single objects
   EXPECT_LE(cache_.Stats(small_).objects, batch);
+}
+
+TEST_F(CpuCacheTest, CostlyObjectsOfThisCpuAreGivenUpPastTheTransferCache) {
+  Init(kPlenty);
+  const SizeClass costly[] = {static_cast<SizeClass>(kFirstCostly),
+                              static_cast<SizeClass>(kNumClasses - 1)};
+  for (const size_t cpu : {1, 0}) {
+    cpus_.current = cpu;
+    for (const SizeClass c : costly) AllocateAndFree(c, 3);
+    AllocateAndFree(small_, 3);
+  }
+  const size_t others = cache_.Stats(small_).objects;
+  FakeTransfer& below = transfer_;  // the same objects, a tier further down
+  cache_.GiveUpCostly(below);
+  for (const SizeClass c : costly) {
+    EXPECT_EQ(cpus_.slab(0).header(c).fill(), 0u);
+    EXPECT_GT(cpus_.slab(1).header(c).fill(), 0u);
+  }
+  EXPECT_EQ(cache_.Stats(small_).objects, others);
 }
 
 TEST_F(CpuCacheTest, TheLastFreedIsNoticedAndNothingChanges) {
@@ -318,6 +387,8 @@ TEST_F(CpuCacheTest, WithAllLocksTakenNoRoomIsMadeAndNoCpuAppears) {
   Allocate(small_);
   const size_t room = cache_.room_bytes(0);
   cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
+  ASSERT_NE(cache_.PopSlow(small_), nullptr);
+  EXPECT_EQ(cache_.room_bytes(0), room);
   std::thread elsewhere([&] {
     // Needs a vCPU of its own, and so the activation lock: waits until the locks are released.
     cpus_.current = 1;

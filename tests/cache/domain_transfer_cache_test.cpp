@@ -133,6 +133,7 @@ TEST_F(DomainTransferCacheTest, WhatLiesUnusedFlowsBack) {
   Give(0, Take(0, 5));
   cache_.Tick();
   EXPECT_EQ(cache_.used(class_), 5u);
+  Give(4, Take(4, 7));
   cache_.Flush();
   EXPECT_EQ(cache_.used(class_), 0u);
 }
@@ -149,6 +150,65 @@ TEST_F(DomainTransferCacheTest, ADomainThatIsLeftIsEmptiedAndTheOtherSwitchedOff
   EXPECT_EQ(cache_.used(class_), 0u);
   UseBoth();
   EXPECT_TRUE(cache_.StatsOf(1).active);
+}
+
+TEST_F(DomainTransferCacheTest, OneThatIsSwitchedOffKeepsNothingForAnotherTick) {
+  UseBoth();
+  for (int i = 0; i < 20 && cache_.StatsOf(0).active; ++i) {
+    Give(0, Take(0, 5));
+    cache_.Tick();
+  }
+  EXPECT_FALSE(cache_.StatsOf(0).active);
+  EXPECT_EQ(cache_.used(class_), 0u);
+  Give(0, Take(0, 5));
+  EXPECT_EQ(cache_.used(class_), 0u);
+}
+
+TEST_F(DomainTransferCacheTest, OneOfThreeIsSwitchedOffAlone) {
+  CacheTopology three;
+  ASSERT_TRUE(ParseCacheDomains("0-1;2-3;4-5", three));
+  Init(three);
+  for (int i = 0; i < 20; ++i) {
+    for (const size_t cpu : {0, 2, 4}) {
+      if (cpu != 4 || i == 0) Give(cpu, Take(cpu, 3));
+    }
+    cache_.Tick();
+    ASSERT_TRUE(i != 0 || cache_.StatsOf(2).active);
+  }
+  EXPECT_TRUE(cache_.StatsOf(0).active);
+  EXPECT_TRUE(cache_.StatsOf(1).active);
+  EXPECT_FALSE(cache_.StatsOf(2).active);
+}
+
+TEST_F(DomainTransferCacheTest, AForkWaitsForCachesThatAreBeingMade) {
+  Give(0, Take(0, 4));
+  Give(4, Take(4, 4));
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.AcquireForFork(); });
+  std::atomic<bool> done{false};
+  std::thread ticker([&] {
+    cache_.Tick();
+    done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(done);
+  cache_.VisitLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
+  ticker.join();
+  EXPECT_TRUE(cache_.StatsOf(0).active);
+}
+
+TEST_F(DomainTransferCacheTest, CostlyObjectsAreGivenUpFromDomainsAndTheSharedOne) {
+  UseBoth();
+  const auto costly = static_cast<SizeClass>(kFirstCostly);
+  void* object = nullptr;
+  for (const size_t cpu : {0, 4, 900}) {  // the last is in no domain
+    FakeWhere::cpu = cpu;
+    ASSERT_EQ(central_.Take(costly, &object, 1), 1u);
+    cache_.Give(costly, &object, 1);
+  }
+  ASSERT_EQ(cache_.used(costly), 2u);
+  ASSERT_EQ(shared_.used(costly), 1u);
+  cache_.GiveUpCostly();
+  EXPECT_EQ(cache_.used(costly) + shared_.used(costly), 0u);
 }
 
 TEST_F(DomainTransferCacheTest, WithoutMetadataItStaysInactiveAndTriesAgain) {

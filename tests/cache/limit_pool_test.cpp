@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
+#include "../profile/single_step.h"
 #include "fake_vcpus.h"
 
 namespace strata::test {
@@ -37,22 +36,25 @@ TEST(LimitPool, AClaimGoesUpToTheShareAndAsFarAsThePoolGoes) {
   f.pool.Claim(v);
   EXPECT_EQ(f.pool.bytes(), 10u);
   f.pool.Raise(v, 105);
+  f.pool.Claim(v);  // has more than the share
   EXPECT_EQ(v.limit(), 105u);
   EXPECT_EQ(f.pool.bytes(), 5u);
 }
 
-TEST(LimitPool, ThreadsThatTakeAtOnceNeverTakeTheSameBytes) {
-  LimitPool pool;
-  constexpr size_t kBytes = 100'000;
-  pool.Set(kBytes);
-  size_t got[2] = {};
-  const auto take = [&](size_t me) {
-    while (const size_t bytes = pool.Take(7)) got[me] += bytes;
-  };
-  std::thread other(take, 1);
-  take(0);
-  other.join();
-  EXPECT_EQ(got[0] + got[1], kBytes);
+// Another thread takes after each instruction that the first one executes.
+TEST(LimitPool, WhoTakesAtTheSameTimeNeverGetsTheSameBytes) {
+  size_t steps = 1;
+  for (size_t moment = 0; moment < steps; ++moment) {
+    LimitPool pool;
+    pool.Set(100);
+    size_t one = 0, other = 0;
+    steps = SingleStep::Run([&] { one = pool.Take(70); },
+                            [&](size_t step) {
+                              if (step == moment) other = pool.Take(70);
+                            });
+    ASSERT_EQ(one + other, 100u) << moment;
+  }
+  EXPECT_GT(steps, 2u);
 }
 
 }  // namespace

@@ -88,6 +88,12 @@ TEST_F(LimitSharingTest, OneThatRestsIsDrainedAndLendsAllButTheFloor) {
   EXPECT_EQ(Sum(), kCpus * kShare);
 }
 
+TEST_F(LimitSharingTest, TheLastVcpuLendsToo) {
+  f_.Use(kCpus, kShare);
+  Rest(kCpus);
+  EXPECT_EQ(Limit(kCpus), kFloor);
+}
+
 TEST_F(LimitSharingTest, ItsPartComesBackFromThePoolWhenItHasFilledTheFloor) {
   Rest(0);
   Fill(0, kFloor / 2);
@@ -152,6 +158,18 @@ TEST_F(LimitSharingTest, MissesCountOnceAndOnlyInRoundsByNeed) {
   Fill(1, Limit(1));
   sharing_.MoveLimits(LimitRound::kNeed);
   EXPECT_EQ(Limit(1), kShare + kShare / 4);
+}
+
+TEST_F(LimitSharingTest, DonorsTakeTurnsFromRoundToRound) {
+  f_.Use(3, kShare);
+  for (int round = 0; round < 2; ++round) {
+    Fill(0, Limit(0));
+    Miss(0, 1000);
+    sharing_.MoveLimits(LimitRound::kNeed);  // two of the three others give
+  }
+  EXPECT_EQ(Limit(1), kShare - 2 * (kShare / 8));
+  EXPECT_EQ(Limit(2), kShare - kShare / 8);
+  EXPECT_EQ(Limit(3), kShare - kShare / 8);
 }
 
 TEST_F(LimitSharingTest, EveryFifthTickIsARoundByNeed) {

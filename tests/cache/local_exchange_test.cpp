@@ -133,6 +133,17 @@ TEST_F(LocalExchangeTest, TheNewestFreedTwiceChangesNothing) {
   EXPECT_EQ(f_.transfer.gives, 0u);
 }
 
+TEST_F(LocalExchangeTest, AThreadThatMovesBeforeItPutsBackLosesNothing) {
+  f_.Open(v_, c_, 15, 4);
+  f_.Open(f_.Use(1, 1 << 20), c_, 2, 0);
+  f_.cpus.migrate_in = 2;  // between the pop and the push
+  f_.cpus.migrate_to = 1;
+  EXPECT_FALSE(exchange_.Overflow(c_, f_.Objects(v_, c_)[3], 3));
+  EXPECT_EQ(Fill(0), 1u);
+  EXPECT_EQ(Fill(1), 2u);
+  EXPECT_EQ(f_.transfer.out(), 3u);
+}
+
 TEST_F(LocalExchangeTest, AThreadThatMovesDuringARefillFillsTheOtherVcpu) {
   Vcpu& other = f_.Use(1, 1 << 20);
   f_.Open(v_, c_, 15, 0);
@@ -147,6 +158,8 @@ TEST_F(LocalExchangeTest, AThreadThatMovesDuringARefillFillsTheOtherVcpu) {
 TEST_F(LocalExchangeTest, GivingUpEmptiesTheClassPastTheTransferCache) {
   f_.Open(v_, c_, 15, 11);
   FakeSpans below{&f_.transfer};
+  exchange_.GiveUp(c_, 3, below);
+  EXPECT_EQ(Fill(), 8u);
   exchange_.GiveUp(c_, SIZE_MAX, below);
   EXPECT_EQ(Fill(), 0u);
   EXPECT_EQ(f_.transfer.out(), 0u);

@@ -34,12 +34,12 @@ class RemoteDrainTest : public testing::Test {
     };
   }
   // What a sequence that had seen the bounds before the fence may have done by then.
-  void PopAtFence(size_t fence, SizeClass c) {
-    f_.cpus.on_fence = [this, fence, c] {
+  void PopAtFence(size_t fence, SizeClass c, size_t n = 1) {
+    f_.cpus.on_fence = [this, fence, c, n] {
       if (f_.cpus.fences != fence) return;
       SlabHeader& h = v_.slab().header(c);
       popped_ = h.slots()[h.fill() - 1];
-      SetFill(h, h.fill() - 1);
+      SetFill(h, h.fill() - n);
     };
   }
   size_t Fill(SizeClass c) { return v_.slab().header(c).fill(); }
@@ -66,6 +66,22 @@ TEST_F(RemoteDrainTest, ADrainFencesBeforeItLooksAndAfterItChanged) {
   EXPECT_FALSE(v_.slab().IsStopped(small_));
   EXPECT_EQ(drain_.Drain(v_), 0u);
   EXPECT_EQ(log_.size(), 2u);
+}
+
+TEST_F(RemoteDrainTest, UntilADrainIsOverNoClassCanBePushedOrPopped) {
+  std::vector<SizeClass> classes;
+  for (size_t i = 1; i < kNumClasses; ++i) classes.push_back(static_cast<SizeClass>(i));
+  for (const SizeClass c : classes) f_.Open(v_, c, 3, 1);
+  size_t done = 0;
+  f_.cpus.on_fence = [&] {
+    for (const SizeClass c : classes) {
+      done += f_.ops.Pop(c) != nullptr;
+      done += f_.ops.Push(c, &done) == PushResult::kPushed;
+    }
+  };
+  drain_.Drain(v_);
+  EXPECT_EQ(done, 0u);
+  for (const SizeClass c : classes) EXPECT_FALSE(v_.slab().IsStopped(c)) << InfoOf(c).size;
 }
 
 TEST_F(RemoteDrainTest, WhatWasPoppedBeforeTheFenceIsNotSentDown) {
@@ -127,13 +143,24 @@ TEST_F(RemoteDrainTest, AShrinkStopsOnlyWhatHoldsMoreThanItKeeps) {
   EXPECT_FALSE(f_.transfer.IsOut(before[0]));
 }
 
+TEST_F(RemoteDrainTest, AShrinkSparesWhatMissedSinceTheLastRound) {
+  const SizeClass middle = ClassOfSize(1024);
+  f_.Open(v_, middle, 8, 0);
+  f_.Open(v_, large_, 4, 0);
+  v_.seen.Remember(v_.slab(), v_.misses);
+  v_.misses.NoteFree(large_);
+  EXPECT_TRUE(Lower(v_.room() - 4096));
+  EXPECT_EQ(Room(large_), 4u);
+  EXPECT_EQ(Room(middle), 4u);
+}
+
 TEST_F(RemoteDrainTest, FreeRoomGoesWithOneFenceAndNobodyIsStopped) {
-  f_.Open(v_, large_, 4, 1);
+  f_.Open(v_, large_, 4, 2);
   LogFences(large_);
   EXPECT_TRUE(Lower(2 * 4096));
-  EXPECT_EQ(log_, (std::vector<std::string>{"open 2 1"}));
+  EXPECT_EQ(log_, (std::vector<std::string>{"open 2 2"}));
   EXPECT_EQ(v_.room(), 2u * 4096);
-  EXPECT_EQ(Fill(large_), 1u);
+  EXPECT_EQ(Fill(large_), 2u);
 }
 
 TEST_F(RemoteDrainTest, APushThatSawTheOldBoundIsNoticedByTheShrink) {
@@ -157,9 +184,10 @@ TEST_F(RemoteDrainTest, APopThatSawTheOldBoundLeavesLessToCut) {
   EXPECT_EQ(Fill(large_), 2u);
   EXPECT_TRUE(f_.transfer.IsOut(popped_));
   EXPECT_EQ(f_.transfer.out(), 3u);
-  PopAtFence(5, large_);  // down to what it keeps by then
+  PopAtFence(5, large_, 2);  // below what it keeps by then
   EXPECT_TRUE(Lower(4096));
-  EXPECT_EQ(Fill(large_), 1u);
+  EXPECT_EQ(Fill(large_), 0u);
+  EXPECT_EQ(Room(large_), 1u);
 }
 
 TEST_F(RemoteDrainTest, ARefusedFirstOrSecondFenceOfAShrinkChangesNothing) {
@@ -186,6 +214,20 @@ TEST_F(RemoteDrainTest, ARefusedThirdFenceKeepsTheClassStoppedAndTheRoomOnTheBoo
   EXPECT_EQ(drain_.Drain(v_), 4096u);
   EXPECT_EQ(v_.room(), 0u);
   EXPECT_EQ(f_.transfer.out(), 0u);
+}
+
+// Nobody knows then what may still see its old fill, and its room is on the books until a drain.
+TEST_F(RemoteDrainTest, AClassLeftStoppedStaysSoWhenOthersShrink) {
+  f_.Open(v_, small_, 15, 15);
+  f_.Open(v_, large_, 4, 4);
+  f_.cpus.refuse_fence = 3;
+  EXPECT_FALSE(Lower(v_.room() - 4096));
+  ASSERT_TRUE(v_.slab().IsStopped(large_));
+  const size_t room = v_.room();
+  EXPECT_TRUE(Lower(room - 5 * 64));
+  EXPECT_EQ(Room(small_), 10u);
+  EXPECT_TRUE(v_.slab().IsStopped(large_));
+  EXPECT_EQ(v_.room(), room - 5 * 64);
 }
 
 TEST_F(RemoteDrainTest, ALimitAboveTheRoomNeedsNoFence) {

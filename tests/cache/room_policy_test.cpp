@@ -90,6 +90,28 @@ TEST_F(RoomPolicyTest, AClassWithoutRoomHasSomeAtOnceWithTheObjectsSentDown) {
   EXPECT_EQ(v_.room(), f_.RoomInSlab(v_));
 }
 
+TEST_F(RoomPolicyTest, TheLastSlotOfTheLastClassCanBeTaken) {
+  const auto last = static_cast<SizeClass>(kNumClasses - 1);
+  SetLimit(InfoOf(last).size);
+  f_.Open(v_, last, 1, 1);
+  EXPECT_TRUE(Miss(small_));
+  EXPECT_EQ(Room(last), 0u);
+  EXPECT_EQ(f_.transfer.out(), 0u);
+}
+
+TEST_F(RoomPolicyTest, HalfOfAClassIsTakenHoweverMuchLiesThere) {
+  while (Room(small_) < kMaxBatch) ASSERT_TRUE(Miss(small_));
+  const size_t room = Room(small_);
+  SlabHeader& h = v_.slab().header(small_);
+  for (size_t i = 0; i < room; ++i) ASSERT_EQ(f_.transfer.Take(small_, h.slots() + i, 1), 1u);
+  SetFill(h, room);
+  v_.misses.TakeLately(small_);
+  SetLimit(v_.room());
+  EXPECT_TRUE(Miss(ClassOfSize(8)));
+  EXPECT_EQ(Room(small_), room / 2);
+  EXPECT_EQ(f_.transfer.out(), room / 2);
+}
+
 TEST_F(RoomPolicyTest, OneWithRoomTakesAtOneMissInSixteen) {
   SetLimit(8 * 4096 + 64);
   f_.Open(v_, large_, 8, 0);
@@ -113,6 +135,16 @@ TEST_F(RoomPolicyTest, TheHandSparesWhatMissedSinceItPassed) {
   const size_t before = Room(large_) + Room(other_);
   EXPECT_TRUE(Miss(ClassOfSize(16384)));
   EXPECT_LT(Room(large_) + Room(other_), before);
+}
+
+TEST_F(RoomPolicyTest, WhereAllMissedOneTakingIsEnough) {
+  SetLimit(8 * 4096 + 64);
+  f_.Open(v_, large_, 8, 0);
+  f_.Open(v_, small_, 1, 0);
+  v_.misses.NoteFree(large_);
+  for (int misses = 1; misses < 16; ++misses) EXPECT_FALSE(Miss(small_));
+  EXPECT_TRUE(Miss(small_));
+  EXPECT_EQ(Room(large_), 4u);
 }
 
 TEST_F(RoomPolicyTest, WhatLiesThereWhenTheThreadHasMovedStays) {
@@ -167,6 +199,41 @@ TEST_F(RoomPolicyTest, AThreadThatMovedLeavesTheArrayAndOneThatStayedTakesItsPla
   EXPECT_NE(v_.slab().header(small_).slots(), array);
   EXPECT_EQ(f_.memory.arena().used_bytes(), used);  // what was made the first time
   EXPECT_EQ(f_.Objects(v_, small_), objects);
+}
+
+TEST_F(RoomPolicyTest, EachClassHasAnArrayOfItsOwn) {
+  std::vector<void*> objects[2];
+  const SizeClass classes[] = {small_, large_};
+  for (size_t i = 0; i < 2; ++i) {
+    f_.Open(v_, classes[i], Slab::kFirstSlots, Slab::kFirstSlots);
+    objects[i] = f_.Objects(v_, classes[i]);
+    EXPECT_TRUE(Miss(classes[i]));
+  }
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(f_.Objects(v_, classes[i]), objects[i]);
+}
+
+TEST_F(RoomPolicyTest, AnArrayLeftOverIsTakenOnlyWhereItIsLongEnough) {
+  const SizeClass tiny = ClassOfSize(8);
+  const SlabHeader& h = v_.slab().header(tiny);
+  while (h.capacity <= Slab::kFirstSlots) ASSERT_TRUE(Miss(tiny));
+  f_.Open(v_, small_, Slab::kFirstSlots, 0);
+  f_.cpus.elsewhere = true;
+  EXPECT_FALSE(Miss(small_));  // leaves one as long as the other class's is now
+  f_.cpus.elsewhere = false;
+  const size_t before = h.capacity;
+  while (h.capacity == before) {
+    ASSERT_TRUE(Miss(tiny));
+    ASSERT_LE(Room(tiny), h.capacity);
+  }
+}
+
+TEST_F(RoomPolicyTest, NoOtherMemoryLiesInAnArrayOrOneSlotBelow) {
+  SetLimit(size_t{64} << 20);
+  while (Miss(large_)) continue;
+  const SlabHeader& h = v_.slab().header(large_);
+  constexpr size_t kWords = 8;
+  auto* const next = static_cast<void**>(f_.memory.arena().Allocate(kWords * sizeof(void*), 64));
+  EXPECT_TRUE(next + kWords < h.slots() || next >= h.slots() + h.capacity);
 }
 
 }  // namespace

@@ -106,6 +106,22 @@ TEST_F(ThreadCacheTest, ScavengeSendsDownTheOlderHalfOfEachList) {
   for (size_t i = 0; i < length / 2; ++i) EXPECT_EQ(cache_.Pop(small_), held[held.size() - 1 - i]);
 }
 
+TEST_F(ThreadCacheTest, AScavengeLeavesRoomForABatch) {
+  const size_t batch = InfoOf(small_).batch;
+  std::vector<void*> held;
+  for (size_t i = 0; i < 8 * batch; ++i) held.push_back(Allocate(small_));
+  cache_.Scavenge(transfer_);
+  for (void* p : held) Free(small_, p);
+  EXPECT_LE(cache_.lists[Raw(small_)].length, batch);
+}
+
+TEST_F(ThreadCacheTest, AThreadThatOnlyAllocatedKeepsFewOfWhatItFrees) {
+  std::vector<void*> held;
+  for (size_t i = 0; i < 10'000; ++i) held.push_back(Allocate(small_));
+  for (void* p : held) Free(small_, p);
+  EXPECT_LE(cache_.lists[Raw(small_)].length, size_t{InfoOf(small_).batch} * 8);
+}
+
 TEST_F(ThreadCacheTest, FlushGivesEverythingBack) {
   for (size_t size : {8, 64, 1024, 262144}) {
     const SizeClass c = ClassOfSize(size);
@@ -117,8 +133,9 @@ TEST_F(ThreadCacheTest, FlushGivesEverythingBack) {
   cache_.Flush(transfer_);
   EXPECT_EQ(transfer_.out(), 0u);
   EXPECT_EQ(cache_.bytes.load(), 0u);
-  // And it works on.
+  // And it works on, slowly at first.
   void* p = Allocate(small_);
+  EXPECT_EQ(transfer_.out(), 1u);
   Free(small_, p);
   EXPECT_EQ(cache_.Pop(small_), p);
 }
@@ -172,7 +189,9 @@ TEST_F(ThreadCacheTest, AnotherThreadsLifeNeedsNoMemoryForStacksAgain) {
     cache_.Flush(transfer_);
   };
   live();
+  cache_.flush_wanted = true;  // of the thread that ended
   cache_.ForgetCounts();
+  EXPECT_FALSE(cache_.flush_wanted);
   EXPECT_EQ(cache_.hits.load() + cache_.misses_alloc.load() + cache_.misses_free.load(), 0u);
   const size_t used = memory_.arena().used_bytes();
   for (int i = 0; i < 10; ++i) live();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -30,6 +31,11 @@ class TransferCacheTest : public testing::Test {
   }
   void Give(SizeClass c, const std::vector<void*>& objects) {
     cache_.Give(c, objects.data(), objects.size());
+  }
+  void GiveNew(SizeClass c, size_t n) {
+    std::vector<void*> objects(n);
+    central_.Take(c, objects.data(), n);
+    Give(c, objects);
   }
 
   TestArena memory_;
@@ -120,6 +126,29 @@ TEST_F(TransferCacheTest, DrainUnusedSendsDownWhatWasNotNeededSinceTheLast) {
   EXPECT_EQ(Take(small_, 28), used);
 }
 
+TEST_F(TransferCacheTest, WhatCameAfterADrainIsLeftByTheNext) {
+  GiveNew(small_, 100);
+  cache_.DrainUnused(small_, DrainScope::kUnused);
+  cache_.DrainUnused(small_, DrainScope::kUnused);
+  ASSERT_EQ(cache_.used(small_), 0u);
+  GiveNew(small_, 50);
+  cache_.DrainUnused(small_, DrainScope::kUnused);
+  EXPECT_EQ(cache_.used(small_), 50u);
+}
+
+TEST_F(TransferCacheTest, WhatIsTakenDuringADrainIsNotSentDown) {
+  GiveNew(small_, kMaxBatch);
+  std::vector<void*> taken;
+  central_.on_call = [&] {  // while the first part of it goes down
+    central_.on_call = nullptr;
+    taken = Take(small_, kMaxBatch);
+  };
+  cache_.DrainUnused(small_, DrainScope::kAll);
+  EXPECT_EQ(taken.size(), kMaxBatch / 2);
+  EXPECT_EQ(central_.out(), taken.size());
+  for (void* p : taken) EXPECT_TRUE(central_.IsOut(p));
+}
+
 TEST_F(TransferCacheTest, DrainUnusedOfEverything) {
   Give(small_, Take(small_, 128));
   cache_.DrainUnused(small_, DrainScope::kAll);
@@ -188,6 +217,43 @@ TEST(TransferCacheThreads, NothingIsLostOrDoubled) {
   for (size_t i = 0; i < kObjects; ++i) ASSERT_EQ(central.pool()[i], i + 1);
 }
 
+// Two threads find what one of them may have, and wait for the lock.
+TEST(TransferCacheThreads, WhoWaitedForTheLockLooksAgain) {
+  TestArena memory;
+  LockedCentral central(10'000);
+  TransferCache<LockedCentral> cache;
+  cache.Init(&central, &memory.arena());
+  const SizeClass c = ClassOfSize(64);
+  const size_t capacity = TransferCache<LockedCentral>::CapacityOf(c);
+  const auto give = [&] {
+    void* batch[kMaxBatch];
+    cache.Give(c, batch, central.Take(c, batch, kMaxBatch));
+  };
+  const auto meet = [&](auto run) {
+    std::thread threads[2];
+    {
+      LockHolder hold(cache.lock(c));
+      for (std::thread& t : threads) t = std::thread(run);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    for (std::thread& t : threads) t.join();
+  };
+  while (cache.used(c) + 2 * kMaxBatch <= capacity) give();
+  const size_t before = cache.used(c);
+  meet(give);
+  EXPECT_EQ(cache.used(c), before + kMaxBatch);
+
+  void* one = nullptr;
+  std::atomic<size_t> taken{0};
+  cache.DrainUnused(c, DrainScope::kAll);
+  cache.Give(c, &one, central.Take(c, &one, 1));
+  meet([&] {
+    void* object = nullptr;
+    taken += cache.Take(c, &object, 1);
+  });
+  EXPECT_EQ(taken, 2u);
+}
+
 // What lies free moves in batches longer than what is taken off spans at once.
 TEST_F(TransferCacheTest, NoMoreIsCarvedAtOnceThanTheClassWants) {
   const auto c = static_cast<SizeClass>(kNumClasses - 1);
@@ -208,6 +274,21 @@ TEST_F(TransferCacheTest, GivingUpTheCostlyClassesLeavesTheOthers) {
   EXPECT_EQ(cache_.used(costly), 0u);
   EXPECT_EQ(cache_.used(small_), 10u);
   EXPECT_EQ(central_.gives, 1u);
+}
+
+TEST_F(TransferCacheTest, GivingUpHoldsNobodyUpAndBeginsWithTheLargest) {
+  const auto used = [this] {
+    size_t sum = 0;
+    for (size_t i = kFirstCostly; i < kNumClasses; ++i)
+      sum += cache_.used(static_cast<SizeClass>(i));
+    return sum;
+  };
+  for (size_t i = kFirstCostly; i < kNumClasses; ++i) GiveNew(static_cast<SizeClass>(i), 8);
+  const size_t before = used();
+  ASSERT_GT(before, 100u);
+  cache_.GiveUpCostly();
+  EXPECT_EQ(used(), before - 64);
+  EXPECT_EQ(cache_.used(static_cast<SizeClass>(kNumClasses - 1)), 0u);
 }
 
 }  // namespace

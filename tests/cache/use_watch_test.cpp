@@ -40,8 +40,9 @@ TEST_F(UseWatchTest, IdleAtEachSoManiethLookWithoutAChange) {
   EXPECT_TRUE(watch.Look(slab_, 2));
   EXPECT_FALSE(watch.Look(slab_, 2));  // counted anew
   ASSERT_NE(ops_.Pop(small_), nullptr);
-  EXPECT_FALSE(watch.Look(slab_, 1));
-  EXPECT_TRUE(watch.Look(slab_, 1));
+  EXPECT_FALSE(watch.Look(slab_, 2));
+  EXPECT_FALSE(watch.Look(slab_, 2));
+  EXPECT_TRUE(watch.Look(slab_, 2));
 }
 
 TEST_F(UseWatchTest, APushAndAPopThatLeaveTheFillAreUse) {

@@ -22,7 +22,9 @@ TEST(VcpuTable, ARecordIsMadeOnceAndHasItsSlab) {
   EXPECT_EQ(v.resizes(), 0u);
   EXPECT_EQ(v.index(), 2u);
   EXPECT_EQ(&v.slab(), &f.cpus.slab(2));
-  EXPECT_EQ(v.slab().header(ClassOfSize(8)).capacity, Slab::kFirstSlots);
+  const SizeClass c = ClassOfSize(48);
+  EXPECT_EQ(v.slab().header(c).capacity, Slab::kFirstSlots);
+  EXPECT_EQ(v.slab().header(c).start_factor.load(), StartFactor(c));
   EXPECT_EQ(f.table.in_use(), 1u);
   EXPECT_EQ(f.table.Find(4), nullptr);
   EXPECT_EQ(f.table.Activate(4, [] { return size_t{1}; }), nullptr);
@@ -61,6 +63,20 @@ TEST(VcpuTable, ThreadsThatMeetGetTheSameRecord) {
   other.join();
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(f.table.in_use(), kRounds);
+}
+
+TEST(VcpuTable, WhileOneIsMadeNoOtherIs) {
+  FakeVcpus f(1);
+  bool met = false;
+  f.table.Activate(0, [&] {
+    std::thread([&] {
+      if (!f.table.lock.TryAcquire()) return;
+      met = true;
+      f.table.lock.Release();
+    }).join();
+    return size_t{1};
+  });
+  EXPECT_FALSE(met);
 }
 
 TEST(Vcpu, CountsItsRoomAndTheChangesOfItsLimit) {

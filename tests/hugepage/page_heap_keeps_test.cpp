@@ -1,6 +1,8 @@
 // The page heap keeps hugepages whole, and makes them whole again: what is worth breaking by all
 // that a survey found, which are rebuilt in one call, and how much memory and time that may take.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -51,6 +53,14 @@ struct KeepsTest : testing::Test {
     NativeRange hole = RangeOf(Idle(hugepage, missing));
     ASSERT_EQ(heap.ReleaseInUse(&hole, 1, Program::kIsShort).bytes, missing * kNativePageSize);
     ASSERT_FALSE(kernel.whole(HugePageId(hugepage)));
+  }
+  // Gives back some free pages of each, so that the hugepages are broken.
+  void BreakFree(size_t first, size_t n) {
+    for (size_t h = first; h < first + n; ++h) {
+      for (size_t i = 0; i < 10; ++i) heap.Give(runs[h * kPagesPerHugePage + i]);
+    }
+    ASSERT_EQ(heap.ReleaseNow(BytesOf(Pages(10 * n))), BytesOf(Pages(10 * n)));
+    ASSERT_FALSE(kernel.whole(HugePageId(first)));
   }
 
   static constexpr size_t kHugePages = 40;
@@ -151,6 +161,60 @@ TEST_F(KeepsTest, RebuildsForABoundedTimeEachSecond) {
   EXPECT_LE(kernel.collapses - before, 28u);
   for (int s = 0; s < 4; ++s) Second(Program::kWorks);
   EXPECT_EQ(kernel.collapses - before, 34u);
+}
+
+TEST_F(KeepsTest, HasTheTimeForRebuildingThatItIsGiven) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  for (size_t h = 5; h < 39; ++h) Break(h, 10);
+  kernel.collapse_ns = 10'000'000;
+  heap.SetRebuildTime(50'000'000);
+  const size_t before = kernel.collapses;
+  Second(Program::kWorks);
+  EXPECT_EQ(kernel.collapses - before, 8u);  // neighbours in one call
+}
+
+TEST_F(KeepsTest, RebuildsNothingNearTheSoftLimit) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  Break(10, 20);
+  kernel.soft_limit = kernel.physical_bytes() + (3 << 20);
+  heap.CheckSoftLimit();
+  Second(Program::kWorks);
+  EXPECT_FALSE(kernel.whole(HugePageId(10)));
+  kernel.soft_limit = 0;
+  heap.CheckSoftLimit();
+  Second(Program::kWorks);
+  EXPECT_TRUE(kernel.whole(HugePageId(10)));
+}
+
+TEST_F(KeepsTest, WhatIsBeingRebuiltCountsUnderTheHardLimit) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  BreakFree(10, 8);
+  const size_t limit = heap.Stats().backed + BytesOf(Pages(1000));
+  heap.SetHardLimit(limit);
+  kernel.on_collapse = [&] {
+    while (!heap.Take({Pages(1)}).range.empty()) continue;
+  };
+  Second(Program::kWorks);
+  EXPECT_TRUE(kernel.whole(HugePageId(10)));
+  EXPECT_LE(heap.Stats().backed, limit);
+}
+
+TEST_F(KeepsTest, AChildOfAForkCountsNothingThatItsParentRebuilds) {
+  for (int s = 0; s < 3; ++s) Second(Program::kWorks);
+  BreakFree(10, 8);
+  int forks = 0;
+  kernel.on_collapse = [&] {
+    ++forks;
+    const pid_t pid = fork();
+    if (pid == 0) {
+      heap.RecoverInChild();
+      _exit(heap.Stats().backed == BytesOf(heap.used() + heap.free_backed()) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_TRUE(waitpid(pid, &status, 0) == pid && status == 0) << status;
+  };
+  Second(Program::kWorks);
+  EXPECT_EQ(forks, 1);
 }
 
 TEST_F(KeepsTest, OneThatCannotBeRebuiltDoesNotKeepItsNeighboursBroken) {

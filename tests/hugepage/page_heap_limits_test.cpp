@@ -1,6 +1,8 @@
 // The page heap near its limits: growth that outruns every tick stays under the soft limit as long
 // as there is anything to give back, and the hard limit is used to its last page.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <deque>
 #include <vector>
@@ -76,6 +78,25 @@ TEST_F(PageHeapLimitsTest, SparseHugePagesAreBrokenBeforeTheLimit) {
   EXPECT_GT(kernel.splits, 0u);
 }
 
+// A fork while the kernel is asked: nobody in the child brings the answer.
+TEST_F(PageHeapLimitsTest, AChildLooksAtTheSoftLimitItself) {
+  kernel.soft_limit = 8192 * kMiB;
+  int forks = 0;
+  kernel.on_headroom = [&] {
+    if (forks++ != 0) return;
+    const pid_t pid = fork();
+    if (pid == 0) {
+      heap.RecoverInChild();
+      const size_t looks = kernel.looks;
+      for (int i = 0; i < 2000; ++i) Take(1);
+      _exit(kernel.looks > looks ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_TRUE(waitpid(pid, &status, 0) == pid && status == 0) << status;
+  };
+  while (forks == 0) Take(1);
+}
+
 // The soft limit stops nobody.
 TEST_F(PageHeapLimitsTest, LiveDataMayPassTheSoftLimit) {
   kernel.soft_limit = 64 * kMiB;
@@ -127,6 +148,59 @@ TEST_F(PageHeapLimitsTest, NativePagesTouchedAgainCountAsGrowth) {
     heap.NoteReused(pages.data(), pages.size());
   }
   EXPECT_GT(kernel.looks, before);
+}
+
+// What regions have free serves few; the cache serves anyone.
+TEST_F(PageHeapLimitsTest, RegionsGiveBackBeforeABusyProgramsCache) {
+  constexpr size_t kAwkward = kPagesPerHugePage + 1;
+  std::vector<PageRange> donors, runs;
+  while (heap.Stats().region.regions == 0) donors.push_back(Take(kAwkward));
+  for (int i = 0; i < 40; ++i) runs.push_back(Take(kAwkward));
+  for (const PageRange& r : donors) Give(r);
+  for (size_t i = 0; i + 1 < runs.size(); ++i) Give(runs[i]);
+  size_t least = SIZE_MAX;
+  kernel.on_release = [&] {
+    const PageHeapStats s = heap.Stats();
+    if (s.region.free > kHugePageSize) least = std::min(least, s.cache.hugepages);
+  };
+  for (int s = 0; s < 40; ++s) {
+    kernel.Advance(1000);
+    heap.Tick(CallRate::kBusy, Program::kWorks);
+  }
+  EXPECT_LT(heap.Stats().region.free, kHugePageSize);
+  EXPECT_GE(least, 10u);
+}
+
+// Single hugepages in use, and cached between them.
+struct CheckeredTest : PageHeapLimitsTest {
+  void Checker(size_t n) {
+    std::vector<PageRange> runs;
+    for (size_t i = 0; i < n; ++i) runs.push_back(Take(kPagesPerHugePage));
+    for (size_t i = 0; i < n; i += 2) Give(runs[i]);
+  }
+};
+
+TEST_F(CheckeredTest, UnderAHardLimitARequestTakesWhatItNeedsOfTheCache) {
+  heap.SetHardLimit(64 * kMiB);
+  Checker(30);
+  ASSERT_EQ(heap.Stats().cache.hugepages, 15u);
+  EXPECT_FALSE(Take(4 * kPagesPerHugePage).empty());
+  EXPECT_GE(heap.Stats().cache.hugepages, 8u);
+}
+
+TEST_F(CheckeredTest, ARequestTriesAgainIfAnotherWasFaster) {
+  kernel.map_limit = HugePages(20);
+  std::vector<PageRange> runs;
+  for (int i = 0; i < 20; ++i) runs.push_back(Take(kPagesPerHugePage));
+  for (size_t i = 0; i < 8; ++i) Give(runs[i]);
+  heap.ReleaseNow(~size_t{0} >> 1);
+  for (size_t i = 8; i < 16; ++i) Give(runs[i]);  // cached beside free ones
+  int others = 0;
+  kernel.on_release = [&] {
+    if (others++ == 0) Give(Take(2 * kPagesPerHugePage));
+  };
+  EXPECT_FALSE(Take(16 * kPagesPerHugePage).empty());
+  EXPECT_EQ(others, 2);
 }
 
 struct HardLimitTest : PageHeapLimitsTest {

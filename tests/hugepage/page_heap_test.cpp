@@ -182,7 +182,7 @@ TEST_F(PageHeapTest, ShrinksFromHugePagesToOnePage) {
   EXPECT_EQ(States(), "LLcc");
   heap.Shrink({r.first, Pages(512)}, Pages(1));
   EXPECT_EQ(States(), "dccc");
-  EXPECT_EQ(heap.used(), Pages(1));
+  EXPECT_EQ(heap.used_lately(), Pages(1));
   Give({r.first, Pages(1)});
   EXPECT_EQ(heap.used(), Pages(0));
   EXPECT_EQ(States(), "cccc");

@@ -109,5 +109,18 @@ TEST_F(PopulatorTest, NothingIsPopulatedNearTheSoftLimit) {
   EXPECT_EQ(kernel_.populates, 0u);
 }
 
+TEST_F(PopulatorTest, TheSoftLimitIsLookedAtForWhatWouldCome) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  kernel_.soft_limit = kernel_.physical_bytes() + (60 << 20);
+  heap_.CheckSoftLimit();
+  const size_t looks = kernel_.looks;
+  Grow(5);
+  ASSERT_EQ(kernel_.looks, looks) << "that much was far enough from it";
+  kernel_.soft_limit = kernel_.physical_bytes() + (1 << 20);
+  EXPECT_FALSE(heap_.PopulateAhead());
+  EXPECT_EQ(kernel_.populates, 0u);
+}
+
 }  // namespace
 }  // namespace strata
