@@ -13,7 +13,7 @@ struct PageMoverTest : TestTiers {
   using TestTiers::TestTiers;
 
   // A large run of whole hugepages with `tag` at the start of each.
-  PageRange AddLarge(size_t hugepages, uint32_t tag) {
+  PageRange AddLarge(size_t hugepages, uint32_t tag) STRATA_REQUIRES(t.lock) {
     const HugeRange r = t.allocator.Take(HugePages(hugepages), HugePages(1));
     t.cache.NoteTaken(r.length, t.CoarseNow());
     t.map.SetState(r, HugePageState::kLarge);
@@ -26,8 +26,7 @@ struct PageMoverTest : TestTiers {
   uint32_t ReadAt(PageRange r, size_t hugepage) const {
     return kernel.Read((HugePageOf(r.first) + HugePages(hugepage)).raw() * kNativePerHugePage);
   }
-  Pages Move(PageRange from, PageRange to) {
-    LockHolder hold(t.lock);
+  Pages Move(PageRange from, PageRange to) STRATA_REQUIRES(t.lock) {
     return mover.Move(t, from, to);
   }
 
@@ -35,6 +34,7 @@ struct PageMoverTest : TestTiers {
 };
 
 TEST_F(PageMoverTest, ContentsMoveAndTheHugePagesTheyLeaveAreFree) {
+  LockHolder hold(t.lock);
   const PageRange from = AddLarge(3, 7), to = AddLarge(5, 9);
   const HugePages free = t.allocator.free();
   EXPECT_EQ(Move(from, to), from.length);
@@ -48,6 +48,7 @@ TEST_F(PageMoverTest, ContentsMoveAndTheHugePagesTheyLeaveAreFree) {
 }
 
 TEST_F(PageMoverTest, AnUnevenEndStays) {
+  LockHolder hold(t.lock);
   const PageRange from = AddLarge(3, 7), to = AddLarge(5, 9);
   EXPECT_EQ(Move({from.first, from.length - Pages(1)}, to), PagesOf(HugePages(2)));
   EXPECT_EQ(ReadAt(from, 2), 7u);
@@ -56,6 +57,7 @@ TEST_F(PageMoverTest, AnUnevenEndStays) {
 }
 
 TEST_F(PageMoverTest, WhatTheKernelDidNotMoveStaysTheRuns) {
+  LockHolder hold(t.lock);
   const PageRange from = AddLarge(4, 7), to = AddLarge(4, 9);
   kernel.most_moved = HugePages(1);
   EXPECT_EQ(Move(from, to), PagesOf(HugePages(1)));
@@ -68,6 +70,7 @@ TEST_F(PageMoverTest, WhatTheKernelDidNotMoveStaysTheRuns) {
 }
 
 TEST_F(PageMoverTest, HugePagesWithOtherAdviceAreLeftToACopy) {
+  LockHolder hold(t.lock);
   const PageRange from = AddLarge(4, 7), to = AddLarge(4, 9);
   t.map[HugePageOf(from.first) + HugePages(2)].no_huge = true;
   EXPECT_EQ(Move(from, to), PagesOf(HugePages(2)));
@@ -80,6 +83,7 @@ struct PageMoverSmallHeapTest : PageMoverTest {
 };
 
 TEST_F(PageMoverSmallHeapTest, TheStartOfTheHeapMovesOnceItIsAdvisedToo) {
+  LockHolder hold(t.lock);
   const PageRange small = AddLarge(8, 7), advised = AddLarge(8, 9);
   ASSERT_TRUE(t.map[HugePageOf(small.first)].unadvised);
   EXPECT_EQ(Move(small, advised), Pages(0));
@@ -89,9 +93,10 @@ TEST_F(PageMoverSmallHeapTest, TheStartOfTheHeapMovesOnceItIsAdvisedToo) {
 }
 
 TEST_F(PageMoverTest, TheLockIsFreeWhileTheKernelWorks) {
+  LockHolder hold(t.lock);
   const PageRange from = AddLarge(2, 7), to = AddLarge(2, 9);
   bool was_free = false;
-  kernel.on_move = [&] {
+  kernel.on_move = [&]() STRATA_NO_TSA {
     was_free = t.lock.TryAcquire();
     if (was_free) t.lock.Release();
   };
@@ -100,12 +105,11 @@ TEST_F(PageMoverTest, TheLockIsFreeWhileTheKernelWorks) {
 }
 
 TEST_F(PageMoverTest, NoMorePlacesThanTheirNumberAllows) {
+  LockHolder hold(t.lock);
   PageMover<FakeKernel> few(5);
   const PageRange to = AddLarge(4, 9);
-  const auto move = [&](PageRange target) {
-    LockHolder hold(t.lock);
-    return few.Move(t, AddLarge(4, 7), target);
-  };
+  const auto move = [&](PageRange target)
+                        STRATA_NO_TSA { return few.Move(t, AddLarge(4, 7), target); };
   for (int i = 0; i < 3; ++i) EXPECT_EQ(move(to), to.length);  // the same ones count once
   EXPECT_EQ(move(AddLarge(4, 9)), PagesOf(HugePages(1)));
   EXPECT_EQ(move(AddLarge(4, 9)), Pages(0));
