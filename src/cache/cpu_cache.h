@@ -65,8 +65,12 @@ class CpuCache {
     size_t want = 1;
     if (Vcpu* v = Current()) {
       v->misses.NoteAlloc(c);
+      // Later half the room, so that a class whose objects come and go keeps space for frees. At
+      // first all of it: the smallest class, too, then begins with two cache lines, and two objects
+      // allocated one after the other for two threads lie on one each.
+      const bool is_first = room_.RoomOf(*v, c) == 0;
       room_.MakeRoom(*v, c);
-      want = RefillOf(*v, c);
+      want = is_first ? WithinBatch(c, room_.RoomOf(*v, c)) : HalfOfRoom(*v, c);
     }
     return exchange_.Refill(c, want);
   }
@@ -179,18 +183,13 @@ class CpuCache {
     return STRATA_LIKELY(v != nullptr) ? v : vcpus_.Activate(i, [this] { return share(); });
   }
 
-  // Half the room, so that a class whose objects come and go at random keeps space for frees. The
-  // first time as much as it has room for, with the one that is returned: then the smallest class,
-  // too, begins with two cache lines, and two objects allocated one after the other for two threads
-  // lie on one each.
-  size_t RefillOf(const Vcpu& v, SizeClass c) const {
-    return room_.RoomOf(v, c) == Slab::kFirstSlots ? Slab::kFirstSlots : HalfOfRoom(v, c);
+  // At least one.
+  static size_t WithinBatch(SizeClass c, size_t n) {
+    if (n == 0) return 1;
+    return n < InfoOf(c).batch ? n : InfoOf(c).batch;
   }
-
-  // Within a batch, and at least one.
   size_t HalfOfRoom(const Vcpu& v, SizeClass c) const {
-    const size_t half = room_.RoomOf(v, c) / 2 + 1;
-    return half < InfoOf(c).batch ? half : InfoOf(c).batch;
+    return WithinBatch(c, room_.RoomOf(v, c) / 2 + 1);
   }
 
   Ops ops_{};

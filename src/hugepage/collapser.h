@@ -113,7 +113,7 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
     now = t.kernel.NowNs();
     tried += found.n;
   }
-  // One by one some take long because another thread had the CPU.
+  // A single call may have waited for a CPU; the mean hardly shows that.
   if (tried != 0) pacer_.Report((now - begin) / tried);
 }
 

@@ -22,7 +22,7 @@ class HugeFiller {
   // May runs land in pages that the kernel must back again?
   enum class Broken : bool { kAvoid, kAllow };
 
-  explicit HugeFiller(MetadataArena& arena, FillerGroups groups = FillerGroups::kByDensity)
+  explicit HugeFiller(MetadataArena& arena, FillerGroups groups = FillerGroups::kAsSaid)
       : groups_(groups), lists_(arena) {}
 
   bool Prepare() { return lists_.Prepare(); }

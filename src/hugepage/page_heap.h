@@ -43,7 +43,7 @@ struct PageHeapOptions {
   uint32_t idle_ms = 3'000;
   bool hugepages = true;
   HugePages small_heap{16};  // not asked to be hugepages: below 32 MiB they gain nothing
-  FillerGroups filler_groups = FillerGroups::kByDensity;
+  FillerGroups filler_groups = FillerGroups::kAsSaid;
   size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
 };
 
@@ -111,7 +111,8 @@ class PageHeap {
   // the part moved, whose length it returns, is no longer the first run's. Drops the lock
   // meanwhile.
   Pages MoveHolding(PageRange from, PageRange to) STRATA_REQUIRES(tiers_.lock) {
-    const Pages moved = mover_.Move(tiers_, from, to);
+    Pages moved;
+    OnSideStack([&]() STRATA_NO_TSA { moved = mover_.Move(tiers_, from, to); });
     tiers_.used -= moved;
     NoteUse();
     return moved;

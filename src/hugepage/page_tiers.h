@@ -33,7 +33,7 @@ constexpr uint32_t Seconds(uint64_t ns) { return static_cast<uint32_t>(ns / 1'00
 template <PageKernel Kernel>
 struct PageTiers {
   PageTiers(Kernel& k, MetadataArena& arena, const typename HugeAllocator<Kernel>::Options& options,
-            FillerGroups groups = FillerGroups::kByDensity)
+            FillerGroups groups = FillerGroups::kAsSaid)
       : kernel(k),
         hugepages(options.hugepages),
         trackers(arena, MetadataUse::kHeap),

@@ -24,7 +24,7 @@ inline constexpr size_t kNumPlacementGroups = std::size(kPlacementGroups);
 // programs of docs/benchmarks/experiments.md that guess costs memory and gains nothing.
 enum class FillerGroups : uint8_t { kByDensity, kAsSaid };
 
-constexpr PlacementGroup GroupOf(Placement p, FillerGroups groups = FillerGroups::kByDensity) {
+constexpr PlacementGroup GroupOf(Placement p, FillerGroups groups = FillerGroups::kAsSaid) {
   const bool is_guessed = groups == FillerGroups::kByDensity && p.density == Density::kDense;
   return is_guessed || p.lifetime >= LifetimeClass::kLong ? PlacementGroup::kLasting
                                                           : PlacementGroup::kOthers;

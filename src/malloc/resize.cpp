@@ -121,11 +121,11 @@ void* MoveUnsampled(void* from, size_t old_size, size_t size) {
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
   const size_t counted = InfoOf(ClassOfSize(size)).size;
   if (counted > old_size) {
-    size_t& stretch = t_state.countdown.stretch;
+    const size_t stretch = t_state.countdown.stretch;
     if (STRATA_UNLIKELY(stretch <= counted - old_size)) {
       Resized(TheRuntime(), from, to, old_size, counted, size);
     } else {
-      stretch -= counted - old_size;
+      t_state.countdown.stretch = stretch - (counted - old_size);
     }
   }
   Free(from);
@@ -140,7 +140,8 @@ void* Reallocate(void* p, size_t size) {
   if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
     const size_t old_size = InfoOf(c).size;
     if (MayStay(old_size, size)) return p;
-    if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope())
+    if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope() &&
+        TheRuntime().heap.blocks().StateOf(c, p) == ObjectState::kGivenOut)
       return MoveUnsampled(p, old_size, size);
   }
   const RunState state = EnsureStarted();

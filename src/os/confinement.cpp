@@ -98,6 +98,8 @@ void ParseStatusLine(const char* line, ProcessStatus& out) {
     out.no_new_privs = *privs == '1';
   } else if (const char* capabilities = Field(line, "CapPrm")) {
     out.capabilities = Digits(capabilities, 16);
+  } else if (const char* locked = Field(line, "VmLck")) {
+    out.locked_kib = Digits(locked, 10);
   }
 }
 

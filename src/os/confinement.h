@@ -62,6 +62,7 @@ struct ProcessStatus {
   uint32_t seccomp = 0;     // 0: no filter
   bool no_new_privs = false;
   uint64_t capabilities = 0;  // permitted
+  uint64_t locked_kib = 0;    // by mlock and mlockall
 };
 ProcessStatus ReadProcessStatus(const char* path);
 // How a dead main thread ended, as wait() tells it of a process, by /proc/self/stat; 0 if that

@@ -16,6 +16,7 @@
 #include "base/errno_keeper.h"
 #include "base/keyed_random.h"
 #include "os/confinement.h"
+#include "os/move_conditions.h"
 #include "strata/raw_io.h"
 
 #ifndef MADV_COLD
@@ -301,42 +302,37 @@ bool SystemKernel::Populate(HugeRange range) {
                 kPopulateWrite);
 }
 
-namespace {
-
-// Leaves the source mapped, without pages.
-bool MovePages(uintptr_t from, uintptr_t to, size_t bytes) {
-  void* const target = reinterpret_cast<void*>(to);
-  if (mremap(reinterpret_cast<void*>(from), bytes, bytes,
-             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target)
-    return true;
-  // The kernel unmaps the target before it looks at the source. What was just mapped can be again.
-  STRATA_CHECK(MapAt(to, bytes) != MapResult::kNoMemory);
-  return false;
-}
-
-}  // namespace
-
 HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
-  FindInheritedConfinement();
-  if (!MayCallAnything()) return {};
   const ErrnoKeeper keep;
+  FindInheritedConfinement();
+  if (!MayCallAnything() || !can_move_.load(std::memory_order_relaxed) || !MayMoveMemory())
+    return {};
   const uintptr_t source = base_ + OffsetOf(from.first), target = base_ + OffsetOf(to);
-  // Locked memory refuses this. The kernel would unlock the source, which is the heap's to use
-  // again.
+  // So that what is there after a failure was moved there.
   if (!Advise(reinterpret_cast<void*>(target), BytesOf(from.length), MADV_DONTNEED)) return {};
   HugePages moved;
-  if (MovePages(source, target, BytesOf(from.length))) {
-    moved = from.length;
-  } else {
-    // Memory that was moved before and what lies behind it are two mappings, and older kernels move
-    // one at a time.
-    while (moved < from.length &&
-           MovePages(source + BytesOf(moved), target + BytesOf(moved), kHugePageSize))
-      moved += HugePages(1);
-    const HugeRange rest{to + moved, from.length - moved};
-    if (!rest.empty()) hugepages_ ? AdviseHuge(rest) : AdviseNoHuge(rest);
-  }
+  // Of a longer range some kernels move a part before they fail.
+  while (moved < from.length && MayCallAnything() &&
+         MoveOne(source + BytesOf(moved), target + BytesOf(moved)))
+    moved += HugePages(1);
   return moved;
+}
+
+// Leaves the source mapped, without pages.
+bool SystemKernel::MoveOne(uintptr_t from, uintptr_t to) {
+  void* const target = reinterpret_cast<void*>(to);
+  if (mremap(reinterpret_cast<void*>(from), kHugePageSize, kHugePageSize,
+             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target) == target)
+    return true;
+  // Before Linux 5.7, and in gVisor: not asked again.
+  if (errno == EINVAL || errno == ENOSYS) can_move_.store(false, std::memory_order_relaxed);
+  // Most failures come after the kernel has unmapped the target.
+  const MapResult again = MapAt(to, kHugePageSize);
+  STRATA_CHECK(again == MapResult::kMapped ||
+               (again == MapResult::kOccupied && ResidentBytes(to, kHugePageSize) == 0));
+  if (again == MapResult::kMapped)
+    Advise(target, kHugePageSize, hugepages_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return false;
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }

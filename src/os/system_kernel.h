@@ -61,6 +61,7 @@ class SystemKernel {
   Lock& lock() { return map_lock_; }
 
  private:
+  bool MoveOne(uintptr_t from, uintptr_t to);
   bool Describe(size_t end) STRATA_EXCLUDES(map_lock_);  // all pages below `end`
   bool GrowSideArrays(size_t end) STRATA_REQUIRES(map_lock_);
 
@@ -71,6 +72,7 @@ class SystemKernel {
   HugePages window_{};
   bool hugepages_ = true;
   std::atomic<int> process_madvise_{1};  // 0 once the kernel said it can't
+  std::atomic<bool> can_move_{true};     // likewise
   Lock map_lock_{LockRank::kMetadata};
   std::atomic<size_t> mapped_end_{0};  // written under map_lock_
   MemoryWatch watch_;

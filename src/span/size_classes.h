@@ -27,9 +27,8 @@ struct ClassInfo {
 
 inline constexpr size_t kMaxClassSize = 256 << 10;
 inline constexpr size_t kMaxClasses = 112;
-// Spans with more objects than this are dense: they likely stay long, and are packed on hugepages
-// of their own (Z. Zhou et al., "Characterizing a memory allocator at warehouse scale", ASPLOS
-// 2024, section 4.4: C = 16).
+// Spans with more objects than this are dense: they likely stay long (Z. Zhou et al.,
+// "Characterizing a memory allocator at warehouse scale", ASPLOS 2024, section 4.4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
 inline constexpr size_t kMaxBatch = 128;
 // A batch lies on the caller's stack in parts of so many objects; one for a chunk of a reap, which

@@ -131,6 +131,15 @@ def test_refused_system_call(lab: Lab, rules: list[str]) -> None:
         denied(lab, rules, program, case).silent()
 
 
+@pytest.mark.parametrize("error", ["ENOMEM", "EINVAL", "ENOSYS"])
+def test_pages_that_do_not_move_are_copied(lab: Lab, error: str) -> None:
+    """Where the library may call mremap, and the kernel says no."""
+    lab.require_strata()
+    program = lab.build(HERE / "api_cases.c")
+    rules, env = [f"mremap:{error}"], {"STRATA_CONTROL": "always"}
+    denied(lab, rules, program, "realloc_large_neighbours", **env).silent()
+
+
 @pytest.mark.parametrize("error", ["EAGAIN", "EPERM", "ENOMEM"])
 def test_no_background_thread_can_start(lab: Lab, error: str) -> None:
     denied(lab, [f"clone3:{error}", f"clone:{error}"], lab.build(SOURCE), "ordinary").silent()

@@ -62,6 +62,30 @@ class StrataHeapTest : public testing::Test {
       std::make_unique<Heap>(kernel_, memory_.arena(), PageHeapOptions{}, NoteBadFree);
 };
 
+// As realloc does where a block can't grow in place.
+TEST_F(StrataHeapTest, ALargeBlockMovesIntoAnotherAndIsGone) {
+  constexpr size_t kMiB = 1 << 20;
+  kernel_.most_moved = HugePages(2);
+  heap_->large().Take(40 * kMiB, 1);  // the heap is no small one
+  const LargeBlock to = heap_->large().Take(12 * kMiB, 1);
+  const LargeBlockCounts before = heap_->large().counts();
+  const Pages used = heap_->page_heap().used();
+  for (const size_t mib : {4, 6}) {  // wholly, and but for a hugepage, which holds nothing
+    const LargeBlock from = heap_->large().Take(mib * kMiB, 1);
+    kernel_.Touch(from.address, 4 * kMiB, static_cast<uint32_t>(mib));
+    heap_->large().GiveMoved(heap_->large().At(from.address), heap_->large().At(to.address),
+                             4 * kMiB);
+    EXPECT_TRUE(kernel_.Holds(to.address, 4 * kMiB, static_cast<uint32_t>(mib)));
+    EXPECT_TRUE(kernel_.Holds(from.address, 4 * kMiB, 0));
+    EXPECT_EQ(heap_->large().At(from.address), nullptr);
+    const LargeBlockCounts after = heap_->large().counts();
+    EXPECT_EQ(after.blocks, before.blocks);
+    EXPECT_EQ(after.requested, before.requested);
+    EXPECT_EQ(after.pages, before.pages);
+    EXPECT_EQ(heap_->page_heap().used(), used);
+  }
+}
+
 TEST_F(StrataHeapTest, LargeBlocksAreFoundByTheirStartOnly) {
   const LargeBlock b = heap_->large().Take(300'000, 16);
   ASSERT_NE(b.address, nullptr);

@@ -103,7 +103,7 @@ class HugeFillerProgram {
 
   void Take() {
     PageRequest r{Pages(1)};
-    if (bytes_.Byte() % 2 == 0) r.placement.density = Density::kDense;
+    if (bytes_.Byte() % 2 == 0) r.placement.lifetime = LifetimeClass::kLong;
     if (bytes_.Below(3) == 0) r.length = Pages(1 + bytes_.Below(bytes_.Below(3) == 0 ? 128 : 9));
     if (bytes_.Below(16) == 0) r.align = Pages(size_t{1} << bytes_.Below(5));
     const PlacementGroup group = GroupOf(r.placement);

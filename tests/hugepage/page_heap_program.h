@@ -157,7 +157,7 @@ class PageHeapProgram {
 
   void TakeOne(Pages n) {
     PageRequest r{n};
-    if (bytes_.Byte() % 2 == 0) r.placement.density = Density::kDense;
+    if (bytes_.Byte() % 2 == 0) r.placement.lifetime = LifetimeClass::kLong;
     if (bytes_.Below(8) == 0) r.align = Pages(size_t{1} << bytes_.Below(12));
     const PageRun run = heap_.Take(r);
     if (run.range.empty()) return;

@@ -18,7 +18,7 @@ namespace strata {
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-constexpr Placement kDense{.density = Density::kDense};
+constexpr Placement kLasting{.lifetime = LifetimeClass::kLong};
 
 struct PageHeapTest : testing::Test {
   explicit PageHeapTest(const PageHeapOptions& options = {.small_heap = HugePages(4)})
@@ -49,8 +49,8 @@ struct PageHeapTest : testing::Test {
   PageHeap<FakeKernel> heap;
 };
 
-TEST_F(PageHeapTest, SmallRunsShareAHugePageAndDenseOnesHaveTheirOwn) {
-  const PageRange a = Take(1), b = Take(7), c = Take(1, 1, kDense);
+TEST_F(PageHeapTest, SmallRunsShareAHugePageAndLastingOnesHaveTheirOwn) {
+  const PageRange a = Take(1), b = Take(7), c = Take(1, 1, kLasting);
   EXPECT_EQ(a, (PageRange{PageId(0), Pages(1)}));
   EXPECT_EQ(b, (PageRange{PageId(1), Pages(7)}));
   EXPECT_EQ(c, (PageRange{PageId(256), Pages(1)}));
@@ -80,9 +80,9 @@ TEST_F(PageHeapTest, LargeRunsDonateTheirTails) {
   EXPECT_EQ(heap.Stats().filler.abandoned, 0u);
 }
 
-TEST_F(PageHeapTest, DenseRunsLeaveDonatedTailsAlone) {
+TEST_F(PageHeapTest, LastingRunsLeaveDonatedTailsAlone) {
   Take(300);
-  EXPECT_EQ(Take(1, 1, kDense).first, PageId(512));
+  EXPECT_EQ(Take(1, 1, kLasting).first, PageId(512));
 }
 
 TEST_F(PageHeapTest, WholeHugePagesComeFromTheCacheAgain) {
@@ -192,7 +192,7 @@ TEST_F(PageHeapTest, ShrinksFromHugePagesToOnePage) {
 TEST_F(PageHeapTest, BurstIsGivenBackWithinSevenSecondsOfIdleness) {
   std::vector<PageRange> runs;
   for (size_t i = 0; i < 131'072; ++i) {
-    runs.push_back(Take(1, 1, i % 2 == 0 ? kDense : Placement{}));
+    runs.push_back(Take(1, 1, i % 2 == 0 ? kLasting : Placement{}));
     kernel.Write(runs.back().first.raw() * kNativePerPage, 1);
     if (i % 16'384 == 0) Second(false);
   }
@@ -248,7 +248,7 @@ TEST_F(PageHeapTest, BusyProgramThatShrankGivesBackAfterItsWindow) {
 
 TEST_F(PageHeapTest, GrowingProgramKeepsItsHugePagesWhole) {
   for (int s = 0; s < 60; ++s) {
-    for (int i = 0; i < 700; ++i) Write(Take(1, 1, i % 3 == 0 ? kDense : Placement{}));
+    for (int i = 0; i < 700; ++i) Write(Take(1, 1, i % 3 == 0 ? kLasting : Placement{}));
     EXPECT_EQ(Second(false), 0u);
   }
 }
@@ -366,8 +366,8 @@ TEST_F(PageHeapTest, OutOfMemoryIsAnEmptyRunAndRecovers) {
 TEST_F(PageHeapTest, WithoutAnotherHugePageDenseAndSparseRunsShareOne) {
   kernel.map_limit = HugePages(1);
   EXPECT_EQ(Take(1).first, PageId(0));
-  EXPECT_EQ(Take(1, 1, kDense).first, PageId(1));
-  EXPECT_EQ(Take(3, 1, kDense).first, PageId(2));
+  EXPECT_EQ(Take(1, 1, kLasting).first, PageId(1));
+  EXPECT_EQ(Take(3, 1, kLasting).first, PageId(2));
 }
 
 TEST_F(PageHeapTest, CachedRangesJoinFreeOnesWhenThatIsTheOnlyWay) {

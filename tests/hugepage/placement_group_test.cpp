@@ -11,7 +11,6 @@ TEST(PlacementGroup, MallocWithoutAHintIsAmongTheOthers) {
 }
 
 TEST(PlacementGroup, WhatLastsLiesByItself) {
-  EXPECT_EQ(GroupOf({.density = Density::kDense}), PlacementGroup::kLasting);
   EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kForever}), PlacementGroup::kLasting);
   EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kLong}), PlacementGroup::kLasting);
   EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kUnder1000S}), PlacementGroup::kOthers);
@@ -25,10 +24,11 @@ TEST(PlacementGroup, HotnessMakesNoGroup) {
   }
 }
 
-TEST(PlacementGroup, WithoutGuessesOnlyWhatIsSaidCounts) {
-  const auto group = [](Placement p) { return GroupOf(p, FillerGroups::kAsSaid); };
-  EXPECT_EQ(group({.density = Density::kDense}), PlacementGroup::kOthers);
-  EXPECT_EQ(group({.lifetime = LifetimeClass::kLong}), PlacementGroup::kLasting);
+TEST(PlacementGroup, DenseSpansLastOnlyIfThatIsAskedFor) {
+  const Placement dense{.density = Density::kDense};
+  EXPECT_EQ(GroupOf(dense, FillerGroups::kAsSaid), PlacementGroup::kOthers);
+  EXPECT_EQ(GroupOf(dense, FillerGroups::kByDensity), PlacementGroup::kLasting);
+  EXPECT_EQ(GroupOf({}, FillerGroups::kByDensity), PlacementGroup::kOthers);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ TEST(ProcessStatusTest, ReadsTheLinesOfInterest) {
   ProcessStatus s;
   for (const char* line :
        {"Name:\tUid: 7 7 7 7", "State:\tZ (zombie)", "Uid:\t1\t2\t3\t4", "Gid:\t5\t6\t7\t8",
-        "Threads:\t12", "CapInh:\t00000000000000ff", "CapPrm:\t000001ffffffffff", "NoNewPrivs:\t1",
-        "Seccomp:\t2", "Seccomp_filters:\t3"}) {
+        "VmLck:\t      96 kB", "Threads:\t12", "CapInh:\t00000000000000ff",
+        "CapPrm:\t000001ffffffffff", "NoNewPrivs:\t1", "Seccomp:\t2", "Seccomp_filters:\t3"}) {
     ParseStatusLine(line, s);
   }
   EXPECT_TRUE(s.readable);
@@ -24,6 +24,7 @@ TEST(ProcessStatusTest, ReadsTheLinesOfInterest) {
   EXPECT_EQ(s.users[0], 1u);
   EXPECT_EQ(s.users[3], 4u);
   EXPECT_EQ(s.groups[1], 6u);
+  EXPECT_EQ(s.locked_kib, 96u);
   EXPECT_EQ(s.threads, 12u);
   EXPECT_EQ(s.capabilities, 0x1ffffffffffu);
   EXPECT_TRUE(s.no_new_privs);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -76,13 +77,31 @@ TEST_F(SystemKernelTest, HugePagesMoveByPageTables) {
   memset(At(0), 0x22, 12 * kHugePageSize);  // all of it is mapped as before
 }
 
-TEST_F(SystemKernelTest, LockedMemoryDoesNotMove) {
+// The kernel would unlock all of the mapping that it leaves.
+TEST_F(SystemKernelTest, NothingMovesWhileMemoryIsLocked) {
   ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(4)}), MapResult::kMapped);
   memset(At(0), 0x5a, kHugePageSize);
   // The sanitizers' mlock does nothing.
-  if (syscall(SYS_mlock, At(2 * kHugePageSize), kNativePageSize) != 0)
+  if (syscall(SYS_mlock, At(kHugePageSize), kNativePageSize) != 0)
     GTEST_SKIP() << "mlock is refused";
   EXPECT_EQ(kernel_.Move({HugePageId(0), HugePages(1)}, HugePageId(2)), HugePages(0));
+  EXPECT_EQ(*At(0), 0x5a);
+  ASSERT_EQ(syscall(SYS_munlock, At(kHugePageSize), kNativePageSize), 0);
+  EXPECT_EQ(kernel_.Move({HugePageId(0), HugePages(1)}, HugePageId(2)), HugePages(1));
+}
+
+// What was unmapped for the move could not be mapped again.
+TEST_F(SystemKernelTest, NothingMovesUnderALimit) {
+  ASSERT_EQ(kernel_.Map({HugePageId(0), HugePages(4)}), MapResult::kMapped);
+  memset(At(0), 0x5a, kHugePageSize);
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit before;
+    ASSERT_EQ(getrlimit(resource, &before), 0);
+    const rlimit limited{size_t{1} << 50, before.rlim_max};
+    ASSERT_EQ(setrlimit(resource, &limited), 0);
+    EXPECT_EQ(kernel_.Move({HugePageId(0), HugePages(1)}, HugePageId(2)), HugePages(0));
+    ASSERT_EQ(setrlimit(resource, &before), 0);
+  }
   EXPECT_EQ(*At(0), 0x5a);
 }
 
