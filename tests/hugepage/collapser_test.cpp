@@ -147,6 +147,58 @@ TEST_F(CollapserTest, RebuildsAheadOfFastGrowthAsMuchAsGrew) {
   EXPECT_EQ(collapser.collapsed_total(), 10u) << "beyond the hard limit";
 }
 
+TEST_F(CollapserTest, WhatLacksInsideRunsIsAPartOfTheGrowthToo) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 12; ++i) {
+    AddGone(100 * kNativePerPage);
+    AddToFiller(kPagesPerHugePage);  // no neighbours
+  }
+  Rebuild(Pages(0), kNoLimit, Pages(1024));
+  EXPECT_EQ(collapser.collapsed_total(), 10u);
+}
+
+// Others take memory meanwhile, as far as the hard limit allows with this.
+TEST_F(CollapserTest, WhatIsBeingRebuiltIsOutOfReachAndCounts) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddBroken(kMostMissing);
+  const Pages backed = t.Backed();
+  size_t calls = 0;
+  kernel.on_collapse = [&] {
+    LockHolder again(t.lock);
+    ++calls;
+    EXPECT_TRUE(tracker->detached);
+    EXPECT_EQ(t.Backed(), backed + Pages(kMostMissing));
+  };
+  Rebuild();
+  EXPECT_EQ(calls, 1u);
+  EXPECT_EQ(t.Backed(), backed + Pages(kMostMissing));
+}
+
+TEST_F(CollapserTest, LeavesWhatAnotherThreadWorksOn) {
+  LockHolder hold(t.lock);
+  AddGone(4);
+  HugeTracker* busy = AddGone(4);
+  AddGone(4);
+  t.filler.Detach(busy);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+  EXPECT_TRUE(busy->detached && busy->broken);
+  EXPECT_FALSE(kernel.whole(busy->page()));
+}
+
+TEST_F(CollapserTest, LeavesEmptyOnesToTheReleaser) {
+  LockHolder hold(t.lock);
+  AddGone(4);
+  HugeTracker* empty = AddBroken(4);
+  const Pages run(empty->used());
+  t.used -= run;
+  t.filler.Give(empty, {FirstPage(empty->page()), run});
+  ASSERT_TRUE(t.filler.has_empties());
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 1u);
+  EXPECT_FALSE(kernel.whole(empty->page()));
+}
+
 TEST_F(CollapserTest, RebuildsEightNeighboursInACall) {
   LockHolder hold(t.lock);
   for (int i = 0; i < 10; ++i) AddGone(4);
@@ -226,6 +278,25 @@ TEST_F(SmallHeapTest, RebuildsWhatASmallHeapBeganWith) {
   EXPECT_FALSE(advised->broken);
   Rebuild();
   EXPECT_EQ(kernel.collapses, 2u);
+}
+
+TEST_F(SmallHeapTest, ARefusalAdvisesAgainstNoHugePage) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(200);
+  kernel.refuse_collapse = true;
+  Rebuild();
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  EXPECT_NE(kernel.advice(tracker->page()), FakeKernel::Advice::kNoHuge);
+  EXPECT_TRUE(t.map[tracker->page()].unadvised);
+}
+
+TEST_F(SmallHeapTest, LeavesWhatAnotherThreadWorksOn) {
+  LockHolder hold(t.lock);
+  HugeTracker* busy = AddToFiller(200);
+  t.filler.Detach(busy);
+  Rebuild();
+  EXPECT_EQ(kernel.collapse_calls, 0u);
+  EXPECT_TRUE(busy->detached);
 }
 
 }  // namespace

@@ -253,6 +253,50 @@ TEST_F(HardLimitTest, LoweredBelowWhatIsInUseItLetsNothingGrow) {
   EXPECT_FALSE(Take(1).empty());
 }
 
+TEST_F(HardLimitTest, RunsGrowInPlaceUpToIt) {
+  heap.SetHardLimit(10 * kPageSize);
+  PageRange r = Take(5);
+  EXPECT_FALSE(heap.TryGrow(r, Pages(11))) << "within its hugepage, of which no more is backed";
+  EXPECT_TRUE(heap.TryGrow(r, Pages(10)));
+  Give({r.first, Pages(10)});
+  heap.ReleaseNow(SIZE_MAX);
+  heap.SetHardLimit(3 * kHugePageSize);
+  r = Take(256);
+  EXPECT_FALSE(heap.TryGrow(r, Pages(4 * 256))) << "over its end";
+  EXPECT_TRUE(heap.TryGrow(r, Pages(3 * 256)));
+}
+
+TEST_F(HardLimitTest, RegionsKeepIt) {
+  PageRange first;
+  while (heap.Stats().region.regions == 0) first = Take(257);
+  const size_t limit = heap.Stats().backed + 20 * kMiB;
+  heap.SetHardLimit(limit);
+  EXPECT_FALSE(heap.TryGrow(first, Pages(4000)));
+  EXPECT_TRUE(heap.TryGrow(first, Pages(1000)));
+  EXPECT_GT(Fill(257), 0u);
+  EXPECT_GT(heap.Stats().region.used, BytesOf(Pages(1000)));
+  EXPECT_LE(heap.Stats().backed, limit);
+}
+
+TEST_F(HardLimitTest, EmptyHugePagesOfWhichPartIsBackedKeepIt) {
+  heap.SetHardLimit(10 * kPageSize);
+  const PageRange a = Take(5), b = Take(5);
+  Give(a);
+  Give(b);
+  EXPECT_TRUE(Take(11).empty());
+  EXPECT_FALSE(Take(10).empty());
+}
+
+TEST_F(HardLimitTest, OnlyItsOwnRefusalsAreCounted) {
+  heap.SetHardLimit(kMiB);
+  EXPECT_TRUE(Take(256).empty());
+  EXPECT_EQ(heap.Stats().hard_failures, 1u);
+  heap.SetHardLimit(0);
+  kernel.map_limit = HugePages(0);
+  EXPECT_TRUE(Take(100'000).empty());
+  EXPECT_EQ(heap.Stats().hard_failures, 1u) << "the kernel had no memory";
+}
+
 // Its visitor asks the kernel about each hugepage: the program must not wait for that.
 TEST_F(PageHeapLimitsTest, HugePagesAreVisitedInOrderAndWithoutTheLock) {
   constexpr size_t kMany = 300;
@@ -272,8 +316,9 @@ TEST_F(PageHeapLimitsTest, HugePagesAreVisitedInOrderAndWithoutTheLock) {
 TEST_F(PageHeapLimitsTest, HugePagesKnowHowLongTheyAreInUse) {
   Take(1);
   kernel.Advance(5000);
-  Take(300);
+  const PageRange r = Take(512);
   kernel.Advance(2000);
+  heap.Shrink(r, Pages(300));  // its last hugepage goes to the filler
   std::vector<uint32_t> ages;
   heap.VisitHugePages([&](HugePageId, size_t used, size_t, char, uint32_t age_s) {
     if (used != 0) ages.push_back(age_s);

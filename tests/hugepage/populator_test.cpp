@@ -22,6 +22,11 @@ class PopulatorTest : public testing::Test {
         ASSERT_FALSE(heap_.Take({kSpan}).range.empty());
     }
   }
+  size_t LooksUntilTheEnd() {
+    size_t looks = 1;
+    while (heap_.PopulateAhead() && looks < 100) ++looks;
+    return looks;
+  }
   size_t cached() { return heap_.Stats().cache.hugepages; }
 
   static constexpr Pages kSpan{64};
@@ -57,13 +62,30 @@ TEST_F(PopulatorTest, KeepsWhatGoesInTwoLooksAndNoMoreThanTheCacheMayHold) {
   EXPECT_EQ(cached(), 10u);
 }
 
-TEST_F(PopulatorTest, EndsHalfASecondAfterTheGrowth) {
-  Grow(40);
-  ASSERT_TRUE(heap_.GrowsFast());
-  size_t looks = 1;
-  while (heap_.PopulateAhead()) ++looks;
-  EXPECT_EQ(looks, 25u);
+TEST_F(PopulatorTest, EndsHalfASecondAfterTheGrowthEachTime) {
+  for (int i = 0; i < 2; ++i) {
+    Grow(40);
+    ASSERT_TRUE(heap_.GrowsFast());
+    EXPECT_EQ(LooksUntilTheEnd(), 25u);
+  }
   EXPECT_EQ(kernel_.populates, 0u);
+}
+
+TEST_F(PopulatorTest, ASmallHeapGetsNothingAndEndsItToo) {
+  Grow(5);
+  EXPECT_EQ(LooksUntilTheEnd(), 26u) << "the first found growth";
+  EXPECT_EQ(kernel_.populates, 0u);
+}
+
+TEST_F(PopulatorTest, ALookBacksTenHugePagesHoweverManyTheCacheMayHold) {
+  const PageRange large = heap_.Take({PagesOf(HugePages(40))}).range;
+  heap_.Give(large);
+  heap_.ReleaseNow(SIZE_MAX);
+  for (int i = 0; i < 2; ++i) heap_.Take({large.length});  // a swing that the cache missed
+  ASSERT_GE(heap_.Stats().cache.limit, 40u);
+  Grow(40);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 10u);
 }
 
 TEST_F(PopulatorTest, ARefusalEndsItForGoodAndLosesNothing) {
@@ -78,7 +100,19 @@ TEST_F(PopulatorTest, ARefusalEndsItForGoodAndLosesNothing) {
   EXPECT_EQ(kernel_.resident_bytes(), resident) << "what it had backed before it refused";
   Grow(20);
   EXPECT_FALSE(heap_.GrowsFast());
+  Grow(2);
+  EXPECT_FALSE(heap_.PopulateAhead());
   EXPECT_EQ(kernel_.populates, 1u);
+}
+
+TEST_F(PopulatorTest, WhatCanNotBeGivenBackAfterARefusalIsCached) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  kernel_.refuse_populate = true;
+  kernel_.fail_release_in = 0;
+  Grow(2);
+  EXPECT_FALSE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 4u);
 }
 
 TEST_F(PopulatorTest, StaysWithinTheHardLimitWhateverOthersTakeMeanwhile) {

@@ -61,8 +61,12 @@ TEST_F(ReleaserTest, BreaksTheHugePagesWithTheFewestUsedPagesAndNoMore) {
   const HugeTracker* full = AddToFiller(200);
   const HugeTracker* empty = AddToFiller(10);
   const HugeTracker* half = AddToFiller(100);
-  EXPECT_EQ(Release(247), 246u + 156u);
-  EXPECT_TRUE(empty->broken && half->broken);
+  EXPECT_EQ(Release(246), 246u);
+  EXPECT_TRUE(empty->broken);
+  EXPECT_FALSE(half->broken || half->detached) << "the first was just enough";
+  AddToFiller(20);
+  EXPECT_EQ(Release(237), 236u + 156u);
+  EXPECT_TRUE(half->broken);
   EXPECT_FALSE(full->broken || full->detached);
 }
 
@@ -146,23 +150,27 @@ TEST_F(ReleaserTest, MarksAgainstRebuildingWithinTheBudget) {
   EXPECT_EQ(kernel.advice(second->page()), FakeKernel::Advice::kHuge);
 }
 
-// Both the pages that a run over a hugepage's end has in each count where they lie.
+// The pages of a span that lies over the end of a hugepage count where they lie.
 TEST_F(ReleaserTest, ASurveyCountsByHugePage) {
   LockHolder hold(t.lock);
-  const HugeTracker* a = AddToFiller(256);
-  const HugeTracker* b = AddToFiller(256);
-  ASSERT_EQ(b->page(), a->page() + HugePages(1));
-  releaser.BeginSurvey();
-  const size_t over = OffsetOf(b->page()) - 8 * kNativePageSize;
-  std::vector<NativePages> spans{{over, 0x0fff}};  // 8 in a, 4 in b
-  for (size_t i = 0; i < 2; ++i)
-    spans.push_back({OffsetOf(a->page()) + i * 60 * kNativePageSize, (uint64_t{1} << 60) - 1});
-  releaser.NoteIdle(t, spans.data(), spans.size());
-  NativeRange ranges[]{In(a, 0, 1), In(b, 0, 1)};
-  EXPECT_EQ(releaser.ReleaseInUse(t, ranges, 2, Program::kWorks).bytes, kNativePageSize)
-      << "a has just what breaking it must free";
-  EXPECT_EQ(ranges[0].bytes, kNativePageSize);
-  EXPECT_EQ(ranges[1].bytes, 0u);
+  for (const bool first_lacks_one : {true, false}) {
+    const HugeTracker* a = AddToFiller(256);
+    const HugeTracker* b = AddToFiller(256);
+    ASSERT_EQ(b->page(), a->page() + HugePages(1));
+    // What breaking one must free, of which one page is missing in either of them.
+    const uint64_t over = first_lacks_one ? 0xff7f : 0xfeff;
+    std::vector<NativePages> spans{{OffsetOf(b->page()) - 8 * kNativePageSize, over}};
+    for (const HugeTracker* tracker : {a, b}) {
+      for (size_t at : {8, 68})
+        spans.push_back({In(tracker, at, 60).offset, (uint64_t{1} << 60) - 1});
+    }
+    releaser.BeginSurvey();
+    releaser.NoteIdle(t, spans.data(), spans.size());
+    NativeRange ranges[]{In(a, 0, 1), In(b, 0, 1)};
+    EXPECT_EQ(releaser.ReleaseInUse(t, ranges, 2, Program::kWorks).bytes, kNativePageSize);
+    EXPECT_EQ(ranges[0].bytes, first_lacks_one ? 0 : kNativePageSize);
+    EXPECT_EQ(ranges[1].bytes, first_lacks_one ? kNativePageSize : 0);
+  }
 }
 
 TEST_F(ReleaserTest, KeepsBookOfPagesInsideRuns) {
@@ -176,11 +184,53 @@ TEST_F(ReleaserTest, KeepsBookOfPagesInsideRuns) {
   EXPECT_EQ(t.Charged(), t.Backed() - Pages(2)) << "whole pages";
   EXPECT_EQ(releaser.ReleaseInUse(t, ranges, 2, Program::kIsShort).bytes, 0u) << "gone already";
   EXPECT_EQ(releaser.released_total(), 5 * kNativePageSize);
+  NativeRange more = In(tracker, 200, 1);
+  EXPECT_EQ(releaser.ReleaseInUse(t, &more, 1, Program::kIsShort).bytes, kNativePageSize);
+  EXPECT_EQ(kernel.splits, 1u);
 
   const NativePages touched[]{{OffsetOf(tracker->page()), 0b110000},
                               {OffsetOf(tracker->page()) + 100 * kNativePageSize, 0b1001}};
   EXPECT_EQ(releaser.NoteReused(t, touched, 2), 3u);
-  EXPECT_EQ(tracker->gone(), 2u);
+  EXPECT_EQ(tracker->gone(), 3u);
+}
+
+TEST_F(ReleaserTest, RangesMayBeManyAndInManyHugePages) {
+  LockHolder hold(t.lock);
+  std::vector<NativeRange> ranges;
+  for (int i = 0; i < 3; ++i) {
+    const HugeTracker* tracker = AddToFiller(256);
+    for (size_t at = 0; at < kNativePerHugePage; at += 5) ranges.push_back(In(tracker, at, 1));
+  }
+  const size_t before = kernel.physical_bytes();
+  EXPECT_EQ(releaser.ReleaseInUse(t, ranges.data(), ranges.size(), Program::kIsShort).bytes,
+            ranges.size() * kNativePageSize);
+  EXPECT_EQ(t.filler.gone_native(), ranges.size());
+  EXPECT_EQ(kernel.physical_bytes(), before - ranges.size() * kNativePageSize);
+}
+
+TEST_F(ReleaserTest, WhatIsLeftOfARangeInTooManyPiecesGoesTheNextTimes) {
+  LockHolder hold(t.lock);
+  const HugeTracker* tracker = AddToFiller(256);
+  std::vector<NativeRange> pieces;
+  for (size_t at = 0; at < kNativePerHugePage; at += 2) pieces.push_back(In(tracker, at, 1));
+  releaser.ReleaseInUse(t, pieces.data(), pieces.size(), Program::kIsShort);
+  ASSERT_EQ(tracker->gone(), pieces.size());
+  for (int i = 0; i < 3; ++i) {
+    NativeRange all = In(tracker, 0, kNativePerHugePage);
+    releaser.ReleaseInUse(t, &all, 1, Program::kIsShort);
+  }
+  EXPECT_EQ(tracker->gone(), kNativePerHugePage);
+}
+
+TEST_F(ReleaserTest, PassesOverPagesInsideRunsThatAnotherThreadWorksOn) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(256);
+  t.filler.Detach(tracker);
+  NativeRange range = In(tracker, 4, 3);
+  const InUseRelease done = releaser.ReleaseInUse(t, &range, 1, Program::kIsShort);
+  EXPECT_EQ(done.bytes + tracker->gone() + kernel.release_calls, 0u);
+  EXPECT_FALSE(done.refused);
+  EXPECT_TRUE(tracker->detached);
 }
 
 // The kernel frees what was released of a hugepage only when it takes the hugepage apart, for which
@@ -194,6 +244,55 @@ TEST_F(ReleaserTest, FreesAllOfTheOnlyRunThoughNothingElseIsInUse) {
   EXPECT_EQ(kernel.splits, 1u);
   EXPECT_EQ(kernel.physical_bytes(), before - 64 * kNativePageSize);
   EXPECT_TRUE(tracker->split);
+}
+
+// And takes it apart by itself when nothing stays.
+TEST_F(ReleaserTest, NothingIsSplitOfWhichAllGoes) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(256);
+  NativeRange all = In(tracker, 0, kNativePerHugePage);
+  EXPECT_EQ(releaser.ReleaseInUse(t, &all, 1, Program::kIsShort).bytes, kHugePageSize);
+  EXPECT_EQ(kernel.splits, 0u);
+  EXPECT_EQ(kernel.physical_bytes(), 0u);
+  // Its run goes too, and there is nothing that the kernel need be asked for.
+  t.used -= Pages(256);
+  t.filler.Give(tracker, {FirstPage(tracker->page()), Pages(256)});
+  const HugePages free = t.allocator.free();
+  EXPECT_EQ(releaser.ReleaseEmpties(t), Pages(0));
+  EXPECT_EQ(kernel.release_calls, 1u);
+  EXPECT_EQ(t.allocator.free(), free + HugePages(1));
+  EXPECT_EQ(t.marked, 0u);
+}
+
+TEST_F(ReleaserTest, EmptyOnesThatTheKernelRefusesAreTriedOnce) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(100);
+  EXPECT_EQ(Release(1), 156u);
+  t.used -= Pages(100);
+  t.filler.Give(tracker, {FirstPage(tracker->page()), Pages(100)});
+  size_t calls = 0;
+  kernel.on_release = [&] {
+    ++calls;
+    kernel.fail_release_in = 0;
+  };
+  EXPECT_EQ(releaser.ReleaseEmpties(t), Pages(0));
+  EXPECT_EQ(calls, 1u);
+  kernel.on_release = nullptr;
+  EXPECT_EQ(releaser.ReleaseEmpties(t), Pages(100));
+}
+
+// They are free, but not of those that the kernel was asked to take.
+TEST_F(ReleaserTest, PagesThatComeFreeMeanwhileAreStillBacked) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(100);
+  kernel.on_release = [&] {
+    LockHolder again(t.lock);
+    t.used -= Pages(60);
+    t.filler.Shrink(tracker, {FirstPage(tracker->page()), Pages(100)}, Pages(40));
+  };
+  EXPECT_EQ(Release(1), 156u);
+  EXPECT_EQ(tracker->free_backed(), 60u);
+  EXPECT_EQ(releaser.released_total(), BytesOf(Pages(156)));
 }
 
 TEST_F(ReleaserTest, RefusedPagesInsideRunsStay) {
@@ -222,6 +321,19 @@ TEST_F(ReleaserTest, DropsTwoEmptyRegionsAtATime) {
   releaser.DropEmptyRegions(t);
   EXPECT_EQ(t.cache.size(), HugePages(6));
   EXPECT_EQ(t.regions.first(), busy);
+}
+
+// Who releases it comes back to it.
+TEST_F(ReleaserTest, ARegionInAReleaseIsNotDropped) {
+  LockHolder hold(t.lock);
+  const HugeRegion* g = AddRegion(2);
+  kernel.on_release = [&] {
+    LockHolder again(t.lock);
+    releaser.DropEmptyRegions(t);
+    EXPECT_EQ(t.regions.first(), g);
+  };
+  EXPECT_EQ(Release(512), 512u);
+  EXPECT_EQ(t.regions.free_backed(), Pages(0));
 }
 
 // As if a thread that is not here had been in the middle of each kind of release.

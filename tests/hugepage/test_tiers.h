@@ -17,6 +17,7 @@ struct TestTiers : testing::Test {
   HugeTracker* AddToFiller(size_t used) STRATA_REQUIRES(t.lock) {
     const HugeRange fresh = t.allocator.Take(HugePages(1), HugePages(1));
     EXPECT_TRUE(!fresh.empty() && t.filler.Prepare());
+    t.cache.NoteTaken(fresh.length, t.CoarseNow());
     HugeTracker* tracker = t.trackers.New();
     tracker->Init(fresh.first, HugeTracker::Memory::kTouched);
     t.map[fresh.first].state = HugePageState::kFiller;

@@ -1,0 +1,74 @@
+// PageRuns in a page heap: when a region is opened, what becomes of a hugepage without metadata,
+// and what a run may not grow over.
+#include "hugepage/page_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "hugepage/page_heap.h"
+#include "os/fake_kernel.h"
+#include "test_arena.h"
+
+namespace strata {
+namespace {
+
+struct PageRunsTest : testing::Test {
+  PageRange Take(size_t n) { return heap.Take({Pages(n)}).range; }
+  void Write(PageRange r) {
+    for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i)
+      kernel.Write(i, 1);
+  }
+
+  test::TestArena meta;
+  FakeKernel kernel{HugePages(4096)};
+  PageHeap<FakeKernel> heap{kernel, meta.arena(), {.small_heap = HugePages(4)}};
+};
+
+TEST_F(PageRunsTest, NoRegionIsOpenedWhileTailsWasteLessThanIsInUseBesides) {
+  constexpr size_t kSmall = 80;  // hugepages
+  for (size_t i = 0; i < 2 * kSmall; ++i) Take(128);
+  while (heap.Stats().region.regions == 0) {
+    Take(257);
+    ASSERT_LE(heap.Stats().filler.slack, 2 * kSmall * kHugePageSize);
+  }
+  EXPECT_GE(heap.Stats().filler.slack, kSmall * kHugePageSize);
+}
+
+TEST_F(PageRunsTest, AHugePageForWhichThereIsNoRecordIsNotTakenForAFreshOne) {
+  const PageRange large = Take(512);
+  Write(large);
+  meta.fail = true;
+  std::vector<PageRange> runs;
+  for (PageRange r; !(r = Take(128)).empty();) {
+    runs.push_back(r);
+    ASSERT_LT(runs.size(), 5000u);
+  }
+  heap.Give(large);
+  EXPECT_TRUE(Take(128).empty());
+  EXPECT_EQ(kernel.physical_bytes(), heap.free_backed().raw() * kPageSize);
+  meta.fail = false;
+  const PageRun run = heap.Take({Pages(512)});
+  for (size_t i = 0; run.zeroed && i < 512 * kNativePerPage; ++i)
+    ASSERT_EQ(kernel.Read(run.range.first.raw() * kNativePerPage + i), 0u);
+}
+
+// Its tail is out of everyone's reach.
+TEST_F(PageRunsTest, ARunDoesNotGrowOverATailThatIsBeingRebuilt) {
+  const PageRange r = Take(300);  // in the small heap
+  const PageRange behind = Take(512);
+  Take(8192);
+  heap.Give(behind);
+  size_t calls = 0;
+  kernel.on_collapse = [&] {
+    ++calls;
+    EXPECT_FALSE(heap.TryGrow(r, Pages(600)));
+  };
+  kernel.Advance(1000);
+  heap.Tick(CallRate::kBusy, Program::kWorks);
+  EXPECT_EQ(calls, 1u);
+  EXPECT_TRUE(heap.TryGrow(r, Pages(600)));
+}
+
+}  // namespace
+}  // namespace strata
