@@ -91,7 +91,8 @@ static_assert(kSpanBlock * kPagesPerHugePage + 512 <= kHugePageSize / 44);
 // Span records with room for up to 16 words of bits. They lie in blocks of one size, which hold one
 // large record or several small ones; a block without live records serves any size again. So there
 // are never more blocks than spans were alive at once, whatever sizes they had, and what the arena
-// promises the heap suffices when the program changes the sizes it uses. Thread-safe.
+// promises the heap suffices when the program changes the sizes it uses. RecordPool
+// (base/metadata_arena.h) could promise that only with room for 16 words in each. Thread-safe.
 class SpanPool {
  public:
   explicit SpanPool(MetadataArena& arena) : arena_(arena) {}
