@@ -66,10 +66,11 @@ FILL = Group(
     "The load of the [cycle](../../bench/strata_bench/redis_cycle.py) with 6 s of rest and 4 s of"
     " reads, on arms that differ by"
     " hugepages alone or by who asks for them. glibc with `glibc.malloc.hugetlb=1` asks for"
-    " hugepages by advice, as Strata does, so its step from plain glibc is what zeroing 2 MiB at a"
-    " time costs and saves, whoever allocates. `STRATA_HUGEPAGES=off` is Strata without them."
+    " hugepages by advice, as Strata does: its step from plain glibc is what they cost and save,"
+    " whoever allocates. `STRATA_HUGEPAGES=off` is Strata without them."
     " `STRATA_BACKGROUND=off` is Strata without its thread: nothing is populated ahead, given back"
-    " or rebuilt. Latencies are a pipeline's. System time is counted in hundredths of a second.",
+    " or rebuilt. A latency is that of a pipeline of 64 requests. System time is counted in"
+    " hundredths of a second.",
     (
         Variant("glibc", library=GLIBC),
         Variant("glibc, hugepages", {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}, GLIBC),

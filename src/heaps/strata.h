@@ -1,21 +1,22 @@
 // The production heap: all of its tiers as one flat list, from the caches that malloc meets first
 // down to the pages. To read the architecture, start here; each line says where to go on.
 //
-//   malloc, free (malloc/fast_path.h)
-//     └─ Front     objects by CPU or thread; hits end here     heaps/front_end.h, cache/cpu_cache.h
-//         └─ Transfer  batches of objects on the way between   cache/transfer_cache.h
-//             └─ Central   spans of objects, a list a class    span/central_free_list.h
-//                 └─ Spans     runs with a record              heaps/span_source.h
-//     └─ Large     blocks above 256 KiB, a run each            heaps/large_tier.h
-//                   └─ Pages   runs of pages, on hugepages     hugepage/page_heap.h
-//                       └─ Kernel  address space, memory       os/page_kernel.h
+//   malloc, free                                               malloc/fast_path.h
+//     ├─ Front          objects by CPU or thread; hits end here  heaps/front_end.h,
+//     cache/cpu_cache.h │   └─ Transfer     batches of objects on their way cache/transfer_cache.h
+//     │       └─ Central    spans of objects, a list a class     span/central_free_list.h
+//     │           └─ Spans    runs with a record ───┐            heaps/span_source.h
+//     └─ Large          blocks above 256 KiB ───────┤            heaps/large_tier.h
+//                         Pages: runs, on hugepages ┘            hugepage/page_heap.h
+//                           └─ Kernel: address space, memory     os/page_kernel.h
 //
-// Beside them: Blocks answers what lies at an address and reports bad frees (block_lookup.h),
-// Release gives memory back by the clock and on request (release_schedule.h, release_steps.h).
-// Everything here can be made many times in one process and knows no thread: what does is Front, so
-// only the process has one. Thread-safe. A lock is held while another is taken in this order only:
-// isolation, list of thread caches, sampler, CPU caches, Transfer, Central, Large, Pages, records,
-// kernel, arena; most are dropped before the tier below is called.
+// A free asks the page map: an object goes to Front, a large block to Large and on to Pages;
+// neither calls the kernel. Beside the tiers, Blocks answers what lies at an address and reports
+// bad frees (block_lookup.h), and Release gives memory back by the clock and on request
+// (release_schedule.h, release_steps.h). A process can make many of these heaps; only Front depends
+// on threads and CPUs, so a process has one. Thread-safe. A lock is held while another is taken in
+// this order only: isolation, list of thread caches, sampler, CPU caches, Transfer, Central, Large,
+// Pages, records, kernel, arena; most are dropped before the tier below is called.
 #pragma once
 
 #include <cstddef>

@@ -102,7 +102,8 @@ constexpr OptionRow kTable[] = {
        o.cpu_cache_bytes = n;
        return true;
      }},
-    {"RELEASE", "on|off", "on", "give free memory back by itself; off holds the peak for ever",
+    {"RELEASE", "on|off", "on",
+     "give free memory back by itself; off keeps the peak, except near a memory limit",
      Switch<&Options::release>},
     {"RELEASE_SHORT_MS", "ms", "10000", "demand estimate: look back for swings this far",
      Milliseconds<&Options::release_short_ms>},
