@@ -112,6 +112,19 @@ TEST_F(CpuCacheTest, AVcpusFiguresAreThoseOfItsClasses) {
   EXPECT_FALSE(cache_.StatsOf(1).in_use);
 }
 
+TEST_F(CpuCacheTest, ALaterRefillLeavesHalfTheRoomForFrees) {
+  Init(kPlenty);
+  for (int i = 0; i < 3; ++i) {
+    Allocate(small_);
+    while (ops_.Pop(small_) != nullptr) {
+    }
+  }
+  Allocate(small_);
+  const size_t room = cache_.room_bytes(0) / 64;
+  ASSERT_GT(room, Slab::kFirstSlots);
+  EXPECT_EQ(cache_.Stats(small_).objects, room / 2);
+}
+
 TEST_F(CpuCacheTest, RoomGrowsWithMissesUpToTheArray) {
   Init(kPlenty);
   const SizeClass c = ClassOfSize(512);
