@@ -237,6 +237,17 @@ TEST(LockedWhenShared, KnowsWhatReadsZeroWhileNeighboursGo) {
   other.join();
 }
 
+// --- Coalesce
+
+TEST(CoalesceDeathTest, RefusesWhatIsFreed) {
+  Stack<Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(100);
+  void* behind = heap.allocate(100);
+  heap.deallocate(p);
+  EXPECT_DEATH(heap.deallocate(p), "^strata: ");
+  heap.deallocate(behind);
+}
+
 // --- OnlyLive
 
 TEST(OnlyLiveDeathTest, RefusesWhatIsFreedOrLiesInside) {

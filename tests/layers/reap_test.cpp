@@ -410,6 +410,29 @@ TEST(Reap, KeepsBlocksWholeThroughAllThatItCanDo) {
   FullModel<Stack<Reap<4096, 4096>, Count, Mmap>>();
   FullModel<Stack<Reap<8192, 131072>, Count, Mmap>>();
 }
+TEST(Reap, StepsBackOverItsNewestBlockOnly) {
+  Stack<Reap<8192, 131072>, Count, Mmap> heap;
+  void* first = heap.allocate(48);
+  void* second = heap.allocate(48);
+  void* newest = heap.allocate(48);
+  EXPECT_FALSE(heap.step_back(second));
+  EXPECT_TRUE(heap.step_back(newest));
+  EXPECT_TRUE(heap.step_back(second));
+  EXPECT_FALSE(heap.step_back(first)) << "the last one: the reap has to look at what it holds";
+  heap.deallocate(first);
+  EXPECT_EQ(heap.used(), 0u);
+}
+// No request may be served from a window that was shut.
+TEST(Reap, AShutWindowStaysShut) {
+  Stack<Reap<8192, 131072>, Count, Mmap> heap;
+  heap.shut_window();
+  for (int i = 0; i < 3; ++i) {
+    void* p = heap.allocate(48);
+    void* unserved;
+    EXPECT_FALSE(heap.bump(48, &unserved)) << i;
+    heap.deallocate(p);
+  }
+}
 // What a shared reap does: no window, so every request takes the slow path.
 TEST(Reap, KeepsBlocksWholeWithTheWindowShut) {
   Stack<Reap<8192, 131072>, Count, Mmap> heap;
