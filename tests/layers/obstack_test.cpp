@@ -35,6 +35,18 @@ TEST(Obstack, GrowsAnObjectAcrossChunks) {
   EXPECT_EQ(std::string(whole, size), text);
 }
 
+// What is freed while another object grows behind it stays: the growing one begins where it ends.
+TEST(Obstack, FreesNothingUnderAGrowingObject) {
+  Heap heap;
+  void* before = heap.allocate(48);
+  ASSERT_TRUE(heap.grow("growing", 7));
+  void* base = heap.base();
+  heap.deallocate(before, 48);
+  EXPECT_EQ(heap.base(), base);
+  EXPECT_EQ(heap.object_size(), 7u);
+  EXPECT_EQ(std::string(static_cast<char*>(heap.finish()), 7), "growing");
+}
+
 TEST(Obstack, ReleasesAnObjectAndAllAfterIt) {
   Heap heap;
   void* kept = heap.allocate(100);

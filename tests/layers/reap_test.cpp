@@ -422,6 +422,20 @@ TEST(Reap, StepsBackOverItsNewestBlockOnly) {
   heap.deallocate(first);
   EXPECT_EQ(heap.used(), 0u);
 }
+// What begins at an address a chunk may have begun at: only a live chunk has an owner.
+TEST(Reap, OnlyAChunkHasAnOwner) {
+  alignas(ReapChunk) char memory[4096] = {};
+  EXPECT_EQ(ReapChunk::OwnerAt(memory), nullptr);
+  ReapChunk* list = nullptr;
+  int owner = 0;
+  ReapChunk* chunk = ReapChunk::Make(memory, sizeof(memory), &owner, &list);
+  EXPECT_EQ(ReapChunk::OwnerAt(memory), &owner);
+  alignas(ReapChunk) char copy[4096];
+  memcpy(copy, memory, sizeof(memory));
+  EXPECT_EQ(ReapChunk::OwnerAt(copy), nullptr) << "what lies elsewhere is no chunk";
+  chunk->Unlink(&list);
+  EXPECT_EQ(ReapChunk::OwnerAt(memory), nullptr);
+}
 // No request may be served from a window that was shut.
 TEST(Reap, AShutWindowStaysShut) {
   Stack<Reap<8192, 131072>, Count, Mmap> heap;
