@@ -6,8 +6,8 @@
 // lock. Stop: pushes, or both operations, fail from now on. Fence: sequences that had read the old
 // bounds are aborted. Change; and where the fill was changed, fence again, because a sequence that
 // started while the class was stopped may have read the old fill and not yet compared it with the
-// bounds. Then open. A refused fence leaves the class as it was or, once it
-// was changed, stopped: slower, never wrong.
+// bounds. Then open. A refused fence leaves the class as it
+// was or, once it was changed, stopped: slower, never wrong.
 #pragma once
 
 #include <atomic>

@@ -1,14 +1,14 @@
 // The production heap: all of its tiers as one flat list, from the caches that malloc meets first
 // down to the pages. To read the architecture, start here; each line says where to go on.
 //
-//   malloc, free                                               malloc/fast_path.h
-//     ├─ Front          objects by CPU or thread; hits end here  heaps/front_end.h,
-//     cache/cpu_cache.h │   └─ Transfer     batches of objects on their way cache/transfer_cache.h
-//     │       └─ Central    spans of objects, a list a class     span/central_free_list.h
-//     │           └─ Spans    runs with a record ───┐            heaps/span_source.h
-//     └─ Large          blocks above 256 KiB ───────┤            heaps/large_tier.h
-//                         Pages: runs, on hugepages ┘            hugepage/page_heap.h
-//                           └─ Kernel: address space, memory     os/page_kernel.h
+//   malloc, free                                                malloc/fast_path.h
+//     ├─ Front          objects by CPU or thread; hits end here   heaps/front_end.h
+//     │   └─ Transfer     batches of objects on their way         cache/transfer_cache.h
+//     │       └─ Central    spans of objects, a list a class      span/central_free_list.h
+//     │           └─ Spans    runs with a record ───┐             heaps/span_source.h
+//     └─ Large          blocks above 256 KiB ───────┤             heaps/large_tier.h
+//                         Pages: runs, on hugepages ┘             hugepage/page_heap.h
+//                           └─ Kernel: address space, memory      os/page_kernel.h
 //
 // A free asks the page map: an object goes to Front, a large block to Large and on to Pages;
 // neither calls the kernel. Beside the tiers, Blocks answers what lies at an address and reports

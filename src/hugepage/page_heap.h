@@ -107,9 +107,8 @@ class PageHeap {
     ShrinkHolding(r, new_length);
   }
 
-  // Moves the start of one large run into another without copying, as far as that pays and goes;
-  // the part moved, whose length it returns, is no longer the first run's. Drops the lock
-  // meanwhile.
+  // Moves the start of one large run into another without copying, as far as it can. The part
+  // moved, whose length it returns, is no longer the first run's. Drops the lock meanwhile.
   Pages MoveHolding(PageRange from, PageRange to) STRATA_REQUIRES(tiers_.lock) {
     Pages moved;
     OnSideStack([&]() STRATA_NO_TSA { moved = mover_.Move(tiers_, from, to); });

@@ -30,6 +30,19 @@ static void Work(double seconds) {
            seconds);
 }
 
+// A block that can't grow in place moves.
+static void Grow(void) {
+  size_t size = 40 << 20;
+  char* block = malloc(size);
+  for (int i = 0; i < 8 && block != NULL; ++i) {
+    memset(block, 1, size);
+    if (malloc(300 << 10) == NULL) _exit(1);
+    size += size / 4;
+    block = realloc(block, size);
+  }
+  if (block == NULL) _exit(1);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (strcmp(argv[1], "start") == 0) {
@@ -38,6 +51,9 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "work") == 0) {
     alarm(0);
     Work(3.5);
+  } else if (strcmp(argv[1], "grow") == 0) {
+    alarm(0);
+    Grow();
   } else {
     Work(1.5);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 3;

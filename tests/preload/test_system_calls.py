@@ -73,6 +73,14 @@ def test_work_and_the_thread(lab: Lab, tmp_path: Path) -> None:
     assert {"capset", "ppoll"} <= set(others[0])
 
 
+def test_growing_blocks(lab: Lab, tmp_path: Path) -> None:
+    made = set(after_mark(calls(lab, tmp_path, "grow")[0]))
+    program, _ = table()["afterwards"]
+    assert made - OF_THE_PROGRAM - program - {"alarm"} == set()
+    if "Seccomp:\t0" in Path("/proc/self/status").read_text():
+        assert "mremap" in made  # else it copies
+
+
 def test_own_filter(lab: Lab, tmp_path: Path) -> None:
     """After the mark, which comes behind the filter, malloc maps, unmaps and waits; no more."""
     main, *others = calls(lab, tmp_path, "confined")
