@@ -50,6 +50,7 @@ class Collapser {
   static constexpr size_t kMissing = kNativePerHugePage / 16;  // at most, of a hugepage
   static constexpr Pages kLeastHeap{2048};                     // 16 MiB
   static constexpr size_t kBatch = 8;                          // neighbours out of reach at a time
+  static constexpr Pages kHeapPerTouched{8192};                // 64 MiB a hugepage touched ahead
   static constexpr size_t kSteps = 1024;                       // hugepages looked at in a tick
   static constexpr Pages kFastGrowth{1024};                    // 8 MiB a tick
   static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
@@ -59,6 +60,8 @@ class Collapser {
     size_t steps;  // hugepages that may still be looked at
     Pages spare;   // free pages that may be backed again
     Pages ahead;   // pages, free or in use, that may be for what is to come
+    Pages most;    // may be backed in all while a rebuild goes on
+    size_t batch;  // hugepages in one call
   };
   // To be rebuilt in one call: detached, in address order, one beside the other.
   struct Neighbours {
@@ -83,10 +86,22 @@ class Collapser {
            Pages(tracker.released()) <= s.spare && s.now_s >= tracker.collapse_after_s;
   }
 
+  // Frames touched ahead come on top of the heap: few for a small one.
+  size_t BatchOf(const Tiers& t) const STRATA_REQUIRES(t.lock) {
+    return t.cold.likely(Seconds(t.CoarseNow())) ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch) : kBatch;
+  }
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
-  void Collapse(Tiers& t, const Neighbours& found, uint32_t now_s) STRATA_REQUIRES(t.lock);
+  void Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
+  // Returns what one hugepage took; 0 where some could not be rebuilt.
+  static uint64_t AskKernel(Kernel& kernel, HugeRange range, bool* done);
+  // Touches frames and frees them; the kernel hands out first what was freed last. False: they
+  // could not be freed.
+  static bool TouchAhead(Kernel& kernel, HugeRange unused, uint64_t* ns);
+  static HugeRange One(HugeRange range, size_t i) {
+    return {range.first + HugePages(i), HugePages(1)};
+  }
 
   CollapsePacer pacer_;
   size_t collapsed_total_ = 0;
@@ -97,7 +112,7 @@ template <PageKernel Kernel>
 void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   if (t.used < kLeastHeap) return;
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
-  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead};
+  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead, budget.hard_limit, kBatch};
   const uint64_t begin = t.kernel.NowNs();
   uint64_t now = begin, tried = 0;
   while (now < begin + budget.ns) {
@@ -106,10 +121,11 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
         std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
                  std::max(budget.hard_limit, backed));
     search.spare = most > backed ? most - backed : Pages(0);
+    search.batch = tried == 0 ? 1 : BatchOf(t);  // the first tells how long one takes
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
-    Collapse(t, found, search.now_s);
+    Collapse(t, found, search);
     now = t.kernel.NowNs();
     tried += found.n;
   }
@@ -160,17 +176,15 @@ void Collapser<Kernel>::FindNeighbours(Tiers& t, Search& s, Neighbours& found) {
   const HugeTracker* one = Find(t, s);
   if (one == nullptr) return;
   Add(t, one->page(), s, found);
-  while (found.n < kBatch && Add(t, found.end(), s, found)) {
+  while (found.n < s.batch && Add(t, found.end(), s, found)) {
   }
-  while (found.n < kBatch && found.first() != HugePageId(0) &&
+  while (found.n < s.batch && found.first() != HugePageId(0) &&
          Add(t, found.first() - HugePages(1), s, found)) {
   }
 }
 
-// What the kernel did of a call that failed in part it does not say, so then each is tried by
-// itself.
 template <PageKernel Kernel>
-void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, uint32_t now_s) {
+void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search& s) {
   const HugeRange range{found.first(), HugePages(found.n)};
   bool marked[kBatch], done[kBatch], advise = false;
   for (size_t i = 0; i < found.n; ++i) {
@@ -179,17 +193,27 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, uint32_t now
     advise |= marked[i] || record.unadvised;
     t.rebuilding += Pages(found.tracker[i]->released());
   }
+  HugeRange unused;
+  if (t.cold.likely(s.now_s) && t.Backed() + PagesOf(range.length) <= s.most)
+    unused = t.allocator.Take(range.length, HugePages(1));
+  if (!unused.empty()) t.Depart(unused);
   t.lock.Release();
   if (advise) t.kernel.AdviseHuge(range);
-  const bool all = t.kernel.Collapse(range);
+  uint64_t touch_ns = 0;
+  const bool gone = !unused.empty() && TouchAhead(t.kernel, unused, &touch_ns);
+  const uint64_t rebuild_ns = AskKernel(t.kernel, range, done);
+  // Without the mark the kernel would fill the holes at the next fault.
   for (size_t i = 0; i < found.n; ++i) {
-    const HugeRange one{range.first + HugePages(i), HugePages(1)};
-    done[i] = all || (found.n > 1 && t.kernel.Collapse(one));
-    // Without the mark the kernel would fill the holes at the next fault.
-    if (!done[i] && marked[i]) t.kernel.AdviseNoHuge(one);
+    if (!done[i] && marked[i]) t.kernel.AdviseNoHuge(One(range, i));
   }
   t.lock.Acquire();
   t.rebuilding = Pages(0);
+  if (unused.empty()) {
+    t.cold.NoteRebuild(rebuild_ns, s.now_s);
+  } else {
+    t.Arrive(unused, gone);
+    t.cold.NoteTouch(touch_ns, s.now_s);
+  }
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];
     if (done[i]) {
@@ -198,10 +222,31 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, uint32_t now
       t.filler.Change(tracker, [tracker] { tracker->NoteCollapsed(); });
       ++collapsed_total_;
     } else {
-      tracker->collapse_after_s = now_s + kAgainS;
+      tracker->collapse_after_s = s.now_s + kAgainS;
     }
     t.ReattachOrRetire(tracker);
   }
+}
+
+// What the kernel did of a call that failed in part it does not say, so then each is tried by
+// itself.
+template <PageKernel Kernel>
+uint64_t Collapser<Kernel>::AskKernel(Kernel& kernel, HugeRange range, bool* done) {
+  const uint64_t begin = kernel.NowNs();
+  const bool all = kernel.Collapse(range);
+  const size_t n = range.length.raw();
+  const uint64_t ns = all ? (kernel.NowNs() - begin) / n : 0;
+  for (size_t i = 0; i < n; ++i) done[i] = all || (n > 1 && kernel.Collapse(One(range, i)));
+  return ns;
+}
+
+template <PageKernel Kernel>
+bool Collapser<Kernel>::TouchAhead(Kernel& kernel, HugeRange unused, uint64_t* ns) {
+  const uint64_t begin = kernel.NowNs();
+  kernel.Populate(unused);
+  *ns = (kernel.NowNs() - begin) / unused.length.raw();
+  const NativeRange all{OffsetOf(unused.first), BytesOf(unused.length)};
+  return kernel.Release(&all, 1);
 }
 
 }  // namespace strata

@@ -48,7 +48,8 @@ class PageRuns {
   enum class Fresh : uint8_t {
     kUsed,    // backed, with something in it
     kZero,    // may come as a hugepage when it is touched, so all of it counts as backed
-    kSparse,  // zero, and near a limit: the last hugepage is to be backed by single pages only
+    kSparse,  // zero, and near a limit or where frames are cold: the last hugepage is to be backed
+              // by single pages only
   };
   // Where the caller stands; small stacks are spared what is deep.
   enum class OnStack : uint8_t { kCallers, kSide };
@@ -208,7 +209,8 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, HugePages n, HugePages align
     if (!cached.empty()) return cached;
   }
   const bool sparse = least < PagesOf(n) && t.MayMark() &&
-                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
+                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)) ||
+                       t.cold.likely(Seconds(now)));
   if (!MayBack(t, sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};

@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
+#include "hugepage/cold_frames.h"
 #include "hugepage/huge_allocator.h"
 #include "hugepage/huge_cache.h"
 #include "hugepage/huge_filler.h"
@@ -85,6 +86,20 @@ struct PageTiers {
     record.no_huge = record.unadvised = false;
   }
 
+  // Hugepages on their way to or from memory, with the lock dropped: in no tier, but counted.
+  void Depart(HugeRange r) STRATA_REQUIRES(lock) {
+    map.SetState(r, HugePageState::kInFlight);
+    in_flight += r.length;
+  }
+  void Arrive(HugeRange r, bool gone) STRATA_REQUIRES(lock) {
+    in_flight -= r.length;
+    if (gone) {
+      allocator.Give(r);
+    } else {
+      cache.PutBack(r, CoarseNow());
+    }
+  }
+
   // A hugepage that left the filler whole and empty.
   void Retire(HugeTracker* t) STRATA_REQUIRES(lock) {
     const HugePageId page = t->page();
@@ -126,6 +141,7 @@ struct PageTiers {
   HugeFiller filler STRATA_GUARDED_BY(lock);
   RegionSet regions STRATA_GUARDED_BY(lock);
 
+  ColdFrames cold STRATA_GUARDED_BY(lock);
   Pages used STRATA_GUARDED_BY(lock);              // in runs handed out
   HugePages large STRATA_GUARDED_BY(lock);         // in state kLarge
   HugePages in_flight STRATA_GUARDED_BY(lock);     // in state kInFlight

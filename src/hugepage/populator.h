@@ -36,7 +36,8 @@ class Populator {
     seen_ = t.taken_fresh;
     idle_looks_ = taken == 0 ? idle_looks_ + 1 : 0;
     if (refused_ || !t.hugepages) return false;
-    if (t.used < kLeastHeap) return idle_looks_ < kIdleLooks;
+    if (t.used < kLeastHeap || t.cold.likely(Seconds(t.CoarseNow())))
+      return idle_looks_ < kIdleLooks;
     const HugePages wanted(std::min(2 * taken, std::min(kMost, t.cache.limit()).raw()));
     const HugePages lacking = wanted > t.cache.size() ? wanted - t.cache.size() : HugePages(0);
     if (const HugePages n = std::min(lacking, most); n != HugePages(0)) Populate(t, n);
@@ -54,21 +55,18 @@ class Populator {
   void Populate(Tiers& t, HugePages n) STRATA_REQUIRES(t.lock) {
     const HugeRange range = t.allocator.Take(n, HugePages(1));
     if (range.empty()) return;
-    t.map.SetState(range, HugePageState::kInFlight);
-    t.in_flight += n;
+    t.Depart(range);
     t.lock.Release();
+    const uint64_t begin = t.kernel.NowNs();
     const bool backed = t.kernel.Populate(range);
+    const uint64_t ns = (t.kernel.NowNs() - begin) / n.raw();
     // Some of it may have been backed.
     const NativeRange all{OffsetOf(range.first), BytesOf(range.length)};
     const bool back = !backed && t.kernel.Release(&all, 1);
     t.lock.Acquire();
-    t.in_flight -= n;
     refused_ = !backed;
-    if (!back) {
-      t.cache.PutBack(range, t.CoarseNow());
-    } else {
-      t.allocator.Give(range);
-    }
+    if (backed) t.cold.NoteTouch(ns, Seconds(t.CoarseNow()));
+    t.Arrive(range, back);
   }
 
   size_t seen_ = 0, seen_by_tick_ = 0;  // of what was taken

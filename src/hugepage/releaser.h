@@ -113,18 +113,13 @@ Pages Releaser<Kernel>::ReleaseFromCache(Tiers& t, Pages target, HugePages keep)
   while (released < target && t.cache.size() > keep) {
     const HugePages most = std::min({HugeCeil(target - released), t.cache.size() - keep, kChunk});
     const HugeRange r = t.cache.TakeForRelease(most, t.CoarseNow());
-    t.map.SetState(r, HugePageState::kInFlight);
-    t.in_flight += r.length;
+    t.Depart(r);
     const NativeRange bytes{OffsetOf(r.first), BytesOf(r.length)};
     t.lock.Release();
     const bool ok = t.kernel.Release(&bytes, 1);
     t.lock.Acquire();
-    t.in_flight -= r.length;
-    if (!ok) {
-      t.cache.PutBack(r, t.CoarseNow());
-      break;
-    }
-    t.allocator.Give(r);
+    t.Arrive(r, ok);
+    if (!ok) break;
     released += PagesOf(r.length);
     released_total_ += bytes.bytes;
   }

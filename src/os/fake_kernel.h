@@ -93,6 +93,7 @@ class FakeKernel {
     std::lock_guard hold(mutex_);
     ++populates;
     for (HugePageId h = range.first; h < range.end(); h += HugePages(1)) {
+      now_ns_ += populate_ns;
       STRATA_CHECK(huge_[h.raw()].mapped && huge_[h.raw()].present == 0);
       if (refuse_populate && h + HugePages(1) == range.end()) return false;
       Fill(h.raw());
@@ -172,7 +173,7 @@ class FakeKernel {
   HugePages past;
   HugePages map_limit{~size_t{0} >> 1};
   HugePages most_moved{~size_t{0} >> 1};  // by one call
-  uint64_t collapse_ns = 500'000;
+  uint64_t collapse_ns = 500'000, populate_ns = 100'000;  // a hugepage
   std::function<void()> on_release, on_collapse, on_populate, on_headroom,
       on_move;            // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "test_tiers.h"
 
 namespace strata {
@@ -199,22 +201,24 @@ TEST_F(CollapserTest, LeavesEmptyOnesToTheReleaser) {
   EXPECT_FALSE(kernel.whole(empty->page()));
 }
 
-TEST_F(CollapserTest, RebuildsEightNeighboursInACall) {
+TEST_F(CollapserTest, RebuildsOneToSeeWhatItTakesThenEightNeighboursInACall) {
   LockHolder hold(t.lock);
   for (int i = 0; i < 10; ++i) AddGone(4);
   Rebuild();
   EXPECT_EQ(collapser.collapsed_total(), 10u);
-  EXPECT_EQ(kernel.collapse_calls, 2u);
+  EXPECT_EQ(kernel.collapse_calls, 3u);
 }
 
 TEST_F(CollapserTest, FindsNeighboursOnBothSides) {
   LockHolder hold(t.lock);
-  AddGone(4);
-  AddBroken(4);  // of the lists that are searched first
-  AddGone(4);
+  AddGone(4);  // rebuilt alone
+  AddToFiller(kPagesPerHugePage);
+  AddBroken(8);
+  AddBroken(4);  // found before its neighbours
+  AddBroken(8);
   Rebuild();
-  EXPECT_EQ(collapser.collapsed_total(), 3u);
-  EXPECT_EQ(kernel.collapse_calls, 1u);
+  EXPECT_EQ(collapser.collapsed_total(), 4u);
+  EXPECT_EQ(kernel.collapse_calls, 2u);
 }
 
 TEST_F(CollapserTest, ARefusalIsRememberedForFiveMinutes) {
@@ -258,6 +262,79 @@ TEST_F(CollapserTest, RestsAfterSlowCallsAndStopsAfterAFifthOfASecond) {
   EXPECT_EQ(collapser.collapsed_total(), 5u);
   EXPECT_FALSE(collapser.Due());
   EXPECT_TRUE(collapser.Due());
+}
+
+struct ColdCollapserTest : CollapserTest {
+  ColdCollapserTest() {
+    kernel.collapse_ns = kernel.populate_ns = 5'000'000;
+    kernel.on_populate = [this] {
+      LockHolder hold(t.lock);
+      in_flight_seen.push_back(t.in_flight.raw());
+      backed_seen = t.Backed();
+    };
+  }
+  void AddApart(int n) STRATA_REQUIRES(t.lock) {
+    for (int i = 0; i < n; ++i) {
+      AddGone(4);
+      AddToFiller(kPagesPerHugePage);
+    }
+  }
+
+  std::vector<size_t> in_flight_seen;
+  Pages backed_seen;
+};
+
+TEST_F(ColdCollapserTest, AfterASlowRebuildFramesAreTouchedAheadAndFreed) {
+  LockHolder hold(t.lock);
+  AddApart(4);
+  const size_t resident = kernel.resident_bytes();
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 4u);
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 1, 1}));
+  EXPECT_EQ(t.in_flight, HugePages(0));
+  EXPECT_EQ(t.cache.size(), HugePages(0));
+  EXPECT_EQ(kernel.resident_bytes(), resident + 4 * 4 * kNativePageSize);
+}
+
+TEST_F(ColdCollapserTest, AsManyInACallAsAreTouchedAndFewForASmallHeap) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 12; ++i) AddGone(4);
+  t.used = Pages(3 * 8192 + 8191);
+  Rebuild();
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{3, 3, 3, 2}));
+  EXPECT_EQ(kernel.collapse_calls, 5u);
+}
+
+TEST_F(ColdCollapserTest, AFastTouchEndsIt) {
+  LockHolder hold(t.lock);
+  AddApart(4);
+  kernel.populate_ns = 100'000;
+  kernel.on_collapse = [this] { kernel.collapse_ns = kernel.collapses == 0 ? 5'000'000 : 500'000; };
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 4u);
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1}));
+}
+
+TEST_F(ColdCollapserTest, NothingIsTouchedBeyondTheHardLimit) {
+  LockHolder hold(t.lock);
+  AddApart(3);
+  Rebuild(kNoLimit, t.Backed() + kPagesInHugePage - Pages(1));
+  EXPECT_EQ(collapser.collapsed_total(), 3u);
+  EXPECT_TRUE(in_flight_seen.empty());
+  AddApart(1);
+  const Pages limit = t.Backed() + kPagesInHugePage;
+  Rebuild(kNoLimit, limit);
+  EXPECT_EQ(in_flight_seen.size(), 1u);
+  EXPECT_EQ(backed_seen, limit);
+}
+
+TEST_F(ColdCollapserTest, WhatCanNotBeFreedIsCached) {
+  LockHolder hold(t.lock);
+  AddApart(2);
+  kernel.fail_release_in = 0;
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 2u);
+  EXPECT_EQ(t.cache.size(), HugePages(1));
 }
 
 struct SmallHeapTest : CollapserTest {

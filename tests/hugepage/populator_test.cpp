@@ -88,6 +88,29 @@ TEST_F(PopulatorTest, ALookBacksTenHugePagesHoweverManyTheCacheMayHold) {
   EXPECT_EQ(cached(), 10u);
 }
 
+TEST_F(PopulatorTest, WhereFramesAreColdFreshHugePagesBeginAsSinglePagesInstead) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  kernel_.populate_ns = 5'000'000;
+  Grow(2);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(cached(), 4u);
+  Grow(4);
+  const PageRun cold = heap_.Take({kSpan});
+  EXPECT_EQ(kernel_.advice(HugePageOf(cold.range.first)), FakeKernel::Advice::kNoHuge);
+  Grow(3);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(kernel_.populates, 1u) << "it would take from the program what it saves it";
+  kernel_.Advance(60'000);
+  kernel_.populate_ns = 100'000;
+  Grow(3);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(kernel_.populates, 2u) << "a minute later it tries again";
+  Grow(6);
+  const PageRun warm = heap_.Take({kSpan});
+  EXPECT_EQ(kernel_.advice(HugePageOf(warm.range.first)), FakeKernel::Advice::kHuge);
+}
+
 TEST_F(PopulatorTest, ARefusalEndsItForGoodAndLosesNothing) {
   Grow(40);
   ASSERT_TRUE(heap_.GrowsFast());
