@@ -88,7 +88,9 @@ class Collapser {
 
   // Frames touched ahead come on top of the heap: few for a small one.
   size_t BatchOf(const Tiers& t) const STRATA_REQUIRES(t.lock) {
-    return t.cold.likely(Seconds(t.CoarseNow())) ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch) : kBatch;
+    return t.cold.likely(Seconds(t.CoarseNow()))
+               ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch)
+               : kBatch;
   }
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);

@@ -208,9 +208,9 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, HugePages n, HugePages align
     const HugeRange cached = t.cache.TryTake(n, now);
     if (!cached.empty()) return cached;
   }
-  const bool sparse = least < PagesOf(n) && t.MayMark() &&
-                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)) ||
-                       t.cold.likely(Seconds(now)));
+  const bool sparse =
+      least < PagesOf(n) && t.MayMark() &&
+      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)) || t.cold.likely(Seconds(now)));
   if (!MayBack(t, sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};

@@ -172,7 +172,7 @@ class FakeKernel {
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugePages past;
   HugePages map_limit{~size_t{0} >> 1};
-  HugePages most_moved{~size_t{0} >> 1};  // by one call
+  HugePages most_moved{~size_t{0} >> 1};                  // by one call
   uint64_t collapse_ns = 500'000, populate_ns = 100'000;  // a hugepage
   std::function<void()> on_release, on_collapse, on_populate, on_headroom,
       on_move;            // in their midst
