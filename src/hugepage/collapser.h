@@ -62,6 +62,7 @@ class Collapser {
     Pages ahead;   // pages, free or in use, that may be for what is to come
     Pages most;    // may be backed in all while a rebuild goes on
     size_t batch;  // hugepages in one call
+    bool cold;     // the frames
   };
   // To be rebuilt in one call: detached, in address order, one beside the other.
   struct Neighbours {
@@ -86,12 +87,23 @@ class Collapser {
            Pages(tracker.released()) <= s.spare && s.now_s >= tracker.collapse_after_s;
   }
 
-  // Frames touched ahead come on top of the heap: few for a small one.
-  size_t BatchOf(const Tiers& t) const STRATA_REQUIRES(t.lock) {
-    return t.cold.likely(Seconds(t.CoarseNow()))
-               ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch)
-               : kBatch;
+  // The first tells how long one takes; frames touched ahead come on top of the heap, so they are
+  // few for a small one.
+  static size_t BatchOf(const Tiers& t, const Search& s, size_t tried) STRATA_REQUIRES(t.lock) {
+    if (tried == 0) return 1;
+    return s.cold ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch) : kBatch;
   }
+  // Into a cold frame only what was worth it a second ago too: a short burst is not worth the
+  // milliseconds.
+  static bool IsDue(HugeTracker& tracker, const Search& s) {
+    if (!IsWorthRebuilding(tracker, s)) {
+      tracker.worth_since_s = 0;
+      return false;
+    }
+    if (tracker.worth_since_s == 0) tracker.worth_since_s = s.now_s;
+    return !s.cold || tracker.worth_since_s < s.now_s;
+  }
+
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
@@ -114,7 +126,7 @@ template <PageKernel Kernel>
 void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   if (t.used < kLeastHeap) return;
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
-  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead, budget.hard_limit, kBatch};
+  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead, budget.hard_limit, kBatch, false};
   const uint64_t begin = t.kernel.NowNs();
   uint64_t now = begin, tried = 0;
   while (now < begin + budget.ns) {
@@ -123,7 +135,8 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
         std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
                  std::max(budget.hard_limit, backed));
     search.spare = most > backed ? most - backed : Pages(0);
-    search.batch = tried == 0 ? 1 : BatchOf(t);  // the first tells how long one takes
+    search.cold = t.cold.likely(search.now_s);
+    search.batch = BatchOf(t, search, tried);
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
@@ -142,13 +155,12 @@ HugeTracker* Collapser<Kernel>::Find(Tiers& t, Search& s) {
   const HugeRange unadvised = t.allocator.unadvised();
   for (HugePageId p = unadvised.first; p < unadvised.end(); p += HugePages(1)) {
     HugeTracker* tracker = t.map[p].unadvised ? t.InFiller(p) : nullptr;
-    if (tracker != nullptr && !tracker->detached && IsWorthRebuilding(*tracker, s)) return tracker;
+    if (tracker != nullptr && !tracker->detached && IsDue(*tracker, s)) return tracker;
   }
   for (const L::State state : {L::kReleased, L::kPartial}) {
     for (const PlacementGroup group : kPlacementGroups) {
-      HugeTracker* tracker =
-          t.filler.Search({state, group}, s.now_s, s.steps,
-                          [&](const HugeTracker& c) { return IsWorthRebuilding(c, s); });
+      HugeTracker* tracker = t.filler.Search({state, group}, s.now_s, s.steps,
+                                             [&](HugeTracker& c) { return IsDue(c, s); });
       if (tracker != nullptr) return tracker;
     }
   }
@@ -159,7 +171,7 @@ template <PageKernel Kernel>
 bool Collapser<Kernel>::Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) {
   HugeTracker* tracker = t.InFiller(page);
   if (tracker == nullptr || !(tracker->broken || t.map[page].unadvised) || tracker->detached ||
-      !IsWorthRebuilding(*tracker, s))
+      !IsDue(*tracker, s))
     return false;
   s.spare -= Pages(tracker->released());
   if (const size_t missing = MissingFrom(*tracker); missing > kMissing)
@@ -196,7 +208,7 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
     t.rebuilding += Pages(found.tracker[i]->released());
   }
   HugeRange unused;
-  if (t.cold.likely(s.now_s) && t.Backed() + PagesOf(range.length) <= s.most)
+  if (s.cold && t.Backed() + PagesOf(range.length) <= s.most)
     unused = t.allocator.Take(range.length, HugePages(1));
   if (!unused.empty()) t.Depart(unused);
   t.lock.Release();

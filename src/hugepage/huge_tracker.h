@@ -161,6 +161,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
+  uint32_t worth_since_s = 0;  // found worth rebuilding at that time and ever since; 0: not
   uint32_t searched_s = 0;  // when it was last looked at for that
 
  private:

@@ -156,6 +156,7 @@ TEST_F(KeepsTest, RebuildsForABoundedTimeEachSecond) {
   for (size_t h = 5; h < 39; ++h) Break(h, 10);
   kernel.collapse_ns = 10'000'000;
   const size_t before = kernel.collapses;
+  Second(Program::kWorks);  // learns that frames are cold
   Second(Program::kWorks);
   EXPECT_GE(kernel.collapses - before, 16u);
   EXPECT_LE(kernel.collapses - before, 28u);
@@ -168,9 +169,12 @@ TEST_F(KeepsTest, HasTheTimeForRebuildingThatItIsGiven) {
   for (size_t h = 5; h < 39; ++h) Break(h, 10);
   kernel.collapse_ns = 10'000'000;
   heap.SetRebuildTime(50'000'000);
-  const size_t before = kernel.collapses;
+  size_t before = kernel.collapses;
   Second(Program::kWorks);
-  EXPECT_EQ(kernel.collapses - before, 10u);  // two alone, and neighbours in one call
+  EXPECT_EQ(kernel.collapses - before, 1u);  // so frames are cold
+  before = kernel.collapses;
+  Second(Program::kWorks);
+  EXPECT_EQ(kernel.collapses - before, 9u);  // one alone, and neighbours in one call
 }
 
 TEST_F(KeepsTest, RebuildsNothingNearTheSoftLimit) {
@@ -215,7 +219,7 @@ TEST_F(KeepsTest, AChildOfAForkCountsNothingThatItsParentRebuilds) {
     ASSERT_TRUE(waitpid(pid, &status, 0) == pid && status == 0) << status;
   };
   kernel.on_collapse = kernel.on_populate = fork_here;
-  Second(Program::kWorks);
+  for (int s = 0; s < 2; ++s) Second(Program::kWorks);
   EXPECT_EQ(forks, 15);  // in eight rebuilds, before all but the first a touch
 }
 
