@@ -22,6 +22,8 @@ from strata.elf import why_not_preloadable
 from strata.errors import StrataError
 from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run, without_strata
+from strata.learn import command as lifetimes
+from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
@@ -165,6 +167,15 @@ def run_command(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set option STRATA_NAME; repeatable."),
     ] = None,
+    learn: Annotated[
+        Path | None,
+        typer.Option(
+            "--learn", metavar="DIR", help="Collect lifetimes there, for `strata lifetimes`."
+        ),
+    ] = None,
+    learn_minutes: Annotated[
+        float, typer.Option(min=0.01, max=1440, help="How often --learn writes while it runs.")
+    ] = 5.0,
 ) -> None:
     library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
     if heap != DEFAULT_HEAP:
@@ -190,6 +201,10 @@ def run_command(
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="strata-run-"))
             stats_path = Path(folder, "stats.json")
             environment["STRATA_STATS"] = str(stats_path)
+        recording = None
+        if learn is not None:
+            recording = begin_learning(learn, program, heap, set_ or [])
+            environment |= recording.environment(learn_minutes)
         outcome = run(
             program,
             command,
@@ -203,12 +218,25 @@ def run_command(
         )
         if stats_path is not None:
             print_stats(stats_path, outcome, expected=obstacle is None)
+        if recording is not None and recording.name_functions(say) == 0 and obstacle is None:
+            say(f"--learn: no process of {command[0]} wrote lifetimes to {learn}")
     raise typer.Exit(outcome.status)
+
+
+def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> Recording:
+    if heap != DEFAULT_HEAP:
+        raise StrataError(f"--learn: the heap {heap} takes no samples")
+    taken = {"STRATA_PROFILE", "STRATA_PROFILE_INTERVAL"}
+    for text in given:
+        if parse_setting(text)[0] in taken:
+            raise StrataError(f"--learn and --set {text} exclude each other")
+    return Recording(folder, program.name)
 
 
 compare.add_to(app)
 doctor.add_to(app)
 flame.add_to(app, say)
+lifetimes.add_to(app)
 reach.add_to(app)
 replay.add_to(app)
 report.add_to(app)

@@ -73,6 +73,11 @@ class Duties {
       since_stats_ = 0;
       WriteStatsFiles();
     }
+    const uint32_t profile_interval = TheRuntime().options.profile_interval_s;
+    if (profile_interval != 0 && ++since_profile_ >= profile_interval) {
+      since_profile_ = 0;
+      RewriteProfile();
+    }
   }
 
  private:
@@ -133,7 +138,8 @@ class Duties {
   ProfileSignal profiles_;
   int wake_ = -1;
   bool own_table_ = false;
-  uint32_t since_stats_ = 0;
+  uint32_t since_stats_ = 0;  // rounds
+  uint32_t since_profile_ = 0;
   bool populates_ = false;
   uint64_t next_populate_ns_ = 0;
 };

@@ -162,7 +162,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
   uint32_t worth_since_s = 0;  // found worth rebuilding at that time and ever since; 0: not
-  uint32_t searched_s = 0;  // when it was last looked at for that
+  uint32_t searched_s = 0;     // when it was last looked at for that
 
  private:
   // Marks pages used; true when none was ever touched. The longest run is the caller's to mend.

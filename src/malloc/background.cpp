@@ -113,7 +113,8 @@ bool LivesOn() {
 // What a thread is for: memory to give back, or somebody who asked.
 bool IsWorthAThread(Runtime& r) {
   const Options& o = r.options;
-  if (o.control == ControlChoice::kAlways || StatsIntervalSeconds() != 0 || o.profile_signal != 0)
+  if (o.control == ControlChoice::kAlways || StatsIntervalSeconds() != 0 || o.profile_signal != 0 ||
+      o.profile_interval_s != 0)
     return true;
   return r.heap.page_heap().used_lately() >= kWorthReleasing && LivesOn();
 }

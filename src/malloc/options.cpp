@@ -63,6 +63,14 @@ bool Switch(const char* v, Options& o) {
   return ParseSwitch(v, o.*kField);
 }
 
+template <uint32_t Options::* kField>
+bool Interval(const char* v, Options& o) {
+  uint64_t n = 0;
+  if (!ParseNumber(v, NumberForm::kPlain, 86400, n)) return false;
+  o.*kField = static_cast<uint32_t>(n);
+  return true;
+}
+
 constexpr OptionRow kTable[] = {
     {"STATS", "exit|PATH|off", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
@@ -73,12 +81,7 @@ constexpr OptionRow kTable[] = {
     {"STATS_INTERVAL", "seconds", "0 (only at exit); 15 with STRATA_PROMETHEUS",
      "rewrite the files of STRATA_STATS and STRATA_PROMETHEUS every so often while the program "
      "runs",
-     [](const char* v, Options& o) {
-       uint64_t n = 0;
-       if (!ParseNumber(v, NumberForm::kPlain, 86400, n)) return false;
-       o.stats_interval_s = static_cast<uint32_t>(n);
-       return true;
-     }},
+     Interval<&Options::stats_interval_s>},
     {"CACHE", "auto|cpu|thread", "auto",
      "which front end; thread costs memory per thread, cpu needs rseq",
      [](const char* v, Options& o) {
@@ -180,6 +183,9 @@ constexpr OptionRow kTable[] = {
     {"PROFILE", "KIND:PATH", "none",
      "write a profile (heap, allocs, peak, lifetime, fragmentation) to PATH at exit; %p is the pid",
      ParseProfile},
+    {"PROFILE_INTERVAL", "seconds", "0 (only at exit)",
+     "rewrite that profile every so often while the program runs, for programs that are killed",
+     Interval<&Options::profile_interval_s>},
     {"PROFILE_SIGNAL", "number", "none",
      "write that profile to PATH.1, PATH.2 ... each time this signal comes, unless the program "
      "handles it itself",
@@ -278,6 +284,7 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.prometheus[0] = '\0';
     out.profile_path[0] = '\0';
     out.profile_signal = 0;
+    out.profile_interval_s = 0;
     out.stats_interval_s = 0;
     // The caller must not reach into it, make its allocations fail or each of them slow, or have
     // it go on after a corruption.
@@ -289,6 +296,10 @@ Options ReadOptions(char* const* environment, bool secure) {
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
     out.profile_signal = 0;
     Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
+  }
+  if (out.profile_interval_s != 0 && out.profile_path[0] == '\0') {
+    out.profile_interval_s = 0;
+    Message().Text("STRATA_PROFILE_INTERVAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();
   }
   const bool to_file =
       (out.stats[0] != '\0' && strcmp(out.stats, "exit") != 0) || out.prometheus[0] != '\0';

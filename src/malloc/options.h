@@ -21,9 +21,10 @@ struct Options {
   char stats[1024] =
       {};  // "exit" or a path; empty: none. A copy: programs overwrite their environment
   char prometheus[1024] = {};  // a path; empty: none
-  char profile_kind[16] = {};  // empty: no profile is written at exit or on a signal
+  char profile_kind[16] = {};  // empty: no profile is written
   char profile_path[1024] = {};
-  int profile_signal = 0;  // 0: none
+  int profile_signal = 0;           // 0: none
+  uint32_t profile_interval_s = 0;  // 0: only at exit and on the signal
   uint32_t stats_interval_s = 0;
   CacheChoice cache = CacheChoice::kAuto;
   bool release = true;

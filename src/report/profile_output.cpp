@@ -77,6 +77,10 @@ void WriteProfileAtExit() {
   if (TheRuntime().options.profile_path[0] != '\0' && MayWriteFiles()) WriteProfileFile(0);
 }
 
+void RewriteProfile() {
+  if (MayWriteFiles()) WriteProfileFile(0);
+}
+
 void InstallProfileSignal() {
   const Options& o = TheRuntime().options;
   if (o.profile_signal == 0) return;

@@ -1,6 +1,7 @@
-// Profiles that the environment asks for: one at exit (STRATA_PROFILE), one each time a signal
-// comes (STRATA_PROFILE_SIGNAL). The signal's handler notes that it came and wakes the background
-// thread, which writes. Sits in report.
+// Profiles that the environment asks for: one at exit (STRATA_PROFILE), rewritten every so often
+// before (STRATA_PROFILE_INTERVAL), and one each time a signal comes (STRATA_PROFILE_SIGNAL). The
+// signal's handler notes that it came and wakes the background thread, which writes. Sits in
+// report.
 #pragma once
 
 #include <poll.h>
@@ -11,6 +12,7 @@
 namespace strata {
 
 void WriteProfileAtExit();
+void RewriteProfile();  // the same file before, from the background thread
 
 // Sets the handler, unless the signal has one or is ignored already. A program that sets its own
 // later replaces ours, and the signal is its own again.

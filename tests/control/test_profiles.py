@@ -176,6 +176,20 @@ def test_path_that_cannot_be_written_is_one_line(lab: Lab) -> None:
     ]
 
 
+def test_is_rewritten_for_a_program_that_is_killed(lab: Lab, tmp_path: Path) -> None:
+    env = {"STRATA_PROFILE": f"heap:{tmp_path}/p-%p", "STRATA_PROFILE_INTERVAL": "1"}
+    with start(lab, "hold", env) as process:
+        wait_ready(process)
+        path = tmp_path / f"p-{process.pid}"
+        assert wait_until(path.exists)
+        first = path.stat().st_ino
+        assert wait_until(lambda: path.stat().st_ino != first), "it is replaced whole each time"
+        process.kill()
+        process.wait()
+    assert list(tmp_path.iterdir()) == [path]
+    assert totals(path.read_bytes())["inuse_space"] > 16 << 20
+
+
 def test_on_a_signal(lab: Lab, tmp_path: Path) -> None:
     env = {"STRATA_PROFILE": f"heap:{tmp_path}/p", "STRATA_PROFILE_SIGNAL": "12"}
     with start(lab, "hold", env) as process:

@@ -14,6 +14,8 @@ using strata::Options;
 void CheckRanges(const Options& o) {
   STRATA_CHECK(memchr(o.stats, 0, sizeof(o.stats)) != nullptr);
   STRATA_CHECK(o.stats_interval_s <= 86400);
+  STRATA_CHECK(o.profile_interval_s <= 86400);
+  STRATA_CHECK(o.profile_interval_s == 0 || o.profile_path[0] != '\0');
   STRATA_CHECK(o.stats_interval_s == 0 || o.stats[0] != '\0' || o.prometheus[0] != '\0');
   STRATA_CHECK(memchr(o.profile_path, 0, sizeof(o.profile_path)) != nullptr);
   STRATA_CHECK(o.profile_signal == 0 || o.profile_path[0] != '\0');

@@ -52,7 +52,8 @@ bool Same(const Options& a, const Options& b) {
          a.release_short_ms == b.release_short_ms && a.release_long_ms == b.release_long_ms &&
          a.release_peak_ms == b.release_peak_ms && a.release_idle_ms == b.release_idle_ms &&
          a.control == b.control && strcmp(a.prometheus, b.prometheus) == 0 &&
-         strcmp(a.profile_path, b.profile_path) == 0 && a.profile_signal == b.profile_signal;
+         strcmp(a.profile_path, b.profile_path) == 0 && a.profile_signal == b.profile_signal &&
+         a.profile_interval_s == b.profile_interval_s;
 }
 
 TEST(Options, NothingSetMeansDefaultsInSilence) {
@@ -188,8 +189,11 @@ TEST(Options, ProfileAndItsSignal) {
   const Read alone = ReadFrom({"STRATA_PROFILE_SIGNAL=10"});
   EXPECT_EQ(alone.lines(), 1u);
   EXPECT_EQ(alone.options.profile_signal, 0);
-  const Read secure = ReadFrom({"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b"}, true);
+  const Read secure = ReadFrom(
+      {"STRATA_PROFILE=heap:/tmp/a", "STRATA_PROMETHEUS=/tmp/b", "STRATA_PROFILE_INTERVAL=60"},
+      true);
   EXPECT_STREQ(secure.options.profile_path, "");
+  EXPECT_EQ(secure.options.profile_interval_s, 0u);
   EXPECT_STREQ(secure.options.prometheus, "");
 }
 
@@ -277,6 +281,12 @@ TEST(Options, AnIntervalNeedsAFile) {
   EXPECT_EQ(at_exit.options.stats_interval_s, 0u);
   EXPECT_STREQ(at_exit.options.stats, "exit");
   EXPECT_EQ(at_exit.lines(), 1u) << at_exit.warnings;
+  const Read profile = ReadFrom({"STRATA_PROFILE_INTERVAL=1"});
+  EXPECT_EQ(profile.options.profile_interval_s, 0u);
+  EXPECT_EQ(profile.lines(), 1u) << profile.warnings;
+  const Read rewritten = ReadFrom({"STRATA_PROFILE_INTERVAL=1", "STRATA_PROFILE=lifetime:x"});
+  EXPECT_EQ(rewritten.options.profile_interval_s, 1u);
+  EXPECT_EQ(rewritten.warnings, "");
   const Read file = ReadFrom({"STRATA_STATS_INTERVAL=1", "STRATA_STATS=x"});
   EXPECT_EQ(file.options.stats_interval_s, 1u);
   EXPECT_EQ(file.warnings, "");

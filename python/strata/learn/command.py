@@ -1,0 +1,67 @@
+"""`strata lifetimes`: profiles of lifetimes become a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strata.errors import StrataError
+from strata.learn.classes import NAMES
+from strata.terminal import console, say
+
+if TYPE_CHECKING:
+    from strata.learn.dataset import Merged
+
+HELP = """Merge lifetime profiles into one data set, a Parquet file.
+
+Each SOURCE is a profile or a folder of them (*.pb.gz, at any depth), as `strata run --learn` and
+`strata profile --kind lifetime` write them. docs/learning.md has the columns."""
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("lifetimes", help=HELP)(lifetimes)
+
+
+def lifetimes(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The data set to write.")
+    ],
+    test_share: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Share of the functions to hold out for the test.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Another one holds out other functions.")] = 1,
+) -> None:
+    try:
+        from strata.learn import dataset
+    except ImportError as error:
+        raise StrataError(
+            f"lifetimes need polars ({error}): pip install 'strata[learn]'"
+        ) from error
+    for source in sources:
+        if not source.exists():
+            raise StrataError(f"{source}: no such file or folder")
+    with console(stderr=True).status("reading profiles"):
+        merged = dataset.merge(sources, output, dataset.Split(test_share, seed), say)
+    show(merged, output)
+
+
+def show(merged: Merged, output: Path) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("95 % of the objects die within")
+    for name in ("contexts", "objects", "MiB"):
+        table.add_column(name, justify="right")
+    for label, contexts, objects, weight in merged.table.iter_rows():
+        table.add_row(
+            NAMES[label - 1], f"{contexts:,}", f"{objects:,.0f}", f"{weight / (1 << 20):,.1f}"
+        )
+    out = console()
+    out.print(table)
+    parts = ", ".join(f"{name} {count:,}" for name, count in merged.splits.items())
+    left_out = f" ({merged.skipped} left out)" if merged.skipped else ""
+    out.print(f"{merged.profiles} profiles{left_out}; contexts: {parts}", soft_wrap=True)
+    out.print(f"The data set: {output}", soft_wrap=True)

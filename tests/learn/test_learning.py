@@ -1,0 +1,94 @@
+"""`strata run --learn` and `strata lifetimes` on a program whose objects live for known times, and
+on Debian's Redis."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from blackbox import ROOT, Lab, Result, wait_until
+
+PROGRAM = Path(__file__).resolve().parent / "lifetimes.c"
+STRATA = (sys.executable, "-m", "strata")
+
+
+def environment(lab: Lab) -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT / "python"), "STRATA_LIB": str(lab.require_strata())}
+
+
+def strata(lab: Lab, *words: str | Path) -> Result:
+    return lab.run(*STRATA, *words, env=environment(lab), preload=False)
+
+
+def data_set(lab: Lab, learned: Path) -> pl.DataFrame:
+    output = learned.parent / "data.parquet"
+    done = strata(lab, "lifetimes", learned, "-o", output)
+    assert (done.returncode, done.stderr) == (0, ""), done.explain()
+    assert done.stdout.splitlines()[-1] == f"The data set: {output}"
+    return pl.read_parquet(output)
+
+
+def classes_by_function(rows: pl.DataFrame) -> dict[str, int]:
+    """Of the functions of lifetimes.c that were sampled more than by chance."""
+    rows = rows.filter(pl.col("frames").list.contains("main") & (pl.col("objects") > 500))
+    return dict(rows.select(pl.col("frames").list.first(), "label").iter_rows())
+
+
+def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
+    learned = tmp_path / "learned"
+    program = lab.build(PROGRAM)
+    done = strata(lab, "run", "--learn", learned, "--set", "SAMPLE=4K", "--", program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.explain()
+    rows = data_set(lab, learned)
+    assert classes_by_function(rows) == {"brief": 1, "a_while": 3, "forever": 8}
+    counts = rows.filter(pl.col("frames").list.first() == "brief").select("objects").sum().item()
+    assert counts == pytest.approx(30_000, rel=0.2)
+    (path,) = learned.iterdir()
+    assert path.name.startswith(f"{socket.gethostname()}-{program.name}-")
+
+
+def test_a_program_that_is_killed_has_written_before(lab: Lab, tmp_path: Path) -> None:
+    learned = tmp_path / "learned"
+    options = ("--learn", learned, "--learn-minutes", "0.02", "--set", "SAMPLE=4K")
+    command = (*STRATA, "run", *options, "--", lab.build(PROGRAM), "stay")
+    with lab.start(*command, env=environment(lab), preload=False) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        ready_ns = time.time_ns()
+
+        def written_since() -> bool:
+            return any(path.stat().st_mtime_ns > ready_ns for path in learned.glob("*.pb.gz"))
+
+        assert wait_until(written_since)
+        (path,) = learned.glob("*.pb.gz")
+        os.kill(int(path.name.removesuffix(".pb.gz").rpartition("-")[2]), signal.SIGKILL)
+        assert process.wait(60) == 128 + signal.SIGKILL
+    assert classes_by_function(data_set(lab, learned)) == {"brief": 1, "a_while": 3, "forever": 8}
+
+
+def test_runs_of_redis_are_one_data_set(lab: Lab, tmp_path: Path) -> None:
+    server, client = shutil.which("redis-server"), shutil.which("redis-benchmark")
+    if server is None or client is None:
+        pytest.skip("no redis-server")
+    learned, place = tmp_path / "learned", tmp_path / "redis.sock"
+    listening = ("--port", "0", "--unixsocket", str(place), "--save", "", "--dir", str(tmp_path))
+    for _ in range(2):
+        command = (*STRATA, "run", "--learn", learned, "--set", "SAMPLE=64K", "--", server)
+        with lab.start(*command, *listening, env=environment(lab), preload=False) as process:
+            assert wait_until(place.exists)
+            load = ("-s", place, "-q", "-n", "20000", "-d", "300", "-r", "5000", "-t", "set,lpush")
+            assert lab.run(client, *load, preload=False).returncode == 0
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+    rows = data_set(lab, learned)
+    assert len(list(learned.iterdir())) == 2
+    assert set(rows["program"]) == {"redis-server"}
+    assert rows.filter(pl.col("profiles") == 2).height >= 3, "contexts that both runs have"
+    assert {1, 8} <= set(rows["label"]), "replies that die at once, values that stay"
