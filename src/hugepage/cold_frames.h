@@ -2,7 +2,8 @@
 // (free page reporting, ballooning), and whoever touches one first waits for it, 3 to 7 ms where a
 // warm one takes 0.1. Where they are cold the filler's fresh hugepages begin as single pages, of
 // which the kernel has warm ones far longer, and are rebuilt when they are full; and a rebuild,
-// during which the program's page faults wait, gets a frame that was touched ahead. A pure class.
+// during which the program's page faults wait, gets a frame that was touched ahead. Told by first
+// touches alone, which wait for nothing else: a rebuild also waits for all CPUs. A pure class.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,9 @@ class ColdFrames {
 
   // What the first touch of a hugepage took.
   void NoteTouch(uint64_t ns, uint32_t now_s) { until_s_ = ns > kSlowNs ? now_s + kKnownS : 0; }
-  // What the rebuild of one into a frame not touched ahead took. It waits for all CPUs too, so a
-  // slow one may have another reason: the next touch tells.
-  void NoteRebuild(uint64_t ns, uint32_t now_s) {
-    if (ns > kSlowNs) until_s_ = now_s + kKnownS;
-  }
 
  private:
-  static constexpr uint64_t kSlowNs = 1'000'000;
+  static constexpr uint64_t kSlowNs = 1'000'000;  // ten times a warm one
   static constexpr uint32_t kKnownS = 60;
 
   uint32_t until_s_ = 0;

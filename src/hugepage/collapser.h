@@ -1,8 +1,9 @@
 // Rebuilds broken hugepages when they are nearly full again (Maas et al., ISMM 2021), ahead of a
 // program that fills its heap again, and those that a small heap began with: which, how many in one
 // call, and how much memory and time that may take. MADV_COLLAPSE waits for all CPUs once a call,
-// so neighbours are rebuilt together. Sits in hugepage; the page heap's lock guards it and is
-// dropped for the kernel's work, with the hugepages detached meanwhile.
+// so neighbours are rebuilt together. The first of a tick, and all where frames are cold
+// (cold_frames.h), get a frame that was touched ahead. Sits in hugepage; the page heap's lock
+// guards it and is dropped for the kernel's work, with the hugepages detached meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -60,9 +61,15 @@ class Collapser {
     size_t steps;  // hugepages that may still be looked at
     Pages spare;   // free pages that may be backed again
     Pages ahead;   // pages, free or in use, that may be for what is to come
-    Pages most;    // may be backed in all while a rebuild goes on
+    Pages hard_limit;
     size_t batch;  // hugepages in one call
-    bool cold;     // the frames
+    bool first;    // of the tick: it is alone, and tells whether frames are cold
+    bool cold;
+  };
+  struct Touch {
+    bool backed = false;
+    uint64_t ns = 0;  // a hugepage
+    typename Tiers::Memory left = Tiers::Memory::kGone;
   };
   // To be rebuilt in one call: detached, in address order, one beside the other.
   struct Neighbours {
@@ -81,25 +88,27 @@ class Collapser {
   static size_t MissingFrom(const HugeTracker& tracker) {  // native pages
     return tracker.released() * kNativePerPage + tracker.gone();
   }
+  // One that began as single pages was never too empty to be a hugepage: it may lack as much as a
+  // working program's may have free before it is broken.
+  static size_t MostMissing(const HugeTracker& tracker) {
+    return tracker.sparse ? kNativePerHugePage / 4 : kMissing;
+  }
   static bool IsWorthRebuilding(const HugeTracker& tracker, const Search& s) {
     const size_t missing = MissingFrom(tracker);
-    return !tracker.empty() && (missing <= kMissing || missing <= s.ahead.raw() * kNativePerPage) &&
+    return !tracker.empty() &&
+           (missing <= MostMissing(tracker) || missing <= s.ahead.raw() * kNativePerPage) &&
            Pages(tracker.released()) <= s.spare && s.now_s >= tracker.collapse_after_s;
   }
 
-  // The first tells how long one takes; frames touched ahead come on top of the heap, so they are
-  // few for a small one.
-  static size_t BatchOf(const Tiers& t, const Search& s, size_t tried) STRATA_REQUIRES(t.lock) {
-    if (tried == 0) return 1;
-    return s.cold ? std::clamp<size_t>(t.used / kHeapPerTouched, 1, kBatch) : kBatch;
+  // Frames touched ahead come on top of the heap: few for a small one.
+  static size_t BatchOf(const Tiers& t, const Search& s) STRATA_REQUIRES(t.lock) {
+    if (s.first) return 1;
+    return s.cold ? std::min<size_t>(t.used / kHeapPerTouched, kBatch) : kBatch;
   }
   // Into a cold frame only what was worth it a second ago too: a short burst is not worth the
   // milliseconds.
   static bool IsDue(HugeTracker& tracker, const Search& s) {
-    if (!IsWorthRebuilding(tracker, s)) {
-      tracker.worth_since_s = 0;
-      return false;
-    }
+    if (!IsWorthRebuilding(tracker, s)) return false;
     if (tracker.worth_since_s == 0) tracker.worth_since_s = s.now_s;
     return !s.cold || tracker.worth_since_s < s.now_s;
   }
@@ -108,16 +117,15 @@ class Collapser {
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
-  // Returns what one hugepage took; 0 where some could not be rebuilt.
-  static uint64_t AskKernel(Kernel& kernel, HugeRange range, bool* done);
-  // Touches frames and frees them; the kernel hands out first what was freed last. False: they
-  // could not be freed.
-  static bool TouchAhead(Kernel& kernel, HugeRange unused, uint64_t* ns);
+  static void AskKernel(Kernel& kernel, HugeRange range, bool* done);
+  HugeRange TakeToTouch(Tiers& t, HugePages n, const Search& s) STRATA_REQUIRES(t.lock);
+  static Touch TouchAhead(Kernel& kernel, HugeRange unused);
   static HugeRange One(HugeRange range, size_t i) {
     return {range.first + HugePages(i), HugePages(1)};
   }
 
   CollapsePacer pacer_;
+  bool touch_refused_ = false;
   size_t collapsed_total_ = 0;
   std::atomic<uint32_t> rebuilt_in_use_{0};
 };
@@ -126,7 +134,11 @@ template <PageKernel Kernel>
 void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   if (t.used < kLeastHeap) return;
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
-  Search search{Seconds(t.CoarseNow()), kSteps, Pages(0), ahead, budget.hard_limit, kBatch, false};
+  Search search{};
+  search.now_s = Seconds(t.CoarseNow());
+  search.steps = kSteps;
+  search.ahead = ahead;
+  search.hard_limit = budget.hard_limit;
   const uint64_t begin = t.kernel.NowNs();
   uint64_t now = begin, tried = 0;
   while (now < begin + budget.ns) {
@@ -135,8 +147,10 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
         std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
                  std::max(budget.hard_limit, backed));
     search.spare = most > backed ? most - backed : Pages(0);
+    search.first = tried == 0;
     search.cold = t.cold.likely(search.now_s);
-    search.batch = BatchOf(t, search, tried);
+    if (search.cold) search.ahead = Pages(0);  // page faults cost less than that
+    search.batch = BatchOf(t, search);
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
@@ -174,7 +188,7 @@ bool Collapser<Kernel>::Add(Tiers& t, HugePageId page, Search& s, Neighbours& fo
       !IsDue(*tracker, s))
     return false;
   s.spare -= Pages(tracker->released());
-  if (const size_t missing = MissingFrom(*tracker); missing > kMissing)
+  if (const size_t missing = MissingFrom(*tracker); missing > MostMissing(*tracker))
     s.ahead -= Pages(missing / kNativePerPage);
   t.filler.Detach(tracker);
   if (found.n == 0 || page >= found.end()) {
@@ -207,26 +221,21 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
     advise |= marked[i] || record.unadvised;
     t.rebuilding += Pages(found.tracker[i]->released());
   }
-  HugeRange unused;
-  if (s.cold && t.Backed() + PagesOf(range.length) <= s.most)
-    unused = t.allocator.Take(range.length, HugePages(1));
-  if (!unused.empty()) t.Depart(unused);
+  const HugeRange unused = TakeToTouch(t, range.length, s);
   t.lock.Release();
+  const Touch touch = unused.empty() ? Touch{} : TouchAhead(t.kernel, unused);
   if (advise) t.kernel.AdviseHuge(range);
-  uint64_t touch_ns = 0;
-  const bool gone = !unused.empty() && TouchAhead(t.kernel, unused, &touch_ns);
-  const uint64_t rebuild_ns = AskKernel(t.kernel, range, done);
+  AskKernel(t.kernel, range, done);
   // Without the mark the kernel would fill the holes at the next fault.
   for (size_t i = 0; i < found.n; ++i) {
     if (!done[i] && marked[i]) t.kernel.AdviseNoHuge(One(range, i));
   }
   t.lock.Acquire();
   t.rebuilding = Pages(0);
-  if (unused.empty()) {
-    t.cold.NoteRebuild(rebuild_ns, s.now_s);
-  } else {
-    t.Arrive(unused, gone);
-    t.cold.NoteTouch(touch_ns, s.now_s);
+  if (!unused.empty()) {
+    t.Arrive(unused, touch.left);
+    touch_refused_ = !touch.backed;
+    if (touch.backed) t.cold.NoteTouch(touch.ns, s.now_s);
   }
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];
@@ -245,22 +254,40 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
 // What the kernel did of a call that failed in part it does not say, so then each is tried by
 // itself.
 template <PageKernel Kernel>
-uint64_t Collapser<Kernel>::AskKernel(Kernel& kernel, HugeRange range, bool* done) {
-  const uint64_t begin = kernel.NowNs();
+void Collapser<Kernel>::AskKernel(Kernel& kernel, HugeRange range, bool* done) {
   const bool all = kernel.Collapse(range);
   const size_t n = range.length.raw();
-  const uint64_t ns = all ? (kernel.NowNs() - begin) / n : 0;
   for (size_t i = 0; i < n; ++i) done[i] = all || (n > 1 && kernel.Collapse(One(range, i)));
-  return ns;
 }
 
+// As many hugepages without memory, within the hard limit and what others may ask for meanwhile.
+// Empty: none are to be touched.
 template <PageKernel Kernel>
-bool Collapser<Kernel>::TouchAhead(Kernel& kernel, HugeRange unused, uint64_t* ns) {
+HugeRange Collapser<Kernel>::TakeToTouch(Tiers& t, HugePages n, const Search& s) {
+  if (!(s.first || s.cold) || touch_refused_) return {};
+  if (t.Backed() + PagesOf(n + Tiers::kLeftToOthers) > s.hard_limit) return {};
+  const HugeRange r = t.allocator.Take(n, HugePages(1));
+  if (r.empty()) return {};
+  bool advised = true;  // else they would be single pages
+  for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) advised &= !t.map[p].unadvised;
+  if (!advised) {
+    t.allocator.Give(r);
+    return {};
+  }
+  t.Depart(r);
+  return r;
+}
+
+// Touches frames and frees them: the kernel hands out first what was freed last.
+template <PageKernel Kernel>
+auto Collapser<Kernel>::TouchAhead(Kernel& kernel, HugeRange unused) -> Touch {
+  Touch touch;
   const uint64_t begin = kernel.NowNs();
-  kernel.Populate(unused);
-  *ns = (kernel.NowNs() - begin) / unused.length.raw();
+  touch.backed = kernel.Populate(unused);
+  touch.ns = (kernel.NowNs() - begin) / unused.length.raw();
   const NativeRange all{OffsetOf(unused.first), BytesOf(unused.length)};
-  return kernel.Release(&all, 1);
+  if (!kernel.Release(&all, 1)) touch.left = Tiers::Memory::kStays;
+  return touch;
 }
 
 }  // namespace strata

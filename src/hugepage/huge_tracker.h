@@ -91,6 +91,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   void NoteReleased(const PageBitmap<kPagesPerHugePage>& pages) {
     released_ = released_.Or(pages);
     touched_ = touched_.Minus(pages);
+    NoteMemoryChanged();
     released_count_ = static_cast<uint16_t>(released_.Count());
     CountUntouched();
   }
@@ -99,6 +100,7 @@ class HugeTracker : public ListNode<HugeTracker> {
   void NoteGone(size_t native, size_t n) {
     gone_.SetRange(native, n);
     gone_count_ = static_cast<uint16_t>(gone_.Count());
+    NoteMemoryChanged();
   }
   void NoteReused(size_t native, size_t n) {
     if (gone_count_ == 0) return;
@@ -134,6 +136,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     released_ = {};
     gone_ = {};
     released_count_ = gone_count_ = 0;
+    NoteMemoryChanged();
     broken = split = false;
     CountUntouched();
   }
@@ -156,15 +159,20 @@ class HugeTracker : public ListNode<HugeTracker> {
   bool donated = false;   // tail of a large run that no small run has landed in yet
   bool broken = false;    // part of it was released: it is no hugepage any more
   bool split = false;     // and the kernel took it apart
+  bool sparse = false;    // it is broken since it began as single pages; nothing was released
   uint8_t lent_to = 0;    // while lent: to whom
   bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest
   uint32_t collapse_after_s = 0;
-  uint32_t worth_since_s = 0;  // found worth rebuilding at that time and ever since; 0: not
+  uint32_t worth_since_s = 0;  // found worth rebuilding then, and nothing went since; 0: not
   uint32_t searched_s = 0;     // when it was last looked at for that
 
  private:
+  void NoteMemoryChanged() {
+    sparse = false;
+    worth_since_s = 0;
+  }
   // Marks pages used; true when none was ever touched. The longest run is the caller's to mend.
   bool Use(size_t at, size_t n) {
     STRATA_DCHECK(free_.AllIn(at, n));

@@ -401,7 +401,7 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
 
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::PopulateAhead() {
-  constexpr Pages kAhead = PagesOf(Populator<Kernel>::kMost);
+  constexpr Pages kAhead = PagesOf(PageTiers<Kernel>::kLeftToOthers);
   LockHolder hold(tiers_.lock);
   // Nobody asked for this memory: the limits are looked at before, and what it leaves under the
   // hard one is enough for those who ask meanwhile.

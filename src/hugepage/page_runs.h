@@ -36,7 +36,7 @@ class PageRuns {
   void Shrink(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
 
   // One more hugepage with a record, in no tier yet, of which `least` pages will be handed out;
-  // near a limit only those are backed. Null when memory is out.
+  // near a limit, and where frames are cold, only those are backed. Null when memory is out.
   HugeTracker* AddTracker(Tiers& t, Pages least) STRATA_REQUIRES(t.lock);
 
  private:
@@ -48,14 +48,16 @@ class PageRuns {
   enum class Fresh : uint8_t {
     kUsed,    // backed, with something in it
     kZero,    // may come as a hugepage when it is touched, so all of it counts as backed
-    kSparse,  // zero, and near a limit or where frames are cold: the last hugepage is to be backed
-              // by single pages only
+    kSparse,  // zero, and the last hugepage is to be backed by single pages only
   };
   // Where the caller stands; small stacks are spared what is deep.
   enum class OnStack : uint8_t { kCallers, kSide };
 
   bool MayBack(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
     return hard_limit_.Allows(t.Backed() + n);
+  }
+  static bool FramesAreCold(const Tiers& t) STRATA_REQUIRES(t.lock) {
+    return t.cold.likely(Seconds(t.CoarseNow()));
   }
   HugeFiller::Broken BrokenFor(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
     return MayBack(t, n) ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;
@@ -111,6 +113,10 @@ template <PageKernel Kernel>
 PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
   const PageRun run = t.filler.TryTake(r, BrokenFor(t, r.length));
   if (STRATA_LIKELY(!run.range.empty())) return run;
+  // Those that began as single pages and were emptied lie there until the next tick.
+  if (t.filler.has_empties() && t.cache.size() == HugePages(0) && MayBack(t, r.length) &&
+      FramesAreCold(t))
+    return t.filler.TakeFromEmpties(r);
   HugeTracker* tracker = AddTracker(t, r.length);
   if (tracker != nullptr) return t.filler.Contribute(tracker, r);
   // Better among the others than nowhere.
@@ -132,6 +138,8 @@ HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least) {
   const HugeRange fresh =
       TakeHugePages(t, HugePages(1), HugePages(1), least, &kind, OnStack::kSide);
   if (fresh.empty()) return nullptr;
+  const bool part = least < kPagesInHugePage;
+  if (kind == Fresh::kZero && part && t.MayMark() && FramesAreCold(t)) kind = Fresh::kSparse;
   HugeTracker* tracker = NewTracker(t, fresh.first, kind);
   if (tracker != nullptr) {
     ++t.taken_fresh;
@@ -168,7 +176,7 @@ HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind)
 template <PageKernel Kernel>
 void PageRuns<Kernel>::BackByPages(Tiers& t, HugeTracker* tracker) {
   tracker->NoteReleased(tracker->FreeBacked());
-  tracker->broken = tracker->split = true;
+  tracker->broken = tracker->split = tracker->sparse = true;
   if (t.Mark(t.map[tracker->page()])) t.kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
 }
 
@@ -208,9 +216,8 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, HugePages n, HugePages align
     const HugeRange cached = t.cache.TryTake(n, now);
     if (!cached.empty()) return cached;
   }
-  const bool sparse =
-      least < PagesOf(n) && t.MayMark() &&
-      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)) || t.cold.likely(Seconds(now)));
+  const bool sparse = least < PagesOf(n) && t.MayMark() &&
+                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
   if (!MayBack(t, sparse ? least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};

@@ -91,9 +91,10 @@ struct PageTiers {
     map.SetState(r, HugePageState::kInFlight);
     in_flight += r.length;
   }
-  void Arrive(HugeRange r, bool gone) STRATA_REQUIRES(lock) {
+  enum class Memory : uint8_t { kGone, kStays };
+  void Arrive(HugeRange r, Memory memory) STRATA_REQUIRES(lock) {
     in_flight -= r.length;
-    if (gone) {
+    if (memory == Memory::kGone) {
       allocator.Give(r);
     } else {
       cache.PutBack(r, CoarseNow());
@@ -128,6 +129,9 @@ struct PageTiers {
     allocator.Give({page, HugePages(1)});
   }
 
+  // Left under the hard limit, for those who ask meanwhile, by what is backed that nobody asked
+  // for.
+  static constexpr HugePages kLeftToOthers{10};
   // Each mark may split a VMA, of which the kernel allows 65,530.
   static constexpr size_t kMarkBudget = 8000;
 

@@ -27,7 +27,8 @@ class Populator {
     seen_by_tick_ = t.taken_fresh;
     seen_ = t.taken_fresh;
     idle_looks_ = 0;
-    return !refused_ && t.hugepages && t.used >= kLeastHeap && taken >= kFast;
+    return !refused_ && t.hugepages && t.used >= kLeastHeap && taken >= kFast &&
+           !t.cold.likely(Seconds(t.CoarseNow()));
   }
 
   // False: the program grows no more, or the kernel knows no such call.
@@ -36,8 +37,9 @@ class Populator {
     seen_ = t.taken_fresh;
     idle_looks_ = taken == 0 ? idle_looks_ + 1 : 0;
     if (refused_ || !t.hugepages) return false;
-    if (t.used < kLeastHeap || t.cold.likely(Seconds(t.CoarseNow())))
-      return idle_looks_ < kIdleLooks;
+    // There, the program grows by single pages, and this would take from it what it saves it.
+    if (t.cold.likely(Seconds(t.CoarseNow()))) return false;
+    if (t.used < kLeastHeap) return idle_looks_ < kIdleLooks;
     const HugePages wanted(std::min(2 * taken, std::min(kMost, t.cache.limit()).raw()));
     const HugePages lacking = wanted > t.cache.size() ? wanted - t.cache.size() : HugePages(0);
     if (const HugePages n = std::min(lacking, most); n != HugePages(0)) Populate(t, n);
@@ -66,7 +68,7 @@ class Populator {
     t.lock.Acquire();
     refused_ = !backed;
     if (backed) t.cold.NoteTouch(ns, Seconds(t.CoarseNow()));
-    t.Arrive(range, back);
+    t.Arrive(range, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
   }
 
   size_t seen_ = 0, seen_by_tick_ = 0;  // of what was taken

@@ -118,7 +118,7 @@ Pages Releaser<Kernel>::ReleaseFromCache(Tiers& t, Pages target, HugePages keep)
     t.lock.Release();
     const bool ok = t.kernel.Release(&bytes, 1);
     t.lock.Acquire();
-    t.Arrive(r, ok);
+    t.Arrive(r, ok ? Tiers::Memory::kGone : Tiers::Memory::kStays);
     if (!ok) break;
     released += PagesOf(r.length);
     released_total_ += bytes.bytes;

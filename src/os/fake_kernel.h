@@ -97,6 +97,7 @@ class FakeKernel {
       STRATA_CHECK(huge_[h.raw()].mapped && huge_[h.raw()].present == 0);
       if (refuse_populate && h + HugePages(1) == range.end()) return false;
       Fill(h.raw());
+      if (huge_[h.raw()].advice != Advice::kHuge) huge_[h.raw()].whole = false;
     }
     return true;
   }

@@ -21,14 +21,5 @@ TEST(ColdFrames, ASlowTouchTellsForAMinuteAndAFastOneEndsIt) {
   EXPECT_FALSE(cold.likely(6));
 }
 
-TEST(ColdFrames, ASlowRebuildMayBeOneAndAFastOneSaysNothing) {
-  ColdFrames cold;
-  cold.NoteRebuild(kSlowNs, 5);
-  EXPECT_TRUE(cold.likely(64));
-  cold.NoteRebuild(kFastNs, 6);
-  EXPECT_TRUE(cold.likely(64));
-  EXPECT_FALSE(cold.likely(65));
-}
-
 }  // namespace
 }  // namespace strata

@@ -169,7 +169,7 @@ TEST_F(CollapserTest, WhatIsBeingRebuiltIsOutOfReachAndCounts) {
     LockHolder again(t.lock);
     ++calls;
     EXPECT_TRUE(tracker->detached);
-    EXPECT_EQ(t.Backed(), backed + Pages(kMostMissing));
+    EXPECT_EQ(t.Backed(), backed + Pages(kMostMissing) + kPagesInHugePage);  // the frame, too
   };
   Rebuild();
   EXPECT_EQ(calls, 1u);
@@ -259,12 +259,8 @@ TEST_F(CollapserTest, RestsAfterSlowCallsAndStopsAfterAFifthOfASecond) {
   kernel.collapse_ns = 40'000'000;
   ASSERT_TRUE(collapser.Due());
   Rebuild();
-  EXPECT_EQ(collapser.collapsed_total(), 1u);
+  EXPECT_EQ(collapser.collapsed_total(), 5u);
   EXPECT_FALSE(collapser.Due());
-  EXPECT_TRUE(collapser.Due());
-  Rebuild();
-  EXPECT_EQ(collapser.collapsed_total(), 6u);
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(collapser.Due());
   EXPECT_TRUE(collapser.Due());
 }
 
@@ -288,7 +284,7 @@ struct ColdCollapserTest : CollapserTest {
   Pages backed_seen;
 };
 
-TEST_F(ColdCollapserTest, AfterASlowRebuildFramesAreTouchedAheadAndFreed) {
+TEST_F(ColdCollapserTest, AfterASlowTouchEveryFrameIsTouchedAheadAndFreed) {
   LockHolder hold(t.lock);
   AddApart(4);
   const size_t resident = kernel.resident_bytes();
@@ -296,10 +292,20 @@ TEST_F(ColdCollapserTest, AfterASlowRebuildFramesAreTouchedAheadAndFreed) {
   EXPECT_EQ(collapser.collapsed_total(), 1u) << "the others are to be as full a second later";
   Rebuild();
   EXPECT_EQ(collapser.collapsed_total(), 4u);
-  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 1, 1}));
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 1, 1, 1}));
   EXPECT_EQ(t.in_flight, HugePages(0));
   EXPECT_EQ(t.cache.size(), HugePages(0));
   EXPECT_EQ(kernel.resident_bytes(), resident + 4 * 4 * kNativePageSize);
+}
+
+// It waits for all CPUs, too.
+TEST_F(ColdCollapserTest, ASlowRebuildSaysNothing) {
+  LockHolder hold(t.lock);
+  kernel.populate_ns = 400'000;
+  AddApart(4);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 4u);
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1}));
 }
 
 TEST_F(ColdCollapserTest, AsManyInACallAsAreTouchedAndFewForASmallHeap) {
@@ -307,7 +313,7 @@ TEST_F(ColdCollapserTest, AsManyInACallAsAreTouchedAndFewForASmallHeap) {
   for (int i = 0; i < 12; ++i) AddGone(4);
   t.used = Pages(3 * 8192 + 8191);
   for (int i = 0; i < 2; ++i) Rebuild();
-  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 3, 3, 3, 1}));
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 1, 3, 3, 3, 1}));
   EXPECT_EQ(kernel.collapse_calls, 6u);
 }
 
@@ -326,36 +332,123 @@ TEST_F(ColdCollapserTest, WhatWasLessFullMeanwhileWaitsAgain) {
   EXPECT_TRUE(kernel.whole(full->page()));
 }
 
+TEST_F(ColdCollapserTest, WhatWasRebuiltAndBrokenMeanwhileWaitsAgain) {
+  LockHolder hold(t.lock);
+  AddApart(1);
+  Rebuild();
+  HugeTracker* full = AddGone(4);
+  for (int i = 0; i < 2; ++i) Rebuild();
+  ASSERT_TRUE(kernel.whole(full->page()));
+  Break(full, {OffsetOf(full->page()), 4 * kNativePageSize});
+  t.filler.Change(full, [&] { full->NoteGone(0, 4); });
+  Rebuild();
+  EXPECT_FALSE(kernel.whole(full->page()));
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(full->page()));
+}
+
+TEST_F(ColdCollapserTest, NeighboursAndTheSmallHeapWaitToo) {
+  LockHolder hold(t.lock);
+  AddApart(1);
+  Rebuild();
+  const HugeTracker* old = AddGone(4);
+  Rebuild();
+  const HugeTracker* neighbour = AddGone(4);
+  AddToFiller(kPagesPerHugePage);
+  const HugeTracker* small = AddToFiller(200);
+  t.map[small->page()].unadvised = true;
+  t.used = Pages(8 * 8192);
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(old->page()));
+  EXPECT_FALSE(kernel.whole(neighbour->page()));
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(neighbour->page()));
+}
+
+TEST_F(ColdCollapserTest, NothingIsRebuiltAheadOfGrowth) {
+  LockHolder hold(t.lock);
+  AddApart(1);
+  Rebuild();
+  const HugeTracker* ahead = AddBroken(100);
+  for (int i = 0; i < 3; ++i) Rebuild(Pages(0), kNoLimit, Pages(2048));
+  EXPECT_FALSE(kernel.whole(ahead->page()));
+}
+
 TEST_F(ColdCollapserTest, AFastTouchEndsIt) {
   LockHolder hold(t.lock);
   AddApart(4);
-  kernel.populate_ns = 100'000;
-  kernel.on_collapse = [this] { kernel.collapse_ns = kernel.collapses == 0 ? 5'000'000 : 500'000; };
-  for (int i = 0; i < 2; ++i) Rebuild();
+  Rebuild();
+  kernel.populate_ns = 1'000'000;
+  Rebuild();
   EXPECT_EQ(collapser.collapsed_total(), 4u);
-  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1}));
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1, 1}));
 }
 
-TEST_F(ColdCollapserTest, NothingIsTouchedBeyondTheHardLimit) {
+TEST_F(ColdCollapserTest, HowLongATouchTookCountsAHugePage) {
+  LockHolder hold(t.lock);
+  AddApart(2);
+  for (int i = 0; i < 3; ++i) AddBroken(4);  // found after those
+  t.used = Pages(8 * 8192);
+  Rebuild();
+  size_t touches = 0;
+  kernel.on_populate = [&] { kernel.populate_ns = ++touches == 1 ? 5'000'000 : 500'000; };
+  Rebuild();  // one alone, then the three together, in 1.5 ms
+  EXPECT_EQ(collapser.collapsed_total(), 5u);
+  EXPECT_EQ(touches, 2u);
+  EXPECT_FALSE(t.cold.likely(Seconds(t.CoarseNow())));
+}
+
+TEST_F(ColdCollapserTest, ARefusedTouchSaysNothingAndIsTheLast) {
+  LockHolder hold(t.lock);
+  AddApart(4);
+  kernel.refuse_populate = true;
+  Rebuild();
+  AddApart(1);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 5u);
+  EXPECT_EQ(in_flight_seen, (std::vector<size_t>{1}));
+  EXPECT_FALSE(t.cold.likely(Seconds(t.CoarseNow())));
+}
+
+TEST_F(ColdCollapserTest, ATouchLeavesTenHugePagesUnderTheHardLimit) {
   LockHolder hold(t.lock);
   AddApart(3);
-  for (int i = 0; i < 2; ++i) Rebuild(kNoLimit, t.Backed() + kPagesInHugePage - Pages(1));
+  constexpr Pages kRoom = PagesOf(HugePages(11));
+  Rebuild(kNoLimit, t.Backed() + kRoom - Pages(1));
   EXPECT_EQ(collapser.collapsed_total(), 3u);
   EXPECT_TRUE(in_flight_seen.empty());
   AddApart(1);
-  const Pages limit = t.Backed() + kPagesInHugePage;
-  for (int i = 0; i < 2; ++i) Rebuild(kNoLimit, limit);
+  const Pages limit = t.Backed() + kRoom;
+  Rebuild(kNoLimit, limit);
   EXPECT_EQ(in_flight_seen.size(), 1u);
-  EXPECT_EQ(backed_seen, limit);
+  EXPECT_EQ(backed_seen, limit - PagesOf(HugePages(10)));
 }
 
 TEST_F(ColdCollapserTest, WhatCanNotBeFreedIsCached) {
   LockHolder hold(t.lock);
   AddApart(2);
   kernel.fail_release_in = 0;
-  for (int i = 0; i < 2; ++i) Rebuild();
-  EXPECT_EQ(collapser.collapsed_total(), 2u);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 1u);
   EXPECT_EQ(t.cache.size(), HugePages(1));
+}
+
+TEST_F(CollapserTest, WhatBeganAsSinglePagesMayLackAQuarter) {
+  LockHolder hold(t.lock);
+  const auto begin = [&](size_t missing) STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddBroken(missing);
+    tracker->sparse = true;
+    AddToFiller(kPagesPerHugePage);
+    return tracker;
+  };
+  const HugeTracker* most = begin(64);
+  const HugeTracker* more = begin(65);
+  HugeTracker* broken = begin(60);
+  t.filler.Change(broken, [&] { broken->NoteGone(0, 8); });
+  Rebuild();
+  EXPECT_TRUE(kernel.whole(most->page()));
+  EXPECT_FALSE(kernel.whole(more->page()) || kernel.whole(broken->page()));
+  EXPECT_FALSE(most->sparse || broken->sparse);
 }
 
 struct SmallHeapTest : CollapserTest {
@@ -378,6 +471,19 @@ TEST_F(SmallHeapTest, RebuildsWhatASmallHeapBeganWith) {
   EXPECT_EQ(kernel.collapses, 2u);
 }
 
+// They would be single pages, and tell nothing.
+TEST_F(SmallHeapTest, NothingIsTouchedAheadInASmallHeap) {
+  LockHolder hold(t.lock);
+  AddToFiller(200);
+  Rebuild();
+  EXPECT_EQ(kernel.collapses, 1u);
+  EXPECT_EQ(kernel.populates, 0u);
+  AddToFiller(200);
+  Rebuild();
+  EXPECT_EQ(kernel.collapses, 2u);
+  EXPECT_EQ(kernel.populates, 1u) << "all of it is in use: what was taken is advised";
+}
+
 TEST_F(SmallHeapTest, ARefusalAdvisesAgainstNoHugePage) {
   LockHolder hold(t.lock);
   const HugeTracker* tracker = AddToFiller(200);
@@ -392,9 +498,10 @@ TEST_F(SmallHeapTest, LeavesWhatAnotherThreadWorksOn) {
   LockHolder hold(t.lock);
   HugeTracker* busy = AddToFiller(200);
   t.filler.Detach(busy);
+  const HugeTracker* other = AddToFiller(200);
   Rebuild();
-  EXPECT_EQ(kernel.collapse_calls, 0u);
-  EXPECT_TRUE(busy->detached);
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  EXPECT_TRUE(busy->detached && kernel.whole(other->page()));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "hugepage/page_heap.h"
 #include "os/fake_kernel.h"
 #include "test_arena.h"
+#include "test_tiers.h"
 
 namespace strata {
 namespace {
@@ -68,6 +69,82 @@ TEST_F(PageRunsTest, ARunDoesNotGrowOverATailThatIsBeingRebuilt) {
   heap.Tick(CallRate::kBusy, Program::kWorks);
   EXPECT_EQ(calls, 1u);
   EXPECT_TRUE(heap.TryGrow(r, Pages(600)));
+}
+
+struct ColdRunsTest : test::TestTiers {
+  ColdRunsTest() {
+    LockHolder hold(t.lock);
+    t.cold.NoteTouch(5'000'000, Seconds(t.CoarseNow()));
+  }
+  PageRange Take(size_t n) STRATA_REQUIRES(t.lock) {
+    const PageRange r = runs.Take(t, {Pages(n)}).range;
+    t.used += r.length;
+    Write(r);
+    return r;
+  }
+  void Give(PageRange r) STRATA_REQUIRES(t.lock) {
+    t.used -= r.length;
+    runs.Give(t, r);
+  }
+  void Write(PageRange r) {
+    for (size_t i = r.first.raw() * kNativePerPage; i < r.end().raw() * kNativePerPage; ++i)
+      kernel.Write(i, 1);
+  }
+
+  HardLimit hard_limit{0};
+  SoftLimit soft_limit;
+  PageRuns<FakeKernel> runs{hard_limit, soft_limit};
+};
+
+TEST_F(ColdRunsTest, AHugePageIsBackedAsItsPagesAreTouched) {
+  LockHolder hold(t.lock);
+  const PageRange r = Take(10);
+  EXPECT_EQ(kernel.physical_bytes(), BytesOf(r.length));
+  EXPECT_EQ(t.Backed(), r.length);
+  EXPECT_TRUE(t.InFiller(HugePageOf(r.first))->sparse);
+}
+
+// The tick that drains them comes once a second.
+TEST_F(ColdRunsTest, WhatWasEmptiedIsTakenAgain) {
+  LockHolder hold(t.lock);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<PageRange> all;
+    for (int i = 0; i < 80; ++i) all.push_back(Take(128));
+    for (const PageRange r : all) Give(r);
+  }
+  EXPECT_LE(kernel.physical_bytes(), 41 * kHugePageSize);
+  EXPECT_LE(t.marked, 41u);
+}
+
+TEST_F(ColdRunsTest, ACachedHugePageGoesFirst) {
+  LockHolder hold(t.lock);
+  Give(Take(128));
+  ASSERT_TRUE(t.filler.has_empties());
+  const HugeRange cached = AddToCache(1);
+  EXPECT_EQ(HugePageOf(Take(128).first), cached.first);
+}
+
+TEST_F(ColdRunsTest, WarmFramesAreTakenBeforeWhatWasEmptied) {
+  LockHolder hold(t.lock);
+  Give(Take(128));
+  t.cold.NoteTouch(100'000, Seconds(t.CoarseNow()));
+  EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kHuge);
+}
+
+TEST_F(ColdRunsTest, ALargeRunGrowsOverItsOwnTail) {
+  LockHolder hold(t.lock);
+  const PageRange r = Take(300);
+  EXPECT_EQ(t.marked, 0u);
+  EXPECT_TRUE(runs.TryGrow(t, r, Pages(500)));
+}
+
+TEST_F(ColdRunsTest, NoMoreMarksThanTheBudget) {
+  LockHolder hold(t.lock);
+  t.marked = t.kMarkBudget - 1;
+  Take(128);
+  Take(128);
+  EXPECT_EQ(t.marked, t.kMarkBudget);
+  EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kHuge);
 }
 
 }  // namespace

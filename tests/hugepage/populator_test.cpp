@@ -98,17 +98,33 @@ TEST_F(PopulatorTest, WhereFramesAreColdFreshHugePagesBeginAsSinglePagesInstead)
   Grow(4);
   const PageRun cold = heap_.Take({kSpan});
   EXPECT_EQ(kernel_.advice(HugePageOf(cold.range.first)), FakeKernel::Advice::kNoHuge);
-  Grow(3);
-  EXPECT_TRUE(heap_.PopulateAhead());
-  EXPECT_EQ(kernel_.populates, 1u) << "it would take from the program what it saves it";
+  Grow(20);
+  EXPECT_FALSE(heap_.PopulateAhead()) << "it would take from the program what it saves it";
+  EXPECT_FALSE(heap_.GrowsFast());
+  EXPECT_EQ(kernel_.populates, 1u);
   kernel_.Advance(60'000);
-  kernel_.populate_ns = 100'000;
+  kernel_.populate_ns = 200'000;
+  Grow(8);
+  EXPECT_TRUE(heap_.GrowsFast()) << "a minute later it tries again";
   Grow(3);
   EXPECT_TRUE(heap_.PopulateAhead());
-  EXPECT_EQ(kernel_.populates, 2u) << "a minute later it tries again";
+  EXPECT_EQ(kernel_.populates, 2u);
   Grow(6);
-  const PageRun warm = heap_.Take({kSpan});
-  EXPECT_EQ(kernel_.advice(HugePageOf(warm.range.first)), FakeKernel::Advice::kHuge);
+  PageRun warm;
+  for (int i = 0; i < 4; ++i) warm = heap_.Take({kSpan});
+  EXPECT_EQ(kernel_.advice(HugePageOf(warm.range.first)), FakeKernel::Advice::kHuge)
+      << "six took 1.2 ms";
+}
+
+TEST_F(PopulatorTest, ASlowRefusalDoesNotMakeFramesCold) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  kernel_.refuse_populate = true;
+  kernel_.populate_ns = 5'000'000;
+  Grow(2);
+  EXPECT_FALSE(heap_.PopulateAhead());
+  const PageRun run = heap_.Take({kSpan});
+  EXPECT_EQ(kernel_.advice(HugePageOf(run.range.first)), FakeKernel::Advice::kHuge);
 }
 
 TEST_F(PopulatorTest, ARefusalEndsItForGoodAndLosesNothing) {
