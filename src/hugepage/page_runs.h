@@ -64,6 +64,7 @@ class PageRuns {
   }
 
   PageRun TakeSmall(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
+  PageRun TakeEmptied(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
   PageRun TakeAwkward(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
   PageRun TakeFromRegion(Tiers& t, Pages n) STRATA_REQUIRES(t.lock);
   PageRun TakeWhole(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
@@ -113,16 +114,27 @@ template <PageKernel Kernel>
 PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
   const PageRun run = t.filler.TryTake(r, BrokenFor(t, r.length));
   if (STRATA_LIKELY(!run.range.empty())) return run;
-  // Those that began as single pages and were emptied lie there until the next tick.
-  if (t.filler.has_empties() && t.cache.size() == HugePages(0) && MayBack(t, r.length) &&
-      FramesAreCold(t))
-    return t.filler.TakeFromEmpties(r);
+  if (t.filler.has_empties()) {
+    const PageRun emptied = TakeEmptied(t, r);
+    if (!emptied.range.empty()) return emptied;
+  }
   HugeTracker* tracker = AddTracker(t, r.length);
   if (tracker != nullptr) return t.filler.Contribute(tracker, r);
   // Better among the others than nowhere.
   const PageRun beside = t.filler.TryTakeElsewhere(r, BrokenFor(t, r.length));
   if (!beside.range.empty()) return beside;
   return MayBack(t, r.length) ? t.filler.TakeFromEmpties(r) : PageRun{};
+}
+
+// Where frames are cold: what began as single pages and was emptied lies there until the next tick.
+template <PageKernel Kernel>
+STRATA_NOINLINE PageRun PageRuns<Kernel>::TakeEmptied(Tiers& t, const PageRequest& r) {
+  PageRun run;
+  OnSideStack([&]() STRATA_NO_TSA {
+    if (t.cache.size() == HugePages(0) && MayBack(t, r.length) && FramesAreCold(t))
+      run = t.filler.TakeFromEmpties(r);
+  });
+  return run;
 }
 
 template <PageKernel Kernel>
