@@ -1,9 +1,10 @@
 // Whether the kernel's free hugepage frames are cold: a hypervisor took the memory behind them back
 // (free page reporting, ballooning), and whoever touches one first waits for it, 3 to 7 ms where a
 // warm one takes 0.1. Where they are cold the filler's fresh hugepages begin as single pages, of
-// which the kernel has warm ones far longer, and are rebuilt when they are full; and a rebuild,
-// during which the program's page faults wait, gets a frame that was touched ahead. Told by first
-// touches alone, which wait for nothing else: a rebuild also waits for all CPUs. A pure class.
+// which the kernel has warm ones far longer, and are rebuilt when three quarters of one are in use;
+// and a rebuild, during which the program's page faults wait, gets a frame that was touched ahead.
+// Told by first touches alone, which wait for nothing else: a rebuild also waits for all CPUs. A
+// pure class, in hugepage.
 #pragma once
 
 #include <cstdint>

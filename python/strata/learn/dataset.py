@@ -1,8 +1,8 @@
 """Merges lifetime profiles into one Parquet file: a row for each context, which is a program's
 build, a stack and a size, with how many of its objects died in each class.
 
-Each profile becomes rows in a scratch file, and Polars adds those up in a stream, so a hundred
-thousand profiles need the memory of one, and of the contexts that they have in common.
+Each profile becomes rows in a scratch file beside the output, and Polars adds those up. In memory
+are one profile and the contexts, however many profiles have them in common.
 """
 
 from __future__ import annotations
@@ -136,7 +136,6 @@ def merge(
     output: Path,
     split: Split,
     warn: Callable[[str], None],
-    progress: Callable[[], None] = lambda: None,
 ) -> Merged:
     """Writes the data set. What is no lifetime profile is named in a warning and left out."""
     read = skipped = 0
@@ -154,7 +153,6 @@ def merge(
             except StrataError as error:
                 warn(f"{error}; left out")
                 skipped += 1
-            progress()
         parts.flush()
         if parts.count == 0:
             raise StrataError("no lifetimes in what was named: nothing is written")
