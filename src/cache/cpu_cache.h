@@ -91,8 +91,9 @@ class CpuCache {
   template <class Below>
   void GiveUpCostly(Below& below) {
     const Vcpu* v = vcpus_.Find(ops_.vcpu());
-    for (size_t n = kFirstCostly; v != nullptr && n < kNumClasses; ++n) {
+    for (size_t n = 1; v != nullptr && n < kNumClasses; ++n) {
       const auto c = static_cast<SizeClass>(n);
+      if (!IsCostly(c)) continue;
       exchange_.GiveUp(c, v->slab().header(c).fill(), below);
     }
   }

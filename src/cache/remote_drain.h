@@ -48,7 +48,9 @@ class RemoteDrain {
     size_t bytes = 0;
     for (size_t i = 1; i < kNumClasses; ++i) bytes += DrainStopped(s, static_cast<SizeClass>(i));
     if (!ops_.Fence()) return bytes;
-    for (size_t c = 1; c < kNumClasses; ++c) s.Open(static_cast<SizeClass>(c), 0);
+    for (size_t i = 1; i < kNumClasses; ++i) {
+      if (const auto c = static_cast<SizeClass>(i); s.IsMade(c)) s.Open(c, 0);
+    }
     v.DropRoom(v.room());
     return bytes;
   }
@@ -85,18 +87,19 @@ class RemoteDrain {
     ClassRoom classes[kNumClasses];
   };
 
-  static constexpr uint16_t kWasStopped = 0xffff;  // it waits for a fence, and still does
+  static constexpr uint16_t kLeftAlone = 0xffff;  // it waits for a fence, and still does; or unused
 
   static void StopAll(Slab& s, uint16_t (&rooms)[kNumClasses]) {
     for (size_t i = 1; i < kNumClasses; ++i) {
       const auto c = static_cast<SizeClass>(i);
-      rooms[i] = s.IsStopped(c) ? kWasStopped : static_cast<uint16_t>(s.header(c).room());
-      s.Stop(c);
+      rooms[i] = s.IsStopped(c) || !s.IsMade(c) ? kLeftAlone
+                                                : static_cast<uint16_t>(s.header(c).room());
+      if (s.IsMade(c)) s.Stop(c);
     }
   }
   static void OpenAll(Slab& s, const uint16_t (&rooms)[kNumClasses]) {
     for (size_t i = 1; i < kNumClasses; ++i) {
-      if (rooms[i] != kWasStopped) s.Open(static_cast<SizeClass>(i), rooms[i]);
+      if (rooms[i] != kLeftAlone) s.Open(static_cast<SizeClass>(i), rooms[i]);
     }
   }
 

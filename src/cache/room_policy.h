@@ -44,6 +44,7 @@ class RoomPolicy {
   bool Grow(Vcpu& v, SizeClass c) STRATA_REQUIRES(v.lock) {
     // A slab that a drainer could not fence stays stopped.
     if (v.slab().IsStopped(c)) return false;
+    if (!v.slab().IsMade(c)) v.slab().Make(c);
     const ClassInfo& info = InfoOf(c);
     SlabHeader& h = v.slab().header(c);
     const size_t room = h.room();
@@ -57,7 +58,8 @@ class RoomPolicy {
     if (room + grow > h.capacity && !Relocate(v, c, room + grow)) grow = h.capacity - room;
     if (grow == 0) return false;
     v.AddRoom(grow * info.size);
-    h.end.store(static_cast<uint16_t>(room + grow), std::memory_order_relaxed);
+    // release: who sees room sees the array of a class that was made just now.
+    h.end.store(static_cast<uint16_t>(room + grow), std::memory_order_release);
     return true;
   }
 

@@ -38,10 +38,10 @@
   "1:\n"                                  \
   "mov %[index], %[slab]\n"               \
   "movl %%fs:(%[slab]), %k[slab]\n"       \
-  "shl $15, %[slab]\n"                    \
+  "shl $16, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
 
-static_assert(strata::kSlabShift == 15 && strata::kRseqCsOffset == 8);
+static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
 static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);

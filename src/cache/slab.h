@@ -15,11 +15,11 @@
 
 namespace strata {
 
-inline constexpr size_t kSlabShift = 15;
+inline constexpr size_t kSlabShift = 16;
 inline constexpr size_t kSlabBytes = size_t{1} << kSlabShift;
 // A header for every value of a page map entry. Those of sampled pages (see base/size_class.h) stay
 // zero for ever: end = 0 means no room.
-inline constexpr size_t kSlabHeaders = 256;
+inline constexpr size_t kSlabHeaders = 2 * size_t{kSampledPage};
 static_assert(kMaxClasses <= kSampledPage);
 
 // One class on one vCPU. `word` is written by the vCPU's own threads inside restartable sequences,
@@ -57,14 +57,14 @@ class Slab {
 
   SlabHeader& header(SizeClass c) { return headers_[Raw(c)]; }
 
-  void Init() {
-    for (size_t i = 1; i < kNumClasses; ++i) {
-      const auto c = static_cast<SizeClass>(i);
-      SlabHeader& h = header(c);
-      h.start_factor.store(StartFactor(c), std::memory_order_relaxed);
-      h.array.store(first_[i] + 1, std::memory_order_relaxed);
-      h.capacity = kFirstSlots;
-    }
+  // Most programs use few classes, so each is made when it first gets room. Until then its header
+  // is zero and not written to: the pages of headers that nobody needs take no memory.
+  bool IsMade(SizeClass c) { return header(c).capacity != 0; }
+  void Make(SizeClass c) {
+    SlabHeader& h = header(c);
+    h.start_factor.store(StartFactor(c), std::memory_order_relaxed);
+    h.array.store(first_[Raw(c)] + 1, std::memory_order_relaxed);
+    h.capacity = kFirstSlots;
   }
   // A stopped class, with the objects it has and room for so many.
   void Open(SizeClass c, size_t room) {

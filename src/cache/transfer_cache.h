@@ -82,8 +82,9 @@ class TransferCache {
   // up for long.
   void GiveUpCostly() {
     size_t left = kMostGivenUp;
-    for (size_t i = kNumClasses; i-- > kFirstCostly && left != 0;) {
+    for (size_t i = kNumClasses; --i > 0 && left != 0;) {
       const auto c = static_cast<SizeClass>(i);
+      if (!IsCostly(c)) continue;
       const size_t n = used(c) < left ? used(c) : left;
       if (n != 0) SendDown(c, n);
       left -= n;

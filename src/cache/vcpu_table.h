@@ -45,7 +45,6 @@ class VcpuTable {
     if (memory == nullptr) return nullptr;
     Slab& slab = *reinterpret_cast<Slab*>(slabs_ + (i << kSlabShift));
     auto* v = ::new (memory) Vcpu(i, slab, limit());
-    slab.Init();
     records_[i].store(v, std::memory_order_release);
     return v;
   }

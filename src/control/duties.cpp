@@ -13,6 +13,7 @@
 #include "base/message.h"
 #include "control/server.h"
 #include "malloc/background.h"
+#include "malloc/lifetimes.h"
 #include "malloc/background_duties.h"
 #include "malloc/live_options.h"
 #include "malloc/runtime.h"
@@ -53,6 +54,8 @@ class Duties {
         next_populate_ns_ = now + kPopulateNs;
       }
       if (populates_ && next > next_populate_ns_) next = next_populate_ns_;
+      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = LearnLifetimes(now);
+      if (learns_ && next > next_learn_ns_) next = next_learn_ns_;
       const uint64_t left = next > now ? next - now : 0;
       if (own_table_) {
         Poll(left);
@@ -140,6 +143,8 @@ class Duties {
   bool own_table_ = false;
   uint32_t since_stats_ = 0;  // rounds
   uint32_t since_profile_ = 0;
+  const bool learns_ = TheRuntime().options.lifetimes != LifetimeChoice::kOff;
+  uint64_t next_learn_ns_ = 0;
   bool populates_ = false;
   uint64_t next_populate_ns_ = 0;
 };

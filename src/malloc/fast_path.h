@@ -14,8 +14,10 @@ namespace strata {
 
 // Out of line: the first call of a thread, misses, large blocks, errors, other modes. These set
 // ENOMEM. AllocateSlow's bytes are counted for the sampler already, or are not to be.
-STRATA_NOINLINE void* AllocateCounted(size_t size);
+// `caller`: where the program's call returns to.
+STRATA_NOINLINE void* AllocateCounted(size_t size, const void* caller);
 STRATA_NOINLINE void* AllocateSlow(size_t size);
+STRATA_NOINLINE void* AllocateSlowOf(size_t size, SizeClass c);  // kNone: a large block
 STRATA_NOINLINE void FreeSlow(void* p);
 STRATA_NOINLINE void FreeSmallSlow(void* p);
 // Reports and ends the program if the block at p is not one that (size, align) would have got.
@@ -29,9 +31,9 @@ STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
   ThreadState& t = t_state;
   const size_t stretch = t.countdown.stretch;
   // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
-  // kMaxClassSize) and threads that must not use the slabs (theirs is 0). The count is stored only
+  // kMaxClassSize), and threads that must not use the slabs or place by prediction (theirs is 0). The count is stored only
   // when it passes: a signal handler that allocates never sees it wrapped around.
-  if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size);
+  if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size, __builtin_return_address(0));
   t.countdown.stretch = stretch - size;
   void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, ClassOfSize(size));
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
@@ -45,6 +47,15 @@ STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
     return AllocateSlow(size);
   void* p = RseqPop(SlabsOf(TheRuntime()), slabs, ClassOfSize(size));
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
+  return p;
+}
+
+// The same, of a class that was chosen for it.
+STRATA_ALWAYS_INLINE void* AllocateOf(size_t size, SizeClass c) {
+  void* slabs = t_state.slabs;
+  void* p = STRATA_UNLIKELY(slabs == nullptr) ? nullptr
+                                              : RseqPop(SlabsOf(TheRuntime()), slabs, c);
+  if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlowOf(size, c);
   return p;
 }
 

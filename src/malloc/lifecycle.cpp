@@ -139,6 +139,7 @@ namespace {
 // thread makes the tables in its first round.
 void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
+                     o.lifetimes != LifetimeChoice::kOff ||
                      o.sample_interval != Options().sample_interval;
   if (!asked || o.sample_interval == 0) return;
   FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid

@@ -153,7 +153,15 @@ constexpr OptionRow kTable[] = {
     {"LIFETIME_FILLER", "on|off", "off",
      "spans of more than 16 objects on hugepages of their own, as if they lasted longer",
      Switch<&Options::lifetime_filler>},
-    {"SAMPLE", "bytes", "2M",
+    {"LIFETIMES", "off|online", "off",
+     "keep objects that last apart from those of their size that do not, as learned from samples; "
+     "for programs that keep some of what a burst allocates",
+     [](const char* v, Options& o) {
+       if (strcmp(v, "off") != 0 && strcmp(v, "online") != 0) return false;
+       o.lifetimes = strcmp(v, "online") == 0 ? LifetimeChoice::kOnline : LifetimeChoice::kOff;
+       return true;
+     }},
+    {"SAMPLE", "bytes", "2M; 512K with LIFETIMES",
      "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "
      "exact and costs more",
      [](const char* v, Options& o) {
@@ -293,6 +301,8 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.sample_interval = kDefaultSampleInterval;
     out.on_error = OnError::kAbort;
   }
+  if (out.lifetimes != LifetimeChoice::kOff && out.sample_interval == kDefaultSampleInterval)
+    out.sample_interval = kLearningSampleInterval;
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
     out.profile_signal = 0;
     Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();

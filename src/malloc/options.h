@@ -14,8 +14,10 @@ namespace strata {
 enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
 enum class OnError : uint8_t { kAbort, kIgnore };
 enum class ControlChoice : uint8_t { kOn, kOff, kAlways };
+enum class LifetimeChoice : uint8_t { kOff, kOnline };
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
+inline constexpr size_t kLearningSampleInterval = 512 << 10;
 
 struct Options {
   char stats[1024] =
@@ -35,6 +37,7 @@ struct Options {
   bool adaptive = true;
   bool span_priority = true;
   bool lifetime_filler = false;
+  LifetimeChoice lifetimes = LifetimeChoice::kOff;
   ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;
   size_t cpu_cache_bytes = 1536 << 10;

@@ -114,12 +114,14 @@ SizeClass UnsampledClassOf(const void* p) {
 }
 
 // From one class to another, for a thread with slabs: as a malloc and a free, but only what it
-// grows by is counted.
-void* MoveUnsampled(void* from, size_t old_size, size_t size) {
-  void* to = AllocateUncounted(size);
+// grows by is counted. What was predicted to last still is.
+void* MoveUnsampled(void* from, SizeClass c, size_t size) {
+  const size_t old_size = InfoOf(c).size;
+  const SizeClass plain = ClassOfSize(size);
+  void* to = AllocateOf(size, IsLasting(c) ? LastingClass(plain) : plain);
   if (STRATA_UNLIKELY(to == nullptr)) return nullptr;
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
-  const size_t counted = InfoOf(ClassOfSize(size)).size;
+  const size_t counted = InfoOf(plain).size;
   if (counted > old_size) {
     const size_t stretch = t_state.countdown.stretch;
     if (STRATA_UNLIKELY(stretch <= counted - old_size)) {
@@ -142,7 +144,7 @@ void* Reallocate(void* p, size_t size) {
     if (MayStay(old_size, size)) return p;
     if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope() &&
         TheRuntime().heap.blocks().StateOf(c, p) == ObjectState::kGivenOut)
-      return MoveUnsampled(p, old_size, size);
+      return MoveUnsampled(p, c, size);
   }
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) {

@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 
 #include "base/errno_keeper.h"
+#include "malloc/predicted_path.h"
 #include "profile/stack_walk.h"
 #include "profile/usdt.h"
 
@@ -37,15 +38,29 @@ bool IsOnSampledPage(const Runtime& r, const void* p) {
          IsSampledPage(r.heap.page_map().EntryOf(PageId(offset >> kPageShift)));
 }
 
+SampleSite SiteOf(const AllocationSite& site, size_t size, const uintptr_t* places, size_t depth) {
+  SampleSite s;
+  if (size > kMaxClassSize) return s;
+  s.key = Raw(site.KeyOf(ClassOfSize(size)));
+  for (size_t i = 1; i < depth && i <= SampleSite::kMostFrames; ++i) {
+    const uintptr_t up = (places[i] - site.frame()) / sizeof(uintptr_t);
+    if (places[i] > site.frame() && up <= UINT16_MAX) s.words_up[i - 1] = static_cast<uint16_t>(up);
+  }
+  return s;
+}
+
 // The block became a sample by the last of `counted` bytes.
-STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
+STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
+                          const AllocationSite* site) {
   const ErrnoKeeper keep;
   const SampleRate rate = r.sampler.rate();
   if (rate.interval == 0) return;  // switched off this moment
   if (t_state.at_work) return;     // a block of the library's own thread
   uintptr_t stack[kMaxStackDepth];
-  const size_t depth = WalkStack(stack, kMaxStackDepth);
-  const SampleEvent event = EventAt(r, p);
+  uintptr_t places[kMaxStackDepth];
+  const size_t depth = WalkStack(stack, kMaxStackDepth, places);
+  SampleEvent event = EventAt(r, p);
+  if (site != nullptr) event.site = SiteOf(*site, size, places, depth);
   SampleCountdown& countdown = t_state.countdown;
   const double expected = static_cast<double>(counted) / countdown.IntervalOfSample(rate);
   countdown.NoteSample(event.now_ns, rate);
@@ -58,12 +73,14 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted) {
 bool CountBytesSlow(size_t bytes) {
   ThreadState& t = t_state;
   if (STRATA_UNLIKELY(t.number == 0)) SeedThread(t);
-  const bool fast = (t.slabs != nullptr || BindThread()) && t.scope == nullptr;
+  const bool fast = (t.slabs != nullptr || BindThread()) && t.scope == nullptr && !Predicts();
   return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),
                            fast ? Stretches::kAllowed : Stretches::kNone);
 }
 
-void SampleTaken(Runtime& r, void* p, size_t size) { Take(r, p, size, size); }
+void SampleTaken(Runtime& r, void* p, size_t size, const AllocationSite* site) {
+  Take(r, p, size, size, site);
+}
 
 void SampleFreed(Runtime& r, void* p) {
   if (!r.sampler.MayHold(reinterpret_cast<uintptr_t>(p))) return;
@@ -87,7 +104,7 @@ void Resized(Runtime& r, void* from, void* to, size_t old_counted, size_t counte
       return;
     }
   }
-  if (STRATA_UNLIKELY(due)) Take(r, to, size, counted);
+  if (STRATA_UNLIKELY(due)) Take(r, to, size, counted, nullptr);
 }
 
 }  // namespace strata

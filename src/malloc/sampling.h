@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "malloc/allocation_site.h"
 #include "malloc/runtime.h"
 
 namespace strata {
@@ -19,8 +20,10 @@ STRATA_ALWAYS_INLINE bool CountBytes(size_t bytes) {
   return false;
 }
 
-// A live block becomes a sample, with the stack of the caller.
-STRATA_NOINLINE void SampleTaken(Runtime& r, void* p, size_t size);
+// A live block becomes a sample, with the stack of the caller. Null: no predictions are made for its
+// place.
+STRATA_NOINLINE void SampleTaken(Runtime& r, void* p, size_t size,
+                                 const AllocationSite* site = nullptr);
 
 // A block on a page with samples is about to be freed; it may be one of them.
 STRATA_NOINLINE void SampleFreed(Runtime& r, void* p);

@@ -9,6 +9,7 @@
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
 #include "malloc/per_thread_path.h"
+#include "malloc/predicted_path.h"
 #include "malloc/region_calls.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
@@ -141,17 +142,27 @@ bool ExpectIfSmall(void* p) {
   return c == SizeClass::kNone || c == kDividedPage || ExpectObject(r, p, c);
 }
 
-void* AllocateCounted(size_t size) {
-  if (void* p = PopPerThread(size)) return p;
+void* AllocateCounted(size_t size, const void* caller) {
+  const AllocationSite site(caller, __builtin_frame_address(0));
+  if (void* p = Predicts() ? PopPredicted(site, size) : PopPerThread(size)) return p;
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
   if (InScope()) return AllocateInScope(size);
   const bool sampled = CountBytesSlow(size);
-  void* p = AllocateUncounted(size);
-  if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size);
+  if (size > kMaxClassSize) {
+    void* p = AllocateSlow(size);
+    if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size, &site);
+    return p;
+  }
+  void* p = AllocateOf(size, Predicts() ? PredictedClass(site, size) : ClassOfSize(size));
+  if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size, &site);
   return p;
 }
 
 void* AllocateSlow(size_t size) {
+  return AllocateSlowOf(size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
+}
+
+void* AllocateSlowOf(size_t size, SizeClass c) {
   const int saved = errno;
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStarting)) return EarlyAllocate(size);
@@ -159,10 +170,9 @@ void* AllocateSlow(size_t size) {
   if (STRATA_UNLIKELY(size > kMaxRequest)) return OutOfMemory();
   Runtime& r = TheRuntime();
   void* p;
-  if (size > kMaxClassSize) {
+  if (c == SizeClass::kNone) {
     p = TakeLarge(r, size, 1).address;
   } else {
-    const SizeClass c = ClassOfSize(size);
     p = AllocateSmall(r, c);
     NoteRequested(r, c, size);
   }

@@ -42,9 +42,19 @@ struct SampleSums {
   Lifetimes lifetimes;
 };
 
+// What names the place that allocates (lifetime/site.h), and how many words above the frame of the
+// library's that named it the return addresses of the frames after the first lie; 0: not known.
+struct SampleSite {
+  static constexpr size_t kMostFrames = 12;
+
+  uint64_t key = 0;  // 0: none
+  uint16_t words_up[kMostFrames] = {};
+};
+
 struct SampleRow {
   size_t number = 0;          // among all rows, from 0; for ever
   SampleRow* next = nullptr;  // of the same context
+  SampleSite site;            // what the first block's event said
   StackContext* context = nullptr;
   size_t bytes = 0;   // size of the objects, rounded up to a class, or to an eighth of a doubling
   uint64_t peak = 0;  // the peak that sums.peak_* tell about; if it is not the last, live_* do
@@ -84,6 +94,7 @@ struct SampleEvent {
   uint64_t now_ns = 0;
   uint32_t thread = 0;
   uint32_t cpu = 0;
+  SampleSite site = {};  // of an allocation
 };
 
 class Sampler {

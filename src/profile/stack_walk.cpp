@@ -70,7 +70,8 @@ void NoteUnknownCode() {
 
 }  // namespace
 
-STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max) {
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max,
+                                                    uintptr_t* places) {
   if (max == 0) return 0;
   const FrameRegisters here = CurrentRegisters();
   StackReader stack(t_known, here.sp);
@@ -78,11 +79,12 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max) 
   {
     const UnwindTables::Pin pin(g_tables);
     if (STRATA_LIKELY(pin.index() != nullptr)) {
-      const WalkResult walk = WalkFrames(*pin.index(), here, SelfRange(), stack, out, max);
+      const WalkResult walk = WalkFrames(*pin.index(), here, SelfRange(), stack, out, max, places);
       if (STRATA_UNLIKELY(walk.end == WalkEnd::kUnknownCode)) NoteUnknownCode();
       count = walk.count;
     } else {
       count = WalkFramePointers(here, SelfRange(), stack, out, max);
+      for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
     }
   }
   t_known = stack.known();
@@ -91,6 +93,7 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max) 
                  ? reinterpret_cast<uintptr_t>(__builtin_return_address(0))
                  : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
     count = 1;
+    if (places != nullptr) places[0] = 0;
   }
   return count;
 }

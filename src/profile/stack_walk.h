@@ -12,8 +12,8 @@ namespace strata {
 // Return addresses of the calling thread, innermost first, without the frames inside libstrata
 // itself. Takes no lock, allocates nothing, calls no dl*, async-signal-safe. Needs tables from
 // RefreshUnwindTables; without them falls back to what it can prove (frame pointers, else the
-// caller alone).
-size_t WalkStack(uintptr_t* out, size_t max);
+// caller alone). `places`, if not null: where on the stack each lies, 0 where that is not known.
+size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // Whether a walk met code in no table (dlopen), or nothing was ever prepared.
 bool UnwindTablesStale();

@@ -135,6 +135,7 @@ void WriteClasses(const HeapStats& s, TextSink& sink) {
     rows.Row()
         .Field("class", c)
         .Field("size", uint64_t{info.size})
+        .Field("lasting", IsLasting(static_cast<SizeClass>(c)))
         .Field("pages", uint64_t{info.pages})
         .Field("objects", uint64_t{info.objects})
         .Field("spans", k.spans)

@@ -189,6 +189,7 @@ class Writer {
       // A counter stays when the last span has gone back.
       if (stats_.classes[c].spans == 0 && stats_.classes[c].spans_taken == 0) continue;
       Sample(row.name).Text(",size=\"").Number(InfoOf(static_cast<SizeClass>(c)).size).Char('"');
+      if (IsLasting(static_cast<SizeClass>(c))) sink_.Text(",lasting=\"true\"");
       Value(row.of_class(stats_.classes[c]));
     }
   }

@@ -30,7 +30,7 @@ void WriteClassTable(const HeapStats& s, TextSink& sink) {
     cell(k.central, 10);
     cell(k.hits, 12);
     cell(k.misses_alloc + k.misses_free, 0);
-    sink.Char('\n');
+    sink.Text(IsLasting(static_cast<SizeClass>(c)) ? "  lasting\n" : "\n");
   }
 }
 

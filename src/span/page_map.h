@@ -20,7 +20,7 @@ struct Span;
 // What the pages of a block are entered as, in place of its class, while its owner makes blocks of
 // its own of it: a free of one of those takes the slow path, as that of a sampled block does, and
 // there finds the owner.
-inline constexpr SizeClass kDividedPage{0x7f};
+inline constexpr SizeClass kDividedPage{0xff};
 
 class PageMap {
  public:

@@ -26,7 +26,7 @@ struct ClassInfo {
 };
 
 inline constexpr size_t kMaxClassSize = 256 << 10;
-inline constexpr size_t kMaxClasses = 112;
+inline constexpr size_t kMaxClasses = 208;
 // Spans with more objects than this are dense: they likely stay long (Z. Zhou et al.,
 // "Characterizing a memory allocator at warehouse scale", ASPLOS 2024, section 4.4: C = 16).
 inline constexpr size_t kDenseThreshold = 16;
@@ -85,14 +85,15 @@ constexpr size_t NextSize(size_t size) {
 
 struct Classes {
   std::array<ClassInfo, kMaxClasses> info{};
-  size_t count = 0;  // including class 0
+  size_t sizes = 0;
 };
 
+// Once more behind the last: the classes of lasting objects.
 constexpr Classes Generate() {
   Classes c;
-  c.count = 1;
   for (size_t size = 8; size <= kMaxClassSize; size = NextSize(size))
-    c.info[c.count++] = MakeClass(size);
+    c.info[++c.sizes] = MakeClass(size);
+  for (size_t i = 1; i <= c.sizes; ++i) c.info[c.sizes + i] = c.info[i];
   return c;
 }
 
@@ -122,8 +123,17 @@ inline constexpr auto kLookup = MakeLookup();
 
 }  // namespace size_classes_internal
 
-inline constexpr size_t kNumClasses = size_classes_internal::kGenerated.count;
+inline constexpr size_t kNumSizes = size_classes_internal::kGenerated.sizes;
+// With class 0. The first kNumSizes are what malloc uses unless told otherwise, by size; the others
+// are those of lasting objects, in the same order.
+inline constexpr size_t kNumClasses = 1 + 2 * kNumSizes;
 static_assert(kNumClasses <= kMaxClasses);
+
+constexpr bool IsLasting(SizeClass c) { return Raw(c) > kNumSizes; }
+constexpr SizeClass LastingClass(SizeClass c) { return static_cast<SizeClass>(Raw(c) + kNumSizes); }
+constexpr SizeClass PlainClass(SizeClass c) {
+  return IsLasting(c) ? static_cast<SizeClass>(Raw(c) - kNumSizes) : c;
+}
 
 constexpr const ClassInfo& InfoOf(SizeClass c) {
   return size_classes_internal::kGenerated.info[Raw(c)];
@@ -131,16 +141,14 @@ constexpr const ClassInfo& InfoOf(SizeClass c) {
 // Few objects a span, or one: a miss in the caches costs a span, and an object in a cache keeps
 // most of one from all other classes.
 constexpr bool IsCostly(SizeClass c) { return InfoOf(c).objects <= 4; }
-inline constexpr size_t kFirstCostly = [] {
-  size_t c = kNumClasses;
-  while (c > 1 && IsCostly(static_cast<SizeClass>(c - 1))) --c;
-  return c;
-}();
 // Of a span of the class, by what is known of it without any hint.
 constexpr Density DensityOf(SizeClass c) {
   return InfoOf(c).objects > kDenseThreshold ? Density::kDense : Density::kSparse;
 }
-constexpr Placement PlacementOf(SizeClass c) { return {.density = DensityOf(c)}; }
+constexpr Placement PlacementOf(SizeClass c) {
+  return {.density = DensityOf(c),
+          .lifetime = IsLasting(c) ? LifetimeClass::kLong : LifetimeClass::kUnknown};
+}
 
 // The class of the smallest object that holds `size` bytes; size must be at most kMaxClassSize.
 STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
@@ -156,7 +164,7 @@ STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
 constexpr SizeClass ClassOfAligned(size_t size, size_t align) {
   if (size < align) size = align;
   if (size > kMaxClassSize) return SizeClass::kNone;
-  for (size_t c = Raw(ClassOfSize(size)); c < kNumClasses; ++c) {
+  for (size_t c = Raw(ClassOfSize(size)); c <= kNumSizes; ++c) {
     if (InfoOf(static_cast<SizeClass>(c)).size % align == 0) return static_cast<SizeClass>(c);
   }
   return SizeClass::kNone;

@@ -32,11 +32,10 @@ struct Span : ListNode<Span> {
   uint32_t first_page = 0;
   uint32_t num_pages = 0;
   SizeClass size_class = SizeClass::kNone;
-  SpanState state = SpanState::kUnused;
-  uint8_t occupancy_list = 0;  // which of the central list's lists it is on
-  uint8_t bitmap_words = 0;
   uint16_t objects = 0;    // capacity
   uint16_t allocated = 0;  // objects that the central list has given out
+  SpanState state = SpanState::kUnused;
+  uint8_t occupancy_list = 0;  // which of the central list's lists it is on
   uint32_t last_used = 0;  // tick of the last take or give; or that it was searched since
   static constexpr uint8_t kNotSeen = 0xff;
   uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
@@ -44,6 +43,7 @@ struct Span : ListNode<Span> {
   // nobody.
   uint8_t lent_to = 0;
   uint8_t place = 0;  // in its block: SpanPool's
+  uint8_t bitmap_words = 0;
   union {
     // kSmall: native pages, by bit, that were given back while the span was in use and not touched
     // since. Some may have memory again: only their hugepage knows (HugeTracker). Taking an object

@@ -198,7 +198,7 @@ TEST_F(DomainTransferCacheTest, AForkWaitsForCachesThatAreBeingMade) {
 
 TEST_F(DomainTransferCacheTest, CostlyObjectsAreGivenUpFromDomainsAndTheSharedOne) {
   UseBoth();
-  const auto costly = static_cast<SizeClass>(kFirstCostly);
+  const SizeClass costly = ClassOfSize(32 << 10);
   void* object = nullptr;
   for (const size_t cpu : {0, 4, 900}) {  // the last is in no domain
     FakeWhere::cpu = cpu;

@@ -28,6 +28,7 @@ struct FakeVcpus {
   void Open(Vcpu& v, SizeClass c, size_t room, size_t objects) {
     STRATA_CHECK(objects <= room && room <= Slab::kFirstSlots);
     LockHolder hold(v.lock);
+    if (!v.slab().IsMade(c)) v.slab().Make(c);
     v.slab().Open(c, room);
     v.AddRoom(room * InfoOf(c).size);
     if (objects != 0)

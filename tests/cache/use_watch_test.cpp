@@ -13,7 +13,7 @@ namespace {
 class UseWatchTest : public testing::Test {
  protected:
   UseWatchTest() {
-    slab_.Init();
+    for (const SizeClass c : {small_, large_}) slab_.Make(c);
     slab_.Open(small_, Slab::kFirstSlots);
     slab_.Open(large_, Slab::kFirstSlots);
   }

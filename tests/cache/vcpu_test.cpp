@@ -22,12 +22,22 @@ TEST(VcpuTable, ARecordIsMadeOnceAndHasItsSlab) {
   EXPECT_EQ(v.resizes(), 0u);
   EXPECT_EQ(v.index(), 2u);
   EXPECT_EQ(&v.slab(), &f.cpus.slab(2));
-  const SizeClass c = ClassOfSize(48);
-  EXPECT_EQ(v.slab().header(c).capacity, Slab::kFirstSlots);
-  EXPECT_EQ(v.slab().header(c).start_factor.load(), StartFactor(c));
   EXPECT_EQ(f.table.in_use(), 1u);
   EXPECT_EQ(f.table.Find(4), nullptr);
   EXPECT_EQ(f.table.Activate(4, [] { return size_t{1}; }), nullptr);
+}
+
+TEST(Slab, AClassIsMadeOnItsOwn) {
+  FakeVcpus f(1);
+  Slab& slab = f.Use(0, 1000).slab();
+  const SizeClass c = ClassOfSize(48);
+  EXPECT_FALSE(slab.IsMade(c));
+  slab.Make(c);
+  EXPECT_TRUE(slab.IsMade(c));
+  EXPECT_FALSE(slab.IsMade(LastingClass(c)));
+  EXPECT_EQ(slab.header(c).capacity, Slab::kFirstSlots);
+  EXPECT_EQ(slab.header(c).start_factor.load(), StartFactor(c));
+  EXPECT_EQ(slab.header(c).room(), 0u);
 }
 
 TEST(VcpuTable, WalksThoseInUse) {

@@ -36,16 +36,35 @@ TEST(SizeClasses, OnlySizesUpToEightAreNotAlignedTo16) {
   EXPECT_EQ(InfoOf(ClassOfSize(0)).size, 8u);
   EXPECT_EQ(InfoOf(ClassOfSize(8)).size, 8u);
   EXPECT_EQ(InfoOf(ClassOfSize(9)).size, 16u);
-  for (size_t c = 2; c < kNumClasses; ++c) EXPECT_EQ(InfoOf(Class(c)).size % 16, 0u) << c;
+  for (size_t c = 2; c <= kNumSizes; ++c) EXPECT_EQ(InfoOf(Class(c)).size % 16, 0u) << c;
 }
 
 TEST(SizeClasses, ClassesGrowAndEndAtTheLargest) {
   EXPECT_LE(kNumClasses, kMaxClasses);
   EXPECT_EQ(InfoOf(SizeClass::kNone).size, 0u);
-  for (size_t c = 2; c < kNumClasses; ++c) {
+  for (size_t c = 2; c <= kNumSizes; ++c) {
     EXPECT_LT(InfoOf(Class(c - 1)).size, InfoOf(Class(c)).size);
   }
-  EXPECT_EQ(InfoOf(Class(kNumClasses - 1)).size, kMaxClassSize);
+  EXPECT_EQ(InfoOf(Class(kNumSizes)).size, kMaxClassSize);
+}
+
+TEST(SizeClasses, EachSizeHasAClassForWhatLasts) {
+  for (size_t i = 1; i <= kNumSizes; ++i) {
+    const SizeClass plain = Class(i), lasting = LastingClass(plain);
+    EXPECT_FALSE(IsLasting(plain));
+    EXPECT_TRUE(IsLasting(lasting));
+    EXPECT_LT(Raw(lasting), kNumClasses);
+    EXPECT_EQ(PlainClass(lasting), plain);
+    EXPECT_EQ(PlainClass(plain), plain);
+    EXPECT_EQ(InfoOf(lasting).size, InfoOf(plain).size);
+    EXPECT_EQ(InfoOf(lasting).objects, InfoOf(plain).objects);
+    EXPECT_EQ(PlacementOf(plain).lifetime, LifetimeClass::kUnknown);
+    EXPECT_EQ(PlacementOf(lasting).lifetime, LifetimeClass::kLong);
+  }
+  for (size_t size = 0; size <= kMaxClassSize; size += 61) {
+    EXPECT_FALSE(IsLasting(ClassOfSize(size)));
+    EXPECT_FALSE(IsLasting(ClassOfAligned(size, 64)));
+  }
 }
 
 TEST(SizeClasses, SpansAreWellFilled) {
@@ -61,7 +80,7 @@ TEST(SizeClasses, SpansAreWellFilled) {
     EXPECT_LE(tail * 32, bytes);
     EXPECT_LE(bytes, 64 * kNativePageSize);  // idle pages are a 64-bit mask
     EXPECT_EQ(DensityOf(Class(i)) == Density::kDense, c.objects > 16);
-    EXPECT_EQ(PlacementOf(Class(i)), Placement{.density = DensityOf(Class(i))});
+    EXPECT_EQ(PlacementOf(Class(i)).density, DensityOf(Class(i)));
   }
 }
 
@@ -120,7 +139,7 @@ TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
 TEST(SizeClasses, NothingServesTooLargeAlignedBlocks) {
   EXPECT_EQ(ClassOfAligned(kMaxClassSize + 1, 1), SizeClass::kNone);
   EXPECT_EQ(ClassOfAligned(~size_t{0}, 4096), SizeClass::kNone);
-  EXPECT_EQ(Raw(ClassOfAligned(kMaxClassSize, kPageSize)), kNumClasses - 1);
+  EXPECT_EQ(Raw(ClassOfAligned(kMaxClassSize, kPageSize)), kNumSizes);
 }
 
 }  // namespace

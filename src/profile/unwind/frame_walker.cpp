@@ -73,7 +73,7 @@ STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader&
 
 STRATA_READS_STACK WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at,
                                          CodeRange self, StackReader& stack, uintptr_t* out,
-                                         size_t max) {
+                                         size_t max, uintptr_t* places) {
   WalkResult result;
   Step step{at, at.pc};
   for (size_t left = max + kMaxSelfFrames; result.count < max && left != 0; --left) {
@@ -95,7 +95,11 @@ STRATA_READS_STACK WalkResult WalkFrames(const UnwindIndex& index, FrameRegister
       result.end = WalkEnd::kOutermost;
       return result;
     }
-    if (result.count != 0 || !Contains(self, step.lookup)) out[result.count++] = step.at.pc;
+    if (result.count != 0 || !Contains(self, step.lookup)) {
+      // A frame that a signal interrupted has no return address of its own.
+      if (places != nullptr) places[result.count] = step.lookup == step.at.pc ? 0 : step.at.sp - 8;
+      out[result.count++] = step.at.pc;
+    }
   }
   result.end = WalkEnd::kFull;
   return result;

@@ -41,9 +41,10 @@ struct WalkResult {
   WalkEnd end = WalkEnd::kNoRule;
 };
 
-// Return addresses from `at` outwards, without those in `self` as long as they come first.
+// Return addresses from `at` outwards, without those in `self` as long as they come first. `places`,
+// if not null: where on the stack each lies, 0 for one that the kernel put elsewhere.
 WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange self,
-                      StackReader& stack, uintptr_t* out, size_t max);
+                      StackReader& stack, uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // The same by frame pointers, for want of tables. A frame counts only if its return address follows
 // a call instruction, its rbp leads outwards, and both can be read; so most code that uses rbp for
