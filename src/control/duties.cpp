@@ -54,7 +54,7 @@ class Duties {
         next_populate_ns_ = now + kPopulateNs;
       }
       if (populates_ && next > next_populate_ns_) next = next_populate_ns_;
-      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = LearnLifetimes(now);
+      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = learner_.Look(now);
       if (learns_ && next > next_learn_ns_) next = next_learn_ns_;
       const uint64_t left = next > now ? next - now : 0;
       if (own_table_) {
@@ -144,6 +144,7 @@ class Duties {
   uint32_t since_stats_ = 0;  // rounds
   uint32_t since_profile_ = 0;
   const bool learns_ = TheRuntime().options.lifetimes != LifetimeChoice::kOff;
+  LifetimeLearner learner_;
   uint64_t next_learn_ns_ = 0;
   bool populates_ = false;
   uint64_t next_populate_ns_ = 0;

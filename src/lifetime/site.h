@@ -21,8 +21,8 @@ constexpr uint64_t Raw(SiteKey key) { return static_cast<uint64_t>(key); }
 // pointer. An exact packing (47 bits of address, 8 of height, 9 of class), then a multiplication
 // that can be undone: two places have two keys.
 constexpr SiteKey KeyOf(uintptr_t caller, uintptr_t frame, SizeClass c) {
-  const uint64_t packed = (caller & ((uint64_t{1} << 47) - 1)) |
-                          (uint64_t{(frame >> 4) & 0xff} << 47) | (uint64_t{Raw(c)} << 55);
+  const uint64_t packed =
+      caller ^ (static_cast<uint64_t>(frame & 0xff0) << 43) ^ (uint64_t{Raw(c)} << 55);
   return static_cast<SiteKey>(packed * 0x9e3779b97f4a7c15u);
 }
 

@@ -2,6 +2,7 @@
 #include "malloc/library_thread.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <gnu/libc-version.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -81,8 +82,24 @@ void PrepareLibraryThreads() {
 
 void ForgetLibraryThreads() { g_launch.run.store(nullptr, std::memory_order_relaxed); }
 
+namespace {
+
+// libc puts the program's thread-local variables on the stack and refuses one that they fill. How
+// large they are is libc's secret, so the next try has more.
+bool Create(pthread_attr_t& attr) {
+  constexpr size_t kStackBytes = 256 << 10, kMostStackBytes = 256 << 20;
+  int why = EINVAL;
+  for (size_t bytes = kStackBytes; why == EINVAL && bytes <= kMostStackBytes; bytes *= 8) {
+    pthread_attr_setstacksize(&attr, bytes);
+    pthread_t thread;
+    why = g_create(&thread, &attr, Begin, nullptr);
+  }
+  return why == 0;
+}
+
+}  // namespace
+
 bool StartLibraryThread(void (*run)()) {
-  constexpr size_t kStackBytes = 256 << 10;
   const ErrnoKeeper keep;
   void (*none)() = nullptr;
   if (!g_launch.run.compare_exchange_strong(none, run, std::memory_order_acq_rel)) return false;
@@ -94,10 +111,7 @@ bool StartLibraryThread(void (*run)()) {
   pthread_attr_t attr;
   pthread_attr_init(&attr);
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attr, kStackBytes);
-  pthread_t thread;
-  const bool made =
-      pthread_attr_setsigmask_np(&attr, &all) == 0 && g_create(&thread, &attr, Begin, nullptr) == 0;
+  const bool made = pthread_attr_setsigmask_np(&attr, &all) == 0 && Create(attr);
   pthread_attr_destroy(&attr);
   if (made) {
     AwaitBegin(before);

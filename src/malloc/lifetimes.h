@@ -5,18 +5,31 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "heaps/lifetime_evidence.h"
+#include "malloc/runtime.h"
+
 namespace strata {
 
-struct LifetimeStats {
-  size_t predictions = 0;  // entries of the table now
-  uint64_t changes = 0;    // of entries, so far
-  uint64_t rounds = 0;     // in which the samples were looked at
+// One in a process, and one caller at a time. What it knows of the past goes with it; what it
+// predicted stays.
+class LifetimeLearner {
+ public:
+  // May take milliseconds. Returns when to come again.
+  uint64_t Look(uint64_t now_ns);
+
+ private:
+  void Learn(Runtime& r);
+
+  LifetimeEvidence evidence_;
+  uint64_t samples_ = 0;  // at the last look
 };
 
-// One look at the samples, if there are new ones or the last was a while ago. One caller at a time;
-// may take milliseconds. Returns when to come again.
-uint64_t LearnLifetimes(uint64_t now_ns);
+struct LearningStats {
+  size_t places = 0;     // entries of the table now
+  uint64_t changes = 0;  // of entries, so far
+  uint64_t rounds = 0;   // in which the samples were looked at
+};
 
-LifetimeStats StatsOfLifetimes();
+LearningStats StatsOfLearning();
 
 }  // namespace strata

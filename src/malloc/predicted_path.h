@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cache/thread_cache.h"
 #include "lifetime/prediction_cache.h"
 #include "lifetime/site.h"
 #include "malloc/allocation_site.h"
@@ -31,33 +30,15 @@ STRATA_ALWAYS_INLINE bool Predicts() {
   return predicted_internal::g_predicts.load(std::memory_order_relaxed);
 }
 
-// For a place whose callers differ, which `found` says.
-STRATA_NOINLINE SizeClass ClassByCallers(const AllocationSite& site, SiteKey key, Prediction found,
-                                         SizeClass c);
+// For a place whose callers differ, which `found` says: looks at as many of them as need be.
+SizeClass ClassByCallers(AllocationSite site, SizeClass c, Prediction found);
 
-// For sizes that have a class.
-STRATA_ALWAYS_INLINE SizeClass PredictedClass(const AllocationSite& site, size_t size) {
-  const SizeClass c = ClassOfSize(size);
-  const SiteKey key = site.KeyOf(c);
-  const Prediction found = Predictions().Find(key);
-  if (STRATA_LIKELY(found.kind() == Prediction::kNone)) return c;
-  return found.kind() == Prediction::kLasts ? LastingClass(c)
-                                            : ClassByCallers(site, key, found, c);
-}
-
-// Null where a sample or a look at the sampler's rate is due, and for whatever is not simple:
-// nothing is counted then.
-STRATA_ALWAYS_INLINE void* PopPredicted(const AllocationSite& site, size_t size) {
+// Null where a sample is due, and for whatever is not simple: nothing is counted then. A changed rate
+// is noticed at the next sample.
+STRATA_ALWAYS_INLINE void* PopOf(SizeClass c, size_t size) {
   ThreadState& t = t_state;
-  if (t.scope != nullptr || size > kMaxClassSize) return nullptr;
-  const Runtime& r = TheRuntime();
-  if (!t.countdown.MaySpend(size, r.sampler.rate())) return nullptr;
-  void* p = nullptr;
-  if (STRATA_LIKELY(t.slabs != nullptr)) {
-    p = RseqPop(SlabsOf(r), t.slabs, PredictedClass(site, size));
-  } else if (t.cache != nullptr) {
-    p = t.cache->Pop(PredictedClass(site, size));
-  }
+  if (!t.countdown.HasBeyond(size) || t.slabs == nullptr) return nullptr;
+  void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, c);
   if (STRATA_LIKELY(p != nullptr)) t.countdown.SpendBeyond(size);
   return p;
 }

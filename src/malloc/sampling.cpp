@@ -38,34 +38,42 @@ bool IsOnSampledPage(const Runtime& r, const void* p) {
          IsSampledPage(r.heap.page_map().EntryOf(PageId(offset >> kPageShift)));
 }
 
-SampleSite SiteOf(const AllocationSite& site, size_t size, const uintptr_t* places, size_t depth) {
-  SampleSite s;
-  if (size > kMaxClassSize) return s;
-  s.key = Raw(site.KeyOf(ClassOfSize(size)));
-  for (size_t i = 1; i < depth && i <= SampleSite::kMostFrames; ++i) {
-    const uintptr_t up = (places[i] - site.frame()) / sizeof(uintptr_t);
-    if (places[i] > site.frame() && up <= UINT16_MAX) s.words_up[i - 1] = static_cast<uint16_t>(up);
-  }
-  return s;
-}
-
 // The block became a sample by the last of `counted` bytes.
 STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
-                          const AllocationSite* site) {
+                          const SampleSite* site) {
   const ErrnoKeeper keep;
   const SampleRate rate = r.sampler.rate();
   if (rate.interval == 0) return;  // switched off this moment
   if (t_state.at_work) return;     // a block of the library's own thread
   uintptr_t stack[kMaxStackDepth];
-  uintptr_t places[kMaxStackDepth];
-  const size_t depth = WalkStack(stack, kMaxStackDepth, places);
+  const size_t depth = WalkStack(stack, kMaxStackDepth);
   SampleEvent event = EventAt(r, p);
-  if (site != nullptr) event.site = SiteOf(*site, size, places, depth);
+  event.site = site;
   SampleCountdown& countdown = t_state.countdown;
   const double expected = static_cast<double>(counted) / countdown.IntervalOfSample(rate);
   countdown.NoteSample(event.now_ns, rate);
   double weight = 0;
   if (r.sampler.Add(event, size, expected, stack, depth, &weight)) ProbeAlloc(p, size, weight);
+}
+
+// A walk of its own, so that its arrays are gone before the sampler goes deeper.
+STRATA_NOINLINE void FindSite(const AllocationSite& from, size_t size, SampleSite& out) {
+  constexpr size_t kFrames = SampleSite::kMostFrames + 1;
+  uintptr_t frames[kFrames];
+  uintptr_t places[kFrames];
+  const size_t n = WalkStack(frames, kFrames, places);
+  out.key = Raw(from.KeyOf(ClassOfSize(size)));
+  for (size_t i = 1; i < n; ++i) {
+    const uintptr_t up = (places[i] - from.frame()) / sizeof(uintptr_t);
+    if (places[i] > from.frame() && up <= UINT16_MAX)
+      out.words_up[i - 1] = static_cast<uint16_t>(up);
+  }
+}
+
+STRATA_NOINLINE void TakePlaced(Runtime& r, void* p, size_t size, const AllocationSite& from) {
+  SampleSite site;
+  FindSite(from, size, site);
+  Take(r, p, size, size, &site);
 }
 
 }  // namespace
@@ -78,8 +86,14 @@ bool CountBytesSlow(size_t bytes) {
                            fast ? Stretches::kAllowed : Stretches::kNone);
 }
 
-void SampleTaken(Runtime& r, void* p, size_t size, const AllocationSite* site) {
-  Take(r, p, size, size, site);
+void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site) {
+  const bool learns = r.options.lifetimes != LifetimeChoice::kOff;
+  if (learns && site.is_known() && size <= kMaxClassSize) {
+    TakePlaced(r, p, size, site);
+  } else {
+    Take(r, p, size, size, nullptr);
+  }
+  return p;
 }
 
 void SampleFreed(Runtime& r, void* p) {

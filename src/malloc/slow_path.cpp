@@ -142,20 +142,50 @@ bool ExpectIfSmall(void* p) {
   return c == SizeClass::kNone || c == kDividedPage || ExpectObject(r, p, c);
 }
 
-void* AllocateCounted(size_t size, const void* caller) {
-  const AllocationSite site(caller, __builtin_frame_address(0));
-  if (void* p = Predicts() ? PopPredicted(site, size) : PopPerThread(size)) return p;
+namespace {
+
+// Of the class, or a large block; counts.
+STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
+  const bool sampled = CountBytesSlow(size);
+  void* p = AllocateSlowOf(size, c);
+  if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
+  return SampleTaken(TheRuntime(), p, size, site);
+}
+
+// For a place whose callers differ, which `found` says.
+STRATA_NOINLINE void* AllocateByCallers(AllocationSite site, size_t size, Prediction found) {
+  const SizeClass c = ClassByCallers(site, ClassOfSize(size), found);
+  if (void* p = PopOf(c, size)) return p;
+  return AllocateAt(site, size, c);
+}
+
+STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
+  if (void* p = PopPerThread(size)) return p;
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
   if (InScope()) return AllocateInScope(size);
-  const bool sampled = CountBytesSlow(size);
-  if (size > kMaxClassSize) {
-    void* p = AllocateSlow(size);
-    if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size, &site);
-    return p;
-  }
-  void* p = AllocateOf(size, Predicts() ? PredictedClass(site, size) : ClassOfSize(size));
-  if (STRATA_UNLIKELY(sampled) && p != nullptr) SampleTaken(TheRuntime(), p, size, &site);
-  return p;
+  return AllocateAt(site, size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
+}
+
+STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
+  return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
+}
+
+}  // namespace
+
+// Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
+// high the caller's stack is.
+void* AllocateCounted(size_t size, const void* caller) {
+  const AllocationSite site(caller, StackPointer());
+  if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
+    return AllocateUnpredicted(site, size);
+  const SizeClass c = ClassOfSize(size);
+  const Prediction found = Predictions().Find(site.KeyOf(c));
+  if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
+    return AllocateByCallers(site, size, found);
+  const bool lasts = found.kind() == Prediction::kLasts;
+  void* p = PopOf(lasts ? LastingClass(c) : c, size);
+  if (STRATA_LIKELY(p != nullptr)) return p;
+  return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
 }
 
 void* AllocateSlow(size_t size) {

@@ -106,6 +106,7 @@ struct HeapStats {
   uint64_t background_released = 0;
 
   SamplerStats sampler;
+  PredictionStats predictions;
 
   size_t caches() const { return cpu_cache + transfer_cache; }
   size_t free_resident() const { return central_free + page_heap_free; }

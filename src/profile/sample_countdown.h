@@ -93,7 +93,15 @@ struct SampleCountdown {
   bool MaySpend(size_t bytes, SampleRate rate) const {
     return epoch == (rate.epoch & kEpochMask) && beyond > bytes;
   }
-  void SpendBeyond(size_t bytes) { beyond = (beyond - bytes) & kBeyondMask; }
+  bool HasBeyond(size_t bytes) const { return beyond > bytes; }
+  // Not more than there are. The low bits of their word: so nothing is borrowed from the others, and
+  // no mask is needed.
+  void SpendBeyond(size_t bytes) {
+    uint64_t word;
+    __builtin_memcpy(&word, &stretch + 1, sizeof(word));
+    word -= bytes;
+    __builtin_memcpy(&stretch + 1, &word, sizeof(word));
+  }
 
   // The mean bytes between samples: now, and when the last sample was drawn.
   double IntervalInForce(SampleRate rate) const { return Thinned(rate, thinning); }

@@ -58,7 +58,8 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   ++samples_;
   StackContext* context = contexts_.Intern(stack, depth);
   SampleRow* row = context == nullptr ? nullptr : RowFor(context, size);
-  if (row != nullptr && row->site.key == 0 && row->context == context) row->site = e.site;
+  if (row != nullptr && e.site != nullptr && row->site.key == 0 && row->context == context)
+    row->site = *e.site;
   LiveSample* s = row == nullptr || !MakeRoom() ? nullptr : NewLive();
   if (s == nullptr) {
     ++dropped_;

@@ -94,7 +94,7 @@ struct SampleEvent {
   uint64_t now_ns = 0;
   uint32_t thread = 0;
   uint32_t cpu = 0;
-  SampleSite site = {};  // of an allocation
+  const SampleSite* site = nullptr;  // of an allocation; null: unknown
 };
 
 class Sampler {

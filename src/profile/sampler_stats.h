@@ -1,4 +1,4 @@
-// What the sampler tells the statistics about itself. Sits in profile.
+// What the sampler, and what learns from it, tell the statistics about themselves. Sits in profile.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,13 @@ struct SamplerStats {
   size_t peak_bytes_estimate = 0;
   size_t contexts = 0;   // different stacks
   uint64_t dropped = 0;  // samples for which there was no room
+};
+
+struct PredictionStats {
+  size_t places = 0;     // entries of the table of predictions now
+  uint64_t changes = 0;  // of entries, so far
+  uint64_t rounds = 0;   // in which the samples were looked at; 0: nothing is learned
+  size_t lasting_live = 0;  // bytes of live objects that lie where what lasts does
 };
 
 }  // namespace strata

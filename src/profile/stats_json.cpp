@@ -243,6 +243,13 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("contexts", s.sampler.contexts)
       .Field("dropped", s.sampler.dropped)
       .End();
+  all.Name("predictions");
+  Object(sink)
+      .Field("places", s.predictions.places)
+      .Field("changes", s.predictions.changes)
+      .Field("rounds", s.predictions.rounds)
+      .Field("lasting_live", s.predictions.lasting_live)
+      .End();
   all.Name("classes");
   WriteClasses(s, sink);
   all.Name("hugepage_occupancy").Char('[');

@@ -141,6 +141,13 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(", dropped ")
       .Number(s.sampler.dropped)
       .Char('\n');
+  if (s.predictions.rounds != 0) {
+    sink.Text("  predictions       ")
+        .Number(s.predictions.places)
+        .Text(" places, ")
+        .Mebibytes(s.predictions.lasting_live)
+        .Text(" live where what lasts lies\n");
+  }
   WriteClassTable(s, sink);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "malloc/background.h"
+#include "malloc/lifetimes.h"
 #include "malloc/limits.h"
 #include "malloc/runtime.h"
 #include "profile/stack_walk.h"
@@ -74,6 +75,7 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     totals.bytes += central.spans * info.pages * kPageSize;
     totals.objects += central.objects_out * info.size;
     live += k.live * info.size;
+    if (IsLasting(c)) out.predictions.lasting_live += k.live * info.size;
     requested += EstimateRequested(r.requested[i], k.live, info.size);
   }
   out.live = requested;
@@ -141,6 +143,10 @@ void CollectAll(HeapStats& out) {
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
+  const LearningStats learning = StatsOfLearning();
+  out.predictions.places = learning.places;
+  out.predictions.changes = learning.changes;
+  out.predictions.rounds = learning.rounds;
 }
 
 // Walks the heap span by span and asks the kernel which native pages are resident.

@@ -96,6 +96,17 @@ CASE(small_process_has_no_thread) {
   AwaitThread();
 }
 
+// libc takes their room from the thread's stack.
+#ifndef THREAD_LOCAL_BYTES
+#define THREAD_LOCAL_BYTES 1
+#endif
+CASE(thread_starts_beside_thread_local_variables) {
+  static _Thread_local volatile char own[THREAD_LOCAL_BYTES];
+  own[0] = 1;
+  CHECK(AwaitThread() != 0);
+  CHECK(own[0] == 1);
+}
+
 CASE(thread_has_no_privileges) {
   const struct sched_param fifo = {.sched_priority = 1};
   const int real_time = sched_setscheduler(0, SCHED_FIFO, &fifo) == 0;

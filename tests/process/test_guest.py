@@ -34,6 +34,12 @@ def run(lab: Lab, case: str, timeout: float = 60) -> Result:
     return lab.run(lab.build(SOURCE, "-ldl"), case, timeout=timeout)
 
 
+def test_the_thread_starts_beside_large_thread_local_variables(lab: Lab) -> None:
+    lab.require_strata()
+    program = lab.build(SOURCE, "-ldl", "-DTHREAD_LOCAL_BYTES=3000000", name="guest_large")
+    lab.run(program, "thread_starts_beside_thread_local_variables").silent()
+
+
 @pytest.mark.parametrize("case", SILENT)
 def test_guest(lab: Lab, case: str) -> None:
     run(lab, case).silent()

@@ -37,6 +37,7 @@ def depths(lab: Lab, case: str, env: dict[str, str]) -> dict[str, int]:
         ("everything", {}),
         ("everything", {"STRATA_CACHE": "thread"}),
         ("everything", {"STRATA_SAMPLE": "64"}),
+        ("everything", {"STRATA_LIFETIMES": "online", "STRATA_SAMPLE": "64"}),
         ("thread_start", {}),
         ("soft_limit", {"STRATA_SOFT_LIMIT": "16M"}),
         ("soft_limit", {"STRATA_SOFT_LIMIT": "16M", "STRATA_CACHE": "thread"}),

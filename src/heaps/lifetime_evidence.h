@@ -1,0 +1,60 @@
+// From the sampler's sums to the evidence that lifetime/site_learner.h decides by: of each stack and
+// size, how many samples outlived what is usual for their size. Sits in heaps, between the two.
+//
+// Usual is relative: an object lasts if it outlives twice the median of those of its size that died.
+// So a burst of 50 ms and a session of ten seconds each have their survivors, and a program all of
+// whose objects live equally long has none. What died long ago counts less and less, so that a
+// program may change.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lifetime/site_learner.h"
+#include "profile/sampler.h"
+#include "profile/scratch_array.h"
+
+namespace strata {
+
+// Used by one thread at a time.
+class LifetimeEvidence {
+ public:
+  // What died counts half after this.
+  static constexpr double kHalfLifeNs = 10e9;
+
+  // Looks at the samples. False: no memory, or there are none.
+  bool Gather(const Sampler& sampler, uint64_t now_ns);
+  SiteEvidence* rows() { return rows_.data(); }
+  size_t size() const { return rows_.size(); }
+
+ private:
+  // Deaths so far, at the last look, and with what died before worth less.
+  struct Deaths {
+    double seen = 0;
+    double lately = 0;
+    void Look(double now, double keeps) {
+      const double more = now - seen;
+      lately = lately * keeps + (more > 0 ? more : 0);
+      seen = now;
+    }
+  };
+  struct RowDeaths {
+    Deaths all, beyond;
+  };
+  struct SizeDeaths {
+    Deaths at[LifetimeHistogram::kBuckets];
+  };
+
+  bool MakeRoom(size_t rows);
+  void FindUsual(const Sampler& sampler, double keeps);
+  void NoteRow(const SampleRow& row, const SampleSums& sums, double keeps);
+
+  ScratchArray<SizeDeaths> by_size_;
+  ScratchArray<LifetimeHistogram> histograms_;
+  ScratchArray<RowDeaths> by_row_;
+  ScratchArray<SiteEvidence> rows_;
+  double usual_ns_[kNumSizes + 1] = {};  // where what is usual ends
+  uint64_t looked_ns_ = 0;
+};
+
+}  // namespace strata
