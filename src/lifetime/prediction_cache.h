@@ -42,36 +42,29 @@ class Prediction {
 
 class PredictionCache {
  public:
-  static constexpr size_t kWays = 2;
-  static constexpr size_t kBucketBits = 12;
-  static constexpr size_t kEntries = kWays << kBucketBits;
+  static constexpr size_t kIndexBits = 13;
+  static constexpr size_t kEntries = size_t{1} << kIndexBits;
   using Words = std::atomic<uint64_t>[kEntries];
 
   // `words` are zero, and outlive this.
   explicit constexpr PredictionCache(Words& words) : words_(words) {}
 
   STRATA_ALWAYS_INLINE Prediction Find(SiteKey key) const {
-    const std::atomic<uint64_t>* bucket = &words_[FirstOf(key)];
-    for (size_t way = 0; way < kWays; ++way) {
-      const uint64_t differs = bucket[way].load(std::memory_order_relaxed) ^ TagOf(key);
-      if (differs >> Prediction::kBits == 0) return Prediction::FromRaw(differs);
-    }
-    return Prediction::kNone;
+    const uint64_t differs = words_[IndexOf(key)].load(std::memory_order_relaxed) ^ TagOf(key);
+    if (STRATA_LIKELY(differs >> Prediction::kBits != 0)) return Prediction::kNone;
+    return Prediction::FromRaw(differs);
   }
 
-  // The table as it will be, made beside it. False: the bucket is full; the place goes without.
+  // The table as it will be, made beside it. False: another has the place's entry; it goes without.
   class Draft {
    public:
     // `words`: kEntries of them, zero.
     explicit Draft(uint64_t* words) : words_(words) {}
     bool Put(SiteKey key, Prediction prediction) {
-      for (size_t way = 0; way < kWays; ++way) {
-        uint64_t& word = words_[FirstOf(key) + way];
-        if (word != 0) continue;
-        word = TagOf(key) | prediction.raw();
-        return true;
-      }
-      return false;
+      uint64_t& word = words_[IndexOf(key)];
+      if (word != 0) return false;
+      word = TagOf(key) | prediction.raw();
+      return true;
     }
 
    private:
@@ -91,11 +84,11 @@ class PredictionCache {
   }
 
  private:
-  // The key's top bits say which bucket; all others are in the tag.
-  static_assert(kBucketBits >= Prediction::kBits, "the bucket and the tag make up the key");
+  // The key's top bits say which entry; all others are in the tag.
+  static_assert(kIndexBits >= Prediction::kBits, "the index and the tag make up the key");
 
-  static constexpr size_t FirstOf(SiteKey key) {
-    return static_cast<size_t>(Raw(key) >> (64 - kBucketBits)) * kWays;
+  static constexpr size_t IndexOf(SiteKey key) {
+    return static_cast<size_t>(Raw(key) >> (64 - kIndexBits));
   }
   static constexpr uint64_t TagOf(SiteKey key) { return Raw(key) << Prediction::kBits; }
 

@@ -137,9 +137,10 @@ TEST_F(SiteLearnerTest, AStackThatEndsWhereOthersGoOnIsLeftAlone) {
   EXPECT_EQ(Predict({1, 3}), Prediction::kNone);
 }
 
-// Stacks of a random call tree whose fate is set by one frame, wherever it lies: all that came with
-// enough evidence are predicted right.
+// Stacks of a random call tree whose fate is set by one frame, wherever it lies: what passes is never
+// said to last, and of what lasts nearly all is found; some entries of the table are taken.
 TEST_F(SiteLearnerTest, StacksGetTheirOwnFate) {
+  size_t all = 0, found = 0;
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     evidence_.clear();
@@ -156,9 +157,14 @@ TEST_F(SiteLearnerTest, StacksGetTheirOwnFate) {
       stacks.emplace_back(frames, lasts);
     }
     Decide();
-    for (const auto& [frames, lasts] : stacks)
-      ASSERT_EQ(Predict(frames) == Prediction::kLasts, lasts) << "seed " << seed;
+    for (const auto& [frames, lasts] : stacks) {
+      const bool predicted = Predict(frames) == Prediction::kLasts;
+      ASSERT_LE(predicted, lasts) << "seed " << seed;
+      all += lasts;
+      found += predicted;
+    }
   }
+  EXPECT_GT(static_cast<double>(found), 0.95 * static_cast<double>(all));
 }
 
 }  // namespace
