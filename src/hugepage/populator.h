@@ -39,7 +39,10 @@ class Populator {
     if (refused_ || !t.hugepages) return false;
     // There, the program grows by single pages, and this would take from it what it saves it.
     if (t.cold.likely(Seconds(t.CoarseNow()))) return false;
-    if (t.used < kLeastHeap) return idle_looks_ < kIdleLooks;
+    if (t.used < kLeastHeap) {
+      if (!tried_ && t.used >= kLeastToTry && most != HugePages(0)) TryOne(t);
+      return idle_looks_ < kIdleLooks;
+    }
     const HugePages wanted(std::min(2 * taken, std::min(kMost, t.cache.limit()).raw()));
     const HugePages lacking = wanted > t.cache.size() ? wanted - t.cache.size() : HugePages(0);
     if (const HugePages n = std::min(lacking, most); n != HugePages(0)) Populate(t, n);
@@ -49,10 +52,33 @@ class Populator {
   // What one look backs at most: no more than the least limit of the huge cache.
   static constexpr HugePages kMost{10};
   static constexpr Pages kLeastHeap{8192};  // 64 MiB: smaller heaps gain nothing
+  // 24 MiB: one hugepage more is no matter there, and from 32 on there are some.
+  static constexpr Pages kLeastToTry{3072};
 
  private:
   static constexpr size_t kFast = 8;          // hugepages a second
   static constexpr uint32_t kIdleLooks = 25;  // in a row, until it ends
+
+  // Touches one and gives it back, so that a heap which soon needs hugepages knows whether they are
+  // cold before its program has waited for some.
+  void TryOne(Tiers& t) STRATA_REQUIRES(t.lock) {
+    const HugeRange one = t.allocator.Take(HugePages(1), HugePages(1));
+    if (one.empty()) return;
+    tried_ = true;
+    const bool advise = t.map[one.first].unadvised;
+    t.Unmark(t.map[one.first]);
+    t.Depart(one);
+    t.lock.Release();
+    if (advise) t.kernel.AdviseHuge(one);
+    const uint64_t begin = t.kernel.NowNs();
+    const bool backed = t.kernel.Populate(one);
+    const uint64_t ns = t.kernel.NowNs() - begin;
+    const NativeRange all{OffsetOf(one.first), BytesOf(one.length)};
+    const bool back = t.kernel.Release(&all, 1);
+    t.lock.Acquire();
+    if (backed) t.cold.NoteTouch(ns, Seconds(t.CoarseNow()));
+    t.Arrive(one, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
+  }
 
   void Populate(Tiers& t, HugePages n) STRATA_REQUIRES(t.lock) {
     const HugeRange range = t.allocator.Take(n, HugePages(1));
@@ -74,6 +100,7 @@ class Populator {
   size_t seen_ = 0, seen_by_tick_ = 0;  // of what was taken
   uint32_t idle_looks_ = 0;
   bool refused_ = false;
+  bool tried_ = false;
 };
 
 }  // namespace strata

@@ -77,6 +77,37 @@ TEST_F(PopulatorTest, ASmallHeapGetsNothingAndEndsItToo) {
   EXPECT_EQ(kernel_.populates, 0u);
 }
 
+TEST_F(PopulatorTest, OneIsTriedBeforeTheHeapNeedsThemAndGivenBack) {
+  kernel_.populate_ns = 5'000'000;
+  Grow(11);
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 0u) << "22 MiB";
+  Grow(1);
+  const size_t before = kernel_.resident_bytes();
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 1u);
+  EXPECT_EQ(kernel_.resident_bytes(), before);
+  Grow(40);
+  EXPECT_FALSE(heap_.GrowsFast()) << "by single pages, as they are cold";
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 1u) << "once";
+}
+
+TEST_F(PopulatorTest, AWarmOneChangesNothing) {
+  Grow(12);
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 1u);
+  Grow(40);
+  EXPECT_TRUE(heap_.GrowsFast());
+}
+
+TEST_F(PopulatorTest, NoneIsTriedUnderATightLimit) {
+  heap_.SetHardLimit(size_t{32} << 20);
+  Grow(12);
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 0u);
+}
+
 TEST_F(PopulatorTest, ALookBacksTenHugePagesHoweverManyTheCacheMayHold) {
   const PageRange large = heap_.Take({PagesOf(HugePages(40))}).range;
   heap_.Give(large);
