@@ -25,6 +25,7 @@ from strata_bench import (
     execute,
     groups,
     hoard_group,
+    lifetimes_group,
     machine,
     plots,
     reap_groups,
@@ -52,6 +53,7 @@ GROUPS = (
     | hoard_group.GROUPS
     | reap_groups.GROUPS
     | classic_groups.GROUPS
+    | lifetimes_group.GROUPS
 )
 
 console = Console()

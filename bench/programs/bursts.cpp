@@ -1,7 +1,8 @@
-// Bursts of objects of one size of which one in a hundred stays, as of requests that leave a session
-// behind. Who stays is told by the call path alone: both kinds come from one function that calls
-// malloc, in the same stack depth. An allocator that does not tell them apart ends with survivors
-// all over what the bursts took. Reports what is held after the second burst, and at the end.
+// Bursts of objects of one size of which one in a hundred stays, as of requests that leave a
+// session behind. Who stays is told by the call path alone: both kinds come from one function that
+// calls malloc, in the same stack depth. An allocator that does not tell them apart ends with
+// survivors all over what the bursts took. Reports what is held after the second burst, and at the
+// end.
 #include "common.h"
 
 namespace {

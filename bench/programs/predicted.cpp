@@ -1,5 +1,6 @@
 // What malloc and free cost while an allocator predicts lifetimes: first a second of objects that
-// pass, and some that stay, so that it has something to predict; then pairs, as tight has them. With
+// pass, and some that stay, so that it has something to predict; then pairs, as tight has them.
+// With
 // --at=other they are allocated where nothing lasts, with --at=wrapper in the function that also
 // allocates what does, so that callers have to be told apart.
 #include "common.h"
@@ -68,9 +69,8 @@ int main(int argc, char** argv) {
 
   Teach(size, teach);
   const bench::Total total = bench::RunThreads(threads, [&](unsigned) {
-    return bench::RunFor(seconds, [&] {
-      return other ? Pairs(MakeElsewhere, size) : Pairs(MakePassing, size);
-    });
+    return bench::RunFor(
+        seconds, [&] { return other ? Pairs(MakeElsewhere, size) : Pairs(MakePassing, size); });
   });
 
   bench::Report report("predicted");

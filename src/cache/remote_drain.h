@@ -92,8 +92,8 @@ class RemoteDrain {
   static void StopAll(Slab& s, uint16_t (&rooms)[kNumClasses]) {
     for (size_t i = 1; i < kNumClasses; ++i) {
       const auto c = static_cast<SizeClass>(i);
-      rooms[i] = s.IsStopped(c) || !s.IsMade(c) ? kLeftAlone
-                                                : static_cast<uint16_t>(s.header(c).room());
+      rooms[i] =
+          s.IsStopped(c) || !s.IsMade(c) ? kLeftAlone : static_cast<uint16_t>(s.header(c).room());
       if (s.IsMade(c)) s.Stop(c);
     }
   }

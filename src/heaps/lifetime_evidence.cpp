@@ -15,9 +15,7 @@ constexpr double kLeastToLastNs = 20e6;
 constexpr double kNever = 1e18;
 
 // Whether the row can be evidence: samples of a class, from a place that has a key.
-bool IsOfAPlace(const SampleRow& row) {
-  return row.site.key != 0 && row.bytes <= kMaxClassSize;
-}
+bool IsOfAPlace(const SampleRow& row) { return row.site.key != 0 && row.bytes <= kMaxClassSize; }
 
 double WeightBeyond(const LifetimeHistogram& h, double ns) {
   double sum = 0;
@@ -96,8 +94,8 @@ void LifetimeEvidence::NoteRow(const SampleRow& row, const SampleSums& sums, dou
   const double samples = static_cast<double>(sums.samples) / sums.allocated_objects;
   RowDeaths& deaths = by_row_[row.number];
   deaths.all.Look(AllWeight(*row.histogram) * samples, keeps);
-  deaths.beyond.Look(
-      WeightBeyond(*row.histogram, usual_ns_[Raw(ClassOfSize(row.bytes))]) * samples, keeps);
+  deaths.beyond.Look(WeightBeyond(*row.histogram, usual_ns_[Raw(ClassOfSize(row.bytes))]) * samples,
+                     keeps);
   e.lasted = static_cast<float>(deaths.beyond.lately);
   e.passed = static_cast<float>(std::max(deaths.all.lately - deaths.beyond.lately, 0.0));
 }

@@ -1,10 +1,10 @@
-// From the sampler's sums to the evidence that lifetime/site_learner.h decides by: of each stack and
-// size, how many samples outlived what is usual for their size. Sits in heaps, between the two.
+// From the sampler's sums to the evidence that lifetime/site_learner.h decides by: of each stack
+// and size, how many samples outlived what is usual for their size. Sits in heaps, between the two.
 //
-// Usual is relative: an object lasts if it outlives twice the median of those of its size that died.
-// So a burst of 50 ms and a session of ten seconds each have their survivors, and a program all of
-// whose objects live equally long has none. What died long ago counts less and less, so that a
-// program may change.
+// Usual is relative: an object lasts if it outlives twice the median of those of its size that
+// died. So a burst of 50 ms and a session of ten seconds each have their survivors, and a program
+// all of whose objects live equally long has none. What died long ago counts less and less, so that
+// a program may change.
 #pragma once
 
 #include <cstddef>

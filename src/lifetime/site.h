@@ -1,7 +1,7 @@
-// What names a place that allocates: where the call returns to, how high the stack is there, and the
-// size class (M. Maas et al., "Learning-based memory allocation for C++ server workloads", ASPLOS
-// 2020, section 6). Where that does not tell call paths apart, the frames further out are added one
-// by one. Sits in lifetime.
+// What names a place that allocates: where the call returns to, how high the stack is there, and
+// the size class (M. Maas et al., "Learning-based memory allocation for C++ server workloads",
+// ASPLOS 2020, section 6). Where that does not tell call paths apart, the frames further out are
+// added one by one. Sits in lifetime.
 #pragma once
 
 #include <cstddef>

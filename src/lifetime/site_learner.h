@@ -18,7 +18,7 @@ namespace strata {
 // Of one stack and size. Counted in samples: a sample stands for the same bytes everywhere.
 struct SiteEvidence {
   SiteKey site = SiteKey::kNone;
-  const uintptr_t* frames = nullptr;  // innermost first; the first is the site's own
+  const uintptr_t* frames = nullptr;   // innermost first; the first is the site's own
   const uint16_t* words_up = nullptr;  // of the others: where their return addresses lie
   size_t depth = 0;
   float lasted = 0;  // outlived what is usual for their size, dead or alive

@@ -31,8 +31,9 @@ STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
   ThreadState& t = t_state;
   const size_t stretch = t.countdown.stretch;
   // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
-  // kMaxClassSize), and threads that must not use the slabs or place by prediction (theirs is 0). The count is stored only
-  // when it passes: a signal handler that allocates never sees it wrapped around.
+  // kMaxClassSize), and threads that must not use the slabs or place by prediction (theirs is 0).
+  // The count is stored only when it passes: a signal handler that allocates never sees it wrapped
+  // around.
   if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size, __builtin_return_address(0));
   t.countdown.stretch = stretch - size;
   void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, ClassOfSize(size));
@@ -53,8 +54,7 @@ STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
 // The same, of a class that was chosen for it.
 STRATA_ALWAYS_INLINE void* AllocateOf(size_t size, SizeClass c) {
   void* slabs = t_state.slabs;
-  void* p = STRATA_UNLIKELY(slabs == nullptr) ? nullptr
-                                              : RseqPop(SlabsOf(TheRuntime()), slabs, c);
+  void* p = STRATA_UNLIKELY(slabs == nullptr) ? nullptr : RseqPop(SlabsOf(TheRuntime()), slabs, c);
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlowOf(size, c);
   return p;
 }

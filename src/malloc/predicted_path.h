@@ -33,8 +33,8 @@ STRATA_ALWAYS_INLINE bool Predicts() {
 // For a place whose callers differ, which `found` says: looks at as many of them as need be.
 SizeClass ClassByCallers(AllocationSite site, SizeClass c, Prediction found);
 
-// Null where a sample is due, and for whatever is not simple: nothing is counted then. A changed rate
-// is noticed at the next sample.
+// Null where a sample is due, and for whatever is not simple: nothing is counted then. A changed
+// rate is noticed at the next sample.
 STRATA_ALWAYS_INLINE void* PopOf(SizeClass c, size_t size) {
   ThreadState& t = t_state;
   if (!t.countdown.HasBeyond(size) || t.slabs == nullptr) return nullptr;

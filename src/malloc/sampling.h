@@ -22,8 +22,7 @@ STRATA_ALWAYS_INLINE bool CountBytes(size_t bytes) {
 
 // A live block becomes a sample, with the stack of the caller. No predictions are made for a place
 // that is not known. Returns the block, so that it can be a function's last call.
-STRATA_NOINLINE void* SampleTaken(Runtime& r, void* p, size_t size,
-                                 AllocationSite site = {});
+STRATA_NOINLINE void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site = {});
 
 // A block on a page with samples is about to be freed; it may be one of them.
 STRATA_NOINLINE void SampleFreed(Runtime& r, void* p);

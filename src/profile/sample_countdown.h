@@ -94,8 +94,8 @@ struct SampleCountdown {
     return epoch == (rate.epoch & kEpochMask) && beyond > bytes;
   }
   bool HasBeyond(size_t bytes) const { return beyond > bytes; }
-  // Not more than there are. The low bits of their word: so nothing is borrowed from the others, and
-  // no mask is needed.
+  // Not more than there are. The low bits of their word: so nothing is borrowed from the others,
+  // and no mask is needed.
   void SpendBeyond(size_t bytes) {
     uint64_t word;
     __builtin_memcpy(&word, &stretch + 1, sizeof(word));

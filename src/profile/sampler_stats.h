@@ -17,9 +17,9 @@ struct SamplerStats {
 };
 
 struct PredictionStats {
-  size_t places = 0;     // entries of the table of predictions now
-  uint64_t changes = 0;  // of entries, so far
-  uint64_t rounds = 0;   // in which the samples were looked at; 0: nothing is learned
+  size_t places = 0;        // entries of the table of predictions now
+  uint64_t changes = 0;     // of entries, so far
+  uint64_t rounds = 0;      // in which the samples were looked at; 0: nothing is learned
   size_t lasting_live = 0;  // bytes of live objects that lie where what lasts does
 };
 

@@ -70,8 +70,7 @@ void NoteUnknownCode() {
 
 }  // namespace
 
-STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max,
-                                                    uintptr_t* places) {
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places) {
   if (max == 0) return 0;
   const FrameRegisters here = CurrentRegisters();
   StackReader stack(t_known, here.sp);

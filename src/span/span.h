@@ -36,7 +36,7 @@ struct Span : ListNode<Span> {
   uint16_t allocated = 0;  // objects that the central list has given out
   SpanState state = SpanState::kUnused;
   uint8_t occupancy_list = 0;  // which of the central list's lists it is on
-  uint32_t last_used = 0;  // tick of the last take or give; or that it was searched since
+  uint32_t last_used = 0;      // tick of the last take or give; or that it was searched since
   static constexpr uint8_t kNotSeen = 0xff;
   uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
   // kLarge: who had borrowed the hugepage in which it lies, from 1 on, when it was taken; 0:

@@ -365,8 +365,7 @@ TEST_F(CpuCacheTest, OverflowSendsManyDownAtOnce) {
 
 TEST_F(CpuCacheTest, CostlyObjectsOfThisCpuAreGivenUpPastTheTransferCache) {
   Init(kPlenty);
-  const SizeClass costly[] = {ClassOfSize(32 << 10),
-                              static_cast<SizeClass>(kNumClasses - 1)};
+  const SizeClass costly[] = {ClassOfSize(32 << 10), static_cast<SizeClass>(kNumClasses - 1)};
   for (const size_t cpu : {1, 0}) {
     cpus_.current = cpu;
     for (const SizeClass c : costly) AllocateAndFree(c, 3);

@@ -1,5 +1,5 @@
-// What lasts and what is usual, from samples: relative to others of the size, dead or alive, and with
-// the past forgotten.
+// What lasts and what is usual, from samples: relative to others of the size, dead or alive, and
+// with the past forgotten.
 #include "heaps/lifetime_evidence.h"
 
 #include <gtest/gtest.h>

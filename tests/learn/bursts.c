@@ -1,6 +1,6 @@
 // Bursts of which one object in fifty stays, told apart by the function that called the wrapper of
-// malloc. Goes on until those that stay lie on pages without the others, and says "apart"; after 20 s
-// it says "mixed", with "brief" after half a second. With "many", four threads do that at once.
+// malloc. Goes on until those that stay lie on pages without the others, and says "apart"; after 20
+// s it says "mixed", with "brief" after half a second. With "many", four threads do that at once.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -25,9 +25,7 @@ def burst(lab: Lab, tmp_path: Path, *words: str, **options: str) -> tuple[Result
 
 @pytest.mark.parametrize("cache", ["cpu", "thread"])
 @pytest.mark.parametrize("threads", ["one", "many"])
-def test_what_stays_comes_to_lie_apart(
-    lab: Lab, tmp_path: Path, threads: str, cache: str
-) -> None:
+def test_what_stays_comes_to_lie_apart(lab: Lab, tmp_path: Path, threads: str, cache: str) -> None:
     done, predictions = burst(lab, tmp_path, threads, LIFETIMES="online", CACHE=cache)
     assert done.stdout == "apart\n"
     # The wrapper, and one of its callers; and what else of the program was found to last.

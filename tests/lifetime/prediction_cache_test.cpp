@@ -57,8 +57,8 @@ class PredictionCacheTest : public testing::Test {
   }
   Prediction::Kind Kind(SiteKey key) const { return cache_.Find(key).kind(); }
 
-  std::unique_ptr<PredictionCache::Words> words_{
-      reinterpret_cast<PredictionCache::Words*>(new std::atomic<uint64_t>[PredictionCache::kEntries]{})};
+  std::unique_ptr<PredictionCache::Words> words_{reinterpret_cast<PredictionCache::Words*>(
+      new std::atomic<uint64_t>[PredictionCache::kEntries] {})};
   PredictionCache cache_{*words_};
   std::vector<uint64_t> draft_ = std::vector<uint64_t>(PredictionCache::kEntries);
 };

@@ -50,7 +50,7 @@ class SiteLearnerTest : public testing::Test {
   std::vector<SiteEvidence> evidence_;
   size_t made_ = 0;
   std::unique_ptr<PredictionCache::Words> words_{reinterpret_cast<PredictionCache::Words*>(
-      new std::atomic<uint64_t>[PredictionCache::kEntries]{})};
+      new std::atomic<uint64_t>[PredictionCache::kEntries] {})};
   PredictionCache cache_{*words_};
 };
 
@@ -137,8 +137,8 @@ TEST_F(SiteLearnerTest, AStackThatEndsWhereOthersGoOnIsLeftAlone) {
   EXPECT_EQ(Predict({1, 3}), Prediction::kNone);
 }
 
-// Stacks of a random call tree whose fate is set by one frame, wherever it lies: what passes is never
-// said to last, and of what lasts nearly all is found; some entries of the table are taken.
+// Stacks of a random call tree whose fate is set by one frame, wherever it lies: what passes is
+// never said to last, and of what lasts nearly all is found; some entries of the table are taken.
 TEST_F(SiteLearnerTest, StacksGetTheirOwnFate) {
   size_t all = 0, found = 0;
   for (uint32_t seed = 0; seed < 50; ++seed) {

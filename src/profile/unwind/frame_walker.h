@@ -41,8 +41,8 @@ struct WalkResult {
   WalkEnd end = WalkEnd::kNoRule;
 };
 
-// Return addresses from `at` outwards, without those in `self` as long as they come first. `places`,
-// if not null: where on the stack each lies, 0 for one that the kernel put elsewhere.
+// Return addresses from `at` outwards, without those in `self` as long as they come first.
+// `places`, if not null: where on the stack each lies, 0 for one that the kernel put elsewhere.
 WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange self,
                       StackReader& stack, uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 

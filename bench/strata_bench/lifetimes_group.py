@@ -1,0 +1,64 @@
+"""Placement by learned lifetimes: bursts of which a little stays, and what a look-up costs."""
+
+from __future__ import annotations
+
+from strata_bench.allocators import GLIBC
+from strata_bench.groups import Figure, Group, Target, Variant, Work
+from strata_bench.plan import Case
+
+OFF, ONLINE = "strata", "online"
+RSS_AT_REST = Figure("rss_kib", "RSS after 10 s of rest", False)
+SIZES = (64, 256, 1024)
+COST = Figure("ns", "malloc and free, ns", False)
+WITHIN = 1.3  # of the time without a prediction
+
+
+def _bursts(size: int) -> Work:
+    return Work(
+        Case(
+            f"bursts-{size}",
+            "bursts",
+            (f"--size={size}", "--pause=0.3"),
+            "rss_kib",
+            quick=("--scale=0.2", "--idle=1"),
+        ),
+        (
+            Figure("mops", "objects / µs", True),
+            Figure("rss_second_kib", "RSS after the second burst", False),
+            RSS_AT_REST,
+        ),
+    )
+
+
+def _cost(at: str, threads: int) -> Work:
+    name = f"predicted-{at}-t{threads}"
+    args = (f"--at={at}", f"--threads={threads}", "--seconds=0.5")
+    case = Case(name, "predicted", args, "ns", quick=("--scale=0.2", "--teach=0.5"))
+    return Work(case, (COST,), only=(OFF, ONLINE))
+
+
+COSTS = tuple(_cost(at, threads) for at in ("other", "wrapper") for threads in (1, 2))
+
+LIFETIMES = Group(
+    "lifetimes",
+    "Placement by lifetimes, learned while the program runs",
+    "`bursts`: ten bursts of 384 MiB of one size, of which one object in a hundred stays, 38 MiB in"
+    " all. Both kinds come from one function that calls malloc, at one height of the stack; only"
+    " its caller tells them apart. The first burst ends before anything can be learned, so what it"
+    " leaves lies all over its pages for good: the smaller the objects, the more pages hold one."
+    " `predicted`: pairs of malloc and free in a process in which something is predicted; at"
+    " `other` in a function that allocates nothing that lasts, at `wrapper` in one whose callers"
+    " have to be told apart. `online` is `STRATA_LIFETIMES=online`.",
+    (
+        Variant(OFF),
+        Variant(ONLINE, {"STRATA_LIFETIMES": "online"}),
+        Variant("glibc", library=GLIBC),
+        Variant("jemalloc", library=GLIBC.parent / "libjemalloc.so.2"),
+    ),
+    (*(_bursts(size) for size in SIZES), *COSTS),
+    rounds=6,
+    targets=tuple(Target(ONLINE, COST.key, WITHIN, work=work.case.name, base=OFF) for work in COSTS)
+    + tuple(Target(ONLINE, "mops", 0.9, work=f"bursts-{size}", base=OFF) for size in SIZES),
+)
+
+GROUPS = {LIFETIMES.name: LIFETIMES}
