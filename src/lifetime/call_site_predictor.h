@@ -66,22 +66,26 @@ class CallSitePredictor {
   static constexpr size_t kSites = 4096;
   static constexpr size_t kSlots = 1024;
   static constexpr size_t kLooked = 4;
+  static constexpr uint8_t kWatchedOfSite = 16;
+  static constexpr uint32_t kDisplaceOneIn = 16;
 
   struct Site {
     std::atomic<uint32_t> tag{0};
     std::atomic<uint32_t> hits{0};
     std::atomic<LifetimeClass> predicted{LifetimeClass::kUnknown};
-    // How many watched objects lived that long, or do already. Guarded by lock_; halved before
-    // they overflow.
-    uint8_t lived[kRungs] = {};
+    // Watched objects by how long they lived, or do already. These are guarded by lock_, and
+    // halved before they overflow.
+    uint8_t died[kRungs] = {};
+    uint8_t alive[kRungs] = {};
+    uint8_t watched = 0;             // now
+    bool for_the_time_being = true;  // `predicted`
   };
   // A watched object; where it lies is in watched_.
   struct Watched {
     uint64_t born = 0;
     uint32_t tag = 0;
     uint16_t site = 0;
-    // How long it has been counted for while it lives; kRungs: not at all.
-    Rung counted = kRungs;
+    Rung counted = kRungs;  // as alive for so long; kRungs: not at all
   };
 
   static uint64_t Mix(uint64_t x) {
@@ -109,7 +113,10 @@ class CallSitePredictor {
     LockHolder hold(lock_);
     site.predicted.store(LifetimeClass::kUnknown, std::memory_order_relaxed);
     site.hits.store(0, std::memory_order_relaxed);
-    std::fill(site.lived, site.lived + kRungs, uint8_t{0});
+    std::fill(site.died, site.died + kRungs, uint8_t{0});
+    std::fill(site.alive, site.alive + kRungs, uint8_t{0});
+    site.watched = 0;
+    site.for_the_time_being = true;
     site.tag.store(tag, std::memory_order_relaxed);
   }
 
@@ -119,9 +126,16 @@ class CallSitePredictor {
     LookAtSome(now);
     const auto address = reinterpret_cast<uintptr_t>(p);
     const size_t slot = SlotOf(address);
-    // Who was watched here lives on unwatched; LookAtSome has counted it by then.
-    details_[slot] = {now, TagOf(hash), static_cast<uint16_t>(hash % kSites), kRungs};
-    watched_[slot].store(address, std::memory_order_relaxed);
+    Site& site = SiteOf(hash);
+    // Those that are watched long say most, and a site that allocates much would displace all
+    // others: so mostly they stay.
+    const bool taken = watched_[slot].load(std::memory_order_relaxed) != 0;
+    if ((!taken && site.watched < kWatchedOfSite) || ++passed_over_ % kDisplaceOneIn == 0) {
+      if (taken) NoLongerWatched(details_[slot]);
+      details_[slot] = {now, TagOf(hash), static_cast<uint16_t>(hash % kSites), kRungs};
+      if (site.watched < UINT8_MAX) ++site.watched;
+      watched_[slot].store(address, std::memory_order_relaxed);
+    }
     lock_.Release();
   }
 
@@ -129,10 +143,17 @@ class CallSitePredictor {
     if (!lock_.TryAcquire()) return;
     const size_t slot = SlotOf(address);
     if (watched_[slot].load(std::memory_order_relaxed) == address) {
-      CountAs(details_[slot], RungOfAge(clock_.NowNs() - details_[slot].born));
+      Watched& w = details_[slot];
+      Count(w, &Site::died, RungOfAge(clock_.NowNs() - w.born));
+      NoLongerWatched(w);
       watched_[slot].store(0, std::memory_order_relaxed);
     }
     lock_.Release();
+  }
+
+  void NoLongerWatched(const Watched& w) STRATA_REQUIRES(lock_) {
+    Site& site = sites_[w.site];
+    if (site.tag.load(std::memory_order_relaxed) == w.tag && site.watched > 0) --site.watched;
   }
 
   // Objects that live are evidence, too: the longest would else be heard of last.
@@ -141,19 +162,21 @@ class CallSitePredictor {
       if (watched_[next_look_].load(std::memory_order_relaxed) == 0) continue;
       Watched& w = details_[next_look_];
       const Rung age = RungOfAge(now - w.born);
-      if (age > kShortest) CountAs(w, age);
+      if (age == kShortest || age == w.counted) continue;
+      Count(w, &Site::alive, age);
+      w.counted = age;
     }
   }
 
-  void CountAs(Watched& w, Rung rung) STRATA_REQUIRES(lock_) {
+  void Count(const Watched& w, uint8_t (Site::*as)[kRungs], Rung rung) STRATA_REQUIRES(lock_) {
     Site& site = sites_[w.site];
-    if (w.counted == rung || site.tag.load(std::memory_order_relaxed) != w.tag) return;
-    if (w.counted != kRungs && site.lived[w.counted] > 0) --site.lived[w.counted];
-    w.counted = rung;
-    if (++site.lived[rung] == UINT8_MAX) {
-      for (uint8_t& n : site.lived) n /= 2;
+    if (site.tag.load(std::memory_order_relaxed) != w.tag) return;  // replaced meanwhile
+    if (w.counted != kRungs && site.alive[w.counted] > 0) --site.alive[w.counted];
+    if (++(site.*as)[rung] == UINT8_MAX) {
+      for (uint8_t& n : site.died) n /= 2;
+      for (uint8_t& n : site.alive) n /= 2;
     }
-    if (site.predicted.load(std::memory_order_relaxed) == LifetimeClass::kUnknown) Predict(site);
+    if (site.for_the_time_being) Predict(site);
   }
 
   STRATA_NOINLINE void Recheck(Site& site) STRATA_EXCLUDES(lock_) {
@@ -163,20 +186,37 @@ class CallSitePredictor {
   }
 
   void Predict(Site& site) STRATA_REQUIRES(lock_) {
-    unsigned all = 0;
-    for (const uint8_t n : site.lived) all += n;
-    if (all < kEnough) return;
-    unsigned within = 0;
-    Rung r = 0;
-    for (within = site.lived[0]; within * 20 < all * 19; within += site.lived[r]) ++r;
-    const auto fresh = static_cast<LifetimeClass>(r + 1);
-    // kUnknown is the least.
-    site.predicted.store(std::max(fresh, site.predicted.load(std::memory_order_relaxed)),
-                         std::memory_order_relaxed);
+    unsigned at_risk = 0;
+    Rung oldest = 0;
+    for (Rung r = 0; r < kRungs; ++r) {
+      at_risk += site.died[r] + site.alive[r];
+      if (site.alive[r] > 0) oldest = r;
+    }
+    if (at_risk < kEnough) return;
+    // Who is alive on a rung has not been at the risk of all of it.
+    float surviving = 1;
+    for (Rung r = 0; r < kRungs; ++r) {
+      at_risk -= site.alive[r];
+      if (at_risk > 0) surviving *= 1 - float(site.died[r]) / float(at_risk);
+      at_risk -= site.died[r];
+      if (surviving <= 0.05f) return Found(site, r);
+    }
+    if (!site.for_the_time_being) return;
+    const auto guess = static_cast<Rung>(oldest + 2);
+    site.predicted.store(ClassOfRung(std::min(guess, kLongest)), std::memory_order_relaxed);
   }
+  static void Found(Site& site, Rung rung) {
+    const LifetimeClass fresh = ClassOfRung(rung);
+    const LifetimeClass old = site.predicted.load(std::memory_order_relaxed);
+    site.predicted.store(site.for_the_time_being ? fresh : std::max(old, fresh),
+                         std::memory_order_relaxed);
+    site.for_the_time_being = false;
+  }
+  static LifetimeClass ClassOfRung(Rung r) { return static_cast<LifetimeClass>(r + 1); }
 
   Lock lock_{LockRank::kSampler};
   size_t next_look_ STRATA_GUARDED_BY(lock_) = 0;
+  uint32_t passed_over_ STRATA_GUARDED_BY(lock_) = 0;
   Watched details_[kSlots] STRATA_GUARDED_BY(lock_);
   std::atomic<uintptr_t> watched_[kSlots] = {};  // written under lock_
   Site sites_[kSites];
