@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/lock.h"
 #include "lifetime/lifetime_ladder.h"
 

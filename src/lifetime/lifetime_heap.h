@@ -86,8 +86,11 @@ class LifetimeHeap {
     stats.recycled_lines = lines_reused_.load(std::memory_order_relaxed);
     return stats;
   }
-  // The rung of the page where p lies, for tests.
-  Rung RungAt(const void* p) const { return blocks_.PageOf(reinterpret_cast<uintptr_t>(p))->rung; }
+  // Where p lies, for tests, which have one thread then.
+  const HugeBlockPage& PageAt(const void* p) const {
+    return *blocks_.PageOf(reinterpret_cast<uintptr_t>(p));
+  }
+  Rung RungAt(const void* p) const { return PageAt(p).rung; }
 
   // In the order in which they may be held together.
   template <class F>

@@ -110,10 +110,14 @@ class LocalSpans {
     Open& o = open_[rung];
     if (void* p = FromRuns(o.partial, bytes, align)) return p;
     if (void* p = FromRuns(o.overflow, bytes, align)) return p;
-    CloseIf(o.partial, blocks);
-    if (LineSpan* span = blocks.TakeReusable(rung, home_)) {
-      *lines_reused += o.partial.Open(span);
-      if (void* p = FromRuns(o.partial, bytes, align)) return p;
+    // A partial span that only this object is too large for stays for smaller ones, until the
+    // overflow span is used up.
+    if (bytes <= kLineSize || !o.overflow.empty()) CloseIf(o.partial, blocks);
+    if (o.partial.empty()) {
+      if (LineSpan* span = blocks.TakeReusable(rung, home_)) {
+        *lines_reused += o.partial.Open(span);
+        if (void* p = FromRuns(o.partial, bytes, align)) return p;
+      }
     }
     LineSpan* span = blocks.TakeSpan(rung, home_);
     if (span == nullptr) return nullptr;
