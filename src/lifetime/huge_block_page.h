@@ -81,6 +81,7 @@ class HugeBlockPage {
 
   void Give(size_t at, size_t n) {
     STRATA_DCHECK(live_.AllIn(at, n));
+    STRATA_DCHECK(!IsSpan(at / kSpanBlocks) && !IsSpan((at + n - 1) / kSpanBlocks));
     live_.ClearRange(at, n);
     residual_.ClearRange(at, n);
     ends_.ClearRange(at, n);

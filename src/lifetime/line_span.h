@@ -62,7 +62,7 @@ class LineSpan {
   bool Claim() {
     uint32_t live = live_.load(std::memory_order_relaxed);
     do {
-      STRATA_DCHECK(live < kOpen);
+      STRATA_DCHECK(!IsOpen(live));
       if (live == 0) return false;
     } while (!live_.compare_exchange_weak(live, live + kOpen, std::memory_order_acquire,
                                           std::memory_order_relaxed));
@@ -145,15 +145,18 @@ class LineSpan {
   // of its page, without which nobody opens it.
   bool PartlyFree() const {
     const uint32_t live = live_.load(std::memory_order_acquire);  // pairs with Close
-    return live != 0 && live < kOpen && (room_left_ || live < objects_);
+    return live != 0 && !IsOpen(live) && (room_left_ || live < objects_);
   }
-  // Objects; more than kOpen: so many before and it is open.
+  // Objects of a closed one. While it is open those that were made since are not in it, and those of
+  // them that were freed are out of it, so it may be somewhat below kOpen.
   uint32_t live() const { return live_.load(std::memory_order_relaxed); }
   static constexpr uint32_t kOpen = 1 << 16;
 
  private:
   static constexpr size_t kGranules = kSpanSize / kGranule;
   static constexpr size_t kInLine = kLineSize / kGranule;
+  static_assert(kGranules < kOpen / 2);
+  static bool IsOpen(uint32_t live) { return live > kOpen / 2; }
   using Word = std::atomic<uint64_t>;
 
   static size_t FirstHeadLine(uintptr_t base) {

@@ -139,6 +139,19 @@ TEST_F(LineSpans, WhatDiesWhileItIsOpenWaitsForTheNextTime) {
   cursor.Close();
 }
 
+// More of it freed than lived in it when it was opened: it is open all the same.
+TEST_F(LineSpans, IsOpenWhateverDiesInIt) {
+  SpanCursor cursor;
+  LineSpan* span = LineSpan::Begin(Base());
+  cursor.Open(span);
+  for (int i = 0; i < 500; ++i) EXPECT_EQ(span->Free(At(cursor.Bump(16))), Freed::kFine);
+  const uintptr_t kept = At(cursor.Bump(16));
+  EXPECT_FALSE(span->PartlyFree());
+  EXPECT_EQ(cursor.Close(), 0u);
+  EXPECT_TRUE(span->PartlyFree());
+  EXPECT_EQ(span->Free(kept), Freed::kLast);
+}
+
 TEST_F(LineSpans, OneThatIsBeingGivenBackIsNotClaimed) {
   SpanCursor cursor;
   LineSpan* span = LineSpan::Begin(Base());
