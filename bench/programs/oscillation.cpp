@@ -20,9 +20,7 @@ static_assert(sizeof(Node) == 64);
 constexpr uint64_t kLongLivedEvery = 10'000;
 
 // Two calls of malloc, at two addresses.
-[[gnu::noinline]] Node* MakeAny() {
-  return static_cast<Node*>(bench::CheckedMalloc(sizeof(Node)));
-}
+[[gnu::noinline]] Node* MakeAny() { return static_cast<Node*>(bench::CheckedMalloc(sizeof(Node))); }
 [[gnu::noinline]] Node* MakeSurvivor() {
   Node* node = static_cast<Node*>(bench::CheckedMalloc(sizeof(Node)));
   bench::Escape(node);  // or it would be folded into MakeAny

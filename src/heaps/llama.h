@@ -27,9 +27,10 @@ struct CoarseClock {
 };
 
 // The paper keeps no empty page. A few spare each that is emptied and needed again at once a visit
-// to the kernel and the zeroing of 2 MiB.
+// to the kernel and the zeroing of 2 MiB: one a shard, and these, a row of pages for large objects
+// among them.
 struct KeepAFew {
-  static constexpr size_t Most(size_t in_use) { return in_use / 16 + (4 << 20); }
+  static constexpr size_t Most(size_t in_use) { return in_use / 8 + (8 << 20); }
 };
 
 template <class Predictor, class Clock = CoarseClock>
@@ -99,14 +100,13 @@ struct ByLifetime {
       return reinterpret_cast<uintptr_t>(__builtin_return_address(0)) ^ (stack & 0xfff) << 48;
     }
 
-    LifetimeHeap<Below, Clock> heap_;
+    LifetimeHeap<Below, Clock, 16, SparePage::kOne> heap_;
     Predictor predictor_;
   };
 };
 
 template <class Predictor>
-using LlamaOver =
-    layers::Stack<ByLifetime<Predictor>, PageHeapSource<kHugePageSize, KeepAFew>>;
+using LlamaOver = layers::Stack<ByLifetime<Predictor>, PageHeapSource<kHugePageSize, KeepAFew>>;
 
 using LlamaHeap = LlamaOver<CallSitePredictor<CoarseClock>>;
 

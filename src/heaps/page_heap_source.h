@@ -51,7 +51,8 @@ class PageHeapSource {
       base_.store(parts_.kernel.base(), std::memory_order_release);
     }
     const Pages pages = size == 0 ? Pages(1) : PagesCeil(size);
-    const PageRun run = parts_.heap.Take({pages, Pages((align > kAlign ? align : kAlign) / kPageSize)});
+    const PageRun run =
+        parts_.heap.Take({pages, Pages((align > kAlign ? align : kAlign) / kPageSize)});
     if (run.range.empty()) return nullptr;
     in_use_ += BytesOf(pages);
     return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));

@@ -86,8 +86,7 @@ class ActivePages {
   void Note(Rung rung, size_t bucket) {
     const auto bit = static_cast<uint16_t>(1u << bucket);
     const uint16_t old = masks_[rung].load(std::memory_order_relaxed);
-    const auto now =
-        static_cast<uint16_t>(runs_[rung][bucket].empty() ? old & ~bit : old | bit);
+    const auto now = static_cast<uint16_t>(runs_[rung][bucket].empty() ? old & ~bit : old | bit);
     if (now != old) masks_[rung].store(now, std::memory_order_relaxed);
   }
   void AddSpans(HugeBlockPage& page) {

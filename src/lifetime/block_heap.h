@@ -14,11 +14,11 @@
 
 namespace strata {
 
-template <class Source, class Clock, size_t kShards>
+template <class Source, class Clock, size_t kShards, SparePage kSpare>
 class BlockHeap {
  public:
   using Supply = HugePageSupply<Source, Clock>;
-  using Shard = PageShard<Supply>;
+  using Shard = PageShard<Supply, kSpare>;
 
   constexpr BlockHeap(Source& source, MetadataArena::MapFunction map) : supply_(source, map) {}
 

@@ -21,10 +21,10 @@ namespace strata {
 template <class Clock>
 class CallSitePredictor {
  public:
-  static constexpr uint32_t kSampleAll = 32;   // of the first objects of a site
+  static constexpr uint32_t kSampleAll = 32;    // of the first objects of a site
   static constexpr uint32_t kSampleOneIn = 64;  // of all others
-  static constexpr uint32_t kRecheck = 1000;   // hits
-  static constexpr unsigned kEnough = 8;       // observations before the first prediction
+  static constexpr uint32_t kRecheck = 1000;    // hits
+  static constexpr unsigned kEnough = 8;        // observations before the first prediction
 
   constexpr CallSitePredictor() = default;
 

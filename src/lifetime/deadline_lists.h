@@ -1,5 +1,5 @@
-// Deadlines of active huge pages. All pages of a rung wait equally long, so a list for each rung, to
-// whose end pages are added, is in order by itself. A clock that went backwards adds with the
+// Deadlines of active huge pages. All pages of a rung wait equally long, so a list for each rung,
+// to whose end pages are added, is in order by itself. A clock that went backwards adds with the
 // deadline of the last, so that the order holds.
 // Maas et al., CACM 67(4), 2024, section 3.4. Guarded by the lock of the shard that has them.
 #pragma once

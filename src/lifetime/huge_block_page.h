@@ -30,7 +30,8 @@ enum class BlockPageState : uint8_t { kFree, kOpen, kActive };
 // Whether blocks are meant to live as long as their page, or shorter.
 enum class Stay : bool { kShorter, kResidual };
 
-class HugeBlockPage {
+// Whole cache lines: records of pages of several shards lie side by side.
+class alignas(64) HugeBlockPage {
  public:
   using Blocks = PageBitmap<kBlocksPerPage>;
   using Spans = PageBitmap<kSpansPerPage>;
@@ -118,10 +119,10 @@ class HugeBlockPage {
   void* shard = nullptr;  // whose lock guards this; set once while the page is in use
   BlockPageState state = BlockPageState::kFree;
   Rung rung = kShortest;
-  uint8_t bucket = 0;      // of the list by_run is on
-  bool in_spans = false;   // whether by_spans is on a list
-  uint64_t deadline = 0;   // of active pages
-  Spans reusable;          // closed spans with free lines, found when a deadline passed
+  uint8_t bucket = 0;     // of the list by_run is on
+  bool in_spans = false;  // whether by_spans is on a list
+  uint64_t deadline = 0;  // of active pages
+  Spans reusable;         // closed spans with free lines, found when a deadline passed
   Link by_run, by_deadline, by_spans;
 
  private:

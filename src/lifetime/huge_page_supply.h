@@ -1,6 +1,7 @@
 // Huge pages for LLAMA's shards: runs from the source below and their entries in the directory. The
 // source is a heap of layers whose runs begin at multiples of 2 MiB, such as PageHeapSource, and of
-// which parts of a run may be given back by themselves; and the time. Sits in lifetime; page_shard.h takes from it.
+// which parts of a run may be given back by themselves; and the time. Sits in lifetime;
+// page_shard.h takes from it.
 #pragma once
 
 #include <cstddef>

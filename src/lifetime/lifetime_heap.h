@@ -24,7 +24,8 @@ namespace strata {
 // One heap of a type has allocators of its threads, the first that is used; in others of the same
 // type, and in threads that have ended theirs, all share one, under a lock. Who ends the heap has
 // ended the other threads that used it; its memory goes with the source.
-template <class Source, class Clock, size_t kShards = 16, class Thread = layers::OfThread>
+template <class Source, class Clock, size_t kShards = 16, SparePage kSpare = SparePage::kNone,
+          class Thread = layers::OfThread>
 class LifetimeHeap {
  public:
   constexpr LifetimeHeap(Source& source, MetadataArena::MapFunction map)
@@ -104,7 +105,7 @@ class LifetimeHeap {
   }
 
  private:
-  using Blocks = BlockHeap<Source, Clock, kShards>;
+  using Blocks = BlockHeap<Source, Clock, kShards, kSpare>;
 
   struct Local {
     constexpr Local(LifetimeHeap* of, size_t home) : heap(of), spans(home) {}
@@ -149,8 +150,7 @@ class LifetimeHeap {
   }
   STRATA_NOINLINE void FreedSlow(LineSpan::Freed freed, uintptr_t p) {
     if (freed == LineSpan::Freed::kNotAnObject) DieOfForeign();
-    if (freed == LineSpan::Freed::kTwice)
-      layers::DieOfMisuse(" llama", "a block was freed twice");
+    if (freed == LineSpan::Freed::kTwice) layers::DieOfMisuse(" llama", "a block was freed twice");
     blocks_.GiveSpan(LineSpan::BaseOf(p));
   }
   [[noreturn]] STRATA_NOINLINE static void DieOfForeign() {

@@ -1,7 +1,7 @@
-// The lifetime classes of LLAMA's heap as a ladder of seven rungs, each ten times as long as the one
-// below, and the deadline of a huge page on a rung: K times the rung's bound.
-// M. Maas et al., "Combining machine learning and lifetime-based resource management for memory
-// allocation and beyond", CACM 67(4), 2024, sections 3.2 and 3.4. Bottom of lifetime.
+// The lifetime classes of LLAMA's heap as a ladder of seven rungs, each ten times as long as the
+// one below, and the deadline of a huge page on a rung: K times the rung's bound. M. Maas et al.,
+// "Combining machine learning and lifetime-based resource management for memory allocation and
+// beyond", CACM 67(4), 2024, sections 3.2 and 3.4. Bottom of lifetime.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,10 @@ inline constexpr Rung kRungs = 7;
 inline constexpr Rung kShortest = 0;
 inline constexpr Rung kLongest = kRungs - 1;
 
-// What nobody knows anything of is taken for the shortest: a wrong guess of that kind is found after
-// K * 10 ms, from when on the page climbs and its holes are used again. On any higher rung the holes
-// between such objects would wait longer, and a rung of its own would have no right deadline at all.
+// What nobody knows anything of is taken for the shortest: a wrong guess of that kind is found
+// after K * 10 ms, from when on the page climbs and its holes are used again. On any higher rung
+// the holes between such objects would wait longer, and a rung of its own would have no right
+// deadline at all.
 constexpr Rung RungOf(LifetimeClass c) {
   if (c == LifetimeClass::kUnknown) return kShortest;
   const auto rung = static_cast<Rung>(static_cast<Rung>(c) - 1);

@@ -14,6 +14,7 @@ struct LifetimeStats {
   // Huge pages now, by rung.
   size_t open_pages[kRungs] = {};
   size_t active_pages[kRungs] = {};
+  size_t spare_pages = 0;  // empty ones that shards keep
   size_t live_blocks = 0;
   // Since the start.
   uint64_t pages_opened = 0;
@@ -25,18 +26,20 @@ struct LifetimeStats {
   uint64_t recycled_spans = 0;   // partly free ones opened again
   uint64_t recycled_lines = 0;   // that were free in those
 
+  // Without the spare ones.
   size_t huge_pages() const {
     size_t sum = 0;
     for (Rung r = 0; r < kRungs; ++r) sum += open_pages[r] + active_pages[r];
     return sum;
   }
-  size_t held_bytes() const { return huge_pages() << kHugePageShift; }
+  size_t held_bytes() const { return (huge_pages() + spare_pages) << kHugePageShift; }
 
   void Add(const LifetimeStats& o) {
     for (Rung r = 0; r < kRungs; ++r) {
       open_pages[r] += o.open_pages[r];
       active_pages[r] += o.active_pages[r];
     }
+    spare_pages += o.spare_pages;
     live_blocks += o.live_blocks;
     pages_opened += o.pages_opened;
     pages_freed += o.pages_freed;

@@ -1,13 +1,14 @@
-// A span: two blocks, 128 lines of 128 bytes, that hold small objects of one predicted lifetime. Its
-// head, a few lines of the span itself, has for each 16 bytes whether an object begins there, ends
-// there, or was freed; and a count of live objects, which holds kOpen more while a thread allocates
-// from the span, so that nobody drops it to zero meanwhile. The thread that does drop it to zero
-// gives the span back.
+// A span: two blocks, 128 lines of 128 bytes, that hold small objects of one predicted lifetime.
+// Its head, a few lines of the span itself, has for each 16 bytes whether an object begins there,
+// ends there, or was freed; and a count of live objects, which holds kOpen more while a thread
+// allocates from the span, so that nobody drops it to zero meanwhile. The thread that does drop it
+// to zero gives the span back.
 //
 // A line is free if no live object has a part in it. The paper counts objects for each line; here
 // lines are read off the bits when a span is opened again, so that a free costs two atomic
 // operations, however many lines it clears, and a pointer that begins no live object is found.
-// Maas et al., CACM 67(4), 2024, section 3.5; Blackburn, McKinley: Immix, PLDI 2008. Sits in lifetime.
+// Maas et al., CACM 67(4), 2024, section 3.5; Blackburn, McKinley: Immix, PLDI 2008. Sits in
+// lifetime.
 #pragma once
 
 #include <atomic>
@@ -147,8 +148,8 @@ class LineSpan {
     const uint32_t live = live_.load(std::memory_order_acquire);  // pairs with Close
     return live != 0 && !IsOpen(live) && (room_left_ || live < objects_);
   }
-  // Objects of a closed one. While it is open those that were made since are not in it, and those of
-  // them that were freed are out of it, so it may be somewhat below kOpen.
+  // Objects of a closed one. While it is open those that were made since are not in it, and those
+  // of them that were freed are out of it, so it may be somewhat below kOpen.
   uint32_t live() const { return live_.load(std::memory_order_relaxed); }
   static constexpr uint32_t kOpen = 1 << 16;
 
@@ -159,9 +160,7 @@ class LineSpan {
   static bool IsOpen(uint32_t live) { return live > kOpen / 2; }
   using Word = std::atomic<uint64_t>;
 
-  static size_t FirstHeadLine(uintptr_t base) {
-    return base / kSpanSize % kColours * kHeadLines;
-  }
+  static size_t FirstHeadLine(uintptr_t base) { return base / kSpanSize % kColours * kHeadLines; }
   static size_t GranuleOf(uintptr_t p) { return (p & (kSpanSize - 1)) / kGranule; }
 
   // Only who has the span open writes these words, so no atomic operation is needed.

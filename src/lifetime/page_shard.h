@@ -1,5 +1,5 @@
-// One shard of the global allocator of LLAMA: huge pages with their states and rungs, and what moves
-// them from one to another.
+// One shard of the global allocator of LLAMA: huge pages with their states and rungs, and what
+// moves them from one to another.
 //
 //   free -> open     the first blocks on it are taken; one page of each rung is open
 //   open -> active   all its blocks were taken once, or what comes next does not fit any more
@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/lock.h"
 #include "lifetime/active_pages.h"
@@ -39,8 +40,12 @@ struct BlockRequest {
   BlockUse use;
 };
 
-template <class Supply>
-class PageShard {
+// The paper gives every empty page back at once. One that a shard keeps spares threads that empty
+// pages as fast as they fill them a meeting at the source's lock.
+enum class SparePage : bool { kNone, kOne };
+
+template <class Supply, SparePage kSpare>
+class alignas(64) PageShard {
  public:
   constexpr PageShard() = default;
   PageShard(const PageShard&) = delete;
@@ -145,7 +150,7 @@ class PageShard {
   // so that the next ones can run over page ends. For smaller ones the end that stays free is small
   // and shorter-lived blocks find it.
   static constexpr size_t kRunOver = 32;
-  static constexpr size_t kPagesInRow = 8;
+  static constexpr size_t kPagesInRow = 4;
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kTries = 16;
 
@@ -244,13 +249,17 @@ class PageShard {
     const size_t least = (r.blocks + kBlocksPerPage - 1) / kBlocksPerPage;
     const size_t wanted = r.blocks > kRunOver ? std::max(least, kPagesInRow) : 1;
     const size_t align = r.align << kBlockShift;
+    if (wanted == 1 && align <= kHugePageSize && !spare_.empty()) {
+      stats_.spare_pages = 0;
+      return std::exchange(spare_, {});
+    }
     const HugeRun run = supply.Take(wanted, align);
     return run.empty() && wanted > least ? supply.Take(least, align) : run;
   }
 
   // There is room behind `start`, and a record for each page that has to be opened.
-  uintptr_t Lay(OpenRun& o, const BlockRequest& r, size_t start, Supply& supply,
-                Released& released) STRATA_REQUIRES(lock_) {
+  uintptr_t Lay(OpenRun& o, const BlockRequest& r, size_t start, Supply& supply, Released& released)
+      STRATA_REQUIRES(lock_) {
     if (o.page == nullptr) OpenNext(o, r.rung, supply);
     if (start == kBlocksPerPage) {
       CloseOpen(o, supply, released);
@@ -365,7 +374,12 @@ class PageShard {
   // The page is on no list.
   void Retire(HugeBlockPage& page, Supply& supply, Released& released) STRATA_REQUIRES(lock_) {
     supply.directory().Set(page.base, nullptr);
-    released.Add(page.base, 1);
+    if (kSpare == SparePage::kOne && spare_.empty()) {
+      spare_ = {page.base, 1};
+      stats_.spare_pages = 1;
+    } else {
+      released.Add(page.base, 1);
+    }
     page.state = BlockPageState::kFree;
     ++stats_.pages_freed;
     KeepRecord(page);
@@ -386,6 +400,7 @@ class PageShard {
 
   Lock lock_{LockRank::kBlockPages};
   OpenRun open_[kRungs] STRATA_GUARDED_BY(lock_);
+  HugeRun spare_ STRATA_GUARDED_BY(lock_);
   ActivePages active_;  // guarded by lock_, but for the summaries
   DeadlineLists deadlines_ STRATA_GUARDED_BY(lock_);
   HugeBlockPage::Link* records_ STRATA_GUARDED_BY(lock_) = nullptr;

@@ -1,5 +1,5 @@
-// What LLAMA's heap takes of the outside, for tests: huge pages from mappings that are counted and go
-// back at the end, metadata likewise, and a clock that stands still.
+// What LLAMA's heap takes of the outside, for tests: huge pages from mappings that are counted and
+// go back at the end, metadata likewise, and a clock that stands still.
 #pragma once
 
 #include <sys/mman.h>
@@ -31,9 +31,9 @@ class FakeSource {
     if (refuse_above != 0 && size > refuse_above) return nullptr;
     const size_t bytes = RoundUp(size, kHugePageSize);
     const size_t more = align;
-    auto whole = reinterpret_cast<uintptr_t>(mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE,
-                                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                                                  0));
+    auto whole =
+        reinterpret_cast<uintptr_t>(mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (whole == reinterpret_cast<uintptr_t>(MAP_FAILED)) return nullptr;
     const uintptr_t base = RoundUp(whole, align);
     if (base != whole) munmap(reinterpret_cast<void*>(whole), base - whole);
@@ -44,8 +44,8 @@ class FakeSource {
   void deallocate(void* p, size_t size) {
     std::lock_guard hold(mutex_);
     const auto base = reinterpret_cast<uintptr_t>(p);
-    const size_t gone = std::erase_if(
-        pages_, [&](uintptr_t page) { return page >= base && page < base + size; });
+    const size_t gone =
+        std::erase_if(pages_, [&](uintptr_t page) { return page >= base && page < base + size; });
     if (gone * kHugePageSize != size) abort();
     munmap(p, size);
   }

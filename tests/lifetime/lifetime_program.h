@@ -68,8 +68,8 @@ class LifetimeProgram {
     const size_t size = Size();
     const size_t align = bytes_.Byte() < 20 ? size_t{16} << bytes_.Below(19) : 16;
     // One of a few mostly, so that their pages fill up.
-    const auto predicted = static_cast<LifetimeClass>(
-        bytes_.Byte() < 200 ? 1 + bytes_.Below(3) : bytes_.Below(9));
+    const auto predicted =
+        static_cast<LifetimeClass>(bytes_.Byte() < 200 ? 1 + bytes_.Below(3) : bytes_.Below(9));
     // Many of a kind at once, as programs do.
     for (size_t n = bytes_.Byte() < 40 ? 1 + bytes_.Below(200) : 1; n > 0; --n) {
       if (size > 100'000 && bytes_total_ > size_t{64} << 20) return;

@@ -1,5 +1,5 @@
-// Spans of lines: objects laid into free lines, lines that come free again, and the count by which a
-// span is given back once, by whoever drops it to zero.
+// Spans of lines: objects laid into free lines, lines that come free again, and the count by which
+// a span is given back once, by whoever drops it to zero.
 #include "lifetime/line_span.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// libstrata-llama.so: LLAMA as the process's malloc, which learns lifetimes from its own frees. Sits
-// at the top of heaps.
+// libstrata-llama.so: LLAMA as the process's malloc, which learns lifetimes from its own frees.
+// Sits at the top of heaps.
 #include "heaps/llama.h"
 
 #include "heaps/preload/front.h"
