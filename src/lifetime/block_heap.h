@@ -1,7 +1,7 @@
 // The global allocator of LLAMA: shards of huge pages, and the order in which a request looks at
 // them. Its own shard's longer pages come first, then those of the other shards that were ever
-// used, and a fresh place only then, so that what one thread leaves free another finds. A program
-// of one thread has one shard, which is the paper's allocator. Deadlines are looked at here, by
+// used, and a fresh place only then, so that what one CPU leaves free another finds. With one shard
+// this is the paper's allocator. Deadlines are looked at here, by
 // whoever comes for blocks, so no thread is needed for them.
 // Maas et al., CACM 67(4), 2024, section 3; what replaces its lock is ours. Sits in lifetime.
 #pragma once
@@ -39,6 +39,7 @@ class BlockHeap {
   // Open, with some lines free; null: there is none.
   LineSpan* TakeReusable(Rung rung, size_t home) {
     ExpireAll(supply_.NowNs());
+    home %= kShards;
     const size_t used = used_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < used; ++i) {
       if (LineSpan* span = shards_[(home + i) % used].TakeReusable(rung)) {

@@ -15,21 +15,25 @@
 
 #include "lifetime/block_heap.h"
 #include "lifetime/local_spans.h"
+#include "strata/layers/cpu_index.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/misuse.h"
 #include "strata/layers/of_thread.h"
 
 namespace strata {
 
+// Which says what shard of the pages the caller uses: that of its CPU, so that there are as many as
+// CPUs in use and threads seldom meet at a lock.
+//
 // One heap of a type has allocators of its threads, the first that is used; in others of the same
 // type, and in threads that have ended theirs, all share one, under a lock. Who ends the heap has
 // ended the other threads that used it; its memory goes with the source.
 template <class Source, class Clock, size_t kShards = 16, SparePage kSpare = SparePage::kNone,
-          class Thread = layers::OfThread>
+          class Which = layers::CpuIndex, class Thread = layers::OfThread>
 class LifetimeHeap {
  public:
   constexpr LifetimeHeap(Source& source, MetadataArena::MapFunction map)
-      : blocks_(source, map), shared_(nullptr, 0) {}
+      : blocks_(source, map), shared_(nullptr) {}
   ~LifetimeHeap() {
     if (IsMine(mine())) mine() = nullptr;
   }
@@ -108,7 +112,7 @@ class LifetimeHeap {
   using Blocks = BlockHeap<Source, Clock, kShards, kSpare>;
 
   struct Local {
-    constexpr Local(LifetimeHeap* of, size_t home) : heap(of), spans(home) {}
+    constexpr explicit Local(LifetimeHeap* of) : heap(of) {}
     LifetimeHeap* heap;
     LocalSpans spans;
     Local* next_idle = nullptr;
@@ -130,7 +134,7 @@ class LifetimeHeap {
   }
   void* FromSpans(Local& local, size_t size, size_t align, Rung rung) {
     size_t reused = 0;
-    void* p = local.spans.AllocateSlow(size, align, rung, blocks_, &reused);
+    void* p = local.spans.AllocateSlow(size, align, rung, Which::index(), blocks_, &reused);
     if (reused != 0) lines_reused_.fetch_add(reused, std::memory_order_relaxed);
     return p;
   }
@@ -139,10 +143,7 @@ class LifetimeHeap {
     if (bytes > layers::kMaxRequest || align > kMostAlign) return nullptr;
     if (align <= kBlockSize / 2 && bytes + align <= LineSpan::kLargest)
       return AllocateSlow(RoundUp(bytes + (bytes == 0), kGranule), align, rung);
-    Local* local = mine();
-    if (local == nullptr) local = Begin();
-    const size_t home = IsMine(local) ? local->spans.home() : 0;
-    const uintptr_t p = blocks_.TakeObject(bytes + (bytes == 0), align, rung, home);
+    const uintptr_t p = blocks_.TakeObject(bytes + (bytes == 0), align, rung, Which::index());
     return reinterpret_cast<void*>(p);
   }
   STRATA_NOINLINE void DeallocateLarge(HugeBlockPage* page, uintptr_t p) {
@@ -174,7 +175,6 @@ class LifetimeHeap {
     local->spans.CloseAll(local->heap->blocks_);
     local->heap->Retire(*local);
   }
-  // The one that ended last first, so that as few shards as possible are in use.
   Local* NewLocal() {
     LockHolder hold(locals_lock_);
     if (idle_ != nullptr) {
@@ -183,7 +183,7 @@ class LifetimeHeap {
       return local;
     }
     void* memory = blocks_.supply().arena().Allocate(sizeof(Local), alignof(Local));
-    return memory == nullptr ? nullptr : ::new (memory) Local(this, locals_++);
+    return memory == nullptr ? nullptr : ::new (memory) Local(this);
   }
   void Retire(Local& local) {
     LockHolder hold(locals_lock_);
@@ -196,7 +196,6 @@ class LifetimeHeap {
   Blocks blocks_;
   Lock locals_lock_{LockRank::kLocalSpans};
   Local* idle_ STRATA_GUARDED_BY(locals_lock_) = nullptr;
-  size_t locals_ STRATA_GUARDED_BY(locals_lock_) = 0;
   Local shared_ STRATA_GUARDED_BY(locals_lock_);
   std::atomic<uint64_t> lines_reused_{0};
   typename Thread::AtEnd at_end_;

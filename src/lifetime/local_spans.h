@@ -91,10 +91,10 @@ class SpanCursor {
   Lines free_;            // when it was opened
 };
 
-// Blocks: where spans come from, a BlockHeap.
+// Blocks: where spans come from, a BlockHeap; home: the shard of it that is looked at first.
 class LocalSpans {
  public:
-  constexpr explicit LocalSpans(size_t home) : home_(home) {}
+  constexpr LocalSpans() = default;
 
   // Null: look at AllocateSlow.
   STRATA_ALWAYS_INLINE void* Allocate(size_t bytes, Rung rung) {
@@ -106,7 +106,8 @@ class LocalSpans {
 
   // The partial span, then the overflow span, then new ones. Null: out of memory.
   template <class Blocks>
-  void* AllocateSlow(size_t bytes, size_t align, Rung rung, Blocks& blocks, size_t* lines_reused) {
+  void* AllocateSlow(size_t bytes, size_t align, Rung rung, size_t home, Blocks& blocks,
+                     size_t* lines_reused) {
     Open& o = open_[rung];
     if (void* p = FromRuns(o.partial, bytes, align)) return p;
     if (void* p = FromRuns(o.overflow, bytes, align)) return p;
@@ -114,12 +115,12 @@ class LocalSpans {
     // overflow span is used up.
     if (bytes <= kLineSize || !o.overflow.empty()) CloseIf(o.partial, blocks);
     if (o.partial.empty()) {
-      if (LineSpan* span = blocks.TakeReusable(rung, home_)) {
+      if (LineSpan* span = blocks.TakeReusable(rung, home)) {
         *lines_reused += o.partial.Open(span);
         if (void* p = FromRuns(o.partial, bytes, align)) return p;
       }
     }
-    LineSpan* span = blocks.TakeSpan(rung, home_);
+    LineSpan* span = blocks.TakeSpan(rung, home);
     if (span == nullptr) return nullptr;
     // What is left of the old one, too little for this object, serves smaller ones.
     if (o.partial.empty()) std::swap(o.partial, o.overflow);
@@ -135,7 +136,6 @@ class LocalSpans {
       CloseIf(o.overflow, blocks);
     }
   }
-  size_t home() const { return home_; }
 
  private:
   struct Open {
@@ -155,7 +155,6 @@ class LocalSpans {
     if (const uintptr_t dead = cursor.Close()) blocks.GiveSpan(dead);
   }
 
-  size_t home_;
   Open open_[kRungs];
 };
 

@@ -10,8 +10,8 @@
 //
 // Blocks are taken from active pages of longer rungs if there are any free, where they are not
 // residual, else from the open page of their own. The paper has one global allocator with one lock;
-// here each of several shards is one with its own pages, so that threads which have shards of their
-// own do not meet. Whoever frees takes the lock of the page's shard, never two.
+// here each of several shards is one with its own pages, so that threads on different CPUs do not
+// meet. Whoever frees takes the lock of the page's shard, never two.
 // Maas et al., CACM 67(4), 2024, sections 3.2 to 3.4. Sits in lifetime.
 #pragma once
 

@@ -67,6 +67,12 @@ struct FakeClock {
   static void Advance(uint64_t ns) { now += ns; }
 };
 
+// The shard that a thread uses, in the place of its CPU: the first until it says otherwise.
+struct FakeCpu {
+  static inline thread_local size_t mine = 0;
+  static size_t index() { return mine; }
+};
+
 // Metadata of the heaps of a test; given back when it ends. One at a time exists.
 class FakeMetadata {
  public:
@@ -94,7 +100,7 @@ inline constexpr uint64_t kMs = 1'000'000;
 // A heap on fakes. Members end in the right order.
 template <size_t kShards = 4>
 struct HeapOnFakes {
-  using Heap = LifetimeHeap<FakeSource, FakeClock, kShards>;
+  using Heap = LifetimeHeap<FakeSource, FakeClock, kShards, SparePage::kNone, FakeCpu>;
   FakeMetadata metadata;
   FakeSource source;
   Heap heap{source, FakeMetadata::Map};

@@ -128,15 +128,30 @@ TEST_F(SmallObjects, AThreadThatEndsClosesItsSpans) {
   EXPECT_EQ(heap.Stats().live_blocks, 0u);
 }
 
-// A thread inherits the allocator, and with it the shard, of one that has ended.
-TEST_F(SmallObjects, OneThreadAfterTheOtherUsesOneShard) {
-  for (int i = 0; i < 20; ++i) {
-    std::thread([&] {
-      void* p = Take(100, kS1);
-      Free(p);
-    }).join();
+// Each shard has open pages of its own, but what is free on longer rungs serves all.
+TEST_F(SmallObjects, ShardsShareWhatIsFree) {
+  std::vector<void*> objects = FillPages(1, kS1);
+  const uintptr_t empty = SpanOf(objects[1000]);
+  for (void* p : objects) {
+    if (SpanOf(p) == empty) Free(p);
   }
-  EXPECT_EQ(heap.Stats().open_pages[RungOf(kS1)], 1u);
+  void* first = Take(20'000, kS1);
+  test::FakeCpu::mine = 1;
+  EXPECT_EQ(SpanOf(Take(128, kMs10)), empty);
+  EXPECT_NE(PageOf(Take(20'000, kS1)), PageOf(first)) << "an open page of its own";
+  test::FakeCpu::mine = 0;
+  EXPECT_EQ(heap.Stats().open_pages[RungOf(kS1)], 2u);
+}
+
+// A span goes back to the shard it came from, whoever frees.
+TEST_F(SmallObjects, FreesGoHome) {
+  std::vector<void*> objects = FillPages(1, kS1);
+  heap.Flush();
+  test::FakeCpu::mine = 1;
+  for (void* p : objects) Free(p);
+  test::FakeCpu::mine = 0;
+  EXPECT_EQ(heap.Stats().live_blocks, 0u);
+  EXPECT_EQ(heap.Stats().active_pages[RungOf(kS1)], 0u);
 }
 
 TEST_F(SmallObjects, WithoutMemoryItSaysSo) {

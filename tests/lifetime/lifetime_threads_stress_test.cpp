@@ -62,6 +62,7 @@ TEST_F(LifetimeThreads, HandObjectsOn) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, t] {
+      test::FakeCpu::mine = static_cast<size_t>(t);
       std::mt19937_64 random(static_cast<uint64_t>(t) + 1);
       for (int i = 0; i < kSteps; ++i) {
         unsigned char* mine = random() % 8 != 0 ? Make(random) : nullptr;
@@ -87,6 +88,7 @@ TEST_F(LifetimeThreads, ThreadsComeAndGo) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([this, round, t] {
+        test::FakeCpu::mine = static_cast<size_t>(t / 2);
         std::mt19937_64 random(static_cast<uint64_t>(round * 4 + t) + 100);
         for (int i = 0; i < 400; ++i) {
           unsigned char* mine = Make(random);

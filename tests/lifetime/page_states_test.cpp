@@ -234,8 +234,8 @@ TEST_F(PageStates, ARefusalChangesNothing) {
 TEST(SparePages, AShardKeepsOneEmptyPage) {
   test::FakeMetadata metadata;
   test::FakeSource source;
-  LifetimeHeap<test::FakeSource, FakeClock, 1, SparePage::kOne> heap(source,
-                                                                     test::FakeMetadata::Map);
+  LifetimeHeap<test::FakeSource, FakeClock, 1, SparePage::kOne> heap(
+      source, test::FakeMetadata::Map);
   std::vector<void*> objects;
   for (size_t i = 0; i < 3 * kBlocksPerPage; ++i) {
     objects.push_back(heap.Allocate(kBlockSize, 16, kS1));
