@@ -150,7 +150,7 @@ class alignas(64) PageShard {
   // so that the next ones can run over page ends. For smaller ones the end that stays free is small
   // and shorter-lived blocks find it.
   static constexpr size_t kRunOver = 32;
-  static constexpr size_t kPagesInRow = 4;
+  static constexpr size_t kPagesInRow = 2;
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kTries = 16;
 

@@ -1,5 +1,5 @@
-// LLAMA's heap as a layer: random programs under the Check oracle, and what a predictor is told: from
-// where it was called, what came of it, and what is freed.
+// LLAMA's heap as a layer: random programs under the Check oracle, and what a predictor is told:
+// from where it was called, what came of it, and what is freed.
 #include <gtest/gtest.h>
 
 #include "../lifetime/fake_outside.h"

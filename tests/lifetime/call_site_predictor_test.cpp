@@ -5,6 +5,8 @@
 
 #include <deque>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "fake_outside.h"
 
@@ -95,6 +97,28 @@ TEST_F(CallSites, ForgetAGuessWhenTheyKnow) {
   EXPECT_GT(guess, LifetimeClass::kUnder100Ms);
   for (void* p : objects) predictor->Freed(p);
   EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder100Ms);
+}
+
+TEST_F(CallSites, ServeManyThreads) {
+  std::vector<std::thread> threads;
+  for (uintptr_t t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      std::deque<void*> objects;
+      for (uintptr_t i = 0; i < 30'000; ++i) {
+        const uintptr_t site = i % 7 + (i % 1000 == 0 ? i * 4096 : 0);
+        const LifetimeClass c = predictor->ClassOf(64, site);
+        EXPECT_LE(c, LifetimeClass::kLong);
+        objects.push_back(reinterpret_cast<void*>((t << 32) + i * 64));
+        predictor->Allocated(objects.back(), 64, site);
+        if (objects.size() < 50) continue;
+        predictor->Freed(objects.front());
+        objects.pop_front();
+        FakeClock::Advance(kMs / 100);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(predictor->Predicted(64, 3), LifetimeClass::kUnknown);
 }
 
 // More sites than there is room for: places change hands, nothing else happens.

@@ -75,8 +75,8 @@ class Front {
   {
     return heap().allocate_kept(size);
   }
-  // These and Reallocate are inlined so that a heap which asks from where it was called hears of the
-  // program, not of a function of the library.
+  // These and Reallocate are inlined so that a heap which asks from where it was called hears of
+  // the program, not of a function of the library.
   STRATA_ALWAYS_INLINE static void* AllocateAligned(size_t size, size_t align) {
     if (align <= H::alignment) return Allocate(size);
     if (size > layers::kMaxRequest || align > kMaxAlign) return OutOfMemory();
