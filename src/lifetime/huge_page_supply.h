@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "lifetime/huge_block_page.h"
@@ -20,6 +21,30 @@ struct HugeRun {
   size_t pages = 0;
   bool empty() const { return pages == 0; }
   uintptr_t end() const { return base + pages * kHugePageSize; }
+};
+
+// What goes back once a shard's lock is free: of one call, so only a few runs.
+class ReleasedRuns {
+ public:
+  void Add(uintptr_t base, size_t pages) {
+    if (n_ > 0 && runs_[n_ - 1].end() == base) {
+      runs_[n_ - 1].pages += pages;
+    } else {
+      STRATA_DCHECK(n_ < kMost);
+      runs_[n_++] = {base, pages};
+    }
+  }
+  template <class Supply>
+  void GiveTo(Supply& supply) {
+    for (size_t i = 0; i < n_; ++i) supply.Give(runs_[i]);
+  }
+
+ private:
+  // The open page, the pages behind it, and a page that an alignment skips; or, of a free, one row
+  // of pages.
+  static constexpr size_t kMost = 4;
+  HugeRun runs_[kMost];
+  size_t n_ = 0;
 };
 
 template <class Source, class Clock>

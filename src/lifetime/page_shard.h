@@ -69,7 +69,7 @@ class alignas(64) PageShard {
   // The next blocks of the open page of the rung. An object that is larger than the rest of it goes
   // on on the pages behind. 0: out of memory.
   uintptr_t TakeOpen(const BlockRequest& r, Supply& supply) STRATA_EXCLUDES(lock_) {
-    Released released;
+    ReleasedRuns released;
     uintptr_t p;
     {
       LockHolder hold(lock_);
@@ -91,7 +91,7 @@ class alignas(64) PageShard {
 
   // The object of whole blocks that begins at p; false: none does.
   bool FreeObject(HugeBlockPage* page, uintptr_t p, Supply& supply) STRATA_EXCLUDES(lock_) {
-    Released released;
+    ReleasedRuns released;
     {
       LockHolder hold(lock_);
       size_t at = BlockOf(p);
@@ -115,7 +115,7 @@ class alignas(64) PageShard {
 
   // Nothing lives in the span.
   void GiveSpan(HugeBlockPage& page, uintptr_t base, Supply& supply) STRATA_EXCLUDES(lock_) {
-    Released released;
+    ReleasedRuns released;
     {
       LockHolder hold(lock_);
       const size_t at = BlockOf(base);
@@ -162,29 +162,6 @@ class alignas(64) PageShard {
     size_t left = 0;
   };
 
-  // What goes back below once the lock is free.
-  class Released {
-   public:
-    void Add(uintptr_t base, size_t pages) {
-      if (n_ > 0 && runs_[n_ - 1].end() == base) {
-        runs_[n_ - 1].pages += pages;
-      } else {
-        STRATA_DCHECK(n_ < kMost);
-        runs_[n_++] = {base, pages};
-      }
-    }
-    void GiveTo(Supply& supply) {
-      for (size_t i = 0; i < n_; ++i) supply.Give(runs_[i]);
-    }
-
-   private:
-    // The open page, the pages behind it, and a page that an alignment skips; or, of a free, one
-    // row of pages.
-    static constexpr size_t kMost = 4;
-    HugeRun runs_[kMost];
-    size_t n_ = 0;
-  };
-
   static size_t BlockOf(uintptr_t p) { return (p & (kHugePageSize - 1)) >> kBlockShift; }
 
   bool MayHave(const BlockRequest& r) const {
@@ -227,7 +204,7 @@ class alignas(64) PageShard {
 
   // --- Open pages
 
-  uintptr_t TakeOpenHolding(const BlockRequest& r, Supply& supply, Released& released)
+  uintptr_t TakeOpenHolding(const BlockRequest& r, Supply& supply, ReleasedRuns& released)
       STRATA_REQUIRES(lock_) {
     OpenRun& o = open_[r.rung];
     // In blocks from the start of the open page, or of the page that is opened next.
@@ -258,8 +235,8 @@ class alignas(64) PageShard {
   }
 
   // There is room behind `start`, and a record for each page that has to be opened.
-  uintptr_t Lay(OpenRun& o, const BlockRequest& r, size_t start, Supply& supply, Released& released)
-      STRATA_REQUIRES(lock_) {
+  uintptr_t Lay(OpenRun& o, const BlockRequest& r, size_t start, Supply& supply,
+                ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     if (o.page == nullptr) OpenNext(o, r.rung, supply);
     if (start == kBlocksPerPage) {
       CloseOpen(o, supply, released);
@@ -300,7 +277,7 @@ class alignas(64) PageShard {
     ++stats_.open_pages[rung];
   }
 
-  void CloseOpen(OpenRun& o, Supply& supply, Released& released) STRATA_REQUIRES(lock_) {
+  void CloseOpen(OpenRun& o, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     HugeBlockPage& page = *o.page;
     o.page = nullptr;
     o.bump = 0;
@@ -315,7 +292,7 @@ class alignas(64) PageShard {
 
   // --- Active pages
 
-  void Freed(HugeBlockPage& page, size_t at, size_t n, Supply& supply, Released& released)
+  void Freed(HugeBlockPage& page, size_t at, size_t n, Supply& supply, ReleasedRuns& released)
       STRATA_REQUIRES(lock_) {
     page.Give(at, n);
     stats_.live_blocks -= n;
@@ -372,7 +349,7 @@ class alignas(64) PageShard {
   // --- Records
 
   // The page is on no list.
-  void Retire(HugeBlockPage& page, Supply& supply, Released& released) STRATA_REQUIRES(lock_) {
+  void Retire(HugeBlockPage& page, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     supply.directory().Set(page.base, nullptr);
     if (kSpare == SparePage::kOne && spare_.empty()) {
       spare_ = {page.base, 1};
