@@ -151,7 +151,7 @@ def run_command(
         typer.Option(
             "--heap",
             metavar="NAME",
-            help="Another heap: hoard, kingsley, lea, obstack, reap (docs/heaps.md), glibc.",
+            help="Another heap: hoard, kingsley, lea, llama, obstack, reap (docs/heaps.md), glibc.",
         ),
     ] = DEFAULT_HEAP,
     lib: Annotated[
