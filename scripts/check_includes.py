@@ -2,7 +2,7 @@
 """Proves that includes in src/ point down the layers, never up, never sideways, never in a circle.
 
     control -> {regions, report} -> {malloc, trace} -> heaps
-    -> {cache, profile} -> span -> hugepage -> os -> base
+    -> {cache, profile, lifetime} -> span -> hugepage -> os -> base
 
 A file may include its own folder, any lower layer, and include/strata; nothing includes trace,
 which is a library of its own. It must not include what allocates or prints (the containers and
@@ -25,6 +25,7 @@ RANK = {
     "span": 3,
     "cache": 4,
     "profile": 4,
+    "lifetime": 4,
     "heaps": 5,
     "malloc": 6,
     "trace": 6,
