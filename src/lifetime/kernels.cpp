@@ -1,3 +1,4 @@
+// Finds out which kernels the processor can run. Sits in lifetime.
 #include "lifetime/kernels.h"
 
 #include <initializer_list>

@@ -1,3 +1,4 @@
+// The steps of a prediction on the kernels that were chosen. Sits in lifetime.
 #include "lifetime/model.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Checks the bytes of a model, section by section, before anything is read. Sits in lifetime.
 #include "lifetime/model_file.h"
 
 #include <bit>

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from strata.learn import model_file, tokens
 from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, SIZES, Model, Weights
 

@@ -28,7 +28,8 @@ def stack_table(data: Contexts) -> Ints:
     out = majority(data)
     for at, key in enumerate(keys):
         if key in seen:
-            out[at] = max(sorted(seen[key]), key=lambda label: seen[key][label])
+            counts = seen[key]
+            out[at : at + 1] = max(sorted(counts), key=counts.__getitem__)
     return out
 
 
@@ -44,14 +45,18 @@ def trees(data: Contexts, seed: int) -> Ints:
         features[at, FEATURES] = len(inward)
     features[:, FEATURES + 1] = data.sizes
     present, labels = np.unique(data.labels[data.is_train], return_inverse=True)
-    model = lightgbm.LGBMClassifier(
-        n_estimators=TREES,
-        deterministic=True,
-        force_row_wise=True,
-        n_jobs=1,
-        random_state=seed,
-        verbose=-1,
-        min_child_samples=5,
+    settings = {
+        "objective": "multiclass",
+        "num_class": len(present),
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "seed": seed,
+        "verbose": -1,
+        "min_data_in_leaf": 5,
+    }
+    rows = lightgbm.Dataset(
+        features[data.is_train], labels, weight=data.loss_weights[data.is_train]
     )
-    model.fit(features[data.is_train], labels, sample_weight=data.loss_weights[data.is_train])
-    return np.asarray(present[np.asarray(model.predict(features), np.int64)], np.int32)
+    odds = np.asarray(lightgbm.train(settings, rows, TREES).predict(features))
+    return np.asarray(present[odds.argmax(axis=1)], np.int32)

@@ -211,7 +211,7 @@ def parse(data: bytes) -> Model:
             return np.frombuffer(parts[name], "<f4").reshape(height, width).astype(np.float32)
         scales = np.expand_dims(np.frombuffer(parts[f"{name}_scales"], "<f4"), axis)
         plain = np.frombuffer(parts[name], np.int8).reshape(height, width).astype(np.float32)
-        return (plain * scales).astype(np.float32)
+        return np.asarray(plain * scales, np.float32)
 
     biases = np.frombuffer(parts["biases"], "<f4").astype(np.float32)
     weights = Weights(

@@ -34,7 +34,7 @@ def score(guesses: Ints, data: Contexts, split: str) -> Score | None:
     if not rows.any():
         return None
     off = np.abs(guesses[rows] - data.labels[rows])
-    weights = (data.bytes[rows], data.objects[rows], np.ones(rows.sum(), np.float32))
+    weights = (data.held[rows], data.objects[rows], np.ones(rows.sum(), np.float32))
 
     def share(right: np.ndarray) -> tuple[float, ...]:
         return tuple(float((right * each).sum() / max(each.sum(), 1e-9)) for each in weights)
@@ -46,7 +46,7 @@ def confusion(guesses: Ints, data: Contexts, split: str) -> Floats:
     """[label][guess], shares of the split's bytes."""
     rows = data.is_test if split == "test" else data.is_train
     out = np.zeros((CLASSES, CLASSES), np.float32)
-    np.add.at(out, (data.labels[rows], guesses[rows]), data.bytes[rows])
+    np.add.at(out, (data.labels[rows], guesses[rows]), data.held[rows])
     return np.asarray(out / max(float(out.sum()), 1e-9), np.float32)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from strata.learn.model_page import Score
-    from strata.learn.training import Contexts, Ints, Trained
+    from strata.learn.training import Contexts, FrameGru, Ints, Trained
 
 HELP = """Train a model that predicts lifetimes, and say how well it does on functions it never saw.
 
@@ -39,12 +39,16 @@ def train(
     ],
     seed: Annotated[int, typer.Option(min=0, help="The same one gives the same bytes.")] = 1,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Times through the data; else 1,000 steps, 10 at least.")
+        int | None,
+        typer.Option(min=1, help="Times through the data; else 1,000 steps, 10 at least."),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page of how well it does.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page of how well it does."),
     ] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="Weights of a byte: a smaller file.")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights of a byte: a smaller file.")
+    ] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Train a token LSTM and LightGBM as well (slow).")
     ] = False,
@@ -63,6 +67,8 @@ def train(
         say("no function was held out: accuracy is of the training set alone")
     gru = training.FrameGru(data)
     trained = fit(gru, data.frames, data, seed, epochs)
+    if int8:
+        judge_as_int8(gru, trained, data)
     guesses: dict[str, Ints] = {
         gru.name: trained.odds.argmax(axis=1).astype("int32"),
         "majority class": baselines.majority(data),
@@ -128,13 +134,26 @@ def fit(network: object, inputs: Ints, data: Contexts, seed: int, asked: int | N
     assert isinstance(network, training.FrameGru | training.TokenLstm)
     epochs = training.epochs_of(int(data.is_train.sum()), asked)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    out = console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task(network.name, total=epochs)
 
         def advance(loss: float) -> None:
             bar.update(task, advance=1, description=f"{network.name}, loss {loss:.3f}")
 
         return training.train(network, inputs, data, seed, epochs, advance)
+
+
+def judge_as_int8(network: FrameGru, trained: Trained, data: Contexts) -> None:
+    """What is stated of a model is of the weights that its file has."""
+    import jax.numpy as jnp
+
+    from strata.learn import model_file, training
+
+    whole = model_file.Model(data.tokens, network.weights(trained.params), is_int8=True)
+    weights = model_file.parse(model_file.dump(whole)).weights
+    rounded = {name: jnp.asarray(getattr(weights, name)) for name in trained.params}
+    trained.odds = training.odds_of(network, rounded, data.frames, data.sizes)
 
 
 def judged(guesses: dict[str, Ints], data: Contexts) -> dict[str, dict[str, Score | None]]:
@@ -156,7 +175,10 @@ def described(
         "test": int(data.is_test.sum()),
         "tokens": len(data.tokens),
         "accuracy": {
-            split: {"exact": [round(x, 4) for x in each.exact], "near": [round(x, 4) for x in each.near]}
+            split: {
+                "exact": [round(x, 4) for x in each.exact],
+                "near": [round(x, 4) for x in each.near],
+            }
             for split, each in found.items()
             if each is not None
         },

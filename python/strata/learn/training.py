@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,8 @@ RATE = 3e-3
 CLIP = 5.0
 FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
 LONGEST = 200  # tokens of the LSTM's sequence: the innermost
-Params = dict[str, Any]
+Array = jax.Array
+Params = dict[str, Array]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
@@ -40,7 +40,7 @@ class Contexts:
     sizes: Ints
     labels: Ints  # from 0
     loss_weights: Floats
-    bytes: Floats
+    held: Floats  # bytes, of all objects
     objects: Floats
     is_train: npt.NDArray[np.bool_]
     is_test: npt.NDArray[np.bool_]
@@ -89,7 +89,7 @@ def prepare(table: pl.DataFrame) -> Contexts:
     )
 
 
-def uniform(key: Any, shape: tuple[int, ...], bound: float) -> Any:
+def uniform(key: Array, shape: tuple[int, ...], bound: float) -> Array:
     return jax.random.uniform(key, shape, jnp.float32, -bound, bound)
 
 
@@ -102,7 +102,7 @@ class FrameGru:
         self.frame_tokens = jnp.asarray(data.frame_tokens)
         self.rows = data.rows
 
-    def start(self, key: Any) -> Params:
+    def start(self, key: Array) -> Params:
         keys = jax.random.split(key, 4)
         bound = HIDDEN**-0.5
         return {
@@ -115,7 +115,7 @@ class FrameGru:
             "head_bias": jnp.zeros(CLASSES),
         }
 
-    def logits(self, params: Params, frames: Any, sizes: Any, key: Any | None) -> Any:
+    def logits(self, params: Params, frames: Array, sizes: Array, key: Array | None) -> Array:
         tokens = self.frame_tokens[frames]
         known = (tokens >= 0)[..., None]
         tokens = jnp.maximum(tokens, 0)
@@ -124,7 +124,7 @@ class FrameGru:
         inputs = (params["embedding"][tokens] * known).sum(axis=2)
         state = jnp.zeros((len(frames), HIDDEN))
 
-        def over(state: Any, step: tuple[Any, Any]) -> tuple[Any, None]:
+        def over(state: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
             incoming, is_there = step
             return jnp.where(is_there[:, None], self.step(params, state, incoming), state), None
 
@@ -134,7 +134,7 @@ class FrameGru:
         return state @ params["head"] + params["head_bias"]
 
     @staticmethod
-    def step(params: Params, state: Any, incoming: Any) -> Any:
+    def step(params: Params, state: Array, incoming: Array) -> Array:
         row = incoming @ params["input"] + params["input_bias"]
         recurrent = state @ params["hidden"] + params["hidden_bias"]
         reset, update = jnp.split(
@@ -166,7 +166,7 @@ class TokenLstm:
             sequences[at, : len(tokens)] = tokens
         self.sequences = sequences
 
-    def start(self, key: Any) -> Params:
+    def start(self, key: Array) -> Params:
         keys = jax.random.split(key, 4)
         bound = HIDDEN**-0.5
         bias = jnp.zeros(4 * HIDDEN).at[HIDDEN : 2 * HIDDEN].set(FORGET_BIAS)
@@ -179,21 +179,23 @@ class TokenLstm:
             "head_bias": jnp.zeros(CLASSES),
         }
 
-    def logits(self, params: Params, tokens: Any, sizes: Any, key: Any | None) -> Any:
+    def logits(self, params: Params, tokens: Array, sizes: Array, key: Array | None) -> Array:
         if key is not None:
             drop = jax.random.uniform(key, tokens.shape) < TOKEN_DROP
             tokens = jnp.where(drop & (tokens >= 0), 0, tokens)
         inputs = params["embedding"][jnp.maximum(tokens, 0)]
         zero = jnp.zeros((len(tokens), HIDDEN))
 
-        def step(carry: tuple[Any, Any], incoming: Any) -> tuple[Any, Any]:
+        def step(carry: tuple[Array, Array], incoming: Array) -> tuple[Array, Array]:
             state, cell = carry
             sums = incoming @ params["input"] + state @ params["hidden"] + params["bias"]
             enter, forget, out, new = jnp.split(sums, 4, axis=1)
             cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
             return jax.nn.sigmoid(out) * jnp.tanh(cell), cell
 
-        def over(carry: tuple[Any, Any], row: tuple[Any, Any]) -> tuple[tuple[Any, Any], None]:
+        def over(
+            carry: tuple[Array, Array], row: tuple[Array, Array]
+        ) -> tuple[tuple[Array, Array], None]:
             state, cell = step(carry, row[0])
             is_there = row[1][:, None]
             return (
@@ -214,7 +216,9 @@ class Trained:
     odds: Floats  # [contexts][CLASSES]
 
 
-def batches(random: np.random.Generator, rows: npt.NDArray[np.int64]) -> Iterator[Any]:
+def batches(
+    random: np.random.Generator, rows: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[np.int64]]:
     """All rows in another order, and some again so that the last batch is whole."""
     order = random.permutation(rows)
     short = -len(order) % BATCH
@@ -240,13 +244,17 @@ def train(
     optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(RATE))
     state = optimizer.init(params)
 
-    def loss(params: Params, frames: Any, sizes: Any, labels: Any, weights: Any, key: Any) -> Any:
+    def loss(
+        params: Params, frames: Array, sizes: Array, labels: Array, weights: Array, key: Array
+    ) -> Array:
         odds = network.logits(params, frames, sizes, key)
         each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
         return (each * weights).sum() / weights.sum()
 
     @jax.jit
-    def update(params: Params, state: Any, batch: tuple[Any, ...], key: Any) -> Any:
+    def update(
+        params: Params, state: object, batch: tuple[Array, ...], key: Array
+    ) -> tuple[Params, object, Array]:
         value, slopes = jax.value_and_grad(loss)(params, *batch, key)
         changes, state = optimizer.update(slopes, state, params)
         return optax.apply_updates(params, changes), state, value
@@ -258,7 +266,7 @@ def train(
         values = []
         for picked in batches(random, rows):
             key, own = jax.random.split(key)
-            batch = tuple(column[picked] for column in columns)
+            batch = tuple(jnp.asarray(column[picked]) for column in columns)
             params, state, value = update(params, state, batch, own)
             values.append(float(value))
         losses.append(float(np.mean(values)))
@@ -271,5 +279,5 @@ def odds_of(network: FrameGru | TokenLstm, params: Params, inputs: Ints, sizes: 
     out = []
     for at in range(0, len(inputs), 4 * BATCH):
         rows = np.arange(at, at + 4 * BATCH) % len(inputs)  # one shape: compiled once
-        out.append(np.asarray(ask(inputs[rows], sizes[rows])))
+        out.append(np.asarray(ask(jnp.asarray(inputs[rows]), jnp.asarray(sizes[rows]))))
     return np.concatenate(out)[: len(inputs)].astype(np.float32)
