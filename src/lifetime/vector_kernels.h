@@ -4,6 +4,8 @@
 // 1980: 2^n times a polynomial. Never -ffast-math: it undoes the rounding. Sits in lifetime.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -24,7 +26,6 @@ constexpr size_t kLanes = 4;
 struct VectorKernels {
   typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
   typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
-  typedef int8_t Bytes __attribute__((vector_size(kLanes)));
   static_assert(kHeadColumns % kLanes == 0);
 
   template <typename V>
@@ -58,9 +59,18 @@ struct VectorKernels {
 
   static Floats Weights(const float*, const unsigned char* at) { return Load<Floats>(at); }
   static Floats Weights(const int8_t*, const unsigned char* at) {
-    Bytes bytes;
-    memcpy(&bytes, at, sizeof(bytes));
-    return __builtin_convertvector(bytes, Floats);
+    // Not __builtin_convertvector, which gcc 12 does a lane at a time.
+#if defined(__AVX512F__)
+    // Masks of all lanes: the plain ones make gcc 12 warn of its own header.
+    const __m512i wide = _mm512_maskz_cvtepi8_epi32(0xFFFF, Load<__m128i>(at));
+    return _mm512_maskz_cvtepi32_ps(0xFFFF, wide);
+#elif defined(__AVX2__)
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(Load<int64_t>(at))));
+#else
+    const __m128i bytes = _mm_cvtsi32_si128(Load<int32_t>(at));
+    const __m128i twice = _mm_unpacklo_epi8(bytes, bytes);  // each in the high byte of its lane
+    return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(twice, twice), 24));
+#endif
   }
 
   // Sums of kVectors * kLanes columns stay in registers over all rows.

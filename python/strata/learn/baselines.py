@@ -23,13 +23,13 @@ def stack_table(data: Contexts) -> Ints:
     """The same stack and size again; the commonest class for what was not seen."""
     keys = [(row.tobytes(), int(size)) for row, size in zip(data.frames, data.sizes, strict=True)]
     seen: defaultdict[tuple[bytes, int], Counter[int]] = defaultdict(Counter)
-    for at in np.flatnonzero(data.is_train):
+    for at in np.flatnonzero(data.is_train).tolist():
         seen[keys[at]][int(data.labels[at])] += 1
     out = majority(data)
     for at, key in enumerate(keys):
         if key in seen:
             counts = seen[key]
-            out[at : at + 1] = max(sorted(counts), key=counts.__getitem__)
+            out[at] = max(sorted(counts), key=counts.__getitem__)
     return out
 
 

@@ -28,6 +28,8 @@ FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
 LONGEST = 200  # tokens of the LSTM's sequence: the innermost
 Array = jax.Array
 Params = dict[str, Array]
+Picked = npt.NDArray[np.int64]
+Pair = tuple[Array, Array]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
@@ -249,7 +251,7 @@ def train(
     ) -> Array:
         odds = network.logits(params, frames, sizes, key)
         each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
-        return (each * weights).sum() / weights.sum()
+        return jnp.asarray((each * weights).sum() / weights.sum())
 
     @jax.jit
     def update(
