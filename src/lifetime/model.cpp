@@ -16,8 +16,8 @@ void AddProduct(const Model& model, const Matrix& m, const float* x, size_t rows
 }
 
 void Project(const Model& model, const float* embedding, FrameRow* out) {
-  memcpy(out->in, model.file().input_bias(), sizeof(out->in));
-  AddProduct(model, model.file().input(), embedding, kEmbedding, kGates, out->in);
+  memcpy(out->gates, model.file().input_bias(), sizeof(out->gates));
+  AddProduct(model, model.file().input(), embedding, kEmbedding, kGates, out->gates);
 }
 
 // The class of the greatest; the first if they are no numbers.
@@ -57,7 +57,7 @@ void Step(const Model& model, ModelState* state, const FrameRow& row) {
   float recurrent[kGates];
   memcpy(recurrent, model.file().hidden_bias(), sizeof(recurrent));
   AddProduct(model, model.file().hidden(), state->hidden, kHidden, kGates, recurrent);
-  model.kernels().gates(row.in, recurrent, state->hidden);
+  model.kernels().gates(row.gates, recurrent, state->hidden);
 }
 
 LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,

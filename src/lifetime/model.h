@@ -21,7 +21,7 @@ inline constexpr size_t kMostFrames = 64;
 
 // What the GRU takes of a frame; made once for a call site, off the path.
 struct FrameRow {
-  float in[kGates];
+  float gates[kGates];
 };
 
 struct ModelState {
@@ -30,11 +30,13 @@ struct ModelState {
 
 class Model {
  public:
-  // The bytes, a mapped file's, must stay. After an error the model must not be asked.
+  // The bytes, a mapped file's, must stay. Only an open model may be asked.
   ModelError Open(const void* bytes, size_t n, const Kernels& kernels = ChooseKernels()) {
-    kernels_ = &kernels;
-    return file_.Open(bytes, n);
+    const ModelError error = file_.Open(bytes, n);
+    kernels_ = error == ModelError::kNone ? &kernels : nullptr;
+    return error;
   }
+  bool is_open() const { return kernels_ != nullptr; }
   const ModelFile& file() const { return file_; }
   const Kernels& kernels() const { return *kernels_; }
 

@@ -25,11 +25,13 @@ size_t Until(const char* text, size_t length, char end) {
   return at == nullptr ? length : static_cast<size_t>(static_cast<const char*>(at) - text);
 }
 
-// A build id and an offset, which stand for a function without a symbol.
-bool IsPlace(const char* name, size_t length) {
+// A build id and an offset, which stand for a function without a symbol: how long the build id is,
+// or 0 if the name is something else.
+size_t BuildOfPlace(const char* name, size_t length) {
   const size_t plus = Until(name, length, '+');
-  return length > plus + 3 && memcmp(name + plus, "+0x", 3) == 0 && IsHex(name, plus) &&
-         IsHex(name + plus + 3, length - plus - 3);
+  const bool is_place = length > plus + 3 && memcmp(name + plus, "+0x", 3) == 0 &&
+                        IsHex(name, plus) && IsHex(name + plus + 3, length - plus - 3);
+  return is_place ? plus : 0;
 }
 
 bool IsRustHash(const char* text, size_t length) {
@@ -100,7 +102,10 @@ uint64_t HashOfToken(const char* text, size_t length) {
 void Tokenize(const char* name, size_t length, TokenHashes* out) {
   out->count = 0;
   if (length > kMostNameBytes) length = kMostNameBytes;
-  if (IsPlace(name, length)) return Add(name, length, out);
+  if (const size_t build = BuildOfPlace(name, length); build != 0) {
+    Add(name, build, out);
+    return Add(name, length, out);
+  }
   if (length >= 2 && memcmp(name, "_Z", 2) == 0) {
     const size_t dot = Until(name, length, '.');
     return AddIdentifiers(name, Until(name, dot, '@'), out);

@@ -40,7 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   strata::Model model;
   const strata::ModelError error = model.Open(bytes.data(), bytes.size());
   STRATA_CHECK(strlen(strata::TextOf(error)) > 0);
-  if (error != strata::ModelError::kNone) return 0;
+  STRATA_CHECK(model.is_open() == (error == strata::ModelError::kNone));
+  if (!model.is_open()) return 0;
   const size_t length = bytes.size() < 64 ? bytes.size() : 64;
   AskIt(model, reinterpret_cast<const char*>(bytes.data()) + bytes.size() - length, length);
   return 0;

@@ -130,6 +130,16 @@ TEST_P(OnEachKernel, ExponentialsAreExact) {
 INSTANTIATE_TEST_SUITE_P(Model, OnEachKernel, testing::ValuesIn(kAll),
                          [](const auto& one) { return std::string(one.param->name); });
 
+TEST(Model, IsOpenOnlyWhileItsBytesAreAModel) {
+  const std::string bytes = GoldenBytes("f32.model");
+  Model model;
+  EXPECT_FALSE(model.is_open());
+  ASSERT_EQ(model.Open(bytes.data(), bytes.size()), ModelError::kNone);
+  EXPECT_TRUE(model.is_open());
+  EXPECT_EQ(model.Open(bytes.data(), 400), ModelError::kTooShort);
+  EXPECT_FALSE(model.is_open());
+}
+
 TEST(Model, FramesBeyondTheInnermostDoNotCount) {
   const std::string bytes = GoldenBytes("f32.model");
   Model model;

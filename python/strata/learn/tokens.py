@@ -43,10 +43,11 @@ def words(text: bytes) -> Iterator[bytes]:
             begin = at + 1
 
 
-def is_place(name: bytes) -> bool:
-    """Whether it is a build id and an offset, which stands for a function without a symbol."""
-    build, plus, offset = name.partition(b"+0x")
-    return bool(build and plus and offset) and HEX.issuperset(build) and HEX.issuperset(offset)
+def build_of_place(name: bytes) -> bytes:
+    """The build id of a build id and an offset, which stand for a function without a symbol; empty
+    if the name is something else."""
+    build, _, offset = name.partition(b"+0x")
+    return build if build and offset and HEX.issuperset(build + offset) else b""
 
 
 def is_rust_hash(text: bytes) -> bool:
@@ -89,8 +90,8 @@ def identifiers(name: bytes) -> Iterator[bytes]:
 
 def all_tokens(name: bytes) -> Iterator[bytes]:
     name = name[:MOST_BYTES]
-    if is_place(name):
-        yield name
+    if build := build_of_place(name):
+        yield from (build, name)
         return
     if name.startswith(b"_Z"):
         for text in identifiers(name.partition(b".")[0].partition(b"@")[0]):
