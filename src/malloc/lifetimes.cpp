@@ -15,7 +15,7 @@ namespace strata {
 
 namespace predicted_internal {
 alignas(64) constinit PredictionCache::Words g_words{};
-constinit std::atomic<bool> g_predicts{false};
+constinit std::atomic<bool> g_predicts{kTakesHalfToLast};
 }  // namespace predicted_internal
 
 namespace {
@@ -43,7 +43,7 @@ void LifetimeLearner::Learn(Runtime& r) {
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);
   g_changes.fetch_add(Predictions().Publish(draft), std::memory_order_relaxed);
   g_places.store(made, std::memory_order_relaxed);
-  predicted_internal::g_predicts.store(made != 0, std::memory_order_relaxed);
+  predicted_internal::g_predicts.store(made != 0 || kTakesHalfToLast, std::memory_order_relaxed);
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }
 
