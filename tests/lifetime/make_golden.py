@@ -72,7 +72,8 @@ def random_weights(rows: int) -> Weights:
 
 def sure_model() -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
-    is, else class 3. The first unit of the state remembers; its update gate lets nothing else in."""
+    is, else class 3. The first unit of the state remembers: its update gate lets nothing else
+    in."""
     words = [b"Maybe", b"Staying"]
     stays, maybe = 0, 1  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
