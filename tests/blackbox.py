@@ -228,7 +228,7 @@ class Lab:
 
 
 # The heaps beside Strata's own, each a library of its own: `strata run --heap NAME`.
-HEAPS = ("hoard", "kingsley", "lea", "obstack", "reap")
+HEAPS = ("hoard", "kingsley", "lea", "llama", "obstack", "reap")
 
 
 def heap_library(lab: Lab, heap: str) -> Path:

@@ -2,6 +2,10 @@
 // and 1 GB, and one object in 10,000 lives to the end. The survivors are spread over everything
 // that was ever allocated, so an allocator without a release rule ends at the peak. Objects are
 // linked through themselves: no bookkeeping outside the heap. Reports the memory held at the end.
+//
+// With --told=1 the survivors come from a call of their own, so that an allocator which predicts
+// lifetimes by call site can tell them apart; otherwise one call makes both kinds. --learn=SECONDS
+// lets it learn beforehand, from swings a 64th as high.
 #include "common.h"
 #include "memory_cgroup.h"
 
@@ -14,6 +18,14 @@ struct Node {
 static_assert(sizeof(Node) == 64);
 
 constexpr uint64_t kLongLivedEvery = 10'000;
+
+// Two calls of malloc, at two addresses.
+[[gnu::noinline]] Node* MakeAny() { return static_cast<Node*>(bench::CheckedMalloc(sizeof(Node))); }
+[[gnu::noinline]] Node* MakeSurvivor() {
+  Node* node = static_cast<Node*>(bench::CheckedMalloc(sizeof(Node)));
+  bench::Escape(node);  // or it would be folded into MakeAny
+  return node;
+}
 
 void FreeList(Node* list) {
   while (list != nullptr) {
@@ -30,6 +42,8 @@ int main(int argc, char** argv) {
   const auto high = static_cast<uint64_t>(options.Scaled("mib", 1024) * 1048576);
   const uint64_t cycles = options.Count("cycles", 4);
   const double idle = options.Number("idle", 2);
+  const bool told = options.Count("told", 0) != 0;
+  const double learn = options.Number("learn", 0);
   options.RejectUnknown();
   if (cycles == 0) bench::Die("--cycles must be above zero");
 
@@ -37,27 +51,31 @@ int main(int argc, char** argv) {
   Node* survivors = nullptr;
   uint64_t survivor_count = 0;
   uint64_t made = 0;
-  const bench::Total total = bench::RunThreads(1, [&](unsigned) {
-    bench::Tally tally;
-    const uint64_t start = bench::NowNs();
-    for (uint64_t cycle = 0; cycle < cycles; ++cycle) {
-      Node* first = nullptr;
-      Node** last = &first;  // freed in the order of allocation
-      for (uint64_t i = 0; i < high / sizeof(Node); ++i) {
-        auto* node = static_cast<Node*>(bench::CheckedMalloc(sizeof(Node)));
-        node->next = nullptr;
-        if (++made % kLongLivedEvery == 0) {
-          node->next = survivors;
-          survivors = node;
-          ++survivor_count;
-        } else {
-          *last = node;
-          last = &node->next;
-        }
+  const auto swing = [&] [[gnu::noinline]] (uint64_t objects) {
+    Node* first = nullptr;
+    Node** last = &first;  // freed in the order of allocation
+    for (uint64_t i = 0; i < objects; ++i) {
+      const bool survives = ++made % kLongLivedEvery == 0;
+      Node* node = survives && told ? MakeSurvivor() : MakeAny();
+      node->next = nullptr;
+      if (survives) {
+        node->next = survivors;
+        survivors = node;
+        ++survivor_count;
+      } else {
+        *last = node;
+        last = &node->next;
       }
-      FreeList(first);
     }
-    tally.ops = made;
+    FreeList(first);
+  };
+  const bench::Total total = bench::RunThreads(1, [&](unsigned) {
+    const uint64_t begin = bench::NowNs();
+    while (bench::Since(begin) < learn) swing(high / 64 / sizeof(Node));
+    bench::Tally tally;
+    const uint64_t start = bench::NowNs(), learned = made;
+    for (uint64_t cycle = 0; cycle < cycles; ++cycle) swing(high / sizeof(Node));
+    tally.ops = made - learned;
     tally.seconds = bench::Since(start);
     return tally;
   });

@@ -23,6 +23,7 @@ from strata.errors import StrataError
 from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.learn import command as lifetimes
+from strata.learn import train_command
 from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
@@ -151,7 +152,7 @@ def run_command(
         typer.Option(
             "--heap",
             metavar="NAME",
-            help="Another heap: hoard, kingsley, lea, obstack, reap (docs/heaps.md), glibc.",
+            help="Another heap: hoard, kingsley, lea, llama, obstack, reap (docs/heaps.md), glibc.",
         ),
     ] = DEFAULT_HEAP,
     lib: Annotated[
@@ -237,6 +238,7 @@ compare.add_to(app)
 doctor.add_to(app)
 flame.add_to(app, say)
 lifetimes.add_to(app)
+train_command.add_to(app)
 reach.add_to(app)
 replay.add_to(app)
 report.add_to(app)

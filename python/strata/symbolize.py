@@ -111,8 +111,15 @@ def name_places(
             if start is None:
                 continue
             lines = (Line(f"{short}@{start:#x}"),)
-        found[offset] = lines
+        symbol = file.symbol(address) or nameless(file, address)
+        found[offset] = (*lines[:-1], replace(lines[-1], system_name=symbol))
     return found
+
+
+def nameless(file: ObjectFile, address: int) -> str:
+    """What a function is called that the file's own tables have no symbol for."""
+    start = file.function_start(address)
+    return f"{file.build_id[:16]}+{start:#x}" if file.build_id and start is not None else ""
 
 
 def run_tool(command: list[str], addresses: list[int]) -> str:

@@ -22,6 +22,8 @@ enum class LockRank : uint8_t {
   kCpuCache,
   kTransfer,
   kCentral,
+  kLocalSpans,  // LLAMA's, which has none of those above
+  kBlockPages,
   kLentPages,
   kPageHeap,
   kMetadata,

@@ -1,7 +1,8 @@
 // A source of aligned runs from Strata's page heap, for heaps of layers that are preloaded: their
 // chunks then lie together on hugepages. It starts with its first use. The page heap gives back
-// nothing by itself and there is no thread here to make it, so the caller's free does: when what is
-// free exceeds a quarter of what is in use and some, half of that goes back to the system.
+// nothing by itself and there is no thread here to make it, so the caller's free does: when more is
+// free than the heap's policy keeps, by default a quarter of what is in use and some, half of that
+// goes back to the system.
 //
 // One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
 // of the page heap's own locks has to be taken then. Sits in heaps.
@@ -20,7 +21,11 @@
 
 namespace strata {
 
-template <size_t kAlign>
+struct KeepAQuarter {
+  static constexpr size_t Most(size_t in_use) { return in_use / 4 + (16 << 20); }
+};
+
+template <size_t kAlign, class Keep = KeepAQuarter>
 class PageHeapSource {
   static_assert(kAlign >= kPageSize && kAlign <= kHugePageSize && IsPowerOfTwo(kAlign));
 
@@ -33,8 +38,10 @@ class PageHeapSource {
   PageHeapSource(const PageHeapSource&) = delete;
   PageHeapSource& operator=(const PageHeapSource&) = delete;
 
-  void* allocate(size_t size) {
-    if (size > layers::kMaxRequest) return nullptr;
+  void* allocate(size_t size) { return allocate(size, kAlign); }
+  // align: a power of two, up to 1 GiB.
+  void* allocate(size_t size, size_t align) {
+    if (size > layers::kMaxRequest || align > kMostAlign) return nullptr;
     const ErrnoKeeper keep;
     const layers::Holding hold(lock_);
     if (!started_) {
@@ -44,12 +51,14 @@ class PageHeapSource {
       base_.store(parts_.kernel.base(), std::memory_order_release);
     }
     const Pages pages = size == 0 ? Pages(1) : PagesCeil(size);
-    const PageRun run = parts_.heap.Take({pages, Pages(kAlign / kPageSize)});
+    const PageRun run =
+        parts_.heap.Take({pages, Pages((align > kAlign ? align : kAlign) / kPageSize)});
     if (run.range.empty()) return nullptr;
     in_use_ += BytesOf(pages);
     return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));
   }
 
+  // A run, or whole hugepages of one that was taken as such.
   void deallocate(void* p, size_t size) {
     const ErrnoKeeper keep;
     const layers::Holding hold(lock_);
@@ -57,7 +66,7 @@ class PageHeapSource {
     const size_t offset = reinterpret_cast<uintptr_t>(p) - parts_.kernel.base();
     parts_.heap.Give({PageId(offset >> kPageShift), pages});
     in_use_ -= BytesOf(pages);
-    const size_t most = in_use_ / 4 + kAlwaysKept;
+    const size_t most = Keep::Most(in_use_);
     const size_t free = BytesOf(parts_.heap.free_backed());
     if (free > most) parts_.heap.ReleaseNow(free - most / 2);
   }
@@ -84,7 +93,7 @@ class PageHeapSource {
   }
 
  private:
-  static constexpr size_t kAlwaysKept = 16 << 20;
+  static constexpr size_t kMostAlign = size_t{512} << kHugePageShift;
 
   struct Parts {
     Parts()

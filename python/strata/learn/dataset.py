@@ -22,11 +22,12 @@ from strata.pprof import Location, Profile, load, process_of
 from strata.report.lifetimes import COLUMNS, below
 
 COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
-CONTEXT = ("program", "build_id", "frames", "bytes")
+CONTEXT = ("program", "build_id", "frames", "symbols", "bytes")
 SCHEMA: dict[str, Any] = {
     "program": pl.String,
     "build_id": pl.String,
     "frames": pl.List(pl.String),
+    "symbols": pl.List(pl.String),
     "bytes": pl.Int64,
     **dict.fromkeys(COUNTS, pl.Float64),
 }
@@ -70,6 +71,14 @@ def names_of(place: Location) -> Iterator[str]:
         yield f"{place.mapping.build_id[:16]}+{place.file_address:#x}"
 
 
+def symbol_of(place: Location) -> str:
+    """What the running program can find out for itself of a frame: the symbol in its file's tables,
+    with no inlined functions."""
+    if place.lines:
+        return place.lines[-1].system_name or place.lines[-1].function
+    return next(names_of(place))
+
+
 def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
     names = [value.type for value in profile.types]
     if any(column not in names for column in (*COLUMNS, "objects", "still_live")):
@@ -92,6 +101,7 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
             "program": program,
             "build_id": build,
             "frames": frames,
+            "symbols": [symbol_of(place) for place in sample.stack],
             "bytes": size,
             **dict(zip(COUNTS, counts, strict=True)),
         }

@@ -75,13 +75,15 @@ class Front {
   {
     return heap().allocate_kept(size);
   }
-  static void* AllocateAligned(size_t size, size_t align) {
+  // These and Reallocate are inlined so that a heap which asks from where it was called hears of
+  // the program, not of a function of the library.
+  STRATA_ALWAYS_INLINE static void* AllocateAligned(size_t size, size_t align) {
     if (align <= H::alignment) return Allocate(size);
     if (size > layers::kMaxRequest || align > kMaxAlign) return OutOfMemory();
     void* p = heap().allocate(size, align);
     return p != nullptr ? p : OutOfMemory();
   }
-  static void* AllocateZeroed(size_t count, size_t size) {
+  STRATA_ALWAYS_INLINE static void* AllocateZeroed(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) return OutOfMemory();
     void* p = Allocate(bytes);
@@ -99,7 +101,7 @@ class Front {
   static void FreeResized(void* p, size_t) { Free(p); }
   static size_t UsableSize(void* p) { return p == nullptr ? 0 : heap().size_of(p); }
 
-  static void* Reallocate(void* p, size_t size) {
+  STRATA_ALWAYS_INLINE static void* Reallocate(void* p, size_t size) {
     if (p == nullptr) return Allocate(size);
     if (size == 0) {
       Free(p);

@@ -1,0 +1,278 @@
+"""The file of a model: writes it, checks and reads it, and predicts from it as the run time does.
+docs/model-format.md describes the bytes; src/lifetime/model_file.h reads them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from strata.errors import StrataError
+from strata.learn.classes import NAMES
+from strata.learn.tokens import fnv, hash_of, tokens_of
+
+MAGIC = b"STRATALM"
+VERSION = 1
+HEADER = struct.Struct("<8sIIQQ8I")
+SECTION = struct.Struct("<QQ")
+ALIGNMENT = 64
+EMBEDDING = 32
+HIDDEN = 64
+GATES = 3 * HIDDEN
+CLASSES = len(NAMES)
+HEAD = 16  # its columns: a vector's worth, of which the first CLASSES count
+SIZES = 64  # rows of the embedding that stand for sizes, behind those of tokens
+INT8 = 1
+NAME_BYTES = 16
+BUILD_BYTES = 64
+MOST_BYTES = 1 << 20
+MOST_TOKENS = 4096  # so that the file stays below 1 MB
+MOST_BUILDS = 256
+MOST_FRAMES = 64  # of a stack: the innermost
+SECTIONS = (
+    "hashes",
+    "rows",
+    "embedding",
+    "embedding_scales",
+    "input",
+    "input_scales",
+    "hidden",
+    "hidden_scales",
+    "biases",
+    "head",
+    "head_scales",
+    "head_bias",
+    "class_names",
+    "builds",
+    "about",
+)
+HEAD_BYTES = HEADER.size + len(SECTIONS) * SECTION.size
+CHECKSUM_AT = 24
+Array = npt.NDArray[np.float32]
+
+
+@dataclass
+class Weights:
+    """Matrices stand as [from][to]. Row 0 of the embedding is of every unknown token."""
+
+    embedding: Array  # [1 + tokens + SIZES][EMBEDDING]
+    input: Array  # [EMBEDDING][GATES]: reset, update, new
+    hidden: Array  # [HIDDEN][GATES]
+    input_bias: Array
+    hidden_bias: Array
+    head: Array  # [HIDDEN][CLASSES]
+    head_bias: Array
+
+
+@dataclass
+class Model:
+    tokens: list[bytes]  # their hashes are what the file keeps
+    weights: Weights
+    builds: list[str] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    is_int8: bool = False
+    hashes: dict[int, int] = field(default_factory=dict)  # to rows
+    size: int = 0  # bytes of the file
+
+    def __post_init__(self) -> None:
+        if not self.hashes:
+            self.hashes = {hash_of(token): row for row, token in enumerate(self.tokens, 1)}
+
+
+def size_row(size: int) -> int:
+    """Two rows for each power of two."""
+    if size < 2:
+        return 0
+    power = size.bit_length() - 1
+    return min(SIZES - 1, 2 * power + (size >> (power - 1) & 1))
+
+
+def quantized(matrix: Array, axis: int) -> tuple[npt.NDArray[np.int8], Array]:
+    """Whole numbers of -127 to 127 and a scale for each row that is left when `axis` is summed."""
+    scales = np.maximum(np.abs(matrix).max(axis=axis), 1e-12).astype(np.float32) / np.float32(127)
+    spread = np.expand_dims(scales, axis)
+    return np.rint(matrix / spread).astype(np.int8), scales.astype(np.float32)
+
+
+def padded_head(matrix: Array) -> Array:
+    out = np.zeros((*matrix.shape[:-1], HEAD), np.float32)
+    out[..., :CLASSES] = matrix
+    return out
+
+
+def hash_table(hashes: dict[int, int]) -> tuple[bytes, bytes, int]:
+    slots = 16
+    while slots < 2 * len(hashes):
+        slots *= 2
+    keys = np.zeros(slots, "<u8")
+    rows = np.zeros(slots, "<u4")
+    for value, row in sorted(hashes.items(), key=lambda item: item[1]):
+        at = value & (slots - 1)
+        while keys[at]:
+            at = (at + 1) & (slots - 1)
+        keys[at], rows[at] = value, row
+    return keys.tobytes(), rows.tobytes(), slots
+
+
+def fixed(texts: Iterable[str], size: int) -> bytes:
+    return b"".join(text.encode()[: size - 1].ljust(size, b"\0") for text in texts)
+
+
+def dump(model: Model) -> bytes:
+    weights = model.weights
+    keys, rows, slots = hash_table(model.hashes)
+    matrices = {
+        "embedding": (weights.embedding, 1),
+        "input": (weights.input, 0),
+        "hidden": (weights.hidden, 0),
+        "head": (padded_head(weights.head), 0),
+    }
+    parts: dict[str, bytes] = dict.fromkeys(SECTIONS, b"")
+    for name, (matrix, axis) in matrices.items():
+        if model.is_int8:
+            numbers, scales = quantized(matrix, axis)
+            parts[name] = numbers.tobytes()
+            parts[f"{name}_scales"] = scales.astype("<f4").tobytes()
+        else:
+            parts[name] = matrix.astype("<f4").tobytes()
+    both = np.concatenate([weights.input_bias, weights.hidden_bias])
+    parts |= {
+        "hashes": keys,
+        "rows": rows,
+        "biases": both.astype("<f4").tobytes(),
+        "head_bias": padded_head(weights.head_bias).astype("<f4").tobytes(),
+        "class_names": fixed(NAMES, NAME_BYTES),
+        "builds": fixed(model.builds[:MOST_BUILDS], BUILD_BYTES),
+        "about": json.dumps(model.about, sort_keys=True).encode(),
+    }
+    body = bytearray(HEAD_BYTES)
+    places = []
+    for name in SECTIONS:
+        body += bytes(-len(body) % ALIGNMENT)
+        places.append((len(body), len(parts[name])))
+        body += parts[name]
+    body += bytes(-len(body) % ALIGNMENT)
+    shape = (len(weights.embedding), slots, EMBEDDING, HIDDEN, CLASSES, SIZES, len(SECTIONS))
+    flags = INT8 if model.is_int8 else 0
+    HEADER.pack_into(body, 0, MAGIC, VERSION, HEAD_BYTES, len(body), 0, flags, *shape)
+    for number, place in enumerate(places):
+        SECTION.pack_into(body, HEADER.size + number * SECTION.size, *place)
+    struct.pack_into("<Q", body, CHECKSUM_AT, fnv(bytes(body)))
+    return bytes(body)
+
+
+def write(model: Model, path: Path) -> int:
+    data = dump(model)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    return len(data)
+
+
+def sections_of(data: bytes) -> tuple[tuple[int, ...], dict[str, bytes]]:
+    """The header's numbers and the sections, checked; ValueError says what is wrong."""
+    if len(data) < HEAD_BYTES:
+        raise ValueError("too short for a model")
+    magic, version, head, size, checksum, *numbers = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("not a model of strata train")
+    if version != VERSION:
+        raise ValueError(f"version {version}; this strata reads version {VERSION}")
+    if size > len(data):
+        raise ValueError("too short for a model")
+    clean = data[:CHECKSUM_AT] + bytes(8) + data[CHECKSUM_AT + 8 :]
+    if size != len(data) or head != HEAD_BYTES or fnv(clean) != checksum:
+        raise ValueError("damaged")
+    parts = {}
+    for number, name in enumerate(SECTIONS):
+        at, length = SECTION.unpack_from(data, HEADER.size + number * SECTION.size)
+        if at % ALIGNMENT or at + length > size:
+            raise ValueError("damaged")
+        parts[name] = data[at : at + length]
+    return tuple(numbers), parts
+
+
+def parse(data: bytes) -> Model:
+    numbers, parts = sections_of(data)
+    flags, rows, slots, *shape = numbers
+    if shape != [EMBEDDING, HIDDEN, CLASSES, SIZES, len(SECTIONS)]:
+        raise ValueError("damaged")
+    is_int8 = bool(flags & INT8)
+
+    def matrix(name: str, height: int, width: int, axis: int) -> Array:
+        if not is_int8:
+            return np.frombuffer(parts[name], "<f4").reshape(height, width).astype(np.float32)
+        scales = np.expand_dims(np.frombuffer(parts[f"{name}_scales"], "<f4"), axis)
+        plain = np.frombuffer(parts[name], np.int8).reshape(height, width).astype(np.float32)
+        return np.asarray(plain * scales, np.float32)
+
+    biases = np.frombuffer(parts["biases"], "<f4").astype(np.float32)
+    weights = Weights(
+        matrix("embedding", rows, EMBEDDING, 1),
+        matrix("input", EMBEDDING, GATES, 0),
+        matrix("hidden", HIDDEN, GATES, 0),
+        biases[:GATES],
+        biases[GATES : 2 * GATES],
+        matrix("head", HIDDEN, HEAD, 0)[:, :CLASSES],
+        np.frombuffer(parts["head_bias"], "<f4").astype(np.float32)[:CLASSES],
+    )
+    keys = np.frombuffer(parts["hashes"], "<u8", slots)
+    places = np.frombuffer(parts["rows"], "<u4", slots)
+    hashes = {int(key): int(row) for key, row in zip(keys, places, strict=True) if key}
+    split = parts["builds"]
+    builds = [
+        split[at : at + BUILD_BYTES].rstrip(b"\0").decode("utf-8", "replace")
+        for at in range(0, len(split), BUILD_BYTES)
+    ]
+    about = json.loads(parts["about"])
+    return Model([], weights, builds, about, is_int8, hashes or {0: 0}, len(data))
+
+
+def load(path: Path) -> Model:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    try:
+        return parse(data)
+    except (ValueError, struct.error) as error:
+        raise StrataError(f"{path}: {error}") from error
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)), np.float32)
+
+
+def frame_row(model: Model, name: str) -> Array:
+    """What the GRU takes of a frame."""
+    rows = [model.hashes.get(hash_of(token), 0) for token in tokens_of(name)] or [0]
+    total = model.weights.embedding[rows].sum(axis=0)
+    return np.asarray(total @ model.weights.input + model.weights.input_bias, np.float32)
+
+
+def step(weights: Weights, state: Array, row: Array) -> Array:
+    recurrent = state @ weights.hidden + weights.hidden_bias
+    reset = sigmoid(row[:HIDDEN] + recurrent[:HIDDEN])
+    update = sigmoid(row[HIDDEN : 2 * HIDDEN] + recurrent[HIDDEN : 2 * HIDDEN])
+    new = np.tanh(row[2 * HIDDEN :] + reset * recurrent[2 * HIDDEN :])
+    return np.asarray((1 - update) * new + update * state, np.float32)
+
+
+def predict(model: Model, symbols: list[str], size: int) -> Array:
+    """Probabilities of the classes. `symbols` are the stack's, innermost first."""
+    weights = model.weights
+    state = np.zeros(HIDDEN, np.float32)
+    for name in reversed(symbols[:MOST_FRAMES]):
+        state = step(weights, state, frame_row(model, name))
+    last = weights.embedding[len(weights.embedding) - SIZES + size_row(size)]
+    state = step(weights, state, last @ weights.input + weights.input_bias)
+    logits = state @ weights.head + weights.head_bias
+    odds = np.exp(logits - logits.max())
+    return np.asarray(odds / odds.sum(), np.float32)

@@ -1,0 +1,243 @@
+"""`strata train` makes a model of lifetimes; `strata model show` says what one is."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strata.errors import StrataError
+from strata.learn.classes import NAMES
+from strata.terminal import console, say
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from strata.learn.model_page import Score
+    from strata.learn.training import Contexts, FrameGru, Ints, Trained
+
+HELP = """Train a model that predicts lifetimes, and say how well it does on functions it never saw.
+
+Each SOURCE is a data set of `strata lifetimes` (*.parquet), a profile, or a folder of profiles.
+docs/learning.md says what is trained, docs/model-format.md what the file holds."""
+NEEDS = ("symbols", "bytes", "label", "split", "objects", "weight", "program", "build_id")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("train", help=HELP)(train)
+    models = typer.Typer(no_args_is_help=True, help="Look at models of lifetimes.")
+    models.command("show", help="Say what a model is.")(show)
+    app.add_typer(models, name="model")
+
+
+def train(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The model to write.")
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="The same one gives the same bytes.")] = 1,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Times through the data; else 1,000 steps, 10 at least."),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page of how well it does."),
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights of a byte: a smaller file.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Train a token LSTM and LightGBM as well (slow).")
+    ] = False,
+) -> None:
+    try:
+        from strata.learn import baselines, model_file, training
+    except ImportError as error:
+        raise StrataError(
+            f"training needs jax, optax and polars ({error}): pip install 'strata[train]'"
+        ) from error
+    if not output.parent.is_dir():
+        raise StrataError(f"{output.parent}: no such directory")
+    table = read(sources)
+    data = training.prepare(table)
+    if not data.is_test.any():
+        say("no function was held out: accuracy is of the training set alone")
+    gru = training.FrameGru(data)
+    trained = fit(gru, data.frames, data, seed, epochs)
+    if int8:
+        judge_as_int8(gru, trained, data)
+    guesses: dict[str, Ints] = {
+        gru.name: trained.odds.argmax(axis=1).astype("int32"),
+        "majority class": baselines.majority(data),
+        "stack table": baselines.stack_table(data),
+    }
+    if compare:
+        lstm = training.TokenLstm(data)
+        other = fit(lstm, lstm.sequences, data, seed, epochs)
+        guesses[lstm.name] = other.odds.argmax(axis=1).astype("int32")
+        guesses["LightGBM"] = baselines.trees(data, seed)
+    scores = judged(guesses, data)
+    about = described(table, data, scores, gru.name)
+    builds = table["build_id"].unique().sort().to_list()
+    kept = [build for build in builds if build]
+    model = model_file.Model(data.tokens, gru.weights(trained.params), kept, about, int8)
+    size = model_file.write(model, output)
+    if page:
+        write_page(page, about, scores, trained, data)
+    print_scores(scores)
+    console().print(f"The model: {output}, {size / 1024:,.0f} KiB", soft_wrap=True)
+
+
+def read(sources: list[Path]) -> pl.DataFrame:
+    import polars as pl
+
+    from strata.learn import dataset
+
+    for source in sources:
+        if not source.exists():
+            raise StrataError(f"{source}: no such file or folder")
+    files = [source for source in sources if source.suffix == ".parquet"]
+    others = [source for source in sources if source.suffix != ".parquet"]
+    with tempfile.TemporaryDirectory(prefix="strata-train-") as scratch:
+        if others:
+            merged = Path(scratch, "merged.parquet")
+            dataset.merge(others, merged, dataset.Split(0.2, 1), say)
+            files.append(merged)
+        tables = []
+        for file in files:
+            try:
+                table = pl.read_parquet(file)
+            except (OSError, pl.exceptions.PolarsError) as error:
+                reason = str(error).splitlines()[0]
+                raise StrataError(f"{file}: not a data set ({reason})") from error
+            if any(column not in table.columns for column in NEEDS):
+                raise StrataError(f"{file}: not a data set of this version of strata lifetimes")
+            tables.append(table.select(NEEDS))
+    table = pl.concat(tables)
+    learned = table.filter(pl.col("split") == "train")
+    if learned.is_empty():
+        raise StrataError("the data set is empty: there is nothing to learn from")
+    if learned["label"].n_unique() < 2:
+        only = NAMES[learned["label"][0] - 1]
+        raise StrataError(f"all contexts have one class ({only}): there is nothing to learn")
+    return table
+
+
+def fit(network: object, inputs: Ints, data: Contexts, seed: int, asked: int | None) -> Trained:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from strata.learn import training
+
+    assert isinstance(network, training.FrameGru | training.TokenLstm)
+    epochs = training.epochs_of(int(data.is_train.sum()), asked)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    out = console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(network.name, total=epochs)
+
+        def advance(loss: float) -> None:
+            bar.update(task, advance=1, description=f"{network.name}, loss {loss:.3f}")
+
+        return training.train(network, inputs, data, seed, epochs, advance)
+
+
+def judge_as_int8(network: FrameGru, trained: Trained, data: Contexts) -> None:
+    """What is stated of a model is of the weights that its file has."""
+    import jax.numpy as jnp
+
+    from strata.learn import model_file, training
+
+    whole = model_file.Model(data.tokens, network.weights(trained.params), is_int8=True)
+    weights = model_file.parse(model_file.dump(whole)).weights
+    rounded = {name: jnp.asarray(getattr(weights, name)) for name in trained.params}
+    trained.odds = training.odds_of(network, rounded, data.frames, data.sizes)
+
+
+def judged(guesses: dict[str, Ints], data: Contexts) -> dict[str, dict[str, Score | None]]:
+    from strata.learn import model_page
+
+    return {
+        split: {name: model_page.score(each, data, split) for name, each in guesses.items()}
+        for split in ("train", "test")
+    }
+
+
+def described(
+    table: pl.DataFrame, data: Contexts, scores: dict[str, dict[str, Score | None]], name: str
+) -> dict[str, object]:
+    found = {split: scores[split][name] for split in ("train", "test")}
+    return {
+        "programs": table["program"].unique().sort().to_list()[:32],
+        "train": int(data.is_train.sum()),
+        "test": int(data.is_test.sum()),
+        "tokens": len(data.tokens),
+        "accuracy": {
+            split: {
+                "exact": [round(x, 4) for x in each.exact],
+                "near": [round(x, 4) for x in each.near],
+            }
+            for split, each in found.items()
+            if each is not None
+        },
+    }
+
+
+def write_page(
+    page: Path,
+    about: dict[str, object],
+    scores: dict[str, dict[str, Score | None]],
+    trained: Trained,
+    data: Contexts,
+) -> None:
+    from strata.learn import model_page
+
+    guesses = trained.odds.argmax(axis=1).astype("int32")
+    pictured = {
+        split: model_page.pictures(
+            trained.losses,
+            model_page.confusion(guesses, data, split),
+            model_page.calibration(trained.odds, data, split),
+        )
+        for split in ("test", "train")
+        if any(scores[split].values())
+    }
+    model_page.write(page, about, scores, pictured)
+
+
+def print_scores(scores: dict[str, dict[str, Score | None]]) -> None:
+    from rich.table import Table
+
+    titles = {"test": "functions held out", "train": "training set"}
+    for split, title in titles.items():
+        table = Table(box=None, pad_edge=False)
+        table.add_column(title)
+        for by in ("bytes", "allocations"):
+            table.add_column(f"exact, by {by}", justify="right")
+            table.add_column("within one", justify="right")
+        for name, each in scores[split].items():
+            if each is not None:
+                cells = [x for at in (0, 1) for x in (each.exact[at], each.near[at])]
+                table.add_row(name, *(f"{100 * x:.1f} %" for x in cells))
+        if table.row_count:
+            console().print(table)
+
+
+def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
+    from strata.learn import model_file
+
+    model = model_file.load(file)
+    out = console()
+    kind = "int8" if model.is_int8 else "f32"
+    out.print(f"{file}: version {model_file.VERSION}, {kind}, {model.size / 1024:,.0f} KiB")
+    out.print(f"programs: {', '.join(model.about.get('programs', []))}", soft_wrap=True)
+    out.print(f"builds: {', '.join(model.builds) or 'none known'}", soft_wrap=True)
+    out.print(f"classes: {', '.join(NAMES)}", soft_wrap=True)
+    out.print(f"tokens: {len(model.hashes):,}")
+    for split, title in (("test", "functions held out"), ("train", "training set")):
+        found = model.about.get("accuracy", {}).get(split)
+        if found:
+            exact, near = 100 * found["exact"][0], 100 * found["near"][0]
+            out.print(f"{title}: {exact:.1f} % of bytes exact, {near:.1f} % within one class")

@@ -1,0 +1,285 @@
+"""Trains the frame-level GRU of docs/learning.md with JAX and optax, and, to compare, the token
+LSTM of LLAMA (Maas et al., ASPLOS 2020, section 5.2). A seed gives the same weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+import polars as pl
+
+from strata.learn import model_file
+from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, MOST_FRAMES, SIZES, Weights
+from strata.learn.tokens import MOST_TOKENS, tokens_of
+
+BATCH = 64
+FEWEST_STEPS = 1000
+FEWEST_EPOCHS = 10
+TOKEN_DROP = 0.1
+RATE = 3e-3
+CLIP = 5.0
+FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
+LONGEST = 200  # tokens of the LSTM's sequence: the innermost
+Array = jax.Array
+Params = dict[str, Array]
+Picked = npt.NDArray[np.int64]
+Pair = tuple[Array, Array]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass
+class Contexts:
+    """The data set as numbers: for each context the ids of its frames, main first."""
+
+    frames: Ints  # [n][MOST_FRAMES], 0 behind the last
+    sizes: Ints
+    labels: Ints  # from 0
+    loss_weights: Floats
+    held: Floats  # bytes, of all objects
+    objects: Floats
+    is_train: npt.NDArray[np.bool_]
+    is_test: npt.NDArray[np.bool_]
+    frame_tokens: Ints  # [1 + distinct frames][MOST_TOKENS], -1 behind the last
+    tokens: list[bytes]
+
+    @property
+    def rows(self) -> int:
+        return 1 + len(self.tokens) + SIZES
+
+
+def vocabulary(stacks: list[list[str]], split: dict[str, list[bytes]]) -> list[bytes]:
+    counts = Counter(token for stack in stacks for name in set(stack) for token in split[name])
+    ordered = sorted(counts, key=lambda token: (-counts[token], token))
+    return ordered[: model_file.MOST_TOKENS]
+
+
+def prepare(table: pl.DataFrame) -> Contexts:
+    stacks = [list(stack)[:MOST_FRAMES][::-1] for stack in table["symbols"].to_list()]
+    splits = table["split"].to_numpy()
+    names = sorted({name for stack in stacks for name in stack})
+    split = {name: tokens_of(name) for name in names}
+    seen = [stack for stack, kind in zip(stacks, splits, strict=True) if kind == "train"]
+    tokens = vocabulary(seen, split)
+    rows = {token: row for row, token in enumerate(tokens, 1)}
+    frame_tokens = np.full((len(names) + 1, MOST_TOKENS), -1, np.int32)
+    for at, name in enumerate(names, 1):
+        found = [rows.get(token, 0) for token in split[name]] or [0]
+        frame_tokens[at, : len(found)] = found
+    ids = {name: at for at, name in enumerate(names, 1)}
+    frames = np.zeros((len(stacks), MOST_FRAMES), np.int32)
+    for at, stack in enumerate(stacks):
+        frames[at, : len(stack)] = [ids[name] for name in stack]
+    objects = table["objects"].to_numpy().astype(np.float32)
+    return Contexts(
+        frames,
+        np.array([model_file.size_row(size) for size in table["bytes"]], np.int32),
+        table["label"].to_numpy().astype(np.int32) - 1,
+        (1 + np.log10(1 + objects)).astype(np.float32),
+        table["weight"].to_numpy().astype(np.float32),
+        objects,
+        splits == "train",
+        splits == "test",
+        frame_tokens,
+        tokens,
+    )
+
+
+def uniform(key: Array, shape: tuple[int, ...], bound: float) -> Array:
+    return jax.random.uniform(key, shape, jnp.float32, -bound, bound)
+
+
+class FrameGru:
+    """Tokens of a frame are summed; a GRU goes over frames, then over the size."""
+
+    name = "frame GRU"
+
+    def __init__(self, data: Contexts) -> None:
+        self.frame_tokens = jnp.asarray(data.frame_tokens)
+        self.rows = data.rows
+
+    def start(self, key: Array) -> Params:
+        keys = jax.random.split(key, 4)
+        bound = HIDDEN**-0.5
+        return {
+            "embedding": 0.3 * jax.random.normal(keys[0], (self.rows, EMBEDDING)),
+            "input": uniform(keys[1], (EMBEDDING, GATES), bound),
+            "hidden": uniform(keys[2], (HIDDEN, GATES), bound),
+            "input_bias": jnp.zeros(GATES),
+            "hidden_bias": jnp.zeros(GATES),
+            "head": uniform(keys[3], (HIDDEN, CLASSES), bound),
+            "head_bias": jnp.zeros(CLASSES),
+        }
+
+    def logits(self, params: Params, frames: Array, sizes: Array, key: Array | None) -> Array:
+        tokens = self.frame_tokens[frames]
+        known = (tokens >= 0)[..., None]
+        tokens = jnp.maximum(tokens, 0)
+        if key is not None:
+            tokens = jnp.where(jax.random.uniform(key, tokens.shape) < TOKEN_DROP, 0, tokens)
+        inputs = (params["embedding"][tokens] * known).sum(axis=2)
+        state = jnp.zeros((len(frames), HIDDEN))
+
+        def over(state: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
+            incoming, is_there = step
+            return jnp.where(is_there[:, None], self.step(params, state, incoming), state), None
+
+        sequence = (inputs.swapaxes(0, 1), (frames > 0).swapaxes(0, 1))
+        state, _ = jax.lax.scan(over, state, sequence)
+        state = self.step(params, state, params["embedding"][self.rows - SIZES + sizes])
+        return state @ params["head"] + params["head_bias"]
+
+    @staticmethod
+    def step(params: Params, state: Array, incoming: Array) -> Array:
+        row = incoming @ params["input"] + params["input_bias"]
+        recurrent = state @ params["hidden"] + params["hidden_bias"]
+        reset, update = jnp.split(
+            jax.nn.sigmoid(row[:, : 2 * HIDDEN] + recurrent[:, : 2 * HIDDEN]), 2, axis=1
+        )
+        new = jnp.tanh(row[:, 2 * HIDDEN :] + reset * recurrent[:, 2 * HIDDEN :])
+        return (1 - update) * new + update * state
+
+    @staticmethod
+    def weights(params: Params) -> Weights:
+        return Weights(**{name: np.asarray(value) for name, value in params.items()})
+
+
+class TokenLstm:
+    """The paper's: one sequence of all tokens, innermost frame first, with a mark between frames
+    (the row of the last size, which no object has)."""
+
+    name = "token LSTM"
+
+    def __init__(self, data: Contexts) -> None:
+        self.rows = data.rows
+        sequences = np.full((len(data.frames), LONGEST), -1, np.int32)
+        for at, frames in enumerate(data.frames):
+            tokens: list[int] = []
+            for frame in frames[frames > 0][::-1]:
+                known = data.frame_tokens[frame]
+                tokens += [*known[known >= 0].tolist(), data.rows - 1]
+            del tokens[LONGEST:]
+            sequences[at, : len(tokens)] = tokens
+        self.sequences = sequences
+
+    def start(self, key: Array) -> Params:
+        keys = jax.random.split(key, 4)
+        bound = HIDDEN**-0.5
+        bias = jnp.zeros(4 * HIDDEN).at[HIDDEN : 2 * HIDDEN].set(FORGET_BIAS)
+        return {
+            "embedding": 0.3 * jax.random.normal(keys[0], (self.rows, EMBEDDING)),
+            "input": uniform(keys[1], (EMBEDDING, 4 * HIDDEN), bound),
+            "hidden": uniform(keys[2], (HIDDEN, 4 * HIDDEN), bound),
+            "bias": bias,
+            "head": uniform(keys[3], (HIDDEN, CLASSES), bound),
+            "head_bias": jnp.zeros(CLASSES),
+        }
+
+    def logits(self, params: Params, tokens: Array, sizes: Array, key: Array | None) -> Array:
+        if key is not None:
+            drop = jax.random.uniform(key, tokens.shape) < TOKEN_DROP
+            tokens = jnp.where(drop & (tokens >= 0), 0, tokens)
+        inputs = params["embedding"][jnp.maximum(tokens, 0)]
+        zero = jnp.zeros((len(tokens), HIDDEN))
+
+        def step(carry: tuple[Array, Array], incoming: Array) -> tuple[Array, Array]:
+            state, cell = carry
+            sums = incoming @ params["input"] + state @ params["hidden"] + params["bias"]
+            enter, forget, out, new = jnp.split(sums, 4, axis=1)
+            cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
+            return jax.nn.sigmoid(out) * jnp.tanh(cell), cell
+
+        def over(
+            carry: tuple[Array, Array], row: tuple[Array, Array]
+        ) -> tuple[tuple[Array, Array], None]:
+            state, cell = step(carry, row[0])
+            is_there = row[1][:, None]
+            return (
+                jnp.where(is_there, state, carry[0]),
+                jnp.where(is_there, cell, carry[1]),
+            ), None
+
+        sequence = (inputs.swapaxes(0, 1), (tokens >= 0).swapaxes(0, 1))
+        carry, _ = jax.lax.scan(over, (zero, zero), sequence)
+        state, _ = step(carry, params["embedding"][self.rows - SIZES + sizes])
+        return state @ params["head"] + params["head_bias"]
+
+
+@dataclass
+class Trained:
+    params: Params
+    losses: list[float]  # by epoch
+    odds: Floats  # [contexts][CLASSES]
+
+
+def batches(
+    random: np.random.Generator, rows: npt.NDArray[np.int64]
+) -> Iterator[npt.NDArray[np.int64]]:
+    """All rows in another order, and some again so that the last batch is whole."""
+    order = random.permutation(rows)
+    short = -len(order) % BATCH
+    order = np.concatenate([order, random.choice(rows, short)])
+    yield from order.reshape(-1, BATCH)
+
+
+def epochs_of(rows: int, asked: int | None) -> int:
+    return asked or max(FEWEST_EPOCHS, -(-FEWEST_STEPS // max(1, -(-rows // BATCH))))
+
+
+def train(
+    network: FrameGru | TokenLstm,
+    inputs: Ints,
+    data: Contexts,
+    seed: int,
+    epochs: int,
+    progress: Callable[[float], None],
+) -> Trained:
+    random = np.random.default_rng(seed)
+    key = jax.random.key(seed)
+    params = network.start(key)
+    optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(RATE))
+    state = optimizer.init(params)
+
+    def loss(
+        params: Params, frames: Array, sizes: Array, labels: Array, weights: Array, key: Array
+    ) -> Array:
+        odds = network.logits(params, frames, sizes, key)
+        each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
+        return jnp.asarray((each * weights).sum() / weights.sum())
+
+    @jax.jit
+    def update(
+        params: Params, state: object, batch: tuple[Array, ...], key: Array
+    ) -> tuple[Params, object, Array]:
+        value, slopes = jax.value_and_grad(loss)(params, *batch, key)
+        changes, state = optimizer.update(slopes, state, params)
+        return optax.apply_updates(params, changes), state, value
+
+    columns = (inputs, data.sizes, data.labels, data.loss_weights)
+    rows = np.flatnonzero(data.is_train)
+    losses = []
+    for _ in range(epochs):
+        values = []
+        for picked in batches(random, rows):
+            key, own = jax.random.split(key)
+            batch = tuple(jnp.asarray(column[picked]) for column in columns)
+            params, state, value = update(params, state, batch, own)
+            values.append(float(value))
+        losses.append(float(np.mean(values)))
+        progress(losses[-1])
+    return Trained(params, losses, odds_of(network, params, inputs, data.sizes))
+
+
+def odds_of(network: FrameGru | TokenLstm, params: Params, inputs: Ints, sizes: Ints) -> Floats:
+    ask = jax.jit(lambda frames, sizes: jax.nn.softmax(network.logits(params, frames, sizes, None)))
+    out = []
+    for at in range(0, len(inputs), 4 * BATCH):
+        rows = np.arange(at, at + 4 * BATCH) % len(inputs)  # one shape: compiled once
+        out.append(np.asarray(ask(jnp.asarray(inputs[rows]), jnp.asarray(sizes[rows]))))
+    return np.concatenate(out)[: len(inputs)].astype(np.float32)

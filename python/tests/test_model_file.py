@@ -1,0 +1,114 @@
+"""The file of a model: written and read, the same bytes as the golden ones that the tests of
+the run time read, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from strata.errors import StrataError
+from strata.learn import model_file
+from strata.learn.classes import NAMES
+from strata.learn.model_file import CLASSES, load, predict, size_row
+from strata.learn.tokens import MOST_TOKENS, tokens_of
+
+LIFETIME = Path(__file__).resolve().parents[2] / "tests/lifetime"
+GOLDEN = LIFETIME / "golden"
+
+
+def test_the_golden_files_are_still_what_python_makes(tmp_path: Path) -> None:
+    script = LIFETIME / "make_golden.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in GOLDEN.iterdir()}
+    for path in GOLDEN.iterdir():
+        made = (tmp_path / path.name).read_bytes()
+        if path.suffix == ".txt" and path.name != "tokens.txt":
+            ours, theirs = (
+                [row.split("\t")[1].split() for row in data.decode().splitlines()]
+                for data in (made, path.read_bytes())
+            )
+            assert np.allclose(np.array(ours, float), np.array(theirs, float), atol=1e-6)
+        else:
+            assert made == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("sds_new_len", ["sds", "new", "len"]),
+        ("_ZN5outer5inner8functionEv", ["outer", "inner", "function"]),
+        ("_ZN3abcILi42EE4evenEv.isra.0", ["abc", "even"]),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", ["core", "fmt", "write"]),
+        ("_ZNSt6vectorIiSaIiEE4sizeEv", ["vector", "size"]),
+        ("_ZN1aS1_1bE", ["a", "b"]),
+        ("135afc8c6d1b9e02+0x4a60", ["135afc8c6d1b9e02", "135afc8c6d1b9e02+0x4a60"]),
+        ("libfoo.so+0x12", ["libfoo"]),
+        ("malloc@@GLIBC_2.2.5", ["malloc"]),
+        ("_ZN1a9cut", ["a"]),
+        ("", []),
+    ],
+)
+def test_tokens(name: str, tokens: list[str]) -> None:
+    assert tokens_of(name) == [token.encode() for token in tokens]
+
+
+def test_a_frame_has_so_many_tokens_at_most() -> None:
+    assert len(tokens_of(" ".join("abcdefghijklmnopqrstuvwxyz"))) == MOST_TOKENS
+
+
+def test_sizes_have_two_rows_a_power_of_two() -> None:
+    rows = [size_row(size) for size in (0, 1, 2, 3, 4, 6, 8, 1024, 1536, 2047, 1 << 60)]
+    assert rows == [0, 0, 2, 3, 4, 5, 6, 20, 21, 21, 63]
+
+
+def test_int8_predicts_nearly_the_same() -> None:
+    exact, small = load(GOLDEN / "f32.model"), load(GOLDEN / "int8.model")
+    stack = ["malloc_wrapper", "_ZN5outer5inner8functionEv", "main"]
+    odds = predict(exact, stack, 64)
+    assert odds.shape == (CLASSES,)
+    assert odds.sum() == pytest.approx(1, abs=1e-5)
+    assert np.abs(predict(small, stack, 64) - odds).max() < 0.1
+    assert small.size < exact.size / 3
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data: data[:100], "too short for a model"),
+        (lambda data: data[:-64], "too short for a model"),
+        (lambda _data: b"", "too short for a model"),
+        (lambda data: b"x" * len(data), "not a model of strata train"),
+        (lambda data: data[:8] + b"\2" + data[9:], "version 2; this strata reads version 1"),
+        (lambda data: data[:9000] + b"\xff\xfe" + data[9002:], "damaged"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, change: object, reason: str) -> None:
+    assert callable(change)
+    path = tmp_path / "a.model"
+    path.write_bytes(change((GOLDEN / "f32.model").read_bytes()))
+    with pytest.raises(StrataError) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: {reason}"
+
+
+def test_the_largest_vocabulary_stays_below_a_megabyte() -> None:
+    rows = 1 + model_file.MOST_TOKENS + model_file.SIZES
+    weights = load(GOLDEN / "f32.model").weights
+    weights.embedding = np.zeros((rows, model_file.EMBEDDING), np.float32)
+    tokens = [str(number).encode() for number in range(model_file.MOST_TOKENS)]
+    builds = ["ab" * 20] * model_file.MOST_BUILDS
+    data = model_file.dump(model_file.Model(tokens, weights, builds))
+    assert len(data) < model_file.MOST_BYTES
+
+
+def test_show_says_what_it_is() -> None:
+    command = [sys.executable, "-m", "strata", "model", "show", str(GOLDEN / "int8.model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "version 1, int8, 29 KiB" in done.stdout
+    assert "programs: golden" in done.stdout
+    assert ", ".join(NAMES) in done.stdout

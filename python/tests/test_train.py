@@ -1,0 +1,115 @@
+"""`strata train`: what it learns, that a seed gives the same bytes, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from strata.learn import model_file
+
+KINDS = {"cache": 8, "request": 1, "session": 4}
+ROUNDS = 12
+
+
+def rows(test_rounds: int) -> list[dict[str, object]]:
+    """The class follows from a word in the caller's name: the functions of test are new, the word
+    is not. That of the commonest frame tells nothing."""
+    found: list[dict[str, object]] = []
+    for number in range(ROUNDS):
+        for kind, label in KINDS.items():
+            found.append(
+                {
+                    "program": "server",
+                    "build_id": "ab" * 20,
+                    "symbols": ["grow_buffer", f"{kind}_{number}_add", "main"],
+                    "bytes": 64 << number % 3,
+                    "label": label,
+                    "split": "test" if number < test_rounds else "train",
+                    "objects": 100.0 * label,
+                    "weight": 6400.0,
+                }
+            )
+    return found
+
+
+def data_set(folder: Path, *, test_rounds: int = 4) -> Path:
+    path = folder / f"data{test_rounds}.parquet"
+    pl.DataFrame(rows(test_rounds)).write_parquet(path)
+    return path
+
+
+def train(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "strata", "train", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_it_predicts_functions_it_never_saw(tmp_path: Path) -> None:
+    data = data_set(tmp_path)
+    output, page = tmp_path / "a.model", tmp_path / "a.html"
+    done = train(data, "-o", output, "--html", page, "--epochs", "150")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert "functions held out" in done.stdout
+    model = model_file.load(output)
+    assert model.about["accuracy"]["test"]["exact"] == [1.0, 1.0, 1.0]
+    for kind, label in KINDS.items():
+        stack = ["grow_buffer", f"{kind}_9999_add", "main"]
+        assert int(np.argmax(model_file.predict(model, stack, 64))) + 1 == label
+    text = page.read_text()
+    assert all(word in text for word in ("Learning curve", "stack table", "Calibration", "<svg"))
+    assert "http://" not in text.replace("http://www.w3.org", "").replace(
+        "http://purl.org", ""
+    ).replace("http://creativecommons.org", "")
+    again = tmp_path / "b.model"
+    assert train(data, "-o", again, "--epochs", "150").returncode == 0
+    assert again.read_bytes() == output.read_bytes()
+
+
+def test_compare_trains_the_others(tmp_path: Path) -> None:
+    done = train(
+        data_set(tmp_path), "-o", tmp_path / "a.model", "--epochs", "2", "--compare", "--int8"
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("frame GRU", "majority class", "stack table", "token LSTM", "LightGBM"):
+        assert name in done.stdout
+    assert model_file.load(tmp_path / "a.model").is_int8
+
+
+def test_nothing_held_out_is_said(tmp_path: Path) -> None:
+    done = train(data_set(tmp_path, test_rounds=0), "-o", tmp_path / "a.model", "--epochs", "1")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "strata: no function was held out: accuracy is of the training set alone\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (rows(ROUNDS), "the data set is empty: there is nothing to learn from"),
+        (rows(0)[::3], "all contexts have one class (never freed): there is nothing to learn"),
+        ([{"a": 1}], "{path}: not a data set of this version of strata lifetimes"),
+    ],
+)
+def test_useless_data_sets(tmp_path: Path, table: list[dict[str, object]], reason: str) -> None:
+    path = tmp_path / "data.parquet"
+    pl.DataFrame(table).write_parquet(path)
+    done = train(path, "-o", tmp_path / "a.model")
+    assert (done.returncode, done.stderr) == (2, f"strata: {reason.format(path=path)}\n")
+    assert not (tmp_path / "a.model").exists()
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    path.write_bytes(b"PAR1 and no more")
+    for source, start in (
+        (path, f"{path}: not a data set ("),
+        (tmp_path / "no", f"{tmp_path}/no: "),
+    ):
+        done = train(source, "-o", tmp_path / "a.model")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"strata: {start}")

@@ -1,0 +1,32 @@
+// The arithmetic of a model, once for each kind of processor; which one is found out once, by
+// ChooseKernels. All work on unaligned memory, since the weights lie where a file has them, and on
+// columns in multiples of kHeadColumns. Sits in lifetime.
+#pragma once
+
+#include <cstddef>
+
+namespace strata {
+
+struct Kernels {
+  const char* name;
+  // y[0..columns) += x * the matrix [rows][columns] of floats.
+  void (*add_product)(const unsigned char* weights, const float* x, size_t rows, size_t columns,
+                      float* y);
+  // The same of int8 with a scale for each column.
+  void (*add_product8)(const unsigned char* weights, const unsigned char* scales, const float* x,
+                       size_t rows, size_t columns, float* y);
+  // One step of a GRU(kHidden): `row` of what comes in, `recurrent` of the state before.
+  void (*gates)(const float* row, const float* recurrent, float* state);
+  // exp of kHeadColumns numbers, which are at most 0.
+  void (*exponentials)(float* x);
+};
+
+extern const Kernels kBaselineKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+
+// Whether this processor, and the kernel for its registers, has what they need.
+bool CanRun(const Kernels& kernels);
+const Kernels& ChooseKernels();
+
+}  // namespace strata

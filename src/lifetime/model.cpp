@@ -1,0 +1,90 @@
+// The steps of a prediction on the kernels that were chosen. Sits in lifetime.
+#include "lifetime/model.h"
+
+#include <cstring>
+
+#include "lifetime/tokens.h"
+
+namespace strata {
+namespace {
+
+void AddProduct(const Model& model, const Matrix& m, const float* x, size_t rows, size_t columns,
+                float* y) {
+  const Kernels& kernels = model.kernels();
+  if (m.scales == nullptr) return kernels.add_product(m.weights, x, rows, columns, y);
+  kernels.add_product8(m.weights, m.scales, x, rows, columns, y);
+}
+
+void Project(const Model& model, const float* embedding, FrameRow* out) {
+  memcpy(out->gates, model.file().input_bias(), sizeof(out->gates));
+  AddProduct(model, model.file().input(), embedding, kEmbedding, kGates, out->gates);
+}
+
+// The class of the greatest; the first if they are no numbers.
+LifetimeClass Greatest(const float* odds) {
+  size_t best = 0;
+  for (size_t i = 1; i < kLifetimeClasses; ++i) {
+    if (odds[i] > odds[best]) best = i;
+  }
+  return static_cast<LifetimeClass>(best + 1);
+}
+
+void Softmax(const Kernels& kernels, const float* logits, float greatest, float* out) {
+  float odds[kHeadColumns];
+  for (size_t i = 0; i < kHeadColumns; ++i) odds[i] = logits[i] - greatest;
+  kernels.exponentials(odds);
+  float sum = 0;
+  for (size_t i = 0; i < kLifetimeClasses; ++i) sum += odds[i];
+  for (size_t i = 0; i < kLifetimeClasses; ++i) out[i] = odds[i] / sum;
+}
+
+}  // namespace
+
+void RowOf(const Model& model, const char* name, size_t length, FrameRow* out) {
+  TokenHashes tokens;
+  Tokenize(name, length, &tokens);
+  float sum[kEmbedding] = {};
+  if (tokens.count == 0) model.file().AddEmbedding(0, sum);
+  for (size_t i = 0; i < tokens.count; ++i) {
+    model.file().AddEmbedding(model.file().RowOfToken(tokens.hash[i]), sum);
+  }
+  Project(model, sum, out);
+}
+
+void Start(ModelState* state) { *state = {}; }
+
+void Step(const Model& model, ModelState* state, const FrameRow& row) {
+  float recurrent[kGates];
+  memcpy(recurrent, model.file().hidden_bias(), sizeof(recurrent));
+  AddProduct(model, model.file().hidden(), state->hidden, kHidden, kGates, recurrent);
+  model.kernels().gates(row.gates, recurrent, state->hidden);
+}
+
+LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,
+                       float* probabilities) {
+  float embedding[kEmbedding] = {};
+  model.file().AddEmbedding(model.file().RowOfSize(bytes), embedding);
+  FrameRow size;
+  Project(model, embedding, &size);
+  ModelState last = state;
+  Step(model, &last, size);
+  float logits[kHeadColumns];
+  memcpy(logits, model.file().head_bias(), sizeof(logits));
+  AddProduct(model, model.file().head(), last.hidden, kHidden, kHeadColumns, logits);
+  const LifetimeClass likeliest = Greatest(logits);
+  if (probabilities != nullptr) {
+    const float greatest = logits[static_cast<size_t>(likeliest) - 1];
+    Softmax(model.kernels(), logits, greatest, probabilities);
+  }
+  return likeliest;
+}
+
+LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
+                      float* probabilities) {
+  ModelState state;
+  Start(&state);
+  for (size_t i = n < kMostFrames ? n : kMostFrames; i-- > 0;) Step(model, &state, *rows[i]);
+  return Classify(model, state, bytes, probabilities);
+}
+
+}  // namespace strata

@@ -1,0 +1,63 @@
+// How long an object will live, from the stack that allocates it: a GRU over its frames, from main
+// inward, then over the size, and a softmax over the classes. A frame is the sum of its tokens'
+// embeddings. After M. Maas et al., "Learning-based memory allocation for C++ server workloads",
+// ASPLOS 2020, section 5.2, with frames instead of tokens as steps, and K. Cho et al., "Learning
+// phrase representations using RNN encoder-decoder", EMNLP 2014, section 2.3. Sits in lifetime.
+//
+// Allocates nothing and calls nobody. A model that was opened is read-only: any number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/placement.h"
+#include "lifetime/kernels.h"
+#include "lifetime/model_file.h"
+
+namespace strata {
+
+// Frames of a stack that count: the innermost.
+inline constexpr size_t kMostFrames = 64;
+
+// What the GRU takes of a frame; made once for a call site, off the path.
+struct FrameRow {
+  float gates[kGates];
+};
+
+struct ModelState {
+  float hidden[kHidden];
+};
+
+class Model {
+ public:
+  // The bytes, a mapped file's, must stay. Only an open model may be asked.
+  ModelError Open(const void* bytes, size_t n, const Kernels& kernels = ChooseKernels()) {
+    const ModelError error = file_.Open(bytes, n);
+    kernels_ = error == ModelError::kNone ? &kernels : nullptr;
+    return error;
+  }
+  bool is_open() const { return kernels_ != nullptr; }
+  const ModelFile& file() const { return file_; }
+  const Kernels& kernels() const { return *kernels_; }
+
+ private:
+  ModelFile file_;
+  const Kernels* kernels_ = nullptr;
+};
+
+// A function by its symbol as the ELF table has it, or by its place (docs/model-format.md).
+void RowOf(const Model& model, const char* name, size_t length, FrameRow* out);
+
+void Start(ModelState* state);
+void Step(const Model& model, ModelState* state, const FrameRow& row);
+
+// `bytes` is the size class's. Probabilities: kLifetimeClasses of them, or null. The state stays
+// that of the frames.
+LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,
+                       float* probabilities);
+
+// The whole of it. `rows` are the stack's, innermost first, as an unwinder finds them.
+LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
+                      float* probabilities);
+
+}  // namespace strata

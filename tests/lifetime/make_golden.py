@@ -1,0 +1,93 @@
+"""Makes tests/lifetime/golden: token lists, two small models (f32 and int8), and what Python's
+reference predicts from them. `python tests/lifetime/make_golden.py [FOLDER]`;
+python/tests/test_model_file.py checks that it still makes the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from strata.learn import model_file, tokens
+from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, SIZES, Model, Weights
+
+NAMES = [
+    "main",
+    "_start",
+    "createStringObject",
+    "sds_new_len",
+    "malloc@@GLIBC_2.2.5",
+    "work.constprop.0",
+    ".hidden",
+    "",
+    "_Z3foov",
+    "_ZN5outer5inner8functionEv",
+    "_ZNSt6vectorIiSaIiEE17_M_realloc_insertIJRKiEEEvN9__gnu_cxx17__normal_iteratorIPiS1_EEDpOT_",
+    "_ZN4core3fmt5write17h0123456789abcdefE",
+    "_ZN3abcILi42EE4evenEv.isra.0",
+    "_ZN3abcILin42EE4evenEv",
+    "_ZN1a1b99999too_long",
+    "_ZN1a",
+    "_Z",
+    "_ZL10local_namei",
+    "_ZTV4name",
+    "_ZTS12",
+    "_RNvC6my_app4main",
+    "std::vector<int, std::allocator<int> >::push_back(int const&)",
+    "135afc8c6d1b9e02+0x4a60",
+    "135afc8c6d1b9e02+0x",
+    "+0x12",
+    "libfoo.so+0x12",
+    "größe_von",
+    " ".join(f"t{n}" for n in range(20)),
+]
+STACKS = [
+    (["malloc_wrapper", "_ZN5outer5inner8functionEv", "main"], 64),
+    (["sds_new_len", "createStringObject", "135afc8c6d1b9e02+0x4a60", "main"], 1),
+    (["unknown", "", "main"], 0),
+    ([], 4096),
+    (["_Z3foov"] * 70, 3 << 20),
+    ([f"fn_{n}" for n in range(20)], 1 << 40),
+    (["createStringObject"], 96),
+]
+
+
+def random_weights(rows: int) -> Weights:
+    random = np.random.default_rng(11)
+
+    def normal(*shape: int) -> model_file.Array:
+        return random.normal(0, 0.4, shape).astype(np.float32)
+
+    return Weights(
+        normal(rows, EMBEDDING),
+        normal(EMBEDDING, GATES),
+        normal(HIDDEN, GATES),
+        normal(GATES),
+        normal(GATES),
+        normal(HIDDEN, CLASSES),
+        normal(CLASSES),
+    )
+
+
+def make(folder: Path) -> None:
+    lines = []
+    for name in NAMES:
+        hashes = " ".join(f"{tokens.hash_of(token):016x}" for token in tokens.tokens_of(name))
+        lines.append(f"{name}\t{hashes}\n")
+    Path(folder, "tokens.txt").write_text("".join(lines), encoding="utf-8")
+    words = sorted({token for name in NAMES for token in tokens.tokens_of(name)})
+    weights = random_weights(1 + len(words) + SIZES)
+    for kind in ("f32", "int8"):
+        made = Model(words, weights, ["ab" * 20], {"programs": ["golden"]}, kind == "int8")
+        path = Path(folder, f"{kind}.model")
+        model_file.write(made, path)
+        model = model_file.load(path)
+        rows = []
+        for stack, size in STACKS:
+            odds = " ".join(f"{odd:.9g}" for odd in model_file.predict(model, stack, size))
+            rows.append(f"{size}\t{odds}\t{';'.join(stack)}\n")
+        Path(folder, f"{kind}.txt").write_text("".join(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent / "golden")
