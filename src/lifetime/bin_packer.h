@@ -9,7 +9,8 @@
 // one after the other to items of that class; these are its residual items. When all are handed
 // out, or the next item does not fit, it becomes active, with a deadline of K times the bound of
 // its class. Gaps of active bins are filled with items of shorter classes, which should be gone
-// before the residual ones. Then
+// before the residual ones. Gaps of the longest class are for its own items too, as residual ones:
+// in the paper these have none, and what is predicted too long fills bin after bin. Then
 //   - an empty bin is free at once;
 //   - if the residual items are gone and others are not, the class was too long for what is left:
 //     the bin is demoted by one class, and what is left is residual now;
@@ -52,14 +53,14 @@ struct PlacedItem {
   uint32_t bin = kNoBin;
   uint32_t first = 0;
   uint32_t length = 0;
-  // It is residual unless it filled a gap and the bin was not demoted since.
+  // It is residual unless it filled a gap of a longer class and the bin was not demoted since.
   uint32_t filled_gap : 1 = 0;
   uint32_t demotions : 31 = 0;
 
   bool placed() const { return bin != kNoBin; }
 };
 
-// Without constructor: what the caller hands in need not be touched.
+// What the caller hands in need not be initialized: each is set up when it is opened.
 template <class Slots>
 struct PackedBin {
   Slots slots;
@@ -93,7 +94,22 @@ class BinPacker {
     Advance(now);
     if (lifetime > Longest()) lifetime = Longest();
     const uint32_t gap = order == FillOrder::kNever ? kNoBin : FindGap(length, lifetime, order);
-    return gap != kNoBin ? FillGap(gap, length) : PlaceInOpen(length, lifetime);
+    return gap != kNoBin ? FillGap(gap, length, lifetime) : PlaceInOpen(length, lifetime);
+  }
+
+  // Not placed if there is no gap. With OpenRoom, for who can divide an item: what Place puts into
+  // open bins in pieces leaves no rest in them.
+  PlacedItem PlaceInGap(Ticks now, uint32_t length, BinClass lifetime, FillOrder order) {
+    STRATA_CHECK(length >= 1 && length <= kSlots && order != FillOrder::kNever);
+    Advance(now);
+    if (lifetime > Longest()) lifetime = Longest();
+    const uint32_t gap = FindGap(length, lifetime, order);
+    return gap != kNoBin ? FillGap(gap, length, lifetime) : PlacedItem{};
+  }
+  // How much the class's open bin still takes, or the one that will be opened for it.
+  uint32_t OpenRoom(BinClass lifetime) const {
+    const uint32_t open = open_[lifetime > Longest() ? Longest() : lifetime];
+    return open == kNoBin ? kSlots : bins_[open].slots.Left();
   }
 
   // Says whether the bin was reclaimed.
@@ -149,6 +165,7 @@ class BinPacker {
   BinClass Longest() const { return policy_.ladder.Longest(); }
 
   uint32_t FindGap(uint32_t length, BinClass lifetime, FillOrder order) const {
+    if (lifetime == Longest()) return gaps_[lifetime].FirstFrom(length);
     for (BinClass step = 1; lifetime + step <= Longest(); ++step) {
       const int c = order == FillOrder::kNearest ? lifetime + step : Longest() - step + 1;
       const uint32_t bin = gaps_[c].FirstFrom(length);
@@ -157,13 +174,15 @@ class BinPacker {
     return kNoBin;
   }
 
-  PlacedItem FillGap(uint32_t index, uint32_t length) {
+  PlacedItem FillGap(uint32_t index, uint32_t length, BinClass lifetime) {
     Bin& bin = bins_[index];
+    const bool is_shorter = lifetime < bin.lifetime;
     const uint32_t first = bin.slots.Fill(length);
     bin.live += length;
+    if (!is_shorter) bin.residual += length;
     ListGap(index);
     ++stats_.filled;
-    return {index, first, length, 1, bin.demotions & kDemotionMask};
+    return {index, first, length, is_shorter, bin.demotions & kDemotionMask};
   }
 
   PlacedItem PlaceInOpen(uint32_t length, BinClass lifetime) {

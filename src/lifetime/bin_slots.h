@@ -1,8 +1,8 @@
 // What a bin is made of, for bin_packer.h: how its slots are handed out at first, one after the
 // other, and whether a slot that came free can be used again. Three kinds: blocks of a hugepage,
 // where an item is a contiguous run; cores of a machine, where any will do; pages of an erase
-// block, which can be written once. All are plain data without constructors, so that storage for
-// millions of bins costs nothing until it is used.
+// block, which can be written once. All begin with Reset and may lie in raw memory, so that room
+// for millions of bins costs nothing until it is used.
 #pragma once
 
 #include <cstddef>

@@ -84,8 +84,8 @@ class Model {
     }
     ModelBin& bin = bins_[item.bin];
     EXPECT_EQ(item.length, n);
-    EXPECT_EQ(item.filled_gap, wanted >= 0);
-    if (item.filled_gap) {
+    EXPECT_EQ(item.filled_gap, wanted > c);
+    if (wanted >= 0) {
       EXPECT_EQ(bin.state, BinState::kActive);
       EXPECT_EQ(bin.lifetime, wanted);
       EXPECT_GE(Fit(bin), n);
@@ -94,7 +94,7 @@ class Model {
     }
     Occupy(bin, item, true);
     bin.items.push_back({item, c, !item.filled_gap});
-    if (!item.filled_gap && bin.handed_out == kSlots) Close(bin);
+    if (wanted < 0 && bin.handed_out == kSlots) Close(bin);
   }
 
   void RemoveAny(uint64_t which) {
@@ -172,7 +172,8 @@ class Model {
   int BestGapClass(uint32_t n, BinClass c, FillOrder order) const {
     int best = -1;
     for (const ModelBin& bin : bins_) {
-      if (bin.state != BinState::kActive || bin.lifetime <= c || Fit(bin) < n) continue;
+      if (bin.state != BinState::kActive || Fit(bin) < n) continue;
+      if (bin.lifetime < c || (bin.lifetime == c && c != kLongest)) continue;
       const int k = bin.lifetime;
       const bool better = order == FillOrder::kNearest ? k < best : k > best;
       if (best < 0 || better) best = k;

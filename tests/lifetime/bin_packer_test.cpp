@@ -106,6 +106,41 @@ TEST(BinPackerTest, GapsAreFilledWithItemsOfShorterClassesOnly) {
   EXPECT_EQ(p.Bin(rest).live, 8u);
 }
 
+TEST(BinPackerTest, GapsOfTheLongestClassAreForItsOwnItemsToo) {
+  Packing<Runs> p;
+  const PlacedItem stays = p.Place(0, 4, 3, FillOrder::kNever);
+  const PlacedItem goes = p.Place(0, 4, 3, FillOrder::kNever);
+  p->Remove(1, goes);
+  const PlacedItem own = p.Place(2, 4, 3);
+  EXPECT_EQ(own.bin, stays.bin);
+  EXPECT_TRUE(p->IsResidual(own));
+  p->Remove(3, stays);
+  EXPECT_EQ(p.Bin(own).lifetime, 3);  // an item of its class is left
+  EXPECT_EQ(p.Bin(own).residual, 4u);
+}
+
+TEST(BinPackerTest, WithoutAGapNothingIsPlacedInOne) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 6, 2, FillOrder::kNever), b = p.Place(0, 2, 2, FillOrder::kNever);
+  EXPECT_FALSE(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).placed());
+  p->Remove(0, b);
+  EXPECT_FALSE(p->PlaceInGap(0, 3, 1, FillOrder::kNearest).placed());
+  EXPECT_FALSE(p->PlaceInGap(0, 2, 2, FillOrder::kNearest).placed());
+  EXPECT_EQ(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).bin, a.bin);
+  EXPECT_EQ(p->in_use(), 1u);
+}
+
+TEST(BinPackerTest, AnItemInPiecesLeavesNoRestInOpenBins) {
+  Packing<Runs> p;
+  EXPECT_EQ(p->OpenRoom(1), 8u);
+  const PlacedItem a = p.Place(0, 5, 1);
+  ASSERT_EQ(p->OpenRoom(1), 3u);
+  EXPECT_EQ(p.Place(0, 3, 1, FillOrder::kNever).bin, a.bin);
+  EXPECT_EQ(p.Bin(a).slots.Fit(), 0u);
+  EXPECT_EQ(p->OpenRoom(1), 8u);
+  EXPECT_EQ(p->OpenRoom(200), 8u);  // the longest
+}
+
 TEST(BinPackerTest, TheNearestOrTheLongestClassIsFilledFirst) {
   for (const FillOrder order : {FillOrder::kNearest, FillOrder::kLongest}) {
     Packing<Runs> p;
