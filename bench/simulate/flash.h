@@ -1,7 +1,7 @@
 // Files on flash: an erase block is written page by page, once, and erased as a whole. When few are
 // left, the block with the fewest live pages is emptied by writing these elsewhere, which is the
-// greedy cleaner of M. Rosenblum and J. Ousterhout, ACM TOCS 10(1), 1992, section 3.5. They go to the
-// class that their block has by then: what survived its deadline lies among what lasts. Part of
+// greedy cleaner of M. Rosenblum and J. Ousterhout, ACM TOCS 10(1), 1992, section 3.5. They go to
+// the class that their block has by then: what survived its deadline lies among what lasts. Part of
 // strata-simulate.
 #pragma once
 

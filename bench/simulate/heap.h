@@ -1,148 +1,162 @@
-// What of a heap is modelled: 2 MiB hugepages of 256 blocks of 8 KiB. An object of a block or more
-// takes whole blocks, and for each 2 MiB of it a hugepage of its own. Smaller ones share spans of
-// two blocks, each for one size class and one class of lifetimes; the fullest span is tried first.
-// M. Maas et al., CACM 67(4), 2024, section 3; docs/simulate.md says what is left out. Part of
-// strata-simulate.
+// A heap on a packer: objects up to 256 KiB lie in slabs, of Strata's size classes and as long as
+// its spans (span/size_classes.h), larger ones in blocks (blocks.h). Caches are not there.
+//
+// A slab is of one size class and one class of lifetimes, and is itself packed as a bin is: it is
+// open until it was full once, or until its class of lifetimes is over; after that its gaps are for
+// objects of shorter classes. Where its hugepage is promoted it belongs to the longer class, which
+// is what M. Maas et al. call recycling (CACM 67(4), 2024, section 3.5; they have lines in place of
+// slots). In the longest class, or if there is one class alone, gaps are for all: what malloc does.
+// Part of strata-simulate.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <vector>
 
+#include "blocks.h"
 #include "lifetime/bin_packer.h"
+#include "span/size_classes.h"
 
 namespace strata::simulate {
-
-inline constexpr uint64_t kBlock = 8192;
-inline constexpr uint32_t kBlocks = 256;
-inline constexpr uint64_t kBinBytes = kBlock * kBlocks;
-inline constexpr uint32_t kSpanBlocks = 2;
-
-// The paper's allocator puts large objects into the nearest longer class and spans into the longest.
-inline constexpr FillOrder kLargeOrder = FillOrder::kNearest;
-inline constexpr FillOrder kSpanOrder = FillOrder::kLongest;
-
-// Eight size classes for each doubling, none below 16 bytes.
-struct SizeStep {
-  uint32_t index;
-  uint32_t bytes;
-
-  static constexpr uint32_t kCount = 8 * 14;
-
-  static constexpr SizeStep Of(uint64_t size) {
-    const auto bytes = static_cast<uint32_t>(size < 16 ? 16 : size);
-    const auto log = static_cast<uint32_t>(std::bit_width(bytes - 1));  // 2^(log-1) < bytes <= 2^log
-    const uint32_t step = (uint32_t{1} << (log - 1)) / 8;
-    const uint32_t rounded = (bytes + step - 1) / step * step;
-    return {log * 8 + (rounded - (uint32_t{1} << (log - 1))) / step - 1, rounded};
-  }
-};
 
 template <class Packer>
 class Heap {
  public:
-  // A span takes objects for as long as its class lasts, so that right predictions empty it before
-  // the deadline of its hugepage.
   Heap(Packer& packer, const BinLadder& ladder, size_t items)
-      : packer_(packer), ladder_(ladder), placed_(items), lists_(SizeStep::kCount * ladder.count) {}
+      : packer_(packer),
+        ladder_(HasLifetimes<Packer> ? ladder : BinLadder{.count = 1}),
+        large_(packer),
+        slab_of_(items, kNoBin),
+        lists_(size_t{2} * ladder_.count * kSizes) {}
 
   bool Place(uint64_t item, uint64_t now, uint64_t size, BinClass lifetime) {
-    if (size < kBlock) return PlaceSmall(item, now, size, lifetime);
-    own_bins_ += size / kBinBytes;
-    const auto blocks = static_cast<uint32_t>((size % kBinBytes + kBlock - 1) / kBlock);
-    if (blocks == 0) return true;
-    placed_[item] = packer_.Place(now, blocks, lifetime, kLargeOrder);
-    return placed_[item].placed();
-  }
-
-  void Remove(uint64_t item, uint64_t now, uint64_t size) {
-    if (size < kBlock) return RemoveSmall(item, now);
-    const uint64_t own = size / kBinBytes;
-    own_bins_ -= own;
-    own_reclaimed_ += own;
-    if (placed_[item].placed()) packer_.Remove(now, placed_[item]);
-  }
-
-  uint64_t held() const { return packer_.in_use() + own_bins_; }
-  uint64_t reclaimed() const { return packer_.stats().reclaimed + own_reclaimed_; }
-
- private:
-  struct Span {
-    PlacedItem place;
-    uint32_t list;  // which of lists_
-    uint32_t live;
-    uint32_t capacity;
-    uint64_t closes;
-    BinLink link;
-  };
-  static constexpr size_t kFullness = 16;
-  using Lists = BinLists<Span, &Span::link, kFullness>;
-
-  bool PlaceSmall(uint64_t item, uint64_t now, uint64_t size, BinClass lifetime) {
-    const SizeStep step = SizeStep::Of(size);
-    const uint32_t list = lifetime * SizeStep::kCount + step.index;
-    uint32_t index = FindOpen(list, now);
-    if (index == kNoBin) {
-      const PlacedItem place = packer_.Place(now, kSpanBlocks, lifetime, kSpanOrder);
-      if (!place.placed()) return false;
-      const auto capacity = static_cast<uint32_t>(kSpanBlocks * kBlock / step.bytes);
-      index = Add({place, list, 0, capacity, AddTicks(now, ladder_.Bound(lifetime)), kNoLink});
-    }
-    ++spans_[index].live;
-    List(index, now);
-    placed_[item] = {index, 0, 0};
+    if (lifetime > ladder_.Longest()) lifetime = ladder_.Longest();
+    if (size > kMaxClassSize) return large_.Place(item, now, size, lifetime);
+    NoticePromotions();
+    const SizeClass c = ClassOfSize(size);
+    uint32_t index = FindGap(c, lifetime);
+    if (index == kNoBin) index = FindOpen(c, lifetime, now);
+    if (index == kNoBin) index = NewSlab(c, lifetime, now);
+    if (index == kNoBin) return false;
+    ++slabs_[index].live;
+    slab_of_[item] = index;
+    List(index);
     return true;
   }
 
-  void RemoveSmall(uint64_t item, uint64_t now) {
-    const uint32_t index = placed_[item].bin;
-    Span& span = spans_[index];
-    if (--span.live != 0) return List(index, now);
-    lists_[span.list].Remove(spans_.data(), index);
-    packer_.Remove(now, span.place);
+  void Remove(uint64_t item, uint64_t now, uint64_t size) {
+    if (size > kMaxClassSize) return large_.Remove(item, now, size);
+    const uint32_t index = slab_of_[item];
+    Slab& slab = slabs_[index];
+    if (--slab.live != 0) return List(index);
+    ListOf(slab).Remove(slabs_.data(), index);
+    packer_.Remove(now, slab.place);
     free_.push_back(index);
   }
 
-  uint32_t FindOpen(uint32_t list, uint64_t now) {
+  uint64_t held() const { return packer_.in_use() + large_.own_bins(); }
+  uint64_t reclaimed() const { return packer_.stats().reclaimed + large_.own_reclaimed(); }
+
+ private:
+  struct Slab {
+    PlacedItem place;
+    Ticks closes;
+    uint32_t live;
+    SizeClass size;
+    BinClass lifetime;
+    bool is_open;
+    BinLink link;
+  };
+  static constexpr size_t kSizes = kNumSizes + 1;
+  static constexpr size_t kFullness = 16;
+  using Lists = BinLists<Slab, &Slab::link, kFullness>;
+
+  // By fullness, the fullest first, those with room.
+  Lists& ListOf(bool is_open, BinClass lifetime, SizeClass c) {
+    return lists_[((is_open ? ladder_.count : 0u) + lifetime) * kSizes + Raw(c)];
+  }
+  Lists& ListOf(const Slab& slab) { return ListOf(slab.is_open, slab.lifetime, slab.size); }
+
+  // The longest first: those stay anyway.
+  uint32_t FindGap(SizeClass c, BinClass lifetime) {
+    const BinClass least = lifetime == ladder_.Longest() ? lifetime : BinClass(lifetime + 1);
+    for (BinClass longer = ladder_.count; longer-- > least;) {
+      const uint32_t index = ListOf(false, longer, c).FirstFrom(0);
+      if (index != kNoBin && LifetimeOf(slabs_[index]) >= least) return index;
+    }
+    return kNoBin;
+  }
+
+  uint32_t FindOpen(SizeClass c, BinClass lifetime, uint64_t now) {
+    Lists& lists = ListOf(true, lifetime, c);
     for (;;) {
-      const uint32_t index = lists_[list].FirstFrom(0);
-      if (index == kNoBin || now < spans_[index].closes) return index;
-      lists_[list].Remove(spans_.data(), index);
+      const uint32_t index = lists.FirstFrom(0);
+      if (index == kNoBin || now < slabs_[index].closes) return index;
+      Belong(index, false, lifetime);
     }
   }
 
-  uint32_t Add(const Span& span) {
+  uint32_t NewSlab(SizeClass c, BinClass lifetime, uint64_t now) {
+    const PlacedItem place = packer_.Place(now, InfoOf(c).pages, lifetime, FillOrder::kLongest);
+    if (!place.placed()) return kNoBin;
     if (free_.empty()) {
-      spans_.push_back(span);
-      return static_cast<uint32_t>(spans_.size() - 1);
+      free_.push_back(static_cast<uint32_t>(slabs_.size()));
+      slabs_.emplace_back();
     }
     const uint32_t index = free_.back();
     free_.pop_back();
-    spans_[index] = span;
+    const Ticks closes = AddTicks(now, ladder_.Bound(lifetime));
+    slabs_[index] = {place, closes, 0, c, lifetime, true, {kNoBin, kNoBin, kNoBin}};
     return index;
   }
 
-  // In the list of its fullness while it has room and takes objects.
-  void List(uint32_t index, uint64_t now) {
-    const Span& span = spans_[index];
-    Lists& lists = lists_[span.list];
-    if (span.live == span.capacity || now >= span.closes) {
-      lists.Remove(spans_.data(), index);
+  void List(uint32_t index) {
+    Slab& slab = slabs_[index];
+    const uint32_t most = InfoOf(slab.size).objects;
+    if (slab.live == most) {
+      ListOf(slab).Remove(slabs_.data(), index);
     } else {
-      lists.Move(spans_.data(), index, (span.capacity - span.live) * kFullness / (span.capacity + 1));
+      const uint32_t room = most - slab.live;
+      ListOf(slab).Move(slabs_.data(), index, room * kFullness / (most + 1));
     }
   }
 
-  static constexpr BinLink kNoLink{kNoBin, kNoBin, kNoBin};
+  void Belong(uint32_t index, bool is_open, BinClass lifetime) {
+    Slab& slab = slabs_[index];
+    ListOf(slab).Remove(slabs_.data(), index);
+    slab.is_open = is_open;
+    slab.lifetime = lifetime;
+    List(index);
+  }
+
+  // Of its hugepage, which may have been demoted.
+  BinClass LifetimeOf(const Slab& slab) const {
+    if constexpr (HasLifetimes<Packer>) return packer_.bin(slab.place.bin).lifetime;
+    return 0;
+  }
+
+  void NoticePromotions() {
+    if (packer_.stats().promoted == promoted_) return;
+    promoted_ = packer_.stats().promoted;
+    for (uint32_t index = 0; index < slabs_.size(); ++index) {
+      const Slab& slab = slabs_[index];
+      if (slab.live != 0 && LifetimeOf(slab) > slab.lifetime && WasPromoted(slab))
+        Belong(index, false, LifetimeOf(slab));
+    }
+  }
+  // A slab that fills a gap is on a longer hugepage from the start.
+  bool WasPromoted(const Slab& slab) const {
+    if constexpr (HasLifetimes<Packer>) return packer_.IsResidual(slab.place);
+    return false;
+  }
 
   Packer& packer_;
   BinLadder ladder_;
-  std::vector<PlacedItem> placed_;
-  std::vector<Span> spans_;
+  BlockObjects<Packer> large_;
+  std::vector<uint32_t> slab_of_;  // by item
+  std::vector<Slab> slabs_;
   std::vector<uint32_t> free_;
   std::vector<Lists> lists_;
-  uint64_t own_bins_ = 0;
-  uint64_t own_reclaimed_ = 0;
+  uint64_t promoted_ = 0;  // how many hugepages were when slabs were last looked at
 };
 
 }  // namespace strata::simulate

@@ -18,8 +18,7 @@ class Machines {
       : packer_(packer), placed_(items) {}
 
   bool Place(uint64_t item, uint64_t now, uint64_t size, BinClass lifetime) {
-    placed_[item] =
-        packer_.Place(now, static_cast<uint32_t>(size), lifetime, FillOrder::kNearest);
+    placed_[item] = packer_.Place(now, static_cast<uint32_t>(size), lifetime, FillOrder::kNearest);
     return placed_[item].placed();
   }
   void Remove(uint64_t item, uint64_t now, uint64_t /*size*/) {

@@ -18,7 +18,7 @@ namespace strata::simulate {
 template <class Slots>
 struct PlainBin {
   Slots slots;
-  uint32_t live = 0;   // slots
+  uint32_t live = 0;  // slots
   uint32_t items = 0;
   BinLink link{kNoBin, kNoBin, kNoBin};
 };

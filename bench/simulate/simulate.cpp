@@ -122,6 +122,7 @@ void Run(const Options& options, const Events& input, Packer& packer, uint64_t u
     while (writes.size() + 1 < meter.parts() && event.time >= meter.EndOf(writes.size()))
       writes.Add(place);
     meter.Advance(event.time);
+    packer.Advance(event.time);
     const uint64_t item = event.item(), size = input.sizes[item];
     if (event.ends()) {
       place.Remove(item, event.time, size);
