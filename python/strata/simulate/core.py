@@ -24,10 +24,10 @@ END = np.uint64(1 << 63)
 class Domain(StrEnum):
     HEAP = "heap"
     FLASH = "flash"
-    MACHINES = "machines"
+    JOBS = "jobs"
 
 
-BIN = {Domain.HEAP: 2 << 20, Domain.FLASH: 256, Domain.MACHINES: 64}  # bytes, pages, cores
+BIN = {Domain.HEAP: 2 << 20, Domain.FLASH: 256, Domain.JOBS: 64}  # bytes, pages, cores
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ def write_events(items: Items, path: Path) -> None:
     events[:, 0] = (times - begin).astype(np.uint64)
     events[:count, 1] = np.arange(count)
     events[count:, 1] = ended.astype(np.uint64) | END
+    events = events[order]
+    events[:, 0] = np.maximum.accumulate(events[:, 0])  # clocks of several processors differ
     with path.open("wb") as file:
         file.write(MAGIC + np.array([count, key.size], "<u8").tobytes())
         file.write(frame["size"].to_numpy().astype("<u8").tobytes())
-        file.write(events[order].astype("<u8").tobytes())
+        file.write(events.astype("<u8").tobytes())
 
 
 def simulate(
@@ -95,7 +97,7 @@ def simulate(
     beside = events.with_suffix(".classes")
     beside.write_bytes(classes.tobytes())
     options: dict[str, Any] = {
-        "domain": domain.value, "policy": policy, "base": ladder.base, "ratio": ladder.ratio,
+        "domain": "machines" if domain is Domain.JOBS else domain.value, "policy": policy, "base": ladder.base, "ratio": ladder.ratio,
         "classes": ladder.count, "deadline": deadline, "parts": parts,
     }  # fmt: skip
     if domain is Domain.FLASH:

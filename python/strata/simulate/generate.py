@@ -3,8 +3,8 @@ items each time.
 
 Files on flash are those of M. Rosenblum and J. Ousterhout, "The design and implementation of a
 log-structured file system", ACM TOCS 10(1), 1992, section 3.5: files of 4 KB, a page each; a tenth
-of them, the hot ones, get nine tenths of the writes. The clock counts writes. Which files are hot
-follows from their directory, which is our addition: something has to tell.
+of them, the hot ones, get nine tenths of the writes. A page is written each millisecond. Which files
+are hot follows from their directory, which is our addition: something has to tell.
 
 Jobs on machines are virtual machines as in J. Ling et al., "LAVA: lifetime-aware VM allocation with
 learned distributions and adaptation to mispredictions", MLSys 2025: 88 % of them live less than an
@@ -22,6 +22,7 @@ from strata.simulate.items import SECOND, Items
 FILES = 1 << 16
 FILES_A_DIRECTORY = 64
 ROUNDS = 10  # writes after the first, in files
+WRITE = SECOND // 1000
 HOT_FILES, HOT_WRITES = 0.1, 0.9
 
 HOUR = 3600.0
@@ -42,7 +43,7 @@ def flash(seed: int) -> Items:
     to_hot = random.random(count) < HOT_WRITES
     chosen = np.where(to_hot, random.integers(0, hot, count), random.integers(hot, FILES, count))
     file = np.concatenate([random.permutation(FILES), chosen])
-    frame = pl.DataFrame({"file": file, "start": np.arange(file.size)})
+    frame = pl.DataFrame({"file": file, "start": np.arange(file.size) * WRITE})
     frame = frame.with_columns(end=pl.col("start").shift(-1).over("file")).select(
         "start",
         "end",
@@ -62,7 +63,7 @@ def job_hours(random: np.random.Generator, short: np.ndarray) -> np.ndarray:  # 
     return result
 
 
-def machines(seed: int) -> Items:
+def jobs(seed: int) -> Items:
     random = np.random.default_rng(seed)
     hours = np.arange(DAYS * 24)
     swing = 1 + 0.3 * np.sin(2 * np.pi * hours / 24)
