@@ -73,7 +73,8 @@ def blocks_for(items: Items, full: float) -> int:
             frame.drop_nulls("last").select(at="last", change=-pl.col("size")),
         ]
     )
-    most = int(steps.sort("at", "change")["change"].cum_sum().max() or 0)  # type: ignore[call-overload]
+    needed = steps.sort("at", "change").select(pl.col("change").cum_sum().max())
+    most = int(needed.item())
     return int(most / (full / 100) / 256) + 1
 
 
@@ -180,7 +181,9 @@ def simulate_command(
     ] = None,
     save_to: Annotated[
         Path | None,
-        typer.Option("--save", metavar="FILE", help="Write what --generate made, .csv or .parquet."),
+        typer.Option(
+            "--save", metavar="FILE", help="Write what --generate made, .csv or .parquet."
+        ),
     ] = None,
     model: Annotated[
         Path | None,

@@ -61,7 +61,10 @@ class Outcome:
     @property
     def write_amplification(self) -> float:
         """In the second half of the run; the first fills the device."""
-        (first, first_moved), (last, last_moved) = self.writes[len(self.writes) // 2 - 1], self.writes[-1]
+        (first, first_moved), (last, last_moved) = (
+            self.writes[len(self.writes) // 2 - 1],
+            self.writes[-1],
+        )
         files = last - first
         return (files + last_moved - first_moved) / files if files > 0 else float("nan")
 

@@ -1,9 +1,9 @@
-"""Made-up items of two other domains, in the shapes that the literature gives. A seed gives the same
-items each time.
+"""Made-up items of two other domains, in the shapes that the literature gives. A seed gives the
+same items each time.
 
-Files on flash are those of M. Rosenblum and J. Ousterhout, "The design and implementation of a
-log-structured file system", ACM TOCS 10(1), 1992, section 3.5: files of 4 KB, a page each; a tenth
-of them, the hot ones, get nine tenths of the writes. A page is written each millisecond. Which files
+Files on flash are those of M. Rosenblum and J. Ousterhout, "The design and implementation of a log-
+structured file system", ACM TOCS 10(1), 1992, section 3.5: files of 4 KB, a page each; a tenth of
+them, the hot ones, get nine tenths of the writes. A page is written each millisecond. Which files
 are hot follows from their directory, which is our addition: something has to tell.
 
 Jobs on machines are virtual machines as in J. Ling et al., "LAVA: lifetime-aware VM allocation with
@@ -16,8 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from strata.simulate.items import SECOND, Items
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 FILES = 1 << 16
 FILES_A_DIRECTORY = 64
@@ -56,10 +60,10 @@ def flash(seed: int) -> Items:
     return Items("files, hot and cold", frame)
 
 
-def job_hours(random: np.random.Generator, short: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def job_hours(random: np.random.Generator, short: Bools) -> Floats:
     """From one minute to an hour, or from an hour to three weeks; logarithms lie evenly."""
     low, high = np.where(short, 1 / 60, 1.0), np.where(short, 1.0, 21 * 24.0)
-    result: np.ndarray = low * (high / low) ** random.random(short.size)  # type: ignore[type-arg]
+    result: Floats = low * (high / low) ** random.random(short.size)
     return result
 
 

@@ -1,6 +1,6 @@
 """What a simulation replays: items, each with a size, a begin and perhaps an end, from a trace of
-`strata trace`, CSV or Parquet. A table has a row for each item, with `start`, `end` and `size`, or for
-each begin and end, with `time`, `id` and `size`; both may have `context` and `predicted`.
+`strata trace`, CSV or Parquet. A table has a row for each item, with `start`, `end` and `size`, or
+for each begin and end, with `time`, `id` and `size`; both may have `context` and `predicted`.
 
 A frame of items has the columns start and end (ns, end null: never), size, context (what predicts
 the lifetime; may be null), predicted (a lifetime in ns; may be null), and first and last: the order

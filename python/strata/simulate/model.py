@@ -1,5 +1,6 @@
-"""What a model of `strata train` says of the stacks of a trace, by the rule of docs/model-format.md.
-The files that ran are asked for their symbols; a file that is gone, or was changed since, has none."""
+"""What a model of `strata train` says of the stacks of a trace, by the rule of docs/model-
+format.md. The files that ran are asked for their symbols; a file that is gone, or was changed
+since, has none."""
 
 from __future__ import annotations
 
@@ -86,9 +87,7 @@ class Predictor:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._rows: dict[str, Array] = {}
-        self._states: dict[tuple[str, ...], Array] = {
-            (): np.zeros(model_file.HIDDEN, np.float32)
-        }
+        self._states: dict[tuple[str, ...], Array] = {(): np.zeros(model_file.HIDDEN, np.float32)}
 
     def _state(self, outermost_first: tuple[str, ...]) -> Array:
         known = len(outermost_first)

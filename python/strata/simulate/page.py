@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 PAGE_STYLE = "svg { width: 100%; height: auto; }"
 COLUMNS = {
-    Domain.HEAP: ("held", "held / live", "peak", "peak / live's", "promoted", "demoted"),
+    Domain.HEAP: ("held", "held / live", "peak", "peak / live's"),
     Domain.FLASH: ("write amplification", "pages moved", "blocks erased"),
-    Domain.JOBS: ("machines on", "on / least", "peak", "promoted", "demoted"),
+    Domain.JOBS: ("machines on", "on / least", "peak"),
 }
 LEAD = {
     Domain.HEAP: "Held are hugepages of 2 MiB with anything in them; live is what was asked for. "
     "Averages over time.",
-    Domain.FLASH: "Write amplification is what was written over what the files wrote, in the second "
-    "half of the run: the first fills the device.",
+    Domain.FLASH: "Write amplification is what was written over what the files wrote, in the "
+    "second half of the run: the first fills the device.",
     Domain.JOBS: "A machine of 64 cores is on while it has a job; the least are those that the "
     "jobs' cores would fill. Averages over time.",
 }
@@ -51,7 +51,6 @@ UNITS = ((86400 * 3, 86400, "days"), (3600 * 3, 3600, "hours"), (0, 1, "seconds"
 
 
 def cells(domain: Domain, outcome: Outcome) -> tuple[str, ...]:
-    deadlines = (f"{outcome.promoted:,}", f"{outcome.demoted:,}")
     if domain is Domain.FLASH:
         moved = outcome.writes[-1][1] if outcome.writes else 0
         return (f"{outcome.write_amplification:.2f}", f"{moved:,}", f"{outcome.reclaimed:,}")
@@ -61,14 +60,12 @@ def cells(domain: Domain, outcome: Outcome) -> tuple[str, ...]:
             f"{outcome.held / machine:,.1f}",
             f"{outcome.over_bound:.3f}",
             f"{outcome.held_peak // machine:,}",
-            *deadlines,
         )
     return (
         human(outcome.held),
         f"{outcome.ratio:.3f}",
         human(outcome.held_peak),
         f"{outcome.peak_ratio:.3f}",
-        *deadlines,
     )
 
 
@@ -76,8 +73,8 @@ Points = list[tuple[float, float]]
 
 
 def curve(domain: Domain, outcome: Outcome) -> Points:
-    """Time (ns) and value. Where little is live a ratio says nothing, so it is left out below a tenth
-    of the peak."""
+    """Time (ns) and value. Where little is live a ratio says nothing, so it is left out below a
+    tenth of the peak."""
     if domain is Domain.JOBS:
         return [(end, held / BIN[domain]) for end, held, _ in outcome.parts]
     if domain is Domain.HEAP:

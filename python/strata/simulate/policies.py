@@ -1,4 +1,5 @@
-"""The rows of `strata simulate`: which policy a domain is replayed through, with which predictions."""
+"""The rows of `strata simulate`: which policies a domain is replayed through, and with which
+predictions."""
 
 from __future__ import annotations
 
