@@ -20,7 +20,7 @@ namespace strata::simulate {
 namespace {
 
 enum class Policy { kFirstFit, kFullest, kLlama };
-enum class Domain { kHeap, kFlash, kMachines };
+enum class Domain { kHeap, kFlash, kJobs };
 
 struct Options {
   Domain domain = Domain::kHeap;
@@ -158,7 +158,7 @@ void RunPolicy(const Options& options, const Events& input, uint64_t unit) {
 
 void CheckSizes(const Options& options, const Events& input) {
   for (const uint64_t size : input.sizes) {
-    if (options.domain == Domain::kMachines && (size == 0 || size > kCores))
+    if (options.domain == Domain::kJobs && (size == 0 || size > kCores))
       Fail("a job needs between 1 and 64 cores");
     if (options.domain == Domain::kFlash && (size == 0 || size > uint64_t{options.blocks} * kPages))
       Fail("a file is empty, or larger than the device");
@@ -171,7 +171,7 @@ void Simulate(const Options& options, const Events& input) {
   switch (options.domain) {
     case Domain::kHeap:
       return RunPolicy<RunSlots<kBlocks>, Heap>(options, input, kBinBytes);
-    case Domain::kMachines:
+    case Domain::kJobs:
       return RunPolicy<CountedSlots<kCores>, Machines>(options, input, kCores);
     case Domain::kFlash: {
       if (options.policy != Policy::kLlama) Fail("flash has no gaps to fill: llama only");
@@ -197,8 +197,8 @@ void Set(std::string_view name, const char* text, Options* options) {
     options->domain = Domain::kHeap;
   } else if (name == "--domain" && value == "flash") {
     options->domain = Domain::kFlash;
-  } else if (name == "--domain" && value == "machines") {
-    options->domain = Domain::kMachines;
+  } else if (name == "--domain" && value == "jobs") {
+    options->domain = Domain::kJobs;
   } else if (name == "--policy" && value == "first-fit") {
     options->policy = Policy::kFirstFit;
   } else if (name == "--policy" && value == "fullest") {

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HELP = """Replay items that begin and end through packing policies, and compare what they hold.
 
-Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects on a heap's hugepages,
-files on flash, or jobs on machines. docs/simulate.md says what is simulated and how to read it."""
+Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects on a heap's
+hugepages, files on flash, or jobs on machines. docs/simulate.md says what is simulated."""
 PICTURES = (".html", ".png", ".json")
 NOISE = 10.0
 NS = 1e9
@@ -88,23 +88,19 @@ def says(model: Model, items: Items, ladder: Ladder) -> Classes | None:
 
 
 def simulated(items: Items, plan: Plan) -> Simulation:
-    from strata.simulate.core import Domain, simulate, write_events
+    from strata.simulate.core import Domain, Setting, simulate, write_events
     from strata.simulate.policies import rows
 
     modelled = says(plan.model, items, plan.ladder) if plan.model is not None else None
     blocks = blocks_for(items, plan.full) if plan.domain is Domain.FLASH else 0
+    setting = Setting(plan.domain, plan.deadline, blocks, plan.parts)
     outcomes, notes = [], []
     with tempfile.TemporaryDirectory(prefix="strata-simulate-") as folder:
         events = Path(folder, "items.events")
         write_events(items, events)
-        every = rows(plan.domain, items, plan.ladder, list(plan.noise), plan.seed, modelled)
-        for row in every:
-            outcomes.append(
-                simulate(
-                    row.name, row.policy, plan.domain, events, row.classes,
-                    row.ladder, plan.deadline, blocks, plan.parts,
-                )
-            )  # fmt: skip
+        for row in rows(plan.domain, items, plan.ladder, plan.noise, plan.seed, modelled):
+            done = simulate(row.name, row.policy, events, row.classes, row.ladder, setting)
+            outcomes.append(done)
             if row.note is not None:
                 notes.append(row.note)
     return Simulation(items, tuple(outcomes), tuple(notes))

@@ -93,18 +93,32 @@ def write_events(items: Items, path: Path) -> None:
         file.write(events.astype("<u8").tobytes())
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What all policies have in common."""
+
+    domain: Domain
+    deadline: int
+    blocks: int  # of flash
+    parts: int  # of the run
+
+
 def simulate(
-    name: str, policy: str, domain: Domain, events: Path, classes: Classes,
-    ladder: Ladder, deadline: int, blocks: int, parts: int,
-) -> Outcome:  # fmt: skip
+    name: str, policy: str, events: Path, classes: Classes, ladder: Ladder, setting: Setting
+) -> Outcome:
     beside = events.with_suffix(".classes")
     beside.write_bytes(classes.tobytes())
     options: dict[str, Any] = {
-        "domain": "machines" if domain is Domain.JOBS else domain.value, "policy": policy, "base": ladder.base, "ratio": ladder.ratio,
-        "classes": ladder.count, "deadline": deadline, "parts": parts,
-    }  # fmt: skip
-    if domain is Domain.FLASH:
-        options["blocks"] = blocks
+        "domain": setting.domain.value,
+        "policy": policy,
+        "base": ladder.base,
+        "ratio": ladder.ratio,
+        "classes": ladder.count,
+        "deadline": setting.deadline,
+        "parts": setting.parts,
+    }
+    if setting.domain is Domain.FLASH:
+        options["blocks"] = setting.blocks
     words = [word for option, value in options.items() for word in (f"--{option}", str(value))]
     done = subprocess.run(
         [str(find_tool(PROGRAM)), *words, str(events), str(beside)],
@@ -115,7 +129,7 @@ def simulate(
         why = said[-1].removeprefix(f"{PROGRAM}: ") if said else f"exit status {done.returncode}"
         raise StrataError(f"{name}: {why}", 1)
     answer: dict[str, Any] = json.loads(done.stdout)
-    unit = BIN[domain]
+    unit = BIN[setting.domain]
     return Outcome(
         policy=name,
         held=answer["held"] * unit,

@@ -36,8 +36,8 @@ def check(path: Path, events: pl.DataFrame) -> None:
 
 
 def joined(path: Path, table: pl.DataFrame) -> pl.DataFrame:
-    """`start` and `end` in seconds, and `first` and `last`, the rows in which items begin and end. A
-    row without a size, or with 0, ends the item."""
+    """`start` and `end` in seconds, and `first` and `last`, the rows in which items begin and end.
+    A row without a size, or with 0, ends the item."""
     events = table.with_row_index("row").with_columns(
         row=pl.col("row").cast(pl.Int64), begins=pl.col("size").fill_null(0) > 0
     )

@@ -3,7 +3,7 @@ predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strata.simulate import ladder as predictions
@@ -32,7 +32,7 @@ def rows(
     domain: Domain,
     items: Items,
     ladder: Ladder,
-    noise: list[float],
+    noise: Sequence[float],
     seed: int,
     modelled: Classes | None,
 ) -> Iterator[Row]:
