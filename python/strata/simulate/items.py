@@ -119,7 +119,8 @@ def with_types(path: Path, table: pl.DataFrame, names: tuple[str, ...]) -> pl.Da
     texts = [name for name in ("id", "context") if name in (*names, "context")]
     numbers = [name for name in (*names, "predicted") if name not in texts]
     for name in numbers:
-        if not (table[name].dtype.is_numeric() or table[name].dtype == pl.Null):
+        is_empty = table[name].null_count() == table.height
+        if not (table[name].dtype.is_numeric() or is_empty):
             raise StrataError(f"{path}: column {name} holds something that is no number", 1)
     kinds = {name: pl.Int64 if name == "size" else pl.Float64 for name in numbers}
     try:
