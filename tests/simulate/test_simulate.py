@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 from blackbox import Lab, Result
 from strata.errors import StrataError
-from strata.simulate import core, generate, items, ladder
+from strata.learn import model_file
+from strata.simulate import core, generate, items, ladder, model
 from strata.simulate.core import Domain
 from strata.trace.command import find_tool
 from tracing import record, strata
@@ -125,6 +126,33 @@ def test_a_recorded_trace_is_simulated_and_asks_a_model(lab: Lab, tmp_path: Path
     assert done.returncode == 0
     assert "record with --stacks" in done.stderr
     assert "LLAMA, model" not in done.stdout
+
+
+def test_a_column_of_right_predictions_is_the_oracle(lab: Lab, tmp_path: Path) -> None:
+    path = pairs(tmp_path / "pairs.csv")
+    told = pl.read_csv(path).with_columns(
+        predicted=(pl.col("end") - pl.col("start")).fill_null(1e9), context=pl.lit(None)
+    )
+    told.write_csv(tmp_path / "told.csv")
+    rows = answer(lab, tmp_path / "a.json", tmp_path / "told.csv")
+    assert "LLAMA, learned" not in rows  # there are no contexts
+    assert rows["LLAMA, as predicted"]["held"] == rows["LLAMA, oracle"]["held"]
+
+
+def test_the_model_is_asked_as_its_format_says() -> None:
+    golden = model_file.load(Path(__file__).parent.parent / "lifetime" / "golden" / "f32.model")
+    predictor = model.Predictor(golden)
+    stacks = [("malloc_wrapper", "_ZN3foo3barEv", "main"), ("main",), ("parse", "main"), ()]
+    for symbols in stacks:
+        for size in (1, 24, 4096, 1 << 20):
+            odds = model_file.predict(golden, list(symbols), size)
+            assert predictor.likeliest(symbols, size) == int(odds.argmax())
+
+
+def test_sizes_are_those_of_the_allocators_classes() -> None:
+    asked = (1, 8, 9, 24, 112, 129, 1024, 1025, 4368, 200_000, 262_144, 262_145)
+    given = (8, 8, 16, 32, 112, 144, 1024, 1152, 4608, 212_992, 262_144, 270_336)
+    assert [model.class_size(size) for size in asked] == list(given)
 
 
 def test_files_on_flash_are_rewritten_less_where_they_lie_by_lifetime(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HELP = """Replay items that begin and end through packing policies, and compare what they hold.
 
-Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects on a heap's
-hugepages, files on flash, or jobs on machines. docs/simulate.md says what is simulated."""
+Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects
+on hugepages, files on flash, or jobs on machines: docs/simulate.md."""
 PICTURES = (".html", ".png", ".json")
 NOISE = 10.0
 NS = 1e9
