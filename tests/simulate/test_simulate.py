@@ -168,6 +168,16 @@ def test_files_on_flash_are_rewritten_less_where_they_lie_by_lifetime(
     assert amplification["LLAMA, learned"] < amplification["one log"]
 
 
+def test_a_few_files_have_room_on_flash(lab: Lab, tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", "start,end,size\n0,9,1\n1,2,300\n3,4,300\n5,,1\n")
+    for row in answer(lab, tmp_path / "a.json", path, "--domain", "flash").values():
+        assert row["writes"][-1] == [602, 0]
+    path = table(tmp_path / "t.csv", "start,end,size\n0,9,100000000\n")
+    done = simulate(lab, path, "--domain", "flash")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "100,000,000 pages at once are too many" in done.stderr
+
+
 def test_jobs_need_no_more_machines_than_one_each(lab: Lab, tmp_path: Path) -> None:
     rows = answer(lab, tmp_path / "j.json", "--generate", "jobs")
     for name, row in rows.items():

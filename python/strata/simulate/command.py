@@ -27,6 +27,8 @@ Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects
 on hugepages, files on flash, or jobs on machines: docs/simulate.md."""
 PICTURES = (".html", ".png", ".json")
 NOISE = 10.0
+PAGES = 256  # of an erase block
+MOST_BLOCKS = 1 << 18
 NS = 1e9
 
 
@@ -62,8 +64,9 @@ class Plan:
     model: Model | None
 
 
-def blocks_for(items: Items, full: float) -> int:
-    """Of a device which the files fill to so many percent when they need the most."""
+def blocks_for(items: Items, full: float, classes: int) -> int:
+    """Of a device which the files fill to so many percent when they need the most; but each class
+    has room to be written and cleaned."""
     import polars as pl
 
     frame = items.frame
@@ -75,7 +78,10 @@ def blocks_for(items: Items, full: float) -> int:
     )
     needed = steps.sort("at", "change").select(pl.col("change").cum_sum().max())
     most = int(needed.item())
-    return int(most / (full / 100) / 256) + 1
+    blocks = max(int(most / (full / 100) / PAGES) + 1, most // PAGES + 2 * classes + 3)
+    if blocks > MOST_BLOCKS:
+        raise StrataError(f"{items.name}: {most:,} pages at once are too many; sizes are pages", 1)
+    return blocks
 
 
 def says(model: Model, items: Items, ladder: Ladder) -> Classes | None:
@@ -92,7 +98,7 @@ def simulated(items: Items, plan: Plan) -> Simulation:
     from strata.simulate.policies import rows
 
     modelled = says(plan.model, items, plan.ladder) if plan.model is not None else None
-    blocks = blocks_for(items, plan.full) if plan.domain is Domain.FLASH else 0
+    blocks = blocks_for(items, plan.full, plan.ladder.count) if plan.domain is Domain.FLASH else 0
     setting = Setting(plan.domain, plan.deadline, blocks, plan.parts)
     outcomes, notes = [], []
     with tempfile.TemporaryDirectory(prefix="strata-simulate-") as folder:
