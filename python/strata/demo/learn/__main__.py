@@ -20,9 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from strata.demo.learn import load, page
-from strata.demo.learn.load import Load, Run
+from strata.demo.learn.load import Load
 from strata.errors import StrataError
 from strata.library import find_library
+from strata.report.model import load as load_recording
+from strata.report.predictions import held_without
 from strata.terminal import in_a_line, say
 
 RECORDING = ("--set", "SAMPLE=64K")  # minutes would do with the default
@@ -61,6 +63,10 @@ class Paths:
         return self.folder / "server.model"
 
     @property
+    def report(self) -> Path:
+        return self.folder / "report"
+
+    @property
     def log(self) -> Path:
         return self.folder / "server.log"
 
@@ -91,9 +97,30 @@ def train(command: list[str], epochs: int | None) -> str:
     return done.stdout
 
 
+def report(pid: int, folder: Path) -> None:
+    """What `strata report` says of the process with the model, for the page to link to."""
+    words = strata("report", str(pid), "--seconds", "1", "-o", folder)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        say(f"there is no report: {in_a_line(done.stderr[-500:])}")
+
+
+def estimate(folder: Path) -> float | None:
+    """What the heap would hold without the model, as the report has it."""
+    try:
+        recording = load_recording(folder)
+    except StrataError:
+        return None
+    found = recording.profiles
+    if recording.last is None:
+        return None
+    return held_without(found.get("heap"), found.get("peak"), recording.last.stats)
+
+
 def record_train_run(paths: Paths, plan: Plan, console: Console) -> page.Done:
     record, learn, use = commands(paths)
-    shutil.rmtree(paths.profiles, ignore_errors=True)
+    for old in (paths.profiles, paths.report):
+        shutil.rmtree(old, ignore_errors=True)
     paths.log.unlink(missing_ok=True)
     began = time.monotonic()
 
@@ -101,20 +128,23 @@ def record_train_run(paths: Paths, plan: Plan, console: Console) -> page.Done:
         at = f"{time.monotonic() - began:5.0f} s  "
         console.print(at + in_a_line(shlex.join(command)), highlight=False, soft_wrap=True)
 
-    def serve(name: str, command: list[str], load_: Load) -> Run:
-        return load.serve(name, strata(*command[1:]), load_, paths.log, lambda: None)
-
     step(record)
-    serve("recorded", record, plan.recorded)
+    load.serve("recorded", strata(*record[1:]), plan.recorded, paths.log)
     step(learn)
     console.print(train(learn, plan.epochs), highlight=False)
     plain = [*use[: use.index("--model")], *use[use.index("--") :]]
     step(plain)
-    without = serve("without a model", plain, plan.measured)
+    without = load.serve("without a model", strata(*plain[1:]), plan.measured, paths.log)
     step(use)
-    with_model = serve("with the model", use, plan.measured)
+    with_model = load.serve(
+        "with the model",
+        strata(*use[1:]),
+        plan.measured,
+        paths.log,
+        lambda pid: report(pid, paths.report),
+    )
     shown = [shlex.join(command) for command in (record, learn, use)]
-    return page.Done(without, with_model, plan.measured, shown, notes(plan))
+    return page.Done(without, with_model, shown, notes(plan), estimate(paths.report))
 
 
 def notes(plan: Plan) -> list[str]:

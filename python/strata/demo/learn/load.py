@@ -208,9 +208,13 @@ def cpu_of(pid: int) -> float:
 
 
 def serve(
-    name: str, command: Sequence[str | Path], load: Load, log: Path, advance: Callable[[], None]
+    name: str,
+    command: Sequence[str | Path],
+    load: Load,
+    log: Path,
+    look: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """One server under the whole load. `advance` is called after each peak and at the end."""
+    """One server under the whole load. `look` gets its pid when all is measured, before it ends."""
     run = Run(name)
     with served(command, log) as server:
         began = time.monotonic()
@@ -226,13 +230,12 @@ def serve(
                 live = stats_of(server.pid).bytes["live"]
                 run.live.append((time.monotonic() - began, live))
                 time.sleep(load.pause_seconds)
-                advance()
             time.sleep(load.idle_seconds)
             sampler.stop()
             sampler.take()
             run.last = stats_of(server.pid)
             run.live.append((time.monotonic() - began, run.last.bytes["live"]))
-            advance()
+            look(server.pid)
         finally:
             sampler.stop()
     return run

@@ -17,7 +17,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from strata.demo.learn.load import Load, Run
+from strata.demo.learn.load import Run
 from strata.plot import INK, STYLE, EndLabel, label_ends
 from strata.web import NARROW, document
 
@@ -38,9 +38,9 @@ class Done:
 
     without: Run
     with_model: Run
-    load: Load
     commands: list[str]
     notes: list[str]
+    estimate: float | None  # of the heap without the model, by the run with it
 
     @property
     def runs(self) -> tuple[Run, Run]:
@@ -89,6 +89,20 @@ def verdict(done: Done) -> str:
     return (
         f"{said}. For a second of CPU time the server did {speed:.2f} times the requests. Each "
         "ran once, which shows no spread."
+    )
+
+
+def estimate_sentence(done: Done) -> str:
+    """The report's counterfactual beside the run that it is about."""
+    last = done.without.last
+    if done.estimate is None or last is None:
+        return "The report of the run with the model could not be taken."
+    real = last.bytes["resident"]
+    off = 100 * (done.estimate / real - 1)
+    return (
+        f"From the samples of the run with the model, the report estimates that the heap would "
+        f"hold {mib(done.estimate)} MiB without it. The heap of the run without held "
+        f"{mib(real)} MiB: the estimate is {off:+.0f} % off."
     )
 
 
@@ -148,6 +162,9 @@ Dashed: what is live.</p>
 <picture><source media="{NARROW}" srcset="{narrow}">{image}</picture>
 </section>
 <section><h2>All figures</h2>{table(done)}</section>
+<section><h2>The report</h2><p>{escape(estimate_sentence(done))}</p>
+<p><a href="report/index.html">What strata report says</a> of the process with the model.</p>
+</section>
 <section><h2>The three commands</h2><pre>{escape(chr(10).join(done.commands))}</pre></section>
 <section><h2>What was done</h2>{notes}</section>"""
     return document(f"Strata: {title.lower()}", PAGE_STYLE, "", body)
@@ -163,7 +180,7 @@ def write(done: Done, folder: Path) -> Path:
 
 
 def data(done: Done) -> dict[str, object]:
-    return {
+    runs = {
         run.name: {
             "seconds": [round(at, 3) for at in run.times],
             "rss": run.rss,
@@ -176,3 +193,4 @@ def data(done: Done) -> dict[str, object]:
         }
         for run in done.runs
     }
+    return {"runs": runs, "estimate_without": done.estimate}
