@@ -11,7 +11,7 @@ from strata.learn.classes import NAMES
 from strata.report import advice_predictions, charts, predictions
 from strata.report.advice import share
 from strata.report.model import CLASSES, Recording, Sample
-from strata.report.page import Section, stack_list
+from strata.report.page import Section, stack_list, table
 from strata.report.predictions import OBSERVED, Context, Verdict, Wrong
 from strata.report.profiles import Top
 from strata.stats import human
@@ -32,12 +32,12 @@ def sections(recording: Recording) -> list[Section | None]:
 
 
 def matrix_section(found: Sequence[Context], verdict: Verdict) -> Section | None:
-    table = predictions.matrix(found)
-    if not any(map(sum, table)):
+    cells = predictions.matrix(found)
+    if not any(map(sum, cells)):
         return None
     rows = [
         [name, *(human(value) for value in row)]
-        for name, row in zip(NAMES, table, strict=True)
+        for name, row in zip(NAMES, cells, strict=True)
         if sum(row)
     ]
     return Section(
@@ -48,16 +48,16 @@ def matrix_section(found: Sequence[Context], verdict: Verdict) -> Section | None
         "lives than predicted are no mistake as long as one in twenty lasts as said, and what is "
         "still alive may yet die in time.",
         advice_predictions.accuracy(verdict),
-        matrix_html(table),
+        matrix_html(cells),
         ("predicted", *OBSERVED),
         rows,
     )
 
 
-def matrix_html(table: Sequence[Sequence[float]]) -> str:
+def matrix_html(matrix: Sequence[Sequence[float]]) -> str:
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in OBSERVED)
     lines = [f'<table class="map"><thead><tr><td>predicted</td>{heads}</tr></thead><tbody>']
-    for at, (name, row) in enumerate(zip(NAMES, table, strict=True)):
+    for at, (name, row) in enumerate(zip(NAMES, matrix, strict=True)):
         whole = sum(row)
         if not whole:
             continue
@@ -180,6 +180,5 @@ def saved_section(recording: Recording, found: Sequence[Context]) -> Section | N
         "the pages that a size filled at the peak, those stay that hold one of the objects that "
         "are alive now.",
         verdict,
-        headers=("", "bytes", "what it is"),
-        rows=rows,
+        table(("", "bytes", "what it is"), rows),
     )

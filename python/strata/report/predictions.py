@@ -228,15 +228,13 @@ def lasting(stats: Document) -> Lasting | None:
 
 def pages_kept(peak: float, live: float, size: int) -> float:
     """Pages of 4 KiB that still have an object, of those that `peak` objects of a size filled, when
-    `live` of these are left and could be any. A page with room for k objects is empty with the
-    chance (1 - live / peak)^k."""
+    `live` of these are left and could be any. A page that k objects reach into is empty with the
+    chance (1 - live / peak)^k. Objects lie end to end, so that some reach into two pages."""
     peak = max(peak, live)
     if peak <= 0 or size <= 0:
         return 0.0
-    if size >= NATIVE_PAGE:
-        return live * size / NATIVE_PAGE
-    places = NATIVE_PAGE / size
-    return peak / places * (1 - math.pow(1 - live / peak, places))
+    reaching = (NATIVE_PAGE + size - math.gcd(size, NATIVE_PAGE)) / size
+    return peak * size / NATIVE_PAGE * (1 - math.pow(1 - live / peak, reaching))
 
 
 def objects_by_size(profile: Profile) -> dict[int, float]:
@@ -245,6 +243,18 @@ def objects_by_size(profile: Profile) -> dict[int, float]:
     for size, objects in rows.iter_rows():
         sums[size] = sums.get(size, 0.0) + float(objects)
     return sums
+
+
+def live_by_size(heap: Profile, stats: Document) -> dict[int, float]:
+    """Live objects: counted, for the size classes; estimated, for blocks larger than these."""
+    counted: dict[int, float] = {}
+    for row in stats.rows("classes"):
+        if not isinstance(row, dict):
+            continue
+        size, live = as_number(row.get("size")), as_number(row.get("live"))
+        if size is not None and live is not None:
+            counted[int(size)] = counted.get(int(size), 0.0) + max(0.0, live)
+    return objects_by_size(heap) | counted
 
 
 def held_without(heap: Profile | None, peak: Profile | None, stats: Document) -> float | None:
@@ -258,9 +268,7 @@ def held_without(heap: Profile | None, peak: Profile | None, stats: Document) ->
         return None
     if not heap.has("inuse_objects", "bytes") or not peak.has("inuse_objects", "bytes"):
         return None
-    most = objects_by_size(peak)
-    pages = sum(
-        pages_kept(most.get(size, 0.0), live, size) for size, live in objects_by_size(heap).items()
-    )
+    most, now = objects_by_size(peak), live_by_size(heap, stats)
+    pages = sum(pages_kept(most.get(size, 0.0), live, size) for size, live in now.items())
     rest = sum(stats.number("bytes", name) or 0.0 for name in ("caches", "metadata"))
     return pages * NATIVE_PAGE + rest

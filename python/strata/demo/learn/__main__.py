@@ -38,12 +38,13 @@ class Plan:
     recorded: Load
     measured: Load
     epochs: int | None  # as `strata train` takes them
+    reports: bool
 
 
 FULL_LOAD = Load(peaks=10, pause_seconds=2.0)
-FULL = Plan(replace(FULL_LOAD, peaks=5, idle_seconds=1, seed=7), FULL_LOAD, 200)
-QUICK_LOAD = Load(peaks=3, pause_seconds=0.3, idle_seconds=4)
-QUICK = Plan(replace(QUICK_LOAD, idle_seconds=0, seed=7), QUICK_LOAD, 40)
+FULL = Plan(replace(FULL_LOAD, peaks=5, idle_seconds=1, seed=7), FULL_LOAD, 200, reports=True)
+QUICK_LOAD = Load(peaks=3, pause_seconds=0.3, idle_seconds=5)
+QUICK = Plan(replace(QUICK_LOAD, idle_seconds=0, seed=7), QUICK_LOAD, 40, reports=False)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def record_train_run(paths: Paths, plan: Plan, console: Console) -> page.Done:
         strata(*use[1:]),
         plan.measured,
         paths.log,
-        lambda pid: report(pid, paths.report),
+        lambda pid: report(pid, paths.report) if plan.reports else None,
     )
     shown = [shlex.join(command) for command in (record, learn, use)]
     return page.Done(without, with_model, shown, notes(plan), estimate(paths.report))
@@ -174,6 +175,8 @@ def print_table(done: page.Done, console: Console) -> None:
         table.add_row(name, *cells)
     console.print(table)
     console.print(page.verdict(done), highlight=False)
+    if said := page.estimate_sentence(done):
+        console.print(said, highlight=False)
 
 
 def learn(

@@ -93,10 +93,10 @@ def verdict(done: Done) -> str:
 
 
 def estimate_sentence(done: Done) -> str:
-    """The report's counterfactual beside the run that it is about."""
+    """The report's counterfactual beside the run that it is about; empty if there is none."""
     last = done.without.last
     if done.estimate is None or last is None:
-        return "The report of the run with the model could not be taken."
+        return ""
     real = last.bytes["resident"]
     off = 100 * (done.estimate / real - 1)
     return (
@@ -145,6 +145,15 @@ def table(done: Done) -> str:
     return "".join([*lines, "</tbody></table>"])
 
 
+def report_section(done: Done) -> str:
+    said = estimate_sentence(done)
+    if not said:
+        return ""
+    return f"""<section><h2>The report</h2><p>{escape(said)}</p>
+<p><a href="report/index.html">What strata report says</a> of the process with the model.</p>
+</section>"""
+
+
 def render(done: Done) -> str:
     wide, narrow = (
         "data:image/png;base64," + base64.b64encode(picture(done, flag)).decode()
@@ -162,9 +171,7 @@ Dashed: what is live.</p>
 <picture><source media="{NARROW}" srcset="{narrow}">{image}</picture>
 </section>
 <section><h2>All figures</h2>{table(done)}</section>
-<section><h2>The report</h2><p>{escape(estimate_sentence(done))}</p>
-<p><a href="report/index.html">What strata report says</a> of the process with the model.</p>
-</section>
+{report_section(done)}
 <section><h2>The three commands</h2><pre>{escape(chr(10).join(done.commands))}</pre></section>
 <section><h2>What was done</h2>{notes}</section>"""
     return document(f"Strata: {title.lower()}", PAGE_STYLE, "", body)
