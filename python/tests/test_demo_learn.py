@@ -156,7 +156,7 @@ def test_figures_of_a_run() -> None:
 def test_estimate_is_set_against_the_other_run() -> None:
     said = page.estimate_sentence(done(64, 252.0 * MIB))
     assert "252 MiB without it" in said
-    assert "+5 % off" in said
+    assert "5 % above" in said
     assert page.estimate_sentence(done(64)) == ""
 
 

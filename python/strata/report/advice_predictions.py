@@ -58,4 +58,4 @@ def kept_sentence(kept: Kept | None) -> str:
     if kept is None:
         return "not known: there is no fragmentation profile"
     pages = kept.in_hugepages / HUGEPAGE
-    return f"{human(kept.in_hugepages)}, {pages:,.1f} hugepages; in spans {human(kept.in_pages)}"
+    return f"{human(kept.in_hugepages)} ({pages:,.1f} hugepages), in spans {human(kept.in_pages)}"

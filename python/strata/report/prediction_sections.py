@@ -166,11 +166,11 @@ def saved_section(recording: Recording, found: Sequence[Context]) -> Section | N
     rows += [
         ["spans of what lasts", human(apart.held), f"{human(apart.live)} of it live objects"],
         [
-            "around outlived guesses",
+            "kept by wrong guesses",
             advice_predictions.kept_sentence(
                 predictions.kept(found, profiles.get("fragmentation")) if found else None
             ),
-            "free, but kept by an object that is older than was predicted",
+            "free, beside objects that are older than was predicted",
         ],
     ]
     return Section(

@@ -23,6 +23,7 @@ from strata.web import NARROW, document
 
 COLOURS = ("#8a8f98", "#0b6fb8")
 MIB = 1 << 20
+MORE = 1.05
 GAIN = 0.9  # of what was held: above, it is said that little was saved
 PAGE_STYLE = """
 img { display: block; width: 100%; height: auto; margin-top: .4rem; }
@@ -85,6 +86,9 @@ def verdict(done: Done) -> str:
             f"With the model {mib(after)} MiB are held instead of {mib(before)}; what is held "
             f"beyond what is live fell by {less:.0f} %"
         )
+    peaks = [max(run.rss) for run in done.runs]
+    if peaks[1] > MORE * peaks[0]:
+        said += f". At the highest it held more, {mib(peaks[1])} MiB against {mib(peaks[0])}"
     speed = done.with_model.cpu_rate / done.without.cpu_rate
     return (
         f"{said}. For a second of CPU time the server did {speed:.2f} times the requests. Each "
@@ -98,11 +102,12 @@ def estimate_sentence(done: Done) -> str:
     if done.estimate is None or last is None:
         return ""
     real = last.bytes["resident"]
-    off = 100 * (done.estimate / real - 1)
+    off = done.estimate / real - 1
+    side = "above" if off > 0 else "below"
     return (
         f"From the samples of the run with the model, the report estimates that the heap would "
         f"hold {mib(done.estimate)} MiB without it. The heap of the run without held "
-        f"{mib(real)} MiB: the estimate is {off:+.0f} % off."
+        f"{mib(real)} MiB: the estimate is {100 * abs(off):.0f} % {side} it."
     )
 
 
