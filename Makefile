@@ -33,7 +33,7 @@ lib:
 	@echo "== building $(LIB), build/lib/libstrata.a and the heaps beside them (gcc, release)"
 	@cmake --preset release -DSTRATA_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure-release.log \
 	  || { cat build/configure-release.log; exit 1; }
-	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay \
+	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay strata_simulate \
 	  strata_servers
 
 servers:

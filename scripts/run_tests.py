@@ -70,7 +70,14 @@ class Stage:
 
 
 LIBRARIES = ("strata_shared", "strata_static")
-INSTALLED = (*LIBRARIES, "strata_heaps", "strata_trace", "strata_replay", "strata_servers")
+INSTALLED = (
+    *LIBRARIES,
+    "strata_heaps",
+    "strata_trace",
+    "strata_replay",
+    "strata_simulate",
+    "strata_servers",
+)
 DEBUGGED = (
     "edge/",
     "process/test_(fork|threads)$",

@@ -28,6 +28,7 @@ from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.report import command as report
 from strata.settings import check as check_settings
+from strata.simulate import command as simulate
 from strata.terminal import console, say, set_up
 from strata.trace import command as trace
 from strata.trace import replay
@@ -265,6 +266,7 @@ train_command.add_to(app)
 reach.add_to(app)
 replay.add_to(app)
 report.add_to(app)
+simulate.add_to(app)
 symbolize.add_to(app, say)
 trace.add_to(app, say)
 

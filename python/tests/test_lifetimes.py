@@ -12,12 +12,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 from profiles import PROGRAM, heap, place
 
 from strata.errors import StrataError
 from strata.learn import dataset
 from strata.learn.classes import EDGES_NS, NEVER, class_of
-from strata.learn.dataset import COUNTS, Merged, Split, rows_of
+from strata.learn.dataset import Merged, Split
+from strata.learn.rows import COUNTS, rows_of
 from strata.pprof import Label, Location, Mapping, Profile, Sample, ValueType, dump
 from strata.report.lifetimes import COLUMNS as QUANTILE_COLUMNS
 
@@ -207,3 +209,40 @@ def test_a_source_that_is_not_there(tmp_path: Path, environment: dict[str, str])
         f"strata: {tmp_path}/no: no such file or folder\n",
         2,
     )
+
+
+@pytest.mark.filterwarnings("ignore")  # of Dask's own
+def test_a_cluster_makes_the_same(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    from strata.learn import cluster
+
+    profiles = [lifetimes({"main;f": (10 + k, MS, k), f"main;g{k}": (5, MS, 0)}) for k in range(70)]
+    merged, alone, _ = merge(tmp_path, *profiles)
+    bad = tmp_path / "bad.pb.gz"
+    bad.write_bytes(b"no profile")
+    together = tmp_path / "together.parquet"
+    warnings: list[str] = []
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as local:
+        workers = cluster.Cluster(local.scheduler_address)
+        found = dataset.merge(
+            [tmp_path / "in", bad], together, NO_SPLIT, warnings.append, workers.read_all
+        )
+        workers.close()
+    assert (found.profiles, found.skipped, len(warnings)) == (merged.profiles, 1, 1)
+    assert_frame_equal(pl.read_parquet(together), alone)  # but for the order of sums
+
+
+@pytest.mark.parametrize("address", ["no-such-scheme://x", "127.0.0.1:1", "tcp://127.0.0.1", "x"])
+def test_a_cluster_that_is_not_there_gets_one_line(tmp_path: Path, address: str) -> None:
+    command = [sys.executable, "-m", "strata", "lifetimes", str(tmp_path), "-o"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "a.parquet"), "--cluster", address],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"strata: --cluster {address}: ")

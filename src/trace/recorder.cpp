@@ -12,6 +12,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/own_variables.h"
+#include "os/confinement.h"
 #include "profile/mappings.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
@@ -280,6 +281,7 @@ void StartRecording() {
       pthread_atfork(nullptr, nullptr, BeginInChild) != 0)
     return EndEarly();
   if (HasStacks()) {
+    FindInheritedConfinement();  // else a walk stays on the page that it begins on
     RefreshUnwindTables();
     pthread_atfork(HoldWalkersBeforeFork, ReleaseWalkersAfterFork, nullptr);
   }

@@ -92,3 +92,30 @@ def test_runs_of_redis_are_one_data_set(lab: Lab, tmp_path: Path) -> None:
     assert set(rows["program"]) == {"redis-server"}
     assert rows.filter(pl.col("profiles") == 2).height >= 3, "contexts that both runs have"
     assert {1, 8} <= set(rows["label"]), "replies that die at once, values that stay"
+
+
+def test_a_recording_of_all_calls_says_the_same_exactly(lab: Lab, tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    command = (*STRATA, "trace", "-o", recording, "--stacks", "--", lab.build(PROGRAM))
+    done = lab.run(*command, env=environment(lab), preload=False)
+    assert done.returncode == 0, done.explain()
+    rows = data_set(lab, recording)
+    assert classes_by_function(rows) == {"brief": 1, "a_while": 3, "forever": 8}
+
+
+def test_a_recording_without_stacks_is_left_out(lab: Lab, tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    done = lab.run(
+        *STRATA,
+        "trace",
+        "-o",
+        recording,
+        "--",
+        lab.build(PROGRAM),
+        env=environment(lab),
+        preload=False,
+    )
+    assert done.returncode == 0, done.explain()
+    done = strata(lab, "lifetimes", recording, "-o", tmp_path / "a.parquet")
+    assert done.returncode != 0
+    assert "without stacks" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,14 @@ from strata.learn.classes import NAMES
 from strata.terminal import console, say
 
 if TYPE_CHECKING:
+    from strata.learn.cluster import Cluster
     from strata.learn.dataset import Merged
 
 HELP = """Merge lifetime profiles into one data set, a Parquet file.
 
 Each SOURCE is a profile or a folder of them (*.pb.gz, at any depth), as `strata run --learn` and
-`strata profile --kind lifetime` write them. docs/learning.md has the columns."""
+`strata profile --kind lifetime` write them, or a recording of `strata trace --stacks`.
+docs/learning.md has the columns."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,6 +36,10 @@ def lifetimes(
         float, typer.Option(min=0, max=0.9, help="Share of the functions to hold out for the test.")
     ] = 0.2,
     seed: Annotated[int, typer.Option(help="Another one holds out other functions.")] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Read on the workers of this Dask scheduler."),
+    ] = None,
 ) -> None:
     try:
         from strata.learn import dataset
@@ -43,9 +50,24 @@ def lifetimes(
     for source in sources:
         if not source.exists():
             raise StrataError(f"{source}: no such file or folder")
-    with console(stderr=True).status("reading profiles"):
-        merged = dataset.merge(sources, output, dataset.Split(test_share, seed), say)
+    split = dataset.Split(test_share, seed)
+    with console(stderr=True).status("reading profiles"), ExitStack() as cleanup:
+        if cluster is None:
+            merged = dataset.merge(sources, output, split, say)
+        else:
+            workers = cleanup.enter_context(closing(join(cluster)))
+            merged = dataset.merge(sources, output, split, say, workers.read_all)
     show(merged, output)
+
+
+def join(address: str) -> Cluster:
+    try:
+        from strata.learn.cluster import Cluster
+    except ImportError as error:
+        raise StrataError(
+            f"--cluster needs dask ({error}): pip install 'strata[cluster]'"
+        ) from error
+    return Cluster(address)
 
 
 def show(merged: Merged, output: Path) -> None:

@@ -1,5 +1,5 @@
-"""Merges lifetime profiles into one Parquet file: a row for each context, which is a program's
-build, a stack and a size, with how many of its objects died in each class.
+"""Merges lifetime profiles and recordings of all calls into one Parquet file: a row for each context,
+which is a program's build, a stack and a size, with how many of its objects died in each class.
 
 Each profile becomes rows in a scratch file beside the output, and Polars adds those up. In memory
 are one profile and the contexts, however many profiles have them in common.
@@ -12,32 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from strata.errors import StrataError
-from strata.learn.classes import EDGES_NS, NAMES, class_of
-from strata.pprof import Location, Profile, load, process_of
-from strata.report.lifetimes import COLUMNS, counts_between
+from strata.learn.classes import class_of
+from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, NotLifetimesError, rows_of_file
 
-COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
-CONTEXT = ("program", "build_id", "frames", "symbols", "bytes")
-SCHEMA: dict[str, Any] = {
-    "program": pl.String,
-    "build_id": pl.String,
-    "frames": pl.List(pl.String),
-    "symbols": pl.List(pl.String),
-    "bytes": pl.Int64,
-    **dict.fromkeys(COUNTS, pl.Float64),
-}
 ROWS_A_PART = 20_000
-WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
 COMMON = 0.5  # of the contexts: a function in more is part of every program's way to work
-
-
-class NotLifetimesError(StrataError):
-    """A profile of another kind."""
 
 
 @dataclass(frozen=True)
@@ -60,49 +43,6 @@ class Merged:
     skipped: int
     table: pl.DataFrame  # by class: contexts, objects, bytes
     splits: dict[str, int]
-
-
-def names_of(place: Location) -> Iterator[str]:
-    """What a frame is called in every build that has it; without a symbol, by the build and the
-    place in it."""
-    if place.lines or place.mapping is None or not place.mapping.build_id:
-        yield from place.names()
-    else:
-        yield f"{place.mapping.build_id[:16]}+{place.file_address:#x}"
-
-
-def symbol_of(place: Location) -> str:
-    """What the running program can find out for itself of a frame: the symbol in its file's tables,
-    with no inlined functions."""
-    if place.lines:
-        return place.lines[-1].system_name or place.lines[-1].function
-    return next(names_of(place))
-
-
-def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
-    names = [value.type for value in profile.types]
-    if any(column not in names for column in (*COLUMNS, "objects", "still_live")):
-        raise NotLifetimesError("no lifetime profile")
-    at = {name: names.index(name) for name in (*COLUMNS, "objects", "still_live")}
-    program = process_of(profile)
-    build = profile.mappings[0].build_id if profile.mappings else ""
-    for sample in profile.samples:
-        frames = [name for place in sample.stack for name in names_of(place)]
-        size = sample.label("bytes")
-        if not frames or frames[-1].startswith(WITHOUT_STACK) or not isinstance(size, int):
-            continue
-        points = [float(sample.values[at[column]]) for column in COLUMNS]
-        died = float(max(0, sample.values[at["objects"]]))
-        counts = counts_between(died, points, EDGES_NS)
-        counts.append(float(max(0, sample.values[at["still_live"]])))
-        yield {
-            "program": program,
-            "build_id": build,
-            "frames": frames,
-            "symbols": [symbol_of(place) for place in sample.stack],
-            "bytes": size,
-            **dict(zip(COUNTS, counts, strict=True)),
-        }
 
 
 def find(sources: Iterable[Path]) -> Iterator[Path]:
@@ -139,28 +79,41 @@ class Parts:
         return pl.scan_parquet(self._folder / "part-*.parquet")
 
 
+Rows = list[dict[str, object]]
+
+
+def read_one(path: Path) -> tuple[Rows, str]:
+    """The rows of a file, or why it has none."""
+    try:
+        return list(rows_of_file(path)), ""
+    except NotLifetimesError as error:
+        return [], f"{path}: {error}; left out"
+    except StrataError as error:
+        return [], f"{error}; left out"
+
+
 def merge(
     sources: Iterable[Path],
     output: Path,
     split: Split,
     warn: Callable[[str], None],
+    read_all: Callable[[Iterable[Path]], Iterable[tuple[Rows, str]]] | None = None,
 ) -> Merged:
-    """Writes the data set. What is no lifetime profile is named in a warning and left out."""
+    """Writes the data set. What is no lifetime profile is named in a warning and left out.
+    `read_all` reads the files, in this process or in others (strata/learn/cluster.py)."""
     read = skipped = 0
     if not output.parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
     with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
         parts = Parts(Path(scratch))
-        for path in find(sources):
-            try:
-                parts.add(rows_of(load(path)))
+        files = find(sources)
+        for rows, complaint in read_all(files) if read_all else map(read_one, files):
+            if complaint:
+                warn(complaint)
+                skipped += 1
+            else:
+                parts.add(rows)
                 read += 1
-            except NotLifetimesError as error:
-                warn(f"{path}: {error}; left out")
-                skipped += 1
-            except StrataError as error:
-                warn(f"{error}; left out")
-                skipped += 1
         parts.flush()
         if parts.count == 0:
             raise StrataError("no lifetimes in what was named: nothing is written")

@@ -1,0 +1,94 @@
+"""The rows of the data set: a profile of lifetimes as contexts, with how many of their objects died
+in each class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from strata.errors import StrataError
+from strata.files import UnreadableError, open_file
+from strata.learn.classes import EDGES_NS, NAMES
+from strata.pprof import Location, Profile, load, process_of
+from strata.report.lifetimes import COLUMNS, counts_between
+
+COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
+CONTEXT = ("program", "build_id", "frames", "symbols", "bytes")
+SCHEMA: dict[str, Any] = {
+    "program": pl.String,
+    "build_id": pl.String,
+    "frames": pl.List(pl.String),
+    "symbols": pl.List(pl.String),
+    "bytes": pl.Int64,
+    **dict.fromkeys(COUNTS, pl.Float64),
+}
+WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
+TRACE_MAGIC = b"STB1"
+
+
+class NotLifetimesError(StrataError):
+    """A profile of another kind."""
+
+
+def names_of(place: Location) -> Iterator[str]:
+    """What a frame is called in every build that has it; without a symbol, by the build and the
+    place in it."""
+    if place.lines or place.mapping is None or not place.mapping.build_id:
+        yield from place.names()
+    else:
+        yield f"{place.mapping.build_id[:16]}+{place.file_address:#x}"
+
+
+def symbol_of(place: Location) -> str:
+    """What the running program can find out for itself of a frame: the symbol in its file's tables,
+    with no inlined functions."""
+    if place.lines:
+        return place.lines[-1].system_name or place.lines[-1].function
+    return next(names_of(place))
+
+
+def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
+    names = [value.type for value in profile.types]
+    if any(column not in names for column in (*COLUMNS, "objects", "still_live")):
+        raise NotLifetimesError("no lifetime profile")
+    at = {name: names.index(name) for name in (*COLUMNS, "objects", "still_live")}
+    program = process_of(profile)
+    build = profile.mappings[0].build_id if profile.mappings else ""
+    for sample in profile.samples:
+        frames = [name for place in sample.stack for name in names_of(place)]
+        size = sample.label("bytes")
+        if not frames or frames[-1].startswith(WITHOUT_STACK) or not isinstance(size, int):
+            continue
+        points = [float(sample.values[at[column]]) for column in COLUMNS]
+        died = float(max(0, sample.values[at["objects"]]))
+        counts = counts_between(died, points, EDGES_NS)
+        counts.append(float(max(0, sample.values[at["still_live"]])))
+        yield {
+            "program": program,
+            "build_id": build,
+            "frames": frames,
+            "symbols": [symbol_of(place) for place in sample.stack],
+            "bytes": size,
+            **dict(zip(COUNTS, counts, strict=True)),
+        }
+
+
+def is_trace(path: Path) -> bool:
+    try:
+        with open_file(path) as file:
+            return file.read(len(TRACE_MAGIC)) == TRACE_MAGIC
+    except (OSError, UnreadableError):
+        return False
+
+
+def rows_of_file(path: Path) -> Iterator[dict[str, object]]:
+    """Of a profile or of a recording of all calls."""
+    if is_trace(path):
+        from strata.learn.from_trace import rows_of_trace
+
+        yield from rows_of_trace(path)
+    else:
+        yield from rows_of(load(path))

@@ -1,0 +1,253 @@
+// The state machine of a bin packer, one transition a test, on a clock of ten ticks a class.
+#include "lifetime/bin_packer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace strata::test {
+namespace {
+
+// Classes: under 10, under 100, under 1000, longer. K = 2.
+constexpr BinPolicy kPolicy{{.base = 10, .ratio = 10, .count = 4}, 2};
+
+template <class Slots>
+class Packing {
+ public:
+  using Packer = BinPacker<Slots>;
+
+  explicit Packing(uint32_t capacity = 64)
+      : bins_(capacity), packer_(std::make_unique<Packer>(kPolicy, bins_.data(), capacity)) {}
+
+  PlacedItem Place(Ticks now, uint32_t n, BinClass c, FillOrder order = FillOrder::kLongest) {
+    return packer_->Place(now, n, c, order);
+  }
+  // Fills a bin of the class with one item.
+  PlacedItem Full(Ticks now, BinClass c) { return Place(now, Slots::kSlots, c, FillOrder::kNever); }
+
+  Packer& operator*() { return *packer_; }
+  Packer* operator->() { return packer_.get(); }
+  const PackedBin<Slots>& Bin(const PlacedItem& item) const { return packer_->bin(item.bin); }
+
+ private:
+  std::vector<PackedBin<Slots>> bins_;
+  std::unique_ptr<Packer> packer_;
+};
+
+using Runs = RunSlots<8>;
+
+TEST(BinLadderTest, ClassesAreBoundedByPowersOfTheRatio) {
+  const BinLadder ladder{.base = 10, .ratio = 10, .count = 4};
+  EXPECT_EQ(ladder.ClassOf(0), 0);
+  EXPECT_EQ(ladder.ClassOf(9), 0);
+  EXPECT_EQ(ladder.ClassOf(10), 1);
+  EXPECT_EQ(ladder.ClassOf(999), 2);
+  EXPECT_EQ(ladder.ClassOf(1000), 3);
+  EXPECT_EQ(ladder.ClassOf(kNoTick), 3);
+  EXPECT_EQ(ladder.Bound(3), kNoTick);
+}
+
+TEST(BinLadderTest, BoundsBeyondTheClockAreItsEnd) {
+  const BinLadder ladder{.base = kNoTick / 2, .ratio = 1000, .count = 16};
+  EXPECT_TRUE(ladder.Valid());
+  EXPECT_EQ(ladder.Bound(1), kNoTick);
+  EXPECT_EQ(ladder.ClassOf(kNoTick), 15);
+}
+
+TEST(BinPackerTest, ItemsOfOneClassShareAnOpenBin) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 3, 1), b = p.Place(0, 3, 1), other = p.Place(0, 3, 2);
+  EXPECT_EQ(a.bin, b.bin);
+  EXPECT_NE(a.bin, other.bin);
+  EXPECT_EQ(b.first, 3u);
+  EXPECT_EQ(p.Bin(a).state, BinState::kOpen);
+  EXPECT_EQ(p.Bin(a).residual, 6u);
+}
+
+TEST(BinPackerTest, ABinWhoseSlotsWereAllHandedOutIsActive) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Full(5, 1);
+  EXPECT_EQ(p.Bin(a).state, BinState::kActive);
+  EXPECT_EQ(p.Bin(a).deadline, 5u + 2 * 100);
+}
+
+TEST(BinPackerTest, ABinIntoWhichTheNextItemDoesNotFitIsActive) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 5, 1), b = p.Place(0, 4, 1);
+  EXPECT_NE(a.bin, b.bin);
+  EXPECT_EQ(p.Bin(a).state, BinState::kActive);
+  EXPECT_EQ(p.Bin(b).state, BinState::kOpen);
+}
+
+TEST(BinPackerTest, AnEmptyBinIsReclaimedAtOnceAndUsedAgain) {
+  Packing<Runs> p;
+  const PlacedItem open = p.Place(0, 2, 1), full = p.Full(0, 1);
+  EXPECT_EQ(p->in_use(), 2u);
+  EXPECT_TRUE(p->Remove(1, open));
+  EXPECT_TRUE(p->Remove(1, full));
+  EXPECT_EQ(p->in_use(), 0u);
+  EXPECT_EQ(p.Full(2, 3).bin, full.bin);
+  EXPECT_EQ(p->touched(), 2u);
+}
+
+TEST(BinPackerTest, GapsAreFilledWithItemsOfShorterClassesOnly) {
+  Packing<Runs> p;
+  const PlacedItem gap = p.Place(0, 4, 1, FillOrder::kNever);
+  const PlacedItem rest = p.Place(0, 4, 1, FillOrder::kNever);
+  EXPECT_FALSE(p->Remove(0, gap));
+  EXPECT_NE(p.Place(0, 4, 1).bin, rest.bin);
+  EXPECT_NE(p.Place(0, 4, 2).bin, rest.bin);
+  const PlacedItem filler = p.Place(0, 4, 0);
+  EXPECT_EQ(filler.bin, rest.bin);
+  EXPECT_EQ(filler.first, gap.first);
+  EXPECT_FALSE(p->IsResidual(filler));
+  EXPECT_EQ(p.Bin(rest).residual, 4u);
+  EXPECT_EQ(p.Bin(rest).live, 8u);
+}
+
+TEST(BinPackerTest, GapsOfTheLongestClassAreForItsOwnItemsToo) {
+  Packing<Runs> p;
+  const PlacedItem stays = p.Place(0, 4, 3, FillOrder::kNever);
+  const PlacedItem goes = p.Place(0, 4, 3, FillOrder::kNever);
+  p->Remove(1, goes);
+  const PlacedItem own = p.Place(2, 4, 3);
+  EXPECT_EQ(own.bin, stays.bin);
+  EXPECT_TRUE(p->IsResidual(own));
+  p->Remove(3, stays);
+  EXPECT_EQ(p.Bin(own).lifetime, 3);  // an item of its class is left
+  EXPECT_EQ(p.Bin(own).residual, 4u);
+}
+
+TEST(BinPackerTest, WithoutAGapNothingIsPlacedInOne) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 6, 2, FillOrder::kNever), b = p.Place(0, 2, 2, FillOrder::kNever);
+  EXPECT_FALSE(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).placed());
+  p->Remove(0, b);
+  EXPECT_FALSE(p->PlaceInGap(0, 3, 1, FillOrder::kNearest).placed());
+  EXPECT_FALSE(p->PlaceInGap(0, 2, 2, FillOrder::kNearest).placed());
+  EXPECT_EQ(p->PlaceInGap(0, 2, 1, FillOrder::kNearest).bin, a.bin);
+  EXPECT_EQ(p->in_use(), 1u);
+}
+
+TEST(BinPackerTest, AnItemInPiecesLeavesNoRestInOpenBins) {
+  Packing<Runs> p;
+  EXPECT_EQ(p->OpenRoom(1), 8u);
+  const PlacedItem a = p.Place(0, 5, 1);
+  ASSERT_EQ(p->OpenRoom(1), 3u);
+  EXPECT_EQ(p.Place(0, 3, 1, FillOrder::kNever).bin, a.bin);
+  EXPECT_EQ(p.Bin(a).slots.Fit(), 0u);
+  EXPECT_EQ(p->OpenRoom(1), 8u);
+  EXPECT_EQ(p->OpenRoom(200), 8u);  // the longest
+}
+
+TEST(BinPackerTest, TheNearestOrTheLongestClassIsFilledFirst) {
+  for (const FillOrder order : {FillOrder::kNearest, FillOrder::kLongest}) {
+    Packing<Runs> p;
+    PlacedItem kept[4];
+    for (const BinClass c : {1, 2, 3}) {
+      const PlacedItem gap = p.Place(0, 4, c, FillOrder::kNever);
+      kept[c] = p.Place(0, 4, c, FillOrder::kNever);
+      p->Remove(0, gap);
+    }
+    const BinClass first = order == FillOrder::kNearest ? 1 : 3;
+    EXPECT_EQ(p.Place(0, 4, 0, order).bin, kept[first].bin);
+    EXPECT_EQ(p.Place(0, 4, 0, order).bin, kept[2].bin);
+    EXPECT_EQ(p.Place(0, 4, 0, order).bin, kept[4 - first].bin);
+  }
+}
+
+TEST(BinPackerTest, TheShortestGapThatIsLongEnoughIsFilled) {
+  Packing<Runs> p;
+  std::vector<PlacedItem> items;
+  for (int i = 0; i < 8; ++i) items.push_back(p.Place(0, 1, 1, FillOrder::kNever));
+  for (const int i : {0, 1, 2, 4, 5}) p->Remove(0, items[static_cast<size_t>(i)]);
+  EXPECT_EQ(p.Place(0, 2, 0).first, 4u);
+  EXPECT_EQ(p.Place(0, 3, 0).first, 0u);
+}
+
+TEST(BinPackerTest, ABinWithoutResidualItemsIsDemotedAndTheRestIsResidual) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 4, 2), b = p.Place(0, 4, 2);
+  p->Remove(0, a);
+  const PlacedItem filler = p.Place(0, 4, 0);
+  ASSERT_EQ(filler.bin, b.bin);
+  EXPECT_FALSE(p->Remove(7, b));
+  EXPECT_EQ(p.Bin(filler).lifetime, 1);
+  EXPECT_EQ(p.Bin(filler).residual, 4u);
+  EXPECT_TRUE(p->IsResidual(filler));
+  EXPECT_EQ(p.Bin(filler).deadline, 7u + 2 * 100);
+  EXPECT_EQ(p->stats().demoted, 1u);
+  EXPECT_TRUE(p->Remove(8, filler));
+}
+
+TEST(BinPackerTest, ABinWhoseDeadlinePassesIsPromotedUpToTheLongestClass) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Full(0, 0);
+  p->Advance(19);
+  EXPECT_EQ(p.Bin(a).lifetime, 0);
+  p->Advance(20);
+  EXPECT_EQ(p.Bin(a).lifetime, 1);
+  EXPECT_EQ(p.Bin(a).residual, 8u);
+  EXPECT_EQ(p.Bin(a).deadline, 20u + 200);
+  p->Advance(220);
+  p->Advance(2'220);
+  EXPECT_EQ(p.Bin(a).lifetime, 3);
+  p->Advance(kNoTick);
+  EXPECT_EQ(p.Bin(a).lifetime, 3);
+  EXPECT_EQ(p->stats().promoted, 3u);
+}
+
+TEST(BinPackerTest, AnOpenBinHasNoDeadline) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 1, 0);
+  p->Advance(1'000'000);
+  EXPECT_EQ(p.Bin(a).lifetime, 0);
+  EXPECT_EQ(p.Bin(a).state, BinState::kOpen);
+}
+
+TEST(BinPackerTest, AClockThatJumpsBackNeitherExpiresNorFreezesDeadlines) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Full(1'000, 0);
+  p->Advance(3);
+  EXPECT_EQ(p.Bin(a).lifetime, 0);
+  p->Advance(22);
+  EXPECT_EQ(p.Bin(a).lifetime, 0);
+  p->Advance(23);  // 20 ticks after the jump
+  EXPECT_EQ(p.Bin(a).lifetime, 1);
+}
+
+TEST(BinPackerTest, WithoutAFreeBinNothingIsPlacedAndNothingChanges) {
+  Packing<Runs> p(1);
+  const PlacedItem a = p.Place(0, 5, 1);
+  EXPECT_FALSE(p.Place(0, 5, 1).placed());
+  EXPECT_FALSE(p.Place(0, 1, 2).placed());
+  EXPECT_EQ(p.Bin(a).state, BinState::kOpen);
+  EXPECT_EQ(p.Place(0, 3, 1).bin, a.bin);
+  EXPECT_EQ(p->unused(), 0u);
+}
+
+TEST(BinPackerTest, ClassesBeyondTheLadderAreTheLongest) {
+  Packing<Runs> p;
+  EXPECT_EQ(p.Bin(p.Place(0, 1, 200)).lifetime, 3);
+}
+
+TEST(BinPackerTest, CountedSlotsFitWhereverTheyAre) {
+  Packing<CountedSlots<8>> p;
+  std::vector<PlacedItem> items;
+  for (int i = 0; i < 8; ++i) items.push_back(p.Place(0, 1, 1, FillOrder::kNever));
+  for (const size_t i : {0, 2, 4}) p->Remove(0, items[i]);
+  EXPECT_EQ(p.Place(0, 3, 0).bin, items[1].bin);
+  EXPECT_NE(p.Place(0, 1, 0).bin, items[1].bin);
+}
+
+TEST(BinPackerTest, AppendOnlySlotsAreNeverFilledAgain) {
+  Packing<AppendSlots<8>> p;
+  const PlacedItem a = p.Place(0, 4, 1), b = p.Place(0, 4, 1);
+  EXPECT_FALSE(p->Remove(0, a));
+  EXPECT_NE(p.Place(0, 1, 0).bin, b.bin);
+  EXPECT_TRUE(p->Remove(0, b));
+}
+
+}  // namespace
+}  // namespace strata::test
