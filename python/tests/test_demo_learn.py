@@ -100,7 +100,8 @@ def test_visitors_that_are_turned_away_are_one_error() -> None:
 
 def test_run_measures_the_server(server: Path, built_library: Path, tmp_path: Path) -> None:
     looked: list[int] = []
-    command = [sys.executable, "-m", "strata", "run", "--lib", built_library, "--", server]
+    strata = [sys.executable, "-m", "strata", "run"]
+    command: list[str | Path] = [*strata, "--lib", built_library, "--", server]
     run = load.serve("plain", command, TINY, tmp_path / "log", looked.append)
     assert len(looked) == 1
     assert run.requests == TINY.peaks * TINY.visitors * TINY.requests
