@@ -1,5 +1,6 @@
-"""Merges lifetime profiles and recordings of all calls into one Parquet file: a row for each context,
-which is a program's build, a stack and a size, with how many of its objects died in each class.
+"""Merges lifetime profiles and recordings of all calls into one Parquet file: a row for each
+context, which is a program's build, a stack and a size, with how many of its objects died in each
+class.
 
 Each profile becomes rows in a scratch file beside the output, and Polars adds those up. In memory
 are one profile and the contexts, however many profiles have them in common.
