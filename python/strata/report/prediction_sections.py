@@ -44,7 +44,7 @@ def matrix_section(found: Sequence[Context], verdict: Verdict) -> Section | None
         "predictions",
         "Predicted and observed lifetimes",
         "Down, what the model says: the time within which 95 % of the objects of a call stack and "
-        "a size die. Across, how long its objects lived. In per cent of the row's bytes. Shorter "
+        "a size die. Across, how long they lived, in per cent of the row's bytes. Shorter "
         "lives than predicted are no mistake as long as one in twenty lasts as said, and what is "
         "still alive may yet die in time.",
         advice_predictions.accuracy(verdict),
@@ -55,20 +55,25 @@ def matrix_section(found: Sequence[Context], verdict: Verdict) -> Section | None
 
 
 def matrix_html(matrix: Sequence[Sequence[float]]) -> str:
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in OBSERVED)
-    lines = [f'<table class="map"><thead><tr><td>predicted</td>{heads}</tr></thead><tbody>']
-    for at, (name, row) in enumerate(zip(NAMES, matrix, strict=True)):
+    """Only the rows and columns in which there is something: on a phone there is little room."""
+    columns = [at for at in range(len(OBSERVED)) if any(row[at] for row in matrix)]
+    heads = "".join(f'<th scope="col">{escape(OBSERVED[at])}</th>' for at in columns)
+    lines = [f'<table class="map"><thead><tr><td></td>{heads}</tr></thead><tbody>']
+    for number, (name, row) in enumerate(zip(NAMES, matrix, strict=True)):
         whole = sum(row)
         if not whole:
             continue
-        cells = []
-        for column, value in enumerate(row):
-            text = share(value, whole) if value else "·"
-            shown = f"<b>{text}</b>" if column == at and value else text
-            colour = f"color-mix(in srgb, var(--c0) {60 * value / whole:.0f}%, transparent)"
-            cells.append(f'<td class="cell" style="background:{colour}">{shown}</td>')
-        lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
+        cells = "".join(matrix_cell(row[at], whole, is_right=at == number) for at in columns)
+        lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
     return "".join([*lines, "</tbody></table>"])
+
+
+def matrix_cell(value: float, whole: float, *, is_right: bool) -> str:
+    percent = 100 * value / whole
+    text = "·" if not value else "&lt;1" if percent < 0.5 else f"{percent:.0f}"
+    shown = f"<b>{text}</b>" if is_right else text
+    colour = f"color-mix(in srgb, var(--c0) {0.6 * percent:.0f}%, transparent)"
+    return f'<td class="cell" style="background:{colour}">{shown}</td>'
 
 
 def class_name(number: int) -> str:
