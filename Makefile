@@ -1,5 +1,7 @@
 # The front door. Every target installs what it misses (scripts/install-deps.sh) and says so.
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
+#   make learn     records a server of ours, trains a model of it and runs it with the model: what
+#                  that saves, in three minutes                  (QUICK=1: a short one)
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
@@ -13,7 +15,7 @@
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib servers tools test golden demo bench fuzz mutants format lint install clean
+.PHONY: all lib servers tools test golden demo learn bench fuzz mutants format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -55,6 +57,14 @@ golden:
 demo: lib
 	@$(DEPS) demo
 	@$(PYTHON) -m strata.demo $(QUICK_FLAG) --out out/demo --lib $(LIB)
+
+build/bench/visits-server: bench/visits/server.cpp bench/programs/common.h
+	@mkdir -p $(@D)
+	@$(CXX) -std=c++20 -O2 -g -fno-optimize-sibling-calls -Wall -Wextra -Ibench/programs $< -o $@ -pthread
+
+learn: lib build/bench/visits-server
+	@$(DEPS) learn
+	@$(PYTHON) -m strata.demo.learn $(QUICK_FLAG) --out out/learn --lib $(LIB)
 
 bench: lib
 	@$(DEPS) bench

@@ -23,10 +23,11 @@ packages_of() {
     test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER rustc golang-go" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
+    learn) echo "$BUILD $PYTHON" ;;
     bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk" ;;
     fuzz) echo "$BUILD $CLANG" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
-    *) echo "install-deps: no group '$1' (build tools test servers demo bench fuzz lint)" >&2; return 2 ;;
+    *) echo "install-deps: no group '$1' (build tools test servers demo learn bench fuzz lint)" >&2; return 2 ;;
   esac
 }
 

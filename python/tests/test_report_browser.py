@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from browser import MEASURE, UNNAMED, Browser, chromium
 from report_data import save
+from test_report_predictions import predicting
 
 from strata.report import build, model
 
@@ -83,4 +84,17 @@ def test_report_without_data_fits_a_phone(tab: Browser, tmp_path: Path) -> None:
     tab.complaints.clear()
     tab.open(draw(save(tmp_path, samples=1, old=True, with_profiles=False)), 390)
     assert tab.evaluate(MEASURE)["out"] == []
+    assert tab.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_report_of_predictions_fits(tab: Browser, tmp_path: Path, width: int) -> None:
+    tab.complaints.clear()
+    tab.open(draw(predicting(tmp_path / "report")), width)
+    tab.evaluate(OPEN_ALL)
+    tab.screenshot(tmp_path / "shot.png")
+    layout = tab.evaluate(MEASURE)
+    assert layout["out"] == []
+    assert layout["scroll"] <= layout["wide"]
+    assert tab.evaluate(UNNAMED) == 0
     assert tab.complaints == []

@@ -13,7 +13,7 @@ from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
 from strata.learn.classes import EDGES_NS, NAMES
 from strata.pprof import Location, Profile, load, process_of
-from strata.report.lifetimes import COLUMNS, below
+from strata.report.lifetimes import COLUMNS, counts_between
 
 COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
 CONTEXT = ("program", "build_id", "frames", "symbols", "bytes")
@@ -64,9 +64,7 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
             continue
         points = [float(sample.values[at[column]]) for column in COLUMNS]
         died = float(max(0, sample.values[at["objects"]]))
-        shares = [below(edge, points) for edge in EDGES_NS] if died else [0.0] * len(EDGES_NS)
-        steps = zip([0.0, *shares], [*shares, 1.0], strict=True)
-        counts = [died * (high - low) for low, high in steps]
+        counts = counts_between(died, points, EDGES_NS)
         counts.append(float(max(0, sample.values[at["still_live"]])))
         yield {
             "program": program,

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from strata.errors import StrataError
-from strata.pprof import Profile, dump, load
+from strata.pprof import Profile, dump, load, parse
 from strata.processes import Process
 from strata.report import cpu_profile
-from strata.report.model import CPU, KINDS, META, SAMPLES, as_number
+from strata.report.model import CPU, KINDS, META, SAMPLES, Document, as_number
+from strata.report.predictions import live_by_class
+from strata.report.profiles import as_rows
 from strata.symbolize import symbolize
 
 PAGE_FILE = "index.html"
@@ -42,6 +44,16 @@ def _text(path: Path) -> str:
         return ""
 
 
+def _age(process: Process) -> float | None:
+    """For how many seconds it runs."""
+    try:
+        ticks = int(process.read("stat").rpartition(")")[2].split()[19])
+        up = float(_text(Path("/proc/uptime")).split()[0])
+    except (ValueError, IndexError):
+        return None
+    return round(max(0.0, up - ticks / os.sysconf("SC_CLK_TCK")), 1)
+
+
 def facts(process: Process, seconds: float) -> dict[str, Any]:
     """What the system says about the process and itself."""
     return {
@@ -51,6 +63,7 @@ def facts(process: Process, seconds: float) -> dict[str, Any]:
         "command": process.read("cmdline").replace("\0", " ").strip()[:300],
         "taken": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}",
         "seconds": seconds,
+        "age": _age(process),
         "kernel": os.uname().release,
         "thp_enabled": _text(THP / "enabled"),
         "max_ptes_none": _text(THP / "khugepaged/max_ptes_none"),
@@ -125,7 +138,21 @@ class Collector:
             raise StrataError(
                 f"process {self._process.pid} has no statistics: the library stood down in it", 1
             )
-        return {"at": round(at, 3), "rss": self._process.resident or None, "stats": stats}
+        sample = {"at": round(at, 3), "rss": self._process.resident or None, "stats": stats}
+        if by_class := self._by_class(stats):
+            sample["by_class"] = by_class
+        return sample
+
+    def _by_class(self, stats: dict[str, Any]) -> dict[str, int]:
+        """Live bytes by what is predicted of them, where a model predicts."""
+        if not Document(stats).number("predictions", "model_asked"):
+            return {}
+        try:
+            answer = parse(self._ask("profile lifetime", 0))
+            sums = live_by_class(as_rows("lifetime", answer, "lifetime"))
+        except StrataError:  # asked for again at the end, and told of then
+            return {}
+        return {str(number): value for number, value in sorted(sums.items())}
 
     def _watch(self, seconds: float) -> list[dict[str, Any]]:
         """The later samples, evenly spread. One that is refused ends it: the process is gone."""

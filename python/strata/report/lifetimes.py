@@ -41,14 +41,19 @@ def below(edge: float, points: Sequence[float]) -> float:
     return total
 
 
+def counts_between(died: float, points: Sequence[float], edges: Sequence[float]) -> list[float]:
+    """How many of the objects that died lie below the first edge, between two, above the last."""
+    shares = [below(edge, points) for edge in edges] if died else [0.0] * len(edges)
+    steps = zip([0.0, *shares], [*shares, 1.0], strict=True)
+    return [died * (high - low) for low, high in steps]
+
+
 def spread(row: Mapping[str, int]) -> list[float]:
     """How many of a row's objects fall into each of NAMES."""
     points = [float(row[column]) for column in COLUMNS]
     live = float(row["still_live"])
     died = max(0.0, float(row["objects"]))
-    shares = [below(edge, points) for edge in EDGES] + [1.0]
-    counts = [died * (b - a) for a, b in zip([0.0, *shares], shares, strict=False)]
-    return [*counts, max(0.0, live)]
+    return [*counts_between(died, points, EDGES), max(0.0, live)]
 
 
 def size_bin(size: int) -> int:

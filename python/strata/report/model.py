@@ -29,6 +29,7 @@ SAMPLES = "samples.jsonl"
 OCCUPANCY_LISTS = 8
 HUGEPAGE_PAGES = 256  # 8 KiB pages
 PAGE = 8192
+CLASSES = 8  # of lifetimes
 MOST = 1 << 62
 MOST_LINES = 1 << 30  # bytes of all samples
 
@@ -88,6 +89,7 @@ class Sample:
     at: float
     rss: int | None
     stats: Document
+    by_class: dict[int, int] = field(default_factory=dict)  # live bytes; 0: nothing predicted
 
     @property
     def usable(self) -> bool:
@@ -144,6 +146,12 @@ def _written(path: Path) -> float:
         return 0.0
 
 
+def _by_class(row: Document) -> dict[int, int]:
+    names = [str(number) for number in range(CLASSES + 1)]
+    found = {int(name): row.whole("by_class", name) for name in names}
+    return {number: max(0, value) for number, value in found.items() if value is not None}
+
+
 def _samples_of_lines(text: str) -> list[Sample]:
     """Samples of a samples.jsonl; lines that cannot be read (the last, cut off) are left out."""
     samples = []
@@ -153,7 +161,8 @@ def _samples_of_lines(text: str) -> list[Sample]:
         except (ValueError, RecursionError):
             continue
         at = row.number("at")
-        sample = Sample(at or 0.0, row.whole("rss"), Document(row.data.get("stats")))
+        stats = Document(row.data.get("stats"))
+        sample = Sample(at or 0.0, row.whole("rss"), stats, _by_class(row))
         if at is not None and sample.usable:
             samples.append(sample)
     return sorted(samples, key=lambda sample: sample.at)

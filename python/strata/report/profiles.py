@@ -13,11 +13,18 @@ from pathlib import Path
 import polars as pl
 
 from strata.errors import StrataError
+from strata.pprof import Profile as ReadProfile
 from strata.pprof import load, process_of
 
 Stack = tuple[str, ...]  # function names, innermost first
 MOST_VALUE = 1 << 60
-LABELS: dict[str, type[int] | type[str]] = {"bytes": int, "level": str, "file": str}
+LABELS: dict[str, type[int] | type[str]] = {
+    "bytes": int,
+    "level": str,
+    "file": str,
+    "age_s": int,
+    "predicted_class": int,
+}
 MOST_NAME = 80  # characters of a name in a sentence; templates have thousands
 
 # Functions that only pass a request on: the call site worth naming is whoever called them.
@@ -75,10 +82,11 @@ class Top:
     stack: Stack
     value: int
     share: float
+    name: str = ""  # a better one than the innermost function's
 
     @property
     def site(self) -> str:
-        return call_site(self.stack)
+        return self.name or call_site(self.stack)
 
 
 def call_site(stack: Sequence[str]) -> str:
@@ -114,7 +122,10 @@ def build(
 
 def read_profile(kind: str, path: Path) -> Profile:
     """A profile.proto file, gzipped or not, with numbers brought into bounds."""
-    read = load(path)
+    return as_rows(kind, load(path), str(path))
+
+
+def as_rows(kind: str, read: ReadProfile, path: str) -> Profile:
     names = [value.type for value in read.types]
     if len(set(names)) < len(names) or {"stack", *LABELS} & set(names):
         raise StrataError(f"{path}: its values are named strangely: {', '.join(names)}")

@@ -1,0 +1,1 @@
+"""`make learn`: record, train, run, on a server of ours, and what it saved."""
