@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 from collections import OrderedDict
 
