@@ -177,6 +177,14 @@ def run_command(
     learn_minutes: Annotated[
         float, typer.Option(min=0.01, max=1440, help="How often --learn writes while it runs.")
     ] = 5.0,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="FILE",
+            help="Keep apart what this model of `strata train` says lasts.",
+        ),
+    ] = None,
 ) -> None:
     library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
     if heap != DEFAULT_HEAP:
@@ -206,6 +214,8 @@ def run_command(
         if learn is not None:
             recording = begin_learning(learn, program, heap, set_ or [])
             environment |= recording.environment(learn_minutes)
+        if model is not None:
+            environment |= with_model(model, heap, set_ or [])
         outcome = run(
             program,
             command,
@@ -222,6 +232,19 @@ def run_command(
         if recording is not None and recording.name_functions(say) == 0 and obstacle is None:
             say(f"--learn: no process of {command[0]} wrote lifetimes to {learn}")
     raise typer.Exit(outcome.status)
+
+
+def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
+    if heap != DEFAULT_HEAP:
+        raise StrataError(f"--model: the heap {heap} takes none")
+    for text in given:
+        if parse_setting(text)[0] in ("STRATA_MODEL", "STRATA_LIFETIMES"):
+            raise StrataError(f"--model and --set {text} exclude each other")
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise StrataError(f"--model {file}: {(error.strerror or str(error)).lower()}") from error
+    return {"STRATA_MODEL": str(file.absolute()), "STRATA_LIFETIMES": "model"}
 
 
 def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> Recording:

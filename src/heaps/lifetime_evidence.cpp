@@ -33,6 +33,8 @@ double AllWeight(const LifetimeHistogram& h) {
 
 }  // namespace
 
+bool LifetimeEvidence::knows_usual(SizeClass c) const { return usual_ns_[Raw(c)] < kNever; }
+
 bool LifetimeEvidence::MakeRoom(size_t rows) {
   const auto extend = [](auto& array, size_t n) {
     if (array.size() >= n) return true;

@@ -26,6 +26,9 @@ class LifetimeEvidence {
   bool Gather(const Sampler& sampler, uint64_t now_ns);
   SiteEvidence* rows() { return rows_.data(); }
   size_t size() const { return rows_.size(); }
+  // Where what is usual for a size ends, of its plain class; known once some of it has died.
+  double usual_ns(SizeClass c) const { return usual_ns_[Raw(c)]; }
+  bool knows_usual(SizeClass c) const;
 
  private:
   // Deaths so far, at the last look, and with what died before worth less.

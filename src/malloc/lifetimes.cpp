@@ -1,21 +1,29 @@
 // See lifetimes.h.
 #include "malloc/lifetimes.h"
 
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <bit>
 
+#include "base/message.h"
 #include "heaps/lifetime_evidence.h"
 #include "lifetime/site_learner.h"
 #include "malloc/predicted_path.h"
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "profile/scratch_array.h"
 #include "profile/stack_walk.h"
 #include "profile/unwind/stack_reader.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 
 namespace predicted_internal {
 alignas(64) constinit PredictionCache::Words g_words{};
-constinit std::atomic<bool> g_predicts{false};
+constinit std::atomic<bool> g_predicts{kTakesHalfToLast};
 }  // namespace predicted_internal
 
 namespace {
@@ -23,19 +31,116 @@ namespace {
 std::atomic<size_t> g_places{0};
 std::atomic<uint64_t> g_changes{0};
 std::atomic<uint64_t> g_rounds{0};
+struct {
+  std::atomic<uint64_t> asked{0}, hits{0}, misses{0}, disagreements{0};
+} g_model_stats;
 
-// What a look costs at most, as a part of the time between two.
-constexpr uint64_t kPartOfTime = 100;
-constexpr uint64_t kBusyNs = 100'000'000, kIdleNs = 1'000'000'000;
+constinit Model g_model;  // open or not from the start of the process on
+
+// What a look costs at most, as a part of the time between two; and where a model has new stacks to
+// look at, which end soon.
+constexpr uint64_t kPartOfTime = 100, kPartWithNews = 10;
+constexpr uint64_t kBusyNs = 100'000'000, kIdleNs = 1'000'000'000, kNewsNs = 5'000'000;
+
+// Until a model has seen the stacks, samples are worth more than they cost.
+constexpr size_t kDenseInterval = 32 << 10;
+constexpr uint64_t kDenseNs = 500'000'000;
+constexpr uint64_t kMostDenseStacks = 4096;
 
 static_assert(SiteLearner::kMostFrames <= SampleSite::kMostFrames);
 
+// By the tables of the files that are mapped.
+class ProcessNamer : public FrameNamer {
+ public:
+  explicit ProcessNamer(FrameNames& names) : FrameNamer(NameFrames), names_(names) {}
+
+ private:
+  static bool NameFrames(FrameNamer& self, const uintptr_t* frames, size_t n,
+                         FrameNames::Sink& sink) {
+    return static_cast<ProcessNamer&>(self).names_.Name(frames, n, MayOpenFiles(), sink);
+  }
+  FrameNames& names_;
+};
+
+// The whole file in memory of its own: one that is written anew while the program runs must not
+// end it, as a mapped one would. Returns null, with errno, or a length of 0.
+const char* ReadWhole(const char* path, size_t most, size_t* length) {
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return nullptr;
+  void* p = mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p != MAP_FAILED) {
+    ssize_t n = 0;
+    do {
+      n = raw::Read(fd, static_cast<char*>(p) + *length, most - *length);
+      if (n > 0) *length += static_cast<size_t>(n);
+    } while ((n > 0 && *length < most) || (n < 0 && errno == EINTR));
+    const size_t used = RoundUp(*length, kNativePageSize);
+    if (used < most) munmap(static_cast<char*>(p) + used, most - used);
+  }
+  raw::Close(fd);
+  return p == MAP_FAILED || *length == 0 ? nullptr : static_cast<const char*>(p);
+}
+
+// Only the background thread would end the dense samples.
+bool Adapts(const Options& o) {
+  return o.adapts_sample && o.background && o.lifetimes == LifetimeChoice::kModel;
+}
+
 }  // namespace
+
+void OpenModel(Runtime& r) {
+  if (r.options.lifetimes != LifetimeChoice::kModel) return;
+  constexpr size_t kMost = size_t{4} << 20;
+  size_t length = 0;
+  errno = 0;
+  const char* bytes = ReadWhole(r.options.model, kMost, &length);
+  const char* why = bytes != nullptr ? nullptr : errno != 0 ? strerrordesc_np(errno) : "it is empty";
+  if (bytes != nullptr) {
+    const ModelError error = g_model.Open(bytes, length);
+    if (error == ModelError::kNone) {
+      if (Adapts(r.options)) r.sampler.SetInterval(kDenseInterval);
+      return;
+    }
+    why = TextOf(error);
+    munmap(const_cast<char*>(bytes), RoundUp(length, kNativePageSize));
+  }
+  Message().Text("no model: ").Text(r.options.model).Text(": ").Text(why).Send();
+  r.options.lifetimes = LifetimeChoice::kOff;
+  if (r.options.adapts_sample) r.sampler.SetInterval(kDefaultSampleInterval);
+}
+
+// Stacks are unknown until the unwind tables are made, which else is the tick's business, and then
+// whenever files come or go.
+void LifetimeLearner::AskModel(Runtime& r) {
+  if (!g_model.is_open() || !MayOpenFiles()) return;
+  if (UnwindTablesPublished() != files_) answers_.ForgetFrames();
+  files_ = UnwindTablesPublished();
+  ProcessNamer namer(names_);
+  answers_.AskNew(g_model, r.sampler, namer);
+  const ModelStats& stats = answers_.stats();
+  g_model_stats.asked.store(stats.asked, std::memory_order_relaxed);
+  g_model_stats.hits.store(stats.hits, std::memory_order_relaxed);
+  g_model_stats.misses.store(stats.misses, std::memory_order_relaxed);
+  g_model_stats.disagreements.store(stats.disagreements, std::memory_order_relaxed);
+}
+
+// Who sets another interval meanwhile keeps it.
+void LifetimeLearner::AdaptSampling(Runtime& r, uint64_t now_ns, bool has_news) {
+  if (!g_model.is_open() || !Adapts(r.options)) return;
+  if (interval_ == 0) interval_ = kDenseInterval;
+  if (r.sampler.rate().interval != interval_) return;
+  if (has_news && answers_.stats().asked < kMostDenseStacks) dense_until_ = now_ns + kDenseNs;
+  const size_t interval = now_ns < dense_until_ ? kDenseInterval : r.options.sample_interval;
+  if (interval != interval_) r.sampler.SetInterval(interval);
+  interval_ = interval;
+}
 
 void LifetimeLearner::Learn(Runtime& r) {
   ScratchArray<SiteTally> tallies;
   ScratchArray<uint64_t> words;
+  AskModel(r);
   if (!evidence_.Gather(r.sampler, r.kernel.NowNs())) return;
+  answers_.AddTo(evidence_);
   const size_t slots = std::bit_ceil(2 * evidence_.size() + 1);
   if (!tallies.Reserve(slots) || !words.Reserve(PredictionCache::kEntries)) return;
   PredictionCache::Draft draft(words.data());
@@ -43,24 +148,35 @@ void LifetimeLearner::Learn(Runtime& r) {
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);
   g_changes.fetch_add(Predictions().Publish(draft), std::memory_order_relaxed);
   g_places.store(made, std::memory_order_relaxed);
-  predicted_internal::g_predicts.store(made != 0, std::memory_order_relaxed);
+  predicted_internal::g_predicts.store(made != 0 || kTakesHalfToLast, std::memory_order_relaxed);
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }
 
 uint64_t LifetimeLearner::Look(uint64_t now_ns) {
   Runtime& r = TheRuntime();
+  if (UnwindTablesStale() && MayCallAnything()) KeepUnwindTables();
+  const uint64_t start = r.kernel.NowNs();
   const uint64_t samples = r.sampler.Stats().samples;
   const bool is_busy = samples != samples_;
   samples_ = samples;
   Learn(r);
-  const uint64_t rest = (r.kernel.NowNs() - now_ns) * kPartOfTime;
-  const uint64_t least = is_busy ? kBusyNs : kIdleNs;
-  return now_ns + (rest > least ? rest : least);
+  const bool has_news = answers_.stats().asked != stacks_;
+  stacks_ = answers_.stats().asked;
+  const bool is_new = stacks_ == 0 && g_model.is_open();  // a process that begins
+  AdaptSampling(r, now_ns, has_news || is_new);
+  const bool is_dense = now_ns < dense_until_;
+  const uint64_t part = is_dense ? kPartWithNews : kPartOfTime;
+  const uint64_t least = is_dense ? kNewsNs : is_busy ? kBusyNs : kIdleNs;
+  return now_ns + std::max((r.kernel.NowNs() - start) * part, least);
 }
 
 LearningStats StatsOfLearning() {
   return {g_places.load(std::memory_order_relaxed), g_changes.load(std::memory_order_relaxed),
-          g_rounds.load(std::memory_order_relaxed)};
+          g_rounds.load(std::memory_order_relaxed),
+          {g_model_stats.asked.load(std::memory_order_relaxed),
+           g_model_stats.hits.load(std::memory_order_relaxed),
+           g_model_stats.misses.load(std::memory_order_relaxed),
+           g_model_stats.disagreements.load(std::memory_order_relaxed)}};
 }
 
 namespace {

@@ -153,14 +153,26 @@ constexpr OptionRow kTable[] = {
     {"LIFETIME_FILLER", "on|off", "off",
      "spans of more than 16 objects on hugepages of their own, as if they lasted longer",
      Switch<&Options::lifetime_filler>},
-    {"LIFETIMES", "off|online", "off",
-     "keep objects that last apart from those of their size that do not, as learned from samples; "
-     "for programs that keep some of what a burst allocates",
+    {"LIFETIMES", "off|online|model", "off; model with MODEL",
+     "keep objects that last apart from those of their size that do not, as learned from samples, "
+     "or as a model says until there are enough; for programs that keep some of what a burst "
+     "allocates",
      [](const char* v, Options& o) {
-       if (strcmp(v, "off") != 0 && strcmp(v, "online") != 0) return false;
-       o.lifetimes = strcmp(v, "online") == 0 ? LifetimeChoice::kOnline : LifetimeChoice::kOff;
+       if (strcmp(v, "off") == 0) {
+         o.lifetimes = LifetimeChoice::kOff;
+       } else if (strcmp(v, "online") == 0) {
+         o.lifetimes = LifetimeChoice::kOnline;
+       } else if (strcmp(v, "model") == 0) {
+         o.lifetimes = LifetimeChoice::kModel;
+       } else {
+         return false;
+       }
+       o.says_lifetimes = true;
        return true;
      }},
+    {"MODEL", "PATH|off", "none",
+     "the model of lifetimes that `strata train` made; takes up to 4 MiB",
+     [](const char* v, Options& o) { return ParsePath(v, o.model); }},
     {"SAMPLE", "bytes", "2M; 512K with LIFETIMES",
      "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "
      "exact and costs more",
@@ -248,6 +260,18 @@ void ReadOne(const char* assignment, Options& out) {
   Message().Text("unknown option STRATA_").Text(name).Text(" ignored").Send();
 }
 
+void SettleLifetimes(Options& o) {
+  if (o.model[0] != '\0' && !o.says_lifetimes) o.lifetimes = LifetimeChoice::kModel;
+  if (o.lifetimes == LifetimeChoice::kModel && o.model[0] == '\0') {
+    o.lifetimes = LifetimeChoice::kOff;
+    Message().Text("STRATA_LIFETIMES=model needs a file in STRATA_MODEL; ignored").Send();
+  }
+  if (o.lifetimes != LifetimeChoice::kOff && o.sample_interval == kDefaultSampleInterval) {
+    o.sample_interval = kLearningSampleInterval;
+    o.adapts_sample = true;
+  }
+}
+
 }  // namespace
 
 bool ParseSoftLimit(const char* text, SoftLimitSetting& out) {
@@ -300,9 +324,10 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.heap_limit = 0;
     out.sample_interval = kDefaultSampleInterval;
     out.on_error = OnError::kAbort;
+    out.model[0] = '\0';
+    if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
   }
-  if (out.lifetimes != LifetimeChoice::kOff && out.sample_interval == kDefaultSampleInterval)
-    out.sample_interval = kLearningSampleInterval;
+  SettleLifetimes(out);
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {
     out.profile_signal = 0;
     Message().Text("STRATA_PROFILE_SIGNAL needs KIND:PATH in STRATA_PROFILE; ignored").Send();

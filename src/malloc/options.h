@@ -14,7 +14,7 @@ namespace strata {
 enum class CacheChoice : uint8_t { kAuto, kCpu, kThread };
 enum class OnError : uint8_t { kAbort, kIgnore };
 enum class ControlChoice : uint8_t { kOn, kOff, kAlways };
-enum class LifetimeChoice : uint8_t { kOff, kOnline };
+enum class LifetimeChoice : uint8_t { kOff, kOnline, kModel };
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
 inline constexpr size_t kLearningSampleInterval = 512 << 10;
@@ -38,6 +38,9 @@ struct Options {
   bool span_priority = true;
   bool lifetime_filler = false;
   LifetimeChoice lifetimes = LifetimeChoice::kOff;
+  char model[1024] = {};  // a path; empty: none
+  bool says_lifetimes = false;
+  bool adapts_sample = false;  // the interval is ours to choose
   ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;
   size_t cpu_cache_bytes = 1536 << 10;

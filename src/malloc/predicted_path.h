@@ -30,6 +30,20 @@ STRATA_ALWAYS_INLINE bool Predicts() {
   return predicted_internal::g_predicts.load(std::memory_order_relaxed);
 }
 
+// A debug build takes half of all places to allocate what lasts, so that tests meet such blocks in
+// every call.
+#ifdef NDEBUG
+inline constexpr bool kTakesHalfToLast = false;
+#else
+inline constexpr bool kTakesHalfToLast = true;
+#endif
+
+STRATA_ALWAYS_INLINE Prediction PredictionFor(SiteKey key) {
+  const Prediction found = Predictions().Find(key);
+  const bool is_taken = kTakesHalfToLast && found.kind() == Prediction::kNone;
+  return is_taken && (Raw(key) >> 40 & 1) != 0 ? Prediction(Prediction::kLasts) : found;
+}
+
 // For a place whose callers differ, which `found` says: looks at as many of them as need be.
 SizeClass ClassByCallers(AllocationSite site, SizeClass c, Prediction found);
 

@@ -11,6 +11,7 @@
 #include "base/message.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
+#include "malloc/lifetimes.h"
 #include "malloc/main_exit.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
@@ -98,6 +99,7 @@ void Start() {
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
+  OpenModel(*r);
   InitCpuCache(*r);
   if (options.cache == CacheChoice::kCpu && !r->front().per_cpu) {
     Message()

@@ -179,7 +179,7 @@ void* AllocateCounted(size_t size, const void* caller) {
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);
-  const Prediction found = Predictions().Find(site.KeyOf(c));
+  const Prediction found = PredictionFor(site.KeyOf(c));
   if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
     return AllocateByCallers(site, size, found);
   const bool lasts = found.kind() == Prediction::kLasts;
@@ -327,7 +327,7 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
   if (c == SizeClass::kNone) {
     const Span* span = r.heap.large().At(p);
     if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
-  } else if (c == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
+  } else if (PlainClass(c) == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
                                : ClassOfAligned(size, align))) {
     return;
   }

@@ -126,7 +126,10 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
     values[10] = Rounded(100 * l.other_thread / l.objects);
     values[11] = Rounded(100 * l.other_cpu / l.objects);
   }
-  return AddRow(writer, row, values);
+  const PprofLabel labels[] = {BytesLabel(row.bytes),
+                               {"predicted_class", nullptr, row.predicted, nullptr}};
+  return writer.Add(row.context->frames(), row.context->depth, values, labels,
+                    row.predicted != 0 ? 2 : 1);
 }
 
 void Subtract(LifetimeHistogram& now, const LifetimeHistogram& then) {
@@ -197,7 +200,8 @@ bool SampleSnapshot::Take(const Sampler& sampler, ProfileKind kind, uint64_t now
   if (!rows.Reserve(n) || (lifetimes && !histograms.Reserve(n))) return false;
   sampler.VisitRows([&](const SampleRow& row, const SampleSums& sums) {
     if (row.number >= n) return;  // made since
-    rows[row.number] = {row.context, row.bytes, sums};
+    rows[row.number] = {row.context, row.bytes, sums,
+                        row.predicted.load(std::memory_order_relaxed)};
     if (lifetimes && row.histogram != nullptr) histograms[row.number] = *row.histogram;
   });
   rows.Grow(n);

@@ -30,6 +30,7 @@ struct SampleSnapshot {
     const StackContext* context;
     size_t bytes;
     SampleSums sums;
+    uint8_t predicted;  // a lifetime class; 0: none
   };
   uint64_t time_ns = 0;
   ScratchArray<Row> rows;

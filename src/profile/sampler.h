@@ -60,6 +60,9 @@ struct SampleRow {
   uint64_t peak = 0;  // the peak that sums.peak_* tell about; if it is not the last, live_* do
   SampleSums sums;
   LifetimeHistogram* histogram = nullptr;  // made when the first object is freed
+  // What a model says of the row (base/placement.h); 0: it was not asked. Written and read without
+  // the lock: nothing else hangs on it.
+  mutable std::atomic<uint8_t> predicted{0};
 };
 
 // One sampled object that lives. `address` and `next` are read without the lock.

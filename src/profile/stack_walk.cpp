@@ -124,6 +124,8 @@ void KeepUnwindTables() {
   if ((g_files_changed || UnwindTablesStale()) && RefreshUnwindTables()) g_files_changed = false;
 }
 
+uint32_t UnwindTablesPublished() { return g_tables.published(); }
+
 size_t UnwindTableBytes() { return g_tables.bytes(); }
 
 void HoldWalkersBeforeFork() { g_files.BeforeFork(); }

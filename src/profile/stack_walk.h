@@ -26,6 +26,9 @@ bool RefreshUnwindTables();
 // were loaded or unloaded; the dynamic linker's lock is taken for a moment.
 void KeepUnwindTables();
 
+// How often they were made anew: each time the code that is mapped had changed.
+uint32_t UnwindTablesPublished();
+
 // Memory that the tables take, all of it resident: part of the metadata.
 size_t UnwindTableBytes();
 

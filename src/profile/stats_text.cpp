@@ -148,6 +148,17 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Mebibytes(s.predictions.lasting_live)
         .Text(" live where what lasts lies\n");
   }
+  if (s.predictions.model_asked != 0) {
+    sink.Text("  model             asked about ")
+        .Number(s.predictions.model_asked)
+        .Text(" stacks, of which ")
+        .Number(s.predictions.model_disagreements)
+        .Text(" did otherwise; ahead of ")
+        .Number(s.predictions.model_hits)
+        .Text(" samples of ")
+        .Number(s.predictions.model_hits + s.predictions.model_misses)
+        .Char('\n');
+  }
   WriteClassTable(s, sink);
 }
 

@@ -36,8 +36,11 @@ void ToggleReapPages(const void* p, size_t size) {
   if (size < kPageSize || CurrentState() != RunState::kReady) return;
   Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  const SizeClass c = size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size);
-  r.heap.page_map().ToggleDivided({PageId(offset >> kPageShift), PagesCeil(size)}, c);
+  const PageId first(offset >> kPageShift);
+  // Not the class that the size has: what is predicted to last has another.
+  const Span* span = r.heap.page_map().SpanOf(first);
+  const SizeClass c = span->state == SpanState::kLarge ? SizeClass::kNone : span->size_class;
+  r.heap.page_map().ToggleDivided({first, PagesCeil(size)}, c);
 }
 
 // Where the process heap's block begins that p lies in; null for other memory. Of large blocks only

@@ -147,6 +147,10 @@ void CollectAll(HeapStats& out) {
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;
   out.predictions.rounds = learning.rounds;
+  out.predictions.model_asked = learning.model.asked;
+  out.predictions.model_hits = learning.model.hits;
+  out.predictions.model_misses = learning.model.misses;
+  out.predictions.model_disagreements = learning.model.disagreements;
 }
 
 // Walks the heap span by span and asks the kernel which native pages are resident.

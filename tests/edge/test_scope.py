@@ -20,10 +20,15 @@ MODES = {
     "sampled": {"STRATA_SAMPLE": "4096"},
 }
 
+# These say where chunks lie, which a debug build draws by lot (malloc/predicted_path.h).
+PLACED = ("takes_a_hint_that_it_lasts", "lasts_also_where_it_frees")
+
 
 @pytest.mark.parametrize(("source", "case"), CASES)
 @pytest.mark.parametrize("mode", MODES)
 def test_scope(lab: Lab, source: Path, case: str, mode: str) -> None:
+    if case in PLACED and "debug" in str(lab.require_strata()):
+        pytest.skip("a debug build takes half of all places to allocate what lasts")
     lab.run(lab.build_linked(source), case, env=MODES[mode], preload=False).silent()
 
 

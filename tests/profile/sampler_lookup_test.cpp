@@ -54,6 +54,7 @@ constexpr Change kChanges[] = {
 constexpr size_t kFills = 252;  // and the four: the next one makes the directory grow
 
 TEST(SamplerLookup, FindsItsSampleWhateverChangesMeanwhile) {
+  if (!test::kSingleSteps) GTEST_SKIP() << "ThreadSanitizer's own code must not be interrupted";
   for (const size_t more : {size_t{0}, kFills}) {
     for (size_t c = 0; c < std::size(kChanges); ++c) {
       size_t steps = 1;
@@ -72,6 +73,7 @@ TEST(SamplerLookup, FindsItsSampleWhateverChangesMeanwhile) {
 }
 
 TEST(SamplerLookup, FindsItsSampleInTheMidstOfAnyChange) {
+  if (!test::kSingleSteps) GTEST_SKIP() << "ThreadSanitizer's own code must not be interrupted";
   for (const size_t more : {size_t{0}, kFills}) {
     for (size_t c = 0; c < std::size(kChanges); ++c) {
       const auto heap = Scene(more);

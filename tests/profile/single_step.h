@@ -1,6 +1,7 @@
 // Runs a piece of code instruction by instruction (the x86 trap flag) and calls a function after
 // each: what another thread might do at any moment is then done at every moment, one run for each.
-// For code that takes no lock which that function needs, and blocks no signal.
+// For code that takes no lock which that function needs, and blocks no signal. ThreadSanitizer's run
+// time, which the code then calls, is no such code.
 #pragma once
 
 #include <signal.h>
@@ -12,6 +13,18 @@
 #include "base/check.h"
 
 namespace strata::test {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kSingleSteps = false;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool kSingleSteps = false;
+#else
+inline constexpr bool kSingleSteps = true;
+#endif
+#else
+inline constexpr bool kSingleSteps = true;
+#endif
 
 class SingleStep {
  public:

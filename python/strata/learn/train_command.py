@@ -62,9 +62,10 @@ def train(
     if not output.parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
     table = read(sources)
-    data = training.prepare(table)
-    if not data.is_test.any():
-        say("no function was held out: accuracy is of the training set alone")
+    can_judge = may_hold_out(table)
+    data = training.prepare(table if can_judge else all_to_train(table))
+    if not can_judge:
+        say("too little to hold a function out: accuracy is of the training set alone")
     gru = training.FrameGru(data)
     trained = fit(gru, data.frames, data, seed, epochs)
     if int8:
@@ -83,12 +84,19 @@ def train(
     about = described(table, data, scores, gru.name)
     builds = table["build_id"].unique().sort().to_list()
     kept = [build for build in builds if build]
-    model = model_file.Model(data.tokens, gru.weights(trained.params), kept, about, int8)
+    weights, tokens = gru.weights(trained.params), data.tokens
+    if can_judge:  # what is known of the functions that were held out is worth having
+        whole = training.prepare(all_to_train(table))
+        network = training.FrameGru(whole)
+        params = fit(network, whole.frames, whole, seed, epochs).params
+        weights, tokens = network.weights(params), whole.tokens
+    model = model_file.Model(tokens, weights, kept, about, int8)
     size = model_file.write(model, output)
     if page:
         write_page(page, about, scores, trained, data)
     print_scores(scores)
-    console().print(f"The model: {output}, {size / 1024:,.0f} KiB", soft_wrap=True)
+    note = f"of all {len(table):,} contexts"
+    console().print(f"The model, {note}: {output}, {size / 1024:,.0f} KiB", soft_wrap=True)
 
 
 def read(sources: list[Path]) -> pl.DataFrame:
@@ -117,13 +125,26 @@ def read(sources: list[Path]) -> pl.DataFrame:
                 raise StrataError(f"{file}: not a data set of this version of strata lifetimes")
             tables.append(table.select(NEEDS))
     table = pl.concat(tables)
-    learned = table.filter(pl.col("split") == "train")
-    if learned.is_empty():
+    if table.is_empty():
         raise StrataError("the data set is empty: there is nothing to learn from")
-    if learned["label"].n_unique() < 2:
-        only = NAMES[learned["label"][0] - 1]
+    if table["label"].n_unique() < 2:
+        only = NAMES[table["label"][0] - 1]
         raise StrataError(f"all contexts have one class ({only}): there is nothing to learn")
     return table
+
+
+def may_hold_out(table: pl.DataFrame) -> bool:
+    """Whether there is something to learn without what is held out, and something held out."""
+    import polars as pl
+
+    learned = table.filter(pl.col("split") == "train")
+    return learned["label"].n_unique() > 1 and (table["split"] == "test").any()
+
+
+def all_to_train(table: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return table.with_columns(pl.lit("train").alias("split"))
 
 
 def fit(network: object, inputs: Ints, data: Contexts, seed: int, asked: int | None) -> Trained:
