@@ -2,7 +2,7 @@
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
-#                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
+#                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|lifetimes|
 #                  servers: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too

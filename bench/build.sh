@@ -4,13 +4,20 @@
 # program may ask for more with a line `// build flags: ...`; one with -lstrata needs the library
 # built, and uses its own calls whatever malloc is preloaded. `// needs: ...` names packages of
 # pkg-config; without them the program is left out.
+#   bench/build.sh [FOLDER [NAME...]]     all programs, or those named
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/../build/bench}
+[ $# -eq 0 ] || shift
 lib=$here/../build/lib
 mkdir -p "$out"
 for source in "$here"/programs/*.cpp "$here"/loads/*.cpp; do
-  target=$out/$(basename "$source" .cpp)
+  name=$(basename "$source" .cpp)
+  target=$out/$name
+  case " ${*:-$name} " in
+    *" $name "*) ;;
+    *) continue ;;
+  esac
   if [ -e "$target" ] &&
     [ -z "$(find "$source" "$here"/programs/*.h "$here"/loads/*.h "$here"/../include "$0" \
       -newer "$target")" ]; then
@@ -21,12 +28,12 @@ for source in "$here"/programs/*.cpp "$here"/loads/*.cpp; do
   if [ -n "$needs" ]; then
     # shellcheck disable=SC2086  # the names are meant to be split
     if ! found=$(pkg-config --cflags --libs $needs 2>/dev/null); then
-      echo "bench: $(basename "$target") is left out: no development files of $needs" >&2
+      echo "bench: $name is left out: no development files of $needs" >&2
       continue
     fi
     flags="$flags $(echo " $found" | sed 's| -I| -isystem |g')" # their warnings are not ours
   fi
-  echo "bench: building $(basename "$target")" >&2
+  echo "bench: building $name" >&2
   # shellcheck disable=SC2086  # the flags are meant to be split
   ${CXX:-g++} -std=c++20 -O2 -g1 -Wall -Wextra -Werror -fno-builtin-malloc -fno-builtin-free \
     -fno-builtin-calloc -fno-builtin-realloc -fno-exceptions -pthread \

@@ -26,6 +26,8 @@ from strata_bench import (
     groups,
     hoard_group,
     lifetimes_group,
+    loads,
+    loads_model,
     machine,
     plots,
     reap_groups,
@@ -159,6 +161,22 @@ def record_traces(group: groups.Group, lib: Path, out: Path) -> tuple[groups.Gro
     return replace(group, works=works, targets=targets), lacking
 
 
+def provide_loads(
+    group: groups.Group, lib: Path, out: Path, *, quick: bool
+) -> tuple[groups.Group, dict[str, str]]:
+    """The group with the loads that can run here, and a model of them; why others cannot."""
+    named = [w.case for w in group.works if w.case.kind is Kind.LOAD]
+    lacking = {c.name: why for c in named if (why := loads.lacking(c.program, out))}
+    found = [case for case in named if case.name not in lacking]
+    if found:
+        console.print("bench: recording the loads and training a model", highlight=False)
+        if why := loads_model.provide(found, lib, out, quick=quick):
+            lacking[loads_model.VARIANT.name] = why
+    works = tuple(w for w in group.works if w.case.name not in lacking)
+    variants = tuple(v for v in group.variants if v.name not in lacking)
+    return replace(group, works=works, variants=variants), lacking
+
+
 def run_group(
     group: groups.Group, lib: Path, rounds: int | None, place: Path | None, quick: bool
 ) -> None:
@@ -171,9 +189,10 @@ def run_group(
         raise typer.BadParameter(f"there is no program {missing[0]}")
     if any(w.case.kind is Kind.SERVER for w in group.works):
         request_pools.build_modules()
+    group, unprovided = provide_loads(group, lib, out, quick=quick)
     found, skipped = groups.prepare(group, lib, out)
     group, unrecorded = record_traces(group, lib, out)
-    skipped |= unrecorded
+    skipped |= unprovided | unrecorded
     for name, why in skipped.items():
         console.print(f"[yellow]bench: {name} is left out: {why}")
     if group.variants[0].name in skipped or len(found) < 2:
@@ -183,7 +202,12 @@ def run_group(
     started = time.monotonic()
     with make_progress() as progress:
         task = progress.add_task(
-            group.name, total=count * sum(len(w.only) or len(found) for w in group.works)
+            group.name,
+            total=sum(
+                len(groups.turns(group, work, found, number, count))
+                for work in group.works
+                for number in range(1, count + 1)
+            ),
         )
 
         def done(run: Run) -> None:

@@ -1,7 +1,7 @@
 // A load: an image server on libjpeg and libvips. Its workers take requests from a socket each: an
 // image, a width, a quality. They decode the original with libjpeg, resize it with libvips, encode
-// it, and keep the answer in a cache that evicts the least recently used. The client is a process of
-// its own, forked at the start, that allocates nothing. Originals are made by a formula.
+// it, and keep the answer in a cache that evicts the least recently used. The client is a process
+// of its own, forked at the start, that allocates nothing. Originals are made by a formula.
 //   images [--quick=1] [--scale=1] [--rest=4] [--workers=8] [--cache-mib=24]
 // needs: vips libjpeg
 #include <sys/socket.h>
@@ -113,19 +113,18 @@ Pixels Decode(const std::string& file) {
 }
 
 std::string Resized(const Pixels& pixels, unsigned width, int quality) {
-  VipsImage* in = vips_image_new_from_memory(pixels.data.data(), pixels.data.size(),
-                                             static_cast<int>(pixels.width),
-                                             static_cast<int>(pixels.height), kChannels,
-                                             VIPS_FORMAT_UCHAR);
+  VipsImage* in = vips_image_new_from_memory(
+      pixels.data.data(), pixels.data.size(), static_cast<int>(pixels.width),
+      static_cast<int>(pixels.height), kChannels, VIPS_FORMAT_UCHAR);
   VipsImage* out = nullptr;
   const double scale = static_cast<double>(width) / pixels.width;
   if (in == nullptr || vips_resize(in, &out, scale, nullptr) != 0) bench::Die("libvips failed");
   size_t size = 0;
   void* data = vips_image_write_to_memory(out, &size);
   if (data == nullptr) bench::Die("libvips failed");
-  std::string file = Encode(static_cast<unsigned char*>(data),
-                            static_cast<unsigned>(vips_image_get_width(out)),
-                            static_cast<unsigned>(vips_image_get_height(out)), quality);
+  std::string file =
+      Encode(static_cast<unsigned char*>(data), static_cast<unsigned>(vips_image_get_width(out)),
+             static_cast<unsigned>(vips_image_get_height(out)), quality);
   g_free(data);
   g_object_unref(out);
   g_object_unref(in);

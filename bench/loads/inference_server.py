@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A load: an inference server on onnxruntime. Its threads take texts from a socket each, cut them
 into tokens, run a classifier over them and keep the newest answers in a cache. The model is made
-here, from a seed. Texts have 8 to 400 tokens, so tensors have many sizes; in the burst all are long.
+here, from a seed. Texts have 8 to 400 tokens, so tensors have many sizes; in the burst all are
+long.
 
-onnxruntime takes each tensor from malloc (its arena is off), and Python does too: the program starts
-itself again with PYTHONMALLOC=malloc. The client is a process of its own, forked at the start."""
+onnxruntime takes each tensor from malloc (its arena is off), and Python does too: the program
+starts itself again with PYTHONMALLOC=malloc. The client is a process of its own, forked at the
+start."""
 
 from __future__ import annotations
 
@@ -16,7 +18,6 @@ import struct
 import sys
 import threading
 import time
-
 from collections import OrderedDict
 
 from marks import Phases
@@ -44,8 +45,10 @@ def make_model(seed: int) -> bytes:
         weights.append(numpy_helper.from_array(values, name))
         return name
 
-    def node(kind: str, inputs: list[str], output: str, **attributes: object) -> str:
-        nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+    def node(kind: str, inputs: list[str], output: str, **attributes: int | list[int]) -> str:
+        made = helper.make_node(kind, inputs, [output])
+        made.attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+        nodes.append(made)
         return output
 
     state = node("Gather", [weight("embedding", VOCABULARY, WIDTH), "tokens"], "embedded")
@@ -187,7 +190,7 @@ def main() -> int:
     asked = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in MALLOC.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC})
-    texts = int((120 if asked.quick else 24_000) * asked.scale)
+    texts = int((800 if asked.quick else 24_000) * asked.scale)
     rest = asked.rest if asked.rest is not None else 0.5 if asked.quick else 4.0
 
     client, control, connections = fork_client()

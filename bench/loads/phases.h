@@ -1,6 +1,6 @@
-// What the loads under bench/loads share: phases, marked on stdout by lines `phase=NAME` for whoever
-// watches the process, and the sums of work, time and CPU time over the measured ones. A load ends
-// with the result line of the other benchmark programs (common.h).
+// What the loads under bench/loads share: phases, marked on stdout by lines `phase=NAME` for
+// whoever watches the process, and the sums of work, time and CPU time over the measured ones. A
+// load ends with the result line of the other benchmark programs (common.h).
 #pragma once
 
 #include "../programs/common.h"

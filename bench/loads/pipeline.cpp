@@ -147,8 +147,7 @@ int main(int argc, char** argv) {
   const auto readers = static_cast<unsigned>(options.Count("readers", 32));
   const auto mappers = static_cast<unsigned>(options.Count("mappers", 128));
   const auto reducers = static_cast<unsigned>(options.Count("reducers", 64));
-  const auto documents =
-      static_cast<uint64_t>(options.Scaled("documents", quick ? 400 : 14000));
+  const auto documents = static_cast<uint64_t>(options.Scaled("documents", quick ? 400 : 14000));
   const double rest = options.Number("rest", quick ? 0.5 : 4);
   options.RejectUnknown();
   const unsigned threads = readers + mappers + reducers;

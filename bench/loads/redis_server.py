@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A load: a redis-server with users that stay, and sessions that are set, read and deleted again, of
-which one in a hundred stays. The burst sets many sessions at once and then deletes most of them.
+"""A load: a redis-server with users that stay, and sessions that are set, read and deleted again,
+of which one in a hundred stays. The burst sets many sessions at once and then deletes most of them.
 
 The server gets the environment of this program, so a tool that preloads something into its child
 measures the server too; `--server-env` sets more for the server alone."""
@@ -103,7 +103,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     asked = arguments()
-    sessions = int((30_000 if asked.quick else 2_400_000) * asked.scale)
+    sessions = int((60_000 if asked.quick else 2_400_000) * asked.scale)
     rest = asked.rest if asked.rest is not None else 0.5 if asked.quick else 4.0
     environment = dict(os.environ) | dict(pair.split("=", 1) for pair in asked.server_env)
     with (
