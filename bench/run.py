@@ -11,6 +11,7 @@ import shlex
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from strata_bench import (
+    accuracy,
     allocators,
     classic_groups,
     cycle_group,
@@ -56,6 +58,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
+    | {accuracy.GROUP.name: accuracy.GROUP}
 )
 
 console = Console()
@@ -242,6 +245,28 @@ def run_group(
     )
 
 
+def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
+    """Writes the page of the models' accuracy, beside the recordings unless the run is whole."""
+    out = ROOT / "build" / "accuracy"
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    rows, rates = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not rows:
+        raise typer.BadParameter("accuracy: nothing could be recorded")
+    how = (
+        f"`make bench GROUP=accuracy` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
+    )
+    whole = not quick and len(rates) == len(accuracy.SUBJECTS)
+    target = place or (PAGES if whole else out) / "accuracy.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = accuracy.page(rows, rates, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
+
+
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
@@ -275,7 +300,10 @@ def main(
             raise typer.BadParameter(f"no such group; there are {', '.join(GROUPS)}")
         if only or peers or env:
             raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
-        run_group(GROUPS[group], lib, rounds, docs, quick)
+        if group == accuracy.GROUP.name:
+            run_accuracy(lib, docs, quick)
+        else:
+            run_group(GROUPS[group], lib, rounds, docs, quick)
         return
     rounds = rounds or MIN_ROUNDS
     cases = choose_cases(only or [])

@@ -1,6 +1,6 @@
-// A load on SQLite, linked with one version or another of it, so that a model of one can be tested on
-// the other: a database in memory that grows, statements that are prepared once or each time, sorts
-// and groups of all sizes, and connections that come and go.
+// A load on SQLite, linked with one version or another of it, so that a model of one can be tested
+// on the other: a database in memory that grows, statements that are prepared once or each time,
+// sorts and groups of all sizes, and connections that come and go.
 //   sqlite_load [--quick=1] [--scale=1] [--rest=1]
 #include <sqlite3.h>
 

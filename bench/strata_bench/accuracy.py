@@ -1,6 +1,6 @@
-"""How well models of lifetimes hold beyond the recording they were trained on: another run, the next
-version of the program, a build without optimisation, and fewer samples. After LLAMA's figure 9 and
-table 2 (Maas et al., ASPLOS 2020). Writes docs/benchmarks/accuracy.md."""
+"""How well models of lifetimes hold beyond the recording they were trained on: another run, the
+next version of the program, a build without optimisation, and fewer samples. After figure 9 and
+table 2 of LLAMA (Maas et al., CACM 67(4), 2024). Writes docs/benchmarks/accuracy.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Subject:
     command: Callable[[Path], list[str]]
     versions: tuple[str, ...]  # the old one first; one if there is no other
     quick: tuple[str, ...] = ("--quick=1",)
-    full: tuple[str, ...] = (loads_args := "--scale=0.5",)
+    full: tuple[str, ...] = ("--scale=0.5",)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Row:
     what: str
     trained_on: str
     tested_on: str
-    result: evaluate.Tested
+    result: evaluate.Judged
 
 
 def _run(path: Path) -> list[str]:
@@ -83,9 +83,7 @@ def _own(load: str) -> Callable[[str, str, Path], Path]:
 
 
 SUBJECTS = (
-    Subject(
-        "sqlite", "sqlite_load", _sqlite, _run, (SQLITE_OLD.version, SQLITE_NEW.version)
-    ),
+    Subject("sqlite", "sqlite_load", _sqlite, _run, (SQLITE_OLD.version, SQLITE_NEW.version)),
     Subject(
         "redis", "redis-server", _redis, _redis_command, (REDIS_OLD.version, REDIS_NEW.version)
     ),
@@ -212,42 +210,49 @@ def _verdict(row: Row) -> str:
     return f"- {row.program}, {row.what}: asked for {asked} of bytes: {'met' if met else 'missed'}."
 
 
-def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str) -> str:
-    about = ABOUT.format(
-        sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
-        redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
-    )
-    lines = [f"# {GROUP.title}\n", about, how + "\n"]
+def _tests(rows: list[Row]) -> list[str]:
     header = ("program", "what", "trained on", "tested on", "bytes, exact", "within one")
-    header += ("allocations, exact", "within one", "contexts", "frames known")
-    body = []
+    body: list[tuple[str, ...]] = []
     for row in rows:
         each = row.result
         shares = (each.by_bytes, each.by_allocations)
         cells = [_share(value) for one in shares for value in (one.exact, one.near)]
         known = (f"{each.contexts:,}", _share(each.known))
         body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
-    lines += _table(header, 4, body)
-    lines += [line for row in rows if (line := _verdict(row))]
-    lines.append("\n## Fewer samples\n")
-    lines.append(
-        "One recording of each program with a sample every 1 KiB, thinned out: of the objects that"
-        " it stands for, one in so many is kept, by chance, and the class of each context is asked"
-        f" for again. `same` counts contexts that are still seen; means of {DRAWS} draws.\n"
-    )
-    cells_of: list[tuple[str, ...]] = []
+    whole = (*header, "allocations, exact", "within one", "contexts", "frames known")
+    return _table(whole, 4, body) + [line for row in rows if (line := _verdict(row))]
+
+
+def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
+    body: list[tuple[str, ...]] = []
+    verdicts = []
     for program, (contexts, found) in rates.items():
         for each in found:
-            shares = tuple(_share(v) for v in (each.seen, each.same, each.same_bytes))
-            cells_of.append((program, f"1:{each.one_in:,}", f"{contexts:,}", *shares))
-    lines += _table(("program", "rate", "contexts", "seen", "same", "same, by bytes"), 2, cells_of)
-    for program, (_, found) in rates.items():
+            shares = (each.seen, each.same, each.same_bytes)
+            cells = [_share(value) for value in shares]
+            body.append((program, f"1:{each.one_in:,}", f"{contexts:,}", *cells))
         low = min(found, key=lambda each: each.same)
         met = "met" if low.same >= STAYS else "missed"
-        lines.append(
+        verdicts.append(
             f"- {program}: the class stays the same in {_share(low.same)} of the contexts seen at"
             f" the worst rate, 1:{low.one_in:,}; asked for ≥ {STAYS:.0%}: {met}."
         )
+    header = ("program", "rate", "contexts", "seen", "same", "same, by bytes")
+    return _table(header, 2, body) + verdicts
+
+
+def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str) -> str:
+    about = ABOUT.format(
+        sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
+        redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
+    )
+    fewer = (
+        "\n## Fewer samples\n",
+        "One recording of each program with a sample every 1 KiB, thinned out: of the objects that"
+        " it stands for, one in so many is kept, by chance, and the class of each context is asked"
+        f" for again. `same` counts contexts that are still seen; means of {DRAWS} draws.\n",
+    )
+    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *fewer, *_rates(rates)]
     return "\n".join(lines).rstrip() + "\n"
 
 

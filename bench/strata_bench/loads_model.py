@@ -26,7 +26,7 @@ def strata(*words: str) -> list[str]:
     return [sys.executable, "-m", "strata", *words]
 
 
-def _call(words: list[str], timeout: float) -> str:
+def call(words: list[str], timeout: float) -> str:
     """What went wrong; empty if nothing."""
     environment = Allocator("", "", None).environment()
     try:
@@ -44,7 +44,7 @@ def record(case: Case, lib: Path, programs: Path, folder: Path, *, quick: bool) 
     run = strata(
         "run", "--lib", str(lib), "--learn", str(folder), "--set", f"SAMPLE={SAMPLE}", "--"
     )
-    return _call(
+    return call(
         [*run, *loads.command(case.program, programs, case.quick if quick else case.args)],
         case.timeout,
     )
@@ -60,6 +60,6 @@ def provide(cases: Iterable[Case], lib: Path, out: Path, *, quick: bool) -> str:
     for case in cases:
         if why := record(case, lib, out, folder, quick=quick):
             return f"{case.name} could not be recorded: {why}"
-    if why := _call(strata("train", str(folder), "-o", str(MODEL)), TRAIN_SECONDS):
+    if why := call(strata("train", str(folder), "-o", str(MODEL)), TRAIN_SECONDS):
         return f"no model could be trained: {why}"
     return ""

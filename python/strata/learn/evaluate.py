@@ -27,7 +27,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Judged:
     contexts: int
     by_bytes: Accuracy
     by_allocations: Accuracy
@@ -86,11 +86,11 @@ def accuracy(guesses: Classes, labels: Classes, weights: npt.NDArray[np.float64]
     return Accuracy(float(weights[off == 0].sum()) / total, float(weights[off <= 1].sum()) / total)
 
 
-def test(model: Model, table: pl.DataFrame) -> Tested:
+def test(model: Model, table: pl.DataFrame) -> Judged:
     """All contexts of the table, whatever split they are in."""
     guesses = predictions(model, table)
     labels = table["label"].to_numpy().astype(np.int64)
-    return Tested(
+    return Judged(
         len(table),
         accuracy(guesses, labels, table["weight"].to_numpy().astype(np.float64)),
         accuracy(guesses, labels, table["objects"].to_numpy().astype(np.float64)),
