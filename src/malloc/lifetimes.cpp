@@ -65,7 +65,7 @@ class ProcessNamer : public FrameNamer {
 // The whole file in memory of its own: one that is written anew while the program runs must not
 // end it, as a mapped one would. Returns null, with errno, or a length of 0.
 const char* ReadWhole(const char* path, size_t most, size_t* length) {
-  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return nullptr;
   void* p = mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p != MAP_FAILED) {
@@ -94,7 +94,9 @@ void OpenModel(Runtime& r) {
   size_t length = 0;
   errno = 0;
   const char* bytes = ReadWhole(r.options.model, kMost, &length);
-  const char* why = bytes != nullptr ? nullptr : errno != 0 ? strerrordesc_np(errno) : "it is empty";
+  const char* why = bytes != nullptr ? nullptr
+                    : errno != 0     ? strerrordesc_np(errno)
+                                     : "it is empty";
   if (bytes != nullptr) {
     const ModelError error = g_model.Open(bytes, length);
     if (error == ModelError::kNone) {
@@ -171,7 +173,8 @@ uint64_t LifetimeLearner::Look(uint64_t now_ns) {
 }
 
 LearningStats StatsOfLearning() {
-  return {g_places.load(std::memory_order_relaxed), g_changes.load(std::memory_order_relaxed),
+  return {g_places.load(std::memory_order_relaxed),
+          g_changes.load(std::memory_order_relaxed),
           g_rounds.load(std::memory_order_relaxed),
           {g_model_stats.asked.load(std::memory_order_relaxed),
            g_model_stats.hits.load(std::memory_order_relaxed),

@@ -31,11 +31,11 @@ class LifetimeLearner {
   LifetimeEvidence evidence_;
   ModelAnswers answers_;
   FrameNames names_;
-  uint64_t samples_ = 0;       // at the last look
-  uint64_t stacks_ = 0;        // the same
-  uint32_t files_ = 0;         // the state of the unwind tables that frames were named by
-  uint64_t dense_until_ = 0;   // samples are taken more often for so long
-  size_t interval_ = 0;        // the sampler's, if set here
+  uint64_t samples_ = 0;      // at the last look
+  uint64_t stacks_ = 0;       // the same
+  uint32_t files_ = 0;        // the state of the unwind tables that frames were named by
+  uint64_t dense_until_ = 0;  // samples are taken more often for so long
+  size_t interval_ = 0;       // the sampler's, if set here
 };
 
 struct LearningStats {

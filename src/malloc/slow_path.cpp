@@ -328,7 +328,7 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
     const Span* span = r.heap.large().At(p);
     if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
   } else if (PlainClass(c) == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
-                               : ClassOfAligned(size, align))) {
+                                           : ClassOfAligned(size, align))) {
     return;
   }
   DieOfWrongSize(p, size, align);

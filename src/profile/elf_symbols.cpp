@@ -59,7 +59,8 @@ bool ElfSymbols::FindTables() {
   const size_t n = std::min<size_t>(header_.e_shnum, kMostSections);
   if (header_.e_shoff == 0 || header_.e_shoff > kMostOffset) return false;
   for (size_t i = 0; i < n; ++i) {
-    if (!file_->Read(header_.e_shoff + i * sizeof(section), &section, sizeof(section))) return false;
+    if (!file_->Read(header_.e_shoff + i * sizeof(section), &section, sizeof(section)))
+      return false;
     if (section.sh_type == SHT_SYMTAB) full = section;
     if (section.sh_type == SHT_DYNSYM) dynamic = section;
   }

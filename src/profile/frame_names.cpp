@@ -17,8 +17,7 @@ namespace {
 class FileBytes : public MemoryReader {
  public:
   explicit FileBytes(const char* path)
-      : MemoryReader(ReadAt),
-        fd_(raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {}
+      : MemoryReader(ReadAt), fd_(raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) {}
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
   ~FileBytes() {

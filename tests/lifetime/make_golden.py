@@ -1,5 +1,6 @@
-"""Makes tests/lifetime/golden: token lists, two small models (f32 and int8), and what Python's
-reference predicts from them. `python tests/lifetime/make_golden.py [FOLDER]`;
+"""Makes tests/lifetime/golden: token lists, two small models (f32 and int8), what Python's
+reference predicts from them, and a model that is sure of itself.
+`python tests/lifetime/make_golden.py [FOLDER]`;
 python/tests/test_model_file.py checks that it still makes the same."""
 
 from __future__ import annotations
@@ -69,7 +70,32 @@ def random_weights(rows: int) -> Weights:
     )
 
 
+def sure_model() -> Model:
+    """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
+    is, else class 3. The first unit of the state remembers: its update gate lets nothing else
+    in."""
+    words = [b"Maybe", b"Staying"]
+    stays, maybe = 0, 1  # columns of the embedding
+    update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
+    embedding = np.zeros((1 + len(words) + SIZES, EMBEDDING), np.float32)
+    embedding[1, maybe] = embedding[2, stays] = 1
+    incoming = np.zeros((EMBEDDING, GATES), np.float32)
+    incoming[[stays, maybe], update] = -40
+    incoming[stays, new], incoming[maybe, new] = 10, np.arctanh(0.5)
+    bias = np.zeros(GATES, np.float32)
+    bias[update] = 20
+    head = np.zeros((HIDDEN, CLASSES), np.float32)
+    head[0, 7] = 20
+    head_bias = np.zeros(CLASSES, np.float32)
+    head_bias[2] = 10
+    hidden = np.zeros((HIDDEN, GATES), np.float32)
+    none = np.zeros(GATES, np.float32)
+    weights = Weights(embedding, incoming, hidden, bias, none, head, head_bias)
+    return Model(words, weights, [], {"programs": ["sure"]}, True)
+
+
 def make(folder: Path) -> None:
+    model_file.write(sure_model(), Path(folder, "sure.model"))
     lines = []
     for name in NAMES:
         hashes = " ".join(f"{tokens.hash_of(token):016x}" for token in tokens.tokens_of(name))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from blackbox import Lab
 
+SURE = Path(__file__).resolve().parents[1] / "lifetime/golden/sure.model"
 CASES = Path(__file__).resolve().parent / "stack_cases.cpp"
 # The bound of docs/architecture.md; src/os/side_stack.h. A debug build is spared inlining.
 MOST = 2048
@@ -38,6 +39,7 @@ def depths(lab: Lab, case: str, env: dict[str, str]) -> dict[str, int]:
         ("everything", {"STRATA_CACHE": "thread"}),
         ("everything", {"STRATA_SAMPLE": "64"}),
         ("everything", {"STRATA_LIFETIMES": "online", "STRATA_SAMPLE": "64"}),
+        ("everything", {"STRATA_MODEL": str(SURE)}),
         ("thread_start", {}),
         ("soft_limit", {"STRATA_SOFT_LIMIT": "16M"}),
         ("soft_limit", {"STRATA_SOFT_LIMIT": "16M", "STRATA_CACHE": "thread"}),
@@ -45,7 +47,11 @@ def depths(lab: Lab, case: str, env: dict[str, str]) -> dict[str, int]:
         ("address_space", {}),
         ("bad_free", {"STRATA_ON_ERROR": "ignore"}),
     ],
-    ids=lambda value: value if isinstance(value, str) else ",".join(value.values()) or "default",
+    ids=lambda value: (
+        value
+        if isinstance(value, str)
+        else ",".join(Path(v).name for v in value.values()) or "default"
+    ),
 )
 def test_no_path_takes_more_than_its_bound(lab: Lab, case: str, env: dict[str, str]) -> None:
     paths = depths(lab, case, env)

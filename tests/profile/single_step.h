@@ -1,7 +1,7 @@
 // Runs a piece of code instruction by instruction (the x86 trap flag) and calls a function after
 // each: what another thread might do at any moment is then done at every moment, one run for each.
-// For code that takes no lock which that function needs, and blocks no signal. ThreadSanitizer's run
-// time, which the code then calls, is no such code.
+// For code that takes no lock which that function needs, and blocks no signal. ThreadSanitizer's
+// run time, which the code then calls, is no such code.
 #pragma once
 
 #include <signal.h>

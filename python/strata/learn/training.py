@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float32]
 class Contexts:
     """The data set as numbers: for each context the ids of its frames, main first."""
 
-    frames: Ints  # [n][MOST_FRAMES], 0 behind the last
+    frames: Ints  # [n][of the longest, in eights], 0 behind the last
     sizes: Ints
     labels: Ints  # from 0
     loss_weights: Floats
@@ -73,7 +73,8 @@ def prepare(table: pl.DataFrame) -> Contexts:
         found = [rows.get(token, 0) for token in split[name]] or [0]
         frame_tokens[at, : len(found)] = found
     ids = {name: at for at, name in enumerate(names, 1)}
-    frames = np.zeros((len(stacks), MOST_FRAMES), np.int32)
+    longest = max(map(len, stacks), default=0)
+    frames = np.zeros((len(stacks), -(-max(longest, 1) // 8) * 8), np.int32)
     for at, stack in enumerate(stacks):
         frames[at, : len(stack)] = [ids[name] for name in stack]
     objects = table["objects"].to_numpy().astype(np.float32)
