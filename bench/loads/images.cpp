@@ -194,8 +194,9 @@ class AnswerCache {
 };
 
 struct Server {
-  std::vector<std::string> originals;
+  std::vector<std::string> originals;  // complete before the first request
   AnswerCache cache;
+  std::atomic<bool> ready{false};
   std::atomic<uint64_t> hits{0};
 };
 
@@ -205,6 +206,7 @@ void Serve(Server& server, int socket) {
     bool ended = false;
     ReadAll(socket, &request, sizeof request, &ended);
     if (ended) return;
+    if (!server.ready.load(std::memory_order_acquire)) bench::Die("asked too early");
     if (request.image >= server.originals.size() || request.width == 0) bench::Die("bad request");
     const std::string key = "image/" + std::to_string(request.image) + "/width/" +
                             std::to_string(request.width) + "/quality/" +
@@ -290,7 +292,7 @@ int main(int argc, char** argv) {
   vips_concurrency_set(1);
   vips_cache_set_max(0);  // it would keep our buffers
   bench::Phases phases("images");
-  Server server{{}, AnswerCache(cache_bytes)};
+  Server server{{}, AnswerCache(cache_bytes), {}, {}};
 
   const auto order = [&](uint64_t count, uint32_t phase) {
     const Order sent{count, phase};
@@ -305,6 +307,7 @@ int main(int argc, char** argv) {
     } else {
       phases.Begin("warm-up", false);
       for (unsigned i = 0; i < images; ++i) server.originals.push_back(MakeOriginal(i));
+      server.ready.store(true, std::memory_order_release);
       order(requests / 8, 0);
       phases.Begin("load", true);
       order(requests, 1);

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -102,8 +103,14 @@ def arguments() -> argparse.Namespace:
     return found
 
 
+def end(*_: object) -> None:
+    """On SIGTERM the server must go as well."""
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main() -> None:
     asked = arguments()
+    signal.signal(signal.SIGTERM, end)
     sessions = int((60_000 if asked.quick else 2_400_000) * asked.scale)
     rest = asked.rest if asked.rest is not None else 0.5 if asked.quick else 4.0
     environment = dict(os.environ) | dict(pair.split("=", 1) for pair in asked.server_env)

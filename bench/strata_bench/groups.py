@@ -282,8 +282,7 @@ def run(
             names = turns(group, work, allocators, number, rounds)
             order.shuffle(names)
             for name in names:
-                plain = allocators[name]
-                allocator = replace(plain, env=plain.env | work.env)
+                allocator = replace(allocators[name], env=allocators[name].env | work.env)
                 (args,) = (v.args for v in group.variants if v.name == name)
                 step = (replace(work.case, args=work.case.args + args), allocator, number)
                 if work.limit_mib:
@@ -376,9 +375,8 @@ def page(
     lines = [f"# {group.title}\n", group.about + "\n", how + "\n"]
     for work in (w for w in group.works if w.figures) if group.tables else ():
         shown = work.variants_of(names[1:])
-        header = [work.case.name, base, *shown]
-        lines.append("| " + " | ".join(header) + " |")
-        lines.append("|---|" + "---:|" * (len(header) - 1))
+        lines.append("| " + " | ".join([work.case.name, base, *shown]) + " |")
+        lines.append("|---|" + "---:|" * (len(shown) + 1))
         for figure in work.figures:
             cells = [_against(results, work, figure, n, base) for n in shown]
             row = [figure.label, _plain(results, work, figure, base), *cells]

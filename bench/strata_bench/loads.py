@@ -33,6 +33,7 @@ TICK_SECONDS = 0.05
 LIVE_TICK_SECONDS = 0.4
 UNMEASURED = ("", "warm-up", "end")
 REST = "rest"
+KILL_SECONDS = 10.0  # for a load to end what it started
 RESTED = 5  # readings at the end of the rest count as what is held after it
 
 
@@ -148,15 +149,18 @@ def watch(
             text=True,
         ) as process,
     ):
-        limit = threading.Timer(timeout, process.kill)
-        limit.start()
+        limits = [threading.Timer(timeout, process.terminate)]
+        limits.append(threading.Timer(timeout + KILL_SECONDS, process.kill))
+        for limit in limits:
+            limit.start()
         sampler.start()
         try:
             for line in process.stdout or ():
                 watched.line(line.rstrip("\n"))
             process.wait()
         finally:
-            limit.cancel()
+            for limit in limits:
+                limit.cancel()
             over.set()
             sampler.join()
         if process.returncode != 0 or not watched.result:

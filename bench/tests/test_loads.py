@@ -55,6 +55,19 @@ def test_a_load_that_fails_says_so(tmp_path: Path) -> None:
     assert "libvips-dev" in loads.lacking("images", tmp_path)
 
 
+def test_a_load_that_is_stopped_takes_its_server_along() -> None:
+    need("redis-server")
+    words = loads.command(loads.REDIS, PROGRAMS, ("--quick=1", "--rest=60"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline().removeprefix("pid="))
+        assert Path(f"/proc/{pid}").exists()
+        assert "phase=rest\n" in iter(process.stdout.readline, "")
+        process.terminate()
+    assert process.returncode == 128 + 15
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_the_phases_decide_what_a_reading_counts_for() -> None:
     watched = loads.Watched()
     for phase, value in (("warm-up", 1000), ("load", 10), ("burst", 30), ("rest", 5), ("rest", 7)):
