@@ -11,6 +11,7 @@ import shlex
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from strata_bench import (
+    accuracy,
     allocators,
     classic_groups,
     cycle_group,
@@ -26,6 +28,8 @@ from strata_bench import (
     groups,
     hoard_group,
     lifetimes_group,
+    loads,
+    loads_model,
     machine,
     plots,
     reap_groups,
@@ -54,6 +58,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
+    | {accuracy.GROUP.name: accuracy.GROUP}
 )
 
 console = Console()
@@ -159,6 +164,22 @@ def record_traces(group: groups.Group, lib: Path, out: Path) -> tuple[groups.Gro
     return replace(group, works=works, targets=targets), lacking
 
 
+def provide_loads(
+    group: groups.Group, lib: Path, out: Path, *, quick: bool
+) -> tuple[groups.Group, dict[str, str]]:
+    """The group with the loads that can run here, and a model of them; why others cannot."""
+    named = [w.case for w in group.works if w.case.kind is Kind.LOAD]
+    lacking = {c.name: why for c in named if (why := loads.lacking(c.program, out))}
+    found = [case for case in named if case.name not in lacking]
+    if found:
+        console.print("bench: recording the loads and training a model", highlight=False)
+        if why := loads_model.provide(found, lib, out, quick=quick):
+            lacking[loads_model.VARIANT.name] = why
+    works = tuple(w for w in group.works if w.case.name not in lacking)
+    variants = tuple(v for v in group.variants if v.name not in lacking)
+    return replace(group, works=works, variants=variants), lacking
+
+
 def run_group(
     group: groups.Group, lib: Path, rounds: int | None, place: Path | None, quick: bool
 ) -> None:
@@ -171,9 +192,10 @@ def run_group(
         raise typer.BadParameter(f"there is no program {missing[0]}")
     if any(w.case.kind is Kind.SERVER for w in group.works):
         request_pools.build_modules()
+    group, unprovided = provide_loads(group, lib, out, quick=quick)
     found, skipped = groups.prepare(group, lib, out)
     group, unrecorded = record_traces(group, lib, out)
-    skipped |= unrecorded
+    skipped |= unprovided | unrecorded
     for name, why in skipped.items():
         console.print(f"[yellow]bench: {name} is left out: {why}")
     if group.variants[0].name in skipped or len(found) < 2:
@@ -183,7 +205,12 @@ def run_group(
     started = time.monotonic()
     with make_progress() as progress:
         task = progress.add_task(
-            group.name, total=count * sum(len(w.only) or len(found) for w in group.works)
+            group.name,
+            total=sum(
+                len(groups.turns(group, work, found, number, count))
+                for work in group.works
+                for number in range(1, count + 1)
+            ),
         )
 
         def done(run: Run) -> None:
@@ -216,6 +243,28 @@ def run_group(
         f"bench: wrote {out / group.name}.tsv and {target}",
         highlight=False,
     )
+
+
+def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
+    """Writes the page of the models' accuracy, beside the recordings unless the run is whole."""
+    out = ROOT / "build" / "accuracy"
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    rows, rates = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not rows:
+        raise typer.BadParameter("accuracy: nothing could be recorded")
+    how = (
+        f"`make bench GROUP=accuracy` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
+    )
+    whole = not quick and len(rates) == len(accuracy.SUBJECTS)
+    target = place or (PAGES if whole else out) / "accuracy.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = accuracy.page(rows, rates, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
 
 
 def main(
@@ -251,7 +300,10 @@ def main(
             raise typer.BadParameter(f"no such group; there are {', '.join(GROUPS)}")
         if only or peers or env:
             raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
-        run_group(GROUPS[group], lib, rounds, docs, quick)
+        if group == accuracy.GROUP.name:
+            run_accuracy(lib, docs, quick)
+        else:
+            run_group(GROUPS[group], lib, rounds, docs, quick)
         return
     rounds = rounds or MIN_ROUNDS
     cases = choose_cases(only or [])

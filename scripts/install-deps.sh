@@ -14,6 +14,7 @@ SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-
 DAEMONS="openssh-server openssh-client chrony vsftpd cron sudo man-db bubblewrap"
 PHP="php-cli php-xml php-mbstring php-curl php-sqlite3"
 POOLS="apache2 apache2-dev libapr1-dev nginx-light nginx-dev"
+IMAGES="libvips-dev libjpeg-dev pkg-config"
 CLIENTS="apache2-utils curl openssl subversion libaprutil1-dev"
 
 packages_of() {
@@ -24,7 +25,7 @@ packages_of() {
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     learn) echo "$BUILD $PYTHON" ;;
-    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk" ;;
+    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk $IMAGES" ;;
     fuzz) echo "$BUILD $CLANG" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
     *) echo "install-deps: no group '$1' (build tools test servers demo learn bench fuzz lint)" >&2; return 2 ;;

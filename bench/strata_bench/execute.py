@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strata.redis import RedisError
 
-from strata_bench import redis_cycle, redis_load, request_pools, traces
+from strata_bench import loads, redis_cycle, redis_load, request_pools, traces
 from strata_bench.allocators import Allocator
 from strata_bench.plan import Case, Kind
 from strata_bench.results import Results, Run
@@ -92,6 +92,14 @@ def run_step(step: Step, programs: Path, quick: bool) -> Run:
             fields = request_pools.measure(case.program, allocator, seconds)
             return Run(case.name, allocator.name, round_number, fields)
         except (request_pools.ServerError, OSError, subprocess.SubprocessError) as error:
+            return Run(case.name, allocator.name, round_number, {}, str(error))
+    if case.kind is Kind.LOAD:
+        # What lives is asked once, of Strata as it is by itself.
+        plain = round_number == 1 and allocator.name in case.strata
+        try:
+            fields = loads.measure(case, allocator, programs, quick=quick, counts_live=plain)
+            return Run(case.name, allocator.name, round_number, fields)
+        except (loads.LoadError, OSError) as error:
             return Run(case.name, allocator.name, round_number, {}, str(error))
     if case.kind is Kind.TRACE:
         return traces.measure(case.name, case.program, allocator, round_number, programs)

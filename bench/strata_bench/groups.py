@@ -5,7 +5,7 @@ docs/benchmarks/NAME.md."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -50,6 +50,9 @@ class Work:
     env: dict[str, str] = field(default_factory=dict)
     limit_mib: int = 0  # in a memory cgroup of this size
     only: tuple[str, ...] = ()  # these variants; all if none is named
+
+    def variants_of(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not self.only or name in self.only]
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,13 @@ def prepare(group: Group, lib: Path, programs: Path) -> tuple[dict[str, Allocato
     return found, skipped
 
 
+def turns(group: Group, work: Work, names: Iterable[str], number: int, count: int) -> list[str]:
+    """The variants that the work runs with in this round."""
+    peers = {v.name for v in group.variants if v.library or v.heap}
+    most = {is_peer: work.case.rounds_for(count, is_peer=is_peer) for is_peer in (False, True)}
+    return [name for name in work.variants_of(names) if number <= most[name in peers]]
+
+
 def run(
     group: Group,
     allocators: dict[str, Allocator],
@@ -269,11 +279,10 @@ def run(
     order = random.Random(SEED)
     for number in range(1, rounds + 1):
         for work in group.works:
-            names = [name for name in allocators if not work.only or name in work.only]
+            names = turns(group, work, allocators, number, rounds)
             order.shuffle(names)
             for name in names:
-                plain = allocators[name]
-                allocator = replace(plain, env=plain.env | work.env)
+                allocator = replace(allocators[name], env=allocators[name].env | work.env)
                 (args,) = (v.args for v in group.variants if v.name == name)
                 step = (replace(work.case, args=work.case.args + args), allocator, number)
                 if work.limit_mib:
@@ -365,15 +374,15 @@ def page(
     base = names[0] if names else group.variants[0].name
     lines = [f"# {group.title}\n", group.about + "\n", how + "\n"]
     for work in (w for w in group.works if w.figures) if group.tables else ():
-        header = [work.case.name, base, *names[1:]]
-        lines.append("| " + " | ".join(header) + " |")
-        lines.append("|---|" + "---:|" * (len(header) - 1))
+        shown = work.variants_of(names[1:])
+        lines.append("| " + " | ".join([work.case.name, base, *shown]) + " |")
+        lines.append("|---|" + "---:|" * (len(shown) + 1))
         for figure in work.figures:
-            cells = [_against(results, work, figure, n, base) for n in names[1:]]
+            cells = [_against(results, work, figure, n, base) for n in shown]
             row = [figure.label, _plain(results, work, figure, base), *cells]
             lines.append("| " + " | ".join(row) + " |")
         if work.limit_mib:
-            ends = [limited.ends(results, work.case.name, n) for n in names]
+            ends = [limited.ends(results, work.case.name, n) for n in (base, *shown)]
             lines.append("| " + " | ".join(["finished", *ends]) + " |")
         lines.append("")
     if group.more is not None and images is not None:

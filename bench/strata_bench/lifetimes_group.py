@@ -1,7 +1,9 @@
-"""Placement by learned lifetimes: bursts of which a little stays, and what a look-up costs."""
+"""Placement by learned lifetimes: bursts of which a little stays, what a look-up costs, and four
+loads that live as servers do."""
 
 from __future__ import annotations
 
+from strata_bench import loads_model, loads_table
 from strata_bench.allocators import GLIBC
 from strata_bench.groups import Figure, Group, Target, Variant, Work
 from strata_bench.plan import Case
@@ -20,6 +22,8 @@ def _bursts(size: int) -> Work:
             "bursts",
             (f"--size={size}", "--pause=0.3"),
             "rss_kib",
+            rounds=2,
+            peer_rounds=1,
             quick=("--scale=0.2", "--idle=1"),
         ),
         (
@@ -27,13 +31,14 @@ def _bursts(size: int) -> Work:
             Figure("rss_second_kib", "RSS after the second burst", False),
             RSS_AT_REST,
         ),
+        only=(OFF, ONLINE, "glibc", "jemalloc"),
     )
 
 
 def _cost(at: str, threads: int) -> Work:
     name = f"predicted-{at}-t{threads}"
     args = (f"--at={at}", f"--threads={threads}", "--seconds=0.5")
-    case = Case(name, "predicted", args, "ns", quick=("--scale=0.2", "--teach=0.5"))
+    case = Case(name, "predicted", args, "ns", rounds=3, quick=("--scale=0.2", "--teach=0.5"))
     return Work(case, (COST,), only=(OFF, ONLINE))
 
 
@@ -52,11 +57,14 @@ LIFETIMES = Group(
     (
         Variant(OFF),
         Variant(ONLINE, {"STRATA_LIFETIMES": "online"}),
+        loads_model.VARIANT,
+        Variant("llama", heap="llama"),
         Variant("glibc", library=GLIBC),
         Variant("jemalloc", library=GLIBC.parent / "libjemalloc.so.2"),
     ),
-    (*(_bursts(size) for size in SIZES), *COSTS),
-    rounds=6,
+    (*(_bursts(size) for size in SIZES), *COSTS, *loads_table.WORKS),
+    rounds=3,
+    more=loads_table.section,
     targets=tuple(Target(ONLINE, COST.key, WITHIN, work=work.case.name, base=OFF) for work in COSTS)
     + tuple(Target(ONLINE, "mops", 0.9, work=f"bursts-{size}", base=OFF) for size in SIZES),
 )

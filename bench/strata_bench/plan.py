@@ -16,6 +16,7 @@ class Kind(Enum):
     CYCLE = "cycle"  # redis through a day
     SERVER = "server"  # nginx or Apache
     TRACE = "trace"  # a replay of what was recorded from `program`
+    LOAD = "load"  # one of bench/loads, watched from outside
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Case:
     quick_peers: tuple[str, ...] | None = None
     kind: Kind = Kind.PROGRAM
     timeout: float = 120.0
+
+    def rounds_for(self, rounds: int, *, is_peer: bool) -> int:
+        """How many of so many rounds it runs in."""
+        own = rounds if self.rounds is None else min(rounds, self.rounds)
+        return own if not is_peer or self.peer_rounds is None else min(own, self.peer_rounds)
 
 
 def _speed(name: str, program: str, *args: str, limit: float = 1.5) -> Case:

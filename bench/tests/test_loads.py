@@ -1,0 +1,129 @@
+"""The four loads run to their end when they are quick, and their part of the page says what was
+measured. Nothing here asserts speed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from blackbox import ROOT, need
+from strata_bench import lifetimes_group, loads, loads_table
+from strata_bench.allocators import GLIBC, Allocator
+from strata_bench.groups import turns
+from strata_bench.plan import Kind
+from strata_bench.results import Results, Run
+
+PROGRAMS = ROOT / "build" / "bench"
+PLAIN = Allocator("glibc", "", GLIBC)
+CASES = {work.case.program: work.case for work in loads_table.WORKS}
+
+
+def prepared(load: str) -> None:
+    """Skips with the reason where the load cannot run."""
+    if load == loads.REDIS:
+        need("redis-server")
+    if load not in loads.SCRIPTS:
+        if shutil.which("pkg-config") is None:
+            pytest.skip("pkg-config is not installed")
+        subprocess.run([str(ROOT / "bench" / "build.sh"), str(PROGRAMS), load], check=True)
+    if why := loads.lacking(load, PROGRAMS):
+        pytest.skip(f"{load}: {why}")
+
+
+@pytest.mark.parametrize("load", CASES)
+def test_a_quick_load_works_and_is_watched(load: str) -> None:
+    prepared(load)
+    fields = loads.measure(CASES[load], PLAIN, PROGRAMS, quick=True, counts_live=False)
+    assert fields["program"] == load
+    assert int(fields["work"]) > 0
+    assert float(fields["per_cpu_s"]) > 0
+    mean, peak = float(fields["rss_mean_kib"]), float(fields["rss_peak_kib"])
+    assert 1024 < float(fields["anonymous_mean_kib"]) <= mean <= peak
+    assert 1024 < float(fields["rss_rest_kib"]) <= peak
+
+
+def test_a_load_that_fails_says_so(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "import sys; sys.exit('no luck today')"]
+    with pytest.raises(loads.LoadError, match="exit 1 no luck today"):
+        loads.watch(words, {}, 5, loads.memory_of, 0.05)
+    slow = [sys.executable, "-c", "import time; time.sleep(9)"]
+    with pytest.raises(loads.LoadError, match="no result within"):
+        loads.watch(slow, {}, 0.2, loads.memory_of, 0.05)
+    assert "libvips-dev" in loads.lacking("images", tmp_path)
+
+
+def test_a_load_that_is_stopped_takes_its_server_along() -> None:
+    need("redis-server")
+    words = loads.command(loads.REDIS, PROGRAMS, ("--quick=1", "--rest=60"))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline().removeprefix("pid="))
+        assert Path(f"/proc/{pid}").exists()
+        assert "phase=rest\n" in iter(process.stdout.readline, "")
+        process.terminate()
+    assert process.returncode == 128 + 15
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_phases_decide_what_a_reading_counts_for() -> None:
+    watched = loads.Watched()
+    for phase, value in (("warm-up", 1000), ("load", 10), ("burst", 30), ("rest", 5), ("rest", 7)):
+        watched.readings.append(loads.Reading(phase, {"VmRSS": value}))
+    assert watched.mean("VmRSS") == 20
+    assert watched.rested("VmRSS") == 6
+    assert watched.peak("VmRSS") == 1000
+
+
+def test_only_the_server_of_redis_gets_the_allocator() -> None:
+    strata = Allocator("strata", "", Path("/lib/libstrata.so"), {"STRATA_LIFETIMES": "online"})
+    options, environment = loads.environment_for(loads.REDIS, strata)
+    assert "LD_PRELOAD" not in environment
+    assert "--server-env=LD_PRELOAD=/lib/libstrata.so" in options
+    assert "--server-env=STRATA_LIFETIMES=online" in options
+    options, environment = loads.environment_for("pipeline", strata)
+    assert options == ()
+    assert environment["STRATA_LIFETIMES"] == "online"
+
+
+def results() -> Results:
+    found = Results()
+    rates = {"strata": (100, 100), "online": (99, 101), "model": (90, 91), "glibc": (80,)}
+    held = {"strata": 3072, "online": 2048, "model": 1536, "glibc": 4096}
+    for name, values in rates.items():
+        for number, rate in enumerate(values, 1):
+            fields = {
+                "per_cpu_s": str(rate),
+                "per_s": str(rate),
+                **{f"rss_{key}_kib": "8192" for key in ("mean", "peak", "rest")},
+                **{f"anonymous_{key}_kib": str(held[name]) for key in ("mean", "rest")},
+            }
+            if (name, number) == ("strata", 1):
+                fields |= {"live_mean_kib": "1024", "live_rest_kib": "1024"}
+            found.add(Run("redis", name, number, fields))
+    return found
+
+
+def test_the_section_says_what_was_held_and_judges_the_throughput() -> None:
+    text = "\n".join(loads_table.section(results(), Path()))
+    assert "| redis | strata | 100 | 100 | 8.0 | 8.0 | 8.0 | 2.0 | 2.0 |" in text
+    assert "| redis | online | 1.000 (0.990 to 1.010) |" in text
+    assert "| 1.0 (-50 %) | 1.0 (-50 %) |" in text
+    assert "| redis | glibc | 0.800 |" in text
+    assert "| 3.0 (+50 %) |" in text
+    assert "redis, online: work / CPU s 1.000 (0.990 to 1.010) × strata" in text
+    assert "asked for ≥ 0.98: met." in text
+    assert "redis, model: work / CPU s 0.905 (0.900 to 0.910) × strata" in text
+    assert "asked for ≥ 0.98: missed." in text
+    assert "images" not in text.split("| load |")[1]
+
+
+def test_peers_run_in_fewer_rounds() -> None:
+    group = lifetimes_group.LIFETIMES
+    work = next(w for w in group.works if w.case.kind is Kind.LOAD)
+    names = [variant.name for variant in group.variants]
+    assert turns(group, work, names, 1, 3) == ["strata", "online", "model", "llama", "glibc"]
+    assert turns(group, work, names, 2, 3) == ["strata", "online", "model"]
+    assert turns(group, work, names, 3, 3) == []
