@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 from strata.learn import evaluate, model_file
 from strata.learn.classes import class_of
-from strata.learn.dataset import COUNTS
+from strata.learn.rows import COUNTS
 
 from strata_bench import loads, loads_model, sources
 from strata_bench.groups import Group

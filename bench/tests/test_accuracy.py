@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from strata.learn.dataset import COUNTS
+from strata.learn.rows import COUNTS
 from strata.learn.evaluate import Accuracy, Judged
 from strata_bench import accuracy, sources
 from strata_bench.accuracy import Row, Thinned

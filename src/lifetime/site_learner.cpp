@@ -6,7 +6,7 @@ namespace {
 
 // Fewer may be chance.
 constexpr float kLeastSamples = 2;
-constexpr float kNearlyAll = 0.9f;
+constexpr float kNearlyAll = 0.9f, kStillMany = 0.75f;
 // Of one stack: what little of it passes is no reason to look further out.
 constexpr float kMost = 0.8f;
 
@@ -14,14 +14,16 @@ bool IsMostly(float part, float other, float share) {
   return part >= kLeastSamples && part >= share * (part + other);
 }
 
-Prediction::Kind Verdict(const SiteTally& t, bool may_go_deeper) {
-  if (IsMostly(t.lasted, t.passed, kNearlyAll)) return Prediction::kLasts;
+}  // namespace
+
+Prediction::Kind SiteLearner::Verdict(const SiteTally& t, bool may_go_deeper) const {
+  const bool lasted_before = now_.Find(t.key).kind() == Prediction::kLasts;
+  if (IsMostly(t.lasted, t.passed, lasted_before ? kStillMany : kNearlyAll))
+    return Prediction::kLasts;
   if (!t.has_lasting_stack) return Prediction::kNone;
   if (may_go_deeper) return Prediction::kDeeper;
   return t.lasted > t.passed ? Prediction::kLasts : Prediction::kNone;
 }
-
-}  // namespace
 
 SiteTally& SiteLearner::TallyOf(SiteKey key) {
   // The high bits: the low ones of keys with a frame in common may be alike.

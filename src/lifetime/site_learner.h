@@ -40,16 +40,21 @@ class SiteLearner {
   static constexpr size_t kMostFrames = 12;
 
   // `tallies`: a power of two of them, more than twice the evidence, in any state. The evidence is
-  // changed. Returns how many predictions were made.
-  SiteLearner(SiteTally* tallies, size_t n) : tallies_(tallies), mask_(n - 1) {}
+  // changed. `now`: what is predicted already, which it takes more to give up than to make, so that
+  // a place whose objects mostly last does not go to and fro. Returns how many predictions were
+  // made.
+  SiteLearner(SiteTally* tallies, size_t n, PredictionCache now)
+      : tallies_(tallies), mask_(n - 1), now_(now) {}
   size_t Decide(SiteEvidence* evidence, size_t n, PredictionCache::Draft& draft);
 
  private:
   SiteTally& TallyOf(SiteKey key);
+  Prediction::Kind Verdict(const SiteTally& t, bool may_go_deeper) const;
   void Sum(const SiteEvidence* evidence, size_t n);
 
   SiteTally* tallies_;
   size_t mask_;
+  PredictionCache now_;
 };
 
 }  // namespace strata

@@ -146,7 +146,7 @@ void LifetimeLearner::Learn(Runtime& r) {
   const size_t slots = std::bit_ceil(2 * evidence_.size() + 1);
   if (!tallies.Reserve(slots) || !words.Reserve(PredictionCache::kEntries)) return;
   PredictionCache::Draft draft(words.data());
-  SiteLearner learner(tallies.data(), slots);
+  SiteLearner learner(tallies.data(), slots, Predictions());
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);
   g_changes.fetch_add(Predictions().Publish(draft), std::memory_order_relaxed);
   g_places.store(made, std::memory_order_relaxed);

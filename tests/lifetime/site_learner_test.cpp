@@ -29,7 +29,7 @@ class SiteLearnerTest : public testing::Test {
     std::vector<uint64_t> draft(PredictionCache::kEntries);
     PredictionCache::Draft drafted(draft.data());
     std::vector<SiteEvidence> evidence = evidence_;
-    made_ = SiteLearner(tallies.data(), tallies.size())
+    made_ = SiteLearner(tallies.data(), tallies.size(), cache_)
                 .Decide(evidence.data(), evidence.size(), drafted);
     cache_.Publish(drafted);
   }
@@ -80,6 +80,21 @@ TEST_F(SiteLearnerTest, OneSampleMayBeChance) {
   Add({1, 3}, 1, 0);  // from another caller, to the same place
   Decide();
   EXPECT_EQ(Of(1).kind(), Prediction::kLasts);
+}
+
+TEST_F(SiteLearnerTest, ItTakesMoreToGiveAPredictionUpThanToMakeIt) {
+  Add({1}, 78, 22);
+  Decide();
+  EXPECT_EQ(made_, 0u);
+  evidence_[0].lasted = 95;
+  Decide();
+  EXPECT_EQ(Of(1).kind(), Prediction::kLasts);
+  evidence_[0].lasted = 78;
+  Decide();
+  EXPECT_EQ(Of(1).kind(), Prediction::kLasts);
+  evidence_[0].lasted = 60;
+  Decide();
+  EXPECT_EQ(made_, 0u);
 }
 
 TEST_F(SiteLearnerTest, AWrapperIsToldByItsCallers) {
