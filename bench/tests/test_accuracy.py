@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from strata.learn.rows import COUNTS
 from strata.learn.evaluate import Accuracy, Judged
+from strata.learn.rows import COUNTS
 from strata_bench import accuracy, sources
 from strata_bench.accuracy import Row, Thinned
 

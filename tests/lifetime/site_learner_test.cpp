@@ -86,7 +86,7 @@ TEST_F(SiteLearnerTest, ItTakesMoreToGiveAPredictionUpThanToMakeIt) {
   Add({1}, 78, 22);
   Decide();
   EXPECT_EQ(made_, 0u);
-  evidence_[0].lasted = 95;
+  evidence_[0].lasted = 400;
   Decide();
   EXPECT_EQ(Of(1).kind(), Prediction::kLasts);
   evidence_[0].lasted = 78;
@@ -160,6 +160,7 @@ TEST_F(SiteLearnerTest, StacksGetTheirOwnFate) {
     std::mt19937 random(seed);
     evidence_.clear();
     frames_.clear();
+    Decide();  // and nothing is predicted any more
     const uintptr_t decisive = 1 + random() % 6;
     std::vector<std::pair<std::vector<uintptr_t>, bool>> stacks;
     for (int i = 0; i < 200; ++i) {
