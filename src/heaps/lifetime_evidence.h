@@ -29,6 +29,9 @@ class LifetimeEvidence {
   // Where what is usual for a size ends, of its plain class; known once some of it has died.
   double usual_ns(SizeClass c) const { return usual_ns_[Raw(c)]; }
   bool knows_usual(SizeClass c) const;
+  // From the next look on, what is usual ends no sooner than this: where most of a size is known to
+  // live longer than what has died of it so far.
+  void SetLeastUsual(SizeClass c, double ns) { least_ns_[Raw(c)] = ns; }
 
  private:
   // Deaths so far, at the last look, and with what died before worth less.
@@ -57,6 +60,7 @@ class LifetimeEvidence {
   ScratchArray<RowDeaths> by_row_;
   ScratchArray<SiteEvidence> rows_;
   double usual_ns_[kNumSizes + 1] = {};  // where what is usual ends
+  double least_ns_[kNumSizes + 1] = {};  // and no sooner than this
   uint64_t looked_ns_ = 0;
 };
 

@@ -14,6 +14,10 @@ constexpr float kWorth = 4;
 constexpr float kEnough = 4;
 constexpr double kSure = 0.9;
 
+// In a burst, what dies first would make the rest seem to last. The model knows better, but may be
+// another program's: nothing waits for it longer than this.
+constexpr double kMostWaitNs = 1e9;
+
 // Begins the names of what stands for stacks that are not known (profile/stack_walk.cpp).
 constexpr char kNoStack[] = "strata_";
 constexpr size_t kNoStackLength = sizeof(kNoStack) - 1;
@@ -139,6 +143,11 @@ size_t ModelAnswers::AskNew(const Model& model, const Sampler& sampler, FrameNam
   return static_cast<size_t>(stats_.asked - before);
 }
 
+bool ModelAnswers::WasSaid(SizeClass c) const {
+  const double* said = &said_[Raw(c) * kLifetimeClasses];
+  return std::any_of(said, said + kLifetimeClasses, [](double weight) { return weight > 0; });
+}
+
 // The median of what the model says of a size, as an index.
 size_t ModelAnswers::UsualClass(SizeClass c) const {
   const double* said = &said_[Raw(c) * kLifetimeClasses];
@@ -151,6 +160,7 @@ size_t ModelAnswers::UsualClass(SizeClass c) const {
 }
 
 void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
+  if (said_.size() == 0) return;  // nobody was asked
   const size_t n = std::min(answers_.size(), evidence.size());
   for (size_t i = 0; i < said_.size(); ++i) said_[i] = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -158,6 +168,12 @@ void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
     if (a.likeliest != LifetimeClass::kUnknown)
       said_[Raw(a.size_class) * kLifetimeClasses + static_cast<size_t>(a.likeliest) - 1] +=
           static_cast<double>(a.samples);
+  }
+  for (size_t c = 1; c <= kNumSizes; ++c) {
+    const auto size_class = static_cast<SizeClass>(c);
+    const size_t next = UsualClass(size_class) + 1;
+    if (WasSaid(size_class) && next < kLifetimeClasses)
+      evidence.SetLeastUsual(size_class, std::min(kBeginNs[next], kMostWaitNs));
   }
   stats_.disagreements = 0;
   for (size_t i = 0; i < n; ++i) {

@@ -77,6 +77,7 @@ class ModelAnswers {
   bool NameFrames(const Model& model, FrameNamer& namer);
   FrameSlot* SlotOf(uintptr_t frame);
   void Ask(const Model& model, const SampleRow& row);
+  bool WasSaid(SizeClass c) const;
   size_t UsualClass(SizeClass c) const;
 
   ScratchArray<Answer> answers_;  // by the row's number

@@ -64,6 +64,18 @@ TEST_F(LifetimeEvidenceTest, TheStackAndWhereItsFramesLieComeAlong) {
   EXPECT_EQ(e.words_up[1], 22u);
 }
 
+TEST_F(LifetimeEvidenceTest, WhatIsUsualMayBeKnownToBeMore) {
+  evidence_.SetLeastUsual(ClassOfSize(kSize), 1e9);
+  for (int i = 0; i < 9; ++i) Live(1, 50 * kMs);
+  Live(2, 500 * kMs);
+  EXPECT_EQ(Of(2).lasted, 0);
+  EXPECT_NEAR(Of(2).passed, 1, 0.1);
+  const uintptr_t p = Allocate(3);
+  heap_.now_ns += 2 * kSecond;
+  EXPECT_EQ(Of(3).lasted, 1);
+  Free(p);
+}
+
 TEST_F(LifetimeEvidenceTest, TwiceTheMedianOfTheSizeIsMoreThanUsual) {
   for (int i = 0; i < 9; ++i) Live(1, 100 * kMs);
   Live(2, 150 * kMs);

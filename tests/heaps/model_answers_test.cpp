@@ -15,6 +15,7 @@ namespace strata::test {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kMostWaitedFor = 1000 * kMs;
 constexpr size_t kSize = 500;
 constexpr uintptr_t kPasses = 0x10, kStays = 0x20, kMaybe = 0x30, kUnknown = 0x40, kOuter = 0x99;
 
@@ -94,6 +95,13 @@ TEST_F(ModelAnswersTest, WhatOutlivesTheUsualByTheModelLasts) {
   EXPECT_EQ(Of(kPasses).lasted, 0);
 }
 
+TEST_F(ModelAnswersTest, WithoutAQuestionThereIsNothingToAdd) {
+  Allocate(kPasses);
+  EXPECT_TRUE(evidence_.Gather(heap_.sampler, heap_.now_ns));
+  answers_.AddTo(evidence_);
+  EXPECT_EQ(Of(kPasses).passed, 0);
+}
+
 TEST_F(ModelAnswersTest, EachStackIsAskedAboutOnce) {
   Allocate(kPasses);
   Look();
@@ -138,12 +146,19 @@ TEST_F(ModelAnswersTest, WhatTheProcessSawCounts) {
   EXPECT_EQ(answers_.stats().disagreements, 1u);
 }
 
-TEST_F(ModelAnswersTest, UsualIsWhatWasSeenOnceSomethingDied) {
-  // The model says 1 s for these, which is longer than usual if all others live for 20 ms.
-  for (int i = 0; i < 20; ++i) Live(kUnknown, 20 * kMs);
-  Allocate(kPasses);
+TEST_F(ModelAnswersTest, WhatDiesFirstDoesNotMakeTheRestOfABurstSeemToLast) {
+  // The model says 1 s for most of them.
+  for (int i = 0; i < 10; ++i) Live(kPasses, 20 * kMs);
+  for (int i = 0; i < 20; ++i) Allocate(kPasses);
+  Allocate(kStays);
+  heap_.now_ns += 500 * kMs;
   Look();
-  EXPECT_GE(Of(kPasses).lasted, 2);
+  Look();
+  EXPECT_EQ(Of(kPasses).lasted, 0);
+  EXPECT_GE(Of(kStays).lasted, 2);
+  heap_.now_ns += kMostWaitedFor;
+  Look();
+  EXPECT_GT(Of(kPasses).lasted, 10);
 }
 
 TEST_F(ModelAnswersTest, OfAStackThatIsNotKnownItSaysNothing) {

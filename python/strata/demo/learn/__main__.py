@@ -43,7 +43,7 @@ class Plan:
 
 FULL_LOAD = Load(peaks=10, pause_seconds=2.0)
 FULL = Plan(replace(FULL_LOAD, peaks=5, idle_seconds=1, seed=7), FULL_LOAD, 200, reports=True)
-QUICK_LOAD = Load(peaks=3, pause_seconds=0.3, idle_seconds=5)
+QUICK_LOAD = Load(peaks=3, pause_seconds=0.3, idle_seconds=8)
 QUICK = Plan(replace(QUICK_LOAD, idle_seconds=0, seed=7), QUICK_LOAD, 40, reports=False)
 
 
