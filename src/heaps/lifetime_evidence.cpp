@@ -81,7 +81,8 @@ void LifetimeEvidence::FindUsual(const Sampler& sampler, double keeps) {
       h.weight[b] = by_size_[c].at[b].lately;
     }
     const double median = h.Quantile(0.5, 0, kNever);
-    usual_ns_[c] = median <= 0 ? kNever : std::max({kMediansToLast * median, kLeastToLastNs, least_ns_[c]});
+    usual_ns_[c] =
+        median <= 0 ? kNever : std::max({kMediansToLast * median, kLeastToLastNs, least_ns_[c]});
   }
 }
 
