@@ -40,6 +40,7 @@ class Duties {
 
   void End() {
     BackgroundSelf::WakeBy(-1);
+    if (learns_) TheLearner().Rest();
     if (own_table_) raw::Call(SYS_close_range, 0, UINT32_MAX, 0);
   }
 
@@ -54,7 +55,7 @@ class Duties {
         next_populate_ns_ = now + kPopulateNs;
       }
       if (populates_ && next > next_populate_ns_) next = next_populate_ns_;
-      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = learner_.Look(now);
+      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = TheLearner().Look(now, own_table_);
       if (learns_ && next > next_learn_ns_) next = next_learn_ns_;
       const uint64_t left = next > now ? next - now : 0;
       if (own_table_) {
@@ -86,7 +87,8 @@ class Duties {
  private:
   static bool WantsDescriptors() {
     const Options& o = TheRuntime().options;
-    return o.control != ControlChoice::kOff || o.profile_signal != 0;
+    return o.control != ControlChoice::kOff || o.profile_signal != 0 ||
+           o.lifetimes == LifetimeChoice::kModel;
   }
 
   // Without a table of its own the thread opens nothing that stays open: its descriptors would be
@@ -144,7 +146,6 @@ class Duties {
   uint32_t since_stats_ = 0;  // rounds
   uint32_t since_profile_ = 0;
   const bool learns_ = TheRuntime().options.lifetimes != LifetimeChoice::kOff;
-  LifetimeLearner learner_;
   uint64_t next_learn_ns_ = 0;
   bool populates_ = false;
   uint64_t next_populate_ns_ = 0;

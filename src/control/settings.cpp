@@ -58,6 +58,7 @@ void GetStatsInterval(TextSink& sink) { sink.Number(StatsIntervalSeconds()); }
 int SetSample(const char* value) {
   uint64_t n = 0;
   if (!ParseNumber(value, NumberForm::kSize, UINT64_MAX, n)) return EINVAL;
+  StoreOption(TheRuntime().options.adapts_sample, false);  // before: what is set now stays
   TheRuntime().sampler.SetInterval(n);
   return 0;
 }

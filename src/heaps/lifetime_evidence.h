@@ -26,6 +26,8 @@ class LifetimeEvidence {
   bool Gather(const Sampler& sampler, uint64_t now_ns);
   SiteEvidence* rows() { return rows_.data(); }
   size_t size() const { return rows_.size(); }
+  // Samples of a row that died, all of them, however long ago.
+  double DeathsOf(size_t row) const { return by_row_[row].all.seen; }
   // Where what is usual for a size ends, of its plain class; known once some of it has died.
   double usual_ns(SizeClass c) const { return usual_ns_[Raw(c)]; }
   bool knows_usual(SizeClass c) const;

@@ -120,13 +120,17 @@ void ModelAnswers::Ask(const Model& model, const SampleRow& row) {
     return;
   }
   float odds[kLifetimeClasses];
-  answer.likeliest = Predict(model, rows, n, row.bytes, odds);
-  answer.size_class = ClassOfSize(row.bytes);
+  const LifetimeClass likeliest = Predict(model, rows, n, row.bytes, odds);
   answer.is_asked = true;
+  ++stats_.asked;
+  float all = 0;
+  for (const float odd : odds) all += odd;
+  if (!(all > 0.99f && all < 1.01f)) return;  // weights that are no numbers
+  answer.likeliest = likeliest;
+  answer.size_class = ClassOfSize(row.bytes);
   for (size_t i = 0; i < kLifetimeClasses; ++i)
     answer.odds[i] = static_cast<uint8_t>(odds[i] * 255.0f + 0.5f);
   row.predicted.store(static_cast<uint8_t>(answer.likeliest), std::memory_order_relaxed);
-  ++stats_.asked;
 }
 
 size_t ModelAnswers::AskNew(const Model& model, const Sampler& sampler, FrameNamer& namer) {
@@ -159,9 +163,7 @@ size_t ModelAnswers::UsualClass(SizeClass c) const {
   return kLifetimeClasses - 1;
 }
 
-void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
-  if (said_.size() == 0) return;  // nobody was asked
-  const size_t n = std::min(answers_.size(), evidence.size());
+void ModelAnswers::SayUsual(LifetimeEvidence& evidence, size_t n) {
   for (size_t i = 0; i < said_.size(); ++i) said_[i] = 0;
   for (size_t i = 0; i < n; ++i) {
     const Answer& a = answers_[i];
@@ -175,9 +177,15 @@ void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
     if (WasSaid(size_class) && next < kLifetimeClasses)
       evidence.SetLeastUsual(size_class, std::min(kBeginNs[next], kMostWaitNs));
   }
+}
+
+void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
+  if (said_.size() == 0) return;  // nobody was asked
+  const size_t n = std::min(answers_.size(), evidence.size());
+  SayUsual(evidence, n);
   stats_.disagreements = 0;
   for (size_t i = 0; i < n; ++i) {
-    const Answer& a = answers_[i];
+    Answer& a = answers_[i];
     if (a.likeliest == LifetimeClass::kUnknown) continue;
     // What outlives the usual class, or what is usual as it was seen.
     const double usual_ns = evidence.usual_ns(a.size_class);
@@ -192,8 +200,12 @@ void ModelAnswers::AddTo(LifetimeEvidence& evidence) {
     SiteEvidence& e = evidence.rows()[i];
     if (e.lasted + e.passed >= kEnough) {
       const bool did = e.lasted > e.passed;
-      stats_.disagreements += (does && !did) || (does_not && did);
-    } else if (does) {
+      a.disagrees = (does && !did) || (does_not && did);
+    }
+    a.is_overruled |= e.lasted + e.passed >= kEnough || evidence.DeathsOf(i) >= kEnough;
+    stats_.disagreements += a.disagrees;
+    if (a.is_overruled) continue;
+    if (does) {
       e.lasted = kWorth;
       e.passed = 0;
     } else if (does_not) {

@@ -62,6 +62,8 @@ class ModelAnswers {
     SizeClass size_class = SizeClass::kNone;
     LifetimeClass likeliest{};
     bool is_asked = false;
+    bool is_overruled = false;  // enough was seen, now or once: the model has no say any more
+    bool disagrees = false;     // with what was seen then
   };
   struct FrameSlot {
     uintptr_t frame = 0;
@@ -79,6 +81,7 @@ class ModelAnswers {
   void Ask(const Model& model, const SampleRow& row);
   bool WasSaid(SizeClass c) const;
   size_t UsualClass(SizeClass c) const;
+  void SayUsual(LifetimeEvidence& evidence, size_t n);
 
   ScratchArray<Answer> answers_;  // by the row's number
   ScratchArray<const SampleRow*> fresh_;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "malloc/background_thread.h"
+#include "malloc/lifetimes.h"
 #include "malloc/limits.h"
 #include "malloc/live_options.h"
 #include "malloc/main_exit.h"
@@ -215,6 +216,7 @@ BackgroundStats ReadBackgroundStats() {
 }
 
 void BackgroundForgetInChild() {
+  ForgetLearningInChild();
   ForgetBackgroundThread();
   g_cpu = {};  // a child's clocks begin anew
   g_forked_ns.store(CoarseNowNs(), std::memory_order_relaxed);

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/message.h"
 #include "heaps/lifetime_evidence.h"
 #include "lifetime/site_learner.h"
+#include "malloc/live_options.h"
 #include "malloc/predicted_path.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
@@ -45,7 +47,9 @@ constexpr uint64_t kBusyNs = 100'000'000, kIdleNs = 1'000'000'000, kNewsNs = 5'0
 // Until a model has seen the stacks, samples are worth more than they cost.
 constexpr size_t kDenseInterval = 32 << 10;
 constexpr uint64_t kDenseNs = 500'000'000;
-constexpr uint64_t kMostDenseStacks = 4096;
+constexpr uint64_t kMostDenseNs = 10'000'000'000;  // in the life of a process
+constexpr uint64_t kManyNew = 32;                  // one sample in so many brings a new stack
+constexpr uint64_t kMostRestNs = 5'000'000'000;
 
 static_assert(SiteLearner::kMostFrames <= SampleSite::kMostFrames);
 
@@ -81,10 +85,8 @@ const char* ReadWhole(const char* path, size_t most, size_t* length) {
   return p == MAP_FAILED || *length == 0 ? nullptr : static_cast<const char*>(p);
 }
 
-// Only the background thread would end the dense samples.
-bool Adapts(const Options& o) {
-  return o.adapts_sample && o.background && o.lifetimes == LifetimeChoice::kModel;
-}
+alignas(LifetimeLearner) unsigned char g_learner[sizeof(LifetimeLearner)];
+constinit bool g_has_learner = false;  // the background thread's
 
 }  // namespace
 
@@ -99,10 +101,7 @@ void OpenModel(Runtime& r) {
                                      : "it is empty";
   if (bytes != nullptr) {
     const ModelError error = g_model.Open(bytes, length);
-    if (error == ModelError::kNone) {
-      if (Adapts(r.options)) r.sampler.SetInterval(kDenseInterval);
-      return;
-    }
+    if (error == ModelError::kNone) return;
     why = TextOf(error);
     munmap(const_cast<char*>(bytes), RoundUp(length, kNativePageSize));
   }
@@ -111,38 +110,66 @@ void OpenModel(Runtime& r) {
   if (r.options.adapts_sample) r.sampler.SetInterval(kDefaultSampleInterval);
 }
 
-// Stacks are unknown until the unwind tables are made, which else is the tick's business, and then
-// whenever files come or go.
+LifetimeLearner& TheLearner() {
+  auto* learner = reinterpret_cast<LifetimeLearner*>(g_learner);
+  if (!g_has_learner) learner = ::new (g_learner) LifetimeLearner;
+  g_has_learner = true;
+  return *learner;
+}
+
+// What it had allocated stays behind: the fork may have come in the midst of a change.
+void ForgetLearningInChild() {
+  if (!g_has_learner) return;
+  TheLearner().RestInChild();
+  g_has_learner = false;
+}
+
 void LifetimeLearner::AskModel(Runtime& r) {
-  if (!g_model.is_open() || !MayOpenFiles()) return;
+  if (!g_model.is_open() || !MayCallAnything()) return;
   if (UnwindTablesPublished() != files_) answers_.ForgetFrames();
   files_ = UnwindTablesPublished();
   ProcessNamer namer(names_);
   answers_.AskNew(g_model, r.sampler, namer);
+}
+
+// At the start, and while samples bring new stacks; not for ever, whatever a program does.
+bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
+  if (dense_until_ == 0) dense_until_ = now_ns + kDenseNs;
+  if (now_ns < dense_until_ && looked_ns_ != 0) dense_ns_ += now_ns - looked_ns_;
+  const uint64_t new_stacks = answers_.stats().asked - stacks_;
+  if (new_stacks != 0 && new_stacks * kManyNew >= new_samples) dense_until_ = now_ns + kDenseNs;
+  return now_ns < dense_until_ && dense_ns_ < kMostDenseNs;
+}
+
+// Who sets another interval meanwhile keeps it.
+void LifetimeLearner::AdaptSampling(Runtime& r, bool is_dense) {
+  if (!g_model.is_open() || !LoadOption(r.options.adapts_sample)) return;
+  if (interval_ == 0) interval_ = r.options.sample_interval;
+  if (r.sampler.rate().interval != interval_) return;
+  const size_t interval = is_dense ? kDenseInterval : r.options.sample_interval;
+  if (interval != interval_) r.sampler.SetInterval(interval);
+  interval_ = interval;
+}
+
+void LifetimeLearner::Rest() { AdaptSampling(TheRuntime(), false); }
+
+void LifetimeLearner::RestInChild() {
+  Runtime& r = TheRuntime();
+  if (interval_ == kDenseInterval && r.sampler.rate().interval == interval_)
+    r.sampler.SetIntervalInChild(r.options.sample_interval);
+}
+
+void LifetimeLearner::Learn(Runtime& r, bool may_name) {
+  ScratchArray<SiteTally> tallies;
+  ScratchArray<uint64_t> words;
+  if (may_name) AskModel(r);
+  if (!evidence_.Gather(r.sampler, r.kernel.NowNs())) return;
+  answers_.AddTo(evidence_);
   const ModelStats& stats = answers_.stats();
   g_model_stats.asked.store(stats.asked, std::memory_order_relaxed);
   g_model_stats.hits.store(stats.hits, std::memory_order_relaxed);
   g_model_stats.misses.store(stats.misses, std::memory_order_relaxed);
   g_model_stats.disagreements.store(stats.disagreements, std::memory_order_relaxed);
-}
-
-// Who sets another interval meanwhile keeps it.
-void LifetimeLearner::AdaptSampling(Runtime& r, uint64_t now_ns, bool has_news) {
-  if (!g_model.is_open() || !Adapts(r.options)) return;
-  if (interval_ == 0) interval_ = kDenseInterval;
-  if (r.sampler.rate().interval != interval_) return;
-  if (has_news && answers_.stats().asked < kMostDenseStacks) dense_until_ = now_ns + kDenseNs;
-  const size_t interval = now_ns < dense_until_ ? kDenseInterval : r.options.sample_interval;
-  if (interval != interval_) r.sampler.SetInterval(interval);
-  interval_ = interval;
-}
-
-void LifetimeLearner::Learn(Runtime& r) {
-  ScratchArray<SiteTally> tallies;
-  ScratchArray<uint64_t> words;
-  AskModel(r);
-  if (!evidence_.Gather(r.sampler, r.kernel.NowNs())) return;
-  answers_.AddTo(evidence_);
   const size_t slots = std::bit_ceil(2 * evidence_.size() + 1);
   if (!tallies.Reserve(slots) || !words.Reserve(PredictionCache::kEntries)) return;
   PredictionCache::Draft draft(words.data());
@@ -154,22 +181,23 @@ void LifetimeLearner::Learn(Runtime& r) {
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }
 
-uint64_t LifetimeLearner::Look(uint64_t now_ns) {
+// Stacks are unknown until the unwind tables are made, which else is the tick's business.
+uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   Runtime& r = TheRuntime();
   if (UnwindTablesStale() && MayCallAnything()) KeepUnwindTables();
   const uint64_t start = r.kernel.NowNs();
   const uint64_t samples = r.sampler.Stats().samples;
-  const bool is_busy = samples != samples_;
+  const uint64_t more = samples - samples_;
   samples_ = samples;
-  Learn(r);
-  const bool has_news = answers_.stats().asked != stacks_;
+  Learn(r, may_name);
+  const bool is_dense = may_name && g_model.is_open() && IsDense(now_ns, more);
   stacks_ = answers_.stats().asked;
-  const bool is_new = stacks_ == 0 && g_model.is_open();  // a process that begins
-  AdaptSampling(r, now_ns, has_news || is_new);
-  const bool is_dense = now_ns < dense_until_;
+  looked_ns_ = now_ns;
+  AdaptSampling(r, is_dense);
+  const uint64_t least = more == 0 ? (is_dense ? kBusyNs : kIdleNs) : is_dense ? kNewsNs : kBusyNs;
   const uint64_t part = is_dense ? kPartWithNews : kPartOfTime;
-  const uint64_t least = is_dense ? kNewsNs : is_busy ? kBusyNs : kIdleNs;
-  return now_ns + std::max((r.kernel.NowNs() - start) * part, least);
+  const uint64_t rest = std::min((r.kernel.NowNs() - start) * part, kMostRestNs);
+  return now_ns + std::max(rest, least);
 }
 
 LearningStats StatsOfLearning() {

@@ -16,17 +16,22 @@ namespace strata {
 // and the process goes on without. Once, as the process starts.
 void OpenModel(Runtime& r);
 
-// One in a process, and one caller at a time. What it knows of the past goes with it; what it
-// predicted stays.
+// One in a process, and one caller at a time.
 class LifetimeLearner {
  public:
-  // May take milliseconds. Returns when to come again.
-  uint64_t Look(uint64_t now_ns);
+  // May take milliseconds. `may_name`: whether stacks may be named, for which files are opened: in
+  // a table of descriptors that is not the program's. Returns when to come again.
+  uint64_t Look(uint64_t now_ns, bool may_name);
+  // Nobody comes again for now: samples are taken as rarely as the options say.
+  void Rest();
+  // The same in a forked child, which nobody may have unlocked.
+  void RestInChild();
 
  private:
-  void Learn(Runtime& r);
+  void Learn(Runtime& r, bool may_name);
   void AskModel(Runtime& r);
-  void AdaptSampling(Runtime& r, uint64_t now_ns, bool has_news);
+  void AdaptSampling(Runtime& r, bool is_dense);
+  bool IsDense(uint64_t now_ns, uint64_t new_samples);
 
   LifetimeEvidence evidence_;
   ModelAnswers answers_;
@@ -34,9 +39,15 @@ class LifetimeLearner {
   uint64_t samples_ = 0;      // at the last look
   uint64_t stacks_ = 0;       // the same
   uint32_t files_ = 0;        // the state of the unwind tables that frames were named by
+  uint64_t looked_ns_ = 0;    // the last look
   uint64_t dense_until_ = 0;  // samples are taken more often for so long
+  uint64_t dense_ns_ = 0;     // how long they were, in all
   size_t interval_ = 0;       // the sampler's, if set here
 };
+
+LifetimeLearner& TheLearner();
+// The thread that learned did not come along: it begins anew.
+void ForgetLearningInChild();
 
 struct LearningStats {
   size_t places = 0;     // entries of the table now

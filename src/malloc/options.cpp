@@ -180,6 +180,7 @@ constexpr OptionRow kTable[] = {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kSize, UINT64_MAX, n)) return false;
        o.sample_interval = n;
+       o.says_sample = true;
        return true;
      }},
     {"BACKGROUND", "on|off", "on",
@@ -266,7 +267,7 @@ void SettleLifetimes(Options& o) {
     o.lifetimes = LifetimeChoice::kOff;
     Message().Text("STRATA_LIFETIMES=model needs a file in STRATA_MODEL; ignored").Send();
   }
-  if (o.lifetimes != LifetimeChoice::kOff && o.sample_interval == kDefaultSampleInterval) {
+  if (o.lifetimes != LifetimeChoice::kOff && !o.says_sample) {
     o.sample_interval = kLearningSampleInterval;
     o.adapts_sample = true;
   }
@@ -323,6 +324,7 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.control = ControlChoice::kOff;
     out.heap_limit = 0;
     out.sample_interval = kDefaultSampleInterval;
+    out.says_sample = false;
     out.on_error = OnError::kAbort;
     out.model[0] = '\0';
     if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;

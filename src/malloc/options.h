@@ -40,6 +40,7 @@ struct Options {
   LifetimeChoice lifetimes = LifetimeChoice::kOff;
   char model[1024] = {};  // a path; empty: none
   bool says_lifetimes = false;
+  bool says_sample = false;
   bool adapts_sample = false;  // the interval is ours to choose
   ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;

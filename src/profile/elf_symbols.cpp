@@ -31,12 +31,13 @@ constexpr uint8_t kPcRelative = 0x1b, kUnsigned4 = 0x03, kDataRelative = 0x3b;
 
 }  // namespace
 
-bool ElfSymbols::Open(MemoryReader& file) {
+bool ElfSymbols::Open(MemoryReader& file, Has has) {
   file_ = &file;
   segment_count_ = 0;
   symbols_ = names_ = {};
   if (!file.Read(0, &header_, sizeof(header_)) || !IsOurs(header_)) return false;
   const size_t n = std::min<size_t>(header_.e_phnum, kMostSegments);
+  if (has == Has::kSegmentsOnly) header_.e_shoff = 0;
   if (header_.e_phoff > kMostOffset) return false;
   if (!file.Read(header_.e_phoff, segments_, n * sizeof(Elf64_Phdr))) return false;
   segment_count_ = n;

@@ -24,8 +24,10 @@ struct FunctionQuery {
 
 class ElfSymbols {
  public:
+  // Symbols are in sections of the file, which are not mapped.
+  enum class Has : bool { kSegmentsOnly, kAll };
   // `file` reads at offsets in the file, and outlives this. False: no ELF file of this machine.
-  bool Open(MemoryReader& file);
+  bool Open(MemoryReader& file, Has has = Has::kAll);
 
   // The address that the file gives to what stands at an offset. False: no segment has it.
   bool AddressOf(uint64_t offset, uint64_t* address) const;

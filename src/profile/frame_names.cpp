@@ -124,7 +124,8 @@ bool FrameNames::NameIn(const Mapping& code, const Mapping& first, const uintptr
       return Ask(code, id, frames, n, sink);
   }
   MappedBytes mapped(first, code);
-  if (id.size != 0 && elf_.Open(mapped)) return Ask(code, id, frames, n, sink);
+  if (id.size != 0 && elf_.Open(mapped, ElfSymbols::Has::kSegmentsOnly))
+    return Ask(code, id, frames, n, sink);
   for (size_t i = 0; i < n; ++i) sink.Take(frames[i], nullptr, 0);
   return true;
 }

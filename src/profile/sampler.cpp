@@ -34,8 +34,12 @@ class Sampler::Change {
 };
 
 void Sampler::SetInterval(size_t bytes) {
-  if (bytes > kMostSampleInterval) bytes = kMostSampleInterval;
   LockHolder hold(lock_);
+  SetIntervalInChild(bytes);
+}
+
+void Sampler::SetIntervalInChild(size_t bytes) {
+  if (bytes > kMostSampleInterval) bytes = kMostSampleInterval;
   const uint64_t epoch = (rate_.load(std::memory_order_relaxed) >> kIntervalBits) + 1;
   rate_.store((epoch << kIntervalBits) | bytes, std::memory_order_relaxed);
 }

@@ -114,7 +114,9 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
 
   // Mean bytes between samples; 0: off. Samples already taken stay.
-  void SetInterval(size_t bytes);
+  void SetInterval(size_t bytes) STRATA_EXCLUDES(lock_);
+  // The same without the lock, for the only thread of a child that began anew.
+  void SetIntervalInChild(size_t bytes);
   SampleRate rate() const {
     const uint64_t both = rate_.load(std::memory_order_relaxed);
     return {static_cast<size_t>(both & kIntervalMask),

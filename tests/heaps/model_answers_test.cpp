@@ -170,6 +170,40 @@ TEST_F(ModelAnswersTest, OfAStackThatIsNotKnownItSaysNothing) {
   EXPECT_EQ(answers_.stats().asked, 1u);
 }
 
+TEST_F(ModelAnswersTest, WhatWasSeenOnceCountsForEver) {
+  for (int i = 0; i < 20; ++i) Live(kPasses, 100 * kMs);
+  for (int i = 0; i < 6; ++i) Live(kStays, 100 * kMs);
+  Look();
+  EXPECT_EQ(Of(kStays).lasted, 0);
+  for (int i = 0; i < 10; ++i) {
+    heap_.now_ns += 20'000 * kMs;  // of which nothing is left soon
+    Look();
+    EXPECT_EQ(Of(kStays).lasted, 0);
+    EXPECT_EQ(answers_.stats().disagreements, 1u);
+  }
+}
+
+TEST_F(ModelAnswersTest, SlowDeathsCountAsWell) {
+  for (int i = 0; i < 20; ++i) {
+    Live(kPasses, 100 * kMs);
+    Live(kStays, 100 * kMs);
+    heap_.now_ns += 20'000 * kMs;
+    Look();
+  }
+  EXPECT_EQ(Of(kStays).lasted, 0);
+}
+
+TEST_F(ModelAnswersTest, OddsThatAreNoNumbersSayNothing) {
+  const std::string bytes = GoldenBytes("nan.model");
+  ASSERT_EQ(model_.Open(bytes.data(), bytes.size()), ModelError::kNone);
+  for (int i = 0; i < 5; ++i) Allocate(kPasses);
+  Allocate(kStays);
+  Look();
+  EXPECT_EQ(asked_, 2u);
+  EXPECT_EQ(Of(kStays).lasted, 0);
+  EXPECT_EQ(Of(kPasses).passed, 0);
+}
+
 TEST_F(ModelAnswersTest, WithoutNamesItIsAskedAnotherTime) {
   Allocate(kStays);
   for (int i = 0; i < 5; ++i) Allocate(kPasses);

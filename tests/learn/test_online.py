@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from blackbox import Lab, Result
+from blackbox import Lab, Result, switches
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "bursts.c"
@@ -67,6 +68,36 @@ def test_of_a_stripped_program_it_knows_nothing_and_learns(lab: Lab, tmp_path: P
     done = lab.run(stripped, "one", env=env)
     assert (done.stdout, done.stderr) == ("apart\n", ""), done.explain()
     assert json.loads(stats.read_text())["predictions"]["model_asked"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "interval"),
+    [
+        ({"BACKGROUND": "off"}, 512 << 10),
+        ({"SAMPLE": "2M"}, 2 << 20),
+        ({"SAMPLE": "32K"}, 32 << 10),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else str(value),
+)
+def test_samples_are_as_rare_as_was_said(
+    lab: Lab, tmp_path: Path, options: dict[str, str], interval: int
+) -> None:
+    burst(lab, tmp_path, "brief", MODEL=str(SURE), **options)
+    sampler = json.loads((tmp_path / "stats.json").read_text())["sampler"]
+    assert sampler["interval"] == interval
+
+
+def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
+    """Also where there is no stack to ask about: large blocks have none."""
+    program = "x = [bytearray(1 << 20) for _ in range(64)]; print('ready', flush=True); input()"
+    env = {"STRATA_MODEL": str(SURE)}
+    with lab.start("/usr/bin/python3", "-c", program, env=env, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(2)
+        before = switches(process.pid)
+        time.sleep(3)
+        assert switches(process.pid) - before < 30
 
 
 def newer(path: Path) -> None:

@@ -1,5 +1,5 @@
 """Makes tests/lifetime/golden: token lists, two small models (f32 and int8), what Python's
-reference predicts from them, and a model that is sure of itself.
+reference predicts from them, a model that is sure of itself, and one whose odds are no numbers.
 `python tests/lifetime/make_golden.py [FOLDER]`;
 python/tests/test_model_file.py checks that it still makes the same."""
 
@@ -95,7 +95,10 @@ def sure_model() -> Model:
 
 
 def make(folder: Path) -> None:
-    model_file.write(sure_model(), Path(folder, "sure.model"))
+    sure = sure_model()
+    model_file.write(sure, Path(folder, "sure.model"))
+    sure.weights.head_bias[:] = np.nan
+    model_file.write(sure, Path(folder, "nan.model"))
     lines = []
     for name in NAMES:
         hashes = " ".join(f"{tokens.hash_of(token):016x}" for token in tokens.tokens_of(name))
