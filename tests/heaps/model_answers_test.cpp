@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kMostWaitedFor = 1000 * kMs;
 constexpr size_t kSize = 500;
-constexpr uintptr_t kPasses = 0x10, kStays = 0x20, kMaybe = 0x30, kUnknown = 0x40, kOuter = 0x99;
+constexpr uintptr_t kPasses = 0x10, kStays = 0x20, kMaybe = 0x30, kOuter = 0x99;
 
 class MadeUpNames : public FrameNamer {
  public:
