@@ -36,15 +36,8 @@ double AllWeight(const LifetimeHistogram& h) {
 bool LifetimeEvidence::knows_usual(SizeClass c) const { return usual_ns_[Raw(c)] < kNever; }
 
 bool LifetimeEvidence::MakeRoom(size_t rows) {
-  const auto extend = [](auto& array, size_t n) {
-    if (array.size() >= n) return true;
-    const size_t more = n - array.size();
-    if (!array.Reserve(more)) return false;
-    array.Grow(more);
-    return true;
-  };
-  return extend(by_size_, kNumSizes + 1) && extend(histograms_, kNumSizes + 1) &&
-         extend(by_row_, rows) && extend(rows_, rows);
+  return by_size_.Extend(kNumSizes + 1) && histograms_.Extend(kNumSizes + 1) &&
+         by_row_.Extend(rows) && rows_.Extend(rows);
 }
 
 bool LifetimeEvidence::Gather(const Sampler& sampler, uint64_t now_ns) {

@@ -61,15 +61,8 @@ void ModelAnswers::ForgetFrames() {
 }
 
 bool ModelAnswers::MakeRoom(size_t rows) {
-  const auto extend = [](auto& array, size_t n) {
-    if (array.size() >= n) return true;
-    const size_t more = n - array.size();
-    if (!array.Reserve(more)) return false;
-    array.Grow(more);
-    return true;
-  };
-  return extend(answers_, rows) && extend(slots_, kFrameSlots) &&
-         extend(said_, (kNumSizes + 1) * kLifetimeClasses) && fresh_.Reserve(kMostRowsARound);
+  return answers_.Extend(rows) && slots_.Extend(kFrameSlots) &&
+         said_.Extend((kNumSizes + 1) * kLifetimeClasses) && fresh_.Reserve(kMostRowsARound);
 }
 
 // The rows to ask about, and what the samples since the last time say of the others.

@@ -22,9 +22,9 @@ class LifetimeLearner {
   // May take milliseconds. `may_name`: whether stacks may be named, for which files are opened: in
   // a table of descriptors that is not the program's. Returns when to come again.
   uint64_t Look(uint64_t now_ns, bool may_name);
-  // Nobody comes again for now: samples are taken as rarely as the options say.
+  // Sets the sampler's interval back to the option's; called when the background thread ends.
   void Rest();
-  // The same in a forked child, which nobody may have unlocked.
+  // The same in a forked child, where a thread that is gone may have the sampler's lock.
   void RestInChild();
 
  private:

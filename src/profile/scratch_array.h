@@ -52,6 +52,15 @@ class ScratchArray {
     return true;
   }
 
+  // Makes it `n` elements long if it is shorter; new ones are zero until written for the first
+  // time. False: no memory.
+  bool Extend(size_t n) {
+    if (n <= size_) return true;
+    if (!Reserve(n - size_)) return false;
+    size_ = n;
+    return true;
+  }
+
   // To be called with what was written into the room that Reserve made.
   void Grow(size_t n) { size_ += n; }
   void Clear() { size_ = 0; }

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -28,16 +25,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from strata.demo import memory, report
+from strata.demo import entry, memory, report
 from strata.demo.measure import Arm, measure
 from strata.demo.plan import FULL, QUICK, Load, Plan, Requests, draw
 from strata.demo.server import Allocator, Server, find_libc, find_redis
 from strata.errors import StrataError
 from strata.library import find_library
-from strata.terminal import say
 
 HEADROOM = 1.6  # of the largest live data: what a server may need at its peak
-INTERRUPTED = 128 + signal.SIGINT  # typer's status for Ctrl-C
 THP_MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -255,25 +250,7 @@ def demo(
 
 
 def main() -> None:
-    """Entry point: failures become one line; whatever happens, no server stays behind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(demo)
-    try:
-        status = typer.main.get_command(app).main(prog_name="strata.demo", standalone_mode=False)
-    except StrataError as error:
-        say(str(error))
-        sys.exit(error.status)
-    except click.ClickException as error:
-        say(error.format_message())
-        sys.exit(2)
-    except OSError as error:
-        say(f"the demo failed: {error}")
-        sys.exit(1)
-    if status == INTERRUPTED:
-        say("interrupted; the server was stopped")
-    sys.exit(status if isinstance(status, int) else 0)
+    entry.run(demo, "strata.demo")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -13,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from strata.demo import entry
 from strata.demo.learn import load, page
 from strata.demo.learn.load import Load
 from strata.errors import StrataError
@@ -28,7 +27,6 @@ from strata.report.predictions import held_without
 from strata.terminal import in_a_line, say
 
 RECORDING = ("--set", "SAMPLE=64K")  # minutes would do with the default
-INTERRUPTED = 128 + signal.SIGINT
 
 
 @dataclass(frozen=True)
@@ -205,25 +203,7 @@ def learn(
 
 
 def main() -> None:
-    """Entry point: failures become one line; whatever happens, no server stays behind."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(learn)
-    try:
-        status = typer.main.get_command(app).main(prog_name="make learn", standalone_mode=False)
-    except StrataError as error:
-        say(str(error))
-        sys.exit(error.status)
-    except click.ClickException as error:
-        say(error.format_message())
-        sys.exit(2)
-    except OSError as error:
-        say(f"make learn failed: {error}")
-        sys.exit(1)
-    if status == INTERRUPTED:
-        say("interrupted; the server was stopped")
-    sys.exit(status if isinstance(status, int) else 0)
+    entry.run(learn, "make learn")
 
 
 if __name__ == "__main__":
