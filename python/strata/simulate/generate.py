@@ -6,11 +6,10 @@ structured file system", ACM TOCS 10(1), 1992, section 3.5: files of 4 KB, a pag
 them, the hot ones, get nine tenths of the writes. A page is written each millisecond. Which files
 are hot follows from their directory, which is our addition: something has to tell.
 
-Jobs on machines are virtual machines as in J. Ling et al., "LAVA: lifetime-aware VM allocation with
-learned distributions and adaptation to mispredictions", MLSys 2025: 88 % of them live less than an
-hour and use 2 % of the resources; a few live for weeks. That sizes are mostly of one or two cores,
-and that owners are consistent, is from E. Cortez et al., "Resource Central", SOSP 2017, section 3.
-The distributions between these points, the daily swing and the owners are ours."""
+Jobs on machines are virtual machines after J. Ling et al., "LAVA: lifetime-aware VM allocation with
+learned distributions and adaptation to mispredictions", MLSys 2025: most live less than an hour and
+use little; a few live for weeks. That sizes are mostly of one or two cores, and that owners are
+consistent, is after E. Cortez et al., "Resource Central", SOSP 2017. All numbers are ours."""
 
 from __future__ import annotations
 
