@@ -53,12 +53,11 @@ void ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes) {
       if (bytes > most_bytes || !s.MarkAdvised(b, advice == PageAdvice::kPageOut)) continue;
       most_bytes -= bytes;
       LockHolder hold(step_);
-      if (domain_.pool().Advise(reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed)),
-                                bytes, advice) &&
-          advice == PageAdvice::kPageOut) {
-        counts_.paged_out_bytes.store(
-            counts_.paged_out_bytes.load(std::memory_order_relaxed) + bytes,
-            std::memory_order_relaxed);
+      auto* at = reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed));
+      if (!domain_.pool().Advise(at, bytes, advice)) {
+        s.MarkRefused(b);
+      } else if (advice == PageAdvice::kPageOut) {
+        counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);
       }
     }
   });

@@ -130,12 +130,16 @@ struct HotShelf {
   }
 
   // Whether there is anything in the block to give advice on: something that came in since it was
-  // last paged out.
+  // last paged out. Noted before the pages go, as more may come in meanwhile.
   bool MarkAdvised(HotBlock* b, bool paged_out) {
     LockHolder hold(lock);
     if (b->paged_out || b->used.load(std::memory_order_relaxed) == 0) return false;
     b->paged_out = paged_out;
     return true;
+  }
+  void MarkRefused(HotBlock* b) {
+    LockHolder hold(lock);
+    b->paged_out = false;
   }
 
  private:
