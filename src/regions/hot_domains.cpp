@@ -12,6 +12,7 @@
 #include "malloc/region_calls.h"
 #include "os/system_kernel.h"
 #include "regions/hot_kernel.h"
+#include "regions/stale_use.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -96,7 +97,7 @@ void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
 
 }  // namespace
 
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded) {
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked) {
   strata_hot_domain* d = nullptr;
   {
     LockHolder hold(g_lock);
@@ -108,15 +109,18 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded)
     }
     d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
     d->threaded = threaded;
+    if (checked) d->domain.CheckUses();
     d->next = g_first;
     g_first = d;
   }
+  if (checked) InstallStaleUseHandler();
   if (threaded) StartHotThread();
   return d;
 }
 
 bool EndHotDomain(strata_hot_domain* d) {
   for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
+  d->domain.EndQuarantine();
   ObjectPlace first;
   if (d->domain.LiveObjects(&first) != 0) return false;
   for (;;) {
@@ -140,6 +144,14 @@ void StartHotThread() {
   if (!StartLibraryThread(RunThread)) g_thread_runs.store(false, std::memory_order_release);
 }
 
+// Without the lock, from a signal handler.
+const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (const char* type = d->domain.StaleTypeAt(address)) return type;
+  }
+  return nullptr;
+}
+
 void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context) {
   LockHolder hold(g_lock);
   for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
@@ -153,6 +165,7 @@ void LockHotDomains() STRATA_NO_TSA {
   for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
     d->collector.step_lock().AcquireForFork();
     d->domain.lock().AcquireForFork();
+    if (Lock* l = d->domain.checks_lock()) l->AcquireForFork();
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
                              [](HotShelf& s) STRATA_NO_TSA { s.lock.AcquireForFork(); });
@@ -168,6 +181,7 @@ void UnlockHotDomains() STRATA_NO_TSA {
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
                              [](HotShelf& s) STRATA_NO_TSA { s.lock.ReleaseAfterFork(); });
+    if (Lock* l = d->domain.checks_lock()) l->ReleaseAfterFork();
     d->domain.lock().ReleaseAfterFork();
     d->collector.step_lock().ReleaseAfterFork();
   }
