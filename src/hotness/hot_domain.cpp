@@ -189,14 +189,21 @@ void HotDomain::FreeList(uintptr_t object) {
   }
 }
 
+HotDomain::Held HotDomain::HeldIn(HotHeap heap) {
+  Held sum;
+  ForEachShelf(heap, [&](HotShelf& s) {
+    sum.objects += s.Live();
+    sum.bytes += s.object_bytes == 0 ? s.live_bytes.load(std::memory_order_relaxed)
+                                     : s.Live() * s.object_bytes;
+  });
+  return sum;
+}
+
 strata_hot_heap_stats HotDomain::HeapStats(HotHeap heap) {
-  strata_hot_heap_stats sum{};
+  const Held held = HeldIn(heap);
+  strata_hot_heap_stats sum{held.objects, held.bytes, 0};
   const HotMemory& memory = pool_.memory();
   ForEachShelf(heap, [&](HotShelf& s) {
-    const size_t objects = s.Live();
-    sum.objects += objects;
-    sum.bytes += s.object_bytes == 0 ? s.live_bytes.load(std::memory_order_relaxed)
-                                     : objects * s.object_bytes;
     for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
       sum.resident_bytes += memory.resident(
           memory.context, reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed)),

@@ -59,6 +59,11 @@ class HotDomain {
       for (HotShelf* s = list.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);
     }
   }
+  struct Held {
+    size_t objects = 0, bytes = 0;
+  };
+  Held HeldIn(HotHeap heap);
+  // And what of it is resident, which asks the kernel.
   strata_hot_heap_stats HeapStats(HotHeap heap);
   // The first of them, for the message that a domain goes too early; nothing: 0.
   size_t LiveObjects(ObjectPlace* first);
