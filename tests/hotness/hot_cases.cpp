@@ -199,7 +199,8 @@ CASE(constructors_throw_take_allocators_and_align) {
   CHECK(threw && domain.stats().heap[0].objects == 0);
   char room[4096];
   std::pmr::monotonic_buffer_resource from(room, sizeof room, std::pmr::null_memory_resource());
-  hot_ptr<Allocating> p = domain.make_using<Allocating>(std::pmr::polymorphic_allocator<>(&from), 12345678);
+  hot_ptr<Allocating> p =
+      domain.make_using<Allocating>(std::pmr::polymorphic_allocator<>(&from), 12345678);
   hot_ptr<Wide> wide = domain.make<Wide>();
   hot_ptr<SelfPointing> self = domain.make<SelfPointing>();
   for (int i = 0; i < 6; ++i) {

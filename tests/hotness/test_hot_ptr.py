@@ -62,9 +62,21 @@ def test_types_that_cannot_move_do_not_compile(what: str, type_: str, tmp_path: 
     source = tmp_path / "refused.cpp"
     text = """
 #include <strata/hot_ptr.h>
-struct ThrowsOnMove { ThrowsOnMove(); ThrowsOnMove(ThrowsOnMove&&) noexcept(false); ~ThrowsOnMove(); };
-struct Fixed { Fixed(); Fixed(Fixed&&) = delete; ~Fixed(); };
-struct Moves { Moves(); Moves(Moves&&) noexcept; ~Moves(); };
+struct ThrowsOnMove {
+  ThrowsOnMove();
+  ThrowsOnMove(ThrowsOnMove&&) noexcept(false);
+  ~ThrowsOnMove();
+};
+struct Fixed {
+  Fixed();
+  Fixed(Fixed&&) = delete;
+  ~Fixed();
+};
+struct Moves {
+  Moves();
+  Moves(Moves&&) noexcept;
+  ~Moves();
+};
 void f(strata::hot_domain& d) { d.make<TYPE>(); }
 """
     source.write_text(text.replace("TYPE", type_))
