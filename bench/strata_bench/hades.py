@@ -29,8 +29,8 @@ LOWER = "for i in $(seq 200); do echo {bytes} >{file} && exit; sleep 0.05; done 
 ABOUT = """CrestDB ([crestdb](../crestdb.md)) with keys of 30 bytes and values of 1,024, with \
 values that stay where malloc put them and with values that Strata moves \
 ([hotness](../hotness.md)), in turn. Requests are drawn from YCSB's Zipf distribution (0.99) \
-before a run, one for ten keys, and replayed in a loop by two threads: some values are used again and \
-again and most never, as in the \
+before a run, one for ten keys, and replayed in a loop by two threads: some values are used again \
+and again and most never, as in the \
 paper, where 4 of 12 GiB are active. *Utilization*: unique bytes of values that were used in the \
 time measured, by the 4 KiB pages they lie on. The paper's 10 million pairs do not fit this \
 machine's time; a table below shows what the size changes. Memory is what is resident at the end.
