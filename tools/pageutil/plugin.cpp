@@ -1,7 +1,7 @@
 // A plugin for qemu-user that notes which bytes of memory an x86-64 program touches, for `strata
 // pageutil`: what it knows lies in a file that both map (layout.h). Page utilization is HADES' metric
 // (Banakar et al., "Tidying Up the Address Space", DIMES 2025), there measured with Pin. Sits in
-// tools/pageutil; arguments: file=PATH, epoch=MILLISECONDS, unit=byte|line.
+// tools/pageutil; arguments: shared=PATH, epoch=MILLISECONDS, unit=byte|line.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -192,8 +192,8 @@ bool ReadArguments(int count, char** arguments) {
   const char* path = nullptr;
   for (int i = 0; i < count; ++i) {
     const char* const argument = arguments[i];
-    if (strncmp(argument, "file=", 5) == 0) {
-      path = argument + 5;
+    if (strncmp(argument, "shared=", 7) == 0) {
+      path = argument + 7;
     } else if (strncmp(argument, "epoch=", 6) == 0) {
       g_epoch_ms = strtoull(argument + 6, nullptr, 10);
     } else if (strcmp(argument, "unit=line") == 0) {
@@ -202,7 +202,7 @@ bool ReadArguments(int count, char** arguments) {
       return Complain("an argument that it does not know");
     }
   }
-  if (path == nullptr || g_epoch_ms == 0) return Complain("no file=PATH or epoch=MILLISECONDS");
+  if (path == nullptr || g_epoch_ms == 0) return Complain("no shared=PATH or epoch=MILLISECONDS");
   if (!g_file.Open(path, g_by_line ? kLineShift : 0)) return Complain(strerror(errno));
   return true;
 }
