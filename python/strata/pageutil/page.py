@@ -55,10 +55,14 @@ def shown(epochs: Sequence[EpochUse]) -> list[EpochUse]:
     return [used[round(step * at)] for at in range(MOST_LINES)]
 
 
+def span(epoch: EpochUse) -> str:
+    return f"{epoch.begin:.1f} to {epoch.end:.1f} s"
+
+
 def draw_cdf(axes: Axes, epochs: Sequence[EpochUse]) -> None:
     """The slides' figure 4: of the pages touched, how many use at most so much."""
     for at, epoch in enumerate(shown(epochs)):
-        name = f"{epoch.begin:.4g}-{epoch.end:.4g} s, {percent(epoch.use.utilization)}"
+        name = f"{span(epoch)}, {percent(epoch.use.utilization)}"
         axes.plot(range(len(epoch.cdf)), [100 * share for share in epoch.cdf],
                   color=PALETTE[at % len(PALETTE)], lw=1.7, label=name)  # fmt: skip
     axes.set_xlim(0, 100)
@@ -68,7 +72,7 @@ def draw_cdf(axes: Axes, epochs: Sequence[EpochUse]) -> None:
     axes.grid(color="#eef1f4")
     if any(epoch.use.pages for epoch in epochs):
         axes.legend(title="epoch, its utilization", fontsize=8.5, title_fontsize=8.5,
-                    loc="lower right")  # fmt: skip
+                    loc="best", frameon=True, edgecolor="none")  # fmt: skip
 
 
 def draw_time(axes: Axes, epochs: Sequence[EpochUse]) -> None:
@@ -157,7 +161,7 @@ def page(command: Sequence[str], result: Result, names: StackNames) -> str:
         draw_time(axes, result.epochs)
         over_time = svg(figure)
     heap = result.heap
-    epochs = [(f"{e.begin:.4g}-{e.end:.4g} s", e.use) for e in result.epochs]
+    epochs = [(span(e), e.use) for e in result.epochs]
     body = f"""<h1>Page utilization: {percent(heap.utilization)}</h1>
 <p class="lead"><code>{escape(line)}</code> touched {heap.pages:,} pages of its heap in
 {duration(1e9 * result.seconds)}, and {human(heap.bytes)} of their {human(heap.pages * 4096)},
