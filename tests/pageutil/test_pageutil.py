@@ -159,9 +159,8 @@ def test_a_killed_program_leaves_its_results(patterns: Path) -> None:
     assert result.heap.utilization == pytest.approx(0.5, rel=WITHIN)
 
 
-def test_a_stopped_server_leaves_its_results(
-    patterns: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_stopped_server_leaves_its_results(patterns: Path, tmp_path: Path) -> None:
+    number = signal.SIGTERM
     command = words(tmp_path, [], [patterns, "second", "3000", "sleep"])
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None

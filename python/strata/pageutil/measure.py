@@ -12,6 +12,7 @@ from strata.pageutil.mappings import CodeMapping, PageLabels
 from strata.pageutil.shared import (
     FREED,
     GRAINS_OF_PAGE,
+    NS,
     PAGE_BYTES,
     TYPE_MASK,
     BlockType,
@@ -83,6 +84,7 @@ class Result:
     forks: int = 0
     executes: int = 0
     lost: int = 0
+    started_unix: float = 0.0
 
 
 def cdf(counts: NDArray[np.int64]) -> list[float]:
@@ -194,6 +196,7 @@ def measure(file: SharedFile, end_ns: int) -> Result:
         forks=file.forks,
         executes=file.executes,
         lost=file.lost,
+        started_unix=file.start_unix_ns / NS,
     )
     for epoch in epochs:
         there = heap[np.searchsorted(everything, epoch.pages)]

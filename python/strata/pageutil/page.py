@@ -184,6 +184,7 @@ def as_json(command: Sequence[str], status: int, result: Result, names: StackNam
     found: dict[str, Any] = {
         "command": list(command),
         "exit_status": status,
+        "started_unix": round(result.started_unix, 3),
         "seconds": round(result.seconds, 3),
         "granularity": "byte" if result.unit == 1 else "line",
         "page_bytes": 4096,
