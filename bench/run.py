@@ -281,7 +281,7 @@ def run_pageutil(place: Path | None, quick: bool) -> None:
         f"`make bench GROUP=pageutil` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
     )
-    whole = not quick and len(outcomes) == len(pageutil.STORES)
+    whole = not quick and len(outcomes) == 2 * len(pageutil.STORES)
     target = place or (PAGES if whole else out) / "pageutil.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     pageutil.draw(outcomes, target.parent / "img" / "pageutil.png")
