@@ -158,10 +158,7 @@ class Memcached:
         for first in range(0, records, BATCH):
             numbers = range(first, min(first + BATCH, records))
             request = b"".join(
-                b"set %s 0 0 %d\r\n" % (key(n), self._bytes)
-                + record(n)
-                + b"\r\n"
-                for n in numbers
+                b"set %s 0 0 %d\r\n" % (key(n), self._bytes) + record(n) + b"\r\n" for n in numbers
             )
             self._wire.ask(request, len(numbers) * len(b"STORED\r\n"))
 
@@ -277,8 +274,8 @@ def run_store(store: Store, out: Path, records: int, epoch: float) -> list[Outco
 
 
 def draw(self, count: int) -> list[bytes]:
-        ranks = np.searchsorted(self._cdf, self._random.random(count))
-        return [key(int(n)) for n in self._names[np.minimum(ranks, len(self._names) - 1)]]
+    ranks = np.searchsorted(self._cdf, self._random.random(count))
+    return [key(int(n)) for n in self._names[np.minimum(ranks, len(self._names) - 1)]]
 
 
 def value(number: int, field: int) -> bytes:
@@ -355,10 +352,7 @@ class Memcached:
         for first in range(0, records, BATCH):
             numbers = range(first, min(first + BATCH, records))
             request = b"".join(
-                b"set %s 0 0 %d\r\n" % (key(n), self._bytes)
-                + record(n)
-                + b"\r\n"
-                for n in numbers
+                b"set %s 0 0 %d\r\n" % (key(n), self._bytes) + record(n) + b"\r\n" for n in numbers
             )
             self._wire.ask(request, len(numbers) * len(b"STORED\r\n"))
 

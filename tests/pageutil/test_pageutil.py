@@ -140,9 +140,7 @@ def test_blocks_on_strata_by_size_and_stack(lab: Lab, patterns: Path, tmp_path: 
     options = ["--heap", "strata", "--lib", str(library)]
     done = measure(tmp_path, patterns, "blocks", "1", options=options)
     assert done.status == 0, done.err
-    kinds = {
-        kind["stack"][0]: kind for kind in done.json["types"] if kind["allocations"] == 4000
-    }
+    kinds = {kind["stack"][0]: kind for kind in done.json["types"] if kind["allocations"] == 4000}
     used, unused = kinds["MakeUsed"], kinds["MakeUnused"]
     assert used["size"] == unused["size"] == 512
     assert used["touched"] == pytest.approx(4000 * 512, rel=WITHIN)

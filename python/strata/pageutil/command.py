@@ -43,7 +43,8 @@ def preloads(command: list[str], heap: str | None, lib: Path | None, stacks: boo
         library, _ = find_heap(heap or DEFAULT_HEAP, lib)
         value = preload_value(library, value)
     on_strata = any(
-        Path(entry).name.startswith("libstrata") for entry in (value or "").replace(":", " ").split()
+        Path(entry).name.startswith("libstrata")
+        for entry in (value or "").replace(":", " ").split()
     )
     if not (on_strata or stacks):
         return value
@@ -58,9 +59,7 @@ def preloads(command: list[str], heap: str | None, lib: Path | None, stacks: boo
 
 def tell_limits(result: Result, command: str, status: int) -> None:
     if result.executes and status != 127:
-        say(
-            f"{command} executed another program, which was not measured: name that one itself"
-        )
+        say(f"{command} executed another program, which was not measured: name that one itself")
     if result.forks:
         many = "process" if result.forks == 1 else "processes"
         say(f"{command} started {result.forks:,} other {many}, which were not measured")

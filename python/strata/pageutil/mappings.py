@@ -135,5 +135,3 @@ class PageLabels:
         is_file = np.array([known.use is Use.FILE for known in self.labels])
         part = self._of[place]
         part[~is_file[part]] = number
-
-

@@ -198,7 +198,9 @@ class SharedFile:
             new = ~np.isin(pages, closing)
             pages, units = np.append(closing, pages[new]), np.append(counted, units[new])
         used = units > 0
-        rows.append((max(end_ns, rows[-1][0] if rows else 0), pages[used], units[used], self._events))
+        rows.append(
+            (max(end_ns, rows[-1][0] if rows else 0), pages[used], units[used], self._events)
+        )
         found = []
         begin = self.start_ns
         for end, numbers, counts, events in rows:
