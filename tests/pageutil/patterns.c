@@ -67,7 +67,8 @@ int main(int argc, char** argv) {
   const char* pattern = argv[1];
   const char* then = argc > 3 ? argv[3] : "";
   g_pages = strtoul(argv[2], NULL, 10);
-  g_memory = mmap(NULL, g_pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_memory =
+      mmap(NULL, g_pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (strcmp(pattern, "threads") == 0) {
     pthread_t threads[kThreads];
     for (size_t i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, Interleave, (void*)i);

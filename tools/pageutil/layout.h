@@ -41,8 +41,9 @@ struct Header {
   uint64_t start_ns;      // CLOCK_MONOTONIC
   uint64_t start_unix_ns;
   std::atomic<uint64_t> leaves;
-  std::atomic<uint64_t> epochs;   // that have ended
-  std::atomic<uint64_t> records;  // those behind the last epoch's belong to one that was being closed
+  std::atomic<uint64_t> epochs;  // that have ended
+  std::atomic<uint64_t>
+      records;  // those behind the last epoch's belong to one that was being closed
   std::atomic<uint64_t> events;
   std::atomic<uint64_t> text;
   std::atomic<uint64_t> types;
@@ -53,8 +54,16 @@ struct Header {
   std::atomic<uint64_t> told;      // the guest library told of allocations
 };
 
-enum Area : unsigned { kRootArea, kEpochArea, kRecordArea, kEventArea, kTextArea, kTypeArea,
-                       kFrameArea, kLeafArea };
+enum Area : unsigned {
+  kRootArea,
+  kEpochArea,
+  kRecordArea,
+  kEventArea,
+  kTextArea,
+  kTypeArea,
+  kFrameArea,
+  kLeafArea
+};
 enum LeafPart : unsigned { kTouchedNow, kPagesNow, kTouchedEver, kOwners };
 
 // Of an epoch's end; its records follow those of the epoch before it.

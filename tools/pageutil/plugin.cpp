@@ -1,7 +1,7 @@
 // A plugin for qemu-user that notes which bytes of memory an x86-64 program touches, for `strata
-// pageutil`: what it knows lies in a file that both map (layout.h). Page utilization is HADES' metric
-// (Banakar et al., "Tidying Up the Address Space", DIMES 2025), there measured with Pin. Sits in
-// tools/pageutil; arguments: shared=PATH, epoch=MILLISECONDS, unit=byte|line.
+// pageutil`: what it knows lies in a file that both map (layout.h). Page utilization is HADES'
+// metric (Banakar et al., "Tidying Up the Address Space", DIMES 2025), there measured with Pin.
+// Sits in tools/pageutil; arguments: shared=PATH, epoch=MILLISECONDS, unit=byte|line.
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -134,8 +134,8 @@ void OnMessage(Message message, const uint64_t* a) {
     case Message::kAllocatedOnce: {
       const auto* const frames =
           reinterpret_cast<const uint64_t*>(a[2] + g_file.header()->guest_base);
-      const auto if_known = message == Message::kAllocated ? Owners::IfKnown::kReplace
-                                                           : Owners::IfKnown::kKeep;
+      const auto if_known =
+          message == Message::kAllocated ? Owners::IfKnown::kReplace : Owners::IfKnown::kKeep;
       return g_owners.Allocated(a[0], a[1], frames, std::min<size_t>(a[3], kMostFrames), if_known);
     }
     case Message::kFreed:

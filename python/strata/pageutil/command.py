@@ -18,7 +18,7 @@ from strata.terminal import console, echo, say
 if TYPE_CHECKING:
     from strata.pageutil.measure import Result
 
-HELP = """Measure page utilization: of the pages that COMMAND touches, the share of bytes it touches.
+HELP = """Measure page utilization: the share of bytes touched in the pages that COMMAND touches.
 
 The command runs unmodified, in qemu-user and so 10 to 20 times slower. Input, signals and the exit
 status are its own. DIR gets index.html, pageutil.png and pageutil.json: docs/pageutil.md."""

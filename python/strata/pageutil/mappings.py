@@ -97,7 +97,7 @@ class PageLabels:
             self._paint(event.start, end, Label(Use.ANONYMOUS))
 
     def _snapshot(self, text: str) -> None:
-        """The program as QEMU loaded it. QEMU's own mappings are there too; nobody touched those."""
+        """The program as QEMU loaded it. QEMU's own are there too, untouched."""
         before_end, before = 0, Label(Use.UNKNOWN)
         for line in text.splitlines():
             fields = line.split(maxsplit=5)

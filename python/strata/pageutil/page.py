@@ -15,6 +15,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from strata.errors import StrataError
 from strata.pageutil.measure import EpochUse, Result, TypeUse, Use
@@ -90,7 +91,7 @@ def draw_time(axes: Axes, epochs: Sequence[EpochUse]) -> None:
     other.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def picture(result: Result, title: str) -> Any:
+def picture(result: Result, title: str) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2))
     draw_cdf(left, result.epochs)
     left.set_title("Page utilization of the heap, by epoch", color=INK)

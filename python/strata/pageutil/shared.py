@@ -1,5 +1,5 @@
-"""The file that the plugin for QEMU fills: tools/pageutil/layout.h says what lies in it. It is sparse,
-so it is read, never mapped: reading a hole takes no memory."""
+"""The file that the plugin for QEMU fills: tools/pageutil/layout.h says what lies in it. It is
+sparse, so it is read, never mapped: reading a hole takes no memory."""
 
 from __future__ import annotations
 
