@@ -298,15 +298,15 @@ def draw(outcomes: list[Outcome], path: Path) -> None:
 
 def page(outcomes: list[Outcome], how: str) -> str:
     lines = [f"# {GROUP.title}\n", ABOUT, how + "\n", "![CDF](img/pageutil.png)\n",
-             f"| store | reads come | records | reads | pages touched | utilization | pages ≤ {FEW} % |"
-             f" pages ≤ {SOME} % | the run with its fill |",
+             "| store | reads come | records | reads | pages touched | utilization |"
+             f" pages ≤ {FEW} % | pages ≤ {SOME} % | the run with its fill |",
              "|---|---|" + "---:|" * 7]  # fmt: skip
     for outcome in outcomes:
         row = outcome.epoch
         shares = " | ".join(f"{100 * row['cdf'][at]:.1f} %" for at in (FEW, SOME))
         lines.append(
-            f"| {outcome.name} | {outcome.pace} | {outcome.records:,} | {outcome.reads:,} | {row['pages']:,} |"
-            f" {100 * row['utilization']:.1f} % | {shares} |"
+            f"| {outcome.name} | {outcome.pace} | {outcome.records:,} | {outcome.reads:,} |"
+            f" {row['pages']:,} | {100 * row['utilization']:.1f} % | {shares} |"
             f" {100 * outcome.whole['utilization']:.1f} % of {outcome.whole['pages']:,} pages |"
         )
     return "\n".join(lines) + "\n"

@@ -213,7 +213,7 @@ def test_what_cannot_be_measured_is_one_line(lab: Lab, patterns: Path, tmp_path:
         (patterns, 2, "qemu-x86_64 not found: `make tools`", {"PATH": str(nothing)}),
     ]
     for command, status, message, more in cases:
-        done = measure(tmp_path, command, **more)
+        done = measure(tmp_path, command, options=[], **more)
         assert done.status == status
         assert len(lines(done.err)) == 1, done.err
         assert message in done.err
