@@ -50,9 +50,9 @@ with {ZIPF}, hot keys scattered. Redis and memcached keep a record as one value,
 of {FIELDS} columns. First the reads come at an even pace, one for every {SPARSE} records in an \
 epoch of {EPOCH:g} s; then as fast as the store answers. Each line of the picture is one epoch \
 that held nothing else. It is figure 4 of the HADES slides, which measured epochs of 360 s with \
-Pin, and say: {SLIDES}. They also say that Redis touched 0.5 MiB of 1.2 GiB, which \
-is one record in 2,000 or so: the even pace is the one to compare. What the kernel copies for a program \
-is not counted, here as with Pin; memcached has it send values as they lie.
+Pin, and say: {SLIDES}. They also say that Redis touched 0.5 MiB of 1.2 GiB, which is one record \
+in 2,000 or so: the even pace is the one to compare. What the kernel copies for a program is not \
+counted, here as with Pin; memcached has it send values as they lie.
 """
 
 

@@ -143,8 +143,10 @@ def pageutil_command(
         say(last_line(result))
     else:
         show(result)
-        echo(f"{output / 'index.html'}: {len(result.epochs)} epochs, by mapping"
-             + (", size class and stack" if result.knows_blocks else ""))  # fmt: skip
+        count = len(result.epochs)
+        epochs = f"{count:,} epochs" if count > 1 else "one epoch"
+        blocks = ", size class and stack" if result.knows_blocks else ""
+        echo(f"{output / 'index.html'}: {epochs}, by mapping{blocks}")
         echo(last_line(result))
     raise typer.Exit(done.outcome.status)
 

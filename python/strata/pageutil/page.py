@@ -26,7 +26,8 @@ from strata.web import document
 
 PAGE_STYLE = """svg { width: 100%; height: auto; } .wide { overflow-x: auto; }
 td.stack { text-align: left; font-size: .8rem; overflow-wrap: anywhere; }
-tbody th { overflow-wrap: anywhere; }"""
+tbody th { overflow-wrap: anywhere; }
+thead th:first-child { text-align: left; padding-left: 0; }"""
 MOST_LINES = 6  # epochs drawn in colours of their own
 MOST_TYPES = 30
 MOST_FRAMES = 4
