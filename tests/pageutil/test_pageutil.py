@@ -174,7 +174,7 @@ def test_a_child_is_not_measured_and_that_is_told(patterns: Path, tmp_path: Path
     done = measure(tmp_path, patterns, "second", "3000", "fork")
     assert done.status == 0
     assert done.heap == pytest.approx(0.5, rel=WITHIN)
-    assert "started 1 other process, which were not measured" in done.err
+    assert "started 1 other process, which was not measured" in done.err
 
 
 def test_a_script_and_an_execute(patterns: Path, tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from strata.terminal import console, echo, say
 if TYPE_CHECKING:
     from strata.pageutil.measure import Result
 
-HELP = """Measure page utilization: the share of bytes touched in the pages that COMMAND touches.
+HELP = """Measure page utilization: of the pages that COMMAND touches, which share
+of the bytes it touches.
 
-The command runs unmodified, in qemu-user and so 10 to 20 times slower. Input, signals and the exit
-status are its own. DIR gets index.html, pageutil.png and pageutil.json: docs/pageutil.md."""
+The command runs unmodified, in qemu-user and so 10 to 20 times slower. Input,
+signals and the exit status are its own. DIR gets index.html, pageutil.png and
+pageutil.json: docs/pageutil.md."""
 
 
 class Granularity(StrEnum):
@@ -61,8 +63,8 @@ def tell_limits(result: Result, command: str, status: int) -> None:
     if result.executes and status != 127:
         say(f"{command} executed another program, which was not measured: name that one itself")
     if result.forks:
-        many = "process" if result.forks == 1 else "processes"
-        say(f"{command} started {result.forks:,} other {many}, which were not measured")
+        many = "process, which was" if result.forks == 1 else "processes, which were"
+        say(f"{command} started {result.forks:,} other {many} not measured")
     if result.lost:
         say("more was mapped or allocated than there is room for; the result is a part")
 
