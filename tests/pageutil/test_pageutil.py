@@ -123,12 +123,12 @@ def test_random_bytes_are_counted_once(patterns: Path, tmp_path: Path) -> None:
 
 
 def test_epochs_add_up(patterns: Path) -> None:
-    _, result = in_process([str(patterns), "sweep", "8000"], 0.02, "byte")
+    _, result = in_process([str(patterns), "sweep", "16000"], 0.02, "byte")
     epochs = result.epochs
     assert len(epochs) > 2
     assert all(a.end == b.begin for a, b in pairwise(epochs))
     # each byte is touched once, so no epoch has another's; what comes beside it is the start's
-    assert sum(epoch.use.bytes for epoch in epochs) == pytest.approx(8000 * PAGE, rel=WITHIN)
+    assert sum(epoch.use.bytes for epoch in epochs) == pytest.approx(16_000 * PAGE, rel=WITHIN)
     for epoch in epochs:
         assert epoch.cdf[-1] == (1.0 if epoch.use.pages else 0.0)
         assert epoch.cdf == sorted(epoch.cdf)
