@@ -7,13 +7,13 @@
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
 #                  (docs/crestdb.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
-#   make tools     .venv/bin/strata
+#   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
@@ -38,7 +38,7 @@ lib:
 	@cmake --preset release -DSTRATA_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure-release.log \
 	  || { cat build/configure-release.log; exit 1; }
 	@cmake --build --preset release -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay strata_simulate \
-	  strata_servers
+	  strata_pageutil_plugin strata_places strata_servers
 
 servers:
 	@$(DEPS) servers

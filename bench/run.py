@@ -32,6 +32,7 @@ from strata_bench import (
     loads,
     loads_model,
     machine,
+    pageutil,
     plots,
     reap_groups,
     request_pools,
@@ -59,7 +60,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {accuracy.GROUP.name: accuracy.GROUP, hades.GROUP.name: hades.GROUP}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, hades, pageutil)}
 )
 
 console = Console()
@@ -291,6 +292,29 @@ def run_hades(place: Path | None, quick: bool) -> None:
     say(f"bench: wrote {target}")
 
 
+def run_pageutil(place: Path | None, quick: bool) -> None:
+    """Writes the page of the stores' page utilization, beside its data unless the run is whole."""
+    out = ROOT / "build" / "pageutil"
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    outcomes = pageutil.run(out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not outcomes:
+        raise typer.BadParameter("pageutil: nothing could be measured")
+    how = (
+        f"`make bench GROUP=pageutil` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
+    )
+    whole = not quick and len(outcomes) == 2 * len(pageutil.STORES)
+    target = place or (PAGES if whole else out) / "pageutil.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pageutil.draw(outcomes, target.parent / "img" / "pageutil.png")
+    text = pageutil.page(outcomes, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
+
+
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
@@ -326,9 +350,10 @@ def main(
             raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
         if group == hades.GROUP.name:
             run_hades(docs, quick)
-            return
-        if group == accuracy.GROUP.name:
+        elif group == accuracy.GROUP.name:
             run_accuracy(lib, docs, quick)
+        elif group == pageutil.GROUP.name:
+            run_pageutil(docs, quick)
         else:
             run_group(GROUPS[group], lib, rounds, docs, quick)
         return

@@ -20,12 +20,12 @@ CLIENTS="apache2-utils curl openssl subversion libaprutil1-dev"
 packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
-    tools) echo "$PYTHON" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER rustc golang-go" ;;
+    tools) echo "$PYTHON qemu-user" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER qemu-user rustc golang-go" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     learn) echo "$BUILD $PYTHON" ;;
-    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk $IMAGES" ;;
+    bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk $IMAGES qemu-user memcached sqlite3" ;;
     fuzz) echo "$BUILD $CLANG" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
     *) echo "install-deps: no group '$1' (build tools test servers demo learn bench fuzz lint)" >&2; return 2 ;;
@@ -41,6 +41,7 @@ have() {
     python3 | python3-venv)
       python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
         2>/dev/null && return ;;
+    qemu-user) command -v qemu-x86_64 >/dev/null && return ;;
     golang-go) command -v go >/dev/null && return ;; # for `go tool pprof`
     nginx-light) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] && return ;;
   esac

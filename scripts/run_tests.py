@@ -76,6 +76,8 @@ INSTALLED = (
     "strata_trace",
     "strata_replay",
     "strata_simulate",
+    "strata_pageutil_plugin",
+    "strata_places",
     "strata_servers",
 )
 DEBUGGED = (

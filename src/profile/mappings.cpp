@@ -150,6 +150,18 @@ bool MapsParser::Next(Mapping* mapping) {
   return false;
 }
 
+void MarkCodeIfNoneIs(char* maps, size_t size) {
+  constexpr char kCode[] = "r-x", kOfFile[] = " r--p ";
+  constexpr size_t kRightsLength = sizeof(kOfFile) - 1;
+  if (size == 0 || memmem(maps, size, kCode, sizeof(kCode) - 1) != nullptr) return;
+  char* const end = maps + size;
+  for (char* at = maps; at != end; ++at) {
+    at = static_cast<char*>(memmem(at, static_cast<size_t>(end - at), kOfFile, kRightsLength));
+    if (at == nullptr) return;
+    at[3] = 'x';
+  }
+}
+
 bool ReadOwnMaps(ScratchArray<char>& text) {
   const int maps = raw::Open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return true;
@@ -161,6 +173,7 @@ bool ReadOwnMaps(ScratchArray<char>& text) {
     text.Grow(static_cast<size_t>(n));
   }
   raw::Close(maps);
+  MarkCodeIfNoneIs(text.data(), text.size());
   return enough;
 }
 

@@ -37,7 +37,11 @@ class MapsParser {
   const char* end_;
 };
 
-// The text of /proc/self/maps, empty if that can't be read. False: no memory.
+// qemu-user shows a program no mapping of its own as executable. Then all that is mapped from files
+// to be read may be code, and is marked so, in place.
+void MarkCodeIfNoneIs(char* maps, size_t size);
+
+// The text of /proc/self/maps with that done, empty if it can't be read. False: no memory.
 bool ReadOwnMaps(ScratchArray<char>& text);
 
 // Memory of a process, which may vanish at any time. Read copies exactly n bytes, or returns false;

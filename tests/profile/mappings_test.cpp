@@ -248,5 +248,24 @@ TEST(OwnMemoryTest, SurvivesAFileThatShrank) {
   close(fd);
 }
 
+TEST(MarkCodeTest, MarksWhatIsReadFromFilesIfNothingIsCode) {
+  std::string maps =
+      "4000000000-4000003000 r--p 00000000 fe:00 2 /bin/a\n"
+      "4000003000-4000004000 rw-p 00003000 fe:00 2 /bin/a\n"
+      "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
+  MarkCodeIfNoneIs(maps.data(), maps.size());
+  EXPECT_NE(maps.find("r-xp 00000000"), std::string::npos);
+  EXPECT_NE(maps.find("rw-p 00003000"), std::string::npos);
+}
+
+TEST(MarkCodeTest, BelievesALineThatIsCode) {
+  const std::string before =
+      "1000-2000 r--p 00000000 fe:00 2 /bin/a\n2000-3000 r-xp 00001000 fe:00 2 /bin/a\n";
+  std::string maps = before;
+  MarkCodeIfNoneIs(maps.data(), maps.size());
+  EXPECT_EQ(maps, before);
+  MarkCodeIfNoneIs(nullptr, 0);
+}
+
 }  // namespace
 }  // namespace strata

@@ -1,0 +1,1 @@
+"""`strata pageutil`: which part of the pages that a program touches it uses."""
