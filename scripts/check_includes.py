@@ -24,6 +24,7 @@ RANK = {
     "hugepage": 2,
     "span": 3,
     "cache": 4,
+    "hotness": 4,
     "lifetime": 4,
     "profile": 4,
     "heaps": 5,

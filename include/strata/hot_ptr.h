@@ -182,16 +182,15 @@ class hot_domain {
   template <class T>
     requires(std::is_unbounded_array_v<T> && hot_detail::Movable<std::remove_extent_t<T>>)
   hot_ptr<T> try_make(size_t length) {
-    using E = std::remove_extent_t<T>;
-    constexpr size_t head = hot_detail::kHeadBytes<E>;
-    if (length > (SIZE_MAX / 4 - head) / sizeof(E)) return {};
-    void* block = take(head + length * sizeof(E), head > alignof(E) ? head : alignof(E),
-                       hot_detail::TypeOf<T>());
-    if (block == nullptr) return {};
-    return build<T>(block, [&] {
-      ::new (block) hot_detail::ArrayHead{length};
-      std::uninitialized_value_construct_n(hot_detail::Elements<E>(block), length);
-    });
+    return array<T>(length,
+                    [](auto* first, size_t n) { std::uninitialized_value_construct_n(first, n); });
+  }
+  // And with elements that hold nothing yet.
+  template <class T>
+    requires(std::is_unbounded_array_v<T> && hot_detail::Movable<std::remove_extent_t<T>>)
+  hot_ptr<T> try_make_for_overwrite(size_t length) {
+    return array<T>(
+        length, [](auto* first, size_t n) { std::uninitialized_default_construct_n(first, n); });
   }
   // Allocator-extended construction: T is built with the allocator as std::uses_allocator says.
   template <class T, class Allocator, class... Args>
@@ -231,6 +230,19 @@ class hot_domain {
   }
   void* take(size_t size, size_t alignment, const strata_hot_type* type) {
     return strata_hot_allocate(domain_, size, alignment, type);
+  }
+  template <class T, class Construct>
+  hot_ptr<T> array(size_t length, Construct construct) {
+    using E = std::remove_extent_t<T>;
+    constexpr size_t head = hot_detail::kHeadBytes<E>;
+    if (length > (SIZE_MAX / 4 - head) / sizeof(E)) return {};
+    void* block = take(head + length * sizeof(E), head > alignof(E) ? head : alignof(E),
+                       hot_detail::TypeOf<T>());
+    if (block == nullptr) return {};
+    return build<T>(block, [&] {
+      ::new (block) hot_detail::ArrayHead{length};
+      construct(hot_detail::Elements<E>(block), length);
+    });
   }
   template <class T, class Construct>
   static hot_ptr<T> build(void* block, Construct construct) {

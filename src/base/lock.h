@@ -17,6 +17,10 @@ namespace strata {
 // holding one may take only a later one.
 enum class LockRank : uint8_t {
   kControl,
+  kHotRound,
+  kHotDomain,
+  kHotShelf,
+  kHotPool,
   kThreadList,
   kSampler,
   kCpuCache,

@@ -68,6 +68,7 @@ void RenewChild() {
   ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
+  RenewHotDomainsInChild();
   WatchMainThread();
 }
 
@@ -97,6 +98,7 @@ void BeforeFork() STRATA_NO_TSA {
   const auto wait = holds ? Lock::ForkWait::kAMoment : Lock::ForkWait::kAsLongAsItTakes;
   HoldWalkersBeforeFork();
   FileListLock::Acquire();
+  LockHotDomains();
   LockReaps();
   VisitLocks(r, [wait](Lock& l) STRATA_NO_TSA { l.AcquireForFork(wait); });
   Lock::SetThisThreadForks(true);
@@ -111,6 +113,7 @@ void AfterForkInParent() {
   Lock::SetThisThreadForks(false);
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   UnlockReaps();
+  UnlockHotDomains();
   FileListLock::Release();
   ReleaseWalkersAfterFork();
   RestoreSignals(signals);
@@ -125,6 +128,7 @@ void AfterForkInChild() {
   Lock::SetThisThreadForks(false);
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
   UnlockReaps();
+  UnlockHotDomains();
   FileListLock::ResetInChild();
   RenewChild();
   // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:

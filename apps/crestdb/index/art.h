@@ -15,10 +15,10 @@
 #include <string_view>
 #include <utility>
 
-#include "art_nodes.h"
-#include "key_words.h"
-#include "record.h"
-#include "scan_batch.h"
+#include "index/art_nodes.h"
+#include "index/key_words.h"
+#include "index/record.h"
+#include "index/scan_batch.h"
 
 namespace crest {
 
@@ -227,5 +227,5 @@ class Art {
 
 }  // namespace crest
 
-#include "art_scan_inl.h"
-#include "art_write_inl.h"
+#include "index/art_scan_inl.h"
+#include "index/art_write_inl.h"

@@ -19,8 +19,8 @@
 #include <new>
 #include <string_view>
 
-#include "read_write_lock.h"
-#include "record.h"
+#include "index/read_write_lock.h"
+#include "index/record.h"
 
 namespace crest {
 

@@ -2,7 +2,7 @@
 // held to be read, so it is what the tree held at one moment.
 #pragma once
 
-#include "art.h"
+#include "index/art.h"
 
 namespace crest {
 

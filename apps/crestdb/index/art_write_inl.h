@@ -3,7 +3,7 @@
 // itself next (nothing can happen in between), and gets all memory before it changes anything.
 #pragma once
 
-#include "art.h"
+#include "index/art.h"
 
 namespace crest {
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "key_words.h"
+#include "index/key_words.h"
 
 namespace crest {
 

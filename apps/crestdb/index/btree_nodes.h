@@ -14,9 +14,9 @@
 #include <new>
 #include <string_view>
 
-#include "btree_keys.h"
-#include "record.h"
-#include "version_word.h"
+#include "index/btree_keys.h"
+#include "index/record.h"
+#include "index/version_word.h"
 
 namespace crest {
 

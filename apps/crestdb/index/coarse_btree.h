@@ -9,9 +9,9 @@
 #include <shared_mutex>
 #include <string_view>
 
-#include "btree_nodes.h"
-#include "record.h"
-#include "scan_batch.h"
+#include "index/btree_nodes.h"
+#include "index/record.h"
+#include "index/scan_batch.h"
 
 namespace crest {
 

@@ -16,10 +16,10 @@
 #include <optional>
 #include <string_view>
 
-#include "masstree_nodes.h"
-#include "record.h"
-#include "scan_batch.h"
-#include "version_word.h"
+#include "index/masstree_nodes.h"
+#include "index/record.h"
+#include "index/scan_batch.h"
+#include "index/version_word.h"
 
 namespace crest {
 
@@ -289,5 +289,5 @@ class Masstree {
 
 }  // namespace crest
 
-#include "masstree_remove_inl.h"
-#include "masstree_scan_inl.h"
+#include "index/masstree_remove_inl.h"
+#include "index/masstree_scan_inl.h"

@@ -18,9 +18,9 @@
 #include <new>
 #include <string_view>
 
-#include "key_words.h"
-#include "record.h"
-#include "version_word.h"
+#include "index/key_words.h"
+#include "index/record.h"
+#include "index/version_word.h"
 
 namespace crest {
 
@@ -244,4 +244,4 @@ struct MasstreeNodes {
 
 }  // namespace crest
 
-#include "masstree_nodes_inl.h"
+#include "index/masstree_nodes_inl.h"

@@ -1,7 +1,7 @@
 // What is done to whole nodes of MassTree; see masstree_nodes.h.
 #pragma once
 
-#include "masstree_nodes.h"
+#include "index/masstree_nodes.h"
 
 namespace crest {
 

@@ -1,7 +1,7 @@
 // How empty borders and empty layers leave MassTree (masstree.h).
 #pragma once
 
-#include "masstree.h"
+#include "index/masstree.h"
 
 namespace crest {
 

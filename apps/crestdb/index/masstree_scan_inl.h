@@ -3,7 +3,7 @@
 // or a new layer could make stale. Each border is seen as it was at one moment.
 #pragma once
 
-#include "masstree.h"
+#include "index/masstree.h"
 
 namespace crest {
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <string_view>
 
-#include "btree_nodes.h"
-#include "record.h"
-#include "scan_batch.h"
-#include "version_word.h"
+#include "index/btree_nodes.h"
+#include "index/record.h"
+#include "index/scan_batch.h"
+#include "index/version_word.h"
 
 namespace crest {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "read_write_lock.h"
+#include "index/read_write_lock.h"
 
 namespace crest {
 

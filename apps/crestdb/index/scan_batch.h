@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "record.h"
+#include "index/record.h"
 
 namespace crest {
 

@@ -1,0 +1,10 @@
+#include "index/coarse_btree.h"
+
+#include "stores/makers.h"
+#include "stores/store_of.h"
+
+namespace crest {
+
+std::unique_ptr<Store> MakeCoarseBtree(const StoreOptions& o) { return MakeStore<CoarseBTree>(o); }
+
+}  // namespace crest

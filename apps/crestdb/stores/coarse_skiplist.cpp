@@ -1,0 +1,12 @@
+#include "index/coarse_skiplist.h"
+
+#include "stores/makers.h"
+#include "stores/store_of.h"
+
+namespace crest {
+
+std::unique_ptr<Store> MakeCoarseSkiplist(const StoreOptions& o) {
+  return MakeStore<CoarseSkiplist>(o);
+}
+
+}  // namespace crest

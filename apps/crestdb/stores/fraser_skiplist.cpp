@@ -1,0 +1,12 @@
+#include "index/fraser_skiplist.h"
+
+#include "stores/makers.h"
+#include "stores/store_of.h"
+
+namespace crest {
+
+std::unique_ptr<Store> MakeFraserSkiplist(const StoreOptions& o) {
+  return MakeStore<FraserSkiplist>(o);
+}
+
+}  // namespace crest

@@ -1,0 +1,12 @@
+#include "index/herlihy_skiplist.h"
+
+#include "stores/makers.h"
+#include "stores/store_of.h"
+
+namespace crest {
+
+std::unique_ptr<Store> MakeHerlihySkiplist(const StoreOptions& o) {
+  return MakeStore<HerlihySkiplist>(o);
+}
+
+}  // namespace crest

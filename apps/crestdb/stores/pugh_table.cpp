@@ -1,0 +1,10 @@
+#include "index/pugh_table.h"
+
+#include "stores/makers.h"
+#include "stores/store_of.h"
+
+namespace crest {
+
+std::unique_ptr<Store> MakePughTable(const StoreOptions& o) { return MakeStore<PughTable>(o); }
+
+}  // namespace crest

@@ -1,0 +1,66 @@
+// What the kernel is advised of the cold heap's pages, by the backend that was chosen: paged out at
+// once while few are missed, marked cold, or paged out bit by bit as TMO does (Weiner et al.,
+// ASPLOS 2022: a share of what is there, less the nearer the pressure is to a threshold). A part of
+// the collector; sits in hotness.
+#include <algorithm>
+
+#include "base/message.h"
+#include "hotness/object_collector.h"
+
+namespace strata {
+namespace {
+
+// TMO's, as published in senpai: 0.05 % every 6 s at most, none from 0.1 % of waiting on. Ours come
+// with each round and only concern pages found cold, so the share is larger.
+constexpr uint32_t kMostPressurePer10k = 10;
+constexpr double kShareAtNoPressure = 0.05;
+
+}  // namespace
+
+void ObjectCollector::Reclaim(const Window& w) {
+  if (w.gave_up || options_.reclaim == STRATA_HOT_RECLAIM_NONE) return;
+  const HotMemory& memory = domain_.pool().memory();
+  const bool marks = options_.reclaim == STRATA_HOT_RECLAIM_COLD || !page_out_;
+  if (marks) return AdviseCold(PageAdvice::kCold, ~uint64_t{0});
+  if (memory.free_swap(memory.context) == 0) {
+    if (!said_no_swap_ && domain_.HeapStats(HotHeap::kCold).bytes != 0) {
+      said_no_swap_ = true;
+      Message().Text("no swap space is free: cold pages of hot_ptr objects stay in memory").Send();
+    }
+    return AdviseCold(PageAdvice::kCold, ~uint64_t{0});
+  }
+  if (options_.reclaim == STRATA_HOT_RECLAIM_PAGEOUT)
+    return AdviseCold(PageAdvice::kPageOut, ~uint64_t{0});
+  PageOutUnderPressure(domain_.HeapStats(HotHeap::kCold).bytes);
+}
+
+void ObjectCollector::PageOutUnderPressure(uint64_t cold_bytes) {
+  const HotMemory& memory = domain_.pool().memory();
+  const uint32_t pressure = memory.pressure_per_10k(memory.context);
+  if (pressure >= kMostPressurePer10k) return;
+  const double share =
+      kShareAtNoPressure * (1 - static_cast<double>(pressure) / kMostPressurePer10k);
+  const auto most = static_cast<uint64_t>(static_cast<double>(cold_bytes) * share);
+  AdviseCold(PageAdvice::kPageOut, std::max<uint64_t>(most, HotBlock::kBytes));
+}
+
+// Blocks into which something came, or out of which something was used and so moved, since they
+// were last paged out.
+void ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes) {
+  domain_.ForEachShelf(HotHeap::kCold, [&](HotShelf& s) {
+    for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
+      const size_t bytes = b->bytes.load(std::memory_order_relaxed);
+      if (bytes > most_bytes || !s.MarkAdvised(b, advice == PageAdvice::kPageOut)) continue;
+      most_bytes -= bytes;
+      LockHolder hold(step_);
+      auto* at = reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed));
+      if (!domain_.pool().Advise(at, bytes, advice)) {
+        s.MarkRefused(b);
+      } else if (advice == PageAdvice::kPageOut) {
+        counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);
+      }
+    }
+  });
+}
+
+}  // namespace strata

@@ -1,0 +1,37 @@
+// What a domain asks of the outside world: runs of memory, advice to the kernel, and time. A table
+// of functions, as every call costs a system call or a lock; a process fills it from its heap
+// (regions/hot_domains.cpp), tests from a fake. Sits in hotness.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/placement.h"
+
+namespace strata {
+
+enum class PageAdvice : uint8_t {
+  kHuge,     // ask for hugepages
+  kNoHuge,   // none, so that single pages can go
+  kCold,     // first to go when memory is short
+  kPageOut,  // go now
+  kFree,     // the contents are not needed any more
+};
+
+struct HotMemory {
+  // Aligned to 2 MiB; null: no memory. Contents: anything.
+  void* (*take)(void* context, size_t bytes, Hotness hotness);
+  void (*give)(void* context, void* at, size_t bytes);
+  // False: refused. The range is of whole native pages.
+  bool (*advise)(void* context, void* at, size_t bytes, PageAdvice advice);
+  size_t (*resident)(void* context, void* at, size_t bytes);
+  uint64_t (*now_ns)(void* context);
+  uint64_t (*thread_cpu_ns)(void* context);
+  int64_t (*headroom)(void* context);           // as PageKernel::Headroom()
+  uint64_t (*free_swap)(void* context);         // bytes
+  uint32_t (*pressure_per_10k)(void* context);  // share of the last 10 s that waited for memory
+  void (*pause_ns)(void* context, uint64_t ns);
+  void* context;
+};
+
+}  // namespace strata

@@ -1,0 +1,190 @@
+// Domains as the process knows them. See hot_domains.h.
+#include "regions/hot_domains.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <new>
+
+#include "malloc/library_thread.h"
+#include "malloc/region_calls.h"
+#include "os/system_kernel.h"
+#include "regions/hot_kernel.h"
+#include "strata/raw_io.h"
+
+namespace strata {
+
+std::atomic<bool> g_hot_thread_wanted{false};
+constinit HotDomains g_hot_domains;
+
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+
+constinit Lock g_lock{LockRank::kControl};
+strata_hot_domain* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
+std::atomic<uint32_t> g_change{0};  // a futex: a domain began or ended
+std::atomic<bool> g_thread_runs{false};
+
+// The domain that is due first, taken out of nobody's reach: it stays while `busy` names it.
+strata_hot_domain* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
+
+// Null: no domain wants the thread.
+strata_hot_domain* FirstDue() STRATA_REQUIRES(g_lock) {
+  strata_hot_domain* best = nullptr;
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (d->gone || !d->threaded) continue;
+    if (best == nullptr || d->collector.due_ns() < best->collector.due_ns()) best = d;
+  }
+  return best;
+}
+
+void Wait(uint32_t seen, uint64_t ns) {
+  const timespec wait{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  raw::Call(SYS_futex, raw::Word(&g_change), FUTEX_WAIT_PRIVATE, seen, raw::Word(&wait));
+}
+
+void Changed() {
+  g_change.fetch_add(1, std::memory_order_release);
+  raw::Call(SYS_futex, raw::Word(&g_change), FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+// Ends when no domain wants it.
+void RunThread() {
+  const HotMemory& memory = g_hot_domains.pool.memory();
+  for (;;) {
+    const uint32_t seen = g_change.load(std::memory_order_acquire);
+    g_lock.Acquire();
+    strata_hot_domain* d = FirstDue();
+    if (d == nullptr) {
+      g_thread_runs.store(false, std::memory_order_release);
+      g_lock.Release();
+      return;
+    }
+    const uint64_t now = memory.now_ns(memory.context);
+    const uint64_t due = d->collector.due_ns();
+    if (due <= now) g_busy = d;
+    g_lock.Release();
+    if (due > now) {
+      Wait(seen, due - now);
+      continue;
+    }
+    // Another thread may be at it: then it has set, or will set, when the next is due.
+    const bool done = d->collector.Round(RoundBounds::kBounded);
+    g_lock.Acquire();
+    g_busy = nullptr;
+    g_lock.Release();
+    Changed();
+    if (!done) memory.pause_ns(memory.context, kSecondNs / 100);
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// Room for one.
+void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
+  MetadataArena& arena = g_hot_domains.arena;
+  void* memory = arena.Allocate(sizeof(strata_hot_domain), alignof(strata_hot_domain));
+  *slots = static_cast<ScopeSlot*>(
+      arena.Allocate(sizeof(ScopeSlot) * ScopeTable::kSlots, alignof(ScopeSlot)));
+  return *slots == nullptr ? nullptr : memory;
+}
+
+}  // namespace
+
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded) {
+  strata_hot_domain* d = nullptr;
+  {
+    LockHolder hold(g_lock);
+    ScopeSlot* slots = nullptr;
+    void* memory = Record(&slots);
+    if (memory == nullptr) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+    d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
+    d->threaded = threaded;
+    d->next = g_first;
+    g_first = d;
+  }
+  if (threaded) StartHotThread();
+  return d;
+}
+
+bool EndHotDomain(strata_hot_domain* d) {
+  for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
+  ObjectPlace first;
+  if (d->domain.LiveObjects(&first) != 0) return false;
+  for (;;) {
+    const uint32_t seen = g_change.load(std::memory_order_acquire);
+    g_lock.Acquire();
+    const bool busy = g_busy == d;
+    if (!busy) d->gone = true;
+    g_lock.Release();
+    if (!busy) break;
+    Wait(seen, kSecondNs);
+  }
+  d->collector.GiveBackAll();
+  Changed();
+  return true;
+}
+
+void StartHotThread() {
+  g_hot_thread_wanted.store(false, std::memory_order_relaxed);
+  if (g_thread_runs.exchange(true, std::memory_order_acq_rel)) return Changed();
+  // Without it nothing moves but by strata_hot_collect; the next domain tries again.
+  if (!StartLibraryThread(RunThread)) g_thread_runs.store(false, std::memory_order_release);
+}
+
+void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context) {
+  LockHolder hold(g_lock);
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (!d->gone) f(*d, context);
+  }
+}
+
+// Around a fork. The collector is between two steps then, and no list is half changed.
+void LockHotDomains() STRATA_NO_TSA {
+  g_lock.AcquireForFork();
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    d->collector.step_lock().AcquireForFork();
+    d->domain.lock().AcquireForFork();
+    for (int h = 0; h < kHotHeaps; ++h)
+      d->domain.ForEachShelf(static_cast<HotHeap>(h),
+                             [](HotShelf& s) STRATA_NO_TSA { s.lock.AcquireForFork(); });
+  }
+  g_hot_domains.pool.lock().AcquireForFork();
+  g_hot_domains.arena.lock().AcquireForFork();
+}
+
+void UnlockHotDomains() STRATA_NO_TSA {
+  g_hot_domains.arena.lock().ReleaseAfterFork();
+  g_hot_domains.pool.lock().ReleaseAfterFork();
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    for (int h = 0; h < kHotHeaps; ++h)
+      d->domain.ForEachShelf(static_cast<HotHeap>(h),
+                             [](HotShelf& s) STRATA_NO_TSA { s.lock.ReleaseAfterFork(); });
+    d->domain.lock().ReleaseAfterFork();
+    d->collector.step_lock().ReleaseAfterFork();
+  }
+  g_lock.ReleaseAfterFork();
+}
+
+void RenewHotDomainsInChild() STRATA_NO_TSA {
+  bool threaded = false;
+  g_busy = nullptr;
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (d->gone) continue;
+    d->domain.RenewInChild();
+    d->collector.RenewInChild();
+    threaded |= d->threaded;
+  }
+  g_thread_runs.store(false, std::memory_order_relaxed);
+  g_hot_thread_wanted.store(threaded, std::memory_order_relaxed);
+}
+
+}  // namespace strata

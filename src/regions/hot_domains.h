@@ -1,0 +1,51 @@
+// The process's domains of moving objects, and the one thread that collects for all of them. Sits
+// in regions; the calls of strata/hot.h are in hot_api.cpp.
+#pragma once
+
+#include <atomic>
+
+#include "base/lock.h"
+#include "hotness/block_pool.h"
+#include "hotness/hot_domain.h"
+#include "hotness/object_collector.h"
+#include "os/system_kernel.h"
+#include "regions/hot_kernel.h"
+#include "strata/hot.h"
+
+// Records are never unmapped, and serve again.
+struct strata_hot_domain {
+  strata_hot_domain(strata::BlockPool& pool, strata::ScopeSlot* s,
+                    const strata::CollectorOptions& options)
+      : domain(pool, s), collector(domain, options), slots(s) {}
+
+  strata::HotDomain domain;
+  strata::ObjectCollector collector;
+  strata::ScopeSlot* const slots;
+  bool threaded = false;
+  bool gone = false;                  // under the lock of domains
+  strata_hot_domain* next = nullptr;  // of all that were ever made
+};
+
+namespace strata {
+
+// Of all domains.
+struct HotDomains {
+  MetadataArena arena{MapMetadata};
+  BlockPool pool{arena, kProcessHotMemory};
+  Owners owners{pool};
+};
+extern constinit HotDomains g_hot_domains;
+
+// Null with errno: ENOMEM.
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded);
+// False: there are objects in it.
+bool EndHotDomain(strata_hot_domain* domain);
+
+// In a forked child the thread starts again with the first operation.
+extern std::atomic<bool> g_hot_thread_wanted;
+void StartHotThread();
+
+// Calls f(strata_hot_domain&) for each, those that came to an end left out, under their lock.
+void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context);
+
+}  // namespace strata

@@ -1,0 +1,132 @@
+// What domains of moving objects ask of the process and the kernel. See hot_kernel.h.
+#include "regions/hot_kernel.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+
+#include <cstddef>
+
+#include "base/errno_keeper.h"
+#include "base/units.h"
+#include "malloc/runtime.h"
+#include "strata/raw_io.h"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+
+// Beside a heap that stands down for a sanitizer: straight from the kernel.
+void* MapAligned(size_t bytes) {
+  const size_t room = bytes + kHugePageSize;
+  void* p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  const auto start = reinterpret_cast<uintptr_t>(p);
+  const uintptr_t at = RoundUp(start, kHugePageSize);
+  const uintptr_t end = at + RoundUp(bytes, kNativePageSize);
+  if (at != start) munmap(p, at - start);
+  if (end != start + room) munmap(reinterpret_cast<void*>(end), start + room - end);
+  return reinterpret_cast<void*>(at);
+}
+
+void* Take(void*, size_t bytes, Hotness hotness) {
+  const ErrnoKeeper keep;
+  if (EnsureStarted() != RunState::kReady) return MapAligned(bytes);
+  return TheRuntime()
+      .heap.large()
+      .Take(bytes, kHugePageSize, {.density = Density::kSparse, .hotness = hotness})
+      .address;
+}
+
+void Give(void*, void* at, size_t bytes) {
+  const ErrnoKeeper keep;
+  if (CurrentState() != RunState::kReady) {
+    munmap(at, RoundUp(bytes, kNativePageSize));
+    return;
+  }
+  auto& large = TheRuntime().heap.large();
+  large.Give(large.At(at));
+}
+
+bool Advise(void*, void* at, size_t bytes, PageAdvice advice) {
+  constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLD, MADV_PAGEOUT,
+                             MADV_DONTNEED};
+  return raw::Call(SYS_madvise, raw::Word(at), static_cast<long>(bytes),
+                   kAdvice[static_cast<int>(advice)]) == 0;
+}
+
+size_t Resident(void*, void* at, size_t bytes) {
+  unsigned char seen[kNativePerHugePage / 4];
+  constexpr size_t kStep = sizeof seen * kNativePageSize;
+  size_t pages = 0;
+  for (size_t done = 0; done < bytes; done += kStep) {
+    const size_t now = bytes - done < kStep ? bytes - done : kStep;
+    if (raw::Call(SYS_mincore, raw::Word(static_cast<char*>(at) + done), static_cast<long>(now),
+                  raw::Word(seen)) != 0)
+      return bytes;
+    for (size_t i = 0; i < (now + kNativePageSize - 1) / kNativePageSize; ++i) pages += seen[i] & 1;
+  }
+  return pages * kNativePageSize;
+}
+
+uint64_t Clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
+}
+uint64_t NowNs(void*) { return Clock(CLOCK_MONOTONIC); }
+uint64_t ThreadCpuNs(void*) { return Clock(CLOCK_THREAD_CPUTIME_ID); }
+
+int64_t Headroom(void*) {
+  return CurrentState() == RunState::kReady ? TheRuntime().kernel.Headroom() : INT64_MAX;
+}
+
+uint64_t FreeSwap(void*) {
+  struct sysinfo info{};
+  if (raw::Call(SYS_sysinfo, raw::Word(&info)) != 0) return 0;
+  return uint64_t{info.freeswap} * info.mem_unit;
+}
+
+// "some avg10=0.12 ..." in percent, two digits.
+uint32_t PressurePer10k(void*) {
+  char text[64] = {};
+  const ErrnoKeeper keep;
+  const int fd = raw::Open("/proc/pressure/memory", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t n = raw::Read(fd, text, sizeof text - 1);
+  raw::Close(fd);
+  constexpr size_t kPrefix = sizeof "some avg10=" - 1;
+  uint32_t value = 0;
+  for (size_t i = kPrefix; n > 0 && i < static_cast<size_t>(n) && text[i] != ' '; ++i) {
+    if (text[i] != '.') value = value * 10 + static_cast<uint32_t>(text[i] - '0');
+  }
+  return value;
+}
+
+void PauseNs(void*, uint64_t ns) {
+  const timespec wait{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  raw::Call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, raw::Word(&wait));
+}
+
+}  // namespace
+
+constinit const HotMemory kProcessHotMemory = {Take,           Give,        Advise,   Resident,
+                                               NowNs,          ThreadCpuNs, Headroom, FreeSwap,
+                                               PressurePer10k, PauseNs,     nullptr};
+
+const char* WhyGuidesCannotHold(uint64_t untag_mask, uintptr_t sample) {
+  if (untag_mask != ~uint64_t{0}) return "the upper bits of addresses are in use (LAM)";
+  if (sample >> 47 != 0) return "addresses have more than 47 bits (LA57)";
+  return nullptr;
+}
+
+uint64_t AddressUntagMask() {
+  constexpr long kArchGetUntagMask = 0x4001;
+  uint64_t mask = ~uint64_t{0};
+  if (raw::Call(SYS_arch_prctl, kArchGetUntagMask, raw::Word(&mask)) != 0) return ~uint64_t{0};
+  return mask;
+}
+
+}  // namespace strata
