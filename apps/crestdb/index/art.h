@@ -11,7 +11,7 @@
 // The root is a node for 256 children without a prefix, and is never replaced.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -88,6 +88,14 @@ class Art {
   void ForEach(F&& f) {
     Nodes::Walk(
         &root_, [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
+  }
+
+  // Of each kind, with no operation running; the root is one.
+  std::array<size_t, 4> CountNodes() {
+    std::array<size_t, 4> counts{};
+    Nodes::Walk(
+        &root_, [](Entry*) {}, [&](Node* node) { ++counts[static_cast<size_t>(node->kind)]; });
+    return counts;
   }
 
  private:

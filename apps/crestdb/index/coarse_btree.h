@@ -95,6 +95,13 @@ class CoarseBTree {
         root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
   }
 
+  // With no operation running.
+  size_t CountNodes() {
+    size_t count = 0;
+    Nodes::Walk(root_.load(), [](Entry*) {}, [&](Node*) { ++count; });
+    return count;
+  }
+
  private:
   struct Path {
     Leaf* leaf;

@@ -13,8 +13,10 @@
 // merged, and a layer that is left with one key stays one.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "index/masstree_nodes.h"
 #include "index/record.h"
@@ -40,7 +42,11 @@ class Masstree {
   static constexpr bool ordered = true;
 
   explicit Masstree(Values&) : root_(Link(static_cast<Node*>(Nodes::template Make<Border>()))) {}
-  ~Masstree() { Nodes::DestroyAll(root_.load().node()); }
+  ~Masstree() {
+    Nodes::Walk(
+        root_.load().node(), [](Entry* record) { Entry::Destroy(record); },
+        [](Node* node, size_t) { Nodes::Destroy(node); });
+  }
   Masstree(const Masstree&) = delete;
 
   template <class F>
@@ -110,7 +116,21 @@ class Masstree {
 
   template <class F>
   void ForEach(F&& f) {
-    Nodes::Walk(root_.load().node(), [&](Entry* record) { f(record->key(), record->slot); });
+    Nodes::Walk(
+        root_.load().node(), [&](Entry* record) { f(record->key(), record->slot); },
+        [](Node*, size_t) {});
+  }
+
+  // Of each layer, with no operation running.
+  std::vector<size_t> CountNodes() {
+    std::vector<size_t> counts;
+    Nodes::Walk(
+        root_.load().node(), [](Entry*) {},
+        [&](Node*, size_t layer) {
+          counts.resize(std::max(counts.size(), layer + 1));
+          ++counts[layer];
+        });
+    return counts;
   }
 
  private:

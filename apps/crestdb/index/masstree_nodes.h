@@ -218,8 +218,6 @@ struct MasstreeNodes {
     return memory == nullptr ? nullptr : new (memory) T;
   }
   static void Destroy(Node* node) { std::free(node); }  // nothing in one has a destructor to run
-  // Also of the layers below.
-  static void DestroyAll(Node* node);
 
   // Splits a full node that hangs on `cell`. `parent`, which is not full, is the interior node that
   // the cell is in; null if the node is the root of its layer, which then gets one. With `at_end`,
@@ -230,8 +228,9 @@ struct MasstreeNodes {
   // where both have the same eight bytes and more, hold one link. Null: no memory.
   static Node* MakeLayer(Entry* one, Entry* other, size_t offset);
 
-  template <class Visit>
-  static void Walk(Node* node, Visit&& visit);
+  // With nobody about: `visit` for each record in order, then `leave` for each node and its layer.
+  template <class Visit, class Leave>
+  static void Walk(Node* node, Visit&& visit, Leave&& leave, size_t layer = 0);
 
  private:
   struct Halves {

@@ -90,39 +90,24 @@ auto MasstreeNodes<Values>::MakeLayer(Entry* one, Entry* other, size_t offset) -
 }
 
 template <class Values>
-template <class Visit>
-void MasstreeNodes<Values>::Walk(Node* node, Visit&& visit) {
-  if (!node->border) {
-    for (size_t i = 0; i <= AsInterior(node)->Size(); ++i) Walk(AsInterior(node)->Child(i), visit);
-    return;
-  }
-  const Permutation places = AsBorder(node)->Order();
-  for (size_t i = 0; i < places.size(); ++i) {
-    const Link link = AsBorder(node)->At(places[i]);
-    if (Node* layer = link.node(); layer != nullptr) {
-      Walk(layer, visit);
-    } else {
-      visit(link.record());
-    }
-  }
-}
-
-template <class Values>
-void MasstreeNodes<Values>::DestroyAll(Node* node) {
+template <class Visit, class Leave>
+void MasstreeNodes<Values>::Walk(Node* node, Visit&& visit, Leave&& leave, size_t layer) {
   if (node->border) {
     const Permutation places = AsBorder(node)->Order();
     for (size_t i = 0; i < places.size(); ++i) {
       const Link link = AsBorder(node)->At(places[i]);
       if (link.node() != nullptr) {
-        DestroyAll(link.node());
+        Walk(link.node(), visit, leave, layer + 1);
       } else {
-        Entry::Destroy(link.record());
+        visit(link.record());
       }
     }
   } else {
-    for (size_t i = 0; i <= AsInterior(node)->Size(); ++i) DestroyAll(AsInterior(node)->Child(i));
+    for (size_t i = 0; i <= AsInterior(node)->Size(); ++i) {
+      Walk(AsInterior(node)->Child(i), visit, leave, layer);
+    }
   }
-  Destroy(node);
+  leave(node, layer);
 }
 
 }  // namespace crest

@@ -123,6 +123,13 @@ class OccBTree {
         root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
   }
 
+  // With no operation running.
+  size_t CountNodes() {
+    size_t count = 0;
+    Nodes::Walk(root_.load(), [](Entry*) {}, [&](Node*) { ++count; });
+    return count;
+  }
+
  private:
   // Where a way down has come: the node and what hangs on to it, with the versions that they had.
   struct Path {
