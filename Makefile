@@ -8,6 +8,8 @@
 #                  servers|lifetimes|accuracy: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
+#   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
+#                  (docs/crestdb.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
@@ -15,7 +17,7 @@
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib servers tools test golden demo learn bench fuzz mutants format lint install clean
+.PHONY: all lib servers crestdb tools test golden demo learn bench fuzz mutants format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -42,6 +44,9 @@ servers:
 	@echo "== building the modules for nginx and Apache in build/servers"
 	@servers/apache/build.sh build/servers
 	@servers/nginx/build.sh build/servers
+
+crestdb: lib
+	@cmake --build --preset release -j $(JOBS) --target crestdb
 
 tools:
 	@$(DEPS) tools
