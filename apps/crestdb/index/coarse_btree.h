@@ -12,6 +12,7 @@
 #include "index/btree_nodes.h"
 #include "index/record.h"
 #include "index/scan_batch.h"
+#include "values/value_view.h"
 
 namespace crest {
 

@@ -1,0 +1,64 @@
+// Both kinds of values for tests of structures, and a thread that moves the guided ones all the time.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "values/guided_values.h"
+#include "values/plain_values.h"
+#include "values/reclaim.h"
+
+namespace crest {
+
+inline strata::hot_domain::options MovesOnlyWhenTold() {
+  strata::hot_domain::options o;
+  o.thread = false;
+  o.reclaim = STRATA_HOT_RECLAIM_NONE;
+  return o;
+}
+
+template <class Values>
+struct TestValues;
+
+template <>
+struct TestValues<PlainValues> {
+  PlainValues values;
+  struct Mover {
+    explicit Mover(TestValues&) {}
+  };
+};
+
+template <>
+struct TestValues<GuidedValues> {
+  GuidedValues values{MovesOnlyWhenTold()};
+
+  // While it is there, what is used becomes hot and the rest cold, round after round.
+  class Mover {
+   public:
+    explicit Mover(TestValues& test) : domain_(test.values.domain()) {}
+    ~Mover() {
+      ends_.store(true);
+      thread_.join();
+    }
+
+   private:
+    strata::hot_domain& domain_;
+    std::atomic<bool> ends_{false};
+    std::thread thread_{[this] {
+      while (!ends_.load()) domain_.collect_now();
+    }};
+  };
+};
+
+// A structure with its values; what waits to be freed goes before the domain.
+template <class Index, class Values>
+struct TestIndex : TestValues<Values> {
+  TestIndex() : index(new Index(this->values)) {}
+  ~TestIndex() {
+    delete index;
+    Reclaimer::Get().DrainAll();
+  }
+  Index* const index;
+};
+
+}  // namespace crest
