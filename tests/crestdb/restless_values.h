@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <thread>
 
 #include "values/guided_values.h"
@@ -37,6 +38,7 @@ struct TestValues<GuidedValues> {
    public:
     explicit Mover(TestValues& test) : domain_(test.values.domain()) {}
     ~Mover() {
+      while (domain_.stats().moves == 0) std::this_thread::yield();
       ends_.store(true);
       thread_.join();
     }
@@ -51,14 +53,24 @@ struct TestValues<GuidedValues> {
 };
 
 // A structure with its values; what waits to be freed goes before the domain.
-template <class Index, class Values>
+template <class I, class Values>
 struct TestIndex : TestValues<Values> {
-  TestIndex() : index(new Index(this->values)) {}
+  using Index = I;
+  TestIndex() : index(MakeIndex(this->values)) {}
   ~TestIndex() {
     delete index;
     Reclaimer::Get().DrainAll();
   }
   Index* const index;
+
+ private:
+  static Index* MakeIndex(Values& values) {
+    if constexpr (std::constructible_from<Index, Values&, size_t>) {
+      return new Index(values, 64);  // few: chains get long
+    } else {
+      return new Index(values);
+    }
+  }
 };
 
 }  // namespace crest
