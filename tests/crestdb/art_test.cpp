@@ -181,7 +181,9 @@ TEST_F(ArtTest, APrefixSplitsWhereverKeysLeaveIt) {
 }
 
 TEST_F(ArtTest, NodesGrowAndShrinkInTheTree) {
-  const auto key = [](int byte) { return std::string("prefix") + static_cast<char>(byte) + "rest"; };
+  const auto key = [](int byte) {
+    return std::string("prefix") + static_cast<char>(byte) + "rest";
+  };
   for (int byte = 0; byte < 256; ++byte) {
     Put(key(byte));
     if (byte == 15) {

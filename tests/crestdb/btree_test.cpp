@@ -1,5 +1,5 @@
-// What is special to the B+trees: keys by their words behind a shared prefix, and nodes that come and
-// go.
+// What is special to the B+trees: keys by their words behind a shared prefix, and nodes that come
+// and go.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,12 +50,14 @@ class BTreeKeysTest : public testing::Test {
 TEST_F(BTreeKeysTest, FindsAmongKeysWithAnyPrefix) {
   std::mt19937_64 random(6);
   for (int round = 0; round < 400; ++round) {
-    // Prefixes that a node has room for and longer ones; tails that differ early, late, or by zeros.
+    // Prefixes that a node has room for and longer ones; tails that differ early, late, or by
+    // zeros.
     const std::string prefix(random() % 40, static_cast<char>(random() % 3));
     std::vector<std::string> probes = {"", prefix, prefix.substr(0, prefix.size() / 2), "zzz",
                                        prefix + std::string(12, '\xff')};
     for (int i = 0; i < 40; ++i) {
-      std::string key = prefix.substr(0, prefix.size() - (random() % 8 == 0 ? prefix.size() / 3 : 0));
+      std::string key =
+          prefix.substr(0, prefix.size() - (random() % 8 == 0 ? prefix.size() / 3 : 0));
       for (unsigned n = random() % 14; n != 0; --n) key.push_back(static_cast<char>(random() % 2));
       probes.push_back(key);
     }

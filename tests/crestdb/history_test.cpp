@@ -29,9 +29,8 @@ TEST(History, AtTheSameTimeEitherOrderWillDo) {
 
 TEST(History, WhatWasSeenCannotBeUnseen) {
   EXPECT_FALSE(IsLinearizable({{{1, 10, kPut, 7}}, {{2, 3, kGet, 7}, {4, 5, kGet, 0}}}));
-  EXPECT_FALSE(IsLinearizable({{{1, 4, kPut, 7}},
-                               {{2, 3, kPut, 8}},
-                               {{5, 6, kGet, 7}, {7, 8, kGet, 8}}}));
+  EXPECT_FALSE(
+      IsLinearizable({{{1, 4, kPut, 7}}, {{2, 3, kPut, 8}}, {{5, 6, kGet, 7}, {7, 8, kGet, 8}}}));
   // Two threads that see two writes in different orders.
   EXPECT_FALSE(IsLinearizable({{{1, 20, kPut, 7}},
                                {{1, 20, kPut, 8}},

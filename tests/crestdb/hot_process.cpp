@@ -33,8 +33,8 @@ void Pause(void*, uint64_t) { std::this_thread::yield(); }
 
 }  // namespace
 
-constinit const HotMemory kProcessHotMemory = {Take,  Give,     Advise,   Resident, NowNs,  NowNs,
-                                               Headroom, FreeSwap, Pressure, Pause,    nullptr};
+constinit const HotMemory kProcessHotMemory = {
+    Take, Give, Advise, Resident, NowNs, NowNs, Headroom, FreeSwap, Pressure, Pause, nullptr};
 
 const char* WhyGuidesCannotHold(uint64_t, uintptr_t) { return nullptr; }
 uint64_t AddressUntagMask() { return ~uint64_t{0}; }

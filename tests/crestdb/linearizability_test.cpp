@@ -1,9 +1,9 @@
 // Histories of three threads on each of CrestDB's ten structures, with values that stay and with
-// values that move all the while, checked for linearizability key by key (history.h). Of a scan, what
-// it says about each key is an operation on this key; the scan as a whole is not one moment.
+// values that move all the while, checked for linearizability key by key (history.h). Of a scan,
+// what it says about each key is an operation on this key; the scan as a whole is not one moment.
 //
-// The keys that are recorded lie among others that come and go, so that nodes split, grow, run empty
-// and leave the structure between and under them.
+// The keys that are recorded lie among others that come and go, so that nodes split, grow, run
+// empty and leave the structure between and under them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,17 +30,17 @@ constexpr unsigned kThreads = 3;
 constexpr unsigned kKeys = 5;
 constexpr unsigned kOthers = 120;
 
-using Kinds = testing::Types<
-    TreeKind<HarrisTable, PlainValues>, TreeKind<HarrisTable, GuidedValues>,
-    TreeKind<PughTable, PlainValues>, TreeKind<PughTable, GuidedValues>,
-    TreeKind<ChmTable, PlainValues>, TreeKind<ChmTable, GuidedValues>,
-    TreeKind<CoarseSkiplist, PlainValues>, TreeKind<CoarseSkiplist, GuidedValues>,
-    TreeKind<FraserSkiplist, PlainValues>, TreeKind<FraserSkiplist, GuidedValues>,
-    TreeKind<HerlihySkiplist, PlainValues>, TreeKind<HerlihySkiplist, GuidedValues>,
-    TreeKind<CoarseBTree, PlainValues>, TreeKind<CoarseBTree, GuidedValues>,
-    TreeKind<OccBTree, PlainValues>, TreeKind<OccBTree, GuidedValues>,
-    TreeKind<Masstree, PlainValues>, TreeKind<Masstree, GuidedValues>,
-    TreeKind<Art, PlainValues>, TreeKind<Art, GuidedValues>>;
+using Kinds =
+    testing::Types<TreeKind<HarrisTable, PlainValues>, TreeKind<HarrisTable, GuidedValues>,
+                   TreeKind<PughTable, PlainValues>, TreeKind<PughTable, GuidedValues>,
+                   TreeKind<ChmTable, PlainValues>, TreeKind<ChmTable, GuidedValues>,
+                   TreeKind<CoarseSkiplist, PlainValues>, TreeKind<CoarseSkiplist, GuidedValues>,
+                   TreeKind<FraserSkiplist, PlainValues>, TreeKind<FraserSkiplist, GuidedValues>,
+                   TreeKind<HerlihySkiplist, PlainValues>, TreeKind<HerlihySkiplist, GuidedValues>,
+                   TreeKind<CoarseBTree, PlainValues>, TreeKind<CoarseBTree, GuidedValues>,
+                   TreeKind<OccBTree, PlainValues>, TreeKind<OccBTree, GuidedValues>,
+                   TreeKind<Masstree, PlainValues>, TreeKind<Masstree, GuidedValues>,
+                   TreeKind<Art, PlainValues>, TreeKind<Art, GuidedValues>>;
 
 // A number many times over: one that was copied while it was written to shows.
 std::string ValueOf(uint64_t number) {
@@ -136,7 +136,8 @@ class Linearizability : public testing::Test {
     keys_.clear();
     for (unsigned key = 0; key < kKeys; ++key) keys_.push_back(make(key, 0));
     std::vector<Actor> actors;
-    for (unsigned id = 0; id < kThreads; ++id) actors.push_back({*this, id, std::mt19937_64(seed + id)});
+    for (unsigned id = 0; id < kThreads; ++id)
+      actors.push_back({*this, id, std::mt19937_64(seed + id)});
     {
       const typename Test::Mover mover(test);
       std::vector<std::thread> threads;

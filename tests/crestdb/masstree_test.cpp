@@ -143,15 +143,25 @@ TEST_F(MasstreeTest, ALayerSplitsItsRootAndShrinksAgain) {
 }
 
 TEST_F(MasstreeTest, ScansGoThroughLayersAndOutAgain) {
-  const std::vector<std::string> keys = {
-      "",         "aaaaaaaa",     "aaaaaaaa\1",   "aaaaaaaabbbbbbbb", "aaaaaaaabbbbbbbbcc",
-      "aaaaaaaabbbbbbbbd", "aaaaaaaac", "aaaaaaab", "b", "\xff\xff\xff\xff\xff\xff\xff\xff" "1",
-      "\xff\xff\xff\xff\xff\xff\xff\xff" "2"};
+  const std::vector<std::string> keys = {"",
+                                         "aaaaaaaa",
+                                         "aaaaaaaa\1",
+                                         "aaaaaaaabbbbbbbb",
+                                         "aaaaaaaabbbbbbbbcc",
+                                         "aaaaaaaabbbbbbbbd",
+                                         "aaaaaaaac",
+                                         "aaaaaaab",
+                                         "b",
+                                         "\xff\xff\xff\xff\xff\xff\xff\xff"
+                                         "1",
+                                         "\xff\xff\xff\xff\xff\xff\xff\xff"
+                                         "2"};
   for (const std::string& key : keys) Put(key);
   for (size_t first = 0; first < keys.size(); ++first) {
     for (size_t limit = 0; limit <= keys.size() - first; ++limit) {
       const auto begin = keys.begin() + static_cast<ptrdiff_t>(first);
-      EXPECT_EQ(Scan(keys[first], limit), std::vector(begin, begin + static_cast<ptrdiff_t>(limit)));
+      EXPECT_EQ(Scan(keys[first], limit),
+                std::vector(begin, begin + static_cast<ptrdiff_t>(limit)));
     }
   }
   // From between two keys, above and below.

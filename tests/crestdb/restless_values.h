@@ -1,4 +1,5 @@
-// Both kinds of values for tests of structures, and a thread that moves the guided ones all the time.
+// Both kinds of values for tests of structures, and a thread that moves the guided ones all the
+// time.
 #pragma once
 
 #include <atomic>
@@ -33,12 +34,12 @@ template <>
 struct TestValues<GuidedValues> {
   GuidedValues values{MovesOnlyWhenTold()};
 
-  // While it is there, what is used becomes hot and the rest cold, round after round.
+  // While it is there, what is used becomes hot and the rest cold, round after round. It ends when
+  // something has moved.
   class Mover {
    public:
     explicit Mover(TestValues& test) : domain_(test.values.domain()) {}
     ~Mover() {
-      while (domain_.stats().moves == 0) std::this_thread::yield();
       ends_.store(true);
       thread_.join();
     }
@@ -47,7 +48,9 @@ struct TestValues<GuidedValues> {
     strata::hot_domain& domain_;
     std::atomic<bool> ends_{false};
     std::thread thread_{[this] {
-      while (!ends_.load()) domain_.collect_now();
+      do {
+        domain_.collect_now();
+      } while (!ends_.load() || domain_.stats().moves == 0);
     }};
   };
 };

@@ -20,11 +20,11 @@ struct TreeKind {
   using Scope = typename V::Scope;
   using Test = TestIndex<Tree<V>, V>;
 };
-using TreeKinds = testing::Types<
-    TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
-    TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>,
-    TreeKind<CoarseBTree, GuidedValues>, TreeKind<OccBTree, GuidedValues>,
-    TreeKind<Masstree, GuidedValues>, TreeKind<Art, GuidedValues>>;
+using TreeKinds =
+    testing::Types<TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
+                   TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>,
+                   TreeKind<CoarseBTree, GuidedValues>, TreeKind<OccBTree, GuidedValues>,
+                   TreeKind<Masstree, GuidedValues>, TreeKind<Art, GuidedValues>>;
 
 // Keys of one kind each; different n, or different owners, mostly make different keys.
 using MakeKey = std::string (*)(unsigned n, unsigned owner);

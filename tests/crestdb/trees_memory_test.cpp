@@ -40,9 +40,8 @@ class TreesMemory : public testing::Test {
   typename Kind::Test tree_;
   std::map<std::string, std::string> model_;
 };
-using Kinds =
-    testing::Types<TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
-                   TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>>;
+using Kinds = testing::Types<TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
+                             TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>>;
 TYPED_TEST_SUITE(TreesMemory, Kinds);
 
 TYPED_TEST(TreesMemory, AFailedPutChangesNothing) {

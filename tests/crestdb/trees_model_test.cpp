@@ -30,8 +30,8 @@ class TreesModel : public testing::Test {
   void CheckGet(const std::string& key) {
     Scope scope(tree_.values);
     std::string seen = "none";
-    const bool found = tree_.index->Get(
-        scope, key, [&](ValueView value) { seen.assign(value.data, value.size); });
+    const bool found =
+        tree_.index->Get(scope, key, [&](ValueView value) { seen.assign(value.data, value.size); });
     const auto expected = model_.find(key);
     ASSERT_EQ(found, expected != model_.end());
     if (found) {

@@ -1,5 +1,5 @@
-// The trees of CrestDB with several threads while values move. Each thread writes its own keys among
-// those of the others, so it knows what it must find there, in scans as well.
+// The trees of CrestDB with several threads while values move. Each thread writes its own keys
+// among those of the others, so it knows what it must find there, in scans as well.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,7 +1,7 @@
-// The adaptive radix tree (Leis, Kemper, Neumann, ICDE 2013) with a lock to read or to write in each
-// node, taken hand over hand from the root: whoever goes down holds a node until it has the next one,
-// and one that writes holds the node above as well, since a node that grows, shrinks or splits its
-// prefix is replaced there (lock coupling: Leis et al., DaMoN 2016, section 3.1).
+// The adaptive radix tree (Leis, Kemper, Neumann, ICDE 2013) with a lock to read or to write in
+// each node, taken hand over hand from the root: whoever goes down holds a node until it has the
+// next one, and one that writes holds the node above as well, since a node that grows, shrinks or
+// splits its prefix is replaced there (lock coupling: Leis et al., DaMoN 2016, section 3.1).
 //
 // Writers go down sharing too, and have the one or two nodes that they change to themselves only at
 // the end. If others are in these they begin again and go down excluding others, node by node.
@@ -86,8 +86,7 @@ class Art {
 
   template <class F>
   void ForEach(F&& f) {
-    Nodes::Walk(
-        &root_, [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
+    Nodes::Walk(&root_, [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
   }
 
   // Of each kind, with no operation running; the root is one.
@@ -103,9 +102,9 @@ class Art {
   enum class Mode { kShared, kExclusive };
   enum class Outcome {
     kDone,
-    kAbsent,    // there was nothing to remove
-    kPrepare,   // the key is new: make its record, then again
-    kExclude,   // others are in the nodes to be changed: again, excluding them
+    kAbsent,   // there was nothing to remove
+    kPrepare,  // the key is new: make its record, then again
+    kExclude,  // others are in the nodes to be changed: again, excluding them
     kNoMemory,
   };
 

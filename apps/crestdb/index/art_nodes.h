@@ -1,8 +1,8 @@
-// The nodes of the adaptive radix tree (art.h): one for up to 4, 16, 48 and 256 children each (Leis,
-// Kemper, Neumann, "The Adaptive Radix Tree", ICDE 2013, section III). A node has a lock, a prefix
-// (path compression: the bytes that all keys below it go on with), the record of the key that ends
-// here, and children by the next byte. A key that is a prefix of others, which the paper forbids,
-// needs no terminator that way, and keys may hold any byte.
+// The nodes of the adaptive radix tree (art.h): one for up to 4, 16, 48 and 256 children each
+// (Leis, Kemper, Neumann, "The Adaptive Radix Tree", ICDE 2013, section III). A node has a lock, a
+// prefix (path compression: the bytes that all keys below it go on with), the record of the key
+// that ends here, and children by the next byte. A key that is a prefix of others, which the paper
+// forbids, needs no terminator that way, and keys may hold any byte.
 //
 // The prefix is whole, as in the paper's pessimistic variant: up to 16 bytes in the node, a longer
 // one on its own. Everything here is read and written under the node's lock.
@@ -98,12 +98,8 @@ struct ArtNodes {
     explicit Link(Entry* record) : word_(reinterpret_cast<uintptr_t>(record)) {}
     explicit Link(Node* node) : word_(reinterpret_cast<uintptr_t>(node) | 1) {}
     explicit operator bool() const { return word_ != 0; }
-    Node* node() const {
-      return (word_ & 1) != 0 ? reinterpret_cast<Node*>(word_ - 1) : nullptr;
-    }
-    Entry* record() const {
-      return (word_ & 1) == 0 ? reinterpret_cast<Entry*>(word_) : nullptr;
-    }
+    Node* node() const { return (word_ & 1) != 0 ? reinterpret_cast<Node*>(word_ - 1) : nullptr; }
+    Entry* record() const { return (word_ & 1) == 0 ? reinterpret_cast<Entry*>(word_) : nullptr; }
 
    private:
     uintptr_t word_ = 0;
@@ -194,7 +190,10 @@ struct ArtNodes {
     }
     void Insert(uint8_t byte, Link link) {
       size_t at = this->children;  // free unless a child was removed
-      if (links[at]) at = static_cast<size_t>(std::ranges::find_if_not(links, [](Link one) { return static_cast<bool>(one); }) - links.begin());
+      if (links[at])
+        at = static_cast<size_t>(
+            std::ranges::find_if_not(links, [](Link one) { return static_cast<bool>(one); }) -
+            links.begin());
       links[at] = link;
       index[byte] = static_cast<uint8_t>(at + 1);
       ++this->children;

@@ -1,5 +1,5 @@
-// Scans of the adaptive radix tree (art.h). One batch is taken with every node on the way down to it
-// held to be read, so it is what the tree held at one moment.
+// Scans of the adaptive radix tree (art.h). One batch is taken with every node on the way down to
+// it held to be read, so it is what the tree held at one moment.
 #pragma once
 
 #include "index/art.h"

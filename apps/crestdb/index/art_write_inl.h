@@ -1,5 +1,5 @@
-// How the adaptive radix tree (art.h) changes. Each function here comes with a way down that holds a
-// node and its parent to read, or alone. It decides by what it sees, has those that it changes to
+// How the adaptive radix tree (art.h) changes. Each function here comes with a way down that holds
+// a node and its parent to read, or alone. It decides by what it sees, has those that it changes to
 // itself next (nothing can happen in between), and gets all memory before it changes anything.
 #pragma once
 
@@ -89,8 +89,8 @@ auto Art<Values>::SplitPrefix(Way& way, std::string_view key, size_t depth, size
   return Outcome::kDone;
 }
 
-// Another record is where the key's would go (lazy expansion): both go under a new node, which skips
-// what they share from `depth` on.
+// Another record is where the key's would go (lazy expansion): both go under a new node, which
+// skips what they share from `depth` on.
 template <class Values>
 auto Art<Values>::SplitRecord(Way& way, Link* link, std::string_view key, size_t depth,
                               PreparedRecord<Values>& prepared) -> Outcome {
@@ -130,8 +130,8 @@ auto Art<Values>::TryRemove(Scope& scope, Way& way, std::string_view key) -> Out
   }
 }
 
-// The record hangs on the node of the way, whose prefix ends at `depth`. A node that is left with one
-// of whatever it had gives way to it, one that is left with few becomes a smaller one.
+// The record hangs on the node of the way, whose prefix ends at `depth`. A node that is left with
+// one of whatever it had gives way to it, one that is left with few becomes a smaller one.
 template <class Values>
 auto Art<Values>::RemoveFrom(Scope& scope, Way& way, std::string_view key, size_t depth,
                              Entry* record) -> Outcome {

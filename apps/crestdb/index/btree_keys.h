@@ -1,7 +1,7 @@
 // The sorted keys of one B+tree node and what each stands for: a record in a leaf, a separator in
 // an inner node. The bytes that all keys of the node share are kept once, and of each key the eight
-// bytes behind them (prefix and poor man's normalized key: Graefe, "Modern B-Tree Techniques", 2011,
-// sections 3.5 and 3.6), so that a search reads the node and at the end one key.
+// bytes behind them (prefix and poor man's normalized key: Graefe, "Modern B-Tree Techniques",
+// 2011, sections 3.5 and 3.6), so that a search reads the node and at the end one key.
 //
 // Writers hold the node's lock. Readers may look on: everything is an atomic, no index that they
 // compute from torn contents leaves the arrays, and entries that they meet were in the node at some
@@ -68,8 +68,8 @@ class BTreeKeys {
     size_.store(size - 1, std::memory_order_release);
   }
 
-  // Keeps the first `keep` keys and gives those from `from` on to `right`, which is empty and not in
-  // the tree yet.
+  // Keeps the first `keep` keys and gives those from `from` on to `right`, which is empty and not
+  // in the tree yet.
   void Split(size_t keep, size_t from, BTreeKeys& right) {
     const size_t size = this->size();
     for (size_t i = from; i < size; ++i) {

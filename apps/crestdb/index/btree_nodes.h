@@ -1,6 +1,6 @@
-// The nodes of both B+trees (coarse_btree.h, occ_btree.h) and what is done to them: split, and taken
-// out when a leaf is empty. Whoever calls these holds the locks of the nodes that they change, and
-// has marked their versions if readers may be about.
+// The nodes of both B+trees (coarse_btree.h, occ_btree.h) and what is done to them: split, and
+// taken out when a leaf is empty. Whoever calls these holds the locks of the nodes that they
+// change, and has marked their versions if readers may be about.
 //
 // Leaves that run empty leave the tree at once, and an inner node that is left with one child gives
 // way to it, so an inner node always has a separator and leaves may lie at different depths. Half
@@ -89,8 +89,7 @@ struct BTreeNodes {
   static bool Split(Root& root, Inner* parent, Node* node, bool at_end) {
     Inner* top = parent != nullptr ? parent : Make<Inner>();
     if (top == nullptr) return false;
-    const Halves halves =
-        node->leaf ? SplitLeaf(AsLeaf(node), at_end) : SplitInner(AsInner(node));
+    const Halves halves = node->leaf ? SplitLeaf(AsLeaf(node), at_end) : SplitInner(AsInner(node));
     if (halves.right == nullptr) {
       if (parent == nullptr) Destroy(top);
       return false;

@@ -92,8 +92,7 @@ class CoarseBTree {
 
   template <class F>
   void ForEach(F&& f) {
-    Nodes::Walk(
-        root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
+    Nodes::Walk(root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
   }
 
   // With no operation running.

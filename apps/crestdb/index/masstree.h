@@ -1,6 +1,6 @@
-// MassTree: a trie of B+trees, one layer for each eight bytes of the key (Mao, Kohler, Morris, "Cache
-// Craftiness for Fast Multicore Key-Value Storage", EuroSys 2012). Long common prefixes cost one
-// layer each eight bytes and are never compared twice, and nodes compare numbers, not strings.
+// MassTree: a trie of B+trees, one layer for each eight bytes of the key (Mao, Kohler, Morris,
+// "Cache Craftiness for Fast Multicore Key-Value Storage", EuroSys 2012). Long common prefixes cost
+// one layer each eight bytes and are never compared twice, and nodes compare numbers, not strings.
 //
 // Readers go down by versions, without locks; so do writers, who then lock the one or two nodes
 // that they change. Nodes and records are freed by epochs, which is the paper's read-copy-update.
@@ -86,8 +86,7 @@ class Masstree {
       // Insertions do not move the version: look again.
       Border* border = path.border();
       const auto place = border->Find(border->Order(), Part(key, path.offset));
-      const bool same =
-          place.exact && border->At(border->Order()[place.index]).record() == record;
+      const bool same = place.exact && border->At(border->Order()[place.index]).record() == record;
       if (same) {
         record->slot.Clear(scope);
         border->Remove(place.index);
@@ -138,7 +137,8 @@ class Masstree {
   enum class Outcome { kDone, kMoved, kNoMemory };
 
   // Where a way down has come: a node, what the cell is in that it hangs on, and the versions of
-  // both. When it has come to the end, what the border holds at the key's part: nothing, or a record.
+  // both. When it has come to the end, what the border holds at the key's part: nothing, or a
+  // record.
   struct Path {
     Node* node;
     Version version;
@@ -269,8 +269,7 @@ class Masstree {
       bool on_the_way = Enter(path);
       for (bool last = false; on_the_way && !last;) {
         if (path.offset == end.offset && Nodes::Full(path.node)) break;
-        on_the_way =
-            path.node->border ? StepBorder(path, key, last) : StepInterior(path, key);
+        on_the_way = path.node->border ? StepBorder(path, key, last) : StepInterior(path, key);
       }
       if (!on_the_way || !Nodes::Full(path.node)) continue;
       if (Split(path, path.node == end.node && !end.bound && end.index == Permutation::kPlaces) ==

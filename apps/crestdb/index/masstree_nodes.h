@@ -1,7 +1,7 @@
 // The nodes of MassTree (masstree.h) and what is done to them. A layer is a B+tree over eight bytes
 // of the key, a slice; border nodes are its leaves. Per key these hold the slice, how many of its
-// bytes are the key's, and a link: to a record, or to the layer that tells apart the keys that go on
-// behind this slice.
+// bytes are the key's, and a link: to a record, or to the layer that tells apart the keys that go
+// on behind this slice.
 //
 // The keys of a border stay in the places where they were put; their order is one word, the
 // permutation (Mao, Kohler, Morris, EuroSys 2012, section 4.6.2). Storing it is what makes an
@@ -83,12 +83,8 @@ struct MasstreeNodes {
     constexpr Link() = default;
     explicit Link(Entry* record) : word_(reinterpret_cast<uintptr_t>(record)) {}
     explicit Link(Node* node) : word_(reinterpret_cast<uintptr_t>(node) | 1) {}
-    Node* node() const {
-      return (word_ & 1) != 0 ? reinterpret_cast<Node*>(word_ - 1) : nullptr;
-    }
-    Entry* record() const {
-      return (word_ & 1) == 0 ? reinterpret_cast<Entry*>(word_) : nullptr;
-    }
+    Node* node() const { return (word_ & 1) != 0 ? reinterpret_cast<Node*>(word_ - 1) : nullptr; }
+    Entry* record() const { return (word_ & 1) == 0 ? reinterpret_cast<Entry*>(word_) : nullptr; }
 
    private:
     uintptr_t word_ = 0;
@@ -169,7 +165,9 @@ struct MasstreeNodes {
 
     size_t Size() const { return size.load(std::memory_order_acquire); }
     uint64_t Slice(size_t index) const { return slices[index].load(std::memory_order_acquire); }
-    Node* Child(size_t index) const { return children[index].load(std::memory_order_acquire).node(); }
+    Node* Child(size_t index) const {
+      return children[index].load(std::memory_order_acquire).node();
+    }
     size_t IndexOf(uint64_t slice) const {
       const size_t count = Size();
       size_t index = 0;

@@ -1,6 +1,6 @@
 // Scans of MassTree (masstree.h): one border at a time, each reached by its own way down from the
-// root to a cursor, the least key that the scan has not passed. So a scan holds nothing that a split
-// or a new layer could make stale. Each border is seen as it was at one moment.
+// root to a cursor, the least key that the scan has not passed. So a scan holds nothing that a
+// split or a new layer could make stale. Each border is seen as it was at one moment.
 #pragma once
 
 #include "index/masstree.h"

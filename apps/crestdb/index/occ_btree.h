@@ -119,8 +119,7 @@ class OccBTree {
 
   template <class F>
   void ForEach(F&& f) {
-    Nodes::Walk(
-        root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
+    Nodes::Walk(root_.load(), [&](Entry* record) { f(record->key(), record->slot); }, [](Node*) {});
   }
 
   // With no operation running.
@@ -217,8 +216,8 @@ class OccBTree {
                           path.leaf()->keys.Find(key).index == Nodes::kCapacity;
       above.MarkInserting();
       path.node->version.MarkSplitting();
-      outcome = Nodes::Split(root_, path.parent, path.node, at_end) ? Outcome::kDone
-                                                                    : Outcome::kNoMemory;
+      outcome =
+          Nodes::Split(root_, path.parent, path.node, at_end) ? Outcome::kDone : Outcome::kNoMemory;
     }
     path.node->version.Unlock();
     above.Unlock();

@@ -45,8 +45,8 @@ class ReadWriteLock {
   [[nodiscard]] bool TryUpgrade() {
     uint32_t now = word_.load(std::memory_order_relaxed);
     return (now & ~kWaiting) == kReader &&
-           word_.compare_exchange_strong(now, (now & kWaiting) | kWriter,
-                                         std::memory_order_acquire, std::memory_order_relaxed);
+           word_.compare_exchange_strong(now, (now & kWaiting) | kWriter, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
   }
 
  private:

@@ -1,6 +1,6 @@
-// What a tree keeps of one key: the key and the slot that owns the value. Nodes point to records, so
-// that a slot stays where it is when a split or a growing node moves keys about: the slot is what
-// the guided heap writes to when it moves a value, and moving it under readers is not allowed.
+// What a tree keeps of one key: the key and the slot that owns the value. Nodes point to records,
+// so that a slot stays where it is when a split or a growing node moves keys about: the slot is
+// what the guided heap writes to when it moves a value, and moving it under readers is not allowed.
 //
 // The key is whole even where a tree needs its end only (MassTree's suffixes, ART's leaves): a
 // record never has to be written again when a key lands a level deeper.
@@ -48,7 +48,8 @@ class Record {
 // To be freed when no operation can look at it any more; its slot is empty.
 template <class Values>
 void RetireRecord(typename Values::Scope& scope, Record<Values>* record) {
-  scope.Retire(record, [](void* memory) { Record<Values>::Destroy(static_cast<Record<Values>*>(memory)); });
+  scope.Retire(record,
+               [](void* memory) { Record<Values>::Destroy(static_cast<Record<Values>*>(memory)); });
 }
 
 // A record with its value that is not in the tree yet; goes with its maker if it never gets there.

@@ -56,8 +56,8 @@ class VersionWord {
       if ((now & kLocked) == 0 && Take(now)) return;
     }
   }
-  // Locks the node unless it is, or becomes while we wait, another than the reader saw. Callers that
-  // hold a lock already only ever ask for one further down.
+  // Locks the node unless it is, or becomes while we wait, another than the reader saw. Callers
+  // that hold a lock already only ever ask for one further down.
   [[nodiscard]] bool LockIf(Version since) {
     for (Backoff backoff;; backoff.Wait()) {
       Version now = word_.load(std::memory_order_relaxed);

@@ -1,3 +1,4 @@
+// The adaptive radix tree as a Store; compiled by itself.
 #include "index/art.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// The B+tree under one lock as a Store; compiled by itself.
 #include "index/coarse_btree.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// MassTree as a Store; compiled by itself.
 #include "index/masstree.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// The optimistic B+tree as a Store; compiled by itself.
 #include "index/occ_btree.h"
 
 #include "stores/makers.h"
