@@ -13,9 +13,12 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "load/latency.h"
+#include "load/page_map.h"
 #include "load/page_use.h"
 #include "load/workload.h"
 #include "store.h"
@@ -38,8 +41,21 @@ struct Plan {
   uint64_t keys, value_bytes, requests, threads;
   double seconds, run_up, window;
   bool tidy, fresh, json;
+  std::string map;  // a file; empty: none
   StoreOptions store;
 };
+
+strata_hot_reclaim ReclaimOf(const std::string& name) {
+  constexpr std::pair<std::string_view, strata_hot_reclaim> kNames[] = {
+      {"pageout", STRATA_HOT_RECLAIM_PAGEOUT},
+      {"cold", STRATA_HOT_RECLAIM_COLD},
+      {"pressure", STRATA_HOT_RECLAIM_PRESSURE},
+      {"none", STRATA_HOT_RECLAIM_NONE}};
+  for (const auto& [known, value] : kNames) {
+    if (known == name) return value;
+  }
+  throw UsageError("--reclaim is pageout, cold, pressure or none, not '" + name + "'");
+}
 
 Plan ReadPlan(Options& o) {
   Plan p;
@@ -69,6 +85,8 @@ Plan ReadPlan(Options& o) {
   p.store.tidy = p.tidy;
   p.store.domain.target = o.Real("target", 0.01, 0.0001, 0.9);
   p.store.domain.period_ms = static_cast<uint32_t>(p.window * 1000);
+  p.store.domain.reclaim = ReclaimOf(o.Text("reclaim", "pageout"));
+  p.map = o.Text("map", "");
   o.ExpectNoMore();
   return p;
 }
@@ -277,6 +295,17 @@ void WarnWithoutSwap(const Plan& p) {
   }
 }
 
+// What lies where, without touching a value.
+void WriteMap(const Plan& p, Store& store, const std::vector<uint64_t>& used) {
+  std::unordered_set<std::string> texts;
+  for (const uint64_t number : used) texts.emplace(KeyText(number).view());
+  PageMap map;
+  store.ForEachPlace([&](std::string_view key, const void* at) {
+    map.Add(at, p.value_bytes, texts.count(std::string(key)) != 0);
+  });
+  map.Write(p.map);
+}
+
 void PrintJson(const Plan& p, const Runners& runners, const PageUse::Result& use, double resident,
                const strata_hot_stats_t& s) {
   const Latency latency = runners.Latencies();
@@ -336,8 +365,10 @@ int RunBench(Options& options) {
   runners.Stop();
   const strata_hot_stats_t stats =
       store->domain() == nullptr ? strata_hot_stats_t{} : store->domain()->stats();
+  const std::vector<uint64_t> used = runners.KeysUsed();
+  if (!p.map.empty()) WriteMap(p, *store, used);
   PageUse use;
-  for (const uint64_t number : runners.KeysUsed()) {
+  for (const uint64_t number : used) {
     const ValueView v = store->Locate(KeyText(number).view());
     use.Add(v.data, v.size);
   }

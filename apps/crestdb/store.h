@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,8 @@ class Store {
   virtual bool ordered() const = 0;
   // Where the value lies now: for measuring.
   virtual ValueView Locate(std::string_view key) = 0;
+  // Calls f for each key, with where its value lies, without using it. With no operation running.
+  virtual void ForEachPlace(const std::function<void(std::string_view, const void*)>& f) = 0;
   // Null where values stay.
   virtual strata::hot_domain* domain() = 0;
 };

@@ -11,18 +11,21 @@
 // be copied (`using hot_trivially_relocatable = void;` in it), or move itself
 // (`static void hot_move(T* to, T* from) noexcept`, which leaves no object at `from`).
 //
-// With STRATA_HOT_CHECK defined to 1, the default where NDEBUG is not, misuse ends the program with
-// a line that names the type: a guide that was copied by bytes, a domain that goes before its
-// objects, and a use of a reference after its operation has ended.
+// With STRATA_HOT_CHECK defined to 1, the default where NDEBUG is not, misuse is told in a line
+// that names the type: a guide that was copied by bytes, a domain that goes before its objects, and
+// a use of a reference after its operation has ended, or of the object after its end. An object
+// then takes whole pages, and the end of an operation microseconds.
 #ifndef STRATA_HOT_PTR_H_
 #define STRATA_HOT_PTR_H_
 
 #include <strata/hot.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -80,9 +83,20 @@ T* Elements(void* block) {
 
 #if STRATA_HOT_CHECK
 template <class T>
-const char* NameOf() {
+constexpr std::string_view Signature() {
   return __PRETTY_FUNCTION__;
 }
+// The type as the compiler writes it.
+template <class T>
+struct Name {
+  static constexpr std::string_view whole = Signature<T>();
+  static constexpr size_t from = whole.find("T = ") + 4, to = whole.find_first_of(";]", from);
+  static constexpr auto text = [] {
+    std::array<char, to - from + 1> copy{};
+    for (size_t i = from; i < to; ++i) copy[i - from] = whole[i];
+    return copy;
+  }();
+};
 #endif
 
 // T or T[]: what the domain has to know of it.
@@ -112,7 +126,7 @@ const strata_hot_type* TypeOf() {
   constexpr bool moves = !kBytesMove<typename Kind<T>::Element>;
   constexpr bool ends = !std::is_trivially_destructible_v<typename Kind<T>::Element>;
 #if STRATA_HOT_CHECK
-  static const strata_hot_type type = {NameOf<T>(), moves ? Kind<T>::Move : nullptr,
+  static const strata_hot_type type = {Name<T>::text.data(), moves ? Kind<T>::Move : nullptr,
                                        ends ? Kind<T>::Destroy : nullptr};
   return &type;
 #else
@@ -143,6 +157,7 @@ class hot_domain {
     strata_hot_options c{};
     c.size = sizeof c;
     c.without_thread = o.thread ? 0 : 1;
+    c.check = STRATA_HOT_CHECK;
     c.period_ms = o.period_ms;
     c.reclaim = o.reclaim;
     c.target = o.target;

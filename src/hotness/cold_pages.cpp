@@ -23,7 +23,7 @@ void ObjectCollector::Reclaim(const Window& w) {
   const bool marks = options_.reclaim == STRATA_HOT_RECLAIM_COLD || !page_out_;
   if (marks) return AdviseCold(PageAdvice::kCold, ~uint64_t{0});
   if (memory.free_swap(memory.context) == 0) {
-    if (!said_no_swap_ && domain_.HeapStats(HotHeap::kCold).bytes != 0) {
+    if (!said_no_swap_ && domain_.HeldIn(HotHeap::kCold).bytes != 0) {
       said_no_swap_ = true;
       Message().Text("no swap space is free: cold pages of hot_ptr objects stay in memory").Send();
     }
@@ -31,7 +31,7 @@ void ObjectCollector::Reclaim(const Window& w) {
   }
   if (options_.reclaim == STRATA_HOT_RECLAIM_PAGEOUT)
     return AdviseCold(PageAdvice::kPageOut, ~uint64_t{0});
-  PageOutUnderPressure(domain_.HeapStats(HotHeap::kCold).bytes);
+  PageOutUnderPressure(domain_.HeldIn(HotHeap::kCold).bytes);
 }
 
 void ObjectCollector::PageOutUnderPressure(uint64_t cold_bytes) {

@@ -2,6 +2,7 @@
 #include "hotness/hot_domain.h"
 
 #include "base/check.h"
+#include "hotness/mover.h"
 
 namespace strata {
 namespace {
@@ -14,6 +15,10 @@ void* HotDomain::Allocate(size_t size, size_t alignment, const strata_hot_type* 
   if (alignment == 0 || !IsPowerOfTwo(alignment) || alignment > kNativePageSize) return nullptr;
   if (size > PTRDIFF_MAX - HotBlock::kBytes) return nullptr;
   if (size < sizeof(uint64_t)) size = sizeof(uint64_t);
+  if (checks_ != nullptr) {  // pages of its own
+    size = RoundUp(size, kNativePageSize);
+    alignment = kNativePageSize;
+  }
   const SizeClass c = ClassOfAligned(size, alignment);
   const uint32_t bytes = c == SizeClass::kNone ? 0 : InfoOf(c).size;
   HotShelf* shelf = ShelfFor(HotHeap::kNew, bytes, type);
@@ -36,6 +41,7 @@ HotShelf* HotDomain::ShelfFor(HotHeap heap, uint32_t object_bytes, const strata_
   if (memory == nullptr) return nullptr;
   auto* s = ::new (memory) HotShelf(*this, heap, object_bytes, type);
   s->next = head.load(std::memory_order_relaxed);
+  s->quarantine = checks_;
   head.store(s, std::memory_order_release);
   return s;
 }
@@ -53,7 +59,36 @@ void HotDomain::Enter(strata_hot_scope* scope) {
 
 void HotDomain::Leave(strata_hot_scope* scope) {
   auto* d = reinterpret_cast<HotDomain*>(scope->domain);
-  d->scopes_.End(static_cast<ScopeSlot*>(scope->slot));
+  auto* slot = static_cast<ScopeSlot*>(scope->slot);
+  if (STRATA_UNLIKELY(d->checks_ != nullptr) && slot != nullptr) return d->LeaveChecked(slot);
+  d->scopes_.End(slot);
+}
+
+void HotDomain::CheckUses() {
+  void* memory = pool_.arena().Allocate(sizeof(UseChecks), alignof(UseChecks));
+  if (memory == nullptr) return;
+  checks_ = ::new (memory) UseChecks(pool_);
+  scopes_.SetLists(true);
+}
+
+void HotDomain::EndQuarantine() {
+  if (checks_ != nullptr) checks_->ReleaseAll();
+}
+
+// What this operation used, and no other does, moves to another place of the same heap.
+void HotDomain::LeaveChecked(ScopeSlot* slot) {
+  constexpr uint32_t kMost = ScopeSlot::kObjects;
+  uintptr_t used[kMost];
+  uint32_t n = slot->used.load(std::memory_order_relaxed);
+  if (n == ScopeSlot::kEverything) n = kMost;
+  for (uint32_t i = 0; i < n; ++i) used[i] = slot->objects[i].load(std::memory_order_relaxed);
+  scopes_.End(slot);
+  Mover mover(pool_, scopes_);
+  for (uint32_t i = 0; i < n; ++i) {
+    const ObjectPlace at = owners_.Find(reinterpret_cast<void*>(used[i]));
+    if (!at || at.block->object_bytes == 0) continue;
+    mover.Move(at.block, at.index, *at.block->shelf.load(std::memory_order_relaxed), MayGrow::kYes);
+  }
 }
 
 void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
@@ -154,14 +189,21 @@ void HotDomain::FreeList(uintptr_t object) {
   }
 }
 
+HotDomain::Held HotDomain::HeldIn(HotHeap heap) {
+  Held sum;
+  ForEachShelf(heap, [&](HotShelf& s) {
+    sum.objects += s.Live();
+    sum.bytes += s.object_bytes == 0 ? s.live_bytes.load(std::memory_order_relaxed)
+                                     : s.Live() * s.object_bytes;
+  });
+  return sum;
+}
+
 strata_hot_heap_stats HotDomain::HeapStats(HotHeap heap) {
-  strata_hot_heap_stats sum{};
+  const Held held = HeldIn(heap);
+  strata_hot_heap_stats sum{held.objects, held.bytes, 0};
   const HotMemory& memory = pool_.memory();
   ForEachShelf(heap, [&](HotShelf& s) {
-    const size_t objects = s.objects.load(std::memory_order_relaxed);
-    sum.objects += objects;
-    sum.bytes += s.object_bytes == 0 ? s.live_bytes.load(std::memory_order_relaxed)
-                                     : objects * s.object_bytes;
     for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
       sum.resident_bytes += memory.resident(
           memory.context, reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed)),
@@ -175,7 +217,7 @@ size_t HotDomain::LiveObjects(ObjectPlace* first) {
   size_t n = 0;
   for (int heap = 0; heap < kHotHeaps; ++heap) {
     ForEachShelf(static_cast<HotHeap>(heap), [&](HotShelf& s) {
-      n += s.objects.load(std::memory_order_relaxed);
+      n += s.Live();
       for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr && !*first;
            b = b->next) {
         for (uint32_t i = 0; i < b->top.load(std::memory_order_relaxed) && !*first; ++i) {

@@ -13,6 +13,7 @@
 #include "hotness/hot_shelf.h"
 #include "hotness/owners.h"
 #include "hotness/scope_table.h"
+#include "hotness/use_checks.h"
 #include "span/size_classes.h"
 #include "strata/hot.h"
 
@@ -27,6 +28,16 @@ class HotDomain {
 
   // Of nobody's; null: no memory, or an alignment above 4 KiB.
   void* Allocate(size_t size, size_t alignment, const strata_hot_type* type);
+
+  // Before anything else: every operation lists what it uses, and that moves when it ends. Without
+  // memory for that nothing is checked.
+  void CheckUses();
+  void EndQuarantine();
+  // See UseChecks.
+  const char* StaleTypeAt(uintptr_t address) const {
+    return checks_ == nullptr ? nullptr : checks_->TypeAt(address);
+  }
+  bool checked() const { return checks_ != nullptr; }
 
   // Operations.
   void Enter(strata_hot_scope* scope);
@@ -48,6 +59,11 @@ class HotDomain {
       for (HotShelf* s = list.load(std::memory_order_acquire); s != nullptr; s = s->next) f(*s);
     }
   }
+  struct Held {
+    size_t objects = 0, bytes = 0;
+  };
+  Held HeldIn(HotHeap heap);
+  // And what of it is resident, which asks the kernel.
   strata_hot_heap_stats HeapStats(HotHeap heap);
   // The first of them, for the message that a domain goes too early; nothing: 0.
   size_t LiveObjects(ObjectPlace* first);
@@ -56,16 +72,20 @@ class HotDomain {
   Owners& owners() { return owners_; }
   ScopeTable& scopes() { return scopes_; }
   Lock& lock() { return shelves_lock_; }
+  // Null where nothing is checked. Taken before that of a shelf.
+  Lock* checks_lock() { return checks_ == nullptr ? nullptr : &checks_->lock(); }
 
   // In the child of a fork; all locks are held by the thread that forked.
   void RenewInChild();
 
  private:
   void FreeList(uintptr_t object);
+  void LeaveChecked(ScopeSlot* slot);
 
   BlockPool& pool_;
   Owners owners_;
   ScopeTable scopes_;
+  UseChecks* checks_ = nullptr;
   Lock shelves_lock_{LockRank::kHotDomain};  // while a shelf is put in
   std::atomic<HotShelf*> shelves_[kHotHeaps][kMaxClasses] = {};
   // Lists through the owners' words, by the era in which the object was retired.

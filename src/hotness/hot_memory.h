@@ -16,6 +16,8 @@ enum class PageAdvice : uint8_t {
   kCold,     // first to go when memory is short
   kPageOut,  // go now
   kFree,     // the contents are not needed any more
+  kShut,     // nobody may touch it
+  kOpen,     // any more; what was there is lost
 };
 
 struct HotMemory {

@@ -16,6 +16,17 @@
 namespace strata {
 
 class HotDomain;
+struct HotShelf;
+
+// Where objects go that were freed or have moved, in a domain that is checked.
+class Quarantine {
+ public:
+  // The owner's word is locked.
+  virtual void Put(HotShelf& shelf, HotBlock* b, uint32_t i) = 0;
+
+ protected:
+  ~Quarantine() = default;
+};
 
 // Whether a shelf may take memory that it has not.
 enum class MayGrow : bool { kNo, kYes };
@@ -30,6 +41,9 @@ struct HotShelf {
   const strata_hot_type* const type;
   HotShelf* next = nullptr;  // of the same heap and size, another type; set before it is seen
 
+  Quarantine* quarantine = nullptr;    // where checks are on; set before the shelf is seen
+  std::atomic<size_t> quarantined{0};  // objects that count as live, though they are not
+
   Lock lock{LockRank::kHotShelf};
   // Blocks are put first under the lock, and taken out by the collector alone: so it walks them
   // without.
@@ -38,6 +52,10 @@ struct HotShelf {
   std::atomic<size_t> objects{0};     // live; written under the lock
   std::atomic<size_t> capacity{0};    // of the blocks; written under the lock
   std::atomic<size_t> live_bytes{0};  // of large objects; the others are a product
+
+  size_t Live() const {
+    return objects.load(std::memory_order_relaxed) - quarantined.load(std::memory_order_relaxed);
+  }
 
   // An object that belongs to nobody, or null. size: of a large one.
   void* Allocate(BlockPool& pool, size_t size, MayGrow grow) {
@@ -53,6 +71,10 @@ struct HotShelf {
 
   // Whose owner's word the caller has locked.
   void Free(HotBlock* b, uint32_t i) {
+    if (STRATA_UNLIKELY(quarantine != nullptr)) return quarantine->Put(*this, b, i);
+    FreeNow(b, i);
+  }
+  void FreeNow(HotBlock* b, uint32_t i) {
     LockHolder hold(lock);
     b->owners[i].Store(OwnerWord::kFree);
     b->free[i / 64] |= uint64_t{1} << i % 64;

@@ -157,7 +157,7 @@ bool ObjectCollector::BeginEpoch() {
   const uint64_t until = memory.now_ns(memory.context) + kLongestWaitNs;
   while (!domain_.scopes().AllList()) {
     if (memory.now_ns(memory.context) > until) {
-      domain_.scopes().SetLists(false);
+      if (!domain_.checked()) domain_.scopes().SetLists(false);
       Sum(counts_.epochs_given_up, 1);
       return false;
     }
@@ -167,7 +167,7 @@ bool ObjectCollector::BeginEpoch() {
 }
 
 void ObjectCollector::EndEpoch() {
-  domain_.scopes().SetLists(false);
+  if (!domain_.checked()) domain_.scopes().SetLists(false);
   Sum(counts_.epochs, 1);
 }
 

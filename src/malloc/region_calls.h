@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "malloc/runtime.h"
+#include "profile/hotness_stats.h"
 
 struct strata_reap;
 
@@ -34,5 +35,6 @@ void UnlockReaps();
 void LockHotDomains();
 void UnlockHotDomains();
 void RenewHotDomainsInChild();
+void CollectHotness(HotnessStats& out);
 
 }  // namespace strata

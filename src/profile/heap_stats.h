@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "hugepage/page_heap_stats.h"
+#include "profile/hotness_stats.h"
 #include "profile/sampler_stats.h"
 #include "profile/text_sink.h"
 #include "span/size_classes.h"
@@ -107,6 +108,7 @@ struct HeapStats {
 
   SamplerStats sampler;
   PredictionStats predictions;
+  HotnessStats hotness;
 
   size_t caches() const { return cpu_cache + transfer_cache; }
   size_t free_resident() const { return central_free + page_heap_free; }

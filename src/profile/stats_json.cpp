@@ -254,6 +254,30 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("model_misses", s.predictions.model_misses)
       .Field("model_disagreements", s.predictions.model_disagreements)
       .End();
+  all.Name("hotness");
+  Object(sink)
+      .Field("domains", s.hotness.domains)
+      .Field("new_objects", s.hotness.fresh.objects)
+      .Field("new_bytes", s.hotness.fresh.bytes)
+      .Field("hot_objects", s.hotness.hot.objects)
+      .Field("hot_bytes", s.hotness.hot.bytes)
+      .Field("cold_objects", s.hotness.cold.objects)
+      .Field("cold_bytes", s.hotness.cold.bytes)
+      .Field("rounds", s.hotness.rounds)
+      .Field("moves", s.hotness.moves)
+      .Field("moved_bytes", s.hotness.moved_bytes)
+      .Field("promotions", s.hotness.promotions)
+      .Field("demotions", s.hotness.demotions)
+      .Field("aborted_in_use", s.hotness.aborted_in_use)
+      .Field("aborted_used", s.hotness.aborted_used)
+      .Field("aborted_no_memory", s.hotness.aborted_no_memory)
+      .Field("epochs_given_up", s.hotness.epochs_given_up)
+      .Field("paged_out_bytes", s.hotness.paged_out_bytes)
+      .Field("collector_ns", s.hotness.collector_ns)
+      .Field("cold_after", s.hotness.cold_after)
+      .Field("promotion_rate", s.hotness.promotion_rate)
+      .Field("utilization", s.hotness.utilization)
+      .End();
   all.Name("classes");
   WriteClasses(s, sink);
   all.Name("hugepage_occupancy").Char('[');

@@ -159,6 +159,17 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.predictions.model_hits + s.predictions.model_misses)
         .Char('\n');
   }
+  if (s.hotness.domains != 0) {
+    sink.Text("  moving objects    new ")
+        .Mebibytes(s.hotness.fresh.bytes)
+        .Text(", hot ")
+        .Mebibytes(s.hotness.hot.bytes)
+        .Text(", cold ")
+        .Mebibytes(s.hotness.cold.bytes)
+        .Text("; ")
+        .Number(s.hotness.moves)
+        .Text(" moves\n");
+  }
   WriteClassTable(s, sink);
 }
 

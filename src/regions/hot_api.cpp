@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/message.h"
+#include "hotness/address_bits.h"
 #include "regions/hot_domains.h"
 #include "regions/hot_kernel.h"
 #include "strata/hot.h"
@@ -44,7 +45,9 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_optio
     errno = ENOTSUP;
     return nullptr;
   }
-  return MakeHotDomain(OptionsOf(options), options == nullptr || options->without_thread == 0);
+  const bool checked = options != nullptr && options->check != 0;
+  return MakeHotDomain(OptionsOf(options), options == nullptr || options->without_thread == 0,
+                       checked);
 }
 
 STRATA_EXPORT void strata_hot_domain_destroy(strata_hot_domain* d) {

@@ -6,12 +6,14 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include <algorithm>
 #include <new>
 
 #include "malloc/library_thread.h"
 #include "malloc/region_calls.h"
 #include "os/system_kernel.h"
 #include "regions/hot_kernel.h"
+#include "regions/stale_use.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -96,7 +98,7 @@ void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
 
 }  // namespace
 
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded) {
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked) {
   strata_hot_domain* d = nullptr;
   {
     LockHolder hold(g_lock);
@@ -108,15 +110,18 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded)
     }
     d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
     d->threaded = threaded;
+    if (checked) d->domain.CheckUses();
     d->next = g_first;
     g_first = d;
   }
+  if (checked) InstallStaleUseHandler();
   if (threaded) StartHotThread();
   return d;
 }
 
 bool EndHotDomain(strata_hot_domain* d) {
   for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
+  d->domain.EndQuarantine();
   ObjectPlace first;
   if (d->domain.LiveObjects(&first) != 0) return false;
   for (;;) {
@@ -140,11 +145,51 @@ void StartHotThread() {
   if (!StartLibraryThread(RunThread)) g_thread_runs.store(false, std::memory_order_release);
 }
 
+// Without the lock, from a signal handler.
+const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (const char* type = d->domain.StaleTypeAt(address)) return type;
+  }
+  return nullptr;
+}
+
 void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context) {
   LockHolder hold(g_lock);
   for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
     if (!d->gone) f(*d, context);
   }
+}
+
+void CollectHotness(HotnessStats& out) {
+  VisitHotDomains(
+      [](strata_hot_domain& d, void* into) {
+        auto& sum = *static_cast<HotnessStats*>(into);
+        const CollectorCounts& c = d.collector.counts();
+        const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
+        HotnessStats::Heap* const heaps[kHotHeaps] = {&sum.fresh, &sum.hot, &sum.cold};
+        for (int h = 0; h < kHotHeaps; ++h) {
+          const HotDomain::Held held = d.domain.HeldIn(static_cast<HotHeap>(h));
+          heaps[h]->objects += held.objects;
+          heaps[h]->bytes += held.bytes;
+        }
+        sum.rounds += read(c.rounds);
+        sum.moves += read(c.moves);
+        sum.moved_bytes += read(c.moved_bytes);
+        sum.promotions += read(c.promotions);
+        sum.demotions += read(c.demotions);
+        sum.aborted_in_use += read(c.in_use);
+        sum.aborted_used += read(c.used);
+        sum.aborted_no_memory += read(c.no_memory);
+        sum.epochs_given_up += read(c.epochs_given_up);
+        sum.paged_out_bytes += read(c.paged_out_bytes);
+        sum.collector_ns += read(c.cpu_ns);
+        const double utilization = read(c.utilization);
+        sum.cold_after = std::max<uint64_t>(sum.cold_after, read(c.cold_after));
+        sum.promotion_rate = std::max(sum.promotion_rate, read(c.rate));
+        sum.utilization = sum.domains == 0 ? utilization : std::min(sum.utilization, utilization);
+        ++sum.domains;
+      },
+      &out);
 }
 
 // Around a fork. The collector is between two steps then, and no list is half changed.
@@ -153,6 +198,7 @@ void LockHotDomains() STRATA_NO_TSA {
   for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
     d->collector.step_lock().AcquireForFork();
     d->domain.lock().AcquireForFork();
+    if (Lock* l = d->domain.checks_lock()) l->AcquireForFork();
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
                              [](HotShelf& s) STRATA_NO_TSA { s.lock.AcquireForFork(); });
@@ -168,6 +214,7 @@ void UnlockHotDomains() STRATA_NO_TSA {
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
                              [](HotShelf& s) STRATA_NO_TSA { s.lock.ReleaseAfterFork(); });
+    if (Lock* l = d->domain.checks_lock()) l->ReleaseAfterFork();
     d->domain.lock().ReleaseAfterFork();
     d->collector.step_lock().ReleaseAfterFork();
   }

@@ -37,13 +37,16 @@ struct HotDomains {
 extern constinit HotDomains g_hot_domains;
 
 // Null with errno: ENOMEM.
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded);
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked);
 // False: there are objects in it.
 bool EndHotDomain(strata_hot_domain* domain);
 
 // In a forked child the thread starts again with the first operation.
 extern std::atomic<bool> g_hot_thread_wanted;
 void StartHotThread();
+
+// The type of the object of a checked domain whose old place the address lies in; null: none.
+const char* StaleTypeAt(uintptr_t address);
 
 // Calls f(strata_hot_domain&) for each, those that came to an end left out, under their lock.
 void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context);

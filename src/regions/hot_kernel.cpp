@@ -51,6 +51,10 @@ void Give(void*, void* at, size_t bytes) {
 }
 
 bool Advise(void*, void* at, size_t bytes, PageAdvice advice) {
+  if (advice == PageAdvice::kShut || advice == PageAdvice::kOpen) {
+    const int rights = advice == PageAdvice::kOpen ? PROT_READ | PROT_WRITE : PROT_NONE;
+    return raw::Call(SYS_mprotect, raw::Word(at), static_cast<long>(bytes), rights) == 0;
+  }
   constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLD, MADV_PAGEOUT,
                              MADV_DONTNEED};
   return raw::Call(SYS_madvise, raw::Word(at), static_cast<long>(bytes),
@@ -115,12 +119,6 @@ void PauseNs(void*, uint64_t ns) {
 constinit const HotMemory kProcessHotMemory = {Take,           Give,        Advise,   Resident,
                                                NowNs,          ThreadCpuNs, Headroom, FreeSwap,
                                                PressurePer10k, PauseNs,     nullptr};
-
-const char* WhyGuidesCannotHold(uint64_t untag_mask, uintptr_t sample) {
-  if (untag_mask != ~uint64_t{0}) return "the upper bits of addresses are in use (LAM)";
-  if (sample >> 47 != 0) return "addresses have more than 47 bits (LA57)";
-  return nullptr;
-}
 
 uint64_t AddressUntagMask() {
   constexpr long kArchGetUntagMask = 0x4001;

@@ -9,9 +9,7 @@ namespace strata {
 
 extern const HotMemory kProcessHotMemory;
 
-// Why a guide cannot hold addresses of this process; null: it can. untag_mask: of address bits that
-// the hardware looks at (arch_prctl's ARCH_GET_UNTAG_MASK), sample: an address.
-const char* WhyGuidesCannotHold(uint64_t untag_mask, uintptr_t sample);
+// The address bits that the hardware looks at: all, but where LAM is on.
 uint64_t AddressUntagMask();
 
 }  // namespace strata

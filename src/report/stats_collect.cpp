@@ -7,6 +7,7 @@
 #include "malloc/background.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
+#include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "profile/stack_walk.h"
 
@@ -151,6 +152,7 @@ void CollectAll(HeapStats& out) {
   out.predictions.model_hits = learning.model.hits;
   out.predictions.model_misses = learning.model.misses;
   out.predictions.model_disagreements = learning.model.disagreements;
+  CollectHotness(out.hotness);
 }
 
 // Walks the heap span by span and asks the kernel which native pages are resident.

@@ -52,6 +52,9 @@ class StoreOf final : public Store {
     index_->Get(scope, key, [&](ValueView v) { seen = v; });
     return seen;
   }
+  void ForEachPlace(const std::function<void(std::string_view, const void*)>& f) override {
+    index_->ForEach([&](std::string_view key, const auto& slot) { f(key, slot.Peek()); });
+  }
   strata::hot_domain* domain() override {
     if constexpr (requires { values_.domain(); }) return &values_.domain();
     return nullptr;

@@ -1,0 +1,112 @@
+"""Objects that move, as programs use them: with the checks of a debug build and without."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from blackbox import ROOT, Lab, cases, need
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE / "hot_cases.cpp"
+GOOD = [case for case in cases(SOURCE) if not case.startswith(("bad_", "late_"))]
+CHECKS = {"checked": "-DSTRATA_HOT_CHECK=1", "plain": "-DSTRATA_HOT_CHECK=0"}
+
+
+def program(lab: Lab, checks: str) -> Path:
+    library = lab.require_strata()
+    link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library), "-pthread")
+    return lab.build(SOURCE, f"-I{ROOT / 'include'}", CHECKS[checks], *link)
+
+
+@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize("checks", CHECKS)
+def test_case(lab: Lab, case: str, checks: str) -> None:
+    lab.run(program(lab, checks), case, preload=False).silent()
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("bad_copy_of_bytes", "a guide was copied as bytes"),
+        ("bad_use_after_the_operation", "after its operation"),
+        ("bad_use_after_the_end", "after its operation (hot_scope) or its life had ended"),
+    ],
+)
+def test_misuse_is_named(lab: Lab, case: str, says: str) -> None:
+    result = lab.run(program(lab, "checked"), case, preload=False)
+    assert result.returncode in (-signal.SIGABRT, -signal.SIGSEGV), result.explain()
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("strata: ") and says in line and "Counted" in line, line
+
+
+def test_a_domain_that_goes_too_early_names_what_is_left(lab: Lab) -> None:
+    result = lab.run(program(lab, "checked"), "late_objects", preload=False)
+    (line,) = result.stderr.splitlines()
+    assert "destroyed with 1 objects in it, one of them" in line, line
+    assert "Counted" in line, line
+
+
+@pytest.mark.parametrize(
+    ("what", "type_"),
+    [
+        ("const objects", "const int"),
+        ("what may throw as it moves", "ThrowsOnMove"),
+        ("what cannot move", "Fixed"),
+    ],
+)
+def test_types_that_cannot_move_do_not_compile(what: str, type_: str, tmp_path: Path) -> None:
+    del what
+    source = tmp_path / "refused.cpp"
+    text = """
+#include <strata/hot_ptr.h>
+struct ThrowsOnMove {
+  ThrowsOnMove();
+  ThrowsOnMove(ThrowsOnMove&&) noexcept(false);
+  ~ThrowsOnMove();
+};
+struct Fixed {
+  Fixed();
+  Fixed(Fixed&&) = delete;
+  ~Fixed();
+};
+struct Moves {
+  Moves();
+  Moves(Moves&&) noexcept;
+  ~Moves();
+};
+void f(strata::hot_domain& d) { d.make<TYPE>(); }
+"""
+    source.write_text(text.replace("TYPE", type_))
+    command = [need("g++"), "-std=c++20", f"-I{ROOT / 'include'}", "-fsyntax-only", str(source)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "constraints not satisfied" in refused.stderr
+    source.write_text(text.replace("TYPE", "Moves"))
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("flags", [("-fno-exceptions",), ("-fno-rtti",), ("-DNDEBUG", "-Wextra")])
+def test_the_header_compiles_by_itself(flags: tuple[str, ...], tmp_path: Path) -> None:
+    source = tmp_path / "alone.cpp"
+    source.write_text("#include <strata/hot_ptr.h>\nstrata::hot_ptr<int> p;\n")
+    command = [need("g++"), "-std=c++20", "-Wall", "-Werror", f"-I{ROOT / 'include'}"]
+    subprocess.run([*command, *flags, "-fsyntax-only", str(source)], check=True)
+    c = tmp_path / "alone.c"
+    c.write_text("#include <strata/hot.h>\nstrata_hot_guide g;\n")
+    command = [need("gcc"), "-std=c11", "-Wall", "-Werror", f"-I{ROOT / 'include'}"]
+    subprocess.run([*command, "-fsyntax-only", str(c)], check=True)
+
+
+def test_examples_of_the_page(lab: Lab, tmp_path: Path) -> None:
+    """Every whole program on the page runs and prints nothing."""
+    import re
+
+    text = (ROOT / "docs/hotness.md").read_text()
+    programs = re.findall(r"```(c|cpp)\n(.*?int main.*?)```", text, re.DOTALL)
+    assert programs
+    for number, (suffix, program_text) in enumerate(programs):
+        source = tmp_path / f"hotness{number}.{suffix}"
+        source.write_text(program_text)
+        lab.run(lab.build_linked(source), preload=False).ok()
