@@ -65,6 +65,7 @@ void Reclaimer::Retire(void* object, Free free) {
 // ago.
 void Reclaimer::Look(Slot& slot) {
   slot.since_look = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Enter
   uint64_t era = era_.load(std::memory_order_seq_cst);
   const size_t used = used_.load(std::memory_order_seq_cst);
   bool all = true;
