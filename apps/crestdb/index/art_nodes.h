@@ -18,6 +18,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <type_traits>
 
 #include "index/read_write_lock.h"
 #include "index/record.h"
@@ -270,11 +271,14 @@ struct ArtNodes {
     void* memory = std::malloc(sizeof(T));
     return memory == nullptr ? nullptr : new (memory) T;
   }
-  static void Destroy(Node* node) {
-    With(node, []<class T>(T* one) {
-      one->~T();
-      std::free(one);
-    });
+  template <class T>
+  static void Destroy(T* node) {
+    if constexpr (std::is_same_v<T, Node>) {
+      With(node, [](auto* one) { Destroy(one); });
+    } else {
+      node->~T();
+      std::free(node);
+    }
   }
 
   // Another node with what this one has, its prefix too, for more or for fewer children. Null: no

@@ -76,7 +76,7 @@ auto Art<Values>::SplitPrefix(Way& way, std::string_view key, size_t depth, size
   if (!prepared.made()) return Outcome::kPrepare;
   if (!way.OwnBoth()) return Outcome::kExclude;
   Node* node = way.node.get();
-  Node* top = Nodes::template Make<typename Nodes::Node4>();
+  auto* top = Nodes::template Make<typename Nodes::Node4>();
   if (top == nullptr) return Outcome::kNoMemory;
   if (!top->prefix.Assign(node->prefix.view().substr(0, common))) {
     Nodes::Destroy(top);
@@ -85,7 +85,7 @@ auto Art<Values>::SplitPrefix(Way& way, std::string_view key, size_t depth, size
   Nodes::Insert(top, ByteAt(node->prefix.view(), common), Link(node));
   node->prefix.Cut(common + 1);
   Hang(top, key, depth + common, prepared.Take());
-  *way.link = Link(top);
+  *way.link = Link(static_cast<Node*>(top));
   return Outcome::kDone;
 }
 
@@ -98,7 +98,7 @@ auto Art<Values>::SplitRecord(Way& way, Link* link, std::string_view key, size_t
   if (!way.Own()) return Outcome::kExclude;
   Entry* other = link->record();
   const size_t common = CommonPrefix(other->key().substr(depth), key.substr(depth));
-  Node* top = Nodes::template Make<typename Nodes::Node4>();
+  auto* top = Nodes::template Make<typename Nodes::Node4>();
   if (top == nullptr) return Outcome::kNoMemory;
   if (!top->prefix.Assign(key.substr(depth, common))) {
     Nodes::Destroy(top);
@@ -106,7 +106,7 @@ auto Art<Values>::SplitRecord(Way& way, Link* link, std::string_view key, size_t
   }
   Hang(top, other->key(), depth + common, other);
   Hang(top, key, depth + common, prepared.Take());
-  *link = Link(top);
+  *link = Link(static_cast<Node*>(top));
   return Outcome::kDone;
 }
 
