@@ -77,6 +77,8 @@ TEST(Protocol, NoCommandGetsAnErrorAndTheConnectionGoesOn) {
     EXPECT_EQ(t.Say(line + "\r\n"), "ERROR\r\n") << line;
     EXPECT_TRUE(t.goes_on);
   }
+  for (const std::string line : {"set a x", "set a -1", "set a 1x", "set a 0 0 ."})
+    EXPECT_EQ(t.Say(line + "\r\n"), "CLIENT_ERROR that is no number of bytes\r\n") << line;
   const std::string long_key(256, 'k');
   EXPECT_EQ(t.Say("get " + long_key + "\r\n"), "ERROR\r\n");
   EXPECT_EQ(t.Say("set a 1\r\nx\r\n"), "STORED\r\n");
@@ -99,7 +101,7 @@ TEST(Protocol, BytesThatCannotBeStoredAreSkipped) {
 // Where the other side's next command begins can't be known any more.
 TEST(Protocol, LeavesWhoCannotBeFollowed) {
   for (const std::string text :
-       {"set a x\r\n", "set a -1\r\n", "set a 99999999999999999999\r\n", "set a 1\r\nxyz\r\n"}) {
+       {"set a 16777217\r\n", "set a 99999999999999999999\r\n", "set a 1\r\nxyz\r\n"}) {
     Talk t;
     EXPECT_EQ(t.Say(text).substr(0, 13), "CLIENT_ERROR ") << text;
     EXPECT_FALSE(t.goes_on) << text;
@@ -109,6 +111,19 @@ TEST(Protocol, LeavesWhoCannotBeFollowed) {
   EXPECT_EQ(t.Say(std::string(1024, 'x')), "");
   EXPECT_EQ(t.Say("x"), "CLIENT_ERROR the line is too long\r\n");
   EXPECT_FALSE(t.goes_on);
+}
+
+// Few bytes may ask for many: the rest waits until the answers are sent.
+TEST(Protocol, StopsWhenTheAnswersBecomeMany) {
+  Talk t;
+  t.store.map["a"] = std::string(kLargestValue, 'v');
+  std::string said;
+  for (int i = 0; i < 20; ++i) said += "get a\r\n";
+  size_t answered = t.Say(said).size();
+  EXPECT_TRUE(t.conversation.stopped());
+  EXPECT_LT(answered, 6 * kLargestValue);
+  while (t.conversation.stopped()) answered += t.Say("").size();
+  EXPECT_EQ(answered, 20 * (kLargestValue + std::string("VALUE a 1048576\r\n\r\nEND\r\n").size()));
 }
 
 // However it is cut, the same is answered.

@@ -46,6 +46,8 @@ struct TestValues<GuidedValues> {
 
    private:
     strata::hot_domain& domain_;
+    // So that something can move although the test has removed all it had.
+    strata::hot_ptr<char[]> idle_ = domain_.make<char[]>(64);
     std::atomic<bool> ends_{false};
     std::thread thread_{[this] {
       do {

@@ -87,7 +87,7 @@ TEST(Distribution, NoOtherNames) {
 }
 
 TEST(Distribution, ScatterIsAPermutation) {
-  for (const uint64_t keys : {1, 2, 7, 1000, 65536, 2654435761 % 4096}) {
+  for (const uint64_t keys : {1, 2, 7, 1000, 65536}) {
     const Scatter scatter(keys);
     std::set<uint64_t> seen;
     for (uint64_t rank = 0; rank < keys; ++rank) {
