@@ -136,11 +136,11 @@ class Server:
         with self.connect() as s:
             sender = threading.Thread(target=s.sendall, args=(text + b"quit\r\n",))
             sender.start()
-            answer = b""
+            answer = bytearray()
             while piece := s.recv(1 << 16):
                 answer += piece
             sender.join()
-            return answer
+            return bytes(answer)
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
