@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -41,7 +42,8 @@ struct Plan {
   uint64_t keys, value_bytes, requests, threads;
   double seconds, run_up, window;
   bool tidy, fresh, json;
-  std::string map;  // a file; empty: none
+  std::string map;   // a file; empty: none
+  std::string then;  // a shell command after the run-up; empty: none
   StoreOptions store;
 };
 
@@ -87,6 +89,7 @@ Plan ReadPlan(Options& o) {
   p.store.domain.period_ms = static_cast<uint32_t>(p.window * 1000);
   p.store.domain.reclaim = ReclaimOf(o.Text("reclaim", "pageout"));
   p.map = o.Text("map", "");
+  p.then = o.Text("then", "");
   o.ExpectNoMore();
   return p;
 }
@@ -361,6 +364,8 @@ int RunBench(Options& options) {
   Runners runners(p, *store);
   RunUp(p, *store);
   malloc_trim(0);  // what the heap would give back by itself within a minute
+  if (!p.then.empty() && system(p.then.c_str()) != 0)
+    throw std::runtime_error("'" + p.then + "' failed");
   runners.StartToMeasure();
   std::this_thread::sleep_for(Seconds(p.seconds));
   const double resident = ResidentMib();

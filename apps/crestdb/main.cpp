@@ -31,6 +31,7 @@ constexpr char kHelp[] =
       --run-up S          at most; 30 if not given. Ends when nothing moves any more
       --window S          between two looks at what is used; 0.5 if not given
       --reclaim R         what becomes of cold pages: pageout, cold, pressure, none
+      --then COMMAND      is run by the shell when it has run up, before it is measured
       --map FILE          writes the pages that hold values, as CSV
       --target X          share of the used bytes that may be cold ones; 0.01 if not given
   crestdb serve [--structure NAME] [--port P] [--threads T] [--tidy on|off]

@@ -98,6 +98,10 @@ void strata_hot_leave(strata_hot_scope* scope);
  */
 void* strata_hot_allocate(strata_hot_domain* domain, size_t size, size_t alignment,
                           const strata_hot_type* type);
+/* The same in the heap where `other` lies, an object that this one will replace: what is written
+ * often stays among the hot ones. A null `other` is in no heap. */
+void* strata_hot_allocate_beside(strata_hot_domain* domain, size_t size, size_t alignment,
+                                 const strata_hot_type* type, const void* other);
 /* The guide owns the object from now on; the one that did so before must not be used again. What
  * the guide itself owned before is nobody's. A null object empties the guide. Memory that is no
  * domain's can be owned, too, and never moves. */

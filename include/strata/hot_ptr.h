@@ -200,12 +200,16 @@ class hot_domain {
     return array<T>(length,
                     [](auto* first, size_t n) { std::uninitialized_value_construct_n(first, n); });
   }
-  // And with elements that hold nothing yet.
+  // And with elements that hold nothing yet; in the heap of `beside`, if it is given: of the array
+  // that this one will replace, got in an operation that still runs.
   template <class T>
     requires(std::is_unbounded_array_v<T> && hot_detail::Movable<std::remove_extent_t<T>>)
-  hot_ptr<T> try_make_for_overwrite(size_t length) {
+  hot_ptr<T> try_make_for_overwrite(size_t length,
+                                    const std::remove_extent_t<T>* beside = nullptr) {
+    constexpr size_t head = hot_detail::kHeadBytes<std::remove_extent_t<T>>;
     return array<T>(
-        length, [](auto* first, size_t n) { std::uninitialized_default_construct_n(first, n); });
+        length, [](auto* first, size_t n) { std::uninitialized_default_construct_n(first, n); },
+        beside == nullptr ? nullptr : reinterpret_cast<const char*>(beside) - head);
   }
   // Allocator-extended construction: T is built with the allocator as std::uses_allocator says.
   template <class T, class Allocator, class... Args>
@@ -243,16 +247,17 @@ class hot_domain {
     __builtin_abort();
 #endif
   }
-  void* take(size_t size, size_t alignment, const strata_hot_type* type) {
-    return strata_hot_allocate(domain_, size, alignment, type);
+  void* take(size_t size, size_t alignment, const strata_hot_type* type,
+             const void* beside = nullptr) {
+    return strata_hot_allocate_beside(domain_, size, alignment, type, beside);
   }
   template <class T, class Construct>
-  hot_ptr<T> array(size_t length, Construct construct) {
+  hot_ptr<T> array(size_t length, Construct construct, const void* beside = nullptr) {
     using E = std::remove_extent_t<T>;
     constexpr size_t head = hot_detail::kHeadBytes<E>;
     if (length > (SIZE_MAX / 4 - head) / sizeof(E)) return {};
     void* block = take(head + length * sizeof(E), head > alignof(E) ? head : alignof(E),
-                       hot_detail::TypeOf<T>());
+                       hot_detail::TypeOf<T>(), beside);
     if (block == nullptr) return {};
     return build<T>(block, [&] {
       ::new (block) hot_detail::ArrayHead{length};

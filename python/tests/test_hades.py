@@ -8,11 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+
 from strata.demo.hades import __main__ as demo
 from strata.demo.hades import picture, runs, swap
 from strata.errors import StrataError
 
-LINE = {name: 1.0 for name in runs.Result.__dataclass_fields__}
+LINE = dict.fromkeys(runs.Result.__dataclass_fields__, 1.0)
 
 
 def result(**more: float) -> runs.Result:
@@ -51,7 +52,8 @@ def test_swap_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     swaps.write_text("Filename Type Size Used Priority\n/dev/vdb partition 1 0 -2\n")
     monkeypatch.setattr(swap, "SWAPS", swaps)
     with swap.swap(64) as space:
-        assert space and space.kind == "the machine's"
+        assert space
+        assert space.kind == "the machine's"
 
 
 def test_without_root_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -60,7 +62,8 @@ def test_without_root_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(swap, "SWAPS", swaps)
     monkeypatch.setattr(swap.os, "geteuid", lambda: 1000)
     with swap.swap(64) as space:
-        assert not space and "only root" in space.why
+        assert not space
+        assert "only root" in space.why
 
 
 def test_a_kind_that_fails_is_followed_by_the_next(
@@ -97,7 +100,8 @@ def test_the_picture_counts_what_it_shows(tmp_path: Path) -> None:
     assert picture.summary(table) == (2, 4, 4)
     image = picture.grid(table, 2)
     assert image.shape == (2, 5, 3)
-    assert tuple(image[0, 1]) == picture.UNUSED and tuple(image[1, 4]) == picture.OUT
+    assert tuple(image[0, 1]) == picture.UNUSED
+    assert tuple(image[1, 4]) == picture.OUT
     bars = [(name, ([1.0, 2.0], [2.0, 3.0]), "{:.1f}") for name in "abc"]
     picture.draw(tmp_path / "p.png", table, table, bars, "about")
     assert (tmp_path / "p.png").stat().st_size > 10_000

@@ -11,7 +11,8 @@ constexpr uint32_t kRetiredPerLook = 64;  // so many wait before somebody looks 
 
 }  // namespace
 
-void* HotDomain::Allocate(size_t size, size_t alignment, const strata_hot_type* type) {
+void* HotDomain::Allocate(size_t size, size_t alignment, const strata_hot_type* type,
+                          HotHeap heap) {
   if (alignment == 0 || !IsPowerOfTwo(alignment) || alignment > kNativePageSize) return nullptr;
   if (size > PTRDIFF_MAX - HotBlock::kBytes) return nullptr;
   if (size < sizeof(uint64_t)) size = sizeof(uint64_t);
@@ -21,7 +22,7 @@ void* HotDomain::Allocate(size_t size, size_t alignment, const strata_hot_type* 
   }
   const SizeClass c = ClassOfAligned(size, alignment);
   const uint32_t bytes = c == SizeClass::kNone ? 0 : InfoOf(c).size;
-  HotShelf* shelf = ShelfFor(HotHeap::kNew, bytes, type);
+  HotShelf* shelf = ShelfFor(heap, bytes, type);
   return shelf == nullptr ? nullptr : shelf->Allocate(pool_, size, MayGrow::kYes);
 }
 

@@ -27,7 +27,8 @@ class HotDomain {
   HotDomain& operator=(const HotDomain&) = delete;
 
   // Of nobody's; null: no memory, or an alignment above 4 KiB.
-  void* Allocate(size_t size, size_t alignment, const strata_hot_type* type);
+  void* Allocate(size_t size, size_t alignment, const strata_hot_type* type,
+                 HotHeap heap = HotHeap::kNew);
 
   // Before anything else: every operation lists what it uses, and that moves when it ends. Without
   // memory for that nothing is checked.

@@ -89,6 +89,14 @@ STRATA_EXPORT void* strata_hot_allocate(strata_hot_domain* domain, size_t size, 
   if (p == nullptr) errno = ENOMEM;
   return p;
 }
+STRATA_EXPORT void* strata_hot_allocate_beside(strata_hot_domain* domain, size_t size,
+                                               size_t alignment, const strata_hot_type* type,
+                                               const void* other) {
+  const ObjectPlace at = other == nullptr ? ObjectPlace{} : TheOwners().Find(other);
+  void* p = domain->domain.Allocate(size, alignment, type, at ? Owners::HeapOf(at) : HotHeap::kNew);
+  if (p == nullptr) errno = ENOMEM;
+  return p;
+}
 STRATA_EXPORT void strata_hot_own(strata_hot_guide* guide, void* object) {
   TheOwners().Own(guide, object);
 }

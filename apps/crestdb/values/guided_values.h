@@ -38,7 +38,7 @@ class GuidedValues {
     const void* Peek() const { return value_.peek(); }
 
     bool Set(Scope& scope, std::string_view bytes) {
-      strata::hot_ptr<char[]> fresh = Make(scope, bytes);
+      strata::hot_ptr<char[]> fresh = Make(scope, bytes, value_.load(scope.scope_));
       if (!fresh) return false;
       value_.store(scope.scope_, std::move(fresh));
       return true;
@@ -46,7 +46,7 @@ class GuidedValues {
     Replaced Replace(Scope& scope, std::string_view bytes) {
       char* old = value_.load(scope.scope_);
       if (old == nullptr) return Replaced::kWasEmpty;
-      strata::hot_ptr<char[]> fresh = Make(scope, bytes);
+      strata::hot_ptr<char[]> fresh = Make(scope, bytes, old);
       if (!fresh) return Replaced::kNoMemory;
       while (!value_.compare_exchange(scope.scope_, old, fresh)) {
         old = value_.load(scope.scope_);
@@ -66,8 +66,9 @@ class GuidedValues {
    private:
     using Guided = strata::hot_atomic_ptr<char[]>;
 
-    static strata::hot_ptr<char[]> Make(Scope& scope, std::string_view bytes) {
-      auto fresh = scope.values_.domain_.try_make_for_overwrite<char[]>(bytes.size());
+    // Where the value lies that it replaces: what is written often is hot.
+    static strata::hot_ptr<char[]> Make(Scope& scope, std::string_view bytes, const char* old) {
+      auto fresh = scope.values_.domain_.try_make_for_overwrite<char[]>(bytes.size(), old);
       if (fresh) std::memcpy(fresh.get(scope.scope_), bytes.data(), bytes.size());
       return fresh;
     }
