@@ -97,7 +97,7 @@ Plan ReadPlan(Options& o) {
 // The threads that replay requests; what they count starts again with each Measure.
 class Runners {
  public:
-  Runners(const Plan& plan, Store& store) : plan_(plan), store_(store), next_key_(plan.keys) {
+  Runners(const Plan& plan, Store& store) : plan_(plan), store_(store) {
     for (uint64_t i = 0; i < plan.threads; ++i)
       runners_.push_back(std::make_unique<Runner>(Draw(i, 0)));
     for (uint64_t i = 0; i < plan.threads; ++i)
@@ -119,6 +119,7 @@ class Runners {
     elapsed_ = Clock::now() - measured_from_;
     phase_ = kEnd;
     for (auto& r : runners_) r->thread.join();
+    if (no_memory_) throw std::bad_alloc();
   }
   double OperationsPerSecond() const {
     uint64_t all = 0;
@@ -135,10 +136,17 @@ class Runners {
     for (const auto& r : runners_) all += r->missing;
     return all;
   }
-  // Numbers of the keys that were asked for while it was measured.
+  // Numbers of the keys that were asked for or inserted while it was measured.
   std::vector<uint64_t> KeysUsed() const {
     std::vector<uint64_t> used;
-    for (const auto& r : runners_) used.insert(used.end(), r->used.begin(), r->used.end());
+    for (uint64_t i = 0; i < plan_.threads; ++i) {
+      const Runner& r = *runners_[i];
+      used.insert(used.end(), r.used.begin(), r.used.end());
+      for (uint64_t n = r.inserted_before; n < r.inserted; ++n) used.push_back(Inserted(i, n));
+      for (uint64_t number = 0; number < r.read_late.size(); ++number) {
+        if (r.read_late[number]) used.push_back(number);
+      }
+    }
     std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());
     return used;
@@ -151,6 +159,8 @@ class Runners {
     std::vector<Request> requests;
     std::thread thread;
     uint64_t operations = 0, missing = 0;
+    uint64_t inserted = 0, inserted_before = 0;  // before it was measured
+    std::vector<bool> read_late;                 // by key, of those whose age was drawn
     Latency latency;
     std::vector<uint64_t> used;
   };
@@ -179,12 +189,13 @@ class Runners {
       if (phase == kEnd) break;
       if (phase == kMeasure && !measuring) {
         measuring = true;
+        r.inserted_before = r.inserted;
         begun = at;
         done = 0;
       }
       const bool timed = measuring && ++done % kTimedOneIn == 0;
       const auto start = timed ? Clock::now() : Clock::time_point{};
-      Do(r, r.requests[at], value);
+      Do(i, r.requests[at], value, measuring);
       if (timed) {
         r.latency.Add(static_cast<uint64_t>(
             std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count()));
@@ -198,20 +209,42 @@ class Runners {
   void Note(Runner& r, size_t from, size_t count) const {
     for (size_t i = 0; i < count; ++i) {
       const Request& q = r.requests[(from + i) % r.requests.size()];
-      if (q.operation != Operation::kInsert) r.used.push_back(q.key);
+      if (q.operation != Operation::kInsert && !Latest()) r.used.push_back(q.key);
     }
     std::sort(r.used.begin(), r.used.end());
     r.used.erase(std::unique(r.used.begin(), r.used.end()), r.used.end());
   }
 
-  void Do(Runner& r, const Request& q, std::string& value) {
-    const KeyText key(q.key);
+  bool Latest() const { return plan_.distribution.popularity == Popularity::kLatest; }
+
+  // The number of the n-th key that a thread inserts: the threads take turns.
+  uint64_t Inserted(uint64_t thread, uint64_t n) const {
+    return plan_.keys + n * plan_.threads + thread;
+  }
+  // What was the key's age when it was drawn is its age now. Of the keys that were inserted, a
+  // thread asks for its own, which are there.
+  uint64_t NumberNow(uint64_t thread, uint64_t drawn) const {
+    const uint64_t number = drawn + runners_[thread]->inserted * plan_.threads;
+    if (number < plan_.keys) return number;
+    return Inserted(thread, (number - plan_.keys) / plan_.threads);
+  }
+  static void NoteLate(Runner& r, uint64_t number) {
+    if (r.read_late.size() <= number) r.read_late.resize(number + number / 2 + 1);
+    r.read_late[number] = true;
+  }
+
+  void Do(uint64_t thread, const Request& q, std::string& value, bool measuring) {
+    Runner& r = *runners_[thread];
+    const bool late = Latest() && q.operation != Operation::kInsert;
+    const uint64_t asked = late ? NumberNow(thread, q.key) : q.key;
+    if (late && measuring) NoteLate(r, asked);
+    const KeyText key(asked);
     switch (q.operation) {
       case Operation::kRead:
         if (!store_.Get(key.view(), value)) ++r.missing;
         return;
       case Operation::kUpdate:
-        FillValue(q.key, r.operations, plan_.value_bytes, value);
+        FillValue(asked, r.operations, plan_.value_bytes, value);
         Put(key, value);
         return;
       case Operation::kReadModifyWrite:
@@ -221,9 +254,10 @@ class Runners {
         Put(key, value);
         return;
       case Operation::kInsert: {
-        const uint64_t number = next_key_.fetch_add(1, std::memory_order_relaxed);
+        const uint64_t number = Inserted(thread, r.inserted);
         FillValue(number, 0, plan_.value_bytes, value);
         Put(KeyText(number), value);
+        ++r.inserted;
         return;
       }
       case Operation::kScan:
@@ -232,13 +266,13 @@ class Runners {
     }
   }
   void Put(const KeyText& key, const std::string& value) {
-    if (!store_.Put(key.view(), value)) throw std::bad_alloc();
+    if (!store_.Put(key.view(), value)) no_memory_.store(true, std::memory_order_relaxed);
   }
 
   const Plan& plan_;
   Store& store_;
-  std::atomic<uint64_t> next_key_;
   std::atomic<Phase> phase_{kRunUp};
+  std::atomic<bool> no_memory_{false};  // for a value
   Clock::time_point measured_from_;
   Seconds elapsed_{1};
   std::vector<std::unique_ptr<Runner>> runners_;

@@ -18,6 +18,9 @@ std::vector<std::string_view> Words(std::string_view line) {
   return words;
 }
 
+// A value that can't be stored is read and dropped up to this size.
+constexpr size_t kMostSkipped = 16 * kLargestValue;
+
 bool IsKey(std::string_view key) { return !key.empty() && key.size() <= kLongestKey; }
 
 void AddStat(std::string& out, std::string_view name, uint64_t value) {
@@ -30,7 +33,8 @@ bool Conversation::Take(std::string_view arrived, std::string& out) {
   waiting_.append(arrived);
   size_t at = 0;
   bool goes_on = true;
-  while (goes_on) {
+  stopped_ = false;
+  while (goes_on && !(stopped_ = out.size() >= kMostAnswers)) {
     const std::string_view rest = std::string_view(waiting_).substr(at);
     if (in_set_) {
       if (rest.size() < bytes_ + 1) break;
@@ -76,7 +80,7 @@ bool Conversation::Line(std::string_view line, std::string& out) {
     }
     out.append("END\r\n");
   } else if (command == "set") {
-    Set(line.substr(3), out);
+    return Set(line.substr(3), out);
   } else if (command == "delete" && words.size() == 2 && IsKey(words[1])) {
     out.append(store_.Remove(words[1]) ? "DELETED\r\n" : "NOT_FOUND\r\n");
   } else if (command == "stats" && words.size() == 1) {
@@ -87,23 +91,30 @@ bool Conversation::Line(std::string_view line, std::string& out) {
   return true;
 }
 
-void Conversation::Set(std::string_view arguments, std::string& out) {
+// False: nobody can know where the next command begins.
+bool Conversation::Set(std::string_view arguments, std::string& out) {
   const std::vector<std::string_view> words = Words(arguments);
   if (words.size() != 2 && words.size() != 4) {
     out.append("ERROR\r\n");
-    return;
+    return true;
   }
   const std::string_view count = words.back();
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), bytes_);
-  if (error != std::errc{} || end != count.data() + count.size() || bytes_ > 16 * kLargestValue) {
+  const bool number = end == count.data() + count.size() && error != std::errc::invalid_argument;
+  if (!number) {
     out.append("CLIENT_ERROR that is no number of bytes\r\n");
-    return;
+    return true;
+  }
+  if (error != std::errc{} || bytes_ > kMostSkipped) {
+    out.append("CLIENT_ERROR the value is too long\r\n");
+    return false;
   }
   // The bytes come all the same.
   in_set_ = true;
   drops_ = !IsKey(words[0]) || bytes_ > kLargestValue;
   if (drops_) out.append("CLIENT_ERROR the key or the value is too long\r\n");
   key_.assign(words[0]);
+  return true;
 }
 
 void Conversation::Stats(std::string& out) {

@@ -21,12 +21,15 @@ class Conversation {
 
   // Takes what has arrived and adds the answers to `out`. False: the other side is to be left.
   bool Take(std::string_view arrived, std::string& out);
+  // Whether it stopped with commands left because the answers had become many: Take({}) goes on.
+  bool stopped() const { return stopped_; }
 
  private:
   static constexpr size_t kLongestLine = 1024;
+  static constexpr size_t kMostAnswers = 4 << 20;
 
   bool Line(std::string_view line, std::string& out);
-  void Set(std::string_view arguments, std::string& out);
+  bool Set(std::string_view arguments, std::string& out);
   void Stats(std::string& out);
 
   Store& store_;
@@ -35,6 +38,7 @@ class Conversation {
   size_t bytes_ = 0;
   bool in_set_ = false;
   bool drops_ = false;  // those bytes
+  bool stopped_ = false;
   std::string value_;
 };
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +26,6 @@ namespace crest {
 namespace {
 
 constexpr size_t kChunk = 64 << 10;
-constexpr size_t kMostUnsent = 8 << 20;  // then nothing more is read from that side
 
 [[noreturn]] void Fail(const std::string& what) {
   throw std::runtime_error(what + ": " + strerror(errno));
@@ -49,7 +49,8 @@ class Descriptor {
   int fd_;
 };
 
-Descriptor Listen(uint16_t* port) {
+// Listening, or an error. `shared`: other sockets of ours may listen on the same port.
+Descriptor Listen(uint16_t* port, bool shared) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   sockaddr_in address{};
@@ -58,13 +59,20 @@ Descriptor Listen(uint16_t* port) {
   address.sin_port = htons(*port);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (socket.get() < 0 || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0 ||
-      setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+  if (socket.get() < 0 || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      (shared && setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) ||
       bind(socket.get(), generic, size) != 0 || listen(socket.get(), 1024) != 0 ||
       getsockname(socket.get(), generic, &size) != 0)
     Fail("port " + std::to_string(*port));
   *port = ntohs(address.sin_port);
   return socket;
+}
+
+void AllowManyConnections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 class Worker {
@@ -90,6 +98,8 @@ class Worker {
           Accept();
         } else if (!Serve(fd, events[i].events)) {
           clients_.erase(fd);
+          if (full_) Watch(listening_.get(), EPOLLIN, EPOLL_CTL_MOD);
+          full_ = false;
         }
       }
     }
@@ -114,7 +124,13 @@ class Worker {
   void Accept() {
     for (;;) {
       const int fd = accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (fd < 0) return;
+      if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+      if (fd < 0) {
+        // No descriptor is left: those who wait are taken when a connection ends.
+        full_ = errno != EAGAIN && !clients_.empty();
+        if (full_) Watch(listening_.get(), 0, EPOLL_CTL_MOD);
+        return;
+      }
       const int on = 1;
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       clients_.emplace(fd, std::make_unique<Client>(fd, store_));
@@ -127,23 +143,35 @@ class Worker {
     const auto at = clients_.find(fd);
     if (at == clients_.end()) return false;
     Client& c = *at->second;
-    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !c.ends &&
-        c.unsent.size() < kMostUnsent) {
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !c.ends && c.unsent.empty()) {
       const ssize_t n = recv(fd, chunk_.data(), chunk_.size(), 0);
       if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
       if (n > 0) c.ends = !c.conversation.Take({chunk_.data(), static_cast<size_t>(n)}, c.unsent);
     }
+    for (;;) {
+      if (!Send(c)) return false;
+      if (!c.unsent.empty() || c.ends || !c.conversation.stopped()) break;
+      c.ends = !c.conversation.Take({}, c.unsent);
+    }
+    if (c.ends && c.unsent.empty()) return false;
+    // Who does not take his answers is not listened to.
+    Watch(fd, c.unsent.empty() ? uint32_t{EPOLLIN} : uint32_t{EPOLLOUT}, EPOLL_CTL_MOD);
+    return true;
+  }
+
+  // What the other side takes of the answers. False: it is gone.
+  static bool Send(Client& c) {
     size_t sent = 0;
-    while (sent < c.unsent.size()) {
-      const ssize_t n = send(fd, c.unsent.data() + sent, c.unsent.size() - sent, MSG_NOSIGNAL);
-      if (n < 0 && errno != EAGAIN && errno != EINTR) return false;
-      if (n < 0) break;
-      sent += static_cast<size_t>(n);
+    bool room = true;
+    while (room && sent < c.unsent.size()) {
+      const ssize_t n =
+          send(c.fd.get(), c.unsent.data() + sent, c.unsent.size() - sent, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno != EAGAIN) return false;
+      room = n >= 0;
+      sent += room ? static_cast<size_t>(n) : 0;
     }
     c.unsent.erase(0, sent);
-    if (c.ends && c.unsent.empty()) return false;
-    const uint32_t in = c.ends || c.unsent.size() >= kMostUnsent ? 0 : uint32_t{EPOLLIN};
-    Watch(fd, in | (c.unsent.empty() ? 0 : uint32_t{EPOLLOUT}), EPOLL_CTL_MOD);
     return true;
   }
 
@@ -151,6 +179,7 @@ class Worker {
   Descriptor listening_;
   int stop_;
   Descriptor poll_;
+  bool full_ = false;  // new connections wait
   std::vector<char> chunk_ = std::vector<char>(kChunk);
   std::unordered_map<int, std::unique_ptr<Client>> clients_;
 };
@@ -175,11 +204,14 @@ int RunServer(Options& o) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
+  AllowManyConnections();
+  // Sockets that share a port also share it with another server's: that one must not be there.
+  Listen(&port, false);
   const std::unique_ptr<Store> store = structure->make(store_options);
   const Descriptor stop(eventfd(0, EFD_CLOEXEC));
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint64_t i = 0; i < threads; ++i)
-    workers.push_back(std::make_unique<Worker>(*store, Listen(&port), stop.get()));
+    workers.push_back(std::make_unique<Worker>(*store, Listen(&port, true), stop.get()));
   std::vector<std::thread> running;
   for (auto& w : workers) running.emplace_back([&w] { w->Run(); });
   printf("listening on 127.0.0.1:%u\n", port);

@@ -13,6 +13,10 @@ constexpr StructureName kStructures[] = {
     {"coarse-skiplist", "one lock", MakeCoarseSkiplist},
     {"fraser-skiplist", "lock-free", MakeFraserSkiplist},
     {"herlihy-skiplist", "optimistic, fine-grained locks", MakeHerlihySkiplist},
+    {"coarse-btree", "one lock", MakeCoarseBtree},
+    {"occ-btree", "optimistic, versions, epochs", MakeOccBtree},
+    {"masstree", "optimistic, versions, read-copy-update", MakeMasstree},
+    {"art", "fine-grained read/write locks", MakeArt},
 };
 
 }  // namespace

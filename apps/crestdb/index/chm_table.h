@@ -26,8 +26,10 @@ class ChmTable {
   static constexpr bool ordered = false;
 
   ChmTable(Values&, size_t expected_keys) {
-    for (Segment& s : segments_)
+    for (Segment& s : segments_) {
       s.table.store(Table::Make(BucketsFor(expected_keys / kSegments / 8)));
+      if (s.table.load() == nullptr) throw std::bad_alloc();
+    }
   }
   ~ChmTable() {
     for (Segment& s : segments_) {

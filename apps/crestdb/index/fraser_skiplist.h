@@ -172,11 +172,19 @@ class FraserSkiplist {
     }
   }
 
-  // Changes nothing.
+  // Changes nothing, unless it comes down on a node that was removed. What such a node points to on
+  // the lower levels may be long gone: its maker links it high up while others, who did not meet it
+  // there, have unlinked it below.
   Node* AtLeast(std::string_view key) {
     Node* before = head_;
     for (int level = kMostLevels - 1;; --level) {
-      Node* n = NodeOf(before->next(level).load(std::memory_order_acquire));
+      const Link first = before->next(level).load(std::memory_order_acquire);
+      if ((first & 1) != 0) {
+        Place at;
+        Find(key, &at);
+        return at.after[0];
+      }
+      Node* n = NodeOf(first);
       while (n != nullptr && n->key() < key) {
         before = n;
         n = NodeOf(n->next(level).load(std::memory_order_acquire));

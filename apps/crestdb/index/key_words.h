@@ -38,20 +38,26 @@ inline size_t CommonPrefix(std::string_view one, std::string_view other) {
   return at;
 }
 
-constexpr size_t kLongestKey = 255;
-
-// A key that is kept while what it was read from may go.
+// A key that is kept while what it was read from may go. Has room for the next key after the
+// longest one, too; of a longer one it keeps what it can.
 class KeyBuffer {
  public:
+  static constexpr size_t kLongest = 255;
+
   void Assign(std::string_view key) {
-    size_ = key.size();
+    size_ = std::min(key.size(), sizeof bytes_);
     std::memcpy(bytes_, key.data(), size_);
   }
+  void Append(std::string_view bytes) {
+    std::memcpy(bytes_ + size_, bytes.data(), bytes.size());
+    size_ += bytes.size();
+  }
+  void Append(char byte) { bytes_[size_++] = byte; }
   std::string_view view() const { return {bytes_, size_}; }
 
  private:
   size_t size_ = 0;
-  char bytes_[kLongestKey];
+  char bytes_[kLongest + 1];
 };
 
 }  // namespace crest

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "version_word.h"
+#include "index/version_word.h"
 
 namespace crest {
 

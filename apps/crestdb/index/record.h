@@ -13,12 +13,16 @@
 #include <string_view>
 #include <utility>
 
+#include "index/read_write_lock.h"
+
 namespace crest {
 
 template <class Values>
 class Record {
  public:
   typename Values::Slot slot;
+  // Keeps those apart who write to the slot, in a tree whose nodes they only share (art.h).
+  ReadWriteLock writing;
 
   // Null: no memory.
   static Record* Make(std::string_view key) {
@@ -72,6 +76,8 @@ class PreparedRecord {
     record_ = record;
     return true;
   }
+  bool made() const { return record_ != nullptr; }
+  Record<Values>* get() const { return record_; }
   Record<Values>* Take() { return std::exchange(record_, nullptr); }
 
  private:

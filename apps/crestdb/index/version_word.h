@@ -45,10 +45,9 @@ class VersionWord {
     }
   }
   bool Unchanged(Version since) const { return Same(word_.load(std::memory_order_acquire), since); }
-  // Whether keys that belonged here may now belong elsewhere.
-  bool Split(Version since) const {
-    const Version now = word_.load(std::memory_order_acquire);
-    return ((now ^ since) & (kSplits | kSplitting | kDeleted)) != 0;
+  // Whether keys that belonged here when the word was `before` may belong elsewhere by `now`.
+  static bool Split(Version before, Version now) {
+    return ((now ^ before) & (kSplits | kSplitting | kDeleted)) != 0;
   }
 
   void Lock() {

@@ -27,7 +27,7 @@ class Latency {
 
  private:
   static constexpr unsigned kBits = 5;
-  static constexpr size_t kSteps = (64 - kBits) << kBits;
+  static constexpr size_t kSteps = (64 - kBits + 1) << kBits;
 
   static size_t IndexOf(uint64_t ns) {
     if (ns < (1u << kBits)) return ns;

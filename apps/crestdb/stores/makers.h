@@ -13,5 +13,9 @@ std::unique_ptr<Store> MakeChmTable(const StoreOptions&);
 std::unique_ptr<Store> MakeCoarseSkiplist(const StoreOptions&);
 std::unique_ptr<Store> MakeFraserSkiplist(const StoreOptions&);
 std::unique_ptr<Store> MakeHerlihySkiplist(const StoreOptions&);
+std::unique_ptr<Store> MakeCoarseBtree(const StoreOptions&);
+std::unique_ptr<Store> MakeOccBtree(const StoreOptions&);
+std::unique_ptr<Store> MakeMasstree(const StoreOptions&);
+std::unique_ptr<Store> MakeArt(const StoreOptions&);
 
 }  // namespace crest

@@ -36,8 +36,10 @@ Reclaimer::Slot& Reclaimer::Mine() {
 
 void Reclaimer::Enter() {
   Slot& slot = Mine();
-  // seq_cst: the slot is written before anything is read from a structure.
-  if (slot.depth++ == 0) slot.era.store(era_.load(), std::memory_order_seq_cst);
+  if (slot.depth++ != 0) return;
+  slot.era.store(era_.load(std::memory_order_seq_cst), std::memory_order_relaxed);
+  // Before anything is read from a structure. Pairs with the fence in Retire.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void Reclaimer::Leave() {
@@ -47,6 +49,8 @@ void Reclaimer::Leave() {
 
 void Reclaimer::Retire(void* object, Free free) {
   Slot& slot = Mine();
+  // Whoever begins in a later era than this one finds the object unlinked.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint64_t era = era_.load(std::memory_order_seq_cst);
   Bag& bag = slot.bags[era % kEras];
   if (bag.era != era) {  // three eras old, or more
@@ -61,6 +65,7 @@ void Reclaimer::Retire(void* object, Free free) {
 // ago.
 void Reclaimer::Look(Slot& slot) {
   slot.since_look = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Enter
   uint64_t era = era_.load(std::memory_order_seq_cst);
   const size_t used = used_.load(std::memory_order_seq_cst);
   bool all = true;
