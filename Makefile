@@ -2,10 +2,12 @@
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make learn     records a server of ours, trains a model of it and runs it with the model: what
 #                  that saves, in three minutes                  (QUICK=1: a short one)
+#   make hades     CrestDB with values that stay and with values that move: speed, memory, and a
+#                  picture of the address space, in two minutes    (QUICK=1: a short one)
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
@@ -17,7 +19,7 @@
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib servers crestdb tools test golden demo learn bench fuzz mutants format lint install clean
+.PHONY: all lib servers crestdb tools test golden demo learn hades bench fuzz mutants format lint install clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -71,7 +73,11 @@ learn: lib build/bench/visits-server
 	@$(DEPS) learn
 	@$(PYTHON) -m strata.demo.learn $(QUICK_FLAG) --out out/learn --lib $(LIB)
 
-bench: lib
+hades: crestdb
+	@$(DEPS) learn
+	@$(PYTHON) -m strata.demo.hades $(QUICK_FLAG) --out out/hades --program build/bin/crestdb
+
+bench: lib $(if $(filter hades,$(GROUP)),crestdb)
 	@$(DEPS) bench
 	@$(PYTHON) bench/run.py $(QUICK_FLAG) $(if $(GROUP),--group $(GROUP)) --lib $(LIB)
 

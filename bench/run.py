@@ -26,6 +26,7 @@ from strata_bench import (
     cycle_group,
     execute,
     groups,
+    hades,
     hoard_group,
     lifetimes_group,
     loads,
@@ -58,7 +59,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {accuracy.GROUP.name: accuracy.GROUP}
+    | {accuracy.GROUP.name: accuracy.GROUP, hades.GROUP.name: hades.GROUP}
 )
 
 console = Console()
@@ -267,6 +268,29 @@ def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
     say(f"bench: wrote {target}")
 
 
+def run_hades(place: Path | None, quick: bool) -> None:
+    """Writes the page of values that move; a quick one beside the programs."""
+    out = ROOT / "build" / "bench"
+    program = ROOT / "build" / "bin" / "crestdb"
+    if not program.exists():
+        raise typer.BadParameter(f"{program} is not there; `make crestdb` builds it")
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    execute.build_programs(BENCH, out, "deref")
+    body = hades.measure(program, out, lambda line: say(f"bench: {line}"), quick=quick)
+    how = (
+        f"`make bench GROUP=hades` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes;"
+        " ratios are the geometric mean over the rounds, with the lowest and the highest."
+    )
+    target = place or (out if quick else PAGES) / "hades.md"
+    text = hades.page(body, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
+
+
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
@@ -300,6 +324,9 @@ def main(
             raise typer.BadParameter(f"no such group; there are {', '.join(GROUPS)}")
         if only or peers or env:
             raise typer.BadParameter("--group stands alone: no --only, --peers or --env with it")
+        if group == hades.GROUP.name:
+            run_hades(docs, quick)
+            return
         if group == accuracy.GROUP.name:
             run_accuracy(lib, docs, quick)
         else:

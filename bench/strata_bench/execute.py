@@ -22,8 +22,9 @@ POOL = 4
 Step = tuple[Case, Allocator, int]
 
 
-def build_programs(bench: Path, out: Path) -> None:
-    subprocess.run([str(bench / "build.sh"), str(out)], check=True)
+def build_programs(bench: Path, out: Path, *names: str) -> None:
+    """All of them, or those named."""
+    subprocess.run([str(bench / "build.sh"), str(out), *names], check=True)
 
 
 def parse_line(text: str) -> dict[str, str]:

@@ -15,10 +15,19 @@ constexpr uint32_t kStepObjects = 4096;  // looked at between two chances for a 
 constexpr uint32_t kAhead = 16;          // guides that are fetched ahead
 constexpr uint32_t kMovesPerClock = 64;
 constexpr int64_t kRoomToGrow = int64_t{64} << 20;
+constexpr uint64_t kSwapToGrow = uint64_t{256} << 20;
 constexpr uint32_t kMostIdleRounds = 4;  // the period doubles with each, 16 times at the most
 
 void Sum(std::atomic<uint64_t>& n, uint64_t by) {
   n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+// Near a memory limit only where the kernel can make room: a move then costs what it pages out, and
+// what it tidies is paged out instead for good.
+MayGrow MayGrowNow(const HotMemory& memory) {
+  const bool room = memory.headroom(memory.context) >= kRoomToGrow ||
+                    memory.free_swap(memory.context) >= kSwapToGrow;
+  return room ? MayGrow::kYes : MayGrow::kNo;
 }
 
 }  // namespace
@@ -34,7 +43,7 @@ bool ObjectCollector::Round(RoundBounds bounds) {
     w.budget = bounds == RoundBounds::kAtOnce
                    ? ~uint64_t{0}
                    : options_.bytes_per_second / 1000 * (passed / 1'000'000);
-    w.grow = memory.headroom(memory.context) < kRoomToGrow ? MayGrow::kNo : MayGrow::kYes;
+    w.grow = MayGrowNow(memory);
     last_round_ns_ = now;
     for (int heap = 0; heap < kHotHeaps; ++heap)
       domain_.ForEachShelf(static_cast<HotHeap>(heap), [&](HotShelf& s) { ScanShelf(s, w); });

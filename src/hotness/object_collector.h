@@ -6,7 +6,7 @@
 // Bounds: rounds are so far apart that they take no more than a share of a CPU, and further while
 // there is nothing to gain; a round moves so many bytes a second that passed; an epoch, in which
 // operations are slower, takes about two milliseconds; if operations don't end, the round moves
-// nothing; near a memory limit nothing moves that needs a new block.
+// nothing; near a memory limit, without swap, nothing moves that needs a new block.
 #pragma once
 
 #include <atomic>

@@ -144,16 +144,17 @@ TEST(HotDomain, AMoveWithoutMemoryLeavesTheObject) {
   s.Drop(&g);
 }
 
-TEST(HotDomain, NearTheLimitNothingMovesThatNeedsANewBlock) {
+TEST(HotDomain, NearTheLimitNothingMovesThatNeedsMemoryItCannotHave) {
   HotScene s;
   strata_hot_guide g{};
   ASSERT_TRUE(s.Make(&g, 64, 9));
   s.Round();
   s.Use(&g);
   s.memory.room = 1 << 20;
+  s.memory.swap = 1 << 20;
   s.Round();
   EXPECT_EQ(s.HeapOf(g), HotHeap::kNew);
-  s.memory.room = INT64_MAX;
+  s.memory.swap = uint64_t{1} << 30;  // where other pages can go
   s.Use(&g);
   s.Round();
   EXPECT_EQ(s.HeapOf(g), HotHeap::kHot);

@@ -1,0 +1,345 @@
+"""What moving values brings: CrestDB with values that stay and with values that move, in turn.
+After figures 5 to 7 of HADES (Banakar et al., DIMES 2025). Writes docs/benchmarks/hades.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strata.compare.statistics import interval
+from strata.demo.hades import runs, swap
+from strata.demo.hades.runs import Result
+from strata.errors import StrataError
+from strata.procfs import MemoryGroup
+
+from strata_bench.groups import Group
+
+GROUP = Group("hades", "Values that move", "", (), (), rounds=1)
+MIXES = {"A": 2.0, "B": 3.0, "C": 4.0}  # what the paper reaches: utilization, times that of before
+MEMORY, SPEED, P90, COLLECTOR, DEREF = 0.30, 0.99, 1.03, 0.01, 1.0
+BACKENDS = ("pageout", "cold", "pressure", "none")
+SWAP_MIB = 6144
+JOIN = 'echo $$ >"$0" && exec "$@"'
+ABOUT = """CrestDB ([crestdb](../crestdb.md)) with keys of 30 bytes and values of 1,024, with \
+values that stay where malloc put them and with values that Strata moves ([hotness](../hotness.md)), \
+in turn. Requests are drawn from YCSB's Zipf distribution (0.99) before a run, one for ten keys, and \
+replayed in a loop by two threads: some values are used again and again and most never, as in the \
+paper, where 4 of 12 GiB are active. *Utilization*: unique bytes of values that were used in the \
+time measured, by the 4 KiB pages they lie on. The paper's 10 million pairs do not fit this \
+machine's time; a table below shows what the size changes. Memory is what is resident at the end.
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    rounds: int
+    seconds: float
+    keys: int  # of the table of all structures
+    large: int  # of memory and speed
+    scale: tuple[int, ...]
+
+
+FULL = Sizes(
+    rounds=3, seconds=2, keys=200_000, large=1_000_000, scale=(300_000, 1_000_000, 2_000_000)
+)
+QUICK = Sizes(rounds=1, seconds=0.3, keys=20_000, large=40_000, scale=(20_000, 40_000))
+
+
+@dataclass
+class Pairs:
+    """Of one row: each round's two runs."""
+
+    label: str
+    plain: list[Result] = field(default_factory=list)
+    tidied: list[Result] = field(default_factory=list)
+
+    def ratio(self, name: str) -> str:
+        found = interval(self._ratios(name))
+        if found.rounds < 2:
+            return f"{found.ratio:.2f}"
+        return f"{found.ratio:.2f} ({min(self._ratios(name)):.2f} to {max(self._ratios(name)):.2f})"
+
+    def mean_ratio(self, name: str) -> float:
+        return interval(self._ratios(name)).ratio
+
+    def middle(self, name: str, *, tidied: bool) -> float:
+        values = sorted(getattr(r, name) for r in (self.tidied if tidied else self.plain))
+        return float(values[len(values) // 2])
+
+    def _ratios(self, name: str) -> list[float]:
+        return [
+            getattr(b, name) / getattr(a, name)
+            for a, b in zip(self.plain, self.tidied, strict=True)
+        ]
+
+
+Say = Callable[[str], None]
+
+
+def pairs(program: Path, label: str, sizes: Sizes, say: Say, **how: object) -> Pairs:
+    found = Pairs(label)
+    rounds = sizes.rounds
+    for _ in range(rounds):
+        for tidy, into in ((False, found.plain), (True, found.tidied)):
+            into.append(runs.run(program, tidy=tidy, seconds=sizes.seconds, **how))  # type: ignore[arg-type]
+            if into[-1].missing:
+                raise StrataError(f"{label}: {into[-1].missing} keys were not found")
+    say(
+        f"{label}: utilization {found.middle('page_utilization', tidied=False):.1f} "
+        f"-> {found.middle('page_utilization', tidied=True):.1f} %"
+    )
+    return found
+
+
+def structures(program: Path) -> list[str]:
+    done = subprocess.run([str(program), "structures"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def _table(header: Sequence[str], left: int, rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = "|" + "---|" * left + "---:|" * (len(header) - left)
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(r)} |" for r in rows), ""]
+
+
+def _verdict(what: str, value: float, asked: str, met: bool) -> str:
+    return f"- {what}: {value:.2f}, asked for {asked}: {'met' if met else 'missed'}."
+
+
+def utilization(program: Path, sizes: Sizes, say: Say) -> list[str]:
+    """Every structure under A, B and C, with memory plentiful."""
+    rows, verdicts = [], []
+    for mix, wanted in MIXES.items():
+        worst = float("inf")
+        for name in structures(program):
+            p = pairs(
+                program,
+                f"{name}, YCSB-{mix}",
+                sizes,
+                say,
+                structure=name,
+                mix=mix,
+                keys=sizes.keys,
+                more=("--reclaim", "none"),
+            )
+            worst = min(worst, p.mean_ratio("page_utilization"))
+            rows.append(
+                (
+                    name,
+                    mix,
+                    f"{p.middle('page_utilization', tidied=False):.1f} %",
+                    f"{p.middle('page_utilization', tidied=True):.1f} %",
+                    p.ratio("page_utilization"),
+                    p.ratio("operations_per_second"),
+                    p.ratio("p90_us"),
+                )
+            )
+        verdicts.append(
+            _verdict(
+                f"YCSB-{mix}, utilization of the worst structure, times before",
+                worst,
+                f"≥ {wanted:.0f}",
+                worst >= wanted,
+            )
+        )
+    header = ("structure", "mix", "before", "tidied", "times", "operations / s", "p90")
+    return [
+        "## Utilization, all structures\n",
+        f"{sizes.keys:,} keys.\n",
+        *_table(header, 2, rows),
+        *verdicts,
+        "",
+    ]
+
+
+def memory(program: Path, sizes: Sizes, kind: str, say: Say) -> list[str]:
+    """YCSB-C at several sizes, where cold values are paged out."""
+    rows, verdicts = [], []
+    for keys in sizes.scale:
+        p = pairs(program, f"{keys:,} keys, swap on {kind}", sizes, say, keys=keys)
+        rows.append(
+            (
+                f"{keys:,}",
+                f"{p.middle('resident_mib', tidied=False):,.0f} MiB",
+                f"{p.middle('resident_mib', tidied=True):,.0f} MiB",
+                p.ratio("resident_mib"),
+                f"{p.middle('page_utilization', tidied=False):.1f} → "
+                f"{p.middle('page_utilization', tidied=True):.1f} %",
+                p.ratio("operations_per_second"),
+                p.ratio("p90_us"),
+            )
+        )
+        if keys == sizes.large:
+            got = p.mean_ratio("resident_mib")
+            verdicts.append(
+                _verdict(
+                    f"{kind}: memory at {keys:,} keys, share of before",
+                    got,
+                    f"≤ {MEMORY:.2f}",
+                    got <= MEMORY,
+                )
+            )
+    header = ("keys", "plain", "tidied", "share", "utilization", "operations / s", "p90")
+    return [f"## Memory, YCSB-C, swap on {kind}\n", *_table(header, 1, rows), *verdicts, ""]
+
+
+def speed(program: Path, sizes: Sizes, say: Say) -> list[str]:
+    """Nothing is paged out: what tidying itself costs, and brings."""
+    p = pairs(program, "memory plentiful", sizes, say, keys=sizes.large, more=("--reclaim", "none"))
+    q = pairs(
+        program,
+        "fresh requests",
+        sizes,
+        say,
+        keys=sizes.large,
+        more=("--reclaim", "none", "--fresh", "--run-up", "10"),
+    )
+    rows = [
+        (
+            what,
+            each.ratio("operations_per_second"),
+            each.ratio("p90_us"),
+            f"{each.middle('page_utilization', tidied=False):.1f} → "
+            f"{each.middle('page_utilization', tidied=True):.1f} %",
+            f"{each.middle('collector_seconds', tidied=True):.2f} s",
+        )
+        for what, each in (("replayed", p), ("drawn anew (`--fresh`)", q))
+    ]
+    got, p90 = p.mean_ratio("operations_per_second"), p.mean_ratio("p90_us")
+    header = ("requests", "operations / s", "p90", "utilization", "collector, run-up included")
+    return [
+        "## Speed, memory plentiful\n",
+        f"YCSB-C, {sizes.large:,} keys, nothing is paged out.\n",
+        *_table(header, 1, rows),
+        _verdict("throughput", got, f"≥ {SPEED}", got >= SPEED),
+        _verdict("p90", p90, f"≤ {P90}", p90 <= P90),
+        "",
+    ]
+
+
+def backends(program: Path, sizes: Sizes, say: Say) -> list[str]:
+    rows = []
+    for name in BACKENDS:
+        p = pairs(
+            program, f"backend {name}", sizes, say, keys=sizes.large, more=("--reclaim", name)
+        )
+        rows.append(
+            (
+                f"`{name}`",
+                f"{p.middle('resident_mib', tidied=True):,.0f} MiB",
+                p.ratio("resident_mib"),
+                p.ratio("operations_per_second"),
+            )
+        )
+    header = ("backend", "tidied", "memory", "operations / s")
+    return [
+        "## Backends\n",
+        f"YCSB-C, {sizes.large:,} keys, swap on zram.\n",
+        *_table(header, 1, rows),
+    ]
+
+
+def limited(program: Path, sizes: Sizes, say: Say) -> list[str]:
+    """Under a cgroup limit of a third of the footprint, against no limit."""
+    head = ["## Under a limit of a third\n"]
+    group = MemoryGroup.create(f"strata-hades-{os.getpid()}")
+    if group is None:
+        return [*head, "Not measured: no memory cgroup can be made here.\n"]
+    prefix = ("sh", "-c", JOIN, str(group.procs))
+    try:
+        rows, losses = [], {}
+        for tidy in (False, True):
+            ratios = []
+            for _ in range(sizes.rounds):
+                group.limit.write_text("-1")
+                free = runs.run(
+                    program,
+                    tidy=tidy,
+                    keys=sizes.large,
+                    seconds=sizes.seconds,
+                    prefix=prefix,
+                    more=("--reclaim", "pageout" if tidy else "none"),
+                )
+                whole = runs.run(program, tidy=False, keys=sizes.large, seconds=0.1, prefix=prefix)
+                group.limit.write_text(str(int(whole.resident_mib / 3) << 20))
+                held = runs.run(
+                    program, tidy=tidy, keys=sizes.large, seconds=sizes.seconds, prefix=prefix
+                )
+                ratios.append(held.operations_per_second / free.operations_per_second)
+            found = interval(ratios)
+            losses[tidy] = found.ratio
+            rows.append(
+                (
+                    "tidied" if tidy else "plain",
+                    f"{found.ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+                )
+            )
+            say(f"limit, tidy {tidy}: {found.ratio:.2f}")
+    except StrataError as error:
+        return [*head, f"Not measured: {error}.\n"]
+    finally:
+        group.remove()
+    return [
+        *head,
+        f"YCSB-C, {sizes.large:,} keys, swap on zram; operations a second with the limit "
+        "by those without.\n",
+        *_table(("", "with the limit / without"), 1, rows),
+        _verdict("tidied, with the limit", losses[True], "≥ 0.98", losses[True] >= 0.98),
+        "",
+    ]
+
+
+def dereference(folder: Path) -> list[str]:
+    done = subprocess.run([str(folder / "deref")], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    over = found["guided_ns"] - found["plain_ns"]
+    return [
+        "## A use in a hot loop\n",
+        f"`build/bench/deref`: {found['plain_ns']:.2f} ns by a plain pointer, "
+        f"{found['guided_ns']:.2f} ns by a guide.\n",
+        _verdict("nanoseconds over a plain pointer", over, f"≤ {DEREF:.0f}", over <= DEREF),
+        "",
+    ]
+
+
+def steady(program: Path, sizes: Sizes, say: Say) -> list[str]:
+    """The collector's share of a core once nothing is to gain, from two lengths of one run."""
+    short, long = 1.0 if sizes is QUICK else 5.0, 3.0 if sizes is QUICK else 35.0
+    used = [
+        runs.run(
+            program, tidy=True, keys=sizes.large, seconds=s, more=("--reclaim", "none")
+        ).collector_seconds
+        for s in (short, long)
+    ]
+    share = max(0.0, used[1] - used[0]) / (long - short)
+    say(f"collector: {share:.4f} of a core")
+    return [
+        "## The collector at rest\n",
+        f"{sizes.large:,} keys: {share:.2%} of a core in steady state, from runs of {short:.0f} "
+        f"and {long:.0f} s.\n",
+        f"- collector: {share:.4f} of a core, asked for ≤ {COLLECTOR}: "
+        f"{'met' if share <= COLLECTOR else 'missed'}.",
+        "",
+    ]
+
+
+def measure(program: Path, folder: Path, say: Say, *, quick: bool) -> list[str]:
+    """The page's sections."""
+    sizes = QUICK if quick else FULL
+    body = [*speed(program, sizes, say), *utilization(program, sizes, say)]
+    for kind in swap.KINDS:
+        with swap.swap(SWAP_MIB, (kind,)) as space:
+            if not space:
+                body += [f"## Memory, YCSB-C, swap on {kind}\n", f"Not measured: {space.why}.\n"]
+                continue
+            body += memory(program, sizes, space.kind, say)
+            if kind == "zram":
+                body += [*backends(program, sizes, say), *limited(program, sizes, say)]
+    return [*body, *steady(program, sizes, say), *dereference(folder)]
+
+
+def page(body: Sequence[str], how: str) -> str:
+    return "\n".join([f"# {GROUP.title}\n", ABOUT, how + "\n", *body]).rstrip() + "\n"

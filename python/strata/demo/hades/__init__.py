@@ -1,0 +1,1 @@
+"""`make hades`: CrestDB with values that stay and with values that move."""
