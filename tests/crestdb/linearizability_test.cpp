@@ -29,11 +29,6 @@ namespace {
 constexpr unsigned kThreads = 3;
 constexpr unsigned kKeys = 5;
 constexpr unsigned kOthers = 120;
-#ifdef STRATA_SANITIZED
-constexpr int kRounds = 1;
-#else
-constexpr int kRounds = 5;
-#endif
 
 using Kinds =
     testing::Types<TreeKind<HarrisTable, PlainValues>, TreeKind<HarrisTable, GuidedValues>,
@@ -167,7 +162,7 @@ TYPED_TEST_SUITE(Linearizability, Kinds);
 TYPED_TEST(Linearizability, OfRecordedHistories) {
   uint64_t seed = 1;
   for (const MakeKey make : kKeyKinds) {
-    for (int round = 0; round < kRounds; ++round) this->RunAndCheck(make, seed += kThreads);
+    for (int round = 0; round < kEffort; ++round) this->RunAndCheck(make, seed += kThreads);
   }
 }
 

@@ -26,6 +26,13 @@ using TreeKinds =
                    TreeKind<CoarseBTree, GuidedValues>, TreeKind<OccBTree, GuidedValues>,
                    TreeKind<Masstree, GuidedValues>, TreeKind<Art, GuidedValues>>;
 
+// How much to do: all is many times slower under a sanitizer.
+#ifdef STRATA_SANITIZED
+inline constexpr int kEffort = 1;
+#else
+inline constexpr int kEffort = 5;
+#endif
+
 // Keys of one kind each; different n, or different owners, mostly make different keys.
 using MakeKey = std::string (*)(unsigned n, unsigned owner);
 

@@ -68,9 +68,9 @@ TYPED_TEST(TreesModel, RandomOperations) {
   std::mt19937_64 random(12);
   for (const MakeKey make : kKeyKinds) {
     // Fills, then drains, twice: splits and removals meet every state in between.
-    for (int i = 0; i < 16000; ++i) {
+    for (int i = 0; i < kEffort * 4000; ++i) {
       const std::string key = make(random() % 2000, random() % 3);
-      const unsigned puts = i / 4000 % 2 == 0 ? 11 : 3;
+      const unsigned puts = i / (kEffort * 1000) % 2 == 0 ? 11 : 3;
       const unsigned action = random() % 16;
       if (action < puts) {
         this->Put(key, std::to_string(random()));

@@ -34,7 +34,7 @@ class TreesThreads : public testing::Test {
     void Run(int rounds) {
       for (int i = 0; i < rounds && !HasFailure(); ++i) {
         Scope scope(test.tree_.values);
-        const unsigned puts = i / 1500 % 2 == 0 ? 10 : 3;
+        const unsigned puts = i / (kEffort * 400) % 2 == 0 ? 10 : 3;
         const unsigned action = random() % 16;
         if (action < puts) {
           Put(scope);
@@ -108,7 +108,7 @@ TYPED_TEST(TreesThreads, EachFindsWhatItWrote) {
     std::vector<typename Fixture::Owner> owners;
     for (unsigned id = 0; id < kThreads; ++id) owners.push_back({*this, id, make});
     std::vector<std::thread> threads;
-    for (auto& owner : owners) threads.emplace_back([&owner] { owner.Run(6000); });
+    for (auto& owner : owners) threads.emplace_back([&owner] { owner.Run(kEffort * 1600); });
     for (std::thread& thread : threads) thread.join();
     std::map<std::string, std::string> expected;
     for (const auto& owner : owners) expected.insert(owner.model.begin(), owner.model.end());

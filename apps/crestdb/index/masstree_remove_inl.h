@@ -52,7 +52,6 @@ void Masstree<Values>::RemoveEmptyBorder(Scope& scope, std::string_view key, siz
   Node* parent_gone = nullptr;
   const bool gone = parent != nullptr && offset == target && empty(node);
   if (gone) {
-    node->version.MarkDeleted();
     if (parent->border) {
       parent->version.MarkInserting();
       Nodes::AsBorder(parent)->Remove(index);
@@ -67,6 +66,7 @@ void Masstree<Values>::RemoveEmptyBorder(Scope& scope, std::string_view key, siz
       parent->version.MarkDeleted();
       parent_gone = parent;
     }
+    node->version.MarkDeleted();
   }
   node->version.Unlock();
   if (parent != nullptr) parent->version.Unlock();

@@ -41,6 +41,8 @@ bool Masstree<Values>::Collect(const Path& path, std::string_view from, Batch& b
   const Part part(from, path.offset);
   const auto found = border->Find(places, part);
   for (size_t i = found.index; i < places.size(); ++i) {
+    // The border's range may have grown since the bound was read: the next batch begins there.
+    if (path.bound && border->Slice(places[i]) >= *path.bound) break;
     const Link link = border->At(places[i]);
     if (link.node() != nullptr) {
       // On into the layer: its keys have at least one more byte.

@@ -44,10 +44,12 @@ class VersionWord {
       if ((now & (kInserting | kSplitting)) == 0) return now;
     }
   }
+  // Never of a deleted node, not even if it was when its version was taken: what leads there may
+  // not have changed yet, and by now the keys may be elsewhere.
   bool Unchanged(Version since) const { return Same(word_.load(std::memory_order_acquire), since); }
   // Whether keys that belonged here when the word was `before` may belong elsewhere by `now`.
   static bool Split(Version before, Version now) {
-    return ((now ^ before) & (kSplits | kSplitting | kDeleted)) != 0;
+    return ((now ^ before) & (kSplits | kSplitting)) != 0 || (now & kDeleted) != 0;
   }
 
   void Lock() {
@@ -87,13 +89,15 @@ class VersionWord {
   static constexpr Version kOneInsert = Version{1} << 8, kOneSplit = Version{1} << 40;
   static constexpr Version kInserts = kOneSplit - kOneInsert, kSplits = ~(kOneSplit - 1);
 
-  static bool Same(Version now, Version since) { return ((now ^ since) & ~kLocked) == 0; }
+  static bool Same(Version now, Version since) {
+    return ((now ^ since) & ~kLocked) == 0 && (now & kDeleted) == 0;
+  }
   bool Take(Version& now) {
     return word_.compare_exchange_weak(now, now | kLocked, std::memory_order_acquire,
                                        std::memory_order_relaxed);
   }
   void Mark(Version bit) {
-    word_.store(word_.load(std::memory_order_relaxed) | bit, std::memory_order_relaxed);
+    word_.store(word_.load(std::memory_order_relaxed) | bit, std::memory_order_release);
   }
 
   std::atomic<Version> word_{0};
