@@ -10,7 +10,11 @@ target_compile_options(crestdb_parts PRIVATE -Wall -Wextra -Werror -Wshadow)
 find_package(Threads REQUIRED)
 target_link_libraries(crestdb_parts PUBLIC strata_headers Threads::Threads)
 
-add_executable(crestdb EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/apps/crestdb/main.cpp")
+add_executable(crestdb "${PROJECT_SOURCE_DIR}/apps/crestdb/main.cpp")
+# For who asks for it, and for the tests that run it, which are those of a release.
+if(NOT STRATA_TESTS OR NOT CMAKE_LIBRARY_OUTPUT_DIRECTORY)
+  set_target_properties(crestdb PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endif()
 target_compile_options(crestdb PRIVATE -Wall -Wextra -Werror -Wshadow)
 target_link_libraries(crestdb PRIVATE crestdb_parts Strata::static)
 # A release goes to build/bin, as its libraries go to build/lib.

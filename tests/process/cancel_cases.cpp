@@ -12,6 +12,7 @@
 
 #include <new>
 
+#include "strata/hot.h"
 #include "strata/hot_cold.h"
 #include "strata/reap.h"
 #include "strata/scope.h"
@@ -38,6 +39,34 @@ char* Grown() {
   }
   for (void* p : blocks) free(p);
   return static_cast<char*>(malloc(100));
+}
+
+// A life of objects that move: pages from the kernel, rounds of the collector, retired ones freed.
+void MoveHotObjects() {
+  strata_hot_options options{};
+  options.size = sizeof options;
+  options.check = 1;
+  strata_hot_domain* domain = strata_hot_domain_create(&options);
+  static strata_hot_guide guides[2000];
+  for (strata_hot_guide& guide : guides)
+    strata_hot_own(&guide, strata_hot_allocate(domain, 1000, 16, nullptr));
+  strata_hot_scope scope;
+  strata_hot_enter(domain, &scope);
+  for (int i = 0; i < 100; ++i) memset(strata_hot_get(&scope, &guides[i]), 1, 1000);
+  void* first = strata_hot_get(&scope, &guides[0]);
+  void* next = strata_hot_allocate_beside(domain, 1000, 16, nullptr, first);
+  strata_hot_exchange(&scope, &guides[0], first, next);
+  strata_hot_leave(&scope);
+  strata_hot_set_target(domain, 0.02);
+  strata_hot_collect(domain);
+  strata_hot_stats_t stats{};
+  stats.size = sizeof stats;
+  strata_hot_stats(domain, &stats);
+  strata_hot_guide to{};
+  strata_hot_move(&to, &guides[1]);
+  strata_hot_retire(domain, strata_hot_disown(&to));
+  for (strata_hot_guide& guide : guides) strata_hot_free(strata_hot_disown(&guide));
+  strata_hot_domain_destroy(domain);
 }
 
 int Null() { return open("/dev/null", O_WRONLY); }
@@ -88,6 +117,8 @@ const Function kFunctions[] = {
          strata_reap_destroy(r)),
     CALL("strata_scope_create", strata_scope* s = strata_scope_create(); strata_scope_enter(s);
          free(Grown()); strata_scope_enter(nullptr); strata_scope_close(s)),
+    CALL("strata_hot_domain_create", MoveHotObjects()),
+    CALL("strata_hot_domain_default", strata_hot_domain_default()),
     CALL("_Znwm", operator delete(operator new(10))),
     CALL("_Znam", operator delete[](operator new[](10))),
     CALL("_ZnwmSt11align_val_t", operator delete(operator new(10, kAlign), kAlign)),

@@ -71,7 +71,7 @@ def test_every_function_has_a_case(lab: Lab) -> None:
     exported = set((HERE.parent / "golden/exports.txt").read_text().split())
     assert names <= exported
     rest = exported - names
-    aliases = ("__", "_Zd", "_Zn", "strata_reap_", "strata_scope_")
+    aliases = ("__", "_Zd", "_Zn", "strata_hot_", "strata_reap_", "strata_scope_")
     # Libc's functions that the library stands before: system calls, or what libc does itself.
     passed_on = "dlopen dlmopen vfork prctl syscall unshare setns capset".split()
     passed_on += ["initgroups", "setgroups"]
