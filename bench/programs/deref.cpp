@@ -1,6 +1,7 @@
 // build flags: -DNDEBUG -lstrata
-// What a guide costs in a hot loop: the same sum over the same objects, reached by plain pointers and
-// by guides (strata/hot_ptr.h), in turn; the objects fit in the cache. Prints nanoseconds a use.
+// What a guide costs in a hot loop: the same sum over the same objects, reached by plain pointers
+// and by guides (strata/hot_ptr.h), in turn; the objects fit in the cache. Prints nanoseconds a
+// use.
 #include <strata/hot_ptr.h>
 
 #include <chrono>

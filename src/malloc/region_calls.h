@@ -30,8 +30,8 @@ bool FreeReapBlock(void* p);
 // Around a fork; before the heap's locks.
 void LockReaps();
 void UnlockReaps();
-// The same for domains of moving objects: before reaps. In the child, whose collector and whose other
-// threads' operations are not there.
+// The same for domains of moving objects: before reaps. In the child, whose collector and whose
+// other threads' operations are not there.
 void LockHotDomains();
 void UnlockHotDomains();
 void RenewHotDomainsInChild();

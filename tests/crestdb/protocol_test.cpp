@@ -88,7 +88,8 @@ TEST(Protocol, BytesThatCannotBeStoredAreSkipped) {
   Talk t;
   const std::string long_key(256, 'k');
   constexpr const char* kTooLong = "CLIENT_ERROR the key or the value is too long\r\n";
-  EXPECT_EQ(t.Say("set " + long_key + " 7\r\nget abc\r\nget a\r\n"), kTooLong + std::string("END\r\n"));
+  EXPECT_EQ(t.Say("set " + long_key + " 7\r\nget abc\r\nget a\r\n"),
+            kTooLong + std::string("END\r\n"));
   const size_t size = kLargestValue + 1;
   EXPECT_EQ(t.Say("set a " + std::to_string(size) + "\r\n"), kTooLong);
   EXPECT_EQ(t.Say(std::string(size, 'v')), "");

@@ -24,9 +24,10 @@ namespace {
 using Model = std::map<std::string, std::string>;
 
 template <template <class> class... Index>
-using BothValues = testing::Types<TreeKind<Index, PlainValues>..., TreeKind<Index, GuidedValues>...>;
-using Kinds = BothValues<HarrisTable, PughTable, ChmTable, CoarseSkiplist, FraserSkiplist,
-                         HerlihySkiplist>;
+using BothValues =
+    testing::Types<TreeKind<Index, PlainValues>..., TreeKind<Index, GuidedValues>...>;
+using Kinds =
+    BothValues<HarrisTable, PughTable, ChmTable, CoarseSkiplist, FraserSkiplist, HerlihySkiplist>;
 
 template <class Kind>
 class Tables : public testing::Test {

@@ -13,11 +13,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 
+import blackbox
 import pytest
 
-import blackbox
-
 CRESTDB = blackbox.ROOT / "build" / "bin" / "crestdb"
+# The tests' own variables would be options that it does not know.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_")}
 NAMES = [
     "harris-table",
     "pugh-table",
@@ -40,7 +41,7 @@ def built() -> None:
 
 def crestdb(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [CRESTDB, *words], capture_output=True, text=True, timeout=120, check=False
+        [CRESTDB, *words], env=CLEAN, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -120,6 +121,7 @@ class Server:
     def __init__(self, *words: str) -> None:
         self.process = subprocess.Popen(
             [CRESTDB, "serve", "--port", "0", "--keys", "1000", *words],
+            env=CLEAN,
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -71,9 +71,9 @@ TEST(Distribution, CachelibDrifts) {
   const auto most = [&source] {
     std::map<uint64_t, int> counts;
     for (int i = 0; i < 1000; ++i) ++counts[source.Next()];
-    return std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-             return a.second < b.second;
-           })->first;
+    return std::max_element(counts.begin(), counts.end(),
+                            [](const auto& a, const auto& b) { return a.second < b.second; })
+        ->first;
   };
   const uint64_t first = most();
   for (int i = 0; i < 20'000; ++i) source.Next();
