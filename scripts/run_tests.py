@@ -101,7 +101,11 @@ STAGES = (
         select=("-L", "^(golden|install)$"),
     ),
     Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),
-    Stage("tsan", "unit tests, TSan", select=("-L", "^unit$", "-LE", "^slow$")),
+    Stage(
+        "tsan",
+        "unit tests of threads, TSan",
+        select=("-L", "^unit$", "-LE", "^(slow|calm)$"),
+    ),
 )
 
 CHECKS = (
