@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def test_without_root_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     swaps = tmp_path / "swaps"
     swaps.write_text("Filename Type Size Used Priority\n")
     monkeypatch.setattr(swap, "SWAPS", swaps)
-    monkeypatch.setattr(swap.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with swap.swap(64) as space:
         assert not space
         assert "only root" in space.why
@@ -73,7 +74,7 @@ def test_a_kind_that_fails_is_followed_by_the_next(
     swaps.write_text("Filename Type Size Used Priority\n")
     monkeypatch.setattr(swap, "SWAPS", swaps)
     monkeypatch.setattr(swap, "ZRAM", tmp_path / "none")
-    monkeypatch.setattr(swap.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     called: list[tuple[str, ...]] = []
 
     def call(*words: str) -> None:

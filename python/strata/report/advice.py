@@ -3,8 +3,7 @@
 A rule is a pure function, from the data to a sentence. It says what the figure shows and then, if a
 bound is passed, the one thing to do, with the exact command where there is one. The bounds are
 judgement, not law; the study's own figures (warehouse paper, named at each) are where they come
-from. The rules lie in advice_memory, advice_hugepages, advice_objects, advice_time and
-advice_stacks.
+from. The rules lie in the files advice_*.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strata import __version__
-from strata.report import contexts, cpu_time, prediction_sections, tiers
+from strata.report import contexts, cpu_time, hotness, prediction_sections, tiers
 from strata.report.model import Recording
 from strata.report.page import Section, plural, render
 from strata.stats import human
@@ -24,6 +24,7 @@ def sections(recording: Recording) -> list[Section]:
         tiers.sizes_section(recording),
         contexts.lifetime_section(recording),
         *prediction_sections.sections(recording),
+        hotness.section(recording),
         tiers.misses_section(recording),
         *tiers.span_sections(recording),
     ]

@@ -14,6 +14,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Rectangle
 
 PAGE = 4096
 ROW = 400  # pages in a row of the picture, at the most
@@ -109,7 +110,7 @@ def draw(
         (UNUSED, "in memory, not used"),
         (OUT, "paged out"),
     )
-    handles = [plt.Rectangle((0, 0), 1, 1, fc=colour, ec="#bbbbbb") for colour, _ in keys]
+    handles = [Rectangle((0, 0), 1, 1, fc=colour, ec="#bbbbbb") for colour, _ in keys]
     figure.legend(
         handles,
         [text for _, text in keys],
