@@ -1,3 +1,4 @@
+// Reads the command line; numbers by from_chars, whole words only.
 #include "options.h"
 
 #include <charconv>

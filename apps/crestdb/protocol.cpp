@@ -1,3 +1,4 @@
+// Takes the protocol's bytes apart as they come in, in pieces of any length.
 #include "protocol.h"
 
 #include <charconv>

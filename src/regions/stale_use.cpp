@@ -1,3 +1,4 @@
+// The handler. It asks for a type without a lock, then steps aside so that the access faults again.
 #include "regions/stale_use.h"
 
 #include <signal.h>
@@ -13,7 +14,7 @@ namespace {
 
 struct sigaction g_before;
 
-// Written without a lock: the list of domains only grows, at its head.
+// Takes no lock: the list of domains only grows, at its head.
 void Handle(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (const char* type = StaleTypeAt(address)) {

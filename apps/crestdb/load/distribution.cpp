@@ -1,3 +1,4 @@
+// The shapes: YCSB's zipfian and latest, and those published of Twitter's and CacheLib's traces.
 #include "load/distribution.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Asks mincore which pages are in memory; the rest is counted from the values' places.
 #include "load/page_map.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// Marks the used bytes of each page and adds them up.
 #include "load/page_use.h"
 
 #include <algorithm>

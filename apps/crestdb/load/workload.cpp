@@ -1,3 +1,4 @@
+// Draws the requests of YCSB's mixes A to F.
 #include "load/workload.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The segmented table as a Store; compiled by itself.
 #include "index/chm_table.h"
 
 #include "stores/makers.h"

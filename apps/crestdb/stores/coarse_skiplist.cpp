@@ -1,3 +1,4 @@
+// The skip list under one lock as a Store; compiled by itself.
 #include "index/coarse_skiplist.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// The lock-free skip list as a Store; compiled by itself.
 #include "index/fraser_skiplist.h"
 
 #include "stores/makers.h"

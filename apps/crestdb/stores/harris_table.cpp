@@ -1,3 +1,4 @@
+// The lock-free table as a Store; compiled by itself.
 #include "index/harris_table.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// The optimistic skip list as a Store; compiled by itself.
 #include "index/herlihy_skiplist.h"
 
 #include "stores/makers.h"

@@ -1,3 +1,4 @@
+// The table with fine-grained locks as a Store; compiled by itself.
 #include "index/pugh_table.h"
 
 #include "stores/makers.h"

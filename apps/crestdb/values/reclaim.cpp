@@ -1,3 +1,4 @@
+// The slots of the threads, the epochs, and what waits in them.
 #include "values/reclaim.h"
 
 #include <cstdlib>
