@@ -19,7 +19,9 @@
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
-.PHONY: all lib servers crestdb tools test golden demo learn hades bench fuzz mutants format lint install clean
+#   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
+#   make test-packages  installs each of them where nothing else is, uses it and removes it
+.PHONY: all lib servers crestdb tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -99,6 +101,14 @@ lint:
 
 install: lib
 	@cmake --install build/release --prefix $(PREFIX)
+
+packages:
+	@$(DEPS) packages
+	@echo "== making out/packages"
+	@$(PYTHON) packages/build.py
+
+test-packages: packages
+	@$(PYTHON) -m pytest -q -p no:cacheprovider packages/tests
 
 clean:
 	rm -rf build out .venv

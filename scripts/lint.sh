@@ -38,9 +38,11 @@ types() {
 mapfile -t tests < <(list 'tests/*.py' 'scripts/*.py')
 mapfile -t package < <(list 'python/*.py' | grep -v '_pb2.py$')
 mapfile -t bench < <(list 'bench/*.py')
+mapfile -t packages < <(list 'packages/*.py')
 step "mypy scripts and tests" types tests:python "${tests[@]}"
 step "mypy python" types python "${package[@]}"
 [ ${#bench[@]} -eq 0 ] || step "mypy bench" types bench:python:tests "${bench[@]}"
+[ ${#packages[@]} -eq 0 ] || step "mypy packages" types packages:python "${packages[@]}"
 
 if [ "$mode" != --quick ]; then
   step includes python3 scripts/check_includes.py

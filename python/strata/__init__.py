@@ -1,3 +1,3 @@
 """Command line tools of the Strata memory allocator."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

@@ -1,4 +1,5 @@
-"""Finds libstrata.so: the option, STRATA_LIB, the checkout, the installed prefix, the linker."""
+"""Finds libstrata.so: the option, STRATA_LIB, the checkout, this package's own folder, as a wheel
+has it, the installed prefix, the linker."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def checkouts() -> Iterator[Path]:
 
 
 def library_folders() -> Iterator[Path]:
-    """Where `make install` or a package may have put the library."""
+    """Where a wheel, `make install` or a package may have put the library."""
+    yield Path(__file__).resolve().parent / "lib"
     multiarch = sysconfig.get_config_var("MULTIARCH") or f"{os.uname().machine}-linux-gnu"
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local", "/usr")):
         for folder in ("lib", f"lib/{multiarch}", "lib64"):
@@ -86,7 +88,8 @@ def find_library(
         if path.is_file():
             return path, check_library(path, "library")
     raise StrataError(
-        "libstrata.so not found: build it with `make lib`, or name it by --lib or STRATA_LIB"
+        "libstrata.so not found: install libstrata0 or the wheel strata-malloc, build it with "
+        "`make lib`, or name it by --lib or STRATA_LIB"
     )
 
 

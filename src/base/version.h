@@ -1,4 +1,4 @@
 // The version of this library: one place, read by CMake too.
 #pragma once
 
-#define STRATA_VERSION "0.1.0"
+#define STRATA_VERSION "0.9.0"

@@ -45,7 +45,7 @@ def lifetimes(
         from strata.learn import dataset
     except ImportError as error:
         raise StrataError(
-            f"lifetimes need polars ({error}): pip install 'strata[learn]'"
+            f"lifetimes need polars ({error}): pip install 'strata-malloc[learn]'"
         ) from error
     for source in sources:
         if not source.exists():
@@ -65,7 +65,7 @@ def join(address: str) -> Cluster:
         from strata.learn.cluster import Cluster
     except ImportError as error:
         raise StrataError(
-            f"--cluster needs dask ({error}): pip install 'strata[cluster]'"
+            f"--cluster needs dask ({error}): pip install 'strata-malloc[cluster]'"
         ) from error
     return Cluster(address)
 

@@ -63,7 +63,7 @@ def train(
         from strata.learn import baselines, model_file, training
     except ImportError as error:
         raise StrataError(
-            f"training needs jax, optax and polars ({error}): pip install 'strata[train]'"
+            f"training needs jax, optax and polars ({error}): pip install 'strata-malloc[train]'"
         ) from error
     if not output.parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
@@ -281,7 +281,9 @@ def test(
     try:
         from strata.learn import evaluate, model_file
     except ImportError as error:
-        raise StrataError(f"a test needs numpy ({error}): pip install 'strata[train]'") from error
+        raise StrataError(
+            f"a test needs numpy ({error}): pip install 'strata-malloc[train]'"
+        ) from error
     from rich.table import Table
 
     model = model_file.load(file)

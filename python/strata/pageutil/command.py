@@ -128,7 +128,7 @@ def pageutil_command(
         from strata.pageutil.shared import SharedFile
     except ImportError as error:
         raise StrataError(
-            f"pageutil needs matplotlib and numpy ({error}): pip install 'strata[trace]'"
+            f"pageutil needs matplotlib and numpy ({error}): pip install 'strata-malloc[trace]'"
         ) from error
     find_tool("strata-pageutil.so")
     resolve(command[0], os.environ)

@@ -48,7 +48,7 @@ def report(
 
 def needs_packages(error: ImportError) -> StrataError:
     return StrataError(
-        f"a report needs matplotlib and polars ({error}): pip install 'strata[report]'"
+        f"a report needs matplotlib and polars ({error}): pip install 'strata-malloc[report]'"
     )
 
 

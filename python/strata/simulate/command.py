@@ -227,7 +227,8 @@ def simulate_command(
         from strata.simulate.policies import LADDERS
     except ImportError as error:
         raise StrataError(
-            f"simulating needs matplotlib, numpy and polars ({error}): pip install 'strata[trace]'"
+            f"simulating needs matplotlib, numpy and polars ({error}): "
+            "pip install 'strata-malloc[trace]'"
         ) from error
     place = Domain(made.value if made is not None else domain.value)
     usual = LADDERS[place]
