@@ -4,9 +4,11 @@ them to be, and a terminal obeys more than letters. All that is printed goes thr
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +39,22 @@ def echo(text: str, end: str = "\n") -> None:
 def echo_bytes(body: bytes) -> None:
     """What another process calls text."""
     echo(body.decode(errors="surrogateescape"), end="")
+
+
+class Unpadded:
+    """A stream that is no terminal: what fills a line up to its end is of no use to who reads it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+
+NO_END = 10_000  # columns: a pipe or a file has no edge to wrap a line at
 
 
 def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None = None) -> Console:
@@ -85,7 +103,12 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None 
             for text, style, control in super().render(renderable, options):
                 yield Segment(text if control else printable(text, "\n"), style, control)
 
+    stream = sys.stderr if stderr else sys.stdout
+    piped = not stream.isatty()
+    if piped and width is None and not os.environ.get("COLUMNS"):
+        width = NO_END
     return Plain(
+        file=cast("TextIO", Unpadded(stream)) if piped else None,
         stderr=stderr,
         soft_wrap=soft_wrap,
         width=width,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -137,8 +136,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    wide = None if sys.stdout.isatty() else 400  # a file or pipe has no edge to fold at
-    console(width=wide).print(table)
+    console().print(table)
 
 
 def top_rows(profile: Profile, index: int, rows: int) -> list[list[str]]:
