@@ -42,7 +42,7 @@ def echo_bytes(body: bytes) -> None:
 
 
 class Unpadded:
-    """A stream that is no terminal: what fills a line up to its end is of no use to who reads it."""
+    """A stream that is no terminal: what fills a line to its end is of no use to who reads it."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -71,7 +71,13 @@ bool Interval(const char* v, Options& o) {
   return true;
 }
 
+struct Preset;
+const Preset* FindPreset(const char* name);
+
 constexpr OptionRow kTable[] = {
+    {"PRESET", "memory|speed|latency|debug", "none",
+     "sets several of the others, which still count if they are set themselves: see below",
+     [](const char* v, Options&) { return FindPreset(v) != nullptr; }},
     {"STATS", "exit|PATH|off", "none",
      "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
      [](const char* v, Options& o) { return ParsePath(v, o.stats); }},
@@ -222,6 +228,29 @@ constexpr OptionRow kTable[] = {
      Switch<&Options::verbose>},
 };
 
+// Sets of options by name. What is set besides counts, wherever it stands.
+struct Preset {
+  const char* name;
+  const char* const* assignments;  // up to a null
+};
+constexpr const char* kMemory[] = {"RELEASE_SHORT_MS=1000", "RELEASE_LONG_MS=3000",
+                                   "RELEASE_PEAK_MS=3000",  "RELEASE_IDLE_MS=500",
+                                   "CPU_CACHE_BYTES=256K",  nullptr};
+constexpr const char* kSpeed[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", nullptr};
+constexpr const char* kLatency[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", "BACKGROUND=off",
+                                    "SAMPLE=0", nullptr};
+constexpr const char* kDebug[] = {"VERBOSE=on", "STATS=exit", "SAMPLE=64K", "CONTROL=always",
+                                  nullptr};
+constexpr Preset kPresets[] = {
+    {"memory", kMemory}, {"speed", kSpeed}, {"latency", kLatency}, {"debug", kDebug}};
+
+const Preset* FindPreset(const char* name) {
+  for (const Preset& p : kPresets) {
+    if (strcmp(p.name, name) == 0) return &p;
+  }
+  return nullptr;
+}
+
 // Variables that tools and tests of this project use and that the library must not complain about.
 constexpr const char* kNotOurs[] = {"LIB", "BUILD", "HOME"};
 
@@ -259,6 +288,18 @@ void ReadOne(const char* assignment, Options& out) {
   for (size_t i = 0; i + 1 < sizeof(name) && assignment[i] != '=' && assignment[i] != '\0'; ++i)
     name[i] = assignment[i];
   Message().Text("unknown option STRATA_").Text(name).Text(" ignored").Send();
+}
+
+// The first one; a later STRATA_PRESET is no better than a later PATH.
+void ApplyPreset(char* const* environment, Options& out) {
+  const char* name = nullptr;
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    if (strncmp(*environment, kPrefix, kPrefixLength) != 0) continue;
+    if (NameIs(*environment + kPrefixLength, "PRESET", &name)) break;
+  }
+  const Preset* preset = name == nullptr ? nullptr : FindPreset(name);
+  if (preset == nullptr) return;
+  for (const char* const* at = preset->assignments; *at != nullptr; ++at) ReadOne(*at, out);
 }
 
 void SettleLifetimes(Options& o) {
@@ -308,6 +349,7 @@ CacheTopology TopologyOf(const char* cache_domains) {
 
 Options ReadOptions(char* const* environment, bool secure) {
   Options out;
+  ApplyPreset(environment, out);
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     if (strncmp(*environment, kPrefix, kPrefixLength) == 0)
       ReadOne(*environment + kPrefixLength, out);

@@ -245,6 +245,36 @@ TEST(Options, ABadValueLeavesAnEarlierGoodOne) {
   EXPECT_EQ(r.options.heap_limit, 0u);
 }
 
+TEST(Options, APresetSetsWhatNobodyElseSets) {
+  const Options memory = ReadFrom({"STRATA_PRESET=memory"}).options;
+  EXPECT_EQ(memory.release_short_ms, 1000u);
+  EXPECT_EQ(memory.cpu_cache_bytes, 256u << 10);
+  const Options speed = ReadFrom({"STRATA_PRESET=speed"}).options;
+  EXPECT_FALSE(speed.release);
+  EXPECT_TRUE(speed.background);
+  EXPECT_EQ(speed.cpu_cache_bytes, 4u << 20);
+  const Options latency = ReadFrom({"STRATA_PRESET=latency"}).options;
+  EXPECT_FALSE(latency.release || latency.background);
+  EXPECT_EQ(latency.sample_interval, 0u);
+  EXPECT_STREQ(ReadFrom({"STRATA_PRESET=debug"}).options.stats, "exit");
+  for (const char* preset : {"memory", "speed", "latency", "debug"}) {
+    const std::string word = std::string("STRATA_PRESET=") + preset;
+    // Before and behind it.
+    const Read r = ReadFrom({"STRATA_CPU_CACHE_BYTES=3M", word.c_str(), "STRATA_SAMPLE=1M"});
+    EXPECT_EQ(r.options.cpu_cache_bytes, 3u << 20) << preset;
+    EXPECT_EQ(r.options.sample_interval, 1u << 20) << preset;
+    EXPECT_EQ(r.warnings, "") << preset;
+  }
+}
+
+TEST(Options, APresetThatIsNoneGetsOneLine) {
+  for (const char* word : {"STRATA_PRESET=", "STRATA_PRESET=fast", "STRATA_PRESET=memory,speed"}) {
+    const Read r = ReadFrom({word});
+    EXPECT_EQ(r.lines(), 1u) << word;
+    EXPECT_TRUE(Same(r.options, Options{})) << word;
+  }
+}
+
 TEST(Options, RaisedRightsWriteNoFiles) {
   const Read r =
       ReadFrom({"STRATA_STATS=/etc/passwd", "STRATA_STATS_INTERVAL=1", "STRATA_RELEASE=off"}, true);
