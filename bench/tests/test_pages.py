@@ -1,5 +1,5 @@
-"""docs/benchmarks.md, which is kept by hand, against the pages that `make bench` writes: each
-figure it quotes stands on the page it names, and every link leads somewhere."""
+"""docs/benchmarks.md and the README, which are kept by hand, against the pages that `make bench`
+writes: each figure they quote stands on the page they name, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import run as runner
 
 DOCS = runner.ROOT / "docs"
 TOP = DOCS / "benchmarks.md"
+README = runner.ROOT / "README.md"
 PAGES = sorted(runner.PAGES.glob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # a number as the pages write it, with its range or interval if it has one
@@ -27,14 +28,24 @@ def rows() -> Iterator[tuple[str, Path]]:
         yield measured, DOCS / link.partition("#")[0]
 
 
+def readme_rows() -> Iterator[tuple[str, Path]]:
+    """The same of the README's five figures."""
+    table = README.read_text().split("| | measured | how |")[1].split("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        about, measured, how = line.strip("| ").split(" | ")
+        (link,) = LINK.findall(how)
+        assert "`make bench" in how, about
+        yield measured, runner.ROOT / link.partition("#")[0]
+
+
 def anchors(page: Path) -> set[str]:
     heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def test_the_top_page_quotes_what_its_pages_say() -> None:
-    found = list(rows())
-    assert len(found) == 10
+def test_the_top_pages_quote_what_their_pages_say() -> None:
+    found = [*rows(), *readme_rows()]
+    assert len(found) == 10 + 5
     for measured, page in found:
         plain = re.sub(r"[a-z]+alloc2", "", measured)  # a name that ends in a digit
         figures = FIGURE.findall(plain)
@@ -51,7 +62,7 @@ def test_a_figure_that_the_page_lacks_would_be_noticed() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", [TOP, *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, TOP, *PAGES], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         path, _, anchor = link.partition("#")
