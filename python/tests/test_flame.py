@@ -23,6 +23,7 @@ from strata.flame.page import Picture, page
 from strata.flame.svg import folded, svg
 from strata.objfile import ObjectFile
 from strata.pprof import (
+    Line,
     Location,
     Mapping,
     Profile,
@@ -193,6 +194,22 @@ def test_commands(tmp_path: Path) -> None:
     assert (tmp_path / "x.folded").read_text() == "main;send 300\n"
     assert run("flame", old, new, "-o", tmp_path / "x.svg").returncode == 0
     assert run("symbolize", old, "-o", tmp_path / "named.pb.gz").returncode == 0
+
+
+def test_memory_belongs_to_who_asked_a_wrapper_for_it(tmp_path: Path) -> None:
+    def at(number: int, name: str) -> Location:
+        return Location(number, None, (Line(name),))
+
+    stack = (at(3, "malloc"), at(2, "zmalloc"), at(1, "load"))
+    for kind, owner in (("inuse_space", "load"), ("cpu", "malloc")):
+        unit = "bytes" if kind == "inuse_space" else "nanoseconds"
+        dump(replace(OLD, types=[ValueType(kind, unit)], default_type=kind,
+                     samples=[Sample(stack, (100,))]), tmp_path / "p.pb.gz")  # fmt: skip
+        first = run("top", tmp_path / "p.pb.gz").stdout.splitlines()[2]
+        assert first.split()[-1] == owner
+    dump(replace(OLD, types=[ValueType("inuse_space", "bytes")], default_type="inuse_space",
+                 samples=[Sample(stack, (100,))]), tmp_path / "p.pb.gz")  # fmt: skip
+    assert run("top", "--wrappers", tmp_path / "p.pb.gz").stdout.splitlines()[2].endswith("malloc")
 
 
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:

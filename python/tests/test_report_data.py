@@ -15,7 +15,8 @@ from strata.pprof import Label, Profile, Sample, ValueType, dump
 from strata.report import build, charts, contexts, hugemap, model, spans, tiers
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Fill
-from strata.report.page import Section
+from strata.report.page import Section, stack_list
+from strata.report.profiles import build as build_profile
 
 NAMES = {
     "resident", "live-stacks", "waste-stacks", "churn-stacks", "peak-stacks", "fragmentation",
@@ -348,3 +349,22 @@ def test_stuck_class_is_the_one_with_most_free_memory() -> None:
 def test_missing_profile_of_a_dead_process_keeps_a_placeholder() -> None:
     section = contexts.missing(model.Recording(), "heap", "n", "h")
     assert section.remedy == "strata report PID -o DIR"
+
+
+def test_functions_are_ranked_not_stacks() -> None:
+    """One function by several ways stands there once, with what all of them hold."""
+    samples: list[tuple[tuple[str, ...], dict[str, int], dict[str, int | str]]] = [
+        (("malloc", "handle", "read", "main"), {"inuse_space": 30}, {}),
+        (("malloc", "handle", "retry", "main"), {"inuse_space": 40}, {}),
+        (("operator new(unsigned long)", "load", "main"), {"inuse_space": 60}, {}),
+    ]
+    profile = build_profile("heap", 0, samples)
+    first, second = profile.top("inuse_space", 9)
+    assert (first.site, first.value, round(first.share, 3)) == ("handle", 70, 0.538)
+    assert [value for _, value in first.stacks] == [40, 30]
+    assert first.stack == ("malloc", "handle", "retry", "main")
+    assert (second.site, second.value) == ("load", 60)
+    html = stack_list([first, second], ["70 B", "60 B"])
+    assert html.count("<strong>handle</strong>") == 1
+    assert "57 % by 4 frames" in html
+    assert "<summary>3 frames</summary>" in html

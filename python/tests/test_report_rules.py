@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from strata.pprof.sites import call_site
 from strata.report import (
     advice,
     advice_hugepages,
@@ -21,7 +22,6 @@ from strata.report.advice import Level
 from strata.report.advice_hugepages import Backing, Fill
 from strata.report.advice_memory import Caches, Resident
 from strata.report.model import Document
-from strata.report.profiles import call_site
 
 MIB = 1 << 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from strata.flame.graph import FunctionRow, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
 from strata.pprof import Profile, filter_profile, load, merge, process_of
+from strata.pprof.sites import is_wrapper
 from strata.symbolize import symbolize
 from strata.terminal import console, echo, printable
 
@@ -28,6 +30,9 @@ Hide = Annotated[
 Root = Annotated[Path, typer.Option(help="Where the program's files are, e.g. /proc/PID/root.")]
 TypeName = Annotated[
     str | None, typer.Option("--type", help="The values to show, e.g. inuse_space, alloc_objects.")
+]
+Wrappers = Annotated[
+    bool, typer.Option("--wrappers", help="Count memory as malloc's and its wrappers' own, too.")
 ]
 Rows = Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to print.")]
 
@@ -139,7 +144,13 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     console().print(table)
 
 
-def top_rows(profile: Profile, index: int, rows: int) -> list[list[str]]:
+def functions(profile: Profile, index: int, *, wrappers: bool) -> list[FunctionRow]:
+    """Each function's row; of memory, what a wrapper of malloc asked for is its caller's."""
+    is_memory = re.search("object|space", profile.types[index].type) is not None
+    return by_function(profile, index, is_wrapper if is_memory and not wrappers else None)
+
+
+def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list[list[str]]:
     unit = profile.types[index].unit
     total = sum(sample.values[index] for sample in profile.samples)
 
@@ -154,14 +165,16 @@ def top_rows(profile: Profile, index: int, rows: int) -> list[list[str]]:
             share(row.total),
             row.name,
         ]
-        for row in by_function(profile, index)[:rows]
+        for row in functions(profile, index, wrappers=wrappers)[:rows]
     ]
 
 
-def changes(new: Profile, old: Profile, index: int) -> list[tuple[FunctionRow, FunctionRow]]:
+def changes(
+    new: Profile, old: Profile, index: int, *, wrappers: bool = False
+) -> list[tuple[FunctionRow, FunctionRow]]:
     """Each function's row in old and new, the largest change first."""
-    before = {row.name: row for row in by_function(old, index)}
-    after = {row.name: row for row in by_function(new, index)}
+    before = {row.name: row for row in functions(old, index, wrappers=wrappers)}
+    after = {row.name: row for row in functions(new, index, wrappers=wrappers)}
     pairs = [
         (before.get(name, FunctionRow(name)), after.get(name, FunctionRow(name)))
         for name in {**before, **after}
@@ -224,6 +237,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         focus: Focus = None,
         ignore: Ignore = None,
         hide: Hide = None,
+        wrappers: Wrappers = False,
         rows: Rows = 20,
         root: Root = Path("/"),
     ) -> None:
@@ -248,7 +262,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
                 signed(b.total - a.total, unit),
                 a.name,
             ]
-            for a, b in changes(after, before, index)[:rows]
+            for a, b in changes(after, before, index, wrappers=wrappers)[:rows]
         ]
         totals = [sum(sample.values[index] for sample in p.samples) for p in (before, after)]
         title = (
@@ -268,6 +282,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         focus: Focus = None,
         ignore: Ignore = None,
         hide: Hide = None,
+        wrappers: Wrappers = False,
         rows: Rows = 20,
         root: Root = Path("/"),
     ) -> None:
@@ -278,4 +293,4 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         unit = profile.types[index].unit
         title = f"{program_of(profile)}, {profile.types[index].type}: {quantity(total, unit)}"
         columns = ["own", "", "with callees", "", "function"]
-        print_table(title, columns, top_rows(profile, index, rows))
+        print_table(title, columns, top_rows(profile, index, rows, wrappers=wrappers))

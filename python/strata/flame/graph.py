@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from strata.errors import StrataError
@@ -81,8 +82,11 @@ class FunctionRow:
     total: int = 0  # of stacks that it is in
 
 
-def by_function(profile: Profile, index: int) -> list[FunctionRow]:
-    """One row for each function, the largest own value first."""
+def by_function(
+    profile: Profile, index: int, passed_on: Callable[[str], bool] | None = None
+) -> list[FunctionRow]:
+    """One row for each function, the largest own value first. Where functions pass on what they are
+    asked for, it is their caller's own."""
     rows: dict[str, FunctionRow] = {}
     for sample in profile.samples:
         value = sample.values[index]
@@ -90,5 +94,6 @@ def by_function(profile: Profile, index: int) -> list[FunctionRow]:
         for name in set(names):
             rows.setdefault(name, FunctionRow(name)).total += value
         if names:
-            rows[names[-1]].flat += value
+            own = (name for name in reversed(names) if passed_on is None or not passed_on(name))
+            rows[next(own, names[-1])].flat += value
     return sorted(rows.values(), key=lambda row: (-abs(row.flat), -abs(row.total), row.name))

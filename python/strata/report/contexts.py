@@ -8,7 +8,7 @@ import polars as pl
 from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
-from strata.report.profiles import Profile, Stack, Top
+from strata.report.profiles import Profile, Top
 from strata.stats import human
 
 TOP = 8
@@ -109,11 +109,11 @@ def lifetime_section(recording: Recording) -> Section:
     )
 
 
-def kept_share(profile: Profile, stack: Stack) -> float | None:
-    """Of the bytes that a call stack ever allocated, the share that is alive; None if unknown."""
-    if not profile.has("alloc_space", "inuse_space") or stack not in profile.stacks:
+def kept_share(profile: Profile, top: Top) -> float | None:
+    """Of the bytes that a function ever allocated, the share that is alive; None if unknown."""
+    ours = profile.of_stacks([stack for stack, _ in top.stacks])
+    if not profile.has("alloc_space", "inuse_space") or ours.is_empty():
         return None
-    ours = profile.rows.filter(pl.col("stack") == profile.stacks.index(stack))
     ever, now = (
         float(ours[name].cast(pl.Float64).sum()) for name in ("alloc_space", "inuse_space")
     )
@@ -123,7 +123,7 @@ def kept_share(profile: Profile, stack: Stack) -> float | None:
 def heaviest(
     recording: Recording, kind: str, value: str, name: str, heading: str
 ) -> tuple[Profile, list[Top]] | Section:
-    """A profile and its heaviest stacks, or the section that says why there are none."""
+    """A profile and its heaviest functions, or the section that says why there are none."""
     profile = recording.profiles.get(kind)
     if profile is None:
         return missing(recording, kind, name, heading)
@@ -138,11 +138,11 @@ def live_section(recording: Recording) -> Section:
         return found
     profile, tops = found
     first = tops[0]
-    leaked = kept_share(profile, first.stack)
+    leaked = kept_share(profile, first)
     return Section(
         name,
         heading,
-        "Call stacks by the bytes they allocated that are alive now, estimated"
+        "Functions by the bytes they allocated that are alive now, estimated"
         f"{samples_behind(recording, profile, 'inuse_space', 'inuse_objects')}.",
         advice_stacks.live_stacks(first.site, first.share, first.value, leaked),
         stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of live" for t in tops]),
@@ -156,7 +156,7 @@ def waste_section(recording: Recording) -> Section:
         return Section(
             name,
             heading,
-            "Call stacks whose long-lived objects keep otherwise free pages from going back.",
+            "Functions whose long-lived objects keep otherwise free pages from going back.",
             advice.fine("No sampled object keeps a mostly free page or hugepage."),
         )
     if isinstance(found, Section):
@@ -165,14 +165,14 @@ def waste_section(recording: Recording) -> Section:
     first = tops[0]
     pinned = False
     if profile.has("level"):
-        ours = profile.rows.filter(pl.col("stack") == profile.stacks.index(first.stack))
+        ours = profile.of_stacks([stack for stack, _ in first.stacks])
         levels = ours.group_by("level").agg(pl.col("wasted_space").sum())
         most = levels.sort("wasted_space", descending=True)["level"][0]
         pinned = most == "hugepage"
     return Section(
         name,
         heading,
-        "Call stacks whose long-lived objects keep otherwise free pages from going back: the free "
+        "Functions whose long-lived objects keep otherwise free pages from going back: the free "
         "bytes around them are charged to them.",
         advice_stacks.waste_stacks(first.site, first.share, first.value, pinned),
         stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of waste" for t in tops]),
@@ -189,7 +189,7 @@ def churn_section(recording: Recording) -> Section:
     profile, tops = found
     seconds = profile.seconds
     first = tops[0]
-    kept = kept_share(recording.profiles.get("heap", profile), first.stack)
+    kept = kept_share(recording.profiles.get("heap", profile), first)
     rate = first.value / seconds if seconds else 0.0
 
     def amount(value: int, part: float) -> str:
@@ -200,7 +200,7 @@ def churn_section(recording: Recording) -> Section:
     return Section(
         name,
         heading,
-        f"Call stacks by the bytes they allocated {when}, estimated"
+        f"Functions by the bytes they allocated {when}, estimated"
         f"{samples_behind(recording, profile, 'alloc_space', 'alloc_objects')}.",
         advice_stacks.churn_stacks(first.site, first.share, rate, kept or 0.0),
         stack_list(tops, [amount(top.value, top.share) for top in tops]),

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from strata.pprof.sites import Stack
 from strata.report import advice, advice_time, charts
 from strata.report.advice_time import CENTRAL, FRONT, OTHER, PAGES, SAMPLING, TRANSFER
 from strata.report.cpu_profile import LIBRARY
 from strata.report.model import CPU, Recording
 from strata.report.page import Section, plural
-from strata.report.profiles import Stack
 from strata.report.tiers import caches_of
 
 # Per cent of the fleet's allocator cycles (Fig. 6a, of which the text gives these). The 16 of

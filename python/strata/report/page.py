@@ -137,19 +137,39 @@ def advice_html(advice: Advice) -> str:
     )
 
 
+MOST_STACKS = 3  # of one function
+
+
 def stack_list(tops: Sequence[Top], amounts: Sequence[str]) -> str:
-    """The heaviest stacks, each with a bar and its frames to unfold."""
+    """The heaviest functions, each with a bar and the call stacks that lead to it to unfold."""
     items = []
     for top, amount in zip(tops, amounts, strict=True):
-        frames = "".join(f"<li>{escape(name)}</li>" for name in top.stack)
         items.append(
             f"<li><strong>{escape(top.site)}</strong>"
             f'<div class="bar" aria-hidden="true"><span style="width:{100 * top.share:.1f}%">'
-            f'</span></div><span class="value">{escape(amount)}</span>'
-            f"<details><summary>{plural(len(top.stack), 'frame')}</summary>"
-            f'<ol class="stack">{frames}</ol></details></li>'
+            f'</span></div><span class="value">{escape(amount)}</span>{unfolded(top)}</li>'
         )
     return f'<ol class="tops">{"".join(items)}</ol>'
+
+
+def unfolded(top: Top) -> str:
+    """The frames of one call stack, or of the heaviest of several with each one's share."""
+    if len(top.stacks) <= 1:
+        return folded(plural(len(top.stack), "frame"), top.stack)
+    parts = [
+        folded(f"{100 * value / top.value:.0f} % by {plural(len(stack), 'frame')}", stack)
+        for stack, value in top.stacks[:MOST_STACKS]
+        if top.value
+    ]
+    more = len(top.stacks) - len(parts)
+    if more > 0:
+        parts.append(f'<span class="value">and {plural(more, "other call stack")}</span>')
+    return "".join(parts)
+
+
+def folded(summary: str, stack: Sequence[str]) -> str:
+    frames = "".join(f"<li>{escape(name)}</li>" for name in stack)
+    return f'<details><summary>{escape(summary)}</summary><ol class="stack">{frames}</ol></details>'
 
 
 def section_html(section: Section) -> str:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strata.learn.classes import EDGES_NS, NAMES, NEVER, QUANTILE, class_of
+from strata.pprof.sites import Stack, call_site
 from strata.report.lifetimes import COLUMNS, counts_between
 from strata.report.model import PAGE, Document, as_number
-from strata.report.profiles import Profile, Stack, call_site
+from strata.report.profiles import Profile
 
 NATIVE_PAGE = 4096  # what the kernel takes back
 OBSERVED = (*NAMES[:-1], "still alive")  # columns of the matrix

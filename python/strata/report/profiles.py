@@ -5,7 +5,6 @@ Sits between the profile.proto reader (strata.pprof) and the report's figures.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import polars as pl
 from strata.errors import StrataError
 from strata.pprof import Profile as ReadProfile
 from strata.pprof import load, process_of
+from strata.pprof.sites import Stack, call_site
 
-Stack = tuple[str, ...]  # function names, innermost first
 MOST_VALUE = 1 << 60
 LABELS: dict[str, type[int] | type[str]] = {
     "bytes": int,
@@ -25,20 +24,6 @@ LABELS: dict[str, type[int] | type[str]] = {
     "age_s": int,
     "predicted_class": int,
 }
-MOST_NAME = 80  # characters of a name in a sentence; templates have thousands
-
-# Functions that only pass a request on: the call site worth naming is whoever called them.
-WRAPPER = re.compile(
-    r"^(?:strata::.*|_*(?:libc_)?(?:malloc|calloc|realloc|reallocarray|aligned_alloc|memalign|posix_memalign"
-    r"|valloc|strn?dup|asprintf|vasprintf)"
-    r"|operator new.*|_Zn[wa].*|std::.*|__gnu_cxx::.*|_ZN?K?St.*|_ZN9__gnu_cxx.*"
-    r"|z(?:try)?(?:malloc|calloc|realloc)\w*|x(?:malloc|calloc|realloc|strdup|zmalloc)\w*"
-    r"|g_(?:malloc|slice_alloc|realloc|strdup)\w*|(?:PyMem|PyObject|_PyMem|_PyObject)_\w*[Aa]lloc\w*"
-    r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
-    r"(?:@.*|\.\w+)*$"
-)
-UNKNOWN = "an unknown caller"
-NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
 
 
 @dataclass(frozen=True)
@@ -59,50 +44,55 @@ class Profile:
         return int(self.rows[column].cast(pl.Float64).sum()) if self.has(column) else 0
 
     def top(self, column: str, count: int, among: pl.DataFrame | None = None) -> list[Top]:
-        """The stacks with the most of a column, and each one's share of the whole."""
+        """The functions that own the most of a column, each with its share of the whole and the
+        call stacks that lead to it, the heaviest first."""
         rows = self.rows if among is None else among
         if rows.is_empty() or column not in rows.columns:
             return []
         amounts = rows.select("stack", pl.col(column).cast(pl.Float64))
         whole = float(amounts[column].sum())
-        best = (
+        by_stack = (
             amounts.group_by("stack")
             .agg(pl.col(column).sum())
             .filter(pl.col(column) > 0)
             .sort(column, "stack", descending=[True, False])
-            .head(count)
         )
-        return [Top(self.stacks[at], int(value), value / whole) for at, value in best.iter_rows()]
+        found: dict[str, list[tuple[Stack, float]]] = {}
+        for at, value in by_stack.iter_rows():
+            found.setdefault(call_site(self.stacks[at]), []).append((self.stacks[at], value))
+        sums = {site: sum(value for _, value in stacks) for site, stacks in found.items()}
+        best = sorted(sums, key=lambda site: -sums[site])[:count]
+        return [
+            Top(
+                found[site][0][0],
+                int(sums[site]),
+                sums[site] / whole,
+                site,
+                tuple((stack, int(value)) for stack, value in found[site]),
+            )
+            for site in best
+        ]
+
+    def of_stacks(self, stacks: Sequence[Stack]) -> pl.DataFrame:
+        """The rows of these call stacks."""
+        wanted = set(stacks)
+        places = [at for at, stack in enumerate(self.stacks) if stack in wanted]
+        return self.rows.filter(pl.col("stack").is_in(places))
 
 
 @dataclass(frozen=True)
 class Top:
-    """One call stack's part of something."""
+    """A function's part of something, by one call stack or several."""
 
-    stack: Stack
+    stack: Stack  # the heaviest
     value: int
     share: float
     name: str = ""  # a better one than the innermost function's
+    stacks: tuple[tuple[Stack, int], ...] = ()  # all, with what each has of the value
 
     @property
     def site(self) -> str:
         return self.name or call_site(self.stack)
-
-
-def call_site(stack: Sequence[str]) -> str:
-    """The innermost function that is not merely a wrapper of malloc, fit for a sentence."""
-    callers = [name for name in stack if not WRAPPER.match(name)]
-    if not callers:  # the library itself: sampled before it could walk stacks
-        return stack[0] if stack and not stack[0].startswith("strata::") else UNKNOWN
-    if not NAMELESS.search(callers[0]):
-        return shorten(callers[0])
-    named = next((name for name in callers if not NAMELESS.search(name)), None)
-    return shorten(callers[0]) + (f" (under {shorten(named)})" if named else "")
-
-
-def shorten(name: str) -> str:
-    half = MOST_NAME // 2
-    return name if len(name) <= MOST_NAME else f"{name[:half]}…{name[-half:]}"
 
 
 def build(

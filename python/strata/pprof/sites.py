@@ -1,0 +1,43 @@
+"""Which function of an allocation's call stack owns it: the innermost that does not merely wrap
+malloc. Used wherever functions are ranked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Stack = tuple[str, ...]  # function names, innermost first
+MOST_NAME = 80  # characters of a name in a sentence; templates have thousands
+
+# Functions that only pass a request on: the call site worth naming is whoever called them.
+WRAPPER = re.compile(
+    r"^(?:strata::.*|_*(?:libc_)?(?:malloc|calloc|realloc|reallocarray|aligned_alloc|memalign|posix_memalign"
+    r"|valloc|strn?dup|asprintf|vasprintf)"
+    r"|operator new.*|_Zn[wa].*|std::.*|__gnu_cxx::.*|_ZN?K?St.*|_ZN9__gnu_cxx.*"
+    r"|z(?:try)?(?:malloc|calloc|realloc)\w*|x(?:malloc|calloc|realloc|strdup|zmalloc)\w*"
+    r"|g_(?:malloc|slice_alloc|realloc|strdup)\w*|(?:PyMem|PyObject|_PyMem|_PyObject)_\w*[Aa]lloc\w*"
+    r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
+    r"(?:@.*|\.\w+)*$"
+)
+UNKNOWN = "an unknown caller"
+NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
+
+
+def is_wrapper(name: str) -> bool:
+    return WRAPPER.match(name) is not None
+
+
+def call_site(stack: Sequence[str]) -> str:
+    """The innermost function that is not merely a wrapper of malloc, fit for a sentence."""
+    callers = [name for name in stack if not is_wrapper(name)]
+    if not callers:  # the library itself: sampled before it could walk stacks
+        return stack[0] if stack and not stack[0].startswith("strata::") else UNKNOWN
+    if not NAMELESS.search(callers[0]):
+        return shorten(callers[0])
+    named = next((name for name in callers if not NAMELESS.search(name)), None)
+    return shorten(callers[0]) + (f" (under {shorten(named)})" if named else "")
+
+
+def shorten(name: str) -> str:
+    half = MOST_NAME // 2
+    return name if len(name) <= MOST_NAME else f"{name[:half]}…{name[-half:]}"
