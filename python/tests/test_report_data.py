@@ -368,3 +368,21 @@ def test_functions_are_ranked_not_stacks() -> None:
     assert html.count("<strong>handle</strong>") == 1
     assert "57 % by 4 frames" in html
     assert "<summary>3 frames</summary>" in html
+
+
+@pytest.mark.parametrize(
+    ("objects", "interval", "said"),
+    [
+        (400, 100, " (± 5 %, 400 samples)"),
+        (1, 2 * MIB, " (one sample)"),
+        (400, 0, ""),
+    ],
+)
+def test_a_sum_says_how_far_it_can_be_off(objects: int, interval: int, said: str) -> None:
+    stack = ("malloc", "handle", "main")
+    values = {"inuse_space": 1000 * objects, "inuse_objects": objects}
+    found = build_profile("heap", 0, [(stack, values, {})])
+    meta = model.Document({"sample_interval": interval})
+    recording = model.Recording(meta=meta)
+    (top,) = found.top("inuse_space", 1)
+    assert contexts.error_of(recording, found, top, "inuse_objects") == said

@@ -60,6 +60,19 @@ def samples_behind(recording: Recording, profile: Profile, space: str, objects: 
     return "" if count is None else f", from about {plural(max(1, round(count)), 'sample')}"
 
 
+def error_of(recording: Recording, profile: Profile, top: Top, objects: str) -> str:
+    """How far one function's sum can be off: the standard error of as many samples."""
+    ours = profile.of_stacks([stack for stack, _ in top.stacks])
+    known = objects in ours.columns
+    amount = float(ours[objects].cast(pl.Float64).sum()) if known else 0.0
+    count = sampled(recording, float(top.value), amount)
+    if count is None:
+        return ""
+    if count < 1.5:
+        return " (one sample)"
+    return f" (± {100 / count**0.5:.0f} %, {round(count):,} samples)"
+
+
 def short_lived_site(profile: Profile) -> str:
     """The call site with the most objects that died within a millisecond."""
     counts = [lifetimes.spread(row)[0] for row in profile.rows.iter_rows(named=True)]
@@ -145,7 +158,14 @@ def live_section(recording: Recording) -> Section:
         "Functions by the bytes they allocated that are alive now, estimated"
         f"{samples_behind(recording, profile, 'inuse_space', 'inuse_objects')}.",
         advice_stacks.live_stacks(first.site, first.share, first.value, leaked),
-        stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of live" for t in tops]),
+        stack_list(
+            tops,
+            [
+                f"{human(t.value)}{error_of(recording, profile, t, 'inuse_objects')}, "
+                f"{advice.share(t.share, 1)} of live"
+                for t in tops
+            ],
+        ),
     )
 
 
@@ -192,9 +212,10 @@ def churn_section(recording: Recording) -> Section:
     kept = kept_share(recording.profiles.get("heap", profile), first)
     rate = first.value / seconds if seconds else 0.0
 
-    def amount(value: int, part: float) -> str:
-        speed = f", {human(value / seconds)} a second" if seconds else ""
-        return f"{human(value)}{speed}, {advice.share(part, 1)} of all"
+    def amount(top: Top) -> str:
+        speed = f", {human(top.value / seconds)} a second" if seconds else ""
+        off = error_of(recording, profile, top, "alloc_objects")
+        return f"{human(top.value)}{off}{speed}, {advice.share(top.share, 1)} of all"
 
     when = f"in {seconds:.0f} seconds" if profile.kind == "churn" else "since the process started"
     return Section(
@@ -203,7 +224,7 @@ def churn_section(recording: Recording) -> Section:
         f"Functions by the bytes they allocated {when}, estimated"
         f"{samples_behind(recording, profile, 'alloc_space', 'alloc_objects')}.",
         advice_stacks.churn_stacks(first.site, first.share, rate, kept or 0.0),
-        stack_list(tops, [amount(top.value, top.share) for top in tops]),
+        stack_list(tops, [amount(top) for top in tops]),
     )
 
 
