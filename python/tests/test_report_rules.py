@@ -48,6 +48,11 @@ def test_headline_names_what_stands_out() -> None:
     assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
     free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
+    pinned = advice_memory.headline(
+        replace(resident(live=50, free=30), pinned=25 * MIB), IDLE, "7", "", "fill_cache"
+    )
+    assert (pinned.level, pinned.command) == (Level.LOOK, "")
+    assert "fill_cache" in pinned.text
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.LOOK
     assert "95 % of RSS is the program's own" in own.text

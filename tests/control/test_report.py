@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 
+import pytest
 from blackbox import Lab, connect, free_port, need
 from command import good, refused
 from test_reach import wait_for_socket
@@ -68,3 +70,45 @@ def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:
     assert "no process is called" in refused("report", "absent")
     assert "does not run on Strata" in refused("report", os.getpid(), "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+# Objects of 1 KiB: all freed, or at random all but each fourth.
+FREES = """
+import random, sys, time
+objects = [bytes(1000) for _ in range(120_000)]
+random.seed(1)
+kept = [one for one in objects if random.random() < float(sys.argv[1])]
+del objects
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def rss(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(("kept", "gives_back"), [("0", True), ("0.25", False)])
+def test_who_follows_the_first_advice_gets_what_it_says(
+    lab: Lab, tmp_path: Path, kept: str, gives_back: bool
+) -> None:
+    """What is said to go back goes back; what lies between live objects is not said to."""
+    lab.require_strata()
+    command = (sys.executable, "-c", FREES, kept)
+    env = {"PYTHONMALLOC": "malloc", "STRATA_RELEASE": "off", "STRATA_SAMPLE": "64K"}
+    with lab.start(*command, env=env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        wait_for_socket(process.pid)
+        text = good("report", process.pid, "-o", tmp_path / "out", "--seconds", 1)
+        said = re.search(r"([\d.]+) MiB is free and still resident", text)
+        before = rss(process.pid)
+        good("release", process.pid)
+        gone = before - rss(process.pid)
+    if gives_back:
+        assert said is not None, text
+        assert gone >= 0.8 * float(said[1]) * 2**20, text
+    else:
+        assert said is None, text
+        assert "lies between live objects" in " ".join(text.split()), text
+        assert gone < 0.5 * 120_000 * 1000, text

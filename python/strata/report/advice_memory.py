@@ -28,6 +28,7 @@ class Resident:
     untouched: int
     resident: int
     other: int | None  # not the heap's; None if RSS is not known
+    pinned: int = 0  # of `free`: on blocks of pages where something lives, so it cannot go back
 
     @property
     def rss(self) -> int:
@@ -80,7 +81,9 @@ class Caches:
         )
 
 
-def headline(parts: Resident, caches: Caches, pid: str, biggest_site: str) -> Advice:
+def headline(
+    parts: Resident, caches: Caches, pid: str, biggest_site: str, pinning_site: str = ""
+) -> Advice:
     """What most of the memory is, and which way to go from there."""
     whole = parts.rss
     if not whole:
@@ -97,12 +100,20 @@ def headline(parts: Resident, caches: Caches, pid: str, biggest_site: str) -> Ad
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "
         return after(text, caches.smaller(pid))
-    if parts.free > 0.2 * whole and parts.free > 8 * MUCH:
+    releasable = max(0, parts.free - parts.pinned)
+    if releasable > 0.2 * whole and releasable > 8 * MUCH:
         return act(
-            f"{human(parts.free)} is free and still resident, {share(parts.free, whole)} of "
+            f"{human(releasable)} is free and still resident, {share(releasable, whole)} of "
             "RSS. It goes back to the system by itself once the load has been lower for a while. "
             "To give it back now:",
             f"strata release {pid}",
+        )
+    if parts.pinned > 0.2 * whole and parts.pinned > 8 * MUCH:
+        by = f" Most of it lies beside objects of {pinning_site}." if pinning_site else ""
+        return look(
+            f"{human(parts.pinned)}, {share(parts.pinned, whole)} of RSS, is free but lies between "
+            "live objects: the program can use it again for objects of their size, but little of "
+            f"it can go back to the system while they live.{by}"
         )
     site = f" Most of it was allocated by {biggest_site}." if biggest_site else ""
     if held > 0.75 * whole:

@@ -52,6 +52,7 @@ def resident_parts(sample: Sample) -> advice_memory.Resident:
         held("untouched"),
         resident,
         other,
+        min(held("central_free"), held("free_resident")),
     )
 
 
@@ -71,6 +72,13 @@ def caches_of(recording: Recording) -> advice_memory.Caches:
         rate=missed / (hits + missed) if hits + missed else 0.0,
         speed=missed / recording.seconds if recording.seconds > 0 else None,
     )
+
+
+def pinning_site(recording: Recording) -> str:
+    """The function whose objects keep the most free memory from going back."""
+    waste = recording.profiles.get("fragmentation")
+    tops = waste.top("wasted_space", 1) if waste else []
+    return tops[0].site if tops else ""
 
 
 def resident_section(recording: Recording) -> Section:
@@ -106,7 +114,11 @@ def resident_section(recording: Recording) -> Section:
         heading,
         "The parts add up to RSS. What was never written is left out of “live” in the picture.",
         advice_memory.headline(
-            parts, caches_of(recording), recording.pid, tops[0].site if tops else ""
+            parts,
+            caches_of(recording),
+            recording.pid,
+            tops[0].site if tops else "",
+            pinning_site(recording),
         ),
         charts.stacked_bar(f"Resident memory by cause: {text}", "resident", drawn),
         ("cause", "bytes", "what it is"),
