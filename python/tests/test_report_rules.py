@@ -22,6 +22,7 @@ from strata.report.advice import Level
 from strata.report.advice_hugepages import Backing, Fill
 from strata.report.advice_memory import Caches, Resident
 from strata.report.model import Document
+from strata.report.page import Section, first_html, first_things
 
 MIB = 1 << 20
 
@@ -404,3 +405,23 @@ def test_call_site_is_not_a_wrapper(stack: tuple[str, ...], site: str) -> None:
 
 def test_long_names_are_cut_in_sentences() -> None:
     assert len(call_site(("a" * 5000,))) == 81
+
+
+def test_the_page_begins_with_the_three_things_that_bring_most() -> None:
+    def section(name: str, found: advice.Advice | None) -> Section:
+        return Section(name, name.title(), advice=found)
+
+    sections = [
+        section("none", None),
+        section("fine", advice.fine("good")),
+        section("some", advice.look("some", brings=10 * MIB)),
+        section("uncounted", advice.look("who knows")),
+        section("most", advice.look("most", brings=90 * MIB)),
+        section("do", advice.act("do it", "strata release 1", brings=MIB)),
+        section("less", advice.look("less", brings=MIB)),
+    ]
+    assert [one.name for one in first_things(sections)] == ["do", "most", "some"]
+    html = first_html(sections)
+    assert html.index("do it") < html.index("most") < html.index("some")
+    assert "strata release 1" in html
+    assert "Nothing." in first_html(sections[:2])

@@ -8,7 +8,7 @@ from. The rules lie in the files advice_*.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 MUCH = 1 << 20  # bytes: less than this is not worth anybody's time
@@ -28,23 +28,24 @@ class Advice:
     level: Level
     text: str
     command: str = ""
+    brings: int = 0  # bytes, at most; 0: not to be counted in bytes
 
 
 def fine(text: str) -> Advice:
     return Advice(Level.FINE, text.strip())
 
 
-def look(text: str, command: str = "") -> Advice:
-    return Advice(Level.LOOK, text, command)
+def look(text: str, command: str = "", brings: int = 0) -> Advice:
+    return Advice(Level.LOOK, text, command, brings)
 
 
-def act(text: str, command: str = "") -> Advice:
-    return Advice(Level.ACT, text, command)
+def act(text: str, command: str = "", brings: int = 0) -> Advice:
+    return Advice(Level.ACT, text, command, brings)
 
 
 def after(text: str, advice: Advice) -> Advice:
     """The same advice, with words before it."""
-    return Advice(advice.level, text + advice.text, advice.command)
+    return replace(advice, text=text + advice.text)
 
 
 def share(part: float, whole: float) -> str:

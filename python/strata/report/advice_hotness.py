@@ -46,6 +46,7 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
             "enough. With STRATA_HOT_RECLAIM_COLD or NONE the kernel takes them only when it needs "
             "memory.",
             "swapon --show",
+            cold,
         )
     if rate > HIGH_RATE and counts["cold_after"] >= MOST_WINDOWS:
         return look(

@@ -78,6 +78,7 @@ class Caches:
             "Halve what each CPU may keep. It takes effect at once; if throughput falls, set it "
             "back. To keep it, start the process with STRATA_CPU_CACHE_BYTES.",
             command,
+            self.held // 2,
         )
 
 
@@ -107,13 +108,15 @@ def headline(
             "RSS. It goes back to the system by itself once the load has been lower for a while. "
             "To give it back now:",
             f"strata release {pid}",
+            releasable,
         )
     if parts.pinned > 0.2 * whole and parts.pinned > 8 * MUCH:
         by = f" Most of it lies beside objects of {pinning_site}." if pinning_site else ""
         return look(
             f"{human(parts.pinned)}, {share(parts.pinned, whole)} of RSS, is free but lies between "
             "live objects: the program can use it again for objects of their size, but little of "
-            f"it can go back to the system while they live.{by}"
+            f"it can go back to the system while they live.{by}",
+            brings=parts.pinned,
         )
     site = f" Most of it was allocated by {biggest_site}." if biggest_site else ""
     if held > 0.75 * whole:
@@ -153,17 +156,20 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
     if worst == "internal_slack":
         return look(
             text + "Requests are rounded up to the next size on offer, and many here lie just "
-            "above one. Trim the common ones: the sizes below show which."
+            "above one. Trim the common ones: the sizes below show which.",
+            brings=tiers[worst],
         )
     if worst in ("cpu_cache", "transfer_cache"):
         return after(text, caches.smaller(pid))
     if worst == "central_free":
         return look(
             text + "A few live objects keep blocks of memory that are mostly free. Only the "
-            "program can change that: the stacks under “Who wastes memory” say where."
+            "program can change that: the stacks under “Who wastes memory” say where.",
+            brings=tiers[worst],
         )
     return act(
         text + "These are free pages kept for the next peak. They go back when the load stays "
         "low; to give them back now:",
         f"strata release {pid}",
+        tiers[worst],
     )

@@ -57,7 +57,8 @@ def span_by_capacity(
     return look(
         text + f"The {human(size)} objects{by} hold {spans:,} spans with {human(free)} free in "
         "them. Have the program allocate those that stay first, or together, so that they lie side "
-        "by side."
+        "by side.",
+        brings=free,
     )
 
 
@@ -70,9 +71,10 @@ def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Adv
             "not be, this is the leak. Report again in an hour, into another folder, and see what "
             "grew:",
             "strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
+            value,
         )
     if part > 0.5:
-        return look(text + "To make the process smaller, start there.")
+        return look(text + "To make the process smaller, start there.", brings=value)
     return fine(text + "No single place dominates.")
 
 
@@ -85,7 +87,8 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool) -> Advice:
         return fine(text)
     return look(
         text + "They outlive their neighbours: have the program allocate them before the "
-        "short-lived ones, pool them, or copy them to fresh memory once the burst is over."
+        "short-lived ones, pool them, or copy them to fresh memory once the burst is over.",
+        brings=value,
     )
 
 

@@ -190,6 +190,43 @@ def section_html(section: Section) -> str:
     return "\n".join([*parts, "</section>"])
 
 
+MOST_FIRST = 3  # things to do at the top of the page
+
+
+def first_things(sections: Sequence[Section]) -> list[Section]:
+    """Those whose advice is worth following first: what is to be done before what is worth a look,
+    and of each what brings most. What cannot be counted in bytes has its place in its section."""
+    asked = [
+        section
+        for section in sections
+        if section.advice is not None
+        and section.advice.level is not Level.FINE
+        and (section.advice.brings or section.advice.level is Level.ACT)
+    ]
+
+    def rank(section: Section) -> tuple[bool, int]:
+        assert section.advice is not None
+        return section.advice.level is not Level.ACT, -section.advice.brings
+
+    return sorted(asked, key=rank)[:MOST_FIRST]
+
+
+def first_html(sections: Sequence[Section]) -> str:
+    """What to do first, each with the way to its figure."""
+    items = [
+        f'<li><a href="#{section.name}">{escape(section.heading)}</a>{advice_html(section.advice)}'
+        "</li>"
+        for section in first_things(sections)
+        if section.advice is not None
+    ]
+    if not items:
+        return '<section id="first"><h2>What to do first</h2><p>Nothing.</p></section>'
+    return (
+        '<section id="first"><h2>What to do first</h2>'
+        f'<ol class="tops">{"".join(items)}</ol></section>'
+    )
+
+
 def render(title: str, lead: str, sections: Sequence[Section], foot: Sequence[str]) -> str:
     """The whole page."""
     links = "".join(f'<a href="#{s.name}">{escape(s.heading)}</a>' for s in sections)
@@ -197,6 +234,7 @@ def render(title: str, lead: str, sections: Sequence[Section], foot: Sequence[st
     body = f"""<h1>{escape(title)}</h1>
 <p class="lead">{escape(lead)}</p>
 <nav aria-label="Figures">{links}</nav>
+{first_html(sections)}
 {"".join(section_html(section) for section in sections)}
 <section><h2>How this was taken</h2>{notes}</section>"""
     return document(title, STYLE, PHONE_STYLE, body)

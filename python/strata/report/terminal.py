@@ -20,7 +20,7 @@ STYLES = {Level.FINE: "green", Level.LOOK: "yellow", Level.ACT: "bold red"}
 
 
 def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
-    """A table of RSS by cause, then the advice, the most urgent first."""
+    """A table of RSS by cause, then the advice: the most urgent first, then what brings most."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table
@@ -47,9 +47,9 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
         lines += [table, Text()]
     order = (Level.ACT, Level.LOOK)
     for level in order:
-        for section in found:
-            if section.advice is None or section.advice.level is not level:
-                continue
+        asked = [s for s in found if s.advice is not None and s.advice.level is level]
+        for section in sorted(asked, key=lambda s: -s.advice.brings if s.advice else 0):
+            assert section.advice is not None
             line = Text(f"{level.value}: ", style=STYLES[level])
             line.append(f"{section.heading}. ", style="bold")
             line.append(section.advice.text, style="default")
