@@ -87,6 +87,7 @@ td.cell {{ text-align: center; border: 2px solid var(--card); }}
 .key {{ display: inline-block; margin-right: .8rem; }}
 .key i {{ display: inline-block; width: .8em; height: .8em; margin-right: .3em; }}
 .key i.none {{ border: 1px solid var(--edge); }}
+#first a {{ color: var(--c0); }}
 nav {{ font-size: .9rem; margin-top: .8rem; }}
 nav a {{ color: var(--c0); margin-right: .9rem; display: inline-block; padding: .15rem 0; }}
 """
