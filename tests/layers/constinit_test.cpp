@@ -57,7 +57,7 @@ using Stacks = testing::Types<
           Growing<>>,
     Early<Locked, ClassHeader, Lists, Bump<65536, 8>, Sbrk>,
     Early<Locked, Apart<65536, Mmap>, Coalesce<65536, FirstFit>, Sbrk>,
-    Early<Locked, Coalesce<65536, BestFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
+    Early<Locked, Coalesce<65536, TreeFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
     Early<Hoard<>, AlignedMmap<65536>>, Early<ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
     Early<Locked, OnlyLive, Reap<>, Mmap>, Early<Locked, Nested, DeferredPop, Obstack<>, Mmap>,
     Early<Locked, Count, Log, FailNth, Check, Zeroed, Header<long>, Chunk<64>, Listed, Mmap>,

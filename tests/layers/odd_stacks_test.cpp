@@ -85,7 +85,7 @@ using Odds = testing::Types<
         Mmap>,
     Odd<ClassHeader, Bins<PowersOfTwo<64, 1 << 17>, FreeList>, Check, Bump<8192, 8>, Coalesce<>,
         Mmap>,
-    Odd<Apart<1024, Mmap>, Coalesce<65536, BestFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
+    Odd<Apart<1024, Mmap>, Coalesce<65536, TreeFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
     Odd<Bins<TaggedSteps<520>, FreeList, Inbox>, Coalesce<4096>, Growing<>>,
     Odd<Locked, Chunk<128>, Zeroed, GuardPages, Chunk<8192>, Mmap>,
     Odd<Listed, BasicGuardPages<64>, Mmap>, Odd<SizeHeader, SplitAt<512, GuardPages>, Mmap>,
