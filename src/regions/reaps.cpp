@@ -80,6 +80,17 @@ void* ReapChunks::allocate_for(void* reap, size_t size) {
   return p;
 }
 
+void* ReapChunks::remap_for(void* reap, void* p, size_t size, size_t wanted) {
+  // Reallocate knows no placements; that of large blocks is the program's.
+  if (PlacementFor(reap) != Placement() && wanted <= kMaxClassSize) return nullptr;
+  const ErrnoKeeper keep;
+  const OutOfScope out;
+  ToggleReapPages(p, size);
+  void* moved = Reallocate(p, wanted);
+  ToggleReapPages(moved == nullptr ? p : moved, moved == nullptr ? size : wanted);
+  return moved;
+}
+
 size_t ReapChunks::least_for(const void* reap) {
   return PlacementFor(reap) != Placement() ? kLeastPlaced : 0;
 }
@@ -297,20 +308,36 @@ void* MoveInReap(strata_reap* reap, void* p, size_t size) {
   return to;
 }
 
-bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
-  if (size > layers::kMaxRequest / 2) return false;
+static void* Resize(ReapHeap& heap, void* p, size_t size, bool may_move, bool* grew) {
+  if (heap.resize(p, size)) return p;
+  if (!may_move) return nullptr;
+  const size_t held = heap.held();
+  void* moved = heap.remap(p, size);
+  *grew = heap.held() > held;
+  return moved;
+}
+
+void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
+  if (size > layers::kMaxRequest / 2) return nullptr;
   strata_scope* const scope = reap->scope;
   strata_scope* full;
   size_t most = 0;
   do {
-    Hold hold(reap);
-    if (STRATA_UNLIKELY(!IsStill(reap, scope))) return false;
-    const size_t before = reap->heap.size_of(p);
-    if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
-    full = hold.Reserve(most);
-    if (STRATA_LIKELY(full == nullptr)) return reap->heap.resize(p, size);
+    void* resized = nullptr;
+    bool grew = false;
+    {
+      const NoThreadStart later;
+      Hold hold(reap);
+      if (STRATA_UNLIKELY(!IsStill(reap, scope))) return nullptr;
+      const size_t before = reap->heap.size_of(p);
+      if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
+      full = hold.Reserve(most);
+      if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, may_move, &grew);
+    }
+    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    if (STRATA_LIKELY(full == nullptr)) return resized;
   } while (RaiseCap(full, scope, most));
-  return false;
+  return nullptr;
 }
 
 void FreeInReap(strata_reap* reap, void* p) {

@@ -22,8 +22,7 @@ namespace strata::layers {
 //
 // Chunks start at kFirst bytes and double up to kMost. The finder that is there if none is named
 // has trees for holes up to that only: there may be many reaps.
-template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20,
-          class Finder = BasicTreeFit<Log2(kMost)>>
+template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20, class Finder = BasicTreeFit<Log2(kMost)>>
 struct Reap {
   static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost,
                 "Reap: chunks from one power of two, at least 4096, up to another");
