@@ -59,7 +59,7 @@ using Stacks = testing::Types<
     Early<Locked, Apart<65536, Mmap>, Coalesce<65536, FirstFit>, Sbrk>,
     Early<Locked, Coalesce<65536, TreeFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
     Early<Hoard<>, AlignedMmap<65536>>, Early<ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
-    Early<Locked, OnlyLive, Reap<>, Mmap>, Early<Locked, Nested, DeferredPop, Obstack<>, Mmap>,
+    Early<Locked, OnlyLive, Reap<>, Mmap>, Early<Nested, Locked, DeferredPop, Obstack<>, Mmap>,
     Early<Locked, Count, Log, FailNth, Check, Zeroed, Header<long>, Chunk<64>, Listed, Mmap>,
     Early<Locked, Trace, Profile, GuardPages, Mmap>, Early<Zone, Mmap>,
     Early<PrivateHeaps<2, CpuIndex, Locked, Bins<Geometric<4096>, FreeList, Inbox>>, Locked, Bump<>,

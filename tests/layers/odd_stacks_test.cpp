@@ -74,7 +74,7 @@ using Pow2 = PowersOfTwo<16, 32768>;
 using Odds = testing::Types<
     Odd<Count, Header<long>, SizeHeader, Bins<Pow2, BoundedFreeList<3>>,
         SplittingBins<Steps<16, 1024>>, Bump<4096>, Mmap>,
-    Odd<Zeroed, Nested, DeferredPop, Obstack<4096>, Chunk<65536>, Mmap>,
+    Stack<Nested, Check, Zeroed, DeferredPop, Obstack<4096>, Chunk<65536>, Mmap>,
     Odd<Listed, TryFirst<StaticBuffer<1024>>, Header<int>, Coalesce<4096, FirstFit>, Growing<>>,
     Odd<SplitAt<100, Reap<4096, 4096>>, Bins<Steps<16, 512>, FreeList>, Coalesce<>, Mmap>,
     Odd<Header<short>, Listed, Reap<4096, 65536>, Coalesce<65536>, Sbrk>,
@@ -91,7 +91,8 @@ using Odds = testing::Types<
     Odd<Listed, BasicGuardPages<64>, Mmap>, Odd<SizeHeader, SplitAt<512, GuardPages>, Mmap>,
     Odd<TryFirst<Stack<Locked, Coalesce<4096>, StaticBuffer<32768>>>, Apart<4096, Mmap>, Coalesce<>,
         Sbrk>,
-    Odd<OnlyLive, Reap<4096, 8192>, Listed, Bump<4096>, Mmap>, Odd<Nested, Zone, Reap<>, Mmap>,
+    Odd<OnlyLive, Reap<4096, 8192>, Listed, Bump<4096>, Mmap>,
+    Stack<Nested, Check, Zone, Reap<>, Mmap>,
     Odd<Count, ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
     Odd<Header<long>, Hoard<>, AlignedMmap<65536>>,
     Odd<Bins<Geometric<4096>, BoundedFreeList<5>, Count>, SplitAt<8192, Coalesce<4096>>, Mmap>,

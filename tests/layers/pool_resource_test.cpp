@@ -17,6 +17,7 @@
 #include "strata/layers/bump.h"
 #include "strata/layers/check.h"
 #include "strata/layers/count.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/mmap_source.h"
 
 namespace strata {
@@ -28,7 +29,7 @@ using layers::ModelBlock;
 
 TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
   using namespace layers;
-  Stack<FreeList, Inbox, Count, Bump<>, Mmap> heap;
+  Stack<Fixed<48>, FreeList, Inbox, Count, Bump<>, Mmap> heap;
   auto& inbox = layer<Inbox>(heap);
   std::vector<void*> blocks;
   for (int i = 0; i < 1000; ++i) blocks.push_back(heap.allocate(48));
