@@ -40,8 +40,10 @@ struct HoardTraits {
 //   memory held <= U / (1 - f) + P * K * S
 //
 // where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
-// hoard_global.h the argument. Blocks larger than half a superblock come from below, each in a run
-// of its own. Superblocks that are empty go back below, but for a few.
+// hoard_global.h the argument. Of all classes together there are at most as many superblocks as
+// objects in use, and kSpares empty ones for each heap, which any class may have. Blocks larger
+// than half a superblock come from below, each in a run of its own. Superblocks that are empty go
+// back below, but for a few.
 //
 // A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
 // long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
@@ -216,15 +218,16 @@ struct Hoard {
       return s;
     }
 
-    // Under the bin's lock. An empty superblock is of no class any more.
+    // Under the bin's lock.
     [[gnu::noinline]] void PartWithOne(Bin& bin) {
       Block* s = bin.groups.Emptiest();
       bin.Remove(*s);
-      if (s->used() == 0) {
-        GiveBack(*s, HomeOf(bin));
-      } else {
-        global_.Put(*s, HomeOf(bin));
-      }
+      global_.Put(*s, HomeOf(bin));
+    }
+    // The same. An empty superblock is of no class any more: all may have it.
+    [[gnu::noinline]] void PartWithEmpty(Bin& bin, Block& s) {
+      bin.Remove(s);
+      GiveBack(s, HomeOf(bin));
     }
 
     // Under the bin's lock; whether it was let go. A block, or a chain of blocks of s.
@@ -237,6 +240,8 @@ struct Hoard {
       }
       // Mostly once; s may be what is parted with, and gone then.
       const size_t objects = s.capacity();
+      if (s.used() == 0) [[unlikely]]
+        PartWithEmpty(bin, s);
       while (bin.TooEmpty(thresholds_, objects)) PartWithOne(bin);
       return false;
     }
