@@ -39,6 +39,7 @@ struct Modelled : HoardTraits<kUnit> {
   static constexpr size_t kHeaps = 3;
   static constexpr size_t kShards = 2;
   static constexpr size_t kSpares = 0;
+  static constexpr size_t kKept = 0;
   using Classes = FourInOne;
   using Which = FiberProcessor;
   using Sync = ModelSync;

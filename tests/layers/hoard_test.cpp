@@ -16,10 +16,14 @@ struct Played : HoardTraits<kUnit> {
   static constexpr size_t kHeaps = 4;
   static constexpr size_t kShards = 2;
   static constexpr size_t kSpares = 0;
+  static constexpr size_t kKept = 0;
   using Which = PlayedProcessor;
 };
 struct Sparing : Played {
   static constexpr size_t kSpares = 5;
+};
+struct Keeping : Played {
+  static constexpr size_t kKept = 2;
 };
 using Source = CountingSource<kUnit>;
 using Heap4 = Stack<Hoard<Played>, Ref<Source>>;
@@ -190,6 +194,23 @@ TEST_F(HoardTest, EmptySuperblocksChangeClass) {
   EXPECT_EQ(source.held(), Classes::count * kUnit);
   Free(heap, one_each);
   EXPECT_EQ(source.held(), Sparing::kSpares * kUnit);
+}
+
+// What takes and frees one block again and again keeps its superblock, in two classes of each heap.
+TEST_F(HoardTest, KeepsAFewEmptySuperblocksInTheirClass) {
+  Stack<Hoard<Keeping>, Ref<Source>> heap(source);
+  for (const size_t who : {0u, 1u}) {
+    PlayedProcessor::who = who;
+    for (const size_t size : {16u, 64u, 256u}) Free(heap, Take(heap, 1, size));
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    const auto blocks = Take(heap, 1, 16);
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    Free(heap, Take(heap, 1, 256));  // has its place now
+    EXPECT_EQ(source.held(), ((who + 1) * 2 + 1) * kUnit);
+    Free(heap, blocks);
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    ExpectSound(heap);
+  }
 }
 
 TEST_F(HoardTest, EmptiesTheGlobalHeapToo) {
