@@ -344,12 +344,15 @@ TEST(HoardDeathTest, SaysSoWhenABlockIsFreedWrongly) {
                  heap.deallocate(blocks[0]);
                }),
                twice);
-  EXPECT_DEATH(with_heap([](Heap4& heap) {
-                 void* p = heap.allocate(50);
-                 heap.deallocate(p);
-                 heap.deallocate(p);
-               }),
-               never);
+  // Its superblock is a spare now.
+  const auto of_a_spare = [] {
+    Source source;
+    Stack<Hoard<Sparing>, Ref<Source>> heap(source);
+    void* p = heap.allocate(50);
+    heap.deallocate(p);
+    heap.deallocate(p);
+  };
+  EXPECT_DEATH(of_a_spare(), never);
   EXPECT_DEATH(with_heap([](Heap4& heap) {
                  const auto blocks = Take(heap, 3, 50);
                  heap.deallocate(blocks[0]);
