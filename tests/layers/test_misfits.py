@@ -170,7 +170,8 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "Stack<PrivateHeaps<2, CpuIndex, Locked, ClassHeader, Bins<Steps<16, 64>, "
         "BoundedFreeList<9>>, Bump<4096, 8>>, Locked, Mmap>",
         "Stack<PrivateHeaps<2, CpuIndex, LockedWhenShared, Zeroed, Log, SizeHeader, Header<long>, "
-        "SplitAt<64, Fixed<64>, FreeList>, SplittingBins<Steps<16, 64>>, Chunk<64>, GuardPages>, Mmap>",
+        "SplitAt<64, Fixed<64>, FreeList>, SplittingBins<Steps<16, 64>>, Chunk<64>, GuardPages>, "
+        "Mmap>",
         "Stack<OwnedHeaps<2, CpuIndex, Locked, Check, Coalesce<>>, Mmap>",
         # what keeps nothing may stand above Nested, and one size comes from Fixed
         "Stack<Zeroed, Chunk<64>, Nested, Zone, Mmap>",
