@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory_resource>
 #include <new>
 #include <utility>
@@ -13,6 +14,25 @@
 #include "strata/reap.h"
 
 namespace strata {
+
+namespace internal {
+
+inline void* AllocateInReap(strata_reap* reap, std::size_t size, std::size_t alignment) {
+  void* p = alignment <= 16 ? strata_reap_malloc_inline(reap, size)
+                            : strata_reap_memalign(reap, alignment, size);
+  if (p == nullptr) ThrowOutOfMemory();
+  return p;
+}
+
+// Of the class that a resource was made as, what every object of it begins with: tells two apart
+// also where a program is compiled without dynamic_cast (-fno-rtti).
+inline const void* ClassOf(const std::pmr::memory_resource& resource) {
+  const void* table;
+  std::memcpy(&table, static_cast<const void*>(&resource), sizeof table);
+  return table;
+}
+
+}  // namespace internal
 
 // Owns a strata_reap; destroys it at the end of its scope. When its parent is cleared or ends
 // before it, all its memory goes and it is an empty reap, which may be used again; objects that
@@ -39,10 +59,7 @@ class reap {
 
   // One that was moved from may be destroyed or assigned to, and nothing else.
   void* allocate(std::size_t size, std::size_t alignment = alignof(std::max_align_t)) {
-    void* p = alignment <= 16 ? strata_reap_malloc_inline(handle_, size)
-                              : strata_reap_memalign(handle_, alignment, size);
-    if (p == nullptr) internal::ThrowOutOfMemory();
-    return p;
+    return internal::AllocateInReap(handle_, size, alignment);
   }
   void deallocate(void* p) { strata_reap_free_inline(handle_, p); }
   void clear() { strata_reap_clear(handle_); }
@@ -55,6 +72,8 @@ class reap {
   strata_reap* get() const { return handle_; }
 
  private:
+  friend class reap_resource;
+  explicit reap(std::nullptr_t) : handle_(nullptr) {}  // none
   reap(strata_reap* parent, bool for_threads)
       : handle_(for_threads ? strata_reap_create_shared(parent) : strata_reap_create(parent)) {
     if (handle_ == nullptr) internal::ThrowOutOfMemory();
@@ -64,29 +83,40 @@ class reap {
   strata_reap* handle_;
 };
 
-// Containers over a reap: what they free is used again, and all goes with the reap.
-class reap_resource : public std::pmr::memory_resource {
+// Containers over a reap: what they free is used again, and all goes with the reap. For as many
+// threads as the reap is. Resources over one reap are equal.
+class reap_resource final : public std::pmr::memory_resource {
  public:
-  reap_resource() = default;
-  explicit reap_resource(reap& parent) : reap_(parent) {}
+  // A reap of its own; or one that is handed over: reap_resource(strata::reap(parent)).
+  reap_resource() : reap_resource(strata::reap()) {}
+  explicit reap_resource(strata::reap::shared_t shared) : reap_resource(strata::reap(shared)) {}
+  explicit reap_resource(strata::reap&& own) : own_(std::move(own)), reap_(own_.get()) {}
+  // Somebody's, who keeps it as long as the resource is used: also of a pool of APR's or nginx's.
+  explicit reap_resource(strata::reap& used) : reap_resource(used.get()) {}
+  explicit reap_resource(strata_reap* used) : own_(nullptr), reap_(used) {}
 
-  strata::reap& get() { return reap_; }
+  // The reap, for the functions of strata/reap.h.
+  strata_reap* get() const { return reap_; }
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    return reap_.allocate(bytes, alignment);
+    return internal::AllocateInReap(reap_, bytes, alignment);
   }
-  void do_deallocate(void* p, std::size_t, std::size_t) override { reap_.deallocate(p); }
+  void do_deallocate(void* p, std::size_t, std::size_t) override {
+    strata_reap_free_inline(reap_, p);
+  }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-    return this == &other;
+    return internal::ClassOf(other) == internal::ClassOf(*this) &&
+           static_cast<const reap_resource&>(other).reap_ == reap_;
   }
 
-  strata::reap reap_;
+  strata::reap own_;  // none where the reap is somebody else's
+  strata_reap* reap_;
 };
 
 // The process heap as a resource: sized and aligned frees, per-CPU caches, no lock on the path.
 // All objects of this class are equal.
-class memory_resource : public std::pmr::memory_resource {
+class memory_resource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     return alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
@@ -101,7 +131,7 @@ class memory_resource : public std::pmr::memory_resource {
     }
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-    return dynamic_cast<const memory_resource*>(&other) != nullptr;
+    return internal::ClassOf(other) == internal::ClassOf(*this);
   }
 };
 

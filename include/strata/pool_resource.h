@@ -10,11 +10,13 @@
 #error "strata/pool_resource.h needs C++20: compile with -std=c++20"
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
@@ -39,7 +41,7 @@ class pool_resource : public std::pmr::memory_resource {
 
   pool_resource() : pool_resource(std::pmr::get_default_resource()) {}
   explicit pool_resource(std::pmr::memory_resource* upstream)
-      : upstream_(upstream), large_(&upstream_) {}
+      : upstream_(upstream), slabs_(&upstream_), large_(&upstream_) {}
   ~pool_resource() override { release(); }
   pool_resource(const pool_resource&) = delete;
   pool_resource& operator=(const pool_resource&) = delete;
@@ -47,6 +49,7 @@ class pool_resource : public std::pmr::memory_resource {
   void release() {
     for (Pool*& pool : pools_) End(pool);
     End(shared_);
+    slabs_.Release();
     large_.clear();
   }
 
@@ -74,31 +77,86 @@ class pool_resource : public std::pmr::memory_resource {
     layers::FutexLock lock_;
   };
 
-  // Whole chunks of the upstream resource, aligned to their size, so that any address in one leads
-  // to the pool that it belongs to.
+  // Where all pools' chunks come from. Each is aligned to its size, which may cost the upstream
+  // resource as much again (a reap's blocks have a tag in front), so they are cut from slabs: of half
+  // of what there is, up to a mebibyte.
+  class Slabs {
+   public:
+    static constexpr size_t kChunk = 64 << 10;
+
+    explicit Slabs(Upstream* upstream) : upstream_(upstream) {}
+    void* Take() {
+      const std::lock_guard hold(lock_);
+      if (free_ != nullptr) return std::exchange(free_, free_->next);
+      if (at_ == end_) Grow();
+      return std::exchange(at_, at_ + kChunk);
+    }
+    void Give(void* chunk) {
+      const std::lock_guard hold(lock_);
+      free_ = ::new (chunk) Free{free_};
+    }
+    // When all chunks are free.
+    void Release() {
+      while (slabs_ != nullptr) {
+        Slab* slab = std::exchange(slabs_, slabs_->next);
+        char* start = reinterpret_cast<char*>(slab) - kSlabAt;
+        upstream_->deallocate(start, slab->bytes, kChunk);
+      }
+      free_ = nullptr;
+      at_ = end_ = nullptr;
+      bytes_ = 0;
+    }
+
+   private:
+    struct Free {
+      Free* next;
+    };
+    // In the first chunk's header, behind what the chunk itself has there.
+    struct Slab {
+      Slab* next;
+      size_t bytes;
+    };
+    static constexpr size_t kSlabAt = 16;
+
+    void Grow() {
+      const size_t bytes = std::clamp(bytes_ / 2 / kChunk, size_t{1}, size_t{16}) * kChunk;
+      at_ = static_cast<char*>(upstream_->allocate(bytes, kChunk));
+      end_ = at_ + bytes;
+      slabs_ = ::new (at_ + kSlabAt) Slab{slabs_, bytes};
+      bytes_ += bytes;
+    }
+
+    Upstream* upstream_;
+    layers::FutexLock lock_;
+    Free* free_ = nullptr;
+    Slab* slabs_ = nullptr;
+    char* at_ = nullptr;  // of the newest slab, what was not handed out yet
+    char* end_ = nullptr;
+    size_t bytes_ = 0;
+  };
+
+  // Whole chunks, so that any address in one leads to the pool that it belongs to.
   class Chunks {
    public:
-    static constexpr size_t kSize = 64 << 10;
+    static constexpr size_t kSize = Slabs::kChunk;
     static constexpr size_t kHeader = 64;  // a cache line, so that blocks start on one
     static constexpr size_t kUsable = kSize - kHeader;
     static constexpr size_t alignment = layers::kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    Chunks(Upstream* upstream, Pool* owner) : upstream_(upstream), owner_(owner) {}
+    Chunks(Slabs* slabs, Pool* owner) : slabs_(slabs), owner_(owner) {}
     void* allocate(size_t) {
-      void* raw = upstream_->allocate(kSize, kSize);
+      void* raw = slabs_->Take();
       *static_cast<Pool**>(raw) = owner_;
       return static_cast<char*>(raw) + kHeader;
     }
-    void deallocate(void* p, size_t) {
-      upstream_->deallocate(static_cast<char*>(p) - kHeader, kSize, kSize);
-    }
+    void deallocate(void* p, size_t) { slabs_->Give(static_cast<char*>(p) - kHeader); }
     static Pool* OwnerOf(void* p) {
       return *reinterpret_cast<Pool**>(reinterpret_cast<uintptr_t>(p) & ~(kSize - 1));
     }
 
    private:
-    Upstream* upstream_;
+    Slabs* slabs_;
     Pool* owner_;
   };
 
@@ -108,7 +166,7 @@ class pool_resource : public std::pmr::memory_resource {
                                layers::Bump<Chunks::kUsable>, Chunks>;
 
    public:
-    explicit Pool(Upstream* upstream) : heap_(upstream, this) {}
+    explicit Pool(Slabs* slabs) : heap_(slabs, this) {}
     ~Pool() { heap_.clear(); }  // no free block goes back alone: they go with their chunks
 
     void* allocate(size_t size) { return heap_.allocate(size); }
@@ -174,7 +232,7 @@ class pool_resource : public std::pmr::memory_resource {
   }
   Pool* Made(Pool*& pool) {
     if (pool == nullptr)
-      pool = ::new (upstream_.allocate(sizeof(Pool), alignof(Pool))) Pool(&upstream_);
+      pool = ::new (upstream_.allocate(sizeof(Pool), alignof(Pool))) Pool(&slabs_);
     return pool;
   }
   void End(Pool*& pool) {
@@ -195,6 +253,7 @@ class pool_resource : public std::pmr::memory_resource {
   }
 
   Upstream upstream_;
+  Slabs slabs_;
   // Each is used by the thread with that slot alone; the last is always null.
   Pool* pools_[Slot::kMost + 1] = {};
   // Of the threads without a slot, under the lock; what they free always goes to inboxes.

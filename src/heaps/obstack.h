@@ -6,6 +6,7 @@
 
 #include "strata/layers/apart.h"
 #include "strata/layers/deferred_pop.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/locked_when_shared.h"
 #include "strata/layers/mmap_source.h"
@@ -20,10 +21,11 @@ inline constexpr size_t kObstackLimit = kObstackChunk / 2;
 // Without its lock, for one thread. The limit stays where it is: what comes and goes above it would
 // otherwise come from the stack, to which it may never return. Some empty chunks wait for reuse, so
 // that a stack that moves about a chunk's end costs no system call each time.
-using ObstackCore =
-    layers::Stack<layers::Apart<kObstackLimit, layers::Mmap, kObstackLimit>, layers::DeferredPop,
-                  layers::Obstack<kObstackChunk>,
-                  layers::SplitAt<kObstackChunk, layers::BoundedFreeList<4>>, layers::Mmap>;
+using ObstackCore = layers::Stack<
+    layers::Apart<kObstackLimit, layers::Mmap, kObstackLimit>, layers::DeferredPop,
+    layers::Obstack<kObstackChunk>,
+    layers::SplitAt<kObstackChunk, layers::Fixed<kObstackChunk>, layers::BoundedFreeList<4>>,
+    layers::Mmap>;
 
 using ObstackHeap = layers::LockedWhenShared::On<ObstackCore>;
 

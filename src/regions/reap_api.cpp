@@ -95,7 +95,8 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
   }
   if (!ExpectReap(reap)) return nullptr;
   if (!strata::ExpectBlock(reap, p)) return strata::Invalid();
-  return strata::ResizeInReap(reap, p, size) ? p : strata::MoveInReap(reap, p, size);
+  void* resized = strata::ResizeInReap(reap, p, size, true);
+  return resized != nullptr ? resized : strata::MoveInReap(reap, p, size);
 }
 
 STRATA_EXPORT void strata_reap_free(strata_reap* reap, void* p) {

@@ -45,7 +45,7 @@ void ToggleReapPages(const void* p, size_t size) {
 
 // Where the process heap's block begins that p lies in; null for other memory. Of large blocks only
 // the first page is known.
-const void* BlockAround(const void* p) {
+STRATA_ALWAYS_INLINE const void* BlockAround(const void* p) {
   if (CurrentState() != RunState::kReady) return nullptr;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
@@ -80,6 +80,17 @@ void* ReapChunks::allocate_for(void* reap, size_t size) {
   return p;
 }
 
+void* ReapChunks::remap_for(void* reap, void* p, size_t size, size_t wanted) {
+  // Reallocate knows no placements; that of large blocks is the program's.
+  if (PlacementFor(reap) != Placement() && wanted <= kMaxClassSize) return nullptr;
+  const ErrnoKeeper keep;
+  const OutOfScope out;
+  ToggleReapPages(p, size);
+  void* moved = Reallocate(p, wanted);
+  ToggleReapPages(moved == nullptr ? p : moved, moved == nullptr ? size : wanted);
+  return moved;
+}
+
 size_t ReapChunks::least_for(const void* reap) {
   return PlacementFor(reap) != Placement() ? kLeastPlaced : 0;
 }
@@ -104,12 +115,15 @@ bool RefuseReap(const strata_reap* reap) {
   return false;
 }
 
-strata_reap* ReapAround(const void* p) {
+// A lookup is most of what a free in a reap of many chunks costs, so it stands in line there.
+STRATA_ALWAYS_INLINE static strata_reap* ReapAroundInLine(const void* p) {
   const void* chunk = BlockAround(p);
   if (chunk == nullptr) return nullptr;
   auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
   return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
 }
+
+strata_reap* ReapAround(const void* p) { return ReapAroundInLine(p); }
 
 // Also where a large alignment put it on a later page of a large block: its own word there says
 // where that begins, and is believed if a reap's chunk does begin there and reach p.
@@ -136,7 +150,8 @@ strata_reap* ReapOfBlock(void* p) {
 // A block of the reap may begin at p.
 STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
   const bool aligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0;
-  return aligned && (reap->heap.in_newest_chunk(p) || ReapOfBlock(p) == reap);
+  if (STRATA_UNLIKELY(!aligned)) return false;
+  return reap->heap.in_newest_chunk(p) || ReapAroundInLine(p) == reap || ReapOfBlock(p) == reap;
 }
 
 // Why p is no block of the reap's that is in use; null if it is one. The reap's lock is held, and
@@ -293,20 +308,36 @@ void* MoveInReap(strata_reap* reap, void* p, size_t size) {
   return to;
 }
 
-bool ResizeInReap(strata_reap* reap, void* p, size_t size) {
-  if (size > layers::kMaxRequest / 2) return false;
+static void* Resize(ReapHeap& heap, void* p, size_t size, bool may_move, bool* grew) {
+  if (heap.resize(p, size)) return p;
+  if (!may_move) return nullptr;
+  const size_t held = heap.held();
+  void* moved = heap.remap(p, size);
+  *grew = heap.held() > held;
+  return moved;
+}
+
+void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
+  if (size > layers::kMaxRequest / 2) return nullptr;
   strata_scope* const scope = reap->scope;
   strata_scope* full;
   size_t most = 0;
   do {
-    Hold hold(reap);
-    if (STRATA_UNLIKELY(!IsStill(reap, scope))) return false;
-    const size_t before = reap->heap.size_of(p);
-    if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
-    full = hold.Reserve(most);
-    if (STRATA_LIKELY(full == nullptr)) return reap->heap.resize(p, size);
+    void* resized = nullptr;
+    bool grew = false;
+    {
+      const NoThreadStart later;
+      Hold hold(reap);
+      if (STRATA_UNLIKELY(!IsStill(reap, scope))) return nullptr;
+      const size_t before = reap->heap.size_of(p);
+      if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
+      full = hold.Reserve(most);
+      if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, may_move, &grew);
+    }
+    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    if (STRATA_LIKELY(full == nullptr)) return resized;
   } while (RaiseCap(full, scope, most));
-  return false;
+  return nullptr;
 }
 
 void FreeInReap(strata_reap* reap, void* p) {

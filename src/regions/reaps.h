@@ -35,6 +35,8 @@ struct ReapChunks {
   // For the reap that will hold it.
   STRATA_NOINLINE static void* allocate_for(void* reap, size_t size);
   STRATA_NOINLINE static void deallocate(void* p, size_t size);
+  // As realloc does it: where it lies, by page tables or by a copy, and with some to spare.
+  STRATA_NOINLINE static void* remap_for(void* reap, void* p, size_t size, size_t wanted);
   // Of a reap's chunks: one with a placement has them in spans of their own, as AllocatePlaced
   // needs.
   STRATA_NOINLINE static size_t least_for(const void* reap);
@@ -113,7 +115,9 @@ void* AllocateInReap(strata_reap* reap, size_t size, size_t align);
 // The same for a thread in the scope, which holds the scope's record. Says if that has ended.
 void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
                            bool* ended);
-bool ResizeInReap(strata_reap* reap, void* p, size_t size);
+// Where the block is then: where it was, or if it may move, wherever the process heap takes its
+// pages. Null, and nothing has changed: it takes a copy.
+void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move);
 void* MoveInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
 size_t SizeInReap(strata_reap* reap, void* p);

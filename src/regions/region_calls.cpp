@@ -33,10 +33,11 @@ void* ReallocateInReap(strata_reap* reap, void* p, size_t size) {
     errno = EINVAL;
     return nullptr;
   }
-  if (ResizeInReap(reap, p, size)) return p;
   // A scope's goes where the thread is now.
-  return reap->scope == nullptr ? MoveInReap(reap, p, size)
-                                : MoveByCopy(p, SizeInReap(reap, p), size);
+  const strata_scope* scope = reap->scope;
+  void* resized = ResizeInReap(reap, p, size, scope == nullptr || scope == t_state.scope);
+  if (resized != nullptr) return resized;
+  return scope == nullptr ? MoveInReap(reap, p, size) : MoveByCopy(p, SizeInReap(reap, p), size);
 }
 
 }  // namespace strata

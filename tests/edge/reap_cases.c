@@ -50,6 +50,47 @@ CASE(reallocates) {
   strata_reap_destroy(reap);
 }
 
+// As malloc's realloc: in place or by page tables, with some to spare, so that a buffer that grows
+// step by step moves a few dozen times and not at each step.
+CASE(grows_a_large_block_in_few_moves) {
+  for (int shared = 0; shared < 2; ++shared) {
+    strata_reap* reap = shared ? strata_reap_create_shared(NULL) : strata_reap_create(NULL);
+    char* p = strata_reap_malloc(reap, 4096);
+    int moves = 0;
+    for (size_t n = 8192; n <= 16 << 20; n += 4096) {
+      p[n - 4097] = (char)(n >> 12);
+      char* grown = strata_reap_realloc(reap, p, n);
+      CHECK_AT(grown != NULL && strata_reap_size(reap, grown) >= n, n);
+      CHECK_AT(strata_reap_find(grown) == reap, n);
+      moves += grown != p;
+      p = grown;
+    }
+    for (size_t n = 8192; n <= 16 << 20; n += 4096) CHECK_AT(p[n - 4097] == (char)(n >> 12), n);
+    CHECK_AT(moves < 60, moves);
+    CHECK(strata_reap_held(reap) < (size_t)17 << 20);
+    p = strata_reap_realloc(reap, p, 1 << 20);
+    CHECK(p != NULL && p[4095] == 2 && strata_reap_held(reap) < (size_t)2 << 20);
+    strata_reap_free(reap, p);
+    CHECK(strata_reap_bytes(reap) == 0);
+    strata_reap_destroy(reap);
+  }
+}
+
+// What is moved counts once against the cap, and stays where it was when the cap refuses.
+CASE(grows_a_large_block_up_to_the_cap) {
+  strata_reap* reap = strata_reap_create(NULL);
+  char* p = strata_reap_malloc(reap, 1000000);
+  p[999999] = 7;
+  strata_reap_set_cap(reap, 1200000, NULL, NULL);
+  p = strata_reap_realloc(reap, p, 1100000);
+  CHECK(p != NULL && p[999999] == 7);
+  errno = 0;
+  CHECK(strata_reap_realloc(reap, p, 1300000) == NULL && errno == ENOMEM);
+  CHECK(p[999999] == 7 && strata_reap_size(reap, p) >= 1100000);
+  CHECK(strata_reap_find(p) == reap);
+  strata_reap_destroy(reap);
+}
+
 CASE(aligns) {
   strata_reap* reap = strata_reap_create(NULL);
   for (size_t align = 1; align <= (1 << 20); align *= 2) {

@@ -96,6 +96,29 @@ CASE(has_the_frees_that_know_the_size) {
   strata_scope_destroy(scope);
 }
 
+CASE(grows_a_large_block_in_few_moves) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_enter(scope);
+  char* p = malloc(4096);
+  int moves = 0;
+  for (size_t n = 8192; n <= 16 << 20; n += 4096) {
+    p[n - 4097] = (char)(n >> 12);
+    char* grown = realloc(p, n);
+    CHECK_AT(grown != NULL && strata_scope_live(scope) >= n, n);
+    moves += grown != p;
+    p = grown;
+  }
+  for (size_t n = 8192; n <= 16 << 20; n += 4096) CHECK_AT(p[n - 4097] == (char)(n >> 12), n);
+  CHECK_AT(moves < 60, moves);
+  CHECK(strata_scope_live(scope) < (size_t)17 << 20);
+  strata_scope_set_cap(scope, 20 << 20, NULL, NULL);
+  CHECK(realloc(p, Hide(24 << 20)) == NULL && errno == ENOMEM && p[4095] == 2);
+  strata_scope_enter(NULL);
+  free(p);
+  CHECK(strata_scope_live(scope) == 0);
+  strata_scope_destroy(scope);
+}
+
 CASE(resizes) {
   strata_scope* scope = strata_scope_create();
   char* outside = malloc(50);

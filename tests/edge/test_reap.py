@@ -84,6 +84,9 @@ int main(int argc, char**) {
   strata::scope request;
   strata::pool_resource pool;
   strata::reap reap;
+  strata::reap_resource one(reap), other(reap), own;
+  strata::memory_resource process, again;
+  if (one != other || one == own || one == process || process != again) return 2;
   pool.deallocate(pool.allocate(100), 100);
   if (argc == 1) reap.set_cap(10000);
   return reap.allocate(100000) == nullptr;
@@ -92,12 +95,12 @@ int main(int argc, char**) {
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
-def test_classes_without_exceptions(lab: Lab, compiler: str, tmp_path: Path) -> None:
+def test_classes_without_exceptions_and_rtti(lab: Lab, compiler: str, tmp_path: Path) -> None:
     """Out of memory is one line and the end."""
     library = lab.require_strata()
     source, program = tmp_path / "program.cpp", tmp_path / "program"
     source.write_text(WITHOUT_EXCEPTIONS)
-    flags = ["-std=c++20", "-fno-exceptions", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror"]
     include = f"-I{ROOT}/include"
     command = [need(compiler), *flags, include, str(source), "-o", str(program), str(library)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)

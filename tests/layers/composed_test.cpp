@@ -11,6 +11,7 @@
 #include "strata/layers/count.h"
 #include "strata/layers/deferred_pop.h"
 #include "strata/layers/fail_nth.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/growing_source.h"
 #include "strata/layers/guard.h"
@@ -93,7 +94,7 @@ using FullStacks = testing::Types<
     OnWhole<>, OnWhole<Bins<TaggedSteps<520>, FreeList>>,
     OnWhole<Bins<Steps<16, 4096>, BoundedFreeList<8>>>,
     OnWhole<Count, Log, Trace, Profile, FailNth>, OnWhole<Locked, Zeroed, Chunk<64>>,
-    OnWhole<LockedWhenShared>, Stack<Check, Nested, Reap<>, Mmap>, OnWhole<Header<long>>,
+    OnWhole<LockedWhenShared>, Stack<Nested, Check, Reap<>, Mmap>, OnWhole<Header<long>>,
     Stack<Check, TryFirst<Stack<Reap<>, StaticBuffer<16384>>>, Coalesce<>, Mmap>,
     Stack<Check, Count, Reap<>, Mmap>, Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Mmap>,
     Stack<Check, Listed, Mmap>, Stack<Check, OnlyLive, Reap<4096, 32768>, Mmap>,
@@ -118,7 +119,7 @@ using Cleared = Stack<Check, Layers..., Coalesce<4096>, Mmap>;
 using ClearStacks =
     testing::Types<Cleared<>, Cleared<Bump<4096>>, Cleared<Obstack<>>, Cleared<Reap<>>,
                    Cleared<DeferredPop, Obstack<>>, Cleared<OnlyLive, Reap<>>,
-                   Cleared<FreeList, Chunk<65536>>, Cleared<Inbox, Chunk<65536>>, Cleared<Listed>,
+                   Cleared<Fixed<65536>, FreeList>, Cleared<Fixed<65536>, Inbox>, Cleared<Listed>,
                    Cleared<SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>>,
                    Cleared<SplitAt<256, Bump<4096>>>, Cleared<SplitAt<256, Obstack<>>>,
                    Cleared<SplitAt<256, Reap<>>>, Cleared<SplitAt<256, Coalesce<4096>>>,
@@ -127,7 +128,8 @@ using ClearStacks =
                    Cleared<SizeHeader, Bins<Pow2, BoundedFreeList<4>>>,
                    Cleared<PrivateHeaps<2, CpuIndex, Locked, Bins<Pow2, FreeList>>, Locked>,
                    Cleared<OwnedHeaps<2, CpuIndex, Locked, Coalesce<4096>>, Locked>,
-                   Cleared<Nested, ClassHeader, Bins<PowersOfTwo<16, 65536>, FreeList>>>;
+                   Stack<Nested, Check, ClassHeader, Bins<PowersOfTwo<16, 65536>, FreeList>,
+                         Coalesce<4096>, Mmap>>;
 TYPED_TEST_SUITE(ClearTest, ClearStacks);
 
 TYPED_TEST(ClearTest, IsAsNewAfterIt) {
@@ -213,8 +215,8 @@ TEST(ComposedLayer, IsFoundByName) {
 }
 
 TEST(ComposedFacts, FollowTheLayers) {
-  static_assert(Stack<Locked, FreeList, Mmap>::thread_safe);
-  static_assert(!Stack<FreeList, Mmap>::thread_safe);
+  static_assert(Stack<Locked, Fixed<8>, FreeList, Mmap>::thread_safe);
+  static_assert(!Stack<Fixed<8>, FreeList, Mmap>::thread_safe);
   static_assert(!Stack<Count, Locked, Mmap>::thread_safe);
   static_assert(Stack<Bump<>, Mmap>::alignment == 16);
   static_assert(SizedHeap<Stack<SizeHeader, Bump<>, Mmap>>);

@@ -64,7 +64,8 @@ std::string ProblemOf(H& heap) {
       expect(seen.insert(&s).second, "a superblock on two lists");
       expect(s.owner() == &bin, "a superblock in a bin that does not own it");
       expect(s.size_class() == c, "a superblock in a bin of another class");
-      expect(!bin.global || s.used() > 0, "an empty superblock in the global heap");
+      expect(s.used() > 0 || (bin.keeps_empty && bin.capacity == s.capacity()),
+             "an empty superblock in a bin");
       used += s.used();
       capacity += s.capacity();
       if (s.part() < 8) {

@@ -70,19 +70,18 @@ struct EmptiedWhileAnotherGrows : Scene<Traits> {
   }
 };
 
-// Processors 0 and 2 are full, 1 has a superblock more than it may keep when it has freed once
-// more, and there is a spare of 2's. While 0 looks for one, 2 takes that and 1 puts its own: there
-// is always one, but not where 0 looks.
+// Processors 0 and 2 are full, 1 has a superblock with one block left, and there is a spare of 2's.
+// While 0 looks for one, 2 takes that and 1 puts its own: there is always one, but not where 0
+// looks.
 template <class Traits>
 struct SpareMovedBehindItsBack : Scene<Traits> {
   std::vector<Interleaver::Program> programs() {
     this->TakeAs(0, this->kObjects);
-    auto of_1 = this->TakeAs(1, 2 * this->kObjects);
-    auto of_2 = this->TakeAs(2, 3 * this->kObjects);
-    for (size_t i = 0; i < 2 * this->kObjects; ++i) this->FreeAs(2, of_2[i]);
-    this->TakeAs(2, this->kObjects);
-    for (size_t i = 0; i < this->kObjects; ++i) this->FreeAs(1, of_1[i]);
-    return {this->Taking(0, 0), this->Freeing(1, 1, of_1.back()), this->Taking(2, 2)};
+    auto of_1 = this->TakeAs(1, this->kObjects);
+    auto of_2 = this->TakeAs(2, 2 * this->kObjects);
+    for (size_t i = 0; i < this->kObjects; ++i) this->FreeAs(2, of_2[i]);
+    for (size_t i = 1; i < this->kObjects; ++i) this->FreeAs(1, of_1[i]);
+    return {this->Taking(0, 0), this->Freeing(1, 1, of_1[0]), this->Taking(2, 2)};
   }
 };
 

@@ -16,10 +16,14 @@ struct Played : HoardTraits<kUnit> {
   static constexpr size_t kHeaps = 4;
   static constexpr size_t kShards = 2;
   static constexpr size_t kSpares = 0;
+  static constexpr size_t kKept = 0;
   using Which = PlayedProcessor;
 };
 struct Sparing : Played {
   static constexpr size_t kSpares = 5;
+};
+struct Keeping : Played {
+  static constexpr size_t kKept = 2;
 };
 using Source = CountingSource<kUnit>;
 using Heap4 = Stack<Hoard<Played>, Ref<Source>>;
@@ -130,7 +134,7 @@ TEST_F(HoardTest, FillsOneSuperblockAfterTheOther) {
 
 TEST_F(HoardTest, SendsABlockHomeAndReusesTheNewest) {
   Heap4 heap(source);
-  const auto blocks = Take(heap, 2);
+  const auto blocks = Take(heap, 3);  // of which one stays
   PlayedProcessor::who = 1;
   void* other = heap.allocate(kSize);
   EXPECT_NE(RunOf(other), RunOf(blocks[0]));
@@ -173,8 +177,40 @@ TEST_F(HoardTest, GivesEmptySuperblocksBack) {
     PlayedProcessor::who = who;
     Free(heap, Take(heap, 50 * kObjects));
   }
-  const size_t k = heap.thresholds().slack;
-  EXPECT_EQ(source.held(), 3 * k * kUnit);
+  EXPECT_EQ(source.held(), 0u);
+}
+
+// As many classes as there are, one after the other and then a block of each: what one class no
+// longer needs the next one gets, and nothing stays but spares.
+TEST_F(HoardTest, EmptySuperblocksChangeClass) {
+  using Classes = Sparing::Classes;
+  Stack<Hoard<Sparing>, Ref<Source>> heap(source);
+  for (size_t c = 0; c < Classes::count; ++c) {
+    Free(heap, Take(heap, 4 * Heap4::Block::CapacityFor(Classes::size(c)), Classes::size(c)));
+    EXPECT_LE(source.held(), Sparing::kSpares * kUnit) << c;
+  }
+  std::vector<void*> one_each;
+  for (size_t c = 0; c < Classes::count; ++c) one_each.push_back(heap.allocate(Classes::size(c)));
+  EXPECT_EQ(source.held(), Classes::count * kUnit);
+  Free(heap, one_each);
+  EXPECT_EQ(source.held(), Sparing::kSpares * kUnit);
+}
+
+// What takes and frees one block again and again keeps its superblock, in two classes of each heap.
+TEST_F(HoardTest, KeepsAFewEmptySuperblocksInTheirClass) {
+  Stack<Hoard<Keeping>, Ref<Source>> heap(source);
+  for (const size_t who : {0u, 1u}) {
+    PlayedProcessor::who = who;
+    for (const size_t size : {16u, 64u, 256u}) Free(heap, Take(heap, 1, size));
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    const auto blocks = Take(heap, 1, 16);
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    Free(heap, Take(heap, 1, 256));  // has its place now
+    EXPECT_EQ(source.held(), ((who + 1) * 2 + 1) * kUnit);
+    Free(heap, blocks);
+    EXPECT_EQ(source.held(), (who + 1) * 2 * kUnit);
+    ExpectSound(heap);
+  }
 }
 
 TEST_F(HoardTest, EmptiesTheGlobalHeapToo) {
@@ -191,7 +227,7 @@ TEST_F(HoardTest, EmptiesTheGlobalHeapToo) {
   EXPECT_EQ(source.held(), 30 * kUnit);
   PlayedProcessor::who = 2;
   Free(heap, late);
-  EXPECT_EQ(source.held(), heap.thresholds().slack * kUnit);
+  EXPECT_EQ(source.held(), 0u);
   ExpectSound(heap);
 }
 
@@ -199,25 +235,43 @@ TEST_F(HoardTest, KeepsAsManySparesAsItMay) {
   Stack<Hoard<Sparing>, Ref<Source>> heap(source);
   Free(heap, Take(heap, 50 * kObjects));
   EXPECT_EQ(heap.spares(), 5u);
-  EXPECT_EQ(source.held(), (heap.thresholds().slack + 5) * kUnit);
+  EXPECT_EQ(source.held(), 5 * kUnit);
   Take(heap, 1, 16);  // any class may have them
   EXPECT_EQ(heap.spares(), 4u);
+}
+
+// In processors' heaps, all of kSize.
+size_t OwnSuperblocks(Heap4& heap) {
+  size_t own = 0;
+  heap.VisitBins([&own](auto& bin, size_t, size_t) {
+    if (!bin.global) own += bin.capacity / kObjects;
+  });
+  return own;
 }
 
 TEST_F(HoardTest, ThresholdsAreParameters) {
   for (const size_t slack : {1, 2, 7}) {
     Heap4 heap(HoardOptions{.thresholds = {.slack = slack}}, source);
-    Free(heap, Take(heap, 50 * kObjects));
-    EXPECT_EQ(source.held(), slack * kUnit);
+    const auto blocks = Take(heap, 50 * kObjects);
+    std::vector<void*> kept;  // one of each superblock
+    for (size_t i = 0; i < blocks.size(); ++i)
+      i % kObjects == 0 ? kept.push_back(blocks[i]) : heap.deallocate(blocks[i]);
+    EXPECT_EQ(OwnSuperblocks(heap), slack);
+    Free(heap, kept);
+    EXPECT_EQ(source.held(), 0u);
   }
   for (const uint32_t f : {1u, 2u, 4u, 7u}) {
     Heap4 heap(HoardOptions{.thresholds = {.empty_eighths = f, .slack = 1}}, source);
     const auto blocks = Take(heap, 80 * kObjects);
-    // From the oldest superblock on; what is freed last is kept.
-    for (size_t i = 0; i < blocks.size() / 2; ++i) heap.deallocate(blocks[i]);
-    const double most = std::min(80.0, 40 / (1 - f / 8.0) + 1);
-    EXPECT_LE(source.held(), most * kUnit) << f;
-    EXPECT_GE(source.held(), (most - 2) * kUnit) << f << ": more was given up than must be";
+    // An f of each superblock, then a little more.
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (i % kObjects < kObjects * f / 8) heap.deallocate(blocks[i]);
+    }
+    EXPECT_EQ(OwnSuperblocks(heap), 80u) << f << ": more was given up than must be";
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (i % kObjects == kObjects * f / 8) heap.deallocate(blocks[i]);
+    }
+    EXPECT_LT(OwnSuperblocks(heap), 80u) << f;
     ExpectSound(heap);
   }
   // Senseless ones are cut to sense.
@@ -231,6 +285,7 @@ TEST_F(HoardTest, ThresholdsAreParameters) {
 TEST_F(HoardTest, LargeBlocksComeFromBelow) {
   Heap4 heap(source);
   using Classes = Played::Classes;
+  ASSERT_NE(heap.allocate(Classes::largest), nullptr);  // keeps the superblock
   for (const size_t size : {Classes::largest, Classes::largest + 1, kUnit, 10 * kUnit + 1}) {
     void* p = heap.allocate(size);
     ASSERT_NE(p, nullptr);
@@ -284,11 +339,20 @@ TEST(HoardDeathTest, SaysSoWhenABlockIsFreedWrongly) {
   const char* twice = "strata hoard: a block was freed twice";
   const char* never = "strata hoard: freed twice, or never a block";
   EXPECT_DEATH(with_heap([](Heap4& heap) {
-                 void* p = heap.allocate(50);
-                 heap.deallocate(p);
-                 heap.deallocate(p);
+                 const auto blocks = Take(heap, 2, 50);  // of which one keeps the superblock
+                 heap.deallocate(blocks[0]);
+                 heap.deallocate(blocks[0]);
                }),
                twice);
+  // Its superblock is a spare now.
+  const auto of_a_spare = [] {
+    Source source;
+    Stack<Hoard<Sparing>, Ref<Source>> heap(source);
+    void* p = heap.allocate(50);
+    heap.deallocate(p);
+    heap.deallocate(p);
+  };
+  EXPECT_DEATH(of_a_spare(), never);
   EXPECT_DEATH(with_heap([](Heap4& heap) {
                  const auto blocks = Take(heap, 3, 50);
                  heap.deallocate(blocks[0]);
@@ -299,6 +363,7 @@ TEST(HoardDeathTest, SaysSoWhenABlockIsFreedWrongly) {
   EXPECT_DEATH(with_heap([](Heap4& heap) {
                  const auto blocks = Take(heap, 3, 50);
                  void* aligned = heap.allocate(50, 256);
+                 heap.allocate(50, 256);
                  heap.deallocate(aligned);
                  heap.deallocate(blocks[0]);
                  heap.deallocate(aligned);

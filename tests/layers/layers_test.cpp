@@ -7,6 +7,7 @@
 #include "strata/layers/coalesce.h"
 #include "strata/layers/count.h"
 #include "strata/layers/fail_nth.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/growing_source.h"
 #include "strata/layers/guard.h"
@@ -78,7 +79,7 @@ TEST(Bump, GivesLargeRequestsChunksOfTheirOwn) {
 }
 
 TEST(FreeList, HandsTheNewestOutFirst) {
-  Stack<FreeList, Bump<>, Mmap> heap;
+  Stack<Fixed<32>, FreeList, Bump<>, Mmap> heap;
   void* a = heap.allocate(32);
   void* b = heap.allocate(32);
   heap.deallocate(a, 32);
@@ -87,12 +88,34 @@ TEST(FreeList, HandsTheNewestOutFirst) {
   EXPECT_EQ(heap.allocate(32), a);
 }
 
+// Of 48 bytes freed, none serve a request for 4096.
+TEST(Fixed, RefusesWhatIsLarger) {
+  Stack<Fixed<48>, FreeList, Bump<>, Mmap> heap;
+  void* p = heap.allocate(7);
+  heap.deallocate(p, 7);
+  EXPECT_EQ(heap.allocate(4096), nullptr);
+  EXPECT_EQ(heap.allocate_kept(4096), nullptr);
+  EXPECT_EQ(heap.allocate(48), p);
+}
+
+TEST(Fixed, KeepsABlockAtItsSize) {
+  Stack<Fixed<48>, Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(7);
+  EXPECT_EQ(heap.size_of(p), 48u);
+  EXPECT_TRUE(heap.resize(p, 48));
+  EXPECT_FALSE(heap.resize(p, 49));
+  EXPECT_EQ(heap.allocate(49, 64), nullptr);
+  EXPECT_NE(heap.allocate(48, 64), nullptr);
+  heap.deallocate(p);
+  EXPECT_EQ(heap.allocate(1), p);
+}
+
 TEST(BoundedFreeList, SendsTheRestDown) {
-  Stack<BoundedFreeList<2>, Count, Mmap> heap;
+  Stack<Fixed<64>, BoundedFreeList<2>, Count, Mmap> heap;
   void* p[4];
   for (void*& q : p) q = heap.allocate(64);
   for (void* q : p) heap.deallocate(q, 64);
-  EXPECT_EQ(heap.kept(), 2u);
+  EXPECT_EQ(heap.next().kept(), 2u);
   EXPECT_EQ(layer<Count>(heap).counts().blocks(), 2u);
 }
 
@@ -168,7 +191,7 @@ TEST(TryFirst, FallsBackAndReturnsToTheRightHeap) {
 }
 
 TEST(SplitAt, SendsEachSizeToItsHeapAndBack) {
-  Stack<SplitAt<100, Count, FreeList>, Count, Mmap> heap;
+  Stack<SplitAt<100, Count, Fixed<100>, FreeList>, Count, Mmap> heap;
   const Counts& small = heap.small().counts();
   const Counts& below = layer<Count>(heap.next()).counts();
   void* at = heap.allocate(100);
@@ -212,7 +235,7 @@ TEST(Header, HoldsTheUsersRecord) {
 }
 
 TEST(Zeroed, ReadsAsZeroWhenReused) {
-  Stack<Zeroed, FreeList, Bump<>, Mmap> heap;
+  Stack<Zeroed, Fixed<64>, FreeList, Bump<>, Mmap> heap;
   auto* p = static_cast<unsigned char*>(heap.allocate(64));
   memset(p, 0xff, 64);
   heap.deallocate(p, 64);
@@ -354,9 +377,13 @@ TEST(Log, TellsOfEachCall) {
   EXPECT_EQ(seen, expected);
 }
 
-struct Node : PerClass<Node, Stack<Locked, FreeList, Bump<>, Mmap>> {
+struct Node : PerClass<Node, Locked, FreeList, Bump<>, Mmap> {
   Node* left = nullptr;
   long value = 0;
+};
+
+struct LargeNode : Node {
+  char more[4000];
 };
 
 TEST(PerClass, TakesObjectsOfOneClassFromOneHeap) {
@@ -365,6 +392,12 @@ TEST(PerClass, TakesObjectsOfOneClassFromOneHeap) {
   Node* b = new Node;
   EXPECT_EQ(a, b);
   delete b;
+  // Its list is of another size.
+  auto* large = new LargeNode;
+  EXPECT_NE(static_cast<void*>(large), b);
+  memset(large->more, 1, sizeof large->more);
+  delete large;
+  EXPECT_EQ(new Node, b);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "strata/layers/count.h"
 #include "strata/layers/deferred_pop.h"
 #include "strata/layers/fail_nth.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/growing_source.h"
 #include "strata/layers/guard.h"
@@ -109,10 +110,11 @@ constexpr Operations OfHeap() {
          (OwningHeap<H> ? kOwn : kNothing) | (KeepingHeap<H> ? kKeep : kNothing);
 }
 // Over a heap that can do all, and over one that can do nothing more than its duty.
+// Not by Stack, for some layers stand below others only.
 template <class... Layers>
-constexpr Operations kKept = OfHeap<Stack<Layers..., Able>>();
+constexpr Operations kKept = OfHeap<typename internal::StackOf<Layers..., Able>::type>();
 template <class... Layers>
-constexpr Operations kOwnOnes = OfHeap<Stack<Layers..., Bare>>();
+constexpr Operations kOwnOnes = OfHeap<typename internal::StackOf<Layers..., Bare>::type>();
 
 // The tools hide nothing and add nothing.
 static_assert(kKept<Count> == kAll && kOwnOnes<Count> == kNothing);
@@ -146,6 +148,8 @@ static_assert(kKept<Apart4> == Without(kAll, kClear | kOwn));
 static_assert(kKept<Apart<4096, Able>> == Without(kAll, kClear));
 
 // Blocks of one size stay of that size.
+static_assert(kKept<Fixed<64>> == (Without(kAll, kRemap) | kKeep));
+static_assert(kOwnOnes<Fixed<64>> == kNothing);
 static_assert(kKept<FreeList> == (kClear | kOwn | kKeep) && kOwnOnes<FreeList> == kKeep);
 static_assert(kKept<BoundedFreeList<4>> == (kClear | kOwn | kKeep));
 static_assert(kKept<Inbox> == (kSize | kClear | kOwn) && kOwnOnes<Inbox> == kNothing);
@@ -162,7 +166,7 @@ static_assert(kKept<Coalesce<>> == (kGeneral | kOwn) && kOwnOnes<Coalesce<>> == 
 static_assert(kKept<Reap<>> == (kGeneral | kZero | kOwn) && kOwnOnes<Reap<>> == kGeneral);
 static_assert(RemappingHeap<Stack<Reap<>, Mmap>> && !RemappingHeap<Stack<Reap<>, Growing<>>>);
 static_assert(kKept<OnlyLive, Reap<>> == kKept<Reap<>>);
-static_assert(kKept<SplitAt<64, FreeList>> == (kClear | kOwn));
+static_assert(kKept<SplitAt<64, Fixed<64>, FreeList>> == (kClear | kOwn));
 static_assert(kKept<SplitAt<64, Coalesce<>>> == (kAlign | kClear | kOwn));
 
 // Headers: what is known of the block below is known of the caller's, but an alignment is not.
@@ -192,7 +196,7 @@ static_assert(OfHeap<Ref<Able>>() == Without(kAll, kClear) && OfHeap<Ref<Bare>>(
 // Every stack: locks are found through it, and forget() and clear() come through to the memory.
 template <class... Layers>
 struct Of {
-  using Heap = Stack<Layers..., Able>;
+  using Heap = typename internal::StackOf<Layers..., Able>::type;
 };
 
 template <class H>
@@ -209,10 +213,10 @@ class EveryLayer : public testing::Test {};
 using Rows = testing::Types<
     Of<Count>, Of<Log>, Of<Trace>, Of<Profile>, Of<Check>, Of<FailNth>, Of<GuardPages>, Of<Locked>,
     Of<LockedWhenShared>, Of<Chunk<64>>, Of<Zeroed>, Of<Nested>, Of<Bins64>, Of<First>, Of<Apart4>,
-    Of<FreeList>, Of<BoundedFreeList<4>>, Of<Inbox>, Of<Bump<>>, Of<Obstack<>>,
+    Of<Fixed<64>>, Of<FreeList>, Of<BoundedFreeList<4>>, Of<Inbox>, Of<Bump<>>, Of<Obstack<>>,
     Of<DeferredPop, Obstack<>>, Of<OnlyLive, Reap<>>, Of<SplittingBins<Steps<16, 64>>>,
-    Of<Coalesce<>>, Of<Reap<>>, Of<SplitAt<64, FreeList>>, Of<Header<long>>, Of<SizeHeader>,
-    Of<ClassHeader, Bins64>, Of<Listed>, Of<Private2>, Of<Owned2>, Of<Hoard<>>,
+    Of<Coalesce<>>, Of<Reap<>>, Of<SplitAt<64, Fixed<64>, FreeList>>, Of<Header<long>>,
+    Of<SizeHeader>, Of<ClassHeader, Bins64>, Of<Listed>, Of<Private2>, Of<Owned2>, Of<Hoard<>>,
     Of<ThreadBuffers<>, Hoard<>>>;
 TYPED_TEST_SUITE(EveryLayer, Rows);
 

@@ -17,7 +17,9 @@
 #include "strata/layers/bump.h"
 #include "strata/layers/check.h"
 #include "strata/layers/count.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/mmap_source.h"
+#include "strata/layers/reap.h"
 
 namespace strata {
 namespace {
@@ -28,7 +30,7 @@ using layers::ModelBlock;
 
 TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
   using namespace layers;
-  Stack<FreeList, Inbox, Count, Bump<>, Mmap> heap;
+  Stack<Fixed<48>, FreeList, Inbox, Count, Bump<>, Mmap> heap;
   auto& inbox = layer<Inbox>(heap);
   std::vector<void*> blocks;
   for (int i = 0; i < 1000; ++i) blocks.push_back(heap.allocate(48));
@@ -177,6 +179,35 @@ TEST(PoolResource, KeepsBlocksApartWholeAndAligned) {
   pool.release();
   EXPECT_EQ(upstream.blocks, 0u) << "live blocks, too";
   EXPECT_NE(pool.allocate(100), nullptr) << "and it goes on";
+}
+
+// A reap as a resource: blocks have a tag in front, so that one aligned to 64 KiB takes 128.
+class OverReap : public std::pmr::memory_resource {
+ public:
+  size_t held() const { return heap_.held(); }
+
+ private:
+  void* do_allocate(size_t n, size_t alignment) override {
+    void* p = heap_.allocate(n, alignment);
+    if (p == nullptr) throw std::bad_alloc();
+    return p;
+  }
+  void do_deallocate(void* p, size_t, size_t) override { heap_.deallocate(p); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  layers::Stack<layers::Reap<(8 << 10), (128 << 10)>, layers::Mmap> heap_;
+};
+
+TEST(PoolResource, TakesLittleMoreOfAReapThanIsAskedFor) {
+  OverReap upstream;
+  pool_resource pool(&upstream);
+  constexpr size_t kBlocks = 150'000, kSize = 64;
+  for (size_t i = 0; i < kBlocks; ++i) ASSERT_NE(pool.allocate(kSize), nullptr);
+  EXPECT_LE(static_cast<double>(upstream.held()), 1.25 * kBlocks * kSize);
+  pool.release();
+  EXPECT_LE(upstream.held(), size_t{128} << 10);
+  for (size_t i = 0; i < kBlocks; ++i) ASSERT_NE(pool.allocate(kSize), nullptr);
+  EXPECT_LE(static_cast<double>(upstream.held()), 1.25 * kBlocks * kSize);
 }
 
 TEST(PoolResource, UsesFreedBlocksAgain) {

@@ -2,6 +2,8 @@
 // becomes the window.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/reap.h"
 
@@ -62,6 +64,26 @@ TEST(ReapHoles, ABlockApartShrinksByHalfWhereItLies) {
   EXPECT_EQ(heap.size_of(p), bytes);
   heap.deallocate(p);
   EXPECT_EQ(heap.held(), 0u);
+}
+
+// Two sizes a unit apart, the larger freed last: in lists sorted by size each of those would walk
+// over all of the smaller (minutes, which the time that a test may take does not allow).
+TEST(ReapHoles, AHundredThousandOfAboutOneSizeAreNoHurdle) {
+  constexpr size_t kHoles = 100'000;
+  Stack<Reap<8192, (128 << 10)>, Mmap> heap;
+  std::vector<void*> small, larger;
+  for (size_t i = 0; i < kHoles; ++i) {
+    small.push_back(heap.allocate(520));
+    ASSERT_NE(heap.allocate(8), nullptr);  // keeps the holes apart
+    larger.push_back(heap.allocate(536));
+    ASSERT_NE(heap.allocate(8), nullptr);
+  }
+  const size_t held = heap.held();
+  for (void* p : small) heap.deallocate(p);
+  for (void* p : larger) heap.deallocate(p);
+  for (size_t i = 0; i < kHoles; ++i) ASSERT_NE(heap.allocate(536), nullptr);
+  for (size_t i = 0; i < kHoles; ++i) ASSERT_NE(heap.allocate(520), nullptr);
+  EXPECT_EQ(heap.held(), held) << "each found its hole";
 }
 
 }  // namespace

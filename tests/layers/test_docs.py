@@ -58,10 +58,10 @@ int main() {{
 
 # Headers of include/strata/layers that layers are made of, and that are none.
 PARTS = {
-    "aligned_run", "best_fit", "boundary_tag", "cap", "classes", "cpu_index", "emptiness_groups",
+    "aligned_run", "boundary_tag", "cap", "classes", "cpu_index", "emptiness_groups", "first_fit",
     "freed_mark", "heap", "heap_array", "hoard_bin", "hoard_global", "hoard_spares", "misuse",
-    "of_thread", "reap_chunk", "reap_holdings", "reap_window", "shard_search", "superblock", "sync",
-    "thread_slot", "tree_fit", "waiting_blocks",
+    "of_thread", "reap_chunk", "reap_holdings", "reap_window", "shard_search", "superblock",
+    "sync", "thread_slot", "tree_fit", "waiting_blocks",
 }  # fmt: skip
 LAYER = re.compile(r"^struct (\w+) \{(?:(?!^\};).)*?^  template <Heap Below>$", re.M | re.S)
 SOURCE = re.compile(

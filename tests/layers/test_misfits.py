@@ -39,6 +39,7 @@ struct NoHeap {
 """
 
 KEEPS_NOTHING = "PrivateHeaps: a block is freed into any of the heaps, so their layers must keep"
+ONE_SIZE = "FreeList and Inbox hand out any block that they keep: put Fixed"
 
 MISFITS = {
     "Stack<>": "a stack needs a source at least",
@@ -79,7 +80,21 @@ MISFITS = {
     "Stack<Apart<65536, Mmap>, Bump<>, Mmap>": "Apart needs a heap with boundary tags",
     "Stack<Apart<65536, StaticBuffer<64>>, Coalesce<>, Mmap>": "Apart needs a source of whole",
     "Stack<Apart<65536, Bump<>>, Coalesce<>, Mmap>": "Apart: the second parameter must be a whole",
-    "Stack<Nested, FreeList, Mmap>": "Nested needs a heap that can be cleared",
+    "Stack<Nested, Fixed<8>, FreeList, Mmap>": "Nested needs a heap that can be cleared",
+    "Stack<Fixed<64>, FreeList, Nested, Zone, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Count, Nested, Zone, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Locked, Nested, Zone, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Count, Zeroed, Nested, Zone, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Count, Ref<Stack<Nested, Zone, Mmap>>>": "what is above Nested must keep nothing",
+    "Stack<FreeList, Bump<>, Mmap>": ONE_SIZE,
+    "Stack<Locked, BoundedFreeList<4>, Mmap>": ONE_SIZE,
+    "Stack<Bins<Steps<16, 64>, FreeList>, FreeList, Bump<>, Mmap>": ONE_SIZE,
+    "Stack<SplitAt<64, FreeList>, Bump<>, Mmap>": ONE_SIZE,
+    "Stack<TryFirst<Stack<FreeList, StaticBuffer<64>>>, Mmap>": ONE_SIZE,
+    "Stack<PrivateHeaps<2, CpuIndex, Locked, FreeList>, Locked, Mmap>": ONE_SIZE,
+    "Stack<OwnedHeaps<2, CpuIndex, Locked, FreeList>, Locked, Mmap>": ONE_SIZE,
+    "Stack<Inbox, Bump<>, Mmap>": ONE_SIZE,
+    "Stack<Fixed<0>, Mmap>": "Fixed: blocks of at least a byte",
     "Stack<GuardPages, Bump<>, Mmap>": "GuardPages needs a heap of whole pages",
     "Stack<BasicGuardPages<24>, Mmap>": "GuardPages: blocks are aligned to a power of two",
     "Stack<TryFirst<Mmap>, Mmap>": "TryFirst needs a whole heap that knows its own blocks",
@@ -104,7 +119,7 @@ MISFITS = {
     "Stack<LockedBy<int>, Mmap>": r"LockedBy: a lock is what has lock\(\) and unlock\(\)",
     "Stack<Chunk<100>, Mmap>": "Chunk: a power of two",
     "Stack<StaticBuffer<7>>": "StaticBuffer: a multiple of 16",
-    "PerClass<Record, Stack<FreeList, Mmap>>": "PerClass: .* put Locked on top",
+    "PerClass<Record, FreeList, Mmap>": "PerClass: .* put Locked on top",
     # what the language itself finds
     "Stack<Bumb<>, Mmap>": "Bumb",
     "Stack<Bins, Mmap>": "mismatch at argument 1|template template argument|requires template",
@@ -155,8 +170,13 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         "Stack<PrivateHeaps<2, CpuIndex, Locked, ClassHeader, Bins<Steps<16, 64>, "
         "BoundedFreeList<9>>, Bump<4096, 8>>, Locked, Mmap>",
         "Stack<PrivateHeaps<2, CpuIndex, LockedWhenShared, Zeroed, Log, SizeHeader, Header<long>, "
-        "SplitAt<64, FreeList>, SplittingBins<Steps<16, 64>>, Chunk<64>, GuardPages>, Mmap>",
+        "SplitAt<64, Fixed<64>, FreeList>, SplittingBins<Steps<16, 64>>, Chunk<64>, GuardPages>, "
+        "Mmap>",
         "Stack<OwnedHeaps<2, CpuIndex, Locked, Check, Coalesce<>>, Mmap>",
+        # what keeps nothing may stand above Nested, and one size comes from Fixed
+        "Stack<Zeroed, Chunk<64>, Nested, Zone, Mmap>",
+        "Stack<Locked, Fixed<64>, FreeList, Bump<>, Mmap>",
+        "Stack<Fixed<64>, PrivateHeaps<2, CpuIndex, Locked, FreeList>, Locked, Mmap>",
         "Stack<OwnedHeaps<2, CpuIndex, Locked, Reap<>>, Mmap>",
     ],
 )

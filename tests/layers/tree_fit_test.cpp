@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "strata/layers/best_fit.h"
-
 namespace strata::layers {
 namespace {
 
@@ -100,7 +98,7 @@ void RunAgainstModel(unsigned seed) {
 
 template <class Finder>
 class Finders : public testing::Test {};
-using Kinds = testing::Types<TreeFit, BestFit>;
+using Kinds = testing::Types<TreeFit, BasicTreeFit<24>>;
 TYPED_TEST_SUITE(Finders, Kinds);
 
 TYPED_TEST(Finders, GiveTheSmallestThatFits) {
@@ -124,12 +122,12 @@ TYPED_TEST(Finders, ForgetWhatTheyKeepWhenCleared) {
 TYPED_TEST(Finders, HaveNothingForEnormousRequests) {
   Blocks memory;
   TypeParam finder;
-  finder.Add(memory.Make(size_t{1} << 30));
-  for (size_t bits = 31; bits < 64; ++bits) EXPECT_EQ(finder.Take(size_t{1} << bits), nullptr);
-  EXPECT_NE(finder.Take(size_t{1} << 29), nullptr);
+  finder.Add(memory.Make(size_t{1} << 23));
+  for (size_t bits = 24; bits < 64; ++bits) EXPECT_EQ(finder.Take(size_t{1} << bits), nullptr);
+  EXPECT_NE(finder.Take(size_t{1} << 22), nullptr);
 }
 
-// Sizes in order are the worst for sorted lists, and for a tree that does not look at bits.
+// Sizes in order are the worst for a tree that does not look at bits.
 TEST(TreeFit, KeepsManySizesInOrder) {
   Blocks memory;
   TreeFit finder;

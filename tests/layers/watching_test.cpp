@@ -7,6 +7,7 @@
 #include "strata/layers/coalesce.h"
 #include "strata/layers/count.h"
 #include "strata/layers/fail_nth.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/guard.h"
 #include "strata/layers/mmap_source.h"
@@ -100,7 +101,7 @@ TEST(GuardPagesDeathTest, UnalignedOnesFaultAtTheFirstByteBehind) {
 
 // A free list's link is its own affair.
 TEST(GuardPages, LeaveAFreeListItsLink) {
-  Stack<FreeList, GuardPages, Mmap> heap;
+  Stack<Fixed<3>, FreeList, GuardPages, Mmap> heap;
   void* a = heap.allocate(3);
   void* b = heap.allocate(3);
   heap.deallocate(a, 3);

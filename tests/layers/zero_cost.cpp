@@ -2,8 +2,8 @@
 // the compilers make of the two.
 #include "strata/layers/bins.h"
 #include "strata/layers/bump.h"
-#include "strata/layers/chunk.h"
 #include "strata/layers/class_header.h"
+#include "strata/layers/fixed.h"
 #include "strata/layers/free_list.h"
 #include "strata/layers/mmap_source.h"
 #include "strata/layers/zeroed.h"
@@ -18,7 +18,7 @@ struct Source {
   void deallocate(void* p, size_t size);
 };
 
-using ComposedList = Stack<FreeList, Chunk<16>, Source>;
+using ComposedList = Stack<Fixed<48>, FreeList, Source>;
 
 struct HandList {
   struct Block {
@@ -29,16 +29,15 @@ struct HandList {
   Source source;
 
   void* allocate(size_t size) {
+    if (size > 48) return nullptr;
     Block* b = first;
-    if (b == nullptr) [[unlikely]] {
-      return size > kMaxRequest ? nullptr
-                                : source.allocate((size + (size == 0) + 15) & ~size_t{15});
-    }
+    if (b == nullptr) [[unlikely]]
+      return source.allocate(48);
     first = b->next;
     return b;
   }
-  void deallocate(void* p, size_t size) {
-    size_of_blocks = size;
+  void deallocate(void* p, size_t) {
+    size_of_blocks = 48;
     first = ::new (p) Block{first};
   }
 };

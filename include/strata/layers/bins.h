@@ -17,7 +17,7 @@ struct Bins {
 
   template <Heap Below>
   class On : public Over<Below> {
-    using Bin = Stack<PerBin..., SizedRef<Below>>;
+    using Bin = typename internal::StackOf<PerBin..., SizedRef<Below>>::type;
 
     // Where the heap below knows sizes or aligns, a block may end in another bin than it came from.
     static_assert(internal::StandAlone<Bin>() || !(SizedHeap<Below> || AlignedHeap<Below>),

@@ -5,8 +5,8 @@
 // become one.
 #pragma once
 
-#include "strata/layers/best_fit.h"
 #include "strata/layers/boundary_tag.h"
+#include "strata/layers/first_fit.h"
 #include "strata/layers/heap.h"
 #include "strata/layers/misuse.h"
 #include "strata/layers/tree_fit.h"

@@ -1,6 +1,7 @@
 // FreeList: keeps blocks that come back on a stack threaded through them and hands the newest out
 // again. It looks at no size: every request to one FreeList must be for the same number of bytes,
-// which Bins sees to. BoundedFreeList keeps at most kMost blocks and sends the rest down.
+// which Fixed or Bins above it see to. BoundedFreeList keeps at most kMost blocks and sends the
+// rest down.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -70,6 +71,7 @@ struct FreeList {
 
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool one_size = true;
     static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;

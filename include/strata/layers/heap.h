@@ -120,6 +120,30 @@ constexpr bool StandAlone() {
   return (of(std::type_identity<H>()) && ...);
 }
 
+// Whether all requests to a heap must be for one number of bytes, because it hands out any block
+// that it keeps for any request (FreeList). Fixed and Bins see to that.
+template <class... H>
+constexpr bool OneSize() {
+  constexpr auto of = []<class One>(std::type_identity<One>) {
+    if constexpr (requires { One::one_size; }) return bool{One::one_size};
+    return false;
+  };
+  return (of(std::type_identity<H>()) || ...);
+}
+
+// Whether a heap may be cleared by another one of its kind, of which layers above it do not hear
+// (Nested). What is above must keep nothing then: it adds no byte to the heap.
+template <class H>
+constexpr bool ClearedFromAside() {
+  if constexpr (requires { H::cleared_from_aside; }) return H::cleared_from_aside;
+  return false;
+}
+template <class Top, class Below>
+constexpr bool MayMissClears() {
+  if constexpr (ClearedFromAside<Below>()) return sizeof(Top) == sizeof(Below);
+  return true;
+}
+
 // What stands for a heap that did not fit, so that the message about it is not followed by pages.
 struct Misfit {
   static constexpr size_t alignment = 4096;
@@ -167,13 +191,27 @@ struct StackOf<Top, Rest...> {
                 "deallocate(p, size), alignment and thread_safe");
   static_assert(!Heap<Below> || LayerOver<Top, Below>,
                 "all of a stack but the last must be layers: a struct with a template On<Below>");
-  using type = typename LayerOn<Top, Below>::type;
+  using On = typename LayerOn<Top, Below>::type;
+  static constexpr bool kMayStand = MayMissClears<On, Below>();
+  static_assert(kMayStand,
+                "what is above Nested must keep nothing, for it does not hear of a parent's clear: "
+                "put Nested above it");
+  using type = std::conditional_t<kMayStand, On, Misfit>;
+};
+
+// A heap for requests of any size.
+template <class H>
+struct ForAnySize {
+  static_assert(!OneSize<H>(),
+                "FreeList and Inbox hand out any block that they keep: put Fixed<bytes> or Bins "
+                "above them, so that all requests are for one size");
+  using type = std::conditional_t<OneSize<H>(), Misfit, H>;
 };
 
 }  // namespace internal
 
 template <class... Layers>
-using Stack = typename internal::StackOf<Layers...>::type;
+using Stack = typename internal::ForAnySize<typename internal::StackOf<Layers...>::type>::type;
 
 // The part of a layer's On that is the same in all of them: the heap below as a member, its facts,
 // and what holds whatever the layer makes of the memory. For layers whose blocks are not the ones
@@ -188,6 +226,8 @@ class Over {
   // Blocks lie this many bytes behind a multiple of 16, so that what follows a header of as many
   // bytes is aligned (Bump).
   static constexpr size_t skew = internal::SkewOf<Next>();
+  static constexpr bool one_size = internal::OneSize<Next>();
+  static constexpr bool cleared_from_aside = internal::ClearedFromAside<Next>();
 
   template <class... Args>
     requires std::constructible_from<Next, Args...>

@@ -28,7 +28,10 @@ struct HoardTraits {
   static constexpr size_t kSuperblock = kUnit;  // S
   static constexpr size_t kHeaps = 16;          // P, at most
   static constexpr size_t kShards = 16;
-  static constexpr size_t kSpares = 16;  // empty superblocks that are not given back, for each heap
+  // Empty superblocks that are not given back, for each heap: of no class, and such as are the only
+  // one that the heap has of their class, which a program that takes and frees one block needs.
+  static constexpr size_t kSpares = 8;
+  static constexpr size_t kKept = 8;
   using Classes = SuperblockClasses<kUnit>;
   using Which = CpuIndex;  // whose heap the caller uses
   using Sync = SystemSync;
@@ -40,8 +43,10 @@ struct HoardTraits {
 //   memory held <= U / (1 - f) + P * K * S
 //
 // where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
-// hoard_global.h the argument. Blocks larger than half a superblock come from below, each in a run
-// of its own. Superblocks that are empty go back below, but for a few.
+// hoard_global.h the argument. Of all classes together there are at most as many superblocks as
+// objects in use, and kSpares + kKept empty ones for each heap. Blocks larger
+// than half a superblock come from below, each in a run of its own. Superblocks that are empty go
+// back below, but for a few.
 //
 // A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
 // long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
@@ -98,6 +103,8 @@ struct Hoard {
       const size_t home = Home();
       Bin& bin = bins_[home][c];
       Holding hold(bin.lock);
+      if (bin.keeps_empty) [[unlikely]]
+        DropKept(bin, home);
       Block* s = bin.groups.Fullest();
       if (s == nullptr) [[unlikely]] {
         s = Refill(bin, home, c);
@@ -138,6 +145,8 @@ struct Hoard {
       Bin& bin = bins_[home][c];
       *from = &bin;
       Holding hold(bin.lock);
+      if (bin.keeps_empty) [[unlikely]]
+        DropKept(bin, home);
       size_t taken = 0;
       while (taken < n) {
         Block* s = bin.groups.Fullest();
@@ -216,15 +225,34 @@ struct Hoard {
       return s;
     }
 
-    // Under the bin's lock. An empty superblock is of no class any more.
+    // Under the bin's lock.
     [[gnu::noinline]] void PartWithOne(Bin& bin) {
       Block* s = bin.groups.Emptiest();
       bin.Remove(*s);
-      if (s->used() == 0) {
-        GiveBack(*s, HomeOf(bin));
-      } else {
-        global_.Put(*s, HomeOf(bin));
+      global_.Put(*s, HomeOf(bin));
+    }
+    // The same. An empty superblock is of no class any more, and all may have it, unless it is one
+    // of the few that stay. (The only one of its bin is what the next allocation takes from.)
+    [[gnu::noinline]] void PartWithEmpty(Bin& bin, Block& s) {
+      if (bin.capacity == s.capacity() && MayKeepEmpty(HomeOf(bin))) {
+        bin.keeps_empty = true;
+        return;
       }
+      bin.Remove(s);
+      GiveBack(s, HomeOf(bin));
+    }
+
+    bool MayKeepEmpty(size_t home) {
+      if constexpr (Traits::kKept == 0) return false;
+      auto& kept = kept_[home].count;
+      if (kept.fetch_add(1) < Traits::kKept) return true;
+      kept.fetch_add(SIZE_MAX);  // one less
+      return false;
+    }
+    // An empty superblock that was kept is used again.
+    void DropKept(Bin& bin, size_t home) {
+      bin.keeps_empty = false;
+      kept_[home].count.fetch_add(SIZE_MAX);  // one less
     }
 
     // Under the bin's lock; whether it was let go. A block, or a chain of blocks of s.
@@ -237,6 +265,8 @@ struct Hoard {
       }
       // Mostly once; s may be what is parted with, and gone then.
       const size_t objects = s.capacity();
+      if (s.used() == 0) [[unlikely]]
+        PartWithEmpty(bin, s);
       while (bin.TooEmpty(thresholds_, objects)) PartWithOne(bin);
       return false;
     }
@@ -296,6 +326,10 @@ struct Hoard {
     size_t heaps_;
     HoardThresholds thresholds_;
     Bin bins_[Traits::kHeaps][Classes::count];
+    struct alignas(64) KeptEmpty {
+      typename Sync::template Atomic<size_t> count{0};
+    };
+    KeptEmpty kept_[Traits::kHeaps];
     Global global_;
     Spares spares_;
   };

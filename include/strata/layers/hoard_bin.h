@@ -20,7 +20,9 @@ struct HoardThresholds {
 //   u >= a - K * (objects in a superblock)   or   u >= (1 - f) * a
 //
 // by parting with a superblock that is at least f empty when a free has broken it (Hoard, ASPLOS
-// 2000, section 3). There always is one: the average is more than f empty then.
+// 2000, section 3). There always is one: the average is more than f empty then. K is for
+// superblocks in use: one that comes empty leaves at once, for another class may need it, but for a
+// few in each heap.
 template <size_t kUnit, class Sync>
 struct alignas(128) HoardBin {
   using Block = Superblock<kUnit, HoardBin, Sync>;
@@ -65,6 +67,7 @@ struct alignas(128) HoardBin {
 
   typename Sync::Lock lock;
   bool global = false;
+  bool keeps_empty = false;  // one superblock, and it is empty
   EmptinessGroups<Block> groups;
   size_t used = 0;      // u
   size_t capacity = 0;  // a

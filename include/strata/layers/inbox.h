@@ -1,7 +1,7 @@
 // Inbox: blocks that other threads give back to a heap which one thread uses. They push them on an
 // atomic stack; the owner takes the whole stack when the layers above have nothing left, so neither
 // side ever waits (after the message queues of snmalloc and the thread-delayed frees of mimalloc).
-// All blocks are of one size, as in a FreeList: put it under one, in Bins.
+// All blocks are of one size, as in a FreeList: put it under one, in Bins or below Fixed.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@ struct Inbox {
    public:
     // For the owner; Return() is for all.
     static constexpr bool thread_safe = false;
+    static constexpr bool one_size = true;
     static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;

@@ -1,6 +1,8 @@
 // Nested: regions in regions. A heap that can be cleared gets a parent; clearing the parent, or its
 // end, clears all heaps made under it first, and theirs (the lifetimes of a request and of its
-// parts). A heap whose parent is gone has nothing out and stands alone. One thread for a family.
+// parts). A heap whose parent is gone has nothing out and stands alone. One thread for a family. A
+// layer above would not hear of a parent's clear, so that none there may keep anything: Nested is
+// the top of a stack.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -15,6 +17,7 @@ struct Nested {
 
    public:
     static constexpr bool thread_safe = false;
+    static constexpr bool cleared_from_aside = true;
 
     On() = default;
     // The arguments behind the parent are meant for the layers below.

@@ -80,8 +80,9 @@ class OverHeaps : public Over<Below> {
 template <size_t kHeaps, class Which, class... PerHeap>
 struct PrivateHeaps {
   template <Heap Below>
-  class On : public internal::OverHeaps<Stack<PerHeap..., Ref<Below>>, kHeaps, Below> {
-    using Private = Stack<PerHeap..., Ref<Below>>;
+  class On : public internal::OverHeaps<typename internal::StackOf<PerHeap..., Ref<Below>>::type,
+                                        kHeaps, Below> {
+    using Private = typename internal::StackOf<PerHeap..., Ref<Below>>::type;
     using Base = internal::OverHeaps<Private, kHeaps, Below>;
     static_assert(HeapChoice<Which>,
                   "PrivateHeaps: the second parameter must choose a heap, such as CpuIndex");
@@ -96,6 +97,7 @@ struct PrivateHeaps {
    public:
     static constexpr size_t alignment = Private::alignment;
     static constexpr bool thread_safe = true;
+    static constexpr bool one_size = internal::OneSize<Private, Below>();
     static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
 
     using Base::Base;
@@ -112,19 +114,21 @@ struct PrivateHeaps {
 template <size_t kHeaps, class Which, class... PerHeap>
 struct OwnedHeaps {
   template <Heap Below>
-  class On
-      : public internal::OverHeaps<Stack<Header<size_t>, PerHeap..., Ref<Below>>, kHeaps, Below> {
-    using Owned = Stack<Header<size_t>, PerHeap..., Ref<Below>>;
+  class On : public internal::OverHeaps<
+                 typename internal::StackOf<Header<size_t>, PerHeap..., Ref<Below>>::type, kHeaps,
+                 Below> {
+    using Owned = typename internal::StackOf<Header<size_t>, PerHeap..., Ref<Below>>::type;
     using Base = internal::OverHeaps<Owned, kHeaps, Below>;
     static_assert(HeapChoice<Which>,
                   "OwnedHeaps: the second parameter must choose a heap, such as CpuIndex");
-    static_assert(Stack<PerHeap..., Ref<Below>>::thread_safe,
+    static_assert(internal::StackOf<PerHeap..., Ref<Below>>::type::thread_safe,
                   "OwnedHeaps: any thread may free into a heap; put Locked on top of its layers");
     static_assert(Below::thread_safe, "OwnedHeaps: the heap below is shared; it must lock");
 
    public:
     static constexpr size_t alignment = Owned::alignment;
     static constexpr bool thread_safe = true;
+    static constexpr bool one_size = internal::OneSize<Owned, Below>();
 
     using Base::Base;
 

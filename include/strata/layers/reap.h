@@ -6,9 +6,9 @@
 // everything back together.
 #pragma once
 
-#include "strata/layers/best_fit.h"
 #include "strata/layers/reap_holdings.h"
 #include "strata/layers/reap_window.h"
+#include "strata/layers/tree_fit.h"
 #include "strata/layers/waiting_blocks.h"
 
 namespace strata::layers {
@@ -21,9 +21,8 @@ namespace strata::layers {
 // the heap instead, or throw; it must not end the heap.
 //
 // Chunks start at kFirst bytes and double up to kMost. The finder that is there if none is named
-// has some 100 bins: there may be many reaps.
-template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20,
-          class Finder = BasicBestFit<32, 8, Log2(kMost)>>
+// has trees for holes up to that only: there may be many reaps.
+template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20, class Finder = BasicTreeFit<Log2(kMost)>>
 struct Reap {
   static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost,
                 "Reap: chunks from one power of two, at least 4096, up to another");
@@ -181,7 +180,7 @@ struct Reap {
     bool bumping() const { return finder_.empty() && waiting_.empty(); }
 
    private:
-    static constexpr size_t kMostWaiting = kMost / 4;
+    static constexpr size_t kMostWaiting = kMost / 2;
 
     size_t used_in_chunks() const { return window_.used_now(); }
 

@@ -1,8 +1,9 @@
 // What a Reap holds of the heap below: the chunks that it bumps through, the newest first, and
 // memory of their own for requests that are large for a chunk. Says how large the next chunk is to
 // be, and heeds the cap. The heap below may have a static whole(bytes): what it takes for so many
-// is then asked for; allocate_for(owner, bytes): it then learns whose they will be; and a static
-// least_for(owner): chunks have so many bytes at least, a power of two.
+// is then asked for; allocate_for(owner, bytes) and remap_for(owner, p, bytes, wanted): it then
+// learns whose they will be; and a static least_for(owner): chunks have so many bytes at least, a
+// power of two.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,10 @@ class ReapHoldings {
 
  public:
   // Whether the heap below can move what it gave, as Mmap can.
-  static constexpr bool moves = requires(Below& below, void* p, size_t n) { below.remap(p, n, n); };
+  static constexpr bool moves_for_owner =
+      requires(Below& below, void* p, size_t n) { below.remap_for(p, p, n, n); };
+  static constexpr bool moves =
+      moves_for_owner || requires(Below& below, void* p, size_t n) { below.remap(p, n, n); };
   static constexpr size_t kOverhead = sizeof(Chunk) + Block::kUnit;
   // Blocks above this have memory of their own.
   static constexpr size_t kApart = kMost / 4;
@@ -114,7 +118,7 @@ class ReapHoldings {
     if (bytes <= kApart || (whole > before && !Allowed(whole - before))) return nullptr;
     void* const owner = c->owner;
     c->Unlink(&apart_);
-    void* moved = below.remap(c, before, whole);
+    void* moved = Remap(below, c, whole);
     const size_t now = moved == nullptr ? before : whole;
     c = Chunk::Make(moved == nullptr ? c : moved, now, owner, &apart_);
     b = Block::Of(reinterpret_cast<char*>(c) + offset);
@@ -169,6 +173,13 @@ class ReapHoldings {
     if (raw == nullptr) return nullptr;
     held_ += bytes;
     return Chunk::Make(raw, bytes, owner_, list);
+  }
+  void* Remap(Below& below, Chunk* c, size_t whole) {
+    if constexpr (moves_for_owner) {
+      return below.remap_for(owner_, c, c->bytes, whole);
+    } else {
+      return below.remap(c, c->bytes, whole);
+    }
   }
   void GiveBack(Below& below, Chunk* c, Chunk** list) {
     held_ -= c->bytes;

@@ -16,6 +16,8 @@ class Ref {
   // They go to the one heap, by whichever reference.
   static constexpr bool blocks_stand_alone = true;
   static constexpr size_t skew = internal::SkewOf<H>();
+  static constexpr bool one_size = internal::OneSize<H>();
+  static constexpr bool cleared_from_aside = internal::ClearedFromAside<H>();
 
   constexpr explicit Ref(H& heap) : heap_(&heap) {}
 

@@ -1,9 +1,8 @@
-// TreeFit: a finder like BestFit whose steps have a bound. Below 1 KiB there is a list for each
-// size; above, a tree for each power of two, in which the bits of a block's size below its first
-// are the way to its place, and blocks of one size are a ring of which one lies in the tree
-// (digital search trees, as Lea's malloc has them since 2.8). Best fit takes at most as many steps
-// as a size has bits, where BestFit's sorted lists take as many as there are free blocks of about
-// that size.
+// TreeFit: where a coalescing heap keeps its free blocks, and how it picks the smallest that fits.
+// Below 1 KiB there is a list for each size; above, a tree for each power of two, in which the bits
+// of a block's size below its first are the way to its place, and blocks of one size are a ring of
+// which one lies in the tree (digital search trees, as Lea's malloc has them since 2.8). Best fit
+// takes at most as many steps as a size has bits, however many blocks are free.
 #pragma once
 
 #include "strata/layers/boundary_tag.h"
@@ -105,7 +104,9 @@ class SizeTree {
 
 }  // namespace internal
 
-class TreeFit {
+// For blocks below 2 to the power of kEnd bytes; no address has more than 48 bits.
+template <size_t kEnd = 48>
+class BasicTreeFit {
  public:
   void Add(TaggedBlock* b) {
     if (b->size() < kLimit) return Link(b);
@@ -139,7 +140,8 @@ class TreeFit {
 
  private:
   static constexpr size_t kLists = 64, kLimit = kLists * TaggedBlock::kUnit;
-  static constexpr size_t kFirstOctave = Log2(kLimit), kEndOctave = 48;  // no address is above
+  static constexpr size_t kFirstOctave = Log2(kLimit);
+  static_assert(kFirstOctave < kEnd && kEnd <= 48, "TreeFit: an end from 2^11 to 2^48");
   static constexpr uint64_t Bit(size_t n) { return uint64_t{1} << n; }
 
   TaggedBlock* Find(size_t bytes) {
@@ -156,7 +158,7 @@ class TreeFit {
     size_t octave = kFirstOctave;
     if (bytes >= kLimit) {
       octave = Log2(bytes);
-      if (octave >= kEndOctave) return nullptr;
+      if (octave >= kEnd) return nullptr;
       if ((octaves_ & Bit(octave)) != 0) {
         if (TaggedBlock* b = trees_[octave - kFirstOctave].AtLeast(bytes)) return b;
       }
@@ -210,7 +212,9 @@ class TreeFit {
   size_t floor_ = SIZE_MAX;           // none in the trees is smaller
   uint64_t exact_ = 0, octaves_ = 0;  // a bit for each list, and for each tree, that is not empty
   TaggedBlock* lists_[kLists] = {};   // only those with their bit set mean anything
-  internal::SizeTree trees_[kEndOctave - kFirstOctave];
+  internal::SizeTree trees_[kEnd - kFirstOctave];
 };
+
+using TreeFit = BasicTreeFit<>;
 
 }  // namespace strata::layers
