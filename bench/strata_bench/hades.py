@@ -25,7 +25,7 @@ BACKENDS = ("pageout", "cold", "pressure", "none")
 SWAP_MIB = 6144
 JOIN = 'echo $$ >"$0" && exec "$@"'
 # The kernel refuses a limit until enough is paged out.
-LOWER = "for i in $(seq 200); do echo {bytes} >{file} && exit; sleep 0.05; done 2>/dev/null; false"
+LOWER = "for i in $(seq 1000); do echo {bytes} >{file} && exit; sleep 0.05; done 2>/dev/null; false"
 ABOUT = """CrestDB ([crestdb](../crestdb.md)) with keys of 30 bytes and values of 1,024, with \
 values that stay where malloc put them and with values that Strata moves \
 ([hotness](../hotness.md)), in turn. Requests are drawn from YCSB's Zipf distribution (0.99) \
