@@ -316,27 +316,6 @@ def run_pageutil(place: Path | None, quick: bool) -> None:
     say(f"bench: wrote {target}")
 
 
-def run_contexts(lib: Path, place: Path | None, quick: bool) -> None:
-    out = ROOT / "build" / "contexts"
-    out.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    facts = machine.facts(ROOT)
-    say = partial(console.print, highlight=False, soft_wrap=True)
-    execute.build_programs(BENCH, ROOT / "build" / "bench", "hotcold")
-    program = ROOT / "build" / "bench" / "hotcold"
-    found = contexts.run(lib, program, out, lambda line: say(f"bench: {line}"), quick=quick)
-    how = (
-        f"`make bench GROUP=contexts` on {datetime.date.today().isoformat()}, tree"
-        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes;"
-        " ratios are the geometric mean over the rounds, with the lowest and the highest."
-    )
-    target = place or (out if quick else PAGES) / "contexts.md"
-    text = contexts.page(found, how)
-    target.write_text(text)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-    say(f"bench: wrote {target}")
-
-
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
@@ -377,7 +356,7 @@ def main(
         elif group == pageutil.GROUP.name:
             run_pageutil(docs, quick)
         elif group == contexts.GROUP.name:
-            run_contexts(lib, docs, quick)
+            contexts.write(BENCH, lib, docs, console, quick=quick)
         else:
             run_group(GROUPS[group], lib, rounds, docs, quick)
         return

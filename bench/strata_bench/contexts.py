@@ -4,18 +4,21 @@ in heat by construction. Writes docs/benchmarks/contexts.md."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
 import statistics
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
 from strata.procfs import cpu_times, spent_since
 
-from strata_bench import pageutil
+from strata_bench import execute, machine, pageutil
 from strata_bench.groups import Group
 from strata_bench.redis_load import kib_fields, started
 
@@ -139,3 +142,28 @@ def run(
         say(f"Redis in qemu-user, STRATA_CONTEXTS={contexts}")
         figures.utilization, figures.pages = utilization(lib, contexts, out, quick=quick)
     return found
+
+
+def write(bench: Path, lib: Path, place: Path | None, console: Console, *, quick: bool) -> None:
+    """Measures, and writes the page; a quick one lies beside its data."""
+    root = bench.parent
+    out = root / "build" / "contexts"
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    facts = machine.facts(root)
+
+    def say(line: str) -> None:
+        console.print(f"bench: {line}", highlight=False, soft_wrap=True)
+
+    execute.build_programs(bench, root / "build" / "bench", "hotcold")
+    found = run(lib, root / "build" / "bench" / "hotcold", out, say, quick=quick)
+    how = (
+        f"`make bench GROUP={GROUP.name}` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - began) / 60:.1f} minutes;"
+        " ratios are the geometric mean over the rounds, with the lowest and the highest."
+    )
+    target = place or (out if quick else root / "docs" / "benchmarks") / "contexts.md"
+    text = page(found, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"wrote {target}")

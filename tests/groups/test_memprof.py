@@ -1,5 +1,5 @@
-"""The hints that clang's MemProf writes into a program after a profiled run: from the profile to the
-page utilization that they change."""
+"""The hints that clang's MemProf writes into a program after a profiled run: from the profile to
+the page utilization that they change."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def utilization(lab: Lab, program: Path) -> float:
     return float(lab.run(program).ok().stdout.split()[0])
 
 
-def test_hints_of_a_profile_raise_page_utilization(
-    lab: Lab, programs: tuple[Path, Path]
-) -> None:
+def test_hints_of_a_profile_raise_page_utilization(lab: Lab, programs: tuple[Path, Path]) -> None:
     plain, hinted = programs
     assert "__hot_cold_t" in do("nm", "-D", hinted)
     assert utilization(lab, plain) < 0.15  # one object of eleven
