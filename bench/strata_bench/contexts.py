@@ -29,12 +29,13 @@ READS, QUICK_READS = 200_000, 10_000
 ROUNDS, QUICK_ROUNDS = 5, 2
 FIGURE = re.compile(r"(\w+)=([\d.]+)")
 ABOUT = """`STRATA_CONTEXTS=N` puts objects in N groups by the place that allocates them \
-([hotness](../hotness.md#without-annotations)). Redis keeps records of 1,000 bytes as values and is \
-read as YCSB-C does, by Zipf's law with 0.99, hot keys scattered: page utilization in one epoch of \
-reads in qemu-user ([how](pageutil.md)); resident memory after the reads, and requests in a second \
-of the server's CPU time, without. hotcold makes 100,000 hot objects of 96 bytes among a million \
-cold ones of the same size in two places of its code: resident memory, the pages that its hot \
-objects lie on, and the time of one step of a chase over them.
+([hotness](../hotness.md#without-annotations)). Redis keeps records of 1,000 bytes as values and \
+is read as YCSB-C does, by Zipf's law with 0.99, hot keys scattered: page utilization in one epoch \
+of reads in qemu-user ([how](pageutil.md)); resident memory after the reads, and requests in a \
+second of the server's CPU time, without. hotcold makes 100,000 hot objects of 96 bytes among a \
+million cold ones of the same size in two places of its code: resident memory, the pages that its \
+hot objects lie on, and the time of one step of a chase over them. Addresses are random, so with \
+few groups both may fall into one: the figure is the median of the rounds.
 """
 
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -156,28 +157,30 @@ TEST_F(GroupedListsTest, ARandomProgramNeverMixesGroupsOnAPage) {
 }
 
 TEST_F(GroupedListsTest, ThreadsThatMakeTheSameListsShareThem) {
+  using Objects = std::vector<std::pair<ObjectGroup, void*>>;
+  std::vector<Objects> kept(4);
   std::vector<std::thread> threads;
-  for (size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([this, t] {
-      std::mt19937 random(static_cast<unsigned>(t));
-      std::vector<std::pair<ObjectGroup, void*>> mine;
+  for (Objects& mine : kept) {
+    threads.emplace_back([this, &mine] {
       for (size_t i = 0; i < 2000; ++i) {
         const ObjectGroup g = ContextGroup(i * 7 % kMostContexts);
         mine.emplace_back(g, groups().Take(class_, g));
-        *static_cast<size_t*>(mine.back().second) = t;
-        std::swap(mine[random() % mine.size()], mine.back());
         if (i % 2 == 0) continue;
-        EXPECT_EQ(*static_cast<size_t*>(mine.back().second), t);
+        std::swap(mine[i * 31 % mine.size()], mine.back());
         Give(class_, mine.back().first, mine.back().second);
         mine.pop_back();
       }
-      for (auto [g, p] : mine) Give(class_, g, p);
     });
   }
   for (std::thread& thread : threads) thread.join();
+  std::set<void*> places;
+  for (const Objects& mine : kept)
+    for (auto [g, p] : mine) EXPECT_TRUE(places.insert(p).second);
   size_t lists = 0;
   groups().ForEach([&lists](auto&) { ++lists; });
   EXPECT_EQ(lists, kMostContexts);
+  for (const Objects& mine : kept)
+    for (auto [g, p] : mine) Give(class_, g, p);
   heap_->EmptyCaches();
   EXPECT_EQ(heap_->page_heap().used(), Pages(0));
   EXPECT_EQ(bad_frees, 0u);
