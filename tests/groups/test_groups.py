@@ -38,6 +38,8 @@ def test_contexts_lie_apart(lab: Lab, program: Path, mode: str) -> None:
     env = {"STRATA_CONTEXTS": "64", "STRATA_CACHE": mode}
     runs = [lab.run(program, "contexts_share_no_page", env=env).ok() for _ in range(8)]
     assert any(run.stdout == "apart\n" for run in runs)
+    if "debug" in str(lab.library):  # which takes half of all places to allocate what lasts
+        return
     without = lab.run(program, "contexts_share_no_page", env={"STRATA_CACHE": mode}).ok()
     assert without.stdout == ""
 

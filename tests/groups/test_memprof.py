@@ -56,5 +56,6 @@ def utilization(lab: Lab, program: Path) -> float:
 def test_hints_of_a_profile_raise_page_utilization(lab: Lab, programs: tuple[Path, Path]) -> None:
     plain, hinted = programs
     assert "__hot_cold_t" in do("nm", "-D", hinted)
-    assert utilization(lab, plain) < 0.15  # one object of eleven
     assert utilization(lab, hinted) > 0.8
+    if "debug" not in str(lab.library):  # which takes half of all places to allocate what lasts
+        assert utilization(lab, plain) < 0.15  # one object of eleven
