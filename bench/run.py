@@ -23,6 +23,7 @@ from strata_bench import (
     accuracy,
     allocators,
     classic_groups,
+    contexts,
     cycle_group,
     execute,
     groups,
@@ -60,7 +61,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, hades, pageutil)}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, pageutil)}
 )
 
 console = Console()
@@ -354,6 +355,8 @@ def main(
             run_accuracy(lib, docs, quick)
         elif group == pageutil.GROUP.name:
             run_pageutil(docs, quick)
+        elif group == contexts.GROUP.name:
+            contexts.write(BENCH, lib, docs, console, quick=quick)
         else:
             run_group(GROUPS[group], lib, rounds, docs, quick)
         return

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,10 @@ class Redis:
         self._answer = len(bulk(bytes(FIELDS * FIELD_BYTES)))
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
-        self._wire = Wire(self._port, process)
+        self.begin_at(self._port, process)
+
+    def begin_at(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        self._wire = Wire(port, process)
 
     def fill(self, records: int) -> None:
         for first in range(0, records, BATCH):
@@ -209,12 +212,18 @@ STORES: tuple[Callable[[], Store], ...] = (Redis, Memcached, Sqlite)
 
 
 @contextlib.contextmanager
-def measured(store: Store, folder: Path, epoch: float) -> Iterator[subprocess.Popen[bytes]]:
-    """The store under `strata pageutil`; its results lie in the folder afterwards."""
+def measured(
+    store: Store, folder: Path, epoch: float, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The store under `strata pageutil`; its results lie in the folder afterwards. What is
+    preloaded by `environment` is so in the store."""
+    libraries = (environment or {}).get("LD_PRELOAD")
+    env = {k: v for k, v in environment.items() if k != "LD_PRELOAD"} if environment else None
     command = [sys.executable, "-m", "strata", "pageutil", "-o", str(folder)]
+    command += ["--lib", libraries] if libraries else []
     command += ["--epoch", f"{epoch:g}", "--", *store.command]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=env)
     try:
         yield process
     finally:

@@ -1,7 +1,8 @@
 /* operator new with a hint of how often the object will be used, as LLVM's profile-guided pass
  * emits it and as TCMalloc takes it: below 128 is cold, 255 is hottest. Strata accepts every form.
- * The hint does not change where the object lies (docs/experiments.md says why), so code that uses
- * these runs at full speed and needs no other allocator. Delete as usual. */
+ * Hot objects, cold ones (below 128) and all others lie in pages of their own, so each malloc and
+ * free of a hot or cold one takes a lock; a block above 256 KiB has its own pages anyway, and an
+ * alignment goes before the hint. docs/hotness.md says what that gains. Delete as usual. */
 #ifndef STRATA_HOT_COLD_H_
 #define STRATA_HOT_COLD_H_
 

@@ -13,9 +13,9 @@ enum class SizeClass : uint16_t { kNone = 0 };
 
 constexpr size_t Raw(SizeClass c) { return static_cast<size_t>(c); }
 
-// A page on which a sampled object starts is entered in the page map with this bit beside its
-// class: no slab has room for such a "class", so a free of anything on the page takes the slow
-// path, and the fast path needs no test.
+// A page on which a sampled object starts, or whose span is of a group (base/object_group.h), is
+// entered in the page map with this bit beside its class: no slab has room for such a "class", so a
+// free of anything on the page takes the slow path, and the fast path needs no test.
 inline constexpr uint16_t kSampledPage = 0x100;
 
 constexpr bool IsSampledPage(SizeClass c) { return (Raw(c) & kSampledPage) != 0; }

@@ -31,7 +31,7 @@ PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
   PinnedBytes pinned;
   double objects = 1;
   if (span->state != SpanState::kLarge) {
-    const size_t taken = heap.central()[span->size_class].TakenFrom(span);
+    const size_t taken = heap.central().ListOf(*span).TakenFrom(span);
     if (taken == 0) return {};  // only after a double free
     objects = static_cast<double>(taken);
     pinned.in_span = static_cast<double>(FreeBackedIn(*span, taken, heap.page_heap())) / objects;

@@ -28,7 +28,7 @@ class ReleaseSteps {
   ReleaseSteps& operator=(const ReleaseSteps&) = delete;
 
   uint64_t NowNs() { return kernel_.NowNs(); }
-  uint64_t Moves() const { return central_.moves() + large_.counts().moves; }
+  uint64_t Moves() { return central_.moves() + large_.counts().moves; }
   void BeginTick(uint32_t tick) {
     central_.ForEach([tick](auto& list) { list.set_tick(tick); });
   }
@@ -49,15 +49,17 @@ class ReleaseSteps {
     page_heap_.BeginSurvey();
     for (size_t c = 1; c < kNumClasses; ++c)
       idle_[c] = central_[static_cast<SizeClass>(c)].SurveyIdle(before);
+    central_.groups().SurveyIdle(before);
   }
   size_t ReleaseSurveyed(uint32_t before, size_t limit, Program program) {
     size_t released = 0;
-    for (size_t c = 1; c < kNumClasses; ++c) {
-      if (!idle_[c]) continue;
-      auto& list = central_[static_cast<SizeClass>(c)];
+    const auto release = [&](auto& list) {
       list.SearchAnew();
       released += list.ReleaseIdle(before, limit, program);
-    }
+    };
+    for (size_t c = 1; c < kNumClasses; ++c)
+      if (idle_[c]) release(central_[static_cast<SizeClass>(c)]);
+    central_.groups().ForEachSurveyed(release);
     return released;
   }
   size_t ReleasePages(CallRate calls, Program program) { return page_heap_.Tick(calls, program); }

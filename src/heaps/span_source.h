@@ -3,10 +3,12 @@
 // Sits in heaps, between the central free lists and the page heap. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/lock.h"
+#include "base/object_group.h"
 #include "base/placement.h"
 #include "heaps/block_lookup.h"
 #include "heaps/growth.h"
@@ -35,25 +37,19 @@ class SpanSource {
   // Null when memory is short.
   Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, PlacementOf(c)); }
   Span* TakeSpanIn(SizeClass c, Placement placement) {
-    const ClassInfo& info = InfoOf(c);
-    Span* span = pool_.New(info.objects);
-    if (span == nullptr) return nullptr;
-    const PageRun run = page_heap_.Take({Pages(info.pages), Pages(1), placement});
-    if (run.range.empty()) {
-      pool_.Delete(span);
-      return nullptr;
-    }
-    growth_.Note(run);
-    span->size_class = c;
-    span->first_page = static_cast<uint32_t>(run.range.first.raw());
-    span->num_pages = static_cast<uint32_t>(run.range.length.raw());
-    span->InitBits();
-    page_map_.Set(run.range, span, c);
-    return span;
+    return Make(c, placement, ObjectGroup::kNone);
+  }
+  Span* TakeSpanOf(SizeClass c, ObjectGroup group) {
+    Placement placement = PlacementOf(c);
+    if (group == ObjectGroup::kCold && cold_pages_.load(std::memory_order_relaxed) >= kEnoughCold)
+      placement.hotness = Hotness::kCold;
+    return Make(c, placement, group);
   }
   void GiveSpan(Span* span) {
     const PageRange range = span->range();
     const SizeClass c = span->size_class;
+    if (span->group == ObjectGroup::kCold)
+      cold_pages_.fetch_sub(range.length.raw(), std::memory_order_relaxed);
     page_map_.Clear(range, c);
     pool_.Delete(span);
     page_heap_.Give(range);
@@ -71,6 +67,31 @@ class SpanSource {
   void ReportBadFree(void* p) { blocks_.ReportBadFree(p); }
 
  private:
+  // Fewer cold pages than half a hugepage lie among the others.
+  static constexpr size_t kEnoughCold = kPagesPerHugePage / 2;
+
+  Span* Make(SizeClass c, Placement placement, ObjectGroup group) {
+    const ClassInfo& info = InfoOf(c);
+    Span* span = pool_.New(info.objects);
+    if (span == nullptr) return nullptr;
+    const PageRun run = page_heap_.Take({Pages(info.pages), Pages(1), placement});
+    if (run.range.empty()) {
+      pool_.Delete(span);
+      return nullptr;
+    }
+    growth_.Note(run);
+    span->size_class = c;
+    span->first_page = static_cast<uint32_t>(run.range.first.raw());
+    span->num_pages = static_cast<uint32_t>(run.range.length.raw());
+    span->group = group;
+    span->InitBits();
+    page_map_.Set(run.range, span, c);
+    if (group != ObjectGroup::kNone) page_map_.SetSampled(run.range);
+    if (group == ObjectGroup::kCold)
+      cold_pages_.fetch_add(run.range.length.raw(), std::memory_order_relaxed);
+    return span;
+  }
+
   const Kernel& kernel_;
   PageHeap<Kernel>& page_heap_;
   PageMap& page_map_;
@@ -78,6 +99,7 @@ class SpanSource {
   const BlockLookup<Kernel>& blocks_;
   Growth& growth_;
   Lock isolation_lock_{LockRank::kControl};
+  std::atomic<size_t> cold_pages_{0};  // of spans of cold objects
 };
 
 }  // namespace strata

@@ -61,7 +61,7 @@ class StrataHeap {
         pages_(kernel, arena, options),
         large_(kernel, pages_, arena, records_, page_map_, blocks_, growth_, tiers.cpu_number),
         spans_(kernel, pages_, page_map_, records_, blocks_, growth_),
-        central_(spans_, tiers.span_order),
+        central_(spans_, arena, tiers.span_order),
         front_(transfer_, arena),
         release_(kernel, pages_, large_, central_, transfer_),
         schedule_(release_) {
@@ -93,6 +93,7 @@ class StrataHeap {
   void VisitLocks(F f) {
     front_.VisitLocks(f);
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
+    f(central_.groups().making_lock());
     central_.ForEach([&f](auto& list) { f(list.lock()); });
     large_.VisitLocks(f);
     for (Lock* lock : {&pages_.lock(), &records_.lock(), &kernel_.lock(), &arena_.lock()}) f(*lock);

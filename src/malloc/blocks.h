@@ -11,8 +11,8 @@ namespace strata {
 
 void* AllocateZeroed(size_t count, size_t size);
 void* AllocateAligned(size_t size, size_t align);  // align: a power of two
-// As Allocate, but where the placement says if blocks of the size can be placed: large ones, and
-// such as have a span to themselves. Not below kLeastPlaced.
+// As Allocate, but where the placement says: hot and cold objects in their group, and otherwise
+// large blocks and, from kLeastPlaced on, such as have a span to themselves.
 void* AllocatePlaced(size_t size, Placement placement);
 inline constexpr size_t kLeastPlaced = 32 << 10;
 void* Reallocate(void* p, size_t size);

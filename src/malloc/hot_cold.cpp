@@ -1,6 +1,7 @@
-// The forms of operator new that carry a hint of use (strata/hot_cold.h). Blocks that can be placed
-// are asked for with it; all others go to the plain forms by name, and all do where the program has
-// an operator new of its own, which gets these calls as well. Sits at the top of malloc.
+// The forms of operator new that carry a hint of use (strata/hot_cold.h). Blocks are
+// asked for with it; those of an alignment go to the plain forms by name, and all do where the
+// program has an operator new of its own, which gets these calls as well. Sits at the top of
+// malloc.
 #include "strata/hot_cold.h"
 
 #include "base/placement.h"
@@ -35,7 +36,7 @@ Placement PlacementOf(__hot_cold_t hint) {
 // Null: ask the plain form.
 template <class F>
 void* Placed(size_t size, __hot_cold_t hint, F* plain, F* own) {
-  if (size < strata::kLeastPlaced || !IsOwn(plain, own)) return nullptr;
+  if (!IsOwn(plain, own)) return nullptr;
   return strata::AllocatePlaced(size, PlacementOf(hint));
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/message.h"
+#include "base/object_group.h"
 #include "base/parse_value.h"
 #include "profile/profile_kinds.h"
 
@@ -179,6 +180,15 @@ constexpr OptionRow kTable[] = {
     {"MODEL", "PATH|off", "none",
      "the model of lifetimes that `strata train` made; takes up to 4 MiB",
      [](const char* v, Options& o) { return ParsePath(v, o.model); }},
+    {"CONTEXTS", "0|2-64", "0 (off)",
+     "objects of as many groups, by calling context and size, in pages of their own; each malloc "
+     "and free takes a lock",
+     [](const char* v, Options& o) {
+       uint64_t n = 0;
+       if (!ParseNumber(v, NumberForm::kPlain, kMostContexts, n) || n == 1) return false;
+       o.contexts = static_cast<uint32_t>(n);
+       return true;
+     }},
     {"SAMPLE", "bytes", "2M; 512K with LIFETIMES",
      "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "
      "exact and costs more",
@@ -308,6 +318,10 @@ void SettleLifetimes(Options& o) {
     o.lifetimes = LifetimeChoice::kOff;
     Message().Text("STRATA_LIFETIMES=model needs a file in STRATA_MODEL; ignored").Send();
   }
+  if (o.lifetimes != LifetimeChoice::kOff && o.contexts != 0) {
+    o.contexts = 0;
+    Message().Text("STRATA_LIFETIMES places by call site, too; STRATA_CONTEXTS ignored").Send();
+  }
   if (o.lifetimes != LifetimeChoice::kOff && !o.says_sample) {
     o.sample_interval = kLearningSampleInterval;
     o.adapts_sample = true;
@@ -365,6 +379,7 @@ Options ReadOptions(char* const* environment, bool secure) {
     // it go on after a corruption.
     out.control = ControlChoice::kOff;
     out.heap_limit = 0;
+    out.contexts = 0;
     out.sample_interval = kDefaultSampleInterval;
     out.says_sample = false;
     out.on_error = OnError::kAbort;

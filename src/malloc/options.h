@@ -39,6 +39,7 @@ struct Options {
   bool lifetime_filler = false;
   LifetimeChoice lifetimes = LifetimeChoice::kOff;
   char model[1024] = {};  // a path; empty: none
+  uint32_t contexts = 0;  // groups of objects by calling context; 0: none
   bool says_lifetimes = false;
   bool says_sample = false;
   bool adapts_sample = false;  // the interval is ours to choose

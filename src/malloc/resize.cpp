@@ -4,6 +4,7 @@
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
+#include "malloc/grouped.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "malloc/sampling.h"
@@ -45,8 +46,17 @@ size_t UsableSize(void* p) {
 
 namespace {
 
+// In the group of the block that it takes the place of.
+void* AllocateLike(const Runtime& r, const void* from, size_t size) {
+  const ObjectGroup group = GroupOfObject(r, from);
+  if (STRATA_UNLIKELY(group != ObjectGroup::kNone) && size <= kMaxClassSize) {
+    if (void* p = TakeInGroup(size, ClassOfSize(size), group)) return p;
+  }
+  return AllocateUncounted(size);
+}
+
 void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
-  void* to = AllocateUncounted(size);
+  void* to = AllocateLike(r, from, size);
   if (to == nullptr) return nullptr;
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
   const size_t counted = size > kMaxClassSize ? size : InfoOf(ClassOfSize(size)).size;

@@ -11,8 +11,10 @@
 #include "base/message.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
+#include "malloc/grouped.h"
 #include "malloc/lifetimes.h"
 #include "malloc/main_exit.h"
+#include "malloc/predicted_path.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
@@ -100,6 +102,11 @@ void Start() {
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
   OpenModel(*r);
+  // Both place by the caller, and a debug build predicts something of all places.
+  if (options.contexts != 0) {
+    predicted_internal::g_predicts.store(false, std::memory_order_relaxed);
+    SetContexts(options.contexts);
+  }
   InitCpuCache(*r);
   if (options.cache == CacheChoice::kCpu && !r->front().per_cpu) {
     Message()

@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 
 #include "base/errno_keeper.h"
+#include "malloc/grouped.h"
 #include "malloc/predicted_path.h"
 #include "profile/stack_walk.h"
 #include "profile/usdt.h"
@@ -81,7 +82,8 @@ STRATA_NOINLINE void TakePlaced(Runtime& r, void* p, size_t size, const Allocati
 bool CountBytesSlow(size_t bytes) {
   ThreadState& t = t_state;
   if (STRATA_UNLIKELY(t.number == 0)) SeedThread(t);
-  const bool fast = (t.slabs != nullptr || BindThread()) && t.scope == nullptr && !Predicts();
+  const bool fast =
+      (t.slabs != nullptr || BindThread()) && t.scope == nullptr && !Predicts() && Contexts() == 0;
   return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),
                            fast ? Stretches::kAllowed : Stretches::kNone);
 }

@@ -7,6 +7,7 @@
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
+#include "malloc/grouped.h"
 #include "malloc/limits.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
@@ -160,6 +161,7 @@ STRATA_NOINLINE void* AllocateByCallers(AllocationSite site, size_t size, Predic
 }
 
 STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
+  if (STRATA_UNLIKELY(Contexts() != 0)) return AllocateInContext(site, size);
   if (void* p = PopPerThread(size)) return p;
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
   if (InScope()) return AllocateInScope(size);
@@ -238,6 +240,8 @@ void* AllocatePlaced(size_t size, Placement placement) {
   if (size > kMaxRequest || EnsureStarted() != RunState::kReady || InScope()) return Allocate(size);
   const bool large = size > kMaxClassSize;
   const SizeClass c = large ? SizeClass::kNone : ClassOfSize(size);
+  if (const ObjectGroup group = GroupOf(placement.hotness); !large && group != ObjectGroup::kNone)
+    return AllocateInGroup(size, c, group);
   if (!large && !IsPlacedApart(c, placement)) return Allocate(size);
   const int saved = errno;
   Runtime& r = TheRuntime();
@@ -307,7 +311,11 @@ void FreeSmallSlow(void* p) {
   if (c == kDividedPage) return FreeOther(p);
   if (!ExpectObject(r, p, c)) return;
   // Before the push: after it the block may be handed out and sampled anew.
-  if (IsSampledPage(entry)) SampleFreed(r, p);
+  if (IsSampledPage(entry)) {
+    SampleFreed(r, p);
+    if (const ObjectGroup group = GroupOfObject(r, p); group != ObjectGroup::kNone)
+      return r.heap.central().groups().Of(c, group).Give(&p, 1);
+  }
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
   if (r.front().cpu.ops().Push(c, p) == PushResult::kPushed) return;
   if (!r.front().cpu.PushSlow(c, p)) HandleBadFree(BadFree::kDouble, p);

@@ -68,6 +68,15 @@ struct LimitStats {
   size_t hard_failures = 0;
 };
 
+// Bytes of live objects in groups (base/object_group.h).
+struct GroupStats {
+  size_t contexts = 0;  // groups of contexts; 0: none
+  size_t hot = 0;
+  size_t cold = 0;
+  size_t in_contexts = 0;
+  size_t fullest_context = 0;
+};
+
 struct HeapStats {
   const char* cache_mode = "none";
   const char* rseq = "none";
@@ -108,6 +117,7 @@ struct HeapStats {
 
   SamplerStats sampler;
   PredictionStats predictions;
+  GroupStats groups;
   HotnessStats hotness;
 
   size_t caches() const { return cpu_cache + transfer_cache; }

@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "span/span.h"
+
 namespace strata {
 namespace {
 
@@ -295,7 +297,9 @@ LiveSample* Sampler::Unlink(uintptr_t address) {
   }
   if (found == nullptr) return nullptr;
   found->address.store(0, std::memory_order_release);
-  if (!others) pages_.ClearSampled(PageOf(address));
+  const Span* span = pages_.SpanOf(PageOf(address));
+  const bool stays = span != nullptr && span->is_grouped();
+  if (!others && !stays) pages_.ClearSampled(PageOf(address));
   return found;
 }
 

@@ -254,6 +254,14 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("model_misses", s.predictions.model_misses)
       .Field("model_disagreements", s.predictions.model_disagreements)
       .End();
+  all.Name("groups");
+  Object(sink)
+      .Field("contexts", s.groups.contexts)
+      .Field("hot_live", s.groups.hot)
+      .Field("cold_live", s.groups.cold)
+      .Field("contexts_live", s.groups.in_contexts)
+      .Field("fullest_context_live", s.groups.fullest_context)
+      .End();
   all.Name("hotness");
   Object(sink)
       .Field("domains", s.hotness.domains)

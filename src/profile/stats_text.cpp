@@ -148,6 +148,22 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Mebibytes(s.predictions.lasting_live)
         .Text(" live where what lasts lies\n");
   }
+  if (s.groups.hot + s.groups.cold != 0) {
+    sink.Text("  hinted            ")
+        .Mebibytes(s.groups.hot)
+        .Text(" hot, ")
+        .Mebibytes(s.groups.cold)
+        .Text(" cold\n");
+  }
+  if (s.groups.contexts != 0) {
+    sink.Text("  contexts          ")
+        .Mebibytes(s.groups.in_contexts)
+        .Text(" in ")
+        .Number(s.groups.contexts)
+        .Text(" groups, ")
+        .Mebibytes(s.groups.fullest_context)
+        .Text(" in the fullest\n");
+  }
   if (s.predictions.model_asked != 0) {
     sink.Text("  model             asked about ")
         .Number(s.predictions.model_asked)

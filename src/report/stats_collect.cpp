@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "malloc/background.h"
+#include "malloc/grouped.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
 #include "malloc/region_calls.h"
@@ -50,7 +51,8 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     const auto c = static_cast<SizeClass>(i);
     const ClassInfo& info = InfoOf(c);
     ClassStats& k = out.classes[i];
-    const CentralStats central = r.heap.central()[c].Stats();
+    CentralStats central = r.heap.central()[c].Stats();
+    r.heap.central().groups().ForEachOf(c, [&central](auto& list) { central.Add(list.Stats()); });
     k.spans = central.spans;
     k.central = central.objects_free;
     k.spans_taken = central.spans_taken;
@@ -105,6 +107,18 @@ void ReadTransferDomain(size_t domain, TransferDomainRow& out) {
   out = {domain, s.cpus, s.objects, s.bytes, s.active};
 }
 
+void CollectGroups(Runtime& r, GroupStats& out) {
+  auto& groups = r.heap.central().groups();
+  out.contexts = Contexts();
+  out.hot = groups.BytesIn(ObjectGroup::kHot);
+  out.cold = groups.BytesIn(ObjectGroup::kCold);
+  for (size_t i = 0; i < out.contexts; ++i) {
+    const size_t bytes = groups.BytesIn(ContextGroup(i));
+    out.in_contexts += bytes;
+    if (bytes > out.fullest_context) out.fullest_context = bytes;
+  }
+}
+
 void CollectAll(HeapStats& out) {
   Runtime& r = TheRuntime();
   out.cache_mode = CacheModeName();
@@ -152,6 +166,7 @@ void CollectAll(HeapStats& out) {
   out.predictions.model_hits = learning.model.hits;
   out.predictions.model_misses = learning.model.misses;
   out.predictions.model_disagreements = learning.model.disagreements;
+  CollectGroups(r, out.groups);
   CollectHotness(out.hotness);
 }
 

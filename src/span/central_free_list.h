@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/lock.h"
+#include "base/object_group.h"
 #include "base/placement.h"
 #include "base/units.h"
 #include "hugepage/break_policy.h"
@@ -35,16 +36,32 @@ struct CentralStats {
   // and how many of those emptied before the next one and went back.
   uint64_t observed[kOccupancyBuckets] = {};
   uint64_t returned[kOccupancyBuckets] = {};
+
+  void Add(const CentralStats& s) {
+    spans += s.spans;
+    objects_out += s.objects_out;
+    objects_free += s.objects_free;
+    spans_taken += s.spans_taken;
+    spans_returned += s.spans_returned;
+    for (size_t i = 0; i < kOccupancyBuckets; ++i) {
+      observed[i] += s.observed[i];
+      returned[i] += s.returned[i];
+    }
+  }
 };
 
 // Source gives spans: Span* TakeSpan(SizeClass), Span* TakeSpanIn(SizeClass, Placement),
+// Span* TakeSpanOf(SizeClass, ObjectGroup),
 // void GiveSpan(Span*), PageMap& page_map(), uintptr_t base(), what IdleSearch asks,
 // void NoteReused(const NativePages*, n) and void ReportBadFree(void*).
 template <class Source>
 class CentralFreeList {
  public:
-  void Init(SizeClass size_class, Source* source, SpanOrder order = SpanOrder::kFullestFirst) {
+  // Of a group: its spans are of that group, and no objects of others are taken back.
+  void Init(SizeClass size_class, Source* source, SpanOrder order = SpanOrder::kFullestFirst,
+            ObjectGroup group = ObjectGroup::kNone) {
     class_ = size_class;
+    group_ = group;
     source_ = source;
     spans_.Init(order);
   }
@@ -59,7 +76,8 @@ class CentralFreeList {
       Span* span = spans_.Fullest();
       if (span == nullptr) {
         spans_.lock.Release();
-        span = source_->TakeSpan(class_);
+        span = group_ == ObjectGroup::kNone ? source_->TakeSpan(class_)
+                                            : source_->TakeSpanOf(class_, group_);
         spans_.lock.Acquire();
         if (span == nullptr) break;
         spans_.Add(span);
@@ -222,7 +240,7 @@ class CentralFreeList {
     const ClassInfo& info = InfoOf(class_);
     const auto first = reinterpret_cast<uintptr_t>(objects[0]) - source_->base();
     Span* span = source_->page_map().SpanOf(PageId(first >> kPageShift));
-    if (STRATA_UNLIKELY(span == nullptr || span->size_class != class_)) {
+    if (STRATA_UNLIKELY(span == nullptr || span->size_class != class_ || span->group != group_)) {
       bad = objects[0];
       return 1;
     }
@@ -279,6 +297,7 @@ class CentralFreeList {
   }
 
   SizeClass class_ = SizeClass::kNone;
+  ObjectGroup group_ = ObjectGroup::kNone;
   Source* source_ = nullptr;
   SpanLists spans_;
   IdleSearch idle_;

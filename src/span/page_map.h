@@ -42,7 +42,8 @@ class PageMap {
   const PageEntry* entries() const { return entries_; }
 
   SizeClass ClassOf(PageId p) const { return WithoutSampledPage(EntryOf(p)); }
-  // The class, with kSampledPage where a sampled object starts on the page. That bit may change
+  // The class, with kSampledPage where a sampled object starts on the page or its span is of a
+  // group. That bit may change
   // while others read the entry of their own blocks on the page, so it is read as a whole and in no
   // order: either value takes a free to its end.
   SizeClass EntryOf(PageId p) const {
@@ -52,6 +53,9 @@ class PageMap {
   // sampler's lock orders the calls.
   void SetSampled(PageId p) {
     __atomic_fetch_or(&entries_[p.raw()].class_bits, kSampledBit, __ATOMIC_RELAXED);
+  }
+  void SetSampled(PageRange range) {
+    for (size_t i = 0; i < range.length.raw(); ++i) SetSampled(range.first + Pages(i));
   }
   void ClearSampled(PageId p) {
     __atomic_fetch_and(&entries_[p.raw()].class_bits, static_cast<uint16_t>(~kSampledBit),

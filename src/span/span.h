@@ -11,6 +11,7 @@
 #include "base/intrusive_list.h"
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "base/object_group.h"
 #include "base/size_class.h"
 #include "base/units.h"
 #include "span/size_classes.h"
@@ -39,9 +40,12 @@ struct Span : ListNode<Span> {
   uint32_t last_used = 0;      // tick of the last take or give; or that it was searched since
   static constexpr uint8_t kNotSeen = 0xff;
   uint8_t seen_bucket = kNotSeen;  // occupancy at the last tick at which it held objects
-  // kLarge: who had borrowed the hugepage in which it lies, from 1 on, when it was taken; 0:
-  // nobody.
-  uint8_t lent_to = 0;
+  union {
+    // kLarge: who had borrowed the hugepage in which it lies, from 1 on, when it was taken; 0:
+    // nobody.
+    uint8_t lent_to = 0;
+    ObjectGroup group;  // else: whose objects it holds
+  };
   uint8_t place = 0;  // in its block: SpanPool's
   uint8_t bitmap_words = 0;
   union {
@@ -52,6 +56,7 @@ struct Span : ListNode<Span> {
     uint64_t requested;  // kLarge: bytes the program asked for
   };
 
+  bool is_grouped() const { return state != SpanState::kLarge && group != ObjectGroup::kNone; }
   PageRange range() const { return {PageId(first_page), Pages(num_pages)}; }
   size_t start_offset() const { return OffsetOf(PageId(first_page)); }
   // Bit set: the object is free. The words follow the record itself.

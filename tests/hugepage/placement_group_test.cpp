@@ -17,10 +17,10 @@ TEST(PlacementGroup, WhatLastsLiesByItself) {
   EXPECT_EQ(GroupOf({.lifetime = LifetimeClass::kUnder10Ms}), PlacementGroup::kOthers);
 }
 
-TEST(PlacementGroup, HotnessMakesNoGroup) {
-  for (const Hotness hotness : {Hotness::kCold, Hotness::kMiddle, Hotness::kHot}) {
-    for (const Density density : {Density::kSparse, Density::kDense})
-      EXPECT_EQ(GroupOf({.density = density, .hotness = hotness}), GroupOf({.density = density}));
+TEST(PlacementGroup, WhatIsColdLiesWithWhatLasts) {
+  for (const Density density : {Density::kSparse, Density::kDense}) {
+    EXPECT_EQ(GroupOf({.density = density, .hotness = Hotness::kCold}), PlacementGroup::kLasting);
+    EXPECT_EQ(GroupOf({.density = density, .hotness = Hotness::kHot}), PlacementGroup::kOthers);
   }
 }
 

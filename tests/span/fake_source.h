@@ -38,6 +38,10 @@ class FakeSource {
   // --- What the central free list calls.
   Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, PlacementOf(c)); }
   Span* TakeSpanIn(SizeClass c, Placement placement) {
+    return Make(c, placement, ObjectGroup::kNone);
+  }
+  Span* TakeSpanOf(SizeClass c, ObjectGroup group) { return Make(c, PlacementOf(c), group); }
+  Span* Make(SizeClass c, Placement placement, ObjectGroup group) {
     if (on_call) on_call();
     last_placement = placement;
     ++take_calls;
@@ -50,6 +54,7 @@ class FakeSource {
     span->first_page = static_cast<uint32_t>(first);
     span->num_pages = info.pages;
     span->size_class = c;
+    span->group = group;
     span->InitBits();
     for (size_t p = first; p < first + info.pages; ++p) taken_[p] = true;
     page_map_.Set(span->range(), span, c);
