@@ -81,4 +81,12 @@ ObjectGroup GroupOfObject(const Runtime& r, const void* p) {
   return r.heap.page_map().SpanOf(page)->group;
 }
 
+bool GiveToGroup(Runtime& r, void* p) {
+  const ObjectGroup group = GroupOfObject(r, p);
+  if (group == ObjectGroup::kNone) return false;
+  const PageId page((reinterpret_cast<uintptr_t>(p) - r.kernel.base()) >> kPageShift);
+  r.heap.central().groups().Of(r.heap.page_map().ClassOf(page), group).Give(&p, 1);
+  return true;
+}
+
 }  // namespace strata

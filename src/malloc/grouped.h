@@ -34,6 +34,9 @@ void* AllocateInGroup(size_t size, SizeClass c, ObjectGroup group);
 // For a block that takes the place of one in a group; counts nothing. Null: memory is short.
 void* TakeInGroup(size_t size, SizeClass c, ObjectGroup group);
 
+// An object that is freed goes back to its group; false: it is in none.
+STRATA_NOINLINE bool GiveToGroup(Runtime& r, void* p);
+
 // Of the object at p, which lies in the heap; kNone for all that is in no group.
 ObjectGroup GroupOfObject(const Runtime& r, const void* p);
 

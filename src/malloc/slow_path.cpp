@@ -313,8 +313,7 @@ void FreeSmallSlow(void* p) {
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) {
     SampleFreed(r, p);
-    if (const ObjectGroup group = GroupOfObject(r, p); group != ObjectGroup::kNone)
-      return r.heap.central().groups().Of(c, group).Give(&p, 1);
+    if (GiveToGroup(r, p)) return;
   }
   if (t_state.slabs == nullptr && !BindThread()) return FreeSmallPerThread(r, p, c);
   if (r.front().cpu.ops().Push(c, p) == PushResult::kPushed) return;
