@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 BUILD="cmake ninja-build g++ binutils make"
-CLANG="clang-19 libclang-rt-19-dev llvm-19"
+CLANG="clang-19 libclang-rt-19-dev llvm-19 libclang-19-dev llvm-19-dev"
 PYTHON="python3 python3-venv"
 BROWSER="chromium fonts-dejavu-core"
 SERVERS="redis-server memcached nginx-light sqlite3 postgresql-15 libpython3.11-testsuite strace"
