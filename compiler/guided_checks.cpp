@@ -36,7 +36,12 @@ class Checks : public RecursiveASTVisitor<Checks> {
   bool shouldVisitTemplateInstantiations() const { return true; }
   bool shouldVisitImplicitCode() const { return true; }
 
-  void Visit(Decl* d) { TraverseDecl(d); }
+  // What lies above an expression is known within one declaration, which is whole by now.
+  void Visit(Decl* d) {
+    context_.setTraversalScope({d});
+    TraverseDecl(d);
+    context_.setTraversalScope({context_.getTranslationUnitDecl()});
+  }
 
   bool VisitFieldDecl(FieldDecl* f) {
     if (!IsGuided(f)) return true;
@@ -110,10 +115,20 @@ class Checks : public RecursiveASTVisitor<Checks> {
     }
   }
 
+  // An lvalue that no expression stands above: returned, or bound to a variable, or dropped.
+  bool Binds(const Expr* e) {
+    const auto parents = context_.getParents(*e);
+    return parents.empty() || parents[0].get<ReturnStmt>() != nullptr ||
+           parents[0].get<VarDecl>() != nullptr || parents[0].get<ParenExpr>() != nullptr;
+  }
+
   // From the lvalue of the field, or of an element of it, to what is done with it.
   void Use(const Expr* lvalue) {
     const Expr* up = Above(lvalue);
-    if (up == nullptr) return;  // its value is not used
+    if (up == nullptr) {
+      if (Binds(lvalue)) Refuse(lvalue->getExprLoc(), "taking the address of a guided field");
+      return;
+    }
     if (const auto* cast = dyn_cast<ImplicitCastExpr>(up)) {
       if (cast->getCastKind() == CK_LValueToRValue) return Value(cast);
       if (cast->getCastKind() == CK_ArrayToPointerDecay) {
@@ -124,7 +139,7 @@ class Checks : public RecursiveASTVisitor<Checks> {
     if (const auto* b = dyn_cast<BinaryOperator>(up)) {
       if (b->getOpcode() == BO_Assign && b->getLHS()->IgnoreParens() == lvalue->IgnoreParens()) {
         const Expr* further = Above(b);
-        if (further == nullptr ||
+        if ((further == nullptr && !Binds(b)) ||
             (isa<ImplicitCastExpr>(further) &&
              cast<ImplicitCastExpr>(further)->getCastKind() == CK_LValueToRValue))
           return;

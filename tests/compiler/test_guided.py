@@ -31,7 +31,8 @@ def test_same_answers(lab: Lab, flags: tuple[str, ...], tmp_path: Path) -> None:
     plain = built(need("clang++-19"), tmp_path / "plain", *flags)
     guided = built(cxx, tmp_path / "guided", "-DGUIDED", *flags)
     expected = lab.run(plain, preload=False).ok().stdout
-    result = lab.run(guided, preload=False).ok()
+    result = lab.run(guided, preload=False)
+    assert result.returncode == 0, result.explain()
     assert result.stdout == expected
     moves = next(line for line in result.stderr.splitlines() if line.startswith("moves "))
     assert int(moves.split()[1]) > 1000
@@ -50,7 +51,8 @@ REFUSED = {
     "long f(T& t) { return reinterpret_cast<long>(t.p); }": "reinterpretation",
     "T f(T& t) { return t; }": "copy",
     "void f(T& t, T& u) { t = u; }": "copy",
-    "GUIDE N* g;": "variable",
+    "void f(T& t) { N*& r = t.p; r = nullptr; }": "address",
+    "GUIDE N* v;": "variable",
     "N* f() { return new N[2]; }": "array",
     "struct S { std::string s; }; struct R { GUIDE S* p; }; S* f() { return new S; }": "bytes",
 }
@@ -60,7 +62,7 @@ REFUSED = {
 def test_refused(lab: Lab, line: str, tmp_path: Path) -> None:
     source = tmp_path / "refused.cpp"
     head = '#include <string>\n#define GUIDE [[clang::annotate("strata::guided")]]\n'
-    source.write_text(f"{head}struct N {{ int v; }}; struct T {{ GUIDE N* p; }};\n{line}\n")
+    source.write_text(f"{head}struct N {{ int v; }}; struct T {{ GUIDE N* p; }}; N* g(T& t) {{ return t.p; }}\n{line}\n")
     command = [str(wrapper(lab)), "-c", str(source), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
