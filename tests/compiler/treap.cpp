@@ -58,7 +58,8 @@ static Node* Erase(Node* n, uint64_t key) {
   } else if (key > n->key) {
     n->right = Erase(n->right, key);
   } else if (n->left == nullptr || n->right == nullptr) {
-    Node* child = n->left == nullptr ? n->right : n->left;
+    Node* child = n->left;
+    if (child == nullptr) child = n->right;
     n->left = n->right = nullptr;
     delete n;
     return child;
@@ -76,9 +77,14 @@ OPERATION static void Put(Tree& t, uint64_t key, uint64_t value) {
 }
 OPERATION static void Remove(Tree& t, uint64_t key) { t.root = Erase(t.root, key); }
 OPERATION static uint64_t Get(Tree& t, uint64_t key) {
-  for (Node* n = t.root; n != nullptr; n = key < n->key ? n->left : n->right)
-    if (n->key == key) return n->value;
-  return 0;
+  Node* n = t.root;
+  while (n != nullptr && n->key != key) {
+    if (key < n->key)
+      n = n->left;
+    else
+      n = n->right;
+  }
+  return n == nullptr ? 0 : n->value;
 }
 OPERATION static void Throws(Tree& t) {
   if (t.root != nullptr) throw 1;
