@@ -11,6 +11,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Passes/PassPlugin.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Transforms/Utils/EscapeEnumerator.h"
 
 using namespace llvm;
@@ -93,6 +94,8 @@ class Hooks {
         store->eraseFromParent();
       } else if (isa<GetElementPtrInst>(user)) {
         Accesses(user);
+      } else {  // it would read the tagged word as an address
+        report_fatal_error("strata-guided: a use of a guided field that has no hook");
       }
     }
   }

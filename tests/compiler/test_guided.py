@@ -63,7 +63,8 @@ def test_refused(lab: Lab, line: str, tmp_path: Path) -> None:
     source = tmp_path / "refused.cpp"
     head = '#include <string>\n#define GUIDE [[clang::annotate("strata::guided")]]\n'
     source.write_text(
-        f"{head}struct N {{ int v; }}; struct T {{ GUIDE N* p; }}; N* g(T& t) {{ return t.p; }}\n{line}\n"
+        f"{head}struct N {{ int v; }}; struct T {{ GUIDE N* p; }}; "
+        f"N* g(T& t) {{ return t.p; }}\n{line}\n"
     )
     command = [str(wrapper(lab)), "-c", str(source), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
