@@ -12,6 +12,8 @@
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
 #                  (docs/crestdb.md)
+#   make compiler  build/bin/strata-cxx, clang 19 that turns marked pointers into ones whose objects
+#                  move (docs/compiler.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
@@ -21,7 +23,7 @@
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -51,6 +53,11 @@ servers:
 
 crestdb: lib
 	@cmake --build --preset release -j $(JOBS) --target crestdb
+
+compiler: lib
+	@$(DEPS) compiler
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target strata_guided
 
 tools:
 	@$(DEPS) tools

@@ -110,6 +110,10 @@ void strata_hot_own(strata_hot_guide* guide, void* object);
 void* strata_hot_disown(strata_hot_guide* guide);
 /* `to` must be empty. What `from` owns is to's. */
 void strata_hot_move(strata_hot_guide* to, strata_hot_guide* from);
+/* For a type's `move`, where objects hold guides among plain bytes: copies the bytes, and what the
+ * guides in them own is to's. A guide is a word at a multiple of 8 whose object names it as owner.
+ */
+void strata_hot_move_guides(void* to, void* from, size_t bytes);
 
 /* At once: nobody may use the object any more. Null does nothing. A guide that owns it is not
  * emptied and must not be used again. */

@@ -105,6 +105,9 @@ STRATA_EXPORT void strata_hot_move(strata_hot_guide* to, strata_hot_guide* from)
   // An empty one has nothing to do with any domain, and there may be none.
   if (strata_hot_peek(from) != nullptr) TheOwners().Move(to, from);
 }
+STRATA_EXPORT void strata_hot_move_guides(void* to, void* from, size_t bytes) {
+  TheOwners().MoveGuides(to, from, bytes);
+}
 STRATA_EXPORT void strata_hot_free(void* object) {
   if (object != nullptr) TheOwners().Free(object);
 }

@@ -63,6 +63,8 @@ void MoveHotObjects() {
   stats.size = sizeof stats;
   strata_hot_stats(domain, &stats);
   strata_hot_guide to{};
+  strata_hot_move_guides(&to, &guides[1], sizeof to);
+  strata_hot_move(&guides[1], &to);
   strata_hot_move(&to, &guides[1]);
   strata_hot_retire(domain, strata_hot_disown(&to));
   for (strata_hot_guide& guide : guides) strata_hot_free(strata_hot_disown(&guide));
