@@ -78,8 +78,8 @@ class pool_resource : public std::pmr::memory_resource {
   };
 
   // Where all pools' chunks come from. Each is aligned to its size, which may cost the upstream
-  // resource as much again (a reap's blocks have a tag in front), so they are cut from slabs: of half
-  // of what there is, up to a mebibyte.
+  // resource as much again (a reap's blocks have a tag in front), so they are cut from slabs: of
+  // half of what there is, up to a mebibyte.
   class Slabs {
    public:
     static constexpr size_t kChunk = 64 << 10;
