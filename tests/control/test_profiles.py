@@ -69,7 +69,7 @@ def test_live_heap_is_what_the_program_holds(lab: Lab) -> None:
 
 @pytest.mark.parametrize("case", ["hold", "sleep_and_hold"])
 def test_stacks_of_the_first_samples_are_whole(lab: Lab, case: str) -> None:
-    """Without an option, and before any table is made: a server that loads its data at the start."""
+    """Without an option, and before any table is made: a server that loads data as it starts."""
     with start(lab, case, {"STRATA_SAMPLE": ""}) as process:
         data = gzip.decompress(body_of(ask_raw(wait_ready(process), b"profile heap")))
     samples = parsed(data).samples

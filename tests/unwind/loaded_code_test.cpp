@@ -27,9 +27,8 @@ class File {
     Put(8, uint32_t{kFunctions});
     for (size_t i = 0; i < kFunctions; ++i) {
       // CFA = rsp + 8, and 16 + 8 i from the fifth byte on.
-      const uint32_t entry =
-          frames.Frame(common, Function(i), kSize - 8,
-                       {0x44, 0x0e, static_cast<uint8_t>(16 + 8 * i)});
+      const uint32_t entry = frames.Frame(common, Function(i), kSize - 8,
+                                          {0x44, 0x0e, static_cast<uint8_t>(16 + 8 * i)});
       Put(kHeader + 8 * i, static_cast<int32_t>(Function(i) - begin()));
       Put(kHeader + 8 * i + 4, static_cast<int32_t>(index_size + entry));
     }

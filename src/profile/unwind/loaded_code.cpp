@@ -68,8 +68,7 @@ bool FindFrameIndex(uintptr_t pc, FrameIndex* index) {
   if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0 || found.dlfo_eh_frame == nullptr)
     return false;
   index->bytes = static_cast<const uint8_t*>(found.dlfo_eh_frame);
-  index->size =
-      static_cast<size_t>(static_cast<const uint8_t*>(found.dlfo_map_end) - index->bytes);
+  index->size = static_cast<size_t>(static_cast<const uint8_t*>(found.dlfo_map_end) - index->bytes);
   return true;
 #else
   (void)pc;

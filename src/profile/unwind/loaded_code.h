@@ -1,11 +1,11 @@
 // Rules for code that is in no table yet, read where the file is mapped: in the first second of a
 // process, and after a dlopen until the next round. By the index of .eh_frame that every file with
-// exceptions has (Linux Standard Base, .eh_frame_hdr), and glibc's own search for it, which takes no
-// lock (_dl_find_object, since 2.35; elsewhere nothing is found). Sits in profile/unwind.
+// exceptions has (Linux Standard Base, .eh_frame_hdr), and glibc's own search for it, which takes
+// no lock (_dl_find_object, since 2.35; elsewhere nothing is found). Sits in profile/unwind.
 //
 // Nothing is copied first, as RefreshUnwindTables does: the code has a frame on the walker's own
-// stack, and so can't be unmapped meanwhile. Some microseconds a frame, and more of the stack than a
-// caller of malloc gives: for a side stack.
+// stack, and so can't be unmapped meanwhile. Some microseconds a frame, and more of the stack than
+// a caller of malloc gives: for a side stack.
 #pragma once
 
 #include <cstddef>
