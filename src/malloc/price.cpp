@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "base/errno_keeper.h"
+#include "base/keyed_random.h"
 #include "base/message.h"
 #include "malloc/live_options.h"
 #include "malloc/release_now.h"
@@ -40,6 +41,12 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// Uniform in (0, 1], another one for each process and moment.
+double Chance(uint64_t now) {
+  const auto thread = static_cast<uint64_t>(raw::Call(SYS_gettid));
+  return static_cast<double>((KeyedRandom(now, thread).Next() >> 11) + 1) * 0x1p-53;
+}
+
 struct Verdict {
   uint64_t delay_ns = 0;
   double left = 0, limit = 0, debt = 0;
@@ -64,14 +71,19 @@ class Payer {
     return {delay, std::max(supply_.limit - supply_.used, 0.0), supply_.limit, growth_.debt()};
   }
 
-  // The delay of a fork that is about to be.
+  void BeginFork() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    const uint64_t now = NowNs();
+    forks_.Begin(now, Chance(now));
+  }
+  // How long it waits still.
   uint64_t LookAtFork() STRATA_EXCLUDES(lock) {
     LockHolder hold(lock);
     const uint64_t now = NowNs();
     FindIfDue(now);
     const CgroupPids p = watch_.ReadPids();
     const Supply supply{static_cast<double>(p.limit), static_cast<double>(p.used), 0};
-    return forks_.Charge(supply, weight(), now);
+    return forks_.OwedNs(supply, weight(), now);
   }
 
   bool MayGiveBack() STRATA_EXCLUDES(lock) { return Due(&Payer::gave_back_ns_, kGivesEveryNs); }
@@ -203,14 +215,19 @@ void PayForGrowth() {
 void PayForFork() {
   if (!LoadOption(TheRuntime().options.price) || t_state.vforked || !MayOpenFiles()) return;
   uint64_t delay = 0;
-  OnSideStack([&delay] { delay = g_payer.LookAtFork(); });
+  const auto look = [&delay] { delay = g_payer.LookAtFork(); };
+  OnSideStack([&look] {
+    g_payer.BeginFork();
+    look();
+  });
   if (delay == 0 || !MayWait()) return;
   g_fork_waits.fetch_add(1, std::memory_order_relaxed);
   const uint64_t began = NowNs();
   uint64_t waited = 0;
-  while (waited < delay) {
-    SleepFor(std::min(kSliceNs, delay - waited));
+  while (delay != 0 && waited < kProcessTerms.longest_ns && MayOpenFiles()) {
+    SleepFor(std::min(delay, kSliceNs));
     waited = NowNs() - began;
+    OnSideStack(look);
   }
   g_fork_waited_ns.fetch_add(waited, std::memory_order_relaxed);
 }

@@ -35,15 +35,14 @@ struct PriceTerms {
   double begins;        // costs nothing while more than this share of the limit is left
   double reserve;       // share of the limit that is sold at the highest price only
   double patience_s;    // one buyer alone takes what is for sale down to 1/e of itself in this time
-  double savings;       // share of the limit that anyone may grow by before he pays
   double floor_s;       // the lowest income sells all that is for sale in this time
   uint64_t longest_ns;  // of one payment
 };
 
-inline constexpr PriceTerms kMemoryTerms{0.1, 0.025, 20, 1.0 / 256, 36'000, 600'000'000'000};
+inline constexpr PriceTerms kMemoryTerms{0.1, 0.025, 20, 36'000, 600'000'000'000};
 // Forks come one by one, and each child is a buyer of its own: so income is divided by their
 // number.
-inline constexpr PriceTerms kProcessTerms{0.25, 0.05, 10, 1.0 / 64, 3600, 60'000'000'000};
+inline constexpr PriceTerms kProcessTerms{0.25, 0.05, 10, 3600, 600'000'000'000};
 
 // What is left, as it feels: where everybody waits for memory, less is left than is counted.
 inline double FeltRoom(const Supply& s) {
@@ -68,11 +67,16 @@ inline double PriceOf(const Supply& s, const Buyer& b, const PriceTerms& t) {
   return IsScarce(s, t) ? 1 / Income(s, b, t) : 0;
 }
 
-inline double SavingsOf(const Supply& s, const PriceTerms& t) { return t.savings * s.limit; }
+// What a buyer may owe without waiting, so that who only wavers never does: of half the reserve the
+// part that he holds of all that is used. All buyers together have no more than that half.
+inline double SavingsOf(const Supply& s, const Buyer& b, const PriceTerms& t) {
+  const double share = s.used > 0 ? std::min(b.holds / s.used, 1.0) : 0.0;
+  return share * t.reserve / 2 * s.limit;
+}
 
 // How long who owes `debt` waits.
 inline uint64_t DelayNs(const Supply& s, const Buyer& b, const PriceTerms& t, double debt) {
-  const double due = debt - SavingsOf(s, t);
+  const double due = debt - SavingsOf(s, b, t);
   if (!IsScarce(s, t) || due <= 0) return 0;
   const double ns = due * PriceOf(s, b, t) * 1e9;
   return ns < static_cast<double>(t.longest_ns) ? static_cast<uint64_t>(ns) : t.longest_ns;
