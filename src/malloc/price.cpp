@@ -146,6 +146,7 @@ class Payer {
 constinit Payer g_payer;
 std::atomic<uint32_t> g_waiting{0};
 std::atomic<uint64_t> g_waits{0}, g_waited_ns{0}, g_fork_waits{0}, g_fork_waited_ns{0};
+std::atomic<uint64_t> g_said_ns{0};  // of g_waited_ns, when the log was told last
 
 // A handler must not wait for what the code that it interrupted may hold.
 bool MayWait() {
@@ -160,8 +161,9 @@ void SleepFor(uint64_t ns) {
   raw::Nanosleep(&time, nullptr);
 }
 
-void SayThatItWaits(const Verdict& v) {
+void SayThatItWaits(const Verdict& v, uint64_t waited_ns) {
   if (!g_payer.MaySay()) return;
+  g_said_ns.store(waited_ns, std::memory_order_relaxed);
   const auto mib = [](double bytes) { return static_cast<size_t>(bytes) >> 20; };
   Message()
       .Text("memory is scarce (")
@@ -190,8 +192,9 @@ void Wait(Verdict v, uint64_t longest_ns) {
     SleepFor(std::min({v.delay_ns, kSliceNs, longest_ns - waited}));
     const uint64_t before = waited;
     waited = NowNs() - began;
-    g_waited_ns.fetch_add(waited - before, std::memory_order_relaxed);
-    if (before < kWorthSayingNs && waited >= kWorthSayingNs) SayThatItWaits(v);
+    const uint64_t slept = waited - before;
+    const uint64_t all = g_waited_ns.fetch_add(slept, std::memory_order_relaxed) + slept;
+    if (all - g_said_ns.load(std::memory_order_relaxed) >= kWorthSayingNs) SayThatItWaits(v, all);
     if (!MayOpenFiles()) break;  // the program has confined itself meanwhile
     v = LookOnSideStack();
   }

@@ -39,7 +39,7 @@ struct PriceTerms {
   uint64_t longest_ns;  // of one payment
 };
 
-inline constexpr PriceTerms kMemoryTerms{0.1, 0.025, 20, 36'000, 600'000'000'000};
+inline constexpr PriceTerms kMemoryTerms{0.1, 0.025, 10, 36'000, 600'000'000'000};
 // Forks come one by one, and each child is a buyer of its own: so income is divided by their
 // number.
 inline constexpr PriceTerms kProcessTerms{0.25, 0.05, 10, 3600, 600'000'000'000};
