@@ -17,6 +17,7 @@
 #include "os/side_stack.h"
 #include "price/account.h"
 #include "price/fork_account.h"
+#include "profile/sample_math.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
 
@@ -74,7 +75,7 @@ class Payer {
   void BeginFork() STRATA_EXCLUDES(lock) {
     LockHolder hold(lock);
     const uint64_t now = NowNs();
-    forks_.Begin(now, Chance(now));
+    forks_.Begin(now, -NaturalLog(Chance(now)));
   }
   // How long it waits still.
   uint64_t LookAtFork() STRATA_EXCLUDES(lock) {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "price/price_law.h"
@@ -31,7 +30,7 @@ class GrowthAccount {
       if (scarce) debt_ += held_ - high_;
       high_ = held_;
     } else if (!first) {
-      high_ = held_ + (high_ - held_) * std::exp(-seconds / kForgets);
+      high_ = held_ + (high_ - held_) * std::max(1 - seconds / kForgets, 0.0);
     }
     debt_ = scarce ? std::max(debt_ - Income(s, b, t) * seconds, 0.0) : 0;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "price/price_law.h"
@@ -13,11 +12,11 @@ namespace strata {
 class ForkAccount {
  public:
   // A fork is to come; OwedNs says how long it waits still. Free is who has not forked, nor been
-  // forked, for a minute: in a fork bomb that is nobody. The others owe 1 on average, by `chance`,
-  // which is uniform in (0, 1]: hundreds of equal children would else all be through at the same
-  // moment.
-  void Begin(uint64_t now_ns, double chance) {
-    owed_ = now_ns > last_ns_ + kRestNs ? 0 : -std::log(chance);
+  // forked, for a minute: in a fork bomb that is nobody. The others owe `drawn`, from the
+  // exponential distribution with the mean 1: hundreds of equal children that owed the same would
+  // all be through at the same moment.
+  void Begin(uint64_t now_ns, double drawn) {
+    owed_ = now_ns > last_ns_ + kRestNs ? 0 : drawn;
     last_ns_ = std::max(last_ns_, now_ns);
   }
 

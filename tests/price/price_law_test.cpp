@@ -192,14 +192,14 @@ TEST(ForkAccount, ABombNeverFillsTheTable) {
   std::vector<Process> all(1);
   all[0].account.Begin(1, 1);
   std::mt19937_64 random(7);
-  std::uniform_real_distribution<double> below_one(0, 1);
+  std::exponential_distribution<double> exponential(1);
   uint64_t now = 1'000'000'000;
   double after_ten_seconds = 0;
   for (int tick = 0; tick < 6000; ++tick, now += kTick) {
     const size_t n = all.size();
     for (size_t i = 0; i < n; ++i) {
       Process& p = all[i];
-      if (!p.waits) p.account.Begin(now, 1 - below_one(random));
+      if (!p.waits) p.account.Begin(now, exponential(random));
       p.waits = p.account.OwedNs({kMost, static_cast<double>(all.size()), 0}, 100, now) != 0;
       if (!p.waits) all.push_back({p.account});
     }
