@@ -30,6 +30,7 @@ JOIN = 'echo $$ >"$0" && exec "$@"'
 BOX_MIB, QUICK_BOX_MIB = 1024, 256
 KEYS, QUICK_KEYS = 150_000, 30_000  # some 1.8 KiB each
 PIDS = 500
+AFTERWARDS = 20.0
 PIDS_ROOTS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 ABOUT = """Redis, filled and then overwritten in pipelines of 64 by four connections, in one \
 memory cgroup with a *hog*, which takes and touches blocks of 64 KiB as fast as it can; both run \
@@ -51,7 +52,7 @@ class Plan:
     other_s: float
 
 
-FULL = Plan(BOX_MIB, KEYS, 60, 600, 600, 120)
+FULL = Plan(BOX_MIB, KEYS, 30, 600, 600, 60)
 QUICK = Plan(QUICK_BOX_MIB, QUICK_KEYS, 4, 12, 12, 12)
 
 
@@ -99,6 +100,11 @@ class Grower:
         if self._died is None and self.process.poll() is not None:
             self._died = time.monotonic() - self._began
 
+    def lives(self) -> bool:
+        """Or has, until half a minute ago: what Redis does after it is seen too."""
+        self.look()
+        return self._died is None or time.monotonic() - self._began < self._died + AFTERWARDS
+
     def end(self) -> Course:
         self.look()
         killed = self.process.poll() in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -141,9 +147,9 @@ class Served:
 
 
 def load(
-    client: Client, pieces: Sequence[Pipeline], seconds: float, tick: Callable[[], None]
+    client: Client, pieces: Sequence[Pipeline], seconds: float, goes_on: Callable[[], bool]
 ) -> Served:
-    """Overwrites keys at random until the time is up, or the server is gone."""
+    """Overwrites keys at random until the time is up, it is to stop, or the server is gone."""
     rng = random.Random(5)
     count, latencies, began = 0, [], time.monotonic()
     try:
@@ -151,11 +157,12 @@ def load(
             measured = client.run(rng.choices(pieces, k=64))
             count += measured.requests
             latencies += measured.latencies
-            tick()
+            if not goes_on():
+                break
     except RedisError:
         return Served(killed_after=time.monotonic() - began)
     latencies.sort()
-    return Served(count / passed, 1000 * latencies[int(len(latencies) * 0.99)])
+    return Served(count / (time.monotonic() - began), 1000 * latencies[int(len(latencies) * 0.99)])
 
 
 @dataclass
@@ -172,9 +179,9 @@ def neighbours(lib: Path, program: Path, plan: Plan, price: bool, seconds: float
         group.procs.write_text(str(process.pid))
         with Client(port, 4) as client:
             client.run(pieces)
-            alone = load(client, pieces, plan.alone_s, lambda: None)
+            alone = load(client, pieces, plan.alone_s, lambda: True)
             hog = Grower(program, group.procs, env)
-            beside = load(client, pieces, seconds, hog.look)
+            beside = load(client, pieces, seconds, hog.lives)
             return Neighbours(alone, beside, hog.end())
 
 

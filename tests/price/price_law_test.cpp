@@ -177,6 +177,9 @@ TEST(GrowthAccount, DebtsEndWhereThereIsEnoughAndTheClockMayJump) {
   account.Settle(WithLeft(40 * kMiB), {100 * kMiB, 100}, kTerms, 5'000'000'000);
   account.Settle(WithLeft(40 * kMiB), {140 * kMiB, 100}, kTerms, 1'000'000'000);  // backwards
   EXPECT_GT(account.debt(), 39 * kMiB);
+  const double before = account.debt();
+  account.Settle(WithLeft(40 * kMiB), {140 * kMiB, 100}, kTerms, 5'000'000'000);
+  EXPECT_EQ(account.debt(), before);  // no time has passed that was not counted
   account.Settle(WithLeft(kBox / 2), {140 * kMiB, 100}, kTerms, 5'000'000'001);
   EXPECT_EQ(account.debt(), 0);
 }
