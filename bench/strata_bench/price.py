@@ -151,9 +151,10 @@ def load(
 ) -> Served:
     """Overwrites keys at random until the time is up, it is to stop, or the server is gone."""
     rng = random.Random(5)
-    count, latencies, began = 0, [], time.monotonic()
+    latencies: list[float] = []
+    count, began = 0, time.monotonic()
     try:
-        while (passed := time.monotonic() - began) < seconds:
+        while time.monotonic() - began < seconds:
             measured = client.run(rng.choices(pieces, k=64))
             count += measured.requests
             latencies += measured.latencies
