@@ -37,6 +37,7 @@ bool ObjectCollector::Round(RoundBounds bounds) {
   const HotMemory& memory = domain_.pool().memory();
   const uint64_t began = memory.thread_cpu_ns(memory.context);
   if (Prepare()) {
+    EndLists();  // a domain whose checks are over need not have another epoch
     Window w;
     const uint64_t now = memory.now_ns(memory.context);
     const uint64_t passed = std::min<uint64_t>(now - last_round_ns_, 60'000'000'000);
@@ -166,7 +167,7 @@ bool ObjectCollector::BeginEpoch() {
   const uint64_t until = memory.now_ns(memory.context) + kLongestWaitNs;
   while (!domain_.scopes().AllList()) {
     if (memory.now_ns(memory.context) > until) {
-      if (!domain_.checked()) domain_.scopes().SetLists(false);
+      EndLists();
       Sum(counts_.epochs_given_up, 1);
       return false;
     }
@@ -176,8 +177,12 @@ bool ObjectCollector::BeginEpoch() {
 }
 
 void ObjectCollector::EndEpoch() {
-  if (!domain_.checked()) domain_.scopes().SetLists(false);
+  EndLists();
   Sum(counts_.epochs, 1);
+}
+
+void ObjectCollector::EndLists() {
+  if (!domain_.always_lists()) domain_.scopes().SetLists(false);
 }
 
 uint64_t ObjectCollector::MoveOne(const Candidate& c, Window& w) {

@@ -85,6 +85,7 @@ class ObjectCollector {
   void MoveAll(Window& w);
   bool BeginEpoch();
   void EndEpoch();
+  void EndLists();
   uint64_t MoveOne(const Candidate& c, Window& w);
   bool Relabel(HotBlock* b, HotHeap to);
   void Drain(HotShelf& shelf, Window& w);

@@ -98,7 +98,8 @@ void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
 
 }  // namespace
 
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked) {
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
+                                 std::optional<CheckBounds> checks) {
   strata_hot_domain* d = nullptr;
   {
     LockHolder hold(g_lock);
@@ -110,11 +111,11 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
     }
     d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
     d->threaded = threaded;
-    if (checked) d->domain.CheckUses();
+    if (checks) d->domain.CheckUses(*checks);
     d->next = g_first;
     g_first = d;
   }
-  if (checked) InstallStaleUseHandler();
+  if (checks) InstallStaleUseHandler();
   if (threaded) StartHotThread();
   return d;
 }

@@ -24,7 +24,7 @@ struct FakeHotMemory {
   std::atomic<size_t> taken{0}, given{0};
   std::atomic<size_t> takes_left{~size_t{0}};  // then there is no memory
   std::atomic<uint64_t> now{1};
-  std::atomic<uint64_t> advice[5] = {};  // bytes of each kind
+  std::atomic<uint64_t> advice[7] = {};  // bytes of each kind
   std::atomic<bool> refuses_advice{false};
   std::atomic<uint64_t> swap{uint64_t{1} << 30};
   std::atomic<int64_t> room{INT64_MAX};

@@ -12,7 +12,11 @@ from blackbox import ROOT, Lab, cases, need
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "hot_cases.cpp"
 GOOD = [case for case in cases(SOURCE) if not case.startswith(("bad_", "late_"))]
-CHECKS = {"checked": "-DSTRATA_HOT_CHECK=1", "plain": "-DSTRATA_HOT_CHECK=0"}
+CHECKS = {
+    "checked": "-DSTRATA_HOT_CHECK=1",
+    "bounded": "-DSTRATA_HOT_CHECK=2",
+    "plain": "-DSTRATA_HOT_CHECK=0",
+}
 
 
 def program(lab: Lab, checks: str) -> Path:
@@ -35,8 +39,9 @@ def test_case(lab: Lab, case: str, checks: str) -> None:
         ("bad_use_after_the_end", "after its operation (hot_scope) or its life had ended"),
     ],
 )
-def test_misuse_is_named(lab: Lab, case: str, says: str) -> None:
-    result = lab.run(program(lab, "checked"), case, preload=False)
+@pytest.mark.parametrize("checks", ["checked", "bounded"])
+def test_misuse_is_named(lab: Lab, checks: str, case: str, says: str) -> None:
+    result = lab.run(program(lab, checks), case, preload=False)
     assert result.returncode in (-signal.SIGABRT, -signal.SIGSEGV), result.explain()
     (line,) = result.stderr.splitlines()
     assert line.startswith("strata: ") and says in line and "Counted" in line, line
