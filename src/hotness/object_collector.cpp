@@ -222,23 +222,34 @@ bool ObjectCollector::Relabel(HotBlock* b, HotHeap to) {
   return here;
 }
 
-// Empties the emptiest blocks of a shelf with much room into its others.
+// Empties the emptiest blocks of a shelf with much room into its others, and a block of hot objects
+// that is full of holes into a fresh one: what is used must lie close together, not only on few
+// hugepages.
 void ObjectCollector::Drain(HotShelf& shelf, Window& w) {
   if (shelf.object_bytes == 0 || w.gave_up) return;
   const size_t live = shelf.objects.load(std::memory_order_relaxed);
   const size_t capacity = shelf.capacity.load(std::memory_order_relaxed);
   size_t room = capacity - live;
   if (room <= live / 3) return;
+  const bool closes_holes = shelf.heap == HotHeap::kHot && w.grow == MayGrow::kYes;
   for (HotBlock* b = shelf.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
     const uint32_t used = b->used.load(std::memory_order_relaxed);
-    if (used == 0 || used > b->objects / 2 || room < b->objects + used) continue;
+    const bool spare = used <= b->objects / 2 && room >= b->objects + used;
+    if (used == 0 || !(spare || (closes_holes && HasHoles(*b)))) continue;
     if (!shelf.BeginDraining(b)) continue;
-    room -= b->objects;
+    if (spare) room -= b->objects;
     for (uint32_t i = 0; i < b->top.load(std::memory_order_relaxed); ++i) {
       if (OwnerWord::IsGuide(b->owners[i].Load())) Add(b, i, shelf.heap, w);
       if (waiting_ == kCandidates) MoveAll(w);
     }
   }
+}
+
+// A third of the places up to the last one that was ever taken. So each object that left pays for
+// two moves at the most.
+bool ObjectCollector::HasHoles(const HotBlock& b) {
+  const uint64_t top = b.top.load(std::memory_order_relaxed);
+  return uint64_t{b.used.load(std::memory_order_relaxed)} * 3 <= top * 2;
 }
 
 void ObjectCollector::GiveBackEmpty(uint32_t keep, const HotBlock* here) {

@@ -222,6 +222,27 @@ TEST(HotDomain, ALoopInABoundedOperationIsCheap) {
   s.domain.EndQuarantine();
 }
 
+// What once was hot leaves holes behind, which may all lie in one block.
+TEST(HotDomain, TheHotHeapStaysDense) {
+  HotScene s;
+  std::vector<strata_hot_guide> guides(4000);
+  for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 128, 1));
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (strata_hot_guide& g : guides) s.Use(&g);
+    s.Round();
+  }
+  EXPECT_EQ(s.domain.HeldIn(HotHeap::kHot).objects, guides.size());
+  for (uint32_t round = 0; round < 2 * kWindowsToCold; ++round) {
+    for (size_t i = 0; i < guides.size(); i += 16) s.Use(&guides[i]);
+    s.Round();
+  }
+  EXPECT_EQ(s.domain.HeldIn(HotHeap::kHot).objects, guides.size() / 16);
+  EXPECT_GT(s.collector.counts().utilization.load(), 0.9);
+  for (strata_hot_guide& g : guides) s.Drop(&g);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.taken.load(), s.memory.given.load());
+}
+
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {
   HotScene s;
   strata_hot_guide g{};
