@@ -137,7 +137,7 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
 bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) {
   GuideRef g(guide);
   ObjectPlace in;
-  if (object != nullptr && (in = owners_.Find(object)) && in.owner().Lock() != OwnerWord::kNobody)
+  if (object != nullptr && (in = owners_.Find(object)) && !OwnerWord::IsNobody(in.owner().Lock()))
     Owners::Misuse(in, "strata_hot_exchange of an object that has an owner", object);
   const HotHeap heap = in ? Owners::HeapOf(in) : HotHeap::kForeign;
   const GuideWord next = object == nullptr ? GuideWord() : GuideWord::Fresh(object, heap);
@@ -166,7 +166,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
 void HotDomain::Retire(void* object) {
   const ObjectPlace at = owners_.Find(object);
   if (!at) return;  // not a domain's
-  if (at.owner().Lock() != OwnerWord::kNobody)
+  if (!OwnerWord::IsNobody(at.owner().Lock()))
     Owners::Misuse(at, "strata_hot_retire of an object that has an owner, or is gone", object);
   // After it was taken out of reach: who began in a later era cannot have it.
   std::atomic<uintptr_t>& list = limbo_[scopes_.phase().era() % kEras];

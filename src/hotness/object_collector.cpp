@@ -14,6 +14,9 @@ constexpr uint64_t kPauseNs = 20'000;
 constexpr uint32_t kStepObjects = 4096;  // looked at between two chances for a fork
 constexpr uint32_t kAhead = 16;          // guides that are fetched ahead
 constexpr uint32_t kMovesPerClock = 64;
+// A block with a hole for two objects is emptied: who left pays for two moves. Where hardly
+// anything moved in a round it is worth more.
+constexpr uint32_t kHoles = 3, kHolesWhenCalm = 8, kCalm = 256;
 constexpr int64_t kRoomToGrow = int64_t{64} << 20;
 constexpr uint64_t kSwapToGrow = uint64_t{256} << 20;
 constexpr uint32_t kMostIdleRounds = 4;  // the period doubles with each, 16 times at the most
@@ -232,10 +235,11 @@ void ObjectCollector::Drain(HotShelf& shelf, Window& w) {
   size_t room = capacity - live;
   if (room <= live / 3) return;
   const bool closes_holes = shelf.heap == HotHeap::kHot && w.grow == MayGrow::kYes;
+  const uint32_t holes_in = w.moved * kCalm <= live ? kHolesWhenCalm : kHoles;
   for (HotBlock* b = shelf.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
     const uint32_t used = b->used.load(std::memory_order_relaxed);
     const bool spare = used <= b->objects / 2 && room >= b->objects + used;
-    if (used == 0 || !(spare || (closes_holes && HasHoles(*b)))) continue;
+    if (used == 0 || !(spare || (closes_holes && HasHoles(*b, holes_in)))) continue;
     if (!shelf.BeginDraining(b)) continue;
     if (spare) room -= b->objects;
     for (uint32_t i = 0; i < b->top.load(std::memory_order_relaxed); ++i) {
@@ -245,11 +249,10 @@ void ObjectCollector::Drain(HotShelf& shelf, Window& w) {
   }
 }
 
-// A third of the places up to the last one that was ever taken. So each object that left pays for
-// two moves at the most.
-bool ObjectCollector::HasHoles(const HotBlock& b) {
+// Among the places up to the last one that was ever taken, one in `in`.
+bool ObjectCollector::HasHoles(const HotBlock& b, uint32_t in) {
   const uint64_t top = b.top.load(std::memory_order_relaxed);
-  return uint64_t{b.used.load(std::memory_order_relaxed)} * 3 <= top * 2;
+  return uint64_t{b.used.load(std::memory_order_relaxed)} * in <= top * (in - 1);
 }
 
 void ObjectCollector::GiveBackEmpty(uint32_t keep, const HotBlock* here) {

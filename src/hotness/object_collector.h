@@ -89,7 +89,7 @@ class ObjectCollector {
   uint64_t MoveOne(const Candidate& c, Window& w);
   bool Relabel(HotBlock* b, HotHeap to);
   void Drain(HotShelf& shelf, Window& w);
-  static bool HasHoles(const HotBlock& b);
+  static bool HasHoles(const HotBlock& b, uint32_t in);
   void GiveBackEmpty(uint32_t keep, const HotBlock* here);
   void EndDraining();
   void Decide(const Window& w);

@@ -243,6 +243,34 @@ TEST(HotDomain, TheHotHeapStaysDense) {
   EXPECT_EQ(s.memory.taken.load(), s.memory.given.load());
 }
 
+// As compiled code does with a node that it takes out of a list and puts in front again.
+TEST(HotDomain, WhatGoesFromGuideToGuideIsUsed) {
+  HotScene s;
+  strata_hot_guide a{}, b{}, made{}, taken{};
+  ASSERT_TRUE(s.Make(&a, 64, 1));
+  for (int round = 0; round < 3; ++round) {
+    void* const object = strata_hot_peek(&a);
+    s.domain.owners().Own(&b, object);
+    s.domain.owners().Own(&a, nullptr);  // has lost it
+    s.domain.owners().Own(&a, object);
+    s.domain.owners().Own(&b, nullptr);
+    if (round == 1) {  // and as it does when it empties the old place first
+      s.domain.owners().Own(&a, nullptr);
+      s.domain.owners().Own(&a, object);
+    }
+    s.Round();
+  }
+  EXPECT_EQ(s.HeapOf(a), HotHeap::kHot);
+  // One that was only just made is not.
+  ASSERT_TRUE(s.Make(&made, 64, 1));
+  s.domain.owners().Own(&taken, strata_hot_peek(&made));
+  s.Round();
+  s.Round();
+  EXPECT_EQ(s.HeapOf(taken), HotHeap::kNew);
+  s.Drop(&a);
+  s.Drop(&taken);
+}
+
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {
   HotScene s;
   strata_hot_guide g{};
