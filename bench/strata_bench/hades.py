@@ -22,7 +22,7 @@ from strata_bench.groups import Group
 GROUP = Group("hades", "Values that move", "", (), (), rounds=1)
 MIXES = {"A": 2.0, "B": 3.0, "C": 4.0}  # what the paper reaches: utilization, times that of before
 MEMORY, SPEED, P90, COLLECTOR, DEREF = 0.30, 0.99, 1.03, 0.01, 1.0
-BACKENDS = ("pageout", "cold", "pressure", "none")
+BACKENDS = ("pageout", "cold", "pressure", "cgroup", "none")
 SWAP_MIB = 6144
 JOIN = 'echo $$ >"$0" && exec "$@"'
 # The kernel refuses a limit that it cannot page enough out for, which is the faster the less the

@@ -95,7 +95,10 @@ class ObjectCollector {
   void Decide(const Window& w);
   void Reclaim(const Window& w);
   void PageOutUnderPressure(uint64_t cold_bytes);
-  void AdviseCold(PageAdvice advice, uint64_t most_bytes);
+  void ReclaimFromCgroup();
+  // Whether a block is left alone then until something comes in or is used.
+  enum class Once : bool { kNo, kYes };
+  uint64_t AdviseCold(PageAdvice advice, uint64_t most_bytes, Once once);
   void Schedule(const Window& w, uint64_t cpu_ns);
   void Count(MoveResult result, HotHeap from, HotHeap to, size_t bytes);
 
@@ -111,7 +114,7 @@ class ObjectCollector {
   Candidate* candidates_ = nullptr;
   uint32_t waiting_ = 0;
   bool page_out_ = false;
-  bool said_no_swap_ = false;
+  bool said_no_swap_ = false, said_refused_ = false;
   uint32_t idle_rounds_ = 0;
   uint64_t last_round_ns_ = 0;
 };

@@ -117,6 +117,24 @@ uint32_t ReadQuotaAt(const char* directory, bool two) {
       std::clamp(quota * 1000 / period, size_t{1}, size_t{UINT32_MAX / 2}));
 }
 
+bool WriteFile(const char* directory, const char* file, const char* text, size_t n) {
+  const ErrnoKeeper keep;
+  const Path path = Path().Add(directory).Add(file);
+  const int fd = raw::Open(path.text(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return false;
+  const ssize_t written = raw::Write(fd, text, n);
+  raw::Close(fd);
+  return written == static_cast<ssize_t>(n);
+}
+
+bool WriteNumber(const char* directory, const char* file, size_t n) {
+  char text[24];
+  char* at = text + sizeof(text);
+  do *--at = static_cast<char>('0' + n % 10);
+  while ((n /= 10) != 0);
+  return WriteFile(directory, file, at, static_cast<size_t>(text + sizeof(text) - at));
+}
+
 }  // namespace
 
 bool CgroupWatch::Use(const char* mount, const char* controller, const char* path, const char* file,
@@ -187,6 +205,19 @@ void CgroupWatch::Find(const char* mount, const char* self) {
     }
     line = next;
   }
+}
+
+bool CgroupWatch::Reclaim(size_t bytes) const {
+  const char* const at = memory_.path;
+  if (at[0] == '\0') return false;
+  if (memory_.version == Version::kTwo) return WriteNumber(at, "/memory.reclaim", bytes);
+  constexpr char kLimit[] = "/memory.limit_in_bytes";
+  char before[64];
+  const size_t usage = ReadNumber(at, "/memory.usage_in_bytes");
+  if (usage <= bytes || !ReadFile(Path().Add(at).Add(kLimit).text(), before, sizeof(before)))
+    return false;
+  if (!WriteNumber(at, kLimit, RoundDown(usage - bytes, kNativePageSize))) return false;
+  return WriteFile(at, kLimit, before, strlen(before));
 }
 
 template <class F>

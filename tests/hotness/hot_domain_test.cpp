@@ -271,6 +271,20 @@ TEST(HotDomain, WhatGoesFromGuideToGuideIsUsed) {
   s.Drop(&taken);
 }
 
+TEST(HotDomain, ColdBytesAreReclaimedFromTheCgroupOnce) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_CGROUP;
+  HotScene s(options);
+  strata_hot_guide g{};
+  ASSERT_TRUE(s.Make(&g, 3000, 5));
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_EQ(s.HeapOf(g), HotHeap::kCold);
+  EXPECT_EQ(s.memory.reclaimed.load(), HotBlock::kBytes);
+  EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), HotBlock::kBytes);
+  EXPECT_EQ(s.memory.advice[static_cast<int>(PageAdvice::kPageOut)].load(), 0u);
+  s.Drop(&g);
+}
+
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {
   HotScene s;
   strata_hot_guide g{};
