@@ -82,6 +82,14 @@ uint64_t ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes, Onc
       auto* at = reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed));
       if (!domain_.pool().Advise(at, bytes, advice)) {
         s.MarkRefused(b);
+        if (!said_refused_) {
+          said_refused_ = true;
+          Message()
+              .Text(
+                  "the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
+                  "memory is short")
+              .Send();
+        }
       } else if (advice == PageAdvice::kPageOut) {
         counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);
         advised += bytes;

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <new>
 
+#include "base/message.h"
 #include "malloc/library_thread.h"
 #include "malloc/region_calls.h"
+#include "malloc/runtime.h"
 #include "os/system_kernel.h"
 #include "regions/hot_kernel.h"
 #include "regions/stale_use.h"
@@ -87,6 +89,18 @@ void RunThread() {
 
 namespace {
 
+// Objects move all the same.
+void SayWithoutHugepages() {
+  static std::atomic<bool> said{false};
+  if (CurrentState() != RunState::kReady || TheRuntime().thp != ThpMode::kNever) return;
+  if (said.exchange(true, std::memory_order_relaxed)) return;
+  Message()
+      .Text(
+          "transparent hugepages are off (never): hot_ptr objects that are used lie on few pages, "
+          "but on small ones")
+      .Send();
+}
+
 // Room for one.
 void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
   MetadataArena& arena = g_hot_domains.arena;
@@ -117,6 +131,7 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
   }
   if (checks) InstallStaleUseHandler();
   if (threaded) StartHotThread();
+  SayWithoutHugepages();
   return d;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "fake_hot_memory.h"
+#include "hotness/address_bits.h"
 
 namespace strata {
 namespace {
@@ -166,7 +167,11 @@ TEST(HotDomain, RefusedAdviceAndNoSwapLoseNothing) {
   s.memory.refuses_advice = true;
   strata_hot_guide g{};
   ASSERT_TRUE(s.Make(&g, 3000, 5));
+  testing::internal::CaptureStderr();
   for (int i = 0; i < 6; ++i) s.Round();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "strata: the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
+            "memory is short\n");
   EXPECT_EQ(s.HeapOf(g), HotHeap::kCold);
   EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), 0u);
   s.memory.refuses_advice = false;
@@ -283,6 +288,16 @@ TEST(HotDomain, ColdBytesAreReclaimedFromTheCgroupOnce) {
   EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), HotBlock::kBytes);
   EXPECT_EQ(s.memory.advice[static_cast<int>(PageAdvice::kPageOut)].load(), 0u);
   s.Drop(&g);
+}
+
+TEST(HotDomain, AddressesThatGuidesCannotHoldAreRefused) {
+  constexpr uint64_t kAll = ~uint64_t{0};
+  const int here = 0;
+  EXPECT_EQ(WhyGuidesCannotHold(kAll, reinterpret_cast<uintptr_t>(&here)), nullptr);
+  constexpr uint64_t kTagged = ~(uint64_t{0x3f} << 57);
+  EXPECT_STREQ(WhyGuidesCannotHold(kTagged, 0), "the upper bits of addresses are in use (LAM)");
+  EXPECT_STREQ(WhyGuidesCannotHold(kAll, uintptr_t{1} << 47),
+               "addresses have more than 47 bits (LA57)");
 }
 
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {

@@ -54,6 +54,28 @@ def test_a_domain_that_goes_too_early_names_what_is_left(lab: Lab) -> None:
     assert "Counted" in line, line
 
 
+def test_without_hugepages_it_says_so_and_works(lab: Lab, tmp_path: Path) -> None:
+    mode = tmp_path / "enabled"
+    mode.write_text("always madvise [never]\n")
+    there = "/sys/kernel/mm/transparent_hugepage/enabled"
+    case = "moves_what_is_used_apart_from_the_rest"
+    words = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'mount --bind {mode} {there} || exit 77; exec "$@"',
+        "sh",
+    ]
+    command = [*words, str(program(lab, "plain")), case]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode in (1, 77) and "strata" not in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("strata: transparent hugepages are off (never): "), line
+
+
 @pytest.mark.parametrize(
     ("what", "type_"),
     [
