@@ -12,7 +12,6 @@
 #include "base/message.h"
 #include "malloc/library_thread.h"
 #include "malloc/region_calls.h"
-#include "malloc/runtime.h"
 #include "os/system_kernel.h"
 #include "regions/hot_kernel.h"
 #include "regions/stale_use.h"
@@ -92,8 +91,7 @@ namespace {
 // Objects move all the same.
 void SayWithoutHugepages() {
   static std::atomic<bool> said{false};
-  if (CurrentState() != RunState::kReady || TheRuntime().thp != ThpMode::kNever) return;
-  if (said.exchange(true, std::memory_order_relaxed)) return;
+  if (!HugepagesAreOff() || said.exchange(true, std::memory_order_relaxed)) return;
   Message()
       .Text(
           "transparent hugepages are off (never): hot_ptr objects that are used lie on few pages, "

@@ -130,6 +130,10 @@ constinit const HotMemory kProcessHotMemory = {Take,           Give,     Advise,
                                                Headroom,       FreeSwap, ReclaimFromCgroup,
                                                PressurePer10k, PauseNs,  nullptr};
 
+bool HugepagesAreOff() {
+  return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;
+}
+
 uint64_t AddressUntagMask() {
   constexpr long kArchGetUntagMask = 0x4001;
   uint64_t mask = ~uint64_t{0};
