@@ -285,7 +285,7 @@ def run_hades(place: Path | None, quick: bool) -> None:
     how = (
         f"`make bench GROUP=hades` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes;"
-        " ratios are the geometric mean over the rounds, with the lowest and the highest."
+        " ratios are medians with quartiles."
     )
     target = place or (out if quick else PAGES) / "hades.md"
     text = hades.page(body, how)

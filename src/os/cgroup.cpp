@@ -146,6 +146,20 @@ void CgroupWatch::FindPids(const char* mount, const char* self) {
   });
 }
 
+bool CgroupWatch::Reclaim(size_t bytes) const {
+  const char* const at = memory_.path;
+  if (at[0] == '\0') return false;
+  if (memory_.version == Version::kTwo) return WriteKernelNumber(at, "/memory.reclaim", bytes);
+  constexpr char kLimit[] = "/memory.limit_in_bytes";
+  char before[64];
+  const size_t usage = ReadKernelNumber(at, "/memory.usage_in_bytes");
+  if (usage <= bytes ||
+      !ReadKernelText(KernelPath().Add(at).Add(kLimit).text(), before, sizeof(before)))
+    return false;
+  if (!WriteKernelNumber(at, kLimit, RoundDown(usage - bytes, kNativePageSize))) return false;
+  return WriteKernelText(at, kLimit, before, strlen(before));
+}
+
 template <class F>
 void CgroupWatch::ForEachLevel(const Directory& d, F f) {
   if (d.path[0] == '\0') return;
