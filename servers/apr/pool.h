@@ -12,7 +12,7 @@
 #include <apr_pools.h>
 #include <apr_thread_proc.h>
 
-#include "strata/layers/locked.h"
+#include "strata/layers/thread/locked.h"
 #include "strata/reap.h"
 
 #define STRATA_APR_EXPORT extern "C" __attribute__((visibility("default")))

@@ -12,8 +12,8 @@
 #include "base/placement.h"
 #include "base/units.h"
 #include "malloc/region_calls.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/thread/locked.h"
 #include "strata/reap.h"
 
 struct strata_scope;

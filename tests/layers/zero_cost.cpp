@@ -1,12 +1,12 @@
 // The same heap twice: composed from layers, and written by hand. test_zero_cost.py compares what
 // the compilers make of the two.
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/zeroed.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/class_header.h"
+#include "strata/layers/combine/fixed.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/combine/zeroed.h"
+#include "strata/layers/source/mmap.h"
 
 using namespace strata::layers;
 
@@ -25,8 +25,7 @@ struct HandList {
     Block* next;
   };
   Block* first = nullptr;
-  size_t size_of_blocks = 0;
-  Source source;
+  [[no_unique_address]] Source source;
 
   void* allocate(size_t size) {
     if (size > 48) return nullptr;
@@ -36,10 +35,7 @@ struct HandList {
     first = b->next;
     return b;
   }
-  void deallocate(void* p, size_t) {
-    size_of_blocks = 48;
-    first = ::new (p) Block{first};
-  }
+  void deallocate(void* p, size_t) { first = ::new (p) Block{first}; }
 };
 
 using Classes = PowersOfTwo<16, 1024>;
@@ -49,29 +45,24 @@ struct HandBins {
   struct Block {
     Block* next;
   };
-  struct Bin {
-    Source* below;
-    size_t size;
-    Block* first;
-  };
-  Source source;
-  Bin bins[Classes::count];
+  [[no_unique_address]] Source source;
+  Block* bins[Classes::count];
 
   void* allocate(size_t size) {
     if (size > 1024) [[unlikely]]
       return source.allocate(size);
     const size_t c = Log2((size - (size != 0)) | 15) - 3;
-    Block* b = bins[c].first;
+    Block* b = bins[c];
     if (b == nullptr) [[unlikely]]
-      return bins[c].below->allocate(size_t{16} << c);
-    bins[c].first = b->next;
+      return source.allocate(size_t{16} << c);
+    bins[c] = b->next;
     return b;
   }
   void deallocate(void* p, size_t size) {
     if (size > 1024) [[unlikely]]
       return source.deallocate(p, size);
     const size_t c = Log2((size - (size != 0)) | 15) - 3;
-    bins[c].first = ::new (p) Block{bins[c].first};
+    bins[c] = ::new (p) Block{bins[c]};
   }
 };
 
@@ -84,20 +75,15 @@ struct HandKingsley {
   struct Block {
     Block* next;
   };
-  struct Bin {
-    Source* below;
-    size_t size;
-    Block* first;
-  };
-  Source source;
-  Bin bins[Headed::count];
+  [[no_unique_address]] Source source;
+  Block* bins[Headed::count];
 
   void* allocate(size_t size) {
     if (size <= 65536 - kHeader) [[likely]] {
       const size_t c = Log2((size + kHeader - 1) | 31) - 4;
-      Block* b = bins[c].first;
+      Block* b = bins[c];
       if (b != nullptr) [[likely]] {
-        bins[c].first = b->next;
+        bins[c] = b->next;
         auto* p = reinterpret_cast<char*>(b) + kHeader;
         reinterpret_cast<size_t*>(p)[-1] = kMark + c;
         return p;
@@ -109,7 +95,7 @@ struct HandKingsley {
     const size_t c = static_cast<size_t*>(p)[-1] - kMark;
     if (c >= Headed::count) [[unlikely]]
       return deallocate_odd(p);
-    bins[c].first = ::new (static_cast<char*>(p) - kHeader) Block{bins[c].first};
+    bins[c] = ::new (static_cast<char*>(p) - kHeader) Block{bins[c]};
   }
   void* allocate_slow(size_t size);
   void deallocate_odd(void* p);
