@@ -5,6 +5,7 @@
 // the top of a stack.
 #pragma once
 
+#include "strata/layers/detail/family.h"
 #include "strata/layers/detail/misuse.h"
 #include "strata/layers/heap.h"
 
@@ -28,45 +29,27 @@ struct Nested {
     }
     ~On() {
       clear();
-      while (first_child_ != nullptr) first_child_->Leave();
-      Leave();
+      while (On* child = links_.first_child) Tree::Leave(child);
+      Tree::Leave(this);
     }
 
     void clear() {
-      for (On* child = first_child_; child != nullptr; child = child->next_sibling_) child->clear();
+      Tree::VisitBelow(this, [](On* child) { child->next_.clear(); });
       this->next_.clear();
     }
 
-    On* parent() const { return parent_; }
+    On* parent() const { return links_.parent; }
     // Null: it stands alone. A heap can't lie within itself.
     void set_parent(On* parent) {
-      for (const On* up = parent; up != nullptr; up = up->parent_) {
-        if (up == this) DieOfMisuse("", "nested: a heap was to become its own parent");
-      }
-      Leave();
-      if (parent == nullptr) return;
-      parent_ = parent;
-      next_sibling_ = parent->first_child_;
-      if (next_sibling_ != nullptr) next_sibling_->previous_sibling_ = this;
-      parent->first_child_ = this;
+      if (Tree::IsWithin(parent, this))
+        DieOfMisuse("", "nested: a heap was to become its own parent");
+      Tree::Leave(this);
+      Tree::Join(this, parent);
     }
 
    private:
-    void Leave() {
-      if (parent_ == nullptr) return;
-      if (next_sibling_ != nullptr) next_sibling_->previous_sibling_ = previous_sibling_;
-      if (previous_sibling_ != nullptr) {
-        previous_sibling_->next_sibling_ = next_sibling_;
-      } else {
-        parent_->first_child_ = next_sibling_;
-      }
-      parent_ = next_sibling_ = previous_sibling_ = nullptr;
-    }
-
-    On* parent_ = nullptr;
-    On* first_child_ = nullptr;
-    On* next_sibling_ = nullptr;
-    On* previous_sibling_ = nullptr;
+    FamilyLinks<On> links_;
+    using Tree = Family<On, &On::links_>;
   };
 };
 
