@@ -78,7 +78,7 @@ MISFITS = {
     "Stack<Apart<65536, StaticBuffer<64>>, Coalesce<>, Mmap>": "Apart needs a source of whole",
     "Stack<Apart<65536, Bump<>>, Coalesce<>, Mmap>": "Apart: the second parameter must be a whole",
     "Stack<Nested, Fixed<8>, FreeList, Mmap>": "Nested needs a heap that can be cleared",
-    "Stack<Fixed<64>, FreeList, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Fixed<64>, FreeList, Nested, Bump<>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Count, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Locked, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Count, Zeroed, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",

@@ -85,7 +85,8 @@ struct TaggedSteps {
   }
   static constexpr size_t size(size_t c) { return 24 + 16 * c; }
   static constexpr size_t within(size_t size) {
-    return size >= kMost ? count - 1 : (size - 24) / 16;
+    const size_t c = (size - 24) / 16;
+    return c < count ? c : count - 1;
   }
 };
 

@@ -115,31 +115,30 @@ struct BoundedFreeList {
       void* p = allocate_kept(size);
       return p != nullptr ? p : next.allocate(size);
     }
-    void* allocate_kept(size_t size) {
-      void* p = list_.allocate_kept(size);
-      if (p != nullptr) [[likely]]
-        --count_;
-      return p;
+    void* allocate_kept(size_t) {
+      if (kept_.empty()) return nullptr;
+      --count_;
+      return kept_.Pop();
     }
     template <class Next>
     void deallocate(Next& next, void* p, size_t size) {
       if (count_ == kMost) return next.deallocate(p, size);
       ++count_;
-      list_.deallocate(next, p, size);
+      kept_.Push(p);
     }
     template <class Next>
     void drain(Next& next, size_t size) {
       count_ = 0;
-      list_.drain(next, size);
+      while (!kept_.empty()) internal::GiveDown(next, kept_.Pop(), size);
     }
     void forget() {
       count_ = 0;
-      list_.forget();
+      kept_.Forget();
     }
     size_t kept() const { return count_; }
 
    private:
-    FreeList::Alone list_;
+    internal::BlockStack kept_;
     size_t count_ = 0;
   };
 

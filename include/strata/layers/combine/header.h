@@ -92,7 +92,15 @@ struct SizeHeader {
     using Over<Below>::Over;
 
     void* allocate(size_t size) {
-      return size > kMaxRequest - kHeader ? nullptr : Take(size + kHeader, alignment);
+      if (size > kMaxRequest - kHeader) return nullptr;
+      if constexpr (kHeader % alignment != 0) {
+        return Take(size + kHeader, alignment);
+      } else {
+        auto* whole = static_cast<Whole*>(this->next_.allocate(size + kHeader));
+        if (whole == nullptr) return nullptr;
+        ::new (whole) Whole{size + kHeader, kHeader};
+        return whole + 1;
+      }
     }
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
