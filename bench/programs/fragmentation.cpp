@@ -16,7 +16,6 @@ using namespace strata::layers;
 constexpr size_t kUnit = 65536;
 struct Traits : HoardTraits<kUnit> {
   static constexpr size_t heaps = 32;
-  static constexpr HoardThresholds thresholds = {.empty_eighths = 1, .slack = 1};
 };
 using Runs = bench::CountedRuns<kUnit>;
 using Heap = Stack<ThreadBuffers<>, Hoard<Traits>, Locked, Runs>;

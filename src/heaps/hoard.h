@@ -12,8 +12,6 @@ namespace strata {
 
 struct ProcessHoard : layers::HoardTraits<65536> {
   static constexpr size_t heaps = 32;  // CPUs beyond share them
-  // f = 1/8 and K = 1: a quarter and 4 let small heaps hold twice as much (docs/hoard.md).
-  static constexpr layers::HoardThresholds thresholds = {.empty_eighths = 1, .slack = 1};
 };
 
 template <class Source>

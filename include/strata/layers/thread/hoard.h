@@ -32,7 +32,6 @@ struct HoardTraits {
   // one that the heap has of their class, which a program that takes and frees one block needs.
   static constexpr size_t spares = 8;
   static constexpr size_t kept = 8;
-  static constexpr HoardThresholds thresholds = {};  // where no HoardOptions say others
   using Classes = SuperblockClasses<kUnit>;
   using Which = CpuIndex;  // whose heap the caller uses
   using Sync = SystemSync;
@@ -86,8 +85,7 @@ struct Hoard {
           spares_(this->next_, heaps_) {}
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    constexpr explicit On(Args&&... args)
-        : On(HoardOptions{.thresholds = Traits::thresholds}, std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
     ~On() {
       visit_bins([this](Bin& bin, size_t, size_t) {
         while (Block* s = bin.groups.Any()) {
