@@ -16,7 +16,7 @@
 #include "strata/layers/resource.h"
 #include "strata/layers/source/aligned_mmap.h"
 #include "strata/layers/source/growing.h"
-#include "strata/layers/source/malloc.h"
+#include "strata/layers/source/of_malloc.h"
 #include "strata/layers/source/mmap.h"
 #include "strata/layers/source/ref.h"
 #include "strata/layers/source/sbrk.h"
