@@ -167,7 +167,7 @@ for t in threads: t.join()
 assert subprocess.run(["true"], check=True).returncode == 0
 peak = ctypes.CDLL(None).mine_peak
 peak.restype = ctypes.c_size_t
-print(ctypes.c_char_p.in_dll(ctypes.CDLL(None), "strata_heap_name").value, peak() > 1 << 20)
+print((ctypes.c_char * 5).in_dll(ctypes.CDLL(None), "strata_heap_name").value, peak() > 1 << 20)
 """
 
 
