@@ -280,6 +280,7 @@ static_assert(sizeof(ComposedBins) == 7 * sizeof(void*), "list heads and nothing
 static_assert(kNoLarger<ComposedList, HandList> && kNoLarger<ComposedBins, HandBins>);
 static_assert(kNoLarger<ComposedKingsley, HandKingsley> && kNoLarger<ComposedLocked, HandLocked>);
 static_assert(kNoLarger<ComposedHeader, HandHeader>);
+static_assert(sizeof(ComposedLea) <= sizeof(HandLea) + sizeof(size_t), "Coalesce has a slack");
 
 extern "C" {
 void* composed_list_allocate(ComposedList& h, size_t n) { return h.allocate(n); }
