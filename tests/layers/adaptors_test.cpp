@@ -74,6 +74,9 @@ TEST(Allocator, ThrowsWithoutMemory) {
   std::vector<char, Allocator<char, StaticBuffer<4096>>> bytes(heap);
   EXPECT_THROW(bytes.reserve(5000), std::bad_alloc);
   EXPECT_THROW(bytes.get_allocator().allocate(SIZE_MAX), std::bad_alloc);
+  Allocator<int, StaticBuffer<4096>> numbers(heap);
+  EXPECT_THROW(numbers.allocate(SIZE_MAX / sizeof(int) + 2), std::bad_alloc)
+      << "4 bytes by overflow";
   bytes.reserve(4000);
 }
 
@@ -98,7 +101,7 @@ TEST(Resource, HasAHeapOrSharesOne) {
   Resource again(heap);
   EXPECT_FALSE(shared.is_equal(own));
   EXPECT_TRUE(shared.is_equal(shared));
-  EXPECT_THROW(std::ignore = own.allocate(SIZE_MAX), std::bad_alloc);
+  EXPECT_THROW(std::ignore = own.allocate(kMaxRequest), std::bad_alloc);
 }
 
 TEST(Upstream, TakesChunksFromAResourceAndNullForWhatItThrows) {
@@ -184,6 +187,26 @@ TEST(Capped, AsksItsFunction) {
   EXPECT_NE(program.heap.allocate(900), nullptr);  // under a cap twice as high
   EXPECT_EQ(program.asked, 2);
   EXPECT_EQ(program.heap.cap(), 2000u);
+}
+
+TEST(Capped, AsksOnceWhereTheAnswerDoesNotHelp) {
+  struct Answer {
+    size_t cap;
+    int asked = 0;
+  };
+  const auto answers = [](void* context, size_t, size_t, size_t) {
+    auto* a = static_cast<Answer*>(context);
+    if (++a->asked > 10) abort();
+    return a->cap;
+  };
+  Stack<Capped<>, Coalesce<>, Mmap> heap;
+  for (const size_t cap : {size_t{0}, size_t{1500}}) {  // no; and too little
+    Answer answer{cap};
+    heap.set_cap(1000, answers, &answer);
+    EXPECT_EQ(heap.allocate(2000), nullptr);
+    EXPECT_EQ(answer.asked, 1);
+    EXPECT_EQ(heap.cap(), cap == 0 ? 1000u : cap);
+  }
 }
 
 }  // namespace

@@ -115,6 +115,24 @@ TEST(PrivateHeaps, GoToALaterThread) {
   EXPECT_EQ(layer<Bump<>>(heap).held(), size_t{64} << 10) << "the lists forgot what was in them";
 }
 
+TEST(ThreadIndex, GoesToALaterThread) {
+  size_t first = 0, second = 1;
+  std::thread([&] { first = ThreadIndex::index(); }).join();
+  std::thread([&] { second = ThreadIndex::index(); }).join();
+  EXPECT_EQ(first, second);
+}
+
+// Also the heap of the threads for which there is none.
+TEST(PrivateHeaps, ForgetAllListsWhenCleared) {
+  Stack<PrivateHeaps<2, Chosen, Bin>, Locked, Bump<>, Mmap> heap;
+  Chosen::who = 5;
+  heap.deallocate(heap.allocate(64), 64);
+  heap.clear();
+  void* p = heap.allocate(64);
+  Chosen::who = 0;
+  EXPECT_NE(heap.allocate(64), p);
+}
+
 TEST(PrivateHeaps, SendWhatTheyKeepDownAtTheEnd) {
   Stack<Count, Mmap> below;
   {

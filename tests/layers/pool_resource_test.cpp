@@ -49,6 +49,15 @@ TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
   EXPECT_EQ(layer<Count>(heap).counts().allocations, 1001u);
 }
 
+TEST(Inbox, ForgetsWithTheBinsAboveIt) {
+  using namespace layers;
+  Stack<Bins<Steps<16, 64>, FreeList, Inbox>, Bump<>, Mmap> heap;
+  heap.bin(0).next().give_back(heap.allocate(16));
+  heap.clear();
+  void* p = heap.allocate(16);
+  EXPECT_NE(heap.allocate(16), p);
+}
+
 TEST(Listed, GivesAllBlocksBackAtOnce) {
   using namespace layers;
   Stack<Check, Listed, Count, Mmap> heap;
