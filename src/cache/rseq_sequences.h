@@ -1,0 +1,11 @@
+// Push and pop on the current vCPU's slab as restartable sequences: the kernel sends a thread that
+// is preempted, migrated or signalled between the start and the committing store to the abort
+// label, so no lock and no atomic instruction is needed. One file an architecture has them, as
+// RseqPop, RseqPush, RseqPopBatch, RseqPushBatch and RseqIsOn. Sits in cache.
+#pragma once
+
+#if defined(__x86_64__)
+#include "cache/rseq_sequences_x86_64.h"
+#else
+#error "There are no restartable sequences for this architecture"
+#endif
