@@ -14,14 +14,14 @@
 
 // Tells the kernel that a sequence begins. The control of the stress test leaves it out.
 #ifndef STRATA_RSEQ_PUBLISH
-#define STRATA_RSEQ_PUBLISH  \
-  "lea 3b(%%rip), %[slab]\n" \
-  "mov %[slab], %%fs:8(%[area])\n"
+#define STRATA_RSEQ_PUBLISH(spare) \
+  "lea 3b(%%rip), %[" spare "]\n mov %[" spare "], %%fs:8(%[area])\n"
 #endif
 
 // The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by
-// the signature that glibc registered.
-#define STRATA_RSEQ_DESCRIPTOR            \
+// the signature that glibc registered. `spare` names a register that holds nothing yet; [slab]
+// holds where the vCPU's number lies, and then the address of its slab.
+#define STRATA_RSEQ_DESCRIPTOR(spare) \
   ".pushsection __rseq_cs, \"aw\"\n"      \
   ".balign 32\n"                          \
   "3:\n"                                  \
@@ -32,9 +32,8 @@
   ".byte 0x0f, 0xb9, 0x3d\n"              \
   ".long 0x53053053\n"                    \
   "4: jmp %l[aborted]\n"                  \
-  ".popsection\n" STRATA_RSEQ_PUBLISH     \
+  ".popsection\n" STRATA_RSEQ_PUBLISH(spare)     \
   "1:\n"                                  \
-  "mov %[index], %[slab]\n"               \
   "movl %%fs:(%[slab]), %k[slab]\n"       \
   "shl $16, %[slab]\n"                    \
   "add %[slabs], %[slab]\n"
@@ -46,15 +45,14 @@ static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);
 
 namespace strata {
 
-// The newest object of the class on this vCPU, or null when there is none.
-STRATA_ALWAYS_INLINE void* RseqPop(const RseqSlabs& r, void* slabs, SizeClass c) {
-  uintptr_t slab;
+STRATA_ALWAYS_INLINE void* RseqPopAt(const RseqSlabs& r, void* slabs, size_t header) {
+  ptrdiff_t slab;
   void* object;    // holds the fill until the object is loaded
   ptrdiff_t area;  // holds the array's address once the descriptor is published
-  const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  slab = r.index_offset;
   area = r.area_offset;
-  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR("object")
                     "movzwl (%[slab],%[header]), %k[object]\n"
                     "cmp 8(%[slab],%[header]), %w[object]\n"
                     "jbe %l[empty]\n"
@@ -62,8 +60,8 @@ retry:
                     "mov -8(%[area],%[object],8), %[object]\n"
                     "addq $0xffff, (%[slab],%[header])\n"  // fill - 1, pops + 1
                     "2:\n"
-                    : [slab] "=&r"(slab), [object] "=&r"(object), [area] "+&r"(area)
-                    : [slabs] "r"(slabs), [header] "r"(header), [index] "m"(r.index_offset)
+                    : [slab] "+&r"(slab), [object] "=&r"(object), [area] "+&r"(area)
+                    : [slabs] "r"(slabs), [header] "r"(header)
                     : "memory", "cc"
                     : empty, aborted);
   if (object == nullptr)
@@ -81,14 +79,15 @@ empty:
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
-  uintptr_t slab;
+  ptrdiff_t slab;
   void** array;  // first tells whether an object starts there
   uint64_t header;
   ptrdiff_t area;  // holds the fill once the descriptor is published
 retry:
+  slab = r.index_offset;
   area = r.area_offset;
   asm volatile goto(
-      STRATA_RSEQ_DESCRIPTOR
+      STRATA_RSEQ_DESCRIPTOR("array")
       "movzwl (%[entries],%[page],4), %k[header]\n"
       "mov %k[object], %k[array]\n"
       "imul 12(%[slab],%[header]), %k[array]\n"
@@ -104,9 +103,8 @@ retry:
       "mov %[object], (%[array],%[area],8)\n"
       "incq (%[slab],%[header])\n"
       "2:\n"
-      : [slab] "=&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
-      : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
-        [index] "m"(r.index_offset)
+      : [slab] "+&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
+      : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object)
       : "memory", "cc"
       : full, suspect, aborted);
   return;
@@ -121,7 +119,7 @@ suspect:
 // Copies the newest objects, at most n, to `out` and takes them off; returns how many. Counts no
 // pops.
 inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** out, size_t n) {
-  uintptr_t slab;
+  ptrdiff_t slab;
   uint64_t word;
   uint64_t count;
   uint64_t left;  // rcx, which `rep movsq` counts down
@@ -129,8 +127,9 @@ inline size_t RseqPopBatch(const RseqSlabs& r, void* slabs, SizeClass c, void** 
   void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  slab = r.index_offset;
   to = out;
-  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR("word")
                     "mov (%[slab],%[header]), %[word]\n"
                     "movzwl %w[word], %k[from]\n"
                     "movzwl 8(%[slab],%[header]), %k[count]\n"
@@ -147,10 +146,9 @@ retry:
                     "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
-                    : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
+                    : [slab] "+&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
                       [left] "=&c"(left), [from] "=&S"(from), [to] "+&D"(to)
-                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "m"(r.index_offset), [n] "m"(n)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n)
                     : "memory", "cc"
                     : empty, aborted);
   return count;
@@ -163,7 +161,7 @@ empty:
 // Puts on as many of the n objects as there is room for; returns how many (the first ones).
 inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* const* objects,
                             size_t n) {
-  uintptr_t slab;
+  ptrdiff_t slab;
   uint64_t word;
   uint64_t count;
   uint64_t left;
@@ -171,8 +169,9 @@ inline size_t RseqPushBatch(const RseqSlabs& r, void* slabs, SizeClass c, void* 
   void* to;
   const size_t header = Raw(c) * sizeof(SlabHeader);
 retry:
+  slab = r.index_offset;
   from = objects;
-  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR("word")
                     "mov (%[slab],%[header]), %[word]\n"
                     "movzwl %w[word], %k[to]\n"
                     "movzwl 10(%[slab],%[header]), %k[count]\n"
@@ -187,10 +186,9 @@ retry:
                     "rep movsq\n"
                     "mov %[word], (%[slab],%[header])\n"
                     "2:\n"
-                    : [slab] "=&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
+                    : [slab] "+&r"(slab), [word] "=&r"(word), [count] "=&r"(count),
                       [left] "=&c"(left), [from] "+&S"(from), [to] "=&D"(to)
-                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset),
-                      [index] "m"(r.index_offset), [n] "m"(n)
+                    : [slabs] "m"(slabs), [header] "r"(header), [area] "r"(r.area_offset), [n] "m"(n)
                     : "memory", "cc"
                     : full, aborted);
   return count;
@@ -204,18 +202,18 @@ full:
 // them had begun there is sent back to its start: to the vCPU's own slab this is what a fence is,
 // without a system call.
 inline bool RseqIsOn(const RseqSlabs& r, void* slabs, size_t vcpu) {
-  uintptr_t slab;
-  uint32_t seen;
+  ptrdiff_t slab;
+  uint64_t seen;
   const uintptr_t wanted = reinterpret_cast<uintptr_t>(slabs) + (vcpu << kSlabShift);
 retry:
-  asm volatile goto(STRATA_RSEQ_DESCRIPTOR
+  slab = r.index_offset;
+  asm volatile goto(STRATA_RSEQ_DESCRIPTOR("seen")
                     "cmp %[wanted], %[slab]\n"
                     "jne %l[elsewhere]\n"
-                    "movl $1, %[seen]\n"
+                    "movl $1, %k[seen]\n"
                     "2:\n"
-                    : [slab] "=&r"(slab), [seen] "=&r"(seen)
-                    : [slabs] "r"(slabs), [wanted] "r"(wanted), [area] "r"(r.area_offset),
-                      [index] "m"(r.index_offset)
+                    : [slab] "+&r"(slab), [seen] "=&r"(seen)
+                    : [slabs] "r"(slabs), [wanted] "r"(wanted), [area] "r"(r.area_offset)
                     : "memory", "cc"
                     : elsewhere, aborted);
   return true;
