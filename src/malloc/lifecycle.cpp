@@ -139,8 +139,8 @@ void AfterForkInChild() {
 
 namespace {
 
-// An operator who asks for profiles wants the stacks of a program's start too; else the background
-// thread makes the tables in its first round.
+// Who asks for profiles may sample densely, and a walk without tables takes a hundred times as long;
+// else the background thread makes them in its first round.
 void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
                      o.lifetimes != LifetimeChoice::kOff ||
