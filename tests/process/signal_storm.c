@@ -145,7 +145,8 @@ static size_t Samples(void) {
 }
 
 // A handler that allocates at any instruction of a malloc up to its restartable sequence, with
-// samples due all the time: blocks stay apart, and the sampler goes on. Run with a mean of 1 KiB between samples.
+// samples due all the time: blocks stay apart, and the sampler goes on. Run with a mean of 1 KiB
+// between samples.
 CASE(handler_allocates) {
   enum { kMostSteps = 24, kRounds = 60, kBytes = 400 };
   struct sigaction action;
