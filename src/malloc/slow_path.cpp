@@ -175,6 +175,7 @@ STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
 // A thread with a cache of its own, as a rule.
 STRATA_NOINLINE void* AllocateWithoutSlabs(size_t size, const void* caller) {
   t_state.countdown.stretch = 0;
+  if (size > kMaxClassSize) __builtin_unreachable();  // spares a test below
   if (!Predicts() && Contexts() == 0) {
     if (void* p = PopPerThread(size)) return p;
   }
