@@ -123,21 +123,11 @@ SizeClass UnsampledClassOf(const void* p) {
   return is_object ? c : SizeClass::kNone;
 }
 
-// A block of a class that needs a little more will soon need more again: it gets the class after
-// the next, of which it uses enough to stay there (MayStay).
-SizeClass ClassToGrowInto(SizeClass from, size_t size) {
-  constexpr size_t kLeast = 128;  // from here on eight classes a doubling
-  const SizeClass next = ClassOfSize(size);
-  const SizeClass plain = PlainClass(from);
-  const bool grows_a_little = Raw(next) == Raw(plain) + 1 && InfoOf(plain).size >= kLeast;
-  return grows_a_little && Raw(next) < kNumSizes ? static_cast<SizeClass>(Raw(next) + 1) : next;
-}
-
 // From one class to another, for a thread with slabs: as a malloc and a free, but only what it
 // grows by is counted. What was predicted to last still is.
 void* MoveUnsampled(void* from, SizeClass c, size_t size) {
   const size_t old_size = InfoOf(c).size;
-  const SizeClass plain = ClassToGrowInto(c, size);
+  const SizeClass plain = ClassOfSize(size);
   void* to = AllocateOf(size, IsLasting(c) ? LastingClass(plain) : plain);
   if (STRATA_UNLIKELY(to == nullptr)) return nullptr;
   __builtin_memcpy(to, from, size < old_size ? size : old_size);
