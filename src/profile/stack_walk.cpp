@@ -119,6 +119,26 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, 
   return count;
 }
 
+STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
+  const FrameRegisters here = CurrentRegisters();
+  WalkPosition walk(here);
+  OnSideStack([&] {
+    constexpr size_t kDeepest = 2048;
+    uintptr_t frames[kDeepest];
+    FindInheritedConfinement();
+    StackReader stack(KnownPages(), here.sp);
+    WalkEnd end = WalkEnd::kUnknownCode;
+    {
+      const UnwindTables::Pin pin(g_tables);
+      if (pin.index() != nullptr)
+        end = WalkFrames(*pin.index(), walk, SelfRange(), stack, frames, kDeepest);
+    }
+    if (end == WalkEnd::kUnknownCode)
+      WalkFrames(LoadedCode(), walk, SelfRange(), stack, frames, kDeepest);
+  });
+  return walk.left_handler;
+}
+
 bool UnwindTablesStale() {
   return !g_tables.prepared() || g_unknown.load(std::memory_order_relaxed) >=
                                      g_unknown_until_stale.load(std::memory_order_relaxed);

@@ -28,6 +28,7 @@ STRATA_READS_STACK bool LeaveSignal(StackReader& stack, WalkPosition& step) {
       !stack.Load(frame + kSignalRsp, &step.at.sp)) {
     return false;
   }
+  step.left_handler = true;
   step.lookup = step.at.pc;  // the instruction that was interrupted, not one after a call
   return true;
 }

@@ -43,6 +43,7 @@ struct WalkPosition {
   FrameRegisters at;
   uintptr_t lookup;  // an address in the instruction that the frame stands at
   size_t count = 0;
+  bool left_handler = false;  // a signal handler's frames are among those left
 };
 
 // Return addresses from `walk` outwards, without those in `self` as long as they come first, by the
