@@ -45,7 +45,7 @@ struct ThreadCache {
     flush_wanted.store(false, std::memory_order_relaxed);
   }
 
-  void* Pop(SizeClass c) {
+  STRATA_ALWAYS_INLINE void* Pop(SizeClass c) {
     List& list = lists[Raw(c)];
     if (STRATA_UNLIKELY(list.length == 0)) return nullptr;
     void* object = list.slots[--list.length];
@@ -56,7 +56,7 @@ struct ThreadCache {
 
   // Of a class that has room. False, with nothing done, if the object is the newest: it was freed
   // before.
-  bool Push(SizeClass c, void* object) {
+  STRATA_ALWAYS_INLINE bool Push(SizeClass c, void* object) {
     List& list = lists[Raw(c)];
     if (STRATA_UNLIKELY(list.length != 0 && list.slots[list.length - 1] == object)) return false;
     list.slots[list.length++] = object;
@@ -143,8 +143,8 @@ struct ThreadCache {
   }
 
   template <class T>
-  static void Add(std::atomic<T>& n,
-                  T by) {  // only the owner writes, so no read-modify-write is needed
+  STRATA_ALWAYS_INLINE static void Add(std::atomic<T>& n, T by) {
+    // Only the owner writes, so no read-modify-write is needed.
     n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 

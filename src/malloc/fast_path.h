@@ -16,6 +16,8 @@ namespace strata {
 // ENOMEM. AllocateSlow's bytes are counted for the sampler already, or are not to be.
 // `caller`: where the program's call returns to.
 STRATA_NOINLINE void* AllocateCounted(size_t size, const void* caller);
+// The same, when the bytes were taken from the thread's stretch, which did not hold them.
+STRATA_NOINLINE void* AllocatePastStretch(size_t size, const void* caller);
 STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void* AllocateSlowOf(size_t size, SizeClass c);  // kNone: a large block
 STRATA_NOINLINE void FreeSlow(void* p);
@@ -27,16 +29,27 @@ STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) {
   return r.front().cpu.ops().where;
 }
 
+// Takes the bytes from the stretch; whether that used it up or it did not hold them.
+STRATA_ALWAYS_INLINE bool SpendsStretch(ThreadState& t, size_t bytes) {
+  bool past;
+  asm volatile("sub %[bytes], %[stretch]"
+               : "=@ccle"(past), [stretch] "+m"(t.countdown.stretch)
+               : [bytes] "r"(bytes));
+  return past;
+}
+
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
+  if (STRATA_UNLIKELY(size > size_classes_internal::kFineLimit) &&
+      STRATA_UNLIKELY(size > kMaxClassSize))
+    return AllocateCounted(size, __builtin_return_address(0));
   ThreadState& t = t_state;
-  const size_t stretch = t.countdown.stretch;
-  // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
-  // kMaxClassSize), and threads that must not use the slabs or place by prediction (theirs is 0).
-  // The count is stored only when it passes: a signal handler that allocates never sees it wrapped
-  // around.
-  if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size, __builtin_return_address(0));
-  t.countdown.stretch = stretch - size;
-  void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, ClassOfSize(size));
+  const size_t header = ClassBitsOfSize(size);
+  // One compare finds the sample that is due and threads that must not use the slabs or place by
+  // prediction: their stretch is 0. A signal handler that comes between the subtraction and
+  // AllocatePastStretch, which takes it back, sees less than 0 and so goes there.
+  if (STRATA_UNLIKELY(SpendsStretch(t, size)))
+    return AllocatePastStretch(size, __builtin_return_address(0));
+  void* p = RseqPopAt(SlabsOf(TheRuntime()), t.slabs, header);
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
   return p;
 }
@@ -46,7 +59,7 @@ STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(slabs == nullptr))
     return AllocateSlow(size);
-  void* p = RseqPop(SlabsOf(TheRuntime()), slabs, ClassOfSize(size));
+  void* p = RseqPopAt(SlabsOf(TheRuntime()), slabs, ClassBitsOfSize(size));
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
   return p;
 }

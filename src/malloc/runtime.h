@@ -84,8 +84,9 @@ namespace runtime_internal {
 struct Storage {
   alignas(Runtime) unsigned char bytes[sizeof(Runtime)];
 };
-extern Storage g_storage;
-extern std::atomic<RunState> g_state;
+// Hidden, or each file would take their addresses from a table.
+extern __attribute__((visibility("hidden"))) Storage g_storage;
+extern __attribute__((visibility("hidden"))) std::atomic<RunState> g_state;
 }  // namespace runtime_internal
 
 STRATA_ALWAYS_INLINE RunState CurrentState() {

@@ -173,10 +173,20 @@ STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
   return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
 }
 
+// A thread with a cache of its own, as a rule.
+STRATA_NOINLINE void* AllocateWithoutSlabs(size_t size, const void* caller) {
+  t_state.countdown.stretch = 0;
+  if (size > kMaxClassSize) __builtin_unreachable();  // spares a test below
+  if (!Predicts() && Contexts() == 0) {
+    if (void* p = PopPerThread(size)) return p;
+  }
+  return AllocateCounted(size, caller);
+}
+
 }  // namespace
 
 // Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
-// high the caller's stack is.
+// high the caller's stack is. The same goes for what leads here.
 void* AllocateCounted(size_t size, const void* caller) {
   const AllocationSite site(caller, StackPointer());
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
@@ -189,6 +199,17 @@ void* AllocateCounted(size_t size, const void* caller) {
   void* p = PopOf(lasts ? LastingClass(c) : c, size);
   if (STRATA_LIKELY(p != nullptr)) return p;
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
+}
+
+void* AllocatePastStretch(size_t size, const void* caller) {
+  ThreadState& t = t_state;
+  if (STRATA_UNLIKELY(t.slabs == nullptr)) return AllocateWithoutSlabs(size, caller);
+  // A signal handler that ended the stretch for a scope must not be undone.
+  const size_t stretch = t.scope != nullptr ? 0 : t.countdown.stretch + size;
+  t.countdown.stretch = stretch;
+  // In a handler whose thread was about to come here itself: what that adds back is not counted.
+  if (STRATA_UNLIKELY(static_cast<ptrdiff_t>(stretch) < 0)) return AllocateSlow(size);
+  return AllocateCounted(size, caller);
 }
 
 void* AllocateSlow(size_t size) {
