@@ -177,7 +177,7 @@ STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
 // Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
 // high the caller's stack is.
 void* AllocateCounted(size_t size, const void* caller) {
-  const AllocationSite site(caller, StackPointer());
+  const AllocationSite site(caller, arch::StackPointer());
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);

@@ -18,39 +18,11 @@
 #include "os/confinement.h"
 #include "strata/raw_io.h"
 
-#ifndef STRATA_SANITIZED
-// Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders pass from the side
-// stack to the caller's; calls and returns match, as a shadow stack asks. The name is that of
+// Calls f(arg) with the stack pointer at `top`; of the architecture (x86_64/switch_stack.cpp). Its frame
+// is the frame pointer's, so unwinders pass from the side stack to the caller's. The name is that of
 // libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
 extern "C" __attribute__((visibility("hidden"))) void __morestack(void (*f)(void*), void* arg,
                                                                   void* top);
-asm(R"(
-  .pushsection .text
-  .globl __morestack
-  .hidden __morestack
-  .type __morestack, @function
-  .p2align 4
-__morestack:
-  .cfi_startproc
-  endbr64
-  pushq %rbp
-  .cfi_def_cfa_offset 16
-  .cfi_offset %rbp, -16
-  movq %rsp, %rbp
-  .cfi_def_cfa_register %rbp
-  movq %rdx, %rsp
-  movq %rdi, %rax
-  movq %rsi, %rdi
-  call *%rax
-  movq %rbp, %rsp
-  popq %rbp
-  .cfi_def_cfa %rsp, 8
-  ret
-  .cfi_endproc
-  .size __morestack, . - __morestack
-  .popsection
-)");
-#endif
 
 namespace strata {
 

@@ -120,10 +120,14 @@ constinit const HotMemory kProcessHotMemory = {Take,           Give,        Advi
                                                NowNs,          ThreadCpuNs, Headroom, FreeSwap,
                                                PressurePer10k, PauseNs,     nullptr};
 
+// Linux on Arm keeps the upper byte from the kernel's own calls unless a program asks otherwise; we
+// pass it no guide.
 uint64_t AddressUntagMask() {
-  constexpr long kArchGetUntagMask = 0x4001;
   uint64_t mask = ~uint64_t{0};
+#ifdef SYS_arch_prctl
+  constexpr long kArchGetUntagMask = 0x4001;
   if (raw::Call(SYS_arch_prctl, kArchGetUntagMask, raw::Word(&mask)) != 0) return ~uint64_t{0};
+#endif
   return mask;
 }
 

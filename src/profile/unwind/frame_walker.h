@@ -6,27 +6,11 @@
 #include <cstdint>
 
 #include "profile/unwind/elf_code.h"
+#include "profile/unwind/frame_registers.h"
 #include "profile/unwind/stack_reader.h"
 #include "profile/unwind/unwind_index.h"
 
 namespace strata {
-
-struct FrameRegisters {
-  uintptr_t pc = 0;
-  uintptr_t sp = 0;
-  uintptr_t bp = 0;
-};
-
-// The registers here; to be inlined into the function that the walk begins with.
-STRATA_ALWAYS_INLINE FrameRegisters CurrentRegisters() {
-  FrameRegisters r;
-  asm volatile(
-      "lea 0(%%rip), %0\n\t"
-      "mov %%rsp, %1\n\t"
-      "mov %%rbp, %2"
-      : "=&r"(r.pc), "=&r"(r.sp), "=&r"(r.bp));
-  return r;
-}
 
 enum class WalkEnd : uint8_t {
   kOutermost,    // of the thread or process
@@ -47,8 +31,8 @@ WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange sel
                       StackReader& stack, uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // The same by frame pointers, for want of tables. A frame counts only if its return address follows
-// a call instruction, its rbp leads outwards, and both can be read; so most code that uses rbp for
-// something else ends the walk.
+// a call instruction, its frame pointer leads outwards, and both can be read; so most code that
+// uses that register for something else ends the walk.
 size_t WalkFramePointers(FrameRegisters at, CodeRange self, StackReader& stack, uintptr_t* out,
                          size_t max);
 
