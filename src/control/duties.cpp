@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/message.h"
+#include "base/error_text.h"
 #include "control/server.h"
 #include "malloc/background.h"
 #include "malloc/background_duties.h"
@@ -106,7 +107,7 @@ class Duties {
           .Text("control is off: the kernel refused ")
           .Text(what)
           .Text(" (")
-          .Text(strerrordesc_np(why))
+          .Text(ErrorText(why))
           .Text(")")
           .Send();
     }

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/errno_keeper.h"
+#include "base/error_text.h"
 #include "base/message.h"
 #include "base/write_all.h"
 #include "malloc/limits.h"
@@ -72,7 +73,7 @@ int WriteStatsTo(int fd, FileForm form) {
       .Text("can't write statistics to ")
       .Text(path)
       .Text(": ")
-      .Text(strerrordesc_np(error))
+      .Text(ErrorText(error))
       .Send();
 }
 
