@@ -112,6 +112,7 @@ TOOLCHAINS = {
         "aarch64-linux-gnu-g++",
         ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
     ),
+    "musl": Toolchain("musl-gcc"),
 }
 
 

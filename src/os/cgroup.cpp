@@ -10,6 +10,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/units.h"
+#include "os/page_bytes.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -232,7 +233,7 @@ size_t OwnResidentBytes(const char* statm) {
   const char* shared = resident == nullptr ? nullptr : strchr(resident + 1, ' ');
   if (shared == nullptr) return 0;
   const size_t all = ParseNumber(resident + 1);
-  return (all - std::min(ParseNumber(shared + 1), all)) * kNativePageSize;
+  return (all - std::min(ParseNumber(shared + 1), all)) * KernelPageBytes();
 }
 
 }  // namespace strata

@@ -21,8 +21,8 @@ def ended(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended
     machine = ArmMachine(tmp_path_factory.mktemp("machine"))
     library = machine.add(lab.require_strata().resolve())
     build = ROOT / "build/aarch64/tests"
-    stress = machine.add(build / "rseq_stress_test")
-    control = machine.add(build / "rseq_control_stress_test")
+    stress = machine.add(build / "cache_rseq_stress_test")
+    control = machine.add(build / "cache_rseq_control_stress_test")
     mode = machine.add(lab.build(HERE / "cache_mode.c"))
     storm = machine.add(lab.build(TESTS / "process/fork_storm.c"))
     threads = machine.add(lab.build(TESTS / "process/thread_cases.c"))
@@ -33,7 +33,7 @@ def ended(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended
     commands = {
         "mode": f"{on} {mode}",
         "mode thread": f"{on} STRATA_CACHE=thread {mode}",
-        "stress": stress,
+        "stress": f"STRATA_STRESS_MS=40000 {stress}",
         "control": control,
         "fork storm": f"{on} {storm} storm 40 4 2000",
         "vfork": f"{on} {vfork} children_beside_threads",

@@ -1,0 +1,70 @@
+"""The library built for musl: programs in C, static and dynamic, with rseq registered by the library.
+
+And what it asks of libc: nothing that musl has not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from blackbox import TESTS, Lab
+
+HERE = Path(__file__).resolve().parent
+MUSL = Path("/lib/ld-musl-x86_64.so.1")
+WAYS = pytest.mark.parametrize("way", ["static", "preloaded"])
+
+
+def run_case(lab: Lab, way: str, source: Path, *args: str) -> str:
+    """Builds a program that way and runs it; what it wrote to stdout, which is all it may write."""
+    if way == "preloaded":
+        return lab.run(lab.build(source), *args).ok().stdout
+    # The archive before the source is looked at for what --undefined names: malloc, and with it all.
+    link = ("-static", "-Wl,--undefined=malloc", os.environ["STRATA_ARCHIVE"])
+    program = lab.build(source, *link, name=f"static-{source.stem}")
+    return lab.run(program, *args, preload=False).ok().stdout
+
+
+@WAYS
+def test_caches_are_per_cpu(lab: Lab, way: str) -> None:
+    """By a registration of the library's own: musl makes none."""
+    assert run_case(lab, way, HERE / "cache_mode.c").startswith("per-cpu")
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("source", "args"),
+    [
+        ("edge/api_cases.c", ("calloc_overflow",)),
+        ("edge/api_cases.c", ("errno_kept_on_success",)),
+        ("edge/api_cases.c", ("realloc_grows_and_shrinks",)),
+        ("process/fork_storm.c", ("storm", "60", "4", "2000")),
+        ("targets/forks.c", ()),
+        ("targets/detached.c", ()),
+    ],
+)
+def test_case(lab: Lab, way: str, source: str, args: tuple[str, ...]) -> None:
+    assert run_case(lab, way, TESTS / source, *args) == ""
+
+
+def symbols(path: Path, *options: str) -> set[str]:
+    """Names that nm lists, without versions."""
+    out = subprocess.run(["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True)
+    return {line.split()[-1].split("@")[0] for line in out.stdout.splitlines()}
+
+
+def test_needs_nothing_that_musl_has_not(lab: Lab) -> None:
+    library = lab.library
+    assert library is not None
+    wanted = symbols(library, "--undefined-only")
+    weak = {
+        line.split()[-1]
+        for line in subprocess.run(
+            ["nm", "-D", "--undefined-only", str(library)], check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+        if line.split()[-2] in "wv"
+    }
+    assert len(wanted - weak) > 20
+    assert wanted - weak - symbols(MUSL.resolve(), "--defined-only") == set()
