@@ -1,5 +1,5 @@
-// What an error number means, in a constant text: nothing is allocated, translated or formatted. Sits
-// in base.
+// What an error number means, in a constant text: nothing is allocated, translated or formatted.
+// Sits in base.
 #pragma once
 
 #include <string.h>

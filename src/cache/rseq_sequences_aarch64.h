@@ -17,29 +17,29 @@
 // Tells the kernel that a sequence begins. The control of the stress test leaves it out.
 #ifndef STRATA_RSEQ_PUBLISH
 #define STRATA_RSEQ_PUBLISH          \
-  "adrp %[slab], 3b\n"              \
+  "adrp %[slab], 3b\n"               \
   "add %[slab], %[slab], :lo12:3b\n" \
   "str %[slab], [%[a], #8]\n"
 #endif
 
 // The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by
-// the signature that was registered: an instruction that traps. Sets `slab` and, for the class whose
-// headers begin at `header`, `at`.
-#define STRATA_RSEQ_DESCRIPTOR             \
-  ".pushsection __rseq_cs, \"aw\"\n"      \
-  ".balign 32\n"                          \
-  "3:\n"                                  \
-  ".long 0, 0\n"                          \
-  ".quad 1f, 2f - 1f, 4f\n"               \
-  ".popsection\n"                         \
-  ".pushsection __rseq_failure, \"ax\"\n" \
-  ".inst 0xd428bc00\n"                    \
-  "4: b %l[aborted]\n"                    \
-  ".popsection\n"                         \
-  "mrs %[b], tpidr_el0\n"                 \
+// the signature that was registered: an instruction that traps. Sets `slab` and, for the class
+// whose headers begin at `header`, `at`.
+#define STRATA_RSEQ_DESCRIPTOR                    \
+  ".pushsection __rseq_cs, \"aw\"\n"              \
+  ".balign 32\n"                                  \
+  "3:\n"                                          \
+  ".long 0, 0\n"                                  \
+  ".quad 1f, 2f - 1f, 4f\n"                       \
+  ".popsection\n"                                 \
+  ".pushsection __rseq_failure, \"ax\"\n"         \
+  ".inst 0xd428bc00\n"                            \
+  "4: b %l[aborted]\n"                            \
+  ".popsection\n"                                 \
+  "mrs %[b], tpidr_el0\n"                         \
   "add %[a], %[b], %[area]\n" STRATA_RSEQ_PUBLISH \
-  "1:\n"                                  \
-  "ldr %w[slab], [%[b], %[index]]\n"      \
+  "1:\n"                                          \
+  "ldr %w[slab], [%[b], %[index]]\n"              \
   "add %[slab], %[slabs], %[slab], lsl #16\n"
 
 static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/message.h"
 #include "base/error_text.h"
+#include "base/message.h"
 #include "control/server.h"
 #include "malloc/background.h"
 #include "malloc/background_duties.h"

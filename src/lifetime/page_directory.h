@@ -1,6 +1,6 @@
 // From any address to the record of its huge page, without a lock: two levels, the second of 13
-// bits, over the addresses of a program. Foreign addresses lead to null. Sits in lifetime beside the
-// records.
+// bits, over the addresses of a program. Foreign addresses lead to null. Sits in lifetime beside
+// the records.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,8 @@ constexpr uint64_t Raw(SiteKey key) { return static_cast<uint64_t>(key); }
 // pointer, by steps of 16. Below 2^7, `c`; below 2^48, the address: so nothing overlaps but what is
 // the same for all, and a multiplication by an odd number can be undone. Two places have two keys.
 constexpr SiteKey KeyOf(uintptr_t caller, uintptr_t frame, SizeClass c) {
-  const uint64_t packed = caller ^ (uint64_t{frame} << 52) ^ (uint64_t{Raw(c)} << arch::kAddressBits);
+  const uint64_t packed =
+      caller ^ (uint64_t{frame} << 52) ^ (uint64_t{Raw(c)} << arch::kAddressBits);
   return static_cast<SiteKey>(packed * 0x9e3779b97f4a7c15u);
 }
 

@@ -116,7 +116,8 @@ bool Create(pthread_attr_t& attr) {
 #else
 bool Create(pthread_attr_t& attr) {
   constexpr long kMaskBytes = sizeof(uint64_t);
-  const uint64_t all = ~(raw::SignalBit(32) | raw::SignalBit(33) | raw::SignalBit(34));  // musl's own
+  const uint64_t all =
+      ~(raw::SignalBit(32) | raw::SignalBit(33) | raw::SignalBit(34));  // musl's own
   uint64_t before = 0;
   raw::Call(SYS_rt_sigprocmask, SIG_BLOCK, raw::Word(&all), raw::Word(&before), kMaskBytes);
   const bool made = TryCreate(attr);

@@ -48,8 +48,8 @@ bool Show(const char* digits, char* page) {
 
 bool MappedKey::Make() {
   Drop();
-  void* pages =
-      mmap(nullptr, 2 * KernelPageBytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* pages = mmap(nullptr, 2 * KernelPageBytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return false;
   pages_ = static_cast<char*>(pages);
   if (madvise(pages_, 2 * KernelPageBytes(), MADV_DONTFORK) != 0 || !DrawDigits(pages_) ||

@@ -12,8 +12,8 @@
 
 namespace strata {
 
-// A range of native pages, in bytes from the window's start; both fields are multiples of 4 KiB, and
-// of the kernel's pages where they may be larger.
+// A range of native pages, in bytes from the window's start; both fields are multiples of 4 KiB,
+// and of the kernel's pages where they may be larger.
 struct NativeRange {
   size_t offset;
   size_t bytes;

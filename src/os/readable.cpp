@@ -15,8 +15,8 @@ namespace strata {
 bool IsReadable(uintptr_t address) {
   if (address == 0 || !MaySetSignalMask()) return false;  // 0 stands for no mask
   constexpr long kNoSuchAction = -1;
-  const long result = raw::Call(SYS_rt_sigprocmask, kNoSuchAction, static_cast<long>(address), 0,
-                                sizeof(uint64_t));
+  const long result =
+      raw::Call(SYS_rt_sigprocmask, kNoSuchAction, static_cast<long>(address), 0, sizeof(uint64_t));
   return result == -EINVAL;
 }
 

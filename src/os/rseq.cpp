@@ -35,7 +35,8 @@ long Membarrier(int command) {
 RseqInfo FindRseq() {
   RseqInfo info;
   if (!FindRseqArea(&info.area_offset) || !ThreadHasRseq(info)) return info;
-  // glibc's __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel, not glibc.
+  // glibc's __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel,
+  // not glibc.
   const bool has_mm_cid = getauxval(kAtRseqFeatureSize) >= kMmCidEnd;
   info.index = has_mm_cid ? RseqIndex::kMmCid : RseqIndex::kCpuId;
   info.index_offset =

@@ -19,9 +19,9 @@
 #include "os/page_bytes.h"
 #include "strata/raw_io.h"
 
-// Calls f(arg) with the stack pointer at `top`; of the architecture (x86_64/switch_stack.cpp). Its frame
-// is the frame pointer's, so unwinders pass from the side stack to the caller's. The name is that of
-// libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
+// Calls f(arg) with the stack pointer at `top`; of the architecture (x86_64/switch_stack.cpp). Its
+// frame is the frame pointer's, so unwinders pass from the side stack to the caller's. The name is
+// that of libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
 extern "C" __attribute__((visibility("hidden"))) void __morestack(void (*f)(void*), void* arg,
                                                                   void* top);
 

@@ -1,5 +1,5 @@
-// The exported functions that tell about the heap: strata_stats and strata_stats_json; glibc's are in
-// glibc/mallinfo.cpp. Sits at the top of report.
+// The exported functions that tell about the heap: strata_stats and strata_stats_json; glibc's are
+// in glibc/mallinfo.cpp. Sits at the top of report.
 #include <errno.h>
 
 #include <cstddef>

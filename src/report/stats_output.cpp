@@ -69,12 +69,7 @@ int WriteStatsTo(int fd, FileForm form) {
   OutputFile file(path, 0644);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteStatsTo(file.fd(), form));
   if (error == 0) return;
-  Message()
-      .Text("can't write statistics to ")
-      .Text(path)
-      .Text(": ")
-      .Text(ErrorText(error))
-      .Send();
+  Message().Text("can't write statistics to ").Text(path).Text(": ").Text(ErrorText(error)).Send();
 }
 
 // Its tens of KiB of stack are no concern of a program that asked for no statistics and may exit

@@ -45,8 +45,8 @@ TEST_F(ReleaserTest, TakesFromTheCacheThenFromRegionsThenBreaksHugePages) {
   EXPECT_EQ(Release(1), 0u);
 }
 
-// With pages of 64 KiB only whole ones of which nothing is in use go back; one that came back in part
-// goes again when that part is free.
+// With pages of 64 KiB only whole ones of which nothing is in use go back; one that came back in
+// part goes again when that part is free.
 TEST_F(ReleaserTest, GivesBackWholePagesOfTheKernelOnly) {
   LockHolder hold(t.lock);
   kernel.SetPageBytes(64 << 10);

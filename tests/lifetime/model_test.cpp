@@ -125,7 +125,8 @@ TEST_P(OnEachKernel, ExponentialsAreExact) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, OnEachKernel, testing::ValuesIn(AllKernels().begin(), AllKernels().end()),
+INSTANTIATE_TEST_SUITE_P(Model, OnEachKernel,
+                         testing::ValuesIn(AllKernels().begin(), AllKernels().end()),
                          [](const auto& one) { return std::string(one.param->name); });
 
 TEST(Model, IsOpenOnlyWhileItsBytesAreAModel) {

@@ -1,7 +1,7 @@
-"""A machine with Debian's arm64 kernel in qemu-system: boots, runs commands, says how each ended.
+"""A machine with Debian's arm64 kernel in qemu-system: boots, runs commands, says how they end.
 
-The files it sees are an archive that this writes: an init of ours, the cross C library, and what the
-caller adds.
+The files it sees are an archive that this writes: an init of ours, the cross C library, and what
+the caller adds.
 """
 
 from __future__ import annotations
@@ -49,9 +49,14 @@ class ArmMachine:
     def _archive(self, commands: list[str]) -> bytes:
         init = self.folder / "init"
         subprocess.run(
-            [need("aarch64-linux-gnu-gcc"), "-O1", "-static", str(INIT), "-o", str(init)], check=True
+            [need("aarch64-linux-gnu-gcc"), "-O1", "-static", str(INIT), "-o", str(init)],
+            check=True,
         )
-        parts = [("lib", 0o040755, b""), ("dev", 0o040755, b""), ("init", 0o100755, init.read_bytes())]
+        parts = [
+            ("lib", 0o040755, b""),
+            ("dev", 0o040755, b""),
+            ("init", 0o100755, init.read_bytes()),
+        ]
         parts.append(("commands", 0o100644, "".join(f"{line}\n" for line in commands).encode()))
         parts += [(f"lib/{name}", 0o100755, (SYSROOT / name).read_bytes()) for name in LIBRARIES]
         parts += [(name, 0o100755, path.read_bytes()) for name, path in self.files.items()]
@@ -69,8 +74,13 @@ class ArmMachine:
         command += ["-smp", str(cpus), "-kernel", kernel, "-initrd", str(image), "-nographic"]
         command += ["-nic", "none", "-no-reboot", "-append", "console=ttyAMA0 panic=-1 quiet"]
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, errors="replace",
-            timeout=timeout, stdin=subprocess.DEVNULL,
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
         )
         (self.folder / "console").write_text(done.stdout)
         found = [Ended(int(status), text) for _, text, status in END.findall(done.stdout)]

@@ -43,7 +43,7 @@ def test_forks_of_one_thread(lab: Lab) -> None:
 
 
 def test_statistics_and_profile(lab: Lab, tmp_path: Path) -> None:
-    """The reports at exit: the architecture's arithmetic, and stacks of the program's own frames."""
+    """The reports at exit: the architecture's arithmetic, and stacks."""
     env = {"STRATA_STATS": str(tmp_path / "stats"), "STRATA_SAMPLE": "4096"}
     env["STRATA_PROFILE"] = str(tmp_path / "profile")
     lab.run(lab.build(HERE / "cache_mode.c"), env=env).ok()

@@ -1,4 +1,4 @@
-"""The library built for musl: programs in C, static and dynamic, with rseq registered by the library.
+"""The library built for musl: programs in C, static and dynamic, with rseq registered by it.
 
 And what it asks of libc: nothing that musl has not.
 """
@@ -21,7 +21,7 @@ def run_case(lab: Lab, way: str, source: Path, *args: str) -> str:
     """Builds a program that way and runs it; what it wrote to stdout, which is all it may write."""
     if way == "preloaded":
         return lab.run(lab.build(source), *args).ok().stdout
-    # The archive before the source is looked at for what --undefined names: malloc, and with it all.
+    # The archive comes before the source: --undefined makes the linker take it all the same.
     link = ("-static", "-Wl,--undefined=malloc", os.environ["STRATA_ARCHIVE"])
     program = lab.build(source, *link, name=f"static-{source.stem}")
     return lab.run(program, *args, preload=False).ok().stdout
@@ -51,7 +51,9 @@ def test_case(lab: Lab, way: str, source: str, args: tuple[str, ...]) -> None:
 
 def symbols(path: Path, *options: str) -> set[str]:
     """Names that nm lists, without versions."""
-    out = subprocess.run(["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True)
+    out = subprocess.run(
+        ["nm", "-D", *options, str(path)], check=True, capture_output=True, text=True
+    )
     return {line.split()[-1].split("@")[0] for line in out.stdout.splitlines()}
 
 
@@ -62,7 +64,10 @@ def test_needs_nothing_that_musl_has_not(lab: Lab) -> None:
     weak = {
         line.split()[-1]
         for line in subprocess.run(
-            ["nm", "-D", "--undefined-only", str(library)], check=True, capture_output=True, text=True
+            ["nm", "-D", "--undefined-only", str(library)],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.splitlines()
         if line.split()[-2] in "wv"
     }

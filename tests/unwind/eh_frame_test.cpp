@@ -84,12 +84,12 @@ TEST(EhFrame, UsualFunctions) {
 TEST(EhFrame, EveryInstruction) {
   EXPECT_EQ(LastOf({0x03, 40, 0, 0x0e, 24}), Rsp(24));            // advance_loc2
   EXPECT_EQ(LastOf({0x04, 40, 0, 0, 0, 0x0e, 32}), Rsp(32));      // advance_loc4
-  EXPECT_EQ(LastOf({0x05, 6, 3}), Rsp(8).WithFpAt(24));          // offset_extended
+  EXPECT_EQ(LastOf({0x05, 6, 3}), Rsp(8).WithFpAt(24));           // offset_extended
   EXPECT_EQ(LastOf({0x86, 2, 0xc6}), Rsp(8));                     // restore
   EXPECT_EQ(LastOf({0x86, 2, 0x06, 6}), Rsp(8));                  // restore_extended
-  EXPECT_TRUE(LastOf({0x07, 6}).fp_lost());                      // undefined
+  EXPECT_TRUE(LastOf({0x07, 6}).fp_lost());                       // undefined
   EXPECT_EQ(LastOf({0x86, 2, 0x08, 6}), Rsp(8));                  // same_value
-  EXPECT_TRUE(LastOf({0x09, 6, 3}).fp_lost());                   // register
+  EXPECT_TRUE(LastOf({0x09, 6, 3}).fp_lost());                    // register
   EXPECT_EQ(LastOf({0x07, 16}), UnwindRule::Of(RuleKind::kEnd));  // no return address
   EXPECT_EQ(LastOf({0x09, 16, 3}), None());                       // it is in rbx
   EXPECT_EQ(LastOf({0x90, 2}), None());                           // it is elsewhere
@@ -102,18 +102,18 @@ TEST(EhFrame, EveryInstruction) {
   EXPECT_EQ(LastOf({0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}),
             UnwindRule::Of(RuleKind::kPlt));
   EXPECT_TRUE(LastOf({0x10, 6, 2, 0x77, 0}).fp_lost());  // expression
-  EXPECT_EQ(LastOf({0x10, 7, 2, 0x77, 0}), None());       // rsp is not the CFA
+  EXPECT_EQ(LastOf({0x10, 7, 2, 0x77, 0}), None());      // rsp is not the CFA
   EXPECT_EQ(LastOf({0x11, 6, 2}), Rsp(8).WithFpAt(16));  // offset_extended_sf
-  EXPECT_EQ(LastOf({0x12, 7, 0x7c}), Rsp(32));            // def_cfa_sf
-  EXPECT_EQ(LastOf({0x13, 0x7d}), Rsp(24));               // def_cfa_offset_sf
+  EXPECT_EQ(LastOf({0x12, 7, 0x7c}), Rsp(32));           // def_cfa_sf
+  EXPECT_EQ(LastOf({0x13, 0x7d}), Rsp(24));              // def_cfa_offset_sf
   EXPECT_TRUE(LastOf({0x14, 6, 1}).fp_lost());           // val_offset
   EXPECT_TRUE(LastOf({0x15, 6, 1}).fp_lost());
-  EXPECT_TRUE(LastOf({0x16, 6, 1, 0x30}).fp_lost());                   // val_expression
-  EXPECT_EQ(LastOf({0x2e, 16, 0x0e, 16}), Rsp(16));                     // GNU_args_size
+  EXPECT_TRUE(LastOf({0x16, 6, 1, 0x30}).fp_lost());                  // val_expression
+  EXPECT_EQ(LastOf({0x2e, 16, 0x0e, 16}), Rsp(16));                   // GNU_args_size
   EXPECT_EQ(LastOf({0x2f, 6, 2}).WithFpLost(), Rsp(8).WithFpLost());  // negative offset
-  EXPECT_EQ(LastOf({0x3f}), None());                                    // unknown
-  EXPECT_EQ(LastOf({0x0b}), None());                                    // nothing remembered
-  EXPECT_EQ(LastOf(Bytes(40, 0x0a)), None());                           // too much remembered
+  EXPECT_EQ(LastOf({0x3f}), None());                                  // unknown
+  EXPECT_EQ(LastOf({0x0b}), None());                                  // nothing remembered
+  EXPECT_EQ(LastOf(Bytes(40, 0x0a)), None());                         // too much remembered
 }
 
 TEST(EhFrame, AnUnfollowedProgramKeepsTheRowsBeforeIt) {

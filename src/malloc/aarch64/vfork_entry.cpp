@@ -1,6 +1,6 @@
 // vfork (malloc/vfork.cpp) for aarch64. The return address is kept in a register, since the child
-// uses the stack from here up: the kernel leaves all but x0 as they are. Weak, so that a static link
-// may find libc's as well. Sits in malloc.
+// uses the stack from here up: the kernel leaves all but x0 as they are. Weak, so that a static
+// link may find libc's as well. Sits in malloc.
 asm(R"(
   .pushsection .text
   .weak vfork

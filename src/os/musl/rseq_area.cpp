@@ -32,7 +32,8 @@ struct alignas(32) Area {
   uint32_t unused = 0;
 };
 static_assert(sizeof(Area) == 32 && offsetof(Area, cpu_id) == kRseqCpuIdOffset &&
-              offsetof(Area, rseq_cs) == kRseqCsOffset && offsetof(Area, mm_cid) == kRseqMmCidOffset);
+              offsetof(Area, rseq_cs) == kRseqCsOffset &&
+              offsetof(Area, mm_cid) == kRseqMmCidOffset);
 
 constinit thread_local Area t_area __attribute__((tls_model("initial-exec")));
 

@@ -19,8 +19,8 @@ struct EhFrame {
   uintptr_t address = 0;
 };
 
-// What the program of an entry has set up to some address. Only the frame pointer, the stack pointer
-// and the return address are followed.
+// What the program of an entry has set up to some address. Only the frame pointer, the stack
+// pointer and the return address are followed.
 struct CfaState {
   enum class Base : uint8_t { kOther, kRegister, kPlt, kFpLoad };
   enum class Saved : uint8_t { kSame, kAtCfa, kAtFp, kUndefined, kLost };

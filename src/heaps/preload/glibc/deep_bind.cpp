@@ -1,6 +1,6 @@
 // dlopen and dlmopen without RTLD_DEEPBIND. See deep_bind.h. The loader takes a caller's run path
-// and namespace from the return address, so both jump to the next dlopen with the caller's frame; the
-// architecture has the jumps (x86_64/dlopen_entry.cpp).
+// and namespace from the return address, so both jump to the next dlopen with the caller's frame;
+// the architecture has the jumps (x86_64/dlopen_entry.cpp).
 #include "heaps/preload/deep_bind.h"
 
 #include <dlfcn.h>

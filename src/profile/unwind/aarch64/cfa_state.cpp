@@ -9,9 +9,8 @@ UnwindRule CfaState::Rule() const {
   if (return_address == Saved::kUndefined) return UnwindRule::Of(RuleKind::kEnd);
   if (base != Base::kRegister || !sp_is_cfa) return {};
   if (base_register != dwarf::kSp && base_register != dwarf::kFp) return {};
-  UnwindRule rule =
-      UnwindRule::Cfa(base_register == dwarf::kSp ? RuleKind::kFromSp : RuleKind::kFromFp,
-                      base_offset);
+  UnwindRule rule = UnwindRule::Cfa(
+      base_register == dwarf::kSp ? RuleKind::kFromSp : RuleKind::kFromFp, base_offset);
   if (rule.kind() == RuleKind::kNone) return {};
   if (return_address == Saved::kAtCfa) {
     rule = rule.WithReturnAt(static_cast<int64_t>(~static_cast<uint64_t>(return_offset) + 1));

@@ -11,7 +11,7 @@ struct FrameRegisters {
   uintptr_t pc = 0;
   uintptr_t sp = 0;
   uintptr_t bp = 0;
-  uintptr_t lr = 0;  // known in the innermost frame only, and where a signal came
+  uintptr_t lr = 0;     // known in the innermost frame only, and where a signal came
   uintptr_t place = 0;  // on the stack, of pc: 0 if not there
 };
 

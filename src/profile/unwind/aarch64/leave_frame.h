@@ -4,13 +4,14 @@
 #include <cstdint>
 
 #include "base/arch.h"
-#include "profile/unwind/leave_frame.h"
 #include "profile/unwind/stack_reader.h"
 #include "profile/unwind/unwind_rule.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata {
 
-// The kernel's frame: a siginfo of 128 bytes at sp, then the ucontext, whose registers begin at 176.
+// The kernel's frame: a siginfo of 128 bytes at sp, then the ucontext, whose registers begin at
+// 176.
 inline constexpr uintptr_t kSignalRegisters = 128 + 176 + 8;
 inline constexpr uintptr_t kSignalFp = kSignalRegisters + 29 * 8;
 inline constexpr uintptr_t kSignalLr = kSignalRegisters + 30 * 8;

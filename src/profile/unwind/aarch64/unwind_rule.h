@@ -24,15 +24,15 @@ class UnwindRule {
   static constexpr UnwindRule FromBits(uint32_t bits) { return UnwindRule(bits); }
   static constexpr UnwindRule Of(RuleKind kind) { return UnwindRule(static_cast<uint32_t>(kind)); }
 
-  // kNone unless `n` is a multiple of 16 that fits, as sp always is. The return address starts as in
-  // x30, x29 as unchanged.
+  // kNone unless `n` is a multiple of 16 that fits, as sp always is. The return address starts as
+  // in x30, x29 as unchanged.
   static constexpr UnwindRule Cfa(RuleKind kind, int64_t n) {
     if (n < 0 || n >= kMaxCfa || n % 16 != 0) return Of(RuleKind::kNone);
     return UnwindRule(static_cast<uint32_t>(kind) | static_cast<uint32_t>(n / 16) << kCfaShift);
   }
 
-  // The return address lies at CFA - n. Compilers save it near one end of a frame: gcc of a large one
-  // at the lower end, clang at the upper. kNone if it lies elsewhere.
+  // The return address lies at CFA - n. Compilers save it near one end of a frame: gcc of a large
+  // one at the lower end, clang at the upper. kNone if it lies elsewhere.
   constexpr UnwindRule WithReturnAt(int64_t n) const {
     const int64_t up = static_cast<int64_t>(cfa()) - n;
     if (n > 0 && n % 8 == 0 && n / 8 <= int64_t{kReturnMask})

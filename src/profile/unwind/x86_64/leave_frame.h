@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "profile/unwind/leave_frame.h"
 #include "profile/unwind/stack_reader.h"
 #include "profile/unwind/unwind_rule.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata {
 

@@ -8,13 +8,13 @@
 namespace strata {
 
 enum class RuleKind : uint8_t {
-  kNone,         // no table covers the code, or its rule is beyond us: the walk ends
-  kEnd,          // the outermost frame of a thread
+  kNone,        // no table covers the code, or its rule is beyond us: the walk ends
+  kEnd,         // the outermost frame of a thread
   kFromSp,      // CFA = rsp + n
   kFromFp,      // CFA = rbp + n
   kFromFpLoad,  // CFA = the word at rbp + n: gcc, where it realigns the stack
-  kPlt,          // CFA = rsp + 8, or + 16 once the entry has pushed its index
-  kSignal,       // the kernel's signal frame lies at rsp
+  kPlt,         // CFA = rsp + 8, or + 16 once the entry has pushed its index
+  kSignal,      // the kernel's signal frame lies at rsp
 };
 
 // The CFA (canonical frame address) is rsp before the call; the return address lies at CFA - 8.
@@ -29,7 +29,7 @@ class UnwindRule {
   // kNone unless `n` is a multiple of 8 that fits. The callee's rbp starts as unchanged.
   static constexpr UnwindRule Cfa(RuleKind kind, int64_t n) {
     const bool fits = kind == RuleKind::kFromFpLoad ? n >= -kMaxCfa / 2 && n < kMaxCfa / 2
-                                                     : n >= 8 && n < kMaxCfa;
+                                                    : n >= 8 && n < kMaxCfa;
     if (!fits || n % 8 != 0) return Of(RuleKind::kNone);
     return UnwindRule(static_cast<uint32_t>(kind) | (static_cast<uint32_t>(n / 8) & kCfaMask)
                                                         << kCfaShift);
