@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import TESTS, Lab
+from blackbox import ROOT, TESTS, Lab
 
 HERE = Path(__file__).resolve().parent
 MUSL = Path("/lib/ld-musl-x86_64.so.1")
@@ -73,3 +73,21 @@ def test_needs_nothing_that_musl_has_not(lab: Lab) -> None:
     }
     assert len(wanted - weak) > 20
     assert wanted - weak - symbols(MUSL.resolve(), "--defined-only") == set()
+
+
+def strata_run(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    """`strata run` as a user calls it."""
+    command = [str(ROOT / ".venv/bin/strata"), "run", *map(str, args)]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("STRATA_")}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+
+
+def test_strata_run_takes_the_library_that_fits(lab: Lab) -> None:
+    done = strata_run(lab.build(HERE / "cache_mode.c"))
+    assert done.stdout.startswith("per-cpu") and done.stderr == "", done
+
+
+def test_strata_run_says_why_this_library_does_not_fit(lab: Lab) -> None:
+    assert lab.library is not None
+    done = strata_run("--lib", lab.library, "/bin/true")
+    assert "uses glibc, and the library is built for musl" in done.stderr, done
