@@ -2,6 +2,7 @@
 #include "profile/unwind/frame_walker.h"
 
 #include "profile/unwind/leave_frame.h"
+#include "profile/unwind/loaded_code.h"
 
 namespace strata {
 namespace {
@@ -14,40 +15,37 @@ STRATA_ALWAYS_INLINE bool Contains(CodeRange range, uintptr_t pc) {
 
 }  // namespace
 
-STRATA_READS_STACK WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at,
-                                         CodeRange self, StackReader& stack, uintptr_t* out,
-                                         size_t max, uintptr_t* places) {
-  WalkResult result;
-  Step step{at, at.pc};
-  for (size_t left = max + kMaxSelfFrames; result.count < max && left != 0; --left) {
-    FoundRule found = index.Find(step.lookup);
+template <class Rules>
+STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self,
+                                      StackReader& stack, uintptr_t* out, size_t max,
+                                      uintptr_t* places) {
+  for (size_t left = max + kMaxSelfFrames; walk.count < max && left != 0; --left) {
+    FoundRule found = rules.Find(walk.lookup);
     const RuleKind kind = found.rule.kind();
-    if (STRATA_UNLIKELY(kind == RuleKind::kNone) && IsSignalReturn(step.at.pc)) {
+    if (STRATA_UNLIKELY(kind == RuleKind::kEnd)) {
+      stack.Confirm();
+      return WalkEnd::kOutermost;
+    }
+    if (STRATA_UNLIKELY(kind == RuleKind::kNone)) {
+      if (!IsSignalReturn(walk.at.pc))
+        return found.in_module ? WalkEnd::kNoRule : WalkEnd::kUnknownCode;
       found.rule = UnwindRule::Of(RuleKind::kSignal);
-    } else if (STRATA_UNLIKELY(kind == RuleKind::kNone || kind == RuleKind::kEnd)) {
-      result.end = kind == RuleKind::kEnd
-                       ? WalkEnd::kOutermost
-                       : (found.in_module ? WalkEnd::kNoRule : WalkEnd::kUnknownCode);
-      if (kind == RuleKind::kEnd) stack.Confirm();
-      return result;
     }
     stack.Confirm();
-    if (STRATA_UNLIKELY(!Leave(found.rule, stack, step))) {
-      result.end = WalkEnd::kUnreadable;
-      return result;
-    }
-    if (step.at.pc == 0) {
-      result.end = WalkEnd::kOutermost;
-      return result;
-    }
-    if (result.count != 0 || !Contains(self, step.lookup)) {
-      if (places != nullptr) places[result.count] = PlaceOf(step);
-      out[result.count++] = step.at.pc;
+    if (STRATA_UNLIKELY(!Leave(found.rule, stack, walk))) return WalkEnd::kUnreadable;
+    if (walk.at.pc == 0) return WalkEnd::kOutermost;
+    if (walk.count != 0 || !Contains(self, walk.lookup)) {
+      if (places != nullptr) places[walk.count] = PlaceOf(walk);
+      out[walk.count++] = walk.at.pc;
     }
   }
-  result.end = WalkEnd::kFull;
-  return result;
+  return WalkEnd::kFull;
 }
+
+template WalkEnd WalkFrames(const UnwindIndex&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
+                            size_t, uintptr_t*);
+template WalkEnd WalkFrames(const LoadedCode&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
+                            size_t, uintptr_t*);
 
 STRATA_READS_STACK size_t WalkFramePointers(FrameRegisters at, CodeRange self, StackReader& stack,
                                             uintptr_t* out, size_t max) {
@@ -57,8 +55,7 @@ STRATA_READS_STACK size_t WalkFramePointers(FrameRegisters at, CodeRange self, S
     uintptr_t bp;
     uintptr_t pc;
     if (at.bp < at.sp || at.bp - at.sp > kLargestFrame) break;
-    if (!stack.Load(at.bp, &bp) || !stack.Load(at.bp + 8, &pc) ||
-        !FollowsCall(pc = WithoutSignature(pc)))
+    if (!stack.Load(at.bp, &bp) || !stack.Load(at.bp + 8, &pc) || !FollowsCall(pc = WithoutSignature(pc)))
       break;
     at.sp = at.bp + 16;
     at.bp = bp;

@@ -9,6 +9,7 @@
 #include "profile/unwind/frame_registers.h"
 #include "profile/unwind/stack_reader.h"
 #include "profile/unwind/unwind_index.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata {
 
@@ -20,15 +21,14 @@ enum class WalkEnd : uint8_t {
   kUnreadable,   // the stack is not what the tables say
 };
 
-struct WalkResult {
-  size_t count = 0;
-  WalkEnd end = WalkEnd::kNoRule;
-};
 
-// Return addresses from `at` outwards, without those in `self` as long as they come first.
-// `places`, if not null: where on the stack each lies, 0 for one that the kernel put elsewhere.
-WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange self,
-                      StackReader& stack, uintptr_t* out, size_t max, uintptr_t* places = nullptr);
+// Return addresses from `walk` outwards, without those in `self` as long as they come first, by the
+// rules of an UnwindIndex or of LoadedCode. Where it ends in code that these don't know, another
+// walk can go on with others. `places`, if not null: where on the stack each lies, 0 for one that
+// the kernel put elsewhere.
+template <class Rules>
+WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self, StackReader& stack,
+                   uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // The same by frame pointers, for want of tables. A frame counts only if its return address follows
 // a call instruction, its frame pointer leads outwards, and both can be read; so most code that

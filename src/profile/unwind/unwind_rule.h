@@ -10,3 +10,12 @@
 #else
 #include "profile/unwind/x86_64/unwind_rule.h"
 #endif
+
+namespace strata {
+
+struct FoundRule {
+  UnwindRule rule;
+  bool in_module = false;
+};
+
+}  // namespace strata

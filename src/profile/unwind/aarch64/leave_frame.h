@@ -39,7 +39,7 @@ STRATA_READS_STACK inline bool IsSignalReturn(uintptr_t pc) {
   return code[0] == kMoveNumber && code[1] == kCall;
 }
 
-STRATA_READS_STACK inline bool LeaveSignal(StackReader& stack, Step& step) {
+STRATA_READS_STACK inline bool LeaveSignal(StackReader& stack, WalkPosition& step) {
   const uintptr_t frame = step.at.sp;
   if (!stack.Load(frame + kSignalFp, &step.at.bp) || !stack.Load(frame + kSignalLr, &step.at.lr) ||
       !stack.Load(frame + kSignalPc, &step.at.pc) || !stack.Load(frame + kSignalSp, &step.at.sp)) {
@@ -47,13 +47,14 @@ STRATA_READS_STACK inline bool LeaveSignal(StackReader& stack, Step& step) {
   }
   step.at.lr = WithoutSignature(step.at.lr);
   step.at.place = 0;
+  step.left_handler = true;
   step.lookup = step.at.pc;  // the instruction that was interrupted, not one after a call
   return true;
 }
 
 // Goes from the frame to its caller; false if the stack can't be read as the rule says.
 STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader& stack,
-                                                   Step& step) {
+                                                   WalkPosition& step) {
   FrameRegisters& at = step.at;
   if (STRATA_UNLIKELY(rule.kind() == RuleKind::kSignal)) return LeaveSignal(stack, step);
   const uintptr_t cfa = (rule.kind() == RuleKind::kFromSp ? at.sp : at.bp) + rule.cfa();
@@ -76,7 +77,7 @@ STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader&
 }
 
 // Where the return address lay: 0 in a leaf, and in a frame that a signal interrupted.
-STRATA_ALWAYS_INLINE uintptr_t PlaceOf(const Step& step) { return step.at.place; }
+STRATA_ALWAYS_INLINE uintptr_t PlaceOf(const WalkPosition& step) { return step.at.place; }
 
 // Whether a call instruction ends at `pc`: BL, or BLR with or without authentication.
 STRATA_READS_STACK inline bool FollowsCall(uintptr_t pc) {

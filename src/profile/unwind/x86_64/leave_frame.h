@@ -21,20 +21,21 @@ inline constexpr uintptr_t kPltPushed = 11;
 // Whether code that no table covers is what a signal handler returns to: tables do.
 inline bool IsSignalReturn(uintptr_t) { return false; }
 
-STRATA_READS_STACK inline bool LeaveSignal(StackReader& stack, Step& step) {
+STRATA_READS_STACK inline bool LeaveSignal(StackReader& stack, WalkPosition& step) {
   const uintptr_t frame = step.at.sp;
   if (!stack.Load(frame + kSignalRbp, &step.at.bp) ||
       !stack.Load(frame + kSignalRip, &step.at.pc) ||
       !stack.Load(frame + kSignalRsp, &step.at.sp)) {
     return false;
   }
+  step.left_handler = true;
   step.lookup = step.at.pc;  // the instruction that was interrupted, not one after a call
   return true;
 }
 
 // Goes from the frame to its caller; false if the stack can't be read as the rule says.
 STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader& stack,
-                                                   Step& step) {
+                                                   WalkPosition& step) {
   FrameRegisters& at = step.at;
   uintptr_t cfa = 0;
   switch (rule.kind()) {
@@ -69,7 +70,7 @@ STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader&
 inline uintptr_t WithoutSignature(uintptr_t pc) { return pc; }
 
 // Where the return address lay: a frame that a signal interrupted has none of its own.
-STRATA_ALWAYS_INLINE uintptr_t PlaceOf(const Step& step) {
+STRATA_ALWAYS_INLINE uintptr_t PlaceOf(const WalkPosition& step) {
   return step.lookup == step.at.pc ? 0 : step.at.sp - 8;
 }
 
