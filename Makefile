@@ -5,6 +5,8 @@
 #   make hades     CrestDB with values that stay and with values that move: speed, memory, and a
 #                  picture of the address space, in two minutes    (QUICK=1: a short one)
 #   make test      everything that has to hold, in half an hour on two cores
+#   make test-arm  the library on a whole arm64 machine, with rseq: Debian's kernel in qemu-system,
+#                  in six minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
 #                  servers|lifetimes|accuracy|hades|pageutil|contexts|price: docs/benchmarks/GROUP.md instead)
@@ -24,7 +26,7 @@
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler tools test golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -67,6 +69,13 @@ tools:
 test:
 	@$(DEPS) test lint
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+test-arm:
+	@$(DEPS) arm
+	@cmake --preset aarch64 -DSTRATA_TESTS=ON >/dev/null
+	@cmake --build --preset aarch64 -j $(JOBS) --target strata_shared cache_rseq_stress_test cache_rseq_control_stress_test
+	@STRATA_TARGET=aarch64 STRATA_LIB=build/aarch64/libstrata.so STRATA_BUILD_DIR=build/aarch64 \
+	  $(PYTHON) -m pytest -q -p no:cacheprovider tests/targets/test_system.py
 
 golden:
 	@$(DEPS) test

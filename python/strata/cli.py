@@ -18,14 +18,14 @@ import typer
 from strata import __version__, price, reach, symbolize
 from strata.compare import command as compare
 from strata.doctor import command as doctor
-from strata.elf import why_not_preloadable
+from strata.elf import uses_musl, why_not_preloadable
 from strata.errors import StrataError
 from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.learn import command as lifetimes
 from strata.learn import train_command
 from strata.learn.record import Recording
-from strata.library import DEFAULT_HEAP, find_heap
+from strata.library import DEFAULT_HEAP, find_heap, is_for_musl, musl_library
 from strata.pageutil import command as pageutil
 from strata.report import command as report
 from strata.settings import check as check_settings
@@ -201,7 +201,19 @@ def run_command(
             stats = False
     environment = child_environment(os.environ, library, cache, release, set_ or [])
     program = resolve(command[0], environment)
-    obstacle = why_not_preloadable(program, facts) if facts is not None else None
+    if (
+        library is not None
+        and heap == DEFAULT_HEAP
+        and not is_for_musl(library)
+        and uses_musl(program)
+    ):
+        other = musl_library(library)
+        if other is not None:
+            library, facts = other
+            environment = child_environment(os.environ, library, cache, release, set_ or [])
+    obstacle = None
+    if library is not None and facts is not None:
+        obstacle = why_not_preloadable(program, facts, for_musl=is_for_musl(library))
     if obstacle is not None:
         say(f"{obstacle}; running it without Strata")
     if set_:  # these alone: what the shell has set, the library itself warns of

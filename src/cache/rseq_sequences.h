@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include "cache/rseq_sequences_x86_64.h"
+#elif defined(__aarch64__)
+#include "cache/rseq_sequences_aarch64.h"
 #else
 #error "There are no restartable sequences for this architecture"
 #endif

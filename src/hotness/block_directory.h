@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "hotness/hot_block.h"
@@ -45,7 +46,7 @@ class BlockDirectory {
   }
 
  private:
-  static constexpr uintptr_t kPieces = uintptr_t{1} << (47 - kHugePageShift);
+  static constexpr uintptr_t kPieces = uintptr_t{1} << (arch::kAddressBits - kHugePageShift);
   static constexpr uintptr_t kLeaf = 8192;
   struct Leaf {
     std::atomic<HotBlock*> blocks[kLeaf];

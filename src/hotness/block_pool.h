@@ -11,6 +11,7 @@
 #include "hotness/block_directory.h"
 #include "hotness/hot_block.h"
 #include "hotness/hot_memory.h"
+#include "os/page_bytes.h"
 #include "span/size_classes.h"
 
 namespace strata {
@@ -64,7 +65,7 @@ class BlockPool {
   }
 
   bool Advise(void* at, size_t bytes, PageAdvice advice) {
-    return memory_.advise(memory_.context, at, RoundDown(bytes, kNativePageSize), advice);
+    return memory_.advise(memory_.context, at, RoundDown(bytes, KernelPageBytes()), advice);
   }
 
   HotBlock* Find(uintptr_t address) const { return directory_.Find(address); }

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/units.h"
 #include "hotness/guide.h"
 
@@ -44,7 +45,7 @@ class OwnerWord {
     for (;;) {
       const uintptr_t w = word_.load(std::memory_order_relaxed);
       if ((w & kLock) == 0 && TryLock(w)) return w;
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
   void Unlock(uintptr_t w) { Store(w); }

@@ -1,6 +1,7 @@
 // What a domain does off the fast path. See hot_domain.h.
 #include "hotness/hot_domain.h"
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "hotness/mover.h"
 
@@ -120,11 +121,11 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
       w = g.Load(std::memory_order_seq_cst);
       if (w.address() != object || w.held()) {
         slot->UnlistLast();
-        if (w.held()) __builtin_ia32_pause();
+        if (w.held()) arch::Relax();
         continue;
       }
     } else if (w.held()) {
-      __builtin_ia32_pause();
+      arch::Relax();
       w = g.Load();
       continue;
     }
@@ -148,7 +149,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
       return false;
     }
     if (w.held()) {
-      __builtin_ia32_pause();
+      arch::Relax();
       w = g.Load();
     } else if (g.Exchange(w, next)) {
       break;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/message.h"
 #include "hotness/block_pool.h"
 #include "hotness/guide.h"
@@ -135,7 +136,7 @@ class Owners {
       // The collector has it, or it has just been moved, and the guide says where.
       if (owner != self && g.Load().address() == w->address())
         Misuse(at, "a guide was copied as bytes, or its object freed", guide);
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
 
@@ -153,7 +154,7 @@ class Owners {
       }
       const uintptr_t owner = at ? at.owner().Load() & ~OwnerWord::kLock : OwnerWord::kFree;
       if (owner != self && g.Load().address() == w.address()) return g.Store(GuideWord());
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
 

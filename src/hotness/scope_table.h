@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace strata {
 
 // What operations go by: a number that grows, and whether they list what they use.
@@ -173,7 +175,7 @@ class ScopeTable {
       s->known.store(2, std::memory_order_release);
       return;
     }
-    while (s->known.load(std::memory_order_acquire) == 1) __builtin_ia32_pause();
+    while (s->known.load(std::memory_order_acquire) == 1) arch::Relax();
   }
 
   template <class F>

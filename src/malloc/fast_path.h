@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "cache/rseq_ops.h"
 #include "malloc/runtime.h"
 #include "span/size_classes.h"
@@ -31,11 +32,7 @@ STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) {
 
 // Takes the bytes from the stretch; whether that used it up or it did not hold them.
 STRATA_ALWAYS_INLINE bool SpendsStretch(ThreadState& t, size_t bytes) {
-  bool past;
-  asm volatile("sub %[bytes], %[stretch]"
-               : "=@ccle"(past), [stretch] "+m"(t.countdown.stretch)
-               : [bytes] "r"(bytes));
-  return past;
+  return arch::TakeFrom(t.countdown.stretch, bytes);
 }
 
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
@@ -72,18 +69,11 @@ STRATA_ALWAYS_INLINE void* AllocateOf(size_t size, SizeClass c) {
   return p;
 }
 
-// Whether the offset is past what is mapped; gcc would load the atomic into a register first.
-STRATA_ALWAYS_INLINE bool IsPastEnd(size_t offset, const std::atomic<size_t>& end) {
-  bool past;
-  asm("cmp %[end], %[offset]" : "=@ccae"(past) : [end] "m"(end), [offset] "r"(offset));
-  return past;
-}
-
 STRATA_ALWAYS_INLINE void Free(void* p) {
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   // Before the start the end is 0, so everything is foreign.
-  if (STRATA_UNLIKELY(IsPastEnd(offset, r.kernel.atomic_mapped_end()))) return FreeSlow(p);
+  if (STRATA_UNLIKELY(arch::IsPastEnd(offset, r.kernel.atomic_mapped_end()))) return FreeSlow(p);
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p);
   // Class 0 (a large block) and pages with a sampled object never have room on a slab, so they need

@@ -3,7 +3,6 @@
 // Sits in malloc.
 #include <pthread.h>
 #include <signal.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 namespace {
@@ -62,7 +62,7 @@ bool g_forks_alone = false;
 // It held some before.
 bool g_interrupted = false;
 
-bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); }
+bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns(); }
 
 void RenewChild() {
   ForgetReportsInChild();

@@ -156,9 +156,22 @@ const char* CacheModeName() {
   return r.rseq.index == RseqIndex::kMmCid ? "per-cpu (mm_cid)" : "per-cpu (cpu_id)";
 }
 
+namespace {
+
+// Where libc does not, if the end of the thread will be noticed (EndThread).
+bool RegisterThread() {
+  if (!kRegistersForRseq || !g_has_thread_key || t_state.cache_ended) return false;
+  if (!RegisterForRseq()) return false;
+  NoteEndOfThisThread();
+  return true;
+}
+
+}  // namespace
+
 bool BindThread() {
   Runtime& r = TheRuntime();
-  if (!r.front().per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
+  if (!r.front().per_cpu || t_state.vforked) return false;
+  if (!ThreadHasRseq(r.rseq) && !RegisterThread()) return false;
   t_state.slabs = r.front().cpu.slabs();
   return true;
 }
@@ -183,9 +196,18 @@ void EndCache(ThreadCache* cache) {
   front.threads.End(cache, front.transfer);
 }
 
+// Later destructors do without the per-CPU caches.
+void EndRseq() {
+  t_state.slabs = nullptr;
+  t_state.countdown.Pause();
+  t_state.cache_ended = 1;
+  UnregisterForRseq();
+}
+
 // Runs as a thread-specific-data destructor: in pthread_exit and at a thread's return, not in exit.
 void EndThread(void* value) {
   if (value != &g_without_cache) EndCache(static_cast<ThreadCache*>(value));
+  if (kRegistersForRseq) EndRseq();
   NoteThreadLeaves();
 }
 

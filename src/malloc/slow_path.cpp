@@ -188,7 +188,7 @@ STRATA_NOINLINE void* AllocateWithoutSlabs(size_t size, const void* caller) {
 // Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
 // high the caller's stack is. The same goes for what leads here.
 void* AllocateCounted(size_t size, const void* caller) {
-  const AllocationSite site(caller, StackPointer());
+  const AllocationSite site(caller, arch::StackPointer());
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);

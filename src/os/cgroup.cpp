@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "os/kernel_text.h"
+#include "os/page_bytes.h"
 
 namespace strata {
 namespace {
@@ -235,7 +236,7 @@ size_t OwnResidentBytes(const char* statm) {
   const char* shared = resident == nullptr ? nullptr : strchr(resident + 1, ' ');
   if (shared == nullptr) return 0;
   const size_t all = ParseKernelNumber(resident + 1);
-  return (all - std::min(ParseKernelNumber(shared + 1), all)) * kNativePageSize;
+  return (all - std::min(ParseKernelNumber(shared + 1), all)) * KernelPageBytes();
 }
 
 }  // namespace strata

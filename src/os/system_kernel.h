@@ -14,6 +14,7 @@
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "os/memory_watch.h"
+#include "os/page_bytes.h"
 #include "os/page_kernel.h"
 
 namespace strata {
@@ -43,6 +44,7 @@ class SystemKernel {
   bool Collapse(HugeRange range);
   bool Populate(HugeRange range);
   HugePages Move(HugeRange from, HugePageId to);
+  size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }
@@ -55,7 +57,7 @@ class SystemKernel {
   const std::atomic<size_t>& atomic_mapped_end() const { return mapped_end_; }
   // Of the side arrays: what is mapped of one, and what is resident of all.
   size_t side_array_bytes(size_t i) const {
-    return RoundUp(mapped_end() / kPageSize * bytes_a_page_[i], kNativePageSize);
+    return RoundUp(mapped_end() / kPageSize * bytes_a_page_[i], KernelPageBytes());
   }
   size_t ResidentSideArrays() const;
   Lock& lock() { return map_lock_; }

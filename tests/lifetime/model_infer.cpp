@@ -62,8 +62,7 @@ int main(int argc, char** argv) {
   std::ifstream file(argv[1], std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   int status = 0;
-  for (const auto* kernels :
-       {&strata::kBaselineKernels, &strata::kAvx2Kernels, &strata::kAvx512Kernels}) {
+  for (const auto* kernels : strata::AllKernels()) {
     if (strata::CanRun(*kernels) && status == 0) status = Measure(bytes, *kernels);
   }
   return status;

@@ -6,9 +6,8 @@
 // others in here. Fork handlers take the lock in any case (visit_locks).
 #pragma once
 
-#include <sys/single_threaded.h>
-
 #include "strata/layers/thread/locked.h"
+#include "strata/single_threaded.h"
 
 namespace strata::layers {
 
@@ -54,7 +53,7 @@ struct LockedWhenShared {
     }
 
    private:
-    static bool alone() { return __libc_single_threaded != 0; }
+    static bool alone() { return IsSurelyAlone(); }
     Below& mine() { return this->next_.next(); }
 
     // Out of line, so that the calls above need no stack.

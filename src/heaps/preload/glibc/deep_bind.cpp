@@ -1,5 +1,6 @@
 // dlopen and dlmopen without RTLD_DEEPBIND. See deep_bind.h. The loader takes a caller's run path
-// and namespace from the return address, so both jump to the next dlopen with the caller's frame.
+// and namespace from the return address, so both jump to the next dlopen with the caller's frame;
+// the architecture has the jumps (x86_64/dlopen_entry.cpp).
 #include "heaps/preload/deep_bind.h"
 
 #include <dlfcn.h>
@@ -62,7 +63,7 @@ __attribute__((constructor(101))) void FindNext() {
 
 }  // namespace
 
-// What the jump needs, in rax and rdx.
+// What the jump needs, in the two registers of a result.
 struct Load {
   Address next;
   long mode;
@@ -80,48 +81,3 @@ __attribute__((visibility("hidden"), used)) Load strata_load_into(Lmid_t space, 
 }
 
 }  // namespace strata
-
-asm(R"(
-  .pushsection .text.strata_dlopen, "ax", @progbits
-  .globl dlopen
-  .type dlopen, @function
-  .balign 16
-dlopen:
-  .cfi_startproc
-  endbr64
-  pushq %rdi
-  .cfi_adjust_cfa_offset 8
-  movl %esi, %edi
-  call strata_load
-  movl %edx, %esi
-  popq %rdi
-  .cfi_adjust_cfa_offset -8
-  jmpq *%rax
-  .cfi_endproc
-  .size dlopen, . - dlopen
-
-  .globl dlmopen
-  .type dlmopen, @function
-  .balign 16
-dlmopen:
-  .cfi_startproc
-  endbr64
-  pushq %rdi
-  .cfi_adjust_cfa_offset 8
-  pushq %rsi
-  .cfi_adjust_cfa_offset 8
-  subq $8, %rsp
-  .cfi_adjust_cfa_offset 8
-  movl %edx, %esi
-  call strata_load_into
-  addq $8, %rsp
-  .cfi_adjust_cfa_offset -8
-  popq %rsi
-  .cfi_adjust_cfa_offset -8
-  popq %rdi
-  .cfi_adjust_cfa_offset -8
-  jmpq *%rax
-  .cfi_endproc
-  .size dlmopen, . - dlmopen
-  .popsection
-)");

@@ -3,6 +3,6 @@
 
 namespace strata {
 
-constinit const Kernels kAvx2Kernels = VectorKernels::Named("avx2");
+extern constinit const Kernels kAvx2Kernels = VectorKernels::Named("avx2");
 
 }  // namespace strata

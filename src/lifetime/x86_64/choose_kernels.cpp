@@ -1,9 +1,16 @@
-// Finds out which kernels the processor can run. Sits in lifetime.
+// Finds out which kernels the processor can run: x86-64. Sits in lifetime.
 #include "lifetime/kernels.h"
 
-#include <initializer_list>
-
 namespace strata {
+
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+
+namespace {
+constexpr const Kernels* kAll[] = {&kAvx512Kernels, &kAvx2Kernels, &kBaselineKernels};
+}
+
+std::span<const Kernels* const> AllKernels() { return kAll; }
 
 bool CanRun(const Kernels& kernels) {
   __builtin_cpu_init();
@@ -19,7 +26,7 @@ bool CanRun(const Kernels& kernels) {
 }
 
 const Kernels& ChooseKernels() {
-  for (const Kernels* kernels : {&kAvx512Kernels, &kAvx2Kernels}) {
+  for (const Kernels* kernels : kAll) {
     if (CanRun(*kernels)) return *kernels;
   }
   return kBaselineKernels;

@@ -3,6 +3,6 @@
 
 namespace strata {
 
-constinit const Kernels kAvx512Kernels = VectorKernels::Named("avx512");
+extern constinit const Kernels kAvx512Kernels = VectorKernels::Named("avx512");
 
 }  // namespace strata
