@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache/freed_mark.h"
 #include "cache/slab.h"
 #include "os/rseq.h"
 #include "span/size_classes.h"
@@ -44,6 +45,7 @@
 static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
+static_assert(strata::kFreedMarkOffset == 4);
 static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);
 
 namespace strata {
@@ -52,6 +54,7 @@ namespace strata {
 struct RseqSlabs {
   ptrdiff_t area_offset;
   ptrdiff_t index_offset;
+  FreedMark mark = FreedMark::kNone;
 };
 
 // The value a sequence returns by way of a label. gcc 12 takes the paths that leave an `asm goto`
@@ -85,6 +88,7 @@ retry:
                     : empty, aborted);
   if (object == nullptr)
     __builtin_unreachable();  // slots below the fill hold objects: spares the caller a test
+  WipeMark(object);
   return object;
 aborted:
   goto retry;
@@ -95,37 +99,41 @@ empty:
 enum class PushResult : uint8_t { kPushed, kNoRoom, kSuspect };
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object equals the one below, which is a double free; or
-// no object starts there.
+// the object was not pushed. kSuspect: the object has the mark of those that are free, or no object
+// starts there. The mark alone proves no double free: a sequence that is sent back to its start
+// after it has set the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
   uintptr_t slab;
   void** array;  // first tells whether an object starts there
-  uint64_t header;
-  ptrdiff_t area;  // holds the fill once the descriptor is published
+  uint64_t header;  // its offset, then the mark
+  ptrdiff_t area;   // holds the fill once the descriptor is published
 retry:
   area = r.area_offset;
   asm volatile goto(
       STRATA_RSEQ_DESCRIPTOR
       "movzwl (%[entries],%[page],4), %k[header]\n"
       "mov %k[object], %k[array]\n"
-      "imul 12(%[slab],%[header]), %k[array]\n"
+      "add %[header], %[slab]\n"
+      "imul 12(%[slab]), %k[array]\n"
       "add (%[entries],%[page],4), %k[array]\n"
       "cmp $0x40000, %k[array]\n"
       "jae %l[suspect]\n"
-      "movzwl (%[slab],%[header]), %k[area]\n"
-      "cmp 10(%[slab],%[header]), %w[area]\n"
+      "movzwl (%[slab]), %k[area]\n"
+      "cmp 10(%[slab]), %w[area]\n"
       "jae %l[full]\n"
-      "mov 16(%[slab],%[header]), %[array]\n"
-      "cmp %[object], -8(%[array],%[area],8)\n"
+      "mov %[mark], %k[header]\n"
+      "mov 16(%[slab]), %[array]\n"
+      "cmp %k[header], 4(%[object])\n"
       "je %l[suspect]\n"
       "mov %[object], (%[array],%[area],8)\n"
-      "incq (%[slab],%[header])\n"
+      "mov %k[header], 4(%[object])\n"
+      "incq (%[slab])\n"
       "2:\n"
       : [slab] "=&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
       : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
-        [index] "m"(r.index_offset)
+        [index] "m"(r.index_offset), [mark] "m"(r.mark)
       : "memory", "cc"
       : full, suspect, aborted);
   return;
@@ -251,14 +259,20 @@ struct RseqOps {
   RseqInfo info{};
 
   void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
-  // Of an object that is known to be one.
+  // Of an object that is known to be one, and not to be free.
   PushResult Push(SizeClass c, void* object) const {
     const auto at = reinterpret_cast<uintptr_t>(object);
     const PageEntry entry = EntryFor(c, at, at & ~(kPageSize - 1));
-    PushResult result = PushResult::kPushed;
-    RseqPush(where, slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    PushResult result = PushResult::kSuspect;
+    for (int i = 0; i < 3 && result == PushResult::kSuspect; ++i) {
+      WipeMark(object);
+      result = PushResult::kPushed;
+      RseqPush(where, slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    }
     return result;
   }
+  // For one that goes into a cache by another way.
+  void Mark(void* object) const { SetMark(object, where.mark); }
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
     return RseqPopBatch(where, slabs, c, out, n);
   }

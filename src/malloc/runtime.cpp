@@ -72,7 +72,7 @@ void InitCpuCache(Runtime& r) {
   void* slabs = MapMetadata(bytes);
   if (slabs == nullptr) return;
   RseqOps ops;
-  ops.where = {r.rseq.area_offset, r.rseq.index_offset};
+  ops.where = {r.rseq.area_offset, r.rseq.index_offset, r.freed_mark};
   ops.slabs = slabs;
   ops.info = r.rseq;
   if (!r.front().cpu.Init(ops, &r.front().transfer, &r.arena, slabs, vcpus,
@@ -128,6 +128,7 @@ Runtime::Runtime(const Options& o)
       heap((kernel.Init(DefaultWindow(), AdviceOf(o), arena, PageMap::kBytesAPage), kernel), arena,
            HeapOptions(o), HandleBadFree, TiersOf(o)),
       sampler(heap.page_map(), kernel.base(), sample_arena) {
+  freed_mark = MarkOf(kernel.secret());
   sampler.SetInterval(o.sample_interval);
 }
 

@@ -65,9 +65,13 @@ STRATA_NOINLINE void GiveUpCostly(Runtime& r) {
 void* AllocateSmall(Runtime& r, SizeClass c) {
   if (STRATA_UNLIKELY(r.heap.growth().Grew())) GiveUpCostly(r);
   void* p = TrySmall(r, c);
-  if (p != nullptr) return p;
-  EmptyCaches(r);
-  return TrySmall(r, c);
+  if (STRATA_UNLIKELY(p == nullptr)) {
+    EmptyCaches(r);
+    p = TrySmall(r, c);
+    if (p == nullptr) return nullptr;
+  }
+  WipeMark(p);
+  return p;
 }
 
 // Objects that share their span come from the caches, which know of no placement.
@@ -91,7 +95,14 @@ bool ExpectObject(const Runtime& r, void* p, SizeClass c) {
   return false;
 }
 
+// Of an object with the mark of those that are free, whether it is. One on its way from one cache
+// to another by another thread is not found; no other is found that is not free.
+STRATA_NOINLINE bool IsFreed(Runtime& r, const void* p, SizeClass c) {
+  return r.front().Holds(c, p) || r.heap.transfer().Holds(c, p);
+}
+
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
+  SetMark(p, r.freed_mark);
   ThreadCache* cache = CacheOfThisThread();
   const size_t limit = r.thread_cache_limit.load(std::memory_order_relaxed);
   if (STRATA_UNLIKELY(cache == nullptr)) {
@@ -248,6 +259,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
   void* p =
       large ? TakeLarge(r, size, 1, placement).address : r.heap.central()[c].TakeIn(placement);
   if (STRATA_UNLIKELY(p == nullptr)) return large ? OutOfMemory() : Allocate(size);
+  if (!large) WipeMark(p);
   const bool sampled = CountBytes(size);
   if (!large) NoteRequested(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
@@ -310,6 +322,8 @@ void FreeSmallSlow(void* p) {
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kDividedPage) return FreeOther(p);
   if (!ExpectObject(r, p, c)) return;
+  if (STRATA_UNLIKELY(HasMark(p, r.freed_mark)) && IsFreed(r, p, c))
+    return HandleBadFree(BadFree::kDouble, p);
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) {
     SampleFreed(r, p);
