@@ -234,6 +234,23 @@ constexpr OptionRow kTable[] = {
        o.on_error = strcmp(v, "abort") == 0 ? OnError::kAbort : OnError::kIgnore;
        return true;
      }},
+    {"GUARD", "1/N|on|off", "on (1/10000, at most 200 a second)",
+     "one of N small allocations lies on a page of its own between pages that nobody can touch: a "
+     "use after free, overflow or double free of it is told with both stacks; 1/1 is for tests",
+     [](const char* v, Options& o) {
+       bool on = false;
+       uint64_t n = 0;
+       if (ParseSwitch(v, on)) {
+         o.guard_every = on ? kDefaultGuardEvery : 0;
+         o.says_guard = false;
+         return true;
+       }
+       if (strncmp(v, "1/", 2) != 0 || !ParseNumber(v + 2, NumberForm::kPlain, 1u << 30, n) || n == 0)
+         return false;
+       o.guard_every = static_cast<uint32_t>(n);
+       o.says_guard = true;
+       return true;
+     }},
     {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
      Switch<&Options::verbose>},
 };
@@ -383,6 +400,8 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.sample_interval = kDefaultSampleInterval;
     out.says_sample = false;
     out.on_error = OnError::kAbort;
+    out.guard_every = kDefaultGuardEvery;
+    out.says_guard = false;
     out.model[0] = '\0';
     if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
   }

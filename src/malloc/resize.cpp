@@ -5,6 +5,7 @@
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "malloc/sampling.h"
@@ -21,7 +22,7 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (state != RunState::kReady) return 0;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  if (offset >= r.kernel.mapped_end()) return 0;
+  if (offset >= r.kernel.mapped_end()) return Guards().Owns(p) ? Guards().SizeOf(p) : 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
   if (const Span* span = c == kDividedPage ? nullptr : r.heap.large().At(p))
     return BytesOf(span->range().length);
@@ -161,6 +162,8 @@ void* Reallocate(void* p, size_t size) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
   }
   if (!ExpectIfSmall(p)) return OutOfMemory();
+  if (STRATA_UNLIKELY(Guards().Owns(p)))
+    return size > kMaxRequest ? OutOfMemory() : ReallocateGuarded(p, size);
   if (size == 0) {
     Free(p);
     return nullptr;

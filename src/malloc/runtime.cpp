@@ -12,6 +12,7 @@
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/lifetimes.h"
 #include "malloc/main_exit.h"
 #include "malloc/predicted_path.h"
@@ -101,6 +102,7 @@ void Start() {
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
+  StartGuards(options, r->kernel.secret() * 0x9e3779b97f4a7c15u);
   OpenModel(*r);
   // Both place by the caller, and a debug build predicts something of all places.
   if (options.contexts != 0) {

@@ -8,6 +8,7 @@
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/limits.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
@@ -129,6 +130,7 @@ void FreeLarge(Runtime& r, void* p, SizeClass entry) {
 // A block of libc's own heap, from before this library took over malloc (it was loaded late, with
 // its symbols made global), goes back to libc. Anything else that is not ours is an error.
 void FreeForeign(void* p) {
+  if (Guards().Owns(p)) return FreeGuarded(p);
   bool libcs = false;
   OnSideStack([&] { libcs = IsInDataSegmentHeap(p); });
   if (libcs) return FreeByLibc(p);
@@ -159,6 +161,8 @@ namespace {
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
   const bool sampled = CountBytesSlow(size);
+  // A sample lies where it would have, so that the profiles tell of the heap as it is.
+  if (void* p = sampled ? nullptr : TakeGuarded(TheRuntime(), size, 1)) return p;
   void* p = AllocateSlowOf(size, c);
   if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
   return SampleTaken(TheRuntime(), p, size, site);
@@ -167,13 +171,13 @@ STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) 
 // For a place whose callers differ, which `found` says.
 STRATA_NOINLINE void* AllocateByCallers(AllocationSite site, size_t size, Prediction found) {
   const SizeClass c = ClassByCallers(site, ClassOfSize(size), found);
-  if (void* p = PopOf(c, size)) return p;
+  if (void* p = GuardsSeeAll() ? nullptr : PopOf(c, size)) return p;
   return AllocateAt(site, size, c);
 }
 
 STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
   if (STRATA_UNLIKELY(Contexts() != 0)) return AllocateInContext(site, size);
-  if (void* p = PopPerThread(size)) return p;
+  if (void* p = GuardsSeeAll() ? nullptr : PopPerThread(size)) return p;
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
   if (InScope()) return AllocateInScope(size);
   return AllocateAt(site, size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
@@ -196,7 +200,7 @@ void* AllocateCounted(size_t size, const void* caller) {
   if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
     return AllocateByCallers(site, size, found);
   const bool lasts = found.kind() == Prediction::kLasts;
-  void* p = PopOf(lasts ? LastingClass(c) : c, size);
+  void* p = GuardsSeeAll() ? nullptr : PopOf(lasts ? LastingClass(c) : c, size);
   if (STRATA_LIKELY(p != nullptr)) return p;
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
 }
@@ -235,7 +239,9 @@ void* AllocateAligned(size_t size, size_t align) {
   if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
   if (InScope()) return AllocateInScope(size, align);
   Runtime& r = TheRuntime();
+  const bool at_end = t_state.countdown.stretch <= size;
   const bool sampled = CountBytes(size);
+  if (void* p = at_end && !sampled ? TakeGuarded(r, size, align) : nullptr) return p;
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
