@@ -7,6 +7,7 @@
 
 #include "base/errno_keeper.h"
 #include "malloc/blocks.h"
+#include "malloc/checked.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
 #include "malloc/own_process.h"
@@ -87,15 +88,9 @@ bool PoolIsReady(Runtime& r) {
   return made;
 }
 
-// Who looks for errors wants whole stacks, at once.
-void KeepStacksWhole() {
-  if (g_by_default || !UnwindTablesStale()) return;
-  OnSideStack([] { RefreshUnwindTables(); });
-}
-
 // One of so many bytes ends a stretch.
 int64_t AllocationsIn(size_t stretch, size_t size) {
-  if (size > kMaxClassSize) return 1;
+  if (size > kMaxClassSize || Checks()) return 1;
   const size_t n = stretch / (size < 16 ? 16 : size);
   return n == 0 ? 1 : static_cast<int64_t>(n);
 }
@@ -145,6 +140,10 @@ void StartGuards(const Options& options, uint64_t seed) {
   if (g_every != 0) g_left.store(Draw(), std::memory_order_relaxed);
 }
 
+void KeepStacksWhole() {
+  if (MayOpenFiles() && UnwindTablesStale()) OnSideStack([] { RefreshUnwindTables(); });
+}
+
 void* TakeGuarded(Runtime& r, size_t size, size_t align) {
   if (g_every == 0) return nullptr;
   const int64_t n = AllocationsIn(static_cast<size_t>(StretchesForGuards()), size);
@@ -158,7 +157,7 @@ void* TakeGuarded(Runtime& r, size_t size, size_t align) {
   g_left.store(Draw(), std::memory_order_relaxed);
   const ErrnoKeeper keep;
   if (!PoolIsReady(r)) return nullptr;
-  KeepStacksWhole();
+  if (!g_by_default) KeepStacksWhole();
   const BlockEvent event = CurrentEvent();
   return Guards().Take(size, align < 16 ? 16 : align, static_cast<uint32_t>(Random() >> 32), event);
 }

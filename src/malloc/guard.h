@@ -43,6 +43,9 @@ Stretches StretchesForGuards();
 // At the start.
 void StartGuards(const Options& options, uint64_t seed);
 
+// For who keeps the histories of blocks because somebody looks for an error: the stacks are whole.
+void KeepStacksWhole();
+
 // Counts an allocation at which a stretch has ended. A guarded block if its turn has come and it can
 // be one; null otherwise.
 void* TakeGuarded(Runtime& r, size_t size, size_t align);

@@ -251,6 +251,10 @@ constexpr OptionRow kTable[] = {
        o.says_guard = true;
        return true;
      }},
+    {"CHECK", "on|off", "off",
+     "for a debugging run: canaries on both sides of each block, fillings, a quarantine for what is "
+     "freed; errors are told with both stacks. Slow, and 240 bytes a block",
+     Switch<&Options::check>},
     {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
      Switch<&Options::verbose>},
 };
@@ -267,7 +271,7 @@ constexpr const char* kSpeed[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", nullptr};
 constexpr const char* kLatency[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", "BACKGROUND=off",
                                     "SAMPLE=0", nullptr};
 constexpr const char* kDebug[] = {"VERBOSE=on", "STATS=exit", "SAMPLE=64K", "CONTROL=always",
-                                  nullptr};
+                                  "CHECK=on",   nullptr};
 constexpr Preset kPresets[] = {
     {"memory", kMemory}, {"speed", kSpeed}, {"latency", kLatency}, {"debug", kDebug}};
 
@@ -402,8 +406,16 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.on_error = OnError::kAbort;
     out.guard_every = kDefaultGuardEvery;
     out.says_guard = false;
+    out.check = false;
     out.model[0] = '\0';
     if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
+  }
+  if (out.check) {
+    out.contexts = 0;
+    if (!out.says_guard && out.guard_every != 0) {
+      out.guard_every = kCheckGuardEvery;
+      out.says_guard = true;
+    }
   }
   SettleLifetimes(out);
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {

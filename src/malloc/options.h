@@ -18,6 +18,7 @@ enum class LifetimeChoice : uint8_t { kOff, kOnline, kModel };
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
 inline constexpr uint32_t kDefaultGuardEvery = 10'000;
+inline constexpr uint32_t kCheckGuardEvery = 100;  // unless it says so itself
 inline constexpr size_t kLearningSampleInterval = 512 << 10;
 
 struct Options {
@@ -48,6 +49,7 @@ struct Options {
   OnError on_error = OnError::kAbort;
   uint32_t guard_every = kDefaultGuardEvery;  // one of so many allocations is guarded; 0: none
   bool says_guard = false;
+  bool check = false;
   size_t cpu_cache_bytes = 1536 << 10;
   size_t heap_limit = 0;
   size_t sample_interval = kDefaultSampleInterval;

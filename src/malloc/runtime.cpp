@@ -11,6 +11,7 @@
 #include "base/message.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
+#include "malloc/checked.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
 #include "malloc/lifetimes.h"
@@ -102,6 +103,7 @@ void Start() {
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
+  StartChecks(options);
   StartGuards(options, r->kernel.secret() * 0x9e3779b97f4a7c15u);
   OpenModel(*r);
   // Both place by the caller, and a debug build predicts something of all places.
@@ -159,14 +161,14 @@ const char* CacheModeName() {
 
 bool BindThread() {
   Runtime& r = TheRuntime();
-  if (!r.front().per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
+  if (!r.front().per_cpu || t_state.vforked || Checks() || !ThreadHasRseq(r.rseq)) return false;
   t_state.slabs = r.front().cpu.slabs();
   return true;
 }
 
 ThreadCache* CacheOfThisThread() {
   ThreadState& state = t_state;
-  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked)
+  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked || Checks())
     return state.cache;
   if (TheRuntime().front().threads.Add(state.cache) == nullptr) return nullptr;
   // May allocate (glibc does for keys from 32 on): the cache is in place by now.

@@ -6,6 +6,7 @@
 #include "malloc/background.h"
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
+#include "malloc/checked.h"
 #include "malloc/fast_path.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
@@ -148,7 +149,7 @@ LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement)
 }
 
 bool ExpectIfSmall(void* p) {
-  if (CurrentState() != RunState::kReady) return true;
+  if (CurrentState() != RunState::kReady || Checks()) return true;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return true;
@@ -160,6 +161,7 @@ namespace {
 
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
+  if (Checks()) return AllocateChecked(size, 1);
   const bool sampled = CountBytesSlow(size);
   // A sample lies where it would have, so that the profiles tell of the heap as it is.
   if (void* p = sampled ? nullptr : TakeGuarded(TheRuntime(), size, 1)) return p;
@@ -239,6 +241,7 @@ void* AllocateAligned(size_t size, size_t align) {
   if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
   if (InScope()) return AllocateInScope(size, align);
   Runtime& r = TheRuntime();
+  if (Checks()) return AllocateChecked(size, align);
   const bool at_end = t_state.countdown.stretch <= size;
   const bool sampled = CountBytes(size);
   if (void* p = at_end && !sampled ? TakeGuarded(r, size, align) : nullptr) return p;
@@ -254,7 +257,8 @@ void* AllocateAligned(size_t size, size_t align) {
 }
 
 void* AllocatePlaced(size_t size, Placement placement) {
-  if (size > kMaxRequest || EnsureStarted() != RunState::kReady || InScope()) return Allocate(size);
+  if (size > kMaxRequest || EnsureStarted() != RunState::kReady || InScope() || Checks())
+    return Allocate(size);
   const bool large = size > kMaxClassSize;
   const SizeClass c = large ? SizeClass::kNone : ClassOfSize(size);
   if (const ObjectGroup group = GroupOf(placement.hotness); !large && group != ObjectGroup::kNone)
@@ -280,7 +284,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
 void* AllocateZeroed(size_t count, size_t size) {
   size_t bytes;
   if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return OutOfMemory();
-  if (bytes <= kMaxClassSize) {
+  if (bytes <= kMaxClassSize || Checks()) {
     void* p = Allocate(bytes);
     if (STRATA_LIKELY(p != nullptr)) __builtin_memset(p, 0, bytes);
     return p;
@@ -315,12 +319,39 @@ void FreeSlow(void* p) {
   FreeForeign(p);
 }
 
+void* AllocateRaw(size_t size, size_t align, size_t* usable) {
+  Runtime& r = TheRuntime();
+  const SizeClass c = align > kPageSize || size > kMaxClassSize ? SizeClass::kNone
+                      : align <= 16 ? ClassOfSize(size)
+                                    : ClassOfAligned(size, align);
+  void* p = nullptr;
+  if (c != SizeClass::kNone) {
+    p = AllocateSmall(r, c);
+    *usable = InfoOf(c).size;
+  } else {
+    p = TakeLarge(r, size, align).address;
+    if (p != nullptr) *usable = BytesOf(r.heap.large().At(p)->range().length);
+  }
+  if (p == nullptr) return nullptr;
+  if (c != SizeClass::kNone) NoteRequested(r, c, size);
+  if (CountBytes(size)) SampleTaken(r, p, size);
+  TendBackground();
+  RelieveMemoryIfNeeded();
+  return p;
+}
+
 void FreeSmallSlow(void* p) {
   if (PushPerThread(p)) return;
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.free(p);
   if (STRATA_UNLIKELY(state != RunState::kReady)) return;
+  if (Checks()) return FreeChecks(p);
+  FreeRaw(p);
+}
+
+// What no cache of this thread's has taken; p lies in the heap.
+void FreeRaw(void* p) {
   Runtime& r = TheRuntime();
   const SizeClass entry = r.heap.page_map().EntryOf(
       PageId((reinterpret_cast<uintptr_t>(p) - r.kernel.base()) >> kPageShift));
@@ -345,7 +376,7 @@ void FreeChecked(void* p) {
 }
 
 void CheckSizedFree(void* p, size_t size, size_t align) {
-  if (p == nullptr || CurrentState() != RunState::kReady) return;
+  if (p == nullptr || CurrentState() != RunState::kReady || Checks()) return;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return;  // Free reports it
