@@ -71,7 +71,7 @@ void StartChecks(const Options& options) {
 void* AllocateChecked(size_t size, size_t align) {
   if (size > kMaxRequest - (size_t{2} << 30)) return OutOfMemory();
   const int saved = errno;
-  if (void* p = TakeGuarded(TheRuntime(), size, align)) return p;
+  if (void* p = TakeGuarded(TheRuntime(), size, align, StandsFor::kItself)) return p;
   KeepStacksWhole();
   const size_t wanted = CheckedBlocks::RawSize(size, align);
   size_t usable = 0;

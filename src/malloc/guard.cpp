@@ -7,7 +7,6 @@
 
 #include "base/errno_keeper.h"
 #include "malloc/blocks.h"
-#include "malloc/checked.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
 #include "malloc/own_process.h"
@@ -90,7 +89,7 @@ bool PoolIsReady(Runtime& r) {
 
 // One of so many bytes ends a stretch.
 int64_t AllocationsIn(size_t stretch, size_t size) {
-  if (size > kMaxClassSize || Checks()) return 1;
+  if (size > kMaxClassSize) return 1;
   const size_t n = stretch / (size < 16 ? 16 : size);
   return n == 0 ? 1 : static_cast<int64_t>(n);
 }
@@ -144,9 +143,11 @@ void KeepStacksWhole() {
   if (MayOpenFiles() && UnwindTablesStale()) OnSideStack([] { RefreshUnwindTables(); });
 }
 
-void* TakeGuarded(Runtime& r, size_t size, size_t align) {
+void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
   if (g_every == 0) return nullptr;
-  const int64_t n = AllocationsIn(static_cast<size_t>(StretchesForGuards()), size);
+  const int64_t n = what == StandsFor::kItself
+                        ? 1
+                        : AllocationsIn(static_cast<size_t>(StretchesForGuards()), size);
   if (g_left.fetch_sub(n, std::memory_order_relaxed) > n) return nullptr;
   if (size > ProcessGuards::kMostBytes || align > kNativePageSize || !MayGuard()) return nullptr;
   if (g_by_default) {

@@ -46,9 +46,16 @@ void StartGuards(const Options& options, uint64_t seed);
 // For who keeps the histories of blocks because somebody looks for an error: the stacks are whole.
 void KeepStacksWhole();
 
-// Counts an allocation at which a stretch has ended. A guarded block if its turn has come and it can
-// be one; null otherwise.
-void* TakeGuarded(Runtime& r, size_t size, size_t align);
+// What an allocation that is seen stands for: those of the stretch that it ended, or itself.
+enum class StandsFor : uint8_t { kItself, kStretch };
+// Before the allocation is counted.
+STRATA_ALWAYS_INLINE StandsFor WhatItStandsFor() {
+  return t_state.countdown.stretch == 0 ? StandsFor::kItself : StandsFor::kStretch;
+}
+
+// Counts an allocation that is seen. A guarded block if its turn has come and it can be one; null
+// otherwise.
+void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what);
 
 // --- Of an address in the pool.
 void FreeGuarded(void* p);
