@@ -108,9 +108,7 @@ def _tcmalloc(crate: Crate) -> list[str]:
 RECIPES = {
     "mimalloc": Recipe("libmimalloc-sys", "3.3.2", _mimalloc),
     "mimalloc-secure": Recipe("libmimalloc-sys", "3.3.2", _mimalloc_secure, "mimalloc"),
-    "hardened": Recipe(
-        "hardened-malloc-sys", "of 2026-07", _hardened, compiler="clang-19"
-    ),
+    "hardened": Recipe("hardened-malloc-sys", "of 2026-07", _hardened, compiler="clang-19"),
     "jemalloc": Recipe("tikv-jemalloc-sys", "5.3.1", _jemalloc),
     "snmalloc": Recipe("snmalloc-sys", "0.7.6", _snmalloc),
     "snmalloc-check": Recipe("snmalloc-sys", "0.7.6", _snmalloc_check, "snmalloc"),

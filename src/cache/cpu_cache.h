@@ -121,8 +121,8 @@ class CpuCache {
   void SetSizing(CacheSizing sizing) { sharing_.SetSizing(sizing); }
 
   // Whether the object lies free on a vCPU. Never true of one that a program holds, whoever runs
-  // there meanwhile: what lay in a slot when it was taken was overwritten before the fill rose again
-  // above that slot, and the fill is read first.
+  // there meanwhile: what lay in a slot when it was taken was overwritten before the fill rose
+  // again above that slot, and the fill is read first.
   bool Holds(SizeClass c, const void* object) const {
     for (const Vcpu& v : vcpus_) {
       const SlabHeader& h = v.slab().header(c);

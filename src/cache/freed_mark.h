@@ -1,8 +1,8 @@
-// The mark in an object that lies free in a cache: a free that finds it there is likely the object's
-// second. It is random for each process, so that no data of the program's looks like it; malloc
-// wipes it out. Whoever finds it still asks the caches (Holds), for a program may have copied it
-// from memory that it freed, and in four bytes anything may lie by chance. glibc's tcache marks its
-// chunks so (malloc/malloc.c, tcache_entry::key). Sits in cache.
+// The mark in an object that lies free in a cache: a free that finds it there is likely the
+// object's second. It is random for each process, so that no data of the program's looks like it;
+// malloc wipes it out. Whoever finds it still asks the caches (Holds), for a program may have
+// copied it from memory that it freed, and in four bytes anything may lie by chance. glibc's tcache
+// marks its chunks so (malloc/malloc.c, tcache_entry::key). Sits in cache.
 //
 // Objects that are fresh, and those that central lists hold, have none: those lists know what is
 // free by their spans' bits, and touch no object.

@@ -106,7 +106,7 @@ template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
   uintptr_t slab;
-  void** array;  // first tells whether an object starts there
+  void** array;     // first tells whether an object starts there
   uint64_t header;  // its offset, then the mark
   ptrdiff_t area;   // holds the fill once the descriptor is published
 retry:

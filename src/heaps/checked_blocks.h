@@ -2,9 +2,9 @@
 // when it is made and when it is freed, and once freed lies in a quarantine until others have
 // followed it; when it leaves, what was written to it meanwhile shows, and it is wiped. Who
 // allocated and freed it stands in a record apart, so that no overflow damages that. Sits in heaps,
-// on whatever gives raw memory; malloc/checked.h puts it between the program and the heap. The ideas
-// are old: G. Nelson's red zones in Electric Fence's line, and Valgrind's queue of freed blocks (N.
-// Nethercote and J. Seward, PLDI 2007, section 4).
+// on whatever gives raw memory; malloc/checked.h puts it between the program and the heap. The
+// ideas are old: G. Nelson's red zones in Electric Fence's line, and Valgrind's queue of freed
+// blocks (N. Nethercote and J. Seward, PLDI 2007, section 4).
 //
 // Thread-safe: one lock, under which nothing is called but the arena.
 #pragma once
@@ -220,8 +220,8 @@ class CheckedBlocks {
 
   CheckedBlock* NewRecord() STRATA_REQUIRES(lock_) {
     if (free_ == nullptr) {
-      auto* made = static_cast<CheckedBlock*>(arena_.Allocate(
-          kRecordsAtOnce * sizeof(CheckedBlock), alignof(CheckedBlock)));
+      auto* made = static_cast<CheckedBlock*>(
+          arena_.Allocate(kRecordsAtOnce * sizeof(CheckedBlock), alignof(CheckedBlock)));
       if (made == nullptr) return nullptr;
       for (size_t i = 0; i < kRecordsAtOnce; ++i) {
         auto* b = ::new (&made[i]) CheckedBlock();

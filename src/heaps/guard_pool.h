@@ -120,8 +120,8 @@ class GuardPool {
     return nullptr;
   }
 
-  // Of an address in the pool. kNone: the block is freed. kBeyondEnd and kBeforeStart: so it is, and
-  // something had been written there. Otherwise nothing was done.
+  // Of an address in the pool. kNone: the block is freed. kBeyondEnd and kBeforeStart: so it is,
+  // and something had been written there. Otherwise nothing was done.
   GuardVerdict Free(void* p, const BlockEvent& event) {
     const auto at = reinterpret_cast<uintptr_t>(p);
     GuardedBlock* b = BlockNear(at);
@@ -148,8 +148,8 @@ class GuardPool {
     return live ? b->size.load(std::memory_order_relaxed) : 0;
   }
 
-  // Why an access to an address in the pool faulted. Async-signal-safe. kNone: not for a reason that
-  // is known here.
+  // Why an access to an address in the pool faulted. Async-signal-safe. kNone: not for a reason
+  // that is known here.
   GuardVerdict Explain(uintptr_t at) const {
     const GuardedBlock* b = BlockNear(at);
     // The nearest has never been: so it is the one before, if any.

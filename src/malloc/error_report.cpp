@@ -97,8 +97,6 @@ const char* VerbOf(Noticed noticed) {
       return "read of ";
     case Noticed::kWrite:
       return "write to ";
-    case Noticed::kAccess:
-      return "access to ";
     case Noticed::kFree:
       return "free of ";
     case Noticed::kLater:

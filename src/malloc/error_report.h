@@ -25,9 +25,8 @@ enum class MemoryErrorKind : uint8_t {
 enum class Noticed : uint8_t {
   kRead,
   kWrite,
-  kAccess,  // either: the processor does not say
-  kFree,    // free or realloc was called with it
-  kLater,   // the bytes were found changed when the block was freed, or later
+  kFree,   // free or realloc was called with it
+  kLater,  // the bytes were found changed when the block was freed, or later
 };
 
 struct MemoryError {

@@ -166,8 +166,8 @@ void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
 void FreeGuarded(void* p) {
   const GuardVerdict verdict = Guards().Free(p, CurrentEvent());
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
-  const bool changed = verdict.finding == GuardFinding::kBeyondEnd ||
-                       verdict.finding == GuardFinding::kBeforeStart;
+  const bool changed =
+      verdict.finding == GuardFinding::kBeyondEnd || verdict.finding == GuardFinding::kBeforeStart;
   ReportMemoryError(ErrorOf(verdict, changed ? Noticed::kLater : Noticed::kFree));
 }
 
@@ -192,13 +192,11 @@ void* ReallocateGuarded(void* p, size_t size) {
   return MoveByCopy(p, old_size, size);
 }
 
-bool SayGuardFault(uintptr_t at, bool is_known, bool is_write) {
+bool SayGuardFault(uintptr_t at, Noticed access) {
   if (!Guards().Owns(reinterpret_cast<void*>(at))) return false;
   const GuardVerdict verdict = Guards().Explain(at);
   if (verdict.finding == GuardFinding::kNone) return false;
-  SayMemoryError(ErrorOf(verdict, !is_known  ? Noticed::kAccess
-                                  : is_write ? Noticed::kWrite
-                                             : Noticed::kRead));
+  SayMemoryError(ErrorOf(verdict, access));
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "heaps/guard_pool.h"
+#include "malloc/error_report.h"
 #include "malloc/runtime.h"
 #include "profile/sample_countdown.h"
 
@@ -63,7 +64,7 @@ void FreeGuarded(void* p);
 void* ReallocateGuarded(void* p, size_t size);
 
 // Says why the access faulted. False: not because of a guard. Async-signal-safe.
-bool SayGuardFault(uintptr_t at, bool is_known, bool is_write);
+bool SayGuardFault(uintptr_t at, Noticed access);
 
 // From now on the faults of guards are said. Keeps what the program does with SIGSEGV.
 void InstallGuardHandler();

@@ -1,7 +1,7 @@
 // The handler of SIGSEGV for guarded blocks. A fault in the pool is explained on stderr; then the
 // access is let fault again, by default or in the program's own handler, so that a core dump or a
-// debugger shows it as it was. Any other fault is handed to whoever had the signal before. A program
-// that sets a handler later keeps it: nothing is said then. Sits in malloc.
+// debugger shows it as it was. Any other fault is handed to whoever had the signal before. A
+// program that sets a handler later keeps it: nothing is said then. Sits in malloc.
 //
 // The handler is set with the first guarded block, with the flags and the mask of the one that was
 // there: it runs where, and interrupted by what, the program expects.
@@ -57,7 +57,8 @@ void Handle(int signal, siginfo_t* info, void* context) {
   if (info->si_code == SEGV_ACCERR) {
     const auto* registers = static_cast<const ucontext_t*>(context);
     const bool is_write = (registers->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
-    if (SayGuardFault(at, true, is_write) && TheRuntime().options.on_error == OnError::kIgnore) {
+    if (SayGuardFault(at, is_write ? Noticed::kWrite : Noticed::kRead) &&
+        TheRuntime().options.on_error == OnError::kIgnore) {
       Guards().Forgive(at);
       return;
     }
@@ -72,7 +73,8 @@ void InstallGuardHandler() {
   struct sigaction ours{};
   ours.sa_sigaction = Handle;
   ours.sa_mask = g_before.sa_mask;
-  ours.sa_flags = HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
+  ours.sa_flags =
+      HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGSEGV, &ours, nullptr);
 }
 

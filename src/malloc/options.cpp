@@ -245,14 +245,16 @@ constexpr OptionRow kTable[] = {
          o.says_guard = false;
          return true;
        }
-       if (strncmp(v, "1/", 2) != 0 || !ParseNumber(v + 2, NumberForm::kPlain, 1u << 30, n) || n == 0)
+       if (strncmp(v, "1/", 2) != 0 || !ParseNumber(v + 2, NumberForm::kPlain, 1u << 30, n) ||
+           n == 0)
          return false;
        o.guard_every = static_cast<uint32_t>(n);
        o.says_guard = true;
        return true;
      }},
     {"CHECK", "on|off", "off",
-     "for a debugging run: canaries on both sides of each block, fillings, a quarantine for what is "
+     "for a debugging run: canaries on both sides of each block, fillings, a quarantine for what "
+     "is "
      "freed; errors are told with both stacks. Slow, and 240 bytes a block",
      Switch<&Options::check>},
     {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
@@ -270,8 +272,8 @@ constexpr const char* kMemory[] = {"RELEASE_SHORT_MS=1000", "RELEASE_LONG_MS=300
 constexpr const char* kSpeed[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", nullptr};
 constexpr const char* kLatency[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", "BACKGROUND=off",
                                     "SAMPLE=0", nullptr};
-constexpr const char* kDebug[] = {"VERBOSE=on", "STATS=exit", "SAMPLE=64K", "CONTROL=always",
-                                  "CHECK=on",   nullptr};
+constexpr const char* kDebug[] = {"VERBOSE=on",     "STATS=exit", "SAMPLE=64K",
+                                  "CONTROL=always", "CHECK=on",   nullptr};
 constexpr Preset kPresets[] = {
     {"memory", kMemory}, {"speed", kSpeed}, {"latency", kLatency}, {"debug", kDebug}};
 

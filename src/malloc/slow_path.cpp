@@ -324,8 +324,8 @@ void FreeSlow(void* p) {
 void* AllocateRaw(size_t size, size_t align, size_t* usable) {
   Runtime& r = TheRuntime();
   const SizeClass c = align > kPageSize || size > kMaxClassSize ? SizeClass::kNone
-                      : align <= 16 ? ClassOfSize(size)
-                                    : ClassOfAligned(size, align);
+                      : align <= 16                             ? ClassOfSize(size)
+                                                                : ClassOfAligned(size, align);
   void* p = nullptr;
   if (c != SizeClass::kNone) {
     p = AllocateSmall(r, c);

@@ -23,7 +23,8 @@ inline void* OutOfMemory() {
 // Empties the caches before it fails.
 LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement = {});
 
-// What blocks with something around them are made of, and its usable bytes; counts. Null: no memory.
+// What blocks with something around them are made of, and its usable bytes; counts. Null: no
+// memory.
 void* AllocateRaw(size_t size, size_t align, size_t* usable);
 void FreeRaw(void* p);
 

@@ -78,7 +78,7 @@ void* ReapChunks::allocate_for(void* reap, size_t size) {
   // A large block in it is one object of the program's, and lies where those do.
   const bool placed = placement != Placement() && size >= kLeastPlaced && size <= kMaxClassSize;
   size_t usable;
-  void* p = Checks()  ? AllocateRaw(size, 1, &usable)
+  void* p = Checks() ? AllocateRaw(size, 1, &usable)
             : placed ? AllocatePlaced(size, placement)
                      : Allocate(size);
   if (p != nullptr) ToggleReapPages(p, size);

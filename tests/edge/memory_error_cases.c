@@ -179,7 +179,7 @@ CASE(use_after_free_read) {
   char* p = New(64);
   Write(p, 64);
   free(p);
-  g_kept[1] = (void*)(uintptr_t) * ((volatile unsigned char*)HidePointer(p) + 16);
+  g_kept[1] = (void*)(uintptr_t)*((volatile unsigned char*)HidePointer(p) + 16);
 }
 CASE(use_after_realloc) {
   char* p = New(64);

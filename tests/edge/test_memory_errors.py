@@ -74,9 +74,7 @@ def test_checks_find_an_access(lab: Lab, case: str) -> None:
 
 
 @pytest.mark.parametrize("env", [GUARDED, CHECKED], ids=["guarded", "checked"])
-def test_the_message_tells_block_stacks_and_where_to_read_on(
-    lab: Lab, env: dict[str, str]
-) -> None:
+def test_the_message_tells_block_stacks_and_where_to_read_on(lab: Lab, env: dict[str, str]) -> None:
     result = run(lab, "use_after_realloc", env)
     lines = result.stderr.splitlines()
     assert re.fullmatch(

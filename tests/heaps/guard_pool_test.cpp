@@ -43,9 +43,7 @@ struct FakePages {
 class GuardPoolTest : public testing::Test {
  protected:
   static constexpr size_t kSlots = 8;
-  GuardPoolTest() : pool_(FakePages{&account_}) {
-    EXPECT_TRUE(pool_.Init(arena_.arena(), kSlots));
-  }
+  GuardPoolTest() : pool_(FakePages{&account_}) { EXPECT_TRUE(pool_.Init(arena_.arena(), kSlots)); }
   ~GuardPoolTest() override { munmap(reinterpret_cast<void*>(account_.start), account_.bytes); }
 
   char* Take(size_t size, size_t align = 16, uint32_t side = 1) {
