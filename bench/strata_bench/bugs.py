@@ -1,5 +1,5 @@
-"""Forty small memory bugs, bench/bugs/bugs.c, under each allocator: how many it notices, by kind, and
-what the same allocator costs a program without bugs."""
+"""Forty small memory bugs, bench/bugs/bugs.c, under each allocator: how many it notices, by kind,
+and what the same allocator costs a program without bugs."""
 
 from __future__ import annotations
 
@@ -149,11 +149,12 @@ def page(bugs: list[Bug], outcomes: list[Outcome], how: str) -> str:
     of_kind = {kind: [bug for bug in bugs if bug.kind == kind] for kind in kinds}
     lines = [
         f"# {GROUP.title}\n",
-        f"{len(bugs)} small programs, each with one bug (`bench/bugs/bugs.c`), run {TRIES} times under"
-        " each allocator. A bug counts as noticed if most of the runs ended by a signal or an error, or"
-        " a line about it was written: the allocator said so, a page was closed, or the damage showed."
-        " The rest went on as if nothing had happened. CPU time is that of SQLite on 60,000 rows in"
-        f" memory, the median of paired ratios to glibc's ([errors](../errors.md)).\n",
+        f"{len(bugs)} small programs, each with one bug (`bench/bugs/bugs.c`), run {TRIES} times"
+        " under each allocator. A bug counts as noticed if most of the runs ended by a signal or an"
+        " error, or a line about it was written: the allocator said so, a page was closed, or the"
+        " damage showed. The rest went on as if nothing had happened. CPU time is SQLite's on"
+        " 60,000 rows in memory, the median of paired ratios to glibc's"
+        " ([errors](../errors.md)).\n",
         how + "\n",
         "| allocator | "
         + " | ".join(f"{kind} ({len(of_kind[kind])})" for kind in kinds)

@@ -1,6 +1,6 @@
-"""Memory errors: what is found by default, by guards and in a checked run, and that it is told well.
+"""Memory errors: what is found by default, by guards and in a checked run, and how it is told.
 
-The cases are in memory_error_cases.c; each is one bug of a small program, or something that is right.
+The cases are in memory_error_cases.c; each is one bug of a small program, or something right.
 """
 
 from __future__ import annotations
