@@ -36,6 +36,7 @@ from strata_bench import (
     machine,
     pageutil,
     plots,
+    price,
     reap_groups,
     request_pools,
     server_group,
@@ -62,7 +63,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, bugs, contexts, hades, pageutil)}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, bugs, contexts, hades, pageutil, price)}
 )
 
 console = Console()
@@ -358,6 +359,8 @@ def main(
             run_pageutil(docs, quick)
         elif group == bugs.GROUP.name:
             bugs.write(BENCH, lib, docs, console, quick=quick)
+        elif group == price.GROUP.name:
+            price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:
             contexts.write(BENCH, lib, docs, console, quick=quick)
         else:
