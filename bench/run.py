@@ -22,6 +22,7 @@ from rich.table import Table
 from strata_bench import (
     accuracy,
     allocators,
+    bugs,
     classic_groups,
     contexts,
     cycle_group,
@@ -62,7 +63,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, pageutil, price)}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, bugs, contexts, hades, pageutil, price)}
 )
 
 console = Console()
@@ -356,6 +357,8 @@ def main(
             run_accuracy(lib, docs, quick)
         elif group == pageutil.GROUP.name:
             run_pageutil(docs, quick)
+        elif group == bugs.GROUP.name:
+            bugs.write(BENCH, lib, docs, console, quick=quick)
         elif group == price.GROUP.name:
             price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:

@@ -191,6 +191,16 @@ def run_command(
             help="Keep apart what this model of `strata train` says lasts.",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check every block for memory errors; slow (docs/errors.md)."),
+    ] = False,
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            "--guard", metavar="1/N", help="Guard one of N small blocks against memory errors."
+        ),
+    ] = None,
 ) -> None:
     set_ = [*(set_ or []), *(["PRICE=on"] if priced else [])]
     library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
@@ -235,6 +245,7 @@ def run_command(
             environment |= recording.environment(learn_minutes)
         if model is not None:
             environment |= with_model(model, heap, set_ or [])
+        environment |= with_error_options(check, guard, heap, set_ or [])
         outcome = run(
             program,
             command,
@@ -264,6 +275,23 @@ def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
     except OSError as error:
         raise StrataError(f"--model {file}: {(error.strerror or str(error)).lower()}") from error
     return {"STRATA_MODEL": str(file.absolute()), "STRATA_LIFETIMES": "model"}
+
+
+def with_error_options(
+    check: bool, guard: str | None, heap: str, given: list[str]
+) -> dict[str, str]:
+    wanted = {"STRATA_CHECK": "on"} if check else {}
+    if guard is not None:
+        if not re.fullmatch(r"1/[1-9][0-9]*|on|off", guard):
+            raise StrataError(f"--guard={guard}: it takes 1/N, on or off")
+        wanted["STRATA_GUARD"] = guard
+    for name in wanted:
+        option = "--" + name.removeprefix("STRATA_").lower()
+        if heap != DEFAULT_HEAP:
+            raise StrataError(f"{option}: only Strata's own heap finds memory errors")
+        if any(parse_setting(text)[0] == name for text in given):
+            raise StrataError(f"{option} and --set {name} exclude each other")
+    return wanted
 
 
 def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> Recording:

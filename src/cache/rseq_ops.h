@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache/freed_mark.h"
 #include "cache/rseq_sequences.h"
 #include "os/rseq.h"
 #include "span/object_start.h"
@@ -17,14 +18,20 @@ struct RseqOps {
   RseqInfo info{};
 
   void* Pop(SizeClass c) const { return RseqPop(where, slabs, c); }
-  // Of an object that is known to be one.
+  // Of an object that is known to be one, and not to be free.
   PushResult Push(SizeClass c, void* object) const {
     const auto at = reinterpret_cast<uintptr_t>(object);
     const PageEntry entry = EntryFor(c, at, at & ~(kPageSize - 1));
-    PushResult result = PushResult::kPushed;
-    RseqPush(where, slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    PushResult result = PushResult::kSuspect;
+    for (int i = 0; i < 3 && result == PushResult::kSuspect; ++i) {
+      WipeMark(object);
+      result = PushResult::kPushed;
+      RseqPush(where, slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    }
     return result;
   }
+  // For one that goes into a cache by another way.
+  void Mark(void* object) const { SetMark(object, where.mark); }
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
     return RseqPopBatch(where, slabs, c, out, n);
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "cache/freed_mark.h"
 
 namespace strata {
 
@@ -13,6 +14,7 @@ namespace strata {
 struct RseqSlabs {
   ptrdiff_t area_offset;
   ptrdiff_t index_offset;
+  FreedMark mark = FreedMark::kNone;
 };
 
 // The value a sequence returns by way of a label. gcc 12 takes the paths that leave an `asm goto`

@@ -45,6 +45,7 @@
 static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
+static_assert(strata::kFreedMarkOffset == 4);
 static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);
 
 namespace strata {
@@ -77,6 +78,7 @@ retry:
                     : empty, aborted);
   if (object == nullptr)
     __builtin_unreachable();  // slots below the fill hold objects: spares the caller a test
+  WipeMark(object);
   return object;
 aborted:
   goto retry;
@@ -85,8 +87,9 @@ empty:
 }
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object equals the one below, which is a double free; or
-// no object starts there.
+// the object was not pushed. kSuspect: the object has the mark of those that are free, or no object
+// starts there. The mark alone proves no double free: a sequence that is sent back to its start
+// after it has set the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
@@ -111,16 +114,17 @@ retry:
                     "b.hs %l[full]\n"
                     "ldr %[a], [%[slab], #16]\n"
                     "add %[a], %[a], %[fill], lsl #3\n"
-                    "ldur %[fill], [%[a], #-8]\n"
-                    "cmp %[fill], %[object]\n"
+                    "ldr %w[fill], [%[object], #4]\n"
+                    "cmp %w[fill], %w[mark]\n"
                     "b.eq %l[suspect]\n"
                     "str %[object], [%[a]]\n"
+                    "str %w[mark], [%[object], #4]\n"
                     "add %[b], %[b], #1\n"
                     "str %[b], [%[slab]]\n"
                     "2:\n"
                     : [slab] "=&r"(slab), [a] "=&r"(a), [b] "=&r"(b), [fill] "=&r"(fill)
                     : [slabs] "r"(slabs), [entry] "r"(entry), [object] "r"(object),
-                      [area] "r"(r.area_offset), [index] "r"(r.index_offset)
+                      [area] "r"(r.area_offset), [index] "r"(r.index_offset), [mark] "r"(r.mark)
                     : "memory", "cc"
                     : full, suspect, aborted);
   return;

@@ -41,6 +41,7 @@
 static_assert(strata::kSlabShift == 16 && strata::kRseqCsOffset == 8);
 static_assert(strata::kSlabBeginOffset == 8 && strata::kSlabEndOffset == 10);
 static_assert(strata::kSlabArrayOffset == 16 && strata::kSlabFactorOffset == 12);
+static_assert(strata::kFreedMarkOffset == 4);
 static_assert(strata::kStartBound == 0x40000 && sizeof(strata::PageEntry) == 4);
 
 namespace strata {
@@ -66,6 +67,7 @@ retry:
                     : empty, aborted);
   if (object == nullptr)
     __builtin_unreachable();  // slots below the fill hold objects: spares the caller a test
+  WipeMark(object);
   return object;
 aborted:
   goto retry;
@@ -74,15 +76,16 @@ empty:
 }
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object equals the one below, which is a double free; or
-// no object starts there.
+// the object was not pushed. kSuspect: the object has the mark of those that are free, or no object
+// starts there. The mark alone proves no double free: a sequence that is sent back to its start
+// after it has set the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
   ptrdiff_t slab;
-  void** array;  // first tells whether an object starts there
-  uint64_t header;
-  ptrdiff_t area;  // holds the fill once the descriptor is published
+  void** array;     // first tells whether an object starts there
+  uint64_t header;  // its offset, then the mark
+  ptrdiff_t area;   // holds the fill once the descriptor is published
 retry:
   slab = r.index_offset;
   area = r.area_offset;
@@ -90,21 +93,25 @@ retry:
       STRATA_RSEQ_DESCRIPTOR("array")
       "movzwl (%[entries],%[page],4), %k[header]\n"
       "mov %k[object], %k[array]\n"
-      "imul 12(%[slab],%[header]), %k[array]\n"
+      "add %[header], %[slab]\n"
+      "imul 12(%[slab]), %k[array]\n"
       "add (%[entries],%[page],4), %k[array]\n"
       "cmp $0x40000, %k[array]\n"
       "jae %l[suspect]\n"
-      "movzwl (%[slab],%[header]), %k[area]\n"
-      "cmp 10(%[slab],%[header]), %w[area]\n"
+      "movzwl (%[slab]), %k[area]\n"
+      "cmp 10(%[slab]), %w[area]\n"
       "jae %l[full]\n"
-      "mov 16(%[slab],%[header]), %[array]\n"
-      "cmp %[object], -8(%[array],%[area],8)\n"
+      "mov %[mark], %k[header]\n"
+      "mov 16(%[slab]), %[array]\n"
+      "cmp %k[header], 4(%[object])\n"
       "je %l[suspect]\n"
       "mov %[object], (%[array],%[area],8)\n"
-      "incq (%[slab],%[header])\n"
+      "mov %k[header], 4(%[object])\n"
+      "incq (%[slab])\n"
       "2:\n"
       : [slab] "+&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
-      : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object)
+      : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
+        [mark] "m"(r.mark)
       : "memory", "cc"
       : full, suspect, aborted);
   return;

@@ -102,6 +102,18 @@ struct ThreadCache {
            bytes.load(std::memory_order_relaxed) < limit;
   }
 
+  // For any thread, while the owner may be at work: the length is read before what it covers, as in
+  // CpuCache::Holds.
+  bool Holds(SizeClass c, const void* object) const {
+    const List& list = lists[Raw(c)];
+    const uint32_t length = __atomic_load_n(&list.length, __ATOMIC_ACQUIRE);
+    void* const* slots = __atomic_load_n(&list.slots, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < length; ++i) {
+      if (__atomic_load_n(&slots[i], __ATOMIC_RELAXED) == object) return true;
+    }
+    return false;
+  }
+
   // Sends down half of every list.
   template <class Transfer>
   void Scavenge(Transfer& transfer) {

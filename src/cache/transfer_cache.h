@@ -66,6 +66,14 @@ class TransferCache {
     central_->Give(c, objects, n);
   }
 
+  // Whether the object lies free here.
+  bool Holds(SizeClass c, const void* object) {
+    Stack& s = stacks_[Raw(c)];
+    LockHolder hold(s.lock);
+    const size_t n = s.used.load(std::memory_order_relaxed);
+    return std::find(s.objects, s.objects + n, object) != s.objects + n;
+  }
+
   // Background thread, once a tick; whoever is short of memory, all of it.
   void DrainUnused(SizeClass c, DrainScope scope) {
     Stack& s = stacks_[Raw(c)];

@@ -10,6 +10,7 @@
 #include "base/own_variables.h"
 #include "malloc/background.h"
 #include "malloc/background_thread.h"
+#include "malloc/checked.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
@@ -37,6 +38,7 @@ void VisitLocks(Runtime& r, F f) {
   f(r.heap.isolation_lock());
   f(r.front().threads.lock());
   f(r.sampler.lock());
+  if (Lock* checks = LockOfChecks()) f(*checks);
   r.heap.VisitLocks(f);
   f(r.sample_arena.lock());
   f(r.kernel.watch().lock());
@@ -149,7 +151,8 @@ void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
                      o.lifetimes != LifetimeChoice::kOff ||
                      o.sample_interval != Options().sample_interval;
-  if (!asked || o.sample_interval == 0) return;
+  const bool for_errors = o.check || o.says_guard;
+  if ((!asked || o.sample_interval == 0) && !for_errors) return;
   FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
   RefreshUnwindTables();
 }
@@ -174,6 +177,7 @@ __attribute__((constructor(101))) void OnLoad() {
 __attribute__((destructor)) void OnExit() {
   if (CurrentState() != RunState::kReady) return;
   WriteReportsAtExit();
+  CheckAllAtExit();
 }
 
 }  // namespace

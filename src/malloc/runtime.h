@@ -9,6 +9,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "cache/freed_mark.h"
 #include "cache/rseq_ops.h"
 #include "heaps/front_end.h"
 #include "heaps/strata.h"
@@ -43,6 +44,7 @@ struct Runtime {
   RseqInfo rseq;
   ThpMode thp = ThpMode::kUnknown;
   std::atomic<size_t> thread_cache_limit;
+  FreedMark freed_mark = FreedMark::kNone;  // of this process; set at the start
   ProcessHeap heap;
 
   // Estimate of requested bytes per class: sampled at misses, so the fast path pays nothing.

@@ -139,6 +139,7 @@ void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& 
   bytes_a_page_ = side;
   // Each by itself, so that the address of one tells nothing of the others'.
   KeyedRandom random = ProcessRandom();
+  secret_ = random.Next();
   const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {

@@ -51,6 +51,8 @@ class SystemKernel {
 
   MemoryWatch& watch() { return watch_; }
   uintptr_t base() const { return base_; }  // of the heap
+  // Random, and tells nothing of the addresses.
+  uint64_t secret() const { return secret_; }
   void* side_array(size_t i) const { return reinterpret_cast<void*>(side_[i]); }
   // Bytes from base() below which every page's part of each side array is readable. Grows only.
   size_t mapped_end() const { return mapped_end_.load(std::memory_order_relaxed); }
@@ -68,6 +70,7 @@ class SystemKernel {
   bool GrowSideArrays(size_t end) STRATA_REQUIRES(map_lock_);
 
   uintptr_t base_ = 0;
+  uint64_t secret_ = 0;
   std::array<uintptr_t, kSideArrays> side_{};
   BytesAPage bytes_a_page_{};
   MetadataArena* arena_ = nullptr;

@@ -6,6 +6,7 @@
 
 #include "malloc/background.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
 #include "malloc/price.h"
@@ -160,6 +161,8 @@ void CollectAll(HeapStats& out) {
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
+  const ProcessGuards& guards = Guards();
+  out.guard = {GuardEvery(), guards.slots(), guards.taken(), guards.live(), guards.live_bytes()};
   const LearningStats learning = StatsOfLearning();
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;
@@ -232,7 +235,8 @@ void CollectStats(HeapStats& out) {
   out.page_heap_free = seen.free;
   out.untouched = Sub(seen.in_use_absent, out.page_heap.filler.in_use_released);
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
-  out.metadata = ResidentMetadata() + UnwindTableBytes() + r.kernel.ResidentSideArrays() +
+  out.metadata = ResidentMetadata() + Guards().touched_bytes() + UnwindTableBytes() +
+                 r.kernel.ResidentSideArrays() +
                  ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),
                                RoundUp(sizeof(Runtime), kNativePageSize));
   out.hugepage_backed = HugeBackedBytes(r.kernel.base(), r.kernel.base() + r.kernel.mapped_end());
