@@ -25,7 +25,7 @@
 extern "C" __attribute__((visibility("hidden"))) void __morestack(void (*f)(void*), void* arg,
                                                                   void* top);
 asm(R"(
-  .pushsection .text
+  .pushsection .text.__morestack, "ax", @progbits
   .globl __morestack
   .hidden __morestack
   .type __morestack, @function
