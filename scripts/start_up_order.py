@@ -26,7 +26,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
 HEAD = "# Written by scripts/start_up_order.py: what small programs run of the library, most used first.\n"
-# Common programs of Debian, and a script that grows its heap past the start of the thread.
+# 20 MiB, and two rounds of the background thread.
+GROWS = (
+    "$h{$_} = 'x' x ($_ % 500) for 1..60000; select(undef, undef, undef, 2.5);"
+    "delete $h{$_} for 1..30000; $h{$_} = 'x' x 9000 for 1..2000"
+)
+# Common programs of Debian, and one of a middling heap.
 PROGRAMS = (
     ("true",),
     ("cat", "/etc/passwd"),
@@ -41,6 +46,7 @@ PROGRAMS = (
     ("git", "--version"),
     ("openssl", "version"),
     ("python3", "-c", "a = [str(i) for i in range(200000)]"),
+    ("perl", "-e", GROWS),
 )
 
 PTRACE_TRACEME, PTRACE_CONT, PTRACE_GETREGS, PTRACE_SETREGS = 0, 7, 12, 13
