@@ -2,7 +2,7 @@
 // row of objects of mixed sizes, made together and freed together. The load grows to --live (MiB),
 // sessions end at random until --low is left, and it grows again in sizes of another mix, --rounds
 // times: memory that one size gave up must serve the next, around the sessions that stayed. Run in
-// memory cgroups of falling size (bench/strata_bench/smallest_box.py), it tells how much room above
+// memory cgroups of falling size, by hand so far, it tells how much room above
 // its live bytes an allocator needs. The table of objects counts as live.
 #include "common.h"
 

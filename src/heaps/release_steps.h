@@ -29,9 +29,7 @@ class ReleaseSteps {
 
   uint64_t NowNs() { return kernel_.NowNs(); }
   uint64_t Moves() { return central_.moves() + large_.counts().moves; }
-  void BeginTick(uint32_t tick) {
-    central_.SetTick(tick);
-  }
+  void BeginTick(uint32_t tick) { central_.SetTick(tick); }
   void SettleCaches(bool all) {
     large_.Tick();
     DrainTransfer(all ? DrainScope::kAll : DrainScope::kUnused);
