@@ -25,7 +25,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
-HEAD = "# Written by scripts/start_up_order.py: what small programs run of the library, most used first.\n"
+HEAD = (
+    "# Written by scripts/start_up_order.py: what small programs run of the library,"
+    " most used first.\n"
+)
 # 20 MiB, and two rounds of the background thread.
 GROWS = (
     "$h{$_} = 'x' x ($_ % 500) for 1..60000; select(undef, undef, undef, 2.5);"
