@@ -22,6 +22,7 @@ endforeach()
 add_library(strata_flags INTERFACE)
 target_link_libraries(strata_flags INTERFACE strata_warnings)
 target_compile_options(strata_flags INTERFACE
+  -ffunction-sections
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-semantic-interposition
   -fvisibility=hidden -fvisibility-inlines-hidden -ftls-model=initial-exec
   $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>

@@ -40,6 +40,8 @@ set(STRATA_LINK_OPTIONS
   LINKER:-z,nodelete LINKER:-z,noexecstack LINKER:--as-needed LINKER:--build-id
   LINKER:--hash-style=gnu)
 target_link_options(strata_shared PRIVATE ${STRATA_LINK_OPTIONS})
+include(cmake/StrataOrder.cmake)
+strata_order_start_up(strata_shared "${PROJECT_SOURCE_DIR}/cmake/start_up_order.txt")
 
 # The archive holds one object, so that a program gets all of the overrides or none, never half
 # of ours and half of libc's.

@@ -18,8 +18,8 @@ namespace strata {
 
 class BlockPool {
  public:
-  constexpr BlockPool(MetadataArena& arena, const HotMemory& memory)
-      : arena_(arena), memory_(memory), directory_(arena) {}
+  constexpr BlockPool(MetadataArena& arena, const HotMemory& memory, BlockDirectory::Top& top)
+      : arena_(arena), memory_(memory), directory_(arena, top) {}
 
   // With no object in it, known to the directory; null: no memory. object_bytes 0: one large
   // object.

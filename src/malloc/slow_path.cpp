@@ -293,7 +293,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
   const int saved = errno;
   Runtime& r = TheRuntime();
   void* p =
-      large ? TakeLarge(r, size, 1, placement).address : r.heap.central()[c].TakeIn(placement);
+      large ? TakeLarge(r, size, 1, placement).address : r.heap.central().TakeIn(c, placement);
   if (STRATA_UNLIKELY(p == nullptr)) return large ? OutOfMemory() : Allocate(size);
   if (!large) WipeMark(p);
   const bool sampled = CountBytes(size);

@@ -20,7 +20,10 @@
 namespace strata {
 
 std::atomic<bool> g_hot_thread_wanted{false};
-constinit HotDomains g_hot_domains;
+namespace {
+constinit BlockDirectory::Top g_directory;  // apart, for it is zero
+}  // namespace
+constinit HotDomains g_hot_domains{g_directory};
 
 namespace {
 

@@ -31,8 +31,10 @@ namespace strata {
 
 // Of all domains.
 struct HotDomains {
+  constexpr explicit HotDomains(BlockDirectory::Top& top) : pool(arena, kProcessHotMemory, top) {}
+
   MetadataArena arena{MapMetadata};
-  BlockPool pool{arena, kProcessHotMemory};
+  BlockPool pool;
   Owners owners{pool};
 };
 extern constinit HotDomains g_hot_domains;

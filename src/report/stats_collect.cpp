@@ -53,7 +53,8 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     const auto c = static_cast<SizeClass>(i);
     const ClassInfo& info = InfoOf(c);
     ClassStats& k = out.classes[i];
-    CentralStats central = r.heap.central()[c].Stats();
+    CentralStats central;
+    if (auto* list = r.heap.central().Find(c)) central = list->Stats();
     r.heap.central().groups().ForEachOf(c, [&central](auto& list) { central.Add(list.Stats()); });
     k.spans = central.spans;
     k.central = central.objects_free;

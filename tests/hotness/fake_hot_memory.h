@@ -36,7 +36,8 @@ struct FakeHotMemory {
   HotMemory table{Take, Give, Advise,  Resident, Now,   Cpu,
                   Room, Swap, Reclaim, Pressure, Pause, this};
   MetadataArena arena{Map};
-  BlockPool pool{arena, table};
+  BlockDirectory::Top top;
+  BlockPool pool{arena, table, top};
 
   ~FakeHotMemory() {
     for (void* p : blocks) free(p);

@@ -1,6 +1,6 @@
 // __morestack of os/side_stack.cpp for aarch64: the frame is x29's. Sits in os.
 asm(R"(
-  .pushsection .text
+  .pushsection .text.__morestack, "ax", %progbits
   .globl __morestack
   .hidden __morestack
   .type __morestack, %function

@@ -1,7 +1,7 @@
 // __morestack of os/side_stack.cpp for x86-64: the frame is rbp's; calls and returns match, as a
 // shadow stack asks. Sits in os.
 asm(R"(
-  .pushsection .text
+  .pushsection .text.__morestack, "ax", @progbits
   .globl __morestack
   .hidden __morestack
   .type __morestack, @function
