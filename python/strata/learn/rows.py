@@ -12,6 +12,7 @@ import polars as pl
 from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
 from strata.learn.classes import EDGES_NS, NAMES
+from strata.learn.tokens import at_site
 from strata.pprof import Location, Profile, load, process_of
 from strata.report.lifetimes import COLUMNS, counts_between
 
@@ -44,10 +45,11 @@ def names_of(place: Location) -> Iterator[str]:
 
 def symbol_of(place: Location) -> str:
     """What the running program can find out for itself of a frame: the symbol in its file's tables,
-    with no inlined functions."""
+    with no inlined functions, and the place in the file."""
+    name = next(names_of(place))
     if place.lines:
-        return place.lines[-1].system_name or place.lines[-1].function
-    return next(names_of(place))
+        name = place.lines[-1].system_name or place.lines[-1].function
+    return at_site(name, place.mapping.build_id, place.file_address) if place.mapping else name
 
 
 def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
