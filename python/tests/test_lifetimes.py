@@ -105,7 +105,7 @@ def test_many_small_parts_are_as_good_as_one(
         for _ in range(6)
     ]
     _, whole, _ = merge(tmp_path, *profiles)
-    monkeypatch.setattr(dataset, "ROWS_A_PART", 7)
+    monkeypatch.setattr(dataset, "CONTEXTS_A_PART", 7)
     _, parts, _ = merge(tmp_path, *profiles)
     assert parts.equals(whole)
 

@@ -59,8 +59,12 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
     at = {name: names.index(name) for name in (*COLUMNS, "objects", "still_live")}
     program = process_of(profile)
     build = profile.mappings[0].build_id if profile.mappings else ""
+    called: dict[int, tuple[list[str], str]] = {}  # by the place's id: stacks have most in common
     for sample in profile.samples:
-        frames = [name for place in sample.stack for name in names_of(place)]
+        for place in sample.stack:
+            if id(place) not in called:
+                called[id(place)] = (list(names_of(place)), symbol_of(place))
+        frames = [name for place in sample.stack for name in called[id(place)][0]]
         size = sample.label("bytes")
         if not frames or frames[-1].startswith(WITHOUT_STACK) or not isinstance(size, int):
             continue
@@ -72,7 +76,7 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
             "program": program,
             "build_id": build,
             "frames": frames,
-            "symbols": [symbol_of(place) for place in sample.stack],
+            "symbols": [called[id(place)][1] for place in sample.stack],
             "bytes": size,
             **dict(zip(COUNTS, counts, strict=True)),
         }
