@@ -22,7 +22,7 @@ BATCH = 64
 FEWEST_STEPS = 1000
 FEWEST_EPOCHS = 10
 TOKEN_DROP = 0.1  # of tokens, and of fine sizes
-SITE_DROP = 0.5  # of stacks: the places of another build are not known
+PLACE = r" <[0-9a-f]+\+0x[0-9a-f]+>$"  # of a frame (strata/learn/tokens.py)
 RATE = 3e-3
 CLIP = 5.0
 FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
@@ -46,6 +46,7 @@ class Contexts:
     held: Floats  # bytes, of all objects
     objects: Floats
     is_train: npt.NDArray[np.bool_]
+    is_general: npt.NDArray[np.bool_]  # learned from, too, and not judged: without_places
     is_test: npt.NDArray[np.bool_]
     frame_tokens: Ints  # [1 + distinct frames][MOST_TOKENS], -1 behind the last
     frame_sites: Ints  # [1 + distinct frames], -1 where the place has no row
@@ -72,7 +73,27 @@ def vocabulary(
     return words + commonest(places, model_file.MOST_TOKENS - len(words))
 
 
-def prepare(table: pl.DataFrame) -> Contexts:
+def without_places(table: pl.DataFrame) -> pl.DataFrame:
+    """What is to be said of the contexts where their places are not known, as in another build:
+    those of the same functions and size together, with the class that most objects have."""
+    bare = pl.col("symbols").list.eval(pl.element().str.replace(PLACE, ""))
+    same = ["symbols", "bytes", "split"]
+    return (
+        table.with_columns(was=pl.col("symbols"), symbols=bare)
+        .filter(pl.col("was") != pl.col("symbols"))
+        .group_by([*same, "label"])
+        .agg(pl.col("objects").sum(), pl.col("weight").sum())
+        .sort([*same, "objects", "label"], descending=[False, False, False, True, False])
+        .group_by(same, maintain_order=True)
+        .agg(pl.col("label").first(), pl.col("objects").sum(), pl.col("weight").sum())
+    )
+
+
+def prepare(contexts: pl.DataFrame) -> Contexts:
+    columns = ["symbols", "bytes", "split", "label", "objects", "weight"]
+    general = without_places(contexts)
+    table = pl.concat([contexts.select(columns), general.select(columns)])
+    is_general = np.arange(len(table)) >= len(contexts)
     stacks = [list(stack)[:MOST_FRAMES][::-1] for stack in table["symbols"].to_list()]
     splits = table["split"].to_numpy()
     names = sorted({name for stack in stacks for name in stack})
@@ -99,8 +120,9 @@ def prepare(table: pl.DataFrame) -> Contexts:
         (1 + np.log10(1 + objects)).astype(np.float32),
         table["weight"].to_numpy().astype(np.float32),
         objects,
-        splits == "train",
-        splits == "test",
+        (splits == "train") & ~is_general,
+        (splits == "train") & is_general,
+        (splits == "test") & ~is_general,
         frame_tokens,
         frame_sites,
         tokens,
@@ -156,10 +178,8 @@ class FrameGru:
         sites = self.frame_sites[frames]
         size_key = None
         if key is not None:
-            key, site_key, size_key = jax.random.split(key, 3)
+            key, size_key = jax.random.split(key)
             tokens = jnp.where(jax.random.uniform(key, tokens.shape) < TOKEN_DROP, 0, tokens)
-            foreign = jax.random.uniform(site_key, (len(frames), 1)) < SITE_DROP
-            sites = jnp.where(foreign, -1, sites)
         inputs = (params["embedding"][tokens] * known).sum(axis=2)
         inputs += params["embedding"][jnp.maximum(sites, 0)] * (sites >= 0)[..., None]
         state = jnp.zeros((len(frames), HIDDEN))
@@ -300,7 +320,7 @@ def train(
         return optax.apply_updates(params, changes), state, value
 
     columns = (inputs, data.sizes, data.labels, data.loss_weights)
-    rows = np.flatnonzero(data.is_train)
+    rows = np.flatnonzero(data.is_train | data.is_general)
     losses = []
     for _ in range(epochs):
         values = []
