@@ -82,11 +82,11 @@ def random_weights(rows: int) -> Weights:
     )
 
 
-def sure_model() -> Model:
+def sure_model(staying: bytes = b"Staying") -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
     is, else class 3. The first unit of the state remembers: its update gate lets nothing else
     in."""
-    words = [b"Maybe", b"Staying"]
+    words = [b"Maybe", staying]
     stays, maybe = 0, 1  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
     embedding = np.zeros((1 + len(words) + SIZES, EMBEDDING), np.float32)

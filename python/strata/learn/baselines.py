@@ -21,7 +21,9 @@ def majority(data: Contexts) -> Ints:
 
 def stack_table(data: Contexts) -> Ints:
     """The same stack and size again; the commonest class for what was not seen."""
-    keys = [(row.tobytes(), int(size)) for row, size in zip(data.frames, data.sizes[:, 1], strict=True)]
+    keys = [
+        (row.tobytes(), int(size)) for row, size in zip(data.frames, data.sizes[:, 1], strict=True)
+    ]
     seen: defaultdict[tuple[bytes, int], Counter[int]] = defaultdict(Counter)
     for at in np.flatnonzero(data.is_train).tolist():
         seen[keys[at]][int(data.labels[at])] += 1

@@ -85,9 +85,9 @@ class Parts:
         if self._sums:
             path = self._folder / f"part-{self.count:06}.parquet"
             rows = ([*key, *sums] for key, sums in self._sums.items())
-            pl.DataFrame(rows, schema=SCHEMA | {"profiles": pl.Float64}, orient="row").write_parquet(
-                path
-            )
+            pl.DataFrame(
+                rows, schema=SCHEMA | {"profiles": pl.Float64}, orient="row"
+            ).write_parquet(path)
             self.count += 1
             self._sums = {}
 
