@@ -7,7 +7,7 @@
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades|pageutil|contexts: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil|contexts|price: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move

@@ -35,6 +35,7 @@ from strata_bench import (
     machine,
     pageutil,
     plots,
+    price,
     reap_groups,
     request_pools,
     server_group,
@@ -61,7 +62,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, pageutil)}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, pageutil, price)}
 )
 
 console = Console()
@@ -355,6 +356,8 @@ def main(
             run_accuracy(lib, docs, quick)
         elif group == pageutil.GROUP.name:
             run_pageutil(docs, quick)
+        elif group == price.GROUP.name:
+            price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:
             contexts.write(BENCH, lib, docs, console, quick=quick)
         else:
