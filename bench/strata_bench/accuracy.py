@@ -41,7 +41,8 @@ carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`,
 and tests on the new one, both with -O2; of our own programs there is one version. `optimised \
 against not` trains on -O2 and tests on -O0, of the program alone, not of libraries it uses.
 
-`by table` is the share of bytes whose stack and size had the same class in the recording that the model is trained on: what differs from run to run no model can know, and what is new, no table.
+`by table` is the share of bytes whose stack and size had the same class in the recording that the \
+model is trained on: what differs from run to run no model can know, and what is new, no table.
 """
 
 
@@ -75,8 +76,8 @@ def by_table(trained: pl.DataFrame, tested: pl.DataFrame) -> float:
     first = trained.sort("weight", descending=True).unique(keys, keep="first", maintain_order=True)
     first = first.select(*keys, pl.col("label").alias("said"))
     both = tested.join(first, on=keys, how="left")
-    right = both.filter(pl.col("said") == pl.col("label"))["weight"].sum()
-    return float(right / max(both["weight"].sum(), 1e-9))
+    right = both.filter(pl.col("said") == pl.col("label"))["weight"].to_numpy().sum()
+    return float(right) / max(float(both["weight"].to_numpy().sum()), 1e-9)
 
 
 def _run(path: Path) -> list[str]:
@@ -278,7 +279,7 @@ def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
         verdicts.append(
             f"- {program}: the class stays the same for {_share(low.same_objects)} of the"
             f" allocations at 1:{low.one_in:,} of many runs, the worst of the rates to"
-            f" 1:{judged[-1].one_in:,}; asked for ≥ {STAYS:.0%}: {met}."
+            f" 1:{judged[-1].one_in:,}, and in {_share(low.same)} of the contexts; asked for ≥ {STAYS:.0%}: {met}."
         )
     header = ("program", "of", "rate", "contexts", "seen", "same", "by allocations", "by bytes")
     return _table(header, 3, body) + verdicts
@@ -296,8 +297,8 @@ def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str)
         f" for again: of that run, and of as many like it as make {MANY_RUNS / 1e9:.1f} billion"
         " allocations, which is what the paper sampled. `same` counts contexts that are still"
         f" seen, in {DRAWS} draws together; beside it they are weighed. Judged are the many runs,"
-        f" at rates at which {ENOUGH} contexts are seen. One run of ours at 1:1,000,000 is a handful"
-        " of samples: the class is then that of one object.\n",
+        f" at rates at which {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of"
+        " samples: the class is then that of one object.\n",
     )
     lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *fewer, *_rates(rates)]
     return "\n".join(lines).rstrip() + "\n"
