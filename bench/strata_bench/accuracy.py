@@ -279,7 +279,8 @@ def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
         verdicts.append(
             f"- {program}: the class stays the same for {_share(low.same_objects)} of the"
             f" allocations at 1:{low.one_in:,} of many runs, the worst of the rates to"
-            f" 1:{judged[-1].one_in:,}, and in {_share(low.same)} of the contexts; asked for ≥ {STAYS:.0%}: {met}."
+            f" 1:{judged[-1].one_in:,}, and in {_share(low.same)} of the contexts;"
+            f" asked for ≥ {STAYS:.0%}: {met}."
         )
     header = ("program", "of", "rate", "contexts", "seen", "same", "by allocations", "by bytes")
     return _table(header, 3, body) + verdicts
