@@ -7,13 +7,15 @@
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades|pageutil|contexts: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
 #                  (docs/crestdb.md)
 #   make compiler  build/bin/strata-cxx, clang 19 that turns marked pointers into ones whose objects
 #                  move (docs/compiler.md)
+#   make analyzer  build/bin/strata-lint-engine, what `.venv/bin/strata lint` finds misuse of memory,
+#                  files, locks and format strings with (docs/lint.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
@@ -23,7 +25,7 @@
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler analyzer tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -58,6 +60,12 @@ compiler: lib
 	@$(DEPS) compiler
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target strata_guided
+
+analyzer:
+	@$(DEPS) build analyzer
+	@echo "== building build/bin/strata-lint-engine"
+	@cmake --preset release -DSTRATA_TESTS=OFF >build/configure-release.log || { cat build/configure-release.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS) --target strata_lint_engine
 
 tools:
 	@$(DEPS) tools

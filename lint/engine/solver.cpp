@@ -1,0 +1,395 @@
+// Contexts, paths and summaries (solver.h).
+#include "solver.h"
+
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/Constants.h>
+
+namespace lint {
+namespace {
+
+constexpr std::size_t kMostPaths = 4;     // views of one fact at one place that are kept apart
+constexpr int kMostJoins = 6;             // then nothing is known but the fact
+constexpr std::size_t kMostSteps_ = 400'000;  // of one beginning
+constexpr int kMostDepth = 8;             // callers above a beginning
+constexpr std::size_t kMostExits = 12;    // of one function for one fact
+
+// The few ranges by which callers tell results apart.
+std::optional<Range> result_class(const std::optional<Range>& range) {
+  if (!range || range->isFullSet()) return std::nullopt;
+  if (range->isSingleElement()) return range;
+  const unsigned width = range->getBitWidth();
+  if (width == 1) return std::nullopt;
+  const llvm::APInt zero(width, 0), one(width, 1);
+  const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
+  for (const Range& c : {Range(one, least), Range(least, zero), Range(zero, least), Range(one, zero)}) {
+    if (c.contains(*range)) return c;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
+    : program_(program), memory_(memory), properties_(properties), rules_(properties.size()) {
+  for (const llvm::Function& f : program.module()) {
+    const std::string name = f.getName().str();
+    std::string plain = llvm::demangle(name);
+    if (plain != name) {
+      int depth = 0;
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        if (plain[i] == '<') ++depth;
+        if (plain[i] == '>') --depth;
+        if (plain[i] == '(' && depth == 0) plain.resize(i);
+      }
+    }
+    for (std::size_t p = 0; p < properties.size(); ++p) {
+      for (const Rule& rule : properties[p].rules) {
+        for (const std::string& pattern : rule.functions) {
+          if (matches(pattern, name) || matches(pattern, plain)) {
+            rules_[p][&f].push_back(&rule);
+            break;
+          }
+        }
+      }
+    }
+  }
+}
+
+TraceId Solver::event(TraceId parent, const llvm::Instruction* at, std::string note) {
+  traces_.push_back({parent, at, std::move(note)});
+  return static_cast<TraceId>(traces_.size() - 1);
+}
+
+// The events within a called function, after those before the call.
+TraceId Solver::graft(TraceId base, TraceId inner) {
+  std::vector<TraceId> events;
+  for (TraceId t = inner; t != kNone; t = traces_[t].parent) events.push_back(t);
+  for (auto t = events.rbegin(); t != events.rend(); ++t) {
+    base = event(base, traces_[*t].at, traces_[*t].note);
+  }
+  return base;
+}
+
+void Solver::arrive(State&& state) {
+  Seen& seen = seen_[{state.context, state.at, facts_.id(state.fact)}];
+  for (const Known& k : seen.known) {
+    if (k.covers(state.known)) return;
+  }
+  if (seen.known.size() < kMostPaths) {
+    seen.known.push_back(state.known);
+  } else {
+    Known& last = seen.known.back();
+    if (++seen.joins > kMostJoins) last = Known();
+    else last.join(state.known);
+    state.known = last;
+  }
+  work_.push_back(std::move(state));
+}
+
+void Solver::drain() {
+  while (!work_.empty()) {
+    if (steps_ > kMostSteps_) {
+      ++given_up_;
+      work_.clear();
+      return;
+    }
+    State state = std::move(work_.front());
+    work_.pop_front();
+    walk(std::move(state));
+  }
+}
+
+void Solver::walk(State&& first) {
+  States states;
+  states.push_back(std::move(first));
+  while (!states.empty()) {
+    State state = std::move(states.back());
+    states.pop_back();
+    for (bool going = true; going && steps_ <= kMostSteps_;) {
+      ++steps_;
+      const llvm::Instruction& i = *state.at;
+      if (!step(state, i, states)) break;
+      if (const auto* end = llvm::dyn_cast<llvm::ReturnInst>(&i)) {
+        leave(state, *end);
+        break;
+      }
+      if (i.isTerminator()) going = branch(state, i);
+      else state.at = i.getNextNode();
+    }
+  }
+}
+
+// Goes on at every successor that the path can take: the last in place, the others by `arrive`.
+bool Solver::branch(State& state, const llvm::Instruction& end) {
+  const llvm::BasicBlock* from = end.getParent();
+  std::vector<State> next;
+  const auto take = [&](const llvm::BasicBlock* to, auto learn) {
+    State copy = state;
+    Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
+    if (learn(reasoning) && enter_block(copy, from, to)) next.push_back(std::move(copy));
+  };
+  const auto always = [](Reasoning&) { return true; };
+  if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
+    if (br->isUnconditional()) {
+      take(br->getSuccessor(0), always);
+    } else {
+      const llvm::Value* c = br->getCondition();
+      take(br->getSuccessor(0), [c](Reasoning& r) { return r.assume(c, true); });
+      take(br->getSuccessor(1), [c](Reasoning& r) { return r.assume(c, false); });
+    }
+  } else if (const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(&end)) {
+    const llvm::Value* c = sw->getCondition();
+    for (const auto& one : sw->cases()) {
+      const llvm::APInt value = one.getCaseValue()->getValue();
+      take(one.getCaseSuccessor(), [&](Reasoning& r) { return r.constrain(c, Range(value)); });
+    }
+    take(sw->getDefaultDest(), [&](Reasoning& r) {
+      for (const auto& one : sw->cases()) {
+        if (!r.constrain(c, Range(one.getCaseValue()->getValue()).inverse())) return false;
+      }
+      return true;
+    });
+  } else if (const auto* invoke = llvm::dyn_cast<llvm::InvokeInst>(&end)) {
+    take(invoke->getNormalDest(), always);
+  } else if (!llvm::isa<llvm::ResumeInst>(end)) {
+    for (const llvm::BasicBlock* to : llvm::successors(from)) take(to, always);
+  }
+  for (State& s : next) {
+    if (s.at->getParent()->getSinglePredecessor() != nullptr) work_.push_back(std::move(s));
+    else arrive(std::move(s));
+  }
+  return false;
+}
+
+// Registers of the block's phis change all at once.
+bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to) {
+  std::vector<std::pair<const llvm::PHINode*, const llvm::Value*>> phis;
+  for (const llvm::PHINode& phi : to->phis()) phis.emplace_back(&phi, phi.getIncomingValueForBlock(from));
+  state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
+  if (phis.empty()) return true;
+  const Fact before = state.fact;
+  std::vector<std::optional<Range>> ranges;
+  Reasoning reasoning(state.known, before, property(before).track);
+  for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    const auto* phi = llvm::dyn_cast_or_null<llvm::PHINode>(
+        n.root == returned_value() ? nullptr : n.root);
+    return phi != nullptr && phi->getParent() == to;
+  });
+  for (std::size_t p = 0; p < phis.size(); ++p) {
+    const auto [phi, in] = phis[p];
+    state.known.forget(phi);
+    if (ranges[p] && !ranges[p]->isFullSet()) state.known.set(phi, *ranges[p]);
+    const Address a = address(in, before);
+    for (const Name& n : before.names) {
+      if (n.root != a.root) continue;
+      Name more = n;
+      more.root = phi;
+      if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) more.offsets[0] -= a.offset;
+      state.fact.add(more);
+    }
+  }
+  if (state.fact.has_object()) return true;
+  return lost(state, *from->getTerminator());
+}
+
+void Solver::leave(State& state, const llvm::ReturnInst& end) {
+  Fact out = state.fact;
+  out.names.clear();
+  bool kept = false;
+  const llvm::Value* value = end.getReturnValue();
+  const Address result = value != nullptr ? address(value, state.fact) : Address{};
+  for (const Name& n : state.fact.names) {
+    const bool outer = llvm::isa<llvm::Argument>(n.root) || llvm::isa<llvm::GlobalVariable>(n.root);
+    if (outer && n.kind != Name::Kind::kScalar) {
+      kept |= n.kind != Name::Kind::kOwner;
+      out.add(n);
+    } else if (n.steps > 0 && !llvm::isa<llvm::AllocaInst>(n.root)) {
+      out.escaped = true;
+    }
+    if (value != nullptr && n.root == result.root) {
+      Name back = n;
+      back.root = returned_value();
+      if (n.offsets[0] != kAnyOffset && result.offset != kAnyOffset) back.offsets[0] -= result.offset;
+      kept |= n.kind != Name::Kind::kOwner;
+      out.add(back);
+    }
+  }
+  if (!kept) {
+    state.fact.escaped = out.escaped;
+    lost(state, end);
+    return;
+  }
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  const auto returned = value != nullptr ? reasoning.range(value) : std::nullopt;
+  add_exit(state.context, {std::move(out), result_class(returned), state.trace, &end});
+}
+
+void Solver::add_exit(ContextId id, Exit exit) {
+  Context& context = contexts_[id];
+  if (context.exits.size() >= kMostExits) exit.returned.reset();
+  for (const Exit& e : context.exits) {
+    if (e.fact == exit.fact && (!e.returned || e.returned == exit.returned)) return;
+  }
+  if (context.exits.size() >= 2 * kMostExits) return;
+  context.exits.push_back(exit);
+  if (context.is_root) {
+    ascend(id, exit);
+  } else {
+    const std::size_t count = context.callers.size();
+    for (std::size_t c = 0; c < count; ++c) resume(Waiting(contexts_[id].callers[c]), id, exit);
+  }
+}
+
+// A call comes back with what its summary says.
+void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) {
+  const llvm::Function* f = contexts_[callee].function;
+  State state{waiting.context, waiting.call, back(exit.fact, *waiting.call, f), waiting.known,
+              graft(waiting.trace, exit.trace)};
+  // Names that the callee cannot change: registers, and cells that it does not write.
+  for (const Name& n : waiting.fact.names) state.fact.add(n);
+  const bool returns = waiting.call->getCalledFunction() == f || waiting.call->isIndirectCall();
+  after_call(state, *waiting.call);
+  if (returns && exit.returned && full_range(waiting.call->getType())) {
+    state.known.set(waiting.call, *exit.returned);
+  }
+  if (!state.fact.has_object() && !lost(state, *waiting.call)) return;
+  if (pass(state, *waiting.call)) arrive(std::move(state));
+}
+
+// To what follows the instruction.
+bool Solver::pass(State& state, const llvm::Instruction& i) {
+  if (const auto* invoke = llvm::dyn_cast<llvm::InvokeInst>(&i)) {
+    return enter_block(state, invoke->getParent(), invoke->getNormalDest());
+  }
+  state.at = i.getNextNode();
+  return state.at != nullptr;
+}
+
+// What began in a function and outlives it goes on where it was called.
+void Solver::ascend(ContextId id, const Exit& exit) {
+  const Context& root = contexts_[id];
+  const llvm::Function* f = root.function;
+  if (root.depth >= kMostDepth || f->getName() == "main") return;
+  if (may_pass_by(root, exit)) return;
+  const llvm::Instruction* origin = root.origin;
+  for (const llvm::CallBase* site : memory_.callers(f)) {
+    const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
+    if (!direct || program_.ends(*site)) continue;
+    if (!rules_for(exit.fact.property, *site).empty()) continue;
+    Fact fact = back(exit.fact, *site, f);
+    if (!fact.has_object()) continue;
+    widen(fact, *site);
+    Known known = conditions_at(*site);
+    if (exit.returned && full_range(site->getType())) known.set(site, *exit.returned);
+    const TraceId trace = event(graft(kNone, exit.trace), site, "comes back from " +
+                                llvm::demangle(f->getName().str()));
+    begin(site, true, std::move(fact), std::move(known), trace, origin, id);
+  }
+}
+
+void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
+                   const llvm::Instruction* origin, ContextId below) {
+  const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
+  if (!added) {
+    if (known.find(start) == nullptr) return;
+  } else {
+    at->second = static_cast<ContextId>(contexts_.size());
+    Context& context = contexts_.emplace_back();
+    context.function = start->getFunction();
+    context.is_root = true;
+    context.start = start;
+    context.origin = origin;
+    context.entry = fact;
+    context.below = below;
+    context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
+  }
+  State state{at->second, start, std::move(fact), std::move(known), trace};
+  if (!after || pass(state, *start)) arrive(std::move(state));
+}
+
+void Solver::mark_released(ContextId id) {
+  if (contexts_[id].released) return;
+  contexts_[id].released = true;
+  const std::size_t count = contexts_[id].callers.size();
+  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
+}
+
+void Solver::add_error(ContextId id, Error error) {
+  Context& context = contexts_[id];
+  for (const Error& e : context.errors) {
+    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink) return;
+  }
+  context.errors.push_back(error);
+  const std::size_t count = context.callers.size();
+  for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
+}
+
+void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
+  Error above = error;
+  above.sink = waiting.call;
+  above.trace = graft(waiting.trace, error.trace);
+  if (error.lift >= 0) {
+    above.deepest = waiting.call;
+    const unsigned at = static_cast<unsigned>(error.lift);
+    above.lift = at < waiting.call->arg_size()
+                     ? lifted(*error.rule, *waiting.call, waiting.call->getArgOperand(at))
+                     : -1;
+  }
+  add_error(waiting.context, above);
+}
+
+// A lock that is left: some ways out of the function give it back and others do not, and no caller
+// takes care of it.
+void Solver::judge_ends(ContextId first) {
+  std::vector<char> cared(contexts_.size(), 0);
+  for (auto c = static_cast<ContextId>(contexts_.size()); c-- > first;) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    if (context.below != kNone && (context.released || cared[c] != 0)) cared[context.below] = 1;
+  }
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root || context.exits.empty() || cared[c] != 0) continue;
+    const Property& p = property(context.entry);
+    const bool main = context.function->getName() == "main";
+    if (p.track != Track::kAddress || !(context.released || main)) continue;
+    for (const Rule& rule : p.rules) {
+      if (rule.kind != Rule::Kind::kForbidEnd) continue;
+      for (const Exit& exit : std::vector<Exit>(context.exits)) {
+        if (exit.fact.escaped || ((p.at_least[rule.state] >> exit.fact.state) & 1) == 0) continue;
+        add_error(c, {&rule, exit.at, exit.at, exit.trace, -1});
+        break;
+      }
+    }
+  }
+}
+
+void Solver::report(ContextId first) {
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    for (const Error& error : context.errors) {
+      const Property& p = property(context.entry);
+      const bool by_sink = p.track == Track::kContent;
+      const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
+      const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
+      if (!told_.emplace(&p, begin, end).second) continue;
+      Finding finding{&p, error.rule->message, {}};
+      std::vector<TraceId> events;
+      for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
+      for (auto t = events.rbegin(); t != events.rend(); ++t) {
+        finding.steps.push_back({traces_[*t].at, traces_[*t].note});
+      }
+      finding.steps.push_back({error.deepest, error.rule->message});
+      findings_.push_back(std::move(finding));
+    }
+  }
+}
+
+std::vector<Finding> Solver::run(const Progress& progress) {
+  for (std::size_t p = 0; p < properties_.size(); ++p) seed(p, progress);
+  return std::move(findings_);
+}
+
+}  // namespace lint
