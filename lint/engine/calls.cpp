@@ -160,8 +160,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         for (const Name& n : state.fact.names) {
           if (n.kind != Name::Kind::kOwner) continue;
           known = true;
-          same |= n.root == a.root || memory_.objects(memory_.cells(n.root, 0))
-                      .intersects(memory_.objects(memory_.points(a.root)));
+          same |= n.root == a.root || Memory::meet(memory_.objects(memory_.cells(n.root, 0)),
+                                                         memory_.objects(memory_.points(a.root)));
         }
         if (same || !known) continue;
       }
@@ -208,7 +208,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           if (!place.covers(static_cast<int>(a))) continue;
           const Bits cells = memory_.cells_of(call.getArgOperand(a));
           for (const Name& n : state.fact.names) {
-            if (n.kind == Name::Kind::kObject && name_cells(n, n.steps).intersects(cells)) {
+            if (n.kind == Name::Kind::kObject && Memory::meet(name_cells(n, n.steps), cells)) {
               state.fact.escaped = true;
             }
           }

@@ -20,6 +20,15 @@ int returned_argument(llvm::StringRef name) {
   return found == known.end() ? -1 : found->second;
 }
 
+bool holds_pointers(const llvm::Type* type) {
+  if (type->isPointerTy()) return true;
+  if (const auto* array = llvm::dyn_cast<llvm::ArrayType>(type)) return holds_pointers(array->getElementType());
+  for (const llvm::Type* part : type->subtypes()) {
+    if (holds_pointers(part)) return true;
+  }
+  return false;
+}
+
 bool circles(const llvm::Value* from, const llvm::Value* to, int depth) {
   if (from == to) return true;
   if (depth == 0) return false;
@@ -51,7 +60,7 @@ Node Constraints::constant(const llvm::Constant* c) {
     m_.functions_[location] = const_cast<llvm::Function*>(f);
     graph_.address(n, location);
   } else if (const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(c)) {
-    const Object object = graph_.add_object();
+    const Object object = object_of(g->getValueType());
     graph_.address(n, graph_.location(object, 0));
     if (g->hasInitializer()) initialise(object, 0, g->getInitializer());
   } else if (const auto* alias = llvm::dyn_cast<llvm::GlobalAlias>(c)) {
@@ -70,7 +79,8 @@ void Constraints::initialise(Object object, std::int64_t at, const llvm::Constan
   llvm::Type* type = c->getType();
   if (type->isPointerTy()) {
     if (!llvm::isa<llvm::ConstantPointerNull>(c) && !llvm::isa<llvm::UndefValue>(c)) {
-      graph_.copy(graph_.location(object, at), constant(c));
+      const Node place = graph_.location(object, at);
+      if (place != kNoNode) graph_.copy(place, constant(c));
     }
   } else if (auto* s = llvm::dyn_cast<llvm::StructType>(type)) {
     const llvm::StructLayout* layout = m_.layout_.getStructLayout(s);
@@ -89,8 +99,20 @@ void Constraints::initialise(Object object, std::int64_t at, const llvm::Constan
 
 Node Constraints::fresh(const llvm::Value* site) {
   const Node n = node(site);
-  graph_.address(n, graph_.location(graph_.add_object(), 0));
+  const auto* local = llvm::dyn_cast<llvm::AllocaInst>(site);
+  const bool fixed = local != nullptr && !local->isArrayAllocation();
+  const Object object = fixed ? object_of(local->getAllocatedType()) : graph_.add_object();
+  graph_.address(n, graph_.location(object, 0));
   return n;
+}
+
+// A variable of the type: one without pointers is one location.
+Object Constraints::object_of(llvm::Type* type) {
+  if (!type->isSized()) return graph_.add_object();
+  const auto size = static_cast<std::int64_t>(m_.layout_.getTypeAllocSize(type).getFixedValue());
+  const Object object = graph_.add_object(std::max<std::int64_t>(size, 1));
+  if (!holds_pointers(type)) graph_.collapse(object);
+  return object;
 }
 
 Object Constraints::extras(const llvm::Function* f) {
@@ -122,12 +144,12 @@ void Constraints::instruction(llvm::Instruction& i) {
   if (auto* a = llvm::dyn_cast<llvm::AllocaInst>(&i)) {
     fresh(a);
   } else if (auto* l = llvm::dyn_cast<llvm::LoadInst>(&i)) {
-    if (l->getType()->isPointerTy() || l->getType()->isIntegerTy(64)) {
+    if (l->getType()->isPointerTy()) {
       graph_.load(node(l), node(l->getPointerOperand()));
     }
   } else if (auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
     llvm::Type* type = s->getValueOperand()->getType();
-    if (type->isPointerTy() || type->isIntegerTy(64)) {
+    if (type->isPointerTy()) {
       graph_.store(node(s->getPointerOperand()), node(s->getValueOperand()));
     }
   } else if (auto* gep = llvm::dyn_cast<llvm::GEPOperator>(&i)) {
@@ -139,8 +161,7 @@ void Constraints::instruction(llvm::Instruction& i) {
       graph_.copy(m_.returns_[r->getFunction()], node(r->getReturnValue()));
     }
   } else if (llvm::isa<llvm::PHINode, llvm::SelectInst, llvm::CastInst, llvm::ExtractValueInst,
-                       llvm::InsertValueInst, llvm::FreezeInst>(i) ||
-             (llvm::isa<llvm::BinaryOperator>(i) && i.getType()->isIntegerTy(64))) {
+                       llvm::InsertValueInst, llvm::FreezeInst>(i)) {
     if (i.getType()->isIntegerTy() && !i.getType()->isIntegerTy(64)) return;
     for (llvm::Value* operand : i.operands()) {
       if (!operand->getType()->isIntegerTy(1)) graph_.copy(node(&i), node(operand));

@@ -17,6 +17,7 @@ class Constraints {
   Node node(const llvm::Value* v);
   Node constant(const llvm::Constant* c);
   Node fresh(const llvm::Value* site);
+  Object object_of(llvm::Type* type);
   void initialise(Object object, std::int64_t at, const llvm::Constant* c);
   void instruction(llvm::Instruction& i);
   void step(llvm::GEPOperator& gep);

@@ -50,20 +50,15 @@ const Bits& Memory::points(const llvm::Value* v) const {
   return found == nodes_.end() ? none : graph_.set(found->second);
 }
 
-Bits Memory::canonical(const Bits& locations) const {
-  Bits out;
-  locations.each([&](Node l) { out.set(graph_.canonical(l)); });
-  return out;
-}
-
 Bits Memory::cells(const llvm::Value* root, std::int64_t offset) const {
   Bits out;
   auto& graph = const_cast<PointsTo&>(graph_);
   const Bits known = points(root);
+  if (known.test(kAnywhere)) return known;
   known.each([&](Node l) {
     const Object object = graph.object_of(l);
-    out.set(graph.canonical(
-        graph.location(object, offset == kAnyOffset ? 0 : graph.offset_of(l) + offset)));
+    const Node at = graph.location(object, offset == kAnyOffset ? 0 : graph.offset_of(l) + offset);
+    if (at != kNoNode) out.set(graph.canonical(at));
   });
   return out;
 }
@@ -71,11 +66,15 @@ Bits Memory::cells(const llvm::Value* root, std::int64_t offset) const {
 Bits Memory::follow(const Bits& cells, std::int64_t bytes) const {
   Bits out;
   auto& graph = const_cast<PointsTo&>(graph_);
+  if (cells.test(kAnywhere)) return cells;
   cells.each([&](Node cell) {
     const Bits targets = graph.set(cell);
+    if (targets.test(kAnywhere)) out.set(kAnywhere);
     targets.each([&](Node l) {
-      out.set(graph.canonical(graph.location(
-          graph.object_of(l), bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes)));
+      if (l == kAnywhere) return;
+      const Node at = graph.location(graph.object_of(l),
+                                     bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
+      if (at != kNoNode) out.set(graph.canonical(at));
     });
   });
   return out;
@@ -113,7 +112,7 @@ bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
   const Functions& targets = callees(call);
   for (const llvm::Function* f : targets) {
     const auto found = effects_.find(f);
-    if (found != effects_.end() && found->second.writes.intersects(cells)) return true;
+    if (found != effects_.end() && meet(found->second.writes, cells)) return true;
   }
   const llvm::Function* called = call.getCalledFunction();
   if (called != nullptr && !called->isDeclaration()) return false;
@@ -123,7 +122,7 @@ bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
         call.onlyReadsMemory()) {
       continue;
     }
-    if (canonical(points(call.getArgOperand(a))).intersects(cells)) return true;
+    if (meet(points(call.getArgOperand(a)), cells)) return true;
   }
   return false;
 }
@@ -143,13 +142,13 @@ void Memory::sum_up(const Progress& progress) {
     Effects& own = effects_[&f];
     for (const llvm::Instruction& i : llvm::instructions(f)) {
       if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-        own.writes.merge(canonical(points(s->getPointerOperand())));
+        own.writes.merge(points(s->getPointerOperand()));
       } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
         const llvm::Function* called = c->getCalledFunction();
         if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory()) {
           for (unsigned a = 0; a < c->arg_size(); ++a) {
             if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
-              own.writes.merge(canonical(points(c->getArgOperand(a))));
+              own.writes.merge(points(c->getArgOperand(a)));
             }
           }
         }

@@ -36,7 +36,11 @@ class Memory {
   const Bits& points(const llvm::Value* v) const;
   // The locations that [root + offset] may be.
   Bits cells(const llvm::Value* root, std::int64_t offset) const;
-  Bits cells_of(const llvm::Value* address) const { return canonical(points(address)); }
+  const Bits& cells_of(const llvm::Value* address) const { return points(address); }
+  // Whether the two can have a location in common.
+  static bool meet(const Bits& a, const Bits& b) {
+    return (a.test(kAnywhere) && !b.empty()) || (b.test(kAnywhere) && !a.empty()) || a.intersects(b);
+  }
   // The locations that are pointed to from those, `bytes` further.
   Bits follow(const Bits& cells, std::int64_t bytes) const;
   Bits objects(const Bits& locations) const;
@@ -54,7 +58,6 @@ class Memory {
 
  private:
   friend class Constraints;
-  Bits canonical(const Bits& locations) const;
   void sum_up(const Progress& progress);
 
   Program& program_;

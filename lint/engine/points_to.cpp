@@ -1,4 +1,5 @@
-// A worklist of nodes whose sets grew; only what is new flows on.
+// Waves: circles become one node, sets flow along copies in order, then loads and stores of what is
+// new add copies.
 #include "points_to.h"
 
 #include <algorithm>
@@ -10,8 +11,8 @@ Node PointsTo::add_variable() {
   return static_cast<Node>(nodes_.size() - 1);
 }
 
-Object PointsTo::add_object() {
-  objects_.emplace_back();
+Object PointsTo::add_object(std::int64_t size) {
+  objects_.emplace_back().size = size;
   const auto object = static_cast<Object>(objects_.size() - 1);
   location(object, 0);
   return object;
@@ -19,8 +20,10 @@ Object PointsTo::add_object() {
 
 Node PointsTo::location(Object object, std::int64_t offset) {
   Fields& fields = objects_[object];
+  if (fields.size != 0 && (offset < 0 || offset >= fields.size)) return kNoNode;
   if (fields.collapsed || offset < 0) offset = 0;
   if (const auto found = fields.at.find(offset); found != fields.at.end()) return found->second;
+  if (solved_ && fields.at.size() >= kMostFields) return fields.at.find(0)->second;
   if (fields.at.size() >= kMostFields) {
     collapse(object);
     return fields.at.find(0)->second;
@@ -44,54 +47,40 @@ Node PointsTo::root(Node n) const {
   return top;
 }
 
-void PointsTo::push(Node n) {
-  if (nodes_[n].queued) return;
-  nodes_[n].queued = true;
-  work_.push_back(n);
+void PointsTo::points(Node p, Node location_node) {
+  if (nodes_[root(p)].points.set(location_node)) changed_ = true;
 }
 
-void PointsTo::points(Node p, Node location) {
-  p = root(p);
-  if (nodes_[p].points.set(location)) {
-    nodes_[p].pending.set(location);
-    push(p);
-  }
-}
-
-void PointsTo::include(Node to, const Bits& what) {
-  to = root(to);
-  if (nodes_[to].points.merge(what, &nodes_[to].pending)) push(to);
-}
-
+// What has flowed on already goes along at once, the rest with the next wave.
 void PointsTo::copy(Node to, Node from) {
   to = root(to);
   from = root(from);
-  if (to == from) return;
-  std::vector<Node>& out = nodes_[from].copies;
-  if (std::find(out.begin(), out.end(), to) != out.end()) return;
-  out.push_back(to);
-  include(to, nodes_[from].points);
+  if (to == from || !edges_.insert((std::uint64_t{from} << 32) | to).second) return;
+  nodes_[from].copies.push_back(to);
+  nodes_[to].points.merge(nodes_[from].flowed);
+  changed_ = true;
 }
 
+// What is asked of a pointer is asked anew of all that it holds.
 void PointsTo::load(Node to, Node pointer) {
-  pointer = root(pointer);
-  nodes_[pointer].loads.push_back(to);
-  const Bits known = nodes_[pointer].points;
-  known.each([&](Node l) { copy(to, l); });
+  Data& data = nodes_[root(pointer)];
+  data.loads.push_back(to);
+  data.handled.clear();
+  changed_ = true;
 }
 
 void PointsTo::store(Node pointer, Node value) {
-  pointer = root(pointer);
-  nodes_[pointer].stores.push_back(value);
-  const Bits known = nodes_[pointer].points;
-  known.each([&](Node l) { copy(l, value); });
+  Data& data = nodes_[root(pointer)];
+  data.stores.push_back(value);
+  data.handled.clear();
+  changed_ = true;
 }
 
 void PointsTo::offset(Node to, Node from, std::int64_t bytes) {
-  from = root(from);
-  nodes_[from].offsets.emplace_back(to, bytes);
-  const Bits known = nodes_[from].points;
-  known.each([&](Node l) { points(to, shift(l, bytes)); });
+  Data& data = nodes_[root(from)];
+  data.offsets.emplace_back(to, bytes);
+  data.handled.clear();
+  changed_ = true;
 }
 
 // A copy of the function: the call may add others and move it.
@@ -101,12 +90,11 @@ void PointsTo::call(std::uint32_t watch_id, Node location_node) {
 }
 
 void PointsTo::watch(Node pointer, std::function<void(Node)> found) {
-  pointer = root(pointer);
   watches_.push_back(std::move(found));
-  const auto id = static_cast<std::uint32_t>(watches_.size() - 1);
-  nodes_[pointer].watchers.push_back(id);
-  const Bits known = nodes_[pointer].points;
-  known.each([&](Node l) { call(id, l); });
+  Data& data = nodes_[root(pointer)];
+  data.watchers.push_back(static_cast<std::uint32_t>(watches_.size() - 1));
+  data.handled.clear();
+  changed_ = true;
 }
 
 Node PointsTo::shift(Node location_node, std::int64_t bytes) {
@@ -123,7 +111,6 @@ void PointsTo::collapse(Object object) {
   nodes_[base].offset = 0;
 }
 
-// The one with more stays; the other's edges are taken over and its set flows again.
 Node PointsTo::unite(Node a, Node b) {
   a = root(a);
   b = root(b);
@@ -133,82 +120,145 @@ Node PointsTo::unite(Node a, Node b) {
   nodes_[b].parent = a;
   nodes_[b].object = gone.object;
   nodes_[b].offset = gone.offset;
-  nodes_[b].queued = gone.queued;  // it may stand in the queue still
   Data& into = nodes_[a];
   const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  const bool asked = into.asks() || gone.asks();
   append(into.copies, gone.copies);
   append(into.loads, gone.loads);
   append(into.stores, gone.stores);
   append(into.offsets, gone.offsets);
   append(into.watchers, gone.watchers);
   into.points.merge(gone.points);
-  into.pending = into.points;
-  push(a);
+  into.flowed.clear();
+  if (asked) into.handled.clear();
+  changed_ = true;
   return a;
 }
 
-// Whether copies lead from `from` back to `to`; then all on that way become one.
-bool PointsTo::find_circle(Node from, Node to) {
-  std::unordered_map<Node, Node> came;
-  std::vector<Node> stack{from};
-  came.emplace(from, kNoNode);
-  while (!stack.empty()) {
-    const Node n = stack.back();
-    stack.pop_back();
-    if (n == to) {
-      for (Node step = came[n]; step != kNoNode; step = came[step]) unite(to, step);
-      return true;
-    }
-    for (Node next : nodes_[n].copies) {
-      next = root(next);
-      if (came.size() < 2000 && came.emplace(next, n).second) stack.push_back(next);
+// Sources before what includes them; what includes each other becomes one. Tarjan's algorithm,
+// without recursion.
+std::vector<Node> PointsTo::order() {
+  const std::size_t count = nodes_.size();
+  std::vector<std::uint32_t> index(count, 0), low(count, 0);
+  std::vector<char> open(count, 0);
+  std::vector<Node> stack, done;
+  std::vector<std::pair<Node, std::size_t>> calls;
+  std::vector<std::pair<Node, Node>> circles;
+  std::uint32_t next = 0;
+  for (Node start = 0; start < count; ++start) {
+    if (nodes_[start].parent != kNoNode || index[start] != 0) continue;
+    calls.emplace_back(start, 0);
+    while (!calls.empty()) {
+      const Node n = calls.back().first;
+      if (calls.back().second == 0) {
+        index[n] = low[n] = ++next;
+        open[n] = 1;
+        stack.push_back(n);
+      }
+      const std::vector<Node>& copies = nodes_[n].copies;
+      bool deeper = false;
+      for (std::size_t& at = calls.back().second; at < copies.size();) {
+        const Node to = root(copies[at++]);
+        if (index[to] == 0) {
+          calls.emplace_back(to, 0);
+          deeper = true;
+          break;
+        }
+        if (open[to] != 0) low[n] = std::min(low[n], index[to]);
+      }
+      if (deeper) continue;
+      if (copies.empty()) calls.back().second = 1;
+      if (low[n] == index[n]) {
+        for (Node member = kNoNode; member != n;) {
+          member = stack.back();
+          stack.pop_back();
+          open[member] = 0;
+          if (member != n) circles.emplace_back(n, member);
+        }
+        done.push_back(n);
+      }
+      calls.pop_back();
+      if (!calls.empty()) low[calls.back().first] = std::min(low[calls.back().first], low[n]);
     }
   }
-  return false;
+  for (const auto& [a, b] : circles) unite(a, b);
+  std::reverse(done.begin(), done.end());
+  return done;
 }
 
-void PointsTo::flow(Node n) {
+void PointsTo::wave() {
+  for (const Node n : order()) {
+    if (nodes_[n].parent != kNoNode) continue;
+    std::vector<Node>& copies = nodes_[n].copies;
+    if (copies.empty()) continue;
+    for (Node& to : copies) to = root(to);
+    std::sort(copies.begin(), copies.end());
+    copies.erase(std::unique(copies.begin(), copies.end()), copies.end());
+    std::erase(copies, n);
+    bound(n);
+    Bits fresh;
+    if (!nodes_[n].flowed.merge(nodes_[n].points, &fresh)) continue;
+    for (const Node to : copies) nodes_[to].points.merge(fresh);
+  }
+}
+
+void PointsTo::handle(Node n) {
+  if (nodes_[n].parent != kNoNode || !nodes_[n].asks()) return;
+  bound(n);
   Bits fresh;
-  fresh.swap(nodes_[n].pending);
-  if (fresh.empty()) return;
-  // Copies of the lists: what is called below may add to them, and handles what it adds itself.
+  if (!nodes_[n].handled.merge(nodes_[n].points, &fresh)) return;
+  // Copies of the lists: what is called below may add to them.
   const auto loads = nodes_[n].loads;
   const auto stores = nodes_[n].stores;
   const auto offsets = nodes_[n].offsets;
   const auto watchers = nodes_[n].watchers;
   fresh.each([&](Node l) {
+    if (l == kAnywhere) {  // what is stored there is not followed
+      for (const Node to : loads) points(to, kAnywhere);
+      for (const auto& [to, bytes] : offsets) points(to, kAnywhere);
+      return;
+    }
     for (const Node to : loads) copy(to, l);
     for (const Node value : stores) copy(l, value);
-    for (const auto& [to, bytes] : offsets) points(to, shift(l, bytes));
+    for (const auto& [to, bytes] : offsets) {
+      if (const Node field = shift(l, bytes); field != kNoNode) points(to, field);
+    }
     for (const std::uint32_t w : watchers) call(w, l);
   });
-  n = root(n);
-  std::vector<Node> copies = nodes_[n].copies;
-  for (Node& to : copies) to = root(to);
-  std::sort(copies.begin(), copies.end());
-  copies.erase(std::unique(copies.begin(), copies.end()), copies.end());
-  std::erase(copies, n);
-  nodes_[n].copies = copies;
-  for (const Node target : copies) {
-    const Node to = root(target);
-    n = root(n);
-    if (to == n) continue;
-    include(to, fresh);
-    // Equal sets along a copy are the sign of a circle.
-    if (nodes_[to].points == nodes_[n].points &&
-        tried_.emplace((std::uint64_t{n} << 32) | to, true).second) {
-      find_circle(to, n);
-    }
+}
+
+void PointsTo::bound(Node n) {
+  Bits& all = nodes_[n].points;
+  if (!all.test(kAnywhere) && all.count() <= kMostLocations) return;
+  all.clear();
+  all.set(kAnywhere);
+}
+
+// Sets name the locations of objects that became one by their one location.
+void PointsTo::make_canonical() {
+  for (Node n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].parent != kNoNode) continue;
+    bound(n);
+    nodes_[n].flowed.clear();
+    nodes_[n].handled.clear();
+    bool stale = false;
+    nodes_[n].points.each([&](Node l) { stale |= canonical(l) != l; });
+    if (!stale) continue;
+    Bits all;
+    nodes_[n].points.each([&](Node l) { all.set(canonical(l)); });
+    nodes_[n].points = std::move(all);
   }
 }
 
 void PointsTo::solve() {
-  while (!work_.empty()) {
-    const Node n = work_.front();
-    work_.pop_front();
-    nodes_[n].queued = false;
-    if (nodes_[n].parent == kNoNode) flow(n);
-  }
+  solved_ = false;
+  do {
+    changed_ = false;
+    wave();
+    for (Node n = 0; n < nodes_.size(); ++n) handle(n);
+  } while (changed_);
+  make_canonical();
+  solved_ = true;
 }
 
 }  // namespace lint

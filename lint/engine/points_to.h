@@ -1,13 +1,13 @@
 // Which locations each pointer can hold: inclusion constraints with fields, after Andersen (1994)
 // and Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of C", TOPLAS 2007;
-// circles are merged when they are met, after Hardekopf and Lin, "The Ant and the Grasshopper",
-// PLDI 2007. Knows nothing of LLVM, so that a test can hold it to brute force.
+// solved in waves: Pereira and Berlin, "Wave propagation and deep propagation for pointer analysis",
+// CGO 2009. Knows nothing of LLVM, so that a test can hold it to brute force.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -18,17 +18,23 @@ namespace lint {
 using Node = std::uint32_t;
 using Object = std::uint32_t;
 constexpr Node kNoNode = ~Node{0};
+constexpr Node kAnywhere = 0;  // in a set: it may hold any location
 
 class PointsTo {
  public:
   // More fields than this and an object becomes one location.
-  static constexpr std::size_t kMostFields = 128;
+  static constexpr std::size_t kMostFields = 64;
+  // More locations than this and a pointer is taken to lead anywhere.
+  static constexpr std::size_t kMostLocations = 512;
+
+  PointsTo() { add_object(); }  // object 0, location 0: anywhere
 
   Node add_variable();
-  Object add_object();
+  // `size`: no location lies beyond it; 0: not known.
+  Object add_object(std::int64_t size = 0);
   // Makes one location of all of it.
   void collapse(Object object);
-  // The location in an object, which holds pointers as a variable does.
+  // The location in an object, which holds pointers as a variable does; kNoNode beyond its end.
   Node location(Object object, std::int64_t offset);
 
   void address(Node p, Node location) { points(p, location); }
@@ -57,32 +63,39 @@ class PointsTo {
     mutable Node parent = kNoNode;
     Object object = ~Object{0};
     std::int64_t offset = 0;
-    Bits points, pending;
+    Bits points;
+    Bits flowed;   // of points: what the copies have
+    Bits handled;  // of points: what loads, stores, offsets and watchers have
     std::vector<Node> copies;  // who includes this
     std::vector<Node> loads, stores;
     std::vector<std::pair<Node, std::int64_t>> offsets;
     std::vector<std::uint32_t> watchers;
-    bool queued = false;
+    bool asks() const {
+      return !(loads.empty() && stores.empty() && offsets.empty() && watchers.empty());
+    }
   };
   struct Fields {
     std::unordered_map<std::int64_t, Node> at;
+    std::int64_t size = 0;
     bool collapsed = false;
   };
 
   void points(Node p, Node location);
-  void push(Node n);
-  void flow(Node n);
-  void include(Node to, const Bits& what);
+  void wave();
+  std::vector<Node> order();
+  void handle(Node n);
+  void bound(Node n);
+  void make_canonical();
   void call(std::uint32_t watch_id, Node location);
   Node shift(Node location, std::int64_t bytes);
   Node unite(Node a, Node b);
-  bool find_circle(Node from, Node to);
 
   std::vector<Data> nodes_;
   std::vector<Fields> objects_;
   std::vector<std::function<void(Node)>> watches_;
-  std::deque<Node> work_;
-  std::unordered_map<std::uint64_t, bool> tried_;  // copies that were searched for a circle
+  std::unordered_set<std::uint64_t> edges_;  // copies that are there
+  bool changed_ = false;
+  bool solved_ = false;
 };
 
 }  // namespace lint

@@ -46,6 +46,7 @@ void Known::set(const llvm::Value* v, const Range& range) {
       return;
     }
   }
+  if (values_.capacity() == 0) values_.reserve(kMostValues);
   if (values_.size() == kMostValues) values_.erase(values_.begin());
   values_.push_back({v, range});
 }

@@ -17,7 +17,7 @@ using Range = llvm::ConstantRange;
 
 class Known {
  public:
-  static constexpr std::size_t kMostValues = 32;
+  static constexpr std::size_t kMostValues = 20;
   static constexpr std::size_t kMostCells = 12;
 
   const Range* find(const llvm::Value* v) const;

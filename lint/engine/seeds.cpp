@@ -158,20 +158,29 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
 // A local or global variable that a rule names `<stack>` or `<static>`: begins where its address goes
 // somewhere.
 void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
+  const auto* local = llvm::dyn_cast<llvm::AllocaInst>(v);
+  if (local != nullptr) {
+    begin_place(p, rule, v, *local, "a local variable");
+    return;
+  }
   for (const llvm::User* user : v->users()) {
     const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
     if (i == nullptr || llvm::isa<llvm::LoadInst, llvm::LifetimeIntrinsic, llvm::DbgInfoIntrinsic>(i)) continue;
 
-    const auto first = static_cast<ContextId>(contexts_.size());
-    Fact fact;
-    fact.property = static_cast<std::uint16_t>(p);
-    fact.state = rule.state;
-    fact.add({v, {}, 0, Name::Kind::kObject});
-    const std::string what = llvm::isa<llvm::AllocaInst>(v) ? "a local variable" : "a global variable";
-    const TraceId trace = event(kNone, i, what + (v->hasName() ? " (" + v->getName().str() + ")" : ""));
-    begin(i, false, std::move(fact), conditions_at(*i), trace, i, kNone);
-    finish(first);
+    begin_place(p, rule, v, *i, "a global variable");
   }
+}
+
+void Solver::begin_place(std::size_t p, const Rule& rule, const llvm::Value* v,
+                         const llvm::Instruction& at, const char* what) {
+  const auto first = static_cast<ContextId>(contexts_.size());
+  Fact fact;
+  fact.property = static_cast<std::uint16_t>(p);
+  fact.state = rule.state;
+  fact.add({v, {}, 0, Name::Kind::kObject});
+  const TraceId trace = event(kNone, &at, std::string(what) + (v->hasName() ? ", " + v->getName().str() : ""));
+  begin(&at, v == &at, std::move(fact), conditions_at(at), trace, &at, kNone);
+  finish(first);
 }
 
 // The objects that can reach a place where the state is forbidden; `everything` if any use is.
@@ -200,7 +209,7 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
             if (!place.covers(static_cast<int>(a))) continue;
             const llvm::Value* v = call->getArgOperand(a);
             if (rule.inside && address_of(v, memory_.layout()).offset == 0) continue;
-            out.merge(memory_.objects(memory_.points(v)));
+            if (!memory_.points(v).test(kAnywhere)) out.merge(memory_.objects(memory_.points(v)));
           }
         }
       }

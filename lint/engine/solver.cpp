@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMostPaths = 4;     // views of one fact at one place that are kept apart
 constexpr int kMostJoins = 6;             // then nothing is known but the fact
-constexpr std::size_t kMostSteps_ = 400'000;  // of one beginning
+constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
 constexpr int kMostDepth = 8;             // callers above a beginning
 constexpr std::size_t kMostExits = 12;    // of one function for one fact
 
@@ -154,11 +154,64 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
   } else if (!llvm::isa<llvm::ResumeInst>(end)) {
     for (const llvm::BasicBlock* to : llvm::successors(from)) take(to, always);
   }
+  std::erase_if(next, [&](const State& s) { return !is_alive(s); });
+  if (next.size() == 1 && next[0].at->getParent()->getSinglePredecessor() != nullptr) {
+    state = std::move(next[0]);
+    return true;
+  }
   for (State& s : next) {
     if (s.at->getParent()->getSinglePredecessor() != nullptr) work_.push_back(std::move(s));
     else arrive(std::move(s));
   }
   return false;
+}
+
+// Whether anything that lies ahead speaks of one of the names, if that is all that counts.
+bool Solver::is_alive(const State& state) {
+  const Property& p = property(state.fact);
+  for (const Rule& rule : p.rules) {
+    if (rule.kind == Rule::Kind::kForbidEnd && ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) return true;
+  }
+  const llvm::BasicBlock* here = state.at->getParent();
+  for (const Name& n : state.fact.names) {
+    const auto* root = llvm::dyn_cast<llvm::Instruction>(n.root);
+    if (root == nullptr || users_ahead(*root).contains(here)) return true;
+  }
+  return false;
+}
+
+// The blocks from which a use of the value, or of a pointer made from it, can be reached.
+const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
+  const auto [at, added] = ahead_.try_emplace(&root);
+  if (!added) return at->second;
+  std::vector<const llvm::BasicBlock*> work;
+  std::vector<const llvm::Value*> values{&root};
+  std::set<const llvm::Value*> seen;
+  while (!values.empty()) {
+    const llvm::Value* v = values.back();
+    values.pop_back();
+    if (!seen.insert(v).second) continue;
+    for (const llvm::User* user : v->users()) {
+      const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
+      if (i == nullptr) continue;
+      if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
+        for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
+          if (phi->getIncomingValue(in) == v) work.push_back(phi->getIncomingBlock(in));
+        }
+      } else {
+        work.push_back(i->getParent());
+        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i)) values.push_back(i);
+      }
+    }
+  }
+  Blocks& blocks = at->second;
+  while (!work.empty()) {
+    const llvm::BasicBlock* b = work.back();
+    work.pop_back();
+    if (!blocks.insert(b).second) continue;
+    for (const llvm::BasicBlock* before : llvm::predecessors(b)) work.push_back(before);
+  }
+  return blocks;
 }
 
 // Registers of the block's phis change all at once.

@@ -4,6 +4,7 @@
 // that outlives the function it began in goes on in every caller.
 #pragma once
 
+#include <llvm/ADT/DenseSet.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/Instructions.h>
 
@@ -108,6 +109,7 @@ class Solver {
     int joins = 0;
   };
   using States = std::vector<State>;
+  using Blocks = llvm::DenseSet<const llvm::BasicBlock*>;
 
   // solver.cpp: contexts and paths
   void arrive(State&& state);
@@ -116,6 +118,8 @@ class Solver {
   bool branch(State& state, const llvm::Instruction& end);
   bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
   bool pass(State& state, const llvm::Instruction& i);
+  bool is_alive(const State& state);
+  const Blocks& users_ahead(const llvm::Instruction& root);
   void leave(State& state, const llvm::ReturnInst& end);
   void add_exit(ContextId context, Exit exit);
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
@@ -168,6 +172,8 @@ class Solver {
   void seed(std::size_t property, const Progress& progress);
   void seed_call(std::size_t property, const Rule& rule, const llvm::CallBase& call);
   void seed_place(std::size_t property, const Rule& rule, const llvm::Value* v);
+  void begin_place(std::size_t property, const Rule& rule, const llvm::Value* v,
+                   const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   Known conditions_at(const llvm::Instruction& at);
   bool may_pass_by(const Context& root, const Exit& exit);
@@ -189,6 +195,7 @@ class Solver {
   std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId> roots_;
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
   std::deque<State> work_;
+  std::map<const llvm::Instruction*, Blocks> ahead_;
   std::vector<Trace> traces_;
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
   std::size_t steps_ = 0;

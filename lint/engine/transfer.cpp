@@ -90,7 +90,7 @@ void Solver::overwrite(State& state, const Bits& cells, Address must) {
     if (n.root == must.root && n.offsets[0] == must.offset) return true;
     if (content) return false;
     for (int s = 0; s < n.steps; ++s) {
-      if (name_cells(n, s).intersects(cells)) {
+      if (Memory::meet(name_cells(n, s), cells)) {
         gone = true;
         return true;
       }
@@ -192,7 +192,7 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   }
   state.known.keep_cells([&](Address a) {
     if (a.root == to.root) return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
-    return !memory_.cells(a.root, a.offset).intersects(cells);
+    return !Memory::meet(memory_.cells(a.root, a.offset), cells);
   });
   if (full_range(value->getType())) state.known.set_cell(to, value);
   return state.fact.has_object() || lost(state, store);
@@ -263,7 +263,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
                        const Bits& cells) const {
   const auto writes = [&](const llvm::Instruction& i) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-      return memory_.cells_of(s->getPointerOperand()).intersects(cells);
+      return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
       return !llvm::isa<llvm::DbgInfoIntrinsic>(i) && memory_.may_write(*c, cells);
