@@ -404,6 +404,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
   const ContextId id = at->second;
   // What the callee does not get to see stays, unless it is written.
   Fact kept = state.fact;
+  bool gone = false;
   std::erase_if(kept.names, [&](const Name& n) {
     if (n.steps == 0) return false;
     for (const llvm::Value* a : call.args()) {
@@ -411,10 +412,11 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
     }
     if (llvm::isa<llvm::GlobalVariable>(n.root) && memory_.mentions(callee, n.root)) return true;
     for (int s = 0; s < n.steps; ++s) {
-      if (memory_.may_write(call, name_cells(n, s))) return true;
+      if (memory_.may_write(call, name_cells(n, s))) return gone = true;
     }
     return false;
   });
+  kept.escaped |= gone;
   const TraceId trace = event(state.trace, &call, "into " + said(callee));
   Waiting waiting{state.context, &call, std::move(kept), state.known, trace};
   contexts_[id].callers.push_back(waiting);

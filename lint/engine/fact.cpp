@@ -39,7 +39,10 @@ bool derived(const Name& name, Address from, const llvm::Value* loaded, Name& ou
 bool Fact::add(const Name& name) {
   const auto at = std::lower_bound(names.begin(), names.end(), name);
   if (at != names.end() && *at == name) return true;
-  if (names.size() >= kMostNames) return false;
+  if (names.size() >= kMostNames) {
+    escaped = true;
+    return false;
+  }
   names.insert(at, name);
   return true;
 }

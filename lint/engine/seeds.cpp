@@ -66,7 +66,8 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
     State state = std::move(work.back());
     work.pop_back();
     const llvm::BasicBlock* block = state.at->getParent();
-    if (++visits[block] > 6 || ++steps > 2000) continue;
+    if (++visits[block] > 4 || ++steps > 500) continue;
+    steps_ += 20;
     bool going = true;
     for (const llvm::Instruction* i = state.at; going && i != nullptr; i = i->getNextNode()) {
       if (i == root.start) going = false;
@@ -191,9 +192,9 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
   for (const Rule& rule : property_.rules) {
     const bool forbids = rule.kind == Rule::Kind::kForbid || rule.kind == Rule::Kind::kForbidUse ||
                          rule.kind == Rule::Kind::kForbidEnd;
-    // A state that can turn into another is followed for that one.
-    const bool turns = rule.from == state || (!rule.places.empty() && rule.places[0].kind == Place::Kind::kOwned);
-    if (turns && rule.kind == Rule::Kind::kProduce) everything = true;
+    // A state that can turn into another, or end with its owner, is followed for that one.
+    const bool begins = rule.kind == Rule::Kind::kProduce || rule.kind == Rule::Kind::kTest;
+    if (begins && (rule.from == state || (rule.owner >= 0 && rule.state == state))) everything = true;
     if (!forbids || ((property_.at_least[rule.state] >> state) & 1) == 0) continue;
     if (rule.kind != Rule::Kind::kForbid) {
       everything = true;

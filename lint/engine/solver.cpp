@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostPaths = 4;     // views of one fact at one place that are kept apart
 constexpr int kMostJoins = 6;             // then nothing is known but the fact
 constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
-constexpr int kMostDepth = 8;             // callers above a beginning
+constexpr int kMostDepth = 5;             // callers above a beginning
 constexpr std::size_t kMostExits = 12;    // of one function for one fact
 
 // The few ranges by which callers tell results apart.
@@ -227,7 +227,9 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   std::erase_if(state.fact.names, [&](const Name& n) {
     const auto* phi = llvm::dyn_cast_or_null<llvm::PHINode>(
         n.root == returned_value() ? nullptr : n.root);
-    return phi != nullptr && phi->getParent() == to;
+    const bool gone = phi != nullptr && phi->getParent() == to;
+    if (gone && n.steps > 0) state.fact.escaped = true;
+    return gone;
   });
   for (std::size_t p = 0; p < phis.size(); ++p) {
     const auto [phi, in] = phis[p];
@@ -275,14 +277,26 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
   }
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
   const auto returned = value != nullptr ? reasoning.range(value) : std::nullopt;
-  add_exit(state.context, {std::move(out), result_class(returned), state.trace, &end});
+  Exit exit{std::move(out), result_class(returned), state.trace, &end, {}};
+  for (const llvm::Argument& a : end.getFunction()->args()) {
+    const Range* range = state.known.find(&a);
+    if (range == nullptr) continue;
+    if (const auto coarse = result_class(*range)) exit.parameters.emplace_back(a.getArgNo(), *coarse);
+  }
+  add_exit(state.context, std::move(exit));
 }
 
 void Solver::add_exit(ContextId id, Exit exit) {
   Context& context = contexts_[id];
-  if (context.exits.size() >= kMostExits) exit.returned.reset();
+  if (context.exits.size() >= kMostExits) {
+    exit.returned.reset();
+    exit.parameters.clear();
+  }
   for (const Exit& e : context.exits) {
-    if (e.fact == exit.fact && (!e.returned || e.returned == exit.returned)) return;
+    if (e.fact == exit.fact && (!e.returned || e.returned == exit.returned) &&
+        (e.parameters.empty() || e.parameters == exit.parameters)) {
+      return;
+    }
   }
   if (context.exits.size() >= 2 * kMostExits) return;
   context.exits.push_back(exit);
@@ -294,6 +308,27 @@ void Solver::add_exit(ContextId id, Exit exit) {
   }
 }
 
+// What the way out of the callee says of its result and of what it was given; false if that
+// cannot have been.
+bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                          const Exit& exit) {
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  for (const auto& [parameter, range] : exit.parameters) {
+    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter));
+    if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+    const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
+    const auto width = full_range(actual->getType());
+    if (!width || width->getBitWidth() != range.getBitWidth()) continue;
+    if (!reasoning.constrain(actual, range)) return false;
+  }
+  const bool returns = call.getCalledFunction() == callee || call.isIndirectCall();
+  const auto width = full_range(call.getType());
+  if (returns && exit.returned && width && width->getBitWidth() == exit.returned->getBitWidth()) {
+    state.known.set(&call, *exit.returned);
+  }
+  return true;
+}
+
 // A call comes back with what its summary says.
 void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) {
   const llvm::Function* f = contexts_[callee].function;
@@ -301,11 +336,9 @@ void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) 
               graft(waiting.trace, exit.trace)};
   // Names that the callee cannot change: registers, and cells that it does not write.
   for (const Name& n : waiting.fact.names) state.fact.add(n);
-  const bool returns = waiting.call->getCalledFunction() == f || waiting.call->isIndirectCall();
+  state.fact.escaped |= waiting.fact.escaped;
   after_call(state, *waiting.call);
-  if (returns && exit.returned && full_range(waiting.call->getType())) {
-    state.known.set(waiting.call, *exit.returned);
-  }
+  if (!learn_result(state, *waiting.call, f, exit)) return;
   if (!state.fact.has_object() && !lost(state, *waiting.call)) return;
   if (pass(state, *waiting.call)) arrive(std::move(state));
 }
@@ -329,15 +362,18 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
     if (!direct || program_.ends(*site)) continue;
+    if ((steps_ += 30) > kMostSteps_) return;
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
     if (!fact.has_object()) continue;
     widen(fact, *site);
-    Known known = conditions_at(*site);
-    if (exit.returned && full_range(site->getType())) known.set(site, *exit.returned);
+    // Through a pointer that may lead elsewhere it is a guess.
+    if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
+    State probe{id, site, fact, conditions_at(*site), kNone};
+    if (!learn_result(probe, *site, f, exit)) continue;
     const TraceId trace = event(graft(kNone, exit.trace), site, "comes back from " +
                                 llvm::demangle(f->getName().str()));
-    begin(site, true, std::move(fact), std::move(known), trace, origin, id);
+    begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
 }
 

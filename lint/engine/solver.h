@@ -72,6 +72,7 @@ class Solver {
     std::optional<Range> returned;
     TraceId trace;
     const llvm::Instruction* at;
+    std::vector<std::pair<unsigned, Range>> parameters;  // what they were on this way
   };
   struct Error {
     const Rule* rule;
@@ -123,6 +124,8 @@ class Solver {
   void leave(State& state, const llvm::ReturnInst& end);
   void add_exit(ContextId context, Exit exit);
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
+  bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                    const Exit& exit);
   void ascend(ContextId root, const Exit& exit);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);

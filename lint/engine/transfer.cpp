@@ -60,7 +60,10 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
 bool Solver::redefine(State& state, const llvm::Instruction& i) {
   state.known.forget(&i);
   const std::size_t before = state.fact.names.size();
-  std::erase_if(state.fact.names, [&](const Name& n) { return n.root == &i; });
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    if (n.root == &i && n.steps > 0) state.fact.escaped = true;  // it lies where it lay
+    return n.root == &i;
+  });
   return before == state.fact.names.size() || state.fact.has_object() || lost(state, i);
 }
 
