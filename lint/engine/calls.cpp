@@ -110,7 +110,12 @@ std::vector<std::pair<Name, std::int64_t>> Solver::names_at(const Property& p, c
     Name n{a.root, {a.offset}, static_cast<std::uint8_t>(std::max(steps, 0)), Name::Kind::kObject};
     if (steps < 0) n.kind = Name::Kind::kScalar;
     if (steps > 0 && p.track == Track::kContent && place.stars > 1) n.offsets[0] = a.offset;
-    out.emplace_back(n, extent(v));
+    std::int64_t bytes = extent(v);
+    for (const llvm::Value* other : call.args()) {  // a size that is more: all of the record
+      const auto* size = llvm::dyn_cast<llvm::ConstantInt>(other);
+      if (size != nullptr && size->getBitWidth() <= 64 && size->getSExtValue() > bytes) bytes = 0;
+    }
+    out.emplace_back(n, bytes);
   };
   if (place.kind == Place::Kind::kReturn) {
     if (!call.getType()->isVoidTy()) name(&call);

@@ -168,6 +168,13 @@ void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
     const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
     if (i == nullptr || llvm::isa<llvm::LoadInst, llvm::LifetimeIntrinsic, llvm::DbgInfoIntrinsic>(i)) continue;
 
+    if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
+      for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
+        if (phi->getIncomingValue(in) != v) continue;
+        begin_place(p, rule, v, *phi->getIncomingBlock(in)->getTerminator(), "a global variable");
+      }
+      continue;
+    }
     begin_place(p, rule, v, *i, "a global variable");
   }
 }

@@ -5,12 +5,50 @@
 #include "solver.h"
 
 namespace lint {
+namespace {
+
+// Of a pointer that a loop moves along: where it started. Nothing if that is not one place.
+const llvm::Value* stepped_from(const llvm::Value* v) {
+  const auto* phi = llvm::dyn_cast<llvm::PHINode>(v);
+  if (phi == nullptr || !phi->getType()->isPointerTy()) return nullptr;
+  const llvm::Value* base = nullptr;
+  bool moves = false;
+  for (const llvm::Value* in : phi->incoming_values()) {
+    const llvm::Value* from = in;
+    while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from)) from = gep->getPointerOperand();
+    if (from == phi) {
+      moves = true;
+    } else if (base != nullptr && base != in) {
+      return nullptr;
+    } else {
+      base = in;
+    }
+  }
+  return moves ? base : nullptr;
+}
+
+// The first array in a record, which a pointer to the record points to as well.
+std::int64_t first_array(llvm::Type* type, const llvm::DataLayout& layout) {
+  auto* record = llvm::dyn_cast_or_null<llvm::StructType>(type);
+  if (record == nullptr || record->getNumElements() < 2) return 0;
+  llvm::Type* first = record->getElementType(0);
+  if (llvm::isa<llvm::StructType>(first)) return first_array(first, layout);
+  if (!first->isArrayTy()) return 0;
+  return static_cast<std::int64_t>(layout.getTypeAllocSize(first).getFixedValue());
+}
+
+}  // namespace
 
 Address Solver::address(const llvm::Value* v, const Fact& fact) const {
   const bool content = property(fact).track == Track::kContent;
   Address a = address_of(v, memory_.layout(), false);
   // An index into bytes is anywhere in them; one into an array of records is the first record.
   while (content) {
+    if (const llvm::Value* base = stepped_from(a.root); base != nullptr) {
+      a = {base, kAnyOffset};
+      const Address below = address_of(base, memory_.layout(), false);
+      a.root = below.root;
+    }
     const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(a.root);
     if (gep == nullptr) break;
     llvm::MapVector<llvm::Value*, llvm::APInt> indices;
@@ -28,6 +66,12 @@ Address Solver::address(const llvm::Value* v, const Fact& fact) const {
 // The bytes of the array or record that a step within a record leads to; 0: not known.
 std::int64_t Solver::extent(const llvm::Value* v) const {
   const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v);
+  if (const auto* local = llvm::dyn_cast<llvm::AllocaInst>(v)) {
+    return first_array(local->getAllocatedType(), memory_.layout());
+  }
+  if (const auto* global = llvm::dyn_cast<llvm::GlobalVariable>(v)) {
+    return first_array(global->getValueType(), memory_.layout());
+  }
   if (gep == nullptr || !gep->getSourceElementType()->isAggregateType()) return 0;
   llvm::Type* type = gep->getResultElementType();
   if (type->isIntegerTy(8) && gep->getNumIndices() > 1) {
