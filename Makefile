@@ -94,7 +94,7 @@ hades: crestdb
 	@$(DEPS) learn
 	@$(PYTHON) -m strata.demo.hades $(QUICK_FLAG) --out out/hades --program build/bin/crestdb
 
-bench: lib $(if $(filter hades,$(GROUP)),crestdb)
+bench: lib $(if $(filter hades,$(GROUP)),crestdb) $(if $(filter lint,$(GROUP)),analyzer)
 	@$(DEPS) bench
 	@$(PYTHON) bench/run.py $(QUICK_FLAG) $(if $(GROUP),--group $(GROUP)) --lib $(LIB)
 
