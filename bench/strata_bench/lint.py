@@ -185,7 +185,7 @@ def build(folder: Path, subject: Subject, extra: tuple[str, ...]) -> Path:
     files = sorted({p for glob in subject.files for p in folder.glob(glob)})
     names = [str(p.relative_to(folder)) for p in files if p.name not in subject.without]
     flags = ("-std=gnu17", "-w", "-D_GNU_SOURCE", *subject.flags)
-    sources = [*names, *extra]
+    sources = sorted({*names, *extra})
     call([wrapper, *flags, *sources, "-o", "program", *subject.links, "-pthread"], folder)
     return folder / "program"
 

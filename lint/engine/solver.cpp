@@ -87,10 +87,15 @@ void Solver::arrive(State&& state) {
 }
 
 void Solver::drain() {
-  while (!work_.empty()) {
+  while (!work_.empty() || !rising_.empty()) {
+    if (work_.empty()) {
+      rise();
+      continue;
+    }
     if (steps_ > kMostSteps_) {
       ++given_up_;
       work_.clear();
+      rising_.clear();
       return;
     }
     State state = std::move(work_.front());
@@ -301,7 +306,7 @@ void Solver::add_exit(ContextId id, Exit exit) {
   if (context.exits.size() >= 2 * kMostExits) return;
   context.exits.push_back(exit);
   if (context.is_root) {
-    ascend(id, exit);
+    rising_.emplace_back(id, context.exits.size() - 1);
   } else {
     const std::size_t count = context.callers.size();
     for (std::size_t c = 0; c < count; ++c) resume(Waiting(contexts_[id].callers[c]), id, exit);
@@ -350,6 +355,26 @@ bool Solver::pass(State& state, const llvm::Instruction& i) {
   }
   state.at = i.getNextNode();
   return state.at != nullptr;
+}
+
+// Once all ways out of a function are known: names through memory hold for its callers only if they
+// hold on each way out that looks the same to them.
+void Solver::rise() {
+  const auto rising = std::move(rising_);
+  rising_.clear();
+  for (const auto& [id, number] : rising) {
+    Exit exit = contexts_[id].exits[number];
+    std::erase_if(exit.fact.names, [&](const Name& n) {
+      if (n.steps == 0 || property(exit.fact).track == Track::kContent) return false;
+      for (const Exit& other : contexts_[id].exits) {
+        if (other.returned != exit.returned || other.fact.state != exit.fact.state) continue;
+        const auto& names = other.fact.names;
+        if (std::find(names.begin(), names.end(), n) == names.end()) return true;
+      }
+      return false;
+    });
+    if (exit.fact.has_object()) ascend(id, exit);
+  }
 }
 
 // What began in a function and outlives it goes on where it was called.

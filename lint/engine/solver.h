@@ -126,6 +126,7 @@ class Solver {
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
   bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                     const Exit& exit);
+  void rise();
   void ascend(ContextId root, const Exit& exit);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
@@ -198,6 +199,7 @@ class Solver {
   std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId> roots_;
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
   std::deque<State> work_;
+  std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from
   std::map<const llvm::Instruction*, Blocks> ahead_;
   std::vector<Trace> traces_;
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;

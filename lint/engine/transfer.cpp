@@ -236,6 +236,8 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
     if (n.offsets[0] != kAnyOffset && held.offset != kAnyOffset) inner.offsets[0] -= held.offset;
     Name more;
     if (!prefixed(inner, to.root, to.offset, more) || !state.fact.add(more)) state.fact.escaped = true;
+    // In memory that outlives the function others may see to its end.
+    if (!llvm::isa<llvm::AllocaInst>(to.root)) state.fact.escaped = true;
   }
   state.known.keep_cells([&](Address a) {
     if (a.root == to.root) return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
