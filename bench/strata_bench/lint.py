@@ -257,7 +257,9 @@ def run(out: Path, say: Say, *, quick: bool) -> list[Row]:
 
 def page(rows: list[Row], how: str) -> str:
     text = [f"# {GROUP.title}", "", ABOUT, how, ""]
-    text.append("| program | kind | lines | functions | seconds | peak MiB | errors found | false |")
+    text.append(
+        "| program | kind | lines | functions | seconds | peak MiB | errors found | false |"
+    )
     text.append("|---|---|---:|---:|---:|---:|---:|---:|")
     for r in rows:
         found = f"{sum(r.found.values())} of {sum(r.seeded.values())}"

@@ -62,10 +62,14 @@ class Bits {
     auto a = words_.begin();
     auto b = other.words_.begin();
     while (a != words_.end() && b != other.words_.end()) {
-      if (a->index < b->index) ++a;
-      else if (b->index < a->index) ++b;
-      else if ((a->bits & b->bits) != 0) return true;
-      else ++a, ++b;
+      if (a->index < b->index)
+        ++a;
+      else if (b->index < a->index)
+        ++b;
+      else if ((a->bits & b->bits) != 0)
+        return true;
+      else
+        ++a, ++b;
     }
     return false;
   }

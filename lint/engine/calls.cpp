@@ -9,7 +9,8 @@ namespace {
 
 const llvm::Function* named(const llvm::CallBase& call) {
   const llvm::Value* target = call.getCalledOperand()->stripPointerCasts();
-  if (const auto* alias = llvm::dyn_cast<llvm::GlobalAlias>(target)) target = alias->getAliaseeObject();
+  if (const auto* alias = llvm::dyn_cast<llvm::GlobalAlias>(target))
+    target = alias->getAliaseeObject();
   return llvm::dyn_cast<llvm::Function>(target);
 }
 
@@ -51,12 +52,18 @@ Range Solver::allowed(const Condition& condition, unsigned width) {
   const llvm::APInt zero(width, 0), one(width, 1);
   const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
   switch (condition.kind) {
-    case Condition::Kind::kNull: return Range(zero);
-    case Condition::Kind::kNonNull: return Range(one, zero);
-    case Condition::Kind::kNegative: return Range(least, zero);
-    case Condition::Kind::kNonNegative: return Range(zero, least);
-    case Condition::Kind::kPositive: return Range(one, least);
-    case Condition::Kind::kEqual: break;
+    case Condition::Kind::kNull:
+      return Range(zero);
+    case Condition::Kind::kNonNull:
+      return Range(one, zero);
+    case Condition::Kind::kNegative:
+      return Range(least, zero);
+    case Condition::Kind::kNonNegative:
+      return Range(zero, least);
+    case Condition::Kind::kPositive:
+      return Range(one, least);
+    case Condition::Kind::kEqual:
+      break;
   }
   return Range(llvm::APInt(width, static_cast<std::uint64_t>(condition.value), true));
 }
@@ -67,7 +74,8 @@ bool Solver::holds(const Rule& rule, const llvm::CallBase& call, const State& st
   if (static_cast<unsigned>(rule.argument_index) >= call.arg_size()) return false;
   Known known = state.known;
   Reasoning reasoning(known, state.fact, property(state.fact).track);
-  const auto range = reasoning.range(call.getArgOperand(static_cast<unsigned>(rule.argument_index)));
+  const auto range =
+      reasoning.range(call.getArgOperand(static_cast<unsigned>(rule.argument_index)));
   return range && allowed(*rule.argument, range->getBitWidth()).contains(*range);
 }
 
@@ -87,7 +95,8 @@ bool Solver::is_at(const Fact& fact, const Place& place, const llvm::CallBase& c
         if (n.kind == Name::Kind::kOwner && n.steps == 0) return true;
         continue;
       }
-      if (n.kind == Name::Kind::kPack && n.steps == 0 && offsets_meet(n.offsets[0], at.offset)) return true;
+      if (n.kind == Name::Kind::kPack && n.steps == 0 && offsets_meet(n.offsets[0], at.offset))
+        return true;
       if (n.kind == Name::Kind::kScalar && steps < 0) return true;
       if (n.kind != Name::Kind::kObject || steps < 0) continue;
       if (steps == 0 && n.steps == 0 && fact.is_named(at, p.track)) return true;
@@ -128,7 +137,8 @@ std::vector<std::pair<Name, std::int64_t>> Solver::names_at(const Property& p, c
 }
 
 // The parameter of the function around, if what goes wrong is what its caller passes as a format.
-int Solver::lifted(const Rule& rule, const llvm::CallBase& call, const llvm::Value* argument) const {
+int Solver::lifted(const Rule& rule, const llvm::CallBase& call,
+                   const llvm::Value* argument) const {
   if (argument == nullptr || rule.kind != Rule::Kind::kForbid) return -1;
   const auto* parameter = llvm::dyn_cast<llvm::Argument>(argument->stripPointerCasts());
   if (parameter == nullptr) return -1;
@@ -143,8 +153,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
                    States& forks) {
   const Property& p = property(state.fact);
   for (const Rule* rule : rules) {  // wrong before anything changes
-    if (rule->kind != Rule::Kind::kForbid || ((p.at_least[rule->state] >> state.fact.state) & 1) == 0 ||
-        !holds(*rule, call, state)) {
+    if (rule->kind != Rule::Kind::kForbid ||
+        ((p.at_least[rule->state] >> state.fact.state) & 1) == 0 || !holds(*rule, call, state)) {
       continue;
     }
     for (const Place& place : rule->places) {
@@ -160,13 +170,14 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         if (!moved) continue;
       }
       if (rule->not_owned_by >= 0) {
-        const Address a = address(call.getArgOperand(static_cast<unsigned>(rule->not_owned_by)), state.fact);
+        const Address a =
+            address(call.getArgOperand(static_cast<unsigned>(rule->not_owned_by)), state.fact);
         bool same = false, known = false;
         for (const Name& n : state.fact.names) {
           if (n.kind != Name::Kind::kOwner) continue;
           known = true;
           same |= n.root == a.root || Memory::meet(memory_.objects(memory_.cells(n.root, 0)),
-                                                         memory_.objects(memory_.points(a.root)));
+                                                   memory_.objects(memory_.points(a.root)));
         }
         if (same || !known) continue;
       }
@@ -186,7 +197,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           fork.fact.extent = bytes;
           fork.fact.add(name);
           widen(fork.fact, call);
-          fork.trace = event(state.trace, &call, "passed on by " + (named(call) ? said(named(call)) : "a call"));
+          fork.trace = event(state.trace, &call,
+                             "passed on by " + (named(call) ? said(named(call)) : "a call"));
           if (!(fork.fact == state.fact) && pass(fork, call)) forks.push_back(std::move(fork));
         }
       } else if (rule->overwrites && is_at(state.fact, place, call)) {
@@ -246,13 +258,16 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
       return false;
     }
     state.fact.state = rule->state;
-    state.trace = event(state.trace, &call, p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
+    state.trace =
+        event(state.trace, &call,
+              p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
   }
   // Speaking of a function that the property knows is a use like any other.
   for (const Rule* rule : rules) {
     if (rule->kind == Rule::Kind::kTest) continue;
     for (unsigned a = 0; a < call.arg_size(); ++a) {
-      if (call.getArgOperand(a)->getType()->isPointerTy() && used(state, call, call.getArgOperand(a))) {
+      if (call.getArgOperand(a)->getType()->isPointerTy() &&
+          used(state, call, call.getArgOperand(a))) {
         return false;
       }
     }
@@ -265,12 +280,14 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
   const Property& p = property(state.fact);
   const bool extra = reads_extra(call);
   const auto* known = named(call);
-  const unsigned fixed = known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
+  const unsigned fixed =
+      known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
   for (unsigned a = 0; a < call.arg_size(); ++a) {
     const llvm::Value* argument = call.getArgOperand(a);
     const Address at = address(argument, state.fact);
     bool named_here = false;
-    for (const Name& n : state.fact.names) named_here |= n.root == at.root && n.kind != Name::Kind::kScalar;
+    for (const Name& n : state.fact.names)
+      named_here |= n.root == at.root && n.kind != Name::Kind::kScalar;
     if (!named_here) continue;
     if (argument->getType()->isPointerTy() && (a < fixed || extra) && !call.isInlineAsm() &&
         !(known != nullptr && known->isIntrinsic() && !llvm::isa<llvm::MemIntrinsic>(call)) &&
@@ -285,7 +302,8 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
 
 void Solver::after_call(State& state, const llvm::CallBase& call) {
   state.known.forget(&call);
-  state.known.keep_cells([&](Address a) { return !memory_.may_write(call, memory_.cells(a.root, a.offset)); });
+  state.known.keep_cells(
+      [&](Address a) { return !memory_.may_write(call, memory_.cells(a.root, a.offset)); });
 }
 
 // va_start and va_copy: the list leads to what came for `...`.
@@ -309,7 +327,8 @@ bool Solver::start_pack(State& state, const llvm::CallBase& call) {
   return true;
 }
 
-Fact Solver::into(const Fact& fact, const llvm::CallBase& call, const llvm::Function* callee) const {
+Fact Solver::into(const Fact& fact, const llvm::CallBase& call,
+                  const llvm::Function* callee) const {
   Fact in = fact;
   in.names.clear();
   for (const Name& n : fact.names) {
@@ -324,8 +343,10 @@ Fact Solver::into(const Fact& fact, const llvm::CallBase& call, const llvm::Func
       Name inner = n;
       inner.root = formal;
       if (n.offsets[0] != kAnyOffset) {
-        if (a.offset == kAnyOffset) inner.offsets[0] = kAnyOffset;
-        else inner.offsets[0] -= a.offset;
+        if (a.offset == kAnyOffset)
+          inner.offsets[0] = kAnyOffset;
+        else
+          inner.offsets[0] -= a.offset;
       }
       if (pack) {
         if (n.steps != 0 || n.kind != Name::Kind::kObject) continue;
@@ -342,13 +363,15 @@ Fact Solver::into(const Fact& fact, const llvm::CallBase& call, const llvm::Func
   }
   if (callee->isVarArg()) {
     for (unsigned a = static_cast<unsigned>(callee->arg_size()); a < call.arg_size(); ++a) {
-      if (call.getArgOperand(a)->getType()->isPointerTy()) hand_over(call.getArgOperand(a), callee, true);
+      if (call.getArgOperand(a)->getType()->isPointerTy())
+        hand_over(call.getArgOperand(a), callee, true);
     }
   }
   return in;
 }
 
-Fact Solver::back(const Fact& exit, const llvm::CallBase& call, const llvm::Function* callee) const {
+Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
+                  const llvm::Function* callee) const {
   Fact out = exit;
   out.names.clear();
   const bool direct = call.getCalledFunction() == callee || call.isIndirectCall();
@@ -365,8 +388,10 @@ Fact Solver::back(const Fact& exit, const llvm::CallBase& call, const llvm::Func
       const Address a = address(actual, exit);
       outer.root = a.root;
       if (n.offsets[0] != kAnyOffset) {
-        if (a.offset == kAnyOffset) outer.offsets[0] = kAnyOffset;
-        else outer.offsets[0] += a.offset;
+        if (a.offset == kAnyOffset)
+          outer.offsets[0] = kAnyOffset;
+        else
+          outer.offsets[0] += a.offset;
       }
     }
     out.add(outer);
@@ -374,7 +399,8 @@ Fact Solver::back(const Fact& exit, const llvm::CallBase& call, const llvm::Func
   return out;
 }
 
-void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered) {
+void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                   bool& entered) {
   Fact in = into(state.fact, call, callee);
   if (!in.has_object()) return;
   entered = true;
@@ -390,7 +416,8 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
       continue;
     }
     const llvm::APInt zero(range->getBitWidth(), 0);
-    const Range nonzero = zero.getBitWidth() == 1 ? Range(llvm::APInt(1, 1)) : Range(zero + 1, zero);
+    const Range nonzero =
+        zero.getBitWidth() == 1 ? Range(llvm::APInt(1, 1)) : Range(zero + 1, zero);
     if (range->isSingleElement()) {
       constants.insert(constants.end(), {at, 0, range->getSingleElement()->getSExtValue()});
       known.set(&parameter, *range);
@@ -474,7 +501,8 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
   }
   if (gone) state.fact.escaped = true;
   const Range* result = state.known.find(&call);
-  const std::optional<Range> kept = result != nullptr ? std::optional<Range>(*result) : std::nullopt;
+  const std::optional<Range> kept =
+      result != nullptr ? std::optional<Range>(*result) : std::nullopt;
   after_call(state, call);
   if (kept) state.known.set(&call, *kept);
   return state.fact.has_object() || lost(state, call);

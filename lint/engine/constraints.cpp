@@ -10,19 +10,20 @@ namespace {
 // The argument that a library function returns, or a pointer into it; -1: something fresh.
 int returned_argument(llvm::StringRef name) {
   static const std::map<std::string, int, std::less<>> known{
-      {"strcpy", 0},  {"strncpy", 0}, {"strcat", 0},  {"strncat", 0}, {"memcpy", 0},
-      {"memmove", 0}, {"memset", 0},  {"stpcpy", 0},  {"mempcpy", 0}, {"fgets", 0},
-      {"gets", 0},    {"strchr", 0},  {"strrchr", 0}, {"strstr", 0},  {"strpbrk", 0},
-      {"memchr", 0},  {"strtok", 0},  {"realloc", 0}, {"bsearch", 1}, {"strtok_r", 0},
-      {"strchrnul", 0}, {"memmem", 0}, {"strcasestr", 0}, {"index", 0}, {"rindex", 0},
-      {"reallocarray", 0}, {"inet_ntop", 2}, {"getcwd", 0}, {"realpath", 1}, {"memrchr", 0}};
+      {"strcpy", 0},       {"strncpy", 0},   {"strcat", 0},     {"strncat", 0},  {"memcpy", 0},
+      {"memmove", 0},      {"memset", 0},    {"stpcpy", 0},     {"mempcpy", 0},  {"fgets", 0},
+      {"gets", 0},         {"strchr", 0},    {"strrchr", 0},    {"strstr", 0},   {"strpbrk", 0},
+      {"memchr", 0},       {"strtok", 0},    {"realloc", 0},    {"bsearch", 1},  {"strtok_r", 0},
+      {"strchrnul", 0},    {"memmem", 0},    {"strcasestr", 0}, {"index", 0},    {"rindex", 0},
+      {"reallocarray", 0}, {"inet_ntop", 2}, {"getcwd", 0},     {"realpath", 1}, {"memrchr", 0}};
   const auto found = known.find(name.str());
   return found == known.end() ? -1 : found->second;
 }
 
 bool holds_pointers(const llvm::Type* type) {
   if (type->isPointerTy()) return true;
-  if (const auto* array = llvm::dyn_cast<llvm::ArrayType>(type)) return holds_pointers(array->getElementType());
+  if (const auto* array = llvm::dyn_cast<llvm::ArrayType>(type))
+    return holds_pointers(array->getElementType());
   for (const llvm::Type* part : type->subtypes()) {
     if (holds_pointers(part)) return true;
   }
@@ -276,8 +277,10 @@ void Constraints::call(llvm::CallBase& call) {
     const auto found = m_.functions_.find(location);
     if (found == m_.functions_.end()) return;
     llvm::Function& f = *found->second;
-    if (f.isDeclaration()) library(call, f.getName());
-    else if (f.arg_size() <= call.arg_size()) connect(call, f);
+    if (f.isDeclaration())
+      library(call, f.getName());
+    else if (f.arg_size() <= call.arg_size())
+      connect(call, f);
   });
 }
 

@@ -19,7 +19,8 @@ bool prefixed(const Name& name, const llvm::Value* root, std::int64_t offset, Na
   out = name;
   out.root = root;
   out.steps = static_cast<std::uint8_t>(name.steps + 1);
-  for (int i = name.steps; i >= 0; --i) out.offsets[static_cast<std::size_t>(i) + 1] = name.offsets[static_cast<std::size_t>(i)];
+  for (int i = name.steps; i >= 0; --i)
+    out.offsets[static_cast<std::size_t>(i) + 1] = name.offsets[static_cast<std::size_t>(i)];
   out.offsets[0] = offset;
   return true;
 }
@@ -70,7 +71,8 @@ std::size_t FactHash::operator()(const Fact& f) const {
   for (const Name& n : f.names) {
     h = h * 1000003 + reinterpret_cast<std::size_t>(n.root) / 8;
     h = h * 31 + n.steps * 5u + static_cast<std::size_t>(n.kind);
-    for (std::size_t i = 0; i <= n.steps; ++i) h = h * 1000003 + static_cast<std::size_t>(n.offsets[i]);
+    for (std::size_t i = 0; i <= n.steps; ++i)
+      h = h * 1000003 + static_cast<std::size_t>(n.offsets[i]);
   }
   return h;
 }

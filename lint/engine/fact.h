@@ -15,7 +15,7 @@
 
 namespace lint {
 
-constexpr int kMostSteps = 3;   // dereferences in a name
+constexpr int kMostSteps = 3;  // dereferences in a name
 constexpr std::size_t kMostNames = 8;
 
 // [root + offsets[0]] dereferenced, + offsets[1], ..., + offsets[steps]: a pointer to the object,
@@ -23,9 +23,9 @@ constexpr std::size_t kMostNames = 8;
 struct Name {
   enum class Kind : std::uint8_t {
     kObject,
-    kOwner,     // names what the object belongs to
-    kScalar,    // a value that carries the state by itself
-    kPack,      // the root is a function, or a va_list, through whose `...` the object is reached
+    kOwner,   // names what the object belongs to
+    kScalar,  // a value that carries the state by itself
+    kPack,    // the root is a function, or a va_list, through whose `...` the object is reached
   };
   const llvm::Value* root = nullptr;
   std::array<std::int64_t, kMostSteps + 1> offsets{};
@@ -50,9 +50,9 @@ bool offsets_meet(std::int64_t a, std::int64_t b);
 struct Fact {
   std::uint16_t property = 0;
   StateId state = 0;
-  bool escaped = false;       // others can reach it: its end is theirs
-  std::int64_t extent = 0;    // bytes of content from the named one on; 0: all
-  std::vector<Name> names;    // sorted
+  bool escaped = false;     // others can reach it: its end is theirs
+  std::int64_t extent = 0;  // bytes of content from the named one on; 0: all
+  std::vector<Name> names;  // sorted
 
   bool operator==(const Fact&) const = default;
   bool add(const Name& name);

@@ -1,5 +1,5 @@
-// strata-lint-engine: reads bitcode and properties, writes findings as JSON on stdout. `strata lint`
-// (python/strata/lint) calls it; docs/lint.md has the whole.
+// strata-lint-engine: reads bitcode and properties, writes findings as JSON on stdout. `strata
+// lint` (python/strata/lint) calls it; docs/lint.md has the whole.
 //   strata-lint-engine [--progress] --property FILE... [--list FILE] BITCODE...
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/DebugInfoMetadata.h>
@@ -95,12 +95,15 @@ int main(int argc, char** argv) {
   auto last = std::chrono::steady_clock::time_point();
   const lint::Progress progress = [&](const char* phase, std::size_t done, std::size_t total) {
     const auto now = std::chrono::steady_clock::now();
-    if (!options.progress || (done != 0 && done != total && now - last < std::chrono::milliseconds(100))) return;
+    if (!options.progress ||
+        (done != 0 && done != total && now - last < std::chrono::milliseconds(100)))
+      return;
     last = now;
     std::fprintf(stderr, "progress %s %zu %zu\n", phase, done, total);
   };
   lint::Program program;
-  if (const std::string wrong = program.load(options.bitcode, progress); !wrong.empty()) return fail(wrong);
+  if (const std::string wrong = program.load(options.bitcode, progress); !wrong.empty())
+    return fail(wrong);
   program.prepare(progress);
   lint::Memory memory(program, progress);
   lint::Solver solver(program, memory, properties);

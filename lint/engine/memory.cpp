@@ -27,7 +27,8 @@ Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool th
       a.root = cast->getOperand(0);
     } else if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(a.root)) {
       a.root = freeze->getOperand(0);
-    } else if (const auto* e = llvm::dyn_cast<llvm::ConstantExpr>(a.root); e != nullptr && e->isCast()) {
+    } else if (const auto* e = llvm::dyn_cast<llvm::ConstantExpr>(a.root);
+               e != nullptr && e->isCast()) {
       a.root = e->getOperand(0);
     } else {
       return a;
@@ -72,8 +73,8 @@ Bits Memory::follow(const Bits& cells, std::int64_t bytes) const {
     if (targets.test(kAnywhere)) out.set(kAnywhere);
     targets.each([&](Node l) {
       if (l == kAnywhere) return;
-      const Node at = graph.location(graph.object_of(l),
-                                     bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
+      const Node at =
+          graph.location(graph.object_of(l), bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
       if (at != kNoNode) out.set(graph.canonical(at));
     });
   });

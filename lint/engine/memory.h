@@ -25,7 +25,8 @@ struct Address {
 constexpr std::int64_t kAnyOffset = INT64_MIN;
 
 // Steps with an index are values of their own, or, if `through_index`, of any offset.
-Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool through_index = false);
+Address address_of(const llvm::Value* v, const llvm::DataLayout& layout,
+                   bool through_index = false);
 
 using Functions = std::vector<llvm::Function*>;
 
@@ -39,13 +40,15 @@ class Memory {
   const Bits& cells_of(const llvm::Value* address) const { return points(address); }
   // Whether the two can have a location in common.
   static bool meet(const Bits& a, const Bits& b) {
-    return (a.test(kAnywhere) && !b.empty()) || (b.test(kAnywhere) && !a.empty()) || a.intersects(b);
+    return (a.test(kAnywhere) && !b.empty()) || (b.test(kAnywhere) && !a.empty()) ||
+           a.intersects(b);
   }
   // The locations that are pointed to from those, `bytes` further.
   Bits follow(const Bits& cells, std::int64_t bytes) const;
   Bits objects(const Bits& locations) const;
 
-  // Defined functions that a call can reach; those that are passed to a function without a body too.
+  // Defined functions that a call can reach; those that are passed to a function without a body
+  // too.
   const Functions& callees(const llvm::CallBase& call) const;
   const std::vector<const llvm::CallBase*>& callers(const llvm::Function* f) const;
   // What the call can write, itself or by what it calls.

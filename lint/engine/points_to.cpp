@@ -121,7 +121,9 @@ Node PointsTo::unite(Node a, Node b) {
   nodes_[b].object = gone.object;
   nodes_[b].offset = gone.offset;
   Data& into = nodes_[a];
-  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
   const bool asked = into.asks() || gone.asks();
   append(into.copies, gone.copies);
   append(into.loads, gone.loads);

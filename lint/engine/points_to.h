@@ -1,7 +1,7 @@
 // Which locations each pointer can hold: inclusion constraints with fields, after Andersen (1994)
 // and Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of C", TOPLAS 2007;
-// solved in waves: Pereira and Berlin, "Wave propagation and deep propagation for pointer analysis",
-// CGO 2009. Knows nothing of LLVM, so that a test can hold it to brute force.
+// solved in waves: Pereira and Berlin, "Wave propagation and deep propagation for pointer
+// analysis", CGO 2009. Knows nothing of LLVM, so that a test can hold it to brute force.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ class PointsTo {
     Object object = ~Object{0};
     std::int64_t offset = 0;
     Bits points;
-    Bits flowed;   // of points: what the copies have
-    Bits handled;  // of points: what loads, stores, offsets and watchers have
+    Bits flowed;               // of points: what the copies have
+    Bits handled;              // of points: what loads, stores, offsets and watchers have
     std::vector<Node> copies;  // who includes this
     std::vector<Node> loads, stores;
     std::vector<std::pair<Node, std::int64_t>> offsets;

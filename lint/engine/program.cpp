@@ -84,8 +84,8 @@ std::string Program::load(const std::vector<std::string>& files, const Progress&
     if (!buffer) return file + ": " + buffer.getError().message();
     auto part = llvm::parseBitcodeFile(**buffer, context_);
     if (!part) {
-      return file + ": no bitcode that LLVM 19 reads: " +
-             in_one_line(llvm::toString(part.takeError()));
+      return file +
+             ": no bitcode that LLVM 19 reads: " + in_one_line(llvm::toString(part.takeError()));
     }
     (*part)->setTargetTriple((*part)->getTargetTriple());
     if (module_->getDataLayoutStr().empty()) {
@@ -153,7 +153,8 @@ void Program::inline_allocators() {
 }
 
 bool Program::ends(const llvm::CallBase& call) const {
-  return call.doesNotReturn() || (call.getCalledFunction() != nullptr && ends(call.getCalledFunction()));
+  return call.doesNotReturn() ||
+         (call.getCalledFunction() != nullptr && ends(call.getCalledFunction()));
 }
 
 // Until nothing is added: without the calls that do not come back, is a return reached?

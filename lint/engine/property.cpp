@@ -90,8 +90,10 @@ class Line {
     if (good_) {
       good_ = false;
       const int column = at_end() ? end_ : tokens_[next_].column;
-      if (at_end()) message += " at the end of the line";
-      else message += ", not '" + tokens_[next_].text + "'";
+      if (at_end())
+        message += " at the end of the line";
+      else
+        message += ", not '" + tokens_[next_].text + "'";
       error_ = {number_, column, std::move(message)};
     }
     return false;
@@ -179,11 +181,16 @@ bool parse_place(Line& line, Place& place) {
 
 bool parse_condition(Line& line, Condition& out) {
   using Kind = Condition::Kind;
-  if (line.take("null") || line.take("zero")) out.kind = Kind::kNull;
-  else if (line.take("nonnull") || line.take("nonzero")) out.kind = Kind::kNonNull;
-  else if (line.take("negative")) out.kind = Kind::kNegative;
-  else if (line.take("nonnegative")) out.kind = Kind::kNonNegative;
-  else if (line.take("positive")) out.kind = Kind::kPositive;
+  if (line.take("null") || line.take("zero"))
+    out.kind = Kind::kNull;
+  else if (line.take("nonnull") || line.take("nonzero"))
+    out.kind = Kind::kNonNull;
+  else if (line.take("negative"))
+    out.kind = Kind::kNegative;
+  else if (line.take("nonnegative"))
+    out.kind = Kind::kNonNegative;
+  else if (line.take("positive"))
+    out.kind = Kind::kPositive;
   else {
     out.kind = Kind::kEqual;
     return line.number(out.value);
@@ -306,18 +313,21 @@ bool parse_lattice(Line& line, Property& property) {
 }
 
 bool parse_track(Line& line, Property& property) {
-  if (line.take("object")) property.track = Track::kObject;
-  else if (line.take("content")) property.track = Track::kContent;
-  else if (line.take("address")) property.track = Track::kAddress;
-  else return line.fail("expected 'object', 'content' or 'address'");
+  if (line.take("object"))
+    property.track = Track::kObject;
+  else if (line.take("content"))
+    property.track = Track::kContent;
+  else if (line.take("address"))
+    property.track = Track::kAddress;
+  else
+    return line.fail("expected 'object', 'content' or 'address'");
   return true;
 }
 
 bool parse_statement(Line& line, Property& property) {
   if (line.take("property")) {
     if (!property.name.empty()) return line.fail_before("the file has a name already");
-    return line.word(property.name, "a name") &&
-           (!line.peek_quoted() || line.text(property.title));
+    return line.word(property.name, "a name") && (!line.peek_quoted() || line.text(property.title));
   }
   if (property.name.empty()) return line.fail("expected 'property NAME' first");
   if (line.take("lattice")) return parse_lattice(line, property);
@@ -338,7 +348,8 @@ bool parse_statement(Line& line, Property& property) {
   } else {
     return line.fail("expected property, lattice, track, produce, test, pass or forbid");
   }
-  if (property.states.size() < 2) return line.fail_before("expected a lattice of two states before");
+  if (property.states.size() < 2)
+    return line.fail_before("expected a lattice of two states before");
   if (!parse(line, property, rule)) return false;
   property.rules.push_back(std::move(rule));
   return true;
@@ -377,7 +388,8 @@ bool parse_property(std::string_view text, Property& property, PropertyError& er
     if (!line.at_end()) return line.fail("expected the end of the line");
   }
   if (property.name.empty() || property.states.size() < 2) {
-    error = {number + 1, 1, property.name.empty() ? "expected 'property NAME'" : "expected a lattice"};
+    error = {number + 1, 1,
+             property.name.empty() ? "expected 'property NAME'" : "expected a lattice"};
     return false;
   }
   return true;

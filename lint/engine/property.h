@@ -1,5 +1,5 @@
-// A property as its file states it: a lattice of states, and rules by which functions produce, test,
-// pass on and forbid them. Knows nothing of LLVM. docs/lint.md has the language.
+// A property as its file states it: a lattice of states, and rules by which functions produce,
+// test, pass on and forbid them. Knows nothing of LLVM. docs/lint.md has the language.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ struct Rule {
   std::optional<Condition> returned;
   std::optional<Condition> argument;
   int argument_index = 0;
-  int owner = -1;          // of a produce: the argument that owns what is produced
-  bool inside = false;     // of a forbid: wrong only if it points into the object, not to it
-  int not_owned_by = -1;   // of a forbid: wrong only if another one owns it
+  int owner = -1;         // of a produce: the argument that owns what is produced
+  bool inside = false;    // of a forbid: wrong only if it points into the object, not to it
+  int not_owned_by = -1;  // of a forbid: wrong only if another one owns it
   std::string message;
   int line = 0;
 };
@@ -58,7 +58,7 @@ struct Property {
   std::string name;
   std::string title;
   Track track = Track::kObject;
-  std::vector<std::string> states;  // the first is where nothing is known
+  std::vector<std::string> states;      // the first is where nothing is known
   std::vector<std::uint64_t> at_least;  // for each state, which states are as bad or worse
   std::vector<Rule> rules;
   StateId state(std::string_view wanted) const;

@@ -15,10 +15,13 @@ Range boolean(bool b) { return Range(llvm::APInt(1, b ? 1 : 0)); }
 
 const llvm::Value* unwrap(const llvm::Value* v) {
   for (;;) {
-    if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(v)) v = freeze->getOperand(0);
+    if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(v))
+      v = freeze->getOperand(0);
     else if (const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(v);
-             call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::expect) v = call->getArgOperand(0);
-    else return v;
+             call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::expect)
+      v = call->getArgOperand(0);
+    else
+      return v;
   }
 }
 
@@ -86,7 +89,8 @@ bool Known::join(const Known& other) {
     kept.push_back({e.value, both});
   }
   values_ = std::move(kept);
-  lost |= std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; }) != 0;
+  lost |=
+      std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; }) != 0;
   return lost;
 }
 
@@ -150,13 +154,18 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     if (!inner) return full;
     const unsigned width = full->getBitWidth();
     switch (cast->getOpcode()) {
-      case Op::ZExt: return inner->zeroExtend(width);
-      case Op::SExt: return inner->signExtend(width);
-      case Op::Trunc: return inner->truncate(width);
+      case Op::ZExt:
+        return inner->zeroExtend(width);
+      case Op::SExt:
+        return inner->signExtend(width);
+      case Op::Trunc:
+        return inner->truncate(width);
       case Op::PtrToInt:
       case Op::IntToPtr:
-      case Op::BitCast: return inner->getBitWidth() == width ? *inner : *full;
-      default: return full;
+      case Op::BitCast:
+        return inner->getBitWidth() == width ? *inner : *full;
+      default:
+        return full;
     }
   }
   if (const auto* select = llvm::dyn_cast<llvm::SelectInst>(v)) {
@@ -172,9 +181,14 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     const auto right = range(op->getOperand(1), depth - 1);
     if (!left || !right || (left->isFullSet() && right->isFullSet())) return full;
     switch (op->getOpcode()) {
-      case Op::And: case Op::Or: case Op::Xor: case Op::Add: case Op::Sub:
+      case Op::And:
+      case Op::Or:
+      case Op::Xor:
+      case Op::Add:
+      case Op::Sub:
         return left->binaryOp(op->getOpcode(), *right);
-      default: return full;
+      default:
+        return full;
     }
   }
   return full;
@@ -245,7 +259,8 @@ bool Reasoning::assume(const llvm::Value* condition, bool truth, int depth) {
     const auto right = range(cmp->getOperand(1));
     if (!left || !right) return true;
     const auto swapped = llvm::CmpInst::getSwappedPredicate(predicate);
-    return constrain(cmp->getOperand(0), Range::makeAllowedICmpRegion(predicate, *right), depth - 1) &&
+    return constrain(cmp->getOperand(0), Range::makeAllowedICmpRegion(predicate, *right),
+                     depth - 1) &&
            constrain(cmp->getOperand(1), Range::makeAllowedICmpRegion(swapped, *left), depth - 1);
   }
   if (const auto* op = llvm::dyn_cast<llvm::BinaryOperator>(condition)) {
@@ -254,7 +269,8 @@ bool Reasoning::assume(const llvm::Value* condition, bool truth, int depth) {
       return one == nullptr || !one->isOne() || assume(op->getOperand(0), !truth, depth - 1);
     }
     if ((op->getOpcode() == Op::And && truth) || (op->getOpcode() == Op::Or && !truth)) {
-      return assume(op->getOperand(0), truth, depth - 1) && assume(op->getOperand(1), truth, depth - 1);
+      return assume(op->getOperand(0), truth, depth - 1) &&
+             assume(op->getOperand(1), truth, depth - 1);
     }
     return true;
   }
@@ -274,7 +290,8 @@ bool Reasoning::assume(const llvm::Value* condition, bool truth, int depth) {
   if (const auto* cast = llvm::dyn_cast<llvm::TruncInst>(condition)) {
     const auto inner = range(cast->getOperand(0));
     if (inner && inner->getUnsignedMax().ule(1)) {
-      return constrain(cast->getOperand(0), Range(llvm::APInt(inner->getBitWidth(), truth ? 1 : 0)), depth - 1);
+      return constrain(cast->getOperand(0), Range(llvm::APInt(inner->getBitWidth(), truth ? 1 : 0)),
+                       depth - 1);
     }
   }
   return true;

@@ -47,9 +47,9 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
 // Whether the function can end as at that exit without the state having arisen, so that its caller
 // cannot know: a count that fell to zero, an option. Then nothing is said.
 bool Solver::may_pass_by(const Context& root, const Exit& exit) {
-  const bool by_result = std::all_of(exit.fact.names.begin(), exit.fact.names.end(), [](const Name& n) {
-    return n.root == returned_value() || n.kind == Name::Kind::kOwner;
-  });
+  const bool by_result = std::all_of(
+      exit.fact.names.begin(), exit.fact.names.end(),
+      [](const Name& n) { return n.root == returned_value() || n.kind == Name::Kind::kOwner; });
   const Property& p = property(exit.fact);
   if (by_result || p.track == Track::kContent) return false;
   struct Step_ {
@@ -58,7 +58,11 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
   };
   std::vector<State> work;
   std::unordered_map<const llvm::BasicBlock*, int> visits;
-  State first{kNone, &*root.function->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(), exit.fact, {}, kNone};
+  State first{kNone,
+              &*root.function->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(),
+              exit.fact,
+              {},
+              kNone};
   std::erase_if(first.fact.names, [](const Name& n) { return n.root == returned_value(); });
   work.push_back(std::move(first));
   std::size_t steps = 0;
@@ -97,7 +101,8 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
     for (unsigned s = 0; s < end->getNumSuccessors(); ++s) {
       State next = state;
       Reasoning reasoning(next.known, state.fact, p.track);
-      if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(end); br != nullptr && br->isConditional()) {
+      if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(end);
+          br != nullptr && br->isConditional()) {
         if (!reasoning.assume(br->getCondition(), s == 0)) continue;
       } else if (const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(end); sw != nullptr && s > 0) {
         const auto value = (sw->case_begin() + (s - 1))->getCaseValue()->getValue();
@@ -156,8 +161,8 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
   finish(first);
 }
 
-// A local or global variable that a rule names `<stack>` or `<static>`: begins where its address goes
-// somewhere.
+// A local or global variable that a rule names `<stack>` or `<static>`: begins where its address
+// goes somewhere.
 void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
   const auto* local = llvm::dyn_cast<llvm::AllocaInst>(v);
   if (local != nullptr) {
@@ -166,7 +171,9 @@ void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
   }
   for (const llvm::User* user : v->users()) {
     const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
-    if (i == nullptr || llvm::isa<llvm::LoadInst, llvm::LifetimeIntrinsic, llvm::DbgInfoIntrinsic>(i)) continue;
+    if (i == nullptr ||
+        llvm::isa<llvm::LoadInst, llvm::LifetimeIntrinsic, llvm::DbgInfoIntrinsic>(i))
+      continue;
 
     if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
       for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
@@ -186,7 +193,8 @@ void Solver::begin_place(std::size_t p, const Rule& rule, const llvm::Value* v,
   fact.property = static_cast<std::uint16_t>(p);
   fact.state = rule.state;
   fact.add({v, {}, 0, Name::Kind::kObject});
-  const TraceId trace = event(kNone, &at, std::string(what) + (v->hasName() ? ", " + v->getName().str() : ""));
+  const TraceId trace =
+      event(kNone, &at, std::string(what) + (v->hasName() ? ", " + v->getName().str() : ""));
   begin(&at, v == &at, std::move(fact), conditions_at(at), trace, &at, kNone);
   finish(first);
 }
@@ -201,7 +209,8 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
                          rule.kind == Rule::Kind::kForbidEnd;
     // A state that can turn into another, or end with its owner, is followed for that one.
     const bool begins = rule.kind == Rule::Kind::kProduce || rule.kind == Rule::Kind::kTest;
-    if (begins && (rule.from == state || (rule.owner >= 0 && rule.state == state))) everything = true;
+    if (begins && (rule.from == state || (rule.owner >= 0 && rule.state == state)))
+      everything = true;
     if (!forbids || ((property_.at_least[rule.state] >> state) & 1) == 0) continue;
     if (rule.kind != Rule::Kind::kForbid) {
       everything = true;
@@ -261,7 +270,8 @@ void Solver::seed(std::size_t p, const Progress& progress) {
       if (pattern == "<stack>") {
         for (const llvm::Function& f : program_.module()) {
           for (const llvm::Instruction& i : llvm::instructions(f)) {
-            if (llvm::isa<llvm::AllocaInst>(i) && is_wanted(rule.state, &i)) seed_place(p, rule, &i);
+            if (llvm::isa<llvm::AllocaInst>(i) && is_wanted(rule.state, &i))
+              seed_place(p, rule, &i);
           }
         }
       } else if (pattern == "<static>") {
@@ -272,10 +282,12 @@ void Solver::seed(std::size_t p, const Progress& progress) {
     }
     if (!rule.entry) continue;
     for (const auto& [f, rules] : rules_[p]) {
-      if (f->isDeclaration() || std::find(rules.begin(), rules.end(), &rule) == rules.end()) continue;
+      if (f->isDeclaration() || std::find(rules.begin(), rules.end(), &rule) == rules.end())
+        continue;
       for (const Place& place : rule.places) {
         for (const llvm::Argument& a : f->args()) {
-          if (!place.covers(static_cast<int>(a.getArgNo())) || place.kind != Place::Kind::kArgument) continue;
+          if (!place.covers(static_cast<int>(a.getArgNo())) || place.kind != Place::Kind::kArgument)
+            continue;
           const auto first = static_cast<ContextId>(contexts_.size());
           const int steps = place.stars - (property_.track == Track::kContent ? 1 : 0);
           Fact fact;
@@ -285,8 +297,9 @@ void Solver::seed(std::size_t p, const Progress& progress) {
           if (steps > 0) name.offsets[0] = kAnyOffset;
           fact.add(name);
           const llvm::Instruction* at = &*f->getEntryBlock().getFirstNonPHIOrDbgOrLifetime();
-          const TraceId trace = event(kNone, at, property_.states[rule.state] + " from the start of " +
-                                      llvm::demangle(f->getName().str()));
+          const TraceId trace = event(kNone, at,
+                                      property_.states[rule.state] + " from the start of " +
+                                          llvm::demangle(f->getName().str()));
           begin(at, false, std::move(fact), {}, trace, at, kNone);
           finish(first);
         }

@@ -7,11 +7,11 @@
 namespace lint {
 namespace {
 
-constexpr std::size_t kMostPaths = 4;     // views of one fact at one place that are kept apart
-constexpr int kMostJoins = 6;             // then nothing is known but the fact
+constexpr std::size_t kMostPaths = 4;         // views of one fact at one place that are kept apart
+constexpr int kMostJoins = 6;                 // then nothing is known but the fact
 constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
-constexpr int kMostDepth = 5;             // callers above a beginning
-constexpr std::size_t kMostExits = 12;    // of one function for one fact
+constexpr int kMostDepth = 5;                 // callers above a beginning
+constexpr std::size_t kMostExits = 12;        // of one function for one fact
 
 // The few ranges by which callers tell results apart.
 std::optional<Range> result_class(const std::optional<Range>& range) {
@@ -21,7 +21,8 @@ std::optional<Range> result_class(const std::optional<Range>& range) {
   if (width == 1) return std::nullopt;
   const llvm::APInt zero(width, 0), one(width, 1);
   const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
-  for (const Range& c : {Range(one, least), Range(least, zero), Range(zero, least), Range(one, zero)}) {
+  for (const Range& c :
+       {Range(one, least), Range(least, zero), Range(zero, least), Range(one, zero)}) {
     if (c.contains(*range)) return c;
   }
   return std::nullopt;
@@ -79,8 +80,10 @@ void Solver::arrive(State&& state) {
     seen.known.push_back(state.known);
   } else {
     Known& last = seen.known.back();
-    if (++seen.joins > kMostJoins) last = Known();
-    else last.join(state.known);
+    if (++seen.joins > kMostJoins)
+      last = Known();
+    else
+      last.join(state.known);
     state.known = last;
   }
   work_.push_back(std::move(state));
@@ -118,8 +121,10 @@ void Solver::walk(State&& first) {
         leave(state, *end);
         break;
       }
-      if (i.isTerminator()) going = branch(state, i);
-      else state.at = i.getNextNode();
+      if (i.isTerminator())
+        going = branch(state, i);
+      else
+        state.at = i.getNextNode();
     }
   }
 }
@@ -165,8 +170,10 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
     return true;
   }
   for (State& s : next) {
-    if (s.at->getParent()->getSinglePredecessor() != nullptr) work_.push_back(std::move(s));
-    else arrive(std::move(s));
+    if (s.at->getParent()->getSinglePredecessor() != nullptr)
+      work_.push_back(std::move(s));
+    else
+      arrive(std::move(s));
   }
   return false;
 }
@@ -175,7 +182,9 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
 bool Solver::is_alive(const State& state) {
   const Property& p = property(state.fact);
   for (const Rule& rule : p.rules) {
-    if (rule.kind == Rule::Kind::kForbidEnd && ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) return true;
+    if (rule.kind == Rule::Kind::kForbidEnd &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0)
+      return true;
   }
   const llvm::BasicBlock* here = state.at->getParent();
   for (const Name& n : state.fact.names) {
@@ -205,7 +214,8 @@ const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
         }
       } else {
         work.push_back(i->getParent());
-        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i)) values.push_back(i);
+        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i))
+          values.push_back(i);
       }
     }
   }
@@ -222,7 +232,8 @@ const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
 // Registers of the block's phis change all at once.
 bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to) {
   std::vector<std::pair<const llvm::PHINode*, const llvm::Value*>> phis;
-  for (const llvm::PHINode& phi : to->phis()) phis.emplace_back(&phi, phi.getIncomingValueForBlock(from));
+  for (const llvm::PHINode& phi : to->phis())
+    phis.emplace_back(&phi, phi.getIncomingValueForBlock(from));
   state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
   if (phis.empty()) return true;
   const Fact before = state.fact;
@@ -230,8 +241,8 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   Reasoning reasoning(state.known, before, property(before).track);
   for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
   std::erase_if(state.fact.names, [&](const Name& n) {
-    const auto* phi = llvm::dyn_cast_or_null<llvm::PHINode>(
-        n.root == returned_value() ? nullptr : n.root);
+    const auto* phi =
+        llvm::dyn_cast_or_null<llvm::PHINode>(n.root == returned_value() ? nullptr : n.root);
     const bool gone = phi != nullptr && phi->getParent() == to;
     if (gone && n.steps > 0) state.fact.escaped = true;
     return gone;
@@ -270,7 +281,8 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
     if (value != nullptr && n.root == result.root) {
       Name back = n;
       back.root = returned_value();
-      if (n.offsets[0] != kAnyOffset && result.offset != kAnyOffset) back.offsets[0] -= result.offset;
+      if (n.offsets[0] != kAnyOffset && result.offset != kAnyOffset)
+        back.offsets[0] -= result.offset;
       kept |= n.kind != Name::Kind::kOwner;
       out.add(back);
     }
@@ -286,7 +298,8 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
   for (const llvm::Argument& a : end.getFunction()->args()) {
     const Range* range = state.known.find(&a);
     if (range == nullptr) continue;
-    if (const auto coarse = result_class(*range)) exit.parameters.emplace_back(a.getArgNo(), *coarse);
+    if (const auto coarse = result_class(*range))
+      exit.parameters.emplace_back(a.getArgNo(), *coarse);
   }
   add_exit(state.context, std::move(exit));
 }
@@ -396,14 +409,14 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
     State probe{id, site, fact, conditions_at(*site), kNone};
     if (!learn_result(probe, *site, f, exit)) continue;
-    const TraceId trace = event(graft(kNone, exit.trace), site, "comes back from " +
-                                llvm::demangle(f->getName().str()));
+    const TraceId trace = event(graft(kNone, exit.trace), site,
+                                "comes back from " + llvm::demangle(f->getName().str()));
     begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
 }
 
-void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
-                   const llvm::Instruction* origin, ContextId below) {
+void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known,
+                   TraceId trace, const llvm::Instruction* origin, ContextId below) {
   const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
   if (!added) {
     if (known.find(start) == nullptr) return;

@@ -1,7 +1,7 @@
 // Follows facts through the whole program. A fact enters a function once for each of its callers'
-// views of it; what comes out at the function's end is a summary that all calls share: Reps, Horwitz
-// and Sagiv, "Precise interprocedural dataflow analysis via graph reachability", POPL 1995. A fact
-// that outlives the function it began in goes on in every caller.
+// views of it; what comes out at the function's end is a summary that all calls share: Reps,
+// Horwitz and Sagiv, "Precise interprocedural dataflow analysis via graph reachability", POPL 1995.
+// A fact that outlives the function it began in goes on in every caller.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -149,7 +149,8 @@ class Solver {
   void overwrite(State& state, const Bits& cells, Address must);
   Bits name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
-  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, const Bits& cells) const;
+  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to,
+                 const Bits& cells) const;
   Address address(const llvm::Value* v, const Fact& fact) const;
   std::int64_t extent(const llvm::Value* v) const;
 
@@ -195,8 +196,10 @@ class Solver {
   std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
   Facts facts_;
   std::deque<Context> contexts_;
-  std::map<std::tuple<const llvm::Function*, FactId, std::vector<std::int64_t>>, ContextId> callees_;
-  std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId> roots_;
+  std::map<std::tuple<const llvm::Function*, FactId, std::vector<std::int64_t>>, ContextId>
+      callees_;
+  std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId>
+      roots_;
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
   std::deque<State> work_;
   std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from

@@ -15,7 +15,8 @@ const llvm::Value* stepped_from(const llvm::Value* v) {
   bool moves = false;
   for (const llvm::Value* in : phi->incoming_values()) {
     const llvm::Value* from = in;
-    while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from)) from = gep->getPointerOperand();
+    while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from))
+      from = gep->getPointerOperand();
     if (from == phi) {
       moves = true;
     } else if (base != nullptr && base != in) {
@@ -86,7 +87,8 @@ std::int64_t Solver::extent(const llvm::Value* v) const {
 // The cells that a name leads through: 0 is the first.
 Bits Solver::name_cells(const Name& name, int step) const {
   Bits cells = memory_.cells(name.root, name.offsets[0]);
-  for (int s = 1; s <= step; ++s) cells = memory_.follow(cells, name.offsets[static_cast<std::size_t>(s)]);
+  for (int s = 1; s <= step; ++s)
+    cells = memory_.follow(cells, name.offsets[static_cast<std::size_t>(s)]);
   return cells;
 }
 
@@ -94,7 +96,8 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
   const Property& p = property(state.fact);
   if (p.track == Track::kAddress || state.fact.escaped) return false;
   for (const Rule& rule : p.rules) {
-    if (rule.kind == Rule::Kind::kForbidEnd && ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
+    if (rule.kind == Rule::Kind::kForbidEnd &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
       add_error(state.context, {&rule, &i, &i, state.trace, -1});
     }
   }
@@ -113,9 +116,11 @@ bool Solver::redefine(State& state, const llvm::Instruction& i) {
 
 bool Solver::used(State& state, const llvm::Instruction& i, const llvm::Value* v) {
   const Property& p = property(state.fact);
-  if (p.track == Track::kContent || !state.fact.is_named(address(v, state.fact), p.track)) return false;
+  if (p.track == Track::kContent || !state.fact.is_named(address(v, state.fact), p.track))
+    return false;
   for (const Rule& rule : p.rules) {
-    if (rule.kind == Rule::Kind::kForbidUse && ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
+    if (rule.kind == Rule::Kind::kForbidUse &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
       add_error(state.context, {&rule, &i, &i, state.trace, -1});
       return true;
     }
@@ -180,7 +185,8 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
     }
   }
   if (full_range(type)) {
-    if (const llvm::Value* held = state.known.cell(from); held != nullptr && held->getType() == type) {
+    if (const llvm::Value* held = state.known.cell(from);
+        held != nullptr && held->getType() == type) {
       Reasoning reasoning(state.known, state.fact, property(state.fact).track);
       const auto range = reasoning.range(held);
       if (range && !range->isFullSet()) state.known.set(&load, *range);
@@ -235,12 +241,14 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
     Name inner = n;
     if (n.offsets[0] != kAnyOffset && held.offset != kAnyOffset) inner.offsets[0] -= held.offset;
     Name more;
-    if (!prefixed(inner, to.root, to.offset, more) || !state.fact.add(more)) state.fact.escaped = true;
+    if (!prefixed(inner, to.root, to.offset, more) || !state.fact.add(more))
+      state.fact.escaped = true;
     // In memory that outlives the function others may see to its end.
     if (!llvm::isa<llvm::AllocaInst>(to.root)) state.fact.escaped = true;
   }
   state.known.keep_cells([&](Address a) {
-    if (a.root == to.root) return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
+    if (a.root == to.root)
+      return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
     return !Memory::meet(memory_.cells(a.root, a.offset), cells);
   });
   if (full_range(value->getType())) state.known.set_cell(to, value);
@@ -367,7 +375,8 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
       } else if (llvm::isa<llvm::CallBase>(n.root) || llvm::isa<llvm::Argument>(n.root)) {
         for (const llvm::User* user : n.root->users()) {
           const auto* s = llvm::dyn_cast<llvm::StoreInst>(user);
-          if (s == nullptr || s->getValueOperand() != n.root || s->getFunction() != at.getFunction()) {
+          if (s == nullptr || s->getValueOperand() != n.root ||
+              s->getFunction() != at.getFunction()) {
             continue;
           }
           if (dominators(*at.getFunction()).dominates(s, &at)) try_cell(*s, s->getPointerOperand());

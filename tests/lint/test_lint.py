@@ -15,11 +15,9 @@ from blackbox import ROOT
 
 ENGINE = Path(os.environ.get("STRATA_LINT_ENGINE") or ROOT / "build/bin/strata-lint-engine")
 BIN = ROOT / ".venv/bin"
-pytestmark = pytest.mark.skipif(
-    not ENGINE.exists(), reason="no engine; `make analyzer` builds it"
-)
+pytestmark = pytest.mark.skipif(not ENGINE.exists(), reason="no engine; `make analyzer` builds it")
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-FORMAT = HEAD + 'int main(void) { char b[64]; if (!fgets(b, 64, stdin)) return 1;\nprintf(b); }\n'
+FORMAT = HEAD + "int main(void) { char b[64]; if (!fgets(b, 64, stdin)) return 1;\nprintf(b); }\n"
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -67,7 +65,7 @@ def test_baseline_and_suppression(tmp_path: Path) -> None:
     assert lint(tmp_path, "--baseline", "known.json").returncode == 0
     build(tmp_path, "\n\n" + FORMAT)  # lines move
     assert lint(tmp_path, "--baseline", "known.json").returncode == 0
-    build(tmp_path, FORMAT.replace("printf(b);", "printf(b); // strata-lint: allow taint"))
+    build(tmp_path, FORMAT.replace("printf(b);", "printf(b); // strata-lint: allow taint\n"))
     result = lint(tmp_path)
     assert result.returncode == 0
     assert "1 allowed" in result.stdout
@@ -87,7 +85,7 @@ def test_own_property_of_the_documentation(tmp_path: Path) -> None:
     ("text", "where"),
     [
         ("property p\nlattice a < b\nproduce f : 1 = c\n", "3:17: no state 'c'"),
-        ("property p\nlattice a < b\nforbid f : 0 is b \"x\"\n", "3:12: arguments are counted"),
+        ('property p\nlattice a < b\nforbid f : 0 is b "x"\n', "3:12: arguments are counted"),
         ("lattice a < b\n", "1:1: expected 'property NAME' first"),
         ("property p\nlattice a < b < a\n", "2:"),
     ],
@@ -112,10 +110,9 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
 def test_shapes_that_are_hard(tmp_path: Path) -> None:
     """No main, recursion, a table of functions, inline assembly."""
     (tmp_path / "a.c").write_text(
-        HEAD
-        + "static void a(char *p) { free(p); }\nstatic void b(char *p) { p[0] = 1; }\n"
+        HEAD + "static void a(char *p) { free(p); }\nstatic void b(char *p) { p[0] = 1; }\n"
         "static void (*const table[])(char *) = {a, b};\n"
-        "int deep(int n, char *p) { __asm__ volatile(\"nop\" ::: \"memory\");\n"
+        'int deep(int n, char *p) { __asm__ volatile("nop" ::: "memory");\n'
         "  if (n == 0) { free(p); return 0; } return deep(n - 1, p); }\n"
         "void use(int i) { char *p = malloc(4); if (!p) return; table[i & 1](p); }\n"
         "void wrong(int n) { char *p = malloc(4); if (!p) return; deep(n, p); p[1] = 1; }\n"

@@ -50,7 +50,11 @@ class Finding:
         """The same after lines have moved: what is wrong, in which functions, on which text."""
         parts = [self.property, self.message]
         for step in (self.origin, self.sink):
-            parts += [Path(step.file).name, step.function, source_line(step.file, step.line).strip()]
+            parts += [
+                Path(step.file).name,
+                step.function,
+                source_line(step.file, step.line).strip(),
+            ]
         return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
 
@@ -80,9 +84,7 @@ def from_engine(program: str, found: dict[str, object]) -> list[Finding]:
     assert isinstance(entries, list)
     for entry in entries:
         steps = tuple(
-            Step(
-                s.get("file", ""), s.get("line", 0), s.get("column", 0), s["function"], s["note"]
-            )
+            Step(s.get("file", ""), s.get("line", 0), s.get("column", 0), s["function"], s["note"])
             for s in entry["steps"]
         )
         out.append(Finding(program, entry["property"], entry["title"], entry["message"], steps))

@@ -139,7 +139,11 @@ def is_probe(source: str) -> bool:
 def start_bitcode(clang: str, command: Command, source: str, made: Path) -> subprocess.Popen[str]:
     words = bitcode_command(clang, command, source, bitcode_path(made))
     return subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
     )
 
 
