@@ -37,9 +37,9 @@ HEAD = "\n".join(
     for name in "stdio stdlib string stdarg unistd fcntl syslog pthread sys/socket".split()
 )
 TARGET_SECONDS, TARGET_MIB, TARGET_LINES = 420, 6144, 200_000
-ABOUT = """Fifty errors (`bench/lint/seeds.c.in`) are put into five real programs, ten into each, \
-with code beside them that looks wrong and is right; a function of the program calls them. An error \
-counts as found if a finding of its property ends in its lines. Whatever else is said of the seeded \
+ABOUT = """Fifty errors (`bench/lint/seeds.c.in`) are put into five real programs, ten into each,
+with code beside them that looks wrong and is right; a function of the program calls them. An error
+counts as found if a finding of its property ends in its lines. Whatever else is said of the seeded
 program and not of the clean one, and whatever is said of the right code, is a false alarm.
 """
 Say = Callable[[str], None]
