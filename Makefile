@@ -7,7 +7,7 @@
 #   make test      everything that has to hold, in half an hour on two cores
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint|price: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
@@ -20,12 +20,13 @@
 #   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
+#   make stress    objects that move under threads that change and free them, for STRESS_SECONDS (600)
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler analyzer tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler analyzer tools test golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -34,6 +35,7 @@ LIB := build/lib/libstrata.so
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+STRESS_SECONDS ?= 600
 QUICK_FLAG := $(if $(filter-out 0,$(QUICK)),--quick)
 
 all: lib tools
@@ -101,6 +103,13 @@ bench: lib $(if $(filter hades,$(GROUP)),crestdb) $(if $(filter lint,$(GROUP)),a
 fuzz:
 	@$(DEPS) fuzz
 	@scripts/run-fuzz.sh $(FUZZ_SECONDS)
+
+# Objects that move while threads use, change and free them, each checked for its contents.
+stress:
+	@$(DEPS) test
+	@cmake --preset release -DSTRATA_TESTS=ON >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target hotness_move_stress_test
+	@HOT_STRESS_SECONDS=$(STRESS_SECONDS) build/release/tests/hotness/move_stress_test
 
 mutants:
 	@$(DEPS) test

@@ -36,6 +36,7 @@ from strata_bench import (
     machine,
     pageutil,
     plots,
+    price,
     reap_groups,
     request_pools,
     server_group,
@@ -62,7 +63,7 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, lint, pageutil)}
+    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, lint, pageutil, price)}
 )
 
 console = Console()
@@ -285,7 +286,7 @@ def run_hades(place: Path | None, quick: bool) -> None:
     how = (
         f"`make bench GROUP=hades` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes;"
-        " ratios are the geometric mean over the rounds, with the lowest and the highest."
+        " ratios are medians with quartiles."
     )
     target = place or (out if quick else PAGES) / "hades.md"
     text = hades.page(body, how)
@@ -380,6 +381,8 @@ def main(
             run_pageutil(docs, quick)
         elif group == lint.GROUP.name:
             run_lint(docs, quick)
+        elif group == price.GROUP.name:
+            price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:
             contexts.write(BENCH, lib, docs, console, quick=quick)
         else:

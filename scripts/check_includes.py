@@ -2,7 +2,7 @@
 """Proves that includes in src/ point down the layers, never up, never sideways, never in a circle.
 
     control -> {regions, report} -> {malloc, trace} -> heaps
-    -> {cache, lifetime, profile} -> span -> hugepage -> os -> base
+    -> {cache, lifetime, price, profile} -> span -> hugepage -> os -> base
 
 A file may include its own folder, any lower layer, and include/strata; nothing includes trace,
 which is a library of its own. It must not include what allocates or prints (the containers and
@@ -26,6 +26,7 @@ RANK = {
     "cache": 4,
     "hotness": 4,
     "lifetime": 4,
+    "price": 4,
     "profile": 4,
     "heaps": 5,
     "malloc": 6,

@@ -15,7 +15,7 @@ from typing import Annotated
 import click
 import typer
 
-from strata import __version__, reach, symbolize
+from strata import __version__, price, reach, symbolize
 from strata.compare import command as compare
 from strata.doctor import command as doctor
 from strata.elf import why_not_preloadable
@@ -171,6 +171,10 @@ def run_command(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set option STRATA_NAME; repeatable."),
     ] = None,
+    priced: Annotated[
+        bool,
+        typer.Option("--price", help="Wait with growth while memory is scarce (docs/price.md)."),
+    ] = False,
     learn: Annotated[
         Path | None,
         typer.Option(
@@ -189,6 +193,7 @@ def run_command(
         ),
     ] = None,
 ) -> None:
+    set_ = [*(set_ or []), *(["PRICE=on"] if priced else [])]
     library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
     if heap != DEFAULT_HEAP:
         check_without_options(heap, cache, release, set_ or [])
@@ -267,6 +272,7 @@ lifetimes.add_to(app)
 lint.add_to(app)
 train_command.add_to(app)
 pageutil.add_to(app)
+price.add_to(app)
 reach.add_to(app)
 replay.add_to(app)
 report.add_to(app)

@@ -17,6 +17,7 @@ namespace strata {
 // holding one may take only a later one.
 enum class LockRank : uint8_t {
   kControl,
+  kPrice,
   kHotRound,
   kHotDomain,
   kHotShelf,

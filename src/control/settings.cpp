@@ -7,6 +7,7 @@
 #include "base/parse_value.h"
 #include "malloc/limits.h"
 #include "malloc/live_options.h"
+#include "malloc/price.h"
 #include "malloc/runtime.h"
 #include "strata/strata.h"
 
@@ -46,6 +47,22 @@ void GetSoftLimit(TextSink& sink) {
     sink.Number(soft.value).Text(soft.kind == SoftLimitSetting::Kind::kPercent ? "%" : "");
   }
 }
+
+int SetPrice(const char* value) {
+  bool on = false;
+  if (!ParseSwitch(value, on)) return EINVAL;
+  SetPricing(on ? Pricing::kOn : Pricing::kOff, LoadOption(TheRuntime().options.weight));
+  return 0;
+}
+void GetPrice(TextSink& sink) { sink.Text(LoadOption(TheRuntime().options.price) ? "on" : "off"); }
+
+int SetWeight(const char* value) {
+  uint64_t n = 0;
+  if (!ParseNumber(value, NumberForm::kPlain, kMostWeight, n) || n == 0) return EINVAL;
+  StoreOption(TheRuntime().options.weight, static_cast<uint32_t>(n));
+  return 0;
+}
+void GetWeight(TextSink& sink) { sink.Number(LoadOption(TheRuntime().options.weight)); }
 
 int SetStatsInterval(const char* value) {
   uint64_t n = 0;
@@ -101,6 +118,10 @@ constexpr SettingRow kTable[] = {
     {"soft_limit", "bytes|PERCENT%|off",
      "near this part of the cgroup's memory limit, or this much memory of its own, give back",
      SetSoftLimit, GetSoftLimit},
+    {"price", "on|off", "while memory or process ids are scarce, who takes more waits", SetPrice,
+     GetPrice},
+    {"weight", "1-10000", "with price: how much of what is left this process may take", SetWeight,
+     GetWeight},
     {"stats_interval", "seconds",
      "rewrite the files of STRATA_STATS and STRATA_PROMETHEUS so often; 0: only at exit",
      SetStatsInterval, GetStatsInterval},

@@ -243,6 +243,20 @@ class PageHeap {
   size_t relief_wanted() const STRATA_NO_TSA { return soft_limit_.relief_wanted(); }
   size_t TakeReliefWanted() STRATA_NO_TSA { return soft_limit_.TakeReliefWanted(); }
 
+  // From then on GrewPastWatch() says when more than that is charged to us; SIZE_MAX: never.
+  void WatchGrowth(size_t bytes) STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    watch_ = Pages(bytes >> kPageShift);
+    grew_past_watch_.store(false, std::memory_order_relaxed);
+  }
+  // For who asks at each slow call: needs no lock.
+  bool GrewPastWatch() const { return grew_past_watch_.load(std::memory_order_relaxed); }
+  // Bytes that the kernel may hold for us, counting every page handed out as touched.
+  size_t charged_bytes() const STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    return BytesOf(tiers_.Charged());
+  }
+
   // --- Reports
 
   // The same a moment ago, without the lock: for who asks at each slow call.
@@ -290,7 +304,9 @@ class PageHeap {
     used_lately_.store(tiers_.used.raw(), std::memory_order_relaxed);
   }
   void NoteGrowth(Pages untouched) STRATA_REQUIRES(tiers_.lock) {
-    if (STRATA_UNLIKELY(soft_limit_.Due(tiers_.Charged()))) LookAtSoftLimit(untouched);
+    const Pages charged = tiers_.Charged();
+    if (STRATA_UNLIKELY(charged > watch_)) grew_past_watch_.store(true, std::memory_order_relaxed);
+    if (STRATA_UNLIKELY(soft_limit_.Due(charged))) LookAtSoftLimit(untouched);
   }
   void NoteTaken(Pages n) STRATA_REQUIRES(tiers_.lock) {
     tiers_.used += n;
@@ -311,7 +327,9 @@ class PageHeap {
   Pages last_demand_ STRATA_GUARDED_BY(tiers_.lock);
   Pages last_in_use_ STRATA_GUARDED_BY(tiers_.lock);  // at the end of the last tick
   uint64_t rebuild_ns_ STRATA_GUARDED_BY(tiers_.lock) = kRebuildNs;
-  std::atomic<size_t> used_lately_{0};  // pages; written under the lock
+  Pages watch_ STRATA_GUARDED_BY(tiers_.lock){SIZE_MAX >> kPageShift};
+  std::atomic<bool> grew_past_watch_{false};  // written under the lock, as the next
+  std::atomic<size_t> used_lately_{0};        // pages
 };
 
 template <PageKernel Kernel>

@@ -180,8 +180,8 @@ bool SkipsThisCall() {
 
 bool BackgroundTick() {
   Round();
-  // For the stacks of samples. The first time costs tens of milliseconds, which a program that ends
-  // within the first second, such as a compiler, is spared.
+  // So that samples find their stacks faster. The first time costs tens of milliseconds, which a
+  // program that ends within the first second, such as a compiler, is spared.
   if (TheRuntime().sampler.rate().interval != 0 && MayCallAnything()) KeepUnwindTables();
   return TheRuntime().heap.page_heap().GrowsFast();
 }

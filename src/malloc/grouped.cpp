@@ -6,6 +6,7 @@
 #include "malloc/background.h"
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
+#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/sampling.h"
 
@@ -45,6 +46,7 @@ void* TakeInGroup(size_t size, SizeClass c, ObjectGroup group) {
   NoteRequested(r, c, size);
   TendBackground();
   RelieveMemoryIfNeeded();
+  PayForGrowthIfDue();
   errno = saved;
   return p;
 }

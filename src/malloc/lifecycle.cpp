@@ -15,6 +15,7 @@
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
+#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/report_calls.h"
 #include "malloc/runtime.h"
@@ -32,6 +33,7 @@ constexpr long kMaskBytes = 8;
 // All of them, but for those of reaps, in the order in which they may be taken.
 template <class F>
 void VisitLocks(Runtime& r, F f) {
+  f(PriceLock());
   f(r.heap.isolation_lock());
   f(r.front().threads.lock());
   f(r.sampler.lock());
@@ -65,6 +67,7 @@ bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); 
 void RenewChild() {
   ForgetReportsInChild();
   ForgetSideStacks();
+  ForgetWaitersInChild();
   ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
@@ -90,6 +93,7 @@ void RenewUnseenChild() {
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   const ErrnoKeeper keep;
+  PayForFork();
   if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
@@ -139,8 +143,8 @@ void AfterForkInChild() {
 
 namespace {
 
-// An operator who asks for profiles wants the stacks of a program's start too; else the background
-// thread makes the tables in its first round.
+// Who asks for profiles may sample densely, and a walk without tables takes a hundred times as
+// long; else the background thread makes them in its first round.
 void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
                      o.lifetimes != LifetimeChoice::kOff ||

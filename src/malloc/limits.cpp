@@ -2,6 +2,7 @@
 #include "malloc/limits.h"
 
 #include "malloc/live_options.h"
+#include "malloc/price.h"
 #include "malloc/release_now.h"
 #include "profile/text_sink.h"
 
@@ -28,6 +29,7 @@ void LimitsTick() {
   if (++g_ticks % kTicksBetweenSearches == 0) r.kernel.watch().Rediscover();
   r.heap.page_heap().CheckSoftLimit();
   RelieveMemory();
+  PriceTick();
   BoundCachesByQuota(r);
 }
 

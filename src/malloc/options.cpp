@@ -142,6 +142,18 @@ constexpr OptionRow kTable[] = {
      "near this part of the cgroup's memory limit, or this much memory of its own, caches are "
      "emptied and free memory goes back at once; costs page faults there, nothing below",
      [](const char* v, Options& o) { return ParseSoftLimit(v, o.soft_limit); }},
+    {"PRICE", "on|off", "off",
+     "while memory or process ids are scarce, the process that takes more waits, so that its "
+     "neighbours are not killed; costs nothing while there is enough",
+     Switch<&Options::price>},
+    {"WEIGHT", "1-10000", "100",
+     "with PRICE: how much of what is left this process may take, beside others at 100",
+     [](const char* v, Options& o) {
+       uint64_t n = 0;
+       if (!ParseNumber(v, NumberForm::kPlain, kMostWeight, n) || n == 0) return false;
+       o.weight = static_cast<uint32_t>(n);
+       return true;
+     }},
     {"CACHE_DOMAINS", "auto|off|CPU lists", "auto",
      "keep freed objects in the last-level cache they lie in; auto asks the kernel which CPUs "
      "share one, 0-3,8-11;4-7 says so",
@@ -380,6 +392,7 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.control = ControlChoice::kOff;
     out.heap_limit = 0;
     out.contexts = 0;
+    out.price = false;
     out.sample_interval = kDefaultSampleInterval;
     out.says_sample = false;
     out.on_error = OnError::kAbort;

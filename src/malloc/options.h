@@ -18,6 +18,7 @@ enum class LifetimeChoice : uint8_t { kOff, kOnline, kModel };
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
 inline constexpr size_t kLearningSampleInterval = 512 << 10;
+inline constexpr uint32_t kMostWeight = 10'000;
 
 struct Options {
   char stats[1024] =
@@ -49,6 +50,8 @@ struct Options {
   size_t heap_limit = 0;
   size_t sample_interval = kDefaultSampleInterval;
   SoftLimitSetting soft_limit;
+  bool price = false;
+  uint32_t weight = 100;
   uint32_t release_short_ms = 0;  // 0: the page heap's default
   uint32_t release_long_ms = 0;
   uint32_t release_peak_ms = 0;

@@ -15,6 +15,7 @@
 #include "malloc/lifetimes.h"
 #include "malloc/main_exit.h"
 #include "malloc/predicted_path.h"
+#include "malloc/price.h"
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
@@ -115,6 +116,7 @@ void Start() {
   }
   g_has_thread_key = pthread_key_create(&g_thread_key, EndThread) == 0;
   errno = saved;
+  if (options.price) SetPricing(Pricing::kOn, options.weight);
   // release: pairs with the acquire in CurrentState.
   g_state.store(RunState::kReady, std::memory_order_release);
 }

@@ -11,6 +11,7 @@
 #include "malloc/limits.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
+#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
@@ -211,6 +212,7 @@ void* AllocateSlowOf(size_t size, SizeClass c) {
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   TendBackground();
   RelieveMemoryIfNeeded();
+  PayForGrowthIfDue();
   errno = saved;
   return p;
 }
@@ -232,6 +234,7 @@ void* AllocateAligned(size_t size, size_t align) {
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
   TendBackground();
   RelieveMemoryIfNeeded();
+  PayForGrowthIfDue();
   errno = saved;
   return p;
 }
@@ -254,6 +257,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
   if (large) {
     TendBackground();
     RelieveMemoryIfNeeded();
+    PayForGrowthIfDue();
   }
   errno = saved;
   return p;
@@ -283,6 +287,7 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (STRATA_UNLIKELY(sampled)) SampleTaken(TheRuntime(), block.address, bytes);
   TendBackground();
   RelieveMemoryIfNeeded();
+  PayForGrowthIfDue();
   errno = saved;
   return block.address;
 }

@@ -1,99 +1,28 @@
 // Finding and reading the cgroup's files. See cgroup.h.
 #include "os/cgroup.h"
 
-#include <fcntl.h>
-#include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <algorithm>
 
-#include "base/errno_keeper.h"
 #include "base/units.h"
-#include "strata/raw_io.h"
+#include "os/kernel_text.h"
 
 namespace strata {
 namespace {
-
-// A path put together in place. One that does not fit becomes empty, which no file has for a name.
-class Path {
- public:
-  Path& Add(const char* part) { return Add(part, strlen(part)); }
-  Path& Add(const char* part, size_t n) {
-    if (fits_ && length_ + n < sizeof(text_)) {
-      memcpy(text_ + length_, part, n);
-      length_ += n;
-    } else {
-      fits_ = false;
-    }
-    text_[fits_ ? length_ : 0] = '\0';
-    return *this;
-  }
-  const char* text() const { return text_; }
-  size_t length() const { return fits_ ? length_ : 0; }
-
- private:
-  char text_[640] = {};
-  size_t length_ = 0;
-  bool fits_ = true;
-};
-
-// Reads at most n - 1 bytes and ends them with a zero byte; false if there is nothing to read.
-bool ReadFile(const char* path, char* text, size_t n) {
-  const ErrnoKeeper keep;
-  if (path[0] == '\0') return false;
-  const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return false;
-  size_t length = 0;
-  while (length < n - 1) {
-    const ssize_t got = raw::Read(fd, text + length, n - 1 - length);
-    if (got <= 0) break;
-    length += static_cast<size_t>(got);
-  }
-  raw::Close(fd);
-  text[length] = '\0';
-  return length != 0;
-}
-
-// 0 where there is no number ("max", "-1") or one that stands for no limit: version 1 writes that
-// as the largest page-aligned number.
-size_t ParseNumber(const char* at) {
-  size_t n = 0;
-  for (; *at >= '0' && *at <= '9'; ++at) {
-    if (__builtin_mul_overflow(n, size_t{10}, &n)) return 0;
-    n += static_cast<size_t>(*at - '0');
-  }
-  return n < (size_t{1} << 60) ? n : 0;
-}
-
-size_t ReadNumber(const char* directory, const char* file) {
-  char text[64];
-  const Path path = Path().Add(directory).Add(file);
-  return ReadFile(path.text(), text, sizeof(text)) ? ParseNumber(text) : 0;
-}
-
-// The number behind `name` (line start and space included) in a file of lines; 0 if it is not
-// there.
-size_t ReadField(const char* directory, const char* file, const char* name) {
-  char text[8192];
-  const Path path = Path().Add(directory).Add(file);
-  if (!ReadFile(path.text(), text, sizeof(text))) return 0;
-  const char* at = strstr(text, name);
-  return at == nullptr ? 0 : ParseNumber(at + strlen(name));
-}
 
 // The smaller one of those that are not 0.
 size_t Tighter(size_t a, size_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }
 
 CgroupMemory ReadMemoryAt(const char* directory, bool two) {
   CgroupMemory m;
-  m.limit =
-      two ? Tighter(ReadNumber(directory, "/memory.max"), ReadNumber(directory, "/memory.high"))
-          : ReadNumber(directory, "/memory.limit_in_bytes");
+  m.limit = two ? Tighter(ReadKernelNumber(directory, "/memory.max"),
+                          ReadKernelNumber(directory, "/memory.high"))
+                : ReadKernelNumber(directory, "/memory.limit_in_bytes");
   if (m.limit == 0) return m;
-  m.usage = ReadNumber(directory, two ? "/memory.current" : "/memory.usage_in_bytes");
-  const size_t cache =
-      ReadField(directory, "/memory.stat", two ? "\ninactive_file " : "\ntotal_inactive_file ");
+  m.usage = ReadKernelNumber(directory, two ? "/memory.current" : "/memory.usage_in_bytes");
+  const size_t cache = ReadKernelField(directory, "/memory.stat",
+                                       two ? "\ninactive_file " : "\ntotal_inactive_file ");
   m.usage -= std::min(cache, m.usage);
   return m;
 }
@@ -103,13 +32,14 @@ uint32_t ReadQuotaAt(const char* directory, bool two) {
   size_t period = 0;
   if (two) {
     char text[64];  // "QUOTA PERIOD" or "max PERIOD"
-    if (!ReadFile(Path().Add(directory).Add("/cpu.max").text(), text, sizeof(text))) return 0;
+    if (!ReadKernelText(KernelPath().Add(directory).Add("/cpu.max").text(), text, sizeof(text)))
+      return 0;
     const char* space = strchr(text, ' ');
-    quota = ParseNumber(text);
-    period = space == nullptr ? 0 : ParseNumber(space + 1);
+    quota = ParseKernelNumber(text);
+    period = space == nullptr ? 0 : ParseKernelNumber(space + 1);
   } else {
-    quota = ReadNumber(directory, "/cpu.cfs_quota_us");
-    period = ReadNumber(directory, "/cpu.cfs_period_us");
+    quota = ReadKernelNumber(directory, "/cpu.cfs_quota_us");
+    period = ReadKernelNumber(directory, "/cpu.cfs_period_us");
   }
   constexpr size_t kLargest = size_t{1} << 40;
   if (quota == 0 || period == 0 || quota > kLargest) return 0;
@@ -121,14 +51,14 @@ uint32_t ReadQuotaAt(const char* directory, bool two) {
 
 bool CgroupWatch::Use(const char* mount, const char* controller, const char* path, const char* file,
                       Version version, Directory& out) {
-  const Path root = Path().Add(mount).Add(controller);
+  const KernelPath root = KernelPath().Add(mount).Add(controller);
   // In a container the path may name what only the host can see: then an ancestor or the mount
   // itself is what we are in.
   for (size_t length = strlen(path);;) {
-    const Path place = Path().Add(root.text(), root.length()).Add(path, length);
+    const KernelPath place = KernelPath().Add(root.text(), root.length()).Add(path, length);
     char text[64];
     if (place.length() != 0 && place.length() < kPath &&
-        ReadFile(Path().Add(place.text()).Add(file).text(), text, sizeof(text))) {
+        ReadKernelText(KernelPath().Add(place.text()).Add(file).text(), text, sizeof(text))) {
       memcpy(out.path, place.text(), place.length() + 1);
       out.root = root.length();
       out.version = version;
@@ -160,12 +90,14 @@ bool CgroupWatch::FindVersionOne(const char* mount, char* controllers, const cha
   return memory;
 }
 
-void CgroupWatch::Find(const char* mount, const char* self) {
-  memory_ = cpu_ = Directory();
+namespace {
+
+// Lines "number:controllers:path"; version 2 has one with no controllers, the last. A controller
+// that version 1 has is not in version 2. f(controllers, path), which it may write to.
+template <class F>
+void ForEachCgroup(const char* self, F f) {
   char text[4096];
-  if (!ReadFile(self, text, sizeof(text))) return;
-  // Lines "number:controllers:path"; version 2 has one with no controllers, the last. A controller
-  // that version 1 has is not in version 2.
+  if (!ReadKernelText(self, text, sizeof(text))) return;
   for (char* line = text; line != nullptr && *line != '\0';) {
     char* next = strchr(line, '\n');
     if (next != nullptr) *next++ = '\0';
@@ -175,18 +107,57 @@ void CgroupWatch::Find(const char* mount, const char* self) {
       *path++ = '\0';
       ++controllers;
       if (strcmp(path, "/") == 0) path[0] = '\0';
-      if (controllers[0] != '\0') {
-        FindVersionOne(mount, controllers, path);
-      } else {
-        for (const char* place : {"", "/unified"}) {
-          if (memory_.path[0] == '\0')
-            Use(mount, place, path, "/memory.current", Version::kTwo, memory_);
-          if (cpu_.path[0] == '\0') Use(mount, place, path, "/cpu.max", Version::kTwo, cpu_);
-        }
-      }
+      f(controllers, path);
     }
     line = next;
   }
+}
+
+constexpr const char* kVersionTwoMounts[] = {"", "/unified"};
+
+}  // namespace
+
+void CgroupWatch::Find(const char* mount, const char* self) {
+  memory_ = cpu_ = Directory();
+  ForEachCgroup(self, [&](char* controllers, const char* path) {
+    if (controllers[0] != '\0') {
+      FindVersionOne(mount, controllers, path);
+      return;
+    }
+    for (const char* place : kVersionTwoMounts) {
+      if (memory_.path[0] == '\0')
+        Use(mount, place, path, "/memory.current", Version::kTwo, memory_);
+      if (cpu_.path[0] == '\0') Use(mount, place, path, "/cpu.max", Version::kTwo, cpu_);
+    }
+  });
+}
+
+void CgroupWatch::FindPids(const char* mount, const char* self) {
+  pids_ = Directory();
+  constexpr char kFile[] = "/pids.current";
+  ForEachCgroup(self, [&](const char* controllers, const char* path) {
+    if (strcmp(controllers, "pids") == 0) {
+      Use(mount, "/pids", path, kFile, Version::kOne, pids_);
+    } else if (controllers[0] == '\0') {
+      for (const char* place : kVersionTwoMounts) {
+        if (pids_.path[0] == '\0') Use(mount, place, path, kFile, Version::kTwo, pids_);
+      }
+    }
+  });
+}
+
+bool CgroupWatch::Reclaim(size_t bytes) const {
+  const char* const at = memory_.path;
+  if (at[0] == '\0') return false;
+  if (memory_.version == Version::kTwo) return WriteKernelNumber(at, "/memory.reclaim", bytes);
+  constexpr char kLimit[] = "/memory.limit_in_bytes";
+  char before[64];
+  const size_t usage = ReadKernelNumber(at, "/memory.usage_in_bytes");
+  if (usage <= bytes ||
+      !ReadKernelText(KernelPath().Add(at).Add(kLimit).text(), before, sizeof(before)))
+    return false;
+  if (!WriteKernelNumber(at, kLimit, RoundDown(usage - bytes, kNativePageSize))) return false;
+  return WriteKernelText(at, kLimit, before, strlen(before));
 }
 
 template <class F>
@@ -217,6 +188,21 @@ CgroupMemory CgroupWatch::Read() const {
   return tightest;
 }
 
+CgroupPids CgroupWatch::ReadPids() const {
+  CgroupPids tightest;
+  ForEachLevel(pids_, [&](const char* path) {
+    const CgroupPids p{ReadKernelNumber(path, "/pids.max"),
+                       ReadKernelNumber(path, "/pids.current")};
+    if (p.limit != 0 && (tightest.limit == 0 || p.room() < tightest.room())) tightest = p;
+  });
+  return tightest;
+}
+
+double CgroupWatch::ReadPressure() const {
+  if (memory_.path[0] == '\0' || memory_.version != Version::kTwo) return 0;
+  return ReadMemoryPressure(KernelPath().Add(memory_.path).Add("/memory.pressure").text());
+}
+
 uint32_t CgroupWatch::ReadCpuQuota() const {
   uint32_t least = 0;
   ForEachLevel(cpu_, [&](const char* path) {
@@ -225,14 +211,31 @@ uint32_t CgroupWatch::ReadCpuQuota() const {
   return least;
 }
 
+// "some avg10=1.23 …", in percent of the time.
+double ReadMemoryPressure(const char* file) {
+  char text[256];
+  if (!ReadKernelText(file, text, sizeof(text))) return 0;
+  constexpr char kName[] = "some avg10=";
+  const char* at = strstr(text, kName);
+  if (at == nullptr) return 0;
+  at += sizeof(kName) - 1;
+  double percent = static_cast<double>(ParseKernelNumber(at));
+  at += strspn(at, "0123456789");
+  if (*at == '.') {
+    double unit = 0.1;
+    for (++at; *at >= '0' && *at <= '9'; ++at, unit /= 10) percent += unit * (*at - '0');
+  }
+  return std::min(percent / 100, 1.0);
+}
+
 size_t OwnResidentBytes(const char* statm) {
   char text[128];  // pages: "size resident shared …"
-  if (!ReadFile(statm, text, sizeof(text))) return 0;
+  if (!ReadKernelText(statm, text, sizeof(text))) return 0;
   const char* resident = strchr(text, ' ');
   const char* shared = resident == nullptr ? nullptr : strchr(resident + 1, ' ');
   if (shared == nullptr) return 0;
-  const size_t all = ParseNumber(resident + 1);
-  return (all - std::min(ParseNumber(shared + 1), all)) * kNativePageSize;
+  const size_t all = ParseKernelNumber(resident + 1);
+  return (all - std::min(ParseKernelNumber(shared + 1), all)) * kNativePageSize;
 }
 
 }  // namespace strata

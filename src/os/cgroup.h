@@ -1,7 +1,8 @@
 // What the cgroup of this process allows it, version 1 or 2: memory, and how much of it is used;
-// CPU time. A limit of any ancestor binds as well as one's own, so every level is looked at, and
-// the one that is nearest to its end counts. Files that are absent or unreadable mean no limit.
-// Sits in os; reads without allocating, by system calls that are no cancellation points.
+// CPU time; processes and threads. A limit of any ancestor binds as well as one's own, so every
+// level is looked at, and the one that is nearest to its end counts. Files that are absent or
+// unreadable mean no limit. Sits in os; reads without allocating, by system calls that are no
+// cancellation points.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +15,38 @@ struct CgroupMemory {
   size_t usage = 0;  // without file cache that the kernel would drop before it kills
 };
 
+struct CgroupPids {
+  size_t limit = 0;  // processes and threads; 0: none known
+  size_t used = 0;
+  size_t room() const { return limit > used ? limit - used : 0; }
+};
+
 class CgroupWatch {
  public:
   // Finds the directories of this process's cgroups, below `mount` (/sys/fs/cgroup), from `self`
   // (/proc/self/cgroup). Called again after a fork or a move to another cgroup.
   void Find(const char* mount, const char* self);
 
+  // The same for ReadPids, which few ask for.
+  void FindPids(const char* mount, const char* self);
+
   // Of the level with the least room; memory.high counts as a limit, since the kernel stalls the
   // process there.
   CgroupMemory Read() const;
 
+  // Of the level with the least room.
+  CgroupPids ReadPids() const;
+
+  // The share of the last 10 s in which some task of the cgroup waited for memory, 0 to 1; version
+  // 2 only.
+  double ReadPressure() const;
+
   // Thousandths of a CPU that the process may use over time; 0: as many as there are.
   uint32_t ReadCpuQuota() const;
+
+  // Asks the kernel to take so many bytes from the level that this process is in. Under version 1,
+  // which has no other way, its limit goes down by as much for a moment. False: refused.
+  bool Reclaim(size_t bytes) const;
 
   // The directory whose memory files are read, without the ancestors'; empty: none was found.
   const char* memory_directory() const { return memory_.path; }
@@ -49,7 +70,11 @@ class CgroupWatch {
 
   Directory memory_;
   Directory cpu_;
+  Directory pids_;
 };
+
+// As ReadPressure, of a file in the form of /proc/pressure/memory; 0 where there is none.
+double ReadMemoryPressure(const char* file);
 
 // Bytes of memory that this process alone holds (resident and not shared), by `statm`
 // (/proc/self/statm); 0 if that can't be read.

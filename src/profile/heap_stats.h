@@ -68,6 +68,22 @@ struct LimitStats {
   size_t hard_failures = 0;
 };
 
+// What growth costs now, and what was paid (price/price_law.h).
+struct PriceStats {
+  bool on = false;
+  uint64_t weight = 0;
+  double seconds_a_mib = 0;  // of growth; 0: nothing
+  size_t supply = 0;         // bytes that the process and its neighbours may use
+  size_t left = 0;           // of it
+  double pressure = 0;       // share of the last 10 s in which somebody waited for memory
+  size_t debt = 0;           // bytes of growth that are not paid for
+  uint64_t waiting = 0;      // threads, now
+  uint64_t waits = 0;
+  uint64_t waited_ns = 0;
+  uint64_t fork_waits = 0;
+  uint64_t fork_waited_ns = 0;
+};
+
 // Bytes of live objects in groups (base/object_group.h).
 struct GroupStats {
   size_t contexts = 0;  // groups of contexts; 0: none
@@ -111,6 +127,7 @@ struct HeapStats {
   size_t cpu_cache_unassigned = 0;  // of it, in no cache's limit
 
   LimitStats limits;
+  PriceStats price;
   bool background_running = false;
   uint64_t background_ticks = 0;
   uint64_t background_released = 0;

@@ -9,9 +9,12 @@
 #include <atomic>
 
 #include "base/errno_keeper.h"
+#include "os/confinement.h"
+#include "os/side_stack.h"
 #include "profile/mappings.h"
 #include "profile/scratch_array.h"
 #include "profile/unwind/frame_walker.h"
+#include "profile/unwind/loaded_code.h"
 #include "profile/unwind/loaded_files.h"
 #include "profile/unwind/unwind_index.h"
 
@@ -70,21 +73,40 @@ void NoteUnknownCode() {
 
 }  // namespace
 
+namespace {
+
+// Goes on where the tables end, if the dynamic linker knows the code there.
+STRATA_NOINLINE void WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
+                                    size_t max, uintptr_t* places) {
+  FrameIndex index;
+  if (!FindFrameIndex(walk.lookup, &index)) return;
+  OnSideStack([&] {
+    FindInheritedConfinement();  // else a walk stays on the page that it begins on
+    WalkFrames(LoadedCode(), walk, SelfRange(), stack, out, max, places);
+  });
+}
+
+}  // namespace
+
 STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places) {
   if (max == 0) return 0;
   const FrameRegisters here = CurrentRegisters();
   StackReader stack(t_known, here.sp);
-  size_t count = 0;
+  WalkPosition walk(here);
+  WalkEnd end = WalkEnd::kUnknownCode;
   {
     const UnwindTables::Pin pin(g_tables);
-    if (STRATA_LIKELY(pin.index() != nullptr)) {
-      const WalkResult walk = WalkFrames(*pin.index(), here, SelfRange(), stack, out, max, places);
-      if (STRATA_UNLIKELY(walk.end == WalkEnd::kUnknownCode)) NoteUnknownCode();
-      count = walk.count;
-    } else {
-      count = WalkFramePointers(here, SelfRange(), stack, out, max);
-      for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
-    }
+    if (STRATA_LIKELY(pin.index() != nullptr))
+      end = WalkFrames(*pin.index(), walk, SelfRange(), stack, out, max, places);
+  }
+  if (STRATA_UNLIKELY(end == WalkEnd::kUnknownCode)) {
+    NoteUnknownCode();
+    WalkLoadedCode(walk, stack, out, max, places);
+  }
+  size_t count = walk.count;
+  if (STRATA_UNLIKELY(count == 0 && !g_tables.prepared())) {
+    count = WalkFramePointers(here, SelfRange(), stack, out, max);
+    for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
   }
   t_known = stack.known();
   if (STRATA_UNLIKELY(count == 0)) {
@@ -95,6 +117,26 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, 
     if (places != nullptr) places[0] = 0;
   }
   return count;
+}
+
+STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
+  const FrameRegisters here = CurrentRegisters();
+  WalkPosition walk(here);
+  OnSideStack([&] {
+    constexpr size_t kDeepest = 2048;
+    uintptr_t frames[kDeepest];
+    FindInheritedConfinement();
+    StackReader stack(KnownPages(), here.sp);
+    WalkEnd end = WalkEnd::kUnknownCode;
+    {
+      const UnwindTables::Pin pin(g_tables);
+      if (pin.index() != nullptr)
+        end = WalkFrames(*pin.index(), walk, SelfRange(), stack, frames, kDeepest);
+    }
+    if (end == WalkEnd::kUnknownCode)
+      WalkFrames(LoadedCode(), walk, SelfRange(), stack, frames, kDeepest);
+  });
+  return walk.left_handler;
 }
 
 bool UnwindTablesStale() {

@@ -15,6 +15,10 @@ namespace strata {
 // caller alone). `places`, if not null: where on the stack each lies, 0 where that is not known.
 size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
+// Whether the calling thread is in a signal handler, as far as its stack can be walked. Deep: for a
+// caller that is about to wait.
+bool InSignalHandler();
+
 // Whether a walk met code in no table (dlopen), or nothing was ever prepared.
 bool UnwindTablesStale();
 

@@ -233,6 +233,21 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("soft_hits", s.limits.soft_hits)
       .Field("hard_failures", s.limits.hard_failures)
       .End();
+  all.Name("price");
+  Object(sink)
+      .Field("on", s.price.on)
+      .Field("weight", s.price.weight)
+      .Field("seconds_a_mib", s.price.seconds_a_mib)
+      .Field("supply_bytes", s.price.supply)
+      .Field("left_bytes", s.price.left)
+      .Field("pressure", s.price.pressure)
+      .Field("debt_bytes", s.price.debt)
+      .Field("waiting_threads", s.price.waiting)
+      .Field("waits", s.price.waits)
+      .Field("waited_ns", s.price.waited_ns)
+      .Field("fork_waits", s.price.fork_waits)
+      .Field("fork_waited_ns", s.price.fork_waited_ns)
+      .End();
   all.Name("sampler");
   Object(sink)
       .Field("interval", s.sampler.interval)

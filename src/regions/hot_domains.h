@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include "base/lock.h"
 #include "hotness/block_pool.h"
@@ -37,7 +38,8 @@ struct HotDomains {
 extern constinit HotDomains g_hot_domains;
 
 // Null with errno: ENOMEM.
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked);
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
+                                 std::optional<CheckBounds> checks);
 // False: there are objects in it.
 bool EndHotDomain(strata_hot_domain* domain);
 

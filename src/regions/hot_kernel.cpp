@@ -11,6 +11,8 @@
 #include "base/errno_keeper.h"
 #include "base/units.h"
 #include "malloc/runtime.h"
+#include "os/cgroup.h"
+#include "os/confinement.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -93,6 +95,13 @@ uint64_t FreeSwap(void*) {
   return uint64_t{info.freeswap} * info.mem_unit;
 }
 
+bool ReclaimFromCgroup(void*, uint64_t bytes) {
+  if (!MayOpenFiles()) return false;
+  CgroupWatch cgroup;
+  cgroup.Find("/sys/fs/cgroup", "/proc/self/cgroup");
+  return cgroup.Reclaim(bytes);
+}
+
 // "some avg10=0.12 ..." in percent, two digits.
 uint32_t PressurePer10k(void*) {
   char text[64] = {};
@@ -116,9 +125,14 @@ void PauseNs(void*, uint64_t ns) {
 
 }  // namespace
 
-constinit const HotMemory kProcessHotMemory = {Take,           Give,        Advise,   Resident,
-                                               NowNs,          ThreadCpuNs, Headroom, FreeSwap,
-                                               PressurePer10k, PauseNs,     nullptr};
+constinit const HotMemory kProcessHotMemory = {Take,           Give,     Advise,
+                                               Resident,       NowNs,    ThreadCpuNs,
+                                               Headroom,       FreeSwap, ReclaimFromCgroup,
+                                               PressurePer10k, PauseNs,  nullptr};
+
+bool HugepagesAreOff() {
+  return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;
+}
 
 uint64_t AddressUntagMask() {
   constexpr long kArchGetUntagMask = 0x4001;

@@ -7,6 +7,7 @@
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
 #include "malloc/limits.h"
+#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "regions/cap_call.h"
 #include "regions/record_list.h"
@@ -181,6 +182,7 @@ void* AllocateInScope(size_t size, size_t align) {
     } else {
       TendBackground();
       RelieveMemoryIfNeeded();
+      PayForGrowthIfDue();
     }
   }
   if (STRATA_LIKELY(p != nullptr)) errno = saved;

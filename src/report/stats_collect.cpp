@@ -8,6 +8,7 @@
 #include "malloc/grouped.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
+#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "profile/stack_walk.h"
@@ -151,6 +152,7 @@ void CollectAll(HeapStats& out) {
   out.limits = ReadLimits();
   out.limits.soft_hits = out.page_heap.soft_hits;
   out.limits.hard_failures = out.page_heap.hard_failures;
+  out.price = ReadPrice();
   out.transfer_domains = r.front().transfer.domains();
   out.transfer_domain_row = ReadTransferDomain;
   const BackgroundStats background = ReadBackgroundStats();

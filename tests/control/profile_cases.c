@@ -32,6 +32,14 @@ CASE(hold) {
 
 CASE(hold_and_end) { Hold(); }
 
+// A program at rest that bursts: its first megabytes come after the first second.
+CASE(sleep_and_hold) {
+  usleep(1500000);
+  Hold();
+  Tell("ready\n");
+  while (1) pause();
+}
+
 // Allocates and frees about 20 MiB a second on top.
 CASE(churn) {
   Hold();

@@ -35,12 +35,16 @@ def wait_ready(process: subprocess.Popen[str]) -> int:
     return process.pid
 
 
-def totals(data: bytes) -> dict[str, int]:
-    """The sum of each value of a profile."""
+def parsed(data: bytes) -> Any:
     sys.path.insert(0, str(ROOT / "python"))
     from importlib import import_module
 
-    profile = import_module("strata.pprof").parse(gzip.decompress(data))
+    return import_module("strata.pprof").parse(data)
+
+
+def totals(data: bytes) -> dict[str, int]:
+    """The sum of each value of a profile."""
+    profile = parsed(gzip.decompress(data))
     return {
         kind.type: sum(sample.values[i] for sample in profile.samples)
         for i, kind in enumerate(profile.types)
@@ -61,6 +65,17 @@ def test_live_heap_is_what_the_program_holds(lab: Lab) -> None:
     with start(lab, "hold") as process:
         live = profile(wait_ready(process), "heap")["inuse_space"]
     assert live == pytest.approx(32 << 20, rel=0.25)
+
+
+@pytest.mark.parametrize("case", ["hold", "sleep_and_hold"])
+def test_stacks_of_the_first_samples_are_whole(lab: Lab, case: str) -> None:
+    """Without an option, and before any table is made: a server that loads data as it starts."""
+    with start(lab, case, {"STRATA_SAMPLE": ""}) as process:
+        data = gzip.decompress(body_of(ask_raw(wait_ready(process), b"profile heap")))
+    samples = parsed(data).samples
+    assert samples
+    # HoldsMemory, Hold, the case, main, and two of libc.
+    assert min(len(sample.stack) for sample in samples) >= 5
 
 
 def test_window_sees_only_what_happens_in_it(lab: Lab) -> None:

@@ -66,16 +66,19 @@ size_t Patch(test::FakeProcess& process, const uint8_t* data, size_t size) {
 
 struct Walk {
   uintptr_t frames[64];
-  WalkResult result;
+  size_t count;
+  WalkEnd end;
   KnownPages known;
 };
 
 Walk WalkFrom(const UnwindIndex& index, FrameRegisters at, KnownPages known) {
   Walk walk{};
   StackReader stack(known, at.sp);
-  walk.result = WalkFrames(index, at, {}, stack, walk.frames, std::size(walk.frames));
+  WalkPosition position(at);
+  walk.end = WalkFrames(index, position, {}, stack, walk.frames, std::size(walk.frames));
+  walk.count = position.count;
   walk.known = stack.known();
-  STRATA_CHECK(walk.result.count <= std::size(walk.frames));
+  STRATA_CHECK(walk.count <= std::size(walk.frames));
   return walk;
 }
 
@@ -107,7 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     at.bp = stack[0];
     const Walk first = WalkFrom(*pin.index(), at, {});
     const Walk again = WalkFrom(*pin.index(), at, first.known);
-    STRATA_CHECK(again.result.count == first.result.count && again.result.end == first.result.end);
+    STRATA_CHECK(again.count == first.count && again.end == first.end);
     STRATA_CHECK(memcmp(again.frames, first.frames, sizeof(first.frames)) == 0);
     uintptr_t out[64];
     StackReader reader(KnownPages{}, at.sp);

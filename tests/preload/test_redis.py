@@ -226,3 +226,31 @@ def test_big_values(lab: Lab, tmp_path: Path) -> None:
             assert ask("GET", key) == data, key
         assert ask("SETRANGE", "hole", 20 << 20, "end") == (20 << 20) + 3
         assert ask("GET", "hole") == b"\0" * (20 << 20) + b"end"
+
+
+def figures(client: Client) -> dict[str, str]:
+    text = client("INFO", "memory").decode()
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def test_what_redis_asks_its_allocator(lab: Lab, tmp_path: Path) -> None:
+    """INFO, MEMORY DOCTOR and MEMORY PURGE ask jemalloc, which Debian's build is linked to."""
+    with redis(lab, tmp_path) as (client, _):
+        client.pipeline([("SET", f"key:{i}", b"x" * 900) for i in range(160_000)])
+        time.sleep(0.3)  # it asks ten times a second
+        told = figures(client)
+        allocated, active, resident, used = (
+            int(told[name])
+            for name in (
+                "allocator_allocated", "allocator_active", "allocator_resident", "used_memory",
+            )
+        )  # fmt: skip
+        assert used <= 1.02 * allocated <= 1.1 * used
+        assert allocated <= active <= resident
+        assert 0.9 < int(told["used_memory_rss"]) / resident < 1.2
+        assert b"High process RSS overhead" not in client("MEMORY", "DOCTOR")
+        client.pipeline([("DEL", f"key:{i}") for i in range(160_000)])
+        assert client("MEMORY", "PURGE") == b"OK"
+        time.sleep(0.3)
+        after = figures(client)
+        assert int(after["used_memory_rss"]) < 0.5 * int(told["used_memory_rss"])

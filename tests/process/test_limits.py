@@ -8,55 +8,16 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import memory_cgroup
 import pytest
 from blackbox import ROOT, Lab, Result, missing, wait_until
+from memory_cgroup import JOIN, KILLED, MIB, Cgroup, made, remove
 
 HERE = Path(__file__).resolve().parent
 LOAD = ROOT / "bench/programs/container.cpp"
 JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
-MIB = 1 << 20
-VERSIONS = (
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ("/sys/fs/cgroup", "memory.max", "memory.current"),
-)
-KILLED = {137, -9}
-# /bin/sh joins the cgroup, then becomes the program.
-JOIN = 'echo $$ >"$0/cgroup.procs" && exec "$@"'
-
-
-@dataclass(frozen=True)
-class Cgroup:
-    """A memory cgroup that lives for one test."""
-
-    path: Path
-    limit_file: str
-    usage_file: str
-
-    def limit(self, mib: int) -> None:
-        (self.path / self.limit_file).write_text(str(mib * MIB))
-
-    def usage_mib(self) -> float:
-        return int((self.path / self.usage_file).read_text()) / MIB
-
-    def falls_below(self, mib: float) -> bool:
-        return wait_until(lambda: self.usage_mib() < mib)
-
-    def run(
-        self, lab: Lab, *args: str | Path, env: dict[str, str] | None = None, preload: bool = True
-    ) -> Result:
-        return lab.run("/bin/sh", "-c", JOIN, self.path, *args, env=env, preload=preload)
-
-
-def remove(group: Path) -> None:
-    def gone() -> bool:
-        with contextlib.suppress(OSError):  # busy until its last process is gone
-            group.rmdir()
-        return not group.exists()
-
-    wait_until(gone)
 
 
 @contextlib.contextmanager
@@ -81,23 +42,6 @@ def one_cpu(name: str) -> Iterator[Path]:
         remove(group)
 
 
-@contextlib.contextmanager
-def made(name: str) -> Iterator[Cgroup]:
-    for parent, limit, usage in VERSIONS:
-        group = Cgroup(Path(parent) / name, limit, usage)
-        with contextlib.suppress(OSError):
-            group.path.mkdir()
-            if (group.path / limit).exists():
-                break
-            group.path.rmdir()
-    else:
-        missing("no memory cgroup can be made here")
-    try:
-        yield group
-    finally:
-        remove(group.path)
-
-
 @pytest.fixture
 def cgroup() -> Iterator[Cgroup]:
     with made(f"strata-test-{os.getpid()}") as group:
@@ -119,7 +63,7 @@ def killed(run: Callable[[int], Result]) -> bool:
 
 
 def test_a_machine_without_cgroups_is_no_success_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "VERSIONS", ())
+    monkeypatch.setattr(memory_cgroup, "VERSIONS", ())
     for ci, outcome in (("true", pytest.fail.Exception), ("", pytest.skip.Exception)):
         monkeypatch.setenv("CI", ci)
         with pytest.raises(outcome, match="no memory cgroup"), made("strata-test-none"):

@@ -102,5 +102,5 @@ void Everything() {
 int main() {
   Everything();
   std::thread(Everything).join();
-  return compared > 100 && probe_stale() == 0 ? 0 : 3;
+  return compared > 100 && probe_stale() == (getenv("PROBE_UNPREPARED") != nullptr) ? 0 : 3;
 }

@@ -15,6 +15,7 @@ extern "C" {
 size_t probe_walk(uintptr_t* out, size_t max);
 int probe_stale(void);
 int probe_refresh(void);
+void probe_start(void);
 void probe_round(void);
 void probe_fork(void);
 void probe_fork_parent(void);
@@ -31,6 +32,8 @@ static int compared;  // walks, so that a program can tell that it did any
 __attribute__((noinline, unused)) static void PrepareCompare(void) {
   void* frames[4];
   backtrace(frames, 4);  // loads libgcc
+  probe_start();
+  if (getenv("PROBE_UNPREPARED") != NULL) return;
   if (!probe_refresh()) {
     fprintf(stderr, "no unwind tables\n");
     exit(1);

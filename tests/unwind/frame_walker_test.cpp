@@ -181,9 +181,9 @@ class FrameWalkerTest : public testing::Test {
     const UnwindTables::Pin pin(tables_);
     StackReader reader(KnownPages{}, at.sp);
     std::vector<uintptr_t> out(max);
-    const WalkResult result = WalkFrames(*pin.index(), at, self, reader, out.data(), max);
-    end_ = result.end;
-    out.resize(result.count);
+    WalkPosition walk(at);
+    end_ = WalkFrames(*pin.index(), walk, self, reader, out.data(), max);
+    out.resize(walk.count);
     return out;
   }
 

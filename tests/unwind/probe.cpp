@@ -11,8 +11,10 @@
 
 PROBE_API size_t probe_walk(uintptr_t* out, size_t max) { return strata::WalkStack(out, max); }
 PROBE_API int probe_stale() { return strata::UnwindTablesStale(); }
+// Walks look ahead by a call that a filter may forbid.
+PROBE_API void probe_start() { strata::FindInheritedConfinement(); }
 PROBE_API int probe_refresh() {
-  strata::FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
+  probe_start();
   return strata::RefreshUnwindTables();
 }
 PROBE_API void probe_round() { strata::KeepUnwindTables(); }
@@ -96,10 +98,13 @@ __attribute__((constructor)) void Begin() {
   backtrace(frames, 4);  // loads libgcc now
   const char* every = getenv("PROBE_EVERY");
   g_every = every != nullptr ? strtoul(every, nullptr, 10) : 1;
-  if (!probe_refresh()) _exit(98);
-  pthread_t thread;
-  if (pthread_create(&thread, nullptr, Refresher, nullptr) != 0) _exit(99);
-  pthread_detach(thread);
+  probe_start();
+  if (getenv("PROBE_UNPREPARED") == nullptr) {
+    if (!probe_refresh()) _exit(98);
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, Refresher, nullptr) != 0) _exit(99);
+    pthread_detach(thread);
+  }
   pthread_atfork(nullptr, nullptr, strata::ForgetWalkersInChild);
   g_ready = true;
 }

@@ -27,6 +27,7 @@ SOURCES = [
             "profile/mappings.cpp",
             "os/confinement.cpp",
             "os/readable.cpp",
+            "os/side_stack.cpp",
             "base/lock.cpp",
             "base/check.cpp",
             "base/message.cpp",
@@ -82,6 +83,7 @@ def test_random_chains_in_c(lab: Lab, probe: Path, flags: str) -> None:
     program = lab.build(HERE / "chains.c", *flags.split(), *link_to(probe))
     for seed in range(4):
         lab.run(program, str(seed)).silent()
+        lab.run(program, str(seed), env={"PROBE_UNPREPARED": "1"}).silent()
     lab.run(program, "9", preload=False).silent()
 
 
@@ -89,6 +91,7 @@ def test_random_chains_in_c(lab: Lab, probe: Path, flags: str) -> None:
 def test_cxx(lab: Lab, probe: Path, flags: str) -> None:
     program = lab.build(HERE / "chains.cpp", *flags.split(), *link_to(probe))
     lab.run(program).silent()
+    lab.run(program, env={"PROBE_UNPREPARED": "1"}).silent()
 
 
 def test_rust(lab: Lab, probe: Path) -> None:
@@ -145,13 +148,17 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.wait(60)
 
 
-def test_redis_server(lab: Lab, tmp_path: Path) -> None:
-    """Debian's build, which has no frame pointers: every stack reaches its thread's first frame."""
+@pytest.mark.parametrize("tables", [True, False])
+def test_redis_server(lab: Lab, tmp_path: Path, tables: bool) -> None:
+    """Debian's build, which has no frame pointers: every stack reaches its thread's first frame,
+    by tables or, where there are none yet, by the files themselves."""
     library = build_probe(lab, "-DPROBE_MALLOC")
     port = free_port()
     out = tmp_path / "walks"
     options = f"--port {port} --bind 127.0.0.1 --appendonly no --io-threads 2 --save"
     env = {"LD_PRELOAD": str(library), "PROBE_OUT": str(out), "PROBE_EVERY": "3"}
+    if not tables:
+        env["PROBE_UNPREPARED"] = "1"
     with lab.start(
         need("redis-server"),
         *options.split(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strata import __version__
-from strata.report import contexts, cpu_time, hotness, prediction_sections, tiers
+from strata.report import contexts, cpu_time, hotness, prediction_sections, price, tiers
 from strata.report.model import Recording
 from strata.report.page import Section, plural, render
 from strata.stats import human
@@ -25,6 +25,7 @@ def sections(recording: Recording) -> list[Section]:
         contexts.lifetime_section(recording),
         *prediction_sections.sections(recording),
         hotness.section(recording),
+        price.section(recording),
         tiers.misses_section(recording),
         *tiers.span_sections(recording),
     ]

@@ -1,6 +1,8 @@
 // Walking frames. See frame_walker.h.
 #include "profile/unwind/frame_walker.h"
 
+#include "profile/unwind/loaded_code.h"
+
 namespace strata {
 namespace {
 
@@ -19,25 +21,21 @@ STRATA_ALWAYS_INLINE bool Contains(CodeRange range, uintptr_t pc) {
 constexpr uintptr_t kPltEntrySize = 16;
 constexpr uintptr_t kPltPushed = 11;
 
-struct Step {
-  FrameRegisters at;
-  uintptr_t lookup = 0;  // an address in the instruction that the frame stands at
-};
-
-STRATA_READS_STACK bool LeaveSignal(StackReader& stack, Step& step) {
+STRATA_READS_STACK bool LeaveSignal(StackReader& stack, WalkPosition& step) {
   const uintptr_t frame = step.at.sp;
   if (!stack.Load(frame + kSignalRbp, &step.at.bp) ||
       !stack.Load(frame + kSignalRip, &step.at.pc) ||
       !stack.Load(frame + kSignalRsp, &step.at.sp)) {
     return false;
   }
+  step.left_handler = true;
   step.lookup = step.at.pc;  // the instruction that was interrupted, not one after a call
   return true;
 }
 
 // Goes from the frame to its caller; false if the stack can't be read as the rule says.
 STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader& stack,
-                                                   Step& step) {
+                                                   WalkPosition& step) {
   FrameRegisters& at = step.at;
   uintptr_t cfa = 0;
   switch (rule.kind()) {
@@ -71,39 +69,35 @@ STRATA_ALWAYS_INLINE STRATA_READS_STACK bool Leave(UnwindRule rule, StackReader&
 
 }  // namespace
 
-STRATA_READS_STACK WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at,
-                                         CodeRange self, StackReader& stack, uintptr_t* out,
-                                         size_t max, uintptr_t* places) {
-  WalkResult result;
-  Step step{at, at.pc};
-  for (size_t left = max + kMaxSelfFrames; result.count < max && left != 0; --left) {
-    const FoundRule found = index.Find(step.lookup);
+template <class Rules>
+STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self,
+                                      StackReader& stack, uintptr_t* out, size_t max,
+                                      uintptr_t* places) {
+  for (size_t left = max + kMaxSelfFrames; walk.count < max && left != 0; --left) {
+    const FoundRule found = rules.Find(walk.lookup);
     const RuleKind kind = found.rule.kind();
-    if (STRATA_UNLIKELY(kind == RuleKind::kNone || kind == RuleKind::kEnd)) {
-      result.end = kind == RuleKind::kEnd
-                       ? WalkEnd::kOutermost
-                       : (found.in_module ? WalkEnd::kNoRule : WalkEnd::kUnknownCode);
-      if (kind == RuleKind::kEnd) stack.Confirm();
-      return result;
+    if (STRATA_UNLIKELY(kind == RuleKind::kEnd)) {
+      stack.Confirm();
+      return WalkEnd::kOutermost;
     }
+    if (STRATA_UNLIKELY(kind == RuleKind::kNone))
+      return found.in_module ? WalkEnd::kNoRule : WalkEnd::kUnknownCode;
     stack.Confirm();
-    if (STRATA_UNLIKELY(!Leave(found.rule, stack, step))) {
-      result.end = WalkEnd::kUnreadable;
-      return result;
-    }
-    if (step.at.pc == 0) {
-      result.end = WalkEnd::kOutermost;
-      return result;
-    }
-    if (result.count != 0 || !Contains(self, step.lookup)) {
+    if (STRATA_UNLIKELY(!Leave(found.rule, stack, walk))) return WalkEnd::kUnreadable;
+    if (walk.at.pc == 0) return WalkEnd::kOutermost;
+    if (walk.count != 0 || !Contains(self, walk.lookup)) {
       // A frame that a signal interrupted has no return address of its own.
-      if (places != nullptr) places[result.count] = step.lookup == step.at.pc ? 0 : step.at.sp - 8;
-      out[result.count++] = step.at.pc;
+      if (places != nullptr) places[walk.count] = walk.lookup == walk.at.pc ? 0 : walk.at.sp - 8;
+      out[walk.count++] = walk.at.pc;
     }
   }
-  result.end = WalkEnd::kFull;
-  return result;
+  return WalkEnd::kFull;
 }
+
+template WalkEnd WalkFrames(const UnwindIndex&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
+                            size_t, uintptr_t*);
+template WalkEnd WalkFrames(const LoadedCode&, WalkPosition&, CodeRange, StackReader&, uintptr_t*,
+                            size_t, uintptr_t*);
 
 namespace {
 

@@ -36,15 +36,23 @@ enum class WalkEnd : uint8_t {
   kUnreadable,   // the stack is not what the tables say
 };
 
-struct WalkResult {
+// How far a walk has come: the frame it stands in, and how many return addresses it has found.
+struct WalkPosition {
+  explicit WalkPosition(FrameRegisters here) : at(here), lookup(here.pc) {}
+
+  FrameRegisters at;
+  uintptr_t lookup;  // an address in the instruction that the frame stands at
   size_t count = 0;
-  WalkEnd end = WalkEnd::kNoRule;
+  bool left_handler = false;  // a signal handler's frames are among those left
 };
 
-// Return addresses from `at` outwards, without those in `self` as long as they come first.
-// `places`, if not null: where on the stack each lies, 0 for one that the kernel put elsewhere.
-WalkResult WalkFrames(const UnwindIndex& index, FrameRegisters at, CodeRange self,
-                      StackReader& stack, uintptr_t* out, size_t max, uintptr_t* places = nullptr);
+// Return addresses from `walk` outwards, without those in `self` as long as they come first, by the
+// rules of an UnwindIndex or of LoadedCode. Where it ends in code that these don't know, another
+// walk can go on with others. `places`, if not null: where on the stack each lies, 0 for one that
+// the kernel put elsewhere.
+template <class Rules>
+WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self, StackReader& stack,
+                   uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // The same by frame pointers, for want of tables. A frame counts only if its return address follows
 // a call instruction, its rbp leads outwards, and both can be read; so most code that uses rbp for

@@ -38,11 +38,6 @@ struct CodeModule {
   }
 };
 
-struct FoundRule {
-  UnwindRule rule;
-  bool in_module = false;
-};
-
 class UnwindIndex {
  public:
   // The rule for the code at `pc`. Any thread, while it has the index pinned.

@@ -76,4 +76,9 @@ class UnwindRule {
   uint32_t bits_ = 0;
 };
 
+struct FoundRule {
+  UnwindRule rule;
+  bool in_module = false;
+};
+
 }  // namespace strata

@@ -1,0 +1,269 @@
+// Paying for growth. See price.h.
+#include "malloc/price.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/errno_keeper.h"
+#include "base/keyed_random.h"
+#include "base/message.h"
+#include "malloc/live_options.h"
+#include "malloc/release_now.h"
+#include "os/confinement.h"
+#include "os/scarcity.h"
+#include "os/side_stack.h"
+#include "price/account.h"
+#include "price/fork_account.h"
+#include "profile/sample_math.h"
+#include "profile/stack_walk.h"
+#include "strata/raw_io.h"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kSliceNs = 100'000'000;          // between two looks of a thread that waits
+constexpr uint64_t kFindsEveryNs = 5 * kSecondNs;   // the process may have been moved
+constexpr uint64_t kGivesEveryNs = 5 * kSecondNs;   // free memory, before anyone pays
+constexpr uint64_t kSaysEveryNs = 60 * kSecondNs;   // in the log
+constexpr uint64_t kWorthSayingNs = 1 * kSecondNs;  // of waiting
+// Growth between two looks: a part of the way to where it begins to cost, or of what is for sale;
+// small enough that several processes at once do not take it all.
+constexpr double kWayPerLook = 1.0 / 16, kSalePerLook = 1.0 / 64;
+constexpr double kLeastStep = 128 << 10, kMostStep = 64 << 20;
+constexpr size_t kFirstLook = 2 << 20;  // a small program reads no file
+
+uint64_t NowNs() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// Uniform in (0, 1], another one for each process and moment.
+double Chance(uint64_t now) {
+  const auto thread = static_cast<uint64_t>(raw::Call(SYS_gettid));
+  return static_cast<double>((KeyedRandom(now, thread).Next() >> 11) + 1) * 0x1p-53;
+}
+
+struct Verdict {
+  uint64_t delay_ns = 0;
+  double left = 0, limit = 0, debt = 0;
+};
+
+class Payer {
+ public:
+  constexpr Payer() = default;
+
+  // What is owed now, by fresh figures. Sets when growth is looked at next.
+  Verdict Look() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    const uint64_t now = NowNs();
+    FindIfDue(now);
+    const MemorySupply m = watch_.ReadMemory();
+    supply_ = {static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure};
+    ProcessHeap& heap = TheRuntime().heap;
+    buyer_ = {static_cast<double>(heap.page_heap().charged_bytes()), weight()};
+    growth_.Settle(supply_, buyer_, kMemoryTerms, now);
+    const uint64_t delay = DelayNs(supply_, buyer_, kMemoryTerms, growth_.debt());
+    heap.page_heap().WatchGrowth(static_cast<size_t>(buyer_.holds + StepTo(delay)));
+    return {delay, std::max(supply_.limit - supply_.used, 0.0), supply_.limit, growth_.debt()};
+  }
+
+  void BeginFork() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    const uint64_t now = NowNs();
+    forks_.Begin(now, -NaturalLog(Chance(now)));
+  }
+  // How long it waits still.
+  uint64_t LookAtFork() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    const uint64_t now = NowNs();
+    FindIfDue(now);
+    const CgroupPids p = watch_.ReadPids();
+    const Supply supply{static_cast<double>(p.limit), static_cast<double>(p.used), 0};
+    return forks_.OwedNs(supply, weight(), now);
+  }
+
+  bool MayGiveBack() STRATA_EXCLUDES(lock) { return Due(&Payer::gave_back_ns_, kGivesEveryNs); }
+  bool MaySay() STRATA_EXCLUDES(lock) { return Due(&Payer::said_ns_, kSaysEveryNs); }
+
+  void Read(PriceStats& out) STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    out.seconds_a_mib = PriceOf(supply_, buyer_, kMemoryTerms) * (1 << 20);
+    out.supply = static_cast<size_t>(supply_.limit);
+    out.left = static_cast<size_t>(std::max(supply_.limit - supply_.used, 0.0));
+    out.pressure = supply_.pressure;
+    out.debt = static_cast<size_t>(growth_.debt());
+  }
+
+  void Reset() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    supply_ = {};
+    growth_ = {};
+    forks_ = {};
+  }
+
+  Lock lock{LockRank::kPrice};
+
+ private:
+  static uint32_t weight() { return LoadOption(TheRuntime().options.weight); }
+
+  void FindIfDue(uint64_t now) STRATA_REQUIRES(lock) {
+    if (found_ns_ != 0 && now - found_ns_ < kFindsEveryNs) return;
+    found_ns_ = now;
+    watch_.Find();
+  }
+
+  double StepTo(uint64_t delay) const STRATA_REQUIRES(lock) {
+    if (delay != 0) return 0;  // the next growth of any thread waits as well
+    if (supply_.limit == 0) return kMostStep;
+    const double room = FeltRoom(supply_) - kMemoryTerms.begins * supply_.limit;
+    const double for_sale = FeltRoom(supply_) - kMemoryTerms.reserve * supply_.limit;
+    const double step = room > 0 ? room * kWayPerLook : for_sale * kSalePerLook;
+    return std::clamp(step, kLeastStep, kMostStep);
+  }
+
+  bool Due(uint64_t Payer::* last, uint64_t every) STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    const uint64_t now = NowNs();
+    if (this->*last != 0 && now - this->*last < every) return false;
+    this->*last = now;
+    return true;
+  }
+
+  ScarcityWatch watch_ STRATA_GUARDED_BY(lock);
+  Supply supply_ STRATA_GUARDED_BY(lock);  // at the last look, as the next
+  Buyer buyer_ STRATA_GUARDED_BY(lock);
+  GrowthAccount growth_ STRATA_GUARDED_BY(lock);
+  ForkAccount forks_ STRATA_GUARDED_BY(lock);
+  uint64_t found_ns_ STRATA_GUARDED_BY(lock) = 0;
+  uint64_t gave_back_ns_ STRATA_GUARDED_BY(lock) = 0;
+  uint64_t said_ns_ STRATA_GUARDED_BY(lock) = 0;
+};
+
+constinit Payer g_payer;
+std::atomic<uint32_t> g_waiting{0};
+std::atomic<uint64_t> g_waits{0}, g_waited_ns{0}, g_fork_waits{0}, g_fork_waited_ns{0};
+std::atomic<uint64_t> g_said_ns{0};  // of g_waited_ns, when the log was told last
+
+// A handler must not wait for what the code that it interrupted may hold.
+bool MayWait() {
+  stack_t alternate{};
+  if (sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK) != 0) return false;
+  return !InSignalHandler();
+}
+
+// A signal ends a slice early, and its handler has run; the wait goes on.
+void SleepFor(uint64_t ns) {
+  const timespec time{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  raw::Nanosleep(&time, nullptr);
+}
+
+void SayThatItWaits(const Verdict& v, uint64_t waited_ns) {
+  if (!g_payer.MaySay()) return;
+  g_said_ns.store(waited_ns, std::memory_order_relaxed);
+  const auto mib = [](double bytes) { return static_cast<size_t>(bytes) >> 20; };
+  Message()
+      .Text("memory is scarce (")
+      .Number(mib(v.left))
+      .Text(" of ")
+      .Number(mib(v.limit))
+      .Text(" MiB left): this process owes for ")
+      .Number(mib(v.debt))
+      .Text(" MiB of growth, and waits before it grows more (STRATA_PRICE=on; see strata price)")
+      .Send();
+}
+
+Verdict LookOnSideStack() {
+  Verdict v;
+  OnSideStack([&v] { v = g_payer.Look(); });
+  return v;
+}
+
+// Until nothing is owed, or for as long as a payment may take.
+void Wait(Verdict v, uint64_t longest_ns) {
+  const uint64_t began = NowNs();
+  g_waiting.fetch_add(1, std::memory_order_relaxed);
+  g_waits.fetch_add(1, std::memory_order_relaxed);
+  uint64_t waited = 0;
+  while (v.delay_ns != 0 && waited < longest_ns) {
+    SleepFor(std::min({v.delay_ns, kSliceNs, longest_ns - waited}));
+    const uint64_t before = waited;
+    waited = NowNs() - began;
+    const uint64_t slept = waited - before;
+    const uint64_t all = g_waited_ns.fetch_add(slept, std::memory_order_relaxed) + slept;
+    if (all - g_said_ns.load(std::memory_order_relaxed) >= kWorthSayingNs) SayThatItWaits(v, all);
+    if (!MayOpenFiles()) break;  // the program has confined itself meanwhile
+    v = LookOnSideStack();
+  }
+  g_waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void PayForGrowth() {
+  const ThreadState& t = t_state;
+  if (t.vforked || t.at_work || t.starts_no_thread || !MayOpenFiles()) return;
+  const ErrnoKeeper keep;
+  Verdict v = LookOnSideStack();
+  if (v.delay_ns != 0 && g_payer.MayGiveBack()) {
+    ReleaseBytes(SIZE_MAX / 2);  // what lies free here goes first
+    v = LookOnSideStack();
+  }
+  if (v.delay_ns != 0 && MayWait()) Wait(v, kMemoryTerms.longest_ns);
+}
+
+void PayForFork() {
+  if (!LoadOption(TheRuntime().options.price) || t_state.vforked || !MayOpenFiles()) return;
+  uint64_t delay = 0;
+  const auto look = [&delay] { delay = g_payer.LookAtFork(); };
+  OnSideStack([&look] {
+    g_payer.BeginFork();
+    look();
+  });
+  if (delay == 0 || !MayWait()) return;
+  g_fork_waits.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t began = NowNs();
+  uint64_t waited = 0;
+  while (delay != 0 && waited < kProcessTerms.longest_ns && MayOpenFiles()) {
+    SleepFor(std::min(delay, kSliceNs));
+    waited = NowNs() - began;
+    OnSideStack(look);
+  }
+  g_fork_waited_ns.fetch_add(waited, std::memory_order_relaxed);
+}
+
+void PriceTick() {
+  if (LoadOption(TheRuntime().options.price) && MayOpenFiles()) LookOnSideStack();
+}
+
+void SetPricing(Pricing pricing, uint32_t weight) {
+  Runtime& r = TheRuntime();
+  StoreOption(r.options.weight, weight);
+  StoreOption(r.options.price, pricing == Pricing::kOn);
+  g_payer.Reset();
+  r.heap.page_heap().WatchGrowth(pricing == Pricing::kOn ? kFirstLook : SIZE_MAX);
+}
+
+PriceStats ReadPrice() {
+  PriceStats out;
+  const Options& o = TheRuntime().options;
+  out.on = LoadOption(o.price);
+  out.weight = LoadOption(o.weight);
+  if (out.on) g_payer.Read(out);
+  out.waiting = g_waiting.load(std::memory_order_relaxed);
+  out.waits = g_waits.load(std::memory_order_relaxed);
+  out.waited_ns = g_waited_ns.load(std::memory_order_relaxed);
+  out.fork_waits = g_fork_waits.load(std::memory_order_relaxed);
+  out.fork_waited_ns = g_fork_waited_ns.load(std::memory_order_relaxed);
+  return out;
+}
+
+Lock& PriceLock() { return g_payer.lock; }
+
+void ForgetWaitersInChild() { g_waiting.store(0, std::memory_order_relaxed); }
+
+}  // namespace strata

@@ -1,0 +1,91 @@
+// What is left, out of trees of plain files: a cgroup of either version, or the machine.
+#include "os/scarcity.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace strata {
+namespace {
+
+struct ScarcityTest : testing::Test {
+  ScarcityTest() {
+    char name[] = "/tmp/strata-scarcity-XXXXXX";
+    root = mkdtemp(name);
+    self = root + "/self";
+    pressure = root + "/pressure";
+  }
+  ~ScarcityTest() override { std::filesystem::remove_all(root); }
+
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path full = root + path;
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text;
+  }
+  ScarcityWatch Found() {
+    ScarcityWatch watch({root.c_str(), self.c_str(), root.c_str(), pressure.c_str()});
+    watch.Find();
+    return watch;
+  }
+
+  std::string root, self, pressure;
+};
+
+TEST_F(ScarcityTest, TheCgroupAndItsPressure) {
+  Write("/self", "0::/a\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  Write("/a/memory.pressure",
+        "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=3.00 avg60=0 avg300=0 "
+        "total=1\n");
+  const MemorySupply m = Found().ReadMemory();
+  EXPECT_EQ(m.limit, 1048576u);
+  EXPECT_EQ(m.used, 4096u);
+  EXPECT_DOUBLE_EQ(m.pressure, 0.125);
+}
+
+TEST_F(ScarcityTest, VersionOneHasNoPressure) {
+  Write("/self", "4:memory:/x\n0::/x\n");
+  Write("/memory/x/memory.limit_in_bytes", "2097152\n");
+  Write("/memory/x/memory.usage_in_bytes", "8192\n");
+  const MemorySupply m = Found().ReadMemory();
+  EXPECT_EQ(m.limit, 2097152u);
+  EXPECT_EQ(m.pressure, 0);
+}
+
+TEST_F(ScarcityTest, TheMachineWhereNoCgroupSetsALimit) {
+  Write("/meminfo",
+        "MemTotal:        1000 kB\nMemFree:           10 kB\nMemAvailable:     200 kB\n"
+        "SwapTotal:        500 kB\nSwapFree:         100 kB\n");
+  Write("/pressure", "some avg10=100.00 avg60=0 avg300=0 total=0\n");
+  const MemorySupply m = Found().ReadMemory();
+  EXPECT_EQ(m.limit, 1500u * 1024);
+  EXPECT_EQ(m.used, 1200u * 1024);
+  EXPECT_EQ(m.pressure, 1);
+}
+
+TEST_F(ScarcityTest, NothingIsKnownWithoutFiles) {
+  EXPECT_EQ(Found().ReadMemory().limit, 0u);
+  EXPECT_EQ(Found().ReadMemory().pressure, 0);
+  EXPECT_EQ(Found().ReadPids().limit, 0u);
+}
+
+TEST_F(ScarcityTest, ProcessIdsOfTheLevelWithTheLeastRoom) {
+  for (const char* prefix : {"", "/pids"}) {
+    Write("/self", *prefix == '\0' ? "0::/a/b\n" : "8:pids:/a/b\n0::/\n");
+    Write(std::string(prefix) + "/a/pids.max", "100\n");
+    Write(std::string(prefix) + "/a/pids.current", "95\n");
+    Write(std::string(prefix) + "/a/b/pids.max", "max\n");
+    Write(std::string(prefix) + "/a/b/pids.current", "7\n");
+    const CgroupPids p = Found().ReadPids();
+    EXPECT_EQ(p.limit, 100u) << prefix;
+    EXPECT_EQ(p.used, 95u) << prefix;
+    EXPECT_EQ(p.room(), 5u) << prefix;
+  }
+}
+
+}  // namespace
+}  // namespace strata

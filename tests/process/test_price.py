@@ -1,0 +1,121 @@
+"""STRATA_PRICE: a program that takes without end in a memory cgroup of its own lives, and gets ever
+less; nothing waits where there is enough, nor in a signal handler; a fork bomb leaves room."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blackbox import ROOT, Lab, missing
+from memory_cgroup import JOIN, KILLED, Cgroup, made, remove
+
+HERE = Path(__file__).resolve().parent
+BOX = 96
+ON = {"STRATA_PRICE": "on"}
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Cgroup]:
+    with made(f"strata-price-{os.getpid()}") as group:
+        group.limit(BOX)
+        yield group
+
+
+@pytest.fixture(scope="module")
+def grow(lab: Lab) -> Path:
+    return lab.build(ROOT / "bench/programs/grow.cpp", "-O2")
+
+
+def test_who_takes_all_is_killed_without_the_price(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
+    assert cgroup.run(lab, grow, "--mode=hog").returncode in KILLED
+
+
+@pytest.mark.parametrize("block", [4 << 10, 64 << 10, 1 << 20])
+def test_who_takes_all_waits_instead(
+    lab: Lab, grow: Path, cgroup: Cgroup, tmp_path: Path, block: int
+) -> None:
+    """Whatever tier the blocks come from; and it says so, once."""
+    figures = tmp_path / "stats.json"
+    env = {**ON, "STRATA_STATS": str(figures), "STRATA_STATS_INTERVAL": "1"}
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog", f"--block={block}")
+    with lab.start(*command, env=env) as process:
+        time.sleep(5)
+        assert process.poll() is None
+        usage = cgroup.usage_mib()
+        price = json.loads(figures.read_text())["price"]
+        process.kill()
+        _, said = process.communicate()
+    assert 0.85 * BOX < usage < 0.99 * BOX
+    assert price["on"] is True
+    assert price["waits"] > 0
+    assert price["waited_ns"] > 10**9
+    assert price["seconds_a_mib"] > 0
+    assert price["supply_bytes"] == BOX << 20
+    assert said.count("memory is scarce") == 1
+
+
+def test_nothing_costs_where_there_is_enough(
+    lab: Lab, grow: Path, cgroup: Cgroup, tmp_path: Path
+) -> None:
+    figures = tmp_path / "stats.json"
+    env = {**ON, "STRATA_STATS": str(figures)}
+    half = ("--mode=batch", f"--mib={BOX // 2}", "--seconds=0.2")
+    cgroup.run(lab, grow, *half, env=env).ok()
+    price = json.loads(figures.read_text())["price"]
+    assert (price["waits"], price["waited_ns"], price["seconds_a_mib"]) == (0, 0, 0)
+
+
+def test_a_job_that_needs_its_memory_once_finishes(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
+    most = ("--mode=batch", f"--mib={BOX * 92 // 100}", "--seconds=0.1")
+    result = cgroup.run(lab, grow, *most, env=ON)
+    assert result.returncode == 0, result.explain()
+
+
+def test_no_signal_handler_waits(lab: Lab, cgroup: Cgroup) -> None:
+    """It may have interrupted what others wait for; the code that it interrupted pays later."""
+    program = lab.build(HERE / "price_cases.c", "-O2")
+    result = cgroup.run(lab, program, env=ON)
+    assert result.returncode == 0, result.explain()
+
+
+@contextlib.contextmanager
+def process_ids(most: int) -> Iterator[Path]:
+    for parent in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):
+        group = Path(parent) / f"strata-price-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            if (group / "pids.max").exists():
+                (group / "pids.max").write_text(str(most))
+                break
+            group.rmdir()
+    else:
+        missing("no pids cgroup can be made here")
+    try:
+        yield group
+    finally:
+        while pids := (group / "cgroup.procs").read_text().split():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.02)
+        remove(group)
+
+
+@pytest.mark.parametrize("priced", [False, True])
+def test_a_fork_bomb_leaves_process_ids(lab: Lab, grow: Path, priced: bool) -> None:
+    most = 60
+    with process_ids(most) as group:
+        command = ("/bin/sh", "-c", JOIN, str(group), grow, "--mode=bomb")
+        with lab.start(*command, env=ON if priced else {}):
+            time.sleep(3)
+            running = int((group / "pids.current").read_text())
+    if priced:
+        assert 0.7 * most < running < most
+    else:
+        assert running == most
