@@ -9,13 +9,15 @@
 #                  in six minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades|pageutil|contexts|price|bugs: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint|price|bugs: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
 #                  (docs/crestdb.md)
 #   make compiler  build/bin/strata-cxx, clang 19 that turns marked pointers into ones whose objects
 #                  move (docs/compiler.md)
+#   make analyzer  build/bin/strata-lint-engine, what `.venv/bin/strata lint` finds misuse of memory,
+#                  files, locks and format strings with (docs/lint.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
@@ -26,7 +28,7 @@
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler analyzer tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -63,6 +65,12 @@ compiler: lib
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target strata_guided
 
+analyzer:
+	@$(DEPS) build analyzer
+	@echo "== building build/bin/strata-lint-engine"
+	@cmake --preset release -DSTRATA_TESTS=OFF >build/configure-release.log || { cat build/configure-release.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS) --target strata_lint_engine
+
 tools:
 	@$(DEPS) tools
 
@@ -97,7 +105,7 @@ hades: crestdb
 	@$(DEPS) learn
 	@$(PYTHON) -m strata.demo.hades $(QUICK_FLAG) --out out/hades --program build/bin/crestdb
 
-bench: lib $(if $(filter hades,$(GROUP)),crestdb)
+bench: lib $(if $(filter hades,$(GROUP)),crestdb) $(if $(filter lint,$(GROUP)),analyzer)
 	@$(DEPS) bench
 	@$(PYTHON) bench/run.py $(QUICK_FLAG) $(if $(GROUP),--group $(GROUP)) --lib $(LIB)
 

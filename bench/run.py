@@ -31,6 +31,7 @@ from strata_bench import (
     hades,
     hoard_group,
     lifetimes_group,
+    lint,
     loads,
     loads_model,
     machine,
@@ -63,7 +64,10 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, bugs, contexts, hades, pageutil, price)}
+    | {
+        each.GROUP.name: each.GROUP
+        for each in (accuracy, bugs, contexts, hades, lint, pageutil, price)
+    }
 )
 
 console = Console()
@@ -318,6 +322,28 @@ def run_pageutil(place: Path | None, quick: bool) -> None:
     say(f"bench: wrote {target}")
 
 
+def run_lint(place: Path | None, quick: bool) -> None:
+    """Writes the page of the errors found in seeded programs."""
+    out = ROOT / "build" / "lint"
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    rows = lint.run(out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not rows:
+        raise typer.BadParameter("lint: nothing could be built")
+    how = (
+        f"`make bench GROUP=lint` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
+    )
+    whole = not quick and len(rows) == len(lint.SUBJECTS)
+    target = place or (PAGES if whole else out) / "lint.md"
+    text = lint.page(rows, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
+
+
 def main(
     lib: Annotated[Path, typer.Option(help="The libstrata.so to measure.")] = ROOT
     / "build/lib/libstrata.so",
@@ -359,6 +385,8 @@ def main(
             run_pageutil(docs, quick)
         elif group == bugs.GROUP.name:
             bugs.write(BENCH, lib, docs, console, quick=quick)
+        elif group == lint.GROUP.name:
+            run_lint(docs, quick)
         elif group == price.GROUP.name:
             price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:

@@ -26,6 +26,7 @@ from strata.learn import command as lifetimes
 from strata.learn import train_command
 from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap, is_for_musl, musl_library
+from strata.lint import command as lint
 from strata.pageutil import command as pageutil
 from strata.report import command as report
 from strata.settings import check as check_settings
@@ -308,6 +309,7 @@ compare.add_to(app)
 doctor.add_to(app)
 flame.add_to(app, say)
 lifetimes.add_to(app)
+lint.add_to(app)
 train_command.add_to(app)
 pageutil.add_to(app)
 price.add_to(app)
