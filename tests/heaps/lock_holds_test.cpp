@@ -37,6 +37,7 @@ class WillingKernel {
   bool Collapse(HugeRange) { return true; }
   bool Populate(HugeRange) { return true; }
   HugePages Move(HugeRange from, HugePageId) { return from.length; }
+  size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
   int64_t Headroom() { return INT64_MAX; }
