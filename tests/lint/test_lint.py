@@ -11,13 +11,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT
+from blackbox import ROOT, missing
 
 ENGINE = Path(os.environ.get("STRATA_LINT_ENGINE") or ROOT / "build/bin/strata-lint-engine")
 BIN = ROOT / ".venv/bin"
-pytestmark = pytest.mark.skipif(not ENGINE.exists(), reason="no engine; `make analyzer` builds it")
 HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
 FORMAT = HEAD + "int main(void) { char b[64]; if (!fgets(b, 64, stdin)) return 1;\nprintf(b); }\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _engine() -> None:
+    if not ENGINE.exists():
+        missing("no engine; `make analyzer` builds it")
 
 
 def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
