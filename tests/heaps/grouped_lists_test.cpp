@@ -67,6 +67,8 @@ TEST_F(GroupedListsTest, PagesOfAGroupSendFreesToTheSlowPath) {
 TEST_F(GroupedListsTest, AListTakesNoObjectOfAnotherGroup) {
   void* hot = groups().Take(class_, ObjectGroup::kHot);
   void* cold = groups().Take(class_, ObjectGroup::kCold);
+  void* plain = nullptr;  // so that the class has a list of its own, too
+  ASSERT_EQ(heap_->central().Take(class_, &plain, 1), 1u);
   ASSERT_TRUE(hot != nullptr && cold != nullptr);
   Give(class_, ObjectGroup::kCold, hot);
   EXPECT_EQ(bad_frees, 1u);

@@ -296,8 +296,8 @@ TEST(HotDomain, AddressesThatGuidesCannotHoldAreRefused) {
   EXPECT_EQ(WhyGuidesCannotHold(kAll, reinterpret_cast<uintptr_t>(&here)), nullptr);
   constexpr uint64_t kTagged = ~(uint64_t{0x3f} << 57);
   EXPECT_STREQ(WhyGuidesCannotHold(kTagged, 0), "the upper bits of addresses are in use (LAM)");
-  EXPECT_STREQ(WhyGuidesCannotHold(kAll, uintptr_t{1} << 47),
-               "addresses have more than 47 bits (LA57)");
+  EXPECT_STREQ(WhyGuidesCannotHold(kAll, uintptr_t{1} << arch::kAddressBits),
+               "addresses have more bits than usual (LA57 of x86-64, LVA of Arm)");
 }
 
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {
