@@ -5,25 +5,30 @@
 #   make hades     CrestDB with values that stay and with values that move: speed, memory, and a
 #                  picture of the address space, in two minutes    (QUICK=1: a short one)
 #   make test      everything that has to hold, in half an hour on two cores
+#   make test-arm  the library on a whole arm64 machine, with rseq: Debian's kernel in qemu-system,
+#                  in six minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
-#                  servers|lifetimes|accuracy|hades|pageutil|contexts|price: docs/benchmarks/GROUP.md instead)
+#                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint|price|bugs: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with
 #                  APR's headers libstrata-apr.so, too
 #   make crestdb   build/bin/crestdb, a key-value store over ten index structures whose values move
 #                  (docs/crestdb.md)
 #   make compiler  build/bin/strata-cxx, clang 19 that turns marked pointers into ones whose objects
 #                  move (docs/compiler.md)
+#   make analyzer  build/bin/strata-lint-engine, what `.venv/bin/strata lint` finds misuse of memory,
+#                  files, locks and format strings with (docs/lint.md)
 #   make servers   what puts nginx's and Apache's pools on reaps: build/servers (docs/servers.md)
 #   make tools     .venv/bin/strata, and qemu-user for `strata pageutil`
 #   make golden    rewrites tests/golden for both compilers, to be reviewed as a diff
 #   make fuzz      each fuzz target for FUZZ_SECONDS (60)
+#   make stress    objects that move under threads that change and free them, for STRESS_SECONDS (600)
 #   make mutants   whether the unit tests notice each small mistake of tests/mutants
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler tools test golden demo learn hades bench fuzz mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler analyzer tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -32,6 +37,7 @@ LIB := build/lib/libstrata.so
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+STRESS_SECONDS ?= 600
 QUICK_FLAG := $(if $(filter-out 0,$(QUICK)),--quick)
 
 all: lib tools
@@ -59,12 +65,25 @@ compiler: lib
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target strata_guided
 
+analyzer:
+	@$(DEPS) build analyzer
+	@echo "== building build/bin/strata-lint-engine"
+	@cmake --preset release -DSTRATA_TESTS=OFF >build/configure-release.log || { cat build/configure-release.log; exit 1; }
+	@cmake --build --preset release -j $(JOBS) --target strata_lint_engine
+
 tools:
 	@$(DEPS) tools
 
 test:
 	@$(DEPS) test lint
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+test-arm:
+	@$(DEPS) arm
+	@cmake --preset aarch64 -DSTRATA_TESTS=ON >/dev/null
+	@cmake --build --preset aarch64 -j $(JOBS) --target strata_shared cache_rseq_stress_test cache_rseq_control_stress_test
+	@STRATA_TARGET=aarch64 STRATA_LIB=build/aarch64/libstrata.so STRATA_BUILD_DIR=build/aarch64 \
+	  $(PYTHON) -m pytest -q -p no:cacheprovider tests/targets/test_system.py
 
 golden:
 	@$(DEPS) test
@@ -86,13 +105,20 @@ hades: crestdb
 	@$(DEPS) learn
 	@$(PYTHON) -m strata.demo.hades $(QUICK_FLAG) --out out/hades --program build/bin/crestdb
 
-bench: lib $(if $(filter hades,$(GROUP)),crestdb)
+bench: lib $(if $(filter hades,$(GROUP)),crestdb) $(if $(filter lint,$(GROUP)),analyzer)
 	@$(DEPS) bench
 	@$(PYTHON) bench/run.py $(QUICK_FLAG) $(if $(GROUP),--group $(GROUP)) --lib $(LIB)
 
 fuzz:
 	@$(DEPS) fuzz
 	@scripts/run-fuzz.sh $(FUZZ_SECONDS)
+
+# Objects that move while threads use, change and free them, each checked for its contents.
+stress:
+	@$(DEPS) test
+	@cmake --preset release -DSTRATA_TESTS=ON >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target hotness_move_stress_test
+	@HOT_STRESS_SECONDS=$(STRESS_SECONDS) build/release/tests/hotness/move_stress_test
 
 mutants:
 	@$(DEPS) test

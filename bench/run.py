@@ -22,6 +22,7 @@ from rich.table import Table
 from strata_bench import (
     accuracy,
     allocators,
+    bugs,
     classic_groups,
     contexts,
     cycle_group,
@@ -30,6 +31,7 @@ from strata_bench import (
     hades,
     hoard_group,
     lifetimes_group,
+    lint,
     loads,
     loads_model,
     machine,
@@ -62,7 +64,10 @@ GROUPS = (
     | reap_groups.GROUPS
     | classic_groups.GROUPS
     | lifetimes_group.GROUPS
-    | {each.GROUP.name: each.GROUP for each in (accuracy, contexts, hades, pageutil, price)}
+    | {
+        each.GROUP.name: each.GROUP
+        for each in (accuracy, bugs, contexts, hades, lint, pageutil, price)
+    }
 )
 
 console = Console()
@@ -285,7 +290,7 @@ def run_hades(place: Path | None, quick: bool) -> None:
     how = (
         f"`make bench GROUP=hades` on {datetime.date.today().isoformat()}, tree"
         f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes;"
-        " ratios are the geometric mean over the rounds, with the lowest and the highest."
+        " ratios are medians with quartiles."
     )
     target = place or (out if quick else PAGES) / "hades.md"
     text = hades.page(body, how)
@@ -312,6 +317,28 @@ def run_pageutil(place: Path | None, quick: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     pageutil.draw(outcomes, target.parent / "img" / "pageutil.png")
     text = pageutil.page(outcomes, how)
+    target.write_text(text)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(f"bench: wrote {target}")
+
+
+def run_lint(place: Path | None, quick: bool) -> None:
+    """Writes the page of the errors found in seeded programs."""
+    out = ROOT / "build" / "lint"
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    facts = machine.facts(ROOT)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    rows = lint.run(out, lambda line: say(f"bench: {line}"), quick=quick)
+    if not rows:
+        raise typer.BadParameter("lint: nothing could be built")
+    how = (
+        f"`make bench GROUP=lint` on {datetime.date.today().isoformat()}, tree"
+        f" {facts['tree']}, {facts['processor']}: {(time.monotonic() - started) / 60:.1f} minutes."
+    )
+    whole = not quick and len(rows) == len(lint.SUBJECTS)
+    target = place or (PAGES if whole else out) / "lint.md"
+    text = lint.page(rows, how)
     target.write_text(text)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     say(f"bench: wrote {target}")
@@ -356,6 +383,10 @@ def main(
             run_accuracy(lib, docs, quick)
         elif group == pageutil.GROUP.name:
             run_pageutil(docs, quick)
+        elif group == bugs.GROUP.name:
+            bugs.write(BENCH, lib, docs, console, quick=quick)
+        elif group == lint.GROUP.name:
+            run_lint(docs, quick)
         elif group == price.GROUP.name:
             price.write(BENCH, lib, docs, console, quick=quick)
         elif group == contexts.GROUP.name:

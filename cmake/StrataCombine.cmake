@@ -51,7 +51,7 @@ function(strata_try_combiner result dir linker objcopy)
   file(REMOVE "${dir}/one.o" "${dir}/program")
   strata_run_in_turn(failed ${commands}
     COMMAND "${CMAKE_CXX_COMPILER}" "${dir}/main.o" "${dir}/one.o" -o "${dir}/program"
-    COMMAND "${dir}/program")
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} "${dir}/program")
   if(failed EQUAL 0)
     set(${result} TRUE PARENT_SCOPE)
   else()

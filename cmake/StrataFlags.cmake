@@ -22,9 +22,13 @@ endforeach()
 add_library(strata_flags INTERFACE)
 target_link_libraries(strata_flags INTERFACE strata_warnings)
 target_compile_options(strata_flags INTERFACE
+  -ffunction-sections
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-semantic-interposition
   -fvisibility=hidden -fvisibility-inlines-hidden -ftls-model=initial-exec
   $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>
+  # A conditional branch of aarch64 reaches 1 MiB, and a restartable sequence must not branch into
+  # a part of its function that lies elsewhere.
+  $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:$<$<CXX_COMPILER_ID:GNU>:-fno-reorder-blocks-and-partition>>
   ${STRATA_NO_BUILTINS})
 
 if(STRATA_SANITIZE)

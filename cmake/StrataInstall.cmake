@@ -9,6 +9,19 @@ install(TARGETS strata_shared strata_static EXPORT StrataTargets
 install(TARGETS ${STRATA_HEAP_TARGETS} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/strata"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+# What strata_add_malloc compiles with a heap of the user's.
+foreach(part base/check.cpp base/check.h base/errno_keeper.h base/message.cpp base/message.h
+        base/units.h base/weak_cxx_run_time.h os/file_list_lock.h heaps/preload)
+  get_filename_component(folder "${part}" DIRECTORY)
+  if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/${part}")
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${part}"
+      DESTINATION "${STRATA_CMAKE_DIR}/malloc/${folder}")
+  else()
+    install(FILES "${PROJECT_SOURCE_DIR}/src/${part}"
+      DESTINATION "${STRATA_CMAKE_DIR}/malloc/${folder}")
+  endif()
+endforeach()
+install(FILES "${PROJECT_SOURCE_DIR}/cmake/StrataMalloc.cmake" DESTINATION "${STRATA_CMAKE_DIR}")
 install(EXPORT StrataTargets NAMESPACE Strata:: DESTINATION "${STRATA_CMAKE_DIR}")
 
 configure_package_config_file(

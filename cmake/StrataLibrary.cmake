@@ -1,4 +1,8 @@
-# libstrata.so and libstrata.a, from the same objects but for one.
+# libstrata.so and libstrata.a, from the same objects but for one; libstrata-musl.* for musl.
+set(STRATA_NAME strata)
+if(NOT STRATA_LIBC STREQUAL "glibc")
+  set(STRATA_NAME strata-${STRATA_LIBC})
+endif()
 set(STRATA_WATCHED_SOURCES ${STRATA_MALLOC_SOURCES})
 list(FILTER STRATA_WATCHED_SOURCES INCLUDE REGEX "/watched_calls\\.cpp$")
 list(FILTER STRATA_WATCHED_SOURCES EXCLUDE REGEX "/unwatched_calls\\.cpp$")
@@ -29,13 +33,15 @@ set(STRATA_MAP "${PROJECT_SOURCE_DIR}/cmake/strata.map")
 add_library(strata_shared SHARED ${STRATA_OBJECTS} $<TARGET_OBJECTS:strata_watched>)
 add_library(Strata::strata ALIAS strata_shared)
 set_target_properties(strata_shared PROPERTIES
-  OUTPUT_NAME strata EXPORT_NAME strata VERSION ${PROJECT_VERSION} SOVERSION 0
+  OUTPUT_NAME ${STRATA_NAME} EXPORT_NAME strata VERSION ${PROJECT_VERSION} SOVERSION 0
   LINKER_LANGUAGE C LINK_DEPENDS "${STRATA_MAP}")
 set(STRATA_LINK_OPTIONS
   "LINKER:--version-script=${STRATA_MAP}" LINKER:-z,defs LINKER:-z,now LINKER:-z,relro
   LINKER:-z,nodelete LINKER:-z,noexecstack LINKER:--as-needed LINKER:--build-id
   LINKER:--hash-style=gnu)
 target_link_options(strata_shared PRIVATE ${STRATA_LINK_OPTIONS})
+include(cmake/StrataOrder.cmake)
+strata_order_start_up(strata_shared "${PROJECT_SOURCE_DIR}/cmake/start_up_order.txt")
 
 # The archive holds one object, so that a program gets all of the overrides or none, never half
 # of ours and half of libc's.
@@ -54,7 +60,7 @@ set_source_files_properties("${STRATA_COMBINED}" PROPERTIES EXTERNAL_OBJECT TRUE
 add_library(strata_static STATIC "${STRATA_COMBINED}")
 add_library(Strata::static ALIAS strata_static)
 set_target_properties(strata_static PROPERTIES
-  OUTPUT_NAME strata EXPORT_NAME static LINKER_LANGUAGE C)
+  OUTPUT_NAME ${STRATA_NAME} EXPORT_NAME static LINKER_LANGUAGE C)
 # A program that allocates only through libc (strdup, getline) names no symbol of the archive.
 target_link_options(strata_static INTERFACE LINKER:--undefined=malloc)
 

@@ -56,7 +56,10 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in entries.flatten() {
         let path = entry.path();
         if path.is_dir() {
-            if !path.ends_with("src/trace") && !path.ends_with("heaps/libraries") {
+            let other = ["x86_64", "aarch64", "musl"]
+                .iter()
+                .any(|arch| path.ends_with(arch) && env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok(arch));
+            if !path.ends_with("src/trace") && !path.ends_with("heaps/libraries") && !other {
                 sources(&path, found);
             }
         } else if path.extension().map_or(false, |kind| kind == "cpp")

@@ -2,7 +2,7 @@
 # Installs what the named groups miss: Debian packages through apt-get, Python packages into .venv
 # from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
 # done is said in one line each. Servers that tests and the demo use are installed, not started.
-#   scripts/install-deps.sh GROUP...     groups: build tools test servers demo bench fuzz packages compiler lint
+#   scripts/install-deps.sh GROUP...     groups: build tools test arm servers demo bench fuzz packages compiler analyzer lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,22 +15,26 @@ DAEMONS="openssh-server openssh-client chrony vsftpd cron sudo man-db bubblewrap
 PHP="php-cli php-xml php-mbstring php-curl php-sqlite3"
 POOLS="apache2 apache2-dev libapr1-dev nginx-light nginx-dev"
 IMAGES="libvips-dev libjpeg-dev pkg-config"
+ARM="g++-aarch64-linux-gnu qemu-user googletest"
+MUSL="musl-tools linux-libc-dev"
 CLIENTS="apache2-utils curl openssl subversion libaprutil1-dev"
 
 packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON qemu-user" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER qemu-user rustc golang-go" ;;
+    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER $ARM $MUSL rustc golang-go" ;;
+    arm) echo "$BUILD $ARM $PYTHON qemu-system-arm dpkg-dev" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     learn) echo "$BUILD $PYTHON" ;;
     bench) echo "$BUILD $PYTHON redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 cargo $POOLS wrk $IMAGES qemu-user memcached sqlite3" ;;
     fuzz) echo "$BUILD $CLANG" ;;
+    analyzer) echo "$BUILD $PYTHON clang-19 llvm-19-dev" ;;
     compiler) echo "$BUILD $CLANG" ;;
     packages) echo "$BUILD $PYTHON cargo dpkg-dev mmdebstrap" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
-    *) echo "install-deps: no group '$1' (build tools test servers demo learn bench fuzz packages compiler lint)" >&2; return 2 ;;
+    *) echo "install-deps: no group '$1' (build tools test arm servers demo learn bench fuzz packages compiler analyzer lint)" >&2; return 2 ;;
   esac
 }
 

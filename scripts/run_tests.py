@@ -3,7 +3,7 @@
 
 Stages: the edge table, the storms and some real programs on a debug library, which checks its
 lock ranks and itself, and the composed heaps; the whole suite on the gcc release build; goldens and
-install on clang's; the unit tests under ASan with UBSan and under TSan; the source checks. A stage
+install on clang's; programs for aarch64 under qemu-user and for musl; the unit tests under ASan with UBSan and under TSan; the source checks. A stage
 that cannot build counts as one failure and the next one runs all the same. Only the standard
 library is used, so that this starts on any machine with Python 3.11.
 
@@ -100,6 +100,12 @@ STAGES = (
         targets=INSTALLED,
         select=("-L", "^(golden|install)$"),
     ),
+    Stage(
+        "aarch64",
+        "programs and unit tests for aarch64, under qemu-user",
+        targets=(*LIBRARIES, "os_side_stack_test", "os_readable_test", "lifetime_model_test"),
+    ),
+    Stage("musl", "programs for musl", targets=LIBRARIES),
     Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),
     Stage(
         "tsan",

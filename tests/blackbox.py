@@ -95,12 +95,36 @@ class Result:
         return [line for line in self.stderr.splitlines() if line.startswith("strata:")]
 
 
+@dataclass(frozen=True)
+class Toolchain:
+    """What helper programs are compiled with, and what runs them where the machine can't."""
+
+    c: str = "gcc"
+    cxx: str = "g++"
+    emulator: tuple[str, ...] = ()
+
+
+# By the name in STRATA_TARGET, which the build of another architecture or C library sets.
+TOOLCHAINS = {
+    "": Toolchain(),
+    "aarch64": Toolchain(
+        "aarch64-linux-gnu-gcc",
+        "aarch64-linux-gnu-g++",
+        ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
+    ),
+    "musl": Toolchain("musl-gcc"),
+}
+
+
 class Lab:
     """Compiles helper programs and runs programs with the library preloaded."""
 
-    def __init__(self, library: Path | None, build: Path) -> None:
+    def __init__(
+        self, library: Path | None, build: Path, toolchain: Toolchain | None = None
+    ) -> None:
         self.library = library
         self._build = build
+        self._toolchain = toolchain or Toolchain()
 
     # ---- helper programs
 
@@ -135,13 +159,12 @@ class Lab:
         link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library))
         return self.build(source, include, *link)
 
-    @staticmethod
-    def _compiler(source: Path) -> list[str]:
+    def _compiler(self, source: Path) -> list[str]:
         include = f"-I{TESTS / 'edge'}"
         if source.suffix == ".c":
-            return [need("gcc"), "-std=gnu11", "-O1", "-g", *NO_BUILTIN, include]
+            return [need(self._toolchain.c), "-std=gnu11", "-O1", "-g", *NO_BUILTIN, include]
         if source.suffix == ".cpp":
-            return [need("g++"), "-std=c++20", "-O1", "-g", *NO_BUILTIN, include]
+            return [need(self._toolchain.cxx), "-std=c++20", "-O1", "-g", *NO_BUILTIN, include]
         assert source.suffix == ".rs", source
         return [need("rustc"), "--edition=2021", "-O"]
 
@@ -196,9 +219,15 @@ class Lab:
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.PIPE)
+        environment = self.environment(env, preload=preload)
+        emulator = list(self._toolchain.emulator)
+        if emulator:  # which must not load the library itself
+            for name in ("LD_PRELOAD", "LD_BIND_NOW"):
+                if name in environment:
+                    emulator += ["-E", f"{name}={environment.pop(name)}"]
         process = subprocess.Popen(
-            [str(arg) for arg in args],
-            env=self.environment(env, preload=preload),
+            [*emulator, *(str(arg) for arg in args)],
+            env=environment,
             text=True,
             errors="replace",
             start_new_session=True,

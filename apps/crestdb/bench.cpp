@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -41,7 +42,7 @@ struct Plan {
   std::string distribution_name;
   uint64_t keys, value_bytes, requests, threads;
   double seconds, run_up, window;
-  bool tidy, fresh, json;
+  bool tidy, fresh, json, repeat;
   std::string map;   // a file; empty: none
   std::string then;  // a shell command after the run-up; empty: none
   StoreOptions store;
@@ -52,11 +53,12 @@ strata_hot_reclaim ReclaimOf(const std::string& name) {
       {"pageout", STRATA_HOT_RECLAIM_PAGEOUT},
       {"cold", STRATA_HOT_RECLAIM_COLD},
       {"pressure", STRATA_HOT_RECLAIM_PRESSURE},
+      {"cgroup", STRATA_HOT_RECLAIM_CGROUP},
       {"none", STRATA_HOT_RECLAIM_NONE}};
   for (const auto& [known, value] : kNames) {
     if (known == name) return value;
   }
-  throw UsageError("--reclaim is pageout, cold, pressure or none, not '" + name + "'");
+  throw UsageError("--reclaim is pageout, cold, pressure, cgroup or none, not '" + name + "'");
 }
 
 Plan ReadPlan(Options& o) {
@@ -83,6 +85,7 @@ Plan ReadPlan(Options& o) {
   p.tidy = o.OnOff("tidy", false);
   p.fresh = o.Flag("fresh");
   p.json = o.Flag("json");
+  p.repeat = o.Flag("repeat");
   p.store.expected_keys = p.keys;
   p.store.tidy = p.tidy;
   p.store.domain.target = o.Real("target", 0.01, 0.0001, 0.9);
@@ -111,14 +114,16 @@ class Runners {
   }
 
   void StartToMeasure() {
+    pausing_ = 0;
     measured_from_ = Clock::now();
     phase_ = kMeasure;
   }
-  // Ends the threads.
+  // The threads do nothing until the next StartToMeasure.
   void Stop() {
     elapsed_ = Clock::now() - measured_from_;
-    phase_ = kEnd;
-    for (auto& r : runners_) r->thread.join();
+    phase_ = kPause;
+    while (pausing_.load(std::memory_order_acquire) != runners_.size())
+      std::this_thread::sleep_for(kLookAgain);
     if (no_memory_) throw std::bad_alloc();
   }
   double OperationsPerSecond() const {
@@ -153,7 +158,8 @@ class Runners {
   }
 
  private:
-  enum Phase { kRunUp, kMeasure, kEnd };
+  enum Phase { kRunUp, kMeasure, kPause, kEnd };
+  static constexpr std::chrono::milliseconds kLookAgain{1};
   struct alignas(64) Runner {
     explicit Runner(std::vector<Request> drawn) : requests(std::move(drawn)) {}
     std::vector<Request> requests;
@@ -163,6 +169,14 @@ class Runners {
     std::vector<bool> read_late;                 // by key, of those whose age was drawn
     Latency latency;
     std::vector<uint64_t> used;
+
+    void Begin() {
+      inserted_before = inserted;
+      operations = 0;
+      read_late.clear();
+      latency = {};
+      used.clear();
+    }
   };
 
   std::vector<Request> Draw(uint64_t thread, uint64_t loop) const {
@@ -185,11 +199,16 @@ class Runners {
           begun = 0;
         }
       }
-      const Phase phase = phase_.load(std::memory_order_relaxed);
-      if (phase == kEnd) break;
+      Phase phase = phase_.load(std::memory_order_relaxed);
+      if (phase == kPause) {
+        if (measuring) Note(r, begun, std::min(done, r.requests.size()));
+        measuring = false;
+        phase = Pause();
+      }
+      if (phase == kEnd) return;
       if (phase == kMeasure && !measuring) {
         measuring = true;
-        r.inserted_before = r.inserted;
+        r.Begin();
         begun = at;
         done = 0;
       }
@@ -202,7 +221,16 @@ class Runners {
       }
       r.operations += measuring ? 1 : 0;
     }
-    if (measuring) Note(r, begun, std::min(done, r.requests.size()));
+  }
+
+  // Returns the phase after it.
+  Phase Pause() {
+    pausing_.fetch_add(1, std::memory_order_release);
+    for (;;) {
+      const Phase now = phase_.load(std::memory_order_acquire);
+      if (now != kPause) return now;
+      std::this_thread::sleep_for(kLookAgain);
+    }
   }
 
   // The keys of `count` requests from `from` on.
@@ -272,6 +300,7 @@ class Runners {
   const Plan& plan_;
   Store& store_;
   std::atomic<Phase> phase_{kRunUp};
+  std::atomic<size_t> pausing_{0};      // threads that have come to a pause
   std::atomic<bool> no_memory_{false};  // for a value
   Clock::time_point measured_from_;
   Seconds elapsed_{1};
@@ -384,6 +413,24 @@ void PrintText(const Plan& p, const Runners& runners, const PageUse::Result& use
   }
 }
 
+void MeasureOnce(const Plan& p, Store& store, Runners& runners) {
+  runners.StartToMeasure();
+  std::this_thread::sleep_for(Seconds(p.seconds));
+  const double resident = ResidentMib();
+  runners.Stop();
+  const strata_hot_stats_t stats =
+      store.domain() == nullptr ? strata_hot_stats_t{} : store.domain()->stats();
+  const std::vector<uint64_t> used = runners.KeysUsed();
+  if (!p.map.empty()) WriteMap(p, store, used);
+  PageUse use;
+  for (const uint64_t number : used) {
+    const ValueView v = store.Locate(KeyText(number).view());
+    use.Add(v.data, v.size);
+  }
+  const PageUse::Result result = use.Sum();
+  (p.json ? PrintJson : PrintText)(p, runners, result, resident, stats);
+}
+
 }  // namespace
 
 int RunBench(Options& options) {
@@ -398,21 +445,14 @@ int RunBench(Options& options) {
   malloc_trim(0);  // what the heap would give back by itself within a minute
   if (!p.then.empty() && system(p.then.c_str()) != 0)
     throw std::runtime_error("'" + p.then + "' failed");
-  runners.StartToMeasure();
-  std::this_thread::sleep_for(Seconds(p.seconds));
-  const double resident = ResidentMib();
-  runners.Stop();
-  const strata_hot_stats_t stats =
-      store->domain() == nullptr ? strata_hot_stats_t{} : store->domain()->stats();
-  const std::vector<uint64_t> used = runners.KeysUsed();
-  if (!p.map.empty()) WriteMap(p, *store, used);
-  PageUse use;
-  for (const uint64_t number : used) {
-    const ValueView v = store->Locate(KeyText(number).view());
-    use.Add(v.data, v.size);
+  if (!p.repeat) {
+    MeasureOnce(p, *store, runners);
+    return 0;
   }
-  const PageUse::Result result = use.Sum();
-  (p.json ? PrintJson : PrintText)(p, runners, result, resident, stats);
+  for (std::string line; std::getline(std::cin, line);) {
+    MeasureOnce(p, *store, runners);
+    fflush(stdout);
+  }
   return 0;
 }
 

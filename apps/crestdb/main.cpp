@@ -30,8 +30,9 @@ constexpr char kHelp[] =
       --fresh             each loop draws new ones
       --run-up S          at most; 30 if not given. Ends when nothing moves any more
       --window S          between two looks at what is used; 0.5 if not given
-      --reclaim R         what becomes of cold pages: pageout, cold, pressure, none
+      --reclaim R         what becomes of cold pages: pageout, cold, pressure, cgroup, none
       --then COMMAND      is run by the shell when it has run up, before it is measured
+      --repeat            measures once for each line that it reads, from its standard input
       --map FILE          writes the pages that hold values, as CSV
       --target X          share of the used bytes that may be cold ones; 0.01 if not given
   crestdb serve [--structure NAME] [--port P] [--threads T] [--tidy on|off]
@@ -50,7 +51,7 @@ int Run(int argc, char** argv) {
     fputs(kHelp, stdout);
     return 0;
   }
-  crest::Options options(argc - 2, argv + 2, "json fresh help");
+  crest::Options options(argc - 2, argv + 2, "json fresh repeat help");
   if (options.Flag("help")) {
     fputs(kHelp, stdout);
     return 0;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common.h"
-#include "strata/layers/free_list.h"
+#include "strata/layers/combine/free_list.h"
 
 namespace bench {
 

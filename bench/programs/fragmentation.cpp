@@ -5,9 +5,9 @@
 // others. Speed is not measured here.
 #include "common.h"
 #include "counted_runs.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/thread_buffers.h"
+#include "strata/layers/thread/hoard.h"
+#include "strata/layers/thread/locked.h"
+#include "strata/layers/thread/thread_buffers.h"
 
 namespace {
 
@@ -15,7 +15,7 @@ using namespace strata::layers;
 
 constexpr size_t kUnit = 65536;
 struct Traits : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = 32;
+  static constexpr size_t heaps = 32;
 };
 using Runs = bench::CountedRuns<kUnit>;
 using Heap = Stack<ThreadBuffers<>, Hoard<Traits>, Locked, Runs>;

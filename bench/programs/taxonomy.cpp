@@ -6,12 +6,12 @@
 // the thread sets, so one thread can play many where only memory is measured.
 #include "common.h"
 #include "counted_runs.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/per_thread.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/thread/hoard.h"
+#include "strata/layers/thread/locked.h"
+#include "strata/layers/thread/per_thread.h"
 
 namespace {
 
@@ -30,7 +30,7 @@ struct Who {
 using Source = bench::CountedRuns<kUnit>;
 
 struct Traits : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = kProcessors;
+  static constexpr size_t heaps = kProcessors;
   using Which = Who;
 };
 using Lists = Bins<Classes, FreeList>;

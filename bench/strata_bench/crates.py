@@ -43,6 +43,8 @@ class Recipe:
     crate: str
     version: str
     link: Callable[[Crate], list[str]]
+    member: str = ""  # of bench/peers, if it has not the recipe's name
+    compiler: str = "cc"  # of the crate's C: some is newer than the system's
 
 
 def _whole(archive: Path) -> list[str]:
@@ -73,6 +75,22 @@ def _snmalloc(crate: Crate) -> list[str]:
     ]
 
 
+def _snmalloc_check(crate: Crate) -> list[str]:
+    return [*_snmalloc(crate), "-DSNMALLOC_CHECK_CLIENT"]
+
+
+def _mimalloc_secure(crate: Crate) -> list[str]:
+    """Compiled anew with all that MI_SECURE switches on: the crate's own archive has none."""
+    root = next(crate.source.glob("c_src/mimalloc/v3/src/static.c")).parent.parent
+    flags = ["-O3", "-DNDEBUG", "-fPIC", "-ftls-model=initial-exec", "-w", "-DMI_SECURE=4"]
+    flags += ["-DMI_MALLOC_OVERRIDE=1", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT"]
+    return ["-x", "c", *flags, f"-I{root / 'include'}", str(root / "src/static.c"), "-x", "none"]
+
+
+def _hardened(crate: Crate) -> list[str]:
+    return _whole(crate.out / "libhardened_malloc.a")
+
+
 def _tcmalloc(crate: Crate) -> list[str]:
     sources = crate.out / "patched_deps" / "c_src"
     return [
@@ -89,8 +107,11 @@ def _tcmalloc(crate: Crate) -> list[str]:
 
 RECIPES = {
     "mimalloc": Recipe("libmimalloc-sys", "3.3.2", _mimalloc),
+    "mimalloc-secure": Recipe("libmimalloc-sys", "3.3.2", _mimalloc_secure, "mimalloc"),
+    "hardened": Recipe("hardened-malloc-sys", "of 2026-07", _hardened, compiler="clang-19"),
     "jemalloc": Recipe("tikv-jemalloc-sys", "5.3.1", _jemalloc),
     "snmalloc": Recipe("snmalloc-sys", "0.7.6", _snmalloc),
+    "snmalloc-check": Recipe("snmalloc-sys", "0.7.6", _snmalloc_check, "snmalloc"),
     "tcmalloc": Recipe("libtcmalloc-sys", "of 2025-06", _tcmalloc),
 }
 
@@ -108,10 +129,11 @@ def _run(command: list[str], log: Path, env: dict[str, str] | None = None) -> st
     return done.stdout
 
 
-def _cargo_build(member: str, crate: str, target: Path, log: Path) -> Crate:
+def _cargo_build(member: str, recipe: Recipe, target: Path, log: Path) -> Crate:
+    crate = recipe.crate
     if shutil.which("cargo") is None:
         raise PeerUnavailableError("cargo is not installed")
-    env = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    env = {**os.environ, "CARGO_TARGET_DIR": str(target), "CC": recipe.compiler}
     env.pop("LD_PRELOAD", None)
     output = _run(
         [
@@ -143,7 +165,7 @@ def _stamp(member: str) -> str:
     for path in [
         PEERS / "Cargo.lock",
         PEERS / "Cargo.toml",
-        PEERS / member / "Cargo.toml",
+        PEERS / (RECIPES[member].member or member) / "Cargo.toml",
         Path(__file__),
         *sorted(SHIMS.iterdir()),
     ]:
@@ -162,7 +184,7 @@ def build(member: str, out_dir: Path) -> Path:
     log = out_dir / f"{member}.log"
     log.unlink(missing_ok=True)
     recipe = RECIPES[member]
-    crate = _cargo_build(member, recipe.crate, out_dir / "cargo", log)
+    crate = _cargo_build(recipe.member or member, recipe, out_dir / "cargo", log)
     partial = library.with_suffix(".tmp")
     _run(["g++", *SHARED, "-o", str(partial), *recipe.link(crate)], log)
     partial.rename(library)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,53 +22,67 @@ from strata_bench.groups import Group
 GROUP = Group("hades", "Values that move", "", (), (), rounds=1)
 MIXES = {"A": 2.0, "B": 3.0, "C": 4.0}  # what the paper reaches: utilization, times that of before
 MEMORY, SPEED, P90, COLLECTOR, DEREF = 0.30, 0.99, 1.03, 0.01, 1.0
-BACKENDS = ("pageout", "cold", "pressure", "none")
+BACKENDS = ("pageout", "cold", "pressure", "cgroup", "none")
 SWAP_MIB = 6144
 JOIN = 'echo $$ >"$0" && exec "$@"'
-# The kernel refuses a limit until enough is paged out.
-LOWER = "for i in $(seq 1000); do echo {bytes} >{file} && exit; sleep 0.05; done 2>/dev/null; false"
+# The kernel refuses a limit that it cannot page enough out for, which is the faster the less the
+# program brings back meanwhile. So it stands still: it is the parent of the shell.
+LOWER = (
+    "kill -STOP $PPID; done=1; for i in $(seq 100); do "
+    "if echo {bytes} >{file}; then done=0; break; fi; sleep 0.05; done 2>/dev/null; "
+    "kill -CONT $PPID; exit $done"
+)
 ABOUT = """CrestDB ([crestdb](../crestdb.md)) with keys of 30 bytes and values of 1,024, with \
 values that stay where malloc put them and with values that Strata moves \
 ([hotness](../hotness.md)), in turn. Requests are drawn from YCSB's Zipf distribution (0.99) \
 before a run, one for ten keys, and replayed in a loop by two threads: some values are used again \
-and again and most never, as in the \
-paper, where 4 of 12 GiB are active. *Utilization*: unique bytes of values that were used in the \
-time measured, by the 4 KiB pages they lie on. The paper's 10 million pairs do not fit this \
-machine's time; a table below shows what the size changes. Memory is what is resident at the end.
+and again and most never, as in the paper, where 4 of 12 GiB are active. Both stores stand in \
+memory, and one is measured for a fraction of a second while the other is stopped, in turns, so \
+that what else goes on here meets both. Ratios are the median over the turns, with the quartiles. \
+*Utilization*: unique bytes of values that were used in the time measured, by the 4 KiB pages they \
+lie on. The paper's 10 million pairs do not fit this machine's time; a table below shows what the \
+size changes. Memory is what is resident at the end.
 """
 
 
 @dataclass(frozen=True)
 class Sizes:
-    rounds: int
-    seconds: float
+    turns: int
+    seconds: float  # of a turn
+    rounds: int  # where each measurement is a process of its own
     keys: int  # of the table of all structures
     large: int  # of memory and speed
     scale: tuple[int, ...]
 
 
 FULL = Sizes(
-    rounds=3, seconds=2, keys=200_000, large=1_000_000, scale=(300_000, 1_000_000, 2_000_000)
+    turns=14,
+    seconds=0.35,
+    rounds=3,
+    keys=200_000,
+    large=1_000_000,
+    scale=(300_000, 1_000_000, 2_000_000),
 )
-QUICK = Sizes(rounds=1, seconds=0.3, keys=20_000, large=100_000, scale=(20_000, 100_000))
+QUICK = Sizes(turns=1, seconds=0.3, rounds=1, keys=20_000, large=100_000, scale=(20_000, 100_000))
 
 
 @dataclass
 class Pairs:
-    """Of one row: each round's two runs."""
+    """Of one row: both measurements of each turn."""
 
     label: str
     plain: list[Result] = field(default_factory=list)
     tidied: list[Result] = field(default_factory=list)
 
     def ratio(self, name: str) -> str:
-        found = interval(self._ratios(name))
-        if found.rounds < 2:
-            return f"{found.ratio:.2f}"
-        return f"{found.ratio:.2f} ({min(self._ratios(name)):.2f} to {max(self._ratios(name)):.2f})"
+        ratios = self._ratios(name)
+        if len(ratios) < 2:
+            return f"{ratios[0]:.2f}"
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
-    def mean_ratio(self, name: str) -> float:
-        return interval(self._ratios(name)).ratio
+    def middle_ratio(self, name: str) -> float:
+        return statistics.median(self._ratios(name))
 
     def middle(self, name: str, *, tidied: bool) -> float:
         values = sorted(getattr(r, name) for r in (self.tidied if tidied else self.plain))
@@ -85,12 +100,20 @@ Say = Callable[[str], None]
 
 def pairs(program: Path, label: str, sizes: Sizes, say: Say, **how: object) -> Pairs:
     found = Pairs(label)
-    rounds = sizes.rounds
-    for _ in range(rounds):
-        for tidy, into in ((False, found.plain), (True, found.tidied)):
-            into.append(runs.run(program, tidy=tidy, seconds=sizes.seconds, **how))  # type: ignore[arg-type]
-            if into[-1].missing:
-                raise StrataError(f"{label}: {into[-1].missing} keys were not found")
+    how["seconds"] = sizes.seconds
+    with (
+        runs.Standing(program, tidy=False, **how) as plain,
+        runs.Standing(program, tidy=True, **how) as tidied,
+    ):
+        arms = [(plain, found.plain), (tidied, found.tidied)]
+        for store, _ in arms:
+            store.measure()  # when it has run up; to warm up again what the other one displaced
+        for _ in range(sizes.turns):
+            for store, into in arms:
+                into.append(store.measure())
+                if into[-1].missing:
+                    raise StrataError(f"{label}: {into[-1].missing} keys were not found")
+            arms.reverse()
     say(
         f"{label}: utilization {found.middle('page_utilization', tidied=False):.1f} "
         f"-> {found.middle('page_utilization', tidied=True):.1f} %"
@@ -128,7 +151,7 @@ def utilization(program: Path, sizes: Sizes, say: Say) -> list[str]:
                 keys=sizes.keys,
                 more=("--reclaim", "none"),
             )
-            worst = min(worst, p.mean_ratio("page_utilization"))
+            worst = min(worst, p.middle_ratio("page_utilization"))
             rows.append(
                 (
                     name,
@@ -176,7 +199,7 @@ def memory(program: Path, sizes: Sizes, kind: str, say: Say) -> list[str]:
             )
         )
         if keys == sizes.large:
-            got = p.mean_ratio("resident_mib")
+            got = p.middle_ratio("resident_mib")
             verdicts.append(
                 _verdict(
                     f"{kind}: memory at {keys:,} keys, share of before",
@@ -211,7 +234,7 @@ def speed(program: Path, sizes: Sizes, say: Say) -> list[str]:
         )
         for what, each in (("replayed", p), ("drawn anew (`--fresh`)", q))
     ]
-    got, p90 = p.mean_ratio("operations_per_second"), p.mean_ratio("p90_us")
+    got, p90 = p.middle_ratio("operations_per_second"), p.middle_ratio("p90_us")
     header = ("requests", "operations / s", "p90", "utilization", "collector, run-up included")
     return [
         "## Speed, memory plentiful\n",

@@ -17,7 +17,7 @@ def test_ratios_are_paired() -> None:
     pairs = hades.Pairs(
         "x", [result(p90_us=1), result(p90_us=2)], [result(p90_us=2), result(p90_us=4)]
     )
-    assert pairs.mean_ratio("p90_us") == 2
+    assert pairs.middle_ratio("p90_us") == 2
     assert pairs.ratio("p90_us") == "2.00 (2.00 to 2.00)"
     assert pairs.middle("p90_us", tidied=True) == 4
 

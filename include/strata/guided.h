@@ -47,7 +47,9 @@ inline constexpr strata_hot_type kType = {"", strata_hot_move_guides, nullptr};
 // `new T` of what guided pointers point to.
 struct strata_guided_heap {
   static void* operator new(size_t size) {
-    void* p = strata_hot_allocate(strata::guided::Domain(), size, 16, &strata::guided::kType);
+    const size_t alignment = size % 16 == 0 ? 16 : 8;  // an object's size is a multiple of its own
+    void* p =
+        strata_hot_allocate(strata::guided::Domain(), size, alignment, &strata::guided::kType);
     if (p == nullptr) {
 #if defined(__cpp_exceptions)
       throw std::bad_alloc();

@@ -11,10 +11,11 @@
 // be copied (`using hot_trivially_relocatable = void;` in it), or move itself
 // (`static void hot_move(T* to, T* from) noexcept`, which leaves no object at `from`).
 //
-// With STRATA_HOT_CHECK defined to 1, the default where NDEBUG is not, misuse is told in a line
-// that names the type: a guide that was copied by bytes, a domain that goes before its objects, and
-// a use of a reference after its operation has ended, or of the object after its end. An object
-// then takes whole pages, and the end of an operation microseconds.
+// With STRATA_HOT_CHECK defined to 1, misuse is told in a line that names the type: a guide that
+// was copied by bytes, a domain that goes before its objects, and a use of a reference after its
+// operation has ended, or of the object after its end. An object then takes whole pages, and the
+// end of an operation microseconds. 2 does so with the first 1,024 objects and 20,000 operations of
+// a domain. Where NDEBUG is not defined the default is 1, and 2 if the compiler optimises.
 #ifndef STRATA_HOT_PTR_H_
 #define STRATA_HOT_PTR_H_
 
@@ -30,8 +31,10 @@
 #include <utility>
 
 #ifndef STRATA_HOT_CHECK
-#ifdef NDEBUG
+#if defined(NDEBUG)
 #define STRATA_HOT_CHECK 0
+#elif defined(__OPTIMIZE__)
+#define STRATA_HOT_CHECK 2
 #else
 #define STRATA_HOT_CHECK 1
 #endif
@@ -58,6 +61,13 @@ inline constexpr bool kBytesMove =
 template <class T>
 concept Movable = !std::is_const_v<T> &&
                   (kBytesMove<T> || MovesItself<T> || std::is_nothrow_move_constructible_v<T>);
+
+// Whether constructor arguments begin as uses-allocator construction has them.
+template <class... Args>
+inline constexpr bool kWithAllocator = false;
+template <class First, class... Rest>
+inline constexpr bool kWithAllocator<First, Rest...> =
+    std::is_same_v<std::remove_cvref_t<First>, std::allocator_arg_t>;
 
 template <class T>
 void MoveOne(T* to, T* from) noexcept {
@@ -173,7 +183,7 @@ class hot_domain {
   // T: an object, args for its constructor. T[]: one argument, how many; all value-initialised.
   // Throws std::bad_alloc, and what a constructor throws.
   template <class T, class... Args>
-    requires(!std::is_array_v<T> && hot_detail::Movable<T>)
+    requires(!std::is_array_v<T> && hot_detail::Movable<T> && !hot_detail::kWithAllocator<Args...>)
   hot_ptr<T> make(Args&&... args) {
     void* block = take(sizeof(T), alignof(T), hot_detail::TypeOf<T>());
     if (block == nullptr) fail();
@@ -212,6 +222,11 @@ class hot_domain {
         beside == nullptr ? nullptr : reinterpret_cast<const char*>(beside) - head);
   }
   // Allocator-extended construction: T is built with the allocator as std::uses_allocator says.
+  template <class T, class Allocator, class... Args>
+    requires(!std::is_array_v<T> && hot_detail::Movable<T>)
+  hot_ptr<T> make(std::allocator_arg_t, const Allocator& allocator, Args&&... args) {
+    return make_using<T>(allocator, std::forward<Args>(args)...);
+  }
   template <class T, class Allocator, class... Args>
     requires(!std::is_array_v<T> && hot_detail::Movable<T>)
   hot_ptr<T> make_using(const Allocator& allocator, Args&&... args) {

@@ -18,26 +18,26 @@
 #include <new>
 #include <utility>
 
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/inbox.h"
-#include "strata/layers/listed.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/thread_slot.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/combine/listed.h"
+#include "strata/layers/thread/inbox.h"
+#include "strata/layers/thread/index.h"
+#include "strata/layers/thread/locked.h"
 #include "strata/out_of_memory.h"
 
 namespace strata {
 
 // allocate and deallocate: any thread, any time. release(), construction and destruction: no other
-// thread uses the resource meanwhile. Blocks of up to kLargestPooled bytes are pooled; larger ones
+// thread uses the resource meanwhile. Blocks of up to largest_pooled bytes are pooled; larger ones
 // go upstream. The upstream resource may be one for a single thread: it is called under a lock.
 class pool_resource : public std::pmr::memory_resource {
   using Classes = layers::Geometric<8192>;
   class Pool;
 
  public:
-  static constexpr std::size_t kLargestPooled = Classes::largest;
+  static constexpr std::size_t largest_pooled = Classes::largest;
 
   pool_resource() : pool_resource(std::pmr::get_default_resource()) {}
   explicit pool_resource(std::pmr::memory_resource* upstream)
@@ -56,7 +56,7 @@ class pool_resource : public std::pmr::memory_resource {
   std::pmr::memory_resource* upstream_resource() const { return upstream_.resource(); }
 
  private:
-  using Slot = layers::ThreadSlot;
+  using Slot = layers::ThreadIndex;
 
   // All calls of the upstream resource, of which it sees one at a time.
   class Upstream {
@@ -171,7 +171,7 @@ class pool_resource : public std::pmr::memory_resource {
 
     void* allocate(size_t size) { return heap_.allocate(size); }
     void deallocate(void* p, size_t size) { heap_.deallocate(p, size); }
-    void Return(void* p, size_t size) { heap_.bin(Classes::of(size)).next().Return(p); }
+    void Return(void* p, size_t size) { heap_.bin(Classes::of(size)).next().give_back(p); }
 
    private:
     Heap heap_;
@@ -207,12 +207,12 @@ class pool_resource : public std::pmr::memory_resource {
   void* Allocate(size_t bytes) {
     const size_t slot = Slot::index();
     Pool* mine = pools_[slot];
-    if (bytes > kLargestPooled || mine == nullptr) [[unlikely]]
+    if (bytes > largest_pooled || mine == nullptr) [[unlikely]]
       return AllocateSlow(bytes, slot);
     return mine->allocate(bytes);
   }
   void Deallocate(void* p, size_t bytes) {
-    if (bytes > kLargestPooled) [[unlikely]]
+    if (bytes > largest_pooled) [[unlikely]]
       return large_.deallocate(p, bytes);
     Pool* owner = Chunks::OwnerOf(p);
     if (owner == pools_[Slot::index()]) [[likely]]
@@ -221,12 +221,12 @@ class pool_resource : public std::pmr::memory_resource {
   }
 
   [[gnu::noinline]] void* AllocateSlow(size_t bytes, size_t slot) {
-    if (bytes > kLargestPooled) {
+    if (bytes > largest_pooled) {
       void* p = large_.allocate(bytes);
       if (p == nullptr) internal::ThrowOutOfMemory();
       return p;
     }
-    if (slot != Slot::kMost) return Made(pools_[slot])->allocate(bytes);
+    if (slot != Slot::most) return Made(pools_[slot])->allocate(bytes);
     const std::lock_guard hold(shared_lock_);
     return Made(shared_)->allocate(bytes);
   }
@@ -255,7 +255,7 @@ class pool_resource : public std::pmr::memory_resource {
   Upstream upstream_;
   Slabs slabs_;
   // Each is used by the thread with that slot alone; the last is always null.
-  Pool* pools_[Slot::kMost + 1] = {};
+  Pool* pools_[Slot::most + 1] = {};
   // Of the threads without a slot, under the lock; what they free always goes to inboxes.
   Pool* shared_ = nullptr;
   layers::FutexLock shared_lock_;

@@ -17,21 +17,14 @@
 
 #include <fcntl.h>
 
-namespace strata::raw {
+// Call: a system call as it is.
+#if defined(__aarch64__)
+#include "strata/arch/raw_call_aarch64.h"
+#else
+#include "strata/arch/raw_call_x86_64.h"
+#endif
 
-// A system call as it is: the kernel's answer, a negative errno when it failed.
-inline long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
-                 long f = 0) {
-  register long r10 asm("r10") = d;
-  register long r8 asm("r8") = e;
-  register long r9 asm("r9") = f;
-  long result = number;
-  asm volatile("syscall"
-               : "+a"(result)
-               : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  return result;
-}
+namespace strata::raw {
 
 inline long Answer(long result) {
   // Only these are errors: a call may return an address, or an offset, of the upper half.
@@ -60,15 +53,22 @@ inline ssize_t Pread(int fd, void* to, size_t n, off_t at) {
 inline int Fcntl(int fd, int command, long argument) {
   return static_cast<int>(Answer(Call(SYS_fcntl, fd, command, argument)));
 }
-inline int Poll(pollfd* entries, size_t n, int milliseconds) {
-  return static_cast<int>(
-      Answer(Call(SYS_poll, Word(entries), static_cast<long>(n), milliseconds)));
-}
 inline int Ppoll(pollfd* entries, size_t n, const timespec* timeout) {
   timespec left{};  // the kernel's own call changes it, libc's function does not
   if (timeout != nullptr) left = *timeout;
   return static_cast<int>(Answer(
       Call(SYS_ppoll, Word(entries), static_cast<long>(n), timeout == nullptr ? 0 : Word(&left))));
+}
+inline int Poll(pollfd* entries, size_t n, int milliseconds) {
+#ifdef SYS_poll  // which sandboxes of programs that were written for poll allow
+  return static_cast<int>(
+      Answer(Call(SYS_poll, Word(entries), static_cast<long>(n), milliseconds)));
+#else
+  constexpr int kSecond = 1000;
+  constexpr long kMillisecond = 1'000'000;
+  const timespec timeout{milliseconds / kSecond, milliseconds % kSecond * kMillisecond};
+  return Ppoll(entries, n, milliseconds < 0 ? nullptr : &timeout);
+#endif
 }
 inline int Nanosleep(const timespec* time, timespec* left) {
   return static_cast<int>(Answer(Call(SYS_nanosleep, Word(time), Word(left))));

@@ -18,14 +18,15 @@ import typer
 from strata import __version__, price, reach, symbolize
 from strata.compare import command as compare
 from strata.doctor import command as doctor
-from strata.elf import why_not_preloadable
+from strata.elf import uses_musl, why_not_preloadable
 from strata.errors import StrataError
 from strata.flame import command as flame
 from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.learn import command as lifetimes
 from strata.learn import train_command
 from strata.learn.record import Recording
-from strata.library import DEFAULT_HEAP, find_heap
+from strata.library import DEFAULT_HEAP, find_heap, is_for_musl, musl_library
+from strata.lint import command as lint
 from strata.pageutil import command as pageutil
 from strata.report import command as report
 from strata.settings import check as check_settings
@@ -191,6 +192,16 @@ def run_command(
             help="Keep apart what this model of `strata train` says lasts.",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check every block for memory errors; slow (docs/errors.md)."),
+    ] = False,
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            "--guard", metavar="1/N", help="Guard one of N small blocks against memory errors."
+        ),
+    ] = None,
 ) -> None:
     set_ = [*(set_ or []), *(["PRICE=on"] if priced else [])]
     library, facts = (None, None) if heap == GLIBC else find_heap(heap, lib)
@@ -201,7 +212,19 @@ def run_command(
             stats = False
     environment = child_environment(os.environ, library, cache, release, set_ or [])
     program = resolve(command[0], environment)
-    obstacle = why_not_preloadable(program, facts) if facts is not None else None
+    if (
+        library is not None
+        and heap == DEFAULT_HEAP
+        and not is_for_musl(library)
+        and uses_musl(program)
+    ):
+        other = musl_library(library)
+        if other is not None:
+            library, facts = other
+            environment = child_environment(os.environ, library, cache, release, set_ or [])
+    obstacle = None
+    if library is not None and facts is not None:
+        obstacle = why_not_preloadable(program, facts, for_musl=is_for_musl(library))
     if obstacle is not None:
         say(f"{obstacle}; running it without Strata")
     if set_:  # these alone: what the shell has set, the library itself warns of
@@ -223,6 +246,7 @@ def run_command(
             environment |= recording.environment(learn_minutes)
         if model is not None:
             environment |= with_model(model, heap, set_ or [])
+        environment |= with_error_options(check, guard, heap, set_ or [])
         outcome = run(
             program,
             command,
@@ -254,6 +278,23 @@ def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
     return {"STRATA_MODEL": str(file.absolute()), "STRATA_LIFETIMES": "model"}
 
 
+def with_error_options(
+    check: bool, guard: str | None, heap: str, given: list[str]
+) -> dict[str, str]:
+    wanted = {"STRATA_CHECK": "on"} if check else {}
+    if guard is not None:
+        if not re.fullmatch(r"1/[1-9][0-9]*|on|off", guard):
+            raise StrataError(f"--guard={guard}: it takes 1/N, on or off")
+        wanted["STRATA_GUARD"] = guard
+    for name in wanted:
+        option = "--" + name.removeprefix("STRATA_").lower()
+        if heap != DEFAULT_HEAP:
+            raise StrataError(f"{option}: only Strata's own heap finds memory errors")
+        if any(parse_setting(text)[0] == name for text in given):
+            raise StrataError(f"{option} and --set {name} exclude each other")
+    return wanted
+
+
 def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> Recording:
     if heap != DEFAULT_HEAP:
         raise StrataError(f"--learn: the heap {heap} takes no samples")
@@ -268,6 +309,7 @@ compare.add_to(app)
 doctor.add_to(app)
 flame.add_to(app, say)
 lifetimes.add_to(app)
+lint.add_to(app)
 train_command.add_to(app)
 pageutil.add_to(app)
 price.add_to(app)

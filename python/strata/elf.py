@@ -104,14 +104,29 @@ def gains_privilege(path: Path) -> bool:
     return os.geteuid() != 0
 
 
-def why_not_preloadable(program: Path, library: ElfFacts) -> str | None:
+def _interpreted_by(program: Path) -> Path:
+    """What runs a script in the end; the program itself if it is none."""
+    for _ in range(MAX_SCRIPT_DEPTH):
+        interpreter = script_interpreter(program)
+        if interpreter is None:
+            break
+        program = Path(interpreter)
+    return program
+
+
+def uses_musl(program: Path) -> bool:
+    """Whether musl's loader starts the program; False if that can't be read."""
+    try:
+        facts = read_elf(_interpreted_by(program))
+    except OSError:
+        return False
+    return facts is not None and facts.interpreter is not None and "ld-musl" in facts.interpreter
+
+
+def why_not_preloadable(program: Path, library: ElfFacts, *, for_musl: bool = False) -> str | None:
     """One reason why the linker would not load `library` into `program`, or None if it would."""
     try:
-        for _ in range(MAX_SCRIPT_DEPTH):
-            interpreter = script_interpreter(program)
-            if interpreter is None:
-                break
-            program = Path(interpreter)
+        program = _interpreted_by(program)
         facts = read_elf(program)
         if facts is None:
             return None
@@ -121,8 +136,9 @@ def why_not_preloadable(program: Path, library: ElfFacts) -> str | None:
             return f"{program} gains privileges when it starts, so the linker ignores preloads"
         if not facts.same_machine(library):
             return f"{program} is built for another architecture than the library"
-        if "ld-musl" in facts.interpreter:
-            return f"{program} uses musl, and the library is built for glibc"
+        if ("ld-musl" in facts.interpreter) is not for_musl:
+            mine, other = ("musl", "glibc") if for_musl else ("glibc", "musl")
+            return f"{program} uses {other}, and the library is built for {mine}"
     except OSError:
         return None  # unreadable, yet perhaps executable: the check of the running process tells
     return None

@@ -93,6 +93,23 @@ def find_library(
     )
 
 
+MUSL_NAME = "libstrata-musl.so"
+
+
+def is_for_musl(library: Path) -> bool:
+    """By its name, which the build for musl gives it."""
+    return library.name.startswith(MUSL_NAME)
+
+
+def musl_library(library: Path) -> tuple[Path, ElfFacts] | None:
+    """The build for musl that belongs to a library: beside it, or in the checkout it is of."""
+    folders = [library.parent, *(root / "build" / "musl" for root in checkouts())]
+    for path in (folder / name for folder in folders for name in (MUSL_NAME, f"{MUSL_NAME}.0")):
+        if path.is_file():
+            return path, check_library(path, "library")
+    return None
+
+
 def libraries_beside(library: Path) -> dict[str, Path]:
     """By NAME: libstrata-NAME.so in the library's folder, or its .so.0."""
     found: dict[str, Path] = {}

@@ -88,7 +88,8 @@ class Process:
             text = (self.folder / "maps").read_bytes()
         except OSError:
             return None
-        return any(b"/libstrata.so" in line for line in text.split(b"\n"))
+        names = (b"/libstrata.so", b"/libstrata-musl.so")
+        return any(name in line for line in text.split(b"\n") for name in names)
 
     def keys(self) -> list[str]:
         """What a request has to begin with, from its list of mappings: the keys to its socket. None

@@ -105,7 +105,7 @@ def test_many_small_parts_are_as_good_as_one(
         for _ in range(6)
     ]
     _, whole, _ = merge(tmp_path, *profiles)
-    monkeypatch.setattr(dataset, "ROWS_A_PART", 7)
+    monkeypatch.setattr(dataset, "CONTEXTS_A_PART", 7)
     _, parts, _ = merge(tmp_path, *profiles)
     assert parts.equals(whole)
 
@@ -115,7 +115,10 @@ def test_a_frame_without_a_symbol_is_called_by_its_build() -> None:
     profile = lifetimes({"main;f": (1, MS, 0)})
     sample = replace(profile.samples[0], stack=(Location(0x1500, file), *profile.samples[0].stack))
     (row,) = rows_of(replace(profile, samples=[sample]))
-    assert row["frames"] == ["ef" * 8 + "+0x700", "f", "main"]
+    place = "ef" * 8 + "+0x700"
+    assert row["frames"] == [place, "f", "main"]
+    own = "ab" * 8
+    assert row["symbols"] == [f"{place} <{place}>", f"f <{own}+0x660>", f"main <{own}+0x1a50>"]
 
 
 def test_what_has_no_stack_of_its_own_is_left_out() -> None:

@@ -13,7 +13,7 @@ import pytest
 from strata.errors import StrataError
 from strata.learn import model_file
 from strata.learn.classes import NAMES
-from strata.learn.model_file import CLASSES, load, predict, size_row
+from strata.learn.model_file import CLASSES, load, predict, size_rows
 from strata.learn.tokens import MOST_TOKENS, tokens_of
 
 LIFETIME = Path(__file__).resolve().parents[2] / "tests/lifetime"
@@ -60,9 +60,11 @@ def test_a_frame_has_so_many_tokens_at_most() -> None:
     assert len(tokens_of(" ".join("abcdefghijklmnopqrstuvwxyz"))) == MOST_TOKENS
 
 
-def test_sizes_have_two_rows_a_power_of_two() -> None:
-    rows = [size_row(size) for size in (0, 1, 2, 3, 4, 6, 8, 1024, 1536, 2047, 1 << 60)]
-    assert rows == [0, 0, 2, 3, 4, 5, 6, 20, 21, 21, 63]
+def test_sizes_have_two_coarse_and_eight_fine_rows_a_power_of_two() -> None:
+    sizes = (0, 1, 2, 3, 4, 6, 8, 9, 1024, 1151, 1152, 1536, 2047, 1 << 60)
+    coarse, fine = zip(*map(size_rows, sizes), strict=True)
+    assert coarse == (0, 0, 2, 3, 4, 5, 6, 6, 20, 20, 20, 21, 21, 63)
+    assert [row - 64 for row in fine] == [0, 1, 2, 3, 4, 6, 8, 9, 64, 64, 65, 68, 71, 191]
 
 
 def test_int8_predicts_nearly_the_same() -> None:
@@ -82,7 +84,7 @@ def test_int8_predicts_nearly_the_same() -> None:
         (lambda data: data[:-64], "too short for a model"),
         (lambda _data: b"", "too short for a model"),
         (lambda data: b"x" * len(data), "not a model of strata train"),
-        (lambda data: data[:8] + b"\2" + data[9:], "version 2; this strata reads version 1"),
+        (lambda data: data[:8] + b"\1" + data[9:], "version 1; this strata reads version 2"),
         (lambda data: data[:9000] + b"\xff\xfe" + data[9002:], "damaged"),
     ],
 )
@@ -109,6 +111,6 @@ def test_show_says_what_it_is() -> None:
     command = [sys.executable, "-m", "strata", "model", "show", str(GOLDEN / "int8.model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "version 1, int8, 29 KiB" in done.stdout
+    assert "version 2, int8, 37 KiB" in done.stdout
     assert "programs: golden" in done.stdout
     assert ", ".join(NAMES) in done.stdout

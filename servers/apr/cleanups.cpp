@@ -69,7 +69,7 @@ void RunChildCleanups(apr_pool_t* pool) {
     pool->cleanups = c->next;
     c->run_in_child(const_cast<void*>(c->data));
   }
-  for (apr_pool_t* child = pool->first_child; child != nullptr; child = child->next)
+  for (apr_pool_t* child = pool->family.first_child; child != nullptr; child = child->family.next)
     RunChildCleanups(child);
 }
 

@@ -12,7 +12,8 @@
 #include <apr_pools.h>
 #include <apr_thread_proc.h>
 
-#include "strata/layers/locked.h"
+#include "strata/layers/detail/family.h"
+#include "strata/layers/thread/locked.h"
 #include "strata/reap.h"
 
 #define STRATA_APR_EXPORT extern "C" __attribute__((visibility("default")))
@@ -40,14 +41,11 @@ struct apr_pool_t {
   strata_reap* reap = nullptr;
   apr_abortfunc_t abort = nullptr;
   apr_allocator_t* allocator = nullptr;  // for buckets, which take memory from it; we do not
-  apr_pool_t* parent = nullptr;
-  strata::layers::FutexLock lock;  // the list of children, their links, and `spare`
+  strata::layers::FutexLock lock;        // the children's links, and `spare`
   // A cleared reap of a child that is gone, for the next one: the requests of a connection come one
   // after the other.
   strata_reap* spare = nullptr;
-  apr_pool_t* first_child = nullptr;
-  apr_pool_t* next = nullptr;
-  apr_pool_t* previous = nullptr;
+  strata::layers::FamilyLinks<apr_pool_t> family;
   strata::apr::Cleanup* pre_cleanups = nullptr;
   strata::apr::Cleanup* cleanups = nullptr;
   strata::apr::Subprocess* subprocesses = nullptr;
@@ -56,6 +54,8 @@ struct apr_pool_t {
 };
 
 namespace strata::apr {
+
+using Tree = layers::Family<apr_pool_t, &apr_pool_t::family>;
 
 // Calls the pool's abort function on failure.
 [[gnu::noinline]] void* AllocateSlow(apr_pool_t* pool, size_t size);

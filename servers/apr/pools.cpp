@@ -29,23 +29,18 @@ constexpr size_t kChunkHeader = 64;
 
 // The child gets the parent's spare reap, if there is one.
 void Link(apr_pool_t* pool, apr_pool_t* parent) {
-  pool->parent = parent;
   if (parent == nullptr) return;
   const Hold hold(parent->lock);
-  pool->next = parent->first_child;
-  if (pool->next != nullptr) pool->next->previous = pool;
-  parent->first_child = pool;
+  Tree::Join(pool, parent);
   pool->reap = std::exchange(parent->spare, nullptr);
 }
 
 // The parent gets the child's reap, which holds so much, for the next one, if it has none.
 void Unlink(apr_pool_t* pool, size_t held) {
-  apr_pool_t* parent = pool->parent;
+  apr_pool_t* parent = pool->family.parent;
   if (parent == nullptr) return;
   const Hold hold(parent->lock);
-  if (pool->next != nullptr) pool->next->previous = pool->previous;
-  (pool->previous != nullptr ? pool->previous->next : parent->first_child) = pool->next;
-  pool->parent = nullptr;
+  Tree::Leave(pool);
   if (held > kSpareBytes || parent->spare != nullptr) return;
   // What lay in several chunks gets one, so that the next request takes none.
   const size_t used = held > kFirstChunk ? strata_reap_bytes(pool->reap) + kChunkHeader : 0;
@@ -81,7 +76,7 @@ apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort
 // All that has to happen before the memory goes.
 void End(apr_pool_t* pool) {
   RunCleanups(&pool->pre_cleanups);
-  while (apr_pool_t* child = pool->first_child) apr_pool_destroy(child);
+  while (apr_pool_t* child = pool->family.first_child) apr_pool_destroy(child);
   RunCleanups(&pool->cleanups);
   if (pool->subprocesses != nullptr) EndSubprocesses(pool);
   pool->userdata = nullptr;
@@ -201,12 +196,10 @@ STRATA_APR_EXPORT void apr_pool_destroy(apr_pool_t* pool) {
   free(pool);
 }
 
-STRATA_APR_EXPORT apr_pool_t* apr_pool_parent_get(apr_pool_t* pool) { return pool->parent; }
+STRATA_APR_EXPORT apr_pool_t* apr_pool_parent_get(apr_pool_t* pool) { return pool->family.parent; }
 
 STRATA_APR_EXPORT int apr_pool_is_ancestor(apr_pool_t* a, apr_pool_t* b) {
-  if (a == nullptr) return 1;
-  while (b != nullptr && b != a) b = b->parent;
-  return b != nullptr;
+  return a == nullptr || strata::apr::Tree::IsWithin(b, a) ? 1 : 0;
 }
 
 STRATA_APR_EXPORT apr_allocator_t* apr_pool_allocator_get(apr_pool_t* pool) {

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "strata/raw_io.h"
 
@@ -39,7 +40,7 @@ void Lock::AcquireSlow() {
                                      std::memory_order_relaxed)) {
       return;
     }
-    __builtin_ia32_pause();
+    arch::Relax();
   }
   for (;;) {
     uint32_t seen = state_.load(std::memory_order_relaxed);

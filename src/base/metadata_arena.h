@@ -16,8 +16,9 @@
 namespace strata {
 
 // What the records of a heap of so many bytes may come to, whatever it holds: each page a span of
-// its own (span/span.h), each hugepage a tracker; and some that free lists hold back.
-inline size_t MetadataFor(size_t heap_bytes) { return heap_bytes / 44 + (192 << 10); }
+// its own (span/span.h), each hugepage a tracker; the central list of each class, and some records
+// that free lists hold back.
+inline size_t MetadataFor(size_t heap_bytes) { return heap_bytes / 44 + (288 << 10); }
 
 // Whom a record is for. Those that describe the heap's memory may use what EnsureHeapTotal set
 // aside; all others must not.

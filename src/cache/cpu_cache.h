@@ -120,6 +120,21 @@ class CpuCache {
   void SetShare(size_t bytes) { sharing_.SetShare(bytes); }
   void SetSizing(CacheSizing sizing) { sharing_.SetSizing(sizing); }
 
+  // Whether the object lies free on a vCPU. Never true of one that a program holds, whoever runs
+  // there meanwhile: what lay in a slot when it was taken was overwritten before the fill rose
+  // again above that slot, and the fill is read first.
+  bool Holds(SizeClass c, const void* object) const {
+    for (const Vcpu& v : vcpus_) {
+      const SlabHeader& h = v.slab().header(c);
+      const size_t fill = h.word.load(std::memory_order_acquire) & 0xffff;
+      void* const* slots = h.array.load(std::memory_order_acquire);
+      for (size_t i = 0; i < fill; ++i) {
+        if (__atomic_load_n(&slots[i], __ATOMIC_RELAXED) == object) return true;
+      }
+    }
+    return false;
+  }
+
   // --- Statistics. Counts may lose a step when two threads of one vCPU race.
 
   CpuCacheClassStats Stats(SizeClass c) const {

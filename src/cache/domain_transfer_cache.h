@@ -96,6 +96,15 @@ class DomainTransferCache {
     shared_->GiveUpCostly();
   }
 
+  // In a domain's.
+  bool Holds(SizeClass c, const void* object) {
+    for (size_t d = 0; several() && d < topology_.domains; ++d) {
+      Domain* cache = states_[d].cache.load(std::memory_order_acquire);
+      if (cache != nullptr && cache->Holds(c, object)) return true;
+    }
+    return false;
+  }
+
   size_t used(SizeClass c) const {
     size_t sum = 0;
     for (size_t d = 0; several() && d < topology_.domains; ++d) {

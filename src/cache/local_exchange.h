@@ -43,6 +43,7 @@ class LocalExchange {
       return true;
     }
     size_t given = popped;
+    ops_.Mark(object);
     batch[popped++] = object;
     while (popped != 0) {
       transfer_->Give(c, batch, popped);

@@ -32,8 +32,7 @@ struct SlabHeader {
   std::atomic<uint16_t> begin;
   std::atomic<uint16_t> end;
   std::atomic<uint32_t> start_factor;  // StartFactor of the class (span/object_start.h)
-  // The slots, of which the one below the first can be read: a push compares what it pushes with
-  // what lies below.
+  // The slots; another below the first is unused, so that what lies in the slab fills whole lines.
   std::atomic<void**> array;
   uint16_t capacity;  // slots in the array
   uint16_t unused[3];

@@ -45,7 +45,7 @@ struct ThreadCache {
     flush_wanted.store(false, std::memory_order_relaxed);
   }
 
-  void* Pop(SizeClass c) {
+  STRATA_ALWAYS_INLINE void* Pop(SizeClass c) {
     List& list = lists[Raw(c)];
     if (STRATA_UNLIKELY(list.length == 0)) return nullptr;
     void* object = list.slots[--list.length];
@@ -56,7 +56,7 @@ struct ThreadCache {
 
   // Of a class that has room. False, with nothing done, if the object is the newest: it was freed
   // before.
-  bool Push(SizeClass c, void* object) {
+  STRATA_ALWAYS_INLINE bool Push(SizeClass c, void* object) {
     List& list = lists[Raw(c)];
     if (STRATA_UNLIKELY(list.length != 0 && list.slots[list.length - 1] == object)) return false;
     list.slots[list.length++] = object;
@@ -102,6 +102,18 @@ struct ThreadCache {
            bytes.load(std::memory_order_relaxed) < limit;
   }
 
+  // For any thread, while the owner may be at work: the length is read before what it covers, as in
+  // CpuCache::Holds.
+  bool Holds(SizeClass c, const void* object) const {
+    const List& list = lists[Raw(c)];
+    const uint32_t length = __atomic_load_n(&list.length, __ATOMIC_ACQUIRE);
+    void* const* slots = __atomic_load_n(&list.slots, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < length; ++i) {
+      if (__atomic_load_n(&slots[i], __ATOMIC_RELAXED) == object) return true;
+    }
+    return false;
+  }
+
   // Sends down half of every list.
   template <class Transfer>
   void Scavenge(Transfer& transfer) {
@@ -143,8 +155,8 @@ struct ThreadCache {
   }
 
   template <class T>
-  static void Add(std::atomic<T>& n,
-                  T by) {  // only the owner writes, so no read-modify-write is needed
+  STRATA_ALWAYS_INLINE static void Add(std::atomic<T>& n, T by) {
+    // Only the owner writes, so no read-modify-write is needed.
     n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 

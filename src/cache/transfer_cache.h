@@ -66,6 +66,14 @@ class TransferCache {
     central_->Give(c, objects, n);
   }
 
+  // Whether the object lies free here.
+  bool Holds(SizeClass c, const void* object) {
+    Stack& s = stacks_[Raw(c)];
+    LockHolder hold(s.lock);
+    const size_t n = s.used.load(std::memory_order_relaxed);
+    return std::find(s.objects, s.objects + n, object) != s.objects + n;
+  }
+
   // Background thread, once a tick; whoever is short of memory, all of it.
   void DrainUnused(SizeClass c, DrainScope scope) {
     Stack& s = stacks_[Raw(c)];
@@ -96,10 +104,10 @@ class TransferCache {
 
   // Up to 32 batches within 192 KiB, but at least two batches: there are some sixty classes of
   // small objects, and what lies here is of use to one of them only. Of a costly class 64 objects
-  // within 2 MiB.
+  // within 4 MiB, which go before the heap grows (heaps/growth.h).
   static constexpr size_t CapacityOf(SizeClass c) {
     const ClassInfo& info = InfoOf(c);
-    if (IsCostly(c)) return std::min<size_t>(64, (2 << 20) / info.size) / kDivisor;
+    if (IsCostly(c)) return std::min<size_t>(64, (4 << 20) / info.size) / kDivisor;
     const size_t within = std::min<size_t>((192 << 10) / info.size, size_t{info.batch} * 32);
     return std::max(within / kDivisor, size_t{info.batch} * 2);
   }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/error_text.h"
 #include "base/version.h"
 #include "control/settings.h"
 #include "malloc/release_now.h"
@@ -36,7 +37,7 @@ const char* AnswerSet(const ControlRequest& request) {
   if (error == 0) return nullptr;
   if (error == ENOENT) return "no such setting; ask for options";
   if (error == EINVAL) return "the value makes no sense for this setting; ask for options";
-  return strerrordesc_np(error);
+  return ErrorText(error);
 }
 
 void WriteSetting(const SettingRow& row, TextSink& sink) {
@@ -74,7 +75,7 @@ const char* AnswerOptions(TextSink& sink) {
 const char* ExplainProfileError(int error) {
   if (error == EINVAL) return "no such kind of profile";
   if (error == ENOTSUP) return "sampling is off: set sample to some bytes first, for example 2M";
-  return strerrordesc_np(error);
+  return ErrorText(error);
 }
 
 const char* WriteAnswer(const ControlRequest& request, int fd) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/error_text.h"
 #include "base/message.h"
 #include "control/server.h"
 #include "malloc/background.h"
@@ -106,7 +107,7 @@ class Duties {
           .Text("control is off: the kernel refused ")
           .Text(what)
           .Text(" (")
-          .Text(strerrordesc_np(why))
+          .Text(ErrorText(why))
           .Text(")")
           .Send();
     }

@@ -79,6 +79,16 @@ class ThreadCaches {
     }
   }
 
+  // Whether the object lies free in one of them. Others may change theirs meanwhile; what a program
+  // holds is in none of them, before or after.
+  bool Holds(SizeClass c, const void* object) STRATA_EXCLUDES(lock_) {
+    LockHolder hold(lock_);
+    for (const ThreadCache* t = first_; t != nullptr; t = t->next) {
+      if (t->Holds(c, object)) return true;
+    }
+    return false;
+  }
+
   // Those of ended threads included.
   CacheCounts Counts() STRATA_EXCLUDES(lock_) {
     LockHolder hold(lock_);
@@ -112,6 +122,12 @@ struct FrontEnd {
   void Tick(uint32_t idle_ticks) {
     if (per_cpu) cpu.Tick(idle_ticks);
     transfer.Tick();
+  }
+
+  // Whether the object lies free in here.
+  bool Holds(SizeClass c, const void* object) {
+    return (per_cpu && cpu.Holds(c, object)) || threads.Holds(c, object) ||
+           transfer.Holds(c, object);
   }
 
   // Sends what lies free in here down, that of the calling thread's own cache included.

@@ -5,18 +5,18 @@
 #pragma once
 
 #include "heaps/page_heap_source.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/thread_buffers.h"
+#include "strata/layers/thread/hoard.h"
+#include "strata/layers/thread/thread_buffers.h"
 
 namespace strata {
 
 struct ProcessHoard : layers::HoardTraits<65536> {
-  static constexpr size_t kHeaps = 32;  // CPUs beyond share them
+  static constexpr size_t heaps = 32;  // CPUs beyond share them
 };
 
 template <class Source>
 using HoardOver = layers::Stack<layers::ThreadBuffers<>, layers::Hoard<ProcessHoard>, Source>;
 
-using HoardHeap = HoardOver<PageHeapSource<ProcessHoard::kSuperblock>>;
+using HoardHeap = HoardOver<PageHeapSource<ProcessHoard::superblock>>;
 
 }  // namespace strata

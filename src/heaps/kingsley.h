@@ -3,12 +3,12 @@
 // of the classics, at up to twice the memory. docs/heaps.md says when to use it. Sits in heaps.
 #pragma once
 
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/mmap_source.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/class_header.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/thread/locked_when_shared.h"
 
 namespace strata {
 

@@ -4,13 +4,13 @@
 // from the original. Sits in heaps.
 #pragma once
 
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/sbrk_source.h"
+#include "strata/layers/combine/apart.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/coalesce.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/source/sbrk.h"
+#include "strata/layers/thread/locked_when_shared.h"
 
 namespace strata {
 

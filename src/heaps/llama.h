@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "heaps/page_heap_source.h"
 #include "lifetime/call_site_predictor.h"
 #include "lifetime/lifetime_heap.h"
@@ -95,9 +96,8 @@ struct ByLifetime {
     // deep the stack is, which tells most paths to it apart. Twelve bits of that are the same in
     // all threads.
     STRATA_ALWAYS_INLINE static uintptr_t CallSite() {
-      uintptr_t stack;
-      asm("mov %%rsp, %0" : "=r"(stack));
-      return reinterpret_cast<uintptr_t>(__builtin_return_address(0)) ^ (stack & 0xfff) << 48;
+      return reinterpret_cast<uintptr_t>(__builtin_return_address(0)) ^
+             (arch::StackPointer() & 0xfff) << 48;
     }
 
     LifetimeHeap<Below, Clock, 16, SparePage::kOne> heap_;

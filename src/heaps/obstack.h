@@ -4,14 +4,14 @@
 // heaps.
 #pragma once
 
-#include "strata/layers/apart.h"
-#include "strata/layers/deferred_pop.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/obstack.h"
-#include "strata/layers/split.h"
+#include "strata/layers/combine/apart.h"
+#include "strata/layers/combine/deferred_pop.h"
+#include "strata/layers/combine/fixed.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/combine/obstack.h"
+#include "strata/layers/combine/split.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/thread/locked_when_shared.h"
 
 namespace strata {
 

@@ -16,8 +16,8 @@
 #include "base/metadata_arena.h"
 #include "hugepage/page_heap.h"
 #include "os/system_kernel.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/sync.h"
+#include "strata/layers/detail/sync.h"
+#include "strata/layers/thread/locked.h"
 
 namespace strata {
 

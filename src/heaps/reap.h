@@ -3,11 +3,11 @@
 // mappings, which go back when they are empty. docs/heaps.md says when to use it. Sits in heaps.
 #pragma once
 
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/only_live.h"
-#include "strata/layers/reap.h"
-#include "strata/layers/tree_fit.h"
+#include "strata/layers/combine/only_live.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/combine/tree_fit.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/thread/locked_when_shared.h"
 
 namespace strata {
 

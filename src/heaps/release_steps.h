@@ -29,9 +29,7 @@ class ReleaseSteps {
 
   uint64_t NowNs() { return kernel_.NowNs(); }
   uint64_t Moves() { return central_.moves() + large_.counts().moves; }
-  void BeginTick(uint32_t tick) {
-    central_.ForEach([tick](auto& list) { list.set_tick(tick); });
-  }
+  void BeginTick(uint32_t tick) { central_.SetTick(tick); }
   void SettleCaches(bool all) {
     large_.Tick();
     DrainTransfer(all ? DrainScope::kAll : DrainScope::kUnused);
@@ -47,8 +45,10 @@ class ReleaseSteps {
   size_t LeastGain(Program program) const { return page_heap_.LeastGainNow(program); }
   void Survey(uint32_t before) {
     page_heap_.BeginSurvey();
-    for (size_t c = 1; c < kNumClasses; ++c)
-      idle_[c] = central_[static_cast<SizeClass>(c)].SurveyIdle(before);
+    for (size_t c = 1; c < kNumClasses; ++c) {
+      auto* list = central_.Find(static_cast<SizeClass>(c));
+      idle_[c] = list != nullptr && list->SurveyIdle(before);
+    }
     central_.groups().SurveyIdle(before);
   }
   size_t ReleaseSurveyed(uint32_t before, size_t limit, Program program) {
@@ -58,7 +58,7 @@ class ReleaseSteps {
       released += list.ReleaseIdle(before, limit, program);
     };
     for (size_t c = 1; c < kNumClasses; ++c)
-      if (idle_[c]) release(central_[static_cast<SizeClass>(c)]);
+      if (idle_[c]) release(*central_.Find(static_cast<SizeClass>(c)));
     central_.groups().ForEachSurveyed(release);
     return released;
   }

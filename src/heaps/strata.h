@@ -93,6 +93,7 @@ class StrataHeap {
   void VisitLocks(F f) {
     front_.VisitLocks(f);
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
+    f(central_.making_lock());
     f(central_.groups().making_lock());
     central_.ForEach([&f](auto& list) { f(list.lock()); });
     large_.VisitLocks(f);

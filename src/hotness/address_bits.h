@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace strata {
 
 // Null: it can; else why not. untag_mask: the address bits that the hardware looks at (arch_prctl's
@@ -10,7 +12,8 @@ namespace strata {
 // ones only to programs that ask for them, so that they could is no reason to refuse.
 constexpr const char* WhyGuidesCannotHold(uint64_t untag_mask, uintptr_t sample) {
   if (untag_mask != ~uint64_t{0}) return "the upper bits of addresses are in use (LAM)";
-  if (sample >> 47 != 0) return "addresses have more than 47 bits (LA57)";
+  if (sample >> arch::kAddressBits != 0)
+    return "addresses have more bits than usual (LA57 of x86-64, LVA of Arm)";
   return nullptr;
 }
 

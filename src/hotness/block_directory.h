@@ -1,12 +1,14 @@
 // From an address to the block it lies in: two levels over the 2 MiB pieces of the address space.
 // One for the process, as any object may be freed without its domain being named. Readers take no
-// lock. Sits in hotness.
+// lock. The upper level, 64 KiB of zeros, is its owner's, so that it can lie where zeros take no
+// room in the library's file nor, untouched, in memory. Sits in hotness.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "hotness/hot_block.h"
@@ -15,7 +17,16 @@ namespace strata {
 
 class BlockDirectory {
  public:
-  explicit constexpr BlockDirectory(MetadataArena& arena) : arena_(arena) {}
+  static constexpr uintptr_t kPieces = uintptr_t{1} << (arch::kAddressBits - kHugePageShift);
+  static constexpr uintptr_t kLeaf = 8192;
+  struct Leaf {
+    std::atomic<HotBlock*> blocks[kLeaf];
+  };
+  struct Top {
+    std::atomic<Leaf*> leaves[kPieces / kLeaf] = {};
+  };
+
+  constexpr BlockDirectory(MetadataArena& arena, Top& top) : arena_(arena), top_(top.leaves) {}
 
   HotBlock* Find(uintptr_t address) const {
     const uintptr_t piece = address >> kHugePageShift;
@@ -45,14 +56,8 @@ class BlockDirectory {
   }
 
  private:
-  static constexpr uintptr_t kPieces = uintptr_t{1} << (47 - kHugePageShift);
-  static constexpr uintptr_t kLeaf = 8192;
-  struct Leaf {
-    std::atomic<HotBlock*> blocks[kLeaf];
-  };
-
   MetadataArena& arena_;
-  std::atomic<Leaf*> top_[kPieces / kLeaf] = {};
+  std::atomic<Leaf*>* const top_;
 };
 
 }  // namespace strata

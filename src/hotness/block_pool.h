@@ -11,14 +11,15 @@
 #include "hotness/block_directory.h"
 #include "hotness/hot_block.h"
 #include "hotness/hot_memory.h"
+#include "os/page_bytes.h"
 #include "span/size_classes.h"
 
 namespace strata {
 
 class BlockPool {
  public:
-  constexpr BlockPool(MetadataArena& arena, const HotMemory& memory)
-      : arena_(arena), memory_(memory), directory_(arena) {}
+  constexpr BlockPool(MetadataArena& arena, const HotMemory& memory, BlockDirectory::Top& top)
+      : arena_(arena), memory_(memory), directory_(arena, top) {}
 
   // With no object in it, known to the directory; null: no memory. object_bytes 0: one large
   // object.
@@ -64,7 +65,7 @@ class BlockPool {
   }
 
   bool Advise(void* at, size_t bytes, PageAdvice advice) {
-    return memory_.advise(memory_.context, at, RoundDown(bytes, kNativePageSize), advice);
+    return memory_.advise(memory_.context, at, RoundDown(bytes, KernelPageBytes()), advice);
   }
 
   HotBlock* Find(uintptr_t address) const { return directory_.Find(address); }

@@ -1,7 +1,7 @@
 // What the kernel is advised of the cold heap's pages, by the backend that was chosen: paged out at
-// once while few are missed, marked cold, or paged out bit by bit as TMO does (Weiner et al.,
-// ASPLOS 2022: a share of what is there, less the nearer the pressure is to a threshold). A part of
-// the collector; sits in hotness.
+// once while few are missed, marked cold, reclaimed from the cgroup, or paged out bit by bit as TMO
+// does (Weiner et al., ASPLOS 2022: a share of what is there, less the nearer the pressure is to a
+// threshold). A part of the collector; sits in hotness.
 #include <algorithm>
 
 #include "base/message.h"
@@ -21,16 +21,23 @@ void ObjectCollector::Reclaim(const Window& w) {
   if (w.gave_up || options_.reclaim == STRATA_HOT_RECLAIM_NONE) return;
   const HotMemory& memory = domain_.pool().memory();
   const bool marks = options_.reclaim == STRATA_HOT_RECLAIM_COLD || !page_out_;
-  if (marks) return AdviseCold(PageAdvice::kCold, ~uint64_t{0});
+  if (marks) {
+    AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
+    return;
+  }
   if (memory.free_swap(memory.context) == 0) {
     if (!said_no_swap_ && domain_.HeldIn(HotHeap::kCold).bytes != 0) {
       said_no_swap_ = true;
       Message().Text("no swap space is free: cold pages of hot_ptr objects stay in memory").Send();
     }
-    return AdviseCold(PageAdvice::kCold, ~uint64_t{0});
+    AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
+    return;
   }
-  if (options_.reclaim == STRATA_HOT_RECLAIM_PAGEOUT)
-    return AdviseCold(PageAdvice::kPageOut, ~uint64_t{0});
+  if (options_.reclaim == STRATA_HOT_RECLAIM_CGROUP) return ReclaimFromCgroup();
+  if (options_.reclaim == STRATA_HOT_RECLAIM_PAGEOUT) {
+    AdviseCold(PageAdvice::kPageOut, ~uint64_t{0}, Once::kYes);
+    return;
+  }
   PageOutUnderPressure(domain_.HeldIn(HotHeap::kCold).bytes);
 }
 
@@ -41,26 +48,57 @@ void ObjectCollector::PageOutUnderPressure(uint64_t cold_bytes) {
   const double share =
       kShareAtNoPressure * (1 - static_cast<double>(pressure) / kMostPressurePer10k);
   const auto most = static_cast<uint64_t>(static_cast<double>(cold_bytes) * share);
-  AdviseCold(PageAdvice::kPageOut, std::max<uint64_t>(most, HotBlock::kBytes));
+  AdviseCold(PageAdvice::kPageOut, std::max<uint64_t>(most, HotBlock::kBytes), Once::kYes);
+}
+
+// Marked cold they are the first that the kernel takes.
+void ObjectCollector::ReclaimFromCgroup() {
+  const HotMemory& memory = domain_.pool().memory();
+  const uint64_t bytes = AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kYes);
+  if (bytes == 0) return;
+  if (memory.reclaim(memory.context, bytes)) {
+    counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  } else if (!said_refused_) {
+    said_refused_ = true;
+    Message()
+        .Text(
+            "the cgroup's memory may not be reclaimed: cold pages of hot_ptr objects stay until "
+            "memory is short")
+        .Send();
+  }
 }
 
 // Blocks into which something came, or out of which something was used and so moved, since they
-// were last paged out.
-void ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes) {
+// were last paged out. Returns the bytes; of those to be marked once, those in memory.
+uint64_t ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes, Once once) {
+  const HotMemory& memory = domain_.pool().memory();
+  uint64_t advised = 0;
   domain_.ForEachShelf(HotHeap::kCold, [&](HotShelf& s) {
     for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
       const size_t bytes = b->bytes.load(std::memory_order_relaxed);
-      if (bytes > most_bytes || !s.MarkAdvised(b, advice == PageAdvice::kPageOut)) continue;
+      if (bytes > most_bytes || !s.MarkAdvised(b, once == Once::kYes)) continue;
       most_bytes -= bytes;
       LockHolder hold(step_);
       auto* at = reinterpret_cast<void*>(b->base.load(std::memory_order_relaxed));
       if (!domain_.pool().Advise(at, bytes, advice)) {
         s.MarkRefused(b);
+        if (!said_refused_) {
+          said_refused_ = true;
+          Message()
+              .Text(
+                  "the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
+                  "memory is short")
+              .Send();
+        }
       } else if (advice == PageAdvice::kPageOut) {
         counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);
+        advised += bytes;
+      } else if (once == Once::kYes) {
+        advised += memory.resident(memory.context, at, bytes);
       }
     }
   });
+  return advised;
 }
 
 }  // namespace strata

@@ -33,6 +33,9 @@ class GuideWord {
                      static_cast<uint64_t>(heap) << kHeapShift | uint64_t{kFresh} << kIdleShift |
                      kUsed);
   }
+  static GuideWord Used(const void* object, HotHeap heap) {
+    return GuideWord().At(object, heap).With(kUsed);
+  }
 
   constexpr uint64_t raw() const { return raw_; }
   constexpr uintptr_t address() const { return raw_ & kAddress; }

@@ -2,11 +2,12 @@
 // in a table beside it, so that a look at all guides touches no object, and a page that was paged
 // out stays out. Sits in hotness.
 //
-// An owner's word is 0 where there is no object, kNobody for one without an owner, or the address
-// of the guide, and bit 0 is a lock: who holds it may read that guide, for whoever wants to empty,
-// move or free it, or give back the memory it lies in, has to take the lock first. So a guide that
-// is gone is never read. This closes a gap of published code (OBASE, arXiv 2603.00378), where the
-// collector reads guides that may have been freed.
+// An owner's word is 0 where there is no object, kNobody for one without an owner, kNobodyNow where
+// one had been looked at by the collector, or the address of the guide, and bit 0 is a lock: who
+// holds it may read that guide, for whoever wants to empty, move or free it, or give back the
+// memory it lies in, has to take the lock first. So a guide that is gone is never read. This closes
+// a gap of published code (OBASE, arXiv 2603.00378), where the collector reads guides that may have
+// been freed.
 //
 // Records of blocks and their tables are never unmapped and serve blocks of one size for ever: a
 // stale address leads to a record whose owners do not match.
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/units.h"
 #include "hotness/guide.h"
 
@@ -26,10 +28,12 @@ struct HotShelf;
 class OwnerWord {
  public:
   static constexpr uintptr_t kFree = 0, kLock = 1, kNobody = 2, kRetired = 4, kTags = 7;
+  static constexpr uintptr_t kNobodyNow = kNobody | 8;
 
   uintptr_t Load() const { return word_.load(std::memory_order_acquire); }
   void Store(uintptr_t w) { word_.store(w, std::memory_order_release); }
   static bool IsGuide(uintptr_t w) { return w != 0 && (w & kTags) == 0; }
+  static bool IsNobody(uintptr_t w) { return (w | kNobodyNow) == kNobodyNow && w != kFree; }
 
   // Takes the lock if the word is `expected`, which has it not. acquire: what its last holder did.
   bool TryLock(uintptr_t expected) {
@@ -41,7 +45,7 @@ class OwnerWord {
     for (;;) {
       const uintptr_t w = word_.load(std::memory_order_relaxed);
       if ((w & kLock) == 0 && TryLock(w)) return w;
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
   void Unlock(uintptr_t w) { Store(w); }

@@ -1,6 +1,7 @@
 // What a domain does off the fast path. See hot_domain.h.
 #include "hotness/hot_domain.h"
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "hotness/mover.h"
 
@@ -16,7 +17,7 @@ void* HotDomain::Allocate(size_t size, size_t alignment, const strata_hot_type* 
   if (alignment == 0 || !IsPowerOfTwo(alignment) || alignment > kNativePageSize) return nullptr;
   if (size > PTRDIFF_MAX - HotBlock::kBytes) return nullptr;
   if (size < sizeof(uint64_t)) size = sizeof(uint64_t);
-  if (checks_ != nullptr) {  // pages of its own
+  if (STRATA_UNLIKELY(checks_ != nullptr) && checks_->TakesPages()) {
     size = RoundUp(size, kNativePageSize);
     alignment = kNativePageSize;
   }
@@ -42,7 +43,7 @@ HotShelf* HotDomain::ShelfFor(HotHeap heap, uint32_t object_bytes, const strata_
   if (memory == nullptr) return nullptr;
   auto* s = ::new (memory) HotShelf(*this, heap, object_bytes, type);
   s->next = head.load(std::memory_order_relaxed);
-  s->quarantine = checks_;
+  if (object_bytes % kNativePageSize == 0) s->quarantine = checks_;
   head.store(s, std::memory_order_release);
   return s;
 }
@@ -61,14 +62,15 @@ void HotDomain::Enter(strata_hot_scope* scope) {
 void HotDomain::Leave(strata_hot_scope* scope) {
   auto* d = reinterpret_cast<HotDomain*>(scope->domain);
   auto* slot = static_cast<ScopeSlot*>(scope->slot);
-  if (STRATA_UNLIKELY(d->checks_ != nullptr) && slot != nullptr) return d->LeaveChecked(slot);
+  if (STRATA_UNLIKELY(d->checks_ != nullptr) && slot != nullptr && !d->checks_->spent())
+    return d->LeaveChecked(slot);
   d->scopes_.End(slot);
 }
 
-void HotDomain::CheckUses() {
+void HotDomain::CheckUses(CheckBounds bounds) {
   void* memory = pool_.arena().Allocate(sizeof(UseChecks), alignof(UseChecks));
   if (memory == nullptr) return;
-  checks_ = ::new (memory) UseChecks(pool_);
+  checks_ = ::new (memory) UseChecks(pool_, bounds);
   scopes_.SetLists(true);
 }
 
@@ -84,12 +86,22 @@ void HotDomain::LeaveChecked(ScopeSlot* slot) {
   if (n == ScopeSlot::kEverything) n = kMost;
   for (uint32_t i = 0; i < n; ++i) used[i] = slot->objects[i].load(std::memory_order_relaxed);
   scopes_.End(slot);
+  if (!checks_->BeginMoves()) return;
   Mover mover(pool_, scopes_);
   for (uint32_t i = 0; i < n; ++i) {
     const ObjectPlace at = owners_.Find(reinterpret_cast<void*>(used[i]));
     if (!at || at.block->object_bytes == 0) continue;
-    mover.Move(at.block, at.index, *at.block->shelf.load(std::memory_order_relaxed), MayGrow::kYes);
+    HotShelf& shelf = *at.block->shelf.load(std::memory_order_relaxed);
+    if (shelf.quarantine != nullptr) mover.Move(at.block, at.index, shelf, MayGrow::kYes);
   }
+  checks_->EndMoves();
+}
+
+// With bounded checks a loop in one operation must not pay for each use in it.
+void HotDomain::NoteRepeat(ScopeSlot* slot) const {
+  constexpr uint32_t kMany = 1000;
+  if (STRATA_LIKELY(checks_ == nullptr) || !checks_->bounded()) return;
+  if (++slot->repeats == kMany) slot->used.store(ScopeSlot::kEverything, std::memory_order_seq_cst);
 }
 
 void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
@@ -101,15 +113,19 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
     if (w.address() == 0 || w.heap() == HotHeap::kForeign) return w.object();
     const uintptr_t object = w.address();
     if (lists && slot != nullptr) {
-      if (!slot->List(object)) return w.object();
+      if (!slot->List(object)) {
+        reinterpret_cast<HotDomain*>(scope->domain)->NoteRepeat(slot);
+        return w.object();
+      }
+      if (slot->ListsEverything()) scope->expected = GuideWord::kUsed;  // no need to come here
       w = g.Load(std::memory_order_seq_cst);
       if (w.address() != object || w.held()) {
         slot->UnlistLast();
-        if (w.held()) __builtin_ia32_pause();
+        if (w.held()) arch::Relax();
         continue;
       }
     } else if (w.held()) {
-      __builtin_ia32_pause();
+      arch::Relax();
       w = g.Load();
       continue;
     }
@@ -122,7 +138,7 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
 bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) {
   GuideRef g(guide);
   ObjectPlace in;
-  if (object != nullptr && (in = owners_.Find(object)) && in.owner().Lock() != OwnerWord::kNobody)
+  if (object != nullptr && (in = owners_.Find(object)) && !OwnerWord::IsNobody(in.owner().Lock()))
     Owners::Misuse(in, "strata_hot_exchange of an object that has an owner", object);
   const HotHeap heap = in ? Owners::HeapOf(in) : HotHeap::kForeign;
   const GuideWord next = object == nullptr ? GuideWord() : GuideWord::Fresh(object, heap);
@@ -133,7 +149,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
       return false;
     }
     if (w.held()) {
-      __builtin_ia32_pause();
+      arch::Relax();
       w = g.Load();
     } else if (g.Exchange(w, next)) {
       break;
@@ -151,7 +167,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
 void HotDomain::Retire(void* object) {
   const ObjectPlace at = owners_.Find(object);
   if (!at) return;  // not a domain's
-  if (at.owner().Lock() != OwnerWord::kNobody)
+  if (!OwnerWord::IsNobody(at.owner().Lock()))
     Owners::Misuse(at, "strata_hot_retire of an object that has an owner, or is gone", object);
   // After it was taken out of reach: who began in a later era cannot have it.
   std::atomic<uintptr_t>& list = limbo_[scopes_.phase().era() % kEras];

@@ -32,13 +32,14 @@ class HotDomain {
 
   // Before anything else: every operation lists what it uses, and that moves when it ends. Without
   // memory for that nothing is checked.
-  void CheckUses();
+  void CheckUses(CheckBounds bounds);
   void EndQuarantine();
   // See UseChecks.
   const char* StaleTypeAt(uintptr_t address) const {
     return checks_ == nullptr ? nullptr : checks_->TypeAt(address);
   }
-  bool checked() const { return checks_ != nullptr; }
+  // Whether operations list what they use outside of epochs, too.
+  bool always_lists() const { return checks_ != nullptr && !checks_->Over(); }
 
   // Operations.
   void Enter(strata_hot_scope* scope);
@@ -82,6 +83,7 @@ class HotDomain {
  private:
   void FreeList(uintptr_t object);
   void LeaveChecked(ScopeSlot* slot);
+  void NoteRepeat(ScopeSlot* slot) const;
 
   BlockPool& pool_;
   Owners owners_;

@@ -29,9 +29,10 @@ struct HotMemory {
   size_t (*resident)(void* context, void* at, size_t bytes);
   uint64_t (*now_ns)(void* context);
   uint64_t (*thread_cpu_ns)(void* context);
-  int64_t (*headroom)(void* context);           // as PageKernel::Headroom()
-  uint64_t (*free_swap)(void* context);         // bytes
-  uint32_t (*pressure_per_10k)(void* context);  // share of the last 10 s that waited for memory
+  int64_t (*headroom)(void* context);              // as PageKernel::Headroom()
+  uint64_t (*free_swap)(void* context);            // bytes
+  bool (*reclaim)(void* context, uint64_t bytes);  // from the process's cgroup; false: refused
+  uint32_t (*pressure_per_10k)(void* context);     // share of the last 10 s that waited for memory
   void (*pause_ns)(void* context, uint64_t ns);
   void* context;
 };

@@ -14,6 +14,9 @@ constexpr uint64_t kPauseNs = 20'000;
 constexpr uint32_t kStepObjects = 4096;  // looked at between two chances for a fork
 constexpr uint32_t kAhead = 16;          // guides that are fetched ahead
 constexpr uint32_t kMovesPerClock = 64;
+// A block with a hole for two objects is emptied: who left pays for two moves. Where hardly
+// anything moved in a round it is worth more.
+constexpr uint32_t kHoles = 3, kHolesWhenCalm = 8, kCalm = 256;
 constexpr int64_t kRoomToGrow = int64_t{64} << 20;
 constexpr uint64_t kSwapToGrow = uint64_t{256} << 20;
 constexpr uint32_t kMostIdleRounds = 4;  // the period doubles with each, 16 times at the most
@@ -37,6 +40,7 @@ bool ObjectCollector::Round(RoundBounds bounds) {
   const HotMemory& memory = domain_.pool().memory();
   const uint64_t began = memory.thread_cpu_ns(memory.context);
   if (Prepare()) {
+    EndLists();  // a domain whose checks are over need not have another epoch
     Window w;
     const uint64_t now = memory.now_ns(memory.context);
     const uint64_t passed = std::min<uint64_t>(now - last_round_ns_, 60'000'000'000);
@@ -166,7 +170,7 @@ bool ObjectCollector::BeginEpoch() {
   const uint64_t until = memory.now_ns(memory.context) + kLongestWaitNs;
   while (!domain_.scopes().AllList()) {
     if (memory.now_ns(memory.context) > until) {
-      if (!domain_.checked()) domain_.scopes().SetLists(false);
+      EndLists();
       Sum(counts_.epochs_given_up, 1);
       return false;
     }
@@ -176,8 +180,12 @@ bool ObjectCollector::BeginEpoch() {
 }
 
 void ObjectCollector::EndEpoch() {
-  if (!domain_.checked()) domain_.scopes().SetLists(false);
+  EndLists();
   Sum(counts_.epochs, 1);
+}
+
+void ObjectCollector::EndLists() {
+  if (!domain_.always_lists()) domain_.scopes().SetLists(false);
 }
 
 uint64_t ObjectCollector::MoveOne(const Candidate& c, Window& w) {
@@ -217,23 +225,34 @@ bool ObjectCollector::Relabel(HotBlock* b, HotHeap to) {
   return here;
 }
 
-// Empties the emptiest blocks of a shelf with much room into its others.
+// Empties the emptiest blocks of a shelf with much room into its others, and a block of hot objects
+// that is full of holes into a fresh one: what is used must lie close together, not only on few
+// hugepages.
 void ObjectCollector::Drain(HotShelf& shelf, Window& w) {
   if (shelf.object_bytes == 0 || w.gave_up) return;
   const size_t live = shelf.objects.load(std::memory_order_relaxed);
   const size_t capacity = shelf.capacity.load(std::memory_order_relaxed);
   size_t room = capacity - live;
   if (room <= live / 3) return;
+  const bool closes_holes = shelf.heap == HotHeap::kHot && w.grow == MayGrow::kYes;
+  const uint32_t holes_in = w.moved * kCalm <= live ? kHolesWhenCalm : kHoles;
   for (HotBlock* b = shelf.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
     const uint32_t used = b->used.load(std::memory_order_relaxed);
-    if (used == 0 || used > b->objects / 2 || room < b->objects + used) continue;
+    const bool spare = used <= b->objects / 2 && room >= b->objects + used;
+    if (used == 0 || !(spare || (closes_holes && HasHoles(*b, holes_in)))) continue;
     if (!shelf.BeginDraining(b)) continue;
-    room -= b->objects;
+    if (spare) room -= b->objects;
     for (uint32_t i = 0; i < b->top.load(std::memory_order_relaxed); ++i) {
       if (OwnerWord::IsGuide(b->owners[i].Load())) Add(b, i, shelf.heap, w);
       if (waiting_ == kCandidates) MoveAll(w);
     }
   }
+}
+
+// Among the places up to the last one that was ever taken, one in `in`.
+bool ObjectCollector::HasHoles(const HotBlock& b, uint32_t in) {
+  const uint64_t top = b.top.load(std::memory_order_relaxed);
+  return uint64_t{b.used.load(std::memory_order_relaxed)} * in <= top * (in - 1);
 }
 
 void ObjectCollector::GiveBackEmpty(uint32_t keep, const HotBlock* here) {

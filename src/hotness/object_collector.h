@@ -85,15 +85,20 @@ class ObjectCollector {
   void MoveAll(Window& w);
   bool BeginEpoch();
   void EndEpoch();
+  void EndLists();
   uint64_t MoveOne(const Candidate& c, Window& w);
   bool Relabel(HotBlock* b, HotHeap to);
   void Drain(HotShelf& shelf, Window& w);
+  static bool HasHoles(const HotBlock& b, uint32_t in);
   void GiveBackEmpty(uint32_t keep, const HotBlock* here);
   void EndDraining();
   void Decide(const Window& w);
   void Reclaim(const Window& w);
   void PageOutUnderPressure(uint64_t cold_bytes);
-  void AdviseCold(PageAdvice advice, uint64_t most_bytes);
+  void ReclaimFromCgroup();
+  // Whether a block is left alone then until something comes in or is used.
+  enum class Once : bool { kNo, kYes };
+  uint64_t AdviseCold(PageAdvice advice, uint64_t most_bytes, Once once);
   void Schedule(const Window& w, uint64_t cpu_ns);
   void Count(MoveResult result, HotHeap from, HotHeap to, size_t bytes);
 
@@ -109,7 +114,7 @@ class ObjectCollector {
   Candidate* candidates_ = nullptr;
   uint32_t waiting_ = 0;
   bool page_out_ = false;
-  bool said_no_swap_ = false;
+  bool said_no_swap_ = false, said_refused_ = false;
   uint32_t idle_rounds_ = 0;
   uint64_t last_round_ns_ = 0;
 };

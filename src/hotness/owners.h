@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/message.h"
 #include "hotness/block_pool.h"
 #include "hotness/guide.h"
@@ -44,7 +45,9 @@ class Owners {
     const uintptr_t before = at.owner().Lock();
     if (before == OwnerWord::kFree || (before & OwnerWord::kRetired) != 0)
       Misuse(at, "strata_hot_own of an object that was freed", object);
-    g.Store(GuideWord::Fresh(object, HeapOf(at)));
+    // Who hands an object from guide to guide uses it, but for one that was only just made.
+    g.Store(WasSeen(before) ? GuideWord::Used(object, HeapOf(at))
+                            : GuideWord::Fresh(object, HeapOf(at)));
     at.owner().Unlock(reinterpret_cast<uintptr_t>(guide));
   }
 
@@ -110,6 +113,12 @@ class Owners {
   }
 
  private:
+  // Whether a window has passed over the object of that owner's word, whose lock the caller has.
+  static bool WasSeen(uintptr_t owner) {
+    if (!OwnerWord::IsGuide(owner)) return owner == OwnerWord::kNobodyNow;
+    return !GuideRef(reinterpret_cast<strata_hot_guide*>(owner)).Load().fresh();
+  }
+
   // The object of the guide with its owner's lock taken; null, without one, where it owns nothing
   // that is a domain's. *w: the guide's word, which nobody changes until the lock is dropped.
   ObjectPlace LockOwned(strata_hot_guide* guide, GuideWord* w) const {
@@ -127,7 +136,7 @@ class Owners {
       // The collector has it, or it has just been moved, and the guide says where.
       if (owner != self && g.Load().address() == w->address())
         Misuse(at, "a guide was copied as bytes, or its object freed", guide);
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
 
@@ -139,12 +148,13 @@ class Owners {
       const GuideWord w = g.Load();
       const ObjectPlace at = w.address() == 0 ? ObjectPlace{} : Find(w.object());
       if (at && at.owner().TryLock(self)) {
+        const bool seen = WasSeen(self);
         g.Store(GuideWord());
-        return at.owner().Unlock(OwnerWord::kNobody);
+        return at.owner().Unlock(seen ? OwnerWord::kNobodyNow : OwnerWord::kNobody);
       }
       const uintptr_t owner = at ? at.owner().Load() & ~OwnerWord::kLock : OwnerWord::kFree;
       if (owner != self && g.Load().address() == w.address()) return g.Store(GuideWord());
-      __builtin_ia32_pause();
+      arch::Relax();
     }
   }
 

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace strata {
 
 // What operations go by: a number that grows, and whether they list what they use.
@@ -42,6 +44,9 @@ struct alignas(64) ScopeSlot {
   std::atomic<uint32_t> used{0};   // kEverything: more than there is room for
   std::atomic<uint32_t> known{0};  // 0: not yet in the list of slots; 1: just entered; 2: in it
   std::atomic<uintptr_t> objects[kObjects];
+  uint32_t repeats = 0;  // uses of what was listed already, where they are counted; the owner's
+
+  bool ListsEverything() const { return used.load(std::memory_order_relaxed) == kEverything; }
 
   // Owner of the slot only. False: it was here already and is valid.
   bool List(uintptr_t object) {
@@ -104,6 +109,7 @@ class ScopeTable {
       return;
     }
     s->phase.store(0, std::memory_order_relaxed);
+    s->repeats = 0;
     s->used.store(0, std::memory_order_relaxed);
     s->thread.store(0, std::memory_order_release);
   }
@@ -169,7 +175,7 @@ class ScopeTable {
       s->known.store(2, std::memory_order_release);
       return;
     }
-    while (s->known.load(std::memory_order_acquire) == 1) __builtin_ia32_pause();
+    while (s->known.load(std::memory_order_acquire) == 1) arch::Relax();
   }
 
   template <class F>

@@ -2,6 +2,9 @@
 // own, every operation lists what it uses, and what it used moves when it ends. The old place is
 // shut for a while, so a reference that was kept faults, and so does one to an object that was
 // freed. Sits in hotness; regions/stale_use.h turns the fault into a message.
+//
+// With bounds only the first objects and operations are checked: what an optimised build that keeps
+// its assertions can bear.
 #pragma once
 
 #include <array>
@@ -14,11 +17,36 @@
 
 namespace strata {
 
+enum class CheckBounds : uint8_t { kEverything, kTheFirst };
+
 class UseChecks final : public Quarantine {
  public:
   static constexpr size_t kKept = 512;
+  static constexpr uint32_t kBoundedObjects = 1024, kBoundedOperations = 20'000;
 
-  explicit UseChecks(BlockPool& pool) : pool_(pool) {}
+  UseChecks(BlockPool& pool, CheckBounds bounds) : pool_(pool), bounds_(bounds) {}
+
+  bool bounded() const { return bounds_ == CheckBounds::kTheFirst; }
+  // Whether the object to be made takes pages of its own.
+  bool TakesPages() {
+    return !bounded() || (objects_.load(std::memory_order_relaxed) < kBoundedObjects &&
+                          objects_.fetch_add(1, std::memory_order_relaxed) < kBoundedObjects);
+  }
+
+  // Around the moves at an operation's end. False: it is one too many, and is not checked.
+  bool BeginMoves() {
+    moving_.fetch_add(1, std::memory_order_seq_cst);
+    if (!bounded() || operations_.fetch_add(1, std::memory_order_seq_cst) < kBoundedOperations)
+      return true;
+    EndMoves();
+    return false;
+  }
+  void EndMoves() { moving_.fetch_sub(1, std::memory_order_release); }
+  bool spent() const {
+    return bounded() && operations_.load(std::memory_order_seq_cst) > kBoundedOperations;
+  }
+  // Spent, and no moves are left: operations need not list what they use any more.
+  bool Over() const { return spent() && moving_.load(std::memory_order_seq_cst) == 0; }
 
   void Put(HotShelf& shelf, HotBlock* b, uint32_t i) override {
     b->owners[i].Unlock(OwnerWord::kRetired);
@@ -73,6 +101,8 @@ class UseChecks final : public Quarantine {
   }
 
   BlockPool& pool_;
+  const CheckBounds bounds_;
+  std::atomic<uint32_t> objects_{0}, operations_{0}, moving_{0};
   Lock lock_{LockRank::kHotDomain};
   std::array<Entry, kKept> kept_{};
   size_t next_ STRATA_GUARDED_BY(lock_) = 0;

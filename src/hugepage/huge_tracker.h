@@ -88,6 +88,16 @@ class HugeTracker : public ListNode<HugeTracker> {
   // Release of the free pages, in two steps with the lock dropped between: the tracker is off all
   // lists, so pages can become free meanwhile, but none is taken.
   PageBitmap<kPagesPerHugePage> FreeBacked() const { return free_.Minus(released_); }
+  // Those of them that lie in stretches of `whole` pages of which all are free: what the kernel can
+  // give back where its own pages are that large. A stretch that was given back and used again in
+  // part counts when that part is free.
+  PageBitmap<kPagesPerHugePage> FreeBackedIn(size_t whole) const {
+    PageBitmap<kPagesPerHugePage> pages;
+    for (size_t at = 0; at < kPagesPerHugePage; at += whole) {
+      if (free_.AllIn(at, whole)) pages.SetRange(at, whole);
+    }
+    return pages.Minus(released_);
+  }
   void NoteReleased(const PageBitmap<kPagesPerHugePage>& pages) {
     released_ = released_.Or(pages);
     touched_ = touched_.Minus(pages);

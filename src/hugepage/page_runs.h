@@ -72,7 +72,7 @@ class PageRuns {
                           OnStack where) STRATA_REQUIRES(t.lock);
   HugeRange TakeUnbacked(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
   bool AddRegion(Tiers& t) STRATA_REQUIRES(t.lock);
-  HugeTracker* AddTrackerHere(Tiers& t, Pages least) STRATA_REQUIRES(t.lock);
+  HugeTracker* AddTrackerHere(Tiers& t, Pages least, OnStack where) STRATA_REQUIRES(t.lock);
   HugeTracker* NewTracker(Tiers& t, HugePageId page, Fresh kind) STRATA_REQUIRES(t.lock);
   void BackByPages(Tiers& t, HugeTracker* tracker) STRATA_REQUIRES(t.lock);
   void BeginLarge(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
@@ -139,16 +139,17 @@ STRATA_NOINLINE PageRun PageRuns<Kernel>::TakeEmptied(Tiers& t, const PageReques
 
 template <PageKernel Kernel>
 STRATA_NOINLINE HugeTracker* PageRuns<Kernel>::AddTracker(Tiers& t, Pages least) {
+  // One that lies in the cache takes little stack, and no system calls as a side stack does.
+  if (t.cache.size() != HugePages(0)) return AddTrackerHere(t, least, OnStack::kCallers);
   HugeTracker* tracker = nullptr;
-  OnSideStack([&]() STRATA_NO_TSA { tracker = AddTrackerHere(t, least); });
+  OnSideStack([&]() STRATA_NO_TSA { tracker = AddTrackerHere(t, least, OnStack::kSide); });
   return tracker;
 }
 
 template <PageKernel Kernel>
-HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least) {
+HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least, OnStack where) {
   Fresh kind;
-  const HugeRange fresh =
-      TakeHugePages(t, HugePages(1), HugePages(1), least, &kind, OnStack::kSide);
+  const HugeRange fresh = TakeHugePages(t, HugePages(1), HugePages(1), least, &kind, where);
   if (fresh.empty()) return nullptr;
   const bool part = least < kPagesInHugePage;
   if (kind == Fresh::kZero && part && t.MayMark() && FramesAreCold(t)) kind = Fresh::kSparse;

@@ -188,17 +188,22 @@ Pages Releaser<Kernel>::ReleaseDetached(Tiers& t, HugeTracker* const* trackers, 
   BreakPiece pieces[kBatch];
   bool done[kBatch];
   STRATA_DCHECK(n <= kBatch);
+  const size_t whole = std::max(t.kernel.page_bytes(), kPageSize);
   for (size_t i = 0; i < n; ++i) {
-    pieces[i].pages = trackers[i]->FreeBacked();
-    BeginBreaking(t, trackers[i], &pieces[i]);
+    pieces[i].pages = whole == kPageSize ? trackers[i]->FreeBacked()
+                                         : trackers[i]->FreeBackedIn(whole / kPageSize);
+    if (pieces[i].pages.Count() != 0) BeginBreaking(t, trackers[i], &pieces[i]);
   }
   t.lock.Release();
   for (size_t i = 0; i < n; ++i) {
+    done[i] = false;
+    if (pieces[i].pages.Count() == 0) continue;
     NativeRange ranges[kPagesPerHugePage / 2];
     size_t count = 0;
     const size_t base = OffsetOf(pieces[i].page);
     pieces[i].pages.ForRuns([&](size_t at, size_t length) {
-      ranges[count++] = {base + BytesOf(Pages(at)), BytesOf(Pages(length))};
+      const size_t from = RoundDown(base + BytesOf(Pages(at)), whole);
+      ranges[count++] = {from, RoundUp(base + BytesOf(Pages(at + length)), whole) - from};
     });
     done[i] = Break(t, pieces[i], ranges, count);
   }
@@ -269,6 +274,11 @@ template <PageKernel Kernel>
 InUseRelease Releaser<Kernel>::ReleaseInUse(Tiers& t, NativeRange* ranges, size_t n,
                                             Program program) {
   InUseRelease result;
+  // The idle native pages of a span are no whole pages of a kernel whose pages are larger.
+  if (t.kernel.page_bytes() != kNativePageSize) {
+    for (size_t i = 0; i < n; ++i) ranges[i].bytes = 0;
+    return result;
+  }
   NativeRange batch[kInUseBatch];  // all in one hugepage
   size_t count = 0;
   const auto flush = [&]() STRATA_NO_TSA {

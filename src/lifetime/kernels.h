@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace strata {
 
@@ -22,9 +23,9 @@ struct Kernels {
 };
 
 extern const Kernels kBaselineKernels;
-extern const Kernels kAvx2Kernels;
-extern const Kernels kAvx512Kernels;
 
+// All that the architecture has, the widest first; the last is kBaselineKernels.
+std::span<const Kernels* const> AllKernels();
 // Whether this processor, and the kernel for its registers, has what they need.
 bool CanRun(const Kernels& kernels);
 const Kernels& ChooseKernels();

@@ -15,10 +15,10 @@
 
 #include "lifetime/block_heap.h"
 #include "lifetime/local_spans.h"
-#include "strata/layers/cpu_index.h"
+#include "strata/layers/detail/misuse.h"
 #include "strata/layers/heap.h"
-#include "strata/layers/misuse.h"
-#include "strata/layers/of_thread.h"
+#include "strata/layers/thread/index.h"
+#include "strata/layers/thread/of_thread.h"
 
 namespace strata {
 

@@ -48,6 +48,9 @@ void RowOf(const Model& model, const char* name, size_t length, FrameRow* out) {
   for (size_t i = 0; i < tokens.count; ++i) {
     model.file().AddEmbedding(model.file().RowOfToken(tokens.hash[i]), sum);
   }
+  // A place that is not known adds nothing.
+  const uint32_t site = tokens.site == 0 ? 0 : model.file().RowOfToken(tokens.site);
+  if (site != 0) model.file().AddEmbedding(site, sum);
   Project(model, sum, out);
 }
 
@@ -63,7 +66,9 @@ void Step(const Model& model, ModelState* state, const FrameRow& row) {
 LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes,
                        float* probabilities) {
   float embedding[kEmbedding] = {};
-  model.file().AddEmbedding(model.file().RowOfSize(bytes), embedding);
+  const SizeRows rows = model.file().RowsOfSize(bytes);
+  model.file().AddEmbedding(rows.coarse, embedding);
+  model.file().AddEmbedding(rows.fine, embedding);
   FrameRow size;
   Project(model, embedding, &size);
   ModelState last = state;

@@ -1,6 +1,7 @@
 // Checks the bytes of a model, section by section, before anything is read. Sits in lifetime.
 #include "lifetime/model_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -8,7 +9,7 @@ namespace strata {
 namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'L', 'M'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kInt8 = 1;
 constexpr uint32_t kMostRows = 1 << 16;
 constexpr size_t kAlignment = 64;
@@ -174,12 +175,13 @@ uint32_t ModelFile::RowOfToken(uint64_t hash) const {
   return 0;
 }
 
-uint32_t ModelFile::RowOfSize(size_t bytes) const {
-  const uint32_t first = rows_n_ - kSizeRows;
-  if (bytes < 2) return first;
-  const auto power = static_cast<uint32_t>(std::bit_width(bytes) - 1);
-  const uint32_t row = 2 * power + static_cast<uint32_t>(bytes >> (power - 1) & 1);
-  return first + (row < kSizeRows ? row : uint32_t{kSizeRows - 1});
+SizeRows ModelFile::RowsOfSize(size_t bytes) const {
+  const size_t power = bytes == 0 ? 0 : static_cast<size_t>(std::bit_width(bytes)) - 1;
+  const size_t coarse = power == 0 ? 0 : 2 * power + (bytes >> (power - 1) & 1);
+  const size_t fine = power < 3 ? bytes : 8 * (power - 2) + (bytes >> (power - 3) & 7);
+  const size_t first = rows_n_ - kSizeRows;
+  return {static_cast<uint32_t>(first + std::min(coarse, kCoarseSizes - 1)),
+          static_cast<uint32_t>(first + kCoarseSizes + std::min(fine, kFineSizes - 1))};
 }
 
 void ModelFile::AddEmbedding(uint32_t row, float* sum) const {

@@ -13,7 +13,9 @@ inline constexpr size_t kHidden = 64;
 inline constexpr size_t kGates = 3 * kHidden;  // reset, update, new
 inline constexpr size_t kLifetimeClasses = 8;
 inline constexpr size_t kHeadColumns = 16;  // a vector's worth; the first classes count
-inline constexpr size_t kSizeRows = 64;
+inline constexpr size_t kCoarseSizes = 64;  // two a doubling
+inline constexpr size_t kFineSizes = 192;   // eight a doubling
+inline constexpr size_t kSizeRows = kCoarseSizes + kFineSizes;
 inline constexpr size_t kClassNameBytes = 16;
 inline constexpr size_t kBuildBytes = 64;
 
@@ -28,13 +30,18 @@ struct Matrix {
   const unsigned char* scales = nullptr;  // null: they are floats
 };
 
+// The two rows of the embedding whose sum stands for a size.
+struct SizeRows {
+  uint32_t coarse, fine;
+};
+
 class ModelFile {
  public:
   ModelError Open(const void* bytes, size_t n);
 
   // Of the embedding; 0 if the token is unknown.
   uint32_t RowOfToken(uint64_t hash) const;
-  uint32_t RowOfSize(size_t bytes) const;
+  SizeRows RowsOfSize(size_t bytes) const;
   // Adds a row of the embedding to kEmbedding floats.
   void AddEmbedding(uint32_t row, float* sum) const;
 

@@ -1,11 +1,13 @@
-// From any address to the record of its huge page, without a lock: two levels of 13 bits each over
-// 47 bits of address space. Foreign addresses lead to null. Sits in lifetime beside the records.
+// From any address to the record of its huge page, without a lock: two levels, the second of 13
+// bits, over the addresses of a program. Foreign addresses lead to null. Sits in lifetime beside
+// the records.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
 
@@ -48,7 +50,7 @@ class PageDirectory {
   }
 
  private:
-  static constexpr size_t kAddressBits = 47;
+  static constexpr size_t kAddressBits = arch::kAddressBits;
   static constexpr size_t kLeafBits = 13;
   struct Leaf {
     std::atomic<HugeBlockPage*> at[size_t{1} << kLeafBits] = {};

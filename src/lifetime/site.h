@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/size_class.h"
 
 namespace strata {
@@ -18,10 +19,11 @@ constexpr uint64_t Raw(SiteKey key) { return static_cast<uint64_t>(key); }
 
 // Of the stack's height the bits within a page count: they are the same in all threads of a pool,
 // whose stacks begin at the same place in a page. `frame` is any address that moves with the stack
-// pointer, by steps of 16. Below 2^7, `c`; below 2^47, the address: so nothing overlaps but what is
+// pointer, by steps of 16. Below 2^7, `c`; below 2^48, the address: so nothing overlaps but what is
 // the same for all, and a multiplication by an odd number can be undone. Two places have two keys.
 constexpr SiteKey KeyOf(uintptr_t caller, uintptr_t frame, SizeClass c) {
-  const uint64_t packed = caller ^ (uint64_t{frame} << 52) ^ (uint64_t{Raw(c)} << 47);
+  const uint64_t packed =
+      caller ^ (uint64_t{frame} << 52) ^ (uint64_t{Raw(c)} << arch::kAddressBits);
   return static_cast<SiteKey>(packed * 0x9e3779b97f4a7c15u);
 }
 

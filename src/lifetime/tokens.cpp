@@ -34,6 +34,16 @@ size_t BuildOfPlace(const char* name, size_t length) {
   return is_place ? plus : 0;
 }
 
+// Where the place of a frame begins: behind " <", and it ends with ">". `length` if it has none.
+size_t BeginOfSite(const char* frame, size_t length) {
+  if (length == 0 || frame[length - 1] != '>') return length;
+  size_t at = length - 1;
+  while (at > 0 && frame[at] != '<') --at;
+  const bool is_site =
+      at > 0 && frame[at - 1] == ' ' && BuildOfPlace(frame + at + 1, length - at - 2) != 0;
+  return is_site ? at : length;
+}
+
 bool IsRustHash(const char* text, size_t length) {
   return length == 17 && text[0] == 'h' && IsHex(text + 1, 16);
 }
@@ -101,6 +111,11 @@ uint64_t HashOfToken(const char* text, size_t length) {
 
 void Tokenize(const char* name, size_t length, TokenHashes* out) {
   out->count = 0;
+  out->site = 0;
+  if (const size_t site = BeginOfSite(name, length); site != length) {
+    out->site = HashOfToken(name + site, length - site);
+    length = site - 1;
+  }
   if (length > kMostNameBytes) length = kMostNameBytes;
   if (const size_t build = BuildOfPlace(name, length); build != 0) {
     Add(name, build, out);

@@ -4,7 +4,11 @@
 // 1980: 2^n times a polynomial. Never -ffast-math: it undoes the rounding. Sits in lifetime.
 #pragma once
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -66,6 +70,9 @@ struct VectorKernels {
     return _mm512_maskz_cvtepi32_ps(0xFFFF, wide);
 #elif defined(__AVX2__)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(Load<int64_t>(at))));
+#elif defined(__aarch64__)
+    const int8x8_t bytes = vreinterpret_s8_s32(vdup_n_s32(Load<int32_t>(at)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
 #else
     const __m128i bytes = _mm_cvtsi32_si128(Load<int32_t>(at));
     const __m128i twice = _mm_unpacklo_epi8(bytes, bytes);  // each in the high byte of its lane

@@ -5,18 +5,9 @@
 #include <cstdint>
 
 #include "base/size_class.h"
-#include "base/units.h"
 #include "lifetime/site.h"
 
 namespace strata {
-
-// Where the stack ends in the function that this is inlined into. __builtin_frame_address would
-// cost that its frame, and with it the calls that take its place on the stack.
-STRATA_ALWAYS_INLINE uintptr_t StackPointer() {
-  uintptr_t sp;
-  asm volatile("mov %%rsp, %0" : "=r"(sp));
-  return sp;
-}
 
 class AllocationSite {
  public:

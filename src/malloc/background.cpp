@@ -2,7 +2,6 @@
 #include "malloc/background.h"
 
 #include <sys/prctl.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 
@@ -131,7 +131,7 @@ bool MayStartThread() {
     case Confinement::kNone:
       return true;
     case Confinement::kInherited:
-      return !__libc_single_threaded;  // so the filter allows threads
+      return HasSurelyThreads();  // so the filter allows threads
     case Confinement::kNoNewPrivs:
     case Confinement::kOwnFilter:
       break;

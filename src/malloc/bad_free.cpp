@@ -12,6 +12,11 @@ namespace strata {
 
 namespace {
 
+const char* SectionFor(BadFree kind) {
+  const bool twice = kind == BadFree::kDouble || kind == BadFree::kNotLive;
+  return twice ? "; read on: docs/errors.md#double-free" : "; read on: docs/errors.md#invalid-free";
+}
+
 const char* Describe(BadFree kind) {
   switch (kind) {
     case BadFree::kForeign:
@@ -37,6 +42,7 @@ void HandleBadFree(BadFree kind, void* p) {
         .Text(what)
         .Hex(reinterpret_cast<uintptr_t>(p))
         .Text(fatal ? "" : " (ignored; said once)")
+        .Text(SectionFor(kind))
         .Send();
   }
   if (fatal) abort();

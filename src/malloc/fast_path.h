@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "cache/rseq_ops.h"
 #include "malloc/runtime.h"
 #include "span/size_classes.h"
@@ -16,6 +17,8 @@ namespace strata {
 // ENOMEM. AllocateSlow's bytes are counted for the sampler already, or are not to be.
 // `caller`: where the program's call returns to.
 STRATA_NOINLINE void* AllocateCounted(size_t size, const void* caller);
+// The same, when the bytes were taken from the thread's stretch, which did not hold them.
+STRATA_NOINLINE void* AllocatePastStretch(size_t size, const void* caller);
 STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void* AllocateSlowOf(size_t size, SizeClass c);  // kNone: a large block
 STRATA_NOINLINE void FreeSlow(void* p);
@@ -27,16 +30,23 @@ STRATA_ALWAYS_INLINE const RseqSlabs& SlabsOf(const Runtime& r) {
   return r.front().cpu.ops().where;
 }
 
+// Takes the bytes from the stretch; whether that used it up or it did not hold them.
+STRATA_ALWAYS_INLINE bool SpendsStretch(ThreadState& t, size_t bytes) {
+  return arch::TakeFrom(t.countdown.stretch, bytes);
+}
+
 STRATA_ALWAYS_INLINE void* Allocate(size_t size) {
+  if (STRATA_UNLIKELY(size > size_classes_internal::kFineLimit) &&
+      STRATA_UNLIKELY(size > kMaxClassSize))
+    return AllocateCounted(size, __builtin_return_address(0));
   ThreadState& t = t_state;
-  const size_t stretch = t.countdown.stretch;
-  // One compare finds the sample that is due, sizes that are no class's (a stretch is at most
-  // kMaxClassSize), and threads that must not use the slabs or place by prediction (theirs is 0).
-  // The count is stored only when it passes: a signal handler that allocates never sees it wrapped
-  // around.
-  if (STRATA_UNLIKELY(stretch <= size)) return AllocateCounted(size, __builtin_return_address(0));
-  t.countdown.stretch = stretch - size;
-  void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, ClassOfSize(size));
+  const size_t header = ClassBitsOfSize(size);
+  // One compare finds the sample that is due and threads that must not use the slabs or place by
+  // prediction: their stretch is 0. A signal handler that comes between the subtraction and
+  // AllocatePastStretch, which takes it back, sees less than 0 and so goes there.
+  if (STRATA_UNLIKELY(SpendsStretch(t, size)))
+    return AllocatePastStretch(size, __builtin_return_address(0));
+  void* p = RseqPopAt(SlabsOf(TheRuntime()), t.slabs, header);
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
   return p;
 }
@@ -46,7 +56,7 @@ STRATA_ALWAYS_INLINE void* AllocateUncounted(size_t size) {
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(size > kMaxClassSize) || STRATA_UNLIKELY(slabs == nullptr))
     return AllocateSlow(size);
-  void* p = RseqPop(SlabsOf(TheRuntime()), slabs, ClassOfSize(size));
+  void* p = RseqPopAt(SlabsOf(TheRuntime()), slabs, ClassBitsOfSize(size));
   if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
   return p;
 }
@@ -59,18 +69,11 @@ STRATA_ALWAYS_INLINE void* AllocateOf(size_t size, SizeClass c) {
   return p;
 }
 
-// Whether the offset is past what is mapped; gcc would load the atomic into a register first.
-STRATA_ALWAYS_INLINE bool IsPastEnd(size_t offset, const std::atomic<size_t>& end) {
-  bool past;
-  asm("cmp %[end], %[offset]" : "=@ccae"(past) : [end] "m"(end), [offset] "r"(offset));
-  return past;
-}
-
 STRATA_ALWAYS_INLINE void Free(void* p) {
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   // Before the start the end is 0, so everything is foreign.
-  if (STRATA_UNLIKELY(IsPastEnd(offset, r.kernel.atomic_mapped_end()))) return FreeSlow(p);
+  if (STRATA_UNLIKELY(arch::IsPastEnd(offset, r.kernel.atomic_mapped_end()))) return FreeSlow(p);
   void* slabs = t_state.slabs;
   if (STRATA_UNLIKELY(slabs == nullptr)) return FreeSmallSlow(p);
   // Class 0 (a large block) and pages with a sampled object never have room on a slab, so they need

@@ -43,6 +43,7 @@ void* TakeInGroup(size_t size, SizeClass c, ObjectGroup group) {
   Runtime& r = TheRuntime();
   void* p = r.heap.central().groups().Take(c, group);
   if (STRATA_UNLIKELY(p == nullptr)) return nullptr;
+  WipeMark(p);
   NoteRequested(r, c, size);
   TendBackground();
   RelieveMemoryIfNeeded();

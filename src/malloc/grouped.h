@@ -17,7 +17,7 @@
 namespace strata {
 
 namespace grouped_internal {
-extern std::atomic<uint32_t> g_contexts;
+extern __attribute__((visibility("hidden"))) std::atomic<uint32_t> g_contexts;
 }  // namespace grouped_internal
 
 // How many groups contexts are divided into; 0: none. Set once, before there are threads.

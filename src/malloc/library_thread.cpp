@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <gnu/libc-version.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +16,10 @@
 
 #include "base/errno_keeper.h"
 #include "strata/raw_io.h"
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 // Weak: a static program has none of them, and names no other pthread_create.
 extern "C" {
@@ -55,6 +58,7 @@ void AwaitBegin(uint32_t before) {
 
 }  // namespace
 
+#ifdef __GLIBC__
 namespace {
 
 void* ObjectOf(const void* function) {
@@ -63,6 +67,7 @@ void* ObjectOf(const void* function) {
 }
 
 }  // namespace
+#endif
 
 // Mostly the next definition is libc's. A tool's may come between; libc's is then found by its
 // name, in a call that allocates.
@@ -70,6 +75,7 @@ void PrepareLibraryThreads() {
   if (&dladdr == nullptr || &dlopen == nullptr) return;
   void* create = dlsym(RTLD_NEXT, "pthread_create");
   if (create == nullptr) return;
+#ifdef __GLIBC__
   if (ObjectOf(create) != ObjectOf(reinterpret_cast<const void*>(gnu_get_libc_version))) {
     void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (libc == nullptr) return;
@@ -77,6 +83,7 @@ void PrepareLibraryThreads() {
     dlclose(libc);
     if (create == nullptr) return;
   }
+#endif
   g_create = reinterpret_cast<CreateFunction>(create);
 }
 
@@ -86,7 +93,7 @@ namespace {
 
 // libc puts the program's thread-local variables on the stack and refuses one that they fill. How
 // large they are is libc's secret, so the next try has more.
-bool Create(pthread_attr_t& attr) {
+bool TryCreate(pthread_attr_t& attr) {
   constexpr size_t kStackBytes = 256 << 10, kMostStackBytes = 256 << 20;
   int why = EINVAL;
   for (size_t bytes = kStackBytes; why == EINVAL && bytes <= kMostStackBytes; bytes *= 8) {
@@ -97,6 +104,28 @@ bool Create(pthread_attr_t& attr) {
   return why == 0;
 }
 
+// The program's signals are for its own threads.
+#ifdef __GLIBC__
+// As an attribute: libc's functions for the mask would strip the caller's of the signals that libc
+// uses itself.
+bool Create(pthread_attr_t& attr) {
+  sigset_t all;
+  sigfillset(&all);
+  return pthread_attr_setsigmask_np(&attr, &all) == 0 && TryCreate(attr);
+}
+#else
+bool Create(pthread_attr_t& attr) {
+  constexpr long kMaskBytes = sizeof(uint64_t);
+  const uint64_t all =
+      ~(raw::SignalBit(32) | raw::SignalBit(33) | raw::SignalBit(34));  // musl's own
+  uint64_t before = 0;
+  raw::Call(SYS_rt_sigprocmask, SIG_BLOCK, raw::Word(&all), raw::Word(&before), kMaskBytes);
+  const bool made = TryCreate(attr);
+  raw::Call(SYS_rt_sigprocmask, SIG_SETMASK, raw::Word(&before), 0, kMaskBytes);
+  return made;
+}
+#endif
+
 }  // namespace
 
 bool StartLibraryThread(void (*run)()) {
@@ -104,14 +133,10 @@ bool StartLibraryThread(void (*run)()) {
   void (*none)() = nullptr;
   if (!g_launch.run.compare_exchange_strong(none, run, std::memory_order_acq_rel)) return false;
   const uint32_t before = g_launch.begun.load(std::memory_order_relaxed);
-  // The program's signals are for its own threads. As an attribute: libc's functions for the mask
-  // would strip the caller's of the signals that libc uses itself.
-  sigset_t all;
-  sigfillset(&all);
   pthread_attr_t attr;
   pthread_attr_init(&attr);
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  const bool made = pthread_attr_setsigmask_np(&attr, &all) == 0 && Create(attr);
+  const bool made = Create(attr);
   pthread_attr_destroy(&attr);
   if (made) {
     AwaitBegin(before);

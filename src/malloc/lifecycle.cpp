@@ -3,7 +3,6 @@
 // Sits in malloc.
 #include <pthread.h>
 #include <signal.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "base/own_variables.h"
 #include "malloc/background.h"
 #include "malloc/background_thread.h"
+#include "malloc/checked.h"
 #include "malloc/fork_handlers.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
@@ -24,6 +24,7 @@
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 namespace {
@@ -37,6 +38,7 @@ void VisitLocks(Runtime& r, F f) {
   f(r.heap.isolation_lock());
   f(r.front().threads.lock());
   f(r.sampler.lock());
+  if (Lock* checks = LockOfChecks()) f(*checks);
   r.heap.VisitLocks(f);
   f(r.sample_arena.lock());
   f(r.kernel.watch().lock());
@@ -62,7 +64,7 @@ bool g_forks_alone = false;
 // It held some before.
 bool g_interrupted = false;
 
-bool IsOnlyThread() { return __libc_single_threaded && !BackgroundThreadRuns(); }
+bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns(); }
 
 void RenewChild() {
   ForgetReportsInChild();
@@ -149,7 +151,8 @@ void PrepareStackWalks(const Options& o) {
   const bool asked = o.control == ControlChoice::kAlways || o.profile_path[0] != '\0' ||
                      o.lifetimes != LifetimeChoice::kOff ||
                      o.sample_interval != Options().sample_interval;
-  if (!asked || o.sample_interval == 0) return;
+  const bool for_errors = o.check || o.says_guard;
+  if ((!asked || o.sample_interval == 0) && !for_errors) return;
   FindInheritedConfinement();  // walks look ahead by a call that a filter may forbid
   RefreshUnwindTables();
 }
@@ -174,6 +177,7 @@ __attribute__((constructor(101))) void OnLoad() {
 __attribute__((destructor)) void OnExit() {
   if (CurrentState() != RunState::kReady) return;
   WriteReportsAtExit();
+  CheckAllAtExit();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <bit>
 #include <new>
 
+#include "base/error_text.h"
 #include "base/message.h"
 #include "heaps/lifetime_evidence.h"
 #include "lifetime/site_learner.h"
@@ -96,9 +97,7 @@ void OpenModel(Runtime& r) {
   size_t length = 0;
   errno = 0;
   const char* bytes = ReadWhole(r.options.model, kMost, &length);
-  const char* why = bytes != nullptr ? nullptr
-                    : errno != 0     ? strerrordesc_np(errno)
-                                     : "it is empty";
+  const char* why = bytes != nullptr ? nullptr : errno != 0 ? ErrorText(errno) : "it is empty";
   if (bytes != nullptr) {
     const ModelError error = g_model.Open(bytes, length);
     if (error == ModelError::kNone) return;

@@ -2,13 +2,13 @@
 #include "malloc/main_exit.h"
 
 #include <pthread.h>
-#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "malloc/background_thread.h"
 #include "malloc/runtime.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 namespace {
@@ -20,7 +20,7 @@ std::atomic<bool> g_main_left{false};
 
 void WatchMainThread() {
   g_main_left.store(false, std::memory_order_relaxed);
-  const bool main = __libc_single_threaded || gettid() == getpid();
+  const bool main = IsSurelyAlone() || gettid() == getpid();
   g_main.store(main ? pthread_self() : 0, std::memory_order_relaxed);
   if (main) NoteEndOfThisThread();
 }

@@ -246,6 +246,29 @@ constexpr OptionRow kTable[] = {
        o.on_error = strcmp(v, "abort") == 0 ? OnError::kAbort : OnError::kIgnore;
        return true;
      }},
+    {"GUARD", "1/N|on|off", "on (1/10000, at most 200 a second)",
+     "one of N small allocations lies on a page of its own between pages that nobody can touch: a "
+     "use after free, overflow or double free of it is told with both stacks; 1/1 is for tests",
+     [](const char* v, Options& o) {
+       bool on = false;
+       uint64_t n = 0;
+       if (ParseSwitch(v, on)) {
+         o.guard_every = on ? kDefaultGuardEvery : 0;
+         o.says_guard = false;
+         return true;
+       }
+       if (strncmp(v, "1/", 2) != 0 || !ParseNumber(v + 2, NumberForm::kPlain, 1u << 30, n) ||
+           n == 0)
+         return false;
+       o.guard_every = static_cast<uint32_t>(n);
+       o.says_guard = true;
+       return true;
+     }},
+    {"CHECK", "on|off", "off",
+     "for a debugging run: canaries on both sides of each block, fillings, a quarantine for what "
+     "is "
+     "freed; errors are told with both stacks. Slow, and 240 bytes a block",
+     Switch<&Options::check>},
     {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
      Switch<&Options::verbose>},
 };
@@ -261,8 +284,8 @@ constexpr const char* kMemory[] = {"RELEASE_SHORT_MS=1000", "RELEASE_LONG_MS=300
 constexpr const char* kSpeed[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", nullptr};
 constexpr const char* kLatency[] = {"RELEASE=off", "CPU_CACHE_BYTES=4M", "BACKGROUND=off",
                                     "SAMPLE=0", nullptr};
-constexpr const char* kDebug[] = {"VERBOSE=on", "STATS=exit", "SAMPLE=64K", "CONTROL=always",
-                                  nullptr};
+constexpr const char* kDebug[] = {"VERBOSE=on",     "STATS=exit", "SAMPLE=64K",
+                                  "CONTROL=always", "CHECK=on",   nullptr};
 constexpr Preset kPresets[] = {
     {"memory", kMemory}, {"speed", kSpeed}, {"latency", kLatency}, {"debug", kDebug}};
 
@@ -396,8 +419,18 @@ Options ReadOptions(char* const* environment, bool secure) {
     out.sample_interval = kDefaultSampleInterval;
     out.says_sample = false;
     out.on_error = OnError::kAbort;
+    out.guard_every = kDefaultGuardEvery;
+    out.says_guard = false;
+    out.check = false;
     out.model[0] = '\0';
     if (out.lifetimes == LifetimeChoice::kModel) out.lifetimes = LifetimeChoice::kOff;
+  }
+  if (out.check) {
+    out.contexts = 0;
+    if (!out.says_guard && out.guard_every != 0) {
+      out.guard_every = kCheckGuardEvery;
+      out.says_guard = true;
+    }
   }
   SettleLifetimes(out);
   if (out.profile_signal != 0 && out.profile_path[0] == '\0') {

@@ -17,6 +17,8 @@ enum class ControlChoice : uint8_t { kOn, kOff, kAlways };
 enum class LifetimeChoice : uint8_t { kOff, kOnline, kModel };
 
 inline constexpr size_t kDefaultSampleInterval = 2 << 20;
+inline constexpr uint32_t kDefaultGuardEvery = 10'000;
+inline constexpr uint32_t kCheckGuardEvery = 100;  // unless it says so itself
 inline constexpr size_t kLearningSampleInterval = 512 << 10;
 inline constexpr uint32_t kMostWeight = 10'000;
 
@@ -46,6 +48,9 @@ struct Options {
   bool adapts_sample = false;  // the interval is ours to choose
   ControlChoice control = ControlChoice::kOn;
   OnError on_error = OnError::kAbort;
+  uint32_t guard_every = kDefaultGuardEvery;  // one of so many allocations is guarded; 0: none
+  bool says_guard = false;
+  bool check = false;
   size_t cpu_cache_bytes = 1536 << 10;
   size_t heap_limit = 0;
   size_t sample_interval = kDefaultSampleInterval;

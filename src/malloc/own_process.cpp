@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "malloc/runtime.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 namespace {
@@ -35,7 +35,7 @@ std::atomic<int>* NewMark() {
 // process's, too.
 pid_t NumberOfProcess() {
   clockid_t clock = 0;
-  if (!__libc_single_threaded || pthread_getcpuclockid(pthread_self(), &clock) != 0) return 0;
+  if (!IsSurelyAlone() || pthread_getcpuclockid(pthread_self(), &clock) != 0) return 0;
   return static_cast<pid_t>(~(clock >> 3));
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache/freed_mark.h"
 #include "cache/thread_cache.h"
 #include "malloc/runtime.h"
 #include "span/object_start.h"
@@ -21,7 +22,9 @@ STRATA_ALWAYS_INLINE void* PopPerThread(size_t size) {
   if (STRATA_LIKELY(cache == nullptr) || t.scope != nullptr || size > kMaxClassSize) return nullptr;
   if (!t.countdown.MaySpend(size, TheRuntime().sampler.rate())) return nullptr;
   void* p = cache->Pop(ClassOfSize(size));
-  if (STRATA_LIKELY(p != nullptr)) t.countdown.SpendBeyond(size);
+  if (STRATA_UNLIKELY(p == nullptr)) return nullptr;
+  t.countdown.SpendBeyond(size);
+  WipeMark(p);
   return p;
 }
 
@@ -34,9 +37,12 @@ STRATA_ALWAYS_INLINE bool PushPerThread(void* p) {
   const PageId page((address - r.kernel.base()) >> kPageShift);
   const SizeClass c = r.heap.page_map().EntryOf(page);
   if (Raw(c) == 0 || Raw(c) >= kNumClasses) return false;
-  return IsObjectStart(r.heap.page_map().entries()[page.raw()], c, address) &&
-         cache->HasRoom(c, r.thread_cache_limit.load(std::memory_order_relaxed)) &&
-         cache->Push(c, p);
+  if (!IsObjectStart(r.heap.page_map().entries()[page.raw()], c, address) ||
+      !cache->HasRoom(c, r.thread_cache_limit.load(std::memory_order_relaxed)) ||
+      HasMark(p, r.freed_mark) || !cache->Push(c, p))
+    return false;
+  SetMark(p, r.freed_mark);
+  return true;
 }
 
 }  // namespace strata

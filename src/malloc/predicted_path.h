@@ -18,8 +18,8 @@
 namespace strata {
 
 namespace predicted_internal {
-extern PredictionCache::Words g_words;
-extern std::atomic<bool> g_predicts;
+extern __attribute__((visibility("hidden"))) PredictionCache::Words g_words;
+extern __attribute__((visibility("hidden"))) std::atomic<bool> g_predicts;
 }  // namespace predicted_internal
 
 STRATA_ALWAYS_INLINE PredictionCache Predictions() {

@@ -3,8 +3,10 @@
 
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
+#include "malloc/checked.h"
 #include "malloc/fast_path.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
 #include "malloc/sampling.h"
@@ -21,7 +23,10 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (state != RunState::kReady) return 0;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  if (offset >= r.kernel.mapped_end()) return 0;
+  if (Checks() && offset < r.kernel.mapped_end()) {
+    if (const size_t size = SizeChecked(p)) return size;
+  }
+  if (offset >= r.kernel.mapped_end()) return Guards().Owns(p) ? Guards().SizeOf(p) : 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
   if (const Span* span = c == kDividedPage ? nullptr : r.heap.large().At(p))
     return BytesOf(span->range().length);
@@ -33,7 +38,7 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
 
 // Redis asks for every block that it allocates or frees. A null pointer lies outside the heap.
 size_t UsableSize(void* p) {
-  if (STRATA_LIKELY(CurrentState() == RunState::kReady)) {
+  if (STRATA_LIKELY(CurrentState() == RunState::kReady && !Checks())) {
     const Runtime& r = TheRuntime();
     const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
     if (STRATA_LIKELY(offset < r.kernel.mapped_end())) {
@@ -148,6 +153,7 @@ void* MoveUnsampled(void* from, SizeClass c, size_t size) {
 
 void* Reallocate(void* p, size_t size) {
   if (p == nullptr) return Allocate(size);
+  if (Checks() && !IsEarly(p) && !Guards().Owns(p)) return ReallocateChecked(p, size);
   // The commonest cases, of strings and vectors that grow by little.
   if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
     const size_t old_size = InfoOf(c).size;
@@ -161,6 +167,8 @@ void* Reallocate(void* p, size_t size) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
   }
   if (!ExpectIfSmall(p)) return OutOfMemory();
+  if (STRATA_UNLIKELY(Guards().Owns(p)))
+    return size > kMaxRequest ? OutOfMemory() : ReallocateGuarded(p, size);
   if (size == 0) {
     Free(p);
     return nullptr;

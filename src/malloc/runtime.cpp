@@ -11,7 +11,9 @@
 #include "base/message.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
+#include "malloc/checked.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/lifetimes.h"
 #include "malloc/main_exit.h"
 #include "malloc/predicted_path.h"
@@ -73,7 +75,7 @@ void InitCpuCache(Runtime& r) {
   void* slabs = MapMetadata(bytes);
   if (slabs == nullptr) return;
   RseqOps ops;
-  ops.where = {r.rseq.area_offset, r.rseq.index_offset};
+  ops.where = {r.rseq.area_offset, r.rseq.index_offset, r.freed_mark};
   ops.slabs = slabs;
   ops.info = r.rseq;
   if (!r.front().cpu.Init(ops, &r.front().transfer, &r.arena, slabs, vcpus,
@@ -102,6 +104,8 @@ void Start() {
   if (options.control == ControlChoice::kAlways) TrustInheritedFilter();
   auto* r = ::new (runtime_internal::g_storage.bytes) Runtime(options);
   r->kernel.watch().Set(options.soft_limit);
+  StartChecks(options);
+  StartGuards(options, r->kernel.secret() * 0x9e3779b97f4a7c15u);
   OpenModel(*r);
   // Both place by the caller, and a debug build predicts something of all places.
   if (options.contexts != 0) {
@@ -130,6 +134,7 @@ Runtime::Runtime(const Options& o)
       heap((kernel.Init(DefaultWindow(), AdviceOf(o), arena, PageMap::kBytesAPage), kernel), arena,
            HeapOptions(o), HandleBadFree, TiersOf(o)),
       sampler(heap.page_map(), kernel.base(), sample_arena) {
+  freed_mark = MarkOf(kernel.secret());
   sampler.SetInterval(o.sample_interval);
 }
 
@@ -156,16 +161,29 @@ const char* CacheModeName() {
   return r.rseq.index == RseqIndex::kMmCid ? "per-cpu (mm_cid)" : "per-cpu (cpu_id)";
 }
 
+namespace {
+
+// Where libc does not, if the end of the thread will be noticed (EndThread).
+bool RegisterThread() {
+  if (!kRegistersForRseq || !g_has_thread_key || t_state.cache_ended) return false;
+  if (!RegisterForRseq()) return false;
+  NoteEndOfThisThread();
+  return true;
+}
+
+}  // namespace
+
 bool BindThread() {
   Runtime& r = TheRuntime();
-  if (!r.front().per_cpu || t_state.vforked || !ThreadHasRseq(r.rseq)) return false;
+  if (!r.front().per_cpu || t_state.vforked || Checks()) return false;
+  if (!ThreadHasRseq(r.rseq) && !RegisterThread()) return false;
   t_state.slabs = r.front().cpu.slabs();
   return true;
 }
 
 ThreadCache* CacheOfThisThread() {
   ThreadState& state = t_state;
-  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked)
+  if (STRATA_LIKELY(state.cache != nullptr) || state.cache_ended || state.vforked || Checks())
     return state.cache;
   if (TheRuntime().front().threads.Add(state.cache) == nullptr) return nullptr;
   // May allocate (glibc does for keys from 32 on): the cache is in place by now.
@@ -183,9 +201,18 @@ void EndCache(ThreadCache* cache) {
   front.threads.End(cache, front.transfer);
 }
 
+// Later destructors do without the per-CPU caches.
+void EndRseq() {
+  t_state.slabs = nullptr;
+  t_state.countdown.Pause();
+  t_state.cache_ended = 1;
+  UnregisterForRseq();
+}
+
 // Runs as a thread-specific-data destructor: in pthread_exit and at a thread's return, not in exit.
 void EndThread(void* value) {
   if (value != &g_without_cache) EndCache(static_cast<ThreadCache*>(value));
+  if (kRegistersForRseq) EndRseq();
   NoteThreadLeaves();
 }
 

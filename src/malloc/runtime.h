@@ -9,6 +9,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "cache/freed_mark.h"
 #include "cache/rseq_ops.h"
 #include "heaps/front_end.h"
 #include "heaps/strata.h"
@@ -43,6 +44,7 @@ struct Runtime {
   RseqInfo rseq;
   ThpMode thp = ThpMode::kUnknown;
   std::atomic<size_t> thread_cache_limit;
+  FreedMark freed_mark = FreedMark::kNone;  // of this process; set at the start
   ProcessHeap heap;
 
   // Estimate of requested bytes per class: sampled at misses, so the fast path pays nothing.
@@ -84,8 +86,9 @@ namespace runtime_internal {
 struct Storage {
   alignas(Runtime) unsigned char bytes[sizeof(Runtime)];
 };
-extern Storage g_storage;
-extern std::atomic<RunState> g_state;
+// Hidden, or each file would take their addresses from a table.
+extern __attribute__((visibility("hidden"))) Storage g_storage;
+extern __attribute__((visibility("hidden"))) std::atomic<RunState> g_state;
 }  // namespace runtime_internal
 
 STRATA_ALWAYS_INLINE RunState CurrentState() {

@@ -6,6 +6,7 @@
 
 #include "base/errno_keeper.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/predicted_path.h"
 #include "profile/stack_walk.h"
 #include "profile/usdt.h"
@@ -85,7 +86,7 @@ bool CountBytesSlow(size_t bytes) {
   const bool fast =
       (t.slabs != nullptr || BindThread()) && t.scope == nullptr && !Predicts() && Contexts() == 0;
   return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),
-                           fast ? Stretches::kAllowed : Stretches::kNone);
+                           fast ? StretchesForGuards() : Stretches::kNone);
 }
 
 void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site) {

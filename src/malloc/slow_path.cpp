@@ -6,8 +6,10 @@
 #include "malloc/background.h"
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
+#include "malloc/checked.h"
 #include "malloc/fast_path.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/limits.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
@@ -66,9 +68,13 @@ STRATA_NOINLINE void GiveUpCostly(Runtime& r) {
 void* AllocateSmall(Runtime& r, SizeClass c) {
   if (STRATA_UNLIKELY(r.heap.growth().Grew())) GiveUpCostly(r);
   void* p = TrySmall(r, c);
-  if (p != nullptr) return p;
-  EmptyCaches(r);
-  return TrySmall(r, c);
+  if (STRATA_UNLIKELY(p == nullptr)) {
+    EmptyCaches(r);
+    p = TrySmall(r, c);
+    if (p == nullptr) return nullptr;
+  }
+  WipeMark(p);
+  return p;
 }
 
 // Objects that share their span come from the caches, which know of no placement.
@@ -92,7 +98,14 @@ bool ExpectObject(const Runtime& r, void* p, SizeClass c) {
   return false;
 }
 
+// Of an object with the mark of those that are free, whether it is. One on its way from one cache
+// to another by another thread is not found; no other is found that is not free.
+STRATA_NOINLINE bool IsFreed(Runtime& r, const void* p, SizeClass c) {
+  return r.front().Holds(c, p) || r.heap.transfer().Holds(c, p);
+}
+
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
+  SetMark(p, r.freed_mark);
   ThreadCache* cache = CacheOfThisThread();
   const size_t limit = r.thread_cache_limit.load(std::memory_order_relaxed);
   if (STRATA_UNLIKELY(cache == nullptr)) {
@@ -119,6 +132,7 @@ void FreeLarge(Runtime& r, void* p, SizeClass entry) {
 // A block of libc's own heap, from before this library took over malloc (it was loaded late, with
 // its symbols made global), goes back to libc. Anything else that is not ours is an error.
 void FreeForeign(void* p) {
+  if (Guards().Owns(p)) return FreeGuarded(p);
   bool libcs = false;
   OnSideStack([&] { libcs = IsInDataSegmentHeap(p); });
   if (libcs) return FreeByLibc(p);
@@ -136,7 +150,7 @@ LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement)
 }
 
 bool ExpectIfSmall(void* p) {
-  if (CurrentState() != RunState::kReady) return true;
+  if (CurrentState() != RunState::kReady || Checks()) return true;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return true;
@@ -148,7 +162,11 @@ namespace {
 
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
+  if (Checks()) return AllocateChecked(size, 1);
+  const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
+  // A sample lies where it would have, so that the profiles tell of the heap as it is.
+  if (void* p = sampled ? nullptr : TakeGuarded(TheRuntime(), size, 1, what)) return p;
   void* p = AllocateSlowOf(size, c);
   if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
   return SampleTaken(TheRuntime(), p, size, site);
@@ -157,13 +175,13 @@ STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) 
 // For a place whose callers differ, which `found` says.
 STRATA_NOINLINE void* AllocateByCallers(AllocationSite site, size_t size, Prediction found) {
   const SizeClass c = ClassByCallers(site, ClassOfSize(size), found);
-  if (void* p = PopOf(c, size)) return p;
+  if (void* p = GuardsSeeAll() ? nullptr : PopOf(c, size)) return p;
   return AllocateAt(site, size, c);
 }
 
 STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
   if (STRATA_UNLIKELY(Contexts() != 0)) return AllocateInContext(site, size);
-  if (void* p = PopPerThread(size)) return p;
+  if (void* p = GuardsSeeAll() ? nullptr : PopPerThread(size)) return p;
   if (STRATA_UNLIKELY(EnsureStarted() != RunState::kReady)) return AllocateSlow(size);
   if (InScope()) return AllocateInScope(size);
   return AllocateAt(site, size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
@@ -173,12 +191,22 @@ STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
   return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
 }
 
+// A thread with a cache of its own, as a rule.
+STRATA_NOINLINE void* AllocateWithoutSlabs(size_t size, const void* caller) {
+  t_state.countdown.stretch = 0;
+  if (size > kMaxClassSize) __builtin_unreachable();  // spares a test below
+  if (!Predicts() && Contexts() == 0) {
+    if (void* p = PopPerThread(size)) return p;
+  }
+  return AllocateCounted(size, caller);
+}
+
 }  // namespace
 
 // Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
-// high the caller's stack is.
+// high the caller's stack is. The same goes for what leads here.
 void* AllocateCounted(size_t size, const void* caller) {
-  const AllocationSite site(caller, StackPointer());
+  const AllocationSite site(caller, arch::StackPointer());
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);
@@ -186,9 +214,20 @@ void* AllocateCounted(size_t size, const void* caller) {
   if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
     return AllocateByCallers(site, size, found);
   const bool lasts = found.kind() == Prediction::kLasts;
-  void* p = PopOf(lasts ? LastingClass(c) : c, size);
+  void* p = GuardsSeeAll() ? nullptr : PopOf(lasts ? LastingClass(c) : c, size);
   if (STRATA_LIKELY(p != nullptr)) return p;
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
+}
+
+void* AllocatePastStretch(size_t size, const void* caller) {
+  ThreadState& t = t_state;
+  if (STRATA_UNLIKELY(t.slabs == nullptr)) return AllocateWithoutSlabs(size, caller);
+  // A signal handler that ended the stretch for a scope must not be undone.
+  const size_t stretch = t.scope != nullptr ? 0 : t.countdown.stretch + size;
+  t.countdown.stretch = stretch;
+  // In a handler whose thread was about to come here itself: what that adds back is not counted.
+  if (STRATA_UNLIKELY(static_cast<ptrdiff_t>(stretch) < 0)) return AllocateSlow(size);
+  return AllocateCounted(size, caller);
 }
 
 void* AllocateSlow(size_t size) {
@@ -226,7 +265,11 @@ void* AllocateAligned(size_t size, size_t align) {
   if (size > kMaxRequest || align > kMaxAlign) return OutOfMemory();
   if (InScope()) return AllocateInScope(size, align);
   Runtime& r = TheRuntime();
+  if (Checks()) return AllocateChecked(size, align);
+  const bool at_end = t_state.countdown.stretch <= size;
+  const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytes(size);
+  if (void* p = at_end && !sampled ? TakeGuarded(r, size, align, what) : nullptr) return p;
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
@@ -240,7 +283,8 @@ void* AllocateAligned(size_t size, size_t align) {
 }
 
 void* AllocatePlaced(size_t size, Placement placement) {
-  if (size > kMaxRequest || EnsureStarted() != RunState::kReady || InScope()) return Allocate(size);
+  if (size > kMaxRequest || EnsureStarted() != RunState::kReady || InScope() || Checks())
+    return Allocate(size);
   const bool large = size > kMaxClassSize;
   const SizeClass c = large ? SizeClass::kNone : ClassOfSize(size);
   if (const ObjectGroup group = GroupOf(placement.hotness); !large && group != ObjectGroup::kNone)
@@ -249,8 +293,9 @@ void* AllocatePlaced(size_t size, Placement placement) {
   const int saved = errno;
   Runtime& r = TheRuntime();
   void* p =
-      large ? TakeLarge(r, size, 1, placement).address : r.heap.central()[c].TakeIn(placement);
+      large ? TakeLarge(r, size, 1, placement).address : r.heap.central().TakeIn(c, placement);
   if (STRATA_UNLIKELY(p == nullptr)) return large ? OutOfMemory() : Allocate(size);
+  if (!large) WipeMark(p);
   const bool sampled = CountBytes(size);
   if (!large) NoteRequested(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
@@ -266,7 +311,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
 void* AllocateZeroed(size_t count, size_t size) {
   size_t bytes;
   if (STRATA_UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) return OutOfMemory();
-  if (bytes <= kMaxClassSize) {
+  if (bytes <= kMaxClassSize || Checks()) {
     void* p = Allocate(bytes);
     if (STRATA_LIKELY(p != nullptr)) __builtin_memset(p, 0, bytes);
     return p;
@@ -302,12 +347,39 @@ void FreeSlow(void* p) {
   FreeForeign(p);
 }
 
+void* AllocateRaw(size_t size, size_t align, size_t* usable) {
+  Runtime& r = TheRuntime();
+  const SizeClass c = align > kPageSize || size > kMaxClassSize ? SizeClass::kNone
+                      : align <= 16                             ? ClassOfSize(size)
+                                                                : ClassOfAligned(size, align);
+  void* p = nullptr;
+  if (c != SizeClass::kNone) {
+    p = AllocateSmall(r, c);
+    *usable = InfoOf(c).size;
+  } else {
+    p = TakeLarge(r, size, align).address;
+    if (p != nullptr) *usable = BytesOf(r.heap.large().At(p)->range().length);
+  }
+  if (p == nullptr) return nullptr;
+  if (c != SizeClass::kNone) NoteRequested(r, c, size);
+  if (CountBytes(size)) SampleTaken(r, p, size);
+  TendBackground();
+  RelieveMemoryIfNeeded();
+  return p;
+}
+
 void FreeSmallSlow(void* p) {
   if (PushPerThread(p)) return;
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) return g_next.free(p);
   if (STRATA_UNLIKELY(state != RunState::kReady)) return;
+  if (Checks()) return FreeChecks(p);
+  FreeRaw(p);
+}
+
+// What no cache of this thread's has taken; p lies in the heap.
+void FreeRaw(void* p) {
   Runtime& r = TheRuntime();
   const SizeClass entry = r.heap.page_map().EntryOf(
       PageId((reinterpret_cast<uintptr_t>(p) - r.kernel.base()) >> kPageShift));
@@ -315,6 +387,8 @@ void FreeSmallSlow(void* p) {
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kDividedPage) return FreeOther(p);
   if (!ExpectObject(r, p, c)) return;
+  if (STRATA_UNLIKELY(HasMark(p, r.freed_mark)) && IsFreed(r, p, c))
+    return HandleBadFree(BadFree::kDouble, p);
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) {
     SampleFreed(r, p);
@@ -330,7 +404,7 @@ void FreeChecked(void* p) {
 }
 
 void CheckSizedFree(void* p, size_t size, size_t align) {
-  if (p == nullptr || CurrentState() != RunState::kReady) return;
+  if (p == nullptr || CurrentState() != RunState::kReady || Checks()) return;
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return;  // Free reports it

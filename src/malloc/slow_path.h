@@ -23,6 +23,11 @@ inline void* OutOfMemory() {
 // Empties the caches before it fails.
 LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement = {});
 
+// What blocks with something around them are made of, and its usable bytes; counts. Null: no
+// memory.
+void* AllocateRaw(size_t size, size_t align, size_t* usable);
+void FreeRaw(void* p);
+
 // Of any pointer: reports one to a span at which no object begins, or one that is free for sure.
 // What lies in no span is left to others.
 bool ExpectIfSmall(void* p);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "base/units.h"
 
@@ -26,17 +27,9 @@ namespace {
 alignas(16) char g_early[16 << 10];
 std::atomic<size_t> g_early_used{0};
 
-// Valgrind's client request RUNNING_ON_VALGRIND (0x1001): a no-op on a real CPU that leaves 0.
 bool UnderValgrind() {
-  const uint64_t request[6] = {0x1001, 0, 0, 0, 0, 0};
-  uint64_t result = 0;
-  asm volatile(
-      "rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, "
-      "%%rbx"
-      : "+d"(result)
-      : "a"(request)
-      : "cc", "memory");
-  return result != 0;
+  constexpr uint64_t kRunningOnValgrind = 0x1001;
+  return arch::AskValgrind({kRunningOnValgrind, 0, 0, 0, 0, 0}) != 0;
 }
 
 template <class F>

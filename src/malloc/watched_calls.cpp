@@ -91,8 +91,10 @@ Kind KindOf(long number, const Arguments& arguments) {
     case SYS_landlock_restrict_self:
 #endif
       return Kind::kGivesUp;
+#ifdef SYS_fork
     case SYS_fork:
       return Kind::kForks;
+#endif
     case SYS_clone:  // with a stack of its own the child does not come back here
       return CopiesProcess(static_cast<uint64_t>(a[0])) && a[1] == 0 ? Kind::kForks : Kind::kOther;
     case SYS_clone3:

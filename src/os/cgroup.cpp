@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "os/kernel_text.h"
+#include "os/page_bytes.h"
 
 namespace strata {
 namespace {
@@ -146,6 +147,20 @@ void CgroupWatch::FindPids(const char* mount, const char* self) {
   });
 }
 
+bool CgroupWatch::Reclaim(size_t bytes) const {
+  const char* const at = memory_.path;
+  if (at[0] == '\0') return false;
+  if (memory_.version == Version::kTwo) return WriteKernelNumber(at, "/memory.reclaim", bytes);
+  constexpr char kLimit[] = "/memory.limit_in_bytes";
+  char before[64];
+  const size_t usage = ReadKernelNumber(at, "/memory.usage_in_bytes");
+  if (usage <= bytes ||
+      !ReadKernelText(KernelPath().Add(at).Add(kLimit).text(), before, sizeof(before)))
+    return false;
+  if (!WriteKernelNumber(at, kLimit, RoundDown(usage - bytes, kNativePageSize))) return false;
+  return WriteKernelText(at, kLimit, before, strlen(before));
+}
+
 template <class F>
 void CgroupWatch::ForEachLevel(const Directory& d, F f) {
   if (d.path[0] == '\0') return;
@@ -221,7 +236,7 @@ size_t OwnResidentBytes(const char* statm) {
   const char* shared = resident == nullptr ? nullptr : strchr(resident + 1, ' ');
   if (shared == nullptr) return 0;
   const size_t all = ParseKernelNumber(resident + 1);
-  return (all - std::min(ParseKernelNumber(shared + 1), all)) * kNativePageSize;
+  return (all - std::min(ParseKernelNumber(shared + 1), all)) * KernelPageBytes();
 }
 
 }  // namespace strata

@@ -44,6 +44,10 @@ class CgroupWatch {
   // Thousandths of a CPU that the process may use over time; 0: as many as there are.
   uint32_t ReadCpuQuota() const;
 
+  // Asks the kernel to take so many bytes from the level that this process is in. Under version 1,
+  // which has no other way, its limit goes down by as much for a moment. False: refused.
+  bool Reclaim(size_t bytes) const;
+
   // The directory whose memory files are read, without the ancestors'; empty: none was found.
   const char* memory_directory() const { return memory_.path; }
 

@@ -5,13 +5,13 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/errno_keeper.h"
 #include "strata/raw_io.h"
+#include "strata/single_threaded.h"
 
 namespace strata {
 
@@ -134,7 +134,7 @@ STRATA_NOINLINE int ReadExitStatus() {
 
 bool MaySetSignalMask() {
   return MayCallAnything() ||
-         (CurrentConfinement() == Confinement::kInherited && !__libc_single_threaded);
+         (CurrentConfinement() == Confinement::kInherited && HasSurelyThreads());
 }
 
 void FindInheritedConfinement() {

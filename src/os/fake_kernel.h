@@ -44,6 +44,10 @@ class FakeKernel {
     return MapResult::kMapped;
   }
 
+  // Of 16 or 64 KiB, as on aarch64; contents are still kept by native pages.
+  void SetPageBytes(size_t bytes) { page_bytes_ = bytes; }
+  size_t page_bytes() const { return page_bytes_; }
+
   bool Release(const NativeRange* list, size_t n) {
     if (on_release) on_release();
     std::lock_guard hold(mutex_);
@@ -51,7 +55,7 @@ class FakeKernel {
     STRATA_CHECK(n > 0);
     if (Fails(&fail_release_in)) return false;
     for (size_t i = 0; i < n; ++i) {
-      STRATA_CHECK(list[i].bytes > 0 && (list[i].offset | list[i].bytes) % kNativePageSize == 0);
+      STRATA_CHECK(list[i].bytes > 0 && (list[i].offset | list[i].bytes) % page_bytes_ == 0);
       for (size_t p = list[i].offset >> kNativePageShift;
            p < (list[i].offset + list[i].bytes) >> kNativePageShift; ++p) {
         ReleasePage(p);
@@ -183,6 +187,7 @@ class FakeKernel {
          collapse_calls = 0, populates = 0;
 
  private:
+  size_t page_bytes_ = kNativePageSize;
   struct Huge {
     bool mapped = false, foreign = false;
     bool whole = false;  // backed by one hugepage, not yet split

@@ -48,4 +48,22 @@ size_t ReadKernelField(const char* directory, const char* file, const char* name
   return at == nullptr ? 0 : ParseKernelNumber(at + strlen(name) + strspn(at + strlen(name), " "));
 }
 
+bool WriteKernelText(const char* directory, const char* file, const char* text, size_t n) {
+  const ErrnoKeeper keep;
+  const KernelPath path = KernelPath().Add(directory).Add(file);
+  const int fd = raw::Open(path.text(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return false;
+  const ssize_t written = raw::Write(fd, text, n);
+  raw::Close(fd);
+  return written == static_cast<ssize_t>(n);
+}
+
+bool WriteKernelNumber(const char* directory, const char* file, size_t n) {
+  char text[24];
+  char* at = text + sizeof(text);
+  do *--at = static_cast<char>('0' + n % 10);
+  while ((n /= 10) != 0);
+  return WriteKernelText(directory, file, at, static_cast<size_t>(text + sizeof(text) - at));
+}
+
 }  // namespace strata

@@ -1,5 +1,5 @@
-// Small files of the kernel's, in /proc and in cgroups: read without allocating, by system calls
-// that are no cancellation points; errno is kept. Sits in os.
+// Small files of the kernel's, in /proc and in cgroups: read and written without allocating, by
+// system calls that are no cancellation points; errno is kept. Sits in os.
 #pragma once
 
 #include <string.h>
@@ -43,5 +43,9 @@ size_t ReadKernelNumber(const char* directory, const char* file);
 // The number behind `name` (line start and spaces included) in a file of lines; 0 if it is not
 // there.
 size_t ReadKernelField(const char* directory, const char* file, const char* name);
+
+// False: refused, or not all of it.
+bool WriteKernelText(const char* directory, const char* file, const char* text, size_t n);
+bool WriteKernelNumber(const char* directory, const char* file, size_t n);
 
 }  // namespace strata

@@ -7,8 +7,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/units.h"
 #include "os/memory_file.h"
+#include "os/page_bytes.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -16,7 +16,6 @@ namespace {
 
 constexpr char kPrefix[] = "strata-key:";
 constexpr size_t kPrefixLength = sizeof(kPrefix) - 1;
-constexpr size_t kPage = kNativePageSize;
 
 bool DrawDigits(char* out) {
   unsigned char random[MappedKey::kLength / 2];
@@ -38,36 +37,36 @@ bool Show(const char* digits, char* page) {
   const int file = OpenMemoryFile(name);
   explicit_bzero(name, sizeof(name));
   if (file < 0) return false;
-  void* shown = mmap(page, kPage, PROT_NONE, MAP_PRIVATE | MAP_FIXED, file, 0);
+  void* shown = mmap(page, KernelPageBytes(), PROT_NONE, MAP_PRIVATE | MAP_FIXED, file, 0);
   const int why = errno;
   raw::Close(file);
   errno = why;
-  return shown != MAP_FAILED && madvise(page, kPage, MADV_DONTFORK) == 0;
+  return shown != MAP_FAILED && madvise(page, KernelPageBytes(), MADV_DONTFORK) == 0;
 }
 
 }  // namespace
 
 bool MappedKey::Make() {
   Drop();
-  void* pages =
-      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* pages = mmap(nullptr, 2 * KernelPageBytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return false;
   pages_ = static_cast<char*>(pages);
-  if (madvise(pages_, 2 * kPage, MADV_DONTFORK) != 0 || !DrawDigits(pages_) ||
-      !Show(pages_, pages_ + kPage)) {
+  if (madvise(pages_, 2 * KernelPageBytes(), MADV_DONTFORK) != 0 || !DrawDigits(pages_) ||
+      !Show(pages_, pages_ + KernelPageBytes())) {
     const int why = errno;
     Drop();
     errno = why;
     return false;
   }
-  madvise(pages_, kPage, MADV_DONTDUMP);
+  madvise(pages_, KernelPageBytes(), MADV_DONTDUMP);
   return true;
 }
 
 void MappedKey::Drop() {
   if (pages_ == nullptr) return;
   explicit_bzero(pages_, kLength);
-  munmap(pages_, 2 * kPage);
+  munmap(pages_, 2 * KernelPageBytes());
   pages_ = nullptr;
 }
 

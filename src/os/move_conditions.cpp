@@ -11,7 +11,8 @@
 namespace strata {
 namespace {
 
-bool IsLimited(__rlimit_resource_t resource) {
+template <class Resource>  // an enum in glibc, a number in musl
+bool IsLimited(Resource resource) {
   rlimit limit;
   return getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }

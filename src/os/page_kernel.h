@@ -12,7 +12,8 @@
 
 namespace strata {
 
-// A range of native pages, in bytes from the window's start; both fields are multiples of 4 KiB.
+// A range of native pages, in bytes from the window's start; both fields are multiples of 4 KiB,
+// and of the kernel's pages where they may be larger.
 struct NativeRange {
   size_t offset;
   size_t bytes;
@@ -48,6 +49,7 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;
+  { k.page_bytes() } -> std::same_as<size_t>;     // of its pages: Release takes whole ones
   { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX

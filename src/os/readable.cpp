@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 
 #include "os/confinement.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 
@@ -14,12 +15,8 @@ namespace strata {
 bool IsReadable(uintptr_t address) {
   if (address == 0 || !MaySetSignalMask()) return false;  // 0 stands for no mask
   constexpr long kNoSuchAction = -1;
-  long result = SYS_rt_sigprocmask;
-  register long size asm("r10") = sizeof(uint64_t);
-  asm volatile("syscall"
-               : "+a"(result)
-               : "D"(kNoSuchAction), "S"(address), "d"(0L), "r"(size)
-               : "rcx", "r11", "memory");
+  const long result =
+      raw::Call(SYS_rt_sigprocmask, kNoSuchAction, static_cast<long>(address), 0, sizeof(uint64_t));
   return result == -EINVAL;
 }
 

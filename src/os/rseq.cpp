@@ -1,4 +1,4 @@
-// Finds glibc's rseq registration and the kernel's features for it. See rseq.h.
+// Finds the registration of threads for rseq, and the kernel's features for it. See rseq.h.
 #include "os/rseq.h"
 
 #include <errno.h>
@@ -12,12 +12,6 @@
 
 #include "os/confinement.h"
 #include "strata/raw_io.h"
-
-// glibc's since 2.35; absent elsewhere.
-extern "C" {
-extern const ptrdiff_t __rseq_offset __attribute__((weak));
-extern const unsigned int __rseq_size __attribute__((weak));
-}
 
 namespace strata {
 namespace {
@@ -40,10 +34,9 @@ long Membarrier(int command) {
 
 RseqInfo FindRseq() {
   RseqInfo info;
-  if (&__rseq_size == nullptr || &__rseq_offset == nullptr || __rseq_size == 0) return info;
-  info.area_offset = __rseq_offset;
-  if (!ThreadHasRseq(info)) return info;
-  // __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel, not glibc.
+  if (!FindRseqArea(&info.area_offset) || !ThreadHasRseq(info)) return info;
+  // glibc's __rseq_size stays 20 on glibc < 2.40 though 32 bytes are registered: ask the kernel,
+  // not glibc.
   const bool has_mm_cid = getauxval(kAtRseqFeatureSize) >= kMmCidEnd;
   info.index = has_mm_cid ? RseqIndex::kMmCid : RseqIndex::kCpuId;
   info.index_offset =

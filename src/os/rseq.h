@@ -1,6 +1,7 @@
-// The rseq area that glibc registered for each thread: whether it is there, and where its fields
-// lie. The kernel lets a thread have one registration, so Strata shares glibc's and makes none; it
-// writes nothing of it but rseq_cs, as the ABI asks of all who share it. Sits in os.
+// The rseq area that is registered for each thread: whether it is there, and where its fields lie.
+// The kernel lets a thread have one registration, so Strata shares glibc's and makes none; it
+// writes nothing of it but rseq_cs, as the ABI asks of all who share it. musl makes none: there
+// each thread is registered with an area of ours. Sits in os.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +21,20 @@ inline constexpr size_t kRseqCpuIdOffset = 4;  // in struct rseq: linux/rseq.h
 inline constexpr size_t kRseqCsOffset = 8;
 inline constexpr size_t kRseqMmCidOffset = 24;
 
-// What this process has. Makes no system call.
+// What this process has. Makes no system call where libc registers threads.
 RseqInfo FindRseq();
 
-// Whether the calling thread is registered (a thread made by a raw clone is not).
+// By the C library: os/glibc/rseq_area.cpp, os/musl/rseq_area.cpp. Where the area lies, and whether
+// there is one; registers the calling thread where libc doesn't.
+bool FindRseqArea(ptrdiff_t* offset);
+// Where libc doesn't: whether the calling thread is registered now. It must be taken off again
+// before it ends, for its area may be unmapped while it still runs.
+bool RegisterForRseq();
+void UnregisterForRseq();
+// Whether that is so here.
+extern const bool kRegistersForRseq;
+
+// Whether the calling thread is registered (with glibc, a thread made by a raw clone is not).
 inline bool ThreadHasRseq(const RseqInfo& info) {
   const char* area = static_cast<const char*>(__builtin_thread_pointer()) + info.area_offset;
   return *reinterpret_cast<const volatile int32_t*>(area + kRseqCpuIdOffset) >= 0;

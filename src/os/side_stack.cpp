@@ -16,41 +16,14 @@
 #include "base/errno_keeper.h"
 #include "base/units.h"
 #include "os/confinement.h"
+#include "os/page_bytes.h"
 #include "strata/raw_io.h"
 
-#ifndef STRATA_SANITIZED
-// Calls f(arg) with the stack pointer at `top`. The frame is rbp's, so unwinders pass from the side
-// stack to the caller's; calls and returns match, as a shadow stack asks. The name is that of
-// libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
+// Calls f(arg) with the stack pointer at `top`; of the architecture (x86_64/switch_stack.cpp). Its
+// frame is the frame pointer's, so unwinders pass from the side stack to the caller's. The name is
+// that of libgcc's function for split stacks: below it alone does gdb let a stack go on anywhere.
 extern "C" __attribute__((visibility("hidden"))) void __morestack(void (*f)(void*), void* arg,
                                                                   void* top);
-asm(R"(
-  .pushsection .text
-  .globl __morestack
-  .hidden __morestack
-  .type __morestack, @function
-  .p2align 4
-__morestack:
-  .cfi_startproc
-  endbr64
-  pushq %rbp
-  .cfi_def_cfa_offset 16
-  .cfi_offset %rbp, -16
-  movq %rsp, %rbp
-  .cfi_def_cfa_register %rbp
-  movq %rdx, %rsp
-  movq %rdi, %rax
-  movq %rsi, %rdi
-  call *%rax
-  movq %rbp, %rsp
-  popq %rbp
-  .cfi_def_cfa %rsp, 8
-  ret
-  .cfi_endproc
-  .size __morestack, . - __morestack
-  .popsection
-)");
-#endif
 
 namespace strata {
 
@@ -63,16 +36,16 @@ void ForgetSideStacks() {}
 namespace {
 
 constexpr size_t kStackBytes = size_t{128} << 10;
-constexpr size_t kGuardBytes = kNativePageSize;
+size_t GuardBytes() { return KernelPageBytes(); }
 
 constinit std::atomic<char*> g_spare{nullptr};
 constinit std::atomic<uint32_t> g_masked{0};  // threads that have blocked signals, or are about to
 
 char* MapStack() {
-  void* p = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+  void* p = mmap(nullptr, GuardBytes() + kStackBytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  if (MayOpenFiles()) mprotect(p, kGuardBytes, PROT_NONE);
+  if (MayOpenFiles()) mprotect(p, GuardBytes(), PROT_NONE);
   return static_cast<char*>(p);
 }
 
@@ -92,7 +65,7 @@ void GiveBack(char* stack) {
   // release: pairs with the acquire in TakeSpare.
   if (!g_spare.compare_exchange_strong(none, stack, std::memory_order_release,
                                        std::memory_order_relaxed)) {
-    munmap(stack, kGuardBytes + kStackBytes);
+    munmap(stack, GuardBytes() + kStackBytes);
   }
 }
 
@@ -121,7 +94,7 @@ void OnSideStack(void (*f)(void*), void* arg) {
   if (STRATA_UNLIKELY(stack == nullptr)) stack = MapStack();
   if (STRATA_UNLIKELY(stack == nullptr)) stack = WaitForSpare();
   if (STRATA_LIKELY(stack != nullptr)) {
-    __morestack(f, arg, stack + kGuardBytes + kStackBytes);
+    __morestack(f, arg, stack + GuardBytes() + kStackBytes);
     GiveBack(stack);
   } else {
     f(arg);

@@ -133,11 +133,13 @@ void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& 
                         const BytesAPage& side) {
   arena_ = &arena;
   const ErrnoKeeper keep;
-  hugepages_ = advice == HugePageAdvice::kWherePossible;
+  hugepages_ = advice == HugePageAdvice::kWherePossible &&
+               KernelPageBytes() == kNativePageSize;  // else a hugepage is 32 or 512 MiB
   window_ = window;
   bytes_a_page_ = side;
   // Each by itself, so that the address of one tells nothing of the others'.
   KeyedRandom random = ProcessRandom();
+  secret_ = random.Next();
   const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {
@@ -145,8 +147,8 @@ void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& 
     Place other;
     for (size_t i = 0; i < kSideArrays; ++i) {
       if (side[i] == 0) continue;
-      const size_t bytes = RoundUp(PagesOf(window).raw() * side[i], kNativePageSize);
-      other = RandomPlace(random, bytes, kNativePageSize, heap, other);
+      const size_t bytes = RoundUp(PagesOf(window).raw() * side[i], KernelPageBytes());
+      other = RandomPlace(random, bytes, KernelPageBytes(), heap, other);
       side_[i] = other.start;
       vacant = vacant && IsVacant(other.start);
     }
@@ -183,11 +185,11 @@ HugePages DefaultWindow() {
   return HugePages((bytes < kMost ? bytes : kMost) >> kHugePageShift);
 }
 
-// The side arrays are mapped up to the heap's new end, in whole native pages.
+// The side arrays are mapped up to the heap's new end, in whole pages of the kernel.
 bool SystemKernel::GrowSideArrays(size_t end) {
   const size_t old_end = mapped_end();
   const auto place_of = [&](size_t i, size_t heap_end) {
-    return side_[i] + RoundUp(heap_end / kPageSize * bytes_a_page_[i], kNativePageSize);
+    return side_[i] + RoundUp(heap_end / kPageSize * bytes_a_page_[i], KernelPageBytes());
   };
   for (size_t i = 0; i < kSideArrays; ++i) {
     const uintptr_t from = place_of(i, old_end), to = place_of(i, end);
@@ -285,7 +287,8 @@ void SystemKernel::AdviseNoHuge(HugeRange range) {
 void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
   const ErrnoKeeper keep;
   // MADV_COLD on part of a hugepage splits it, which frees the parts given back before.
-  Advise(reinterpret_cast<void*>(base_ + used.offset), kNativePageSize, MADV_COLD);
+  const size_t page = KernelPageBytes();
+  Advise(reinterpret_cast<void*>(base_ + RoundDown(used.offset, page)), page, MADV_COLD);
 }
 
 bool SystemKernel::Collapse(HugeRange range) {
@@ -391,8 +394,21 @@ const char* NameOf(ThpMode mode) {
 
 bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
   const ErrnoKeeper keep;
-  return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize, one_byte_a_page) ==
-         0;
+  const size_t page = KernelPageBytes();
+  if (page == kNativePageSize) {
+    return mincore(reinterpret_cast<void*>(start), native_pages * kNativePageSize,
+                   one_byte_a_page) == 0;
+  }
+  // The kernel's answer is for larger pages: one for each, told of all native pages in it.
+  unsigned char resident = 0;
+  uintptr_t asked = 0;
+  for (size_t i = 0; i < native_pages; ++i) {
+    const uintptr_t at = RoundDown(start + i * kNativePageSize, page);
+    if (at != asked && mincore(reinterpret_cast<void*>(at), page, &resident) != 0) return false;
+    asked = at;
+    one_byte_a_page[i] = resident;
+  }
+  return true;
 }
 
 size_t ResidentBytes(uintptr_t start, size_t bytes) {

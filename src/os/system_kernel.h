@@ -14,6 +14,7 @@
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "os/memory_watch.h"
+#include "os/page_bytes.h"
 #include "os/page_kernel.h"
 
 namespace strata {
@@ -43,19 +44,22 @@ class SystemKernel {
   bool Collapse(HugeRange range);
   bool Populate(HugeRange range);
   HugePages Move(HugeRange from, HugePageId to);
+  size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }
 
   MemoryWatch& watch() { return watch_; }
   uintptr_t base() const { return base_; }  // of the heap
+  // Random, and tells nothing of the addresses.
+  uint64_t secret() const { return secret_; }
   void* side_array(size_t i) const { return reinterpret_cast<void*>(side_[i]); }
   // Bytes from base() below which every page's part of each side array is readable. Grows only.
   size_t mapped_end() const { return mapped_end_.load(std::memory_order_relaxed); }
   const std::atomic<size_t>& atomic_mapped_end() const { return mapped_end_; }
   // Of the side arrays: what is mapped of one, and what is resident of all.
   size_t side_array_bytes(size_t i) const {
-    return RoundUp(mapped_end() / kPageSize * bytes_a_page_[i], kNativePageSize);
+    return RoundUp(mapped_end() / kPageSize * bytes_a_page_[i], KernelPageBytes());
   }
   size_t ResidentSideArrays() const;
   Lock& lock() { return map_lock_; }
@@ -66,6 +70,7 @@ class SystemKernel {
   bool GrowSideArrays(size_t end) STRATA_REQUIRES(map_lock_);
 
   uintptr_t base_ = 0;
+  uint64_t secret_ = 0;
   std::array<uintptr_t, kSideArrays> side_{};
   BytesAPage bytes_a_page_{};
   MetadataArena* arena_ = nullptr;

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 
+#include "base/arch.h"
+
 namespace strata {
 namespace {
 
 constexpr size_t kMostSections = 4096;
 constexpr uint64_t kMostSymbols = uint64_t{1} << 24;
 constexpr size_t kSymbolsARead = 1024;
-constexpr uint64_t kMostOffset = uint64_t{1} << 47;
+constexpr uint64_t kMostOffset = uint64_t{1} << arch::kAddressBits;
 
 bool IsOurs(const Elf64_Ehdr& elf) {
   return memcmp(elf.e_ident, ELFMAG, SELFMAG) == 0 && elf.e_ident[EI_CLASS] == ELFCLASS64 &&

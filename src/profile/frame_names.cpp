@@ -69,23 +69,33 @@ size_t AppendHex(char* to, uint64_t number) {
   return digits;
 }
 
-}  // namespace
+constexpr size_t kMostIdBytes = 8;
 
-size_t FrameNames::Nameless(const BuildId& id, uint64_t place, char* name) {
-  constexpr size_t kIdBytes = 8;
+// A build id and a place in the file.
+size_t AppendPlace(char* to, const BuildId& id, uint64_t place) {
   size_t n = 0;
-  for (size_t i = 0; i < std::min(id.size, kIdBytes); ++i) {
-    name[n++] = "0123456789abcdef"[id.bytes[i] >> 4];
-    name[n++] = "0123456789abcdef"[id.bytes[i] & 15];
+  for (size_t i = 0; i < std::min(id.size, kMostIdBytes); ++i) {
+    to[n++] = "0123456789abcdef"[id.bytes[i] >> 4];
+    to[n++] = "0123456789abcdef"[id.bytes[i] & 15];
   }
-  memcpy(name + n, "+0x", 3);
-  return n + 3 + AppendHex(name + n + 3, place);
+  memcpy(to + n, "+0x", 3);
+  return n + 3 + AppendHex(to + n + 3, place);
 }
+constexpr size_t kMostSiteBytes = 3 + (2 * kMostIdBytes + 3 + 16);
+
+size_t AppendSite(char* to, const BuildId& id, uint64_t place) {
+  memcpy(to, " <", 2);
+  const size_t n = 2 + AppendPlace(to + 2, id, place);
+  to[n] = '>';
+  return n + 1;
+}
+
+}  // namespace
 
 bool FrameNames::Ask(const Mapping& code, const BuildId& id, const uintptr_t* frames, size_t n,
                      Sink& sink) {
   queries_.Clear();
-  if (!queries_.Reserve(n) || !name_.Reserve(kMostBytes)) return false;
+  if (!queries_.Reserve(n) || !name_.Reserve(kMostBytes + kMostSiteBytes)) return false;
   for (size_t i = 0; i < n; ++i) {
     // A return address may be the next function's first: one before it is inside of the call.
     const uint64_t offset = frames[i] - 1 - code.start + code.file_offset;
@@ -96,13 +106,14 @@ bool FrameNames::Ask(const Mapping& code, const BuildId& id, const uintptr_t* fr
   if (!elf_.FindSymbols(queries_.data(), n, buffer_)) return false;
   for (size_t i = 0; i < n; ++i) {
     const FunctionQuery& query = queries_[i];
+    const uint64_t offset = frames[i] - 1 - code.start + code.file_offset;
     size_t length = query.name_at == 0 ? 0 : elf_.ReadName(query, name_.data(), kMostBytes);
     uint64_t start = 0;
     if (length == 0 && id.size != 0) {
-      const uint64_t offset = frames[i] - 1 - code.start + code.file_offset;
       const bool known = elf_.FunctionStart(query.address, &start);
-      length = Nameless(id, known ? start : offset, name_.data());
+      length = AppendPlace(name_.data(), id, known ? start : offset);
     }
+    if (id.size != 0) length += AppendSite(name_.data() + length, id, offset);
     sink.Take(frames[i], name_.data(), length);
   }
   return true;

@@ -1,7 +1,8 @@
 // What the functions on stacks are called, as the tokens of a model of lifetimes need it
 // (docs/model-format.md, "Tokens"): by the symbol in the file's own tables, else by its build id
-// and where it begins. Reads /proc/self/maps and the files; where a file can't be opened, what is
-// mapped of it. Sits in profile; for the background thread: it may take milliseconds.
+// and where it begins; and the place in the file that each returns to. Reads /proc/self/maps and
+// the files; where a file can't be opened, what is mapped of it. Sits in profile; for the
+// background thread: it may take milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,6 @@ class FrameNames {
               bool may_open, Sink& sink);
   // By the file that is open.
   bool Ask(const Mapping& code, const BuildId& id, const uintptr_t* frames, size_t n, Sink& sink);
-  size_t Nameless(const BuildId& id, uint64_t place, char* name);
 
   ScratchArray<char> maps_;
   ScratchArray<FunctionQuery> queries_;

@@ -133,6 +133,7 @@ struct HeapStats {
   uint64_t background_released = 0;
 
   SamplerStats sampler;
+  GuardStats guard;
   PredictionStats predictions;
   GroupStats groups;
   HotnessStats hotness;

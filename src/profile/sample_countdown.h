@@ -30,12 +30,12 @@ struct SampleRate {
   uint32_t epoch = 0;   // never 0
 };
 
-// Whether a thread's count may be left to the fast path.
-enum class Stretches : uint8_t { kAllowed, kNone };
+// How many bytes a thread may count on the fast path before it looks here; no more than kAllowed,
+// which also makes the one compare of the fast path find sizes that are no class's.
+enum class Stretches : size_t { kNone = 0, kAllowed = kMaxClassSize };
 
 struct SampleCountdown {
-  // Also makes the one compare of the fast path find sizes that are no class's.
-  static constexpr size_t kMostStretch = kMaxClassSize;
+  static constexpr size_t kMostStretch = static_cast<size_t>(Stretches::kAllowed);
 
   size_t stretch = 0;
   // Packed: what follows this in the thread's state lies in the padding behind it.
@@ -150,7 +150,7 @@ struct SampleCountdown {
   }
 
   void Divide(uint64_t left, Stretches allowed) {
-    const uint64_t most = allowed == Stretches::kAllowed ? kMostStretch : 0;
+    const auto most = static_cast<uint64_t>(allowed);
     const uint64_t now = left < most ? left : most;
     beyond = (left - now) & kBeyondMask;
     stretch = static_cast<size_t>(now);

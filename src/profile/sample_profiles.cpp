@@ -1,7 +1,7 @@
 // The kinds of profiles. See sample_profiles.h.
 #include "profile/sample_profiles.h"
 
-#include <emmintrin.h>
+#include "base/arch.h"
 
 namespace strata {
 namespace {
@@ -38,9 +38,9 @@ constexpr ProfileShape kShapes[] = {
     Shape(kPeakTypes, "inuse_space"), Shape(kLifetimeTypes, "space"),
     Shape(kFragmentationTypes, "wasted_space")};
 
-int64_t Rounded(double value) { return value <= 0 ? 0 : _mm_cvtsd_si64(_mm_set_sd(value)); }
+int64_t Rounded(double value) { return value <= 0 ? 0 : arch::Rounded(value); }
 
-double SquareRoot(double x) { return x <= 0 ? 0 : _mm_cvtsd_f64(_mm_sqrt_pd(_mm_set1_pd(x))); }
+double SquareRoot(double x) { return x <= 0 ? 0 : arch::SquareRoot(x); }
 
 PprofLabel BytesLabel(size_t bytes) {
   return {"bytes", nullptr, static_cast<int64_t>(bytes), "bytes"};

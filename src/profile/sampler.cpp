@@ -209,10 +209,17 @@ SampleRow* Sampler::RowFor(StackContext* context, size_t size) {
   return r;
 }
 
+bool Sampler::MakeChunks() {
+  if (chunks_ == nullptr)
+    chunks_ = static_cast<Chunks*>(arena_.Allocate(sizeof(Chunks), alignof(Chunks)));
+  return chunks_ != nullptr;
+}
+
 SampleRow* Sampler::NewRow() {
   const size_t n = num_rows_.load(std::memory_order_relaxed);
   if (n == kMostRows) return nullptr;
-  SampleRow*& chunk = row_chunks_[n / kRowChunk];
+  if (!MakeChunks()) return nullptr;
+  SampleRow*& chunk = chunks_->rows[n / kRowChunk];
   if (chunk == nullptr) {
     chunk =
         static_cast<SampleRow*>(arena_.Allocate(kRowChunk * sizeof(SampleRow), alignof(SampleRow)));
@@ -230,7 +237,8 @@ LiveSample* Sampler::NewLive() {
     return s;
   }
   if (live_made_ == kMostLive) return nullptr;
-  LiveSample*& chunk = live_chunks_[live_made_ / kLiveChunk];
+  if (!MakeChunks()) return nullptr;
+  LiveSample*& chunk = chunks_->live[live_made_ / kLiveChunk];
   if (chunk == nullptr) {
     chunk = static_cast<LiveSample*>(
         arena_.Allocate(kLiveChunk * sizeof(LiveSample), alignof(LiveSample)));

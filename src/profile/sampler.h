@@ -188,6 +188,7 @@ class Sampler {
   PageId PageOf(uintptr_t address) const { return PageId((address - base_) >> kPageShift); }
   SampleRow* RowFor(StackContext* context, size_t size) STRATA_REQUIRES(lock_);
   SampleRow* FindRow(StackContext* context, size_t bytes) const STRATA_REQUIRES(lock_);
+  bool MakeChunks() STRATA_REQUIRES(lock_);
   SampleRow* NewRow() STRATA_REQUIRES(lock_);
   LiveSample* NewLive() STRATA_REQUIRES(lock_);
   Directory* MakeDirectory(size_t buckets) STRATA_REQUIRES(lock_);
@@ -208,9 +209,14 @@ class Sampler {
   std::atomic<Directory*> directory_{nullptr};  // written under the lock
 
   ContextTable contexts_ STRATA_GUARDED_BY(lock_);
-  SampleRow* row_chunks_[kMostRows / kRowChunk] STRATA_GUARDED_BY(lock_) = {};
+  // Records in pieces that stay where they are. Made with the first sample: a program that ends
+  // before it touches none of this.
+  struct Chunks {
+    SampleRow* rows[kMostRows / kRowChunk];
+    LiveSample* live[kMostLive / kLiveChunk];
+  };
+  Chunks* chunks_ STRATA_GUARDED_BY(lock_) = nullptr;
   std::atomic<size_t> num_rows_{0};  // written under the lock
-  LiveSample* live_chunks_[kMostLive / kLiveChunk] STRATA_GUARDED_BY(lock_) = {};
   size_t live_made_ STRATA_GUARDED_BY(lock_) = 0;
   LiveSample* free_live_ STRATA_GUARDED_BY(lock_) = nullptr;
   size_t live_ STRATA_GUARDED_BY(lock_) = 0;
@@ -227,7 +233,7 @@ void Sampler::VisitRows(F f) const {
     LockHolder hold(lock_);
     const size_t n = rows();
     for (size_t i = from; i < n && i < from + kBatch; ++i) {
-      const SampleRow& row = row_chunks_[i / kRowChunk][i % kRowChunk];
+      const SampleRow& row = chunks_->rows[i / kRowChunk][i % kRowChunk];
       SampleSums sums = row.sums;
       if (row.peak != peak_) {
         sums.peak_objects = sums.live_objects;
@@ -244,7 +250,7 @@ void Sampler::VisitLive(F f, size_t batch) const {
   for (size_t from = 0;; from += batch) {
     LockHolder hold(lock_);
     for (size_t i = from; i < live_made_ && i < from + batch; ++i) {
-      const LiveSample& s = live_chunks_[i / kLiveChunk][i % kLiveChunk];
+      const LiveSample& s = chunks_->live[i / kLiveChunk][i % kLiveChunk];
       if (s.address.load(std::memory_order_relaxed) != 0) f(s);
     }
     if (from + batch >= live_made_) return;

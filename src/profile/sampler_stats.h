@@ -16,6 +16,15 @@ struct SamplerStats {
   uint64_t dropped = 0;  // samples for which there was no room
 };
 
+// Blocks between guard pages (heaps/guard_pool.h).
+struct GuardStats {
+  size_t every = 0;  // one of so many allocations; 0: none
+  size_t slots = 0;  // 0: no block was guarded yet
+  size_t taken = 0;  // blocks, so far
+  size_t live = 0;
+  size_t live_bytes = 0;
+};
+
 struct PredictionStats {
   size_t places = 0;        // entries of the table of predictions now
   uint64_t changes = 0;     // of entries, so far

@@ -258,6 +258,14 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("contexts", s.sampler.contexts)
       .Field("dropped", s.sampler.dropped)
       .End();
+  all.Name("guard");
+  Object(sink)
+      .Field("every", s.guard.every)
+      .Field("slots", s.guard.slots)
+      .Field("taken", s.guard.taken)
+      .Field("live", s.guard.live)
+      .Field("live_bytes", s.guard.live_bytes)
+      .End();
   all.Name("predictions");
   Object(sink)
       .Field("places", s.predictions.places)

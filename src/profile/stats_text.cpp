@@ -141,6 +141,15 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(", dropped ")
       .Number(s.sampler.dropped)
       .Char('\n');
+  if (s.guard.taken != 0) {
+    sink.Text("  guarded blocks    ")
+        .Number(s.guard.taken)
+        .Text(", live ")
+        .Number(s.guard.live)
+        .Text(", slots ")
+        .Number(s.guard.slots)
+        .Char('\n');
+  }
   if (s.predictions.rounds != 0) {
     sink.Text("  predictions       ")
         .Number(s.predictions.places)

@@ -5,6 +5,8 @@
 // listeners, and where its arguments are. The same as <sys/sdt.h> makes, which is no part of libc.
 #include "profile/usdt.h"
 
+#include "base/arch.h"
+
 #define STRATA_SEMAPHORE __attribute__((section(".probes"), used))
 
 // The arguments are held in the registers of the calling convention: OpenTelemetry's profiler reads
@@ -48,9 +50,15 @@ STRATA_SEMAPHORE volatile uint16_t g_alloc_listeners = 0;
 STRATA_SEMAPHORE volatile uint16_t g_free_listeners = 0;
 
 void FireAlloc(uintptr_t address, size_t size, uint64_t weighted_bytes) {
-  STRATA_PROBE("alloc", "8@%0 8@%1 8@%2", "D"(address), "S"(size), "d"(weighted_bytes));
+  register uintptr_t first __asm__(STRATA_FIRST_ARGUMENT) = address;
+  register size_t second __asm__(STRATA_SECOND_ARGUMENT) = size;
+  register uint64_t third __asm__(STRATA_THIRD_ARGUMENT) = weighted_bytes;
+  STRATA_PROBE("alloc", "8@%0 8@%1 8@%2", "r"(first), "r"(second), "r"(third));
 }
 
-void FireFree(uintptr_t address) { STRATA_PROBE("free", "8@%0", "D"(address)); }
+void FireFree(uintptr_t address) {
+  register uintptr_t first __asm__(STRATA_FIRST_ARGUMENT) = address;
+  STRATA_PROBE("free", "8@%0", "r"(first));
+}
 
 }  // namespace strata::usdt_internal

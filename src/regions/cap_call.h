@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "strata/layers/cap.h"
+#include "strata/layers/detail/cap.h"
 
 struct strata_scope;
 

@@ -1,6 +1,8 @@
 // The calls of strata/hot.h. Sits in regions.
 #include <errno.h>
 
+#include <optional>
+
 #include "base/message.h"
 #include "hotness/address_bits.h"
 #include "regions/hot_domains.h"
@@ -33,8 +35,9 @@ using namespace strata;
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
 
 STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_options* options) {
-  if (options != nullptr && (options->size != sizeof *options ||
-                             static_cast<unsigned>(options->reclaim) > STRATA_HOT_RECLAIM_NONE)) {
+  if (options != nullptr &&
+      (options->size != sizeof *options ||
+       static_cast<unsigned>(options->reclaim) > STRATA_HOT_RECLAIM_CGROUP || options->check > 2)) {
     errno = EINVAL;
     return nullptr;
   }
@@ -45,9 +48,11 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_optio
     errno = ENOTSUP;
     return nullptr;
   }
-  const bool checked = options != nullptr && options->check != 0;
+  std::optional<CheckBounds> checks;
+  if (options != nullptr && options->check != 0)
+    checks = options->check == 1 ? CheckBounds::kEverything : CheckBounds::kTheFirst;
   return MakeHotDomain(OptionsOf(options), options == nullptr || options->without_thread == 0,
-                       checked);
+                       checks);
 }
 
 STRATA_EXPORT void strata_hot_domain_destroy(strata_hot_domain* d) {

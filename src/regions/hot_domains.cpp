@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/message.h"
 #include "malloc/library_thread.h"
 #include "malloc/region_calls.h"
 #include "os/system_kernel.h"
@@ -19,7 +20,10 @@
 namespace strata {
 
 std::atomic<bool> g_hot_thread_wanted{false};
-constinit HotDomains g_hot_domains;
+namespace {
+constinit BlockDirectory::Top g_directory;  // apart, for it is zero
+}  // namespace
+constinit HotDomains g_hot_domains{g_directory};
 
 namespace {
 
@@ -87,6 +91,17 @@ void RunThread() {
 
 namespace {
 
+// Objects move all the same.
+void SayWithoutHugepages() {
+  static std::atomic<bool> said{false};
+  if (!HugepagesAreOff() || said.exchange(true, std::memory_order_relaxed)) return;
+  Message()
+      .Text(
+          "transparent hugepages are off (never): hot_ptr objects that are used lie on few pages, "
+          "but on small ones")
+      .Send();
+}
+
 // Room for one.
 void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
   MetadataArena& arena = g_hot_domains.arena;
@@ -98,7 +113,8 @@ void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
 
 }  // namespace
 
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked) {
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
+                                 std::optional<CheckBounds> checks) {
   strata_hot_domain* d = nullptr;
   {
     LockHolder hold(g_lock);
@@ -110,12 +126,13 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
     }
     d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
     d->threaded = threaded;
-    if (checked) d->domain.CheckUses();
+    if (checks) d->domain.CheckUses(*checks);
     d->next = g_first;
     g_first = d;
   }
-  if (checked) InstallStaleUseHandler();
+  if (checks) InstallStaleUseHandler();
   if (threaded) StartHotThread();
+  SayWithoutHugepages();
   return d;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include "base/lock.h"
 #include "hotness/block_pool.h"
@@ -30,14 +31,17 @@ namespace strata {
 
 // Of all domains.
 struct HotDomains {
+  constexpr explicit HotDomains(BlockDirectory::Top& top) : pool(arena, kProcessHotMemory, top) {}
+
   MetadataArena arena{MapMetadata};
-  BlockPool pool{arena, kProcessHotMemory};
+  BlockPool pool;
   Owners owners{pool};
 };
 extern constinit HotDomains g_hot_domains;
 
 // Null with errno: ENOMEM.
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded, bool checked);
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
+                                 std::optional<CheckBounds> checks);
 // False: there are objects in it.
 bool EndHotDomain(strata_hot_domain* domain);
 

@@ -11,6 +11,8 @@
 #include "base/errno_keeper.h"
 #include "base/units.h"
 #include "malloc/runtime.h"
+#include "os/cgroup.h"
+#include "os/confinement.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -67,10 +69,9 @@ size_t Resident(void*, void* at, size_t bytes) {
   size_t pages = 0;
   for (size_t done = 0; done < bytes; done += kStep) {
     const size_t now = bytes - done < kStep ? bytes - done : kStep;
-    if (raw::Call(SYS_mincore, raw::Word(static_cast<char*>(at) + done), static_cast<long>(now),
-                  raw::Word(seen)) != 0)
-      return bytes;
-    for (size_t i = 0; i < (now + kNativePageSize - 1) / kNativePageSize; ++i) pages += seen[i] & 1;
+    const size_t n = (now + kNativePageSize - 1) / kNativePageSize;
+    if (!ResidentPages(reinterpret_cast<uintptr_t>(at) + done, n, seen)) return bytes;
+    for (size_t i = 0; i < n; ++i) pages += seen[i] & 1;
   }
   return pages * kNativePageSize;
 }
@@ -91,6 +92,13 @@ uint64_t FreeSwap(void*) {
   struct sysinfo info{};
   if (raw::Call(SYS_sysinfo, raw::Word(&info)) != 0) return 0;
   return uint64_t{info.freeswap} * info.mem_unit;
+}
+
+bool ReclaimFromCgroup(void*, uint64_t bytes) {
+  if (!MayOpenFiles()) return false;
+  CgroupWatch cgroup;
+  cgroup.Find("/sys/fs/cgroup", "/proc/self/cgroup");
+  return cgroup.Reclaim(bytes);
 }
 
 // "some avg10=0.12 ..." in percent, two digits.
@@ -116,14 +124,23 @@ void PauseNs(void*, uint64_t ns) {
 
 }  // namespace
 
-constinit const HotMemory kProcessHotMemory = {Take,           Give,        Advise,   Resident,
-                                               NowNs,          ThreadCpuNs, Headroom, FreeSwap,
-                                               PressurePer10k, PauseNs,     nullptr};
+constinit const HotMemory kProcessHotMemory = {Take,           Give,     Advise,
+                                               Resident,       NowNs,    ThreadCpuNs,
+                                               Headroom,       FreeSwap, ReclaimFromCgroup,
+                                               PressurePer10k, PauseNs,  nullptr};
 
+bool HugepagesAreOff() {
+  return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;
+}
+
+// Linux on Arm keeps the upper byte from the kernel's own calls unless a program asks otherwise; we
+// pass it no guide.
 uint64_t AddressUntagMask() {
-  constexpr long kArchGetUntagMask = 0x4001;
   uint64_t mask = ~uint64_t{0};
+#ifdef SYS_arch_prctl
+  constexpr long kArchGetUntagMask = 0x4001;
   if (raw::Call(SYS_arch_prctl, kArchGetUntagMask, raw::Word(&mask)) != 0) return ~uint64_t{0};
+#endif
   return mask;
 }
 

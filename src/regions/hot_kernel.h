@@ -12,4 +12,7 @@ extern const HotMemory kProcessHotMemory;
 // The address bits that the hardware looks at: all, but where LAM is on.
 uint64_t AddressUntagMask();
 
+// Whether the system gives none to anybody.
+bool HugepagesAreOff();
+
 }  // namespace strata

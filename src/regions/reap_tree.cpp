@@ -16,21 +16,8 @@ namespace {
 constinit RecordList<strata_reap> g_records;
 strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
 
-void Link(strata_reap* reap, strata_reap* parent) STRATA_REQUIRES(g_tree) {
-  reap->parent = parent;
-  if (parent == nullptr) return;
-  reap->previous = nullptr;
-  reap->next = parent->first_child;
-  if (reap->next != nullptr) reap->next->previous = reap;
-  parent->first_child = reap;
-}
-
-void Unlink(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-  if (reap->parent == nullptr) return;
-  if (reap->next != nullptr) reap->next->previous = reap->previous;
-  (reap->previous != nullptr ? reap->previous->next : reap->parent->first_child) = reap->next;
-  reap->parent = nullptr;
-}
+// All under g_tree.
+using Tree = layers::Family<strata_reap, &strata_reap::family>;
 
 void LinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
   reap->next_shared = g_shared;
@@ -51,44 +38,42 @@ class Ended {
  public:
   // The children that are kept go to the parent.
   void Add(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-    while (strata_reap* child = reap->first_child) {
-      Unlink(child);
-      Link(child, reap->parent);
+    while (strata_reap* child = reap->family.first_child) {
+      Tree::Leave(child);
+      Tree::Join(child, reap->family.parent);
     }
-    Unlink(reap);
+    Tree::Leave(reap);
     UnlinkShared(reap);
     if (reap->shared) reap->lock.lock();
     reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
     ++reap->ended;
     if (reap->shared) reap->lock.unlock();
-    reap->next_ended = first_;
+    reap->next = first_;
     first_ = reap;
   }
-  // Children before their parents, without recursion: a chain may be long. With g_tree held over
-  // the emptying of those that are kept, for their owners may end them at any time.
+  // With g_tree held over the emptying of those that are kept, for their owners may end them at
+  // any time.
   void AddBelow(strata_reap* top) STRATA_REQUIRES(g_tree) {
-    for (strata_reap* at = Deepest(top); at != top;) {
-      strata_reap* after = at->next != nullptr ? Deepest(at->next) : at->parent;
+    Tree::VisitBelow(top, [this](strata_reap* at) STRATA_NO_TSA {
       if (at->kept) {
         const Hold hold(at);
         at->heap.clear();
       } else {
         Add(at);
       }
-      at = after;
-    }
+    });
   }
   // One that is in no tree, and in no other thread's sight.
   void AddLone(strata_reap* reap) {
     reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
     ++reap->ended;
-    reap->next_ended = first_;
+    reap->next = first_;
     first_ = reap;
   }
 
   void Bury() STRATA_EXCLUDES(g_tree) {
     if (first_ == nullptr) return;
-    for (strata_reap* r = first_; r != nullptr; r = r->next_ended) {
+    for (strata_reap* r = first_; r != nullptr; r = r->next) {
       {
         const Hold hold(r);
         r->heap.~ReapHeap();
@@ -98,17 +83,12 @@ class Ended {
     }
     LockHolder tree(g_tree);
     while (strata_reap* r = first_) {
-      first_ = r->next_ended;
+      first_ = r->next;
       g_records.Give(r);
     }
   }
 
  private:
-  static strata_reap* Deepest(strata_reap* at) {
-    while (at->first_child != nullptr) at = at->first_child;
-    return at;
-  }
-
   strata_reap* first_ = nullptr;
 };
 
@@ -117,12 +97,12 @@ void Renew(strata_reap* reap) {
   reap->shared = reap->retired = reap->kept = false;
   reap->placement = {};
   reap->reached = nullptr;
-  reap->parent = reap->first_child = reap->next = reap->previous = nullptr;
+  reap->family = {};
   reap->next_shared = reap->previous_shared = nullptr;
 }
 
 bool IsAlone(const strata_reap* reap) {
-  return !reap->shared && reap->parent == nullptr && reap->first_child == nullptr;
+  return !reap->shared && reap->family.parent == nullptr && reap->family.first_child == nullptr;
 }
 
 }  // namespace
@@ -141,13 +121,13 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   if (parent == nullptr && !shared) return reap;
   LockHolder hold(g_tree);
   if (shared) LinkShared(reap);
-  Link(reap, parent);
+  Tree::Join(reap, parent);
   return reap;
 }
 
 void ClearReap(strata_reap* reap) {
   // One that a single thread uses gets no children meanwhile.
-  if (!reap->shared && reap->first_child == nullptr) return reap->heap.clear();
+  if (!reap->shared && reap->family.first_child == nullptr) return reap->heap.clear();
   Ended ended;
   {
     LockHolder tree(g_tree);
@@ -189,11 +169,9 @@ void RetireReap(strata_reap* reap) {
 
 int SetReapParent(strata_reap* reap, strata_reap* parent) {
   LockHolder tree(g_tree);
-  for (const strata_reap* above = parent; above != nullptr; above = above->parent) {
-    if (above == reap) return EINVAL;
-  }
-  Unlink(reap);
-  Link(reap, parent);
+  if (Tree::IsWithin(parent, reap)) return EINVAL;
+  Tree::Leave(reap);
+  Tree::Join(reap, parent);
   return 0;
 }
 

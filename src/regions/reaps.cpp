@@ -11,8 +11,10 @@
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/blocks.h"
+#include "malloc/checked.h"
 #include "malloc/fast_path.h"
 #include "malloc/runtime.h"
+#include "malloc/slow_path.h"
 #include "regions/cap_call.h"
 #include "regions/reap_hold.h"
 #include "regions/scopes.h"
@@ -75,14 +77,17 @@ void* ReapChunks::allocate_for(void* reap, size_t size) {
   const Placement placement = PlacementFor(reap);
   // A large block in it is one object of the program's, and lies where those do.
   const bool placed = placement != Placement() && size >= kLeastPlaced && size <= kMaxClassSize;
-  void* p = placed ? AllocatePlaced(size, placement) : Allocate(size);
+  size_t usable;
+  void* p = Checks() ? AllocateRaw(size, 1, &usable)
+            : placed ? AllocatePlaced(size, placement)
+                     : Allocate(size);
   if (p != nullptr) ToggleReapPages(p, size);
   return p;
 }
 
 void* ReapChunks::remap_for(void* reap, void* p, size_t size, size_t wanted) {
   // Reallocate knows no placements; that of large blocks is the program's.
-  if (PlacementFor(reap) != Placement() && wanted <= kMaxClassSize) return nullptr;
+  if ((PlacementFor(reap) != Placement() && wanted <= kMaxClassSize) || Checks()) return nullptr;
   const ErrnoKeeper keep;
   const OutOfScope out;
   ToggleReapPages(p, size);
@@ -97,7 +102,7 @@ size_t ReapChunks::least_for(const void* reap) {
 
 void ReapChunks::deallocate(void* p, size_t size) {
   ToggleReapPages(p, size);
-  Free(p);
+  Checks() ? FreeRaw(p) : Free(p);
 }
 
 void ReportMisuse(const char* what, const void* p) {

@@ -12,8 +12,9 @@
 #include "base/placement.h"
 #include "base/units.h"
 #include "malloc/region_calls.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/detail/family.h"
+#include "strata/layers/thread/locked.h"
 #include "strata/reap.h"
 
 struct strata_scope;
@@ -65,12 +66,9 @@ struct alignas(64) strata_reap {
   // Of a shared reap: everything in `heap`. Never made anew, for a stale handle's caller may wait.
   strata::layers::FutexLock lock;
   std::atomic<strata_scope*> scope{nullptr};  // whose memory this is; the same from birth to end
-  strata_reap* next_ended = nullptr;          // of those that one call ends
+  strata_reap* next = nullptr;                // of those that one call ends, and of free records
   // The tree; under g_tree.
-  strata_reap* parent = nullptr;
-  strata_reap* first_child = nullptr;
-  strata_reap* next = nullptr;
-  strata_reap* previous = nullptr;
+  strata::layers::FamilyLinks<strata_reap> family;
   // All shared reaps; under g_tree.
   strata_reap* next_shared = nullptr;
   strata_reap* previous_shared = nullptr;

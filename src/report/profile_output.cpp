@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/errno_keeper.h"
+#include "base/error_text.h"
 #include "base/message.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
@@ -44,7 +45,7 @@ void Complain(const char* path, int error) {
       .Text("can't write a profile to ")
       .Text(path)
       .Text(": ")
-      .Text(error == ENOTSUP ? "sampling is off (STRATA_SAMPLE)" : strerrordesc_np(error))
+      .Text(error == ENOTSUP ? "sampling is off (STRATA_SAMPLE)" : ErrorText(error))
       .Send();
 }
 

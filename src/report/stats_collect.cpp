@@ -6,6 +6,7 @@
 
 #include "malloc/background.h"
 #include "malloc/grouped.h"
+#include "malloc/guard.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
 #include "malloc/price.h"
@@ -52,7 +53,8 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     const auto c = static_cast<SizeClass>(i);
     const ClassInfo& info = InfoOf(c);
     ClassStats& k = out.classes[i];
-    CentralStats central = r.heap.central()[c].Stats();
+    CentralStats central;
+    if (auto* list = r.heap.central().Find(c)) central = list->Stats();
     r.heap.central().groups().ForEachOf(c, [&central](auto& list) { central.Add(list.Stats()); });
     k.spans = central.spans;
     k.central = central.objects_free;
@@ -160,6 +162,8 @@ void CollectAll(HeapStats& out) {
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
+  const ProcessGuards& guards = Guards();
+  out.guard = {GuardEvery(), guards.slots(), guards.taken(), guards.live(), guards.live_bytes()};
   const LearningStats learning = StatsOfLearning();
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;
@@ -232,7 +236,8 @@ void CollectStats(HeapStats& out) {
   out.page_heap_free = seen.free;
   out.untouched = Sub(seen.in_use_absent, out.page_heap.filler.in_use_released);
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
-  out.metadata = ResidentMetadata() + UnwindTableBytes() + r.kernel.ResidentSideArrays() +
+  out.metadata = ResidentMetadata() + Guards().touched_bytes() + UnwindTableBytes() +
+                 r.kernel.ResidentSideArrays() +
                  ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),
                                RoundUp(sizeof(Runtime), kNativePageSize));
   out.hugepage_backed = HugeBackedBytes(r.kernel.base(), r.kernel.base() + r.kernel.mapped_end());

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/errno_keeper.h"
+#include "base/error_text.h"
 #include "base/message.h"
 #include "base/write_all.h"
 #include "malloc/limits.h"
@@ -68,12 +69,7 @@ int WriteStatsTo(int fd, FileForm form) {
   OutputFile file(path, 0644);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteStatsTo(file.fd(), form));
   if (error == 0) return;
-  Message()
-      .Text("can't write statistics to ")
-      .Text(path)
-      .Text(": ")
-      .Text(strerrordesc_np(error))
-      .Send();
+  Message().Text("can't write statistics to ").Text(path).Text(": ").Text(ErrorText(error)).Send();
 }
 
 // Its tens of KiB of stack are no concern of a program that asked for no statistics and may exit

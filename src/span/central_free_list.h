@@ -221,6 +221,13 @@ class CentralFreeList {
     for (size_t w = 0; w < span->bitmap_words && got < n; ++w) {
       uint64_t word = bits[w];
       const uintptr_t word_start = start + w * 64 * size;
+      if (word == ~uint64_t{0} && n - got >= 64) {  // of a new span, as a rule
+        for (size_t i = 0; i < 64; ++i)
+          out[got + i] = reinterpret_cast<void*>(word_start + i * size);
+        got += 64;
+        bits[w] = 0;
+        continue;
+      }
       while (word != 0 && got < n) {
         out[got++] = reinterpret_cast<void*>(word_start +
                                              static_cast<size_t>(std::countr_zero(word)) * size);
@@ -246,31 +253,31 @@ class CentralFreeList {
     }
     const uintptr_t start = source_->base() + span->start_offset();
     const size_t bytes = span->num_pages * kPageSize;
-    uint64_t* bits = span->free_bits();
     size_t dealt = 0;
     size_t freed = 0;
-    // Neighbours are often freed together: the word they share stays in a register.
-    size_t at = 0;
-    uint64_t word = bits[0];
-    for (; dealt < n; ++dealt) {
+    while (dealt < n) {
       const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
       if (offset >= bytes) break;
       const size_t index = IndexOfOffset(info, offset);
-      if (index / 64 != at) {
-        bits[at] = word;
-        at = index / 64;
-        word = bits[at];
-      }
-      const uint64_t bit = uint64_t{1} << (index % 64);
-      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset ||
-                          (word & bit) != 0)) {
-        bad = objects[dealt];  // misaligned, or freed before
+      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset)) {
+        bad = objects[dealt++];
         continue;
       }
-      word |= bit;
-      ++freed;
+      const Neighbours run = NeighboursIn(objects + dealt, n - dealt, *span, index);
+      // If some are free already, one at a time.
+      const bool whole = span->MarkFree(run.lowest, run.count);
+      if (STRATA_LIKELY(whole)) {
+        freed += run.count;
+        dealt += run.count;
+        continue;
+      }
+      if (span->MarkFree(index, 1)) {
+        ++freed;
+      } else {
+        bad = objects[dealt];  // freed before
+      }
+      ++dealt;
     }
-    bits[at] = word;
     objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
     idle_.NoteGiven();
     spans_.Recount(span, span->allocated - freed);
@@ -280,6 +287,24 @@ class CentralFreeList {
       empty = span;
     }
     return dealt;
+  }
+
+  // Programs often free in the order in which they allocated, or in the opposite one: how many of
+  // the objects, from the first on, whose index is given, lie side by side in the span.
+  struct Neighbours {
+    size_t lowest;  // index
+    size_t count;
+  };
+  Neighbours NeighboursIn(void* const* objects, size_t n, const Span& span, size_t index) const {
+    const auto at = [objects](size_t i) { return reinterpret_cast<uintptr_t>(objects[i]); };
+    const size_t size = InfoOf(class_).size;
+    const size_t step = n == 1 ? 0 : at(1) - at(0);
+    if (step != size && step != 0 - size) return {index, 1};
+    const size_t in_span = step == size ? span.objects - index : index + 1;
+    const size_t most = in_span < n ? in_span : n;
+    size_t count = 1;
+    while (count < most && at(count) - at(count - 1) == step) ++count;
+    return {step == size ? index : index + 1 - count, count};
   }
 
   void NoteReused(Span* span, void** objects, size_t n, Reused& reused)

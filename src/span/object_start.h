@@ -24,22 +24,16 @@ struct PageEntry {
 };
 static_assert(sizeof(PageEntry) == 4);
 
-inline constexpr size_t kClassBitsShift = 5;
 inline constexpr uint32_t kStartBound = 1u << 18;
 inline constexpr uint32_t kPageFactor = 1u << (32 - kPageShift);
 static_assert(kPageFactor >= kStartBound);
 
-constexpr SizeClass ClassIn(uint16_t class_bits) {
-  return static_cast<SizeClass>(class_bits >> kClassBitsShift);
-}
-constexpr uint16_t ClassBits(SizeClass c) {
-  return static_cast<uint16_t>(Raw(c) << kClassBitsShift);
-}
-
 constexpr uint32_t StartFactor(SizeClass c) {
-  const size_t size = InfoOf(c).size;
-  if (size >= kPageSize) return kPageFactor;
-  return static_cast<uint32_t>(((uint64_t{1} << 32) + size - 1) / size);
+  const ClassInfo& info = InfoOf(c);
+  if (info.size >= kPageSize) return kPageFactor;
+  // ceil(2^32 / size), from ceil(2^40 / size) without a division.
+  constexpr uint64_t kSmaller = uint64_t{1} << (kReciprocalShift - 32);
+  return static_cast<uint32_t>((info.reciprocal + kSmaller - 1) / kSmaller);
 }
 
 // The entry of the page at `page` of a span that starts at `span`.

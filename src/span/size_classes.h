@@ -104,17 +104,18 @@ inline constexpr size_t kFineLimit = 1024;
 inline constexpr size_t kFineEntries = kFineLimit / 8 + 1;
 inline constexpr size_t kCoarseEntries = kMaxClassSize / 128 + 1;
 
+// Each class shifted, as the fast path needs it.
 constexpr auto MakeLookup() {
-  std::array<uint8_t, kFineEntries + kCoarseEntries> table{};
+  std::array<uint16_t, kFineEntries + kCoarseEntries> table{};
   size_t c = 1;
   for (size_t i = 0; i < kFineEntries; ++i) {
     while (kGenerated.info[c].size < i * 8) ++c;
-    table[i] = static_cast<uint8_t>(c);
+    table[i] = ClassBits(static_cast<SizeClass>(c));
   }
   c = 1;
   for (size_t i = 0; i < kCoarseEntries; ++i) {
     while (kGenerated.info[c].size < i * 128) ++c;
-    table[kFineEntries + i] = static_cast<uint8_t>(c);
+    table[kFineEntries + i] = ClassBits(static_cast<SizeClass>(c));
   }
   return table;
 }
@@ -150,12 +151,16 @@ constexpr Placement PlacementOf(SizeClass c) {
           .lifetime = IsLasting(c) ? LifetimeClass::kLong : LifetimeClass::kUnknown};
 }
 
-// The class of the smallest object that holds `size` bytes; size must be at most kMaxClassSize.
-STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
+// The class of the smallest object that holds `size` bytes, shifted; size must be at most
+// kMaxClassSize.
+STRATA_ALWAYS_INLINE constexpr uint16_t ClassBitsOfSize(size_t size) {
   using namespace size_classes_internal;
   const size_t index =
       STRATA_LIKELY(size <= kFineLimit) ? (size + 7) / 8 : kFineEntries + (size + 127) / 128;
-  return static_cast<SizeClass>(kLookup[index]);
+  return kLookup[index];
+}
+STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
+  return ClassIn(ClassBitsOfSize(size));
 }
 
 // The class for a size and an alignment of at most a page; kNone where no class serves. Objects of

@@ -63,6 +63,27 @@ struct Span : ListNode<Span> {
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }
   const uint64_t* free_bits() const { return reinterpret_cast<const uint64_t*>(this + 1); }
 
+  // Sets the bits of n objects from `first` on; false, with nothing done, if one was set.
+  bool MarkFree(size_t first, size_t n) {
+    uint64_t* bits = free_bits();
+    const size_t last = first + n - 1;
+    const uint64_t head = ~uint64_t{0} << (first % 64);
+    const uint64_t tail = ~uint64_t{0} >> (63 - last % 64);
+    const size_t from = first / 64, to = last / 64;
+    if (from == to) {
+      if ((bits[from] & head & tail) != 0) return false;
+      bits[from] |= head & tail;
+      return true;
+    }
+    uint64_t seen = (bits[from] & head) | (bits[to] & tail);
+    for (size_t w = from + 1; w < to; ++w) seen |= bits[w];
+    if (seen != 0) return false;
+    bits[from] |= head;
+    for (size_t w = from + 1; w < to; ++w) bits[w] = ~uint64_t{0};
+    bits[to] |= tail;
+    return true;
+  }
+
   void InitBits() {
     uint64_t* bits = free_bits();
     for (size_t w = 0; w < bitmap_words; ++w) {

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
+
 namespace strata::trace {
 
 class ObjectMap {
@@ -50,7 +52,7 @@ class ObjectMap {
   }
 
  private:
-  static constexpr unsigned kAddressBits = 47;
+  static constexpr unsigned kAddressBits = arch::kAddressBits;
   static constexpr unsigned kLeafBits = 26;  // 64 MiB of addresses, of which few pages are touched
   static constexpr unsigned kGrainBits = 3;
   static constexpr size_t kLeafBytes = sizeof(uint64_t) << (kLeafBits - kGrainBits);

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/error_text.h"
 #include "base/message.h"
 #include "os/path_kind.h"
 #include "strata/raw_io.h"
@@ -78,7 +79,7 @@ bool TraceFile::Complain(int error) {
         .Text("the recording ends early: ")
         .Text(own_[0] != '\0' ? own_ : path_)
         .Text(": ")
-        .Text(strerrordesc_np(error))
+        .Text(ErrorText(error))
         .Send();
   }
   return false;

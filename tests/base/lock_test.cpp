@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "strata/layers/locked.h"
+#include "strata/layers/thread/locked.h"
 
 namespace strata {
 namespace {

@@ -65,6 +65,8 @@ struct FakeOps {
     return PushResult::kPushed;
   }
 
+  void Mark(void*) const {}
+
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
     SlabHeader& h = Here().header(c);
     const size_t fill = h.fill();

@@ -1,7 +1,7 @@
 // The control of rseq_stress_test.cpp: the same code without the store that tells the kernel of the
 // sequence, so that nothing is ever restarted. The stress must find it broken, or it could not find
 // anything.
-#define STRATA_RSEQ_PUBLISH ""
+#define STRATA_RSEQ_PUBLISH(spare) ""
 #include "rseq_stress.h"
 
 #include <gtest/gtest.h>

@@ -60,9 +60,14 @@ class RseqStress {
     mapping_ = static_cast<char*>(mmap(nullptr, slab_bytes_, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     STRATA_CHECK(mapping_ != MAP_FAILED);
+    // A push marks what it pushes.
+    void* const objects = reinterpret_cast<void*>(kFirstObject);
+    STRATA_CHECK(mmap(objects, kClasses * kObjects * kSpacing, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+                      0) == objects);
     char* slabs = mapping_;
     RseqOps ops;
-    ops.where = {info.area_offset, info.index_offset};
+    ops.where = {info.area_offset, info.index_offset, MarkOf(0x5eed)};
     ops.slabs = slabs;
     ops.info = info;
     ops_ = ops;
@@ -73,7 +78,10 @@ class RseqStress {
     transfer_.classes = classes_;
     STRATA_CHECK(cache_.Init(ops, &transfer_, &arena_.arena(), slabs, cpus, kLimit));
   }
-  ~RseqStress() { munmap(mapping_, slab_bytes_); }
+  ~RseqStress() {
+    munmap(mapping_, slab_bytes_);
+    munmap(reinterpret_cast<void*>(kFirstObject), kClasses * kObjects * kSpacing);
+  }
   RseqStress(const RseqStress&) = delete;
   RseqStress& operator=(const RseqStress&) = delete;
 

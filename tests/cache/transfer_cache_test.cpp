@@ -44,14 +44,14 @@ class TransferCacheTest : public testing::Test {
   const SizeClass small_ = ClassOfSize(64);
 };
 
-TEST_F(TransferCacheTest, CapacityIsTwoBatchesAtLeastAndOfCostlyClassesTwoMebibytes) {
+TEST_F(TransferCacheTest, CapacityIsTwoBatchesAtLeastAndOfCostlyClassesFourMebibytes) {
   for (size_t i = 1; i < kNumClasses; ++i) {
     const auto c = static_cast<SizeClass>(i);
     const size_t n = Transfer::CapacityOf(c);
     EXPECT_LE(n, InfoOf(c).batch * size_t{32});
     if (IsCostly(c)) {
       EXPECT_LE(n, 64u);
-      EXPECT_LE(n * InfoOf(c).size, 2u << 20);
+      EXPECT_LE(n * InfoOf(c).size, 4u << 20);
       EXPECT_GE(n, InfoOf(c).batch);
     } else {
       EXPECT_GE(n, InfoOf(c).batch * size_t{2});

@@ -41,6 +41,34 @@ def test_same_answers(lab: Lab, flags: tuple[str, ...], tmp_path: Path) -> None:
     assert "used outside of an operation" in outside.stderr
 
 
+STRUCTURES = ("hash_table", "list", "treap", "trie")
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_as_dense_as_by_hand(lab: Lab, structure: str, tmp_path: Path) -> None:
+    """Plain, compiled by strata-cxx, and with hot_ptr: the same answers; where nodes may move,
+    the hot ones come to lie on pages that they fill, as well in one form as in the other."""
+    source = str(HERE / f"structures/{structure}.cpp")
+    library = lab.require_strata()
+    forms = {
+        "plain": [need("clang++-19")],
+        "guided": [str(wrapper(lab)), "-DGUIDED"],
+        "hand": [need("clang++-19"), "-DHAND", "-DNDEBUG", f"-I{ROOT / 'include'}", str(library)],
+    }
+    sums, used = {}, {}
+    for form, words in forms.items():
+        target = tmp_path / form
+        rpath = f"-Wl,-rpath,{library.parent}"
+        subprocess.run([*words, "-std=c++20", "-O2", source, rpath, "-o", str(target)], check=True)
+        result = lab.run(target, preload=False)  # which may say that there is no swap
+        assert result.returncode == 0, result.explain()
+        sums[form], percent = result.stdout.split()
+        used[form] = float(percent)
+    assert len(set(sums.values())) == 1, sums
+    assert abs(used["guided"] / used["hand"] - 1) < 0.1, used
+    assert used["hand"] > 1.5 * used["plain"], used
+
+
 REFUSED = {
     "union U { GUIDE N* p; };": "union",
     "N* f(T& t) { return t.p + 1; }": "arithmetic",

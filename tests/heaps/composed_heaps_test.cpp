@@ -8,7 +8,7 @@
 #include "heaps/obstack.h"
 #include "heaps/reap.h"
 #include "hoard_core.h"
-#include "strata/layers/static_source.h"
+#include "strata/layers/source/static_buffer.h"
 
 namespace strata {
 namespace {

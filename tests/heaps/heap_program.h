@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../hugepage/program_bytes.h"
-#include "strata/layers/check.h"
+#include "strata/layers/tool/check.h"
 
 namespace strata::test {
 

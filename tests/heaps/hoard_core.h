@@ -3,10 +3,10 @@
 #pragma once
 
 #include "heaps/hoard.h"
-#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/source/aligned_mmap.h"
 
 namespace strata::test {
 
-using HoardCore = HoardOver<layers::AlignedMmap<ProcessHoard::kSuperblock>>;
+using HoardCore = HoardOver<layers::AlignedMmap<ProcessHoard::superblock>>;
 
 }  // namespace strata::test

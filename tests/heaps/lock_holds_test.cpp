@@ -37,6 +37,7 @@ class WillingKernel {
   bool Collapse(HugeRange) { return true; }
   bool Populate(HugeRange) { return true; }
   HugePages Move(HugeRange from, HugePageId) { return from.length; }
+  size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
   int64_t Headroom() { return INT64_MAX; }
@@ -123,7 +124,7 @@ class LockHoldsTest : public testing::Test {
     const size_t had = all.size();
     all.resize(had + n);
     for (size_t got = 0; got < n;) {
-      const size_t k = heap_->central()[c].Take(&all[had + got], std::min(n - got, kMaxBatch));
+      const size_t k = heap_->central().Take(c, &all[had + got], std::min(n - got, kMaxBatch));
       ASSERT_NE(k, 0u);
       got += k;
     }
@@ -134,7 +135,7 @@ class LockHoldsTest : public testing::Test {
     for (size_t i = 0; i < live_[Raw(c)].size(); ++i)
       (i % keep == 0 ? kept : dying).push_back(live_[Raw(c)][i]);
     for (size_t i = 0; i < dying.size(); i += kMaxBatch)
-      heap_->central()[c].Give(&dying[i], std::min(kMaxBatch, dying.size() - i));
+      heap_->central().Give(c, &dying[i], std::min(kMaxBatch, dying.size() - i));
     live_[Raw(c)] = std::move(kept);
   }
   void Tick() {

@@ -76,7 +76,7 @@ class LocksTest : public testing::Test {
   std::vector<void*> TakeSmall(SizeClass c, size_t n) {
     std::vector<void*> out(n);
     for (size_t got = 0; got < n;) {
-      const size_t k = heap_->central()[c].Take(&out[got], std::min(n - got, kMaxBatch));
+      const size_t k = heap_->central().Take(c, &out[got], std::min(n - got, kMaxBatch));
       if (k == 0) {
         out.resize(got);
         break;
@@ -87,7 +87,7 @@ class LocksTest : public testing::Test {
   }
   void GiveSmall(SizeClass c, const std::vector<void*>& all) {
     for (size_t i = 0; i < all.size(); i += kMaxBatch)
-      heap_->central()[c].Give(&all[i], std::min(kMaxBatch, all.size() - i));
+      heap_->central().Give(c, &all[i], std::min(kMaxBatch, all.size() - i));
   }
 
   TestArena memory_;
@@ -160,14 +160,14 @@ TEST(HeapAtItsEnd, ServesEveryClassInTurn) {
     std::vector<void*> out((size_t{32} << 20) / InfoOf(c).size + kMaxBatch);
     size_t got = 0;
     while (const size_t k =
-               heap.central()[c].Take(&out[got], std::min(out.size() - got, kMaxBatch)))
+               heap.central().Take(c, &out[got], std::min(out.size() - got, kMaxBatch)))
       got += k;
     out.resize(got);
     return out;
   };
   const auto give_all = [&](SizeClass c, const std::vector<void*>& all) {
     for (size_t i = 0; i < all.size(); i += kMaxBatch)
-      heap.central()[c].Give(&all[i], std::min(kMaxBatch, all.size() - i));
+      heap.central().Give(c, &all[i], std::min(kMaxBatch, all.size() - i));
     heap.ReleaseNow(SIZE_MAX);
   };
   give_all(ClassOfSize(32768), take_all(ClassOfSize(32768)));  // the heap has its end now

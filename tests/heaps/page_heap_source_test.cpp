@@ -80,7 +80,7 @@ TEST(HoardHeap, ServesABurstAndGivesItBack) {
     memset(blocks.back(), 1, 100);
   }
   for (void* p : blocks) heap.deallocate(p);
-  heap.Flush();
+  heap.flush();
   auto& source = heap.next().next();
   // K superblocks a class and CPU that was used, and the spares; nothing else.
   EXPECT_LT(source.in_use(), size_t{20} << 20);

@@ -128,7 +128,7 @@ TEST(StrataHeapOom, MetadataRefusedIsNullAndThenRecovery) {
   memory.fail = true;
   EXPECT_EQ(heap->large().Take(1 << 20, 16).address, nullptr);
   void* p = nullptr;
-  EXPECT_EQ(heap->central()[ClassOfSize(64)].Take(&p, 1), 0u);
+  EXPECT_EQ(heap->central().Take(ClassOfSize(64), &p, 1), 0u);
   EXPECT_EQ(heap->page_heap().used(), Pages(0));
   memory.fail = false;
   Demand d;

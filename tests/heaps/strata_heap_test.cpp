@@ -113,7 +113,7 @@ TEST_F(StrataHeapTest, LaysWhatStaysLongOnHugepagesOfItsOwn) {
   std::set<uintptr_t> of_passing, of_staying;
   for (int i = 0; i < 200; ++i) {
     passing.push_back(Take(c, 1).at(0));
-    staying.push_back(heap_->central()[c].TakeIn(kLasting));
+    staying.push_back(heap_->central().TakeIn(c, kLasting));
     ASSERT_NE(staying.back(), nullptr);
     of_passing.insert(hugepage_of(passing.back()));
     of_staying.insert(hugepage_of(staying.back()));
@@ -151,7 +151,7 @@ TEST_F(StrataHeapTest, LaysALargeBlockWhereItsPlacementSays) {
 
 TEST_F(StrataHeapTest, HasNothingThatStaysLongWhereTheKernelRefuses) {
   kernel_.map_limit = HugePages(0);
-  EXPECT_EQ(heap_->central()[ClassOfSize(64 << 10)].TakeIn(kLasting), nullptr);
+  EXPECT_EQ(heap_->central().TakeIn(ClassOfSize(64 << 10), kLasting), nullptr);
 }
 
 // The shares of all live blocks add up to what is free in their spans and on their hugepages.
@@ -358,14 +358,14 @@ TEST_F(StrataHeapTest, SpansOfManyAndOfFewObjectsShareHugepagesOnlyWhenToldTo) {
     Heap heap(kernel, memory_.arena(), {.filler_groups = groups}, NoteBadFree);
     void* of_many[1];
     void* of_few[1];
-    ASSERT_EQ(heap.central()[many].Take(of_many, 1), 1u);
-    ASSERT_EQ(heap.central()[few].Take(of_few, 1), 1u);
+    ASSERT_EQ(heap.central().Take(many, of_many, 1), 1u);
+    ASSERT_EQ(heap.central().Take(few, of_few, 1), 1u);
     const auto hugepage = [&](void* p) {
       return (reinterpret_cast<uintptr_t>(p) - kernel.base()) >> kHugePageShift;
     };
     EXPECT_EQ(hugepage(of_many[0]) == hugepage(of_few[0]), groups == FillerGroups::kAsSaid);
-    heap.central()[many].Give(of_many, 1);
-    heap.central()[few].Give(of_few, 1);
+    heap.central().Give(many, of_many, 1);
+    heap.central().Give(few, of_few, 1);
   }
 }
 
@@ -373,7 +373,7 @@ TEST_F(StrataHeapTest, ABadFreeReachesTheHandler) {
   const SizeClass c = ClassOfSize(64);
   const std::vector<void*> objects = Take(c, 2);
   void* twice[] = {objects[0], objects[0]};
-  heap_->central()[c].Give(twice, 2);
+  heap_->central().Give(c, twice, 2);
   EXPECT_EQ(bad_frees, std::vector<void*>{objects[0]});
 }
 
@@ -435,8 +435,8 @@ TEST_F(StrataHeapTest, ABusyProgramIsNotCalledIdle) {
   for (int second = 0; second < 20; ++second) {
     for (int i = 0; i < 400; ++i) {
       std::vector<void*> objects(4);
-      ASSERT_EQ(heap_->central()[c].Take(objects.data(), 4), 4u);
-      heap_->central()[c].Give(objects.data(), 4);
+      ASSERT_EQ(heap_->central().Take(c, objects.data(), 4), 4u);
+      heap_->central().Give(c, objects.data(), 4);
     }
     kernel_.Advance(1000);
     EXPECT_FALSE(heap_->Tick(Giving::kOn).idle) << second;

@@ -95,10 +95,9 @@ def test_the_heap_of_the_page(tmp_path: Path, compiler: str) -> None:
 )
 def test_what_is_no_malloc_is_told_in_one_line(tmp_path: Path, heap: str, message: str) -> None:
     source = tmp_path / "mine.cpp"
-    layers = ("bump", "listed", "locked", "mmap_source", "size_header")
     source.write_text(
-        "".join(f'#include "strata/layers/{name}.h"\n' for name in layers)
-        + f"""#include "heaps/preload/front.h"
+        f"""#include <strata/layers.h>
+#include "heaps/preload/front.h"
 using namespace strata::layers;
 using Front = strata::preload::Front<{heap}>;
 void* Use() {{ return Front::Allocate(8); }}

@@ -24,17 +24,20 @@ struct FakeHotMemory {
   std::atomic<size_t> taken{0}, given{0};
   std::atomic<size_t> takes_left{~size_t{0}};  // then there is no memory
   std::atomic<uint64_t> now{1};
-  std::atomic<uint64_t> advice[5] = {};  // bytes of each kind
+  std::atomic<uint64_t> advice[7] = {};  // bytes of each kind
   std::atomic<bool> refuses_advice{false};
   std::atomic<uint64_t> swap{uint64_t{1} << 30};
   std::atomic<int64_t> room{INT64_MAX};
   std::atomic<uint32_t> pressure{0};
+  std::atomic<uint64_t> reclaimed{0};
   std::mutex lock;
   std::set<void*> blocks;  // under it
 
-  HotMemory table{Take, Give, Advise, Resident, Now, Cpu, Room, Swap, Pressure, Pause, this};
+  HotMemory table{Take, Give, Advise,  Resident, Now,   Cpu,
+                  Room, Swap, Reclaim, Pressure, Pause, this};
   MetadataArena arena{Map};
-  BlockPool pool{arena, table};
+  BlockDirectory::Top top;
+  BlockPool pool{arena, table, top};
 
   ~FakeHotMemory() {
     for (void* p : blocks) free(p);
@@ -77,6 +80,11 @@ struct FakeHotMemory {
   static uint64_t Cpu(void* c) { return Of(c).now.load(); }
   static int64_t Room(void* c) { return Of(c).room; }
   static uint64_t Swap(void* c) { return Of(c).swap; }
+  static bool Reclaim(void* c, uint64_t bytes) {
+    if (Of(c).refuses_advice) return false;
+    Of(c).reclaimed += bytes;
+    return true;
+  }
   static uint32_t Pressure(void* c) { return Of(c).pressure; }
   static void Pause(void* c, uint64_t ns) {
     Of(c).now += ns;

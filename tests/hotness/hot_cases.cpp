@@ -201,6 +201,8 @@ CASE(constructors_throw_take_allocators_and_align) {
   std::pmr::monotonic_buffer_resource from(room, sizeof room, std::pmr::null_memory_resource());
   hot_ptr<Allocating> p =
       domain.make_using<Allocating>(std::pmr::polymorphic_allocator<>(&from), 12345678);
+  std::pmr::polymorphic_allocator<> allocator(&from);
+  p = domain.make<Allocating>(std::allocator_arg, allocator, 12345678);
   hot_ptr<Wide> wide = domain.make<Wide>();
   hot_ptr<SelfPointing> self = domain.make<SelfPointing>();
   for (int i = 0; i < 6; ++i) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "fake_hot_memory.h"
+#include "hotness/address_bits.h"
 
 namespace strata {
 namespace {
@@ -166,7 +167,11 @@ TEST(HotDomain, RefusedAdviceAndNoSwapLoseNothing) {
   s.memory.refuses_advice = true;
   strata_hot_guide g{};
   ASSERT_TRUE(s.Make(&g, 3000, 5));
+  testing::internal::CaptureStderr();
   for (int i = 0; i < 6; ++i) s.Round();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "strata: the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
+            "memory is short\n");
   EXPECT_EQ(s.HeapOf(g), HotHeap::kCold);
   EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), 0u);
   s.memory.refuses_advice = false;
@@ -179,6 +184,120 @@ TEST(HotDomain, RefusedAdviceAndNoSwapLoseNothing) {
   EXPECT_GT(s.memory.advice[static_cast<int>(PageAdvice::kCold)].load(), 0u);
   EXPECT_TRUE(AllBytesAre(g, 3000, 5));
   s.Drop(&g);
+}
+
+// In a build that optimises and keeps its assertions a large program must stay usable.
+TEST(HotDomain, BoundedChecksEnd) {
+  HotScene s;
+  s.domain.CheckUses(CheckBounds::kTheFirst);
+  std::vector<strata_hot_guide> guides(UseChecks::kBoundedObjects + 10);
+  for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 64, 3));
+  const auto is_page = [](const strata_hot_guide& g) { return g.word % kNativePageSize == 0; };
+  EXPECT_TRUE(is_page(guides[0]) && is_page(guides[UseChecks::kBoundedObjects - 1]));
+  EXPECT_FALSE(is_page(guides.back()));
+  const void* before = strata_hot_peek(&guides[0]);
+  EXPECT_EQ(s.Use(&guides[0]), 3);
+  EXPECT_NE(strata_hot_peek(&guides[0]), before);
+  s.Round();
+  EXPECT_TRUE(s.domain.scopes().phase().lists());
+  for (uint32_t i = 0; i < UseChecks::kBoundedOperations; ++i) s.Use(&guides[1]);
+  before = strata_hot_peek(&guides[0]);
+  EXPECT_EQ(s.Use(&guides[0]), 3);
+  EXPECT_EQ(strata_hot_peek(&guides[0]), before);
+  s.Round();
+  EXPECT_FALSE(s.domain.scopes().phase().lists());
+  for (strata_hot_guide& g : guides) s.Drop(&g);
+  s.domain.EndQuarantine();
+}
+
+// One that uses the same again and again stops listing it, and holds everything.
+TEST(HotDomain, ALoopInABoundedOperationIsCheap) {
+  HotScene s;
+  s.domain.CheckUses(CheckBounds::kTheFirst);
+  strata_hot_guide g{};
+  ASSERT_TRUE(s.Make(&g, 64, 3));
+  strata_hot_scope op;
+  s.domain.Enter(&op);
+  for (int i = 0; i < 1100; ++i) HotDomain::GetSlow(&op, &g);
+  EXPECT_EQ(op.expected, GuideWord::kUsed);
+  EXPECT_TRUE(s.domain.scopes().InUse(1));
+  HotDomain::Leave(&op);
+  EXPECT_FALSE(s.domain.scopes().InUse(1));
+  s.Drop(&g);
+  s.domain.EndQuarantine();
+}
+
+// What once was hot leaves holes behind, which may all lie in one block.
+TEST(HotDomain, TheHotHeapStaysDense) {
+  HotScene s;
+  std::vector<strata_hot_guide> guides(4000);
+  for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 128, 1));
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (strata_hot_guide& g : guides) s.Use(&g);
+    s.Round();
+  }
+  EXPECT_EQ(s.domain.HeldIn(HotHeap::kHot).objects, guides.size());
+  for (uint32_t round = 0; round < 2 * kWindowsToCold; ++round) {
+    for (size_t i = 0; i < guides.size(); i += 16) s.Use(&guides[i]);
+    s.Round();
+  }
+  EXPECT_EQ(s.domain.HeldIn(HotHeap::kHot).objects, guides.size() / 16);
+  EXPECT_GT(s.collector.counts().utilization.load(), 0.9);
+  for (strata_hot_guide& g : guides) s.Drop(&g);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.taken.load(), s.memory.given.load());
+}
+
+// As compiled code does with a node that it takes out of a list and puts in front again.
+TEST(HotDomain, WhatGoesFromGuideToGuideIsUsed) {
+  HotScene s;
+  strata_hot_guide a{}, b{}, made{}, taken{};
+  ASSERT_TRUE(s.Make(&a, 64, 1));
+  for (int round = 0; round < 3; ++round) {
+    void* const object = strata_hot_peek(&a);
+    s.domain.owners().Own(&b, object);
+    s.domain.owners().Own(&a, nullptr);  // has lost it
+    s.domain.owners().Own(&a, object);
+    s.domain.owners().Own(&b, nullptr);
+    if (round == 1) {  // and as it does when it empties the old place first
+      s.domain.owners().Own(&a, nullptr);
+      s.domain.owners().Own(&a, object);
+    }
+    s.Round();
+  }
+  EXPECT_EQ(s.HeapOf(a), HotHeap::kHot);
+  // One that was only just made is not.
+  ASSERT_TRUE(s.Make(&made, 64, 1));
+  s.domain.owners().Own(&taken, strata_hot_peek(&made));
+  s.Round();
+  s.Round();
+  EXPECT_EQ(s.HeapOf(taken), HotHeap::kNew);
+  s.Drop(&a);
+  s.Drop(&taken);
+}
+
+TEST(HotDomain, ColdBytesAreReclaimedFromTheCgroupOnce) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_CGROUP;
+  HotScene s(options);
+  strata_hot_guide g{};
+  ASSERT_TRUE(s.Make(&g, 3000, 5));
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_EQ(s.HeapOf(g), HotHeap::kCold);
+  EXPECT_EQ(s.memory.reclaimed.load(), HotBlock::kBytes);
+  EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), HotBlock::kBytes);
+  EXPECT_EQ(s.memory.advice[static_cast<int>(PageAdvice::kPageOut)].load(), 0u);
+  s.Drop(&g);
+}
+
+TEST(HotDomain, AddressesThatGuidesCannotHoldAreRefused) {
+  constexpr uint64_t kAll = ~uint64_t{0};
+  const int here = 0;
+  EXPECT_EQ(WhyGuidesCannotHold(kAll, reinterpret_cast<uintptr_t>(&here)), nullptr);
+  constexpr uint64_t kTagged = ~(uint64_t{0x3f} << 57);
+  EXPECT_STREQ(WhyGuidesCannotHold(kTagged, 0), "the upper bits of addresses are in use (LAM)");
+  EXPECT_STREQ(WhyGuidesCannotHold(kAll, uintptr_t{1} << 47),
+               "addresses have more than 47 bits (LA57)");
 }
 
 TEST(HotDomain, LargeObjectsChangeTheirHeapAndStay) {

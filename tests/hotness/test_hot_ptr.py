@@ -12,7 +12,11 @@ from blackbox import ROOT, Lab, cases, need
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "hot_cases.cpp"
 GOOD = [case for case in cases(SOURCE) if not case.startswith(("bad_", "late_"))]
-CHECKS = {"checked": "-DSTRATA_HOT_CHECK=1", "plain": "-DSTRATA_HOT_CHECK=0"}
+CHECKS = {
+    "checked": "-DSTRATA_HOT_CHECK=1",
+    "bounded": "-DSTRATA_HOT_CHECK=2",
+    "plain": "-DSTRATA_HOT_CHECK=0",
+}
 
 
 def program(lab: Lab, checks: str) -> Path:
@@ -35,8 +39,9 @@ def test_case(lab: Lab, case: str, checks: str) -> None:
         ("bad_use_after_the_end", "after its operation (hot_scope) or its life had ended"),
     ],
 )
-def test_misuse_is_named(lab: Lab, case: str, says: str) -> None:
-    result = lab.run(program(lab, "checked"), case, preload=False)
+@pytest.mark.parametrize("checks", ["checked", "bounded"])
+def test_misuse_is_named(lab: Lab, checks: str, case: str, says: str) -> None:
+    result = lab.run(program(lab, checks), case, preload=False)
     assert result.returncode in (-signal.SIGABRT, -signal.SIGSEGV), result.explain()
     (line,) = result.stderr.splitlines()
     assert line.startswith("strata: ") and says in line and "Counted" in line, line
@@ -47,6 +52,28 @@ def test_a_domain_that_goes_too_early_names_what_is_left(lab: Lab) -> None:
     (line,) = result.stderr.splitlines()
     assert "destroyed with 1 objects in it, one of them" in line, line
     assert "Counted" in line, line
+
+
+def test_without_hugepages_it_says_so_and_works(lab: Lab, tmp_path: Path) -> None:
+    mode = tmp_path / "enabled"
+    mode.write_text("always madvise [never]\n")
+    there = "/sys/kernel/mm/transparent_hugepage/enabled"
+    case = "moves_what_is_used_apart_from_the_rest"
+    words = [
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'mount --bind {mode} {there} || exit 77; exec "$@"',
+        "sh",
+    ]
+    command = [*words, str(program(lab, "plain")), case]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode in (1, 77) and "strata" not in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("strata: transparent hugepages are off (never): "), line
 
 
 @pytest.mark.parametrize(

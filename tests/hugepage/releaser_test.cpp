@@ -45,6 +45,23 @@ TEST_F(ReleaserTest, TakesFromTheCacheThenFromRegionsThenBreaksHugePages) {
   EXPECT_EQ(Release(1), 0u);
 }
 
+// With pages of 64 KiB only whole ones of which nothing is in use go back; one that came back in
+// part goes again when that part is free.
+TEST_F(ReleaserTest, GivesBackWholePagesOfTheKernelOnly) {
+  LockHolder hold(t.lock);
+  kernel.SetPageBytes(64 << 10);
+  AddToFiller(56);  // 7 of the kernel's 32
+  EXPECT_EQ(Release(1), 200u);
+  EXPECT_EQ(kernel.physical_bytes(), BytesOf(Pages(56)));
+  const HugeTracker* odd = AddToFiller(57);
+  EXPECT_EQ(Release(1), 192u) << "the page that is partly in use stays";
+  EXPECT_EQ(odd->free_backed(), 7u);
+  EXPECT_EQ(Release(1), 0u);
+  NativeRange idle = In(odd, 0, 16);
+  EXPECT_EQ(releaser.ReleaseInUse(t, &idle, 1, Program::kIsShort).bytes, 0u);
+  EXPECT_EQ(idle.bytes, 0u) << "left alone";
+}
+
 TEST_F(ReleaserTest, TheCacheKeepsItsPartWhileRegionsHaveAnything) {
   LockHolder hold(t.lock);
   AddRegion(1);

@@ -1,19 +1,9 @@
 // Three allocators from the installed headers alone, as a newcomer would write them: a general one,
 // a simple one for threads, and one that starts in a static buffer and is checked.
 #include <cstring>
+#include <vector>
 
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/try_first.h"
+#include <strata/layers.h>
 
 using namespace strata::layers;
 using General = Stack<Locked, Count, Bins<TaggedSteps<520>, BoundedFreeList<16>>,
@@ -43,5 +33,8 @@ int main() {
   general.deallocate(general.allocate(100'000));
   const Counts& counts = layer<Count>(general).counts();
   if (counts.allocations != 1 || counts.bytes != 0 || counts.peak_bytes < 100'000) return 1;
+  std::vector<int, Allocator<int, General>> numbers(general);
+  for (int i = 0; i < 1000; ++i) numbers.push_back(i);
+  if (numbers[999] != 999 || counts.bytes < 4000) return 1;
   return Use<General>() + Use<Simple>() + Use<Early>() == 0 ? 0 : 1;
 }

@@ -142,3 +142,49 @@ def test_find_package(prefix: Path, tmp_path: Path, version: str) -> None:
     run("cmake", "--build", build)
     for program in ("c_strata", "cpp_strata", "c_static", "cpp_static"):
         assert run(build / program) == "strata\n", program
+
+
+# A heap in five lines, and in a project of the user's the four of docs/heaps.md.
+HEAP = """
+#include <strata/layers.h>
+using Mine = strata::layers::Stack<
+    strata::layers::Locked, strata::layers::Count, strata::layers::SizeHeader,
+    strata::layers::Bins<strata::layers::Geometric<8192>, strata::layers::FreeList>,
+    strata::layers::Bump<>, strata::layers::Mmap>;
+#define STRATA_HEAP Mine
+#include <strata/as_malloc.h>
+extern "C" __attribute__((visibility("default"))) size_t mine_peak() {
+  return strata::layers::layer<strata::layers::Count>(Front::heap()).counts().peak_bytes;
+}
+"""
+PAGE = (ROOT / "docs/heaps.md").read_text()
+USE = """
+import ctypes, json, subprocess, threading
+words = [json.dumps({"n": n}) for n in range(10_000)]
+threads = [threading.Thread(target=lambda: [str(n) for n in range(1000)]) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert subprocess.run(["true"], check=True).returncode == 0
+peak = ctypes.CDLL(None).mine_peak
+peak.restype = ctypes.c_size_t
+print((ctypes.c_char * 5).in_dll(ctypes.CDLL(None), "strata_heap_name").value, peak() > 1 << 20)
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_a_heap_of_ones_own_as_malloc(prefix: Path, tmp_path: Path, compiler: str) -> None:
+    """Built by an installed Strata's CMake alone, and preloaded into a real program."""
+    project = re.search(r"```cmake\n(.*?)```", PAGE, re.S)
+    assert project is not None
+    assert len(project[1].splitlines()) <= 10
+    (tmp_path / "CMakeLists.txt").write_text(project[1])
+    (tmp_path / "mine.cpp").write_text(HEAP)
+    build = tmp_path / "build"
+    flags = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}"]
+    run("cmake", "-S", tmp_path, "-B", build, *flags, "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "--build", build)
+    library = build / "libmine.so"
+    said = run("python3", "-c", USE, LD_PRELOAD=str(library), PYTHONMALLOC="malloc")
+    assert said == "b'Mine' True\n"
+    exported = set(re.findall(r" [TW] (\w+)$", run("nm", "-D", library), re.M))
+    assert {"malloc", "calloc", "realloc", "free", "posix_memalign", "_Znwm", "_ZdlPv"} <= exported

@@ -1,40 +1,7 @@
 // The same random program on stacks of many kinds, each with the Check oracle spliced in at the
 // top, and with what the last source handed out counted at the bottom: all of it must come back.
 #include "heap_model.h"
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/chunk.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/deferred_pop.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/growing_source.h"
-#include "strata/layers/guard.h"
-#include "strata/layers/inbox.h"
-#include "strata/layers/listed.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/log.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/nested.h"
-#include "strata/layers/obstack.h"
-#include "strata/layers/only_live.h"
-#include "strata/layers/per_thread.h"
-#include "strata/layers/profile.h"
-#include "strata/layers/reap.h"
-#include "strata/layers/sbrk_source.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/split.h"
-#include "strata/layers/splitting_bins.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/trace.h"
-#include "strata/layers/try_first.h"
-#include "strata/layers/zeroed.h"
+#include "strata/layers.h"
 
 namespace strata::layers {
 namespace {
@@ -48,14 +15,13 @@ using Stacks = testing::Types<
     Stack<Check, Bins<Pow2, FreeList>, Bump<>, Count, Mmap>,
     Stack<Check, Bins<Geometric<32768>, BoundedFreeList<8>>, Coalesce<>, Count, Mmap>,
     Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Count, Mmap>,
-    Stack<Check, SplittingBins<Steps<16, 1024>>, Bump<>, Count, Mmap>,
     Stack<Check, Coalesce<>, Count, Mmap>, Stack<Check, Coalesce<>, Growing<>>,
     Stack<Check, Coalesce<65536, FirstFit>, Count, Mmap>,
     Stack<Check, SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>, Coalesce<>, Count, Mmap>,
     Stack<Check, TryFirst<StaticBuffer<4096>>, Coalesce<>, Count, Mmap>,
     Stack<Check, GuardPages, Count, Mmap>, Stack<Check, Coalesce<>, Sbrk>,
     Stack<Check, DeferredPop, Obstack<8192>, Count, Mmap>,
-    Stack<Check, Locked, Zeroed, Log, Chunk<64>, Coalesce<>, Count, Mmap>>;
+    Stack<Check, Locked, Zeroed, Log, Coalesce<>, Count, Mmap>>;
 TYPED_TEST_SUITE(ComposedTest, Stacks);
 
 TYPED_TEST(ComposedTest, KeepsBlocksApartAndWhole) {
@@ -93,7 +59,7 @@ using OnWhole = Stack<Check, Layers..., Apart<2048, Mmap>, Coalesce<>, Mmap>;
 using FullStacks = testing::Types<
     OnWhole<>, OnWhole<Bins<TaggedSteps<520>, FreeList>>,
     OnWhole<Bins<Steps<16, 4096>, BoundedFreeList<8>>>,
-    OnWhole<Count, Log, Trace, Profile, FailNth>, OnWhole<Locked, Zeroed, Chunk<64>>,
+    OnWhole<Count, Log, Trace, Profile, FailNth>, OnWhole<Locked, Zeroed>,
     OnWhole<LockedWhenShared>, Stack<Nested, Check, Reap<>, Mmap>, OnWhole<Header<long>>,
     Stack<Check, TryFirst<Stack<Reap<>, StaticBuffer<16384>>>, Coalesce<>, Mmap>,
     Stack<Check, Count, Reap<>, Mmap>, Stack<Check, SizeHeader, Bins<Pow2, FreeList>, Bump<>, Mmap>,
@@ -123,8 +89,7 @@ using ClearStacks =
                    Cleared<SplitAt<256, Bins<Steps<16, 256>, FreeList>, Bump<>>>,
                    Cleared<SplitAt<256, Bump<4096>>>, Cleared<SplitAt<256, Obstack<>>>,
                    Cleared<SplitAt<256, Reap<>>>, Cleared<SplitAt<256, Coalesce<4096>>>,
-                   Cleared<SplitAt<256, Listed>>, Cleared<SplittingBins<Steps<16, 1024>>>,
-                   Cleared<Count, Log, Trace, Profile, FailNth>,
+                   Cleared<SplitAt<256, Listed>>, Cleared<Count, Log, Trace, Profile, FailNth>,
                    Cleared<SizeHeader, Bins<Pow2, BoundedFreeList<4>>>,
                    Cleared<PrivateHeaps<2, CpuIndex, Locked, Bins<Pow2, FreeList>>, Locked>,
                    Cleared<OwnedHeaps<2, CpuIndex, Locked, Coalesce<4096>>, Locked>,
@@ -223,7 +188,7 @@ TEST(ComposedFacts, FollowTheLayers) {
   static_assert(SizedHeap<Stack<Locked, Coalesce<>, Mmap>>);
   static_assert(!SizedHeap<Stack<Bump<>, Mmap>>);
   static_assert(ClearableHeap<Stack<Locked, Count, Bins<Pow2, FreeList>, Bump<>, Mmap>>);
-  static_assert(sizeof(Stack<Zeroed, Chunk<64>, Mmap>) == 1, "layers without state cost nothing");
+  static_assert(sizeof(Stack<Zeroed, Mmap>) == 1, "layers without state cost nothing");
 }
 
 }  // namespace

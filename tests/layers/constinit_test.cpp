@@ -4,43 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "strata/layers/aligned_mmap.h"
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/chunk.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/deferred_pop.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/growing_source.h"
-#include "strata/layers/guard.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/inbox.h"
-#include "strata/layers/listed.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/log.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/nested.h"
-#include "strata/layers/obstack.h"
-#include "strata/layers/only_live.h"
-#include "strata/layers/per_thread.h"
-#include "strata/layers/profile.h"
-#include "strata/layers/reap.h"
-#include "strata/layers/sbrk_source.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/split.h"
-#include "strata/layers/splitting_bins.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/thread_buffers.h"
-#include "strata/layers/trace.h"
-#include "strata/layers/try_first.h"
-#include "strata/layers/zeroed.h"
-#include "strata/layers/zone.h"
+#include "strata/layers.h"
 
 namespace strata::layers {
 namespace {
@@ -52,7 +16,7 @@ struct Early {
 
 using Lists = Bins<Geometric<4096>, FreeList>;
 using Stacks = testing::Types<
-    Early<Locked, SplittingBins<Geometric<4096>>, StaticBuffer<65536>>,
+    Early<Locked, Bump<4096>, StaticBuffer<65536>>,
     Early<LockedWhenShared, SizeHeader, Bins<Steps<16, 512>, BoundedFreeList<8>>, Coalesce<>,
           Growing<>>,
     Early<Locked, ClassHeader, Lists, Bump<65536, 8>, Sbrk>,
@@ -60,10 +24,12 @@ using Stacks = testing::Types<
     Early<Locked, Coalesce<65536, TreeFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
     Early<Hoard<>, AlignedMmap<65536>>, Early<ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
     Early<Locked, OnlyLive, Reap<>, Mmap>, Early<Nested, Locked, DeferredPop, Obstack<>, Mmap>,
-    Early<Locked, Count, Log, FailNth, Check, Zeroed, Header<long>, Chunk<64>, Listed, Mmap>,
-    Early<Locked, Trace, Profile, GuardPages, Mmap>, Early<Zone, Mmap>,
+    Early<Locked, Count, Log, FailNth, Check, Zeroed, Header<long>, Listed, Mmap>,
+    Early<Locked, Trace, Profile, GuardPages, Mmap>, Early<Bump<8192>, Mmap>,
     Early<PrivateHeaps<2, CpuIndex, Locked, Bins<Geometric<4096>, FreeList, Inbox>>, Locked, Bump<>,
           Mmap>,
+    Early<PrivateHeaps<2, ThreadIndex, Bins<Geometric<4096>, FreeList>>, Locked, Bump<>, Mmap>,
+    Early<Locked, Capped<65536>, Coalesce<>, Mmap>,
     Early<OwnedHeaps<2, CpuIndex, Locked, Coalesce<>>, Mmap>,
     Early<Locked, SplitAt<256, Lists, Bump<>>, Coalesce<>, Mmap>>;
 

@@ -1,15 +1,15 @@
 // DeferredPop: objects of a stack that are freed in any order, what goes when, what stays, and the
 // resizing of the newest.
-#include "strata/layers/deferred_pop.h"
+#include "strata/layers/combine/deferred_pop.h"
 
 #include <algorithm>
 
 #include "heap_model.h"
-#include "strata/layers/check.h"
-#include "strata/layers/count.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/obstack.h"
+#include "strata/layers/combine/obstack.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/check.h"
+#include "strata/layers/tool/count.h"
+#include "strata/layers/tool/fail_nth.h"
 
 namespace strata::layers {
 namespace {

@@ -15,15 +15,16 @@
 // memory that is in use here and there cannot be moved; it is what the paper bounds, too. Memory
 // grows only when no superblock of the class is in the global heap and no spare is left, so all of
 // it is in the processors' heaps then, of which each holds at most U_i / n / (1 - f) + K
-// superblocks by the invariant (include/strata/layers/hoard_bin.h), and the U_i together are U.
+// superblocks by the invariant (include/strata/layers/detail/hoard_bin.h), and the U_i together are
+// U.
 #include <random>
 #include <vector>
 
 #include "hoard_checks.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/per_thread.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/thread/per_thread.h"
 
 namespace strata::layers {
 namespace {
@@ -34,8 +35,8 @@ using Classes = SuperblockClasses<kUnit>;
 using Source = CountingSource<kUnit>;
 
 struct Played : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = kProcessors;
-  static constexpr size_t kShards = 4;
+  static constexpr size_t heaps = kProcessors;
+  static constexpr size_t shards = 4;
   using Which = PlayedProcessor;
 };
 using Bounded = Stack<Hoard<Played>, Ref<Source>>;

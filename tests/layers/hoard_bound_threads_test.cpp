@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hoard_checks.h"
-#include "strata/layers/thread_buffers.h"
+#include "strata/layers/thread/thread_buffers.h"
 
 namespace strata::layers {
 namespace {
@@ -18,9 +18,9 @@ using Classes = SuperblockClasses<kUnit>;
 using Source = CountingSource<kUnit>;
 
 struct Played : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = 3;
-  static constexpr size_t kShards = 2;
-  static constexpr size_t kSpares = 2;
+  static constexpr size_t heaps = 3;
+  static constexpr size_t shards = 2;
+  static constexpr size_t spares = 2;
   using Which = PlayedProcessor;
 };
 struct PlayedUnderBuffers : Played {};  // a type has one buffered heap
@@ -31,13 +31,14 @@ using Buffered = Stack<ThreadBuffers<1024, 1024>, Hoard<PlayedUnderBuffers>, Ref
 // buffers themselves, which are blocks too.
 size_t MayKeep(const Bare&, size_t, bool) { return 0; }
 constexpr size_t kBufferClass = [] {
-  size_t bytes = Buffered::MostBytes();
-  for (size_t c = 0; c <= Classes::of(1024); ++c) bytes -= Buffered::Most(c) * Classes::size(c);
+  size_t bytes = Buffered::most_bytes();
+  for (size_t c = 0; c <= Classes::of(1024); ++c)
+    bytes -= Buffered::most_blocks(c) * Classes::size(c);
   return Classes::of(bytes);
 }();
 size_t MayKeep(const Buffered&, size_t c, bool used) {
   size_t blocks = c == kBufferClass ? 1 : 0;
-  if (used && c <= Classes::of(1024)) blocks += Buffered::Most(c);
+  if (used && c <= Classes::of(1024)) blocks += Buffered::most_blocks(c);
   return blocks * kThreads;
 }
 Bare& HoardOf(Bare& heap) { return heap; }
@@ -153,7 +154,7 @@ TEST(HoardBoundThreads, HoldsUnderBuffers) {
   for (const HoardThresholds& t : {kTight, kUsual}) {
     Watched<Buffered> watched(t);
     SwingingPiles(watched);
-    watched.heap().Flush();
+    watched.heap().flush();
     ExpectSound(watched.heap().next());
   }
 }

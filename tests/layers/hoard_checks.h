@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "strata/layers/hoard.h"
-#include "strata/layers/ref.h"
+#include "strata/layers/source/ref.h"
+#include "strata/layers/thread/hoard.h"
 
 namespace strata::layers {
 
@@ -58,7 +58,7 @@ std::string ProblemOf(H& heap) {
     if (!right && problem.empty()) problem = what;
   };
   std::set<const void*> seen;
-  heap.VisitBins([&](auto& bin, size_t, size_t c) {
+  heap.visit_bins([&](auto& bin, size_t, size_t c) {
     size_t used = 0, capacity = 0, emptiest = SIZE_MAX, fullest = 0;
     bin.groups.Visit([&](const auto& s) {
       expect(seen.insert(&s).second, "a superblock on two lists");
@@ -74,7 +74,7 @@ std::string ProblemOf(H& heap) {
       }
       std::set<const void*> free;
       s.VisitFree([&](const void* p) {
-        expect(static_cast<const void*>(AlignedRun<H::kSuperblock>::RecordOf(p)) == &s,
+        expect(static_cast<const void*>(AlignedRun<H::superblock>::RecordOf(p)) == &s,
                "a superblock with another's object");
         expect(free.insert(p).second, "an object free twice");
       });

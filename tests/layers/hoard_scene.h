@@ -12,7 +12,7 @@
 
 #include "hoard_checks.h"
 #include "interleave.h"
-#include "strata/layers/thread_buffers.h"
+#include "strata/layers/thread/thread_buffers.h"
 
 namespace strata::layers {
 
@@ -36,10 +36,10 @@ struct FiberProcessor {
 };
 
 struct Modelled : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = 3;
-  static constexpr size_t kShards = 2;
-  static constexpr size_t kSpares = 0;
-  static constexpr size_t kKept = 0;
+  static constexpr size_t heaps = 3;
+  static constexpr size_t shards = 2;
+  static constexpr size_t spares = 0;
+  static constexpr size_t kept = 0;
   using Classes = FourInOne;
   using Which = FiberProcessor;
   using Sync = ModelSync;
@@ -77,7 +77,7 @@ struct Blind : Modelled {
   using Sync = BlindSync;
 };
 struct Sparing : Modelled {
-  static constexpr size_t kSpares = 1;
+  static constexpr size_t spares = 1;
 };
 struct BlindSparing : Sparing {
   using Sync = BlindSync;
@@ -157,7 +157,7 @@ class Scene {
  public:
   static constexpr size_t kObjects = Bare::Block::CapacityFor(FourInOne::largest);
 
-  explicit Scene(size_t heaps = Traits::kHeaps) : heap_(OptionsFor(heaps), source_) {
+  explicit Scene(size_t heaps = Traits::heaps) : heap_(OptionsFor(heaps), source_) {
     FiberProcessor::outside = 0;
     FiberThread::outside = 0;
     NoteScene();
@@ -175,7 +175,7 @@ class Scene {
   // Where the superblocks are, and how full.
   std::string State() {
     std::string state;
-    bare().VisitBins([&](auto& bin, size_t, size_t) {
+    bare().visit_bins([&](auto& bin, size_t, size_t) {
       state += std::to_string(bin.used) + "/" + std::to_string(bin.capacity) + " ";
     });
     return state;
@@ -184,7 +184,7 @@ class Scene {
     FiberThread::EndAll();
     std::string problem = ProblemOf(bare());
     size_t used = 0;
-    bare().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
+    bare().visit_bins([&](auto& bin, size_t, size_t) { used += bin.used; });
     if (problem.empty() && used != live_) problem = "blocks lost or given twice";
     return problem;
   }
@@ -237,7 +237,7 @@ class Scene {
   {
     FiberProcessor::of_fiber[fiber] = who;
     SetBound();
-    return [this] { heap_.Flush(); };
+    return [this] { heap_.flush(); };
   }
 
  private:
@@ -253,7 +253,7 @@ class Scene {
   }
   size_t Listed() {
     size_t listed = bare().spares();
-    bare().VisitBins([&](auto& bin, size_t, size_t) {
+    bare().visit_bins([&](auto& bin, size_t, size_t) {
       if (bin.global) listed += bin.capacity / kObjects;
     });
     return listed;
@@ -264,7 +264,7 @@ class Scene {
   }
   void SetBound() {
     size_t most = live_ + freed_;
-    if constexpr (kBuffered) most += FiberThread::kThreads * (heap_.Most(0) + 1);  // and itself
+    if constexpr (kBuffered) most += FiberThread::kThreads * (heap_.most_blocks(0) + 1);  // and itself
     const double worth = static_cast<double>(most) / kObjects;
     source_.set_bound(worth / (1 - 1.0 / 8) + static_cast<double>(bare().heaps()));
   }

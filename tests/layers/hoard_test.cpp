@@ -1,11 +1,11 @@
 // Hoard, one thread playing many processors: where blocks come from and go back to, what it parts
 // with and gives back, and a random program against a model with the Check oracle on top.
-#include "strata/layers/hoard.h"
+#include "strata/layers/thread/hoard.h"
 
 #include "heap_model.h"
 #include "hoard_checks.h"
-#include "strata/layers/aligned_mmap.h"
-#include "strata/layers/check.h"
+#include "strata/layers/source/aligned_mmap.h"
+#include "strata/layers/tool/check.h"
 
 namespace strata::layers {
 namespace {
@@ -13,17 +13,17 @@ namespace {
 constexpr size_t kUnit = 8192;
 
 struct Played : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = 4;
-  static constexpr size_t kShards = 2;
-  static constexpr size_t kSpares = 0;
-  static constexpr size_t kKept = 0;
+  static constexpr size_t heaps = 4;
+  static constexpr size_t shards = 2;
+  static constexpr size_t spares = 0;
+  static constexpr size_t kept = 0;
   using Which = PlayedProcessor;
 };
 struct Sparing : Played {
-  static constexpr size_t kSpares = 5;
+  static constexpr size_t spares = 5;
 };
 struct Keeping : Played {
-  static constexpr size_t kKept = 2;
+  static constexpr size_t kept = 2;
 };
 using Source = CountingSource<kUnit>;
 using Heap4 = Stack<Hoard<Played>, Ref<Source>>;
@@ -187,13 +187,13 @@ TEST_F(HoardTest, EmptySuperblocksChangeClass) {
   Stack<Hoard<Sparing>, Ref<Source>> heap(source);
   for (size_t c = 0; c < Classes::count; ++c) {
     Free(heap, Take(heap, 4 * Heap4::Block::CapacityFor(Classes::size(c)), Classes::size(c)));
-    EXPECT_LE(source.held(), Sparing::kSpares * kUnit) << c;
+    EXPECT_LE(source.held(), Sparing::spares * kUnit) << c;
   }
   std::vector<void*> one_each;
   for (size_t c = 0; c < Classes::count; ++c) one_each.push_back(heap.allocate(Classes::size(c)));
   EXPECT_EQ(source.held(), Classes::count * kUnit);
   Free(heap, one_each);
-  EXPECT_EQ(source.held(), Sparing::kSpares * kUnit);
+  EXPECT_EQ(source.held(), Sparing::spares * kUnit);
 }
 
 // What takes and frees one block again and again keeps its superblock, in two classes of each heap.
@@ -243,7 +243,7 @@ TEST_F(HoardTest, KeepsAsManySparesAsItMay) {
 // In processors' heaps, all of kSize.
 size_t OwnSuperblocks(Heap4& heap) {
   size_t own = 0;
-  heap.VisitBins([&own](auto& bin, size_t, size_t) {
+  heap.visit_bins([&own](auto& bin, size_t, size_t) {
     if (!bin.global) own += bin.capacity / kObjects;
   });
   return own;

@@ -9,12 +9,12 @@
 
 #include "heap_model.h"
 #include "hoard_checks.h"
-#include "strata/layers/aligned_mmap.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/per_thread.h"
-#include "strata/layers/thread_buffers.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/coalesce.h"
+#include "strata/layers/source/aligned_mmap.h"
+#include "strata/layers/thread/per_thread.h"
+#include "strata/layers/thread/thread_buffers.h"
 
 namespace strata::layers {
 namespace {
@@ -24,9 +24,9 @@ constexpr unsigned kThreads = 4;
 
 // As many moves as can be: superblocks are parted with at once, and none is kept.
 struct Restless : HoardTraits<kUnit> {
-  static constexpr size_t kHeaps = 3;
-  static constexpr size_t kShards = 2;
-  static constexpr size_t kSpares = 1;
+  static constexpr size_t heaps = 3;
+  static constexpr size_t shards = 2;
+  static constexpr size_t spares = 1;
   using Which = PlayedProcessor;
 };
 const HoardOptions kRestless{.thresholds = {.empty_eighths = 1, .slack = 1}};
@@ -117,11 +117,11 @@ TEST(ThreadBuffers, PassBlocksAroundAndGoHomeWithTheirThreads) {
   CountingSource<kUnit> source;
   BufferedHeap heap(kRestless, source);
   for (int round = 0; round < 3; ++round) PassAround(heap, 10'000);
-  heap.Flush();
+  heap.flush();
   ExpectSound(heap.next());
   // Nothing is in use but the buffer of this thread, which freed the last blocks.
   size_t used = 0;
-  heap.next().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
+  heap.next().visit_bins([&](auto& bin, size_t, size_t) { used += bin.used; });
   EXPECT_LE(used, 1u);
 }
 
@@ -147,17 +147,17 @@ TEST(ThreadBuffers, KeepOnlyWhatIsTheirHeapsOwnAndNotTooMuch) {
     heap.deallocate(next);
   }).join();
   for (size_t i = 1; i < mine.size(); ++i) heap.deallocate(mine[i]);
-  // Kept blocks are in use to the heap below: at most MostBytes() of them.
+  // Kept blocks are in use to the heap below: at most most_bytes() of them.
   std::vector<void*> many(20'000);
   for (size_t i = 0; i < many.size(); ++i) many[i] = heap.allocate(i % 1025);
   for (void* p : many) heap.deallocate(p);
   size_t bytes = 0;
-  heap.next().VisitBins([&](auto& bin, size_t, size_t c) {
+  heap.next().visit_bins([&](auto& bin, size_t, size_t c) {
     bytes += bin.used * HoardTraits<kUnit>::Classes::size(c);
   });
   EXPECT_GT(bytes, 0u);
-  EXPECT_LE(bytes, H::MostBytes() + 1024);
-  heap.Flush();
+  EXPECT_LE(bytes, H::most_bytes() + 1024);
+  heap.flush();
   ExpectSound(heap.next());
 
   // A second heap of the type works without buffers.
@@ -166,7 +166,7 @@ TEST(ThreadBuffers, KeepOnlyWhatIsTheirHeapsOwnAndNotTooMuch) {
   void* p = other.allocate(100);
   other.deallocate(p);
   size_t used = 0;
-  other.next().VisitBins([&](auto& bin, size_t, size_t) { used += bin.used; });
+  other.next().visit_bins([&](auto& bin, size_t, size_t) { used += bin.used; });
   EXPECT_EQ(used, 0u);
   PlayedProcessor::who = 0;
 }
@@ -183,7 +183,7 @@ TEST(ThreadBuffers, GiveNoHeapTheBlocksOfAnother) {
   EXPECT_GT(other_source.held(), 0u);
   other.deallocate(q);
   heap.deallocate(p);
-  heap.Flush();
+  heap.flush();
 }
 
 struct MisusedBuffers : Restless {};
@@ -198,7 +198,7 @@ TEST(ThreadBuffersDeathTest, FindDoubleFreesAndPointersIntoBlocks) {
   heap.deallocate(a);
   heap.deallocate(b);
   EXPECT_DEATH(heap.deallocate(a), "strata hoard: a block was freed twice");
-  heap.Flush();
+  heap.flush();
   EXPECT_DEATH(heap.deallocate(a), "strata hoard: ");
 }
 

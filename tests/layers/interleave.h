@@ -212,7 +212,7 @@ class Interleaver {
   bool redundant_ = false;
 };
 
-// What SystemSync is on real threads (include/strata/layers/sync.h).
+// What SystemSync is on real threads (include/strata/layers/detail/sync.h).
 struct ModelSync {
   static inline size_t additions = 0;  // to any atomic
 

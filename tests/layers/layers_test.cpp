@@ -1,26 +1,24 @@
 // What each layer does that no other does.
 #include "heap_model.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/chunk.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/growing_source.h"
-#include "strata/layers/guard.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/log.h"
-#include "strata/layers/mmap_source.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/coalesce.h"
+#include "strata/layers/combine/fixed.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/combine/header.h"
+#include "strata/layers/combine/split.h"
+#include "strata/layers/combine/try_first.h"
+#include "strata/layers/combine/zeroed.h"
 #include "strata/layers/per_class.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/split.h"
-#include "strata/layers/splitting_bins.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/try_first.h"
-#include "strata/layers/zeroed.h"
+#include "strata/layers/source/growing.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/source/static_buffer.h"
+#include "strata/layers/thread/locked.h"
+#include "strata/layers/tool/check.h"
+#include "strata/layers/tool/count.h"
+#include "strata/layers/tool/fail_nth.h"
+#include "strata/layers/tool/guard.h"
+#include "strata/layers/tool/log.h"
 
 namespace strata::layers {
 namespace {
@@ -169,15 +167,6 @@ TEST(Classes, CoverEverySizeTightly) {
   check(Geometric<8192>(), 1.25);
 }
 
-TEST(SplittingBins, CutsALargerBlockAndKeepsTheRest) {
-  Stack<SplittingBins<Steps<16, 1024>>, Count, Bump<>, Mmap> heap;
-  void* large = heap.allocate(1024);
-  heap.deallocate(large, 1024);
-  EXPECT_EQ(heap.allocate(100), large);  // 112 of it
-  EXPECT_EQ(heap.allocate(900), static_cast<char*>(large) + 112);
-  EXPECT_EQ(layer<Count>(heap).counts().allocations, 1u) << "nothing more was asked of below";
-}
-
 TEST(TryFirst, FallsBackAndReturnsToTheRightHeap) {
   Stack<TryFirst<StaticBuffer<128>>, Count, Mmap> heap;
   void* small = heap.allocate(128);
@@ -242,14 +231,6 @@ TEST(Zeroed, ReadsAsZeroWhenReused) {
   auto* q = static_cast<unsigned char*>(heap.allocate(64));
   ASSERT_EQ(p, q);
   for (int i = 0; i < 64; ++i) ASSERT_EQ(q[i], 0);
-}
-
-TEST(Chunk, AsksForWholeUnits) {
-  Stack<Chunk<256>, Count, Mmap> heap;
-  void* p = heap.allocate(1);
-  EXPECT_EQ(layer<Count>(heap).counts().bytes, 256u);
-  heap.deallocate(p, 1);
-  EXPECT_EQ(layer<Count>(heap).counts().bytes, 0u);
 }
 
 TEST(Coalesce, PutsNeighboursTogether) {
@@ -359,7 +340,7 @@ TEST(FailNth, IsSurvivedByTheOthers) {
   SurviveFailures<Bump<4096>>();
   SurviveFailures<Bins<PowersOfTwo<16, 8192>, FreeList>, Bump<4096>>();
   SurviveFailures<Coalesce<4096>>();
-  SurviveFailures<SizeHeader, SplittingBins<Steps<16, 1024>>, Bump<4096>>();
+  SurviveFailures<SizeHeader, Bins<Steps<16, 1024>, FreeList>, Bump<4096>>();
   SurviveFailures<GuardPages>();
 }
 

@@ -1,18 +1,18 @@
 // Nested regions: what a parent's clear and end do to the heaps under it.
-#include "strata/layers/nested.h"
+#include "strata/layers/combine/nested.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
-#include "strata/layers/count.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/zone.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/count.h"
 
 namespace strata::layers {
 namespace {
 
-using Region = Stack<Nested, Count, Zone, Mmap>;
+using Region = Stack<Nested, Count, Bump<8192>, Mmap>;
 
 size_t Out(Region& r) { return layer<Count>(r).counts().blocks(); }
 

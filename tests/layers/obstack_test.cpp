@@ -1,14 +1,14 @@
 // Obstacks: objects that grow, and those that go back newest first.
-#include "strata/layers/obstack.h"
+#include "strata/layers/combine/obstack.h"
 
 #include <string>
 
 #include "heap_model.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/count.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/mmap_source.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/check.h"
+#include "strata/layers/tool/count.h"
+#include "strata/layers/tool/fail_nth.h"
 
 namespace strata::layers {
 namespace {

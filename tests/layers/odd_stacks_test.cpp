@@ -2,42 +2,7 @@
 // twice, or over parts of other heaps. Under Check each runs the random programs of heap_model.h,
 // with all that it offers: aligned blocks, resizing, moving, and clear() with blocks out.
 #include "heap_model.h"
-#include "strata/layers/aligned_mmap.h"
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/chunk.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/deferred_pop.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/growing_source.h"
-#include "strata/layers/guard.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/inbox.h"
-#include "strata/layers/listed.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/log.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/nested.h"
-#include "strata/layers/obstack.h"
-#include "strata/layers/only_live.h"
-#include "strata/layers/per_thread.h"
-#include "strata/layers/profile.h"
-#include "strata/layers/reap.h"
-#include "strata/layers/sbrk_source.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/split.h"
-#include "strata/layers/splitting_bins.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/thread_buffers.h"
-#include "strata/layers/trace.h"
-#include "strata/layers/try_first.h"
-#include "strata/layers/zeroed.h"
-#include "strata/layers/zone.h"
+#include "strata/layers.h"
 
 namespace strata::layers {
 namespace {
@@ -73,13 +38,13 @@ using Odd = Stack<Check, Layers...>;
 using Pow2 = PowersOfTwo<16, 32768>;
 using Odds = testing::Types<
     Odd<Count, Header<long>, SizeHeader, Bins<Pow2, BoundedFreeList<3>>,
-        SplittingBins<Steps<16, 1024>>, Bump<4096>, Mmap>,
-    Stack<Nested, Check, Zeroed, DeferredPop, Obstack<4096>, Chunk<65536>, Mmap>,
+        Bins<Steps<16, 1024>, FreeList>, Bump<4096>, Mmap>,
+    Stack<Nested, Check, Zeroed, DeferredPop, Obstack<4096>, Mmap>,
     Odd<Listed, TryFirst<StaticBuffer<1024>>, Header<int>, Coalesce<4096, FirstFit>, Growing<>>,
     Odd<SplitAt<100, Reap<4096, 4096>>, Bins<Steps<16, 512>, FreeList>, Coalesce<>, Mmap>,
     Odd<Header<short>, Listed, Reap<4096, 65536>, Coalesce<65536>, Sbrk>,
     Odd<OwnedHeaps<3, ThreadIndex, Locked, Check, Reap<>>, Locked, Coalesce<>, Mmap>,
-    Odd<PrivateHeaps<2, CpuIndex, LockedWhenShared, SplittingBins<Geometric<4096>>, Bump<4096>>,
+    Odd<PrivateHeaps<2, CpuIndex, LockedWhenShared, Bins<Geometric<4096>, FreeList>, Bump<4096>>,
         Mmap>,
     Odd<ClassHeader, Bins<PowersOfTwo<32, 1 << 17>, BoundedFreeList<2>>, Check, Coalesce<4096>,
         Mmap>,
@@ -87,18 +52,21 @@ using Odds = testing::Types<
         Mmap>,
     Odd<Apart<1024, Mmap>, Coalesce<65536, TreeFit>, TryFirst<StaticBuffer<65536>>, Mmap>,
     Odd<Bins<TaggedSteps<520>, FreeList, Inbox>, Coalesce<4096>, Growing<>>,
-    Odd<Locked, Chunk<128>, Zeroed, GuardPages, Chunk<8192>, Mmap>,
-    Odd<Listed, BasicGuardPages<64>, Mmap>, Odd<SizeHeader, SplitAt<512, GuardPages>, Mmap>,
+    Odd<Capped<>, Reap<>, Coalesce<>, Capped<>, Mmap>, Odd<Capped<1 << 30>, Malloc>,
+    Odd<PrivateHeaps<2, ThreadIndex, Bins<Geometric<4096>, FreeList>, Bump<4096>>, Locked,
+        Upstream>,
+    Odd<Locked, Zeroed, GuardPages, Mmap>, Odd<Listed, BasicGuardPages<64>, Mmap>,
+    Odd<SizeHeader, SplitAt<512, GuardPages>, Mmap>,
     Odd<TryFirst<Stack<Locked, Coalesce<4096>, StaticBuffer<32768>>>, Apart<4096, Mmap>, Coalesce<>,
         Sbrk>,
     Odd<OnlyLive, Reap<4096, 8192>, Listed, Bump<4096>, Mmap>,
-    Stack<Nested, Check, Zone, Reap<>, Mmap>,
+    Stack<Nested, Check, Bump<8192>, Reap<>, Mmap>,
     Odd<Count, ThreadBuffers<>, Hoard<>, AlignedMmap<65536>>,
     Odd<Header<long>, Hoard<>, AlignedMmap<65536>>,
     Odd<Bins<Geometric<4096>, BoundedFreeList<5>, Count>, SplitAt<8192, Coalesce<4096>>, Mmap>,
     Odd<FailNth, Profile, Trace, Log, LockedWhenShared, DeferredPop, Obstack<>, Coalesce<65536>,
         Sbrk>,
-    Odd<SplittingBins<Steps<16, 1024>>, TryFirst<Stack<Bump<4096>, StaticBuffer<16384>>>, Listed,
+    Odd<Bins<Steps<16, 1024>, FreeList>, TryFirst<Stack<Bump<4096>, StaticBuffer<16384>>>, Listed,
         Mmap>>;
 TYPED_TEST_SUITE(OddStack, Odds);
 

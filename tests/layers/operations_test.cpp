@@ -3,44 +3,7 @@
 // and must not pass on what would be wrong through it. test_docs.py sees that no layer is missing.
 #include <gtest/gtest.h>
 
-#include "strata/layers/aligned_mmap.h"
-#include "strata/layers/apart.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/chunk.h"
-#include "strata/layers/class_header.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/count.h"
-#include "strata/layers/deferred_pop.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/growing_source.h"
-#include "strata/layers/guard.h"
-#include "strata/layers/hoard.h"
-#include "strata/layers/inbox.h"
-#include "strata/layers/listed.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/locked_when_shared.h"
-#include "strata/layers/log.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/nested.h"
-#include "strata/layers/obstack.h"
-#include "strata/layers/only_live.h"
-#include "strata/layers/per_thread.h"
-#include "strata/layers/profile.h"
-#include "strata/layers/reap.h"
-#include "strata/layers/sbrk_source.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/split.h"
-#include "strata/layers/splitting_bins.h"
-#include "strata/layers/static_source.h"
-#include "strata/layers/thread_buffers.h"
-#include "strata/layers/trace.h"
-#include "strata/layers/try_first.h"
-#include "strata/layers/zeroed.h"
-#include "strata/layers/zone.h"
+#include "strata/layers.h"
 
 namespace strata::layers {
 namespace {
@@ -134,9 +97,9 @@ static_assert(kKept<LockedBy<FutexLock>> == kAll);
 static_assert(kKept<LockedWhenShared> == (kAll | kKeep) && kOwnOnes<LockedWhenShared> == kNothing);
 
 // Layers that hand out the blocks of the heap below as they are.
-static_assert(kKept<Chunk<64>> == kAll && kOwnOnes<Chunk<64>> == kNothing);
 static_assert(kKept<Zeroed> == kAll && kOwnOnes<Zeroed> == kZero);
 static_assert(kKept<Nested> == kAll);
+static_assert(kKept<Capped<>> == kAll && kOwnOnes<Capped<>> == kNothing);
 using Bins64 = Bins<Steps<16, 64>, FreeList>;
 static_assert(kKept<Bins64> == (kAll | kKeep) && kOwnOnes<Bins64> == kKeep);
 using First = TryFirst<StaticBuffer<64>>;
@@ -156,11 +119,8 @@ static_assert(kKept<Inbox> == (kSize | kClear | kOwn) && kOwnOnes<Inbox> == kNot
 
 // Layers that cut what comes from below.
 static_assert(kKept<Bump<>> == (kClear | kOwn) && kOwnOnes<Bump<>> == (kClear | kOwn));
-static_assert(kKept<Zone> == (kClear | kOwn));
 static_assert(kKept<Obstack<>> == (kClear | kOwn) && kOwnOnes<Obstack<>> == (kClear | kOwn));
 static_assert(kKept<DeferredPop, Obstack<>> == (kAlign | kSize | kResize | kClear | kOwn));
-static_assert(kKept<SplittingBins<Steps<16, 64>>> == (kClear | kOwn));
-static_assert(kOwnOnes<SplittingBins<Steps<16, 64>>> == kNothing);
 constexpr Operations kGeneral = kAlign | kSize | kResize | kClear;
 static_assert(kKept<Coalesce<>> == (kGeneral | kOwn) && kOwnOnes<Coalesce<>> == kGeneral);
 static_assert(kKept<Reap<>> == (kGeneral | kZero | kOwn) && kOwnOnes<Reap<>> == kGeneral);
@@ -189,6 +149,7 @@ static_assert(kKept<ThreadBuffers<>, Hoard<>> == (kAlign | kSize | kOwn));
 // Sources.
 static_assert(OfHeap<Mmap>() == kZero && OfHeap<AlignedMmap<65536>>() == kNothing);
 static_assert(OfHeap<Growing<>>() == kOwn && OfHeap<Sbrk>() == kNothing);
+static_assert(OfHeap<Malloc>() == (kAlign | kSize | kRemap) && OfHeap<Upstream>() == kNothing);
 static_assert(OfHeap<StaticBuffer<64>>() == (kClear | kOwn));
 // A reference's clear() would be the end of the others' blocks too.
 static_assert(OfHeap<Ref<Able>>() == Without(kAll, kClear) && OfHeap<Ref<Bare>>() == kNothing);
@@ -212,11 +173,11 @@ template <class T>
 class EveryLayer : public testing::Test {};
 using Rows = testing::Types<
     Of<Count>, Of<Log>, Of<Trace>, Of<Profile>, Of<Check>, Of<FailNth>, Of<GuardPages>, Of<Locked>,
-    Of<LockedWhenShared>, Of<Chunk<64>>, Of<Zeroed>, Of<Nested>, Of<Bins64>, Of<First>, Of<Apart4>,
+    Of<LockedWhenShared>, Of<Zeroed>, Of<Capped<>>, Of<Nested>, Of<Bins64>, Of<First>, Of<Apart4>,
     Of<Fixed<64>>, Of<FreeList>, Of<BoundedFreeList<4>>, Of<Inbox>, Of<Bump<>>, Of<Obstack<>>,
-    Of<DeferredPop, Obstack<>>, Of<OnlyLive, Reap<>>, Of<SplittingBins<Steps<16, 64>>>,
-    Of<Coalesce<>>, Of<Reap<>>, Of<SplitAt<64, Fixed<64>, FreeList>>, Of<Header<long>>,
-    Of<SizeHeader>, Of<ClassHeader, Bins64>, Of<Listed>, Of<Private2>, Of<Owned2>, Of<Hoard<>>,
+    Of<DeferredPop, Obstack<>>, Of<OnlyLive, Reap<>>, Of<Coalesce<>>, Of<Reap<>>,
+    Of<SplitAt<64, Fixed<64>, FreeList>>, Of<Header<long>>, Of<SizeHeader>, Of<ClassHeader, Bins64>,
+    Of<Listed>, Of<Private2>, Of<PrivateHeaps<2, ThreadIndex, FreeList>>, Of<Owned2>, Of<Hoard<>>,
     Of<ThreadBuffers<>, Hoard<>>>;
 TYPED_TEST_SUITE(EveryLayer, Rows);
 

@@ -1,16 +1,18 @@
 // Private and owned heaps: whose heap a freed block goes to, and that threads don't get in each
 // other's way.
-#include "strata/layers/per_thread.h"
+#include "strata/layers/thread/per_thread.h"
 
+#include <atomic>
 #include <thread>
 
 #include "heap_model.h"
-#include "strata/layers/bins.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/count.h"
-#include "strata/layers/free_list.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/mmap_source.h"
+#include "strata/layers/combine/bins.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/fixed.h"
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/thread/locked.h"
+#include "strata/layers/tool/count.h"
 
 namespace strata::layers {
 namespace {
@@ -41,7 +43,7 @@ TEST(OwnedHeaps, SendABlockHome) {
   Owned heap;
   Chosen::who = 0;
   void* p = heap.allocate(64);
-  EXPECT_EQ(Owned::OwnerOf(p), 0u);
+  EXPECT_EQ(Owned::owner_of(p), 0u);
   Chosen::who = 1;
   heap.deallocate(p, 64);
   EXPECT_NE(heap.allocate(64), p);
@@ -64,6 +66,82 @@ TEST(PrivateHeaps, GrowWithoutBoundBetweenProducerAndConsumer) {
   }
   EXPECT_GT(layer<Bump<>>(pure).held(), 9'000'000u);
   EXPECT_LT(layer<Bump<>>(owned).held(), 100'000u);
+}
+
+// A list that says when two threads are in it at once.
+struct Alone {
+  template <Heap Below>
+  class On : public Through<Below> {
+   public:
+    static constexpr bool thread_safe = false;
+    using Through<Below>::Through;
+    void* allocate(size_t size) {
+      EXPECT_FALSE(busy_.exchange(true));
+      std::this_thread::yield();
+      void* p = this->next_.allocate(size);
+      busy_.store(false);
+      return p;
+    }
+
+   private:
+    std::atomic<bool> busy_{false};
+  };
+};
+
+// Each thread has its heap without a lock, and the threads for which there is none share one that
+// locks.
+TEST(PrivateHeaps, NeedNoLockWhereEachThreadHasItsOwn) {
+  Stack<PrivateHeaps<3, ThreadIndex, Alone, Bin>, Locked, Bump<>, Mmap> heap;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 6; ++t)
+      threads.emplace_back([&heap, t] { RunModel(heap, 2000, t + 1, MixedSize); });
+    for (auto& t : threads) t.join();
+  }
+  size_t locks = 0;
+  heap.visit_locks([&locks](auto&) { ++locks; });
+  EXPECT_EQ(locks, 2u) << "of those that share, and of the heap below";
+}
+
+TEST(PrivateHeaps, GoToALaterThread) {
+  Stack<PrivateHeaps<8, ThreadIndex, Bin>, Locked, Bump<>, Mmap> heap;
+  void* freed = nullptr;
+  void* again = nullptr;
+  std::thread([&] { heap.deallocate(freed = heap.allocate(100), 100); }).join();
+  std::thread([&] { again = heap.allocate(100); }).join();
+  EXPECT_EQ(again, freed);
+  heap.clear();
+  std::thread([&] { again = heap.allocate(100); }).join();
+  EXPECT_EQ(layer<Bump<>>(heap).held(), size_t{64} << 10) << "the lists forgot what was in them";
+}
+
+TEST(ThreadIndex, GoesToALaterThread) {
+  size_t first = 0, second = 1;
+  std::thread([&] { first = ThreadIndex::index(); }).join();
+  std::thread([&] { second = ThreadIndex::index(); }).join();
+  EXPECT_EQ(first, second);
+}
+
+// Also the heap of the threads for which there is none.
+TEST(PrivateHeaps, ForgetAllListsWhenCleared) {
+  Stack<PrivateHeaps<2, Chosen, Bin>, Locked, Bump<>, Mmap> heap;
+  Chosen::who = 5;
+  heap.deallocate(heap.allocate(64), 64);
+  heap.clear();
+  void* p = heap.allocate(64);
+  Chosen::who = 0;
+  EXPECT_NE(heap.allocate(64), p);
+}
+
+TEST(PrivateHeaps, SendWhatTheyKeepDownAtTheEnd) {
+  Stack<Count, Mmap> below;
+  {
+    Stack<Fixed<64>, PrivateHeaps<2, ThreadIndex, FreeList>, Locked, Ref<decltype(below)>> heap(
+        below);
+    heap.deallocate(heap.allocate(64), 64);
+    EXPECT_EQ(below.counts().blocks(), 1u);
+  }
+  EXPECT_EQ(below.counts().blocks(), 0u);
 }
 
 TEST(OwnedHeaps, AreSharedByThreads) {

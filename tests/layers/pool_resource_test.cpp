@@ -14,12 +14,12 @@
 
 #include "../edge/pmr_containers.h"
 #include "heap_model.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/count.h"
-#include "strata/layers/fixed.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/fixed.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/check.h"
+#include "strata/layers/tool/count.h"
 
 namespace strata {
 namespace {
@@ -37,7 +37,7 @@ TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
   std::vector<std::thread> others;
   for (size_t t = 0; t < 2; ++t) {
     others.emplace_back([&, t] {
-      for (size_t i = t; i < 1000; i += 2) inbox.Return(blocks[i]);
+      for (size_t i = t; i < 1000; i += 2) inbox.give_back(blocks[i]);
     });
   }
   std::set<void*> again;
@@ -47,6 +47,15 @@ TEST(Inbox, GivesBackWhatOthersReturnedBeforeItAsksBelow) {
   EXPECT_EQ(layer<Count>(heap).counts().allocations, 1000u);
   heap.allocate(48);
   EXPECT_EQ(layer<Count>(heap).counts().allocations, 1001u);
+}
+
+TEST(Inbox, ForgetsWithTheBinsAboveIt) {
+  using namespace layers;
+  Stack<Bins<Steps<16, 64>, FreeList, Inbox>, Bump<>, Mmap> heap;
+  heap.bin(0).next().give_back(heap.allocate(16));
+  heap.clear();
+  void* p = heap.allocate(16);
+  EXPECT_NE(heap.allocate(16), p);
 }
 
 TEST(Listed, GivesAllBlocksBackAtOnce) {
@@ -318,14 +327,14 @@ TEST(PoolResource, HandsThePoolOfAnEndedThreadOn) {
 TEST(PoolResource, ServesThreadsPastTheLastSlot) {
   Upstream upstream;
   pool_resource pool(&upstream);
-  constexpr size_t kThreads = layers::ThreadSlot::kMost + 20;
+  constexpr size_t kThreads = layers::ThreadIndex::most + 20;
   std::atomic<size_t> ready{0};
   std::atomic<size_t> without{0};
   std::vector<void*> blocks(kThreads);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      if (layers::ThreadSlot::index() == layers::ThreadSlot::kMost) ++without;
+      if (layers::ThreadIndex::index() == layers::ThreadIndex::most) ++without;
       for (int i = 0; i < 10; ++i) {
         blocks[t] = pool.allocate(100);
         memset(blocks[t], 1, 100);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/coalesce.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/source/mmap.h"
 
 namespace strata::layers {
 namespace {

@@ -3,8 +3,8 @@
 // move.
 #include <gtest/gtest.h>
 
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/source/mmap.h"
 
 namespace strata::layers {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/source/mmap.h"
 
 namespace strata::layers {
 namespace {

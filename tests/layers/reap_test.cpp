@@ -1,14 +1,14 @@
 // Reap: region speed until the first free, a heap after it, a region again when all is free.
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
 
 #include <sys/mman.h>
 
 #include "heap_model.h"
-#include "strata/layers/bump.h"
-#include "strata/layers/check.h"
-#include "strata/layers/count.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/mmap_source.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/check.h"
+#include "strata/layers/tool/count.h"
+#include "strata/layers/tool/fail_nth.h"
 
 namespace strata::layers {
 namespace {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "strata/layers/fail_nth.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/reap.h"
+#include "strata/layers/combine/reap.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/tool/fail_nth.h"
 
 namespace strata::layers {
 namespace {

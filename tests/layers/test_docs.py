@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LAYERS = ROOT / "include/strata/layers"
 PAGE = (ROOT / "docs/layers.md").read_text()
 FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include"]
 
@@ -29,13 +30,10 @@ def test_programs(tmp_path: Path) -> None:
 def test_examples(tmp_path: Path) -> None:
     rows = re.findall(r"^\| `(.+?)` .*\| `(Stack<.+>)` \|$", PAGE, re.MULTILINE)
     assert len(rows) >= 20
-    includes = "".join(
-        f'#include "strata/layers/{header.name}"\n'
-        for header in sorted((ROOT / "include/strata/layers").glob("*.h"))
-    )
     uses = "".join(f"  Use<{example}>();\n" for _, example in rows)
     run_program(
-        f"""{includes}
+        f"""#include <strata/layers.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -56,13 +54,9 @@ int main() {{
     )
 
 
-# Headers of include/strata/layers that layers are made of, and that are none.
-PARTS = {
-    "aligned_run", "boundary_tag", "cap", "classes", "cpu_index", "emptiness_groups", "first_fit",
-    "freed_mark", "heap", "heap_array", "hoard_bin", "hoard_global", "hoard_spares", "misuse",
-    "of_thread", "reap_chunk", "reap_holdings", "reap_window", "shard_search", "superblock",
-    "sync", "thread_slot", "tree_fit", "waiting_blocks",
-}  # fmt: skip
+# Headers that layers are used with, and that are none.
+PARTS = {"classes", "first_fit", "index", "of_thread", "tree_fit"}
+FOLDERS = ("source", "combine", "thread", "tool")
 LAYER = re.compile(r"^struct (\w+) \{(?:(?!^\};).)*?^  template <Heap Below>$", re.M | re.S)
 SOURCE = re.compile(
     r"^(?:struct|class) (\w+) \{(?:(?!^\};).)*?^  static constexpr size_t alignment", re.M | re.S
@@ -82,9 +76,19 @@ def names_of(header: Path) -> list[str]:
 
 def headers_of_layers() -> list[Path]:
     """A header that is new is a layer until PARTS says that it is none."""
-    headers = sorted((ROOT / "include/strata/layers").glob("*.h"))
+    headers = sorted(header for folder in FOLDERS for header in (LAYERS / folder).glob("*.h"))
     assert {h.stem for h in headers} >= PARTS
     return [h for h in headers if h.stem not in PARTS]
+
+
+def test_every_header_lies_in_its_folder_and_in_the_one_for_all() -> None:
+    all_of_them = (ROOT / "include/strata/layers.h").read_text()
+    for header in LAYERS.rglob("*.h"):
+        folder = header.parent.name
+        assert folder in {*FOLDERS, "detail", "layers"}, header
+        name = header.relative_to(ROOT / "include")
+        assert (f'#include "{name}"' in all_of_them) == (folder != "detail"), header
+    assert len(PAGE.splitlines()) < 500
 
 
 def test_every_layer_has_a_line_and_an_example() -> None:

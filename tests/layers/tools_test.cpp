@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "strata/layers/bump.h"
-#include "strata/layers/coalesce.h"
-#include "strata/layers/locked.h"
-#include "strata/layers/mmap_source.h"
-#include "strata/layers/profile.h"
-#include "strata/layers/size_header.h"
-#include "strata/layers/trace.h"
+#include "strata/layers/combine/bump.h"
+#include "strata/layers/combine/coalesce.h"
+#include "strata/layers/combine/header.h"
+#include "strata/layers/source/mmap.h"
+#include "strata/layers/thread/locked.h"
+#include "strata/layers/tool/profile.h"
+#include "strata/layers/tool/trace.h"
 #include "strata/trace/decode.h"
 
 namespace strata::layers {

@@ -1,6 +1,6 @@
 // TreeFit against a multiset: whatever is added, removed and taken, in any order, each block that
 // it gives is the smallest that fits, and none is lost.
-#include "strata/layers/tree_fit.h"
+#include "strata/layers/combine/tree_fit.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

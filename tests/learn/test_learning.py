@@ -3,6 +3,7 @@ on Debian's Redis."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -14,6 +15,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from blackbox import ROOT, Lab, Result, wait_until
+from strata.learn import model_file
+from strata.learn.tokens import site_of
+from strata.pprof import load
 
 PROGRAM = Path(__file__).resolve().parent / "lifetimes.c"
 STRATA = (sys.executable, "-m", "strata")
@@ -52,6 +56,35 @@ def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
     assert counts == pytest.approx(30_000, rel=0.2)
     (path,) = learned.iterdir()
     assert path.name.startswith(f"{socket.gethostname()}-{program.name}-")
+
+
+def model_sure_of(token: bytes, path: Path) -> None:
+    """Class 8 where the token is on the stack, 3 elsewhere."""
+    maker = ROOT / "tests/lifetime/make_golden.py"
+    spec = importlib.util.spec_from_file_location("make_golden", maker)
+    assert spec is not None and spec.loader is not None
+    golden = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(golden)
+    model_file.write(golden.sure_model(token), path)
+
+
+def test_a_process_knows_the_places_that_a_data_set_has(lab: Lab, tmp_path: Path) -> None:
+    """All three are called by main: only the place there tells that it is `forever`."""
+    learned, model = tmp_path / "learned", tmp_path / "a.model"
+    program = lab.build(PROGRAM)
+    options = ("--set", "SAMPLE=4K", "--learn", learned, "--", program)
+    assert strata(lab, "run", *options).returncode == 0
+    ours = data_set(lab, learned).filter(pl.col("frames").list.first() == "forever")
+    (main,) = {stack[1] for stack in ours["symbols"].to_list()}
+    model_sure_of(site_of(main), model)
+    again = tmp_path / "again"
+    options = ("--set", "SAMPLE=4K", "--learn", again, "--", program, "idle")
+    done = strata(lab, "run", "--model", model, *options)
+    assert (done.returncode, done.stderr) == (0, ""), done.explain()
+    (path,) = again.iterdir()
+    said = {row.names()[-1]: row.label("predicted_class") for row in load(path).samples}
+    names = ("brief", "a_while", "forever")
+    assert {name: said.get(name) for name in names} == {"brief": 3, "a_while": 3, "forever": 8}
 
 
 def test_a_program_that_is_killed_has_written_before(lab: Lab, tmp_path: Path) -> None:

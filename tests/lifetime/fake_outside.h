@@ -12,7 +12,7 @@
 
 #include "base/units.h"
 #include "lifetime/lifetime_heap.h"
-#include "strata/layers/aligned_mmap.h"
+#include "strata/layers/source/aligned_mmap.h"
 
 namespace strata::test {
 

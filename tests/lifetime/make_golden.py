@@ -41,6 +41,14 @@ NAMES = [
     "libfoo.so+0x12",
     "größe_von",
     " ".join(f"t{n}" for n in range(20)),
+    "main <135afc8c6d1b9e02+0x1139>",
+    "135afc8c6d1b9e02+0x4a60 <135afc8c6d1b9e02+0x4a91>",
+    " <135afc8c6d1b9e02+0x12>",
+    "<135afc8c6d1b9e02+0x12>",
+    "std::vector <int>",
+    "f <>",
+    "f <a+0x1> <b+0x2>",
+    ">",
 ]
 STACKS = [
     (["malloc_wrapper", "_ZN5outer5inner8functionEv", "main"], 64),
@@ -50,6 +58,10 @@ STACKS = [
     (["_Z3foov"] * 70, 3 << 20),
     ([f"fn_{n}" for n in range(20)], 1 << 40),
     (["createStringObject"], 96),
+    (["createStringObject", "main <135afc8c6d1b9e02+0x1139>"], 96),
+    (["createStringObject", "main <135afc8c6d1b9e02+0x1140>"], 96),
+    (["createStringObject"], 104),
+    (["createStringObject"], 7),
 ]
 
 
@@ -70,11 +82,11 @@ def random_weights(rows: int) -> Weights:
     )
 
 
-def sure_model() -> Model:
+def sure_model(staying: bytes = b"Staying") -> Model:
     """Class 8 if a function called `Staying` is on the stack, either class if one called `Maybe`
     is, else class 3. The first unit of the state remembers: its update gate lets nothing else
     in."""
-    words = [b"Maybe", b"Staying"]
+    words = [b"Maybe", staying]
     stays, maybe = 0, 1  # columns of the embedding
     update, new = HIDDEN, 2 * HIDDEN  # the first unit's gates
     embedding = np.zeros((1 + len(words) + SIZES, EMBEDDING), np.float32)
@@ -101,10 +113,13 @@ def make(folder: Path) -> None:
     model_file.write(sure, Path(folder, "nan.model"))
     lines = []
     for name in NAMES:
-        hashes = " ".join(f"{tokens.hash_of(token):016x}" for token in tokens.tokens_of(name))
-        lines.append(f"{name}\t{hashes}\n")
+        hashes = [f"{tokens.hash_of(token):016x}" for token in tokens.tokens_of(name)]
+        if site := tokens.site_of(name):
+            hashes.append(f"@{tokens.hash_of(site):016x}")
+        lines.append(f"{name}\t{' '.join(hashes)}\n")
     Path(folder, "tokens.txt").write_text("".join(lines), encoding="utf-8")
     words = sorted({token for name in NAMES for token in tokens.tokens_of(name)})
+    words += sorted({tokens.site_of(name) for name in NAMES} - {b""})
     weights = random_weights(1 + len(words) + SIZES)
     for kind in ("f32", "int8"):
         made = Model(words, weights, ["ab" * 20], {"programs": ["golden"]}, kind == "int8")

@@ -49,7 +49,7 @@ TEST(ModelFile, OtherFilesAndOtherVersionsAreNamed) {
   std::string bytes = GoldenBytes("f32.model");
   EXPECT_EQ(OpenError("#!/bin/sh\n"), ModelError::kNotAModel);
   EXPECT_EQ(OpenError(std::string(5000, '\0')), ModelError::kNotAModel);
-  bytes[8] = 2;
+  bytes[8] = 3;
   EXPECT_EQ(OpenError(bytes), ModelError::kNewer);
   EXPECT_STREQ(TextOf(ModelError::kNewer), "of another version of strata train");
 }

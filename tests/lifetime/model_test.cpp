@@ -13,8 +13,6 @@
 namespace strata {
 namespace {
 
-constexpr const Kernels* kAll[] = {&kBaselineKernels, &kAvx2Kernels, &kAvx512Kernels};
-
 class OnEachKernel : public testing::TestWithParam<const Kernels*> {
  protected:
   void SetUp() override {
@@ -127,7 +125,8 @@ TEST_P(OnEachKernel, ExponentialsAreExact) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, OnEachKernel, testing::ValuesIn(kAll),
+INSTANTIATE_TEST_SUITE_P(Model, OnEachKernel,
+                         testing::ValuesIn(AllKernels().begin(), AllKernels().end()),
                          [](const auto& one) { return std::string(one.param->name); });
 
 TEST(Model, IsOpenOnlyWhileItsBytesAreAModel) {

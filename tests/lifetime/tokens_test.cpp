@@ -21,6 +21,12 @@ std::string HashesOf(const std::string& name) {
              static_cast<unsigned long long>(tokens.hash[i]));
     text += hash;
   }
+  if (tokens.site != 0) {
+    char hash[20];
+    snprintf(hash, sizeof(hash), "%s@%016llx", text.empty() ? "" : " ",
+             static_cast<unsigned long long>(tokens.site));
+    text += hash;
+  }
   return text;
 }
 

@@ -91,7 +91,8 @@ def test_own_filter(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_switches(lab: Lab, tmp_path: Path) -> None:
-    off = {"STRATA_BACKGROUND": "off", "STRATA_SOFT_LIMIT": "off", "STRATA_SAMPLE": "0"}
+    names = ("BACKGROUND", "SOFT_LIMIT", "SAMPLE", "GUARD")
+    off = {f"STRATA_{name}": "off" if name != "SAMPLE" else "0" for name in names}
     main, *others = calls(lab, tmp_path, "work", off)
     assert others == []
     made = set(after_mark(main))

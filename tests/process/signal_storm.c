@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/time.h>
 #include <time.h>
+#include <ucontext.h>
 
 enum { kThreads = 4, kHeld = 256 };
 
@@ -111,3 +112,65 @@ CASE(library_threads_block_signals) {
   atomic_store(&stop, 1);
   CHECK(pthread_join(id, NULL) == 0);
 }
+
+#ifdef __x86_64__
+
+// A handler that comes after a given number of instructions, and allocates itself.
+static volatile int steps_left;
+static void* volatile handler_made;
+
+static void AllocateAfterSteps(int number, siginfo_t* info, void* context) {
+  (void)number;
+  (void)info;
+  if (steps_left-- > 0) return;
+  ((ucontext_t*)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100L;
+  free(handler_made);
+  handler_made = malloc(100);
+}
+
+static void SetTrapFlag(void) {
+  // Past what a leaf function may keep below the top of the stack.
+  __asm__ volatile(
+      "lea -128(%%rsp), %%rsp\n pushfq\n orq $0x100, (%%rsp)\n popfq\n lea 128(%%rsp), %%rsp" ::
+          : "memory", "cc");
+}
+
+static size_t Samples(void) {
+  extern size_t strata_stats_json(char*, size_t) __attribute__((weak));
+  static char json[1 << 16];
+  CHECK(strata_stats_json != NULL && strata_stats_json(json, sizeof json) < sizeof json);
+  const char* at = strstr(json, "\"samples\":");
+  CHECK(at != NULL);
+  return strtoul(at + strlen("\"samples\":"), NULL, 10);
+}
+
+// A handler that allocates at any instruction of a malloc up to its restartable sequence, with
+// samples due all the time: blocks stay apart, and the sampler goes on. Run with a mean of 1 KiB
+// between samples.
+CASE(handler_allocates) {
+  enum { kMostSteps = 24, kRounds = 60, kBytes = 400 };
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = AllocateAfterSteps;
+  action.sa_flags = SA_SIGINFO;
+  CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
+  const size_t before = Samples();
+  for (int round = 0; round < kRounds; ++round) {
+    for (int steps = 0; steps < kMostSteps; ++steps) {
+      steps_left = steps;
+      SetTrapFlag();
+      char* block = (char*)malloc(kBytes);
+      while (steps_left >= 0) continue;
+      CHECK(block != NULL && handler_made != NULL && block != handler_made);
+      memset(block, 1, kBytes);
+      memset(handler_made, 2, 100);
+      CHECK(block[0] == 1 && block[kBytes - 1] == 1);
+      free(block);
+    }
+  }
+  // Of 500 bytes each: half a sample, by chance more or fewer.
+  const size_t taken = Samples() - before;
+  CHECK_AT(taken > kRounds * kMostSteps / 3 && taken < kRounds * kMostSteps, taken);
+}
+
+#endif

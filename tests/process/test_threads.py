@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ def test_threads(lab: Lab, case: str, mode: str) -> None:
 def test_signal_storm(lab: Lab, mode: str) -> None:
     milliseconds = str(STORM_MILLISECONDS)
     lab.run(lab.build(SIGNALS), "storm", milliseconds, env={"STRATA_CACHE": mode}).silent()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="steps by x86's trap flag")
+def test_handler_allocates_at_any_instruction(lab: Lab) -> None:
+    lab.run(lab.build(SIGNALS), "handler_allocates", env={"STRATA_SAMPLE": "1024"}).silent()
 
 
 def test_library_threads_take_no_signals(lab: Lab) -> None:

@@ -42,7 +42,7 @@ uintptr_t Inside(F* f) {
   return reinterpret_cast<uintptr_t>(f) + 1;
 }
 
-std::map<uintptr_t, std::string> Named(std::vector<uintptr_t> frames, bool may_open) {
+std::map<uintptr_t, std::string> Frames(std::vector<uintptr_t> frames, bool may_open) {
   std::sort(frames.begin(), frames.end());
   FrameNames names;
   Names found;
@@ -51,10 +51,33 @@ std::map<uintptr_t, std::string> Named(std::vector<uintptr_t> frames, bool may_o
   return found.of;
 }
 
+// Without the places.
+std::map<uintptr_t, std::string> Named(const std::vector<uintptr_t>& frames, bool may_open) {
+  auto found = Frames(frames, may_open);
+  for (auto& [frame, name] : found) name = name.substr(0, name.find(" <"));
+  return found;
+}
+
 TEST(FrameNames, AreSymbolsAsTheTableHasThem) {
   const auto names = Named({Inside(strata_test_named_function), Inside(OfThisFile)}, true);
   EXPECT_EQ(names.at(Inside(strata_test_named_function)), "strata_test_named_function");
   EXPECT_EQ(names.at(Inside(OfThisFile)), "_ZN6strata12_GLOBAL__N_110OfThisFileEi");
+}
+
+TEST(FrameNames, SayThePlaceInTheFileThatIsReturnedTo) {
+  const uintptr_t frame = Inside(strata_test_named_function);
+  for (const bool may_open : {true, false}) {
+    const auto names = Frames({frame, frame + 1}, may_open);
+    const std::string first = names.at(frame), second = names.at(frame + 1);
+    const size_t site = first.find(" <"), place = first.find("+0x", site);
+    ASSERT_EQ(place, site + 18) << first;
+    EXPECT_EQ(first.back(), '>');
+    EXPECT_EQ(first.substr(0, place), second.substr(0, place));
+    const auto number = [&](const std::string& name) {
+      return std::stoull(name.substr(place + 3), nullptr, 16);
+    };
+    EXPECT_EQ(number(first) + 1, number(second));
+  }
 }
 
 TEST(FrameNames, OfAReturnAddressBehindTheLastCallAreTheCallers) {

@@ -34,6 +34,13 @@ class CentralFreeListTest : public testing::Test {
     return source_.page_map().SpanOf(
         PageId((reinterpret_cast<uintptr_t>(p) - source_.base()) >> kPageShift));
   }
+  // 1 if the object is free.
+  uint64_t FreeBitOf(const void* p) {
+    const Span* span = SpanOf(p);
+    const size_t index = IndexOfOffset(
+        info(), reinterpret_cast<uintptr_t>(p) - source_.base() - span->start_offset());
+    return span->free_bits()[index / 64] >> (index % 64) & 1;
+  }
   const ClassInfo& info() const { return InfoOf(class_); }
 
   SizeClass class_ = SizeClass::kNone;

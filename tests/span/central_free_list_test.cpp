@@ -142,6 +142,42 @@ TEST_F(CentralFreeListTest, ADoubleFreeIsReportedAndChangesNothing) {
   EXPECT_EQ(list_.Stats().objects_free, list_.Stats().spans * info().objects);
 }
 
+// Neighbours are freed at once, whichever way they come, over the ends of words and of spans.
+TEST_F(CentralFreeListTest, NeighboursComeBackInEitherOrder) {
+  for (const size_t size : {8, 16, 64, 400, 4096}) {
+    Use(size);
+    for (const size_t n : {size_t{2}, size_t{63}, size_t{64}, size_t{65}, kMaxBatch}) {
+      for (const bool descend : {false, true}) {
+        std::vector<void*> objects = Take(size_t{info().objects} * 2 + n);
+        std::sort(objects.begin(), objects.end());
+        if (descend) std::reverse(objects.begin(), objects.end());
+        while (!objects.empty()) {
+          const size_t some = std::min(n, objects.size());
+          Give(std::vector<void*>(objects.end() - static_cast<ptrdiff_t>(some), objects.end()));
+          objects.resize(objects.size() - some);
+          ASSERT_EQ(list_.objects_out(), objects.size());
+          for (void* p : objects) ASSERT_EQ(FreeBitOf(p), 0u);
+        }
+        ASSERT_TRUE(source_.bad_frees.empty());
+      }
+    }
+    list_.ReleaseEmpty(UINT32_MAX);
+    ASSERT_TRUE(source_.live_spans.empty());
+  }
+}
+
+TEST_F(CentralFreeListTest, ADoubleFreeAmongNeighboursIsReportedAndTheOthersAreFreed) {
+  Use(16);
+  std::vector<void*> objects = Take(100);
+  std::sort(objects.begin(), objects.end());
+  Give({objects[50], objects[70]});
+  Give(objects);
+  EXPECT_EQ(list_.objects_out(), 0u);
+  // The last of the batch is the one that is told.
+  EXPECT_EQ(source_.bad_frees, std::vector<void*>{objects[70]});
+  EXPECT_EQ(list_.Stats().objects_free, list_.Stats().spans * info().objects);
+}
+
 TEST_F(CentralFreeListTest, AMisalignedFreeIsReported) {
   Use(48);
   std::vector<void*> objects = Take(info().objects);

@@ -39,6 +39,29 @@ TEST(Span, InitBitsMarksExactlyItsObjects) {
   }
 }
 
+TEST(Span, MarkFreeSetsABitEachOrNone) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  Span* span = pool.New(256);
+  ASSERT_NE(span, nullptr);
+  for (size_t first = 0; first < 256; first += 7) {
+    for (size_t n = 1; first + n <= 256; n += 3) {
+      memset(span->free_bits(), 0, span->bitmap_words * 8);
+      ASSERT_TRUE(span->MarkFree(first, n));
+      ASSERT_EQ(FreeBits(*span), n);
+      for (const size_t end : {first, first + n - 1})
+        ASSERT_EQ(span->free_bits()[end / 64] >> end % 64 & 1, 1u);
+      // What is free already refuses all.
+      for (const size_t taken : {first, first + n / 2, first + n - 1}) {
+        memset(span->free_bits(), 0, span->bitmap_words * 8);
+        ASSERT_TRUE(span->MarkFree(taken, 1));
+        ASSERT_FALSE(span->MarkFree(first, n));
+        ASSERT_EQ(FreeBits(*span), 1u);
+      }
+    }
+  }
+}
+
 TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
   TestArena memory;
   SpanPool pool(memory.arena());

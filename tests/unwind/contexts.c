@@ -209,12 +209,18 @@ static int WalkFromJit(void) {
   return (int)probe_walk(frames, kMaxFrames);
 }
 static void JitCase(void) {
+#ifdef __aarch64__
+  // stp x29, x30, [sp, #-16]!; blr x0; ldp x29, x30, [sp], #16; ret
+  static const unsigned kCode[] = {0xa9bf7bfd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#else
   // push rbx; call rdi; pop rbx; ret
   static const unsigned char kCode[] = {0x53, 0xff, 0xd7, 0x5b, 0xc3};
+#endif
   unsigned char* code =
       mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(code != MAP_FAILED);
   memcpy(code, kCode, sizeof kCode);
+  __builtin___clear_cache((char*)code, (char*)code + sizeof kCode);
   REQUIRE(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0);
   REQUIRE(!probe_stale());
   int walks = 0;

@@ -27,8 +27,8 @@ class Collector final : public RuleSink {
   size_t limit = SIZE_MAX;
 };
 
-UnwindRule Rsp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromRsp, n); }
-UnwindRule Rbp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromRbp, n); }
+UnwindRule Rsp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromSp, n); }
+UnwindRule Rbp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromFp, n); }
 UnwindRule None() { return UnwindRule(); }
 
 // The rows of one entry of 100 bytes with this program.
@@ -55,17 +55,17 @@ TEST(UnwindRule, HoldsWhatFits) {
   EXPECT_EQ(Rsp(12), None());
   EXPECT_EQ(Rsp(0), None());
   EXPECT_EQ(Rsp(-8), None());
-  const UnwindRule load = UnwindRule::Cfa(RuleKind::kFromRbpLoad, -16);
+  const UnwindRule load = UnwindRule::Cfa(RuleKind::kFromFpLoad, -16);
   EXPECT_EQ(load.signed_cfa(), -16);
-  EXPECT_EQ(load.WithRbpAtRbp().kind(), RuleKind::kFromRbpLoad);
-  EXPECT_TRUE(load.WithRbpAtRbp().rbp_at_rbp());
-  EXPECT_EQ(Rbp(16).WithRbpAt(16).rbp_below_cfa(), 16u);
-  EXPECT_TRUE(Rbp(16).WithRbpAt(12).rbp_lost());
-  EXPECT_TRUE(Rbp(16).WithRbpAt(-8).rbp_lost());
-  EXPECT_TRUE(Rbp(16).WithRbpAt(1 << 20).rbp_lost());
-  EXPECT_TRUE(Rbp(16).rbp_same());
-  EXPECT_EQ(UnwindRule::FromBits(Rbp(16).WithRbpAt(48).bits()), Rbp(16).WithRbpAt(48));
-  EXPECT_LT(Rbp((256 << 10) - 8).WithRbpLost().bits(), 1u << UnwindRule::kBits);
+  EXPECT_EQ(load.WithFpAtFp().kind(), RuleKind::kFromFpLoad);
+  EXPECT_TRUE(load.WithFpAtFp().fp_at_fp());
+  EXPECT_EQ(Rbp(16).WithFpAt(16).fp_below_cfa(), 16u);
+  EXPECT_TRUE(Rbp(16).WithFpAt(12).fp_lost());
+  EXPECT_TRUE(Rbp(16).WithFpAt(-8).fp_lost());
+  EXPECT_TRUE(Rbp(16).WithFpAt(1 << 20).fp_lost());
+  EXPECT_TRUE(Rbp(16).fp_same());
+  EXPECT_EQ(UnwindRule::FromBits(Rbp(16).WithFpAt(48).bits()), Rbp(16).WithFpAt(48));
+  EXPECT_LT(Rbp((256 << 10) - 8).WithFpLost().bits(), 1u << UnwindRule::kBits);
 }
 
 TEST(EhFrame, UsualFunctions) {
@@ -73,9 +73,9 @@ TEST(EhFrame, UsualFunctions) {
   // push rbp; mov rbp, rsp; …; leave
   EXPECT_EQ(RowsOf({0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 80, 0x0c, 7, 8}),
             (Rows{{0, Rsp(8)},
-                  {1, Rsp(16).WithRbpAt(16)},
-                  {4, Rbp(16).WithRbpAt(16)},
-                  {84, Rsp(8).WithRbpAt(16)}}));
+                  {1, Rsp(16).WithFpAt(16)},
+                  {4, Rbp(16).WithFpAt(16)},
+                  {84, Rsp(8).WithFpAt(16)}}));
   // An early return: remember, pop, restore.
   EXPECT_EQ(RowsOf({0x44, 0x0e, 48, 0x50, 0x0a, 0x0e, 8, 0x41, 0x0b}),
             (Rows{{0, Rsp(8)}, {4, Rsp(48)}, {20, Rsp(8)}, {21, Rsp(48)}}));
@@ -84,36 +84,36 @@ TEST(EhFrame, UsualFunctions) {
 TEST(EhFrame, EveryInstruction) {
   EXPECT_EQ(LastOf({0x03, 40, 0, 0x0e, 24}), Rsp(24));            // advance_loc2
   EXPECT_EQ(LastOf({0x04, 40, 0, 0, 0, 0x0e, 32}), Rsp(32));      // advance_loc4
-  EXPECT_EQ(LastOf({0x05, 6, 3}), Rsp(8).WithRbpAt(24));          // offset_extended
+  EXPECT_EQ(LastOf({0x05, 6, 3}), Rsp(8).WithFpAt(24));           // offset_extended
   EXPECT_EQ(LastOf({0x86, 2, 0xc6}), Rsp(8));                     // restore
   EXPECT_EQ(LastOf({0x86, 2, 0x06, 6}), Rsp(8));                  // restore_extended
-  EXPECT_TRUE(LastOf({0x07, 6}).rbp_lost());                      // undefined
+  EXPECT_TRUE(LastOf({0x07, 6}).fp_lost());                       // undefined
   EXPECT_EQ(LastOf({0x86, 2, 0x08, 6}), Rsp(8));                  // same_value
-  EXPECT_TRUE(LastOf({0x09, 6, 3}).rbp_lost());                   // register
+  EXPECT_TRUE(LastOf({0x09, 6, 3}).fp_lost());                    // register
   EXPECT_EQ(LastOf({0x07, 16}), UnwindRule::Of(RuleKind::kEnd));  // no return address
   EXPECT_EQ(LastOf({0x09, 16, 3}), None());                       // it is in rbx
   EXPECT_EQ(LastOf({0x90, 2}), None());                           // it is elsewhere
   EXPECT_EQ(LastOf({0x0c, 3, 16}), None());                       // CFA from rbx
-  EXPECT_EQ(LastOf({0x0f, 3, 0x76, 0x78, 0x06}), UnwindRule::Cfa(RuleKind::kFromRbpLoad, -8));
+  EXPECT_EQ(LastOf({0x0f, 3, 0x76, 0x78, 0x06}), UnwindRule::Cfa(RuleKind::kFromFpLoad, -8));
   EXPECT_EQ(LastOf({0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0}),
-            UnwindRule::Cfa(RuleKind::kFromRbpLoad, -8).WithRbpAtRbp());
+            UnwindRule::Cfa(RuleKind::kFromFpLoad, -8).WithFpAtFp());
   EXPECT_EQ(LastOf({0x0f, 3, 0x77, 0x78, 0x06}), None());  // another expression
   EXPECT_EQ(LastOf({0x0f, 4, 0x76, 0x78, 0x06, 0x06}), None());
   EXPECT_EQ(LastOf({0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}),
             UnwindRule::Of(RuleKind::kPlt));
-  EXPECT_TRUE(LastOf({0x10, 6, 2, 0x77, 0}).rbp_lost());  // expression
-  EXPECT_EQ(LastOf({0x10, 7, 2, 0x77, 0}), None());       // rsp is not the CFA
-  EXPECT_EQ(LastOf({0x11, 6, 2}), Rsp(8).WithRbpAt(16));  // offset_extended_sf
-  EXPECT_EQ(LastOf({0x12, 7, 0x7c}), Rsp(32));            // def_cfa_sf
-  EXPECT_EQ(LastOf({0x13, 0x7d}), Rsp(24));               // def_cfa_offset_sf
-  EXPECT_TRUE(LastOf({0x14, 6, 1}).rbp_lost());           // val_offset
-  EXPECT_TRUE(LastOf({0x15, 6, 1}).rbp_lost());
-  EXPECT_TRUE(LastOf({0x16, 6, 1, 0x30}).rbp_lost());                   // val_expression
-  EXPECT_EQ(LastOf({0x2e, 16, 0x0e, 16}), Rsp(16));                     // GNU_args_size
-  EXPECT_EQ(LastOf({0x2f, 6, 2}).WithRbpLost(), Rsp(8).WithRbpLost());  // negative offset
-  EXPECT_EQ(LastOf({0x3f}), None());                                    // unknown
-  EXPECT_EQ(LastOf({0x0b}), None());                                    // nothing remembered
-  EXPECT_EQ(LastOf(Bytes(40, 0x0a)), None());                           // too much remembered
+  EXPECT_TRUE(LastOf({0x10, 6, 2, 0x77, 0}).fp_lost());  // expression
+  EXPECT_EQ(LastOf({0x10, 7, 2, 0x77, 0}), None());      // rsp is not the CFA
+  EXPECT_EQ(LastOf({0x11, 6, 2}), Rsp(8).WithFpAt(16));  // offset_extended_sf
+  EXPECT_EQ(LastOf({0x12, 7, 0x7c}), Rsp(32));           // def_cfa_sf
+  EXPECT_EQ(LastOf({0x13, 0x7d}), Rsp(24));              // def_cfa_offset_sf
+  EXPECT_TRUE(LastOf({0x14, 6, 1}).fp_lost());           // val_offset
+  EXPECT_TRUE(LastOf({0x15, 6, 1}).fp_lost());
+  EXPECT_TRUE(LastOf({0x16, 6, 1, 0x30}).fp_lost());                  // val_expression
+  EXPECT_EQ(LastOf({0x2e, 16, 0x0e, 16}), Rsp(16));                   // GNU_args_size
+  EXPECT_EQ(LastOf({0x2f, 6, 2}).WithFpLost(), Rsp(8).WithFpLost());  // negative offset
+  EXPECT_EQ(LastOf({0x3f}), None());                                  // unknown
+  EXPECT_EQ(LastOf({0x0b}), None());                                  // nothing remembered
+  EXPECT_EQ(LastOf(Bytes(40, 0x0a)), None());                         // too much remembered
 }
 
 TEST(EhFrame, AnUnfollowedProgramKeepsTheRowsBeforeIt) {

@@ -56,9 +56,9 @@ TEST(LoadedCode, FindsTheRuleOfEachInstruction) {
   const File file;
   for (size_t i = 0; i < File::kFunctions; ++i) {
     const uintptr_t begin = file.Function(i);
-    EXPECT_EQ(file.At(begin), UnwindRule::Cfa(RuleKind::kFromRsp, 8));
-    EXPECT_EQ(file.At(begin + 3), UnwindRule::Cfa(RuleKind::kFromRsp, 8));
-    const UnwindRule pushed = UnwindRule::Cfa(RuleKind::kFromRsp, static_cast<int64_t>(16 + 8 * i));
+    EXPECT_EQ(file.At(begin), UnwindRule::Cfa(RuleKind::kFromSp, 8));
+    EXPECT_EQ(file.At(begin + 3), UnwindRule::Cfa(RuleKind::kFromSp, 8));
+    const UnwindRule pushed = UnwindRule::Cfa(RuleKind::kFromSp, static_cast<int64_t>(16 + 8 * i));
     EXPECT_EQ(file.At(begin + 4), pushed);
     EXPECT_EQ(file.At(begin + File::kSize - 9), pushed);
     EXPECT_EQ(file.At(begin + File::kSize - 8).kind(), RuleKind::kNone);  // between two functions

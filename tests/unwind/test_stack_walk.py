@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -18,8 +19,11 @@ import pytest
 from blackbox import ROOT, Lab, connect, free_port, need, wait_until
 
 HERE = Path(__file__).resolve().parent
+ARCHITECTURE = os.environ.get("STRATA_TARGET") or platform.machine()
 SOURCES = [
     *sorted((ROOT / "src/profile/unwind").glob("*.cpp")),
+    *sorted((ROOT / "src/profile/unwind" / ARCHITECTURE).glob("*.cpp")),
+    ROOT / "src/os" / ARCHITECTURE / "switch_stack.cpp",
     *(
         ROOT / "src" / name
         for name in (

@@ -64,7 +64,7 @@ class UnwindIndexTest : public testing::Test {
     EXPECT_EQ(once.in_module, cached.in_module);
     return once;
   }
-  UnwindRule Rsp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromRsp, n); }
+  UnwindRule Rsp(int64_t n) { return UnwindRule::Cfa(RuleKind::kFromSp, n); }
 
   FakeProcess process_;
   UnwindTables tables_{TableMemory{MapForTest, UnmapForTest}};

@@ -10,7 +10,6 @@
 #error "strata/layers needs C++20: compile with -std=c++20"
 #endif
 
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -96,8 +95,9 @@ inline constexpr size_t kDefaultAlignment = 16;
 constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
 // The same for a block: one of no bytes has an address of its own too.
 constexpr size_t RoundUpBlock(size_t n, size_t unit) { return RoundUp(n + (n == 0), unit); }
-// n > 0. With ^ instead of -, gcc sees that it undoes what countl_zero did to x86's bsr.
-constexpr size_t Log2(size_t n) { return 63 ^ static_cast<size_t>(std::countl_zero(n)); }
+// n > 0. With ^ instead of -, gcc sees that it undoes what clz did to x86's bsr. (countl_zero has
+// an answer for 0, of which gcc 12 warns where a class is the index of an array.)
+constexpr size_t Log2(size_t n) { return 63 ^ static_cast<size_t>(__builtin_clzl(n)); }
 constexpr bool IsPowerOfTwo(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
 namespace internal {
@@ -246,6 +246,14 @@ class Over {
   // they lie in is about to go as a whole.
   void forget() {
     if constexpr (requires(Next& n) { n.forget(); }) next_.forget();
+  }
+
+  // Sends what is kept of blocks that are all of `size` bytes down. Who sees to it that they are
+  // calls this at its end (Fixed), so that a list of them need not know it.
+  void drain(size_t size) {
+    if constexpr (internal::OneSize<Next>()) {
+      if constexpr (requires(Next& n) { n.drain(size); }) next_.drain(size);
+    }
   }
 
   // Calls f(lock) for each lock, in the order in which they may be held together: a fork takes all

@@ -21,7 +21,9 @@ def majority(data: Contexts) -> Ints:
 
 def stack_table(data: Contexts) -> Ints:
     """The same stack and size again; the commonest class for what was not seen."""
-    keys = [(row.tobytes(), int(size)) for row, size in zip(data.frames, data.sizes, strict=True)]
+    keys = [
+        (row.tobytes(), int(size)) for row, size in zip(data.frames, data.sizes[:, 1], strict=True)
+    ]
     seen: defaultdict[tuple[bytes, int], Counter[int]] = defaultdict(Counter)
     for at in np.flatnonzero(data.is_train).tolist():
         seen[keys[at]][int(data.labels[at])] += 1
@@ -43,7 +45,7 @@ def trees(data: Contexts, seed: int) -> Ints:
             rows = data.frame_tokens[inward[depth]]
             features[at, rows[(rows > 0) & (rows < FEATURES)]] = depth
         features[at, FEATURES] = len(inward)
-    features[:, FEATURES + 1] = data.sizes
+    features[:, FEATURES + 1] = data.sizes[:, 1]
     present, labels = np.unique(data.labels[data.is_train], return_inverse=True)
     settings = {
         "objective": "multiclass",

@@ -2,8 +2,9 @@
 context, which is a program's build, a stack and a size, with how many of its objects died in each
 class.
 
-Each profile becomes rows in a scratch file beside the output, and Polars adds those up. In memory
-are one profile and the contexts, however many profiles have them in common.
+Profiles are added up as they are read. Beyond so many contexts what there is goes to a scratch file
+beside the output, and Polars adds those up: in memory are one profile and some contexts, however
+many profiles have them in common.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import add
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +22,7 @@ from strata.errors import StrataError
 from strata.learn.classes import class_of
 from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, NotLifetimesError, rows_of_file
 
-ROWS_A_PART = 20_000
+CONTEXTS_A_PART = 10_000
 COMMON = 0.5  # of the contexts: a function in more is part of every program's way to work
 
 
@@ -55,26 +57,39 @@ def find(sources: Iterable[Path]) -> Iterator[Path]:
             yield source
 
 
+Key = tuple[object, ...]
+
+
+def key_of(row: dict[str, object]) -> Key:
+    """The context, as what a dictionary takes."""
+    return tuple(tuple(x) if isinstance(x, list) else x for x in (row[name] for name in CONTEXT))
+
+
 class Parts:
-    """Rows on their way through scratch files, so that few are in memory."""
+    """Contexts on their way through scratch files, so that few are in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._rows: list[dict[str, object]] = []
+        self._sums: dict[Key, list[float]] = {}  # of the classes, and how many rows that were
         self.count = 0
 
     def add(self, rows: Iterable[dict[str, object]]) -> None:
         for row in rows:
-            self._rows.append(row)
-            if len(self._rows) >= ROWS_A_PART:
+            counts = [*(row[name] for name in COUNTS), 1.0]
+            sums = self._sums.setdefault(key_of(row), [0.0] * len(counts))
+            sums[:] = map(add, sums, counts)
+            if len(self._sums) >= CONTEXTS_A_PART:
                 self.flush()
 
     def flush(self) -> None:
-        if self._rows:
+        if self._sums:
             path = self._folder / f"part-{self.count:06}.parquet"
-            pl.DataFrame(self._rows, schema=SCHEMA).write_parquet(path)
+            rows = ([*key, *sums] for key, sums in self._sums.items())
+            pl.DataFrame(
+                rows, schema=SCHEMA | {"profiles": pl.Float64}, orient="row"
+            ).write_parquet(path)
             self.count += 1
-            self._rows = []
+            self._sums = {}
 
     def scan(self) -> pl.LazyFrame:
         return pl.scan_parquet(self._folder / "part-*.parquet")
@@ -134,7 +149,7 @@ def added_up(rows: pl.LazyFrame) -> pl.LazyFrame:
     classes = pl.concat_list(COUNTS).map_elements(class_of, return_dtype=pl.Int64)
     return (
         rows.group_by(CONTEXT)
-        .agg(*(pl.col(name).sum() for name in COUNTS), pl.len().alias("profiles"))
+        .agg(*(pl.col(name).sum() for name in COUNTS), pl.col("profiles").sum().cast(pl.UInt32))
         .with_columns(label=classes, objects=pl.sum_horizontal(COUNTS))
         .filter(pl.col("label") > 0)
         .with_columns(weight=pl.col("objects") * pl.col("bytes"))

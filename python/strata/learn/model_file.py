@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from strata.errors import StrataError
 from strata.learn.classes import NAMES
-from strata.learn.tokens import fnv, hash_of, tokens_of
+from strata.learn.tokens import fnv, hash_of, site_of, tokens_of
 
 MAGIC = b"STRATALM"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<8sIIQQ8I")
 SECTION = struct.Struct("<QQ")
 ALIGNMENT = 64
@@ -27,12 +27,14 @@ HIDDEN = 64
 GATES = 3 * HIDDEN
 CLASSES = len(NAMES)
 HEAD = 16  # its columns: a vector's worth, of which the first CLASSES count
-SIZES = 64  # rows of the embedding that stand for sizes, behind those of tokens
+COARSE_SIZES, FINE_SIZES = 64, 192
+SIZES = COARSE_SIZES + FINE_SIZES  # rows of the embedding, behind those of tokens
 INT8 = 1
 NAME_BYTES = 16
 BUILD_BYTES = 64
 MOST_BYTES = 1 << 20
-MOST_TOKENS = 4096  # so that the file stays below 1 MB
+MOST_WORDS = 4096  # tokens of names
+MOST_TOKENS = 5120  # with those of places: so that the file stays below 1 MB
 MOST_BUILDS = 256
 MOST_FRAMES = 64  # of a stack: the innermost
 SECTIONS = (
@@ -85,12 +87,19 @@ class Model:
             self.hashes = {hash_of(token): row for row, token in enumerate(self.tokens, 1)}
 
 
-def size_row(size: int) -> int:
-    """Two rows for each power of two."""
-    if size < 2:
-        return 0
-    power = size.bit_length() - 1
-    return min(SIZES - 1, 2 * power + (size >> (power - 1) & 1))
+def size_rows(size: int) -> tuple[int, int]:
+    """Two of the rows for sizes: of a coarse scale, with two for each power of two, and of a fine
+    one, with eight."""
+    power = max(size, 1).bit_length() - 1
+    coarse = 2 * power + (size >> (power - 1) & 1) if power else 0
+    fine = 8 * (power - 2) + (size >> (power - 3) & 7) if power > 2 else size
+    return min(coarse, COARSE_SIZES - 1), COARSE_SIZES + min(fine, FINE_SIZES - 1)
+
+
+def size_embedding(weights: Weights, size: int) -> Array:
+    first = len(weights.embedding) - SIZES
+    coarse, fine = size_rows(size)
+    return np.asarray(weights.embedding[first + coarse] + weights.embedding[first + fine])
 
 
 def quantized(matrix: Array, axis: int) -> tuple[npt.NDArray[np.int8], Array]:
@@ -250,14 +259,16 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)), np.float32)
 
 
-def knows(model: Model, name: str) -> bool:
-    """Whether a token of the frame is one of the model's."""
-    return any(hash_of(token) in model.hashes for token in tokens_of(name))
+def knows(model: Model, frame: str) -> bool:
+    """Whether a token of the frame's function is one of the model's."""
+    return any(hash_of(token) in model.hashes for token in tokens_of(frame))
 
 
-def frame_row(model: Model, name: str) -> Array:
-    """What the GRU takes of a frame."""
-    rows = [model.hashes.get(hash_of(token), 0) for token in tokens_of(name)] or [0]
+def frame_row(model: Model, frame: str) -> Array:
+    """What the GRU takes of a frame. A place that is not known adds nothing."""
+    rows = [model.hashes.get(hash_of(token), 0) for token in tokens_of(frame)] or [0]
+    if site := model.hashes.get(hash_of(site_of(frame)), 0):
+        rows.append(site)
     total = model.weights.embedding[rows].sum(axis=0)
     return np.asarray(total @ model.weights.input + model.weights.input_bias, np.float32)
 
@@ -282,8 +293,8 @@ def predict(model: Model, symbols: list[str], size: int) -> Array:
 def odds_after(model: Model, state: Array, size: int) -> Array:
     """Probabilities of the classes, from the state after all frames."""
     weights = model.weights
-    last = weights.embedding[len(weights.embedding) - SIZES + size_row(size)]
-    state = step(weights, state, last @ weights.input + weights.input_bias)
+    row = size_embedding(weights, size) @ weights.input + weights.input_bias
+    state = step(weights, state, np.asarray(row, np.float32))
     logits = state @ weights.head + weights.head_bias
     odds = np.exp(logits - logits.max())
     return np.asarray(odds / odds.sum(), np.float32)

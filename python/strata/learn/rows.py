@@ -12,6 +12,7 @@ import polars as pl
 from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
 from strata.learn.classes import EDGES_NS, NAMES
+from strata.learn.tokens import at_site
 from strata.pprof import Location, Profile, load, process_of
 from strata.report.lifetimes import COLUMNS, counts_between
 
@@ -44,10 +45,11 @@ def names_of(place: Location) -> Iterator[str]:
 
 def symbol_of(place: Location) -> str:
     """What the running program can find out for itself of a frame: the symbol in its file's tables,
-    with no inlined functions."""
+    with no inlined functions, and the place in the file."""
+    name = next(names_of(place))
     if place.lines:
-        return place.lines[-1].system_name or place.lines[-1].function
-    return next(names_of(place))
+        name = place.lines[-1].system_name or place.lines[-1].function
+    return at_site(name, place.mapping.build_id, place.file_address) if place.mapping else name
 
 
 def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
@@ -57,8 +59,12 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
     at = {name: names.index(name) for name in (*COLUMNS, "objects", "still_live")}
     program = process_of(profile)
     build = profile.mappings[0].build_id if profile.mappings else ""
+    called: dict[int, tuple[list[str], str]] = {}  # by the place's id: stacks have most in common
     for sample in profile.samples:
-        frames = [name for place in sample.stack for name in names_of(place)]
+        for place in sample.stack:
+            if id(place) not in called:
+                called[id(place)] = (list(names_of(place)), symbol_of(place))
+        frames = [name for place in sample.stack for name in called[id(place)][0]]
         size = sample.label("bytes")
         if not frames or frames[-1].startswith(WITHOUT_STACK) or not isinstance(size, int):
             continue
@@ -70,7 +76,7 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
             "program": program,
             "build_id": build,
             "frames": frames,
-            "symbols": [symbol_of(place) for place in sample.stack],
+            "symbols": [called[id(place)][1] for place in sample.stack],
             "bytes": size,
             **dict(zip(COUNTS, counts, strict=True)),
         }

@@ -50,6 +50,20 @@ def build_of_place(name: bytes) -> bytes:
     return build if build and offset and HEX.issuperset(build + offset) else b""
 
 
+def at_site(name: str, build_id: str, place: int) -> str:
+    """A frame: its function, and where in its file it returns to, less one. The place is the same
+    in every run of one build, and tells the calls within a function apart."""
+    return f"{name} <{build_id[:16]}+{place:#x}>" if build_id else name
+
+
+def parts_of(frame: bytes) -> tuple[bytes, bytes]:
+    """The function's name, and the place with its brackets, or nothing."""
+    name, mark, place = frame.rpartition(b" <")
+    if mark and place.endswith(b">") and build_of_place(place[:-1]):
+        return name, b"<" + place
+    return frame, b""
+
+
 def is_rust_hash(text: bytes) -> bool:
     return len(text) == RUST_HASH and text[:1] == b"h" and HEX.issuperset(text[1:])
 
@@ -101,9 +115,15 @@ def all_tokens(name: bytes) -> Iterator[bytes]:
         yield from words(plain.partition(b".")[0] or plain)
 
 
-def tokens_of(name: str) -> list[bytes]:
+def site_of(frame: str) -> bytes:
+    """The token of the place; empty if the frame has none."""
+    return parts_of(frame.encode("utf-8", "surrogateescape"))[1]
+
+
+def tokens_of(frame: str) -> list[bytes]:
+    """Those of the function's name."""
     found = []
-    for token in all_tokens(name.encode("utf-8", "surrogateescape")):
+    for token in all_tokens(parts_of(frame.encode("utf-8", "surrogateescape"))[0]):
         found.append(token)
         if len(found) == MOST_TOKENS:
             break

@@ -163,7 +163,7 @@ def fit(network: object, inputs: Ints, data: Contexts, seed: int, asked: int | N
     from strata.learn import training
 
     assert isinstance(network, training.FrameGru | training.TokenLstm)
-    epochs = training.epochs_of(int(data.is_train.sum()), asked)
+    epochs = training.epochs_of(int((data.is_train | data.is_general).sum()), asked)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     out = console(stderr=True)
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:

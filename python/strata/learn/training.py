@@ -16,12 +16,13 @@ import polars as pl
 
 from strata.learn import model_file
 from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, MOST_FRAMES, SIZES, Weights
-from strata.learn.tokens import MOST_TOKENS, tokens_of
+from strata.learn.tokens import MOST_TOKENS, site_of, tokens_of
 
 BATCH = 64
 FEWEST_STEPS = 1000
 FEWEST_EPOCHS = 10
-TOKEN_DROP = 0.1
+TOKEN_DROP = 0.1  # of tokens, and of fine sizes
+PLACE = r" <[0-9a-f]+\+0x[0-9a-f]+>$"  # of a frame (strata/learn/tokens.py)
 RATE = 3e-3
 CLIP = 5.0
 FORGET_BIAS = 3.5  # of the LSTM: without it long sequences do not converge
@@ -39,14 +40,16 @@ class Contexts:
     """The data set as numbers: for each context the ids of its frames, main first."""
 
     frames: Ints  # [n][of the longest, in eights], 0 behind the last
-    sizes: Ints
+    sizes: Ints  # [n][2]: the rows of a coarse and a fine scale
     labels: Ints  # from 0
     loss_weights: Floats
     held: Floats  # bytes, of all objects
     objects: Floats
     is_train: npt.NDArray[np.bool_]
+    is_general: npt.NDArray[np.bool_]  # learned from, too, and not judged: without_places
     is_test: npt.NDArray[np.bool_]
     frame_tokens: Ints  # [1 + distinct frames][MOST_TOKENS], -1 behind the last
+    frame_sites: Ints  # [1 + distinct frames], -1 where the place has no row
     tokens: list[bytes]
 
     @property
@@ -54,21 +57,53 @@ class Contexts:
         return 1 + len(self.tokens) + SIZES
 
 
-def vocabulary(stacks: list[list[str]], split: dict[str, list[bytes]]) -> list[bytes]:
-    counts = Counter(token for stack in stacks for name in set(stack) for token in split[name])
-    ordered = sorted(counts, key=lambda token: (-counts[token], token))
-    return ordered[: model_file.MOST_TOKENS]
+def commonest(counts: Counter[bytes], most: int) -> list[bytes]:
+    return sorted(counts, key=lambda token: (-counts[token], token))[:most]
 
 
-def prepare(table: pl.DataFrame) -> Contexts:
+def vocabulary(
+    stacks: list[list[str]], split: dict[str, list[bytes]], sites: dict[str, bytes]
+) -> list[bytes]:
+    """The words of functions, and behind them as many places as there is room for."""
+    seen = [name for stack in stacks for name in set(stack)]
+    words = commonest(
+        Counter(token for name in seen for token in split[name]), model_file.MOST_WORDS
+    )
+    places = Counter(sites[name] for name in seen if sites[name])
+    return words + commonest(places, model_file.MOST_TOKENS - len(words))
+
+
+def without_places(table: pl.DataFrame) -> pl.DataFrame:
+    """What is to be said of the contexts where their places are not known, as in another build:
+    those of the same functions and size together, with the class that most objects have."""
+    bare = pl.col("symbols").list.eval(pl.element().str.replace(PLACE, ""))
+    same = ["symbols", "bytes", "split"]
+    return (
+        table.with_columns(was=pl.col("symbols"), symbols=bare)
+        .filter(pl.col("was") != pl.col("symbols"))
+        .group_by([*same, "label"])
+        .agg(pl.col("objects").sum(), pl.col("weight").sum())
+        .sort([*same, "objects", "label"], descending=[False, False, False, True, False])
+        .group_by(same, maintain_order=True)
+        .agg(pl.col("label").first(), pl.col("objects").sum(), pl.col("weight").sum())
+    )
+
+
+def prepare(contexts: pl.DataFrame) -> Contexts:
+    columns = ["symbols", "bytes", "split", "label", "objects", "weight"]
+    general = without_places(contexts)
+    table = pl.concat([contexts.select(columns), general.select(columns)])
+    is_general = np.arange(len(table)) >= len(contexts)
     stacks = [list(stack)[:MOST_FRAMES][::-1] for stack in table["symbols"].to_list()]
     splits = table["split"].to_numpy()
     names = sorted({name for stack in stacks for name in stack})
     split = {name: tokens_of(name) for name in names}
     seen = [stack for stack, kind in zip(stacks, splits, strict=True) if kind == "train"]
-    tokens = vocabulary(seen, split)
+    sites = {name: site_of(name) for name in names}
+    tokens = vocabulary(seen, split, sites)
     rows = {token: row for row, token in enumerate(tokens, 1)}
     frame_tokens = np.full((len(names) + 1, MOST_TOKENS), -1, np.int32)
+    frame_sites = np.array([-1, *(rows.get(sites[name], -1) for name in names)], np.int32)
     for at, name in enumerate(names, 1):
         found = [rows.get(token, 0) for token in split[name]] or [0]
         frame_tokens[at, : len(found)] = found
@@ -80,16 +115,33 @@ def prepare(table: pl.DataFrame) -> Contexts:
     objects = table["objects"].to_numpy().astype(np.float32)
     return Contexts(
         frames,
-        np.array([model_file.size_row(size) for size in table["bytes"]], np.int32),
+        np.array([model_file.size_rows(size) for size in table["bytes"]], np.int32),
         table["label"].to_numpy().astype(np.int32) - 1,
         (1 + np.log10(1 + objects)).astype(np.float32),
         table["weight"].to_numpy().astype(np.float32),
         objects,
-        splits == "train",
-        splits == "test",
+        (splits == "train") & ~is_general,
+        (splits == "train") & is_general,
+        (splits == "test") & ~is_general,
         frame_tokens,
+        frame_sites,
         tokens,
     )
+
+
+def embedding_of(key: Array, rows: int) -> Array:
+    """What the fine rows of sizes say is learned on top of the coarse ones: zero at first."""
+    fine = jnp.zeros((model_file.FINE_SIZES, EMBEDDING))
+    coarse = jax.random.normal(key, (rows - model_file.FINE_SIZES, EMBEDDING))
+    return jnp.concatenate([0.3 * coarse, fine])
+
+
+def size_of(params: Params, sizes: Array, key: Array | None) -> Array:
+    rows = params["embedding"][-SIZES:]
+    fine = rows[sizes[:, 1]]
+    if key is not None:
+        fine = jnp.where(jax.random.uniform(key, (len(sizes), 1)) < TOKEN_DROP, 0, fine)
+    return jnp.asarray(rows[sizes[:, 0]] + fine)
 
 
 def uniform(key: Array, shape: tuple[int, ...], bound: float) -> Array:
@@ -103,13 +155,14 @@ class FrameGru:
 
     def __init__(self, data: Contexts) -> None:
         self.frame_tokens = jnp.asarray(data.frame_tokens)
+        self.frame_sites = jnp.asarray(data.frame_sites)
         self.rows = data.rows
 
     def start(self, key: Array) -> Params:
         keys = jax.random.split(key, 4)
         bound = HIDDEN**-0.5
         return {
-            "embedding": 0.3 * jax.random.normal(keys[0], (self.rows, EMBEDDING)),
+            "embedding": embedding_of(keys[0], self.rows),
             "input": uniform(keys[1], (EMBEDDING, GATES), bound),
             "hidden": uniform(keys[2], (HIDDEN, GATES), bound),
             "input_bias": jnp.zeros(GATES),
@@ -122,9 +175,13 @@ class FrameGru:
         tokens = self.frame_tokens[frames]
         known = (tokens >= 0)[..., None]
         tokens = jnp.maximum(tokens, 0)
+        sites = self.frame_sites[frames]
+        size_key = None
         if key is not None:
+            key, size_key = jax.random.split(key)
             tokens = jnp.where(jax.random.uniform(key, tokens.shape) < TOKEN_DROP, 0, tokens)
         inputs = (params["embedding"][tokens] * known).sum(axis=2)
+        inputs += params["embedding"][jnp.maximum(sites, 0)] * (sites >= 0)[..., None]
         state = jnp.zeros((len(frames), HIDDEN))
 
         def over(state: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
@@ -133,7 +190,7 @@ class FrameGru:
 
         sequence = (inputs.swapaxes(0, 1), (frames > 0).swapaxes(0, 1))
         state, _ = jax.lax.scan(over, state, sequence)
-        state = self.step(params, state, params["embedding"][self.rows - SIZES + sizes])
+        state = self.step(params, state, size_of(params, sizes, size_key))
         return state @ params["head"] + params["head_bias"]
 
     @staticmethod
@@ -174,7 +231,7 @@ class TokenLstm:
         bound = HIDDEN**-0.5
         bias = jnp.zeros(4 * HIDDEN).at[HIDDEN : 2 * HIDDEN].set(FORGET_BIAS)
         return {
-            "embedding": 0.3 * jax.random.normal(keys[0], (self.rows, EMBEDDING)),
+            "embedding": embedding_of(keys[0], self.rows),
             "input": uniform(keys[1], (EMBEDDING, 4 * HIDDEN), bound),
             "hidden": uniform(keys[2], (HIDDEN, 4 * HIDDEN), bound),
             "bias": bias,
@@ -208,7 +265,7 @@ class TokenLstm:
 
         sequence = (inputs.swapaxes(0, 1), (tokens >= 0).swapaxes(0, 1))
         carry, _ = jax.lax.scan(over, (zero, zero), sequence)
-        state, _ = step(carry, params["embedding"][self.rows - SIZES + sizes])
+        state, _ = step(carry, size_of(params, sizes, None))
         return state @ params["head"] + params["head_bias"]
 
 
@@ -263,7 +320,7 @@ def train(
         return optax.apply_updates(params, changes), state, value
 
     columns = (inputs, data.sizes, data.labels, data.loss_weights)
-    rows = np.flatnonzero(data.is_train)
+    rows = np.flatnonzero(data.is_train | data.is_general)
     losses = []
     for _ in range(epochs):
         values = []

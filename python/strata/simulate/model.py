@@ -15,6 +15,7 @@ import polars as pl
 from strata.learn import model_file
 from strata.learn.classes import EDGES_NS
 from strata.learn.model_file import MOST_FRAMES, Array, Model
+from strata.learn.tokens import at_site
 from strata.objfile import ObjectFile
 from strata.simulate.items import Items
 from strata.simulate.ladder import Classes, Ladder
@@ -78,7 +79,9 @@ class Symbols:
         if file is None or virtual is None:
             return ""
         name = file.symbol(virtual) or nameless(file, virtual)
-        return name or (f"{file.build_id[:16]}+{place:#x}" if file.build_id else "")
+        if not name and file.build_id:
+            name = f"{file.build_id[:16]}+{place:#x}"
+        return at_site(name, file.build_id, place) if name else ""
 
 
 class Predictor:
@@ -106,9 +109,7 @@ class Predictor:
         """The class, from 0. `symbols` begin with the innermost."""
         weights = self._model.weights
         state = self._state(symbols[:MOST_FRAMES][::-1])
-        row = weights.embedding[
-            len(weights.embedding) - model_file.SIZES + model_file.size_row(size)
-        ]
+        row = model_file.size_embedding(weights, size)
         last = np.asarray(row @ weights.input + weights.input_bias, np.float32)
         state = model_file.step(weights, state, last)
         return int((state @ weights.head + weights.head_bias).argmax())

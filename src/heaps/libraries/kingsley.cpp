@@ -1,10 +1,6 @@
 // libstrata-kingsley.so: Kingsley's heap as the process's malloc. Sits at the top of heaps.
 #include "heaps/kingsley.h"
 
-#include "heaps/preload/front.h"
-
-using Front = strata::preload::Front<strata::Kingsley>;
-STRATA_PRELOAD_HEAP("kingsley")
-
-#include "heaps/preload/c_exports.inc"
-#include "heaps/preload/cxx_exports.inc"
+#define STRATA_HEAP strata::Kingsley
+#define STRATA_HEAP_NAME "kingsley"
+#include "strata/as_malloc.h"

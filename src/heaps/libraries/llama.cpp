@@ -2,10 +2,6 @@
 // Sits at the top of heaps.
 #include "heaps/llama.h"
 
-#include "heaps/preload/front.h"
-
-using Front = strata::preload::Front<strata::LlamaHeap>;
-STRATA_PRELOAD_HEAP("llama")
-
-#include "heaps/preload/c_exports.inc"
-#include "heaps/preload/cxx_exports.inc"
+#define STRATA_HEAP strata::LlamaHeap
+#define STRATA_HEAP_NAME "llama"
+#include "strata/as_malloc.h"

@@ -2,12 +2,8 @@
 // call, over one instance of the heap that needs no start. It lies in zero or constant-initialised
 // memory, so calls before any constructor find it ready, and it is never destroyed, so calls after
 // the last destructor do too. It has no thread-local state of its own; a heap that has some must
-// not need more than a few dozen bytes, nor a destructor. Sits in heaps; libraries/*.cpp use it:
-//
-//   using Front = strata::preload::Front<MyHeap>;
-//   STRATA_PRELOAD_HEAP("mine")
-//   #include "heaps/preload/c_exports.inc"
-//   #include "heaps/preload/cxx_exports.inc"
+// not need more than a few dozen bytes, nor a destructor. Sits in heaps; strata/as_malloc.h puts it
+// together with them.
 #pragma once
 
 #include <errno.h>
@@ -20,7 +16,7 @@
 #include "heaps/preload/deep_bind.h"
 #include "os/file_list_lock.h"
 #include "strata/layers/heap.h"
-#include "strata/layers/locked.h"
+#include "strata/layers/thread/locked.h"
 
 // The name by which `strata run --heap` knows the library, what it says to a deep load, and its
 // fork handlers. Registered early, so that most other handlers run outside of ours; those of

@@ -2,22 +2,16 @@
 // Standard Base (.eh_frame).
 #include "profile/unwind/eh_frame.h"
 
+#include "profile/unwind/dwarf_registers.h"
+
 namespace strata {
 namespace {
 
-constexpr uint64_t kRbp = 6;
-constexpr uint64_t kRsp = 7;
-constexpr uint64_t kReturnAddress = 16;
-
-// rsp + 8, or + 16 behind the push: what linkers write for the entries of a PLT.
-constexpr uint8_t kPltExpression[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
-                                      0x3b, 0x2a, 0x33, 0x24, 0x22};
+using dwarf::kFp;
+using dwarf::kReturnAddress;
+using dwarf::kSp;
 
 constexpr size_t kMaxCommonBytes = 1024;
-
-bool IsPlt(const uint8_t* bytes, uint64_t size) {
-  return size == sizeof(kPltExpression) && memcmp(bytes, kPltExpression, size) == 0;
-}
 
 // A header: where the entry's contents lie, and the id, which is 0 in a CIE and in an FDE the
 // distance back to its CIE.
@@ -81,14 +75,14 @@ class Machine {
   }
 
   void Save(uint64_t reg, Saved how, int64_t offset = 0) {
-    if (reg == kRbp) {
-      state_.rbp = how;
-      state_.rbp_offset = offset;
+    if (reg == kFp) {
+      state_.fp = how;
+      state_.fp_offset = offset;
     } else if (reg == kReturnAddress) {
       state_.return_address = how;
       state_.return_offset = offset;
-    } else if (reg == kRsp) {
-      state_.rsp_is_cfa = false;
+    } else if (reg == kSp) {
+      state_.sp_is_cfa = false;
     }
   }
   void SaveAtCfa(uint64_t reg, uint64_t factored) {
@@ -98,26 +92,26 @@ class Machine {
   }
   void Restore(uint64_t reg) {
     const CfaState& from = common_.initial;
-    if (reg == kRbp) Save(reg, from.rbp, from.rbp_offset);
+    if (reg == kFp) Save(reg, from.fp, from.fp_offset);
     if (reg == kReturnAddress) Save(reg, from.return_address, from.return_offset);
-    if (reg == kRsp) state_.rsp_is_cfa = from.rsp_is_cfa;
+    if (reg == kSp) state_.sp_is_cfa = from.sp_is_cfa;
   }
 
   void SetCfa(uint64_t reg, int64_t offset) {
     state_.base = CfaState::Base::kRegister;
-    state_.base_register = reg <= kReturnAddress ? static_cast<uint8_t>(reg) : UINT8_MAX;
+    state_.base_register = reg < UINT8_MAX ? static_cast<uint8_t>(reg) : UINT8_MAX;
     state_.base_offset = offset;
   }
   void SetCfaExpression(DwarfCursor& program) {
     const uint64_t size = program.Uleb();
     DwarfCursor e = program.Part(size);
     state_.base = CfaState::Base::kOther;
-    if (IsPlt(e.at(), e.left())) {
+    if (dwarf::IsPlt(e.at(), e.left())) {
       state_.base = CfaState::Base::kPlt;
-    } else if (e.left() > 0 && e.Byte() == 0x76) {  // the word at rbp + n
+    } else if (e.left() > 0 && e.Byte() == dwarf::kFpPlus) {  // the word at fp + n
       const int64_t offset = e.Sleb();
       if (e.Byte() != 0x06 || !e.ok() || !e.AtEnd()) return;
-      state_.base = CfaState::Base::kRbpLoad;
+      state_.base = CfaState::Base::kFpLoad;
       state_.base_offset = offset;
     }
   }
@@ -125,8 +119,8 @@ class Machine {
     const uint64_t reg = program.Uleb();
     const uint64_t size = program.Uleb();
     const uint8_t* e = program.Skip(size);
-    const bool at_rbp = e != nullptr && size == 2 && e[0] == 0x76 && e[1] == 0;
-    Save(reg, at_rbp && reg == kRbp ? Saved::kAtRbp : Saved::kLost);
+    const bool at_fp = e != nullptr && size == 2 && e[0] == dwarf::kFpPlus && e[1] == 0;
+    Save(reg, at_fp && reg == kFp ? Saved::kAtFp : Saved::kLost);
   }
 
   // False: no memory.
@@ -261,37 +255,6 @@ void Machine::StepSave(uint8_t op, DwarfCursor& program) {
 }
 
 }  // namespace
-
-UnwindRule CfaState::Rule() const {
-  if (return_address == Saved::kUndefined) return UnwindRule::Of(RuleKind::kEnd);
-  if (return_address != Saved::kAtCfa || return_offset != -8 || !rsp_is_cfa) return {};
-  UnwindRule rule;
-  switch (base) {
-    case Base::kOther:
-      return {};
-    case Base::kPlt:
-      return UnwindRule::Of(RuleKind::kPlt);
-    case Base::kRbpLoad:
-      rule = UnwindRule::Cfa(RuleKind::kFromRbpLoad, base_offset);
-      break;
-    case Base::kRegister:
-      if (base_register != kRsp && base_register != kRbp) return {};
-      rule = UnwindRule::Cfa(base_register == kRsp ? RuleKind::kFromRsp : RuleKind::kFromRbp,
-                             base_offset);
-      break;
-  }
-  if (rule.kind() == RuleKind::kNone) return {};
-  switch (rbp) {
-    case Saved::kSame:
-      return rule;
-    case Saved::kAtCfa:
-      return rule.WithRbpAt(static_cast<int64_t>(~static_cast<uint64_t>(rbp_offset) + 1));
-    case Saved::kAtRbp:
-      return rule.WithRbpAtRbp();
-    default:
-      return rule.WithRbpLost();
-  }
-}
 
 bool EhFrameReader::LoadCommon(uint32_t offset) {
   if (common_.offset == offset) return true;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "profile/unwind/dwarf_cursor.h"
+#include "profile/unwind/dwarf_registers.h"
 #include "profile/unwind/unwind_rule.h"
 
 namespace strata {
@@ -18,22 +19,22 @@ struct EhFrame {
   uintptr_t address = 0;
 };
 
-// What the program of an entry has set up to some address. Only rbp (6), rsp (7) and the return
-// address (16) are followed.
+// What the program of an entry has set up to some address. Only the frame pointer, the stack
+// pointer and the return address are followed.
 struct CfaState {
-  enum class Base : uint8_t { kOther, kRegister, kPlt, kRbpLoad };
-  enum class Saved : uint8_t { kSame, kAtCfa, kAtRbp, kUndefined, kLost };
+  enum class Base : uint8_t { kOther, kRegister, kPlt, kFpLoad };
+  enum class Saved : uint8_t { kSame, kAtCfa, kAtFp, kUndefined, kLost };
 
   Base base = Base::kOther;
   uint8_t base_register = 0;
   int64_t base_offset = 0;
-  Saved rbp = Saved::kSame;
-  int64_t rbp_offset = 0;  // from the CFA
-  Saved return_address = Saved::kLost;
+  Saved fp = Saved::kSame;
+  int64_t fp_offset = 0;  // from the CFA
+  Saved return_address = dwarf::kReturnsByRegister ? Saved::kSame : Saved::kLost;
   int64_t return_offset = 0;
-  bool rsp_is_cfa = true;
+  bool sp_is_cfa = true;
 
-  UnwindRule Rule() const;
+  UnwindRule Rule() const;  // of the architecture: x86_64/cfa_state.cpp
 };
 
 // A CIE: what a group of entries has in common.

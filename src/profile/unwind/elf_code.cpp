@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/arch.h"
 #include "base/units.h"
 
 namespace strata {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxHeaders = 64;
 constexpr size_t kMaxFrames = size_t{1} << 30;
-constexpr uintptr_t kAddressEnd = uintptr_t{1} << 47;
+constexpr uintptr_t kAddressEnd = uintptr_t{1} << arch::kAddressBits;
 
 // Program headers that lie in the first page, as linkers place them, and how far the file was moved
 // from where it was linked.
@@ -25,7 +26,7 @@ struct Headers {
 
 bool IsOurs(const Elf64_Ehdr& elf) {
   return memcmp(elf.e_ident, ELFMAG, SELFMAG) == 0 && elf.e_ident[EI_CLASS] == ELFCLASS64 &&
-         elf.e_machine == EM_X86_64 && elf.e_phentsize == sizeof(Elf64_Phdr) &&
+         elf.e_machine == arch::kElfMachine && elf.e_phentsize == sizeof(Elf64_Phdr) &&
          elf.e_phnum <= kMaxHeaders && elf.e_phoff <= kNativePageSize;
 }
 

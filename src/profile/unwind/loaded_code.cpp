@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "profile/unwind/eh_frame.h"
 
@@ -13,7 +14,7 @@ extern "C" int _dl_find_object(void* pc, dl_find_object* found) noexcept __attri
 namespace strata {
 namespace {
 
-constexpr uintptr_t kAddressEnd = uintptr_t{1} << 47;
+constexpr uintptr_t kAddressEnd = uintptr_t{1} << arch::kAddressBits;
 
 // Keeps the last rule that begins at or before an address.
 class RuleAt final : public RuleSink {

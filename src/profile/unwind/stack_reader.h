@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "base/units.h"
 #include "os/readable.h"
@@ -61,7 +62,7 @@ class StackReader {
   KnownPages known() const { return moved_ ? first_ : KnownPages::Of(begin_, good_end_); }
 
  private:
-  static constexpr uintptr_t kAddressEnd = uintptr_t{1} << 47;
+  static constexpr uintptr_t kAddressEnd = uintptr_t{1} << arch::kAddressBits;
   static constexpr uintptr_t kReach = 16 * kNativePageSize;  // asked page by page up to here
   static constexpr int kMaxProbes = 256;
 

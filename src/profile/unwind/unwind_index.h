@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/check.h"
 #include "base/lock.h"
 #include "base/units.h"
@@ -58,11 +59,13 @@ class UnwindIndex {
   friend class UnwindTables;
   enum class State : uint8_t { kFree, kInUse, kReplaced };
 
-  static constexpr unsigned kCacheBits = 13;  // 8192 words, 64 KiB, of which used pages count
+  // 8192 words, 64 KiB, on x86-64, of which used pages count; twice that where addresses have a bit
+  // more.
+  static constexpr unsigned kCacheBits = arch::kAddressBits - (64 - UnwindRule::kBits);
   static constexpr size_t kWordsPerPage = kNativePageSize / sizeof(uint64_t);
   static constexpr size_t kCacheBytes = (size_t{1} << kCacheBits) * sizeof(uint64_t);
   static constexpr uint32_t kRuleMask = (1u << UnwindRule::kBits) - 1;
-  static constexpr uintptr_t kAddressEnd = uintptr_t{1} << (64 - UnwindRule::kBits + kCacheBits);
+  static constexpr uintptr_t kAddressEnd = uintptr_t{1} << arch::kAddressBits;
 
   // The low bits moved by a hash of the others, so that slot and other bits give pc.
   static size_t SlotOf(uintptr_t pc) {

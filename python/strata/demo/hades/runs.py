@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from strata.errors import StrataError
 
@@ -39,7 +42,7 @@ def parse(line: str) -> Result:
         raise StrataError(f"crestdb printed something else than a result: {line[:100]}") from error
 
 
-def run(
+def _words(
     program: Path,
     *,
     tidy: bool,
@@ -50,14 +53,19 @@ def run(
     seconds: float = 5,
     more: tuple[str, ...] = (),
     prefix: tuple[str, ...] = (),
-) -> Result:
+) -> list[str]:
     """`more`: further options of crestdb; `prefix`: words before the command, such as a limit."""
-    words = [
+    return [
         *prefix,
         *(str(program), "bench", "--json", "--structure", structure, "--ycsb", mix),
         *("--keys", str(keys), "--value", str(value), "--seconds", str(seconds)),
         *("--tidy", "on" if tidy else "off", *more),
     ]
+
+
+def run(program: Path, *, tidy: bool, seconds: float = 5, **how: object) -> Result:
+    """A process for one measurement; how: as `_words` has it."""
+    words = _words(program, tidy=tidy, seconds=seconds, **how)  # type: ignore[arg-type]
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=seconds + SLACK_SECONDS, check=False
@@ -65,6 +73,53 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise StrataError(f"{' '.join(words)} took too long") from error
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise StrataError(f"{program.name}: {said[0]}")
+        raise _failed(program, done.stderr, done.returncode)
     return parse(done.stdout)
+
+
+def _failed(program: Path, stderr: str, status: int) -> StrataError:
+    said = stderr.strip().splitlines()[-1:] or [f"status {status}"]
+    return StrataError(f"{program.name}: {said[0]}")
+
+
+class Standing:
+    """A store that has run up and is measured again and again; it stands still between."""
+
+    def __init__(self, program: Path, *, tidy: bool, **how: object) -> None:
+        words = _words(program, tidy=tidy, **how)  # type: ignore[arg-type]
+        self._program = program
+        self._stderr = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [*words, "--repeat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def measure(self) -> Result:
+        """The first time this waits until the store has run up."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(OSError):
+            process.stdin.write("\n")
+            process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            self._stderr.seek(0)
+            raise _failed(self._program, self._stderr.read(), process.wait())
+        process.send_signal(signal.SIGSTOP)
+        return parse(line)

@@ -1,0 +1,1 @@
+//! Empty: this package only pulls in the allocator's sources and builds its static library.

@@ -1,0 +1,20 @@
+# strata-lint-engine, lint/engine: the analyzer behind `strata lint`, in bin/. Only where LLVM 19's
+# headers are (llvm-19-dev), whose bitcode it reads; built with the tests, and by `make analyzer`.
+find_path(STRATA_LLVM_INCLUDE llvm/IR/Module.h PATHS /usr/lib/llvm-19/include NO_DEFAULT_PATH)
+find_library(STRATA_LLVM LLVM-19 PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH)
+if(STRATA_LLVM_INCLUDE AND STRATA_LLVM AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
+  file(GLOB STRATA_LINT_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lint/engine/*.cpp")
+  add_executable(strata_lint_engine ${STRATA_LINT_SOURCES})
+  if(NOT STRATA_TESTS)
+    set_target_properties(strata_lint_engine PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  endif()
+  set_target_properties(strata_lint_engine PROPERTIES OUTPUT_NAME strata-lint-engine
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/../bin")
+  target_include_directories(strata_lint_engine SYSTEM PRIVATE "${STRATA_LLVM_INCLUDE}")
+  target_compile_definitions(strata_lint_engine PRIVATE __STDC_CONSTANT_MACROS __STDC_LIMIT_MACROS)
+  target_compile_options(strata_lint_engine PRIVATE -fno-exceptions -fno-rtti -Wall -Wextra -Werror)
+  target_link_libraries(strata_lint_engine PRIVATE "${STRATA_LLVM}")
+  install(TARGETS strata_lint_engine RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" OPTIONAL)
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/lint/properties/"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/strata/lint" FILES_MATCHING PATTERN "*.prop")
+endif()

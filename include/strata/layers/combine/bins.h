@@ -1,0 +1,175 @@
+// Bins: a heap for each size class over one shared heap below (segregated storage). Each bin is a
+// small stack of its own, given as layers: Bins<PowersOfTwo<16, 4096>, FreeList>. Strict: a block
+// never leaves its class. Sizes above the last class go below unchanged. Bins of layers that can be
+// told the heap below by each call (FreeList, BoundedFreeList, Inbox) are as small as one would
+// write them by hand: an array of list heads.
+#pragma once
+
+#include "strata/layers/combine/classes.h"
+#include "strata/layers/detail/by_call.h"
+#include "strata/layers/detail/heap_array.h"
+#include "strata/layers/heap.h"
+#include "strata/layers/source/ref.h"
+
+namespace strata::layers {
+
+template <class ClassesOfBins, class... PerBin>
+struct Bins {
+  static_assert(SizeClasses<ClassesOfBins>,
+                "Bins: the first parameter must be size classes, such as PowersOfTwo<16, 4096>");
+
+  template <Heap Below>
+  class On : public Over<Below> {
+    using Bin = typename internal::StackOf<PerBin..., SizedRef<Below>>::type;
+
+    // Where the heap below knows sizes or aligns, a block may end in another bin than it came from.
+    static_assert(internal::StandAlone<Bin>() || !(SizedHeap<Below> || AlignedHeap<Below>),
+                  "Bins: what keeps account of its blocks (Count, Check, ...) belongs above Bins");
+
+   public:
+    using Classes = internal::ClassesOr<ClassesOfBins>;
+    static constexpr size_t alignment = Bin::alignment;
+    static constexpr size_t skew = internal::SkewOf<Bin>();
+    static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
+    static constexpr bool blocks_stand_alone = internal::StandAlone<Bin, Below>();
+
+    template <class... Args>
+      requires std::constructible_from<Below, Args...>
+    constexpr explicit On(Args&&... args)
+        : Over<Below>(std::forward<Args>(args)...), bins_(this->next_) {}
+    ~On() { bins_.drain(this->next_); }
+
+    void* allocate(size_t size) {
+      if (size > Classes::largest) [[unlikely]]
+        return this->next_.allocate(size);
+      const size_t c = Classes::of(size);
+      return bins_.allocate(this->next_, c);
+    }
+    void deallocate(void* p, size_t size) {
+      if (size > Classes::largest) [[unlikely]]
+        return this->next_.deallocate(p, size);
+      const size_t c = Classes::of(size);
+      bins_.deallocate(this->next_, p, c);
+    }
+
+    // Over a heap that knows sizes: a block goes to the largest class that it can serve.
+    void deallocate(void* p)
+      requires SizedHeap<Below>
+    {
+      const size_t size = this->next_.size_of(p);
+      if (size > kLargestKept || size < Classes::size(0)) [[unlikely]]
+        return this->next_.deallocate(p);
+      const size_t c = internal::ClassWithin<Classes>(size);
+      bins_.deallocate(this->next_, p, c);
+    }
+    void* allocate(size_t size, size_t align)
+      requires AlignedHeap<Below>
+    {
+      return this->next_.allocate(WholeClass(size), align);
+    }
+
+    bool resize(void* p, size_t size)
+      requires ResizableHeap<Below>
+    {
+      return this->next_.resize(p, WholeClass(size));
+    }
+    void* remap(void* p, size_t size)
+      requires RemappingHeap<Below>
+    {
+      return this->next_.remap(p, WholeClass(size));
+    }
+    // One of a size that is kept here may have been somebody's.
+    bool reads_zero(void* p)
+      requires SizedHeap<Below> && ZeroKnowingHeap<Below>
+    {
+      return this->next_.size_of(p) > kLargestKept && this->next_.reads_zero(p);
+    }
+    size_t size_of(void* p)
+      requires SizedHeap<Below>
+    {
+      return this->next_.size_of(p);
+    }
+
+    void* allocate_kept(size_t size)
+      requires KeepingHeap<Bin>
+    {
+      return size > Classes::largest ? nullptr : allocate_kept_of_class(Classes::of(size));
+    }
+
+    // For a layer that keeps the class of each block.
+    void* allocate_kept_of_class(size_t c)
+      requires KeepingHeap<Bin>
+    {
+      return bins_[c].allocate_kept(Classes::size(c));
+    }
+    void deallocate_of_class(void* p, size_t c) { bins_.deallocate(this->next_, p, c); }
+
+    template <class F>
+    void visit_locks(F&& f) {
+      if constexpr (!kByCall) {
+        for (auto& b : bins_.all) b.visit_locks(f);
+      }
+      Over<Below>::visit_locks(f);
+    }
+    void forget() {
+      for (auto& b : bins_.all) b.forget();
+      Over<Below>::forget();
+    }
+    void clear()
+      requires ClearableHeap<Below>
+    {
+      for (auto& b : bins_.all) b.forget();
+      this->next_.clear();
+    }
+    auto& bin(size_t c) { return bins_[c]; }
+
+   private:
+    // A block a little larger than the last class was cut for it all the same.
+    static constexpr size_t kLargestKept = Classes::largest + kDefaultAlignment;
+
+    // A block of any size up to the last class's serves its whole class when it comes back.
+    static constexpr size_t WholeClass(size_t size) {
+      return size > Classes::largest ? size : Classes::size(Classes::of(size));
+    }
+
+    static constexpr bool kByCall = internal::AllByCall<PerBin...>;
+
+    // Each with a pointer and a size at its end.
+    struct Whole {
+      constexpr explicit Whole(Below& below)
+          : all(typename HeapArray<Bin, Classes::count>::Each(), [&below](size_t c) {
+              return typename SizedRef<Below>::Place{below, Classes::size(c)};
+            }) {}
+      Bin& operator[](size_t c) { return all[c]; }
+      void* allocate(Below&, size_t c) { return all[c].allocate(Classes::size(c)); }
+      void deallocate(Below&, void* p, size_t c) { all[c].deallocate(p, Classes::size(c)); }
+      void drain(Below&) {}  // each does in its destructor
+      HeapArray<Bin, Classes::count> all;
+    };
+    struct Told {
+      constexpr explicit Told(Below&) {}
+      auto& operator[](size_t c) { return all[c]; }
+      // In parts, where that can be, for gcc's sake (free_list.h).
+      void* allocate(Below& below, size_t c) {
+        if constexpr (requires { all[c].empty(), all[c].pop(); }) {
+          if (all[c].empty()) [[unlikely]]
+            return all[c].refill(below, Classes::size(c));
+          return all[c].pop();
+        } else {
+          return all[c].allocate(below, Classes::size(c));
+        }
+      }
+      void deallocate(Below& below, void* p, size_t c) {
+        all[c].deallocate(below, p, Classes::size(c));
+      }
+      void drain(Below& below) {
+        for (size_t c = 0; c < Classes::count; ++c) all[c].drain(below, Classes::size(c));
+      }
+      internal::ByCall<PerBin...> all[Classes::count];
+    };
+
+    std::conditional_t<kByCall, Told, Whole> bins_;
+  };
+};
+
+}  // namespace strata::layers

@@ -1,0 +1,79 @@
+// Hoard's spares: empty superblocks that are not given back below yet, of no class, up to kMost for
+// each processor. A processor gets its own again, whose lines its cache may still have, and another
+// one's before more memory is asked for. The locks come after those of bins and the global heap's
+// shards.
+#pragma once
+
+#include "strata/layers/combine/free_list.h"
+#include "strata/layers/detail/shard_search.h"
+#include "strata/layers/detail/sync.h"
+
+namespace strata::layers {
+
+template <class Below, size_t kUnit, size_t kMost, size_t kHeaps, class Sync>
+class HoardSpares {
+ public:
+  constexpr HoardSpares(Below& below, size_t heaps) : below_(below), heaps_(heaps) {}
+  ~HoardSpares() {
+    for (Shard& shard : shards_) {
+      while (!shard.runs.empty()) below_.deallocate(shard.runs.Pop(), kUnit);
+    }
+  }
+  HoardSpares(const HoardSpares&) = delete;
+  HoardSpares& operator=(const HoardSpares&) = delete;
+
+  // A run for processor `home`, from below if there is no spare; null: memory is out.
+  void* Take(size_t home) {
+    void* spare = nullptr;
+    if constexpr (kMost > 0) {
+      spare = SearchShards(arrivals_, heaps_, home, [this](size_t at) { return TryOne(at); });
+    }
+    return spare != nullptr ? spare : below_.allocate(kUnit);
+  }
+  void Put(void* run, size_t home) {
+    if (kMost == 0 || !Keep(shards_[home], run)) below_.deallocate(run, kUnit);
+  }
+
+  size_t kept() const {
+    size_t sum = 0;
+    for (const Shard& shard : shards_) sum += shard.count;
+    return sum;
+  }
+  template <class F>
+  void visit_locks(F&& f) {
+    for (Shard& shard : shards_) f(shard.lock);
+  }
+
+ private:
+  struct alignas(128) Shard {
+    typename Sync::Lock lock;
+    internal::BlockStack runs;
+    size_t count = 0;
+    // The same for those who have no lock.
+    typename Sync::template Atomic<size_t> present{0};
+  };
+
+  void* TryOne(size_t at) {
+    Shard& shard = shards_[at];
+    if (shard.present.load() == 0) return nullptr;
+    Holding hold(shard.lock);
+    if (shard.count == 0) return nullptr;
+    shard.present.store(--shard.count);
+    return shard.runs.Pop();
+  }
+  bool Keep(Shard& shard, void* run) {
+    Holding hold(shard.lock);
+    if (shard.count == kMost) return false;
+    shard.runs.Push(run);
+    shard.present.store(++shard.count);
+    arrivals_.fetch_add(1);  // not before `present`, and under the lock: shard_search.h
+    return true;
+  }
+
+  Below& below_;
+  const size_t heaps_;
+  Shard shards_[kHeaps];
+  alignas(128) typename Sync::template Atomic<size_t> arrivals_{0};
+};
+
+}  // namespace strata::layers

@@ -1,0 +1,66 @@
+// What a Reap takes from the heap below: memory with a header that links it to the reap's other
+// chunks and names the reap's owner, so that an address leads to the owner by way of whoever knows
+// where the heap below puts its blocks.
+#pragma once
+
+#include "strata/layers/detail/boundary_tag.h"
+#include "strata/layers/heap.h"
+
+namespace strata::layers {
+
+struct alignas(16) ReapChunk {
+  ReapChunk* next;
+  ReapChunk* previous;
+  size_t bytes;  // with this header
+  void* owner;
+  uintptr_t mark;
+  size_t unused;
+  size_t apart_offset;  // these two belong to the first block
+  size_t first_tag;
+
+  static ReapChunk* Make(void* raw, size_t bytes, void* owner, ReapChunk** list) {
+    auto* c = ::new (raw) ReapChunk{*list, nullptr, bytes, owner, MarkOf(raw), 0, 0, 0};
+    if (c->next != nullptr) c->next->previous = c;
+    *list = c;
+    return c;
+  }
+  void Unlink(ReapChunk** list) {
+    if (next != nullptr) next->previous = previous;
+    (previous != nullptr ? previous->next : *list) = next;
+    mark = 0;
+  }
+
+  // From the first place for a block to the end's, which has room for a pointer to this.
+  TaggedBlock* first() { return reinterpret_cast<TaggedBlock*>(this + 1); }
+  TaggedBlock* end() {
+    return reinterpret_cast<TaggedBlock*>(reinterpret_cast<char*>(this) + bytes -
+                                          TaggedBlock::kUnit);
+  }
+  bool Surrounds(const void* p) const {
+    return reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(this + 1) <
+           bytes - sizeof(ReapChunk) - TaggedBlock::kUnit;
+  }
+  void SetEnd() {
+    end()->SetEnd(true);
+    end()->next = reinterpret_cast<TaggedBlock*>(this);
+  }
+  static ReapChunk* OfEnd(const TaggedBlock* end) {
+    return reinterpret_cast<ReapChunk*>(end->next);
+  }
+  static ReapChunk* OfApart(TaggedBlock* b) {
+    return reinterpret_cast<ReapChunk*>(reinterpret_cast<char*>(b) - b->apart_offset());
+  }
+  // For any memory of at least a header's size; null where no chunk begins.
+  static void* OwnerAt(const void* start) {
+    const auto* c = static_cast<const ReapChunk*>(start);
+    return c->mark == MarkOf(start) ? c->owner : nullptr;
+  }
+
+ private:
+  static uintptr_t MarkOf(const void* chunk) {
+    return ~(reinterpret_cast<uintptr_t>(chunk) * 0x9e3779b97f4a7c15u);
+  }
+};
+static_assert(sizeof(ReapChunk) == 64);
+
+}  // namespace strata::layers

@@ -1,0 +1,511 @@
+// What calls do to a fact: by the property's rules, by entering the callee, or by being foreign.
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/IntrinsicInst.h>
+
+#include "solver.h"
+
+namespace lint {
+namespace {
+
+const llvm::Function* named(const llvm::CallBase& call) {
+  const llvm::Value* target = call.getCalledOperand()->stripPointerCasts();
+  if (const auto* alias = llvm::dyn_cast<llvm::GlobalAlias>(target))
+    target = alias->getAliaseeObject();
+  return llvm::dyn_cast<llvm::Function>(target);
+}
+
+std::string said(const llvm::Function* f) { return llvm::demangle(f->getName().str()); }
+
+// A constant string that is an argument.
+llvm::StringRef text(const llvm::Value* v) {
+  const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(v->stripPointerCasts());
+  if (g == nullptr || !g->hasInitializer()) return {};
+  const auto* data = llvm::dyn_cast<llvm::ConstantDataArray>(g->getInitializer());
+  return data != nullptr && data->isCString() ? data->getAsCString() : llvm::StringRef();
+}
+
+// Of a function with `...`: whether an argument for it is followed, and not only printed.
+bool reads_extra(const llvm::CallBase& call) {
+  for (const llvm::Value* a : call.args()) {
+    if (text(a).contains("%s")) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<const Rule*> Solver::rules_for(std::size_t p, const llvm::CallBase& call) const {
+  const auto& by_name = rules_[p];
+  if (const llvm::Function* f = named(call)) {
+    const auto found = by_name.find(f);
+    return found == by_name.end() ? std::vector<const Rule*>() : found->second;
+  }
+  std::vector<const Rule*> out;
+  const Functions& targets = memory_.callees(call);
+  if (targets.size() == 1) {
+    if (const auto found = by_name.find(targets[0]); found != by_name.end()) out = found->second;
+  }
+  return out;
+}
+
+Range Solver::allowed(const Condition& condition, unsigned width) {
+  const llvm::APInt zero(width, 0), one(width, 1);
+  const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
+  switch (condition.kind) {
+    case Condition::Kind::kNull:
+      return Range(zero);
+    case Condition::Kind::kNonNull:
+      return Range(one, zero);
+    case Condition::Kind::kNegative:
+      return Range(least, zero);
+    case Condition::Kind::kNonNegative:
+      return Range(zero, least);
+    case Condition::Kind::kPositive:
+      return Range(one, least);
+    case Condition::Kind::kEqual:
+      break;
+  }
+  return Range(llvm::APInt(width, static_cast<std::uint64_t>(condition.value), true));
+}
+
+// Whether the rule's `with` surely holds.
+bool Solver::holds(const Rule& rule, const llvm::CallBase& call, const State& state) const {
+  if (!rule.argument) return true;
+  if (static_cast<unsigned>(rule.argument_index) >= call.arg_size()) return false;
+  Known known = state.known;
+  Reasoning reasoning(known, state.fact, property(state.fact).track);
+  const auto range =
+      reasoning.range(call.getArgOperand(static_cast<unsigned>(rule.argument_index)));
+  return range && allowed(*rule.argument, range->getBitWidth()).contains(*range);
+}
+
+bool Solver::is_at(const Fact& fact, const Place& place, const llvm::CallBase& call,
+                   const llvm::Value** which) const {
+  const Property& p = property(fact);
+  const int steps = place.stars - (p.track == Track::kContent ? 1 : 0);
+  if (place.kind == Place::Kind::kReturn) return false;
+  for (unsigned a = 0; a < call.arg_size(); ++a) {
+    if (!place.covers(static_cast<int>(a)) && place.kind == Place::Kind::kArgument) continue;
+    if (place.kind == Place::Kind::kOwned && static_cast<int>(a) != place.first) continue;
+    const Address at = address(call.getArgOperand(a), fact);
+    for (const Name& n : fact.names) {
+      if (n.root != at.root) continue;
+      if (which != nullptr) *which = call.getArgOperand(a);
+      if (place.kind == Place::Kind::kOwned) {
+        if (n.kind == Name::Kind::kOwner && n.steps == 0) return true;
+        continue;
+      }
+      if (n.kind == Name::Kind::kPack && n.steps == 0 && offsets_meet(n.offsets[0], at.offset))
+        return true;
+      if (n.kind == Name::Kind::kScalar && steps < 0) return true;
+      if (n.kind != Name::Kind::kObject || steps < 0) continue;
+      if (steps == 0 && n.steps == 0 && fact.is_named(at, p.track)) return true;
+      if (steps > 0 && n.steps == steps && offsets_meet(n.offsets[0], at.offset)) return true;
+    }
+  }
+  return false;
+}
+
+// The names of what a rule places there, with the bytes of content.
+std::vector<std::pair<Name, std::int64_t>> Solver::names_at(const Property& p, const Place& place,
+                                                            const llvm::CallBase& call) const {
+  std::vector<std::pair<Name, std::int64_t>> out;
+  Fact none;
+  none.property = static_cast<std::uint16_t>(&p - properties_.data());
+  const int steps = place.stars - (p.track == Track::kContent ? 1 : 0);
+  const auto name = [&](const llvm::Value* v) {
+    if (llvm::isa<llvm::ConstantData>(v)) return;
+    const Address a = address(v, none);
+    Name n{a.root, {a.offset}, static_cast<std::uint8_t>(std::max(steps, 0)), Name::Kind::kObject};
+    if (steps < 0) n.kind = Name::Kind::kScalar;
+    if (steps > 0 && p.track == Track::kContent && place.stars > 1) n.offsets[0] = a.offset;
+    std::int64_t bytes = extent(v);
+    for (const llvm::Value* other : call.args()) {  // a size that is more: all of the record
+      const auto* size = llvm::dyn_cast<llvm::ConstantInt>(other);
+      if (size != nullptr && size->getBitWidth() <= 64 && size->getSExtValue() > bytes) bytes = 0;
+    }
+    out.emplace_back(n, bytes);
+  };
+  if (place.kind == Place::Kind::kReturn) {
+    if (!call.getType()->isVoidTy()) name(&call);
+    return out;
+  }
+  for (unsigned a = 0; a < call.arg_size(); ++a) {
+    if (place.covers(static_cast<int>(a))) name(call.getArgOperand(a));
+  }
+  return out;
+}
+
+// The parameter of the function around, if what goes wrong is what its caller passes as a format.
+int Solver::lifted(const Rule& rule, const llvm::CallBase& call,
+                   const llvm::Value* argument) const {
+  if (argument == nullptr || rule.kind != Rule::Kind::kForbid) return -1;
+  const auto* parameter = llvm::dyn_cast<llvm::Argument>(argument->stripPointerCasts());
+  if (parameter == nullptr) return -1;
+  const llvm::Function* callee = named(call);
+  const bool variadic = parameter->getParent()->isVarArg() ||
+                        (callee != nullptr && callee->getName().starts_with("v")) ||
+                        (callee != nullptr && callee->getName().starts_with("__v"));
+  return variadic ? static_cast<int>(parameter->getArgNo()) : -1;
+}
+
+bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
+                   States& forks) {
+  const Property& p = property(state.fact);
+  for (const Rule* rule : rules) {  // wrong before anything changes
+    if (rule->kind != Rule::Kind::kForbid ||
+        ((p.at_least[rule->state] >> state.fact.state) & 1) == 0 || !holds(*rule, call, state)) {
+      continue;
+    }
+    for (const Place& place : rule->places) {
+      const llvm::Value* which = nullptr;
+      if (!is_at(state.fact, place, call, &which)) continue;
+      if (rule->inside) {
+        const Address a = address(which, state.fact);
+        bool moved = false;
+        for (const Name& n : state.fact.names) {
+          moved |= n.root == a.root && n.steps == 0 && n.offsets[0] != a.offset &&
+                   a.offset != kAnyOffset && n.offsets[0] != kAnyOffset;
+        }
+        if (!moved) continue;
+      }
+      if (rule->not_owned_by >= 0) {
+        const Address a =
+            address(call.getArgOperand(static_cast<unsigned>(rule->not_owned_by)), state.fact);
+        bool same = false, known = false;
+        for (const Name& n : state.fact.names) {
+          if (n.kind != Name::Kind::kOwner) continue;
+          known = true;
+          same |= n.root == a.root || Memory::meet(memory_.objects(memory_.cells(n.root, 0)),
+                                                   memory_.objects(memory_.points(a.root)));
+        }
+        if (same || !known) continue;
+      }
+      add_error(state.context, {rule, &call, &call, state.trace, lifted(*rule, call, which)});
+      if (p.track != Track::kContent) return false;
+    }
+  }
+  for (const Rule* rule : rules) {
+    if (rule->kind != Rule::Kind::kPass || !holds(*rule, call, state)) continue;
+    const bool from_here = is_at(state.fact, rule->source, call);
+    if (from_here && rule->returned) continue;
+    for (const Place& place : rule->places) {
+      if (from_here) {
+        for (const auto& [name, bytes] : names_at(p, place, call)) {
+          State fork = state;
+          fork.fact.names.clear();
+          fork.fact.extent = bytes;
+          fork.fact.add(name);
+          widen(fork.fact, call);
+          fork.trace = event(state.trace, &call,
+                             "passed on by " + (named(call) ? said(named(call)) : "a call"));
+          if (!(fork.fact == state.fact) && pass(fork, call)) forks.push_back(std::move(fork));
+        }
+      } else if (rule->overwrites && is_at(state.fact, place, call)) {
+        bool exact = false;  // only if all of it is written
+        for (const auto& [name, bytes] : names_at(p, place, call)) {
+          for (const Name& n : state.fact.names) exact |= n == name;
+        }
+        if (exact) return false;
+      }
+    }
+  }
+  for (const Rule* rule : rules) {
+    if ((rule->kind != Rule::Kind::kProduce && rule->kind != Rule::Kind::kTest) || rule->entry ||
+        (rule->from != kNoState && rule->from != state.fact.state)) {
+      continue;
+    }
+    bool here = false;
+    for (const Place& place : rule->places) here |= is_at(state.fact, place, call);
+    if (!here) {
+      // Perhaps it is this object, by another name.
+      for (const Place& place : rule->places) {
+        if (place.kind != Place::Kind::kArgument || p.track == Track::kContent) continue;
+        for (unsigned a = 0; a < call.arg_size(); ++a) {
+          if (!place.covers(static_cast<int>(a))) continue;
+          const Bits cells = memory_.cells_of(call.getArgOperand(a));
+          for (const Name& n : state.fact.names) {
+            if (n.kind == Name::Kind::kObject && Memory::meet(name_cells(n, n.steps), cells)) {
+              state.fact.escaped = true;
+            }
+          }
+        }
+      }
+      continue;
+    }
+    if (!holds(*rule, call, state)) {
+      if (rule->argument) continue;
+    }
+    if (rule->returned) {
+      // Where the condition does not hold, nothing has changed.
+      State unchanged = state;
+      const auto width = full_range(call.getType());
+      if (!width) continue;
+      const Range met = allowed(*rule->returned, width->getBitWidth());
+      Reasoning no(unchanged.known, unchanged.fact, p.track);
+      Reasoning yes(state.known, state.fact, p.track);
+      const bool may_fail = no.constrain(&call, met.inverse());
+      if (may_fail && pass(unchanged, call)) forks.push_back(std::move(unchanged));
+      if (!yes.constrain(&call, met)) return false;
+    }
+    if (rule->kind == Rule::Kind::kProduce && rule->from == kNoState &&
+        rule->places[0].kind != Place::Kind::kOwned) {
+      mark_released(state.context);  // what begins here is followed for itself
+      return false;
+    }
+    if (rule->state == 0) {
+      mark_released(state.context);
+      return false;
+    }
+    state.fact.state = rule->state;
+    state.trace =
+        event(state.trace, &call,
+              p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
+  }
+  // Speaking of a function that the property knows is a use like any other.
+  for (const Rule* rule : rules) {
+    if (rule->kind == Rule::Kind::kTest) continue;
+    for (unsigned a = 0; a < call.arg_size(); ++a) {
+      if (call.getArgOperand(a)->getType()->isPointerTy() &&
+          used(state, call, call.getArgOperand(a))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// A function without a body and without rules.
+bool Solver::foreign(State& state, const llvm::CallBase& call) {
+  const Property& p = property(state.fact);
+  const bool extra = reads_extra(call);
+  const auto* known = named(call);
+  const unsigned fixed =
+      known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
+  for (unsigned a = 0; a < call.arg_size(); ++a) {
+    const llvm::Value* argument = call.getArgOperand(a);
+    const Address at = address(argument, state.fact);
+    bool named_here = false;
+    for (const Name& n : state.fact.names)
+      named_here |= n.root == at.root && n.kind != Name::Kind::kScalar;
+    if (!named_here) continue;
+    if (argument->getType()->isPointerTy() && (a < fixed || extra) && !call.isInlineAsm() &&
+        !(known != nullptr && known->isIntrinsic() && !llvm::isa<llvm::MemIntrinsic>(call)) &&
+        used(state, call, argument)) {
+      return false;
+    }
+    const bool keeps = !(known != nullptr && known->isIntrinsic()) && !call.doesNotCapture(a);
+    if (keeps && p.track != Track::kContent) state.fact.escaped = true;
+  }
+  return true;
+}
+
+void Solver::after_call(State& state, const llvm::CallBase& call) {
+  state.known.forget(&call);
+  state.known.keep_cells(
+      [&](Address a) { return !memory_.may_write(call, memory_.cells(a.root, a.offset)); });
+}
+
+// va_start and va_copy: the list leads to what came for `...`.
+bool Solver::start_pack(State& state, const llvm::CallBase& call) {
+  const auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&call);
+  if (intrinsic == nullptr) return false;
+  const bool start = intrinsic->getIntrinsicID() == llvm::Intrinsic::vastart;
+  if (!start && intrinsic->getIntrinsicID() != llvm::Intrinsic::vacopy) return false;
+  const llvm::Value* source = call.getFunction();
+  if (!start) source = address(call.getArgOperand(1), state.fact).root;
+  bool found = false;
+  for (const Name& n : state.fact.names) found |= n.kind == Name::Kind::kPack && n.root == source;
+  if (!found) return true;
+  const Address list = address(call.getArgOperand(0), state.fact);
+  state.fact.add({list.root, {list.offset}, 0, Name::Kind::kPack});
+  for (const std::int64_t field : {8, 16}) {  // where x86-64 has the two areas
+    if (list.offset != kAnyOffset) {
+      state.fact.add({list.root, {list.offset + field, kAnyOffset, 0}, 2, Name::Kind::kObject});
+    }
+  }
+  return true;
+}
+
+Fact Solver::into(const Fact& fact, const llvm::CallBase& call,
+                  const llvm::Function* callee) const {
+  Fact in = fact;
+  in.names.clear();
+  for (const Name& n : fact.names) {
+    if (llvm::isa<llvm::GlobalVariable>(n.root)) {
+      if (memory_.mentions(callee, n.root)) in.add(n);
+    }
+  }
+  const auto hand_over = [&](const llvm::Value* actual, const llvm::Value* formal, bool pack) {
+    const Address a = address(actual, fact);
+    for (const Name& n : fact.names) {
+      if (n.root != a.root) continue;
+      Name inner = n;
+      inner.root = formal;
+      if (n.offsets[0] != kAnyOffset) {
+        if (a.offset == kAnyOffset)
+          inner.offsets[0] = kAnyOffset;
+        else
+          inner.offsets[0] -= a.offset;
+      }
+      if (pack) {
+        if (n.steps != 0 || n.kind != Name::Kind::kObject) continue;
+        inner.kind = Name::Kind::kPack;
+      }
+      in.add(inner);
+    }
+  };
+  for (const llvm::Argument& parameter : callee->args()) {
+    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
+    if (at >= 0 && at < static_cast<int>(call.arg_size())) {
+      hand_over(call.getArgOperand(static_cast<unsigned>(at)), &parameter, false);
+    }
+  }
+  if (callee->isVarArg()) {
+    for (unsigned a = static_cast<unsigned>(callee->arg_size()); a < call.arg_size(); ++a) {
+      if (call.getArgOperand(a)->getType()->isPointerTy())
+        hand_over(call.getArgOperand(a), callee, true);
+    }
+  }
+  return in;
+}
+
+Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
+                  const llvm::Function* callee) const {
+  Fact out = exit;
+  out.names.clear();
+  const bool direct = call.getCalledFunction() == callee || call.isIndirectCall();
+  for (const Name& n : exit.names) {
+    Name outer = n;
+    if (n.root == returned_value()) {
+      if (!direct) continue;
+      outer.root = &call;
+    } else if (const auto* parameter = llvm::dyn_cast<llvm::Argument>(n.root)) {
+      const int at = Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
+      if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+      const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
+      if (llvm::isa<llvm::ConstantData>(actual)) continue;
+      const Address a = address(actual, exit);
+      outer.root = a.root;
+      if (n.offsets[0] != kAnyOffset) {
+        if (a.offset == kAnyOffset)
+          outer.offsets[0] = kAnyOffset;
+        else
+          outer.offsets[0] += a.offset;
+      }
+    }
+    out.add(outer);
+  }
+  return out;
+}
+
+void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                   bool& entered) {
+  Fact in = into(state.fact, call, callee);
+  if (!in.has_object()) return;
+  entered = true;
+  std::vector<std::int64_t> constants;
+  Known known;
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  for (const llvm::Argument& parameter : callee->args()) {
+    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
+    if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+    const auto range = reasoning.range(call.getArgOperand(static_cast<unsigned>(at)));
+    if (!range || !full_range(parameter.getType()) ||
+        range->getBitWidth() != full_range(parameter.getType())->getBitWidth()) {
+      continue;
+    }
+    const llvm::APInt zero(range->getBitWidth(), 0);
+    const Range nonzero =
+        zero.getBitWidth() == 1 ? Range(llvm::APInt(1, 1)) : Range(zero + 1, zero);
+    if (range->isSingleElement()) {
+      constants.insert(constants.end(), {at, 0, range->getSingleElement()->getSExtValue()});
+      known.set(&parameter, *range);
+    } else if (parameter.getType()->isPointerTy() && nonzero.contains(*range)) {
+      constants.insert(constants.end(), {at, 1, 0});
+      known.set(&parameter, nonzero);
+    }
+  }
+  const auto [at, added] = callees_.try_emplace({callee, facts_.id(in), constants}, kNone);
+  if (added) {
+    at->second = static_cast<ContextId>(contexts_.size());
+    Context& context = contexts_.emplace_back();
+    context.function = callee;
+    context.entry = in;
+  }
+  const ContextId id = at->second;
+  // What the callee does not get to see stays, unless it is written.
+  Fact kept = state.fact;
+  bool gone = false;
+  std::erase_if(kept.names, [&](const Name& n) {
+    if (n.steps == 0) return false;
+    for (const llvm::Value* a : call.args()) {
+      if (address(a, state.fact).root == n.root) return true;
+    }
+    if (llvm::isa<llvm::GlobalVariable>(n.root) && memory_.mentions(callee, n.root)) return true;
+    for (int s = 0; s < n.steps; ++s) {
+      if (memory_.may_write(call, name_cells(n, s))) return gone = true;
+    }
+    return false;
+  });
+  kept.escaped |= gone;
+  const TraceId trace = event(state.trace, &call, "into " + said(callee));
+  Waiting waiting{state.context, &call, std::move(kept), state.known, trace};
+  contexts_[id].callers.push_back(waiting);
+  if (added) {
+    State start{id, &*callee->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(), std::move(in),
+                std::move(known), kNone};
+    arrive(std::move(start));
+    return;
+  }
+  if (contexts_[id].released) mark_released(waiting.context);
+  const std::vector<Error> errors = contexts_[id].errors;
+  for (const Error& e : errors) bubble(waiting, id, e);
+  const std::vector<Exit> exits = contexts_[id].exits;
+  for (const Exit& e : exits) resume(waiting, id, e);
+}
+
+bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
+  if (const auto* life = llvm::dyn_cast<llvm::LifetimeIntrinsic>(&call)) {
+    if (life->getIntrinsicID() == llvm::Intrinsic::lifetime_end) {
+      const Address a = address_of(life->getArgOperand(1), memory_.layout());
+      std::erase_if(state.fact.names, [&](const Name& n) { return n.root == a.root; });
+      if (!state.fact.has_object()) return lost(state, call);
+    }
+    return true;
+  }
+  if (start_pack(state, call)) return true;
+  const std::vector<const Rule*> rules = rules_for(state.fact.property, call);
+  const Functions& targets = memory_.callees(call);
+  if (program_.ends(call) && targets.empty() && rules.empty()) return false;
+  if (!rules.empty()) {
+    if (!apply(state, call, rules, forks)) return false;
+    if (program_.ends(call)) return false;
+  } else {
+    bool entered = false;
+    for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
+    if (entered) return false;
+    if (program_.ends(call)) return false;
+    if (targets.empty() && !foreign(state, call)) return false;
+  }
+  // Names through what the call may have written are gone.
+  bool gone = false;
+  const bool content = property(state.fact).track == Track::kContent;
+  if (!content) {
+    std::erase_if(state.fact.names, [&](const Name& n) {
+      for (int s = 0; s < n.steps; ++s) {
+        if (memory_.may_write(call, name_cells(n, s))) return gone = true;
+      }
+      return false;
+    });
+  }
+  if (gone) state.fact.escaped = true;
+  const Range* result = state.known.find(&call);
+  const std::optional<Range> kept =
+      result != nullptr ? std::optional<Range>(*result) : std::nullopt;
+  after_call(state, call);
+  if (kept) state.known.set(&call, *kept);
+  return state.fact.has_object() || lost(state, call);
+}
+
+}  // namespace lint

@@ -1,0 +1,36 @@
+// Walks a module and adds to the points-to graph what each instruction means (memory.h).
+#pragma once
+
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/Operator.h>
+
+#include "memory.h"
+
+namespace lint {
+
+class Constraints {
+ public:
+  explicit Constraints(Memory& memory) : m_(memory), graph_(memory.graph_) {}
+  void add_program();
+
+ private:
+  Node node(const llvm::Value* v);
+  Node constant(const llvm::Constant* c);
+  Node fresh(const llvm::Value* site);
+  Object object_of(llvm::Type* type);
+  void initialise(Object object, std::int64_t at, const llvm::Constant* c);
+  void instruction(llvm::Instruction& i);
+  void step(llvm::GEPOperator& gep);
+  void call(llvm::CallBase& call);
+  void connect(llvm::CallBase& call, llvm::Function& callee);
+  void pass_function(llvm::CallBase& call);
+  void library(llvm::CallBase& call, llvm::StringRef name);
+  void copy_memory(const llvm::Value* to, const llvm::Value* from, const llvm::Value* size);
+  Object extras(const llvm::Function* f);
+
+  Memory& m_;
+  PointsTo& graph_;
+  llvm::DenseMap<const llvm::Value*, Node> constants_;
+};
+
+}  // namespace lint

@@ -1,0 +1,128 @@
+// strata-lint-engine: reads bitcode and properties, writes findings as JSON on stdout. `strata
+// lint` (python/strata/lint) calls it; docs/lint.md has the whole.
+//   strata-lint-engine [--progress] --property FILE... [--list FILE] BITCODE...
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/DebugInfoMetadata.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/JSON.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "memory.h"
+#include "program.h"
+#include "property.h"
+#include "solver.h"
+
+namespace {
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "strata-lint-engine: %s\n", message.c_str());
+  return 2;
+}
+
+struct Options {
+  bool progress = false;
+  std::vector<std::string> properties, bitcode;
+};
+
+std::string parse(int argc, char** argv, Options& options) {
+  for (int a = 1; a < argc; ++a) {
+    const std::string word = argv[a];
+    if (word == "--progress") {
+      options.progress = true;
+    } else if (word == "--property" && a + 1 < argc) {
+      options.properties.emplace_back(argv[++a]);
+    } else if (word == "--list" && a + 1 < argc) {
+      std::ifstream in(argv[++a]);
+      for (std::string line; std::getline(in, line);) options.bitcode.push_back(line);
+    } else if (word.starts_with("-")) {
+      return "unknown option " + word;
+    } else {
+      options.bitcode.push_back(word);
+    }
+  }
+  if (options.bitcode.empty()) return "no bitcode was given";
+  return options.properties.empty() ? "no property was given" : "";
+}
+
+std::string read_property(const std::string& file, lint::Property& property) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) return file + ": cannot be read";
+  lint::PropertyError error;
+  property.file = file;
+  if (lint::parse_property(text.str(), property, error)) return {};
+  return file + ":" + std::to_string(error.line) + ":" + std::to_string(error.column) + ": " +
+         error.message;
+}
+
+llvm::json::Object place(const lint::Step& step) {
+  llvm::json::Object out{{"note", step.note}};
+  const llvm::Function* f = step.at->getFunction();
+  out["function"] = llvm::demangle(f->getName().str());
+  const llvm::DILocation* at = step.at->getDebugLoc().get();
+  if (at != nullptr) {
+    std::string file = at->getFilename().str();
+    if (!file.starts_with("/")) file = at->getDirectory().str() + "/" + file;
+    out["file"] = file;
+    out["line"] = at->getLine();
+    out["column"] = at->getColumn();
+  } else if (const llvm::DISubprogram* sub = f->getSubprogram(); sub != nullptr) {
+    std::string file = sub->getFilename().str();
+    if (!file.starts_with("/")) file = sub->getDirectory().str() + "/" + file;
+    out["file"] = file;
+    out["line"] = sub->getLine();
+    out["column"] = 0;
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (const std::string wrong = parse(argc, argv, options); !wrong.empty()) return fail(wrong);
+  std::vector<lint::Property> properties(options.properties.size());
+  for (std::size_t p = 0; p < properties.size(); ++p) {
+    const std::string wrong = read_property(options.properties[p], properties[p]);
+    if (!wrong.empty()) return fail(wrong);
+  }
+  auto last = std::chrono::steady_clock::time_point();
+  const lint::Progress progress = [&](const char* phase, std::size_t done, std::size_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!options.progress ||
+        (done != 0 && done != total && now - last < std::chrono::milliseconds(100)))
+      return;
+    last = now;
+    std::fprintf(stderr, "progress %s %zu %zu\n", phase, done, total);
+  };
+  lint::Program program;
+  if (const std::string wrong = program.load(options.bitcode, progress); !wrong.empty())
+    return fail(wrong);
+  program.prepare(progress);
+  lint::Memory memory(program, progress);
+  lint::Solver solver(program, memory, properties);
+  const std::vector<lint::Finding> findings = solver.run(progress);
+  llvm::json::Array list;
+  for (const lint::Finding& f : findings) {
+    llvm::json::Array steps;
+    for (const lint::Step& s : f.steps) steps.push_back(place(s));
+    list.push_back(llvm::json::Object{{"property", f.property->name},
+                                      {"title", f.property->title},
+                                      {"message", f.message},
+                                      {"steps", std::move(steps)}});
+  }
+  std::size_t functions = 0;
+  for (const llvm::Function& f : program.module()) functions += f.isDeclaration() ? 0 : 1;
+  llvm::json::Object out{{"findings", std::move(list)},
+                         {"lines", static_cast<std::int64_t>(program.lines())},
+                         {"functions", static_cast<std::int64_t>(functions)},
+                         {"given_up", static_cast<std::int64_t>(solver.given_up())}};
+  llvm::outs() << llvm::json::Value(std::move(out)) << "\n";
+  return 0;
+}

@@ -1,0 +1,183 @@
+// Answers from the solved points-to graph (memory.h).
+#include "memory.h"
+
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+
+#include "constraints.h"
+
+namespace lint {
+
+Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool through_index) {
+  Address a{v, 0};
+  for (;;) {
+    if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(a.root)) {
+      llvm::APInt bytes(64, 0);
+      if (gep->accumulateConstantOffset(layout, bytes)) {
+        if (a.offset != kAnyOffset) a.offset += bytes.getSExtValue();
+      } else if (through_index) {
+        a.offset = kAnyOffset;
+      } else {
+        return a;
+      }
+      a.root = gep->getPointerOperand();
+    } else if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(a.root);
+               cast != nullptr && !cast->getSrcTy()->isFloatingPointTy() &&
+               !cast->getSrcTy()->isIntegerTy(1)) {
+      a.root = cast->getOperand(0);
+    } else if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(a.root)) {
+      a.root = freeze->getOperand(0);
+    } else if (const auto* e = llvm::dyn_cast<llvm::ConstantExpr>(a.root);
+               e != nullptr && e->isCast()) {
+      a.root = e->getOperand(0);
+    } else {
+      return a;
+    }
+  }
+}
+
+Memory::Memory(Program& program, const Progress& progress)
+    : program_(program), layout_(program.module().getDataLayout()) {
+  progress("pointers", 0, 1);
+  Constraints constraints(*this);
+  constraints.add_program();
+  graph_.solve();
+  sum_up(progress);
+}
+
+const Bits& Memory::points(const llvm::Value* v) const {
+  static const Bits none;
+  const auto found = nodes_.find(v);
+  return found == nodes_.end() ? none : graph_.set(found->second);
+}
+
+Bits Memory::cells(const llvm::Value* root, std::int64_t offset) const {
+  Bits out;
+  auto& graph = const_cast<PointsTo&>(graph_);
+  const Bits known = points(root);
+  if (known.test(kAnywhere)) return known;
+  known.each([&](Node l) {
+    const Object object = graph.object_of(l);
+    const Node at = graph.location(object, offset == kAnyOffset ? 0 : graph.offset_of(l) + offset);
+    if (at != kNoNode) out.set(graph.canonical(at));
+  });
+  return out;
+}
+
+Bits Memory::follow(const Bits& cells, std::int64_t bytes) const {
+  Bits out;
+  auto& graph = const_cast<PointsTo&>(graph_);
+  if (cells.test(kAnywhere)) return cells;
+  cells.each([&](Node cell) {
+    const Bits targets = graph.set(cell);
+    if (targets.test(kAnywhere)) out.set(kAnywhere);
+    targets.each([&](Node l) {
+      if (l == kAnywhere) return;
+      const Node at =
+          graph.location(graph.object_of(l), bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
+      if (at != kNoNode) out.set(graph.canonical(at));
+    });
+  });
+  return out;
+}
+
+Bits Memory::objects(const Bits& locations) const {
+  Bits out;
+  locations.each([&](Node l) { out.set(graph_.object_of(l)); });
+  return out;
+}
+
+const Functions& Memory::callees(const llvm::CallBase& call) const {
+  static const Functions none;
+  const auto found = callees_.find(&call);
+  return found == callees_.end() ? none : found->second;
+}
+
+const std::vector<const llvm::CallBase*>& Memory::callers(const llvm::Function* f) const {
+  static const std::vector<const llvm::CallBase*> none;
+  const auto found = callers_.find(f);
+  return found == callers_.end() ? none : found->second;
+}
+
+int Memory::argument_for(const llvm::CallBase& call, const llvm::Function* callee, int parameter) {
+  const llvm::Function* called = call.getCalledFunction();
+  if (called == callee || call.isIndirectCall()) return parameter;
+  if (called == nullptr) return parameter;
+  if (called->getName() == "pthread_create") return parameter == 0 ? 3 : -1;
+  if (called->getName() == "qsort") return parameter < 2 ? 0 : -1;
+  if (called->getName() == "bsearch") return parameter == 0 ? 0 : parameter == 1 ? 1 : -1;
+  return called->isDeclaration() ? -1 : parameter;
+}
+
+bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
+  const Functions& targets = callees(call);
+  for (const llvm::Function* f : targets) {
+    const auto found = effects_.find(f);
+    if (found != effects_.end() && meet(found->second.writes, cells)) return true;
+  }
+  const llvm::Function* called = call.getCalledFunction();
+  if (called != nullptr && !called->isDeclaration()) return false;
+  if (called == nullptr && !targets.empty()) return false;
+  for (unsigned a = 0; a < call.arg_size(); ++a) {
+    if (!call.getArgOperand(a)->getType()->isPointerTy() || call.onlyReadsMemory(a) ||
+        call.onlyReadsMemory()) {
+      continue;
+    }
+    if (meet(points(call.getArgOperand(a)), cells)) return true;
+  }
+  return false;
+}
+
+bool Memory::mentions(const llvm::Function* f, const llvm::Value* global) const {
+  const auto effects = effects_.find(f);
+  const auto id = global_ids_.find(global);
+  return effects == effects_.end() || id == global_ids_.end() ||
+         effects->second.globals.test(id->second);
+}
+
+// What each function writes and mentions, with what it calls: until nothing is added.
+void Memory::sum_up(const Progress& progress) {
+  std::vector<const llvm::Function*> work;
+  for (const llvm::Function& f : program_.module()) {
+    if (f.isDeclaration()) continue;
+    Effects& own = effects_[&f];
+    for (const llvm::Instruction& i : llvm::instructions(f)) {
+      if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
+        own.writes.merge(points(s->getPointerOperand()));
+      } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
+        const llvm::Function* called = c->getCalledFunction();
+        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory()) {
+          for (unsigned a = 0; a < c->arg_size(); ++a) {
+            if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
+              own.writes.merge(points(c->getArgOperand(a)));
+            }
+          }
+        }
+      }
+      for (const llvm::Value* operand : i.operands()) {
+        const auto id = global_ids_.find(address_of(operand, layout_, true).root);
+        if (id != global_ids_.end()) own.globals.set(id->second);
+      }
+    }
+    work.push_back(&f);
+  }
+  std::set<const llvm::Function*> queued(work.begin(), work.end());
+  std::size_t done = 0;
+  while (!work.empty()) {
+    const llvm::Function* f = work.back();
+    work.pop_back();
+    queued.erase(f);
+    if ((++done & 255) == 0) progress("effects", done, done + work.size());
+    const Effects& own = effects_[f];
+    for (const llvm::CallBase* site : callers(f)) {
+      const llvm::Function* caller = site->getFunction();
+      Effects& above = effects_[caller];
+      const bool grew = above.writes.merge(own.writes);
+      if ((above.globals.merge(own.globals) || grew) && queued.insert(caller).second) {
+        work.push_back(caller);
+      }
+    }
+  }
+}
+
+}  // namespace lint

@@ -1,0 +1,83 @@
+// The points-to sets of the program's values, who calls whom, and what each function can write:
+// the constraints of points_to.h taken from a module, with a model of what libc does to pointers.
+#pragma once
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "points_to.h"
+#include "program.h"
+
+namespace lint {
+
+// Where an address lies: a value without casts and constant steps, and the bytes to it.
+struct Address {
+  const llvm::Value* root = nullptr;
+  std::int64_t offset = 0;
+};
+constexpr std::int64_t kAnyOffset = INT64_MIN;
+
+// Steps with an index are values of their own, or, if `through_index`, of any offset.
+Address address_of(const llvm::Value* v, const llvm::DataLayout& layout,
+                   bool through_index = false);
+
+using Functions = std::vector<llvm::Function*>;
+
+class Memory {
+ public:
+  Memory(Program& program, const Progress& progress);
+
+  const Bits& points(const llvm::Value* v) const;
+  // The locations that [root + offset] may be.
+  Bits cells(const llvm::Value* root, std::int64_t offset) const;
+  const Bits& cells_of(const llvm::Value* address) const { return points(address); }
+  // Whether the two can have a location in common.
+  static bool meet(const Bits& a, const Bits& b) {
+    return (a.test(kAnywhere) && !b.empty()) || (b.test(kAnywhere) && !a.empty()) ||
+           a.intersects(b);
+  }
+  // The locations that are pointed to from those, `bytes` further.
+  Bits follow(const Bits& cells, std::int64_t bytes) const;
+  Bits objects(const Bits& locations) const;
+
+  // Defined functions that a call can reach; those that are passed to a function without a body
+  // too.
+  const Functions& callees(const llvm::CallBase& call) const;
+  const std::vector<const llvm::CallBase*>& callers(const llvm::Function* f) const;
+  // What the call can write, itself or by what it calls.
+  bool may_write(const llvm::CallBase& call, const Bits& cells) const;
+  // Whether the function or one it calls speaks of the global.
+  bool mentions(const llvm::Function* f, const llvm::Value* global) const;
+  // Whether what is called is passed on: pthread_create(_, _, f, x) calls f(x).
+  static int argument_for(const llvm::CallBase& call, const llvm::Function* callee, int parameter);
+  const llvm::DataLayout& layout() const { return layout_; }
+
+ private:
+  friend class Constraints;
+  void sum_up(const Progress& progress);
+
+  Program& program_;
+  const llvm::DataLayout& layout_;
+  PointsTo graph_;
+  llvm::DenseMap<const llvm::Value*, Node> nodes_;
+  llvm::DenseMap<const llvm::Function*, Node> returns_;
+  llvm::DenseMap<const llvm::Function*, Object> extras_;  // what is passed for `...`
+  std::map<Node, llvm::Function*> functions_;             // by location
+  llvm::DenseMap<const llvm::CallBase*, Functions> callees_;
+  llvm::DenseMap<const llvm::Function*, std::vector<const llvm::CallBase*>> callers_;
+  struct Effects {
+    Bits writes;
+    Bits globals;
+  };
+  llvm::DenseMap<const llvm::Function*, Effects> effects_;
+  llvm::DenseMap<const llvm::Value*, std::uint32_t> global_ids_;
+};
+
+}  // namespace lint

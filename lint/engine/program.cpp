@@ -1,0 +1,204 @@
+// Loads, links and prepares (program.h).
+#include "program.h"
+
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/IR/DebugInfo.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Linker/Linker.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Utils/BuildLibCalls.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/Local.h>
+
+namespace lint {
+namespace {
+
+std::string in_one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+// What a bitcode file says of itself cannot be changed by a note on it.
+class Quiet : public llvm::DiagnosticHandler {
+ public:
+  explicit Quiet(std::string& error) : error_(error) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (info.getSeverity() == llvm::DS_Error) {
+      llvm::raw_string_ostream out(error_);
+      llvm::DiagnosticPrinterRawOStream printer(out);
+      info.print(printer);
+    }
+    return true;
+  }
+
+ private:
+  std::string& error_;
+};
+
+bool is_allocator(const llvm::Function* f) {
+  static const std::set<std::string> names{"malloc", "calloc", "realloc", "aligned_alloc",
+                                           "_Znwm",  "_Znam",  "strdup",  "fopen"};
+  return f != nullptr && names.count(f->getName().str()) != 0;
+}
+
+// A small function that returns what an allocator gave it.
+bool wraps_allocator(const llvm::Function& f) {
+  if (f.isDeclaration() || f.isVarArg() || !f.getReturnType()->isPointerTy() ||
+      f.getInstructionCount() > 60) {
+    return false;
+  }
+  bool allocates = false;
+  for (const llvm::Instruction& i : llvm::instructions(f)) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    if (call == nullptr) continue;
+    if (call->getCalledFunction() == &f) return false;
+    if (!is_allocator(call->getCalledFunction())) continue;
+    for (const llvm::User* user : call->users()) {
+      allocates |= llvm::isa<llvm::ReturnInst>(user) || llvm::isa<llvm::PHINode>(user);
+    }
+  }
+  return allocates;
+}
+
+}  // namespace
+
+std::string Program::load(const std::vector<std::string>& files, const Progress& progress) {
+  std::string complaint;
+  context_.setDiagnosticHandler(std::make_unique<Quiet>(complaint));
+  module_ = std::make_unique<llvm::Module>("program", context_);
+  llvm::Linker linker(*module_);
+  std::size_t done = 0;
+  for (const std::string& file : files) {
+    progress("link", done++, files.size());
+    auto buffer = llvm::MemoryBuffer::getFile(file);
+    if (!buffer) return file + ": " + buffer.getError().message();
+    auto part = llvm::parseBitcodeFile(**buffer, context_);
+    if (!part) {
+      return file +
+             ": no bitcode that LLVM 19 reads: " + in_one_line(llvm::toString(part.takeError()));
+    }
+    (*part)->setTargetTriple((*part)->getTargetTriple());
+    if (module_->getDataLayoutStr().empty()) {
+      module_->setDataLayout((*part)->getDataLayout());
+      module_->setTargetTriple((*part)->getTargetTriple());
+    }
+    // Two parts that define a name are two variants of one program; the first is taken.
+    const bool failed = linker.linkInModule(std::move(*part), llvm::Linker::OverrideFromSrc);
+    if (failed) return file + ": cannot be linked: " + in_one_line(complaint);
+  }
+  return {};
+}
+
+void Program::prepare(const Progress& progress) {
+  count_lines();
+  llvm::TargetLibraryInfoImpl library(llvm::Triple(module_->getTargetTriple()));
+  llvm::TargetLibraryInfo info(library);
+  for (llvm::Function& f : *module_) {
+    f.removeFnAttr(llvm::Attribute::OptimizeNone);
+    if (f.isDeclaration()) llvm::inferNonMandatoryLibFuncAttrs(f, info);
+  }
+  inline_allocators();
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  passes.addPass(llvm::EarlyCSEPass(true));
+  std::size_t done = 0;
+  for (llvm::Function& f : *module_) {
+    progress("prepare", done++, module_->size());
+    if (f.isDeclaration()) continue;
+    passes.run(f, functions);
+    llvm::removeUnreachableBlocks(f);
+    functions.clear();
+  }
+  find_no_return();
+}
+
+void Program::inline_allocators() {
+  for (int round = 0; round < 3; ++round) {
+    std::vector<llvm::CallBase*> calls;
+    for (llvm::Function& f : *module_) {
+      if (!wraps_allocator(f)) continue;
+      for (llvm::User* user : f.users()) {
+        auto* call = llvm::dyn_cast<llvm::CallInst>(user);
+        if (call != nullptr && call->getCalledFunction() == &f && call->getFunction() != &f) {
+          calls.push_back(call);
+        }
+      }
+    }
+    for (llvm::CallBase* call : calls) {
+      llvm::InlineFunctionInfo info;
+      llvm::InlineFunction(*call, info);
+    }
+    if (calls.empty()) return;
+  }
+}
+
+bool Program::ends(const llvm::CallBase& call) const {
+  return call.doesNotReturn() ||
+         (call.getCalledFunction() != nullptr && ends(call.getCalledFunction()));
+}
+
+// Until nothing is added: without the calls that do not come back, is a return reached?
+void Program::find_no_return() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const llvm::Function& f : *module_) {
+      if (f.isDeclaration() || ends(&f)) continue;
+      std::set<const llvm::BasicBlock*> seen{&f.getEntryBlock()};
+      std::vector<const llvm::BasicBlock*> work{&f.getEntryBlock()};
+      bool returns = false;
+      while (!work.empty() && !returns) {
+        const llvm::BasicBlock* block = work.back();
+        work.pop_back();
+        bool cut = false;
+        for (const llvm::Instruction& i : *block) {
+          const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+          if (call != nullptr && ends(*call)) cut = true;
+          if (llvm::isa<llvm::ReturnInst>(i) || llvm::isa<llvm::ResumeInst>(i)) returns = !cut;
+        }
+        if (cut) continue;
+        for (const llvm::BasicBlock* next : llvm::successors(block)) {
+          if (seen.insert(next).second) work.push_back(next);
+        }
+      }
+      if (!returns) {
+        no_return_.insert(&f);
+        changed = true;
+      }
+    }
+  }
+}
+
+// The lines of code that the debug information knows.
+void Program::count_lines() {
+  std::set<std::pair<const void*, unsigned>> seen;
+  for (const llvm::Function& f : *module_) {
+    for (const llvm::Instruction& i : llvm::instructions(f)) {
+      if (const llvm::DebugLoc& at = i.getDebugLoc()) {
+        seen.emplace(llvm::cast<llvm::DIScope>(at.getScope())->getFile(), at.getLine());
+      }
+    }
+  }
+  lines_ = seen.size();
+}
+
+}  // namespace lint

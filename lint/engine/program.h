@@ -1,0 +1,44 @@
+// The program under analysis: bitcode files linked to one module and brought into a form in which
+// values are named: registers instead of stack slots, allocation wrappers inlined.
+#pragma once
+
+#include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lint {
+
+using Progress = std::function<void(const char* phase, std::size_t done, std::size_t total)>;
+
+class Program {
+ public:
+  // One line that says why not, or nothing.
+  std::string load(const std::vector<std::string>& files, const Progress& progress);
+  void prepare(const Progress& progress);
+
+  llvm::Module& module() { return *module_; }
+  const llvm::Module& module() const { return *module_; }
+  // Functions that never come back.
+  bool ends(const llvm::Function* function) const { return no_return_.count(function) != 0; }
+  // Whether control stops at the call.
+  bool ends(const llvm::CallBase& call) const;
+  std::size_t lines() const { return lines_; }
+
+ private:
+  void inline_allocators();
+  void find_no_return();
+  void count_lines();
+
+  llvm::LLVMContext context_;
+  std::unique_ptr<llvm::Module> module_;
+  std::set<const llvm::Function*> no_return_;
+  std::size_t lines_ = 0;
+};
+
+}  // namespace lint

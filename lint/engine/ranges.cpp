@@ -1,0 +1,300 @@
+// Ranges over a path (ranges.h).
+#include "ranges.h"
+
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Operator.h>
+
+#include <algorithm>
+
+namespace lint {
+namespace {
+
+using Op = llvm::Instruction;
+
+Range boolean(bool b) { return Range(llvm::APInt(1, b ? 1 : 0)); }
+
+const llvm::Value* unwrap(const llvm::Value* v) {
+  for (;;) {
+    if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(v))
+      v = freeze->getOperand(0);
+    else if (const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(v);
+             call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::expect)
+      v = call->getArgOperand(0);
+    else
+      return v;
+  }
+}
+
+}  // namespace
+
+std::optional<Range> full_range(const llvm::Type* type) {
+  if (type->isPointerTy()) return Range::getFull(64);
+  if (type->isIntegerTy() && type->getIntegerBitWidth() <= 64) {
+    return Range::getFull(type->getIntegerBitWidth());
+  }
+  return std::nullopt;
+}
+
+const Range* Known::find(const llvm::Value* v) const {
+  for (const Entry& e : values_) {
+    if (e.value == v) return &e.range;
+  }
+  return nullptr;
+}
+
+void Known::set(const llvm::Value* v, const Range& range) {
+  for (Entry& e : values_) {
+    if (e.value == v) {
+      e.range = range;
+      return;
+    }
+  }
+  if (values_.capacity() == 0) values_.reserve(kMostValues);
+  if (values_.size() == kMostValues) values_.erase(values_.begin());
+  values_.push_back({v, range});
+}
+
+void Known::forget(const llvm::Value* v) {
+  std::erase_if(values_, [v](const Entry& e) { return e.value == v; });
+  std::erase_if(cells_, [v](const Cell& c) { return c.address.root == v || c.value == v; });
+}
+
+const llvm::Value* Known::cell(Address a) const {
+  for (const Cell& c : cells_) {
+    if (c.address.root == a.root && c.address.offset == a.offset) return c.value;
+  }
+  return nullptr;
+}
+
+void Known::set_cell(Address a, const llvm::Value* value) {
+  std::erase_if(cells_, [&](const Cell& c) {
+    return c.address.root == a.root && c.address.offset == a.offset;
+  });
+  if (cells_.size() == kMostCells) cells_.erase(cells_.begin());
+  cells_.push_back({a, value});
+}
+
+bool Known::join(const Known& other) {
+  bool lost = false;
+  std::vector<Entry> kept;
+  for (Entry& e : values_) {
+    const Range* theirs = other.find(e.value);
+    if (theirs == nullptr) {
+      lost = true;
+      continue;
+    }
+    const Range both = e.range.unionWith(*theirs);
+    if (both != e.range) lost = true;
+    if (both.isFullSet()) continue;
+    kept.push_back({e.value, both});
+  }
+  values_ = std::move(kept);
+  lost |=
+      std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; }) != 0;
+  return lost;
+}
+
+bool Known::covers(const Known& other) const {
+  for (const Entry& e : values_) {
+    const Range* theirs = other.find(e.value);
+    if (theirs == nullptr || !e.range.contains(*theirs)) return false;
+  }
+  return std::all_of(cells_.begin(), cells_.end(),
+                     [&](const Cell& c) { return other.cell(c.address) == c.value; });
+}
+
+bool Reasoning::is_object(const llvm::Value* v) const {
+  for (const Name& n : fact_.names) {
+    if (n.root == v && n.steps == 0 && n.offsets[0] == 0 && n.kind == Name::Kind::kObject) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
+  const auto left = range(cmp.getOperand(0), depth - 1);
+  const auto right = range(cmp.getOperand(1), depth - 1);
+  if (!left || !right) return Range::getFull(1);
+  if (left->icmp(cmp.getPredicate(), *right)) return boolean(true);
+  if (left->icmp(cmp.getInversePredicate(), *right)) return boolean(false);
+  if (cmp.getOperand(0)->getType()->isPointerTy() && cmp.isEquality() &&
+      is_object(cmp.getOperand(0)) && is_object(cmp.getOperand(1))) {
+    return boolean(cmp.getPredicate() == llvm::CmpInst::ICMP_EQ);
+  }
+  return Range::getFull(1);
+}
+
+std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
+  v = unwrap(v);
+  const auto full = full_range(v->getType());
+  if (!full) return full;
+  if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) return Range(c->getValue());
+  if (llvm::isa<llvm::ConstantPointerNull>(v)) return Range(llvm::APInt(64, 0));
+  const Range nonnull = Range(llvm::APInt(64, 1), llvm::APInt(64, 0));
+  if (v->getType()->isPointerTy()) {
+    if (llvm::isa<llvm::AllocaInst, llvm::GlobalVariable, llvm::Function>(v) || is_object(v)) {
+      return nonnull;
+    }
+  } else if (track_ == Track::kObject && is_object(v)) {
+    const unsigned width = full->getBitWidth();
+    if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
+  }
+  if (const Range* found = known_.find(v)) return *found;
+  if (depth == 0) return full;
+  if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(v)) return compare(*cmp, depth);
+  if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v)) {
+    // A field of something is not null, whatever null plus some bytes might be.
+    const auto base = range(gep->getPointerOperand(), depth - 1);
+    if (gep->hasAllZeroIndices()) return base;
+    return nonnull;
+  }
+  if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(v)) {
+    const auto inner = range(cast->getOperand(0), depth - 1);
+    if (!inner) return full;
+    const unsigned width = full->getBitWidth();
+    switch (cast->getOpcode()) {
+      case Op::ZExt:
+        return inner->zeroExtend(width);
+      case Op::SExt:
+        return inner->signExtend(width);
+      case Op::Trunc:
+        return inner->truncate(width);
+      case Op::PtrToInt:
+      case Op::IntToPtr:
+      case Op::BitCast:
+        return inner->getBitWidth() == width ? *inner : *full;
+      default:
+        return full;
+    }
+  }
+  if (const auto* select = llvm::dyn_cast<llvm::SelectInst>(v)) {
+    const auto condition = range(select->getCondition(), depth - 1);
+    if (!condition) return full;
+    const auto yes = range(select->getTrueValue(), depth - 1);
+    const auto no = range(select->getFalseValue(), depth - 1);
+    if (condition->isSingleElement()) return condition->getSingleElement()->isOne() ? yes : no;
+    return yes->unionWith(*no);
+  }
+  if (const auto* op = llvm::dyn_cast<llvm::BinaryOperator>(v)) {
+    const auto left = range(op->getOperand(0), depth - 1);
+    const auto right = range(op->getOperand(1), depth - 1);
+    if (!left || !right || (left->isFullSet() && right->isFullSet())) return full;
+    switch (op->getOpcode()) {
+      case Op::And:
+      case Op::Or:
+      case Op::Xor:
+      case Op::Add:
+      case Op::Sub:
+        return left->binaryOp(op->getOpcode(), *right);
+      default:
+        return full;
+    }
+  }
+  return full;
+}
+
+bool Reasoning::constrain(const llvm::Value* v, const Range& wanted, int depth) {
+  v = unwrap(v);
+  const auto now = range(v);
+  if (!now) return true;
+  const Range both = now->intersectWith(wanted);
+  if (both.isEmptySet()) return false;
+  if (llvm::isa<llvm::Constant>(v)) return true;
+  if (both != *now || known_.find(v) == nullptr) known_.set(v, both);
+  if (depth == 0) return true;
+  const llvm::APInt zero(wanted.getBitWidth(), 0);
+  if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(v)) {
+    const llvm::Value* inner = cast->getOperand(0);
+    const auto narrow = full_range(inner->getType());
+    if (!narrow) return true;
+    if (cast->getOpcode() == Op::ZExt || cast->getOpcode() == Op::SExt) {
+      if (narrow->getBitWidth() == 1) {
+        if (!both.contains(zero)) return assume(inner, true, depth - 1);
+        if (both.isSingleElement()) return assume(inner, false, depth - 1);
+        return true;
+      }
+      const Range wide = cast->getOpcode() == Op::ZExt ? narrow->zeroExtend(both.getBitWidth())
+                                                       : narrow->signExtend(both.getBitWidth());
+      const Range fit = both.intersectWith(wide);
+      if (fit.isEmptySet()) return false;
+      return constrain(inner, fit.truncate(narrow->getBitWidth()), depth - 1);
+    }
+    if (cast->isNoopCast(llvm::DataLayout("")) || cast->getOpcode() == Op::PtrToInt ||
+        cast->getOpcode() == Op::IntToPtr) {
+      return narrow->getBitWidth() != both.getBitWidth() || constrain(inner, both, depth - 1);
+    }
+  } else if (v->getType()->isIntegerTy(1) && both.isSingleElement()) {
+    return assume(v, both.getSingleElement()->isOne(), depth - 1);
+  } else if (const auto* op = llvm::dyn_cast<llvm::BinaryOperator>(v)) {
+    const auto* step = llvm::dyn_cast<llvm::ConstantInt>(op->getOperand(1));
+    if (step != nullptr && op->getOpcode() == Op::Add) {
+      return constrain(op->getOperand(0), both.subtract(step->getValue()), depth - 1);
+    }
+  } else if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v)) {
+    if (gep->hasAllZeroIndices()) return constrain(gep->getPointerOperand(), both, depth - 1);
+  } else if (const auto* select = llvm::dyn_cast<llvm::SelectInst>(v)) {
+    const auto yes = range(select->getTrueValue());
+    const auto no = range(select->getFalseValue());
+    if (yes && yes->intersectWith(both).isEmptySet()) {
+      return assume(select->getCondition(), false, depth - 1);
+    }
+    if (no && no->intersectWith(both).isEmptySet()) {
+      return assume(select->getCondition(), true, depth - 1);
+    }
+  }
+  return true;
+}
+
+bool Reasoning::assume(const llvm::Value* condition, bool truth, int depth) {
+  condition = unwrap(condition);
+  if (const auto now = range(condition); now && now->isSingleElement()) {
+    return now->getSingleElement()->isOne() == truth;
+  }
+  if (depth == 0 || llvm::isa<llvm::Constant>(condition)) return true;
+  known_.set(condition, boolean(truth));
+  if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(condition)) {
+    const auto predicate = truth ? cmp->getPredicate() : cmp->getInversePredicate();
+    const auto left = range(cmp->getOperand(0));
+    const auto right = range(cmp->getOperand(1));
+    if (!left || !right) return true;
+    const auto swapped = llvm::CmpInst::getSwappedPredicate(predicate);
+    return constrain(cmp->getOperand(0), Range::makeAllowedICmpRegion(predicate, *right),
+                     depth - 1) &&
+           constrain(cmp->getOperand(1), Range::makeAllowedICmpRegion(swapped, *left), depth - 1);
+  }
+  if (const auto* op = llvm::dyn_cast<llvm::BinaryOperator>(condition)) {
+    if (op->getOpcode() == Op::Xor) {
+      const auto* one = llvm::dyn_cast<llvm::ConstantInt>(op->getOperand(1));
+      return one == nullptr || !one->isOne() || assume(op->getOperand(0), !truth, depth - 1);
+    }
+    if ((op->getOpcode() == Op::And && truth) || (op->getOpcode() == Op::Or && !truth)) {
+      return assume(op->getOperand(0), truth, depth - 1) &&
+             assume(op->getOperand(1), truth, depth - 1);
+    }
+    return true;
+  }
+  if (const auto* select = llvm::dyn_cast<llvm::SelectInst>(condition)) {
+    const auto* yes = llvm::dyn_cast<llvm::ConstantInt>(select->getTrueValue());
+    const auto* no = llvm::dyn_cast<llvm::ConstantInt>(select->getFalseValue());
+    if (no != nullptr && no->isZero() && truth) {
+      return assume(select->getCondition(), true, depth - 1) &&
+             assume(select->getTrueValue(), true, depth - 1);
+    }
+    if (yes != nullptr && yes->isOne() && !truth) {
+      return assume(select->getCondition(), false, depth - 1) &&
+             assume(select->getFalseValue(), false, depth - 1);
+    }
+    return true;
+  }
+  if (const auto* cast = llvm::dyn_cast<llvm::TruncInst>(condition)) {
+    const auto inner = range(cast->getOperand(0));
+    if (inner && inner->getUnsignedMax().ule(1)) {
+      return constrain(cast->getOperand(0), Range(llvm::APInt(inner->getBitWidth(), truth ? 1 : 0)),
+                       depth - 1);
+    }
+  }
+  return true;
+}
+
+}  // namespace lint

@@ -1,0 +1,77 @@
+// What a path has learnt of values: the ranges that branches and constants left them, and which
+// value a memory cell holds. Paths whose conditions contradict each other are not followed. After
+// Das, Lerner and Seigle, "ESP: path-sensitive program verification in polynomial time", PLDI 2002.
+#pragma once
+
+#include <llvm/IR/ConstantRange.h>
+#include <llvm/IR/Instructions.h>
+
+#include <optional>
+#include <vector>
+
+#include "fact.h"
+
+namespace lint {
+
+using Range = llvm::ConstantRange;
+
+class Known {
+ public:
+  static constexpr std::size_t kMostValues = 20;
+  static constexpr std::size_t kMostCells = 12;
+
+  const Range* find(const llvm::Value* v) const;
+  void set(const llvm::Value* v, const Range& range);
+  // The value is computed anew: what was known of the old one is gone.
+  void forget(const llvm::Value* v);
+
+  // The value that was stored to or loaded from [root + offset] last.
+  const llvm::Value* cell(Address a) const;
+  void set_cell(Address a, const llvm::Value* value);
+  template <typename Keep>
+  void keep_cells(Keep keep) {
+    std::erase_if(cells_, [&](const Cell& c) { return !keep(c.address); });
+  }
+
+  // Only what holds in both; false if nothing was lost.
+  bool join(const Known& other);
+  // Whether every state that the other allows is allowed here.
+  bool covers(const Known& other) const;
+
+ private:
+  struct Entry {
+    const llvm::Value* value;
+    Range range;
+  };
+  struct Cell {
+    Address address;
+    const llvm::Value* value;
+  };
+  std::vector<Entry> values_;
+  std::vector<Cell> cells_;
+};
+
+std::optional<Range> full_range(const llvm::Type* type);
+
+// Ranges and conditions on one path, where the objects that the fact names are there.
+class Reasoning {
+ public:
+  Reasoning(Known& known, const Fact& fact, Track track, bool descriptor = false)
+      : known_(known), fact_(fact), track_(track) {
+    (void)descriptor;
+  }
+  // The range of an integer or pointer; nothing for other types.
+  std::optional<Range> range(const llvm::Value* v, int depth = 6) const;
+  // Learns that the condition is so; false if it cannot be.
+  bool assume(const llvm::Value* condition, bool truth, int depth = 6);
+  bool constrain(const llvm::Value* v, const Range& range, int depth = 6);
+
+ private:
+  std::optional<Range> compare(const llvm::ICmpInst& cmp, int depth) const;
+  bool is_object(const llvm::Value* v) const;
+  Known& known_;
+  const Fact& fact_;
+  Track track_;
+};
+
+}  // namespace lint

@@ -1,0 +1,313 @@
+// Where states begin: calls of functions that produce them, and places that a rule names.
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+
+#include "solver.h"
+
+namespace lint {
+namespace {
+
+constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
+
+}  // namespace
+
+const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
+  std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
+  if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
+  return *tree;
+}
+
+// What the branches above a place say of it.
+Known Solver::conditions_at(const llvm::Instruction& at) {
+  Known known;
+  const Fact none;
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  const auto* node = tree.getNode(at.getParent());
+  if (node == nullptr) return known;
+  std::vector<std::pair<const llvm::Value*, bool>> conditions;
+  for (node = node->getIDom(); node != nullptr && conditions.size() < 16; node = node->getIDom()) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
+    if (br == nullptr || br->isUnconditional()) continue;
+    for (const unsigned side : {0u, 1u}) {
+      const llvm::BasicBlock* to = br->getSuccessor(side);
+      if (to->getSinglePredecessor() != nullptr && tree.dominates(to, at.getParent())) {
+        conditions.emplace_back(br->getCondition(), side == 0);
+      }
+    }
+  }
+  for (auto c = conditions.rbegin(); c != conditions.rend(); ++c) {
+    Reasoning reasoning(known, none, Track::kAddress);
+    reasoning.assume(c->first, c->second);
+  }
+  return known;
+}
+
+// Whether the function can end as at that exit without the state having arisen, so that its caller
+// cannot know: a count that fell to zero, an option. Then nothing is said.
+bool Solver::may_pass_by(const Context& root, const Exit& exit) {
+  const bool by_result = std::all_of(
+      exit.fact.names.begin(), exit.fact.names.end(),
+      [](const Name& n) { return n.root == returned_value() || n.kind == Name::Kind::kOwner; });
+  const Property& p = property(exit.fact);
+  if (by_result || p.track == Track::kContent) return false;
+  struct Step_ {
+    const llvm::BasicBlock* block;
+    State state;
+  };
+  std::vector<State> work;
+  std::unordered_map<const llvm::BasicBlock*, int> visits;
+  State first{kNone,
+              &*root.function->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(),
+              exit.fact,
+              {},
+              kNone};
+  std::erase_if(first.fact.names, [](const Name& n) { return n.root == returned_value(); });
+  work.push_back(std::move(first));
+  std::size_t steps = 0;
+  while (!work.empty()) {
+    State state = std::move(work.back());
+    work.pop_back();
+    const llvm::BasicBlock* block = state.at->getParent();
+    if (++visits[block] > 4 || ++steps > 500) continue;
+    steps_ += 20;
+    bool going = true;
+    for (const llvm::Instruction* i = state.at; going && i != nullptr; i = i->getNextNode()) {
+      if (i == root.start) going = false;
+      if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(i)) {
+        const Address from = address(l->getPointerOperand(), state.fact);
+        const std::vector<Name> names = state.fact.names;
+        for (const Name& n : names) {
+          Name more;
+          if (derived(n, from, l, more)) state.fact.add(more);
+        }
+      } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(i); c != nullptr && going) {
+        // What a function calls itself for ends as the rest of it does.
+        if (program_.ends(*c) || c->getCalledFunction() == root.function) going = false;
+        for (const Rule* rule : rules_for(exit.fact.property, *c)) {  // another way to the same
+          if (rule->kind != Rule::Kind::kProduce || rule->state != exit.fact.state) continue;
+          for (const Place& place : rule->places) going &= !is_at(state.fact, place, *c);
+        }
+      } else if (const auto* end = llvm::dyn_cast<llvm::ReturnInst>(i)) {
+        const llvm::Value* value = end->getReturnValue();
+        if (value == nullptr || !exit.returned) return true;
+        Reasoning reasoning(state.known, state.fact, p.track);
+        const auto range = reasoning.range(value);
+        if (!range || !range->intersectWith(*exit.returned).isEmptySet()) return true;
+      }
+    }
+    if (!going) continue;
+    const llvm::Instruction* end = block->getTerminator();
+    for (unsigned s = 0; s < end->getNumSuccessors(); ++s) {
+      State next = state;
+      Reasoning reasoning(next.known, state.fact, p.track);
+      if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(end);
+          br != nullptr && br->isConditional()) {
+        if (!reasoning.assume(br->getCondition(), s == 0)) continue;
+      } else if (const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(end); sw != nullptr && s > 0) {
+        const auto value = (sw->case_begin() + (s - 1))->getCaseValue()->getValue();
+        if (!reasoning.constrain(sw->getCondition(), Range(value))) continue;
+      }
+      if (enter_block(next, block, end->getSuccessor(s))) work.push_back(std::move(next));
+    }
+  }
+  return false;
+}
+
+void Solver::finish(ContextId first) {
+  steps_ = 0;
+  drain();
+  judge_ends(first);
+  report(first);
+  if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;
+  seen_.clear();
+  contexts_.clear();
+  callees_.clear();
+  roots_.clear();
+  traces_.clear();
+}
+
+void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& call) {
+  const Property& property_ = properties_[p];
+  State probe{kNone, &call, {}, conditions_at(call), kNone};
+  probe.fact.property = static_cast<std::uint16_t>(p);
+  if (!holds(rule, call, probe)) return;
+  const auto first = static_cast<ContextId>(contexts_.size());
+  for (const Place& place : rule.places) {
+    for (const auto& [name, bytes] : names_at(property_, place, call)) {
+      Fact fact;
+      fact.property = static_cast<std::uint16_t>(p);
+      fact.state = rule.state;
+      fact.extent = bytes;
+      fact.add(name);
+      widen(fact, call);
+      if (rule.owner >= 0 && static_cast<unsigned>(rule.owner) < call.arg_size()) {
+        const Address owner = address(call.getArgOperand(static_cast<unsigned>(rule.owner)), fact);
+        fact.add({owner.root, {owner.offset}, 0, Name::Kind::kOwner});
+        widen(fact, call);
+      }
+      Known known = probe.known;
+      if (const auto width = full_range(call.getType())) {
+        Range result = *width;
+        if (rule.returned) result = allowed(*rule.returned, width->getBitWidth());
+        if (!result.isFullSet()) known.set(&call, result);
+      }
+      const auto* f = llvm::dyn_cast<llvm::Function>(call.getCalledOperand()->stripPointerCasts());
+      const std::string by = f != nullptr ? llvm::demangle(f->getName().str()) : "a call";
+      const TraceId trace = event(kNone, &call, property_.states[rule.state] + " by " + by);
+      begin(&call, true, std::move(fact), std::move(known), trace, &call, kNone);
+    }
+  }
+  finish(first);
+}
+
+// A local or global variable that a rule names `<stack>` or `<static>`: begins where its address
+// goes somewhere.
+void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
+  const auto* local = llvm::dyn_cast<llvm::AllocaInst>(v);
+  if (local != nullptr) {
+    begin_place(p, rule, v, *local, "a local variable");
+    return;
+  }
+  for (const llvm::User* user : v->users()) {
+    const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
+    if (i == nullptr ||
+        llvm::isa<llvm::LoadInst, llvm::LifetimeIntrinsic, llvm::DbgInfoIntrinsic>(i))
+      continue;
+
+    if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
+      for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
+        if (phi->getIncomingValue(in) != v) continue;
+        begin_place(p, rule, v, *phi->getIncomingBlock(in)->getTerminator(), "a global variable");
+      }
+      continue;
+    }
+    begin_place(p, rule, v, *i, "a global variable");
+  }
+}
+
+void Solver::begin_place(std::size_t p, const Rule& rule, const llvm::Value* v,
+                         const llvm::Instruction& at, const char* what) {
+  const auto first = static_cast<ContextId>(contexts_.size());
+  Fact fact;
+  fact.property = static_cast<std::uint16_t>(p);
+  fact.state = rule.state;
+  fact.add({v, {}, 0, Name::Kind::kObject});
+  const TraceId trace =
+      event(kNone, &at, std::string(what) + (v->hasName() ? ", " + v->getName().str() : ""));
+  begin(&at, v == &at, std::move(fact), conditions_at(at), trace, &at, kNone);
+  finish(first);
+}
+
+// The objects that can reach a place where the state is forbidden; `everything` if any use is.
+Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) const {
+  const Property& property_ = properties_[p];
+  Bits out;
+  everything = property_.track == Track::kContent;
+  for (const Rule& rule : property_.rules) {
+    const bool forbids = rule.kind == Rule::Kind::kForbid || rule.kind == Rule::Kind::kForbidUse ||
+                         rule.kind == Rule::Kind::kForbidEnd;
+    // A state that can turn into another, or end with its owner, is followed for that one.
+    const bool begins = rule.kind == Rule::Kind::kProduce || rule.kind == Rule::Kind::kTest;
+    if (begins && (rule.from == state || (rule.owner >= 0 && rule.state == state)))
+      everything = true;
+    if (!forbids || ((property_.at_least[rule.state] >> state) & 1) == 0) continue;
+    if (rule.kind != Rule::Kind::kForbid) {
+      everything = true;
+      continue;
+    }
+    for (const auto& [f, rules] : rules_[p]) {
+      if (std::find(rules.begin(), rules.end(), &rule) == rules.end()) continue;
+      for (const llvm::User* user : f->users()) {
+        const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
+        if (call == nullptr) continue;
+        for (unsigned a = 0; a < call->arg_size(); ++a) {
+          for (const Place& place : rule.places) {
+            if (!place.covers(static_cast<int>(a))) continue;
+            const llvm::Value* v = call->getArgOperand(a);
+            if (rule.inside && address_of(v, memory_.layout()).offset == 0) continue;
+            if (!memory_.points(v).test(kAnywhere)) out.merge(memory_.objects(memory_.points(v)));
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+void Solver::seed(std::size_t p, const Progress& progress) {
+  const Property& property_ = properties_[p];
+  std::map<StateId, std::pair<bool, Bits>> wanted;
+  const auto is_wanted = [&](StateId state, const llvm::Value* v) {
+    auto [at, added] = wanted.try_emplace(state);
+    if (added) at->second.second = wanted_objects(p, state, at->second.first);
+    return at->second.first || memory_.objects(memory_.points(v)).intersects(at->second.second);
+  };
+  std::vector<std::pair<const Rule*, const llvm::CallBase*>> calls;
+  for (const llvm::Function& f : program_.module()) {
+    for (const llvm::Instruction& i : llvm::instructions(f)) {
+      const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+      if (call == nullptr) continue;
+      for (const Rule* rule : rules_for(p, *call)) {
+        if (rule->kind != Rule::Kind::kProduce || rule->entry || rule->state == 0 ||
+            rule->from != kNoState || rule->places[0].kind == Place::Kind::kOwned) {
+          continue;
+        }
+        const bool returns = rule->places[0].kind == Place::Kind::kReturn;
+        if (returns && !is_wanted(rule->state, call)) continue;
+        calls.emplace_back(rule, call);
+      }
+    }
+  }
+  std::size_t done = 0;
+  for (const auto& [rule, call] : calls) {
+    progress(property_.name.c_str(), done++, calls.size());
+    seed_call(p, *rule, *call);
+  }
+  for (const Rule& rule : property_.rules) {
+    if (rule.kind != Rule::Kind::kProduce) continue;
+    for (const std::string& pattern : rule.functions) {
+      if (pattern == "<stack>") {
+        for (const llvm::Function& f : program_.module()) {
+          for (const llvm::Instruction& i : llvm::instructions(f)) {
+            if (llvm::isa<llvm::AllocaInst>(i) && is_wanted(rule.state, &i))
+              seed_place(p, rule, &i);
+          }
+        }
+      } else if (pattern == "<static>") {
+        for (const llvm::GlobalVariable& g : program_.module().globals()) {
+          if (is_wanted(rule.state, &g)) seed_place(p, rule, &g);
+        }
+      }
+    }
+    if (!rule.entry) continue;
+    for (const auto& [f, rules] : rules_[p]) {
+      if (f->isDeclaration() || std::find(rules.begin(), rules.end(), &rule) == rules.end())
+        continue;
+      for (const Place& place : rule.places) {
+        for (const llvm::Argument& a : f->args()) {
+          if (!place.covers(static_cast<int>(a.getArgNo())) || place.kind != Place::Kind::kArgument)
+            continue;
+          const auto first = static_cast<ContextId>(contexts_.size());
+          const int steps = place.stars - (property_.track == Track::kContent ? 1 : 0);
+          Fact fact;
+          fact.property = static_cast<std::uint16_t>(p);
+          fact.state = rule.state;
+          Name name{&a, {}, static_cast<std::uint8_t>(std::max(steps, 0)), Name::Kind::kObject};
+          if (steps > 0) name.offsets[0] = kAnyOffset;
+          fact.add(name);
+          const llvm::Instruction* at = &*f->getEntryBlock().getFirstNonPHIOrDbgOrLifetime();
+          const TraceId trace = event(kNone, at,
+                                      property_.states[rule.state] + " from the start of " +
+                                          llvm::demangle(f->getName().str()));
+          begin(at, false, std::move(fact), {}, trace, at, kNone);
+          finish(first);
+        }
+      }
+    }
+  }
+  progress(property_.name.c_str(), calls.size(), calls.size());
+}
+
+}  // namespace lint

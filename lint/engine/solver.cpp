@@ -1,0 +1,522 @@
+// Contexts, paths and summaries (solver.h).
+#include "solver.h"
+
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/Constants.h>
+
+namespace lint {
+namespace {
+
+constexpr std::size_t kMostPaths = 4;         // views of one fact at one place that are kept apart
+constexpr int kMostJoins = 6;                 // then nothing is known but the fact
+constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
+constexpr int kMostDepth = 5;                 // callers above a beginning
+constexpr std::size_t kMostExits = 12;        // of one function for one fact
+
+// The few ranges by which callers tell results apart.
+std::optional<Range> result_class(const std::optional<Range>& range) {
+  if (!range || range->isFullSet()) return std::nullopt;
+  if (range->isSingleElement()) return range;
+  const unsigned width = range->getBitWidth();
+  if (width == 1) return std::nullopt;
+  const llvm::APInt zero(width, 0), one(width, 1);
+  const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
+  for (const Range& c :
+       {Range(one, least), Range(least, zero), Range(zero, least), Range(one, zero)}) {
+    if (c.contains(*range)) return c;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
+    : program_(program), memory_(memory), properties_(properties), rules_(properties.size()) {
+  for (const llvm::Function& f : program.module()) {
+    const std::string name = f.getName().str();
+    std::string plain = llvm::demangle(name);
+    if (plain != name) {
+      int depth = 0;
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        if (plain[i] == '<') ++depth;
+        if (plain[i] == '>') --depth;
+        if (plain[i] == '(' && depth == 0) plain.resize(i);
+      }
+    }
+    for (std::size_t p = 0; p < properties.size(); ++p) {
+      for (const Rule& rule : properties[p].rules) {
+        for (const std::string& pattern : rule.functions) {
+          if (matches(pattern, name) || matches(pattern, plain)) {
+            rules_[p][&f].push_back(&rule);
+            break;
+          }
+        }
+      }
+    }
+  }
+}
+
+TraceId Solver::event(TraceId parent, const llvm::Instruction* at, std::string note) {
+  traces_.push_back({parent, at, std::move(note)});
+  return static_cast<TraceId>(traces_.size() - 1);
+}
+
+// The events within a called function, after those before the call.
+TraceId Solver::graft(TraceId base, TraceId inner) {
+  std::vector<TraceId> events;
+  for (TraceId t = inner; t != kNone; t = traces_[t].parent) events.push_back(t);
+  for (auto t = events.rbegin(); t != events.rend(); ++t) {
+    base = event(base, traces_[*t].at, traces_[*t].note);
+  }
+  return base;
+}
+
+void Solver::arrive(State&& state) {
+  Seen& seen = seen_[{state.context, state.at, facts_.id(state.fact)}];
+  for (const Known& k : seen.known) {
+    if (k.covers(state.known)) return;
+  }
+  if (seen.known.size() < kMostPaths) {
+    seen.known.push_back(state.known);
+  } else {
+    Known& last = seen.known.back();
+    if (++seen.joins > kMostJoins)
+      last = Known();
+    else
+      last.join(state.known);
+    state.known = last;
+  }
+  work_.push_back(std::move(state));
+}
+
+void Solver::drain() {
+  while (!work_.empty() || !rising_.empty()) {
+    if (work_.empty()) {
+      rise();
+      continue;
+    }
+    if (steps_ > kMostSteps_) {
+      ++given_up_;
+      work_.clear();
+      rising_.clear();
+      return;
+    }
+    State state = std::move(work_.front());
+    work_.pop_front();
+    walk(std::move(state));
+  }
+}
+
+void Solver::walk(State&& first) {
+  States states;
+  states.push_back(std::move(first));
+  while (!states.empty()) {
+    State state = std::move(states.back());
+    states.pop_back();
+    for (bool going = true; going && steps_ <= kMostSteps_;) {
+      ++steps_;
+      const llvm::Instruction& i = *state.at;
+      if (!step(state, i, states)) break;
+      if (const auto* end = llvm::dyn_cast<llvm::ReturnInst>(&i)) {
+        leave(state, *end);
+        break;
+      }
+      if (i.isTerminator())
+        going = branch(state, i);
+      else
+        state.at = i.getNextNode();
+    }
+  }
+}
+
+// Goes on at every successor that the path can take: the last in place, the others by `arrive`.
+bool Solver::branch(State& state, const llvm::Instruction& end) {
+  const llvm::BasicBlock* from = end.getParent();
+  std::vector<State> next;
+  const auto take = [&](const llvm::BasicBlock* to, auto learn) {
+    State copy = state;
+    Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
+    if (learn(reasoning) && enter_block(copy, from, to)) next.push_back(std::move(copy));
+  };
+  const auto always = [](Reasoning&) { return true; };
+  if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
+    if (br->isUnconditional()) {
+      take(br->getSuccessor(0), always);
+    } else {
+      const llvm::Value* c = br->getCondition();
+      take(br->getSuccessor(0), [c](Reasoning& r) { return r.assume(c, true); });
+      take(br->getSuccessor(1), [c](Reasoning& r) { return r.assume(c, false); });
+    }
+  } else if (const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(&end)) {
+    const llvm::Value* c = sw->getCondition();
+    for (const auto& one : sw->cases()) {
+      const llvm::APInt value = one.getCaseValue()->getValue();
+      take(one.getCaseSuccessor(), [&](Reasoning& r) { return r.constrain(c, Range(value)); });
+    }
+    take(sw->getDefaultDest(), [&](Reasoning& r) {
+      for (const auto& one : sw->cases()) {
+        if (!r.constrain(c, Range(one.getCaseValue()->getValue()).inverse())) return false;
+      }
+      return true;
+    });
+  } else if (const auto* invoke = llvm::dyn_cast<llvm::InvokeInst>(&end)) {
+    take(invoke->getNormalDest(), always);
+  } else if (!llvm::isa<llvm::ResumeInst>(end)) {
+    for (const llvm::BasicBlock* to : llvm::successors(from)) take(to, always);
+  }
+  std::erase_if(next, [&](const State& s) { return !is_alive(s); });
+  if (next.size() == 1 && next[0].at->getParent()->getSinglePredecessor() != nullptr) {
+    state = std::move(next[0]);
+    return true;
+  }
+  for (State& s : next) {
+    if (s.at->getParent()->getSinglePredecessor() != nullptr)
+      work_.push_back(std::move(s));
+    else
+      arrive(std::move(s));
+  }
+  return false;
+}
+
+// Whether anything that lies ahead speaks of one of the names, if that is all that counts.
+bool Solver::is_alive(const State& state) {
+  const Property& p = property(state.fact);
+  for (const Rule& rule : p.rules) {
+    if (rule.kind == Rule::Kind::kForbidEnd &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0)
+      return true;
+  }
+  const llvm::BasicBlock* here = state.at->getParent();
+  for (const Name& n : state.fact.names) {
+    const auto* root = llvm::dyn_cast<llvm::Instruction>(n.root);
+    if (root == nullptr || users_ahead(*root).contains(here)) return true;
+  }
+  return false;
+}
+
+// The blocks from which a use of the value, or of a pointer made from it, can be reached.
+const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
+  const auto [at, added] = ahead_.try_emplace(&root);
+  if (!added) return at->second;
+  std::vector<const llvm::BasicBlock*> work;
+  std::vector<const llvm::Value*> values{&root};
+  std::set<const llvm::Value*> seen;
+  while (!values.empty()) {
+    const llvm::Value* v = values.back();
+    values.pop_back();
+    if (!seen.insert(v).second) continue;
+    for (const llvm::User* user : v->users()) {
+      const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
+      if (i == nullptr) continue;
+      if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
+        for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
+          if (phi->getIncomingValue(in) == v) work.push_back(phi->getIncomingBlock(in));
+        }
+      } else {
+        work.push_back(i->getParent());
+        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i))
+          values.push_back(i);
+      }
+    }
+  }
+  Blocks& blocks = at->second;
+  while (!work.empty()) {
+    const llvm::BasicBlock* b = work.back();
+    work.pop_back();
+    if (!blocks.insert(b).second) continue;
+    for (const llvm::BasicBlock* before : llvm::predecessors(b)) work.push_back(before);
+  }
+  return blocks;
+}
+
+// Registers of the block's phis change all at once.
+bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to) {
+  std::vector<std::pair<const llvm::PHINode*, const llvm::Value*>> phis;
+  for (const llvm::PHINode& phi : to->phis())
+    phis.emplace_back(&phi, phi.getIncomingValueForBlock(from));
+  state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
+  if (phis.empty()) return true;
+  const Fact before = state.fact;
+  std::vector<std::optional<Range>> ranges;
+  Reasoning reasoning(state.known, before, property(before).track);
+  for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    const auto* phi =
+        llvm::dyn_cast_or_null<llvm::PHINode>(n.root == returned_value() ? nullptr : n.root);
+    const bool gone = phi != nullptr && phi->getParent() == to;
+    if (gone && n.steps > 0) state.fact.escaped = true;
+    return gone;
+  });
+  for (std::size_t p = 0; p < phis.size(); ++p) {
+    const auto [phi, in] = phis[p];
+    state.known.forget(phi);
+    if (ranges[p] && !ranges[p]->isFullSet()) state.known.set(phi, *ranges[p]);
+    const Address a = address(in, before);
+    for (const Name& n : before.names) {
+      if (n.root != a.root) continue;
+      Name more = n;
+      more.root = phi;
+      if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) more.offsets[0] -= a.offset;
+      state.fact.add(more);
+    }
+  }
+  if (state.fact.has_object()) return true;
+  return lost(state, *from->getTerminator());
+}
+
+void Solver::leave(State& state, const llvm::ReturnInst& end) {
+  Fact out = state.fact;
+  out.names.clear();
+  bool kept = false;
+  const llvm::Value* value = end.getReturnValue();
+  const Address result = value != nullptr ? address(value, state.fact) : Address{};
+  for (const Name& n : state.fact.names) {
+    const bool outer = llvm::isa<llvm::Argument>(n.root) || llvm::isa<llvm::GlobalVariable>(n.root);
+    if (outer && n.kind != Name::Kind::kScalar) {
+      kept |= n.kind != Name::Kind::kOwner;
+      out.add(n);
+    } else if (n.steps > 0 && !llvm::isa<llvm::AllocaInst>(n.root)) {
+      out.escaped = true;
+    }
+    if (value != nullptr && n.root == result.root) {
+      Name back = n;
+      back.root = returned_value();
+      if (n.offsets[0] != kAnyOffset && result.offset != kAnyOffset)
+        back.offsets[0] -= result.offset;
+      kept |= n.kind != Name::Kind::kOwner;
+      out.add(back);
+    }
+  }
+  if (!kept) {
+    state.fact.escaped = out.escaped;
+    lost(state, end);
+    return;
+  }
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  const auto returned = value != nullptr ? reasoning.range(value) : std::nullopt;
+  Exit exit{std::move(out), result_class(returned), state.trace, &end, {}};
+  for (const llvm::Argument& a : end.getFunction()->args()) {
+    const Range* range = state.known.find(&a);
+    if (range == nullptr) continue;
+    if (const auto coarse = result_class(*range))
+      exit.parameters.emplace_back(a.getArgNo(), *coarse);
+  }
+  add_exit(state.context, std::move(exit));
+}
+
+void Solver::add_exit(ContextId id, Exit exit) {
+  Context& context = contexts_[id];
+  if (context.exits.size() >= kMostExits) {
+    exit.returned.reset();
+    exit.parameters.clear();
+  }
+  for (const Exit& e : context.exits) {
+    if (e.fact == exit.fact && (!e.returned || e.returned == exit.returned) &&
+        (e.parameters.empty() || e.parameters == exit.parameters)) {
+      return;
+    }
+  }
+  if (context.exits.size() >= 2 * kMostExits) return;
+  context.exits.push_back(exit);
+  if (context.is_root) {
+    rising_.emplace_back(id, context.exits.size() - 1);
+  } else {
+    const std::size_t count = context.callers.size();
+    for (std::size_t c = 0; c < count; ++c) resume(Waiting(contexts_[id].callers[c]), id, exit);
+  }
+}
+
+// What the way out of the callee says of its result and of what it was given; false if that
+// cannot have been.
+bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                          const Exit& exit) {
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  for (const auto& [parameter, range] : exit.parameters) {
+    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter));
+    if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+    const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
+    const auto width = full_range(actual->getType());
+    if (!width || width->getBitWidth() != range.getBitWidth()) continue;
+    if (!reasoning.constrain(actual, range)) return false;
+  }
+  const bool returns = call.getCalledFunction() == callee || call.isIndirectCall();
+  const auto width = full_range(call.getType());
+  if (returns && exit.returned && width && width->getBitWidth() == exit.returned->getBitWidth()) {
+    state.known.set(&call, *exit.returned);
+  }
+  return true;
+}
+
+// A call comes back with what its summary says.
+void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) {
+  const llvm::Function* f = contexts_[callee].function;
+  State state{waiting.context, waiting.call, back(exit.fact, *waiting.call, f), waiting.known,
+              graft(waiting.trace, exit.trace)};
+  // Names that the callee cannot change: registers, and cells that it does not write.
+  for (const Name& n : waiting.fact.names) state.fact.add(n);
+  state.fact.escaped |= waiting.fact.escaped;
+  after_call(state, *waiting.call);
+  if (!learn_result(state, *waiting.call, f, exit)) return;
+  if (!state.fact.has_object() && !lost(state, *waiting.call)) return;
+  if (pass(state, *waiting.call)) arrive(std::move(state));
+}
+
+// To what follows the instruction.
+bool Solver::pass(State& state, const llvm::Instruction& i) {
+  if (const auto* invoke = llvm::dyn_cast<llvm::InvokeInst>(&i)) {
+    return enter_block(state, invoke->getParent(), invoke->getNormalDest());
+  }
+  state.at = i.getNextNode();
+  return state.at != nullptr;
+}
+
+// Once all ways out of a function are known: names through memory hold for its callers only if they
+// hold on each way out that looks the same to them.
+void Solver::rise() {
+  const auto rising = std::move(rising_);
+  rising_.clear();
+  for (const auto& [id, number] : rising) {
+    Exit exit = contexts_[id].exits[number];
+    std::erase_if(exit.fact.names, [&](const Name& n) {
+      if (n.steps == 0 || property(exit.fact).track == Track::kContent) return false;
+      for (const Exit& other : contexts_[id].exits) {
+        if (other.returned != exit.returned || other.fact.state != exit.fact.state) continue;
+        const auto& names = other.fact.names;
+        if (std::find(names.begin(), names.end(), n) == names.end()) return true;
+      }
+      return false;
+    });
+    if (exit.fact.has_object()) ascend(id, exit);
+  }
+}
+
+// What began in a function and outlives it goes on where it was called.
+void Solver::ascend(ContextId id, const Exit& exit) {
+  const Context& root = contexts_[id];
+  const llvm::Function* f = root.function;
+  if (root.depth >= kMostDepth || f->getName() == "main") return;
+  if (may_pass_by(root, exit)) return;
+  const llvm::Instruction* origin = root.origin;
+  for (const llvm::CallBase* site : memory_.callers(f)) {
+    const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
+    if (!direct || program_.ends(*site)) continue;
+    if ((steps_ += 30) > kMostSteps_) return;
+    if (!rules_for(exit.fact.property, *site).empty()) continue;
+    Fact fact = back(exit.fact, *site, f);
+    if (!fact.has_object()) continue;
+    widen(fact, *site);
+    // Through a pointer that may lead elsewhere it is a guess.
+    if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
+    State probe{id, site, fact, conditions_at(*site), kNone};
+    if (!learn_result(probe, *site, f, exit)) continue;
+    const TraceId trace = event(graft(kNone, exit.trace), site,
+                                "comes back from " + llvm::demangle(f->getName().str()));
+    begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
+  }
+}
+
+void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known,
+                   TraceId trace, const llvm::Instruction* origin, ContextId below) {
+  const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
+  if (!added) {
+    if (known.find(start) == nullptr) return;
+  } else {
+    at->second = static_cast<ContextId>(contexts_.size());
+    Context& context = contexts_.emplace_back();
+    context.function = start->getFunction();
+    context.is_root = true;
+    context.start = start;
+    context.origin = origin;
+    context.entry = fact;
+    context.below = below;
+    context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
+  }
+  State state{at->second, start, std::move(fact), std::move(known), trace};
+  if (!after || pass(state, *start)) arrive(std::move(state));
+}
+
+void Solver::mark_released(ContextId id) {
+  if (contexts_[id].released) return;
+  contexts_[id].released = true;
+  const std::size_t count = contexts_[id].callers.size();
+  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
+}
+
+void Solver::add_error(ContextId id, Error error) {
+  Context& context = contexts_[id];
+  for (const Error& e : context.errors) {
+    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink) return;
+  }
+  context.errors.push_back(error);
+  const std::size_t count = context.callers.size();
+  for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
+}
+
+void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
+  Error above = error;
+  above.sink = waiting.call;
+  above.trace = graft(waiting.trace, error.trace);
+  if (error.lift >= 0) {
+    above.deepest = waiting.call;
+    const unsigned at = static_cast<unsigned>(error.lift);
+    above.lift = at < waiting.call->arg_size()
+                     ? lifted(*error.rule, *waiting.call, waiting.call->getArgOperand(at))
+                     : -1;
+  }
+  add_error(waiting.context, above);
+}
+
+// A lock that is left: some ways out of the function give it back and others do not, and no caller
+// takes care of it.
+void Solver::judge_ends(ContextId first) {
+  std::vector<char> cared(contexts_.size(), 0);
+  for (auto c = static_cast<ContextId>(contexts_.size()); c-- > first;) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    if (context.below != kNone && (context.released || cared[c] != 0)) cared[context.below] = 1;
+  }
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root || context.exits.empty() || cared[c] != 0) continue;
+    const Property& p = property(context.entry);
+    const bool main = context.function->getName() == "main";
+    if (p.track != Track::kAddress || !(context.released || main)) continue;
+    for (const Rule& rule : p.rules) {
+      if (rule.kind != Rule::Kind::kForbidEnd) continue;
+      for (const Exit& exit : std::vector<Exit>(context.exits)) {
+        if (exit.fact.escaped || ((p.at_least[rule.state] >> exit.fact.state) & 1) == 0) continue;
+        add_error(c, {&rule, exit.at, exit.at, exit.trace, -1});
+        break;
+      }
+    }
+  }
+}
+
+void Solver::report(ContextId first) {
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    for (const Error& error : context.errors) {
+      const Property& p = property(context.entry);
+      const bool by_sink = p.track == Track::kContent;
+      const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
+      const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
+      if (!told_.emplace(&p, begin, end).second) continue;
+      Finding finding{&p, error.rule->message, {}};
+      std::vector<TraceId> events;
+      for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
+      for (auto t = events.rbegin(); t != events.rend(); ++t) {
+        finding.steps.push_back({traces_[*t].at, traces_[*t].note});
+      }
+      finding.steps.push_back({error.deepest, error.rule->message});
+      findings_.push_back(std::move(finding));
+    }
+  }
+}
+
+std::vector<Finding> Solver::run(const Progress& progress) {
+  for (std::size_t p = 0; p < properties_.size(); ++p) seed(p, progress);
+  return std::move(findings_);
+}
+
+}  // namespace lint

@@ -1,0 +1,215 @@
+// Follows facts through the whole program. A fact enters a function once for each of its callers'
+// views of it; what comes out at the function's end is a summary that all calls share: Reps,
+// Horwitz and Sagiv, "Precise interprocedural dataflow analysis via graph reachability", POPL 1995.
+// A fact that outlives the function it began in goes on in every caller.
+#pragma once
+
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fact.h"
+#include "memory.h"
+#include "program.h"
+#include "property.h"
+#include "ranges.h"
+
+namespace lint {
+
+using TraceId = std::uint32_t;
+using ContextId = std::uint32_t;
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+struct Step {
+  const llvm::Instruction* at;
+  std::string note;
+};
+
+struct Finding {
+  const Property* property;
+  std::string message;
+  std::vector<Step> steps;  // from where the state arose to where it is wrong
+};
+
+class Solver {
+ public:
+  Solver(Program& program, Memory& memory, const std::vector<Property>& properties);
+  std::vector<Finding> run(const Progress& progress);
+  // Beginnings that took too long to follow to their end.
+  std::size_t given_up() const { return given_up_; }
+
+ private:
+  struct Trace {
+    TraceId parent;
+    const llvm::Instruction* at;
+    std::string note;
+  };
+  // A fact on its way, before an instruction.
+  struct State {
+    ContextId context;
+    const llvm::Instruction* at;
+    Fact fact;
+    Known known;
+    TraceId trace;
+  };
+  struct Waiting {
+    ContextId context;
+    const llvm::CallBase* call;
+    Fact fact;
+    Known known;
+    TraceId trace;
+  };
+  struct Exit {
+    Fact fact;
+    std::optional<Range> returned;
+    TraceId trace;
+    const llvm::Instruction* at;
+    std::vector<std::pair<unsigned, Range>> parameters;  // what they were on this way
+  };
+  struct Error {
+    const Rule* rule;
+    const llvm::Instruction* sink;  // as this function sees it
+    const llvm::Instruction* deepest;
+    TraceId trace;
+    int lift;  // the parameter that is at fault, if the fault is the caller's; -1
+  };
+  struct Context {
+    const llvm::Function* function = nullptr;
+    bool is_root = false;  // begins with a state, not with a call
+    const llvm::Instruction* start = nullptr;
+    const llvm::Instruction* origin = nullptr;
+    Fact entry;
+    ContextId below = kNone;  // of a root: the one that it went on from
+    int depth = 0;
+    bool released = false;
+    std::vector<Waiting> callers;
+    std::vector<Exit> exits;
+    std::vector<Error> errors;
+  };
+  struct Place_ {
+    ContextId context;
+    const llvm::Instruction* at;
+    FactId fact;
+    bool operator==(const Place_&) const = default;
+  };
+  struct PlaceHash {
+    std::size_t operator()(const Place_& p) const {
+      return (p.context * 1000003u + p.fact) * 1000003u + reinterpret_cast<std::size_t>(p.at) / 8;
+    }
+  };
+  struct Seen {
+    std::vector<Known> known;
+    int joins = 0;
+  };
+  using States = std::vector<State>;
+  using Blocks = llvm::DenseSet<const llvm::BasicBlock*>;
+
+  // solver.cpp: contexts and paths
+  void arrive(State&& state);
+  void drain();
+  void walk(State&& state);
+  bool branch(State& state, const llvm::Instruction& end);
+  bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
+  bool pass(State& state, const llvm::Instruction& i);
+  bool is_alive(const State& state);
+  const Blocks& users_ahead(const llvm::Instruction& root);
+  void leave(State& state, const llvm::ReturnInst& end);
+  void add_exit(ContextId context, Exit exit);
+  void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
+  bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                    const Exit& exit);
+  void rise();
+  void ascend(ContextId root, const Exit& exit);
+  void add_error(ContextId context, Error error);
+  void bubble(const Waiting& waiting, ContextId callee, const Error& error);
+  void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
+             const llvm::Instruction* origin, ContextId below);
+  void mark_released(ContextId context);
+  TraceId event(TraceId parent, const llvm::Instruction* at, std::string note);
+  TraceId graft(TraceId base, TraceId inner);
+  void judge_ends(ContextId first);
+
+  // transfer.cpp: single instructions; false if the fact goes no further
+  bool step(State& state, const llvm::Instruction& i, States& forks);
+  bool load(State& state, const llvm::LoadInst& load, States& forks);
+  bool store(State& state, const llvm::StoreInst& store, States& forks);
+  bool select(State& state, const llvm::SelectInst& select, States& forks);
+  void scalar(State& state, const llvm::Instruction& i);
+  bool redefine(State& state, const llvm::Instruction& i);
+  bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
+  bool lost(State& state, const llvm::Instruction& i);
+  void overwrite(State& state, const Bits& cells, Address must);
+  Bits name_cells(const Name& name, int step) const;
+  void widen(Fact& fact, const llvm::Instruction& at);
+  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to,
+                 const Bits& cells) const;
+  Address address(const llvm::Value* v, const Fact& fact) const;
+  std::int64_t extent(const llvm::Value* v) const;
+
+  // calls.cpp: what calls mean
+  bool call(State& state, const llvm::CallBase& call, States& forks);
+  bool apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
+             States& forks);
+  bool foreign(State& state, const llvm::CallBase& call);
+  void enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered);
+  void after_call(State& state, const llvm::CallBase& call);
+  bool start_pack(State& state, const llvm::CallBase& call);
+  std::vector<const Rule*> rules_for(std::size_t property, const llvm::CallBase& call) const;
+  bool is_at(const Fact& fact, const Place& place, const llvm::CallBase& call,
+             const llvm::Value** which = nullptr) const;
+  std::vector<std::pair<Name, std::int64_t>> names_at(const Property& property, const Place& place,
+                                                      const llvm::CallBase& call) const;
+  bool holds(const Rule& rule, const llvm::CallBase& call, const State& state) const;
+  static Range allowed(const Condition& condition, unsigned width);
+  Fact into(const Fact& fact, const llvm::CallBase& call, const llvm::Function* callee) const;
+  Fact back(const Fact& exit, const llvm::CallBase& call, const llvm::Function* callee) const;
+  int lifted(const Rule& rule, const llvm::CallBase& call, const llvm::Value* argument) const;
+
+  // seeds.cpp: where states begin
+  void seed(std::size_t property, const Progress& progress);
+  void seed_call(std::size_t property, const Rule& rule, const llvm::CallBase& call);
+  void seed_place(std::size_t property, const Rule& rule, const llvm::Value* v);
+  void begin_place(std::size_t property, const Rule& rule, const llvm::Value* v,
+                   const llvm::Instruction& at, const char* what);
+  Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
+  Known conditions_at(const llvm::Instruction& at);
+  bool may_pass_by(const Context& root, const Exit& exit);
+  const llvm::DominatorTree& dominators(const llvm::Function& f);
+  // Follows what began last to its end and tells what was found.
+  void finish(ContextId first);
+
+  void report(ContextId first);
+  const Property& property(const Fact& f) const { return properties_[f.property]; }
+
+  Program& program_;
+  Memory& memory_;
+  const std::vector<Property>& properties_;
+  // By property: the rules for a function's name.
+  std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
+  Facts facts_;
+  std::deque<Context> contexts_;
+  std::map<std::tuple<const llvm::Function*, FactId, std::vector<std::int64_t>>, ContextId>
+      callees_;
+  std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId>
+      roots_;
+  std::unordered_map<Place_, Seen, PlaceHash> seen_;
+  std::deque<State> work_;
+  std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from
+  std::map<const llvm::Instruction*, Blocks> ahead_;
+  std::vector<Trace> traces_;
+  std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
+  std::size_t steps_ = 0;
+  std::size_t given_up_ = 0;
+  std::vector<Finding> findings_;
+  std::set<std::tuple<const Property*, const void*, const void*>> told_;
+};
+
+}  // namespace lint

@@ -1,0 +1,390 @@
+// What single instructions do to a fact (solver.h).
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Operator.h>
+
+#include "solver.h"
+
+namespace lint {
+namespace {
+
+// Of a pointer that a loop moves along: where it started. Nothing if that is not one place.
+const llvm::Value* stepped_from(const llvm::Value* v) {
+  const auto* phi = llvm::dyn_cast<llvm::PHINode>(v);
+  if (phi == nullptr || !phi->getType()->isPointerTy()) return nullptr;
+  const llvm::Value* base = nullptr;
+  bool moves = false;
+  for (const llvm::Value* in : phi->incoming_values()) {
+    const llvm::Value* from = in;
+    while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from))
+      from = gep->getPointerOperand();
+    if (from == phi) {
+      moves = true;
+    } else if (base != nullptr && base != in) {
+      return nullptr;
+    } else {
+      base = in;
+    }
+  }
+  return moves ? base : nullptr;
+}
+
+// The first array in a record, which a pointer to the record points to as well.
+std::int64_t first_array(llvm::Type* type, const llvm::DataLayout& layout) {
+  auto* record = llvm::dyn_cast_or_null<llvm::StructType>(type);
+  if (record == nullptr || record->getNumElements() < 2) return 0;
+  llvm::Type* first = record->getElementType(0);
+  if (llvm::isa<llvm::StructType>(first)) return first_array(first, layout);
+  if (!first->isArrayTy()) return 0;
+  return static_cast<std::int64_t>(layout.getTypeAllocSize(first).getFixedValue());
+}
+
+}  // namespace
+
+Address Solver::address(const llvm::Value* v, const Fact& fact) const {
+  const bool content = property(fact).track == Track::kContent;
+  Address a = address_of(v, memory_.layout(), false);
+  // An index into bytes is anywhere in them; one into an array of records is the first record.
+  while (content) {
+    if (const llvm::Value* base = stepped_from(a.root); base != nullptr) {
+      a = {base, kAnyOffset};
+      const Address below = address_of(base, memory_.layout(), false);
+      a.root = below.root;
+    }
+    const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(a.root);
+    if (gep == nullptr) break;
+    llvm::MapVector<llvm::Value*, llvm::APInt> indices;
+    llvm::APInt rest(64, 0);
+    const bool known = gep->collectOffset(memory_.layout(), 64, indices, rest);
+    bool bytes = !known;
+    for (const auto& [index, scale] : indices) bytes |= scale.isOne();
+    const Address base = address_of(gep->getPointerOperand(), memory_.layout(), false);
+    const bool any = bytes || a.offset == kAnyOffset || base.offset == kAnyOffset;
+    a = {base.root, any ? kAnyOffset : a.offset + base.offset + rest.getSExtValue()};
+  }
+  return a;
+}
+
+// The bytes of the array or record that a step within a record leads to; 0: not known.
+std::int64_t Solver::extent(const llvm::Value* v) const {
+  const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v);
+  if (const auto* local = llvm::dyn_cast<llvm::AllocaInst>(v)) {
+    return first_array(local->getAllocatedType(), memory_.layout());
+  }
+  if (const auto* global = llvm::dyn_cast<llvm::GlobalVariable>(v)) {
+    return first_array(global->getValueType(), memory_.layout());
+  }
+  if (gep == nullptr || !gep->getSourceElementType()->isAggregateType()) return 0;
+  llvm::Type* type = gep->getResultElementType();
+  if (type->isIntegerTy(8) && gep->getNumIndices() > 1) {
+    llvm::SmallVector<llvm::Value*, 4> steps(gep->idx_begin(), gep->idx_end());
+    steps.pop_back();
+    type = llvm::GetElementPtrInst::getIndexedType(gep->getSourceElementType(), steps);
+  }
+  if (type == nullptr || !type->isSized() || !type->isAggregateType()) return 0;
+  return static_cast<std::int64_t>(memory_.layout().getTypeAllocSize(type).getFixedValue());
+}
+
+// The cells that a name leads through: 0 is the first.
+Bits Solver::name_cells(const Name& name, int step) const {
+  Bits cells = memory_.cells(name.root, name.offsets[0]);
+  for (int s = 1; s <= step; ++s)
+    cells = memory_.follow(cells, name.offsets[static_cast<std::size_t>(s)]);
+  return cells;
+}
+
+bool Solver::lost(State& state, const llvm::Instruction& i) {
+  const Property& p = property(state.fact);
+  if (p.track == Track::kAddress || state.fact.escaped) return false;
+  for (const Rule& rule : p.rules) {
+    if (rule.kind == Rule::Kind::kForbidEnd &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
+      add_error(state.context, {&rule, &i, &i, state.trace, -1});
+    }
+  }
+  return false;
+}
+
+bool Solver::redefine(State& state, const llvm::Instruction& i) {
+  state.known.forget(&i);
+  const std::size_t before = state.fact.names.size();
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    if (n.root == &i && n.steps > 0) state.fact.escaped = true;  // it lies where it lay
+    return n.root == &i;
+  });
+  return before == state.fact.names.size() || state.fact.has_object() || lost(state, i);
+}
+
+bool Solver::used(State& state, const llvm::Instruction& i, const llvm::Value* v) {
+  const Property& p = property(state.fact);
+  if (p.track == Track::kContent || !state.fact.is_named(address(v, state.fact), p.track))
+    return false;
+  for (const Rule& rule : p.rules) {
+    if (rule.kind == Rule::Kind::kForbidUse &&
+        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
+      add_error(state.context, {&rule, &i, &i, state.trace, -1});
+      return true;
+    }
+  }
+  return false;
+}
+
+// Names through cells that may have been written are gone, save those through `must`, which the
+// caller handles.
+void Solver::overwrite(State& state, const Bits& cells, Address must) {
+  const bool content = property(state.fact).track == Track::kContent;
+  bool gone = false;
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    if (n.steps == 0) return false;
+    if (n.root == must.root && n.steps == 1 && n.offsets[0] != must.offset &&
+        !offsets_meet(n.offsets[0], must.offset)) {
+      return false;
+    }
+    if (n.root == must.root && n.offsets[0] == must.offset) return true;
+    if (content) return false;
+    for (int s = 0; s < n.steps; ++s) {
+      if (Memory::meet(name_cells(n, s), cells)) {
+        gone = true;
+        return true;
+      }
+    }
+    return false;
+  });
+  if (gone) state.fact.escaped = true;
+}
+
+bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
+  if (used(state, load, load.getPointerOperand())) return false;
+  const Address from = address(load.getPointerOperand(), state.fact);
+  const bool content = property(state.fact).track == Track::kContent;
+  const llvm::Type* type = load.getType();
+  if (content && type->isIntegerTy() && type->getIntegerBitWidth() <= 32 &&
+      state.fact.is_named(from, Track::kContent)) {
+    State fork = state;
+    fork.fact.names.clear();
+    fork.fact.extent = 0;
+    fork.fact.add({&load, {}, 0, Name::Kind::kScalar});
+    fork.at = load.getNextNode();
+    forks.push_back(std::move(fork));
+  }
+  const std::vector<Name> names = state.fact.names;
+  for (const Name& n : names) {
+    Name more;
+    if (derived(n, from, &load, more)) state.fact.add(more);
+  }
+  if (content && type->isPointerTy() && !state.fact.is_named({&load, 0}, Track::kContent)) {
+    // Another way to the object, if the pointer can hold nothing else.
+    const Bits& held = memory_.points(&load);
+    if (!held.empty() && held.count() <= 2) {
+      for (const Name& n : names) {
+        if (n.steps != 0 || n.kind != Name::Kind::kObject || n.offsets[0] == kAnyOffset) continue;
+        if (memory_.cells(n.root, n.offsets[0]) == memory_.cells_of(&load)) {
+          state.fact.add({&load, {}, 0, Name::Kind::kObject});
+          break;
+        }
+      }
+    }
+  }
+  if (full_range(type)) {
+    if (const llvm::Value* held = state.known.cell(from);
+        held != nullptr && held->getType() == type) {
+      Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+      const auto range = reasoning.range(held);
+      if (range && !range->isFullSet()) state.known.set(&load, *range);
+      const std::vector<Name> all = state.fact.names;
+      for (const Name& n : all) {
+        if (n.root != held) continue;
+        Name same = n;
+        same.root = &load;
+        state.fact.add(same);
+      }
+    }
+    state.known.set_cell(from, &load);
+  }
+  return true;
+}
+
+bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
+  if (used(state, store, store.getPointerOperand())) return false;
+  const Property& p = property(state.fact);
+  const llvm::Value* value = store.getValueOperand();
+  const Address to = address(store.getPointerOperand(), state.fact);
+  const Address held = address(value, state.fact);
+  if (p.track == Track::kContent) {
+    for (const Name& n : state.fact.names) {
+      if (n.kind == Name::Kind::kScalar && n.root == value) {
+        State fork = state;
+        fork.fact.names.clear();
+        fork.fact.extent = extent(store.getPointerOperand());
+        fork.fact.add({to.root, {to.offset}, 0, Name::Kind::kObject});
+        widen(fork.fact, store);
+        fork.at = store.getNextNode();
+        forks.push_back(std::move(fork));
+        break;
+      }
+    }
+    // A string that is cut to nothing holds nothing.
+    const auto* c = llvm::dyn_cast<llvm::ConstantInt>(value);
+    if (c != nullptr && c->isZero() && to.offset != kAnyOffset) {
+      for (const Name& n : state.fact.names) {
+        if (n.root == to.root && n.steps == 0 && n.kind == Name::Kind::kObject &&
+            n.offsets[0] == to.offset) {
+          return false;
+        }
+      }
+    }
+  }
+  const Bits cells = memory_.cells_of(store.getPointerOperand());
+  overwrite(state, cells, to);
+  const std::vector<Name> names = state.fact.names;
+  for (const Name& n : names) {
+    if (n.root != held.root || n.kind == Name::Kind::kScalar) continue;
+    Name inner = n;
+    if (n.offsets[0] != kAnyOffset && held.offset != kAnyOffset) inner.offsets[0] -= held.offset;
+    Name more;
+    if (!prefixed(inner, to.root, to.offset, more) || !state.fact.add(more))
+      state.fact.escaped = true;
+    // In memory that outlives the function others may see to its end.
+    if (!llvm::isa<llvm::AllocaInst>(to.root)) state.fact.escaped = true;
+  }
+  state.known.keep_cells([&](Address a) {
+    if (a.root == to.root)
+      return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
+    return !Memory::meet(memory_.cells(a.root, a.offset), cells);
+  });
+  if (full_range(value->getType())) state.known.set_cell(to, value);
+  return state.fact.has_object() || lost(state, store);
+}
+
+bool Solver::select(State& state, const llvm::SelectInst& select, States& forks) {
+  if (!full_range(select.getType())) return true;
+  const auto choose = [&](State& s, bool truth) {
+    Reasoning reasoning(s.known, s.fact, property(s.fact).track);
+    if (!reasoning.assume(select.getCondition(), truth)) return false;
+    const llvm::Value* chosen = truth ? select.getTrueValue() : select.getFalseValue();
+    const auto range = reasoning.range(chosen);
+    if (range && !range->isFullSet()) s.known.set(&select, *range);
+    const Address a = address(chosen, s.fact);
+    const std::vector<Name> names = s.fact.names;
+    for (const Name& n : names) {
+      if (n.root != a.root) continue;
+      Name same = n;
+      same.root = &select;
+      if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) same.offsets[0] -= a.offset;
+      s.fact.add(same);
+    }
+    return true;
+  };
+  const Address yes = address(select.getTrueValue(), state.fact);
+  const Address no = address(select.getFalseValue(), state.fact);
+  bool concerns = false;
+  for (const Name& n : state.fact.names) concerns |= n.root == yes.root || n.root == no.root;
+  if (!concerns) return true;
+  State other = state;
+  if (choose(other, false)) {
+    other.at = select.getNextNode();
+    forks.push_back(std::move(other));
+  }
+  return choose(state, true);
+}
+
+// Bytes of the content stay what they are when they are computed with.
+void Solver::scalar(State& state, const llvm::Instruction& i) {
+  if (!i.getType()->isIntegerTy() || llvm::isa<llvm::ICmpInst>(i)) return;
+  for (const llvm::Value* operand : i.operands()) {
+    for (const Name& n : state.fact.names) {
+      if (n.kind == Name::Kind::kScalar && n.root == operand) {
+        state.fact.add({&i, {}, 0, Name::Kind::kScalar});
+        return;
+      }
+    }
+  }
+}
+
+bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
+  if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
+    if (llvm::isa<llvm::DbgInfoIntrinsic>(i)) return true;
+    if (!i.getType()->isVoidTy() && !redefine(state, i)) return false;
+    return call(state, *c, forks);
+  }
+  if (i.isTerminator()) return true;
+  if (!i.getType()->isVoidTy() && !redefine(state, i)) return false;
+  if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(&i)) return load(state, *l, forks);
+  if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) return store(state, *s, forks);
+  if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(&i)) return select(state, *s, forks);
+  if (property(state.fact).track == Track::kContent) scalar(state, i);
+  return true;
+}
+
+// Whether nothing between the two may have written the cells.
+bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
+                       const Bits& cells) const {
+  const auto writes = [&](const llvm::Instruction& i) {
+    if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
+      return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
+    }
+    if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
+      return !llvm::isa<llvm::DbgInfoIntrinsic>(i) && memory_.may_write(*c, cells);
+    }
+    return false;
+  };
+  std::set<const llvm::BasicBlock*> seen;
+  std::vector<const llvm::Instruction*> ends{&to};
+  while (!ends.empty()) {
+    const llvm::Instruction* end = ends.back();
+    ends.pop_back();
+    const llvm::BasicBlock* block = end->getParent();
+    bool found = false;
+    for (const llvm::Instruction* i = end->getPrevNode(); i != nullptr; i = i->getPrevNode()) {
+      if (i == &from) {
+        found = true;
+        break;
+      }
+      if (writes(*i)) return false;
+    }
+    if (found) continue;
+    if (block == &block->getParent()->getEntryBlock() || seen.size() > 60) return false;
+    for (const llvm::BasicBlock* before : llvm::predecessors(block)) {
+      if (!seen.insert(before).second) continue;
+      if (before->getTerminator() == &from) continue;
+      if (writes(*before->getTerminator())) return false;
+      ends.push_back(before->getTerminator());
+    }
+  }
+  return true;
+}
+
+// Adds the cells that surely hold the object when `at` is reached, from the loads and stores of it
+// that lie before.
+void Solver::widen(Fact& fact, const llvm::Instruction& at) {
+  for (std::size_t round = 0; round < fact.names.size(); ++round) {
+    const std::vector<Name> names = fact.names;
+    const std::size_t before = names.size();
+    for (const Name& n : names) {
+      if (n.steps == kMostSteps || n.kind == Name::Kind::kScalar) continue;
+      const auto try_cell = [&](const llvm::Instruction& access, const llvm::Value* pointer) {
+        const Address a = address(pointer, fact);
+        Name more;
+        if (!prefixed(n, a.root, a.offset, more)) return;
+        for (int s = 0; s < more.steps; ++s) {
+          if (!untouched(access, at, name_cells(more, s))) return;
+        }
+        fact.add(more);
+      };
+      if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(n.root); l != nullptr && l != &at) {
+        if (l->getFunction() == at.getFunction()) try_cell(*l, l->getPointerOperand());
+      } else if (llvm::isa<llvm::CallBase>(n.root) || llvm::isa<llvm::Argument>(n.root)) {
+        for (const llvm::User* user : n.root->users()) {
+          const auto* s = llvm::dyn_cast<llvm::StoreInst>(user);
+          if (s == nullptr || s->getValueOperand() != n.root ||
+              s->getFunction() != at.getFunction()) {
+            continue;
+          }
+          if (dominators(*at.getFunction()).dominates(s, &at)) try_cell(*s, s->getPointerOperand());
+        }
+      }
+    }
+    if (fact.names.size() == before) return;
+  }
+}
+
+}  // namespace lint

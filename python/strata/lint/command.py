@@ -1,0 +1,125 @@
+"""`strata lint` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strata.errors import StrataError
+from strata.lint import engine, output
+from strata.lint.finding import (
+    beyond,
+    distinct,
+    is_allowed,
+    read_baseline,
+    write_baseline,
+)
+from strata.lint.units import Program, find
+from strata.terminal import console, echo, say
+
+HELP = """Find misuse of memory, files, locks and format strings in the programs that a build made.
+
+BUILD is a folder, program, library or object that strata-cc or strata-c++ built (CC=strata-cc make).
+Exit status 0: nothing found; 1: something found; 2: it could not be analysed."""
+
+
+def choose(names: list[str], folder: Path) -> list[Path]:
+    """The properties asked for: names of shipped ones or files."""
+    out = []
+    for name in names or list(engine.SHIPPED):
+        shipped = folder / f"{name}.prop"
+        path = shipped if "/" not in name and shipped.exists() else Path(name)
+        if not path.is_file():
+            raise StrataError(
+                f"--property {name}: no such file, and the properties that ship are "
+                + ", ".join(engine.SHIPPED)
+            )
+        out.append(path)
+    return out
+
+
+def analyse_all(
+    programs: list[Program], files: list[Path], binary: Path, *, quiet: bool
+) -> list[engine.Outcome]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    outcomes = []
+    with Progress(
+        *columns, console=out, transient=True, disable=quiet or not out.is_terminal
+    ) as bar:
+        for number, program in enumerate(programs):
+            task = bar.add_task(program.name, total=None)
+
+            def step(
+                phase: str, done: int, total: int, task: object = task, name: str = program.name
+            ) -> None:
+                bar.update(
+                    task,  # type: ignore[arg-type]
+                    description=f"{name} ({number + 1} of {len(programs)}): {phase}",
+                    completed=done,
+                    total=max(total, 1),
+                )
+
+            for lost in program.lost[:3]:
+                say(f"{lost} is gone; {program.name} is analysed without it")
+            if program.bitcode:
+                outcomes.append(engine.analyse(program, files, binary, step))
+            bar.remove_task(task)
+    return outcomes
+
+
+def lint_command(
+    build: Annotated[Path, typer.Argument(metavar="BUILD")],
+    property_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="NAME|FILE",
+            help="taint, heap, file, lock or a file of yours; repeatable. All four without it.",
+        ),
+    ] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write SARIF 2.1.0 there.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page there.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="Leave out what this file of --write-baseline knows.")
+    ] = None,
+    write_baseline_: Annotated[
+        Path | None,
+        typer.Option("--write-baseline", metavar="PATH", help="Write what is found as known."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    binary = engine.find_engine()
+    files = choose(property_ or [], engine.properties(binary))
+    known = read_baseline(baseline) if baseline else None
+    programs = find(build)
+    outcomes = analyse_all(programs, files, binary, quiet=quiet)
+    findings = distinct([f for o in outcomes for f in o.findings])
+    told = [f for f in findings if not is_allowed(f)]
+    allowed = len(findings) - len(told)
+    if write_baseline_ is not None:
+        write_baseline(write_baseline_, told)
+    fresh = beyond(told, known) if known is not None else told
+    lines = sum(o.lines for o in outcomes)
+    if sarif is not None:
+        output.write(sarif, output.sarif(fresh))
+    if html is not None:
+        output.write(html, output.html(fresh, lines, [p.name for p in programs]))
+    if fresh:
+        echo(output.text(fresh))
+    seconds = sum(o.seconds for o in outcomes)
+    more = f", {allowed} allowed" if allowed else ""
+    more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
+    echo(f"{len(fresh)} found{more}; {lines:,} lines in {seconds:.1f} s")
+    if given_up := sum(o.given_up for o in outcomes):
+        say(f"{given_up} places were too much to follow to their end; what lies behind is not told")
+    raise typer.Exit(1 if fresh and write_baseline_ is None else 0)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("lint", help=HELP)(lint_command)

@@ -1,0 +1,121 @@
+"""What a build folder holds: its programs and libraries, and the bitcode that strata-cc kept of what
+they are made of."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from strata.errors import StrataError
+from strata.lint.wrapper import SECTION, bitcode_path
+
+EXECUTABLE, SHARED, OBJECT = 2, 3, 1
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is analysed as one: a program, a library, or all that went into neither."""
+
+    name: str
+    bitcode: tuple[Path, ...]
+    lost: tuple[Path, ...]  # that was noted and is gone
+
+
+@dataclass(frozen=True)
+class Made:
+    """A linked file or an object, and the bitcode it names."""
+
+    path: Path
+    kind: int
+    runs: bool
+    bitcode: tuple[Path, ...]
+
+
+def read_made(path: Path) -> Made | None:
+    """What an ELF file says; nothing if it is none of ours."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < 64 or file.read(5) != b"\x7fELF\x02":
+                return None
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return parse(path, data)
+    except (OSError, ValueError, struct.error, IndexError):
+        return None
+
+
+def parse(path: Path, data: mmap.mmap) -> Made | None:
+    kind = struct.unpack_from("<H", data, 16)[0]
+    (headers,) = struct.unpack_from("<Q", data, 40)
+    size, count, names_at = struct.unpack_from("<HHH", data, 58)
+    (programs,) = struct.unpack_from("<Q", data, 32)
+    segment, segments = struct.unpack_from("<HH", data, 54)
+    runs = any(
+        struct.unpack_from("<I", data, programs + i * segment)[0] == 3 for i in range(segments)
+    )
+    sections = [struct.unpack_from("<IIQQQQ", data, headers + i * size) for i in range(count)]
+    names = sections[names_at][4]
+    wanted = SECTION.encode() + b"\0"
+    text = b""
+    for name, _, _, _, offset, length in sections:
+        if data[names + name : names + name + len(wanted)] == wanted:
+            text += data[offset : offset + length]
+    paths = text.replace(b"\0", b"\n").decode(errors="surrogateescape").split("\n")
+    bitcode = tuple(dict.fromkeys(Path(p) for p in paths if p))
+    return Made(path, kind, runs, bitcode) if bitcode else None
+
+
+def find(folder: Path) -> list[Program]:
+    """The programs in a build folder, or in one file; the rest as one more."""
+    if not folder.exists():
+        raise StrataError(f"{folder}: no such file or folder")
+    if folder.is_file():
+        if folder.suffix == ".bc":
+            return [Program(folder.name, (folder,), ())]
+        made = read_made(folder)
+        if made is None:
+            raise StrataError(f"{folder}: not built by strata-cc; build with CC=strata-cc first")
+        return [as_program(folder.name, made.bitcode)]
+    found: list[Made] = []
+    loose: list[Path] = []
+    for base, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f != ".git")
+        for name in sorted(files):
+            path = Path(base, name)
+            if name.startswith(".") and name.endswith(".bc"):
+                loose.append(path.absolute())
+            elif not path.is_symlink() and (made := read_made(path)) is not None:
+                found.append(made)
+    linked = [m for m in found if m.kind != OBJECT]
+    programs = {}
+    for made in [m for m in linked if m.runs] + [m for m in linked if not m.runs]:
+        programs.setdefault(frozenset(made.bitcode), (made.path.name, made.bitcode))
+    covered = {b for m in linked for b in m.bitcode}
+    objects = [b for m in found if m.kind == OBJECT for b in m.bitcode]
+    rest = [b for b in dict.fromkeys([*objects, *loose]) if b not in covered and b.exists()]
+    out = [as_program(name, bitcode) for name, bitcode in programs.values()]
+    if rest:
+        out.append(Program("what is in no program", tuple(rest), ()))
+    if not out:
+        raise StrataError(f"{folder}: nothing in it was built by strata-cc; CC=strata-cc make")
+    return without_parts(out)
+
+
+def as_program(name: str, bitcode: tuple[Path, ...]) -> Program:
+    here = tuple(b for b in bitcode if b.exists())
+    return Program(name, here, tuple(b for b in bitcode if not b.exists()))
+
+
+def without_parts(programs: list[Program]) -> list[Program]:
+    """Leaves out what is wholly contained in another."""
+    sets = [frozenset(p.bitcode) for p in programs]
+    return [
+        program
+        for program, own in zip(programs, sets, strict=True)
+        if own and not any(own < other for other in sets)
+    ]
+
+
+__all__ = ["Program", "bitcode_path", "find"]

@@ -1,0 +1,185 @@
+// Says memory errors. See error_report.h.
+#include "malloc/error_report.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/message.h"
+#include "malloc/runtime.h"
+#include "os/confinement.h"
+#include "os/side_stack.h"
+#include "profile/frame_names.h"
+#include "profile/mappings.h"
+#include "profile/stack_walk.h"
+#include "strata/raw_io.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kMostFrames = 2 * BlockEvent::kMostFrames;
+constexpr size_t kMostName = 120;
+
+// The names of the frames of one report.
+class Names : public FrameNames::Sink {
+ public:
+  Names() : Sink(Take) {}
+
+  // Without /proc, or under a filter of the program's, there are none.
+  void Find(const BlockEvent* first, const BlockEvent* second) {
+    for (const BlockEvent* e : {first, second}) {
+      for (size_t i = 0; e != nullptr && i < e->depth; ++i) frames_[used_++] = e->frames[i];
+    }
+    std::sort(frames_, frames_ + used_);
+    used_ = static_cast<size_t>(std::unique(frames_, frames_ + used_) - frames_);
+    if (!MayOpenFiles()) return;
+    FrameNames namer;
+    namer.Name(frames_, used_, true, *this);
+    if (!ReadOwnMaps(maps_)) maps_.Clear();
+  }
+  const char* NameOf(uintptr_t frame) const {
+    const uintptr_t* at = std::lower_bound(frames_, frames_ + used_, frame);
+    return at == frames_ + used_ || *at != frame ? "" : names_[at - frames_];
+  }
+  bool FileOf(uintptr_t frame, Mapping& out) const {
+    MapsParser parser(maps_.data(), maps_.size());
+    while (parser.Next(&out)) {
+      if (frame - 1 >= out.start && frame - 1 < out.end) return out.path_length != 0;
+    }
+    return false;
+  }
+
+ private:
+  static void Take(FrameNames::Sink& self, uintptr_t frame, const char* name, size_t length) {
+    auto& names = static_cast<Names&>(self);
+    const uintptr_t* at = std::lower_bound(names.frames_, names.frames_ + names.used_, frame);
+    char* to = names.names_[at - names.frames_];
+    const size_t n = length < kMostName - 1 ? length : kMostName - 1;
+    if (n != 0) memcpy(to, name, n);
+    to[n] = '\0';
+  }
+
+  uintptr_t frames_[kMostFrames];
+  char names_[kMostFrames][kMostName] = {};
+  size_t used_ = 0;
+  ScratchArray<char> maps_;
+};
+
+struct Words {
+  const char* title;
+  const char* anchor;
+};
+
+Words WordsOf(MemoryErrorKind kind) {
+  switch (kind) {
+    case MemoryErrorKind::kDoubleFree:
+      return {"double free", "double-free"};
+    case MemoryErrorKind::kInvalidFree:
+      return {"invalid free", "invalid-free"};
+    case MemoryErrorKind::kUseAfterFree:
+      return {"use after free", "use-after-free"};
+    case MemoryErrorKind::kOverflow:
+      return {"overflow", "overflow"};
+    case MemoryErrorKind::kUnderflow:
+      break;
+  }
+  return {"underflow", "underflow"};
+}
+
+const char* VerbOf(Noticed noticed) {
+  switch (noticed) {
+    case Noticed::kRead:
+      return "read of ";
+    case Noticed::kWrite:
+      return "write to ";
+    case Noticed::kFree:
+      return "free of ";
+    case Noticed::kLater:
+      break;
+  }
+  return "found overwritten: ";
+}
+
+void SayWhat(const MemoryError& e) {
+  Message line;
+  line.Text(WordsOf(e.kind).title).Text(": ").Text(VerbOf(e.noticed)).Hex(e.at);
+  const bool inside = e.at >= e.block && e.at - e.block < e.size;
+  if (e.at == e.block) {
+    line.Text(", the start of");
+  } else if (inside) {
+    line.Text(", ").Number(e.at - e.block).Text(" bytes inside");
+  } else if (e.at >= e.block) {
+    line.Text(", ").Number(e.at - e.block - e.size).Text(" bytes behind the end of");
+  } else {
+    line.Text(", ").Number(e.block - e.at).Text(" bytes before the start of");
+  }
+  line.Text(e.freed == nullptr ? " a block of " : " a freed block of ")
+      .Number(e.size)
+      .Text(" bytes at ")
+      .Hex(e.block)
+      .Send();
+}
+
+void SayEvent(const char* what, const BlockEvent& event, const Names& names) {
+  Message().Text(what).Text(" by thread ").Number(event.thread).Text(":").Send();
+  for (size_t i = 0; i < event.depth; ++i) {
+    Message line;
+    line.Text("  #").Number(i).Text(" ").Hex(event.frames[i]);
+    const char* name = names.NameOf(event.frames[i]);
+    if (name[0] != '\0') line.Text(" ").Text(name);
+    Mapping file;
+    if (names.FileOf(event.frames[i], file)) {
+      char path[200];
+      const size_t n = std::min(file.path_length, sizeof(path) - 1);
+      memcpy(path, file.path, n);
+      path[n] = '\0';
+      line.Text(" ").Text(path).Text("+").Hex(event.frames[i] - 1 - file.start + file.file_offset);
+    }
+    line.Send();
+  }
+}
+
+void SayAll(const MemoryError& e) {
+  Names names;
+  names.Find(e.allocated, e.freed);
+  SayWhat(e);
+  if (e.allocated != nullptr && e.allocated->thread != 0)
+    SayEvent("allocated", *e.allocated, names);
+  if (e.freed != nullptr && e.freed->thread != 0) SayEvent("freed", *e.freed, names);
+  Message().Text("read on: docs/errors.md#").Text(WordsOf(e.kind).anchor).Send();
+}
+
+}  // namespace
+
+void SayMemoryError(const MemoryError& error) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) {
+    if (TheRuntime().options.on_error == OnError::kIgnore) return;
+    // Another thread is at it, and will end the process.
+    constexpr timespec kLong{2, 0};
+    raw::Nanosleep(&kLong, nullptr);
+  }
+  OnSideStack([&error] { SayAll(error); });
+}
+
+void ReportMemoryError(const MemoryError& error) {
+  SayMemoryError(error);
+  if (TheRuntime().options.on_error == OnError::kAbort) abort();
+}
+
+BlockEvent CurrentEvent() {
+  BlockEvent event;
+  clockid_t clock = 0;
+  // As libc makes it of the thread's number; no system call.
+  if (pthread_getcpuclockid(pthread_self(), &clock) == 0)
+    event.thread = static_cast<uint32_t>(~(clock >> 3));
+  event.depth = static_cast<uint32_t>(WalkStack(event.frames, BlockEvent::kMostFrames));
+  return event;
+}
+
+}  // namespace strata

@@ -1,0 +1,81 @@
+// The handler of SIGSEGV for guarded blocks. A fault in the pool is explained on stderr; then the
+// access is let fault again, by default or in the program's own handler, so that a core dump or a
+// debugger shows it as it was. Any other fault is handed to whoever had the signal before. A
+// program that sets a handler later keeps it: nothing is said then. Sits in malloc.
+//
+// The handler is set with the first guarded block, with the flags and the mask of the one that was
+// there: it runs where, and interrupted by what, the program expects.
+#include <errno.h>
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/errno_keeper.h"
+#include "malloc/guard.h"
+#include "malloc/runtime.h"
+
+namespace strata {
+namespace {
+
+struct sigaction g_before;
+
+bool HandlesItself(const struct sigaction& a) {
+  if ((a.sa_flags & SA_SIGINFO) != 0) return a.sa_sigaction != nullptr;
+  return a.sa_handler != SIG_DFL && a.sa_handler != SIG_IGN;
+}
+
+void StepAside(int signal) {
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(signal, &by_default, nullptr);
+}
+
+void HandOn(int signal, siginfo_t* info, void* context) {
+  if (HandlesItself(g_before)) {
+    if ((g_before.sa_flags & SA_SIGINFO) != 0) {
+      g_before.sa_sigaction(signal, info, context);
+    } else {
+      g_before.sa_handler(signal);
+    }
+    return;
+  }
+  // The access faults again; a signal that somebody sent does not come again by itself. Synchronous
+  // ones end a program that ignores them, those sent do not.
+  const bool sent = info->si_code <= 0;
+  if (sent && g_before.sa_handler == SIG_IGN && (g_before.sa_flags & SA_SIGINFO) == 0) return;
+  StepAside(signal);
+  if (sent) raise(signal);
+}
+
+void Handle(int signal, siginfo_t* info, void* context) {
+  const ErrnoKeeper keep;
+  constexpr greg_t kWriteBit = 2;
+  const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+  // Whatever was sent has no address.
+  if (info->si_code == SEGV_ACCERR) {
+    const auto* registers = static_cast<const ucontext_t*>(context);
+    const bool is_write = (registers->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+    if (SayGuardFault(at, is_write ? Noticed::kWrite : Noticed::kRead) &&
+        TheRuntime().options.on_error == OnError::kIgnore) {
+      Guards().Forgive(at);
+      return;
+    }
+  }
+  HandOn(signal, info, context);
+}
+
+}  // namespace
+
+void InstallGuardHandler() {
+  if (sigaction(SIGSEGV, nullptr, &g_before) != 0) return;
+  struct sigaction ours{};
+  ours.sa_sigaction = Handle;
+  ours.sa_mask = g_before.sa_mask;
+  ours.sa_flags =
+      HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &ours, nullptr);
+}
+
+}  // namespace strata

@@ -1,0 +1,301 @@
+// Memory errors, a bug a case, as small programs make them. test_memory_errors.py says which are
+// found by default, with STRATA_GUARD=1/1 and with STRATA_CHECK=on. A case that is not found ends
+// well. Also: what programs may do with blocks that are watched (the cases that begin with "ok_").
+#include "case.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Kept from the compiler, so that it neither warns nor drops anything.
+static void* volatile g_kept[4096];
+
+static char* New(size_t size) {
+  char* p = (char*)malloc(size);
+  CHECK(p != NULL);
+  return (char*)HidePointer(p);
+}
+
+static void Churn(size_t size, int n) {
+  for (int i = 0; i < n; ++i) g_kept[i] = malloc(size);
+  for (int i = 0; i < n; ++i) free(g_kept[i]);
+}
+
+static void* FreeIt(void* p) {
+  free(p);
+  return NULL;
+}
+
+static void DoubleAtOnce(size_t size) {
+  char* p = New(size);
+  free(p);
+  free(HidePointer(p));
+}
+static void DoubleAfterOne(size_t size) {
+  char* p = New(size);
+  char* other = New(size);
+  free(p);
+  free(other);
+  free(HidePointer(p));
+}
+static void DoubleAfterMany(size_t size, int n) {
+  char* p = New(size);
+  for (int i = 0; i < n; ++i) g_kept[i] = malloc(size);
+  free(p);
+  for (int i = 0; i < n; ++i) free(g_kept[i]);
+  free(HidePointer(p));
+}
+static void DoubleByThread(size_t size) {
+  pthread_t thread;
+  char* p = New(size);
+  free(p);
+  CHECK(pthread_create(&thread, NULL, FreeIt, HidePointer(p)) == 0);
+  pthread_join(thread, NULL);
+}
+
+CASE(double_at_once_24) { DoubleAtOnce(24); }
+CASE(double_at_once_8) { DoubleAtOnce(8); }
+CASE(double_at_once_400) { DoubleAtOnce(400); }
+CASE(double_at_once_3000) { DoubleAtOnce(3000); }
+CASE(double_at_once_100000) { DoubleAtOnce(100000); }
+CASE(double_after_one_8) { DoubleAfterOne(8); }
+CASE(double_after_one_24) { DoubleAfterOne(24); }
+CASE(double_after_one_400) { DoubleAfterOne(400); }
+CASE(double_after_one_3000) { DoubleAfterOne(3000); }
+CASE(double_after_one_100000) { DoubleAfterOne(100000); }
+CASE(double_after_2000_8) { DoubleAfterMany(8, 2000); }
+CASE(double_after_2000_24) { DoubleAfterMany(24, 2000); }
+CASE(double_after_2000_400) { DoubleAfterMany(400, 2000); }
+CASE(double_after_2000_3000) { DoubleAfterMany(3000, 2000); }
+CASE(double_by_thread_24) { DoubleByThread(24); }
+CASE(double_by_thread_400) { DoubleByThread(400); }
+CASE(double_other_way_round) {
+  char* p = New(48);
+  char* q = New(48);
+  free(p);
+  free(q);
+  free(HidePointer(q));
+}
+CASE(double_of_realloc) {
+  char* p = New(60);
+  free(p);
+  free(realloc(HidePointer(p), 4000));
+}
+CASE(double_of_realloc_in_place) {
+  char* p = New(60);
+  free(p);
+  free(realloc(HidePointer(p), 58));
+}
+CASE(double_of_aligned) {
+  char* p = (char*)HidePointer(aligned_alloc(64, 192));
+  char* q = (char*)HidePointer(aligned_alloc(64, 192));
+  free(p);
+  free(q);
+  free(HidePointer(p));
+}
+// By the second thread after the first's frees have gone down.
+CASE(double_from_below) {
+  static void* blocks[20000];
+  for (int i = 0; i < 20000; ++i) blocks[i] = malloc(64);
+  for (int i = 0; i < 20000; ++i) free(blocks[i]);
+  free(HidePointer(blocks[100]));
+  free(HidePointer(blocks[19000]));
+}
+
+CASE(inside_24) { free(HidePointer(New(24) + 8)); }
+CASE(inside_400) { free(HidePointer(New(400) + 16)); }
+CASE(inside_3000) { free(HidePointer(New(3000) + 1024)); }
+CASE(inside_100000) { free(HidePointer(New(100000) + 4096)); }
+CASE(inside_realloc) { g_kept[0] = realloc(HidePointer(New(400) + 16), 500); }
+CASE(inside_realloc_in_place) { g_kept[0] = realloc(HidePointer(New(400) + 16), 390); }
+CASE(foreign_stack) {
+  char here[64] __attribute__((aligned(16)));
+  free(HidePointer(here));
+}
+CASE(foreign_realloc) {
+  static char here[64] __attribute__((aligned(16)));
+  g_kept[0] = realloc(HidePointer(here), 100);
+}
+
+// Written with 1, which is no byte of any pattern.
+static void Write(char* p, size_t n) {
+  volatile char* at = p;
+  for (size_t i = 0; i < n; ++i) at[i] = 1;
+}
+CASE(overflow_8) {
+  char* p = New(40);
+  Write(p + 40, 8);
+  free(p);
+}
+CASE(overflow_1) {
+  char* p = New(41);
+  Write(p + 41, 1);
+  free(p);
+}
+CASE(overflow_1_of_16) {
+  char* p = New(16);
+  Write(p + 16, 1);
+  free(p);
+}
+CASE(overflow_page) {
+  char* p = New(100);
+  Write(p + 100 + 4096, 1);
+  free(p);
+}
+CASE(overflow_by_read) {
+  volatile char* p = New(64);
+  g_kept[0] = (void*)(uintptr_t)(unsigned char)p[64 + 4096];
+  free((void*)p);
+}
+CASE(overflow_of_realloc) {
+  char* p = (char*)HidePointer(realloc(New(20), 72));
+  Write(p + 72, 8);
+  free(p);
+}
+CASE(overflow_of_calloc) {
+  char* p = (char*)HidePointer(calloc(9, 8));
+  Write(p + 72, 8);
+  free(p);
+}
+CASE(underflow_8) {
+  char* p = New(40);
+  Write(p - 8, 8);
+  free(p);
+}
+CASE(underflow_1) {
+  char* p = New(100);
+  Write(p - 1, 1);
+  free(p);
+}
+CASE(use_after_free_write) {
+  char* p = New(64);
+  free(p);
+  Write((char*)HidePointer(p) + 16, 8);
+  Churn(64, 4000);
+}
+CASE(use_after_free_read) {
+  char* p = New(64);
+  Write(p, 64);
+  free(p);
+  g_kept[1] = (void*)(uintptr_t)*((volatile unsigned char*)HidePointer(p) + 16);
+}
+CASE(use_after_realloc) {
+  char* p = New(64);
+  g_kept[0] = realloc(p, 2000);
+  Write((char*)HidePointer(p) + 32, 4);
+  free(g_kept[0]);
+  Churn(64, 4000);
+}
+CASE(overflow_never_freed) {
+  char* p = New(40);
+  Write(p + 40, 8);
+  g_kept[0] = p;
+}
+
+// --- What is right stays right.
+
+CASE(ok_contents) {
+  static const size_t kSizes[] = {0, 1, 7, 8, 16, 24, 100, 1000, 4095, 4096, 4097, 70000, 300000};
+  for (size_t i = 0; i < sizeof kSizes / sizeof *kSizes; ++i) {
+    const size_t size = kSizes[i];
+    for (int round = 0; round < 50; ++round) {
+      unsigned char* p = (unsigned char*)malloc(size);
+      CHECK_AT(p != NULL && (uintptr_t)p % 8 == 0, size);
+      CHECK_AT(size < 16 || (uintptr_t)p % 16 == 0, size);
+      CHECK_AT(malloc_usable_size(p) >= size, size);
+      memset(p, round, malloc_usable_size(p));
+      unsigned char* q = (unsigned char*)realloc(p, size + 33);
+      CHECK_AT(q != NULL && (size == 0 || (q[0] == round && q[size - 1] == round)), size);
+      free(q);
+      q = (unsigned char*)calloc(1, size + 1);
+      CHECK_AT(q != NULL, size);
+      for (size_t k = 0; k <= size; ++k) CHECK_AT(q[k] == 0, size);
+      free(q);
+    }
+  }
+  for (size_t align = 32; align <= 1 << 16; align *= 2) {
+    void* p = NULL;
+    CHECK_AT(posix_memalign(&p, align, 100) == 0 && (uintptr_t)p % align == 0, align);
+    memset(p, 1, malloc_usable_size(p));
+    p = realloc(p, 50);
+    CHECK(p != NULL && *(char*)p == 1);
+    free(p);
+  }
+}
+CASE(ok_fork) {
+  char* p = New(100);
+  memset(p, 7, 100);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      CHECK(p[99] == 7);
+      free(p);
+      Churn(100, 50);
+      _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  free(p);
+}
+static void* ChurnAll(void* seed) {
+  unsigned state = (unsigned)(uintptr_t)seed;
+  void* mine[64] = {0};
+  for (int i = 0; i < 20000; ++i) {
+    state = state * 1103515245 + 12345;
+    const unsigned at = state >> 16 & 63;
+    free(mine[at]);
+    const size_t size = state >> 8 & 511;
+    mine[at] = malloc(size);
+    memset(mine[at], (int)at, size);
+  }
+  for (int i = 0; i < 64; ++i) free(mine[i]);
+  return NULL;
+}
+CASE(ok_threads) {
+  pthread_t threads[4];
+  for (uintptr_t i = 0; i < 4; ++i)
+    CHECK(pthread_create(&threads[i], NULL, ChurnAll, (void*)(i + 1)) == 0);
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+}
+
+// The program's own handler, from before the first guarded block or after, gets every fault.
+static volatile sig_atomic_t g_faults;
+static void* volatile g_fault_at;
+static void OnFault(int signal, siginfo_t* info, void* context) {
+  (void)signal, (void)context;
+  ++g_faults;
+  g_fault_at = info->si_addr;
+  _exit(3);
+}
+static void SetHandler(void) {
+  struct sigaction action = {0};
+  action.sa_sigaction = OnFault;
+  action.sa_flags = SA_SIGINFO;
+  CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+}
+CASE(handler_before) {
+  SetHandler();
+  char* p = New(64);
+  free(p);
+  Write((char*)HidePointer(p), 1);
+}
+CASE(handler_for_others) {
+  SetHandler();
+  Churn(64, 100);
+  *(volatile int*)HidePointer((void*)16) = 1;
+}
+CASE(handler_after) {
+  Churn(64, 100);
+  SetHandler();
+  char* p = New(64);
+  free(p);
+  Write((char*)HidePointer(p), 1);
+}
+CASE(no_handler_other_fault) {
+  Churn(64, 100);
+  *(volatile int*)HidePointer((void*)16) = 1;
+}

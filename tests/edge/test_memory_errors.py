@@ -1,0 +1,128 @@
+"""Memory errors: what is found by default, by guards and in a checked run, and how it is told.
+
+The cases are in memory_error_cases.c; each is one bug of a small program, or something right.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, Result, cases
+
+SOURCE = Path(__file__).resolve().parent / "memory_error_cases.c"
+CASES = cases(SOURCE)
+DOUBLE = [case for case in CASES if case.startswith("double_")]
+BAD_FREES = DOUBLE + [case for case in CASES if case.startswith(("inside_", "foreign_"))]
+ACCESSES = [case for case in CASES if case.startswith(("overflow_", "underflow_", "use_after_"))]
+RIGHT = [case for case in CASES if case.startswith("ok_")]
+
+GUARDED = {"STRATA_GUARD": "1/1"}
+CHECKED = {"STRATA_CHECK": "on", "STRATA_GUARD": "off"}
+MODES = {
+    "default": {},
+    "guarded": GUARDED,
+    "checked": CHECKED,
+    "per-thread": {"STRATA_CACHE": "thread"},
+    "per-thread guarded": {"STRATA_CACHE": "thread", **GUARDED},
+}
+# Reads leave no trace, and what misses the canaries is not seen by them.
+NOT_BY_CHECKS = {"overflow_page", "overflow_by_read", "use_after_free_read"}
+NOT_BY_GUARDS = {"overflow_never_freed"}  # found when the block is freed
+
+
+def run(lab: Lab, case: str, env: dict[str, str]) -> Result:
+    lab.require_strata()
+    return lab.run(lab.build(SOURCE, "-pthread", "-w"), case, env=env)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", BAD_FREES)
+def test_a_bad_free_ends_the_process(lab: Lab, case: str, mode: str) -> None:
+    result = run(lab, case, MODES[mode])
+    assert result.returncode == -signal.SIGABRT, result.explain()
+    first = result.strata_lines()[0]
+    if case in DOUBLE:
+        assert "double free" in first, result.explain()
+    if mode in ("default", "per-thread"):
+        assert len(result.stderr.splitlines()) == 1, result.explain()
+
+
+@pytest.mark.parametrize("case", [case for case in ACCESSES if case not in NOT_BY_GUARDS])
+@pytest.mark.parametrize("mode", ["guarded", "per-thread guarded"])
+def test_guards_find_an_access(lab: Lab, case: str, mode: str) -> None:
+    for _ in range(3):  # at the left end of its page, or at the right
+        result = run(lab, case, MODES[mode])
+        assert result.returncode in (-signal.SIGSEGV, -signal.SIGABRT), result.explain()
+        assert re.match(r"strata: (overflow|underflow|use after free): ", result.stderr), (
+            result.explain()
+        )
+        kind = re.match(r"(overflow|underflow|use_after)", case)
+        assert kind is not None
+        assert kind[0].split("_")[0] in result.strata_lines()[0], result.explain()
+
+
+@pytest.mark.parametrize("case", [case for case in ACCESSES if case not in NOT_BY_CHECKS])
+def test_checks_find_an_access(lab: Lab, case: str) -> None:
+    result = run(lab, case, CHECKED)
+    assert result.returncode == -signal.SIGABRT, result.explain()
+    kind = re.match(r"(overflow|underflow|use_after)", case)
+    assert kind is not None
+    assert kind[0].split("_")[0] in result.strata_lines()[0], result.explain()
+
+
+@pytest.mark.parametrize("env", [GUARDED, CHECKED], ids=["guarded", "checked"])
+def test_the_message_tells_block_stacks_and_where_to_read_on(lab: Lab, env: dict[str, str]) -> None:
+    result = run(lab, "use_after_realloc", env)
+    lines = result.stderr.splitlines()
+    assert re.fullmatch(
+        r"strata: use after free: .*0x[0-9a-f]+, 32 bytes inside a freed block of 64 bytes at"
+        r" 0x[0-9a-f]+",
+        lines[0],
+    ), result.explain()
+    allocated = next(i for i, line in enumerate(lines) if "allocated by thread" in line)
+    freed = next(i for i, line in enumerate(lines) if "freed by thread" in line)
+    assert "New" in lines[allocated + 1], result.explain()
+    assert "Run_use_after_realloc" in lines[allocated + 2], result.explain()
+    assert "Run_use_after_realloc" in lines[freed + 1], result.explain()
+    assert lines[-1].endswith("docs/errors.md#use-after-free"), result.explain()
+    page = Path(__file__).resolve().parents[2] / "docs/errors.md"
+    assert "### Use after free" in page.read_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_is_right_stays_right(lab: Lab, case: str, mode: str) -> None:
+    result = run(lab, case, MODES[mode])
+    assert result.returncode == 0, result.explain()
+    assert result.stderr == "", result.explain()
+
+
+def test_all_is_quiet_with_guards_of_some(lab: Lab) -> None:
+    for every in (7, 40, 1000):
+        for case in RIGHT:
+            result = run(lab, case, {"STRATA_GUARD": f"1/{every}"})
+            assert (result.returncode, result.stderr) == (0, ""), result.explain()
+
+
+@pytest.mark.parametrize("case", ["handler_before", "handler_after", "handler_for_others"])
+def test_the_program_keeps_its_handler(lab: Lab, case: str) -> None:
+    result = run(lab, case, GUARDED)
+    assert result.returncode == 3, result.explain()
+    said = "use after free" in result.stderr
+    assert said == (case == "handler_before"), result.explain()
+
+
+def test_a_fault_elsewhere_is_the_programs(lab: Lab) -> None:
+    result = run(lab, "no_handler_other_fault", GUARDED)
+    assert result.returncode == -signal.SIGSEGV, result.explain()
+    assert result.stderr == "", result.explain()
+
+
+def test_errors_can_be_ignored(lab: Lab) -> None:
+    for case in ("use_after_free_write", "overflow_1_of_16", "double_after_one_24", "inside_400"):
+        result = run(lab, case, {"STRATA_ON_ERROR": "ignore", **GUARDED})
+        assert result.returncode == 0, result.explain()
+        assert len([line for line in result.strata_lines() if "read on" in line]) == 1

@@ -1,0 +1,179 @@
+// The pool of guarded blocks on pages that only keep account of who may touch them.
+#include "heaps/guard_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <vector>
+
+#include "../hugepage/test_arena.h"
+
+namespace strata {
+namespace {
+
+// Real memory, which stays open to the test.
+struct Account {
+  std::map<uintptr_t, bool> open;
+  uintptr_t start = 0;
+  size_t bytes = 0;
+  bool refuse_open = false;
+};
+
+struct FakePages {
+  Account* account = nullptr;
+
+  uintptr_t Reserve(size_t bytes) {
+    if (account == nullptr) return 0;
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    account->start = reinterpret_cast<uintptr_t>(p);
+    account->bytes = bytes;
+    return account->start;
+  }
+  bool Open(uintptr_t at, size_t bytes) {
+    EXPECT_EQ(at % kNativePageSize, 0u);
+    EXPECT_EQ(bytes, kNativePageSize);
+    if (account->refuse_open) return false;
+    account->open[at] = true;
+    return true;
+  }
+  void Close(uintptr_t at, size_t) { account->open[at] = false; }
+};
+
+class GuardPoolTest : public testing::Test {
+ protected:
+  static constexpr size_t kSlots = 8;
+  GuardPoolTest() : pool_(FakePages{&account_}) { EXPECT_TRUE(pool_.Init(arena_.arena(), kSlots)); }
+  ~GuardPoolTest() override { munmap(reinterpret_cast<void*>(account_.start), account_.bytes); }
+
+  char* Take(size_t size, size_t align = 16, uint32_t side = 1) {
+    return static_cast<char*>(pool_.Take(size, align, side, event_));
+  }
+  bool IsOpen(const void* p) {
+    return account_.open[reinterpret_cast<uintptr_t>(p) & ~(kNativePageSize - 1)];
+  }
+  GuardVerdict ExplainAt(const char* p) { return pool_.Explain(reinterpret_cast<uintptr_t>(p)); }
+
+  test::TestArena arena_;
+  Account account_;
+  GuardPool<FakePages> pool_;
+  BlockEvent event_{7, 1, {1234}};
+};
+
+TEST_F(GuardPoolTest, ABlockLiesAtOneEndOfAPageBetweenClosedOnes) {
+  for (const uint32_t side : {0u, 1u}) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{16}, size_t{100}, size_t{4096}}) {
+      char* p = Take(size, 16, side);
+      ASSERT_NE(p, nullptr);
+      const auto at = reinterpret_cast<uintptr_t>(p);
+      EXPECT_EQ(at % 16, 0u);
+      if (side == 0) {
+        EXPECT_EQ(at % kNativePageSize, 0u);
+      }
+      if (side == 1 && size != 0) {
+        EXPECT_LT(kNativePageSize - (at % kNativePageSize) - size, 16u);
+      }
+      EXPECT_TRUE(IsOpen(p));
+      for (const ptrdiff_t pages : {-2, -1, 1, 2})
+        EXPECT_FALSE(IsOpen(p + pages * static_cast<ptrdiff_t>(kNativePageSize)));
+      EXPECT_EQ(pool_.SizeOf(p), size);
+      EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
+      EXPECT_FALSE(IsOpen(p));
+      EXPECT_EQ(pool_.SizeOf(p), 0u);
+    }
+  }
+}
+
+TEST_F(GuardPoolTest, AlignmentIsKept) {
+  for (size_t align = 16; align <= kNativePageSize; align *= 2) {
+    char* p = Take(24, align);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u);
+    pool_.Free(p, event_);
+  }
+}
+
+TEST_F(GuardPoolTest, GivesNoMoreThanItHasAndTheLongestFreedFirst) {
+  std::vector<char*> blocks;
+  while (char* p = Take(10)) blocks.push_back(p);
+  EXPECT_EQ(blocks.size(), kSlots);
+  EXPECT_EQ(pool_.live(), kSlots);
+  EXPECT_EQ(pool_.live_bytes(), 10 * kSlots);
+  pool_.Free(blocks[3], event_);
+  EXPECT_EQ(Take(10), blocks[3]);
+  for (char* p : blocks) pool_.Free(p, event_);
+  EXPECT_EQ(pool_.live(), 0u);
+  EXPECT_EQ(pool_.live_bytes(), 0u);
+  EXPECT_EQ(pool_.taken(), kSlots + 1);
+  EXPECT_EQ(pool_.touched_bytes(), kSlots * kNativePageSize);
+}
+
+TEST_F(GuardPoolTest, ASecondFreeAndOneInsideAreRefused) {
+  char* p = Take(64);
+  const GuardVerdict inside = pool_.Free(p + 8, event_);
+  EXPECT_EQ(inside.finding, GuardFinding::kNotItsStart);
+  EXPECT_EQ(inside.block->address.load(), reinterpret_cast<uintptr_t>(p));
+  EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
+  const GuardVerdict again = pool_.Free(p, {});
+  EXPECT_EQ(again.finding, GuardFinding::kFreedBefore);
+  EXPECT_EQ(again.block->freed.thread, 7u);
+}
+
+TEST_F(GuardPoolTest, WhatIsWrittenBesideABlockIsFoundAtItsFree) {
+  char* p = Take(100);
+  p[100] = 1;
+  const GuardVerdict after = pool_.Free(p, event_);
+  EXPECT_EQ(after.finding, GuardFinding::kBeyondEnd);
+  EXPECT_EQ(after.at, reinterpret_cast<uintptr_t>(p + 100));
+  char* q = Take(100);
+  q[-8] = 1;
+  EXPECT_EQ(pool_.Free(q, event_).finding, GuardFinding::kBeforeStart);
+  char* far = Take(8, 16, 0);
+  far[4095] = 1;
+  EXPECT_EQ(pool_.Free(far, event_).finding, GuardFinding::kBeyondEnd);
+}
+
+TEST_F(GuardPoolTest, FaultsAreExplained) {
+  char* p = Take(64);
+  char* q = Take(64);
+  EXPECT_EQ(ExplainAt(p).finding, GuardFinding::kNone);
+  EXPECT_EQ(ExplainAt(p + 64).finding, GuardFinding::kBeyondEnd);
+  EXPECT_EQ(ExplainAt(p + 64).block->address.load(), reinterpret_cast<uintptr_t>(p));
+  char* q_page = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(q) & ~(kNativePageSize - 1));
+  EXPECT_EQ(ExplainAt(q_page - 1).finding, GuardFinding::kBeforeStart);
+  EXPECT_EQ(ExplainAt(q_page - 1).block->address.load(), reinterpret_cast<uintptr_t>(q));
+  // Beyond the last that was ever used.
+  EXPECT_EQ(ExplainAt(q + 64 + kNativePageSize).block->address.load(),
+            reinterpret_cast<uintptr_t>(q));
+  pool_.Free(p, event_);
+  EXPECT_EQ(ExplainAt(p + 3).finding, GuardFinding::kUseAfterFree);
+  EXPECT_EQ(ExplainAt(q_page + 6 * kNativePageSize).block, nullptr);
+}
+
+TEST_F(GuardPoolTest, KnowsItsOwnAddressesAlone) {
+  char* first = reinterpret_cast<char*>(account_.start);
+  EXPECT_TRUE(pool_.Owns(first));
+  EXPECT_TRUE(pool_.Owns(first + account_.bytes - 1));
+  EXPECT_FALSE(pool_.Owns(first - 1));
+  EXPECT_FALSE(pool_.Owns(first + account_.bytes));
+  EXPECT_FALSE(pool_.Owns(nullptr));
+}
+
+TEST_F(GuardPoolTest, ARefusedPageCostsNoSlot) {
+  account_.refuse_open = true;
+  EXPECT_EQ(Take(10), nullptr);
+  account_.refuse_open = false;
+  std::vector<char*> blocks;
+  while (char* p = Take(10)) blocks.push_back(p);
+  EXPECT_EQ(blocks.size(), kSlots);
+}
+
+TEST(GuardPool, WithoutMemoryItOwnsNothing) {
+  test::TestArena arena;
+  GuardPool<FakePages> pool;
+  EXPECT_FALSE(pool.Init(arena.arena(), 8));
+  EXPECT_FALSE(pool.Owns(&pool));
+  EXPECT_EQ(pool.Take(8, 16, 0, {}), nullptr);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,195 @@
+"""strata lint on small programs: from the wrapper to findings, random programs against brute force,
+bad input, baselines, suppressions, SARIF."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from blackbox import ROOT, missing
+
+ENGINE = Path(os.environ.get("STRATA_LINT_ENGINE") or ROOT / "build/bin/strata-lint-engine")
+BIN = ROOT / ".venv/bin"
+HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+FORMAT = HEAD + "int main(void) { char b[64]; if (!fgets(b, 64, stdin)) return 1;\nprintf(b); }\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _engine() -> None:
+    if not ENGINE.exists():
+        missing("no engine; `make analyzer` builds it")
+
+
+def run(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(w) for w in words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def lint(folder: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
+    return run(BIN / "strata", "lint", folder, *more, folder=folder)
+
+
+def build(folder: Path, text: str, name: str = "a.c") -> None:
+    (folder / name).write_text(text)
+    done = run(BIN / "strata-cc", "-w", "-O2", name, "-o", "program", folder=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_with_archive_and_assembly(tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text("void show(char*);\n" + FORMAT.replace("printf(b)", "show(b)"))
+    (tmp_path / "show.c").write_text(HEAD + "void show(char* s) { printf(s); }\n")
+    (tmp_path / "none.s").write_text(".globl none\nnone: ret\n")
+    (tmp_path / "Makefile").write_text(
+        "program: main.o libs.a\n\t$(CC) main.o -L. -ls -o program\n"
+        "libs.a: show.o none.o\n\tar rcs libs.a show.o none.o\n"
+    )
+    made = run("make", "-s", f"CC={BIN / 'strata-cc'}", "CFLAGS=-w -MD", folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "main.d").read_text().startswith("main.o:")
+    result = lint(tmp_path, "--sarif", "s.json", "--html", "h.html")
+    assert result.returncode == 1, result.stderr
+    assert "show.c:4: taint: a format string comes from outside" in result.stdout
+    assert "main.c:5: in main: tainted by fgets" in result.stdout
+    sarif = json.loads((tmp_path / "s.json").read_text())
+    assert sarif["version"] == "2.1.0"
+    (found,) = sarif["runs"][0]["results"]
+    assert found["ruleId"] == "taint"
+    assert len(found["codeFlows"][0]["threadFlows"][0]["locations"]) >= 3
+    assert "show.c:4" in (tmp_path / "h.html").read_text()
+
+
+def test_baseline_and_suppression(tmp_path: Path) -> None:
+    build(tmp_path, FORMAT)
+    assert lint(tmp_path, "--write-baseline", "known.json").returncode == 0
+    assert lint(tmp_path, "--baseline", "known.json").returncode == 0
+    build(tmp_path, "\n\n" + FORMAT)  # lines move
+    assert lint(tmp_path, "--baseline", "known.json").returncode == 0
+    build(tmp_path, FORMAT.replace("printf(b);", "printf(b); // strata-lint: allow taint\n"))
+    result = lint(tmp_path)
+    assert result.returncode == 0
+    assert "1 allowed" in result.stdout
+
+
+def test_own_property_of_the_documentation(tmp_path: Path) -> None:
+    page = (ROOT / "docs/lint.md").read_text()
+    prop, program = re.findall(r"```(?:text|c)\n(.*?)```", page, re.S)[:2]
+    (tmp_path / "session.prop").write_text(prop)
+    build(tmp_path, program)
+    result = lint(tmp_path, "--property", "session.prop")
+    assert result.returncode == 1, result.stderr
+    assert "sent after its end" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("property p\nlattice a < b\nproduce f : 1 = c\n", "3:17: no state 'c'"),
+        ('property p\nlattice a < b\nforbid f : 0 is b "x"\n', "3:12: arguments are counted"),
+        ("lattice a < b\n", "1:1: expected 'property NAME' first"),
+        ("property p\nlattice a < b < a\n", "2:"),
+    ],
+)
+def test_errors_in_a_property_have_a_place(tmp_path: Path, text: str, where: str) -> None:
+    build(tmp_path, FORMAT)
+    (tmp_path / "p.prop").write_text(text)
+    result = lint(tmp_path, "--property", "./p.prop")
+    assert result.returncode == 2
+    assert f"p.prop:{where}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.bc").write_bytes(b"BC\xc0\xde no bitcode of LLVM 19")
+    result = run(BIN / "strata", "lint", "x.bc", folder=tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "no bitcode that LLVM 19 reads" in result.stderr
+    assert lint(tmp_path).returncode == 2
+
+
+def test_shapes_that_are_hard(tmp_path: Path) -> None:
+    """No main, recursion, a table of functions, inline assembly."""
+    (tmp_path / "a.c").write_text(
+        HEAD + "static void a(char *p) { free(p); }\nstatic void b(char *p) { p[0] = 1; }\n"
+        "static void (*const table[])(char *) = {a, b};\n"
+        'int deep(int n, char *p) { __asm__ volatile("nop" ::: "memory");\n'
+        "  if (n == 0) { free(p); return 0; } return deep(n - 1, p); }\n"
+        "void use(int i) { char *p = malloc(4); if (!p) return; table[i & 1](p); }\n"
+        "void wrong(int n) { char *p = malloc(4); if (!p) return; deep(n, p); p[1] = 1; }\n"
+    )
+    run(BIN / "strata-cc", "-w", "-c", "a.c", folder=tmp_path)
+    result = lint(tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert "a.c:10: heap: used after it was freed" in result.stdout
+
+
+def random_program(rng: random.Random) -> tuple[str, bool]:
+    """Statements over two pointers behind choices; whether some choice goes wrong."""
+    shape = [
+        (rng.choice(["free", "use", "swap", "fresh"]), rng.randrange(2), rng.randrange(-2, 4))
+        for _ in range(rng.randrange(3, 8))
+    ]
+    lines = ["void f(int c0, int c1) { char *p[2]; char *x = malloc(8), *y = malloc(8);"]
+    lines.append("if (!x || !y) exit(1);")
+    for what, which, choice in shape:
+        name = "xy"[which]
+        code = {
+            "free": f"free({name});",
+            "use": f"{name}[1] = 1;",
+            "swap": "{ char *t = x; x = y; y = t; }",
+            "fresh": f"{name} = malloc(8); if (!{name}) exit(1);",
+        }[what]
+        if choice >= 0:
+            code = f"if ({'' if choice % 2 else '!'}c{choice // 2}) {{ {code} }}"
+        lines.append(code)
+    lines.append("}\nint main(int n, char **v) { f(n & 1, n & 2); return 0; }")
+    wrong = any(goes_wrong(shape, (a, b)) for a in (0, 1) for b in (0, 1))
+    return HEAD + "\n".join(lines), wrong
+
+
+def goes_wrong(shape: list[tuple[str, int, int]], choices: tuple[int, int]) -> bool:
+    names, freed, count = [0, 1], set(), 2
+    for what, which, choice in shape:
+        if choice >= 0 and bool(choices[choice // 2]) != bool(choice % 2):
+            continue
+        if what == "swap":
+            names.reverse()
+        elif what == "fresh":
+            names[which] = count
+            count += 1
+        elif names[which] in freed:
+            return True
+        elif what == "free":
+            freed.add(names[which])
+    return False
+
+
+def test_random_programs_against_brute_force(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    for number in range(60):
+        text, wrong = random_program(rng)
+        source, bitcode = tmp_path / f"{number}.c", tmp_path / f"{number}.bc"
+        source.write_text(text)
+        clang = ["clang-19", "-w", "-O1", "-Xclang", "-disable-llvm-passes", "-g", "-emit-llvm"]
+        subprocess.run([*clang, "-c", source, "-o", bitcode], check=True)
+        heap = ROOT / "lint/properties/heap.prop"
+        done = run(ENGINE, "--property", heap, bitcode, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert bool(json.loads(done.stdout)["findings"]) == wrong, text
+
+
+def test_compile_and_link_of_several(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int b(void); int main(void) { return b(); }\n")
+    (tmp_path / "b.c").write_text("int b(void) { return 0; }\n")
+    assert run(BIN / "strata-cc", "-c", "a.c", "b.c", folder=tmp_path).returncode == 0
+    assert (tmp_path / ".a.o.bc").exists()
+    assert (tmp_path / ".b.o.bc").exists()
+    assert run(BIN / "strata-cc", "a.o", "b.o", "-o", "p", folder=tmp_path).returncode == 0
+    result = lint(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("0 found")
