@@ -11,7 +11,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/strata"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 # What strata_add_malloc compiles with a heap of the user's.
 foreach(part base/check.cpp base/check.h base/errno_keeper.h base/message.cpp base/message.h
-        base/units.h base/weak_cxx_run_time.h os/file_list_lock.h heaps/preload)
+        base/units.h base/weak_cxx_run_time.h os/file_list_lock.h os/page_bytes.h heaps/preload)
   get_filename_component(folder "${part}" DIRECTORY)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/src/${part}")
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/${part}"

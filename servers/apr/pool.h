@@ -38,6 +38,7 @@ struct Subprocess {
 }  // namespace strata::apr
 
 struct apr_pool_t {
+  const char* tag = nullptr;  // first: the mark of a freed block takes a half of the first word
   strata_reap* reap = nullptr;
   apr_abortfunc_t abort = nullptr;
   apr_allocator_t* allocator = nullptr;  // for buckets, which take memory from it; we do not
@@ -50,7 +51,6 @@ struct apr_pool_t {
   strata::apr::Cleanup* cleanups = nullptr;
   strata::apr::Subprocess* subprocesses = nullptr;
   apr_hash_t* userdata = nullptr;
-  const char* tag = nullptr;
 };
 
 namespace strata::apr {

@@ -19,6 +19,9 @@
 #include "strata/strata.h"
 
 extern "C" {
+int mallctl(const char*, void*, size_t*, void*, size_t);
+int mallctlnametomib(const char*, size_t*, size_t*);
+int mallctlbymib(const size_t*, size_t, void*, size_t*, void*, size_t);
 void free_sized(void* p, size_t size);
 void free_aligned_sized(void* p, size_t align, size_t size);
 void cfree(void* p);
@@ -99,6 +102,12 @@ const Function kFunctions[] = {
     CALL("strndup", free(strndup("text", 2))),
     CALL("malloc_trim", malloc_trim(0)),
     CALL("mallinfo2", mallinfo2()),
+    CALL("mallctl", mallctl("arena.0.purge", nullptr, nullptr, nullptr, 0)),
+    CALL("mallctlnametomib", size_t mib[2]; size_t n = 2;
+         mallctlnametomib("stats.mapped", mib, &n)),
+    CALL("mallctlbymib", size_t mib[2]; size_t n = 2; size_t mapped; size_t size = sizeof mapped;
+         mallctlnametomib("stats.mapped", mib, &n);
+         mallctlbymib(mib, n, &mapped, &size, nullptr, 0)),
     CALL("mallopt", mallopt(M_TRIM_THRESHOLD, 1)),
     CALL("malloc_stats", malloc_stats()),
     CALL("malloc_info", FILE* file = fdopen(fd, "w"); setvbuf(file, nullptr, _IONBF, 0);
