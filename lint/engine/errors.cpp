@@ -1,0 +1,87 @@
+// What went wrong, from where it was seen up to the caller that it is reported for (solver.h).
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/Constants.h>
+#include "solver.h"
+
+namespace lint {
+
+void Solver::mark_released(ContextId id) {
+  if (contexts_[id].released) return;
+  contexts_[id].released = true;
+  const std::size_t count = contexts_[id].callers.size();
+  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
+}
+
+void Solver::add_error(ContextId id, Error error) {
+  Context& context = contexts_[id];
+  for (const Error& e : context.errors) {
+    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink) return;
+  }
+  context.errors.push_back(error);
+  const std::size_t count = context.callers.size();
+  for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
+}
+
+void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
+  Error above = error;
+  above.sink = waiting.call;
+  above.trace = graft(waiting.trace, error.trace);
+  if (error.lift >= 0) {
+    above.deepest = waiting.call;
+    const unsigned at = static_cast<unsigned>(error.lift);
+    above.lift = at < waiting.call->arg_size()
+                     ? lifted(*error.rule, *waiting.call, waiting.call->getArgOperand(at))
+                     : -1;
+  }
+  add_error(waiting.context, above);
+}
+
+// A lock that is left: some ways out of the function give it back and others do not, and no caller
+// takes care of it.
+void Solver::judge_ends(ContextId first) {
+  std::vector<char> cared(contexts_.size(), 0);
+  for (auto c = static_cast<ContextId>(contexts_.size()); c-- > first;) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    if (context.below != kNone && (context.released || cared[c] != 0)) cared[context.below] = 1;
+  }
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root || context.exits.empty() || cared[c] != 0) continue;
+    const Property& p = property(context.entry);
+    const bool main = context.function->getName() == "main";
+    if (p.track != Track::kAddress || !(context.released || main)) continue;
+    for (const Rule& rule : p.rules) {
+      if (rule.kind != Rule::Kind::kForbidEnd) continue;
+      for (const Exit& exit : std::vector<Exit>(context.exits)) {
+        if (exit.fact.escaped || ((p.at_least[rule.state] >> exit.fact.state) & 1) == 0) continue;
+        add_error(c, {&rule, exit.at, exit.at, exit.trace, -1});
+        break;
+      }
+    }
+  }
+}
+
+void Solver::report(ContextId first) {
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    for (const Error& error : context.errors) {
+      const Property& p = property(context.entry);
+      const bool by_sink = p.track == Track::kContent;
+      const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
+      const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
+      if (!told_.emplace(&p, begin, end).second) continue;
+      Finding finding{&p, error.rule->message, {}};
+      std::vector<TraceId> events;
+      for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
+      for (auto t = events.rbegin(); t != events.rend(); ++t) {
+        finding.steps.push_back({traces_[*t].at, traces_[*t].note});
+      }
+      finding.steps.push_back({error.deepest, error.rule->message});
+      findings_.push_back(std::move(finding));
+    }
+  }
+}
+
+}  // namespace lint
