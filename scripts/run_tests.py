@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs everything that `make test` promises and sums it up in one line.
 
-Stages: the edge table, the storms and some real programs on a debug library, which checks its
-lock ranks and itself, and the composed heaps; the whole suite on the gcc release build; goldens and
-install on clang's; programs for aarch64 under qemu-user and for musl; the unit tests under ASan with UBSan and under TSan; the source checks. A stage
-that cannot build counts as one failure and the next one runs all the same. Only the standard
-library is used, so that this starts on any machine with Python 3.11.
+Stages: the edge table, the storms and some real programs on a debug library,
+which checks its lock ranks and itself, and the composed heaps; the whole
+suite on the gcc release build; goldens and install on clang's; programs for
+aarch64 under qemu-user and for musl; the unit tests under ASan with UBSan and
+under TSan; the source checks. A stage that cannot build counts as one failure
+and the next one runs all the same. Only the standard library is used, so that
+this starts on any machine with Python 3.11.
 
 Black-box tests drive servers and processes against the machine's clock. A few of them that failed
 beside others run once more, alone; those that then pass are said and counted as flaky, and fail

@@ -270,8 +270,8 @@ def page(rows: list[Row], how: str) -> str:
     text += ["", "Lines are those with code, as debug information has them.", ""]
     text += ["| property | found | seeded |", "|---|---:|---:|"]
     for name in PROPERTIES:
-        found = sum(r.found.get(name, 0) for r in rows)
-        text.append(f"| {name} | {found} | {sum(r.seeded.get(name, 0) for r in rows)} |")
+        noticed = sum(r.found.get(name, 0) for r in rows)
+        text.append(f"| {name} | {noticed} | {sum(r.seeded.get(name, 0) for r in rows)} |")
     lines = sum(r.lines for r in rows)
     seconds = sum(r.seconds for r in rows)
     wrong = sum(len(r.false) for r in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,7 +37,7 @@ class Price:
         return "pays nothing" if self.seconds_a_mib == 0 else "may pay"
 
 
-def read(statistics: Any) -> Price | None:
+def read(statistics: object) -> Price | None:
     """None from a library that knows of no price, or where the figures make no sense."""
     found = statistics.get("price") if isinstance(statistics, dict) else None
     if not isinstance(found, dict):

@@ -78,8 +78,8 @@ def test_a_process_knows_the_places_that_a_data_set_has(lab: Lab, tmp_path: Path
     (main,) = {stack[1] for stack in ours["symbols"].to_list()}
     model_sure_of(site_of(main), model)
     again = tmp_path / "again"
-    options = ("--set", "SAMPLE=4K", "--learn", again, "--", program, "idle")
-    done = strata(lab, "run", "--model", model, *options)
+    idle = ("--set", "SAMPLE=4K", "--learn", again, "--", program, "idle")
+    done = strata(lab, "run", "--model", model, *idle)
     assert (done.returncode, done.stderr) == (0, ""), done.explain()
     (path,) = again.iterdir()
     said = {row.names()[-1]: row.label("predicted_class") for row in load(path).samples}

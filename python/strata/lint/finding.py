@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 import os
@@ -38,11 +39,11 @@ class Finding:
     message: str
     steps: tuple[Step, ...] = field(default=())
 
-    @property
+    @builtins.property
     def sink(self) -> Step:
         return self.steps[-1]
 
-    @property
+    @builtins.property
     def origin(self) -> Step:
         return self.steps[0]
 
@@ -93,7 +94,7 @@ def from_engine(program: str, found: dict[str, object]) -> list[Finding]:
 
 def distinct(findings: list[Finding]) -> list[Finding]:
     """Once each, though several programs hold the code; in the order of files and lines."""
-    seen = {}
+    seen: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         ends = (f.origin.file, f.origin.line, f.sink.file, f.sink.line)
         seen.setdefault((f.property, f.message, ends), f)

@@ -89,7 +89,7 @@ def find(folder: Path) -> list[Program]:
             elif not path.is_symlink() and (made := read_made(path)) is not None:
                 found.append(made)
     linked = [m for m in found if m.kind != OBJECT]
-    programs = {}
+    programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}
     for made in [m for m in linked if m.runs] + [m for m in linked if not m.runs]:
         programs.setdefault(frozenset(made.bitcode), (made.path.name, made.bitcode))
     covered = {b for m in linked for b in m.bitcode}

@@ -30,11 +30,11 @@ VALUED |= {"-iprefix", "-iwithprefix", "-include-pch", "--param", "-soname", "-r
 DEPENDENCIES = {"-MD", "-MMD", "-MP", "-MG", "-MV"}
 DEPENDENCY_VALUES = {"-MF", "-MT", "-MQ"}
 # What changes the code that is analysed and not the program's meaning, or what clang does not know.
-UNWANTED = ("-O", "-g", "-flto", "-fno-lto", "-ffat-lto", "-fsanitize", "-fprofile", "-pg", "-W")
+UNWANTED: tuple[str, ...] = ("-O", "-g", "-flto", "-fno-lto", "-ffat-lto", "-fsanitize", "-fprofile", "-pg", "-W")
 UNWANTED += ("-ftest-coverage", "--coverage", "-fcoverage", "-fembed-bitcode", "-save-temps")
 UNWANTED += ("-fstack-clash", "-fcf-protection", "-march=", "-mtune=", "-D_FORTIFY_SOURCE")
 UNWANTED += ("-U_FORTIFY_SOURCE", "-Wp,-D_FORTIFY_SOURCE", "-fstack-protector", "-pedantic")
-BITCODE = ("-O1", "-Xclang", "-disable-llvm-passes", "-g", "-w", "-Wno-error")
+BITCODE: tuple[str, ...] = ("-O1", "-Xclang", "-disable-llvm-passes", "-g", "-w", "-Wno-error")
 BITCODE += ("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-discard-value-names")
 BITCODE += ("-emit-llvm", "-c")
 

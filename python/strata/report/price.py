@@ -35,7 +35,7 @@ def section(recording: Recording) -> Section | None:
 
 def advice(price: Price, pid: str) -> Advice:
     left = f"{human(price.left)} of {human(price.supply)} are left. "
-    if price.waiting or price.debt and price.seconds_a_mib:
+    if price.waiting or (price.debt and price.seconds_a_mib):
         return look(
             f"{left}This process has grown by {human(price.debt)} that it has not paid for, and "
             "waits. Give it more memory, look for what grows, or let it take more than the others:",
