@@ -1,5 +1,5 @@
-"""`strata price`: who pays for memory. What each process on Strata with STRATA_PRICE=on owes and has
-waited, and what growth costs it now. docs/price.md."""
+"""`strata price`: who pays for memory. What each process on Strata with STRATA_PRICE=on owes and
+has waited, and what growth costs it now. docs/price.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // Threads that read, write, replace, free and make, while rounds without end move everything: each
-// object carries who it is and a sum over its bytes. HOT_STRESS_SECONDS says how long (2); `make stress`
-// runs it for ten minutes.
+// object carries who it is and a sum over its bytes. HOT_STRESS_SECONDS says how long (2); `make
+// stress` runs it for ten minutes.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -264,7 +264,8 @@ class Scene {
   }
   void SetBound() {
     size_t most = live_ + freed_;
-    if constexpr (kBuffered) most += FiberThread::kThreads * (heap_.most_blocks(0) + 1);  // and itself
+    if constexpr (kBuffered)
+      most += FiberThread::kThreads * (heap_.most_blocks(0) + 1);  // and itself
     const double worth = static_cast<double>(most) / kObjects;
     source_.set_bound(worth / (1 - 1.0 / 8) + static_cast<double>(bare().heaps()));
   }

@@ -15,7 +15,8 @@ static void* Work(void* number) {
       memset(blocks[i], (int)(size_t)number, i * 5 + 1);
     }
     for (size_t i = 0; i < 500; ++i) {
-      if (blocks[i][0] != (unsigned char)(size_t)number || blocks[i][i * 5] != blocks[i][0]) abort();
+      if (blocks[i][0] != (unsigned char)(size_t)number || blocks[i][i * 5] != blocks[i][0])
+        abort();
       free(blocks[i]);
     }
   }

@@ -21,7 +21,7 @@ from strata.terminal import console, echo, say
 
 HELP = """Find misuse of memory, files, locks and format strings in the programs that a build made.
 
-BUILD is a folder, program, library or object that strata-cc or strata-c++ built (CC=strata-cc make).
+BUILD is a folder, program, library or object that strata-cc or strata-c++ built: CC=strata-cc make.
 Exit status 0: nothing found; 1: something found; 2: it could not be analysed."""
 
 
@@ -54,12 +54,14 @@ def analyse_all(
         for number, program in enumerate(programs):
             task = bar.add_task(program.name, total=None)
 
+            where = f"{program.name} ({number + 1} of {len(programs)})"
+
             def step(
-                phase: str, done: int, total: int, task: object = task, name: str = program.name
+                phase: str, done: int, total: int, task: object = task, where: str = where
             ) -> None:
                 bar.update(
                     task,  # type: ignore[arg-type]
-                    description=f"{name} ({number + 1} of {len(programs)}): {phase}",
+                    description=f"{where}: {phase}",
                     completed=done,
                     total=max(total, 1),
                 )

@@ -1,5 +1,5 @@
-"""What a build folder holds: its programs and libraries, and the bitcode that strata-cc kept of what
-they are made of."""
+"""What a build folder holds: its programs and libraries, and the bitcode that strata-cc kept of
+what they are made of."""
 
 from __future__ import annotations
 

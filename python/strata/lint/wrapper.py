@@ -1,5 +1,5 @@
-"""strata-cc and strata-c++: clang 19 that also leaves each unit's bitcode beside its object, and the
-bitcode's path in a section of the object. Linkers and ar carry the sections along, so that each
+"""strata-cc and strata-c++: clang 19 that also leaves each unit's bitcode beside its object, and
+the bitcode's path in a section of the object. Linkers and ar carry the sections along, so that each
 program knows what it was made of. Only the standard library: a build starts this for every file.
 
 STRATA_LINT_CC and STRATA_LINT_CXX name another compiler for the objects; the bitcode is clang's.
@@ -30,7 +30,17 @@ VALUED |= {"-iprefix", "-iwithprefix", "-include-pch", "--param", "-soname", "-r
 DEPENDENCIES = {"-MD", "-MMD", "-MP", "-MG", "-MV"}
 DEPENDENCY_VALUES = {"-MF", "-MT", "-MQ"}
 # What changes the code that is analysed and not the program's meaning, or what clang does not know.
-UNWANTED: tuple[str, ...] = ("-O", "-g", "-flto", "-fno-lto", "-ffat-lto", "-fsanitize", "-fprofile", "-pg", "-W")
+UNWANTED: tuple[str, ...] = (
+    "-O",
+    "-g",
+    "-flto",
+    "-fno-lto",
+    "-ffat-lto",
+    "-fsanitize",
+    "-fprofile",
+    "-pg",
+    "-W",
+)
 UNWANTED += ("-ftest-coverage", "--coverage", "-fcoverage", "-fembed-bitcode", "-save-temps")
 UNWANTED += ("-fstack-clash", "-fcf-protection", "-march=", "-mtune=", "-D_FORTIFY_SOURCE")
 UNWANTED += ("-U_FORTIFY_SOURCE", "-Wp,-D_FORTIFY_SOURCE", "-fstack-protector", "-pedantic")
@@ -165,7 +175,7 @@ def compile_apart(real: str, clang: str, command: Command, name: str) -> int:
             source = words[place]
             made = Path(folder, f"{count}-{Path(source).stem}.o")
             kept = target.parent / f"{target.name}-{count}-{Path(source).stem}.o"
-            skipped = link_free(command, place)
+            skipped = link_free(command)
             job = start_bitcode(clang, command, source, kept)
             status = subprocess.run([real, *skipped, "-c", source, "-o", str(made)]).returncode
             complaint = job.communicate()[1]
@@ -193,7 +203,7 @@ def drop_language(words: list[str]) -> list[str]:
     return out
 
 
-def link_free(command: Command, own: int) -> list[str]:
+def link_free(command: Command) -> list[str]:
     """The options for one source, without what is for the linker and the other files."""
     out: list[str] = []
     place = 0

@@ -55,7 +55,8 @@ STRATA_READS_STACK size_t WalkFramePointers(FrameRegisters at, CodeRange self, S
     uintptr_t bp;
     uintptr_t pc;
     if (at.bp < at.sp || at.bp - at.sp > kLargestFrame) break;
-    if (!stack.Load(at.bp, &bp) || !stack.Load(at.bp + 8, &pc) || !FollowsCall(pc = WithoutSignature(pc)))
+    if (!stack.Load(at.bp, &bp) || !stack.Load(at.bp + 8, &pc) ||
+        !FollowsCall(pc = WithoutSignature(pc)))
       break;
     at.sp = at.bp + 16;
     at.bp = bp;
