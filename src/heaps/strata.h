@@ -93,14 +93,12 @@ class StrataHeap {
   void VisitLocks(F f) {
     front_.VisitLocks(f);
     for (size_t c = 1; c < kNumClasses; ++c) f(transfer_.lock(static_cast<SizeClass>(c)));
-    f(central_.making_lock());
-    f(central_.groups().making_lock());
+    for (Lock* lock : {&central_.making_lock(), &central_.groups().making_lock()}) f(*lock);
     central_.ForEach([&f](auto& list) { f(list.lock()); });
     large_.VisitLocks(f);
     for (Lock* lock : {&pages_.lock(), &records_.lock(), &kernel_.lock(), &arena_.lock()}) f(*lock);
   }
-  // Held while spans are out of their lists' reach.
-  Lock& isolation_lock() { return spans_.isolation_lock(); }
+  Lock& isolation_lock() { return spans_.isolation_lock(); }  // for spans out of lists' reach
 
  private:
   Kernel& kernel_;
