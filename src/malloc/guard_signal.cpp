@@ -7,12 +7,12 @@
 // there: it runs where, and interrupted by what, the program expects.
 #include <errno.h>
 #include <signal.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "base/errno_keeper.h"
+#include "malloc/fault_kind.h"
 #include "malloc/guard.h"
 #include "malloc/runtime.h"
 
@@ -51,13 +51,10 @@ void HandOn(int signal, siginfo_t* info, void* context) {
 
 void Handle(int signal, siginfo_t* info, void* context) {
   const ErrnoKeeper keep;
-  constexpr greg_t kWriteBit = 2;
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
   // Whatever was sent has no address.
   if (info->si_code == SEGV_ACCERR) {
-    const auto* registers = static_cast<const ucontext_t*>(context);
-    const bool is_write = (registers->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
-    if (SayGuardFault(at, is_write ? Noticed::kWrite : Noticed::kRead) &&
+    if (SayGuardFault(at, WasWrite(context) ? Noticed::kWrite : Noticed::kRead) &&
         TheRuntime().options.on_error == OnError::kIgnore) {
       Guards().Forgive(at);
       return;

@@ -1,0 +1,14 @@
+// x86-64: the error code of the page fault, whose bit 1 is set by a write. See malloc/fault_kind.h.
+#include "malloc/fault_kind.h"
+
+#include <ucontext.h>
+
+namespace strata {
+
+bool WasWrite(const void* context) {
+  constexpr greg_t kWriteBit = 2;
+  const auto* registers = static_cast<const ucontext_t*>(context);
+  return (registers->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+}
+
+}  // namespace strata
