@@ -1,7 +1,7 @@
 # Tests of a build for another architecture or C library: what differs there, by the programs that
 # other tests drive (test_TARGET.py), and for aarch64 the unit tests of what has a file of its own,
 # which run under qemu-user and in the machine of test_system.py.
-if(CMAKE_CROSSCOMPILING)
+if(NOT STRATA_LIBC STREQUAL "musl")
   set(target ${STRATA_ARCH})
   set(BUILD_GMOCK OFF)
   set(INSTALL_GTEST OFF)
@@ -14,7 +14,9 @@ if(CMAKE_CROSSCOMPILING)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
     if(NOT test MATCHES "rseq")  # which qemu-user has not
+      # qemu-user has no seccomp filters.
       add_test(NAME ${test}_test COMMAND ${name} "--gtest_output=xml:${RESULTS}/${name}.xml"
+        "--gtest_filter=-*WhereAFilterAnswers"
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     endif()
   endforeach()

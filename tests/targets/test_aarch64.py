@@ -45,7 +45,7 @@ def test_forks_of_one_thread(lab: Lab) -> None:
 def test_statistics_and_profile(lab: Lab, tmp_path: Path) -> None:
     """The reports at exit: the architecture's arithmetic, and stacks."""
     env = {"STRATA_STATS": str(tmp_path / "stats"), "STRATA_SAMPLE": "4096"}
-    env["STRATA_PROFILE"] = str(tmp_path / "profile")
+    env["STRATA_PROFILE"] = f"heap:{tmp_path / 'profile'}"
     lab.run(lab.build(HERE / "cache_mode.c"), env=env).ok()
     assert any(path.stat().st_size > 200 for path in tmp_path.glob("stats*"))
     assert any(path.stat().st_size > 200 for path in tmp_path.glob("profile*"))
