@@ -51,8 +51,8 @@ std::unique_ptr<HeapStats> Extreme() {
     out = {domain, SIZE_MAX, SIZE_MAX, SIZE_MAX, true};
   };
   s->transfer_domains = 64;
-  bool running = true;
-  memcpy(&s->background_running, &running, sizeof(running));
+  const bool yes = true;
+  for (bool* each : {&s->background_running, &s->price.on}) memcpy(each, &yes, sizeof(yes));
   return s;
 }
 

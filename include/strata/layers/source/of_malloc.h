@@ -22,7 +22,8 @@ struct Malloc {
   }
   void* allocate(size_t size, size_t align) {
     if (align <= alignment) return allocate(size);
-    if (size > kMaxRequest) return nullptr;
+    constexpr size_t kMostAlign = size_t{1} << 30;  // as in Strata's own; larger ones make no sense
+    if (size > kMaxRequest || align > kMostAlign) return nullptr;
     return KeepingErrno([&]() -> void* {
       void* p = nullptr;
       return posix_memalign(&p, align, size + (size == 0)) == 0 ? p : nullptr;
