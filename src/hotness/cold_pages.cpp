@@ -62,7 +62,7 @@ void ObjectCollector::ReclaimFromCgroup() {
     said_refused_ = true;
     Message()
         .Text(
-            "the cgroup's memory may not be reclaimed: cold pages of hot_ptr objects stay until "
+            "the cgroup's memory cannot be reclaimed: cold pages of hot_ptr objects stay until "
             "memory is short")
         .Send();
   }
