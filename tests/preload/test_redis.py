@@ -234,7 +234,7 @@ def figures(client: Client) -> dict[str, str]:
 
 
 def test_what_redis_asks_its_allocator(lab: Lab, tmp_path: Path) -> None:
-    """INFO and MEMORY DOCTOR, PURGE and MALLOC-STATS ask jemalloc, which Debian's build is linked to."""
+    """INFO, MEMORY DOCTOR, PURGE and MALLOC-STATS ask jemalloc, which Debian's build links."""
     with redis(lab, tmp_path) as (client, _):
         client.pipeline([("SET", f"key:{i}", b"x" * 900) for i in range(160_000)])
         time.sleep(0.3)  # it asks ten times a second
