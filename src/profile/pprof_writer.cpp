@@ -31,7 +31,7 @@ constexpr unsigned kStart = 2, kLimit = 3, kOffset = 4, kFilename = 5, kBuildId 
 constexpr unsigned kMappingId = 2, kAddress = 3, kLine = 4;
 // Line, Function
 constexpr unsigned kFunctionId = 1, kLineNumber = 2;
-constexpr unsigned kName = 2, kSystemName = 3, kFile = 4;
+constexpr unsigned kName = 2, kFile = 4;
 
 constexpr unsigned kWireVarint = 0, kWireBytes = 2;
 
@@ -294,8 +294,7 @@ void PprofWriter::AddLine(const ScriptFrame& frame) {
     ok_ = ok_ && functions_.Append(function) && function_ids_.Insert(hash, id);
     inner_.Clear();
     inner_.Number(kId, id);
-    inner_.Number(kName, function.name);
-    inner_.Number(kSystemName, function.name);
+    inner_.Number(kName, function.name);  // and no system name: go's pprof would demangle <module>
     inner_.Number(kFile, function.file);
     out_.Message(kFunction, inner_);
   }

@@ -13,6 +13,7 @@ from blackbox import Lab
 from strata.flame.graph import by_function
 from strata.pprof import Profile, Sample, load
 from strata.pprof.sites import owners
+from test_pprof import go_pprof
 
 PROGRAM = Path(__file__).parent / "python_program.py"
 LINES = {
@@ -35,14 +36,19 @@ def pythons() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=list(pythons()) or [""])
-def profile(
+def path(
     request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory
-) -> Profile:
+) -> Path:
     if not request.param:
         pytest.skip("no Python of Debian's here")
     out = tmp_path_factory.mktemp("python") / "heap.pb.gz"
     lab.run(request.param, PROGRAM, out, env={"STRATA_SAMPLE": "65536"}).silent()
-    return load(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def profile(path: Path) -> Profile:
+    return load(path)
 
 
 def calls(sample: Sample) -> list[tuple[str, int]]:
@@ -89,3 +95,10 @@ def test_deep_recursion_keeps_the_innermost(profile: Profile) -> None:
     sample = next(s for s in profile.samples if calls(s)[:1] and calls(s)[0][0] == "deep")
     assert len(sample.stack) == 64
     assert {function for function, _ in calls(sample)} == {"deep"}
+
+
+def test_go_s_pprof_keeps_the_names(path: Path) -> None:
+    """It takes what stands in angle brackets for a template's arguments, and strips it."""
+    top = go_pprof("-top", "-nodefraction=0", path)
+    assert "<unknown>" not in top
+    assert {"<module>", "<lambda>", "größe"} <= set(top.split())

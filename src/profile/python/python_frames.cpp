@@ -25,7 +25,8 @@ namespace {
 using python::Entry;
 using python::Layout;
 
-constexpr size_t kMostFrames = 256;  // of one thread
+constexpr size_t kMostFrames = 256;  // of one call of the interpreter's loop
+constexpr size_t kLongestTable = size_t{1} << 20;  // of lines: some milliseconds
 
 const Layout* FindLayout() {
   if (&Py_Version == nullptr || &PyGILState_GetThisThreadState == nullptr ||
@@ -55,6 +56,11 @@ class Reader {
     ok_ = Copy(from, &value, sizeof(value)) && ok_;
     return value;
   }
+  // How many of the bytes from `from` on lie on its page, and can be read.
+  size_t LeftOnPage(uintptr_t from) {
+    const uintptr_t page = RoundDown(from, kNativePageSize);
+    return Knows(page) ? page + kNativePageSize - from : 0;
+  }
   // Whether all that At read was there, since the last time it was asked.
   bool ok() {
     const bool ok = ok_;
@@ -78,24 +84,54 @@ class Reader {
   bool ok_ = true;
 };
 
+// The bytes of one object, in the order of their places: each page is asked for once.
+class Bytes {
+ public:
+  Bytes(Reader& memory, uintptr_t from, size_t size) : memory_(memory), from_(from), size_(size) {}
+
+  // 0 beyond the end, and where nothing can be read.
+  uint8_t operator()(size_t i) {
+    if (STRATA_UNLIKELY(i >= known_)) {
+      if (i >= size_) return 0;
+      const size_t left = memory_.LeftOnPage(from_ + i);
+      if (left == 0) return 0;
+      known_ = std::min(i + left, size_);
+    }
+    return *reinterpret_cast<const uint8_t*>(from_ + i);
+  }
+
+ private:
+  Reader& memory_;
+  uintptr_t from_;
+  size_t size_;
+  size_t known_ = 0;  // that many can be read
+};
+
 class Text {
  public:
+  // Copies ASCII at once. False: it is none, or can't be read.
+  bool AssignAscii(Reader& memory, uintptr_t from, size_t size) {
+    if (!memory.Copy(from, bytes_, size)) return false;
+    size_ = size;
+    return std::none_of(bytes_, bytes_ + size, [](char c) { return (c & 0x80) != 0; });
+  }
   // Appends a character, as UTF-8.
   void Append(uint32_t c) {
     const auto put = [this](uint32_t byte) { bytes_[size_++] = static_cast<char>(byte); };
     if (size_ + 4 > sizeof(bytes_)) return;
+    // Surrogates are Python's marks for bytes that were no text.
+    if ((c >= 0xd800 && c < 0xe000) || c > 0x10ffff) c = 0xfffd;
     if (c < 0x80) {
       put(c);
     } else if (c < 0x800) {
       put(0xc0 | c >> 6);
       put(0x80 | (c & 63));
     } else if (c < 0x10000) {
-      if (c >= 0xd800 && c < 0xe000) c = 0xfffd;  // Python's mark for a byte that was no text
       put(0xe0 | c >> 12);
       put(0x80 | (c >> 6 & 63));
       put(0x80 | (c & 63));
     } else {
-      put(0xf0 | (c >> 18 & 7));
+      put(0xf0 | c >> 18);
       put(0x80 | (c >> 12 & 63));
       put(0x80 | (c >> 6 & 63));
       put(0x80 | (c & 63));
@@ -188,6 +224,7 @@ class FrameReader {
     const bool ascii = (state & python::kAscii) != 0;
     const uintptr_t characters = string + (ascii ? at_.ascii_header : at_.unicode_header);
     const size_t n = std::min(length, ScriptFrames::kLongest);
+    if (ascii) return width == 1 && text->AssignAscii(memory_, characters, n);
     for (size_t i = 0; i < n; ++i) {
       uint32_t c = 0;  // little-endian, as all of our machines
       if (!memory_.Copy(characters + i * width, &c, width)) return false;
@@ -204,12 +241,11 @@ class FrameReader {
     // Before its first instruction a frame stands at the line of its def.
     if (instruction < begin || !IsA(table, PyBytes_Type)) return static_cast<uint32_t>(first);
     const auto size = memory_.At<size_t>(table + python::kLengthOf);
-    if (!memory_.ok()) return 0;
-    const auto byte = [&](size_t i) {
-      return i < size ? memory_.At<uint8_t>(table + python::kBytesHeader + i) : uint8_t{0};
-    };
-    const int64_t line = python::LineAt(byte, size, (instruction - begin) / 2, first);
-    return memory_.ok() && line > 0 && line <= INT32_MAX ? static_cast<uint32_t>(line) : 0;
+    if (!memory_.ok() || size > kLongestTable) return 0;
+    const int64_t line =
+        python::LineAt(Bytes(memory_, table + python::kBytesHeader, size), size,
+                       (instruction - begin) / 2, first);
+    return line > 0 && line <= INT32_MAX ? static_cast<uint32_t>(line) : 0;
   }
 
   const Layout& at_;
@@ -235,7 +271,8 @@ size_t WithPythonFrames(const uintptr_t* frames, const uintptr_t* places, size_t
     while (more && frame != 0 && n < max) {
       uintptr_t python_frames[kMostFrames];
       uintptr_t place;
-      const size_t count = reader.ReadLoop(&loop, &frame, &place, python_frames, kMostFrames);
+      const size_t count =
+          reader.ReadLoop(&loop, &frame, &place, python_frames, std::min(kMostFrames, max - n));
       if (count == 0) continue;
       // The loop is the function whose return address lies next above what it keeps on the stack.
       size_t above = native;
