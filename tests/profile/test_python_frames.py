@@ -12,6 +12,7 @@ import pytest
 from blackbox import Lab
 from strata.flame.graph import by_function
 from strata.pprof import Profile, Sample, load
+from strata.pprof.model import Line, Location
 from strata.pprof.sites import owners
 from test_pprof import go_pprof
 
@@ -64,6 +65,17 @@ def test_functions_hold_what_they_allocated(profile: Profile) -> None:
     assert {key: own.get(f"{key} ({name})") for key in expected} == pytest.approx(
         expected, rel=0.1, abs=0.1
     )
+
+
+def test_scripts_are_told_from_code_whose_profiler_knows_no_mappings() -> None:
+    def name(function: str, file: str) -> str:
+        return next(Location(0, None, (Line(function, file, 1),)).names())
+
+    stack = [name("alloc::vec::with", "src/vec.rs"), "f() (.cold)", name("main", "/srv/bin/serve")]
+    assert stack == ["alloc::vec::with", "f() (.cold)", "main (serve)"]
+    assert owners(stack) == ["main (serve)"]
+    assert owners(stack[:2]) == ["f() (.cold)"]
+    assert owners([name("f", "<string>"), "main"]) == ["f (<string>)"]
 
 
 def test_lines_and_order_of_the_calls(profile: Profile) -> None:

@@ -9,6 +9,12 @@ from pathlib import PurePosixPath
 from strata.errors import StrataError
 
 
+# What compilers compile. A script's name may end in anything, or in nothing.
+COMPILED = tuple(
+    ".c .cc .cpp .cxx .c++ .cu .h .hh .hpp .hxx .inc .rs .go .s .zig .d .swift .m .mm .f90".split()
+)
+
+
 @dataclass(frozen=True)
 class ValueType:
     type: str  # e.g. inuse_space
@@ -39,6 +45,10 @@ class Line:
     line: int = 0
     system_name: str = ""  # as the linker knows it
 
+    @property
+    def is_script(self) -> bool:
+        return self.file != "" and not self.file.lower().endswith(COMPILED)
+
 
 @dataclass(frozen=True)
 class Location:
@@ -57,14 +67,15 @@ class Location:
 
     @property
     def is_script(self) -> bool:
-        """A frame of an interpreted program: the profile names it, and it is no mapped code."""
-        return self.mapping is None and any(line.file for line in self.lines)
+        """A frame of an interpreted program: the profile names it, and it is no mapped code. Other
+        profilers leave out the mappings of compiled code too."""
+        return self.mapping is None and any(line.is_script for line in self.lines)
 
     def names(self) -> Iterator[str]:
         """What to call it, innermost first; without symbols, the file and the place in it."""
         if self.is_script:
             for line in self.lines:
-                yield f"{line.function} ({PurePosixPath(line.file).name})"
+                yield f"{line.function} ({line.file.rpartition('/')[2]})"
         elif self.lines:
             for line in self.lines:
                 yield line.function

@@ -20,8 +20,8 @@ WRAPPER = re.compile(
     r"(?:@.*|\.\w+)*$"
 )
 # A function of a Python program with its file, as Location.names has it: what the interpreter and
-# its modules allocate below is done for it.
-PYTHON = re.compile(r" \((?:[^()/]+\.pyw?|<[^()]+>)\)$")
+# its modules allocate below is done for it. Parts of C++ functions are called "f() (.cold)".
+PYTHON = re.compile(r" \((?!\.)[^()/]+\)$")
 UNKNOWN = "an unknown caller"
 NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
 

@@ -25,7 +25,7 @@ namespace {
 using python::Entry;
 using python::Layout;
 
-constexpr size_t kMostFrames = 256;  // of one call of the interpreter's loop
+constexpr size_t kMostFrames = 256;                // of one call of the interpreter's loop
 constexpr size_t kLongestTable = size_t{1} << 20;  // of lines: some milliseconds
 
 const Layout* FindLayout() {
@@ -242,9 +242,8 @@ class FrameReader {
     if (instruction < begin || !IsA(table, PyBytes_Type)) return static_cast<uint32_t>(first);
     const auto size = memory_.At<size_t>(table + python::kLengthOf);
     if (!memory_.ok() || size > kLongestTable) return 0;
-    const int64_t line =
-        python::LineAt(Bytes(memory_, table + python::kBytesHeader, size), size,
-                       (instruction - begin) / 2, first);
+    const int64_t line = python::LineAt(Bytes(memory_, table + python::kBytesHeader, size), size,
+                                        (instruction - begin) / 2, first);
     return line > 0 && line <= INT32_MAX ? static_cast<uint32_t>(line) : 0;
   }
 
