@@ -8,10 +8,24 @@ from pathlib import PurePosixPath
 
 from strata.errors import StrataError
 
-
 # What compilers compile. A script's name may end in anything, or in nothing.
-COMPILED = tuple(
-    ".c .cc .cpp .cxx .c++ .cu .h .hh .hpp .hxx .inc .rs .go .s .zig .d .swift .m .mm .f90".split()
+COMPILED = (
+    *(
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cxx",
+        ".c++",
+        ".cu",
+        ".h",
+        ".hh",
+        ".hpp",
+        ".hxx",
+        ".inc",
+        ".s",
+        ".f90",
+    ),
+    *(".rs", ".go", ".zig", ".d", ".swift", ".m", ".mm"),
 )
 
 
