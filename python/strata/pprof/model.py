@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,23 +10,8 @@ from pathlib import PurePosixPath
 from strata.errors import StrataError
 
 # What compilers compile. A script's name may end in anything, or in nothing.
-COMPILED = (
-    *(
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cxx",
-        ".c++",
-        ".cu",
-        ".h",
-        ".hh",
-        ".hpp",
-        ".hxx",
-        ".inc",
-        ".s",
-        ".f90",
-    ),
-    *(".rs", ".go", ".zig", ".d", ".swift", ".m", ".mm"),
+COMPILED = re.compile(
+    r"\.(?:c|cc|cpp|cxx|c\+\+|cu|h|hh|hpp|hxx|inc|s|f90|rs|go|zig|d|swift|mm?)$", re.IGNORECASE
 )
 
 
@@ -61,7 +47,7 @@ class Line:
 
     @property
     def is_script(self) -> bool:
-        return self.file != "" and not self.file.lower().endswith(COMPILED)
+        return self.file != "" and COMPILED.search(self.file) is None
 
 
 @dataclass(frozen=True)
