@@ -13,6 +13,8 @@
 // Of CPython's C API; null in every other program.
 extern "C" {
 __attribute__((weak)) void* PyGILState_GetThisThreadState();
+__attribute__((weak)) int Py_IsFinalizing();   // from 3.13 on
+__attribute__((weak)) int _Py_IsFinalizing();  // NOLINT(bugprone-reserved-identifier): before
 extern __attribute__((weak)) const unsigned long Py_Version;
 extern __attribute__((weak)) char PyCode_Type[];
 extern __attribute__((weak)) char PyUnicode_Type[];
@@ -38,11 +40,18 @@ const Layout* FindLayout() {
   return nullptr;
 }
 
+// While it ends, Python frees the frames of threads that still run.
+bool IsEnding() {
+  if (&Py_IsFinalizing != nullptr) return Py_IsFinalizing() != 0;
+  return &_Py_IsFinalizing == nullptr || _Py_IsFinalizing() != 0;
+}
+
 // Reads what may not be what it seems. A page that could be read stays so while its owner is here.
 class Reader {
  public:
   bool Copy(uintptr_t from, void* to, size_t n) {
-    if (from == 0 || from + n < from) return false;
+    // Page 0 is that of fields of nothing, and what known_ holds before it knows any.
+    if (from < kNativePageSize || from + n < from) return false;
     for (uintptr_t page = RoundDown(from, kNativePageSize); page < from + n;
          page += kNativePageSize) {
       if (!Knows(page)) return false;
@@ -261,13 +270,14 @@ size_t WithPythonFrames(const uintptr_t* frames, const uintptr_t* places, size_t
   size_t n = 0;
   size_t native = 0;  // the next frame of the walk
   const Layout* layout = FindLayout();
-  const void* thread = layout != nullptr ? PyGILState_GetThisThreadState() : nullptr;
+  const void* thread = layout != nullptr && !IsEnding() ? PyGILState_GetThisThreadState() : nullptr;
   if (thread != nullptr) {
     FrameReader reader(*layout, names);
     uintptr_t loop;
     uintptr_t frame;
     bool more = reader.Begin(reinterpret_cast<uintptr_t>(thread), &loop, &frame);
-    while (more && frame != 0 && n < max) {
+    // Each call of the loop is a frame of the walk; frames that are no frames may lead in a circle.
+    for (size_t loops = 0; more && frame != 0 && n < max && loops < depth; ++loops) {
       uintptr_t python_frames[kMostFrames];
       uintptr_t place;
       const size_t count =
