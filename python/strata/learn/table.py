@@ -1,5 +1,5 @@
-"""Reads a data set of `strata lifetimes` that may be anybody's: the columns that training needs, with
-their types, and no value that makes no sense."""
+"""Reads a data set of `strata lifetimes` that may be anybody's: the columns that training needs,
+with their types, and no value that makes no sense."""
 
 from __future__ import annotations
 
