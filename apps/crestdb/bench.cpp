@@ -434,10 +434,10 @@ void MeasureOnce(const Plan& p, Store& store, Runners& runners) {
 
 int RunBench(Options& options) {
   const Plan p = ReadPlan(options);
-  WarnWithoutSwap(p);
   const std::unique_ptr<Store> store = p.structure->make(p.store);
   if (p.mix == 'E' && !store->ordered())
     throw UsageError("YCSB-E scans, and " + std::string(p.structure->name) + " has no order");
+  WarnWithoutSwap(p);
   Load(p, *store);
   Runners runners(p, *store);
   RunUp(p, *store);
