@@ -192,6 +192,10 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
   const Property& p = property(state.fact);
   const bool extra = reads_extra(call);
   const auto* known = named(call);
+  const bool copies = p.track == Track::kObject &&
+                      (llvm::isa<llvm::MemTransferInst>(call) ||
+                       (known != nullptr && (known->getName() == "memcpy" ||
+                                             known->getName() == "memmove")));
   const unsigned fixed =
       known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
   for (unsigned a = 0; a < call.arg_size(); ++a) {
@@ -205,6 +209,9 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
         !(known != nullptr && known->isIntrinsic() && !llvm::isa<llvm::MemIntrinsic>(call)) &&
         used(state, call, argument)) {
       return false;
+    }
+    if (copies && a == 1) {
+      for (const Name& n : state.fact.names) state.fact.escaped |= n.root == at.root && n.steps > 0;
     }
     const bool keeps = !(known != nullptr && known->isIntrinsic()) && !call.doesNotCapture(a);
     if (keeps && p.track != Track::kContent) state.fact.escaped = true;

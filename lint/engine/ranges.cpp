@@ -112,16 +112,26 @@ bool Reasoning::is_object(const llvm::Value* v) const {
   return false;
 }
 
+// Whether it was read from a variable of a library's: stdin, stdout, stderr.
+static bool is_librarys(const llvm::Value* v) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(unwrap(v));
+  if (load == nullptr) return false;
+  const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(load->getPointerOperand());
+  return g != nullptr && g->isDeclaration();
+}
+
 std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
   const auto left = range(cmp.getOperand(0), depth - 1);
   const auto right = range(cmp.getOperand(1), depth - 1);
   if (!left || !right) return Range::getFull(1);
   if (left->icmp(cmp.getPredicate(), *right)) return boolean(true);
   if (left->icmp(cmp.getInversePredicate(), *right)) return boolean(false);
-  if (cmp.getOperand(0)->getType()->isPointerTy() && cmp.isEquality() &&
-      is_object(cmp.getOperand(0)) && is_object(cmp.getOperand(1))) {
-    return boolean(cmp.getPredicate() == llvm::CmpInst::ICMP_EQ);
-  }
+  const llvm::Value *a = cmp.getOperand(0), *b = cmp.getOperand(1);
+  if (!a->getType()->isPointerTy() || !cmp.isEquality()) return Range::getFull(1);
+  const bool equal = cmp.getPredicate() == llvm::CmpInst::ICMP_EQ;
+  if (is_object(a) && is_object(b)) return boolean(equal);
+  // What the program made is not what a library had before.
+  if ((is_object(a) && is_librarys(b)) || (is_object(b) && is_librarys(a))) return boolean(!equal);
   return Range::getFull(1);
 }
 

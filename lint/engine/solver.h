@@ -142,6 +142,7 @@ class Solver {
   bool load(State& state, const llvm::LoadInst& load, States& forks);
   bool store(State& state, const llvm::StoreInst& store, States& forks);
   bool select(State& state, const llvm::SelectInst& select, States& forks);
+  bool reached(State& state, const llvm::Value* pointer) const;
   void scalar(State& state, const llvm::Instruction& i);
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);

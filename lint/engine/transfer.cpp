@@ -152,8 +152,23 @@ void Solver::overwrite(State& state, const Bits& cells, Address must) {
   if (gone) state.fact.escaped = true;
 }
 
+// What was reached through a pointer was there: later tests of it say so. False: it is null here.
+bool Solver::reached(State& state, const llvm::Value* pointer) const {
+  const llvm::Value* root = address_of(pointer, memory_.layout(), true).root;
+  if (!llvm::isa<llvm::Argument, llvm::PHINode, llvm::LoadInst, llvm::CallBase>(root) ||
+      !root->getType()->isPointerTy()) {
+    return true;
+  }
+  const bool matters = std::any_of(root->user_begin(), root->user_end(), [](const llvm::User* u) {
+    return llvm::isa<llvm::ICmpInst, llvm::PHINode>(u);
+  });
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  return !matters || reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
+}
+
 bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
   if (used(state, load, load.getPointerOperand())) return false;
+  if (!reached(state, load.getPointerOperand())) return false;
   const Address from = address(load.getPointerOperand(), state.fact);
   const bool content = property(state.fact).track == Track::kContent;
   const llvm::Type* type = load.getType();
@@ -205,6 +220,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
 
 bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   if (used(state, store, store.getPointerOperand())) return false;
+  if (!reached(state, store.getPointerOperand())) return false;
   const Property& p = property(state.fact);
   const llvm::Value* value = store.getValueOperand();
   const Address to = address(store.getPointerOperand(), state.fact);
