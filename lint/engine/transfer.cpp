@@ -95,6 +95,9 @@ Bits Solver::name_cells(const Name& name, int step) const {
 bool Solver::lost(State& state, const llvm::Instruction& i) {
   const Property& p = property(state.fact);
   if (p.track == Track::kAddress || state.fact.escaped) return false;
+  if (llvm::isa<llvm::ReturnInst>(i) && i.getFunction()->getName() == "main") {
+    return false;  // the program's end is the end of all it has
+  }
   for (const Rule& rule : p.rules) {
     if (rule.kind == Rule::Kind::kForbidEnd &&
         ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
@@ -333,9 +336,11 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
 
 // Whether nothing between the two may have written the cells.
 bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
-                       const Bits& cells) const {
+                       const Bits& cells, Address place) const {
   const auto writes = [&](const llvm::Instruction& i) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
+      const Address to = address_of(s->getPointerOperand(), memory_.layout());
+      if (to.root == place.root && offsets_meet(to.offset, place.offset)) return true;
       return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
@@ -382,7 +387,8 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
         Name more;
         if (!prefixed(n, a.root, a.offset, more)) return;
         for (int s = 0; s < more.steps; ++s) {
-          if (!untouched(access, at, name_cells(more, s))) return;
+          const Address first = s == 0 ? a : Address{};
+          if (!untouched(access, at, name_cells(more, s), first)) return;
         }
         fact.add(more);
       };
