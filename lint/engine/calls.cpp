@@ -192,10 +192,10 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
   const Property& p = property(state.fact);
   const bool extra = reads_extra(call);
   const auto* known = named(call);
-  const bool copies = p.track == Track::kObject &&
-                      (llvm::isa<llvm::MemTransferInst>(call) ||
-                       (known != nullptr && (known->getName() == "memcpy" ||
-                                             known->getName() == "memmove")));
+  const bool copies =
+      p.track == Track::kObject &&
+      (llvm::isa<llvm::MemTransferInst>(call) ||
+       (known != nullptr && (known->getName() == "memcpy" || known->getName() == "memmove")));
   const unsigned fixed =
       known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
   for (unsigned a = 0; a < call.arg_size(); ++a) {
@@ -374,8 +374,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
   }
   std::vector<std::pair<Address, const llvm::ConstantInt*>> handed;
   for (const Flag& flag : flags(state)) {
-    if (llvm::isa<llvm::GlobalVariable>(flag.at.root) &&
-        memory_.mentions(callee, flag.at.root)) {
+    if (llvm::isa<llvm::GlobalVariable>(flag.at.root) && memory_.mentions(callee, flag.at.root)) {
       handed.emplace_back(flag.at, flag.value);
     }
     for (const llvm::Argument& parameter : callee->args()) {

@@ -368,8 +368,7 @@ bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::
   for (const Flag& flag : exit.flags) {
     Address at = flag.at;
     if (const auto* parameter = llvm::dyn_cast<llvm::Argument>(at.root)) {
-      const int place =
-          Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
+      const int place = Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
       if (place < 0 || place >= static_cast<int>(call.arg_size())) continue;
       const Address a = address(call.getArgOperand(static_cast<unsigned>(place)), state.fact);
       if (a.offset == kAnyOffset || llvm::isa<llvm::ConstantData>(a.root)) continue;
