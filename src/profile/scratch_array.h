@@ -64,6 +64,8 @@ class ScratchArray {
   // To be called with what was written into the room that Reserve made.
   void Grow(size_t n) { size_ += n; }
   void Clear() { size_ = 0; }
+  // Drops what lies behind the first `n`, of those there are.
+  void Shrink(size_t n) { size_ = n; }
   void Free() {
     const ErrnoKeeper keep_errno;
     if (capacity_ != 0) munmap(data_, mapped_);

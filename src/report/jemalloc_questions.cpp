@@ -3,7 +3,9 @@
 // knows nothing of this heap. Everything else is ENOENT, as jemalloc says of a name it does not
 // know. The names and their meaning: jemalloc(3). Sits in report.
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "os/side_stack.h"
+#include "profile/text_sink.h"
 #include "report/stats_collect.h"
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -161,4 +164,30 @@ STRATA_EXPORT int mallctlbymib(const size_t* mib, size_t length, void* old, size
   const strata::Row& row = strata::kRows[mib[0]];
   if (length != strata::Components(row.name)) return ENOENT;
   return row.ask({old, old_size, fresh, fresh_size});
+}
+
+// jemalloc's own asks its mallctl for what it needs and aborts without an answer; that call ends up
+// here. The writer runs on the caller's stack with nothing held: Redis's allocates.
+STRATA_EXPORT void malloc_stats_print(void (*write)(void* argument, const char* text),
+                                      void* argument, const char*) {
+  if (strata::EnsureStarted() != strata::RunState::kReady) return;
+  const int kept = errno;
+  constexpr size_t kCapacity = 8192;
+  auto* text = static_cast<char*>(malloc(kCapacity));
+  if (text != nullptr) {
+    strata::OnSideStack([text] {
+      strata::HeapStats s;
+      strata::CollectStats(s);
+      strata::TextSink sink(text, kCapacity);
+      strata::WriteText(s, sink);
+      sink.Finish();
+    });
+    if (write != nullptr) {
+      write(argument, text);
+    } else {
+      (void)!::write(STDERR_FILENO, text, strlen(text));
+    }
+    free(text);
+  }
+  errno = kept;
 }

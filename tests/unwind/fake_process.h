@@ -5,8 +5,10 @@
 #include <elf.h>
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "eh_frame_bytes.h"
 #include "profile/mappings.h"
@@ -71,6 +73,12 @@ class FakeProcess : public MemoryReader {
   }
   void Close(uintptr_t base) { files_.erase(base); }
   Bytes& image(uintptr_t base) { return files_[base].image; }
+  // Happens before the next read at `from` or behind, once: what another thread of the process
+  // does.
+  void Before(uintptr_t from, std::function<void()> step) {
+    step_at_ = from;
+    step_ = std::move(step);
+  }
 
   std::string Maps() const {
     std::string text;
@@ -96,7 +104,9 @@ class FakeProcess : public MemoryReader {
   };
 
   static bool ReadFiles(MemoryReader& self, uintptr_t from, void* to, size_t n) {
-    for (const auto& [base, file] : static_cast<FakeProcess&>(self).files_) {
+    auto& process = static_cast<FakeProcess&>(self);
+    if (process.step_ && from >= process.step_at_) std::exchange(process.step_, nullptr)();
+    for (const auto& [base, file] : process.files_) {
       if (from < base || from - base > file.image.size() || n > file.image.size() - (from - base))
         continue;
       memcpy(to, file.image.data() + (from - base), n);
@@ -106,6 +116,8 @@ class FakeProcess : public MemoryReader {
   }
 
   std::map<uintptr_t, File> files_;
+  uintptr_t step_at_ = 0;
+  std::function<void()> step_;
 };
 
 }  // namespace strata::test

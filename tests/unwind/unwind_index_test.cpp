@@ -131,6 +131,37 @@ TEST_F(UnwindIndexTest, LargeCodeHasManyPages) {
   UnwindTable::Delete(table, {MapForTest, UnmapForTest});
 }
 
+// A thread closes a file, or puts another in its place, between the look at the headers and the
+// copy of the frames. When the file is back, its own rules count.
+TEST_F(UnwindIndexTest, FilesThatGoWhileTheirFramesAreCopied) {
+  for (const bool replaced : {false, true}) {
+    process_.Open(kBase, 20, 32, 7);
+    process_.Before(kBase + kImageFrames, [&] {
+      process_.Close(kBase);
+      if (replaced) process_.Open(kBase, 20, 48, 8);
+    });
+    const std::string maps = process_.Maps();
+    ASSERT_TRUE(tables_.Refresh(Reading(maps), process_));
+    EXPECT_FALSE(Find(kCodeAt + 1).in_module) << replaced;
+    process_.Open(kBase, 20, 32, 7);
+    ASSERT_TRUE(Refresh());
+    EXPECT_EQ(Find(kCodeAt + 1).rule, Rsp(32)) << replaced;
+    process_.Close(kBase);
+    ASSERT_TRUE(Refresh());
+  }
+}
+
+TEST_F(UnwindIndexTest, FilesThatAreGoneForAMoment) {
+  process_.Open(kBase, 20, 32, 7);
+  const std::string maps = process_.Maps();
+  process_.Before(kBase + kImageFrames - 16, [&] {
+    process_.Close(kBase);
+    process_.Before(kBase, [&] { process_.Open(kBase, 20, 32, 7); });
+  });
+  ASSERT_TRUE(tables_.Refresh(Reading(maps), process_));
+  EXPECT_EQ(Find(kCodeAt + 1).rule, Rsp(32));
+}
+
 TEST_F(UnwindIndexTest, OverlappingEntriesAreLeftOut) {
   FrameBytes frames(kBase + kImageFrames);
   const uint32_t common = frames.Common();

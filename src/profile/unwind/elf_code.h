@@ -25,7 +25,9 @@ struct ElfCode {
   uint64_t fingerprint = 0;  // of the first page, where headers and mostly the build id lie
 };
 
-// Of the file whose first byte is mapped at `base`. False: no ELF file of this machine.
+// Of the file whose first byte is mapped at `base`. False: no ELF file of this machine. Another
+// thread may unmap it or put another file there meanwhile: what came out is whole if the
+// fingerprint is the same when read again.
 bool ReadElfCode(uintptr_t base, MemoryReader& memory, ElfCode* code);
 
 // Copies the unwind information, since the file may be unmapped at any time. An empty one if it

@@ -135,9 +135,9 @@ bool IsVdso(const Mapping& m) {
 
 }  // namespace
 
-// `files` runs in parallel to `list`.
+// `bases` runs in parallel to `list`: where the first byte of each file is mapped.
 bool UnwindTables::ListModules(const char* maps, size_t size, MemoryReader& memory,
-                               ScratchArray<CodeModule>& list, ScratchArray<ElfCode>& files) {
+                               ScratchArray<CodeModule>& list, ScratchArray<uintptr_t>& bases) {
   ScratchArray<Mapping> all;
   MapsParser parser(maps, size);
   Mapping mapping;
@@ -157,49 +157,71 @@ bool UnwindTables::ListModules(const char* maps, size_t size, MemoryReader& memo
       const bool follows = list.size() == 0 || list[list.size() - 1].end <= range.begin;
       if (!follows || !IsMappedCode(range, m, all)) continue;
       const CodeModule module{range.begin, range.end, nullptr, m.device, m.inode, code.fingerprint};
-      if (!list.Append(module) || !files.Append(code)) return false;
+      if (!list.Append(module) || !bases.Append(m.start)) return false;
     }
   }
   return true;
 }
 
-// Takes over the tables of the current index and makes those that are missing; on failure those
-// made stay in `list`, for the caller to free.
+// The table of a file that has none yet. Another thread may unmap the file or put another in its
+// place at any time, and the table would come back with it: false if it is not there before and
+// after, or no memory.
+bool UnwindTables::MakeTable(uintptr_t base, MemoryReader& memory, ScratchArray<uint8_t>& bytes,
+                             CodeModule* module, bool* out_of_memory) {
+  ElfCode before;
+  ElfCode after;
+  EhFrame section;
+  const auto is_there = [&](ElfCode* code) {
+    return ReadElfCode(base, memory, code) && code->fingerprint == module->fingerprint;
+  };
+  if (!is_there(&before)) return false;
+  *out_of_memory = before.frames_size != 0 && !CopyFrames(before, memory, bytes, &section);
+  if (*out_of_memory || !is_there(&after)) return false;
+  if (before.frames_size == 0) return true;
+  size_t entries;
+  module->table = UnwindTable::Make(section, module->begin, module->end, memory_, &entries);
+  *out_of_memory = module->table == nullptr;
+  if (*out_of_memory) return false;
+  bytes_.fetch_add(module->table->bytes(), std::memory_order_relaxed);
+  return true;
+}
+
+// Takes over the tables of the current index and makes those that are missing; leaves out what has
+// gone meanwhile. On failure those made stay in `list`, for the caller to free.
 bool UnwindTables::FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
-                              const ScratchArray<ElfCode>& files, size_t* made) {
+                              const ScratchArray<uintptr_t>& bases, size_t* made) {
   const UnwindIndex* current = current_.load(std::memory_order_relaxed);
   ScratchArray<uint8_t> bytes;
+  size_t kept = 0;
   for (size_t i = 0; i < list.size(); ++i) {
-    CodeModule& module = list[i];
+    CodeModule& module = list[kept] = list[i];
     const CodeModule* known = nullptr;
     for (size_t k = 0; current != nullptr && known == nullptr && k < current->count_; ++k) {
       if (current->modules_[k].SameCode(module)) known = &current->modules_[k];
     }
+    bool out_of_memory = false;
     if (known != nullptr) {
       module.table = known->table;
+    } else if (MakeTable(bases[i], memory, bytes, &module, &out_of_memory)) {
+      ++*made;
+    } else {
+      if (out_of_memory) return false;
       continue;
     }
-    ++*made;
-    EhFrame section;
-    if (files[i].frames_size == 0) continue;
-    if (!CopyFrames(files[i], memory, bytes, &section)) return false;
-    size_t entries;
-    UnwindTable* table = UnwindTable::Make(section, module.begin, module.end, memory_, &entries);
-    if (table == nullptr) return false;
-    bytes_.fetch_add(table->bytes(), std::memory_order_relaxed);
-    module.table = table;
+    ++kept;
   }
+  list.Shrink(kept);
   return true;
 }
 
 bool UnwindTables::RefreshFrom(const char* maps, size_t size, MemoryReader& memory) {
   FreeReplaced();
   ScratchArray<CodeModule> list;
-  ScratchArray<ElfCode> files;
-  if (!ListModules(maps, size, memory, list, files)) return false;
+  ScratchArray<uintptr_t> bases;
+  if (!ListModules(maps, size, memory, list, bases)) return false;
   size_t made = 0;
   const UnwindIndex* current = current_.load(std::memory_order_relaxed);
-  bool ok = FillTables(memory, list, files, &made);
+  bool ok = FillTables(memory, list, bases, &made);
   if (ok && made == 0 && current != nullptr && current->count_ == list.size()) return true;
   ok = ok && Publish(list);
   if (ok) return true;

@@ -139,9 +139,11 @@ class UnwindTables {
   UnwindIndex* PinCurrent();
   bool RefreshFrom(const char* maps, size_t size, MemoryReader& memory) STRATA_REQUIRES(lock_);
   bool ListModules(const char* maps, size_t size, MemoryReader& memory,
-                   ScratchArray<CodeModule>& list, ScratchArray<ElfCode>& files);
+                   ScratchArray<CodeModule>& list, ScratchArray<uintptr_t>& bases);
   bool FillTables(MemoryReader& memory, ScratchArray<CodeModule>& list,
-                  const ScratchArray<ElfCode>& files, size_t* made) STRATA_REQUIRES(lock_);
+                  const ScratchArray<uintptr_t>& bases, size_t* made) STRATA_REQUIRES(lock_);
+  bool MakeTable(uintptr_t base, MemoryReader& memory, ScratchArray<uint8_t>& bytes,
+                 CodeModule* module, bool* out_of_memory) STRATA_REQUIRES(lock_);
   bool Publish(const ScratchArray<CodeModule>& list) STRATA_REQUIRES(lock_);
   UnwindIndex* FreeIndex() STRATA_REQUIRES(lock_);
   void FreeReplaced() STRATA_REQUIRES(lock_);
