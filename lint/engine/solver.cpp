@@ -28,21 +28,6 @@ std::optional<Range> result_class(const std::optional<Range>& range) {
   return std::nullopt;
 }
 
-// A descriptor that is found to be a number of the program's own is reached by that number. Which
-// side of the condition says so: 1 if it holds, 0 if not, -1: none does.
-int equals_number(const llvm::Value* condition, const Fact& fact) {
-  const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(condition);
-  if (cmp == nullptr || !cmp->isEquality() || !cmp->getOperand(0)->getType()->isIntegerTy())
-    return -1;
-  for (const Name& n : fact.names) {
-    if (n.kind == Name::Kind::kObject && n.steps == 0 &&
-        (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1))) {
-      return cmp->getPredicate() == llvm::CmpInst::ICMP_EQ ? 1 : 0;
-    }
-  }
-  return -1;
-}
-
 }  // namespace
 
 Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
@@ -159,12 +144,8 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
       take(br->getSuccessor(0), always);
     } else {
       const llvm::Value* c = br->getCondition();
-      const int same = equals_number(c, state.fact);
       take(br->getSuccessor(0), [c](Reasoning& r) { return r.assume(c, true); });
-      if (same == 1 && !next.empty()) next.back().fact.escaped = true;
-      const std::size_t taken = next.size();
       take(br->getSuccessor(1), [c](Reasoning& r) { return r.assume(c, false); });
-      if (same == 0 && next.size() > taken) next.back().fact.escaped = true;
     }
   } else if (const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(&end)) {
     const llvm::Value* c = sw->getCondition();

@@ -222,8 +222,6 @@ RIGHT = {
     "if (!s) return 1; int r = fgetc(s); if (s != stdin) fclose(s); return r; }",
     "fdopen takes it over": "FILE *f(const char *n) { int d = open(n, 0); if (d < 0) return 0;\n"
     'FILE *s = fdopen(d, "r"); if (!s) close(d); return s; }',
-    "known by its number": 'int f(void) { close(0); int d = open("/dev/null", 0);\n'
-    "if (d == 0) return 0; if (d > 0) close(d); return 1; }",
     "a flag says so": "struct s { pthread_mutex_t m; int in; void (*cb)(struct s *); };\n"
     "static void send(struct s *s) { if (s->in) return; pthread_mutex_lock(&s->m);\n"
     "pthread_mutex_unlock(&s->m); } static struct s one = {.cb = send};\n"
