@@ -49,11 +49,12 @@ class Plan:
     alone_s: float
     beside_s: float
     swap_s: float
+    leak_s: float
     other_s: float
 
 
-FULL = Plan(BOX_MIB, KEYS, 30, 600, 600, 60)
-QUICK = Plan(QUICK_BOX_MIB, QUICK_KEYS, 4, 12, 12, 12)
+FULL = Plan(BOX_MIB, KEYS, 30, 600, 600, 200, 60)
+QUICK = Plan(QUICK_BOX_MIB, QUICK_KEYS, 4, 12, 12, 12, 12)
 
 
 @dataclass
@@ -187,13 +188,13 @@ def neighbours(lib: Path, program: Path, plan: Plan, price: bool, seconds: float
 
 
 def alone(
-    lib: Path, program: Path, plan: Plan, price: bool, *growers: tuple[str, ...]
+    lib: Path, program: Path, plan: Plan, price: bool, seconds: float, *growers: tuple[str, ...]
 ) -> list[Course]:
-    """The growers beside each other in one box, for as long as the plan says or all are done."""
+    """The growers beside each other in one box, for so long or until all are done."""
     env = environment(lib, price)
     with box(plan.box_mib) as group:
         running = [Grower(program, group.procs, env, *options) for options in growers]
-        until = time.monotonic() + plan.other_s
+        until = time.monotonic() + seconds
         while time.monotonic() < until and any(g.process.poll() is None for g in running):
             for grower in running:
                 grower.look()
@@ -264,15 +265,19 @@ def neighbour_rows(name: str, n: Neighbours) -> str:
 def draw(picture: Path, box_mib: int, lines: dict[str, Course]) -> None:
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
-    for name, course in lines.items():
+    for number, (name, course) in enumerate(lines.items()):
         at, held = zip(*course.points, strict=True)
-        axes.plot(at, held, label=name)
-        axes.annotate(
-            f"{name}: {course.end}", (at[-1], held[-1]), ha="right", va="bottom", fontsize=8
-        )
+        # A last point where it ended: without it, who waits seems to have stopped early.
+        at, held = (*at, course.lived_s), (*held, held[-1])
+        style = "-" if number % 2 else ":"
+        axes.plot(at, held, style, label=f"{name}: {course.end}", linewidth=3 - number / 2)
+        if course.killed:
+            axes.plot(at[-1], held[-1], "kx")
+    axes.legend(fontsize=8, frameon=False, loc="center right")
     axes.set_xlabel("seconds since the hog began")
-    axes.set_ylabel("MiB that the hog holds")
-    axes.set_ylim(0, box_mib)
+    axes.set_ylabel("MiB that the hog holds (line: the limit)")
+    axes.set_ylim(0, None)
+    axes.axhline(box_mib, color="0.7", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=150)
@@ -312,7 +317,7 @@ def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> li
 def others(lib: Path, program: Path, plan: Plan, say: Say) -> list[str]:
     body = [
         "## Others\n",
-        f"Each for {plan.other_s:.0f} s at most, without swap.\n",
+        f"Each for {plan.other_s:.0f} s at most, the leak for {plan.leak_s:.0f}, without swap.\n",
         "| | price off | price on |",
         "|---|---|---|",
     ]
@@ -328,7 +333,8 @@ def others(lib: Path, program: Path, plan: Plan, say: Say) -> list[str]:
     for name, growers in works.items():
         cells = []
         for price in (False, True):
-            found = alone(lib, program, plan, price, *growers)
+            seconds = plan.leak_s if leak in growers else plan.other_s
+            found = alone(lib, program, plan, price, seconds, *growers)
             last = found[-1]
             if name.startswith("two"):
                 cells.append(" and ".join(f"{c.at(1e9):,.0f} MiB, {c.end}" for c in found))
