@@ -48,7 +48,7 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
   if (rate.interval == 0) return;  // switched off this moment
   if (t_state.at_work) return;     // a block of the library's own thread
   uintptr_t stack[kMaxStackDepth];
-  const size_t depth = WalkStack(stack, kMaxStackDepth);
+  const size_t depth = WalkSampledStack(stack, kMaxStackDepth);
   SampleEvent event = EventAt(r, p);
   event.site = site;
   SampleCountdown& countdown = t_state.countdown;

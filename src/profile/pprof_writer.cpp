@@ -17,9 +17,9 @@ namespace strata {
 namespace {
 
 // Profile
-constexpr unsigned kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kStringTable = 6,
-                   kTimeNanos = 9, kDurationNanos = 10, kPeriodType = 11, kPeriod = 12,
-                   kComment = 13, kDefaultSampleType = 14;
+constexpr unsigned kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5,
+                   kStringTable = 6, kTimeNanos = 9, kDurationNanos = 10, kPeriodType = 11,
+                   kPeriod = 12, kComment = 13, kDefaultSampleType = 14;
 // ValueType
 constexpr unsigned kType = 1, kUnit = 2;
 // Sample and its Label
@@ -28,7 +28,10 @@ constexpr unsigned kKey = 1, kStr = 2, kNum = 3, kNumUnit = 4;
 // Mapping, Location
 constexpr unsigned kId = 1;
 constexpr unsigned kStart = 2, kLimit = 3, kOffset = 4, kFilename = 5, kBuildId = 6;
-constexpr unsigned kMappingId = 2, kAddress = 3;
+constexpr unsigned kMappingId = 2, kAddress = 3, kLine = 4;
+// Line, Function
+constexpr unsigned kFunctionId = 1, kLineNumber = 2;
+constexpr unsigned kName = 2, kSystemName = 3, kFile = 4;
 
 constexpr unsigned kWireVarint = 0, kWireBytes = 2;
 
@@ -116,7 +119,7 @@ bool IdTable::Grow() {
 
 PprofWriter::PprofWriter(int fd, const PprofValueType* types, size_t types_n,
                          const PprofHeader& header)
-    : fd_(fd), types_n_(types_n), source_(header.mappings) {
+    : fd_(fd), types_n_(types_n), source_(header.mappings), scripts_(header.scripts) {
   String("");  // number 0 has to be the empty one
   for (size_t i = 0; i < types_n; ++i) ValueType(kSampleType, types[i]);
   out_.Number(kTimeNanos, static_cast<uint64_t>(header.time_ns));
@@ -165,7 +168,10 @@ bool PprofWriter::Add(const uintptr_t* stack, size_t depth, const int64_t* value
   part_.Clear();
   inner_.Clear();
   // A return address may be the next function's first: one before it is inside of the call.
-  for (size_t i = 0; i < depth; ++i) inner_.Varint(Location(stack[i] == 0 ? 0 : stack[i] - 1));
+  for (size_t i = 0; i < depth; ++i) {
+    const bool is_call = stack[i] != 0 && !ScriptFrames::IsScriptFrame(stack[i]);
+    inner_.Varint(Location(is_call ? stack[i] - 1 : stack[i]));
+  }
   if (depth != 0) part_.Message(kLocationId, inner_);
   inner_.Clear();
   for (size_t i = 0; i < types_n_; ++i) inner_.Varint(static_cast<uint64_t>(values[i]));
@@ -275,13 +281,42 @@ void PprofWriter::WriteMappings(uintptr_t main, MemoryReader& memory) {
   }
 }
 
+// To the location in part_: the frame's function, which is written the first time, and its line.
+void PprofWriter::AddLine(const ScriptFrame& frame) {
+  const Function function{AnyBytes("", frame.name.data(), frame.name.size()),
+                          AnyBytes("", frame.file.data(), frame.file.size())};
+  const uint32_t hash = HashOf(static_cast<uintptr_t>(function.name << 32 | function.file));
+  uint32_t id = function_ids_.Find(hash, [&](uint32_t i) {
+    return functions_[i - 1].name == function.name && functions_[i - 1].file == function.file;
+  });
+  if (id == 0) {
+    id = static_cast<uint32_t>(functions_.size() + 1);
+    ok_ = ok_ && functions_.Append(function) && function_ids_.Insert(hash, id);
+    inner_.Clear();
+    inner_.Number(kId, id);
+    inner_.Number(kName, function.name);
+    inner_.Number(kSystemName, function.name);
+    inner_.Number(kFile, function.file);
+    out_.Message(kFunction, inner_);
+  }
+  inner_.Clear();
+  inner_.Number(kFunctionId, id);
+  inner_.Number(kLineNumber, frame.line);
+  part_.Message(kLine, inner_);
+}
+
 void PprofWriter::WriteLocations() {
   for (size_t i = 0; i < locations_.size(); ++i) {
     const uint32_t code = location_code_[i];
     part_.Clear();
     part_.Number(kId, i + 1);
     part_.Number(kMappingId, code == 0 ? 0 : code_[code - 1].id);
-    part_.Number(kAddress, locations_[i]);
+    ScriptFrame script;
+    if (scripts_ != nullptr && scripts_->Find(locations_[i], &script)) {
+      AddLine(script);
+    } else {
+      part_.Number(kAddress, locations_[i]);
+    }
     out_.Message(kLocation, part_);
   }
 }

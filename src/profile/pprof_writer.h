@@ -11,6 +11,7 @@
 
 #include "profile/mappings.h"
 #include "profile/scratch_array.h"
+#include "profile/script_frames.h"
 
 namespace strata {
 
@@ -43,6 +44,7 @@ struct PprofHeader {
   const char* process = nullptr;       // its name, which that of its file need not be; or null
   const char* default_type = nullptr;  // the value type shown unless another is asked for; or null
   PprofMappings mappings{};
+  const ScriptFrames* scripts = nullptr;  // names the stacks' script frames; or null
 };
 
 // Bytes of one protocol buffer message. After a failure everything is dropped and ok() is false.
@@ -128,22 +130,30 @@ class PprofWriter {
   void WriteMappings(uintptr_t main, MemoryReader& memory);
   void WriteMapping(uint64_t id, const Mapping& mapping, const BuildId& build_id);
   void WriteLocations();
+  void AddLine(const ScriptFrame& frame);
   void WriteStrings();
 
   int fd_;
   size_t types_n_;
   PprofMappings source_;
+  const ScriptFrames* scripts_;
   bool ok_ = true;
   ProtoBytes out_;
   ProtoBytes part_;           // the message being put together
   ProtoBytes inner_;          // and one inside of it
   ScratchArray<char> chars_;  // of all strings
   ScratchArray<Text> texts_;
-  IdTable text_ids_;                      // string → its place in texts_, from 1
-  ScratchArray<uintptr_t> locations_;     // addresses, in the order of their first use
-  IdTable location_ids_;                  // address → its place in locations_, from 1
-  ScratchArray<Code> code_;               // by address
-  ScratchArray<uint32_t> by_address_;     // places in locations_, in the order of addresses
+  IdTable text_ids_;                   // string → its place in texts_, from 1
+  ScratchArray<uintptr_t> locations_;  // addresses, in the order of their first use
+  IdTable location_ids_;               // address → its place in locations_, from 1
+  ScratchArray<Code> code_;            // by address
+  ScratchArray<uint32_t> by_address_;  // places in locations_, in the order of addresses
+  struct Function {
+    uint64_t name;  // these are strings
+    uint64_t file;
+  };
+  ScratchArray<Function> functions_;      // of script frames
+  IdTable function_ids_;                  // name and file → its place in functions_, from 1
   ScratchArray<uint32_t> location_code_;  // for each location: place in code_ from 1, or 0
 };
 

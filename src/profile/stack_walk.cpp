@@ -12,7 +12,9 @@
 #include "os/confinement.h"
 #include "os/side_stack.h"
 #include "profile/mappings.h"
+#include "profile/python/python_frames.h"
 #include "profile/scratch_array.h"
+#include "profile/script_frames.h"
 #include "profile/unwind/frame_walker.h"
 #include "profile/unwind/loaded_code.h"
 #include "profile/unwind/loaded_files.h"
@@ -42,6 +44,7 @@ void UnmapTable(void* p, size_t bytes) {
 }
 
 constinit UnwindTables g_tables{TableMemory{MapTable, UnmapTable}};
+constinit ScriptFrames g_script_frames{MapTable};
 
 // Walks that met code in no table, since the last refresh, and how many make the tables stale: one,
 // but twice as many each time a refresh finds nothing, as with code that a compiler makes at run
@@ -86,11 +89,8 @@ STRATA_NOINLINE void WalkLoadedCode(WalkPosition& walk, StackReader& stack, uint
   });
 }
 
-}  // namespace
-
-STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places) {
-  if (max == 0) return 0;
-  const FrameRegisters here = CurrentRegisters();
+STRATA_READS_STACK size_t WalkFrom(const FrameRegisters& here, uintptr_t caller, uintptr_t* out,
+                                   size_t max, uintptr_t* places) {
   StackReader stack(t_known, here.sp);
   WalkPosition walk(here);
   WalkEnd end = WalkEnd::kUnknownCode;
@@ -111,13 +111,39 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, 
   t_known = stack.known();
   if (STRATA_UNLIKELY(count == 0)) {
     out[0] = g_tables.prepared()
-                 ? reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+                 ? caller
                  : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
     count = 1;
     if (places != nullptr) places[0] = 0;
   }
   return count;
 }
+
+}  // namespace
+
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places) {
+  if (max == 0) return 0;
+  const FrameRegisters here = CurrentRegisters();
+  return WalkFrom(here, reinterpret_cast<uintptr_t>(__builtin_return_address(0)), out, max, places);
+}
+
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkSampledStack(uintptr_t* out, size_t max) {
+  const FrameRegisters here = CurrentRegisters();
+  const auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+  if (STRATA_LIKELY(!RunsPython())) return WalkFrom(here, caller, out, max, nullptr);
+  size_t depth = 0;
+  OnSideStack([&] {
+    // Several of the interpreter's own frames make one of Python's.
+    constexpr size_t kDeepest = 512;
+    uintptr_t frames[kDeepest];
+    uintptr_t places[kDeepest];
+    const size_t n = WalkFrom(here, caller, frames, kDeepest, places);
+    depth = WithPythonFrames(frames, places, n, g_script_frames, out, max);
+  });
+  return depth;
+}
+
+const ScriptFrames& TheScriptFrames() { return g_script_frames; }
 
 STRATA_NOINLINE STRATA_READS_STACK bool InSignalHandler() {
   const FrameRegisters here = CurrentRegisters();
@@ -168,7 +194,7 @@ void KeepUnwindTables() {
 
 uint32_t UnwindTablesPublished() { return g_tables.published(); }
 
-size_t UnwindTableBytes() { return g_tables.bytes(); }
+size_t UnwindTableBytes() { return g_tables.bytes() + g_script_frames.bytes(); }
 
 void HoldWalkersBeforeFork() { g_files.BeforeFork(); }
 void ReleaseWalkersAfterFork() { g_files.AfterFork(); }

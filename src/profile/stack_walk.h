@@ -9,11 +9,18 @@
 
 namespace strata {
 
+class ScriptFrames;
+
 // Return addresses of the calling thread, innermost first, without the frames inside libstrata
 // itself. Takes no lock, allocates nothing, calls no dl*, async-signal-safe. Needs tables from
 // RefreshUnwindTables; without them falls back to what it can prove (frame pointers, else the
 // caller alone). `places`, if not null: where on the stack each lies, 0 where that is not known.
 size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr);
+
+// The same for a sample: in a process that runs Python, with Python's own frames, which
+// TheScriptFrames names.
+size_t WalkSampledStack(uintptr_t* out, size_t max);
+const ScriptFrames& TheScriptFrames();
 
 // Whether the calling thread is in a signal handler, as far as its stack can be walked. Deep: for a
 // caller that is about to wait.
@@ -33,7 +40,7 @@ void KeepUnwindTables();
 // How often they were made anew: each time the code that is mapped had changed.
 uint32_t UnwindTablesPublished();
 
-// Memory that the tables take, all of it resident: part of the metadata.
+// Memory that the tables and the names of script frames take, all of it resident: part of the metadata.
 size_t UnwindTableBytes();
 
 // Around a fork, before any lock is taken and after all are released. In the child no other thread

@@ -55,6 +55,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.comment = NameOf(kind);
   header.process = program_invocation_short_name;
   header.default_type = shape.default_type;
+  header.scripts = &TheScriptFrames();
   PprofWriter writer(fd, shape.types, shape.types_n, header);
   const PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
                                return PinnedAt(*static_cast<ProcessHeap*>(heap), address);

@@ -16,7 +16,7 @@ from strata.flame.graph import FunctionRow, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
 from strata.pprof import Profile, filter_profile, load, merge, process_of
-from strata.pprof.sites import is_wrapper
+from strata.pprof.sites import owners
 from strata.symbolize import symbolize
 from strata.terminal import console, echo, printable
 
@@ -147,7 +147,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def functions(profile: Profile, index: int, *, wrappers: bool) -> list[FunctionRow]:
     """Each function's row; of memory, what a wrapper of malloc asked for is its caller's."""
     is_memory = re.search("object|space", profile.types[index].type) is not None
-    return by_function(profile, index, is_wrapper if is_memory and not wrappers else None)
+    return by_function(profile, index, owners if is_memory and not wrappers else None)
 
 
 def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list[list[str]]:

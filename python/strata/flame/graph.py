@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from strata.errors import StrataError
@@ -83,10 +83,12 @@ class FunctionRow:
 
 
 def by_function(
-    profile: Profile, index: int, passed_on: Callable[[str], bool] | None = None
+    profile: Profile,
+    index: int,
+    owners: Callable[[Sequence[str]], Sequence[str]] | None = None,
 ) -> list[FunctionRow]:
-    """One row for each function, the largest own value first. Where functions pass on what they are
-    asked for, it is their caller's own."""
+    """One row for each function, the largest own value first. `owners` says which functions of a
+    stack may own what it has, the likeliest first; without it the innermost does."""
     rows: dict[str, FunctionRow] = {}
     for sample in profile.samples:
         value = sample.values[index]
@@ -94,6 +96,6 @@ def by_function(
         for name in set(names):
             rows.setdefault(name, FunctionRow(name)).total += value
         if names:
-            own = (name for name in reversed(names) if passed_on is None or not passed_on(name))
-            rows[next(own, names[-1])].flat += value
+            own = owners(names[::-1]) if owners is not None else ()
+            rows[own[0] if own else names[-1]].flat += value
     return sorted(rows.values(), key=lambda row: (-abs(row.flat), -abs(row.total), row.name))

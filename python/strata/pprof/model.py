@@ -55,9 +55,17 @@ class Location:
             return self.address
         return self.address - self.mapping.start + self.mapping.offset
 
+    @property
+    def is_script(self) -> bool:
+        """A frame of an interpreted program: the profile names it, and it is no mapped code."""
+        return self.mapping is None and any(line.file for line in self.lines)
+
     def names(self) -> Iterator[str]:
         """What to call it, innermost first; without symbols, the file and the place in it."""
-        if self.lines:
+        if self.is_script:
+            for line in self.lines:
+                yield f"{line.function} ({PurePosixPath(line.file).name})"
+        elif self.lines:
             for line in self.lines:
                 yield line.function
         elif self.mapping is not None:

@@ -1,5 +1,5 @@
-"""Which function of an allocation's call stack owns it: the innermost that does not merely wrap
-malloc. Used wherever functions are ranked."""
+"""Which function of an allocation's call stack owns it: the innermost of the Python program if
+there is one, else the innermost that does not merely wrap malloc. Used to rank functions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ WRAPPER = re.compile(
     r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
     r"(?:@.*|\.\w+)*$"
 )
+# A function of a Python program with its file, as Location.names has it: what the interpreter and
+# its modules allocate below is done for it.
+PYTHON = re.compile(r" \((?:[^()/]+\.pyw?|<[^()]+>)\)$")
 UNKNOWN = "an unknown caller"
 NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
 
@@ -27,9 +30,15 @@ def is_wrapper(name: str) -> bool:
     return WRAPPER.match(name) is not None
 
 
+def owners(stack: Sequence[str]) -> list[str]:
+    """The functions that may own what was allocated, innermost first."""
+    python = [name for name in stack if PYTHON.search(name)]
+    return python or [name for name in stack if not is_wrapper(name)]
+
+
 def call_site(stack: Sequence[str]) -> str:
-    """The innermost function that is not merely a wrapper of malloc, fit for a sentence."""
-    callers = [name for name in stack if not is_wrapper(name)]
+    """The function that owns what was allocated, fit for a sentence."""
+    callers = owners(stack)
     if not callers:  # the library itself: sampled before it could walk stacks
         return stack[0] if stack and not stack[0].startswith("strata::") else UNKNOWN
     if not NAMELESS.search(callers[0]):

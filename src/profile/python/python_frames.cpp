@@ -1,0 +1,254 @@
+// Reading CPython's frames. See python_frames.h.
+#include "profile/python/python_frames.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "os/readable.h"
+#include "profile/python/location_table.h"
+#include "profile/python/python_layout.h"
+
+// Of CPython's C API; null in every other program.
+extern "C" {
+__attribute__((weak)) void* PyGILState_GetThisThreadState();
+extern __attribute__((weak)) const unsigned long Py_Version;
+extern __attribute__((weak)) char PyCode_Type[];
+extern __attribute__((weak)) char PyUnicode_Type[];
+extern __attribute__((weak)) char PyBytes_Type[];
+}
+
+namespace strata {
+namespace {
+
+using python::Entry;
+using python::Layout;
+
+constexpr size_t kMostFrames = 256;  // of one thread
+
+const Layout* FindLayout() {
+  if (&Py_Version == nullptr || &PyGILState_GetThisThreadState == nullptr ||
+      PyCode_Type == nullptr || PyUnicode_Type == nullptr || PyBytes_Type == nullptr)
+    return nullptr;
+  for (const Layout& layout : python::kLayouts) {
+    if (Py_Version >> 16 == layout.version) return &layout;
+  }
+  return nullptr;
+}
+
+// Reads what may not be what it seems. A page that could be read stays so while its owner is here.
+class Reader {
+ public:
+  bool Copy(uintptr_t from, void* to, size_t n) {
+    if (from == 0 || from + n < from) return false;
+    for (uintptr_t page = RoundDown(from, kNativePageSize); page < from + n;
+         page += kNativePageSize) {
+      if (!Knows(page)) return false;
+    }
+    memcpy(to, reinterpret_cast<const void*>(from), n);
+    return true;
+  }
+  template <class T>
+  T At(uintptr_t from) {
+    T value{};
+    ok_ = Copy(from, &value, sizeof(value)) && ok_;
+    return value;
+  }
+  // Whether all that At read was there, since the last time it was asked.
+  bool ok() {
+    const bool ok = ok_;
+    ok_ = true;
+    return ok;
+  }
+
+ private:
+  bool Knows(uintptr_t page) {
+    for (const uintptr_t known : known_) {
+      if (known == page) return true;
+    }
+    if (!IsReadable(page)) return false;
+    known_[next_++ % kKnown] = page;
+    return true;
+  }
+
+  static constexpr size_t kKnown = 16;
+  uintptr_t known_[kKnown] = {};
+  size_t next_ = 0;
+  bool ok_ = true;
+};
+
+class Text {
+ public:
+  // Appends a character, as UTF-8.
+  void Append(uint32_t c) {
+    const auto put = [this](uint32_t byte) { bytes_[size_++] = static_cast<char>(byte); };
+    if (size_ + 4 > sizeof(bytes_)) return;
+    if (c < 0x80) {
+      put(c);
+    } else if (c < 0x800) {
+      put(0xc0 | c >> 6);
+      put(0x80 | (c & 63));
+    } else if (c < 0x10000) {
+      if (c >= 0xd800 && c < 0xe000) c = 0xfffd;  // Python's mark for a byte that was no text
+      put(0xe0 | c >> 12);
+      put(0x80 | (c >> 6 & 63));
+      put(0x80 | (c & 63));
+    } else {
+      put(0xf0 | (c >> 18 & 7));
+      put(0x80 | (c >> 12 & 63));
+      put(0x80 | (c >> 6 & 63));
+      put(0x80 | (c & 63));
+    }
+  }
+  std::string_view view() const { return {bytes_, size_}; }
+
+ private:
+  char bytes_[ScriptFrames::kLongest];
+  size_t size_ = 0;
+};
+
+class FrameReader {
+ public:
+  FrameReader(const Layout& layout, ScriptFrames& names) : at_(layout), names_(names) {}
+
+  // What stands for the frame; 0: not to be read, or no room.
+  uintptr_t Name(uintptr_t frame) {
+    const auto code = memory_.At<uintptr_t>(frame + at_.code);
+    const auto instruction = memory_.At<uintptr_t>(frame + at_.instruction);
+    if (!memory_.ok() || !IsA(code, PyCode_Type)) return 0;
+    Text name;
+    Text file;
+    if (!Read(memory_.At<uintptr_t>(code + at_.name), &name) ||
+        !Read(memory_.At<uintptr_t>(code + at_.file), &file) || !memory_.ok())
+      return 0;
+    return names_.Intern({name.view(), file.view(), LineOf(code, instruction)});
+  }
+
+  // The frames that run in the innermost loop at `*frame`, innermost first, and the place on the C
+  // stack of what belongs to it; `*loop` and `*frame` go on to the loop outside.
+  size_t ReadLoop(uintptr_t* loop, uintptr_t* frame, uintptr_t* place, uintptr_t* out, size_t max) {
+    size_t n = 0;
+    *place = *loop;
+    while (*frame != 0) {
+      const uintptr_t current = *frame;
+      *frame = memory_.At<uintptr_t>(current + at_.previous);
+      const auto owner = memory_.At<uint8_t>(current + at_.owner);
+      const bool flag =
+          at_.entry == Entry::kByFlag && memory_.At<uint8_t>(current + at_.entry_flag) != 0;
+      if (!memory_.ok()) return Stop(loop, frame, n);
+      if (at_.entry == Entry::kByRecord && owner == python::kOwnedByCStack) {
+        *place = current;
+        break;
+      }
+      const uintptr_t named = n < max ? Name(current) : 0;
+      if (named == 0) return Stop(loop, frame, n);
+      out[n++] = named;
+      if (flag) break;
+    }
+    if (at_.loop != 0) {
+      *loop = memory_.At<uintptr_t>(*loop + at_.loop_previous);
+      if (!memory_.ok()) return Stop(loop, frame, n);
+    }
+    return n;
+  }
+
+  // The record of the thread's innermost loop, and its innermost frame.
+  bool Begin(uintptr_t thread, uintptr_t* loop, uintptr_t* frame) {
+    if (at_.loop == 0) {
+      *loop = 0;
+      *frame = memory_.At<uintptr_t>(thread + at_.frame);
+    } else {
+      *loop = memory_.At<uintptr_t>(thread + at_.loop);
+      *frame = memory_.At<uintptr_t>(*loop + at_.loop_frame);
+    }
+    return memory_.ok();
+  }
+
+ private:
+  static size_t Stop(uintptr_t* loop, uintptr_t* frame, size_t n) {
+    *loop = *frame = 0;
+    return n;
+  }
+
+  bool IsA(uintptr_t object, const char* type) {
+    const auto found = memory_.At<uintptr_t>(object + python::kTypeOf);
+    return memory_.ok() && object % sizeof(uintptr_t) == 0 &&
+           found == reinterpret_cast<uintptr_t>(type);
+  }
+
+  bool Read(uintptr_t string, Text* text) {
+    if (!IsA(string, PyUnicode_Type)) return false;
+    const auto length = memory_.At<size_t>(string + python::kLengthOf);
+    const auto state = memory_.At<uint32_t>(string + python::kStateOf);
+    const uint32_t width = state >> python::kKindShift & python::kKindMask;
+    if (!memory_.ok() || (state & python::kCompact) == 0 ||
+        (width != 1 && width != 2 && width != 4))
+      return false;
+    const bool ascii = (state & python::kAscii) != 0;
+    const uintptr_t characters = string + (ascii ? at_.ascii_header : at_.unicode_header);
+    const size_t n = std::min(length, ScriptFrames::kLongest);
+    for (size_t i = 0; i < n; ++i) {
+      uint32_t c = 0;  // little-endian, as all of our machines
+      if (!memory_.Copy(characters + i * width, &c, width)) return false;
+      text->Append(c);
+    }
+    return true;
+  }
+
+  uint32_t LineOf(uintptr_t code, uintptr_t instruction) {
+    const auto first = memory_.At<int32_t>(code + at_.first_line);
+    const auto table = memory_.At<uintptr_t>(code + at_.lines);
+    if (!memory_.ok() || first < 0) return 0;
+    const uintptr_t begin = code + at_.instructions;
+    // Before its first instruction a frame stands at the line of its def.
+    if (instruction < begin || !IsA(table, PyBytes_Type)) return static_cast<uint32_t>(first);
+    const auto size = memory_.At<size_t>(table + python::kLengthOf);
+    if (!memory_.ok()) return 0;
+    const auto byte = [&](size_t i) {
+      return i < size ? memory_.At<uint8_t>(table + python::kBytesHeader + i) : uint8_t{0};
+    };
+    const int64_t line = python::LineAt(byte, size, (instruction - begin) / 2, first);
+    return memory_.ok() && line > 0 && line <= INT32_MAX ? static_cast<uint32_t>(line) : 0;
+  }
+
+  const Layout& at_;
+  ScriptFrames& names_;
+  Reader memory_;
+};
+
+}  // namespace
+
+bool RunsPython() { return FindLayout() != nullptr; }
+
+size_t WithPythonFrames(const uintptr_t* frames, const uintptr_t* places, size_t depth,
+                        ScriptFrames& names, uintptr_t* out, size_t max) {
+  size_t n = 0;
+  size_t native = 0;  // the next frame of the walk
+  const Layout* layout = FindLayout();
+  const void* thread = layout != nullptr ? PyGILState_GetThisThreadState() : nullptr;
+  if (thread != nullptr) {
+    FrameReader reader(*layout, names);
+    uintptr_t loop;
+    uintptr_t frame;
+    bool more = reader.Begin(reinterpret_cast<uintptr_t>(thread), &loop, &frame);
+    while (more && frame != 0 && n < max) {
+      uintptr_t python_frames[kMostFrames];
+      uintptr_t place;
+      const size_t count = reader.ReadLoop(&loop, &frame, &place, python_frames, kMostFrames);
+      if (count == 0) continue;
+      // The loop is the function whose return address lies next above what it keeps on the stack.
+      size_t above = native;
+      while (above < depth && places[above] <= place) ++above;
+      if (above == depth || above == 0) break;  // of another stack, or the walk ended before
+      while (native + 1 < above && n < max) out[n++] = frames[native++];
+      native = above;
+      for (size_t i = 0; i < count && n < max; ++i) out[n++] = python_frames[i];
+      more = loop != 0 || layout->loop == 0;
+    }
+  }
+  while (native < depth && n < max) out[n++] = frames[native++];
+  return n;
+}
+
+}  // namespace strata
