@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from rich.console import Console
 from strata.demo.hades.swap import swap
+from strata.plot import PALETTE, STYLE, EndLabel, label_ends
 from strata.procfs import MemoryGroup
 from strata.redis import Client, Pipeline, RedisError
 
@@ -262,25 +264,38 @@ def neighbour_rows(name: str, n: Neighbours) -> str:
     return f"| {name} | {redis} | {n.hog.end} | {rate} | {p99} | {n.hog.at(1e9):,.0f} MiB |"
 
 
-def draw(picture: Path, box_mib: int, lines: dict[str, Course]) -> None:
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
-    for number, (name, course) in enumerate(lines.items()):
-        at, held = zip(*course.points, strict=True)
-        # A last point where it ended: without it, who waits seems to have stopped early.
-        at, held = (*at, course.lived_s), (*held, held[-1])
-        style = "-" if number % 2 else ":"
-        axes.plot(at, held, style, label=f"{name}: {course.end}", linewidth=3 - number / 2)
-        if course.killed:
-            axes.plot(at[-1], held[-1], "kx")
-    axes.legend(fontsize=8, frameon=False, loc="center right")
-    axes.set_xlabel("seconds since the hog began")
-    axes.set_ylabel("MiB that the hog holds (line: the limit)")
-    axes.set_ylim(0, None)
-    axes.axhline(box_mib, color="0.7", linewidth=0.8)
-    axes.spines[["top", "right"]].set_visible(False)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=150)
+def draw(picture: Path, plan: Plan, lines: dict[str, Course]) -> None:
+    """What the hog holds over time. A killed one has a cross at its end."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.5, 3.4))
+        axes = figure.subplots()
+        ends = []
+        for colour, (name, course) in zip(PALETTE, lines.items(), strict=False):
+            at, held = zip(*[(max(t, 0.1), mib) for t, mib in course.points], strict=True)
+            end = course.lived_s if course.killed else plan.beside_s
+            axes.plot((*at, end), (*held, held[-1]), color=colour, lw=1.6)
+            if course.killed:
+                axes.plot(end, held[-1], "x", color=colour, ms=7, clip_on=False)
+            ends.append(EndLabel(held[-1], f"{name}: {course.end}", colour))
+        axes.set_xscale("log")
+        axes.set_xlim(0.5, plan.beside_s)
+        axes.set_ylim(0, 3 * plan.box_mib)
+        axes.axhline(plan.box_mib, color="#b8c1cc", lw=0.8, zorder=0)
+        axes.text(
+            plan.beside_s,
+            plan.box_mib,
+            f"{plan.box_mib:,} MiB, the cgroup's limit",
+            ha="right",
+            va="bottom",
+            fontsize=8.5,
+        )
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("seconds since the hog began")
+        axes.set_title("MiB that the hog has taken")
+        label_ends(axes, ends)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(picture)
 
 
 def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> list[str]:
@@ -308,7 +323,7 @@ def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> li
     body += ["", "What the hog held after each minute (MiB; – means that it was gone):\n"]
     for name, (course, seconds) in table.items():
         body.append(f"- {name}: {', '.join(minutes(course, seconds))}")
-    draw(picture, plan.box_mib, drawn)
+    draw(picture, plan, drawn)
     body += ["", f"![What the hog holds]({picture.parent.name}/{picture.name})\n"]
     body += others(lib, program, plan, say)
     return body
@@ -322,7 +337,7 @@ def others(lib: Path, program: Path, plan: Plan, say: Say) -> list[str]:
         "|---|---|---|",
     ]
     quarter = ("--mode=batch", f"--mib={plan.box_mib // 4}", "--seconds=100000")
-    job = ("--mode=batch", f"--mib={plan.box_mib * 65 // 100}", f"--seconds={plan.other_s / 3:.0f}")
+    job = ("--mode=batch", f"--mib={plan.box_mib * 65 // 100}", f"--seconds={plan.other_s / 6:.0f}")
     leak = ("--mode=leak", f"--mib_s={plan.box_mib / 1024 * 8 if plan is QUICK else 1}")
     full = ("--mode=batch", f"--mib={plan.box_mib * 17 // 20}", "--seconds=100000")
     works = {
