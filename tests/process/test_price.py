@@ -60,9 +60,13 @@ def test_who_takes_all_waits_instead(
     assert said.count("memory is scarce") == 1
 
 
-def test_a_program_that_grows_by_reaps_alone_waits(lab: Lab, cgroup: Cgroup) -> None:
+@pytest.mark.parametrize("kind", [(), ("shared",)])
+def test_a_program_that_grows_by_reaps_alone_waits(
+    lab: Lab, cgroup: Cgroup, kind: tuple[str, ...]
+) -> None:
+    """A shared one pays once its lock is let go."""
     hog = lab.build_linked(HERE / "price_reap.c")
-    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), hog)
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), hog, *kind)
     with lab.start(*command, env=ON) as process:
         time.sleep(3)
         assert process.poll() is None
