@@ -4,11 +4,14 @@
 // know. The names and their meaning: jemalloc(3). Sits in report.
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 
+#include "base/errno_keeper.h"
 #include "base/version.h"
+#include "base/write_all.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "os/side_stack.h"
@@ -161,4 +164,19 @@ STRATA_EXPORT int mallctlbymib(const size_t* mib, size_t length, void* old, size
   const strata::Row& row = strata::kRows[mib[0]];
   if (length != strata::Components(row.name)) return ENOENT;
   return row.ask({old, old_size, fresh, fresh_size});
+}
+
+// jemalloc's own printer asks its mallctl for what it needs and aborts without an answer; that call
+// ends up here. The writer runs on the caller's stack with nothing held: Redis's allocates.
+STRATA_EXPORT void malloc_stats_print(void (*write)(void* argument, const char* text),
+                                      void* argument, const char*) {
+  if (strata::EnsureStarted() != strata::RunState::kReady) return;
+  const strata::ErrnoKeeper keep;
+  strata::ScratchArray<char> text;
+  if (!strata::FillText(text)) return;
+  if (write != nullptr) {
+    write(argument, text.data());
+  } else {
+    strata::WriteAll(STDERR_FILENO, text.data(), text.size());
+  }
 }

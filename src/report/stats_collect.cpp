@@ -12,6 +12,7 @@
 #include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
+#include "os/side_stack.h"
 #include "profile/stack_walk.h"
 
 namespace strata {
@@ -265,6 +266,19 @@ void WriteOccupancy(TextSink& sink) {
             .Number(age_s)
             .Char(']');
       });
+}
+
+bool FillText(ScratchArray<char>& text) {
+  constexpr size_t kCapacity = size_t{256} << 10;
+  if (!text.Reserve(kCapacity)) return false;
+  OnSideStack([&text] {
+    HeapStats s;
+    CollectStats(s);
+    TextSink sink(text.data(), kCapacity);
+    WriteText(s, sink);
+    text.Grow(sink.Finish());
+  });
+  return true;
 }
 
 }  // namespace strata

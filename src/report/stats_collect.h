@@ -2,6 +2,7 @@
 #pragma once
 
 #include "profile/heap_stats.h"
+#include "profile/scratch_array.h"
 
 namespace strata {
 
@@ -10,6 +11,9 @@ void CollectCounts(HeapStats& out);
 
 // All of it. Walks the heap's page tables.
 void CollectStats(HeapStats& out);
+
+// The same for people, ended by a zero byte behind its size. On a side stack. False: no memory.
+bool FillText(ScratchArray<char>& text);
 
 void WriteOccupancy(TextSink& sink);
 

@@ -101,7 +101,12 @@ def test_the_library_is_like_strata_s(lab: Lab, heap: str) -> None:
     own |= {"prctl", "syscall", "unshare", "setns", "capset", "vfork", "__vfork"}
     own |= {f"set{e}{who}" for e in ("", "e", "re", "res") for who in ("uid", "gid")}
     own |= {"setgroups", "initgroups"}
-    own |= {"mallctl", "mallctlnametomib", "mallctlbymib"}  # about its own figures
+    own |= {
+        "mallctl",
+        "mallctlnametomib",
+        "mallctlbymib",
+        "malloc_stats_print",
+    }  # about its own figures
     common = {
         name
         for name in exports(lab.require_strata()) - own

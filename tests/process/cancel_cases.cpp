@@ -21,6 +21,7 @@
 extern "C" {
 int mallctl(const char*, void*, size_t*, void*, size_t);
 int mallctlnametomib(const char*, size_t*, size_t*);
+void malloc_stats_print(void (*)(void*, const char*), void*, const char*);
 int mallctlbymib(const size_t*, size_t, void*, size_t*, void*, size_t);
 void free_sized(void* p, size_t size);
 void free_aligned_sized(void* p, size_t align, size_t size);
@@ -110,6 +111,7 @@ const Function kFunctions[] = {
          mallctlbymib(mib, n, &mapped, &size, nullptr, 0)),
     CALL("mallopt", mallopt(M_TRIM_THRESHOLD, 1)),
     CALL("malloc_stats", malloc_stats()),
+    CALL("malloc_stats_print", malloc_stats_print(nullptr, nullptr, nullptr)),
     CALL("malloc_info", FILE* file = fdopen(fd, "w"); setvbuf(file, nullptr, _IONBF, 0);
          malloc_info(0, file)),
     CALL("strata_version", strata_version()),

@@ -53,19 +53,6 @@ void FillMallinfo(struct mallinfo2* m) {
 }
 
 // In pages of its own: a file may take its time, and is not written to with signals blocked.
-bool FillText(ScratchArray<char>& text) {
-  constexpr size_t kCapacity = size_t{256} << 10;
-  if (!text.Reserve(kCapacity)) return false;
-  OnSideStack([&text] {
-    HeapStats s;
-    CollectStats(s);
-    TextSink sink(text.data(), kCapacity);
-    WriteText(s, sink);
-    text.Grow(sink.Finish());
-  });
-  return true;
-}
-
 // glibc's XML shape with our totals; the classes are its "sizes".
 bool WriteXml(const HeapStats& s, FILE* out) {
   bool ok = fprintf(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n") > 0;
