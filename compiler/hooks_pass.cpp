@@ -3,18 +3,22 @@
 // compiler. The scheme is that of HADES (Banakar et al., DIMES 2025).
 #include <vector>
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/PatternMatch.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Passes/PassPlugin.h"
-#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Transforms/Utils/EscapeEnumerator.h"
 
 using namespace llvm;
+using PatternMatch::m_Zero;
+using PatternMatch::match;
 
 namespace {
 
@@ -23,6 +27,11 @@ bool Says(Value* text, StringRef what) {
   if (global == nullptr || !global->hasInitializer()) return false;
   auto* data = dyn_cast<ConstantDataSequential>(global->getInitializer());
   return data != nullptr && data->isCString() && data->getAsCString() == what;
+}
+
+bool IsAnnotation(const User* user) {
+  const auto* call = dyn_cast<IntrinsicInst>(user);
+  return call != nullptr && call->getIntrinsicID() == Intrinsic::ptr_annotation;
 }
 
 class Hooks {
@@ -56,8 +65,7 @@ class Hooks {
     std::vector<CallBase*> deletes;
     for (Instruction& i : instructions(f)) {
       if (auto* call = dyn_cast<IntrinsicInst>(&i)) {
-        if (call->getIntrinsicID() == Intrinsic::ptr_annotation &&
-            Says(call->getArgOperand(1), "strata::guided"))
+        if (IsAnnotation(call) && Says(call->getArgOperand(1), "strata::guided"))
           marks.push_back(call);
       } else if (auto* base = dyn_cast<CallBase>(&i)) {
         Function* callee = base->getCalledFunction();
@@ -65,6 +73,7 @@ class Hooks {
       }
     }
     for (IntrinsicInst* mark : marks) {
+      seen_.clear();
       Accesses(mark);
       mark->replaceAllUsesWith(mark->getArgOperand(0));
       mark->eraseFromParent();
@@ -80,8 +89,10 @@ class Hooks {
     }
   }
 
-  // An array's element lies behind a GEP. The other half has refused everything else.
+  // An array's element lies behind a GEP, and where many are filled behind a PHI of these. The
+  // other half has refused everything else that a program can say.
   void Accesses(Value* field) {
+    if (!seen_.insert(field).second) return;
     for (User* user : make_early_inc_range(field->users())) {
       if (auto* load = dyn_cast<LoadInst>(user)) {
         IRBuilder<> at(load);
@@ -92,12 +103,29 @@ class Hooks {
         IRBuilder<> at(store);
         at.CreateCall(store_, {field, store->getValueOperand()});
         store->eraseFromParent();
-      } else if (isa<GetElementPtrInst>(user)) {
+      } else if (isa<GetElementPtrInst>(user) || isa<PHINode>(user) || IsAnnotation(user)) {
         Accesses(user);
-      } else {  // it would read the tagged word as an address
-        report_fatal_error("strata-guided: a use of a guided field that has no hook");
+      } else if (!OnlyLooks(user) && !Initializes(user)) {  // would take the tag for an address
+        auto* i = cast<Instruction>(user);
+        m_.getContext().diagnose(DiagnosticInfoUnsupported(
+            *i->getFunction(), "strata: a use of a guided field that has no hook",
+            i->getDebugLoc()));
       }
     }
+  }
+
+  // A loop's end, or a sanitizer: nothing is read.
+  static bool OnlyLooks(const User* user) {
+    return isa<ICmpInst>(user) || isa<PtrToIntInst>(user) ||
+           (isa<IntrinsicInst>(user) &&
+            cast<IntrinsicInst>(user)->getIntrinsicID() == Intrinsic::objectsize);
+  }
+  // A whole array at once, to null or to addresses of what never moves.
+  static bool Initializes(const User* user) {
+    if (const auto* set = dyn_cast<MemSetInst>(user)) return match(set->getValue(), m_Zero());
+    const auto* copy = dyn_cast<MemCpyInst>(user);
+    const auto* from = copy == nullptr ? nullptr : dyn_cast<GlobalVariable>(copy->getSource());
+    return from != nullptr && from->isConstant();
   }
 
   // A call that may be inlined needs a place where its caller has one.
@@ -115,6 +143,7 @@ class Hooks {
   }
 
   Module& m_;
+  SmallPtrSet<Value*, 8> seen_;
   FunctionCallee load_, store_, delete_, enter_, leave_;
 };
 

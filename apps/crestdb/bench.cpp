@@ -50,15 +50,14 @@ struct Plan {
 
 strata_hot_reclaim ReclaimOf(const std::string& name) {
   constexpr std::pair<std::string_view, strata_hot_reclaim> kNames[] = {
-      {"pageout", STRATA_HOT_RECLAIM_PAGEOUT},
-      {"cold", STRATA_HOT_RECLAIM_COLD},
-      {"pressure", STRATA_HOT_RECLAIM_PRESSURE},
-      {"cgroup", STRATA_HOT_RECLAIM_CGROUP},
-      {"none", STRATA_HOT_RECLAIM_NONE}};
+      {"pageout", STRATA_HOT_RECLAIM_PAGEOUT},   {"cold", STRATA_HOT_RECLAIM_COLD},
+      {"pressure", STRATA_HOT_RECLAIM_PRESSURE}, {"cgroup", STRATA_HOT_RECLAIM_CGROUP},
+      {"damon", STRATA_HOT_RECLAIM_DAMON},       {"none", STRATA_HOT_RECLAIM_NONE}};
   for (const auto& [known, value] : kNames) {
     if (known == name) return value;
   }
-  throw UsageError("--reclaim is pageout, cold, pressure, cgroup or none, not '" + name + "'");
+  throw UsageError("--reclaim is pageout, cold, pressure, cgroup, damon or none, not '" + name +
+                   "'");
 }
 
 Plan ReadPlan(Options& o) {
@@ -435,10 +434,10 @@ void MeasureOnce(const Plan& p, Store& store, Runners& runners) {
 
 int RunBench(Options& options) {
   const Plan p = ReadPlan(options);
-  WarnWithoutSwap(p);
   const std::unique_ptr<Store> store = p.structure->make(p.store);
   if (p.mix == 'E' && !store->ordered())
     throw UsageError("YCSB-E scans, and " + std::string(p.structure->name) + " has no order");
+  WarnWithoutSwap(p);
   Load(p, *store);
   Runners runners(p, *store);
   RunUp(p, *store);

@@ -30,7 +30,7 @@ constexpr char kHelp[] =
       --fresh             each loop draws new ones
       --run-up S          at most; 30 if not given. Ends when nothing moves any more
       --window S          between two looks at what is used; 0.5 if not given
-      --reclaim R         what becomes of cold pages: pageout, cold, pressure, cgroup, none
+      --reclaim R         what becomes of cold pages: pageout, cold, pressure, cgroup, damon, none
       --then COMMAND      is run by the shell when it has run up, before it is measured
       --repeat            measures once for each line that it reads, from its standard input
       --map FILE          writes the pages that hold values, as CSV

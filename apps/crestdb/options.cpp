@@ -62,9 +62,12 @@ double Options::Real(const std::string& name, double otherwise, double least, do
   const std::string text = Text(name, shown.str());
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
-    throw UsageError("--" + name + " does not take '" + text + "'");
-  return value;
+  // The other way round, so that nan is none either.
+  if (error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most)
+    return value;
+  std::ostringstream range;
+  range << least << " to " << most;
+  throw UsageError("--" + name + " takes a number from " + range.str() + ", not '" + text + "'");
 }
 
 bool Options::OnOff(const std::string& name, bool otherwise) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../programs/handoff.h"
+#include "../programs/words.h"
 #include "phases.h"
 
 namespace {
@@ -18,6 +19,7 @@ constexpr size_t kMostReducers = 128;
 constexpr size_t kQueue = 64;
 constexpr size_t kDocument = 16 * 1024;
 constexpr uint64_t kVocabulary = 3'000'000;
+constexpr bench::WordLengths kLengths{8, 24, 60};
 
 struct Job {
   uint64_t number;
@@ -55,16 +57,6 @@ struct Shared {
   std::atomic<uint64_t> counted{0};
 };
 
-// The word of a rank: 2 to 60 letters that follow from the rank alone, rare words longer.
-void AppendWord(std::string& text, uint64_t rank) {
-  bench::Random letters(rank + 1);
-  const uint64_t longest = rank < 1000 ? 8 : rank < 50'000 ? 24 : 60;
-  for (uint64_t n = letters.Between(2, longest); n != 0; --n) {
-    text.push_back(static_cast<char>('a' + letters.Below(26)));
-  }
-  text.push_back(' ');
-}
-
 void Read(Shared& shared) {
   Job* job = nullptr;
   while (shared.jobs->Take(&job, 1) != 0) {
@@ -72,9 +64,7 @@ void Read(Shared& shared) {
     bench::Random random(job->number + 11);
     uint64_t words = 0;
     for (; document->text.size() < job->bytes; ++words) {
-      // Cubed uniform: few words make most of the text, most words come seldom.
-      const uint64_t u = random.Below(1 << 20);
-      AppendWord(document->text, kVocabulary * u / (1 << 20) * u / (1 << 20) * u / (1 << 20));
+      bench::AppendWord(document->text, bench::WordRank(random, kVocabulary), kLengths);
     }
     shared.made.fetch_add(words, std::memory_order_relaxed);
     delete job;

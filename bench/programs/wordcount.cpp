@@ -10,12 +10,14 @@
 
 #include "common.h"
 #include "handoff.h"
+#include "words.h"
 
 namespace {
 
 constexpr size_t kBlock = 64 * 1024;
 constexpr size_t kMaxStages = 64;
 constexpr size_t kQueue = 32;
+constexpr bench::WordLengths kLengths{6, 14, 40};
 
 using Counts = std::unordered_map<std::string, uint64_t>;
 using Batch = std::vector<std::pair<std::string, uint64_t>>;
@@ -42,16 +44,6 @@ struct Shared {
   std::atomic<uint64_t> rss_samples{0};
 };
 
-// The word of a rank: 2 to 40 letters that follow from the rank alone, rare words longer.
-void AppendWord(std::string& text, uint64_t rank) {
-  bench::Random letters(rank + 1);
-  const uint64_t longest = rank < 1000 ? 6 : rank < 50'000 ? 14 : 40;
-  for (uint64_t n = letters.Between(2, longest); n != 0; --n) {
-    text.push_back(static_cast<char>('a' + letters.Below(26)));
-  }
-  text.push_back(' ');
-}
-
 bench::Tally Read(Shared& shared, unsigned index) {
   bench::Tally tally;
   const uint64_t start = bench::NowNs();
@@ -60,9 +52,7 @@ bench::Tally Read(Shared& shared, unsigned index) {
     auto* text = new std::string;
     uint64_t words = 0;
     while (text->size() < kBlock) {
-      // Cubed uniform: few words make most of the text, most words come seldom.
-      const uint64_t u = random.Below(1 << 20);
-      AppendWord(*text, shared.plan.vocabulary * u / (1 << 20) * u / (1 << 20) * u / (1 << 20));
+      bench::AppendWord(*text, bench::WordRank(random, shared.plan.vocabulary), kLengths);
       ++words;
     }
     shared.words_made.fetch_add(words, std::memory_order_relaxed);

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from rich.console import Console
 from strata.demo.hades.swap import swap
+from strata.plot import PALETTE, STYLE, EndLabel, label_ends
 from strata.procfs import MemoryGroup
 from strata.redis import Client, Pipeline, RedisError
 
@@ -49,11 +51,12 @@ class Plan:
     alone_s: float
     beside_s: float
     swap_s: float
+    leak_s: float
     other_s: float
 
 
-FULL = Plan(BOX_MIB, KEYS, 30, 600, 600, 60)
-QUICK = Plan(QUICK_BOX_MIB, QUICK_KEYS, 4, 12, 12, 12)
+FULL = Plan(BOX_MIB, KEYS, 30, 600, 600, 200, 60)
+QUICK = Plan(QUICK_BOX_MIB, QUICK_KEYS, 4, 12, 12, 12, 12)
 
 
 @dataclass
@@ -187,13 +190,13 @@ def neighbours(lib: Path, program: Path, plan: Plan, price: bool, seconds: float
 
 
 def alone(
-    lib: Path, program: Path, plan: Plan, price: bool, *growers: tuple[str, ...]
+    lib: Path, program: Path, plan: Plan, price: bool, seconds: float, *growers: tuple[str, ...]
 ) -> list[Course]:
-    """The growers beside each other in one box, for as long as the plan says or all are done."""
+    """The growers beside each other in one box, for so long or until all are done."""
     env = environment(lib, price)
     with box(plan.box_mib) as group:
         running = [Grower(program, group.procs, env, *options) for options in growers]
-        until = time.monotonic() + plan.other_s
+        until = time.monotonic() + seconds
         while time.monotonic() < until and any(g.process.poll() is None for g in running):
             for grower in running:
                 grower.look()
@@ -261,21 +264,38 @@ def neighbour_rows(name: str, n: Neighbours) -> str:
     return f"| {name} | {redis} | {n.hog.end} | {rate} | {p99} | {n.hog.at(1e9):,.0f} MiB |"
 
 
-def draw(picture: Path, box_mib: int, lines: dict[str, Course]) -> None:
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
-    for name, course in lines.items():
-        at, held = zip(*course.points, strict=True)
-        axes.plot(at, held, label=name)
-        axes.annotate(
-            f"{name}: {course.end}", (at[-1], held[-1]), ha="right", va="bottom", fontsize=8
+def draw(picture: Path, plan: Plan, lines: dict[str, Course]) -> None:
+    """What the hog holds over time. A killed one has a cross at its end."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.5, 3.4))
+        axes = figure.subplots()
+        ends = []
+        for colour, (name, course) in zip(PALETTE, lines.items(), strict=False):
+            at, held = zip(*[(max(t, 0.1), mib) for t, mib in course.points], strict=True)
+            end = course.lived_s if course.killed else plan.beside_s
+            axes.plot((*at, end), (*held, held[-1]), color=colour, lw=1.6)
+            if course.killed:
+                axes.plot(end, held[-1], "x", color=colour, ms=7, clip_on=False)
+            ends.append(EndLabel(held[-1], f"{name}: {course.end}", colour))
+        axes.set_xscale("log")
+        axes.set_xlim(0.5, plan.beside_s)
+        axes.set_ylim(0, 3 * plan.box_mib)
+        axes.axhline(plan.box_mib, color="#b8c1cc", lw=0.8, zorder=0)
+        axes.text(
+            plan.beside_s,
+            plan.box_mib,
+            f"{plan.box_mib:,} MiB, the cgroup's limit",
+            ha="right",
+            va="bottom",
+            fontsize=8.5,
         )
-    axes.set_xlabel("seconds since the hog began")
-    axes.set_ylabel("MiB that the hog holds")
-    axes.set_ylim(0, box_mib)
-    axes.spines[["top", "right"]].set_visible(False)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=150)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("seconds since the hog began")
+        axes.set_title("MiB that the hog has taken")
+        label_ends(axes, ends)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(picture)
 
 
 def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> list[str]:
@@ -303,7 +323,7 @@ def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> li
     body += ["", "What the hog held after each minute (MiB; – means that it was gone):\n"]
     for name, (course, seconds) in table.items():
         body.append(f"- {name}: {', '.join(minutes(course, seconds))}")
-    draw(picture, plan.box_mib, drawn)
+    draw(picture, plan, drawn)
     body += ["", f"![What the hog holds]({picture.parent.name}/{picture.name})\n"]
     body += others(lib, program, plan, say)
     return body
@@ -312,12 +332,12 @@ def measure(lib: Path, program: Path, plan: Plan, picture: Path, say: Say) -> li
 def others(lib: Path, program: Path, plan: Plan, say: Say) -> list[str]:
     body = [
         "## Others\n",
-        f"Each for {plan.other_s:.0f} s at most, without swap.\n",
+        f"Each for {plan.other_s:.0f} s at most, the leak for {plan.leak_s:.0f}, without swap.\n",
         "| | price off | price on |",
         "|---|---|---|",
     ]
     quarter = ("--mode=batch", f"--mib={plan.box_mib // 4}", "--seconds=100000")
-    job = ("--mode=batch", f"--mib={plan.box_mib * 65 // 100}", f"--seconds={plan.other_s / 3:.0f}")
+    job = ("--mode=batch", f"--mib={plan.box_mib * 65 // 100}", f"--seconds={plan.other_s / 6:.0f}")
     leak = ("--mode=leak", f"--mib_s={plan.box_mib / 1024 * 8 if plan is QUICK else 1}")
     full = ("--mode=batch", f"--mib={plan.box_mib * 17 // 20}", "--seconds=100000")
     works = {
@@ -328,7 +348,8 @@ def others(lib: Path, program: Path, plan: Plan, say: Say) -> list[str]:
     for name, growers in works.items():
         cells = []
         for price in (False, True):
-            found = alone(lib, program, plan, price, *growers)
+            seconds = plan.leak_s if leak in growers else plan.other_s
+            found = alone(lib, program, plan, price, seconds, *growers)
             last = found[-1]
             if name.startswith("two"):
                 cells.append(" and ".join(f"{c.at(1e9):,.0f} MiB, {c.end}" for c in found))

@@ -61,7 +61,8 @@ typedef enum {
   STRATA_HOT_RECLAIM_COLD = 1, /* cold pages are marked, and go first when the kernel needs some */
   STRATA_HOT_RECLAIM_PRESSURE = 2, /* paged out bit by bit while memory pressure (PSI) stays low */
   STRATA_HOT_RECLAIM_NONE = 3,     /* the kernel finds out by itself */
-  STRATA_HOT_RECLAIM_CGROUP = 4    /* marked cold, and then reclaimed from the process's cgroup */
+  STRATA_HOT_RECLAIM_CGROUP = 4,   /* marked cold, and then reclaimed from the process's cgroup */
+  STRATA_HOT_RECLAIM_DAMON = 5     /* left to DAMON, which is set up to page out what is not used */
 } strata_hot_reclaim;
 
 typedef struct {

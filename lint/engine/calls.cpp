@@ -192,6 +192,10 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
   const Property& p = property(state.fact);
   const bool extra = reads_extra(call);
   const auto* known = named(call);
+  const bool copies =
+      p.track == Track::kObject &&
+      (llvm::isa<llvm::MemTransferInst>(call) ||
+       (known != nullptr && (known->getName() == "memcpy" || known->getName() == "memmove")));
   const unsigned fixed =
       known != nullptr ? static_cast<unsigned>(known->arg_size()) : call.arg_size();
   for (unsigned a = 0; a < call.arg_size(); ++a) {
@@ -206,10 +210,40 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
         used(state, call, argument)) {
       return false;
     }
+    if (copies && a == 1) {
+      for (const Name& n : state.fact.names) state.fact.escaped |= n.root == at.root && n.steps > 0;
+    }
     const bool keeps = !(known != nullptr && known->isIntrinsic()) && !call.doesNotCapture(a);
     if (keeps && p.track != Track::kContent) state.fact.escaped = true;
   }
   return true;
+}
+
+// A record that is copied or cleared as a whole: its cells lead to the object no more.
+void Solver::overwrite_by(State& state, const llvm::CallBase& call) const {
+  const auto* whole = llvm::dyn_cast<llvm::MemIntrinsic>(&call);
+  if (whole == nullptr || property(state.fact).track == Track::kContent) return;
+  const Address to = address(whole->getDest(), state.fact);
+  const auto* length = llvm::dyn_cast<llvm::ConstantInt>(whole->getLength());
+  if (to.offset == kAnyOffset || length == nullptr) return;
+  const std::int64_t end = to.offset + length->getSExtValue();
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    return n.steps > 0 && n.root == to.root && n.offsets[0] >= to.offset && n.offsets[0] < end;
+  });
+}
+
+std::vector<Solver::Flag> Solver::flags(const State& state) const {
+  std::vector<Flag> out;
+  Known known = state.known;
+  const Reasoning reasoning(known, state.fact, property(state.fact).track);
+  state.known.each_cell([&](Address at, const llvm::Value* value) {
+    if (at.offset == kAnyOffset || !value->getType()->isIntegerTy()) return;
+    const auto range = reasoning.range(value);
+    if (!range || !range->isSingleElement()) return;
+    const llvm::Constant* c = llvm::ConstantInt::get(value->getType(), *range->getSingleElement());
+    out.push_back({at, llvm::cast<llvm::ConstantInt>(c)});
+  });
+  return out;
 }
 
 void Solver::after_call(State& state, const llvm::CallBase& call) {
@@ -338,6 +372,27 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
       known.set(&parameter, nonzero);
     }
   }
+  std::vector<std::pair<Address, const llvm::ConstantInt*>> handed;
+  for (const Flag& flag : flags(state)) {
+    if (llvm::isa<llvm::GlobalVariable>(flag.at.root) && memory_.mentions(callee, flag.at.root)) {
+      handed.emplace_back(flag.at, flag.value);
+    }
+    for (const llvm::Argument& parameter : callee->args()) {
+      const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
+      if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+      const Address a = address(call.getArgOperand(static_cast<unsigned>(at)), state.fact);
+      if (a.root != flag.at.root || a.offset == kAnyOffset) continue;
+      handed.emplace_back(Address{&parameter, flag.at.offset - a.offset}, flag.value);
+    }
+  }
+  std::sort(handed.begin(), handed.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first.root, a.first.offset) < std::tie(b.first.root, b.first.offset);
+  });
+  for (const auto& [place, value] : handed) {
+    known.set_cell(place, value);
+    constants.insert(constants.end(), {reinterpret_cast<std::int64_t>(place.root), place.offset,
+                                       value->getValue().getSExtValue()});
+  }
   const auto [at, added] = callees_.try_emplace({callee, facts_.id(in), constants}, kNone);
   if (added) {
     at->second = static_cast<ContextId>(contexts_.size());
@@ -387,6 +442,8 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     return true;
   }
   if (start_pack(state, call)) return true;
+  overwrite_by(state, call);
+  if (!state.fact.has_object()) return lost(state, call);
   const std::vector<const Rule*> rules = rules_for(state.fact.property, call);
   const Functions& targets = memory_.callees(call);
   if (program_.ends(call) && targets.empty() && rules.empty()) return false;

@@ -295,6 +295,8 @@ void Constraints::add_program() {
     if (f.isDeclaration()) continue;
     for (llvm::Argument& a : f.args()) {
       node(&a);
+      // Who calls a library's function is not seen; what he gives is something of his own.
+      if (f.use_empty() && f.getName() != "main" && a.getType()->isPointerTy()) fresh(&a);
       if (f.getName() == "main" && a.getType()->isPointerTy()) {
         const Node strings = graph_.add_variable();
         fresh(&a);

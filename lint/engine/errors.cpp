@@ -49,8 +49,7 @@ void Solver::judge_ends(ContextId first) {
     const Context& context = contexts_[c];
     if (!context.is_root || context.exits.empty() || cared[c] != 0) continue;
     const Property& p = property(context.entry);
-    const bool main = context.function->getName() == "main";
-    if (p.track != Track::kAddress || !(context.released || main)) continue;
+    if (p.track != Track::kAddress || !context.released) continue;
     for (const Rule& rule : p.rules) {
       if (rule.kind != Rule::Kind::kForbidEnd) continue;
       for (const Exit& exit : std::vector<Exit>(context.exits)) {

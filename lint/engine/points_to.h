@@ -23,7 +23,7 @@ constexpr Node kAnywhere = 0;  // in a set: it may hold any location
 class PointsTo {
  public:
   // More fields than this and an object becomes one location.
-  static constexpr std::size_t kMostFields = 64;
+  static constexpr std::size_t kMostFields = 256;
   // More locations than this and a pointer is taken to lead anywhere.
   static constexpr std::size_t kMostLocations = 512;
 

@@ -13,6 +13,7 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/JumpThreading.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Utils/BuildLibCalls.h>
 #include <llvm/Transforms/Utils/Cloning.h>
@@ -120,6 +121,8 @@ void Program::prepare(const Progress& progress) {
   builder.crossRegisterProxies(loops, functions, graph, modules);
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  // Ways out of a scope meet in one block and part again by a number; each is a path of its own.
+  passes.addPass(llvm::JumpThreadingPass());
   passes.addPass(llvm::EarlyCSEPass(true));
   std::size_t done = 0;
   for (llvm::Function& f : *module_) {

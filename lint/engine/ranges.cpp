@@ -94,6 +94,14 @@ bool Known::join(const Known& other) {
   return lost;
 }
 
+void Known::keep_same(const Known& other) {
+  std::erase_if(values_, [&](const Entry& e) {
+    const Range* theirs = other.find(e.value);
+    return theirs == nullptr || *theirs != e.range;
+  });
+  std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; });
+}
+
 bool Known::covers(const Known& other) const {
   for (const Entry& e : values_) {
     const Range* theirs = other.find(e.value);
@@ -112,16 +120,42 @@ bool Reasoning::is_object(const llvm::Value* v) const {
   return false;
 }
 
+// How far into the object the pointer leads, if that is known.
+std::optional<std::int64_t> Reasoning::position(const llvm::Value* v) const {
+  const auto* i = llvm::dyn_cast<llvm::Instruction>(v);
+  if (i == nullptr) return std::nullopt;
+  const Address a = address_of(v, i->getModule()->getDataLayout());
+  for (const Name& n : fact_.names) {
+    if (n.root == a.root && n.steps == 0 && n.kind == Name::Kind::kObject &&
+        n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) {
+      return a.offset - n.offsets[0];
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether it was read from a variable of a library's: stdin, stdout, stderr.
+static bool is_librarys(const llvm::Value* v) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(unwrap(v));
+  if (load == nullptr) return false;
+  const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(load->getPointerOperand());
+  return g != nullptr && g->isDeclaration();
+}
+
 std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
   const auto left = range(cmp.getOperand(0), depth - 1);
   const auto right = range(cmp.getOperand(1), depth - 1);
   if (!left || !right) return Range::getFull(1);
   if (left->icmp(cmp.getPredicate(), *right)) return boolean(true);
   if (left->icmp(cmp.getInversePredicate(), *right)) return boolean(false);
-  if (cmp.getOperand(0)->getType()->isPointerTy() && cmp.isEquality() &&
-      is_object(cmp.getOperand(0)) && is_object(cmp.getOperand(1))) {
-    return boolean(cmp.getPredicate() == llvm::CmpInst::ICMP_EQ);
-  }
+  const llvm::Value *a = cmp.getOperand(0), *b = cmp.getOperand(1);
+  if (!a->getType()->isPointerTy() || !cmp.isEquality()) return Range::getFull(1);
+  const bool equal = cmp.getPredicate() == llvm::CmpInst::ICMP_EQ;
+  if (is_object(a) && is_object(b)) return boolean(equal);
+  const auto left_at = position(a), right_at = position(b);
+  if (left_at && right_at) return boolean((*left_at == *right_at) == equal);
+  // What the program made is not what a library had before.
+  if ((is_object(a) && is_librarys(b)) || (is_object(b) && is_librarys(a))) return boolean(!equal);
   return Range::getFull(1);
 }
 

@@ -17,8 +17,8 @@ using Range = llvm::ConstantRange;
 
 class Known {
  public:
-  static constexpr std::size_t kMostValues = 20;
-  static constexpr std::size_t kMostCells = 12;
+  static constexpr std::size_t kMostValues = 32;
+  static constexpr std::size_t kMostCells = 16;
 
   const Range* find(const llvm::Value* v) const;
   void set(const llvm::Value* v, const Range& range);
@@ -28,6 +28,10 @@ class Known {
   // The value that was stored to or loaded from [root + offset] last.
   const llvm::Value* cell(Address a) const;
   void set_cell(Address a, const llvm::Value* value);
+  template <typename Visit>
+  void each_cell(Visit visit) const {
+    for (const Cell& c : cells_) visit(c.address, c.value);
+  }
   template <typename Keep>
   void keep_cells(Keep keep) {
     std::erase_if(cells_, [&](const Cell& c) { return !keep(c.address); });
@@ -35,6 +39,8 @@ class Known {
 
   // Only what holds in both; false if nothing was lost.
   bool join(const Known& other);
+  // Only what both have alike.
+  void keep_same(const Known& other);
   // Whether every state that the other allows is allowed here.
   bool covers(const Known& other) const;
 
@@ -69,6 +75,7 @@ class Reasoning {
  private:
   std::optional<Range> compare(const llvm::ICmpInst& cmp, int depth) const;
   bool is_object(const llvm::Value* v) const;
+  std::optional<std::int64_t> position(const llvm::Value* v) const;
   Known& known_;
   const Fact& fact_;
   Track track_;

@@ -8,7 +8,7 @@ namespace lint {
 namespace {
 
 constexpr std::size_t kMostPaths = 4;         // views of one fact at one place that are kept apart
-constexpr int kMostJoins = 6;                 // then nothing is known but the fact
+constexpr int kMostJoins = 6;                 // then only what does not change is known
 constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
 constexpr int kMostDepth = 5;                 // callers above a beginning
 constexpr std::size_t kMostExits = 12;        // of one function for one fact
@@ -81,7 +81,7 @@ void Solver::arrive(State&& state) {
   } else {
     Known& last = seen.known.back();
     if (++seen.joins > kMostJoins)
-      last = Known();
+      last.keep_same(state.known);
     else
       last.join(state.known);
     state.known = last;
@@ -294,7 +294,10 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
   }
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
   const auto returned = value != nullptr ? reasoning.range(value) : std::nullopt;
-  Exit exit{std::move(out), result_class(returned), state.trace, &end, {}};
+  Exit exit{std::move(out), result_class(returned), state.trace, &end, {}, flags(state)};
+  std::erase_if(exit.flags, [](const Flag& f) {
+    return !llvm::isa<llvm::Argument, llvm::GlobalVariable>(f.at.root);
+  });
   for (const llvm::Argument& a : end.getFunction()->args()) {
     const Range* range = state.known.find(&a);
     if (range == nullptr) continue;
@@ -309,10 +312,14 @@ void Solver::add_exit(ContextId id, Exit exit) {
   if (context.exits.size() >= kMostExits) {
     exit.returned.reset();
     exit.parameters.clear();
+    exit.flags.clear();
   }
   for (const Exit& e : context.exits) {
     if (e.fact == exit.fact && (!e.returned || e.returned == exit.returned) &&
-        (e.parameters.empty() || e.parameters == exit.parameters)) {
+        (e.parameters.empty() || e.parameters == exit.parameters) &&
+        std::all_of(e.flags.begin(), e.flags.end(), [&](const Flag& f) {
+          return std::find(exit.flags.begin(), exit.flags.end(), f) != exit.flags.end();
+        })) {
       return;
     }
   }
@@ -338,6 +345,17 @@ bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::
     const auto width = full_range(actual->getType());
     if (!width || width->getBitWidth() != range.getBitWidth()) continue;
     if (!reasoning.constrain(actual, range)) return false;
+  }
+  for (const Flag& flag : exit.flags) {
+    Address at = flag.at;
+    if (const auto* parameter = llvm::dyn_cast<llvm::Argument>(at.root)) {
+      const int place = Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
+      if (place < 0 || place >= static_cast<int>(call.arg_size())) continue;
+      const Address a = address(call.getArgOperand(static_cast<unsigned>(place)), state.fact);
+      if (a.offset == kAnyOffset || llvm::isa<llvm::ConstantData>(a.root)) continue;
+      at = {a.root, a.offset + at.offset};
+    }
+    state.known.set_cell(at, flag.value);
   }
   const bool returns = call.getCalledFunction() == callee || call.isIndirectCall();
   const auto width = full_range(call.getType());
@@ -404,7 +422,19 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
     if (!fact.has_object()) continue;
+    const Fact surely = fact;
     widen(fact, *site);
+    // What was read before the call holds after it only where the call did not write.
+    std::erase_if(fact.names, [&](const Name& n) {
+      if (n.steps == 0 || property(fact).track == Track::kContent ||
+          std::find(surely.names.begin(), surely.names.end(), n) != surely.names.end()) {
+        return false;
+      }
+      for (int s = 0; s < n.steps; ++s) {
+        if (memory_.may_write(*site, name_cells(n, s))) return true;
+      }
+      return false;
+    });
     // Through a pointer that may lead elsewhere it is a guess.
     if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
     State probe{id, site, fact, conditions_at(*site), kNone};

@@ -67,12 +67,21 @@ class Solver {
     Known known;
     TraceId trace;
   };
+  // A cell that holds a number: a flag, a count, a kind.
+  struct Flag {
+    Address at;
+    const llvm::ConstantInt* value;
+    bool operator==(const Flag& o) const {
+      return at.root == o.at.root && at.offset == o.at.offset && value == o.value;
+    }
+  };
   struct Exit {
     Fact fact;
     std::optional<Range> returned;
     TraceId trace;
     const llvm::Instruction* at;
     std::vector<std::pair<unsigned, Range>> parameters;  // what they were on this way
+    std::vector<Flag> flags;                             // below parameters and globals
   };
   struct Error {
     const Rule* rule;
@@ -142,6 +151,7 @@ class Solver {
   bool load(State& state, const llvm::LoadInst& load, States& forks);
   bool store(State& state, const llvm::StoreInst& store, States& forks);
   bool select(State& state, const llvm::SelectInst& select, States& forks);
+  bool reached(State& state, const llvm::Value* pointer) const;
   void scalar(State& state, const llvm::Instruction& i);
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
@@ -149,8 +159,8 @@ class Solver {
   void overwrite(State& state, const Bits& cells, Address must);
   Bits name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
-  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to,
-                 const Bits& cells) const;
+  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, const Bits& cells,
+                 Address place) const;
   Address address(const llvm::Value* v, const Fact& fact) const;
   std::int64_t extent(const llvm::Value* v) const;
 
@@ -161,6 +171,8 @@ class Solver {
   bool foreign(State& state, const llvm::CallBase& call);
   void enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered);
   void after_call(State& state, const llvm::CallBase& call);
+  void overwrite_by(State& state, const llvm::CallBase& call) const;
+  std::vector<Flag> flags(const State& state) const;
   bool start_pack(State& state, const llvm::CallBase& call);
   std::vector<const Rule*> rules_for(std::size_t property, const llvm::CallBase& call) const;
   bool is_at(const Fact& fact, const Place& place, const llvm::CallBase& call,

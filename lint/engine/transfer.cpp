@@ -95,6 +95,9 @@ Bits Solver::name_cells(const Name& name, int step) const {
 bool Solver::lost(State& state, const llvm::Instruction& i) {
   const Property& p = property(state.fact);
   if (p.track == Track::kAddress || state.fact.escaped) return false;
+  if (llvm::isa<llvm::ReturnInst>(i) && i.getFunction()->getName() == "main") {
+    return false;  // the program's end is the end of all it has
+  }
   for (const Rule& rule : p.rules) {
     if (rule.kind == Rule::Kind::kForbidEnd &&
         ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
@@ -152,8 +155,23 @@ void Solver::overwrite(State& state, const Bits& cells, Address must) {
   if (gone) state.fact.escaped = true;
 }
 
+// What was reached through a pointer was there: later tests of it say so. False: it is null here.
+bool Solver::reached(State& state, const llvm::Value* pointer) const {
+  const llvm::Value* root = address_of(pointer, memory_.layout(), true).root;
+  if (!llvm::isa<llvm::Argument, llvm::PHINode, llvm::LoadInst, llvm::CallBase>(root) ||
+      !root->getType()->isPointerTy()) {
+    return true;
+  }
+  const bool matters = std::any_of(root->user_begin(), root->user_end(), [](const llvm::User* u) {
+    return llvm::isa<llvm::ICmpInst, llvm::PHINode>(u);
+  });
+  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  return !matters || reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
+}
+
 bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
   if (used(state, load, load.getPointerOperand())) return false;
+  if (!reached(state, load.getPointerOperand())) return false;
   const Address from = address(load.getPointerOperand(), state.fact);
   const bool content = property(state.fact).track == Track::kContent;
   const llvm::Type* type = load.getType();
@@ -205,6 +223,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
 
 bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   if (used(state, store, store.getPointerOperand())) return false;
+  if (!reached(state, store.getPointerOperand())) return false;
   const Property& p = property(state.fact);
   const llvm::Value* value = store.getValueOperand();
   const Address to = address(store.getPointerOperand(), state.fact);
@@ -317,9 +336,11 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
 
 // Whether nothing between the two may have written the cells.
 bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
-                       const Bits& cells) const {
+                       const Bits& cells, Address place) const {
   const auto writes = [&](const llvm::Instruction& i) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
+      const Address to = address_of(s->getPointerOperand(), memory_.layout());
+      if (to.root == place.root && offsets_meet(to.offset, place.offset)) return true;
       return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
@@ -366,7 +387,8 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
         Name more;
         if (!prefixed(n, a.root, a.offset, more)) return;
         for (int s = 0; s < more.steps; ++s) {
-          if (!untouched(access, at, name_cells(more, s))) return;
+          const Address first = s == 0 ? a : Address{};
+          if (!untouched(access, at, name_cells(more, s), first)) return;
         }
         fact.add(more);
       };

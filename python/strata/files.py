@@ -64,3 +64,31 @@ def read_file(path: Path, most: int = MOST_TEXT, named_by: str = "", status: int
     except UnreadableError as error:
         where = f"{named_by} {path}" if named_by else str(path)
         raise StrataError(f"{where}: {error}", status) from error
+
+
+def check_there(path: Path) -> None:
+    """Refuses a file or folder that is not there, or of which nobody may know."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        raise StrataError(f"{path}: {_why(error)}") from error
+
+
+def check_output(path: Path) -> None:
+    """Refuses what no file can be written to, before there is work to lose. A device is refused
+    too: many files are written beside their place and put there, which would replace it."""
+    if not path.absolute().parent.is_dir():
+        raise StrataError(f"{path.parent}: no such directory")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise StrataError(f"{path.parent}: permission denied") from None
+        return
+    except OSError as error:
+        raise StrataError(f"{path}: {_why(error)}") from error
+    for is_kind, what in KINDS:
+        if is_kind(mode):
+            raise StrataError(f"{path}: {what}")
+    if not os.access(path, os.W_OK):
+        raise StrataError(f"{path}: permission denied")

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from profiles import PROGRAM, heap, place
 
 from strata.errors import StrataError
-from strata.learn import dataset
+from strata.learn import dataset, table
 from strata.learn.classes import EDGES_NS, NEVER, class_of
 from strata.learn.dataset import Merged, Split
 from strata.learn.rows import COUNTS, rows_of
@@ -57,7 +57,7 @@ def merge(
         dump(profile, source / f"{number}.pb.gz")
     warnings: list[str] = []
     merged = dataset.merge([source], folder / "out.parquet", split, warnings.append)
-    return merged, pl.read_parquet(folder / "out.parquet"), warnings
+    return merged, pl.read_parquet(folder / "out.parquet", glob=False), warnings
 
 
 def test_the_class_is_that_within_which_95_percent_die() -> None:
@@ -138,6 +138,45 @@ def test_the_rest_is_merged_where_some_files_are_damaged(tmp_path: Path) -> None
     assert all(w.endswith("; left out") for w in warnings)
 
 
+def test_signs_of_patterns_in_a_name_stand_for_themselves(tmp_path: Path) -> None:
+    folder = tmp_path / "a=1 [b]*"
+    folder.mkdir()
+    _, rows, _ = merge(folder, lifetimes({"main;f": (1, MS, 0)}))
+    assert "a" not in rows.columns
+    assert len(table.read(folder / "out.parquet")) == 1
+
+
+def test_few_of_many_bad_files_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    for number in range(30):
+        (source / f"bad{number}.pb.gz").touch()
+    with pytest.raises(StrataError, match=r"bad0\.pb\.gz: .*, and 29 more files: nothing is"):
+        merge(tmp_path)
+    merged, _, warnings = merge(tmp_path, lifetimes({"main;f": (1, MS, 0)}))
+    assert (merged.skipped, len(warnings)) == (30, 21)
+    assert warnings[-1] == "10 more files are left out"
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("in", "is a directory"),
+        ("full", "is a device"),  # which a file put in its place would replace
+        ("no/x", "no such directory"),
+        ("n" * 300, "file name too long"),
+    ],
+)
+def test_what_can_not_be_written_is_refused(tmp_path: Path, where: str, why: str) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    dump(lifetimes({"main;f": (1, MS, 0)}), source / "a.pb.gz")
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(StrataError, match=why):
+        dataset.merge([source], tmp_path / where, NO_SPLIT, print)
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "full"}
+
+
 def test_without_any_lifetimes_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(StrataError, match="nothing is written"):
         merge(tmp_path, heap({"main;f": 100}))
@@ -209,7 +248,7 @@ def test_a_source_that_is_not_there(tmp_path: Path, environment: dict[str, str])
     command = [*STRATA, "lifetimes", str(tmp_path / "no"), "-o", str(tmp_path / "out")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.stderr, done.returncode) == (
-        f"strata: {tmp_path}/no: no such file or folder\n",
+        f"strata: {tmp_path}/no: no such file or directory\n",
         2,
     )
 

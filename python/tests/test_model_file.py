@@ -3,8 +3,12 @@ the run time read, and what is refused."""
 
 from __future__ import annotations
 
+import os
+import random
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +18,7 @@ from strata.errors import StrataError
 from strata.learn import model_file
 from strata.learn.classes import NAMES
 from strata.learn.model_file import CLASSES, load, predict, size_rows
-from strata.learn.tokens import MOST_TOKENS, tokens_of
+from strata.learn.tokens import MOST_TOKENS, fnv, tokens_of
 
 LIFETIME = Path(__file__).resolve().parents[2] / "tests/lifetime"
 GOLDEN = LIFETIME / "golden"
@@ -95,6 +99,34 @@ def test_other_files_are_refused(tmp_path: Path, change: object, reason: str) ->
     with pytest.raises(StrataError) as refused:
         load(path)
     assert str(refused.value) == f"{path}: {reason}"
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # weights that are no numbers
+def test_a_checksum_that_fits_proves_nothing() -> None:
+    """Whatever the bytes say, they are a model or refused."""
+    whole = (GOLDEN / "int8.model").read_bytes()
+    draw = random.Random(4)
+    refused = 0
+    for _ in range(60):
+        data = bytearray(whole)
+        at = draw.randrange(model_file.CHECKSUM_AT + 8, model_file.HEAD_BYTES)
+        data[at] ^= 1 << draw.randrange(8)
+        data[model_file.CHECKSUM_AT : model_file.CHECKSUM_AT + 8] = bytes(8)
+        struct.pack_into("<Q", data, model_file.CHECKSUM_AT, fnv(bytes(data)))
+        try:
+            model_file.parse(bytes(data))
+        except ValueError as error:
+            assert str(error) == "damaged"  # noqa: PT017
+            refused += 1
+    assert refused > 40
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_has_no_end_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "a.model"
+    make(path)
+    with pytest.raises(StrataError, match=r"is a (pipe|device)"):
+        load(path)
 
 
 def test_the_largest_vocabulary_stays_below_a_megabyte() -> None:

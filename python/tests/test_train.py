@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from strata.learn import model_file
+from strata.errors import StrataError
+from strata.learn import model_file, table
 
 KINDS = {"cache": 8, "request": 1, "session": 4}
 ROUNDS = 12
@@ -128,10 +130,46 @@ def test_the_model_knows_what_was_held_out_to_judge_it(tmp_path: Path) -> None:
         assert int(np.argmax(odds)) + 1 == row["label"]
 
 
+BAD_COLUMNS: dict[str, tuple[pl.Expr, str]] = {
+    "label": (pl.lit("x"), "not a data set of this version"),
+    "symbols": (pl.lit("main"), "not a data set of this version"),
+    "split": (pl.lit(3), "not a data set of this version"),
+    "label 9": (pl.lit(9).alias("label"), "row 1: a label that is none of 1 to 8"),
+    "label missing": (pl.lit(None, pl.Int64).alias("label"), "row 1: label is missing"),
+    "frame": (pl.concat_list(pl.lit(None, pl.String)).alias("symbols"), "row 1: a frame without"),
+    "bytes": (pl.when(pl.int_range(pl.len()) == 4).then(-1).otherwise(8), "row 5: bytes below 1"),
+    "other split": (pl.lit("x").alias("split"), "row 1: a split that is none of train, test"),
+    "weight": (pl.lit(float("nan")), "row 1: a weight that is no number above 0"),
+    "objects": (pl.lit(-1.0), "row 1: objects that are no number above 0"),
+    "huge": (pl.lit(2**63, pl.UInt64).alias("bytes"), "a number is beyond what a column can hold"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COLUMNS)
+def test_what_no_data_set_has_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "data.parquet"
+    column, why = BAD_COLUMNS[name]
+    named = column if column.meta.output_name() in table.COLUMNS else column.alias(name)
+    pl.DataFrame(rows(0)).with_columns(named).write_parquet(path)
+    with pytest.raises(StrataError) as refused:
+        table.read(path)
+    assert str(refused.value).startswith(f"{path}: {why}")
+
+
+def test_where_nothing_can_be_written_nothing_is_trained(tmp_path: Path) -> None:
+    data = data_set(tmp_path)
+    for words in (("-o", tmp_path), ("-o", tmp_path / "a.model", "--html", tmp_path)):
+        done = train(data, *words, "--epochs", "100000")
+        assert (done.returncode, done.stderr) == (2, f"strata: {tmp_path}: is a directory\n")
+
+
 def test_unreadable_files(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     path.write_bytes(b"PAR1 and no more")
+    pipe = tmp_path / "pipe.parquet"
+    os.mkfifo(pipe)
     for source, start in (
+        (pipe, f"{pipe}: is a pipe, not a file"),
         (path, f"{path}: not a data set ("),
         (tmp_path / "no", f"{tmp_path}/no: "),
     ):

@@ -31,7 +31,7 @@ struct CoarseClock {
 // to the kernel and the zeroing of 2 MiB: one a shard, and these, a row of pages for large objects
 // among them.
 struct KeepAFew {
-  static constexpr size_t Most(size_t in_use) { return in_use / 16 + (4 << 20); }
+  static constexpr size_t Most(size_t in_use) { return in_use / 16 + (2 << 20); }
 };
 
 template <class Predictor, class Clock = CoarseClock>

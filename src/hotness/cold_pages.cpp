@@ -34,6 +34,7 @@ void ObjectCollector::Reclaim(const Window& w) {
     return;
   }
   if (options_.reclaim == STRATA_HOT_RECLAIM_CGROUP) return ReclaimFromCgroup();
+  if (options_.reclaim == STRATA_HOT_RECLAIM_DAMON) return LeaveToDamon();
   if (options_.reclaim == STRATA_HOT_RECLAIM_PAGEOUT) {
     AdviseCold(PageAdvice::kPageOut, ~uint64_t{0}, Once::kYes);
     return;
@@ -66,6 +67,37 @@ void ObjectCollector::ReclaimFromCgroup() {
             "memory is short")
         .Send();
   }
+}
+
+// Asked once there is something cold. Where it cannot be had the pages are marked.
+void ObjectCollector::LeaveToDamon() {
+  const HotMemory& memory = domain_.pool().memory();
+  if (damon_ == Damon::kNotAsked && domain_.HeldIn(HotHeap::kCold).bytes != 0) {
+    LockHolder hold(step_);
+    const char* why = memory.watch(memory.context);
+    damon_ = why == nullptr ? Damon::kWatches : Damon::kRefused;
+    if (why != nullptr) {
+      Message()
+          .Text("DAMON cannot be used (")
+          .Text(why)
+          .Text("): cold pages of hot_ptr objects stay until memory is short")
+          .Send();
+    }
+  }
+  if (damon_ == Damon::kRefused) AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
+}
+
+void ObjectCollector::GiveBackAll() {
+  GiveBackEmpty(0, nullptr);
+  const HotMemory& memory = domain_.pool().memory();
+  if (damon_ == Damon::kWatches) memory.unwatch(memory.context);
+  damon_ = Damon::kNotAsked;
+}
+
+// DAMON watches the parent; a line from each child would be too many.
+void ObjectCollector::RenewInChild() {
+  running_.store(false, std::memory_order_relaxed);
+  if (damon_ == Damon::kWatches) damon_ = Damon::kRefused;
 }
 
 // Blocks into which something came, or out of which something was used and so moved, since they

@@ -158,8 +158,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
   if (in) in.owner().Unlock(reinterpret_cast<uintptr_t>(guide));
   if (const ObjectPlace out = expected == nullptr ? ObjectPlace{} : owners_.Find(expected)) {
     out.owner().Lock();  // a collector that was about to move it lets go
-    out.owner().Unlock(OwnerWord::kNobody);
-    Retire(expected);
+    RetireLocked(out, expected);
   }
   return true;
 }
@@ -169,6 +168,11 @@ void HotDomain::Retire(void* object) {
   if (!at) return;  // not a domain's
   if (!OwnerWord::IsNobody(at.owner().Lock()))
     Owners::Misuse(at, "strata_hot_retire of an object that has an owner, or is gone", object);
+  RetireLocked(at, object);
+}
+
+// Its owner's word is the caller's; free again afterwards.
+void HotDomain::RetireLocked(const ObjectPlace& at, void* object) {
   // After it was taken out of reach: who began in a later era cannot have it.
   std::atomic<uintptr_t>& list = limbo_[scopes_.phase().era() % kEras];
   uintptr_t head = list.load(std::memory_order_relaxed);
@@ -197,10 +201,11 @@ void HotDomain::FreeList(uintptr_t object) {
     auto* const p = reinterpret_cast<void*>(object);
     const ObjectPlace at = owners_.Find(p);
     const uintptr_t next = at.owner().Load() & ~OwnerWord::kTags;
-    const strata_hot_type* type = at.block->shelf.load(std::memory_order_relaxed)->type;
-    if (type != nullptr && type->destroy != nullptr) type->destroy(p, at.block->SizeOfObjects());
-    at.owner().Unlock(OwnerWord::kNobody);
-    owners_.Free(p);
+    HotShelf& shelf = *at.block->shelf.load(std::memory_order_relaxed);
+    if (shelf.type != nullptr && shelf.type->destroy != nullptr)
+      shelf.type->destroy(p, at.block->SizeOfObjects());
+    at.owner().Lock();
+    shelf.Free(at.block, at.index);
     retired_.fetch_sub(1, std::memory_order_relaxed);
     object = next;
   }

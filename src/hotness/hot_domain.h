@@ -81,6 +81,7 @@ class HotDomain {
   void RenewInChild();
 
  private:
+  void RetireLocked(const ObjectPlace& at, void* object);
   void FreeList(uintptr_t object);
   void LeaveChecked(ScopeSlot* slot);
   void NoteRepeat(ScopeSlot* slot) const;

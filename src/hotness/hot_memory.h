@@ -32,7 +32,10 @@ struct HotMemory {
   int64_t (*headroom)(void* context);              // as PageKernel::Headroom()
   uint64_t (*free_swap)(void* context);            // bytes
   bool (*reclaim)(void* context, uint64_t bytes);  // from the process's cgroup; false: refused
-  uint32_t (*pressure_per_10k)(void* context);     // share of the last 10 s that waited for memory
+  // Has DAMON page out what this process does not use; null: it does. Else a word why not.
+  const char* (*watch)(void* context);
+  void (*unwatch)(void* context);               // as often as watch
+  uint32_t (*pressure_per_10k)(void* context);  // share of the last 10 s that waited for memory
   void (*pause_ns)(void* context, uint64_t ns);
   void* context;
 };

@@ -49,7 +49,7 @@ class ObjectCollector {
   // False: another thread is at it.
   bool Round(RoundBounds bounds);
   // At the end of a domain without objects.
-  void GiveBackAll() { GiveBackEmpty(0, nullptr); }
+  void GiveBackAll();
   // When the next should be, by the clock of the domain's memory.
   uint64_t due_ns() const { return due_ns_.load(std::memory_order_relaxed); }
 
@@ -59,7 +59,7 @@ class ObjectCollector {
 
   // Held for each step of a round: a fork that has it finds no move half done.
   Lock& step_lock() { return step_; }
-  void RenewInChild() { running_.store(false, std::memory_order_relaxed); }
+  void RenewInChild();
 
  private:
   struct Candidate {
@@ -96,6 +96,7 @@ class ObjectCollector {
   void Reclaim(const Window& w);
   void PageOutUnderPressure(uint64_t cold_bytes);
   void ReclaimFromCgroup();
+  void LeaveToDamon();
   // Whether a block is left alone then until something comes in or is used.
   enum class Once : bool { kNo, kYes };
   uint64_t AdviseCold(PageAdvice advice, uint64_t most_bytes, Once once);
@@ -115,6 +116,7 @@ class ObjectCollector {
   uint32_t waiting_ = 0;
   bool page_out_ = false;
   bool said_no_swap_ = false, said_refused_ = false;
+  enum class Damon : uint8_t { kNotAsked, kWatches, kRefused } damon_ = Damon::kNotAsked;
   uint32_t idle_rounds_ = 0;
   uint64_t last_round_ns_ = 0;
 };

@@ -1,7 +1,8 @@
 // The global allocator of LLAMA: shards of huge pages, and the order in which a request looks at
 // them. Its own shard's longer pages come first, then those of the other shards that were ever
 // used, and a fresh place only then, so that what one CPU leaves free another finds. With one shard
-// this is the paper's allocator. Deadlines are looked at here, by
+// this is the paper's allocator; and each has an open page for each rung, so all threads use the
+// first one until they have met at its lock a few times. Deadlines are looked at here, by
 // whoever comes for blocks, so no thread is needed for them.
 // Maas et al., CACM 67(4), 2024, section 3; what replaces its lock is ours. Sits in lifetime.
 #pragma once
@@ -39,7 +40,7 @@ class BlockHeap {
   // Open, with some lines free; null: there is none.
   LineSpan* TakeReusable(Rung rung, size_t home) {
     ExpireAll(supply_.NowNs());
-    home %= kShards;
+    home = ShardFor(home);
     const size_t used = used_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < used; ++i) {
       if (LineSpan* span = shards_[(home + i) % used].TakeReusable(rung)) {
@@ -91,7 +92,7 @@ class BlockHeap {
   static Shard& ShardOf(HugeBlockPage& page) { return *static_cast<Shard*>(page.shard); }
 
   uintptr_t Take(const BlockRequest& r, size_t home) {
-    home %= kShards;
+    home = ShardFor(home);
     NoteUsed(home);
     ExpireAll(supply_.NowNs());
     uintptr_t p = shards_[home].TakeRecycled(r);
@@ -101,6 +102,8 @@ class BlockHeap {
     }
     return p != 0 ? p : shards_[home].TakeOpen(r, supply_);
   }
+
+  size_t ShardFor(size_t home) const { return shards_[0].WasMetAt() ? home % kShards : 0; }
 
   void NoteUsed(size_t home) {
     size_t used = used_.load(std::memory_order_relaxed);

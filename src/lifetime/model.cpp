@@ -9,10 +9,10 @@ namespace strata {
 namespace {
 
 void AddProduct(const Model& model, const Matrix& m, const float* x, size_t rows, size_t columns,
-                float* y) {
+                float* y, RowOrder order = RowOrder::kFromFirst) {
   const Kernels& kernels = model.kernels();
-  if (m.scales == nullptr) return kernels.add_product(m.weights, x, rows, columns, y);
-  kernels.add_product8(m.weights, m.scales, x, rows, columns, y);
+  if (m.scales == nullptr) return kernels.add_product(m.weights, x, rows, columns, order, y);
+  kernels.add_product8(m.weights, m.scales, x, rows, columns, order, y);
 }
 
 void Project(const Model& model, const float* embedding, FrameRow* out) {
@@ -56,10 +56,10 @@ void RowOf(const Model& model, const char* name, size_t length, FrameRow* out) {
 
 void Start(ModelState* state) { *state = {}; }
 
-void Step(const Model& model, ModelState* state, const FrameRow& row) {
+void Step(const Model& model, ModelState* state, const FrameRow& row, RowOrder order) {
   float recurrent[kGates];
   memcpy(recurrent, model.file().hidden_bias(), sizeof(recurrent));
-  AddProduct(model, model.file().hidden(), state->hidden, kHidden, kGates, recurrent);
+  AddProduct(model, model.file().hidden(), state->hidden, kHidden, kGates, recurrent, order);
   model.kernels().gates(row.gates, recurrent, state->hidden);
 }
 
@@ -88,7 +88,8 @@ LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n,
                       float* probabilities) {
   ModelState state;
   Start(&state);
-  for (size_t i = n < kMostFrames ? n : kMostFrames; i-- > 0;) Step(model, &state, *rows[i]);
+  for (size_t i = n < kMostFrames ? n : kMostFrames; i-- > 0;)  // then Classify, from the first
+    Step(model, &state, *rows[i], i % 2 == 0 ? RowOrder::kFromLast : RowOrder::kFromFirst);
   return Classify(model, state, bytes, probabilities);
 }
 

@@ -49,7 +49,8 @@ class Model {
 void RowOf(const Model& model, const char* name, size_t length, FrameRow* out);
 
 void Start(ModelState* state);
-void Step(const Model& model, ModelState* state, const FrameRow& row);
+void Step(const Model& model, ModelState* state, const FrameRow& row,
+          RowOrder order = RowOrder::kFromFirst);
 
 // `bytes` is the size class's. Probabilities: kLifetimeClasses of them, or null. The state stays
 // that of the frames.

@@ -55,8 +55,10 @@ class alignas(64) PageShard {
   // some; those for many small ones on the longest, because they will be there for long. 0: none.
   uintptr_t TakeRecycled(const BlockRequest& r) STRATA_EXCLUDES(lock_) {
     if (!MayHave(r)) return 0;
-    LockHolder hold(lock_);
-    return TakeRecycledHolding(r);
+    AcquireAndCount();
+    const uintptr_t p = TakeRecycledHolding(r);
+    lock_.Release();
+    return p;
   }
   // The same of somebody else's shard: not worth a wait.
   uintptr_t TryTakeRecycled(const BlockRequest& r) STRATA_EXCLUDES(lock_) {
@@ -70,11 +72,9 @@ class alignas(64) PageShard {
   // on on the pages behind. 0: out of memory.
   uintptr_t TakeOpen(const BlockRequest& r, Supply& supply) STRATA_EXCLUDES(lock_) {
     ReleasedRuns released;
-    uintptr_t p;
-    {
-      LockHolder hold(lock_);
-      p = TakeOpenHolding(r, supply, released);
-    }
+    AcquireAndCount();
+    const uintptr_t p = TakeOpenHolding(r, supply, released);
+    lock_.Release();
     released.GiveTo(supply);
     return p;
   }
@@ -126,6 +126,9 @@ class alignas(64) PageShard {
     released.GiveTo(supply);
   }
 
+  // Whether threads come here at the same time, and not just once or twice.
+  bool WasMetAt() const { return meetings_.load(std::memory_order_relaxed) >= kMeetings; }
+
   bool Due(uint64_t now) const { return next_deadline_.load(std::memory_order_relaxed) <= now; }
   // A few pages at a time, so that nobody waits long for the lock.
   void Expire(uint64_t now) STRATA_EXCLUDES(lock_) {
@@ -153,6 +156,7 @@ class alignas(64) PageShard {
   static constexpr size_t kPagesInRow = 2;
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kTries = 16;
+  static constexpr uint32_t kMeetings = 4;
 
   // The open page of a rung, and the untouched pages that lie right behind it.
   struct OpenRun {
@@ -163,6 +167,12 @@ class alignas(64) PageShard {
   };
 
   static size_t BlockOf(uintptr_t p) { return (p & (kHugePageSize - 1)) >> kBlockShift; }
+
+  void AcquireAndCount() STRATA_ACQUIRE(lock_) {
+    if (lock_.TryAcquire()) return;
+    meetings_.fetch_add(1, std::memory_order_relaxed);
+    lock_.Acquire();
+  }
 
   bool MayHave(const BlockRequest& r) const {
     if (r.blocks > kBlocksPerPage || r.align > kBlocksPerPage) return false;
@@ -383,6 +393,7 @@ class alignas(64) PageShard {
   HugeBlockPage::Link* records_ STRATA_GUARDED_BY(lock_) = nullptr;
   size_t spare_records_ STRATA_GUARDED_BY(lock_) = 0;
   LifetimeStats stats_ STRATA_GUARDED_BY(lock_);
+  std::atomic<uint32_t> meetings_{0};
   std::atomic<uint64_t> next_deadline_{DeadlineLists::kNever};  // written under lock_
 };
 

@@ -83,10 +83,14 @@ struct VectorKernels {
   // Sums of kVectors * kLanes columns stay in registers over all rows.
   template <typename Weight, size_t kVectors>
   static void Columns(const unsigned char* weights, const unsigned char* scales, const float* x,
-                      size_t rows, size_t columns, float* y) {
+                      size_t rows, size_t columns, RowOrder order, float* y) {
     Floats sum[kVectors] = {};
-    for (size_t row = 0; row < rows; ++row) {
-      const unsigned char* from = weights + row * columns * sizeof(Weight);
+    const auto width = static_cast<ptrdiff_t>(columns * sizeof(Weight));
+    const bool ascends = order == RowOrder::kFromFirst;
+    const ptrdiff_t by = ascends ? 1 : -1;
+    auto row = static_cast<ptrdiff_t>(ascends ? 0 : rows - 1);
+    for (size_t left = rows; left > 0; --left, row += by) {
+      const unsigned char* from = weights + row * width;
       const Floats factor = Splat(x[row]);
       for (size_t v = 0; v < kVectors; ++v) {
         const Weight* kind = nullptr;
@@ -101,7 +105,7 @@ struct VectorKernels {
 
   template <typename Weight>
   static void Product(const unsigned char* weights, const unsigned char* scales, const float* x,
-                      size_t rows, size_t columns, float* y) {
+                      size_t rows, size_t columns, RowOrder order, float* y) {
     constexpr size_t kWide = 12;  // of the 16 registers that all have
     constexpr size_t kNarrow = kHeadColumns / kLanes;
     const bool is_wide = columns % (kWide * kLanes) == 0;
@@ -110,13 +114,13 @@ struct VectorKernels {
       const unsigned char* from = weights + column * sizeof(Weight);
       const unsigned char* scale = scales == nullptr ? nullptr : scales + column * sizeof(float);
       const auto work = is_wide ? Columns<Weight, kWide> : Columns<Weight, kNarrow>;
-      work(from, scale, x, rows, columns, y + column);
+      work(from, scale, x, rows, columns, order, y + column);
     }
   }
 
   static void AddProduct(const unsigned char* weights, const float* x, size_t rows, size_t columns,
-                         float* y) {
-    Product<float>(weights, nullptr, x, rows, columns, y);
+                         RowOrder order, float* y) {
+    Product<float>(weights, nullptr, x, rows, columns, order, y);
   }
 
   static void Gates(const float* row, const float* recurrent, float* state) {

@@ -156,6 +156,7 @@ void* Reallocate(void* p, size_t size) {
   if (Checks() && !IsEarly(p) && !Guards().Owns(p)) return ReallocateChecked(p, size);
   // The commonest cases, of strings and vectors that grow by little.
   if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
+    if (STRATA_UNLIKELY(!ExpectNotFreed(TheRuntime(), p, c))) return OutOfMemory();
     const size_t old_size = InfoOf(c).size;
     if (MayStay(old_size, size)) return p;
     if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope() &&

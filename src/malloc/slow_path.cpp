@@ -98,12 +98,6 @@ bool ExpectObject(const Runtime& r, void* p, SizeClass c) {
   return false;
 }
 
-// Of an object with the mark of those that are free, whether it is. One on its way from one cache
-// to another by another thread is not found; no other is found that is not free.
-STRATA_NOINLINE bool IsFreed(Runtime& r, const void* p, SizeClass c) {
-  return r.front().Holds(c, p) || r.heap.transfer().Holds(c, p);
-}
-
 void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
   SetMark(p, r.freed_mark);
   ThreadCache* cache = CacheOfThisThread();
@@ -149,13 +143,19 @@ LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement)
   return r.heap.large().Take(size, align, placement);
 }
 
+bool IsFreed(Runtime& r, const void* p, SizeClass c) {
+  return r.heap.blocks().StateOf(c, p) == ObjectState::kFree || r.front().Holds(c, p) ||
+         r.heap.transfer().Holds(c, p);
+}
+
 bool ExpectIfSmall(void* p) {
   if (CurrentState() != RunState::kReady || Checks()) return true;
-  const Runtime& r = TheRuntime();
+  Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
   if (offset >= r.kernel.mapped_end()) return true;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
-  return c == SizeClass::kNone || c == kDividedPage || ExpectObject(r, p, c);
+  if (c == SizeClass::kNone || c == kDividedPage) return true;
+  return ExpectObject(r, p, c) && ExpectNotFreed(r, p, c);
 }
 
 namespace {
@@ -386,9 +386,7 @@ void FreeRaw(void* p) {
   const SizeClass c = WithoutSampledPage(entry);
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kDividedPage) return FreeOther(p);
-  if (!ExpectObject(r, p, c)) return;
-  if (STRATA_UNLIKELY(HasMark(p, r.freed_mark)) && IsFreed(r, p, c))
-    return HandleBadFree(BadFree::kDouble, p);
+  if (!ExpectObject(r, p, c) || !ExpectNotFreed(r, p, c)) return;
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) {
     SampleFreed(r, p);

@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/placement.h"
+#include "cache/freed_mark.h"
+#include "malloc/bad_free.h"
 #include "malloc/runtime.h"
 #include "span/large_blocks.h"
 
@@ -27,6 +30,17 @@ LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement 
 // memory.
 void* AllocateRaw(size_t size, size_t align, size_t* usable);
 void FreeRaw(void* p);
+
+// Of an object with the mark of those that are free, whether it is. One on its way from one cache
+// to another by another thread is not found; no other is found that is not free.
+bool IsFreed(Runtime& r, const void* p, SizeClass c);
+
+// Of an object: reports one that the program has freed.
+inline bool ExpectNotFreed(Runtime& r, void* p, SizeClass c) {
+  if (STRATA_LIKELY(!HasMark(p, r.freed_mark)) || !IsFreed(r, p, c)) return true;
+  HandleBadFree(BadFree::kDouble, p);
+  return false;
+}
 
 // Of any pointer: reports one to a span at which no object begins, or one that is free for sure.
 // What lies in no span is left to others.

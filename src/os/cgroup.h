@@ -50,6 +50,8 @@ class CgroupWatch {
 
   // The directory whose memory files are read, without the ancestors'; empty: none was found.
   const char* memory_directory() const { return memory_.path; }
+  // The same, as the kernel names it: "/a/b". Empty: the root, or none was found.
+  const char* memory_group() const { return memory_.path + memory_.root; }
 
  private:
   static constexpr size_t kPath = 512;

@@ -7,7 +7,7 @@
 namespace strata {
 
 struct HotnessStats {
-  size_t domains = 0;  // now; 0: the rest is nothing
+  size_t domains = 0;  // now; the totals are of those that ended, too
   struct Heap {
     size_t objects = 0;
     size_t bytes = 0;

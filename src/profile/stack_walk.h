@@ -40,7 +40,8 @@ void KeepUnwindTables();
 // How often they were made anew: each time the code that is mapped had changed.
 uint32_t UnwindTablesPublished();
 
-// Memory that the tables and the names of script frames take, all of it resident: part of the metadata.
+// Memory that the tables and the names of script frames take, all of it resident: part of the
+// metadata.
 size_t UnwindTableBytes();
 
 // Around a fork, before any lock is taken and after all are released. In the child no other thread

@@ -184,7 +184,7 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.predictions.model_hits + s.predictions.model_misses)
         .Char('\n');
   }
-  if (s.hotness.domains != 0) {
+  if (s.hotness.domains != 0 || s.hotness.rounds != 0) {
     sink.Text("  moving objects    new ")
         .Mebibytes(s.hotness.fresh.bytes)
         .Text(", hot ")

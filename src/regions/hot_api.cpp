@@ -37,7 +37,7 @@ using namespace strata;
 STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_options* options) {
   if (options != nullptr &&
       (options->size != sizeof *options ||
-       static_cast<unsigned>(options->reclaim) > STRATA_HOT_RECLAIM_CGROUP || options->check > 2)) {
+       static_cast<unsigned>(options->reclaim) > STRATA_HOT_RECLAIM_DAMON || options->check > 2)) {
     errno = EINVAL;
     return nullptr;
   }

@@ -170,43 +170,47 @@ const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
   return nullptr;
 }
 
-void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context) {
-  LockHolder hold(g_lock);
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
-    if (!d->gone) f(*d, context);
-  }
+namespace {
+
+// What happened stays told when the domain is gone: totals only grow.
+void AddTotals(const CollectorCounts& c, HotnessStats& sum) {
+  const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
+  sum.rounds += read(c.rounds);
+  sum.moves += read(c.moves);
+  sum.moved_bytes += read(c.moved_bytes);
+  sum.promotions += read(c.promotions);
+  sum.demotions += read(c.demotions);
+  sum.aborted_in_use += read(c.in_use);
+  sum.aborted_used += read(c.used);
+  sum.aborted_no_memory += read(c.no_memory);
+  sum.epochs_given_up += read(c.epochs_given_up);
+  sum.paged_out_bytes += read(c.paged_out_bytes);
+  sum.collector_ns += read(c.cpu_ns);
 }
 
+void AddState(strata_hot_domain& d, HotnessStats& sum) {
+  const CollectorCounts& c = d.collector.counts();
+  HotnessStats::Heap* const heaps[kHotHeaps] = {&sum.fresh, &sum.hot, &sum.cold};
+  for (int h = 0; h < kHotHeaps; ++h) {
+    const HotDomain::Held held = d.domain.HeldIn(static_cast<HotHeap>(h));
+    heaps[h]->objects += held.objects;
+    heaps[h]->bytes += held.bytes;
+  }
+  const double utilization = c.utilization.load(std::memory_order_relaxed);
+  sum.cold_after = std::max<uint64_t>(sum.cold_after, c.cold_after.load(std::memory_order_relaxed));
+  sum.promotion_rate = std::max(sum.promotion_rate, c.rate.load(std::memory_order_relaxed));
+  sum.utilization = sum.domains == 0 ? utilization : std::min(sum.utilization, utilization);
+  ++sum.domains;
+}
+
+}  // namespace
+
 void CollectHotness(HotnessStats& out) {
-  VisitHotDomains(
-      [](strata_hot_domain& d, void* into) {
-        auto& sum = *static_cast<HotnessStats*>(into);
-        const CollectorCounts& c = d.collector.counts();
-        const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
-        HotnessStats::Heap* const heaps[kHotHeaps] = {&sum.fresh, &sum.hot, &sum.cold};
-        for (int h = 0; h < kHotHeaps; ++h) {
-          const HotDomain::Held held = d.domain.HeldIn(static_cast<HotHeap>(h));
-          heaps[h]->objects += held.objects;
-          heaps[h]->bytes += held.bytes;
-        }
-        sum.rounds += read(c.rounds);
-        sum.moves += read(c.moves);
-        sum.moved_bytes += read(c.moved_bytes);
-        sum.promotions += read(c.promotions);
-        sum.demotions += read(c.demotions);
-        sum.aborted_in_use += read(c.in_use);
-        sum.aborted_used += read(c.used);
-        sum.aborted_no_memory += read(c.no_memory);
-        sum.epochs_given_up += read(c.epochs_given_up);
-        sum.paged_out_bytes += read(c.paged_out_bytes);
-        sum.collector_ns += read(c.cpu_ns);
-        const double utilization = read(c.utilization);
-        sum.cold_after = std::max<uint64_t>(sum.cold_after, read(c.cold_after));
-        sum.promotion_rate = std::max(sum.promotion_rate, read(c.rate));
-        sum.utilization = sum.domains == 0 ? utilization : std::min(sum.utilization, utilization);
-        ++sum.domains;
-      },
-      &out);
+  LockHolder hold(g_lock);
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    AddTotals(d->collector.counts(), out);
+    if (!d->gone) AddState(*d, out);
+  }
 }
 
 // Around a fork. The collector is between two steps then, and no list is half changed.

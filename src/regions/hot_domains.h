@@ -52,7 +52,4 @@ void StartHotThread();
 // The type of the object of a checked domain whose old place the address lies in; null: none.
 const char* StaleTypeAt(uintptr_t address);
 
-// Calls f(strata_hot_domain&) for each, those that came to an end left out, under their lock.
-void VisitHotDomains(void (*f)(strata_hot_domain& domain, void* context), void* context);
-
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <sys/sysinfo.h>
 #include <time.h>
 
+#include <atomic>
 #include <cstddef>
 
 #include "base/errno_keeper.h"
@@ -13,6 +14,7 @@
 #include "malloc/runtime.h"
 #include "os/cgroup.h"
 #include "os/confinement.h"
+#include "os/damon.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -101,6 +103,33 @@ bool ReclaimFromCgroup(void*, uint64_t bytes) {
   return cgroup.Reclaim(bytes);
 }
 
+// DAMON knows processes, not domains: it watches from the first domain that asks to the last.
+constexpr Damon kDamon("/sys/kernel/mm/damon/admin");
+std::atomic<uint32_t> g_watching{0};
+
+template <class F>
+auto WithCgroup(F f) {
+  CgroupWatch cgroup;
+  cgroup.Find("/sys/fs/cgroup", "/proc/self/cgroup");
+  return f(static_cast<uint64_t>(raw::Call(SYS_getpid)), cgroup.memory_group());
+}
+
+const char* Watch(void*) {
+  if (!MayOpenFiles()) return "this process must open no files";
+  const char* why =
+      WithCgroup([](uint64_t pid, const char* group) { return kDamon.Start(pid, group); });
+  if (why == nullptr) g_watching.fetch_add(1, std::memory_order_relaxed);
+  return why;
+}
+
+void Unwatch(void*) {
+  if (g_watching.fetch_sub(1, std::memory_order_relaxed) != 1 || !MayOpenFiles()) return;
+  WithCgroup([](uint64_t pid, const char* group) {
+    kDamon.Stop(pid, group);
+    if (g_watching.load(std::memory_order_relaxed) != 0) kDamon.Start(pid, group);
+  });
+}
+
 // "some avg10=0.12 ..." in percent, two digits.
 uint32_t PressurePer10k(void*) {
   char text[64] = {};
@@ -124,10 +153,11 @@ void PauseNs(void*, uint64_t ns) {
 
 }  // namespace
 
-constinit const HotMemory kProcessHotMemory = {Take,           Give,     Advise,
-                                               Resident,       NowNs,    ThreadCpuNs,
-                                               Headroom,       FreeSwap, ReclaimFromCgroup,
-                                               PressurePer10k, PauseNs,  nullptr};
+constinit const HotMemory kProcessHotMemory = {Take,     Give,     Advise,
+                                               Resident, NowNs,    ThreadCpuNs,
+                                               Headroom, FreeSwap, ReclaimFromCgroup,
+                                               Watch,    Unwatch,  PressurePer10k,
+                                               PauseNs,  nullptr};
 
 bool HugepagesAreOff() {
   return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;

@@ -13,6 +13,7 @@
 #include "malloc/blocks.h"
 #include "malloc/checked.h"
 #include "malloc/fast_path.h"
+#include "malloc/price.h"
 #include "malloc/runtime.h"
 #include "malloc/slow_path.h"
 #include "regions/cap_call.h"
@@ -28,10 +29,12 @@ Placement PlacementFor(const void* reap) {
   return reap != nullptr ? static_cast<const strata_reap*>(reap)->placement : Placement();
 }
 
-STRATA_NOINLINE void StartThreadNow() {
+// What malloc, which gave the chunk under the reap's lock, could not do there.
+STRATA_NOINLINE void TendAfterGrowth() {
   const ErrnoKeeper keep;
   const OutOfScope out;
   TendBackground();
+  PayForGrowthIfDue();
 }
 
 void ToggleReapPages(const void* p, size_t size) {
@@ -230,7 +233,7 @@ class Request {
       grew = heap.held() != held;
       if (STRATA_UNLIKELY(p == nullptr)) beyond_ = heap.refused_by_cap();
     }
-    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    if (STRATA_UNLIKELY(grew)) TendAfterGrowth();
     return p;
   }
 
@@ -339,7 +342,7 @@ void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
       full = hold.Reserve(most);
       if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, may_move, &grew);
     }
-    if (STRATA_UNLIKELY(grew)) StartThreadNow();
+    if (STRATA_UNLIKELY(grew)) TendAfterGrowth();
     if (STRATA_LIKELY(full == nullptr)) return resized;
   } while (RaiseCap(full, scope, most));
   return nullptr;

@@ -88,6 +88,28 @@ CASE(double_of_realloc_in_place) {
   free(p);
   free(realloc(HidePointer(p), 58));
 }
+// The block that comes back is kept, so that nothing but the realloc can tell.
+CASE(double_by_realloc_that_stays) {
+  char* p = New(60);
+  free(p);
+  g_kept[0] = realloc(HidePointer(p), 58);
+}
+CASE(double_by_realloc_that_stays_100000) {
+  char* p = New(100000);
+  free(p);
+  g_kept[0] = realloc(HidePointer(p), 99000);
+}
+// The larger block may be cut from what the freed one gives back.
+CASE(double_by_realloc_that_grows_100000) {
+  char* p = New(100000);
+  free(p);
+  g_kept[0] = realloc(HidePointer(p), 200000);
+}
+CASE(double_by_second_realloc) {
+  char* p = New(1000);
+  g_kept[0] = realloc(p, 5000);
+  g_kept[1] = realloc(HidePointer(p), 1000);
+}
 CASE(double_of_aligned) {
   char* p = (char*)HidePointer(aligned_alloc(64, 192));
   char* q = (char*)HidePointer(aligned_alloc(64, 192));

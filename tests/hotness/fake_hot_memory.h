@@ -33,8 +33,11 @@ struct FakeHotMemory {
   std::mutex lock;
   std::set<void*> blocks;  // under it
 
-  HotMemory table{Take, Give, Advise,  Resident, Now,   Cpu,
-                  Room, Swap, Reclaim, Pressure, Pause, this};
+  const char* no_damon = nullptr;  // why not
+  std::atomic<int> watching{0};
+
+  HotMemory table{Take, Give,    Advise, Resident, Now,      Cpu,   Room,
+                  Swap, Reclaim, Watch,  Unwatch,  Pressure, Pause, this};
   MetadataArena arena{Map};
   BlockDirectory::Top top;
   BlockPool pool{arena, table, top};
@@ -85,6 +88,11 @@ struct FakeHotMemory {
     Of(c).reclaimed += bytes;
     return true;
   }
+  static const char* Watch(void* c) {
+    if (Of(c).no_damon == nullptr) ++Of(c).watching;
+    return Of(c).no_damon;
+  }
+  static void Unwatch(void* c) { --Of(c).watching; }
   static uint32_t Pressure(void* c) { return Of(c).pressure; }
   static void Pause(void* c, uint64_t ns) {
     Of(c).now += ns;

@@ -331,6 +331,7 @@ CASE(a_forked_child_has_its_own_collector) {
   hot_domain::options o;
   o.period_ms = 1;
   o.cpu_share = 1;
+  o.reclaim = STRATA_HOT_RECLAIM_NONE;  // which has nothing to say of swap
   hot_domain domain{o};
   hot_ptr<Counted> p = domain.make<Counted>(1);
   const pid_t child = fork();

@@ -249,6 +249,41 @@ TEST(HotDomain, ColdBytesAreReclaimedFromTheCgroupOnce) {
   s.Drop(&g);
 }
 
+TEST(HotDomain, DamonIsAskedOnceAndLeftAtTheEnd) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_DAMON;
+  HotScene s(options);
+  strata_hot_guide g{};
+  s.Round();
+  EXPECT_EQ(s.memory.watching.load(), 0);  // nothing is cold
+  ASSERT_TRUE(s.Make(&g, 3000, 5));
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_EQ(s.memory.watching.load(), 1);
+  EXPECT_EQ(s.memory.advice[static_cast<int>(PageAdvice::kPageOut)].load(), 0u);
+  s.Drop(&g);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.watching.load(), 0);
+}
+
+TEST(HotDomain, WithoutDamonColdPagesAreMarked) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_DAMON;
+  HotScene s(options);
+  s.memory.no_damon = "none";
+  strata_hot_guide g{};
+  ASSERT_TRUE(s.Make(&g, 3000, 5));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "strata: DAMON cannot be used (none): cold pages of hot_ptr objects stay until memory is "
+      "short\n");
+  EXPECT_GT(s.memory.advice[static_cast<int>(PageAdvice::kCold)].load(), 0u);
+  s.Drop(&g);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.watching.load(), 0);
+}
+
 TEST(HotDomain, AddressesThatGuidesCannotHoldAreRefused) {
   constexpr uint64_t kAll = ~uint64_t{0};
   const int here = 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -30,6 +31,14 @@ def program(lab: Lab, checks: str) -> Path:
 @pytest.mark.parametrize("checks", CHECKS)
 def test_case(lab: Lab, case: str, checks: str) -> None:
     lab.run(program(lab, checks), case, preload=False).silent()
+
+
+def test_what_an_ended_domain_did_is_told_at_exit(lab: Lab) -> None:
+    env = {"STRATA_STATS": "exit"}
+    case = "moves_what_is_used_apart_from_the_rest"
+    result = lab.run(program(lab, "plain"), case, env=env, preload=False)
+    line = next(line for line in result.stderr.splitlines() if "moving objects" in line)
+    assert re.search(r"; [1-9][0-9]* moves", line), line
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,39 @@ TEST(ClassHeader, KnowsWhatIsNoBlock) {
   Classed heap;
   alignas(16) size_t words[4] = {0, 0x5b10, 7, 0};
   EXPECT_EQ(heap.size_of(words + 2), 0u);
-  EXPECT_EQ(heap.allocate(1 << 16), nullptr) << "beyond the last class";
-  EXPECT_NE(heap.allocate((1 << 16) - 8), nullptr);
+  EXPECT_EQ(heap.allocate(size_t{1} << 47), nullptr) << "more than there are addresses";
+  EXPECT_EQ(heap.allocate(SIZE_MAX), nullptr);
+}
+
+using OverCoalesce =
+    Stack<ClassHeader, Bins<PowersOfTwo<32, 1 << 12>, FreeList>, Check, Count, Coalesce<>, Mmap>;
+
+// What no class holds comes from the heap below the bins, and goes back there as large as it was.
+TEST(ClassHeader, LeavesLargeBlocksToTheHeapBelow) {
+  OverCoalesce heap;
+  const auto out = [&heap] { return layer<Count>(heap).counts().blocks(); };
+  for (const size_t size : std::initializer_list<size_t>{4080, 4081, 5000, 1 << 20}) {
+    for (const size_t align : std::initializer_list<size_t>{16, 64, 4096}) {
+      const size_t before = out();
+      ModelBlock b{static_cast<unsigned char*>(heap.allocate(size, align)), size, 'x'};
+      ASSERT_NE(b.p, nullptr);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(b.p) % align, 0u);
+      EXPECT_GE(heap.size_of(b.p), size);
+      Fill(b);
+      EXPECT_TRUE(Intact(b));
+      heap.deallocate(b.p);
+      if (size > 4080) {
+        EXPECT_EQ(out(), before) << size << ", aligned to " << align;
+      }
+    }
+  }
+}
+
+TEST(ClassHeaderDeathTest, FindsALargeBlockFreedTwice) {
+  OverCoalesce heap;
+  void* p = heap.allocate(5000);
+  heap.deallocate(p);
+  EXPECT_DEATH(heap.deallocate(p), "no live block");
 }
 
 // --- LockedWhenShared

@@ -3,6 +3,8 @@
 // the paper's micro-benchmark, a sixteenth as high.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -33,6 +35,26 @@ class SmallObjects : public testing::Test, protected test::HeapOnFakes<> {
       for (int i = 0; i < 100; ++i) objects.push_back(Take(128, c));
     }
     return objects;
+  }
+
+  // Another thread stands at the first shard's lock until this one has met it often enough.
+  void Meet() {
+    std::vector<Lock*> locks;
+    heap.VisitLocks([&](Lock& lock) { locks.push_back(&lock); });
+    std::atomic<bool> met{false};
+    std::thread other([&] {
+      while (!met) {
+        LockHolder hold(*locks.at(1));  // behind the heap's own
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+    test::FakeCpu::mine = 1;
+    while (!met) {
+      Free(Take(20'000, kForever));
+      met = heap.Stats().open_pages[RungOf(kForever)] == 2;
+    }
+    test::FakeCpu::mine = 0;
+    other.join();
   }
 };
 
@@ -128,8 +150,20 @@ TEST_F(SmallObjects, AThreadThatEndsClosesItsSpans) {
   EXPECT_EQ(heap.Stats().live_blocks, 0u);
 }
 
+// Threads share the first shard until they have met at its lock.
+TEST_F(SmallObjects, AThreadThatIsAloneUsesOneShard) {
+  void* first = Take(20'000, kS1);
+  test::FakeCpu::mine = 1;
+  EXPECT_EQ(PageOf(Take(20'000, kS1)), PageOf(first));
+  Meet();
+  test::FakeCpu::mine = 1;
+  EXPECT_NE(PageOf(Take(20'000, kS1)), PageOf(first));
+  test::FakeCpu::mine = 0;
+}
+
 // Each shard has open pages of its own, but what is free on longer rungs serves all.
 TEST_F(SmallObjects, ShardsShareWhatIsFree) {
+  Meet();
   std::vector<void*> objects = FillPages(1, kS1);
   const uintptr_t empty = SpanOf(objects[1000]);
   for (void* p : objects) {
@@ -145,6 +179,7 @@ TEST_F(SmallObjects, ShardsShareWhatIsFree) {
 
 // A span goes back to the shard it came from, whoever frees.
 TEST_F(SmallObjects, FreesGoHome) {
+  Meet();
   std::vector<void*> objects = FillPages(1, kS1);
   heap.Flush();
   test::FakeCpu::mine = 1;

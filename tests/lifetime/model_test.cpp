@@ -78,8 +78,10 @@ TEST_P(OnEachKernel, ProductsAreThoseOfPlainLoops) {
     auto bytes = floats;
     const auto before = floats;
     const auto raw = [](const auto& v) { return reinterpret_cast<const unsigned char*>(v.data()); };
-    GetParam()->add_product(raw(weights), x.data(), kHidden, columns, floats.data());
-    GetParam()->add_product8(raw(small), raw(scales), x.data(), kHidden, columns, bytes.data());
+    const auto order = columns == kGates ? RowOrder::kFromLast : RowOrder::kFromFirst;
+    GetParam()->add_product(raw(weights), x.data(), kHidden, columns, order, floats.data());
+    GetParam()->add_product8(raw(small), raw(scales), x.data(), kHidden, columns, order,
+                             bytes.data());
     for (size_t c = 0; c < columns; ++c) {
       double sum = before[c];
       double sum8 = 0;

@@ -47,5 +47,10 @@ TEST(Tokens, ABuildsSuffixesChangeNothing) {
   EXPECT_NE(HashesOf("foo"), HashesOf("bar"));
 }
 
+TEST(Tokens, APlaceStandsBehindASpace) {
+  EXPECT_NE(HashesOf("f <ab12+0x10>").find('@'), std::string::npos);
+  EXPECT_EQ(HashesOf("f<ab12+0x10>").find('@'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace strata

@@ -193,3 +193,56 @@ def test_compile_and_link_of_several(tmp_path: Path) -> None:
     result = lint(tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("0 found")
+
+
+PROGRAMS = sorted((ROOT / "tests/lint/programs").glob("*.c*"))
+
+
+@pytest.mark.parametrize("source", PROGRAMS, ids=lambda p: p.stem)
+def test_errors_as_programs_have_them(source: Path, tmp_path: Path) -> None:
+    """Wrappers, callbacks, error paths, loops, destructors: found, and nothing of another kind."""
+    bitcode = tmp_path / "a.bc"
+    clang = ["clang++-19", "-w", "-O1", "-Xclang", "-disable-llvm-passes", "-g", "-emit-llvm"]
+    if source.suffix == ".c":
+        clang = ["clang-19", "-D_GNU_SOURCE", *clang[1:]]
+    subprocess.run([*clang, "-c", source, "-o", bitcode], check=True)
+    kinds = [w for k in ("taint", "heap", "file", "lock") for w in ("--property", f"{k}.prop")]
+    done = run(ENGINE, *kinds, bitcode, folder=ROOT / "lint/properties")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["findings"]
+    assert {f["property"] for f in found} == {source.stem.split("_")[0]}
+    assert all(f["steps"][-1]["file"] == str(source) for f in found)
+
+
+RIGHT = {
+    "a scope that is left by goto": 'int f(const char *n) { FILE *s = fopen(n, "r"); int r = -1;\n'
+    "if (!s) return -1; { int fd = fileno(s); char b[9]; if (fd < 0) goto out;\n"
+    "if (!fgets(b, 9, s)) goto out; r = b[0]; } out: fclose(s); return r; }",
+    "not one of libc's streams": 'int f(const char *n) { FILE *s = n ? fopen(n, "r") : stdin;\n'
+    "if (!s) return 1; int r = fgetc(s); if (s != stdin) fclose(s); return r; }",
+    "fdopen takes it over": "FILE *f(const char *n) { int d = open(n, 0); if (d < 0) return 0;\n"
+    'FILE *s = fdopen(d, "r"); if (!s) close(d); return s; }',
+    "a flag says so": "struct s { pthread_mutex_t m; int in; void (*cb)(struct s *); };\n"
+    "static void send(struct s *s) { if (s->in) return; pthread_mutex_lock(&s->m);\n"
+    "pthread_mutex_unlock(&s->m); } static struct s one = {.cb = send};\n"
+    "int f(void) { pthread_mutex_lock(&one.m); one.in = 1; one.cb(&one); one.in = 0;\n"
+    "pthread_mutex_unlock(&one.m); return 0; }",
+    "a queue of a library's caller": "struct p { struct p *next; char *b; };\n"
+    "struct q { struct p *out, *now; }; void f(struct q *q) { struct p *p;\n"
+    "while (q->now) { p = q->now; q->now = q->out; if (q->out) q->out = q->out->next;\n"
+    "free(p->b); free(p); } }",
+    "a record copied over it": "struct m { char *s; char *e; }; int f(int n) { struct m a, b;\n"
+    "a.s = malloc(4); if (!a.s) return 1; free(a.s); b.s = malloc(8); if (!b.s) return 1;\n"
+    "b.e = b.s; a = b; a.s[0] = 1; free(a.s); return n; }",
+}
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_says_nothing_of_right_code(text: str, tmp_path: Path) -> None:
+    head = HEAD + "#include <fcntl.h>\n#include <pthread.h>\n#include <unistd.h>\n"
+    (tmp_path / "a.c").write_text(head + text)
+    clang = ["clang-19", "-w", "-O1", "-Xclang", "-disable-llvm-passes", "-g", "-emit-llvm"]
+    subprocess.run([*clang, "-c", tmp_path / "a.c", "-o", tmp_path / "a.bc"], check=True)
+    kinds = [w for k in ("taint", "heap", "file", "lock") for w in ("--property", f"{k}.prop")]
+    done = run(ENGINE, *kinds, tmp_path / "a.bc", folder=ROOT / "lint/properties")
+    assert json.loads(done.stdout)["findings"] == []

@@ -60,6 +60,20 @@ def test_who_takes_all_waits_instead(
     assert said.count("memory is scarce") == 1
 
 
+@pytest.mark.parametrize("kind", [(), ("shared",)])
+def test_a_program_that_grows_by_reaps_alone_waits(
+    lab: Lab, cgroup: Cgroup, kind: tuple[str, ...]
+) -> None:
+    """A shared one pays once its lock is let go."""
+    hog = lab.build_linked(HERE / "price_reap.c")
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), hog, *kind)
+    with lab.start(*command, env=ON) as process:
+        time.sleep(3)
+        assert process.poll() is None
+        assert 0.85 * BOX < cgroup.usage_mib() < 0.99 * BOX
+        process.kill()
+
+
 def test_nothing_costs_where_there_is_enough(
     lab: Lab, grow: Path, cgroup: Cgroup, tmp_path: Path
 ) -> None:

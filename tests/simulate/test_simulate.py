@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 from blackbox import Lab, Result
 from strata.errors import StrataError
-from strata.learn import model_file
+from strata.learn import evaluate, model_file
 from strata.simulate import core, generate, items, ladder, model
 from strata.simulate.core import Domain
 from strata.trace.command import find_tool
@@ -141,12 +142,12 @@ def test_a_column_of_right_predictions_is_the_oracle(lab: Lab, tmp_path: Path) -
 
 def test_the_model_is_asked_as_its_format_says() -> None:
     golden = model_file.load(Path(__file__).parent.parent / "lifetime" / "golden" / "f32.model")
-    predictor = model.Predictor(golden)
+    predictor = evaluate.Predictor(golden)
     stacks = [("malloc_wrapper", "_ZN3foo3barEv", "main"), ("main",), ("parse", "main"), ()]
     for symbols in stacks:
         for size in (1, 24, 4096, 1 << 20):
             odds = model_file.predict(golden, list(symbols), size)
-            assert predictor.likeliest(symbols, size) == int(odds.argmax())
+            assert predictor.class_of(symbols, size) == int(odds.argmax()) + 1
 
 
 def test_sizes_are_those_of_the_allocators_classes() -> None:
@@ -210,7 +211,7 @@ def test_a_seed_makes_the_same_items_and_they_can_be_kept(lab: Lab, tmp_path: Pa
 
 
 def test_pictures_are_what_their_names_say(lab: Lab, tmp_path: Path) -> None:
-    path = pairs(tmp_path / "p$1.csv")
+    path = pairs(tmp_path / "p$[1]*.csv")
     done = simulate(lab, path, path, "-o", tmp_path / "p.png")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -255,6 +256,9 @@ def test_bad_input_is_one_line(lab: Lab, tmp_path: Path, name: str) -> None:
 
 def test_wrong_use_is_one_line(lab: Lab, tmp_path: Path) -> None:
     good = table(tmp_path / "t.csv", "start,end,size\n0,1,640000\n")
+    folder, pipe = tmp_path / "x.json", tmp_path / "pipe.csv"
+    folder.mkdir()
+    os.mkfifo(pipe)
     for words, status, why in (
         ((), 2, "expected FILE"),
         ((tmp_path / "gone.csv",), 2, "no such file"),
@@ -262,9 +266,12 @@ def test_wrong_use_is_one_line(lab: Lab, tmp_path: Path) -> None:
         ((good, "--generate", "flash"), 2, "takes no FILE"),
         ((good, "-o", tmp_path / "x.pdf"), 2, "expected a name that ends in"),
         ((good, "-o", tmp_path / "no" / "x.png"), 2, "no such directory"),
+        ((good, "-o", folder), 2, "is a directory"),
+        ((pipe,), 2, "is a pipe, not a file"),
         ((good, "--save", tmp_path / "x.csv"), 2, "--save goes with --generate"),
         ((good, "--model", good), 2, "too short for a model"),
         ((good, "--classes", "17"), 2, "17"),
+        ((good, "--base", "nan"), 2, "--base nan: expected a number"),
         ((good, "--domain", "jobs"), 1, "a job needs between 1 and 64 cores"),
     ):
         done = simulate(lab, *words)

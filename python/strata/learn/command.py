@@ -47,9 +47,6 @@ def lifetimes(
         raise StrataError(
             f"lifetimes need polars ({error}): pip install 'strata-malloc[learn]'"
         ) from error
-    for source in sources:
-        if not source.exists():
-            raise StrataError(f"{source}: no such file or folder")
     split = dataset.Split(test_share, seed)
     with console(stderr=True).status("reading profiles"), ExitStack() as cleanup:
         if cluster is None:

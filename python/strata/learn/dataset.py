@@ -19,10 +19,12 @@ from pathlib import Path
 import polars as pl
 
 from strata.errors import StrataError
+from strata.files import check_output, check_there
 from strata.learn.classes import class_of
 from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, NotLifetimesError, rows_of_file
 
 CONTEXTS_A_PART = 10_000
+MOST_NAMED = 20  # files that are left out
 COMMON = 0.5  # of the contexts: a function in more is part of every program's way to work
 
 
@@ -92,7 +94,9 @@ class Parts:
             self._sums = {}
 
     def scan(self) -> pl.LazyFrame:
-        return pl.scan_parquet(self._folder / "part-*.parquet")
+        # named one by one, so that no sign in the folder's name is taken for a pattern
+        parts = [self._folder / f"part-{number:06}.parquet" for number in range(self.count)]
+        return pl.scan_parquet(parts, glob=False, hive_partitioning=False)
 
 
 Rows = list[dict[str, object]]
@@ -103,9 +107,9 @@ def read_one(path: Path) -> tuple[Rows, str]:
     try:
         return list(rows_of_file(path)), ""
     except NotLifetimesError as error:
-        return [], f"{path}: {error}; left out"
+        return [], f"{path}: {error}"
     except StrataError as error:
-        return [], f"{error}; left out"
+        return [], str(error)
 
 
 def merge(
@@ -117,32 +121,59 @@ def merge(
 ) -> Merged:
     """Writes the data set. What is no lifetime profile is named in a warning and left out.
     `read_all` reads the files, in this process or in others (strata/learn/cluster.py)."""
-    read = skipped = 0
-    if not output.parent.is_dir():
-        raise StrataError(f"{output.parent}: no such directory")
-    with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
-        parts = Parts(Path(scratch))
-        files = find(sources)
-        for rows, complaint in read_all(files) if read_all else map(read_one, files):
-            if complaint:
-                warn(complaint)
-                skipped += 1
-            else:
-                parts.add(rows)
-                read += 1
-        parts.flush()
-        if parts.count == 0:
-            raise StrataError("no lifetimes in what was named: nothing is written")
-        whole = Path(scratch, "whole.parquet")
-        added_up(parts.scan()).sink_parquet(whole)
-        finished = Path(scratch, "finished.parquet")
-        with_split(pl.scan_parquet(whole), split).sink_parquet(finished)
-        summary = summed(pl.scan_parquet(finished))
-        splits = dict(
-            pl.scan_parquet(finished).group_by("split").len().sort("split").collect().iter_rows()
-        )
-        finished.replace(output)
-    return Merged(read, skipped, summary, splits)
+    sources = list(sources)
+    for source in sources:
+        check_there(source)
+    check_output(output)
+    read, complaints = 0, []
+    try:
+        with tempfile.TemporaryDirectory(prefix=".strata-lifetimes-", dir=output.parent) as scratch:
+            parts = Parts(Path(scratch))
+            files = find(sources)
+            for rows, complaint in read_all(files) if read_all else map(read_one, files):
+                if complaint:
+                    complaints.append(complaint)
+                else:
+                    parts.add(rows)
+                    read += 1
+            parts.flush()
+            if parts.count == 0:
+                raise StrataError(nothing_in(complaints))
+            for complaint in complaints[:MOST_NAMED]:
+                warn(f"{complaint}; left out")
+            if len(complaints) > MOST_NAMED:
+                warn(f"{len(complaints) - MOST_NAMED:,} more files are left out")
+            table, splits = finished(parts.scan(), split, Path(scratch), output)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise StrataError(f"{output}: {why.splitlines()[0].lower()}", 1) from error
+    return Merged(read, len(complaints), table, splits)
+
+
+def nothing_in(complaints: list[str]) -> str:
+    if not complaints:
+        return "no lifetimes in what was named: nothing is written"
+    others = f", and {len(complaints) - 1:,} more files" if len(complaints) > 1 else ""
+    return f"{complaints[0]}{others}: nothing is written"
+
+
+def finished(
+    rows: pl.LazyFrame, split: Split, scratch: Path, output: Path
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Puts the data set in its place; its contents by class, and by split."""
+    whole = scratch / "whole.parquet"
+    added_up(rows).sink_parquet(whole)
+    made = scratch / "finished.parquet"
+    with_split(scan(whole), split).sink_parquet(made)
+    summary = summed(scan(made))
+    splits = dict(scan(made).group_by("split").len().sort("split").collect().iter_rows())
+    made.replace(output)
+    return summary, splits
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """No sign in the name is taken for a pattern."""
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
 def added_up(rows: pl.LazyFrame) -> pl.LazyFrame:

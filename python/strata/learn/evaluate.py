@@ -3,6 +3,7 @@ does, and weighs what is right by bytes and by allocations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ class Predictor:
             self._states[outer[: at + 1]] = state
         return state
 
-    def class_of(self, symbols: list[str], size: int) -> int:
+    def class_of(self, symbols: Sequence[str], size: int) -> int:
         """From 1; `symbols` are the stack's, innermost first."""
         state = self._state(tuple(reversed(symbols[:MOST_FRAMES])))
         return int(model_file.odds_after(self._model, state, size).argmax()) + 1

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.errors import StrataError
+from strata.files import read_file
 from strata.learn.classes import NAMES
 from strata.learn.tokens import fnv, hash_of, site_of, tokens_of
 
@@ -33,6 +34,7 @@ INT8 = 1
 NAME_BYTES = 16
 BUILD_BYTES = 64
 MOST_BYTES = 1 << 20
+READ_AT_MOST = 4 << 20  # as the run time does
 MOST_WORDS = 4096  # tokens of names
 MOST_TOKENS = 5120  # with those of places: so that the file stays below 1 MB
 MOST_BUILDS = 256
@@ -209,10 +211,18 @@ def sections_of(data: bytes) -> tuple[tuple[int, ...], dict[str, bytes]]:
 
 
 def parse(data: bytes) -> Model:
+    """ValueError says what is wrong."""
     numbers, parts = sections_of(data)
+    try:
+        return from_sections(numbers, parts, len(data))
+    except (ValueError, RecursionError) as error:  # what is there is not what has to be there
+        raise ValueError("damaged") from error
+
+
+def from_sections(numbers: tuple[int, ...], parts: dict[str, bytes], size: int) -> Model:
     flags, rows, slots, *shape = numbers
     if shape != [EMBEDDING, HIDDEN, CLASSES, SIZES, len(SECTIONS)]:
-        raise ValueError("damaged")
+        raise ValueError("another shape")
     is_int8 = bool(flags & INT8)
 
     def matrix(name: str, height: int, width: int, axis: int) -> Array:
@@ -241,17 +251,16 @@ def parse(data: bytes) -> Model:
         for at in range(0, len(split), BUILD_BYTES)
     ]
     about = json.loads(parts["about"])
-    return Model([], weights, builds, about, is_int8, hashes or {0: 0}, len(data))
+    if not isinstance(about, dict) or not all(0 <= row < rows - SIZES for row in hashes.values()):
+        raise ValueError("rows or facts that are none")
+    return Model([], weights, builds, about, is_int8, hashes or {0: 0}, size)
 
 
 def load(path: Path) -> Model:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    data = read_file(path, READ_AT_MOST)
     try:
         return parse(data)
-    except (ValueError, struct.error) as error:
+    except ValueError as error:
         raise StrataError(f"{path}: {error}") from error
 
 

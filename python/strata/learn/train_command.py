@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strata.errors import StrataError
+from strata.files import check_output
 from strata.learn.classes import NAMES
 from strata.terminal import console, say
 
@@ -27,7 +28,7 @@ TEST_HELP = """Say how well a model predicts the lifetimes in other recordings.
 
 Each SOURCE is as for `strata train`. All of its contexts count, those that are held out from
 training as well."""
-NEEDS = ("symbols", "bytes", "label", "split", "objects", "weight", "program", "build_id")
+SEEDS = 1 << 31
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,7 +44,9 @@ def train(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="The model to write.")
     ],
-    seed: Annotated[int, typer.Option(min=0, help="The same one gives the same bytes.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=SEEDS - 1, help="The same one gives the same bytes.")
+    ] = 1,
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help="Times through the data; else 1,000 steps, 10 at least."),
@@ -65,8 +68,9 @@ def train(
         raise StrataError(
             f"training needs jax, optax and polars ({error}): pip install 'strata-malloc[train]'"
         ) from error
-    if not output.parent.is_dir():
-        raise StrataError(f"{output.parent}: no such directory")
+    check_output(output)
+    if page is not None:
+        check_output(page)
     table = learnable(sources)
     can_judge = may_hold_out(table)
     data = training.prepare(table if can_judge else all_to_train(table))
@@ -108,11 +112,8 @@ def train(
 def read(sources: list[Path]) -> pl.DataFrame:
     import polars as pl
 
-    from strata.learn import dataset
+    from strata.learn import dataset, table
 
-    for source in sources:
-        if not source.exists():
-            raise StrataError(f"{source}: no such file or folder")
     files = [source for source in sources if source.suffix == ".parquet"]
     others = [source for source in sources if source.suffix != ".parquet"]
     with tempfile.TemporaryDirectory(prefix="strata-train-") as scratch:
@@ -120,17 +121,7 @@ def read(sources: list[Path]) -> pl.DataFrame:
             merged = Path(scratch, "merged.parquet")
             dataset.merge(others, merged, dataset.Split(0.2, 1), say)
             files.append(merged)
-        tables = []
-        for file in files:
-            try:
-                table = pl.read_parquet(file)
-            except (OSError, pl.exceptions.PolarsError) as error:
-                reason = str(error).splitlines()[0]
-                raise StrataError(f"{file}: not a data set ({reason})") from error
-            if any(column not in table.columns for column in NEEDS):
-                raise StrataError(f"{file}: not a data set of this version of strata lifetimes")
-            tables.append(table.select(NEEDS))
-    return pl.concat(tables)
+        return pl.concat([table.read(file) for file in files])
 
 
 def learnable(sources: list[Path]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strata.errors import StrataError
+from strata.files import check_output
 from strata.terminal import console, say
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ HELP = """Replay items that begin and end through packing policies, and compare 
 Each FILE is a trace of `strata trace`, CSV, or Parquet. The items are objects
 on hugepages, files on flash, or jobs on machines: docs/simulate.md."""
 PICTURES = (".html", ".png", ".json")
+TABLES = (".csv", ".parquet")
 NOISE = 10.0
 PAGES = 256  # of an erase block
 MOST_BLOCKS = 1 << 18
@@ -147,22 +150,20 @@ def gather(files: list[Path], made: Made | None, seed: int) -> list[Items]:
     return [items.read(path) for path in files]
 
 
-def check_output(output: Path | None) -> None:
+def check_outputs(output: Path | None, saved: Path | None) -> None:
     """Before the work: what cannot be written is told before minutes are spent."""
-    if output is None:
-        return
-    if output.suffix not in PICTURES:
-        raise StrataError(f"{output}: expected a name that ends in {', '.join(PICTURES)}")
-    if not output.parent.is_dir():
-        raise StrataError(f"{output.parent}: no such directory")
+    for path, endings in ((output, PICTURES), (saved, TABLES)):
+        if path is None:
+            continue
+        if path.suffix not in endings:
+            raise StrataError(f"{path}: expected a name that ends in {', '.join(endings)}")
+        check_output(path)
 
 
 def save(items: Items, path: Path) -> None:
     """As a table that the command reads."""
     import polars as pl
 
-    if path.suffix not in (".csv", ".parquet"):
-        raise StrataError(f"{path}: expected a name that ends in .csv or .parquet")
     rows = items.frame.select(pl.col("start") / NS, pl.col("end") / NS, "size", "context")
     try:
         if path.suffix == ".csv":
@@ -219,7 +220,12 @@ def simulate_command(
         typer.Option("-o", "--output", metavar="FILE", help="Draw it: .html or .png; or .json."),
     ] = None,
 ) -> None:
-    check_output(output)
+    if save_to is not None and made is None:
+        raise StrataError("--save goes with --generate")
+    check_outputs(output, save_to)
+    for name, value in (("--base", base), ("--full", full)):
+        if value is not None and math.isnan(value):
+            raise StrataError(f"{name} {value}: expected a number")
     try:
         from strata.simulate.core import Domain
         from strata.simulate.ladder import Ladder
@@ -246,8 +252,6 @@ def simulate_command(
     plan = Plan(place, ladder, deadline, full, spoiled, seed, parts, loaded)
     out = console(soft_wrap=True)
     done = []
-    if save_to is not None and made is None:
-        raise StrataError("--save goes with --generate")
     for items in gather(files or [], made, seed):
         if save_to is not None:
             save(items, save_to)

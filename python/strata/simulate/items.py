@@ -8,12 +8,14 @@ in which items begin and end, as numbers of one scale."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
 from strata.errors import StrataError
+from strata.files import UnreadableError, open_file
 from strata.simulate import events
 from strata.simulate.events import MOST_SECONDS
 from strata.trace.command import is_trace
@@ -99,11 +101,11 @@ def check_last_line(path: Path) -> None:
 
 
 def load_table(path: Path) -> pl.DataFrame:
-    parquet = path.suffix == ".parquet"
     try:
-        if not parquet:
-            check_last_line(path)
-        return pl.read_parquet(path) if parquet else pl.read_csv(path, infer_schema_length=None)
+        if path.suffix == ".parquet":
+            return pl.read_parquet(path, glob=False, hive_partitioning=False)
+        check_last_line(path)
+        return pl.read_csv(path, infer_schema_length=None, glob=False)
     except pl.exceptions.NoDataError as error:
         raise StrataError(f"{path}: empty", 1) from error
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -154,11 +156,12 @@ def from_table(path: Path) -> Items:
 
 
 def read(path: Path) -> Items:
-    if path.is_dir() or not path.exists():
-        raise StrataError(f"{path}: " + ("is a directory" if path.is_dir() else "no such file"))
     try:
-        if path.is_file() and path.stat().st_size == 0:
-            raise StrataError(f"{path}: empty", 1)
+        with open_file(path) as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise StrataError(f"{path}: empty", 1)
         return from_trace(path) if is_trace(path) else from_table(path)
+    except UnreadableError as error:
+        raise StrataError(f"{path}: {error}") from error
     except OSError as error:
         raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error

@@ -9,12 +9,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from strata.learn import model_file
 from strata.learn.classes import EDGES_NS
-from strata.learn.model_file import MOST_FRAMES, Array, Model
+from strata.learn.evaluate import Predictor
+from strata.learn.model_file import Model
 from strata.learn.tokens import at_site
 from strata.objfile import ObjectFile
 from strata.simulate.items import Items
@@ -84,37 +83,6 @@ class Symbols:
         return at_site(name, file.build_id, place) if name else ""
 
 
-class Predictor:
-    """Predicts as model_file.predict, but does what stacks have in common once."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._rows: dict[str, Array] = {}
-        self._states: dict[tuple[str, ...], Array] = {(): np.zeros(model_file.HIDDEN, np.float32)}
-
-    def _state(self, outermost_first: tuple[str, ...]) -> Array:
-        known = len(outermost_first)
-        while outermost_first[:known] not in self._states:
-            known -= 1
-        state = self._states[outermost_first[:known]]
-        for at in range(known, len(outermost_first)):
-            name = outermost_first[at]
-            if name not in self._rows:
-                self._rows[name] = model_file.frame_row(self._model, name)
-            state = model_file.step(self._model.weights, state, self._rows[name])
-            self._states[outermost_first[: at + 1]] = state
-        return state
-
-    def likeliest(self, symbols: tuple[str, ...], size: int) -> int:
-        """The class, from 0. `symbols` begin with the innermost."""
-        weights = self._model.weights
-        state = self._state(symbols[:MOST_FRAMES][::-1])
-        row = model_file.size_embedding(weights, size)
-        last = np.asarray(row @ weights.input + weights.input_bias, np.float32)
-        state = model_file.step(weights, state, last)
-        return int((state @ weights.head + weights.head_bias).argmax())
-
-
 def predicted(items: Items, ladder: Ladder, model: Model) -> Classes:
     """Of an item without a stack nothing is known: it is of the shortest class."""
     symbols = Symbols(items.mappings)
@@ -124,7 +92,7 @@ def predicted(items: Items, ladder: Ladder, model: Model) -> Classes:
     lifetimes = []
     for context, size in pairs.iter_rows():
         names = tuple(map(symbols.name, items.stacks.get(int(context), ())))
-        lifetimes.append(LIFETIMES[predictor.likeliest(names, class_size(size))])
+        lifetimes.append(LIFETIMES[predictor.class_of(names, class_size(size)) - 1])
     pairs = pairs.with_columns(lifetime=pl.Series(lifetimes, dtype=pl.Float64))
     joined = known.join(pairs, on=["context", "size"], how="left", maintain_order="left")
     return ladder.classes(joined["lifetime"].fill_null(0.0))
