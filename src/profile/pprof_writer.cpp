@@ -169,7 +169,8 @@ bool PprofWriter::Add(const uintptr_t* stack, size_t depth, const int64_t* value
   inner_.Clear();
   // A return address may be the next function's first: one before it is inside of the call.
   for (size_t i = 0; i < depth; ++i) {
-    const bool is_call = stack[i] != 0 && !ScriptFrames::IsScriptFrame(stack[i]);
+    const bool is_script = scripts_ != nullptr && ScriptFrames::IsScriptFrame(stack[i]);
+    const bool is_call = stack[i] != 0 && !is_script;
     inner_.Varint(Location(is_call ? stack[i] - 1 : stack[i]));
   }
   if (depth != 0) part_.Message(kLocationId, inner_);
