@@ -1,8 +1,8 @@
 // Python's own frames for a process that runs CPython 3.11, 3.12 or 3.13: in a stack walk they take
 // the place of the interpreter's loop, so that a profile names functions, files and lines of the
 // program. Everything is read where it lies, by the thread whose frames they are, and only where
-// memory can be read; nothing of Python is called but the look-up of the thread's state, and whether
-// Python ends. Sits in profile/python.
+// memory can be read; nothing of Python is called but the look-up of the thread's state, and
+// whether Python ends. Sits in profile/python.
 #pragma once
 
 #include <cstddef>
