@@ -2,7 +2,7 @@
 // name, a file and a line, kept once and for good. Sits in profile; the writer of profiles looks
 // them up again.
 //
-// Lock-free, because a sample may be taken in a signal handler and beside a fork: a record is
+// Lock-free, as the walk that brings the frames is, and so whole beside a fork: a record is
 // written, then its slot of the hash table is set; who loses that race wastes his record. Bounded:
 // when there is no room, the interpreter's own frame stays in the stack.
 #pragma once
