@@ -29,14 +29,16 @@ uint64_t NowNs(void*) {
 int64_t Headroom(void*) { return INT64_MAX; }
 uint64_t FreeSwap(void*) { return uint64_t{1} << 30; }
 bool Reclaim(void*, uint64_t) { return true; }
+const char* Watch(void*) { return "this is a test"; }
+void Unwatch(void*) {}
 uint32_t Pressure(void*) { return 0; }
 void Pause(void*, uint64_t) { std::this_thread::yield(); }
 
 }  // namespace
 
-constinit const HotMemory kProcessHotMemory = {Take,    Give,     Advise,   Resident,
-                                               NowNs,   NowNs,    Headroom, FreeSwap,
-                                               Reclaim, Pressure, Pause,    nullptr};
+constinit const HotMemory kProcessHotMemory = {Take,    Give,     Advise,   Resident, NowNs,
+                                               NowNs,   Headroom, FreeSwap, Reclaim,  Watch,
+                                               Unwatch, Pressure, Pause,    nullptr};
 
 const char* WhyGuidesCannotHold(uint64_t, uintptr_t) { return nullptr; }
 bool HugepagesAreOff() { return false; }
