@@ -214,5 +214,5 @@ def add_to(app: typer.Typer, say: Warn) -> None:
         ] = Path("/"),
         tool: Annotated[Tool | None, typer.Option(help="What to ask. Default: the best.")] = None,
     ) -> None:
-        """Adds function names to a profile, so that it can be read on another machine."""
+        """Add function names to a profile, so that it can be read on another machine."""
         dump(symbolize(load(profile), root, tool, say), output)

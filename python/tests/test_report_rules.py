@@ -44,6 +44,11 @@ def test_headline_names_what_stands_out() -> None:
     other = advice_memory.headline(resident(live=10, other=40), IDLE, "7", "")
     assert other.text.startswith("80 % of RSS is not the heap's")
     assert other.command.startswith("sudo pmap -x 7 ")
+    assert "PYTHONMALLOC" not in other.text
+    python = advice_memory.headline(resident(live=10, other=40), IDLE, "7", "Store.load (app.py)")
+    assert "PYTHONMALLOC=malloc" in python.text
+    small = advice_memory.headline(resident(live=1, other=12), IDLE, "7", "")
+    assert (small.level, small.text[:19]) == (Level.FINE, "92 % of RSS is not ")
     cached = advice_memory.headline(resident(live=80, caches=9), HEAVY, "7", "")
     assert (cached.level, cached.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=768K")
     assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")

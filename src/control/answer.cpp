@@ -35,8 +35,8 @@ const char* AnswerStats(StatsFormat format, TextSink& sink) {
 const char* AnswerSet(const ControlRequest& request) {
   const int error = ApplySetting(request.name, request.value);
   if (error == 0) return nullptr;
-  if (error == ENOENT) return "no such setting; ask for options";
-  if (error == EINVAL) return "the value makes no sense for this setting; ask for options";
+  if (error == ENOENT) return "no such setting; `strata get PID` lists them";
+  if (error == EINVAL) return "the value makes no sense; `strata get PID` says what it takes";
   return ErrorText(error);
 }
 
@@ -49,7 +49,7 @@ void WriteSetting(const SettingRow& row, TextSink& sink) {
 const char* AnswerGet(const char* name, TextSink& sink) {
   if (*name != '\0') {
     const SettingRow* row = FindSetting(name);
-    if (row == nullptr) return "no such setting; ask for options";
+    if (row == nullptr) return "no such setting; `strata get PID` lists them";
     WriteSetting(*row, sink);
     return nullptr;
   }

@@ -59,7 +59,9 @@ class Names : public FrameNames::Sink {
     auto& names = static_cast<Names&>(self);
     const uintptr_t* at = std::lower_bound(names.frames_, names.frames_ + names.used_, frame);
     char* to = names.names_[at - names.frames_];
-    const size_t n = length < kMostName - 1 ? length : kMostName - 1;
+    const void* place = length == 0 ? nullptr : memchr(name, ' ', length);  // " <build id+0x…>"
+    if (place != nullptr) length = static_cast<size_t>(static_cast<const char*>(place) - name);
+    const size_t n = std::min(length, kMostName - 1);
     if (n != 0) memcpy(to, name, n);
     to[n] = '\0';
   }

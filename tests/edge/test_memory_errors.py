@@ -84,7 +84,9 @@ def test_the_message_tells_block_stacks_and_where_to_read_on(lab: Lab, env: dict
     ), result.explain()
     allocated = next(i for i, line in enumerate(lines) if "allocated by thread" in line)
     freed = next(i for i, line in enumerate(lines) if "freed by thread" in line)
-    assert "New" in lines[allocated + 1], result.explain()
+    assert re.fullmatch(
+        r"strata:   #0 0x[0-9a-f]+ \S*New\S* /\S+\+0x[0-9a-f]+", lines[allocated + 1]
+    ), result.explain()
     assert "Run_use_after_realloc" in lines[allocated + 2], result.explain()
     assert "Run_use_after_realloc" in lines[freed + 1], result.explain()
     assert lines[-1].endswith("docs/errors.md#use-after-free"), result.explain()

@@ -86,6 +86,12 @@ def test_undefined_names_are_versioned_or_weak() -> None:
     assert [name for name in strong if "@" not in name] == []
 
 
+def test_needs_no_newer_glibc_than_the_docs_say() -> None:
+    """The linker refuses a library for a missing version, even of a weak name."""
+    found = re.findall(r"Name: GLIBC_2\.(\d+)", tool("readelf", "-VW"))
+    assert max(map(int, found)) <= 34
+
+
 def test_never_calls_what_allocates() -> None:
     """Functions of libc that call malloc have no place in it (fprintf is malloc_info's)."""
     undefined = {

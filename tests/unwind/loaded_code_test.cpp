@@ -1,9 +1,11 @@
 // Rules out of a mapped file's own index, and what an index that lies leads to.
 #include "profile/unwind/loaded_code.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "eh_frame_bytes.h"
+#include "profile/unwind/libc_symbol.h"
 
 namespace strata::test {
 namespace {
@@ -102,6 +104,14 @@ TEST(LoadedCode, KnowsThisProgramAndNothingThatIsNotLoaded) {
   EXPECT_FALSE(LoadedCode().Find(reinterpret_cast<uintptr_t>(&index)).in_module);
   EXPECT_FALSE(LoadedCode().Find(0).in_module);
   EXPECT_FALSE(LoadedCode().Find(UINTPTR_MAX).in_module);
+}
+
+TEST(LibcSymbol, FindsWhatItExportsAndNothingElse) {
+  for (const char* name : {"_dl_find_object", "getauxval", "pthread_create"}) {
+    EXPECT_EQ(FindInLibc(name), dlsym(RTLD_DEFAULT, name)) << name;
+  }
+  EXPECT_EQ(FindInLibc("_dl_find_objects"), nullptr);
+  EXPECT_EQ(FindInLibc(""), nullptr);
 }
 
 }  // namespace

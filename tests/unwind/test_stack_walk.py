@@ -23,11 +23,14 @@ ARCHITECTURE = os.environ.get("STRATA_TARGET") or platform.machine()
 SOURCES = [
     *sorted((ROOT / "src/profile/unwind").glob("*.cpp")),
     *sorted((ROOT / "src/profile/unwind" / ARCHITECTURE).glob("*.cpp")),
+    *sorted((ROOT / "src/profile/unwind/glibc").glob("*.cpp")),
     ROOT / "src/os" / ARCHITECTURE / "switch_stack.cpp",
     *(
         ROOT / "src" / name
         for name in (
             "profile/stack_walk.cpp",
+            "profile/script_frames.cpp",
+            "profile/python/python_frames.cpp",
             "profile/mappings.cpp",
             "os/confinement.cpp",
             "os/readable.cpp",

@@ -218,7 +218,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         hide: Hide = None,
         root: Root = Path("/"),
     ) -> None:
-        """Draws a profile as a flame graph: a page to zoom and search in, or a picture."""
+        """Draw a profile as a flame graph: a page to zoom and search in, or a picture."""
         form = form_of(output)
         profile = read(profiles, root, say, focus, ignore, hide)
         title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
@@ -241,7 +241,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         rows: Rows = 20,
         root: Root = Path("/"),
     ) -> None:
-        """Shows what changed between two profiles of a kind: a table, and a flame graph."""
+        """Show what changed between two profiles of a kind: a table, and a flame graph."""
         form = form_of(output, (".html", ".svg")) if output is not None else ""
         before = read([old], root, say, focus, ignore, hide, note_empty=False)
         after = read([new], root, say, focus, ignore, hide, note_empty=False)
@@ -286,7 +286,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         rows: Rows = 20,
         root: Root = Path("/"),
     ) -> None:
-        """Prints the functions with the largest share of a profile."""
+        """Print the functions with the largest share of a profile."""
         profile = read(profiles, root, say, focus, ignore, hide)
         index = check_type(profile, type_)
         total = sum(sample.values[index] for sample in profile.samples)

@@ -18,8 +18,7 @@ from strata.terminal import console, echo, say
 if TYPE_CHECKING:
     from strata.pageutil.measure import Result
 
-HELP = """Measure page utilization: of the pages that COMMAND touches, which share
-of the bytes it touches.
+HELP = """Measure how much COMMAND uses of the pages that it touches.
 
 The command runs unmodified, in qemu-user and so 10 to 20 times slower. Input,
 signals and the exit status are its own. DIR gets index.html, pageutil.png and

@@ -82,6 +82,12 @@ class Caches:
         )
 
 
+PYTHON_ARENAS = (
+    "Python maps arenas for objects of up to 512 bytes, which no profile of the heap shows: start "
+    "it with PYTHONMALLOC=malloc to see who holds them."
+)
+
+
 def headline(
     parts: Resident, caches: Caches, pid: str, biggest_site: str, pinning_site: str = ""
 ) -> Advice:
@@ -90,13 +96,17 @@ def headline(
     if not whole:
         return fine("No memory is resident.")
     held = max(0, parts.live - parts.untouched)
-    if (parts.other or 0) > whole / 2 and (parts.other or 0) > 16 * MUCH:
-        return look(
-            f"{share(parts.other or 0, whole)} of RSS is not the heap's but code, thread stacks, "
-            "files, and what the program maps by itself: no setting of the allocator changes it. "
-            "See what it is:",
-            f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20",
+    other = parts.other or 0
+    if other > whole / 2:
+        text = (
+            f"{share(other, whole)} of RSS is not the heap's but code, thread stacks, files, and "
+            "what the program maps by itself: no setting of the allocator changes it."
         )
+        if other <= 16 * MUCH:
+            return fine(text)
+        if biggest_site.endswith(".py)"):
+            text += f" {PYTHON_ARENAS}"
+        return look(f"{text} See what it is:", f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20")
     if caches.heavy:
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "

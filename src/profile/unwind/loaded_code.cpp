@@ -6,10 +6,7 @@
 #include "base/arch.h"
 #include "base/check.h"
 #include "profile/unwind/eh_frame.h"
-
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-extern "C" int _dl_find_object(void* pc, dl_find_object* found) noexcept __attribute__((weak));
-#endif
+#include "profile/unwind/libc_symbol.h"
 
 namespace strata {
 namespace {
@@ -60,14 +57,29 @@ bool FindRow(DwarfCursor rows, uint64_t count, int64_t code, int64_t* entry) {
   return true;
 }
 
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+using FindObject = int (*)(void* pc, dl_find_object* found);
+
+// Looked up once; where there is none, each time again.
+FindObject FindObjectFunction() {
+  static FindObject function = nullptr;
+  FindObject found = __atomic_load_n(&function, __ATOMIC_RELAXED);
+  if (found == nullptr) {
+    found = reinterpret_cast<FindObject>(FindInLibc("_dl_find_object"));
+    __atomic_store_n(&function, found, __ATOMIC_RELAXED);
+  }
+  return found;
+}
+#endif
+
 }  // namespace
 
 bool FindFrameIndex(uintptr_t pc, FrameIndex* index) {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-  if (&_dl_find_object == nullptr || pc >= kAddressEnd) return false;
+  const FindObject find = pc < kAddressEnd ? FindObjectFunction() : nullptr;
   dl_find_object found;
-  if (_dl_find_object(reinterpret_cast<void*>(pc), &found) != 0 || found.dlfo_eh_frame == nullptr)
-    return false;
+  if (find == nullptr || find(reinterpret_cast<void*>(pc), &found) != 0) return false;
+  if (found.dlfo_eh_frame == nullptr) return false;
   index->bytes = static_cast<const uint8_t*>(found.dlfo_eh_frame);
   index->size = static_cast<size_t>(static_cast<const uint8_t*>(found.dlfo_map_end) - index->bytes);
   return true;

@@ -1,0 +1,11 @@
+// Functions that only newer versions of libc have, by its own table of symbols: a reference, even
+// a weak one, has the dynamic linker refuse the library where the version is missing. Takes no
+// lock (Generic ABI, "Dynamic Section"; DT_GNU_HASH). Sits in profile/unwind.
+#pragma once
+
+namespace strata {
+
+// Null where there is none, and in a static program. At any time; a microsecond, so keep it.
+void* FindInLibc(const char* name);
+
+}  // namespace strata
