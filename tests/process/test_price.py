@@ -66,8 +66,7 @@ def test_a_program_that_grows_by_reaps_alone_waits(
 ) -> None:
     """A shared one pays once its lock is let go."""
     hog = lab.build_linked(HERE / "price_reap.c")
-    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), hog, *kind)
-    with lab.start(*command, env=ON) as process:
+    with lab.start("/bin/sh", "-c", JOIN, str(cgroup.path), hog, *kind, env=ON) as process:
         time.sleep(3)
         assert process.poll() is None
         assert 0.85 * BOX < cgroup.usage_mib() < 0.99 * BOX
