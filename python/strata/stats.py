@@ -196,7 +196,7 @@ def render(stats: Stats) -> RenderableType:
         ("caches", human(held["caches"]), "free objects kept at hand"),
         ("free", human(held["free_resident"]), "free objects and pages still in memory"),
         ("metadata", human(held["metadata"]), "the allocator's own"),
-        ("untouched", f"-{human(held['untouched'])}", "in use but never written: not in memory"),
+        ("untouched", human(-held["untouched"]), "in use but never written: not in memory"),
         ("resident", human(held["resident"]), f"the sum; {human(held['mapped'])} mapped"),
         (
             "released",
