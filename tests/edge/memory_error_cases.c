@@ -89,22 +89,15 @@ CASE(double_of_realloc_in_place) {
   free(realloc(HidePointer(p), 58));
 }
 // The block that comes back is kept, so that nothing but the realloc can tell.
-CASE(double_by_realloc_that_stays) {
-  char* p = New(60);
+static void KeepReallocOfFreed(size_t size, size_t to) {
+  char* p = New(size);
   free(p);
-  g_kept[0] = realloc(HidePointer(p), 58);
+  g_kept[0] = realloc(HidePointer(p), to);
 }
-CASE(double_by_realloc_that_stays_100000) {
-  char* p = New(100000);
-  free(p);
-  g_kept[0] = realloc(HidePointer(p), 99000);
-}
+CASE(double_by_realloc_that_stays) { KeepReallocOfFreed(60, 58); }
+CASE(double_by_realloc_that_stays_100000) { KeepReallocOfFreed(100000, 99000); }
 // The larger block may be cut from what the freed one gives back.
-CASE(double_by_realloc_that_grows_100000) {
-  char* p = New(100000);
-  free(p);
-  g_kept[0] = realloc(HidePointer(p), 200000);
-}
+CASE(double_by_realloc_that_grows_100000) { KeepReallocOfFreed(100000, 200000); }
 CASE(double_by_second_realloc) {
   char* p = New(1000);
   g_kept[0] = realloc(p, 5000);

@@ -7,23 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Profile(_message.Message):
-    __slots__ = (
-        "sample_type",
-        "sample",
-        "mapping",
-        "location",
-        "function",
-        "string_table",
-        "drop_frames",
-        "keep_frames",
-        "time_nanos",
-        "duration_nanos",
-        "period_type",
-        "period",
-        "comment",
-        "default_sample_type",
-        "doc_url",
-    )
+    __slots__ = ("sample_type", "sample", "mapping", "location", "function", "string_table", "drop_frames", "keep_frames", "time_nanos", "duration_nanos", "period_type", "period", "comment", "default_sample_type", "doc_url")
     SAMPLE_TYPE_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     MAPPING_FIELD_NUMBER: _ClassVar[int]
@@ -54,24 +38,7 @@ class Profile(_message.Message):
     comment: _containers.RepeatedScalarFieldContainer[int]
     default_sample_type: int
     doc_url: int
-    def __init__(
-        self,
-        sample_type: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ...,
-        sample: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ...,
-        mapping: _Optional[_Iterable[_Union[Mapping, _Mapping]]] = ...,
-        location: _Optional[_Iterable[_Union[Location, _Mapping]]] = ...,
-        function: _Optional[_Iterable[_Union[Function, _Mapping]]] = ...,
-        string_table: _Optional[_Iterable[bytes]] = ...,
-        drop_frames: _Optional[int] = ...,
-        keep_frames: _Optional[int] = ...,
-        time_nanos: _Optional[int] = ...,
-        duration_nanos: _Optional[int] = ...,
-        period_type: _Optional[_Union[ValueType, _Mapping]] = ...,
-        period: _Optional[int] = ...,
-        comment: _Optional[_Iterable[int]] = ...,
-        default_sample_type: _Optional[int] = ...,
-        doc_url: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, sample_type: _Optional[_Iterable[_Union[ValueType, _Mapping]]] = ..., sample: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., mapping: _Optional[_Iterable[_Union[Mapping, _Mapping]]] = ..., location: _Optional[_Iterable[_Union[Location, _Mapping]]] = ..., function: _Optional[_Iterable[_Union[Function, _Mapping]]] = ..., string_table: _Optional[_Iterable[bytes]] = ..., drop_frames: _Optional[int] = ..., keep_frames: _Optional[int] = ..., time_nanos: _Optional[int] = ..., duration_nanos: _Optional[int] = ..., period_type: _Optional[_Union[ValueType, _Mapping]] = ..., period: _Optional[int] = ..., comment: _Optional[_Iterable[int]] = ..., default_sample_type: _Optional[int] = ..., doc_url: _Optional[int] = ...) -> None: ...
 
 class ValueType(_message.Message):
     __slots__ = ("type", "unit")
@@ -89,12 +56,7 @@ class Sample(_message.Message):
     location_id: _containers.RepeatedScalarFieldContainer[int]
     value: _containers.RepeatedScalarFieldContainer[int]
     label: _containers.RepeatedCompositeFieldContainer[Label]
-    def __init__(
-        self,
-        location_id: _Optional[_Iterable[int]] = ...,
-        value: _Optional[_Iterable[int]] = ...,
-        label: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...,
-    ) -> None: ...
+    def __init__(self, location_id: _Optional[_Iterable[int]] = ..., value: _Optional[_Iterable[int]] = ..., label: _Optional[_Iterable[_Union[Label, _Mapping]]] = ...) -> None: ...
 
 class Label(_message.Message):
     __slots__ = ("key", "str", "num", "num_unit")
@@ -106,27 +68,10 @@ class Label(_message.Message):
     str: int
     num: int
     num_unit: int
-    def __init__(
-        self,
-        key: _Optional[int] = ...,
-        str: _Optional[int] = ...,
-        num: _Optional[int] = ...,
-        num_unit: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, key: _Optional[int] = ..., str: _Optional[int] = ..., num: _Optional[int] = ..., num_unit: _Optional[int] = ...) -> None: ...
 
 class Mapping(_message.Message):
-    __slots__ = (
-        "id",
-        "memory_start",
-        "memory_limit",
-        "file_offset",
-        "filename",
-        "build_id",
-        "has_functions",
-        "has_filenames",
-        "has_line_numbers",
-        "has_inline_frames",
-    )
+    __slots__ = ("id", "memory_start", "memory_limit", "file_offset", "filename", "build_id", "has_functions", "has_filenames", "has_line_numbers", "has_inline_frames")
     ID_FIELD_NUMBER: _ClassVar[int]
     MEMORY_START_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -147,19 +92,7 @@ class Mapping(_message.Message):
     has_filenames: bool
     has_line_numbers: bool
     has_inline_frames: bool
-    def __init__(
-        self,
-        id: _Optional[int] = ...,
-        memory_start: _Optional[int] = ...,
-        memory_limit: _Optional[int] = ...,
-        file_offset: _Optional[int] = ...,
-        filename: _Optional[int] = ...,
-        build_id: _Optional[int] = ...,
-        has_functions: _Optional[bool] = ...,
-        has_filenames: _Optional[bool] = ...,
-        has_line_numbers: _Optional[bool] = ...,
-        has_inline_frames: _Optional[bool] = ...,
-    ) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., memory_start: _Optional[int] = ..., memory_limit: _Optional[int] = ..., file_offset: _Optional[int] = ..., filename: _Optional[int] = ..., build_id: _Optional[int] = ..., has_functions: _Optional[bool] = ..., has_filenames: _Optional[bool] = ..., has_line_numbers: _Optional[bool] = ..., has_inline_frames: _Optional[bool] = ...) -> None: ...
 
 class Location(_message.Message):
     __slots__ = ("id", "mapping_id", "address", "line", "is_folded")
@@ -173,14 +106,7 @@ class Location(_message.Message):
     address: int
     line: _containers.RepeatedCompositeFieldContainer[Line]
     is_folded: bool
-    def __init__(
-        self,
-        id: _Optional[int] = ...,
-        mapping_id: _Optional[int] = ...,
-        address: _Optional[int] = ...,
-        line: _Optional[_Iterable[_Union[Line, _Mapping]]] = ...,
-        is_folded: _Optional[bool] = ...,
-    ) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., mapping_id: _Optional[int] = ..., address: _Optional[int] = ..., line: _Optional[_Iterable[_Union[Line, _Mapping]]] = ..., is_folded: _Optional[bool] = ...) -> None: ...
 
 class Line(_message.Message):
     __slots__ = ("function_id", "line", "column")
@@ -190,12 +116,7 @@ class Line(_message.Message):
     function_id: int
     line: int
     column: int
-    def __init__(
-        self,
-        function_id: _Optional[int] = ...,
-        line: _Optional[int] = ...,
-        column: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, function_id: _Optional[int] = ..., line: _Optional[int] = ..., column: _Optional[int] = ...) -> None: ...
 
 class Function(_message.Message):
     __slots__ = ("id", "name", "system_name", "filename", "start_line")
@@ -209,11 +130,4 @@ class Function(_message.Message):
     system_name: int
     filename: int
     start_line: int
-    def __init__(
-        self,
-        id: _Optional[int] = ...,
-        name: _Optional[int] = ...,
-        system_name: _Optional[int] = ...,
-        filename: _Optional[int] = ...,
-        start_line: _Optional[int] = ...,
-    ) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[int] = ..., system_name: _Optional[int] = ..., filename: _Optional[int] = ..., start_line: _Optional[int] = ...) -> None: ...
