@@ -29,7 +29,7 @@ int main() {
   size_t rows = 0;
   const strata::MetricRow* table = strata::MetricTable(&rows);
   for (size_t i = 0; i < rows; ++i)
-    std::printf("%s\t%s\t%s\t%s\t%s\n", table[i].name, table[i].type, table[i].unit,
+    std::printf("%s\t%s\t%s\n", table[i].name,
                 table[i].of_class != nullptr    ? "size"
                 : table[i].of_domain != nullptr ? "domain"
                                                 : "",
@@ -37,23 +37,20 @@ int main() {
 }
 """
 
-Row = tuple[str, str, str, str, str]  # name, type, unit, its own label, what it is
+Row = tuple[str, str, str]  # name, its own label, what it is; the name ends in type and unit
 
 
 def read_table(root: Path = ROOT) -> list[Row]:
     """The rows of the metric table, as the library sees them."""
-    return [
-        (name, kind, unit, label, what)
-        for name, kind, unit, label, what in printed_rows(PRINTER, SOURCES, root)
-    ]
+    return [(name, label, what) for name, label, what in printed_rows(PRINTER, SOURCES, root)]
 
 
 def render_table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
-    lines = ["| metric | type | unit | what it is |", "|---|---|---|---|"]
-    for name, kind, unit, label, what in rows:
+    lines = ["| metric | what it is |", "|---|---|"]
+    for name, label, what in rows:
         shown = f"`{name}`" + (f" by `{label}`" if label else "")
-        lines.append(f"| {shown} | {kind} | {unit} | {what} |")
+        lines.append(f"| {shown} | {what} |")
     return "\n".join(lines)
 
 
