@@ -77,7 +77,6 @@ def test_every_page_is_listed_and_names_its_command() -> None:
         command = f"make bench GROUP={page.stem}" if page.stem != "works" else "make bench"
         assert f"`{command}`" in page.read_text(), page.name
         assert f"| [{page.stem}](benchmarks/{page.name}) |" in top
-        assert f"| `{command}` |" in top
         assert page.stem == "works" or page.stem in runner.GROUPS
     unlisted = set(runner.GROUPS) - {page.stem for page in PAGES}
-    assert all(f"GROUP={name}`" in top for name in unlisted)
+    assert all(f"| [{name}]" in top for name in unlisted)

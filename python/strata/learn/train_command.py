@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = """Train a model that predicts lifetimes, and say how well it does on functions it never saw.
 
 Each SOURCE is a data set of `strata lifetimes` (*.parquet), a profile, or a folder of profiles.
-docs/learning.md says what is trained, docs/model-format.md what the file holds."""
+docs/learning.md says what is trained."""
 TEST_HELP = """Say how well a model predicts the lifetimes in other recordings.
 
 Each SOURCE is as for `strata train`. All of its contexts count, those that are held out from
