@@ -238,7 +238,7 @@ def run_command(
         stats_path = None
         if stats:
             if any(parse_setting(text)[0] == "STRATA_STATS" for text in set_ or []):
-                raise StrataError("--stats and --set STATS=... exclude each other")
+                raise StrataError("--stats and --set STATS=... cannot be used together")
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="strata-run-"))
             stats_path = Path(folder, "stats.json")
             environment["STRATA_STATS"] = str(stats_path)
@@ -272,7 +272,7 @@ def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
         raise StrataError(f"--model: the heap {heap} takes none")
     for text in given:
         if parse_setting(text)[0] in ("STRATA_MODEL", "STRATA_LIFETIMES"):
-            raise StrataError(f"--model and --set {text} exclude each other")
+            raise StrataError(f"--model and --set {text} cannot be used together")
     try:
         file.open("rb").close()
     except OSError as error:
@@ -293,7 +293,7 @@ def with_error_options(
         if heap != DEFAULT_HEAP:
             raise StrataError(f"{option}: only Strata's own heap finds memory errors")
         if any(parse_setting(text)[0] == name for text in given):
-            raise StrataError(f"{option} and --set {name} exclude each other")
+            raise StrataError(f"{option} and --set {name} cannot be used together")
     return wanted
 
 
@@ -303,7 +303,7 @@ def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> 
     taken = {"STRATA_PROFILE", "STRATA_PROFILE_INTERVAL"}
     for text in given:
         if parse_setting(text)[0] in taken:
-            raise StrataError(f"--learn and --set {text} exclude each other")
+            raise StrataError(f"--learn and --set {text} cannot be used together")
     return Recording(folder, program.name)
 
 

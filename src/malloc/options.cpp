@@ -326,7 +326,9 @@ void SettleLifetimes(Options& o) {
   }
   if (o.lifetimes != LifetimeChoice::kOff && o.contexts != 0) {
     o.contexts = 0;
-    Message().Text("STRATA_LIFETIMES places by call site, too; STRATA_CONTEXTS ignored").Send();
+    Message()
+        .Text("STRATA_CONTEXTS ignored: STRATA_LIFETIMES already groups objects by call site")
+        .Send();
   }
   if (o.lifetimes != LifetimeChoice::kOff && !o.says_sample) {
     o.sample_interval = kLearningSampleInterval;

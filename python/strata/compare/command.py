@@ -169,7 +169,7 @@ def open_folder(
         default = Path(f"strata-compare-{time.strftime('%Y%m%d-%H%M%S')}")
         return RunDirectory.create(out or default, plan)
     if out is not None:
-        raise StrataError("--resume and --out exclude each other")
+        raise StrataError("--resume and --out cannot be used together")
     folder = RunDirectory.open(resume)
     if plan is not None and plan.hash != folder.plan.hash:
         raise StrataError(f"the run in {resume} has another plan than this command line")
@@ -219,7 +219,7 @@ def compare_command(
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     if hosts is not None and ray:
-        raise StrataError("--hosts and --ray exclude each other")
+        raise StrataError("--hosts and --ray cannot be used together")
     if hosts is not None and lib is not None:
         raise StrataError("--lib names a file here; on --hosts, STRATA_LIB in their environment")
     check_packages()

@@ -123,7 +123,7 @@ def lint_command(
     more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
     echo(f"{len(fresh)} found{more}; {lines:,} lines in {seconds:.1f} s")
     if given_up := sum(o.given_up for o in outcomes):
-        say(f"{given_up} places were too much to follow to their end; what lies behind is not told")
+        say(f"{given_up} paths were too long to follow; errors behind them are not reported")
     raise typer.Exit(1 if fresh and write_baseline_ is None else 0)
 
 
