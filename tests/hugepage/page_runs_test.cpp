@@ -71,10 +71,51 @@ TEST_F(PageRunsTest, ARunDoesNotGrowOverATailThatIsBeingRebuilt) {
   EXPECT_TRUE(heap.TryGrow(r, Pages(600)));
 }
 
+// The small heap of four hugepages is not asked to be huge.
+TEST_F(PageRunsTest, OfAFreshHugePageTheFirstRunIsTouchedAtOnce) {
+  for (int i = 0; i < 16; ++i) Take(128);
+  EXPECT_EQ(kernel.touches, 0u);
+  const PageRange first = Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  EXPECT_TRUE(kernel.whole(HugePageOf(first.first)));
+  for (int i = 0; i < 3; ++i) Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  Take(512);
+  EXPECT_EQ(kernel.touches, 1u) << "a large run is the program's to touch";
+}
+
+TEST_F(PageRunsTest, OneFromTheCacheIsNot) {
+  for (int i = 0; i < 16; ++i) Take(128);
+  const PageRange large = Take(512);
+  Write(large);
+  heap.Give(large);
+  Take(128);
+  EXPECT_EQ(kernel.touches, 0u);
+}
+
+TEST_F(PageRunsTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
+  for (int i = 0; i < 16; ++i) Take(128);
+  kernel.populate_ns = 5'000'000;
+  EXPECT_TRUE(kernel.whole(HugePageOf(Take(128).first)));
+  EXPECT_TRUE(heap.Stats().cold_frames);
+  EXPECT_EQ(heap.Stats().first_touch_ns, 1'550'000u);
+  for (int i = 0; i < 3; ++i) Take(128);
+  EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kNoHuge);
+  EXPECT_EQ(kernel.touches, 1u);
+}
+
+TEST_F(PageRunsTest, WhereNotEvenTheTimeMayBeAskedForATouchSaysNothing) {
+  for (int i = 0; i < 16; ++i) Take(128);
+  kernel.may_not_ask_time = true;
+  Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  EXPECT_EQ(heap.Stats().first_touch_ns, 0u);
+}
+
 struct ColdRunsTest : test::TestTiers {
   ColdRunsTest() {
     LockHolder hold(t.lock);
-    t.cold.NoteTouch(5'000'000, Seconds(t.CoarseNow()));
+    t.cold.NoteTouches(5'000'000, 1, Seconds(t.CoarseNow()));
   }
   PageRange Take(size_t n) STRATA_REQUIRES(t.lock) {
     const PageRange r = runs.Take(t, {Pages(n)}).range;
@@ -127,7 +168,7 @@ TEST_F(ColdRunsTest, ACachedHugePageGoesFirst) {
 TEST_F(ColdRunsTest, WarmFramesAreTakenBeforeWhatWasEmptied) {
   LockHolder hold(t.lock);
   Give(Take(128));
-  t.cold.NoteTouch(100'000, Seconds(t.CoarseNow()));
+  t.cold.NoteTouches(100'000, 4, Seconds(t.CoarseNow()));
   EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kHuge);
 }
 
