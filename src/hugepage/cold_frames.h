@@ -21,9 +21,7 @@ class ColdFrames {
   bool likely(uint32_t now_s) const { return cold_ && now_s < cold_until_s_; }
 
   // Warm by touches that are not old: a host takes back what was free for some seconds.
-  bool surely_warm(uint32_t now_s) const {
-    return !cold_ && mean_ns_ < kWarmNs && IsFresh(now_s);
-  }
+  bool surely_warm(uint32_t now_s) const { return !cold_ && mean_ns_ < kWarmNs && IsFresh(now_s); }
 
   // What the first touches of n hugepages took, each on average.
   void NoteTouches(uint64_t ns, size_t n, uint32_t now_s) {

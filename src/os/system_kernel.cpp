@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <algorithm>
 #include <unistd.h>
 
 #include "base/check.h"

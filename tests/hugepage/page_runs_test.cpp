@@ -45,9 +45,10 @@ TEST_F(PageRunsTest, AHugePageForWhichThereIsNoRecordIsNotTakenForAFreshOne) {
     runs.push_back(r);
     ASSERT_LT(runs.size(), 5000u);
   }
+  const size_t of_runs = kernel.physical_bytes() - BytesOf(large.length);
   heap.Give(large);
   EXPECT_TRUE(Take(128).empty());
-  EXPECT_EQ(kernel.physical_bytes(), heap.free_backed().raw() * kPageSize);
+  EXPECT_EQ(kernel.physical_bytes(), of_runs + heap.free_backed().raw() * kPageSize);
   meta.fail = false;
   const PageRun run = heap.Take({Pages(512)});
   for (size_t i = 0; run.zeroed && i < 512 * kNativePerPage; ++i)
@@ -71,10 +72,18 @@ TEST_F(PageRunsTest, ARunDoesNotGrowOverATailThatIsBeingRebuilt) {
   EXPECT_TRUE(heap.TryGrow(r, Pages(600)));
 }
 
-// The small heap of four hugepages is not asked to be huge.
-TEST_F(PageRunsTest, OfAFreshHugePageTheFirstRunIsTouchedAtOnce) {
-  for (int i = 0; i < 16; ++i) Take(128);
-  EXPECT_EQ(kernel.touches, 0u);
+struct FirstTouchTest : PageRunsTest {
+  // A small heap, which is not asked to be huge.
+  FirstTouchTest() {
+    for (int i = 0; i < 64; ++i) large_heap.Take({Pages(128)});
+    EXPECT_EQ(kernel.touches, 0u);
+  }
+  PageRange Take(size_t n) { return large_heap.Take({Pages(n)}).range; }
+
+  PageHeap<FakeKernel> large_heap{kernel, meta.arena(), {.small_heap = HugePages(16)}};
+};
+
+TEST_F(FirstTouchTest, OfAFreshHugePageTheFirstRunIsTouchedAtOnce) {
   const PageRange first = Take(128);
   EXPECT_EQ(kernel.touches, 1u);
   EXPECT_TRUE(kernel.whole(HugePageOf(first.first)));
@@ -84,32 +93,29 @@ TEST_F(PageRunsTest, OfAFreshHugePageTheFirstRunIsTouchedAtOnce) {
   EXPECT_EQ(kernel.touches, 1u) << "a large run is the program's to touch";
 }
 
-TEST_F(PageRunsTest, OneFromTheCacheIsNot) {
-  for (int i = 0; i < 16; ++i) Take(128);
+TEST_F(FirstTouchTest, OneFromTheCacheIsNot) {
   const PageRange large = Take(512);
   Write(large);
-  heap.Give(large);
+  large_heap.Give(large);
   Take(128);
   EXPECT_EQ(kernel.touches, 0u);
 }
 
-TEST_F(PageRunsTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
-  for (int i = 0; i < 16; ++i) Take(128);
+TEST_F(FirstTouchTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
   kernel.populate_ns = 5'000'000;
   EXPECT_TRUE(kernel.whole(HugePageOf(Take(128).first)));
-  EXPECT_TRUE(heap.Stats().cold_frames);
-  EXPECT_EQ(heap.Stats().first_touch_ns, 1'550'000u);
+  EXPECT_TRUE(large_heap.Stats().cold_frames);
+  EXPECT_EQ(large_heap.Stats().first_touch_ns, 1'550'000u);
   for (int i = 0; i < 3; ++i) Take(128);
   EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kNoHuge);
   EXPECT_EQ(kernel.touches, 1u);
 }
 
-TEST_F(PageRunsTest, WhereNotEvenTheTimeMayBeAskedForATouchSaysNothing) {
-  for (int i = 0; i < 16; ++i) Take(128);
+TEST_F(FirstTouchTest, WhereNotEvenTheTimeMayBeAskedForATouchSaysNothing) {
   kernel.may_not_ask_time = true;
   Take(128);
   EXPECT_EQ(kernel.touches, 1u);
-  EXPECT_EQ(heap.Stats().first_touch_ns, 0u);
+  EXPECT_EQ(large_heap.Stats().first_touch_ns, 0u);
 }
 
 struct ColdRunsTest : test::TestTiers {
