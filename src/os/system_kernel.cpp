@@ -10,8 +10,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
-#include <algorithm>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/errno_keeper.h"
