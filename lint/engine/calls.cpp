@@ -137,7 +137,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           if (!place.covers(static_cast<int>(a))) continue;
           const Bits cells = memory_.cells_of(call.getArgOperand(a));
           for (const Name& n : state.fact.names) {
-            if (n.kind == Name::Kind::kObject && Memory::meet(name_cells(n, n.steps), cells)) {
+            if (n.kind == Name::Kind::kObject && !cells.empty() &&
+                Memory::meet(name_cells(n, n.steps), cells)) {
               state.fact.escaped = true;
             }
           }
@@ -425,7 +426,10 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
     arrive(std::move(start));
     return;
   }
-  if (contexts_[id].released) mark_released(waiting.context);
+  if (contexts_[id].released) {
+    releasing_.insert({&property(in), &call});
+    mark_released(waiting.context);
+  }
   const std::vector<Error> errors = contexts_[id].errors;
   for (const Error& e : errors) bubble(waiting, id, e);
   const std::vector<Exit> exits = contexts_[id].exits;
@@ -452,6 +456,10 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     if (program_.ends(call)) return false;
   } else {
     bool entered = false;
+    // Locks on the way into a crash, or through a pointer that may lead elsewhere, are a guess.
+    const bool guess = property(state.fact).track == Track::kAddress &&
+                       (program_.ends(call) || (call.isIndirectCall() && targets.size() > 2));
+    if (guess) return false;
     for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
     if (entered) return false;
     if (program_.ends(call)) return false;

@@ -9,7 +9,10 @@ void Solver::mark_released(ContextId id) {
   if (contexts_[id].released) return;
   contexts_[id].released = true;
   const std::size_t count = contexts_[id].callers.size();
-  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
+  for (std::size_t c = 0; c < count; ++c) {
+    releasing_.insert({&property(contexts_[id].entry), contexts_[id].callers[c].call});
+    mark_released(contexts_[id].callers[c].context);
+  }
 }
 
 void Solver::add_error(ContextId id, Error error) {
@@ -61,12 +64,28 @@ void Solver::judge_ends(ContextId first) {
   }
 }
 
+// Whether the way leads through a function that gives the object back on some condition of its own
+// and does not tell: what its caller lost then is not lost for sure.
+bool Solver::may_be_released(const Property& p, const Error& error) const {
+  for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(traces_[t].at);
+    if (call != nullptr && call->use_empty() && releasing_.contains({&p, call})) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Solver::report(ContextId first) {
   for (ContextId c = first; c < contexts_.size(); ++c) {
     const Context& context = contexts_[c];
     if (!context.is_root) continue;
     for (const Error& error : context.errors) {
       const Property& p = property(context.entry);
+      if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
+          may_be_released(p, error)) {
+        continue;
+      }
       const bool by_sink = p.track == Track::kContent;
       const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
       const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;

@@ -28,6 +28,19 @@ std::optional<Range> result_class(const std::optional<Range>& range) {
   return std::nullopt;
 }
 
+// Whether the value that a phi gets is itself, moved along: a place in a stack or a buffer.
+bool moves_along(const llvm::PHINode& phi, const llvm::Value* in, const llvm::DataLayout& layout,
+                 int depth = 5, bool moved = false) {
+  const Address a = address_of(in, layout, true);
+  moved |= a.offset != 0;
+  if (a.root == &phi) return moved;
+  const auto* other = llvm::dyn_cast<llvm::PHINode>(a.root);
+  if (other == nullptr || depth == 0) return false;
+  return std::any_of(other->op_begin(), other->op_end(), [&](const llvm::Use& use) {
+    return moves_along(phi, use.get(), layout, depth - 1, moved);
+  });
+}
+
 }  // namespace
 
 Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
@@ -136,7 +149,9 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
   const auto take = [&](const llvm::BasicBlock* to, auto learn) {
     State copy = state;
     Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
-    if (learn(reasoning) && enter_block(copy, from, to)) next.push_back(std::move(copy));
+    if (!learn(reasoning)) return;
+    know_by_number(copy, end, to);
+    if (enter_block(copy, from, to)) next.push_back(std::move(copy));
   };
   const auto always = [](Reasoning&) { return true; };
   if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
@@ -176,6 +191,24 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
       arrive(std::move(s));
   }
   return false;
+}
+
+// A descriptor that is the same number as another, or a number known beforehand (0 to 2), is
+// reached by that as well.
+void Solver::know_by_number(State& state, const llvm::Instruction& end,
+                            const llvm::BasicBlock* to) const {
+  if (property(state.fact).track != Track::kObject) return;
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  const bool same = cmp != nullptr && cmp->isEquality() &&
+                    cmp->getOperand(0)->getType()->isIntegerTy() &&
+                    (br->getSuccessor(0) == to) == (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ);
+  for (const Name& n : state.fact.names) {
+    if (n.steps == 0 && same && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
+      state.fact.escaped = true;
+  }
 }
 
 // Whether anything that lies ahead speaks of one of the names, if that is all that counts.
@@ -237,6 +270,7 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
   if (phis.empty()) return true;
   const Fact before = state.fact;
+  const bool content = property(before).track == Track::kContent;
   std::vector<std::optional<Range>> ranges;
   Reasoning reasoning(state.known, before, property(before).track);
   for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
@@ -252,8 +286,14 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
     state.known.forget(phi);
     if (ranges[p] && !ranges[p]->isFullSet()) state.known.set(phi, *ranges[p]);
     const Address a = address(in, before);
+    // What lies where a pointer moves along is written again and again: no name is sure there.
+    const bool moving = !content && a.offset != 0 && moves_along(*phi, in, memory_.layout());
     for (const Name& n : before.names) {
       if (n.root != a.root) continue;
+      if (moving && n.steps > 0) {
+        state.fact.escaped = true;
+        continue;
+      }
       Name more = n;
       more.root = phi;
       if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) more.offsets[0] -= a.offset;
@@ -419,7 +459,8 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
     if (!direct || program_.ends(*site)) continue;
     if ((steps_ += 30) > kMostSteps_) return;
-    if (!rules_for(exit.fact.property, *site).empty()) continue;
+    if (!rules_for(exit.fact.property, *site).empty() || takes_number(exit.fact.property, *site))
+      continue;
     Fact fact = back(exit.fact, *site, f);
     if (!fact.has_object()) continue;
     const Fact surely = fact;

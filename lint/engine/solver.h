@@ -128,6 +128,7 @@ class Solver {
   bool branch(State& state, const llvm::Instruction& end);
   bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
   bool pass(State& state, const llvm::Instruction& i);
+  void know_by_number(State& state, const llvm::Instruction& end, const llvm::BasicBlock* to) const;
   bool is_alive(const State& state);
   const Blocks& users_ahead(const llvm::Instruction& root);
   void leave(State& state, const llvm::ReturnInst& end);
@@ -145,6 +146,7 @@ class Solver {
   TraceId event(TraceId parent, const llvm::Instruction* at, std::string note);
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
+  bool may_be_released(const Property& p, const Error& error) const;
 
   // transfer.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
@@ -193,6 +195,7 @@ class Solver {
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   Known conditions_at(const llvm::Instruction& at);
+  bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool may_pass_by(const Context& root, const Exit& exit);
   const llvm::DominatorTree& dominators(const llvm::Function& f);
   // Follows what began last to its end and tells what was found.
@@ -222,6 +225,8 @@ class Solver {
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;
+  // Calls in which an object is given back on some way.
+  std::set<std::pair<const Property*, const llvm::CallBase*>> releasing_;
 };
 
 }  // namespace lint
