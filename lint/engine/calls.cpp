@@ -61,6 +61,16 @@ int Solver::lifted(const Rule& rule, const llvm::CallBase& call,
   return variadic ? static_cast<int>(parameter->getArgNo()) : -1;
 }
 
+// Whether a rule produces a state where a null pointer may stand: free(0) is right.
+bool Solver::takes_null(const llvm::CallBase& call, const std::vector<const Rule*>& rules, int at) {
+  const llvm::Function* f = named(call);
+  if (f != nullptr && f->getName() == "fflush") return true;
+  return std::any_of(rules.begin(), rules.end(), [at](const Rule* rule) {
+    return rule->kind == Rule::Kind::kProduce && rule->places[0].covers(at) &&
+           rule->places[0].kind == Place::Kind::kArgument;
+  });
+}
+
 bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
                    States& forks) {
   const Property& p = property(state.fact);
@@ -174,6 +184,19 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
     state.trace =
         event(state.trace, &call,
               p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
+  }
+  // What is used there is there: nothing but what gives memory back takes a null pointer.
+  for (const Rule* rule : rules) {
+    if (p.track != Track::kObject || rule->kind != Rule::Kind::kForbid) continue;
+    for (const Place& place : rule->places) {
+      if (place.kind != Place::Kind::kArgument || place.stars != 0) continue;
+      for (unsigned a = 0; a < call.arg_size(); ++a) {
+        const llvm::Value* v = call.getArgOperand(a);
+        if (!place.covers(static_cast<int>(a)) || !v->getType()->isPointerTy()) continue;
+        if (takes_null(call, rules, static_cast<int>(a)) || reached(state, v)) continue;
+        return false;
+      }
+    }
   }
   // Speaking of a function that the property knows is a use like any other.
   for (const Rule* rule : rules) {
@@ -458,7 +481,7 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     bool entered = false;
     // Locks on the way into a crash, or through a pointer that may lead elsewhere, are a guess.
     const bool guess = property(state.fact).track == Track::kAddress &&
-                       (program_.ends(call) || (call.isIndirectCall() && targets.size() > 2));
+                       (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
     if (guess) return false;
     for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
     if (entered) return false;

@@ -4,6 +4,11 @@
 #include "solver.h"
 
 namespace lint {
+namespace {
+
+constexpr int kDeepest = 8;  // calls from where a state began down to where it is wrong
+
+}  // namespace
 
 void Solver::mark_released(ContextId id) {
   if (contexts_[id].released) return;
@@ -28,6 +33,7 @@ void Solver::add_error(ContextId id, Error error) {
 void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
   Error above = error;
   above.sink = waiting.call;
+  ++above.depth;
   above.trace = graft(waiting.trace, error.trace);
   if (error.lift >= 0) {
     above.deepest = waiting.call;
@@ -82,6 +88,8 @@ void Solver::report(ContextId first) {
     if (!context.is_root) continue;
     for (const Error& error : context.errors) {
       const Property& p = property(context.entry);
+      // That no condition on the way forbids it is less sure with each call.
+      if (error.depth > kDeepest && p.track != Track::kContent) continue;
       if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
           may_be_released(p, error)) {
         continue;

@@ -36,6 +36,14 @@ Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool th
   }
 }
 
+// Gives memory back and writes to none that is still there.
+static bool only_frees(const llvm::Function* f) {
+  static const std::set<llvm::StringRef> names{"free",    "cfree",  "realloc", "reallocarray",
+                                               "_ZdlPv",  "_ZdaPv", "fclose",  "closedir",
+                                               "_ZdlPvm", "_ZdaPvm"};
+  return f != nullptr && f->isDeclaration() && names.count(f->getName()) != 0;
+}
+
 Memory::Memory(Program& program, const Progress& progress)
     : program_(program), layout_(program.module().getDataLayout()) {
   progress("pointers", 0, 1);
@@ -119,7 +127,7 @@ bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
   }
   const llvm::Function* called = call.getCalledFunction();
   if (called != nullptr && !called->isDeclaration()) return false;
-  if (called == nullptr && !targets.empty()) return false;
+  if ((called == nullptr && !targets.empty()) || only_frees(called)) return false;
   for (unsigned a = 0; a < call.arg_size(); ++a) {
     if (!call.getArgOperand(a)->getType()->isPointerTy() || call.onlyReadsMemory(a) ||
         call.onlyReadsMemory()) {
@@ -150,7 +158,8 @@ void Memory::sum_up(const Progress& progress) {
         own.writes_unknown |= to.empty();
       } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
         const llvm::Function* called = c->getCalledFunction();
-        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory()) {
+        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory() &&
+            !only_frees(called)) {
           for (unsigned a = 0; a < c->arg_size(); ++a) {
             if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
               own.writes.merge(points(c->getArgOperand(a)));

@@ -17,8 +17,8 @@ using Range = llvm::ConstantRange;
 
 class Known {
  public:
-  static constexpr std::size_t kMostValues = 32;
-  static constexpr std::size_t kMostCells = 16;
+  static constexpr std::size_t kMostValues = 48;
+  static constexpr std::size_t kMostCells = 24;
 
   const Range* find(const llvm::Value* v) const;
   void set(const llvm::Value* v, const Range& range);

@@ -115,22 +115,11 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
   return false;
 }
 
-// Opened for the number that a close before it has freed: close(0); open(...);
+// Opened for its number, the lowest that is free, if nobody keeps it: close(0); open(...).
 bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
-  if (!call.use_empty() || !call.getType()->isIntegerTy()) return false;
-  for (const llvm::Instruction* i = call.getPrevNode(); i != nullptr; i = i->getPrevNode()) {
-    const auto* before = llvm::dyn_cast<llvm::CallBase>(i);
-    if (before == nullptr || before->arg_empty() ||
-        !llvm::isa<llvm::ConstantInt>(before->getArgOperand(0))) {
-      continue;
-    }
-    for (const Rule* rule : rules_for(p, *before)) {
-      if (rule->kind == Rule::Kind::kProduce && rule->places[0].kind == Place::Kind::kArgument) {
-        return true;
-      }
-    }
-  }
-  return false;
+  return properties_[p].track == Track::kObject && call.getType()->isIntegerTy() &&
+         std::all_of(call.user_begin(), call.user_end(),
+                     [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
 }
 
 void Solver::finish(ContextId first) {
@@ -150,7 +139,8 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
   const Property& property_ = properties_[p];
   State probe{kNone, &call, {}, conditions_at(call), kNone};
   probe.fact.property = static_cast<std::uint16_t>(p);
-  if (!holds(rule, call, probe) || takes_number(p, call)) return;
+  if (!holds(rule, call, probe)) return;
+  if (rule.places[0].kind == Place::Kind::kReturn && takes_number(p, call)) return;
   const auto first = static_cast<ContextId>(contexts_.size());
   for (const Place& place : rule.places) {
     for (const auto& [name, bytes] : names_at(property_, place, call)) {

@@ -459,10 +459,11 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
     if (!direct || program_.ends(*site)) continue;
     if ((steps_ += 30) > kMostSteps_) return;
-    if (!rules_for(exit.fact.property, *site).empty() || takes_number(exit.fact.property, *site))
-      continue;
+    if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
-    if (!fact.has_object()) continue;
+    const bool given = std::any_of(fact.names.begin(), fact.names.end(),
+                                   [site](const Name& n) { return n.root == site; });
+    if (!fact.has_object() || (given && takes_number(fact.property, *site))) continue;
     const Fact surely = fact;
     widen(fact, *site);
     // What was read before the call holds after it only where the call did not write.
@@ -477,7 +478,8 @@ void Solver::ascend(ContextId id, const Exit& exit) {
       return false;
     });
     // Through a pointer that may lead elsewhere it is a guess.
-    if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
+    const std::size_t few = property(fact).track == Track::kAddress ? 1 : 2;
+    if (site->isIndirectCall() && memory_.callees(*site).size() > few) continue;
     State probe{id, site, fact, conditions_at(*site), kNone};
     if (!learn_result(probe, *site, f, exit)) continue;
     const TraceId trace = event(graft(kNone, exit.trace), site,

@@ -88,7 +88,8 @@ class Solver {
     const llvm::Instruction* sink;  // as this function sees it
     const llvm::Instruction* deepest;
     TraceId trace;
-    int lift;  // the parameter that is at fault, if the fault is the caller's; -1
+    int lift;       // the parameter that is at fault, if the fault is the caller's; -1
+    int depth = 0;  // calls below the function where the state began
   };
   struct Context {
     const llvm::Function* function = nullptr;
@@ -170,6 +171,8 @@ class Solver {
   bool call(State& state, const llvm::CallBase& call, States& forks);
   bool apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
              States& forks);
+  static bool takes_null(const llvm::CallBase& call, const std::vector<const Rule*>& rules,
+                         int argument);
   bool foreign(State& state, const llvm::CallBase& call);
   void enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered);
   void after_call(State& state, const llvm::CallBase& call);
