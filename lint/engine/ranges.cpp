@@ -74,6 +74,14 @@ void Known::set_cell(Address a, const llvm::Value* value) {
   cells_.push_back({a, value});
 }
 
+void Known::copy_cells(const llvm::Value* from, const llvm::Value* to) {
+  if (from == to) return;
+  const std::vector<Cell> all = cells_;
+  for (const Cell& c : all) {
+    if (c.address.root == from) set_cell({to, c.address.offset}, c.value);
+  }
+}
+
 bool Known::join(const Known& other) {
   bool lost = false;
   std::vector<Entry> kept;
@@ -142,6 +150,14 @@ static bool is_librarys(const llvm::Value* v) {
   return g != nullptr && g->isDeclaration();
 }
 
+// Whether it is the place of a field, not the first, of something that is not the object.
+static bool is_within(const llvm::Value* v) {
+  const auto* i = llvm::dyn_cast<llvm::Instruction>(v);
+  if (i == nullptr) return false;
+  const Address a = address_of(v, i->getModule()->getDataLayout());
+  return llvm::isa<llvm::GEPOperator>(v) && a.offset != kAnyOffset && a.offset > 0;
+}
+
 std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
   const auto left = range(cmp.getOperand(0), depth - 1);
   const auto right = range(cmp.getOperand(1), depth - 1);
@@ -154,6 +170,10 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
   if (is_object(a) && is_object(b)) return boolean(equal);
   const auto left_at = position(a), right_at = position(b);
   if (left_at && right_at) return boolean((*left_at == *right_at) == equal);
+  // What was made for itself does not begin within something else.
+  if (track_ == Track::kObject &&
+      ((is_object(a) && is_within(b)) || (is_object(b) && is_within(a))))
+    return boolean(!equal);
   // What the program made is not what a library had before.
   if ((is_object(a) && is_librarys(b)) || (is_object(b) && is_librarys(a))) return boolean(!equal);
   return Range::getFull(1);

@@ -7,7 +7,7 @@
 namespace lint {
 namespace {
 
-constexpr std::size_t kMostPaths = 4;         // views of one fact at one place that are kept apart
+constexpr std::size_t kMostPaths = 8;         // views of one fact at one place that are kept apart
 constexpr int kMostJoins = 6;                 // then only what does not change is known
 constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
 constexpr int kMostDepth = 5;                 // callers above a beginning
@@ -206,7 +206,10 @@ void Solver::know_by_number(State& state, const llvm::Instruction& end,
                     cmp->getOperand(0)->getType()->isIntegerTy() &&
                     (br->getSuccessor(0) == to) == (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ);
   for (const Name& n : state.fact.names) {
-    if (n.steps == 0 && same && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
+    if (n.steps != 0) continue;
+    const Range* range = n.root->getType()->isIntegerTy() ? state.known.find(n.root) : nullptr;
+    if (range != nullptr && range->getSignedMax().sle(2)) state.fact.escaped = true;
+    if (same && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
       state.fact.escaped = true;
   }
 }
@@ -504,8 +507,10 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
     context.below = below;
     context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
   }
-  State state{at->second, start, std::move(fact), std::move(known), trace};
-  if (!after || pass(state, *start)) arrive(std::move(state));
+  for (Known& view : views_at(*start, known)) {
+    State state{at->second, start, fact, std::move(view), trace};
+    if (!after || pass(state, *start)) arrive(std::move(state));
+  }
 }
 
 std::vector<Finding> Solver::run(const Progress& progress) {

@@ -197,10 +197,16 @@ class Solver {
   void begin_place(std::size_t property, const Rule& rule, const llvm::Value* v,
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
-  Known conditions_at(const llvm::Instruction& at);
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool may_pass_by(const Context& root, const Exit& exit);
+
+  // conditions.cpp: what is known there
   const llvm::DominatorTree& dominators(const llvm::Function& f);
+  Known conditions_at(const llvm::Instruction& at);
+  std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
+  bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
+                  const llvm::Instruction& at) const;
+
   // Follows what began last to its end and tells what was found.
   void finish(ContextId first);
 

@@ -221,6 +221,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
       Reasoning reasoning(state.known, state.fact, property(state.fact).track);
       const auto range = reasoning.range(held);
       if (range && !range->isFullSet()) state.known.set(&load, *range);
+      state.known.copy_cells(held, &load);
       const std::vector<Name> all = state.fact.names;
       for (const Name& n : all) {
         if (n.root != held) continue;
