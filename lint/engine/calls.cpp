@@ -261,11 +261,14 @@ std::vector<Solver::Flag> Solver::flags(const State& state) const {
   Known known = state.known;
   const Reasoning reasoning(known, state.fact, property(state.fact).track);
   state.known.each_cell([&](Address at, const llvm::Value* value) {
-    if (at.offset == kAnyOffset || !value->getType()->isIntegerTy()) return;
+    const bool pointer = value->getType()->isPointerTy();
+    if (at.offset == kAnyOffset || (!pointer && !value->getType()->isIntegerTy())) return;
     const auto range = reasoning.range(value);
     if (!range || !range->isSingleElement()) return;
-    const llvm::Constant* c = llvm::ConstantInt::get(value->getType(), *range->getSingleElement());
-    out.push_back({at, llvm::cast<llvm::ConstantInt>(c)});
+    const llvm::APInt& number = *range->getSingleElement();
+    if (pointer && !number.isZero()) return;
+    out.push_back({at, pointer ? llvm::Constant::getNullValue(value->getType())
+                               : llvm::ConstantInt::get(value->getType(), number)});
   });
   return out;
 }
@@ -396,7 +399,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
       known.set(&parameter, nonzero);
     }
   }
-  std::vector<std::pair<Address, const llvm::ConstantInt*>> handed;
+  std::vector<std::pair<Address, const llvm::Constant*>> handed;
   for (const Flag& flag : flags(state)) {
     if (llvm::isa<llvm::GlobalVariable>(flag.at.root) && memory_.mentions(callee, flag.at.root)) {
       handed.emplace_back(flag.at, flag.value);
@@ -414,8 +417,9 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
   });
   for (const auto& [place, value] : handed) {
     known.set_cell(place, value);
+    const auto* number = llvm::dyn_cast<llvm::ConstantInt>(value);
     constants.insert(constants.end(), {reinterpret_cast<std::int64_t>(place.root), place.offset,
-                                       value->getValue().getSExtValue()});
+                                       number != nullptr ? number->getValue().getSExtValue() : 0});
   }
   const auto [at, added] = callees_.try_emplace({callee, facts_.id(in), constants}, kNone);
   if (added) {

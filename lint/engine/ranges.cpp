@@ -131,8 +131,10 @@ bool Reasoning::is_object(const llvm::Value* v) const {
 // How far into the object the pointer leads, if that is known.
 std::optional<std::int64_t> Reasoning::position(const llvm::Value* v) const {
   const auto* i = llvm::dyn_cast<llvm::Instruction>(v);
-  if (i == nullptr) return std::nullopt;
-  const Address a = address_of(v, i->getModule()->getDataLayout());
+  const auto* parameter = llvm::dyn_cast<llvm::Argument>(v);
+  if (i == nullptr && parameter == nullptr) return std::nullopt;
+  const llvm::Module* module = i != nullptr ? i->getModule() : parameter->getParent()->getParent();
+  const Address a = address_of(v, module->getDataLayout());
   for (const Name& n : fact_.names) {
     if (n.root == a.root && n.steps == 0 && n.kind == Name::Kind::kObject &&
         n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) {
@@ -179,6 +181,15 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
   return Range::getFull(1);
 }
 
+// errno, which is read after something has failed.
+static bool is_errno(const llvm::Value* v) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(v);
+  if (load == nullptr || !load->getType()->isIntegerTy(32)) return false;
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(load->getPointerOperand());
+  const llvm::Function* f = call != nullptr ? call->getCalledFunction() : nullptr;
+  return f != nullptr && f->getName() == "__errno_location";
+}
+
 std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
   v = unwrap(v);
   const auto full = full_range(v->getType());
@@ -195,6 +206,7 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
   }
   if (const Range* found = known_.find(v)) return *found;
+  if (is_errno(v)) return Range(llvm::APInt(32, 1), llvm::APInt::getSignedMinValue(32));
   if (depth == 0) return full;
   if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(v)) return compare(*cmp, depth);
   if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v)) {

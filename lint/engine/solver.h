@@ -67,10 +67,10 @@ class Solver {
     Known known;
     TraceId trace;
   };
-  // A cell that holds a number: a flag, a count, a kind.
+  // A cell that holds a number, a flag, a count, a kind, or no pointer.
   struct Flag {
     Address at;
-    const llvm::ConstantInt* value;
+    const llvm::Constant* value;
     bool operator==(const Flag& o) const {
       return at.root == o.at.root && at.offset == o.at.offset && value == o.value;
     }

@@ -179,7 +179,8 @@ bool Solver::reached(State& state, const llvm::Value* pointer) const {
     return true;
   }
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
-  return !is_tested(root) || reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
+  return (!is_tested(root) && state.known.find(root) == nullptr) ||
+         reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
 }
 
 bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
