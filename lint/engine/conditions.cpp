@@ -38,6 +38,9 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
   for (auto c = conditions.rbegin(); c != conditions.rend(); ++c) {
     Reasoning reasoning(known, none, Track::kAddress);
     reasoning.assume(c->first, c->second);
+    note_cells(known, *c->first, [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+      return untouched(load, at, cells, from);
+    });
   }
   return known;
 }
@@ -74,19 +77,28 @@ bool Solver::learn_edge(Known& view, const llvm::Instruction& end, const llvm::B
   const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
   if (br == nullptr || br->getSuccessor(0) == br->getSuccessor(1)) return true;
   if (!reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to)) return false;
-  const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(br->getCondition());
+  note_cells(view, *br->getCondition(),
+             [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+               return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from);
+             });
+  return true;
+}
+
+// The cells from which a comparison read what it compares, if they hold the same still.
+void Solver::note_cells(
+    Known& known, const llvm::Value& condition,
+    llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const {
+  const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(&condition);
   const llvm::Value* read = cmp != nullptr ? cmp->getOperand(0) : nullptr;
   while (read != nullptr) {
     if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(read)) read = cast->getOperand(0);
     const auto* load = llvm::dyn_cast<llvm::LoadInst>(read);
-    if (load == nullptr) return true;
+    if (load == nullptr) return;
     const Address from = address_of(load->getPointerOperand(), memory_.layout());
-    const Bits& cells = memory_.cells_of(load->getPointerOperand());
-    if (!untouched(*load, end, cells, from) || !untouched(to.front(), at, cells, from)) return true;
-    view.set_cell(from, load);
+    if (!holds(*load, memory_.cells_of(load->getPointerOperand()), from)) return;
+    known.set_cell(from, load);
     read = from.root;  // it may have been reached through a cell itself
   }
-  return true;
 }
 
 }  // namespace lint

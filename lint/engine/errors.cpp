@@ -6,7 +6,7 @@
 namespace lint {
 namespace {
 
-constexpr int kDeepest = 8;  // calls from where a state began down to where it is wrong
+constexpr int kDeepest = 6;  // calls from where a state began down to where it is wrong
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using Range = llvm::ConstantRange;
 
 class Known {
  public:
-  static constexpr std::size_t kMostValues = 48;
+  static constexpr std::size_t kMostValues = 96;
   static constexpr std::size_t kMostCells = 24;
 
   const Range* find(const llvm::Value* v) const;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/Instructions.h>
 
@@ -206,6 +207,9 @@ class Solver {
   std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
   bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
                   const llvm::Instruction& at) const;
+  void note_cells(
+      Known& known, const llvm::Value& condition,
+      llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const;
 
   // Follows what began last to its end and tells what was found.
   void finish(ContextId first);

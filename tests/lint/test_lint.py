@@ -210,7 +210,7 @@ def test_link_time_optimisation(compiler: str, steps: str, tmp_path: Path) -> No
         missing(f"no {compiler}")
     for name, text in TWO.items():
         (tmp_path / name).write_text(text)
-    cc = ["env", f"STRATA_LINT_CC={compiler}", f"CCACHE_DIR={tmp_path / 'cache'}"]
+    cc: list[str | Path] = ["env", f"STRATA_LINT_CC={compiler}", f"CCACHE_DIR={tmp_path / 'cache'}"]
     cc += [BIN / "strata-cc", "-w", "-flto"]
     if steps == "apart":
         assert run(*cc, "-c", "a.c", "b.c", folder=tmp_path).returncode == 0
