@@ -17,6 +17,12 @@ const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
   return *tree;
 }
 
+// Whether the call where the state begins writes the cells itself.
+bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
+  return call != nullptr && memory_.may_write(*call, cells);
+}
+
 // What the branches above a place say of it.
 Known Solver::conditions_at(const llvm::Instruction& at) {
   Known known;
@@ -39,7 +45,7 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
     Reasoning reasoning(known, none, Track::kAddress);
     reasoning.assume(c->first, c->second);
     note_cells(known, *c->first, [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
-      return untouched(load, at, cells, from);
+      return untouched(load, at, cells, from) && !writes(at, cells);
     });
   }
   return known;
@@ -79,7 +85,8 @@ bool Solver::learn_edge(Known& view, const llvm::Instruction& end, const llvm::B
   if (!reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to)) return false;
   note_cells(view, *br->getCondition(),
              [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
-               return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from);
+               return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from) &&
+                      !writes(at, cells);
              });
   return true;
 }

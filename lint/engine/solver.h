@@ -207,6 +207,7 @@ class Solver {
   std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
   bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
                   const llvm::Instruction& at) const;
+  bool writes(const llvm::Instruction& at, const Bits& cells) const;
   void note_cells(
       Known& known, const llvm::Value& condition,
       llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const;
