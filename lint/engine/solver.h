@@ -28,6 +28,7 @@ namespace lint {
 using TraceId = std::uint32_t;
 using ContextId = std::uint32_t;
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
+constexpr std::size_t kMostWork = 100'000;  // steps of one beginning
 
 struct Step {
   const llvm::Instruction* at;
@@ -138,6 +139,7 @@ class Solver {
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
   bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                     const Exit& exit);
+  // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
   void add_error(ContextId context, Error error);
