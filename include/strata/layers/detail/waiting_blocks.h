@@ -27,6 +27,7 @@ class WaitingBlocks {
       b = next;
     }
   }
+  size_t bytes() const { return bytes_; }
   bool empty() const { return first_ == nullptr; }
   void Clear() {
     first_ = nullptr;
