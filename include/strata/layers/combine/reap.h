@@ -282,13 +282,15 @@ struct Reap {
       size_t bytes = 0;
       waiting_.TakeAll([&](Block* b) {
         const size_t more = b->size();
-        if (b->At(static_cast<ptrdiff_t>(more)) == run) {
-          run = b;
-        } else if (run == nullptr || run->At(static_cast<ptrdiff_t>(bytes)) != b) {
+        const bool in_front = b->At(static_cast<ptrdiff_t>(more)) == run;
+        if (!in_front && (run == nullptr || run->At(static_cast<ptrdiff_t>(bytes)) != b)) {
           if (run != nullptr) Free(run, bytes);
           run = b;
           bytes = 0;
+        } else if (in_front) {
+          run = b;
         }
+        b->SetGone();  // not before what lies beyond a scrap was freed
         bytes += more;
       });
       if (run != nullptr) Free(run, bytes);
