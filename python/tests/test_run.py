@@ -230,7 +230,7 @@ def test_script_without_interpreter_line_runs(strata: Runner, tmp_path: Path) ->
         (["run", "--release", "maybe", "--", "true"], "maybe"),
         (["run", "--set", "NOVALUE", "--", "true"], "NOVALUE"),
         (["run", "--set", "=1", "--", "true"], "NAME=VALUE"),
-        (["run", "--stats", "--set", "STATS=/tmp/x", "--", "true"], "exclude"),
+        (["run", "--stats", "--set", "STATS=/tmp/x", "--", "true"], "used together"),
         (["run", "--unknown", "--", "true"], "--unknown"),
         (["run", "--lib", "/no/such/lib.so", "--", "true"], "/no/such/lib.so"),
         (["run", "--lib", "/etc/passwd", "--", "true"], "not a shared library"),
