@@ -17,7 +17,7 @@ class Hold {
   STRATA_ALWAYS_INLINE ~Hold() {
     if (!shared_) return;
     if (strata_scope* scope = reap_->scope) {
-      account_.HasNow(scope, counted_, reap_->heap.used());
+      ScopeAccount::HasNow(scope, counted_, reap_->heap.used());
       if (!by_owner() && t_state.scope == scope && IsLiveReap(reap_))
         reap_->lock.BecomeOwner(ThisThread());
     }
@@ -33,7 +33,7 @@ class Hold {
   // reap's scope is held then, for the reap may end as soon as its lock is let go.
   strata_scope* Reserve(size_t bytes) {
     if (bytes == 0) return nullptr;
-    strata_scope* full = account_.Reserve(reap_->scope, bytes);
+    strata_scope* full = ScopeAccount::Reserve(reap_->scope, bytes);
     if (full != nullptr) HoldScope(reap_->scope);
     return full;
   }
@@ -43,7 +43,6 @@ class Hold {
   bool shared_;  // as it was: a stale handle's record may be another reap's since
   ReapLock::How how_ = ReapLock::How::kLocked;
   size_t counted_ = 0;
-  ScopeAccount account_;
 };
 
 }  // namespace strata

@@ -103,7 +103,7 @@ strata_scope* ScopeAccount::ReserveBelowCaps(strata_scope* scope, size_t bytes) 
     AddFrom(scope, s->outer, 0 - bytes);
     return s;
   }
-  reserved_ = bytes;
+  scope->reserved = bytes;
   return nullptr;
 }
 

@@ -48,6 +48,9 @@ struct strata_scope {
   // reserved.
   std::atomic<size_t> own{0};
   std::atomic<size_t> others{0};
+  // What the one inside the lock has reserved here and in the scopes around this; on its stack it
+  // would be 8 bytes too many (tests/process/test_stacks.py).
+  size_t reserved = 0;
   std::atomic<size_t> cap{0};
   strata_scope_cap_function reached = nullptr;
   void* context = nullptr;
@@ -67,11 +70,10 @@ namespace strata {
 
 // What a scope and those around it hold. It changes inside the lock of the reap whose bytes they
 // are, so that a fork finds it whole.
-class ScopeAccount {
- public:
+struct ScopeAccount {
   // Reserves in all of them, if one has a cap. Null, or the scope whose cap is in the way, and
   // nothing is reserved then.
-  strata_scope* Reserve(strata_scope* scope, size_t bytes) {
+  static strata_scope* Reserve(strata_scope* scope, size_t bytes) {
     for (const strata_scope* s = scope; s != nullptr; s = s->outer) {
       if (STRATA_UNLIKELY(s->cap.load(std::memory_order_relaxed) != 0))
         return ReserveBelowCaps(scope, bytes);
@@ -79,17 +81,20 @@ class ScopeAccount {
     return nullptr;
   }
   // The scope's reap had `before` bytes and has `now`; nothing is reserved any more.
-  STRATA_ALWAYS_INLINE void HasNow(strata_scope* scope, size_t before, size_t now) {
+  STRATA_ALWAYS_INLINE static void HasNow(strata_scope* scope, size_t before, size_t now) {
     // release: pairs with the acquire in live().
     scope->own.store(now, std::memory_order_release);
-    if (STRATA_UNLIKELY(reserved_ != 0)) AddTo(scope, 0 - reserved_);
-    const size_t more = now - before - reserved_;
-    if (STRATA_UNLIKELY(scope->outer != nullptr)) AddFrom(scope->outer, nullptr, more);
-    reserved_ = 0;
+    const size_t reserved = scope->reserved;
+    if (STRATA_UNLIKELY(reserved != 0)) {
+      scope->reserved = 0;
+      AddTo(scope, 0 - reserved);
+    }
+    if (STRATA_UNLIKELY(scope->outer != nullptr))
+      AddFrom(scope->outer, nullptr, now - before - reserved);
   }
 
  private:
-  strata_scope* ReserveBelowCaps(strata_scope* scope, size_t bytes);
+  static strata_scope* ReserveBelowCaps(strata_scope* scope, size_t bytes);
   static void AddTo(strata_scope* s, size_t bytes) {
     s->others.fetch_add(bytes, std::memory_order_acq_rel);
   }
@@ -97,8 +102,6 @@ class ScopeAccount {
   static void AddFrom(strata_scope* from, const strata_scope* to, size_t bytes) {
     for (strata_scope* s = from; bytes != 0 && s != to; s = s->outer) AddTo(s, bytes);
   }
-
-  size_t reserved_ = 0;
 };
 
 // The record of a scope and of those around it serves no other as long as it is held. To be called

@@ -52,7 +52,7 @@ struct Reap {
     // The newest block of the window goes; false for any other p, which deallocate() may be for.
     [[gnu::always_inline]] bool step_back(void* p) { return window_.StepBack(p, kMost); }
 
-    void* allocate(size_t size, size_t align) {
+    [[gnu::always_inline]] void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
