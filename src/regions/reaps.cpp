@@ -360,6 +360,11 @@ void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
   return nullptr;
 }
 
+STRATA_NOINLINE static void ReportBadFree(const char* why, const void* p) {
+  const ErrnoKeeper keep;
+  ReportMisuse(why, p);
+}
+
 // `why_not`, asked inside of the reap's lock, says why p is no block of it; null if it is one.
 template <class F>
 STRATA_ALWAYS_INLINE static void FreeUnless(strata_reap* reap, void* p, F why_not) {
@@ -373,7 +378,7 @@ STRATA_ALWAYS_INLINE static void FreeUnless(strata_reap* reap, void* p, F why_no
       last = reap->retired && reap->heap.used() == 0;
     }
   }
-  if (STRATA_UNLIKELY(why != nullptr)) return ReportMisuse(why, p);
+  if (STRATA_UNLIKELY(why != nullptr)) return ReportBadFree(why, p);
   if (STRATA_UNLIKELY(last)) DestroyReap(reap);
 }
 
@@ -383,7 +388,6 @@ void FreeInReap(strata_reap* reap, void* p) {
 
 // The reap is not what FreeDivided takes it for.
 STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
-  const ErrnoKeeper keep;
   strata_reap* reap = ReapAt(chunk);
   if (reap == nullptr || !reap->shared || reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0)
     return FreeSmallOther(p);
