@@ -33,9 +33,12 @@ FRAGMENTATION = Case("fragmentation", "fragmentation", (), "threadtest", quick=(
 # Field, what it is, and what the paper's table of fragmentation says of it.
 FRAGMENTATIONS = (
     ("threadtest", "threadtest, 100,000 objects of 8 bytes", "1.24"),
+    ("threadtest_16", "the same with 16 bytes, the least block", ""),
     ("threadtest_64", "the same with 64 bytes", ""),
     ("larson", "Larson, 10,000 objects of 10 to 100 bytes a thread", "1.22"),
     ("larson_100k", "the same with 100,000", ""),
+    ("threadtest_16_small", "superblocks of 8 KiB, the paper's: threadtest, 16 bytes", ""),
+    ("larson_small", "superblocks of 8 KiB: Larson, 10,000 objects a thread", ""),
 )
 
 

@@ -6,7 +6,8 @@
  * thread, inside or outside of the scope. Threads are in no scope when they start; several may be
  * in one.
  *
- * Outside of scopes nothing costs more. Inside, an allocation takes the scope's lock: some 20 ns.
+ * Outside of scopes nothing costs more. Inside, a thread takes a lock only where several use the
+ * scope's blocks.
  *
  * Misuse (a scope that is gone, or ended while this thread is in it) writes one line to stderr and
  * ends the program, or with STRATA_ON_ERROR=ignore does nothing. */

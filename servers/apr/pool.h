@@ -43,9 +43,11 @@ struct apr_pool_t {
   apr_abortfunc_t abort = nullptr;
   apr_allocator_t* allocator = nullptr;  // for buckets, which take memory from it; we do not
   strata::layers::FutexLock lock;        // the children's links, and `spare`
-  // A cleared reap of a child that is gone, for the next one: the requests of a connection come one
-  // after the other.
-  strata_reap* spare = nullptr;
+  // A child that is gone, with a cleared reap, for the next one: the requests of a connection come
+  // one after the other, and find what they touch in the cache.
+  apr_pool_t* spare = nullptr;
+  strata_reap* resting =
+      nullptr;  // the reap of a spare, whose `reap` is null for who still uses it
   strata::layers::FamilyLinks<apr_pool_t> family;
   strata::apr::Cleanup* pre_cleanups = nullptr;
   strata::apr::Cleanup* cleanups = nullptr;

@@ -27,26 +27,54 @@ constexpr size_t kSpareBytes = 32 << 10;
 constexpr size_t kFirstChunk = 8 << 10;
 constexpr size_t kChunkHeader = 64;
 
-// The child gets the parent's spare reap, if there is one.
-void Link(apr_pool_t* pool, apr_pool_t* parent) {
-  if (parent == nullptr) return;
-  const Hold hold(parent->lock);
-  Tree::Join(pool, parent);
-  pool->reap = std::exchange(parent->spare, nullptr);
+// An empty pool below the parent: its spare, or a new one. Null: no memory.
+apr_pool_t* Make(apr_pool_t* parent) {
+  if (parent != nullptr) {
+    const Hold hold(parent->lock);
+    if (apr_pool_t* spare = std::exchange(parent->spare, nullptr)) {
+      strata_reap* reap = spare->resting;
+      auto* pool = ::new (spare) apr_pool_t();
+      pool->reap = reap;
+      Tree::Join(pool, parent);
+      return pool;
+    }
+  }
+  void* raw = malloc(sizeof(apr_pool_t));
+  strata_reap* reap = raw == nullptr ? nullptr : strata_reap_create(nullptr);
+  if (reap == nullptr) {
+    free(raw);
+    return nullptr;
+  }
+  auto* pool = ::new (raw) apr_pool_t();
+  pool->reap = reap;
+  if (parent != nullptr) {
+    const Hold hold(parent->lock);
+    Tree::Join(pool, parent);
+  }
+  return pool;
 }
 
-// The parent gets the child's reap, which holds so much, for the next one, if it has none.
-void Unlink(apr_pool_t* pool, size_t held) {
+// The pool, whose reap holds so much, leaves its parent. Whether that keeps it as its spare.
+bool Rests(apr_pool_t* pool, size_t held) {
   apr_pool_t* parent = pool->family.parent;
-  if (parent == nullptr) return;
+  if (parent == nullptr) return false;
   const Hold hold(parent->lock);
   Tree::Leave(pool);
-  if (held > kSpareBytes || parent->spare != nullptr) return;
+  if (held > kSpareBytes || parent->spare != nullptr) return false;
   // What lay in several chunks gets one, so that the next request takes none.
   const size_t used = held > kFirstChunk ? strata_reap_bytes(pool->reap) + kChunkHeader : 0;
   strata_reap_clear(pool->reap);
   if (used != 0 && strata_reap_held(pool->reap) < used) strata_reap_reserve(pool->reap, used);
-  parent->spare = std::exchange(pool->reap, nullptr);
+  pool->resting = std::exchange(pool->reap, nullptr);
+  parent->spare = pool;
+  return true;
+}
+
+void EndSpare(apr_pool_t* pool) {
+  apr_pool_t* spare = std::exchange(pool->spare, nullptr);
+  if (spare == nullptr) return;
+  strata_reap_destroy(spare->resting);
+  free(spare);
 }
 
 apr_status_t Fail(apr_abortfunc_t abort_function) {
@@ -57,16 +85,8 @@ apr_status_t Fail(apr_abortfunc_t abort_function) {
 apr_status_t Create(apr_pool_t** made, apr_pool_t* parent, apr_abortfunc_t abort_function,
                     apr_allocator_t* allocator) {
   *made = nullptr;
-  void* raw = malloc(sizeof(apr_pool_t));
-  if (raw == nullptr) return Fail(abort_function);
-  auto* pool = ::new (raw) apr_pool_t();
-  Link(pool, parent);
-  if (pool->reap == nullptr) pool->reap = strata_reap_create(nullptr);
-  if (pool->reap == nullptr) {
-    Unlink(pool, SIZE_MAX);
-    free(raw);
-    return Fail(abort_function);
-  }
+  apr_pool_t* pool = Make(parent);
+  if (pool == nullptr) return Fail(abort_function);
   pool->abort = abort_function;
   pool->allocator = allocator;
   *made = pool;
@@ -188,11 +208,13 @@ STRATA_APR_EXPORT void apr_pool_clear(apr_pool_t* pool) {
 
 STRATA_APR_EXPORT void apr_pool_destroy(apr_pool_t* pool) {
   strata::apr::End(pool);
-  // The reap is looked at first: that ends the program when the pool was destroyed before.
-  strata::apr::Unlink(pool, strata_reap_held(pool->reap));
-  strata_reap_destroy(std::exchange(pool->reap, nullptr));
-  strata_reap_destroy(pool->spare);
+  // Ends the program when the pool was destroyed before.
+  const size_t held = strata_reap_held(pool->reap);
+  if (pool->reap == nullptr) return;
+  strata::apr::EndSpare(pool);
   strata::apr::DestroyOwned(pool->allocator, pool);
+  if (strata::apr::Rests(pool, held)) return;
+  strata_reap_destroy(std::exchange(pool->reap, nullptr));
   free(pool);
 }
 

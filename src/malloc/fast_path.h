@@ -23,6 +23,7 @@ STRATA_NOINLINE void* AllocateSlow(size_t size);
 STRATA_NOINLINE void* AllocateSlowOf(size_t size, SizeClass c);  // kNone: a large block
 STRATA_NOINLINE void FreeSlow(void* p);
 STRATA_NOINLINE void FreeSmallSlow(void* p);
+STRATA_NOINLINE void FreeSmallOther(void* p);  // what FreeDivided has not freed
 // Reports and ends the program if the block at p is not one that (size, align) would have got.
 void CheckSizedFree(void* p, size_t size, size_t align);
 

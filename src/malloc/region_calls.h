@@ -26,6 +26,8 @@ size_t LiveSizeInReap(strata_reap* reap, void* p);
 void* ReallocateInReap(strata_reap* reap, void* p, size_t size);
 // free() of what is no other live block: false if it is no block of a reap's.
 bool FreeReapBlock(void* p);
+// free() where p's page is kDividedPage: by one look at the page map, or by FreeSmallOther.
+void FreeDivided(void* p);
 
 // Around a fork; before the heap's locks.
 void LockReaps();

@@ -111,6 +111,13 @@ void FreeSmallPerThread(Runtime& r, void* p, SizeClass c) {
   }
 }
 
+// p lies in the heap. Of a page with a sampled block: false.
+STRATA_ALWAYS_INLINE bool IsDivided(const void* p) {
+  const Runtime& r = TheRuntime();
+  const PageId page((reinterpret_cast<uintptr_t>(p) - r.kernel.base()) >> kPageShift);
+  return r.heap.page_map().EntryOf(page) == kDividedPage;
+}
+
 // No block of the heap begins at p: it may be one of a reap's.
 void FreeOther(void* p) {
   if (!FreeReapBlock(p)) HandleBadFree(BadFree::kNotLive, p);
@@ -368,7 +375,13 @@ void* AllocateRaw(size_t size, size_t align, size_t* usable) {
   return p;
 }
 
+// Saves no register before it is clear that nothing else will do.
 void FreeSmallSlow(void* p) {
+  if (STRATA_LIKELY(t_state.cache == nullptr) && IsDivided(p)) return FreeDivided(p);
+  FreeSmallOther(p);
+}
+
+void FreeSmallOther(void* p) {
   if (PushPerThread(p)) return;
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();

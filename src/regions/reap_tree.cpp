@@ -44,10 +44,12 @@ class Ended {
     }
     Tree::Leave(reap);
     UnlinkShared(reap);
-    if (reap->shared) reap->lock.lock();
-    reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
-    ++reap->ended;
-    if (reap->shared) reap->lock.unlock();
+    {
+      const Hold hold(reap);
+      if (reap->shared) reap->lock.Forbid();
+      reap->state.store(strata_reap::kGone, std::memory_order_relaxed);
+      ++reap->ended;
+    }
     reap->next = first_;
     first_ = reap;
   }
@@ -114,7 +116,10 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   Renew(reap);
   reap->heap.set_owner(reap);
   reap->shared = shared;
-  if (shared) reap->heap.shut_window();
+  if (shared) {
+    reap->heap.shut_window();
+    if (scope != nullptr && NextScopeMayBeBiased()) reap->lock.Allow();
+  }
   reap->scope.store(scope, std::memory_order_relaxed);
   // release: pairs with the acquire in IsStill.
   reap->state.store(strata_reap::kLive, std::memory_order_release);
@@ -177,12 +182,18 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
 
 void LockReaps() STRATA_NO_TSA {
   g_tree.AcquireForFork();
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.lock_for_fork();
+  bool owned = false;
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
+    owned |= r->lock.LockForFork(ThisThread());
+  if (owned) {
+    ReapSync::Fence();
+    for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.WaitForFork();
+  }
   layers::FutexLock::set_this_thread_forks(true);
 }
 void UnlockReaps() STRATA_NO_TSA {
   layers::FutexLock::set_this_thread_forks(false);
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.unlock_after_fork();
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.UnlockAfterFork();
   g_tree.ReleaseAfterFork();
 }
 

@@ -48,6 +48,17 @@ void ToggleReapPages(const void* p, size_t size) {
   r.heap.page_map().ToggleDivided({first, PagesCeil(size)}, c);
 }
 
+// The offset's page is kDividedPage.
+STRATA_ALWAYS_INLINE const void* BlockInDivided(const Runtime& r, size_t offset) {
+  const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
+  size_t start = span->start_offset();
+  if (span->objects > 1) {  // of a large block it is 0
+    const ClassInfo& info = InfoOf(span->size_class);
+    start += IndexOfOffset(info, offset - start) * info.size;
+  }
+  return reinterpret_cast<const void*>(r.kernel.base() + start);
+}
+
 // Where the process heap's block begins that p lies in; null for other memory. Of large blocks only
 // the first page is known.
 STRATA_ALWAYS_INLINE const void* BlockAround(const void* p) {
@@ -57,13 +68,7 @@ STRATA_ALWAYS_INLINE const void* BlockAround(const void* p) {
   if (offset >= r.kernel.mapped_end()) return nullptr;
   const PageId page(offset >> kPageShift);
   if (r.heap.page_map().ClassOf(page) != kDividedPage) return nullptr;
-  const Span* span = r.heap.page_map().SpanOf(page);
-  size_t start = span->start_offset();
-  if (span->state != SpanState::kLarge) {
-    const ClassInfo& info = InfoOf(span->size_class);
-    start += IndexOfOffset(info, offset - start) * info.size;
-  }
-  return reinterpret_cast<const void*>(r.kernel.base() + start);
+  return BlockInDivided(r, offset);
 }
 
 void* OrNoMemory(void* p) {
@@ -123,12 +128,16 @@ bool RefuseReap(const strata_reap* reap) {
   return false;
 }
 
+// The live reap that has its chunk there, where a block of the process heap begins.
+STRATA_ALWAYS_INLINE static strata_reap* ReapAt(const void* chunk) {
+  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
+  return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
+}
+
 // A lookup is most of what a free in a reap of many chunks costs, so it stands in line there.
 STRATA_ALWAYS_INLINE static strata_reap* ReapAroundInLine(const void* p) {
   const void* chunk = BlockAround(p);
-  if (chunk == nullptr) return nullptr;
-  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
-  return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
+  return chunk == nullptr ? nullptr : ReapAt(chunk);
 }
 
 strata_reap* ReapAround(const void* p) { return ReapAroundInLine(p); }
@@ -162,13 +171,16 @@ STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
   return reap->heap.in_newest_chunk(p) || ReapAroundInLine(p) == reap || ReapOfBlock(p) == reap;
 }
 
+constexpr const char* kNotOfThisReap = "a block that is not of this reap: ";
+constexpr const char* kFreedTwice = "a reap's block freed twice: ";
+
 // Why p is no block of the reap's that is in use; null if it is one. The reap's lock is held, and
 // let go before the misuse is reported: that ends in the program's SIGABRT handler, which may use
 // the reap or fork.
 STRATA_ALWAYS_INLINE static const char* WhyNoBlock(strata_reap* reap, void* p) {
   if (STRATA_UNLIKELY(CurrentState() == RunState::kStoodDown)) return nullptr;
-  if (STRATA_UNLIKELY(!LiesIn(reap, p))) return "a block that is not of this reap: ";
-  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) return "a reap's block freed twice: ";
+  if (STRATA_UNLIKELY(!LiesIn(reap, p))) return kNotOfThisReap;
+  if (STRATA_UNLIKELY(!reap->heap.is_live(p))) return kFreedTwice;
   return nullptr;
 }
 
@@ -348,19 +360,63 @@ void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
   return nullptr;
 }
 
-void FreeInReap(strata_reap* reap, void* p) {
+STRATA_NOINLINE static void ReportBadFree(const char* why, const void* p) {
+  const ErrnoKeeper keep;
+  ReportMisuse(why, p);
+}
+
+// `why_not`, asked inside of the reap's lock, says why p is no block of it; null if it is one.
+template <class F>
+STRATA_ALWAYS_INLINE static void FreeUnless(strata_reap* reap, void* p, F why_not) {
   const char* why;
   bool last = false;
   {
     Hold hold(reap);
-    why = WhyNoBlock(reap, p);
+    why = why_not(hold);
     if (STRATA_LIKELY(why == nullptr)) {
       reap->heap.deallocate(p);
       last = reap->retired && reap->heap.used() == 0;
     }
   }
-  if (STRATA_UNLIKELY(why != nullptr)) return ReportMisuse(why, p);
+  if (STRATA_UNLIKELY(why != nullptr)) return ReportBadFree(why, p);
   if (STRATA_UNLIKELY(last)) DestroyReap(reap);
+}
+
+void FreeInReap(strata_reap* reap, void* p) {
+  FreeUnless(reap, p, [&](const Hold&) { return WhyNoBlock(reap, p); });
+}
+
+// The reap is not what FreeDivided takes it for.
+STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
+  strata_reap* reap = ReapAt(chunk);
+  if (reap == nullptr || !reap->shared || reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0)
+    return FreeSmallOther(p);
+  FreeUnless(reap, p, [&](const Hold&) -> const char* {
+    // Before the lock was had, another thread may have freed the block, and the chunk gone with it.
+    if (STRATA_UNLIKELY(ReapAt(chunk) != reap)) return kNotOfThisReap;
+    return STRATA_LIKELY(reap->heap.is_live(p)) ? nullptr : kFreedTwice;
+  });
+}
+
+// All that a thread does in its own scope most of the time; calls nothing, and saves no register.
+void FreeDivided(void* p) {
+  const Runtime& r = TheRuntime();
+  const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
+  const void* chunk = BlockInDivided(r, offset);
+  auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
+  if (STRATA_LIKELY(reap != nullptr) && STRATA_LIKELY(reap->lock.TryEnterAsOwner(ThisThread()))) {
+    strata_scope* scope = reap->scope.load(std::memory_order_relaxed);
+    size_t bytes = 0;
+    if (STRATA_LIKELY(scope->outer == nullptr && !reap->retired) &&
+        STRATA_LIKELY(offset % ReapHeap::alignment == 0)) {
+      bytes = reap->heap.set_aside(p);
+      scope->own.store(scope->own.load(std::memory_order_relaxed) - bytes,
+                       std::memory_order_relaxed);
+    }
+    reap->lock.LeaveAsOwner();
+    if (STRATA_LIKELY(bytes != 0)) return;
+  }
+  FreeDividedSlow(p, chunk);
 }
 
 // Under the lock: a neighbour that is freed writes to the word that holds the size.

@@ -12,9 +12,9 @@
 #include "base/placement.h"
 #include "base/units.h"
 #include "malloc/region_calls.h"
+#include "regions/reap_lock.h"
 #include "strata/layers/combine/reap.h"
 #include "strata/layers/detail/family.h"
-#include "strata/layers/thread/locked.h"
 #include "strata/reap.h"
 
 struct strata_scope;
@@ -64,7 +64,7 @@ struct alignas(64) strata_reap {
   strata_reap_cap_function reached = nullptr;
   void* context = nullptr;
   // Of a shared reap: everything in `heap`. Never made anew, for a stale handle's caller may wait.
-  strata::layers::FutexLock lock;
+  strata::ReapLock lock;
   std::atomic<strata_scope*> scope{nullptr};  // whose memory this is; the same from birth to end
   strata_reap* next = nullptr;                // of those that one call ends, and of free records
   // The tree; under g_tree.

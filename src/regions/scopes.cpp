@@ -15,24 +15,6 @@
 
 #define STRATA_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Records are never unmapped, like those of reaps. One that was closed still counts the blocks that
-// are left.
-struct strata_scope {
-  enum State : uint64_t { kOpen = 0x65706f6373206e61, kClosed = 0x6465736f6c632061 };
-
-  std::atomic<uint64_t> state{kClosed};
-  strata_reap* reap = nullptr;
-  strata_scope* outer = nullptr;  // at its creation; holds it
-  std::atomic<size_t> live{0};
-  std::atomic<size_t> cap{0};
-  strata_scope_cap_function reached = nullptr;
-  void* context = nullptr;
-  // Its reap, the scopes inside of it, the threads in it and those that ask its cap function, so
-  // that none of these finds another scope in this record. With the last it is free.
-  std::atomic<size_t> holders{1};
-  strata_scope* next = nullptr;  // among the free ones
-};
-
 namespace strata {
 namespace {
 
@@ -52,11 +34,6 @@ bool Refuse(const strata_scope* scope) {
 bool Expect(const strata_scope* scope) { return STRATA_LIKELY(IsOpen(scope)) || Refuse(scope); }
 
 bool Allows(size_t cap, size_t live) { return cap == 0 || live <= cap; }
-
-void Uncount(strata_scope* from, const strata_scope* to, size_t bytes) {
-  for (strata_scope* s = from; s != to; s = s->outer)
-    s->live.fetch_sub(bytes, std::memory_order_relaxed);
-}
 
 // False: the scope has ended; its record may be free.
 bool HoldIfOpen(strata_scope* scope) STRATA_EXCLUDES(g_tree) {
@@ -108,20 +85,25 @@ bool Close(strata_scope* scope) {
 // The thread holds the record of the scope that it is in. False: that is none to go into.
 bool Enter(strata_scope* scope) STRATA_EXCLUDES(g_tree) {
   if (scope != nullptr && !(IsOpen(scope) && HoldIfOpen(scope))) return false;
-  DropScope(t_state.scope);
+  strata_scope* before = t_state.scope;
+  if (before != nullptr && before != scope) before->reap->lock.GiveUpBias(ThisThread());
+  DropScope(before);
   t_state.scope = scope;
   return true;
 }
 
 }  // namespace
 
-strata_scope* ReserveInScope(strata_scope* scope, size_t bytes) {
+// Each total that is looked at has all reservations that came before it: so of two threads that
+// would exceed a cap together, the second one sees it.
+strata_scope* ScopeAccount::ReserveBelowCaps(strata_scope* scope, size_t bytes) {
   for (strata_scope* s = scope; s != nullptr; s = s->outer) {
-    const size_t live = s->live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (STRATA_LIKELY(Allows(s->cap.load(std::memory_order_relaxed), live))) continue;
-    Uncount(scope, s->outer, bytes);
+    AddTo(s, bytes);
+    if (STRATA_LIKELY(Allows(s->cap.load(std::memory_order_relaxed), s->live()))) continue;
+    AddFrom(scope, s->outer, 0 - bytes);
     return s;
   }
+  scope->reserved = bytes;
   return nullptr;
 }
 
@@ -131,13 +113,12 @@ namespace {
 
 bool AskCap(strata_scope* full, strata_scope* held, size_t bytes) {
   if (full->reached == nullptr) return false;
-  const CapCall call{{full->live.load(std::memory_order_relaxed), bytes,
-                      full->cap.load(std::memory_order_relaxed)},
+  const CapCall call{{full->live(), bytes, full->cap.load(std::memory_order_relaxed)},
                      full->reached,
                      full->context};
   if (call.IsMoot()) return true;
   const size_t answer = call.Ask(held);
-  const size_t live = full->live.load(std::memory_order_relaxed);
+  const size_t live = full->live();
   const layers::CapVerdict verdict = call.Judge(answer, live);
   if (verdict == layers::CapVerdict::kRefused) return false;
   // Where another thread's answer came first, this one is to a question that is no longer open.
@@ -152,10 +133,6 @@ bool RaiseCap(strata_scope* full, strata_scope* held, size_t bytes) {
   const bool raised = AskCap(full, held, bytes);
   DropScope(held);
   return raised;
-}
-
-void AdjustScope(strata_scope* scope, size_t by) {
-  if (by != 0) Uncount(scope, nullptr, 0 - by);
 }
 
 void DropScope(strata_scope* scope) {
@@ -220,7 +197,7 @@ STRATA_EXPORT void strata_scope_destroy(strata_scope* scope) {
 }
 
 STRATA_EXPORT size_t strata_scope_live(const strata_scope* scope) {
-  return strata::Expect(scope) ? scope->live.load(std::memory_order_relaxed) : 0;
+  return strata::Expect(scope) ? scope->live() : 0;
 }
 
 STRATA_EXPORT void strata_scope_set_cap(strata_scope* scope, size_t bytes,

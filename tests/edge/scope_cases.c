@@ -338,6 +338,52 @@ CASE(is_shared_by_threads_and_forks) {
   strata_scope_close(shared_scope);
 }
 
+// Each thread in scopes of its own, one after the other, which it needs no lock for, frees what the
+// others allocated in theirs; and the main thread forks.
+static void* UseManyScopes(void* seed) {
+  uint64_t random = (uint64_t)(uintptr_t)seed;
+  for (int round = 0; round < 200; ++round) {
+    strata_scope_enter(shared_scope);
+    strata_scope* own = strata_scope_create();
+    strata_scope_enter(own);
+    for (int i = 0; i < 100; ++i) {
+      const size_t size = NextRandom(&random) % 600 + 16;
+      size_t* p = malloc(size);
+      p[0] = size;
+      memset(p + 1, (int)size, size - 8);
+      if (round % 4 == 0) p = __atomic_exchange_n(&handed[i % 64], p, __ATOMIC_ACQ_REL);
+      if (p == NULL) continue;
+      CHECK(((unsigned char*)p)[p[0] - 1] == (unsigned char)p[0]);
+      free(p);
+    }
+    strata_scope_enter(NULL);
+    strata_scope_close(own);
+  }
+  return NULL;
+}
+
+CASE(has_owners_that_others_disturb) {
+  memset(handed, 0, sizeof(handed));
+  shared_scope = strata_scope_create();
+  pthread_t threads[4];
+  for (uintptr_t i = 0; i < 4; ++i)
+    CHECK(pthread_create(&threads[i], NULL, UseManyScopes, (void*)(i + 1)) == 0);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int k = 0; k < 64; ++k) free(__atomic_exchange_n(&handed[k], NULL, __ATOMIC_ACQ_REL));
+      free(malloc(100));
+      _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 64; ++i) free(handed[i]);
+  CHECK_AT(strata_scope_live(shared_scope) == 0, strata_scope_live(shared_scope));
+  strata_scope_destroy(shared_scope);
+}
+
 // What the threads of the parent were about to do is not in the child's account.
 CASE(has_a_true_account_in_a_forked_child) {
   shared_scope = strata_scope_create();

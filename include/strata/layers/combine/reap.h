@@ -52,7 +52,7 @@ struct Reap {
     // The newest block of the window goes; false for any other p, which deallocate() may be for.
     [[gnu::always_inline]] bool step_back(void* p) { return window_.StepBack(p, kMost); }
 
-    void* allocate(size_t size, size_t align) {
+    [[gnu::always_inline]] void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
@@ -80,6 +80,23 @@ struct Reap {
         FewAreUsed();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
+    // With the window shut, for any p of a chunk's: the block there goes if it is live and not the
+    // newest, and nothing is to be joined or given back for it. Calls nothing. How many bytes went;
+    // 0, with nothing done: deallocate() may be for it.
+    [[gnu::always_inline]] size_t set_aside(void* p) {
+      Block* b = Block::Of(p);
+      const size_t bytes = b->SizeIfLiveInChunk();
+      const size_t left = window_.used - bytes;
+      if (bytes == 0 || left <= window_.few || left > window_.used) [[unlikely]]
+        return 0;
+      char* const after = static_cast<char*>(p) + bytes;
+      if (window_.Surrounds(p) || after == window_.edge || waiting_.bytes() + bytes > kMostWaiting)
+          [[unlikely]]
+        return 0;
+      window_.used = left;
+      waiting_.Add(b, bytes);
+      return bytes;
+    }
     size_t size_of(void* p) { return Block::Of(p)->size() - Block::kTag; }
 
     // False: the block at p was freed before. Catches a second free unless new blocks have been
@@ -210,14 +227,19 @@ struct Reap {
     // fit.
     void* BumpIn(Block* b, size_t bytes) {
       const size_t whole = b->size();
-      b->SetInUse(whole, true);
-      window_.used += whole;
       const size_t over = whole - bytes;
-      if (over < Block::kLeast) return b;
-      if (over <= window_.room() || over < 32 * bytes) {
-        Cut(b, bytes);
+      if (over >= Block::kLeast && (over <= window_.room() || over < 32 * bytes)) {
+        // The rest's neighbours are in use, as those of the whole were.
+        b->SetNewest(bytes);
+        window_.used += bytes;
+        Block* rest = b->After();
+        rest->SetFree(over);
+        finder_.Add(rest);
         return b;
       }
+      b->SetInUse(whole, true);
+      window_.used += whole;
+      if (over < Block::kLeast) return b;
       char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(b) + bytes);
       char* const old_end = std::exchange(window_.end, window_.edge + over);
       b->SetNewest(bytes);
@@ -253,8 +275,25 @@ struct Reap {
       const ReapWindow::Settle settle(window_);
       Join();
     }
+    // Blocks are often freed in the order in which they lie, or against it: what lies together is
+    // freed together.
     void Join() {
-      waiting_.TakeAll([this](Block* b) { Free(b, b->size()); });
+      Block* run = nullptr;
+      size_t bytes = 0;
+      waiting_.TakeAll([&](Block* b) {
+        const size_t more = b->size();
+        const bool in_front = b->At(static_cast<ptrdiff_t>(more)) == run;
+        if (!in_front && (run == nullptr || run->At(static_cast<ptrdiff_t>(bytes)) != b)) {
+          if (run != nullptr) Free(run, bytes);
+          run = b;
+          bytes = 0;
+        } else if (in_front) {
+          run = b;
+        }
+        b->SetGone();  // not before what lies beyond a scrap was freed
+        bytes += more;
+      });
+      if (run != nullptr) Free(run, bytes);
     }
 
     // b's used bytes are counted as gone already. Its neighbours, where free, join it.

@@ -32,6 +32,8 @@ class TaggedBlock {
   // To its neighbours. Whether it may be freed: is_live().
   bool in_use() const { return (tag() & (kInUse | kWaiting)) != 0; }
   bool is_live() const { return (tag() & kInUse) != 0; }
+  // 0: it is not live, or lies apart.
+  size_t SizeIfLiveInChunk() const { return (tag() & (kInUse | kApart)) == kInUse ? size() : 0; }
   bool previous_in_use() const { return (tag() & kPreviousInUse) != 0; }
   // Alone in memory of its own: its neighbours must not be looked at.
   bool apart() const { return (tag() & kApart) != 0; }

@@ -16,17 +16,17 @@ class WaitingBlocks {
     b->next = std::exchange(first_, b);
     return bytes_ += bytes;
   }
-  // Calls join(block) for each; none waits then.
+  // Calls join(block) for each, which is for its neighbours in use until join says that it is gone.
   template <class Join>
   void TakeAll(Join join) {
     bytes_ = 0;
     for (TaggedBlock* b = std::exchange(first_, nullptr); b != nullptr;) {
       TaggedBlock* next = b->next;
-      b->SetGone();
       join(b);
       b = next;
     }
   }
+  size_t bytes() const { return bytes_; }
   bool empty() const { return first_ == nullptr; }
   void Clear() {
     first_ = nullptr;

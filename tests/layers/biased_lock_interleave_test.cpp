@@ -1,0 +1,213 @@
+// Every interleaving of threads that take the lock of reaps (src/regions/biased_lock.h): its owner,
+// one that ends the bias, one that becomes the owner after that, and one that forks. Once where a
+// store is seen at once, and once where it is not before the thread's next store to the same place,
+// a release or a fence, as a CPU may keep it.
+#include "regions/biased_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <type_traits>
+
+#include "interleave.h"
+
+namespace strata {
+namespace {
+
+using layers::Exploration;
+using layers::Interleaver;
+using layers::ModelSync;
+using layers::Search;
+
+enum class Stores { kSeenAtOnce, kKept };
+
+template <Stores kStores>
+struct TestSync {
+  static constexpr int kNobody = -2, kAll = -3;
+
+  struct Lock : ModelSync::Lock {
+    void lock_for_fork() { lock(); }
+    void unlock_after_fork() { unlock(); }
+  };
+
+  template <class T>
+  class Atomic {
+   public:
+    constexpr explicit Atomic(T value) : value_(value) {
+      if constexpr (std::is_same_v<T, bool>) inside = &value_;
+    }
+    T load(std::memory_order) const {
+      Interleaver::At(this, false);
+      return keeper_ == Interleaver::now() ? kept_ : value_;
+    }
+    void store(T value, std::memory_order order) {
+      Interleaver::At(this, true);
+      const bool keeps = kStores == Stores::kKept && order == std::memory_order_relaxed &&
+                         std::is_same_v<T, bool> && Interleaver::now() >= 0;
+      keeper_ = keeps ? Interleaver::now() : kNobody;
+      if (order != std::memory_order_relaxed && flush) flush(Interleaver::now());
+      (keeps ? kept_ : value_) = value;
+      if constexpr (std::is_same_v<T, bool>) {
+        if (keeps) {
+          flush = [this](int thread) {
+            if (thread == kAll || thread == keeper_) Flush();
+          };
+        }
+      }
+    }
+
+   private:
+    void Flush() {
+      if (keeper_ != kNobody) value_ = kept_;
+      keeper_ = kNobody;
+    }
+    T value_;
+    T kept_{};
+    int keeper_ = kNobody;
+  };
+
+  static void Fence() {
+    Interleaver::At(inside, true);
+    if (flush) flush(kAll);
+  }
+  static void Pause(unsigned) { Interleaver::At(inside, false, inside); }
+  static void BiasEnded() {}
+
+  static inline const bool* inside = nullptr;
+  static inline std::function<void(int thread)> flush;
+};
+
+template <Stores kStores>
+struct Threads {
+  using Lock = BasicBiasedLock<TestSync<kStores>>;
+  static constexpr uintptr_t kFirst = 2, kSecond = 4, kThird = 6;
+
+  Threads() {
+    TestSync<kStores>::flush = nullptr;
+    lock.Allow();
+    const auto how = lock.Enter(kFirst);
+    lock.BecomeOwner(kFirst);
+    lock.Leave(how);
+  }
+
+  void Work() {
+    if (working) Interleaver::Fail("two threads are inside");
+    working = true;
+    Interleaver::At(&working, true);
+    working = false;
+    ++done;
+  }
+  void Visit(uintptr_t me) {
+    const auto how = lock.Enter(me);
+    Work();
+    lock.Leave(how);
+  }
+  // As the thread that is in the reap's scope.
+  void VisitAsNextOwner(uintptr_t me) {
+    const auto how = lock.Enter(me);
+    Work();
+    if (how == Lock::How::kLocked) lock.BecomeOwner(me);
+    lock.Leave(how);
+  }
+  void Fork(uintptr_t me) {
+    if (lock.LockForFork(me)) TestSync<kStores>::Fence();
+    lock.WaitForFork();
+    if (working) Interleaver::Fail("a fork in the middle of an operation");
+    lock.UnlockAfterFork();
+  }
+
+  void AfterStep() {}
+  std::string State() { return std::to_string(done); }
+  std::string Problem() { return ""; }
+
+  Lock lock;
+  bool working = false;
+  int done = 0;
+};
+
+template <Stores kStores>
+struct BiasEnds : Threads<kStores> {
+  using T = Threads<kStores>;
+  std::vector<Interleaver::Program> programs() {
+    return {[this] {
+              this->Visit(T::kFirst);
+              this->Visit(T::kFirst);
+            },
+            [this] { this->Visit(T::kSecond); }};
+  }
+};
+
+template <Stores kStores>
+struct BiasIsGivenUp : Threads<kStores> {
+  using T = Threads<kStores>;
+  std::vector<Interleaver::Program> programs() {
+    return {[this] {
+              this->Visit(T::kFirst);
+              this->lock.GiveUpBias(T::kFirst);
+            },
+            [this] {
+              this->VisitAsNextOwner(T::kSecond);
+              this->VisitAsNextOwner(T::kSecond);
+            },
+            [this] { this->Visit(T::kThird); }};
+  }
+};
+
+template <Stores kStores>
+struct AnotherForks : Threads<kStores> {
+  using T = Threads<kStores>;
+  std::vector<Interleaver::Program> programs() {
+    return {[this] {
+              this->Visit(T::kFirst);
+              this->Visit(T::kFirst);
+            },
+            [this] { this->Fork(T::kSecond); }};
+  }
+};
+
+template <class Scenario>
+void ExpectExclusive(size_t least, const char* end) {
+  const Exploration found = Interleaver::Explore<Scenario>(Search::kSleepSets);
+  EXPECT_EQ(found.problem, "");
+  EXPECT_GE(found.schedules, least);
+  EXPECT_EQ(found.states, std::set<std::string>{end});
+}
+
+TEST(BiasedLockInterleave, AnotherThreadEndsTheBias) {
+  ExpectExclusive<BiasEnds<Stores::kSeenAtOnce>>(10, "3");
+  ExpectExclusive<BiasEnds<Stores::kKept>>(10, "3");
+}
+TEST(BiasedLockInterleave, TheNextThreadBecomesTheOwner) {
+  ExpectExclusive<BiasIsGivenUp<Stores::kSeenAtOnce>>(100, "4");
+  ExpectExclusive<BiasIsGivenUp<Stores::kKept>>(100, "4");
+}
+TEST(BiasedLockInterleave, AForkWaitsForTheOwner) {
+  ExpectExclusive<AnotherForks<Stores::kSeenAtOnce>>(10, "2");
+  ExpectExclusive<AnotherForks<Stores::kKept>>(10, "2");
+}
+
+// Without anybody else: the owner never takes the lock below, and nobody becomes it twice.
+TEST(BiasedLock, TheOwnerGoesInByItself) {
+  using Lock = Threads<Stores::kSeenAtOnce>::Lock;
+  Lock lock;
+  EXPECT_EQ(lock.Enter(2), Lock::How::kLocked);
+  lock.BecomeOwner(2);  // a fresh one is nobody's
+  lock.Leave(Lock::How::kLocked);
+  EXPECT_FALSE(lock.TryEnterAsOwner(2));
+  lock.Allow();
+  EXPECT_EQ(lock.Enter(2), Lock::How::kLocked);
+  lock.BecomeOwner(2);
+  lock.Leave(Lock::How::kLocked);
+  EXPECT_EQ(lock.Enter(2), Lock::How::kAsOwner);
+  EXPECT_FALSE(lock.TryEnterAsOwner(2)) << "twice";
+  lock.Leave(Lock::How::kAsOwner);
+  EXPECT_EQ(lock.Enter(4), Lock::How::kLocked);
+  lock.BecomeOwner(4);  // the bias was ended: there is no other
+  lock.Leave(Lock::How::kLocked);
+  EXPECT_FALSE(lock.TryEnterAsOwner(2));
+  EXPECT_FALSE(lock.TryEnterAsOwner(4));
+}
+
+}  // namespace
+}  // namespace strata
