@@ -16,9 +16,8 @@ if [ ! -x "$root/musl-gcc" ]; then
   for package in "$root"/*.deb; do dpkg-deb -x "$package" "$root"; done
   specs=$root/usr/lib/aarch64-linux-musl/musl-gcc.specs
   sed -i -E "s#(-isystem |-L|[ ])(/usr/(include|lib)/aarch64-linux-musl)#\1$root\2#g" "$specs"
-  # Where `qemu-aarch64 -L` looks for the loader.
-  mkdir -p "$root/lib"
-  ln -sf ../usr/lib/aarch64-linux-musl/libc.so "$root/lib/ld-musl-aarch64.so.1"
+  # Where /lib is not /usr/lib, as here, the linker would find the archive alone.
+  ln -sf ../../../lib/aarch64-linux-musl/libc.so "$root/usr/lib/aarch64-linux-musl/libc.so"
   printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$@" -specs "%s"\n' "$specs" >"$root/musl-gcc"
   chmod +x "$root/musl-gcc"
   rm -rf "$root/lists" "$root/cache" "$root"/*.deb

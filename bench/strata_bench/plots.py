@@ -18,7 +18,7 @@ from strata.plot import INK, SOFT, STYLE, EndLabel, label_ends
 from strata_bench.allocators import PEERS, STRATA
 from strata_bench.plan import SPEED
 from strata_bench.results import Results
-from strata_bench.targets import best_peer, burst_limit_kib
+from strata_bench.targets import best_peer
 
 OURS = "#0b6fb8"
 RIVAL = "#d98200"
@@ -166,22 +166,18 @@ def _burst_panel(axes: Axes, results: Results, case: str) -> bool:
             fontsize=8.5,
         )
     axes.set_yticks(range(len(order)), ["Strata" if n == STRATA else n for n in order])
-    axes.set_ylim(len(order) + 0.7, -0.6)  # room below the bars for what the lines are
-    fields = ours[0].fields
-    marks = [("in use", float(fields["live_kib"]) / MIB, INK)]
-    marks.append(("target", burst_limit_kib(case, fields) / MIB, "#b3261e"))
-    for row, (text, at, colour) in enumerate(marks):
-        axes.axvline(at, color=colour, lw=0.9, ls=(0, (3, 2)))
-        axes.annotate(
-            f"{text} {at:,.0f}",
-            (at, len(order) - 0.15 + 0.55 * row),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=colour,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4},
-        )
+    axes.set_ylim(len(order) + 0.2, -0.6)  # room below the bars for what the line is
+    at = float(ours[0].fields["live_kib"]) / MIB
+    axes.axvline(at, color=INK, lw=0.9, ls=(0, (3, 2)))
+    axes.annotate(
+        f"in use: {at:,.0f}",
+        (at, len(order) - 0.15),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=INK,
+    )
     axes.tick_params(left=False)
     axes.margins(x=0.16)
     return True
@@ -189,13 +185,13 @@ def _burst_panel(axes: Axes, results: Results, case: str) -> bool:
 
 def burst(results: Results, path: Path) -> Path | None:
     """RSS at the end of the idle time after 95 % of a gigabyte was freed."""
-    titles = {"burst-oldest": "the oldest freed", "burst-random": "any freed, at random"}
+    titles = {"burst-oldest": "the oldest were freed", "burst-random": "any were freed"}
     with mpl.rc_context(STYLE):
         figure, panels = plt.subplots(1, 2, figsize=(9.6, 3.9))
         drawn = []
         for axes, (case, title) in zip(panels, titles.items(), strict=True):
             drawn.append(_burst_panel(axes, results, case))
-            axes.set_title(f"MiB held, {title}")
+            axes.set_title(f"MiB still held when {title}")
         if not all(drawn):
             plt.close(figure)
             return None

@@ -1,5 +1,6 @@
 """docs/benchmarks.md and the README, which are kept by hand, against the pages that `make bench`
-writes: each figure they quote stands on the page they name, and every link leads somewhere."""
+writes: each figure they quote stands on the page they name. On every page each link leads
+somewhere."""
 
 from __future__ import annotations
 
@@ -62,9 +63,11 @@ def test_a_figure_that_the_page_lacks_would_be_noticed() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", [README, TOP, *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *DOCS.rglob("*.md")], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
+        if link.startswith("https:"):
+            continue
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
@@ -77,7 +80,6 @@ def test_every_page_is_listed_and_names_its_command() -> None:
         command = f"make bench GROUP={page.stem}" if page.stem != "works" else "make bench"
         assert f"`{command}`" in page.read_text(), page.name
         assert f"| [{page.stem}](benchmarks/{page.name}) |" in top
-        assert f"| `{command}` |" in top
         assert page.stem == "works" or page.stem in runner.GROUPS
     unlisted = set(runner.GROUPS) - {page.stem for page in PAGES}
-    assert all(f"GROUP={name}`" in top for name in unlisted)
+    assert all(f"| [{name}]" in top for name in unlisted)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import click
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from strata import __version__, price, reach, symbolize
 from strata.compare import command as compare
@@ -39,9 +40,9 @@ GLIBC = "glibc"  # of --heap: the malloc that the command has without us
 OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 RUN_HELP = """Run COMMAND on Strata's malloc.
 
-The preload is set for this command and what it starts, and nowhere else. Input, output, signals
-and the exit status are the command's own (128+n if signal n ended it). Exit status 2: wrong use;
-126: the command cannot be executed; 127: it was not found."""
+COMMAND and what it starts run with the preload. Input, output, signals and the exit status stay
+its own (128+n if signal n ended it). Exit status 2: wrong use; 126: COMMAND cannot be executed;
+127: it was not found."""
 
 app = typer.Typer(
     add_completion=False,
@@ -155,17 +156,18 @@ def run_command(
         typer.Option(
             "--heap",
             metavar="NAME",
-            help="Another heap: hoard, kingsley, lea, llama, obstack, reap (docs/heaps.md), glibc.",
+            help="Another heap: hoard, kingsley, lea, llama, obstack, reap, glibc (docs/heaps.md).",
         ),
     ] = DEFAULT_HEAP,
     lib: Annotated[
         Path | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use.")
     ] = None,
     cache: Annotated[
-        Cache | None, typer.Option(help="Front cache: per CPU, per thread, or what works here.")
+        Cache | None,
+        typer.Option(help="Use one cache per CPU or per thread; auto takes what works here."),
     ] = None,
     release: Annotated[
-        Switch | None, typer.Option(help="Give idle memory back to the system.")
+        Switch | None, typer.Option(help="Give free memory back to the system by itself.")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -173,23 +175,23 @@ def run_command(
     ] = None,
     priced: Annotated[
         bool,
-        typer.Option("--price", help="Wait with growth while memory is scarce (docs/price.md)."),
+        typer.Option("--price", help="Make growth wait while memory is scarce (docs/price.md)."),
     ] = False,
     learn: Annotated[
         Path | None,
         typer.Option(
-            "--learn", metavar="DIR", help="Collect lifetimes there, for `strata lifetimes`."
+            "--learn", metavar="DIR", help="Record lifetimes in DIR, for `strata lifetimes`."
         ),
     ] = None,
     learn_minutes: Annotated[
-        float, typer.Option(min=0.01, max=1440, help="How often --learn writes while it runs.")
+        float, typer.Option(min=0.01, max=1440, help="How often --learn writes.")
     ] = 5.0,
     model: Annotated[
         Path | None,
         typer.Option(
             "--model",
             metavar="FILE",
-            help="Keep apart what this model of `strata train` says lasts.",
+            help="Keep apart what will last, as this model of `strata train` says.",
         ),
     ] = None,
     check: Annotated[
@@ -236,7 +238,7 @@ def run_command(
         stats_path = None
         if stats:
             if any(parse_setting(text)[0] == "STRATA_STATS" for text in set_ or []):
-                raise StrataError("--stats and --set STATS=... exclude each other")
+                raise StrataError("--stats and --set STATS=... cannot be used together")
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="strata-run-"))
             stats_path = Path(folder, "stats.json")
             environment["STRATA_STATS"] = str(stats_path)
@@ -270,7 +272,7 @@ def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
         raise StrataError(f"--model: the heap {heap} takes none")
     for text in given:
         if parse_setting(text)[0] in ("STRATA_MODEL", "STRATA_LIFETIMES"):
-            raise StrataError(f"--model and --set {text} exclude each other")
+            raise StrataError(f"--model and --set {text} cannot be used together")
     try:
         file.open("rb").close()
     except OSError as error:
@@ -291,7 +293,7 @@ def with_error_options(
         if heap != DEFAULT_HEAP:
             raise StrataError(f"{option}: only Strata's own heap finds memory errors")
         if any(parse_setting(text)[0] == name for text in given):
-            raise StrataError(f"{option} and --set {name} exclude each other")
+            raise StrataError(f"{option} and --set {name} cannot be used together")
     return wanted
 
 
@@ -301,7 +303,7 @@ def begin_learning(folder: Path, program: Path, heap: str, given: list[str]) -> 
     taken = {"STRATA_PROFILE", "STRATA_PROFILE_INTERVAL"}
     for text in given:
         if parse_setting(text)[0] in taken:
-            raise StrataError(f"--learn and --set {text} exclude each other")
+            raise StrataError(f"--learn and --set {text} cannot be used together")
     return Recording(folder, program.name)
 
 
@@ -319,6 +321,32 @@ report.add_to(app)
 simulate.add_to(app)
 symbolize.add_to(app, say)
 trace.add_to(app, say)
+
+# What `strata --help` lists, by what you want to do.
+PANELS = {
+    "Run a command": "run compare trace pageutil",
+    "Ask a running process": "ps stats report doctor profile release get set price",
+    "Read profiles": "top flame diff symbolize",
+    "Learn lifetimes": "lifetimes train model",
+    "Replay": "replay simulate",
+    "Check a program before it runs": "lint",
+}
+
+
+def sort_into_panels() -> None:
+    """Every command that is shown has a panel; their order is the table's."""
+    panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    order = list(panels)
+    all_of_them: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for command in all_of_them:
+        if not command.hidden:
+            command.rich_help_panel = panels[str(command.name)]
+    app.registered_commands.sort(
+        key=lambda one: len(order) if one.hidden else order.index(str(one.name))
+    )
+
+
+sort_into_panels()
 
 
 def main() -> None:

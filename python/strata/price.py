@@ -77,7 +77,7 @@ def ask_price(process: Process) -> Price | None:
 
 def price_command(
     target: Annotated[
-        str | None, typer.Argument(metavar="[PID|NAME]", help="One process; all without it.")
+        str | None, typer.Argument(metavar="[PID|NAME]", help="One process. Default: all.")
     ] = None,
 ) -> None:
     """Show what memory costs each process with STRATA_PRICE=on, and how long it has waited."""

@@ -56,15 +56,19 @@ def watch_figures(process: Process, seconds: float) -> None:
 
 def stats_command(
     target: Target,
-    format_: Annotated[Format, typer.Option("--format", help="How to print them.")] = Format.TEXT,
+    format_: Annotated[
+        Format, typer.Option("--format", help="Format of the figures.")
+    ] = Format.TEXT,
     watch: Annotated[
         float | None,
         typer.Option(
-            min=0.1, metavar="SECONDS", help="Again every so often; as text, one line of figures."
+            min=0.1,
+            metavar="SECONDS",
+            help="Repeat every so many seconds; as text, one line each time.",
         ),
     ] = None,
 ) -> None:
-    """Print the allocator's figures of a running process."""
+    """Print the allocator's figures for a running process."""
     process = find_process(target)
     if watch is None:
         echo_bytes(ask(process, f"stats {format_.value}"))
@@ -88,7 +92,9 @@ def profile_command(
     kind: Annotated[Kind, typer.Option(help="What to profile.")] = Kind.HEAP,
     seconds: Annotated[
         int,
-        typer.Option(min=0, max=3600, help="Only what happens in so long; 0: since the start."),
+        typer.Option(
+            min=0, max=3600, help="Profile only the next SECONDS; 0: all since the start."
+        ),
     ] = 0,
 ) -> None:
     """Write a profile of a running process as gzipped profile.proto (pprof)."""
@@ -114,7 +120,8 @@ def profile_command(
 def release_command(
     target: Target,
     amount: Annotated[
-        str | None, typer.Argument(metavar="[BYTES]", help="At least so much: 500M; all.")
+        str | None,
+        typer.Argument(metavar="[BYTES]", help="How much at least, such as 500M. Default: all."),
     ] = None,
 ) -> None:
     """Make a running process give free memory back to the system now."""
@@ -156,7 +163,7 @@ def with_size(value: str, takes: str) -> str:
 
 def get_command(
     target: Target,
-    name: Annotated[str | None, typer.Argument(help="One setting; all without it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One setting. Default: all.")] = None,
 ) -> None:
     """Print the settings of a running process."""
     process = find_process(target)

@@ -210,9 +210,11 @@ def add_to(app: typer.Typer, say: Warn) -> None:
         profile: Annotated[Path, typer.Argument(help="A profile in pprof's format.")],
         output: Annotated[Path, typer.Option("-o", "--output", help="Where to write the result.")],
         root: Annotated[
-            Path, typer.Option(help="Where the program's files are, e.g. /proc/PID/root.")
+            Path, typer.Option(help="Where to find the program's files, such as /proc/PID/root.")
         ] = Path("/"),
-        tool: Annotated[Tool | None, typer.Option(help="What to ask. Default: the best.")] = None,
+        tool: Annotated[
+            Tool | None, typer.Option(help="Which tool to ask. Default: the best there is.")
+        ] = None,
     ) -> None:
         """Add function names to a profile, so that it can be read on another machine."""
         dump(symbolize(load(profile), root, tool, say), output)

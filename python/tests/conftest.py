@@ -6,11 +6,17 @@ that need the real one are in the blackbox suites of the allocator.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from comparing import Compare
+
+# jax compiles the same few models in every run of a test; nine tenths of a short training are that.
+if "STRATA_BUILD_DIR" in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{os.environ['STRATA_BUILD_DIR']}/jax"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 STAND_IN = r"""
 #define _GNU_SOURCE

@@ -292,7 +292,7 @@ def test_children_count(in_cgroup: bool, monkeypatch: pytest.MonkeyPatch, script
         (["--arm", "none", "--arm", "glibc", "--server", "x{port}"], "belong together"),
         (["--arm", "none", "--arm", "glibc", "--metric", "x", "--", "true"], "--metric"),
         (["--arm", "none", "--arm", "path:/no.so", "--", "true"], "no such file"),
-        (["--hosts", "/none", "--ray", "--arm", "none", "--", "true"], "exclude"),
+        (["--hosts", "/none", "--ray", "--arm", "none", "--", "true"], "used together"),
     ],
 )
 def test_mistakes_are_one_line(compare: Compare, arguments: list[str], said: str) -> None:

@@ -80,7 +80,10 @@ def test_server_ends_with_its_input(server: Path, tmp_path: Path) -> None:
     [
         ("import sys; sys.exit('no port is free')", "did not start: no port is free"),
         ("print('hello')", "did not start: it said nothing"),
-        ("print('1 1', flush=True); input_ = open(0).read(); raise SystemExit(3)", "ended badly"),
+        (
+            "print('1 1', flush=True); input_ = open(0).read(); raise SystemExit(3)",
+            "the server failed",
+        ),
     ],
 )
 def test_bad_server_is_one_error(tmp_path: Path, script: str, words: str) -> None:

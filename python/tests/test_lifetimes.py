@@ -228,7 +228,7 @@ def environment(library: Path) -> dict[str, str]:
         (["--heap", "glibc", "--learn", "d"], "--learn: the heap glibc takes no samples"),
         (
             ["--set", "PROFILE=heap:/tmp/x", "--learn", "d"],
-            "--learn and --set PROFILE=heap:/tmp/x exclude each other",
+            "--learn and --set PROFILE=heap:/tmp/x cannot be used together",
         ),
         (["--learn", "/dev/null/d"], "--learn /dev/null/d: not a directory"),
     ],

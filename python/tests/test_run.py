@@ -230,7 +230,7 @@ def test_script_without_interpreter_line_runs(strata: Runner, tmp_path: Path) ->
         (["run", "--release", "maybe", "--", "true"], "maybe"),
         (["run", "--set", "NOVALUE", "--", "true"], "NOVALUE"),
         (["run", "--set", "=1", "--", "true"], "NAME=VALUE"),
-        (["run", "--stats", "--set", "STATS=/tmp/x", "--", "true"], "exclude"),
+        (["run", "--stats", "--set", "STATS=/tmp/x", "--", "true"], "used together"),
         (["run", "--unknown", "--", "true"], "--unknown"),
         (["run", "--guard", "1/0", "--", "true"], "1/N"),
         (["run", "--guard", "often", "--", "true"], "1/N"),

@@ -45,7 +45,7 @@ class Model {
   const Kernels* kernels_ = nullptr;
 };
 
-// A function by its symbol as the ELF table has it, or by its place (docs/model-format.md).
+// A function by its symbol as the ELF table has it, or by its place (tokens.h).
 void RowOf(const Model& model, const char* name, size_t length, FrameRow* out);
 
 void Start(ModelState* state);

@@ -1,6 +1,52 @@
-// The file of a model: docs/model-format.md has its layout, strata/learn/model_file.py writes it.
-// Open checks bytes that may be anybody's: bounds, version, checksum; what it lets through can be
-// read without a further look. Copies nothing: the bytes must outlive it. Sits in lifetime.
+// The file of a model. strata/learn/model_file.py writes it. Open checks bytes that may be
+// anybody's: bounds, version, checksum; what it lets through can be read without a further look.
+// Copies nothing: the bytes must outlive it. Sits in lifetime.
+//
+// The layout. Numbers are little endian, floats IEEE 754 single precision. Sections, and the file,
+// end at multiples of 64 bytes. The header:
+//   0   STRATALM
+//   8   u32 version: 2
+//   12  u32 bytes of the header with the table of sections: 304
+//   16  u64 bytes of the file
+//   24  u64 checksum: FNV-1a of the whole file, with these eight bytes taken for zeros
+//   32  u32 flags. Bit 0: weights are int8; the others are 0
+//   36  u32 rows of the embedding
+//   40  u32 slots of the table of tokens, a power of two
+//   44  five u32 that version 2 fixes: embedding 32, hidden state 64, classes 8, rows for
+//       sizes 256, sections 15
+//   64  for each section its offset and its bytes, u64 each
+// A reader refuses, in this order: another magic, a file shorter than the header says, another
+// version, anything else that does not hold. The sections:
+//   hashes, rows   the vocabulary, an open-addressed table: a token's place is its hash modulo the
+//                  slots, then the next one on; hash 0 is free. rows has the row of the embedding
+//                  (u32) for each slot. At most 4,096 words, and with places 5,120 tokens
+//   embedding      rows of 32. Row 0 is of all unknown words; the last 256 are of sizes: 64 coarse
+//                  ones, 192 fine ones
+//   input, hidden, head   matrices of the GRU (32 x 192, 64 x 192) and the head (64 x 16), a row
+//                  for each number that goes in. Columns of the GRU are the reset, update and new
+//                  gates, 64 each; of the head's the first 8 count
+//   biases         192 of the input, 192 of the hidden state
+//   head bias      16
+//   class names    8 of 16 bytes, ended by zeros
+//   builds         at most 256 build ids of programs it was trained on, 64 bytes each, ended
+//                  by zeros
+//   about          JSON for people
+// Behind the embedding and each matrix stands a section of scales, empty in a file of floats. An
+// int8 weight times its scale is the weight: the embedding has a scale for each row, a matrix one
+// for each column.
+//
+// The prediction. A frame is the sum of the embedding's rows of its words (tokens.h), or row 0 if
+// it has none, and of its place's row if the model has one. The GRU starts from zeros and takes the
+// frames from main inward, the innermost 64 at most, then the size, which is the sum of two rows.
+// With i the input times its matrix plus its bias, and h' the state times its matrix plus its bias:
+//   reset  = sigmoid(i.reset + h'.reset)
+//   update = sigmoid(i.update + h'.update)
+//   new    = tanh(i.new + reset * h'.new)
+//   h      = (1 - update) * new + update * h
+// The classes' odds are the softmax of the head. The size is that of the size class; p is the
+// position of its highest bit. Its coarse row, counted from the first for sizes, is 0 below 2, else
+// 2p plus the bit below the highest, and 63 at most. Its fine row, counted from the 64 behind, is
+// the size itself below 8, else 8(p - 2) plus the three bits below the highest, and 191 at most.
 #pragma once
 
 #include <cstddef>

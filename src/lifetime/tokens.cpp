@@ -1,4 +1,4 @@
-// The rule of docs/model-format.md, byte for byte as strata/learn/tokens.py. Sits in lifetime.
+// The rule of tokens.h, byte for byte as strata/learn/tokens.py. Sits in lifetime.
 #include "lifetime/tokens.h"
 
 #include <cstring>

@@ -77,20 +77,16 @@ const Preset* FindPreset(const char* name);
 
 constexpr OptionRow kTable[] = {
     {"PRESET", "memory|speed|latency|debug", "none",
-     "sets several of the others, which still count if they are set themselves: see below",
+     "a set of other options, listed below; those you set yourself count",
      [](const char* v, Options&) { return FindPreset(v) != nullptr; }},
     {"STATS", "exit|PATH|off", "none",
-     "print statistics on stderr at exit, or write them to PATH as JSON; costs nothing before",
+     "print statistics on stderr at exit, or write them to PATH as JSON",
      [](const char* v, Options& o) { return ParsePath(v, o.stats); }},
-    {"PROMETHEUS", "PATH|off", "none",
-     "write the statistics to PATH as Prometheus text, for the textfile collector; %p is the pid",
+    {"PROMETHEUS", "PATH|off", "none", "write statistics to PATH for Prometheus; %p is the pid",
      [](const char* v, Options& o) { return ParsePath(v, o.prometheus); }},
     {"STATS_INTERVAL", "seconds", "0 (only at exit); 15 with STRATA_PROMETHEUS",
-     "rewrite the files of STRATA_STATS and STRATA_PROMETHEUS every so often while the program "
-     "runs",
-     Interval<&Options::stats_interval_s>},
-    {"CACHE", "auto|cpu|thread", "auto",
-     "which front end; thread costs memory per thread, cpu needs rseq",
+     "rewrite these files while the program runs", Interval<&Options::stats_interval_s>},
+    {"CACHE", "auto|cpu|thread", "auto", "one cache a CPU (needs rseq), or one a thread",
      [](const char* v, Options& o) {
        if (strcmp(v, "auto") == 0) {
          o.cache = CacheChoice::kAuto;
@@ -104,8 +100,7 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"CPU_CACHE_BYTES", "bytes", "1536K",
-     "memory that caches may hold for each virtual CPU in use; less saves memory, more saves "
-     "misses",
+     "what caches may hold for each CPU in use; less memory, more misses",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kSize, uint64_t{1} << 30, n)) return false;
@@ -113,41 +108,34 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"RELEASE", "on|off", "on",
-     "give free memory back by itself; off keeps the peak, except near a memory limit",
+     "give free memory back by itself; off keeps the peak, except near a limit",
      Switch<&Options::release>},
-    {"RELEASE_SHORT_MS", "ms", "10000", "demand estimate: look back for swings this far",
+    {"RELEASE_SHORT_MS", "ms", "10000", "how far back to look for swings in what is used",
      Milliseconds<&Options::release_short_ms>},
-    {"RELEASE_LONG_MS", "ms", "30000", "demand estimate: look back for the steady level this far",
+    {"RELEASE_LONG_MS", "ms", "30000", "how far back to look for the steady level",
      Milliseconds<&Options::release_long_ms>},
-    {"RELEASE_PEAK_MS", "ms", "30000", "demand estimate: never more than the peak of this long",
+    {"RELEASE_PEAK_MS", "ms", "30000", "keep no more than the peak of this long",
      Milliseconds<&Options::release_peak_ms>},
-    {"RELEASE_IDLE_MS", "ms", "3000",
-     "the same for a program that rests: shorter gives back sooner",
+    {"RELEASE_IDLE_MS", "ms", "3000", "the same while the program rests",
      Milliseconds<&Options::release_idle_ms>},
-    {"HUGEPAGES", "on|off", "on",
-     "ask for hugepages by advice; off for programs that fork and write a lot",
+    {"HUGEPAGES", "on|off", "on", "ask for hugepages; off for programs that fork and write a lot",
      Switch<&Options::hugepages>},
-    {"HEAP_LIMIT", "bytes", "0 (none)", "malloc returns null beyond this much heap",
+    {"HEAP_LIMIT", "bytes", "0 (none)", "beyond this much heap malloc returns null",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kSize, UINT64_MAX, n)) return false;
        o.heap_limit = n;
        return true;
      }},
-    {"ADAPTIVE", "on|off", "on",
-     "share the caches' memory by misses, within CPU_CACHE_BYTES times the CPUs in use; off gives "
-     "each CPU the same",
+    {"ADAPTIVE", "on|off", "on", "give more cache to the CPUs that miss more",
      Switch<&Options::adaptive>},
     {"SOFT_LIMIT", "bytes|PERCENT%|off", "90%",
-     "near this part of the cgroup's memory limit, or this much memory of its own, caches are "
-     "emptied and free memory goes back at once; costs page faults there, nothing below",
+     "from here on free memory goes back at once: a part of the cgroup's limit, or this process's "
+     "bytes",
      [](const char* v, Options& o) { return ParseSoftLimit(v, o.soft_limit); }},
-    {"PRICE", "on|off", "off",
-     "while memory or process ids are scarce, the process that takes more waits, so that its "
-     "neighbours are not killed; costs nothing while there is enough",
+    {"PRICE", "on|off", "off", "growth waits while memory is scarce, so that nobody is killed",
      Switch<&Options::price>},
-    {"WEIGHT", "1-10000", "100",
-     "with PRICE: how much of what is left this process may take, beside others at 100",
+    {"WEIGHT", "1-10000", "100", "with PRICE: this process's share, beside others at 100",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kPlain, kMostWeight, n) || n == 0) return false;
@@ -155,8 +143,7 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"CACHE_DOMAINS", "auto|off|CPU lists", "auto",
-     "keep freed objects in the last-level cache they lie in; auto asks the kernel which CPUs "
-     "share one, 0-3,8-11;4-7 says so",
+     "keep freed objects in the last-level cache they lie in; 0-3;4-7 says which CPUs share one",
      [](const char* v, Options& o) {
        CacheTopology topology;
        const bool word = strcmp(v, "auto") == 0 || strcmp(v, "off") == 0;
@@ -166,16 +153,13 @@ constexpr OptionRow kTable[] = {
        memcpy(o.cache_domains, v, length + 1);
        return true;
      }},
-    {"SPAN_PRIORITY", "on|off", "on",
-     "fill the fullest spans first; off, for experiments, takes the span freed into last",
+    {"SPAN_PRIORITY", "on|off", "on", "fill the fullest spans first",
      Switch<&Options::span_priority>},
     {"LIFETIME_FILLER", "on|off", "off",
-     "spans of more than 16 objects on hugepages of their own, as if they lasted longer",
+     "give spans of more than 16 objects hugepages of their own",
      Switch<&Options::lifetime_filler>},
     {"LIFETIMES", "off|online|model", "off; model with MODEL",
-     "keep objects that last apart from those of their size that do not, as learned from samples, "
-     "or as a model says until there are enough; for programs that keep some of what a burst "
-     "allocates",
+     "keep objects that last apart, as learned from samples or from a model",
      [](const char* v, Options& o) {
        if (strcmp(v, "off") == 0) {
          o.lifetimes = LifetimeChoice::kOff;
@@ -189,12 +173,10 @@ constexpr OptionRow kTable[] = {
        o.says_lifetimes = true;
        return true;
      }},
-    {"MODEL", "PATH|off", "none",
-     "the model of lifetimes that `strata train` made; takes up to 4 MiB",
+    {"MODEL", "PATH|off", "none", "the model that `strata train` made",
      [](const char* v, Options& o) { return ParsePath(v, o.model); }},
     {"CONTEXTS", "0|2-64", "0 (off)",
-     "objects of as many groups, by calling context and size, in pages of their own; each malloc "
-     "and free takes a lock",
+     "keep objects in N groups by who allocates them; each malloc and free takes a lock",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kPlain, kMostContexts, n) || n == 1) return false;
@@ -202,8 +184,7 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"SAMPLE", "bytes", "2M; 512K with LIFETIMES",
-     "profiles: one allocation in so many bytes is sampled with its stack; 0 is off; less is more "
-     "exact and costs more",
+     "take a sample with its stack every so many bytes; 0 takes none",
      [](const char* v, Options& o) {
        uint64_t n = 0;
        if (!ParseNumber(v, NumberForm::kSize, UINT64_MAX, n)) return false;
@@ -211,13 +192,10 @@ constexpr OptionRow kTable[] = {
        o.says_sample = true;
        return true;
      }},
-    {"BACKGROUND", "on|off", "on",
-     "the background thread; without it memory goes back only on strata_release or malloc_trim, "
-     "near a limit, or where an allocation would fail",
+    {"BACKGROUND", "on|off", "on", "the thread that gives memory back",
      Switch<&Options::background>},
     {"CONTROL", "on|off|always", "on",
-     "the socket through which `strata stats PID` and the like reach a running process; always: "
-     "from the start, even in tiny ones",
+     "the socket that `strata stats PID` asks; always: from the start, even in tiny programs",
      [](const char* v, Options& o) {
        bool on = false;
        if (strcmp(v, "always") == 0) {
@@ -232,23 +210,19 @@ constexpr OptionRow kTable[] = {
     {"PROFILE", "KIND:PATH", "none",
      "write a profile (heap, allocs, peak, lifetime, fragmentation) to PATH at exit; %p is the pid",
      ParseProfile},
-    {"PROFILE_INTERVAL", "seconds", "0 (only at exit)",
-     "rewrite that profile every so often while the program runs, for programs that are killed",
+    {"PROFILE_INTERVAL", "seconds", "0 (only at exit)", "rewrite it while the program runs",
      Interval<&Options::profile_interval_s>},
-    {"PROFILE_SIGNAL", "number", "none",
-     "write that profile to PATH.1, PATH.2 ... each time this signal comes, unless the program "
-     "handles it itself",
+    {"PROFILE_SIGNAL", "number", "none", "write it to PATH.1, PATH.2 ... when this signal comes",
      ParseSignal},
     {"ON_ERROR", "abort|ignore", "abort",
-     "on a double or foreign free: end the program, or leave the block and go on",
+     "on a bad free: end the program, or leave the block and go on",
      [](const char* v, Options& o) {
        if (strcmp(v, "abort") != 0 && strcmp(v, "ignore") != 0) return false;
        o.on_error = strcmp(v, "abort") == 0 ? OnError::kAbort : OnError::kIgnore;
        return true;
      }},
     {"GUARD", "1/N|on|off", "on (1/10000, at most 200 a second)",
-     "one of N small allocations lies on a page of its own between pages that nobody can touch: a "
-     "use after free, overflow or double free of it is told with both stacks; 1/1 is for tests",
+     "put one of N small blocks between guard pages, which find use after free and overflow",
      [](const char* v, Options& o) {
        bool on = false;
        uint64_t n = 0;
@@ -264,12 +238,9 @@ constexpr OptionRow kTable[] = {
        o.says_guard = true;
        return true;
      }},
-    {"CHECK", "on|off", "off",
-     "for a debugging run: canaries on both sides of each block, fillings, a quarantine for what "
-     "is "
-     "freed; errors are told with both stacks. Slow, and 240 bytes a block",
+    {"CHECK", "on|off", "off", "check every block for memory errors, for debugging; slow",
      Switch<&Options::check>},
-    {"VERBOSE", "on|off", "off", "one line on stderr at start that says what was found",
+    {"VERBOSE", "on|off", "off", "say in one line at the start what was found",
      Switch<&Options::verbose>},
 };
 
@@ -355,7 +326,9 @@ void SettleLifetimes(Options& o) {
   }
   if (o.lifetimes != LifetimeChoice::kOff && o.contexts != 0) {
     o.contexts = 0;
-    Message().Text("STRATA_LIFETIMES places by call site, too; STRATA_CONTEXTS ignored").Send();
+    Message()
+        .Text("STRATA_CONTEXTS ignored: STRATA_LIFETIMES already groups objects by call site")
+        .Send();
   }
   if (o.lifetimes != LifetimeChoice::kOff && !o.says_sample) {
     o.sample_interval = kLearningSampleInterval;

@@ -129,7 +129,9 @@ SizeClass UnsampledClassOf(const void* p) {
 }
 
 // From one class to another, for a thread with slabs: as a malloc and a free, but only what it
-// grows by is counted. What was predicted to last still is.
+// grows by is counted. What was predicted to last still is. Into the next class, not the one after:
+// that halves the copies of strings that grow step by step, but Redis's peak rose from 88 to 94 MiB
+// (redis-benchmark -d 200 -t set,lpush,sadd,hset,zadd) for no less CPU time.
 void* MoveUnsampled(void* from, SizeClass c, size_t size) {
   const size_t old_size = InfoOf(c).size;
   const SizeClass plain = ClassOfSize(size);

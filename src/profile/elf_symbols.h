@@ -1,6 +1,6 @@
 // The functions of an ELF file, by its own tables as they stand on disk: .symtab, or .dynsym where
 // that is stripped, and where functions begin by .eh_frame_hdr. The rule is that of
-// docs/model-format.md, which strata/objfile.py has as well. Every read is checked: a file that
+// lifetime/tokens.h, which strata/objfile.py has as well. Every read is checked: a file that
 // lies about itself yields less. Sits in profile; for the background thread.
 #pragma once
 

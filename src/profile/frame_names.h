@@ -1,5 +1,5 @@
 // What the functions on stacks are called, as the tokens of a model of lifetimes need it
-// (docs/model-format.md, "Tokens"): by the symbol in the file's own tables, else by its build id
+// (lifetime/tokens.h): by the symbol in the file's own tables, else by its build id
 // and where it begins; and the place in the file that each returns to. Reads /proc/self/maps and
 // the files; where a file can't be opened, what is mapped of it. Sits in profile; for the
 // background thread: it may take milliseconds.

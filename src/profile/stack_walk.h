@@ -1,7 +1,14 @@
 // The stack of the calling thread, for the sampler: three functions over the one set of unwind
-// tables of the process (profile/unwind). The walk itself is safe anywhere an allocation may
-// happen; everything dear or forbidden there happens in RefreshUnwindTables. Sits in profile;
-// docs/stack-walk.md explains the design.
+// tables of the process (profile/unwind). Sits in profile.
+//
+// Inside malloc a walk must not lock, allocate or ask the dynamic linker, as glibc's backtrace and
+// libunwind do, and Debian's builds have no frame pointers. So RefreshUnwindTables makes tables of
+// each file's .eh_frame off the path (it copies through process_vm_readv, so that a file unmapped
+// meanwhile is no fault), and a walk goes by them, safe wherever an allocation may happen. A wrong
+// table leads to a short or wrong stack at worst, but for one case that can fault: a fiber's stack
+// is unmapped, a smaller one is mapped at the same place, and the thread walks nowhere in between.
+// Frames end a walk whose CFA is in a register other than sp and bp, and those above 256 KiB
+// without a frame pointer. bench/programs/stackwalk.cpp times it beside libunwind and backtrace.
 #pragma once
 
 #include <cstddef>

@@ -157,7 +157,7 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.predictions.places)
         .Text(" places, ")
         .Mebibytes(s.predictions.lasting_live)
-        .Text(" live where what lasts lies\n");
+        .Text(" live among what lasts\n");
   }
   if (s.groups.hot + s.groups.cold != 0) {
     sink.Text("  hinted            ")
@@ -178,13 +178,13 @@ void WriteText(const HeapStats& s, TextSink& sink) {
   if (s.predictions.model_asked != 0) {
     sink.Text("  model             asked about ")
         .Number(s.predictions.model_asked)
-        .Text(" stacks, of which ")
+        .Text(" stacks, wrong about ")
         .Number(s.predictions.model_disagreements)
-        .Text(" did otherwise; ahead of ")
+        .Text("; had answered for ")
         .Number(s.predictions.model_hits)
-        .Text(" samples of ")
+        .Text(" of ")
         .Number(s.predictions.model_hits + s.predictions.model_misses)
-        .Char('\n');
+        .Text(" samples\n");
   }
   if (s.hotness.domains != 0 || s.hotness.rounds != 0) {
     sink.Text("  moving objects    new ")

@@ -89,7 +89,9 @@ void InstallProfileSignal() {
   struct sigaction now{};
   if (sigaction(o.profile_signal, nullptr, &now) != 0) return;
   if (now.sa_handler != SIG_DFL) {
-    Message().Text("STRATA_PROFILE_SIGNAL: the signal is ignored or in use; left alone").Send();
+    Message()
+        .Text("STRATA_PROFILE_SIGNAL: the program ignores or handles this signal; left alone")
+        .Send();
     return;
   }
   struct sigaction ours{};

@@ -19,8 +19,9 @@ promised = heap_lab.promised
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An obstack keeps all that the threads of a storm churn through."""
+    """An obstack keeps all that the threads of a storm churn through, and each fork copies it."""
     monkeypatch.setattr(threads, "STORM_MILLISECONDS", 500)
+    monkeypatch.setattr(fork, "FORKS_LESS", 3)
 
 
 test_api_case = api.test_api

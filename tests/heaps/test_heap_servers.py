@@ -1,8 +1,10 @@
-"""Servers and databases on the composed heaps: the tests of tests/preload, in another lab."""
+"""Servers and databases on the composed heaps: the tests of tests/preload, in another lab
+and somewhat shorter."""
 
 from __future__ import annotations
 
 import heap_lab
+import pytest
 from heap_lab import module_of
 
 memcached = module_of("preload", "memcached")
@@ -13,6 +15,13 @@ sqlite = module_of("preload", "sqlite")
 
 lab = heap_lab.lab
 folder = postgres.folder
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "ROWS", 30_000)
+
+
 
 test_redis_data = redis.test_data_matches_a_model
 test_redis_big_values = redis.test_big_values

@@ -1,4 +1,4 @@
-"""sqlite3 on the library: a schema with 100,000 rows, whole, and equal to glibc's run."""
+"""sqlite3 on the library: a schema with as many rows as ROWS, whole, and equal to glibc's run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from blackbox import Lab, need
 
+ROWS = 100_000
 SCRIPT = """
 pragma journal_mode = wal;
 pragma cache_size = 200;
@@ -13,11 +14,11 @@ create table person (id integer primary key, name text, score real, notes blob);
 create table visit (person integer references person, place text, day integer);
 create index visit_by_place on visit (place, day);
 begin;
-with recursive n (i) as (select 1 union all select i + 1 from n where i < 100000)
+with recursive n (i) as (select 1 union all select i + 1 from n where i < :rows)
 insert into person
   select i, printf('name %d of %s', i, hex(i * 7919)), i * 1.5, zeroblob(i % 200) from n;
-with recursive n (i) as (select 1 union all select i + 1 from n where i < 100000)
-insert into visit select 1 + i * 31 % 100000, 'place ' || (i % 977), i % 365 from n;
+with recursive n (i) as (select 1 union all select i + 1 from n where i < :rows)
+insert into visit select 1 + i * 31 % :rows, 'place ' || (i % 977), i % 365 from n;
 commit;
 update person set notes = randomblob(300) where id % 11 = 0;
 update person set notes = name || name || name where id % 13 = 0;
@@ -38,7 +39,7 @@ select substr(name, 1, 12) p, count(distinct score) from person group by p order
 
 def test_database_is_whole(lab: Lab, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT.replace(":rows", str(ROWS)))
     outputs = []
     for preload in (False, True):
         database = tmp_path / f"{preload}.db"

@@ -137,7 +137,7 @@ def find_arm(spec: str, lib: Path | None = None) -> Arm:
 
 def find_arms(specs: list[str], lib: Path | None = None) -> list[Arm]:
     if len(specs) < 2:
-        raise StrataError("two or more --arm are needed, the first is what the others are held to")
+        raise StrataError("give two or more --arm; the others are compared with the first")
     twice = {s for s in specs if specs.count(s) > 1}
     if twice:
         raise StrataError(f"--arm {sorted(twice)[0]!r} is given twice")

@@ -27,8 +27,8 @@ INTERRUPTED = 130
 NEEDED = ("matplotlib", "numpy", "polars")  # by the result; a base install goes without
 HELP = """Compare allocators or settings on a COMMAND, or on a server under a load.
 
-Runs are interleaved in a random order, each arm once a round. The first arm is what the others are
-held to. Exit status 0: done; 1: runs failed; 130: interrupted, `--resume DIR` goes on."""
+Each round runs every arm once, in a random order. The others are compared with the first arm.
+Exit status 0: done; 1: runs failed; 130: interrupted, `--resume DIR` goes on."""
 
 
 def check_packages() -> None:
@@ -169,7 +169,7 @@ def open_folder(
         default = Path(f"strata-compare-{time.strftime('%Y%m%d-%H%M%S')}")
         return RunDirectory.create(out or default, plan)
     if out is not None:
-        raise StrataError("--resume and --out exclude each other")
+        raise StrataError("--resume and --out cannot be used together")
     folder = RunDirectory.open(resume)
     if plan is not None and plan.hash != folder.plan.hash:
         raise StrataError(f"the run in {resume} has another plan than this command line")
@@ -189,23 +189,25 @@ def compare_command(
     ] = None,
     load: Annotated[str | None, typer.Option(help="What to run against the server.")] = None,
     ready_port: Annotated[
-        int, typer.Option(help="The port that tells that the server is ready, if not {port}.")
+        int, typer.Option(help="The server is ready when this port answers; {port} if not given.")
     ] = 0,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="How often each arm runs; 10 times if not said.")
+        int | None, typer.Option(min=1, help="How often each arm runs; 10 times if not given.")
     ] = None,
-    warm_up: Annotated[bool, typer.Option(help="One round first that is not counted.")] = True,
-    seed: Annotated[int, typer.Option(help="For the order of runs and the bootstrap.")] = 1,
+    warm_up: Annotated[bool, typer.Option(help="Run one round first that does not count.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the order of runs and of the bootstrap.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one run may take.")] = 600,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=REGEX: a figure in the output; NAME:lower= if less is better."),
+        typer.Option(
+            help="NAME=REGEX takes a figure from the output; NAME:lower=REGEX if less is better."
+        ),
     ] = None,
     margin: Annotated[
-        float, typer.Option(min=0.0001, max=1, help="A difference below it does not matter.")
+        float, typer.Option(min=0.0001, max=1, help="A smaller difference does not matter.")
     ] = DEFAULT_MARGIN,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The run directory.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run directory.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue in this run directory.")] = None,
     lib: Annotated[Path | None, typer.Option(help="The libstrata.so of the arms `strata`.")] = None,
     hosts: Annotated[
         Path | None, typer.Option(help="A file of ssh hosts, one a line: run on all of them.")
@@ -214,10 +216,10 @@ def compare_command(
         str, typer.Option(help="The strata command on those hosts.")
     ] = "strata",
     ray: Annotated[bool, typer.Option("--ray", help="Run on all nodes of a Ray cluster.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     if hosts is not None and ray:
-        raise StrataError("--hosts and --ray exclude each other")
+        raise StrataError("--hosts and --ray cannot be used together")
     if hosts is not None and lib is not None:
         raise StrataError("--lib names a file here; on --hosts, STRATA_LIB in their environment")
     check_packages()

@@ -12,9 +12,9 @@ from strata.doctor import kernel, process, system
 from strata.doctor.view import CannotTellError, Finding, State, View, Weight, tell
 from strata.terminal import console, echo, printable
 
-HELP = """Say what here, or in process PID, keeps Strata from its best, and what mends it.
+HELP = """Say what on this machine, or in process PID, holds Strata back, and how to mend it.
 
-Exit status 0: nothing, or what matters little; 1: there is something to mend; 2: could not tell."""
+Exit status 0: nothing to mend; 1: something; 2: nothing found, but not all could be told."""
 ORDER = {State.MEND: 0, State.UNKNOWN: 1, State.OK: 2}
 WEIGHTS = list(Weight)
 
@@ -113,7 +113,7 @@ def show(findings: list[Finding]) -> None:
 
 def doctor_command(
     target: Annotated[str | None, typer.Argument(metavar="[PID]")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     findings = examine(View() if target is None else live_view(target))
     if json_:

@@ -25,14 +25,19 @@ FORMS = (".html", ".svg", ".folded")
 Focus = Annotated[str | None, typer.Option(help="Only stacks with a function that matches.")]
 Ignore = Annotated[str | None, typer.Option(help="No stacks with a function that matches.")]
 Hide = Annotated[
-    str | None, typer.Option(help="Leave functions out that match, e.g. 'malloc|calloc|realloc'.")
+    str | None,
+    typer.Option(help="Leave out functions that match, such as 'malloc|calloc|realloc'."),
 ]
-Root = Annotated[Path, typer.Option(help="Where the program's files are, e.g. /proc/PID/root.")]
+Root = Annotated[
+    Path, typer.Option(help="Where to find the program's files, such as /proc/PID/root.")
+]
 TypeName = Annotated[
-    str | None, typer.Option("--type", help="The values to show, e.g. inuse_space, alloc_objects.")
+    str | None,
+    typer.Option("--type", help="Which values to show, such as inuse_space or alloc_objects."),
 ]
 Wrappers = Annotated[
-    bool, typer.Option("--wrappers", help="Count memory as malloc's and its wrappers' own, too.")
+    bool,
+    typer.Option("--wrappers", help="Show malloc and its wrappers, too, not only who calls them."),
 ]
 Rows = Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to print.")]
 

@@ -35,7 +35,7 @@ def lifetimes(
     test_share: Annotated[
         float, typer.Option(min=0, max=0.9, help="Share of the functions to hold out for the test.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option(help="Another one holds out other functions.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed; another one holds out other functions.")] = 1,
     cluster: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Read on the workers of this Dask scheduler."),

@@ -1,5 +1,5 @@
 """The file of a model: writes it, checks and reads it, and predicts from it as the run time does.
-docs/model-format.md describes the bytes; src/lifetime/model_file.h reads them."""
+src/lifetime/model_file.h describes the bytes, and reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frame's tokens, by the rule of docs/model-format.md, which src/lifetime/tokens.h has as well:
+"""A frame's tokens, by the rule that src/lifetime/tokens.h describes:
 tests/lifetime/golden/tokens.txt holds both to it. After LLAMA (Maas et al., ASPLOS 2020, section
 5.2), but from symbols as the linker knows them, which a running program can read for itself."""
 

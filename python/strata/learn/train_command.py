@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 HELP = """Train a model that predicts lifetimes, and say how well it does on functions it never saw.
 
 Each SOURCE is a data set of `strata lifetimes` (*.parquet), a profile, or a folder of profiles.
-docs/learning.md says what is trained, docs/model-format.md what the file holds."""
+docs/learning.md says what is trained."""
 TEST_HELP = """Say how well a model predicts the lifetimes in other recordings.
 
-Each SOURCE is as for `strata train`. All of its contexts count, those that are held out from
-training as well."""
+Each SOURCE is as for `strata train`; what is held out from training counts, too."""
 SEEDS = 1 << 31
 
 
@@ -45,18 +44,20 @@ def train(
         Path, typer.Option("-o", "--output", metavar="FILE", help="The model to write.")
     ],
     seed: Annotated[
-        int, typer.Option(min=0, max=SEEDS - 1, help="The same one gives the same bytes.")
+        int, typer.Option(min=0, max=SEEDS - 1, help="Seed; the same one gives the same bytes.")
     ] = 1,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Times through the data; else 1,000 steps, 10 at least."),
+        typer.Option(
+            min=1, help="Times through the data. Default: enough for 1,000 steps, 10 at least."
+        ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page of how well it does."),
+        typer.Option("--html", metavar="FILE", help="Write a page that shows how well it does."),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Weights of a byte: a smaller file.")
+        bool, typer.Option("--int8", help="Make weights of one byte, for a smaller file.")
     ] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Train a token LSTM and LightGBM as well (slow).")

@@ -82,17 +82,21 @@ def lint_command(
             "--property",
             "-p",
             metavar="NAME|FILE",
-            help="taint, heap, file, lock or a file of yours; repeatable. All four without it.",
+            help="taint, heap, file, lock, or a file of yours; repeatable. Default: all four.",
         ),
     ] = None,
     sarif: Annotated[Path | None, typer.Option(help="Write SARIF 2.1.0 there.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page there.")] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="Leave out what this file of --write-baseline knows.")
+        Path | None, typer.Option(help="Leave out what this file of --write-baseline lists.")
     ] = None,
     write_baseline_: Annotated[
         Path | None,
-        typer.Option("--write-baseline", metavar="PATH", help="Write what is found as known."),
+        typer.Option(
+            "--write-baseline",
+            metavar="PATH",
+            help="List what is found in this file, for --baseline.",
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -119,7 +123,7 @@ def lint_command(
     more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
     echo(f"{len(fresh)} found{more}; {lines:,} lines in {seconds:.1f} s")
     if given_up := sum(o.given_up for o in outcomes):
-        say(f"{given_up} places were too much to follow to their end; what lies behind is not told")
+        say(f"{given_up} paths were too long to follow; errors behind them are not reported")
     raise typer.Exit(1 if fresh and write_baseline_ is None else 0)
 
 

@@ -18,7 +18,7 @@ from strata.terminal import console, echo, say
 if TYPE_CHECKING:
     from strata.pageutil.measure import Result
 
-HELP = """Measure how much COMMAND uses of the pages that it touches.
+HELP = """Measure which part of its pages COMMAND uses.
 
 The command runs unmodified, in qemu-user and so 10 to 20 times slower. Input,
 signals and the exit status are its own. DIR gets index.html, pageutil.png and
@@ -103,15 +103,15 @@ def pageutil_command(
         typer.Option(
             "--heap",
             metavar="NAME",
-            help="Run it on Strata (`strata`) or one of its heaps, and tell size classes and "
-            "stacks apart.",
+            help="Run it on `strata` or another of its heaps, and show sizes and stacks.",
         ),
     ] = None,
     lib: Annotated[
         Path | None, typer.Option("--lib", metavar="PATH", help="The libstrata.so to use.")
     ] = None,
     stacks: Annotated[
-        bool, typer.Option("--stacks", help="Tell sizes and stacks apart on its own malloc, too.")
+        bool,
+        typer.Option("--stacks", help="Show sizes and stacks on the program's own malloc, too."),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON; the last line goes to stderr.")

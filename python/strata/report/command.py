@@ -14,9 +14,9 @@ from strata.terminal import console, in_a_line
 
 HELP = """Explain a process's memory on one page.
 
-TARGET is a running process, by number or name, or a folder: with an earlier report, or with files
-that the library wrote (STRATA_STATS, STRATA_PROFILE). The page, index.html, and what was gathered
-from a process go to the folder given with -o; a summary goes to the terminal."""
+Give a running process, by number or name, or a folder: an earlier report's, or one with files
+that the library wrote (STRATA_STATS, STRATA_PROFILE). The page, index.html, and the data go to
+the folder given with -o; a summary goes to the terminal."""
 MOST_SECONDS = 3600
 
 
@@ -28,7 +28,7 @@ def report(
     target: Annotated[str, typer.Argument(metavar="PID|NAME|DIR", help="What to explain.")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="Where to; default: DIR itself."),
+        typer.Option("-o", "--out", metavar="DIR", help="Where to write. Default: DIR itself."),
     ] = None,
     seconds: Annotated[
         float,

@@ -176,45 +176,48 @@ def save(items: Items, path: Path) -> None:
 
 def simulate_command(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...")] = None,
-    domain: Annotated[
-        Kind, typer.Option(help="What the items of the files are, and what they are packed into.")
-    ] = Kind.HEAP,
+    domain: Annotated[Kind, typer.Option(help="What the items are.")] = Kind.HEAP,
     made: Annotated[
-        Made | None, typer.Option("--generate", help="Make items up in place of FILE.")
+        Made | None, typer.Option("--generate", help="Make up items instead of reading FILE.")
     ] = None,
     save_to: Annotated[
         Path | None,
-        typer.Option(
-            "--save", metavar="FILE", help="Write what --generate made, .csv or .parquet."
-        ),
+        typer.Option("--save", metavar="FILE", help="Write the made-up items, .csv or .parquet."),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option("--model", metavar="FILE", help="A model of `strata train`, for its own row."),
+        typer.Option("--model", metavar="FILE", help="Add a row for this model of `strata train`."),
     ] = None,
     noise: Annotated[
         list[float] | None,
-        typer.Option(min=0, max=100, help="Percent of the oracle's answers to spoil; repeatable."),
+        typer.Option(
+            min=0,
+            max=100,
+            help="Add a row with so many percent of the oracle's answers wrong; repeatable.",
+        ),
     ] = None,
     base: Annotated[
-        float | None, typer.Option(min=1e-9, max=1e9, help="Bound of the shortest class, seconds.")
+        float | None,
+        typer.Option(min=1e-9, max=1e9, help="Upper bound of the shortest class, in seconds."),
     ] = None,
     ratio: Annotated[
-        int | None, typer.Option(min=2, max=1 << 20, help="Of a class's bound to the next.")
+        int | None,
+        typer.Option(
+            min=2, max=1 << 20, help="How many times longer each class is than the one before."
+        ),
     ] = None,
     classes: Annotated[
-        int | None, typer.Option(min=1, max=16, help="Of lifetimes; the last has no bound.")
+        int | None,
+        typer.Option(min=1, max=16, help="Number of classes of lifetimes; the last has no bound."),
     ] = None,
     deadline: Annotated[
-        int, typer.Option(min=1, max=1000, help="Of a bin, in bounds of its class.")
+        int, typer.Option(min=1, max=1000, help="Deadline of a bin, in bounds of its class.")
     ] = 2,
     full: Annotated[
-        float, typer.Option(min=1, max=99, help="Percent of the flash that files need at most.")
+        float, typer.Option(min=1, max=99, help="How full of files the flash gets, in percent.")
     ] = 80.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of --generate and --noise.")] = 1,
-    parts: Annotated[
-        int, typer.Option(min=2, max=100_000, help="Of the run, a point of the picture each.")
-    ] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --generate and --noise.")] = 1,
+    parts: Annotated[int, typer.Option(min=2, max=100_000, help="Points in the picture.")] = 200,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Draw it: .html or .png; or .json."),

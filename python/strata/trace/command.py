@@ -132,7 +132,7 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
             typer.Option(
                 "--annotate",
                 metavar="FILE",
-                help="Write FILE's trace to -o with the lifetime of each object in it.",
+                help="Copy this trace to -o, with the lifetime of each object.",
             ),
         ] = None,
     ) -> None:

@@ -200,11 +200,12 @@ def replay_command(
     heap: Annotated[
         list[str] | None,
         typer.Option(
-            "--heap", metavar="NAME", help="A heap of the tree, libstrata-NAME.so; or glibc."
+            "--heap", metavar="NAME", help="A heap of this tree, libstrata-NAME.so, or glibc."
         ),
     ] = None,
     preload: Annotated[
-        list[Path] | None, typer.Option("--preload", metavar="PATH", help="Any library's malloc.")
+        list[Path] | None,
+        typer.Option("--preload", metavar="PATH", help="A library with a malloc."),
     ] = None,
     allocator: Annotated[
         list[str] | None,
@@ -214,21 +215,21 @@ def replay_command(
     ] = None,
     threads: Annotated[
         bool,
-        typer.Option("--threads", help="As many threads as recorded; else one, in exact order."),
+        typer.Option(
+            "--threads", help="Use as many threads as recorded. Default: one, in the exact order."
+        ),
     ] = False,
-    touch: Annotated[
-        bool, typer.Option(help="Write to each page of a block, as the program may have.")
-    ] = True,
+    touch: Annotated[bool, typer.Option(help="Write to each page of a block.")] = True,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="Timed runs; the median counts.")] = 3,
     samples: Annotated[
-        int, typer.Option(min=1, max=100_000, help="How often memory is looked at in a run.")
+        int, typer.Option(min=1, max=100_000, help="How often to look at memory in a run.")
     ] = 200,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Write index.html and result.json."),
     ] = None,
 ) -> None:
-    """Make the calls of a trace again on allocators, and compare time and memory."""
+    """Repeat the calls of a trace on several allocators, and compare time and memory."""
     from strata.stats import duration, human
 
     named = {

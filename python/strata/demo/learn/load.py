@@ -127,7 +127,7 @@ def served(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
         yield Server(int(words[0]), int(words[1]))
         process.stdin.close()
         if process.wait(STOP_SECONDS) != 0:
-            raise StrataError(f"the server ended badly: {last_line(log)}", 1)
+            raise StrataError(f"the server failed: {last_line(log)}", 1)
     except subprocess.TimeoutExpired as error:
         raise StrataError(f"the server does not end: {last_line(log)}", 1) from error
     finally:
