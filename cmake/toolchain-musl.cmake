@@ -55,3 +55,7 @@ set(CMAKE_C_FLAGS_INIT "-isystem ${kernel}")
 string(JOIN " -isystem " CMAKE_CXX_FLAGS_INIT "-nostdinc -nostdinc++"
   "${CMAKE_CURRENT_LIST_DIR}/musl" ${cxx} ${cxx_of_machine} ${musl}/include/${triplet} ${own}
   ${kernel})
+if(STRATA_MACHINE STREQUAL "aarch64")
+  # libgcc's choice between two kinds of atomics asks for a function that glibc alone has.
+  string(APPEND CMAKE_CXX_FLAGS_INIT " -mno-outline-atomics")
+endif()

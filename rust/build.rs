@@ -128,6 +128,9 @@ impl Target {
             fail(&format!("{}: no headers of musl there; MUSL_INCLUDE names another folder", musl.display()));
         }
         let mut flags: Vec<OsString> = vec!["-nostdinc".into(), "-nostdinc++".into()];
+        if self.arch == "aarch64" {
+            flags.push("-mno-outline-atomics".into()); // libgcc's ask for a function of glibc's
+        }
         for folder in [
             root.join("cmake/musl"),
             format!("{headers}/c++/{version}").into(),
