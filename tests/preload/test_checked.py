@@ -13,7 +13,7 @@ from test_redis import Model, redis
 from test_sqlite import SCRIPT
 
 CHECKED = {"STRATA_CHECK": "on"}
-MODULES = ("test_dict", "test_json", "test_list", "test_re", "test_set", "test_struct", "test_zlib")
+MODULES = ("test_copy", "test_struct", "test_textwrap")
 
 
 def test_redis(lab: Lab, tmp_path: Path) -> None:
