@@ -27,8 +27,9 @@
 #                  (AREA=span: one list; ONLY=NAME: those with such a name)
 #   make install   to PREFIX (/usr/local) under DESTDIR
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
+#   make checked-suites  the suites of Redis, SQLite and Python under STRATA_CHECK=on, over an hour
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler analyzer tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages clean
+.PHONY: all lib servers crestdb compiler analyzer tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages checked-suites clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -142,6 +143,10 @@ packages:
 
 test-packages: packages
 	@$(PYTHON) -m pytest -q -p no:cacheprovider packages/tests
+
+checked-suites: lib
+	@$(DEPS) suites
+	@scripts/checked_suites.py
 
 clean:
 	rm -rf build out .venv

@@ -18,6 +18,7 @@ if(STRATA_REPLAY_SOURCES)
   add_executable(strata_replay ${STRATA_REPLAY_SOURCES})
   target_link_libraries(strata_replay PRIVATE strata_headers strata_flags)
   set_target_properties(strata_replay PROPERTIES OUTPUT_NAME strata-replay LINKER_LANGUAGE C)
+  target_link_options(strata_replay PRIVATE LINKER:--build-id)
   if(CMAKE_LIBRARY_OUTPUT_DIRECTORY)
     set_target_properties(strata_replay PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")

@@ -3,7 +3,8 @@
 
     packages/build.py [--out out/packages] [deb] [wheel] [crate]
 
-Without names it makes all. Each is described in docs/installing.md.
+Without names it makes all. Each is described in docs/installing.md. Debian packages and wheels are
+made for each architecture and C library that can be built here (stage.targets).
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ import wheel
 KINDS = ("deb", "wheel", "crate")
 
 
+def stages_by_machine(work: Path) -> list[list[stage.Stage]]:
+    machines: dict[str, list[stage.Stage]] = {}
+    for target in stage.targets():
+        machines.setdefault(target.machine, []).append(stage.install(target, work))
+    return list(machines.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; all")
@@ -33,11 +41,13 @@ def main() -> None:
     made: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="strata-packages-") as folder:
         work = Path(folder)
-        installed = stage.install(work) if {"deb", "wheel"} & set(kinds) else None
-        if installed and "deb" in kinds:
-            made += deb.make(installed, work, out)
-        if installed and "wheel" in kinds:
-            made.append(wheel.make(installed, work, out))
+        if {"deb", "wheel"} & set(kinds):
+            for stages in stages_by_machine(work):
+                for each in stages:
+                    if "deb" in kinds:
+                        made += deb.make(each, work, out)
+                    if "wheel" in kinds:
+                        made.append(wheel.make(each, stages, work, out))
         if "crate" in kinds:
             made.append(crate.make(work, out))
     for path in made:

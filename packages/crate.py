@@ -16,6 +16,7 @@ def make(work: Path, out: Path) -> Path:
     shutil.copy2(ROOT / "LICENSE", source)
     shutil.copytree(ROOT / "src", source / "vendor/src", ignore=NOT_VENDORED)
     shutil.copytree(ROOT / "include", source / "vendor/include")
+    shutil.copytree(ROOT / "cmake/musl", source / "vendor/cmake/musl")
     run(
         *("cargo", "package", "-q", "--offline", "--no-verify", "--allow-dirty"),
         *("--target-dir", work / "cargo"),

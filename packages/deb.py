@@ -1,27 +1,24 @@
-"""The Debian packages: libstrata0, libstrata0-dbgsym, libstrata-dev and strata-tools.
+"""The Debian packages: libstrata0, libstrata0-dbgsym, libstrata-dev, strata-tools and
+libstrata0-musl, for each architecture.
 
-Made by dpkg-deb from the stage. strata-tools carries the Python packages it needs, because Debian
-12 has some of them too old and polars not at all; they lie in its own folder, unseen by others.
+Made by dpkg-deb from the stage. strata-tools carries the Python packages it needs (carried.py).
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.metadata
-import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import carried
 import manual
-from stage import ROOT, TRIPLET, VERSION, Stage, newest_glibc, run
+from stage import ROOT, VERSION, Stage, newest_glibc, run
 
 REVISION = f"{VERSION}-1"
 MAINTAINER = "The Strata authors <strata@localhost>"
 TOOLS = "usr/lib/strata-tools"
-# What the commands import; their needs come with them. Training has jax: too large for everybody.
-CARRIED = ("typer", "click", "rich", "protobuf", "matplotlib", "numpy", "polars")
 WRAPPER = f"""#!/usr/bin/python3
 import sys
 
@@ -31,10 +28,10 @@ from strata.cli import main
 
 sys.exit(main())
 """
-DROP_IN = f"""# For a unit: systemctl edit UNIT, or a file in /etc/systemd/system/UNIT.d/. What
+DROP_IN = """# For a unit: systemctl edit UNIT, or a file in /etc/systemd/system/UNIT.d/. What
 # Strata writes goes to the journal with the unit's own output.
 [Service]
-Environment=LD_PRELOAD=/usr/lib/{TRIPLET}/libstrata.so.0
+Environment=LD_PRELOAD=/usr/lib/{triplet}/libstrata.so.0
 # Figures and settings from outside, for a unit that is hardened or has less than 8 MiB in use:
 # Environment=STRATA_CONTROL=always
 """
@@ -60,42 +57,6 @@ class Package:
     control: dict[str, str] = field(default_factory=dict)  # other files of DEBIAN/
 
 
-def needed_distributions(names: tuple[str, ...]) -> dict[str, importlib.metadata.Distribution]:
-    """The named distributions of this environment and what they require without extras."""
-    found: dict[str, importlib.metadata.Distribution] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found[name] = importlib.metadata.distribution(name)
-        for line in found[name].requires or ():
-            if ";" in line and not _applies(line.partition(";")[2]):
-                continue
-            waiting.append(re.split(r"[^A-Za-z0-9._-]", line)[0].lower())
-    return found
-
-
-def _applies(marker: str) -> bool:
-    """Of the markers that those packages use: extras never, versions of Python that are older."""
-    if "extra" in marker:
-        return False
-    words = marker.replace('"', "'").split("'")
-    if "python_version" in words[0] and "<" in words[0]:
-        return tuple(map(int, words[1].split("."))) > (3, 11)
-    return "win32" not in marker and "Windows" not in marker
-
-
-def copy_distribution(distribution: importlib.metadata.Distribution, into: Path) -> None:
-    """Its modules, without its programs and its tests."""
-    for file in distribution.files or ():
-        if ".." in file.parts or "__pycache__" in file.parts or "tests" in file.parts:
-            continue
-        target = into / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(Path(str(distribution.locate_file(file))), target)
-
-
 def take(root: Path, into: Path, *patterns: str) -> None:
     """Copies what matches, links as links."""
     for pattern in patterns:
@@ -119,7 +80,7 @@ def put_gzipped(path: Path, data: bytes) -> None:
     path.write_bytes(gzip.compress(data, 9, mtime=0))
 
 
-def finish(package: Package, tree: Path, out: Path) -> Path:
+def finish(package: Package, stage: Stage, tree: Path, out: Path) -> Path:
     """Adds the documents and the control files, and makes the .deb."""
     doc = tree / "usr/share/doc" / package.name
     put(doc / "copyright", COPYRIGHT)
@@ -133,7 +94,7 @@ def finish(package: Package, tree: Path, out: Path) -> Path:
     fields = {
         "Package": package.name,
         "Version": REVISION,
-        "Architecture": "amd64",
+        "Architecture": stage.target.debian,
         "Maintainer": MAINTAINER,
         "Installed-Size": str(-(-size // 1024)),
         "Section": package.section,
@@ -148,14 +109,14 @@ def finish(package: Package, tree: Path, out: Path) -> Path:
     put(control / "md5sums", "".join(sums))
     for name, text in package.control.items():
         put(control / name, text, 0o755 if name in ("postinst", "prerm", "postrm") else 0o644)
-    file = out / f"{package.name}_{REVISION}_amd64.deb"
+    file = out / f"{package.name}_{REVISION}_{stage.target.debian}.deb"
     run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, file)
     return file
 
 
 def libraries(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "libstrata0"
-    take(stage.root, tree, f"usr/lib/{TRIPLET}/libstrata*.so.0*")
+    take(stage.root, tree, f"usr/lib/{stage.target.triplet}/libstrata*.so.0*")
     names = sorted(p.name.removesuffix(".so.0") for p in tree.rglob("*.so.0"))
     shlibs = "".join(f"{name} 0 libstrata0 (>= {VERSION})\n" for name in names)
     return finish(
@@ -169,6 +130,7 @@ def libraries(stage: Stage, work: Path, out: Path) -> Path:
             {"Multi-Arch": "same"},
             {"shlibs": shlibs, "triggers": "activate-noawait ldconfig\n"},
         ),
+        stage,
         tree,
         out,
     )
@@ -185,6 +147,7 @@ def debug(stage: Stage, work: Path, out: Path) -> Path:
             "For debuggers and profilers, which find them by build id.",
             (f"libstrata0 (= {REVISION})",),
         ),
+        stage,
         tree,
         out,
     )
@@ -192,7 +155,7 @@ def debug(stage: Stage, work: Path, out: Path) -> Path:
 
 def development(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "libstrata-dev"
-    library = f"usr/lib/{TRIPLET}"
+    library = f"usr/lib/{stage.target.triplet}"
     take(stage.root, tree, "usr/include", f"{library}/cmake", f"{library}/pkgconfig")
     take(stage.root, tree, f"{library}/libstrata.a")
     for path in sorted((stage.root / library).glob("libstrata*.so")):
@@ -207,6 +170,7 @@ def development(stage: Stage, work: Path, out: Path) -> Path:
             " scopes, objects that move, statistics.",
             (f"libstrata0 (= {REVISION})",),
         ),
+        stage,
         tree,
         out,
     )
@@ -214,7 +178,7 @@ def development(stage: Stage, work: Path, out: Path) -> Path:
 
 def tools(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "strata-tools"
-    library = f"usr/lib/{TRIPLET}"
+    library = f"usr/lib/{stage.target.triplet}"
     take(stage.root, tree, "usr/libexec")
     for path in sorted((stage.root / library).glob("libstrata*.so")):
         if not path.is_symlink():
@@ -223,13 +187,15 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
     shutil.copytree(
         ROOT / "python/strata", modules / "strata", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for distribution in needed_distributions(CARRIED).values():
-        copy_distribution(distribution, modules)
+    carried.put_into(modules, stage.target, work)
     put(tree / "usr/bin/strata", WRAPPER, 0o755)
     put_gzipped(tree / "usr/share/man/man1/strata.1.gz", manual.page(VERSION).encode())
     for place, shell in manual.COMPLETIONS.items():
         put(tree / place, manual.completion(shell))
-    put(tree / "usr/share/doc/strata-tools/examples/strata-preload.conf", DROP_IN)
+    put(
+        tree / "usr/share/doc/strata-tools/examples/strata-preload.conf",
+        DROP_IN.format(triplet=stage.target.triplet),
+    )
     clean = f"rm -rf /{TOOLS}/*/__pycache__; find /{TOOLS} -name __pycache__ -exec rm -rf {{}} +"
     prerm = f"#!/bin/sh\nset -e\n[ ! -d /{TOOLS} ] || {{ {clean} 2>/dev/null || true; }}\n"
     return finish(
@@ -243,12 +209,34 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
             {"Suggests": "qemu-user"},
             {"prerm": prerm},
         ),
+        stage,
+        tree,
+        out,
+    )
+
+
+def for_musl(stage: Stage, work: Path, out: Path) -> Path:
+    """What preloads and what links, in one: it is nobody's dependency."""
+    tree = work / "libstrata0-musl"
+    take(stage.root, tree, f"usr/lib/{stage.target.triplet}")
+    (tree / f"usr/lib/{stage.target.triplet}/libstrata-trace.so").unlink()  # the wheel's
+    return finish(
+        Package(
+            "libstrata0-musl",
+            "libs",
+            "malloc that keeps hugepages and gives memory back (for musl)",
+            "libstrata-musl.so.0, which `strata run` takes for a program that is linked with\n"
+            " musl, and libstrata-musl.a for those that are linked statically. The headers are\n"
+            " those of libstrata-dev.",
+            more={"Multi-Arch": "same", "Suggests": "musl, libstrata-dev"},
+        ),
+        stage,
         tree,
         out,
     )
 
 
 def make(stage: Stage, work: Path, out: Path) -> list[Path]:
-    return [
-        make_one(stage, work / "deb", out) for make_one in (libraries, debug, development, tools)
-    ]
+    one_by_one = {"glibc": (libraries, debug, development, tools), "musl": (for_musl,)}
+    folder = work / f"deb-{stage.target.triplet}"
+    return [make_one(stage, folder, out) for make_one in one_by_one[stage.target.libc]]

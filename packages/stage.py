@@ -1,20 +1,22 @@
-"""What all packages are made from: an installation for /usr, stripped, in a folder.
+"""What all packages are made from: installations for /usr, stripped, each in a folder.
 
-It has a build of its own, because Debian's folder for libraries is fixed when CMake configures.
-Debug information goes to files of its own, found by build id, as debuggers look for it.
+There is one for each architecture and C library that can be built here: what the machine is, and on
+x86-64 aarch64 cross-built. Each has a build of its own, because Debian's folder for libraries is
+fixed when CMake configures. Debug information goes to files of its own, found by build id, as
+debuggers look for it.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "packages"
-TRIPLET = "x86_64-linux-gnu"
 VERSION = re.findall(r'STRATA_VERSION "(.+)"', (ROOT / "src/base/version.h").read_text())[0]
 ELF = b"\x7fELF"
 
@@ -36,9 +38,51 @@ def run(*words: str | Path, cwd: Path = ROOT, **env: str) -> str:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What a package is for."""
+
+    machine: str  # as uname has it
+    libc: str
+
+    @property
+    def debian(self) -> str:
+        return {"x86_64": "amd64", "aarch64": "arm64"}[self.machine]
+
+    @property
+    def triplet(self) -> str:
+        return f"{self.machine}-linux-{'musl' if self.libc == 'musl' else 'gnu'}"
+
+    @property
+    def is_cross(self) -> bool:
+        return self.machine != platform.machine()
+
+    @property
+    def build(self) -> Path:
+        return ROOT / "build" / f"packages-{self.debian}-{self.libc}"
+
+    def binutil(self, name: str) -> str:
+        return f"{self.machine}-linux-gnu-{name}" if self.is_cross else name
+
+    def cmake_options(self) -> list[str]:
+        toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/toolchain-"
+        if self.libc == "musl":
+            return [f"{toolchain}musl.cmake", f"-DSTRATA_MACHINE={self.machine}"]
+        return [f"{toolchain}{self.machine}.cmake"] if self.is_cross else []
+
+
+def targets() -> list[Target]:
+    """Those that can be built here, this machine's own first."""
+    machines = [platform.machine()]
+    if machines == ["x86_64"]:
+        machines.append("aarch64")
+    return [Target(machine, libc) for machine in machines for libc in ("glibc", "musl")]
+
+
+@dataclass(frozen=True)
 class Stage:
     """An installation under `root`/usr, and the debug files beside it."""
 
+    target: Target
     root: Path
     debug: Path
 
@@ -48,7 +92,7 @@ class Stage:
 
     @property
     def libraries(self) -> Path:
-        return next(self.usr.glob("lib/**/libstrata.so.0")).parent
+        return self.usr / "lib" / self.target.triplet
 
 
 def is_elf(path: Path) -> bool:
@@ -63,43 +107,58 @@ def build_id(path: Path) -> str:
     return found[1]
 
 
-def strip(path: Path, debug: Path) -> None:
+def strip(path: Path, stage: Stage) -> None:
     """Takes the debug information out of a library or program and leaves the symbols' names."""
+    objcopy = stage.target.binutil("objcopy")
     name = build_id(path)
-    file = debug / "usr/lib/debug/.build-id" / name[:2] / f"{name[2:]}.debug"
+    file = stage.debug / "usr/lib/debug/.build-id" / name[:2] / f"{name[2:]}.debug"
     file.parent.mkdir(parents=True, exist_ok=True)
-    run("objcopy", "--only-keep-debug", "--compress-debug-sections", path, file)
-    run("strip", "--strip-debug", path)
-    run("objcopy", f"--add-gnu-debuglink={file}", path)
+    run(objcopy, "--only-keep-debug", "--compress-debug-sections", path, file)
+    run(stage.target.binutil("strip"), "--strip-debug", path)
+    run(objcopy, f"--add-gnu-debuglink={file}", path)
 
 
-PARTS = (
-    "strata_shared", "strata_static", "strata_heaps", "strata_trace", "strata_replay",
-    "strata_simulate", "strata_pageutil_plugin", "strata_places", "strata_servers",
-)  # fmt: skip
+LIBRARIES = ("strata_shared", "strata_static", "strata_trace", "strata_replay")
 
 
-def build() -> None:
+def parts(target: Target) -> tuple[str, ...]:
+    if target.libc == "musl":  # there is no C++ library to link a program with
+        return LIBRARIES
+    more = ("strata_heaps", "strata_simulate", "strata_servers")
+    if target.machine == "x86_64":
+        more += ("strata_pageutil_plugin", "strata_places")
+    return LIBRARIES + more
+
+
+def build(target: Target) -> None:
     run(
-        *("cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"),
+        *("cmake", "-S", ROOT, "-B", target.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"),
         *("-DSTRATA_TESTS=OFF", "-DCMAKE_INSTALL_PREFIX=/usr"),
-        f"-DCMAKE_INSTALL_LIBDIR=lib/{TRIPLET}",
+        *(f"-DCMAKE_INSTALL_LIBDIR=lib/{target.triplet}", *target.cmake_options()),
     )
-    run("cmake", "--build", BUILD, "--target", *PARTS)
+    run("cmake", "--build", target.build, "--target", *parts(target))
 
 
-def install(work: Path) -> Stage:
+def install(target: Target, work: Path) -> Stage:
     """Builds, installs below `work` and strips what is there."""
-    build()
-    stage = Stage(work / "stage", work / "debug")
-    run("cmake", "--install", BUILD, "--prefix", "/usr", DESTDIR=str(stage.root))
+    build(target)
+    stage = Stage(target, work / target.triplet, work / f"{target.triplet}-debug")
+    if target.libc == "glibc":
+        run("cmake", "--install", target.build, "--prefix", "/usr", DESTDIR=str(stage.root))
+    else:
+        stage.libraries.mkdir(parents=True)
+        for path in target.build.glob("libstrata-*.*"):
+            shutil.copy2(path, stage.libraries / path.name, follow_symlinks=False)
+        tools = stage.usr / "libexec/strata"
+        tools.mkdir(parents=True)
+        shutil.copy2(target.build / "strata-replay", tools)
     for path in sorted(stage.usr.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         if path.suffix == ".a":
-            run("strip", "--strip-debug", path)
+            run(target.binutil("strip"), "--strip-debug", path)
         elif is_elf(path):
-            strip(path, stage.debug)
+            strip(path, stage)
     return stage
 
 
@@ -108,6 +167,8 @@ def newest_glibc(stage: Stage) -> str:
     versions = {(2, 17)}
     for path in stage.usr.rglob("*"):
         if path.is_file() and not path.is_symlink() and path.suffix != ".a" and is_elf(path):
-            for found in re.findall(r"GLIBC_2\.(\d+)", run("objdump", "-T", path)):
+            for found in re.findall(
+                r"GLIBC_2\.(\d+)", run(stage.target.binutil("objdump"), "-T", path)
+            ):
                 versions.add((2, int(found)))
     return ".".join(map(str, max(versions)))

@@ -2,7 +2,7 @@
 # Installs what the named groups miss: Debian packages through apt-get, Python packages into .venv
 # from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
 # done is said in one line each. Servers that tests and the demo use are installed, not started.
-#   scripts/install-deps.sh GROUP...     groups: build tools test arm servers demo bench fuzz packages compiler analyzer lint
+#   scripts/install-deps.sh GROUP...     groups: build tools test arm servers demo bench fuzz packages compiler analyzer suites lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,9 +32,10 @@ packages_of() {
     fuzz) echo "$BUILD $CLANG" ;;
     analyzer) echo "$BUILD $PYTHON clang-19 llvm-19-dev" ;;
     compiler) echo "$BUILD $CLANG" ;;
-    packages) echo "$BUILD $PYTHON cargo dpkg-dev mmdebstrap" ;;
+    packages) echo "$BUILD $PYTHON $MUSL g++-aarch64-linux-gnu qemu-user cargo dpkg-dev mmdebstrap" ;;
+    suites) echo "$BUILD $SERVERS dpkg-dev tcl-dev zlib1g-dev" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
-    *) echo "install-deps: no group '$1' (build tools test arm servers demo learn bench fuzz packages compiler analyzer lint)" >&2; return 2 ;;
+    *) echo "install-deps: no group '$1' (build tools test arm servers demo learn bench fuzz packages compiler analyzer suites lint)" >&2; return 2 ;;
   esac
 }
 

@@ -106,7 +106,15 @@ STAGES = (
     Stage(
         "aarch64",
         "programs and unit tests for aarch64, under qemu-user",
-        targets=(*LIBRARIES, "os_side_stack_test", "os_readable_test", "lifetime_model_test"),
+        # The two of restartable sequences run in `make test-arm` alone.
+        targets=(
+            *LIBRARIES,
+            "os_side_stack_test",
+            "os_readable_test",
+            "lifetime_model_test",
+            "cache_rseq_stress_test",
+            "cache_rseq_control_stress_test",
+        ),
     ),
     Stage("musl", "programs for musl", targets=LIBRARIES),
     Stage("asan-ubsan", "unit tests, ASan and UBSan", select=("-L", "^unit$", "-LE", "^slow$")),

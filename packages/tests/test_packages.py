@@ -1,9 +1,12 @@
 """Each package, installed where nothing else is, used as its users do, and removed without a trace:
-a Debian 12 root, a bare virtual environment, a fresh cargo project. Run by `make test-packages`."""
+a Debian 12 root, a bare virtual environment, a fresh cargo project. What is for aarch64 or musl is
+unpacked, and its libraries run under qemu-user and with musl's loader. Run by `make test-packages`.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tarfile
@@ -34,6 +37,49 @@ def run(*words: str | Path, cwd: Path = Path("/"), **env: str) -> str:
     return done.stdout
 
 
+# Allocates, and says which library's malloc that was.
+PROGRAM = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  Dl_info at;
+  char* blocks[1000];
+  for (int i = 0; i < 1000; ++i) (blocks[i] = malloc(i * 9 + 1))[i * 9] = 1;
+  for (int i = 0; i < 1000; ++i) free(blocks[i]);
+  puts(dladdr((void*)malloc, &at) ? at.dli_fname : "?");
+  return 0;
+}
+"""
+CROSS = pytest.mark.skipif(platform.machine() != "x86_64", reason="made on x86-64 alone")
+
+
+def musl_root() -> Path:
+    return Path(run(ROOT / "scripts/musl-arm64.sh").strip())
+
+
+def compiled(compiler: str | Path, folder: Path, *options: str | Path) -> Path:
+    source = folder / "program.c"
+    source.write_text("#define _GNU_SOURCE\n" + PROGRAM)
+    run(compiler, source, "-o", folder / "program", *options)
+    return folder / "program"
+
+
+def malloc_of(library: Path, folder: Path) -> str:
+    """Where a program's malloc comes from under that library, which is for any of the targets."""
+    arm = "aarch64" in str(library) or "arm64" in str(library)
+    if "musl" not in library.name:
+        compiler: str | Path = "aarch64-linux-gnu-gcc" if arm else "gcc"
+        root = Path("/usr/aarch64-linux-gnu")
+    else:
+        root = musl_root() if arm else Path("/")
+        compiler = root / "musl-gcc" if arm else "musl-gcc"
+    program = compiled(compiler, folder, "-ldl")
+    if arm:
+        return run("qemu-aarch64", "-L", root, "-E", f"LD_PRELOAD={library}", program).strip()
+    return run(program, LD_PRELOAD=str(library)).strip()
+
+
 # ---- Debian
 
 
@@ -44,7 +90,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("debian") / "root"
     run("mmdebstrap", "--variant=minbase", "--include=gcc,libc6-dev", "bookworm", root)
     run("mount", "--bind", "/proc", root / "proc")
-    for file in OUT.glob("*.deb"):
+    for file in OUT.glob("*_amd64.deb"):
         (root / "tmp" / file.name).write_bytes(file.read_bytes())
     yield root
     run("umount", root / "proc")
@@ -84,15 +130,64 @@ def test_debian_packages(debian: Path) -> None:
     assert inside(debian, "/tmp/v").strip() == VERSION
     assert "Strata" not in inside(debian, "readelf -S /usr/lib/x86_64-linux-gnu/libstrata.so.0")
 
-    inside(debian, "dpkg --purge libstrata0-dbgsym strata-tools libstrata-dev libstrata0")
+    assert "libstrata-musl.so.0" in inside(debian, "dpkg -L libstrata0-musl")
+
+    inside(
+        debian,
+        "dpkg --purge libstrata0-dbgsym strata-tools libstrata-dev libstrata0 libstrata0-musl",
+    )
     assert files(debian) - before == set()
+
+
+@CROSS
+@pytest.mark.parametrize("package", ["libstrata0", "libstrata0-musl"])
+@pytest.mark.parametrize("machine", ["amd64", "arm64"])
+def test_debian_library(package: str, machine: str, tmp_path: Path) -> None:
+    file = OUT / f"{package}_{VERSION}-1_{machine}.deb"
+    assert run("dpkg-deb", "-f", file, "Architecture").strip() == machine
+    root = tmp_path / machine
+    run("dpkg-deb", "-x", file, root)
+    name = "libstrata-musl.so.0" if package.endswith("musl") else "libstrata.so.0"
+    library = next(root.glob(f"usr/lib/*/{name}"))
+    assert malloc_of(library, tmp_path) == str(library)
+    needed = [line for line in run("readelf", "-d", library).splitlines() if "(NEEDED)" in line]
+    assert any("[libc.so" in line for line in needed), needed
+
+
+@CROSS
+def test_debian_tools_for_arm64(tmp_path: Path) -> None:
+    """What it carries is built for arm64, and nothing in it for another machine."""
+    run("dpkg-deb", "-x", OUT / f"strata-tools_{VERSION}-1_arm64.deb", tmp_path)
+    machines = set()
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            machines.add(path.read_bytes()[18:20])
+    assert machines == {b"\xb7\x00"}
+    carried = {path.name for path in (tmp_path / "usr/lib/strata-tools").iterdir()}
+    assert {"strata", "typer", "click", "numpy", "polars", "matplotlib", "google"} <= carried
 
 
 # ---- Python
 
 
+@CROSS
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("libc", ["manylinux_2_34", "musllinux_1_2"])
+def test_wheel_of_each_machine(libc: str, machine: str, tmp_path: Path) -> None:
+    """pip takes it for that machine, and the libraries in it work there."""
+    home = tmp_path / machine
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    pip += ["--disable-pip-version-check", "--only-binary=:all:", "--find-links", str(OUT)]
+    run(*pip, "--platform", f"{libc}_{machine}", "--target", home, f"strata-malloc=={VERSION}")
+    for name in ("libstrata.so", "libstrata-musl.so"):
+        library = home / "strata/lib" / name
+        assert library.exists() is (libc == "manylinux_2_34" or "musl" in name)
+        if library.exists():
+            assert malloc_of(library, tmp_path) == str(library)
+
+
 def test_wheel(tmp_path: Path) -> None:
-    wheel = next(OUT.glob(f"strata_malloc-{VERSION}-*.whl"))
+    wheel = next(OUT.glob(f"strata_malloc-{VERSION}-*-manylinux_*_{platform.machine()}.whl"))
     home = tmp_path / "venv"
     venv.create(home, with_pip=True)
     before = sorted((home / "bin").iterdir())
@@ -102,6 +197,10 @@ def test_wheel(tmp_path: Path) -> None:
     assert f"Strata {VERSION}" in run(strata, "run", "--stats", "--", "ls", "/")
     shown = run(strata, "run", "--", "sh", "-c", "grep -m1 -o '/[^ ]*libstrata.so' /proc/self/maps")
     assert Path(shown.strip()).is_relative_to(home)
+    of_musl = run(strata, "run", "--", compiled("musl-gcc", tmp_path))
+    assert (
+        Path(of_musl.strip()) == home / "lib/python3.11/site-packages/strata/lib/libstrata-musl.so"
+    )
     run(strata, "trace", "-o", tmp_path / "ls.stb", "--", "ls", "/")
     missing = subprocess.run(
         [strata, "report", "1"], env=CLEAN, capture_output=True, text=True, check=False
@@ -138,6 +237,46 @@ def test_crate_builds_offline(tmp_path: Path) -> None:
         file.write(f'strata-malloc = {{ path = "{crate}" }}\n')
     (user / "src/main.rs").write_text(MAIN)
     assert run("cargo", "run", "-q", "--offline", cwd=user, **target).strip() == f"{VERSION} 100000"
+
+
+# What cargo says to the build script of a crate, where the targets' standard library is not there.
+ELSEWHERE = {
+    "aarch64-unknown-linux-gnu": "aarch64-linux-gnu-gcc",
+    "x86_64-unknown-linux-musl": "musl-gcc",
+    "aarch64-unknown-linux-musl": "{musl}/musl-gcc",
+}
+
+
+@CROSS
+@pytest.mark.parametrize("target", ELSEWHERE)
+def test_crate_s_build_script_for_other_targets(target: str, tmp_path: Path) -> None:
+    """It makes an archive that a static program of the target works with."""
+    with tarfile.open(OUT / f"strata-malloc-{VERSION}.crate") as archive:
+        archive.extractall(tmp_path, filter="data")
+    crate = tmp_path / f"strata-malloc-{VERSION}"
+    script = tmp_path / "build-script"
+    run("rustc", "--edition", "2021", crate / "build.rs", "-o", script)
+    arch, _, _, libc = target.split("-")
+    out = tmp_path / "out"
+    out.mkdir()
+    musl = musl_root()
+    env = {"CARGO_CFG_TARGET_ARCH": arch, "CARGO_CFG_TARGET_OS": "linux", "TARGET": target}
+    env |= {"CARGO_CFG_TARGET_ENV": libc, "HOST": "x86_64-unknown-linux-gnu"}
+    env |= {"CARGO_MANIFEST_DIR": str(crate), "OUT_DIR": str(out)}
+    env |= {"NUM_JOBS": str(os.cpu_count())}
+    if target == "aarch64-unknown-linux-musl":
+        env["MUSL_INCLUDE"] = str(musl / "usr/include/aarch64-linux-musl")
+    run(script, **env)
+    compiler = ELSEWHERE[target].format(musl=musl)
+    source = tmp_path / "v.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\nconst char* strata_version(void);\n"
+        "int main(void) { free(malloc(99)); return puts(strata_version()) < 0; }\n"
+    )
+    archive_options = ("-Wl,--whole-archive", out / "libstrata.a", "-Wl,--no-whole-archive")
+    run(compiler, "-static", source, *archive_options, "-o", tmp_path / "v")
+    emulator = ("qemu-aarch64",) if arch == "aarch64" else ()
+    assert run(*emulator, tmp_path / "v").strip() == VERSION
 
 
 def test_versions_agree() -> None:

@@ -15,6 +15,7 @@ from strata.errors import StrataError
 from strata.files import MOST_BINARY, read_file
 
 NAMES = ("libstrata.so", "libstrata.so.0")
+MUSL_NAME = "libstrata-musl.so"
 MARKER = b"strata_version"  # every build of the library exports it
 HEAP_MARKER = b"strata_heap_name"  # and this, every other heap made into a library
 DEFAULT_HEAP = "strata"
@@ -87,13 +88,14 @@ def find_library(
     for path in (*candidates, *from_linker()):
         if path.is_file():
             return path, check_library(path, "library")
+    for folder in library_folders():  # where musl is the C library, there is no other
+        path = folder / MUSL_NAME
+        if path.is_file():
+            return path, check_library(path, "library")
     raise StrataError(
         "libstrata.so not found: install libstrata0 or the wheel strata-malloc, build it with "
         "`make lib`, or name it by --lib or STRATA_LIB"
     )
-
-
-MUSL_NAME = "libstrata-musl.so"
 
 
 def is_for_musl(library: Path) -> bool:
@@ -102,8 +104,10 @@ def is_for_musl(library: Path) -> bool:
 
 
 def musl_library(library: Path) -> tuple[Path, ElfFacts] | None:
-    """The build for musl that belongs to a library: beside it, or in the checkout it is of."""
+    """The build for musl that belongs to a library: beside it, in the checkout it is of, or where
+    Debian's libstrata0-musl puts it."""
     folders = [library.parent, *(root / "build" / "musl" for root in checkouts())]
+    folders.append(Path(f"/usr/lib/{os.uname().machine}-linux-musl"))
     for path in (folder / name for folder in folders for name in (MUSL_NAME, f"{MUSL_NAME}.0")):
         if path.is_file():
             return path, check_library(path, "library")

@@ -232,6 +232,11 @@ def test_script_without_interpreter_line_runs(strata: Runner, tmp_path: Path) ->
         (["run", "--set", "=1", "--", "true"], "NAME=VALUE"),
         (["run", "--stats", "--set", "STATS=/tmp/x", "--", "true"], "used together"),
         (["run", "--unknown", "--", "true"], "--unknown"),
+        (["run", "--guard", "1/0", "--", "true"], "1/N"),
+        (["run", "--guard", "often", "--", "true"], "1/N"),
+        (["run", "--guard", "1/9", "--set", "GUARD=off", "--", "true"], "exclude"),
+        (["run", "--check", "--set", "CHECK=off", "--", "true"], "exclude"),
+        (["run", "--heap", "glibc", "--check", "--", "true"], "--check"),
         (["run", "--lib", "/no/such/lib.so", "--", "true"], "/no/such/lib.so"),
         (["run", "--lib", "/etc/passwd", "--", "true"], "not a shared library"),
         (["walk"], "walk"),
@@ -242,6 +247,23 @@ def test_bad_input_is_one_line_and_2(strata: Runner, arguments: list[str], part:
     assert result.returncode == 2
     assert part in one_line(result.stderr)
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ([], "-"),
+        (["--check"], "on-"),
+        (["--guard", "1/7"], "-1/7"),
+        (["--guard=off", "--check"], "on-off"),
+    ],
+)
+def test_options_about_memory_errors_reach_the_command(
+    strata: Runner, options: list[str], shown: str
+) -> None:
+    show = 'echo "$STRATA_CHECK-$STRATA_GUARD"'
+    result = strata("run", *options, "--", "sh", "-c", show)
+    assert (result.stdout, result.stderr) == (f"{shown}\n", "")
 
 
 def test_refuses_a_library_that_is_not_ours(strata: Runner, tmp_path: Path) -> None:

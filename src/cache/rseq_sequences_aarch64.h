@@ -14,9 +14,10 @@
 #include "os/rseq.h"
 #include "span/size_classes.h"
 
-// Tells the kernel that a sequence begins. The control of the stress test leaves it out.
+// Tells the kernel that a sequence begins. The control of the stress test leaves it out. The
+// register, which x86-64 names, is [slab] always.
 #ifndef STRATA_RSEQ_PUBLISH
-#define STRATA_RSEQ_PUBLISH          \
+#define STRATA_RSEQ_PUBLISH(spare)   \
   "adrp %[slab], 3b\n"               \
   "add %[slab], %[slab], :lo12:3b\n" \
   "str %[slab], [%[a], #8]\n"
@@ -25,7 +26,7 @@
 // The descriptor (start, length, abort address) and the abort trampoline, which must be preceded by
 // the signature that was registered: an instruction that traps. Sets `slab` and, for the class
 // whose headers begin at `header`, `at`.
-#define STRATA_RSEQ_DESCRIPTOR                    \
+#define STRATA_RSEQ_DESCRIPTOR \
   ".pushsection __rseq_cs, \"aw\"\n"              \
   ".balign 32\n"                                  \
   "3:\n"                                          \
@@ -37,7 +38,7 @@
   "4: b %l[aborted]\n"                            \
   ".popsection\n"                                 \
   "mrs %[b], tpidr_el0\n"                         \
-  "add %[a], %[b], %[area]\n" STRATA_RSEQ_PUBLISH \
+  "add %[a], %[b], %[area]\n" STRATA_RSEQ_PUBLISH("slab") \
   "1:\n"                                          \
   "ldr %w[slab], [%[b], %[index]]\n"              \
   "add %[slab], %[slabs], %[slab], lsl #16\n"

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/message.h"
+#include "malloc/error_report.h"
 #include "malloc/runtime.h"
 
 namespace strata {
@@ -34,6 +35,7 @@ const char* Describe(BadFree kind) {
 }  // namespace
 
 void HandleBadFree(BadFree kind, void* p) {
+  CountMemoryError();
   static std::atomic<bool> said{false};
   const bool fatal = TheRuntime().options.on_error == OnError::kAbort;
   if (fatal || !said.exchange(true, std::memory_order_relaxed)) {

@@ -156,9 +156,15 @@ void SayAll(const MemoryError& e) {
   Message().Text("read on: docs/errors.md#").Text(WordsOf(e.kind).anchor).Send();
 }
 
+std::atomic<size_t> g_errors{0};
+
 }  // namespace
 
+void CountMemoryError() { g_errors.fetch_add(1, std::memory_order_relaxed); }
+size_t MemoryErrors() { return g_errors.load(std::memory_order_relaxed); }
+
 void SayMemoryError(const MemoryError& error) {
+  CountMemoryError();
   static std::atomic<bool> said{false};
   if (said.exchange(true)) {
     if (TheRuntime().options.on_error == OnError::kIgnore) return;

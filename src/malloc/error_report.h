@@ -39,6 +39,10 @@ struct MemoryError {
   const BlockEvent* freed = nullptr;      // null: it is not freed
 };
 
+// Every error that was noticed is counted, said or not; how many there were.
+void CountMemoryError();
+size_t MemoryErrors();
+
 // Ends the process by abort, unless errors are to be ignored: then the first is said.
 void ReportMemoryError(const MemoryError& error);
 // Only says it, once at the most where errors are to be ignored.

@@ -8,6 +8,7 @@
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
 #include "malloc/predicted_path.h"
+#include "profile/script_frames.h"
 #include "profile/stack_walk.h"
 #include "profile/usdt.h"
 
@@ -48,7 +49,9 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
   if (rate.interval == 0) return;  // switched off this moment
   if (t_state.at_work) return;     // a block of the library's own thread
   uintptr_t stack[kMaxStackDepth];
-  const size_t depth = WalkSampledStack(stack, kMaxStackDepth);
+  const ScriptLines lines =
+      r.sampler.StacksAreScarce() ? ScriptLines::kOfCallersDef : ScriptLines::kCurrent;
+  const size_t depth = WalkSampledStack(lines, stack, kMaxStackDepth);
   SampleEvent event = EventAt(r, p);
   event.site = site;
   SampleCountdown& countdown = t_state.countdown;

@@ -59,6 +59,8 @@ class ContextTable {
   }
 
   size_t size() const { return size_; }
+  // Half full: time to tell fewer stacks apart.
+  bool IsScarce() const { return size_ >= kMostContexts / 2; }
 
  private:
   static constexpr size_t kBuckets = 4096;

@@ -60,9 +60,11 @@ bool Sampler::MayHold(uintptr_t address) const {
 
 bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uintptr_t* stack,
                   size_t depth, double* weight_out) {
+  if (IsInterrupted()) return false;
   LockHolder hold(lock_);
   ++samples_;
   StackContext* context = contexts_.Intern(stack, depth);
+  if (contexts_.IsScarce()) stacks_are_scarce_.store(true, std::memory_order_relaxed);
   SampleRow* row = context == nullptr ? nullptr : RowFor(context, size);
   if (row != nullptr && e.site != nullptr && row->site.key == 0 && row->context == context)
     row->site = *e.site;
@@ -93,7 +95,7 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
 }
 
 bool Sampler::Remove(const SampleEvent& e) {
-  if (!MayHold(e.address)) return false;
+  if (!MayHold(e.address) || IsInterrupted()) return false;
   LockHolder hold(lock_);
   LiveSample* s;
   {
@@ -119,7 +121,7 @@ bool Sampler::Remove(const SampleEvent& e) {
 
 bool Sampler::Move(uintptr_t from, uintptr_t to, size_t size, double more_expected,
                    double* weight_out) {
-  if (!MayHold(from)) return false;
+  if (!MayHold(from) || IsInterrupted()) return false;
   LockHolder hold(lock_);
   LiveSample* s = Find(from);
   if (s == nullptr) return false;

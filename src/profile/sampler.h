@@ -12,7 +12,9 @@
 // p = 1 - exp(-L), and stands for 1/p objects.
 //
 // Thread-safe: one lock, held for some hundred instructions, or for a batch of those who visit all.
-// MayHold takes none.
+// MayHold takes none. A signal handler that interrupted the holder and allocates or frees, which it
+// should not, is not counted: a block that it frees stays a sample until the next at its address is
+// freed.
 #pragma once
 
 #include <atomic>
@@ -142,6 +144,9 @@ class Sampler {
   // otherwise: when it can't be told without the lock. For blocks on flagged pages.
   bool MayHold(uintptr_t address) const;
 
+  // So many different stacks came that there is no room for as many more. Once true it stays so.
+  bool StacksAreScarce() const { return stacks_are_scarce_.load(std::memory_order_relaxed); }
+
   SamplerStats Stats() const STRATA_EXCLUDES(lock_);
 
   // Calls f(const SampleRow&, const SampleSums&) for each row made so far, where the sums tell what
@@ -185,6 +190,8 @@ class Sampler {
 
   class Change;  // makes look-ups without the lock fail while it lives
 
+  // The thread holds the lock: what it does now is a signal handler's, and must not wait.
+  bool IsInterrupted() const { return lock_.HeldByThisThread(); }
   PageId PageOf(uintptr_t address) const { return PageId((address - base_) >> kPageShift); }
   SampleRow* RowFor(StackContext* context, size_t size) STRATA_REQUIRES(lock_);
   SampleRow* FindRow(StackContext* context, size_t bytes) const STRATA_REQUIRES(lock_);
@@ -216,7 +223,8 @@ class Sampler {
     LiveSample* live[kMostLive / kLiveChunk];
   };
   Chunks* chunks_ STRATA_GUARDED_BY(lock_) = nullptr;
-  std::atomic<size_t> num_rows_{0};  // written under the lock
+  std::atomic<size_t> num_rows_{0};             // written under the lock
+  std::atomic<bool> stacks_are_scarce_{false};  // written under the lock
   size_t live_made_ STRATA_GUARDED_BY(lock_) = 0;
   LiveSample* free_live_ STRATA_GUARDED_BY(lock_) = nullptr;
   size_t live_ STRATA_GUARDED_BY(lock_) = 0;

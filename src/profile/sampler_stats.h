@@ -23,6 +23,7 @@ struct GuardStats {
   size_t taken = 0;  // blocks, so far
   size_t live = 0;
   size_t live_bytes = 0;
+  size_t errors = 0;  // memory errors that were noticed, by guards or not
 };
 
 struct PredictionStats {

@@ -20,6 +20,14 @@ struct ScriptFrame {
   uint32_t line = 0;  // 0: not known
 };
 
+// Which line of a function its frame stands at.
+enum class ScriptLines : uint8_t {
+  kCurrent,
+  // Only the innermost frame at its own, its callers at the line of their def: stacks that differ
+  // in nothing but where a function calls on are one.
+  kOfCallersDef,
+};
+
 class ScriptFrames {
  public:
   // Zeroed memory that is only taken from the system as it is touched, or null.

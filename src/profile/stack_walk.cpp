@@ -127,7 +127,8 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, 
   return WalkFrom(here, reinterpret_cast<uintptr_t>(__builtin_return_address(0)), out, max, places);
 }
 
-STRATA_NOINLINE STRATA_READS_STACK size_t WalkSampledStack(uintptr_t* out, size_t max) {
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkSampledStack(ScriptLines lines, uintptr_t* out,
+                                                           size_t max) {
   const FrameRegisters here = CurrentRegisters();
   const auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
   if (STRATA_LIKELY(!RunsPython())) return WalkFrom(here, caller, out, max, nullptr);
@@ -138,7 +139,7 @@ STRATA_NOINLINE STRATA_READS_STACK size_t WalkSampledStack(uintptr_t* out, size_
     uintptr_t frames[kDeepest];
     uintptr_t places[kDeepest];
     const size_t n = WalkFrom(here, caller, frames, kDeepest, places);
-    depth = WithPythonFrames(frames, places, n, g_script_frames, out, max);
+    depth = WithPythonFrames(frames, places, n, lines, g_script_frames, out, max);
   });
   return depth;
 }

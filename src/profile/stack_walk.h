@@ -17,6 +17,7 @@
 namespace strata {
 
 class ScriptFrames;
+enum class ScriptLines : uint8_t;
 
 // Return addresses of the calling thread, innermost first, without the frames inside libstrata
 // itself. Takes no lock, allocates nothing, calls no dl*, async-signal-safe. Needs tables from
@@ -26,7 +27,7 @@ size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
 // The same for a sample: in a process that runs Python, with Python's own frames, which
 // TheScriptFrames names.
-size_t WalkSampledStack(uintptr_t* out, size_t max);
+size_t WalkSampledStack(ScriptLines lines, uintptr_t* out, size_t max);
 const ScriptFrames& TheScriptFrames();
 
 // Whether the calling thread is in a signal handler, as far as its stack can be walked. Deep: for a

@@ -267,6 +267,7 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("taken", s.guard.taken)
       .Field("live", s.guard.live)
       .Field("live_bytes", s.guard.live_bytes)
+      .Field("errors", s.guard.errors)
       .End();
   all.Name("predictions");
   Object(sink)

@@ -150,6 +150,8 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.guard.slots)
         .Char('\n');
   }
+  if (s.guard.errors != 0)
+    sink.Text("  memory errors     ").Number(s.guard.errors).Text(", ignored\n");
   if (s.predictions.rounds != 0) {
     sink.Text("  predictions       ")
         .Number(s.predictions.places)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "malloc/background.h"
+#include "malloc/error_report.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
 #include "malloc/lifetimes.h"
@@ -164,7 +165,8 @@ void CollectAll(HeapStats& out) {
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
   const ProcessGuards& guards = Guards();
-  out.guard = {GuardEvery(), guards.slots(), guards.taken(), guards.live(), guards.live_bytes()};
+  out.guard = {GuardEvery(),  guards.slots(),      guards.taken(),
+               guards.live(), guards.live_bytes(), MemoryErrors()};
   const LearningStats learning = StatsOfLearning();
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;

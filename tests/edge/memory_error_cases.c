@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,6 +276,23 @@ CASE(ok_threads) {
   for (uintptr_t i = 0; i < 4; ++i)
     CHECK(pthread_create(&threads[i], NULL, ChurnAll, (void*)(i + 1)) == 0);
   for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+}
+
+// An error in a signal handler that interrupts the allocator at work, often with a lock of its own:
+// the message must not wait for that.
+static char* g_watched;
+static void OnAlarm(int signal) {
+  (void)signal;
+  Write(g_watched, 4097);
+}
+CASE(in_a_handler) {
+  g_watched = New(16);
+  CHECK(signal(SIGALRM, OnAlarm) != SIG_ERR);
+  const struct itimerval soon = {.it_value = {.tv_usec = 3000}};
+  CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+  for (;;) {
+    for (size_t size = 5000; size < 400000; size *= 2) Churn(size, 8);
+  }
 }
 
 // The program's own handler, from before the first guarded block or after, gets every fault.

@@ -117,6 +117,29 @@ def test_the_program_keeps_its_handler(lab: Lab, case: str) -> None:
     assert said == (case == "handler_before"), result.explain()
 
 
+def test_an_error_in_a_signal_handler_is_told(lab: Lab) -> None:
+    for _ in range(15):
+        result = run(lab, "in_a_handler", {"STRATA_SAMPLE": "64K", **GUARDED})
+        assert result.returncode == -signal.SIGSEGV, result.explain()
+        assert "overflow: write to" in result.strata_lines()[0], result.explain()
+        assert "allocated by thread" in result.stderr, result.explain()
+
+
+def test_the_statistics_count_guarded_blocks_and_errors(lab: Lab, tmp_path: Path) -> None:
+    env = {"STRATA_ON_ERROR": "ignore", "STRATA_PROMETHEUS": str(tmp_path / "metrics"), **GUARDED}
+    for case, errors in (
+        ("use_after_free_write", 1),
+        ("double_after_one_24", 1),
+        ("ok_threads", 0),
+    ):
+        run(lab, case, env)
+        lines = (tmp_path / "metrics").read_text().splitlines()
+        value = {line.split("{")[0]: float(line.split()[-1]) for line in lines if line[0] != "#"}
+        assert value["strata_memory_errors_total"] == errors, case
+        assert value["strata_guarded_blocks_total"] >= 1
+        assert value["strata_guard_slots"] == 4096
+
+
 def test_a_fault_elsewhere_is_the_programs(lab: Lab) -> None:
     result = run(lab, "no_handler_other_fault", GUARDED)
     assert result.returncode == -signal.SIGSEGV, result.explain()

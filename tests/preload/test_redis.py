@@ -68,7 +68,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def redis(lab: Lab, folder: Path) -> Iterator[tuple[Client, subprocess.Popen[str]]]:
+def redis(
+    lab: Lab, folder: Path, env: dict[str, str] | None = None
+) -> Iterator[tuple[Client, subprocess.Popen[str]]]:
     port = free_port()
     options = f"--port {port} --bind 127.0.0.1 --appendonly no --enable-debug-command yes"
     log = folder / "redis.log"
@@ -79,6 +81,7 @@ def redis(lab: Lab, folder: Path) -> Iterator[tuple[Client, subprocess.Popen[str
         "",
         "--dir",
         folder,
+        env=env,
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
     )

@@ -52,7 +52,7 @@ class PythonFramesTest : public testing::Test {
   size_t Walk() {
     const uintptr_t frames[] = {0x1000, 0x2000, 0x3000};
     const uintptr_t places[] = {1, 2, UINTPTR_MAX};
-    return WithPythonFrames(frames, places, 3, names_, out_, 8);
+    return WithPythonFrames(frames, places, 3, ScriptLines::kCurrent, names_, out_, 8);
   }
   void ExpectTheWalkItself() {
     ASSERT_EQ(Walk(), 3u);

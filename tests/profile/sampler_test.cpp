@@ -284,9 +284,27 @@ TEST(Sampler, WithoutMemorySamplesAreDroppedAndNothingElseHappens) {
   test::g_arena_chunks_left = -1;
 }
 
+TEST(Sampler, ASignalHandlerOfTheHolderDoesNotWait) {
+  SampledHeap heap(1);
+  ASSERT_TRUE(heap.Sample(kBase, 64, 1));
+  {
+    LockHolder hold(heap.sampler.lock());
+    EXPECT_FALSE(heap.Sample(kBase + 64, 64, 1));
+    EXPECT_FALSE(heap.sampler.Move(kBase, kBase + 128, 10, 1));
+    EXPECT_FALSE(heap.Free(kBase));
+  }
+  EXPECT_EQ(heap.sampler.Stats().live_samples, 1u);
+  ASSERT_TRUE(heap.Sample(kBase, 64, 2));  // the address is another block's now
+  EXPECT_TRUE(heap.Free(kBase));
+  EXPECT_TRUE(heap.Free(kBase));  // and then the one that was missed
+  EXPECT_EQ(heap.sampler.Stats().live_samples, 0u);
+  EXPECT_FALSE(heap.IsFlagged(kBase));
+}
+
 TEST(Sampler, ContextsAreBounded) {
   SampledHeap heap(1);
   for (uintptr_t i = 0; i < ContextTable::kMostContexts + 100; ++i) {
+    EXPECT_EQ(heap.sampler.StacksAreScarce(), i >= ContextTable::kMostContexts / 2);
     heap.Sample(kBase, 64, i);
     heap.Free(kBase);
   }

@@ -114,3 +114,38 @@ def test_go_s_pprof_keeps_the_names(path: Path) -> None:
     top = go_pprof("-top", "-nodefraction=0", path)
     assert "<unknown>" not in top
     assert {"<module>", "<lambda>", "größe"} <= set(top.split())
+
+
+MANY_STACKS = """
+import ctypes, os, sys
+
+def inner():
+    bytes(50000)
+def table(name, calls, lines):
+    exec(f"def {name}():\\n" + f"    {calls}()\\n" * lines, globals())
+table("middle", "inner", 150)
+table("outer", "middle", 200)
+outer()
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
+sys.exit(ctypes.CDLL(None).strata_profile(b"heap", fd))
+"""
+
+
+def test_stacks_that_differ_by_their_callers_lines_do_not_fill_the_table(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """30,000 of them, where 16,384 have room."""
+    python = next(pythons(), None)
+    if python is None:
+        pytest.skip("no Python of Debian's here")
+    out = tmp_path / "heap.pb.gz"
+    lab.run(python, "-c", MANY_STACKS, out, env={"STRATA_SAMPLE": "1"}).silent()
+    profile = load(out)
+    allocated = profile.index_of("alloc_objects")
+    stacks = [(calls(sample), sample.values[allocated]) for sample in profile.samples]
+    named = sum(count for stack, count in stacks if ("inner", 5) in stack[:1])
+    assert named == pytest.approx(30_000, rel=0.01)
+    lines = {line for stack, _ in stacks for function, line in stack if function == "middle"}
+    assert len(lines) > 100  # of those that came first
+    names = {name for sample in profile.samples for at in sample.stack for name in at.names()}
+    assert "strata_stacks_beyond_the_table" not in names

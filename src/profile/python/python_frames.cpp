@@ -155,7 +155,8 @@ class Text {
 
 class FrameReader {
  public:
-  FrameReader(const Layout& layout, ScriptFrames& names) : at_(layout), names_(names) {}
+  FrameReader(const Layout& layout, ScriptLines lines, ScriptFrames& names)
+      : at_(layout), lines_(lines), names_(names) {}
 
   // What stands for the frame; 0: not to be read, or no room.
   uintptr_t Name(uintptr_t frame) {
@@ -167,7 +168,10 @@ class FrameReader {
     if (!Read(memory_.At<uintptr_t>(code + at_.name), &name) ||
         !Read(memory_.At<uintptr_t>(code + at_.file), &file) || !memory_.ok())
       return 0;
-    return names_.Intern({name.view(), file.view(), LineOf(code, instruction)});
+    const bool current = lines_ == ScriptLines::kCurrent || !has_innermost_;
+    has_innermost_ = true;
+    const uint32_t line = current ? LineOf(code, instruction) : LineOfDef(code);
+    return names_.Intern({name.view(), file.view(), line});
   }
 
   // The frames that run in the innermost loop at `*frame`, innermost first, and the place on the C
@@ -242,6 +246,11 @@ class FrameReader {
     return true;
   }
 
+  uint32_t LineOfDef(uintptr_t code) {
+    const auto first = memory_.At<int32_t>(code + at_.first_line);
+    return memory_.ok() && first > 0 ? static_cast<uint32_t>(first) : 0;
+  }
+
   uint32_t LineOf(uintptr_t code, uintptr_t instruction) {
     const auto first = memory_.At<int32_t>(code + at_.first_line);
     const auto table = memory_.At<uintptr_t>(code + at_.lines);
@@ -257,7 +266,9 @@ class FrameReader {
   }
 
   const Layout& at_;
+  const ScriptLines lines_;
   ScriptFrames& names_;
+  bool has_innermost_ = false;
   Reader memory_;
 };
 
@@ -266,13 +277,13 @@ class FrameReader {
 bool RunsPython() { return FindLayout() != nullptr; }
 
 size_t WithPythonFrames(const uintptr_t* frames, const uintptr_t* places, size_t depth,
-                        ScriptFrames& names, uintptr_t* out, size_t max) {
+                        ScriptLines lines, ScriptFrames& names, uintptr_t* out, size_t max) {
   size_t n = 0;
   size_t native = 0;  // the next frame of the walk
   const Layout* layout = FindLayout();
   const void* thread = layout != nullptr && !IsEnding() ? PyGILState_GetThisThreadState() : nullptr;
   if (thread != nullptr) {
-    FrameReader reader(*layout, names);
+    FrameReader reader(*layout, lines, names);
     uintptr_t loop;
     uintptr_t frame;
     bool more = reader.Begin(reinterpret_cast<uintptr_t>(thread), &loop, &frame);

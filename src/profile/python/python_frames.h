@@ -18,6 +18,6 @@ bool RunsPython();
 // Copies a walk (`frames`, with `places` as WalkStack gives them) to `out`, at most `max`, with the
 // calling thread's Python frames in it. Without any, it is the walk itself. Takes no lock; deep.
 size_t WithPythonFrames(const uintptr_t* frames, const uintptr_t* places, size_t depth,
-                        ScriptFrames& names, uintptr_t* out, size_t max);
+                        ScriptLines lines, ScriptFrames& names, uintptr_t* out, size_t max);
 
 }  // namespace strata
