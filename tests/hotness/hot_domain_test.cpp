@@ -162,6 +162,48 @@ TEST(HotDomain, NearTheLimitNothingMovesThatNeedsMemoryItCannotHave) {
   s.Drop(&g);
 }
 
+// Cold objects that are in use again, and nowhere to put them: one is tried in a round, and rounds
+// grow rare. With memory again all move.
+void ManyWithoutRoom(void (*no_room)(FakeHotMemory&), void (*room)(FakeHotMemory&),
+                     std::atomic<uint64_t> CollectorCounts::* reason) {
+  HotScene s;
+  std::vector<strata_hot_guide> guides(9000);
+  for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 256, 7));
+  for (uint32_t i = 0; i <= kWindowsToCold; ++i) s.Round();
+  ASSERT_EQ(s.HeapOf(guides[0]), HotHeap::kCold);
+  const uint64_t moved = s.collector.counts().moves;
+  no_room(s.memory);
+  uint64_t wait = 0;
+  constexpr uint64_t kRounds = 6;
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    for (strata_hot_guide& g : guides) s.Use(&g);
+    const uint64_t began = s.memory.now;
+    s.Round();
+    wait = s.collector.due_ns() - began;
+  }
+  EXPECT_EQ((s.collector.counts().*reason).load(), kRounds);
+  EXPECT_EQ(s.collector.counts().moves.load(), moved);
+  EXPECT_GE(wait, 15 * s.options.period_ns);
+  room(s.memory);
+  for (strata_hot_guide& g : guides) s.Use(&g);
+  s.Round();
+  for (strata_hot_guide& g : guides) {
+    EXPECT_EQ(s.HeapOf(g), HotHeap::kHot);
+    EXPECT_TRUE(AllBytesAre(g, 256, 7));
+    s.Drop(&g);
+  }
+}
+
+TEST(HotDomain, NearTheLimitOneMoveIsTriedInARound) {
+  ManyWithoutRoom([](FakeHotMemory& m) { m.room = 1 << 20, m.swap = 0; },
+                  [](FakeHotMemory& m) { m.room = INT64_MAX; }, &CollectorCounts::near_limit);
+}
+
+TEST(HotDomain, WithoutMemoryOneMoveIsTriedInARound) {
+  ManyWithoutRoom([](FakeHotMemory& m) { m.takes_left = 0; },
+                  [](FakeHotMemory& m) { m.takes_left = ~size_t{0}; }, &CollectorCounts::no_memory);
+}
+
 TEST(HotDomain, RefusedAdviceAndNoSwapLoseNothing) {
   HotScene s;
   s.memory.refuses_advice = true;
@@ -404,6 +446,22 @@ TEST(HotDomain, RoundsComeLessOftenWhenNothingIsToGain) {
   }
   EXPECT_GE(last, 15 * o.period_ns);
   s.Drop(&g);
+}
+
+// One that takes long for its work falls behind: its windows grow.
+TEST(HotDomain, RoundsTakeNoMoreThanTheirShareOfACpu) {
+  CollectorOptions o;
+  o.period_ns = 1;
+  HotScene s(o);
+  std::vector<strata_hot_guide> guides(1000);
+  for (strata_hot_guide& g : guides) ASSERT_TRUE(s.Make(&g, 1024, 3));
+  for (uint32_t i = 0; i <= kWindowsToCold; ++i) {
+    const uint64_t began = s.memory.now, before = s.collector.counts().cpu_ns;
+    s.Round();
+    const uint64_t cpu = s.collector.counts().cpu_ns - before;
+    EXPECT_GE(s.collector.due_ns(), began + 99 * cpu) << i;
+  }
+  for (strata_hot_guide& g : guides) s.Drop(&g);
 }
 
 TEST(HotDomain, ABoundedRoundMovesSoManyBytesASecond) {
