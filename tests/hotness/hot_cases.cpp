@@ -101,7 +101,8 @@ CASE(marks_cold_pages) {
   const hot_ptr<Counted> p = domain.make<Counted>(1);
   for (int round = 0; round < 8; ++round) domain.collect_now();
   CHECK(domain.stats().heap[2].objects == 1);
-  CHECK(Look(domain, p)->number == 1);
+  hot_scope op(domain);
+  CHECK(p.get(op)->number == 1);
 }
 
 CASE(arrays_know_their_length) {
