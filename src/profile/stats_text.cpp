@@ -89,10 +89,11 @@ void WriteHotness(const HotnessStats& h, TextSink& sink) {
   if (h.domains == 0 && h.rounds == 0) return;
   sink.Text("  moving objects    new ").Mebibytes(h.fresh.bytes).Text(", hot ");
   sink.Mebibytes(h.hot.bytes).Text(", cold ").Mebibytes(h.cold.bytes).Text("; ");
-  sink.Number(h.moves).Text(" moves, ").Number(h.aborted()).Text(" aborted\n");
-  sink.Text("  moved apart       ").Percent(h.utilization).Text(" of the pages used; cold after ");
-  sink.Number(h.cold_after).Text(" windows; promotion rate ").Percent(h.promotion_rate).Text("; ");
+  sink.Number(h.moves).Text(" moves, ").Number(h.aborted()).Text(" aborted, ");
   sink.Fraction(static_cast<double>(h.collector_ns) * 1e-9).Text(" s of CPU\n");
+  if (h.domains == 0) return;  // the rest is of now
+  sink.Text("  moved apart       ").Percent(h.utilization).Text(" of the pages used; cold after ");
+  sink.Number(h.cold_after).Text(" windows; promotion rate ").Percent(h.promotion_rate).Char('\n');
 }
 
 }  // namespace
