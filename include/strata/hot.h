@@ -168,12 +168,13 @@ typedef struct {
   uint32_t cold_after;           /* Ct: windows without a use, now */
   strata_hot_heap_stats heap[3]; /* new, hot, cold; now */
   uint64_t rounds, epochs, moves, moved_bytes, promotions, demotions;
-  uint64_t aborted_in_use, aborted_used, aborted_no_memory; /* moves that did not happen, and why */
-  uint64_t epochs_given_up;                                 /* an operation did not end in time */
-  uint64_t paged_out_bytes;                                 /* asked for */
-  uint64_t collector_ns;                                    /* CPU time */
-  uint64_t retired_waiting;                                 /* now */
-  double promotion_rate;                                    /* of the last window */
+  /* Moves that did not happen, and why. Of the last two one for each kind of object and round. */
+  uint64_t aborted_in_use, aborted_used, aborted_no_memory, aborted_near_limit;
+  uint64_t epochs_given_up; /* an operation did not end in time */
+  uint64_t paged_out_bytes; /* asked for */
+  uint64_t collector_ns;    /* CPU time */
+  uint64_t retired_waiting; /* now */
+  double promotion_rate;    /* of the last window */
   double target;
   double utilization; /* estimate: used bytes to the bytes of the pages they lie on, last window */
 } strata_hot_stats_t;

@@ -17,7 +17,8 @@ CALM: dict[str, Any] = {
     "hot_objects": 1000, "hot_bytes": 9 * MIB,
     "cold_objects": 20_000, "cold_bytes": 90 * MIB,
     "rounds": 50, "moves": 21_000, "moved_bytes": 100 * MIB, "promotions": 500, "demotions": 20_000,
-    "aborted_in_use": 3, "aborted_used": 4, "aborted_no_memory": 5, "epochs_given_up": 0,
+    "aborted_in_use": 3, "aborted_used": 4, "aborted_no_memory": 5, "aborted_near_limit": 0,
+    "epochs_given_up": 0,
     "paged_out_bytes": 88 * MIB, "collector_ns": 1_000_000_000, "cold_after": 4,
     "promotion_rate": 0.004, "utilization": 0.81,
 }  # fmt: skip
@@ -65,7 +66,8 @@ def test_the_collector_is_measured_between_samples() -> None:
     [
         ({"rounds": 0}, "No round"),
         ({"epochs_given_up": 6}, "6 of 50 rounds"),
-        ({"aborted_no_memory": 30_000}, "no memory"),
+        ({"aborted_no_memory": 20}, "no memory"),
+        ({"aborted_near_limit": 20}, "no memory"),
         ({"paged_out_bytes": 0}, "swap"),
         ({"promotion_rate": 0.05, "cold_after": 32}, "5.0 % of the used bytes"),
     ],

@@ -43,6 +43,7 @@ struct HotShelf {
 
   Quarantine* quarantine = nullptr;    // where checks are on; set before the shelf is seen
   std::atomic<size_t> quarantined{0};  // objects that count as live, though they are not
+  uint64_t refused_in = 0;             // the collector's: the round that found no room here
 
   Lock lock{LockRank::kHotShelf};
   // Blocks are put first under the lock, and taken out by the collector alone: so it walks them

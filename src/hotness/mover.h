@@ -35,7 +35,7 @@ namespace strata {
 #endif
 #endif
 
-enum class MoveResult : uint8_t { kMoved, kInUse, kUsed, kNoMemory, kGone };
+enum class MoveResult : uint8_t { kMoved, kInUse, kUsed, kNoMemory, kNearLimit, kGone };
 
 // A reader may take the lock away and write while this reads; what was copied is dropped then.
 __attribute__((no_sanitize("thread"))) inline void CopyObject(void* to, const void* from,
@@ -63,7 +63,10 @@ class Mover {
     GuideWord w = g.Load();
     if (w.address() != object) return LeaveIt(old_owner, owner, nullptr, MoveResult::kGone);
     void* const copy = target.Allocate(pool_, b->SizeOfObjects(), grow);
-    if (copy == nullptr) return LeaveIt(old_owner, owner, nullptr, MoveResult::kNoMemory);
+    if (copy == nullptr) {
+      return LeaveIt(old_owner, owner, nullptr,
+                     grow == MayGrow::kNo ? MoveResult::kNearLimit : MoveResult::kNoMemory);
+    }
 
     const strata_hot_type* const type = target.type;
     const bool by_type = type != nullptr && type->move != nullptr;

@@ -42,6 +42,7 @@ bool ObjectCollector::Round(RoundBounds bounds) {
   if (Prepare()) {
     EndLists();  // a domain whose checks are over need not have another epoch
     Window w;
+    w.round = counts_.rounds.load(std::memory_order_relaxed) + 1;
     const uint64_t now = memory.now_ns(memory.context);
     const uint64_t passed = std::min<uint64_t>(now - last_round_ns_, 60'000'000'000);
     w.budget = bounds == RoundBounds::kAtOnce
@@ -112,9 +113,8 @@ void ObjectCollector::Note(HotShelf& shelf, HotBlock* b, uint32_t i, uintptr_t* 
   GuideRef g(reinterpret_cast<strata_hot_guide*>(owner));
   GuideWord seen = g.Load(std::memory_order_relaxed);
   bool here = true;
-  const uint64_t round = counts_.rounds.load(std::memory_order_relaxed) + 1;
-  while ((here = seen.address() == b->AddressOf(i) && !seen.SeenIn(round)) &&
-         !g.Exchange(seen, seen.NextWindow(round))) {
+  while ((here = seen.address() == b->AddressOf(i) && !seen.SeenIn(w.round)) &&
+         !g.Exchange(seen, seen.NextWindow(w.round))) {
   }
   word.Unlock(owner);
   if (!here || seen.fresh()) return;
@@ -137,6 +137,8 @@ void ObjectCollector::Add(HotBlock* b, uint32_t i, HotHeap to, Window& w) {
   if (w.gave_up || waiting_ == kCandidates) return;
   const size_t bytes = b->SizeOfObjects();
   if (w.budget < bytes) return;
+  const HotShelf& from = *b->shelf.load(std::memory_order_relaxed);
+  if (w.refused && HasRefused(domain_.ShelfFor(to, from.object_bytes, from.type), w)) return;
   w.budget -= bytes;
   candidates_[waiting_++] = {b, i, to};
 }
@@ -197,9 +199,14 @@ uint64_t ObjectCollector::MoveOne(const Candidate& c, Window& w) {
     return 1;
   }
   HotShelf* to = domain_.ShelfFor(c.to, from.object_bytes, from.type);
+  if (HasRefused(to, w)) return 0;
   const MoveResult result =
       to == nullptr ? MoveResult::kNoMemory : mover_.Move(c.block, c.index, *to, w.grow);
   Count(result, from.heap, c.to, bytes);
+  if (result == MoveResult::kNoMemory || result == MoveResult::kNearLimit) {
+    w.refused = true;
+    if (to != nullptr) to->refused_in = w.round;
+  }
   return result == MoveResult::kMoved ? 1 : 0;
 }
 
@@ -287,7 +294,8 @@ void ObjectCollector::Decide(const Window& w) {
 }
 
 void ObjectCollector::Schedule(const Window& w, uint64_t cpu_ns) {
-  const bool gains = w.moved != 0 || counts_.rate.load(std::memory_order_relaxed) > target();
+  const bool misses = counts_.rate.load(std::memory_order_relaxed) > target();
+  const bool gains = w.moved != 0 || (misses && !w.refused);
   idle_rounds_ = gains ? 0 : std::min(idle_rounds_ + 1, kMostIdleRounds);
   const auto by_share = static_cast<uint64_t>(static_cast<double>(cpu_ns) / options_.cpu_share);
   const uint64_t period = std::max(options_.period_ns << idle_rounds_, by_share);
@@ -307,6 +315,8 @@ void ObjectCollector::Count(MoveResult result, HotHeap from, HotHeap to, size_t 
       return Sum(counts_.used, 1);
     case MoveResult::kNoMemory:
       return Sum(counts_.no_memory, 1);
+    case MoveResult::kNearLimit:
+      return Sum(counts_.near_limit, 1);
     case MoveResult::kGone:
       return;
   }

@@ -6,7 +6,9 @@
 // Bounds: rounds are so far apart that they take no more than a share of a CPU, and further while
 // there is nothing to gain; a round moves so many bytes a second that passed; an epoch, in which
 // operations are slower, takes about two milliseconds; if operations don't end, the round moves
-// nothing; near a memory limit, without swap, nothing moves that needs a new block.
+// nothing; near a memory limit, without swap, nothing moves that needs a new block. A shelf that
+// has no room takes nothing more in that round, and while that is all there is to do, rounds grow
+// rare.
 #pragma once
 
 #include <atomic>
@@ -33,7 +35,7 @@ struct CollectorOptions {
 struct CollectorCounts {
   std::atomic<uint64_t> rounds{0}, epochs{0}, epochs_given_up{0};
   std::atomic<uint64_t> moves{0}, moved_bytes{0}, promotions{0}, demotions{0};
-  std::atomic<uint64_t> in_use{0}, used{0}, no_memory{0};
+  std::atomic<uint64_t> in_use{0}, used{0}, no_memory{0}, near_limit{0};
   std::atomic<uint64_t> paged_out_bytes{0}, cpu_ns{0};
   std::atomic<uint32_t> cold_after{PromotionPolicy::kFirst};
   std::atomic<double> rate{0}, utilization{0};
@@ -73,7 +75,8 @@ class ObjectCollector {
     uint64_t used_bytes = 0, cold_used_bytes = 0, used_pages = 0;
     uint64_t moved = 0;
     uint64_t budget = 0;  // bytes that may yet be moved
-    bool gave_up = false;
+    uint64_t round = 0;
+    bool gave_up = false, refused = false;
     MayGrow grow = MayGrow::kYes;
   };
 
@@ -87,6 +90,9 @@ class ObjectCollector {
   void EndEpoch();
   void EndLists();
   uint64_t MoveOne(const Candidate& c, Window& w);
+  static bool HasRefused(const HotShelf* shelf, const Window& w) {
+    return shelf != nullptr && shelf->refused_in == w.round;
+  }
   bool Relabel(HotBlock* b, HotHeap to);
   void Drain(HotShelf& shelf, Window& w);
   static bool HasHoles(const HotBlock& b, uint32_t in);

@@ -20,6 +20,10 @@ struct HotnessStats {
   uint64_t aborted_in_use = 0;  // an operation used the object
   uint64_t aborted_used = 0;    // one began to while it was copied
   uint64_t aborted_no_memory = 0;
+  uint64_t aborted_near_limit = 0;  // no memory was asked for
+  uint64_t aborted() const {
+    return aborted_in_use + aborted_used + aborted_no_memory + aborted_near_limit;
+  }
   uint64_t epochs_given_up = 0;  // an operation did not end in time
   uint64_t paged_out_bytes = 0;
   uint64_t collector_ns = 0;

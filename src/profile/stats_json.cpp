@@ -305,6 +305,7 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("aborted_in_use", s.hotness.aborted_in_use)
       .Field("aborted_used", s.hotness.aborted_used)
       .Field("aborted_no_memory", s.hotness.aborted_no_memory)
+      .Field("aborted_near_limit", s.hotness.aborted_near_limit)
       .Field("epochs_given_up", s.hotness.epochs_given_up)
       .Field("paged_out_bytes", s.hotness.paged_out_bytes)
       .Field("collector_ns", s.hotness.collector_ns)

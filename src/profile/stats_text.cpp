@@ -85,6 +85,17 @@ void WriteTiers(const HeapStats& s, TextSink& sink) {
   sink.Text(", ").Mebibytes(bytes).Text(" in their transfer caches\n");
 }
 
+void WriteHotness(const HotnessStats& h, TextSink& sink) {
+  if (h.domains == 0 && h.rounds == 0) return;
+  sink.Text("  moving objects    new ").Mebibytes(h.fresh.bytes).Text(", hot ");
+  sink.Mebibytes(h.hot.bytes).Text(", cold ").Mebibytes(h.cold.bytes).Text("; ");
+  sink.Number(h.moves).Text(" moves, ").Number(h.aborted()).Text(" aborted, ");
+  sink.Fraction(static_cast<double>(h.collector_ns) * 1e-9).Text(" s of CPU\n");
+  if (h.domains == 0) return;  // the rest is of now
+  sink.Text("  moved apart       ").Percent(h.utilization).Text(" of the pages used; cold after ");
+  sink.Number(h.cold_after).Text(" windows; promotion rate ").Percent(h.promotion_rate).Char('\n');
+}
+
 }  // namespace
 
 void WriteText(const HeapStats& s, TextSink& sink) {
@@ -186,17 +197,7 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.predictions.model_hits + s.predictions.model_misses)
         .Text(" samples\n");
   }
-  if (s.hotness.domains != 0 || s.hotness.rounds != 0) {
-    sink.Text("  moving objects    new ")
-        .Mebibytes(s.hotness.fresh.bytes)
-        .Text(", hot ")
-        .Mebibytes(s.hotness.hot.bytes)
-        .Text(", cold ")
-        .Mebibytes(s.hotness.cold.bytes)
-        .Text("; ")
-        .Number(s.hotness.moves)
-        .Text(" moves\n");
-  }
+  WriteHotness(s.hotness, sink);
   WriteClassTable(s, sink);
 }
 

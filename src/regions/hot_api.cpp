@@ -153,6 +153,7 @@ STRATA_EXPORT int strata_hot_stats(strata_hot_domain* domain, strata_hot_stats_t
   s->aborted_in_use = read(c.in_use);
   s->aborted_used = read(c.used);
   s->aborted_no_memory = read(c.no_memory);
+  s->aborted_near_limit = read(c.near_limit);
   s->epochs_given_up = read(c.epochs_given_up);
   s->paged_out_bytes = read(c.paged_out_bytes);
   s->collector_ns = read(c.cpu_ns);

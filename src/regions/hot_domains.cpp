@@ -183,6 +183,7 @@ void AddTotals(const CollectorCounts& c, HotnessStats& sum) {
   sum.aborted_in_use += read(c.in_use);
   sum.aborted_used += read(c.used);
   sum.aborted_no_memory += read(c.no_memory);
+  sum.aborted_near_limit += read(c.near_limit);
   sum.epochs_given_up += read(c.epochs_given_up);
   sum.paged_out_bytes += read(c.paged_out_bytes);
   sum.collector_ns += read(c.cpu_ns);

@@ -135,4 +135,15 @@ struct HotScene {
   HotHeap HeapOf(const strata_hot_guide& g) { return GuideWord(g.word).heap(); }
 };
 
+inline constexpr uint32_t kWindowsToCold =
+    PromotionPolicy::kFirst + 1;  // the first forgets the making
+
+inline bool AllBytesAre(const strata_hot_guide& g, size_t size, unsigned char fill) {
+  const auto* p = static_cast<const unsigned char*>(strata_hot_peek(&g));
+  for (size_t i = 0; i < size; ++i) {
+    if (p[i] != fill) return false;
+  }
+  return true;
+}
+
 }  // namespace strata

@@ -93,6 +93,18 @@ CASE(moves_what_is_used_apart_from_the_rest) {
   CHECK(Counted::alive == 1000);
 }
 
+// A kernel that refuses the advice is told of once.
+CASE(marks_cold_pages) {
+  hot_domain::options o = Quiet();
+  o.reclaim = STRATA_HOT_RECLAIM_COLD;
+  hot_domain domain{o};
+  const hot_ptr<Counted> p = domain.make<Counted>(1);
+  for (int round = 0; round < 8; ++round) domain.collect_now();
+  CHECK(domain.stats().heap[2].objects == 1);
+  hot_scope op(domain);
+  CHECK(p.get(op)->number == 1);
+}
+
 CASE(arrays_know_their_length) {
   hot_domain domain{Quiet()};
   for (const size_t n : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {

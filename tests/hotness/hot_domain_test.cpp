@@ -12,16 +12,6 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kWindowsToCold = PromotionPolicy::kFirst + 1;  // the first forgets the making
-
-bool AllBytesAre(const strata_hot_guide& g, size_t size, unsigned char fill) {
-  const auto* p = static_cast<const unsigned char*>(strata_hot_peek(&g));
-  for (size_t i = 0; i < size; ++i) {
-    if (p[i] != fill) return false;
-  }
-  return true;
-}
-
 TEST(HotDomain, WhatIsUsedBecomesHotAndTheRestCold) {
   HotScene s;
   std::vector<strata_hot_guide> guides(1000);
@@ -123,67 +113,6 @@ TEST(HotDomain, TooManyToListHoldsEverything) {
   many.pop_back();
   for (strata_hot_scope& m : many) HotDomain::Leave(&m);
   for (strata_hot_guide& g : guides) s.Drop(&g);
-}
-
-TEST(HotDomain, AMoveWithoutMemoryLeavesTheObject) {
-  HotScene s;
-  strata_hot_guide g{};
-  ASSERT_TRUE(s.Make(&g, 64, 9));
-  s.Round();
-  s.Use(&g);
-  s.memory.takes_left = 0;
-  const void* before = strata_hot_peek(&g);
-  s.Round();
-  EXPECT_EQ(strata_hot_peek(&g), before);
-  EXPECT_EQ(s.collector.counts().no_memory.load(), 1u);
-  EXPECT_EQ(s.Use(&g), 9);
-  strata_hot_guide none{};
-  EXPECT_FALSE(s.Make(&none, 1 << 20, 0));
-  s.memory.takes_left = ~size_t{0};
-  s.Round();
-  EXPECT_EQ(s.HeapOf(g), HotHeap::kHot);
-  s.Drop(&g);
-}
-
-TEST(HotDomain, NearTheLimitNothingMovesThatNeedsMemoryItCannotHave) {
-  HotScene s;
-  strata_hot_guide g{};
-  ASSERT_TRUE(s.Make(&g, 64, 9));
-  s.Round();
-  s.Use(&g);
-  s.memory.room = 1 << 20;
-  s.memory.swap = 1 << 20;
-  s.Round();
-  EXPECT_EQ(s.HeapOf(g), HotHeap::kNew);
-  s.memory.swap = uint64_t{1} << 30;  // where other pages can go
-  s.Use(&g);
-  s.Round();
-  EXPECT_EQ(s.HeapOf(g), HotHeap::kHot);
-  s.Drop(&g);
-}
-
-TEST(HotDomain, RefusedAdviceAndNoSwapLoseNothing) {
-  HotScene s;
-  s.memory.refuses_advice = true;
-  strata_hot_guide g{};
-  ASSERT_TRUE(s.Make(&g, 3000, 5));
-  testing::internal::CaptureStderr();
-  for (int i = 0; i < 6; ++i) s.Round();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "strata: the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
-            "memory is short\n");
-  EXPECT_EQ(s.HeapOf(g), HotHeap::kCold);
-  EXPECT_EQ(s.collector.counts().paged_out_bytes.load(), 0u);
-  s.memory.refuses_advice = false;
-  s.memory.swap = 0;
-  testing::internal::CaptureStderr();
-  s.Round();
-  s.Round();
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said, "strata: no swap space is free: cold pages of hot_ptr objects stay in memory\n");
-  EXPECT_GT(s.memory.advice[static_cast<int>(PageAdvice::kCold)].load(), 0u);
-  EXPECT_TRUE(AllBytesAre(g, 3000, 5));
-  s.Drop(&g);
 }
 
 // What once was hot leaves holes behind, which may all lie in one block.

@@ -38,7 +38,16 @@ def test_what_an_ended_domain_did_is_told_at_exit(lab: Lab) -> None:
     case = "moves_what_is_used_apart_from_the_rest"
     result = lab.run(program(lab, "plain"), case, env=env, preload=False)
     line = next(line for line in result.stderr.splitlines() if "moving objects" in line)
-    assert re.search(r"; [1-9][0-9]* moves", line), line
+    assert re.search(r"; [1-9][0-9]* moves, [0-9]+ aborted, [0-9.]+ s of CPU$", line), line
+
+
+def test_a_kernel_that_refuses_advice_is_one_line(lab: Lab) -> None:
+    deny = lab.build(ROOT / "tests" / "edge" / "deny.c")
+    words = ("madvise:EPERM", "--", program(lab, "plain"), "marks_cold_pages")
+    result = lab.run(deny, *words, preload=False)
+    assert result.returncode == 0, result.explain()
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("strata: the kernel refuses advice (madvise): "), line
 
 
 @pytest.mark.parametrize(

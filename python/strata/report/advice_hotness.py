@@ -35,9 +35,9 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
             f"{given_up:,} of {rounds:,} rounds were given up because an operation did not end "
             "within 0.1 s. End each hot_scope before the thread waits for anything."
         )
-    if counts["aborted_no_memory"] > counts["moves"]:
+    if counts["aborted_no_memory"] + counts["aborted_near_limit"] > MANY_GIVEN_UP * rounds:
         return look(
-            "Most moves found no memory: the process is at its limit. Raise the limit, or give "
+            "Moves find no memory: the process is at its limit. Raise the limit, or give "
             "the machine swap, so that cold pages make room."
         )
     if cold >= MUCH and counts["paged_out_bytes"] == 0:

@@ -36,7 +36,8 @@ class Hotness:
 
 COUNTS = (
     "rounds", "moves", "moved_bytes", "promotions", "demotions", "aborted_in_use", "aborted_used",
-    "aborted_no_memory", "epochs_given_up", "paged_out_bytes", "collector_ns", "cold_after",
+    "aborted_no_memory", "aborted_near_limit", "epochs_given_up", "paged_out_bytes", "collector_ns",
+    "cold_after",
 )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def section(recording: Recording) -> Section | None:
 def rows(now: Hotness, core: float | None) -> list[list[str]]:
     """What has been done, in the order in which one asks."""
     counts = now.counts
-    aborted = counts["aborted_in_use"] + counts["aborted_used"] + counts["aborted_no_memory"]
+    aborted = sum(n for name, n in counts.items() if name.startswith("aborted_"))
     found = [
         ["page utilization", f"{100 * now.utilization:.0f} %", "estimate: of the bytes of pages "
          "that hold used objects, those that were used, in the last window"],
@@ -92,7 +93,8 @@ def rows(now: Hotness, core: float | None) -> list[list[str]]:
          f"{counts['promotions']:,} became hot, {counts['demotions']:,} cold"],
         ["not moved", f"{aborted:,}", f"{counts['aborted_in_use']:,} in use, "
          f"{counts['aborted_used']:,} used meanwhile, {counts['aborted_no_memory']:,} without "
-         f"memory; {counts['epochs_given_up']:,} rounds given up: an operation did not end"],
+         f"memory, {counts['aborted_near_limit']:,} near a limit; "
+         f"{counts['epochs_given_up']:,} rounds given up: an operation did not end"],
         ["paged out", human(counts["paged_out_bytes"]), "asked of the kernel"],
     ]  # fmt: skip
     if core is not None:
