@@ -50,6 +50,7 @@ struct Shared {
   bench::Handoff<Document>* documents;
   bench::Handoff<Batch>* batches[kMostReducers];
   size_t distinct[kMostReducers];
+  double coverage;  // of hugepages, at the end of the burst
   std::atomic<unsigned> readers;
   std::atomic<unsigned> mappers;
   std::atomic<uint64_t> pending{0};  // batches that are expected and not yet merged
@@ -147,7 +148,7 @@ int main(int argc, char** argv) {
 
   bench::Handoff<Job> jobs(kQueue);
   bench::Handoff<Document> texts(kQueue);
-  Shared shared{reducers, &jobs, &texts, {}, {}, readers, mappers};
+  Shared shared{reducers, &jobs, &texts, {}, {}, 0, readers, mappers};
   for (unsigned i = 0; i < reducers; ++i) shared.batches[i] = new bench::Handoff<Batch>(kQueue);
   bench::Phases phases("pipeline");
 
@@ -166,6 +167,7 @@ int main(int argc, char** argv) {
       Feed(shared, phases, number, documents, kDocument);
       phases.Begin("burst", true);
       Feed(shared, phases, number, documents / 20, 8 * kDocument);
+      shared.coverage = bench::HugepageCoverage();
       phases.Rest(rest);
       jobs.Close();
     }
@@ -180,7 +182,7 @@ int main(int argc, char** argv) {
   if (shared.counted.load() != shared.made.load()) bench::Die("words were lost");
 
   bench::Report report(phases.program());
-  report.Add("threads=%u distinct=%zu", threads, distinct);
+  report.Add("threads=%u distinct=%zu coverage=%.4f", threads, distinct, shared.coverage);
   phases.AddTo(report);
   report.Finish();
   return 0;

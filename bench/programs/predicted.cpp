@@ -3,11 +3,9 @@
 // With
 // --at=other they are allocated where nothing lasts, with --at=wrapper in the function that also
 // allocates what does, so that callers have to be told apart.
-#include "common.h"
+#include "pairs.h"
 
 namespace {
-
-constexpr uint64_t kChunk = 4096;  // pairs between two looks at the clock
 
 [[gnu::noinline]] void* Wrapper(size_t size) {
   void* volatile p = bench::CheckedMalloc(size);
@@ -43,38 +41,21 @@ void Teach(size_t size, double seconds) {
   free(burst);
 }
 
-template <class Make>
-uint64_t Pairs(Make make, size_t size) {
-  for (uint64_t i = 0; i < kChunk; ++i) {
-    auto* p = static_cast<char*>(make(size));
-    *p = 1;
-    bench::Escape(p);
-    free(p);
-  }
-  return kChunk;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Options options(argc, argv);
-  const size_t size = options.Count("size", 64);
-  const auto threads = static_cast<unsigned>(options.Count("threads", 1));
-  const double seconds = options.Scaled("seconds", 1.0);
   const double teach = options.Number("teach", 2.0);
   const char* at = options.Text("at", "other");
-  options.RejectUnknown();
-  if (size == 0) bench::Die("--size must be above zero");
-  const bool other = strcmp(at, "other") == 0;
+  const bench::PairsPlan plan = bench::PairsOptions(options);
 
-  Teach(size, teach);
-  const bench::Total total = bench::RunThreads(threads, [&](unsigned) {
-    return bench::RunFor(
-        seconds, [&] { return other ? Pairs(MakeElsewhere, size) : Pairs(MakePassing, size); });
-  });
+  Teach(plan.size, teach);
+  const auto drop = [](char* p, size_t) { free(p); };
+  const bench::Total total = strcmp(at, "other") == 0 ? bench::RunPairs(plan, MakeElsewhere, drop)
+                                                      : bench::RunPairs(plan, MakePassing, drop);
 
   bench::Report report("predicted");
-  report.Add("size=%zu at=%s", size, at);
+  report.Add("size=%zu at=%s", plan.size, at);
   report.Rate(total);
   report.Finish();
   return 0;

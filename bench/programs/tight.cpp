@@ -2,50 +2,22 @@
 // cache; says what the fast path alone costs. --api=new uses operator new and sized delete.
 #include <new>
 
-#include "common.h"
-
-namespace {
-
-constexpr uint64_t kChunk = 4096;  // pairs between two looks at the clock
-
-uint64_t MallocPairs(size_t size) {
-  for (uint64_t i = 0; i < kChunk; ++i) {
-    auto* p = static_cast<char*>(bench::CheckedMalloc(size));
-    *p = 1;
-    bench::Escape(p);
-    free(p);
-  }
-  return kChunk;
-}
-
-uint64_t NewPairs(size_t size) {
-  for (uint64_t i = 0; i < kChunk; ++i) {
-    auto* p = static_cast<char*>(::operator new(size));
-    *p = 1;
-    bench::Escape(p);
-    ::operator delete(p, size);
-  }
-  return kChunk;
-}
-
-}  // namespace
+#include "pairs.h"
 
 int main(int argc, char** argv) {
   bench::Options options(argc, argv);
-  const size_t size = options.Count("size", 64);
-  const auto threads = static_cast<unsigned>(options.Count("threads", 1));
-  const double seconds = options.Scaled("seconds", 1.0);
   const char* api = options.Text("api", "malloc");
-  options.RejectUnknown();
-  if (size == 0) bench::Die("--size must be above zero");
-  const bool sized = strcmp(api, "new") == 0;
+  const bench::PairsPlan plan = bench::PairsOptions(options);
 
-  const bench::Total total = bench::RunThreads(threads, [&](unsigned) {
-    return bench::RunFor(seconds, [&] { return sized ? NewPairs(size) : MallocPairs(size); });
-  });
+  const bench::Total total =
+      strcmp(api, "new") == 0
+          ? bench::RunPairs(
+                plan, [](size_t size) { return ::operator new(size); },
+                [](char* p, size_t size) { ::operator delete(p, size); })
+          : bench::RunPairs(plan, bench::CheckedMalloc, [](char* p, size_t) { free(p); });
 
   bench::Report report("tight");
-  report.Add("size=%zu api=%s", size, api);
+  report.Add("size=%zu api=%s", plan.size, api);
   report.Rate(total);
   report.Finish();
   return 0;

@@ -19,7 +19,7 @@ inline constexpr uint32_t kBlocks = 256;
 inline constexpr uint64_t kBinBytes = kBlock * kBlocks;
 
 template <class Packer>
-concept HasLifetimes = requires(Packer& packer) { packer.OpenRoom(BinClass{}); };
+concept HasLifetimes = requires(Packer& packer) { packer.OpenRoom(BinClass{}, 1); };
 
 template <class Packer>
 class BlockObjects {
@@ -60,7 +60,7 @@ class BlockObjects {
       }
     }
     while (blocks != 0) {
-      const auto n = static_cast<uint32_t>(std::min<uint64_t>(blocks, packer_.OpenRoom(lifetime)));
+      const uint32_t n = packer_.OpenRoom(lifetime, blocks);
       pieces.push_back(packer_.Place(now, n, lifetime, FillOrder::kNever));
       if (!pieces.back().placed()) return false;
       blocks -= n;

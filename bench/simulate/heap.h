@@ -3,7 +3,8 @@
 //
 // A slab is of one size class and one class of lifetimes, and is itself packed as a bin is: it is
 // open until it was full once, or until its class of lifetimes is over; after that its gaps are for
-// objects of shorter classes. Where its hugepage is promoted it belongs to the longer class, which
+// objects of shorter classes. As with bins, an open one is for those as well while they would not
+// fill a slab. Where its hugepage is promoted it belongs to the longer class, which
 // is what M. Maas et al. call recycling (CACM 67(4), 2024, section 3.5; they have lines in place of
 // slots). In the longest class, or if there is one class alone, gaps are for all: what malloc does.
 // Part of strata-simulate.
@@ -26,6 +27,8 @@ class Heap {
         ladder_(HasLifetimes<Packer> ? ladder : BinLadder{.count = 1}),
         large_(packer),
         slab_of_(items, kNoBin),
+        class_of_(items),
+        live_(size_t{ladder_.count} * kSizes),
         lists_(size_t{2} * ladder_.count * kSizes) {}
 
   bool Place(uint64_t item, uint64_t now, uint64_t size, BinClass lifetime) {
@@ -38,6 +41,8 @@ class Heap {
     if (index == kNoBin) index = NewSlab(c, lifetime, now);
     if (index == kNoBin) return false;
     ++slabs_[index].live;
+    ++live_[lifetime * kSizes + Raw(c)];
+    class_of_[item] = lifetime;
     slab_of_[item] = index;
     List(index);
     return true;
@@ -47,6 +52,7 @@ class Heap {
     if (size > kMaxClassSize) return large_.Remove(item, now, size);
     const uint32_t index = slab_of_[item];
     Slab& slab = slabs_[index];
+    --live_[class_of_[item] * kSizes + Raw(slab.size)];
     if (--slab.live != 0) return List(index);
     ListOf(slab).Remove(slabs_.data(), index);
     packer_.Remove(now, slab.place);
@@ -76,11 +82,18 @@ class Heap {
   }
   Lists& ListOf(const Slab& slab) { return ListOf(slab.is_open, slab.lifetime, slab.size); }
 
-  // The longest first: those stay anyway.
   uint32_t FindGap(SizeClass c, BinClass lifetime) {
     const BinClass least = lifetime == ladder_.Longest() ? lifetime : BinClass(lifetime + 1);
+    const uint32_t closed = FindFrom(false, c, least);
+    if (closed != kNoBin || lifetime == ladder_.Longest()) return closed;
+    const bool few = live_[lifetime * kSizes + Raw(c)] < InfoOf(c).objects;
+    return few ? FindFrom(true, c, least) : kNoBin;
+  }
+
+  // The longest first: those stay anyway.
+  uint32_t FindFrom(bool is_open, SizeClass c, BinClass least) {
     for (BinClass longer = ladder_.count; longer-- > least;) {
-      const uint32_t index = ListOf(false, longer, c).FirstFrom(0);
+      const uint32_t index = ListOf(is_open, longer, c).FirstFrom(0);
       if (index != kNoBin && LifetimeOf(slabs_[index]) >= least) return index;
     }
     return kNoBin;
@@ -152,7 +165,9 @@ class Heap {
   Packer& packer_;
   BinLadder ladder_;
   BlockObjects<Packer> large_;
-  std::vector<uint32_t> slab_of_;  // by item
+  std::vector<uint32_t> slab_of_;   // by item
+  std::vector<BinClass> class_of_;  // by item
+  std::vector<uint32_t> live_;      // of each class of lifetimes and size, wherever they lie
   std::vector<Slab> slabs_;
   std::vector<uint32_t> free_;
   std::vector<Lists> lists_;

@@ -101,10 +101,11 @@ def _redis(keys: str) -> Case:
     return Case("redis", "redis", (keys,), "requests_per_cpu_s", kind=Kind.REDIS, quick=("20000",))
 
 
+TWENTY_THREADS = ("--readers=2", "--mappers=12", "--reducers=6", "--rest=0")
 EXPERIMENTS = Group(
     "experiments",
     "Span priority, lifetime-aware filler, adaptive caches",
-    "The base has all three switched off. `wordcount` counts words in a pipeline of threads:"
+    "The base has all three switched off. `words` counts words in a pipeline of twenty threads:"
     " strings and map nodes are made on one and freed on another, and the maps grow to the end."
     " `requests` is a server: clients and workers pass requests and answers to each other, sessions"
     " of all lifetimes lie among them, and the load swings. It runs with release windows of 0.5 and"
@@ -120,10 +121,15 @@ EXPERIMENTS = Group(
     (
         Work(_redis("150000"), (RATE, RSS, COVERAGE)),
         Work(
-            Case("wordcount", "wordcount", ("--mib=40",), "mops", quick=("--mib=4",)),
+            Case(
+                "words",
+                "pipeline",
+                (*TWENTY_THREADS, "--scale=0.2"),
+                "per_s",
+                quick=(*TWENTY_THREADS, "--quick=1"),
+            ),
             (
-                Figure("mops", "words / µs", True),
-                Figure("rss_mean_kib", "mean RSS", False),
+                Figure("per_s", "words / s", True),
                 Figure("hwm_kib", "peak RSS", False),
                 COVERAGE,
             ),

@@ -61,6 +61,16 @@ int Solver::lifted(const Rule& rule, const llvm::CallBase& call,
   return variadic ? static_cast<int>(parameter->getArgNo()) : -1;
 }
 
+// Whether a rule produces a state where a null pointer may stand: free(0) is right.
+bool Solver::takes_null(const llvm::CallBase& call, const std::vector<const Rule*>& rules, int at) {
+  const llvm::Function* f = named(call);
+  if (f != nullptr && f->getName() == "fflush") return true;
+  return std::any_of(rules.begin(), rules.end(), [at](const Rule* rule) {
+    return rule->kind == Rule::Kind::kProduce && rule->places[0].covers(at) &&
+           rule->places[0].kind == Place::Kind::kArgument;
+  });
+}
+
 bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
                    States& forks) {
   const Property& p = property(state.fact);
@@ -137,7 +147,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           if (!place.covers(static_cast<int>(a))) continue;
           const Bits cells = memory_.cells_of(call.getArgOperand(a));
           for (const Name& n : state.fact.names) {
-            if (n.kind == Name::Kind::kObject && Memory::meet(name_cells(n, n.steps), cells)) {
+            if (n.kind == Name::Kind::kObject && !cells.empty() &&
+                Memory::meet(name_cells(n, n.steps), cells)) {
               state.fact.escaped = true;
             }
           }
@@ -173,6 +184,19 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
     state.trace =
         event(state.trace, &call,
               p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
+  }
+  // What is used there is there: nothing but what gives memory back takes a null pointer.
+  for (const Rule* rule : rules) {
+    if (p.track != Track::kObject || rule->kind != Rule::Kind::kForbid) continue;
+    for (const Place& place : rule->places) {
+      if (place.kind != Place::Kind::kArgument || place.stars != 0) continue;
+      for (unsigned a = 0; a < call.arg_size(); ++a) {
+        const llvm::Value* v = call.getArgOperand(a);
+        if (!place.covers(static_cast<int>(a)) || !v->getType()->isPointerTy()) continue;
+        if (takes_null(call, rules, static_cast<int>(a)) || reached(state, v)) continue;
+        return false;
+      }
+    }
   }
   // Speaking of a function that the property knows is a use like any other.
   for (const Rule* rule : rules) {
@@ -237,11 +261,14 @@ std::vector<Solver::Flag> Solver::flags(const State& state) const {
   Known known = state.known;
   const Reasoning reasoning(known, state.fact, property(state.fact).track);
   state.known.each_cell([&](Address at, const llvm::Value* value) {
-    if (at.offset == kAnyOffset || !value->getType()->isIntegerTy()) return;
+    const bool pointer = value->getType()->isPointerTy();
+    if (at.offset == kAnyOffset || (!pointer && !value->getType()->isIntegerTy())) return;
     const auto range = reasoning.range(value);
     if (!range || !range->isSingleElement()) return;
-    const llvm::Constant* c = llvm::ConstantInt::get(value->getType(), *range->getSingleElement());
-    out.push_back({at, llvm::cast<llvm::ConstantInt>(c)});
+    const llvm::APInt& number = *range->getSingleElement();
+    if (pointer && !number.isZero()) return;
+    out.push_back({at, pointer ? llvm::Constant::getNullValue(value->getType())
+                               : llvm::ConstantInt::get(value->getType(), number)});
   });
   return out;
 }
@@ -273,165 +300,6 @@ bool Solver::start_pack(State& state, const llvm::CallBase& call) {
   return true;
 }
 
-Fact Solver::into(const Fact& fact, const llvm::CallBase& call,
-                  const llvm::Function* callee) const {
-  Fact in = fact;
-  in.names.clear();
-  for (const Name& n : fact.names) {
-    if (llvm::isa<llvm::GlobalVariable>(n.root)) {
-      if (memory_.mentions(callee, n.root)) in.add(n);
-    }
-  }
-  const auto hand_over = [&](const llvm::Value* actual, const llvm::Value* formal, bool pack) {
-    const Address a = address(actual, fact);
-    for (const Name& n : fact.names) {
-      if (n.root != a.root) continue;
-      Name inner = n;
-      inner.root = formal;
-      if (n.offsets[0] != kAnyOffset) {
-        if (a.offset == kAnyOffset)
-          inner.offsets[0] = kAnyOffset;
-        else
-          inner.offsets[0] -= a.offset;
-      }
-      if (pack) {
-        if (n.steps != 0 || n.kind != Name::Kind::kObject) continue;
-        inner.kind = Name::Kind::kPack;
-      }
-      in.add(inner);
-    }
-  };
-  for (const llvm::Argument& parameter : callee->args()) {
-    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
-    if (at >= 0 && at < static_cast<int>(call.arg_size())) {
-      hand_over(call.getArgOperand(static_cast<unsigned>(at)), &parameter, false);
-    }
-  }
-  if (callee->isVarArg()) {
-    for (unsigned a = static_cast<unsigned>(callee->arg_size()); a < call.arg_size(); ++a) {
-      if (call.getArgOperand(a)->getType()->isPointerTy())
-        hand_over(call.getArgOperand(a), callee, true);
-    }
-  }
-  return in;
-}
-
-Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
-                  const llvm::Function* callee) const {
-  Fact out = exit;
-  out.names.clear();
-  const bool direct = call.getCalledFunction() == callee || call.isIndirectCall();
-  for (const Name& n : exit.names) {
-    Name outer = n;
-    if (n.root == returned_value()) {
-      if (!direct) continue;
-      outer.root = &call;
-    } else if (const auto* parameter = llvm::dyn_cast<llvm::Argument>(n.root)) {
-      const int at = Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
-      if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
-      const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
-      if (llvm::isa<llvm::ConstantData>(actual)) continue;
-      const Address a = address(actual, exit);
-      outer.root = a.root;
-      if (n.offsets[0] != kAnyOffset) {
-        if (a.offset == kAnyOffset)
-          outer.offsets[0] = kAnyOffset;
-        else
-          outer.offsets[0] += a.offset;
-      }
-    }
-    out.add(outer);
-  }
-  return out;
-}
-
-void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Function* callee,
-                   bool& entered) {
-  Fact in = into(state.fact, call, callee);
-  if (!in.has_object()) return;
-  entered = true;
-  std::vector<std::int64_t> constants;
-  Known known;
-  Reasoning reasoning(state.known, state.fact, property(state.fact).track);
-  for (const llvm::Argument& parameter : callee->args()) {
-    const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
-    if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
-    const auto range = reasoning.range(call.getArgOperand(static_cast<unsigned>(at)));
-    if (!range || !full_range(parameter.getType()) ||
-        range->getBitWidth() != full_range(parameter.getType())->getBitWidth()) {
-      continue;
-    }
-    const llvm::APInt zero(range->getBitWidth(), 0);
-    const Range nonzero =
-        zero.getBitWidth() == 1 ? Range(llvm::APInt(1, 1)) : Range(zero + 1, zero);
-    if (range->isSingleElement()) {
-      constants.insert(constants.end(), {at, 0, range->getSingleElement()->getSExtValue()});
-      known.set(&parameter, *range);
-    } else if (parameter.getType()->isPointerTy() && nonzero.contains(*range)) {
-      constants.insert(constants.end(), {at, 1, 0});
-      known.set(&parameter, nonzero);
-    }
-  }
-  std::vector<std::pair<Address, const llvm::ConstantInt*>> handed;
-  for (const Flag& flag : flags(state)) {
-    if (llvm::isa<llvm::GlobalVariable>(flag.at.root) && memory_.mentions(callee, flag.at.root)) {
-      handed.emplace_back(flag.at, flag.value);
-    }
-    for (const llvm::Argument& parameter : callee->args()) {
-      const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
-      if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
-      const Address a = address(call.getArgOperand(static_cast<unsigned>(at)), state.fact);
-      if (a.root != flag.at.root || a.offset == kAnyOffset) continue;
-      handed.emplace_back(Address{&parameter, flag.at.offset - a.offset}, flag.value);
-    }
-  }
-  std::sort(handed.begin(), handed.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first.root, a.first.offset) < std::tie(b.first.root, b.first.offset);
-  });
-  for (const auto& [place, value] : handed) {
-    known.set_cell(place, value);
-    constants.insert(constants.end(), {reinterpret_cast<std::int64_t>(place.root), place.offset,
-                                       value->getValue().getSExtValue()});
-  }
-  const auto [at, added] = callees_.try_emplace({callee, facts_.id(in), constants}, kNone);
-  if (added) {
-    at->second = static_cast<ContextId>(contexts_.size());
-    Context& context = contexts_.emplace_back();
-    context.function = callee;
-    context.entry = in;
-  }
-  const ContextId id = at->second;
-  // What the callee does not get to see stays, unless it is written.
-  Fact kept = state.fact;
-  bool gone = false;
-  std::erase_if(kept.names, [&](const Name& n) {
-    if (n.steps == 0) return false;
-    for (const llvm::Value* a : call.args()) {
-      if (address(a, state.fact).root == n.root) return true;
-    }
-    if (llvm::isa<llvm::GlobalVariable>(n.root) && memory_.mentions(callee, n.root)) return true;
-    for (int s = 0; s < n.steps; ++s) {
-      if (memory_.may_write(call, name_cells(n, s))) return gone = true;
-    }
-    return false;
-  });
-  kept.escaped |= gone;
-  const TraceId trace = event(state.trace, &call, "into " + said(callee));
-  Waiting waiting{state.context, &call, std::move(kept), state.known, trace};
-  contexts_[id].callers.push_back(waiting);
-  if (added) {
-    State start{id, &*callee->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(), std::move(in),
-                std::move(known), kNone};
-    arrive(std::move(start));
-    return;
-  }
-  if (contexts_[id].released) mark_released(waiting.context);
-  const std::vector<Error> errors = contexts_[id].errors;
-  for (const Error& e : errors) bubble(waiting, id, e);
-  const std::vector<Exit> exits = contexts_[id].exits;
-  for (const Exit& e : exits) resume(waiting, id, e);
-}
-
 bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
   if (const auto* life = llvm::dyn_cast<llvm::LifetimeIntrinsic>(&call)) {
     if (life->getIntrinsicID() == llvm::Intrinsic::lifetime_end) {
@@ -452,6 +320,10 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     if (program_.ends(call)) return false;
   } else {
     bool entered = false;
+    // Locks on the way into a crash, or through a pointer that may lead elsewhere, are a guess.
+    const bool guess = property(state.fact).track == Track::kAddress &&
+                       (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
+    if (guess) return false;
     for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
     if (entered) return false;
     if (program_.ends(call)) return false;

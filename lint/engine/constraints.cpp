@@ -249,15 +249,38 @@ void Constraints::connect(llvm::CallBase& call, llvm::Function& callee) {
   if (direct && !call.getType()->isVoidTy()) graph_.copy(node(&call), m_.returns_[&callee]);
 }
 
-// A function without a body calls the functions it is given.
+// A function without a body calls the functions it is given, with what else it is given: a `void *`
+// that it keeps for them.
 void Constraints::pass_function(llvm::CallBase& call) {
+  if (call.getCalledFunction() != nullptr && call.getCalledFunction()->isIntrinsic()) return;
   for (llvm::Value* argument : call.args()) {
     if (!argument->getType()->isPointerTy()) continue;
-    llvm::CallBase* site = &call;
-    if (auto* f = llvm::dyn_cast<llvm::Function>(argument->stripPointerCasts())) {
-      if (!f->isDeclaration()) connect(*site, *f);
+    auto* f = llvm::dyn_cast<llvm::Function>(argument->stripPointerCasts());
+    if (f == nullptr || f->isDeclaration()) continue;
+    connect(call, *f);
+    for (llvm::Argument& parameter : f->args()) {
+      if (!parameter.getType()->isPointerTy() ||
+          Memory::argument_for(call, f, static_cast<int>(parameter.getArgNo())) >= 0) {
+        continue;
+      }
+      for (llvm::Value* given : call.args()) {
+        if (given != argument && given->getType()->isPointerTy())
+          graph_.copy(node(&parameter), node(given));
+      }
     }
   }
+}
+
+// Whether a call through a pointer can mean the function: one of another type only looks alike.
+bool Constraints::fits(const llvm::CallBase& call, const llvm::Function& f) {
+  if (f.getFunctionType() == call.getFunctionType()) return true;
+  if (f.isVarArg() || call.getFunctionType()->isVarArg()) return f.arg_size() <= call.arg_size();
+  if (f.arg_size() != call.arg_size()) return false;
+  if (!call.use_empty() && f.getReturnType() != call.getType()) return false;
+  for (const llvm::Argument& parameter : f.args()) {
+    if (parameter.getType() != call.getArgOperand(parameter.getArgNo())->getType()) return false;
+  }
+  return true;
 }
 
 void Constraints::call(llvm::CallBase& call) {
@@ -279,7 +302,7 @@ void Constraints::call(llvm::CallBase& call) {
     llvm::Function& f = *found->second;
     if (f.isDeclaration())
       library(call, f.getName());
-    else if (f.arg_size() <= call.arg_size())
+    else if (fits(call, f))
       connect(call, f);
   });
 }

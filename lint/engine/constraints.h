@@ -24,6 +24,7 @@ class Constraints {
   void call(llvm::CallBase& call);
   void connect(llvm::CallBase& call, llvm::Function& callee);
   void pass_function(llvm::CallBase& call);
+  static bool fits(const llvm::CallBase& call, const llvm::Function& f);
   void library(llvm::CallBase& call, llvm::StringRef name);
   void copy_memory(const llvm::Value* to, const llvm::Value* from, const llvm::Value* size);
   Object extras(const llvm::Function* f);

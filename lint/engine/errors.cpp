@@ -4,12 +4,20 @@
 #include "solver.h"
 
 namespace lint {
+namespace {
+
+constexpr int kDeepest = 6;  // calls from where a state began down to where it is wrong
+
+}  // namespace
 
 void Solver::mark_released(ContextId id) {
   if (contexts_[id].released) return;
   contexts_[id].released = true;
   const std::size_t count = contexts_[id].callers.size();
-  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
+  for (std::size_t c = 0; c < count; ++c) {
+    releasing_.insert({&property(contexts_[id].entry), contexts_[id].callers[c].call});
+    mark_released(contexts_[id].callers[c].context);
+  }
 }
 
 void Solver::add_error(ContextId id, Error error) {
@@ -25,6 +33,7 @@ void Solver::add_error(ContextId id, Error error) {
 void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
   Error above = error;
   above.sink = waiting.call;
+  ++above.depth;
   above.trace = graft(waiting.trace, error.trace);
   if (error.lift >= 0) {
     above.deepest = waiting.call;
@@ -61,12 +70,30 @@ void Solver::judge_ends(ContextId first) {
   }
 }
 
+// Whether the way leads through a function that gives the object back on some condition of its own
+// and does not tell: what its caller lost then is not lost for sure.
+bool Solver::may_be_released(const Property& p, const Error& error) const {
+  for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(traces_[t].at);
+    if (call != nullptr && call->use_empty() && releasing_.contains({&p, call})) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Solver::report(ContextId first) {
   for (ContextId c = first; c < contexts_.size(); ++c) {
     const Context& context = contexts_[c];
     if (!context.is_root) continue;
     for (const Error& error : context.errors) {
       const Property& p = property(context.entry);
+      // That no condition on the way forbids it is less sure with each call.
+      if (error.depth > kDeepest && p.track != Track::kContent) continue;
+      if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
+          may_be_released(p, error)) {
+        continue;
+      }
       const bool by_sink = p.track == Track::kContent;
       const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
       const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;

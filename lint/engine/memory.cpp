@@ -36,6 +36,14 @@ Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool th
   }
 }
 
+// Gives memory back and writes to none that is still there.
+static bool only_frees(const llvm::Function* f) {
+  static const std::set<llvm::StringRef> names{"free",    "cfree",  "realloc", "reallocarray",
+                                               "_ZdlPv",  "_ZdaPv", "fclose",  "closedir",
+                                               "_ZdlPvm", "_ZdaPvm"};
+  return f != nullptr && f->isDeclaration() && names.count(f->getName()) != 0;
+}
+
 Memory::Memory(Program& program, const Progress& progress)
     : program_(program), layout_(program.module().getDataLayout()) {
   progress("pointers", 0, 1);
@@ -113,17 +121,19 @@ bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
   const Functions& targets = callees(call);
   for (const llvm::Function* f : targets) {
     const auto found = effects_.find(f);
-    if (found != effects_.end() && meet(found->second.writes, cells)) return true;
+    if (found == effects_.end()) continue;
+    const Effects& e = found->second;
+    if (cells.empty() ? e.writes_unknown : !e.writes.empty() && meet(e.writes, cells)) return true;
   }
   const llvm::Function* called = call.getCalledFunction();
   if (called != nullptr && !called->isDeclaration()) return false;
-  if (called == nullptr && !targets.empty()) return false;
+  if ((called == nullptr && !targets.empty()) || only_frees(called)) return false;
   for (unsigned a = 0; a < call.arg_size(); ++a) {
     if (!call.getArgOperand(a)->getType()->isPointerTy() || call.onlyReadsMemory(a) ||
         call.onlyReadsMemory()) {
       continue;
     }
-    if (meet(points(call.getArgOperand(a)), cells)) return true;
+    if (!cells.empty() && meet(points(call.getArgOperand(a)), cells)) return true;
   }
   return false;
 }
@@ -143,10 +153,13 @@ void Memory::sum_up(const Progress& progress) {
     Effects& own = effects_[&f];
     for (const llvm::Instruction& i : llvm::instructions(f)) {
       if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-        own.writes.merge(points(s->getPointerOperand()));
+        const Bits& to = points(s->getPointerOperand());
+        own.writes.merge(to);
+        own.writes_unknown |= to.empty();
       } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
         const llvm::Function* called = c->getCalledFunction();
-        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory()) {
+        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory() &&
+            !only_frees(called)) {
           for (unsigned a = 0; a < c->arg_size(); ++a) {
             if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
               own.writes.merge(points(c->getArgOperand(a)));
@@ -172,7 +185,8 @@ void Memory::sum_up(const Progress& progress) {
     for (const llvm::CallBase* site : callers(f)) {
       const llvm::Function* caller = site->getFunction();
       Effects& above = effects_[caller];
-      const bool grew = above.writes.merge(own.writes);
+      bool grew = above.writes.merge(own.writes);
+      if (own.writes_unknown && !above.writes_unknown) grew = above.writes_unknown = true;
       if ((above.globals.merge(own.globals) || grew) && queued.insert(caller).second) {
         work.push_back(caller);
       }

@@ -38,10 +38,10 @@ class Memory {
   // The locations that [root + offset] may be.
   Bits cells(const llvm::Value* root, std::int64_t offset) const;
   const Bits& cells_of(const llvm::Value* address) const { return points(address); }
-  // Whether the two can have a location in common.
+  // Whether the two can have a location in common. Of two that are not known it is likely.
   static bool meet(const Bits& a, const Bits& b) {
-    return (a.test(kAnywhere) && !b.empty()) || (b.test(kAnywhere) && !a.empty()) ||
-           a.intersects(b);
+    if (a.empty() || b.empty()) return a.empty() && b.empty();
+    return a.test(kAnywhere) || b.test(kAnywhere) || a.intersects(b);
   }
   // The locations that are pointed to from those, `bytes` further.
   Bits follow(const Bits& cells, std::int64_t bytes) const;
@@ -75,6 +75,7 @@ class Memory {
   struct Effects {
     Bits writes;
     Bits globals;
+    bool writes_unknown = false;  // through a pointer that leads nowhere that is known
   };
   llvm::DenseMap<const llvm::Function*, Effects> effects_;
   llvm::DenseMap<const llvm::Value*, std::uint32_t> global_ids_;

@@ -74,6 +74,14 @@ void Known::set_cell(Address a, const llvm::Value* value) {
   cells_.push_back({a, value});
 }
 
+void Known::copy_cells(const llvm::Value* from, const llvm::Value* to) {
+  if (from == to) return;
+  const std::vector<Cell> all = cells_;
+  for (const Cell& c : all) {
+    if (c.address.root == from) set_cell({to, c.address.offset}, c.value);
+  }
+}
+
 bool Known::join(const Known& other) {
   bool lost = false;
   std::vector<Entry> kept;
@@ -123,8 +131,10 @@ bool Reasoning::is_object(const llvm::Value* v) const {
 // How far into the object the pointer leads, if that is known.
 std::optional<std::int64_t> Reasoning::position(const llvm::Value* v) const {
   const auto* i = llvm::dyn_cast<llvm::Instruction>(v);
-  if (i == nullptr) return std::nullopt;
-  const Address a = address_of(v, i->getModule()->getDataLayout());
+  const auto* parameter = llvm::dyn_cast<llvm::Argument>(v);
+  if (i == nullptr && parameter == nullptr) return std::nullopt;
+  const llvm::Module* module = i != nullptr ? i->getModule() : parameter->getParent()->getParent();
+  const Address a = address_of(v, module->getDataLayout());
   for (const Name& n : fact_.names) {
     if (n.root == a.root && n.steps == 0 && n.kind == Name::Kind::kObject &&
         n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) {
@@ -142,6 +152,14 @@ static bool is_librarys(const llvm::Value* v) {
   return g != nullptr && g->isDeclaration();
 }
 
+// Whether it is the place of a field, not the first, of something that is not the object.
+static bool is_within(const llvm::Value* v) {
+  const auto* i = llvm::dyn_cast<llvm::Instruction>(v);
+  if (i == nullptr) return false;
+  const Address a = address_of(v, i->getModule()->getDataLayout());
+  return llvm::isa<llvm::GEPOperator>(v) && a.offset != kAnyOffset && a.offset > 0;
+}
+
 std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
   const auto left = range(cmp.getOperand(0), depth - 1);
   const auto right = range(cmp.getOperand(1), depth - 1);
@@ -154,9 +172,22 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
   if (is_object(a) && is_object(b)) return boolean(equal);
   const auto left_at = position(a), right_at = position(b);
   if (left_at && right_at) return boolean((*left_at == *right_at) == equal);
+  // What was made for itself does not begin within something else.
+  if (track_ == Track::kObject &&
+      ((is_object(a) && is_within(b)) || (is_object(b) && is_within(a))))
+    return boolean(!equal);
   // What the program made is not what a library had before.
   if ((is_object(a) && is_librarys(b)) || (is_object(b) && is_librarys(a))) return boolean(!equal);
   return Range::getFull(1);
+}
+
+// errno, which is read after something has failed.
+static bool is_errno(const llvm::Value* v) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(v);
+  if (load == nullptr || !load->getType()->isIntegerTy(32)) return false;
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(load->getPointerOperand());
+  const llvm::Function* f = call != nullptr ? call->getCalledFunction() : nullptr;
+  return f != nullptr && f->getName() == "__errno_location";
 }
 
 std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
@@ -175,6 +206,7 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
   }
   if (const Range* found = known_.find(v)) return *found;
+  if (is_errno(v)) return Range(llvm::APInt(32, 1), llvm::APInt::getSignedMinValue(32));
   if (depth == 0) return full;
   if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(v)) return compare(*cmp, depth);
   if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(v)) {

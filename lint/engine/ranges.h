@@ -17,8 +17,8 @@ using Range = llvm::ConstantRange;
 
 class Known {
  public:
-  static constexpr std::size_t kMostValues = 32;
-  static constexpr std::size_t kMostCells = 16;
+  static constexpr std::size_t kMostValues = 96;
+  static constexpr std::size_t kMostCells = 24;
 
   const Range* find(const llvm::Value* v) const;
   void set(const llvm::Value* v, const Range& range);
@@ -28,6 +28,8 @@ class Known {
   // The value that was stored to or loaded from [root + offset] last.
   const llvm::Value* cell(Address a) const;
   void set_cell(Address a, const llvm::Value* value);
+  // What lies below one value lies below the other: they are the same.
+  void copy_cells(const llvm::Value* from, const llvm::Value* to);
   template <typename Visit>
   void each_cell(Visit visit) const {
     for (const Cell& c : cells_) visit(c.address, c.value);

@@ -13,37 +13,6 @@ constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
 
 }  // namespace
 
-const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
-  std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
-  if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
-  return *tree;
-}
-
-// What the branches above a place say of it.
-Known Solver::conditions_at(const llvm::Instruction& at) {
-  Known known;
-  const Fact none;
-  const llvm::DominatorTree& tree = dominators(*at.getFunction());
-  const auto* node = tree.getNode(at.getParent());
-  if (node == nullptr) return known;
-  std::vector<std::pair<const llvm::Value*, bool>> conditions;
-  for (node = node->getIDom(); node != nullptr && conditions.size() < 16; node = node->getIDom()) {
-    const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
-    if (br == nullptr || br->isUnconditional()) continue;
-    for (const unsigned side : {0u, 1u}) {
-      const llvm::BasicBlock* to = br->getSuccessor(side);
-      if (to->getSinglePredecessor() != nullptr && tree.dominates(to, at.getParent())) {
-        conditions.emplace_back(br->getCondition(), side == 0);
-      }
-    }
-  }
-  for (auto c = conditions.rbegin(); c != conditions.rend(); ++c) {
-    Reasoning reasoning(known, none, Track::kAddress);
-    reasoning.assume(c->first, c->second);
-  }
-  return known;
-}
-
 // Whether the function can end as at that exit without the state having arisen, so that its caller
 // cannot know: a count that fell to zero, an option. Then nothing is said.
 bool Solver::may_pass_by(const Context& root, const Exit& exit) {
@@ -115,6 +84,13 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
   return false;
 }
 
+// Opened for its number, the lowest that is free, if nobody keeps it: close(0); open(...).
+bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
+  return properties_[p].track == Track::kObject && call.getType()->isIntegerTy() &&
+         std::all_of(call.user_begin(), call.user_end(),
+                     [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
+}
+
 void Solver::finish(ContextId first) {
   steps_ = 0;
   drain();
@@ -133,6 +109,7 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
   State probe{kNone, &call, {}, conditions_at(call), kNone};
   probe.fact.property = static_cast<std::uint16_t>(p);
   if (!holds(rule, call, probe)) return;
+  if (rule.places[0].kind == Place::Kind::kReturn && takes_number(p, call)) return;
   const auto first = static_cast<ContextId>(contexts_.size());
   for (const Place& place : rule.places) {
     for (const auto& [name, bytes] : names_at(property_, place, call)) {

@@ -7,11 +7,9 @@
 namespace lint {
 namespace {
 
-constexpr std::size_t kMostPaths = 4;         // views of one fact at one place that are kept apart
-constexpr int kMostJoins = 6;                 // then only what does not change is known
-constexpr std::size_t kMostSteps_ = 100'000;  // of one beginning
-constexpr int kMostDepth = 5;                 // callers above a beginning
-constexpr std::size_t kMostExits = 12;        // of one function for one fact
+constexpr std::size_t kMostPaths = 8;   // views of one fact at one place that are kept apart
+constexpr int kMostJoins = 6;           // then only what does not change is known
+constexpr std::size_t kMostExits = 12;  // of one function for one fact
 
 // The few ranges by which callers tell results apart.
 std::optional<Range> result_class(const std::optional<Range>& range) {
@@ -26,6 +24,19 @@ std::optional<Range> result_class(const std::optional<Range>& range) {
     if (c.contains(*range)) return c;
   }
   return std::nullopt;
+}
+
+// Whether the value that a phi gets is itself, moved along: a place in a stack or a buffer.
+bool moves_along(const llvm::PHINode& phi, const llvm::Value* in, const llvm::DataLayout& layout,
+                 int depth = 5, bool moved = false) {
+  const Address a = address_of(in, layout, true);
+  moved |= a.offset != 0;
+  if (a.root == &phi) return moved;
+  const auto* other = llvm::dyn_cast<llvm::PHINode>(a.root);
+  if (other == nullptr || depth == 0) return false;
+  return std::any_of(other->op_begin(), other->op_end(), [&](const llvm::Use& use) {
+    return moves_along(phi, use.get(), layout, depth - 1, moved);
+  });
 }
 
 }  // namespace
@@ -95,7 +106,7 @@ void Solver::drain() {
       rise();
       continue;
     }
-    if (steps_ > kMostSteps_) {
+    if (steps_ > kMostWork) {
       ++given_up_;
       work_.clear();
       rising_.clear();
@@ -113,7 +124,7 @@ void Solver::walk(State&& first) {
   while (!states.empty()) {
     State state = std::move(states.back());
     states.pop_back();
-    for (bool going = true; going && steps_ <= kMostSteps_;) {
+    for (bool going = true; going && steps_ <= kMostWork;) {
       ++steps_;
       const llvm::Instruction& i = *state.at;
       if (!step(state, i, states)) break;
@@ -136,7 +147,9 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
   const auto take = [&](const llvm::BasicBlock* to, auto learn) {
     State copy = state;
     Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
-    if (learn(reasoning) && enter_block(copy, from, to)) next.push_back(std::move(copy));
+    if (!learn(reasoning)) return;
+    know_by_number(copy, end, to);
+    if (enter_block(copy, from, to)) next.push_back(std::move(copy));
   };
   const auto always = [](Reasoning&) { return true; };
   if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
@@ -176,6 +189,27 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
       arrive(std::move(s));
   }
   return false;
+}
+
+// A descriptor that is the same number as another, or a number known beforehand (0 to 2), is
+// reached by that as well.
+void Solver::know_by_number(State& state, const llvm::Instruction& end,
+                            const llvm::BasicBlock* to) const {
+  if (property(state.fact).track != Track::kObject) return;
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  const bool same = cmp != nullptr && cmp->isEquality() &&
+                    cmp->getOperand(0)->getType()->isIntegerTy() &&
+                    (br->getSuccessor(0) == to) == (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ);
+  for (const Name& n : state.fact.names) {
+    if (n.steps != 0) continue;
+    const Range* range = n.root->getType()->isIntegerTy() ? state.known.find(n.root) : nullptr;
+    if (range != nullptr && range->getSignedMax().sle(2)) state.fact.escaped = true;
+    if (same && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
+      state.fact.escaped = true;
+  }
 }
 
 // Whether anything that lies ahead speaks of one of the names, if that is all that counts.
@@ -237,6 +271,7 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
   if (phis.empty()) return true;
   const Fact before = state.fact;
+  const bool content = property(before).track == Track::kContent;
   std::vector<std::optional<Range>> ranges;
   Reasoning reasoning(state.known, before, property(before).track);
   for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
@@ -252,8 +287,14 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
     state.known.forget(phi);
     if (ranges[p] && !ranges[p]->isFullSet()) state.known.set(phi, *ranges[p]);
     const Address a = address(in, before);
+    // What lies where a pointer moves along is written again and again: no name is sure there.
+    const bool moving = !content && a.offset != 0 && moves_along(*phi, in, memory_.layout());
     for (const Name& n : before.names) {
       if (n.root != a.root) continue;
+      if (moving && n.steps > 0) {
+        state.fact.escaped = true;
+        continue;
+      }
       Name more = n;
       more.root = phi;
       if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) more.offsets[0] -= a.offset;
@@ -386,83 +427,6 @@ bool Solver::pass(State& state, const llvm::Instruction& i) {
   }
   state.at = i.getNextNode();
   return state.at != nullptr;
-}
-
-// Once all ways out of a function are known: names through memory hold for its callers only if they
-// hold on each way out that looks the same to them.
-void Solver::rise() {
-  const auto rising = std::move(rising_);
-  rising_.clear();
-  for (const auto& [id, number] : rising) {
-    Exit exit = contexts_[id].exits[number];
-    std::erase_if(exit.fact.names, [&](const Name& n) {
-      if (n.steps == 0 || property(exit.fact).track == Track::kContent) return false;
-      for (const Exit& other : contexts_[id].exits) {
-        if (other.returned != exit.returned || other.fact.state != exit.fact.state) continue;
-        const auto& names = other.fact.names;
-        if (std::find(names.begin(), names.end(), n) == names.end()) return true;
-      }
-      return false;
-    });
-    if (exit.fact.has_object()) ascend(id, exit);
-  }
-}
-
-// What began in a function and outlives it goes on where it was called.
-void Solver::ascend(ContextId id, const Exit& exit) {
-  const Context& root = contexts_[id];
-  const llvm::Function* f = root.function;
-  if (root.depth >= kMostDepth || f->getName() == "main") return;
-  if (may_pass_by(root, exit)) return;
-  const llvm::Instruction* origin = root.origin;
-  for (const llvm::CallBase* site : memory_.callers(f)) {
-    const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
-    if (!direct || program_.ends(*site)) continue;
-    if ((steps_ += 30) > kMostSteps_) return;
-    if (!rules_for(exit.fact.property, *site).empty()) continue;
-    Fact fact = back(exit.fact, *site, f);
-    if (!fact.has_object()) continue;
-    const Fact surely = fact;
-    widen(fact, *site);
-    // What was read before the call holds after it only where the call did not write.
-    std::erase_if(fact.names, [&](const Name& n) {
-      if (n.steps == 0 || property(fact).track == Track::kContent ||
-          std::find(surely.names.begin(), surely.names.end(), n) != surely.names.end()) {
-        return false;
-      }
-      for (int s = 0; s < n.steps; ++s) {
-        if (memory_.may_write(*site, name_cells(n, s))) return true;
-      }
-      return false;
-    });
-    // Through a pointer that may lead elsewhere it is a guess.
-    if (site->isIndirectCall() && memory_.callees(*site).size() > 2) continue;
-    State probe{id, site, fact, conditions_at(*site), kNone};
-    if (!learn_result(probe, *site, f, exit)) continue;
-    const TraceId trace = event(graft(kNone, exit.trace), site,
-                                "comes back from " + llvm::demangle(f->getName().str()));
-    begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
-  }
-}
-
-void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known,
-                   TraceId trace, const llvm::Instruction* origin, ContextId below) {
-  const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
-  if (!added) {
-    if (known.find(start) == nullptr) return;
-  } else {
-    at->second = static_cast<ContextId>(contexts_.size());
-    Context& context = contexts_.emplace_back();
-    context.function = start->getFunction();
-    context.is_root = true;
-    context.start = start;
-    context.origin = origin;
-    context.entry = fact;
-    context.below = below;
-    context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
-  }
-  State state{at->second, start, std::move(fact), std::move(known), trace};
-  if (!after || pass(state, *start)) arrive(std::move(state));
 }
 
 std::vector<Finding> Solver::run(const Progress& progress) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/Instructions.h>
 
@@ -27,6 +28,7 @@ namespace lint {
 using TraceId = std::uint32_t;
 using ContextId = std::uint32_t;
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
+constexpr std::size_t kMostWork = 100'000;  // steps of one beginning
 
 struct Step {
   const llvm::Instruction* at;
@@ -67,10 +69,10 @@ class Solver {
     Known known;
     TraceId trace;
   };
-  // A cell that holds a number: a flag, a count, a kind.
+  // A cell that holds a number, a flag, a count, a kind, or no pointer.
   struct Flag {
     Address at;
-    const llvm::ConstantInt* value;
+    const llvm::Constant* value;
     bool operator==(const Flag& o) const {
       return at.root == o.at.root && at.offset == o.at.offset && value == o.value;
     }
@@ -88,7 +90,8 @@ class Solver {
     const llvm::Instruction* sink;  // as this function sees it
     const llvm::Instruction* deepest;
     TraceId trace;
-    int lift;  // the parameter that is at fault, if the fault is the caller's; -1
+    int lift;       // the parameter that is at fault, if the fault is the caller's; -1
+    int depth = 0;  // calls below the function where the state began
   };
   struct Context {
     const llvm::Function* function = nullptr;
@@ -128,6 +131,7 @@ class Solver {
   bool branch(State& state, const llvm::Instruction& end);
   bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
   bool pass(State& state, const llvm::Instruction& i);
+  void know_by_number(State& state, const llvm::Instruction& end, const llvm::BasicBlock* to) const;
   bool is_alive(const State& state);
   const Blocks& users_ahead(const llvm::Instruction& root);
   void leave(State& state, const llvm::ReturnInst& end);
@@ -135,6 +139,7 @@ class Solver {
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
   bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                     const Exit& exit);
+  // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
   void add_error(ContextId context, Error error);
@@ -145,6 +150,7 @@ class Solver {
   TraceId event(TraceId parent, const llvm::Instruction* at, std::string note);
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
+  bool may_be_released(const Property& p, const Error& error) const;
 
   // transfer.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
@@ -168,6 +174,8 @@ class Solver {
   bool call(State& state, const llvm::CallBase& call, States& forks);
   bool apply(State& state, const llvm::CallBase& call, const std::vector<const Rule*>& rules,
              States& forks);
+  static bool takes_null(const llvm::CallBase& call, const std::vector<const Rule*>& rules,
+                         int argument);
   bool foreign(State& state, const llvm::CallBase& call);
   void enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered);
   void after_call(State& state, const llvm::CallBase& call);
@@ -192,9 +200,20 @@ class Solver {
   void begin_place(std::size_t property, const Rule& rule, const llvm::Value* v,
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
-  Known conditions_at(const llvm::Instruction& at);
+  bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool may_pass_by(const Context& root, const Exit& exit);
+
+  // conditions.cpp: what is known there
   const llvm::DominatorTree& dominators(const llvm::Function& f);
+  Known conditions_at(const llvm::Instruction& at);
+  std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
+  bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
+                  const llvm::Instruction& at) const;
+  bool writes(const llvm::Instruction& at, const Bits& cells) const;
+  void note_cells(
+      Known& known, const llvm::Value& condition,
+      llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const;
+
   // Follows what began last to its end and tells what was found.
   void finish(ContextId first);
 
@@ -222,6 +241,8 @@ class Solver {
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;
+  // Calls in which an object is given back on some way.
+  std::set<std::pair<const Property*, const llvm::CallBase*>> releasing_;
 };
 
 }  // namespace lint

@@ -38,6 +38,22 @@ std::int64_t first_array(llvm::Type* type, const llvm::DataLayout& layout) {
   return static_cast<std::int64_t>(layout.getTypeAllocSize(first).getFixedValue());
 }
 
+// Whether a test of the pointer, or of what else is read from its variable, can follow.
+bool is_tested(const llvm::Value* pointer) {
+  const auto tested = [](const llvm::Value* v) {
+    return std::any_of(v->user_begin(), v->user_end(), [](const llvm::User* u) {
+      return llvm::isa<llvm::ICmpInst, llvm::PHINode>(u);
+    });
+  };
+  if (tested(pointer)) return true;
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(pointer);
+  if (load == nullptr) return false;
+  const llvm::Value* variable = load->getPointerOperand();
+  return std::any_of(variable->user_begin(), variable->user_end(), [&](const llvm::User* u) {
+    return llvm::isa<llvm::LoadInst>(u) && tested(u);
+  });
+}
+
 }  // namespace
 
 Address Solver::address(const llvm::Value* v, const Fact& fact) const {
@@ -162,11 +178,9 @@ bool Solver::reached(State& state, const llvm::Value* pointer) const {
       !root->getType()->isPointerTy()) {
     return true;
   }
-  const bool matters = std::any_of(root->user_begin(), root->user_end(), [](const llvm::User* u) {
-    return llvm::isa<llvm::ICmpInst, llvm::PHINode>(u);
-  });
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
-  return !matters || reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
+  return (!is_tested(root) && state.known.find(root) == nullptr) ||
+         reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
 }
 
 bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
@@ -208,6 +222,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
       Reasoning reasoning(state.known, state.fact, property(state.fact).track);
       const auto range = reasoning.range(held);
       if (range && !range->isFullSet()) state.known.set(&load, *range);
+      state.known.copy_cells(held, &load);
       const std::vector<Name> all = state.fact.names;
       for (const Name& n : all) {
         if (n.root != held) continue;
@@ -340,7 +355,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
   const auto writes = [&](const llvm::Instruction& i) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
       const Address to = address_of(s->getPointerOperand(), memory_.layout());
-      if (to.root == place.root && offsets_meet(to.offset, place.offset)) return true;
+      if (to.root == place.root) return offsets_meet(to.offset, place.offset);
       return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {

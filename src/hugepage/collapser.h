@@ -235,7 +235,7 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
   if (!unused.empty()) {
     t.Arrive(unused, touch.left);
     touch_refused_ = !touch.backed;
-    if (touch.backed) t.cold.NoteTouch(touch.ns, s.now_s);
+    if (touch.backed) t.cold.NoteTouches(touch.ns, unused.length.raw(), s.now_s);
   }
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];

@@ -63,8 +63,13 @@ class PageHeap {
 
   // An empty run when memory is out. Any length; alignment up to 512 hugepages.
   PageRun Take(const PageRequest& request) STRATA_EXCLUDES(tiers_.lock) {
-    LockHolder hold(tiers_.lock);
-    return TakeHolding(request);
+    PageRun run;
+    {
+      LockHolder hold(tiers_.lock);
+      run = TakeHolding(request);
+    }
+    if (STRATA_UNLIKELY(run.begins_hugepage)) TouchFirst(run);
+    return run;
   }
 
   // A run from Take, with the length it has now. Its hugepage knows which group it serves.
@@ -287,6 +292,7 @@ class PageHeap {
   static constexpr int kAttempts = 4;
   static constexpr uint64_t kRebuildNs = 200'000'000;
 
+  void TouchFirst(const PageRun& run) STRATA_EXCLUDES(tiers_.lock);
   PageRun TakeAfterRelease(const PageRequest& r) STRATA_REQUIRES(tiers_.lock);
   bool MakeRoom(Pages n) STRATA_REQUIRES(tiers_.lock);
   Pages ReleaseForRequest(Pages target) STRATA_REQUIRES(tiers_.lock);
@@ -343,6 +349,16 @@ PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
   if (STRATA_UNLIKELY(run.range.empty())) return TakeAfterRelease(r);
   NoteTaken(r.length);
   return run;
+}
+
+// Whoever got it would touch it now, and wait as long: so the heap knows at once where frames are
+// cold.
+template <PageKernel Kernel>
+STRATA_NOINLINE void PageHeap<Kernel>::TouchFirst(const PageRun& run) {
+  const uint64_t ns = tiers_.kernel.Touch(run.range.first.raw() * kNativePerPage);
+  if (ns == 0) return;
+  LockHolder hold(tiers_.lock);
+  tiers_.cold.NoteTouches(ns, 1, Seconds(tiers_.CoarseNow()));
 }
 
 template <PageKernel Kernel>
@@ -465,6 +481,8 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   s.demand = BytesOf(last_demand_);
   s.released_total = releaser_.released_total();
   s.collapsed_total = collapser_.collapsed_total();
+  s.first_touch_ns = tiers_.cold.mean_ns();
+  s.cold_frames = tiers_.cold.likely(Seconds(tiers_.CoarseNow()));
   return s;
 }
 

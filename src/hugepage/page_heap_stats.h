@@ -32,6 +32,8 @@ struct PageHeapStats {
   size_t demand = 0;          // what the last tick expected to be wanted soon
   size_t marked_no_huge = 0;  // hugepages
   size_t released_total = 0, collapsed_total = 0;  // ever; bytes, hugepages
+  size_t first_touch_ns = 0;                       // of a hugepage, by the last ones
+  bool cold_frames = false;                        // it is dear, so growth begins as single pages
 };
 
 // How full one hugepage is, in pages.

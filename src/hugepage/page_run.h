@@ -19,6 +19,8 @@ struct PageRequest {
 struct PageRun {
   PageRange range;
   bool zeroed = false;  // every byte is known to read as zero
+  // The first of a hugepage without memory, which its first touch backs as a whole.
+  bool begins_hugepage = false;
 };
 
 // Some of the 64 native pages from an offset in the window on, by bit.

@@ -119,7 +119,11 @@ PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
     if (!emptied.range.empty()) return emptied;
   }
   HugeTracker* tracker = AddTracker(t, r.length);
-  if (tracker != nullptr) return t.filler.Contribute(tracker, r);
+  if (tracker != nullptr) {
+    PageRun first = t.filler.Contribute(tracker, r);
+    first.begins_hugepage = first.zeroed && !tracker->broken && t.IsAdvised(tracker->page());
+    return first;
+  }
   // Better among the others than nowhere.
   const PageRun beside = t.filler.TryTakeElsewhere(r, BrokenFor(t, r.length));
   if (!beside.range.empty()) return beside;

@@ -86,6 +86,11 @@ struct PageTiers {
     record.no_huge = record.unadvised = false;
   }
 
+  // Whether the kernel was asked for a hugepage there.
+  bool IsAdvised(HugePageId p) const STRATA_REQUIRES(lock) {
+    return hugepages && !map[p].unadvised && !map[p].no_huge;
+  }
+
   // Hugepages on their way to or from memory, with the lock dropped: in no tier, but counted.
   void Depart(HugeRange r) STRATA_REQUIRES(lock) {
     map.SetState(r, HugePageState::kInFlight);

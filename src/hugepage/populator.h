@@ -45,7 +45,10 @@ class Populator {
     }
     const HugePages wanted(std::min(2 * taken, std::min(kMost, t.cache.limit()).raw()));
     const HugePages lacking = wanted > t.cache.size() ? wanted - t.cache.size() : HugePages(0);
-    if (const HugePages n = std::min(lacking, most); n != HugePages(0)) Populate(t, n);
+    // Where all may be cold, one tells.
+    const HugePages tried =
+        t.cold.surely_warm(Seconds(t.CoarseNow())) ? lacking : std::min(lacking, HugePages(1));
+    if (const HugePages n = std::min(tried, most); n != HugePages(0)) Populate(t, n);
     return !refused_ && idle_looks_ < kIdleLooks;
   }
 
@@ -76,7 +79,7 @@ class Populator {
     const NativeRange all{OffsetOf(one.first), BytesOf(one.length)};
     const bool back = t.kernel.Release(&all, 1);
     t.lock.Acquire();
-    if (backed) t.cold.NoteTouch(ns, Seconds(t.CoarseNow()));
+    if (backed) t.cold.NoteTouches(ns, 1, Seconds(t.CoarseNow()));
     t.Arrive(one, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
   }
 
@@ -93,7 +96,7 @@ class Populator {
     const bool back = !backed && t.kernel.Release(&all, 1);
     t.lock.Acquire();
     refused_ = !backed;
-    if (backed) t.cold.NoteTouch(ns, Seconds(t.CoarseNow()));
+    if (backed) t.cold.NoteTouches(ns, n.raw(), Seconds(t.CoarseNow()));
     t.Arrive(range, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
   }
 

@@ -9,14 +9,16 @@
 // one after the other to items of that class; these are its residual items. When all are handed
 // out, or the next item does not fit, it becomes active, with a deadline of K times the bound of
 // its class. Gaps of active bins are filled with items of shorter classes, which should be gone
-// before the residual ones. Gaps of the longest class are for its own items too, as residual ones:
-// in the paper these have none, and what is predicted too long fills bin after bin. Then
+// before the residual ones. Two things are not the paper's. Gaps of the longest class are for its
+// own items too, as residual ones: there these have none, and what is predicted too long fills bin
+// after bin. And while the items of a class would not fill a bin they go into open bins of longer
+// classes, too, from the end: else each class keeps a bin that is nearly empty, which in a heap of
+// a dozen bins is much of what is wasted. Then
 //   - an empty bin is free at once;
 //   - if the residual items are gone and others are not, the class was too long for what is left:
 //     the bin is demoted by one class, and what is left is residual now;
 //   - if the deadline passes, an item was predicted too short: the bin is promoted by one class.
-// (i) an open bin holds items of its own class only; (ii) no item in a bin is predicted longer than
-// the bin's class, whatever was demoted.
+// No item in a bin is predicted longer than the bin's class, whatever was demoted.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +55,7 @@ struct PlacedItem {
   uint32_t bin = kNoBin;
   uint32_t first = 0;
   uint32_t length = 0;
+  BinClass lifetime = 0;
   // It is residual unless it filled a gap of a longer class and the bin was not demoted since.
   uint32_t filled_gap : 1 = 0;
   uint32_t demotions : 31 = 0;
@@ -106,10 +109,14 @@ class BinPacker {
     const uint32_t gap = FindGap(length, lifetime, order);
     return gap != kNoBin ? FillGap(gap, length, lifetime) : PlacedItem{};
   }
-  // How much the class's open bin still takes, or the one that will be opened for it.
-  uint32_t OpenRoom(BinClass lifetime) const {
+  // How much of an item the class's open bin still takes: all, or what reaches to its end; or, if
+  // that is nothing, the bin that will be opened for it.
+  uint32_t OpenRoom(BinClass lifetime, uint64_t length) const {
     const uint32_t open = open_[lifetime > Longest() ? Longest() : lifetime];
-    return open == kNoBin ? kSlots : bins_[open].slots.Left();
+    const uint32_t all = length < kSlots ? static_cast<uint32_t>(length) : kSlots;
+    if (open == kNoBin || bins_[open].slots.CanBump(all)) return all;
+    const uint32_t left = bins_[open].slots.LeftAtEnd();
+    return left != 0 ? left : all;
   }
 
   // Says whether the bin was reclaimed.
@@ -119,6 +126,7 @@ class BinPacker {
     STRATA_CHECK(item.bin < fresh_ && bin.state != BinState::kFree && bin.live >= item.length);
     bin.slots.Release(item.first, item.length);
     bin.live -= item.length;
+    live_[item.lifetime] -= item.length;
     if (IsResidual(item)) bin.residual -= item.length;
     if (bin.live == 0) {
       Reclaim(item.bin);
@@ -166,28 +174,38 @@ class BinPacker {
 
   uint32_t FindGap(uint32_t length, BinClass lifetime, FillOrder order) const {
     if (lifetime == Longest()) return gaps_[lifetime].FirstFrom(length);
+    uint32_t open = kNoBin;
     for (BinClass step = 1; lifetime + step <= Longest(); ++step) {
       const int c = order == FillOrder::kNearest ? lifetime + step : Longest() - step + 1;
       const uint32_t bin = gaps_[c].FirstFrom(length);
       if (bin != kNoBin) return bin;
+      const bool fits = open_[c] != kNoBin && bins_[open_[c]].slots.Fit() >= length;
+      if (open == kNoBin && fits) open = open_[c];
     }
-    return kNoBin;
+    // More than that, and a burst of short items would leave what stays on each of its bins.
+    return live_[lifetime] + length <= kSlots ? open : kNoBin;
   }
 
   PlacedItem FillGap(uint32_t index, uint32_t length, BinClass lifetime) {
     Bin& bin = bins_[index];
     const bool is_shorter = lifetime < bin.lifetime;
+    const uint32_t demotions = bin.demotions;  // as they were: a bin without residual items closes
     const uint32_t first = bin.slots.Fill(length);
     bin.live += length;
+    live_[lifetime] += length;
     if (!is_shorter) bin.residual += length;
-    ListGap(index);
+    if (bin.state == BinState::kActive) {
+      ListGap(index);
+    } else if (bin.slots.IsHandedOut()) {
+      Close(index);
+    }
     ++stats_.filled;
-    return {index, first, length, is_shorter, bin.demotions & kDemotionMask};
+    return {index, first, length, lifetime, is_shorter, demotions & kDemotionMask};
   }
 
   PlacedItem PlaceInOpen(uint32_t length, BinClass lifetime) {
     uint32_t index = open_[lifetime];
-    if (index == kNoBin || bins_[index].slots.Left() < length) {
+    if (index == kNoBin || !bins_[index].slots.CanBump(length)) {
       const uint32_t fresh = TakeFree();
       if (fresh == kNoBin) return {};
       if (index != kNoBin) Close(index);
@@ -198,8 +216,9 @@ class BinPacker {
     const uint32_t first = bin.slots.Bump(length);
     bin.live += length;
     bin.residual += length;
-    const PlacedItem item{index, first, length, 0, bin.demotions & kDemotionMask};
-    if (bin.slots.Left() == 0) Close(index);
+    live_[lifetime] += length;
+    const PlacedItem item{index, first, length, lifetime, 0, bin.demotions & kDemotionMask};
+    if (bin.slots.IsHandedOut()) Close(index);
     return item;
   }
 
@@ -230,6 +249,7 @@ class BinPacker {
     open_[bin.lifetime] = kNoBin;
     bin.state = BinState::kActive;
     SetClass(index, bin.lifetime);
+    if (bin.residual == 0) Demote(index);  // all that is left are shorter items
   }
 
   void Reclaim(uint32_t index) {
@@ -297,6 +317,7 @@ class BinPacker {
   Ticks seen_ = 0;  // what the caller's clock said last
   Ticks next_deadline_ = kNoTick;
   uint32_t open_[kMostBinClasses];
+  uint64_t live_[kMostBinClasses] = {};  // slots of what was predicted so, wherever it lies
   // A bin without a gap is in list 0, where nothing is looked for.
   BinLists<Bin, &Bin::gap, kSlots + 1> gaps_[kMostBinClasses];
   // Deadlines of one class never get earlier, so each queue is in their order.

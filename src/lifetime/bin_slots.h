@@ -1,5 +1,6 @@
 // What a bin is made of, for bin_packer.h: how its slots are handed out at first, one after the
-// other, and whether a slot that came free can be used again. Three kinds: blocks of a hugepage,
+// other, and whether a slot that came free can be used again. Those handed out skip what gaps were
+// filled with before them, so gaps are filled from their end. Three kinds: blocks of a hugepage,
 // where an item is a contiguous run; cores of a machine, where any will do; pages of an erase
 // block, which can be written once. All begin with Reset and may lie in raw memory, so that room
 // for millions of bins costs nothing until it is used.
@@ -27,12 +28,19 @@ class RunSlots {
     free_.SetRange(0, kSlots);
     longest_ = kSlots;
   }
-  uint32_t Left() const { return kSlots - handed_out_; }
+  bool IsHandedOut() const { return free_.NextSet(handed_out_) >= kSlots; }
+  bool CanBump(uint32_t n) const { return NextRun(n) < kSlots; }
+  // Of an item that may go on in the next bin.
+  uint32_t LeftAtEnd() const {
+    const auto run = static_cast<uint32_t>(free_.RunBefore(kSlots));
+    return run < kSlots - handed_out_ ? run : kSlots - handed_out_;
+  }
   uint32_t Fit() const { return longest_; }
 
   uint32_t Bump(uint32_t n) {
-    const uint32_t first = handed_out_;
-    handed_out_ += n;
+    const uint32_t first = NextRun(n);
+    STRATA_DCHECK(first < kSlots);
+    handed_out_ = first + n;
     Take(first, n);
     return first;
   }
@@ -40,7 +48,7 @@ class RunSlots {
     size_t best = 0, length = kBits + 1;
     free_.ForRuns([&](size_t at, size_t run) {
       if (run < n || run >= length) return;
-      best = at;
+      best = at + run - n;
       length = run;
     });
     STRATA_DCHECK(length <= kBits);
@@ -57,6 +65,12 @@ class RunSlots {
  private:
   static constexpr size_t kBits = RoundUp(kSlots, 64);
 
+  // The first that is long enough of what is not handed out; kSlots or more: none.
+  uint32_t NextRun(uint32_t n) const {
+    size_t at = free_.NextSet(handed_out_);
+    while (at < kSlots && free_.RunFrom(at) < n) at = free_.NextSet(free_.NextClear(at));
+    return static_cast<uint32_t>(at);
+  }
   void Take(uint32_t first, uint32_t n) {
     STRATA_DCHECK(free_.AllIn(first, n));
     free_.ClearRange(first, n);
@@ -75,7 +89,9 @@ class CountedSlots {
   static constexpr uint32_t kSlots = kCount;
 
   void Reset() { handed_out_ = used_ = 0; }
-  uint32_t Left() const { return kSlots - handed_out_; }
+  bool IsHandedOut() const { return LeftAtEnd() == 0; }
+  bool CanBump(uint32_t n) const { return n <= LeftAtEnd(); }
+  uint32_t LeftAtEnd() const { return kSlots - (handed_out_ > used_ ? handed_out_ : used_); }
   uint32_t Fit() const { return kSlots - used_; }
   uint32_t Bump(uint32_t n) {
     handed_out_ += n;
@@ -100,7 +116,9 @@ class AppendSlots {
   static constexpr uint32_t kSlots = kCount;
 
   void Reset() { handed_out_ = 0; }
-  uint32_t Left() const { return kSlots - handed_out_; }
+  bool IsHandedOut() const { return LeftAtEnd() == 0; }
+  bool CanBump(uint32_t n) const { return n <= LeftAtEnd(); }
+  uint32_t LeftAtEnd() const { return kSlots - handed_out_; }
   uint32_t Fit() const { return 0; }
   uint32_t Bump(uint32_t n) {
     const uint32_t first = handed_out_;

@@ -106,6 +106,18 @@ class FakeKernel {
     return true;
   }
 
+  uint64_t Touch(size_t native) {
+    std::lock_guard hold(mutex_);
+    ++touches;
+    Huge& huge = huge_[native / kNativePerHugePage];
+    STRATA_CHECK(huge.mapped && native_[native].tag == 0);
+    const bool fills = huge.advice == Advice::kHuge && huge.present == 0;
+    BackOnWrite(native);
+    if (may_not_ask_time) return 0;
+    now_ns_ += fills ? populate_ns : 1'000;
+    return fills ? populate_ns : 1'000;
+  }
+
   HugePages Move(HugeRange from, HugePageId to) {
     if (on_move) on_move();
     std::lock_guard hold(mutex_);
@@ -152,12 +164,7 @@ class FakeKernel {
     std::lock_guard hold(mutex_);
     Huge& huge = huge_[native / kNativePerHugePage];
     STRATA_CHECK(huge.mapped && tag != 0);
-    if (huge.advice == Advice::kHuge && huge.present == 0) Fill(native / kNativePerHugePage);
-    if (!native_[native].present) {
-      native_[native].present = true;
-      ++huge.present;
-      if (!huge.whole) ++physical_;  // an unsplit hugepage still has the frame
-    }
+    BackOnWrite(native);
     native_[native].tag = tag;
   }
 
@@ -173,6 +180,7 @@ class FakeKernel {
 
   // A call fails when its number counts down to zero; negative: never.
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
+  bool may_not_ask_time = false;
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugePages past;
@@ -184,7 +192,7 @@ class FakeKernel {
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,
-         collapse_calls = 0, populates = 0;
+         collapse_calls = 0, populates = 0, touches = 0;
 
  private:
   size_t page_bytes_ = kNativePageSize;
@@ -214,6 +222,15 @@ class FakeKernel {
       STRATA_CHECK(huge_[i].mapped);
       huge_[i].advice = advice;
     }
+  }
+
+  void BackOnWrite(size_t native) {
+    Huge& huge = huge_[native / kNativePerHugePage];
+    if (huge.advice == Advice::kHuge && huge.present == 0) Fill(native / kNativePerHugePage);
+    if (native_[native].present) return;
+    native_[native].present = true;
+    ++huge.present;
+    if (!huge.whole) ++physical_;  // an unsplit hugepage still has the frame
   }
 
   void Fill(size_t h) {

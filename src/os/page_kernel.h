@@ -46,6 +46,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.Collapse(huge) } -> std::same_as<bool>;
   // Backs a range with hugepages before it is touched; false: refused, wholly or in part.
   { k.Populate(huge) } -> std::same_as<bool>;
+  // Writes a zero to the start of a native page, which reads as zero and is the caller's. Says how
+  // long that took; 0: it was not done, as not even the time may be asked for.
+  { k.Touch(n) } -> std::same_as<uint64_t>;
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;

@@ -43,6 +43,7 @@ class SystemKernel {
   void SplitHugePage(HugePageId page, NativeRange used);
   bool Collapse(HugeRange range);
   bool Populate(HugeRange range);
+  uint64_t Touch(size_t native);
   HugePages Move(HugeRange from, HugePageId to);
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();

@@ -123,6 +123,8 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
       .Field("demand_bytes", p.demand)
       .Field("released_total_bytes", p.released_total)
       .Field("collapsed_total", p.collapsed_total)
+      .Field("first_touch_ns", p.first_touch_ns)
+      .Field("cold_frames", p.cold_frames)
       .End();
 }
 

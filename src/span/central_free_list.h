@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "base/object_group.h"
 #include "base/placement.h"
+#include "base/prefetch.h"
 #include "base/units.h"
 #include "hugepage/break_policy.h"
 #include "hugepage/page_run.h"
@@ -196,7 +197,6 @@ class CentralFreeList {
   // Objects freed in no order lie in as many spans, whose records are in no cache: they are fetched
   // side by side, before the lock, instead of one after another under it.
   void FetchSpans(void* const* objects, size_t n) {
-    constexpr size_t kCacheLine = 64;
     size_t last = SIZE_MAX;
     for (size_t i = 0; i < n; ++i) {
       const size_t page = (reinterpret_cast<uintptr_t>(objects[i]) - source_->base()) >> kPageShift;
@@ -204,8 +204,8 @@ class CentralFreeList {
       last = page;
       const auto* record = reinterpret_cast<const char*>(source_->page_map().SpanOf(PageId(page)));
       if (record == nullptr) continue;  // a stranger's pointer, which is refused under the lock
-      __builtin_prefetch(record, 1);
-      __builtin_prefetch(record + kCacheLine, 1);
+      PrefetchToWrite(record);
+      PrefetchToWrite(record + kCacheLine);
     }
   }
 

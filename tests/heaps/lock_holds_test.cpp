@@ -36,6 +36,7 @@ class WillingKernel {
   void SplitHugePage(HugePageId, NativeRange) {}
   bool Collapse(HugeRange) { return true; }
   bool Populate(HugeRange) { return true; }
+  uint64_t Touch(size_t) { return 0; }
   HugePages Move(HugeRange from, HugePageId) { return from.length; }
   size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }

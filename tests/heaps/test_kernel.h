@@ -32,6 +32,7 @@ class TestKernel : public FakeKernel {
   }
   Lock& lock() { return lock_; }
 
+  using FakeKernel::Touch;
   // Writes `tag` into every native page of the block.
   void Touch(const void* block, size_t bytes, uint32_t tag) {
     const size_t offset = reinterpret_cast<uintptr_t>(block) - base();

@@ -45,9 +45,10 @@ TEST_F(PageRunsTest, AHugePageForWhichThereIsNoRecordIsNotTakenForAFreshOne) {
     runs.push_back(r);
     ASSERT_LT(runs.size(), 5000u);
   }
+  const size_t of_runs = kernel.physical_bytes() - BytesOf(large.length);
   heap.Give(large);
   EXPECT_TRUE(Take(128).empty());
-  EXPECT_EQ(kernel.physical_bytes(), heap.free_backed().raw() * kPageSize);
+  EXPECT_EQ(kernel.physical_bytes(), of_runs + heap.free_backed().raw() * kPageSize);
   meta.fail = false;
   const PageRun run = heap.Take({Pages(512)});
   for (size_t i = 0; run.zeroed && i < 512 * kNativePerPage; ++i)
@@ -71,10 +72,56 @@ TEST_F(PageRunsTest, ARunDoesNotGrowOverATailThatIsBeingRebuilt) {
   EXPECT_TRUE(heap.TryGrow(r, Pages(600)));
 }
 
+struct FirstTouchTest : PageRunsTest {
+  // A small heap, which is not asked to be huge.
+  FirstTouchTest() {
+    for (int i = 0; i < 32; ++i) large_heap.Take({Pages(128)});
+    EXPECT_EQ(kernel.touches, 0u);
+  }
+  PageRange Take(size_t n) { return large_heap.Take({Pages(n)}).range; }
+
+  PageHeap<FakeKernel> large_heap{kernel, meta.arena(), {.small_heap = HugePages(16)}};
+};
+
+TEST_F(FirstTouchTest, OfAFreshHugePageTheFirstRunIsTouchedAtOnce) {
+  const PageRange first = Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  EXPECT_TRUE(kernel.whole(HugePageOf(first.first)));
+  Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  Take(512);
+  EXPECT_EQ(kernel.touches, 1u) << "a large run is the program's to touch";
+}
+
+TEST_F(FirstTouchTest, OneFromTheCacheIsNot) {
+  const PageRange large = Take(512);
+  Write(large);
+  large_heap.Give(large);
+  Take(128);
+  EXPECT_EQ(kernel.touches, 0u);
+}
+
+TEST_F(FirstTouchTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
+  kernel.populate_ns = 5'000'000;
+  EXPECT_TRUE(kernel.whole(HugePageOf(Take(128).first)));
+  EXPECT_TRUE(large_heap.Stats().cold_frames);
+  EXPECT_EQ(large_heap.Stats().first_touch_ns, 1'550'000u);
+  Take(128);
+  EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kNoHuge);
+  EXPECT_EQ(kernel.touches, 1u);
+}
+
+TEST_F(FirstTouchTest, WhereNotEvenTheTimeMayBeAskedForATouchSaysNothing) {
+  kernel.may_not_ask_time = true;
+  Take(128);
+  EXPECT_EQ(kernel.touches, 1u);
+  EXPECT_EQ(large_heap.Stats().first_touch_ns, 0u);
+}
+
 struct ColdRunsTest : test::TestTiers {
   ColdRunsTest() {
     LockHolder hold(t.lock);
-    t.cold.NoteTouch(5'000'000, Seconds(t.CoarseNow()));
+    t.cold.NoteTouches(5'000'000, 1, Seconds(t.CoarseNow()));
   }
   PageRange Take(size_t n) STRATA_REQUIRES(t.lock) {
     const PageRange r = runs.Take(t, {Pages(n)}).range;
@@ -127,7 +174,7 @@ TEST_F(ColdRunsTest, ACachedHugePageGoesFirst) {
 TEST_F(ColdRunsTest, WarmFramesAreTakenBeforeWhatWasEmptied) {
   LockHolder hold(t.lock);
   Give(Take(128));
-  t.cold.NoteTouch(100'000, Seconds(t.CoarseNow()));
+  t.cold.NoteTouches(100'000, 4, Seconds(t.CoarseNow()));
   EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kHuge);
 }
 

@@ -73,20 +73,23 @@ class Model {
   void Place(uint32_t n, BinClass c, FillOrder order) {
     Expire();
     const PlacedItem item = packer_->Place(clock_, n, c, order);
-    const int wanted = order == FillOrder::kNever ? -1 : BestGapClass(n, c, order);
+    int wanted = order == FillOrder::kNever ? -1 : BestGapClass(n, c, order, BinState::kActive);
+    const bool few = LiveOf(c) + n <= kSlots;
+    const bool in_open = wanted < 0 && order != FillOrder::kNever && few && c != kLongest;
+    if (in_open) wanted = BestGapClass(n, c, order, BinState::kOpen);
     if (!item.placed()) {
       EXPECT_EQ(wanted, -1);
       EXPECT_TRUE(std::none_of(bins_.begin(), bins_.end(),
                                [](const ModelBin& bin) { return bin.state == BinState::kFree; }));
       const int open = OpenBin(c);
-      EXPECT_TRUE(open < 0 || kSlots - bins_[static_cast<size_t>(open)].handed_out < n);
+      EXPECT_TRUE(open < 0 || NextRun(bins_[static_cast<size_t>(open)], n) == kSlots);
       return;
     }
     ModelBin& bin = bins_[item.bin];
     EXPECT_EQ(item.length, n);
     EXPECT_EQ(item.filled_gap, wanted > c);
     if (wanted >= 0) {
-      EXPECT_EQ(bin.state, BinState::kActive);
+      EXPECT_EQ(bin.state, in_open ? BinState::kOpen : BinState::kActive);
       EXPECT_EQ(bin.lifetime, wanted);
       EXPECT_GE(Fit(bin), n);
     } else {
@@ -94,7 +97,7 @@ class Model {
     }
     Occupy(bin, item, true);
     bin.items.push_back({item, c, !item.filled_gap});
-    if (wanted < 0 && bin.handed_out == kSlots) Close(bin);
+    if (bin.state == BinState::kOpen && NextRun(bin, 1) == kSlots) Close(bin);
   }
 
   void RemoveAny(uint64_t which) {
@@ -125,14 +128,18 @@ class Model {
       ASSERT_EQ(real.live, bin.Live());
       ASSERT_EQ(real.residual, bin.Residual());
       ASSERT_EQ(real.deadline, bin.state == BinState::kOpen ? kNoTick : bin.deadline);
-      ASSERT_EQ(real.slots.Left(), kSlots - bin.handed_out);
+      if (bin.state == BinState::kOpen) {
+        for (uint32_t n = 1; n <= kSlots; n *= 2)
+          ASSERT_EQ(real.slots.CanBump(n), NextRun(bin, n) < kSlots) << n;
+        ASSERT_EQ(real.slots.LeftAtEnd(), LeftAtEnd(bin));
+      }
       if (bin.state == BinState::kActive) {
         ASSERT_EQ(real.slots.Fit(), Fit(bin));
       }
       for (const ModelItem& item : bin.items) {
-        ASSERT_LE(item.predicted, bin.lifetime);  // (ii)
+        ASSERT_LE(item.predicted, bin.lifetime);
         if (bin.state == BinState::kOpen) {
-          ASSERT_EQ(item.predicted, bin.lifetime);  // (i)
+          ASSERT_EQ(item.residual, item.predicted == bin.lifetime);
         }
         ASSERT_EQ(packer_->IsResidual(item.placed), item.residual);
       }
@@ -169,10 +176,34 @@ class Model {
     return longest;
   }
 
-  int BestGapClass(uint32_t n, BinClass c, FillOrder order) const {
+  // Where the next items of the bin's class go; kSlots: nowhere.
+  static uint32_t NextRun(const ModelBin& bin, uint32_t n) {
+    if (kKind<Slots> != Kind::kRuns) return n <= LeftAtEnd(bin) ? bin.handed_out : kSlots;
+    for (uint32_t at = bin.handed_out; at + n <= kSlots; ++at) {
+      const auto begin = bin.used.begin() + at;
+      if (std::find(begin, begin + n, true) == begin + n) return at;
+    }
+    return kSlots;
+  }
+  static uint32_t LeftAtEnd(const ModelBin& bin) {
+    if (kKind<Slots> == Kind::kAppend) return kSlots - bin.handed_out;
+    if (kKind<Slots> == Kind::kCounted) return kSlots - std::max(bin.handed_out, bin.Live());
+    uint32_t at = kSlots;
+    while (at > bin.handed_out && !bin.used[at - 1]) --at;
+    return kSlots - at;
+  }
+
+  uint32_t LiveOf(BinClass c) const {
+    uint32_t n = 0;
+    for (const ModelBin& bin : bins_)
+      for (const ModelItem& item : bin.items) n += item.predicted == c ? item.placed.length : 0;
+    return n;
+  }
+
+  int BestGapClass(uint32_t n, BinClass c, FillOrder order, BinState state) const {
     int best = -1;
     for (const ModelBin& bin : bins_) {
-      if (bin.state != BinState::kActive || Fit(bin) < n) continue;
+      if (bin.state != state || Fit(bin) < n) continue;
       if (bin.lifetime < c || (bin.lifetime == c && c != kLongest)) continue;
       const int k = bin.lifetime;
       const bool better = order == FillOrder::kNearest ? k < best : k > best;
@@ -184,17 +215,18 @@ class Model {
   void PutInOpen(const PlacedItem& item, uint32_t n, BinClass c) {
     ModelBin& bin = bins_[item.bin];
     const int open = OpenBin(c);
-    if (open >= 0 && kSlots - bins_[static_cast<size_t>(open)].handed_out >= n) {
+    if (open >= 0 && NextRun(bins_[static_cast<size_t>(open)], n) < kSlots) {
       EXPECT_EQ(item.bin, static_cast<uint32_t>(open));
     } else {
       if (open >= 0) Close(bins_[static_cast<size_t>(open)]);
       EXPECT_EQ(bin.state, BinState::kFree);
       bin = {BinState::kOpen, c, 0, 0, std::vector<bool>(kSlots), {}};
     }
+    const uint32_t first = NextRun(bin, n);
     if (kKind<Slots> != Kind::kCounted) {
-      EXPECT_EQ(item.first, bin.handed_out);
+      EXPECT_EQ(item.first, first);
     }
-    bin.handed_out += n;
+    bin.handed_out = first + n;
   }
 
   static void Occupy(ModelBin& bin, const PlacedItem& item, bool used) {
@@ -212,6 +244,12 @@ class Model {
   void Close(ModelBin& bin) {
     bin.state = BinState::kActive;
     SetClass(bin, bin.lifetime);
+    if (bin.Residual() == 0) Demote(bin);
+  }
+  void Demote(ModelBin& bin) {
+    ++demoted_;
+    for (ModelItem& left : bin.items) left.residual = true;
+    SetClass(bin, static_cast<BinClass>(std::max<int>(bin.lifetime, 1) - 1));
   }
   void Expire() {
     for (ModelBin& bin : bins_) {
@@ -229,9 +267,7 @@ class Model {
     if (bin.items.empty()) {
       bin = {};
     } else if (bin.state == BinState::kActive && bin.Residual() == 0) {
-      ++demoted_;
-      for (ModelItem& left : bin.items) left.residual = true;
-      SetClass(bin, static_cast<BinClass>(std::max<int>(bin.lifetime, 1) - 1));
+      Demote(bin);
     }
   }
 

@@ -132,13 +132,69 @@ TEST(BinPackerTest, WithoutAGapNothingIsPlacedInOne) {
 
 TEST(BinPackerTest, AnItemInPiecesLeavesNoRestInOpenBins) {
   Packing<Runs> p;
-  EXPECT_EQ(p->OpenRoom(1), 8u);
+  EXPECT_EQ(p->OpenRoom(1, 20), 8u);
   const PlacedItem a = p.Place(0, 5, 1);
-  ASSERT_EQ(p->OpenRoom(1), 3u);
+  EXPECT_EQ(p->OpenRoom(1, 2), 2u);
+  ASSERT_EQ(p->OpenRoom(1, 20), 3u);
   EXPECT_EQ(p.Place(0, 3, 1, FillOrder::kNever).bin, a.bin);
   EXPECT_EQ(p.Bin(a).slots.Fit(), 0u);
-  EXPECT_EQ(p->OpenRoom(1), 8u);
-  EXPECT_EQ(p->OpenRoom(200), 8u);  // the longest
+  EXPECT_EQ(p->OpenRoom(1, 20), 8u);
+  EXPECT_EQ(p->OpenRoom(200, 20), 8u);  // the longest
+}
+
+TEST(BinPackerTest, AnItemInPiecesGoesOnOnlyFromABinsEnd) {
+  Packing<Runs> p;
+  const PlacedItem a = p.Place(0, 2, 1, FillOrder::kNever);
+  const PlacedItem shorter = p.Place(0, 1, 0);
+  ASSERT_EQ(shorter.bin, a.bin);
+  EXPECT_EQ(p->OpenRoom(1, 5), 5u);  // all of it fits before the other
+  EXPECT_EQ(p->OpenRoom(1, 6), 6u);  // in a bin of its own
+}
+
+TEST(BinPackerTest, AFewShorterItemsShareAnOpenBinFromItsEnd) {
+  Packing<Runs> p;
+  const PlacedItem longer = p.Place(0, 2, 2);
+  const PlacedItem shorter = p.Place(0, 3, 0);
+  EXPECT_EQ(shorter.bin, longer.bin);
+  EXPECT_EQ(shorter.first, 5u);
+  EXPECT_FALSE(p->IsResidual(shorter));
+  EXPECT_EQ(p.Place(0, 1, 2).first, 2u);  // what is handed out goes on
+  EXPECT_EQ(p.Place(0, 3, 2, FillOrder::kNever).first, 0u);
+  EXPECT_EQ(p.Bin(longer).state, BinState::kActive);
+}
+
+TEST(BinPackerTest, WhatIsHandedOutSkipsShorterItems) {
+  Packing<Runs> p;
+  const PlacedItem longer = p.Place(0, 2, 1, FillOrder::kNever);
+  const PlacedItem last = p.Place(0, 3, 0), middle = p.Place(0, 1, 0);
+  EXPECT_EQ(middle.first, 4u);
+  p->Remove(1, last);
+  EXPECT_EQ(p.Place(1, 3, 1).first, 5u);
+  EXPECT_EQ(p.Bin(longer).state, BinState::kActive);
+}
+
+TEST(BinPackerTest, WhatWouldFillMoreThanABinHasBinsOfItsOwn) {
+  Packing<Runs> p;
+  const PlacedItem own = p.Place(0, 5, 0);
+  const PlacedItem longer = p.Place(0, 1, 2);
+  EXPECT_EQ(p.Place(0, 3, 0).bin, longer.bin);  // 8 slots with it
+  EXPECT_EQ(p.Place(0, 1, 0).bin, own.bin);
+  p->Remove(1, own);
+  EXPECT_EQ(p.Place(1, 2, 0).bin, longer.bin);
+}
+
+TEST(BinPackerTest, ABinThatClosesWithShorterItemsAloneIsDemoted) {
+  Packing<Runs> p;
+  const PlacedItem longer = p.Place(0, 4, 3), shorter = p.Place(0, 1, 0);
+  p->Remove(5, longer);
+  EXPECT_EQ(p.Bin(shorter).state, BinState::kOpen);
+  const PlacedItem last = p.Place(5, 7, 0);
+  ASSERT_EQ(last.bin, shorter.bin);
+  EXPECT_EQ(p.Bin(shorter).state, BinState::kActive);
+  EXPECT_EQ(p.Bin(shorter).lifetime, 2);
+  EXPECT_EQ(p.Bin(shorter).residual, 8u);
+  EXPECT_TRUE(p->IsResidual(last));
+  EXPECT_EQ(p->stats().demoted, 1u);
 }
 
 TEST(BinPackerTest, TheNearestOrTheLongestClassIsFilledFirst) {

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -193,6 +194,77 @@ def test_compile_and_link_of_several(tmp_path: Path) -> None:
     result = lint(tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("0 found")
+
+
+TWO = {
+    "a.c": "void show(char *);\n" + FORMAT.replace("printf(b)", "show(b)"),
+    "b.c": HEAD + "void show(char *s) {printf(s);}\n",
+}
+
+
+@pytest.mark.parametrize("compiler", ["clang-19", "gcc", "ccache clang-19"])
+@pytest.mark.parametrize("steps", ["at once", "apart"])
+def test_link_time_optimisation(compiler: str, steps: str, tmp_path: Path) -> None:
+    """Objects of -flto are no ELF files, or their sections get lost at the link."""
+    if any(shutil.which(word) is None for word in compiler.split()):
+        missing(f"no {compiler}")
+    for name, text in TWO.items():
+        (tmp_path / name).write_text(text)
+    cc: list[str | Path] = ["env", f"STRATA_LINT_CC={compiler}", f"CCACHE_DIR={tmp_path / 'cache'}"]
+    cc += [BIN / "strata-cc", "-w", "-flto"]
+    if steps == "apart":
+        assert run(*cc, "-c", "a.c", "b.c", folder=tmp_path).returncode == 0
+        made = run(*cc, "a.o", "b.o", "-o", "p", folder=tmp_path)
+    else:
+        made = run(*cc, "a.c", "b.c", "-o", "p", folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    result = run(BIN / "strata", "lint", "p", folder=tmp_path)
+    assert "b.c:4: taint" in result.stdout, result.stderr
+    assert "a.c:5: in main: tainted by fgets" in result.stdout
+
+
+def test_outputs_that_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(FORMAT)
+    for more in ([], ["-c"]):
+        done = run(BIN / "strata-cc", "-w", *more, "a.c", "-o", "/dev/null", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.c"]
+    assert not list(Path("/dev").glob(".*.bc"))
+
+
+def test_precompiled_header(tmp_path: Path) -> None:
+    (tmp_path / "h.h").write_text(HEAD)
+    (tmp_path / "a.c").write_text(FORMAT.replace(HEAD, ""))
+    cc = BIN / "strata-cc"
+    assert run(cc, "-x", "c-header", "h.h", "-o", "h.h.pch", folder=tmp_path).returncode == 0
+    done = run(cc, "-w", "-include-pch", "h.h.pch", "-c", "a.c", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a.c:2: taint" in lint(tmp_path).stdout
+
+
+def test_object_whose_bitcode_is_gone(tmp_path: Path) -> None:
+    """What a compiler's cache hands out, say: nothing was looked at, nothing is called right."""
+    build(tmp_path, FORMAT)
+    for bitcode in tmp_path.glob(".*.bc"):
+        bitcode.unlink()
+    result = lint(tmp_path)
+    assert result.returncode == 2
+    assert "is gone; build it anew" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("compiler", ["clang-14", "clang-15", "clang-16"])
+def test_bitcode_of_another_llvm(compiler: str, tmp_path: Path) -> None:
+    """An older one's is read, or refused in one line."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    (tmp_path / "a.c").write_text(FORMAT)
+    made = run(
+        compiler, "-w", "-O1", "-g", "-c", "-emit-llvm", "a.c", "-o", "a.bc", folder=tmp_path
+    )
+    assert made.returncode == 0, made.stderr
+    result = run(BIN / "strata", "lint", "a.bc", folder=tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert "a.c:5: taint" in result.stdout
 
 
 PROGRAMS = sorted((ROOT / "tests/lint/programs").glob("*.c*"))

@@ -226,5 +226,26 @@ TEST(ForkAccount, WhoForksNowAndThenPaysNothing) {
   EXPECT_EQ(fork({500, 100, 0}, 60 * kMinute + 1), 0u);
 }
 
+TEST(ForkAccount, TimePaysAndAWaitIsBounded) {
+  ForkAccount account;
+  const Supply s{500, 450, 0};
+  account.Begin(1, 0);
+  account.Begin(2, 1);
+  const uint64_t owed = account.OwedNs(s, 100, 2);
+  ASSERT_GT(owed, 0u);
+  EXPECT_NEAR(static_cast<double>(account.OwedNs(s, 100, 2 + owed / 2)),
+              static_cast<double>(owed) / 2, 1e3);
+  EXPECT_EQ(account.OwedNs(s, 100, 2 + owed + 1), 0u);
+  account.Begin(owed, 1e9);
+  EXPECT_EQ(account.OwedNs({500, 500, 0}, 1, owed), kProcessTerms.longest_ns);
+}
+
+TEST(PriceLaw, TheReserveIsForSaleAtTheHighestPrice) {
+  const Supply none{1000, 1000, 0};
+  const double most = (kMemoryTerms.begins - kMemoryTerms.reserve) * none.limit;
+  EXPECT_DOUBLE_EQ(Income(none, {0, 100}, kMemoryTerms), most / kMemoryTerms.floor_s);
+  EXPECT_LT(PriceOf(none, {0, 100}, kMemoryTerms), 1e9);
+}
+
 }  // namespace
 }  // namespace strata

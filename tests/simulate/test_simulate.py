@@ -72,7 +72,7 @@ def test_each_policy_has_a_row_and_the_oracle_holds_least(lab: Lab, tmp_path: Pa
     held = {name: row["held"] for name, row in rows.items()}
     assert held["LLAMA, oracle"] == min(held.values())
     # without predictions, what stays lies on each hugepage of the first burst
-    assert held["LLAMA, oracle"] < 0.7 * held["first fit"]
+    assert held["LLAMA, oracle"] < 0.8 * held["first fit"]
     assert held["LLAMA, 10 % noise"] != held["LLAMA, 50 % noise"]
     assert len({row["live"] for row in rows.values()}) == 1
     for row in rows.values():

@@ -105,6 +105,11 @@ def lint_command(
     known = read_baseline(baseline) if baseline else None
     programs = find(build)
     outcomes = analyse_all(programs, files, binary, quiet=quiet)
+    if not outcomes:
+        raise StrataError(
+            f"{build}: the bitcode of what was built is gone; build it anew"
+            " (with ccache: STRATA_LINT_CC='ccache clang-19' and not 'ccache strata-cc')"
+        )
     findings = distinct([f for o in outcomes for f in o.findings])
     told = [f for f in findings if not is_allowed(f)]
     allowed = len(findings) - len(told)

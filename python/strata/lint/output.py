@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -41,21 +42,24 @@ def text(findings: Sequence[Finding]) -> str:
 
 def _uri(file: str) -> str:
     name = shown(file)
-    return f"file://{quote(name)}" if name.startswith("/") else quote(name)
+    path = quote(os.fsencode(name))  # the bytes of a name, whatever they are
+    return f"file://{path}" if name.startswith("/") else path
 
 
 def _location(step: Step, message: str) -> dict[str, object]:
-    physical: dict[str, object] = {"artifactLocation": {"uri": _uri(step.file)}}
-    if step.line:
-        region: dict[str, int] = {"startLine": step.line}
-        if step.column:
-            region["startColumn"] = step.column
-        physical["region"] = region
-    return {
-        "physicalLocation": physical,
+    out: dict[str, object] = {
         "logicalLocations": [{"name": step.function, "kind": "function"}],
         "message": {"text": message},
     }
+    if step.file:
+        physical: dict[str, object] = {"artifactLocation": {"uri": _uri(step.file)}}
+        if step.line:
+            region: dict[str, int] = {"startLine": step.line}
+            if step.column:
+                region["startColumn"] = step.column
+            physical["region"] = region
+        out["physicalLocation"] = physical
+    return out
 
 
 def sarif(findings: Sequence[Finding]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strata.errors import StrataError
-from strata.lint.wrapper import SECTION, bitcode_path
+from strata.lint.wrapper import SECTION, bitcode_path, is_llvm
 
 EXECUTABLE, SHARED, OBJECT = 2, 3, 1
 
@@ -57,10 +57,10 @@ def parse(path: Path, data: mmap.mmap) -> Made | None:
     )
     sections = [struct.unpack_from("<IIQQQQ", data, headers + i * size) for i in range(count)]
     names = sections[names_at][4]
-    wanted = SECTION.encode() + b"\0"
+    wanted = (SECTION.encode() + b"\0", f"{SECTION}.lto".encode() + b"\0")
     text = b""
     for name, _, _, _, offset, length in sections:
-        if data[names + name : names + name + len(wanted)] == wanted:
+        if data[names + name : names + name + len(wanted[1])].startswith(wanted):
             text += data[offset : offset + length]
     paths = text.replace(b"\0", b"\n").decode(errors="surrogateescape").split("\n")
     bitcode = tuple(dict.fromkeys(Path(p) for p in paths if p))
@@ -74,6 +74,8 @@ def find(folder: Path) -> list[Program]:
     if folder.is_file():
         if folder.suffix == ".bc":
             return [Program(folder.name, (folder,), ())]
+        if is_llvm(folder) and bitcode_path(folder).exists():  # an object of -flto
+            return [Program(folder.name, (bitcode_path(folder),), ())]
         made = read_made(folder)
         if made is None:
             raise StrataError(f"{folder}: not built by strata-cc; build with CC=strata-cc first")

@@ -2,7 +2,8 @@
 the bitcode's path in a section of the object. Linkers and ar carry the sections along, so that each
 program knows what it was made of. Only the standard library: a build starts this for every file.
 
-STRATA_LINT_CC and STRATA_LINT_CXX name another compiler for the objects; the bitcode is clang's.
+STRATA_LINT_CC and STRATA_LINT_CXX name another compiler for the objects, `ccache clang-19` say; the
+bitcode is clang's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,17 @@ UNWANTED += ("-U_FORTIFY_SOURCE", "-Wp,-D_FORTIFY_SOURCE", "-fstack-protector", 
 BITCODE: tuple[str, ...] = ("-O1", "-Xclang", "-disable-llvm-passes", "-g", "-w", "-Wno-error")
 BITCODE += ("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-discard-value-names")
 BITCODE += ("-emit-llvm", "-c")
+# With a precompiled header, which fits only the options that it was made with.
+FITTING: tuple[str, ...] = (
+    "-Xclang",
+    "-disable-llvm-passes",
+    "-Xclang",
+    "-disable-O0-optnone",
+    "-w",
+    "-emit-llvm",
+)
+FITTING += ("-g", "-c")
+LLVM_MAGIC = b"BC\xc0\xde"  # what clang -flto makes instead of an object
 
 
 @dataclass
@@ -105,8 +117,11 @@ def bitcode_path(made: Path) -> Path:
     return made.parent / f".{made.name}.bc"
 
 
-def bitcode_command(compiler: str, command: Command, source: str, target: Path) -> list[str]:
-    """How clang makes the bitcode of one source."""
+def bitcode_command(
+    compiler: str, command: Command, source: str, target: Path, *, fitting: bool = False
+) -> list[str]:
+    """How clang makes the bitcode of one source; `fitting`: with the options of the object."""
+    unwanted = () if fitting else UNWANTED
     names = {command.words[place] for place in command.sources}
     out: list[str] = []
     words = iter(command.words)
@@ -117,25 +132,25 @@ def bitcode_command(compiler: str, command: Command, source: str, target: Path) 
             word in DEPENDENCIES
             or word == "-c"
             or word in names
-            or word.startswith((*UNWANTED, "-MF", "-MT", "-MQ", "-o", "-l", "-Wl,"))
+            or word.startswith((*unwanted, "-MF", "-MT", "-MQ", "-o", "-l", "-Wl,"))
         ):
             continue
         elif word in VALUED:
             out += [word, next(words, "")]
         elif word.startswith("-") or command.language:
             out.append(word)
-    return [compiler, *out, *BITCODE, source, "-o", str(target)]
+    return [compiler, *out, *(FITTING if fitting else BITCODE), source, "-o", str(target)]
 
 
-def note_path(made: Path, bitcode: Path) -> None:
-    """Writes where the bitcode is into the object."""
+def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> None:
+    """Writes where the bitcode is into the object or what was linked."""
     objcopy = shutil.which("objcopy") or shutil.which("llvm-objcopy-19")
-    if objcopy is None:
+    if objcopy is None or is_llvm(made):
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".path") as text:
-        text.write(f"{bitcode.absolute()}\n")
+    with tempfile.NamedTemporaryFile("w", suffix=".path", errors="surrogateescape") as text:
+        text.writelines(f"{path.absolute()}\n" for path in bitcode)
         text.flush()
-        call = [objcopy, f"--remove-section={SECTION}", f"--add-section={SECTION}={text.name}"]
+        call = [objcopy, f"--remove-section={section}", f"--add-section={section}={text.name}"]
         subprocess.run([*call, str(made)], stderr=subprocess.DEVNULL, check=False)
 
 
@@ -146,50 +161,105 @@ def is_probe(source: str) -> bool:
     return Path(source).name.startswith("conftest") or any(t in folder + source for t in trial)
 
 
-def start_bitcode(clang: str, command: Command, source: str, made: Path) -> subprocess.Popen[str]:
-    words = bitcode_command(clang, command, source, bitcode_path(made))
-    return subprocess.Popen(
+def keeps_nothing(command: Command) -> bool:
+    """Whether the output is no file that something could lie beside: /dev/null, a pipe."""
+    made = Path(command.output or "a.out")
+    return command.output == "-" or (made.exists() and not made.is_file())
+
+
+@dataclass
+class Job:
+    """One source on its way to bitcode."""
+
+    clang: str
+    command: Command
+    source: str
+    made: Path
+    process: subprocess.Popen[str]
+
+    def end(self, name: str) -> None:
+        """Waits; says why, if there is none."""
+        complaint = self.process.communicate()[1]
+        if self.process.returncode != 0 and "PCH" in complaint:
+            retry = start(self.clang, self.command, self.source, self.made, fitting=True)
+            complaint = retry.process.communicate()[1]
+            self.process = retry.process
+        if self.process.returncode != 0:
+            why = next((line for line in complaint.splitlines() if "error" in line), "")
+            print(f"{name}: no bitcode of {self.source}: {why}", file=sys.stderr)
+            self.drop()
+
+    def drop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        bitcode_path(self.made).unlink(missing_ok=True)
+
+
+def start(clang: str, command: Command, source: str, made: Path, *, fitting: bool = False) -> Job:
+    words = bitcode_command(clang, command, source, bitcode_path(made), fitting=fitting)
+    process = subprocess.Popen(
         words,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
     )
+    return Job(clang, command, source, made, process)
 
 
-def end_bitcode(job: subprocess.Popen[str], name: str, source: str, made: Path) -> None:
-    complaint = job.communicate()[1]
-    if job.returncode != 0:
-        why = next((line for line in complaint.splitlines() if "error" in line), "")
-        print(f"{name}: no bitcode of {source}: {why}", file=sys.stderr)
-        bitcode_path(made).unlink(missing_ok=True)
-    note_path(made, bitcode_path(made))
+def is_llvm(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == LLVM_MAGIC
+    except OSError:
+        return False
 
 
-def compile_apart(real: str, clang: str, command: Command, name: str) -> int:
+def links_late(command: Command) -> bool:
+    return any(word.startswith("-flto") for word in command.words)
+
+
+def link(real: list[str], arguments: list[str], command: Command) -> int:
+    """Objects of -flto hold no sections: what is linked of them notes their bitcode."""
+    objects = [Path(word) for word in command.words if not word.startswith("-")]
+    objects = [made for made in objects if is_llvm(made) or links_late(command)]
+    kept = [bitcode_path(made) for made in objects if bitcode_path(made).exists()]
+    if not kept:
+        os.execvp(real[0], [*real, *arguments])
+    status = subprocess.run([*real, *arguments]).returncode
+    if status == 0:
+        note_path(Path(command.output or "a.out"), *kept, section=f"{SECTION}.lto")
+    return status
+
+
+def compile_apart(real: list[str], clang: str, command: Command, name: str) -> int:
     """Sources that are compiled and linked in one call: each to an object first."""
     target = Path(command.output or "a.out")
     words = list(command.words)
+    apart: list[Path] = []  # bitcode of objects that hold no sections
     with tempfile.TemporaryDirectory(prefix="strata-cc-") as folder:
         for count, place in enumerate(command.sources):
             source = words[place]
             made = Path(folder, f"{count}-{Path(source).stem}.o")
             kept = target.parent / f"{target.name}-{count}-{Path(source).stem}.o"
             skipped = link_free(command)
-            job = start_bitcode(clang, command, source, kept)
-            status = subprocess.run([real, *skipped, "-c", source, "-o", str(made)]).returncode
-            complaint = job.communicate()[1]
+            job = start(clang, command, source, kept)
+            status = subprocess.run([*real, *skipped, "-c", source, "-o", str(made)]).returncode
             if status != 0:
-                bitcode_path(kept).unlink(missing_ok=True)
+                job.drop()
                 return status
-            if job.returncode != 0:
-                print(f"{name}: no bitcode of {source}: {complaint[:200]}", file=sys.stderr)
+            job.end(name)
             note_path(made, bitcode_path(kept))
+            if is_llvm(made) or links_late(command):
+                apart.append(bitcode_path(kept))
             words[place] = str(made)
         if command.language:
             words = ["-x" if w == "-x" else w for w in words]
             words = drop_language(words)
-        return subprocess.run([real, *words]).returncode
+        status = subprocess.run([*real, *words]).returncode
+        if status == 0 and apart:
+            note_path(target, *apart, section=f"{SECTION}.lto")
+        return status
 
 
 def drop_language(words: list[str]) -> list[str]:
@@ -220,11 +290,13 @@ def link_free(command: Command) -> list[str]:
     return out
 
 
-def run(name: str, real: str, clang: str, arguments: list[str]) -> int:
+def run(name: str, real: list[str], clang: str, arguments: list[str]) -> int:
     command = read(expand(arguments))
     probe = any(is_probe(command.words[place]) for place in command.sources)
-    if command.apart or probe or not command.sources:
-        os.execvp(real, [real, *arguments])
+    if command.apart or probe or keeps_nothing(command):
+        os.execvp(real[0], [*real, *arguments])
+    if not command.sources:
+        return link(real, arguments, command)
     if not command.compiles:
         return compile_apart(real, clang, command, name)
     sources = [command.words[place] for place in command.sources]
@@ -232,21 +304,20 @@ def run(name: str, real: str, clang: str, arguments: list[str]) -> int:
         Path(command.output if command.output and len(sources) == 1 else f"{Path(source).stem}.o")
         for source in sources
     ]
-    jobs = [start_bitcode(clang, command, s, m) for s, m in zip(sources, made, strict=True)]
-    status = subprocess.run([real, *arguments]).returncode
-    for job, source, target in zip(jobs, sources, made, strict=True):
-        if status == 0 and target.exists() and target.stat().st_size > 0:
-            end_bitcode(job, name, source, target)
+    jobs = [start(clang, command, s, m) for s, m in zip(sources, made, strict=True)]
+    status = subprocess.run([*real, *arguments]).returncode
+    for job in jobs:
+        if status == 0 and job.made.exists() and job.made.stat().st_size > 0:
+            job.end(name)
+            note_path(job.made, bitcode_path(job.made))
         else:
-            job.kill()
-            job.communicate()
-            bitcode_path(target).unlink(missing_ok=True)
+            job.drop()
     return status
 
 
 def main(name: str, variable: str, clang: str) -> None:
-    real = os.environ.get(variable) or clang
-    for tool in {real, clang}:
+    real = shlex.split(os.environ.get(variable) or clang)
+    for tool in {*real[:1], clang}:
         if shutil.which(tool) is None:
             print(f"{name}: {tool} is missing; install Debian's clang-19", file=sys.stderr)
             sys.exit(127)

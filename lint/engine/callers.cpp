@@ -1,0 +1,95 @@
+// What outlives the function it began in goes on in every caller (solver.h).
+#include <llvm/Demangle/Demangle.h>
+
+#include "solver.h"
+
+namespace lint {
+namespace {
+
+constexpr int kMostDepth = 5;  // callers above a beginning
+
+}  // namespace
+
+// Once all ways out of a function are known: names through memory hold for its callers only if they
+// hold on each way out that looks the same to them.
+void Solver::rise() {
+  const auto rising = std::move(rising_);
+  rising_.clear();
+  for (const auto& [id, number] : rising) {
+    Exit exit = contexts_[id].exits[number];
+    std::erase_if(exit.fact.names, [&](const Name& n) {
+      if (n.steps == 0 || property(exit.fact).track == Track::kContent) return false;
+      for (const Exit& other : contexts_[id].exits) {
+        if (other.returned != exit.returned || other.fact.state != exit.fact.state) continue;
+        const auto& names = other.fact.names;
+        if (std::find(names.begin(), names.end(), n) == names.end()) return true;
+      }
+      return false;
+    });
+    if (exit.fact.has_object()) ascend(id, exit);
+  }
+}
+
+// What began in a function and outlives it goes on where it was called.
+void Solver::ascend(ContextId id, const Exit& exit) {
+  const Context& root = contexts_[id];
+  const llvm::Function* f = root.function;
+  if (root.depth >= kMostDepth || f->getName() == "main") return;
+  if (may_pass_by(root, exit)) return;
+  const llvm::Instruction* origin = root.origin;
+  for (const llvm::CallBase* site : memory_.callers(f)) {
+    const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
+    if (!direct || program_.ends(*site)) continue;
+    if ((steps_ += 30) > kMostWork) return;
+    if (!rules_for(exit.fact.property, *site).empty()) continue;
+    Fact fact = back(exit.fact, *site, f);
+    const bool given = std::any_of(fact.names.begin(), fact.names.end(),
+                                   [site](const Name& n) { return n.root == site; });
+    if (!fact.has_object() || (given && takes_number(fact.property, *site))) continue;
+    const Fact surely = fact;
+    widen(fact, *site);
+    // What was read before the call holds after it only where the call did not write.
+    std::erase_if(fact.names, [&](const Name& n) {
+      if (n.steps == 0 || property(fact).track == Track::kContent ||
+          std::find(surely.names.begin(), surely.names.end(), n) != surely.names.end()) {
+        return false;
+      }
+      for (int s = 0; s < n.steps; ++s) {
+        if (memory_.may_write(*site, name_cells(n, s))) return true;
+      }
+      return false;
+    });
+    // Through a pointer that may lead elsewhere it is a guess.
+    const std::size_t few = property(fact).track == Track::kAddress ? 1 : 2;
+    if (site->isIndirectCall() && memory_.callees(*site).size() > few) continue;
+    State probe{id, site, fact, conditions_at(*site), kNone};
+    if (!learn_result(probe, *site, f, exit)) continue;
+    const TraceId trace = event(graft(kNone, exit.trace), site,
+                                "comes back from " + llvm::demangle(f->getName().str()));
+    begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
+  }
+}
+
+void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known,
+                   TraceId trace, const llvm::Instruction* origin, ContextId below) {
+  const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
+  if (!added) {
+    if (known.find(start) == nullptr) return;
+  } else {
+    at->second = static_cast<ContextId>(contexts_.size());
+    Context& context = contexts_.emplace_back();
+    context.function = start->getFunction();
+    context.is_root = true;
+    context.start = start;
+    context.origin = origin;
+    context.entry = fact;
+    context.below = below;
+    context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
+  }
+  for (Known& view : views_at(*start, known)) {
+    State state{at->second, start, fact, std::move(view), trace};
+    if (!after || pass(state, *start)) arrive(std::move(state));
+  }
+}
+
+}  // namespace lint

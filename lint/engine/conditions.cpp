@@ -1,0 +1,111 @@
+// What is known where a state begins: from the branches that lead there (solver.h).
+#include <llvm/IR/CFG.h>
+
+#include "solver.h"
+
+namespace lint {
+namespace {
+
+constexpr std::size_t kMostEdges = 4;  // into a block, that are told apart
+constexpr int kMostAbove = 6;          // blocks between that and where the state begins
+
+}  // namespace
+
+const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
+  std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
+  if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
+  return *tree;
+}
+
+// Whether the call where the state begins writes the cells itself.
+bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
+  return call != nullptr && memory_.may_write(*call, cells);
+}
+
+// What the branches above a place say of it.
+Known Solver::conditions_at(const llvm::Instruction& at) {
+  Known known;
+  const Fact none;
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  const auto* node = tree.getNode(at.getParent());
+  if (node == nullptr) return known;
+  std::vector<std::pair<const llvm::Value*, bool>> conditions;
+  for (node = node->getIDom(); node != nullptr && conditions.size() < 16; node = node->getIDom()) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
+    if (br == nullptr || br->isUnconditional()) continue;
+    for (const unsigned side : {0u, 1u}) {
+      const llvm::BasicBlock* to = br->getSuccessor(side);
+      if (to->getSinglePredecessor() != nullptr && tree.dominates(to, at.getParent())) {
+        conditions.emplace_back(br->getCondition(), side == 0);
+      }
+    }
+  }
+  for (auto c = conditions.rbegin(); c != conditions.rend(); ++c) {
+    Reasoning reasoning(known, none, Track::kAddress);
+    reasoning.assume(c->first, c->second);
+    note_cells(known, *c->first, [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+      return untouched(load, at, cells, from) && !writes(at, cells);
+    });
+  }
+  return known;
+}
+
+// Where several branches meet above a place, what each of them says; else only what is known.
+std::vector<Known> Solver::views_at(const llvm::Instruction& at, const Known& known) {
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  const auto* node = tree.getNode(at.getParent());
+  const auto is_meeting = [&](const llvm::BasicBlock* block) {
+    return block->hasNPredecessorsOrMore(2) && !block->hasNPredecessorsOrMore(kMostEdges + 1) &&
+           llvm::all_of(llvm::predecessors(block), [&](const llvm::BasicBlock* from) {
+             return from->getTerminator()->getNumSuccessors() > 1 && !tree.dominates(block, from);
+           });
+  };
+  for (int above = 0; node != nullptr && above < kMostAbove; ++above, node = node->getIDom()) {
+    const llvm::BasicBlock* meeting = node->getBlock();
+    if (!is_meeting(meeting)) continue;
+    std::vector<Known> views;
+    for (const llvm::BasicBlock* from : llvm::predecessors(meeting)) {
+      Known view = known;
+      if (learn_edge(view, *from->getTerminator(), *meeting, at)) views.push_back(std::move(view));
+    }
+    return views;
+  }
+  return {known};
+}
+
+// What the edge between two blocks says, of values and of the cells that they were read from, if
+// these are the same still at the place. False if the edge cannot have been taken.
+bool Solver::learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
+                        const llvm::Instruction& at) const {
+  const Fact none;
+  Reasoning reasoning(view, none, Track::kAddress);
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  if (br == nullptr || br->getSuccessor(0) == br->getSuccessor(1)) return true;
+  if (!reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to)) return false;
+  note_cells(view, *br->getCondition(),
+             [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+               return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from) &&
+                      !writes(at, cells);
+             });
+  return true;
+}
+
+// The cells from which a comparison read what it compares, if they hold the same still.
+void Solver::note_cells(
+    Known& known, const llvm::Value& condition,
+    llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const {
+  const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(&condition);
+  const llvm::Value* read = cmp != nullptr ? cmp->getOperand(0) : nullptr;
+  while (read != nullptr) {
+    if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(read)) read = cast->getOperand(0);
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(read);
+    if (load == nullptr) return;
+    const Address from = address_of(load->getPointerOperand(), memory_.layout());
+    if (!holds(*load, memory_.cells_of(load->getPointerOperand()), from)) return;
+    known.set_cell(from, load);
+    read = from.root;  // it may have been reached through a cell itself
+  }
+}
+
+}  // namespace lint
