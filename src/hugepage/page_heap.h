@@ -63,11 +63,7 @@ class PageHeap {
 
   // An empty run when memory is out. Any length; alignment up to 512 hugepages.
   PageRun Take(const PageRequest& request) STRATA_EXCLUDES(tiers_.lock) {
-    PageRun run;
-    {
-      LockHolder hold(tiers_.lock);
-      run = TakeHolding(request);
-    }
+    const PageRun run = TakeUntouched(request);
     if (STRATA_UNLIKELY(run.begins_hugepage)) TouchFirst(run);
     return run;
   }
@@ -292,6 +288,10 @@ class PageHeap {
   static constexpr int kAttempts = 4;
   static constexpr uint64_t kRebuildNs = 200'000'000;
 
+  PageRun TakeUntouched(const PageRequest& request) STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    return TakeHolding(request);
+  }
   void TouchFirst(const PageRun& run) STRATA_EXCLUDES(tiers_.lock);
   PageRun TakeAfterRelease(const PageRequest& r) STRATA_REQUIRES(tiers_.lock);
   bool MakeRoom(Pages n) STRATA_REQUIRES(tiers_.lock);

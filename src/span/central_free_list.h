@@ -185,7 +185,7 @@ class CentralFreeList {
   // Pages that objects were taken on, to be reported without the lock and before anybody gets the
   // objects: until then none of them can come free, so nobody gives the pages back.
   struct Reused {
-    static constexpr size_t kMost = 4;  // on the caller's stack
+    static constexpr size_t kMost = 2;  // on the caller's stack
     size_t count = 0;
     NativePages spans[kMost];
   };
