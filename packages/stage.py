@@ -124,7 +124,7 @@ LIBRARIES = ("strata_shared", "strata_static", "strata_trace", "strata_replay")
 def parts(target: Target) -> tuple[str, ...]:
     if target.libc == "musl":  # there is no C++ library to link a program with
         return LIBRARIES
-    more = ("strata_heaps", "strata_simulate", "strata_servers")
+    more: tuple[str, ...] = ("strata_heaps", "strata_simulate", "strata_servers")
     if target.machine == "x86_64":
         more += ("strata_pageutil_plugin", "strata_places")
     return LIBRARIES + more

@@ -266,7 +266,7 @@ def test_crate_s_build_script_for_other_targets(target: str, tmp_path: Path) -> 
     env |= {"NUM_JOBS": str(os.cpu_count())}
     if target == "aarch64-unknown-linux-musl":
         env["MUSL_INCLUDE"] = str(musl / "usr/include/aarch64-linux-musl")
-    run(script, **env)
+    run(script, cwd=Path("/"), **env)
     compiler = ELSEWHERE[target].format(musl=musl)
     source = tmp_path / "v.c"
     source.write_text(

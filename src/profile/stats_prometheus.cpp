@@ -117,7 +117,7 @@ constexpr MetricRow kTable[] = {
      [](S s) -> V { return s.guard.taken; }, nullptr},
     {"strata_guarded_live_blocks", "gauge", "blocks", "Guarded blocks that are alive.",
      [](S s) -> V { return s.guard.live; }, nullptr},
-    {"strata_guard_slots", "gauge", "blocks", "Places for guarded blocks.",
+    {"strata_guard_slots", "gauge", "slots", "Places for guarded blocks.",
      [](S s) -> V { return s.guard.slots; }, nullptr},
     {"strata_memory_errors_total", "counter", "errors",
      "Memory errors noticed, under STRATA_ON_ERROR=ignore.",

@@ -22,7 +22,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "ROWS", 30_000)
 
 
-
 test_redis_data = redis.test_data_matches_a_model
 test_redis_big_values = redis.test_big_values
 test_memcached_data = memcached.test_data_matches_a_model
