@@ -96,7 +96,7 @@ class STRATA_CAPABILITY("mutex") Lock {
   static constexpr uint32_t kFree = 0, kHeld = 1, kContended = 2, kForFork = 4;
 
   // The thread as 29 bits of its thread pointer. That two threads share them is unlikely, and
-  // matters only where one of them forks while the other holds the lock.
+  // matters only where one of them forks, or is sampled, while the other holds the lock.
   static uint32_t Held() {
     const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
     return static_cast<uint32_t>((thread >> 6) ^ (thread >> 35)) << 3 | kHeld;

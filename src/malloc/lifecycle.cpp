@@ -133,7 +133,7 @@ void AfterForkInChild() {
   const bool interrupted = g_interrupted;
   Lock::SetThisThreadForks(false);
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
-  UnlockReaps();
+  UnlockReapsInForkedChild();
   UnlockHotDomains();
   FileListLock::ResetInChild();
   RenewChild();

@@ -32,6 +32,7 @@ void FreeDivided(void* p);
 // Around a fork; before the heap's locks.
 void LockReaps();
 void UnlockReaps();
+void UnlockReapsInForkedChild();
 // The same for domains of moving objects: before reaps. In the child, whose collector and whose
 // other threads' operations are not there.
 void LockHotDomains();

@@ -190,8 +190,9 @@ class Sampler {
 
   class Change;  // makes look-ups without the lock fail while it lives
 
-  // The thread holds the lock: what it does now is a signal handler's, and must not wait.
-  bool IsInterrupted() const { return lock_.HeldByThisThread(); }
+  // The thread holds the lock, and not for a fork, in which it passes: what it does now is a signal
+  // handler's, and must not wait.
+  bool IsInterrupted() const { return lock_.HeldByThisThread() && !Lock::ThisThreadForks(); }
   PageId PageOf(uintptr_t address) const { return PageId((address - base_) >> kPageShift); }
   SampleRow* RowFor(StackContext* context, size_t size) STRATA_REQUIRES(lock_);
   SampleRow* FindRow(StackContext* context, size_t bytes) const STRATA_REQUIRES(lock_);

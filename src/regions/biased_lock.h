@@ -22,8 +22,7 @@ class BasicBiasedLock {
 
   STRATA_ALWAYS_INLINE How Enter(Thread me) {
     if (STRATA_LIKELY(TryEnterAsOwner(me))) return How::kAsOwner;
-    EnterLocked();
-    return How::kLocked;
+    return EnterLocked(me);
   }
   STRATA_ALWAYS_INLINE void Leave(How how) {
     if (STRATA_LIKELY(how == How::kAsOwner)) return LeaveAsOwner();
@@ -50,8 +49,8 @@ class BasicBiasedLock {
   // From now on there may be an owner, until another thread ends the bias: who enters next becomes
   // it by BecomeOwner. Nobody owns the lock now, as it is when it is made and after Forbid.
   void Allow() { owner_.store(kNobody, std::memory_order_relaxed); }
-  // By who is inside.
-  void Forbid() { owner_.store(kNever, std::memory_order_relaxed); }
+  // By who is inside. release: whoever reads it waits until this thread is out.
+  void Forbid() { owner_.store(kNever, std::memory_order_release); }
   // By who is inside with the lock.
   STRATA_ALWAYS_INLINE void BecomeOwner(Thread me) {
     if (owner_.load(std::memory_order_relaxed) == kNobody)
@@ -66,8 +65,7 @@ class BasicBiasedLock {
   }
 
   // Around a fork, over all locks: LockForFork for each; if one of them said so, one Fence; then
-  // WaitForFork for each. The owners are the owners again afterwards, also in the child, where a
-  // thread that is not there is never inside.
+  // WaitForFork for each. The owners are the owners again afterwards, also in the child.
   bool LockForFork(Thread me) {
     lock_.lock_for_fork();
     const Thread owner = owner_.load(std::memory_order_relaxed);
@@ -85,20 +83,34 @@ class BasicBiasedLock {
     suspended_ = kNobody;
     lock_.unlock_after_fork();
   }
+  // A thread that is not there may have been about to find that it is not the owner.
+  void UnlockInForkedChild(Thread me) {
+    if (owner_.load(std::memory_order_relaxed) != me)
+      inside_.store(false, std::memory_order_relaxed);
+    UnlockAfterFork();
+  }
 
  private:
   static constexpr Thread kNobody = 0, kNever = 1;
   static bool IsThread(Thread t) { return t > kNever; }
 
-  STRATA_NOINLINE void EnterLocked() {
+  STRATA_NOINLINE How EnterLocked(Thread me) {
     lock_.lock();
     // acquire: pairs with the release in GiveUpBias, after which the thread may still be inside.
-    if (STRATA_UNLIKELY(IsThread(owner_.load(std::memory_order_acquire)))) {
+    const Thread owner = owner_.load(std::memory_order_acquire);
+    // It was not for the time of a fork. Nobody else changes that without the lock.
+    if (STRATA_UNLIKELY(owner == me) && !inside_.load(std::memory_order_relaxed)) {
+      inside_.store(true, std::memory_order_relaxed);
+      lock_.unlock();
+      return How::kAsOwner;
+    }
+    if (STRATA_UNLIKELY(IsThread(owner))) {
       owner_.store(kNever, std::memory_order_relaxed);
       Sync::Fence();
       Sync::BiasEnded();
     }
     WaitUntilOut();
+    return How::kLocked;
   }
   void WaitUntilOut() {
     for (unsigned n = 0; inside_.load(std::memory_order_acquire); ++n) Sync::Pause(n);

@@ -1,6 +1,7 @@
 // See reap_lock.h.
 #include "regions/reap_lock.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,7 +19,9 @@ constinit std::atomic<uint32_t> g_unbiased_to_come{0};
 void Sleep(long ns) {
   const uint32_t never = 0;
   const timespec wait{0, ns};
-  raw::Call(SYS_futex, raw::Word(&never), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
+  while (raw::Call(SYS_futex, raw::Word(&never), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait)) ==
+         -EINTR) {
+  }
 }
 
 }  // namespace

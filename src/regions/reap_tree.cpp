@@ -196,5 +196,11 @@ void UnlockReaps() STRATA_NO_TSA {
   for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.UnlockAfterFork();
   g_tree.ReleaseAfterFork();
 }
+void UnlockReapsInForkedChild() STRATA_NO_TSA {
+  layers::FutexLock::set_this_thread_forks(false);
+  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
+    r->lock.UnlockInForkedChild(ThisThread());
+  g_tree.ReleaseAfterFork();
+}
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "malloc/background.h"
 #include "malloc/blocks.h"
 #include "malloc/checked.h"
+#include "malloc/error_report.h"
 #include "malloc/fast_path.h"
 #include "malloc/price.h"
 #include "malloc/runtime.h"
@@ -114,6 +115,7 @@ void ReapChunks::deallocate(void* p, size_t size) {
 }
 
 void ReportMisuse(const char* what, const void* p) {
+  CountMemoryError();
   const bool ready = CurrentState() == RunState::kReady;
   const bool fatal = !ready || TheRuntime().options.on_error == OnError::kAbort;
   Message().Text(what).Hex(reinterpret_cast<uintptr_t>(p)).Text(fatal ? "" : " (ignored)").Send();

@@ -74,7 +74,7 @@ def test_data_limit(lab: Lab) -> None:
 )
 def test_at_the_limit(lab: Lab, case: str) -> None:
     preexec = limit(resource.RLIMIT_AS, 300)
-    lab.run(lab.build(SOURCE), case, preexec_fn=preexec).silent()
+    lab.run(lab.build(SOURCE), case, preexec_fn=preexec, timeout=150).silent()
 
 
 def test_limit_set_by_the_program(lab: Lab) -> None:

@@ -72,9 +72,10 @@ struct TestSync {
     if (flush) flush(kAll);
   }
   static void Pause(unsigned) { Interleaver::At(inside, false, inside); }
-  static void BiasEnded() {}
+  static void BiasEnded() { ++ended; }
 
-  static inline const bool* inside = nullptr;
+  static inline bool* inside = nullptr;
+  static inline int ended = 0;
   static inline std::function<void(int thread)> flush;
 };
 
@@ -85,6 +86,7 @@ struct Threads {
 
   Threads() {
     TestSync<kStores>::flush = nullptr;
+    TestSync<kStores>::ended = 0;
     lock.Allow();
     const auto how = lock.Enter(kFirst);
     lock.BecomeOwner(kFirst);
@@ -164,6 +166,7 @@ struct AnotherForks : Threads<kStores> {
             },
             [this] { this->Fork(T::kSecond); }};
   }
+  std::string Problem() { return TestSync<kStores>::ended == 0 ? "" : "the fork ended the bias"; }
 };
 
 template <class Scenario>
@@ -207,6 +210,24 @@ TEST(BiasedLock, TheOwnerGoesInByItself) {
   lock.Leave(Lock::How::kLocked);
   EXPECT_FALSE(lock.TryEnterAsOwner(2));
   EXPECT_FALSE(lock.TryEnterAsOwner(4));
+}
+
+// In the child no other thread is inside, wherever it was as the process forked.
+TEST(BiasedLock, AForkedChildWaitsForNobody) {
+  using Lock = Threads<Stores::kSeenAtOnce>::Lock;
+  for (const bool was_owner : {true, false}) {
+    Lock lock;
+    lock.Allow();
+    EXPECT_EQ(lock.Enter(2), Lock::How::kLocked);
+    lock.BecomeOwner(2);
+    lock.Leave(Lock::How::kLocked);
+    if (!was_owner) lock.Forbid();
+    EXPECT_EQ(lock.LockForFork(4), was_owner);
+    *TestSync<Stores::kSeenAtOnce>::inside = true;  // about to find that it is not the owner
+    lock.UnlockInForkedChild(4);
+    EXPECT_EQ(lock.Enter(4), Lock::How::kLocked);
+    lock.Leave(Lock::How::kLocked);
+  }
 }
 
 }  // namespace

@@ -290,7 +290,7 @@ TEST(Sampler, ASignalHandlerOfTheHolderDoesNotWait) {
   {
     LockHolder hold(heap.sampler.lock());
     EXPECT_FALSE(heap.Sample(kBase + 64, 64, 1));
-    EXPECT_FALSE(heap.sampler.Move(kBase, kBase + 128, 10, 1));
+    EXPECT_FALSE(heap.Resize(kBase, kBase + 128, 64, 64, 1));
     EXPECT_FALSE(heap.Free(kBase));
   }
   EXPECT_EQ(heap.sampler.Stats().live_samples, 1u);

@@ -91,7 +91,7 @@ TEST_F(SpanReleaseTest, ReusedPagesAreReportedTogetherWithoutTheLock) {
   std::vector<void*> out(80);
   ASSERT_EQ(list_.Take(out.data(), 80), 80u);
   EXPECT_EQ(source_.ReleasedPages(), 0u);
-  EXPECT_LE(source_.reused_calls, 5u);
+  EXPECT_LE(source_.reused_calls, 10u);
 }
 
 // The source spares hugepages: what it leaves alone is not taken for given back, and goes when

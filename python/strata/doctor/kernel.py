@@ -99,7 +99,7 @@ def max_ptes_none(view: View) -> Finding:
     return ok(
         "max-ptes-none",
         f"khugepaged may fill {count} of 512 pages, but only where hugepages are asked for"
-        f" ({mode}); Strata takes its word back for hugepages that it has broken",
+        f" ({mode}); Strata withdraws its advice for hugepages that it has broken",
     )
 
 
