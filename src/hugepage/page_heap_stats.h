@@ -33,7 +33,7 @@ struct PageHeapStats {
   size_t marked_no_huge = 0;  // hugepages
   size_t released_total = 0, collapsed_total = 0;  // ever; bytes, hugepages
   size_t first_touch_ns = 0;                       // of a hugepage, by the last ones
-  bool cold_frames = false;                        // it is dear, so growth begins as single pages
+  size_t cold_frames = 0;  // 1: it is dear, so growth begins as single pages
 };
 
 // How full one hugepage is, in pages.

@@ -104,7 +104,7 @@ TEST_F(FirstTouchTest, OneFromTheCacheIsNot) {
 TEST_F(FirstTouchTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
   kernel.populate_ns = 5'000'000;
   EXPECT_TRUE(kernel.whole(HugePageOf(Take(128).first)));
-  EXPECT_TRUE(large_heap.Stats().cold_frames);
+  EXPECT_EQ(large_heap.Stats().cold_frames, 1u);
   EXPECT_EQ(large_heap.Stats().first_touch_ns, 1'550'000u);
   Take(128);
   EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kNoHuge);
