@@ -9,6 +9,7 @@ import pytest
 from blackbox import Lab, Result
 
 SOURCE = Path(__file__).resolve().parent / "guest_cases.c"
+TOOL = SOURCE.with_name("thread_tool.c")
 SILENT = [
     "small_process_has_no_thread",
     "thread_has_no_privileges",
@@ -38,6 +39,14 @@ def test_the_thread_starts_beside_large_thread_local_variables(lab: Lab) -> None
     lab.require_strata()
     program = lab.build(SOURCE, "-ldl", "-DTHREAD_LOCAL_BYTES=3000000", name="guest_large")
     lab.run(program, "thread_starts_beside_thread_local_variables").silent()
+
+
+def test_a_tool_behind_the_library_sees_no_thread_of_its(lab: Lab) -> None:
+    library = lab.require_strata()
+    tool = lab.build(TOOL, "-shared", "-fPIC", "-ldl", name="thread_tool.so")
+    program = lab.build(SOURCE, "-ldl")
+    preloads = {"LD_PRELOAD": f"{library} {tool}"}
+    lab.run(program, "a_tools_pthread_create_is_not_called", env=preloads).silent()
 
 
 @pytest.mark.parametrize("case", SILENT)
