@@ -80,6 +80,14 @@ def put_gzipped(path: Path, data: bytes) -> None:
     path.write_bytes(gzip.compress(data, 9, mtime=0))
 
 
+def put_pages(doc: Path) -> None:
+    """README and docs/, which link to each other; links to the sources lead nowhere."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*"))):
+        if page.suffix in (".md", ".png"):
+            put(doc / page.relative_to(ROOT), "")
+            shutil.copyfile(page, doc / page.relative_to(ROOT))
+
+
 def finish(package: Package, stage: Stage, tree: Path, out: Path) -> Path:
     """Adds the documents and the control files, and makes the .deb."""
     doc = tree / "usr/share/doc" / package.name
@@ -196,6 +204,7 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
         tree / "usr/share/doc/strata-tools/examples/strata-preload.conf",
         DROP_IN.format(triplet=stage.target.triplet),
     )
+    put_pages(tree / "usr/share/doc/strata-tools")
     clean = f"rm -rf /{TOOLS}/*/__pycache__; find /{TOOLS} -name __pycache__ -exec rm -rf {{}} +"
     prerm = f"#!/bin/sh\nset -e\n[ ! -d /{TOOLS} ] || {{ {clean} 2>/dev/null || true; }}\n"
     return finish(

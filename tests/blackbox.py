@@ -152,12 +152,12 @@ class Lab:
         partial.rename(target)
         return target
 
-    def build_linked(self, source: Path) -> Path:
+    def build_linked(self, source: Path, *flags: str) -> Path:
         """Linked with the library, for functions that only it has."""
         library = self.require_strata()
         include = f"-I{ROOT / 'include'}"
         link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library))
-        return self.build(source, include, *link)
+        return self.build(source, include, *link, *flags)
 
     def _compiler(self, source: Path) -> list[str]:
         include = f"-I{TESTS / 'edge'}"

@@ -19,6 +19,10 @@
 #ifndef STRATA_HOT_PTR_H_
 #define STRATA_HOT_PTR_H_
 
+#if __cplusplus < 202002L
+#error "strata/hot_ptr.h needs C++20: compile with -std=c++20"
+#else
+
 #include <strata/hot.h>
 
 #include <array>
@@ -439,4 +443,5 @@ class hot_atomic_ptr {
 
 }  // namespace strata
 
+#endif  // C++20
 #endif  // STRATA_HOT_PTR_H_

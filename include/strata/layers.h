@@ -9,6 +9,10 @@
 // thread/ (locks, and heaps for threads), tool/ (what watches); detail/ is theirs.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "strata/layers.h needs C++20: compile with -std=c++20"
+#else
+
 // clang-format off: by folder
 #include "strata/layers/allocator.h"
 #include "strata/layers/heap.h"
@@ -59,3 +63,5 @@
 #include "strata/layers/tool/profile.h"
 #include "strata/layers/tool/trace.h"
 // clang-format on
+
+#endif  // C++20

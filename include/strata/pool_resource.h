@@ -8,7 +8,7 @@
 
 #if __cplusplus < 202002L
 #error "strata/pool_resource.h needs C++20: compile with -std=c++20"
-#endif
+#else
 
 #include <algorithm>
 #include <cstddef>
@@ -263,3 +263,5 @@ class pool_resource : public std::pmr::memory_resource {
 };
 
 }  // namespace strata
+
+#endif  // C++20

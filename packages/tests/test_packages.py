@@ -117,6 +117,8 @@ def test_debian_packages(debian: Path) -> None:
     assert inside(debian, "strata run --heap lea -- echo here").strip() == "here"
     inside(debian, "strata trace -o /tmp/ls.stb -- ls / && strata replay /tmp/ls.stb")
     assert "Usage" in inside(debian, "strata report --help")  # with what it imports
+    page = "/usr/share/doc/strata-tools/docs/errors.md"  # which messages name
+    assert "## How to read a message" in inside(debian, f"cat {page}")
     assert "strata run" in inside(debian, "zcat /usr/share/man/man1/strata.1.gz")
     assert "run" in inside(
         debian,

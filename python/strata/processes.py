@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pwd
 import re
@@ -171,6 +172,14 @@ class Process:
         found = (t for t, name in self.threads() if name == THREAD_NAME and t != self.pid)
         return next(found, None)
 
+    def runs_a_command(self) -> bool:
+        """Whether it is `strata run`, which stays as the parent of what it started."""
+        words = self.read("cmdline").split("\0")[:5]
+        return any(
+            Path(word).name == "strata" and following == "run"
+            for word, following in itertools.pairwise(words)
+        )
+
     def option(self, name: str) -> str:
         """What STRATA_name was at its start; empty if it was not set or cannot be seen."""
         prefix = f"STRATA_{name}="
@@ -206,12 +215,20 @@ def strata_processes() -> Iterator[Process]:
             yield process
 
 
+def command_of(runner: Process) -> Process | None:
+    """What a `strata run` started; None if that is no more, or not there yet."""
+    parent = str(runner.pid)
+    return next((p for p in all_processes() if p.status("PPid") == [parent]), None)
+
+
 def find_process(target: str) -> Process:
-    """The process that a pid or a name means."""
+    """The process that a pid or a name means; of a `strata run` the command that it runs."""
     if target.isdecimal():
         process = Process(int(target))
         if not process.folder.is_dir():
             raise StrataError(f"no process {target}")
+        if process.runs_a_command() and not process.maps_library():
+            return command_of(process) or process
         return process
     named = [p for p in all_processes() if p.name == target[:15] and p.pid != os.getpid()]
     if not named:

@@ -64,7 +64,13 @@ def test_headline_names_what_stands_out() -> None:
     assert "95 % of RSS is the program's own" in own.text
     assert "allocated by loadAll." in own.text
     spread = advice_memory.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
-    assert "none stands out" in spread.text
+    assert "own objects. Of the rest slack is most: 20.0 MiB, 22 %." in spread.text
+    mixed = advice_memory.headline(resident(live=60, free=10, slack=9, other=50), IDLE, "7", "")
+    assert "Of the rest what is not the heap's is most: 50.0 MiB, 39 %." in mixed.text
+    even = advice_memory.headline(
+        resident(live=73, free=9, slack=8, caches=5, metadata=5), IDLE, "7", ""
+    )
+    assert "nothing makes up a tenth of RSS" in even.text
     assert advice_memory.headline(resident(), IDLE, "7", "").level is Level.FINE
 
 

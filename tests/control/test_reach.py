@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from blackbox import ROOT, Lab, connect, free_port, missing, need, wait_until
 from command import good, refused, strata
+from reaching import CASES
 from reaching import connect as connect_control
 from reaching import started
 
@@ -54,6 +55,18 @@ def test_a_redis_server(lab: Lab, tmp_path: Path) -> None:
         listed = [line for line in good("ps").splitlines() if line.startswith(f"{pid} ")]
         assert len(listed) == 1 and "redis-server" in listed[0] and "reachable" in listed[0]
         assert server.poll() is None
+
+
+def test_strata_run_stands_for_what_it_runs(lab: Lab) -> None:
+    """Its pid is what a shell's $! says."""
+    lab.require_strata()
+    env = {"STRATA_CONTROL": "always", "PYTHONPATH": str(ROOT / "python")}
+    command = (sys.executable, "-m", "strata", "run", "--", lab.build(CASES), "grow_and_sleep")
+    with lab.start(*command, env=env, preload=False) as runner:
+        assert runner.stdout is not None and "ready\n" in iter(runner.stdout.readline, "")
+        child = int(Path(f"/proc/{runner.pid}/task/{runner.pid}/children").read_text())
+        wait_for_socket(child)
+        assert f"pid {child}" in good("stats", runner.pid)
 
 
 def test_watch_prints_again_and_again(lab: Lab) -> None:

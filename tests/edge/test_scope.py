@@ -61,11 +61,12 @@ def test_cxx(lab: Lab, mode: str) -> None:
 
 @pytest.mark.parametrize("page", ["scope", "reap"])
 def test_examples_of_the_pages(lab: Lab, page: str, tmp_path: Path) -> None:
-    """Every whole program on the page runs and prints nothing but what it is shown to."""
+    """Every whole program on the page compiles without a warning and runs."""
     text = (ROOT / f"docs/{page}.md").read_text()
     programs = re.findall(r"```(c|cpp)\n(.*?int main.*?)```", text, re.DOTALL)
     assert programs
     for number, (suffix, program) in enumerate(programs):
         source = tmp_path / f"{page}{number}.{suffix}"
         source.write_text(program)
-        lab.run(lab.build_linked(source), preload=False).ok()
+        program_file = lab.build_linked(source, "-Wall", "-Wextra", "-Werror")
+        lab.run(program_file, preload=False).ok()

@@ -147,6 +147,16 @@ def test_the_header_compiles_by_itself(flags: tuple[str, ...], tmp_path: Path) -
     subprocess.run([*command, "-fsyntax-only", str(c)], check=True)
 
 
+@pytest.mark.parametrize("header", ["hot_ptr", "layers", "pool_resource"])
+def test_an_older_standard_is_refused_in_one_line(header: str, tmp_path: Path) -> None:
+    source = tmp_path / "old.cpp"
+    source.write_text(f"#include <strata/{header}.h>\n")
+    command = [need("g++"), "-std=c++17", f"-I{ROOT / 'include'}", "-fsyntax-only", str(source)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    errors = [line for line in refused.stderr.splitlines() if "error:" in line]
+    assert len(errors) == 1 and f'"strata/{header}.h needs C++20' in errors[0], refused.stderr
+
+
 def test_examples_of_the_page(lab: Lab, tmp_path: Path) -> None:
     """Every whole program on the page runs and prints nothing."""
     import re

@@ -135,9 +135,23 @@ def headline(
             f"makes it smaller, only the program can.{site}"
         )
     return look(
-        f"{share(held, whole)} of RSS is the program's own objects, the rest is spread over "
-        f"the causes below; none stands out.{site}"
+        f"{share(held, whole)} of RSS is the program's own objects. {most_of_rest(parts)}{site}"
     )
+
+
+def most_of_rest(parts: Resident) -> str:
+    """The largest cause beside the program's own objects, by the names of the table."""
+    rest = {
+        "slack": parts.slack,
+        "caches": parts.caches,
+        "free": parts.free,
+        "metadata": parts.metadata,
+        "what is not the heap's": parts.other or 0,
+    }
+    name, value = max(rest.items(), key=lambda one: one[1])
+    if 10 * value < parts.rss:
+        return "Of the rest nothing makes up a tenth of RSS."
+    return f"Of the rest {name} is most: {human(value)}, {share(value, parts.rss)}."
 
 
 # ---- Fig. 5b and 6b: fragmentation by tier

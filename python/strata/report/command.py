@@ -28,7 +28,9 @@ def report(
     target: Annotated[str, typer.Argument(metavar="PID|NAME|DIR", help="What to explain.")],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="DIR", help="Where to write. Default: DIR itself."),
+        typer.Option(
+            "-o", "--out", metavar="DIR", help="Where to write. Default: strata-report-PID, or DIR."
+        ),
     ] = None,
     seconds: Annotated[
         float,

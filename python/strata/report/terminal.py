@@ -36,9 +36,9 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
             ("live", parts.live),
             ("slack", parts.slack),
             ("caches", parts.caches),
-            ("free, resident", parts.free),
+            ("free", parts.free),
             ("metadata", parts.metadata),
-            ("never written", -parts.untouched),
+            ("untouched", -parts.untouched),
             ("not the heap's", parts.other),
             ("RSS" if parts.other is not None else "resident", parts.rss),
         ):

@@ -93,11 +93,13 @@ def resident_section(recording: Recording) -> Section:
         ("live", parts.live, "what the program asked for and has not freed"),
         ("slack", parts.slack, "rounding up to size classes and pages"),
         ("caches", parts.caches, "free objects kept at hand"),
-        ("free, resident", parts.free, "free objects in spans, free pages"),
+        ("free", parts.free, "free objects in spans, free pages"),
         ("metadata", parts.metadata, "the allocator's own tables"),
     ]
     rows = [[name, human(value), meaning] for name, value, meaning in causes]
-    rows.append(["never written", "-" + human(parts.untouched), "in use, but no memory behind it"])
+    rows.append(
+        ["untouched", "-" + human(parts.untouched), "in use but never written: not in memory"]
+    )
     if parts.other is not None:
         rows.append(["not the heap's", human(parts.other), "code, stacks, files, own mappings"])
     rows.append(["sum", human(parts.rss), "RSS" if parts.other is not None else "the heap's part"])
@@ -112,7 +114,7 @@ def resident_section(recording: Recording) -> Section:
     return Section(
         "resident",
         heading,
-        "The parts add up to RSS. What was never written is left out of “live” in the picture.",
+        "The parts add up to RSS. What is untouched is left out of “live” in the picture.",
         advice_memory.headline(
             parts,
             caches_of(recording),
