@@ -212,6 +212,22 @@ def test_memory_belongs_to_who_asked_a_wrapper_for_it(tmp_path: Path) -> None:
     assert run("top", "--wrappers", tmp_path / "p.pb.gz").stdout.splitlines()[2].endswith("malloc")
 
 
+def test_top_names_the_line_that_asked_for_most(tmp_path: Path) -> None:
+    def stack(line: int, name: str = "load", file: str = "/src/app.c") -> tuple[Location, ...]:
+        frames = (Line("malloc"), Line(name, file, line), Line("main", "/src/main.c", 3))
+        return tuple(Location(n, None, (frame,)) for n, frame in enumerate(frames, 1))
+
+    samples = [Sample(stack(7), (60,)), Sample(stack(9), (90,)), Sample(stack(7), (50,))]
+    samples.append(Sample(stack(4, "Store.load", "/src/store.py"), (20,)))
+    types = [ValueType("inuse_space", "bytes")]
+    profile = replace(OLD, types=types, default_type="inuse_space", samples=samples)
+    dump(profile, tmp_path / "p.pb.gz")
+    rows = run("top", tmp_path / "p.pb.gz").stdout.splitlines()[2:]
+    assert rows[0].endswith("  load (app.c:7)")
+    assert rows[1].endswith("  Store.load (store.py:4)")
+    assert rows[2].endswith("  main"), "it owns nothing"
+
+
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     """Not a table of headings: the option may be mistyped, or the program has only begun."""
     old, empty = tmp_path / "old.pb.gz", tmp_path / "empty.pb.gz"

@@ -299,6 +299,7 @@ def test_coverage() -> None:
     assert "on purpose" in coverage(replace(low, resident=20 * MIB)).text
     broken = coverage(replace(low, broken=30, broken_bytes=40 * MIB))
     assert "30 hugepages were broken up" in broken.text
+    assert broken.level is Level.LOOK, "whether the load returns is not known"
     assert "50 % of what is on small pages" in broken.text
     assert "STRATA_RELEASE_SHORT_MS=60000" in broken.command
     assert "compact_memory" in coverage(replace(low, thp="always")).command
@@ -350,6 +351,7 @@ def test_stacks() -> None:
     assert advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
     assert advice_stacks.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
     assert "growth, not churn" in advice_stacks.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
+    assert "70 % of it is free again" in advice_stacks.churn_stacks("f", 0.5, 0.0, 0.3).text
     assert advice_stacks.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
 
 
@@ -436,3 +438,13 @@ def test_the_page_begins_with_the_three_things_that_bring_most() -> None:
     assert html.index("do it") < html.index("most") < html.index("some")
     assert "strata release 1" in html
     assert "Nothing." in first_html(sections[:2])
+
+
+def test_a_command_is_one_thing_to_do_whatever_figures_ask_for_it() -> None:
+    sections = [
+        Section("small", "Small", advice=advice.act("a", "strata release 1", MIB)),
+        Section("large", "Large", advice=advice.act("b", "strata release 1", 9 * MIB)),
+        Section("other", "Other", advice=advice.look("c", brings=MIB)),
+        Section("more", "More", advice=advice.look("d", brings=MIB)),
+    ]
+    assert [one.name for one in first_things(sections)] == ["large", "other", "more"]

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 from blackbox import ROOT, Lab, connect, free_port, missing, need, wait_until
 from command import good, refused, strata
-from reaching import CASES
+from reaching import CASES, started
 from reaching import connect as connect_control
-from reaching import started
 
 
 def wait_for_socket(pid: int) -> None:

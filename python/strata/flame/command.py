@@ -168,7 +168,7 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
             share(row.flat),
             quantity(row.total, unit),
             share(row.total),
-            row.name,
+            row.title,
         ]
         for row in functions(profile, index, wrappers=wrappers)[:rows]
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -80,6 +81,16 @@ class FunctionRow:
     name: str
     flat: int = 0  # of stacks that end in it
     total: int = 0  # of stacks that it is in
+    lines: Counter[str] = field(default_factory=Counter)  # of it by file:line, where that is known
+
+    @property
+    def title(self) -> str:
+        """Its name, and where it asked for most of its own."""
+        if not self.lines:
+            return self.name
+        line = self.lines.most_common(1)[0][0]
+        file = f" ({line.rpartition(':')[0]})"  # which Python's functions have in their names
+        return f"{self.name.removesuffix(file)} ({line})"
 
 
 def by_function(
@@ -97,5 +108,9 @@ def by_function(
             rows.setdefault(name, FunctionRow(name)).total += value
         if names:
             own = owners(names[::-1]) if owners is not None else ()
-            rows[own[0] if own else names[-1]].flat += value
+            row = rows[own[0] if own else names[-1]]
+            row.flat += value
+            line = sample.places()[len(names) - 1 - names[::-1].index(row.name)]
+            if line and value > 0:
+                row.lines[line] += value
     return sorted(rows.values(), key=lambda row: (-abs(row.flat), -abs(row.total), row.name))

@@ -71,6 +71,11 @@ class Location:
         profilers leave out the mappings of compiled code too."""
         return self.mapping is None and any(line.is_script for line in self.lines)
 
+    def places(self) -> Iterator[str]:
+        """For each of its names the line it stands for, as file:line; empty where it is unknown."""
+        for line in self.lines or (Line(""),):
+            yield f"{line.file.rpartition('/')[2]}:{line.line}" if line.file and line.line else ""
+
     def names(self) -> Iterator[str]:
         """What to call it, innermost first; without symbols, the file and the place in it."""
         if self.is_script:
@@ -105,6 +110,10 @@ class Sample:
     def names(self) -> tuple[str, ...]:
         """The stack by names, outermost first."""
         return tuple(name for location in self.stack for name in location.names())[::-1]
+
+    def places(self) -> tuple[str, ...]:
+        """The same by lines."""
+        return tuple(place for location in self.stack for place in location.places())[::-1]
 
 
 @dataclass

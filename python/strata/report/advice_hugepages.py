@@ -60,11 +60,12 @@ def coverage(backing: Backing) -> Advice:
         return fine(text + "A heap this small stays on small pages on purpose.")
     broken = min(backing.broken_bytes, backing.small)
     if broken >= BROKEN * backing.small:
-        return act(
+        # What was meant: only who knows the load can say whether it was worth it.
+        return look(
             text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
             f"{share(broken, backing.small)} of what is on small pages lies in them. "
-            "If the load returns within minutes, hold free memory for longer: start the process "
-            "with:",
+            "If the load returns within minutes and speed counts more than memory, hold free "
+            "memory for longer: start the process with:",
             "STRATA_RELEASE_SHORT_MS=60000 STRATA_RELEASE_LONG_MS=300000",
         )
     return look(

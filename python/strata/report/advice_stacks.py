@@ -100,8 +100,10 @@ def churn_stacks(site: str, part: float, rate: float, kept: float) -> Advice:
     if kept > 0.5:
         return fine(text + f"{share(kept, 1)} of it stays alive: this is growth, not churn.")
     if part > 0.3 and (rate == 0 or rate > 16 * MUCH):
+        if kept > 0.1:
+            text += f"{share(1 - kept, 1)} of it is free again. "
         return look(
-            text + "Have it use its buffer again: nothing else saves as much of the "
-            "allocator's CPU time."
+            text + "Where one buffer goes as the next comes, have it use the first again: nothing "
+            "else saves as much of the allocator's CPU time."
         )
     return fine(text + "No single place is worth changing for speed.")

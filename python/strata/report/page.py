@@ -209,7 +209,11 @@ def first_things(sections: Sequence[Section]) -> list[Section]:
         assert section.advice is not None
         return section.advice.level is not Level.ACT, -section.advice.brings
 
-    return sorted(asked, key=rank)[:MOST_FIRST]
+    found: dict[str, Section] = {}  # one command is one thing to do, whatever figures ask for it
+    for section in sorted(asked, key=rank):
+        assert section.advice is not None
+        found.setdefault(section.advice.command or section.name, section)
+    return list(found.values())[:MOST_FIRST]
 
 
 def first_html(sections: Sequence[Section]) -> str:
