@@ -219,13 +219,17 @@ def test_top_names_the_line_that_asked_for_most(tmp_path: Path) -> None:
 
     samples = [Sample(stack(7), (60,)), Sample(stack(9), (90,)), Sample(stack(7), (50,))]
     samples.append(Sample(stack(4, "Store.load", "/src/store.py"), (20,)))
+    stripped = (Line("lib.so@0x40"), Line("lib.so@0x20"), Line("api_load"), Line("main"))
+    places = tuple(Location(n, None, (frame,)) for n, frame in enumerate(stripped, 1))
+    samples.append(Sample(places, (10,)))
     types = [ValueType("inuse_space", "bytes")]
     profile = replace(OLD, types=types, default_type="inuse_space", samples=samples)
     dump(profile, tmp_path / "p.pb.gz")
     rows = run("top", tmp_path / "p.pb.gz").stdout.splitlines()[2:]
     assert rows[0].endswith("  load (app.c:7)")
     assert rows[1].endswith("  Store.load (store.py:4)")
-    assert rows[2].endswith("  main"), "it owns nothing"
+    assert rows[2].endswith("  lib.so@0x40 (under api_load)")
+    assert rows[3].endswith("  main"), "it owns nothing"
 
 
 def test_nothing_to_show_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from strata.errors import StrataError
 from strata.pprof import Profile, ValueType
+from strata.pprof.sites import NAMELESS
 
 MAX_FRAMES = 20_000  # of a picture; what is left out is too thin to be seen
 
@@ -81,7 +82,7 @@ class FunctionRow:
     name: str
     flat: int = 0  # of stacks that end in it
     total: int = 0  # of stacks that it is in
-    lines: Counter[str] = field(default_factory=Counter)  # of it by file:line, where that is known
+    lines: Counter[str] = field(default_factory=Counter)  # of it by file:line or named caller
 
     @property
     def title(self) -> str:
@@ -91,6 +92,15 @@ class FunctionRow:
         line = self.lines.most_common(1)[0][0]
         file = f" ({line.rpartition(':')[0]})"  # which Python's functions have in their names
         return f"{self.name.removesuffix(file)} ({line})"
+
+
+def under(callers: Sequence[str], name: str) -> str:
+    """What helps to find a function that has no name: the nearest caller, outermost first, that
+    has."""
+    if not NAMELESS.search(name):
+        return ""
+    named = next((caller for caller in reversed(callers) if not NAMELESS.search(caller)), "")
+    return f"under {named}" if named else ""
 
 
 def by_function(
@@ -110,7 +120,8 @@ def by_function(
             own = owners(names[::-1]) if owners is not None else ()
             row = rows[own[0] if own else names[-1]]
             row.flat += value
-            line = sample.places()[len(names) - 1 - names[::-1].index(row.name)]
+            at = len(names) - 1 - names[::-1].index(row.name)
+            line = sample.places()[at] or under(names[:at], row.name)
             if line and value > 0:
                 row.lines[line] += value
     return sorted(rows.values(), key=lambda row: (-abs(row.flat), -abs(row.total), row.name))

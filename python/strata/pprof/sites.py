@@ -16,12 +16,16 @@ WRAPPER = re.compile(
     r"|operator new.*|_Zn[wa].*|std::.*|__gnu_cxx::.*|_ZN?K?St.*|_ZN9__gnu_cxx.*"
     r"|z(?:try)?(?:malloc|calloc|realloc)\w*|x(?:malloc|calloc|realloc|strdup|zmalloc)\w*"
     r"|g_(?:malloc|slice_alloc|realloc|strdup)\w*|(?:PyMem|PyObject|_PyMem|_PyObject)_\w*[Aa]lloc\w*"
+    r"|(?:sqlite3|apr|ngx|CRYPTO|OPENSSL|av|my|ruby|je|mi)_\w*alloc\w*"
+    r"|sqlite3\w*(?:M|Re)alloc\w*|ngx_(?:memalign|create_pool)"
+    r"|_?e(?:m|c|re)alloc\w*|palloc\w*|repalloc\w*|AllocSet\w*|MemoryContextAlloc\w*"
     r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
     r"(?:@.*|\.\w+)*$"
 )
 # A function of a Python program with its file, as Location.names has it: what the interpreter and
 # its modules allocate below is done for it. Parts of C++ functions are called "f() (.cold)".
 PYTHON = re.compile(r" \((?!\.)[^()/]+\)$")
+ALLOCATES = re.compile("alloc|new", re.IGNORECASE)
 UNKNOWN = "an unknown caller"
 NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
 
@@ -33,7 +37,20 @@ def is_wrapper(name: str) -> bool:
 def owners(stack: Sequence[str]) -> list[str]:
     """The functions that may own what was allocated, innermost first."""
     python = [name for name in stack if PYTHON.search(name)]
-    return python or [name for name in stack if not is_wrapper(name)]
+    return python or beyond_wrappers(stack)
+
+
+def beyond_wrappers(stack: Sequence[str]) -> list[str]:
+    """Those that are no wrappers. What a stripped file has no name for is one, too, if a wrapper
+    is all that called it: sqlite3Malloc reaches malloc by such a function."""
+    found: list[str] = []
+    for name in stack:
+        if is_wrapper(name):
+            if ALLOCATES.search(name) and all(NAMELESS.search(inner) for inner in found):
+                found.clear()
+        else:
+            found.append(name)
+    return found
 
 
 def call_site(stack: Sequence[str]) -> str:

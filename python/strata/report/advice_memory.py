@@ -191,9 +191,10 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
             "program can change that: the stacks under “Who wastes memory” say where.",
             brings=tiers[worst],
         )
-    return act(
+    free = tiers[worst]
+    return (act if free > 8 * MUCH else look)(
         text + "These are free pages kept for the next peak. They go back when the load stays "
         "low; to give them back now:",
         f"strata release {pid}",
-        tiers[worst],
+        free,
     )
