@@ -1,5 +1,13 @@
 """strata lint on small programs: from the wrapper to findings, random programs against brute force,
-bad input, baselines, suppressions, SARIF."""
+bad input, baselines, suppressions, SARIF.
+
+What others find of the 24 errors in `programs`. clang 19's analyzer (with alpha.unix.PthreadLock
+and alpha.security.taint): 11, which are 0 of 6 format strings (it loses taint in a table, through
+vsnprintf, memcpy and argv), 8 of 9 on the heap, 2 of 5 of files, 1 of 4 of locks. Joern 4.0.379
+(c2cpg, flows from the same sources to the same sinks, and from free to uses): 2 of the 6 format
+strings and 2 of the 9 on the heap, with 13 other lines. It says 176 things of tinyproxy, and
+nothing of mawk in 15 minutes: its flows have no order and no state.
+"""
 
 from __future__ import annotations
 
