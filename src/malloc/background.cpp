@@ -144,6 +144,8 @@ void StartThread() {
   g_looks.store(false, std::memory_order_relaxed);
   PrepareWatchedCalls();
   if (StartBackgroundThread()) return;
+  // Asked while the program changes what it may do, as by what initgroups allocates.
+  if (BackgroundThreadIsAway()) return BackgroundEnded(kSecondNs);
   // No room for a thread now; later there may be.
   g_calls_to_skip.store(kCallsBetweenTries, std::memory_order_relaxed);
   g_looks.store(true, std::memory_order_relaxed);

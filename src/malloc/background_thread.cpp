@@ -142,6 +142,8 @@ bool StartBackgroundThread() {
   return false;
 }
 
+bool BackgroundThreadIsAway() { return g_away.load(std::memory_order_relaxed) != 0; }
+
 bool BackgroundThreadRuns() { return g_runs.load(std::memory_order_acquire); }
 
 namespace {

@@ -21,6 +21,9 @@ class BackgroundThreadAway {
   BackgroundThreadAway& operator=(const BackgroundThreadAway&) = delete;
 };
 
+// Whether somebody wants it away now.
+bool BackgroundThreadIsAway();
+
 // In the child of a fork: it has not come along.
 void ForgetBackgroundThread();
 

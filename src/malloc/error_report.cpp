@@ -115,12 +115,17 @@ void SayWhat(const MemoryError& e) {
     line.Text(", the start of");
   } else if (inside) {
     line.Text(", ").Number(e.at - e.block).Text(" bytes inside");
+  } else if (e.at == e.block + e.size) {
+    line.Text(", right behind the end of");
   } else if (e.at >= e.block) {
     line.Text(", ").Number(e.at - e.block - e.size).Text(" bytes behind the end of");
   } else {
     line.Text(", ").Number(e.block - e.at).Text(" bytes before the start of");
   }
-  line.Text(e.freed == nullptr ? " a block of " : " a freed block of ")
+  // What was overwritten beside the block is found at its free: it was live until then.
+  const bool at_its_free =
+      e.noticed == Noticed::kLater && e.kind != MemoryErrorKind::kUseAfterFree;
+  line.Text(e.freed == nullptr || at_its_free ? " a block of " : " a freed block of ")
       .Number(e.size)
       .Text(" bytes at ")
       .Hex(e.block)

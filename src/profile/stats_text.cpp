@@ -113,9 +113,9 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Char('\n');
   Line(sink, "resident", s.resident(), "= live + slack + caches + free + metadata - untouched");
   Line(sink, "live", s.live, "");
-  Line(sink, "internal slack", s.internal_slack, "");
+  Line(sink, "slack", s.internal_slack, "");
   Line(sink, "caches", s.caches(), "");
-  Line(sink, "free, resident", s.free_resident(), "");
+  Line(sink, "free", s.free_resident(), "");
   Line(sink, "metadata", s.metadata, "");
   Line(sink, "untouched", s.untouched, "");
   Line(sink, "released", s.released, "");

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -245,6 +246,23 @@ CASE(set_user_and_show) {
   BringThreadBack();
   CHECK(prctl(PR_SET_DUMPABLE, 1) == 0);
   Ready();
+}
+
+// A small worker that gives up its user, as a server's: its first allocation of all is initgroups'.
+CASE(fork_and_become_a_worker) {
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child != 0) {
+    printf("%d\n", (int)child);
+    fflush(stdout);
+    Ready();
+  }
+  CHECK(setgid(65534) == 0 && initgroups("nobody", 65534) == 0 && setuid(65534) == 0);
+  usleep(1200000);
+  while (1) {
+    free(malloc(8000));
+    usleep(1000);
+  }
 }
 
 // Makes itself the impostor for its next program: a child holds a socket that listens under this

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,19 @@ def test_process_that_shows_itself_to_root_only_tells_root_only(lab: Lab) -> Non
     with started(lab, "set_user") as (process, _):
         assert_refused(asks(process.pid, user=65534), 8)
         assert json.loads(good("stats", process.pid, "--format", "json"))["pid"] == process.pid
+
+
+def test_worker_that_gave_up_its_user_gets_its_thread_again(lab: Lab) -> None:
+    """An allocation within the change was taken for a thread that could not be made, and held the
+    next try back for 10,000 misses of the caches: hours of a small worker's life."""
+    need_root()
+    env = {"STRATA_CONTROL": "always", "STRATA_SAMPLE": "64K"}
+    with started(lab, "fork_and_become_a_worker", env=env) as (_, lines):
+        child = int(lines[0])
+        try:
+            connect(child).close()
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_command_says_whose_mappings_are_hidden(lab: Lab) -> None:

@@ -5,6 +5,7 @@ The cases are in memory_error_cases.c; each is one bug of a small program, or so
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_the_message_tells_block_stacks_and_where_to_read_on(lab: Lab, env: dict
     assert "### Use after free" in page.read_text()
 
 
+@pytest.mark.parametrize("env", [GUARDED, CHECKED], ids=["guarded", "checked"])
+def test_what_is_found_at_the_free_was_live_till_then(lab: Lab, env: dict[str, str]) -> None:
+    lines = {run(lab, "overflow_8", env).strata_lines()[0] for _ in range(6)}
+    found = [line for line in lines if "found overwritten" in line]
+    assert found, lines  # a guard at the right end of its page stops the write itself
+    for line in found:
+        assert "right behind the end of a block of 40 bytes" in line
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", RIGHT)
 def test_what_is_right_stays_right(lab: Lab, case: str, mode: str) -> None:
@@ -107,6 +117,24 @@ def test_all_is_quiet_with_guards_of_some(lab: Lab) -> None:
         for case in RIGHT:
             result = run(lab, case, {"STRATA_GUARD": f"1/{every}"})
             assert (result.returncode, result.stderr) == (0, ""), result.explain()
+
+
+def test_a_sample_may_be_guarded(lab: Lab) -> None:
+    """Where samples are so dense that each block is one, almost none was."""
+    result = run(lab, "sampled_read_after_free", {"STRATA_SAMPLE": "16", "STRATA_GUARD": "1/100"})
+    assert result.returncode == -signal.SIGSEGV, result.explain()
+    assert "use after free: read of" in result.strata_lines()[0], result.explain()
+
+
+def test_a_guarded_sample_ends_when_it_is_freed(lab: Lab, tmp_path: Path) -> None:
+    told = tmp_path / "stats.json"
+    env = {"STRATA_SAMPLE": "16", "STRATA_STATS": str(told), **GUARDED}
+    result = run(lab, "sampled_guarded_and_freed", env)
+    assert (result.returncode, result.stderr) == (0, ""), result.explain()
+    stats = json.loads(told.read_text())
+    assert stats["guard"]["taken"] > 2000
+    assert stats["sampler"]["samples"] > 2000
+    assert stats["sampler"]["live_samples"] < 100
 
 
 @pytest.mark.parametrize("case", ["handler_before", "handler_after", "handler_for_others"])
