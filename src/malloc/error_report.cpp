@@ -123,8 +123,7 @@ void SayWhat(const MemoryError& e) {
     line.Text(", ").Number(e.block - e.at).Text(" bytes before the start of");
   }
   // What was overwritten beside the block is found at its free: it was live until then.
-  const bool at_its_free =
-      e.noticed == Noticed::kLater && e.kind != MemoryErrorKind::kUseAfterFree;
+  const bool at_its_free = e.noticed == Noticed::kLater && e.kind != MemoryErrorKind::kUseAfterFree;
   line.Text(e.freed == nullptr || at_its_free ? " a block of " : " a freed block of ")
       .Number(e.size)
       .Text(" bytes at ")

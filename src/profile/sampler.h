@@ -1,8 +1,8 @@
 // The samples: which live objects were sampled, the stack and the size that each came with, and
 // running sums for each stack and size from which every profile is made. Sits in profile, beside
 // the heap; knows of it only the page map, where it flags the pages that hold sampled objects (see
-// base/size_class.h), but for blocks that lie elsewhere (malloc/guard.h). Knows no clock, no thread and no stack walk: it notes what it is given, so
-// that tests drive it as they like.
+// base/size_class.h), but for blocks that lie elsewhere (malloc/guard.h). Knows no clock, no thread
+// and no stack walk: it notes what it is given, so that tests drive it as they like.
 //
 // A sampled block lies where any other would, so that sampling moves nothing that it observes, and
 // the fragmentation profile sees samples among their real neighbours. A header, or pages of their
@@ -131,8 +131,8 @@ class Sampler {
   }
 
   // A live block of `size` bytes is sampled, of which `expected` samples were expected. Flags its
-  // page, if it lies in the heap. False: no memory, or a table is full; the block is like any other then. `weight`, if
-  // asked for: how many objects the sample stands for.
+  // page, if it lies in the heap. False: no memory, or a table is full; the block is like any other
+  // then. `weight`, if asked for: how many objects the sample stands for.
   bool Add(const SampleEvent& e, size_t size, double expected, const uintptr_t* stack, size_t depth,
            double* weight = nullptr) STRATA_EXCLUDES(lock_);
 
