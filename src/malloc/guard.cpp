@@ -10,7 +10,6 @@
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
 #include "malloc/own_process.h"
-#include "malloc/sampling.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
@@ -88,13 +87,6 @@ bool PoolIsReady(Runtime& r) {
   return made;
 }
 
-// Of dense samples, each of which ends one, they are shorter than they may be.
-size_t UsualStretch(const Runtime& r) {
-  const auto most = static_cast<size_t>(StretchesForGuards());
-  const size_t interval = r.sampler.rate().interval;
-  return interval != 0 && interval < most ? interval : most;
-}
-
 // One of so many bytes ends a stretch.
 int64_t AllocationsIn(size_t stretch, size_t size) {
   if (size > kMaxClassSize) return 1;
@@ -153,7 +145,9 @@ void KeepStacksWhole() {
 
 void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
   if (g_every == 0) return nullptr;
-  const int64_t n = what == StandsFor::kItself ? 1 : AllocationsIn(UsualStretch(r), size);
+  const int64_t n = what == StandsFor::kItself
+                        ? 1
+                        : AllocationsIn(static_cast<size_t>(StretchesForGuards()), size);
   if (g_left.fetch_sub(n, std::memory_order_relaxed) > n) return nullptr;
   if (size > ProcessGuards::kMostBytes || align > kNativePageSize || !MayGuard()) return nullptr;
   if (g_by_default) {
@@ -170,7 +164,6 @@ void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
 }
 
 void FreeGuarded(void* p) {
-  SampleFreed(TheRuntime(), p);
   const GuardVerdict verdict = Guards().Free(p, CurrentEvent());
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
   const bool changed =

@@ -31,12 +31,8 @@ void SeedThread(ThreadState& t) {
 SampleEvent EventAt(Runtime& r, const void* p) {
   if (t_state.number == 0) SeedThread(t_state);
   const int cpu = sched_getcpu();
-  return {reinterpret_cast<uintptr_t>(p),
-          r.kernel.NowNs(),
-          t_state.number,
-          static_cast<uint32_t>(cpu < 0 ? 0 : cpu),
-          nullptr,
-          Guards().Owns(p) ? SamplePlace::kElsewhere : SamplePlace::kHeap};
+  return {reinterpret_cast<uintptr_t>(p), r.kernel.NowNs(), t_state.number,
+          static_cast<uint32_t>(cpu < 0 ? 0 : cpu)};
 }
 
 bool IsOnSampledPage(const Runtime& r, const void* p) {

@@ -172,8 +172,9 @@ STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) 
   if (Checks()) return AllocateChecked(size, 1);
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
-  void* p = TakeGuarded(TheRuntime(), size, 1, what);
-  if (STRATA_LIKELY(p == nullptr)) p = AllocateSlowOf(size, c);
+  // A sample lies where it would have, so that the profiles tell of the heap as it is.
+  if (void* p = sampled ? nullptr : TakeGuarded(TheRuntime(), size, 1, what)) return p;
+  void* p = AllocateSlowOf(size, c);
   if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
   return SampleTaken(TheRuntime(), p, size, site);
 }
@@ -275,8 +276,7 @@ void* AllocateAligned(size_t size, size_t align) {
   const bool at_end = t_state.countdown.stretch <= size;
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytes(size);
-  if (void* p = at_end ? TakeGuarded(r, size, align, what) : nullptr)
-    return sampled ? SampleTaken(r, p, size) : p;
+  if (void* p = at_end && !sampled ? TakeGuarded(r, size, align, what) : nullptr) return p;
   const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();

@@ -162,7 +162,6 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
       [&](const LiveSample& s) {
         const uint64_t age = now.time_ns > s.born_ns ? now.time_ns - s.born_ns : 0;
         if (age < kPinningAgeNs || s.row->number >= rows) return;
-        if (s.is_elsewhere != 0) return;  // what lies there keeps nothing of the heap
         const PinnedBytes share =
             pinned.ask(pinned.heap, s.address.load(std::memory_order_relaxed));
         Pinning& sum = sums[s.row->number * kAges + AgeClass(age)];

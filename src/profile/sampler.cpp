@@ -78,8 +78,7 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   s->SetExpected(expected);
   s->born_ns = e.now_ns;
   s->thread = e.thread;
-  s->cpu = e.cpu & 0x7fffffff;
-  s->is_elsewhere = e.place == SamplePlace::kElsewhere ? 1 : 0;
+  s->cpu = e.cpu;
   {
     Change change(*this);
     Link(s, e.address);
@@ -286,7 +285,7 @@ void Sampler::Link(LiveSample* s, uintptr_t address) {
   s->address.store(address, std::memory_order_release);
   s->next.store(bucket.load(std::memory_order_relaxed), std::memory_order_release);
   bucket.store(s, std::memory_order_release);
-  if (s->is_elsewhere == 0) pages_.SetSampled(PageOf(address));
+  pages_.SetSampled(PageOf(address));
 }
 
 // Takes the sample out of its bucket, and the flag off its page if it was the last there.
@@ -308,7 +307,6 @@ LiveSample* Sampler::Unlink(uintptr_t address) {
   }
   if (found == nullptr) return nullptr;
   found->address.store(0, std::memory_order_release);
-  if (found->is_elsewhere != 0) return found;
   const Span* span = pages_.SpanOf(PageOf(address));
   const bool stays = span != nullptr && span->is_grouped();
   if (!others && !stays) pages_.ClearSampled(PageOf(address));

@@ -1,8 +1,8 @@
 // The samples: which live objects were sampled, the stack and the size that each came with, and
 // running sums for each stack and size from which every profile is made. Sits in profile, beside
 // the heap; knows of it only the page map, where it flags the pages that hold sampled objects (see
-// base/size_class.h), but for blocks that lie elsewhere (malloc/guard.h). Knows no clock, no thread
-// and no stack walk: it notes what it is given, so that tests drive it as they like.
+// base/size_class.h). Knows no clock, no thread and no stack walk: it notes what it is given, so
+// that tests drive it as they like.
 //
 // A sampled block lies where any other would, so that sampling moves nothing that it observes, and
 // the fragmentation profile sees samples among their real neighbours. A header, or pages of their
@@ -77,8 +77,7 @@ struct LiveSample {
   size_t allocated = 0;            // the same, with all that realloc added since
   uint64_t born_ns = 0;
   uint32_t thread = 0;
-  uint32_t cpu : 31 = 0;
-  uint32_t is_elsewhere : 1 = 0;  // SamplePlace
+  uint32_t cpu = 0;
 
   // Samples expected in the bytes that were counted for it, and so how many objects like it there
   // are. The weight is kept: working it out costs as much as all the rest of a free.
@@ -94,9 +93,6 @@ struct LiveSample {
   double weight_ = 0;
 };
 
-// Where a sampled block lies: only the heap has a page map to flag it in.
-enum class SamplePlace : uint8_t { kHeap, kElsewhere };
-
 // What happens to a block, and who does it.
 struct SampleEvent {
   uintptr_t address = 0;
@@ -104,7 +100,6 @@ struct SampleEvent {
   uint32_t thread = 0;
   uint32_t cpu = 0;
   const SampleSite* site = nullptr;  // of an allocation; null: unknown
-  SamplePlace place = SamplePlace::kHeap;
 };
 
 class Sampler {
@@ -131,8 +126,8 @@ class Sampler {
   }
 
   // A live block of `size` bytes is sampled, of which `expected` samples were expected. Flags its
-  // page, if it lies in the heap. False: no memory, or a table is full; the block is like any other
-  // then. `weight`, if asked for: how many objects the sample stands for.
+  // page. False: no memory, or a table is full; the block is like any other then. `weight`, if
+  // asked for: how many objects the sample stands for.
   bool Add(const SampleEvent& e, size_t size, double expected, const uintptr_t* stack, size_t depth,
            double* weight = nullptr) STRATA_EXCLUDES(lock_);
 

@@ -210,27 +210,6 @@ CASE(overflow_never_freed) {
   g_kept[0] = p;
 }
 
-// Where each block is a sample: some of them are guarded, too.
-CASE(sampled_read_after_free) {
-  for (int i = 0; i < 20000; ++i) {
-    char* p = New(512);
-    Write(p, 512);
-    free(p);
-    g_kept[1] = (void*)(uintptr_t)*((volatile unsigned char*)HidePointer(p) + 16);
-  }
-}
-CASE(sampled_guarded_and_freed) {
-  char* p = NULL;
-  for (int i = 0; i < 1000; ++i) {
-    free(p);
-    CHECK(posix_memalign((void**)&p, 64, 500) == 0);
-    char* other = New(512);
-    p = realloc(p, 700);
-    free(other);
-  }
-  free(p);
-}
-
 // --- What is right stays right.
 
 CASE(ok_contents) {

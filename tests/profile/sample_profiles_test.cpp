@@ -143,10 +143,6 @@ TEST_F(SampleProfiles, PinnedBytesByAgeAndByWeight) {
     heap.now_ns = end - ages[i];
     ASSERT_TRUE(heap.Sample(kBase + i * 2048, 1024, 1));
   }
-  SampleEvent guarded = heap.At(kBase + 100 * kPageSize);  // the oldest: it pins nothing
-  guarded.place = SamplePlace::kElsewhere;
-  const uintptr_t stack[] = {1, 0x1000, 0x2000};
-  ASSERT_TRUE(heap.sampler.Add(guarded, 1024, 1, stack, 3));
   heap.now_ns = end;
   std::map<std::string, std::map<std::string, std::vector<int64_t>>> found;
   for (const Row& row : Rows(ProfileKind::kFragmentation, nullptr, {Share, nullptr}))

@@ -42,22 +42,6 @@ TEST(Sampler, FlagsThePageWhileASampleLivesThere) {
   EXPECT_EQ(s.dropped, 0u);
 }
 
-// A guarded block: its address says nothing of the heap's pages.
-TEST(Sampler, LeavesThePagesAloneForABlockThatLiesElsewhere) {
-  SampledHeap heap(1);
-  const uintptr_t stack[] = {1, 0x1000};
-  SampleEvent event = heap.At(kBase + 5 * kPageSize);
-  event.place = SamplePlace::kElsewhere;
-  ASSERT_TRUE(heap.sampler.Add(event, 64, 64, stack, 2));
-  EXPECT_FALSE(heap.IsFlagged(event.address));
-  EXPECT_TRUE(heap.sampler.MayHold(event.address));
-  EXPECT_EQ(heap.SumsOf(1).live_bytes, 64);
-  heap.pages.SetSampled(PageId(5));
-  EXPECT_TRUE(heap.sampler.Remove(event));
-  EXPECT_TRUE(heap.IsFlagged(event.address));
-  EXPECT_EQ(heap.SumsOf(1).live_bytes, 0);
-}
-
 // The estimates of a known mix: live bytes of each site within 5 % at 10,000 samples a site.
 TEST(Sampler, LiveBytesOfEachSiteAreUnbiased) {
   struct Site {
