@@ -35,15 +35,17 @@ class SpanSource {
   SpanSource& operator=(const SpanSource&) = delete;
 
   // Null when memory is short.
-  Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, PlacementOf(c)); }
-  Span* TakeSpanIn(SizeClass c, Placement placement) {
-    return Make(c, placement, ObjectGroup::kNone);
+  Span* TakeSpan(SizeClass c, SpanLength length) {
+    return Make(c, length, PlacementOf(c), ObjectGroup::kNone);
   }
-  Span* TakeSpanOf(SizeClass c, ObjectGroup group) {
+  Span* TakeSpanIn(SizeClass c, Placement placement) {
+    return Make(c, SpanLength::kFull, placement, ObjectGroup::kNone);
+  }
+  Span* TakeSpanOf(SizeClass c, SpanLength length, ObjectGroup group) {
     Placement placement = PlacementOf(c);
     if (group == ObjectGroup::kCold && cold_pages_.load(std::memory_order_relaxed) >= kEnoughCold)
       placement.hotness = Hotness::kCold;
-    return Make(c, placement, group);
+    return Make(c, length, placement, group);
   }
   void GiveSpan(Span* span) {
     const PageRange range = span->range();
@@ -70,11 +72,11 @@ class SpanSource {
   // Fewer cold pages than half a hugepage lie among the others.
   static constexpr size_t kEnoughCold = kPagesPerHugePage / 2;
 
-  Span* Make(SizeClass c, Placement placement, ObjectGroup group) {
-    const ClassInfo& info = InfoOf(c);
-    Span* span = pool_.New(info.objects);
+  Span* Make(SizeClass c, SpanLength length, Placement placement, ObjectGroup group) {
+    const SpanShape shape = ShapeOf(c, length);
+    Span* span = pool_.New(shape.objects);
     if (span == nullptr) return nullptr;
-    const PageRun run = page_heap_.Take({Pages(info.pages), Pages(1), placement});
+    const PageRun run = page_heap_.Take({Pages(shape.pages), Pages(1), placement});
     if (run.range.empty()) {
       pool_.Delete(span);
       return nullptr;

@@ -80,7 +80,7 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     k.live = Sub(central.objects_out, k.cpu + k.transfer);
     out.cpu_cache += k.cpu * info.size;
     out.transfer_cache += k.transfer * info.size;
-    totals.bytes += central.spans * info.pages * kPageSize;
+    totals.bytes += central.pages * kPageSize;
     totals.objects += central.objects_out * info.size;
     live += k.live * info.size;
     if (IsLasting(c)) out.predictions.lasting_live += k.live * info.size;

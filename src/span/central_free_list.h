@@ -29,6 +29,7 @@ namespace strata {
 
 struct CentralStats {
   size_t spans = 0;
+  size_t pages = 0;        // of the spans
   size_t objects_out = 0;  // given to the tiers above
   size_t objects_free = 0;
   uint64_t spans_taken = 0;  // from the page heap, and given back to it, since the start
@@ -40,6 +41,7 @@ struct CentralStats {
 
   void Add(const CentralStats& s) {
     spans += s.spans;
+    pages += s.pages;
     objects_out += s.objects_out;
     objects_free += s.objects_free;
     spans_taken += s.spans_taken;
@@ -51,8 +53,8 @@ struct CentralStats {
   }
 };
 
-// Source gives spans: Span* TakeSpan(SizeClass), Span* TakeSpanIn(SizeClass, Placement),
-// Span* TakeSpanOf(SizeClass, ObjectGroup),
+// Source gives spans: Span* TakeSpan(SizeClass, SpanLength),
+// Span* TakeSpanIn(SizeClass, Placement), Span* TakeSpanOf(SizeClass, SpanLength, ObjectGroup),
 // void GiveSpan(Span*), PageMap& page_map(), uintptr_t base(), what IdleSearch asks,
 // void NoteReused(const NativePages*, n) and void ReportBadFree(void*).
 template <class Source>
@@ -76,9 +78,10 @@ class CentralFreeList {
     while (got < n) {
       Span* span = spans_.Fullest();
       if (span == nullptr) {
+        const SpanLength length = NextLength();
         spans_.lock.Release();
-        span = group_ == ObjectGroup::kNone ? source_->TakeSpan(class_)
-                                            : source_->TakeSpanOf(class_, group_);
+        span = group_ == ObjectGroup::kNone ? source_->TakeSpan(class_, length)
+                                            : source_->TakeSpanOf(class_, length, group_);
         spans_.lock.Acquire();
         if (span == nullptr) break;
         spans_.Add(span);
@@ -163,8 +166,9 @@ class CentralFreeList {
     LockHolder hold(spans_.lock);
     CentralStats s;
     s.spans = spans_.spans();
+    s.pages = spans_.pages();
     s.objects_out = objects_out();
-    s.objects_free = s.spans * InfoOf(class_).objects - s.objects_out;
+    s.objects_free = spans_.objects() - s.objects_out;
     s.spans_taken = spans_.spans_taken();
     s.spans_returned = s.spans_taken - s.spans;
     for (size_t i = 0; i < kOccupancyBuckets; ++i) {
@@ -207,6 +211,10 @@ class CentralFreeList {
       PrefetchToWrite(record);
       PrefetchToWrite(record + kCacheLine);
     }
+  }
+
+  SpanLength NextLength() const STRATA_REQUIRES(spans_.lock) {
+    return spans_.pages() < InfoOf(class_).pages ? SpanLength::kShort : SpanLength::kFull;
   }
 
   void CountMove() STRATA_REQUIRES(spans_.lock) {

@@ -16,13 +16,14 @@
 namespace strata {
 
 struct ClassInfo {
-  uint32_t size = 0;        // bytes of an object
-  uint16_t pages = 0;       // Strata pages of a span
-  uint16_t objects = 0;     // objects of a span
-  uint16_t batch = 0;       // objects moved between caches at once
-  uint16_t carved = 0;      // the most taken off spans at once
-  uint16_t cpu_slots = 0;   // the most one vCPU's cache can hold
-  uint64_t reciprocal = 0;  // ceil(2^40 / size): turns a byte offset into an object index
+  uint32_t size = 0;         // bytes of an object
+  uint16_t pages = 0;        // Strata pages of a span
+  uint16_t objects = 0;      // objects of a span
+  uint16_t short_pages = 0;  // of a short span, see SpanLength
+  uint16_t batch = 0;        // objects moved between caches at once
+  uint16_t carved = 0;       // the most taken off spans at once
+  uint16_t cpu_slots = 0;    // the most one vCPU's cache can hold
+  uint64_t reciprocal = 0;   // ceil(2^40 / size): turns a byte offset into an object index
 };
 
 inline constexpr size_t kMaxClassSize = 256 << 10;
@@ -37,6 +38,11 @@ inline constexpr size_t kOnStack = kMaxBatch / 2;
 inline constexpr size_t kFewOnStack = 8;
 inline constexpr size_t kReciprocalShift = 40;
 
+// The first spans of a class are short: a small program uses dozens of classes, most of them for a
+// few objects, and what a span has beyond those serves no other class. Once a class has spans that
+// add up to a full one, it gets full ones.
+enum class SpanLength : bool { kShort, kFull };
+
 namespace size_classes_internal {
 
 // A span long enough that refills from it are cheap, yet short enough to come free when sizes
@@ -50,10 +56,10 @@ constexpr size_t WantedSpanBytes(size_t size) {
   return size;
 }
 
-constexpr size_t SpanPages(size_t size) {
-  size_t pages = PagesCeil(WantedSpanBytes(size)).raw();
-  // Lengthen while the unused tail is over 1/32 of the span.
-  while (pages * kPageSize % size > pages * kPageSize / 32) ++pages;
+// Lengthened while the unused tail is over 1/most_tail of the span.
+constexpr size_t SpanPages(size_t bytes, size_t size, size_t most_tail) {
+  size_t pages = PagesCeil(bytes).raw();
+  while (pages * kPageSize % size > pages * kPageSize / most_tail) ++pages;
   return pages;
 }
 
@@ -64,7 +70,8 @@ constexpr size_t Clamp(size_t n, size_t least, size_t most) {
 constexpr ClassInfo MakeClass(size_t size) {
   ClassInfo info;
   info.size = static_cast<uint32_t>(size);
-  info.pages = static_cast<uint16_t>(SpanPages(size));
+  info.pages = static_cast<uint16_t>(SpanPages(WantedSpanBytes(size), size, 32));
+  info.short_pages = static_cast<uint16_t>(Clamp(SpanPages(size, size, 8), 1, info.pages));
   info.objects = static_cast<uint16_t>(info.pages * kPageSize / size);
   const size_t batch = (64 << 10) / size;
   info.carved = static_cast<uint16_t>(Clamp(batch, 2, kMaxBatch));
@@ -178,6 +185,16 @@ constexpr SizeClass ClassOfAligned(size_t size, size_t align) {
 // The object index of a byte offset into a span.
 constexpr size_t IndexOfOffset(const ClassInfo& info, size_t offset) {
   return (offset * info.reciprocal) >> kReciprocalShift;
+}
+
+struct SpanShape {
+  size_t pages;
+  size_t objects;
+};
+constexpr SpanShape ShapeOf(SizeClass c, SpanLength length) {
+  const ClassInfo& info = InfoOf(c);
+  if (length == SpanLength::kFull) return {info.pages, info.objects};
+  return {info.short_pages, IndexOfOffset(info, info.short_pages * kPageSize)};
 }
 
 }  // namespace strata

@@ -50,7 +50,9 @@ class SpanLists {
     span->state = SpanState::kSmall;
     ++num_spans_;
     ++spans_taken_;
-    ++num_empty_;
+    num_pages_ += span->num_pages;
+    num_objects_ += span->objects;
+    empty_pages_ += span->num_pages;
     empty_.PushFront(span);
   }
 
@@ -73,7 +75,7 @@ class SpanLists {
   // Takes a span that came empty out, for the page heap; false: it is kept, so that a span's last
   // object coming and going does not reach that.
   bool TryRetire(Span* span) STRATA_REQUIRES(lock) {
-    if (num_empty_ * span->num_pages * kPageSize <= kKeptEmptyBytes) return false;
+    if (empty_pages_ * kPageSize <= kKeptEmptyBytes) return false;
     RemoveEmpty(span);
     return true;
   }
@@ -125,6 +127,8 @@ class SpanLists {
   // --- Counts
 
   size_t spans() const STRATA_REQUIRES(lock) { return num_spans_; }
+  size_t pages() const STRATA_REQUIRES(lock) { return num_pages_; }      // of all spans
+  size_t objects() const STRATA_REQUIRES(lock) { return num_objects_; }  // that they hold or could
   uint64_t spans_taken() const STRATA_REQUIRES(lock) { return spans_taken_; }
   uint64_t observed(size_t bucket) const STRATA_REQUIRES(lock) { return observed_[bucket]; }
   uint64_t returned(size_t bucket) const STRATA_REQUIRES(lock) { return returned_[bucket]; }
@@ -159,7 +163,7 @@ class SpanLists {
     if (!IsListed(span)) return;
     if (span->allocated == 0) {
       empty_.PushFront(span);
-      ++num_empty_;
+      empty_pages_ += span->num_pages;
       return;
     }
     span->occupancy_list = static_cast<uint8_t>(ListFor(span->allocated));
@@ -169,7 +173,7 @@ class SpanLists {
     if (!IsListed(span)) return;
     if (span->allocated == 0) {
       empty_.Remove(span);
-      --num_empty_;
+      empty_pages_ -= span->num_pages;
       return;
     }
     Unlink(span);
@@ -182,8 +186,10 @@ class SpanLists {
 
   void RemoveEmpty(Span* span) STRATA_REQUIRES(lock) {
     empty_.Remove(span);
-    --num_empty_;
+    empty_pages_ -= span->num_pages;
     --num_spans_;
+    num_pages_ -= span->num_pages;
+    num_objects_ -= span->objects;
     // Kept empty for a while or not: it was seen with objects at the last look before it emptied.
     if (span->seen_bucket != Span::kNotSeen) ++returned_[span->seen_bucket];
   }
@@ -204,8 +210,10 @@ class SpanLists {
   uint32_t tick_ STRATA_GUARDED_BY(lock) = 1;
   IntrusiveList<Span> nonempty_[kOccupancyBuckets] STRATA_GUARDED_BY(lock);  // some out, some free
   IntrusiveList<Span> empty_ STRATA_GUARDED_BY(lock);                        // none given out
-  size_t num_empty_ STRATA_GUARDED_BY(lock) = 0;
+  size_t empty_pages_ STRATA_GUARDED_BY(lock) = 0;
   size_t num_spans_ STRATA_GUARDED_BY(lock) = 0;
+  size_t num_pages_ STRATA_GUARDED_BY(lock) = 0;
+  size_t num_objects_ STRATA_GUARDED_BY(lock) = 0;
   uint64_t spans_taken_ STRATA_GUARDED_BY(lock) = 0;
   size_t in_bucket_[kOccupancyBuckets] STRATA_GUARDED_BY(lock) = {};  // spans now
   uint64_t observed_[kOccupancyBuckets] STRATA_GUARDED_BY(lock) = {};

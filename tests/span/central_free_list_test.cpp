@@ -77,6 +77,57 @@ TEST_F(CentralFreeListTest, TakesFromTheFullestSpan) {
   EXPECT_EQ(source_.take_calls, 3u);
 }
 
+TEST_F(CentralFreeListTest, SpansAreShortUntilTheyAddUpToAFullOne) {
+  source_.short_spans = true;
+  Use(1024);
+  ASSERT_EQ(info().pages, 4u);
+  ASSERT_EQ(info().short_pages, 1u);
+  std::vector<void*> all = Take(1);
+  EXPECT_EQ(source_.live_spans.size(), 1u);
+  EXPECT_EQ(list_.Stats().pages, 1u);
+  EXPECT_EQ(list_.Stats().objects_free, 7u);
+  for (void* p : Take(31)) all.push_back(p);
+  EXPECT_EQ(source_.live_spans.size(), 4u);
+  EXPECT_EQ(list_.Stats().pages, 4u);
+  EXPECT_EQ(list_.Stats().objects_free, 0u);
+  for (void* p : Take(33)) all.push_back(p);  // two full ones
+  EXPECT_EQ(SpanOf(all[32])->num_pages, 4u);
+  EXPECT_EQ(SpanOf(all[64])->num_pages, 4u);
+  EXPECT_EQ(list_.Stats().spans, 6u);
+  EXPECT_EQ(list_.Stats().pages, 12u);
+  EXPECT_EQ(list_.Stats().objects_free, 31u);
+  // Once they are gone, the class begins anew.
+  Give(all);
+  list_.ReleaseEmpty(UINT32_MAX);
+  EXPECT_TRUE(source_.live_spans.empty());
+  EXPECT_EQ(list_.Stats().pages, 0u);
+  EXPECT_EQ(list_.Stats().objects_free, 0u);
+  EXPECT_EQ(SpanOf(Take(1)[0])->num_pages, 1u);
+}
+
+TEST_F(CentralFreeListTest, AShortSpanRefusesWhatLiesBehindItsObjects) {
+  source_.short_spans = true;
+  Use(5120);  // three objects and a tail of 1 KiB
+  std::vector<void*> objects = Take(3);
+  ASSERT_EQ(source_.live_spans.size(), 1u);
+  void* const behind = static_cast<char*>(objects[2]) + info().size;
+  ASSERT_EQ(SpanOf(behind), SpanOf(objects[2]));
+  Give(behind);
+  EXPECT_EQ(source_.bad_frees, std::vector<void*>{behind});
+  Give(objects);
+  EXPECT_EQ(list_.objects_out(), 0u);
+}
+
+TEST_F(CentralFreeListTest, WhatIsKeptEmptyIsCountedInPages) {
+  source_.short_spans = true;
+  Use(1024);
+  std::vector<void*> all = Take(32 + 64);  // four short spans and two full ones
+  ASSERT_EQ(source_.live_spans.size(), 6u);
+  Give(all);  // twelve pages, of which eight may stay
+  EXPECT_EQ(list_.Stats().pages, 8u);
+  EXPECT_EQ(list_.Stats().spans, 5u);
+}
+
 TEST_F(CentralFreeListTest, OneTakeMaySpanSpansAndIsShortOnlyWithoutMemory) {
   Use(1024);
   std::vector<void*> out(kMaxBatch);

@@ -36,27 +36,31 @@ class FakeSource {
   FakeSource& operator=(const FakeSource&) = delete;
 
   // --- What the central free list calls.
-  Span* TakeSpan(SizeClass c) { return TakeSpanIn(c, PlacementOf(c)); }
-  Span* TakeSpanIn(SizeClass c, Placement placement) {
-    return Make(c, placement, ObjectGroup::kNone);
+  Span* TakeSpan(SizeClass c, SpanLength length) {
+    return Make(c, length, PlacementOf(c), ObjectGroup::kNone);
   }
-  Span* TakeSpanOf(SizeClass c, ObjectGroup group) { return Make(c, PlacementOf(c), group); }
-  Span* Make(SizeClass c, Placement placement, ObjectGroup group) {
+  Span* TakeSpanIn(SizeClass c, Placement placement) {
+    return Make(c, SpanLength::kFull, placement, ObjectGroup::kNone);
+  }
+  Span* TakeSpanOf(SizeClass c, SpanLength length, ObjectGroup group) {
+    return Make(c, length, PlacementOf(c), group);
+  }
+  Span* Make(SizeClass c, SpanLength length, Placement placement, ObjectGroup group) {
     if (on_call) on_call();
     last_placement = placement;
     ++take_calls;
     if (fail_take_in >= 0 && fail_take_in-- == 0) return nullptr;
-    const ClassInfo& info = InfoOf(c);
-    const size_t first = FindFree(info.pages);
+    const SpanShape shape = ShapeOf(c, short_spans ? length : SpanLength::kFull);
+    const size_t first = FindFree(shape.pages);
     if (first == taken_.size()) return nullptr;
-    Span* span = pool_.New(info.objects);
+    Span* span = pool_.New(shape.objects);
     if (span == nullptr) return nullptr;
     span->first_page = static_cast<uint32_t>(first);
-    span->num_pages = info.pages;
+    span->num_pages = static_cast<uint32_t>(shape.pages);
     span->size_class = c;
     span->group = group;
     span->InitBits();
-    for (size_t p = first; p < first + info.pages; ++p) taken_[p] = true;
+    for (size_t p = first; p < first + shape.pages; ++p) taken_[p] = true;
     page_map_.Set(span->range(), span, c);
     live_spans.insert(span);
     return span;
@@ -166,6 +170,7 @@ class FakeSource {
   std::set<Span*> live_spans;
   std::vector<void*> bad_frees;
   bool refuse_release = false;
+  bool short_spans = false;      // else full ones, whatever is asked for: most tests count in those
   bool spare_hugepages = false;  // all that is not short of memory
   size_t surveyed = 0;           // native pages
   size_t take_calls = 0, give_calls = 0, release_calls = 0, reused_calls = 0;

@@ -84,6 +84,28 @@ TEST(SizeClasses, SpansAreWellFilled) {
   }
 }
 
+TEST(SizeClasses, ShortSpansAreTheShortestWithALittleTail) {
+  EXPECT_EQ(ShapeOf(ClassOfSize(1024), SpanLength::kShort).pages, 1u);
+  EXPECT_EQ(ShapeOf(ClassOfSize(1024), SpanLength::kShort).objects, 8u);
+  EXPECT_EQ(ShapeOf(ClassOfSize(5120), SpanLength::kShort).pages, 2u);  // one has a tail of 3/8
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    SCOPED_TRACE(c.size);
+    const SpanShape full = ShapeOf(Class(i), SpanLength::kFull);
+    EXPECT_EQ(full.pages, c.pages);
+    EXPECT_EQ(full.objects, c.objects);
+    const SpanShape shape = ShapeOf(Class(i), SpanLength::kShort);
+    ASSERT_GE(shape.pages, 1u);
+    ASSERT_LE(shape.pages, full.pages);
+    ASSERT_GE(shape.objects, 1u);
+    const size_t bytes = shape.pages * kPageSize;
+    ASSERT_LE(shape.objects * c.size, bytes);
+    const size_t tail = bytes - shape.objects * c.size;
+    EXPECT_LT(tail, c.size);
+    EXPECT_LE(tail * 8, bytes);
+  }
+}
+
 TEST(SizeClasses, BatchesAndSlotsFitTheirTiers) {
   for (size_t i = 1; i < kNumClasses; ++i) {
     const ClassInfo& c = InfoOf(Class(i));
