@@ -14,6 +14,10 @@ if(STRATA_LLVM_INCLUDE AND STRATA_LLVM AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
   target_compile_definitions(strata_lint_engine PRIVATE __STDC_CONSTANT_MACROS __STDC_LIMIT_MACROS)
   target_compile_options(strata_lint_engine PRIVATE -fno-exceptions -fno-rtti -Wall -Wextra -Werror)
   target_link_libraries(strata_lint_engine PRIVATE "${STRATA_LLVM}")
+  # To compile a file takes a third less so.
+  target_compile_options(strata_lint_engine PRIVATE -g1)
+  target_precompile_headers(strata_lint_engine PRIVATE <llvm/IR/InstIterator.h>
+    <llvm/IR/IntrinsicInst.h> <llvm/IR/Module.h> <functional> <map> <set> <string> <vector>)
   install(TARGETS strata_lint_engine RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" OPTIONAL)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/lint/properties/"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/strata/lint" FILES_MATCHING PATTERN "*.prop")

@@ -1,5 +1,5 @@
-"""Python, g++ and a Rust program on the composed heaps: the tests of tests/preload, in another lab
-and somewhat shorter."""
+"""Python or g++, and a Rust program, on the composed heaps: the tests of tests/preload, in another
+lab and somewhat shorter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ rust = module_of("preload", "rust")
 
 lab = heap_lab.lab
 
+# They run Python, which has threads; the others run g++.
+PYTHON = ("hoard", "llama", "kingsley")
+
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +24,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "MODULES", ("test_threading", "test_thread"))
     monkeypatch.setattr(gxx, "PARTS", 5)
     monkeypatch.setattr(rust, "ROUNDS", 1)
+
+
+@pytest.fixture(autouse=True)
+def one_of_two(request: pytest.FixtureRequest) -> None:
+    heap, test = request.node.callspec.params["lab"], request.node.originalname
+    if test in ("test_python_modules", "test_gxx_object"):
+        if (test == "test_python_modules") != (heap in PYTHON):
+            pytest.skip("another heap runs it")
 
 
 test_python_modules = python.test_own_test_modules
