@@ -4,7 +4,8 @@
 // which the kernel has warm ones far longer, and are rebuilt when three quarters of one are in use;
 // and a rebuild, during which the program's page faults wait, gets a frame that was touched ahead.
 //
-// Told by first touches alone, the program's own among them: a rebuild also waits for all CPUs. The
+// Told by first touches alone, the program's own among them (a rebuild also waits for all CPUs),
+// and by their CPU time, in which the hypervisor's work counts and waiting for a CPU does not. The
 // kernel hands out first what was freed last, so a fast touch may have met the one warm frame of
 // many cold ones, while a slow one cost milliseconds: one slow touch is enough, and several fast
 // ones in a row end it. A pure class, in hugepage.
@@ -23,7 +24,7 @@ class ColdFrames {
   // Warm by touches that are not old: a host takes back what was free for some seconds.
   bool surely_warm(uint32_t now_s) const { return !cold_ && mean_ns_ < kWarmNs && IsFresh(now_s); }
 
-  // What the first touches of n hugepages took, each on average.
+  // What the first touches of n hugepages took of CPU time, each on average.
   void NoteTouches(uint64_t ns, size_t n, uint32_t now_s) {
     if (!likely(now_s) && (cold_ || !IsFresh(now_s))) {
       cold_ = false;
@@ -41,8 +42,7 @@ class ColdFrames {
   uint64_t mean_ns() const { return last_s_ == 0 ? 0 : static_cast<uint64_t>(mean_ns_); }
 
  private:
-  // As much as the page faults that a hugepage saves. A busy machine's single delay of a time slice
-  // does not reach it.
+  // As much as the page faults that a hugepage saves.
   static constexpr int64_t kColdNs = 1'200'000;
   static constexpr int64_t kWarmNs = 400'000;
   static constexpr uint64_t kMostNs = 8'000'000;  // counted of one: a dozen fast ones make it good

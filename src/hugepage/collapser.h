@@ -21,12 +21,18 @@
 
 namespace strata {
 
+// How long a tick may rebuild: page faults of the program wait for a rebuild, while touching frames
+// ahead costs it nothing.
+struct RebuildTime {
+  uint64_t collapse_ns, touch_ns;
+};
+
 // What a tick's rebuilding may come to.
 struct RebuildBudget {
   Pages wanted;      // may be backed in all: what demand wants
   Pages hard_limit;  // the same: never more
   Pages growth;      // by which the memory in use grew since the last tick
-  uint64_t ns;       // of time
+  RebuildTime time;
 };
 
 template <PageKernel Kernel>
@@ -68,7 +74,7 @@ class Collapser {
   };
   struct Touch {
     bool backed = false;
-    uint64_t ns = 0;  // a hugepage
+    uint64_t ns = 0, cpu_ns = 0;  // of all
     typename Tiers::Memory left = Tiers::Memory::kGone;
   };
   // To be rebuilt in one call: detached, in address order, one beside the other.
@@ -116,7 +122,8 @@ class Collapser {
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
-  void Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
+  // Says how long it took.
+  RebuildTime Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
   static void AskKernel(Kernel& kernel, HugeRange range, bool* done);
   HugeRange TakeToTouch(Tiers& t, HugePages n, const Search& s) STRATA_REQUIRES(t.lock);
   static Touch TouchAhead(Kernel& kernel, HugeRange unused);
@@ -139,9 +146,9 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   search.steps = kSteps;
   search.ahead = ahead;
   search.hard_limit = budget.hard_limit;
-  const uint64_t begin = t.kernel.NowNs();
-  uint64_t now = begin, tried = 0;
-  while (now < begin + budget.ns) {
+  RebuildTime spent{};
+  size_t tried = 0;
+  while (spent.collapse_ns < budget.time.collapse_ns && spent.touch_ns < budget.time.touch_ns) {
     const Pages backed = t.Backed();  // others took and gave meanwhile
     const Pages most =
         std::min(std::max(budget.wanted, t.used + std::max(HeadroomOf(t.used), ahead)),
@@ -154,12 +161,13 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
-    Collapse(t, found, search);
-    now = t.kernel.NowNs();
+    const RebuildTime took = Collapse(t, found, search);
+    spent.collapse_ns += took.collapse_ns;
+    spent.touch_ns += took.touch_ns;
     tried += found.n;
   }
   // A single call may have waited for a CPU; the mean hardly shows that.
-  if (tried != 0) pacer_.Report((now - begin) / tried);
+  if (tried != 0) pacer_.Report(spent.collapse_ns / tried);
 }
 
 // The next to be rebuilt: first of all what a small heap began with, then the fullest.
@@ -212,7 +220,7 @@ void Collapser<Kernel>::FindNeighbours(Tiers& t, Search& s, Neighbours& found) {
 }
 
 template <PageKernel Kernel>
-void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search& s) {
+RebuildTime Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search& s) {
   const HugeRange range{found.first(), HugePages(found.n)};
   bool marked[kBatch], done[kBatch], advise = false;
   for (size_t i = 0; i < found.n; ++i) {
@@ -224,18 +232,21 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
   const HugeRange unused = TakeToTouch(t, range.length, s);
   t.lock.Release();
   const Touch touch = unused.empty() ? Touch{} : TouchAhead(t.kernel, unused);
+  const uint64_t begin = t.kernel.NowNs();
   if (advise) t.kernel.AdviseHuge(range);
   AskKernel(t.kernel, range, done);
   // Without the mark the kernel would fill the holes at the next fault.
   for (size_t i = 0; i < found.n; ++i) {
     if (!done[i] && marked[i]) t.kernel.AdviseNoHuge(One(range, i));
   }
+  const uint64_t end = t.kernel.NowNs();
   t.lock.Acquire();
   t.rebuilding = Pages(0);
   if (!unused.empty()) {
     t.Arrive(unused, touch.left);
     touch_refused_ = !touch.backed;
-    if (touch.backed) t.cold.NoteTouches(touch.ns, unused.length.raw(), s.now_s);
+    const size_t n = unused.length.raw();
+    if (touch.backed) t.cold.NoteTouches(touch.cpu_ns / n, n, s.now_s);
   }
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];
@@ -249,6 +260,7 @@ void Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const Search
     }
     t.ReattachOrRetire(tracker);
   }
+  return {end - begin, touch.ns};
 }
 
 // What the kernel did of a call that failed in part it does not say, so then each is tried by
@@ -282,9 +294,10 @@ HugeRange Collapser<Kernel>::TakeToTouch(Tiers& t, HugePages n, const Search& s)
 template <PageKernel Kernel>
 auto Collapser<Kernel>::TouchAhead(Kernel& kernel, HugeRange unused) -> Touch {
   Touch touch;
-  const uint64_t begin = kernel.NowNs();
+  const uint64_t begin = kernel.NowNs(), cpu_begin = kernel.OwnCpuNs();
   touch.backed = kernel.Populate(unused);
-  touch.ns = (kernel.NowNs() - begin) / unused.length.raw();
+  touch.cpu_ns = kernel.OwnCpuNs() - cpu_begin;
+  touch.ns = kernel.NowNs() - begin;
   const NativeRange all{OffsetOf(unused.first), BytesOf(unused.length)};
   if (!kernel.Release(&all, 1)) touch.left = Tiers::Memory::kStays;
   return touch;

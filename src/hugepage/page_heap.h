@@ -197,9 +197,9 @@ class PageHeap {
   size_t Tick(CallRate calls, Program program) STRATA_EXCLUDES(tiers_.lock);
 
   // How long a tick may rebuild hugepages: a part of what the program itself computes.
-  void SetRebuildTime(uint64_t ns) STRATA_EXCLUDES(tiers_.lock) {
+  void SetRebuildTime(RebuildTime time) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    rebuild_ns_ = ns;
+    rebuild_time_ = time;
   }
 
   // Once a second: whether PopulateAhead is worth calling until the next.
@@ -286,7 +286,7 @@ class PageHeap {
 
  private:
   static constexpr int kAttempts = 4;
-  static constexpr uint64_t kRebuildNs = 200'000'000;
+  static constexpr RebuildTime kRebuildTime{200'000'000, 400'000'000};
 
   PageRun TakeUntouched(const PageRequest& request) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
@@ -332,7 +332,7 @@ class PageHeap {
   Populator<Kernel> populator_ STRATA_GUARDED_BY(tiers_.lock);
   Pages last_demand_ STRATA_GUARDED_BY(tiers_.lock);
   Pages last_in_use_ STRATA_GUARDED_BY(tiers_.lock);  // at the end of the last tick
-  uint64_t rebuild_ns_ STRATA_GUARDED_BY(tiers_.lock) = kRebuildNs;
+  RebuildTime rebuild_time_ STRATA_GUARDED_BY(tiers_.lock) = kRebuildTime;
   Pages watch_ STRATA_GUARDED_BY(tiers_.lock){SIZE_MAX >> kPageShift};
   std::atomic<bool> grew_past_watch_{false};  // written under the lock, as the next
   std::atomic<size_t> used_lately_{0};        // pages
@@ -428,7 +428,7 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
   }
   if (tiers_.hugepages && program == Program::kWorks && collapser_.Due() &&
       !soft_limit_.near_soft_limit())
-    collapser_.Rebuild(tiers_, {wanted, hard_limit_.most(), growth, rebuild_ns_});
+    collapser_.Rebuild(tiers_, {wanted, hard_limit_.most(), growth, rebuild_time_});
   last_in_use_ = InUse();  // a rebuild's own share is no growth
   return BytesOf(released);
 }

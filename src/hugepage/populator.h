@@ -73,9 +73,9 @@ class Populator {
     t.Depart(one);
     t.lock.Release();
     if (advise) t.kernel.AdviseHuge(one);
-    const uint64_t begin = t.kernel.NowNs();
+    const uint64_t begin = t.kernel.OwnCpuNs();
     const bool backed = t.kernel.Populate(one);
-    const uint64_t ns = t.kernel.NowNs() - begin;
+    const uint64_t ns = t.kernel.OwnCpuNs() - begin;
     const NativeRange all{OffsetOf(one.first), BytesOf(one.length)};
     const bool back = t.kernel.Release(&all, 1);
     t.lock.Acquire();
@@ -88,9 +88,9 @@ class Populator {
     if (range.empty()) return;
     t.Depart(range);
     t.lock.Release();
-    const uint64_t begin = t.kernel.NowNs();
+    const uint64_t begin = t.kernel.OwnCpuNs();
     const bool backed = t.kernel.Populate(range);
-    const uint64_t ns = (t.kernel.NowNs() - begin) / n.raw();
+    const uint64_t ns = (t.kernel.OwnCpuNs() - begin) / n.raw();
     // Some of it may have been backed.
     const NativeRange all{OffsetOf(range.first), BytesOf(range.length)};
     const bool back = !backed && t.kernel.Release(&all, 1);

@@ -85,8 +85,15 @@ class CpuMeter {
 constinit CpuMeter g_cpu;
 
 // Of a tick, for rebuilding hugepages: a quarter of what the program computes, whose page faults
-// wait for each call.
-constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 400'000'000;
+// wait for each call; and half of it for touching frames ahead, which costs another CPU alone. Not
+// more: who wants this thread away waits as long.
+constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 400'000'000,
+                   kMostTouchNs = 500'000'000;
+RebuildTime RebuildTimeFor(uint64_t used_ns) {
+  const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
+  if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
+  return {ns, std::min(2 * ns, kMostTouchNs)};
+}
 
 void Round() {
   Runtime& r = TheRuntime();
@@ -95,8 +102,7 @@ void Round() {
     r.front().transfer.SetTopology(TopologyOf(r.options.cache_domains));
   r.front().Tick(kIdleDrainTicks);
   const CpuUse use = g_cpu.Look();
-  r.heap.page_heap().SetRebuildTime(
-      std::clamp(g_cpu.used_ns() / 4, kLeastRebuildNs, kMostRebuildNs));
+  r.heap.page_heap().SetRebuildTime(RebuildTimeFor(g_cpu.used_ns()));
   const HeapTick tick = r.heap.Tick(ReleaseWanted() ? Giving::kOn : Giving::kOff, use);
   LimitsTick();
   g_cpu.EndRound();

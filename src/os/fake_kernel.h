@@ -97,7 +97,8 @@ class FakeKernel {
     std::lock_guard hold(mutex_);
     ++populates;
     for (HugePageId h = range.first; h < range.end(); h += HugePages(1)) {
-      now_ns_ += populate_ns;
+      now_ns_ += populate_ns + waits_ns;
+      cpu_ns_ += populate_ns;
       STRATA_CHECK(huge_[h.raw()].mapped && huge_[h.raw()].present == 0);
       if (refuse_populate && h + HugePages(1) == range.end()) return false;
       Fill(h.raw());
@@ -136,6 +137,10 @@ class FakeKernel {
   }
 
   uint64_t CoarseNowNs() { return NowNs(); }
+  uint64_t OwnCpuNs() {
+    std::lock_guard hold(mutex_);
+    return cpu_ns_;
+  }
   uint64_t NowNs() {
     std::lock_guard hold(mutex_);
     return now_ns_;
@@ -187,6 +192,7 @@ class FakeKernel {
   HugePages map_limit{~size_t{0} >> 1};
   HugePages most_moved{~size_t{0} >> 1};                  // by one call
   uint64_t collapse_ns = 500'000, populate_ns = 100'000;  // a hugepage
+  uint64_t waits_ns = 0;  // for a CPU, on top of each that is populated
   std::function<void()> on_release, on_collapse, on_populate, on_headroom,
       on_move;            // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none
@@ -270,6 +276,7 @@ class FakeKernel {
   HugePages window_;
   HugePages mapped_;
   uint64_t now_ns_ = 1'000'000'000'000;
+  uint64_t cpu_ns_ = 0;
   size_t physical_ = 0;  // native pages
   std::vector<Huge> huge_;
   std::vector<Native> native_;

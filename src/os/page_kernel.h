@@ -46,14 +46,17 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.Collapse(huge) } -> std::same_as<bool>;
   // Backs a range with hugepages before it is touched; false: refused, wholly or in part.
   { k.Populate(huge) } -> std::same_as<bool>;
-  // Writes a zero to the start of a native page, which reads as zero and is the caller's. Says how
-  // long that took; 0: it was not done, as not even the time may be asked for.
+  // Writes a zero to the start of a native page, which reads as zero and is the caller's. Says what
+  // that took of CPU time; 0: it was not done, as not even the time may be asked for.
   { k.Touch(n) } -> std::same_as<uint64_t>;
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;
-  { k.page_bytes() } -> std::same_as<size_t>;     // of its pages: Release takes whole ones
-  { k.NowNs() } -> std::same_as<uint64_t>;        // monotonic
+  { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones
+  { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
+  // CPU time of the calling thread: what it waited for a CPU is not in it, but what a hypervisor
+  // spends on a page that it took back is.
+  { k.OwnCpuNs() } -> std::same_as<uint64_t>;
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX
   // where there is none. Reads files: not with a lock held.

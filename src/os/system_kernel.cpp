@@ -308,10 +308,10 @@ bool SystemKernel::Populate(HugeRange range) {
 }
 
 uint64_t SystemKernel::Touch(size_t native) {
-  if (!MayCallAnything()) return 0;  // where the clock can't be read from memory it is a call
-  const uint64_t begin = NowNs();
+  if (!MayCallAnything()) return 0;  // asking for the time is a call
+  const uint64_t begin = OwnCpuNs();
   *reinterpret_cast<volatile char*>(base_ + (native << kNativePageShift)) = 0;
-  return std::max<uint64_t>(NowNs() - begin, 1);
+  return std::max<uint64_t>(OwnCpuNs() - begin, 1);
 }
 
 HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
@@ -348,6 +348,10 @@ bool SystemKernel::MoveOne(uintptr_t from, uintptr_t to) {
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
+
+uint64_t SystemKernel::OwnCpuNs() {
+  return ReadClock(MayCallAnything() ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
+}
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 

@@ -47,6 +47,7 @@ class SystemKernel {
   HugePages Move(HugeRange from, HugePageId to);
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();
+  uint64_t OwnCpuNs();
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }
 

@@ -43,7 +43,7 @@ TEST_F(ColdFramesTest, AFastTouchIsWarmForSomeSeconds) {
   EXPECT_FALSE(cold.surely_warm(now_s + 5));
 }
 
-// It may have been a time slice of another process.
+// The kernel may have moved pages to find one.
 TEST_F(ColdFramesTest, AmongFastTouchesASlowOneIsNoMatterAndTwoAre) {
   Touch(kFastNs, 4);
   Touch(kSlowNs);

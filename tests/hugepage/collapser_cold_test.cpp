@@ -148,6 +148,51 @@ TEST_F(ColdCollapserTest, HowLongATouchTookCountsAHugePage) {
   EXPECT_EQ(t.cold.mean_ns(), 978'125u) << "three of the last four took 0.5 ms each";
 }
 
+// A touch ahead costs the program nothing: on a busy host it may take long.
+TEST_F(ColdCollapserTest, SlowTouchesDoNotMakeRebuildingRarer) {
+  LockHolder hold(t.lock);
+  kernel.collapse_ns = 1'000'000;
+  kernel.populate_ns = 60'000'000;
+  AddApart(4);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(collapser.Due());
+    Rebuild();
+  }
+  EXPECT_EQ(collapser.collapsed_total(), 4u);
+  EXPECT_TRUE(collapser.Due());
+}
+
+TEST_F(ColdCollapserTest, TouchesHaveATimeOfTheirOwn) {
+  LockHolder hold(t.lock);
+  kernel.collapse_ns = 1'000'000;
+  kernel.populate_ns = 50'000'000;
+  AddApart(20);
+  for (int i = 0; i < 2; ++i) Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 1u + 8u) << "none without a frame that was touched";
+}
+
+TEST_F(ColdCollapserTest, SlowRebuildsEndATickThoughTouchesAreFast) {
+  LockHolder hold(t.lock);
+  AddApart(20);
+  Rebuild();
+  kernel.collapse_ns = 40'000'000;
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 1u + 5u);
+  EXPECT_FALSE(collapser.Due());
+}
+
+// Not slow, on a busy machine.
+TEST_F(ColdCollapserTest, ATouchThatWaitedForACpuIsNotSlow) {
+  LockHolder hold(t.lock);
+  kernel.populate_ns = 100'000;
+  kernel.waits_ns = 60'000'000;
+  AddApart(3);
+  Rebuild();
+  EXPECT_EQ(collapser.collapsed_total(), 3u);
+  EXPECT_EQ(t.cold.mean_ns(), 325'000u);
+  EXPECT_FALSE(t.cold.likely(Seconds(t.CoarseNow())));
+}
+
 TEST_F(ColdCollapserTest, ARefusedTouchSaysNothingAndIsTheLast) {
   LockHolder hold(t.lock);
   AddApart(4);

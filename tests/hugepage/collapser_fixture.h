@@ -10,7 +10,7 @@ namespace strata::test {
 
 inline constexpr Pages kNoLimit{SIZE_MAX >> kPageShift};
 inline constexpr size_t kMostMissing = 16;  // pages
-inline constexpr uint64_t kFifthOfASecondNs = 200'000'000;
+inline constexpr RebuildTime kTickTime{200'000'000, 400'000'000};
 
 struct CollapserTest : TestTiers {
   explicit CollapserTest(HugePages small_heap = HugePages(0)) : TestTiers(small_heap) {
@@ -45,7 +45,7 @@ struct CollapserTest : TestTiers {
   void Rebuild(Pages wanted = kNoLimit, Pages hard_limit = kNoLimit, Pages growth = Pages(0))
       STRATA_REQUIRES(t.lock) {
     kernel.Advance(1000);
-    collapser.Rebuild(t, {wanted, hard_limit, growth, kFifthOfASecondNs});
+    collapser.Rebuild(t, {wanted, hard_limit, growth, kTickTime});
   }
 
   Collapser<FakeKernel> collapser;

@@ -167,7 +167,7 @@ TEST_F(KeepsTest, HasTheTimeForRebuildingThatItIsGiven) {
   for (int s = 0; s < 3; ++s) Second(Program::kWorks);
   for (size_t h = 5; h < 39; ++h) Break(h, 10);
   kernel.collapse_ns = 10'000'000;
-  heap.SetRebuildTime(50'000'000);
+  heap.SetRebuildTime({50'000'000, 50'000'000});
   const size_t before = kernel.collapses;
   Second(Program::kWorks);
   EXPECT_EQ(kernel.collapses - before, 9u);  // one alone, and neighbours in one call

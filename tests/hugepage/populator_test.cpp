@@ -101,6 +101,19 @@ TEST_F(PopulatorTest, AWarmOneChangesNothing) {
   EXPECT_TRUE(heap_.GrowsFast());
 }
 
+TEST_F(PopulatorTest, WaitingForACpuDoesNotMakeFramesCold) {
+  kernel_.waits_ns = 60'000'000;
+  Grow(12);
+  heap_.PopulateAhead();
+  ASSERT_EQ(kernel_.populates, 1u);
+  EXPECT_LE(heap_.Stats().first_touch_ns, 400'000u);
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  Grow(3);
+  EXPECT_TRUE(heap_.PopulateAhead());
+  EXPECT_EQ(heap_.Stats().first_touch_ns, 100'000u);
+}
+
 TEST_F(PopulatorTest, NoneIsTriedUnderATightLimit) {
   heap_.SetHardLimit(size_t{32} << 20);
   Grow(12);
