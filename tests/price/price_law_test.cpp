@@ -184,6 +184,35 @@ TEST(GrowthAccount, DebtsEndWhereThereIsEnoughAndTheClockMayJump) {
   EXPECT_EQ(account.debt(), 0);
 }
 
+TEST(GrowthAccount, AClockThatGoesBackPaysNothingTwiceAndOneThatLeapsPaysAll) {
+  GrowthAccount account;
+  const Supply s = WithLeft(40 * kMiB);
+  constexpr uint64_t kHour = 3'600'000'000'000;
+  account.Settle(s, {100 * kMiB, 100}, kTerms, 2 * kHour);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);
+  const double owed = account.debt();
+  ASSERT_GT(owed, 30 * kMiB);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, kHour);
+  EXPECT_EQ(account.debt(), owed);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);  // the same hour again
+  EXPECT_EQ(account.debt(), owed);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 4 * kHour);
+  EXPECT_EQ(account.debt(), 0);
+}
+
+TEST(ForkAccount, AClockThatGoesBackOrLeapsEndsAWaitOnce) {
+  const Supply s{500, 450, 0};
+  constexpr uint64_t kHour = 3'600'000'000'000;
+  ForkAccount account;
+  account.Begin(2 * kHour, 0);
+  account.Begin(2 * kHour, 1);
+  const uint64_t owed = account.OwedNs(s, 100, 2 * kHour);
+  ASSERT_GT(owed, 0u);
+  EXPECT_EQ(account.OwedNs(s, 100, kHour), owed);
+  EXPECT_EQ(account.OwedNs(s, 100, 2 * kHour), owed);
+  EXPECT_EQ(account.OwedNs(s, 100, 3 * kHour), 0u);
+}
+
 // A bomb: each process forks whenever it may, and its children do.
 TEST(ForkAccount, ABombNeverFillsTheTable) {
   struct Process {
