@@ -81,8 +81,7 @@ bool Solver::gives(State& state, const llvm::CallBase& call, const llvm::Functio
     const int at = Memory::argument_for(call, callee, static_cast<int>(one.first));
     if (at < 0 || at >= static_cast<int>(call.arg_size())) return false;
     const auto given = reasoning.range(call.getArgOperand(static_cast<unsigned>(at)));
-    return given && given->getBitWidth() == one.second.getBitWidth() &&
-           one.second.contains(*given);
+    return given && given->getBitWidth() == one.second.getBitWidth() && one.second.contains(*given);
   });
 }
 

@@ -63,6 +63,27 @@ def test_make_with_archive_and_assembly(tmp_path: Path) -> None:
     assert "show.c:4" in (tmp_path / "h.html").read_text()
 
 
+@pytest.mark.parametrize("what", [".", "bin/program"])
+def test_a_shared_library_of_the_project_is_part_of_its_programs(what: str, tmp_path: Path) -> None:
+    """By what the program asks for, as libtool and meson link; through another library as well."""
+    for name, text in (TWO | {"c.c": "int c(void) { return 1; }\n"}).items():
+        (tmp_path / name).write_text(text)
+    for folder in ("bin", "lib"):
+        (tmp_path / folder).mkdir()
+    cc = [BIN / "strata-cc", "-w", "-fPIC"]
+    for words in (
+        ["-shared", "b.c", "-Wl,-soname,libb.so.1", "-o", "lib/libb.so.1"],
+        ["-shared", "c.c", "lib/libb.so.1", "-Wl,--no-as-needed", "-o", "lib/libc-own.so"],
+        ["a.c", "-Llib", "-Wl,--no-as-needed", "-lc-own", "-Wl,-rpath,$ORIGIN/../lib",
+         "-Wl,-rpath-link,lib", "lib/libb.so.1", "-o", "bin/program"],
+    ):  # fmt: skip
+        assert run(*cc, *words, folder=tmp_path).returncode == 0
+    result = run(BIN / "strata", "lint", what, folder=tmp_path)
+    assert "b.c:4: taint" in result.stdout, result.stderr
+    assert "a.c:5: in main: tainted by fgets" in result.stdout
+    assert "1 found" in result.stdout
+
+
 def test_baseline_and_suppression(tmp_path: Path) -> None:
     build(tmp_path, FORMAT)
     assert lint(tmp_path, "--write-baseline", "known.json").returncode == 0

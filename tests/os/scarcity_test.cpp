@@ -56,8 +56,8 @@ TEST_F(ScarcityTest, VersionOneHasNoPressure) {
   EXPECT_EQ(m.pressure, 0);
 }
 
-// A kernel without PSI has no such file; one started with psi=0 gives an error; another might change
-// the words.
+// A kernel without PSI has no such file; one started with psi=0 gives an error; another might
+// change the words.
 TEST_F(ScarcityTest, PressureThatIsMissingOrMakesNoSenseIsNone) {
   Write("/self", "0::/a\n");
   Write("/a/memory.max", "1048576\n");

@@ -60,6 +60,14 @@ TEST(PriceLaw, ALittleGrowthIsFreeAndAPaymentIsBounded) {
   EXPECT_EQ(DelayNs(WithLeft(0), b, kTerms, kBox), kTerms.longest_ns);
 }
 
+TEST(PriceLaw, NobodyMayOweMoreThanIsLeft) {
+  const Supply s = WithLeft(2 * kMiB);  // the limit was lowered
+  const Buyer all{s.used};
+  EXPECT_NEAR(SavingsOf(s, all, kTerms), 2 * kMiB, 1);
+  EXPECT_EQ(SavingsOf(WithLeft(0), all, kTerms), 0);
+  EXPECT_EQ(SavingsOf({kBox, kBox * 1.1, 0}, all, kTerms), 0);
+}
+
 // Processes that take `block` whenever they may, in steps of a tenth of a second.
 class Box {
  public:
