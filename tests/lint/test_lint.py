@@ -70,7 +70,7 @@ def test_a_shared_library_of_the_project_is_part_of_its_programs(what: str, tmp_
         (tmp_path / name).write_text(text)
     for folder in ("bin", "lib"):
         (tmp_path / folder).mkdir()
-    cc = [BIN / "strata-cc", "-w", "-fPIC"]
+    cc: list[str | Path] = [BIN / "strata-cc", "-w", "-fPIC"]
     for words in (
         ["-shared", "b.c", "-Wl,-soname,libb.so.1", "-o", "lib/libb.so.1"],
         ["-shared", "c.c", "lib/libb.so.1", "-Wl,--no-as-needed", "-o", "lib/libc-own.so"],
