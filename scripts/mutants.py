@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the hand-made mutants of tests/mutants and prints which of them the tests notice.
 
-A mutant is one small mistake: a line of the source, what it becomes, and the unit tests that
-should fail then. Each file tests/mutants/AREA.toml is a list of them:
+A mutant is one small mistake: a line of the source, what it becomes, and the tests that should
+fail then. Each file tests/mutants/AREA.toml is a list of them:
 
     [[file]]
     path = "src/span/span.h"
@@ -15,6 +15,9 @@ should fail then. Each file tests/mutants/AREA.toml is a list of them:
     after = "size_t GiveRun("         # optional: stands in the file once
     tests = ["span/central_test"]     # optional: instead of the file's
     equivalent = "why no test could notice"    # optional
+
+A test is the ctest entry of a GoogleTest program, or a file for pytest behind the target that it
+tests: "strata_lint_engine: tests/lint/test_engine.py".
 
 The tree is copied to build/mutants, one copy a job, and each copy is changed, built and put right
 again for one mutant after the other; the working tree is never touched. A mutant is killed when a
@@ -216,6 +219,11 @@ class Tree:
         for path in sorted(self.source.rglob("*")):
             if path.is_file() and str(path.relative_to(self.source)) not in files:
                 path.unlink()
+        # What the tests in Python look for at their root.
+        for name, target in (("build", self.build), (".venv", self.root / ".venv")):
+            link = self.source / name
+            if not link.is_symlink():
+                link.symlink_to(target, target_is_directory=True)
         self.check(["cmake", "-S", str(self.source), "-B", str(self.build), *CONFIGURE])
 
     def check(self, command: list[str]) -> None:
@@ -228,8 +236,9 @@ class Tree:
 
     def compile(self, test: str) -> str | None:
         """Builds one test; what the compiler says if it can't."""
+        target, _, file = test.partition(": ")
         done = subprocess.run(
-            ["ninja", "-C", str(self.build), "-j1", test.replace("/", "_")],
+            ["ninja", "-C", str(self.build), "-j1", target if file else test.replace("/", "_")],
             check=False,
             text=True,
             stdout=subprocess.PIPE,
@@ -237,11 +246,27 @@ class Tree:
         )
         return None if done.returncode == 0 else done.stdout
 
+    def command(self, test: str) -> list[str]:
+        """How a test that is built is run, until it first fails."""
+        _, _, file = test.partition(": ")
+        if not file:
+            return [str(self.build / "tests" / test), "--gtest_brief=1", "--gtest_fail_fast"]
+        python = self.source / ".venv" / "bin" / "python"
+        return [
+            str(python),
+            "-m",
+            "pytest",
+            "-qx",
+            "-p",
+            "no:cacheprovider",
+            str(self.source / file),
+        ]
+
     def passes(self, test: str, seconds: float) -> bool:
         """Whether a test that is built ends well and in time."""
         try:
             done = subprocess.run(
-                [str(self.build / "tests" / test), "--gtest_brief=1"],
+                self.command(test),
                 cwd=self.build,
                 check=False,
                 stdin=subprocess.DEVNULL,

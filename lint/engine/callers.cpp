@@ -35,7 +35,9 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   const Context& root = contexts_[id];
   const llvm::Function* f = root.function;
   if (root.depth >= kMostDepth || f->getName() == "main") return;
-  if (may_pass_by(root, exit)) return;
+  // If it hangs on what the function is given, only those callers know who surely give that.
+  const bool hangs = may_pass_by(root, exit, {});
+  if (hangs && (exit.parameters.empty() || may_pass_by(root, exit, exit.parameters))) return;
   const llvm::Instruction* origin = root.origin;
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
@@ -63,11 +65,24 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     const std::size_t few = property(fact).track == Track::kAddress ? 1 : 2;
     if (site->isIndirectCall() && memory_.callees(*site).size() > few) continue;
     State probe{id, site, fact, conditions_at(*site), kNone};
+    if (hangs && !gives(probe, *site, f, exit.parameters)) continue;
     if (!learn_result(probe, *site, f, exit)) continue;
     const TraceId trace = event(graft(kNone, exit.trace), site,
                                 "comes back from " + llvm::demangle(f->getName().str()));
     begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
+}
+
+// Whether the call surely gives the parameters what they were.
+bool Solver::gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+                   const Ranges& wanted) const {
+  const Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& one) {
+    const int at = Memory::argument_for(call, callee, static_cast<int>(one.first));
+    if (at < 0 || at >= static_cast<int>(call.arg_size())) return false;
+    const auto given = reasoning.range(call.getArgOperand(static_cast<unsigned>(at)));
+    return given && given->getBitWidth() == one.second.getBitWidth() && one.second.contains(*given);
+  });
 }
 
 void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known known,

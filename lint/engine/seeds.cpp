@@ -14,8 +14,9 @@ constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
 }  // namespace
 
 // Whether the function can end as at that exit without the state having arisen, so that its caller
-// cannot know: a count that fell to zero, an option. Then nothing is said.
-bool Solver::may_pass_by(const Context& root, const Exit& exit) {
+// cannot know: a count that fell to zero, an option. Then nothing is said. `told` is what it was
+// given.
+bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& told) {
   const bool by_result = std::all_of(
       exit.fact.names.begin(), exit.fact.names.end(),
       [](const Name& n) { return n.root == returned_value() || n.kind == Name::Kind::kOwner; });
@@ -33,6 +34,8 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit) {
               {},
               kNone};
   std::erase_if(first.fact.names, [](const Name& n) { return n.root == returned_value(); });
+  for (const auto& [parameter, range] : told)
+    first.known.set(root.function->getArg(parameter), range);
   work.push_back(std::move(first));
   std::size_t steps = 0;
   while (!work.empty()) {

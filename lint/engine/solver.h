@@ -77,13 +77,14 @@ class Solver {
       return at.root == o.at.root && at.offset == o.at.offset && value == o.value;
     }
   };
+  using Ranges = std::vector<std::pair<unsigned, Range>>;  // of parameters
   struct Exit {
     Fact fact;
     std::optional<Range> returned;
     TraceId trace;
     const llvm::Instruction* at;
-    std::vector<std::pair<unsigned, Range>> parameters;  // what they were on this way
-    std::vector<Flag> flags;                             // below parameters and globals
+    Ranges parameters;        // what they were on this way
+    std::vector<Flag> flags;  // below parameters and globals
   };
   struct Error {
     const Rule* rule;
@@ -201,7 +202,9 @@ class Solver {
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
-  bool may_pass_by(const Context& root, const Exit& exit);
+  bool may_pass_by(const Context& root, const Exit& exit, const Ranges& told);
+  bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
+             const Ranges& wanted) const;
 
   // conditions.cpp: what is known there
   const llvm::DominatorTree& dominators(const llvm::Function& f);

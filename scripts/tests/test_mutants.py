@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,22 @@ def test_a_test_that_fails_by_itself_kills_nothing(
     chosen = write_list(tmp_path / "sums.toml", entry("minus", "a + b", "a - b"))
     assert verdicts(project, chosen) == (False, {"minus": "BROKEN"})
     assert "fails without any mutant" in capsys.readouterr().out
+
+
+def test_a_test_may_be_a_file_for_pytest(project: Path, tmp_path: Path) -> None:
+    (project / ".venv").symlink_to(sys.prefix)
+    (project / "tests/a/test_sum.py").write_text(
+        "import pathlib, subprocess\n"
+        "PROGRAM = pathlib.Path(__file__).parents[2] / 'build/tests/a/sum_test'\n"
+        "def test_sum(): assert subprocess.run([PROGRAM]).returncode == 0\n"
+    )
+    chosen = write_list(
+        tmp_path / "sums.toml",
+        entry("minus", "a + b", "a - b"),
+        entry("unseen", "a * 3", "a * 4"),
+        tests='["a_sum_test: tests/a/test_sum.py"]',
+    )
+    assert verdicts(project, chosen) == (False, {"minus": "killed", "unseen": "SURVIVED"})
 
 
 @pytest.mark.parametrize(

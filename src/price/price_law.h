@@ -68,10 +68,11 @@ inline double PriceOf(const Supply& s, const Buyer& b, const PriceTerms& t) {
 }
 
 // What a buyer may owe without waiting, so that who only wavers never does: of half the reserve the
-// part that he holds of all that is used. All buyers together have no more than that half.
+// part that he holds of all that is used. All buyers together have no more than that half, nor more
+// than is left: a limit may be lowered to just above what is used.
 inline double SavingsOf(const Supply& s, const Buyer& b, const PriceTerms& t) {
   const double share = s.used > 0 ? std::min(b.holds / s.used, 1.0) : 0.0;
-  return share * t.reserve / 2 * s.limit;
+  return share * std::min(t.reserve / 2 * s.limit, std::max(s.limit - s.used, 0.0));
 }
 
 // How long who owes `debt` waits.

@@ -56,6 +56,43 @@ TEST_F(ScarcityTest, VersionOneHasNoPressure) {
   EXPECT_EQ(m.pressure, 0);
 }
 
+// A kernel without PSI has no such file; one started with psi=0 gives an error; another might
+// change the words.
+TEST_F(ScarcityTest, PressureThatIsMissingOrMakesNoSenseIsNone) {
+  Write("/self", "0::/a\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  EXPECT_EQ(Found().ReadMemory().pressure, 0);
+  std::filesystem::create_directory(root + "/a/memory.pressure");  // reading it is an error
+  EXPECT_EQ(Found().ReadMemory().pressure, 0);
+  std::filesystem::remove(root + "/a/memory.pressure");
+  for (const char* text : {"", "full avg10=50.00\n", "some avg10=\n", "some avg10=-3.0\n"}) {
+    Write("/a/memory.pressure", text);
+    const MemorySupply m = Found().ReadMemory();
+    EXPECT_EQ(m.pressure, 0) << text;
+    EXPECT_EQ(m.limit, 1048576u) << text;
+  }
+  Write("/a/memory.pressure", "some avg10=4000.00\n");
+  EXPECT_EQ(Found().ReadMemory().pressure, 1);
+}
+
+// Raised, lowered below what is used, or taken away: what is read next is what holds.
+TEST_F(ScarcityTest, ALimitThatChangesIsReadAnew) {
+  Write("/self", "0::/a\n");
+  Write("/meminfo", "MemTotal:  1000 kB\nMemAvailable:  900 kB\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "524288\n");
+  const ScarcityWatch watch = Found();
+  EXPECT_EQ(watch.ReadMemory().limit, 1048576u);
+  Write("/a/memory.max", "262144\n");
+  EXPECT_EQ(watch.ReadMemory().limit, 262144u);
+  EXPECT_EQ(watch.ReadMemory().used, 524288u);
+  Write("/a/memory.max", "max\n");
+  EXPECT_EQ(watch.ReadMemory().limit, 1000u * 1024);  // the machine's
+  std::filesystem::remove_all(root + "/a");
+  EXPECT_EQ(watch.ReadMemory().limit, 1000u * 1024);
+}
+
 TEST_F(ScarcityTest, TheMachineWhereNoCgroupSetsALimit) {
   Write("/meminfo",
         "MemTotal:        1000 kB\nMemFree:           10 kB\nMemAvailable:     200 kB\n"

@@ -60,6 +60,14 @@ TEST(PriceLaw, ALittleGrowthIsFreeAndAPaymentIsBounded) {
   EXPECT_EQ(DelayNs(WithLeft(0), b, kTerms, kBox), kTerms.longest_ns);
 }
 
+TEST(PriceLaw, NobodyMayOweMoreThanIsLeft) {
+  const Supply s = WithLeft(2 * kMiB);  // the limit was lowered
+  const Buyer all{s.used};
+  EXPECT_NEAR(SavingsOf(s, all, kTerms), 2 * kMiB, 1);
+  EXPECT_EQ(SavingsOf(WithLeft(0), all, kTerms), 0);
+  EXPECT_EQ(SavingsOf({kBox, kBox * 1.1, 0}, all, kTerms), 0);
+}
+
 // Processes that take `block` whenever they may, in steps of a tenth of a second.
 class Box {
  public:
@@ -182,6 +190,35 @@ TEST(GrowthAccount, DebtsEndWhereThereIsEnoughAndTheClockMayJump) {
   EXPECT_EQ(account.debt(), before);  // no time has passed that was not counted
   account.Settle(WithLeft(kBox / 2), {140 * kMiB, 100}, kTerms, 5'000'000'001);
   EXPECT_EQ(account.debt(), 0);
+}
+
+TEST(GrowthAccount, AClockThatGoesBackPaysNothingTwiceAndOneThatLeapsPaysAll) {
+  GrowthAccount account;
+  const Supply s = WithLeft(40 * kMiB);
+  constexpr uint64_t kHour = 3'600'000'000'000;
+  account.Settle(s, {100 * kMiB, 100}, kTerms, 2 * kHour);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);
+  const double owed = account.debt();
+  ASSERT_GT(owed, 30 * kMiB);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, kHour);
+  EXPECT_EQ(account.debt(), owed);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);  // the same hour again
+  EXPECT_EQ(account.debt(), owed);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 4 * kHour);
+  EXPECT_EQ(account.debt(), 0);
+}
+
+TEST(ForkAccount, AClockThatGoesBackOrLeapsEndsAWaitOnce) {
+  const Supply s{500, 450, 0};
+  constexpr uint64_t kHour = 3'600'000'000'000;
+  ForkAccount account;
+  account.Begin(2 * kHour, 0);
+  account.Begin(2 * kHour, 1);
+  const uint64_t owed = account.OwedNs(s, 100, 2 * kHour);
+  ASSERT_GT(owed, 0u);
+  EXPECT_EQ(account.OwedNs(s, 100, kHour), owed);
+  EXPECT_EQ(account.OwedNs(s, 100, 2 * kHour), owed);
+  EXPECT_EQ(account.OwedNs(s, 100, 3 * kHour), 0u);
 }
 
 // A bomb: each process forks whenever it may, and its children do.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, missing
+from blackbox import ROOT, Lab, missing, wait_until
 from memory_cgroup import JOIN, KILLED, Cgroup, made, remove
 
 HERE = Path(__file__).resolve().parent
@@ -71,6 +71,38 @@ def test_a_program_that_grows_by_reaps_alone_waits(
         assert process.poll() is None
         assert 0.85 * BOX < cgroup.usage_mib() < 0.99 * BOX
         process.kill()
+
+
+def test_a_limit_that_changes_while_a_thread_waits(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
+    """More room lets it go on; less than it holds neither ends nor hangs it."""
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog")
+    with lab.start(*command, env=ON) as process:
+        assert wait_until(lambda: cgroup.usage_mib() > 0.85 * BOX)
+        time.sleep(1)
+        cgroup.limit(2 * BOX)
+        assert wait_until(lambda: cgroup.usage_mib() > 0.85 * 2 * BOX)
+        assert process.poll() is None
+        with contextlib.suppress(OSError):  # version 1 refuses less than is held
+            cgroup.limit(int(cgroup.usage_mib()) + 2)
+        before = cgroup.usage_mib()
+        time.sleep(2)
+        assert process.poll() is None
+        assert cgroup.usage_mib() < before + 2
+        process.kill()
+
+
+def test_what_another_allocator_takes_leaves_less_for_malloc(
+    lab: Lab, cgroup: Cgroup, tmp_path: Path
+) -> None:
+    """mmap never waits, and is no debt; malloc finds it scarce, and nobody is killed."""
+    figures = tmp_path / "stats.json"
+    program = lab.build(HERE / "price_other.c", "-O2")
+    env = {**ON, "STRATA_STATS": str(figures)}
+    result = cgroup.run(lab, program, str(BOX * 92 // 100), "3", env=env)
+    assert result.returncode == 0, result.explain()
+    price = json.loads(figures.read_text())["price"]
+    assert price["waits"] > 0
+    assert price["debt_bytes"] < 4 << 20
 
 
 def test_nothing_costs_where_there_is_enough(

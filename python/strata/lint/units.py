@@ -12,7 +12,9 @@ from pathlib import Path
 from strata.errors import StrataError
 from strata.lint.wrapper import SECTION, bitcode_path, is_llvm
 
-EXECUTABLE, SHARED, OBJECT = 2, 3, 1
+OBJECT = 1
+DYNAMIC = 6
+NEEDED, SONAME, RPATH, RUNPATH = 1, 14, 15, 29
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Made:
     kind: int
     runs: bool
     bitcode: tuple[Path, ...]
+    answers: str = ""  # the name by which others ask for it
+    needs: tuple[str, ...] = ()  # libraries
+    looks: tuple[str, ...] = ()  # in these folders for them
 
 
 def read_made(path: Path) -> Made | None:
@@ -64,7 +69,49 @@ def parse(path: Path, data: mmap.mmap) -> Made | None:
             text += data[offset : offset + length]
     paths = text.replace(b"\0", b"\n").decode(errors="surrogateescape").split("\n")
     bitcode = tuple(dict.fromkeys(Path(p) for p in paths if p))
-    return Made(path, kind, runs, bitcode) if bitcode else None
+    if not bitcode:
+        return None
+    named = dynamic(data, headers, size, sections)
+    folders = ":".join(named.get(RUNPATH, ()) or named.get(RPATH, ())).split(":")
+    answers = next(iter(named.get(SONAME, ())), path.name)
+    return Made(path, kind, runs, bitcode, answers, named.get(NEEDED, ()), tuple(folders))
+
+
+def dynamic(
+    data: mmap.mmap, headers: int, size: int, sections: list[tuple[int, ...]]
+) -> dict[int, tuple[str, ...]]:
+    """The texts in the dynamic section, by their tags."""
+    out: dict[int, tuple[str, ...]] = {}
+    for place, (_, kind, _, _, offset, length) in enumerate(sections):
+        if kind != DYNAMIC:
+            continue
+        (link,) = struct.unpack_from("<I", data, headers + place * size + 40)
+        texts = sections[link][4]
+        for at in range(offset, offset + length, 16):
+            tag, value = struct.unpack_from("<QQ", data, at)
+            if tag in (NEEDED, SONAME, RPATH, RUNPATH):
+                text = data[texts + value : data.find(b"\0", texts + value)]
+                out[tag] = (*out.get(tag, ()), text.decode(errors="surrogateescape"))
+    return out
+
+
+def with_libraries(made: Made, known: dict[str, Made]) -> tuple[Path, ...]:
+    """Its bitcode and that of the libraries it needs, as far as they are ours: those known, and
+    those in the folders where it looks for them."""
+    bitcode = dict.fromkeys(made.bitcode)
+    seen, work = {made.answers}, [made]
+    while work:
+        one = work.pop()
+        home = one.path.parent
+        here = [Path(f.replace("$ORIGIN", str(home))) for f in one.looks if f] + [home]
+        for name in [n for n in one.needs if n not in seen]:
+            seen.add(name)
+            paths = [folder / name for folder in here]
+            found = known.get(name) or next(filter(None, map(read_made, paths)), None)
+            if found is not None:
+                bitcode |= dict.fromkeys(found.bitcode)
+                work.append(found)
+    return tuple(bitcode)
 
 
 def find(folder: Path) -> list[Program]:
@@ -79,7 +126,7 @@ def find(folder: Path) -> list[Program]:
         made = read_made(folder)
         if made is None:
             raise StrataError(f"{folder}: not built by strata-cc; build with CC=strata-cc first")
-        return [as_program(folder.name, made.bitcode)]
+        return [as_program(folder.name, with_libraries(made, {}))]
     found: list[Made] = []
     loose: list[Path] = []
     for base, folders, files in os.walk(folder):
@@ -92,8 +139,10 @@ def find(folder: Path) -> list[Program]:
                 found.append(made)
     linked = [m for m in found if m.kind != OBJECT]
     programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}
+    libraries = {m.answers: m for m in linked if not m.runs}
     for made in [m for m in linked if m.runs] + [m for m in linked if not m.runs]:
-        programs.setdefault(frozenset(made.bitcode), (made.path.name, made.bitcode))
+        whole = with_libraries(made, libraries)
+        programs.setdefault(frozenset(whole), (made.path.name, whole))
     covered = {b for m in linked for b in m.bitcode}
     objects = [b for m in found if m.kind == OBJECT for b in m.bitcode]
     rest = [b for b in dict.fromkeys([*objects, *loose]) if b not in covered and b.exists()]

@@ -1,0 +1,289 @@
+"""strata-lint-engine by itself, on bitcode: random programs against brute force, errors as programs
+have them, right code that looks wrong. tests/mutants/lint.toml runs this file for each mutant."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blackbox import ROOT, missing
+
+ENGINE = Path(os.environ.get("STRATA_LINT_ENGINE") or ROOT / "build/bin/strata-lint-engine")
+HERE = Path(__file__).resolve().parent
+KINDS = ("taint", "heap", "file", "lock")
+HEAD = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+MORE = HEAD + "#include <fcntl.h>\n#include <pthread.h>\n#include <stdarg.h>\n#include <unistd.h>\n"
+OPTIONS = ["-w", "-O1", "-Xclang", "-disable-llvm-passes", "-g", "-emit-llvm", "-c"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _engine() -> None:
+    if not ENGINE.exists():
+        missing("no engine; `make analyzer` builds it")
+
+
+def findings(
+    source: Path, kinds: Iterable[str] = KINDS, folder: Path | None = None
+) -> list[dict[str, Any]]:
+    """What the engine says of one source; its bitcode goes into the folder, or beside it."""
+    clang = ["clang-19", "-D_GNU_SOURCE"] if source.suffix == ".c" else ["clang++-19"]
+    bitcode = (folder or source.parent) / "a.bc"
+    subprocess.run([*clang, *OPTIONS, source, "-o", bitcode], check=True)
+    words = [w for k in kinds for w in ("--property", ROOT / f"lint/properties/{k}.prop")]
+    done = subprocess.run([ENGINE, *words, bitcode], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["given_up"] == 0
+    return list(found["findings"])
+
+
+@dataclass(frozen=True)
+class Language:
+    """Statements about two variables, `{0}` and `{1}` in a text, and what each does to them.
+
+    `run` changes their states, a list that begins as `first`, and says whether it goes wrong.
+    """
+
+    kind: str
+    begin: str  # of the file
+    locals: str
+    texts: Mapping[str, str]
+    first: Callable[[], list[Any]]
+    run: Callable[[str, int, list[Any]], bool]
+
+
+@dataclass
+class Random:
+    """A random program in a language, each statement behind a choice of the caller's or none."""
+
+    language: Language
+    shape: list[tuple[str, int, int]]
+
+    @staticmethod
+    def draw(language: Language, rng: random.Random) -> Random:
+        names = list(language.texts)
+        shape = [
+            (rng.choice(names), rng.randrange(2), rng.randrange(-2, 4))
+            for _ in range(rng.randrange(3, 9))
+        ]
+        return Random(language, shape)
+
+    def text(self, name: str) -> str:
+        lines = [f"void {name}(int c0, int c1) {{ {self.language.locals}"]
+        for what, which, choice in self.shape:
+            code = self.language.texts[what].format("xy"[which], "yx"[which])
+            if choice >= 0:
+                code = f"if ({'' if choice % 2 else '!'}c{choice // 2}) {{ {code} }}"
+            lines.append(code)
+        return "\n".join([*lines, "}"])
+
+    def goes_wrong(self, choices: tuple[int, int]) -> bool:
+        states = self.language.first()
+        for what, which, choice in self.shape:
+            if choice >= 0 and bool(choices[choice // 2]) != bool(choice % 2):
+                continue
+            if self.language.run(what, which, states):
+                return True
+        return False
+
+    def is_wrong(self) -> bool:
+        return any(self.goes_wrong((a, b)) for a in (0, 1) for b in (0, 1))
+
+
+class Block:
+    """What malloc gave."""
+
+    freed = False
+
+
+def heap(what: str, which: int, v: list[Any]) -> bool:
+    """v: x, y, and what the record and the global variable hold."""
+    if what == "swap":
+        v[0], v[1] = v[1], v[0]
+    elif what == "fresh":
+        v[which] = Block()
+    elif what in ("keep", "publish"):
+        v[2 if what == "keep" else 3] = v[which]
+    elif what in ("take", "fetch"):
+        v[which] = v[2 if what == "take" else 3] or v[which]
+    elif what in ("same", "spare"):
+        pass
+    elif v[which].freed:
+        return True
+    elif what in ("free", "release", "give", "deep"):
+        v[which].freed = True
+    return False
+
+
+HEAP = Language(
+    "heap",
+    """struct s { int n; char *p; };
+    static char *shared;
+    void release(char *p) { free(p); }
+    void touch(char *p) { p[1] = 2; }
+    void perhaps(char *p, int really) { if (really) free(p); }
+    char *same(char *p) { return p; }
+    void hold(struct s *s, char *p) { s->n = 1; s->p = p; }
+    void deep(int n, char *p) { if (n == 0) { free(p); return; } deep(n - 1, p); }
+    void (*const table[])(char *) = {release};
+    """,
+    "struct s s = {0}; shared = 0;char *x = malloc(8), *y = malloc(8); if (!x || !y) exit(1);",
+    {
+        "free": "free({0});",
+        "use": "{0}[1] = 1;",
+        "swap": "{{ char *t = x; x = y; y = t; }}",
+        "fresh": "{0} = malloc(8); if (!{0}) exit(1);",
+        "release": "table[0]({0});",
+        "give": "perhaps({0}, 1);",
+        "spare": "perhaps({0}, 0);",
+        "deep": "deep(2, {0});",
+        "touch": "touch({0});",
+        "same": "{0} = same({0});",
+        "keep": "hold(&s, {0});",
+        "take": "if (s.p) {0} = s.p;",
+        "publish": "shared = {0};",
+        "fetch": "if (shared) {0} = shared;",
+    },
+    lambda: [Block(), Block(), None, None],
+    heap,
+)
+
+
+def taint(what: str, which: int, v: list[Any]) -> bool:
+    """v: whether x and y hold what came from outside."""
+    if what in ("read", "get"):
+        v[which] = True
+    elif what in ("copy", "print", "move"):
+        v[which] = v[1 - which]
+    elif what == "append":
+        v[which] |= v[1 - which]
+    elif what in ("clear", "number", "cut"):
+        v[which] = False
+    else:
+        return bool(v[which])
+    return False
+
+
+TAINT = Language(
+    "taint",
+    """void say(const char *f, ...) { va_list l; va_start(l, f); vprintf(f, l); va_end(l); }
+    void one(const char *s) { puts(s); }
+    """,
+    'char x[64] = "x", y[64] = "y";',
+    {
+        "read": "if (!fgets({0}, 64, stdin)) exit(1);",
+        "get": "if (read(0, {0}, 63) <= 0) exit(1);",
+        "copy": "strcpy({0}, {1});",
+        "print": 'snprintf({0}, 64, "%s", {1});',
+        "append": "strcat({0}, {1});",
+        "number": 'snprintf({0}, 64, "%d", c0);',
+        "clear": "memset({0}, 0, 64);",
+        "cut": "{0}[0] = 0;",
+        "format": "printf({0});",
+        "say": "say({0}, 1);",
+    },
+    lambda: [False, False],
+    taint,
+)
+
+
+def lock(what: str, which: int, v: list[Any]) -> bool:
+    """v: whether x and y are locked."""
+    if what in ("lock", "take"):
+        if v[which]:
+            return True
+        v[which] = True
+    elif what in ("unlock", "give"):
+        v[which] = False
+    return False
+
+
+LOCK = Language(
+    "lock",
+    """void take(pthread_mutex_t *m) { pthread_mutex_lock(m); }
+    void give(pthread_mutex_t *m) { pthread_mutex_unlock(m); }
+    """,
+    "pthread_mutex_t a, b, *x = &a, *y = &b; pthread_mutex_init(x, 0); pthread_mutex_init(y, 0);",
+    {
+        "lock": "pthread_mutex_lock({0});",
+        "take": "take({0});",
+        "unlock": "pthread_mutex_unlock({0});",
+        "give": "give({0});",
+        "work": "getpid();",
+    },
+    lambda: [False, False],
+    lock,
+)
+
+
+LANGUAGES = (HEAP, TAINT, LOCK)
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda x: x.kind)
+def test_random_programs_against_brute_force(language: Language, tmp_path: Path) -> None:
+    rng = random.Random(11)
+    programs = {f"f{number}": Random.draw(language, rng) for number in range(300)}
+    source = tmp_path / "a.c"
+    calls = "\n".join(f"{name}(n & 1, n & 2);" for name in programs)
+    bodies = [p.text(name) for name, p in programs.items()]
+    main = f"int main(int n, char **v) {{ {calls} return 0; }}"
+    source.write_text("\n".join([MORE, language.begin, *bodies, main]))
+    told = set()
+    for finding in findings(source, [language.kind]):
+        if finding["message"] == "left locked":  # asks what others do as well
+            continue
+        told |= {step["function"] for step in finding["steps"]} & programs.keys()
+    wrong = {name for name, p in programs.items() if p.is_wrong()}
+    assert 50 < len(wrong) < 250
+    false, missed = sorted(told - wrong), sorted(wrong - told)
+    assert not false, programs[false[0]].text(false[0])
+    # Two names that meet in a callee alone may part (docs/lint.md).
+    assert len(missed) <= len(wrong) // 100, programs[missed[0]].text(missed[0])
+
+
+PROGRAMS = sorted((HERE / "programs").glob("*.c*"))
+
+
+@pytest.mark.parametrize("source", PROGRAMS, ids=lambda p: p.stem)
+def test_errors_as_programs_have_them(source: Path, tmp_path: Path) -> None:
+    """Wrappers, callbacks, error paths, loops, destructors: found, and nothing of another kind."""
+    found = findings(source, folder=tmp_path)
+    assert {f["property"] for f in found} == {source.stem.split("_")[0]}
+    assert all(f["steps"][-1]["file"] == str(source) for f in found)
+
+
+RIGHT = {
+    "a scope that is left by goto": 'int f(const char *n) { FILE *s = fopen(n, "r"); int r = -1;\n'
+    "if (!s) return -1; { int fd = fileno(s); char b[9]; if (fd < 0) goto out;\n"
+    "if (!fgets(b, 9, s)) goto out; r = b[0]; } out: fclose(s); return r; }",
+    "not one of libc's streams": 'int f(const char *n) { FILE *s = n ? fopen(n, "r") : stdin;\n'
+    "if (!s) return 1; int r = fgetc(s); if (s != stdin) fclose(s); return r; }",
+    "fdopen takes it over": "FILE *f(const char *n) { int d = open(n, 0); if (d < 0) return 0;\n"
+    'FILE *s = fdopen(d, "r"); if (!s) close(d); return s; }',
+    "a flag says so": "struct s { pthread_mutex_t m; int in; void (*cb)(struct s *); };\n"
+    "static void send(struct s *s) { if (s->in) return; pthread_mutex_lock(&s->m);\n"
+    "pthread_mutex_unlock(&s->m); } static struct s one = {.cb = send};\n"
+    "int f(void) { pthread_mutex_lock(&one.m); one.in = 1; one.cb(&one); one.in = 0;\n"
+    "pthread_mutex_unlock(&one.m); return 0; }",
+    "a queue of a library's caller": "struct p { struct p *next; char *b; };\n"
+    "struct q { struct p *out, *now; }; void f(struct q *q) { struct p *p;\n"
+    "while (q->now) { p = q->now; q->now = q->out; if (q->out) q->out = q->out->next;\n"
+    "free(p->b); free(p); } }",
+    "a record copied over it": "struct m { char *s; char *e; }; int f(int n) { struct m a, b;\n"
+    "a.s = malloc(4); if (!a.s) return 1; free(a.s); b.s = malloc(8); if (!b.s) return 1;\n"
+    "b.e = b.s; a = b; a.s[0] = 1; free(a.s); return n; }",
+}
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_says_nothing_of_right_code(text: str, tmp_path: Path) -> None:
+    source = tmp_path / "a.c"
+    source.write_text(MORE + text)
+    assert findings(source) == []
