@@ -43,9 +43,7 @@ bool LifetimeEvidence::MakeRoom(size_t rows) {
 bool LifetimeEvidence::Gather(const Sampler& sampler, uint64_t now_ns) {
   const size_t n = sampler.rows();
   if (n == 0 || !MakeRoom(n)) return false;
-  const double passed = now_ns > looked_ns_ ? static_cast<double>(now_ns - looked_ns_) : 0;
-  const double keeps = 1 - ChanceOfSample(passed / kHalfLifeNs * 0.69314718055994531);
-  looked_ns_ = now_ns;
+  const double keeps = NoteTime(now_ns);
   FindUsual(sampler, keeps);
   for (size_t i = 0; i < n; ++i) rows_[i] = {};
   sampler.VisitRows([this, keeps](const SampleRow& row, const SampleSums& sums) {
@@ -53,10 +51,24 @@ bool LifetimeEvidence::Gather(const Sampler& sampler, uint64_t now_ns) {
   });
   sampler.VisitLive([this, now_ns](const LiveSample& s) {
     if (s.row->number >= rows_.size() || !IsOfAPlace(*s.row)) return;
-    const double age = now_ns > s.born_ns ? static_cast<double>(now_ns - s.born_ns) : 0;
+    const uint64_t since_ns = std::max(s.born_ns, jumped_ns_);
+    const double age = now_ns > since_ns ? static_cast<double>(now_ns - since_ns) : 0;
     if (age >= usual_ns_[Raw(ClassOfSize(s.row->bytes))]) rows_[s.row->number].lasted += 1;
   });
   return true;
+}
+
+// What the past is worth still.
+double LifetimeEvidence::NoteTime(uint64_t now_ns) {
+  const bool back = now_ns < looked_ns_;
+  const uint64_t passed = back ? 0 : now_ns - looked_ns_;
+  const bool is_first = looked_ns_ == 0;
+  looked_ns_ = now_ns;
+  if (!is_first && (back || passed > kMostBetweenLooksNs)) {
+    jumped_ns_ = now_ns;
+    return 1;
+  }
+  return 1 - ChanceOfSample(static_cast<double>(passed) / kHalfLifeNs * 0.69314718055994531);
 }
 
 void LifetimeEvidence::FindUsual(const Sampler& sampler, double keeps) {

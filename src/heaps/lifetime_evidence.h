@@ -4,7 +4,7 @@
 // Usual is relative: an object lasts if it outlives twice the median of those of its size that
 // died. So a burst of 50 ms and a session of ten seconds each have their survivors, and a program
 // all of whose objects live equally long has none. What died long ago counts less and less, so that
-// a program may change.
+// a program may change. Time in which nobody looked is none in which objects aged.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,9 @@ class LifetimeEvidence {
  public:
   // What died counts half after this.
   static constexpr double kHalfLifeNs = 10e9;
+  // A process in which something is learned looks more often; after more than this it was stopped
+  // meanwhile, or the clock jumped.
+  static constexpr uint64_t kMostBetweenLooksNs = 30'000'000'000;
 
   // Looks at the samples. False: no memory, or there are none.
   bool Gather(const Sampler& sampler, uint64_t now_ns);
@@ -54,6 +57,7 @@ class LifetimeEvidence {
   };
 
   bool MakeRoom(size_t rows);
+  double NoteTime(uint64_t now_ns);
   void FindUsual(const Sampler& sampler, double keeps);
   void NoteRow(const SampleRow& row, const SampleSums& sums, double keeps);
 
@@ -64,6 +68,7 @@ class LifetimeEvidence {
   double usual_ns_[kNumSizes + 1] = {};  // where what is usual ends
   double least_ns_[kNumSizes + 1] = {};  // and no sooner than this
   uint64_t looked_ns_ = 0;
+  uint64_t jumped_ns_ = 0;  // who was born before ages from here on
 };
 
 }  // namespace strata

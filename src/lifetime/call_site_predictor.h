@@ -103,7 +103,9 @@ class CallSitePredictor {
   static uint32_t TagOf(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
   Site& SiteOf(uint64_t hash) { return sites_[hash % kSites]; }
   static size_t SlotOf(uintptr_t p) { return Mix(p) >> 40 & (kSlots - 1); }
-  static Rung RungOfAge(uint64_t ns) {
+  // Of who was born after `now` the clock went back: it is young.
+  static Rung RungOfAge(uint64_t born, uint64_t now) {
+    const uint64_t ns = now > born ? now - born : 0;
     Rung r = 0;
     while (r < kLongest && ns >= BoundNs(r)) ++r;
     return r;
@@ -145,7 +147,7 @@ class CallSitePredictor {
     const size_t slot = SlotOf(address);
     if (watched_[slot].load(std::memory_order_relaxed) == address) {
       Watched& w = details_[slot];
-      Count(w, &Site::died, RungOfAge(clock_.NowNs() - w.born));
+      Count(w, &Site::died, RungOfAge(w.born, clock_.NowNs()));
       NoLongerWatched(w);
       watched_[slot].store(0, std::memory_order_relaxed);
     }
@@ -162,7 +164,7 @@ class CallSitePredictor {
     for (size_t i = 0; i < kLooked; ++i, next_look_ = (next_look_ + 1) % kSlots) {
       if (watched_[next_look_].load(std::memory_order_relaxed) == 0) continue;
       Watched& w = details_[next_look_];
-      const Rung age = RungOfAge(now - w.born);
+      const Rung age = RungOfAge(w.born, now);
       if (age == kShortest || age == w.counted) continue;
       Count(w, &Site::alive, age);
       w.counted = age;

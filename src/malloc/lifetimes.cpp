@@ -134,7 +134,8 @@ void LifetimeLearner::AskModel(Runtime& r) {
 // At the start, and while samples bring new stacks; not for ever, whatever a program does.
 bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
   if (dense_until_ == 0) dense_until_ = now_ns + kDenseNs;
-  if (now_ns < dense_until_ && looked_ns_ != 0) dense_ns_ += now_ns - looked_ns_;
+  if (now_ns < dense_until_ && looked_ns_ != 0 && now_ns > looked_ns_)
+    dense_ns_ += now_ns - looked_ns_;
   const uint64_t new_stacks = answers_.stats().asked - stacks_;
   if (new_stacks != 0 && new_stacks * kManyNew >= new_samples) dense_until_ = now_ns + kDenseNs;
   return now_ns < dense_until_ && dense_ns_ < kMostDenseNs;

@@ -125,10 +125,52 @@ TEST_F(LifetimeEvidenceTest, ThePastIsForgotten) {
   const float before = Of(1).passed;
   heap_.now_ns += static_cast<uint64_t>(LifetimeEvidence::kHalfLifeNs);
   EXPECT_NEAR(Of(1).passed, before / 2, before / 50);
-  heap_.now_ns += static_cast<uint64_t>(40 * LifetimeEvidence::kHalfLifeNs);
+  for (int i = 0; i < 40; ++i) {
+    heap_.now_ns += static_cast<uint64_t>(LifetimeEvidence::kHalfLifeNs);
+    Of(1);
+  }
   EXPECT_LT(Of(1).passed, 1e-6);
   Live(1, 100 * kMs);
   EXPECT_NEAR(Of(1).passed, 1, 0.1);
+}
+
+// A process that was stopped for an hour, or a machine: nobody looked, and nothing ran.
+TEST_F(LifetimeEvidenceTest, AJumpOfTheClockAgesNobody) {
+  for (int i = 0; i < 8; ++i) Live(1, 100 * kMs);
+  const float before = Of(1).passed;
+  Allocate(1);
+  heap_.now_ns += 3600 * kSecond;
+  EXPECT_EQ(Of(1).lasted, 0);
+  EXPECT_GE(Of(1).passed, before / 3) << "what was known is known still";
+  heap_.now_ns += 100 * kMs;
+  EXPECT_EQ(Of(1).lasted, 0);
+  heap_.now_ns += 200 * kMs;
+  EXPECT_EQ(Of(1).lasted, 1) << "it goes on to age";
+}
+
+TEST_F(LifetimeEvidenceTest, AClockThatGoesBackAgesNobody) {
+  Allocate(2);
+  heap_.now_ns += 7200 * kSecond;
+  for (int i = 0; i < 8; ++i) Live(1, 100 * kMs);
+  const float before = Of(1).passed;
+  const uintptr_t dies = Allocate(1);
+  heap_.now_ns -= 3600 * kSecond;
+  EXPECT_EQ(Of(2).lasted, 0);
+  EXPECT_EQ(Of(1).lasted, 0);
+  Free(dies);
+  EXPECT_EQ(Of(1).lasted, 0);
+  EXPECT_GE(Of(1).passed, before);
+  heap_.now_ns += 300 * kMs;
+  EXPECT_EQ(Of(2).lasted, 1) << "it goes on to age";
+}
+
+// Looks are five seconds apart at most where there is much to look at.
+TEST_F(LifetimeEvidenceTest, LooksThatAreFarApartAreNoJump) {
+  for (int i = 0; i < 9; ++i) Live(1, 100 * kMs);
+  Of(1);
+  Allocate(2);
+  heap_.now_ns += static_cast<uint64_t>(LifetimeEvidence::kMostBetweenLooksNs);
+  EXPECT_EQ(Of(2).lasted, 1);
 }
 
 TEST_F(LifetimeEvidenceTest, LargeBlocksAndUnknownPlacesAreNone) {

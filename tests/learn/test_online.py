@@ -100,6 +100,25 @@ def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
         assert switches(process.pid) - before < 30
 
 
+@pytest.mark.parametrize("by", ["online", "model"])
+@pytest.mark.parametrize("how", ["fork", "jit", "modules"])
+def test_a_program_that_changes_is_learned_anew(
+    lab: Lab, tmp_path: Path, how: str, by: str
+) -> None:
+    """Code without unwind tables, files that come and go, and a forked child."""
+    words = [how]
+    if how == "modules":
+        flags: tuple[list[str], ...] = ([], ["-DTURNED"])
+        modules = [lab.build(HERE / "module.c", "-shared", "-fPIC", *more) for more in flags]
+        words += [str(module) for module in modules]
+    options = {"LIFETIMES": "online"} if by == "online" else {"MODEL": str(SURE)}
+    done, predictions = burst(lab, tmp_path, *words, **options)
+    assert done.stdout == "apart\n"
+    # A burst leaves 600 KiB. What stays of later ones would not count if the old were still taken
+    # for what lasts.
+    assert predictions["lasting_live"] > (500_000 if how == "fork" else 5_000_000)
+
+
 def newer(path: Path) -> None:
     data = bytearray(SURE.read_bytes())
     data[8] += 1

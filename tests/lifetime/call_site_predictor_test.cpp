@@ -99,6 +99,19 @@ TEST_F(CallSites, ForgetAGuessWhenTheyKnow) {
   EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder100Ms);
 }
 
+// A machine that is moved may see its clock go back.
+TEST_F(CallSites, AreNotLongBecauseTheClockWentBack) {
+  FakeClock::Advance(7'200'000 * kMs);
+  LiveFor(1, kMs, 20);
+  std::vector<void*> alive;
+  for (int i = 0; i < 16; ++i) alive.push_back(Allocate(1));
+  FakeClock::now -= 3'600'000 * kMs;
+  LiveFor(2, kMs, 30'000);  // who is alive is looked at
+  for (void* p : alive) predictor->Freed(p);
+  LiveFor(1, kMs, 2000);
+  EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder10Ms);
+}
+
 TEST_F(CallSites, ServeManyThreads) {
   std::vector<std::thread> threads;
   for (uintptr_t t = 0; t < 4; ++t) {
