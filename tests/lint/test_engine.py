@@ -260,6 +260,9 @@ def test_errors_as_programs_have_them(source: Path, tmp_path: Path) -> None:
 
 
 RIGHT = {
+    "a lock that was not taken": "static pthread_rwlock_t l; int f(int n) {\n"
+    "if (pthread_rwlock_wrlock(&l) != 0) return -1; n += getpid(); if (n == 7) n = 0;\n"
+    "pthread_rwlock_unlock(&l); return n; }",
     "a scope that is left by goto": 'int f(const char *n) { FILE *s = fopen(n, "r"); int r = -1;\n'
     "if (!s) return -1; { int fd = fileno(s); char b[9]; if (fd < 0) goto out;\n"
     "if (!fgets(b, 9, s)) goto out; r = b[0]; } out: fclose(s); return r; }",
