@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "heaps/hoard.h"
@@ -12,7 +15,7 @@
 namespace strata {
 namespace {
 
-constexpr size_t kUnit = 65536;
+constexpr size_t kUnit = ProcessHoard::superblock;
 
 // A process has one window for a page heap on the real kernel, so all tests share one heap.
 HoardHeap& TheHeap() {
@@ -46,7 +49,7 @@ TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
 
 TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
   auto& source = TheHeap().next().next();
-  constexpr size_t kRuns = 4000;  // 250 MiB
+  constexpr size_t kRuns = (size_t{250} << 20) / kUnit;
   std::vector<void*> runs;
   for (size_t i = 0; i < kRuns; ++i) {
     runs.push_back(source.allocate(kUnit));
@@ -57,6 +60,26 @@ TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
     runs.pop_back();
     ASSERT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
   }
+}
+
+// A program that takes and frees all the time would else have each page mapped and zeroed anew.
+TEST(PageHeapSource, KeepsWhatSwingsFasterThanASecondUntilItRests) {
+  auto& source = TheHeap().next().next();
+  constexpr size_t kRun = 8 << 20, kRuns = 32;
+  const auto swing = [&] {
+    void* runs[kRuns];
+    for (void*& p : runs) p = source.allocate(kRun);
+    for (void* p : runs) source.deallocate(p, kRun);
+  };
+  size_t most_kept = 0;
+  for (int i = 0; i < 100 && most_kept < kRuns / 2 * kRun; ++i) {  // some may be a second late
+    swing();
+    most_kept = std::max(most_kept, source.free_backed());
+  }
+  EXPECT_GE(most_kept, kRuns / 2 * kRun);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  source.deallocate(source.allocate(kUnit), kUnit);
+  EXPECT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
 }
 
 TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {
