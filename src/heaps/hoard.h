@@ -10,9 +10,7 @@
 
 namespace strata {
 
-struct ProcessHoard : layers::HoardTraits<65536> {
-  static constexpr size_t heaps = 32;  // CPUs beyond share them
-};
+using ProcessHoard = layers::ProcessHoardTraits;
 
 template <class Source>
 using HoardOver = layers::Stack<layers::ThreadBuffers<>, layers::Hoard<ProcessHoard>, Source>;

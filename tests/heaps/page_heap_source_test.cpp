@@ -23,6 +23,9 @@ HoardHeap& TheHeap() {
   return heap;
 }
 
+// After it all that was ever in use may be given back.
+void Rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1100)); }
+
 TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
   auto& source = TheHeap().next().next();
   std::vector<std::pair<char*, size_t>> runs;
@@ -49,6 +52,7 @@ TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
 
 TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
   auto& source = TheHeap().next().next();
+  Rest();
   constexpr size_t kRuns = (size_t{250} << 20) / kUnit;
   std::vector<void*> runs;
   for (size_t i = 0; i < kRuns; ++i) {
@@ -77,7 +81,7 @@ TEST(PageHeapSource, KeepsWhatSwingsFasterThanASecondUntilItRests) {
     most_kept = std::max(most_kept, source.free_backed());
   }
   EXPECT_GE(most_kept, kRuns / 2 * kRun);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  Rest();
   source.deallocate(source.allocate(kUnit), kUnit);
   EXPECT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
 }
@@ -95,6 +99,7 @@ TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {
 }
 
 TEST(HoardHeap, ServesABurstAndGivesItBack) {
+  Rest();
   HoardHeap& heap = TheHeap();
   std::vector<void*> blocks;
   for (size_t i = 0; i < 400'000; ++i) {

@@ -75,11 +75,14 @@ class Bench {
     requires std::same_as<H, Bounded>
   {
     const double f = heap_.thresholds().empty_eighths / 8.0;
-    const auto k = static_cast<double>(heap_.thresholds().slack);
+    const HoardThresholds& t = heap_.thresholds();
     double superblocks = 0;
     for (size_t c = 0; c < Classes::count; ++c) {
       if (most_[c] == 0) continue;
-      const double worth = static_cast<double>(most_[c]) / H::Block::CapacityFor(Classes::size(c));
+      const double n = H::Block::CapacityFor(Classes::size(c));
+      const double worth = static_cast<double>(most_[c]) / n;
+      const double k =
+          std::max(static_cast<double>(t.slack), static_cast<double>(t.slack_objects) / n);
       superblocks += worth / (1 - f) + static_cast<double>(heap_.heaps()) * k;
     }
     return superblocks * kUnit;
@@ -217,7 +220,7 @@ void All(B& b) {
 }
 
 TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
-  for (const HoardThresholds t : {HoardThresholds{2, 4}, {1, 1}, {4, 1}, {7, 2}}) {
+  for (const HoardThresholds t : {HoardThresholds{2, 4}, {1, 1}, {4, 1}, {7, 2}, {1, 2, 16}}) {
     for (const size_t shards : {1, 4}) {
       Bench<Bounded> one_after_the_other(HoardOptions{.shards = shards, .thresholds = t});
       All(one_after_the_other);

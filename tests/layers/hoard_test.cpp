@@ -25,6 +25,9 @@ struct Sparing : Played {
 struct Keeping : Played {
   static constexpr size_t kept = 2;
 };
+struct SparingLarge : Played {
+  static constexpr size_t large_spares = 2;
+};
 using Source = CountingSource<kUnit>;
 using Heap4 = Stack<Hoard<Played>, Ref<Source>>;
 
@@ -238,6 +241,37 @@ TEST_F(HoardTest, KeepsAsManySparesAsItMay) {
   EXPECT_EQ(source.held(), 5 * kUnit);
   Take(heap, 1, 16);  // any class may have them
   EXPECT_EQ(heap.spares(), 4u);
+}
+
+// Two of each length for each processor, of lengths in quarters of a superblock up to five.
+TEST_F(HoardTest, KeepsSparesOfRunsThatAreOneBlock) {
+  using H = Stack<Hoard<SparingLarge>, Ref<Source>>;
+  constexpr size_t kQuarter = kUnit / 4;
+  H heap(source);
+  size_t held = 0;
+  for (size_t quarters = 3; quarters <= 5; ++quarters) {
+    const size_t size = quarters * kQuarter - LargeRun<kUnit>::kOverhead;
+    ASSERT_GT(size, H::Classes::largest);
+    const auto blocks = Take(heap, 4, size);
+    for (void* p : blocks) {
+      EXPECT_GE(heap.size_of(p), size);
+      memset(p, 1, size);
+    }
+    EXPECT_EQ(source.held(), held + 4 * quarters * kQuarter);
+    Free(heap, blocks);
+    held += 2 * quarters * kQuarter;
+    EXPECT_EQ(source.held(), held);
+    const auto again = Take(heap, 2, size - kQuarter / 2);
+    EXPECT_EQ(source.held(), held);  // from the spares
+    PlayedProcessor::who = 1;
+    Free(heap, again);  // to another's, which the first then takes from
+    PlayedProcessor::who = 0;
+    const auto other = Take(heap, 2, size);
+    EXPECT_EQ(source.held(), held);
+    Free(heap, other);
+  }
+  Free(heap, Take(heap, 3, 5 * kQuarter));
+  EXPECT_EQ(source.held(), held);  // longer ones go back at once
 }
 
 // In processors' heaps, all of kSize.

@@ -3,6 +3,8 @@
 // All under the bin's lock.
 #pragma once
 
+#include <algorithm>
+
 #include "strata/layers/detail/emptiness_groups.h"
 #include "strata/layers/detail/superblock.h"
 
@@ -13,11 +15,13 @@ struct HoardThresholds {
   // emptiest list is at least f empty when the average is.
   uint32_t empty_eighths = 2;
   size_t slack = 4;  // K, at least 1
+  // Or as many objects, where a superblock holds few: K of those would come and go all the time.
+  size_t slack_objects = 0;
 };
 
 // A processor's heap keeps the invariant
 //
-//   u >= a - K * (objects in a superblock)   or   u >= (1 - f) * a
+//   u >= a - max(K * (objects in a superblock), slack_objects)   or   u >= (1 - f) * a
 //
 // by parting with a superblock that is at least f empty when a free has broken it (Hoard, ASPLOS
 // 2000, section 3). There always is one: the average is more than f empty then. K is for
@@ -62,7 +66,8 @@ struct alignas(128) HoardBin {
   // Whether the invariant is broken.
   bool TooEmpty(const HoardThresholds& t, size_t objects) const {
     static_assert(Block::kParts == 8);
-    return used + t.slack * objects < capacity && 8 * used < (8 - t.empty_eighths) * capacity;
+    return used + std::max(t.slack * objects, t.slack_objects) < capacity &&
+           8 * used < (8 - t.empty_eighths) * capacity;
   }
 
   typename Sync::Lock lock;

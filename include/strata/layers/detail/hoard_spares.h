@@ -1,7 +1,7 @@
-// Hoard's spares: empty superblocks that are not given back below yet, of no class, up to kMost for
-// each processor. A processor gets its own again, whose lines its cache may still have, and another
-// one's before more memory is asked for. The locks come after those of bins and the global heap's
-// shards.
+// Hoard's spares: runs of one length that are not given back below yet, such as empty superblocks,
+// of no class, up to kMost for each processor. A processor gets its own again, whose lines its
+// cache may still have, and another one's before more memory is asked for. The locks come after
+// those of bins and the global heap's shards.
 #pragma once
 
 #include "strata/layers/combine/free_list.h"
@@ -10,13 +10,19 @@
 
 namespace strata::layers {
 
-template <class Below, size_t kUnit, size_t kMost, size_t kHeaps, class Sync>
+template <class Below, size_t kMost, size_t kHeaps, class Sync>
 class HoardSpares {
  public:
-  constexpr HoardSpares(Below& below, size_t heaps) : below_(below), heaps_(heaps) {}
+  constexpr HoardSpares() {}
+  // Before the first use: where runs of so many bytes come from.
+  constexpr void Begin(Below& below, size_t heaps, size_t bytes) {
+    below_ = &below;
+    heaps_ = heaps;
+    bytes_ = bytes;
+  }
   ~HoardSpares() {
     for (Shard& shard : shards_) {
-      while (!shard.runs.empty()) below_.deallocate(shard.runs.Pop(), kUnit);
+      while (!shard.runs.empty()) below_->deallocate(shard.runs.Pop(), bytes_);
     }
   }
   HoardSpares(const HoardSpares&) = delete;
@@ -28,10 +34,10 @@ class HoardSpares {
     if constexpr (kMost > 0) {
       spare = SearchShards(arrivals_, heaps_, home, [this](size_t at) { return TryOne(at); });
     }
-    return spare != nullptr ? spare : below_.allocate(kUnit);
+    return spare != nullptr ? spare : below_->allocate(bytes_);
   }
   void Put(void* run, size_t home) {
-    if (kMost == 0 || !Keep(shards_[home], run)) below_.deallocate(run, kUnit);
+    if (kMost == 0 || !Keep(shards_[home], run)) below_->deallocate(run, bytes_);
   }
 
   size_t kept() const {
@@ -70,8 +76,9 @@ class HoardSpares {
     return true;
   }
 
-  Below& below_;
-  const size_t heaps_;
+  Below* below_ = nullptr;
+  size_t heaps_ = 0;
+  size_t bytes_ = 0;  // of a run
   Shard shards_[kHeaps];
   alignas(128) typename Sync::template Atomic<size_t> arrivals_{0};
 };

@@ -32,21 +32,35 @@ struct HoardTraits {
   // one that the heap has of their class, which a program that takes and frees one block needs.
   static constexpr size_t spares = 8;
   static constexpr size_t kept = 8;
+  // The same of runs that are one block of up to 5/4 of a superblock, for each length, in quarters.
+  static constexpr size_t large_spares = 0;
+  static constexpr HoardThresholds thresholds{};  // unless HoardOptions say others
   using Classes = SuperblockClasses<kUnit>;
   using Which = CpuIndex;  // whose heap the caller uses
   using Sync = SystemSync;
   using Owner = RecheckedOwner;
 };
 
+// Those of libstrata-hoard.so. Superblocks are short, since each heap has one that is not full of
+// every class it uses; f is an eighth, since what threads free of each other's comes to rest at
+// just that share; and blocks that are too long for such superblocks have spares.
+struct ProcessHoardTraits : HoardTraits<32768> {
+  static constexpr size_t heaps = 32;  // CPUs beyond share them
+  static constexpr size_t spares = 16;
+  static constexpr size_t large_spares = 16;
+  static constexpr HoardThresholds thresholds{.empty_eighths = 1, .slack = 2, .slack_objects = 16};
+};
+
 // For each size class, with U the most that was ever in use at once,
 //
 //   memory held <= U / (1 - f) + P * K * S
 //
-// where U counts whole superblocks' worth of objects; hoard_bin.h has the invariant and
-// hoard_global.h the argument. Of all classes together there are at most as many superblocks as
-// objects in use, and spares + kept empty ones for each heap. Blocks larger
-// than half a superblock come from below, each in a run of its own. Superblocks that are empty go
-// back below, but for a few.
+// where U counts whole superblocks' worth of objects, and K is slack_objects' worth if that is
+// more; hoard_bin.h has the invariant and hoard_global.h the argument. Of all classes together
+// there are at most as many superblocks as objects in use, and spares + kept empty ones for each
+// heap. Blocks larger than half a superblock come from below, each in a run of its own, of which
+// large_spares stay for each length and heap. Superblocks that are empty go back below, but for a
+// few.
 //
 // A superblock's bin is chosen by the current CPU (Traits::Which), so a heap is a CPU's only as
 // long as the thread stays there; the lock keeps that harmless. Lock order: a processor's bin, a
@@ -58,7 +72,8 @@ struct Hoard {
     static constexpr size_t kUnit = Traits::superblock;
     using Sync = typename Traits::Sync;
     using Global = HoardGlobal<kUnit, Traits::Classes::count, Traits::shards, Sync>;
-    using Spares = HoardSpares<Below, kUnit, Traits::spares, Traits::heaps, Sync>;
+    using Spares = HoardSpares<Below, Traits::spares, Traits::heaps, Sync>;
+    using Runs = HoardSpares<Below, Traits::large_spares, Traits::heaps, Sync>;
     using Run = AlignedRun<kUnit>;
     using Large = LargeRun<kUnit>;
     static_assert(Below::alignment % kUnit == 0,
@@ -80,12 +95,16 @@ struct Hoard {
         : Over<Below>(std::forward<Args>(args)...),
           heaps_(std::clamp<size_t>(options.heaps, 1, Traits::heaps)),
           thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
-                      std::max<size_t>(options.thresholds.slack, 1)},
-          global_(std::clamp<size_t>(options.shards, 1, Traits::shards)),
-          spares_(this->next_, heaps_) {}
+                      std::max<size_t>(options.thresholds.slack, 1),
+                      options.thresholds.slack_objects},
+          global_(std::clamp<size_t>(options.shards, 1, Traits::shards)) {
+      spares_.Begin(this->next_, heaps_, kUnit);
+      for (size_t i = 0; i < kRuns; ++i) runs_[i].Begin(this->next_, heaps_, (i + 1) * kRunStep);
+    }
     template <class... Args>
       requires std::constructible_from<Below, Args...>
-    constexpr explicit On(Args&&... args) : On(HoardOptions(), std::forward<Args>(args)...) {}
+    constexpr explicit On(Args&&... args)
+        : On(HoardOptions{.thresholds = Traits::thresholds}, std::forward<Args>(args)...) {}
     ~On() {
       visit_bins([this](Bin& bin, size_t, size_t) {
         while (Block* s = bin.groups.Any()) {
@@ -192,6 +211,7 @@ struct Hoard {
     void visit_locks(F&& f) {
       visit_bins([&f](Bin& bin, size_t, size_t) { f(bin.lock); });
       spares_.visit_locks(f);
+      for (Runs& runs : runs_) runs.visit_locks(f);
       Over<Below>::visit_locks(f);
     }
 
@@ -284,14 +304,34 @@ struct Hoard {
 
     [[gnu::noinline]] void* AllocateLarge(size_t size, size_t align = kDefaultAlignment) {
       if (size > kMaxRequest - align - 2 * kUnit) return nullptr;
-      const size_t bytes = RoundUp(size + align - kDefaultAlignment + Large::kOverhead, 4096);
-      void* run = this->next_.allocate(bytes);
+      size_t bytes = size + align - kDefaultAlignment + Large::kOverhead;
+      void* run;
+      if (IsSpared(bytes)) {
+        bytes = RoundUp(bytes, kRunStep);
+        run = RunsOf(bytes).Take(Home());
+      } else {
+        bytes = RoundUp(bytes, 4096);
+        run = this->next_.allocate(bytes);
+      }
       return run == nullptr ? nullptr : Large::Begin(run, bytes, align);
     }
     [[gnu::noinline]] void DeallocateLarge(Large& large) {
       large.mark = 0;
-      this->next_.deallocate(large.base, large.bytes);
+      void* const base = large.base;
+      const size_t bytes = large.bytes;
+      if (IsSpared(bytes)) {
+        RunsOf(bytes).Put(base, Home());
+      } else {
+        this->next_.deallocate(base, bytes);
+      }
     }
+
+    // Runs that are one block, not much longer than a superblock, have spares, too.
+    static constexpr size_t kRuns = Traits::large_spares == 0 ? 1 : 5, kRunStep = kUnit / 4;
+    static constexpr bool IsSpared(size_t bytes) {
+      return Traits::large_spares != 0 && bytes <= kRuns * kRunStep;
+    }
+    Runs& RunsOf(size_t bytes) { return runs_[(bytes - 1) / kRunStep]; }
 
     // Of a source that knows its memory, no other is looked at.
     RunHeader* RecordOf(void* p) const {
@@ -332,6 +372,7 @@ struct Hoard {
     KeptEmpty kept_[Traits::heaps];
     Global global_;
     Spares spares_;
+    Runs runs_[kRuns];
   };
 };
 
