@@ -29,9 +29,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def one_of_two(request: pytest.FixtureRequest) -> None:
     heap, test = request.node.callspec.params["lab"], request.node.originalname
-    if test in ("test_python_modules", "test_gxx_object"):
-        if (test == "test_python_modules") != (heap in PYTHON):
-            pytest.skip("another heap runs it")
+    other = "test_gxx_object" if heap in PYTHON else "test_python_modules"
+    if test == other:
+        pytest.skip("another heap runs it")
 
 
 test_python_modules = python.test_own_test_modules
