@@ -2,14 +2,12 @@
 // chunks then lie together on hugepages. It starts with its first use. The page heap gives back
 // nothing by itself and there is no thread here to make it, so the caller's free does: when more is
 // free than the heap's policy keeps, by default a quarter of what is in use and some, half of that
-// goes back to the system. But no faster than all that it ever had in use once a second: what is
-// taken again at once would be mapped and zeroed again.
+// goes back to the system.
 //
 // One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
 // of the page heap's own locks has to be taken then. Sits in heaps.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <new>
@@ -57,10 +55,6 @@ class PageHeapSource {
         parts_.heap.Take({pages, Pages((align > kAlign ? align : kAlign) / kPageSize)});
     if (run.range.empty()) return nullptr;
     in_use_ += BytesOf(pages);
-    if (in_use_ > peak_) {
-      allowance_ += in_use_ - peak_;
-      peak_ = in_use_;
-    }
     return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));
   }
 
@@ -74,7 +68,7 @@ class PageHeapSource {
     in_use_ -= BytesOf(pages);
     const size_t most = Keep::Most(in_use_);
     const size_t free = BytesOf(parts_.heap.free_backed());
-    if (free > most) Release(free - most / 2);
+    if (free > most) parts_.heap.ReleaseNow(free - most / 2);
   }
 
   // Whether p lies in what was mapped so far; what does not may be no memory at all.
@@ -99,16 +93,6 @@ class PageHeapSource {
   }
 
  private:
-  // Under the lock. All or nothing: each time costs calls to the kernel.
-  void Release(size_t bytes) {
-    const uint64_t now = parts_.kernel.CoarseNowNs() / 1'000'000;
-    const uint64_t passed = now - allowed_at_ms_;
-    allowance_ = passed >= 1000 ? peak_ : std::min(peak_, allowance_ + peak_ / 1000 * passed);
-    allowed_at_ms_ = now;
-    if (allowance_ < std::min(bytes, peak_)) return;
-    allowance_ -= std::min(allowance_, parts_.heap.ReleaseNow(bytes));
-  }
-
   static constexpr size_t kMostAlign = size_t{512} << kHugePageShift;
 
   struct Parts {
@@ -124,9 +108,6 @@ class PageHeapSource {
   bool started_ = false;
   std::atomic<uintptr_t> base_{0};
   size_t in_use_ = 0;
-  size_t peak_ = 0;       // of in_use_
-  size_t allowance_ = 0;  // bytes that may be given back now
-  uint64_t allowed_at_ms_ = 0;
   union {
     char none_;
     Parts parts_;

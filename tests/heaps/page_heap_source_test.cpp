@@ -4,10 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "heaps/hoard.h"
@@ -22,9 +19,6 @@ HoardHeap& TheHeap() {
   static HoardHeap heap;
   return heap;
 }
-
-// After it all that was ever in use may be given back.
-void Rest() { std::this_thread::sleep_for(std::chrono::milliseconds(1100)); }
 
 TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
   auto& source = TheHeap().next().next();
@@ -52,7 +46,6 @@ TEST(PageHeapSource, GivesAlignedRunsOfAnySize) {
 
 TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
   auto& source = TheHeap().next().next();
-  Rest();
   constexpr size_t kRuns = (size_t{250} << 20) / kUnit;
   std::vector<void*> runs;
   for (size_t i = 0; i < kRuns; ++i) {
@@ -64,26 +57,6 @@ TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
     runs.pop_back();
     ASSERT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
   }
-}
-
-// A program that takes and frees all the time would else have each page mapped and zeroed anew.
-TEST(PageHeapSource, KeepsWhatSwingsFasterThanASecondUntilItRests) {
-  auto& source = TheHeap().next().next();
-  constexpr size_t kRun = 8 << 20, kRuns = 32;
-  const auto swing = [&] {
-    void* runs[kRuns];
-    for (void*& p : runs) p = source.allocate(kRun);
-    for (void* p : runs) source.deallocate(p, kRun);
-  };
-  size_t most_kept = 0;
-  for (int i = 0; i < 100 && most_kept < kRuns / 2 * kRun; ++i) {  // some may be a second late
-    swing();
-    most_kept = std::max(most_kept, source.free_backed());
-  }
-  EXPECT_GE(most_kept, kRuns / 2 * kRun);
-  Rest();
-  source.deallocate(source.allocate(kUnit), kUnit);
-  EXPECT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
 }
 
 TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {
@@ -99,7 +72,6 @@ TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {
 }
 
 TEST(HoardHeap, ServesABurstAndGivesItBack) {
-  Rest();
   HoardHeap& heap = TheHeap();
   std::vector<void*> blocks;
   for (size_t i = 0; i < 400'000; ++i) {
