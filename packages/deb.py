@@ -81,9 +81,10 @@ def put_gzipped(path: Path, data: bytes) -> None:
 
 
 def put_pages(doc: Path) -> None:
-    """README and docs/, which link to each other; links to the sources lead nowhere."""
+    """README and docs/, which link to each other, with what a monitor imports; links to the sources
+    lead nowhere."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*"))):
-        if page.suffix in (".md", ".png"):
+        if page.suffix in (".md", ".png", ".json", ".yml"):
             put(doc / page.relative_to(ROOT), "")
             shutil.copyfile(page, doc / page.relative_to(ROOT))
 

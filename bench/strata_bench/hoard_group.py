@@ -127,12 +127,13 @@ def _claims(results: Results) -> Iterator[tuple[str, str, str]]:
                 f"at least {LINEAR:.0%} of 2: ".replace("%", " %")
                 + verdict(statistics.median(own) >= 2 * LINEAR),
             )
-    for key, _, published in FRAGMENTATIONS:
+    loads = {"threadtest_16": "threadtest with 8 bytes", "larson_70k": "Larson"}
+    for key, what, published in FRAGMENTATIONS:
         value = results.median(FRAGMENTATION.name, HEAP, key)
         if published and value is not None:
             yield (
-                f"fragmentation {published} on {key.split('_')[0]} (paper)",
-                f"{value:.2f}",
+                f"fragmentation {published} on {loads[key]} (paper)",
+                f"{value:.2f} on {what.replace('the same with', loads[key].split()[0] + ' with')}",
                 verdict(value <= float(published)),
             )
 

@@ -227,8 +227,13 @@ def find_process(target: str) -> Process:
         process = Process(int(target))
         if not process.folder.is_dir():
             raise StrataError(f"no process {target}")
-        if process.runs_a_command() and not process.maps_library():
-            return command_of(process) or process
+        seen = {process.pid}  # `sudo strata run` is one, too, and its child another
+        while process.runs_a_command():
+            below = command_of(process)
+            if below is None or below.pid in seen:
+                break
+            seen.add(below.pid)
+            process = below
         return process
     named = [p for p in all_processes() if p.name == target[:15] and p.pid != os.getpid()]
     if not named:

@@ -411,6 +411,18 @@ def test_rank_correlation() -> None:
         (("ngx_alloc", "ngx_palloc_large", "ngx_pcalloc", "ngx_http_init"), "ngx_http_init"),
         (("CRYPTO_zalloc", "SSL_CTX_new"), "SSL_CTX_new"),
         (("AllocSetAlloc", "palloc0", "ExecInit"), "ExecInit"),
+        (("malloc", "my_alloc_session", "main"), "my_alloc_session"),
+        (("malloc", "ngx_http_alloc_large_header_buffer"), "ngx_http_alloc_large_header_buffer"),
+        (("malloc", "av_malloc", "apr_allocator_destroy"), "apr_allocator_destroy"),
+        (
+            (
+                "operator new(unsigned long)",
+                "lib@0x10",
+                "std::_Invoker<std::allocator<int>>",
+                "run",
+            ),
+            "lib@0x10 (under run)",
+        ),
         (("strata::SampleTaken(void*)", "load"), "load"),
         (("mallocator",), "mallocator"),
         (("malloc",), "malloc"),

@@ -51,11 +51,17 @@ bool LifetimeEvidence::Gather(const Sampler& sampler, uint64_t now_ns) {
   });
   sampler.VisitLive([this, now_ns](const LiveSample& s) {
     if (s.row->number >= rows_.size() || !IsOfAPlace(*s.row)) return;
-    const uint64_t since_ns = std::max(s.born_ns, jumped_ns_);
-    const double age = now_ns > since_ns ? static_cast<double>(now_ns - since_ns) : 0;
+    const auto age = static_cast<double>(AgeOf(s.born_ns, now_ns));
     if (age >= usual_ns_[Raw(ClassOfSize(s.row->bytes))]) rows_[s.row->number].lasted += 1;
   });
   return true;
+}
+
+// Who was born "later" was so before the clock went back.
+uint64_t LifetimeEvidence::AgeOf(uint64_t born_ns, uint64_t now_ns) const {
+  const uint64_t since = born_ns > now_ns ? jumped_ns_ : std::max(born_ns, jumped_ns_);
+  const uint64_t before = std::max(born_ns, aged_from_ns_);
+  return (now_ns - since) + (before < gap_began_ns_ ? gap_began_ns_ - before : 0);
 }
 
 // What the past is worth still.
@@ -63,8 +69,11 @@ double LifetimeEvidence::NoteTime(uint64_t now_ns) {
   const bool back = now_ns < looked_ns_;
   const uint64_t passed = back ? 0 : now_ns - looked_ns_;
   const bool is_first = looked_ns_ == 0;
+  const uint64_t looked_ns = looked_ns_;
   looked_ns_ = now_ns;
   if (!is_first && (back || passed > kMostBetweenLooksNs)) {
+    aged_from_ns_ = jumped_ns_;
+    gap_began_ns_ = back ? 0 : looked_ns;
     jumped_ns_ = now_ns;
     return 1;
   }

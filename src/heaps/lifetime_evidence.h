@@ -58,6 +58,7 @@ class LifetimeEvidence {
 
   bool MakeRoom(size_t rows);
   double NoteTime(uint64_t now_ns);
+  uint64_t AgeOf(uint64_t born_ns, uint64_t now_ns) const;
   void FindUsual(const Sampler& sampler, double keeps);
   void NoteRow(const SampleRow& row, const SampleSums& sums, double keeps);
 
@@ -68,7 +69,9 @@ class LifetimeEvidence {
   double usual_ns_[kNumSizes + 1] = {};  // where what is usual ends
   double least_ns_[kNumSizes + 1] = {};  // and no sooner than this
   uint64_t looked_ns_ = 0;
-  uint64_t jumped_ns_ = 0;  // who was born before ages from here on
+  // The last jump: objects aged from aged_from_ns_ until gap_began_ns_, and do from jumped_ns_ on.
+  // After one back, what was before is not known.
+  uint64_t aged_from_ns_ = 0, gap_began_ns_ = 0, jumped_ns_ = 0;
 };
 
 }  // namespace strata

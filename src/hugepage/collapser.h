@@ -21,8 +21,8 @@
 
 namespace strata {
 
-// How long a tick may rebuild: page faults of the program wait for a rebuild, while touching frames
-// ahead costs it nothing.
+// How long a tick may rebuild, and touch frames ahead: page faults of the program wait for the
+// former alone.
 struct RebuildTime {
   uint64_t collapse_ns, touch_ns;
 };
@@ -246,7 +246,7 @@ RebuildTime Collapser<Kernel>::Collapse(Tiers& t, const Neighbours& found, const
     t.Arrive(unused, touch.left);
     touch_refused_ = !touch.backed;
     const size_t n = unused.length.raw();
-    if (touch.backed) t.cold.NoteTouches(touch.cpu_ns / n, n, s.now_s);
+    if (touch.backed && touch.cpu_ns != 0) t.cold.NoteTouches(touch.cpu_ns / n, n, s.now_s);
   }
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];
@@ -294,9 +294,10 @@ HugeRange Collapser<Kernel>::TakeToTouch(Tiers& t, HugePages n, const Search& s)
 template <PageKernel Kernel>
 auto Collapser<Kernel>::TouchAhead(Kernel& kernel, HugeRange unused) -> Touch {
   Touch touch;
-  const uint64_t begin = kernel.NowNs(), cpu_begin = kernel.OwnCpuNs();
+  const uint64_t begin = kernel.NowNs();
+  const auto cpu_begin = kernel.StartOwnCpu();
   touch.backed = kernel.Populate(unused);
-  touch.cpu_ns = kernel.OwnCpuNs() - cpu_begin;
+  touch.cpu_ns = kernel.OwnCpuSince(cpu_begin);
   touch.ns = kernel.NowNs() - begin;
   const NativeRange all{OffsetOf(unused.first), BytesOf(unused.length)};
   if (!kernel.Release(&all, 1)) touch.left = Tiers::Memory::kStays;

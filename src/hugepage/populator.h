@@ -73,13 +73,13 @@ class Populator {
     t.Depart(one);
     t.lock.Release();
     if (advise) t.kernel.AdviseHuge(one);
-    const uint64_t begin = t.kernel.OwnCpuNs();
+    const auto begin = t.kernel.StartOwnCpu();
     const bool backed = t.kernel.Populate(one);
-    const uint64_t ns = t.kernel.OwnCpuNs() - begin;
+    const uint64_t ns = t.kernel.OwnCpuSince(begin);
     const NativeRange all{OffsetOf(one.first), BytesOf(one.length)};
     const bool back = t.kernel.Release(&all, 1);
     t.lock.Acquire();
-    if (backed) t.cold.NoteTouches(ns, 1, Seconds(t.CoarseNow()));
+    if (backed && ns != 0) t.cold.NoteTouches(ns, 1, Seconds(t.CoarseNow()));
     t.Arrive(one, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
   }
 
@@ -88,15 +88,15 @@ class Populator {
     if (range.empty()) return;
     t.Depart(range);
     t.lock.Release();
-    const uint64_t begin = t.kernel.OwnCpuNs();
+    const auto begin = t.kernel.StartOwnCpu();
     const bool backed = t.kernel.Populate(range);
-    const uint64_t ns = (t.kernel.OwnCpuNs() - begin) / n.raw();
+    const uint64_t ns = t.kernel.OwnCpuSince(begin);
     // Some of it may have been backed.
     const NativeRange all{OffsetOf(range.first), BytesOf(range.length)};
     const bool back = !backed && t.kernel.Release(&all, 1);
     t.lock.Acquire();
     refused_ = !backed;
-    if (backed) t.cold.NoteTouches(ns, n.raw(), Seconds(t.CoarseNow()));
+    if (backed && ns != 0) t.cold.NoteTouches(ns / n.raw(), n.raw(), Seconds(t.CoarseNow()));
     t.Arrive(range, back ? Tiers::Memory::kGone : Tiers::Memory::kStays);
   }
 

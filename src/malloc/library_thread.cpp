@@ -22,12 +22,8 @@
 #include <gnu/libc-version.h>
 #endif
 
-// Weak: a static program has none, and names no other pthread_create. A strong name of the loader's
-// would besides make it a library that we need, of the version that we were built with.
+// Weak: a static program has none, and names no other pthread_create.
 extern "C" void* dlopen(const char*, int) noexcept __attribute__((weak));
-#ifdef __GLIBC__
-#pragma weak _r_debug
-#endif
 
 namespace strata {
 namespace {
@@ -63,17 +59,31 @@ void AwaitBegin(uint32_t before) {
 #ifdef __GLIBC__
 namespace {
 
-// The loaded file in which the function lies: the last that starts before it. Within a constructor
-// nobody else changes the list. dladdr would look at all of libc's symbols for a name, which was
-// 7 % of the time that `true` takes (bench/programs/startup.cpp).
-const link_map* FileOf(const void* function) {
-  const auto address = reinterpret_cast<uintptr_t>(function);
-  const link_map* found = nullptr;
-  for (const link_map* file = _r_debug.r_map; file != nullptr; file = file->l_next) {
-    if (file->l_addr <= address && (found == nullptr || file->l_addr >= found->l_addr))
-      found = file;
+// Whether two functions lie in one loaded file. dladdr would look at all of libc's symbols for
+// their names, which was 7 % of the time that `true` takes (bench/programs/startup.cpp).
+struct TwoFunctions {
+  uintptr_t first, second;
+  bool in_one_file = false;
+};
+
+int LookInFile(dl_phdr_info* file, size_t, void* arg) {
+  auto& two = *static_cast<TwoFunctions*>(arg);
+  bool first = false, second = false;
+  for (size_t i = 0; i < file->dlpi_phnum; ++i) {
+    const auto& part = file->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    const uintptr_t begin = file->dlpi_addr + part.p_vaddr;
+    first |= two.first - begin < part.p_memsz;
+    second |= two.second - begin < part.p_memsz;
   }
-  return found;
+  two.in_one_file = first && second;
+  return first || second ? 1 : 0;  // 1 ends it
+}
+
+bool LieInOneFile(const void* first, const void* second) {
+  TwoFunctions two{reinterpret_cast<uintptr_t>(first), reinterpret_cast<uintptr_t>(second)};
+  dl_iterate_phdr(LookInFile, &two);
+  return two.in_one_file;
 }
 
 }  // namespace
@@ -83,13 +93,10 @@ const link_map* FileOf(const void* function) {
 // name, in a call that allocates.
 void PrepareLibraryThreads() {
   if (&dlopen == nullptr) return;
-#ifdef __GLIBC__
-  if (&_r_debug == nullptr) return;
-#endif
   void* create = dlsym(RTLD_NEXT, "pthread_create");
   if (create == nullptr) return;
 #ifdef __GLIBC__
-  if (FileOf(create) != FileOf(reinterpret_cast<const void*>(gnu_get_libc_version))) {
+  if (!LieInOneFile(create, reinterpret_cast<const void*>(gnu_get_libc_version))) {
     void* libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (libc == nullptr) return;
     create = dlsym(libc, "pthread_create");

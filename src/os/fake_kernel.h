@@ -137,9 +137,13 @@ class FakeKernel {
   }
 
   uint64_t CoarseNowNs() { return NowNs(); }
-  uint64_t OwnCpuNs() {
+  uint64_t StartOwnCpu() {
     std::lock_guard hold(mutex_);
     return cpu_ns_;
+  }
+  uint64_t OwnCpuSince(uint64_t start) {
+    std::lock_guard hold(mutex_);
+    return std::max<uint64_t>(cpu_ns_ - start, 1);
   }
   uint64_t NowNs() {
     std::lock_guard hold(mutex_);

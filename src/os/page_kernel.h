@@ -54,9 +54,10 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.Move(huge, page) } -> std::same_as<HugePages>;
   { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones
   { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
-  // CPU time of the calling thread: what it waited for a CPU is not in it, but what a hypervisor
-  // spends on a page that it took back is.
-  { k.OwnCpuNs() } -> std::same_as<uint64_t>;
+  // The CPU time that the calling thread took since StartOwnCpu: what it waited for a CPU is not in
+  // it, but what a hypervisor spends on a page that it took back is. Where asking for it could be
+  // forbidden it is the time that passed. 0: not known.
+  { k.OwnCpuSince(k.StartOwnCpu()) } -> std::same_as<uint64_t>;
   { k.CoarseNowNs() } -> std::same_as<uint64_t>;  // the same, some milliseconds late and cheap
   // Bytes that the process may still take before its soft limit; negative when over it, INT64_MAX
   // where there is none. Reads files: not with a lock held.

@@ -309,9 +309,9 @@ bool SystemKernel::Populate(HugeRange range) {
 
 uint64_t SystemKernel::Touch(size_t native) {
   if (!MayCallAnything()) return 0;  // asking for the time is a call
-  const uint64_t begin = OwnCpuNs();
+  const OwnCpu begin = StartOwnCpu();
   *reinterpret_cast<volatile char*>(base_ + (native << kNativePageShift)) = 0;
-  return std::max<uint64_t>(OwnCpuNs() - begin, 1);
+  return OwnCpuSince(begin);
 }
 
 HugePages SystemKernel::Move(HugeRange from, HugePageId to) {
@@ -349,8 +349,15 @@ bool SystemKernel::MoveOne(uintptr_t from, uintptr_t to) {
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
-uint64_t SystemKernel::OwnCpuNs() {
-  return ReadClock(MayCallAnything() ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC);
+SystemKernel::OwnCpu SystemKernel::StartOwnCpu() {
+  const clockid_t clock = MayCallAnything() ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  return {clock, ReadClock(clock)};
+}
+
+// A sandbox may have begun meanwhile.
+uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
+  if (start.clock == CLOCK_THREAD_CPUTIME_ID && !MayCallAnything()) return 0;
+  return std::max<uint64_t>(ReadClock(start.clock) - start.begin_ns, 1);
 }
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }

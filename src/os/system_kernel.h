@@ -5,6 +5,8 @@
 // elsewhere, each at a place of its own. Sits in os.
 #pragma once
 
+#include <time.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -47,7 +49,12 @@ class SystemKernel {
   HugePages Move(HugeRange from, HugePageId to);
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();
-  uint64_t OwnCpuNs();
+  struct OwnCpu {
+    clockid_t clock;
+    uint64_t begin_ns;
+  };
+  OwnCpu StartOwnCpu();
+  uint64_t OwnCpuSince(OwnCpu start);
   uint64_t CoarseNowNs();
   int64_t Headroom() { return watch_.Headroom(); }
 

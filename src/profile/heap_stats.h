@@ -19,8 +19,9 @@ namespace strata {
 
 struct ClassStats {
   size_t spans = 0;
-  size_t live = 0;  // objects in the program's hands
-  size_t cpu = 0;   // objects in front-end caches
+  size_t pages = 0;  // of the spans
+  size_t live = 0;   // objects in the program's hands
+  size_t cpu = 0;    // objects in front-end caches
   size_t transfer = 0;
   size_t central = 0;  // free objects in spans
   uint64_t hits = 0;

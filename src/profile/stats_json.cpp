@@ -141,6 +141,7 @@ void WriteClasses(const HeapStats& s, TextSink& sink) {
         .Field("pages", uint64_t{info.pages})
         .Field("objects", uint64_t{info.objects})
         .Field("spans", k.spans)
+        .Field("span_bytes", k.pages * kPageSize)
         .Field("live", k.live)
         .Field("cpu", k.cpu)
         .Field("transfer", k.transfer)

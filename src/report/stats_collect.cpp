@@ -59,6 +59,7 @@ SpanTotals CollectClasses(Runtime& r, HeapStats& out) {
     if (auto* list = r.heap.central().Find(c)) central = list->Stats();
     r.heap.central().groups().ForEachOf(c, [&central](auto& list) { central.Add(list.Stats()); });
     k.spans = central.spans;
+    k.pages = central.pages;
     k.central = central.objects_free;
     k.spans_taken = central.spans_taken;
     k.spans_returned = central.spans_returned;

@@ -41,6 +41,8 @@ class WillingKernel {
   size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
+  uint64_t StartOwnCpu() { return now_ns; }
+  uint64_t OwnCpuSince(uint64_t start) { return now_ns - start; }
   int64_t Headroom() { return INT64_MAX; }
 
   uintptr_t base() const { return uintptr_t{1} << 45; }

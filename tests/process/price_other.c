@@ -1,16 +1,17 @@
 // Takes most of what its cgroup allows by mmap, which pays nothing, and then grows by malloc until
-// the alarm: what malloc gives pays for the room that mmap left. Usage: price_other MIB SECONDS
+// its time is up: what malloc gives pays for the room that mmap left. Usage: price_other MIB
+// SECONDS
 #define _GNU_SOURCE
-#include <signal.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
-static void OnAlarm(int number) {
-  (void)number;
-  exit(0);  // so that the statistics are written; malloc waits with no lock held
+static void* EndAfter(void* seconds) {
+  sleep(*(unsigned*)seconds);
+  exit(0);  // so that the statistics are written
 }
 
 int main(int argc, char** argv) {
@@ -23,8 +24,9 @@ int main(int argc, char** argv) {
   memset(own, 1, size);
   clock_gettime(CLOCK_MONOTONIC, &ended);
   if (ended.tv_sec - began.tv_sec > 30) return 4;  // it waited
-  signal(SIGALRM, OnAlarm);
-  alarm((unsigned)atol(argv[2]));
+  unsigned seconds = (unsigned)atol(argv[2]);
+  pthread_t ends;
+  if (pthread_create(&ends, NULL, EndAfter, &seconds) != 0) return 6;
   for (;;) {
     char* block = malloc(64 << 10);
     if (block == NULL) return 5;

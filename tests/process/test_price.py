@@ -96,7 +96,7 @@ def test_what_another_allocator_takes_leaves_less_for_malloc(
 ) -> None:
     """mmap never waits, and is no debt; malloc finds it scarce, and nobody is killed."""
     figures = tmp_path / "stats.json"
-    program = lab.build(HERE / "price_other.c", "-O2")
+    program = lab.build(HERE / "price_other.c", "-O2", "-pthread")
     env = {**ON, "STRATA_STATS": str(figures)}
     result = cgroup.run(lab, program, str(BOX * 92 // 100), "3", env=env)
     assert result.returncode == 0, result.explain()

@@ -95,7 +95,16 @@ def dynamic(
     return out
 
 
-def with_libraries(made: Made, known: dict[str, Made]) -> tuple[Path, ...]:
+def library_of(folders: list[Path], name: str, known: list[Made]) -> Made | None:
+    """Of the libraries with the name the one in a folder where the program looks, else any: a tree
+    may hold two builds."""
+    places = {folder.resolve() for folder in folders}
+    found = next((m for m in known if m.path.parent.resolve() in places), None)
+    found = found or next(filter(None, (read_made(folder / name) for folder in folders)), None)
+    return found or next(iter(known), None)
+
+
+def with_libraries(made: Made, known: dict[str, list[Made]]) -> tuple[Path, ...]:
     """Its bitcode and that of the libraries it needs, as far as they are ours: those known, and
     those in the folders where it looks for them."""
     bitcode = dict.fromkeys(made.bitcode)
@@ -103,11 +112,11 @@ def with_libraries(made: Made, known: dict[str, Made]) -> tuple[Path, ...]:
     while work:
         one = work.pop()
         home = one.path.parent
-        here = [Path(f.replace("$ORIGIN", str(home))) for f in one.looks if f] + [home]
+        looks = [f.replace("${ORIGIN}", "$ORIGIN") for f in one.looks if f]
+        here = [Path(f.replace("$ORIGIN", str(home))) for f in looks] + [home]
         for name in [n for n in one.needs if n not in seen]:
             seen.add(name)
-            paths = [folder / name for folder in here]
-            found = known.get(name) or next(filter(None, map(read_made, paths)), None)
+            found = library_of(here, name, known.get(name, []))
             if found is not None:
                 bitcode |= dict.fromkeys(found.bitcode)
                 work.append(found)
@@ -139,7 +148,9 @@ def find(folder: Path) -> list[Program]:
                 found.append(made)
     linked = [m for m in found if m.kind != OBJECT]
     programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}
-    libraries = {m.answers: m for m in linked if not m.runs}
+    libraries: dict[str, list[Made]] = {}
+    for made in (m for m in linked if not m.runs):
+        libraries.setdefault(made.answers, []).append(made)
     for made in [m for m in linked if m.runs] + [m for m in linked if not m.runs]:
         whole = with_libraries(made, libraries)
         programs.setdefault(frozenset(whole), (made.path.name, whole))

@@ -16,8 +16,9 @@ WRAPPER = re.compile(
     r"|operator new.*|_Zn[wa].*|std::.*|__gnu_cxx::.*|_ZN?K?St.*|_ZN9__gnu_cxx.*"
     r"|z(?:try)?(?:malloc|calloc|realloc)\w*|x(?:malloc|calloc|realloc|strdup|zmalloc)\w*"
     r"|g_(?:malloc|slice_alloc|realloc|strdup)\w*|(?:PyMem|PyObject|_PyMem|_PyObject)_\w*[Aa]lloc\w*"
-    r"|(?:sqlite3|apr|ngx|CRYPTO|OPENSSL|av|my|ruby|je|mi)_\w*alloc\w*"
-    r"|sqlite3\w*(?:M|Re)alloc\w*|ngx_(?:memalign|create_pool)"
+    r"|(?:sqlite3|CRYPTO|OPENSSL|je|mi)_\w*alloc\w*"
+    r"|(?:av|my|ruby)_x?(?:malloc|calloc|realloc)\w*|apr_(?:pc?alloc(?:_debug)?|allocator_alloc)"
+    r"|sqlite3\w*(?:M|Re)alloc\w*|ngx_(?:p?n?c?alloc|palloc_\w+|memalign|create_pool)"
     r"|_?e(?:m|c|re)alloc\w*|palloc\w*|repalloc\w*|AllocSet\w*|MemoryContextAlloc\w*"
     r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
     r"(?:@.*|\.\w+)*$"
@@ -25,7 +26,7 @@ WRAPPER = re.compile(
 # A function of a Python program with its file, as Location.names has it: what the interpreter and
 # its modules allocate below is done for it. Parts of C++ functions are called "f() (.cold)".
 PYTHON = re.compile(r" \((?!\.)[^()/]+\)$")
-ALLOCATES = re.compile("alloc|new", re.IGNORECASE)
+ALLOCATES = re.compile(r"alloc(?!ator\b)|new", re.IGNORECASE)  # not in std::allocator<int>
 UNKNOWN = "an unknown caller"
 NAMELESS = re.compile(r"[@+]0x[0-9a-f]+$|^0x[0-9a-f]+$")  # a place in a stripped file
 

@@ -219,7 +219,8 @@ def lasting(stats: Document) -> Lasting | None:
         size, pages, spans, objects = (
             int(as_number(row.get(name)) or 0) for name in ("size", "pages", "spans", "live")
         )
-        held += max(0, spans * pages * PAGE)
+        span_bytes = as_number(row.get("span_bytes"))
+        held += max(0, spans * pages * PAGE if span_bytes is None else int(span_bytes))
         live += max(0, size * objects)
     return Lasting(held, live) if held else None
 
