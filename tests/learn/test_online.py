@@ -87,23 +87,6 @@ def test_samples_are_as_rare_as_was_said(
     assert sampler["interval"] == interval
 
 
-def test_a_model_of_another_program_costs_no_samples(lab: Lab, tmp_path: Path) -> None:
-    """Nothing is predicted here, and after a while no stack is new."""
-    stats = tmp_path / "stats.json"
-    program = """
-import time
-keep, end = bytearray(9 << 20), time.monotonic() + 4
-while time.monotonic() < end:
-    x = [bytes(999)] * 99
-"""
-    env = {"STRATA_MODEL": str(SURE), "STRATA_STATS": str(stats)}
-    done = lab.run("/usr/bin/python3", "-c", program, env=env)
-    assert done.returncode == 0, done.explain()
-    read = json.loads(stats.read_text())
-    assert read["predictions"]["model_asked"] > 0
-    assert read["sampler"]["interval"] == 2 << 20
-
-
 def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
     """Also where there is no stack to ask about: large blocks have none."""
     program = "x = [bytearray(1 << 20) for _ in range(64)]; print('ready', flush=True); input()"
