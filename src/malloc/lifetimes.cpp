@@ -86,6 +86,14 @@ const char* ReadWhole(const char* path, size_t most, size_t* length) {
   return p == MAP_FAILED || *length == 0 ? nullptr : static_cast<const char*>(p);
 }
 
+// While a model predicts nothing, as that of another program, samples cost no more than without
+// one.
+size_t IntervalAtRest(const Runtime& r) {
+  const size_t interval = r.options.sample_interval;
+  const bool predicts = g_places.load(std::memory_order_relaxed) != 0;
+  return predicts ? interval : std::max(interval, kDefaultSampleInterval);
+}
+
 alignas(LifetimeLearner) unsigned char g_learner[sizeof(LifetimeLearner)];
 constinit bool g_has_learner = false;  // the background thread's
 
@@ -146,7 +154,7 @@ void LifetimeLearner::AdaptSampling(Runtime& r, bool is_dense) {
   if (!g_model.is_open() || !LoadOption(r.options.adapts_sample)) return;
   if (interval_ == 0) interval_ = r.options.sample_interval;
   if (r.sampler.rate().interval != interval_) return;
-  const size_t interval = is_dense ? kDenseInterval : r.options.sample_interval;
+  const size_t interval = is_dense ? kDenseInterval : IntervalAtRest(r);
   if (interval != interval_) r.sampler.SetInterval(interval);
   interval_ = interval;
 }
