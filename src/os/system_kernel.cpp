@@ -106,6 +106,14 @@ uint64_t ReadClock(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// A call to the kernel in any case: without the frames of libc and the vDSO, below which a deep
+// stack is near its bound.
+uint64_t ReadOwnCpu() {
+  timespec now{};
+  raw::Call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, raw::Word(&now));
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // Where metadata was mapped. The kernel tends to map downwards, so most mappings extend the last
 // range; if the table ever fills up, the rest is not measured.
 struct MetadataRange {
@@ -350,14 +358,21 @@ bool SystemKernel::MoveOne(uintptr_t from, uintptr_t to) {
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
 SystemKernel::OwnCpu SystemKernel::StartOwnCpu() {
-  const clockid_t clock = MayCallAnything() ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-  return {clock, ReadClock(clock)};
+  if (MayCallAnything()) return {CLOCK_THREAD_CPUTIME_ID, ReadOwnCpu()};
+  return {CLOCK_MONOTONIC, ReadClock(CLOCK_MONOTONIC)};
 }
 
 // A sandbox may have begun meanwhile.
 uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
-  if (start.clock == CLOCK_THREAD_CPUTIME_ID && !MayCallAnything()) return 0;
-  return std::max<uint64_t>(ReadClock(start.clock) - start.begin_ns, 1);
+  uint64_t now_ns = 0;
+  if (start.clock == CLOCK_MONOTONIC) {
+    now_ns = ReadClock(CLOCK_MONOTONIC);
+  } else if (MayCallAnything()) {
+    now_ns = ReadOwnCpu();
+  } else {
+    return 0;
+  }
+  return std::max<uint64_t>(now_ns - start.begin_ns, 1);
 }
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
