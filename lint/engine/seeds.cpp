@@ -14,9 +14,9 @@ constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
 }  // namespace
 
 // Whether the function can end as at that exit without the state having arisen, so that its caller
-// cannot know: a count that fell to zero, an option. Then nothing is said. `told` is what it was
-// given.
-bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& told) {
+// cannot know: a count that fell to zero, an option. Then nothing is said. `given` is what is known
+// of its parameters.
+bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& given) {
   const bool by_result = std::all_of(
       exit.fact.names.begin(), exit.fact.names.end(),
       [](const Name& n) { return n.root == returned_value() || n.kind == Name::Kind::kOwner; });
@@ -34,7 +34,7 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& to
               {},
               kNone};
   std::erase_if(first.fact.names, [](const Name& n) { return n.root == returned_value(); });
-  for (const auto& [parameter, range] : told)
+  for (const auto& [parameter, range] : given)
     first.known.set(root.function->getArg(parameter), range);
   work.push_back(std::move(first));
   std::size_t steps = 0;

@@ -202,7 +202,7 @@ class Solver {
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
-  bool may_pass_by(const Context& root, const Exit& exit, const Ranges& told);
+  bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
              const Ranges& wanted) const;
 

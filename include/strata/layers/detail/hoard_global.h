@@ -21,8 +21,8 @@ namespace strata::layers {
 // 3. Counted so, every bin of a processor keeps a <= max(u / (1 - f), u + K n) at every moment, as
 //    hoard_bin.h has it: a free does not change the counts until it has ended; what it parts with
 //    until then is at least f empty, which keeps the inequality; and a bin that takes a superblock
-//    in is full, a = u, before, and K is at least 1 (slack_objects, where
-//    that is more than K n, stands for K n in what follows).
+//    in is full, a = u, before, and K is at least 1. (Where slack_objects is more than K n, read it
+//    for K n.)
 // 4. Memory of the class grows only when Take gave null. `puts` is the number of superblocks that
 //    ever arrived in a shard; by it SearchShards knows a moment at which there is no superblock of
 //    the class in any shard (none there is full: it was f empty when it came, and is only freed
