@@ -36,14 +36,16 @@ class HugeFiller {
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
 
-  // A run in a hugepage of its group that is here already; empty when none fits.
-  PageRun TryTake(const PageRequest& r, Broken broken) {
+  // A run in a hugepage of its group that is here already; empty when none fits. Out of line, like
+  // the two below: who goes on to a fresh hugepage is deep in a stack that may be small, and should
+  // not carry their locals along.
+  STRATA_NOINLINE PageRun TryTake(const PageRequest& r, Broken broken) {
     HugeTracker* t = Find(GroupFor(r), RoomFor(r), broken);
     return t == nullptr ? PageRun{} : TakeIn(t, r);
   }
 
   // The same in a hugepage of another group, when there is no other memory.
-  PageRun TryTakeElsewhere(const PageRequest& r, Broken broken) {
+  STRATA_NOINLINE PageRun TryTakeElsewhere(const PageRequest& r, Broken broken) {
     for (const PlacementGroup group : kPlacementGroups) {
       if (group == GroupFor(r)) continue;
       if (HugeTracker* t = Find(group, RoomFor(r), broken)) return TakeIn(t, r);
@@ -52,7 +54,7 @@ class HugeFiller {
   }
 
   // Adds a hugepage and takes a run that fits from it.
-  PageRun Contribute(HugeTracker* t, const PageRequest& r) {
+  STRATA_NOINLINE PageRun Contribute(HugeTracker* t, const PageRequest& r) {
     t->group = GroupFor(r);
     ++hugepages_;
     const PageRun run = TakePages(t, r);

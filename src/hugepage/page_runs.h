@@ -52,6 +52,11 @@ class PageRuns {
   };
   // Where the caller stands; small stacks are spared what is deep.
   enum class OnStack : uint8_t { kCallers, kSide };
+  struct Wanted {
+    HugePages length, align;
+    Pages least;  // as many of them the caller will hand out; near a limit only those are backed
+    uint64_t now_ns;  // read by the caller: the clock's own frames go on top of as few as possible
+  };
 
   bool MayBack(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
     return hard_limit_.Allows(t.Backed() + n);
@@ -68,8 +73,8 @@ class PageRuns {
   PageRun TakeAwkward(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
   PageRun TakeFromRegion(Tiers& t, Pages n) STRATA_REQUIRES(t.lock);
   PageRun TakeWhole(Tiers& t, const PageRequest& r) STRATA_REQUIRES(t.lock);
-  HugeRange TakeHugePages(Tiers& t, HugePages n, HugePages align, Pages least, Fresh* kind,
-                          OnStack where) STRATA_REQUIRES(t.lock);
+  HugeRange TakeHugePages(Tiers& t, const Wanted& want, OnStack where, Fresh* kind)
+      STRATA_REQUIRES(t.lock);
   HugeRange TakeUnbacked(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
   bool AddRegion(Tiers& t) STRATA_REQUIRES(t.lock);
   HugeTracker* AddTrackerHere(Tiers& t, Pages least, OnStack where) STRATA_REQUIRES(t.lock);
@@ -112,22 +117,22 @@ STRATA_NOINLINE PageRun PageRuns<Kernel>::TakeAwkward(Tiers& t, const PageReques
 
 template <PageKernel Kernel>
 PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
-  const PageRun run = t.filler.TryTake(r, BrokenFor(t, r.length));
+  PageRun run = t.filler.TryTake(r, BrokenFor(t, r.length));
   if (STRATA_LIKELY(!run.range.empty())) return run;
   if (t.filler.has_empties()) {
-    const PageRun emptied = TakeEmptied(t, r);
-    if (!emptied.range.empty()) return emptied;
+    run = TakeEmptied(t, r);
+    if (!run.range.empty()) return run;
   }
   HugeTracker* tracker = AddTracker(t, r.length);
   if (tracker != nullptr) {
-    PageRun first = t.filler.Contribute(tracker, r);
-    first.begins_hugepage = first.zeroed && !tracker->broken && t.IsAdvised(tracker->page());
-    return first;
+    run = t.filler.Contribute(tracker, r);
+    run.begins_hugepage = run.zeroed && !tracker->broken && t.IsAdvised(tracker->page());
+    return run;
   }
   // Better among the others than nowhere.
-  const PageRun beside = t.filler.TryTakeElsewhere(r, BrokenFor(t, r.length));
-  if (!beside.range.empty()) return beside;
-  return MayBack(t, r.length) ? t.filler.TakeFromEmpties(r) : PageRun{};
+  run = t.filler.TryTakeElsewhere(r, BrokenFor(t, r.length));
+  if (run.range.empty() && MayBack(t, r.length)) run = t.filler.TakeFromEmpties(r);
+  return run;
 }
 
 // Where frames are cold: what began as single pages and was emptied lies there until the next tick.
@@ -152,26 +157,29 @@ STRATA_NOINLINE HugeTracker* PageRuns<Kernel>::AddTracker(Tiers& t, Pages least)
 
 template <PageKernel Kernel>
 HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least, OnStack where) {
+  const uint64_t now = t.CoarseNow();
   Fresh kind;
-  const HugeRange fresh = TakeHugePages(t, HugePages(1), HugePages(1), least, &kind, where);
+  const HugeRange fresh = TakeHugePages(t, {HugePages(1), HugePages(1), least, now}, where, &kind);
   if (fresh.empty()) return nullptr;
   const bool part = least < kPagesInHugePage;
   if (kind == Fresh::kZero && part && t.MayMark() && FramesAreCold(t)) kind = Fresh::kSparse;
   HugeTracker* tracker = NewTracker(t, fresh.first, kind);
   if (tracker != nullptr) {
     ++t.taken_fresh;
+    t.map[fresh.first].in_use_since_s = Seconds(now);
     return tracker;
   }
   if (kind == Fresh::kUsed) {
-    t.cache.Give(fresh, t.CoarseNow());
+    t.cache.Give(fresh, now);
   } else {
-    t.cache.NoteGone(fresh.length, t.CoarseNow());
+    t.cache.NoteGone(fresh.length, now);
     t.allocator.Give(fresh);
   }
   return nullptr;
 }
 
-// A fresh record for a hugepage that joins the filler; null when metadata is out of memory.
+// A fresh record for a hugepage that joins the filler; null when metadata is out of memory. Whoever
+// took the hugepage says since when it is in use.
 template <PageKernel Kernel>
 HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind) {
   HugeTracker* tracker = t.filler.Prepare() ? t.trackers.New() : nullptr;
@@ -179,8 +187,6 @@ HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind)
   tracker->Init(page,
                 kind == Fresh::kUsed ? HugeTracker::Memory::kTouched : HugeTracker::Memory::kZero);
   HugePageRecord& record = t.map[page];
-  // The end of a large run came into use with it.
-  if (record.state != HugePageState::kLarge) record.in_use_since_s = Seconds(t.CoarseNow());
   record.state = HugePageState::kFiller;
   record.tracker = tracker;
   if (kind == Fresh::kSparse) BackByPages(t, tracker);
@@ -223,25 +229,24 @@ bool PageRuns<Kernel>::AddRegion(Tiers& t) {
   return true;
 }
 
-// `least`: how many pages of them the caller will hand out; near a limit only those are backed.
 template <PageKernel Kernel>
-HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, HugePages n, HugePages align, Pages least,
-                                          Fresh* kind, OnStack where) {
-  const uint64_t now = t.CoarseNow();
+HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, const Wanted& want, OnStack where,
+                                          Fresh* kind) {
+  const HugePages n = want.length;
   *kind = Fresh::kUsed;
-  if (align == HugePages(1)) {
-    const HugeRange cached = t.cache.TryTake(n, now);
+  if (want.align == HugePages(1)) {
+    const HugeRange cached = t.cache.TryTake(n, want.now_ns);
     if (!cached.empty()) return cached;
   }
-  const bool sparse = least < PagesOf(n) && t.MayMark() &&
+  const bool sparse = want.least < PagesOf(n) && t.MayMark() &&
                       (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
-  if (!MayBack(t, sparse ? least : PagesOf(n))) return {};
+  if (!MayBack(t, sparse ? want.least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};
   const HugeRange fresh =
-      where == OnStack::kSide ? t.allocator.Take(n, align) : TakeUnbacked(t, n, align);
+      where == OnStack::kSide ? t.allocator.Take(n, want.align) : TakeUnbacked(t, n, want.align);
   if (fresh.empty()) return {};
-  t.cache.NoteTaken(n, now);
+  t.cache.NoteTaken(n, want.now_ns);
   *kind = sparse ? Fresh::kSparse : Fresh::kZero;
   return fresh;
 }
@@ -258,8 +263,8 @@ template <PageKernel Kernel>
 PageRun PageRuns<Kernel>::TakeWhole(Tiers& t, const PageRequest& r) {
   const HugePages align(std::max<size_t>(r.align.raw() / kPagesPerHugePage, 1));
   Fresh kind;
-  const HugeRange whole =
-      TakeHugePages(t, HugeCeil(r.length), align, r.length, &kind, OnStack::kCallers);
+  const HugeRange whole = TakeHugePages(t, {HugeCeil(r.length), align, r.length, t.CoarseNow()},
+                                        OnStack::kCallers, &kind);
   if (whole.empty()) return {};
   BeginLarge(t, whole);
   const PageRange run{FirstPage(whole.first), r.length};
