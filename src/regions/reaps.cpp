@@ -49,14 +49,13 @@ void ToggleReapPages(const void* p, size_t size) {
   r.heap.page_map().ToggleDivided({first, PagesCeil(size)}, c);
 }
 
-// The offset's page is kDividedPage.
+// The offset's page is kDividedPage. The block may begin behind the offset: some begin a little
+// behind the start of a page, and their span holds no other then.
 STRATA_ALWAYS_INLINE const void* BlockInDivided(const Runtime& r, size_t offset) {
   const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
-  size_t start = span->start_offset();
-  if (span->objects > 1) {  // of a large block it is 0
-    const ClassInfo& info = InfoOf(span->size_class);
-    start += IndexOfOffset(info, offset - start) * info.size;
-  }
+  const ClassInfo& info = InfoOf(span->size_class);  // of a large block all 0
+  size_t start = span->start_offset() + info.first;
+  if (span->objects > 1) start += IndexOfOffset(info, offset - start) * info.size;
   return reinterpret_cast<const void*>(r.kernel.base() + start);
 }
 
@@ -69,7 +68,8 @@ STRATA_ALWAYS_INLINE const void* BlockAround(const void* p) {
   if (offset >= r.kernel.mapped_end()) return nullptr;
   const PageId page(offset >> kPageShift);
   if (r.heap.page_map().ClassOf(page) != kDividedPage) return nullptr;
-  return BlockInDivided(r, offset);
+  const void* block = BlockInDivided(r, offset);
+  return STRATA_LIKELY(block <= p) ? block : nullptr;
 }
 
 void* OrNoMemory(void* p) {
@@ -391,8 +391,10 @@ void FreeInReap(strata_reap* reap, void* p) {
 // The reap is not what FreeDivided takes it for.
 STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
   strata_reap* reap = ReapAt(chunk);
-  if (reap == nullptr || !reap->shared || reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0)
+  if (reap == nullptr || !reap->shared || p < chunk ||
+      reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0) {
     return FreeSmallOther(p);
+  }
   FreeUnless(reap, p, [&](const Hold&) -> const char* {
     // Before the lock was had, another thread may have freed the block, and the chunk gone with it.
     if (STRATA_UNLIKELY(ReapAt(chunk) != reap)) return kNotOfThisReap;
@@ -410,7 +412,7 @@ void FreeDivided(void* p) {
     strata_scope* scope = reap->scope.load(std::memory_order_relaxed);
     size_t bytes = 0;
     if (STRATA_LIKELY(scope->outer == nullptr && !reap->retired) &&
-        STRATA_LIKELY(offset % ReapHeap::alignment == 0)) {
+        STRATA_LIKELY(offset % ReapHeap::alignment == 0) && STRATA_LIKELY(p > chunk)) {
       bytes = reap->heap.set_aside(p);
       scope->own.store(scope->own.load(std::memory_order_relaxed) - bytes,
                        std::memory_order_relaxed);

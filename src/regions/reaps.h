@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "malloc/region_calls.h"
 #include "regions/reap_lock.h"
+#include "span/size_classes.h"
 #include "strata/layers/combine/reap.h"
 #include "strata/layers/detail/family.h"
 #include "strata/reap.h"
@@ -26,9 +27,10 @@ namespace strata {
 struct ReapChunks {
   static constexpr size_t alignment = 16;
   static constexpr bool thread_safe = true;
-  // The least size of a class, or of a large block, that is whole pages.
+  // The least size of a class, or of a large block, that has its pages to itself.
   static constexpr size_t whole(size_t bytes) {
-    return RoundUp(bytes, bytes > (128 << 10) && bytes <= (256 << 10) ? 16 << 10 : kPageSize);
+    return bytes > kMaxClassSize ? RoundUp(bytes, kPageSize)
+                                 : InfoOf(ClassOfWholePages(bytes)).size;
   }
   // Also of the small block that a reap's first free makes. Out of line: the fast path's
   // restartable sequences must not stand in a template's section, which the linker may drop.

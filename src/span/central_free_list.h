@@ -213,6 +213,10 @@ class CentralFreeList {
     }
   }
 
+  uintptr_t FirstOf(const Span* span) const {
+    return source_->base() + span->start_offset() + InfoOf(class_).first;
+  }
+
   SpanLength NextLength() const STRATA_REQUIRES(spans_.lock) {
     return spans_.pages() < InfoOf(class_).pages ? SpanLength::kShort : SpanLength::kFull;
   }
@@ -223,7 +227,7 @@ class CentralFreeList {
 
   size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(spans_.lock) {
     const size_t size = InfoOf(class_).size;
-    const uintptr_t start = source_->base() + span->start_offset();
+    const uintptr_t start = FirstOf(span);
     uint64_t* bits = span->free_bits();
     size_t got = 0;
     for (size_t w = 0; w < span->bitmap_words && got < n; ++w) {
@@ -266,8 +270,9 @@ class CentralFreeList {
     while (dealt < n) {
       const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
       if (offset >= bytes) break;
-      const size_t index = IndexOfOffset(info, offset);
-      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != offset)) {
+      const size_t from_first = offset - info.first;  // below 0 where no object begins
+      const size_t index = IndexOfOffset(info, from_first);
+      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != from_first)) {
         bad = objects[dealt++];
         continue;
       }
@@ -317,12 +322,12 @@ class CentralFreeList {
 
   void NoteReused(Span* span, void** objects, size_t n, Reused& reused)
       STRATA_REQUIRES(spans_.lock) {
-    const uintptr_t start = source_->base() + span->start_offset();
+    const uintptr_t start = FirstOf(span);
     const ClassInfo& info = InfoOf(class_);
     uint64_t touched = 0;
     for (size_t i = 0; i < n; ++i) {
       touched |= NativePagesOfObject(
-          IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start), info.size);
+          info, IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start));
     }
     touched &= span->maybe_gone;
     span->maybe_gone &= ~touched;

@@ -15,17 +15,18 @@
 
 namespace strata {
 
-// The native pages that an object touches, by bit.
-constexpr uint64_t NativePagesOfObject(size_t index, size_t size) {
-  const size_t first = index * size >> kNativePageShift;
-  const size_t last = ((index + 1) * size - 1) >> kNativePageShift;
+// The native pages of its span that an object touches, by bit.
+constexpr uint64_t NativePagesOfObject(const ClassInfo& info, size_t index) {
+  const size_t start = info.first + index * info.size;
+  const size_t first = start >> kNativePageShift;
+  const size_t last = (start + info.size - 1) >> kNativePageShift;
   const size_t n = last - first + 1;
   return (n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << first;
 }
 
 // The native pages of a span on which no object lives. The span has at most 64.
 inline uint64_t IdleNativePages(const Span& span) {
-  const size_t size = InfoOf(span.size_class).size;
+  const ClassInfo& info = InfoOf(span.size_class);
   const size_t pages = span.num_pages * kNativePerPage;
   const uint64_t all = pages >= 64 ? ~uint64_t{0} : (uint64_t{1} << pages) - 1;
   uint64_t live = 0;
@@ -33,7 +34,7 @@ inline uint64_t IdleNativePages(const Span& span) {
     const size_t left = span.objects - w * 64;
     uint64_t word = ~span.free_bits()[w] & (left >= 64 ? ~uint64_t{0} : (uint64_t{1} << left) - 1);
     for (; word != 0; word &= word - 1) {
-      live |= NativePagesOfObject(w * 64 + static_cast<size_t>(std::countr_zero(word)), size);
+      live |= NativePagesOfObject(info, w * 64 + static_cast<size_t>(std::countr_zero(word)));
     }
   }
   return all & ~live;

@@ -40,9 +40,9 @@ constexpr uint32_t StartFactor(SizeClass c) {
 constexpr PageEntry EntryFor(SizeClass c, uintptr_t span, uintptr_t page) {
   if (c == SizeClass::kNone) return {};
   const size_t size = InfoOf(c).size;
-  uintptr_t start = span;
+  uintptr_t start = span + InfoOf(c).first;
   if (size >= kPageSize) {
-    start += (page - span + size - 1) / size * size;
+    if (page > start) start += (page - start + size - 1) / size * size;
     // A key that nothing fits, as all products are multiples of the factor.
     if (start - page >= kPageSize) return {ClassBits(c), kStartBound >> 16};
   }

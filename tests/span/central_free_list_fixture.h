@@ -37,8 +37,8 @@ class CentralFreeListTest : public testing::Test {
   // 1 if the object is free.
   uint64_t FreeBitOf(const void* p) {
     const Span* span = SpanOf(p);
-    const size_t index = IndexOfOffset(
-        info(), reinterpret_cast<uintptr_t>(p) - source_.base() - span->start_offset());
+    const size_t offset = reinterpret_cast<uintptr_t>(p) - source_.base() - span->start_offset();
+    const size_t index = IndexOfOffset(info(), offset - info().first);
     return span->free_bits()[index / 64] >> (index % 64) & 1;
   }
   const ClassInfo& info() const { return InfoOf(class_); }

@@ -41,8 +41,9 @@ class CentralProgram {
   // Every object count that matters: dense, sparse, one a span, objects across native pages.
   SizeClass PickClass() {
     constexpr size_t kSizes[] = {8,    16,   48,    144,   448,    1024,   1280,
-                                 2048, 3072, 6144,  7168,  12288,  20480,  32768,
-                                 4096, 8192, 16384, 65536, 131072, 262144, 64};
+                                 2048, 3072, 6144,  7168,  12288,  20352,  32768,
+                                 4096, 8192, 16384, 65536, 131072, 262144, 64,
+                                 18304, 36000, 40000};
     return ClassOfSize(kSizes[bytes_.Byte() % std::size(kSizes)]);
   }
 
@@ -109,7 +110,7 @@ class CentralProgram {
       Span* span = source_.page_map().SpanOf(PageId(offset >> kPageShift));
       STRATA_CHECK(span != nullptr && span->size_class == class_);
       STRATA_CHECK(span->state == SpanState::kSmall);  // never out of a span being released
-      STRATA_CHECK((offset - span->start_offset()) % info_.size == 0);
+      STRATA_CHECK((offset - span->start_offset() - info_.first) % info_.size == 0);
       STRATA_CHECK(!source_.Released(object) && !source_.Released(object + info_.size - 1));
       STRATA_CHECK(live_.emplace(object, ++last_tag_).second);
       if (i == 0 && fullest != nullptr && order_ == SpanOrder::kFullestFirst) {
@@ -198,8 +199,7 @@ class CentralProgram {
     const Span* span = *it;
     char* start = reinterpret_cast<char*>(source_.base()) + span->start_offset();
     char* bad = start + bytes_.Below(span->num_pages * kPageSize);
-    const auto offset = static_cast<size_t>(bad - start);
-    if (offset % info_.size == 0 && live_.contains(bad)) return;  // a good one
+    if (live_.contains(bad)) return;  // a good one
     void* bad_then_good[2] = {bad, nullptr};
     size_t n = 1;
     if (!live_.empty() && bytes_.Byte() % 2 == 0) {

@@ -247,6 +247,30 @@ TEST_F(CentralFreeListTest, AMisalignedFreeIsReported) {
   EXPECT_EQ(list_.objects_out(), objects.size());
 }
 
+// No object begins where the span does: a free of what is there must neither end in another object
+// nor go on for ever.
+TEST_F(CentralFreeListTest, AFreeBeforeTheFirstObjectIsReported) {
+  for (const size_t size : {size_t{18000}, size_t{40000}}) {
+    TestCentral list;
+    list.Init(ClassOfSize(size), &source_);
+    const size_t first = InfoOf(ClassOfSize(size)).first;
+    ASSERT_GT(first, 0u);
+    void* object = nullptr;
+    ASSERT_EQ(list.Take(&object, 1), 1u);
+    char* start = static_cast<char*>(object) - first;
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(start) % kPageSize, 0u);
+    for (const size_t off : {size_t{0}, size_t{8}, size_t{16}, first - 16, first - 1}) {
+      void* bad = start + off;
+      list.Give(&bad, 1);
+      EXPECT_EQ(source_.bad_frees.back(), bad);
+    }
+    EXPECT_EQ(list.objects_out(), 1u);
+    list.Give(&object, 1);
+    EXPECT_EQ(list.objects_out(), 0u);
+  }
+  EXPECT_EQ(source_.bad_frees.size(), 10u);
+}
+
 TEST_F(CentralFreeListTest, AFreeIntoAnotherClassOrNoSpanIsReported) {
   Use(64);
   TestCentral other;

@@ -138,10 +138,17 @@ TEST_F(IdleSearchTest, ComesAgainForWhatWasUsedLately) {
 }
 
 TEST(IdlePages, AnObjectTouchesAllNativePagesThatItLiesOn) {
-  EXPECT_EQ(NativePagesOfObject(3, 1024), 0b1u);
-  EXPECT_EQ(NativePagesOfObject(4, 1024), 0b10u);
-  EXPECT_EQ(NativePagesOfObject(1, 3072), 0b11u);
-  EXPECT_EQ(NativePagesOfObject(0, 256 << 10), ~uint64_t{0});
+  const auto pages = [](size_t size, size_t index) {
+    return NativePagesOfObject(InfoOf(ClassOfSize(size)), index);
+  };
+  EXPECT_EQ(pages(1024, 3), 0b1u);
+  EXPECT_EQ(pages(1024, 4), 0b10u);
+  EXPECT_EQ(pages(3072, 1), 0b11u);
+  EXPECT_EQ(pages(256 << 10, 0), ~uint64_t{0});
+  // 64 bytes before they would, but for the first: 20352 bytes from 64 and from 20416 on.
+  EXPECT_EQ(pages(20000, 0), 0b11111u);
+  EXPECT_EQ(pages(20000, 1), 0b1111110000u);
+  EXPECT_EQ(pages(20000, 2), 0b111111000000000u);
 }
 
 }  // namespace

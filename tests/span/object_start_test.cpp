@@ -16,14 +16,14 @@ size_t StepOf(size_t size) { return size < 16384 ? 1 : 8; }
 
 class ObjectStart : public testing::TestWithParam<size_t> {};
 
-TEST_P(ObjectStart, IsAMultipleOfTheSizeFromTheSpansStart) {
+TEST_P(ObjectStart, IsAMultipleOfTheSizeFromTheFirstObject) {
   const auto c = static_cast<SizeClass>(GetParam());
   const ClassInfo& info = InfoOf(c);
   for (const uintptr_t base : kBases) {
     PageEntry entry{};
     for (size_t offset = 0; offset < info.pages * kPageSize; offset += StepOf(info.size)) {
       if (offset % kPageSize == 0) entry = EntryFor(c, base, base + offset);
-      const bool starts = offset % info.size == 0;
+      const bool starts = offset >= info.first && (offset - info.first) % info.size == 0;
       ASSERT_EQ(IsObjectStart(entry, c, base + offset), starts)
           << info.size << " at " << std::hex << base << " + " << offset;
     }
@@ -35,7 +35,7 @@ TEST_P(ObjectStart, IsTheSameOnASampledPage) {
   const auto c = static_cast<SizeClass>(GetParam());
   const ClassInfo& info = InfoOf(c);
   for (size_t object = 0; object < info.objects; ++object) {
-    const uintptr_t p = kBases[0] + object * info.size;
+    const uintptr_t p = kBases[0] + info.first + object * info.size;
     PageEntry entry = EntryFor(c, kBases[0], p & ~(kPageSize - 1));
     entry.class_bits |= uint16_t{kSampledPage} << kClassBitsShift;
     EXPECT_TRUE(IsObjectStart(entry, c, p));

@@ -74,8 +74,9 @@ TEST(SizeClasses, SpansAreWellFilled) {
     const size_t bytes = c.pages * kPageSize;
     ASSERT_GE(c.objects, 1u);
     EXPECT_LE(c.objects, 1024u);  // the widest bitmap of a span record
-    EXPECT_LE(size_t{c.objects} * c.size, bytes);
-    const size_t tail = bytes - size_t{c.objects} * c.size;
+    const size_t used = c.first + size_t{c.objects} * c.size;
+    EXPECT_LE(used, bytes);
+    const size_t tail = bytes - used;
     EXPECT_LT(tail, c.size);
     EXPECT_LE(tail * 32, bytes);
     EXPECT_LE(bytes, 64 * kNativePageSize);  // idle pages are a 64-bit mask
@@ -99,10 +100,40 @@ TEST(SizeClasses, ShortSpansAreTheShortestWithALittleTail) {
     ASSERT_LE(shape.pages, full.pages);
     ASSERT_GE(shape.objects, 1u);
     const size_t bytes = shape.pages * kPageSize;
-    ASSERT_LE(shape.objects * c.size, bytes);
-    const size_t tail = bytes - shape.objects * c.size;
+    ASSERT_LE(c.first + shape.objects * c.size, bytes);
+    const size_t tail = bytes - c.first - shape.objects * c.size;
     EXPECT_LT(tail, c.size);
     EXPECT_LE(tail * 8, bytes);
+  }
+}
+
+// Where a copy into a buffer with a small header is slow on some machines: see ObjectBytes.
+TEST(SizeClasses, LargeObjectsKeepOffTheBordersOfPages) {
+  size_t kept_off = 0;
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    if (c.size <= (16 << 10) || IsPowerOfTwo(c.size)) {
+      EXPECT_EQ(c.first, 0u) << c.size;
+      continue;
+    }
+    ++kept_off;
+    for (size_t object = 0; object < c.objects; ++object) {
+      const size_t at = (c.first + object * c.size) % kNativePageSize;
+      EXPECT_TRUE(at >= 64 && at <= kNativePageSize - 64) << c.size << " object " << object;
+      EXPECT_EQ(at % 64, 0u) << c.size << " object " << object;
+    }
+  }
+  EXPECT_EQ(kept_off, 2u * 28);  // seven between any two powers of two from 16 KiB to 256 KiB
+}
+
+// As many objects lie in as many pages as if they began at the borders.
+TEST(SizeClasses, KeepingOffBordersTakesNoPage) {
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const ClassInfo& c = InfoOf(Class(i));
+    if (c.first == 0) continue;
+    const size_t nominal = c.size + 128;
+    EXPECT_EQ(nominal % 2048, 0u) << c.size;
+    EXPECT_EQ(c.objects, c.pages * kPageSize / nominal) << c.size;
   }
 }
 
@@ -137,23 +168,57 @@ TEST(SizeClasses, TheReciprocalIsExactForEveryOffset) {
 }
 
 TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
+  const auto aligned = [](const ClassInfo& info, size_t align) {
+    for (size_t object = 0; object < info.objects; ++object) {
+      if ((info.first + object * info.size) % align != 0) return false;
+    }
+    return true;
+  };
   for (size_t align = 1; align <= kPageSize; align *= 2) {
     for (size_t size = 0; size <= kMaxClassSize; size += size < 2048 ? 1 : 61) {
+      SCOPED_TRACE(testing::Message() << "size " << size << " align " << align);
       const SizeClass c = ClassOfAligned(size, align);
       if (c == SizeClass::kNone) {
-        // The largest class serves every alignment, so there is always one.
-        FAIL() << "none for size " << size << " align " << align;
+        // A run of its own has less slack.
+        ASSERT_GT(size, kLargestUnshifted);
+        ASSERT_GT(align, kShift);
+        for (size_t any = 1; any <= kNumSizes; ++any) {
+          const ClassInfo& info = InfoOf(Class(any));
+          ASSERT_FALSE(info.size >= size && (info.size - size) * 8 <= info.size &&
+                       IsAligned(info, align))
+              << info.size;
+        }
+        continue;
       }
       const ClassInfo& info = InfoOf(c);
       ASSERT_GE(info.size, size);
-      // Every object of a span that starts on a page boundary is aligned.
-      ASSERT_EQ(info.size % align, 0u) << "size " << size << " align " << align;
+      ASSERT_TRUE(aligned(info, align));
       // The smallest such class.
       for (size_t smaller = Raw(c); smaller-- > 1;) {
-        const size_t s = InfoOf(Class(smaller)).size;
-        if (s < size) break;
-        ASSERT_NE(s % align, 0u) << "size " << size << " align " << align;
+        if (InfoOf(Class(smaller)).size < size) break;
+        ASSERT_FALSE(IsAligned(InfoOf(Class(smaller)), align));
       }
+    }
+  }
+}
+
+TEST(SizeClasses, WholePagesAreNotShared) {
+  for (size_t size = 0; size <= kMaxClassSize; size += 61) {
+    const SizeClass c = ClassOfWholePages(size);
+    const ClassInfo& info = InfoOf(c);
+    SCOPED_TRACE(testing::Message() << size << " in " << info.size);
+    ASSERT_GE(info.size, size);
+    ASSERT_FALSE(IsLasting(c));
+    ASSERT_TRUE(info.objects == 1 || info.first == 0);  // BlockInDivided (regions/reaps.cpp)
+    size_t page = SIZE_MAX;
+    for (size_t object = 0; object < info.objects; ++object) {
+      const size_t start = info.first + object * info.size;
+      ASSERT_NE(start / kPageSize, page) << object;
+      page = (start + info.size - 1) / kPageSize;
+      ASSERT_EQ(page - start / kPageSize + 1, PagesCeil(info.size).raw()) << object;
+    }
+    if (size > kPageSize) {
+      ASSERT_LE((info.size - size) * 4, info.size + 4 * kPageSize);
     }
   }
 }

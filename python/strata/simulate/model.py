@@ -22,6 +22,8 @@ from strata.symbolize import nameless
 
 LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ \d+ +(/.*)")
 LARGEST_CLASS = 256 << 10
+LARGEST_UNSHIFTED = 16 << 10
+SHIFT = 128  # what larger classes have less than their step says, save powers of two
 PAGE = 8192
 FOREVER = float("inf")
 # of the model's classes, a lifetime within each; `longer` is a decade like the others
@@ -34,8 +36,13 @@ def class_size(size: int) -> int:
         return 8
     if size <= 128:
         return -(-size // 16) * 16
-    step = PAGE if size > LARGEST_CLASS else (1 << (size - 1).bit_length()) // 16
-    return -(-size // step) * step
+    if size > LARGEST_CLASS:
+        return -(-size // PAGE) * PAGE
+    step = (1 << (size - 1).bit_length()) // 16
+    whole = -(-size // step) * step
+    if whole <= LARGEST_UNSHIFTED or whole & (whole - 1) == 0:
+        return whole
+    return whole - SHIFT if size <= whole - SHIFT else class_size(whole + 1)
 
 
 @dataclass(frozen=True)
