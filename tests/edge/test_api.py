@@ -18,6 +18,7 @@ ONLY_STRATA = {
     "free_sized_after_realloc",
     "cfree_frees",
     "realloc_moves_pages",
+    "large_blocks_begin_off_the_borders_of_pages",
 }
 MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
@@ -46,6 +47,8 @@ def test_api(lab: Lab, case: str, mode: str) -> None:
 @MODES
 @pytest.mark.parametrize("case", cases(HERE / "alignment_cases.c"))
 def test_alignment(lab: Lab, case: str, mode: str) -> None:
+    if case in ONLY_STRATA:
+        lab.require_strata()
     lab.run(lab.build(HERE / "alignment_cases.c"), case, env={"STRATA_CACHE": mode}).silent()
 
 
