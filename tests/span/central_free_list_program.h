@@ -40,10 +40,9 @@ class CentralProgram {
  private:
   // Every object count that matters: dense, sparse, one a span, objects across native pages.
   SizeClass PickClass() {
-    constexpr size_t kSizes[] = {8,    16,   48,    144,   448,    1024,   1280,
-                                 2048, 3072, 6144,  7168,  12288,  20352,  32768,
-                                 4096, 8192, 16384, 65536, 131072, 262144, 64,
-                                 18304, 36000, 40000};
+    constexpr size_t kSizes[] = {8,     16,    48,     144,    448,   1024,  1280,  2048,
+                                 3072,  6144,  7168,   12288,  20352, 32768, 4096,  8192,
+                                 16384, 65536, 131072, 262144, 64,    18304, 36000, 40000};
     return ClassOfSize(kSizes[bytes_.Byte() % std::size(kSizes)]);
   }
 

@@ -193,6 +193,9 @@ TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
       const ClassInfo& info = InfoOf(c);
       ASSERT_GE(info.size, size);
       ASSERT_TRUE(aligned(info, align));
+      if (size > kLargestUnshifted) {
+        ASSERT_LE((info.size - size) * 8, info.size);
+      }
       // The smallest such class.
       for (size_t smaller = Raw(c); smaller-- > 1;) {
         if (InfoOf(Class(smaller)).size < size) break;
