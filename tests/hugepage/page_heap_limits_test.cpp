@@ -314,6 +314,7 @@ TEST_F(PageHeapLimitsTest, HugePagesAreVisitedInOrderAndWithoutTheLock) {
 }
 
 TEST_F(PageHeapLimitsTest, HugePagesKnowHowLongTheyAreInUse) {
+  kernel.Advance(1000);
   Take(1);
   kernel.Advance(5000);
   const PageRange r = Take(512);
