@@ -206,7 +206,8 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
           for (const Place& place : rule.places) {
             if (!place.covers(static_cast<int>(a))) continue;
             const llvm::Value* v = call->getArgOperand(a);
-            if (rule.inside && address_of(v, memory_.layout()).offset == 0) continue;
+            const Address at = address_of(v, memory_.layout());
+            if (rule.inside && at.offset == 0 && !llvm::isa<llvm::PHINode>(at.root)) continue;
             if (!memory_.points(v).test(kAnywhere)) out.merge(memory_.objects(memory_.points(v)));
           }
         }
