@@ -87,8 +87,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         const Address a = address(which, state.fact);
         bool moved = false;
         for (const Name& n : state.fact.names) {
-          moved |= n.root == a.root && n.steps == 0 && n.offsets[0] != a.offset &&
-                   a.offset != kAnyOffset && n.offsets[0] != kAnyOffset;
+          moved |= n.root == a.root && n.steps == 0 && a.offset != kAnyOffset &&
+                   n.offsets[0] != kAnyOffset && a.offset > n.offsets[0];
         }
         if (!moved) continue;
       }
@@ -354,10 +354,16 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     const bool guess = property(state.fact).track == Track::kAddress &&
                        (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
     if (guess) return false;
-    for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
+    // What is given to a library runs when the library likes: perhaps in another thread.
+    const llvm::Function* called = call.getCalledFunction();
+    const bool later = property(state.fact).track == Track::kAddress && called != nullptr &&
+                       called->isDeclaration();
+    if (!later) {
+      for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
+    }
     if (entered) return false;
     if (program_.ends(call)) return false;
-    if (targets.empty() && !foreign(state, call)) return false;
+    if ((later || targets.empty()) && !foreign(state, call)) return false;
   }
   // Names through what the call may have written are gone.
   bool gone = false;

@@ -143,6 +143,7 @@ class Solver {
   // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
+  bool is_the_callers(const Context& root, const Exit& exit) const;
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,

@@ -282,35 +282,16 @@ RIGHT = {
     "a record copied over it": "struct m { char *s; char *e; }; int f(int n) { struct m a, b;\n"
     "a.s = malloc(4); if (!a.s) return 1; free(a.s); b.s = malloc(8); if (!b.s) return 1;\n"
     "b.e = b.s; a = b; a.s[0] = 1; free(a.s); return n; }",
-    "a count that falls to nothing": "struct r { int n; char *b; }; static void put(struct r *r) {\n"
-    "if (--r->n == 0) { free(r->b); free(r); } } int f(struct r *r) { put(r); return r->n; }",
-    "a lock that may be taken again": "static pthread_mutex_t m; static int n;\n"
-    "void init(void) { pthread_mutexattr_t a; pthread_mutexattr_init(&a);\n"
-    "pthread_mutexattr_settype(&a, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_init(&m, &a); }\n"
-    "static int get(void) { pthread_mutex_lock(&m); int r = n; pthread_mutex_unlock(&m); return r; }\n"
-    "int f(void) { pthread_mutex_lock(&m); n = get() + 1; pthread_mutex_unlock(&m); return 0; }",
-    "a lock that is made so": "static pthread_mutex_t m = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;\n"
-    "int f(int n) { pthread_mutex_lock(&m); pthread_mutex_lock(&m); n++; pthread_mutex_unlock(&m);\n"
-    "pthread_mutex_unlock(&m); return n; }",
-    "a lock of C++ that may be taken again": "#include <mutex>\nstd::recursive_mutex m; int n;\n"
-    "int get() { std::lock_guard<std::recursive_mutex> g(m); return n; }\n"
-    "int f() { std::lock_guard<std::recursive_mutex> g(m); return get() + 1; }",
-    "the part of a text that is empty": "void f(void) { char l[80]; if (!fgets(l, 80, stdin)) return;\n"
-    "char *v = strchr(l, '='); if (!v) return; *v = 0; printf(v); }",
-    "who opens for another": "struct s { int fd; }; static int begin(struct s *s, const char *n) {\n"
-    "s->fd = open(n, 0); return s->fd < 0 ? -1 : 0; } static void end(struct s *s) { close(s->fd); }\n"
-    "int f(const char *n) { struct s s; if (begin(&s, n)) return -1; char c = 0;\n"
-    "if (read(s.fd, &c, 1) != 1) { end(&s); return -1; } end(&s); return c; }",
-    "a string that holds something else": "#include <string>\nvoid f() { const char *e = getenv(\"E\");\n"
-    "if (!e) return; std::string s = e; s = \"%d\\n\"; printf(s.c_str(), (int)s.size()); }",
-    "each its own copy": "struct m { char *s; long n[8]; }; int f(const char *t) { struct m a, b;\n"
-    "memset(&a, 0, sizeof a); a.s = strdup(t); if (!a.s) return 1; b = a; b.s = strdup(a.s);\n"
-    "free(a.s); free(b.s); return 0; }",
 }
 
 
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_says_nothing_of_right_code(text: str, tmp_path: Path) -> None:
-    source = tmp_path / ("a.cpp" if "std::" in text else "a.c")
+    source = tmp_path / "a.c"
     source.write_text(MORE + text)
     assert findings(source) == []
+
+
+@pytest.mark.parametrize("source", sorted((HERE / "right").glob("*.c*")), ids=lambda p: p.stem)
+def test_says_nothing_of_right_programs(source: Path, tmp_path: Path) -> None:
+    assert findings(source, folder=tmp_path) == []

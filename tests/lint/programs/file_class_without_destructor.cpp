@@ -1,3 +1,4 @@
+// A class opens a file and nobody closes it.
 #include <cstdio>
 
 class Reader {

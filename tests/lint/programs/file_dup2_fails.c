@@ -1,3 +1,4 @@
+// Where dup2 fails the descriptor stays open.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// Both ends of a pipe are left when writing fails.
 #include <unistd.h>
 
 int f(int wanted) {

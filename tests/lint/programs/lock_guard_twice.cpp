@@ -1,3 +1,4 @@
+// A guard holds the lock, and what is called takes it again.
 #include <mutex>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Who writes asks, and asking locks as well.
 #include <pthread.h>
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
