@@ -224,11 +224,11 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
   }
   if (content && type->isPointerTy() && !state.fact.is_named({&load, 0}, Track::kContent)) {
     // Another way to the object, if the pointer can hold nothing else.
-    const Bits& held = memory_.points(&load);
+    const Bits held = memory_.points(&load);  // a copy: to ask for cells may make new ones
     if (!held.empty() && held.count() <= 2) {
       for (const Name& n : names) {
         if (n.steps != 0 || n.kind != Name::Kind::kObject || n.offsets[0] == kAnyOffset) continue;
-        if (memory_.cells(n.root, n.offsets[0]) == memory_.cells_of(&load)) {
+        if (memory_.cells(n.root, n.offsets[0]) == held) {
           state.fact.add({&load, {}, 0, Name::Kind::kObject});
           break;
         }
