@@ -53,12 +53,15 @@ Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
                   const llvm::Function* callee) const {
   Fact out = exit;
   out.names.clear();
+  out.lent = false;
+  bool found = !exit.lent;  // where it lies, for who called
   const bool direct = call.getCalledFunction() == callee || call.isIndirectCall();
   for (const Name& n : exit.names) {
     Name outer = n;
     if (n.root == returned_value()) {
       if (!direct) continue;
       outer.root = &call;
+      out.escaped |= n.steps > 0;
     } else if (const auto* parameter = llvm::dyn_cast<llvm::Argument>(n.root)) {
       const int at = Memory::argument_for(call, callee, static_cast<int>(parameter->getArgNo()));
       if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
@@ -73,8 +76,13 @@ Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
           outer.offsets[0] += a.offset;
       }
     }
+    if (exit.lent && n.steps > 0 && llvm::isa<llvm::Argument>(n.root)) {
+      out.lie_at(outer.root);
+      found = true;
+    }
     out.add(outer);
   }
+  out.escaped |= !found;
   return out;
 }
 

@@ -8,7 +8,67 @@ namespace {
 
 constexpr int kMostDepth = 5;  // callers above a beginning
 
+enum class Effect { kNone, kTakes, kGives };
+
+// Whether the function, before `until`, gives back what it has not taken: its caller's.
+bool gives_first(const llvm::Function& f, const llvm::Instruction* until,
+                 llvm::function_ref<Effect(const llvm::CallBase&)> effect) {
+  std::vector<const llvm::BasicBlock*> work{&f.getEntryBlock()};
+  std::set<const llvm::BasicBlock*> seen{work[0]};
+  while (!work.empty()) {
+    const llvm::BasicBlock* block = work.back();
+    work.pop_back();
+    bool going = true;
+    for (const llvm::Instruction& i : *block) {
+      const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+      const Effect what = call != nullptr ? effect(*call) : Effect::kNone;
+      if (what == Effect::kGives) return true;
+      if (what == Effect::kTakes || &i == until) going = false;
+      if (!going) break;
+    }
+    if (!going) continue;
+    for (const llvm::BasicBlock* next : llvm::successors(block)) {
+      if (seen.insert(next).second) work.push_back(next);
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+// Whether the lock that a root took is one that callers have: it was given back before, to be taken
+// again, or, if the root has no name for it at its end, other functions give such locks back.
+bool Solver::is_the_callers(const Context& root, const Exit& exit) const {
+  Bits cells;
+  for (const Name& n : root.entry.names) {
+    if (n.kind == Name::Kind::kObject) cells.merge(name_cells(n, n.steps));
+  }
+  const bool known = !cells.test(kAnywhere);
+  const auto effect = [&](const llvm::CallBase& call) {
+    for (const Rule* rule : rules_for(exit.fact.property, call)) {
+      if (rule->kind != Rule::Kind::kProduce || call.arg_empty()) continue;
+      const llvm::Value* lock = call.getArgOperand(0);
+      const bool same = root.entry.is_named(address(lock, root.entry), Track::kAddress);
+      if (!same && !(known && memory_.cells_of(lock).intersects(cells))) continue;
+      if (rule->state != 0) return Effect::kTakes;
+      if (rule->from != kNoState) return Effect::kGives;
+    }
+    return Effect::kNone;
+  };
+  if (gives_first(*root.function, root.start, effect)) return true;
+  if (exit.fact.has_object()) return false;
+  if (!known) return true;  // a guess
+  std::set<const llvm::Function*> others{root.function};
+  for (const auto& [f, rules] : rules_[exit.fact.property]) {
+    for (const llvm::User* user : f->users()) {
+      const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
+      if (call == nullptr || effect(*call) != Effect::kGives) continue;
+      const llvm::Function* other = call->getFunction();
+      if (others.insert(other).second && gives_first(*other, nullptr, effect)) return true;
+    }
+  }
+  return false;
+}
 
 // Once all ways out of a function are known: names through memory hold for its callers only if they
 // hold on each way out that looks the same to them.
@@ -17,6 +77,10 @@ void Solver::rise() {
   rising_.clear();
   for (const auto& [id, number] : rising) {
     Exit exit = contexts_[id].exits[number];
+    if (property(exit.fact).track == Track::kAddress && is_the_callers(contexts_[id], exit)) {
+      contexts_[id].released = false;
+      continue;
+    }
     std::erase_if(exit.fact.names, [&](const Name& n) {
       if (n.steps == 0 || property(exit.fact).track == Track::kContent) return false;
       for (const Exit& other : contexts_[id].exits) {

@@ -41,9 +41,10 @@ std::vector<const Rule*> Solver::rules_for(std::size_t p, const llvm::CallBase& 
     return found == by_name.end() ? std::vector<const Rule*>() : found->second;
   }
   std::vector<const Rule*> out;
-  const Functions& targets = memory_.callees(call);
-  if (targets.size() == 1) {
-    if (const auto found = by_name.find(targets[0]); found != by_name.end()) out = found->second;
+  const Functions &targets = memory_.callees(call), &others = memory_.externals(call);
+  if (targets.size() + others.size() == 1) {
+    const llvm::Function* f = targets.empty() ? others[0] : targets[0];
+    if (const auto found = by_name.find(f); found != by_name.end()) out = found->second;
   }
   return out;
 }
@@ -86,10 +87,14 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         const Address a = address(which, state.fact);
         bool moved = false;
         for (const Name& n : state.fact.names) {
-          moved |= n.root == a.root && n.steps == 0 && n.offsets[0] != a.offset &&
-                   a.offset != kAnyOffset && n.offsets[0] != kAnyOffset;
+          moved |= n.root == a.root && n.steps == 0 && a.offset != kAnyOffset &&
+                   n.offsets[0] != kAnyOffset && a.offset > n.offsets[0];
         }
         if (!moved) continue;
+      }
+      if (rule->not_recursive && which != nullptr &&
+          memory_.cells_of(which).intersects(recursive_)) {
+        continue;
       }
       if (rule->not_owned_by >= 0) {
         const Address a =
@@ -234,13 +239,37 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
         used(state, call, argument)) {
       return false;
     }
-    if (copies && a == 1) {
+    if (copies && a == 1 && !llvm::isa<llvm::ConstantInt>(call.getArgOperand(2))) {
       for (const Name& n : state.fact.names) state.fact.escaped |= n.root == at.root && n.steps > 0;
     }
     const bool keeps = !(known != nullptr && known->isIntrinsic()) && !call.doesNotCapture(a);
     if (keeps && p.track != Track::kContent) state.fact.escaped = true;
   }
   return true;
+}
+
+// The names of what lies in a record that is copied, in its copy.
+std::vector<Name> Solver::copied(const State& state, const llvm::CallBase& call) const {
+  std::vector<Name> out;
+  const auto* whole = llvm::dyn_cast<llvm::MemTransferInst>(&call);
+  const auto* f = call.getCalledFunction();
+  const bool copies =
+      whole != nullptr || (f != nullptr && (f->getName() == "memcpy" || f->getName() == "memmove"));
+  if (!copies || property(state.fact).track != Track::kObject) return out;
+  const auto* length = llvm::dyn_cast<llvm::ConstantInt>(call.getArgOperand(2));
+  const Address to = address(call.getArgOperand(0), state.fact);
+  const Address from = address(call.getArgOperand(1), state.fact);
+  if (length == nullptr || to.offset == kAnyOffset || from.offset == kAnyOffset) return out;
+  for (const Name& n : state.fact.names) {
+    if (n.root != from.root || n.steps == 0 || n.offsets[0] < from.offset ||
+        n.offsets[0] >= from.offset + length->getSExtValue()) {
+      continue;
+    }
+    out.push_back(n);
+    out.back().root = to.root;
+    out.back().offsets[0] += to.offset - from.offset;
+  }
+  return out;
 }
 
 // A record that is copied or cleared as a whole: its cells lead to the object no more.
@@ -310,6 +339,7 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     return true;
   }
   if (start_pack(state, call)) return true;
+  const std::vector<Name> copies = copied(state, call);
   overwrite_by(state, call);
   if (!state.fact.has_object()) return lost(state, call);
   const std::vector<const Rule*> rules = rules_for(state.fact.property, call);
@@ -324,10 +354,16 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     const bool guess = property(state.fact).track == Track::kAddress &&
                        (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
     if (guess) return false;
-    for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
+    // What is given to a library runs when the library likes: perhaps in another thread.
+    const llvm::Function* called = call.getCalledFunction();
+    const bool later = property(state.fact).track == Track::kAddress && called != nullptr &&
+                       called->isDeclaration();
+    if (!later) {
+      for (const llvm::Function* callee : targets) enter(state, call, callee, entered);
+    }
     if (entered) return false;
     if (program_.ends(call)) return false;
-    if (targets.empty() && !foreign(state, call)) return false;
+    if ((later || targets.empty()) && !foreign(state, call)) return false;
   }
   // Names through what the call may have written are gone.
   bool gone = false;
@@ -341,6 +377,10 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     });
   }
   if (gone) state.fact.escaped = true;
+  for (const Name& n : copies) {
+    state.fact.add(n);
+    state.fact.lie_at(n.root);
+  }
   const Range* result = state.known.find(&call);
   const std::optional<Range> kept =
       result != nullptr ? std::optional<Range>(*result) : std::nullopt;

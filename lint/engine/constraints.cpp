@@ -63,7 +63,9 @@ Node Constraints::constant(const llvm::Constant* c) {
   } else if (const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(c)) {
     const Object object = object_of(g->getValueType());
     graph_.address(n, graph_.location(object, 0));
-    if (g->hasInitializer()) initialise(object, 0, g->getInitializer());
+    if (g->hasInitializer()) {
+      initialise(object, 0, g->getInitializer(), g->getName().starts_with("_ZTV"));
+    }
   } else if (const auto* alias = llvm::dyn_cast<llvm::GlobalAlias>(c)) {
     graph_.copy(n, constant(alias->getAliasee()));
   } else if (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(c)) {
@@ -76,7 +78,7 @@ Node Constraints::constant(const llvm::Constant* c) {
   return n;
 }
 
-void Constraints::initialise(Object object, std::int64_t at, const llvm::Constant* c) {
+void Constraints::initialise(Object object, std::int64_t at, const llvm::Constant* c, bool apart) {
   llvm::Type* type = c->getType();
   if (type->isPointerTy()) {
     if (!llvm::isa<llvm::ConstantPointerNull>(c) && !llvm::isa<llvm::UndefValue>(c)) {
@@ -87,13 +89,17 @@ void Constraints::initialise(Object object, std::int64_t at, const llvm::Constan
     const llvm::StructLayout* layout = m_.layout_.getStructLayout(s);
     for (unsigned i = 0; i < s->getNumElements(); ++i) {
       if (const llvm::Constant* part = c->getAggregateElement(i)) {
-        initialise(object, at + static_cast<std::int64_t>(layout->getElementOffset(i)), part);
+        initialise(object, at + static_cast<std::int64_t>(layout->getElementOffset(i)), part,
+                   apart);
       }
     }
   } else if (llvm::isa<llvm::ConstantArray>(c)) {
-    // The elements of an array are one.
+    // The elements of an array are one, save in a table of virtual functions.
+    const auto size = static_cast<std::int64_t>(
+        m_.layout_.getTypeAllocSize(type->getArrayElementType()).getFixedValue());
     for (unsigned i = 0; i < c->getNumOperands(); ++i) {
-      initialise(object, at, llvm::cast<llvm::Constant>(c->getOperand(i)));
+      initialise(object, apart ? at + i * size : at, llvm::cast<llvm::Constant>(c->getOperand(i)),
+                 apart);
     }
   }
 }
@@ -300,10 +306,12 @@ void Constraints::call(llvm::CallBase& call) {
     const auto found = m_.functions_.find(location);
     if (found == m_.functions_.end()) return;
     llvm::Function& f = *found->second;
-    if (f.isDeclaration())
+    if (f.isDeclaration()) {
       library(call, f.getName());
-    else if (fits(call, f))
+      m_.externals_[&call].push_back(&f);
+    } else if (fits(call, f)) {
       connect(call, f);
+    }
   });
 }
 

@@ -18,7 +18,7 @@ class Constraints {
   Node constant(const llvm::Constant* c);
   Node fresh(const llvm::Value* site);
   Object object_of(llvm::Type* type);
-  void initialise(Object object, std::int64_t at, const llvm::Constant* c);
+  void initialise(Object object, std::int64_t at, const llvm::Constant* c, bool apart);
   void instruction(llvm::Instruction& i);
   void step(llvm::GEPOperator& gep);
   void call(llvm::CallBase& call);

@@ -1,6 +1,9 @@
 // Names and facts (fact.h).
 #include "fact.h"
 
+#include <llvm/Analysis/CaptureTracking.h>
+#include <llvm/IR/Instructions.h>
+
 #include <algorithm>
 
 namespace lint {
@@ -48,6 +51,18 @@ bool Fact::add(const Name& name) {
   return true;
 }
 
+bool is_own(const llvm::Value* root) {
+  if (llvm::isa<llvm::AllocaInst>(root)) return true;
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(root);
+  return call != nullptr && call->returnDoesNotAlias() &&
+         !llvm::PointerMayBeCaptured(root, false, true);
+}
+
+void Fact::lie_at(const llvm::Value* root) {
+  if (is_own(root)) return;
+  (llvm::isa<llvm::Argument>(root) ? lent : escaped) = true;
+}
+
 bool Fact::has_object() const {
   return std::any_of(names.begin(), names.end(),
                      [](const Name& n) { return n.kind != Name::Kind::kOwner; });
@@ -66,7 +81,7 @@ bool Fact::is_named(Address a, Track track) const {
 }
 
 std::size_t FactHash::operator()(const Fact& f) const {
-  std::size_t h = f.property * 31u + f.state * 7u + (f.escaped ? 1u : 0u);
+  std::size_t h = f.property * 31u + f.state * 7u + (f.escaped ? 1u : 0u) + (f.lent ? 2u : 0u);
   h = h * 1000003 + static_cast<std::size_t>(f.extent);
   for (const Name& n : f.names) {
     h = h * 1000003 + reinterpret_cast<std::size_t>(n.root) / 8;

@@ -38,6 +38,9 @@ struct Name {
   }
 };
 
+// Whether memory is a function's own: a local variable, or what it allocated and shows to nobody.
+bool is_own(const llvm::Value* root);
+
 // Stands for what a function returns, in the names at its end.
 const llvm::Value* returned_value();
 
@@ -51,12 +54,15 @@ struct Fact {
   std::uint16_t property = 0;
   StateId state = 0;
   bool escaped = false;     // others can reach it: its end is theirs
+  bool lent = false;        // it lies where a parameter leads: its end is the caller's
   std::int64_t extent = 0;  // bytes of content from the named one on; 0: all
   std::vector<Name> names;  // sorted
 
   bool operator==(const Fact&) const = default;
   bool add(const Name& name);
   bool has_object() const;
+  // A pointer to it now lies in memory that the root leads to.
+  void lie_at(const llvm::Value* root);
   // Whether the value is the object, or points into it.
   bool is_named(Address a, Track track) const;
 };

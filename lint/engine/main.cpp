@@ -61,14 +61,25 @@ std::string read_property(const std::string& file, lint::Property& property) {
          error.message;
 }
 
+std::string file_of(const llvm::DILocation& at) {
+  const std::string file = at.getFilename().str();
+  return file.starts_with("/") ? file : at.getDirectory().str() + "/" + file;
+}
+
 llvm::json::Object place(const lint::Step& step) {
   llvm::json::Object out{{"note", step.note}};
   const llvm::Function* f = step.at->getFunction();
   out["function"] = llvm::demangle(f->getName().str());
   const llvm::DILocation* at = step.at->getDebugLoc().get();
+  // What a header of the system does is told where the program asks for it.
+  while (at != nullptr && at->getInlinedAt() != nullptr && file_of(*at).starts_with("/usr/"))
+    at = at->getInlinedAt();
   if (at != nullptr) {
-    std::string file = at->getFilename().str();
-    if (!file.starts_with("/")) file = at->getDirectory().str() + "/" + file;
+    if (const auto* sub = at->getScope()->getSubprogram(); sub != nullptr && at->getInlinedAt()) {
+      const llvm::StringRef linked = sub->getLinkageName();
+      out["function"] = llvm::demangle((linked.empty() ? sub->getName() : linked).str());
+    }
+    const std::string file = file_of(*at);
     out["file"] = file;
     out["line"] = at->getLine();
     out["column"] = at->getColumn();
@@ -104,7 +115,18 @@ int main(int argc, char** argv) {
   lint::Program program;
   if (const std::string wrong = program.load(options.bitcode, progress); !wrong.empty())
     return fail(wrong);
-  program.prepare(progress);
+  const auto is_known = [&](const llvm::Function& f) {
+    const std::string name = f.getName().str(), plain = lint::plain_name(f);
+    for (const lint::Property& p : properties) {
+      for (const lint::Rule& rule : p.rules) {
+        for (const std::string& pattern : rule.functions) {
+          if (lint::matches(pattern, name) || lint::matches(pattern, plain)) return true;
+        }
+      }
+    }
+    return false;
+  };
+  program.prepare(is_known, progress);
   lint::Memory memory(program, progress);
   lint::Solver solver(program, memory, properties);
   const std::vector<lint::Finding> findings = solver.run(progress);

@@ -8,6 +8,14 @@
 
 namespace lint {
 
+// What a call of C++'s library returns as it was given: `out << x` is `out`.
+const llvm::Value* returned_as_it_is(const llvm::Value* v) {
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(v);
+  const llvm::Function* f = call != nullptr ? call->getCalledFunction() : nullptr;
+  if (f == nullptr || !f->hasFnAttribute(kReturnsFirst)) return nullptr;
+  return call->arg_empty() ? nullptr : call->getArgOperand(0);
+}
+
 Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool through_index) {
   Address a{v, 0};
   for (;;) {
@@ -25,6 +33,8 @@ Address address_of(const llvm::Value* v, const llvm::DataLayout& layout, bool th
                cast != nullptr && !cast->getSrcTy()->isFloatingPointTy() &&
                !cast->getSrcTy()->isIntegerTy(1)) {
       a.root = cast->getOperand(0);
+    } else if (const llvm::Value* same = returned_as_it_is(a.root); same != nullptr) {
+      a.root = same;
     } else if (const auto* freeze = llvm::dyn_cast<llvm::FreezeInst>(a.root)) {
       a.root = freeze->getOperand(0);
     } else if (const auto* e = llvm::dyn_cast<llvm::ConstantExpr>(a.root);
@@ -99,6 +109,12 @@ const Functions& Memory::callees(const llvm::CallBase& call) const {
   static const Functions none;
   const auto found = callees_.find(&call);
   return found == callees_.end() ? none : found->second;
+}
+
+const Functions& Memory::externals(const llvm::CallBase& call) const {
+  static const Functions none;
+  const auto found = externals_.find(&call);
+  return found == externals_.end() ? none : found->second;
 }
 
 const std::vector<const llvm::CallBase*>& Memory::callers(const llvm::Function* f) const {

@@ -28,6 +28,9 @@ constexpr std::int64_t kAnyOffset = INT64_MIN;
 Address address_of(const llvm::Value* v, const llvm::DataLayout& layout,
                    bool through_index = false);
 
+// The first argument of a call that returns it; null if it is none.
+const llvm::Value* returned_as_it_is(const llvm::Value* v);
+
 using Functions = std::vector<llvm::Function*>;
 
 class Memory {
@@ -50,6 +53,8 @@ class Memory {
   // Defined functions that a call can reach; those that are passed to a function without a body
   // too.
   const Functions& callees(const llvm::CallBase& call) const;
+  // Functions without a body that a call through a pointer can reach.
+  const Functions& externals(const llvm::CallBase& call) const;
   const std::vector<const llvm::CallBase*>& callers(const llvm::Function* f) const;
   // What the call can write, itself or by what it calls.
   bool may_write(const llvm::CallBase& call, const Bits& cells) const;
@@ -71,6 +76,7 @@ class Memory {
   llvm::DenseMap<const llvm::Function*, Object> extras_;  // what is passed for `...`
   std::map<Node, llvm::Function*> functions_;             // by location
   llvm::DenseMap<const llvm::CallBase*, Functions> callees_;
+  llvm::DenseMap<const llvm::CallBase*, Functions> externals_;
   llvm::DenseMap<const llvm::Function*, std::vector<const llvm::CallBase*>> callers_;
   struct Effects {
     Bits writes;

@@ -3,6 +3,7 @@
 
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Bitcode/BitcodeReader.h>
+#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/DebugInfo.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
@@ -19,8 +20,14 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/Local.h>
 
+#include <array>
+#include <map>
+
 namespace lint {
 namespace {
+
+constexpr std::size_t kMostAccessor = 40;  // instructions of a function that is small
+constexpr std::size_t kMostCaller = 5000;  // of one that takes in others
 
 std::string in_one_line(std::string text) {
   for (char& c : text) {
@@ -71,6 +78,43 @@ bool wraps_allocator(const llvm::Function& f) {
   return allocates;
 }
 
+// Of C++'s library: streams and strings that are written to and returned.
+bool returns_first(const llvm::Function& f) {
+  const llvm::StringRef name = f.getName();
+  if (!name.starts_with("_ZNS") && !name.starts_with("_ZSt")) return false;
+  if (!f.getReturnType()->isPointerTy() || f.arg_size() < 2) return false;
+  static constexpr const char* kOut = "std::operator<<";
+  static constexpr std::array<const char*, 6> kString{"operator=", "operator+=", "append",
+                                                      "assign",    "insert",     "replace"};
+  const std::string plain = plain_name(f);
+  if (plain.find(kOut) != std::string::npos) return true;
+  const std::size_t last = plain.rfind("::");
+  if (last == std::string::npos) return false;
+  const std::string_view member = std::string_view(plain).substr(last + 2);
+  if (plain.find("ostream") != std::string::npos) return member == "operator<<";
+  return plain.find("basic_string<char") != std::string::npos &&
+         std::any_of(kString.begin(), kString.end(),
+                     [&](const char* name_) { return member.starts_with(name_); });
+}
+
+// A C++ function that a header defines.
+bool is_header(const llvm::Function& f) {
+  const bool header = f.hasLinkOnceLinkage() || f.hasAvailableExternallyLinkage() ||
+                      (f.hasInternalLinkage() && f.hasFnAttribute(llvm::Attribute::InlineHint));
+  return header && !f.isDeclaration() && !f.isVarArg() && f.getName().starts_with("_Z");
+}
+
+// A small one: what it does is seen best where it is called.
+bool is_accessor(const llvm::Function& f) {
+  std::size_t count = 0;
+  for (const llvm::Instruction& i : llvm::instructions(f)) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    if (call != nullptr && call->getCalledFunction() == &f) return false;
+    if (!i.isDebugOrPseudoInst() && ++count > kMostAccessor) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string Program::load(const std::vector<std::string>& files, const Progress& progress) {
@@ -100,13 +144,28 @@ std::string Program::load(const std::vector<std::string>& files, const Progress&
   return {};
 }
 
-void Program::prepare(const Progress& progress) {
+std::string plain_name(const llvm::Function& f) {
+  const std::string name = f.getName().str();
+  std::string plain = llvm::demangle(name);
+  if (plain == name) return plain;
+  int depth = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (plain[i] == '<') ++depth;
+    if (plain[i] == '>') --depth;
+    if (plain[i] == '(' && depth == 0) plain.resize(i);
+  }
+  return plain;
+}
+
+void Program::prepare(const std::function<bool(const llvm::Function&)>& is_known,
+                      const Progress& progress) {
   count_lines();
   llvm::TargetLibraryInfoImpl library(llvm::Triple(module_->getTargetTriple()));
   llvm::TargetLibraryInfo info(library);
   for (llvm::Function& f : *module_) {
     f.removeFnAttr(llvm::Attribute::OptimizeNone);
     if (f.isDeclaration()) llvm::inferNonMandatoryLibFuncAttrs(f, info);
+    if (returns_first(f)) f.addFnAttr(kReturnsFirst);
   }
   inline_allocators();
   llvm::LoopAnalysisManager loops;
@@ -119,6 +178,7 @@ void Program::prepare(const Progress& progress) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graph, modules);
+  inline_accessors(is_known, functions);
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
   // Ways out of a scope meet in one block and part again by a number; each is a path of its own.
@@ -152,6 +212,46 @@ void Program::inline_allocators() {
       llvm::InlineFunction(*call, info);
     }
     if (calls.empty()) return;
+  }
+}
+
+void Program::inline_accessors(const std::function<bool(const llvm::Function&)>& is_known,
+                               llvm::FunctionAnalysisManager& analyses) {
+  llvm::SROAPass registers(llvm::SROAOptions::PreserveCFG);  // so that a chain of them stays small
+  std::map<const llvm::Function*, bool> known;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<llvm::CallBase*> calls;
+    for (llvm::Function& f : *module_) {
+      if (!is_header(f)) continue;
+      registers.run(f, analyses);
+      analyses.clear(f, f.getName());
+      if (!is_accessor(f)) continue;
+      const auto [at, added] = known.try_emplace(&f, false);
+      if (added) at->second = is_known(f);
+      if (at->second) continue;
+      for (llvm::User* user : f.users()) {
+        auto* call = llvm::dyn_cast<llvm::CallBase>(user);
+        if (call != nullptr && call->getCalledFunction() == &f && call->getFunction() != &f &&
+            call->getFunction()->getInstructionCount() < kMostCaller) {
+          calls.push_back(call);
+        }
+      }
+    }
+    if (calls.empty()) break;
+    for (llvm::CallBase* call : calls) {
+      llvm::InlineFunctionInfo info;
+      llvm::InlineFunction(*call, info);
+    }
+  }
+  for (bool gone = true; gone;) {
+    gone = false;
+    for (llvm::Function& f : llvm::make_early_inc_range(*module_)) {
+      f.removeDeadConstantUsers();
+      if (!f.use_empty() || !known.contains(&f)) continue;
+      known.erase(&f);
+      f.eraseFromParent();
+      gone = true;
+    }
   }
 }
 

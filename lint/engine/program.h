@@ -5,6 +5,7 @@
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PassManager.h>
 
 #include <functional>
 #include <memory>
@@ -16,11 +17,19 @@ namespace lint {
 
 using Progress = std::function<void(const char* phase, std::size_t done, std::size_t total)>;
 
+// On a function that returns its first argument.
+constexpr const char* kReturnsFirst = "strata-returns-first";
+
+// The name of a C++ function without its parameters; any other name as it is.
+std::string plain_name(const llvm::Function& f);
+
 class Program {
  public:
   // One line that says why not, or nothing.
   std::string load(const std::vector<std::string>& files, const Progress& progress);
-  void prepare(const Progress& progress);
+  // `is_known` says whether a property has a rule for the function: then its calls stay calls.
+  void prepare(const std::function<bool(const llvm::Function&)>& is_known,
+               const Progress& progress);
 
   llvm::Module& module() { return *module_; }
   const llvm::Module& module() const { return *module_; }
@@ -32,6 +41,8 @@ class Program {
 
  private:
   void inline_allocators();
+  void inline_accessors(const std::function<bool(const llvm::Function&)>& is_known,
+                        llvm::FunctionAnalysisManager& analyses);
   void find_no_return();
   void count_lines();
 

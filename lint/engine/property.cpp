@@ -167,7 +167,11 @@ bool parse_index(Line& line, int& out) {
 
 bool parse_place(Line& line, Place& place) {
   while (line.take("*")) ++place.stars;
-  if (place.stars > 2) return line.fail_before("at most two '*'");
+  if (place.stars > 3) return line.fail_before("at most three '*'");
+  if (line.peek_quoted()) {
+    place.kind = Place::Kind::kGlobal;
+    return line.text(place.variable);
+  }
   if (line.take("return")) return true;
   if (line.take("owned")) {
     place.kind = Place::Kind::kOwned;
@@ -270,7 +274,9 @@ bool parse_forbid(Line& line, const Property& property, Rule& rule) {
   if (!parse_state(line, property, rule.state)) return false;
   rule.inside = line.take("inside");
   if (line.take("not")) {
-    if (!line.expect("of") || !parse_index(line, rule.not_owned_by)) return false;
+    rule.not_recursive = line.take("recursive");
+    if (!rule.not_recursive && !line.expect("of")) return false;
+    if (!rule.not_recursive && !parse_index(line, rule.not_owned_by)) return false;
   }
   return parse_conditions(line, rule) && line.text(rule.message);
 }

@@ -14,13 +14,15 @@ using StateId = std::uint8_t;
 constexpr StateId kNoState = 255;
 constexpr int kUnlimited = 1 << 20;
 
-// Where a rule looks: `return`, `2`, `*2`, `**2`, `3..` (all from the third on), `owned 1`.
+// Where a rule looks: `return`, `2`, `*2`, `**2`, `3..` (all from the third on), `owned 1`,
+// `"optarg"` (a global variable's value).
 struct Place {
-  enum class Kind : std::uint8_t { kReturn, kArgument, kOwned };
+  enum class Kind : std::uint8_t { kReturn, kArgument, kOwned, kGlobal };
   Kind kind = Kind::kReturn;
   int first = 0;  // from 0
   int last = 0;   // kUnlimited for `3..`
   int stars = 0;
+  std::string variable;  // of a global
   bool covers(int argument) const { return argument >= first && argument <= last; }
 };
 
@@ -44,9 +46,10 @@ struct Rule {
   std::optional<Condition> returned;
   std::optional<Condition> argument;
   int argument_index = 0;
-  int owner = -1;         // of a produce: the argument that owns what is produced
-  bool inside = false;    // of a forbid: wrong only if it points into the object, not to it
-  int not_owned_by = -1;  // of a forbid: wrong only if another one owns it
+  int owner = -1;              // of a produce: the argument that owns what is produced
+  bool inside = false;         // of a forbid: wrong only if it points into the object, not to it
+  int not_owned_by = -1;       // of a forbid: wrong only if another one owns it
+  bool not_recursive = false;  // of a forbid: right for a lock that may be taken again
   std::string message;
   int line = 0;
 };

@@ -206,6 +206,11 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
   }
   if (const Range* found = known_.find(v)) return *found;
+  if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v); load != nullptr) {
+    // A `bool` is 0 or 1.
+    if (const auto* range = load->getMetadata(llvm::LLVMContext::MD_range))
+      return llvm::getConstantRangeFromMetadata(*range);
+  }
   if (is_errno(v)) return Range(llvm::APInt(32, 1), llvm::APInt::getSignedMinValue(32));
   if (depth == 0) return full;
   if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(v)) return compare(*cmp, depth);

@@ -42,6 +42,12 @@ bool Solver::is_at(const Fact& fact, const Place& place, const llvm::CallBase& c
   const Property& p = property(fact);
   const int steps = place.stars - (p.track == Track::kContent ? 1 : 0);
   if (place.kind == Place::Kind::kReturn) return false;
+  if (place.kind == Place::Kind::kGlobal) {
+    const llvm::Value* variable = program_.module().getNamedValue(place.variable);
+    return std::any_of(fact.names.begin(), fact.names.end(), [&](const Name& n) {
+      return n.root == variable && n.kind == Name::Kind::kObject && n.steps == steps + 1;
+    });
+  }
   for (unsigned a = 0; a < call.arg_size(); ++a) {
     if (!place.covers(static_cast<int>(a)) && place.kind == Place::Kind::kArgument) continue;
     if (place.kind == Place::Kind::kOwned && static_cast<int>(a) != place.first) continue;
@@ -86,6 +92,13 @@ std::vector<std::pair<Name, std::int64_t>> Solver::names_at(const Property& p, c
   };
   if (place.kind == Place::Kind::kReturn) {
     if (!call.getType()->isVoidTy()) name(&call);
+    return out;
+  }
+  if (place.kind == Place::Kind::kGlobal) {
+    const llvm::Value* variable = program_.module().getNamedValue(place.variable);
+    if (variable != nullptr && steps >= 0 && steps < kMostSteps) {
+      out.emplace_back(Name{variable, {}, static_cast<std::uint8_t>(steps + 1)}, 0);
+    }
     return out;
   }
   for (unsigned a = 0; a < call.arg_size(); ++a) {

@@ -11,6 +11,14 @@ namespace {
 
 constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
 
+// A string or a container: it may lead into itself, and nobody frees the whole.
+bool is_librarys(const llvm::AllocaInst& local) {
+  const auto* type = llvm::dyn_cast<llvm::StructType>(local.getAllocatedType());
+  return type != nullptr && type->hasName() &&
+         (type->getName().starts_with("class.std::") ||
+          type->getName().starts_with("struct.std::"));
+}
+
 }  // namespace
 
 // Whether the function can end as at that exit without the state having arisen, so that its caller
@@ -206,7 +214,8 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
           for (const Place& place : rule.places) {
             if (!place.covers(static_cast<int>(a))) continue;
             const llvm::Value* v = call->getArgOperand(a);
-            if (rule.inside && address_of(v, memory_.layout()).offset == 0) continue;
+            const Address at = address_of(v, memory_.layout());
+            if (rule.inside && at.offset == 0 && !llvm::isa<llvm::PHINode>(at.root)) continue;
             if (!memory_.points(v).test(kAnywhere)) out.merge(memory_.objects(memory_.points(v)));
           }
         }
@@ -251,8 +260,9 @@ void Solver::seed(std::size_t p, const Progress& progress) {
       if (pattern == "<stack>") {
         for (const llvm::Function& f : program_.module()) {
           for (const llvm::Instruction& i : llvm::instructions(f)) {
-            if (llvm::isa<llvm::AllocaInst>(i) && is_wanted(rule.state, &i))
-              seed_place(p, rule, &i);
+            const auto* local = llvm::dyn_cast<llvm::AllocaInst>(&i);
+            if (local != nullptr && !is_librarys(*local) && is_wanted(rule.state, local))
+              seed_place(p, rule, local);
           }
         }
       } else if (pattern == "<static>") {

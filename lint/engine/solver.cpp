@@ -43,17 +43,10 @@ bool moves_along(const llvm::PHINode& phi, const llvm::Value* in, const llvm::Da
 
 Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
     : program_(program), memory_(memory), properties_(properties), rules_(properties.size()) {
+  recursive_ = find_recursive();
   for (const llvm::Function& f : program.module()) {
     const std::string name = f.getName().str();
-    std::string plain = llvm::demangle(name);
-    if (plain != name) {
-      int depth = 0;
-      for (std::size_t i = 0; i < plain.size(); ++i) {
-        if (plain[i] == '<') ++depth;
-        if (plain[i] == '>') --depth;
-        if (plain[i] == '(' && depth == 0) plain.resize(i);
-      }
-    }
+    const std::string plain = plain_name(f);
     for (std::size_t p = 0; p < properties.size(); ++p) {
       for (const Rule& rule : properties[p].rules) {
         for (const std::string& pattern : rule.functions) {
@@ -248,7 +241,8 @@ const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
         }
       } else {
         work.push_back(i->getParent());
-        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i))
+        if (llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(i) ||
+            returned_as_it_is(i) == v)
           values.push_back(i);
       }
     }
@@ -297,7 +291,10 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
       }
       Name more = n;
       more.root = phi;
-      if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset) more.offsets[0] -= a.offset;
+      // However often it moved on, it has moved: one name for that, or a loop has no end.
+      const bool moved = moving && n.root == phi && n.offsets[0] != 0;
+      if (n.offsets[0] != kAnyOffset && a.offset != kAnyOffset && !moved)
+        more.offsets[0] -= a.offset;
       state.fact.add(more);
     }
   }
@@ -316,7 +313,7 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
     if (outer && n.kind != Name::Kind::kScalar) {
       kept |= n.kind != Name::Kind::kOwner;
       out.add(n);
-    } else if (n.steps > 0 && !llvm::isa<llvm::AllocaInst>(n.root)) {
+    } else if (n.steps > 0 && !is_own(n.root)) {
       out.escaped = true;
     }
     if (value != nullptr && n.root == result.root) {
@@ -331,6 +328,9 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
   if (!kept) {
     state.fact.escaped = out.escaped;
     lost(state, end);
+    // A lock in what only this function knows is judged here.
+    if (property(out).track == Track::kAddress && contexts_[state.context].is_root)
+      add_exit(state.context, {std::move(out), std::nullopt, state.trace, &end, {}, {}});
     return;
   }
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
@@ -414,6 +414,7 @@ void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) 
   // Names that the callee cannot change: registers, and cells that it does not write.
   for (const Name& n : waiting.fact.names) state.fact.add(n);
   state.fact.escaped |= waiting.fact.escaped;
+  state.fact.lent |= waiting.fact.lent;
   after_call(state, *waiting.call);
   if (!learn_result(state, *waiting.call, f, exit)) return;
   if (!state.fact.has_object() && !lost(state, *waiting.call)) return;

@@ -143,6 +143,7 @@ class Solver {
   // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
+  bool is_the_callers(const Context& root, const Exit& exit) const;
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
@@ -153,7 +154,7 @@ class Solver {
   void judge_ends(ContextId first);
   bool may_be_released(const Property& p, const Error& error) const;
 
-  // transfer.cpp: single instructions; false if the fact goes no further
+  // transfer.cpp, aliases.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
   bool load(State& state, const llvm::LoadInst& load, States& forks);
   bool store(State& state, const llvm::StoreInst& store, States& forks);
@@ -166,6 +167,8 @@ class Solver {
   void overwrite(State& state, const Bits& cells, Address must);
   Bits name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
+  void recall(Fact& fact, const Name& name, const llvm::Instruction& at);
+  void original(Fact& fact, const Name& name, const llvm::Instruction& at);
   bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, const Bits& cells,
                  Address place) const;
   Address address(const llvm::Value* v, const Fact& fact) const;
@@ -180,6 +183,7 @@ class Solver {
   bool foreign(State& state, const llvm::CallBase& call);
   void enter(State& state, const llvm::CallBase& call, const llvm::Function* callee, bool& entered);
   void after_call(State& state, const llvm::CallBase& call);
+  std::vector<Name> copied(const State& state, const llvm::CallBase& call) const;
   void overwrite_by(State& state, const llvm::CallBase& call) const;
   std::vector<Flag> flags(const State& state) const;
   bool start_pack(State& state, const llvm::CallBase& call);
@@ -193,6 +197,8 @@ class Solver {
   Fact into(const Fact& fact, const llvm::CallBase& call, const llvm::Function* callee) const;
   Fact back(const Fact& exit, const llvm::CallBase& call, const llvm::Function* callee) const;
   int lifted(const Rule& rule, const llvm::CallBase& call, const llvm::Value* argument) const;
+
+  Bits find_recursive() const;  // recursive.cpp
 
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);
@@ -228,6 +234,7 @@ class Solver {
   const std::vector<Property>& properties_;
   // By property: the rules for a function's name.
   std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
+  Bits recursive_;  // the locks that may be taken again
   Facts facts_;
   std::deque<Context> contexts_;
   std::map<std::tuple<const llvm::Function*, FactId, std::vector<std::int64_t>>, ContextId>

@@ -9,21 +9,27 @@ namespace {
 
 // Of a pointer that a loop moves along: where it started. Nothing if that is not one place.
 const llvm::Value* stepped_from(const llvm::Value* v) {
-  const auto* phi = llvm::dyn_cast<llvm::PHINode>(v);
-  if (phi == nullptr || !phi->getType()->isPointerTy()) return nullptr;
+  constexpr std::size_t kMostPhis = 12;
+  const auto* first = llvm::dyn_cast<llvm::PHINode>(v);
+  if (first == nullptr || !first->getType()->isPointerTy()) return nullptr;
   const llvm::Value* base = nullptr;
   bool moves = false;
-  for (const llvm::Value* in : phi->incoming_values()) {
-    const llvm::Value* from = in;
-    while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from))
-      from = gep->getPointerOperand();
-    if (from == phi) {
-      moves = true;
-    } else if (base != nullptr && base != in) {
-      return nullptr;
-    } else {
-      base = in;
+  std::vector<const llvm::PHINode*> phis{first};
+  for (std::size_t p = 0; p < phis.size(); ++p) {
+    for (const llvm::Value* in : phis[p]->incoming_values()) {
+      const llvm::Value* from = in;
+      while (const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(from))
+        from = gep->getPointerOperand();
+      if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(from)) {
+        moves |= from != in;
+        if (std::find(phis.begin(), phis.end(), phi) == phis.end()) phis.push_back(phi);
+      } else if (base != nullptr && base != in) {
+        return nullptr;
+      } else {
+        base = in;
+      }
     }
+    if (phis.size() > kMostPhis) return nullptr;
   }
   return moves ? base : nullptr;
 }
@@ -52,6 +58,19 @@ bool is_tested(const llvm::Value* pointer) {
   return std::any_of(variable->user_begin(), variable->user_end(), [&](const llvm::User* u) {
     return llvm::isa<llvm::LoadInst>(u) && tested(u);
   });
+}
+
+// A text that is parted in two where a pointer found its way into it: "name\0value". What follows
+// is as it was. False if it was cut to nothing: where a variable begins.
+bool parted(Fact& fact, const Name& at, const llvm::ConstantInt& zero) {
+  if (llvm::isa<llvm::AllocaInst, llvm::GlobalVariable>(at.root) || !zero.getType()->isIntegerTy(8))
+    return false;
+  if (fact.extent == 1) return false;
+  Name rest = at;
+  ++rest.offsets[0];
+  std::erase(fact.names, at);
+  if (fact.extent > 1) --fact.extent;
+  return fact.add(rest);
 }
 
 }  // namespace
@@ -110,7 +129,7 @@ Bits Solver::name_cells(const Name& name, int step) const {
 
 bool Solver::lost(State& state, const llvm::Instruction& i) {
   const Property& p = property(state.fact);
-  if (p.track == Track::kAddress || state.fact.escaped) return false;
+  if (p.track == Track::kAddress || state.fact.escaped || state.fact.lent) return false;
   if (llvm::isa<llvm::ReturnInst>(i) && i.getFunction()->getName() == "main") {
     return false;  // the program's end is the end of all it has
   }
@@ -205,11 +224,11 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
   }
   if (content && type->isPointerTy() && !state.fact.is_named({&load, 0}, Track::kContent)) {
     // Another way to the object, if the pointer can hold nothing else.
-    const Bits& held = memory_.points(&load);
+    const Bits held = memory_.points(&load);  // a copy: to ask for cells may make new ones
     if (!held.empty() && held.count() <= 2) {
       for (const Name& n : names) {
         if (n.steps != 0 || n.kind != Name::Kind::kObject || n.offsets[0] == kAnyOffset) continue;
-        if (memory_.cells(n.root, n.offsets[0]) == memory_.cells_of(&load)) {
+        if (memory_.cells(n.root, n.offsets[0]) == held) {
           state.fact.add({&load, {}, 0, Name::Kind::kObject});
           break;
         }
@@ -262,7 +281,8 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
       for (const Name& n : state.fact.names) {
         if (n.root == to.root && n.steps == 0 && n.kind == Name::Kind::kObject &&
             n.offsets[0] == to.offset) {
-          return false;
+          if (!parted(state.fact, n, *c)) return false;
+          break;
         }
       }
     }
@@ -278,7 +298,7 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
     if (!prefixed(inner, to.root, to.offset, more) || !state.fact.add(more))
       state.fact.escaped = true;
     // In memory that outlives the function others may see to its end.
-    if (!llvm::isa<llvm::AllocaInst>(to.root)) state.fact.escaped = true;
+    state.fact.lie_at(to.root);
   }
   state.known.keep_cells([&](Address a) {
     if (a.root == to.root)
@@ -347,81 +367,6 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(&i)) return select(state, *s, forks);
   if (property(state.fact).track == Track::kContent) scalar(state, i);
   return true;
-}
-
-// Whether nothing between the two may have written the cells.
-bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
-                       const Bits& cells, Address place) const {
-  const auto writes = [&](const llvm::Instruction& i) {
-    if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-      const Address to = address_of(s->getPointerOperand(), memory_.layout());
-      if (to.root == place.root) return offsets_meet(to.offset, place.offset);
-      return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
-    }
-    if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
-      return !llvm::isa<llvm::DbgInfoIntrinsic>(i) && memory_.may_write(*c, cells);
-    }
-    return false;
-  };
-  std::set<const llvm::BasicBlock*> seen;
-  std::vector<const llvm::Instruction*> ends{&to};
-  while (!ends.empty()) {
-    const llvm::Instruction* end = ends.back();
-    ends.pop_back();
-    const llvm::BasicBlock* block = end->getParent();
-    bool found = false;
-    for (const llvm::Instruction* i = end->getPrevNode(); i != nullptr; i = i->getPrevNode()) {
-      if (i == &from) {
-        found = true;
-        break;
-      }
-      if (writes(*i)) return false;
-    }
-    if (found) continue;
-    if (block == &block->getParent()->getEntryBlock() || seen.size() > 60) return false;
-    for (const llvm::BasicBlock* before : llvm::predecessors(block)) {
-      if (!seen.insert(before).second) continue;
-      if (before->getTerminator() == &from) continue;
-      if (writes(*before->getTerminator())) return false;
-      ends.push_back(before->getTerminator());
-    }
-  }
-  return true;
-}
-
-// Adds the cells that surely hold the object when `at` is reached, from the loads and stores of it
-// that lie before.
-void Solver::widen(Fact& fact, const llvm::Instruction& at) {
-  for (std::size_t round = 0; round < fact.names.size(); ++round) {
-    const std::vector<Name> names = fact.names;
-    const std::size_t before = names.size();
-    for (const Name& n : names) {
-      if (n.steps == kMostSteps || n.kind == Name::Kind::kScalar) continue;
-      const auto try_cell = [&](const llvm::Instruction& access, const llvm::Value* pointer) {
-        const Address a = address(pointer, fact);
-        Name more;
-        if (!prefixed(n, a.root, a.offset, more)) return;
-        for (int s = 0; s < more.steps; ++s) {
-          const Address first = s == 0 ? a : Address{};
-          if (!untouched(access, at, name_cells(more, s), first)) return;
-        }
-        fact.add(more);
-      };
-      if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(n.root); l != nullptr && l != &at) {
-        if (l->getFunction() == at.getFunction()) try_cell(*l, l->getPointerOperand());
-      } else if (llvm::isa<llvm::CallBase>(n.root) || llvm::isa<llvm::Argument>(n.root)) {
-        for (const llvm::User* user : n.root->users()) {
-          const auto* s = llvm::dyn_cast<llvm::StoreInst>(user);
-          if (s == nullptr || s->getValueOperand() != n.root ||
-              s->getFunction() != at.getFunction()) {
-            continue;
-          }
-          if (dominators(*at.getFunction()).dominates(s, &at)) try_cell(*s, s->getPointerOperand());
-        }
-      }
-    }
-    if (fact.names.size() == before) return;
-  }
 }
 
 }  // namespace lint

@@ -81,10 +81,21 @@ TEST(Property, PassForbidAndTest) {
   EXPECT_TRUE(p.rules[6].entry);
 }
 
+TEST(Property, GlobalVariablesAndLocksThatAreTakenAgain) {
+  const Property p = read("produce f : *\"optarg\" = b\nforbid f : 1 is b not recursive \"no\"");
+  ASSERT_EQ(p.rules.size(), 2u);
+  EXPECT_EQ(p.rules[0].places[0].kind, Place::Kind::kGlobal);
+  EXPECT_EQ(p.rules[0].places[0].variable, "optarg");
+  EXPECT_EQ(p.rules[0].places[0].stars, 1);
+  EXPECT_FALSE(p.rules[0].not_recursive);
+  EXPECT_TRUE(p.rules[1].not_recursive);
+  EXPECT_EQ(p.rules[1].not_owned_by, -1);
+}
+
 TEST(Property, ErrorsHaveAPlace) {
   const std::string head = kHead;
   EXPECT_EQ(complaint(head + "produce f : 0 = b"), "3:13: arguments are counted from 1 to 100");
-  EXPECT_EQ(complaint(head + "produce f : ***1 = b"), "3:15: at most two '*'");
+  EXPECT_EQ(complaint(head + "produce f : ****1 = b"), "3:16: at most three '*'");
   EXPECT_EQ(complaint(head + "test f : 1 = b"),
             "3:15: a test needs 'when return ...' at the end of the line");
   EXPECT_EQ(complaint(head + "forbid f : 1 is b"),

@@ -290,3 +290,8 @@ def test_says_nothing_of_right_code(text: str, tmp_path: Path) -> None:
     source = tmp_path / "a.c"
     source.write_text(MORE + text)
     assert findings(source) == []
+
+
+@pytest.mark.parametrize("source", sorted((HERE / "right").glob("*.c*")), ids=lambda p: p.stem)
+def test_says_nothing_of_right_programs(source: Path, tmp_path: Path) -> None:
+    assert findings(source, folder=tmp_path) == []
