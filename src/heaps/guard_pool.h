@@ -53,8 +53,8 @@ struct GuardVerdict {
 };
 
 // Pages: uintptr_t Reserve(size_t bytes), of memory that cannot be touched, 0 if there is none;
-// bool Open(uintptr_t, size_t bytes) and void Close(uintptr_t, size_t bytes), which gives the memory
-// back; both may be refused.
+// bool Open(uintptr_t, size_t bytes) and void Close(uintptr_t, size_t bytes), which gives the
+// memory back; both may be refused.
 template <class Pages>
 class GuardPool {
  public:

@@ -30,8 +30,8 @@ bool GuardPages::Open(uintptr_t at, size_t bytes) {
   return mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-// Its memory goes back: most slots hold freed blocks, and nobody may read those. Under a filter that
-// may forbid it the page stays open: the block is free all the same.
+// Its memory goes back: most slots hold freed blocks, and nobody may read those. Under a filter
+// that may forbid it the page stays open: the block is free all the same.
 void GuardPages::Close(uintptr_t at, size_t bytes) {
   if (!MayOpenFiles()) return;
   void* page = reinterpret_cast<void*>(at);
