@@ -5,9 +5,9 @@ Stages: the edge table, the storms and some real programs on a debug library,
 which checks its lock ranks and itself, and the composed heaps; programs and
 the unit tests of threads on the gcc release build; goldens and install on
 clang's; programs for aarch64 under qemu-user and for musl; the unit tests
-under ASan with UBSan, those of threads under TSan; the source checks. A stage that cannot build counts as one failure
-and the next one runs all the same. Only the standard library is used, so that
-this starts on any machine with Python 3.11.
+under ASan with UBSan, those of threads under TSan; the source checks. A stage
+that cannot build counts as one failure and the next one runs all the same. Only
+the standard library is used, so that this starts on any machine with Python 3.11.
 
 Black-box tests drive servers and processes against the machine's clock. A few of them that failed
 beside others run once more, alone; those that then pass are said and counted as flaky, and fail

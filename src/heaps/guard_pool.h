@@ -53,7 +53,8 @@ struct GuardVerdict {
 };
 
 // Pages: uintptr_t Reserve(size_t bytes), of memory that cannot be touched, 0 if there is none;
-// bool Open(uintptr_t, size_t bytes) and void Close(uintptr_t, size_t bytes), which may be refused.
+// bool Open(uintptr_t, size_t bytes) and void Close(uintptr_t, size_t bytes), which gives the
+// memory back; both may be refused.
 template <class Pages>
 class GuardPool {
  public:
@@ -172,11 +173,8 @@ class GuardPool {
   size_t taken() const { return taken_.load(std::memory_order_relaxed); }
   size_t live() const { return live_.load(std::memory_order_relaxed); }
   size_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
-  // Pages that have memory: one that was used once keeps it.
-  size_t touched_bytes() const {
-    const size_t n = next_.load(std::memory_order_relaxed);
-    return (n < slots_ ? n : slots_) * kNativePageSize;
-  }
+  // Pages that have memory: Close takes that of freed ones.
+  size_t touched_bytes() const { return live() * kNativePageSize; }
 
  private:
   static constexpr unsigned char kSlack = 0xd7;

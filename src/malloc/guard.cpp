@@ -30,9 +30,13 @@ bool GuardPages::Open(uintptr_t at, size_t bytes) {
   return mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-// Under a filter that may forbid it the page stays open: the block is free all the same.
+// Its memory goes back: most slots hold freed blocks, and nobody may read those. Under a filter
+// that may forbid it the page stays open: the block is free all the same.
 void GuardPages::Close(uintptr_t at, size_t bytes) {
-  if (MayOpenFiles()) mprotect(reinterpret_cast<void*>(at), bytes, PROT_NONE);
+  if (!MayOpenFiles()) return;
+  void* page = reinterpret_cast<void*>(at);
+  mprotect(page, bytes, PROT_NONE);
+  madvise(page, bytes, MADV_DONTNEED);
 }
 
 namespace {

@@ -6,6 +6,8 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +278,19 @@ CASE(ok_threads) {
   for (uintptr_t i = 0; i < 4; ++i)
     CHECK(pthread_create(&threads[i], NULL, ChurnAll, (void*)(i + 1)) == 0);
   for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+}
+
+// Says how many pages of freed blocks have memory.
+CASE(pages_of_freed_blocks) {
+  enum { kBlocks = 200 };
+  Churn(100, kBlocks);
+  int pages = 0;
+  for (int i = 0; i < kBlocks; ++i) {
+    unsigned char present = 0;
+    void* page = (void*)((uintptr_t)g_kept[i] & ~(uintptr_t)4095);
+    pages += mincore(page, 4096, &present) == 0 && (present & 1) != 0;
+  }
+  printf("%d\n", pages);
 }
 
 // An error in a signal handler that interrupts the allocator at work, often with a lock of its own:

@@ -126,6 +126,12 @@ def test_the_program_keeps_its_handler(lab: Lab, case: str) -> None:
     assert said == (case == "handler_before"), result.explain()
 
 
+def test_freed_guarded_blocks_hold_no_memory(lab: Lab) -> None:
+    result = run(lab, "pages_of_freed_blocks", GUARDED)
+    assert result.returncode == 0, result.explain()
+    assert int(result.stdout) == 0
+
+
 def test_an_error_in_a_signal_handler_is_told(lab: Lab) -> None:
     for _ in range(15):
         result = run(lab, "in_a_handler", {"STRATA_SAMPLE": "64K", **GUARDED})

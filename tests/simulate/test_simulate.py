@@ -151,11 +151,11 @@ def test_the_model_is_asked_as_its_format_says() -> None:
 
 
 def test_sizes_are_those_of_the_allocators_classes() -> None:
-    asked = (1, 8, 9, 24, 112, 129, 1024, 1025, 4368, 16_384, 18_304, 18_305, 32_768, 40_960)
-    given = (8, 8, 16, 32, 112, 144, 1024, 1152, 4608, 16_384, 18_304, 20_352, 32_768, 44_928)
-    asked += (200_000, 212_900, 262_000, 262_144, 262_145)
-    given += (212_864, 229_248, 262_144, 262_144, 270_336)
-    assert [model.class_size(size) for size in asked] == list(given)
+    asked = [1, 8, 9, 24, 112, 129, 1024, 1025, 4368, 16_384, 18_304, 18_305, 32_768, 40_960]
+    given = [8, 8, 16, 32, 112, 144, 1024, 1152, 4608, 16_384, 18_304, 20_352, 32_768, 44_928]
+    asked += [200_000, 212_900, 262_000, 262_144, 262_145]
+    given += [212_864, 229_248, 262_144, 262_144, 270_336]
+    assert [model.class_size(size) for size in asked] == given
 
 
 def test_files_on_flash_are_rewritten_less_where_they_lie_by_lifetime(
