@@ -35,6 +35,14 @@ class HugeFiller {
   size_t hugepages() const { return hugepages_; }
   size_t count(TrackerLists::Kind kind) const { return lists_.count(kind); }
   bool has_empties() const { return !empties_.empty(); }
+  // Counts so many of them and no more.
+  HugePages Empties(HugePages most) const {
+    HugePages n;
+    for (const HugeTracker* t = empties_.first(); t != nullptr && n < most;
+         t = IntrusiveList<HugeTracker>::Next(t))
+      n += HugePages(1);
+    return n;
+  }
 
   // A run in a hugepage of its group that is here already; empty when none fits. Out of line, like
   // the two below: who goes on to a fresh hugepage is deep in a stack that may be small, and should

@@ -375,14 +375,20 @@ STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r)
   return run;
 }
 
-// After a failed attempt: releases what may have stood in its way. False: nothing did.
+// After a failed attempt: gives back what stood in its way. False: nothing did, or it would not be
+// enough. A program at its limit may ask again and again, so a vain request may cost nothing.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::MakeRoom(Pages n) {
-  // Under a limit, as much as the request may back. Otherwise cached ranges, which cannot join the
-  // free ranges next to them while they are backed.
-  const Pages wanted =
-      hard_limit_.hit() ? PagesOf(HugeCeil(n) + HugePages(2)) : PagesOf(tiers_.cache.size());
-  return ReleaseForRequest(wanted) > Pages(0);
+  if (hard_limit_.hit()) {
+    if (tiers_.used + n > hard_limit_.most()) return false;  // whatever goes back
+    return ReleaseForRequest(PagesOf(HugeCeil(n) + HugePages(2))) > Pages(0);
+  }
+  // There are no more addresses, and what is free together was looked at.
+  const HugePages wanted = HugeCeil(n), free = tiers_.cache.size() + tiers_.allocator.free();
+  const HugePages least = free < wanted ? wanted - free : HugePages(1);
+  if (tiers_.filler.Empties(least) < least) return releaser_.DropEmptyRegions(tiers_);
+  OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseEmpties(tiers_); });
+  return true;
 }
 
 // For callers on a program's stack.

@@ -12,6 +12,7 @@
 #include "hugepage/huge_filler.h"
 #include "hugepage/huge_page_map.h"
 #include "hugepage/huge_tracker.h"
+#include "hugepage/joined_range.h"
 #include "hugepage/page_run.h"
 #include "hugepage/page_tiers.h"
 #include "hugepage/soft_limit.h"
@@ -76,6 +77,7 @@ class PageRuns {
   HugeRange TakeHugePages(Tiers& t, const Wanted& want, OnStack where, Fresh* kind)
       STRATA_REQUIRES(t.lock);
   HugeRange TakeUnbacked(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
+  HugeRange TakeJoined(Tiers& t, HugePages n, HugePages align) STRATA_REQUIRES(t.lock);
   bool AddRegion(Tiers& t) STRATA_REQUIRES(t.lock);
   HugeTracker* AddTrackerHere(Tiers& t, Pages least, OnStack where) STRATA_REQUIRES(t.lock);
   HugeTracker* NewTracker(Tiers& t, HugePageId page, Fresh kind) STRATA_REQUIRES(t.lock);
@@ -85,7 +87,7 @@ class PageRuns {
   void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
   void GiveLarge(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
   bool GrowOver(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
-  void TakeFree(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+  void TakeFree(Tiers& t, const JoinedRange& r) STRATA_REQUIRES(t.lock);
   static bool FreeFrom(const Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
 
   HardLimit& hard_limit_;
@@ -245,7 +247,7 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, const Wanted& want, OnStack 
   if (!t.filler.Prepare()) return {};
   const HugeRange fresh =
       where == OnStack::kSide ? t.allocator.Take(n, want.align) : TakeUnbacked(t, n, want.align);
-  if (fresh.empty()) return {};
+  if (fresh.empty()) return TakeJoined(t, n, want.align);
   t.cache.NoteTaken(n, want.now_ns);
   *kind = sparse ? Fresh::kSparse : Fresh::kZero;
   return fresh;
@@ -256,6 +258,16 @@ STRATA_NOINLINE HugeRange PageRuns<Kernel>::TakeUnbacked(Tiers& t, HugePages n, 
   HugeRange fresh;
   OnSideStack([&]() STRATA_NO_TSA { fresh = t.allocator.Take(n, align); });
   return fresh;
+}
+
+// When there are no more addresses: cached and unbacked ranges that lie side by side serve
+// together, so that none has to be given back first.
+template <PageKernel Kernel>
+STRATA_NOINLINE HugeRange PageRuns<Kernel>::TakeJoined(Tiers& t, HugePages n, HugePages align) {
+  JoinedRange joined;
+  OnSideStack([&]() STRATA_NO_TSA { joined = FindJoined(t, n, align); });
+  if (!joined.part.empty()) TakeFree(t, joined);
+  return joined.part;
 }
 
 // Whole hugepages; the tail of the last goes to the filler.
@@ -361,27 +373,40 @@ bool PageRuns<Kernel>::GrowOver(Tiers& t, PageRange r, Pages new_length) {
     t.map[last].state = HugePageState::kLarge;
     t.large += HugePages(1);
   }
-  TakeFree(t, more);
+  TakeFree(t, {more.first, more});
   BeginLarge(t, more);
   DonateTail(t, {r.first, new_length}, Fresh::kUsed);
   return true;
 }
 
-// Exactly these hugepages, all of them free.
+// Exactly the hugepages of r.part, all of them free; r.begin, where the first free range begins
+// that it meets.
 template <PageKernel Kernel>
-void PageRuns<Kernel>::TakeFree(Tiers& t, HugeRange r) {
+void PageRuns<Kernel>::TakeFree(Tiers& t, const JoinedRange& r) {
   const uint64_t now = t.CoarseNow();
-  for (HugePageId p = r.first; p < r.end();) {
+  const HugeRange part = r.part;
+  for (HugePageId p = r.begin; p < part.end();) {
     const bool cached = t.map[p].state == HugePageState::kCached;
-    const HugePages here =
-        std::min(cached ? t.cache.CachedAt(p) : t.allocator.FreeAt(p), r.end() - p);
+    const HugePages whole = cached ? t.cache.CachedAt(p) : t.allocator.FreeAt(p);
+    const HugeRange here{p, std::min(whole, part.end() - p)};
+    const HugeRange before{p, p < part.first ? part.first - p : HugePages(0)};  // stays as it is
     if (cached) {
-      t.cache.TakeFront({p, here}, now);
+      t.cache.TakeFront(here, now);
     } else {
-      t.allocator.TakeFront({p, here});
-      t.cache.NoteTaken(here, now);
+      t.allocator.TakeFront(here);
+      t.cache.NoteTaken(here.length, now);
     }
-    p += here;
+    if (!before.empty()) {
+      // It joins whatever has its own state behind it.
+      t.map.SetState({part.first, here.end() - part.first}, HugePageState::kLarge);
+      if (cached) {
+        t.cache.Give(before, now);
+      } else {
+        t.cache.NoteGone(before.length, now);
+        t.allocator.Give(before);
+      }
+    }
+    p = here.end();
   }
 }
 

@@ -71,6 +71,18 @@ struct PageTiers {
     return Backed() - Pages(filler.gone_native() / kNativePerPage);
   }
 
+  // Unbacked hugepages up to p, and from p on.
+  HugePages FreeBefore(HugePageId p) const STRATA_REQUIRES(lock) {
+    if (p == HugePageId()) return HugePages(0);
+    const HugePageRecord* r = map.Find(p - HugePages(1));
+    return r != nullptr && r->state == HugePageState::kFree ? p - HugePageId(r->first)
+                                                            : HugePages(0);
+  }
+  HugePages FreeBehind(HugePageId p) const STRATA_REQUIRES(lock) {
+    const HugePageRecord* r = map.Find(p);
+    return r != nullptr && r->state == HugePageState::kFree ? HugePages(r->length) : HugePages(0);
+  }
+
   // Whether one more hugepage may be advised against, or needs no advice.
   bool MayMark() const STRATA_REQUIRES(lock) { return !hugepages || marked < kMarkBudget; }
   // True: the caller advises the kernel against a hugepage here.

@@ -43,7 +43,8 @@ class Releaser {
   // The cache keeps so many while regions have anything to give.
   Pages Release(Tiers& t, Pages target, HugePages keep_cached, Program program)
       STRATA_REQUIRES(t.lock);
-  void DropEmptyRegions(Tiers& t) STRATA_REQUIRES(t.lock);
+  // False: there was none.
+  bool DropEmptyRegions(Tiers& t) STRATA_REQUIRES(t.lock);
 
   // Native pages inside runs in use; see PageHeap.
   InUseRelease ReleaseInUse(Tiers& t, NativeRange* ranges, size_t n, Program program)
@@ -225,7 +226,7 @@ Pages Releaser<Kernel>::ReleaseDetached(Tiers& t, HugeTracker* const* trackers, 
 
 // A region without runs becomes single hugepages again.
 template <PageKernel Kernel>
-void Releaser<Kernel>::DropEmptyRegions(Tiers& t) {
+bool Releaser<Kernel>::DropEmptyRegions(Tiers& t) {
   size_t dropped = 0;
   for (HugeRegion* g = t.regions.first(); g != nullptr && dropped < kRegionsDropped;) {
     HugeRegion* next = RegionSet::Next(g);
@@ -235,6 +236,7 @@ void Releaser<Kernel>::DropEmptyRegions(Tiers& t) {
     }
     g = next;
   }
+  return dropped != 0;
 }
 
 template <PageKernel Kernel>

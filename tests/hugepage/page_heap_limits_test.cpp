@@ -171,38 +171,6 @@ TEST_F(PageHeapLimitsTest, RegionsGiveBackBeforeABusyProgramsCache) {
   EXPECT_GE(least, 10u);
 }
 
-// Single hugepages in use, and cached between them.
-struct CheckeredTest : PageHeapLimitsTest {
-  void Checker(size_t n) {
-    std::vector<PageRange> runs;
-    for (size_t i = 0; i < n; ++i) runs.push_back(Take(kPagesPerHugePage));
-    for (size_t i = 0; i < n; i += 2) Give(runs[i]);
-  }
-};
-
-TEST_F(CheckeredTest, UnderAHardLimitARequestTakesWhatItNeedsOfTheCache) {
-  heap.SetHardLimit(64 * kMiB);
-  Checker(30);
-  ASSERT_EQ(heap.Stats().cache.hugepages, 15u);
-  EXPECT_FALSE(Take(4 * kPagesPerHugePage).empty());
-  EXPECT_GE(heap.Stats().cache.hugepages, 8u);
-}
-
-TEST_F(CheckeredTest, ARequestTriesAgainIfAnotherWasFaster) {
-  kernel.map_limit = HugePages(20);
-  std::vector<PageRange> runs;
-  for (int i = 0; i < 20; ++i) runs.push_back(Take(kPagesPerHugePage));
-  for (size_t i = 0; i < 8; ++i) Give(runs[i]);
-  heap.ReleaseNow(~size_t{0} >> 1);
-  for (size_t i = 8; i < 16; ++i) Give(runs[i]);  // cached beside free ones
-  int others = 0;
-  kernel.on_release = [&] {
-    if (others++ == 0) Give(Take(2 * kPagesPerHugePage));
-  };
-  EXPECT_FALSE(Take(16 * kPagesPerHugePage).empty());
-  EXPECT_EQ(others, 2);
-}
-
 struct HardLimitTest : PageHeapLimitsTest {
   // Takes runs of n pages until none is to be had. Returns the pages of all.
   size_t Fill(size_t n) {

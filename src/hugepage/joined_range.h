@@ -1,0 +1,43 @@
+// Finds room for a large run where none of the free ranges is long enough: cached and unbacked
+// hugepages that lie side by side. They are kept apart because only unbacked ones read as zero.
+// Sits in hugepage; the page heap's lock guards all of it.
+#pragma once
+
+#include "base/units.h"
+#include "hugepage/huge_page_map.h"
+#include "hugepage/page_tiers.h"
+#include "os/page_kernel.h"
+
+namespace strata {
+
+struct JoinedRange {
+  HugePageId begin;  // where the free range begins in which `part` does
+  HugeRange part;
+};
+
+// n hugepages, none of them in use, that begin at a multiple of `align`; at low addresses first.
+// Empty when there are none. Walks over the cache: for callers with a stack.
+template <PageKernel Kernel>
+JoinedRange FindJoined(const PageTiers<Kernel>& t, HugePages n, HugePages align)
+    STRATA_REQUIRES(t.lock) {
+  JoinedRange found;
+  if (t.cache.size() == HugePages(0) || t.cache.size() + t.allocator.free() < n) return found;
+  const size_t bias = t.kernel.past_gibibyte().raw();
+  HugePageId begin, end;
+  t.cache.ForEach([&](HugeRange cached) STRATA_NO_TSA {
+    if (!found.part.empty()) return;
+    // Else the last one's free neighbour reaches up to it.
+    if (cached.first != end) begin = cached.first - t.FreeBefore(cached.first);
+    end = cached.end() + t.FreeBehind(cached.end());
+    const HugePageId first(RoundUp(begin.raw() + bias, align.raw()) - bias);
+    if (first + n <= end) found = {begin, {first, n}};
+  });
+  while (!found.part.empty()) {  // to the range that it begins in
+    const HugePageId next = found.begin + HugePages(t.map[found.begin].length);
+    if (next > found.part.first) break;
+    found.begin = next;
+  }
+  return found;
+}
+
+}  // namespace strata
