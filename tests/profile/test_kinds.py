@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import Lab, need
+from blackbox import Lab
 from strata.pprof import Profile, dump, load
 from strata.symbolize import symbolize
+from test_pprof import go_pprof
 
 KINDS = {
     "heap": "inuse_space",
@@ -107,17 +106,9 @@ def test_fragmentation(profiles: dict[str, Profile]) -> None:
 @pytest.mark.parametrize(("kind", "shown"), KINDS.items())
 def test_go_tool_pprof(profiles: dict[str, Profile], kind: str, shown: str) -> None:
     path = profiles[kind].comments[-1]
-    done = subprocess.run(
-        [need("go"), "tool", "pprof", "-top", path],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"Type: {shown}\n" in done.stdout
-    assert re.search(r"shop::(TakeOrder|PrintReceipt)\(\)", done.stdout), done.stdout
+    top = go_pprof("-top", path)
+    assert f"Type: {shown}\n" in top
+    assert re.search(r"shop::(TakeOrder|PrintReceipt)\(\)", top), top
     assert profiles[kind].default_type == shown
     build_id = profiles[kind].mappings[0].build_id
-    assert f"Build ID: {build_id}" in done.stdout
+    assert f"Build ID: {build_id}" in top

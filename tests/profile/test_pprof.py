@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from blackbox import ROOT, need
+from pprof_tool import pprof
 from strata.pprof import Label, Profile, ValueType, dump, load, parse
 from strata.symbolize import Tool, symbolize
 
@@ -33,13 +34,9 @@ def write(text: str, *, cwd: Path | None = None) -> bytes:
 
 
 def go_pprof(*arguments: str | Path) -> str:
+    need("go")
     done = subprocess.run(
-        [need("go"), "tool", "pprof", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"},
+        [pprof(), *arguments], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
