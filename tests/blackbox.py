@@ -9,6 +9,7 @@ compiled on first use into $STRATA_BUILD_DIR/blackbox, or into a temporary folde
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -116,6 +117,17 @@ TOOLCHAINS = {
 }
 
 
+@functools.cache
+def _headers_beside(folder: Path) -> bytes:
+    """A hash of all headers that a helper program in a folder may include."""
+    key = hashlib.sha256()
+    for path in sorted({*folder.glob("*.h"), *(TESTS / "edge").glob("*.h")}):
+        key.update(path.read_bytes())
+    for path in sorted((ROOT / "include").rglob("*.h")):
+        key.update(path.read_bytes())
+    return key.digest()
+
+
 class Lab:
     """Compiles helper programs and runs programs with the library preloaded."""
 
@@ -131,11 +143,9 @@ class Lab:
     def build(self, source: Path, *flags: str, name: str | None = None) -> Path:
         """Compiles one C, C++ or Rust file; the result is kept while the sources are unchanged."""
         command = self._compiler(source) + list(flags)
-        headers = sorted(source.parent.glob("*.h")) + sorted((TESTS / "edge").glob("*.h"))
-        headers += sorted((ROOT / "include").rglob("*.h"))
         key = hashlib.sha256("\0".join(command).encode())
-        for path in [source, *headers]:
-            key.update(path.read_bytes())
+        key.update(source.read_bytes())
+        key.update(_headers_beside(source.parent))
         target = self._build / f"{name or source.stem}-{key.hexdigest()[:16]}"
         if target.exists():
             return target

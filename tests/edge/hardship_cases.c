@@ -165,12 +165,13 @@ CASE(limit_set_later) {
 }
 
 static volatile int g_all_made;
+static int g_rounds = 3000;
 
 // Begins when all are there: the first ones would leave no room for another's stack.
 static void* FillThread(void* unused) {
   while (!__atomic_load_n(&g_all_made, __ATOMIC_ACQUIRE)) sched_yield();
   uint64_t random = (uint64_t)(uintptr_t)&random | 1;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < g_rounds; ++i) {
     size_t size = (size_t)1 << (4 + NextRandom(&random) % 21);
     uint64_t* held[16];
     uint64_t tag = NextRandom(&random);
@@ -190,8 +191,9 @@ static void* FillThread(void* unused) {
   return unused;
 }
 
-// Threads that all run into the limit at once.
+// Threads that all run into the limit at once. argv[2]: rounds of each, if not 3000.
 CASE(threads_at_the_limit) {
+  if (case_argc > 2) g_rounds = atoi(case_argv[2]);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, 256 * 1024);

@@ -15,6 +15,7 @@ from blackbox import Lab, Result, cases, missing
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "hardship_cases.c"
 MIB = 1 << 20
+ROUNDS = 3000  # of threads at the limit
 
 
 def limit(what: int, mib: int) -> Callable[[], None]:
@@ -74,7 +75,7 @@ def test_data_limit(lab: Lab) -> None:
 )
 def test_at_the_limit(lab: Lab, case: str) -> None:
     preexec = limit(resource.RLIMIT_AS, 300)
-    lab.run(lab.build(SOURCE), case, preexec_fn=preexec, timeout=150).silent()
+    lab.run(lab.build(SOURCE), case, str(ROUNDS), preexec_fn=preexec, timeout=150).silent()
 
 
 def test_limit_set_by_the_program(lab: Lab) -> None:

@@ -19,9 +19,11 @@ promised = heap_lab.promised
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An obstack keeps all that the threads of a storm churn through, and each fork copies it."""
+    """An obstack keeps all that the threads of a storm churn through, and each fork copies it.
+    At the limit, Hoard and LLAMA give back what the next round's large blocks take again."""
     monkeypatch.setattr(threads, "STORM_MILLISECONDS", 500)
     monkeypatch.setattr(fork, "FORKS_LESS", 3)
+    monkeypatch.setattr(hardship, "ROUNDS", 600)
 
 
 test_api_case = api.test_api
