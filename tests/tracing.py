@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import forked_strata
 import numpy as np
 import polars as pl
 from blackbox import ROOT, Lab, Result
@@ -26,6 +28,14 @@ def environment() -> dict[str, str]:
 def strata(lab: Lab, *words: str | Path, timeout: float = 120) -> Result:
     """The command line tool, without any preload of its own."""
     return lab.run(*STRATA, *words, env=environment(), preload=False, timeout=timeout)
+
+
+def forked(*words: str | Path, modules: tuple[str, ...] = ("numpy", "polars")) -> Result:
+    """The same on a wide terminal and sooner, for tests that type many commands."""
+    begin = time.monotonic()
+    done = forked_strata.strata(*words, columns=300, modules=modules)
+    seconds = time.monotonic() - begin
+    return Result(["strata", *done.args], done.returncode, done.stdout, done.stderr, seconds)
 
 
 def record(lab: Lab, output: Path, *command: str | Path, options: tuple[str, ...] = ()) -> Result:

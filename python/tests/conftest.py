@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from comparing import Compare
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 
 # jax compiles the same few models in every run of a test; nine tenths of a short training are that.
 if "STRATA_BUILD_DIR" in os.environ:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from forked_strata import strata
 
 from strata.errors import StrataError
 from strata.learn import model_file, table
@@ -46,8 +46,7 @@ def data_set(folder: Path, *, test_rounds: int = 4) -> Path:
 
 
 def train(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "strata", "train", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return strata("train", *words, modules=("jax", "numpy", "optax", "polars"))
 
 
 def test_it_predicts_functions_it_never_saw(tmp_path: Path) -> None:

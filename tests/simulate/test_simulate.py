@@ -16,7 +16,7 @@ from strata.learn import evaluate, model_file
 from strata.simulate import core, generate, items, ladder, model
 from strata.simulate.core import Domain
 from strata.trace.command import find_tool
-from tracing import record, strata
+from tracing import forked, record
 
 SECOND = 10**9
 
@@ -29,8 +29,8 @@ def _needs_the_program() -> None:
         pytest.skip("strata-simulate is not built")
 
 
-def simulate(lab: Lab, *words: str | Path) -> Result:
-    return strata(lab, "simulate", *words)
+def simulate(_: Lab, *words: str | Path) -> Result:
+    return forked("simulate", *words, modules=("numpy", "polars", "matplotlib.pyplot"))
 
 
 def answer(lab: Lab, path: Path, *words: str | Path) -> dict[str, dict[str, Any]]:

@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from blackbox import ROOT, Lab, Result
 from strata.trace.command import find_tool
 from strata.trace.format import BLOCK_HEADER, COLUMN_HEADER, MAGIC
 from strata.trace.read import read_trace
+from tracing import forked
 
 MALLOC, FREE = 0, 4
 
@@ -87,13 +86,8 @@ SENSELESS = {
 }
 
 
-def strata(lab: Lab, *words: str | Path) -> Result:
-    env = {"PYTHONPATH": str(ROOT / "python"), "COLUMNS": "300"}
-    return lab.run(sys.executable, "-m", "strata", *words, env=env, preload=False, timeout=120)
-
-
 @pytest.mark.parametrize("name", SENSELESS)
-def test_both_readers_stop_before_it(lab: Lab, tmp_path: Path, name: str) -> None:
+def test_both_readers_stop_before_it(tmp_path: Path, name: str) -> None:
     data, why = SENSELESS[name]
     path = tmp_path / "t"
     good = header() + calls(1)
@@ -103,11 +97,11 @@ def test_both_readers_stop_before_it(lab: Lab, tmp_path: Path, name: str) -> Non
     trace = read_trace(path)
     assert trace.damage == f"damaged at byte {offset}: {why}"
     assert trace.events["sequence"].to_list() == [1, 2]
-    info = strata(lab, "trace", "--info", path)
+    info = forked("trace", "--info", path)
     assert info.returncode == 0, info.explain()
     assert info.stderr == f"strata: {path}: {trace.damage}; showing what is before it\n"
     whole = tmp_path / "whole"
-    annotated = strata(lab, "trace", "--annotate", path, "-o", whole)
+    annotated = forked("trace", "--annotate", path, "-o", whole)
     assert annotated.returncode == 0, annotated.explain()
     assert read_trace(whole).damage is None
     assert read_trace(whole).events["lifetime"].to_list() == [10, None]
@@ -120,7 +114,7 @@ def test_both_readers_stop_before_it(lab: Lab, tmp_path: Path, name: str) -> Non
         assert done.stderr.endswith(f"{trace.damage}; replaying what is before it\n")
         assert len(done.stderr.splitlines()) == 1
         assert json.loads(done.stdout)["events"] == 2
-    table = strata(lab, "replay", path, "--runs", "1", "--allocator", "glibc")
+    table = forked("replay", path, "--runs", "1", "--allocator", "glibc")
     assert table.returncode == 0, table.explain()
     assert len(table.stderr.splitlines()) == 1, table.explain()
     assert table.stderr.startswith("strata: "), table.explain()
@@ -138,19 +132,19 @@ def test_unknown_blocks_are_passed_over(tmp_path: Path) -> None:
     assert trace.totals is not None
 
 
-def test_a_trace_without_a_command_says_so(lab: Lab, tmp_path: Path) -> None:
+def test_a_trace_without_a_command_says_so(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(header(b"\0") + calls(1) + END)
-    info = strata(lab, "trace", "--info", path).ok().stdout
+    info = forked("trace", "--info", path).ok().stdout
     line = next(line for line in info.splitlines() if line.startswith("command"))
     assert line.split(maxsplit=1)[1].strip() == "not recorded"
 
 
-def test_the_command_cannot_reach_into_the_terminal(lab: Lab, tmp_path: Path) -> None:
+def test_the_command_cannot_reach_into_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "t"
     command = "a b\0\x1b[31mred\0\x1b]0;title\x07\0x\ny\0\x9b2J\0\u202eabc\0[bold]é\0"
     path.write_bytes(header(command.encode() + b"\xff\0") + calls(1) + END)
-    info = strata(lab, "trace", "--info", path).ok().stdout
+    info = forked("trace", "--info", path).ok().stdout
     assert all(c.isprintable() or c == "\n" for c in info)
     line = next(line for line in info.splitlines() if line.startswith("command"))
     for part in (
