@@ -40,7 +40,7 @@ mapfile -t package < <(list 'python/*.py' | grep -v '_pb2.py$')
 mapfile -t bench < <(list 'bench/*.py')
 mapfile -t packages < <(list 'packages/*.py')
 step "mypy scripts and tests" types tests:python "${tests[@]}"
-step "mypy python" types python "${package[@]}"
+step "mypy python" types python:tests "${package[@]}"
 [ ${#bench[@]} -eq 0 ] || step "mypy bench" types bench:python:tests "${bench[@]}"
 [ ${#packages[@]} -eq 0 ] || step "mypy packages" types packages:python "${packages[@]}"
 

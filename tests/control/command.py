@@ -6,6 +6,8 @@ from pathlib import Path
 
 from forked_strata import strata
 
+__all__ = ["good", "refused", "strata"]
+
 
 def good(*args: str | int | Path) -> str:
     """What a command writes that has nothing to complain about."""
