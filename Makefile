@@ -1,10 +1,10 @@
 # The front door. Every target installs what it misses (scripts/install-deps.sh) and says so.
 #   make demo      Redis on glibc, jemalloc and Strata in turn      (QUICK=1: a short one)
 #   make learn     records a server of ours, trains a model of it and runs it with the model: what
-#                  that saves, in three minutes                  (QUICK=1: a short one)
+#                  that saves, in two minutes                    (QUICK=1: a short one)
 #   make hades     CrestDB with values that stay and with values that move: speed, memory, and a
 #                  picture of the address space, in two minutes    (QUICK=1: a short one)
-#   make test      everything that has to hold, in half an hour on two cores
+#   make test      everything that has to hold: programs, threads, sanitizers, sources
 #   make test-arm  the library on a whole arm64 machine, with rseq: Debian's kernel in qemu-system,
 #                  in six minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
