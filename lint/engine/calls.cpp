@@ -222,7 +222,7 @@ bool Solver::foreign(State& state, const llvm::CallBase& call) {
   const bool extra = reads_extra(call);
   const auto* known = named(call);
   const bool copies =
-      p.track == Track::kObject &&
+      p.track == Track::kObject && call.arg_size() >= 3 &&
       (llvm::isa<llvm::MemTransferInst>(call) ||
        (known != nullptr && (known->getName() == "memcpy" || known->getName() == "memmove")));
   const unsigned fixed =
@@ -255,7 +255,7 @@ std::vector<Name> Solver::copied(const State& state, const llvm::CallBase& call)
   const auto* f = call.getCalledFunction();
   const bool copies =
       whole != nullptr || (f != nullptr && (f->getName() == "memcpy" || f->getName() == "memmove"));
-  if (!copies || property(state.fact).track != Track::kObject) return out;
+  if (!copies || call.arg_size() < 3 || property(state.fact).track != Track::kObject) return out;
   const auto* length = llvm::dyn_cast<llvm::ConstantInt>(call.getArgOperand(2));
   const Address to = address(call.getArgOperand(0), state.fact);
   const Address from = address(call.getArgOperand(1), state.fact);

@@ -84,8 +84,9 @@ bool returns_first(const llvm::Function& f) {
   if (!name.starts_with("_ZNS") && !name.starts_with("_ZSt")) return false;
   if (!f.getReturnType()->isPointerTy() || f.arg_size() < 2) return false;
   static constexpr const char* kOut = "std::operator<<";
-  static constexpr std::array<const char*, 6> kString{"operator=", "operator+=", "append",
-                                                      "assign",    "insert",     "replace"};
+  // insert may return a place in the text instead, as a pointer.
+  static constexpr std::array<const char*, 5> kString{"operator=", "operator+=", "append", "assign",
+                                                      "replace"};
   const std::string plain = plain_name(f);
   if (plain.find(kOut) != std::string::npos) return true;
   const std::size_t last = plain.rfind("::");
@@ -231,14 +232,18 @@ void Program::inline_accessors(const std::function<bool(const llvm::Function&)>&
       if (at->second) continue;
       for (llvm::User* user : f.users()) {
         auto* call = llvm::dyn_cast<llvm::CallBase>(user);
-        if (call != nullptr && call->getCalledFunction() == &f && call->getFunction() != &f &&
-            call->getFunction()->getInstructionCount() < kMostCaller) {
+        if (call != nullptr && call->getCalledFunction() == &f && call->getFunction() != &f)
           calls.push_back(call);
-        }
       }
     }
     if (calls.empty()) break;
+    std::map<const llvm::Function*, unsigned> sizes;  // of callers, as they grow
     for (llvm::CallBase* call : calls) {
+      const llvm::Function* into = call->getFunction();
+      const auto [size, added] = sizes.try_emplace(into, 0);
+      if (added) size->second = into->getInstructionCount();
+      if (size->second >= kMostCaller) continue;
+      size->second += call->getCalledFunction()->getInstructionCount();
       llvm::InlineFunctionInfo info;
       llvm::InlineFunction(*call, info);
     }

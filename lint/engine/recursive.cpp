@@ -24,15 +24,17 @@ Bits Solver::find_recursive() const {
       const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
       if (call == nullptr || call->arg_size() < 2 || !is_recursive(call->getArgOperand(1)))
         continue;
-      attributes.merge(memory_.cells_of(call->getArgOperand(0)));
+      const Bits cells = memory_.cells_of(call->getArgOperand(0));
+      if (!cells.test(kAnywhere)) attributes.merge(cells);
     }
   }
   if (const llvm::Function* f = module.getFunction("pthread_mutex_init"); f != nullptr) {
     for (const llvm::User* user : f->users()) {
       const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
       if (call == nullptr || call->arg_size() < 2) continue;
-      if (memory_.cells_of(call->getArgOperand(1)).intersects(attributes))
-        out.merge(memory_.cells_of(call->getArgOperand(0)));
+      const Bits locks = memory_.cells_of(call->getArgOperand(0));
+      if (!locks.test(kAnywhere) && memory_.cells_of(call->getArgOperand(1)).intersects(attributes))
+        out.merge(locks);
     }
   }
   for (const llvm::GlobalVariable& g : module.globals()) {

@@ -32,6 +32,7 @@ struct GuardedBlock {
   std::atomic<GuardState> state{GuardState::kUnused};
   std::atomic<uint32_t> size{0};  // asked for
   std::atomic<uintptr_t> address{0};
+  bool has_memory = false;  // its page; for who holds it kBusy
   BlockEvent allocated;
   BlockEvent freed;
 };
@@ -53,8 +54,8 @@ struct GuardVerdict {
 };
 
 // Pages: uintptr_t Reserve(size_t bytes), of memory that cannot be touched, 0 if there is none;
-// bool Open(uintptr_t, size_t bytes) and void Close(uintptr_t, size_t bytes), which gives the
-// memory back; both may be refused.
+// bool Open(uintptr_t, size_t bytes), which may be refused; bool Close(uintptr_t, size_t bytes):
+// whether the memory went back.
 template <class Pages>
 class GuardPool {
  public:
@@ -102,6 +103,8 @@ class GuardPool {
         b.state.store(was, std::memory_order_release);
         return nullptr;
       }
+      if (!b.has_memory) touched_.fetch_add(1, std::memory_order_relaxed);
+      b.has_memory = true;
       uintptr_t at = page;
       // An empty block, too, is on its page.
       const size_t least = size == 0 ? 1 : size;
@@ -135,7 +138,10 @@ class GuardPool {
     b->freed = event;
     live_.fetch_sub(1, std::memory_order_relaxed);
     live_bytes_.fetch_sub(b->size.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    pages_.Close(at & ~(kNativePageSize - 1), kNativePageSize);
+    if (pages_.Close(at & ~(kNativePageSize - 1), kNativePageSize)) {
+      b->has_memory = false;
+      touched_.fetch_sub(1, std::memory_order_relaxed);
+    }
     b->state.store(GuardState::kFreed, std::memory_order_release);
     return verdict;
   }
@@ -173,8 +179,9 @@ class GuardPool {
   size_t taken() const { return taken_.load(std::memory_order_relaxed); }
   size_t live() const { return live_.load(std::memory_order_relaxed); }
   size_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
-  // Pages that have memory: Close takes that of freed ones.
-  size_t touched_bytes() const { return live() * kNativePageSize; }
+  size_t touched_bytes() const {
+    return touched_.load(std::memory_order_relaxed) * kNativePageSize;
+  }
 
  private:
   static constexpr unsigned char kSlack = 0xd7;
@@ -214,6 +221,7 @@ class GuardPool {
   std::atomic<size_t> next_{0};
   std::atomic<size_t> taken_{0};
   std::atomic<size_t> live_{0};
+  std::atomic<size_t> touched_{0};  // pages that have memory
   std::atomic<size_t> live_bytes_{0};
 };
 

@@ -43,7 +43,7 @@ class LargeTier : private LargeBlocks<PageHeap<Kernel>> {
   using Blocks::Tick;
   using Blocks::VisitLocks;
 
-  // Blocks above kMaxClassSize or aligned to more than a page. Null address when memory is short.
+  // Blocks that no class serves (LeanClassOfAligned). Null address when memory is short.
   LargeBlock Take(size_t size, size_t align, Placement placement = {}) {
     const Pages align_pages = align <= kPageSize ? Pages(1) : Pages(align / kPageSize);
     bool zeroed = false;

@@ -376,7 +376,8 @@ STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r)
 }
 
 // After a failed attempt: gives back what stood in its way. False: nothing did, or it would not be
-// enough. A program at its limit may ask again and again, so a vain request may cost nothing.
+// enough. A program at its limit may ask again and again: nothing goes back in vain where that can
+// be told before.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::MakeRoom(Pages n) {
   if (hard_limit_.hit()) {
@@ -387,8 +388,9 @@ bool PageHeap<Kernel>::MakeRoom(Pages n) {
   const HugePages wanted = HugeCeil(n), free = tiers_.cache.size() + tiers_.allocator.free();
   const HugePages least = free < wanted ? wanted - free : HugePages(1);
   if (tiers_.filler.Empties(least) < least) return releaser_.DropEmptyRegions(tiers_);
+  const HugePages before = tiers_.allocator.free();
   OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseEmpties(tiers_); });
-  return true;
+  return tiers_.allocator.free() > before;  // the kernel may have refused
 }
 
 // For callers on a program's stack.

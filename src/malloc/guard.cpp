@@ -10,6 +10,7 @@
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
 #include "malloc/own_process.h"
+#include "malloc/runtime.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
@@ -30,13 +31,15 @@ bool GuardPages::Open(uintptr_t at, size_t bytes) {
   return mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-// Its memory goes back: most slots hold freed blocks, and nobody may read those. Under a filter
-// that may forbid it the page stays open: the block is free all the same.
-void GuardPages::Close(uintptr_t at, size_t bytes) {
-  if (!MayOpenFiles()) return;
+// Its memory goes back: most slots hold freed blocks, and nobody reads those, except a program that
+// goes on after an error. Under a filter that may forbid it the page stays open: the block is free
+// all the same.
+bool GuardPages::Close(uintptr_t at, size_t bytes) {
+  if (!MayOpenFiles()) return false;
   void* page = reinterpret_cast<void*>(at);
-  mprotect(page, bytes, PROT_NONE);
-  madvise(page, bytes, MADV_DONTNEED);
+  return mprotect(page, bytes, PROT_NONE) == 0 &&
+         TheRuntime().options.on_error != OnError::kIgnore &&
+         madvise(page, bytes, MADV_DONTNEED) == 0;
 }
 
 namespace {
@@ -48,8 +51,8 @@ constexpr size_t kFewSlots = 64;
 // Somebody is looking for an error.
 constexpr size_t kManySlots = 4096;
 constexpr uint32_t kManyUpTo = 1000;
-// Two system calls and two stack walks are some microseconds: at the default rate never more often
-// than makes a thousandth of a CPU.
+// Three system calls, a fault and two stack walks are some microseconds: at the default rate never
+// more often than makes a thousandth of a CPU.
 constexpr uint64_t kLeastGapNs = 5'000'000;
 
 enum class PoolState : uint8_t { kNone, kMaking, kReady, kRefused };

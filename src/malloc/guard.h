@@ -22,7 +22,7 @@ namespace strata {
 struct GuardPages {
   uintptr_t Reserve(size_t bytes);
   bool Open(uintptr_t at, size_t bytes);
-  void Close(uintptr_t at, size_t bytes);
+  bool Close(uintptr_t at, size_t bytes);
 };
 using ProcessGuards = GuardPool<GuardPages>;
 

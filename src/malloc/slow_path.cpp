@@ -277,7 +277,7 @@ void* AllocateAligned(size_t size, size_t align) {
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytes(size);
   if (void* p = at_end && !sampled ? TakeGuarded(r, size, align, what) : nullptr) return p;
-  const SizeClass c = align <= kPageSize ? ClassOfAligned(size, align) : SizeClass::kNone;
+  const SizeClass c = align <= kPageSize ? LeanClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (c != SizeClass::kNone) NoteRequested(r, c, size);
@@ -358,7 +358,7 @@ void* AllocateRaw(size_t size, size_t align, size_t* usable) {
   Runtime& r = TheRuntime();
   const SizeClass c = align > kPageSize || size > kMaxClassSize ? SizeClass::kNone
                       : align <= 16                             ? ClassOfSize(size)
-                                                                : ClassOfAligned(size, align);
+                                                                : LeanClassOfAligned(size, align);
   void* p = nullptr;
   if (c != SizeClass::kNone) {
     p = AllocateSmall(r, c);
@@ -425,7 +425,7 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
     const Span* span = r.heap.large().At(p);
     if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
   } else if (PlainClass(c) == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
-                                           : ClassOfAligned(size, align))) {
+                                           : LeanClassOfAligned(size, align))) {
     return;
   }
   DieOfWrongSize(p, size, align);

@@ -391,7 +391,7 @@ void FreeInReap(strata_reap* reap, void* p) {
 // The reap is not what FreeDivided takes it for.
 STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
   strata_reap* reap = ReapAt(chunk);
-  if (reap == nullptr || !reap->shared || p < chunk ||
+  if (reap == nullptr || !reap->shared || p <= chunk ||
       reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0) {
     return FreeSmallOther(p);
   }

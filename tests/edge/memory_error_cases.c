@@ -193,6 +193,14 @@ CASE(use_after_free_write) {
   Write((char*)HidePointer(p) + 16, 8);
   Churn(64, 4000);
 }
+// Where errors are ignored the program finds what it had written.
+CASE(use_after_free_keeps_what_was_there) {
+  char* p = New(64);
+  Write(p, 1);
+  const char was = *(volatile char*)p;
+  free(p);
+  CHECK(*(volatile char*)HidePointer(p) == was);
+}
 CASE(use_after_free_read) {
   char* p = New(64);
   Write(p, 64);

@@ -162,7 +162,13 @@ def test_a_fault_elsewhere_is_the_programs(lab: Lab) -> None:
 
 
 def test_errors_can_be_ignored(lab: Lab) -> None:
-    for case in ("use_after_free_write", "overflow_1_of_16", "double_after_one_24", "inside_400"):
+    for case in (
+        "use_after_free_write",
+        "use_after_free_keeps_what_was_there",
+        "overflow_1_of_16",
+        "double_after_one_24",
+        "inside_400",
+    ):
         result = run(lab, case, {"STRATA_ON_ERROR": "ignore", **GUARDED})
         assert result.returncode == 0, result.explain()
         assert len([line for line in result.strata_lines() if "read on" in line]) == 1

@@ -18,6 +18,7 @@ struct Account {
   uintptr_t start = 0;
   size_t bytes = 0;
   bool refuse_open = false;
+  bool keep_memory = false;
 };
 
 struct FakePages {
@@ -37,7 +38,10 @@ struct FakePages {
     account->open[at] = true;
     return true;
   }
-  void Close(uintptr_t at, size_t) { account->open[at] = false; }
+  bool Close(uintptr_t at, size_t) {
+    account->open[at] = false;
+    return !account->keep_memory;
+  }
 };
 
 class GuardPoolTest : public testing::Test {
@@ -107,6 +111,16 @@ TEST_F(GuardPoolTest, GivesNoMoreThanItHasAndTheLongestFreedFirst) {
   EXPECT_EQ(pool_.live_bytes(), 0u);
   EXPECT_EQ(pool_.taken(), kSlots + 1);
   EXPECT_EQ(pool_.touched_bytes(), 0u);
+}
+
+TEST_F(GuardPoolTest, APageWhoseMemoryStaysCountsOnce) {
+  account_.keep_memory = true;
+  for (size_t i = 0; i < 2 * kSlots; ++i) pool_.Free(Take(10), event_);
+  EXPECT_EQ(pool_.live(), 0u);
+  EXPECT_EQ(pool_.touched_bytes(), kSlots * kNativePageSize);
+  account_.keep_memory = false;
+  pool_.Free(Take(10), event_);
+  EXPECT_EQ(pool_.touched_bytes(), (kSlots - 1) * kNativePageSize);
 }
 
 TEST_F(GuardPoolTest, ASecondFreeAndOneInsideAreRefused) {

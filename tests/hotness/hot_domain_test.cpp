@@ -270,6 +270,13 @@ TEST(HotDomain, TypesMoveThemselvesAndEnd) {
   EXPECT_EQ(g_ends, 1);
 }
 
+TEST(HotDomain, LargeAlignedObjectsShareBlocks) {
+  HotScene s;
+  for (int i = 0; i < 50; ++i) ASSERT_NE(s.domain.Allocate(20'000, 128, nullptr), nullptr);
+  const std::lock_guard hold(s.memory.lock);
+  EXPECT_LE(s.memory.blocks.size(), 1u);
+}
+
 TEST(HotDomain, RetiredObjectsOutliveTheOperationsThatRun) {
   HotScene s;
   strata_hot_guide g{};

@@ -177,7 +177,10 @@ TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
   for (size_t align = 1; align <= kPageSize; align *= 2) {
     for (size_t size = 0; size <= kMaxClassSize; size += size < 2048 ? 1 : 61) {
       SCOPED_TRACE(testing::Message() << "size " << size << " align " << align);
-      const SizeClass c = ClassOfAligned(size, align);
+      const SizeClass least = ClassOfAligned(size, align);
+      ASSERT_NE(least, SizeClass::kNone);
+      ASSERT_TRUE(aligned(InfoOf(least), align));
+      const SizeClass c = LeanClassOfAligned(size, align);
       if (c == SizeClass::kNone) {
         // A run of its own has less slack.
         ASSERT_GT(size, kLargestUnshifted);
@@ -190,9 +193,9 @@ TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
         }
         continue;
       }
+      ASSERT_EQ(c, least);
       const ClassInfo& info = InfoOf(c);
       ASSERT_GE(info.size, size);
-      ASSERT_TRUE(aligned(info, align));
       if (size > kLargestUnshifted) {
         ASSERT_LE((info.size - size) * 8, info.size);
       }
