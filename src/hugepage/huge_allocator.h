@@ -38,8 +38,8 @@ class HugeAllocator {
     return r;
   }
 
-  // Takes exactly these hugepages, the front of a free range.
-  HugeRange TakeFront(HugeRange r) { return free_.TakeFront(r.first, r.length); }
+  // A part of the free range that begins at `begin`.
+  HugeRange TakePart(HugePageId begin, HugeRange part) { return free_.TakePart(begin, part); }
   HugePages FreeAt(HugePageId p) const { return free_.LengthAt(p); }
 
   void Give(HugeRange r) { free_.Insert(r); }

@@ -38,12 +38,12 @@ class HugeCache {
     return r;
   }
 
-  // Takes the front of a cached range, for a run that grows in place.
-  HugeRange TakeFront(HugeRange r, uint64_t now_ns) {
-    free_.TakeFront(r.first, r.length);
-    NoteTaken(r.length, now_ns);
+  // Takes a part of the cached range that begins at `begin`, for a run that grows or joins several.
+  HugeRange TakePart(HugePageId begin, HugeRange part, uint64_t now_ns) {
+    free_.TakePart(begin, part);
+    NoteTaken(part.length, now_ns);
     size_.Report(now_ns, size().raw());
-    return r;
+    return part;
   }
   HugePages CachedAt(HugePageId p) const { return free_.LengthAt(p); }
 

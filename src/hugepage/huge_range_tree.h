@@ -53,9 +53,9 @@ class HugeRangeTree {
     return TakeAligned(n, align);
   }
 
-  // The first n hugepages of the range that begins at `first`.
-  HugeRange TakeFront(HugePageId first, HugePages n) {
-    return TakeFrom(static_cast<uint32_t>(first.raw()), {first, n});
+  // A part of the range that begins at `begin`.
+  HugeRange TakePart(HugePageId begin, HugeRange part) {
+    return TakeFrom(static_cast<uint32_t>(begin.raw()), part);
   }
 
   // A small range, cut to at most n hugepages.

@@ -387,26 +387,16 @@ void PageRuns<Kernel>::TakeFree(Tiers& t, const JoinedRange& r) {
   const HugeRange part = r.part;
   for (HugePageId p = r.begin; p < part.end();) {
     const bool cached = t.map[p].state == HugePageState::kCached;
-    const HugePages whole = cached ? t.cache.CachedAt(p) : t.allocator.FreeAt(p);
-    const HugeRange here{p, std::min(whole, part.end() - p)};
-    const HugeRange before{p, p < part.first ? part.first - p : HugePages(0)};  // stays as it is
+    const HugePageId end = p + (cached ? t.cache.CachedAt(p) : t.allocator.FreeAt(p));
+    const HugePageId first = std::max(p, part.first);
+    const HugeRange here{first, std::min(end, part.end()) - first};
     if (cached) {
-      t.cache.TakeFront(here, now);
+      t.cache.TakePart(p, here, now);
     } else {
-      t.allocator.TakeFront(here);
+      t.allocator.TakePart(p, here);
       t.cache.NoteTaken(here.length, now);
     }
-    if (!before.empty()) {
-      // It joins whatever has its own state behind it.
-      t.map.SetState({part.first, here.end() - part.first}, HugePageState::kLarge);
-      if (cached) {
-        t.cache.Give(before, now);
-      } else {
-        t.cache.NoteGone(before.length, now);
-        t.allocator.Give(before);
-      }
-    }
-    p = here.end();
+    p = end;
   }
 }
 

@@ -134,7 +134,8 @@ TEST_F(RaisedHugeCacheTest, TheLimitStaysWhereTheCacheWasEmptiedByARelease) {
 }
 
 TEST_F(RaisedHugeCacheTest, TheLimitStaysWhereTheCacheWasEmptiedByGrowth) {
-  const HugeRange all = cache.TakeFront({big.first + HugePages(60), HugePages(40)}, now);
+  const HugeRange all =
+      cache.TakePart(big.first + HugePages(60), {big.first + HugePages(60), HugePages(40)}, now);
   cache.Give(all, now);
   now += kSecond / 2;
   cache.Adjust(now);

@@ -132,7 +132,7 @@ TEST_F(HugeRangeTreeTest, ASearchForAnAlignedPlaceGivesUp) {
     Insert(i * 4, 1);  // joins the range behind it, which now begins at a multiple of four
     ASSERT_EQ(tree.LengthAt(HugePageId(i * 4)), HugePages(3));
     found += Take(2, 4) != kWindow;
-    const HugeRange rest = tree.TakeFront(HugePageId(i * 4), HugePages(1));
+    const HugeRange rest = tree.TakePart(HugePageId(i * 4), {HugePageId(i * 4), HugePages(1)});
     map.SetState(rest, HugePageState::kLarge);
     if (found != 0) break;
   }
