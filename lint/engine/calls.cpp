@@ -96,6 +96,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           memory_.cells_of(which).intersects(recursive_)) {
         continue;
       }
+      if (rule->not_marked && which != nullptr && is_marked(which, call, state.known)) continue;
       if (rule->not_owned_by >= 0) {
         const Address a =
             address(call.getArgOperand(static_cast<unsigned>(rule->not_owned_by)), state.fact);
@@ -108,7 +109,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         }
         if (same || !known) continue;
       }
-      add_error(state.context, {rule, &call, &call, state.trace, lifted(*rule, call, which)});
+      const int lift = lifted(*rule, call, which);
+      add_error(state.context, {rule, &call, &call, state.trace, lift, parameter(which)});
       if (p.track != Track::kContent) return false;
     }
   }

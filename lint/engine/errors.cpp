@@ -30,8 +30,18 @@ void Solver::add_error(ContextId id, Error error) {
   for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
 }
 
-void Solver::bubble(const Waiting& waiting, ContextId, const Error& error) {
+void Solver::bubble(const Waiting& waiting, ContextId callee, const Error& error) {
   Error above = error;
+  if (error.given >= 0) {
+    const int at = Memory::argument_for(*waiting.call, contexts_[callee].function, error.given);
+    const bool known = at >= 0 && at < static_cast<int>(waiting.call->arg_size());
+    const llvm::Value* actual =
+        known ? waiting.call->getArgOperand(static_cast<unsigned>(at)) : nullptr;
+    if (error.rule->not_marked && actual != nullptr &&
+        is_marked(actual, *waiting.call, waiting.known))
+      return;
+    above.given = parameter(actual);
+  }
   above.sink = waiting.call;
   ++above.depth;
   above.trace = graft(waiting.trace, error.trace);

@@ -275,8 +275,9 @@ bool parse_forbid(Line& line, const Property& property, Rule& rule) {
   rule.inside = line.take("inside");
   if (line.take("not")) {
     rule.not_recursive = line.take("recursive");
-    if (!rule.not_recursive && !line.expect("of")) return false;
-    if (!rule.not_recursive && !parse_index(line, rule.not_owned_by)) return false;
+    rule.not_marked = !rule.not_recursive && line.take("marked");
+    const bool of = !rule.not_recursive && !rule.not_marked;
+    if (of && (!line.expect("of") || !parse_index(line, rule.not_owned_by))) return false;
   }
   return parse_conditions(line, rule) && line.text(rule.message);
 }

@@ -50,6 +50,7 @@ struct Rule {
   bool inside = false;         // of a forbid: wrong only if it points into the object, not to it
   int not_owned_by = -1;       // of a forbid: wrong only if another one owns it
   bool not_recursive = false;  // of a forbid: right for a lock that may be taken again
+  bool not_marked = false;     // of a forbid: right where a field of its record decides
   std::string message;
   int line = 0;
 };

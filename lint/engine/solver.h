@@ -91,8 +91,9 @@ class Solver {
     const llvm::Instruction* sink;  // as this function sees it
     const llvm::Instruction* deepest;
     TraceId trace;
-    int lift;       // the parameter that is at fault, if the fault is the caller's; -1
-    int depth = 0;  // calls below the function where the state began
+    int lift;        // the parameter that is at fault, if the fault is the caller's; -1
+    int given = -1;  // the parameter that is what the rule speaks of; -1
+    int depth = 0;   // calls below the function where the state began
   };
   struct Context {
     const llvm::Function* function = nullptr;
@@ -199,6 +200,9 @@ class Solver {
   int lifted(const Rule& rule, const llvm::CallBase& call, const llvm::Value* argument) const;
 
   Bits find_recursive() const;  // recursive.cpp
+  bool is_marked(const llvm::Value* value, const llvm::Instruction& at,
+                 const Known& known);  // marks.cpp
+  static int parameter(const llvm::Value* value);
 
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);

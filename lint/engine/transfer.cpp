@@ -250,7 +250,10 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
         state.fact.add(same);
       }
     }
-    state.known.set_cell(from, &load);
+    // A number that was put there says more than what was read.
+    const llvm::Value* held = state.known.cell(from);
+    if (held == nullptr || held->getType() != type || !llvm::isa<llvm::ConstantInt>(held))
+      state.known.set_cell(from, &load);
   }
   return true;
 }

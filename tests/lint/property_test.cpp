@@ -90,6 +90,16 @@ TEST(Property, GlobalVariablesAndLocksThatAreTakenAgain) {
   EXPECT_FALSE(p.rules[0].not_recursive);
   EXPECT_TRUE(p.rules[1].not_recursive);
   EXPECT_EQ(p.rules[1].not_owned_by, -1);
+  EXPECT_FALSE(p.rules[1].not_marked);
+}
+
+TEST(Property, RightWhereAMarkOfTheRecordDecides) {
+  const Property p = read("forbid f : 1 is b not marked \"no\"\nforbid f : 1 is b \"no\"");
+  ASSERT_EQ(p.rules.size(), 2u);
+  EXPECT_TRUE(p.rules[0].not_marked);
+  EXPECT_FALSE(p.rules[0].not_recursive);
+  EXPECT_EQ(p.rules[0].not_owned_by, -1);
+  EXPECT_FALSE(p.rules[1].not_marked);
 }
 
 TEST(Property, ErrorsHaveAPlace) {
