@@ -194,7 +194,7 @@ CASE(use_after_free_write) {
   Churn(64, 4000);
 }
 // Where errors are ignored the program finds what it had written.
-CASE(use_after_free_keeps_what_was_there) {
+CASE(forgiven_read) {
   char* p = New(64);
   Write(p, 1);
   const char was = *(volatile char*)p;
