@@ -44,8 +44,8 @@ inline constexpr size_t kReciprocalShift = 40;
 // add up to a full one, it gets full ones.
 enum class SpanLength : bool { kShort, kFull };
 
-// Above this, objects keep off the borders of native pages, save those of powers of two, which
-// programs ask for exactly, and for whole pages.
+// Larger objects do not begin at native pages (ObjectBytes), except in classes that are powers of
+// two: programs ask for those exactly, and want them aligned.
 inline constexpr size_t kLargestUnshifted = 16 << 10;
 inline constexpr size_t kShift = 64;
 
