@@ -8,11 +8,11 @@
 // With --pages=1 it also counts the native pages in which any byte of a live object lies, at every
 // 2 MiB of growth: what no allocator that keeps objects where they are can give back. Where their
 // most is what the process needs, caches, free pages and records are not what it is short of.
-// On 2026-11-26 `sessions --pages=1` counts 215 MiB of them with glibc, 281 with Strata, 282 with mimalloc 2, 284
-// with gperftools and 288 with jemalloc 5.3, and Strata lives from 286 MiB on: it holds no more
-// than that near a limit. With size classes the objects of one session lie on as many pages as it
-// has sizes, each among those of other sessions; glibc's lie side by side and come free as one
-// piece.
+// On 2026-11-26 `sessions --pages=1` counts 215 MiB of them with glibc, 281 with Strata, 282 with
+// mimalloc 2, 284 with gperftools and 288 with jemalloc 5.3, and Strata lives from 286 MiB on: it
+// holds no more than that near a limit. With size classes the objects of one session lie on as many
+// pages as it has sizes, each among those of other sessions; glibc's lie side by side and come free
+// as one piece.
 #include <malloc.h>
 
 #include <algorithm>
