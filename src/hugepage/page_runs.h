@@ -55,7 +55,7 @@ class PageRuns {
   enum class OnStack : uint8_t { kCallers, kSide };
   struct Wanted {
     HugePages length, align;
-    Pages least;  // as many of them the caller will hand out; near a limit only those are backed
+    Pages least;      // what the caller will hand out of them; near a limit no more is backed
     uint64_t now_ns;  // read by the caller: the clock's own frames go on top of as few as possible
   };
 
