@@ -76,7 +76,7 @@ class RoomPolicy {
     constexpr uint32_t kMissesPerTaking = 16;
     const size_t size = InfoOf(c).size;
     uint32_t takings = RoomOf(v, c) == 0 ? 8 : ++v.misses_at_limit % kMissesPerTaking == 0;
-    if (size > v.limit()) takings = 0;
+    if (size > v.limit() || v.room() == RoomOf(v, c) * size) takings = 0;  // none, or none to take
     while (takings-- != 0 && v.left() < size) TakeRoomFromOthers(v, c);
   }
 

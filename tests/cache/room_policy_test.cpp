@@ -21,6 +21,10 @@ class RoomPolicyTest : public testing::Test {
     v_.misses.NoteAlloc(c);
     return policy_.MakeRoom(v_, c);
   }
+  size_t Hand() {
+    LockHolder hold(v_.lock);
+    return v_.clock_hand;
+  }
   size_t Room(SizeClass c) { return v_.slab().header(c).room(); }
   size_t Fill(SizeClass c) { return v_.slab().header(c).fill(); }
 
@@ -65,6 +69,16 @@ TEST_F(RoomPolicyTest, AClassLargerThanTheLimitTakesNothing) {
   for (int i = 0; i < 40; ++i) EXPECT_FALSE(Miss(other_));
   EXPECT_EQ(Room(small_), 15u);
   EXPECT_EQ(Room(large_), 1u);
+}
+
+// Else each sixteenth miss of a class that has all the room would look at all the others.
+TEST_F(RoomPolicyTest, WhoHasAllTheRoomSearchesNone) {
+  SetLimit(4 * 4096);
+  f_.Open(v_, large_, 4, 4);
+  const size_t hand = Hand();
+  for (int i = 0; i < 40; ++i) EXPECT_FALSE(Miss(large_));
+  EXPECT_EQ(Hand(), hand);
+  EXPECT_EQ(Room(large_), 4u);
 }
 
 TEST_F(RoomPolicyTest, ThePoolIsAskedBeforeOtherClassesAre) {
