@@ -27,7 +27,6 @@ THREADS = [
     "timer_callbacks_allocate",
     "exec_from_a_thread",
     "raw_clone_children_allocate",
-    "key_zero_is_the_programs",
 ]
 AS_ROOT = ["identity_changes_for_every_thread", "allocates_where_no_thread_starts"]
 

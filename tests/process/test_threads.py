@@ -12,6 +12,13 @@ HERE = Path(__file__).resolve().parent
 THREADS = HERE / "thread_cases.c"
 SIGNALS = HERE / "signal_storm.c"
 STORM_MILLISECONDS = 3000
+CASES = [
+    "detached",
+    "key_destructors_allocate",
+    "key_zero_is_the_programs",
+    "hand_over",
+    "cancelled",
+]
 MODES = pytest.mark.parametrize("mode", ["auto", "thread"])
 
 
@@ -26,7 +33,7 @@ def test_ten_thousand_threads_alive(lab: Lab, mode: str) -> None:
 
 
 @MODES
-@pytest.mark.parametrize("case", ["detached", "key_destructors_allocate", "hand_over", "cancelled"])
+@pytest.mark.parametrize("case", CASES)
 def test_threads(lab: Lab, case: str, mode: str) -> None:
     lab.run(lab.build(THREADS), case, env={"STRATA_CACHE": mode}).silent()
 

@@ -187,3 +187,14 @@ CASE(cancelled) {
     CHECK(pthread_cancel(id) == 0 && pthread_join(id, NULL) == 0);
   }
 }
+
+// A key that was never made is 0 in a static variable; libc refuses it, so it is nobody else's.
+CASE(key_zero_is_the_programs) {
+  free(malloc(100));
+  const pthread_key_t unmade = 0;
+  CHECK(pthread_getspecific(unmade) == NULL);
+  CHECK(pthread_setspecific(unmade, keys) == EINVAL);
+  CHECK(pthread_key_delete(unmade) == EINVAL);
+  pthread_key_t first;
+  CHECK(pthread_key_create(&first, free) == 0 && first == 0);
+}
