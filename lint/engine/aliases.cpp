@@ -6,7 +6,9 @@
 
 namespace lint {
 
-// Whether nothing between the two may have written the cells.
+constexpr std::size_t kLooked = 16;  // instructions looked at that count as one step
+
+// Whether nothing between the two may have written the cells; not, if to look takes too long.
 bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
                        const Bits& cells, Address place) const {
   const auto writes = [&](const llvm::Instruction& i) {
@@ -21,6 +23,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
     return false;
   };
   std::set<const llvm::BasicBlock*> seen;
+  std::size_t looked = 0;
   std::vector<const llvm::Instruction*> ends{&to};
   while (!ends.empty()) {
     const llvm::Instruction* end = ends.back();
@@ -32,6 +35,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
         found = true;
         break;
       }
+      if (++looked % kLooked == 0 && ++steps_ > kMostWork) return false;
       if (writes(*i)) return false;
     }
     if (found) continue;
@@ -122,6 +126,21 @@ void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at) {
   }
 }
 
+// Where a rule says that what a call returns is what it was given, as a stream and its descriptor.
+void Solver::made_from(Fact& fact, const Name& name, const llvm::Instruction& at) const {
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(name.root);
+  if (call == nullptr || call == &at || name.steps != 0) return;
+  for (const Rule* rule : rules_for(fact.property, *call)) {
+    if (rule->kind != Rule::Kind::kPass || rule->source.stars != 0 ||
+        static_cast<unsigned>(rule->source.first) >= call->arg_size()) {
+      continue;
+    }
+    const Address from =
+        address(call->getArgOperand(static_cast<unsigned>(rule->source.first)), fact);
+    fact.add({from.root, {from.offset}, 0, Name::Kind::kObject});
+  }
+}
+
 // Adds the cells that surely hold the object when `at` is reached, from the loads and stores of it
 // that lie before.
 void Solver::widen(Fact& fact, const llvm::Instruction& at) {
@@ -131,7 +150,10 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
     for (const Name& n : names) {
       if (n.kind == Name::Kind::kScalar) continue;
       if (n.steps > 0) original(fact, n, at);
-      if (property(fact).track == Track::kObject) recall(fact, n, at);
+      if (property(fact).track == Track::kObject) {
+        made_from(fact, n, at);
+        recall(fact, n, at);
+      }
       if (n.steps == kMostSteps) continue;
       const auto try_cell = [&](const llvm::Instruction& access, const llvm::Value* pointer) {
         const Address a = address(pointer, fact);

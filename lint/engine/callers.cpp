@@ -50,8 +50,9 @@ bool Solver::is_the_callers(const Context& root, const Exit& exit) const {
       const llvm::Value* lock = call.getArgOperand(0);
       const bool same = root.entry.is_named(address(lock, root.entry), Track::kAddress);
       if (!same && !(known && memory_.cells_of(lock).intersects(cells))) continue;
-      if (rule->state != 0) return Effect::kTakes;
+      if (rule->from != kNoState && rule->from != exit.fact.state) continue;
       if (rule->from != kNoState) return Effect::kGives;
+      if (rule->state != 0) return Effect::kTakes;
     }
     return Effect::kNone;
   };

@@ -115,7 +115,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
     }
   }
   for (const Rule* rule : rules) {
-    if (rule->kind != Rule::Kind::kPass || !holds(*rule, call, state)) continue;
+    if (rule->kind != Rule::Kind::kPass || p.track != Track::kContent || !holds(*rule, call, state))
+      continue;
     const bool from_here = is_at(state.fact, rule->source, call);
     if (from_here && rule->returned) continue;
     for (const Place& place : rule->places) {
@@ -156,6 +157,11 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           for (const Name& n : state.fact.names) {
             if (n.kind == Name::Kind::kObject && !cells.empty() &&
                 Memory::meet(name_cells(n, n.steps), cells)) {
+              // It may have been given back, or taken again: nothing is sure.
+              if (p.track == Track::kAddress &&
+                  (rule->from == state.fact.state || !matters_at_end(state.fact))) {
+                return false;
+              }
               state.fact.escaped = true;
             }
           }
@@ -174,7 +180,9 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
       const Range met = allowed(*rule->returned, width->getBitWidth());
       Reasoning no(unchanged.known, unchanged.fact, p.track);
       Reasoning yes(state.known, state.fact, p.track);
-      const bool may_fail = no.constrain(&call, met.inverse());
+      const Range failed =
+          rule->otherwise ? allowed(*rule->otherwise, width->getBitWidth()) : met.inverse();
+      const bool may_fail = no.constrain(&call, failed);
       if (may_fail && pass(unchanged, call)) forks.push_back(std::move(unchanged));
       if (!yes.constrain(&call, met)) return false;
     }
@@ -356,6 +364,14 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     const bool guess = property(state.fact).track == Track::kAddress &&
                        (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
     if (guess) return false;
+    // What was given back may be taken again wherever else it is known.
+    if (!targets.empty() && property(state.fact).track == Track::kAddress &&
+        !matters_at_end(state.fact)) {
+      const bool unseen = std::any_of(targets.begin(), targets.end(), [&](const llvm::Function* f) {
+        return !into(state.fact, call, f).has_object();
+      });
+      if (unseen) return false;
+    }
     // What is given to a library runs when the library likes: perhaps in another thread.
     const llvm::Function* called = call.getCalledFunction();
     const bool later = property(state.fact).track == Track::kAddress && called != nullptr &&

@@ -186,8 +186,9 @@ void Program::prepare(const std::function<bool(const llvm::Function&)>& is_known
   passes.addPass(llvm::JumpThreadingPass());
   passes.addPass(llvm::EarlyCSEPass(true));
   std::size_t done = 0;
+  const std::size_t all = module_->size();  // it counts them one by one
   for (llvm::Function& f : *module_) {
-    progress("prepare", done++, module_->size());
+    progress("prepare", done++, all);
     if (f.isDeclaration()) continue;
     passes.run(f, functions);
     llvm::removeUnreachableBlocks(f);

@@ -130,7 +130,7 @@ class Line {
         } else if (text.substr(i, 2) == "->" || text.substr(i, 2) == "=>" ||
                    text.substr(i, 2) == "..") {
           end = i + 2;
-        } else if (std::string_view(":=,<*-").find(c) == std::string_view::npos) {
+        } else if (std::string_view(":=,<*-+").find(c) == std::string_view::npos) {
           good_ = false;
           error_ = {number_, column, std::string("unexpected '") + c + "'"};
           return;
@@ -180,7 +180,7 @@ bool parse_place(Line& line, Place& place) {
   place.kind = Place::Kind::kArgument;
   if (!parse_index(line, place.first)) return false;
   place.last = line.take("..") ? kUnlimited : place.first;
-  return true;
+  return place.stars == 0 || !line.take("+") || line.number(place.bytes);
 }
 
 bool parse_condition(Line& line, Condition& out) {
@@ -202,12 +202,13 @@ bool parse_condition(Line& line, Condition& out) {
   return true;
 }
 
-// `when return COND` and `with N = COND`, in any order.
+// `when return COND [else COND]` and `with N = COND`, in any order.
 bool parse_conditions(Line& line, Rule& rule) {
   for (;;) {
     if (line.take("when")) {
       rule.returned.emplace();
       if (!line.expect("return") || !parse_condition(line, *rule.returned)) return false;
+      if (line.take("else") && !parse_condition(line, rule.otherwise.emplace())) return false;
     } else if (line.take("with")) {
       rule.argument.emplace();
       if (!parse_index(line, rule.argument_index) || !line.expect("=") ||

@@ -14,15 +14,16 @@ using StateId = std::uint8_t;
 constexpr StateId kNoState = 255;
 constexpr int kUnlimited = 1 << 20;
 
-// Where a rule looks: `return`, `2`, `*2`, `**2`, `3..` (all from the third on), `owned 1`,
-// `"optarg"` (a global variable's value).
+// Where a rule looks: `return`, `2`, `*2`, `*2+4` (four bytes further), `**2`, `3..` (all from the
+// third on), `owned 1`, `"optarg"` (a global variable's value).
 struct Place {
   enum class Kind : std::uint8_t { kReturn, kArgument, kOwned, kGlobal };
   Kind kind = Kind::kReturn;
   int first = 0;  // from 0
   int last = 0;   // kUnlimited for `3..`
   int stars = 0;
-  std::string variable;  // of a global
+  std::int64_t bytes = 0;  // from what the argument points to
+  std::string variable;    // of a global
   bool covers(int argument) const { return argument >= first && argument <= last; }
 };
 
@@ -44,6 +45,7 @@ struct Rule {
   StateId state = kNoState;
   StateId from = kNoState;
   std::optional<Condition> returned;
+  std::optional<Condition> otherwise;  // what is returned if not that; else anything
   std::optional<Condition> argument;
   int argument_index = 0;
   int owner = -1;              // of a produce: the argument that owns what is produced

@@ -64,7 +64,8 @@ bool Solver::is_at(const Fact& fact, const Place& place, const llvm::CallBase& c
       if (n.kind == Name::Kind::kScalar && steps < 0) return true;
       if (n.kind != Name::Kind::kObject || steps < 0) continue;
       if (steps == 0 && n.steps == 0 && fact.is_named(at, p.track)) return true;
-      if (steps > 0 && n.steps == steps && offsets_meet(n.offsets[0], at.offset)) return true;
+      const std::int64_t there = at.offset == kAnyOffset ? kAnyOffset : at.offset + place.bytes;
+      if (steps > 0 && n.steps == steps && offsets_meet(n.offsets[0], there)) return true;
     }
   }
   return false;
@@ -82,7 +83,7 @@ std::vector<std::pair<Name, std::int64_t>> Solver::names_at(const Property& p, c
     const Address a = address(v, none);
     Name n{a.root, {a.offset}, static_cast<std::uint8_t>(std::max(steps, 0)), Name::Kind::kObject};
     if (steps < 0) n.kind = Name::Kind::kScalar;
-    if (steps > 0 && p.track == Track::kContent && place.stars > 1) n.offsets[0] = a.offset;
+    if (a.offset != kAnyOffset) n.offsets[0] += place.bytes;
     std::int64_t bytes = extent(v);
     for (const llvm::Value* other : call.args()) {  // a size that is more: all of the record
       const auto* size = llvm::dyn_cast<llvm::ConstantInt>(other);

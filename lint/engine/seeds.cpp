@@ -62,6 +62,18 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
           Name more;
           if (derived(n, from, l, more)) state.fact.add(more);
         }
+      } else if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(i)) {
+        // Where null is put there, or what turns out to be null, there is nothing to pass by.
+        const Address to = address(s->getPointerOperand(), state.fact);
+        const std::vector<Name> names = state.fact.names;
+        for (const Name& n : names) {
+          Name more;
+          if (n.offsets[0] != to.offset || !derived(n, to, s->getValueOperand(), more)) continue;
+          if (llvm::isa<llvm::ConstantPointerNull>(s->getValueOperand()))
+            going = false;
+          else
+            state.fact.add(more);
+        }
       } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(i); c != nullptr && going) {
         // What a function calls itself for ends as the rest of it does.
         if (program_.ends(*c) || c->getCalledFunction() == root.function) going = false;
@@ -103,8 +115,8 @@ bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
 }
 
 void Solver::finish(ContextId first) {
-  steps_ = 0;
   drain();
+  steps_ = 0;
   judge_ends(first);
   report(first);
   if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;
@@ -240,7 +252,8 @@ void Solver::seed(std::size_t p, const Progress& progress) {
       if (call == nullptr) continue;
       for (const Rule* rule : rules_for(p, *call)) {
         if (rule->kind != Rule::Kind::kProduce || rule->entry || rule->state == 0 ||
-            rule->from != kNoState || rule->places[0].kind == Place::Kind::kOwned) {
+            (rule->from != kNoState && rule->from != 0) ||
+            rule->places[0].kind == Place::Kind::kOwned) {
           continue;
         }
         const bool returns = rule->places[0].kind == Place::Kind::kReturn;

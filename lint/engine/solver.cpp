@@ -39,6 +39,28 @@ bool moves_along(const llvm::PHINode& phi, const llvm::Value* in, const llvm::Da
   });
 }
 
+// The comparison by which two numbers are the same on the way to a block; null if there is none.
+const llvm::ICmpInst* same_number(const llvm::Instruction& end, const llvm::BasicBlock* to) {
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  if (cmp == nullptr || !cmp->isEquality() || !cmp->getOperand(0)->getType()->isIntegerTy())
+    return nullptr;
+  const bool equal = cmp->getPredicate() == llvm::CmpInst::ICMP_EQ;
+  return (br->getSuccessor(0) == to) == equal ? cmp : nullptr;
+}
+
+// Whether a descriptor turns out to be the number of another variable. If it was closed, the number
+// may be that other's by now.
+bool is_anothers(const Fact& fact, const llvm::Instruction& end, const llvm::BasicBlock* to) {
+  const llvm::ICmpInst* cmp = same_number(end, to);
+  if (cmp == nullptr || llvm::isa<llvm::Constant>(cmp->getOperand(1))) return false;
+  return std::any_of(fact.names.begin(), fact.names.end(), [cmp](const Name& n) {
+    return n.steps == 0 && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1));
+  });
+}
+
 }  // namespace
 
 Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
@@ -141,6 +163,10 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
     State copy = state;
     Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
     if (!learn(reasoning)) return;
+    if (property(copy.fact).track == Track::kObject && !matters_at_end(copy.fact) &&
+        is_anothers(copy.fact, end, to)) {
+      return;
+    }
     know_by_number(copy, end, to);
     if (enter_block(copy, from, to)) next.push_back(std::move(copy));
   };
@@ -189,30 +215,27 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
 void Solver::know_by_number(State& state, const llvm::Instruction& end,
                             const llvm::BasicBlock* to) const {
   if (property(state.fact).track != Track::kObject) return;
-  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
-  const auto* cmp = br != nullptr && br->isConditional()
-                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
-                        : nullptr;
-  const bool same = cmp != nullptr && cmp->isEquality() &&
-                    cmp->getOperand(0)->getType()->isIntegerTy() &&
-                    (br->getSuccessor(0) == to) == (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ);
+  const llvm::ICmpInst* cmp = same_number(end, to);
   for (const Name& n : state.fact.names) {
     if (n.steps != 0) continue;
     const Range* range = n.root->getType()->isIntegerTy() ? state.known.find(n.root) : nullptr;
     if (range != nullptr && range->getSignedMax().sle(2)) state.fact.escaped = true;
-    if (same && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
+    if (cmp != nullptr && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
       state.fact.escaped = true;
   }
 }
 
+// Whether a rule forbids the state at its end.
+bool Solver::matters_at_end(const Fact& fact) const {
+  const Property& p = property(fact);
+  return std::any_of(p.rules.begin(), p.rules.end(), [&](const Rule& rule) {
+    return rule.kind == Rule::Kind::kForbidEnd && ((p.at_least[rule.state] >> fact.state) & 1) != 0;
+  });
+}
+
 // Whether anything that lies ahead speaks of one of the names, if that is all that counts.
 bool Solver::is_alive(const State& state) {
-  const Property& p = property(state.fact);
-  for (const Rule& rule : p.rules) {
-    if (rule.kind == Rule::Kind::kForbidEnd &&
-        ((p.at_least[rule.state] >> state.fact.state) & 1) != 0)
-      return true;
-  }
+  if (matters_at_end(state.fact)) return true;
   const llvm::BasicBlock* here = state.at->getParent();
   for (const Name& n : state.fact.names) {
     const auto* root = llvm::dyn_cast<llvm::Instruction>(n.root);

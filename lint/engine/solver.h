@@ -134,6 +134,7 @@ class Solver {
   bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
   bool pass(State& state, const llvm::Instruction& i);
   void know_by_number(State& state, const llvm::Instruction& end, const llvm::BasicBlock* to) const;
+  bool matters_at_end(const Fact& fact) const;
   bool is_alive(const State& state);
   const Blocks& users_ahead(const llvm::Instruction& root);
   void leave(State& state, const llvm::ReturnInst& end);
@@ -169,6 +170,7 @@ class Solver {
   Bits name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
   void recall(Fact& fact, const Name& name, const llvm::Instruction& at);
+  void made_from(Fact& fact, const Name& name, const llvm::Instruction& at) const;
   void original(Fact& fact, const Name& name, const llvm::Instruction& at);
   bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, const Bits& cells,
                  Address place) const;
@@ -202,6 +204,7 @@ class Solver {
   Bits find_recursive() const;  // recursive.cpp
   bool is_marked(const llvm::Value* value, const llvm::Instruction& at,
                  const Known& known);  // marks.cpp
+  bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
   static int parameter(const llvm::Value* value);
 
   // seeds.cpp: where states begin
@@ -251,7 +254,7 @@ class Solver {
   std::map<const llvm::Instruction*, Blocks> ahead_;
   std::vector<Trace> traces_;
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
-  std::size_t steps_ = 0;
+  mutable std::size_t steps_ = 0;
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;

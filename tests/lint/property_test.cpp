@@ -61,6 +61,15 @@ TEST(Property, Produce) {
   EXPECT_FALSE(r.entry);
 }
 
+TEST(Property, BytesFurtherAndWhatIsReturnedElse) {
+  const Property p = read("produce f : *1, *1+4 = b when return zero else negative");
+  ASSERT_EQ(p.rules.size(), 1u);
+  EXPECT_EQ(p.rules[0].places[0].bytes, 0);
+  EXPECT_EQ(p.rules[0].places[1].bytes, 4);
+  EXPECT_EQ(p.rules[0].returned->kind, Condition::Kind::kNull);
+  EXPECT_EQ(p.rules[0].otherwise->kind, Condition::Kind::kNegative);
+}
+
 TEST(Property, PassForbidAndTest) {
   const Property p = read(
       "track content\npass f : *2 => *1, return\npass f : 1 -> 2  # words\n"

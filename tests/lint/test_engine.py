@@ -195,13 +195,15 @@ TAINT = Language(
 
 
 def lock(what: str, which: int, v: list[Any]) -> bool:
-    """v: whether x and y are locked."""
+    """v: whether x and y are locked; None once they were given back."""
     if what in ("lock", "take"):
         if v[which]:
             return True
         v[which] = True
     elif what in ("unlock", "give"):
-        v[which] = False
+        if v[which] is None:
+            return True
+        v[which] = None
     return False
 
 
@@ -244,8 +246,10 @@ def test_random_programs_against_brute_force(language: Language, tmp_path: Path)
     assert 50 < len(wrong) < 250
     false, missed = sorted(told - wrong), sorted(wrong - told)
     assert not false, programs[false[0]].text(false[0])
-    # Two names that meet in a callee alone may part (docs/lint.md).
-    assert len(missed) <= len(wrong) // 100, programs[missed[0]].text(missed[0])
+    # Two names that meet in a callee alone may part (docs/lint.md); a lock that was given back may
+    # be taken by a function that is called.
+    few = len(wrong) // (30 if language.kind == "lock" else 100)
+    assert len(missed) <= few, programs[missed[0]].text(missed[0])
 
 
 PROGRAMS = sorted((HERE / "programs").glob("*.c*"))
