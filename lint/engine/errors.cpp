@@ -101,7 +101,7 @@ void Solver::report(ContextId first) {
       // That no condition on the way forbids it is less sure with each call.
       if (error.depth > kDeepest && p.track != Track::kContent) continue;
       if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
-          may_be_released(p, error)) {
+          (may_be_released(p, error) || is_asked_again(*context.origin, *error.deepest))) {
         continue;
       }
       const bool by_sink = p.track == Track::kContent;

@@ -1,5 +1,6 @@
 // Fields that say of another field of their record what it holds and whose that is: flags, kinds,
-// counts (solver.h).
+// counts; questions that are asked where an object begins and where it ends (solver.h).
+#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Operator.h>
 
 #include "solver.h"
@@ -28,7 +29,62 @@ bool asks(const llvm::Value* v, Address field, const Known& known, const llvm::D
   });
 }
 
+// The call whose result the condition asks for.
+const llvm::CallBase* asked(const llvm::Value* v, int depth = kMostParts) {
+  if (const auto* call = llvm::dyn_cast<llvm::CallBase>(v); call != nullptr || depth == 0)
+    return call;
+  if (!llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst, llvm::FreezeInst>(v))
+    return nullptr;
+  return asked(llvm::cast<llvm::Instruction>(v)->getOperand(0), depth - 1);
+}
+
+// Whether the function only looks: asked again, it answers the same.
+bool only_looks(const llvm::Function& f, int depth = 2) {
+  if (!f.getReturnType()->isIntegerTy()) return false;
+  if (f.isDeclaration()) return f.onlyReadsMemory();
+  return depth > 0 && llvm::all_of(llvm::instructions(f), [depth](const llvm::Instruction& i) {
+           const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+           if (call == nullptr) return !i.mayWriteToMemory();
+           const llvm::Function* callee = call->getCalledFunction();
+           return call->doesNotReturn() ||  // an assertion
+                  (callee != nullptr && (callee->isIntrinsic() || only_looks(*callee, depth - 1)));
+         });
+}
+
+// Whether the two calls ask the same: of a library's function a constant says that.
+bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b) {
+  const llvm::Function* f = a.getCalledFunction();
+  if (f == nullptr || b.getCalledFunction() != f || &a == &b) return false;
+  return !f->isDeclaration() || llvm::any_of(a.args(), [&b](const llvm::Use& part) {
+    return llvm::isa<llvm::GlobalVariable>(part.get()) && llvm::is_contained(b.args(), part.get());
+  });
+}
+
 }  // namespace
+
+// Whether a question decided that the object began, and is asked once more where it was lost: the
+// way on which the answers differ is none. `if (strcmp(name, "-")) fclose(f);`
+bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end) {
+  const auto* node = dominators(*begin.getFunction()).getNode(begin.getParent());
+  for (int above = 0; node != nullptr && above < kMostAbove; ++above) {
+    const llvm::BasicBlock* here = node->getBlock();
+    node = node->getIDom();
+    if (node == nullptr || here->getUniquePredecessor() != node->getBlock()) continue;
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
+    const auto* call = br != nullptr && br->isConditional() ? asked(br->getCondition()) : nullptr;
+    if (call == nullptr || call->getCalledFunction() == nullptr ||
+        !only_looks(*call->getCalledFunction())) {
+      continue;
+    }
+    for (const llvm::BasicBlock& block : *end.getFunction()) {
+      const auto* other = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
+      if (other == nullptr || !other->isConditional()) continue;
+      const llvm::CallBase* again = asked(other->getCondition());
+      if (again != nullptr && asks_the_same(*call, *again)) return true;
+    }
+  }
+  return false;
+}
 
 // Whether what was read from a field gets to the place only if another field of the record, which
 // is not known, allows it. A record that borrows a text says so there; that it does is seldom
