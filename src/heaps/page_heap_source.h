@@ -2,15 +2,21 @@
 // chunks then lie together on hugepages. It starts with its first use. The page heap gives back
 // nothing by itself and there is no thread here to make it, so the caller's free does: when more is
 // free than the heap's policy keeps, by default a quarter of what is in use and some, half of that
-// goes back to the system.
+// goes back to the system. A program that takes it again within a second is given less cause to: as
+// much more is kept from then on, up to half of what it uses and 128 MiB, until it has done so for
+// no second. A bound there must be, for what is kept when the program's last free has been made
+// stays.
 //
 // One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
 // of the page heap's own locks has to be taken then. Sits in heaps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <new>
+#include <utility>
 
 #include "base/errno_keeper.h"
 #include "base/metadata_arena.h"
@@ -55,6 +61,7 @@ class PageHeapSource {
         parts_.heap.Take({pages, Pages((align > kAlign ? align : kAlign) / kPageSize)});
     if (run.range.empty()) return nullptr;
     in_use_ += BytesOf(pages);
+    most_used_ = std::max(most_used_, in_use_);
     return reinterpret_cast<void*>(parts_.kernel.base() + OffsetOf(run.range.first));
   }
 
@@ -68,7 +75,7 @@ class PageHeapSource {
     in_use_ -= BytesOf(pages);
     const size_t most = Keep::Most(in_use_);
     const size_t free = BytesOf(parts_.heap.free_backed());
-    if (free > most) parts_.heap.ReleaseNow(free - most / 2);
+    if (free > most) GiveBack(free, most);
   }
 
   // Whether p lies in what was mapped so far; what does not may be no memory at all.
@@ -94,6 +101,24 @@ class PageHeapSource {
 
  private:
   static constexpr size_t kMostAlign = size_t{512} << kHugePageShift;
+  static constexpr size_t kMostMore = size_t{128} << 20;
+  static constexpr uint64_t kSoonNs = 1'000'000'000;
+
+  // Under the lock. `free` bytes are, of which the policy keeps `most`.
+  void GiveBack(size_t free, size_t most) {
+    const uint64_t now = parts_.kernel.CoarseNowNs();
+    if (now - released_at_ns_ > kSoonNs) {
+      more_ = 0;
+    } else if (most_used_ > enough_for_) {  // what went was taken again
+      const size_t missed = std::min(most_used_ - enough_for_, std::exchange(released_, 0));
+      more_ = std::max(more_, std::min({more_ + missed, most_used_ / 2, kMostMore}));
+    }
+    if (free <= most + more_) return;
+    released_ = parts_.heap.ReleaseNow(free - more_ - most / 2);
+    released_at_ns_ = now;
+    enough_for_ = in_use_ + free - std::min(free, released_);
+    most_used_ = in_use_;
+  }
 
   struct Parts {
     Parts()
@@ -108,6 +133,13 @@ class PageHeapSource {
   bool started_ = false;
   std::atomic<uintptr_t> base_{0};
   size_t in_use_ = 0;
+  // Of the last time that something went back: when, how much, and how much could be in use again
+  // without it; since then, how much was.
+  uint64_t released_at_ns_ = 0;
+  size_t released_ = 0;
+  size_t enough_for_ = 0;
+  size_t most_used_ = 0;
+  size_t more_ = 0;  // is kept than the policy says
   union {
     char none_;
     Parts parts_;

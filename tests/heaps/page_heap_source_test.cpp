@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "heaps/hoard.h"
@@ -57,6 +60,37 @@ TEST(PageHeapSource, KeepsABoundedPartOfWhatIsFree) {
     runs.pop_back();
     ASSERT_LE(source.free_backed(), source.in_use() / 4 + (16 << 20) + kHugePageSize);
   }
+}
+
+// A program that takes and frees all the time would else have each page mapped and zeroed anew. One
+// that then rests keeps a bounded part, until its first free after a second.
+TEST(PageHeapSource, KeepsMoreOfWhatSwingsButNoMoreThanSome) {
+  auto& source = TheHeap().next().next();
+  constexpr size_t kRun = 8 << 20, kRuns = 32, kMore = 128 << 20;
+  const auto beyond = [&] {
+    const size_t most = source.in_use() / 4 + (16 << 20) + kHugePageSize;
+    return source.free_backed() - std::min(source.free_backed(), most);
+  };
+  size_t most_kept = 0;
+  for (int i = 0; i < 100; ++i) {
+    void* runs[kRuns];
+    for (void*& p : runs) p = source.allocate(kRun);
+    for (void* p : runs) {
+      source.deallocate(p, kRun);
+      most_kept = std::max(most_kept, beyond());
+      ASSERT_LE(beyond(), kMore);
+    }
+  }
+  EXPECT_GE(most_kept, kMore / 2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  source.deallocate(source.allocate(kUnit), kUnit);
+  EXPECT_EQ(beyond(), 0u);
+  // And a burst that is over does not.
+  void* runs[kRuns];
+  for (void*& p : runs) p = source.allocate(kRun);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  for (void* p : runs) source.deallocate(p, kRun);
+  EXPECT_EQ(beyond(), 0u);
 }
 
 TEST(HoardHeapDeathTest, SaysSoOfPointersToNoMemory) {

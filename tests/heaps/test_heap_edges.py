@@ -20,7 +20,7 @@ promised = heap_lab.promised
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """An obstack keeps all that the threads of a storm churn through, and each fork copies it.
-    At the limit, Hoard and LLAMA give back what the next round's large blocks take again."""
+    ROUNDS: most of what a round at the limit costs Hoard and LLAMA is zeroed hugepages."""
     monkeypatch.setattr(threads, "STORM_MILLISECONDS", 500)
     monkeypatch.setattr(fork, "FORKS_LESS", 3)
     monkeypatch.setattr(hardship, "ROUNDS", 600)
