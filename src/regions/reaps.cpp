@@ -136,13 +136,10 @@ STRATA_ALWAYS_INLINE static strata_reap* ReapAt(const void* chunk) {
   return reap != nullptr && IsLiveReap(reap) ? reap : nullptr;
 }
 
-// A lookup is most of what a free in a reap of many chunks costs, so it stands in line there.
-STRATA_ALWAYS_INLINE static strata_reap* ReapAroundInLine(const void* p) {
+strata_reap* ReapAround(const void* p) {
   const void* chunk = BlockAround(p);
   return chunk == nullptr ? nullptr : ReapAt(chunk);
 }
-
-strata_reap* ReapAround(const void* p) { return ReapAroundInLine(p); }
 
 // Also where a large alignment put it on a later page of a large block: its own word there says
 // where that begins, and is believed if a reap's chunk does begin there and reach p.
@@ -166,11 +163,15 @@ strata_reap* ReapOfBlock(void* p) {
   return PageId(offset >> kPageShift) < span->range().end() ? ReapAround(start) : nullptr;
 }
 
-// A block of the reap may begin at p.
+// A block of the reap may begin at p. A lookup is most of what a free in a reap of many chunks
+// costs, so it stands in line here.
 STRATA_ALWAYS_INLINE static bool LiesIn(strata_reap* reap, void* p) {
   const bool aligned = reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0;
   if (STRATA_UNLIKELY(!aligned)) return false;
-  return reap->heap.in_newest_chunk(p) || ReapAroundInLine(p) == reap || ReapOfBlock(p) == reap;
+  if (reap->heap.in_newest_chunk(p)) return true;
+  const void* chunk = BlockAround(p);
+  if (STRATA_UNLIKELY(chunk == p)) return false;  // in front of it lies what is another's
+  return (chunk != nullptr && ReapAt(chunk) == reap) || ReapOfBlock(p) == reap;
 }
 
 constexpr const char* kNotOfThisReap = "a block that is not of this reap: ";
