@@ -1,5 +1,5 @@
 // strata::pool_resource: a std::pmr pool for many threads without a lock on its path. Each thread
-// has size-class free lists of its own over chunks of its own; a block that another thread frees
+// has size-class free lists of its own over pages of its own; a block that another thread frees
 // goes to the inbox of the list it came from. release() and the destructor give all of it back to
 // the upstream resource at once. Composed of layers (strata/layers); needs no part of libstrata.
 //
@@ -11,6 +11,7 @@
 #else
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
@@ -19,9 +20,9 @@
 #include <utility>
 
 #include "strata/layers/combine/bins.h"
-#include "strata/layers/combine/bump.h"
 #include "strata/layers/combine/free_list.h"
 #include "strata/layers/combine/listed.h"
+#include "strata/layers/detail/misuse.h"
 #include "strata/layers/thread/inbox.h"
 #include "strata/layers/thread/index.h"
 #include "strata/layers/thread/locked.h"
@@ -57,6 +58,7 @@ class pool_resource : public std::pmr::memory_resource {
 
  private:
   using Slot = layers::ThreadIndex;
+  static constexpr size_t kShared = Slot::most + 1;  // as an owner
 
   // All calls of the upstream resource, of which it sees one at a time.
   class Upstream {
@@ -77,104 +79,192 @@ class pool_resource : public std::pmr::memory_resource {
     layers::FutexLock lock_;
   };
 
-  // Where all pools' chunks come from. Each is aligned to its size, which may cost the upstream
-  // resource as much again (a reap's blocks have a tag in front), so they are cut from slabs: of
-  // half of what there is, up to a mebibyte.
+  // Whose each page is: a table that threads read without a lock, while one adds to it under the
+  // lock of the slabs. Pages are entered before anything in them is handed out, so whoever has a
+  // block finds its page.
+  class Owners {
+   public:
+    static constexpr size_t kPageShift = 12;
+
+    constexpr Owners() = default;
+    // Of a block of at most largest_pooled bytes.
+    size_t Of(const void* p) const {
+      const auto page = reinterpret_cast<uintptr_t>(p) >> kPageShift;
+      // acquire: pairs with the release in Grow.
+      const Table* t = table_.load(std::memory_order_acquire);
+      const uintptr_t entry = t->At(t->First(page));
+      return entry >> kPageShift == page ? entry & kMask : FindFurther(t, page);
+    }
+    // Of each page that begins or goes on between them.
+    void Add(Upstream* upstream, const char* from, const char* end, size_t owner) {
+      auto page = reinterpret_cast<uintptr_t>(from) & ~kMask;
+      for (; page < reinterpret_cast<uintptr_t>(end); page += kMask + 1) {
+        Table* t = table_.load(std::memory_order_relaxed);
+        if (used_ >= t->size() / 4 * 3) t = Grow(upstream, t);
+        t->Enter(page | owner);
+        ++used_;
+      }
+    }
+    void Release(Upstream* upstream) {
+      Table* t = table_.load(std::memory_order_relaxed);
+      while (t != &first_) {
+        Table* older = t->older;
+        upstream->deallocate(t, Table::Bytes(t->size()), alignof(Table));
+        t = older;
+      }
+      for (std::atomic<uintptr_t>& entry : in_first_) entry.store(0, std::memory_order_relaxed);
+      table_.store(t, std::memory_order_relaxed);
+      used_ = 0;
+    }
+
+   private:
+    static constexpr uintptr_t kMask = (uintptr_t{1} << kPageShift) - 1;
+    static constexpr unsigned kFirstBits = 6;
+
+    // Open addressing. An entry is the page's address and the owner in its lowest bits; 0: none.
+    struct Table {
+      std::atomic<uintptr_t>* entries;
+      unsigned shift;
+      Table* older;
+
+      static constexpr size_t Bytes(size_t size) {
+        return sizeof(Table) + size * sizeof(std::atomic<uintptr_t>);
+      }
+      size_t size() const { return size_t{1} << (64 - shift); }
+      size_t First(uintptr_t page) const { return (page * 0x9e3779b97f4a7c15u) >> shift; }
+      uintptr_t At(size_t i) const { return entries[i].load(std::memory_order_relaxed); }
+      size_t Next(size_t i) const { return (i + 1) & (size() - 1); }
+      void Enter(uintptr_t entry) {
+        size_t i = First(entry >> kPageShift);
+        while (At(i) != 0) i = Next(i);
+        entries[i].store(entry, std::memory_order_relaxed);
+      }
+    };
+
+    [[gnu::noinline]] static size_t FindFurther(const Table* t, uintptr_t page) {
+      for (size_t i = t->Next(t->First(page));; i = t->Next(i)) {
+        const uintptr_t entry = t->At(i);
+        if (entry >> kPageShift == page) return entry & kMask;
+        if (entry == 0) layers::DieOfMisuse(" pool_resource", "a block of another resource");
+      }
+    }
+    // The old one stays, for who looks into it now.
+    Table* Grow(Upstream* upstream, Table* old) {
+      const size_t size = 2 * old->size();
+      void* raw = upstream->allocate(Table::Bytes(size), alignof(Table));
+      auto* entries = reinterpret_cast<std::atomic<uintptr_t>*>(static_cast<Table*>(raw) + 1);
+      for (size_t i = 0; i < size; ++i) ::new (entries + i) std::atomic<uintptr_t>(0);
+      auto* t = ::new (raw) Table{entries, old->shift - 1, old};
+      for (size_t i = 0; i < old->size(); ++i) {
+        if (old->At(i) != 0) t->Enter(old->At(i));
+      }
+      table_.store(t, std::memory_order_release);
+      return t;
+    }
+
+    std::atomic<uintptr_t> in_first_[size_t{1} << kFirstBits] = {};
+    Table first_{in_first_, 64 - kFirstBits, nullptr};
+    std::atomic<Table*> table_{&first_};
+    size_t used_ = 0;
+  };
+
+  // Where all pools' memory comes from: runs of pages, cut from slabs: of one page while there is
+  // little, then of an eighth of what there is, up to a mebibyte. A slab begins where a page does and
+  // ends a little before one, so that upstream resources with records of their own between blocks,
+  // as reaps, lay one behind another.
   class Slabs {
    public:
-    static constexpr size_t kChunk = 64 << 10;
+    static constexpr size_t kPage = size_t{1} << Owners::kPageShift;
+
+    struct Run {
+      char* at;
+      char* end;
+    };
 
     explicit Slabs(Upstream* upstream) : upstream_(upstream) {}
-    void* Take() {
+    // For so many bytes, and more if there is more, up to `wanted`. It is the owner's then.
+    Run Take(size_t least, size_t wanted, size_t owner) {
       const std::lock_guard hold(lock_);
-      if (free_ != nullptr) return std::exchange(free_, free_->next);
-      if (at_ == end_) Grow();
-      return std::exchange(at_, at_ + kChunk);
+      if (static_cast<size_t>(end_ - at_) < least) Grow(least);
+      char* const from = at_;
+      char* end = from + std::max(least, wanted);
+      end += (0 - reinterpret_cast<uintptr_t>(end)) & (kPage - 1);  // no page is two owners'
+      end = std::min(end, end_);
+      owners_.Add(upstream_, from, end, owner);
+      at_ = end;
+      return {from, end};
     }
-    void Give(void* chunk) {
-      const std::lock_guard hold(lock_);
-      free_ = ::new (chunk) Free{free_};
-    }
-    // When all chunks are free.
+    size_t OwnerOf(const void* p) const { return owners_.Of(p); }
+    // When nothing in them is used any more.
     void Release() {
       while (slabs_ != nullptr) {
         Slab* slab = std::exchange(slabs_, slabs_->next);
-        char* start = reinterpret_cast<char*>(slab) - kSlabAt;
-        upstream_->deallocate(start, slab->bytes, kChunk);
+        upstream_->deallocate(slab, slab->bytes, kPage);
       }
-      free_ = nullptr;
+      owners_.Release(upstream_);
       at_ = end_ = nullptr;
       bytes_ = 0;
     }
 
    private:
-    struct Free {
-      Free* next;
-    };
-    // In the first chunk's header, behind what the chunk itself has there.
-    struct Slab {
+    struct alignas(64) Slab {  // blocks begin behind it, on a cache line
       Slab* next;
       size_t bytes;
     };
-    static constexpr size_t kSlabAt = 16;
+    static constexpr size_t kTail = 32;
+    // Pages of a slab. Alignment costs a large block a page, so one of a few is dear.
+    static constexpr size_t kFewest = 8;
+    static constexpr size_t kMost = 256;
 
-    void Grow() {
-      const size_t bytes = std::clamp(bytes_ / 2 / kChunk, size_t{1}, size_t{16}) * kChunk;
-      at_ = static_cast<char*>(upstream_->allocate(bytes, kChunk));
-      end_ = at_ + bytes;
-      slabs_ = ::new (at_ + kSlabAt) Slab{slabs_, bytes};
+    void Grow(size_t least) {
+      size_t pages = bytes_ / 8 / kPage;
+      pages = pages < kFewest ? 1 : std::min(pages, kMost);
+      while (pages * kPage - kTail - sizeof(Slab) < least) ++pages;
+      const size_t bytes = pages * kPage - kTail;
+      auto* slab = ::new (upstream_->allocate(bytes, kPage)) Slab{slabs_, bytes};
+      slabs_ = slab;
       bytes_ += bytes;
+      at_ = reinterpret_cast<char*>(slab + 1);
+      end_ = reinterpret_cast<char*>(slab) + bytes;
     }
 
     Upstream* upstream_;
     layers::FutexLock lock_;
-    Free* free_ = nullptr;
     Slab* slabs_ = nullptr;
     char* at_ = nullptr;  // of the newest slab, what was not handed out yet
     char* end_ = nullptr;
     size_t bytes_ = 0;
+    Owners owners_;
   };
 
-  // Whole chunks, so that any address in one leads to the pool that it belongs to.
-  class Chunks {
+  // New blocks of one pool, one behind another. No block goes back alone.
+  class Blocks {
    public:
-    static constexpr size_t kSize = Slabs::kChunk;
-    static constexpr size_t kHeader = 64;  // a cache line, so that blocks start on one
-    static constexpr size_t kUsable = kSize - kHeader;
     static constexpr size_t alignment = layers::kDefaultAlignment;
     static constexpr bool thread_safe = false;
 
-    Chunks(Slabs* slabs, Pool* owner) : slabs_(slabs), owner_(owner) {}
-    void* allocate(size_t) {
-      void* raw = slabs_->Take();
-      *static_cast<Pool**>(raw) = owner_;
-      return static_cast<char*>(raw) + kHeader;
+    Blocks(Slabs* slabs, size_t owner) : slabs_(slabs), owner_(owner) {}
+    void* allocate(size_t size) {
+      if (size > static_cast<size_t>(run_.end - run_.at)) [[unlikely]]
+        return AllocateSlow(size);
+      return std::exchange(run_.at, run_.at + size);
     }
-    void deallocate(void* p, size_t) { slabs_->Give(static_cast<char*>(p) - kHeader); }
-    static Pool* OwnerOf(void* p) {
-      return *reinterpret_cast<Pool**>(reinterpret_cast<uintptr_t>(p) & ~(kSize - 1));
-    }
+    void deallocate(void*, size_t) {}
+    void clear() {}  // what is kept above goes with the slabs
 
    private:
+    [[gnu::noinline]] void* AllocateSlow(size_t size) {
+      Slabs::Run fresh = slabs_->Take(size, std::min(taken_ / 16, size_t{64} << 10), owner_);
+      taken_ += static_cast<size_t>(fresh.end - fresh.at);
+      char* const p = std::exchange(fresh.at, fresh.at + size);
+      if (fresh.end - fresh.at > run_.end - run_.at) run_ = fresh;
+      return p;
+    }
+
     Slabs* slabs_;
-    Pool* owner_;
-  };
-
-  // What one thread uses: owned by whoever has its slot.
-  class alignas(64) Pool {
-    using Heap = layers::Stack<layers::Bins<Classes, layers::FreeList, layers::Inbox>,
-                               layers::Bump<Chunks::kUsable>, Chunks>;
-
-   public:
-    explicit Pool(Slabs* slabs) : heap_(slabs, this) {}
-    ~Pool() { heap_.clear(); }  // no free block goes back alone: they go with their chunks
-
-    void* allocate(size_t size) { return heap_.allocate(size); }
-    void deallocate(void* p, size_t size) { heap_.deallocate(p, size); }
-    void Return(void* p, size_t size) { heap_.bin(Classes::of(size)).next().give_back(p); }
-
-   private:
-    Heap heap_;
+    size_t owner_;
+    Slabs::Run run_{};
+    size_t taken_ = 0;  // bytes
   };
 
   // Blocks as they come from upstream.
@@ -188,6 +278,22 @@ class pool_resource : public std::pmr::memory_resource {
 
    private:
     Upstream* upstream_;
+  };
+
+  // What one thread uses: owned by whoever has its slot.
+  class alignas(64) Pool {
+    using Heap = layers::Stack<layers::Bins<Classes, layers::FreeList, layers::Inbox>, Blocks>;
+
+   public:
+    Pool(Slabs* slabs, size_t number) : heap_(slabs, number) {}
+    ~Pool() { heap_.clear(); }  // no free block goes back alone: they go with what they lie in
+
+    void* allocate(size_t size) { return heap_.allocate(size); }
+    void deallocate(void* p, size_t size) { heap_.deallocate(p, size); }
+    void Return(void* p, size_t size) { heap_.bin(Classes::of(size)).next().give_back(p); }
+
+   private:
+    Heap heap_;
   };
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -214,10 +320,10 @@ class pool_resource : public std::pmr::memory_resource {
   void Deallocate(void* p, size_t bytes) {
     if (bytes > largest_pooled) [[unlikely]]
       return large_.deallocate(p, bytes);
-    Pool* owner = Chunks::OwnerOf(p);
-    if (owner == pools_[Slot::index()]) [[likely]]
-      return owner->deallocate(p, bytes);
-    owner->Return(p, bytes);
+    const size_t owner = slabs_.OwnerOf(p);
+    if (owner == Slot::index()) [[likely]]
+      return pools_[owner]->deallocate(p, bytes);
+    (owner == kShared ? shared_ : pools_[owner])->Return(p, bytes);
   }
 
   [[gnu::noinline]] void* AllocateSlow(size_t bytes, size_t slot) {
@@ -226,13 +332,13 @@ class pool_resource : public std::pmr::memory_resource {
       if (p == nullptr) internal::ThrowOutOfMemory();
       return p;
     }
-    if (slot != Slot::most) return Made(pools_[slot])->allocate(bytes);
+    if (slot != Slot::most) return Made(pools_[slot], slot)->allocate(bytes);
     const std::lock_guard hold(shared_lock_);
-    return Made(shared_)->allocate(bytes);
+    return Made(shared_, kShared)->allocate(bytes);
   }
-  Pool* Made(Pool*& pool) {
+  Pool* Made(Pool*& pool, size_t number) {
     if (pool == nullptr)
-      pool = ::new (upstream_.allocate(sizeof(Pool), alignof(Pool))) Pool(&slabs_);
+      pool = ::new (upstream_.allocate(sizeof(Pool), alignof(Pool))) Pool(&slabs_, number);
     return pool;
   }
   void End(Pool*& pool) {

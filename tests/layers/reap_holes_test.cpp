@@ -86,5 +86,27 @@ TEST(ReapHoles, AHundredThousandOfAboutOneSizeAreNoHurdle) {
   EXPECT_EQ(heap.held(), held) << "each found its hole";
 }
 
+// Aligned blocks a little shorter than their alignment; a rest of 16 bytes between two is a scrap.
+TEST(ReapHoles, LaysAlignedBlocksOneBehindAnother) {
+  constexpr size_t kPage = 4096, kMost = 128 << 10;
+  for (const size_t less : {size_t{8}, size_t{16}, size_t{24}, size_t{32}}) {
+    Stack<Reap<kMost, kMost>, Mmap> heap;
+    std::vector<char*> pages;
+    for (size_t i = 0; i < 30; ++i) {
+      pages.push_back(static_cast<char*>(heap.allocate(kPage - less, kPage)));
+      ASSERT_EQ(pages[i], pages[0] + i * kPage);
+    }
+    EXPECT_EQ(heap.held(), kMost);
+    // In any order, and all of it is one window again.
+    for (size_t i = 0; i < 30; i += 2) heap.deallocate(pages[i]);
+    for (size_t i = 29; i < 30; i -= 2) heap.deallocate(pages[i]);
+    EXPECT_EQ(heap.used(), 0u);
+    EXPECT_NE(heap.allocate(kMost / 4 - 8), nullptr);
+    EXPECT_NE(heap.allocate(kMost / 4 - 8), nullptr);
+    EXPECT_NE(heap.allocate(kMost / 4 - 8), nullptr);
+    EXPECT_EQ(heap.held(), kMost);
+  }
+}
+
 }  // namespace
 }  // namespace strata::layers

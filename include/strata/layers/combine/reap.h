@@ -55,6 +55,7 @@ struct Reap {
     [[gnu::always_inline]] void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
+      if (void* fits = AlignInWindow(size, align)) return fits;
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
       if (p == nullptr) return nullptr;
       const ReapWindow::Settle settle(window_);
@@ -356,6 +357,23 @@ struct Reap {
       finder_.Remove(after);
       b->SetInUse(b->size() + after->size(), b->previous_in_use());
       return true;
+    }
+
+    // Where the next aligned place of the window has room: what lies in front of it becomes free, and
+    // blocks of nearly their alignment lie one behind another. Null where it has none.
+    [[gnu::noinline]] void* AlignInWindow(size_t size, size_t align) {
+      const ReapWindow::Settle settle(window_);
+      const size_t bytes = Block::BytesFor(size);
+      size_t over = (0 - reinterpret_cast<uintptr_t>(window_.edge)) & (align - 1);
+      if (bytes > Holdings::kApart || bytes > window_.room() || over > window_.room() - bytes)
+        return nullptr;
+      if (over == Block::kUnit) {
+        reinterpret_cast<Block*>(window_.edge)->SetNewest(over);  // a scrap
+        window_.edge += over;
+        return window_.Take(bytes);
+      }
+      auto* b = static_cast<Block*>(window_.Take(over + bytes));
+      return over == 0 ? b : AlignWithin(b, over, bytes);
     }
 
     // Cuts `over` bytes off the front of b, and what is beyond `bytes` off its end.
