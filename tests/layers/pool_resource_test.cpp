@@ -345,6 +345,28 @@ TEST(PoolResource, HandsThePoolOfAnEndedThreadOn) {
   EXPECT_EQ(upstream.bytes, after_one);
 }
 
+// The same addresses are another thread's then.
+TEST(PoolResource, ForgetsAtReleaseWhoseMemoryItWas) {
+  alignas(4096) static char memory[64 << 10];
+  std::pmr::monotonic_buffer_resource upstream(memory, sizeof memory,
+                                               std::pmr::null_memory_resource());
+  pool_resource pool(&upstream);
+  EXPECT_LT(layers::ThreadIndex::index(), layers::ThreadIndex::most);  // not the other's, then
+  void* of_other = nullptr;
+  std::thread([&] {
+    of_other = pool.allocate(50);
+    pool.release();
+    upstream.release();
+    pool.deallocate(pool.allocate(50), 50);
+    pool.release();
+    upstream.release();
+  }).join();
+  void* mine = pool.allocate(50);
+  EXPECT_EQ(mine, of_other);
+  pool.deallocate(mine, 50);
+  EXPECT_EQ(pool.allocate(50), mine);
+}
+
 TEST(PoolResource, ServesThreadsPastTheLastSlot) {
   Upstream upstream;
   pool_resource pool(&upstream);
