@@ -95,15 +95,15 @@ class pool_resource : public std::pmr::memory_resource {
       const uintptr_t entry = t->At(t->First(page));
       return entry >> kPageShift == page ? entry & kMask : FindFurther(t, page);
     }
-    // Of each page that begins or goes on between them.
+    // Of each page that begins or goes on between them; all or, where upstream throws, none.
     void Add(Upstream* upstream, const char* from, const char* end, size_t owner) {
       auto page = reinterpret_cast<uintptr_t>(from) & ~kMask;
-      for (; page < reinterpret_cast<uintptr_t>(end); page += kMask + 1) {
-        Table* t = table_.load(std::memory_order_relaxed);
-        if (used_ >= t->size() / 4 * 3) t = Grow(upstream, t);
-        t->Enter(page | owner);
-        ++used_;
-      }
+      const auto beyond = reinterpret_cast<uintptr_t>(end);
+      const size_t more = (beyond - page + kMask) >> kPageShift;
+      Table* t = table_.load(std::memory_order_relaxed);
+      while (used_ + more > t->size() / 4 * 3) t = Grow(upstream, t);
+      for (; page < beyond; page += kMask + 1) t->Enter(page | owner);
+      used_ += more;
     }
     void Release(Upstream* upstream) {
       Table* t = table_.load(std::memory_order_relaxed);
@@ -169,9 +169,9 @@ class pool_resource : public std::pmr::memory_resource {
   };
 
   // Where all pools' memory comes from: runs of pages, cut from slabs: of one page while there is
-  // little, then of an eighth of what there is, up to a mebibyte. A slab begins where a page does and
-  // ends a little before one, so that upstream resources with records of their own between blocks,
-  // as reaps, lay one behind another.
+  // little, then of an eighth of what there is, up to a mebibyte. A slab begins where a page does
+  // and ends a little before one, so that upstream resources with records of their own between
+  // blocks, as reaps, lay one behind another.
   class Slabs {
    public:
     static constexpr size_t kPage = size_t{1} << Owners::kPageShift;

@@ -359,8 +359,8 @@ struct Reap {
       return true;
     }
 
-    // Where the next aligned place of the window has room: what lies in front of it becomes free, and
-    // blocks of nearly their alignment lie one behind another. Null where it has none.
+    // Where the next aligned place of the window has room: what lies in front of it becomes free,
+    // and blocks of nearly their alignment lie one behind another. Null where it has none.
     [[gnu::noinline]] void* AlignInWindow(size_t size, size_t align) {
       const ReapWindow::Settle settle(window_);
       const size_t bytes = Block::BytesFor(size);
