@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from profiles import HEAP, heap
+from profiles import HEAP, heap, place
 
 from strata.errors import StrataError
 from strata.flame.command import changes, program_of, uneven
@@ -187,8 +187,8 @@ def test_commands(tmp_path: Path) -> None:
     assert re.search(r"-300 B +300 B +0 B +-300 B +send", done.stdout)
     assert out.stat().st_size > 5000
     done = run("top", old, new, "--type", "alloc_space", "-n", "1")
-    assert "server, alloc_space: 4.00 KiB" in done.stdout
-    assert re.search(r"2\.93 KiB +73\.2 % +2\.93 KiB +73\.2 % +grow", done.stdout)
+    assert "server, alloc_space: 4.00 KiB, from about 1 sample" in done.stdout
+    assert re.search(r"2\.93 KiB +73\.2 % +one sample +2\.93 KiB +73\.2 % +grow", done.stdout)
     done = run("flame", old, "-o", tmp_path / "x.folded", "--focus", "send")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "x.folded").read_text() == "main;send 300\n"
@@ -210,6 +210,22 @@ def test_memory_belongs_to_who_asked_a_wrapper_for_it(tmp_path: Path) -> None:
     dump(replace(OLD, types=[ValueType("inuse_space", "bytes")], default_type="inuse_space",
                  samples=[Sample(stack, (100,))]), tmp_path / "p.pb.gz")  # fmt: skip
     assert run("top", "--wrappers", tmp_path / "p.pb.gz").stdout.splitlines()[2].endswith("malloc")
+
+
+def test_top_says_how_far_its_figures_can_be_off(tmp_path: Path) -> None:
+    """One sample for each 2 MiB of small objects, and for each object that is larger."""
+    mib = 1 << 20
+    stacks = {"main;small": (1 << 19, 200 * mib), "main;large": (4, 64 * mib)}
+    samples = [
+        Sample(tuple(place(name) for name in stack.split(";")[::-1]), values)
+        for stack, values in stacks.items()
+    ]
+    dump(replace(OLD, types=OLD.types[2:], samples=samples), tmp_path / "p.pb.gz")
+    title, _, *rows = run("top", tmp_path / "p.pb.gz").stdout.splitlines()
+    assert title.endswith("inuse_space: 264 MiB, from about 104 samples")
+    assert re.search(r"^ *200 MiB +75\.8 % +± 10 % +200 MiB +75\.8 % +small", rows[0])
+    assert re.search(r"^ *64\.0 MiB +24\.2 % +± 50 % +64\.0 MiB +24\.2 % +large", rows[1])
+    assert re.search(r"^ *0 B +0\.0 % +264 MiB +100\.0 % +main", rows[2]), "it owns nothing"
 
 
 def test_top_names_the_line_that_asked_for_most(tmp_path: Path) -> None:

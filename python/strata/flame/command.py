@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from strata.errors import StrataError
-from strata.flame.graph import FunctionRow, additive, by_function
+from strata.flame.graph import FunctionRow, Owners, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
-from strata.pprof import Profile, filter_profile, load, merge, process_of
+from strata.pprof import Profile, filter_profile, load, merge, process_of, with_taken
 from strata.pprof.sites import owners
 from strata.symbolize import symbolize
 from strata.terminal import console, echo, printable
@@ -149,15 +149,25 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     console().print(table)
 
 
-def functions(profile: Profile, index: int, *, wrappers: bool) -> list[FunctionRow]:
-    """Each function's row; of memory, what a wrapper of malloc asked for is its caller's."""
+def owner_of(profile: Profile, index: int, *, wrappers: bool) -> Owners | None:
+    """Of memory, what a wrapper of malloc asked for is its caller's."""
     is_memory = re.search("object|space", profile.types[index].type) is not None
-    return by_function(profile, index, owners if is_memory and not wrappers else None)
+    return owners if is_memory and not wrappers else None
+
+
+def functions(profile: Profile, index: int, *, wrappers: bool) -> list[FunctionRow]:
+    """Each function's row."""
+    return by_function(profile, index, owner_of(profile, index, wrappers=wrappers))
 
 
 def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list[list[str]]:
+    """The largest functions' rows; where the profile tells, with how far their own can be off."""
     unit = profile.types[index].unit
     total = sum(sample.values[index] for sample in profile.samples)
+    counted = with_taken(profile, index)
+    # By the same rule as the values, or an owner's samples would stand at malloc.
+    owns = owner_of(profile, index, wrappers=wrappers)
+    behind = {row.name: row.flat for row in by_function(counted, 0, owns)} if counted else {}
 
     def share(value: int) -> str:
         return f"{100 * value / total:.1f} %" if total else "n/a"
@@ -166,12 +176,21 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
         [
             quantity(row.flat, unit),
             share(row.flat),
+            *([error_of(behind.get(row.name, 0))] if counted else []),
             quantity(row.total, unit),
             share(row.total),
             row.title,
         ]
-        for row in functions(profile, index, wrappers=wrappers)[:rows]
+        for row in by_function(profile, index, owns)[:rows]
     ]
+
+
+def error_of(thousandths: int) -> str:
+    """How far a sum of so many samples can be off: its standard error."""
+    count = thousandths / 1000
+    if count < 1.5:
+        return "one sample" if count > 0 else ""
+    return f"± {100 / count**0.5:.0f} %"
 
 
 def changes(
@@ -297,5 +316,9 @@ def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
         total = sum(sample.values[index] for sample in profile.samples)
         unit = profile.types[index].unit
         title = f"{program_of(profile)}, {profile.types[index].type}: {quantity(total, unit)}"
-        columns = ["own", "", "with callees", "", "function"]
+        counted = with_taken(profile, index)
+        if counted is not None and counted.samples:
+            whole = round(sum(sample.values[0] for sample in counted.samples) / 1000)
+            title += f", from about {max(1, whole):,} sample{'s' if whole > 1 else ''}"
+        columns = ["own", "", *([""] if counted else []), "with callees", "", "function"]
         print_table(title, columns, top_rows(profile, index, rows, wrappers=wrappers))

@@ -103,10 +103,14 @@ def under(callers: Sequence[str], name: str) -> str:
     return f"under {named}" if named else ""
 
 
+# The functions of a stack, innermost first, that may own what was allocated.
+Owners = Callable[[Sequence[str]], Sequence[str]]
+
+
 def by_function(
     profile: Profile,
     index: int,
-    owners: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    owners: Owners | None = None,
 ) -> list[FunctionRow]:
     """One row for each function, the largest own value first. `owners` says which functions of a
     stack may own what it has, the likeliest first; without it the innermost does."""

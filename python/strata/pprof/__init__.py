@@ -4,7 +4,7 @@ from strata.pprof import load, subtract
 growth = subtract(load(Path("new.pb.gz")), load(Path("old.pb.gz")))
 """
 
-from strata.pprof.calc import filter_profile, merge, subtract
+from strata.pprof.calc import filter_profile, merge, subtract, taken, with_taken
 from strata.pprof.encode import PROCESS, dump, dumps, process_of, with_comment
 from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
 from strata.pprof.read import load, parse
@@ -26,5 +26,7 @@ __all__ = [
     "parse",
     "process_of",
     "subtract",
+    "taken",
     "with_comment",
+    "with_taken",
 ]

@@ -131,3 +131,41 @@ def pattern(option: str, text: str | None) -> re.Pattern[str] | None:
         return re.compile(text) if text else None
     except re.error as error:
         raise StrataError(f"{option} {text!r}: not a regular expression: {error}") from error
+
+
+def taken(interval: float, space: float, objects: float) -> float:
+    """About how many samples stand behind so many objects of so many bytes: the sampler takes one
+    for each interval of bytes, and larger objects each."""
+    if interval <= 0 or objects <= 0:
+        return 0.0
+    return space / max(interval, space / objects)
+
+
+def with_taken(profile: Profile, index: int) -> Profile | None:
+    """The profile with, as its only value, the thousandths of samples that stand behind the values
+    at `index`. None where they are no estimate, or nothing tells of how many samples."""
+    kind = profile.types[index].type
+    words = ("space", "objects")
+    pair = [kind.replace(other, word) for word in words for other in words if other in kind]
+    known = [value.type for value in profile.types]
+    if profile.period <= 0 or profile.period_type is None or profile.period_type.type != "space":
+        return None
+    if len(pair) != len(words) or not set(pair) <= set(known):
+        return None
+    space, objects = (known.index(name) for name in pair)
+    return replace(
+        profile,
+        types=[ValueType("samples", "thousandths")],
+        default_type="samples",
+        samples=[
+            replace(
+                sample,
+                values=(
+                    round(
+                        1000 * taken(profile.period, sample.values[space], sample.values[objects])
+                    ),
+                ),
+            )
+            for sample in profile.samples
+        ],
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from strata.pprof import taken
 from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
@@ -44,14 +45,12 @@ def empty(kind: str, name: str, heading: str, pid: str) -> Section:
 
 
 def sampled(recording: Recording, space: float, objects: float) -> float | None:
-    """About how many samples stand behind so many objects of so many bytes: the sampler takes one
-    for each interval of bytes, and larger objects each. None if the interval is not known."""
+    """About how many samples stand behind so many objects of so many bytes. None if the interval
+    is not known."""
     interval = recording.meta.whole("sample_interval")
     if interval is None and recording.last is not None:
         interval = recording.last.stats.whole("sampler", "interval")
-    if not interval or objects <= 0:
-        return None
-    return space / max(float(interval), space / objects)
+    return taken(interval or 0, space, objects) or None
 
 
 def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:
