@@ -40,7 +40,7 @@ def options(command: click.Command, context: click.Context) -> str:
 
 def page(version: str) -> str:
     """strata(1)."""
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(cli.app_for([]))
     assert isinstance(group, click.Group)
     top = click.Context(group, info_name="strata")
     parts = [

@@ -22,6 +22,7 @@ import typer
 from strata.errors import StrataError
 from strata.objfile import ObjectFile
 from strata.pprof import Line, Location, Mapping, Profile, dump, load
+from strata.terminal import say
 
 RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 TIMEOUT = 600
@@ -204,7 +205,7 @@ def demangle(symbols: list[str]) -> list[str]:
     return lines if done.returncode == 0 and len(lines) == len(symbols) else symbols
 
 
-def add_to(app: typer.Typer, say: Warn) -> None:
+def add_to(app: typer.Typer) -> None:
     @app.command("symbolize")
     def symbolize_command(
         profile: Annotated[Path, typer.Argument(help="A profile in pprof's format.")],

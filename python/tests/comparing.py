@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from strata.cli import app
+from strata.cli import app_for
 from strata.errors import StrataError
 
 
@@ -24,7 +24,7 @@ class Compare:
         """The result's JSON, or for a mistake its message."""
         options = self._options[:1] if "--hosts" in arguments else self._options
         words = ["compare", *options, *(self._out if out else []), *arguments]
-        result = CliRunner().invoke(app, words, standalone_mode=False)
+        result = CliRunner().invoke(app_for(words), words, standalone_mode=False)
         self.errors = result.stderr
         if isinstance(result.exception, StrataError):
             assert result.exception.status == status

@@ -19,7 +19,7 @@ from conftest import compile_c
 from typer.testing import CliRunner
 
 from strata import procfs
-from strata.cli import app
+from strata.cli import app_for
 from strata.compare import measure
 from strata.compare.arms import find_arm
 from strata.compare.plan import Plan
@@ -110,7 +110,7 @@ def test_a_command_is_shown_as_it_is(library: Path, tmp_path: Path) -> None:
     out = tmp_path / "[/run]"
     arms = ["--arm", "none", "--arm", "none:A=[/b]", "--rounds", "1", "--no-warm-up"]
     words = ["compare", "--lib", str(library), "--out", str(out), *arms, "--", "echo", "[/x]"]
-    result = CliRunner().invoke(app, words, standalone_mode=False)
+    result = CliRunner().invoke(app_for(words), words, standalone_mode=False)
     assert result.exception is None, result.output
     for shown in ("echo '[/x]'", "none:A=[/b]", "[/run]"):
         assert shown in result.stdout

@@ -18,7 +18,7 @@ from strata.flame.svg import folded, quantity, svg
 from strata.pprof import Profile, filter_profile, load, merge, process_of, with_taken
 from strata.pprof.sites import owners
 from strata.symbolize import symbolize
-from strata.terminal import console, echo, printable
+from strata.terminal import console, echo, printable, say
 
 UNEVEN = 3  # a profile that covers so many times what another does is no match for it
 FORMS = (".html", ".svg", ".folded")
@@ -229,7 +229,7 @@ def signed(value: int, unit: str) -> str:
     return ("+" if value > 0 else "") + quantity(value, unit)
 
 
-def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
+def add_to(app: typer.Typer) -> None:
     @app.command("flame")
     def flame_command(
         profiles: Annotated[list[Path], typer.Argument(help="Profiles; several are added up.")],

@@ -14,6 +14,7 @@ from strata.errors import StrataError
 from strata.files import UnreadableError, open_file
 from strata.launch import preload_value, resolve, run
 from strata.library import checkouts, library_folders
+from strata.terminal import say
 
 LIBRARY = "libstrata-trace.so"
 PREFIX = "STRATATRACE_"
@@ -110,7 +111,7 @@ def record(command: list[str], output: Path, stacks: bool, say: Callable[[str], 
     return outcome.status
 
 
-def add_to(app: typer.Typer, say: Callable[[str], None]) -> None:
+def add_to(app: typer.Typer) -> None:
     """Adds the command to the `strata` command."""
 
     @app.command("trace", help=TRACE_HELP, context_settings={"allow_interspersed_args": False})
