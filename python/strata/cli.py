@@ -15,7 +15,7 @@ from strata import __version__
 from strata.errors import StrataError
 from strata.terminal import say, set_up
 
-# The commands of each module. To load them all takes half a second: that of the one typed is loaded.
+# The commands of each module. Only the module of the one typed is loaded: all take half a second.
 MODULES = {
     "run_command": "run",
     "compare.command": "compare compare-worker",
