@@ -9,6 +9,7 @@ list(FILTER STRATA_WATCHED_SOURCES EXCLUDE REGEX "/unwatched_calls\\.cpp$")
 list(REMOVE_ITEM STRATA_MALLOC_SOURCES ${STRATA_WATCHED_SOURCES})
 add_library(strata_malloc OBJECT ${STRATA_MALLOC_SOURCES})
 target_link_libraries(strata_malloc PUBLIC strata_headers PRIVATE strata_flags)
+set_target_properties(strata_malloc PROPERTIES UNITY_BUILD ${STRATA_UNITS} UNITY_BUILD_MODE GROUP)
 
 # Stands before libc's functions: in the shared library alone, where there is a next definition.
 add_library(strata_watched OBJECT ${STRATA_WATCHED_SOURCES})

@@ -61,7 +61,7 @@ class UnwindTable {
   uint32_t pages_ = 0;
   uint32_t rule_count_ = 0;
   uint32_t rows_ = 0;
-  uint32_t unused_ = 0;
+  [[maybe_unused]] uint32_t unused_ = 0;
   // Behind: uint32_t firsts[pages + 1], uint32_t rules[rule_count], Row rows[rows].
 };
 
