@@ -141,6 +141,7 @@ def build(target: Target) -> None:
 
 def install(target: Target, work: Path) -> Stage:
     """Builds, installs below `work` and strips what is there."""
+    print(f"== building for {target.machine} and {target.libc}", flush=True)
     build(target)
     stage = Stage(target, work / target.triplet, work / f"{target.triplet}-debug")
     if target.libc == "glibc":
