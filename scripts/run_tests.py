@@ -105,7 +105,7 @@ STAGES = (
         options=("-DSTRATA_TESTS=ON", "-DSTRATA_CALM_TESTS=OFF"),
         # The sanitizers run them: to compile 140 files once more would take four minutes.
         select=("-LE", "^calm$"),
-        waiting=1,
+        waiting=2,
     ),
     Stage(
         "release-clang",

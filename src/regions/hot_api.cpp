@@ -60,7 +60,9 @@ STRATA_EXPORT void strata_hot_domain_destroy(strata_hot_domain* d) {
   ObjectPlace first;
   const size_t live = d->domain.LiveObjects(&first);
   Message m;
-  m.Text("a domain of moving objects was destroyed with ").Number(live).Text(" objects in it");
+  m.Text("a domain of moving objects was destroyed with ")
+      .Number(live)
+      .Text(live == 1 ? " object in it" : " objects in it");
   if (first) {
     const strata_hot_type* type = first.block->shelf.load(std::memory_order_relaxed)->type;
     if (type != nullptr && type->name != nullptr && type->name[0] != '\0')

@@ -136,23 +136,45 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
   return d;
 }
 
-bool EndHotDomain(strata_hot_domain* d) {
-  for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
-  d->domain.EndQuarantine();
-  ObjectPlace first;
-  if (d->domain.LiveObjects(&first) != 0) return false;
+namespace {
+
+// The process's thread leaves the domain alone once this returns.
+void TakeFromThread(strata_hot_domain* d) {
   for (;;) {
     const uint32_t seen = g_change.load(std::memory_order_acquire);
     g_lock.Acquire();
+    d->threaded = false;
     const bool busy = g_busy == d;
-    if (!busy) d->gone = true;
     g_lock.Release();
-    if (!busy) break;
+    if (!busy) return;
     Wait(seen, kSecondNs);
   }
-  d->collector.GiveBackAll();
-  Changed();
-  return true;
+}
+
+}  // namespace
+
+// Without the thread: what it was about to move or to destroy would look as if it were to stay.
+bool EndHotDomain(strata_hot_domain* d) {
+  g_lock.Acquire();
+  const bool threaded = d->threaded;
+  g_lock.Release();
+  TakeFromThread(d);
+  for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
+  d->domain.EndQuarantine();
+  ObjectPlace first;
+  const bool stays = d->domain.LiveObjects(&first) != 0;
+  {
+    LockHolder hold(g_lock);
+    d->gone = !stays;
+    d->threaded = threaded;
+  }
+  if (!stays) d->collector.GiveBackAll();
+  if (stays && threaded) {
+    StartHotThread();
+  } else {
+    Changed();
+  }
+  return !stays;
 }
 
 void StartHotThread() {

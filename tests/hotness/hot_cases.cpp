@@ -300,6 +300,31 @@ CASE(atomic_pointers_are_read_while_they_change_and_move) {
   for (auto& p : all) CHECK(p.load(op)->a == -p.load(op)->b);
 }
 
+// What the domain's thread has begun to destroy is no object that stays.
+CASE(a_domain_ends_while_its_thread_destroys_an_object) {
+  static std::atomic<bool> begun, ended;
+  struct Slow {
+    Slow() = default;
+    Slow(Slow&&) noexcept {}
+    ~Slow() {
+      begun = true;
+      usleep(200'000);
+      ended = true;
+    }
+    long unused = 0;
+  };
+  {
+    hot_domain::options o;
+    o.period_ms = 1;
+    o.cpu_share = 1;
+    o.reclaim = STRATA_HOT_RECLAIM_NONE;
+    hot_domain domain{o};
+    domain.retire(domain.make<Slow>());
+    while (!begun) usleep(100);
+  }
+  CHECK(ended);
+}
+
 CASE(a_forked_child_goes_on_and_moves) {
   hot_domain::options o;
   o.period_ms = 1;
