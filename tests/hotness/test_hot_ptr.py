@@ -69,7 +69,7 @@ def test_misuse_is_named(lab: Lab, checks: str, case: str, says: str) -> None:
 def test_a_domain_that_goes_too_early_names_what_is_left(lab: Lab) -> None:
     result = lab.run(program(lab, "checked"), "late_objects", preload=False)
     (line,) = result.stderr.splitlines()
-    assert "destroyed with 1 objects in it, one of them" in line, line
+    assert "destroyed with 1 object in it, one of them" in line, line
     assert "Counted" in line, line
 
 
