@@ -22,9 +22,9 @@ from blackbox import ROOT
 TIMEOUT_SECONDS = 180
 LOADED = """
 import importlib, json, os, sys, traceback
-from strata.cli import main
+from strata.cli import MODULES, main
 
-for name in sys.argv[1:]:
+for name in (*(f"strata.{own}" for own in MODULES), *sys.argv[1:]):
     importlib.import_module(name)
 for line in sys.stdin:
     arguments, folder, cwd = json.loads(line)
