@@ -83,7 +83,7 @@ typedef struct {
  * have more than 48 bits or the upper ones are in use (LA57, LAM). */
 strata_hot_domain* strata_hot_domain_create(const strata_hot_options* options);
 /* Everything in it must be gone: if not, one line says how many objects are left, and the domain
- * stays. A null domain does nothing. */
+ * stays. Waits for what the domain's thread is destroying. A null domain does nothing. */
 void strata_hot_domain_destroy(strata_hot_domain* domain);
 /* One for whoever needs no other, made with its first use; null with ENOMEM or ENOTSUP. */
 strata_hot_domain* strata_hot_domain_default(void);

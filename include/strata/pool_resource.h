@@ -119,6 +119,7 @@ class pool_resource : public std::pmr::memory_resource {
 
    private:
     static constexpr uintptr_t kMask = (uintptr_t{1} << kPageShift) - 1;
+    static_assert(kShared <= kMask, "an owner has no room beside the page's address");
     static constexpr unsigned kFirstBits = 6;
 
     // Open addressing. An entry is the page's address and the owner in its lowest bits; 0: none.

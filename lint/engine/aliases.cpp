@@ -131,7 +131,7 @@ void Solver::made_from(Fact& fact, const Name& name, const llvm::Instruction& at
   const auto* call = llvm::dyn_cast<llvm::CallBase>(name.root);
   if (call == nullptr || call == &at || name.steps != 0) return;
   for (const Rule* rule : rules_for(fact.property, *call)) {
-    if (rule->kind != Rule::Kind::kPass || rule->source.stars != 0 ||
+    if (rule->kind != Rule::Kind::kPass ||
         static_cast<unsigned>(rule->source.first) >= call->arg_size()) {
       continue;
     }

@@ -364,11 +364,11 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     const bool guess = property(state.fact).track == Track::kAddress &&
                        (program_.ends(call) || (call.isIndirectCall() && targets.size() > 1));
     if (guess) return false;
-    // What was given back may be taken again wherever else it is known.
+    // What was given back may be taken again by who knows it from elsewhere.
     if (!targets.empty() && property(state.fact).track == Track::kAddress &&
         !matters_at_end(state.fact)) {
       const bool unseen = std::any_of(targets.begin(), targets.end(), [&](const llvm::Function* f) {
-        return !into(state.fact, call, f).has_object();
+        return changes(state.fact.property, *f) && !into(state.fact, call, f).has_object();
       });
       if (unseen) return false;
     }

@@ -1,5 +1,6 @@
 // Fields that say of another field of their record what it holds and whose that is: flags, kinds,
 // counts; questions that are asked where an object begins and where it ends (solver.h).
+#include <llvm/Analysis/CFG.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Operator.h>
 
@@ -45,19 +46,53 @@ bool only_looks(const llvm::Function& f, int depth = 2) {
   return depth > 0 && llvm::all_of(llvm::instructions(f), [depth](const llvm::Instruction& i) {
            const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
            if (call == nullptr) return !i.mayWriteToMemory();
+           if (call->doesNotReturn()) return true;  // an assertion
            const llvm::Function* callee = call->getCalledFunction();
-           return call->doesNotReturn() ||  // an assertion
-                  (callee != nullptr && (callee->isIntrinsic() || only_looks(*callee, depth - 1)));
+           if (callee == nullptr) return false;
+           if (!callee->isIntrinsic()) return only_looks(*callee, depth - 1);
+           return !i.mayWriteToMemory() || i.isLifetimeStartOrEnd() || i.isDebugOrPseudoInst();
          });
 }
 
-// Whether the two calls ask the same: of a library's function a constant says that.
-bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b) {
+// Whether two values are read in the same way from the same. `to`: the call by which b's function
+// calls a's, if it is another one.
+bool is_same(const llvm::Value* a, const llvm::Value* b, const llvm::CallBase* to,
+             int depth = kMostParts) {
+  if (const auto* given = llvm::dyn_cast<llvm::Argument>(a); given != nullptr && to != nullptr)
+    return is_same(to->getArgOperand(given->getArgNo()), b, nullptr, depth);
+  if (a == b) return true;
+  const auto* first = llvm::dyn_cast<llvm::Instruction>(a);
+  const auto* second = llvm::dyn_cast<llvm::Instruction>(b);
+  if (depth == 0 || first == nullptr || second == nullptr || !first->isSameOperationAs(second) ||
+      !llvm::isa<llvm::LoadInst, llvm::GetElementPtrInst, llvm::CastInst>(first)) {
+    return false;
+  }
+  return llvm::all_of_zip(first->operands(), second->operands(),
+                          [to, depth](const llvm::Use& x, const llvm::Use& y) {
+                            return is_same(x.get(), y.get(), to, depth - 1);
+                          });
+}
+
+// Whether the two calls ask the same of the same.
+bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b, const llvm::CallBase* to) {
   const llvm::Function* f = a.getCalledFunction();
   if (f == nullptr || b.getCalledFunction() != f || &a == &b) return false;
-  return !f->isDeclaration() || llvm::any_of(a.args(), [&b](const llvm::Use& part) {
-    return llvm::isa<llvm::GlobalVariable>(part.get()) && llvm::is_contained(b.args(), part.get());
-  });
+  return a.arg_size() == b.arg_size() &&
+         llvm::all_of_zip(a.args(), b.args(), [to](const llvm::Use& x, const llvm::Use& y) {
+           return is_same(x.get(), y.get(), to);
+         });
+}
+
+// The call by which one function calls the other; null: none, or several.
+const llvm::CallBase* only_call(const llvm::Function& from, const llvm::Function& to) {
+  const llvm::CallBase* found = nullptr;
+  for (const llvm::Instruction& i : llvm::instructions(from)) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    if (call == nullptr || call->getCalledFunction() != &to) continue;
+    if (found != nullptr) return nullptr;
+    found = call;
+  }
+  return found;
 }
 
 }  // namespace
@@ -65,11 +100,16 @@ bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b) {
 // Whether a question decided that the object began, and is asked once more where it was lost: the
 // way on which the answers differ is none. `if (strcmp(name, "-")) fclose(f);`
 bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end) {
+  const llvm::Instruction* here = &begin;  // in end's function
+  const llvm::CallBase* to = nullptr;
+  if (end.getFunction() != begin.getFunction())
+    here = to = only_call(*end.getFunction(), *begin.getFunction());
+  if (here == nullptr) return false;
   const auto* node = dominators(*begin.getFunction()).getNode(begin.getParent());
   for (int above = 0; node != nullptr && above < kMostAbove; ++above) {
-    const llvm::BasicBlock* here = node->getBlock();
+    const llvm::BasicBlock* below = node->getBlock();
     node = node->getIDom();
-    if (node == nullptr || here->getUniquePredecessor() != node->getBlock()) continue;
+    if (node == nullptr || below->getUniquePredecessor() != node->getBlock()) continue;
     const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
     const auto* call = br != nullptr && br->isConditional() ? asked(br->getCondition()) : nullptr;
     if (call == nullptr || call->getCalledFunction() == nullptr ||
@@ -78,9 +118,12 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
     }
     for (const llvm::BasicBlock& block : *end.getFunction()) {
       const auto* other = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
-      if (other == nullptr || !other->isConditional()) continue;
+      if (other == nullptr || !other->isConditional() ||
+          !llvm::isPotentiallyReachable(here, other)) {
+        continue;
+      }
       const llvm::CallBase* again = asked(other->getCondition());
-      if (again != nullptr && asks_the_same(*call, *again)) return true;
+      if (again != nullptr && asks_the_same(*call, *again, to)) return true;
     }
   }
   return false;

@@ -252,11 +252,20 @@ bool parse_effect(Line& line, const Property& property, Rule& rule) {
   return true;
 }
 
-bool parse_pass(Line& line, const Property&, Rule& rule) {
+bool parse_pass(Line& line, const Property& property, Rule& rule) {
+  if (property.track == Track::kAddress) return line.fail_before("a place is not passed on");
   if (!parse_functions(line, rule) || !parse_place(line, rule.source)) return false;
   rule.overwrites = line.take("=>");
   if (!rule.overwrites && !line.take("->")) return line.fail("expected '->' or '=>'");
-  return parse_places(line, rule.places) && parse_conditions(line, rule);
+  if (!parse_places(line, rule.places) || !parse_conditions(line, rule)) return false;
+  const auto is_whole = [](const Place& place, Place::Kind kind) {
+    return place.kind == kind && place.stars == 0;
+  };
+  const bool simple = is_whole(rule.source, Place::Kind::kArgument) && rule.places.size() == 1 &&
+                      is_whole(rule.places[0], Place::Kind::kReturn) && !rule.overwrites &&
+                      !rule.returned && !rule.argument;
+  return simple || property.track != Track::kObject ||
+         line.fail_before("an object is passed on as 'ARGUMENT -> return' only");
 }
 
 bool parse_forbid(Line& line, const Property& property, Rule& rule) {

@@ -202,6 +202,7 @@ class Solver {
   int lifted(const Rule& rule, const llvm::CallBase& call, const llvm::Value* argument) const;
 
   Bits find_recursive() const;  // recursive.cpp
+  bool changes(std::size_t property, const llvm::Function& f);
   bool is_marked(const llvm::Value* value, const llvm::Instruction& at,
                  const Known& known);  // marks.cpp
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
@@ -242,6 +243,8 @@ class Solver {
   // By property: the rules for a function's name.
   std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
   Bits recursive_;  // the locks that may be taken again
+  // By property: the functions that may change a state, once somebody has asked.
+  std::map<std::size_t, std::set<const llvm::Function*>> changing_;
   Facts facts_;
   std::deque<Context> contexts_;
   std::map<std::tuple<const llvm::Function*, FactId, std::vector<std::int64_t>>, ContextId>

@@ -76,7 +76,8 @@ class RoomPolicy {
     constexpr uint32_t kMissesPerTaking = 16;
     const size_t size = InfoOf(c).size;
     uint32_t takings = RoomOf(v, c) == 0 ? 8 : ++v.misses_at_limit % kMissesPerTaking == 0;
-    if (size > v.limit() || v.room() == RoomOf(v, c) * size) takings = 0;  // none, or none to take
+    // Too large for any room here; or all of it is this class's already.
+    if (size > v.limit() || v.room() == RoomOf(v, c) * size) takings = 0;
     while (takings-- != 0 && v.left() < size) TakeRoomFromOthers(v, c);
   }
 

@@ -2,10 +2,10 @@
 // chunks then lie together on hugepages. It starts with its first use. The page heap gives back
 // nothing by itself and there is no thread here to make it, so the caller's free does: when more is
 // free than the heap's policy keeps, by default a quarter of what is in use and some, half of that
-// goes back to the system. A program that takes it again within a second is given less cause to: as
-// much more is kept from then on, up to half of what it uses and 128 MiB, until it has done so for
-// no second. A bound there must be, for what is kept when the program's last free has been made
-// stays.
+// goes back to the system. If the program takes it again within a second, that much more is kept
+// from then on: at most half of the most that it used, and 128 MiB. The first free that comes a
+// second after memory last went back ends that. What is kept at the program's last free stays, even
+// if it idles from then on: hence the bound.
 //
 // One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
 // of the page heap's own locks has to be taken then. Sits in heaps.
@@ -139,7 +139,7 @@ class PageHeapSource {
   size_t released_ = 0;
   size_t enough_for_ = 0;
   size_t most_used_ = 0;
-  size_t more_ = 0;  // is kept than the policy says
+  size_t more_ = 0;  // what is kept beyond the policy
   union {
     char none_;
     Parts parts_;

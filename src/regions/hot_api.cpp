@@ -56,9 +56,10 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_optio
 }
 
 STRATA_EXPORT void strata_hot_domain_destroy(strata_hot_domain* d) {
-  if (d == nullptr || EndHotDomain(d)) return;
+  if (d == nullptr) return;
   ObjectPlace first;
-  const size_t live = d->domain.LiveObjects(&first);
+  const size_t live = EndHotDomain(d, &first);
+  if (live == 0) return;
   Message m;
   m.Text("a domain of moving objects was destroyed with ")
       .Number(live)
@@ -80,7 +81,8 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_default(void) {
   strata_hot_domain* fresh = strata_hot_domain_create(nullptr);
   if (fresh == nullptr) return nullptr;
   if (g_default.compare_exchange_strong(d, fresh, std::memory_order_acq_rel)) return fresh;
-  EndHotDomain(fresh);
+  ObjectPlace none;
+  EndHotDomain(fresh, &none);
   return d;
 }
 

@@ -36,6 +36,7 @@ std::atomic<bool> g_thread_runs{false};
 
 // The domain that is due first, taken out of nobody's reach: it stays while `busy` names it.
 strata_hot_domain* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
+void* g_busy_thread STRATA_GUARDED_BY(g_lock) = nullptr;  // whose it is
 
 // Null: no domain wants the thread.
 strata_hot_domain* FirstDue() STRATA_REQUIRES(g_lock) {
@@ -72,6 +73,7 @@ void RunThread() {
     const uint64_t now = memory.now_ns(memory.context);
     const uint64_t due = d->collector.due_ns();
     if (due <= now) g_busy = d;
+    g_busy_thread = __builtin_thread_pointer();
     g_lock.Release();
     if (due > now) {
       Wait(seen, due - now);
@@ -138,13 +140,14 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
 
 namespace {
 
-// The process's thread leaves the domain alone once this returns.
+// The process's thread leaves the domain alone once this returns; but if that thread itself calls,
+// from what destroys an object, it can't wait for itself, and finds that object in the domain.
 void TakeFromThread(strata_hot_domain* d) {
   for (;;) {
     const uint32_t seen = g_change.load(std::memory_order_acquire);
     g_lock.Acquire();
     d->threaded = false;
-    const bool busy = g_busy == d;
+    const bool busy = g_busy == d && g_busy_thread != __builtin_thread_pointer();
     g_lock.Release();
     if (!busy) return;
     Wait(seen, kSecondNs);
@@ -154,27 +157,26 @@ void TakeFromThread(strata_hot_domain* d) {
 }  // namespace
 
 // Without the thread: what it was about to move or to destroy would look as if it were to stay.
-bool EndHotDomain(strata_hot_domain* d) {
+size_t EndHotDomain(strata_hot_domain* d, ObjectPlace* first) {
   g_lock.Acquire();
   const bool threaded = d->threaded;
   g_lock.Release();
   TakeFromThread(d);
   for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
   d->domain.EndQuarantine();
-  ObjectPlace first;
-  const bool stays = d->domain.LiveObjects(&first) != 0;
+  const size_t live = d->domain.LiveObjects(first);
   {
     LockHolder hold(g_lock);
-    d->gone = !stays;
+    d->gone = live == 0;
     d->threaded = threaded;
   }
-  if (!stays) d->collector.GiveBackAll();
-  if (stays && threaded) {
+  if (live == 0) d->collector.GiveBackAll();
+  if (live != 0 && threaded) {
     StartHotThread();
   } else {
     Changed();
   }
-  return !stays;
+  return live;
 }
 
 void StartHotThread() {

@@ -42,8 +42,8 @@ extern constinit HotDomains g_hot_domains;
 // Null with errno: ENOMEM.
 strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
                                  std::optional<CheckBounds> checks);
-// False: there are objects in it.
-bool EndHotDomain(strata_hot_domain* domain);
+// How many objects are in it, and the place of one; with none, the domain has ended.
+size_t EndHotDomain(strata_hot_domain* domain, ObjectPlace* first);
 
 // In a forked child the thread starts again with the first operation.
 extern std::atomic<bool> g_hot_thread_wanted;

@@ -85,7 +85,7 @@ TEST(PageHeapSource, KeepsMoreOfWhatSwingsButNoMoreThanSome) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   source.deallocate(source.allocate(kUnit), kUnit);
   EXPECT_EQ(beyond(), 0u);
-  // And a burst that is over does not.
+  // A burst that lasted longer than a second leaves nothing behind.
   void* runs[kRuns];
   for (void*& p : runs) p = source.allocate(kRun);
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));

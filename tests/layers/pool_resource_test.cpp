@@ -219,8 +219,16 @@ TEST(PoolResource, TakesLittleMoreOfAReapThanIsAskedFor) {
   EXPECT_LE(static_cast<double>(upstream.held()), 1.25 * kBlocks * kSize);
 }
 
-// Small ones, too: as little as what only grows.
-TEST(PoolResource, TakesNoMoreOfAReapThanWhatOnlyGrows) {
+TEST(PoolResource, ABlockOfAnotherResourceEndsTheProgram) {
+  Upstream upstream;
+  pool_resource pool(&upstream);
+  ASSERT_NE(pool.allocate(100), nullptr);
+  alignas(64) char foreign[128];
+  EXPECT_DEATH(pool.deallocate(foreign, 100), "a block of another resource");
+}
+
+// Small ones, too: nearly as little as what only grows.
+TEST(PoolResource, TakesLittleMoreOfAReapThanWhatOnlyGrows) {
   for (size_t asked = 1 << 10; asked <= size_t{16} << 20; asked *= 4) {
     for (const size_t most : {size_t{64}, size_t{512}, size_t{2000}}) {
       OverReap upstream, of_monotonic;

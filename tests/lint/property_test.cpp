@@ -121,6 +121,10 @@ TEST(Property, ErrorsHaveAPlace) {
             "3:18: expected a message in double quotes at the end of the line");
   EXPECT_EQ(complaint(head + "forbid f : 1 is b \"m"), "3:19: the string has no closing '\"'");
   EXPECT_EQ(complaint(head + "produce f : 1 = b c"), "3:19: expected the end of the line, not 'c'");
+  EXPECT_EQ(complaint(head + "track address\npass f : 1 -> 2"), "4:1: a place is not passed on");
+  EXPECT_EQ(complaint(head + "pass f : *1 -> 2"),
+            "3:16: an object is passed on as 'ARGUMENT -> return' only");
+  EXPECT_EQ(read("pass f : 1 -> return").rules.size(), 1u);
   EXPECT_EQ(complaint(head + "property q"), "3:1: the file has a name already");
   EXPECT_EQ(complaint("property p\nlattice a < b, b < a"),
             "2:20: the lattice has a circle through 'a'");

@@ -1,0 +1,49 @@
+"""The commands by module: only the module of the command that is typed is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import typer
+
+from strata.cli import MODULES, app_for
+
+
+def names(app: typer.Typer) -> set[str]:
+    return {str(one.name) for one in (*app.registered_commands, *app.registered_groups)}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_has_the_commands_that_the_table_says(module: str) -> None:
+    app = typer.Typer()
+    import_module(f"strata.{module}").add_to(app)
+    assert names(app) == set(MODULES[module].split())
+    assert all(names(app_for([name])) == names(app) for name in names(app))
+
+
+def test_what_names_no_command_gets_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {name for listed in MODULES.values() for name in listed.split()}
+    for arguments in ([], ["--help"], ["tpo"]):
+        assert names(app_for(arguments)) == every
+    monkeypatch.setenv("_STRATA_COMPLETE", "complete_bash")
+    assert names(app_for(["top"])) == every
+
+
+EACH_ALONE = """
+import os
+from strata.cli import MODULES, app_for
+
+for name in (name for listed in MODULES.values() for name in listed.split()):
+    child = os.fork()
+    if child == 0:
+        app_for([name])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+
+
+def test_no_command_needs_another_s_module_to_be_loaded() -> None:
+    subprocess.run([sys.executable, "-c", EACH_ALONE], check=True, timeout=120)
