@@ -21,6 +21,7 @@
 #include "malloc/stand_down.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
+#include "strata/layers/detail/thread_key.h"
 
 namespace strata {
 
@@ -89,16 +90,6 @@ void InitCpuCache(Runtime& r) {
 
 void EndThread(void* cache);
 
-// Key 0 stays the program's: one that asks for a key before it made it, still 0, expects null and
-// EINVAL, and would otherwise take our value for its own, or overwrite or delete it.
-bool CreateThreadKey() {
-  if (pthread_key_create(&g_thread_key, EndThread) != 0) return false;
-  if (g_thread_key != 0) return true;
-  const bool made = pthread_key_create(&g_thread_key, EndThread) == 0;
-  pthread_key_delete(0);
-  return made;
-}
-
 void Start() {
   const int saved = errno;
   if (MustStandDown()) {
@@ -128,7 +119,7 @@ void Start() {
         .Text("STRATA_CACHE=cpu, but rseq is not available here; using per-thread caches")
         .Send();
   }
-  g_has_thread_key = CreateThreadKey();
+  g_has_thread_key = layers::MakeThreadKey(&g_thread_key, EndThread);
   errno = saved;
   if (options.price) SetPricing(Pricing::kOn, options.weight);
   // release: pairs with the acquire in CurrentState.

@@ -15,6 +15,7 @@
 #include "os/confinement.h"
 #include "profile/mappings.h"
 #include "profile/stack_walk.h"
+#include "strata/layers/detail/thread_key.h"
 #include "strata/raw_io.h"
 #include "trace/object_map.h"
 #include "trace/stack_table.h"
@@ -277,7 +278,7 @@ void StartRecording() {
   g_header = MakeHeader(stacks != nullptr && stacks[0] == '1' ? kHasStacks : 0);
   const bool is_main = parent != nullptr && strtoull(parent, nullptr, 10) == g_header.parent;
   g_file.Name(path, is_main, g_header);
-  if (!g_file.named() || pthread_key_create(&g_key, ThreadEnds) != 0 ||
+  if (!g_file.named() || !layers::MakeThreadKey(&g_key, ThreadEnds) ||
       pthread_atfork(nullptr, nullptr, BeginInChild) != 0)
     return EndEarly();
   if (HasStacks()) {

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "strata/layers/detail/sync.h"
+#include "strata/layers/detail/thread_key.h"
 #include "strata/layers/thread/locked.h"
 
 namespace strata::layers {
@@ -40,7 +41,7 @@ struct OfThread {
    private:
     bool KeyIsReady(void (*end)(void*)) {
       Holding hold(lock_);
-      if (!has_key_) has_key_ = pthread_key_create(&key_, end) == 0;
+      if (!has_key_) has_key_ = MakeThreadKey(&key_, end);
       return has_key_;
     }
 
