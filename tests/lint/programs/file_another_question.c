@@ -4,16 +4,21 @@
 
 static int is_option(const char* text, const char* name) { return strcmp(text, name) == 0; }
 
-int main(int argc, char** argv) {
-  if (argc < 3) return 1;
-  if (is_option(argv[1], "-i")) {
-    FILE* f = fopen(argv[2], "r");
+static int run(char** v) {
+  if (is_option(v[0], "-i")) {
+    FILE* f = fopen(v[1], "r");
     if (!f) return 1;
     if (fgetc(f) == 'x') return 2;
     fclose(f);
-  } else if (is_option(argv[1], "-o")) {
+  } else if (is_option(v[0], "-o")) {
     puts("out");
   }
-  if (is_option(argv[2], "-i")) puts("in");
+  if (is_option(v[1], "-i")) puts("in");
   return 0;
+}
+
+int main(int argc, char** argv) {
+  int bad = 0;
+  for (int i = 1; i + 1 < argc; i += 2) bad += run(argv + i);
+  return bad;
 }
