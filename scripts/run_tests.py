@@ -73,7 +73,7 @@ class Stage:
 
 
 LIBRARIES = ("strata_shared", "strata_static")
-# For stages whose libraries nobody installs: the library compiles in 44 instead of some 150 s of CPU.
+# For stages whose libraries nobody installs: folders are compiled as one (CMakeLists.txt).
 UNITS = "-DSTRATA_UNITS=ON"
 INSTALLED = (
     *LIBRARIES,

@@ -13,7 +13,8 @@ from strata.cli import MODULES, app_for
 
 
 def names(app: typer.Typer) -> set[str]:
-    return {str(one.name) for one in (*app.registered_commands, *app.registered_groups)}
+    commands = {str(command.name) for command in app.registered_commands}
+    return commands | {str(group.name) for group in app.registered_groups}
 
 
 @pytest.mark.parametrize("module", MODULES)
