@@ -34,9 +34,9 @@ strata_hot_domain* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
 std::atomic<uint32_t> g_change{0};  // a futex: a domain began or ended
 std::atomic<bool> g_thread_runs{false};
 
-// The domain that is due first, taken out of nobody's reach: it stays while `busy` names it.
+// The domain that the thread is at: it stays while this names it. And which thread that is.
 strata_hot_domain* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
-void* g_busy_thread STRATA_GUARDED_BY(g_lock) = nullptr;  // whose it is
+void* g_busy_thread STRATA_GUARDED_BY(g_lock) = nullptr;
 
 // Null: no domain wants the thread.
 strata_hot_domain* FirstDue() STRATA_REQUIRES(g_lock) {
@@ -72,8 +72,10 @@ void RunThread() {
     }
     const uint64_t now = memory.now_ns(memory.context);
     const uint64_t due = d->collector.due_ns();
-    if (due <= now) g_busy = d;
-    g_busy_thread = __builtin_thread_pointer();
+    if (due <= now) {
+      g_busy = d;
+      g_busy_thread = __builtin_thread_pointer();
+    }
     g_lock.Release();
     if (due > now) {
       Wait(seen, due - now);

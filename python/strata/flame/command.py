@@ -15,7 +15,7 @@ from strata.errors import StrataError
 from strata.flame.graph import FunctionRow, Owners, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
-from strata.pprof import Profile, filter_profile, load, merge, process_of, with_taken
+from strata.pprof import Profile, filter_profile, load, merge, process_of, with_sample_counts
 from strata.pprof.sites import owners
 from strata.symbolize import symbolize
 from strata.terminal import console, echo, printable, say
@@ -164,7 +164,7 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
     """The largest functions' rows; where the profile tells, with how far their own can be off."""
     unit = profile.types[index].unit
     total = sum(sample.values[index] for sample in profile.samples)
-    counted = with_taken(profile, index)
+    counted = with_sample_counts(profile, index)
     # By the same rule as the values, or an owner's samples would stand at malloc.
     owns = owner_of(profile, index, wrappers=wrappers)
     behind = {row.name: row.flat for row in by_function(counted, 0, owns)} if counted else {}
@@ -316,7 +316,7 @@ def add_to(app: typer.Typer) -> None:
         total = sum(sample.values[index] for sample in profile.samples)
         unit = profile.types[index].unit
         title = f"{program_of(profile)}, {profile.types[index].type}: {quantity(total, unit)}"
-        counted = with_taken(profile, index)
+        counted = with_sample_counts(profile, index)
         if counted is not None and counted.samples:
             whole = round(sum(sample.values[0] for sample in counted.samples) / 1000)
             title += f", from about {max(1, whole):,} sample{'s' if whole > 1 else ''}"

@@ -4,7 +4,7 @@ from strata.pprof import load, subtract
 growth = subtract(load(Path("new.pb.gz")), load(Path("old.pb.gz")))
 """
 
-from strata.pprof.calc import filter_profile, merge, subtract, taken, with_taken
+from strata.pprof.calc import filter_profile, merge, sample_count, subtract, with_sample_counts
 from strata.pprof.encode import PROCESS, dump, dumps, process_of, with_comment
 from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
 from strata.pprof.read import load, parse
@@ -25,8 +25,8 @@ __all__ = [
     "merge",
     "parse",
     "process_of",
+    "sample_count",
     "subtract",
-    "taken",
     "with_comment",
-    "with_taken",
+    "with_sample_counts",
 ]

@@ -133,7 +133,7 @@ def pattern(option: str, text: str | None) -> re.Pattern[str] | None:
         raise StrataError(f"{option} {text!r}: not a regular expression: {error}") from error
 
 
-def taken(interval: float, space: float, objects: float) -> float:
+def sample_count(interval: float, space: float, objects: float) -> float:
     """About how many samples stand behind so many objects of so many bytes: the sampler takes one
     for each interval of bytes, and larger objects each."""
     if interval <= 0 or objects <= 0:
@@ -141,7 +141,7 @@ def taken(interval: float, space: float, objects: float) -> float:
     return space / max(interval, space / objects)
 
 
-def with_taken(profile: Profile, index: int) -> Profile | None:
+def with_sample_counts(profile: Profile, index: int) -> Profile | None:
     """The profile with, as its only value, the thousandths of samples that stand behind the values
     at `index`. None where they are no estimate, or nothing tells of how many samples."""
     kind = profile.types[index].type
@@ -162,7 +162,8 @@ def with_taken(profile: Profile, index: int) -> Profile | None:
                 sample,
                 values=(
                     round(
-                        1000 * taken(profile.period, sample.values[space], sample.values[objects])
+                        1000
+                        * sample_count(profile.period, sample.values[space], sample.values[objects])
                     ),
                 ),
             )

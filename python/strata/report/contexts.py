@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from strata.pprof import taken
+from strata.pprof import sample_count
 from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
@@ -50,7 +50,7 @@ def sampled(recording: Recording, space: float, objects: float) -> float | None:
     interval = recording.meta.whole("sample_interval")
     if interval is None and recording.last is not None:
         interval = recording.last.stats.whole("sampler", "interval")
-    return taken(interval or 0, space, objects) or None
+    return sample_count(interval or 0, space, objects) or None
 
 
 def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:

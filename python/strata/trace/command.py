@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +78,7 @@ def make_room(output: Path) -> None:
             raise StrataError(f"{output}: cannot be written: {why}") from error
 
 
-def record(command: list[str], output: Path, stacks: bool, say: Callable[[str], None]) -> int:
+def record(command: list[str], output: Path, stacks: bool) -> int:
     library = find_tool(LIBRARY)
     output = output.absolute()
     if output.is_symlink() and (output.is_file() or not output.exists()):
@@ -155,4 +155,4 @@ def add_to(app: typer.Typer) -> None:
             raise StrataError(
                 "expected -o FILE -- COMMAND, or --info FILE, or --annotate FILE -o FILE"
             )
-        raise typer.Exit(record(command, output, stacks, say))
+        raise typer.Exit(record(command, output, stacks))
