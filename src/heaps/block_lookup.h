@@ -44,7 +44,7 @@ class BlockLookup {
     const size_t offset = OffsetIn(p);
     const Span* span = page_map_.SpanOf(PageOf(offset));
     if (span == nullptr || span->size_class != c) return ObjectState::kNone;
-    const size_t from_first = offset - span->start_offset() - InfoOf(c).first;  // may be below 0
+    const size_t from_first = offset - span->start_offset() - span->first();  // may be below 0
     const size_t index = IndexOfOffset(InfoOf(c), from_first);
     if (index >= span->objects || index * InfoOf(c).size != from_first) return ObjectState::kNone;
     const uint64_t word = __atomic_load_n(&span->free_bits()[index / 64], __ATOMIC_RELAXED);

@@ -214,7 +214,7 @@ class CentralFreeList {
   }
 
   uintptr_t FirstOf(const Span* span) const {
-    return source_->base() + span->start_offset() + InfoOf(class_).first;
+    return source_->base() + span->start_offset() + span->first();
   }
 
   SpanLength NextLength() const STRATA_REQUIRES(spans_.lock) {
@@ -265,12 +265,13 @@ class CentralFreeList {
     }
     const uintptr_t start = source_->base() + span->start_offset();
     const size_t bytes = span->num_pages * kPageSize;
+    const size_t before = span->first();
     size_t dealt = 0;
     size_t freed = 0;
     while (dealt < n) {
       const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
       if (offset >= bytes) break;
-      const size_t from_first = offset - info.first;  // below 0 where no object begins
+      const size_t from_first = offset - before;  // below 0 where no object begins
       const size_t index = IndexOfOffset(info, from_first);
       if (STRATA_UNLIKELY(index >= span->objects || index * info.size != from_first)) {
         bad = objects[dealt++];
@@ -326,8 +327,8 @@ class CentralFreeList {
     const ClassInfo& info = InfoOf(class_);
     uint64_t touched = 0;
     for (size_t i = 0; i < n; ++i) {
-      touched |= NativePagesOfObject(
-          info, IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start));
+      const size_t index = IndexOfOffset(info, reinterpret_cast<uintptr_t>(objects[i]) - start);
+      touched |= NativePagesOfObject(info, span->first(), index);
     }
     touched &= span->maybe_gone;
     span->maybe_gone &= ~touched;

@@ -15,9 +15,9 @@
 
 namespace strata {
 
-// The native pages of its span that an object touches, by bit.
-constexpr uint64_t NativePagesOfObject(const ClassInfo& info, size_t index) {
-  const size_t start = info.first + index * info.size;
+// The native pages of its span that an object touches, by bit. The first object begins at `offset`.
+constexpr uint64_t NativePagesOfObject(const ClassInfo& info, size_t offset, size_t index) {
+  const size_t start = offset + index * info.size;
   const size_t first = start >> kNativePageShift;
   const size_t last = (start + info.size - 1) >> kNativePageShift;
   const size_t n = last - first + 1;
@@ -29,12 +29,14 @@ inline uint64_t IdleNativePages(const Span& span) {
   const ClassInfo& info = InfoOf(span.size_class);
   const size_t pages = span.num_pages * kNativePerPage;
   const uint64_t all = pages >= 64 ? ~uint64_t{0} : (uint64_t{1} << pages) - 1;
+  const size_t before = span.first();
   uint64_t live = 0;
   for (size_t w = 0; w < span.bitmap_words; ++w) {
     const size_t left = span.objects - w * 64;
     uint64_t word = ~span.free_bits()[w] & (left >= 64 ? ~uint64_t{0} : (uint64_t{1} << left) - 1);
     for (; word != 0; word &= word - 1) {
-      live |= NativePagesOfObject(info, w * 64 + static_cast<size_t>(std::countr_zero(word)));
+      live |=
+          NativePagesOfObject(info, before, w * 64 + static_cast<size_t>(std::countr_zero(word)));
     }
   }
   return all & ~live;

@@ -40,11 +40,10 @@ constexpr uint32_t StartFactor(SizeClass c) {
   return static_cast<uint32_t>((info.reciprocal + kSmaller - 1) / kSmaller);
 }
 
-// The entry of the page at `page` of a span that starts at `span`.
-constexpr PageEntry EntryFor(SizeClass c, uintptr_t span, uintptr_t page) {
+// The entry of the page at `page` of a span whose first object starts at `start`.
+constexpr PageEntry EntryFor(SizeClass c, uintptr_t start, uintptr_t page) {
   if (c == SizeClass::kNone) return {};
   const size_t size = InfoOf(c).size;
-  uintptr_t start = span + InfoOf(c).first;
   if (size >= kPageSize) {
     if (page > start) start += (page - start + size - 1) / size * size;
     // A key that nothing fits, as all products are multiples of the factor.

@@ -82,11 +82,11 @@ class PageMap {
   // block costs no more than a small one and a pointer into its middle is found to be foreign.
   STRATA_NOINLINE void Set(PageRange range, Span* span, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
-    const uintptr_t span_start = AddressOf(range.first);
+    const uintptr_t start = AddressOf(range.first) + FirstIn(InfoOf(size_class), range.first.raw());
     for (size_t i = 0; i < n; ++i) {
       spans_[range.first.raw() + i] = span;
       entries_[range.first.raw() + i] =
-          EntryFor(size_class, span_start, AddressOf(range.first + Pages(i)));
+          EntryFor(size_class, start, AddressOf(range.first + Pages(i)));
     }
   }
   void Clear(PageRange range, SizeClass size_class) {

@@ -20,7 +20,7 @@ struct ClassInfo {
   uint16_t pages = 0;       // Strata pages of a span
   uint16_t objects = 0;     // objects of a span
   uint8_t short_pages = 0;  // of a short span, see SpanLength
-  uint8_t first = 0;        // bytes before the first object of a span, see ObjectBytes
+  uint8_t starts = 0;       // places where the first object of a span may begin, see FirstIn
   uint16_t batch = 0;       // objects moved between caches at once
   uint16_t carved = 0;      // the most taken off spans at once
   uint16_t cpu_slots = 0;   // the most one vCPU's cache can hold
@@ -44,10 +44,23 @@ inline constexpr size_t kReciprocalShift = 40;
 // add up to a full one, it gets full ones.
 enum class SpanLength : bool { kShort, kFull };
 
-// Larger objects do not begin at native pages (ObjectBytes), except in classes that are powers of
-// two: programs ask for those exactly, and want them aligned.
+// Larger objects do not begin at native pages (FirstIn), except in classes that are powers of two:
+// programs ask for those exactly, and want them aligned.
 inline constexpr size_t kLargestUnshifted = 16 << 10;
 inline constexpr size_t kShift = 64;
+
+// Where the first object begins in a span that starts at the page. A copy to up to 31 bytes behind
+// where its source begins in a native page takes 4 times as long in recv on an AMD EPYC (Zen 3),
+// and 20 times in memcpy, and headers of strings and buffers are that short. So objects that have a
+// span to themselves, nearly, begin at different places in it.
+constexpr size_t FirstIn(const ClassInfo& info, size_t page) {
+  if (info.starts == 0) return 0;
+  uint32_t hash = static_cast<uint32_t>(page) * 0x9E3779B1;
+  hash = (hash ^ hash >> 15) * 0x85EBCA77;
+  return kShift * (1 + (uint64_t{hash} * info.starts >> 32));
+}
+// The last that it may be.
+constexpr size_t LastFirst(const ClassInfo& info) { return info.starts * kShift; }
 
 namespace size_classes_internal {
 
@@ -65,15 +78,17 @@ constexpr size_t WantedSpanBytes(size_t size) {
 constexpr bool IsShifted(size_t nominal) {
   return nominal > kLargestUnshifted && !IsPowerOfTwo(nominal);
 }
-// What an object of the class has of its nominal size. A copy to up to 31 bytes behind where its
-// source begins in a native page takes 4 times as long in recv on an AMD EPYC (Zen 3), and 20 times
-// in memcpy; so does one into a string with a short header where objects begin as pages do. Here
-// the first object of a span begins kShift bytes in, the others 2 * kShift bytes before they would:
-// none at a border or just behind one, all aligned to kShift, and as many in a span. What asks for
-// exactly a nominal size gets the next class, and neighbours share a native page, which goes back
-// when both are free.
+// See FirstIn. Where a span has several objects these differ anyway.
+constexpr size_t Starts(size_t nominal) {
+  if (!IsShifted(nominal)) return 0;
+  return nominal < 32768 ? 1 : nominal < 65536 ? 7 : 15;  // even with one: see kCoarseStep
+}
+// What an object of the class has of its nominal size: so much less that no object begins at a
+// border of a native page or just behind one, wherever the first of its span begins, all are
+// aligned to kShift, and a span has as many. What asks for exactly a nominal size gets the next
+// class, and neighbours share a native page, which goes back when both are free.
 constexpr size_t ObjectBytes(size_t nominal) {
-  return IsShifted(nominal) ? nominal - 2 * kShift : nominal;
+  return IsShifted(nominal) ? nominal - (Starts(nominal) + 1) * kShift : nominal;
 }
 
 // Lengthened while the unused tail is over 1/most_tail of the span.
@@ -91,11 +106,11 @@ constexpr ClassInfo MakeClass(size_t nominal) {
   ClassInfo info;
   const size_t size = ObjectBytes(nominal);
   info.size = static_cast<uint32_t>(size);
-  info.first = IsShifted(nominal) ? kShift : 0;
-  info.pages = static_cast<uint16_t>(SpanPages(WantedSpanBytes(nominal), size, info.first, 32));
-  info.short_pages =
-      static_cast<uint8_t>(Clamp(SpanPages(nominal, size, info.first, 8), 1, info.pages));
-  info.objects = static_cast<uint16_t>((info.pages * kPageSize - info.first) / size);
+  info.starts = static_cast<uint8_t>(Starts(nominal));
+  const size_t first = LastFirst(info);
+  info.pages = static_cast<uint16_t>(SpanPages(WantedSpanBytes(nominal), size, first, 32));
+  info.short_pages = static_cast<uint8_t>(Clamp(SpanPages(nominal, size, first, 8), 1, info.pages));
+  info.objects = static_cast<uint16_t>((info.pages * kPageSize - first) / size);
   const size_t batch = (64 << 10) / size;
   info.carved = static_cast<uint16_t>(Clamp(batch, 2, kMaxBatch));
   info.batch = static_cast<uint16_t>(Clamp(batch, kFewOnStack, kMaxBatch));
@@ -132,7 +147,8 @@ inline constexpr Classes kGenerated = Generate();
 // Sizes up to 1 KiB are looked up in steps of 8 B, larger ones in steps of 128 B, in one table.
 inline constexpr size_t kFineLimit = 1024;
 inline constexpr size_t kFineEntries = kFineLimit / 8 + 1;
-inline constexpr size_t kCoarseEntries = kMaxClassSize / 128 + 1;
+inline constexpr size_t kCoarseStep = 128;
+inline constexpr size_t kCoarseEntries = kMaxClassSize / kCoarseStep + 1;
 
 // Each class shifted, as the fast path needs it.
 constexpr auto MakeLookup() {
@@ -144,7 +160,7 @@ constexpr auto MakeLookup() {
   }
   c = 1;
   for (size_t i = 0; i < kCoarseEntries; ++i) {
-    while (kGenerated.info[c].size < i * 128) ++c;
+    while (kGenerated.info[c].size < i * kCoarseStep) ++c;
     table[kFineEntries + i] = ClassBits(static_cast<SizeClass>(c));
   }
   return table;
@@ -185,8 +201,9 @@ constexpr Placement PlacementOf(SizeClass c) {
 // kMaxClassSize.
 STRATA_ALWAYS_INLINE constexpr uint16_t ClassBitsOfSize(size_t size) {
   using namespace size_classes_internal;
-  const size_t index =
-      STRATA_LIKELY(size <= kFineLimit) ? (size + 7) / 8 : kFineEntries + (size + 127) / 128;
+  const size_t index = STRATA_LIKELY(size <= kFineLimit)
+                           ? (size + 7) / 8
+                           : kFineEntries + (size + kCoarseStep - 1) / kCoarseStep;
   return kLookup[index];
 }
 STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
@@ -194,7 +211,7 @@ STRATA_ALWAYS_INLINE constexpr SizeClass ClassOfSize(size_t size) {
 }
 
 constexpr bool IsAligned(const ClassInfo& info, size_t align) {
-  return (info.first | info.size) % align == 0;
+  return (info.size | (info.starts == 0 ? 0 : kShift)) % align == 0;
 }
 
 // The least class for a size and an alignment of at most a page; kNone above kMaxClassSize. Above
@@ -222,8 +239,8 @@ constexpr SizeClass LeanClassOfAligned(size_t size, size_t align) {
 constexpr SizeClass ClassOfWholePages(size_t size) {
   for (size_t c = Raw(ClassOfSize(size < kPageSize ? kPageSize : size)); c < kNumSizes; ++c) {
     const ClassInfo& info = InfoOf(static_cast<SizeClass>(c));
-    if (info.objects == 1 ? PagesCeil(info.first + info.size).raw() == info.pages
-                          : info.first == 0 && info.size % kPageSize == 0) {
+    if (info.objects == 1 ? PagesCeil(LastFirst(info) + info.size).raw() == info.pages
+                          : info.starts == 0 && info.size % kPageSize == 0) {
       return static_cast<SizeClass>(c);
     }
   }
@@ -242,7 +259,7 @@ struct SpanShape {
 constexpr SpanShape ShapeOf(SizeClass c, SpanLength length) {
   const ClassInfo& info = InfoOf(c);
   if (length == SpanLength::kFull) return {info.pages, info.objects};
-  return {info.short_pages, IndexOfOffset(info, info.short_pages * kPageSize - info.first)};
+  return {info.short_pages, IndexOfOffset(info, info.short_pages * kPageSize - LastFirst(info))};
 }
 
 }  // namespace strata

@@ -59,6 +59,8 @@ struct Span : ListNode<Span> {
   bool is_grouped() const { return state != SpanState::kLarge && group != ObjectGroup::kNone; }
   PageRange range() const { return {PageId(first_page), Pages(num_pages)}; }
   size_t start_offset() const { return OffsetOf(PageId(first_page)); }
+  // Of the first object, from the start.
+  size_t first() const { return FirstIn(InfoOf(size_class), first_page); }
   // Bit set: the object is free. The words follow the record itself.
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }
   const uint64_t* free_bits() const { return reinterpret_cast<const uint64_t*>(this + 1); }

@@ -32,6 +32,28 @@ void Stress(RseqIndex index) {
   EXPECT_GT(result.resizes, 200u);
 }
 
+// Of an object it knows the class only: those of large classes begin anywhere in their page.
+TEST(RseqOps, PushesAnObjectOfAnyClass) {
+  const RseqInfo info = RseqIndexedBy(RseqIndex::kCpuId);
+  if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
+  const size_t cpus = PossibleCpus();
+  void* const slabs = mmap(nullptr, cpus << kSlabShift, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(slabs, MAP_FAILED);
+  const RseqOps ops{{info.area_offset, info.index_offset, MarkOf(0x5eed)}, slabs, info};
+  alignas(kPageSize) static char page[kPageSize];
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    for (size_t cpu = 0; cpu < cpus; ++cpu) {
+      Slab& slab = *reinterpret_cast<Slab*>(static_cast<char*>(slabs) + (cpu << kSlabShift));
+      slab.Make(c);
+      slab.Open(c, 1);
+    }
+    EXPECT_EQ(ops.Push(c, page + LastFirst(InfoOf(c))), PushResult::kPushed) << InfoOf(c).size;
+  }
+  munmap(slabs, cpus << kSlabShift);
+}
+
 TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid); }
 TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId); }
 

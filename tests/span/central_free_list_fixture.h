@@ -38,7 +38,7 @@ class CentralFreeListTest : public testing::Test {
   uint64_t FreeBitOf(const void* p) {
     const Span* span = SpanOf(p);
     const size_t offset = reinterpret_cast<uintptr_t>(p) - source_.base() - span->start_offset();
-    const size_t index = IndexOfOffset(info(), offset - info().first);
+    const size_t index = IndexOfOffset(info(), offset - span->first());
     return span->free_bits()[index / 64] >> (index % 64) & 1;
   }
   const ClassInfo& info() const { return InfoOf(class_); }

@@ -109,7 +109,7 @@ class CentralProgram {
       Span* span = source_.page_map().SpanOf(PageId(offset >> kPageShift));
       STRATA_CHECK(span != nullptr && span->size_class == class_);
       STRATA_CHECK(span->state == SpanState::kSmall);  // never out of a span being released
-      STRATA_CHECK((offset - span->start_offset() - info_.first) % info_.size == 0);
+      STRATA_CHECK((offset - span->start_offset() - span->first()) % info_.size == 0);
       STRATA_CHECK(!source_.Released(object) && !source_.Released(object + info_.size - 1));
       STRATA_CHECK(live_.emplace(object, ++last_tag_).second);
       if (i == 0 && fullest != nullptr && order_ == SpanOrder::kFullestFirst) {

@@ -253,10 +253,10 @@ TEST_F(CentralFreeListTest, AFreeBeforeTheFirstObjectIsReported) {
   for (const size_t size : {size_t{18000}, size_t{40000}}) {
     TestCentral list;
     list.Init(ClassOfSize(size), &source_);
-    const size_t first = InfoOf(ClassOfSize(size)).first;
-    ASSERT_GT(first, 0u);
     void* object = nullptr;
     ASSERT_EQ(list.Take(&object, 1), 1u);
+    const size_t first = SpanOf(object)->first();
+    ASSERT_GT(first, 0u);
     char* start = static_cast<char*>(object) - first;
     ASSERT_EQ(reinterpret_cast<uintptr_t>(start) % kPageSize, 0u);
     for (const size_t off : {size_t{0}, size_t{8}, size_t{16}, first - 16, first - 1}) {

@@ -148,6 +148,33 @@ TEST(PageMap, SpansEnterAllPagesLargeBlocksTheFirst) {
   }
 }
 
+// The fast path asks the entry where the object starts, the lists below ask the span's record.
+TEST(PageMap, ASpansRecordAndItsEntriesAgreeWhereItsFirstObjectStarts) {
+  constexpr uintptr_t kBase = uintptr_t{1} << 40;
+  std::vector<PageEntry> entries(64);
+  std::vector<Span*> spans(64);
+  PageMap map;
+  map.Attach(kBase, entries.data(), spans.data());
+  for (const size_t size :
+       {size_t{100}, size_t{9000}, size_t{18000}, size_t{40000}, size_t{70000}}) {
+    for (uint32_t page = 3; page < 20; ++page) {
+      Span span;
+      span.first_page = page;
+      span.size_class = ClassOfSize(size);
+      span.num_pages = InfoOf(span.size_class).pages;
+      map.Set(span.range(), &span, span.size_class);
+      const uintptr_t start = kBase + span.start_offset();
+      for (size_t offset = 0; offset < kPageSize; offset += 8) {
+        const bool starts =
+            offset >= span.first() && (offset - span.first()) % InfoOf(span.size_class).size == 0;
+        ASSERT_EQ(IsObjectStart(map.entries()[page], span.size_class, start + offset), starts)
+            << size << " on page " << page << " at " << offset;
+      }
+      map.Clear(span.range(), span.size_class);
+    }
+  }
+}
+
 // A record for many objects is kept for a span of many objects.
 TEST(SpanPool, ASmallRecordTakesNoLargeOne) {
   TestArena memory;
