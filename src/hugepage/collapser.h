@@ -16,6 +16,7 @@
 #include "hugepage/demand_tracker.h"
 #include "hugepage/huge_tracker.h"
 #include "hugepage/page_tiers.h"
+#include "hugepage/thin_use.h"
 #include "hugepage/tracker_lists.h"
 #include "os/page_kernel.h"
 
@@ -61,6 +62,7 @@ class Collapser {
   static constexpr size_t kSteps = 1024;                       // hugepages looked at in a tick
   static constexpr Pages kFastGrowth{1024};                    // 8 MiB a tick
   static constexpr uint32_t kAgainS = 300;                     // after the kernel refused
+  static constexpr uint32_t kMostThinAgainS = 60;
 
   struct Search {
     uint32_t now_s;
@@ -119,9 +121,15 @@ class Collapser {
     return !s.cold || tracker.worth_since_s < s.now_s;
   }
 
+  // Until one that was hardly touched is looked at again: the longer, the longer it has been so.
+  static uint32_t ThinAgain(const HugePageRecord& r, const Search& s) {
+    return std::clamp((s.now_s - r.in_use_since_s) / 4, uint32_t{1}, kMostThinAgainS);
+  }
+
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
+  void DropThinlyUsed(Tiers& t, const Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   // Says how long it took.
   RebuildTime Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
   static void AskKernel(Kernel& kernel, HugeRange range, bool* done);
@@ -161,6 +169,8 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
+    DropThinlyUsed(t, search, found);
+    if (found.n == 0) continue;
     const RebuildTime took = Collapse(t, found, search);
     spent.collapse_ns += took.collapse_ns;
     spent.touch_ns += took.touch_ns;
@@ -217,6 +227,32 @@ void Collapser<Kernel>::FindNeighbours(Tiers& t, Search& s, Neighbours& found) {
   while (found.n < s.batch && found.first() != HugePageId(0) &&
          Add(t, found.first() - HugePages(1), s, found)) {
   }
+}
+
+// Memory that the program took and hardly touched is not to be made resident. Asked without the
+// lock, as that takes a while. What comes behind such a one waits for the next round.
+template <PageKernel Kernel>
+void Collapser<Kernel>::DropThinlyUsed(Tiers& t, const Search& s, Neighbours& found) {
+  unsigned char resident[kBatch][kNativePerHugePage];
+  bool known[kBatch];
+  t.lock.Release();
+  for (size_t i = 0; i < found.n; ++i)
+    known[i] = t.kernel.Resident(found.first() + HugePages(i), resident[i]);
+  t.lock.Acquire();
+  size_t kept = 0, first_kept = 0;
+  for (size_t i = 0; i < found.n; ++i) {
+    HugeTracker* tracker = found.tracker[i];
+    const bool thin =
+        known[i] && ThinUse::IsThin(tracker->TouchedInUse(resident[i]), tracker->NativeInUse());
+    if (thin) tracker->collapse_after_s = s.now_s + ThinAgain(t.map[tracker->page()], s);
+    if (kept == 0) first_kept = i;
+    if (thin || i != first_kept + kept) {
+      t.ReattachOrRetire(tracker);
+    } else {
+      found.tracker[kept++] = tracker;
+    }
+  }
+  found.n = kept;
 }
 
 template <PageKernel Kernel>

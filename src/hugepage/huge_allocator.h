@@ -27,7 +27,7 @@ class HugeAllocator {
   HugePages mapped() const { return mapped_; }
   HugePages free() const { return free_.total(); }
   HugeRange unadvised() const { return unadvised_; }  // mapped without asking for hugepages
-  bool small_heap_advised() const { return small_heap_advised_; }
+  bool small_heap_advised() const { return options_.hugepages && grown_ && !leave_small_heap_; }
   HugePageId end() const { return next_; }  // nothing at or past it was ever mapped
 
   // Zeroed, unbacked hugepages; the caller sets their state. Empty when the kernel or the window
@@ -43,6 +43,18 @@ class HugeAllocator {
   HugePages FreeAt(HugePageId p) const { return free_.LengthAt(p); }
 
   void Give(HugeRange r) { free_.Insert(r); }
+
+  // Whether a Take of n hugepages ends the time in which the heap counts as small.
+  bool EndsSmallHeap(HugePages n) const {
+    return !grown_ && mapped_ != HugePages(0) && free_.longest() < n;
+  }
+  // The small heap stays as it is past that time, as its program touches little of what it takes;
+  // until that changes.
+  void LeaveSmallHeap() { leave_small_heap_ = true; }
+  void EndLeavingSmallHeap() {
+    leave_small_heap_ = false;
+    if (options_.hugepages && grown_) AdviseSmallHeap();
+  }
 
  private:
   static constexpr HugePages kFirstChunk{16};     // 32 MiB
@@ -95,9 +107,9 @@ class HugeAllocator {
       if (!huge.empty()) kernel_.AdviseHuge(huge);
       // The program is not small after all: what it has not touched yet, and what it gives back,
       // may be huge.
-      if (!first && !small_heap_advised_) AdviseSmallHeap();
-      small_heap_advised_ = !first;
+      if (!first && !grown_ && !leave_small_heap_) AdviseSmallHeap();
     }
+    grown_ = !first;
     mapped_ += r.length;
     next_ = r.end();
     free_.Insert(r);
@@ -116,7 +128,8 @@ class HugeAllocator {
   HugePages mapped_;
   HugePageId next_;
   HugeRange unadvised_;  // the start of the first chunk
-  bool small_heap_advised_ = false;
+  bool grown_ = false;   // past the first chunk
+  bool leave_small_heap_ = false;
 };
 
 }  // namespace strata

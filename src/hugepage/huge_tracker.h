@@ -126,6 +126,16 @@ class HugeTracker : public ListNode<HugeTracker> {
   }
   size_t IdleAt(uint32_t survey) const { return survey_ == survey ? idle_ : 0; }
 
+  // Of the native pages in use, those that the kernel has memory for; one byte for each of all.
+  size_t TouchedInUse(const unsigned char* resident) const {
+    size_t n = 0;
+    for (size_t i = free_.NextClear(0); i < kPagesPerHugePage; i = free_.NextClear(i + 1)) {
+      for (size_t k = 0; k < kNativePerPage; ++k) n += resident[i * kNativePerPage + k] & 1;
+    }
+    return n;
+  }
+  size_t NativeInUse() const { return used_ * kNativePerPage - gone_count_; }
+
   size_t GoneIn(size_t native, size_t n) const {
     return gone_count_ == 0 ? 0 : gone_.CountIn(native, n);
   }

@@ -16,6 +16,7 @@
 #include "hugepage/page_run.h"
 #include "hugepage/page_tiers.h"
 #include "hugepage/soft_limit.h"
+#include "hugepage/touch_survey.h"
 #include "os/page_kernel.h"
 #include "os/side_stack.h"
 
@@ -82,6 +83,8 @@ class PageRuns {
   HugeTracker* AddTrackerHere(Tiers& t, Pages least, OnStack where) STRATA_REQUIRES(t.lock);
   HugeTracker* NewTracker(Tiers& t, HugePageId page, Fresh kind) STRATA_REQUIRES(t.lock);
   void BackByPages(Tiers& t, HugeTracker* tracker) STRATA_REQUIRES(t.lock);
+  static void SurveySmallHeap(Tiers& t) STRATA_REQUIRES(t.lock);
+  static void SurveyAgain(Tiers& t) STRATA_REQUIRES(t.lock);
   void BeginLarge(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
   void DonateTail(Tiers& t, PageRange large, Fresh kind) STRATA_REQUIRES(t.lock);
   void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
@@ -137,12 +140,14 @@ PageRun PageRuns<Kernel>::TakeSmall(Tiers& t, const PageRequest& r) {
   return run;
 }
 
-// Where frames are cold: what began as single pages and was emptied lies there until the next tick.
+// Where frames are cold or use is thin: what began as single pages and was emptied lies there until
+// the next tick.
 template <PageKernel Kernel>
 STRATA_NOINLINE PageRun PageRuns<Kernel>::TakeEmptied(Tiers& t, const PageRequest& r) {
   PageRun run;
   OnSideStack([&]() STRATA_NO_TSA {
-    if (t.cache.size() == HugePages(0) && MayBack(t, r.length) && FramesAreCold(t))
+    if (t.cache.size() == HugePages(0) && MayBack(t, r.length) &&
+        (FramesAreCold(t) || t.thin_use.likely()))
       run = t.filler.TakeFromEmpties(r);
   });
   return run;
@@ -203,6 +208,17 @@ void PageRuns<Kernel>::BackByPages(Tiers& t, HugeTracker* tracker) {
   tracker->NoteReleased(tracker->FreeBacked());
   tracker->broken = tracker->split = tracker->sparse = true;
   if (t.Mark(t.map[tracker->page()])) t.kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
+  if (t.thin_use.NoteBegun(tracker->page())) SurveyAgain(t);
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE void PageRuns<Kernel>::SurveySmallHeap(Tiers& t) {
+  OnSideStack([&]() STRATA_NO_TSA { TouchSurvey<Kernel>(t).LookAtSmallHeap(); });
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE void PageRuns<Kernel>::SurveyAgain(Tiers& t) {
+  OnSideStack([&]() STRATA_NO_TSA { TouchSurvey<Kernel>(t).LookAgain(); });
 }
 
 template <PageKernel Kernel>
@@ -240,8 +256,10 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, const Wanted& want, OnStack 
     const HugeRange cached = t.cache.TryTake(n, want.now_ns);
     if (!cached.empty()) return cached;
   }
-  const bool sparse = want.least < PagesOf(n) && t.MayMark() &&
-                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
+  if (t.hugepages && t.allocator.EndsSmallHeap(n)) SurveySmallHeap(t);
+  const bool sparse =
+      want.least < PagesOf(n) && t.MayMark() &&
+      (t.thin_use.likely() || soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
   if (!MayBack(t, sparse ? want.least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};

@@ -25,6 +25,7 @@
 #include "hugepage/huge_tracker.h"
 #include "hugepage/placement_group.h"
 #include "hugepage/region_set.h"
+#include "hugepage/thin_use.h"
 #include "os/page_kernel.h"
 
 namespace strata {
@@ -163,6 +164,7 @@ struct PageTiers {
   RegionSet regions STRATA_GUARDED_BY(lock);
 
   ColdFrames cold STRATA_GUARDED_BY(lock);
+  ThinUse thin_use STRATA_GUARDED_BY(lock);
   Pages used STRATA_GUARDED_BY(lock);              // in runs handed out
   HugePages large STRATA_GUARDED_BY(lock);         // in state kLarge
   HugePages in_flight STRATA_GUARDED_BY(lock);     // in state kInFlight

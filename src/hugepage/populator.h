@@ -28,7 +28,7 @@ class Populator {
     seen_ = t.taken_fresh;
     idle_looks_ = 0;
     return !refused_ && t.hugepages && t.used >= kLeastHeap && taken >= kFast &&
-           !t.cold.likely(Seconds(t.CoarseNow()));
+           !t.cold.likely(Seconds(t.CoarseNow())) && !t.thin_use.likely();
   }
 
   // False: the program grows no more, or the kernel knows no such call.
@@ -36,7 +36,7 @@ class Populator {
     const size_t taken = t.taken_fresh - seen_;
     seen_ = t.taken_fresh;
     idle_looks_ = taken == 0 ? idle_looks_ + 1 : 0;
-    if (refused_ || !t.hugepages) return false;
+    if (refused_ || !t.hugepages || t.thin_use.likely()) return false;
     // There, the program grows by single pages, and this would take from it what it saves it.
     if (t.cold.likely(Seconds(t.CoarseNow()))) return false;
     if (t.used < kLeastHeap) {

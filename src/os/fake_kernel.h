@@ -136,6 +136,15 @@ class FakeKernel {
     return moved;
   }
 
+  bool Resident(HugePageId h, unsigned char* one_byte_a_native_page) {
+    std::lock_guard hold(mutex_);
+    ++resident_calls;
+    if (!tells_resident) return false;
+    for (size_t i = 0; i < kNativePerHugePage; ++i)
+      one_byte_a_native_page[i] = native_[h.raw() * kNativePerHugePage + i].present;
+    return true;
+  }
+
   uint64_t CoarseNowNs() { return NowNs(); }
   uint64_t StartOwnCpu() {
     std::lock_guard hold(mutex_);
@@ -190,6 +199,7 @@ class FakeKernel {
   // A call fails when its number counts down to zero; negative: never.
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
   bool may_not_ask_time = false;
+  bool tells_resident = false;  // else as under a filter; for tests that write what they take
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugePages past;
@@ -202,7 +212,7 @@ class FakeKernel {
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,
-         collapse_calls = 0, populates = 0, touches = 0;
+         collapse_calls = 0, populates = 0, touches = 0, resident_calls = 0;
 
  private:
   size_t page_bytes_ = kNativePageSize;

@@ -28,7 +28,7 @@ enum class MapResult : uint8_t {
 // Thread-safe; every call may be made with no lock held. None allocates, none changes errno.
 template <class K>
 concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange native,
-                              const NativeRange* list, size_t n) {
+                              const NativeRange* list, size_t n, unsigned char* bytes) {
   { k.window() } -> std::same_as<HugePages>;         // size of the address window
   { k.past_gibibyte() } -> std::same_as<HugePages>;  // from the last multiple to its start
   { k.Map(huge) } -> std::same_as<MapResult>;  // makes a never-mapped range readable and writable
@@ -52,6 +52,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;
+  // Which native pages of a hugepage have memory behind them: bit 0 of a byte for each. False: not
+  // known, as the kernel may not be asked.
+  { k.Resident(page, bytes) } -> std::same_as<bool>;
   { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones
   { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
   // The CPU time that the calling thread took since StartOwnCpu: what it waited for a CPU is not in

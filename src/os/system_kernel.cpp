@@ -377,6 +377,12 @@ uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 
+bool SystemKernel::Resident(HugePageId page, unsigned char* one_byte_a_native_page) {
+  FindInheritedConfinement();
+  return MayCallAnything() &&
+         ResidentPages(base_ + OffsetOf(page), kNativePerHugePage, one_byte_a_native_page);
+}
+
 void* MapMetadata(size_t bytes) {
   const ErrnoKeeper keep;
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -22,6 +22,7 @@ class PageHeapProgram {
     kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
         kernel_.on_move = [this] { Interrupt(); };
     kernel_.refuse_populate = bytes_.Byte() % 4 == 0;
+    kernel_.tells_resident = bytes_.Byte() % 4 != 0;
     if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
 

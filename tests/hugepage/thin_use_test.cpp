@@ -1,0 +1,175 @@
+// What becomes of memory that a program takes in small runs and hardly touches: single pages, which
+// become hugepages when they are touched after all.
+#include "hugepage/thin_use.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "collapser_fixture.h"
+#include "hugepage/page_heap.h"
+#include "os/fake_kernel.h"
+#include "test_arena.h"
+
+namespace strata {
+namespace {
+
+using Advice = FakeKernel::Advice;
+
+constexpr HugePages kSmallHeap{16};
+
+class ThinUseTest : public testing::Test {
+ protected:
+  ThinUseTest() { kernel_.tells_resident = true; }
+
+  PageRange Take(size_t touched) {
+    const PageRange r = heap_.Take({kRun}).range;
+    EXPECT_FALSE(r.empty());
+    runs_.push_back(r);
+    Touch(r, touched);
+    return r;
+  }
+  void Touch(PageRange r, size_t native) {
+    for (size_t i = 0; i < native; ++i) kernel_.Write(r.first.raw() * kNativePerPage + i, 1);
+  }
+  // Hugepages' worth of runs, of each of which so many native pages are touched.
+  void Grow(size_t hugepages, size_t touched) {
+    for (size_t i = 0; i < hugepages * kPagesPerHugePage / kRun.raw(); ++i) Take(touched);
+  }
+  size_t Whole() const {
+    size_t n = 0;
+    for (HugePageId p; p < HugePageId(kernel_.mapped().raw()); p += HugePages(1))
+      n += kernel_.whole(p);
+    return n;
+  }
+  void Tick() {
+    kernel_.Advance(1000);
+    heap_.Tick(CallRate::kBusy, Program::kWorks);
+  }
+
+  static constexpr Pages kRun{32};
+  static constexpr size_t kAll = kRun.raw() * kNativePerPage;
+  static constexpr size_t kThin = 3;
+
+  FakeKernel kernel_{HugePages(2048)};
+  test::TestArena memory_;
+  PageHeap<FakeKernel> heap_{kernel_, memory_.arena(), {.small_heap = kSmallHeap}};
+  std::vector<PageRange> runs_;
+};
+
+TEST_F(ThinUseTest, WhatIsHardlyTouchedStaysSmall) {
+  Grow(200, kThin);
+  EXPECT_EQ(kernel_.resident_bytes(), runs_.size() * kThin * kNativePageSize);
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kNone) << "the small heap";
+  EXPECT_FALSE(heap_.GrowsFast()) << "and would be backed ahead";
+  for (int i = 0; i < 200; ++i) Tick();
+  EXPECT_EQ(Whole(), 0u);
+  EXPECT_LE(kernel_.resident_calls, kSmallHeap.raw() + 184u + 200u * 40) << "ever less often";
+}
+
+TEST_F(ThinUseTest, FilledLaterItIsRebuilt) {
+  Grow(60, kThin);
+  for (int i = 0; i < 20; ++i) Tick();
+  ASSERT_EQ(Whole(), 0u);
+  for (const PageRange r : runs_) Touch(r, kAll);
+  for (int i = 0; i < 20; ++i) Tick();
+  EXPECT_GE(Whole(), 59u);
+}
+
+TEST_F(ThinUseTest, ADenseHeapGetsHugepagesAsItGrows) {
+  Grow(200, kAll);
+  EXPECT_GE(Whole(), 200 - kSmallHeap.raw());
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kHuge);
+  EXPECT_LE(kernel_.resident_calls, kSmallHeap.raw()) << "once, when the small heap was used up";
+}
+
+TEST_F(ThinUseTest, WhenUseBecomesDenseTheNextHugepagesAreWhole) {
+  Grow(40, kThin);
+  ASSERT_EQ(Whole(), 0u);
+  Grow(20, kAll);
+  const size_t looks = kernel_.resident_calls;
+  const size_t before = Whole();
+  Grow(20, kAll);
+  EXPECT_EQ(Whole() - before, 20u);
+  EXPECT_EQ(kernel_.resident_calls, looks);
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kHuge) << "the small heap too";
+  EXPECT_TRUE(heap_.GrowsFast());
+}
+
+TEST_F(ThinUseTest, HalfIsEnough) {
+  Grow(20, kAll / 2);
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kHuge);
+}
+
+TEST_F(ThinUseTest, ALargeArrayIsTheProgramsToTouch) {
+  heap_.Take({Pages(15 * kPagesPerHugePage)});
+  Grow(20, kAll);
+  EXPECT_GE(Whole(), 18u) << "nothing of the array is touched, and it does not count";
+}
+
+TEST_F(ThinUseTest, WhatCannotBeToldCountsAsDense) {
+  kernel_.tells_resident = false;
+  Grow(40, kThin);
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kHuge);
+  EXPECT_GE(Whole(), 40 - kSmallHeap.raw());
+}
+
+TEST_F(ThinUseTest, WhatWasEmptiedIsTakenAgain) {
+  Grow(40, kThin);
+  const HugePages mapped = kernel_.mapped();
+  for (int round = 0; round < 20; ++round) {
+    for (const PageRange r : runs_) heap_.Give(r);
+    runs_.clear();
+    Grow(40, kThin);
+  }
+  EXPECT_EQ(kernel_.mapped(), mapped);
+  EXPECT_EQ(Whole(), 0u);
+}
+
+TEST(ThinUse, OfTooLittleNothingIsConcluded) {
+  ThinUse use;
+  use.NoteLook(0, 2 * kNativePerHugePage - 1);
+  EXPECT_FALSE(use.likely());
+  use.NoteLook(0, 2 * kNativePerHugePage);
+  EXPECT_TRUE(use.likely());
+  use.NoteLook(3, 3);
+  EXPECT_TRUE(use.likely());
+  use.NoteLook(kNativePerHugePage, 2 * kNativePerHugePage);
+  EXPECT_FALSE(use.likely());
+}
+
+struct ThinRebuildTest : test::CollapserTest {
+  ThinRebuildTest() { kernel.tells_resident = true; }
+  // In use, of which so many native pages have memory.
+  HugeTracker* AddThin(size_t touched) STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddToFiller(kPagesPerHugePage);
+    Break(tracker, {OffsetOf(tracker->page()) + touched * kNativePageSize,
+                    (kNativePerHugePage - touched) * kNativePageSize});
+    return tracker;
+  }
+};
+
+TEST_F(ThinRebuildTest, OnlyWhatIsHalfTouchedIsRebuilt) {
+  LockHolder hold(t.lock);
+  HugeTracker* dense = AddThin(kNativePerHugePage / 2 + 1);
+  HugeTracker* thin = AddThin(kNativePerHugePage / 2 - 1);
+  HugeTracker* behind = AddThin(kNativePerHugePage / 2 + 1);
+  Rebuild();
+  EXPECT_FALSE(dense->broken);
+  EXPECT_TRUE(thin->broken);
+  EXPECT_FALSE(thin->detached);
+  EXPECT_FALSE(behind->broken) << "in the same tick, by a call of its own";
+}
+
+// Only the pages in use count, not those that lie free with memory behind them.
+TEST_F(ThinRebuildTest, FreePagesSayNothing) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddThin(200);
+  const PageRange first{FirstPage(tracker->page()), Pages(kPagesPerHugePage)};
+  t.filler.Shrink(tracker, first, Pages(150));
+  Rebuild();
+  EXPECT_FALSE(tracker->broken) << "200 of 300";
+}
+
+}  // namespace
+}  // namespace strata
