@@ -378,7 +378,6 @@ uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 
 bool SystemKernel::Resident(HugePageId page, unsigned char* one_byte_a_native_page) {
-  FindInheritedConfinement();
   return MayCallAnything() &&
          ResidentPages(base_ + OffsetOf(page), kNativePerHugePage, one_byte_a_native_page);
 }

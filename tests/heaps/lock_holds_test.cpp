@@ -38,6 +38,10 @@ class WillingKernel {
   bool Populate(HugeRange) { return true; }
   uint64_t Touch(size_t) { return 0; }
   HugePages Move(HugeRange from, HugePageId) { return from.length; }
+  bool Resident(HugePageId, unsigned char* bytes) {
+    std::fill_n(bytes, kNativePerHugePage, 1);
+    return true;
+  }
   size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }
