@@ -21,8 +21,9 @@ class PageHeapProgram {
   explicit PageHeapProgram(ProgramBytes bytes) : bytes_(bytes) {
     kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
         kernel_.on_move = [this] { Interrupt(); };
-    kernel_.refuse_populate = bytes_.Byte() % 4 == 0;
-    kernel_.tells_resident = bytes_.Byte() % 4 != 0;
+    const unsigned kind = bytes_.Byte();
+    kernel_.refuse_populate = kind % 4 == 0;
+    kernel_.tells_resident = kind / 4 % 2 == 0;
     if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
 
