@@ -35,7 +35,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
         found = true;
         break;
       }
-      if (++looked % kLooked == 0 && ++steps_ > kMostWork) return false;
+      if (++looked % kLooked == 0 && ++steps_ > most_work_) return false;
       if (writes(*i)) return false;
     }
     if (found) continue;

@@ -33,30 +33,41 @@ class Bits {
   }
   // Adds what the other has; whether that was anything new, and `fresh` gets it too.
   bool merge(const Bits& other, Bits* fresh = nullptr) {
-    if (other.words_.empty()) return false;
-    std::vector<Word> out, news;
-    out.reserve(words_.size() + other.words_.size());
+    std::size_t missing = 0;
+    std::vector<Word> news;
     bool grew = false;
     auto a = words_.begin();
     for (const Word& b : other.words_) {
-      while (a != words_.end() && a->index < b.index) out.push_back(*a++);
-      const std::uint64_t had = a != words_.end() && a->index == b.index ? a->bits : 0;
-      if (had != 0) ++a;
-      out.push_back({b.index, had | b.bits});
-      if (const std::uint64_t more = b.bits & ~had; more != 0) {
-        grew = true;
-        if (fresh != nullptr) news.push_back({b.index, more});
-      }
+      a = advance(a, words_.end(), b.index);
+      const bool there = a != words_.end() && a->index == b.index;
+      const std::uint64_t more = there ? b.bits & ~a->bits : b.bits;
+      if (more == 0) continue;
+      grew = true;
+      if (fresh != nullptr) news.push_back({b.index, more});
+      if (there)
+        a->bits |= more;
+      else
+        ++missing;
     }
-    if (!grew) return false;
-    out.insert(out.end(), a, words_.end());
-    words_ = std::move(out);
-    if (fresh != nullptr) {
+    if (missing != 0) insert(other, missing);
+    if (!news.empty()) {
       Bits more;
       more.words_ = std::move(news);
-      fresh->merge(more);
+      fresh->empty() ? fresh->swap(more) : void(fresh->merge(more));
     }
-    return true;
+    return grew;
+  }
+  // Keeps what the other has, too.
+  void keep(const Bits& other) {
+    std::size_t kept = 0;
+    auto b = other.words_.begin();
+    for (const Word& a : words_) {
+      while (b != other.words_.end() && b->index < a.index) ++b;
+      if (b == other.words_.end()) break;
+      if (b->index == a.index && (a.bits & b->bits) != 0)
+        words_[kept++] = {a.index, a.bits & b->bits};
+    }
+    words_.resize(kept);
   }
   bool intersects(const Bits& other) const {
     auto a = words_.begin();
@@ -82,6 +93,8 @@ class Bits {
     }
   }
   void clear() { words_.clear(); }
+  // What walking over it costs.
+  std::size_t words() const { return words_.size(); }
   void swap(Bits& other) { words_.swap(other.words_); }
   bool operator==(const Bits&) const = default;
 
@@ -91,6 +104,27 @@ class Bits {
     std::uint64_t bits;
     bool operator==(const Word&) const = default;
   };
+  using Place = std::vector<Word>::iterator;
+  // To the first word from `at` on that does not lie before the index: near ones by steps, far ones
+  // by halves.
+  static Place advance(Place at, Place end, std::uint32_t index) {
+    for (int steps = 0; steps < 8; ++steps, ++at) {
+      if (at == end || at->index >= index) return at;
+    }
+    return std::lower_bound(at, end, index,
+                            [](const Word& w, std::uint32_t i) { return w.index < i; });
+  }
+  // The words of the other that are not there, from the last on, so that each moves once.
+  void insert(const Bits& other, std::size_t missing) {
+    std::size_t from = words_.size();
+    words_.resize(from + missing);
+    std::size_t to = words_.size();
+    for (std::size_t b = other.words_.size(); from != to; --b) {
+      const Word& word = other.words_[b - 1];
+      while (from != 0 && words_[from - 1].index > word.index) words_[--to] = words_[--from];
+      if (from == 0 || words_[from - 1].index != word.index) words_[--to] = word;
+    }
+  }
   std::vector<Word>::const_iterator find(std::uint32_t index) const {
     return std::lower_bound(words_.begin(), words_.end(), index,
                             [](const Word& w, std::uint32_t i) { return w.index < i; });

@@ -38,7 +38,7 @@ bool gives_first(const llvm::Function& f, const llvm::Instruction* until,
 
 // Whether the lock that a root took is one that callers have: it was given back before, to be taken
 // again, or, if the root has no name for it at its end, other functions give such locks back.
-bool Solver::is_the_callers(const Context& root, const Exit& exit) const {
+bool Solver::is_the_callers(const Context& root, const Exit& exit) {
   Bits cells;
   for (const Name& n : root.entry.names) {
     if (n.kind == Name::Kind::kObject) cells.merge(name_cells(n, n.steps));
@@ -60,15 +60,32 @@ bool Solver::is_the_callers(const Context& root, const Exit& exit) const {
   if (exit.fact.has_object()) return false;
   if (!known) return true;  // a guess
   std::set<const llvm::Function*> others{root.function};
-  for (const auto& [f, rules] : rules_[exit.fact.property]) {
-    for (const llvm::User* user : f->users()) {
-      const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
-      if (call == nullptr || effect(*call) != Effect::kGives) continue;
+  bool given = false;
+  cells.each([&](std::uint32_t cell) {
+    for (const llvm::CallBase* call : takers_of(exit.fact.property, cell)) {
+      if (given || effect(*call) != Effect::kGives) continue;
       const llvm::Function* other = call->getFunction();
-      if (others.insert(other).second && gives_first(*other, nullptr, effect)) return true;
+      given = others.insert(other).second && gives_first(*other, nullptr, effect);
+    }
+  });
+  return given;
+}
+
+const std::vector<const llvm::CallBase*>& Solver::takers_of(std::size_t property,
+                                                            std::uint32_t cell) {
+  const auto [at, fresh] = takers_.try_emplace(property);
+  if (fresh) {
+    for (const auto& [f, rules] : rules_[property]) {
+      for (const llvm::User* user : f->users()) {
+        const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
+        if (call == nullptr || call->arg_empty()) continue;
+        memory_.cells_of(call->getArgOperand(0)).each([&](std::uint32_t one) {
+          at->second[one].push_back(call);
+        });
+      }
     }
   }
-  return false;
+  return at->second[cell];
 }
 
 // Once all ways out of a function are known: names through memory hold for its callers only if they
@@ -107,7 +124,7 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
     if (!direct || program_.ends(*site)) continue;
-    if ((steps_ += 30) > kMostWork) return;
+    if ((steps_ += 30) > most_work_) return;
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
     const bool given = std::any_of(fact.names.begin(), fact.names.end(),

@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
   llvm::json::Object out{{"findings", std::move(list)},
                          {"lines", static_cast<std::int64_t>(program.lines())},
                          {"functions", static_cast<std::int64_t>(functions)},
+                         {"coarse", memory.is_coarse()},
                          {"given_up", static_cast<std::int64_t>(solver.given_up())}};
   llvm::outs() << llvm::json::Value(std::move(out)) << "\n";
   return 0;

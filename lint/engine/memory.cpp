@@ -4,6 +4,7 @@
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
 
+#include "circles.h"
 #include "constraints.h"
 
 namespace lint {
@@ -59,7 +60,7 @@ Memory::Memory(Program& program, const Progress& progress)
   progress("pointers", 0, 1);
   Constraints constraints(*this);
   constraints.add_program();
-  graph_.solve();
+  graph_.solve([&](std::size_t done, std::size_t all) { progress("pointers", done, all); });
   sum_up(progress);
 }
 
@@ -136,10 +137,10 @@ int Memory::argument_for(const llvm::CallBase& call, const llvm::Function* calle
 bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
   const Functions& targets = callees(call);
   for (const llvm::Function* f : targets) {
-    const auto found = effects_.find(f);
-    if (found == effects_.end()) continue;
-    const Effects& e = found->second;
-    if (cells.empty() ? e.writes_unknown : !e.writes.empty() && meet(e.writes, cells)) return true;
+    const Effects* e = effects(f);
+    if (e == nullptr) continue;
+    if (cells.empty() ? e->writes_unknown : !e->writes.empty() && meet(e->writes, cells))
+      return true;
   }
   const llvm::Function* called = call.getCalledFunction();
   if (called != nullptr && !called->isDeclaration()) return false;
@@ -155,59 +156,78 @@ bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
 }
 
 bool Memory::mentions(const llvm::Function* f, const llvm::Value* global) const {
-  const auto effects = effects_.find(f);
+  const Effects* e = effects(f);
   const auto id = global_ids_.find(global);
-  return effects == effects_.end() || id == global_ids_.end() ||
-         effects->second.globals.test(id->second);
+  return e == nullptr || id == global_ids_.end() || e->globals.test(id->second);
 }
 
-// What each function writes and mentions, with what it calls: until nothing is added.
+// What each function writes and mentions, with what it calls; functions that call each other share
+// it.
 void Memory::sum_up(const Progress& progress) {
-  std::vector<const llvm::Function*> work;
+  std::vector<const llvm::Function*> functions;
+  llvm::DenseMap<const llvm::Function*, std::uint32_t> ids;
   for (const llvm::Function& f : program_.module()) {
     if (f.isDeclaration()) continue;
-    Effects& own = effects_[&f];
-    for (const llvm::Instruction& i : llvm::instructions(f)) {
-      if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-        const Bits& to = points(s->getPointerOperand());
-        own.writes.merge(to);
-        own.writes_unknown |= to.empty();
-      } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
-        const llvm::Function* called = c->getCalledFunction();
-        if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory() &&
-            !only_frees(called)) {
-          for (unsigned a = 0; a < c->arg_size(); ++a) {
-            if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
-              own.writes.merge(points(c->getArgOperand(a)));
-            }
+    ids[&f] = static_cast<std::uint32_t>(functions.size());
+    functions.push_back(&f);
+  }
+  Graph callers_of;
+  for (const llvm::Function* f : functions) {
+    for (const llvm::CallBase* site : callers(f))
+      callers_of.targets.push_back(ids.lookup(site->getFunction()));
+    callers_of.end_node();
+  }
+  const Components found = components(callers_of);
+  effects_.resize(found.count);
+  std::vector<std::vector<std::uint32_t>> members(found.count);
+  for (std::uint32_t f = 0; f < functions.size(); ++f) {
+    circle_of_[functions[f]] = found.of[f];
+    members[found.of[f]].push_back(f);
+    add_own(*functions[f], effects_[found.of[f]]);
+  }
+  // Callers come before what they call.
+  std::vector<std::uint32_t> merged(found.count, ~std::uint32_t{0});
+  for (std::uint32_t c = found.count; c-- > 0;) {
+    if ((c & 255) == 0) progress("effects", found.count - c, found.count);
+    for (const std::uint32_t f : members[c]) {
+      for (std::uint32_t t = callers_of.begin[f]; t != callers_of.begin[f + 1]; ++t) {
+        const std::uint32_t above = found.of[callers_of.targets[t]];
+        if (above == c || std::exchange(merged[above], c) == c) continue;
+        effects_[above].writes.merge(effects_[c].writes);
+        effects_[above].globals.merge(effects_[c].globals);
+        effects_[above].writes_unknown |= effects_[c].writes_unknown;
+      }
+    }
+  }
+}
+
+void Memory::add_own(const llvm::Function& f, Effects& own) const {
+  for (const llvm::Instruction& i : llvm::instructions(f)) {
+    if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
+      const Bits& to = points(s->getPointerOperand());
+      own.writes.merge(to);
+      own.writes_unknown |= to.empty();
+    } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
+      const llvm::Function* called = c->getCalledFunction();
+      if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory() &&
+          !only_frees(called)) {
+        for (unsigned a = 0; a < c->arg_size(); ++a) {
+          if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
+            own.writes.merge(points(c->getArgOperand(a)));
           }
         }
       }
-      for (const llvm::Value* operand : i.operands()) {
-        const auto id = global_ids_.find(address_of(operand, layout_, true).root);
-        if (id != global_ids_.end()) own.globals.set(id->second);
-      }
     }
-    work.push_back(&f);
-  }
-  std::set<const llvm::Function*> queued(work.begin(), work.end());
-  std::size_t done = 0;
-  while (!work.empty()) {
-    const llvm::Function* f = work.back();
-    work.pop_back();
-    queued.erase(f);
-    if ((++done & 255) == 0) progress("effects", done, done + work.size());
-    const Effects& own = effects_[f];
-    for (const llvm::CallBase* site : callers(f)) {
-      const llvm::Function* caller = site->getFunction();
-      Effects& above = effects_[caller];
-      bool grew = above.writes.merge(own.writes);
-      if (own.writes_unknown && !above.writes_unknown) grew = above.writes_unknown = true;
-      if ((above.globals.merge(own.globals) || grew) && queued.insert(caller).second) {
-        work.push_back(caller);
-      }
+    for (const llvm::Value* operand : i.operands()) {
+      const auto id = global_ids_.find(address_of(operand, layout_, true).root);
+      if (id != global_ids_.end()) own.globals.set(id->second);
     }
   }
+}
+
+const Memory::Effects* Memory::effects(const llvm::Function* f) const {
+  const auto found = circle_of_.find(f);
+  return found == circle_of_.end() ? nullptr : &effects_[found->second];
 }
 
 }  // namespace lint

@@ -63,6 +63,8 @@ class Memory {
   // Whether what is called is passed on: pthread_create(_, _, f, x) calls f(x).
   static int argument_for(const llvm::CallBase& call, const llvm::Function* callee, int parameter);
   const llvm::DataLayout& layout() const { return layout_; }
+  // Whether there were too many pointers to tell where each leads.
+  bool is_coarse() const { return graph_.is_coarse(); }
 
  private:
   friend class Constraints;
@@ -83,7 +85,12 @@ class Memory {
     Bits globals;
     bool writes_unknown = false;  // through a pointer that leads nowhere that is known
   };
-  llvm::DenseMap<const llvm::Function*, Effects> effects_;
+  void add_own(const llvm::Function& f, Effects& own) const;
+  const Effects* effects(const llvm::Function* f) const;
+
+  // Functions that call each other, as one: which, and what they do.
+  llvm::DenseMap<const llvm::Function*, std::uint32_t> circle_of_;
+  std::vector<Effects> effects_;
   llvm::DenseMap<const llvm::Value*, std::uint32_t> global_ids_;
 };
 

@@ -1,8 +1,10 @@
-// Waves: circles become one node, sets flow along copies in order, then loads and stores of what is
-// new add copies.
+// Circles become one node; then, in waves, what is new in a set flows along its copies, and loads
+// and stores of it add copies: in the order of the copies, and only where something is new.
 #include "points_to.h"
 
 #include <algorithm>
+
+#include "circles.h"
 
 namespace lint {
 
@@ -48,53 +50,83 @@ Node PointsTo::root(Node n) const {
 }
 
 void PointsTo::points(Node p, Node location_node) {
-  if (nodes_[root(p)].points.set(location_node)) changed_ = true;
+  p = root(p);
+  if (!nodes_[p].points.test(kAnywhere) && nodes_[p].points.set(location_node)) touch(p);
 }
 
-// What has flowed on already goes along at once, the rest with the next wave.
+void PointsTo::touch(Node n) {
+  Data& data = nodes_[n];
+  if (data.waits) return;
+  data.waits = true;
+  (data.rank > passed_ ? wave_ : next_).emplace(data.rank, n);
+}
+
+void PointsTo::spend(std::uint64_t words) {
+  since_order_ += words;
+  work_left_ -= std::min(work_left_, words);
+}
+
+void PointsTo::flow(Node to, const Bits& locations) {
+  spend(locations.words() + 1);
+  if (!nodes_[to].points.test(kAnywhere) && nodes_[to].points.merge(locations)) touch(to);
+}
+
+// What has flowed on already goes along at once, the rest when it does.
 void PointsTo::copy(Node to, Node from) {
   to = root(to);
   from = root(from);
-  if (to == from || !edges_.insert((std::uint64_t{from} << 32) | to).second) return;
-  nodes_[from].copies.push_back(to);
-  nodes_[to].points.merge(nodes_[from].flowed);
-  changed_ = true;
+  spend(1);
+  if (to != from && nodes_[from].copies.set(to)) flow(to, nodes_[from].done);
 }
 
-// What is asked of a pointer is asked anew of all that it holds.
+void PointsTo::load_from(Node to, Node location_node) {
+  if (location_node == kAnywhere)
+    points(to, kAnywhere);
+  else
+    copy(to, location_node);
+}
+
+void PointsTo::store_at(Node location_node, Node value) {
+  if (location_node != kAnywhere) copy(location_node, value);  // what goes anywhere is not followed
+}
+
+void PointsTo::offset_from(Node to, Node location_node, std::int64_t bytes) {
+  const Node field = location_node == kAnywhere ? kAnywhere : shift(location_node, bytes);
+  if (field != kNoNode) points(to, field);
+}
+
+// What is asked of a pointer is asked of all that others have heard of already.
 void PointsTo::load(Node to, Node pointer) {
-  Data& data = nodes_[root(pointer)];
-  data.loads.push_back(to);
-  data.handled.clear();
-  changed_ = true;
+  pointer = root(pointer);
+  nodes_[pointer].loads.push_back(to);
+  Bits(nodes_[pointer].done).each([&](Node l) { load_from(to, l); });
 }
 
 void PointsTo::store(Node pointer, Node value) {
-  Data& data = nodes_[root(pointer)];
-  data.stores.push_back(value);
-  data.handled.clear();
-  changed_ = true;
+  pointer = root(pointer);
+  nodes_[pointer].stores.push_back(value);
+  Bits(nodes_[pointer].done).each([&](Node l) { store_at(l, value); });
 }
 
 void PointsTo::offset(Node to, Node from, std::int64_t bytes) {
-  Data& data = nodes_[root(from)];
-  data.offsets.emplace_back(to, bytes);
-  data.handled.clear();
-  changed_ = true;
+  from = root(from);
+  nodes_[from].offsets.emplace_back(to, bytes);
+  Bits(nodes_[from].done).each([&](Node l) { offset_from(to, l, bytes); });
 }
 
 // A copy of the function: the call may add others and move it.
 void PointsTo::call(std::uint32_t watch_id, Node location_node) {
+  if (location_node == kAnywhere) return;
   const std::function<void(Node)> found = watches_[watch_id];
   found(location_node);
 }
 
 void PointsTo::watch(Node pointer, std::function<void(Node)> found) {
+  pointer = root(pointer);
   watches_.push_back(std::move(found));
-  Data& data = nodes_[root(pointer)];
-  data.watchers.push_back(static_cast<std::uint32_t>(watches_.size() - 1));
-  data.handled.clear();
-  changed_ = true;
+  const auto id = static_cast<std::uint32_t>(watches_.size() - 1);
+  nodes_[pointer].watchers.push_back(id);
+  Bits(nodes_[pointer].done).each([&](Node l) { call(id, l); });
 }
 
 Node PointsTo::shift(Node location_node, std::int64_t bytes) {
@@ -124,141 +156,136 @@ Node PointsTo::unite(Node a, Node b) {
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
-  const bool asked = into.asks() || gone.asks();
-  append(into.copies, gone.copies);
   append(into.loads, gone.loads);
   append(into.stores, gone.stores);
   append(into.offsets, gone.offsets);
   append(into.watchers, gone.watchers);
+  into.copies.merge(gone.copies);
   into.points.merge(gone.points);
-  into.flowed.clear();
-  if (asked) into.handled.clear();
-  changed_ = true;
+  into.done.keep(gone.done);
+  touch(a);
   return a;
 }
 
-// Sources before what includes them; what includes each other becomes one. Tarjan's algorithm,
-// without recursion.
-std::vector<Node> PointsTo::order() {
-  const std::size_t count = nodes_.size();
-  std::vector<std::uint32_t> index(count, 0), low(count, 0);
-  std::vector<char> open(count, 0);
-  std::vector<Node> stack, done;
-  std::vector<std::pair<Node, std::size_t>> calls;
-  std::vector<std::pair<Node, Node>> circles;
-  std::uint32_t next = 0;
-  for (Node start = 0; start < count; ++start) {
-    if (nodes_[start].parent != kNoNode || index[start] != 0) continue;
-    calls.emplace_back(start, 0);
-    while (!calls.empty()) {
-      const Node n = calls.back().first;
-      if (calls.back().second == 0) {
-        index[n] = low[n] = ++next;
-        open[n] = 1;
-        stack.push_back(n);
-      }
-      const std::vector<Node>& copies = nodes_[n].copies;
-      bool deeper = false;
-      for (std::size_t& at = calls.back().second; at < copies.size();) {
-        const Node to = root(copies[at++]);
-        if (index[to] == 0) {
-          calls.emplace_back(to, 0);
-          deeper = true;
-          break;
-        }
-        if (open[to] != 0) low[n] = std::min(low[n], index[to]);
-      }
-      if (deeper) continue;
-      if (copies.empty()) calls.back().second = 1;
-      if (low[n] == index[n]) {
-        for (Node member = kNoNode; member != n;) {
-          member = stack.back();
-          stack.pop_back();
-          open[member] = 0;
-          if (member != n) circles.emplace_back(n, member);
-        }
-        done.push_back(n);
-      }
-      calls.pop_back();
-      if (!calls.empty()) low[calls.back().first] = std::min(low[calls.back().first], low[n]);
-    }
+// Sources before what includes them; what includes each other becomes one.
+void PointsTo::order() {
+  Graph graph;
+  for (Node n = 0; n < nodes_.size(); ++n) {
+    nodes_[n].copies.each([&](Node to) { graph.targets.push_back(root(to)); });
+    graph.end_node();
   }
-  for (const auto& [a, b] : circles) unite(a, b);
-  std::reverse(done.begin(), done.end());
-  return done;
-}
-
-void PointsTo::wave() {
-  for (const Node n : order()) {
+  const Components found = components(graph);
+  std::vector<Node> first(found.count, kNoNode);
+  for (Node n = 0; n < graph.size(); ++n) {
     if (nodes_[n].parent != kNoNode) continue;
-    std::vector<Node>& copies = nodes_[n].copies;
-    if (copies.empty()) continue;
-    for (Node& to : copies) to = root(to);
-    std::sort(copies.begin(), copies.end());
-    copies.erase(std::unique(copies.begin(), copies.end()), copies.end());
-    std::erase(copies, n);
-    bound(n);
-    Bits fresh;
-    if (!nodes_[n].flowed.merge(nodes_[n].points, &fresh)) continue;
-    for (const Node to : copies) nodes_[to].points.merge(fresh);
+    Node& one = first[found.of[n]];
+    if (one == kNoNode)
+      one = n;
+    else
+      unite(one, n);
+  }
+  for (const Node n : first) {
+    if (n != kNoNode) tidy(n);
+  }
+  for (Node n = 0; n < graph.size(); ++n) nodes_[n].rank = found.count - found.of[n];
+  edges_ = graph.targets.size();
+  spend(nodes_.size() + edges_);
+  since_order_ = 0;
+  queue_anew();
+}
+
+// Copies to what has become one are one.
+void PointsTo::tidy(Node n) {
+  std::vector<Node> roots;
+  nodes_[n].copies.each([&](Node to) { roots.push_back(root(to)); });
+  std::sort(roots.begin(), roots.end());
+  nodes_[n].copies.clear();
+  for (const Node to : roots) {
+    if (to != n) nodes_[n].copies.set(to);
   }
 }
 
-void PointsTo::handle(Node n) {
-  if (nodes_[n].parent != kNoNode || !nodes_[n].asks()) return;
-  bound(n);
+// Ranks have changed.
+void PointsTo::queue_anew() {
+  wave_ = {};
+  next_ = {};
+  passed_ = 0;
+  for (Node n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].waits && nodes_[n].parent == kNoNode) wave_.emplace(nodes_[n].rank, n);
+  }
+}
+
+void PointsTo::visit(Node n) {
+  nodes_[n].waits = false;
+  bound(n, limit_);
   Bits fresh;
-  if (!nodes_[n].handled.merge(nodes_[n].points, &fresh)) return;
+  if (!nodes_[n].done.merge(nodes_[n].points, &fresh)) return;
+  Bits(nodes_[n].copies).each([&](Node to) {
+    to = root(to);
+    if (to != n) flow(to, fresh);
+  });
+  if (!nodes_[n].asks()) return;
   // Copies of the lists: what is called below may add to them.
   const auto loads = nodes_[n].loads;
   const auto stores = nodes_[n].stores;
   const auto offsets = nodes_[n].offsets;
   const auto watchers = nodes_[n].watchers;
   fresh.each([&](Node l) {
-    if (l == kAnywhere) {  // what is stored there is not followed
-      for (const Node to : loads) points(to, kAnywhere);
-      for (const auto& [to, bytes] : offsets) points(to, kAnywhere);
-      return;
-    }
-    for (const Node to : loads) copy(to, l);
-    for (const Node value : stores) copy(l, value);
-    for (const auto& [to, bytes] : offsets) {
-      if (const Node field = shift(l, bytes); field != kNoNode) points(to, field);
-    }
+    spend(loads.size() + stores.size() + offsets.size() + watchers.size());
+    for (const Node to : loads) load_from(to, l);
+    for (const Node value : stores) store_at(l, value);
+    for (const auto& [to, bytes] : offsets) offset_from(to, l, bytes);
     for (const std::uint32_t w : watchers) call(w, l);
   });
 }
 
-void PointsTo::bound(Node n) {
-  Bits& all = nodes_[n].points;
-  if (!all.test(kAnywhere) && all.count() <= kMostLocations) return;
-  all.clear();
-  all.set(kAnywhere);
+void PointsTo::bound(Node n, std::size_t most) {
+  Data& data = nodes_[n];
+  spend(data.points.words());
+  if (data.points.empty() || (!data.points.test(kAnywhere) && data.points.count() <= most)) return;
+  data.points.clear();
+  data.points.set(kAnywhere);
+  data.done.keep(data.points);
 }
 
 // Sets name the locations of objects that became one by their one location.
 void PointsTo::make_canonical() {
   for (Node n = 0; n < nodes_.size(); ++n) {
     if (nodes_[n].parent != kNoNode) continue;
-    bound(n);
-    nodes_[n].flowed.clear();
-    nodes_[n].handled.clear();
+    bound(n, kMostLocations);
     bool stale = false;
     nodes_[n].points.each([&](Node l) { stale |= canonical(l) != l; });
     if (!stale) continue;
     Bits all;
     nodes_[n].points.each([&](Node l) { all.set(canonical(l)); });
     nodes_[n].points = std::move(all);
+    nodes_[n].done = nodes_[n].points;
   }
 }
 
-void PointsTo::solve() {
+void PointsTo::solve(const std::function<void(std::size_t, std::size_t)>& progress) {
   solved_ = false;
-  do {
-    changed_ = false;
-    wave();
-    for (Node n = 0; n < nodes_.size(); ++n) handle(n);
-  } while (changed_);
+  order();
+  std::size_t visited = 0;
+  const std::uint64_t chunk = work_left_ / 4 + 1;
+  while (!wave_.empty() || !next_.empty()) {
+    // Circles are looked for as long as that takes less time than the rest.
+    if (since_order_ > 2 * nodes_.size() + edges_) order();
+    if (work_left_ == 0 && limit_ != 0) {
+      limit_ /= 8;
+      work_left_ = chunk;
+    }
+    if (wave_.empty()) {
+      wave_.swap(next_);
+      passed_ = 0;
+    }
+    const auto [rank, n] = wave_.top();
+    wave_.pop();
+    if (nodes_[n].parent != kNoNode || !nodes_[n].waits) continue;
+    passed_ = rank;
+    visit(n);
+    if ((++visited & 4095) == 0 && progress) progress(visited, visited + wave_.size() + next_.size());
+  }
   make_canonical();
   solved_ = true;
 }

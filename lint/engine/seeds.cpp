@@ -116,7 +116,9 @@ bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
 
 void Solver::finish(ContextId first) {
   drain();
+  all_steps_ += steps_;
   steps_ = 0;
+  if (all_steps_ > kMostWorkPerLine * (program_.lines() + 10'000)) most_work_ = kFewWork;
   judge_ends(first);
   report(first);
   if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;

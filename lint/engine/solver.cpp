@@ -121,7 +121,7 @@ void Solver::drain() {
       rise();
       continue;
     }
-    if (steps_ > kMostWork) {
+    if (steps_ > most_work_) {
       ++given_up_;
       work_.clear();
       rising_.clear();
@@ -139,7 +139,7 @@ void Solver::walk(State&& first) {
   while (!states.empty()) {
     State state = std::move(states.back());
     states.pop_back();
-    for (bool going = true; going && steps_ <= kMostWork;) {
+    for (bool going = true; going && steps_ <= most_work_;) {
       ++steps_;
       const llvm::Instruction& i = *state.at;
       if (!step(state, i, states)) break;

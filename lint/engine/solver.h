@@ -29,6 +29,9 @@ using TraceId = std::uint32_t;
 using ContextId = std::uint32_t;
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 constexpr std::size_t kMostWork = 100'000;  // steps of one beginning
+// Of all together, by line of code: what a minute has for 20,000 lines. Then each has few.
+constexpr std::size_t kMostWorkPerLine = 2'000;
+constexpr std::size_t kFewWork = 1'000;
 
 struct Step {
   const llvm::Instruction* at;
@@ -145,7 +148,8 @@ class Solver {
   // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
-  bool is_the_callers(const Context& root, const Exit& exit) const;
+  bool is_the_callers(const Context& root, const Exit& exit);
+  const std::vector<const llvm::CallBase*>& takers_of(std::size_t property, std::uint32_t cell);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
@@ -242,6 +246,9 @@ class Solver {
   const std::vector<Property>& properties_;
   // By property: the rules for a function's name.
   std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
+  // By property: the calls that rules speak of, by what their first argument may be.
+  std::map<std::size_t, std::unordered_map<std::uint32_t, std::vector<const llvm::CallBase*>>>
+      takers_;
   Bits recursive_;  // the locks that may be taken again
   // By property: the functions that may change a state, once somebody has asked.
   std::map<std::size_t, std::set<const llvm::Function*>> changing_;
@@ -258,6 +265,8 @@ class Solver {
   std::vector<Trace> traces_;
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
   mutable std::size_t steps_ = 0;
+  std::size_t most_work_ = kMostWork;
+  std::size_t all_steps_ = 0;  // of beginnings that are done with
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;

@@ -82,5 +82,89 @@ TEST(PointsTo, IsWhatBruteForceFinds) {
   }
 }
 
+// What is left to work with makes the answer coarse, never wrong: nothing is invented, and it ends.
+TEST(PointsTo, IsCoarseWhereItMayWorkLittle) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    PointsTo graph(random() % 60);
+    Brute brute;
+    std::vector<Node> variables;
+    for (int i = 0; i < 8; ++i) variables.push_back(graph.add_variable());
+    const auto any = [&](const auto& of) { return of[random() % of.size()]; };
+    for (int i = 0; i < 6; ++i) {
+      const Node v = any(variables);
+      const Object o = graph.add_object(16);
+      graph.address(v, graph.location(o, 0));
+      brute.variables[v].insert({o, 0});
+    }
+    std::vector<Constraint> all;
+    for (int i = 0; i < 16; ++i) {
+      const Constraint c{static_cast<Kind>(random() % 4), any(variables), any(variables)};
+      all.push_back(c);
+      if (c.kind == Kind::kCopy) graph.copy(c.a, c.b);
+      if (c.kind == Kind::kLoad) graph.load(c.a, c.b);
+      if (c.kind == Kind::kStore) graph.store(c.a, c.b);
+      if (c.kind == Kind::kOffset) graph.offset(c.a, c.b, 8);
+    }
+    graph.solve();
+    brute.run(all);
+    for (const Node v : variables) {
+      const Bits& found = graph.set(v);
+      if (found.test(kAnywhere)) {
+        EXPECT_TRUE(graph.is_coarse());
+        EXPECT_EQ(found.count(), 1u);
+        continue;
+      }
+      found.each([&](Node l) {
+        EXPECT_TRUE(brute.variables[v].contains({graph.object_of(l), graph.offset_of(l)}));
+      });
+      if (graph.is_coarse()) continue;
+      EXPECT_EQ(found.count(), brute.variables[v].size());
+    }
+  }
+}
+
+// Each load waits for the one before: as many waves as there are loads, over what changed only.
+TEST(PointsTo, FollowsALongChain) {
+  constexpr int kLength = 100'000;
+  PointsTo graph;
+  Node p = graph.add_variable();
+  const Node first = p;
+  std::vector<Node> cells;
+  for (int i = 0; i < kLength; ++i) cells.push_back(graph.location(graph.add_object(8), 0));
+  for (int i = 0; i + 1 < kLength; ++i) {
+    const Node next = graph.add_variable();
+    graph.load(next, p);
+    graph.address(cells[static_cast<std::size_t>(i)], cells[static_cast<std::size_t>(i) + 1]);
+    p = next;
+  }
+  graph.address(first, cells[0]);
+  graph.solve();
+  EXPECT_TRUE(graph.set(p).test(cells.back()));
+  EXPECT_EQ(graph.set(p).count(), 1u);
+  EXPECT_FALSE(graph.is_coarse());
+}
+
+// Everything leads everywhere.
+TEST(PointsTo, EndsWhereEverythingMeets) {
+  std::mt19937 random(3);
+  PointsTo graph(1'000'000);
+  std::vector<Node> variables;
+  for (int i = 0; i < 20'000; ++i) {
+    variables.push_back(graph.add_variable());
+    graph.address(variables.back(), graph.location(graph.add_object(64), 0));
+  }
+  const auto any = [&] { return variables[random() % variables.size()]; };
+  for (int i = 0; i < 25'000; ++i) {
+    graph.load(any(), any());
+    graph.store(any(), any());
+    graph.offset(any(), any(), static_cast<std::int64_t>(random() % 8) * 8);
+  }
+  std::size_t reports = 0;
+  graph.solve([&](std::size_t done, std::size_t all) { reports += done <= all ? 1 : 0; });
+  EXPECT_GT(reports, 0u);
+  EXPECT_TRUE(graph.is_coarse());
+}
+
 }  // namespace
 }  // namespace lint

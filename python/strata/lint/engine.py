@@ -29,6 +29,7 @@ class Outcome:
     lines: int
     functions: int
     given_up: int
+    coarse: bool  # there were too many pointers to tell where each leads
     seconds: float
     peak_mib: float
 
@@ -94,6 +95,7 @@ def analyse(
         found["lines"],
         found["functions"],
         found["given_up"],
+        found["coarse"],
         time.monotonic() - started,
         peak,
     )
