@@ -284,7 +284,8 @@ void PointsTo::solve(const std::function<void(std::size_t, std::size_t)>& progre
     if (nodes_[n].parent != kNoNode || !nodes_[n].waits) continue;
     passed_ = rank;
     visit(n);
-    if ((++visited & 4095) == 0 && progress) progress(visited, visited + wave_.size() + next_.size());
+    if ((++visited & 4095) == 0 && progress)
+      progress(visited, visited + wave_.size() + next_.size());
   }
   make_canonical();
   solved_ = true;

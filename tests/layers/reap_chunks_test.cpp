@@ -3,6 +3,8 @@
 // move.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "strata/layers/combine/reap.h"
 #include "strata/layers/source/mmap.h"
 
@@ -56,6 +58,41 @@ TEST(ReapChunks, ABlockApartThatIsNotMovedGoesWithTheRest) {
   EXPECT_GE(heap.size_of(p), size_t{1} << 20);
   heap.clear();
   EXPECT_EQ(heap.held(), 0u);
+}
+
+// Places that are kOff beyond a page.
+template <size_t kOff>
+struct Beyond : Mmap {
+  void* allocate(size_t size) {
+    auto* p = static_cast<char*>(Mmap::allocate(size + kOff));
+    return p == nullptr ? nullptr : p + kOff;
+  }
+  void deallocate(void* p, size_t size) {
+    Mmap::deallocate(static_cast<char*>(p) - kOff, size + kOff);
+  }
+  void* remap(void*, size_t, size_t) { return nullptr; }
+};
+
+template <size_t kOff>
+void ExpectThatChunksOfAlignedBlocksGo() {
+  for (const size_t align : {size_t{32}, size_t{64}, size_t{128}}) {
+    Stack<Reap<kFirst, kFirst>, Beyond<kOff>> heap;
+    void* last = nullptr;
+    while (heap.held() < 2 * kFirst) last = heap.allocate(1000);
+    heap.deallocate(last);  // the second chunk is the window, from its very start
+    std::vector<void*> blocks;
+    while (heap.held() < 5 * kFirst) blocks.push_back(heap.allocate(align, align));
+    for (void* p : blocks) EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u);
+    // All but the last, whose chunk stays beside the first.
+    for (size_t b = blocks.size() - 1; b-- > 0;) heap.deallocate(blocks[b]);
+    EXPECT_EQ(heap.held(), 2 * kFirst) << align;
+  }
+}
+
+TEST(ReapChunks, OneThatBeganWithAnAlignedBlockGoesOnceItIsEmpty) {
+  ExpectThatChunksOfAlignedBlocksGo<0>();
+  ExpectThatChunksOfAlignedBlocksGo<16>();
+  ExpectThatChunksOfAlignedBlocksGo<48>();
 }
 
 }  // namespace

@@ -194,6 +194,10 @@ struct Reap {
     bool in_newest_chunk(const void* p) const {
       return holdings_.newest() != nullptr && holdings_.newest()->Surrounds(p);
     }
+    bool begins_chunk(const char* p) const {
+      return holdings_.newest() != nullptr &&
+             reinterpret_cast<const char*>(holdings_.newest()->first()) == p;
+    }
     size_t held() const { return holdings_.held(); }  // bytes taken from below, which the cap is on
     bool bumping() const { return finder_.empty() && waiting_.empty(); }
 
@@ -365,6 +369,8 @@ struct Reap {
       const ReapWindow::Settle settle(window_);
       const size_t bytes = Block::BytesFor(size);
       size_t over = (0 - reinterpret_cast<uintptr_t>(window_.edge)) & (align - 1);
+      // A scrap at the start of a chunk joins none, and the chunk would stay.
+      if (over == Block::kUnit && begins_chunk(window_.edge)) over += align;
       if (bytes > Holdings::kApart || bytes > window_.room() || over > window_.room() - bytes)
         return nullptr;
       if (over == Block::kUnit) {
