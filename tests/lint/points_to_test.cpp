@@ -126,7 +126,7 @@ TEST(PointsTo, IsCoarseWhereItMayWorkLittle) {
 
 // Each load waits for the one before: as many waves as there are loads, over what changed only.
 TEST(PointsTo, FollowsALongChain) {
-  constexpr int kLength = 100'000;
+  constexpr int kLength = 50'000;
   PointsTo graph;
   Node p = graph.add_variable();
   const Node first = p;

@@ -237,3 +237,17 @@ def test_bitcode_of_another_llvm(compiler: str, tmp_path: Path) -> None:
     result = run(BIN / "strata", "lint", "a.bc", folder=tmp_path)
     assert result.returncode == 1, result.stderr
     assert "a.c:5: taint" in result.stdout
+
+
+def test_what_was_not_followed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the bounds on the work are reached: a line each, and the status is that of findings."""
+    build(tmp_path, FORMAT)
+    found = {"findings": [], "lines": 2, "functions": 1, "given_up": 3, "coarse": True}
+    fake = tmp_path / "engine"
+    fake.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(found)}\nEND\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("STRATA_LINT_ENGINE", str(fake))
+    result = lint(tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "3 paths were too long to follow" in result.stderr
+    assert "too many pointers to tell where each leads" in result.stderr
