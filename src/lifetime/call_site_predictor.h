@@ -25,6 +25,9 @@ class CallSitePredictor {
   static constexpr uint32_t kSampleOneIn = 64;  // of all others
   static constexpr uint32_t kRecheck = 1000;    // hits
   static constexpr unsigned kEnough = 8;        // observations before the first prediction
+  // A process that runs looks at the clock more often; after more than this it was stopped, had
+  // nothing to do, or the clock jumped: no object aged.
+  static constexpr uint64_t kMostBetweenLooksNs = 30'000'000'000;
 
   constexpr CallSitePredictor() = default;
 
@@ -103,12 +106,19 @@ class CallSitePredictor {
   static uint32_t TagOf(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
   Site& SiteOf(uint64_t hash) { return sites_[hash % kSites]; }
   static size_t SlotOf(uintptr_t p) { return Mix(p) >> 40 & (kSlots - 1); }
-  // Of who was born after `now` the clock went back: it is young.
-  static Rung RungOfAge(uint64_t born, uint64_t now) {
-    const uint64_t ns = now > born ? now - born : 0;
+  static Rung RungOfAge(uint64_t ns) {
     Rung r = 0;
     while (r < kLongest && ns >= BoundNs(r)) ++r;
     return r;
+  }
+
+  // The time in which objects age. It never goes back, and leaves out when nobody looked.
+  uint64_t Now() STRATA_REQUIRES(lock_) {
+    const uint64_t clock_ns = clock_.NowNs();
+    const uint64_t passed_ns = clock_ns - looked_ns_;  // wraps where the clock went back
+    if (passed_ns <= kMostBetweenLooksNs) lived_ns_ += passed_ns;
+    looked_ns_ = clock_ns;
+    return lived_ns_;
   }
 
   // Another call site had this place.
@@ -125,7 +135,7 @@ class CallSitePredictor {
 
   void Watch(void* p, uint64_t hash) STRATA_EXCLUDES(lock_) {
     if (!lock_.TryAcquire()) return;  // another one will do
-    const uint64_t now = clock_.NowNs();
+    const uint64_t now = Now();
     LookAtSome(now);
     const auto address = reinterpret_cast<uintptr_t>(p);
     const size_t slot = SlotOf(address);
@@ -147,7 +157,7 @@ class CallSitePredictor {
     const size_t slot = SlotOf(address);
     if (watched_[slot].load(std::memory_order_relaxed) == address) {
       Watched& w = details_[slot];
-      Count(w, &Site::died, RungOfAge(w.born, clock_.NowNs()));
+      Count(w, &Site::died, RungOfAge(Now() - w.born));
       NoLongerWatched(w);
       watched_[slot].store(0, std::memory_order_relaxed);
     }
@@ -164,7 +174,7 @@ class CallSitePredictor {
     for (size_t i = 0; i < kLooked; ++i, next_look_ = (next_look_ + 1) % kSlots) {
       if (watched_[next_look_].load(std::memory_order_relaxed) == 0) continue;
       Watched& w = details_[next_look_];
-      const Rung age = RungOfAge(w.born, now);
+      const Rung age = RungOfAge(now - w.born);
       if (age == kShortest || age == w.counted) continue;
       Count(w, &Site::alive, age);
       w.counted = age;
@@ -218,6 +228,8 @@ class CallSitePredictor {
   static LifetimeClass ClassOfRung(Rung r) { return static_cast<LifetimeClass>(r + 1); }
 
   Lock lock_{LockRank::kSampler};
+  uint64_t looked_ns_ STRATA_GUARDED_BY(lock_) = 0;  // by the clock
+  uint64_t lived_ns_ STRATA_GUARDED_BY(lock_) = 0;   // see Now
   size_t next_look_ STRATA_GUARDED_BY(lock_) = 0;
   uint32_t passed_over_ STRATA_GUARDED_BY(lock_) = 0;
   Watched details_[kSlots] STRATA_GUARDED_BY(lock_);

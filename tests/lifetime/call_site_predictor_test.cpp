@@ -106,10 +106,39 @@ TEST_F(CallSites, AreNotLongBecauseTheClockWentBack) {
   std::vector<void*> alive;
   for (int i = 0; i < 16; ++i) alive.push_back(Allocate(1));
   FakeClock::now -= 3'600'000 * kMs;
-  LiveFor(2, kMs, 30'000);  // who is alive is looked at
+  LiveFor(2, 0, 30'000);  // who is alive is looked at
   for (void* p : alive) predictor->Freed(p);
   LiveFor(1, kMs, 2000);
   EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder10Ms);
+}
+
+TEST_F(CallSites, AreNotShortBecauseTheClockWentBack) {
+  FakeClock::Advance(7'200'000 * kMs);
+  std::vector<void*> alive;
+  for (int i = 0; i < 16; ++i) alive.push_back(Allocate(1));
+  LiveFor(2, 50 * kMs, 100);  // 5 s pass
+  FakeClock::now -= 3'600'000 * kMs;
+  for (void* p : alive) predictor->Freed(p);
+  EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder10S);
+}
+
+// Nobody looked, so nothing ran that could have freed them.
+TEST_F(CallSites, AreNotLongBecauseTheProcessWasStopped) {
+  std::vector<void*> alive;
+  for (int i = 0; i < 16; ++i) alive.push_back(Allocate(1));
+  FakeClock::Advance(60'000 * kMs);
+  LiveFor(2, 0, 20'000);  // who is alive is looked at
+  EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnknown);
+  for (void* p : alive) predictor->Freed(p);
+  EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder10Ms);
+}
+
+TEST_F(CallSites, AgeWhileOthersAreAtWork) {
+  std::vector<void*> alive;
+  for (int i = 0; i < 16; ++i) alive.push_back(Allocate(1));
+  LiveFor(2, 20'000 * kMs, 10);
+  for (void* p : alive) predictor->Freed(p);
+  EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder1000S);
 }
 
 TEST_F(CallSites, ServeManyThreads) {
