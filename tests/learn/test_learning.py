@@ -58,6 +58,14 @@ def test_functions_get_their_classes(lab: Lab, tmp_path: Path) -> None:
     assert path.name.startswith(f"{socket.gethostname()}-{program.name}-")
 
 
+def test_a_folder_that_was_forgotten_is_missed(lab: Lab, tmp_path: Path) -> None:
+    words = ("env", "-C", tmp_path, *STRATA, "run", "--learn", "--", "true")
+    done = lab.run(*words, env=environment(lab), preload=False)
+    expected = (2, "", "strata: --learn takes a folder: --learn DIR -- COMMAND\n")
+    assert (done.returncode, done.stdout, done.stderr) == expected, done.explain()
+    assert not list(tmp_path.iterdir())
+
+
 def model_sure_of(token: bytes, path: Path) -> None:
     """Class 8 where the token is on the stack, 3 elsewhere."""
     maker = ROOT / "tests/lifetime/make_golden.py"

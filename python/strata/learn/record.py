@@ -28,6 +28,8 @@ class Recording:
     """The profiles of one command and of what it starts, in a folder that others use as well."""
 
     def __init__(self, folder: Path, program: str) -> None:
+        if folder == Path("--"):  # the folder was forgotten, and the command goes on behind it
+            raise StrataError("--learn takes a folder: --learn DIR -- COMMAND")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
