@@ -15,6 +15,7 @@ import typer
 
 from strata.elf import uses_musl, why_not_preloadable
 from strata.errors import StrataError
+from strata.files import UnreadableError, open_file
 from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap, is_for_musl, musl_library
@@ -233,9 +234,9 @@ def with_model(file: Path, heap: str, given: list[str]) -> dict[str, str]:
         if parse_setting(text)[0] in ("STRATA_MODEL", "STRATA_LIFETIMES"):
             raise StrataError(f"--model and --set {text} cannot be used together")
     try:
-        file.open("rb").close()
-    except OSError as error:
-        raise StrataError(f"--model {file}: {(error.strerror or str(error)).lower()}") from error
+        open_file(file).close()
+    except UnreadableError as error:
+        raise StrataError(f"--model {file}: {error}") from error
     return {"STRATA_MODEL": str(file.absolute()), "STRATA_LIFETIMES": "model"}
 
 

@@ -66,6 +66,15 @@ def test_a_folder_that_was_forgotten_is_missed(lab: Lab, tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_that_is_no_file_is_refused_at_once(lab: Lab, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, why in ((pipe, "is a pipe, not a file"), (tmp_path, "is a directory")):
+        done = strata(lab, "run", "--model", path, "--", "true")
+        expected = (2, "", f"strata: --model {path}: {why}\n")
+        assert (done.returncode, done.stdout, done.stderr) == expected, done.explain()
+
+
 def model_sure_of(token: bytes, path: Path) -> None:
     """Class 8 where the token is on the stack, 3 elsewhere."""
     maker = ROOT / "tests/lifetime/make_golden.py"
