@@ -82,5 +82,6 @@ def show(merged: Merged, output: Path) -> None:
     out.print(table)
     parts = ", ".join(f"{name} {count:,}" for name, count in merged.splits.items())
     left_out = f" ({merged.skipped} left out)" if merged.skipped else ""
-    out.print(f"{merged.profiles:,} profile{'' if merged.profiles == 1 else 's'}{left_out}; contexts: {parts}", soft_wrap=True)
+    profiles = "profile" if merged.profiles == 1 else "profiles"
+    out.print(f"{merged.profiles:,} {profiles}{left_out}; contexts: {parts}", soft_wrap=True)
     out.print(f"The data set: {output}", soft_wrap=True)
