@@ -25,6 +25,10 @@ def _hex(word: str) -> int:
     return int(word, 16) if re.fullmatch("[0-9A-Fa-f]+", word) else 0
 
 
+class NoSuchProcessError(StrataError):
+    """No process has the number or the name."""
+
+
 @dataclass(frozen=True)
 class Process:
     """One process, as this namespace sees it."""
@@ -226,7 +230,7 @@ def find_process(target: str) -> Process:
     if target.isdecimal():
         process = Process(int(target))
         if not process.folder.is_dir():
-            raise StrataError(f"no process {target}")
+            raise NoSuchProcessError(f"no process {target}")
         seen = {process.pid}  # `sudo strata run` is one, too, and its child another
         while process.runs_a_command():
             below = command_of(process)
@@ -237,7 +241,7 @@ def find_process(target: str) -> Process:
         return process
     named = [p for p in all_processes() if p.name == target[:15] and p.pid != os.getpid()]
     if not named:
-        raise StrataError(f"no process is called {target}")
+        raise NoSuchProcessError(f"no process is called {target}")
     ours = [p for p in named if p.maps_library() or p.listens()]
     if len(ours) == 1:
         return ours[0]

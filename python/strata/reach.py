@@ -84,6 +84,18 @@ def stats_command(
             time.sleep(watch)
 
 
+def take_profile(process: Process, kind: Kind, seconds: int = 0) -> bytes:
+    """A profile of a running process, which says whose it is."""
+    from strata.pprof import PROCESS, parse, process_of, with_comment
+
+    name = process.name
+    request = f"profile {kind.value}" + (f" {seconds}" if seconds else "")
+    body = ask(process, request, extra_seconds=seconds)
+    # An older library does not say it, and its file may have another name: Debian's redis-server is
+    # a link to redis-check-rdb.
+    return body if process_of(parse(body)) else with_comment(body, f"{PROCESS}{name}")
+
+
 def profile_command(
     target: Target,
     output: Annotated[
@@ -98,18 +110,11 @@ def profile_command(
     ] = 0,
 ) -> None:
     """Write a profile of a running process as gzipped profile.proto (pprof)."""
-    from strata.pprof import PROCESS, parse, process_of, with_comment
-
     process = find_process(target)
     if not output.absolute().parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
-    request = f"profile {kind.value}" + (f" {seconds}" if seconds else "")
     name = process.name
-    body = ask(process, request, extra_seconds=seconds)
-    # An older library does not say it, and its file may have another name: Debian's redis-server is
-    # a link to redis-check-rdb.
-    if not process_of(parse(body)):
-        body = with_comment(body, f"{PROCESS}{name}")
+    body = take_profile(process, kind, seconds)
     try:
         output.write_bytes(body)
     except OSError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from strata.doctor.view import View
+from strata.doctor.view import CannotTellError, View
 
 THP = "sys/kernel/mm/transparent_hugepage"
 MEMINFO = (
@@ -32,6 +33,13 @@ MAPS = (
 WITH_STRATA = MAPS + "7f1000000000-7f1000001000 r-xp 0 08:01 13 /opt/libstrata.so.0.1.0\n"
 PSI = "some avg10=0.00 avg60={} avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 total=0\n"
 PID = 77
+ANSWER = f"control/{PID}/stats"  # what the process says when it is asked
+
+
+def stats(backed_mib: int, heap_mib: int = 400) -> str:
+    heap = {"resident": heap_mib << 20, "hugepage_backed": backed_mib << 20}
+    return json.dumps({"cache_mode": "per-cpu (mm_cid)", "bytes": heap})
+
 
 # A machine in order: path -> content. A test changes what its rule looks at.
 GOOD = {
@@ -57,7 +65,7 @@ GOOD = {
     f"proc/{PID}/limits": LIMITS,
     f"proc/{PID}/cgroup": "0::/app/web\n",
     f"proc/{PID}/status": "Name:\tserver\nVmRSS:\t  500000 kB\nVmSwap:\t 0 kB\nTHP_enabled:\t1\n",
-    f"proc/{PID}/smaps_rollup": "x\nAnonymous:   400000 kB\nAnonHugePages:  380000 kB\n",
+    ANSWER: stats(380),
 }
 V1 = {
     "proc/self/cgroup": "9:cpu,cpuacct:/app\n5:memory:/app\n",
@@ -78,4 +86,11 @@ def machine(root: Path, changes: Changes, pid: int | None = None) -> View:
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    return View(root, pid, lambda _: b'{"cache_mode":"per-cpu (mm_cid)"}')
+
+    def ask(_: str) -> bytes:
+        try:
+            return (root / ANSWER).read_bytes()
+        except OSError as error:
+            raise CannotTellError("nobody answers") from error
+
+    return View(root, pid, ask)

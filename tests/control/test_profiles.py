@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import select
 import signal
 import subprocess
@@ -127,6 +128,12 @@ def test_command_writes_a_file(lab: Lab, tmp_path: Path) -> None:
         path = tmp_path / "heap.pb.gz"
         assert f"heap profile of process {pid}" in good("profile", pid, "-o", path)
         assert totals(path.read_bytes())["inuse_space"] > 16 << 20
+        asked, read = (good("top", source).splitlines() for source in (pid, path))
+        assert re.match("profile_cases.*, inuse_space: ", asked[0])
+        assert asked[2].split()[-2:] == read[2].split()[-2:], "the same function owns most"
+        assert ", space: " in good("top", pid, "--kind", "lifetime").splitlines()[0]
+        assert "--kind is for a process" in refused("top", path, "--kind", "heap")
+        assert "No such file, and no process 0" in refused("top", "0")
         good("set", pid, "sample=0")
         assert good("get", pid, "sample") == "0\n"
 

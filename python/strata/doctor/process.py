@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TypeVar
 
 from strata.doctor.system import OTHERS
 from strata.doctor.view import (
@@ -102,16 +103,27 @@ def thp_allowed(view: View) -> Finding:
     )
 
 
-def cache_mode(view: View) -> Finding:
-    """Which front cache the process has, as it says itself."""
+T = TypeVar("T")
+
+
+def figure(view: View, kind: type[T], *path: str) -> T:
+    """One of the figures that the process itself has."""
     if view.ask is None:
         raise CannotTellError("the process was not asked")
     try:
-        mode = json.loads(view.ask("stats json"))["cache_mode"]
+        found = json.loads(view.ask("stats json"))
+        for key in path:
+            found = found[key]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise CannotTellError(f"the process's statistics make no sense: {error}") from error
-    if not isinstance(mode, str):
-        raise CannotTellError("the process's statistics have no cache mode")
+    if type(found) is not kind:
+        raise CannotTellError(f"the process's statistics have no {'.'.join(path)}")
+    return found
+
+
+def cache_mode(view: View) -> Finding:
+    """Which front cache the process has, as it says itself."""
+    mode = figure(view, str, "cache_mode")
     if not mode.startswith("per-thread"):
         return ok("cache-mode", f"caches: {mode}")
     if view.environment().get("STRATA_CACHE", "").lower() == "thread":
@@ -130,12 +142,12 @@ def cache_mode(view: View) -> Finding:
 
 
 def coverage(view: View) -> Finding:
-    """What the process got: the share of its memory on hugepages."""
-    anonymous = view.process_kib("smaps_rollup", "Anonymous")
-    huge = view.process_kib("smaps_rollup", "AnonHugePages")
-    share = huge / anonymous if anonymous else 0.0
-    says = f"{share * 100:.1f} % of {human_bytes(anonymous)} lie on hugepages"
-    if anonymous < WORTH_COVERING or share >= LOW_COVERAGE:
+    """What the heap got: the share of it on hugepages. What the program maps itself, as CPython its
+    arenas, is none of Strata's."""
+    heap = figure(view, int, "bytes", "resident")
+    share = figure(view, int, "bytes", "hugepage_backed") / heap if heap else 0.0
+    says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
+    if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
     if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):
         return mend(

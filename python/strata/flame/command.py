@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,24 @@ from strata.errors import StrataError
 from strata.flame.graph import FunctionRow, Owners, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
-from strata.pprof import Profile, filter_profile, load, merge, process_of, with_sample_counts
+from strata.pprof import (
+    Profile,
+    filter_profile,
+    load,
+    merge,
+    parse,
+    process_of,
+    with_sample_counts,
+)
 from strata.pprof.sites import owners
+from strata.processes import NoSuchProcessError, find_process
+from strata.reach import Kind, take_profile
 from strata.symbolize import symbolize
 from strata.terminal import console, echo, printable, say
 
 UNEVEN = 3  # a profile that covers so many times what another does is no match for it
 FORMS = (".html", ".svg", ".folded")
+LEAST_NAME = 24  # columns for the name of a function, whatever the terminal has
 Focus = Annotated[str | None, typer.Option(help="Only stacks with a function that matches.")]
 Ignore = Annotated[str | None, typer.Option(help="No stacks with a function that matches.")]
 Hide = Annotated[
@@ -40,19 +52,45 @@ Wrappers = Annotated[
     typer.Option("--wrappers", help="Show malloc and its wrappers, too, not only who calls them."),
 ]
 Rows = Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to print.")]
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PROFILE|PID|NAME...",
+        help="Files, or processes to ask now; several are added up.",
+        show_default=False,
+    ),
+]
+AskedKind = Annotated[
+    Kind | None,
+    typer.Option("--kind", help="What to ask a process for.", show_default=Kind.HEAP.value),
+]
+
+
+def profile_from(source: Path, kind: Kind | None) -> Profile:
+    """The profile in a file, or of a running process where no such file is."""
+    name = str(source)
+    if source.name == name and not source.exists():
+        try:
+            return parse(take_profile(find_process(name), kind or Kind.HEAP))
+        except NoSuchProcessError as error:
+            raise StrataError(f"{name}: No such file, and {error}") from error
+    if kind is not None:
+        raise StrataError(f"--kind is for a process, and {name} is none")
+    return load(source)
 
 
 def read(
     paths: list[Path],
     root: Path,
     say: Callable[[str], None],
+    kind: Kind | None = None,
+    *,
     focus: str | None = None,
     ignore: str | None = None,
     hide: str | None = None,
-    *,
     note_empty: bool = True,
 ) -> Profile:
-    profiles = [load(path) for path in paths]
+    profiles = [profile_from(path, kind) for path in paths]
     whole = profiles[0] if len(profiles) == 1 else merge(profiles)
     named = symbolize(whole, root, warn=say)
     found = filter_profile(named, focus=focus, ignore=ignore, hide=hide)
@@ -138,15 +176,17 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     if not rows:
         echo(title)
         return
-    table = Table(
-        title=Text(printable(title), "table.title"), title_justify="left", box=None, pad_edge=False
-    )
+    out = console()
+    out.print(Text(title, "table.title"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
     for column in columns[:-1]:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console().print(table)
+    # In a narrow terminal lines wrap: better than figures cut short.
+    figures = (max(map(len, cells)) + 1 for cells in list(zip(columns, *rows, strict=True))[:-1])
+    console(width=max(out.width, sum(figures) + LEAST_NAME)).print(table)
 
 
 def owner_of(profile: Profile, index: int, *, wrappers: bool) -> Owners | None:
@@ -169,6 +209,8 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
     owns = owner_of(profile, index, wrappers=wrappers)
     behind = {row.name: row.flat for row in by_function(counted, 0, owns)} if counted else {}
 
+    shown = [row for row in by_function(profile, index, owns) if row.flat or not starts(row)]
+
     def share(value: int) -> str:
         return f"{100 * value / total:.1f} %" if total else "n/a"
 
@@ -181,8 +223,13 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
             share(row.total),
             row.title,
         ]
-        for row in by_function(profile, index, owns)[:rows]
+        for row in shown[:rows]
     ]
+
+
+def starts(row: FunctionRow) -> bool:
+    """Whether it is below everything a thread does, which says nothing of who owns what."""
+    return re.fullmatch(r"_start|_?_?libc_start\w+|start_thread|clone3?", row.name) is not None
 
 
 def error_of(thousandths: int) -> str:
@@ -232,10 +279,11 @@ def signed(value: int, unit: str) -> str:
 def add_to(app: typer.Typer) -> None:
     @app.command("flame")
     def flame_command(
-        profiles: Annotated[list[Path], typer.Argument(help="Profiles; several are added up.")],
+        profiles: Sources,
         output: Annotated[
             Path, typer.Option("-o", "--output", help="A file .html, .svg or .folded.")
         ] = Path("flame.html"),
+        kind: AskedKind = None,
         type_: TypeName = None,
         focus: Focus = None,
         ignore: Ignore = None,
@@ -244,7 +292,7 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Draw a profile as a flame graph: a page to zoom and search in, or a picture."""
         form = form_of(output)
-        profile = read(profiles, root, say, focus, ignore, hide)
+        profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
         picture = Picture(title, describe(profile))
         write(output, draw(form, picture, profile, None, type_))
@@ -267,8 +315,9 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Show what changed between two profiles of a kind: a table, and a flame graph."""
         form = form_of(output, (".html", ".svg")) if output is not None else ""
-        before = read([old], root, say, focus, ignore, hide, note_empty=False)
-        after = read([new], root, say, focus, ignore, hide, note_empty=False)
+        chosen = partial(read, root=root, say=say, focus=focus, ignore=ignore, hide=hide)
+        before = chosen([old], note_empty=False)
+        after = chosen([new], note_empty=False)
         if before.types != after.types:
             raise StrataError(f"{old} and {new} are profiles of different kinds")
         if not before.samples and not after.samples:
@@ -301,7 +350,8 @@ def add_to(app: typer.Typer) -> None:
 
     @app.command("top")
     def top_command(
-        profiles: Annotated[list[Path], typer.Argument(help="Profiles; several are added up.")],
+        profiles: Sources,
+        kind: AskedKind = None,
         type_: TypeName = None,
         focus: Focus = None,
         ignore: Ignore = None,
@@ -311,13 +361,13 @@ def add_to(app: typer.Typer) -> None:
         root: Root = Path("/"),
     ) -> None:
         """Print the functions with the largest share of a profile."""
-        profile = read(profiles, root, say, focus, ignore, hide)
+        profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         index = check_type(profile, type_)
         total = sum(sample.values[index] for sample in profile.samples)
         unit = profile.types[index].unit
         title = f"{program_of(profile)}, {profile.types[index].type}: {quantity(total, unit)}"
         counted = with_sample_counts(profile, index)
-        if counted is not None and counted.samples:
+        if total and counted is not None and counted.samples:
             whole = round(sum(sample.values[0] for sample in counted.samples) / 1000)
             title += f", from about {max(1, whole):,} sample{'s' if whole > 1 else ''}"
         columns = ["own", "", *([""] if counted else []), "with callees", "", "function"]

@@ -113,16 +113,17 @@ def by_function(
     owners: Owners | None = None,
 ) -> list[FunctionRow]:
     """One row for each function, the largest own value first. `owners` says which functions of a
-    stack may own what it has, the likeliest first; without it the innermost does."""
+    stack may own what it has, the likeliest first: the others are left out of it. Without it the
+    innermost owns it."""
     rows: dict[str, FunctionRow] = {}
     for sample in profile.samples:
         value = sample.values[index]
         names = sample.names()
-        for name in set(names):
+        own = (owners(names[::-1]) if owners is not None else ()) or names[::-1]
+        for name in set(own):
             rows.setdefault(name, FunctionRow(name)).total += value
         if names:
-            own = owners(names[::-1]) if owners is not None else ()
-            row = rows[own[0] if own else names[-1]]
+            row = rows[own[0]]
             row.flat += value
             at = len(names) - 1 - names[::-1].index(row.name)
             line = sample.places()[at] or under(names[:at], row.name)
