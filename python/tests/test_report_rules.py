@@ -343,10 +343,12 @@ def test_stacks() -> None:
     assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1).text
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
-    waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True)
+    waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True, pid="7")
     assert waste.level is Level.LOOK
     assert "keep 5.00 MiB of otherwise free hugepages resident (60 %" in waste.text
-    assert advice_stacks.waste_stacks("f", 1.0, MIB - 1, pinned=False).level is Level.FINE
+    assert waste.command == "strata top 7 --kind fragmentation"
+    few = advice_stacks.waste_stacks("f", 1.0, MIB - 1, pinned=False, pid="7")
+    assert few.level is Level.FINE
     assert "20.0 MiB a second" in advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).text
     assert advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
     assert advice_stacks.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
@@ -466,3 +468,14 @@ def test_a_command_is_one_thing_to_do_whatever_figures_ask_for_it() -> None:
         Section("more", "More", advice=advice.look("d", brings=MIB)),
     ]
     assert [one.name for one in first_things(sections)] == ["large", "other", "more"]
+
+
+def test_a_cause_is_one_thing_to_do_and_the_figure_with_a_command_tells_it() -> None:
+    pinned = {
+        "spans": advice_stacks.span_by_capacity(-0.7, (64, 900, 95 * MIB), "addNode"),
+        "tiers": advice_memory.fragmentation(tiers(central_free=97), 40 * MIB, IDLE, "7"),
+        "stacks": advice_stacks.waste_stacks("addNode", 0.6, 80 * MIB, pinned=False, pid="7"),
+        "small": advice.look("a byte less", brings=MIB),
+    }
+    sections = [Section(name, name, advice=one) for name, one in pinned.items()]
+    assert [one.name for one in first_things(sections)] == ["stacks", "small"]

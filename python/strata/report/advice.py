@@ -29,14 +29,18 @@ class Advice:
     text: str
     command: str = ""
     brings: int = 0  # bytes, at most; 0: not to be counted in bytes
+    cause: str = ""  # what several figures may show
+
+
+PINNED = "pinned"  # live objects keep free memory around them from going back
 
 
 def fine(text: str) -> Advice:
     return Advice(Level.FINE, text.strip())
 
 
-def look(text: str, command: str = "", brings: int = 0) -> Advice:
-    return Advice(Level.LOOK, text, command, brings)
+def look(text: str, command: str = "", brings: int = 0, cause: str = "") -> Advice:
+    return Advice(Level.LOOK, text, command, brings, cause)
 
 
 def act(text: str, command: str = "", brings: int = 0) -> Advice:

@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strata.report.advice import MUCH, Advice, act, after, fine, look, of_live, setting, share
+from strata.report.advice import (
+    MUCH,
+    PINNED,
+    Advice,
+    act,
+    after,
+    fine,
+    look,
+    of_live,
+    setting,
+    share,
+)
 from strata.stats import human
 
 MUCH_CACHED = 0.10  # of live: caches above it are worth a smaller bound
@@ -127,6 +138,7 @@ def headline(
             "live objects: the program can use it again for objects of their size, but little of "
             f"it can go back to the system while they live.{by}",
             brings=parts.pinned,
+            cause=PINNED,
         )
     site = f" Most of it was allocated by {biggest_site}." if biggest_site else ""
     if held > 0.75 * whole:
@@ -190,6 +202,7 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
             text + "A few live objects keep blocks of memory that are mostly free. Only the "
             "program can change that: the stacks under “Who wastes memory” say where.",
             brings=tiers[worst],
+            cause=PINNED,
         )
     free = tiers[worst]
     return (act if free > 8 * MUCH else look)(

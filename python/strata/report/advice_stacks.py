@@ -3,7 +3,7 @@ only the program can change. Rules as in advice.py."""
 
 from __future__ import annotations
 
-from strata.report.advice import MUCH, Advice, fine, look, share
+from strata.report.advice import MUCH, PINNED, Advice, fine, look, share
 from strata.stats import human
 
 HARDLY = 0.05  # a return rate too low to compare
@@ -59,6 +59,7 @@ def span_by_capacity(
         "them. Have the program allocate those that stay first, or together, so that they lie side "
         "by side.",
         brings=free,
+        cause=PINNED,
     )
 
 
@@ -78,7 +79,7 @@ def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Adv
     return fine(text + "No single place dominates.")
 
 
-def waste_stacks(site: str, part: float, value: int, pinned: bool) -> Advice:
+def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> Advice:
     """The call site whose live objects keep the most free memory from going back."""
     what = "hugepages" if pinned else "pages"
     text = f"Objects from {site} keep {human(value)} of otherwise free {what} resident "
@@ -87,8 +88,11 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool) -> Advice:
         return fine(text)
     return look(
         text + "They outlive their neighbours: have the program allocate them before the "
-        "short-lived ones, pool them, or copy them to fresh memory once the burst is over.",
-        brings=value,
+        "short-lived ones, pool them, or copy them to fresh memory once the burst is over. To see "
+        "what comes of it:",
+        f"strata top {pid} --kind fragmentation",
+        value,
+        PINNED,
     )
 
 

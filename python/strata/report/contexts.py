@@ -55,7 +55,10 @@ def sampled(recording: Recording, space: float, objects: float) -> float | None:
 
 def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:
     """How far the estimates of a profile can be trusted."""
-    count = sampled(recording, profile.total(space), profile.total(objects))
+    return behind(sampled(recording, profile.total(space), profile.total(objects)))
+
+
+def behind(count: float | None) -> str:
     return "" if count is None else f", from about {plural(max(1, round(count)), 'sample')}"
 
 
@@ -64,12 +67,27 @@ def error_of(recording: Recording, profile: Profile, top: Top, objects: str) -> 
     ours = profile.of_stacks([stack for stack, _ in top.stacks])
     known = objects in ours.columns
     amount = float(ours[objects].cast(pl.Float64).sum()) if known else 0.0
-    count = sampled(recording, float(top.value), amount)
+    return off(sampled(recording, float(top.value), amount))
+
+
+def off(count: float | None) -> str:
     if count is None:
         return ""
     if count < 1.5:
         return " (one sample)"
     return f" (± {100 / count**0.5:.0f} %, {round(count):,} samples)"
+
+
+def pinning(recording: Recording, rows: pl.DataFrame) -> float | None:
+    """About how many samples keep otherwise free pages: a row's objects are of a size."""
+    if not {"inuse_space", "bytes"} <= set(rows.columns):
+        return None
+    counts = (
+        sampled(recording, space, space / size) or 0.0
+        for space, size in rows.select("inuse_space", "bytes").cast(pl.Float64).iter_rows()
+        if size
+    )
+    return sum(counts) or None
 
 
 def short_lived_site(profile: Profile) -> str:
@@ -183,18 +201,29 @@ def waste_section(recording: Recording) -> Section:
     profile, tops = found
     first = tops[0]
     pinned = False
+
+    def of(top: Top) -> pl.DataFrame:
+        return profile.of_stacks([stack for stack, _ in top.stacks])
+
     if profile.has("level"):
-        ours = profile.of_stacks([stack for stack, _ in first.stacks])
-        levels = ours.group_by("level").agg(pl.col("wasted_space").sum())
+        levels = of(first).group_by("level").agg(pl.col("wasted_space").sum())
         most = levels.sort("wasted_space", descending=True)["level"][0]
         pinned = most == "hugepage"
     return Section(
         name,
         heading,
         "Functions whose long-lived objects keep otherwise free pages from going back: the free "
-        "bytes around them are charged to them.",
-        advice_stacks.waste_stacks(first.site, first.share, first.value, pinned),
-        stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)} of waste" for t in tops]),
+        "bytes around them are charged to them, estimated"
+        f"{behind(pinning(recording, profile.rows))}.",
+        advice_stacks.waste_stacks(first.site, first.share, first.value, pinned, recording.pid),
+        stack_list(
+            tops,
+            [
+                f"{human(top.value)}{off(pinning(recording, of(top)))}, "
+                f"{advice.share(top.share, 1)} of waste"
+                for top in tops
+            ],
+        ),
     )
 
 

@@ -209,10 +209,14 @@ def first_things(sections: Sequence[Section]) -> list[Section]:
         assert section.advice is not None
         return section.advice.level is not Level.ACT, -section.advice.brings
 
-    found: dict[str, Section] = {}  # one command is one thing to do, whatever figures ask for it
+    # One cause or command is one thing to do, whatever figures show it: best, one with a command.
+    found: dict[str, Section] = {}
     for section in sorted(asked, key=rank):
         assert section.advice is not None
-        found.setdefault(section.advice.command or section.name, section)
+        key = section.advice.cause or section.advice.command or section.name
+        first = found.setdefault(key, section).advice
+        if section.advice.command and first is not None and not first.command:
+            found[key] = section
     return list(found.values())[:MOST_FIRST]
 
 

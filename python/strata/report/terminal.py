@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strata.report.advice import Level
 from strata.report.build import title
 from strata.report.model import Recording
-from strata.report.page import Section
+from strata.report.page import Section, first_things
 from strata.report.tiers import resident_parts
 from strata.stats import human
 from strata.terminal import printable
@@ -16,11 +16,11 @@ from strata.terminal import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-STYLES = {Level.FINE: "green", Level.LOOK: "yellow", Level.ACT: "bold red"}
+STYLES = {Level.LOOK: "yellow", Level.ACT: "bold red"}
 
 
 def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
-    """A table of RSS by cause, then the advice: the most urgent first, then what brings most."""
+    """A table of RSS by cause, then what to do first, as the page has it."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table
@@ -45,17 +45,19 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
             if value is not None:
                 table.add_row(name, human(value))
         lines += [table, Text()]
-    order = (Level.ACT, Level.LOOK)
-    for level in order:
-        asked = [s for s in found if s.advice is not None and s.advice.level is level]
-        for section in sorted(asked, key=lambda s: -s.advice.brings if s.advice else 0):
-            assert section.advice is not None
-            line = Text(f"{level.value}: ", style=STYLES[level])
-            line.append(f"{section.heading}. ", style="bold")
-            line.append(section.advice.text, style="default")
-            lines.append(line)
-            if section.advice.command:
-                lines.append(Padding(Text(section.advice.command, style="cyan"), (0, 0, 0, 4)))
+    first = first_things(found)
+    for section in first:
+        assert section.advice is not None
+        level = section.advice.level
+        line = Text(f"{level.value}: ", style=STYLES[level])
+        line.append(f"{section.heading}. ", style="bold")
+        line.append(section.advice.text, style="default")
+        lines.append(line)
+        if section.advice.command:
+            lines.append(Padding(Text(section.advice.command, style="cyan"), (0, 0, 0, 4)))
+    more = [s.heading for s in found if s not in first and s.advice and s.advice.level in STYLES]
+    if more:
+        lines.append(Text(f"Worth a look on the page: {'; '.join(more)}."))
     quiet = sum(1 for s in found if s.advice is not None and s.advice.level is Level.FINE)
     absent = [section.heading for section in found if section.missing]
     lines.append(Text(f"{quiet} figures ask for nothing.", style="green"))

@@ -98,7 +98,11 @@ def resident_section(recording: Recording) -> Section:
     ]
     rows = [[name, human(value), meaning] for name, value, meaning in causes]
     rows.append(
-        ["untouched", "-" + human(parts.untouched), "in use but never written: not in memory"]
+        [
+            "untouched",
+            "-" * (parts.untouched > 0) + human(parts.untouched),
+            "in use but never written: not in memory",
+        ]
     )
     if parts.other is not None:
         rows.append(["not the heap's", human(parts.other), "code, stacks, files, own mappings"])
