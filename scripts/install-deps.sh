@@ -23,7 +23,7 @@ packages_of() {
   case "$1" in
     build) echo "$BUILD" ;;
     tools) echo "$PYTHON qemu-user" ;;
-    test) echo "$BUILD $CLANG $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER $ARM $MUSL rustc golang-go" ;;
+    test) echo "$BUILD $CLANG lld-19 $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER $ARM $MUSL rustc golang-go" ;;
     arm) echo "$BUILD $ARM $PYTHON qemu-system-arm dpkg-dev" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
