@@ -62,7 +62,7 @@ bool Solver::is_the_callers(const Context& root, const Exit& exit) {
   std::set<const llvm::Function*> others{root.function};
   bool given = false;
   cells.each([&](std::uint32_t cell) {
-    for (const llvm::CallBase* call : takers_of(exit.fact.property, cell)) {
+    for (const llvm::CallBase* call : calls_about(exit.fact.property, cell)) {
       if (given || effect(*call) != Effect::kGives) continue;
       const llvm::Function* other = call->getFunction();
       given = others.insert(other).second && gives_first(*other, nullptr, effect);
@@ -71,7 +71,7 @@ bool Solver::is_the_callers(const Context& root, const Exit& exit) {
   return given;
 }
 
-const std::vector<const llvm::CallBase*>& Solver::takers_of(std::size_t property,
+const std::vector<const llvm::CallBase*>& Solver::calls_about(std::size_t property,
                                                             std::uint32_t cell) {
   const auto [at, fresh] = takers_.try_emplace(property);
   if (fresh) {

@@ -121,16 +121,15 @@ void Solver::drain() {
       rise();
       continue;
     }
-    if (steps_ > most_work_) {
-      ++given_up_;
-      work_.clear();
-      rising_.clear();
-      return;
-    }
+    if (steps_ > most_work_) break;
     State state = std::move(work_.front());
     work_.pop_front();
     walk(std::move(state));
   }
+  if (steps_ <= most_work_) return;  // all was followed to its end
+  ++given_up_;
+  work_.clear();
+  rising_.clear();
 }
 
 void Solver::walk(State&& first) {

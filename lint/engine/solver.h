@@ -29,7 +29,8 @@ using TraceId = std::uint32_t;
 using ContextId = std::uint32_t;
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 constexpr std::size_t kMostWork = 100'000;  // steps of one beginning
-// Of all together, by line of code: what a minute has for 20,000 lines. Then each has few.
+// Steps of all beginnings together, for each line of code: about a minute for 20,000 lines. Once
+// they are spent, each beginning has the few.
 constexpr std::size_t kMostWorkPerLine = 2'000;
 constexpr std::size_t kFewWork = 1'000;
 
@@ -149,7 +150,7 @@ class Solver {
   void rise();
   void ascend(ContextId root, const Exit& exit);
   bool is_the_callers(const Context& root, const Exit& exit);
-  const std::vector<const llvm::CallBase*>& takers_of(std::size_t property, std::uint32_t cell);
+  const std::vector<const llvm::CallBase*>& calls_about(std::size_t property, std::uint32_t cell);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,

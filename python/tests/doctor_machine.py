@@ -36,9 +36,14 @@ PID = 77
 ANSWER = f"control/{PID}/stats"  # what the process says when it is asked
 
 
-def stats(backed_mib: int, heap_mib: int = 400) -> str:
-    heap = {"resident": heap_mib << 20, "hugepage_backed": backed_mib << 20}
-    return json.dumps({"cache_mode": "per-cpu (mm_cid)", "bytes": heap})
+def stats(backed_mib: int, heap_mib: int = 400, thin_use: int = 0) -> str:
+    return json.dumps(
+        {
+            "cache_mode": "per-cpu (mm_cid)",
+            "bytes": {"resident": heap_mib << 20, "hugepage_backed": backed_mib << 20},
+            "page_heap": {"thin_use": thin_use},
+        }
+    )
 
 
 # A machine in order: path -> content. A test changes what its rule looks at.

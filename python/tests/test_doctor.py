@@ -230,6 +230,7 @@ def test_a_rewritten_title_is_no_command(tmp_path: Path) -> None:
                    "inactive_file 7\ntotal_inactive_file 1073740000\n"},
          "1000 B of 1.00 GiB"),
         (process.coverage, {ANSWER: stats(0, heap_mib=20)}, "0.0 % of the heap's 20.0 MiB"),
+        (process.coverage, {ANSWER: stats(0, thin_use=1)}, "touches little of what it allocates"),
     ],
 )  # fmt: skip
 def test_what_only_looks_bad_is_left_alone(

@@ -20,6 +20,7 @@ int SetRelease(const char* value) {
   bool on = false;
   if (!ParseSwitch(value, on)) return EINVAL;
   StoreOption(TheRuntime().options.release, on);
+  if (!on) TheRuntime().heap.page_heap().NoteNoTicks();
   return 0;
 }
 void GetRelease(TextSink& sink) { sink.Text(ReleaseWanted() ? "on" : "off"); }

@@ -123,13 +123,15 @@ class Collapser {
 
   // Until one that was hardly touched is looked at again: the longer, the longer it has been so.
   static uint32_t ThinAgain(const HugePageRecord& r, const Search& s) {
-    return std::clamp((s.now_s - r.in_use_since_s) / 4, uint32_t{1}, kMostThinAgainS);
+    const uint32_t age_s = s.now_s > r.in_use_since_s ? s.now_s - r.in_use_since_s : 0;
+    return std::clamp(age_s / 4, uint32_t{1}, kMostThinAgainS);
   }
 
   HugeTracker* Find(Tiers& t, Search& s) STRATA_REQUIRES(t.lock);
   bool Add(Tiers& t, HugePageId page, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   void FindNeighbours(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
-  void DropThinlyUsed(Tiers& t, const Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
+  // Says how long it took, in ns.
+  uint64_t DropThinlyUsed(Tiers& t, Search& s, Neighbours& found) STRATA_REQUIRES(t.lock);
   // Says how long it took.
   RebuildTime Collapse(Tiers& t, const Neighbours& found, const Search& s) STRATA_REQUIRES(t.lock);
   static void AskKernel(Kernel& kernel, HugeRange range, bool* done);
@@ -169,7 +171,7 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
     Neighbours found;
     FindNeighbours(t, search, found);
     if (found.n == 0) break;
-    DropThinlyUsed(t, search, found);
+    spent.collapse_ns += DropThinlyUsed(t, search, found);
     if (found.n == 0) continue;
     const RebuildTime took = Collapse(t, found, search);
     spent.collapse_ns += took.collapse_ns;
@@ -230,15 +232,20 @@ void Collapser<Kernel>::FindNeighbours(Tiers& t, Search& s, Neighbours& found) {
 }
 
 // Memory that the program took and hardly touched is not to be made resident. Asked without the
-// lock, as that takes a while. What comes behind such a one waits for the next round.
+// lock, as that takes a while; meanwhile what may be backed counts as backed, and all may be freed.
+// What comes behind such a one waits for the next round.
 template <PageKernel Kernel>
-void Collapser<Kernel>::DropThinlyUsed(Tiers& t, const Search& s, Neighbours& found) {
+uint64_t Collapser<Kernel>::DropThinlyUsed(Tiers& t, Search& s, Neighbours& found) {
   unsigned char resident[kBatch][kNativePerHugePage];
   bool known[kBatch];
+  for (size_t i = 0; i < found.n; ++i) t.rebuilding += Pages(found.tracker[i]->released());
   t.lock.Release();
+  const uint64_t begin = t.kernel.NowNs();
   for (size_t i = 0; i < found.n; ++i)
     known[i] = t.kernel.Resident(found.first() + HugePages(i), resident[i]);
+  const uint64_t end = t.kernel.NowNs();
   t.lock.Acquire();
+  t.rebuilding = Pages(0);
   size_t kept = 0, first_kept = 0;
   for (size_t i = 0; i < found.n; ++i) {
     HugeTracker* tracker = found.tracker[i];
@@ -246,13 +253,16 @@ void Collapser<Kernel>::DropThinlyUsed(Tiers& t, const Search& s, Neighbours& fo
         known[i] && ThinUse::IsThin(tracker->TouchedInUse(resident[i]), tracker->NativeInUse());
     if (thin) tracker->collapse_after_s = s.now_s + ThinAgain(t.map[tracker->page()], s);
     if (kept == 0) first_kept = i;
-    if (thin || i != first_kept + kept) {
+    if (thin || tracker->empty() || i != first_kept + kept) {
+      if (const size_t missing = MissingFrom(*tracker); missing > MostMissing(*tracker))
+        s.ahead += Pages(missing / kNativePerPage);  // as Add took
       t.ReattachOrRetire(tracker);
     } else {
       found.tracker[kept++] = tracker;
     }
   }
   found.n = kept;
+  return end - begin;
 }
 
 template <PageKernel Kernel>

@@ -37,6 +37,7 @@ namespace strata {
 
 struct PageHeapOptions {
   bool release = true;  // in Tick; ReleaseNow always does
+  bool ticks = true;    // whether Tick will be called
   uint32_t busy_short_ms = 10'000;
   uint32_t busy_long_ms = 30'000;
   uint32_t peak_ms = 30'000;
@@ -55,7 +56,9 @@ class PageHeap {
         tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
         hard_limit_(options.hard_limit_bytes),
         demand_({options.busy_short_ms, options.busy_long_ms, options.peak_ms, options.idle_ms}),
-        runs_(hard_limit_, soft_limit_) {}
+        runs_(hard_limit_, soft_limit_) {
+    if (!options.release || !options.ticks) tiers_.thin_use.End();
+  }
   PageHeap(const PageHeap&) = delete;
   PageHeap& operator=(const PageHeap&) = delete;
 
@@ -200,6 +203,12 @@ class PageHeap {
   void SetRebuildTime(RebuildTime time) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
     rebuild_time_ = time;
+  }
+
+  // Tick is not called any more, so nothing is rebuilt: hugepages begin whole from now on.
+  void NoteNoTicks() STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    tiers_.EndThinUse();
   }
 
   // Once a second: whether PopulateAhead is worth calling until the next.
@@ -491,6 +500,7 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   s.collapsed_total = collapser_.collapsed_total();
   s.first_touch_ns = tiers_.cold.mean_ns();
   s.cold_frames = tiers_.cold.likely(Seconds(tiers_.CoarseNow()));
+  s.thin_use = tiers_.thin_use.likely();
   return s;
 }
 

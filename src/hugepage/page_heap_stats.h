@@ -34,6 +34,7 @@ struct PageHeapStats {
   size_t released_total = 0, collapsed_total = 0;  // ever; bytes, hugepages
   size_t first_touch_ns = 0;                       // of a hugepage, by the last ones
   size_t cold_frames = 0;  // 1: it is dear, so growth begins as single pages
+  size_t thin_use = 0;     // 1: little of what is taken is touched, with the same effect
 };
 
 // How full one hugepage is, in pages.

@@ -38,7 +38,8 @@ class PageRuns {
   void Shrink(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
 
   // One more hugepage with a record, in no tier yet, of which `least` pages will be handed out;
-  // near a limit, and where frames are cold, only those are backed. Null when memory is out.
+  // near a limit, where frames are cold and where use is thin, only those are backed. Null when
+  // memory is out.
   HugeTracker* AddTracker(Tiers& t, Pages least) STRATA_REQUIRES(t.lock);
 
  private:
@@ -169,11 +170,13 @@ HugeTracker* PageRuns<Kernel>::AddTrackerHere(Tiers& t, Pages least, OnStack whe
   const HugeRange fresh = TakeHugePages(t, {HugePages(1), HugePages(1), least, now}, where, &kind);
   if (fresh.empty()) return nullptr;
   const bool part = least < kPagesInHugePage;
-  if (kind == Fresh::kZero && part && t.MayMark() && FramesAreCold(t)) kind = Fresh::kSparse;
+  if (kind == Fresh::kZero && part && t.MayMark() && (FramesAreCold(t) || t.thin_use.likely()))
+    kind = Fresh::kSparse;
   HugeTracker* tracker = NewTracker(t, fresh.first, kind);
   if (tracker != nullptr) {
     ++t.taken_fresh;
     t.map[fresh.first].in_use_since_s = Seconds(now);
+    if (kind == Fresh::kSparse && t.thin_use.NoteBegun(fresh.first)) SurveyAgain(t);
     return tracker;
   }
   if (kind == Fresh::kUsed) {
@@ -208,7 +211,6 @@ void PageRuns<Kernel>::BackByPages(Tiers& t, HugeTracker* tracker) {
   tracker->NoteReleased(tracker->FreeBacked());
   tracker->broken = tracker->split = tracker->sparse = true;
   if (t.Mark(t.map[tracker->page()])) t.kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
-  if (t.thin_use.NoteBegun(tracker->page())) SurveyAgain(t);
 }
 
 template <PageKernel Kernel>
@@ -256,13 +258,12 @@ HugeRange PageRuns<Kernel>::TakeHugePages(Tiers& t, const Wanted& want, OnStack 
     const HugeRange cached = t.cache.TryTake(n, want.now_ns);
     if (!cached.empty()) return cached;
   }
-  if (t.hugepages && t.allocator.EndsSmallHeap(n)) SurveySmallHeap(t);
-  const bool sparse =
-      want.least < PagesOf(n) && t.MayMark() &&
-      (t.thin_use.likely() || soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
+  const bool sparse = want.least < PagesOf(n) && t.MayMark() &&
+                      (soft_limit_.near_soft_limit() || !MayBack(t, PagesOf(n)));
   if (!MayBack(t, sparse ? want.least : PagesOf(n))) return {};
   // Its lists first: the address space taken next may be all that the kernel had left to give.
   if (!t.filler.Prepare()) return {};
+  if (t.hugepages && t.allocator.EndsSmallHeap(n)) SurveySmallHeap(t);
   const HugeRange fresh =
       where == OnStack::kSide ? t.allocator.Take(n, want.align) : TakeUnbacked(t, n, want.align);
   if (fresh.empty()) return TakeJoined(t, n, want.align);

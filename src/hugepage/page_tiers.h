@@ -5,8 +5,9 @@
 //
 // Every malloc that needs pages may wait for the lock, so no hold of it grows with the heap:
 // candidates hang on lists by their use, and searches stop after so many steps
-// (tests/heaps/lock_holds_test.cpp). Under it the kernel is asked only to map a chunk, which is
-// rare, and for advice on ranges without pages, which others could take meanwhile.
+// (tests/heaps/lock_holds_test.cpp). Under it the kernel is asked only for what is rare, to map a
+// chunk, to advise the small heap and what of some 16 hugepages was touched (touch_survey.h), and
+// for advice on ranges without pages, which others could take meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -92,6 +93,10 @@ struct PageTiers {
     record.no_huge = true;
     ++marked;
     return true;
+  }
+  void EndThinUse() STRATA_REQUIRES(lock) {
+    thin_use.End();
+    allocator.EndLeavingSmallHeap();
   }
   // After the kernel was asked for a hugepage.
   void Unmark(HugePageRecord& record) STRATA_REQUIRES(lock) {

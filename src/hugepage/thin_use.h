@@ -1,9 +1,9 @@
 // Whether the program touches little of what it takes in small runs: pools and buffers of which it
 // uses the start. A hugepage would make all of that resident, so there the filler's fresh hugepages
-// begin as single pages, which touch_survey.h looks at now and then, and the collapser rebuilds
-// those that are touched after all. Where hugepages are given at the first touch nothing tells any
-// more, so it is asked when the small heap, which has none, is used up, and as long as it is so. A
-// pure class, in hugepage.
+// begin as single pages, and the collapser rebuilds those that are touched after all. A hugepage
+// given at the first touch hides what was touched. So touch_survey.h asks once, when the small
+// heap, which has no hugepages, is used up; and again, while the answer is yes, at every eighth
+// hugepage. What was swapped out counts as not touched. A pure class, in hugepage.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,21 @@ class ThinUse {
 
   // What a look found, in native pages. Of too little nothing is concluded.
   void NoteLook(size_t touched, size_t taken) {
-    if (taken >= kLeastTaken) likely_ = IsThin(touched, taken);
+    if (taken >= kLeastTaken && !ended_) likely_ = IsThin(touched, taken);
     begun_ = 0;
+  }
+
+  // For good: nobody can tell any more, or what begins as single pages would stay so.
+  void End() {
+    ended_ = true;
+    likely_ = false;
   }
 
  private:
   static constexpr size_t kLeastTaken = 2 * kNativePerHugePage;
 
   bool likely_ = false;
+  bool ended_ = false;
   size_t begun_ = 0;  // since the last look
   HugePageId watched_[kWatched] = {};
 };

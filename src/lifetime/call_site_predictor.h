@@ -25,8 +25,9 @@ class CallSitePredictor {
   static constexpr uint32_t kSampleOneIn = 64;  // of all others
   static constexpr uint32_t kRecheck = 1000;    // hits
   static constexpr unsigned kEnough = 8;        // observations before the first prediction
-  // A process that runs looks at the clock more often; after more than this it was stopped, had
-  // nothing to do, or the clock jumped: no object aged.
+  // Most processes look at the clock more often; after more than this one was stopped, had nothing
+  // to do, or the clock jumped: no object aged. One that is as slow as that learns of no object
+  // that it lives long; the deadlines of the pages say so then.
   static constexpr uint64_t kMostBetweenLooksNs = 30'000'000'000;
 
   constexpr CallSitePredictor() = default;

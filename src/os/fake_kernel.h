@@ -136,7 +136,9 @@ class FakeKernel {
     return moved;
   }
 
+  bool CanCollapse() const { return can_collapse; }
   bool Resident(HugePageId h, unsigned char* one_byte_a_native_page) {
+    if (on_resident) on_resident();
     std::lock_guard hold(mutex_);
     ++resident_calls;
     if (!tells_resident) return false;
@@ -200,6 +202,7 @@ class FakeKernel {
   int fail_map_in = -1, fail_release_in = -1, fail_collapse_in = -1;
   bool may_not_ask_time = false;
   bool tells_resident = false;  // else as under a filter; for tests that write what they take
+  bool can_collapse = true;
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugePages past;
@@ -207,8 +210,8 @@ class FakeKernel {
   HugePages most_moved{~size_t{0} >> 1};                  // by one call
   uint64_t collapse_ns = 500'000, populate_ns = 100'000;  // a hugepage
   uint64_t waits_ns = 0;  // for a CPU, on top of each that is populated
-  std::function<void()> on_release, on_collapse, on_populate, on_headroom,
-      on_move;            // in their midst
+  std::function<void()> on_release, on_collapse, on_populate, on_headroom, on_move,
+      on_resident;        // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,

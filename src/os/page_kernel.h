@@ -52,8 +52,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;
-  // Which native pages of a hugepage have memory behind them: bit 0 of a byte for each. False: not
-  // known, as the kernel may not be asked.
+  { k.CanCollapse() } -> std::same_as<bool>;  // whether it knows such a call
+  // Which native pages of a hugepage have memory behind them now: bit 0 of a byte for each. Not
+  // those swapped out. False: not known, as the kernel may not be asked.
   { k.Resident(page, bytes) } -> std::same_as<bool>;
   { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones
   { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic

@@ -308,6 +308,13 @@ bool SystemKernel::Collapse(HugeRange range) {
                 MADV_COLLAPSE);
 }
 
+// Of nothing: only whether the kernel knows the advice (Linux 6.1) is looked at.
+bool SystemKernel::CanCollapse() {
+  const ErrnoKeeper keep;
+  return hugepages_ && MayCallAnything() &&
+         Advise(reinterpret_cast<void*>(base_), 0, MADV_COLLAPSE);
+}
+
 bool SystemKernel::Populate(HugeRange range) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
   const ErrnoKeeper keep;

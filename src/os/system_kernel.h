@@ -47,6 +47,7 @@ class SystemKernel {
   bool Populate(HugeRange range);
   uint64_t Touch(size_t native);
   HugePages Move(HugeRange from, HugePageId to);
+  bool CanCollapse();
   bool Resident(HugePageId page, unsigned char* one_byte_a_native_page);
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();

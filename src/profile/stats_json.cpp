@@ -125,6 +125,7 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
       .Field("collapsed_total", p.collapsed_total)
       .Field("first_touch_ns", p.first_touch_ns)
       .Field("cold_frames", p.cold_frames)
+      .Field("thin_use", p.thin_use)
       .End();
 }
 

@@ -51,8 +51,8 @@ inline constexpr size_t kShift = 64;
 
 // Where the first object begins in a span that starts at the page. A copy to up to 31 bytes behind
 // where its source begins in a native page takes 4 times as long in recv on an AMD EPYC (Zen 3),
-// and 20 times in memcpy, and headers of strings and buffers are that short. So objects that have a
-// span to themselves, nearly, begin at different places in it.
+// and 20 times in memcpy, and headers of strings and buffers are that short. So objects that share
+// a span with at most one other begin at different places in it.
 constexpr size_t FirstIn(const ClassInfo& info, size_t page) {
   if (info.starts == 0) return 0;
   uint32_t hash = static_cast<uint32_t>(page) * 0x9E3779B1;
@@ -81,8 +81,10 @@ constexpr bool IsShifted(size_t nominal) {
 // See FirstIn. Where a span has several objects these differ anyway.
 constexpr size_t Starts(size_t nominal) {
   if (!IsShifted(nominal)) return 0;
-  return nominal < 32768 ? 1 : nominal < 65536 ? 7 : 15;  // even with one: see kCoarseStep
+  return nominal < 32768 ? 1 : nominal < 65536 ? 7 : 15;
 }
+// Else sizes would lie between two steps of the table of classes (kCoarseStep).
+static_assert(Starts(20480) % 2 == 1 && Starts(40960) % 2 == 1 && Starts(81920) % 2 == 1);
 // What an object of the class has of its nominal size: so much less that no object begins at a
 // border of a native page or just behind one, wherever the first of its span begins, all are
 // aligned to kShift, and a span has as many. What asks for exactly a nominal size gets the next

@@ -114,6 +114,48 @@ TEST_F(ThinUseTest, WhatCannotBeToldCountsAsDense) {
   EXPECT_GE(Whole(), 40 - kSmallHeap.raw());
 }
 
+// What begins as single pages would stay so.
+TEST_F(ThinUseTest, WhereNothingIsRebuiltHugepagesBeginWhole) {
+  const auto whole_of = [](FakeKernel& kernel, const PageHeapOptions& options) {
+    kernel.tells_resident = true;
+    test::TestArena memory;
+    PageHeap<FakeKernel> heap(kernel, memory.arena(), options);
+    for (size_t i = 0; i < 40 * kPagesPerHugePage / kRun.raw(); ++i)
+      kernel.Write(heap.Take({kRun}).range.first.raw() * kNativePerPage, 1);
+    size_t n = 0;
+    for (HugePageId p; p < HugePageId(40); p += HugePages(1)) n += kernel.whole(p);
+    return n;
+  };
+  FakeKernel usual(HugePages(64)), kept(HugePages(64)), left(HugePages(64)), old(HugePages(64));
+  old.can_collapse = false;
+  EXPECT_EQ(whole_of(usual, {.small_heap = kSmallHeap}), 0u);
+  EXPECT_EQ(whole_of(kept, {.release = false, .small_heap = kSmallHeap}), 24u);
+  EXPECT_EQ(whole_of(left, {.ticks = false, .small_heap = kSmallHeap}), 24u);
+  EXPECT_EQ(whole_of(old, {.small_heap = kSmallHeap}), 24u);
+}
+
+TEST_F(ThinUseTest, WithoutTicksTheNextHugepagesAreWhole) {
+  Grow(20, kThin);
+  heap_.NoteNoTicks();
+  Grow(20, kThin);
+  EXPECT_EQ(Whole(), 20u);
+  EXPECT_EQ(kernel_.advice(HugePageId(3)), Advice::kHuge) << "the small heap too";
+}
+
+TEST_F(ThinUseTest, WhenNobodyCanTellAnyMoreTheNextHugepagesAreWhole) {
+  Grow(20, kThin);
+  kernel_.tells_resident = false;
+  Grow(20, kThin);
+  EXPECT_GE(Whole(), 11u) << "from the next look on, at each eighth";
+}
+
+TEST_F(ThinUseTest, TheEndOfALargeRunIsTheProgramsToTouch) {
+  Grow(20, kThin);
+  ASSERT_EQ(heap_.Stats().thin_use, 1u);
+  const PageRange r = heap_.Take({Pages(2 * kPagesPerHugePage + 150)}).range;
+  EXPECT_NE(kernel_.advice(HugePageOf(r.end() - Pages(1))), Advice::kNoHuge);
+}
+
 TEST_F(ThinUseTest, WhatWasEmptiedIsTakenAgain) {
   Grow(40, kThin);
   const HugePages mapped = kernel_.mapped();
@@ -159,6 +201,34 @@ TEST_F(ThinRebuildTest, OnlyWhatIsHalfTouchedIsRebuilt) {
   EXPECT_TRUE(thin->broken);
   EXPECT_FALSE(thin->detached);
   EXPECT_FALSE(behind->broken) << "in the same tick, by a call of its own";
+}
+
+// The lock is dropped for the question: what may be backed counts as backed.
+TEST_F(ThinRebuildTest, WhileTheKernelIsAskedOthersSeeWhatMayBeBacked) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddBroken(test::kMostMissing);
+  Pages rebuilding;
+  kernel.on_resident = [&]() STRATA_NO_TSA {
+    t.lock.Acquire();
+    rebuilding = t.rebuilding;
+    t.lock.Release();
+  };
+  Rebuild();
+  EXPECT_EQ(rebuilding, Pages(test::kMostMissing));
+  EXPECT_FALSE(tracker->broken);
+  EXPECT_EQ(t.rebuilding, Pages(0));
+}
+
+TEST_F(ThinRebuildTest, WhatWasFreedMeanwhileIsNotRebuilt) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddThin(400);
+  kernel.on_resident = [&]() STRATA_NO_TSA {
+    t.lock.Acquire();
+    t.filler.Give(tracker, {FirstPage(tracker->page()), Pages(kPagesPerHugePage)});
+    t.lock.Release();
+  };
+  Rebuild();
+  EXPECT_EQ(kernel.collapse_calls, 0u);
 }
 
 // Only the pages in use count, not those that lie free with memory behind them.

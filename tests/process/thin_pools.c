@@ -45,6 +45,7 @@ CASE(fill) {
   const size_t wanted = (size_t)kBlocks * kBlock / 4 * 3;
   const time_t end = time(NULL) + atol(case_argv[2]);
   MakePools();
+  CHECK_AT(OnHugepages() < wanted / 2, OnHugepages() >> 20);  // else nothing is shown
   WriteAll(2);
   for (int value = 3; OnHugepages() < wanted && time(NULL) < end; ++value) WriteAll(value & 0xff);
   const size_t huge = OnHugepages();

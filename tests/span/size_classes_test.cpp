@@ -197,9 +197,11 @@ TEST(SizeClasses, TheReciprocalIsExactForEveryOffset) {
   }
 }
 
+size_t FirstPlace(const ClassInfo& c) { return c.starts == 0 ? 0 : kShift; }
+
 TEST(SizeClasses, AlignedClassesServeTheirAlignment) {
   const auto aligned = [](const ClassInfo& info, size_t align) {
-    for (size_t first = FirstIn(info, 0); first <= LastFirst(info); first += kShift) {
+    for (size_t first = FirstPlace(info); first <= LastFirst(info); first += kShift) {
       for (size_t object = 0; object < info.objects; ++object) {
         if ((first + object * info.size) % align != 0) return false;
       }
@@ -248,7 +250,7 @@ TEST(SizeClasses, WholePagesAreNotShared) {
     ASSERT_GE(info.size, size);
     ASSERT_FALSE(IsLasting(c));
     ASSERT_TRUE(info.objects == 1 || info.starts == 0);  // BlockInDivided (regions/reaps.cpp)
-    for (size_t first = FirstIn(info, 0); first <= LastFirst(info); first += kShift) {
+    for (size_t first = FirstPlace(info); first <= LastFirst(info); first += kShift) {
       size_t page = SIZE_MAX;
       for (size_t object = 0; object < info.objects; ++object) {
         const size_t start = first + object * info.size;

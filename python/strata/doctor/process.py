@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from strata.doctor.system import OTHERS
 from strata.doctor.view import (
@@ -106,15 +106,25 @@ def thp_allowed(view: View) -> Finding:
 T = TypeVar("T")
 
 
-def figure(view: View, kind: type[T], *path: str) -> T:
-    """One of the figures that the process itself has."""
+def ask_figures(view: View) -> dict[str, Any]:
+    """What the process itself says of its heap at this moment."""
     if view.ask is None:
         raise CannotTellError("the process was not asked")
     try:
         found = json.loads(view.ask("stats json"))
+    except (ValueError, RecursionError) as error:
+        raise CannotTellError(f"the process's statistics make no sense: {error}") from error
+    if not isinstance(found, dict):
+        raise CannotTellError("the process's statistics make no sense")
+    return found
+
+
+def figure(figures: dict[str, Any], kind: type[T], *path: str) -> T:
+    found: Any = figures
+    try:
         for key in path:
             found = found[key]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise CannotTellError(f"the process's statistics make no sense: {error}") from error
     if type(found) is not kind:
         raise CannotTellError(f"the process's statistics have no {'.'.join(path)}")
@@ -123,7 +133,7 @@ def figure(view: View, kind: type[T], *path: str) -> T:
 
 def cache_mode(view: View) -> Finding:
     """Which front cache the process has, as it says itself."""
-    mode = figure(view, str, "cache_mode")
+    mode = figure(ask_figures(view), str, "cache_mode")
     if not mode.startswith("per-thread"):
         return ok("cache-mode", f"caches: {mode}")
     if view.environment().get("STRATA_CACHE", "").lower() == "thread":
@@ -144,11 +154,14 @@ def cache_mode(view: View) -> Finding:
 def coverage(view: View) -> Finding:
     """What the heap got: the share of it on hugepages. What the program maps itself, as CPython its
     arenas, is none of Strata's."""
-    heap = figure(view, int, "bytes", "resident")
-    share = figure(view, int, "bytes", "hugepage_backed") / heap if heap else 0.0
+    figures = ask_figures(view)
+    heap = figure(figures, int, "bytes", "resident")
+    share = figure(figures, int, "bytes", "hugepage_backed") / heap if heap else 0.0
     says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
     if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
+    if figure(figures, int, "page_heap", "thin_use"):
+        return ok("coverage", f"{says}: the program touches little of what it allocates")
     if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):
         return mend(
             "coverage",

@@ -66,17 +66,18 @@ AskedKind = Annotated[
 ]
 
 
+def is_file(source: Path) -> bool:
+    return source.exists() or source.name != str(source)
+
+
 def profile_from(source: Path, kind: Kind | None) -> Profile:
     """The profile in a file, or of a running process where no such file is."""
-    name = str(source)
-    if source.name == name and not source.exists():
-        try:
-            return parse(take_profile(find_process(name), kind or Kind.HEAP))
-        except NoSuchProcessError as error:
-            raise StrataError(f"{name}: No such file, and {error}") from error
-    if kind is not None:
-        raise StrataError(f"--kind is for a process, and {name} is none")
-    return load(source)
+    if is_file(source):
+        return load(source)
+    try:
+        return parse(take_profile(find_process(str(source)), kind or Kind.HEAP))
+    except NoSuchProcessError as error:
+        raise StrataError(f"{source}: No such file, and {error}") from error
 
 
 def read(
@@ -90,6 +91,8 @@ def read(
     hide: str | None = None,
     note_empty: bool = True,
 ) -> Profile:
+    if kind is not None and all(map(is_file, paths)):
+        raise StrataError("--kind is what to ask a process for, and no process is named")
     profiles = [profile_from(path, kind) for path in paths]
     whole = profiles[0] if len(profiles) == 1 else merge(profiles)
     named = symbolize(whole, root, warn=say)
@@ -177,7 +180,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         echo(title)
         return
     out = console()
-    out.print(Text(title, "table.title"), soft_wrap=True)
+    out.print(Text(printable(title), "table.title"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for column in columns[:-1]:
         table.add_column(column, justify="right", no_wrap=True)

@@ -46,6 +46,12 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
                 table.add_row(name, human(value))
         lines += [table, Text()]
     first = first_things(found)
+    said = {section.advice.command for section in first if section.advice is not None}
+    first += [
+        s
+        for s in found
+        if s.advice and s.advice.level is Level.ACT and s.advice.command not in said
+    ]
     for section in first:
         assert section.advice is not None
         level = section.advice.level
