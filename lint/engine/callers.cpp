@@ -72,7 +72,7 @@ bool Solver::is_the_callers(const Context& root, const Exit& exit) {
 }
 
 const std::vector<const llvm::CallBase*>& Solver::calls_about(std::size_t property,
-                                                            std::uint32_t cell) {
+                                                              std::uint32_t cell) {
   const auto [at, fresh] = takers_.try_emplace(property);
   if (fresh) {
     for (const auto& [f, rules] : rules_[property]) {
