@@ -23,6 +23,7 @@ from strata.flame.page import Picture, page
 from strata.flame.svg import folded, svg
 from strata.objfile import ObjectFile
 from strata.pprof import (
+    Label,
     Line,
     Location,
     Mapping,
@@ -226,6 +227,19 @@ def test_top_says_how_far_its_figures_can_be_off(tmp_path: Path) -> None:
     assert re.search(r"^ *200 MiB +75\.8 % +± 10 % +200 MiB +75\.8 % +small", rows[0])
     assert re.search(r"^ *64\.0 MiB +24\.2 % +± 50 % +64\.0 MiB +24\.2 % +large", rows[1])
     assert re.search(r"^ *0 B +0\.0 % +264 MiB +100\.0 % +main", rows[2]), "it owns nothing"
+
+
+def test_top_says_how_many_objects_tell_of_waste(tmp_path: Path) -> None:
+    """A sample stands for each 2 MiB of objects of a size, whatever lies free beside them."""
+    mib = 1 << 20
+    labels = (Label("bytes", 1024), Label("level", "page"))
+    samples = [Sample((place("keep"),), (90 * mib, 32 * mib), labels)]
+    types = [ValueType("wasted_space", "bytes"), ValueType("inuse_space", "bytes")]
+    dump(replace(OLD, types=types, default_type="wasted_space", samples=samples),
+         tmp_path / "p.pb.gz")  # fmt: skip
+    title, _, row = run("top", tmp_path / "p.pb.gz").stdout.splitlines()
+    assert title.endswith("wasted_space: 90.0 MiB, from about 16 samples")
+    assert re.search(r"90\.0 MiB +100\.0 % +± 25 %", row)
 
 
 def test_top_names_the_line_that_asked_for_most(tmp_path: Path) -> None:

@@ -62,11 +62,14 @@ def test_headline_names_what_stands_out() -> None:
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.LOOK
     assert "95 % of RSS is the program's own" in own.text
-    assert "allocated by loadAll." in own.text
+    assert "own objects, most of them from loadAll: no allocator" in own.text
     spread = advice_memory.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
     assert "own objects. Of the rest slack is most: 20.0 MiB, 22 %." in spread.text
     mixed = advice_memory.headline(resident(live=60, free=10, slack=9, other=50), IDLE, "7", "")
-    assert "Of the rest what is not the heap's is most: 50.0 MiB, 39 %." in mixed.text
+    assert (
+        "Of the rest what is not the heap's (code, stacks, files, own mappings) is most: 50.0"
+        in (mixed.text)
+    )
     even = advice_memory.headline(
         resident(live=73, free=9, slack=8, caches=5, metadata=5), IDLE, "7", ""
     )
@@ -340,7 +343,11 @@ def test_stacks() -> None:
     leak = advice_stacks.live_stacks("cacheEntry", 0.4, 40 * MIB, 0.95)
     assert "this is the leak" in leak.text
     assert leak.command.startswith("strata diff ")
-    assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1).text
+    assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1, samples=5).text
+    assert "too few to say" in advice_stacks.live_stacks("f", 0.6, 40 * MIB, 0.95, samples=2).text
+    unknown = advice_stacks.waste_unexplained(8 << 10, 12 * MIB)
+    assert "12.0 MiB are free between live objects, and the samples say of 8.00 KiB" in unknown.text
+    assert unknown.command == "STRATA_SAMPLE=64K"
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
     waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True, pid="7")

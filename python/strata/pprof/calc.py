@@ -7,7 +7,7 @@ file) and the place in the file; places with names, by names as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from strata.errors import StrataError
@@ -145,6 +145,8 @@ def with_sample_counts(profile: Profile, index: int) -> Profile | None:
     """The profile with, as its only value, the thousandths of samples that stand behind the values
     at `index`. None where they are no estimate, or nothing tells of how many samples."""
     kind = profile.types[index].type
+    if kind == "wasted_space":
+        return with_counts_beside_waste(profile)
     words = ("space", "objects")
     pair = [kind.replace(other, word) for word in words for other in words if other in kind]
     known = [value.type for value in profile.types]
@@ -153,20 +155,38 @@ def with_sample_counts(profile: Profile, index: int) -> Profile | None:
     if len(pair) != len(words) or not set(pair) <= set(known):
         return None
     space, objects = (known.index(name) for name in pair)
+    return counted(
+        profile,
+        [
+            sample_count(profile.period, sample.values[space], sample.values[objects])
+            for sample in profile.samples
+        ],
+    )
+
+
+def with_counts_beside_waste(profile: Profile) -> Profile | None:
+    """The same for free bytes, which lie beside live objects of a size, the label `bytes`."""
+    known = [value.type for value in profile.types]
+    if profile.period <= 0 or "inuse_space" not in known:
+        return None
+    space = known.index("inuse_space")
+    counts = []
+    for sample in profile.samples:
+        size = sample.label("bytes")
+        if not isinstance(size, int) or size <= 0:
+            return None
+        live = sample.values[space]
+        counts.append(sample_count(profile.period, live, live / size))
+    return counted(profile, counts)
+
+
+def counted(profile: Profile, counts: Sequence[float]) -> Profile:
     return replace(
         profile,
         types=[ValueType("samples", "thousandths")],
         default_type="samples",
         samples=[
-            replace(
-                sample,
-                values=(
-                    round(
-                        1000
-                        * sample_count(profile.period, sample.values[space], sample.values[objects])
-                    ),
-                ),
-            )
-            for sample in profile.samples
+            replace(sample, values=(round(1000 * count),))
+            for sample, count in zip(profile.samples, counts, strict=True)
         ],
     )

@@ -140,14 +140,16 @@ def headline(
             brings=parts.pinned,
             cause=PINNED,
         )
-    site = f" Most of it was allocated by {biggest_site}." if biggest_site else ""
+    by = f", most of them from {biggest_site}" if biggest_site else ""
     if held > 0.75 * whole:
         return look(
-            f"{share(held, whole)} of RSS is the program's own objects: no allocator setting "
-            f"makes it smaller, only the program can.{site}"
+            f"{share(held, whole)} of RSS is the program's own objects{by}: no allocator setting "
+            "makes it smaller, only the program can."
         )
+    arenas = f" {PYTHON_ARENAS}" if other > 16 * MUCH and biggest_site.endswith(".py)") else ""
     return look(
-        f"{share(held, whole)} of RSS is the program's own objects. {most_of_rest(parts)}{site}"
+        f"{share(held, whole)} of RSS is the program's own objects{by}. {most_of_rest(parts)}"
+        f"{arenas}"
     )
 
 
@@ -158,7 +160,7 @@ def most_of_rest(parts: Resident) -> str:
         "caches": parts.caches,
         "free": parts.free,
         "metadata": parts.metadata,
-        "what is not the heap's": parts.other or 0,
+        "what is not the heap's (code, stacks, files, own mappings)": parts.other or 0,
     }
     name, value = max(rest.items(), key=lambda one: one[1])
     if 10 * value < parts.rss:

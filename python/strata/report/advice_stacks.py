@@ -7,6 +7,7 @@ from strata.report.advice import MUCH, PINNED, Advice, fine, look, share
 from strata.stats import human
 
 HARDLY = 0.05  # a return rate too low to compare
+FEW_SAMPLES = 5  # tell nobody where to start
 ENOUGH_SPANS = 20  # seen, before a return rate means anything
 
 
@@ -63,8 +64,16 @@ def span_by_capacity(
     )
 
 
-def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Advice:
-    """`leaked`: of the bytes this site ever allocated, the share that is alive now."""
+def live_stacks(
+    site: str, part: float, value: int, leaked: float | None, samples: float | None = None
+) -> Advice:
+    """`leaked`: of the bytes this site ever allocated, the share that is alive now; about how many
+    samples are alive in all, if that is known."""
+    if samples is not None and samples < FEW_SAMPLES:
+        return fine(
+            f"Only about {samples:.0f} samples are alive, too few to say who holds most. To have "
+            "more, start the process with STRATA_SAMPLE=64K."
+        )
     text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
     if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
         return look(
@@ -77,6 +86,18 @@ def live_stacks(site: str, part: float, value: int, leaked: float | None) -> Adv
     if part > 0.5:
         return look(text + "To make the process smaller, start there.", brings=value)
     return fine(text + "No single place dominates.")
+
+
+def waste_unexplained(known: int, free: int) -> Advice:
+    """Of so many free bytes between live objects the samples lie beside few."""
+    return look(
+        f"{human(free)} are free between live objects, and the samples say of {human(known)} "
+        "whose. "
+        "Sample more often from the start, to see who keeps the rest:",
+        "STRATA_SAMPLE=64K",
+        free,
+        PINNED,
+    )
 
 
 def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> Advice:

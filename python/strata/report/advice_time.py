@@ -28,8 +28,11 @@ def cpu_time(
     """`ticks`: samples of the CPU in each tier; `whole`: all of the process's; `site` allocates
     most."""
     ours = sum(ticks.values())
-    if not whole:
-        return fine("The process used no CPU time while it was watched.")
+    if whole < ENOUGH_TICKS:
+        return fine(
+            "The process used almost no CPU time while it was watched "
+            f"(samples: {whole}). Report again under load."
+        )
     text = (
         f"{share(ours, whole)} of the process's CPU time is spent in the allocator (the study's "
         f"fleet: {share(FLEET, 1)}). "

@@ -10,9 +10,11 @@ from strata.report import advice, advice_objects, advice_stacks, charts, lifetim
 from strata.report.model import Recording
 from strata.report.page import Section, plural, stack_list
 from strata.report.profiles import Profile, Top
+from strata.report.tiers import resident_parts
 from strata.stats import human
 
 TOP = 8
+MUCH_PINNED = 8 << 20  # bytes between live objects, worth knowing whose
 
 
 def missing(recording: Recording, kind: str, name: str, heading: str) -> Section:
@@ -174,7 +176,13 @@ def live_section(recording: Recording) -> Section:
         heading,
         "Functions by the bytes they allocated that are alive now, estimated"
         f"{samples_behind(recording, profile, 'inuse_space', 'inuse_objects')}.",
-        advice_stacks.live_stacks(first.site, first.share, first.value, leaked),
+        advice_stacks.live_stacks(
+            first.site,
+            first.share,
+            first.value,
+            leaked,
+            sampled(recording, profile.total("inuse_space"), profile.total("inuse_objects")),
+        ),
         stack_list(
             tops,
             [
@@ -186,6 +194,10 @@ def live_section(recording: Recording) -> Section:
     )
 
 
+def pinned_bytes(recording: Recording) -> int:
+    return resident_parts(recording.last).pinned if recording.last is not None else 0
+
+
 def waste_section(recording: Recording) -> Section:
     name, heading = "waste-stacks", "Who wastes memory"
     found = heaviest(recording, "fragmentation", "wasted_space", name, heading)
@@ -194,7 +206,9 @@ def waste_section(recording: Recording) -> Section:
             name,
             heading,
             "Functions whose long-lived objects keep otherwise free pages from going back.",
-            advice.fine("No sampled object keeps a mostly free page or hugepage."),
+            advice_stacks.waste_unexplained(0, pinned_bytes(recording))
+            if pinned_bytes(recording) > MUCH_PINNED
+            else advice.fine("No sampled object keeps a mostly free page or hugepage."),
         )
     if isinstance(found, Section):
         return found
@@ -209,13 +223,19 @@ def waste_section(recording: Recording) -> Section:
         levels = of(first).group_by("level").agg(pl.col("wasted_space").sum())
         most = levels.sort("wasted_space", descending=True)["level"][0]
         pinned = most == "hugepage"
+    known, free = profile.total("wasted_space"), pinned_bytes(recording)
+    verdict = (
+        advice_stacks.waste_unexplained(known, free)
+        if free > MUCH_PINNED and known < free / 2
+        else advice_stacks.waste_stacks(first.site, first.share, first.value, pinned, recording.pid)
+    )
     return Section(
         name,
         heading,
         "Functions whose long-lived objects keep otherwise free pages from going back: the free "
         "bytes around them are charged to them, estimated"
         f"{behind(pinning(recording, profile.rows))}.",
-        advice_stacks.waste_stacks(first.site, first.share, first.value, pinned, recording.pid),
+        verdict,
         stack_list(
             tops,
             [

@@ -53,17 +53,24 @@ def tier_of(stack: Stack) -> str:
     return FRONT if any(ENTRY.match(name) for name in stack) else OTHER
 
 
+def again(recording: Recording) -> str:
+    return f"strata report {recording.pid} -o DIR"
+
+
 def section(recording: Recording) -> Section:
     name, heading = "cpu-time", "CPU time by tier"
     profile = recording.profiles.get(CPU)
     if profile is None or not profile.has("samples", "file"):
-        why = recording.missing.get(CPU, "no instruction was seen running")
+        why = recording.missing.get(CPU)
+        if why is None:
+            idle = "The process used no CPU time while it was watched. Report again under load:"
+            return Section(name, heading, missing=idle, remedy=again(recording))
         return Section(
             name,
             heading,
             missing=f"No profile of CPU time was taken: {why}. It takes Linux perf, used by the "
             "owner of the process where kernel.perf_event_paranoid is at most 2, else by root:",
-            remedy=f"sudo apt-get install linux-perf; strata report {recording.pid} -o DIR",
+            remedy=f"sudo apt-get install linux-perf; {again(recording)}",
         )
     ticks: Counter[str] = Counter(dict.fromkeys(STUDY, 0))
     whole = 0
