@@ -37,8 +37,8 @@ MODULES = {
 # What `strata --help` lists, by what you want to do.
 PANELS = {
     "Run a command": "run compare trace pageutil",
-    "Ask a running process": "ps stats report doctor profile release get set price",
-    "Read profiles": "top flame diff symbolize",
+    "Ask a running process": "ps stats top flame report doctor profile release get set price",
+    "Read profiles": "diff symbolize",
     "Learn lifetimes": "lifetimes train model",
     "Replay": "replay simulate",
     "Check a program before it runs": "lint",

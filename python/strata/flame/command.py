@@ -293,7 +293,7 @@ def add_to(app: typer.Typer) -> None:
         hide: Hide = None,
         root: Root = Path("/"),
     ) -> None:
-        """Draw a profile as a flame graph: a page to zoom and search in, or a picture."""
+        """Draw who owns a process's memory, or a profile, as a flame graph: a page or a picture."""
         form = form_of(output)
         profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
@@ -363,7 +363,7 @@ def add_to(app: typer.Typer) -> None:
         rows: Rows = 20,
         root: Root = Path("/"),
     ) -> None:
-        """Print the functions with the largest share of a profile."""
+        """Print the functions that own most of a process's memory, or of a profile."""
         profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         index = check_type(profile, type_)
         total = sum(sample.values[index] for sample in profile.samples)

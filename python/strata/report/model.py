@@ -174,7 +174,7 @@ def _samples_of_files(folder: Path) -> list[Sample]:
     for path in folder.glob("*.json"):
         if path.name != META:
             sample = Sample(_written(path), None, Document(_read_json(path)))
-            if sample.usable:
+            if sample.usable and sample.stats.text("strata"):  # the library's, with its version
                 found.append(sample)
     found.sort(key=lambda sample: sample.at)
     if not found:
