@@ -20,6 +20,7 @@
 #include "hugepage/collapser.h"
 #include "hugepage/demand_tracker.h"
 #include "hugepage/hard_limit.h"
+#include "hugepage/page_heap_options.h"
 #include "hugepage/page_heap_stats.h"
 #include "hugepage/page_mover.h"
 #include "hugepage/page_run.h"
@@ -34,19 +35,6 @@
 #include "os/side_stack.h"
 
 namespace strata {
-
-struct PageHeapOptions {
-  bool release = true;  // in Tick; ReleaseNow always does
-  bool ticks = true;    // whether Tick will be called
-  uint32_t busy_short_ms = 10'000;
-  uint32_t busy_long_ms = 30'000;
-  uint32_t peak_ms = 30'000;
-  uint32_t idle_ms = 3'000;
-  bool hugepages = true;
-  HugePages small_heap{16};  // not asked to be hugepages: below 32 MiB they gain nothing
-  FillerGroups filler_groups = FillerGroups::kAsSaid;
-  size_t hard_limit_bytes = 0;  // of backed memory, as SetHardLimit takes it
-};
 
 template <PageKernel Kernel>
 class PageHeap {
