@@ -212,7 +212,9 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
     owns = owner_of(profile, index, wrappers=wrappers)
     behind = {row.name: row.flat for row in by_function(counted, 0, owns)} if counted else {}
 
-    shown = [row for row in by_function(profile, index, owns) if row.flat or not starts(row)]
+    shown = [
+        row for row in by_function(profile, index, owns) if row.flat or not begins_a_thread(row)
+    ]
 
     def share(value: int) -> str:
         return f"{100 * value / total:.1f} %" if total else "n/a"
@@ -230,7 +232,7 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
     ]
 
 
-def starts(row: FunctionRow) -> bool:
+def begins_a_thread(row: FunctionRow) -> bool:
     """Whether it is below everything a thread does, which says nothing of who owns what."""
     return re.fullmatch(r"_start|_?_?libc_start\w+|start_thread|clone3?", row.name) is not None
 

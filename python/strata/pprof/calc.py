@@ -155,7 +155,7 @@ def with_sample_counts(profile: Profile, index: int) -> Profile | None:
     if len(pair) != len(words) or not set(pair) <= set(known):
         return None
     space, objects = (known.index(name) for name in pair)
-    return counted(
+    return as_sample_counts(
         profile,
         [
             sample_count(profile.period, sample.values[space], sample.values[objects])
@@ -177,10 +177,10 @@ def with_counts_beside_waste(profile: Profile) -> Profile | None:
             return None
         live = sample.values[space]
         counts.append(sample_count(profile.period, live, live / size))
-    return counted(profile, counts)
+    return as_sample_counts(profile, counts)
 
 
-def counted(profile: Profile, counts: Sequence[float]) -> Profile:
+def as_sample_counts(profile: Profile, counts: Sequence[float]) -> Profile:
     return replace(
         profile,
         types=[ValueType("samples", "thousandths")],

@@ -57,10 +57,10 @@ def sampled(recording: Recording, space: float, objects: float) -> float | None:
 
 def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:
     """How far the estimates of a profile can be trusted."""
-    return behind(sampled(recording, profile.total(space), profile.total(objects)))
+    return from_samples(sampled(recording, profile.total(space), profile.total(objects)))
 
 
-def behind(count: float | None) -> str:
+def from_samples(count: float | None) -> str:
     return "" if count is None else f", from about {plural(max(1, round(count)), 'sample')}"
 
 
@@ -69,10 +69,10 @@ def error_of(recording: Recording, profile: Profile, top: Top, objects: str) -> 
     ours = profile.of_stacks([stack for stack, _ in top.stacks])
     known = objects in ours.columns
     amount = float(ours[objects].cast(pl.Float64).sum()) if known else 0.0
-    return off(sampled(recording, float(top.value), amount))
+    return with_error(sampled(recording, float(top.value), amount))
 
 
-def off(count: float | None) -> str:
+def with_error(count: float | None) -> str:
     if count is None:
         return ""
     if count < 1.5:
@@ -216,11 +216,11 @@ def waste_section(recording: Recording) -> Section:
     first = tops[0]
     pinned = False
 
-    def of(top: Top) -> pl.DataFrame:
+    def rows_of(top: Top) -> pl.DataFrame:
         return profile.of_stacks([stack for stack, _ in top.stacks])
 
     if profile.has("level"):
-        levels = of(first).group_by("level").agg(pl.col("wasted_space").sum())
+        levels = rows_of(first).group_by("level").agg(pl.col("wasted_space").sum())
         most = levels.sort("wasted_space", descending=True)["level"][0]
         pinned = most == "hugepage"
     known, free = profile.total("wasted_space"), pinned_bytes(recording)
@@ -234,12 +234,12 @@ def waste_section(recording: Recording) -> Section:
         heading,
         "Functions whose long-lived objects keep otherwise free pages from going back: the free "
         "bytes around them are charged to them, estimated"
-        f"{behind(pinning(recording, profile.rows))}.",
+        f"{from_samples(pinning(recording, profile.rows))}.",
         verdict,
         stack_list(
             tops,
             [
-                f"{human(top.value)}{off(pinning(recording, of(top)))}, "
+                f"{human(top.value)}{with_error(pinning(recording, rows_of(top)))}, "
                 f"{advice.share(top.share, 1)} of waste"
                 for top in tops
             ],
