@@ -123,7 +123,7 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   const llvm::Instruction* origin = root.origin;
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
-    if (!direct || program_.ends(*site)) continue;
+    if (!direct || program_.ends(*site) || !leads_to(*site, *root.start)) continue;
     if ((steps_ += 30) > most_work_) return;
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
@@ -153,6 +153,28 @@ void Solver::ascend(ContextId id, const Exit& exit) {
                                 "comes back from " + llvm::demangle(f->getName().str()));
     begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
+}
+
+// Whether the branches above a place in the callee allow the constants that the call passes:
+// `checkdir(0, INIT)` gets nowhere where `(flag & MASK) == APPEND` was asked.
+bool Solver::leads_to(const llvm::CallBase& call, const llvm::Instruction& place) {
+  Known given;
+  for (const llvm::Argument& parameter : place.getFunction()->args()) {
+    const int at =
+        Memory::argument_for(call, place.getFunction(), static_cast<int>(parameter.getArgNo()));
+    if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+    const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
+    const auto* number = llvm::dyn_cast<llvm::ConstantInt>(actual);
+    if (number != nullptr && number->getType() == parameter.getType())
+      given.set(&parameter, Range(number->getValue()));
+  }
+  const Fact none;
+  const Edges above = edges_above(place);
+  return std::all_of(above.begin(), above.end(), [&](const auto& edge) {
+    Known known = given;
+    Reasoning reasoning(known, none, Track::kAddress);
+    return assume_edge(reasoning, *edge.first, *edge.second);
+  });
 }
 
 // Whether the call surely gives the parameters what they were.

@@ -23,30 +23,64 @@ bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
   return call != nullptr && memory_.may_write(*call, cells);
 }
 
+// The branches above a place, and where each went, the nearest first.
+Solver::Edges Solver::edges_above(const llvm::Instruction& at) {
+  Edges edges;
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  const auto* node = tree.getNode(at.getParent());
+  if (node == nullptr) return edges;
+  for (node = node->getIDom(); node != nullptr && edges.size() < 16; node = node->getIDom()) {
+    const llvm::Instruction* end = node->getBlock()->getTerminator();
+    if (!llvm::isa<llvm::BranchInst, llvm::SwitchInst>(end) || end->getNumSuccessors() < 2)
+      continue;
+    for (const llvm::BasicBlock* to : llvm::successors(end)) {
+      if (to->getUniquePredecessor() == nullptr || !tree.dominates(to, at.getParent())) continue;
+      edges.emplace_back(end, to);
+      break;
+    }
+  }
+  return edges;
+}
+
+// What it means that a branch went there; false if it cannot have been.
+bool Solver::assume_edge(Reasoning& reasoning, const llvm::Instruction& end,
+                         const llvm::BasicBlock& to) {
+  if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
+    return br->isUnconditional() || br->getSuccessor(0) == br->getSuccessor(1) ||
+           reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to);
+  }
+  const auto* sw = llvm::dyn_cast<llvm::SwitchInst>(&end);
+  if (sw == nullptr) return true;
+  if (sw->getDefaultDest() == &to) {
+    return std::all_of(sw->case_begin(), sw->case_end(), [&](const auto& one) {
+      const Range value(one.getCaseValue()->getValue());
+      return one.getCaseSuccessor() == &to ||
+             reasoning.constrain(sw->getCondition(), value.inverse());
+    });
+  }
+  std::optional<Range> values;
+  for (const auto& one : sw->cases()) {
+    if (one.getCaseSuccessor() != &to) continue;
+    const Range value(one.getCaseValue()->getValue());
+    values = values ? values->unionWith(value) : value;
+  }
+  return !values || reasoning.constrain(sw->getCondition(), *values);
+}
+
 // What the branches above a place say of it.
 Known Solver::conditions_at(const llvm::Instruction& at) {
   Known known;
   const Fact none;
-  const llvm::DominatorTree& tree = dominators(*at.getFunction());
-  const auto* node = tree.getNode(at.getParent());
-  if (node == nullptr) return known;
-  std::vector<std::pair<const llvm::Value*, bool>> conditions;
-  for (node = node->getIDom(); node != nullptr && conditions.size() < 16; node = node->getIDom()) {
-    const auto* br = llvm::dyn_cast<llvm::BranchInst>(node->getBlock()->getTerminator());
-    if (br == nullptr || br->isUnconditional()) continue;
-    for (const unsigned side : {0u, 1u}) {
-      const llvm::BasicBlock* to = br->getSuccessor(side);
-      if (to->getSinglePredecessor() != nullptr && tree.dominates(to, at.getParent())) {
-        conditions.emplace_back(br->getCondition(), side == 0);
-      }
-    }
-  }
-  for (auto c = conditions.rbegin(); c != conditions.rend(); ++c) {
+  const Edges edges = edges_above(at);
+  for (auto e = edges.rbegin(); e != edges.rend(); ++e) {
     Reasoning reasoning(known, none, Track::kAddress);
-    reasoning.assume(c->first, c->second);
-    note_cells(known, *c->first, [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
-      return untouched(load, at, cells, from) && !writes(at, cells);
-    });
+    assume_edge(reasoning, *e->first, *e->second);
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(e->first);
+    if (br == nullptr) continue;
+    note_cells(known, *br->getCondition(),
+               [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+                 return untouched(load, at, cells, from) && !writes(at, cells);
+               });
   }
   return known;
 }

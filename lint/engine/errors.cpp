@@ -31,6 +31,11 @@ void Solver::add_error(ContextId id, Error error) {
 }
 
 void Solver::bubble(const Waiting& waiting, ContextId callee, const Error& error) {
+  // What the caller has by a name that the callee was not given is not lost there.
+  if (error.rule->kind == Rule::Kind::kForbidEnd && waiting.fact.has_object() &&
+      property(waiting.fact).track == Track::kObject) {
+    return;
+  }
   Error above = error;
   if (error.given >= 0) {
     const int at = Memory::argument_for(*waiting.call, contexts_[callee].function, error.given);
@@ -80,8 +85,8 @@ void Solver::judge_ends(ContextId first) {
   }
 }
 
-// Whether the way leads through a function that gives the object back on some condition of its own
-// and does not tell: what its caller lost then is not lost for sure.
+// Whether the way leads through a function that gives the object back, or keeps it, on some
+// condition of its own and does not tell: what its caller lost then is not lost for sure.
 bool Solver::may_be_released(const Property& p, const Error& error) const {
   for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) {
     const auto* call = llvm::dyn_cast<llvm::CallBase>(traces_[t].at);
@@ -102,6 +107,10 @@ void Solver::report(ContextId first) {
       if (error.depth > kDeepest && p.track != Track::kContent) continue;
       if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
           (may_be_released(p, error) || is_asked_again(*context.origin, *error.deepest))) {
+        continue;
+      }
+      if (error.rule->kind == Rule::Kind::kForbid && p.track == Track::kObject &&
+          are_members(context.start, error.sink)) {
         continue;
       }
       const bool by_sink = p.track == Track::kContent;

@@ -1,6 +1,7 @@
 // strata-lint-engine: reads bitcode and properties, writes findings as JSON on stdout. `strata
 // lint` (python/strata/lint) calls it; docs/lint.md has the whole.
-//   strata-lint-engine [--progress] --property FILE... [--list FILE] BITCODE...
+//   strata-lint-engine [--progress] [--work N] --property FILE... [--list FILE] BITCODE...
+// --work: the steps for each line of code, after which less is followed (solver.h).
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/DebugInfoMetadata.h>
 #include <llvm/IR/Module.h>
@@ -9,6 +10,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -26,6 +28,7 @@ int fail(const std::string& message) {
 
 struct Options {
   bool progress = false;
+  std::size_t work = lint::kMostWorkPerLine;
   std::vector<std::string> properties, bitcode;
 };
 
@@ -34,6 +37,8 @@ std::string parse(int argc, char** argv, Options& options) {
     const std::string word = argv[a];
     if (word == "--progress") {
       options.progress = true;
+    } else if (word == "--work" && a + 1 < argc) {
+      options.work = std::strtoull(argv[++a], nullptr, 10);
     } else if (word == "--property" && a + 1 < argc) {
       options.properties.emplace_back(argv[++a]);
     } else if (word == "--list" && a + 1 < argc) {
@@ -128,7 +133,7 @@ int main(int argc, char** argv) {
   };
   program.prepare(is_known, progress);
   lint::Memory memory(program, progress);
-  lint::Solver solver(program, memory, properties);
+  lint::Solver solver(program, memory, properties, options.work);
   const std::vector<lint::Finding> findings = solver.run(progress);
   llvm::json::Array list;
   for (const lint::Finding& f : findings) {

@@ -12,22 +12,26 @@ namespace {
 constexpr int kMostAbove = 16;  // branches above a place
 constexpr int kMostParts = 6;   // of a condition, one in the other
 
-// Whether the condition reads a number that lies in the same record as the field, beside it, and
-// that is not known there.
-bool asks(const llvm::Value* v, Address field, const Known& known, const llvm::DataLayout& layout,
-          int depth = kMostParts) {
+// Where the number lies that the condition reads: in the same record as the field, beside it, and
+// not known there. kAnyOffset: it reads none.
+std::int64_t mark(const llvm::Value* v, Address field, const Known& known,
+                  const llvm::DataLayout& layout, int depth = kMostParts) {
   if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v)) {
     const Address a = address_of(load->getPointerOperand(), layout);
-    return load->getType()->isIntegerTy() && a.root == field.root && a.offset != kAnyOffset &&
-           a.offset != field.offset && !llvm::isa_and_nonnull<llvm::ConstantInt>(known.cell(a));
+    const bool marks = load->getType()->isIntegerTy() && a.root == field.root &&
+                       a.offset != field.offset &&
+                       !llvm::isa_and_nonnull<llvm::ConstantInt>(known.cell(a));
+    return marks ? a.offset : kAnyOffset;
   }
   if (depth == 0 || !llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst,
                                llvm::SelectInst, llvm::FreezeInst>(v)) {
-    return false;
+    return kAnyOffset;
   }
-  return llvm::any_of(llvm::cast<llvm::Instruction>(v)->operands(), [&](const llvm::Use& part) {
-    return asks(part.get(), field, known, layout, depth - 1);
-  });
+  for (const llvm::Use& part : llvm::cast<llvm::Instruction>(v)->operands()) {
+    const std::int64_t found = mark(part.get(), field, known, layout, depth - 1);
+    if (found != kAnyOffset) return found;
+  }
+  return kAnyOffset;
 }
 
 // The call whose result the condition asks for.
@@ -129,14 +133,15 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
   return false;
 }
 
-// Whether what was read from a field gets to the place only if another field of the record, which
-// is not known, allows it. A record that borrows a text says so there; that it does is seldom
-// followed.
-bool Solver::is_marked(const llvm::Value* value, const llvm::Instruction& at, const Known& known) {
+// Where the number lies that decides whether what was read from a field gets to the place: another
+// field of the record, which is not known. A record that borrows a text says so there; that it does
+// is seldom followed. kAnyOffset: there is none.
+std::int64_t Solver::mark_of(const llvm::Value* value, const llvm::Instruction& at,
+                             const Known& known) {
   const auto* load = llvm::dyn_cast<llvm::LoadInst>(value->stripPointerCasts());
-  if (load == nullptr || load->getFunction() != at.getFunction()) return false;
+  if (load == nullptr || load->getFunction() != at.getFunction()) return kAnyOffset;
   const Address field = address_of(load->getPointerOperand(), memory_.layout());
-  if (field.offset == kAnyOffset) return false;
+  if (field.offset == kAnyOffset) return kAnyOffset;
   const llvm::DominatorTree& tree = dominators(*at.getFunction());
   const auto* node = tree.getNode(at.getParent());
   for (int above = 0; node != nullptr && above < kMostAbove; ++above) {
@@ -151,7 +156,33 @@ bool Solver::is_marked(const llvm::Value* value, const llvm::Instruction& at, co
     const llvm::Value* condition = nullptr;
     if (br != nullptr && br->isConditional()) condition = br->getCondition();
     if (sw != nullptr) condition = sw->getCondition();
-    if (condition != nullptr && asks(condition, field, known, memory_.layout())) return true;
+    if (condition == nullptr) continue;
+    const std::int64_t found = mark(condition, field, known, memory_.layout());
+    if (found != kAnyOffset) return found;
+  }
+  return kAnyOffset;
+}
+
+// Whether two calls take what the same field of a record held under different marks: the members of
+// a union, of which a record has one. `if (r->n) free(r->u.a); if (r->m) free(r->u.b);`
+bool Solver::are_members(const llvm::Instruction* begin, const llvm::Instruction* end) {
+  const auto* first = llvm::dyn_cast_or_null<llvm::CallBase>(begin);
+  const auto* second = llvm::dyn_cast_or_null<llvm::CallBase>(end);
+  if (first == nullptr || second == nullptr || first->getFunction() != second->getFunction())
+    return false;
+  const auto field = [&](const llvm::Value* v) {
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(v->stripPointerCasts());
+    return load != nullptr ? address_of(load->getPointerOperand(), memory_.layout()) : Address{};
+  };
+  for (const llvm::Value* a : first->args()) {
+    const Address here = field(a);
+    if (here.root == nullptr || here.offset == kAnyOffset) continue;
+    for (const llvm::Value* b : second->args()) {
+      const Address there = field(b);
+      if (there.root != here.root || there.offset != here.offset) continue;
+      const std::int64_t one = mark_of(a, *first, {}), other = mark_of(b, *second, {});
+      if (one != kAnyOffset && other != kAnyOffset && one != other) return true;
+    }
   }
   return false;
 }

@@ -172,9 +172,12 @@ void Memory::sum_up(const Progress& progress) {
     functions.push_back(&f);
   }
   Graph callers_of;
+  std::vector<bool> comes_back;  // by edge: what is written on the way to an exit nobody sees
   for (const llvm::Function* f : functions) {
-    for (const llvm::CallBase* site : callers(f))
+    for (const llvm::CallBase* site : callers(f)) {
       callers_of.targets.push_back(ids.lookup(site->getFunction()));
+      comes_back.push_back(!program_.ends(*site));
+    }
     callers_of.end_node();
   }
   const Components found = components(callers_of);
@@ -192,9 +195,11 @@ void Memory::sum_up(const Progress& progress) {
     for (const std::uint32_t f : members[c]) {
       for (std::uint32_t t = callers_of.begin[f]; t != callers_of.begin[f + 1]; ++t) {
         const std::uint32_t above = found.of[callers_of.targets[t]];
-        if (above == c || std::exchange(merged[above], c) == c) continue;
-        effects_[above].writes.merge(effects_[c].writes);
+        if (above == c || merged[above] == c) continue;
         effects_[above].globals.merge(effects_[c].globals);
+        if (!comes_back[t]) continue;
+        merged[above] = c;
+        effects_[above].writes.merge(effects_[c].writes);
         effects_[above].writes_unknown |= effects_[c].writes_unknown;
       }
     }

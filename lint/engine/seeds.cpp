@@ -118,7 +118,7 @@ void Solver::finish(ContextId first) {
   drain();
   all_steps_ += steps_;
   steps_ = 0;
-  if (all_steps_ > kMostWorkPerLine * (program_.lines() + 10'000)) most_work_ = kFewWork;
+  if (all_steps_ > most_in_all_) most_work_ = kFewWork;
   judge_ends(first);
   report(first);
   if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;

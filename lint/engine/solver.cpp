@@ -63,8 +63,13 @@ bool is_anothers(const Fact& fact, const llvm::Instruction& end, const llvm::Bas
 
 }  // namespace
 
-Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties)
-    : program_(program), memory_(memory), properties_(properties), rules_(properties.size()) {
+Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties,
+               std::size_t work_per_line)
+    : program_(program),
+      memory_(memory),
+      properties_(properties),
+      rules_(properties.size()),
+      most_in_all_(work_per_line * (program.lines() + 10'000)) {
   recursive_ = find_recursive();
   for (const llvm::Function& f : program.module()) {
     const std::string name = f.getName().str();
@@ -431,8 +436,19 @@ bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::
 // A call comes back with what its summary says.
 void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) {
   const llvm::Function* f = contexts_[callee].function;
+  if (exit.fact.escaped && !waiting.fact.escaped)
+    releasing_.insert({&property(exit.fact), waiting.call});
   State state{waiting.context, waiting.call, back(exit.fact, *waiting.call, f), waiting.known,
               graft(waiting.trace, exit.trace)};
+  // A variable that the callee writes on some ways, and does not tell by its result on which: what
+  // it holds afterwards is not sure.
+  if (!exit.returned && !waiting.call->use_empty() && !matters_at_end(state.fact) &&
+      property(state.fact).track == Track::kObject) {
+    std::erase_if(state.fact.names, [&](const Name& n) {
+      return n.steps > 0 && is_own(n.root) &&
+             memory_.may_write(*waiting.call, name_cells(n, n.steps - 1));
+    });
+  }
   // Names that the callee cannot change: registers, and cells that it does not write.
   for (const Name& n : waiting.fact.names) state.fact.add(n);
   state.fact.escaped |= waiting.fact.escaped;

@@ -47,7 +47,8 @@ struct Finding {
 
 class Solver {
  public:
-  Solver(Program& program, Memory& memory, const std::vector<Property>& properties);
+  Solver(Program& program, Memory& memory, const std::vector<Property>& properties,
+         std::size_t work_per_line = kMostWorkPerLine);
   std::vector<Finding> run(const Progress& progress);
   // Beginnings that took too long to follow to their end.
   std::size_t given_up() const { return given_up_; }
@@ -208,8 +209,12 @@ class Solver {
 
   Bits find_recursive() const;  // recursive.cpp
   bool changes(std::size_t property, const llvm::Function& f);
-  bool is_marked(const llvm::Value* value, const llvm::Instruction& at,
-                 const Known& known);  // marks.cpp
+  std::int64_t mark_of(const llvm::Value* value, const llvm::Instruction& at,
+                       const Known& known);  // marks.cpp
+  bool is_marked(const llvm::Value* value, const llvm::Instruction& at, const Known& known) {
+    return mark_of(value, at, known) != kAnyOffset;
+  }
+  bool are_members(const llvm::Instruction* begin, const llvm::Instruction* end);
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
   static int parameter(const llvm::Value* value);
 
@@ -222,11 +227,16 @@ class Solver {
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
+  bool leads_to(const llvm::CallBase& call, const llvm::Instruction& place);
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
              const Ranges& wanted) const;
 
   // conditions.cpp: what is known there
+  using Edges = std::vector<std::pair<const llvm::Instruction*, const llvm::BasicBlock*>>;
   const llvm::DominatorTree& dominators(const llvm::Function& f);
+  Edges edges_above(const llvm::Instruction& at);
+  static bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end,
+                          const llvm::BasicBlock& to);
   Known conditions_at(const llvm::Instruction& at);
   std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
   bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
@@ -267,11 +277,12 @@ class Solver {
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
   mutable std::size_t steps_ = 0;
   std::size_t most_work_ = kMostWork;
+  std::size_t most_in_all_;    // for all beginnings
   std::size_t all_steps_ = 0;  // of beginnings that are done with
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;
-  // Calls in which an object is given back on some way.
+  // Calls in which an object is given back, or kept, on some way.
   std::set<std::pair<const Property*, const llvm::CallBase*>> releasing_;
 };
 

@@ -29,17 +29,27 @@ def _engine() -> None:
         missing("no engine; `make analyzer` builds it")
 
 
-def findings(
-    source: Path, kinds: Iterable[str] = KINDS, folder: Path | None = None
-) -> list[dict[str, Any]]:
+def analysis(
+    source: Path,
+    kinds: Iterable[str] = KINDS,
+    folder: Path | None = None,
+    options: Iterable[str] = (),
+) -> dict[str, Any]:
     """What the engine says of one source; its bitcode goes into the folder, or beside it."""
     clang = ["clang-19", "-D_GNU_SOURCE"] if source.suffix == ".c" else ["clang++-19"]
     bitcode = (folder or source.parent) / "a.bc"
     subprocess.run([*clang, *OPTIONS, source, "-o", bitcode], check=True)
     words = [w for k in kinds for w in ("--property", ROOT / f"lint/properties/{k}.prop")]
+    words += options
     done = subprocess.run([ENGINE, *words, bitcode], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return dict(json.loads(done.stdout))
+
+
+def findings(
+    source: Path, kinds: Iterable[str] = KINDS, folder: Path | None = None
+) -> list[dict[str, Any]]:
+    found = analysis(source, kinds, folder)
     assert found["given_up"] == 0
     return list(found["findings"])
 
@@ -299,3 +309,24 @@ def test_says_nothing_of_right_code(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", sorted((HERE / "right").glob("*.c*")), ids=lambda p: p.stem)
 def test_says_nothing_of_right_programs(source: Path, tmp_path: Path) -> None:
     assert findings(source, folder=tmp_path) == []
+
+
+def test_work_is_bounded_by_the_lines_of_a_program(tmp_path: Path) -> None:
+    """Once the steps for its lines are spent, a long way is not followed to its end, which is said;
+    what lies near its beginning is found."""
+    source = tmp_path / "a.c"
+    far = "".join(f"if (n == {i}) putchar(n + {i});\n" for i in range(500))
+    source.write_text(
+        HEAD + "void a(void) { char *p = malloc(8); if (p) *p = 1; free(p); }\n"
+        f"void b(int n) {{ char *p = malloc(8); if (!p) return;\n{far.replace('r(n', 'r(*p')}"
+        "free(p); free(p); }\n"
+        f"void d(int n) {{ char *p = malloc(8); if (!p) return; free(p);\n{far} free(p); }}\n"
+        "void c(void) { char *p = malloc(8); free(p); free(p); }\n"
+        "int main(int n, char **v) { a(); b(n); c(); d(n); return 0; }"
+    )
+    whole = analysis(source, ["heap"])
+    bounded = analysis(source, ["heap"], options=["--work", "0"])
+    assert whole["given_up"] == 0
+    assert bounded["given_up"] > 0
+    for found in (whole, bounded):
+        assert "c" in {f["steps"][-1]["function"] for f in found["findings"]}
