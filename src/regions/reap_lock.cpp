@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/arch.h"
+#include "os/confinement.h"
 #include "os/rseq.h"
 #include "strata/raw_io.h"
 
@@ -42,6 +43,7 @@ bool NextScopeMayBeBiased() {
     g_unbiased_to_come.store(left - 1, std::memory_order_relaxed);
     return false;
   }
+  FindInheritedConfinement();  // the first scope of a small program would have no bias else
   return MayFenceRseq();
 }
 

@@ -1,5 +1,7 @@
 // A program of few system calls of its own, for test_system_calls.py. It marks the end of its start
 // by alarm(0), which nobody else calls.
+#define _GNU_SOURCE 1  // RTLD_DEFAULT
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -43,6 +45,15 @@ static void Grow(void) {
   if (block == NULL) _exit(1);
 }
 
+// The first scope of a program that has done nothing else. The library is preloaded, not linked.
+static void Scope(void) {
+  void* (*create)(void) = dlsym(RTLD_DEFAULT, "strata_scope_create");
+  void* (*enter)(void*) = dlsym(RTLD_DEFAULT, "strata_scope_enter");
+  if (create == NULL || enter == NULL || enter(create()) != NULL) _exit(1);
+  for (int i = 0; i < 100; ++i) free(malloc(100));
+  enter(NULL);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (strcmp(argv[1], "start") == 0) {
@@ -54,6 +65,9 @@ int main(int argc, char** argv) {
   } else if (strcmp(argv[1], "grow") == 0) {
     alarm(0);
     Grow();
+  } else if (strcmp(argv[1], "scope") == 0) {
+    alarm(0);
+    Scope();
   } else {
     Work(1.5);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 3;

@@ -81,6 +81,15 @@ def test_growing_blocks(lab: Lab, tmp_path: Path) -> None:
         assert "mremap" in made  # else it copies
 
 
+def test_first_scope(lab: Lab, tmp_path: Path) -> None:
+    """It has the lock that its thread goes through without an atomic step, which takes a fence."""
+    made = set(after_mark(calls(lab, tmp_path, "scope")[0]))
+    program, _ = table()["afterwards"]
+    assert made - OF_THE_PROGRAM - program - {"alarm"} == set()
+    if "Seccomp:\t0" in Path("/proc/self/status").read_text():
+        assert "membarrier" in made
+
+
 def test_own_filter(lab: Lab, tmp_path: Path) -> None:
     """After the mark, which comes behind the filter, malloc maps, unmaps and waits; no more."""
     main, *others = calls(lab, tmp_path, "confined")
