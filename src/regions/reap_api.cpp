@@ -44,9 +44,7 @@ STRATA_NOINLINE void* MallocSlow(strata_reap* reap, size_t size) {
 }
 
 STRATA_NOINLINE void FreeSlow(strata_reap* reap, void* p) {
-  if (STRATA_LIKELY(!reap->shared && reap->heap.is_live_in_newest_chunk(p)))
-    return reap->heap.deallocate(p);
-  FreeChecked(reap, p);
+  if (STRATA_UNLIKELY(reap->shared || !FreeInOwn(reap, p))) FreeChecked(reap, p);
 }
 
 }  // namespace

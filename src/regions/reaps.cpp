@@ -109,6 +109,8 @@ size_t ReapChunks::least_for(const void* reap) {
   return PlacementFor(reap) != Placement() ? kLeastPlaced : 0;
 }
 
+void* ReapChunks::start_of(const void* p) { return const_cast<void*>(BlockAround(p)); }
+
 void ReapChunks::deallocate(void* p, size_t size) {
   ToggleReapPages(p, size);
   Checks() ? FreeRaw(p) : Free(p);
@@ -368,38 +370,53 @@ STRATA_NOINLINE static void ReportBadFree(const char* why, const void* p) {
   ReportMisuse(why, p);
 }
 
-// `why_not`, asked inside of the reap's lock, says why p is no block of it; null if it is one.
+// `free`, called inside of the reap's lock, frees p, or says why p is no block of the reap.
 template <class F>
-STRATA_ALWAYS_INLINE static void FreeUnless(strata_reap* reap, void* p, F why_not) {
+STRATA_ALWAYS_INLINE static void FreeLocked(strata_reap* reap, void* p, F free) {
   const char* why;
-  bool last = false;
+  bool last;
   {
     Hold hold(reap);
-    why = why_not(hold);
-    if (STRATA_LIKELY(why == nullptr)) {
-      reap->heap.deallocate(p);
-      last = reap->retired && reap->heap.used() == 0;
-    }
+    why = free(hold);
+    last = why == nullptr && reap->retired && reap->heap.used() == 0;
   }
   if (STRATA_UNLIKELY(why != nullptr)) return ReportBadFree(why, p);
   if (STRATA_UNLIKELY(last)) DestroyReap(reap);
 }
 
+// False, with nothing done: p is none of the reap's live blocks, or it takes all checks to say so.
+STRATA_ALWAYS_INLINE static bool FreeIfPlain(strata_reap* reap, void* p) {
+  void* chunk = reap->heap.newest_chunk_around(p);
+  if (chunk == nullptr) {
+    chunk = const_cast<void*>(BlockAround(p));
+    if (chunk == nullptr || ReapHeap::owner_at(chunk) != reap) return false;
+  }
+  return STRATA_LIKELY(reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment == 0) &&
+         STRATA_LIKELY(p > chunk) && reap->heap.free_in(p, chunk);
+}
+
+bool FreeInOwn(strata_reap* reap, void* p) { return FreeIfPlain(reap, p); }
+
 void FreeInReap(strata_reap* reap, void* p) {
-  FreeUnless(reap, p, [&](const Hold&) { return WhyNoBlock(reap, p); });
+  FreeLocked(reap, p, [&](const Hold&) -> const char* {
+    if (STRATA_LIKELY(FreeIfPlain(reap, p))) return nullptr;
+    const char* why = WhyNoBlock(reap, p);
+    if (STRATA_LIKELY(why == nullptr)) reap->heap.deallocate(p);
+    return why;
+  });
 }
 
 // The reap is not what FreeDivided takes it for.
-STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
+STRATA_NOINLINE static void FreeDividedSlow(void* p, void* chunk) {
   strata_reap* reap = ReapAt(chunk);
   if (reap == nullptr || !reap->shared || p <= chunk ||
       reinterpret_cast<uintptr_t>(p) % ReapHeap::alignment != 0) {
     return FreeSmallOther(p);
   }
-  FreeUnless(reap, p, [&](const Hold&) -> const char* {
+  FreeLocked(reap, p, [&](const Hold&) -> const char* {
     // Before the lock was had, another thread may have freed the block, and the chunk gone with it.
     if (STRATA_UNLIKELY(ReapAt(chunk) != reap)) return kNotOfThisReap;
-    return STRATA_LIKELY(reap->heap.is_live(p)) ? nullptr : kFreedTwice;
+    return STRATA_LIKELY(reap->heap.free_in(p, chunk)) ? nullptr : kFreedTwice;
   });
 }
 
@@ -407,14 +424,14 @@ STRATA_NOINLINE static void FreeDividedSlow(void* p, const void* chunk) {
 void FreeDivided(void* p) {
   const Runtime& r = TheRuntime();
   const size_t offset = reinterpret_cast<uintptr_t>(p) - r.kernel.base();
-  const void* chunk = BlockInDivided(r, offset);
+  void* chunk = const_cast<void*>(BlockInDivided(r, offset));
   auto* reap = static_cast<strata_reap*>(ReapHeap::owner_at(chunk));
   if (STRATA_LIKELY(reap != nullptr) && STRATA_LIKELY(reap->lock.TryEnterAsOwner(ThisThread()))) {
     strata_scope* scope = reap->scope.load(std::memory_order_relaxed);
     size_t bytes = 0;
     if (STRATA_LIKELY(scope->outer == nullptr && !reap->retired) &&
         STRATA_LIKELY(offset % ReapHeap::alignment == 0) && STRATA_LIKELY(p > chunk)) {
-      bytes = reap->heap.set_aside(p);
+      bytes = reap->heap.set_aside(p, chunk);
       scope->own.store(scope->own.load(std::memory_order_relaxed) - bytes,
                        std::memory_order_relaxed);
     }

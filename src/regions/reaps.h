@@ -43,6 +43,8 @@ struct ReapChunks {
   // Of a reap's chunks: one with a placement has them in spans of their own, as AllocatePlaced
   // needs.
   STRATA_NOINLINE static size_t least_for(const void* reap);
+  // Of the chunk that p lies in; null where the page map does not know.
+  STRATA_NOINLINE static void* start_of(const void* p);
 };
 
 using ReapHeap = layers::Stack<layers::Reap<(8 << 10), (128 << 10)>, ReapChunks>;
@@ -120,6 +122,8 @@ void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, 
 void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move);
 void* MoveInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
+// Of a reap for one thread. False, with nothing done: it takes all checks to say what p is.
+bool FreeInOwn(strata_reap* reap, void* p);
 size_t SizeInReap(strata_reap* reap, void* p);
 size_t UsedByReap(strata_reap* reap);
 size_t HeldByReap(strata_reap* reap);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "knowing_source.h"
 #include "strata/layers/combine/coalesce.h"
 #include "strata/layers/combine/reap.h"
 #include "strata/layers/source/mmap.h"
@@ -17,7 +18,8 @@ namespace strata::layers {
 namespace {
 
 constexpr size_t kChunk = 128 << 10;
-using ProcessReap = Stack<Reap<(8 << 10), kChunk>, Mmap>;
+using PlainReap = Stack<Reap<(8 << 10), kChunk>, Mmap>;
+using ProcessReap = Stack<Reap<(8 << 10), kChunk>, KnowingMmap>;
 using Lea = Stack<Coalesce<kChunk>, Mmap>;
 
 // The objects of a load: slots that hold a block or none.
@@ -85,21 +87,26 @@ class Objects {
 
 constexpr size_t kSteps = 300'000;
 
-TEST(ReapBound, HoldsForRandomLifetimes) {
-  Objects<ProcessReap> load(3000);
+template <class H>
+class ReapBound : public testing::Test {};
+using Reaps = testing::Types<PlainReap, ProcessReap>;
+TYPED_TEST_SUITE(ReapBound, Reaps);
+
+TYPED_TEST(ReapBound, HoldsForRandomLifetimes) {
+  Objects<TypeParam> load(3000);
   for (size_t i = 0; i < kSteps; ++i) load.Put(load.Any(), 16 + load.Random(500));
   EXPECT_LE(load.worst(), 1.2);
 }
 
-TEST(ReapBound, HoldsForSizesThatDrift) {
-  Objects<ProcessReap> load(3000);
+TYPED_TEST(ReapBound, HoldsForSizesThatDrift) {
+  Objects<TypeParam> load(3000);
   for (size_t i = 0; i < 2 * kSteps; ++i)
     load.Put(load.Any(), 16 + load.Random(500) + i / (kSteps / 2) * 333);
   EXPECT_LE(load.worst(), 1.2);
 }
 
-TEST(ReapBound, HoldsWhileTheNumberOfObjectsGrows) {
-  Objects<ProcessReap> load(500);
+TYPED_TEST(ReapBound, HoldsWhileTheNumberOfObjectsGrows) {
+  Objects<TypeParam> load(500);
   for (size_t i = 0; i < kSteps; ++i) {
     if (i % 50 == 0) load.AddSlot();
     load.Put(load.Any(), 16 + load.Random(800));
@@ -108,15 +115,15 @@ TEST(ReapBound, HoldsWhileTheNumberOfObjectsGrows) {
 }
 
 // What a producer hands a consumer goes in the order in which it came.
-TEST(ReapBound, HoldsForAQueue) {
-  Objects<ProcessReap> load(3000);
+TYPED_TEST(ReapBound, HoldsForAQueue) {
+  Objects<TypeParam> load(3000);
   for (size_t i = 0; i < kSteps; ++i) load.Put(i % 3000, 16 + load.Random(1000));
   EXPECT_LE(load.worst(), 1.2);
 }
 
 // Some of what is handed over stays, and pins what lay around it.
-TEST(ReapBound, HoldsForAQueueOfWhichSomeStay) {
-  Objects<ProcessReap> load(5000);
+TYPED_TEST(ReapBound, HoldsForAQueueOfWhichSomeStay) {
+  Objects<TypeParam> load(5000);
   for (size_t i = 0; i < kSteps; ++i) {
     const bool stays = load.Random(50) == 0;
     load.Put(stays ? 3000 + load.Random(2000) : i % 3000, 16 + load.Random(1000));
@@ -125,8 +132,8 @@ TEST(ReapBound, HoldsForAQueueOfWhichSomeStay) {
 }
 
 // Queues between several pairs, whose lengths differ by a factor of a hundred.
-TEST(ReapBound, HoldsForQueuesOfDifferentLengths) {
-  Objects<ProcessReap> load(20 + 200 + 2000);
+TYPED_TEST(ReapBound, HoldsForQueuesOfDifferentLengths) {
+  Objects<TypeParam> load(20 + 200 + 2000);
   for (size_t i = 0; i < kSteps; ++i) {
     load.Put(i % 20, 16 + load.Random(300));
     load.Put(20 + i % 200, 16 + load.Random(600));
@@ -138,9 +145,10 @@ TEST(ReapBound, HoldsForQueuesOfDifferentLengths) {
 // A load that only frees, and leaves one block in each chunk to the end. At each moment the reap
 // holds but what is used and a quarter and a chunk, or the chunks in which something is live, and
 // the newest.
-class Leftovers : public testing::TestWithParam<bool> {};
-TEST_P(Leftovers, KeepNoOtherChunk) {
-  ProcessReap heap;
+enum class Order { kOldestFirst, kNewestFirst };
+template <class H>
+void LeaveOneBlockInEachChunk(Order order) {
+  H heap;
   std::vector<std::vector<void*>> chunks;  // the blocks of each
   while (heap.held() < (10u << 20)) {
     const size_t held = heap.held();
@@ -157,7 +165,7 @@ TEST_P(Leftovers, KeepNoOtherChunk) {
     const size_t may_hold = std::max(heap.used() * 5 / 4, chunks_live * kChunk) + kChunk;
     return heap.held() <= may_hold;
   };
-  if (GetParam()) std::reverse(chunks.begin(), chunks.end());
+  if (order == Order::kNewestFirst) std::reverse(chunks.begin(), chunks.end());
   for (auto& chunk : chunks) {
     while (chunk.size() > 1) ASSERT_TRUE(free(chunk)) << heap.held() << ", " << heap.used();
   }
@@ -165,9 +173,10 @@ TEST_P(Leftovers, KeepNoOtherChunk) {
     ASSERT_TRUE(free(chunk)) << heap.held() << " for " << heap.used() << " in " << chunks_live;
   EXPECT_EQ(heap.used(), 0u);
 }
-INSTANTIATE_TEST_SUITE_P(ReapBound, Leftovers, testing::Bool(), [](const auto& newest_first) {
-  return newest_first.param ? "NewestFirst" : "OldestFirst";
-});
+TYPED_TEST(ReapBound, LeftoversKeepNoOtherChunk) {
+  LeaveOneBlockInEachChunk<TypeParam>(Order::kOldestFirst);
+  LeaveOneBlockInEachChunk<TypeParam>(Order::kNewestFirst);
+}
 
 // Loads under which what is live swings.
 template <class H>
@@ -213,26 +222,22 @@ size_t HeldForAMixture() {  // as many of each octave, from 16 bytes to 4 KiB
   return load.most_held();
 }
 
-struct Swing {
-  const char* name;
-  size_t (*reap)();
-  size_t (*lea)();
+template <class H>
+struct SwingOf {
+  static constexpr size_t (*kLoads[])() = {HeldForASawtooth<H>, HeldForAQueueOfASawtooth<H>,
+                                           HeldForPhases<H>, HeldForBuffersThatGrow<H>,
+                                           HeldForAMixture<H>};
 };
-class ReapSwing : public testing::TestWithParam<Swing> {};
+constexpr const char* kLoadNames[] = {"Sawtooth", "QueueOfASawtooth", "Phases", "BuffersThatGrow",
+                                      "Mixture"};
+class ReapSwing : public testing::TestWithParam<size_t> {};
 TEST_P(ReapSwing, HoldsNoMoreThanLeasBestFit) {
-  const size_t lea = GetParam().lea();
-  EXPECT_LE(GetParam().reap(), lea + lea / 20 + kChunk);
+  const size_t lea = SwingOf<Lea>::kLoads[GetParam()]();
+  EXPECT_LE(SwingOf<PlainReap>::kLoads[GetParam()](), lea + lea / 20 + kChunk);
+  EXPECT_LE(SwingOf<ProcessReap>::kLoads[GetParam()](), lea + lea / 20 + kChunk);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Loads, ReapSwing,
-    testing::Values(Swing{"Sawtooth", HeldForASawtooth<ProcessReap>, HeldForASawtooth<Lea>},
-                    Swing{"QueueOfASawtooth", HeldForAQueueOfASawtooth<ProcessReap>,
-                          HeldForAQueueOfASawtooth<Lea>},
-                    Swing{"Phases", HeldForPhases<ProcessReap>, HeldForPhases<Lea>},
-                    Swing{"BuffersThatGrow", HeldForBuffersThatGrow<ProcessReap>,
-                          HeldForBuffersThatGrow<Lea>},
-                    Swing{"Mixture", HeldForAMixture<ProcessReap>, HeldForAMixture<Lea>}),
-    [](const auto& load) { return std::string(load.param.name); });
+INSTANTIATE_TEST_SUITE_P(Loads, ReapSwing, testing::Range(size_t{0}, std::size(kLoadNames)),
+                         [](const auto& load) { return std::string(kLoadNames[load.param]); });
 
 }  // namespace
 }  // namespace strata::layers

@@ -83,67 +83,6 @@ TEST(ReapWaiting, GoesWithAStepBackToNothing) {
   EXPECT_TRUE(heap.bumping());
 }
 
-// What a thread in a scope does with most of its blocks.
-TEST(ReapWaiting, SetsAsideWhatIsLiveAndNeedsNoLook) {
-  Plain heap;
-  heap.shut_window();
-  std::vector<void*> p;
-  while (p.size() < 40) p.push_back(heap.allocate(1000));
-  void* apart = heap.allocate(1 << 20);
-  const size_t before = heap.used(), each = 1008;
-  EXPECT_EQ(heap.set_aside(apart), 0u);
-  EXPECT_EQ(heap.set_aside(p.back()), 0u) << "the newest: the window takes it back";
-  EXPECT_EQ(heap.set_aside(p[3]), each);
-  EXPECT_EQ(heap.used(), before - each);
-  EXPECT_EQ(heap.set_aside(p[3]), 0u) << "twice";
-  EXPECT_FALSE(heap.is_live(p[3]));
-  heap.deallocate(p.back());
-  EXPECT_EQ(heap.set_aside(p.back()), 0u) << "it lies in the window now";
-  EXPECT_EQ(heap.used(), before - 2 * each);
-  EXPECT_EQ(heap.set_aside(p[2]) + heap.set_aside(p[4]), 2 * each);
-  heap.reserve(0);  // joins what waits
-  int tries = 0;
-  while (heap.allocate(3 * each - 8) != p[2] && tries < 100) ++tries;
-  EXPECT_LT(tries, 100) << "one hole of the three";
-}
-
-TEST(ReapWaiting, SetsAsideNoMoreThanMayWait) {
-  Plain heap;
-  heap.shut_window();
-  std::vector<void*> p;
-  while (p.size() < 10'000) p.push_back(heap.allocate(1000));
-  size_t waiting = 0, joins = 0;
-  for (size_t i = 0; i < 1000; ++i) {
-    const size_t bytes = heap.set_aside(p[2 * i]);
-    waiting += bytes;
-    if (bytes != 0) continue;
-    EXPECT_GT(waiting + 1008, size_t{512} << 10);
-    waiting = 0;
-    ++joins;
-    heap.deallocate(p[2 * i]);
-  }
-  EXPECT_EQ(joins, 1u);
-}
-
-// Where few blocks are left, each one that goes may be its chunk's last.
-TEST(ReapWaiting, SetsNoChunksLastBlockAside) {
-  Stack<Reap<8192, 8192>, Mmap> heap;
-  heap.shut_window();
-  constexpr size_t kEach = 13, kChunks = 200;
-  std::vector<void*> p;
-  while (p.size() < kEach * kChunks) p.push_back(heap.allocate(616));
-  const auto free = [&](void* block) {
-    if (heap.set_aside(block) == 0) heap.deallocate(block);
-  };
-  for (size_t i = 0; i < p.size(); ++i) {
-    if (i % kEach != 0) free(p[i]);
-  }
-  for (size_t chunk = 0; chunk < kChunks; ++chunk) {
-    free(p[chunk * kEach]);
-    EXPECT_LE(heap.held(), (kChunks - chunk) * 8192) << "one more than have blocks";
-  }
-}
-
 // Both sides of a rest of 16 bytes wait to be joined: the second is in use for the first.
 TEST(ReapWaiting, JoinsAcrossAScrap) {
   Plain heap;

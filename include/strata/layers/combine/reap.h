@@ -13,8 +13,11 @@
 
 namespace strata::layers {
 
-// Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up or a
-// quarter of the largest chunk waits, for most regions end before that and never pay for it.
+// Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up, for
+// most regions end before that. Where the heap below knows in which of its blocks an address lies
+// (start_of; null: it never does of that one), those of a chunk wait together, and nothing joins
+// in one whose last block goes. Else all join once half of the largest chunk waits, or so little is
+// used that each may keep a chunk.
 //
 // A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
 // cap bounds what is held; one that is reached asks a function, which may raise it, free blocks of
@@ -24,7 +27,8 @@ namespace strata::layers {
 // has trees for holes up to that only: there may be many reaps.
 template <size_t kFirst = 8 << 10, size_t kMost = 1 << 20, class Finder = BasicTreeFit<Log2(kMost)>>
 struct Reap {
-  static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost,
+  static_assert(IsPowerOfTwo(kFirst) && IsPowerOfTwo(kMost) && kFirst >= 4096 && kFirst <= kMost &&
+                    kMost <= size_t{1} << 31,
                 "Reap: chunks from one power of two, at least 4096, up to another");
 
   template <Heap Below>
@@ -33,6 +37,7 @@ struct Reap {
     using Block = TaggedBlock;
     using Chunk = ReapChunk;
     using Holdings = ReapHoldings<kFirst, kMost, Below>;
+    static constexpr bool kLeadsToChunks = requires(Below& below, void* p) { below.start_of(p); };
 
    public:
     static constexpr size_t alignment = Block::kUnit;
@@ -69,47 +74,47 @@ struct Reap {
       Block* b = Block::Of(p);
       if (b->apart()) [[unlikely]]
         return holdings_.GiveBackApart(this->next_, b);
+      if (Chunk* c = ChunkOf(b)) return FreeIn(c, b);
       const size_t bytes = b->size();
       if (static_cast<char*>(p) + bytes == window_.edge_now() && b->previous_in_use()) {
         window_.StepBackTo(b);
       } else {
         window_.used -= bytes;
-        if (waiting_.Add(b, bytes) > kMostWaiting) [[unlikely]]
+        if (waiting_.Add(b, bytes) > kMostWaiting || kLeadsToChunks) [[unlikely]]
           JoinNow();
       }
-      if (used_in_chunks() <= window_.few) [[unlikely]]
-        FewAreUsed();
+      if (window_.used_now() <= window_.few) [[unlikely]]
+        JoinNow();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
-    // With the window shut, for any p of a chunk's: the block there goes if it is live and not the
-    // newest, and nothing is to be joined or given back for it. Calls nothing. How many bytes went;
-    // 0, with nothing done: deallocate() may be for it.
-    [[gnu::always_inline]] size_t set_aside(void* p) {
+    // For any p in a chunk of this heap's, which start_of(p) is: the block there goes if it is live
+    // and neither the newest nor the last of its chunk. Calls nothing. How many bytes went; 0, with
+    // nothing done: free_in() may be for it.
+    [[gnu::always_inline]] size_t set_aside(void* p, void* start) {
       Block* b = Block::Of(p);
+      auto* c = static_cast<Chunk*>(start);
       const size_t bytes = b->SizeIfLiveInChunk();
-      const size_t left = window_.used - bytes;
-      if (bytes == 0 || left <= window_.few || left > window_.used) [[unlikely]]
+      // What the window's chunk has in use may not be settled, and look like less.
+      if (bytes == 0 || bytes >= c->live || window_.Surrounds(p) ||
+          static_cast<char*>(p) + bytes == window_.edge_now()) [[unlikely]]
         return 0;
-      char* const after = static_cast<char*>(p) + bytes;
-      if (window_.Surrounds(p) || after == window_.edge || waiting_.bytes() + bytes > kMostWaiting)
-          [[unlikely]]
-        return 0;
-      window_.used = left;
-      waiting_.Add(b, bytes);
+      window_.used -= bytes;
+      Wait(c, b, bytes);
       return bytes;
+    }
+    // The same, for any block. False, with nothing done: none that is live.
+    [[gnu::always_inline]] bool free_in(void* p, void* start) {
+      if (set_aside(p, start) != 0) return true;
+      if (!is_live(p)) return false;
+      FreeIn(static_cast<Chunk*>(start), Block::Of(p));
+      return true;
     }
     size_t size_of(void* p) { return Block::Of(p)->size() - Block::kTag; }
 
     // False: the block at p was freed before. Catches a second free unless new blocks have been
     // laid over the place.
     bool is_live(void* p) const {
-      if (window_.Surrounds(p)) return false;
-      return Block::Of(p)->is_live() && Block::Of(p)->size() != 0;
-    }
-
-    // For any p; false for what is live elsewhere.
-    bool is_live_in_newest_chunk(void* p) const {
-      return reinterpret_cast<uintptr_t>(p) % alignment == 0 && in_newest_chunk(p) && is_live(p);
+      return !window_.Surrounds(p) && Block::Of(p)->is_live() && Block::Of(p)->size() != 0;
     }
 
     // The block at p becomes `size` bytes long where it lies; false leaves it as it was.
@@ -121,7 +126,7 @@ struct Reap {
       if (b->apart()) return bytes <= before && bytes >= before / 2;
       if (bytes > before && !Extend(b, bytes)) return false;
       const size_t over = b->size() - bytes;
-      window_.used += b->size() - before;
+      Count(b, b->size() - before);
       if (over >= Block::kLeast) Cut(b, bytes);
       return true;
     }
@@ -181,8 +186,8 @@ struct Reap {
     // The owner of the reap that has its chunk at `start`, where a block of the heap below begins
     // that is at least as large as a chunk's header; null if it is not a reap's.
     static void* owner_at(const void* start) { return Chunk::OwnerAt(start); }
-    // Bytes in blocks, with their tags; with the gap in front of an aligned block apart.
-    size_t used() const { return used_in_chunks() + holdings_.apart_bytes(); }
+    // Bytes in blocks with their tags, and in the gap in front of an aligned block apart.
+    size_t used() const { return window_.used_now() + holdings_.apart_bytes(); }
     // The most that a block for `size` bytes can add to used(); not above kMaxRequest.
     static constexpr size_t most_for(size_t size, size_t align = alignment) {
       const size_t bytes =
@@ -190,21 +195,41 @@ struct Reap {
       return bytes > Holdings::kApart ? Holdings::ApartBytes(bytes)
                                       : bytes + Block::kLeast - Block::kUnit;
     }
-    // Whether p lies in the chunk taken last.
-    bool in_newest_chunk(const void* p) const {
-      return holdings_.newest() != nullptr && holdings_.newest()->Surrounds(p);
+    // Whether p lies in the chunk taken last, and where that begins then.
+    bool in_newest_chunk(const void* p) const { return newest_chunk_around(p) != nullptr; }
+    void* newest_chunk_around(const void* p) const {
+      Chunk* c = holdings_.newest();
+      return c != nullptr && c->Surrounds(p) ? c : nullptr;
     }
     bool begins_chunk(const char* p) const {
-      return holdings_.newest() != nullptr &&
-             reinterpret_cast<const char*>(holdings_.newest()->first()) == p;
+      Chunk* c = holdings_.newest();
+      return c != nullptr && reinterpret_cast<const char*>(c->first()) == p;
     }
     size_t held() const { return holdings_.held(); }  // bytes taken from below, which the cap is on
-    bool bumping() const { return finder_.empty() && waiting_.empty(); }
+    bool bumping() const { return finder_.empty() && !AnyWaits(); }
 
    private:
     static constexpr size_t kMostWaiting = kMost / 2;
 
-    size_t used_in_chunks() const { return window_.used_now(); }
+    // Null: it is not known, or the heap below does not know now.
+    Chunk* ChunkOf(Block* b) {
+      if constexpr (kLeadsToChunks) {
+        if (in_newest_chunk(b)) return holdings_.newest();
+        return Chunk::At(this->next_.start_of(b));
+      }
+      return nullptr;
+    }
+    // So many bytes more are used, at b. Returns its chunk.
+    Chunk* Count(Block* b, size_t bytes) {
+      window_.used += bytes;
+      Chunk* c = ChunkOf(b);
+      if (c != nullptr) c->live += static_cast<uint32_t>(bytes);
+      return c;
+    }
+    // So many less, and they are a hole.
+    void CountHole(Block* b, size_t bytes) {
+      if (Chunk* c = Count(b, 0 - bytes)) c->has_holes = true;
+    }
 
     [[gnu::noinline]] void* AllocateSlow(size_t size) {
       if (size > kMaxRequest) return Impossible();
@@ -221,9 +246,12 @@ struct Reap {
         return JoiningIfShort([&] { return holdings_.TakeApart(this->next_, bytes); });
       const ReapWindow::Settle settle(window_);
       if (bytes <= window_.room()) return window_.Take(bytes);
-      Join();
-      if (bytes <= window_.room()) return window_.Take(bytes);
-      if (Block* b = finder_.Take(bytes)) return BumpIn(b, bytes);
+      // Not all of what waits at once: it may be a million blocks.
+      do {
+        Join(kMostWaiting);
+        if (bytes <= window_.room()) return window_.Take(bytes);
+        if (Block* b = finder_.Take(bytes)) return BumpIn(b, bytes);
+      } while (AnyWaits());
       return NewChunk(bytes) ? window_.Take(bytes) : nullptr;
     }
 
@@ -236,21 +264,27 @@ struct Reap {
       if (over >= Block::kLeast && (over <= window_.room() || over < 32 * bytes)) {
         // The rest's neighbours are in use, as those of the whole were.
         b->SetNewest(bytes);
-        window_.used += bytes;
+        Count(b, bytes);
         Block* rest = b->After();
         rest->SetFree(over);
         finder_.Add(rest);
         return b;
       }
       b->SetInUse(whole, true);
-      window_.used += whole;
+      Chunk* const c = Count(b, over < Block::kLeast ? whole : bytes);
       if (over < Block::kLeast) return b;
-      char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(b) + bytes);
-      char* const old_end = std::exchange(window_.end, window_.edge + over);
       b->SetNewest(bytes);
-      window_.used -= over;
-      PutAway(old_edge, old_end);
+      MoveWindow(c, b->After(), b->At(static_cast<ptrdiff_t>(whole)));
       return b;
+    }
+
+    void MoveWindow(Chunk* chunk, Block* edge, Block* end) {
+      char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(edge));
+      char* const old_end = std::exchange(window_.end, reinterpret_cast<char*>(end));
+      Chunk* const left = std::exchange(window_.chunk, kLeadsToChunks ? chunk : nullptr);
+      const bool only_waits = left != nullptr && left != chunk && left->OnlyWaits();
+      PutAway(old_edge, old_end);
+      if (only_waits) Drop(left);
     }
 
     // What is left of a window that is no longer one. A rest too small for a block stays until the
@@ -264,41 +298,65 @@ struct Reap {
       rest->SetGone();
       Free(rest, left);
     }
-    static bool IsScrap(const Block* b) { return b->in_use() && b->size() == Block::kUnit; }
 
     // --- Blocks
 
-    // One block that waits keeps its chunk: before a request is refused, none does.
+    bool AnyWaits() const { return !waiting_.empty() || SomeWaitInChunks(); }
+    bool SomeWaitInChunks() const { return kLeadsToChunks && holdings_.with_waiting() != nullptr; }
+    // b, which is live, goes. A chunk goes with its last block, as it is.
+    [[gnu::noinline]] void FreeIn(Chunk* c, Block* b) {
+      if (b->apart()) [[unlikely]]
+        return holdings_.GiveBackApart(this->next_, b);
+      const ReapWindow::Settle settle(window_);
+      const size_t bytes = b->size();
+      if (reinterpret_cast<char*>(b) + bytes == window_.edge && b->previous_in_use()) {
+        window_.TakeBack(b);
+      } else {
+        window_.used -= bytes;
+        Wait(c, b, bytes);
+      }
+      if (window_.used == 0) return StartAnew();
+      if (c->live == 0 && c != window_.chunk) Drop(c);
+    }
+    [[gnu::always_inline]] void Wait(Chunk* c, Block* b, size_t bytes) {
+      c->live -= static_cast<uint32_t>(bytes);
+      if (c->waiting == nullptr) holdings_.HasWaiting(c);
+      WaitingBlocks::Add(c->waiting, b);
+    }
+    // Blocks of the chunk wait, and none is live: only what the finder has must be told.
+    void Drop(Chunk* c) {
+      c->ForEachHole([&](Block* b) { finder_.Remove(b); });
+      holdings_.HasNoneWaiting(c);
+      holdings_.GiveBackChunk(this->next_, c);
+    }
+
+    // One block that waits may keep its chunk: before a request is refused, none does.
     template <class F>
     void* JoiningIfShort(F take) {
       void* p = take();
-      if (p != nullptr || waiting_.empty()) return p;
+      if (p != nullptr || !AnyWaits()) return p;
       JoinNow();
       return take();
     }
     [[gnu::noinline]] void JoinNow() {
       const ReapWindow::Settle settle(window_);
-      Join();
+      window_.used == 0 ? StartAnew() : Join();
     }
-    // Blocks are often freed in the order in which they lie, or against it: what lies together is
-    // freed together.
-    void Join() {
-      Block* run = nullptr;
-      size_t bytes = 0;
-      waiting_.TakeAll([&](Block* b) {
-        const size_t more = b->size();
-        const bool in_front = b->At(static_cast<ptrdiff_t>(more)) == run;
-        if (!in_front && (run == nullptr || run->At(static_cast<ptrdiff_t>(bytes)) != b)) {
-          if (run != nullptr) Free(run, bytes);
-          run = b;
-          bytes = 0;
-        } else if (in_front) {
-          run = b;
-        }
-        b->SetGone();  // not before what lies beyond a scrap was freed
-        bytes += more;
-      });
-      if (run != nullptr) Free(run, bytes);
+    // Chunk by chunk, until nothing waits or so much is joined.
+    void Join(size_t enough = SIZE_MAX) {
+      JoinAll(waiting_.TakeAll());
+      for (size_t joined = 0; SomeWaitInChunks() && joined < enough;)
+        joined += JoinIn(holdings_.with_waiting());
+    }
+    // Returns how many bytes waited there.
+    size_t JoinIn(Chunk* c) {
+      if (c->waiting == nullptr) return 0;
+      holdings_.HasNoneWaiting(c);
+      c->has_holes = true;
+      return JoinAll(std::exchange(c->waiting, nullptr));
+    }
+    size_t JoinAll(Block* list) {
+      return WaitingBlocks::ForEachRun(list, [&](Block* run, size_t bytes) { Free(run, bytes); });
     }
 
     // b's used bytes are counted as gone already. Its neighbours, where free, join it.
@@ -310,7 +368,7 @@ struct Reap {
         b = before;
       }
       Block* after = b->At(static_cast<ptrdiff_t>(bytes));
-      if (reinterpret_cast<char*>(after) != window_.edge && IsScrap(after)) {
+      if (reinterpret_cast<char*>(after) != window_.edge && after->is_scrap()) {
         bytes += Block::kUnit;
         after = after->At(Block::kUnit);
       }
@@ -333,7 +391,7 @@ struct Reap {
       Block* rest = b->At(static_cast<ptrdiff_t>(bytes));
       SetSize(rest, over, true);
       SetSize(b, bytes, b->previous_in_use());
-      window_.used -= over;
+      CountHole(b, over);
       rest->SetGone();
       Free(rest, over);
     }
@@ -348,7 +406,8 @@ struct Reap {
     }
 
     bool Extend(Block* b, size_t bytes) {
-      Join();  // what follows may wait
+      JoinAll(waiting_.TakeAll());  // what follows may wait
+      if (Chunk* c = ChunkOf(b)) JoinIn(c);
       Block* after = b->After();
       if (reinterpret_cast<char*>(after) == window_.edge) {
         const size_t more = bytes - b->size();
@@ -391,7 +450,7 @@ struct Reap {
       }
       SetSize(inner, b->size() - over, true);
       SetSize(b, over, b->previous_in_use());
-      window_.used -= over;
+      CountHole(b, over);
       b->SetGone();
       Free(b, over);
       if (inner->size() - bytes >= Block::kLeast) Cut(inner, bytes);
@@ -406,36 +465,31 @@ struct Reap {
           holdings_.held() - holdings_.apart_bytes() - window_.used - window_.room();
       Chunk* c = holdings_.Grow(this->next_, bytes, in_holes);
       if (c == nullptr) return false;
-      char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(c->first()));
-      char* const old_end = std::exchange(window_.end, reinterpret_cast<char*>(c->end()));
       SetFew();
-      PutAway(old_edge, old_end);
+      MoveWindow(c, c->first(), c->end());
       return true;
     }
 
     // What waits is few bytes, but each block may keep a chunk. So nothing waits where more than
     // a quarter of what is used, and a chunk, is not: held - used > used / 4 + kMost.
     void SetFew() {
+      if constexpr (kLeadsToChunks) return;  // each chunk's last block is noticed
       const size_t in_chunks = holdings_.held() - holdings_.apart_bytes();
       window_.few = in_chunks <= kMost ? 0 : (in_chunks - kMost) / 5 * 4;
-    }
-    [[gnu::noinline]] void FewAreUsed() {
-      const ReapWindow::Settle settle(window_);
-      if (window_.used == 0) return StartAnew();
-      Join();
     }
     // A region again, in the one chunk that is kept.
     void StartAnew() {
       Chunk* kept = holdings_.GiveBackButOne(this->next_);
       finder_.Clear();
       waiting_.Clear();
+      window_.chunk = kLeadsToChunks ? kept : nullptr;
       window_.edge = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       window_.end = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
       SetFew();
     }
 
-    ReapWindow window_;  // first, for the copy of the fast path in strata/reap.h
-    WaitingBlocks waiting_;
+    ReapWindow window_;      // first, for the copy of the fast path in strata/reap.h
+    WaitingBlocks waiting_;  // whose chunk is not known
     Finder finder_;
     Holdings holdings_;
   };

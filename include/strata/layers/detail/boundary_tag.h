@@ -35,6 +35,8 @@ class TaggedBlock {
   // 0: it is not live, or lies apart.
   size_t SizeIfLiveInChunk() const { return (tag() & (kInUse | kApart)) == kInUse ? size() : 0; }
   bool previous_in_use() const { return (tag() & kPreviousInUse) != 0; }
+  // The rest of a window, too small for a block.
+  bool is_scrap() const { return in_use() && size() == kUnit; }
   // Alone in memory of its own: its neighbours must not be looked at.
   bool apart() const { return (tag() & kApart) != 0; }
 

@@ -14,20 +14,26 @@ struct alignas(16) ReapChunk {
   size_t bytes;  // with this header
   void* owner;
   uintptr_t mark;
-  size_t unused;
-  size_t apart_offset;  // these two belong to the first block
+  // Only where blocks lead to their chunks. Bytes of its blocks in use; while it has the window, as
+  // of the last call that settled that.
+  uint32_t live;
+  bool has_holes;        // it may have free blocks, joined, beside one at its end
+  TaggedBlock* waiting;  // freed, to be joined, the newest; a block apart has its offset here
   size_t first_tag;
 
   static ReapChunk* Make(void* raw, size_t bytes, void* owner, ReapChunk** list) {
-    auto* c = ::new (raw) ReapChunk{*list, nullptr, bytes, owner, MarkOf(raw), 0, 0, 0};
-    if (c->next != nullptr) c->next->previous = c;
-    *list = c;
+    auto* c =
+        ::new (raw) ReapChunk{nullptr, nullptr, bytes, owner, MarkOf(raw), 0, false, nullptr, 0};
+    c->Enter(list);
     return c;
   }
   void Unlink(ReapChunk** list) {
-    if (next != nullptr) next->previous = previous;
-    (previous != nullptr ? previous->next : *list) = next;
+    Leave(list);
     mark = 0;
+  }
+  void Move(ReapChunk** from, ReapChunk** to) {
+    Leave(from);
+    Enter(to);
   }
 
   // From the first place for a block to the end's, which has room for a pointer to this.
@@ -47,6 +53,18 @@ struct alignas(16) ReapChunk {
   static ReapChunk* OfEnd(const TaggedBlock* end) {
     return reinterpret_cast<ReapChunk*>(end->next);
   }
+  bool OnlyWaits() const { return live == 0 && waiting != nullptr; }
+  // Its free blocks that are joined; it has no window. All, or the one that it ended with.
+  template <class F>
+  void ForEachHole(F f) {
+    if (!has_holes) {
+      if (!end()->previous_in_use()) f(end()->Before());
+      return;
+    }
+    for (TaggedBlock* b = first(); !b->is_end(); b = b->After()) {
+      if (!b->in_use()) f(b);
+    }
+  }
   static ReapChunk* OfApart(TaggedBlock* b) {
     return reinterpret_cast<ReapChunk*>(reinterpret_cast<char*>(b) - b->apart_offset());
   }
@@ -56,7 +74,23 @@ struct alignas(16) ReapChunk {
     return c->mark == MarkOf(start) ? c->owner : nullptr;
   }
 
+  // The same; which chunk it is.
+  static ReapChunk* At(void* start) {
+    auto* c = static_cast<ReapChunk*>(start);
+    return c != nullptr && c->mark == MarkOf(start) ? c : nullptr;
+  }
+
  private:
+  void Enter(ReapChunk** list) {
+    next = *list;
+    previous = nullptr;
+    if (next != nullptr) next->previous = this;
+    *list = this;
+  }
+  void Leave(ReapChunk** list) {
+    if (next != nullptr) next->previous = previous;
+    (previous != nullptr ? previous->next : *list) = next;
+  }
   static uintptr_t MarkOf(const void* chunk) {
     return ~(reinterpret_cast<uintptr_t>(chunk) * 0x9e3779b97f4a7c15u);
   }

@@ -36,7 +36,24 @@ class ReapHoldings {
     return Whole(bytes + sizeof(Chunk)) - sizeof(Chunk);
   }
 
-  Chunk* newest() const { return chunks_; }
+  Chunk* newest() const { return newest_; }
+  // One in which blocks wait; null where none do.
+  Chunk* with_waiting() const { return few_ == 0 ? with_waiting_ : few_with_waiting_[few_ - 1]; }
+  void HasWaiting(Chunk* c) {
+    if (few_ < kFew) {
+      few_with_waiting_[few_++] = c;
+    } else {
+      c->Move(&chunks_, &with_waiting_);
+    }
+  }
+  void HasNoneWaiting(Chunk* c) {
+    for (size_t i = 0; i < few_; ++i) {
+      if (few_with_waiting_[i] != c) continue;
+      few_with_waiting_[i] = few_with_waiting_[--few_];
+      return;
+    }
+    c->Move(&with_waiting_, &chunks_);
+  }
   size_t held() const { return held_; }
   size_t apart_bytes() const { return apart_bytes_; }
   const Cap& cap() const { return cap_; }
@@ -65,19 +82,27 @@ class ReapHoldings {
     if (!Allowed(wanted)) return nullptr;
     Chunk* c = Take(below, wanted, &chunks_);
     if (c == nullptr && least < wanted) c = Take(below, least, &chunks_);
-    if (c != nullptr) c->SetEnd();
-    return c;
+    if (c == nullptr) return nullptr;
+    c->SetEnd();
+    return newest_ = c;
   }
   // The free block b ends where its chunk does. No walk along the list: a request may have
   // thousands of chunks.
   bool GaveBackChunkOf(Below& below, Block* b) {
     Chunk* c = Chunk::OfEnd(b->After());
     if (b != c->first()) return false;
-    GiveBack(below, c, &chunks_);
+    GiveBackChunk(below, c);
     return true;
+  }
+  // None of its blocks waits.
+  void GiveBackChunk(Below& below, Chunk* c) {
+    GiveBack(below, c, &chunks_);
+    if (c == newest_) newest_ = chunks_;
   }
   // All chunks but the largest of those below kMost, which is returned; null if there is none.
   Chunk* GiveBackButOne(Below& below) {
+    few_ = 0;
+    while (with_waiting_ != nullptr) HasNoneWaiting(with_waiting_);
     Chunk* kept = nullptr;
     for (Chunk* c = chunks_; c != nullptr; c = c->next) {
       if (c->bytes < kMost && (kept == nullptr || c->bytes > kept->bytes)) kept = c;
@@ -87,7 +112,12 @@ class ReapHoldings {
       if (c != kept) GiveBack(below, c, &chunks_);
       c = next;
     }
-    return kept;
+    if (kept != nullptr) {
+      kept->live = 0;
+      kept->has_holes = false;
+      kept->waiting = nullptr;
+    }
+    return newest_ = kept;
   }
 
   Block* TakeApart(Below& below, size_t bytes) {
@@ -126,11 +156,15 @@ class ReapHoldings {
   void GiveBackAll(Below& below) {
     GiveBackAllApart(below);
     while (chunks_ != nullptr) GiveBack(below, chunks_, &chunks_);
+    while (with_waiting_ != nullptr) GiveBack(below, with_waiting_, &with_waiting_);
+    newest_ = nullptr;
+    few_ = 0;
   }
 
   // The memory goes as a whole, in the heap below.
   void Forget() {
-    chunks_ = apart_ = nullptr;
+    newest_ = chunks_ = with_waiting_ = apart_ = nullptr;
+    few_ = 0;
     apart_bytes_ = held_ = 0;
   }
 
@@ -183,7 +217,14 @@ class ReapHoldings {
     GiveBack(below, c, &apart_);
   }
 
+  Chunk* newest_ = nullptr;
   Chunk* chunks_ = nullptr;
+  // Those in which blocks wait are in a list of their own, but for a few, of which an allocation
+  // joins the blocks before there are more.
+  static constexpr size_t kFew = 4;
+  Chunk* with_waiting_ = nullptr;
+  Chunk* few_with_waiting_[kFew] = {};
+  size_t few_ = 0;
   Chunk* apart_ = nullptr;
   size_t apart_bytes_ = 0;
   size_t held_ = 0;  // which the cap is on

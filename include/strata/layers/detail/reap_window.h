@@ -4,6 +4,7 @@
 #pragma once
 
 #include "strata/layers/detail/boundary_tag.h"
+#include "strata/layers/detail/reap_chunk.h"
 #include "strata/layers/heap.h"
 
 namespace strata::layers {
@@ -49,19 +50,29 @@ struct ReapWindow {
     if (limit != nullptr) {
       at = reinterpret_cast<char*>(b);
     } else {
-      used -= b->size();
+      Count(0 - b->size());
       edge = reinterpret_cast<char*>(b);
     }
+  }
+  // So many bytes more are used in it.
+  void Count(size_t bytes) {
+    used += bytes;
+    if (chunk != nullptr) chunk->live += static_cast<uint32_t>(bytes);
   }
 
   // --- Settled
 
+  void TakeBack(Block* b) {  // as StepBackTo
+    b->SetGone();
+    Count(0 - b->size());
+    edge = reinterpret_cast<char*>(b);
+  }
   size_t room() const { return static_cast<size_t>(end - edge); }
   void* Take(size_t bytes) {  // at most room()
     auto* b = reinterpret_cast<Block*>(edge);
     b->SetNewest(bytes);
     edge += bytes;
-    used += bytes;
+    Count(bytes);
     return b;
   }
 
@@ -72,7 +83,8 @@ struct ReapWindow {
   size_t used = 0;        // of the whole reap, up to edge; a free lowers it without settling
   size_t few = 0;         // a free after which no more is used may make chunks go
   char* end = nullptr;
-  bool shut = false;  // closed for good
+  bool shut = false;           // closed for good
+  ReapChunk* chunk = nullptr;  // that it lies in, where that is known
 };
 
 // Around everything but the fast paths, which only move `at` and, for a free, lower `used`.
@@ -80,7 +92,7 @@ class ReapWindow::Settle {
  public:
   explicit Settle(ReapWindow& window) : window_(window) {
     if (window.limit == nullptr) return;
-    window.used += static_cast<size_t>(window.at - window.edge);
+    window.Count(static_cast<size_t>(window.at - window.edge));
     window.edge = window.at;
   }
   ~Settle() {

@@ -12,19 +12,42 @@ class WaitingBlocks {
  public:
   // Returns how many bytes wait now.
   size_t Add(TaggedBlock* b, size_t bytes) {
-    b->SetWaiting();
-    b->next = std::exchange(first_, b);
+    Add(first_, b);
     return bytes_ += bytes;
   }
-  // Calls join(block) for each, which is for its neighbours in use until join says that it is gone.
-  template <class Join>
-  void TakeAll(Join join) {
+  // As a list for ForEachRun.
+  TaggedBlock* TakeAll() {
     bytes_ = 0;
-    for (TaggedBlock* b = std::exchange(first_, nullptr); b != nullptr;) {
-      TaggedBlock* next = b->next;
-      join(b);
-      b = next;
+    return std::exchange(first_, nullptr);
+  }
+  // The same for a list of somebody else's, of which `first` is the newest.
+  static void Add(TaggedBlock*& first, TaggedBlock* b) {
+    b->SetWaiting();
+    b->next = std::exchange(first, b);
+  }
+  // Blocks are often freed in the order in which they lie, or against it. Calls free(block, bytes)
+  // for each run of those, which waits no more. Returns how many bytes there were.
+  template <class F>
+  static size_t ForEachRun(TaggedBlock* list, F free) {
+    TaggedBlock* run = nullptr;
+    size_t bytes = 0, all = 0;
+    for (TaggedBlock *b = list, *next; b != nullptr; b = next) {
+      next = b->next;
+      const size_t more = b->size();
+      const bool in_front = b->At(static_cast<ptrdiff_t>(more)) == run;
+      if (!in_front && (run == nullptr || run->At(static_cast<ptrdiff_t>(bytes)) != b)) {
+        if (run != nullptr) free(run, bytes);
+        run = b;
+        bytes = 0;
+      } else if (in_front) {
+        run = b;
+      }
+      b->SetGone();  // not before what lies beyond a scrap was freed
+      bytes += more;
+      all += more;
     }
+    if (run != nullptr) free(run, bytes);
+    return all;
   }
   size_t bytes() const { return bytes_; }
   bool empty() const { return first_ == nullptr; }
