@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "hugepage/page_heap_stats.h"
 #include "profile/pinned_bytes.h"
+#include "span/central_free_list.h"
 #include "span/size_classes.h"
 #include "span/span.h"
 
@@ -47,6 +48,24 @@ PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
   pinned.in_hugepage = static_cast<double>(fill.free_backed * kPageSize * pages) /
                        (static_cast<double>(fill.used) * objects);
   return pinned;
+}
+
+// What PinnedAt makes up over all live blocks, by the tiers' own counts.
+template <class Heap>
+PinnedBytes PinnedInAll(Heap& heap) {
+  size_t free = 0;
+  for (size_t i = 1; i < kNumClasses; ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    CentralStats central;
+    if (auto* list = heap.central().Find(c)) central = list->Stats();
+    heap.central().groups().ForEachOf(c, [&central](auto& list) { central.Add(list.Stats()); });
+    const size_t taken = central.objects_out * InfoOf(c).size;
+    const size_t all = central.pages * kPageSize;
+    free += taken < all ? all - taken : 0;
+  }
+  const auto filler = heap.large().PageStats().filler;
+  const size_t gone = filler.in_use_released;
+  return {static_cast<double>(gone < free ? free - gone : 0), static_cast<double>(filler.free)};
 }
 
 }  // namespace strata

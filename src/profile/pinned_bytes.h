@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace strata {
 
@@ -14,10 +15,13 @@ struct PinnedBytes {
 };
 
 // How the profile asks the heap. `ask` may take the heap's locks, all of which come after the
-// sampler's.
+// sampler's. `most`: what is free in all spans and hugepages in use, which few samples may
+// overestimate.
 struct PinnedBytesOf {
   PinnedBytes (*ask)(void* heap, uintptr_t address) = nullptr;
   void* heap = nullptr;
+  PinnedBytes most = {std::numeric_limits<double>::infinity(),
+                      std::numeric_limits<double>::infinity()};
 };
 
 }  // namespace strata

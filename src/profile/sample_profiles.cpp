@@ -152,6 +152,11 @@ size_t AgeClass(uint64_t age_ns) {
   return age;
 }
 
+// What an estimate has to be multiplied with where it is of more than there is.
+double FittingIn(double most, double estimate) {
+  return estimate > most ? most / estimate : 1;
+}
+
 bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const SampleSnapshot& now,
                           PinnedBytesOf pinned) {
   const size_t rows = now.rows.size();
@@ -171,13 +176,20 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
         sum.bytes += weight * static_cast<double>(s.size);
       },
       kAskedAtOnce);
+  PinnedBytes whole;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    whole.in_span += sums[i].in_span;
+    whole.in_hugepage += sums[i].in_hugepage;
+  }
+  const double in_span = FittingIn(pinned.most.in_span, whole.in_span);
+  const double in_hugepage = FittingIn(pinned.most.in_hugepage, whole.in_hugepage);
   for (size_t i = 0; i < sums.size(); ++i) {
     const SampleSnapshot::Row& row = now.rows[i / kAges];
     int64_t age_s = 1;
     for (size_t a = 0; a < i % kAges; ++a) age_s *= 10;
     PprofLabel labels[] = {
         BytesLabel(row.bytes), {"age_s", nullptr, age_s, "seconds"}, {"level", "page", 0, nullptr}};
-    const double wasted[] = {sums[i].in_span, sums[i].in_hugepage};
+    const double wasted[] = {in_span * sums[i].in_span, in_hugepage * sums[i].in_hugepage};
     for (size_t level = 0; level < 2; ++level) {
       labels[2].text = level == 0 ? "page" : "hugepage";
       const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes)};

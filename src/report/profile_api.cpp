@@ -57,10 +57,11 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.default_type = shape.default_type;
   header.scripts = &TheScriptFrames();
   PprofWriter writer(fd, shape.types, shape.types_n, header);
-  const PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
-                               return PinnedAt(*static_cast<ProcessHeap*>(heap), address);
-                             },
-                             &r.heap};
+  PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
+                         return PinnedAt(*static_cast<ProcessHeap*>(heap), address);
+                       },
+                       &r.heap};
+  if (kind == ProfileKind::kFragmentation) pinned.most = PinnedInAll(r.heap);
   if (!AddProfileRows(writer, kind, r.sampler, since, now_ns, pinned)) return ENOMEM;
   return writer.Finish() ? 0 : errno;
 }

@@ -187,6 +187,9 @@ TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
   const PageHeapStats stats = heap_->page_heap().Stats();
   EXPECT_GT(stats.filler.free, 0u);
   EXPECT_NEAR(sum.in_hugepage, static_cast<double>(stats.filler.free), 1);
+  const PinnedBytes all = PinnedInAll(*heap_);
+  EXPECT_NEAR(sum.in_span, all.in_span, 1);
+  EXPECT_NEAR(sum.in_hugepage, all.in_hugepage, 1);
 }
 
 TEST_F(StrataHeapTest, ReusedLargeBlocksAreNotCalledZero) {

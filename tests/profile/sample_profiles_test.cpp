@@ -159,5 +159,19 @@ TEST_F(SampleProfiles, PinnedBytesByAgeAndByWeight) {
   }
 }
 
+// A single sample may stand for many objects, beside fewer neighbours than that.
+TEST_F(SampleProfiles, PinsNoMoreThanIsFree) {
+  heap.sampler.SetInterval(1024);
+  ASSERT_TRUE(heap.Sample(kBase, 64, 1));
+  ASSERT_TRUE(heap.Sample(kBase + 2048, 64, 1));
+  heap.now_ns += 2 * kSecond;
+  const PinnedBytesOf pinned{Share, nullptr, {3000, 1e9}};
+  std::map<std::string, int64_t> wasted;
+  for (const Row& row : Rows(ProfileKind::kFragmentation, nullptr, pinned))
+    wasted[row.labels.at("level")] += row.values[0];
+  EXPECT_EQ(wasted["page"], 3000);
+  EXPECT_GT(wasted["hugepage"], 1'000'000) << "of which there is enough";
+}
+
 }  // namespace
 }  // namespace strata
