@@ -33,15 +33,20 @@ MAPS = (
 WITH_STRATA = MAPS + "7f1000000000-7f1000001000 r-xp 0 08:01 13 /opt/libstrata.so.0.1.0\n"
 PSI = "some avg10=0.00 avg60={} avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 total=0\n"
 PID = 77
+TABLES_MIB = 100
 ANSWER = f"control/{PID}/stats"  # what the process says when it is asked
 
 
-def stats(backed_mib: int, heap_mib: int = 400, thin_use: int = 0) -> str:
+def stats(backed_mib: int, heap_mib: int = 400, thin_use: int = 0, collapsed: int = 0) -> str:
     return json.dumps(
         {
             "cache_mode": "per-cpu (mm_cid)",
-            "bytes": {"resident": heap_mib << 20, "hugepage_backed": backed_mib << 20},
-            "page_heap": {"thin_use": thin_use},
+            "bytes": {
+                "resident": heap_mib + TABLES_MIB << 20,
+                "metadata": TABLES_MIB << 20,
+                "hugepage_backed": backed_mib << 20,
+            },
+            "page_heap": {"thin_use": thin_use, "collapsed_total": collapsed},
         }
     )
 
@@ -98,4 +103,4 @@ def machine(root: Path, changes: Changes, pid: int | None = None) -> View:
         except OSError as error:
             raise CannotTellError("nobody answers") from error
 
-    return View(root, pid, ask)
+    return View(root, pid, ask, wait=lambda _: None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -365,6 +367,21 @@ def test_what_the_process_answers(tmp_path: Path) -> None:
     assert finding.fixes == ()
 
 
+def test_hugepages_that_are_being_rebuilt_need_nobody(tmp_path: Path) -> None:
+    view = machine(tmp_path, {ANSWER: stats(100)}, PID)
+
+    def told(later: str) -> Finding:
+        (tmp_path / ANSWER).write_text(stats(100))
+        wait = lambda _: (tmp_path / ANSWER).write_text(later)  # noqa: E731
+        return process.coverage(replace(view, wait=wait))
+
+    rebuilt = told(stats(120, collapsed=10))
+    assert rebuilt.state is State.OK, rebuilt
+    assert "25.0 % of the heap's 400 MiB lie on hugepages, and 30.0 % now" in rebuilt.says
+    assert told(stats(100)).state is State.MEND
+    assert told(stats(100, collapsed=10)).state is State.MEND, "as many were broken"
+
+
 def test_statuses_and_order(tmp_path: Path) -> None:
     fine = command.examine(machine(tmp_path / "fine", {}))
     assert command.status_of(fine) == 0
@@ -399,6 +416,10 @@ def test_what_matters_little_fails_nothing(
     shown = capsys.readouterr().out
     assert shown.startswith("note kernel-version: ")
     assert "0 to mend, 1 of little weight, 0 could not be told" in shown
+    assert len(shown.splitlines()) < 8, "what is in order is said in one sentence"
+    assert re.search(r"^ok +thp, thp-defrag, ", shown, re.MULTILINE)
+    command.show(found, each=True)
+    assert re.search(r"^ok +thp: transparent hugepages", capsys.readouterr().out, re.MULTILINE)
     changes: Changes = {"proc/sys/kernel/osrelease": "6.1.0", "proc/meminfo": None}
     assert command.status_of(command.examine(machine(tmp_path / "unknown", changes))) == 2
 

@@ -17,6 +17,7 @@ HELP = """Say what on this machine, or in process PID, holds Strata back, and ho
 Exit status 0: nothing to mend; 1: something; 2: nothing found, but not all could be told."""
 ORDER = {State.MEND: 0, State.UNKNOWN: 1, State.OK: 2}
 WEIGHTS = list(Weight)
+WORTH_A_LINE = ("library",)  # whether a process runs on Strata at all
 
 
 def examine(view: View) -> list[Finding]:
@@ -84,7 +85,8 @@ def as_json(findings: list[Finding]) -> str:
     return json.dumps({"status": status_of(findings), "findings": rows}, indent=1)
 
 
-def show(findings: list[Finding]) -> None:
+def show(findings: list[Finding], *, each: bool = False) -> None:
+    """What hurts, a line each; what is in order in one, or by lines as well."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -94,7 +96,12 @@ def show(findings: list[Finding]) -> None:
         State.MEND: ("MEND", "bold red"),
         State.UNKNOWN: ("?", "yellow"),
     }
+    fine = [
+        f for f in findings if f.state is State.OK and f.rule not in WORTH_A_LINE and not each
+    ]
     for finding in findings:
+        if finding in fine:
+            continue
         mark, style = ("note", "cyan") if is_note(finding) else marks[finding.state]
         says = printable(finding.says)
         text = Text.assemble((f"{mark:5}", style), (f"{finding.rule}: ", "bold"), says)
@@ -103,6 +110,8 @@ def show(findings: list[Finding]) -> None:
         out.print(text)
         for fix in finding.fixes:
             out.print(Padding(Text(printable(fix), "cyan"), (0, 0, 0, 9)), soft_wrap=True)
+    if fine:
+        out.print(Text.assemble(("ok   ", "green"), ", ".join(f.rule for f in fine)))
     counts = {state: sum(f.state is state for f in findings) for state in State}
     notes = sum(map(is_note, findings))
     out.print(
@@ -114,12 +123,15 @@ def show(findings: list[Finding]) -> None:
 def doctor_command(
     target: Annotated[str | None, typer.Argument(metavar="[PID]")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Explain what is in order, too, a line each.")
+    ] = False,
 ) -> None:
     findings = examine(View() if target is None else live_view(target))
     if json_:
         echo(as_json(findings))
     else:
-        show(findings)
+        show(findings, each=all_)
     raise typer.Exit(status_of(findings))
 
 

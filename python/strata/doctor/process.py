@@ -22,6 +22,7 @@ from strata.doctor.view import (
 )
 
 WORTH_COVERING = 64 << 20
+REBUILT_WITHIN = 2.5  # seconds: the library's thread rebuilds hugepages about once a second
 LOW_COVERAGE = 0.5
 
 
@@ -151,12 +152,23 @@ def cache_mode(view: View) -> Finding:
     )
 
 
+def heap_of(figures: dict[str, Any]) -> tuple[int, float]:
+    """Bytes of the heap without the allocator's tables, and its share on hugepages."""
+    heap = figure(figures, int, "bytes", "resident") - figure(figures, int, "bytes", "metadata")
+    return heap, figure(figures, int, "bytes", "hugepage_backed") / heap if heap > 0 else 0.0
+
+
+def is_rebuilding(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether the kernel made hugepages of single pages meanwhile, so that waiting mends it."""
+    rebuilt = [figure(one, int, "page_heap", "collapsed_total") for one in (before, after)]
+    return rebuilt[1] > rebuilt[0] and heap_of(after)[1] > heap_of(before)[1]
+
+
 def coverage(view: View) -> Finding:
     """What the heap got: the share of it on hugepages. What the program maps itself, as CPython its
     arenas, is none of Strata's."""
     figures = ask_figures(view)
-    heap = figure(figures, int, "bytes", "resident")
-    share = figure(figures, int, "bytes", "hugepage_backed") / heap if heap else 0.0
+    heap, share = heap_of(figures)
     says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
     if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
@@ -168,6 +180,13 @@ def coverage(view: View) -> Finding:
             Weight.SOME,
             f"{says}: STRATA_HUGEPAGES=off is set",
             "unset STRATA_HUGEPAGES  # where the program is started",
+        )
+    view.wait(REBUILT_WITHIN)
+    later = ask_figures(view)
+    if is_rebuilding(figures, later):
+        return ok(
+            "coverage",
+            f"{says}, and {heap_of(later)[1] * 100:.1f} % now: hugepages are being rebuilt",
         )
     return mend(
         "coverage",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -56,6 +57,7 @@ class View:
     ask: Callable[[str], bytes] | None = None
     # why a preload cannot work in the process's program, if it cannot
     obstacle: Callable[[Path], str | None] = field(default=lambda _: None)
+    wait: Callable[[float], None] = time.sleep
 
     def path(self, name: str) -> Path:
         return self.root / name.lstrip("/")

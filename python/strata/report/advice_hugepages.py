@@ -26,6 +26,8 @@ class Backing:
     thp: str = ""  # the system's mode
     switched_off: bool = False  # by STRATA_HUGEPAGES
     forbidden: bool = False  # by prctl(PR_SET_THP_DISABLE)
+    thin: bool = False  # little of what the program takes is touched: growth begins small
+    before: float | None = None  # the share when hugepages began to be rebuilt; None: none were
 
     @property
     def small(self) -> float:
@@ -58,6 +60,16 @@ def coverage(backing: Backing) -> Advice:
         )
     if backing.resident < SMALL_HEAP:
         return fine(text + "A heap this small stays on small pages on purpose.")
+    if backing.before is not None and backing.before < backing.coverage:
+        return fine(
+            text + f"It was {100 * backing.before:.1f} % when the report began: hugepages are "
+            "being rebuilt. Report again in a minute."
+        )
+    if backing.thin:
+        return fine(
+            text + "The program touches little of what it allocates, so new memory begins on "
+            "small pages, which saves memory."
+        )
     broken = min(backing.broken_bytes, backing.small)
     if broken >= BROKEN * backing.small:
         # What was meant: only who knows the load can say whether it was worth it.
