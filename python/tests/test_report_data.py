@@ -112,8 +112,29 @@ def test_figures_are_those_of_the_data(tmp_path: Path) -> None:
     assert found["return-live"].rows[0] == ["1", "10", "8", "80 %"]  # of the one large class
     assert found["return-live"].rows[-1] == ["128+", "40", "0", "0.0 %"]
     assert [row[3] for row in found["return-capacity"].rows] == ["3.3 %", "50 %", "80 %", "100 %"]
-    assert found["sizes"].rows[0] == ["64.0 KiB", "1,000", "64.0 MiB"]
+    # As its class counts, 400,000 hits and 300 misses, where samples would say 1,000.
+    assert found["sizes"].rows[0] == ["64.0 KiB", "400,300", "24.4 GiB"]
     assert "100 MiB were live, now it is 60.0 MiB" in found["peak-stacks"].about
+
+
+def test_sizes_are_counted_where_a_class_counts_them(tmp_path: Path) -> None:
+    """Blocks above 256 KiB are in no class; caches of threads count no sizes."""
+    recording = model.load(save(tmp_path))
+    large = build_profile(
+        "allocs", 0, [(("f",), {"alloc_objects": 3, "alloc_space": 3 * MIB}, {"bytes": MIB}),
+                      (("f",), {"alloc_objects": 7, "alloc_space": 224}, {"bytes": 32})]
+    )  # fmt: skip
+    recording.profiles["allocs"] = large
+    rows, source = tiers.size_rows(recording)
+    assert rows[-1] == (MIB, 3, 3 * MIB)
+    assert rows[0] == (32, 400_300, 32 * 400_300)
+    assert "above 256 KiB are estimated" in source
+    assert recording.last is not None
+    for row in recording.last.stats.rows("classes"):
+        row["hits"] = 0
+    rows, source = tiers.size_rows(recording)
+    assert rows == [(32, 7, 224), (MIB, 3, 3 * MIB)]
+    assert source.startswith("Sampled allocations")
 
 
 def test_samples_are_counted_by_interval(tmp_path: Path) -> None:
@@ -141,7 +162,7 @@ def test_old_library_without_profiles_says_what_is_missing(tmp_path: Path) -> No
     }  # fmt: skip
     assert all(section.remedy for section in found.values() if section.missing)
     assert "How old each is: not counted" in page
-    assert "Counters of the size classes" in found["sizes"].about
+    assert "each size class has served since the start, counted: blocks above" in found["sizes"].about
 
 
 @pytest.mark.parametrize("why", ["sampling is off", "Operation not supported: sampler disabled"])

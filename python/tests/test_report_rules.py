@@ -308,6 +308,16 @@ def test_coverage() -> None:
     assert "compact_memory" in coverage(replace(low, thp="always")).command
 
 
+def test_hugepages_on_their_way_need_nobody() -> None:
+    low = Backing(0.3, 100 * MIB, broken=30, broken_bytes=40 * MIB, thp="madvise")
+    rising = advice_hugepages.coverage(replace(low, before=0.1))
+    assert (rising.level, rising.command) == (Level.FINE, "")
+    assert "It was 10.0 % when the report began" in rising.text
+    assert advice_hugepages.coverage(replace(low, before=0.3)).level is Level.LOOK
+    assert advice_hugepages.coverage(replace(low, thin=True)).level is Level.FINE
+    assert advice_hugepages.coverage(replace(low, before=0.1, thp="never")).level is Level.ACT
+
+
 def test_one_broken_hugepage_is_not_the_reason() -> None:
     found = advice_hugepages.coverage(Backing(0.2, 100 * MIB, 1, MIB, "madvise"))
     assert found.level is Level.LOOK

@@ -55,14 +55,18 @@ Rows = Annotated[int, typer.Option("-n", "--rows", min=1, help="How many rows to
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        metavar="PROFILE|PID|NAME...",
-        help="Files, or processes to ask now; several are added up.",
+        metavar="PROFILE|DIR|PID|NAME...",
+        help="Files, folders of reports, or processes to ask now; several are added up.",
         show_default=False,
     ),
 ]
 AskedKind = Annotated[
     Kind | None,
-    typer.Option("--kind", help="What to ask a process for.", show_default=Kind.HEAP.value),
+    typer.Option(
+        "--kind",
+        help="Which profile to take of a process or a report.",
+        show_default=Kind.HEAP.value,
+    ),
 ]
 
 
@@ -71,7 +75,9 @@ def is_file(source: Path) -> bool:
 
 
 def profile_from(source: Path, kind: Kind | None) -> Profile:
-    """The profile in a file, or of a running process where no such file is."""
+    """The profile in a file or a report's folder, or of a running process where no such file is."""
+    if source.is_dir():
+        return load(source / f"{(kind or Kind.HEAP).value}.pb.gz")
     if is_file(source):
         return load(source)
     try:
@@ -91,8 +97,8 @@ def read(
     hide: str | None = None,
     note_empty: bool = True,
 ) -> Profile:
-    if kind is not None and all(map(is_file, paths)):
-        raise StrataError("--kind is what to ask a process for, and no process is named")
+    if kind is not None and all(is_file(path) and not path.is_dir() for path in paths):
+        raise StrataError("--kind is what to ask a process or a report's folder for: none is named")
     profiles = [profile_from(path, kind) for path in paths]
     whole = profiles[0] if len(profiles) == 1 else merge(profiles)
     named = symbolize(whole, root, warn=say)
@@ -212,9 +218,7 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
     owns = owner_of(profile, index, wrappers=wrappers)
     behind = {row.name: row.flat for row in by_function(counted, 0, owns)} if counted else {}
 
-    shown = [
-        row for row in by_function(profile, index, owns) if row.flat or not begins_a_thread(row)
-    ]
+    shown = [row for row in by_function(profile, index, owns) if row.flat]
 
     def share(value: int) -> str:
         return f"{100 * value / total:.1f} %" if total else "n/a"
@@ -230,11 +234,6 @@ def top_rows(profile: Profile, index: int, rows: int, *, wrappers: bool) -> list
         ]
         for row in shown[:rows]
     ]
-
-
-def begins_a_thread(row: FunctionRow) -> bool:
-    """Whether it is below everything a thread does, which says nothing of who owns what."""
-    return re.fullmatch(r"_start|_?_?libc_start\w+|start_thread|clone3?", row.name) is not None
 
 
 def error_of(thousandths: int) -> str:
@@ -305,8 +304,9 @@ def add_to(app: typer.Typer) -> None:
 
     @app.command("diff")
     def diff_command(
-        old: Annotated[Path, typer.Argument(help="The profile from before.")],
-        new: Annotated[Path, typer.Argument(help="The profile from after.")],
+        old: Annotated[Path, typer.Argument(help="The profile, or report, from before.")],
+        new: Annotated[Path, typer.Argument(help="The profile, or report, from after.")],
+        kind: AskedKind = None,
         output: Annotated[
             Path | None, typer.Option("-o", "--output", help="Also draw: a file .html or .svg.")
         ] = None,
@@ -321,8 +321,8 @@ def add_to(app: typer.Typer) -> None:
         """Show what changed between two profiles of a kind: a table, and a flame graph."""
         form = form_of(output, (".html", ".svg")) if output is not None else ""
         chosen = partial(read, root=root, say=say, focus=focus, ignore=ignore, hide=hide)
-        before = chosen([old], note_empty=False)
-        after = chosen([new], note_empty=False)
+        before = chosen([old], kind=kind, note_empty=False)
+        after = chosen([new], kind=kind, note_empty=False)
         if before.types != after.types:
             raise StrataError(f"{old} and {new} are profiles of different kinds")
         if not before.samples and not after.samples:

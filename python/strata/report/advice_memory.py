@@ -184,11 +184,11 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
     wasted = sum(tiers.values())
     if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
         return fine(
-            f"{human(wasted)} is wasted, {of_live(wasted, live)} (the study's fleet: 22 %)."
+            f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %)."
         )
     worst = max(tiers, key=lambda name: tiers[name])
     text = (
-        f"{human(wasted)} is wasted, {of_live(wasted, live)} (the study's fleet: 22 %); "
+        f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %); "
         f"{share(tiers[worst], wasted)} of that lies in the {TIERS[worst]}. "
     )
     if worst == "internal_slack":

@@ -23,7 +23,7 @@ def sizes(rows: Sequence[tuple[int, float, float]], site: str = "") -> Advice:
     small = [row for row in rows if row[0] <= 1024]
     text = (
         f"{share(sum(r[1] for r in small), objects)} of the objects are of at most 1 KiB and make "
-        f"up {share(sum(r[2] for r in small), held)} of the bytes (the study's fleet: 98 % and "
+        f"up {share(sum(r[2] for r in small), held)} of the bytes (Google's fleet: 98 % and "
         "28 %). "
     )
     large = sum(row[2] for row in rows if row[0] > 256 << 10)

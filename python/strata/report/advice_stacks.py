@@ -35,7 +35,7 @@ def span_by_live(seen: int, rates: tuple[float, float] | None, pid: str) -> Advi
     if rate_few >= rate_many:
         return fine(text + ": filling the fuller spans first, as Strata does, is right here.")
     return look(
-        text + ": the other way round than in the study, so a few objects that stay keep memory "
+        text + ": the other way round than in Google's fleet, so a few objects that stay keep memory "
         "from coming free. The stacks under “Who wastes memory” show which ones: have the program "
         "allocate them before the short-lived ones."
     )
@@ -49,7 +49,7 @@ def span_by_capacity(
     text = (
         "Too few size classes gave spans back to compare them. "
         if correlation is None
-        else f"Capacity and return rate correlate by {correlation:+.2f} (the study: -0.75). "
+        else f"Capacity and return rate correlate by {correlation:+.2f} (Google's fleet: -0.75). "
     )
     if stuck is None or stuck[2] < MUCH:
         return fine(text + "No class keeps much free memory in its spans.")

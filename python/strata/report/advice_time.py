@@ -34,8 +34,8 @@ def cpu_time(
             f"(samples: {whole}). Report again under load."
         )
     text = (
-        f"{share(ours, whole)} of the process's CPU time is spent in the allocator (the study's "
-        f"fleet: {share(FLEET, 1)}). "
+        f"{share(ours, whole)} of the process's CPU time is spent in the allocator "
+        f"(Google's fleet: {share(FLEET, 1)}). "
     )
     if ours < ENOUGH_TICKS:
         return fine(text + f"Only {ours} samples fell into it, too few to divide among its parts.")

@@ -150,7 +150,7 @@ def tier_bars(
             [row[2] or 0 for row in rows],
             0.38,
             color=SERIES[6],
-            label=f"the study's fleet ({study})",
+            label=f"Google's fleet ({study} of the study)",
         )
         for bars, column in ((ours, 1), (theirs, 2)):
             values = [row[column] for row in rows]

@@ -27,6 +27,7 @@ from strata.report.spans import (
 )
 from strata.stats import human
 
+MOST_COUNTED = 256 << 10  # bytes of the largest size class
 NO_STATS = "No statistics were recorded, so this figure cannot be drawn."
 GET_STATS = "strata report PID -o DIR"
 OLD_LIBRARY = "The library in this process does not count this; a newer one does. Restart it on:"
@@ -164,25 +165,31 @@ def fragmentation_section(recording: Recording) -> Section:
 
 
 def size_rows(recording: Recording) -> tuple[list[tuple[int, float, float]], str]:
-    """(size, objects, bytes) of everything allocated, and where that is known from."""
+    """(size, objects, bytes) of everything allocated, and where that is known from: counted, but
+    for large blocks, which no class counts, and for caches of threads, which count no sizes."""
+    sampled: list[tuple[int, float, float]] = []
     allocs = recording.profiles.get("allocs")
     if allocs is not None and allocs.has("alloc_objects", "alloc_space", "bytes"):
         columns = allocs.rows.select(
             "bytes", pl.col("alloc_objects", "alloc_space").cast(pl.Float64)
         )
         sums = columns.group_by("bytes").sum().sort("bytes")
-        rows = [row for row in sums.iter_rows() if row[1] > 0 and row[0] > 0]
-        if rows:
-            return rows, "Sampled allocations since the start of the process"
+        sampled = [row for row in sums.iter_rows() if row[1] > 0 and row[0] > 0]
     if recording.last is None:
-        return [], ""
-    classes = recording.last.stats.table("classes", "size", "hits", "misses_alloc")
-    rows = [
-        (size, hits + misses, size * (hits + misses))
-        for size, hits, misses in classes.sort("size").iter_rows()
+        return sampled, "Sampled allocations since the start of the process"
+    classes = recording.last.stats.table("classes", "size", "hits", "misses_alloc").sort("size")
+    counted = [
+        (size, float(hits + misses), float(size * (hits + misses)))
+        for size, hits, misses in classes.iter_rows()
         if hits + misses > 0 and size > 0
     ]
-    return rows, "Counters of the size classes since the start, so without blocks above 256 KiB"
+    if not counted or (sampled and not classes["hits"].sum()):
+        return sampled, "Sampled allocations since the start of the process"
+    exact = "What each size class has served since the start, counted"
+    large = [row for row in sampled if row[0] > MOST_COUNTED]
+    if large:
+        return counted + large, f"{exact}; blocks above 256 KiB are estimated from samples"
+    return counted, f"{exact}: blocks above 256 KiB are in none"
 
 
 def sizes_section(recording: Recording) -> Section:
@@ -367,6 +374,8 @@ def coverage_section(recording: Recording) -> Section:
 def _backing(recording: Recording, sample: Sample, resident: int) -> advice_hugepages.Backing:
     """What the last sample and the system said about hugepages."""
     broken, broken_bytes = hugemap.broken(hugemap.hugepages(sample.stats))
+    first = recording.samples[0]
+    rebuilt = [s.stats.whole("page_heap", "collapsed_total") or 0 for s in (first, sample)]
     return advice_hugepages.Backing(
         coverage=min(1.0, max(0.0, sample.stats.number("coverage") or 0.0)),
         resident=resident,
@@ -375,6 +384,8 @@ def _backing(recording: Recording, sample: Sample, resident: int) -> advice_huge
         thp=sample.stats.text("thp_mode"),
         switched_off=recording.meta.text("hugepages_option") in ("off", "0"),
         forbidden=recording.meta.data.get("thp_allowed") is False,
+        thin=bool(sample.stats.whole("page_heap", "thin_use")),
+        before=first.stats.number("coverage") if rebuilt[1] > rebuilt[0] else None,
     )
 
 
