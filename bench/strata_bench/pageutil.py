@@ -25,7 +25,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from strata.plot import PALETTE, STYLE
+from strata.plot import PALETTE, STYLE, label_beside
 from strata.redis import bulk
 
 from strata_bench.groups import Group
@@ -283,23 +283,27 @@ def run_store(store: Store, out: Path, records: int, epoch: float) -> list[Outco
 
 
 def draw(outcomes: list[Outcome], path: Path) -> None:
+    """A panel for each pace, a line for each store."""
+    paces = list(dict.fromkeys(outcome.pace for outcome in outcomes))
+    names = list(dict.fromkeys(outcome.name for outcome in outcomes))
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.5, 4.2))
-        names = list(dict.fromkeys(outcome.name for outcome in outcomes))
-        for outcome in outcomes:
-            at, is_fast = names.index(outcome.name), outcome.pace == FAST
-            cdf = outcome.epoch["cdf"]
-            used = 100 * outcome.epoch["utilization"]
-            axes.plot(range(len(cdf)), [100 * share for share in cdf], color=PALETTE[at],
-                      lw=1.1 if is_fast else 1.9, linestyle="dashed" if is_fast else "solid",
-                      label=f"{outcome.name}, {outcome.pace}: {used:.1f} %")  # fmt: skip
-        axes.set_xlim(0, 100)
-        axes.set_ylim(0, 102)
-        axes.set_xlabel("bytes of a page that were touched, %")
-        axes.set_ylabel("touched pages of the heap, %")
-        axes.set_title("Bytes touched of each page in an epoch of YCSB-C")
-        axes.grid(color="#eef1f4")
-        axes.legend(title="page utilization", loc="best", fontsize=8.5, title_fontsize=8.5)
+        figure, row = plt.subplots(1, len(paces), figsize=(9.6, 3.9), sharey=True, squeeze=False)
+        for axes, pace in zip(row[0], paces, strict=True):
+            labels = []
+            for outcome in (one for one in outcomes if one.pace == pace):
+                heights = [100 * share for share in outcome.epoch["cdf"]]
+                colour = PALETTE[names.index(outcome.name)]
+                axes.plot(range(len(heights)), heights, color=colour, lw=1.9)
+                used = 100 * outcome.epoch["utilization"]
+                labels.append((heights, f"{outcome.name}: {used:.1f} % in use", colour))
+            axes.set_xlim(0, 100)
+            axes.set_ylim(0, 112)
+            axes.set_yticks(range(0, 101, 20))
+            axes.set_xlabel("bytes of a page that were touched, %, at most")
+            axes.set_title(f"YCSB-C, {pace}")
+            axes.grid(color="#eef1f4")
+            label_beside(axes, labels)
+        row[0][0].set_ylabel("touched pages of the heap, %")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
         plt.close(figure)

@@ -24,6 +24,8 @@ OURS = "#0b6fb8"
 RIVAL = "#d98200"
 OTHER = "#a9b1ba"
 GRID = "#e3e8ee"
+MOST_LINES = 5  # in one picture
+BASE = "glibc"  # has its line always
 KIB = 1024
 MIB = 1024  # in KiB, which the results count in
 
@@ -108,9 +110,18 @@ def _by_size(results: Results, name: str) -> dict[int, float]:
     return {size: statistics.median(points[size]) for size in sorted(points)}
 
 
+def _band(axes: Axes, lines: list[dict[int, float]], count: int) -> EndLabel:
+    """From the fastest to the slowest of several, at each size that all have."""
+    places = sorted(set.intersection(*(set(line) for line in lines)))
+    low = [min(line[at] for line in lines) for at in places]
+    high = [max(line[at] for line in lines) for at in places]
+    axes.fill_between(places, low, high, color=OTHER, alpha=0.45, lw=0, zorder=1)
+    return EndLabel((low[-1] * high[-1]) ** 0.5, f"{count} others", SOFT)
+
+
 def sizes(results: Results, path: Path) -> Path | None:
     """ns per malloc and free over the size, both on log scales; the rival is the fastest over all
-    sizes by the geometric mean."""
+    sizes by the geometric mean. More others than a picture can have lines are a band."""
     found = {name: _by_size(results, name) for name in (*PEERS, STRATA)}
     found = {name: line for name, line in found.items() if line}
     peers = [name for name in found if name != STRATA]
@@ -120,7 +131,13 @@ def sizes(results: Results, path: Path) -> Path | None:
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8.6, 4.6))
         ends = []
-        for name, line in found.items():
+        drawn = [name for name in found if name in (STRATA, rival, BASE)]
+        rest = [name for name in found if name not in drawn]
+        if len(found) > MOST_LINES:
+            ends.append(_band(axes, [found[name] for name in rest], len(rest)))
+            rest = []
+        for name in (*rest, *drawn):
+            line = found[name]
             colour = OURS if name == STRATA else RIVAL if name == rival else OTHER
             bold = colour != OTHER
             width, above = (2.2, 3) if bold else (1.1, 2)

@@ -30,9 +30,9 @@ SERVERS = Group(
     targets=tuple(Target("reaps", THROUGHPUT.key, 1.0, name) for name in ("nginx", "apache2")),
     picture="RSS over time while one request allocates and frees a million objects of 400 bytes."
     " `stock` is the server's own pools on glibc's malloc and `strata` the same pools on Strata's:"
-    " both keep every object until the request ends. What nginx then frees, Strata's malloc still"
-    " holds for the next such request at the end of the picture, 4 s later; Apache's pools give"
-    " theirs back to the system. `reaps` is the pools on reaps, where each object is used again",
+    " both keep every object until the request ends. Of what nginx then frees, Strata's malloc"
+    " holds a tenth for the next such request, after half a second; Apache's pools give theirs back"
+    " to the system. `reaps` is the pools on reaps, where each object is used again",
 )
 
 GROUPS = {SERVERS.name: SERVERS}

@@ -55,6 +55,18 @@ def test_lines_over_sizes_carry_their_names(tmp_path: Path, words: list[str]) ->
     assert [plots.size_name(n) for n in (8, 1536, 1 << 20)] == ["8 B", "1.5 KiB", "1 MiB"]
 
 
+def test_many_lines_over_sizes_are_a_band(tmp_path: Path, words: list[str]) -> None:
+    """At most five lines in a picture, each named at its end."""
+    results = Results()
+    names = ("strata", "glibc", "jemalloc", "mimalloc2", "gperftools", "snmalloc", "tcmalloc")
+    for slope, name in enumerate(names, 1):
+        series = ",".join(f"{2**k}:{slope * k}" for k in range(3, 21))
+        results.add(Run("bysize", name, 1, {"by_size": series}))
+    assert plots.sizes(results, tmp_path / "sizes.png") is not None
+    assert {"Strata", "glibc", "5 others"} <= set(words)
+    assert "snmalloc" not in words
+
+
 def test_bursts_are_in_order_of_what_is_held(tmp_path: Path, words: list[str]) -> None:
     results = Results()
     for case in ("burst-oldest", "burst-random"):

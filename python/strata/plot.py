@@ -103,6 +103,30 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], size: float = 8.5) -> Non
         )
 
 
+def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]]) -> None:
+    """Writes each label, (heights at 0, 1, 2…, text, colour), on the side of its line that is free,
+    where the line is farthest from the others: for lines that end at one place."""
+    length = min(len(heights) for heights, _, _ in labels)
+    inner = range(length // 10, length - length // 4)
+    for at, (heights, text, colour) in enumerate(labels):
+        others = [other for n, (other, _, _) in enumerate(labels) if n != at]
+
+        def gaps(x: int, own: Sequence[float] = heights) -> list[float]:
+            return [own[x] - other[x] for other in others]  # noqa: B023
+
+        place = max(inner, key=lambda x: min(map(abs, gaps(x)), default=0.0))
+        nearest = min(gaps(place), key=abs, default=1.0)
+        axes.annotate(
+            text,
+            (place, heights[place]),
+            xytext=(6, 5 if nearest > 0 else -5),
+            textcoords="offset points",
+            va="bottom" if nearest > 0 else "top",
+            fontsize=8.5,
+            color=colour,
+        )
+
+
 def svg(figure: Figure) -> str:
     """The picture as an element of a page; the figure is closed."""
     import matplotlib.pyplot as plt

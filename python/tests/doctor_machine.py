@@ -37,7 +37,9 @@ TABLES_MIB = 100
 ANSWER = f"control/{PID}/stats"  # what the process says when it is asked
 
 
-def stats(backed_mib: int, heap_mib: int = 400, thin_use: int = 0, collapsed: int = 0) -> str:
+def stats(
+    backed_mib: int, heap_mib: int = 400, thin_use: int = 0, collapsed: int = 0, cold: int = 0
+) -> str:
     return json.dumps(
         {
             "cache_mode": "per-cpu (mm_cid)",
@@ -46,7 +48,12 @@ def stats(backed_mib: int, heap_mib: int = 400, thin_use: int = 0, collapsed: in
                 "metadata": TABLES_MIB << 20,
                 "hugepage_backed": backed_mib << 20,
             },
-            "page_heap": {"thin_use": thin_use, "collapsed_total": collapsed},
+            "page_heap": {
+                "thin_use": thin_use,
+                "collapsed_total": collapsed,
+                "cold_frames": cold,
+                "first_touch_ns": 2_100_000,
+            },
         }
     )
 

@@ -232,6 +232,7 @@ def test_a_rewritten_title_is_no_command(tmp_path: Path) -> None:
                    "inactive_file 7\ntotal_inactive_file 1073740000\n"},
          "1000 B of 1.00 GiB"),
         (process.coverage, {ANSWER: stats(0, heap_mib=20)}, "0.0 % of the heap's 20.0 MiB"),
+        (process.coverage, {ANSWER: stats(0, cold=1)}, "takes 2.1 ms to give one"),
         (process.coverage, {ANSWER: stats(0, thin_use=1)}, "touches little of what it allocates"),
     ],
 )  # fmt: skip
@@ -372,7 +373,10 @@ def test_hugepages_that_are_being_rebuilt_need_nobody(tmp_path: Path) -> None:
 
     def told(later: str) -> Finding:
         (tmp_path / ANSWER).write_text(stats(100))
-        wait = lambda _: (tmp_path / ANSWER).write_text(later)  # noqa: E731
+
+        def wait(_: float) -> None:
+            (tmp_path / ANSWER).write_text(later)
+
         return process.coverage(replace(view, wait=wait))
 
     rebuilt = told(stats(120, collapsed=10))

@@ -162,7 +162,9 @@ def test_old_library_without_profiles_says_what_is_missing(tmp_path: Path) -> No
     }  # fmt: skip
     assert all(section.remedy for section in found.values() if section.missing)
     assert "How old each is: not counted" in page
-    assert "each size class has served since the start, counted: blocks above" in found["sizes"].about
+    assert (
+        "each size class has served since the start, counted: blocks above" in found["sizes"].about
+    )
 
 
 @pytest.mark.parametrize("why", ["sampling is off", "Operation not supported: sampler disabled"])

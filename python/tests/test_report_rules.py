@@ -315,6 +315,8 @@ def test_hugepages_on_their_way_need_nobody() -> None:
     assert "It was 10.0 % when the report began" in rising.text
     assert advice_hugepages.coverage(replace(low, before=0.3)).level is Level.LOOK
     assert advice_hugepages.coverage(replace(low, thin=True)).level is Level.FINE
+    dear = advice_hugepages.coverage(replace(low, first_touch_ms=2.1))
+    assert (dear.level, "takes 2.1 ms" in dear.text) == (Level.FINE, True)
     assert advice_hugepages.coverage(replace(low, before=0.1, thp="never")).level is Level.ACT
 
 

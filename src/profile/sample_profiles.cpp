@@ -153,9 +153,7 @@ size_t AgeClass(uint64_t age_ns) {
 }
 
 // What an estimate has to be multiplied with where it is of more than there is.
-double FittingIn(double most, double estimate) {
-  return estimate > most ? most / estimate : 1;
-}
+double FittingIn(double most, double estimate) { return estimate > most ? most / estimate : 1; }
 
 bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const SampleSnapshot& now,
                           PinnedBytesOf pinned) {

@@ -96,9 +96,7 @@ def show(findings: list[Finding], *, each: bool = False) -> None:
         State.MEND: ("MEND", "bold red"),
         State.UNKNOWN: ("?", "yellow"),
     }
-    fine = [
-        f for f in findings if f.state is State.OK and f.rule not in WORTH_A_LINE and not each
-    ]
+    fine = [f for f in findings if f.state is State.OK and f.rule not in WORTH_A_LINE and not each]
     for finding in findings:
         if finding in fine:
             continue

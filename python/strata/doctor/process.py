@@ -172,6 +172,12 @@ def coverage(view: View) -> Finding:
     says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
     if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
+    if figure(figures, int, "page_heap", "cold_frames"):
+        touch = figure(figures, int, "page_heap", "first_touch_ns") / 1e6
+        return ok(
+            "coverage",
+            f"{says}: the kernel takes {touch:.1f} ms to give one, so growth begins on small pages",
+        )
     if figure(figures, int, "page_heap", "thin_use"):
         return ok("coverage", f"{says}: the program touches little of what it allocates")
     if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):

@@ -332,6 +332,8 @@ def add_to(app: typer.Typer) -> None:
             say(warning)
         index = check_type(after, type_)
         unit = after.types[index].unit
+        pairs = changes(after, before, index, wrappers=wrappers)
+        owned = [(a, b) for a, b in pairs if a.flat or b.flat]
         table = [
             [
                 signed(b.flat - a.flat, unit),
@@ -340,7 +342,7 @@ def add_to(app: typer.Typer) -> None:
                 signed(b.total - a.total, unit),
                 a.name,
             ]
-            for a, b in changes(after, before, index, wrappers=wrappers)[:rows]
+            for a, b in owned[:rows]
         ]
         totals = [sum(sample.values[index] for sample in p.samples) for p in (before, after)]
         title = (

@@ -26,6 +26,7 @@ class Backing:
     thp: str = ""  # the system's mode
     switched_off: bool = False  # by STRATA_HUGEPAGES
     forbidden: bool = False  # by prctl(PR_SET_THP_DISABLE)
+    first_touch_ms: float = 0.0  # of a hugepage, if so dear that growth begins small
     thin: bool = False  # little of what the program takes is touched: growth begins small
     before: float | None = None  # the share when hugepages began to be rebuilt; None: none were
 
@@ -64,6 +65,11 @@ def coverage(backing: Backing) -> Advice:
         return fine(
             text + f"It was {100 * backing.before:.1f} % when the report began: hugepages are "
             "being rebuilt. Report again in a minute."
+        )
+    if backing.first_touch_ms:
+        return fine(
+            text + f"The kernel takes {backing.first_touch_ms:.1f} ms to give a hugepage here, so "
+            "new memory begins on small pages, and is rebuilt into hugepages as it fills."
         )
     if backing.thin:
         return fine(

@@ -183,9 +183,7 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
     """How much is wasted for each live byte, and what the largest tier answers to."""
     wasted = sum(tiers.values())
     if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
-        return fine(
-            f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %)."
-        )
+        return fine(f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %).")
     worst = max(tiers, key=lambda name: tiers[name])
     text = (
         f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %); "

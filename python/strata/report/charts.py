@@ -23,7 +23,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, MultipleLocator
 
-from strata.plot import INK, SOFT, STYLE
+from strata.plot import INK, SOFT, STYLE, EndLabel, label_ends
 from strata.stats import human
 
 # A colour for each token; no two are equal, because the page tells them apart by value. The
@@ -167,6 +167,26 @@ def tier_bars(
     return chart(name, label, draw)
 
 
+def label_steps(axes: Axes, curves: Sequence[tuple[list[float], list[float], str, str]]) -> None:
+    """Names two step curves over the same places where they are farthest apart: the upper one
+    above its line, the lower one below."""
+    (xs, first, *_), (_, second, *_) = curves
+    apart = max(range(len(xs)), key=lambda at: abs(first[at] - second[at]))
+    upper = int(second[apart] > first[apart])
+    right = apart > 0.6 * len(xs)  # from there on a name may not fit before the edge
+    for at, (_, ys, name, colour) in enumerate(curves):
+        axes.annotate(
+            name,
+            (xs[apart], ys[apart]),
+            xytext=(-5 if right else 5, 4 if at == upper else -4),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            va="bottom" if at == upper else "top",
+            fontsize=9,
+            color=colour,
+        )
+
+
 def size_curves(
     label: str, sizes: Sequence[int], count: Sequence[float], held: Sequence[float]
 ) -> str:
@@ -174,14 +194,15 @@ def size_curves(
 
     def draw(narrow: bool) -> Figure:
         figure, axes = subplots(narrow, 3.2, 3.4)
+        curves: list[tuple[list[float], list[float], str, str]] = []
         for values, name, colour in (
             (count, "objects", SERIES[0]),
             (held, "bytes", SERIES[1]),
         ):
             xs = [sizes[0] / 2, *sizes]
-            axes.step(
-                xs, [0, *(100 * v for v in values)], where="post", lw=2, color=colour, label=name
-            )
+            ys = [0, *(100 * v for v in values)]
+            axes.step(xs, ys, where="post", lw=2, color=colour)
+            curves.append((xs, ys, name, colour))
         axes.set_xscale("log", base=2)
         low, high = sizes[0] / 2, max(sizes[-1] * 1.5, 64)
         axes.set_xlim(low, high)
@@ -190,11 +211,12 @@ def size_curves(
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.minorticks_off()
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: mark(value)))
-        axes.set_ylim(0, 102)
+        axes.set_ylim(0, 112)
+        axes.set_yticks(range(0, 101, 20))
         axes.set_title("Per cent of all that is at most this large")
         axes.set_xlabel("object size")
         axes.grid(axis="y", color=GRID, lw=0.8)
-        legend(figure, narrow)
+        label_steps(axes, curves)
         return figure
 
     return chart("sizes", label, draw)
@@ -315,19 +337,22 @@ def coverage_lines(
         figure, grid = plt.subplots(*((2, 1) if narrow else (1, 2)), figsize=size)
         first, second = grid
         marker = "o" if len(times) < 3 else None
-        first.plot(times, percents, lw=2, marker=marker, color=SERIES[0], label="coverage")
+        first.plot(times, percents, lw=2, marker=marker, color=SERIES[0])
         first.set_ylim(0, 102)
         first.set_title("Heap on hugepages, per cent")
-        second.plot(times, held, lw=2, marker=marker, color=SERIES[6], label="resident heap")
-        second.plot(times, huge, lw=2, marker=marker, color=SERIES[2], label="on hugepages")
+        second.plot(times, held, lw=2, marker=marker, color=SERIES[6])
+        second.plot(times, huge, lw=2, marker=marker, color=SERIES[2])
         second.set_ylim(0, max(1, *held, *huge) * 1.08)
-        second.set_title("Resident")
+        second.set_title("Heap in memory")
         as_bytes(second.yaxis, max(1, *held, *huge))
         for axes in (first, second):
             axes.set_xlim(0, max(1.0, times[-1]))
             axes.set_xlabel("seconds")
             axes.grid(axis="y", color=GRID, lw=0.8)
-        legend(figure, narrow)
+        label_ends(
+            second,
+            [EndLabel(held[-1], "all", SERIES[6]), EndLabel(huge[-1], "on hugepages", SERIES[2])],
+        )
         return figure
 
     return chart("coverage", label, draw)

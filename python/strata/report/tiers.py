@@ -373,6 +373,10 @@ def coverage_section(recording: Recording) -> Section:
 
 def _backing(recording: Recording, sample: Sample, resident: int) -> advice_hugepages.Backing:
     """What the last sample and the system said about hugepages."""
+
+    def page_heap(name: str) -> int:
+        return sample.stats.whole("page_heap", name) or 0
+
     broken, broken_bytes = hugemap.broken(hugemap.hugepages(sample.stats))
     first = recording.samples[0]
     rebuilt = [s.stats.whole("page_heap", "collapsed_total") or 0 for s in (first, sample)]
@@ -384,7 +388,8 @@ def _backing(recording: Recording, sample: Sample, resident: int) -> advice_huge
         thp=sample.stats.text("thp_mode"),
         switched_off=recording.meta.text("hugepages_option") in ("off", "0"),
         forbidden=recording.meta.data.get("thp_allowed") is False,
-        thin=bool(sample.stats.whole("page_heap", "thin_use")),
+        first_touch_ms=(page_heap("first_touch_ns") / 1e6 if page_heap("cold_frames") else 0.0),
+        thin=bool(page_heap("thin_use")),
         before=first.stats.number("coverage") if rebuilt[1] > rebuilt[0] else None,
     )
 

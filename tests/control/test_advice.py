@@ -1,0 +1,211 @@
+"""What the report advises, followed: what it said is gone or given back is measured. `strata
+release` is in test_report.py; what only names a thing to change is followed in advice_cases.c."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from blackbox import Lab, wait_until
+from command import good
+from strata.report import advice_time, build, model
+from strata.report.advice import Advice, Level
+from strata.report.advice_memory import Caches
+from test_reach import wait_for_socket
+from test_report import rss
+
+CASES = Path(__file__).resolve().parent / "advice_cases.c"
+FINE = {"STRATA_SAMPLE": "64K"}
+ALWAYS = {"STRATA_CONTROL": "always"}
+PYTHON = """
+import time
+kept = [[str(n), n + 0.5] for n in range(400_000)]
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@contextlib.contextmanager
+def running(lab: Lab, *command: str | int, env: Mapping[str, str] | None = None) -> Iterator[int]:
+    """A case of advice_cases.c, or a command by its path, that has said it is ready."""
+    lab.require_strata()
+    program = () if Path(str(command[0])).is_absolute() else (lab.build(CASES),)
+    with lab.start(*program, *map(str, command), env=ALWAYS | dict(env or {})) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        wait_for_socket(process.pid)
+        yield process.pid
+
+
+def report(pid: int, folder: Path, seconds: int = 1) -> dict[str, Advice]:
+    """What a report says of a process, by the figure's name."""
+    good("report", pid, "-o", folder, "--seconds", seconds)
+    sections = build.sections(model.load(folder))
+    return {one.name: one.advice for one in sections if one.advice is not None}
+
+
+def follow(advice: Advice) -> None:
+    """Types the command of an advice."""
+    words = shlex.split(advice.command)
+    assert words[0] == "strata", advice
+    good(*words[1:])
+
+
+def figures(pid: int) -> model.Document:
+    return model.Document(json.loads(good("stats", pid, "--format", "json")))
+
+
+def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
+    """Named are the objects that stay, and what they keep resident goes once they come first."""
+    with running(lab, "pinned", env=FINE) as pid:
+        time.sleep(2)  # only who has lived for a second is in nobody's way by chance
+        said = report(pid, tmp_path / "a")["waste-stacks"]
+        before = rss(pid)
+    assert said.level is Level.LOOK
+    assert "Objects from MakeSession keep" in said.text
+    with running(lab, "pinned", 1, env=FINE) as pid:
+        good("release", pid)
+        gone = before - rss(pid)
+    assert 0.7 * said.brings <= gone <= 1.5 * said.brings, (said, gone)
+
+
+def test_objects_trimmed_to_a_size_on_offer(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "slack", env=FINE) as pid:
+        said = report(pid, tmp_path / "a")["fragmentation"]
+        before = rss(pid)
+    assert "rounded up to the next size on offer" in said.text
+    with running(lab, "slack", 1, env=FINE) as pid:
+        gone = before - rss(pid)
+    assert 0.7 * said.brings <= gone <= 1.5 * said.brings, (said, gone)
+
+
+def test_a_leak_is_what_grew(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "leak", env=FINE) as pid:
+        said = report(pid, tmp_path / "OLD")["live-stacks"]
+        assert "if it should not be, this is the leak" in said.text
+        assert said.text.startswith("LoseRecord")
+        good("report", pid, "-o", tmp_path / "NEW", "--seconds", 1)
+    command = said.command.replace("OLD/", f"{tmp_path}/OLD/").replace("NEW/", f"{tmp_path}/NEW/")
+    first = good(*shlex.split(command)[1:]).splitlines()[2]
+    assert first.lstrip().startswith("+") and "LoseRecord" in first
+    with running(lab, "leak", 1, env=FINE) as pid:
+        mended = report(pid, tmp_path / "mended").get("live-stacks")
+        assert mended is None or "leak" not in mended.text
+
+
+def miss_rate(pid: int, seconds: float = 1) -> float:
+    """Of the allocations of that time, those that found their cache empty."""
+    before = figures(pid)
+    time.sleep(seconds)
+    after = figures(pid)
+
+    def gained(name: str) -> float:
+        return (after.number("cache", name) or 0) - (before.number("cache", name) or 0)
+
+    return gained("misses_alloc") / max(1.0, gained("misses_alloc") + gained("hits"))
+
+
+def test_caches_that_miss_are_doubled(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "swing", 64, 16000, env={"STRATA_CPU_CACHE_BYTES": "128K"}) as pid:
+        if "per-cpu" not in figures(pid).text("cache_mode"):
+            pytest.skip("caches of threads have a bound of their own")
+        before = miss_rate(pid)
+        said = report(pid, tmp_path / "a")["misses"]
+        assert "Let each CPU keep twice as much" in said.text, said
+        for _ in range(5):
+            if "cpu_cache_bytes" not in said.command:
+                break
+            follow(said)
+            said = report(pid, tmp_path / "a")["misses"]
+        assert miss_rate(pid) < before / 4, (before, said)
+
+
+def test_a_finer_interval_tells_lifetimes(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "swing", 20, 512, env={"STRATA_SAMPLE": "1G"}) as pid:
+        said = report(pid, tmp_path / "a").get("lifetimes")
+        if said is None:  # not one sample
+            good("set", pid, "sample=64K")
+        else:
+            assert "too few to tell" in said.text
+            follow(said)
+        time.sleep(1)
+        assert "too few" not in report(pid, tmp_path / "b")["lifetimes"].text
+
+
+def test_rarer_samples_cost_less(lab: Lab) -> None:
+    """The figure takes perf, which not every machine has: the rule's command does not."""
+    ticks = {advice_time.SAMPLING: 500, advice_time.FRONT: 500}
+    with running(lab, "swing", 20, 512, env={"STRATA_SAMPLE": "16K"}) as pid:
+        said = advice_time.cpu_time(ticks, 2000, Caches(), str(pid))
+
+        def rate() -> float:
+            counts = []
+            for _ in range(2):
+                found = figures(pid)
+                served = found.number("cache", "hits") or 0.0
+                counts.append((found.number("sampler", "samples") or 0.0, served))
+                time.sleep(0.5)
+            return (counts[1][0] - counts[0][0]) / max(1.0, counts[1][1] - counts[0][1])
+
+        before = rate()
+        assert before > 0
+        follow(said)
+        assert rate() < before / 50
+
+
+def test_hugepages_that_were_switched_off(lab: Lab, tmp_path: Path) -> None:
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    if "[never]" in mode:
+        pytest.skip("this machine has no hugepages")
+    off = {"STRATA_HUGEPAGES": "off"}
+    with running(lab, "slack", env=off) as pid:
+        said = report(pid, tmp_path / "a")["coverage"]
+        assert (figures(pid).number("coverage") or 0.0) < 0.1
+    assert said.command == "unset STRATA_HUGEPAGES"
+    with running(lab, "slack") as pid:
+        report(pid, tmp_path / "b")
+        grown = wait_until(lambda: (figures(pid).number("coverage") or 0.0) > 0.5)
+        assert grown, "or the machine has no free hugepage"
+
+
+def test_finer_samples_say_whose_the_waste_is(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "pinned", env={"STRATA_SAMPLE": "64M"}) as pid:
+        time.sleep(2)
+        said = report(pid, tmp_path / "a")["waste-stacks"]
+    assert "the samples say of" in said.text
+    name, _, value = said.command.partition("=")
+    with running(lab, "pinned", env={name: value}) as pid:
+        time.sleep(2)
+        assert "MakeSession" in report(pid, tmp_path / "b")["waste-stacks"].text
+
+
+def test_waste_is_no_more_than_what_is_free(lab: Lab, tmp_path: Path) -> None:
+    """Of a handful of samples, each of which stands for thousands of objects, too."""
+    for interval in ("8M", "2M", "256K"):
+        with running(lab, "pinned", env={"STRATA_SAMPLE": interval}) as pid:
+            time.sleep(1.5)
+            report(pid, tmp_path / interval)
+        recording = model.load(tmp_path / interval)
+        waste, last = recording.profiles["fragmentation"], recording.last
+        assert last is not None
+        free = last.stats.whole("bytes", "free_resident") or 0
+        assert waste.total("wasted_space") <= 1.02 * free + (1 << 20)
+
+
+def test_python_s_own_arenas(lab: Lab, tmp_path: Path) -> None:
+    """They are none of the heap's until Python is told to take it."""
+    command = (os.path.realpath(sys.executable), "-c", PYTHON)
+    with running(lab, *command, env=FINE) as pid:
+        said = report(pid, tmp_path / "a")["resident"]
+    assert "not the heap's" in said.text, said
+    with running(lab, *command, env={**FINE, "PYTHONMALLOC": "malloc"}) as pid:
+        found = report(pid, tmp_path / "b")
+    assert "of RSS is the program's own objects" in found["resident"].text
+    assert "(<string>) holds" in found["live-stacks"].text, "the program's own lines"
