@@ -24,11 +24,14 @@ extern std::atomic<bool> g_looks;
 }  // namespace background_internal
 STRATA_NOINLINE void LookAtBackground();
 
+// Whether there is something to tend.
+STRATA_ALWAYS_INLINE bool BackgroundLooks() {
+  return background_internal::g_looks.load(std::memory_order_relaxed);
+}
 // Called on the slow path. No lock is held, unless the block is a chunk of a shared reap: then
 // there is a NoThreadStart.
 STRATA_ALWAYS_INLINE void TendBackground() {
-  if (STRATA_UNLIKELY(background_internal::g_looks.load(std::memory_order_relaxed)))
-    LookAtBackground();
+  if (STRATA_UNLIKELY(BackgroundLooks())) LookAtBackground();
 }
 
 // Around a reap's lock under which a chunk may be taken: neither is a thread started there nor work

@@ -20,6 +20,7 @@
 #include "malloc/sampling.h"
 #include "malloc/slow_path.h"
 #include "malloc/stand_down.h"
+#include "malloc/unguarded_path.h"
 #include "os/side_stack.h"
 
 namespace strata {
@@ -234,6 +235,13 @@ void* AllocatePastStretch(size_t size, const void* caller) {
   t.countdown.stretch = stretch;
   // In a handler whose thread was about to come here itself: what that adds back is not counted.
   if (STRATA_UNLIKELY(static_cast<ptrdiff_t>(stretch) < 0)) return AllocateSlow(size);
+  if (CountsUnguarded(t, size)) {
+    const SizeClass c = ClassOfSize(size);
+    void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, c);
+    if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
+    NoteRequested(TheRuntime(), c, size);
+    return p;
+  }
   return AllocateCounted(size, caller);
 }
 

@@ -74,18 +74,24 @@ struct SampleCountdown {
       next_thinning = 0;
       Draw(rate);
     }
-    if (rate.interval == 0) {
-      Divide(kMostStretch, allowed);
-      return false;
-    }
-    const uint64_t left = stretch + beyond;
-    if (left > bytes) {
-      Divide(left - bytes, allowed);
-      return false;
-    }
+    if (SpendIfNothingDue(bytes, rate, allowed)) return false;
     thinning_of_sample = thinning;
     Draw(rate);
     Divide(beyond, allowed);
+    return true;
+  }
+
+  // Counts `bytes`, which the stretch does not hold, if no sample falls in them and the rate is the
+  // one that the point was drawn for. Else nothing is done.
+  bool SpendIfNothingDue(size_t bytes, SampleRate rate, Stretches allowed) {
+    if (epoch != (rate.epoch & kEpochMask)) return false;
+    const uint64_t left = stretch + beyond;
+    if (rate.interval == 0) {
+      Divide(kMostStretch, allowed);
+      return true;
+    }
+    if (left <= bytes) return false;
+    Divide(left - bytes, allowed);
     return true;
   }
 

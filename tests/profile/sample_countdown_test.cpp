@@ -89,6 +89,49 @@ TEST(SampleCountdown, WithoutStretchesEveryAllocationIsSeen) {
   EXPECT_NEAR(taken, 4e5 * -std::expm1(-0.01), 260);
 }
 
+// Whoever asks first whether anything is due, and only then spends, draws the same samples.
+TEST(SampleCountdown, AskingFirstWhetherASampleIsDueChangesNone) {
+  SampleCountdown a, b;
+  a.Seed(12);
+  b.Seed(12);
+  int due = 0, quiet = 0;
+  for (uint32_t i = 0; i < 50'000; ++i) {
+    const size_t bytes = 5'000 + i * 7'919 % 200'000;
+    constexpr size_t kIntervals[] = {1 << 20, 1 << 19, 1 << 20, 0, 4 << 20};
+    const SampleRate rate{kIntervals[i / 10'000], 1 + i / 10'000};
+    const bool of_a = Count(a, bytes, rate);
+    bool of_b = false;
+    if (b.stretch > bytes) {
+      b.stretch -= bytes;
+    } else if (b.SpendIfNothingDue(bytes, rate, Stretches::kAllowed)) {
+      ++quiet;
+    } else {
+      of_b = b.Spend(bytes, rate, Stretches::kAllowed);
+    }
+    ASSERT_EQ(of_a, of_b) << i;
+    ASSERT_EQ(a.stretch, b.stretch) << i;
+    due += of_b;
+  }
+  EXPECT_GT(due, 1'000);
+  EXPECT_GT(quiet, 10'000);
+}
+
+TEST(SampleCountdown, NothingIsCountedWhereSomethingIsDue) {
+  SampleCountdown c;
+  c.Seed(13);
+  // Not drawn for this rate yet.
+  EXPECT_FALSE(c.SpendIfNothingDue(1, {kMostSampleInterval, 1}, Stretches::kAllowed));
+  EXPECT_EQ(c.stretch, 0u);
+  c.Spend(1, {1000, 1}, Stretches::kAllowed);
+  const size_t before = c.stretch;
+  EXPECT_FALSE(c.SpendIfNothingDue(size_t{1} << 20, {1000, 1}, Stretches::kAllowed));
+  EXPECT_EQ(c.stretch, before);
+  // The sample is in the last byte.
+  EXPECT_FALSE(c.SpendIfNothingDue(before, {1000, 1}, Stretches::kAllowed));
+  EXPECT_TRUE(c.SpendIfNothingDue(before - 1, {1000, 1}, Stretches::kAllowed));
+  EXPECT_EQ(c.stretch, 1u);
+}
+
 TEST(SampleCountdown, HugeRequestsAndIntervalsDoNotWrap) {
   SampleCountdown c;
   c.Seed(6);
