@@ -152,7 +152,8 @@ static inline void* strata_hot_peek(const strata_hot_guide* guide) {
 /* Bytes that may be used; 0 where no object of a domain starts. */
 size_t strata_hot_size(const void* object);
 
-/* One round now: looks at all guides, moves what should move, without the bounds per second. */
+/* One round now: looks at all guides, moves what should move, without the bounds per second. Does
+ * nothing in one, from what destroys an object. */
 void strata_hot_collect(strata_hot_domain* domain);
 /* The share of the used bytes that may be cold ones. */
 void strata_hot_set_target(strata_hot_domain* domain, double share);

@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "base/metadata_arena.h"
+#include "base/race_detector.h"
 #include "base/units.h"
 #include "hotness/block_directory.h"
 #include "hotness/hot_block.h"
@@ -46,11 +47,15 @@ class BlockPool {
     b->bytes.store(bytes, std::memory_order_relaxed);
     b->shelf.store(&shelf, std::memory_order_relaxed);
     b->base.store(reinterpret_cast<uintptr_t>(at), std::memory_order_release);
+    race_detector::After(this);
+    race_detector::Before(b);
     return b;
   }
 
   // Out of its shelf and empty.
   void Give(HotBlock* b, HotHeap heap) {
+    race_detector::After(b);
+    race_detector::Before(this);
     const uintptr_t at = b->base.load(std::memory_order_relaxed);
     const size_t bytes = b->bytes.load(std::memory_order_relaxed);
     directory_.Clear(at);

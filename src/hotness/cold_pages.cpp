@@ -96,7 +96,7 @@ void ObjectCollector::GiveBackAll() {
 
 // DAMON watches the parent; a line from each child would be too many.
 void ObjectCollector::RenewInChild() {
-  running_.store(false, std::memory_order_relaxed);
+  runner_.store(0, std::memory_order_relaxed);
   if (damon_ == Damon::kWatches) damon_ = Damon::kRefused;
 }
 

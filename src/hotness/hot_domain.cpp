@@ -3,6 +3,7 @@
 
 #include "base/arch.h"
 #include "base/check.h"
+#include "base/race_detector.h"
 #include "hotness/mover.h"
 
 namespace strata {
@@ -62,6 +63,7 @@ void HotDomain::Enter(strata_hot_scope* scope) {
 void HotDomain::Leave(strata_hot_scope* scope) {
   auto* d = reinterpret_cast<HotDomain*>(scope->domain);
   auto* slot = static_cast<ScopeSlot*>(scope->slot);
+  race_detector::Before(d);
   if (STRATA_UNLIKELY(d->checks_ != nullptr) && slot != nullptr && !d->checks_->spent())
     return d->LeaveChecked(slot);
   d->scopes_.End(slot);
@@ -76,6 +78,14 @@ void HotDomain::CheckUses(CheckBounds bounds) {
 
 void HotDomain::EndQuarantine() {
   if (checks_ != nullptr) checks_->ReleaseAll();
+}
+
+void HotDomain::Renew() {
+  for (int heap = 0; heap < kHotHeaps; ++heap)
+    ForEachShelf(static_cast<HotHeap>(heap), [](HotShelf& s) { s.refused_in = 0; });
+  if (checks_ == nullptr) return;
+  checks_->Renew();
+  scopes_.SetLists(true);
 }
 
 // What this operation used, and no other does, moves to another place of the same heap.
@@ -143,6 +153,7 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
   const HotHeap heap = in ? Owners::HeapOf(in) : HotHeap::kForeign;
   const GuideWord next = object == nullptr ? GuideWord() : GuideWord::Fresh(object, heap);
   GuideWord w = g.Load();
+  race_detector::Before(guide);
   for (;;) {
     if (w.object() != expected) {
       if (in) in.owner().Unlock(OwnerWord::kNobody);
@@ -173,6 +184,7 @@ void HotDomain::Retire(void* object) {
 
 // Its owner's word is the caller's; free again afterwards.
 void HotDomain::RetireLocked(const ObjectPlace& at, void* object) {
+  race_detector::Before(this);
   // After it was taken out of reach: who began in a later era cannot have it.
   std::atomic<uintptr_t>& list = limbo_[scopes_.phase().era() % kEras];
   uintptr_t head = list.load(std::memory_order_relaxed);
@@ -197,6 +209,7 @@ void HotDomain::FreeRetired() {
 }
 
 void HotDomain::FreeList(uintptr_t object) {
+  race_detector::After(this);
   while (object != 0) {
     auto* const p = reinterpret_cast<void*>(object);
     const ObjectPlace at = owners_.Find(p);

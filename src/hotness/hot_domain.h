@@ -34,6 +34,8 @@ class HotDomain {
   // memory for that nothing is checked.
   void CheckUses(CheckBounds bounds);
   void EndQuarantine();
+  // Another domain begins in the place of this one, which has ended; shelves and checks stay.
+  void Renew();
   // See UseChecks.
   const char* StaleTypeAt(uintptr_t address) const {
     return checks_ == nullptr ? nullptr : checks_->TypeAt(address);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/lock.h"
+#include "base/race_detector.h"
 #include "hotness/block_pool.h"
 #include "hotness/guide.h"
 #include "hotness/hot_block.h"
@@ -76,6 +77,7 @@ struct HotShelf {
     FreeNow(b, i);
   }
   void FreeNow(HotBlock* b, uint32_t i) {
+    race_detector::Before(b);
     LockHolder hold(lock);
     b->owners[i].Store(OwnerWord::kFree);
     b->free[i / 64] |= uint64_t{1} << i % 64;
@@ -171,6 +173,7 @@ struct HotShelf {
   }
 
   void* TakeFrom(HotBlock* b) STRATA_REQUIRES(lock) {
+    race_detector::After(b);
     uint32_t word = b->hint / 64;
     while (b->free[word] == 0) ++word;
     const auto i = word * 64 + static_cast<uint32_t>(__builtin_ctzll(b->free[word]));

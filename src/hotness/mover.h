@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/race_detector.h"
 #include "hotness/block_pool.h"
 #include "hotness/guide.h"
 #include "hotness/hot_block.h"
@@ -27,26 +28,18 @@
 
 namespace strata {
 
-#if defined(__SANITIZE_THREAD__)
-#define STRATA_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define STRATA_THREAD_SANITIZER 1
-#endif
-#endif
-
 enum class MoveResult : uint8_t { kMoved, kInUse, kUsed, kNoMemory, kNearLimit, kGone };
 
 // A reader may take the lock away and write while this reads; what was copied is dropped then.
 __attribute__((no_sanitize("thread"))) inline void CopyObject(void* to, const void* from,
                                                               size_t bytes) {
-#ifdef STRATA_THREAD_SANITIZER
+  if (!race_detector::IsThere()) {
+    __builtin_memcpy(to, from, bytes);
+    return;
+  }
   auto* t = static_cast<volatile char*>(to);
   auto* f = static_cast<const volatile char*>(from);
   for (size_t i = 0; i < bytes; ++i) t[i] = f[i];
-#else
-  __builtin_memcpy(to, from, bytes);
-#endif
 }
 
 class Mover {
@@ -81,6 +74,7 @@ class Mover {
       return LeaveIt(old_owner, owner, copy, MoveResult::kInUse);
     }
     void* const from = reinterpret_cast<void*>(object);
+    race_detector::After(&target.domain);
     if (by_type) {
       type->move(copy, from, target.object_bytes);
     } else {
@@ -88,6 +82,8 @@ class Mover {
     }
     const ObjectPlace to = owners_.Find(copy);
     to.owner().Store(owner | OwnerWord::kLock);  // before anyone can find it
+    race_detector::Before(&target.domain);
+    race_detector::Before(reinterpret_cast<void*>(owner));
     if (!g.Exchange(w, w.Without(bits).At(copy, target.heap)))
       return LeaveIt(old_owner, owner, copy, MoveResult::kUsed);
     b->shelf.load(std::memory_order_relaxed)->Free(b, i);

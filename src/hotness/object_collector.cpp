@@ -35,8 +35,17 @@ MayGrow MayGrowNow(const HotMemory& memory) {
 
 }  // namespace
 
+void ObjectCollector::Renew(ObjectCollector& ended, const CollectorOptions& options) {
+  HotDomain& domain = ended.domain_;
+  Candidate* const room = ended.candidates_;
+  ended.~ObjectCollector();
+  ::new (&ended) ObjectCollector(domain, options);
+  ended.candidates_ = room;
+}
+
 bool ObjectCollector::Round(RoundBounds bounds) {
-  if (running_.exchange(true, std::memory_order_acquire)) return false;
+  uintptr_t nobody = 0;
+  if (!runner_.compare_exchange_strong(nobody, Self(), std::memory_order_acquire)) return false;
   const HotMemory& memory = domain_.pool().memory();
   const uint64_t began = memory.thread_cpu_ns(memory.context);
   if (Prepare()) {
@@ -66,7 +75,7 @@ bool ObjectCollector::Round(RoundBounds bounds) {
     Sum(counts_.rounds, 1);
     Schedule(w, cpu);
   }
-  running_.store(false, std::memory_order_release);
+  runner_.store(0, std::memory_order_release);
   return true;
 }
 

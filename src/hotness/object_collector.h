@@ -48,8 +48,13 @@ class ObjectCollector {
   ObjectCollector(HotDomain& domain, const CollectorOptions& options)
       : domain_(domain), mover_(domain.pool(), domain.scopes()), options_(options) {}
 
-  // False: another thread is at it.
+  // For another domain in the place of one that has ended.
+  static void Renew(ObjectCollector& ended, const CollectorOptions& options);
+
+  // False: a thread is at it already.
   bool Round(RoundBounds bounds);
+  // It is this one, which destroys an object, say.
+  bool RoundIsMine() const { return runner_.load(std::memory_order_relaxed) == Self(); }
   // At the end of a domain without objects.
   void GiveBackAll();
   // When the next should be, by the clock of the domain's memory.
@@ -80,6 +85,7 @@ class ObjectCollector {
     MayGrow grow = MayGrow::kYes;
   };
 
+  static uintptr_t Self() { return reinterpret_cast<uintptr_t>(__builtin_thread_pointer()); }
   bool Prepare();
   void ScanShelf(HotShelf& shelf, Window& w);
   void ScanBlock(HotShelf& shelf, HotBlock* b, Window& w);
@@ -115,7 +121,7 @@ class ObjectCollector {
   CollectorCounts counts_;
   std::atomic<double> target_{options_.target};
   std::atomic<uint64_t> due_ns_{0};
-  std::atomic<bool> running_{false};
+  std::atomic<uintptr_t> runner_{0};  // the thread that runs a round
   Lock step_{LockRank::kHotRound};
   // The rest belongs to whoever runs a round.
   Candidate* candidates_ = nullptr;

@@ -43,6 +43,7 @@ class Owners {
     const ObjectPlace at = Find(object);
     if (!at) return g.Store(GuideWord::Fresh(object, HotHeap::kForeign));
     const uintptr_t before = at.owner().Lock();
+    race_detector::Before(DomainOf(at));
     if (before == OwnerWord::kFree || (before & OwnerWord::kRetired) != 0)
       Misuse(at, "strata_hot_own of an object that was freed", object);
     // Who hands an object from guide to guide uses it, but for one that was only just made.
@@ -55,6 +56,7 @@ class Owners {
     GuideRef g(guide);
     GuideWord w;
     const ObjectPlace at = LockOwned(guide, &w);
+    race_detector::After(guide);
     g.Store(GuideWord());
     if (at) at.owner().Unlock(OwnerWord::kNobody);
     return w.object();
@@ -64,6 +66,8 @@ class Owners {
     GuideRef source(from);
     GuideWord w;
     const ObjectPlace at = LockOwned(from, &w);
+    race_detector::After(from);
+    race_detector::Before(to);
     GuideRef(to).Store(w);
     source.Store(GuideWord());
     if (at) at.owner().Unlock(reinterpret_cast<uintptr_t>(to));
@@ -96,6 +100,9 @@ class Owners {
     return at && at.owner().Load() != OwnerWord::kFree ? at.block->SizeOfObjects() : 0;
   }
 
+  static const void* DomainOf(const ObjectPlace& at) {
+    return &at.block->shelf.load(std::memory_order_relaxed)->domain;
+  }
   static HotHeap HeapOf(const ObjectPlace& at) {
     return at.block->shelf.load(std::memory_order_relaxed)->heap;
   }

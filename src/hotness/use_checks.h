@@ -80,6 +80,12 @@ class UseChecks final : public Quarantine {
     return nullptr;
   }
 
+  // For another domain in the place of one that has ended.
+  void Renew() {
+    objects_.store(0, std::memory_order_relaxed);
+    operations_.store(0, std::memory_order_relaxed);
+  }
+
   Lock& lock() { return lock_; }
 
  private:

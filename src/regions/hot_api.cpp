@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/message.h"
+#include "base/race_detector.h"
 #include "hotness/address_bits.h"
 #include "regions/hot_domains.h"
 #include "regions/hot_kernel.h"
@@ -129,13 +130,18 @@ STRATA_EXPORT int strata_hot_exchange(strata_hot_scope* scope, strata_hot_guide*
   return d->Exchange(guide, expected, object) ? 1 : 0;
 }
 STRATA_EXPORT void* strata_hot_get_slow(strata_hot_scope* scope, strata_hot_guide* guide) {
-  return HotDomain::GetSlow(scope, guide);
+  void* const object = HotDomain::GetSlow(scope, guide);
+  race_detector::After(guide);
+  return object;
 }
 STRATA_EXPORT size_t strata_hot_size(const void* object) { return TheOwners().SizeOf(object); }
 
 STRATA_EXPORT void strata_hot_collect(strata_hot_domain* domain) {
   const HotMemory& memory = g_hot_domains.pool.memory();
-  while (!domain->collector.Round(RoundBounds::kAtOnce)) memory.pause_ns(memory.context, 1'000'000);
+  while (!domain->collector.Round(RoundBounds::kAtOnce)) {
+    if (domain->collector.RoundIsMine()) return;
+    memory.pause_ns(memory.context, 1'000'000);
+  }
 }
 STRATA_EXPORT void strata_hot_set_target(strata_hot_domain* domain, double share) {
   if (share > 0 && share < 1) domain->collector.set_target(share);

@@ -106,13 +106,54 @@ void SayWithoutHugepages() {
       .Send();
 }
 
-// Room for one.
-void* Record(ScopeSlot** slots) STRATA_REQUIRES(g_lock) {
+// Of those whose records serve another domain by now.
+constinit HotnessStats g_ended STRATA_GUARDED_BY(g_lock);
+
+// What happened stays told when the domain is gone: totals only grow.
+void AddTotals(const CollectorCounts& c, HotnessStats& sum) {
+  const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
+  sum.rounds += read(c.rounds);
+  sum.moves += read(c.moves);
+  sum.moved_bytes += read(c.moved_bytes);
+  sum.promotions += read(c.promotions);
+  sum.demotions += read(c.demotions);
+  sum.aborted_in_use += read(c.in_use);
+  sum.aborted_used += read(c.used);
+  sum.aborted_no_memory += read(c.no_memory);
+  sum.aborted_near_limit += read(c.near_limit);
+  sum.epochs_given_up += read(c.epochs_given_up);
+  sum.paged_out_bytes += read(c.paged_out_bytes);
+  sum.collector_ns += read(c.cpu_ns);
+}
+
+// A program may have a domain for each of its users: what one took serves the next.
+strata_hot_domain* Spare(const CollectorOptions& options, std::optional<CheckBounds> checks)
+    STRATA_REQUIRES(g_lock) {
+  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+    if (!d->spare || d->checks != checks) continue;
+    AddTotals(d->collector.counts(), g_ended);
+    d->domain.Renew();
+    ObjectCollector::Renew(d->collector, options);
+    d->gone = d->spare = false;
+    return d;
+  }
+  return nullptr;
+}
+
+// Null: no memory.
+strata_hot_domain* Fresh(const CollectorOptions& options, std::optional<CheckBounds> checks)
+    STRATA_REQUIRES(g_lock) {
   MetadataArena& arena = g_hot_domains.arena;
   void* memory = arena.Allocate(sizeof(strata_hot_domain), alignof(strata_hot_domain));
-  *slots = static_cast<ScopeSlot*>(
+  auto* slots = static_cast<ScopeSlot*>(
       arena.Allocate(sizeof(ScopeSlot) * ScopeTable::kSlots, alignof(ScopeSlot)));
-  return *slots == nullptr ? nullptr : memory;
+  if (memory == nullptr || slots == nullptr) return nullptr;
+  auto* d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
+  d->checks = checks;
+  if (checks) d->domain.CheckUses(*checks);
+  d->next = g_first;
+  g_first = d;
+  return d;
 }
 
 }  // namespace
@@ -122,17 +163,13 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
   strata_hot_domain* d = nullptr;
   {
     LockHolder hold(g_lock);
-    ScopeSlot* slots = nullptr;
-    void* memory = Record(&slots);
-    if (memory == nullptr) {
+    d = Spare(options, checks);
+    if (d == nullptr) d = Fresh(options, checks);
+    if (d == nullptr) {
       errno = ENOMEM;
       return nullptr;
     }
-    d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
     d->threaded = threaded;
-    if (checks) d->domain.CheckUses(*checks);
-    d->next = g_first;
-    g_first = d;
   }
   if (checks) InstallStaleUseHandler();
   if (threaded) StartHotThread();
@@ -172,7 +209,11 @@ size_t EndHotDomain(strata_hot_domain* d, ObjectPlace* first) {
     d->gone = live == 0;
     d->threaded = threaded;
   }
-  if (live == 0) d->collector.GiveBackAll();
+  if (live == 0) {
+    d->collector.GiveBackAll();
+    LockHolder hold(g_lock);
+    d->spare = true;
+  }
   if (live != 0 && threaded) {
     StartHotThread();
   } else {
@@ -198,23 +239,6 @@ const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
 
 namespace {
 
-// What happened stays told when the domain is gone: totals only grow.
-void AddTotals(const CollectorCounts& c, HotnessStats& sum) {
-  const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
-  sum.rounds += read(c.rounds);
-  sum.moves += read(c.moves);
-  sum.moved_bytes += read(c.moved_bytes);
-  sum.promotions += read(c.promotions);
-  sum.demotions += read(c.demotions);
-  sum.aborted_in_use += read(c.in_use);
-  sum.aborted_used += read(c.used);
-  sum.aborted_no_memory += read(c.no_memory);
-  sum.aborted_near_limit += read(c.near_limit);
-  sum.epochs_given_up += read(c.epochs_given_up);
-  sum.paged_out_bytes += read(c.paged_out_bytes);
-  sum.collector_ns += read(c.cpu_ns);
-}
-
 void AddState(strata_hot_domain& d, HotnessStats& sum) {
   const CollectorCounts& c = d.collector.counts();
   HotnessStats::Heap* const heaps[kHotHeaps] = {&sum.fresh, &sum.hot, &sum.cold};
@@ -234,6 +258,7 @@ void AddState(strata_hot_domain& d, HotnessStats& sum) {
 
 void CollectHotness(HotnessStats& out) {
   LockHolder hold(g_lock);
+  out = g_ended;
   for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
     AddTotals(d->collector.counts(), out);
     if (!d->gone) AddState(*d, out);

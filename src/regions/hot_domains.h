@@ -13,7 +13,7 @@
 #include "regions/hot_kernel.h"
 #include "strata/hot.h"
 
-// Records are never unmapped, and serve again.
+// Records are never unmapped. One whose domain has ended serves the next with the same checks.
 struct strata_hot_domain {
   strata_hot_domain(strata::BlockPool& pool, strata::ScopeSlot* s,
                     const strata::CollectorOptions& options)
@@ -22,8 +22,10 @@ struct strata_hot_domain {
   strata::HotDomain domain;
   strata::ObjectCollector collector;
   strata::ScopeSlot* const slots;
+  std::optional<strata::CheckBounds> checks;
   bool threaded = false;
-  bool gone = false;                  // under the lock of domains
+  // Under the lock of domains: it has ended, and nobody is at it any more.
+  bool gone = false, spare = false;
   strata_hot_domain* next = nullptr;  // of all that were ever made
 };
 

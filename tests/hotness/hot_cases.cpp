@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <fstream>
 #include <memory_resource>
 #include <stdexcept>
 #include <string>
@@ -325,6 +326,44 @@ CASE(a_domain_ends_while_its_thread_destroys_an_object) {
   CHECK(ended);
 }
 
+// A program may have one for each of its users.
+CASE(domains_one_after_the_other_take_no_more_room) {
+  const auto address_space_mib = [] {
+    long pages = 0;
+    CHECK(std::ifstream("/proc/self/statm") >> pages);
+    return pages * 4096 >> 20;
+  };
+  long before = 0;
+  for (int i = 0; i < 220; ++i) {
+    hot_domain domain{Quiet()};
+    const hot_ptr<Counted> p = domain.make<Counted>(i);
+    domain.collect_now();
+    const strata_hot_stats_t s = domain.stats();
+    CHECK(s.rounds == 1 && s.heap[0].objects == 1);
+    if (i == 20) before = address_space_mib();
+  }
+  CHECK(Counted::alive == 0 && address_space_mib() - before < 20);
+}
+
+CASE(an_object_that_ends_may_ask_for_a_round) {
+  static hot_domain* its;
+  static std::atomic<bool> ended;
+  struct Asks {
+    Asks() = default;
+    Asks(Asks&&) noexcept {}
+    ~Asks() {
+      its->collect_now();
+      ended = true;
+    }
+    long unused = 0;
+  };
+  hot_domain domain{Quiet()};
+  its = &domain;
+  domain.retire(domain.make<Asks>());
+  for (int i = 0; i < 4; ++i) domain.collect_now();
+  CHECK(ended);
+}
+
 CASE(a_forked_child_goes_on_and_moves) {
   hot_domain::options o;
   o.period_ms = 1;
@@ -422,6 +461,32 @@ CASE(bad_use_after_the_end) {
   Counted* kept = p.get(op);
   p.reset();
   kept->number = 6;
+}
+
+// Its thread cannot wait for itself: the object that ends is still in it.
+CASE(late_call_from_its_own_thread) {
+  static hot_domain* its;
+  static std::atomic<bool> ended;
+  struct EndsIt {
+    EndsIt() = default;
+    EndsIt(EndsIt&&) noexcept {}
+    ~EndsIt() {
+      strata_hot_domain_destroy(its->handle());
+      ended = true;
+    }
+    long unused = 0;
+  };
+  hot_domain::options o;
+  o.period_ms = 1;
+  o.cpu_share = 1;
+  o.reclaim = STRATA_HOT_RECLAIM_NONE;
+  its = new hot_domain{o};
+  hot_ptr<Counted> stays = its->make<Counted>(7);
+  its->retire(its->make<EndsIt>());
+  while (!ended) usleep(100);
+  const uint64_t rounds = its->stats().rounds;
+  while (its->stats().rounds < rounds + 3) usleep(100);  // it goes on
+  _exit(0);
 }
 
 CASE(late_objects) {

@@ -33,6 +33,22 @@ def test_case(lab: Lab, case: str, checks: str) -> None:
     lab.run(program(lab, checks), case, preload=False).silent()
 
 
+@pytest.mark.parametrize(
+    ("compiler", "checks"), [("g++", "plain"), ("g++", "checked"), ("clang++-19", "bounded")]
+)
+def test_no_race_is_invented(lab: Lab, compiler: str, checks: str, tmp_path: Path) -> None:
+    """A program built with ThreadSanitizer, on the library that is not."""
+    library = lab.require_strata()
+    target = tmp_path / "races"
+    words = ("-std=c++20", "-O1", "-fsanitize=thread", CHECKS[checks], f"-I{ROOT / 'include'}")
+    link = (f"-Wl,-rpath,{library.parent}", str(library), "-pthread", "-o", str(target))
+    command = [need(compiler), *words, "-g", str(HERE / "race_cases.cpp"), *link]
+    subprocess.run(command, check=True)
+    lab.run(target, "right", preload=False).silent()
+    wrong = lab.run(target, "wrong", preload=False)
+    assert "data race" in wrong.stderr and "g_plain" in wrong.stderr, wrong.explain()
+
+
 def test_what_an_ended_domain_did_is_told_at_exit(lab: Lab) -> None:
     env = {"STRATA_STATS": "exit"}
     case = "moves_what_is_used_apart_from_the_rest"
@@ -71,6 +87,14 @@ def test_a_domain_that_goes_too_early_names_what_is_left(lab: Lab) -> None:
     (line,) = result.stderr.splitlines()
     assert "destroyed with 1 object in it, one of them" in line, line
     assert "Counted" in line, line
+
+
+def test_a_domain_that_its_own_thread_ends_stays(lab: Lab) -> None:
+    result = lab.run(program(lab, "checked"), "late_call_from_its_own_thread", preload=False)
+    (line,) = result.stderr.splitlines()
+    assert "destroyed with 2 objects in it, one of them" in line, line
+    library_aborts = result.returncode == -signal.SIGABRT  # one with assertions
+    assert library_aborts or result.returncode == 0, result.explain()
 
 
 def test_without_hugepages_it_says_so_and_works(lab: Lab, tmp_path: Path) -> None:
