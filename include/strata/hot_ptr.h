@@ -100,11 +100,12 @@ template <class T>
 constexpr std::string_view Signature() {
   return __PRETTY_FUNCTION__;
 }
-// The type as the compiler writes it.
+// The type as the compiler writes it: gcc says what std::string_view is after it.
 template <class T>
 struct Name {
   static constexpr std::string_view whole = Signature<T>();
-  static constexpr size_t from = whole.find("T = ") + 4, to = whole.find_first_of(";]", from);
+  static constexpr size_t from = whole.find("T = ") + 4, alias = whole.find("; std::string_view");
+  static constexpr size_t to = alias < whole.size() ? alias : whole.rfind(']');
   static constexpr auto text = [] {
     std::array<char, to - from + 1> copy{};
     for (size_t i = from; i < to; ++i) copy[i - from] = whole[i];
@@ -345,6 +346,7 @@ class hot_ptr {
   const element_type* peek() const noexcept { return at(strata_hot_peek(&guide_)); }
 
   explicit operator bool() const noexcept { return strata_hot_peek(&guide_) != nullptr; }
+  friend bool operator==(const hot_ptr& p, std::nullptr_t) noexcept { return !p; }
 
   // How many elements, in an operation.
   size_t size(hot_scope& op) const noexcept

@@ -46,9 +46,9 @@ T* Look(hot_domain& domain, const hot_ptr<T>& p) {
 CASE(owns_as_a_unique_ptr_does) {
   hot_domain domain{Quiet()};
   hot_ptr<Counted> empty;
-  CHECK(!empty);
+  CHECK(!empty && empty == nullptr && nullptr == empty);
   hot_ptr<Counted> p = domain.make<Counted>(7);
-  CHECK(p && Counted::alive == 1);
+  CHECK(p && p != nullptr && Counted::alive == 1);
   {
     hot_scope op(domain);
     Counted& c = *p.get(op);
@@ -456,11 +456,11 @@ CASE(bad_use_after_the_operation) {
 
 CASE(bad_use_after_the_end) {
   hot_domain domain{Quiet()};
-  hot_ptr<Counted> p = domain.make<Counted>(5);
+  hot_ptr<int[]> p = domain.make<int[]>(5);
   hot_scope op(domain);
-  Counted* kept = p.get(op);
+  int* kept = p.get(op);
   p.reset();
-  kept->number = 6;
+  kept[4] = 6;
 }
 
 // Its thread cannot wait for itself: the object that ends is still in it.
