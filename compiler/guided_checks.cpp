@@ -1,7 +1,10 @@
 // The clang half of the plugin: refuses what a guided field must not be used for, at its source
 // line, and sends `new T` of what guided fields point to into the domain (strata/guided.h). The
 // LLVM half is hooks_pass.cpp. Sits in compiler.
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "clang/AST/ASTConsumer.h"
 #include "clang/AST/ParentMapContext.h"
@@ -46,9 +49,21 @@ class Checks : public RecursiveASTVisitor<Checks> {
 
   // What lies above an expression is known within one declaration, which is whole by now.
   void Visit(Decl* d) {
+    visited_ = dyn_cast<FunctionDecl>(d);
     context_.setTraversalScope({d});
     TraverseDecl(d);
     context_.setTraversalScope({context_.getTranslationUnitDecl()});
+  }
+
+  // What is wrong within a library is told at the program's line, when all calls are known.
+  void End() {
+    for (const InLibraryRefusal& r : in_libraries_) {
+      const SourceLocation asked = AskedFor(r.within);
+      const SourceLocation where = asked.isValid() ? asked : r.where;
+      if (asked.isValid() && !refused_.insert(asked.getRawEncoding()).second) continue;
+      Error(where, r.what);
+      if (asked.isValid()) Note(r.where);
+    }
   }
 
   // A class that a template was made to is no declaration at the top.
@@ -86,7 +101,7 @@ class Checks : public RecursiveASTVisitor<Checks> {
   }
 
   bool VisitVarDecl(VarDecl* v) {
-    if (IsGuided(v)) Refuse(v->getLocation(), "a guided variable; mark a field of a class");
+    if (IsGuided(v)) Refuse(v->getLocation(), "a guided variable (mark a field of a class)");
     if (v->hasGlobalStorage() && HoldsGuides(v->getType()) &&
         context_.getBaseElementType(v->getType()).isConstQualified())
       Refuse(v->getLocation(), "a constant with guided fields, which reading writes,");
@@ -117,6 +132,7 @@ class Checks : public RecursiveASTVisitor<Checks> {
 
   bool VisitCXXConstructExpr(CXXConstructExpr* e) {
     const CXXConstructorDecl* c = e->getConstructor();
+    NoteCall(c, e->getBeginLoc());
     if (c->isCopyOrMoveConstructor() && !c->isUserProvided() && HoldsGuides(e->getType()))
       Refuse(e->getBeginLoc(), "a copy of an object with guided fields");
     return true;
@@ -132,6 +148,7 @@ class Checks : public RecursiveASTVisitor<Checks> {
     return true;
   }
   bool VisitCallExpr(CallExpr* e) {
+    NoteCall(e->getDirectCallee(), e->getExprLoc());
     if (const FunctionDecl* f = e->getDirectCallee();
         f != nullptr && TakesBytes(f) && !Zeroes(e, f))
       for (const Expr* a : e->arguments())
@@ -167,10 +184,43 @@ class Checks : public RecursiveASTVisitor<Checks> {
  private:
   bool Refuse(SourceLocation where, StringRef what) {
     if (!refused_.insert(where.getRawEncoding()).second) return true;
+    if (InLibrary(where))
+      in_libraries_.push_back({where, what.str(), visited_});
+    else
+      Error(where, what);
+    return true;
+  }
+  void Error(SourceLocation where, StringRef what) {
     DiagnosticsEngine& d = context_.getDiagnostics();
     const unsigned id = d.getCustomDiagID(DiagnosticsEngine::Error, "strata: %0 is not supported");
     d.Report(where, id) << what;
-    return true;
+  }
+  void Note(SourceLocation where) {
+    DiagnosticsEngine& d = context_.getDiagnostics();
+    d.Report(where, d.getCustomDiagID(DiagnosticsEngine::Note, "the library does that here"));
+  }
+
+  bool InLibrary(SourceLocation where) const {
+    return context_.getSourceManager().isInSystemHeader(where);
+  }
+  void NoteCall(const FunctionDecl* f, SourceLocation where) {
+    if (f != nullptr && f->isTemplateInstantiation())
+      calls_[f->getCanonicalDecl()].push_back({visited_, where});
+  }
+  // Where the program asked for what was made of a library's templates; invalid: not known.
+  SourceLocation AskedFor(const FunctionDecl* f) const {
+    std::set<const FunctionDecl*> seen;
+    std::vector<const FunctionDecl*> next{f};
+    for (size_t i = 0; i < next.size(); ++i) {
+      if (next[i] == nullptr || !seen.insert(next[i]->getCanonicalDecl()).second) continue;
+      const auto calls = calls_.find(next[i]->getCanonicalDecl());
+      if (calls == calls_.end()) continue;
+      for (const Call& c : calls->second) {
+        if (!InLibrary(c.where)) return c.where;
+        next.push_back(c.by);
+      }
+    }
+    return {};
   }
 
   // What an expression stands in, but for parentheses. A list in braces has two forms, and only the
@@ -302,7 +352,20 @@ class Checks : public RecursiveASTVisitor<Checks> {
     return nullptr;
   }
 
+  struct Call {
+    const FunctionDecl* by;
+    SourceLocation where;
+  };
+  struct InLibraryRefusal {
+    SourceLocation where;
+    std::string what;
+    const FunctionDecl* within;
+  };
+
   ASTContext& context_;
+  const FunctionDecl* visited_ = nullptr;
+  std::map<const FunctionDecl*, std::vector<Call>> calls_;  // of what templates were made to
+  std::vector<InLibraryRefusal> in_libraries_;
   std::set<const CXXRecordDecl*> pointees_, plain_;
   std::set<unsigned> refused_;
 };
@@ -317,6 +380,7 @@ class Consumer : public ASTConsumer {
   void HandleTagDeclDefinition(TagDecl* d) override {
     if (auto* r = dyn_cast<CXXRecordDecl>(d)) checks_->VisitClass(r);
   }
+  void HandleTranslationUnit(ASTContext&) override { checks_->End(); }
 
  private:
   std::unique_ptr<Checks> checks_;

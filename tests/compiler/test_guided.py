@@ -81,12 +81,14 @@ def test_everyday_code(lab: Lab, flags: tuple[str, ...], tmp_path: Path) -> None
 
 
 HEAD = """
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 #define GUIDE [[clang::annotate("strata::guided")]]
 struct N { int v; };
 struct T { int k; GUIDE N* p; };
@@ -126,6 +128,9 @@ REFUSED = {
     "void f(T& t, T& u) { memcpy(&t, &u, sizeof t); }": "bytes",
     "void f(T* t) { std::memmove(t, (char*)(t + 1), sizeof *t); }": "bytes",
     "void* f(T* t) { return realloc(t, 99); }": "bytes",
+    "void f(std::vector<T>& v) { v.push_back({1, nullptr}); }": "copy",
+    "void f(T* t, T* u) { std::copy(t, t + 1, u); }": "copy",
+    "bool l(const T& t, const T& u); void f(T* a, T* b) { std::sort(a, b, l); }": "value",
     "T f() { return {1, nullptr}; }": "value",
     "void f(T t);": "value",
     "N* f(std::initializer_list<T> l); N* h() { return f({{1, nullptr}}); }": "list",
