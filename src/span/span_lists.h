@@ -75,7 +75,8 @@ class SpanLists {
   // Takes a span that came empty out, for the page heap; false: it is kept, so that a span's last
   // object coming and going does not reach that.
   bool TryRetire(Span* span) STRATA_REQUIRES(lock) {
-    if (empty_pages_ * kPageSize <= kKeptEmptyBytes) return false;
+    const bool in_use = spans_taken_ >= kTakenBeforeKept;
+    if (in_use && empty_pages_ * kPageSize <= kKeptEmptyBytes) return false;
     RemoveEmpty(span);
     return true;
   }
@@ -144,6 +145,9 @@ class SpanLists {
   // ticks.
   static constexpr uint32_t kFirstSearch = uint32_t{1} << 31, kLastSearch = UINT32_MAX - 1;
   static constexpr size_t kKeptEmptyBytes = 64 << 10;
+  // A buffer that grows passes through twenty classes: in a small program what they all kept would
+  // be more than the rest of the heap. Which classes come back shows after a few spans.
+  static constexpr uint64_t kTakenBeforeKept = 8;
 
   static bool WasSearched(const Span* span) { return span->last_used >= kFirstSearch; }
 

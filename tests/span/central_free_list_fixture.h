@@ -17,6 +17,14 @@ class CentralFreeListTest : public testing::Test {
     class_ = ClassOfSize(size);
     list_.Init(class_, &source_);
   }
+  // The same, of a class that has come back often enough to keep empty spans.
+  void UseOften(size_t size) {
+    Use(size);
+    while (list_.Stats().spans_taken < 8) {
+      Give(Take(1));
+      list_.ReleaseEmpty(UINT32_MAX);
+    }
+  }
   std::vector<void*> Take(size_t n) {
     std::vector<void*> out(n);
     size_t got = 0;

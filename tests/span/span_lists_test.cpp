@@ -70,7 +70,7 @@ TEST_F(SpanListsTest, LastInIsOneListInTheOrderOfRoom) {
 }
 
 TEST_F(SpanListsTest, KeepsTwoEmptySpansOf32KiB) {
-  Span* spans[4];
+  Span* spans[8];
   for (Span*& s : spans) s = spans_.Add(lists_, 1);
   LockHolder hold(lists_.lock);
   size_t kept = 0;
@@ -80,7 +80,20 @@ TEST_F(SpanListsTest, KeepsTwoEmptySpansOf32KiB) {
   }
   EXPECT_EQ(kept, 2u);
   EXPECT_EQ(lists_.spans(), 2u);
-  EXPECT_EQ(lists_.spans_taken(), 4u);
+  EXPECT_EQ(lists_.spans_taken(), 8u);
+}
+
+TEST_F(SpanListsTest, AClassThatTookFewSpansKeepsNone) {
+  for (int i = 0; i < 7; ++i) {
+    Span* span = spans_.Add(lists_, 1);
+    LockHolder hold(lists_.lock);
+    ClassSpans::Set(lists_, span, 0);
+    EXPECT_TRUE(lists_.TryRetire(span)) << i;
+  }
+  Span* eighth = spans_.Add(lists_, 1);
+  LockHolder hold(lists_.lock);
+  ClassSpans::Set(lists_, eighth, 0);
+  EXPECT_FALSE(lists_.TryRetire(eighth));
 }
 
 TEST_F(SpanListsTest, TakesOutWhatLayEmptySince) {
