@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from strata.learn.model_page import Score
-    from strata.learn.training import Contexts, FrameGru, Ints, Trained
+    from strata.learn.training import Contexts, Ints, Params, Trained, Trainer
 
 HELP = """Train a model that predicts lifetimes, and say how well it does on functions it never saw.
 
@@ -49,7 +49,7 @@ def train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Times through the data. Default: enough for 1,000 steps, 10 at least."
+            min=1, help="Times through the data. Default: enough for 400 steps, 10 at least."
         ),
     ] = None,
     page: Annotated[
@@ -74,34 +74,34 @@ def train(
         check_output(page)
     table = learnable(sources)
     can_judge = may_hold_out(table)
-    data = training.prepare(table if can_judge else all_to_train(table))
+    whole = training.prepare(all_to_train(table))
+    data = training.prepare(table, whole.tokens) if can_judge else whole
     if not can_judge:
         say("too little to hold a function out: accuracy is of the training set alone")
-    gru = training.FrameGru(data)
-    trained = fit(gru, data.frames, data, seed, epochs)
+    network = training.FrameGru
+    trainer = training.Trainer(network)
+    trained = fit(trainer, data, seed, training.steps_of(data, epochs))
     if int8:
-        judge_as_int8(gru, trained, data)
+        judge_as_int8(trainer, trained, data)
     guesses: dict[str, Ints] = {
-        gru.name: trained.odds.argmax(axis=1).astype("int32"),
+        network.name: trained.odds.argmax(axis=1).astype("int32"),
         "majority class": baselines.majority(data),
         "stack table": baselines.stack_table(data),
     }
     if compare:
-        lstm = training.TokenLstm(data)
-        other = fit(lstm, lstm.sequences, data, seed, epochs)
-        guesses[lstm.name] = other.odds.argmax(axis=1).astype("int32")
+        lstm = training.Trainer(training.TokenLstm)
+        other = fit(lstm, data, seed, training.steps_of(data, epochs))
+        guesses[lstm.network.name] = other.odds.argmax(axis=1).astype("int32")
         guesses["LightGBM"] = baselines.trees(data, seed)
     scores = judged(guesses, data)
-    about = described(table, data, scores, gru.name)
+    about = described(table, data, scores, network.name)
     builds = table["build_id"].unique().sort().to_list()
     kept = [build for build in builds if build]
-    weights, tokens = gru.weights(trained.params), data.tokens
+    params = trained.params
     if can_judge:  # what is known of the functions that were held out is worth having
-        whole = training.prepare(all_to_train(table))
-        network = training.FrameGru(whole)
-        params = fit(network, whole.frames, whole, seed, epochs).params
-        weights, tokens = network.weights(params), whole.tokens
-    model = model_file.Model(tokens, weights, kept, about, int8)
+        more = training.steps_of(whole, epochs) // 2
+        params = fit(trainer, whole, seed, more, params).params
+    model = model_file.Model(whole.tokens, network.weights(params), kept, about, int8)
     size = model_file.write(model, output)
     if page:
         write_page(page, about, scores, trained, data)
@@ -149,34 +149,34 @@ def all_to_train(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.lit("train").alias("split"))
 
 
-def fit(network: object, inputs: Ints, data: Contexts, seed: int, asked: int | None) -> Trained:
+def fit(
+    trainer: Trainer, data: Contexts, seed: int, steps: int, begin: Params | None = None
+) -> Trained:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from strata.learn import training
-
-    assert isinstance(network, training.FrameGru | training.TokenLstm)
-    epochs = training.epochs_of(int((data.is_train | data.is_general).sum()), asked)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     out = console(stderr=True)
+    name = trainer.network.name
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
-        task = bar.add_task(network.name, total=epochs)
+        task = bar.add_task(name, total=steps)
 
-        def advance(loss: float) -> None:
-            bar.update(task, advance=1, description=f"{network.name}, loss {loss:.3f}")
+        def advance(done: int, loss: float) -> None:
+            bar.update(task, completed=done, description=f"{name}, loss {loss:.3f}")
 
-        return training.train(network, inputs, data, seed, epochs, advance)
+        return trainer.fit(data, seed, steps, advance, begin)
 
 
-def judge_as_int8(network: FrameGru, trained: Trained, data: Contexts) -> None:
+def judge_as_int8(trainer: Trainer, trained: Trained, data: Contexts) -> None:
     """What is stated of a model is of the weights that its file has."""
     import jax.numpy as jnp
 
     from strata.learn import model_file, training
 
-    whole = model_file.Model(data.tokens, network.weights(trained.params), is_int8=True)
+    kept = training.FrameGru.weights(trained.params)
+    whole = model_file.Model(data.tokens, kept, is_int8=True)
     weights = model_file.parse(model_file.dump(whole)).weights
     rounded = {name: jnp.asarray(getattr(weights, name)) for name in trained.params}
-    trained.odds = training.odds_of(network, rounded, data.frames, data.sizes)
+    trained.odds = trainer.odds_of(rounded, data)
 
 
 def judged(guesses: dict[str, Ints], data: Contexts) -> dict[str, dict[str, Score | None]]:

@@ -19,7 +19,7 @@ from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, MOST_FRAM
 from strata.learn.tokens import MOST_TOKENS, site_of, tokens_of
 
 BATCH = 64
-FEWEST_STEPS = 1000
+FEWEST_STEPS = 400
 FEWEST_EPOCHS = 10
 TOKEN_DROP = 0.1  # of tokens, and of fine sizes
 PLACE = r" <[0-9a-f]+\+0x[0-9a-f]+>$"  # of a frame (strata/learn/tokens.py)
@@ -30,7 +30,7 @@ LONGEST = 200  # tokens of the LSTM's sequence: the innermost
 Array = jax.Array
 Params = dict[str, Array]
 Picked = npt.NDArray[np.int64]
-Pair = tuple[Array, Array]
+Tables = tuple[Array, ...]  # what a network looks frames up in
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
@@ -89,7 +89,9 @@ def without_places(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def prepare(contexts: pl.DataFrame) -> Contexts:
+def prepare(contexts: pl.DataFrame, words: list[bytes] | None = None) -> Contexts:
+    """The contexts as numbers. With the words of a data set that has all of these contexts to learn
+    from, rows mean the same as there; those of words that are only held out are not used."""
     columns = ["symbols", "bytes", "split", "label", "objects", "weight"]
     general = without_places(contexts)
     table = pl.concat([contexts.select(columns), general.select(columns)])
@@ -100,8 +102,10 @@ def prepare(contexts: pl.DataFrame) -> Contexts:
     split = {name: tokens_of(name) for name in names}
     seen = [stack for stack, kind in zip(stacks, splits, strict=True) if kind == "train"]
     sites = {name: site_of(name) for name in names}
-    tokens = vocabulary(seen, split, sites)
-    rows = {token: row for row, token in enumerate(tokens, 1)}
+    learned = vocabulary(seen, split, sites)
+    tokens = learned if words is None else words
+    is_learned = set(learned)
+    rows = {token: row for row, token in enumerate(tokens, 1) if token in is_learned}
     frame_tokens = np.full((len(names) + 1, MOST_TOKENS), -1, np.int32)
     frame_sites = np.array([-1, *(rows.get(sites[name], -1) for name in names)], np.int32)
     for at, name in enumerate(names, 1):
@@ -153,16 +157,20 @@ class FrameGru:
 
     name = "frame GRU"
 
-    def __init__(self, data: Contexts) -> None:
-        self.frame_tokens = jnp.asarray(data.frame_tokens)
-        self.frame_sites = jnp.asarray(data.frame_sites)
-        self.rows = data.rows
+    @staticmethod
+    def inputs(data: Contexts) -> Ints:
+        return data.frames
 
-    def start(self, key: Array) -> Params:
+    @staticmethod
+    def tables(data: Contexts) -> Tables:
+        return jnp.asarray(data.frame_tokens), jnp.asarray(data.frame_sites)
+
+    @staticmethod
+    def start(key: Array, rows: int) -> Params:
         keys = jax.random.split(key, 4)
         bound = HIDDEN**-0.5
         return {
-            "embedding": embedding_of(keys[0], self.rows),
+            "embedding": embedding_of(keys[0], rows),
             "input": uniform(keys[1], (EMBEDDING, GATES), bound),
             "hidden": uniform(keys[2], (HIDDEN, GATES), bound),
             "input_bias": jnp.zeros(GATES),
@@ -171,11 +179,15 @@ class FrameGru:
             "head_bias": jnp.zeros(CLASSES),
         }
 
-    def logits(self, params: Params, frames: Array, sizes: Array, key: Array | None) -> Array:
-        tokens = self.frame_tokens[frames]
+    @classmethod
+    def logits(
+        cls, params: Params, tables: Tables, frames: Array, sizes: Array, key: Array | None
+    ) -> Array:
+        frame_tokens, frame_sites = tables
+        tokens = frame_tokens[frames]
         known = (tokens >= 0)[..., None]
         tokens = jnp.maximum(tokens, 0)
-        sites = self.frame_sites[frames]
+        sites = frame_sites[frames]
         size_key = None
         if key is not None:
             key, size_key = jax.random.split(key)
@@ -186,11 +198,11 @@ class FrameGru:
 
         def over(state: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
             incoming, is_there = step
-            return jnp.where(is_there[:, None], self.step(params, state, incoming), state), None
+            return jnp.where(is_there[:, None], cls.step(params, state, incoming), state), None
 
         sequence = (inputs.swapaxes(0, 1), (frames > 0).swapaxes(0, 1))
         state, _ = jax.lax.scan(over, state, sequence)
-        state = self.step(params, state, size_of(params, sizes, size_key))
+        state = cls.step(params, state, size_of(params, sizes, size_key))
         return state @ params["head"] + params["head_bias"]
 
     @staticmethod
@@ -214,8 +226,8 @@ class TokenLstm:
 
     name = "token LSTM"
 
-    def __init__(self, data: Contexts) -> None:
-        self.rows = data.rows
+    @staticmethod
+    def inputs(data: Contexts) -> Ints:
         sequences = np.full((len(data.frames), LONGEST), -1, np.int32)
         for at, frames in enumerate(data.frames):
             tokens: list[int] = []
@@ -224,14 +236,19 @@ class TokenLstm:
                 tokens += [*known[known >= 0].tolist(), data.rows - 1]
             del tokens[LONGEST:]
             sequences[at, : len(tokens)] = tokens
-        self.sequences = sequences
+        return sequences
 
-    def start(self, key: Array) -> Params:
+    @staticmethod
+    def tables(_data: Contexts) -> Tables:
+        return ()
+
+    @staticmethod
+    def start(key: Array, rows: int) -> Params:
         keys = jax.random.split(key, 4)
         bound = HIDDEN**-0.5
         bias = jnp.zeros(4 * HIDDEN).at[HIDDEN : 2 * HIDDEN].set(FORGET_BIAS)
         return {
-            "embedding": embedding_of(keys[0], self.rows),
+            "embedding": embedding_of(keys[0], rows),
             "input": uniform(keys[1], (EMBEDDING, 4 * HIDDEN), bound),
             "hidden": uniform(keys[2], (HIDDEN, 4 * HIDDEN), bound),
             "bias": bias,
@@ -239,7 +256,10 @@ class TokenLstm:
             "head_bias": jnp.zeros(CLASSES),
         }
 
-    def logits(self, params: Params, tokens: Array, sizes: Array, key: Array | None) -> Array:
+    @staticmethod
+    def logits(
+        params: Params, _tables: Tables, tokens: Array, sizes: Array, key: Array | None
+    ) -> Array:
         if key is not None:
             drop = jax.random.uniform(key, tokens.shape) < TOKEN_DROP
             tokens = jnp.where(drop & (tokens >= 0), 0, tokens)
@@ -269,6 +289,9 @@ class TokenLstm:
         return state @ params["head"] + params["head_bias"]
 
 
+Network = type[FrameGru] | type[TokenLstm]
+
+
 @dataclass
 class Trained:
     params: Params
@@ -286,58 +309,81 @@ def batches(
     yield from order.reshape(-1, BATCH)
 
 
-def epochs_of(rows: int, asked: int | None) -> int:
-    return asked or max(FEWEST_EPOCHS, -(-FEWEST_STEPS // max(1, -(-rows // BATCH))))
+def steps_of(data: Contexts, epochs: int | None) -> int:
+    """That fill the epochs, which are enough by default."""
+    whole = -(-int((data.is_train | data.is_general).sum()) // BATCH)
+    return whole * (epochs or max(FEWEST_EPOCHS, -(-FEWEST_STEPS // whole)))
 
 
-def train(
-    network: FrameGru | TokenLstm,
-    inputs: Ints,
-    data: Contexts,
-    seed: int,
-    epochs: int,
-    progress: Callable[[float], None],
-) -> Trained:
-    random = np.random.default_rng(seed)
-    key = jax.random.key(seed)
-    params = network.start(key)
-    optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(RATE))
-    state = optimizer.init(params)
+class Trainer:
+    """Of one kind of network; what is compiled for a data set serves others of its shape."""
 
-    def loss(
-        params: Params, frames: Array, sizes: Array, labels: Array, weights: Array, key: Array
-    ) -> Array:
-        odds = network.logits(params, frames, sizes, key)
-        each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
-        return jnp.asarray((each * weights).sum() / weights.sum())
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.scale_by_adam())
+        self._update = jax.jit(self._step)
+        self._ask = jax.jit(
+            lambda params, tables, inputs, sizes: jax.nn.softmax(
+                network.logits(params, tables, inputs, sizes, None)
+            )
+        )
 
-    @jax.jit
-    def update(
-        params: Params, state: object, batch: tuple[Array, ...], key: Array
+    def fit(
+        self,
+        data: Contexts,
+        seed: int,
+        steps: int,
+        progress: Callable[[int, float], None],
+        begin: Params | None = None,
+    ) -> Trained:
+        """Trains from the parameters to begin with, or from chance; the rate falls to nothing."""
+        random = np.random.default_rng(seed)
+        key = jax.random.key(seed)
+        params = self.network.start(key, data.rows) if begin is None else begin
+        state = self._optimizer.init(params)
+        inputs, tables = self.network.inputs(data), self.network.tables(data)
+        columns = (inputs, data.sizes, data.labels, data.loss_weights)
+        rows = np.flatnonzero(data.is_train | data.is_general)
+        losses: list[float] = []
+        done = 0
+        while done < steps:
+            values = []
+            for picked in batches(random, rows):
+                key, own = jax.random.split(key)
+                batch = tuple(jnp.asarray(column[picked]) for column in columns)
+                rate = RATE * (1 + np.cos(np.pi * min(done / steps, 1))) / 2
+                params, state, value = self._update(params, state, tables, batch, own, rate)
+                values.append(float(value))
+                done += 1
+            losses.append(float(np.mean(values)))
+            progress(done, losses[-1])
+        return Trained(params, losses, self.odds_of(params, data))
+
+    def odds_of(self, params: Params, data: Contexts) -> Floats:
+        inputs, tables = self.network.inputs(data), self.network.tables(data)
+        out = []
+        for at in range(0, len(inputs), 4 * BATCH):
+            rows = np.arange(at, at + 4 * BATCH) % len(inputs)  # one shape: compiled once
+            picked = jnp.asarray(inputs[rows]), jnp.asarray(data.sizes[rows])
+            out.append(np.asarray(self._ask(params, tables, *picked)))
+        return np.concatenate(out)[: len(inputs)].astype(np.float32)
+
+    def _step(
+        self,
+        params: Params,
+        state: object,
+        tables: Tables,
+        batch: tuple[Array, ...],
+        key: Array,
+        rate: Array,
     ) -> tuple[Params, object, Array]:
-        value, slopes = jax.value_and_grad(loss)(params, *batch, key)
-        changes, state = optimizer.update(slopes, state, params)
+        def loss(params: Params) -> Array:
+            inputs, sizes, labels, weights = batch
+            odds = self.network.logits(params, tables, inputs, sizes, key)
+            each = optax.softmax_cross_entropy_with_integer_labels(odds, labels)
+            return jnp.asarray((each * weights).sum() / weights.sum())
+
+        value, slopes = jax.value_and_grad(loss)(params)
+        changes, state = self._optimizer.update(slopes, state, params)
+        changes = jax.tree.map(lambda change: -rate * change, changes)
         return optax.apply_updates(params, changes), state, value
-
-    columns = (inputs, data.sizes, data.labels, data.loss_weights)
-    rows = np.flatnonzero(data.is_train | data.is_general)
-    losses = []
-    for _ in range(epochs):
-        values = []
-        for picked in batches(random, rows):
-            key, own = jax.random.split(key)
-            batch = tuple(jnp.asarray(column[picked]) for column in columns)
-            params, state, value = update(params, state, batch, own)
-            values.append(float(value))
-        losses.append(float(np.mean(values)))
-        progress(losses[-1])
-    return Trained(params, losses, odds_of(network, params, inputs, data.sizes))
-
-
-def odds_of(network: FrameGru | TokenLstm, params: Params, inputs: Ints, sizes: Ints) -> Floats:
-    ask = jax.jit(lambda frames, sizes: jax.nn.softmax(network.logits(params, frames, sizes, None)))
-    out = []
-    for at in range(0, len(inputs), 4 * BATCH):
-        rows = np.arange(at, at + 4 * BATCH) % len(inputs)  # one shape: compiled once
-        out.append(np.asarray(ask(jnp.asarray(inputs[rows]), jnp.asarray(sizes[rows]))))
-    return np.concatenate(out)[: len(inputs)].astype(np.float32)
