@@ -61,6 +61,17 @@ bool is_anothers(const Fact& fact, const llvm::Instruction& end, const llvm::Bas
   });
 }
 
+// Whether all that the rule forbids lies where the function takes any arguments: it is another one
+// of that name. Nothing is known of the parameters of one that was never declared.
+bool is_anothers_name(const Rule& rule, const llvm::Function& f) {
+  const auto parameters = static_cast<int>(f.arg_size());
+  return rule.kind == Rule::Kind::kForbid && f.isVarArg() && parameters != 0 &&
+         std::all_of(rule.places.begin(), rule.places.end(), [parameters](const Place& place) {
+           return place.kind == Place::Kind::kArgument && place.first == place.last &&
+                  place.first >= parameters;
+         });
+}
+
 }  // namespace
 
 Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& properties,
@@ -76,6 +87,7 @@ Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& pr
     const std::string plain = plain_name(f);
     for (std::size_t p = 0; p < properties.size(); ++p) {
       for (const Rule& rule : properties[p].rules) {
+        if (is_anothers_name(rule, f)) continue;
         for (const std::string& pattern : rule.functions) {
           if (matches(pattern, name) || matches(pattern, plain)) {
             rules_[p][&f].push_back(&rule);
