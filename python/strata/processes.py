@@ -201,7 +201,7 @@ def state_of(process: Process) -> str:
         if process.option(name) in ("off", "0"):
             return f"off (STRATA_{name}={process.option(name)})"
     if process.library_thread() is None:
-        return "too small: no thread yet"
+        return "no thread yet"
     return "no socket"
 
 

@@ -419,7 +419,7 @@ def test_what_matters_little_fails_nothing(
     command.show(found)
     shown = capsys.readouterr().out
     assert shown.startswith("note kernel-version: ")
-    assert "0 to mend, 1 of little weight, 0 could not be told" in shown
+    assert "0 to mend, 1 of little weight, 0 could not be checked" in shown
     assert len(shown.splitlines()) < 8, "what is in order is said in one sentence"
     assert re.search(r"^ok +thp, thp-defrag, ", shown, re.MULTILINE)
     command.show(found, each=True)

@@ -222,6 +222,11 @@ def test_a_report_is_a_place_for_profiles(tmp_path: Path) -> None:
     assert run("top", tmp_path / "old").stdout.startswith("server, inuse_space: 1000 B")
     done = run("diff", tmp_path / "old", tmp_path / "new", "--kind", "allocs")
     assert "inuse_space: 1000 B → 1.03 KiB (+50 B)" in done.stdout
+    dump(OLD, tmp_path / "old.pb.gz")
+    mixed = run("diff", tmp_path / "old.pb.gz", tmp_path / "new", "--kind", "allocs")
+    assert "inuse_space: 1000 B → 1.03 KiB (+50 B)" in mixed.stdout
+    neither = run("diff", tmp_path / "old.pb.gz", tmp_path / "old.pb.gz", "--kind", "allocs")
+    assert "you named neither" in neither.stderr
     gone = run("top", tmp_path / "old", "--kind", "peak")
     assert gone.returncode == 2
     assert "peak.pb.gz: no such file" in gone.stderr.lower()

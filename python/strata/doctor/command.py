@@ -14,7 +14,7 @@ from strata.terminal import console, echo, printable
 
 HELP = """Say what on this machine, or in process PID, holds Strata back, and how to mend it.
 
-Exit status 0: nothing to mend; 1: something; 2: nothing found, but not all could be told."""
+Exit status 0: nothing to mend; 1: something; 2: nothing found, but not all could be checked."""
 ORDER = {State.MEND: 0, State.UNKNOWN: 1, State.OK: 2}
 WEIGHTS = list(Weight)
 WORTH_A_LINE = ("library",)  # whether a process runs on Strata at all
@@ -114,7 +114,7 @@ def show(findings: list[Finding], *, each: bool = False) -> None:
     notes = sum(map(is_note, findings))
     out.print(
         f"{counts[State.MEND] - notes} to mend, {notes} of little weight,"
-        f" {counts[State.UNKNOWN]} could not be told, {counts[State.OK]} in order"
+        f" {counts[State.UNKNOWN]} could not be checked, {counts[State.OK]} in order"
     )
 
 

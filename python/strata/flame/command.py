@@ -86,6 +86,11 @@ def profile_from(source: Path, kind: Kind | None) -> Profile:
         raise StrataError(f"{source}: No such file, and {error}") from error
 
 
+def expect_asked(kind: Kind | None, paths: list[Path]) -> None:
+    if kind is not None and all(is_file(path) and not path.is_dir() for path in paths):
+        raise StrataError("--kind is for a process or a report's folder, and you named neither")
+
+
 def read(
     paths: list[Path],
     root: Path,
@@ -97,8 +102,6 @@ def read(
     hide: str | None = None,
     note_empty: bool = True,
 ) -> Profile:
-    if kind is not None and all(is_file(path) and not path.is_dir() for path in paths):
-        raise StrataError("--kind is what to ask a process or a report's folder for: none is named")
     profiles = [profile_from(path, kind) for path in paths]
     whole = profiles[0] if len(profiles) == 1 else merge(profiles)
     named = symbolize(whole, root, warn=say)
@@ -296,6 +299,7 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Draw who owns a process's memory, or a profile, as a flame graph: a page or a picture."""
         form = form_of(output)
+        expect_asked(kind, profiles)
         profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
         picture = Picture(title, describe(profile))
@@ -320,6 +324,7 @@ def add_to(app: typer.Typer) -> None:
     ) -> None:
         """Show what changed between two profiles of a kind: a table, and a flame graph."""
         form = form_of(output, (".html", ".svg")) if output is not None else ""
+        expect_asked(kind, [old, new])
         chosen = partial(read, root=root, say=say, focus=focus, ignore=ignore, hide=hide)
         before = chosen([old], kind=kind, note_empty=False)
         after = chosen([new], kind=kind, note_empty=False)
@@ -368,6 +373,7 @@ def add_to(app: typer.Typer) -> None:
         root: Root = Path("/"),
     ) -> None:
         """Print the functions that own most of a process's memory, or of a profile."""
+        expect_asked(kind, profiles)
         profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         index = check_type(profile, type_)
         total = sum(sample.values[index] for sample in profile.samples)

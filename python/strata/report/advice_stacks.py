@@ -35,7 +35,7 @@ def span_by_live(seen: int, rates: tuple[float, float] | None, pid: str) -> Advi
     if rate_few >= rate_many:
         return fine(text + ": filling the fuller spans first, as Strata does, is right here.")
     return look(
-        text + ": the other way round than at Google, so a few objects that stay keep memory "
+        text + ": the opposite of Google's fleet, so a few objects that stay keep memory "
         "from coming free. The stacks under “Who wastes memory” show which ones: have the program "
         "allocate them before the short-lived ones."
     )
