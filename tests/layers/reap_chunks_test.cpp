@@ -89,6 +89,24 @@ void ExpectThatChunksOfAlignedBlocksGo() {
   }
 }
 
+// The window may lie at the start of an older chunk.
+TEST(ReapChunks, AnOlderOneThatBeganWithAnAlignedBlockGoesOnceItIsEmpty) {
+  Stack<Reap<kFirst, kFirst>, Beyond<16>> heap;
+  std::vector<void*> blocks;
+  while (blocks.size() < 16) blocks.push_back(heap.allocate(1000));
+  ASSERT_EQ(heap.held(), 2 * kFirst);
+  for (size_t b = 0; b < 7; ++b) heap.deallocate(blocks[b]);
+  void* p = heap.allocate(100);
+  ASSERT_EQ(p, blocks[0]) << "the hole is the window";
+  heap.deallocate(p);
+  p = heap.allocate(32, 32);
+  ASSERT_EQ(static_cast<char*>(p), static_cast<char*>(blocks[0]) + 16);
+  heap.deallocate(blocks[7]);
+  heap.deallocate(p);
+  heap.reserve(kFirst);
+  EXPECT_EQ(heap.held(), 2 * kFirst) << "the second, and the one that is reserved";
+}
+
 TEST(ReapChunks, OneThatBeganWithAnAlignedBlockGoesOnceItIsEmpty) {
   ExpectThatChunksOfAlignedBlocksGo<0>();
   ExpectThatChunksOfAlignedBlocksGo<16>();

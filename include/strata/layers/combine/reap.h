@@ -15,9 +15,9 @@ namespace strata::layers {
 
 // Neighbours join late, as in Lea's fast bins: what is freed waits until the window is used up, for
 // most regions end before that. Where the heap below knows in which of its blocks an address lies
-// (start_of; null: it never does of that one), those of a chunk wait together, and nothing joins
-// in one whose last block goes. Else all join once half of the largest chunk waits, or so little is
-// used that each may keep a chunk.
+// (start_of; what it says of a new chunk it says of all of it from then on), those of a chunk wait
+// together, and nothing joins in one whose last block goes. Else all join once half of the largest
+// chunk waits, or so little is used that each may keep a chunk.
 //
 // A request that is large for a chunk gets memory of its own, which goes back when it is freed. A
 // cap bounds what is held; one that is reached asks a function, which may raise it, free blocks of
@@ -87,15 +87,15 @@ struct Reap {
         JoinNow();
     }
     void deallocate(void* p, size_t) { deallocate(p); }
-    // For any p in a chunk of this heap's, which start_of(p) is: the block there goes if it is live
-    // and neither the newest nor the last of its chunk. Calls nothing. How many bytes went; 0, with
-    // nothing done: free_in() may be for it.
+    // p lies in a chunk of this heap that begins at `start`, which start_of(p) is: the block there
+    // goes if it is live and neither the newest nor the last of its chunk. Calls nothing. How many
+    // bytes went; 0, with nothing done: free_in() may be for it.
     [[gnu::always_inline]] size_t set_aside(void* p, void* start) {
       Block* b = Block::Of(p);
       auto* c = static_cast<Chunk*>(start);
       const size_t bytes = b->SizeIfLiveInChunk();
-      // What the window's chunk has in use may not be settled, and look like less.
-      if (bytes == 0 || bytes >= c->live || window_.Surrounds(p) ||
+      // What the window's chunk has in use may not be settled, and look like less, or like more.
+      if (bytes == 0 || bytes >= c->live || bytes == window_.used_now() || window_.Surrounds(p) ||
           static_cast<char*>(p) + bytes == window_.edge_now()) [[unlikely]]
         return 0;
       window_.used -= bytes;
@@ -195,15 +195,12 @@ struct Reap {
       return bytes > Holdings::kApart ? Holdings::ApartBytes(bytes)
                                       : bytes + Block::kLeast - Block::kUnit;
     }
-    // Whether p lies in the chunk taken last, and where that begins then.
+    // Whether p lies in the chunk taken last, and where that begins then. For chunks that start_of
+    // knows.
     bool in_newest_chunk(const void* p) const { return newest_chunk_around(p) != nullptr; }
     void* newest_chunk_around(const void* p) const {
       Chunk* c = holdings_.newest();
       return c != nullptr && c->Surrounds(p) ? c : nullptr;
-    }
-    bool begins_chunk(const char* p) const {
-      Chunk* c = holdings_.newest();
-      return c != nullptr && reinterpret_cast<const char*>(c->first()) == p;
     }
     size_t held() const { return holdings_.held(); }  // bytes taken from below, which the cap is on
     bool bumping() const { return finder_.empty() && !AnyWaits(); }
@@ -278,10 +275,11 @@ struct Reap {
       return b;
     }
 
+    // `chunk`: where that is known.
     void MoveWindow(Chunk* chunk, Block* edge, Block* end) {
       char* const old_edge = std::exchange(window_.edge, reinterpret_cast<char*>(edge));
       char* const old_end = std::exchange(window_.end, reinterpret_cast<char*>(end));
-      Chunk* const left = std::exchange(window_.chunk, kLeadsToChunks ? chunk : nullptr);
+      Chunk* const left = std::exchange(window_.chunk, chunk);
       const bool only_waits = left != nullptr && left != chunk && left->OnlyWaits();
       PutAway(old_edge, old_end);
       if (only_waits) Drop(left);
@@ -427,9 +425,7 @@ struct Reap {
     [[gnu::noinline]] void* AlignInWindow(size_t size, size_t align) {
       const ReapWindow::Settle settle(window_);
       const size_t bytes = Block::BytesFor(size);
-      size_t over = (0 - reinterpret_cast<uintptr_t>(window_.edge)) & (align - 1);
-      // A scrap at the start of a chunk joins none, and the chunk would stay.
-      if (over == Block::kUnit && begins_chunk(window_.edge)) over += align;
+      const size_t over = (0 - reinterpret_cast<uintptr_t>(window_.edge)) & (align - 1);
       if (bytes > Holdings::kApart || bytes > window_.room() || over > window_.room() - bytes)
         return nullptr;
       if (over == Block::kUnit) {
@@ -466,7 +462,7 @@ struct Reap {
       Chunk* c = holdings_.Grow(this->next_, bytes, in_holes);
       if (c == nullptr) return false;
       SetFew();
-      MoveWindow(c, c->first(), c->end());
+      MoveWindow(holdings_.newest(), c->first(), c->end());
       return true;
     }
 
@@ -482,7 +478,7 @@ struct Reap {
       Chunk* kept = holdings_.GiveBackButOne(this->next_);
       finder_.Clear();
       waiting_.Clear();
-      window_.chunk = kLeadsToChunks ? kept : nullptr;
+      window_.chunk = holdings_.newest();
       window_.edge = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->first());
       window_.end = kept == nullptr ? nullptr : reinterpret_cast<char*>(kept->end());
       SetFew();

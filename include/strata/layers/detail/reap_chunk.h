@@ -14,16 +14,17 @@ struct alignas(16) ReapChunk {
   size_t bytes;  // with this header
   void* owner;
   uintptr_t mark;
-  // Only where blocks lead to their chunks. Bytes of its blocks in use; while it has the window, as
-  // of the last call that settled that.
+  // Only where `known`. Bytes of its blocks in use; while it has the window, as of the last call
+  // that settled that.
   uint32_t live;
   bool has_holes;        // it may have free blocks, joined, beside one at its end
+  bool known;            // its blocks lead to it by way of the heap below
   TaggedBlock* waiting;  // freed, to be joined, the newest; a block apart has its offset here
   size_t first_tag;
 
   static ReapChunk* Make(void* raw, size_t bytes, void* owner, ReapChunk** list) {
-    auto* c =
-        ::new (raw) ReapChunk{nullptr, nullptr, bytes, owner, MarkOf(raw), 0, false, nullptr, 0};
+    auto* c = ::new (raw)
+        ReapChunk{nullptr, nullptr, bytes, owner, MarkOf(raw), 0, false, false, nullptr, 0};
     c->Enter(list);
     return c;
   }
@@ -52,6 +53,11 @@ struct alignas(16) ReapChunk {
   }
   static ReapChunk* OfEnd(const TaggedBlock* end) {
     return reinterpret_cast<ReapChunk*>(end->next);
+  }
+  // From there to the end: all of it, but for a scrap in front of an aligned block, if any, which
+  // joins no other.
+  bool IsAllFrom(const TaggedBlock* b) {
+    return b == first() || (b == first()->At(TaggedBlock::kUnit) && first()->is_scrap());
   }
   bool OnlyWaits() const { return live == 0 && waiting != nullptr; }
   // Its free blocks that are joined; it has no window. All, or the one that it ended with.

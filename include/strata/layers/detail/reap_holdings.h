@@ -3,7 +3,7 @@
 // be, and heeds the cap. The heap below may have a static whole(bytes): what it takes for so many
 // is then asked for; allocate_for(owner, bytes) and remap_for(owner, p, bytes, wanted): it then
 // learns whose they will be; and a static least_for(owner): chunks have so many bytes at least, a
-// power of two.
+// power of two; and start_of(p): where it knows so, the block that p lies in.
 #pragma once
 
 #include <algorithm>
@@ -36,20 +36,21 @@ class ReapHoldings {
     return Whole(bytes + sizeof(Chunk)) - sizeof(Chunk);
   }
 
+  // Null: its blocks do not lead to it.
   Chunk* newest() const { return newest_; }
   // One in which blocks wait; null where none do.
-  Chunk* with_waiting() const { return few_ == 0 ? with_waiting_ : few_with_waiting_[few_ - 1]; }
+  Chunk* with_waiting() const { return in_array_ == 0 ? with_waiting_ : array_[in_array_ - 1]; }
   void HasWaiting(Chunk* c) {
-    if (few_ < kFew) {
-      few_with_waiting_[few_++] = c;
+    if (in_array_ < kArray) {
+      array_[in_array_++] = c;
     } else {
       c->Move(&chunks_, &with_waiting_);
     }
   }
   void HasNoneWaiting(Chunk* c) {
-    for (size_t i = 0; i < few_; ++i) {
-      if (few_with_waiting_[i] != c) continue;
-      few_with_waiting_[i] = few_with_waiting_[--few_];
+    for (size_t i = 0; i < in_array_; ++i) {
+      if (array_[i] != c) continue;
+      array_[i] = array_[--in_array_];
       return;
     }
     c->Move(&with_waiting_, &chunks_);
@@ -84,24 +85,26 @@ class ReapHoldings {
     if (c == nullptr && least < wanted) c = Take(below, least, &chunks_);
     if (c == nullptr) return nullptr;
     c->SetEnd();
-    return newest_ = c;
+    if constexpr (requires { below.start_of(c); }) c->known = below.start_of(c->first()) == c;
+    newest_ = IfKnown(c);
+    return c;
   }
   // The free block b ends where its chunk does. No walk along the list: a request may have
   // thousands of chunks.
   bool GaveBackChunkOf(Below& below, Block* b) {
     Chunk* c = Chunk::OfEnd(b->After());
-    if (b != c->first()) return false;
+    if (!c->IsAllFrom(b)) return false;
     GiveBackChunk(below, c);
     return true;
   }
   // None of its blocks waits.
   void GiveBackChunk(Below& below, Chunk* c) {
     GiveBack(below, c, &chunks_);
-    if (c == newest_) newest_ = chunks_;
+    if (c == newest_) newest_ = IfKnown(chunks_);
   }
   // All chunks but the largest of those below kMost, which is returned; null if there is none.
   Chunk* GiveBackButOne(Below& below) {
-    few_ = 0;
+    in_array_ = 0;
     while (with_waiting_ != nullptr) HasNoneWaiting(with_waiting_);
     Chunk* kept = nullptr;
     for (Chunk* c = chunks_; c != nullptr; c = c->next) {
@@ -116,8 +119,10 @@ class ReapHoldings {
       kept->live = 0;
       kept->has_holes = false;
       kept->waiting = nullptr;
+      kept->SetEnd();  // it may have ended with a hole
     }
-    return newest_ = kept;
+    newest_ = IfKnown(kept);
+    return kept;
   }
 
   Block* TakeApart(Below& below, size_t bytes) {
@@ -158,17 +163,18 @@ class ReapHoldings {
     while (chunks_ != nullptr) GiveBack(below, chunks_, &chunks_);
     while (with_waiting_ != nullptr) GiveBack(below, with_waiting_, &with_waiting_);
     newest_ = nullptr;
-    few_ = 0;
+    in_array_ = 0;
   }
 
   // The memory goes as a whole, in the heap below.
   void Forget() {
     newest_ = chunks_ = with_waiting_ = apart_ = nullptr;
-    few_ = 0;
+    in_array_ = 0;
     apart_bytes_ = held_ = 0;
   }
 
  private:
+  static Chunk* IfKnown(Chunk* c) { return c != nullptr && c->known ? c : nullptr; }
   static constexpr size_t Whole(size_t bytes) {
     if constexpr (requires { Below::whole(bytes); }) {
       return Below::whole(bytes);
@@ -219,12 +225,12 @@ class ReapHoldings {
 
   Chunk* newest_ = nullptr;
   Chunk* chunks_ = nullptr;
-  // Those in which blocks wait are in a list of their own, but for a few, of which an allocation
-  // joins the blocks before there are more.
-  static constexpr size_t kFew = 4;
+  // Chunks with waiting blocks: the first four in an array, for they are joined again soon; others
+  // on a list.
+  static constexpr size_t kArray = 4;
   Chunk* with_waiting_ = nullptr;
-  Chunk* few_with_waiting_[kFew] = {};
-  size_t few_ = 0;
+  Chunk* array_[kArray] = {};
+  size_t in_array_ = 0;
   Chunk* apart_ = nullptr;
   size_t apart_bytes_ = 0;
   size_t held_ = 0;  // which the cap is on
