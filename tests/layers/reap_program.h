@@ -30,8 +30,9 @@ class ReapProgram {
       : bytes_(bytes),
         source_(bytes_.Below(3)),
         most_(20 + bytes_.Below(3000)),
-        largest_(size_t{64} << bytes_.Below(6)) {
-    if (bytes_.Below(3) == 0) heap_.shut_window();
+        largest_(size_t{64} << bytes_.Below(6)),
+        shut_(bytes_.Below(3) == 0) {
+    if (shut_) heap_.shut_window();
   }
 
   void Run() {
@@ -164,9 +165,11 @@ class ReapProgram {
     void* start = heap_.newest_chunk_around(b.p);
     if (start == nullptr || as_owner) start = Source::start_of(b.p);
     if (start == nullptr || b.pattern % 3 == 0) return heap_.deallocate(b.p);
-    if (as_owner && heap_.set_aside(b.p, start) != 0)
-      return Require(heap_.used() != 0, "where nothing is used, the reap looks at what it holds");
+    if (as_owner && shut_ && heap_.set_aside(b.p, start) != 0)
+      return Require(heap_.used() != 0, "the last block of all is not set aside");
+    const bool apart = Tag::Of(b.p)->apart();
     Require(heap_.free_in(b.p, start), "it is live");
+    Require(apart || heap_.used() != 0 || heap_.bumping(), "where nothing is used, all is as new");
   }
 
   static bool Holds(const Block& b, size_t bytes) {
@@ -193,6 +196,7 @@ class ReapProgram {
   const size_t source_;  // that knows all, nothing, or what it gave at times
   const size_t most_;
   const size_t largest_;
+  const bool shut_;
   Heap heap_;
   std::vector<Block> blocks_;
 };

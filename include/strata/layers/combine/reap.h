@@ -89,22 +89,23 @@ struct Reap {
     void deallocate(void* p, size_t) { deallocate(p); }
     // p lies in a chunk of this heap that begins at `start`, which start_of(p) is: the block there
     // goes if it is live and neither the newest nor the last of its chunk. Calls nothing. How many
-    // bytes went; 0, with nothing done: free_in() may be for it.
+    // bytes went; 0, with nothing done: free_in() may be for it. For a shut window.
     [[gnu::always_inline]] size_t set_aside(void* p, void* start) {
       Block* b = Block::Of(p);
       auto* c = static_cast<Chunk*>(start);
       const size_t bytes = b->SizeIfLiveInChunk();
-      // What the window's chunk has in use may not be settled, and look like less, or like more.
-      if (bytes == 0 || bytes >= c->live || bytes == window_.used_now() || window_.Surrounds(p) ||
+      // What the window's chunk has in use may not be settled, and look like less.
+      if (bytes == 0 || bytes >= c->live || window_.Surrounds(p) ||
           static_cast<char*>(p) + bytes == window_.edge_now()) [[unlikely]]
         return 0;
       window_.used -= bytes;
       Wait(c, b, bytes);
       return bytes;
     }
-    // The same, for any block. False, with nothing done: none that is live.
+    // The same, for any block and window. False, with nothing done: none that is live.
     [[gnu::always_inline]] bool free_in(void* p, void* start) {
-      if (set_aside(p, start) != 0) return true;
+      // After steps back it may look like more, and nothing be used without this block.
+      if (Block::Of(p)->size() != window_.used_now() && set_aside(p, start) != 0) return true;
       if (!is_live(p)) return false;
       FreeIn(static_cast<Chunk*>(start), Block::Of(p));
       return true;
