@@ -133,7 +133,10 @@ TEST(ReapChunkLists, DoesWithoutWhereTheHeapBelowDoesNotKnow) {
   for (void* p : blocks) heap.deallocate(p);
   EXPECT_EQ(heap.used(), 0u);
   EXPECT_LT(heap.held(), held);
-  EXPECT_NE(heap.allocate(100), nullptr);
+  ASSERT_NE(heap.allocate(100), nullptr);
+  heap.clear();
+  ASSERT_EQ(heap.held(), 8192u);
+  EXPECT_EQ(heap.newest_chunk_around(heap.allocate(100)), nullptr) << "the one that is kept";
 }
 
 TEST(ReapChunkLists, HoldWhateverAProgramDoes) {
