@@ -159,7 +159,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
   });
   kept.escaped |= gone;
   const TraceId trace =
-      event(state.trace, &call, "into " + llvm::demangle(callee->getName().str()));
+      event(state.trace, &call, "into " + llvm::demangle(callee->getName().str()), id);
   Waiting waiting{state.context, &call, std::move(kept), state.known, trace};
   contexts_[id].callers.push_back(waiting);
   if (added) {
@@ -168,10 +168,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
     arrive(std::move(start));
     return;
   }
-  if (contexts_[id].released) {
-    releasing_.insert({&property(in), &call});
-    mark_released(waiting.context);
-  }
+  if (contexts_[id].released) mark_released(waiting.context);
   const std::vector<Error> errors = contexts_[id].errors;
   for (const Error& e : errors) bubble(waiting, id, e);
   const std::vector<Exit> exits = contexts_[id].exits;

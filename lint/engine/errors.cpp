@@ -1,6 +1,9 @@
 // What went wrong, from where it was seen up to the caller that it is reported for (solver.h).
 #include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/IntrinsicInst.h>
+
 #include "solver.h"
 
 namespace lint {
@@ -14,10 +17,7 @@ void Solver::mark_released(ContextId id) {
   if (contexts_[id].released) return;
   contexts_[id].released = true;
   const std::size_t count = contexts_[id].callers.size();
-  for (std::size_t c = 0; c < count; ++c) {
-    releasing_.insert({&property(contexts_[id].entry), contexts_[id].callers[c].call});
-    mark_released(contexts_[id].callers[c].context);
-  }
+  for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
 }
 
 void Solver::add_error(ContextId id, Error error) {
@@ -30,10 +30,40 @@ void Solver::add_error(ContextId id, Error error) {
   for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
 }
 
+// Whether anything behind the call speaks of what the caller has of its own.
+bool Solver::is_named_behind(const Waiting& waiting) {
+  const llvm::BasicBlock* block = waiting.call->getParent();
+  const auto speaks = [&](const llvm::Instruction& i, const llvm::Value* root) {
+    return !llvm::isa<llvm::LifetimeIntrinsic>(i) &&
+           llvm::any_of(i.operands(), [&](const llvm::Use& use) {
+             return address_of(use.get(), memory_.layout(), true).root == root;
+           });
+  };
+  return std::any_of(waiting.fact.names.begin(), waiting.fact.names.end(), [&](const Name& n) {
+    if (n.kind != Name::Kind::kObject) return false;
+    const auto* root = llvm::dyn_cast<llvm::Instruction>(n.root);
+    if (root == nullptr) return true;  // who called sees it
+    for (const auto* i = waiting.call->getNextNode(); i != nullptr; i = i->getNextNode()) {
+      if (speaks(*i, root)) return true;
+    }
+    const Blocks& ahead = users_ahead(*root);
+    return llvm::any_of(llvm::successors(block), [&](const llvm::BasicBlock* next) {
+      return ahead.contains(next) || llvm::any_of(next->phis(), [&](const llvm::PHINode& phi) {
+               const llvm::Value* in = phi.getIncomingValueForBlock(block);
+               return address_of(in, memory_.layout(), true).root == root;
+             });
+    });
+  });
+}
+
 void Solver::bubble(const Waiting& waiting, ContextId callee, const Error& error) {
-  // What the caller has by a name that the callee was not given is not lost there.
-  if (error.rule->kind == Rule::Kind::kForbidEnd && waiting.fact.has_object() &&
-      property(waiting.fact).track == Track::kObject) {
+  // The callee lost what it was given. What the caller speaks of by a name of its own goes on
+  // there, and is judged where it ends.
+  if (error.rule->kind == Rule::Kind::kForbidEnd &&
+      property(waiting.fact).track == Track::kObject && is_named_behind(waiting)) {
+    Exit exit{waiting.fact, std::nullopt, error.trace, error.sink, {}, {}};
+    exit.fact.names.clear();
+    resume(waiting, callee, exit);
     return;
   }
   Error above = error;
@@ -86,11 +116,16 @@ void Solver::judge_ends(ContextId first) {
 }
 
 // Whether the way leads through a function that gives the object back, or keeps it, on some
-// condition of its own and does not tell: what its caller lost then is not lost for sure.
-bool Solver::may_be_released(const Property& p, const Error& error) const {
+// condition of its own and does not tell: what its caller lost then is not lost for sure. Only what
+// was given as it is on this way counts: the same call may be another thing for another beginning.
+bool Solver::may_be_released(const Error& error) const {
   for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) {
     const auto* call = llvm::dyn_cast<llvm::CallBase>(traces_[t].at);
-    if (call != nullptr && call->use_empty() && releasing_.contains({&p, call})) {
+    if (call == nullptr || !call->use_empty() || traces_[t].entered == kNone) continue;
+    const Context& callee = contexts_[traces_[t].entered];
+    if (callee.released) return true;
+    if (!callee.entry.escaped && std::any_of(callee.exits.begin(), callee.exits.end(),
+                                             [](const Exit& exit) { return exit.fact.escaped; })) {
       return true;
     }
   }
@@ -106,7 +141,7 @@ void Solver::report(ContextId first) {
       // That no condition on the way forbids it is less sure with each call.
       if (error.depth > kDeepest && p.track != Track::kContent) continue;
       if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
-          (may_be_released(p, error) || is_asked_again(*context.origin, *error.deepest))) {
+          (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
         continue;
       }
       if (error.rule->kind == Rule::Kind::kForbid && p.track == Track::kObject &&

@@ -8,11 +8,12 @@
 #include <llvm/Support/JSON.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "memory.h"
 #include "program.h"
@@ -38,7 +39,11 @@ std::string parse(int argc, char** argv, Options& options) {
     if (word == "--progress") {
       options.progress = true;
     } else if (word == "--work" && a + 1 < argc) {
-      options.work = std::strtoull(argv[++a], nullptr, 10);
+      const std::string_view number = argv[++a];
+      const char* end = number.data() + number.size();
+      const auto [rest, wrong] = std::from_chars(number.data(), end, options.work);
+      if (wrong != std::errc() || rest != end)
+        return "--work takes a number of steps, not '" + std::string(number) + "'";
     } else if (word == "--property" && a + 1 < argc) {
       options.properties.emplace_back(argv[++a]);
     } else if (word == "--list" && a + 1 < argc) {

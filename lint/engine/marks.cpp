@@ -99,6 +99,38 @@ const llvm::CallBase* only_call(const llvm::Function& from, const llvm::Function
   return found;
 }
 
+// Whether a union lies at that place of the type, as clang names it.
+bool has_union_at(llvm::Type* type, std::uint64_t offset, const llvm::DataLayout& layout) {
+  for (;;) {
+    if (auto* array = llvm::dyn_cast<llvm::ArrayType>(type)) {
+      type = array->getElementType();
+      const std::uint64_t size = layout.getTypeAllocSize(type).getFixedValue();
+      if (size == 0) return false;
+      offset %= size;
+      continue;
+    }
+    auto* record = llvm::dyn_cast<llvm::StructType>(type);
+    if (record == nullptr) return false;
+    if (record->hasName() && record->getName().starts_with("union.")) return true;
+    if (!record->isSized() || offset >= layout.getTypeAllocSize(record).getFixedValue())
+      return false;
+    const llvm::StructLayout* places = layout.getStructLayout(record);
+    const unsigned element = places->getElementContainingOffset(offset);
+    offset -= places->getElementOffset(element).getFixedValue();
+    type = record->getElementType(element);
+  }
+}
+
+// Whether the field is a member of a union, by the type through which its record is reached.
+bool is_member(Address field, const llvm::DataLayout& layout) {
+  return field.offset >= 0 && llvm::any_of(field.root->users(), [&](const llvm::User* user) {
+           const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(user);
+           return gep != nullptr && gep->getPointerOperand() == field.root &&
+                  has_union_at(gep->getSourceElementType(),
+                               static_cast<std::uint64_t>(field.offset), layout);
+         });
+}
+
 }  // namespace
 
 // Whether a question decided that the object began, and is asked once more where it was lost: the
@@ -163,8 +195,9 @@ std::int64_t Solver::mark_of(const llvm::Value* value, const llvm::Instruction& 
   return kAnyOffset;
 }
 
-// Whether two calls take what the same field of a record held under different marks: the members of
-// a union, of which a record has one. `if (r->n) free(r->u.a); if (r->m) free(r->u.b);`
+// Whether two calls take members of one union that lie at the same place, each under a mark of its
+// own. A guess: such marks say which member the record has, and it has one.
+// `if (r->n) free(r->u.a); if (r->m) free(r->u.b);`
 bool Solver::are_members(const llvm::Instruction* begin, const llvm::Instruction* end) {
   const auto* first = llvm::dyn_cast_or_null<llvm::CallBase>(begin);
   const auto* second = llvm::dyn_cast_or_null<llvm::CallBase>(end);
@@ -176,7 +209,7 @@ bool Solver::are_members(const llvm::Instruction* begin, const llvm::Instruction
   };
   for (const llvm::Value* a : first->args()) {
     const Address here = field(a);
-    if (here.root == nullptr || here.offset == kAnyOffset) continue;
+    if (here.root == nullptr || !is_member(here, memory_.layout())) continue;
     for (const llvm::Value* b : second->args()) {
       const Address there = field(b);
       if (there.root != here.root || there.offset != here.offset) continue;

@@ -55,6 +55,30 @@ static bool only_frees(const llvm::Function* f) {
   return f != nullptr && f->isDeclaration() && names.count(f->getName()) != 0;
 }
 
+// Ends the process: nobody sees what was written before. Other functions that do not come back jump
+// to where a longjmp, a handler or another thread goes on, or may: those that are not known.
+static bool ends_process(const llvm::Function& f) {
+  static const std::set<llvm::StringRef> names{"exit",
+                                               "_exit",
+                                               "_Exit",
+                                               "quick_exit",
+                                               "abort",
+                                               "__assert_fail",
+                                               "__assert",
+                                               "__assert_perror_fail",
+                                               "__chk_fail",
+                                               "__fortify_fail",
+                                               "__libc_fatal",
+                                               "__stack_chk_fail",
+                                               "err",
+                                               "errx",
+                                               "verr",
+                                               "verrx",
+                                               "_ZSt9terminatev",
+                                               "__cxa_pure_virtual"};
+  return f.isIntrinsic() || names.count(f.getName()) != 0;
+}
+
 Memory::Memory(Program& program, const Progress& progress)
     : program_(program), layout_(program.module().getDataLayout()) {
   progress("pointers", 0, 1);
@@ -172,13 +196,27 @@ void Memory::sum_up(const Progress& progress) {
     functions.push_back(&f);
   }
   Graph callers_of;
-  std::vector<bool> comes_back;  // by edge: what is written on the way to an exit nobody sees
+  std::vector<bool> comes_back;  // by edge
   for (const llvm::Function* f : functions) {
     for (const llvm::CallBase* site : callers(f)) {
       callers_of.targets.push_back(ids.lookup(site->getFunction()));
       comes_back.push_back(!program_.ends(*site));
     }
     callers_of.end_node();
+  }
+  // What is written on the way to the process's end nobody sees.
+  std::vector<bool> jumps(functions.size(), false);
+  std::vector<std::uint32_t> jumping;
+  for (std::uint32_t f = 0; f < functions.size(); ++f) {
+    if (may_jump(*functions[f])) jumping.push_back(f);
+  }
+  while (!jumping.empty()) {
+    const std::uint32_t f = jumping.back();
+    jumping.pop_back();
+    if (jumps[f]) continue;
+    jumps[f] = true;
+    for (std::uint32_t t = callers_of.begin[f]; t != callers_of.begin[f + 1]; ++t)
+      jumping.push_back(callers_of.targets[t]);
   }
   const Components found = components(callers_of);
   effects_.resize(found.count);
@@ -197,13 +235,26 @@ void Memory::sum_up(const Progress& progress) {
         const std::uint32_t above = found.of[callers_of.targets[t]];
         if (above == c || merged[above] == c) continue;
         effects_[above].globals.merge(effects_[c].globals);
-        if (!comes_back[t]) continue;
+        if (!comes_back[t] && !jumps[f]) continue;
         merged[above] = c;
         effects_[above].writes.merge(effects_[c].writes);
         effects_[above].writes_unknown |= effects_[c].writes_unknown;
       }
     }
   }
+}
+
+// Whether a call in it, which does not come back, may go on elsewhere in the program.
+bool Memory::may_jump(const llvm::Function& f) const {
+  return llvm::any_of(llvm::instructions(f), [this](const llvm::Instruction& i) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    if (call == nullptr || !program_.ends(*call) || call->isInlineAsm()) return false;
+    if (const llvm::Function* called = call->getCalledFunction())
+      return called->isDeclaration() && !ends_process(*called);
+    const Functions& others = externals(*call);
+    if (others.empty()) return callees(*call).empty();
+    return llvm::any_of(others, [](const llvm::Function* o) { return !ends_process(*o); });
+  });
 }
 
 void Memory::add_own(const llvm::Function& f, Effects& own) const {

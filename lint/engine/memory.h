@@ -86,6 +86,7 @@ class Memory {
     bool writes_unknown = false;  // through a pointer that leads nowhere that is known
   };
   void add_own(const llvm::Function& f, Effects& own) const;
+  bool may_jump(const llvm::Function& f) const;
   const Effects* effects(const llvm::Function* f) const;
 
   // Functions that call each other, as one: which, and what they do.

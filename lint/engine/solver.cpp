@@ -3,6 +3,7 @@
 
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/IntrinsicInst.h>
 
 namespace lint {
 namespace {
@@ -63,7 +64,7 @@ bool is_anothers(const Fact& fact, const llvm::Instruction& end, const llvm::Bas
 
 // Whether all that the rule forbids lies where the function takes any arguments: it is another one
 // of that name. Nothing is known of the parameters of one that was never declared.
-bool is_anothers_name(const Rule& rule, const llvm::Function& f) {
+bool is_of_another_library(const Rule& rule, const llvm::Function& f) {
   const auto parameters = static_cast<int>(f.arg_size());
   return rule.kind == Rule::Kind::kForbid && f.isVarArg() && parameters != 0 &&
          std::all_of(rule.places.begin(), rule.places.end(), [parameters](const Place& place) {
@@ -87,7 +88,7 @@ Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& pr
     const std::string plain = plain_name(f);
     for (std::size_t p = 0; p < properties.size(); ++p) {
       for (const Rule& rule : properties[p].rules) {
-        if (is_anothers_name(rule, f)) continue;
+        if (is_of_another_library(rule, f)) continue;
         for (const std::string& pattern : rule.functions) {
           if (matches(pattern, name) || matches(pattern, plain)) {
             rules_[p][&f].push_back(&rule);
@@ -99,8 +100,9 @@ Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& pr
   }
 }
 
-TraceId Solver::event(TraceId parent, const llvm::Instruction* at, std::string note) {
-  traces_.push_back({parent, at, std::move(note)});
+TraceId Solver::event(TraceId parent, const llvm::Instruction* at, std::string note,
+                      ContextId entered) {
+  traces_.push_back({parent, at, std::move(note), entered});
   return static_cast<TraceId>(traces_.size() - 1);
 }
 
@@ -109,7 +111,7 @@ TraceId Solver::graft(TraceId base, TraceId inner) {
   std::vector<TraceId> events;
   for (TraceId t = inner; t != kNone; t = traces_[t].parent) events.push_back(t);
   for (auto t = events.rbegin(); t != events.rend(); ++t) {
-    base = event(base, traces_[*t].at, traces_[*t].note);
+    base = event(base, traces_[*t].at, traces_[*t].note, traces_[*t].entered);
   }
   return base;
 }
@@ -273,7 +275,7 @@ const Solver::Blocks& Solver::users_ahead(const llvm::Instruction& root) {
     if (!seen.insert(v).second) continue;
     for (const llvm::User* user : v->users()) {
       const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
-      if (i == nullptr) continue;
+      if (i == nullptr || llvm::isa<llvm::LifetimeIntrinsic>(i)) continue;
       if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(i)) {
         for (unsigned in = 0; in < phi->getNumIncomingValues(); ++in) {
           if (phi->getIncomingValue(in) == v) work.push_back(phi->getIncomingBlock(in));
@@ -448,8 +450,6 @@ bool Solver::learn_result(State& state, const llvm::CallBase& call, const llvm::
 // A call comes back with what its summary says.
 void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) {
   const llvm::Function* f = contexts_[callee].function;
-  if (exit.fact.escaped && !waiting.fact.escaped)
-    releasing_.insert({&property(exit.fact), waiting.call});
   State state{waiting.context, waiting.call, back(exit.fact, *waiting.call, f), waiting.known,
               graft(waiting.trace, exit.trace)};
   // A variable that the callee writes on some ways, and does not tell by its result on which: what

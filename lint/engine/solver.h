@@ -58,6 +58,7 @@ class Solver {
     TraceId parent;
     const llvm::Instruction* at;
     std::string note;
+    ContextId entered;  // of the function that a call went into; else kNone
   };
   // A fact on its way, before an instruction.
   struct State {
@@ -154,13 +155,15 @@ class Solver {
   const std::vector<const llvm::CallBase*>& calls_about(std::size_t property, std::uint32_t cell);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
+  bool is_named_behind(const Waiting& waiting);
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
              const llvm::Instruction* origin, ContextId below);
   void mark_released(ContextId context);
-  TraceId event(TraceId parent, const llvm::Instruction* at, std::string note);
+  TraceId event(TraceId parent, const llvm::Instruction* at, std::string note,
+                ContextId entered = kNone);
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
-  bool may_be_released(const Property& p, const Error& error) const;
+  bool may_be_released(const Error& error) const;
 
   // transfer.cpp, aliases.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
@@ -282,8 +285,6 @@ class Solver {
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
   std::set<std::tuple<const Property*, const void*, const void*>> told_;
-  // Calls in which an object is given back, or kept, on some way.
-  std::set<std::pair<const Property*, const llvm::CallBase*>> releasing_;
 };
 
 }  // namespace lint

@@ -330,3 +330,25 @@ def test_work_is_bounded_by_the_lines_of_a_program(tmp_path: Path) -> None:
     assert bounded["given_up"] > 0
     for found in (whole, bounded):
         assert "c" in {f["steps"][-1]["function"] for f in found["findings"]}
+
+
+def test_what_is_found_hangs_on_no_order(tmp_path: Path) -> None:
+    """Of two that open a file the one leaks and the other may not: the same, whoever comes first."""
+    head = (
+        HEAD + "static void perhaps(FILE *f, int really) { if (really) fclose(f); }\n"
+        "static void put(FILE *f, int really) { perhaps(f, really); }\n"
+    )
+    never = 'void never(void) { FILE *f = fopen("a", "r"); if (f) put(f, 0); }\n'
+    may = 'void may(int n) { FILE *f = fopen("b", "r"); if (f) put(f, n); }\n'
+    for number, text in enumerate((never + may, may + never)):
+        source = tmp_path / f"{number}.c"
+        source.write_text(head + text)
+        assert [f["steps"][0]["function"] for f in findings(source, ["file"])] == ["never"]
+
+
+@pytest.mark.parametrize("number", ["abc", "", "12x", "-1", "99999999999999999999999"])
+def test_work_that_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
+    words = ["--work", number, "--property", ROOT / "lint/properties/heap.prop", tmp_path / "a.bc"]
+    done = subprocess.run([ENGINE, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"strata-lint-engine: --work takes a number of steps, not '{number}'\n"
