@@ -333,7 +333,7 @@ def test_work_is_bounded_by_the_lines_of_a_program(tmp_path: Path) -> None:
 
 
 def test_what_is_found_hangs_on_no_order(tmp_path: Path) -> None:
-    """Of two that open a file the one leaks and the other may not: the same, whoever comes first."""
+    """Of two that open a file one leaks and one may not: the same, whoever comes first."""
     head = (
         HEAD + "static void perhaps(FILE *f, int really) { if (really) fclose(f); }\n"
         "static void put(FILE *f, int really) { perhaps(f, really); }\n"

@@ -9,10 +9,10 @@ static void reset(struct log* l) { l->stream = NULL; }
 
 int main(int argc, char** argv) {
   struct log l;
-  for (int i = 1; i < argc; ++i) {
-    l.stream = fopen(argv[i], "r");
-    if (l.stream == NULL) return 1;
-    reset(&l);
-  }
+  if (argc < 2) return 2;
+  l.stream = fopen(argv[1], "r");
+  if (l.stream == NULL) return 1;
+  reset(&l);
+  getchar();
   return 0;
 }

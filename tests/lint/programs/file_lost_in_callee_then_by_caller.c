@@ -1,4 +1,4 @@
-// Wrong: the caller has the descriptor still when the callee is done, and closes it on one way only.
+// Wrong: the caller still has the descriptor behind the callee, and closes it on one way only.
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
