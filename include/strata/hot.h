@@ -83,7 +83,8 @@ typedef struct {
  * have more than 48 bits or the upper ones are in use (LA57, LAM). */
 strata_hot_domain* strata_hot_domain_create(const strata_hot_options* options);
 /* Everything in it must be gone: if not, one line says how many objects are left, and the domain
- * stays. Waits for what the domain's thread is destroying. A null domain does nothing. */
+ * stays. Waits for what the domain's thread is destroying. A domain that has ended already is one
+ * line, too: none of the next 255 in its place has the same handle. A null domain does nothing. */
 void strata_hot_domain_destroy(strata_hot_domain* domain);
 /* One for whoever needs no other, made with its first use; null with ENOMEM or ENOTSUP. */
 strata_hot_domain* strata_hot_domain_default(void);
@@ -152,8 +153,8 @@ static inline void* strata_hot_peek(const strata_hot_guide* guide) {
 /* Bytes that may be used; 0 where no object of a domain starts. */
 size_t strata_hot_size(const void* object);
 
-/* One round now: looks at all guides, moves what should move, without the bounds per second. Does
- * nothing in one, from what destroys an object. */
+/* One round now: looks at all guides, moves what should move, without the bounds per second. Called
+ * from within a round, by what moves or destroys an object, it does nothing. */
 void strata_hot_collect(strata_hot_domain* domain);
 /* The share of the used bytes that may be cold ones. */
 void strata_hot_set_target(strata_hot_domain* domain, double share);

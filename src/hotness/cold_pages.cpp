@@ -94,9 +94,10 @@ void ObjectCollector::GiveBackAll() {
   damon_ = Damon::kNotAsked;
 }
 
-// DAMON watches the parent; a line from each child would be too many.
+// A round goes on in the child where what it destroys or moves has forked. DAMON watches the
+// parent; a line from each child would be too many.
 void ObjectCollector::RenewInChild() {
-  runner_.store(0, std::memory_order_relaxed);
+  if (!RoundIsMine()) runner_.store(0, std::memory_order_relaxed);
   if (damon_ == Damon::kWatches) damon_ = Damon::kRefused;
 }
 

@@ -44,7 +44,7 @@ HotShelf* HotDomain::ShelfFor(HotHeap heap, uint32_t object_bytes, const strata_
   if (memory == nullptr) return nullptr;
   auto* s = ::new (memory) HotShelf(*this, heap, object_bytes, type);
   s->next = head.load(std::memory_order_relaxed);
-  if (object_bytes % kNativePageSize == 0) s->quarantine = checks_;
+  if (IsOfPages(*s)) s->quarantine = checks_;
   head.store(s, std::memory_order_release);
   return s;
 }
@@ -73,6 +73,11 @@ void HotDomain::CheckUses(CheckBounds bounds) {
   void* memory = pool_.arena().Allocate(sizeof(UseChecks), alignof(UseChecks));
   if (memory == nullptr) return;
   checks_ = ::new (memory) UseChecks(pool_, bounds);
+  for (int heap = 0; heap < kHotHeaps; ++heap) {
+    ForEachShelf(static_cast<HotHeap>(heap), [this](HotShelf& s) {
+      if (IsOfPages(s)) s.quarantine = checks_;
+    });
+  }
   scopes_.SetLists(true);
 }
 
@@ -80,10 +85,11 @@ void HotDomain::EndQuarantine() {
   if (checks_ != nullptr) checks_->ReleaseAll();
 }
 
-void HotDomain::Renew() {
+void HotDomain::Renew(std::optional<CheckBounds> checks) {
   for (int heap = 0; heap < kHotHeaps; ++heap)
     ForEachShelf(static_cast<HotHeap>(heap), [](HotShelf& s) { s.refused_in = 0; });
-  if (checks_ == nullptr) return;
+  if (!checks) return;
+  if (checks_ == nullptr) return CheckUses(*checks);
   checks_->Renew();
   scopes_.SetLists(true);
 }
@@ -218,8 +224,9 @@ void HotDomain::FreeList(uintptr_t object) {
     if (shelf.type != nullptr && shelf.type->destroy != nullptr)
       shelf.type->destroy(p, at.block->SizeOfObjects());
     at.owner().Lock();
-    shelf.Free(at.block, at.index);
+    // Before the last object goes: then the domain may end, and its record serve another.
     retired_.fetch_sub(1, std::memory_order_relaxed);
+    shelf.Free(at.block, at.index);
     object = next;
   }
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/lock.h"
 #include "hotness/block_pool.h"
@@ -30,12 +31,13 @@ class HotDomain {
   void* Allocate(size_t size, size_t alignment, const strata_hot_type* type,
                  HotHeap heap = HotHeap::kNew);
 
-  // Before anything else: every operation lists what it uses, and that moves when it ends. Without
-  // memory for that nothing is checked.
+  // While nothing is in it: every operation lists what it uses, and that moves when it ends.
+  // Without memory for that nothing is checked.
   void CheckUses(CheckBounds bounds);
   void EndQuarantine();
   // Another domain begins in the place of this one, which has ended; shelves and checks stay.
-  void Renew();
+  // Checks that are wanted and had no memory are asked for again.
+  void Renew(std::optional<CheckBounds> checks);
   // See UseChecks.
   const char* StaleTypeAt(uintptr_t address) const {
     return checks_ == nullptr ? nullptr : checks_->TypeAt(address);
@@ -85,6 +87,7 @@ class HotDomain {
  private:
   void RetireLocked(const ObjectPlace& at, void* object);
   void FreeList(uintptr_t object);
+  static bool IsOfPages(const HotShelf& s) { return s.object_bytes % kNativePageSize == 0; }
   void LeaveChecked(ScopeSlot* slot);
   void NoteRepeat(ScopeSlot* slot) const;
 

@@ -42,7 +42,7 @@ struct HotShelf {
   const strata_hot_type* const type;
   HotShelf* next = nullptr;  // of the same heap and size, another type; set before it is seen
 
-  Quarantine* quarantine = nullptr;    // where checks are on; set before the shelf is seen
+  Quarantine* quarantine = nullptr;    // where checks are on; set before it has objects
   std::atomic<size_t> quarantined{0};  // objects that count as live, though they are not
   uint64_t refused_in = 0;             // the collector's: the round that found no room here
 

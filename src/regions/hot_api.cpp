@@ -59,12 +59,15 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_optio
 STRATA_EXPORT void strata_hot_domain_destroy(strata_hot_domain* d) {
   if (d == nullptr) return;
   ObjectPlace first;
-  const size_t live = EndHotDomain(d, &first);
+  const std::optional<size_t> live = EndHotDomain(d, &first);
   if (live == 0) return;
   Message m;
-  m.Text("a domain of moving objects was destroyed with ")
-      .Number(live)
-      .Text(live == 1 ? " object in it" : " objects in it");
+  m.Text("a domain of moving objects was destroyed ");
+  if (live) {
+    m.Text("with ").Number(*live).Text(*live == 1 ? " object in it" : " objects in it");
+  } else {
+    m.Text("twice");
+  }
   if (first) {
     const strata_hot_type* type = first.block->shelf.load(std::memory_order_relaxed)->type;
     if (type != nullptr && type->name != nullptr && type->name[0] != '\0')
@@ -89,13 +92,13 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_default(void) {
 
 STRATA_EXPORT void strata_hot_enter(strata_hot_domain* domain, strata_hot_scope* scope) {
   if (STRATA_UNLIKELY(g_hot_thread_wanted.load(std::memory_order_relaxed))) StartHotThread();
-  domain->domain.Enter(scope);
+  HotRecord::Of(domain).domain.Enter(scope);
 }
 STRATA_EXPORT void strata_hot_leave(strata_hot_scope* scope) { HotDomain::Leave(scope); }
 
 STRATA_EXPORT void* strata_hot_allocate(strata_hot_domain* domain, size_t size, size_t alignment,
                                         const strata_hot_type* type) {
-  void* p = domain->domain.Allocate(size, alignment, type);
+  void* p = HotRecord::Of(domain).domain.Allocate(size, alignment, type);
   if (p == nullptr) errno = ENOMEM;
   return p;
 }
@@ -103,7 +106,8 @@ STRATA_EXPORT void* strata_hot_allocate_beside(strata_hot_domain* domain, size_t
                                                size_t alignment, const strata_hot_type* type,
                                                const void* other) {
   const ObjectPlace at = other == nullptr ? ObjectPlace{} : TheOwners().Find(other);
-  void* p = domain->domain.Allocate(size, alignment, type, at ? Owners::HeapOf(at) : HotHeap::kNew);
+  void* p = HotRecord::Of(domain).domain.Allocate(size, alignment, type,
+                                                  at ? Owners::HeapOf(at) : HotHeap::kNew);
   if (p == nullptr) errno = ENOMEM;
   return p;
 }
@@ -122,7 +126,7 @@ STRATA_EXPORT void strata_hot_free(void* object) {
   if (object != nullptr) TheOwners().Free(object);
 }
 STRATA_EXPORT void strata_hot_retire(strata_hot_domain* domain, void* object) {
-  domain->domain.Retire(object);
+  HotRecord::Of(domain).domain.Retire(object);
 }
 STRATA_EXPORT int strata_hot_exchange(strata_hot_scope* scope, strata_hot_guide* guide,
                                       void* expected, void* object) {
@@ -138,21 +142,22 @@ STRATA_EXPORT size_t strata_hot_size(const void* object) { return TheOwners().Si
 
 STRATA_EXPORT void strata_hot_collect(strata_hot_domain* domain) {
   const HotMemory& memory = g_hot_domains.pool.memory();
-  while (!domain->collector.Round(RoundBounds::kAtOnce)) {
-    if (domain->collector.RoundIsMine()) return;
+  ObjectCollector& collector = HotRecord::Of(domain).collector;
+  while (!collector.Round(RoundBounds::kAtOnce)) {
+    if (collector.RoundIsMine()) return;
     memory.pause_ns(memory.context, 1'000'000);
   }
 }
 STRATA_EXPORT void strata_hot_set_target(strata_hot_domain* domain, double share) {
-  if (share > 0 && share < 1) domain->collector.set_target(share);
+  if (share > 0 && share < 1) HotRecord::Of(domain).collector.set_target(share);
 }
 
 STRATA_EXPORT int strata_hot_stats(strata_hot_domain* domain, strata_hot_stats_t* s) {
   if (s->size != sizeof *s) return 0;
-  const CollectorCounts& c = domain->collector.counts();
+  HotRecord& d = HotRecord::Of(domain);
+  const CollectorCounts& c = d.collector.counts();
   const auto read = [](const auto& n) { return n.load(std::memory_order_relaxed); };
-  for (int h = 0; h < kHotHeaps; ++h)
-    s->heap[h] = domain->domain.HeapStats(static_cast<HotHeap>(h));
+  for (int h = 0; h < kHotHeaps; ++h) s->heap[h] = d.domain.HeapStats(static_cast<HotHeap>(h));
   s->cold_after = read(c.cold_after);
   s->rounds = read(c.rounds);
   s->epochs = read(c.epochs);
@@ -167,9 +172,9 @@ STRATA_EXPORT int strata_hot_stats(strata_hot_domain* domain, strata_hot_stats_t
   s->epochs_given_up = read(c.epochs_given_up);
   s->paged_out_bytes = read(c.paged_out_bytes);
   s->collector_ns = read(c.cpu_ns);
-  s->retired_waiting = domain->domain.retired_waiting();
+  s->retired_waiting = d.domain.retired_waiting();
   s->promotion_rate = read(c.rate);
-  s->target = domain->collector.target();
+  s->target = d.collector.target();
   s->utilization = read(c.utilization);
   return 1;
 }

@@ -30,19 +30,19 @@ namespace {
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 constinit Lock g_lock{LockRank::kControl};
-strata_hot_domain* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
+HotRecord* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
 std::atomic<uint32_t> g_change{0};  // a futex: a domain began or ended
 std::atomic<bool> g_thread_runs{false};
 
 // The domain that the thread is at: it stays while this names it. And which thread that is.
-strata_hot_domain* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
+HotRecord* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
 void* g_busy_thread STRATA_GUARDED_BY(g_lock) = nullptr;
 
 // Null: no domain wants the thread.
-strata_hot_domain* FirstDue() STRATA_REQUIRES(g_lock) {
-  strata_hot_domain* best = nullptr;
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
-    if (d->gone || !d->threaded) continue;
+HotRecord* FirstDue() STRATA_REQUIRES(g_lock) {
+  HotRecord* best = nullptr;
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+    if (d->HasEnded() || !d->threaded) continue;
     if (best == nullptr || d->collector.due_ns() < best->collector.due_ns()) best = d;
   }
   return best;
@@ -64,7 +64,7 @@ void RunThread() {
   for (;;) {
     const uint32_t seen = g_change.load(std::memory_order_acquire);
     g_lock.Acquire();
-    strata_hot_domain* d = FirstDue();
+    HotRecord* d = FirstDue();
     if (d == nullptr) {
       g_thread_runs.store(false, std::memory_order_release);
       g_lock.Release();
@@ -126,29 +126,33 @@ void AddTotals(const CollectorCounts& c, HotnessStats& sum) {
   sum.collector_ns += read(c.cpu_ns);
 }
 
+// By their checks.
+constinit SpareRecords g_spares[3] STRATA_GUARDED_BY(g_lock);
+
+SpareRecords& SparesWith(std::optional<CheckBounds> checks) STRATA_REQUIRES(g_lock) {
+  return g_spares[checks ? 1 + static_cast<int>(*checks) : 0];
+}
+
 // A program may have a domain for each of its users: what one took serves the next.
-strata_hot_domain* Spare(const CollectorOptions& options, std::optional<CheckBounds> checks)
+HotRecord* Spare(const CollectorOptions& options, std::optional<CheckBounds> checks)
     STRATA_REQUIRES(g_lock) {
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
-    if (!d->spare || d->checks != checks) continue;
-    AddTotals(d->collector.counts(), g_ended);
-    d->domain.Renew();
-    ObjectCollector::Renew(d->collector, options);
-    d->gone = d->spare = false;
-    return d;
-  }
-  return nullptr;
+  auto* d = static_cast<HotRecord*>(SparesWith(checks).Take());
+  if (d == nullptr) return nullptr;
+  AddTotals(d->collector.counts(), g_ended);
+  d->domain.Renew(checks);
+  ObjectCollector::Renew(d->collector, options);
+  return d;
 }
 
 // Null: no memory.
-strata_hot_domain* Fresh(const CollectorOptions& options, std::optional<CheckBounds> checks)
+HotRecord* Fresh(const CollectorOptions& options, std::optional<CheckBounds> checks)
     STRATA_REQUIRES(g_lock) {
   MetadataArena& arena = g_hot_domains.arena;
-  void* memory = arena.Allocate(sizeof(strata_hot_domain), alignof(strata_hot_domain));
+  void* memory = arena.Allocate(sizeof(HotRecord), alignof(HotRecord));
   auto* slots = static_cast<ScopeSlot*>(
       arena.Allocate(sizeof(ScopeSlot) * ScopeTable::kSlots, alignof(ScopeSlot)));
   if (memory == nullptr || slots == nullptr) return nullptr;
-  auto* d = ::new (memory) strata_hot_domain(g_hot_domains.pool, slots, options);
+  auto* d = ::new (memory) HotRecord(g_hot_domains.pool, slots, options);
   d->checks = checks;
   if (checks) d->domain.CheckUses(*checks);
   d->next = g_first;
@@ -160,28 +164,29 @@ strata_hot_domain* Fresh(const CollectorOptions& options, std::optional<CheckBou
 
 strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
                                  std::optional<CheckBounds> checks) {
-  strata_hot_domain* d = nullptr;
+  strata_hot_domain* handle = nullptr;
   {
     LockHolder hold(g_lock);
-    d = Spare(options, checks);
+    HotRecord* d = Spare(options, checks);
     if (d == nullptr) d = Fresh(options, checks);
     if (d == nullptr) {
       errno = ENOMEM;
       return nullptr;
     }
     d->threaded = threaded;
+    handle = d->Handle();
   }
   if (checks) InstallStaleUseHandler();
   if (threaded) StartHotThread();
   SayWithoutHugepages();
-  return d;
+  return handle;
 }
 
 namespace {
 
 // The process's thread leaves the domain alone once this returns; but if that thread itself calls,
 // from what destroys an object, it can't wait for itself, and finds that object in the domain.
-void TakeFromThread(strata_hot_domain* d) {
+void TakeFromThread(HotRecord* d) {
   for (;;) {
     const uint32_t seen = g_change.load(std::memory_order_acquire);
     g_lock.Acquire();
@@ -196,23 +201,28 @@ void TakeFromThread(strata_hot_domain* d) {
 }  // namespace
 
 // Without the thread: what it was about to move or to destroy would look as if it were to stay.
-size_t EndHotDomain(strata_hot_domain* d, ObjectPlace* first) {
-  g_lock.Acquire();
-  const bool threaded = d->threaded;
-  g_lock.Release();
+std::optional<size_t> EndHotDomain(strata_hot_domain* handle, ObjectPlace* first) {
+  HotRecord* const d = &HotRecord::Of(handle);
+  bool threaded = false;
+  {
+    LockHolder hold(g_lock);
+    if (!d->Serves(handle)) return std::nullopt;
+    d->state = DomainRecord::State::kEnds;
+    threaded = d->threaded;
+  }
   TakeFromThread(d);
   for (int i = 0; i < 4; ++i) d->domain.FreeRetired();
   d->domain.EndQuarantine();
   const size_t live = d->domain.LiveObjects(first);
   {
     LockHolder hold(g_lock);
-    d->gone = live == 0;
+    d->state = live == 0 ? DomainRecord::State::kGone : DomainRecord::State::kLives;
     d->threaded = threaded;
   }
   if (live == 0) {
     d->collector.GiveBackAll();
     LockHolder hold(g_lock);
-    d->spare = true;
+    SparesWith(d->checks).Put(d);
   }
   if (live != 0 && threaded) {
     StartHotThread();
@@ -231,7 +241,7 @@ void StartHotThread() {
 
 // Without the lock, from a signal handler.
 const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
     if (const char* type = d->domain.StaleTypeAt(address)) return type;
   }
   return nullptr;
@@ -239,7 +249,7 @@ const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
 
 namespace {
 
-void AddState(strata_hot_domain& d, HotnessStats& sum) {
+void AddState(HotRecord& d, HotnessStats& sum) {
   const CollectorCounts& c = d.collector.counts();
   HotnessStats::Heap* const heaps[kHotHeaps] = {&sum.fresh, &sum.hot, &sum.cold};
   for (int h = 0; h < kHotHeaps; ++h) {
@@ -259,16 +269,16 @@ void AddState(strata_hot_domain& d, HotnessStats& sum) {
 void CollectHotness(HotnessStats& out) {
   LockHolder hold(g_lock);
   out = g_ended;
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
     AddTotals(d->collector.counts(), out);
-    if (!d->gone) AddState(*d, out);
+    if (!d->HasEnded()) AddState(*d, out);
   }
 }
 
 // Around a fork. The collector is between two steps then, and no list is half changed.
 void LockHotDomains() STRATA_NO_TSA {
   g_lock.AcquireForFork();
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
     d->collector.step_lock().AcquireForFork();
     d->domain.lock().AcquireForFork();
     if (Lock* l = d->domain.checks_lock()) l->AcquireForFork();
@@ -283,7 +293,7 @@ void LockHotDomains() STRATA_NO_TSA {
 void UnlockHotDomains() STRATA_NO_TSA {
   g_hot_domains.arena.lock().ReleaseAfterFork();
   g_hot_domains.pool.lock().ReleaseAfterFork();
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
                              [](HotShelf& s) STRATA_NO_TSA { s.lock.ReleaseAfterFork(); });
@@ -296,15 +306,18 @@ void UnlockHotDomains() STRATA_NO_TSA {
 
 void RenewHotDomainsInChild() STRATA_NO_TSA {
   bool threaded = false;
-  g_busy = nullptr;
-  for (strata_hot_domain* d = g_first; d != nullptr; d = d->next) {
-    if (d->gone) continue;
+  // What an object's end forks in may be the domains' thread, which goes on in the child.
+  const bool is_thread = g_busy != nullptr && g_busy_thread == __builtin_thread_pointer();
+  if (!is_thread) g_busy = nullptr;
+  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+    if (d->HasEnded()) continue;
+    d->state = DomainRecord::State::kLives;  // who was ending it is not here
     d->domain.RenewInChild();
     d->collector.RenewInChild();
     threaded |= d->threaded;
   }
-  g_thread_runs.store(false, std::memory_order_relaxed);
-  g_hot_thread_wanted.store(threaded, std::memory_order_relaxed);
+  g_thread_runs.store(is_thread, std::memory_order_relaxed);
+  g_hot_thread_wanted.store(threaded && !is_thread, std::memory_order_relaxed);
 }
 
 }  // namespace strata

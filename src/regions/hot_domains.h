@@ -10,26 +10,29 @@
 #include "hotness/hot_domain.h"
 #include "hotness/object_collector.h"
 #include "os/system_kernel.h"
+#include "regions/domain_record.h"
 #include "regions/hot_kernel.h"
 #include "strata/hot.h"
 
-// Records are never unmapped. One whose domain has ended serves the next with the same checks.
-struct strata_hot_domain {
-  strata_hot_domain(strata::BlockPool& pool, strata::ScopeSlot* s,
-                    const strata::CollectorOptions& options)
+namespace strata {
+
+// Never unmapped. One whose domain has ended serves another with the same checks. What it is as a
+// DomainRecord is under the lock of domains.
+struct HotRecord : DomainRecord {
+  HotRecord(BlockPool& pool, ScopeSlot* s, const CollectorOptions& options)
       : domain(pool, s), collector(domain, options), slots(s) {}
 
-  strata::HotDomain domain;
-  strata::ObjectCollector collector;
-  strata::ScopeSlot* const slots;
-  std::optional<strata::CheckBounds> checks;
-  bool threaded = false;
-  // Under the lock of domains: it has ended, and nobody is at it any more.
-  bool gone = false, spare = false;
-  strata_hot_domain* next = nullptr;  // of all that were ever made
-};
+  static HotRecord& Of(strata_hot_domain* handle) {
+    return static_cast<HotRecord&>(DomainRecord::Of(handle));
+  }
 
-namespace strata {
+  HotDomain domain;
+  ObjectCollector collector;
+  ScopeSlot* const slots;
+  std::optional<CheckBounds> checks;
+  bool threaded = false;
+  HotRecord* next = nullptr;  // of all that were ever made
+};
 
 // Of all domains.
 struct HotDomains {
@@ -44,8 +47,9 @@ extern constinit HotDomains g_hot_domains;
 // Null with errno: ENOMEM.
 strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
                                  std::optional<CheckBounds> checks);
-// How many objects are in it, and the place of one; with none, the domain has ended.
-size_t EndHotDomain(strata_hot_domain* domain, ObjectPlace* first);
+// How many objects are in it, and the place of one; with none, the domain has ended. Nothing: it
+// had before, or another thread is ending it.
+std::optional<size_t> EndHotDomain(strata_hot_domain* domain, ObjectPlace* first);
 
 // In a forked child the thread starts again with the first operation.
 extern std::atomic<bool> g_hot_thread_wanted;

@@ -13,7 +13,13 @@ from blackbox import ROOT, Lab, cases, need
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "hot_cases.cpp"
-GOOD = [case for case in cases(SOURCE) if not case.startswith(("bad_", "late_"))]
+ENDS = HERE / "hot_end_cases.cpp"
+GOOD = [
+    pytest.param(source, case, id=case)
+    for source in (SOURCE, ENDS)
+    for case in cases(source)
+    if not case.startswith(("bad_", "late_"))
+]
 CHECKS = {
     "checked": "-DSTRATA_HOT_CHECK=1",
     "bounded": "-DSTRATA_HOT_CHECK=2",
@@ -21,16 +27,16 @@ CHECKS = {
 }
 
 
-def program(lab: Lab, checks: str) -> Path:
+def program(lab: Lab, checks: str, source: Path = SOURCE) -> Path:
     library = lab.require_strata()
     link = (f"-Wl,-rpath,{library.parent}", "-Wl,--no-as-needed", str(library), "-pthread")
-    return lab.build(SOURCE, f"-I{ROOT / 'include'}", CHECKS[checks], *link)
+    return lab.build(source, f"-I{ROOT / 'include'}", CHECKS[checks], *link)
 
 
-@pytest.mark.parametrize("case", GOOD)
+@pytest.mark.parametrize(("source", "case"), GOOD)
 @pytest.mark.parametrize("checks", CHECKS)
-def test_case(lab: Lab, case: str, checks: str) -> None:
-    lab.run(program(lab, checks), case, preload=False).silent()
+def test_case(lab: Lab, source: Path, case: str, checks: str) -> None:
+    lab.run(program(lab, checks, source), case, preload=False).silent()
 
 
 @pytest.mark.parametrize(
@@ -93,6 +99,14 @@ def test_a_domain_that_its_own_thread_ends_stays(lab: Lab) -> None:
     result = lab.run(program(lab, "checked"), "late_call_from_its_own_thread", preload=False)
     (line,) = result.stderr.splitlines()
     assert "destroyed with 2 objects in it, one of them" in line, line
+    library_aborts = result.returncode == -signal.SIGABRT  # one with assertions
+    assert library_aborts or result.returncode == 0, result.explain()
+
+
+@pytest.mark.parametrize("case", ["late_second_end", "late_end_of_anothers"])
+def test_a_second_end_ends_nobody_elses(lab: Lab, case: str) -> None:
+    result = lab.run(program(lab, "plain", ENDS), case, preload=False)
+    assert result.stderr == "strata: a domain of moving objects was destroyed twice\n"
     library_aborts = result.returncode == -signal.SIGABRT  # one with assertions
     assert library_aborts or result.returncode == 0, result.explain()
 
