@@ -135,6 +135,8 @@ def test_sizes_are_counted_where_a_class_counts_them(tmp_path: Path) -> None:
     rows, source = tiers.size_rows(recording)
     assert rows == [(32, 7, 224), (MIB, 3, 3 * MIB)]
     assert source.startswith("Sampled allocations")
+    del recording.profiles["allocs"]
+    assert tiers.size_rows(recording)[0] == [], "misses alone say nothing of sizes"
 
 
 def test_samples_are_counted_by_interval(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
   return pinned;
 }
 
-// What PinnedAt makes up over all live blocks, by the tiers' own counts.
+// The most that PinnedAt makes up over all live blocks, by the tiers' own counts.
 template <class Heap>
 PinnedBytes PinnedInAll(Heap& heap) {
   size_t free = 0;
@@ -63,9 +63,10 @@ PinnedBytes PinnedInAll(Heap& heap) {
     const size_t all = central.pages * kPageSize;
     free += taken < all ? all - taken : 0;
   }
-  const auto filler = heap.large().PageStats().filler;
-  const size_t gone = filler.in_use_released;
-  return {static_cast<double>(gone < free ? free - gone : 0), static_cast<double>(filler.free)};
+  const PageHeapStats pages = heap.large().PageStats();
+  const size_t gone = pages.filler.in_use_released;
+  return {static_cast<double>(gone < free ? free - gone : 0),
+          static_cast<double>(pages.filler.free + pages.region.free)};
 }
 
 }  // namespace strata

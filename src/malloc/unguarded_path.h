@@ -1,6 +1,7 @@
-// What malloc is where a thread's stretch ends in a block too large to be guarded: counted, and
-// popped all the same. A stretch is one block of 128 KiB, so each of those would take the slow
-// path, for a guard that it cannot have. Sits in malloc, between fast_path.h and slow_path.cpp.
+// What malloc does when a thread's stretch ends in a block too large to be guarded: it counts it,
+// and pops it all the same. A stretch is one block of 128 KiB, so each of those would take the slow
+// path, for a guard that it cannot have; nor does it use up the turn of a block that can. Sits in
+// malloc, between fast_path.h and slow_path.cpp.
 #pragma once
 
 #include <cstddef>

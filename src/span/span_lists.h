@@ -145,8 +145,8 @@ class SpanLists {
   // ticks.
   static constexpr uint32_t kFirstSearch = uint32_t{1} << 31, kLastSearch = UINT32_MAX - 1;
   static constexpr size_t kKeptEmptyBytes = 64 << 10;
-  // A buffer that grows passes through twenty classes: in a small program what they all kept would
-  // be more than the rest of the heap. Which classes come back shows after a few spans.
+  // A buffer that grows passes through twenty classes, and takes a span or two of each: in a small
+  // program what they all kept would be more than the rest of the heap.
   static constexpr uint64_t kTakenBeforeKept = 8;
 
   static bool WasSearched(const Span* span) { return span->last_used >= kFirstSearch; }

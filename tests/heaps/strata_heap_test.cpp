@@ -192,6 +192,22 @@ TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
   EXPECT_NEAR(sum.in_hugepage, all.in_hugepage, 1);
 }
 
+TEST_F(StrataHeapTest, PinnedBytesOfRegionsCount) {
+  std::vector<LargeBlock> blocks;
+  while (heap_->page_heap().Stats().region.regions == 0) {
+    ASSERT_LT(blocks.size(), 1000u);
+    blocks.push_back(heap_->large().Take((2 << 20) + (300 << 10), 16));
+    ASSERT_NE(blocks.back().address, nullptr);
+    kernel_.Touch(blocks.back().address, 2 << 20, 7);
+  }
+  const auto address = reinterpret_cast<uintptr_t>(blocks.back().address);
+  EXPECT_GT(PinnedAt(*heap_, address).in_hugepage, 0);
+  const PageHeapStats stats = heap_->page_heap().Stats();
+  EXPECT_GT(stats.region.free, 0u);
+  EXPECT_GE(PinnedInAll(*heap_).in_hugepage,
+            static_cast<double>(stats.filler.free + stats.region.free));
+}
+
 TEST_F(StrataHeapTest, ReusedLargeBlocksAreNotCalledZero) {
   const LargeBlock a = heap_->large().Take(1 << 20, 16);
   kernel_.Touch(a.address, 1 << 20, 7);

@@ -99,7 +99,7 @@ def train(
     kept = [build for build in builds if build]
     params = trained.params
     if can_judge:  # what is known of the functions that were held out is worth having
-        more = training.steps_of(whole, epochs) // 2
+        more = max(training.epoch_of(whole), training.steps_of(whole, epochs) // 2)
         params = fit(trainer, whole, seed, more, params).params
     model = model_file.Model(whole.tokens, network.weights(params), kept, about, int8)
     size = model_file.write(model, output)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -309,10 +310,15 @@ def batches(
     yield from order.reshape(-1, BATCH)
 
 
+def epoch_of(data: Contexts) -> int:
+    """The steps that see all contexts once."""
+    return -(-int((data.is_train | data.is_general).sum()) // BATCH)
+
+
 def steps_of(data: Contexts, epochs: int | None) -> int:
-    """That fill the epochs, which are enough by default."""
-    whole = -(-int((data.is_train | data.is_general).sum()) // BATCH)
-    return whole * (epochs or max(FEWEST_EPOCHS, -(-FEWEST_STEPS // whole)))
+    """The steps of the epochs, which are enough by default."""
+    once = epoch_of(data)
+    return once * (epochs or max(FEWEST_EPOCHS, -(-FEWEST_STEPS // once)))
 
 
 class Trainer:
@@ -348,10 +354,10 @@ class Trainer:
         done = 0
         while done < steps:
             values = []
-            for picked in batches(random, rows):
+            for picked in islice(batches(random, rows), steps - done):
                 key, own = jax.random.split(key)
                 batch = tuple(jnp.asarray(column[picked]) for column in columns)
-                rate = RATE * (1 + np.cos(np.pi * min(done / steps, 1))) / 2
+                rate = RATE * (1 + np.cos(np.pi * done / steps)) / 2
                 params, state, value = self._update(params, state, tables, batch, own, rate)
                 values.append(float(value))
                 done += 1

@@ -183,7 +183,7 @@ def size_rows(recording: Recording) -> tuple[list[tuple[int, float, float]], str
         for size, hits, misses in classes.iter_rows()
         if hits + misses > 0 and size > 0
     ]
-    if not counted or (sampled and not classes["hits"].sum()):
+    if not counted or not classes["hits"].sum():
         return sampled, "Sampled allocations since the start of the process"
     exact = "What each size class has served since the start, counted"
     large = [row for row in sampled if row[0] > MOST_COUNTED]
