@@ -132,7 +132,7 @@ def test_command_writes_a_file(lab: Lab, tmp_path: Path) -> None:
         assert re.match("profile_cases.*, inuse_space: ", asked[0])
         assert asked[2].split()[-2:] == read[2].split()[-2:], "the same function owns most"
         assert ", space: " in good("top", pid, "--kind", "lifetime").splitlines()[0]
-        assert "no process is named" in refused("top", path, "--kind", "heap")
+        assert "you named neither" in refused("top", path, "--kind", "heap")
         assert "No such file, and no process 0" in refused("top", "0")
         good("set", pid, "sample=0")
         assert good("get", pid, "sample") == "0\n"
