@@ -1,4 +1,5 @@
-// Right: an answer is given back, and the next one is put there unless the number says that it is not.
+// Right: an answer is given back, and the next one is put there unless the number says that it is
+// not.
 #include <stdlib.h>
 #include <unistd.h>
 

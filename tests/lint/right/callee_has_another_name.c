@@ -1,4 +1,5 @@
-// Right: the callee is led to the descriptor by a record that it overwrites; the caller has it still.
+// Right: the callee is led to the descriptor by a record that it overwrites; the caller has it
+// still.
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND(flags) ((flags)&7)
+#define KIND(flags) ((flags) & 7)
 enum { kBegin = 0, kAppend = 1, kEnd = 2 };
 
 static char *path, *end;
