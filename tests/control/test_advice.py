@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from blackbox import Lab, wait_until
 from command import good
-from strata.report import advice_time, build, model
+from strata.processes import find_process
+from strata.report import advice_time, contexts, model, tiers
 from strata.report.advice import Advice, Level
 from strata.report.advice_memory import Caches
+from strata.report.command import gather
 from test_reach import wait_for_socket
 from test_report import rss
 
@@ -44,11 +46,33 @@ def running(lab: Lab, *command: str | int, env: Mapping[str, str] | None = None)
         yield process.pid
 
 
-def report(pid: int, folder: Path, seconds: int = 1) -> dict[str, Advice]:
-    """What a report says of a process, by the figure's name."""
-    good("report", pid, "-o", folder, "--seconds", seconds)
-    sections = build.sections(model.load(folder))
-    return {one.name: one.advice for one in sections if one.advice is not None}
+SECTIONS = {
+    "coverage": tiers.coverage_section,
+    "fragmentation": tiers.fragmentation_section,
+    "lifetimes": contexts.lifetime_section,
+    "live-stacks": contexts.live_section,
+    "misses": tiers.misses_section,
+    "resident": tiers.resident_section,
+    "waste-stacks": contexts.waste_section,
+}
+
+
+class Report:
+    """What a report says of a process, by the figure's name. Only the figures that are asked for
+    are drawn: all of them take most of a report's time."""
+
+    def __init__(self, pid: int, folder: Path) -> None:
+        gather(find_process(str(pid)), folder, 1)
+        self._recording = model.load(folder)
+
+    def get(self, name: str) -> Advice | None:
+        section = SECTIONS[name](self._recording)
+        return section.advice if section is not None else None
+
+    def __getitem__(self, name: str) -> Advice:
+        advice = self.get(name)
+        assert advice is not None, name
+        return advice
 
 
 def follow(advice: Advice) -> None:
@@ -66,7 +90,7 @@ def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
     """Named are the objects that stay, and what they keep resident goes once they come first."""
     with running(lab, "pinned", env=FINE) as pid:
         time.sleep(2)  # only who has lived for a second is in nobody's way by chance
-        said = report(pid, tmp_path / "a")["waste-stacks"]
+        said = Report(pid, tmp_path / "a")["waste-stacks"]
         before = rss(pid)
     assert said.level is Level.LOOK
     assert "Objects from MakeSession keep" in said.text
@@ -78,7 +102,7 @@ def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
 
 def test_objects_trimmed_to_a_size_on_offer(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "slack", env=FINE) as pid:
-        said = report(pid, tmp_path / "a")["fragmentation"]
+        said = Report(pid, tmp_path / "a")["fragmentation"]
         before = rss(pid)
     assert "rounded up to the next size on offer" in said.text
     with running(lab, "slack", 1, env=FINE) as pid:
@@ -88,15 +112,15 @@ def test_objects_trimmed_to_a_size_on_offer(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_leak_is_what_grew(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "leak", env=FINE) as pid:
-        said = report(pid, tmp_path / "OLD")["live-stacks"]
+        said = Report(pid, tmp_path / "OLD")["live-stacks"]
         assert "if it should not be, this is the leak" in said.text
         assert said.text.startswith("LoseRecord")
-        good("report", pid, "-o", tmp_path / "NEW", "--seconds", 1)
+        Report(pid, tmp_path / "NEW")
     command = said.command.replace("OLD/", f"{tmp_path}/OLD/").replace("NEW/", f"{tmp_path}/NEW/")
     first = good(*shlex.split(command)[1:]).splitlines()[2]
     assert first.lstrip().startswith("+") and "LoseRecord" in first
     with running(lab, "leak", 1, env=FINE) as pid:
-        mended = report(pid, tmp_path / "mended").get("live-stacks")
+        mended = Report(pid, tmp_path / "mended").get("live-stacks")
         assert mended is None or "leak" not in mended.text
 
 
@@ -117,26 +141,26 @@ def test_caches_that_miss_are_doubled(lab: Lab, tmp_path: Path) -> None:
         if "per-cpu" not in figures(pid).text("cache_mode"):
             pytest.skip("caches of threads have a bound of their own")
         before = miss_rate(pid)
-        said = report(pid, tmp_path / "a")["misses"]
+        said = Report(pid, tmp_path / "a")["misses"]
         assert "Let each CPU keep twice as much" in said.text, said
         for _ in range(5):
             if "cpu_cache_bytes" not in said.command:
                 break
             follow(said)
-            said = report(pid, tmp_path / "a")["misses"]
+            said = Report(pid, tmp_path / "a")["misses"]
         assert miss_rate(pid) < before / 4, (before, said)
 
 
 def test_a_finer_interval_tells_lifetimes(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "swing", 20, 512, env={"STRATA_SAMPLE": "1G"}) as pid:
-        said = report(pid, tmp_path / "a").get("lifetimes")
+        said = Report(pid, tmp_path / "a").get("lifetimes")
         if said is None:  # not one sample
             good("set", pid, "sample=64K")
         else:
             assert "too few to tell" in said.text
             follow(said)
         time.sleep(1)
-        assert "too few" not in report(pid, tmp_path / "b")["lifetimes"].text
+        assert "too few" not in Report(pid, tmp_path / "b")["lifetimes"].text
 
 
 def test_rarer_samples_cost_less(lab: Lab) -> None:
@@ -166,11 +190,11 @@ def test_hugepages_that_were_switched_off(lab: Lab, tmp_path: Path) -> None:
         pytest.skip("this machine has no hugepages")
     off = {"STRATA_HUGEPAGES": "off"}
     with running(lab, "slack", env=off) as pid:
-        said = report(pid, tmp_path / "a")["coverage"]
+        said = Report(pid, tmp_path / "a")["coverage"]
         assert (figures(pid).number("coverage") or 0.0) < 0.1
     assert said.command == "unset STRATA_HUGEPAGES"
     with running(lab, "slack") as pid:
-        report(pid, tmp_path / "b")
+        Report(pid, tmp_path / "b")
         grown = wait_until(lambda: (figures(pid).number("coverage") or 0.0) > 0.5)
         assert grown, "or the machine has no free hugepage"
 
@@ -178,12 +202,12 @@ def test_hugepages_that_were_switched_off(lab: Lab, tmp_path: Path) -> None:
 def test_finer_samples_say_whose_the_waste_is(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "pinned", env={"STRATA_SAMPLE": "64M"}) as pid:
         time.sleep(2)
-        said = report(pid, tmp_path / "a")["waste-stacks"]
+        said = Report(pid, tmp_path / "a")["waste-stacks"]
     assert "the samples say of" in said.text
     name, _, value = said.command.partition("=")
     with running(lab, "pinned", env={name: value}) as pid:
         time.sleep(2)
-        assert "MakeSession" in report(pid, tmp_path / "b")["waste-stacks"].text
+        assert "MakeSession" in Report(pid, tmp_path / "b")["waste-stacks"].text
 
 
 def test_waste_is_no_more_than_what_is_free(lab: Lab, tmp_path: Path) -> None:
@@ -191,7 +215,7 @@ def test_waste_is_no_more_than_what_is_free(lab: Lab, tmp_path: Path) -> None:
     for interval in ("8M", "2M", "256K"):
         with running(lab, "pinned", env={"STRATA_SAMPLE": interval}) as pid:
             time.sleep(1.5)
-            report(pid, tmp_path / interval)
+            Report(pid, tmp_path / interval)
         recording = model.load(tmp_path / interval)
         waste, last = recording.profiles["fragmentation"], recording.last
         assert last is not None
@@ -203,9 +227,9 @@ def test_python_s_own_arenas(lab: Lab, tmp_path: Path) -> None:
     """They are none of the heap's until Python is told to take it."""
     command = (os.path.realpath(sys.executable), "-c", PYTHON)
     with running(lab, *command, env=FINE) as pid:
-        said = report(pid, tmp_path / "a")["resident"]
+        said = Report(pid, tmp_path / "a")["resident"]
     assert "not the heap's" in said.text, said
     with running(lab, *command, env={**FINE, "PYTHONMALLOC": "malloc"}) as pid:
-        found = report(pid, tmp_path / "b")
+        found = Report(pid, tmp_path / "b")
     assert "of RSS is the program's own objects" in found["resident"].text
     assert "(<string>) holds" in found["live-stacks"].text, "the program's own lines"
