@@ -65,6 +65,12 @@ class Report:
         gather(find_process(str(pid)), folder, 1)
         self._recording = model.load(folder)
 
+    @property
+    def rss(self) -> int:
+        """When it was taken: what a program at rest holds falls by the second."""
+        assert self._recording.last is not None
+        return self._recording.last.rss or 0
+
     def get(self, name: str) -> Advice | None:
         section = SECTIONS[name](self._recording)
         return section.advice if section is not None else None
@@ -90,8 +96,8 @@ def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
     """Named are the objects that stay, and what they keep resident goes once they come first."""
     with running(lab, "pinned", env=FINE) as pid:
         time.sleep(2)  # only who has lived for a second is in nobody's way by chance
-        said = Report(pid, tmp_path / "a")["waste-stacks"]
-        before = rss(pid)
+        report = Report(pid, tmp_path / "a")
+    said, before = report["waste-stacks"], report.rss
     assert said.level is Level.LOOK
     assert "Objects from MakeSession keep" in said.text
     with running(lab, "pinned", 1, env=FINE) as pid:
