@@ -1,4 +1,4 @@
-// Wrong: the caller still has the descriptor behind the callee, and closes it on one way only.
+// Wrong: the caller still has the descriptor behind the callee, and closes it on one way.
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
