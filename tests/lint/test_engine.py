@@ -349,7 +349,7 @@ def test_what_is_found_hangs_on_no_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ["abc", "", "12x", "-1", "99999999999999999999999"])
 def test_work_that_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
     property_file, bitcode = ROOT / "lint/properties/heap.prop", tmp_path / "a.bc"
-    words = [ENGINE, "--work", number, "--property", property_file, bitcode]
+    words: list[str | Path] = [ENGINE, "--work", number, "--property", property_file, bitcode]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"strata-lint-engine: --work takes a number of steps, not '{number}'\n"
