@@ -193,18 +193,18 @@ TEST_F(StrataHeapTest, PinnedBytesAddUpToWhatIsFree) {
 }
 
 TEST_F(StrataHeapTest, PinnedBytesOfRegionsCount) {
-  std::vector<LargeBlock> blocks;
-  while (heap_->page_heap().Stats().region.regions == 0) {
-    ASSERT_LT(blocks.size(), 1000u);
-    blocks.push_back(heap_->large().Take((2 << 20) + (300 << 10), 16));
-    ASSERT_NE(blocks.back().address, nullptr);
-    kernel_.Touch(blocks.back().address, 2 << 20, 7);
+  TestArena memory;
+  TestKernel kernel{HugePages(2048)};  // a region has the addresses of a GiB
+  Heap heap(kernel, memory.arena(), PageHeapOptions{}, NoteBadFree);
+  void* last = nullptr;
+  while (heap.page_heap().Stats().region.regions == 0) {
+    last = heap.large().Take(BytesOf(Pages(kPagesPerHugePage + 1)), 1).address;
+    ASSERT_NE(last, nullptr);
   }
-  const auto address = reinterpret_cast<uintptr_t>(blocks.back().address);
-  EXPECT_GT(PinnedAt(*heap_, address).in_hugepage, 0);
-  const PageHeapStats stats = heap_->page_heap().Stats();
-  EXPECT_GT(stats.region.free, 0u);
-  EXPECT_GE(PinnedInAll(*heap_).in_hugepage,
+  const PinnedBytes pinned = PinnedAt(heap, reinterpret_cast<uintptr_t>(last));
+  const PageHeapStats stats = heap.page_heap().Stats();
+  EXPECT_EQ(pinned.in_hugepage, static_cast<double>(stats.region.free));
+  EXPECT_EQ(PinnedInAll(heap).in_hugepage,
             static_cast<double>(stats.filler.free + stats.region.free));
 }
 
