@@ -27,6 +27,7 @@ class BlockPool {
   HotBlock* Take(HotShelf& shelf, uint32_t object_bytes, size_t bytes, HotHeap heap) {
     HotBlock* b = Record(object_bytes);
     if (b == nullptr) return nullptr;
+    race_detector::After(this);  // of the record, and below of the memory
     bytes = RoundUp(bytes, kPageSize);
     const Hotness hotness = heap == HotHeap::kHot    ? Hotness::kHot
                             : heap == HotHeap::kCold ? Hotness::kCold
@@ -34,6 +35,7 @@ class BlockPool {
     void* at = memory_.take(memory_.context, bytes, hotness);
     if (at == nullptr || !directory_.Set(reinterpret_cast<uintptr_t>(at), b)) {
       if (at != nullptr) memory_.give(memory_.context, at, bytes);
+      race_detector::Before(this);
       Keep(b);
       return nullptr;
     }
