@@ -91,10 +91,6 @@ void RunThread() {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // Objects move all the same.
 void SayWithoutHugepages() {
   static std::atomic<bool> said{false};

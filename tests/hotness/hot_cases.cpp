@@ -27,6 +27,15 @@ hot_domain::options Quiet() {
   return o;
 }
 
+// Its thread has a round each millisecond, and says nothing of swap.
+hot_domain::options Eager() {
+  hot_domain::options o;
+  o.period_ms = 1;
+  o.cpu_share = 1;
+  o.reclaim = STRATA_HOT_RECLAIM_NONE;
+  return o;
+}
+
 struct Counted {
   static inline int alive = 0;
   explicit Counted(int n) : number(n) { ++alive; }
@@ -255,11 +264,7 @@ CASE(refuses_what_cannot_be_had) {
 
 // Readers, writers that replace, and the domain's thread, all at the same guides.
 CASE(atomic_pointers_are_read_while_they_change_and_move) {
-  hot_domain::options o;
-  o.period_ms = 1;
-  o.cpu_share = 1;
-  o.reclaim = STRATA_HOT_RECLAIM_NONE;
-  hot_domain domain{o};
+  hot_domain domain{Eager()};
   struct Pair {
     long a, b;
     char rest[200];
@@ -315,11 +320,7 @@ CASE(a_domain_ends_while_its_thread_destroys_an_object) {
     long unused = 0;
   };
   {
-    hot_domain::options o;
-    o.period_ms = 1;
-    o.cpu_share = 1;
-    o.reclaim = STRATA_HOT_RECLAIM_NONE;
-    hot_domain domain{o};
+    hot_domain domain{Eager()};
     domain.retire(domain.make<Slow>());
     while (!begun) usleep(100);
   }
@@ -365,11 +366,7 @@ CASE(an_object_that_ends_may_ask_for_a_round) {
 }
 
 CASE(a_forked_child_goes_on_and_moves) {
-  hot_domain::options o;
-  o.period_ms = 1;
-  o.cpu_share = 1;
-  o.reclaim = STRATA_HOT_RECLAIM_NONE;
-  hot_domain domain{o};
+  hot_domain domain{Eager()};
   std::vector<hot_ptr<Counted>> all;
   for (int i = 0; i < 2000; ++i) all.push_back(domain.make<Counted>(i));
   std::atomic<bool> stop{false};
@@ -404,11 +401,7 @@ CASE(a_forked_child_goes_on_and_moves) {
 
 // The thread starts again in a child that only reads.
 CASE(a_forked_child_has_its_own_collector) {
-  hot_domain::options o;
-  o.period_ms = 1;
-  o.cpu_share = 1;
-  o.reclaim = STRATA_HOT_RECLAIM_NONE;  // which has nothing to say of swap
-  hot_domain domain{o};
+  hot_domain domain{Eager()};
   hot_ptr<Counted> p = domain.make<Counted>(1);
   const pid_t child = fork();
   if (child == 0) {
@@ -476,11 +469,7 @@ CASE(late_call_from_its_own_thread) {
     }
     long unused = 0;
   };
-  hot_domain::options o;
-  o.period_ms = 1;
-  o.cpu_share = 1;
-  o.reclaim = STRATA_HOT_RECLAIM_NONE;
-  its = new hot_domain{o};
+  its = new hot_domain{Eager()};
   hot_ptr<Counted> stays = its->make<Counted>(7);
   its->retire(its->make<EndsIt>());
   while (!ended) usleep(100);
