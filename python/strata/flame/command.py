@@ -87,6 +87,7 @@ def profile_from(source: Path, kind: Kind | None) -> Profile:
 
 
 def expect_asked(kind: Kind | None, paths: list[Path]) -> None:
+    """Refuses a kind where it would choose nothing: a file is the profile that it is."""
     if kind is not None and all(is_file(path) and not path.is_dir() for path in paths):
         raise StrataError("--kind is for a process or a report's folder, and you named neither")
 
