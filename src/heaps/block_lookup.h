@@ -55,7 +55,7 @@ class BlockLookup {
   Span* LargeAt(const void* p) const {
     const size_t offset = OffsetIn(p);
     Span* span = page_map_.SpanOf(PageOf(offset));
-    if (span == nullptr || span->state != SpanState::kLarge || span->start_offset() != offset)
+    if (span == nullptr || span->state != SpanState::kLarge || span->block_offset() != offset)
       return nullptr;
     return span;
   }

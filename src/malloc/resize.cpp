@@ -29,7 +29,7 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (offset >= r.kernel.mapped_end()) return Guards().Owns(p) ? Guards().SizeOf(p) : 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
   if (const Span* span = c == kDividedPage ? nullptr : r.heap.large().At(p))
-    return BytesOf(span->range().length);
+    return span->block_bytes();
   strata_reap* reap = ReapOfBlock(p);
   return reap == nullptr ? 0 : LiveSizeInReap(reap, p);
 }
@@ -79,7 +79,7 @@ void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
     return p;
   }
   const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
-  LargeBlock block = r.heap.large().Take(generous, 1);
+  LargeBlock block = r.heap.large().TakeLike(*span, generous);
   if (block.address == nullptr) block = TakeLarge(r, size, 1);
   if (block.address == nullptr) return OutOfMemory();
   Span* grown = r.heap.large().At(block.address);

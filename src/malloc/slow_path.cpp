@@ -373,7 +373,7 @@ void* AllocateRaw(size_t size, size_t align, size_t* usable) {
     *usable = InfoOf(c).size;
   } else {
     p = TakeLarge(r, size, align).address;
-    if (p != nullptr) *usable = BytesOf(r.heap.large().At(p)->range().length);
+    if (p != nullptr) *usable = r.heap.large().At(p)->block_bytes();
   }
   if (p == nullptr) return nullptr;
   if (c != SizeClass::kNone) NoteRequested(r, c, size);
@@ -431,7 +431,9 @@ void CheckSizedFree(void* p, size_t size, size_t align) {
   if (c == kDividedPage) return;
   if (c == SizeClass::kNone) {
     const Span* span = r.heap.large().At(p);
-    if (span == nullptr || PagesCeil(size) == span->range().length || align > kPageSize) return;
+    if (span == nullptr || PagesCeil(size + span->shift) == span->range().length ||
+        align > kPageSize)
+      return;
   } else if (PlainClass(c) == (align <= 16 ? ClassOfSize(size < align && align > 1 ? align : size)
                                            : LeanClassOfAligned(size, align))) {
     return;

@@ -45,7 +45,7 @@ class LargeBlocks {
   LargeBlocks& operator=(const LargeBlocks&) = delete;
 
   // A record with state, range and requested bytes set, not entered in the page map yet; null when
-  // memory is short.
+  // memory is short. The block begins with its first page.
   Span* Take(size_t size, Pages align, Placement placement, bool* zeroed) {
     const Pages n = size == 0 ? Pages(1) : PagesCeil(size);
     Slot& slot = SlotOfThisCpu();
@@ -80,7 +80,7 @@ class LargeBlocks {
 
   // Makes the block hold `size` bytes where it lies; false if it can't.
   bool Resize(Span* span, size_t size) {
-    const Pages n = PagesCeil(size);
+    const Pages n = PagesCeil(size + span->shift);
     return InPlaceOf(span, nullptr, [&](auto& place) {
       const PageRange range = span->range();
       if (n > range.length && !place.pages.TryGrow(range, n)) return false;
@@ -324,6 +324,7 @@ class LargeBlocks {
     span->first_page = static_cast<uint32_t>(range.first.raw());
     span->num_pages = static_cast<uint32_t>(range.length.raw());
     span->requested = size;
+    span->shift = 0;
     return span;
   }
 

@@ -53,12 +53,13 @@ inline constexpr size_t kShift = 64;
 // where its source begins in a native page takes 4 times as long in recv on an AMD EPYC (Zen 3),
 // and 20 times in memcpy, and headers of strings and buffers are that short. So objects that share
 // a span with at most one other begin at different places in it.
-constexpr size_t FirstIn(const ClassInfo& info, size_t page) {
-  if (info.starts == 0) return 0;
+constexpr size_t FirstOf(size_t starts, size_t page) {
+  if (starts == 0) return 0;
   uint32_t hash = static_cast<uint32_t>(page) * 0x9E3779B1;
   hash = (hash ^ hash >> 15) * 0x85EBCA77;
-  return kShift * (1 + (uint64_t{hash} * info.starts >> 32));
+  return kShift * (1 + (uint64_t{hash} * starts >> 32));
 }
+constexpr size_t FirstIn(const ClassInfo& info, size_t page) { return FirstOf(info.starts, page); }
 // The last that it may be.
 constexpr size_t LastFirst(const ClassInfo& info) { return info.starts * kShift; }
 

@@ -33,8 +33,11 @@ struct Span : ListNode<Span> {
   uint32_t first_page = 0;
   uint32_t num_pages = 0;
   SizeClass size_class = SizeClass::kNone;
-  uint16_t objects = 0;    // capacity
-  uint16_t allocated = 0;  // objects that the central list has given out
+  uint16_t objects = 0;  // capacity
+  union {
+    uint16_t allocated = 0;  // objects that the central list has given out
+    uint16_t shift;          // kLarge: where in the first page the block begins
+  };
   SpanState state = SpanState::kUnused;
   uint8_t occupancy_list = 0;  // which of the central list's lists it is on
   uint32_t last_used = 0;      // tick of the last take or give; or that it was searched since
@@ -61,6 +64,9 @@ struct Span : ListNode<Span> {
   size_t start_offset() const { return OffsetOf(PageId(first_page)); }
   // Of the first object, from the start.
   size_t first() const { return FirstIn(InfoOf(size_class), first_page); }
+  // kLarge: the offset of its block, and what that has room for.
+  size_t block_offset() const { return start_offset() + shift; }
+  size_t block_bytes() const { return BytesOf(range().length) - shift; }
   // Bit set: the object is free. The words follow the record itself.
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }
   const uint64_t* free_bits() const { return reinterpret_cast<const uint64_t*>(this + 1); }
