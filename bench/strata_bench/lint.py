@@ -195,7 +195,7 @@ def analyse(program: Path) -> tuple[list[Finding], engine.Outcome]:
     files = [engine.properties(binary) / f"{name}.prop" for name in PROPERTIES]
     (one,) = find(program)
     outcome = engine.analyse(one, files, binary, lambda *_: None)
-    return distinct(outcome.findings), outcome
+    return distinct([f for f in outcome.findings if not f.possible]), outcome
 
 
 def prepare(subject: Subject, root: Path, name: str) -> Path:

@@ -8,6 +8,20 @@ namespace lint {
 
 constexpr std::size_t kLooked = 16;  // instructions looked at that count as one step
 
+namespace {
+
+// Whether the store goes where the object itself says, and changes who leads to it: a list from
+// which it is taken. `*k->prev = k->next`
+bool is_unlinked_by(const llvm::StoreInst& store, const llvm::Instruction& object,
+                    const llvm::DataLayout& layout) {
+  const auto* pointer =
+      llvm::dyn_cast<llvm::LoadInst>(address_of(store.getPointerOperand(), layout).root);
+  return pointer != nullptr && store.getValueOperand()->getType()->isPointerTy() &&
+         address_of(pointer->getPointerOperand(), layout).root == &object;
+}
+
+}  // namespace
+
 // Whether nothing between the two may have written the cells; not, if to look takes too long.
 bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
                        const Bits& cells, Address place) const {
@@ -15,6 +29,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
       const Address to = address_of(s->getPointerOperand(), memory_.layout());
       if (to.root == place.root) return offsets_meet(to.offset, place.offset);
+      if (is_unlinked_by(*s, from, memory_.layout())) return true;
       return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {

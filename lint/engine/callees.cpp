@@ -89,6 +89,8 @@ Fact Solver::back(const Fact& exit, const llvm::CallBase& call,
 void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                    bool& entered) {
   Fact in = into(state.fact, call, callee);
+  in.guess = false;  // what the callee does is the same for all; who called knows
+  in.skipped = nullptr;
   if (!in.has_object()) return;
   entered = true;
   std::vector<std::int64_t> constants;

@@ -169,7 +169,7 @@ bool Solver::leads_to(const llvm::CallBase& call, const llvm::Instruction& place
       given.set(&parameter, Range(number->getValue()));
   }
   const Fact none;
-  const Edges above = edges_above(place);
+  const Edges above = edges_above(dominators(*place.getFunction()), place);
   return std::all_of(above.begin(), above.end(), [&](const auto& edge) {
     Known known = given;
     Reasoning reasoning(known, none, Track::kAddress);
@@ -205,7 +205,7 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
     context.below = below;
     context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
   }
-  for (Known& view : views_at(*start, known)) {
+  for (Known& view : views_at(*start, std::move(known))) {
     State state{at->second, start, fact, std::move(view), trace};
     if (!after || pass(state, *start)) arrive(std::move(state));
   }

@@ -109,8 +109,10 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         }
         if (same || !known) continue;
       }
-      const int lift = lifted(*rule, call, which);
-      add_error(state.context, {rule, &call, &call, state.trace, lift, parameter(which)});
+      Error error = error_at(state, *rule, call);
+      error.lift = lifted(*rule, call, which);
+      error.given = parameter(which);
+      add_error(state.context, error);
       if (p.track != Track::kContent) return false;
     }
   }

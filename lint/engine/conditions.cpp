@@ -1,4 +1,6 @@
 // What is known where a state begins: from the branches that lead there (solver.h).
+#include "conditions.h"
+
 #include <llvm/IR/CFG.h>
 
 #include "solver.h"
@@ -7,26 +9,14 @@ namespace lint {
 namespace {
 
 constexpr std::size_t kMostEdges = 4;  // into a block, that are told apart
+constexpr std::size_t kMostWays = 12;  // into a block, what they have in common
 constexpr int kMostAbove = 6;          // blocks between that and where the state begins
 
 }  // namespace
 
-const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
-  std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
-  if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
-  return *tree;
-}
-
-// Whether the call where the state begins writes the cells itself.
-bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
-  const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
-  return call != nullptr && memory_.may_write(*call, cells);
-}
-
 // The branches above a place, and where each went, the nearest first.
-Solver::Edges Solver::edges_above(const llvm::Instruction& at) {
+Edges edges_above(const llvm::DominatorTree& tree, const llvm::Instruction& at) {
   Edges edges;
-  const llvm::DominatorTree& tree = dominators(*at.getFunction());
   const auto* node = tree.getNode(at.getParent());
   if (node == nullptr) return edges;
   for (node = node->getIDom(); node != nullptr && edges.size() < 16; node = node->getIDom()) {
@@ -43,8 +33,7 @@ Solver::Edges Solver::edges_above(const llvm::Instruction& at) {
 }
 
 // What it means that a branch went there; false if it cannot have been.
-bool Solver::assume_edge(Reasoning& reasoning, const llvm::Instruction& end,
-                         const llvm::BasicBlock& to) {
+bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end, const llvm::BasicBlock& to) {
   if (const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end)) {
     return br->isUnconditional() || br->getSuccessor(0) == br->getSuccessor(1) ||
            reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to);
@@ -67,11 +56,23 @@ bool Solver::assume_edge(Reasoning& reasoning, const llvm::Instruction& end,
   return !values || reasoning.constrain(sw->getCondition(), *values);
 }
 
+const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
+  std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
+  if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
+  return *tree;
+}
+
+// Whether the call where the state begins writes the cells itself.
+bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
+  const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
+  return call != nullptr && memory_.may_write(*call, cells);
+}
+
 // What the branches above a place say of it.
 Known Solver::conditions_at(const llvm::Instruction& at) {
   Known known;
   const Fact none;
-  const Edges edges = edges_above(at);
+  const Edges edges = edges_above(dominators(*at.getFunction()), at);
   for (auto e = edges.rbegin(); e != edges.rend(); ++e) {
     Reasoning reasoning(known, none, Track::kAddress);
     assume_edge(reasoning, *e->first, *e->second);
@@ -86,7 +87,7 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
 }
 
 // Where several branches meet above a place, what each of them says; else only what is known.
-std::vector<Known> Solver::views_at(const llvm::Instruction& at, const Known& known) {
+std::vector<Known> Solver::views_at(const llvm::Instruction& at, Known known) {
   const llvm::DominatorTree& tree = dominators(*at.getFunction());
   const auto* node = tree.getNode(at.getParent());
   const auto is_meeting = [&](const llvm::BasicBlock* block) {
@@ -97,8 +98,13 @@ std::vector<Known> Solver::views_at(const llvm::Instruction& at, const Known& kn
   };
   for (int above = 0; node != nullptr && above < kMostAbove; ++above, node = node->getIDom()) {
     const llvm::BasicBlock* meeting = node->getBlock();
-    if (!is_meeting(meeting)) continue;
     std::vector<Known> views;
+    if (!is_meeting(meeting)) {
+      views = views_by_way(*meeting, at, known);
+      if (views.size() > 1) return views;
+      if (views.size() == 1) known = std::move(views[0]);
+      continue;
+    }
     for (const llvm::BasicBlock* from : llvm::predecessors(meeting)) {
       Known view = known;
       if (learn_edge(view, *from->getTerminator(), *meeting, at)) views.push_back(std::move(view));
@@ -106,6 +112,52 @@ std::vector<Known> Solver::views_at(const llvm::Instruction& at, const Known& kn
     return views;
   }
   return {known};
+}
+
+// Where ways meet, each of which knows something: `case kCopy: opens = 0; break; ... if (opens)
+// open(...)`. What those say by which the place can be reached, or, if all can, what they have in
+// common; none if that is nothing.
+std::vector<Known> Solver::views_by_way(const llvm::BasicBlock& meeting,
+                                        const llvm::Instruction& at, const Known& known) {
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  if (!meeting.hasNPredecessorsOrMore(2) || meeting.hasNPredecessorsOrMore(kMostWays + 1))
+    return {};
+  const Fact none;
+  const auto came = [&](Known& view, const llvm::BasicBlock* from) {
+    Reasoning reasoning(view, none, Track::kAddress);
+    const llvm::Instruction& end = *from->getTerminator();
+    const Edges above = edges_above(tree, end);
+    return std::all_of(above.rbegin(), above.rend(),
+                       [&](const auto& edge) {
+                         return assume_edge(reasoning, *edge.first, *edge.second);
+                       }) &&
+           assume_edge(reasoning, end, meeting) &&
+           llvm::all_of(meeting.phis(), [&](const llvm::PHINode& phi) {
+             const auto range = reasoning.range(phi.getIncomingValueForBlock(from));
+             return !range || reasoning.constrain(&phi, *range);
+           });
+  };
+  const Edges below = edges_above(tree, at);
+  std::vector<Known> views;
+  bool all = true;
+  for (const llvm::BasicBlock* from : llvm::predecessors(&meeting)) {
+    if (tree.dominates(&meeting, from)) return {};  // a loop
+    Known view;
+    bool can = came(view, from);
+    Reasoning reasoning(view, none, Track::kAddress);
+    for (auto edge = below.rbegin(); can && edge != below.rend(); ++edge)
+      can = assume_edge(reasoning, *edge->first, *edge->second);
+    all &= can;
+    if (!can) continue;
+    views.push_back(known);
+    if (!came(views.back(), from)) views.pop_back();
+  }
+  while (views.size() > (all ? 1 : kMostEdges)) {
+    views[views.size() - 2].join(views.back());
+    views.pop_back();
+  }
+  if (all && !views.empty() && views[0].covers(known)) return {};
+  return views;
 }
 
 // What the edge between two blocks says, of values and of the cells that they were read from, if

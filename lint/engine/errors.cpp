@@ -20,10 +20,48 @@ void Solver::mark_released(ContextId id) {
   for (std::size_t c = 0; c < count; ++c) mark_released(contexts_[id].callers[c].context);
 }
 
+// Whether a caller may give what the parameters are on this way.
+bool Solver::is_given(const State& state) {
+  const Context& context = contexts_[state.context];
+  const llvm::Function& f = *context.function;
+  if (!context.is_root || f.hasAddressTaken() || memory_.callers(&f).empty()) return true;
+  Ranges wanted;
+  for (const llvm::Argument& a : f.args()) {
+    if (const Range* range = state.known.find(&a)) wanted.emplace_back(a.getArgNo(), *range);
+  }
+  if (wanted.empty()) return true;
+  return llvm::any_of(memory_.callers(&f), [&](const llvm::CallBase* site) {
+    if (program_.ends(*site)) return false;
+    Known known;
+    const Fact none;
+    const Reasoning reasoning(known, none, Track::kAddress);
+    return llvm::all_of(wanted, [&](const auto& one) {
+      const int at = Memory::argument_for(*site, &f, static_cast<int>(one.first));
+      if (at < 0 || at >= static_cast<int>(site->arg_size())) return true;
+      const llvm::Value* actual = site->getArgOperand(static_cast<unsigned>(at));
+      const auto given = reasoning.range(actual);
+      return !given || given->getBitWidth() != one.second.getBitWidth() ||
+             !given->intersectWith(one.second).isEmptySet();
+    });
+  });
+}
+
+Solver::Error Solver::error_at(const State& state, const Rule& rule, const llvm::Instruction& i) {
+  Error error{&rule, &i, &i, state.trace, -1};
+  error.guess = state.fact.guess;
+  error.skipped = state.fact.skipped;
+  if (property(state.fact).track == Track::kObject)
+    error.guess |= is_answered_otherwise(state) || !is_given(state);
+  return error;
+}
+
 void Solver::add_error(ContextId id, Error error) {
   Context& context = contexts_[id];
+  // What is sure counts for more.
   for (const Error& e : context.errors) {
-    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink) return;
+    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink &&
+        e.guess <= error.guess && (e.skipped == nullptr || e.skipped == error.skipped))
+      return;
   }
   context.errors.push_back(error);
   const std::size_t count = context.callers.size();
@@ -79,6 +117,8 @@ void Solver::bubble(const Waiting& waiting, ContextId callee, const Error& error
   }
   above.sink = waiting.call;
   ++above.depth;
+  above.guess |= waiting.fact.guess;
+  if (above.skipped == nullptr) above.skipped = waiting.fact.skipped;
   above.trace = graft(waiting.trace, error.trace);
   if (error.lift >= 0) {
     above.deepest = waiting.call;
@@ -108,7 +148,8 @@ void Solver::judge_ends(ContextId first) {
       if (rule.kind != Rule::Kind::kForbidEnd) continue;
       for (const Exit& exit : std::vector<Exit>(context.exits)) {
         if (exit.fact.escaped || ((p.at_least[rule.state] >> exit.fact.state) & 1) == 0) continue;
-        add_error(c, {&rule, exit.at, exit.at, exit.trace, -1});
+        add_error(c, {&rule, exit.at, exit.at, exit.trace, -1, -1, 0, exit.fact.guess,
+                      exit.fact.skipped});
         break;
       }
     }
@@ -132,36 +173,47 @@ bool Solver::may_be_released(const Error& error) const {
   return false;
 }
 
+bool Solver::is_possible(const Context& context, const Error& error) const {
+  return error.guess ||
+         (error.skipped != nullptr && !gone_round_.contains({error.skipped, context.origin}));
+}
+
 void Solver::report(ContextId first) {
-  for (ContextId c = first; c < contexts_.size(); ++c) {
-    const Context& context = contexts_[c];
-    if (!context.is_root) continue;
-    for (const Error& error : context.errors) {
-      const Property& p = property(context.entry);
-      // That no condition on the way forbids it is less sure with each call.
-      if (error.depth > kDeepest && p.track != Track::kContent) continue;
-      if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
-          (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
-        continue;
+  for (const bool possible : {false, true}) {
+    for (ContextId c = first; c < contexts_.size(); ++c) {
+      const Context& context = contexts_[c];
+      if (!context.is_root) continue;
+      for (const Error& error : context.errors) {
+        if (is_possible(context, error) == possible) tell(context, error);
       }
-      if (error.rule->kind == Rule::Kind::kForbid && p.track == Track::kObject &&
-          are_members(context.start, error.sink)) {
-        continue;
-      }
-      const bool by_sink = p.track == Track::kContent;
-      const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
-      const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
-      if (!told_.emplace(&p, begin, end).second) continue;
-      Finding finding{&p, error.rule->message, {}};
-      std::vector<TraceId> events;
-      for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
-      for (auto t = events.rbegin(); t != events.rend(); ++t) {
-        finding.steps.push_back({traces_[*t].at, traces_[*t].note});
-      }
-      finding.steps.push_back({error.deepest, error.rule->message});
-      findings_.push_back(std::move(finding));
     }
   }
+}
+
+void Solver::tell(const Context& context, const Error& error) {
+  const Property& p = property(context.entry);
+  // That no condition on the way forbids it is less sure with each call.
+  if (error.depth > kDeepest && p.track != Track::kContent) return;
+  if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
+      (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
+    return;
+  }
+  if (error.rule->kind == Rule::Kind::kForbid && p.track == Track::kObject &&
+      are_members(context.start, error.sink)) {
+    return;
+  }
+  const bool by_sink = p.track == Track::kContent;
+  const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
+  const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
+  if (!told_.emplace(&p, begin, end).second) return;
+  Finding finding{&p, error.rule->message, {}, is_possible(context, error)};
+  std::vector<TraceId> events;
+  for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
+  for (auto t = events.rbegin(); t != events.rend(); ++t) {
+    finding.steps.push_back({traces_[*t].at, traces_[*t].note});
+  }
+  finding.steps.push_back({error.deepest, error.rule->message});
+  findings_.push_back(std::move(finding));
 }
 
 }  // namespace lint

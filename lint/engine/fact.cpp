@@ -81,7 +81,8 @@ bool Fact::is_named(Address a, Track track) const {
 }
 
 std::size_t FactHash::operator()(const Fact& f) const {
-  std::size_t h = f.property * 31u + f.state * 7u + (f.escaped ? 1u : 0u) + (f.lent ? 2u : 0u);
+  std::size_t h = f.property * 31u + f.state * 7u + (f.escaped ? 1u : 0u) + (f.lent ? 2u : 0u) +
+                  (f.guess ? 4u : 0u) + reinterpret_cast<std::size_t>(f.skipped) / 8;
   h = h * 1000003 + static_cast<std::size_t>(f.extent);
   for (const Name& n : f.names) {
     h = h * 1000003 + reinterpret_cast<std::size_t>(n.root) / 8;

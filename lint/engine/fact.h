@@ -55,8 +55,10 @@ struct Fact {
   StateId state = 0;
   bool escaped = false;     // others can reach it: its end is theirs
   bool lent = false;        // it lies where a parameter leads: its end is the caller's
+  bool guess = false;       // it hangs on what is not followed
   std::int64_t extent = 0;  // bytes of content from the named one on; 0: all
-  std::vector<Name> names;  // sorted
+  const llvm::BasicBlock* skipped = nullptr;  // of a loop that may have ended what it is
+  std::vector<Name> names;                    // sorted
 
   bool operator==(const Fact&) const = default;
   bool add(const Name& name);

@@ -147,6 +147,7 @@ int main(int argc, char** argv) {
     list.push_back(llvm::json::Object{{"property", f.property->name},
                                       {"title", f.property->title},
                                       {"message", f.message},
+                                      {"possible", f.possible},
                                       {"steps", std::move(steps)}});
   }
   std::size_t functions = 0;

@@ -58,6 +58,14 @@ bool only_looks(const llvm::Function& f, int depth = 2) {
          });
 }
 
+// Whether anything in the condition is read from memory.
+bool reads(const llvm::Value* v, int depth = kMostParts) {
+  if (llvm::isa<llvm::LoadInst>(v)) return true;
+  return depth > 0 && llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst>(v) &&
+         llvm::any_of(llvm::cast<llvm::Instruction>(v)->operands(),
+                      [depth](const llvm::Use& use) { return reads(use.get(), depth - 1); });
+}
+
 // Whether two values are read in the same way from the same. `to`: the call by which b's function
 // calls a's, if it is another one.
 bool is_same(const llvm::Value* a, const llvm::Value* b, const llvm::CallBase* to,
@@ -67,8 +75,14 @@ bool is_same(const llvm::Value* a, const llvm::Value* b, const llvm::CallBase* t
   if (a == b) return true;
   const auto* first = llvm::dyn_cast<llvm::Instruction>(a);
   const auto* second = llvm::dyn_cast<llvm::Instruction>(b);
-  if (depth == 0 || first == nullptr || second == nullptr || !first->isSameOperationAs(second) ||
-      !llvm::isa<llvm::LoadInst, llvm::GetElementPtrInst, llvm::CastInst>(first)) {
+  if (depth == 0 || first == nullptr || second == nullptr) return false;
+  if (const auto* either = llvm::dyn_cast<llvm::PHINode>(second)) {
+    return llvm::any_of(either->incoming_values(),
+                        [=](const llvm::Use& in) { return is_same(a, in.get(), to, depth - 1); });
+  }
+  if (!first->isSameOperationAs(second) ||
+      !llvm::isa<llvm::LoadInst, llvm::GetElementPtrInst, llvm::CastInst, llvm::ICmpInst,
+                 llvm::BinaryOperator>(first)) {
     return false;
   }
   return llvm::all_of_zip(first->operands(), second->operands(),
@@ -99,35 +113,13 @@ const llvm::CallBase* only_call(const llvm::Function& from, const llvm::Function
   return found;
 }
 
-// Whether a union lies at that place of the type, as clang names it.
-bool has_union_at(llvm::Type* type, std::uint64_t offset, const llvm::DataLayout& layout) {
-  for (;;) {
-    if (auto* array = llvm::dyn_cast<llvm::ArrayType>(type)) {
-      type = array->getElementType();
-      const std::uint64_t size = layout.getTypeAllocSize(type).getFixedValue();
-      if (size == 0) return false;
-      offset %= size;
-      continue;
-    }
-    auto* record = llvm::dyn_cast<llvm::StructType>(type);
-    if (record == nullptr) return false;
-    if (record->hasName() && record->getName().starts_with("union.")) return true;
-    if (!record->isSized() || offset >= layout.getTypeAllocSize(record).getFixedValue())
-      return false;
-    const llvm::StructLayout* places = layout.getStructLayout(record);
-    const unsigned element = places->getElementContainingOffset(offset);
-    offset -= places->getElementOffset(element).getFixedValue();
-    type = record->getElementType(element);
-  }
-}
-
 // Whether the field is a member of a union, by the type through which its record is reached.
-bool is_member(Address field, const llvm::DataLayout& layout) {
+bool is_member(Address field, const Unions& unions, const llvm::DataLayout& layout) {
   return field.offset >= 0 && llvm::any_of(field.root->users(), [&](const llvm::User* user) {
            const auto* gep = llvm::dyn_cast<llvm::GEPOperator>(user);
            return gep != nullptr && gep->getPointerOperand() == field.root &&
-                  has_union_at(gep->getSourceElementType(),
-                               static_cast<std::uint64_t>(field.offset), layout);
+                  unions.has_at(gep->getSourceElementType(),
+                                static_cast<std::uint64_t>(field.offset), layout);
          });
 }
 
@@ -160,6 +152,39 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
       }
       const llvm::CallBase* again = asked(other->getCondition());
       if (again != nullptr && asks_the_same(*call, *again, to)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the way answered a question otherwise than it was where the state began: a guess that the
+// answer is the same. `if (g->flags & OWN) d = g->open(); ... if (!(g->flags & OWN)) closedir(d);`
+bool Solver::is_answered_otherwise(const State& state) {
+  const Context& context = contexts_[state.context];
+  if (!context.is_root || context.depth > 1) return false;
+  const llvm::Instruction& begin = *context.origin;
+  const auto* to = context.depth == 1 ? llvm::dyn_cast<llvm::CallBase>(context.start) : nullptr;
+  if (context.depth == 1 &&
+      (to == nullptr || to->getCalledFunction() != begin.getFunction() || to->arg_size() == 0)) {
+    return false;
+  }
+  const llvm::DominatorTree& tree = dominators(*context.function);
+  for (const auto& [end, way] : edges_above(dominators(*begin.getFunction()), begin)) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(end);
+    if (br == nullptr || !br->isConditional() || !reads(br->getCondition())) continue;
+    const bool answer = br->getSuccessor(0) == way;
+    for (const llvm::BasicBlock& block : *context.function) {
+      const auto* other = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
+      if (other == nullptr || !other->isConditional() || other == br ||
+          tree.dominates(other, context.start)) {
+        continue;
+      }
+      const Range* known = state.known.find(other->getCondition());
+      if (known != nullptr && known->isSingleElement() &&
+          known->getSingleElement()->isOne() != answer &&
+          is_same(br->getCondition(), other->getCondition(), to)) {
+        return true;
+      }
     }
   }
   return false;
@@ -209,7 +234,7 @@ bool Solver::are_members(const llvm::Instruction* begin, const llvm::Instruction
   };
   for (const llvm::Value* a : first->args()) {
     const Address here = field(a);
-    if (here.root == nullptr || !is_member(here, memory_.layout())) continue;
+    if (here.root == nullptr || !is_member(here, program_.unions(), memory_.layout())) continue;
     for (const llvm::Value* b : second->args()) {
       const Address there = field(b);
       if (there.root != here.root || there.offset != here.offset) continue;

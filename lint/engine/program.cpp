@@ -23,6 +23,8 @@
 #include <array>
 #include <map>
 
+#include "returns.h"
+
 namespace lint {
 namespace {
 
@@ -133,7 +135,7 @@ std::string Program::load(const std::vector<std::string>& files, const Progress&
       return file +
              ": no bitcode that LLVM 19 reads: " + in_one_line(llvm::toString(part.takeError()));
     }
-    (*part)->setTargetTriple((*part)->getTargetTriple());
+    unions_.note(**part);
     if (module_->getDataLayoutStr().empty()) {
       module_->setDataLayout((*part)->getDataLayout());
       module_->setTargetTriple((*part)->getTargetTriple());
@@ -195,6 +197,7 @@ void Program::prepare(const std::function<bool(const llvm::Function&)>& is_known
     functions.clear();
   }
   find_no_return();
+  if (note_returns(*this, progress)) find_no_return();
 }
 
 void Program::inline_allocators() {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "unions.h"
+
 namespace lint {
 
 using Progress = std::function<void(const char* phase, std::size_t done, std::size_t total)>;
@@ -38,6 +40,7 @@ class Program {
   // Whether control stops at the call.
   bool ends(const llvm::CallBase& call) const;
   std::size_t lines() const { return lines_; }
+  const Unions& unions() const { return unions_; }
 
  private:
   void inline_allocators();
@@ -49,6 +52,7 @@ class Program {
   llvm::LLVMContext context_;
   std::unique_ptr<llvm::Module> module_;
   std::set<const llvm::Function*> no_return_;
+  Unions unions_;
   std::size_t lines_ = 0;
 };
 

@@ -70,7 +70,13 @@ void Known::set_cell(Address a, const llvm::Value* value) {
   std::erase_if(cells_, [&](const Cell& c) {
     return c.address.root == a.root && c.address.offset == a.offset;
   });
-  if (cells_.size() == kMostCells) cells_.erase(cells_.begin());
+  if (cells_.size() == kMostCells) {
+    // A number that was put there says more than the value that was read.
+    const auto read = std::find_if(cells_.begin(), cells_.end(), [](const Cell& c) {
+      return !llvm::isa<llvm::Constant>(c.value);
+    });
+    cells_.erase(read != cells_.end() ? read : cells_.begin());
+  }
   cells_.push_back({a, value});
 }
 
@@ -206,6 +212,10 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
   }
   if (const Range* found = known_.find(v)) return *found;
+  if (const auto* call = llvm::dyn_cast<llvm::CallBase>(v); call != nullptr) {
+    if (v->getType()->isPointerTy() && call->isReturnNonNull()) return nonnull;
+    if (const auto returned = call->getRange()) return returned;  // returns.h
+  }
   if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v); load != nullptr) {
     // A `bool` is 0 or 1.
     if (const auto* range = load->getMetadata(llvm::LLVMContext::MD_range))

@@ -18,7 +18,7 @@ using Range = llvm::ConstantRange;
 class Known {
  public:
   static constexpr std::size_t kMostValues = 96;
-  static constexpr std::size_t kMostCells = 24;
+  static constexpr std::size_t kMostCells = 40;
 
   const Range* find(const llvm::Value* v) const;
   void set(const llvm::Value* v, const Range& range);
@@ -64,10 +64,8 @@ std::optional<Range> full_range(const llvm::Type* type);
 // Ranges and conditions on one path, where the objects that the fact names are there.
 class Reasoning {
  public:
-  Reasoning(Known& known, const Fact& fact, Track track, bool descriptor = false)
-      : known_(known), fact_(fact), track_(track) {
-    (void)descriptor;
-  }
+  Reasoning(Known& known, const Fact& fact, Track track)
+      : known_(known), fact_(fact), track_(track) {}
   // The range of an integer or pointer; nothing for other types.
   std::optional<Range> range(const llvm::Value* v, int depth = 6) const;
   // Learns that the condition is so; false if it cannot be.

@@ -114,6 +114,22 @@ bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
                      [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
 }
 
+// The same of two that come in an array, if nobody reads it: `int fds[2]; pipe(fds);`
+bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) const {
+  if (place.kind != Place::Kind::kArgument || place.stars == 0) return false;
+  const llvm::Value* given = call.getArgOperand(static_cast<unsigned>(place.first));
+  const auto* array = llvm::dyn_cast<llvm::AllocaInst>(address_of(given, memory_.layout()).root);
+  const auto only_given = [&](const llvm::User* u) {
+    const auto* other = llvm::dyn_cast<llvm::CallBase>(u);
+    return other != nullptr &&
+           (other->isLifetimeStartOrEnd() || other->getCalledOperand() == call.getCalledOperand());
+  };
+  return array != nullptr && llvm::all_of(array->users(), [&](const llvm::User* u) {
+           return only_given(u) ||
+                  (llvm::isa<llvm::GetElementPtrInst>(u) && llvm::all_of(u->users(), only_given));
+         });
+}
+
 void Solver::finish(ContextId first) {
   drain();
   all_steps_ += steps_;
@@ -121,6 +137,7 @@ void Solver::finish(ContextId first) {
   if (all_steps_ > most_in_all_) most_work_ = kFewWork;
   judge_ends(first);
   report(first);
+  gone_round_.clear();
   if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;
   seen_.clear();
   contexts_.clear();
@@ -137,6 +154,7 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
   if (rule.places[0].kind == Place::Kind::kReturn && takes_number(p, call)) return;
   const auto first = static_cast<ContextId>(contexts_.size());
   for (const Place& place : rule.places) {
+    if (property_.track == Track::kObject && takes_numbers(place, call)) continue;
     for (const auto& [name, bytes] : names_at(property_, place, call)) {
       Fact fact;
       fact.property = static_cast<std::uint16_t>(p);

@@ -304,7 +304,10 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   for (const llvm::PHINode& phi : to->phis())
     phis.emplace_back(&phi, phi.getIncomingValueForBlock(from));
   state.at = &*to->getFirstNonPHIOrDbgOrLifetime();
-  if (phis.empty()) return true;
+  if (phis.empty()) {
+    note_loop(state, from, to);
+    return true;
+  }
   const Fact before = state.fact;
   const bool content = property(before).track == Track::kContent;
   std::vector<std::optional<Range>> ranges;
@@ -339,6 +342,7 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
       state.fact.add(more);
     }
   }
+  note_loop(state, from, to);
   if (state.fact.has_object()) return true;
   return lost(state, *from->getTerminator());
 }
@@ -463,6 +467,8 @@ void Solver::resume(const Waiting& waiting, ContextId callee, const Exit& exit) 
   }
   // Names that the callee cannot change: registers, and cells that it does not write.
   for (const Name& n : waiting.fact.names) state.fact.add(n);
+  state.fact.guess = waiting.fact.guess;
+  state.fact.skipped = waiting.fact.skipped;
   state.fact.escaped |= waiting.fact.escaped;
   state.fact.lent |= waiting.fact.lent;
   after_call(state, *waiting.call);

@@ -6,6 +6,7 @@
 
 #include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/Analysis/LoopInfo.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/Instructions.h>
 
@@ -17,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "conditions.h"
 #include "fact.h"
 #include "memory.h"
 #include "program.h"
@@ -43,6 +45,7 @@ struct Finding {
   const Property* property;
   std::string message;
   std::vector<Step> steps;  // from where the state arose to where it is wrong
+  bool possible = false;    // unless something that is not followed forbids it
 };
 
 class Solver {
@@ -97,9 +100,11 @@ class Solver {
     const llvm::Instruction* sink;  // as this function sees it
     const llvm::Instruction* deepest;
     TraceId trace;
-    int lift;        // the parameter that is at fault, if the fault is the caller's; -1
-    int given = -1;  // the parameter that is what the rule speaks of; -1
-    int depth = 0;   // calls below the function where the state began
+    int lift;            // the parameter that is at fault, if the fault is the caller's; -1
+    int given = -1;      // the parameter that is what the rule speaks of; -1
+    int depth = 0;       // calls below the function where the state began
+    bool guess = false;  // as of the fact
+    const llvm::BasicBlock* skipped = nullptr;
   };
   struct Context {
     const llvm::Function* function = nullptr;
@@ -148,11 +153,17 @@ class Solver {
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
   bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                     const Exit& exit);
+  // loops.cpp
+  const llvm::LoopInfo& loops(const llvm::Function& f);
+  void note_loop(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
+  bool may_end_in(const Fact& fact, const llvm::Loop& loop) const;
   // callers.cpp: beyond the function where it began
   void rise();
   void ascend(ContextId root, const Exit& exit);
   bool is_the_callers(const Context& root, const Exit& exit);
   const std::vector<const llvm::CallBase*>& calls_about(std::size_t property, std::uint32_t cell);
+  Error error_at(const State& state, const Rule& rule, const llvm::Instruction& i);
+  bool is_given(const State& state);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   bool is_named_behind(const Waiting& waiting);
@@ -172,6 +183,7 @@ class Solver {
   bool select(State& state, const llvm::SelectInst& select, States& forks);
   bool reached(State& state, const llvm::Value* pointer) const;
   void scalar(State& state, const llvm::Instruction& i);
+  void is_index(State& state, const llvm::GetElementPtrInst& place) const;
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
   bool lost(State& state, const llvm::Instruction& i);
@@ -219,6 +231,7 @@ class Solver {
   }
   bool are_members(const llvm::Instruction* begin, const llvm::Instruction* end);
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
+  bool is_answered_otherwise(const State& state);
   static int parameter(const llvm::Value* value);
 
   // seeds.cpp: where states begin
@@ -229,19 +242,18 @@ class Solver {
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
+  bool takes_numbers(const Place& place, const llvm::CallBase& call) const;
   bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
   bool leads_to(const llvm::CallBase& call, const llvm::Instruction& place);
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
              const Ranges& wanted) const;
 
   // conditions.cpp: what is known there
-  using Edges = std::vector<std::pair<const llvm::Instruction*, const llvm::BasicBlock*>>;
   const llvm::DominatorTree& dominators(const llvm::Function& f);
-  Edges edges_above(const llvm::Instruction& at);
-  static bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end,
-                          const llvm::BasicBlock& to);
   Known conditions_at(const llvm::Instruction& at);
-  std::vector<Known> views_at(const llvm::Instruction& at, const Known& known);
+  std::vector<Known> views_at(const llvm::Instruction& at, Known known);
+  std::vector<Known> views_by_way(const llvm::BasicBlock& meeting, const llvm::Instruction& at,
+                                  const Known& known);
   bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
                   const llvm::Instruction& at) const;
   bool writes(const llvm::Instruction& at, const Bits& cells) const;
@@ -253,6 +265,8 @@ class Solver {
   void finish(ContextId first);
 
   void report(ContextId first);
+  void tell(const Context& context, const Error& error);
+  bool is_possible(const Context& context, const Error& error) const;
   const Property& property(const Fact& f) const { return properties_[f.property]; }
 
   Program& program_;
@@ -278,6 +292,9 @@ class Solver {
   std::map<const llvm::Instruction*, Blocks> ahead_;
   std::vector<Trace> traces_;
   std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
+  std::map<const llvm::Function*, std::unique_ptr<llvm::LoopInfo>> loops_;
+  // Loops that what began somewhere went round.
+  std::set<std::pair<const llvm::BasicBlock*, const llvm::Instruction*>> gone_round_;
   mutable std::size_t steps_ = 0;
   std::size_t most_work_ = kMostWork;
   std::size_t most_in_all_;    // for all beginnings

@@ -136,7 +136,7 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
   for (const Rule& rule : p.rules) {
     if (rule.kind == Rule::Kind::kForbidEnd &&
         ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
-      add_error(state.context, {&rule, &i, &i, state.trace, -1});
+      add_error(state.context, error_at(state, rule, i));
     }
   }
   return false;
@@ -159,7 +159,7 @@ bool Solver::used(State& state, const llvm::Instruction& i, const llvm::Value* v
   for (const Rule& rule : p.rules) {
     if (rule.kind == Rule::Kind::kForbidUse &&
         ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
-      add_error(state.context, {&rule, &i, &i, state.trace, -1});
+      add_error(state.context, error_at(state, rule, i));
       return true;
     }
   }
@@ -357,6 +357,18 @@ void Solver::scalar(State& state, const llvm::Instruction& i) {
   }
 }
 
+// A descriptor that is a place in an array: what lies there knows of it. `table[fd]`
+void Solver::is_index(State& state, const llvm::GetElementPtrInst& place) const {
+  if (property(state.fact).track != Track::kObject) return;
+  for (const llvm::Use& index : place.indices()) {
+    const llvm::Value* number = index.get();
+    if (const auto* wide = llvm::dyn_cast<llvm::CastInst>(number)) number = wide->getOperand(0);
+    if (llvm::isa<llvm::Constant>(number)) continue;
+    for (const Name& n : state.fact.names)
+      state.fact.escaped |= n.root == number && n.steps == 0 && n.kind == Name::Kind::kObject;
+  }
+}
+
 bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
     if (llvm::isa<llvm::DbgInfoIntrinsic>(i)) return true;
@@ -369,6 +381,7 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) return store(state, *s, forks);
   if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(&i)) return select(state, *s, forks);
   if (property(state.fact).track == Track::kContent) scalar(state, i);
+  if (const auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(&i)) is_index(state, *place);
   return true;
 }
 

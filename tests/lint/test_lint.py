@@ -104,6 +104,19 @@ def test_baseline_and_suppression(tmp_path: Path) -> None:
     assert "1 allowed" in result.stdout
 
 
+def test_what_is_possible_is_said_when_asked_for(tmp_path: Path) -> None:
+    source = Path(__file__).parent / "possible/file_loop_hands_it_on.c"
+    build(tmp_path, source.read_text() + "int main(void) { return serve(); }\n")
+    result = lint(tmp_path)
+    assert result.returncode == 0, result.stdout
+    assert "0 found, 1 possible (--possible shows them)" in result.stdout
+    result = lint(tmp_path, "--possible", "--sarif", "s.json")
+    assert result.returncode == 1
+    assert "file: possibly never closed" in result.stdout
+    (found,) = json.loads((tmp_path / "s.json").read_text())["runs"][0]["results"]
+    assert found["level"] == "note"
+
+
 def test_own_property_of_the_documentation(tmp_path: Path) -> None:
     page = (ROOT / "docs/lint.md").read_text()
     prop, program = re.findall(r"```(?:text|c)\n(.*?)```", page, re.S)[:2]

@@ -53,6 +53,13 @@ def test_no_file_is_no_place() -> None:
     assert place["logicalLocations"] == [{"name": "f", "kind": "function"}]
 
 
+def test_what_is_possible_is_a_note() -> None:
+    other = Finding("program", "heap", "t", "m", (PLAIN, SINK), possible=True)
+    results = json.loads(sarif([finding(PLAIN, SINK), other]))["runs"][0]["results"]
+    assert [r["level"] for r in results] == ["error", "note"]
+    assert results[1]["message"]["text"].startswith("possibly m")
+
+
 def test_results_name_their_rule_and_place() -> None:
     other = Finding("program", "heap", "t", "m", (PLAIN, SINK))
     run = json.loads(sarif([finding(PLAIN, SINK), other]))["runs"][0]

@@ -98,6 +98,13 @@ def lint_command(
             help="List what is found in this file, for --baseline.",
         ),
     ] = None,
+    possible: Annotated[
+        bool,
+        typer.Option(
+            "--possible",
+            help="Say as well what is wrong only if a loop leaves things as they are.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     binary = engine.find_engine()
@@ -110,7 +117,8 @@ def lint_command(
             f"{build}: the bitcode of what was built is gone; build it anew"
             " (with ccache: STRATA_LINT_CC='ccache clang-19' and not 'ccache strata-cc')"
         )
-    findings = distinct([f for o in outcomes for f in o.findings])
+    everything = distinct([f for o in outcomes for f in o.findings])
+    findings = [f for f in everything if possible or not f.possible]
     told = [f for f in findings if not is_allowed(f)]
     allowed = len(findings) - len(told)
     if write_baseline_ is not None:
@@ -126,6 +134,8 @@ def lint_command(
     seconds = sum(o.seconds for o in outcomes)
     more = f", {allowed} allowed" if allowed else ""
     more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
+    if left := len(everything) - len(findings):
+        more += f", {left} possible (--possible shows them)"
     echo(f"{len(fresh)} found{more}; {lines:,} lines in {seconds:.1f} s")
     if given_up := sum(o.given_up for o in outcomes):
         say(f"{given_up} paths were too long to follow; errors behind them are not reported")

@@ -38,6 +38,7 @@ class Finding:
     title: str
     message: str
     steps: tuple[Step, ...] = field(default=())
+    possible: bool = False  # wrong unless something that was not followed forbids it
 
     @builtins.property
     def sink(self) -> Step:
@@ -88,14 +89,17 @@ def from_engine(program: str, found: dict[str, object]) -> list[Finding]:
             Step(s.get("file", ""), s.get("line", 0), s.get("column", 0), s["function"], s["note"])
             for s in entry["steps"]
         )
-        out.append(Finding(program, entry["property"], entry["title"], entry["message"], steps))
+        kind, title, message = entry["property"], entry["title"], entry["message"]
+        possible = bool(entry.get("possible"))
+        out.append(Finding(program, kind, title, message, steps, possible))
     return out
 
 
 def distinct(findings: list[Finding]) -> list[Finding]:
-    """Once each, though several programs hold the code; in the order of files and lines."""
+    """Once each, though several programs hold the code; in the order of files and lines. What is
+    sure in one program is sure."""
     seen: dict[tuple[object, ...], Finding] = {}
-    for f in findings:
+    for f in sorted(findings, key=lambda f: f.possible):
         ends = (f.origin.file, f.origin.line, f.sink.file, f.sink.line)
         seen.setdefault((f.property, f.message, ends), f)
     return sorted(seen.values(), key=lambda f: (f.sink.file, f.sink.line, f.property, f.message))

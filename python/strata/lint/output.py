@@ -27,11 +27,15 @@ pre { margin: .15rem 0 0; padding: .25rem .5rem; background: var(--back); overfl
 """
 
 
+def said(finding: Finding) -> str:
+    return f"possibly {finding.message}" if finding.possible else finding.message
+
+
 def text(findings: Sequence[Finding]) -> str:
     """One paragraph each: where and what, then the path that leads there."""
     out = []
     for f in findings:
-        out.append(f"{f.sink.place}: {f.property}: {f.message}")
+        out.append(f"{f.sink.place}: {f.property}: {said(f)}")
         for step in f.steps[:-1]:
             out.append(f"    {step.place}: in {step.function}: {step.note}")
         out.append(f"    {f.sink.place}: in {f.sink.function}: here")
@@ -75,8 +79,8 @@ def sarif(findings: Sequence[Finding]) -> str:
             {
                 "ruleId": f.property,
                 "ruleIndex": list(rules).index(f.property),
-                "level": "error",
-                "message": {"text": f"{f.message} (from {f.origin.place})"},
+                "level": "note" if f.possible else "error",
+                "message": {"text": f"{said(f)} (from {f.origin.place})"},
                 "locations": [_location(f.sink, f.message)],
                 "partialFingerprints": {"strataLint/v1": f.key()},
                 "codeFlows": [{"threadFlows": [{"locations": flow}]}],
@@ -122,7 +126,7 @@ def html(findings: Sequence[Finding], lines: int, programs: Sequence[str]) -> st
     for f in findings:
         body.append(
             f'<section class="finding"><h2><span class="kind">{escape(f.property)}</span>'
-            f" {escape(f.message)}</h2>"
+            f" {escape(said(f))}</h2>"
             f'<p class="place">{escape(f.sink.place)} · {escape(f.program)}</p>'
             f"<ol>{_steps(f)}</ol></section>"
         )

@@ -1,0 +1,22 @@
+// The branches above a place and what they say of it.
+#pragma once
+
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
+
+#include <utility>
+#include <vector>
+
+#include "ranges.h"
+
+namespace lint {
+
+using Edges = std::vector<std::pair<const llvm::Instruction*, const llvm::BasicBlock*>>;
+
+// The branches above a place, and where each went, the nearest first.
+Edges edges_above(const llvm::DominatorTree& tree, const llvm::Instruction& at);
+
+// What it means that a branch went there; false if it cannot have been.
+bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end, const llvm::BasicBlock& to);
+
+}  // namespace lint
