@@ -72,7 +72,20 @@ bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
 Known Solver::conditions_at(const llvm::Instruction& at) {
   Known known;
   const Fact none;
-  const Edges edges = edges_above(dominators(*at.getFunction()), at);
+  const llvm::DominatorTree& tree = dominators(*at.getFunction());
+  // The cells to which what is asked for was stored, if they hold it still.
+  const auto note_stored = [&](const llvm::Value& value) {
+    if (!llvm::isa<llvm::Instruction>(value)) return;
+    for (const llvm::User* user : value.users()) {
+      const auto* store = llvm::dyn_cast<llvm::StoreInst>(user);
+      if (store == nullptr || store->getValueOperand() != &value || !tree.dominates(store, &at))
+        continue;
+      const Address to = address_of(store->getPointerOperand(), memory_.layout());
+      const Bits cells = memory_.cells_of(store->getPointerOperand());
+      if (untouched(*store, at, cells, to) && !writes(at, cells)) known.set_cell(to, &value);
+    }
+  };
+  const Edges edges = edges_above(tree, at);
   for (auto e = edges.rbegin(); e != edges.rend(); ++e) {
     Reasoning reasoning(known, none, Track::kAddress);
     assume_edge(reasoning, *e->first, *e->second);
@@ -82,6 +95,8 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
                [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
                  return untouched(load, at, cells, from) && !writes(at, cells);
                });
+    if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(br->getCondition()))
+      note_stored(*cmp->getOperand(0));
   }
   return known;
 }
@@ -107,7 +122,14 @@ std::vector<Known> Solver::views_at(const llvm::Instruction& at, Known known) {
     }
     for (const llvm::BasicBlock* from : llvm::predecessors(meeting)) {
       Known view = known;
-      if (learn_edge(view, *from->getTerminator(), *meeting, at)) views.push_back(std::move(view));
+      if (!learn_edge(view, *from->getTerminator(), *meeting, at)) continue;
+      const Fact none;
+      Reasoning reasoning(view, none, Track::kAddress);
+      const bool can = llvm::all_of(meeting->phis(), [&](const llvm::PHINode& phi) {
+        const auto range = reasoning.range(phi.getIncomingValueForBlock(from));
+        return !range || reasoning.constrain(&phi, *range);
+      });
+      if (can) views.push_back(std::move(view));
     }
     return views;
   }
@@ -123,6 +145,14 @@ std::vector<Known> Solver::views_by_way(const llvm::BasicBlock& meeting,
   if (!meeting.hasNPredecessorsOrMore(2) || meeting.hasNPredecessorsOrMore(kMostWays + 1))
     return {};
   const Fact none;
+  const auto goes_round = [&](const llvm::BasicBlock* from) {
+    return tree.dominates(&meeting, from);
+  };
+  const auto stays = [&](const llvm::PHINode& phi) {
+    return llvm::all_of(llvm::predecessors(&meeting), [&](const llvm::BasicBlock* from) {
+      return !goes_round(from) || phi.getIncomingValueForBlock(from) == &phi;
+    });
+  };
   const auto came = [&](Known& view, const llvm::BasicBlock* from) {
     Reasoning reasoning(view, none, Track::kAddress);
     const llvm::Instruction& end = *from->getTerminator();
@@ -134,14 +164,14 @@ std::vector<Known> Solver::views_by_way(const llvm::BasicBlock& meeting,
            assume_edge(reasoning, end, meeting) &&
            llvm::all_of(meeting.phis(), [&](const llvm::PHINode& phi) {
              const auto range = reasoning.range(phi.getIncomingValueForBlock(from));
-             return !range || reasoning.constrain(&phi, *range);
+             return !range || !stays(phi) || reasoning.constrain(&phi, *range);
            });
   };
   const Edges below = edges_above(tree, at);
   std::vector<Known> views;
   bool all = true;
   for (const llvm::BasicBlock* from : llvm::predecessors(&meeting)) {
-    if (tree.dominates(&meeting, from)) return {};  // a loop
+    if (goes_round(from)) continue;
     Known view;
     bool can = came(view, from);
     Reasoning reasoning(view, none, Track::kAddress);

@@ -58,14 +58,6 @@ bool only_looks(const llvm::Function& f, int depth = 2) {
          });
 }
 
-// Whether anything in the condition is read from memory.
-bool reads(const llvm::Value* v, int depth = kMostParts) {
-  if (llvm::isa<llvm::LoadInst>(v)) return true;
-  return depth > 0 && llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst>(v) &&
-         llvm::any_of(llvm::cast<llvm::Instruction>(v)->operands(),
-                      [depth](const llvm::Use& use) { return reads(use.get(), depth - 1); });
-}
-
 // Whether two values are read in the same way from the same. `to`: the call by which b's function
 // calls a's, if it is another one.
 bool is_same(const llvm::Value* a, const llvm::Value* b, const llvm::CallBase* to,
@@ -99,6 +91,35 @@ bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b, const llvm:
          llvm::all_of_zip(a.args(), b.args(), [to](const llvm::Use& x, const llvm::Use& y) {
            return is_same(x.get(), y.get(), to);
          });
+}
+
+struct Question {
+  const llvm::Value* condition;
+  bool answer;
+};
+
+// Whether what the condition asks is read from memory, and the function writes it nowhere itself.
+bool reads_only(const llvm::Value* v, const llvm::Function& f, const llvm::DataLayout& layout,
+                int depth = kMostParts) {
+  if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v)) {
+    const Address from = address_of(load->getPointerOperand(), layout);
+    return llvm::none_of(llvm::instructions(f), [&](const llvm::Instruction& i) {
+      const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
+      if (store == nullptr) return false;
+      const Address to = address_of(store->getPointerOperand(), layout);
+      return to.offset == from.offset && is_same(to.root, from.root, nullptr);
+    });
+  }
+  if (depth == 0 || !llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst>(v))
+    return false;
+  const auto& i = *llvm::cast<llvm::Instruction>(v);
+  bool read = false;
+  for (const llvm::Use& part : i.operands()) {
+    if (llvm::isa<llvm::Constant>(part.get())) continue;
+    if (!reads_only(part.get(), f, layout, depth - 1)) return false;
+    read = true;
+  }
+  return read;
 }
 
 // The call by which one function calls the other; null: none, or several.
@@ -157,34 +178,47 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
   return false;
 }
 
-// Whether the way answered a question otherwise than it was where the state began: a guess that the
-// answer is the same. `if (g->flags & OWN) d = g->open(); ... if (!(g->flags & OWN)) closedir(d);`
+// Whether the way answered a question otherwise than before, though it changed nothing that is
+// asked for: a guess that who was called did not either. `if (g->flags & OWN) d = g->open(); ...
+// if (!(g->flags & OWN)) closedir(d);`
 bool Solver::is_answered_otherwise(const State& state) {
   const Context& context = contexts_[state.context];
-  if (!context.is_root || context.depth > 1) return false;
-  const llvm::Instruction& begin = *context.origin;
-  const auto* to = context.depth == 1 ? llvm::dyn_cast<llvm::CallBase>(context.start) : nullptr;
-  if (context.depth == 1 &&
-      (to == nullptr || to->getCalledFunction() != begin.getFunction() || to->arg_size() == 0)) {
-    return false;
+  if (!context.is_root) return false;
+  const llvm::DataLayout& layout = memory_.layout();
+  std::vector<Question> asked_here;
+  for (const llvm::BasicBlock& block : *context.function) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
+    const llvm::Value* condition =
+        br != nullptr && br->isConditional() ? br->getCondition() : nullptr;
+    const Range* known = condition != nullptr ? state.known.find(condition) : nullptr;
+    if (known == nullptr || !known->isSingleElement() ||
+        !reads_only(condition, *context.function, layout)) {
+      continue;
+    }
+    asked_here.push_back({condition, known->getSingleElement()->isOne()});
   }
-  const llvm::DominatorTree& tree = dominators(*context.function);
+  const auto differs = [](const Question& one, const Question& other, const llvm::CallBase* to) {
+    return one.answer != other.answer && is_same(one.condition, other.condition, to);
+  };
+  for (const Question& one : asked_here) {
+    for (const Question& other : asked_here) {
+      if (one.condition != other.condition && differs(one, other, nullptr)) return true;
+    }
+  }
+  // In the function where it began.
+  const llvm::Instruction& begin = *context.origin;
+  const auto* to = llvm::dyn_cast<llvm::CallBase>(context.start);
+  if (context.depth != 1 || to == nullptr || to->getCalledFunction() != begin.getFunction())
+    return false;
   for (const auto& [end, way] : edges_above(dominators(*begin.getFunction()), begin)) {
     const auto* br = llvm::dyn_cast<llvm::BranchInst>(end);
-    if (br == nullptr || !br->isConditional() || !reads(br->getCondition())) continue;
-    const bool answer = br->getSuccessor(0) == way;
-    for (const llvm::BasicBlock& block : *context.function) {
-      const auto* other = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
-      if (other == nullptr || !other->isConditional() || other == br ||
-          tree.dominates(other, context.start)) {
-        continue;
-      }
-      const Range* known = state.known.find(other->getCondition());
-      if (known != nullptr && known->isSingleElement() &&
-          known->getSingleElement()->isOne() != answer &&
-          is_same(br->getCondition(), other->getCondition(), to)) {
-        return true;
-      }
+    if (br == nullptr || !br->isConditional() ||
+        !reads_only(br->getCondition(), *begin.getFunction(), layout)) {
+      continue;
+    }
+    const Question one{br->getCondition(), br->getSuccessor(0) == way};
+    for (const Question& other : asked_here) {
+      if (differs(one, other, to)) return true;
     }
   }
   return false;
