@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,7 +80,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
             lines.append(f'set_tests_properties({name} PROPERTIES LABELS "{labels}")')
         (tmp_path / "CMakeLists.txt").write_text("\n".join(lines))
         (tmp_path / "build/p/results").mkdir(parents=True)
-        return str(run_tests.run_stage(run_tests.Stage("p", "a stage"), 2))
+        stage = run_tests.Stage("p", "a stage")
+        with monkeypatch.context() as beside:
+            beside.setattr(run_tests, "LOW", ())  # beside other tests that would take minutes
+            built = run_tests.Background().submit(*run_tests.build_commands(stage, 2))
+            assert built.result(60) == ""
+        return str(run_tests.run_stage(stage, built, 2))
 
     return run
 
@@ -114,3 +120,31 @@ def test_many_failures_are_no_accident(project: Project) -> None:
 
 def test_a_failure_that_is_skipped_the_second_time_has_failed(project: Project) -> None:
     assert project(("edge/test_a", "edge;python", ONCE_THEN_SKIPPED)) == "0 passed, 1 failed"
+
+
+# ---- what is built beside the tests of the stage before
+
+
+def test_what_cannot_be_built_counts_once_and_says_why(
+    project: Project, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project(("a/b", "unit", GOOD))
+    failing = ["sh", "-c", "nice; exit 1"]
+    built = run_tests.Background().submit(failing, ["touch", str(tmp_path / "next")])
+    stage = run_tests.Stage("p", "a stage")
+    assert str(run_tests.run_stage(stage, built, 2)) == "0 passed, 1 failed"
+    assert "nice; exit 1\n19\n" in capfd.readouterr().out, "it steps back for who tests"
+    assert not (tmp_path / "next").exists()
+    assert str(run_tests.run_check(built)) == "0 passed, 1 failed"
+
+
+def test_an_interruption_ends_what_is_built(tmp_path: Path) -> None:
+    background = run_tests.Background()
+    started = tmp_path / "started"
+    built = background.submit(["sh", "-c", f"touch {started}; sleep 1000 & wait"])
+    waiting = background.submit(["true"])
+    while not started.exists():
+        time.sleep(0.01)
+    background.stop()
+    assert "sleep 1000" in built.result(60)
+    assert waiting.cancelled()
