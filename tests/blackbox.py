@@ -3,7 +3,10 @@
 Everything in tests/edge, tests/process and tests/preload drives the built library from outside, as
 its users do. STRATA_LIB names the library (default build/lib/libstrata.so; `none` runs on the
 libc's own allocator, which tells a broken test from a broken allocator). Helper programs are
-compiled on first use into $STRATA_BUILD_DIR/blackbox, or into a temporary folder.
+compiled on first use into blackbox beside $STRATA_BUILD_DIR, or into a temporary folder.
+
+Where one thing is tried with every one of another (cases and cache modes, programs and heaps),
+`make test` tries a part of the pairs, in which each of both stands: paired().
 """
 
 from __future__ import annotations
@@ -61,6 +64,19 @@ def missing(what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(what)
     pytest.skip(what)
+
+
+def paired(number: int, of: int = 2) -> bool:
+    """Whether a pair is of the part that is tried. TEST_PAIRS numbers the parts, which the stages
+    of `make test` share; without it all are tried."""
+    part = os.environ.get("TEST_PAIRS", "")
+    return not part or (number + int(part)) % of == 0
+
+
+def helpers(fresh: pytest.TempPathFactory) -> Path:
+    """Where helper programs are compiled: one folder for all builds, by name and command."""
+    named = os.environ.get("STRATA_BUILD_DIR")
+    return Path(named).parent / "blackbox" if named else fresh.mktemp("blackbox")
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@ a lab for each of them, and what each heap does not promise. Test files name the
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-from blackbox import HEAPS, TESTS, Lab, find_library, heap_library
+from blackbox import HEAPS, TESTS, Lab, find_library, heap_library, helpers, paired
 
 STRICT = "nothing is split, joined or given back: small blocks never serve a larger request"
 NESTED = "what is freed waits for all that lies above it: with threads there is always something"
@@ -44,10 +43,30 @@ def module_of(area: str, name: str) -> ModuleType:
 
 @pytest.fixture(params=HEAPS, scope="module")
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    named = os.environ.get("STRATA_BUILD_DIR")
-    build = Path(named) / "blackbox" if named else tmp_path_factory.mktemp("blackbox")
+    build = helpers(tmp_path_factory)
     own = Lab(find_library(), build)
     return Lab(heap_library(own, request.param), build)
+
+
+def is_one_of(name: str, case: set[str], names: Sequence[str]) -> int | None:
+    """The place of a test in a list of names, which may name a case: test_x[case]."""
+    for number, wanted in enumerate(names):
+        function, _, one = wanted.rstrip("]").partition("[")
+        if name == function and (not one or one in case):
+            return number
+    return None
+
+
+def tried(item: pytest.Function, names: Sequence[str], of: int) -> bool:
+    """Whether a heap runs one of the dear tests: each runs on one of so many heaps in a row, and
+    no two heaps share all of theirs."""
+    heap = item.callspec.params["lab"]
+    case = {str(value) for value in item.callspec.params.values()} - {heap}
+    number = is_one_of(item.originalname, case, names)
+    if number is None:
+        return True
+    turn = HEAPS.index(heap)
+    return paired(number + turn + number // of * (turn // of), of)
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +78,6 @@ def promised(request: pytest.FixtureRequest) -> None:
         pytest.skip("one mode is enough: these heaps have no cache to choose")
     if given & GLIBC_ANSWERS:
         pytest.skip("glibc answers for its own heap")
-    name = request.node.originalname
     for left_out, why in NOT_PROMISED.get(heap, {}).items():
-        function, _, case = left_out.rstrip("]").partition("[")
-        if name == function and (not case or case in given):
+        if is_one_of(request.node.originalname, given, [left_out]) is not None:
             pytest.skip(why)

@@ -11,10 +11,16 @@ gxx = module_of("preload", "gxx")
 python = module_of("preload", "python")
 rust = module_of("preload", "rust")
 
-lab = heap_lab.lab
-
+PROGRAMS = ("test_gxx_object", "test_rust_result", "test_python_modules")
 # They run Python, which has threads; the others run g++.
 PYTHON = ("hoard", "llama", "kingsley")
+
+
+def is_tried(item: pytest.Function) -> bool:
+    return heap_lab.tried(item, PROGRAMS, of=3)
+
+
+lab = heap_lab.lab
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,33 @@ new = module_of("edge", "new")
 fork = module_of("process", "fork")
 threads = module_of("process", "threads")
 
+# They take nine tenths of the time.
+DEAR = (
+    "test_fork_storm[60]",
+    "test_fork_storm[300]",
+    "test_fork_case[every_thread_forks]",
+    "test_fork_while_others_flush",
+    "test_api_case[calloc_zeroes_recycled]",
+    "test_api_case[realloc_large_neighbours]",
+    "test_api_case[realloc_grows_and_shrinks]",
+    "test_api_case[realloc_shrink_gives_back]",
+    "test_api_case[realloc_jumps]",
+    "test_api_case[realloc_zero_frees]",
+    "test_api_case[usable_size]",
+    "test_alignment[wide_alignment_is_recycled]",
+    "test_data_limit",
+    "test_at_the_limit[threads_at_the_limit]",
+    "test_at_the_limit[small_blocks_run_dry]",
+    "test_limit_set_by_the_program",
+    "test_threads_that_exit",
+    "test_threads_case[hand_over]",
+)
+
+
+def is_tried(item: pytest.Function) -> bool:
+    return heap_lab.tried(item, DEAR, of=3)
+
+
 lab = heap_lab.lab
 promised = heap_lab.promised
 

@@ -13,6 +13,20 @@ postgres = module_of("preload", "postgres")
 redis = module_of("preload", "redis")
 sqlite = module_of("preload", "sqlite")
 
+PROGRAMS = (
+    "test_redis_data",
+    "test_postgres_database",
+    "test_memcached_data",
+    "test_sqlite_database",
+    "test_redis_big_values",
+    "test_nginx_files",
+)
+
+
+def is_tried(item: pytest.Function) -> bool:
+    return heap_lab.tried(item, PROGRAMS, of=3)
+
+
 lab = heap_lab.lab
 folder = postgres.folder
 
