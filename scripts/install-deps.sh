@@ -97,7 +97,8 @@ install_python() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && [ -x .venv/bin/python ] && return
   echo "== making .venv with the packages that python/requirements.txt pins"
   [ -x .venv/bin/python ] || python3 -m venv .venv
-  local pip=(.venv/bin/python -m pip install -q --disable-pip-version-check)
+  # What is imported is compiled then; all of it would take half a minute.
+  local pip=(.venv/bin/python -m pip install -q --disable-pip-version-check --no-compile)
   "${pip[@]}" -r python/requirements.txt
   "${pip[@]}" --no-deps --no-build-isolation -e python
   echo "$want" >"$stamp"

@@ -42,7 +42,7 @@ SOURCES = [
     ),
 ]
 FLAGS = (
-    "-O2 -DNDEBUG -shared -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+    "-O2 -DNDEBUG -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics "
     "-fvisibility=hidden -ftls-model=initial-exec"
 ).split()
 
@@ -52,16 +52,16 @@ def build_probe(lab: Lab, *flags: str) -> Path:
     key = hashlib.sha256()
     for path in [*SOURCES, *sorted((ROOT / "src").glob("*/**/*.h"))]:
         key.update(path.read_bytes())
-    return lab.build(
-        HERE / "probe.cpp",
+    common = (
         *FLAGS,
-        *flags,
         f"-DPROBE_KEY={key.hexdigest()[:16]}",
         f"-I{ROOT / 'src'}",
         f"-I{ROOT / 'include'}",
-        *map(str, SOURCES),
-        name="libprobe-malloc" if flags else "libprobe",
     )
+    first, *others = SOURCES
+    walk = lab.build(first, *common, "-r", "-nostdlib", *map(str, others), name="walk")
+    name = "libprobe-malloc" if flags else "libprobe"
+    return lab.build(HERE / "probe.cpp", *common, "-shared", *flags, str(walk), name=name)
 
 
 def link_to(library: Path) -> list[str]:
