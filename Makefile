@@ -5,6 +5,7 @@
 #   make hades     CrestDB with values that stay and with values that move: speed, memory, and a
 #                  picture of the address space, in two minutes    (QUICK=1: a short one)
 #   make test      everything that has to hold: programs, threads, sanitizers, sources
+#   make pairs     all pairs (cases and modes, servers and heaps) of which make test runs a part
 #   make test-arm  the library on a whole arm64 machine, with rseq: Debian's kernel in qemu-system,
 #                  in six minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
@@ -29,7 +30,7 @@
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make checked-suites  the suites of Redis, SQLite and Python under STRATA_CHECK=on, over an hour
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler analyzer tools test test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages checked-suites clean
+.PHONY: all lib servers crestdb compiler analyzer tools test pairs test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages checked-suites clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -78,6 +79,16 @@ tools:
 test:
 	@$(DEPS) test lint
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+# Every pair of which `make test` runs a part, and what is built by clang installed.
+pairs:
+	@$(DEPS) test
+	@python3 scripts/run_tests.py --jobs $(JOBS) --only debug --every
+	@python3 scripts/run_tests.py --jobs $(JOBS) --only release --every
+	@cmake --preset release-clang >/dev/null
+	@cmake --build --preset release-clang -j $(JOBS) --target strata_shared strata_static strata_heaps strata_trace strata_replay \
+	  strata_simulate strata_pageutil_plugin strata_places strata_servers
+	@ctest --preset release-clang -L '^install$$'
 
 test-arm:
 	@$(DEPS) arm

@@ -11,7 +11,7 @@ if(STRATA_CLANG_INCLUDE AND EXISTS "${STRATA_CLANG_INCLUDE}/llvm/Passes/PassPlug
   target_compile_definitions(strata_guided PRIVATE __STDC_CONSTANT_MACROS __STDC_LIMIT_MACROS)
   target_compile_options(strata_guided PRIVATE -fno-exceptions -fno-rtti -Wall -Wextra
     -Werror -Wno-nonnull  # gcc 12 finds one in a header of clang
-    -O1 -g1)  # half the time to compile it; clang itself takes nearly all of what it runs in
+    -O1 -g0)  # half the time to compile it; clang itself takes nearly all of what it runs in
   configure_file("${PROJECT_SOURCE_DIR}/compiler/strata-cxx"
     "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/../bin/strata-cxx" COPYONLY)
   install(TARGETS strata_guided LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" OPTIONAL)

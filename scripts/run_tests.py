@@ -2,7 +2,7 @@
 """Runs everything that `make test` promises and sums it up in one line.
 
 Stages: the edge table, the storms and some real programs on a debug library,
-which checks its lock ranks and itself, and the composed heaps; programs on the gcc
+which checks its lock ranks and itself; programs on the gcc
 release build, and the unit tests that a sanitizer can't run the same; goldens on
 clang's; programs for aarch64 under qemu-user and for musl; the unit tests
 under ASan with UBSan, those of threads under TSan; the source checks. A stage
@@ -85,13 +85,12 @@ DEBUGGED = (
     "edge/",
     "process/test_(fork|threads)$",
     "preload/test_(redis|gxx|sqlite)$",
-    "heaps/composed_heaps_test$",
 )
 STAGES = (
     Stage(  # first, because a test of the release stage also looks at the debug library
         "debug",
         "edge table, storms and real programs, gcc debug",
-        targets=(*LIBRARIES, "strata_heaps", "heaps_composed_heaps_test"),
+        targets=LIBRARIES,
         options=(UNITS,),
         select=("-R", f"^({'|'.join(DEBUGGED)})"),
         pairs="0",

@@ -52,7 +52,7 @@ def train(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def test_it_predicts_functions_it_never_saw(tmp_path: Path) -> None:
     data = data_set(tmp_path)
     output, page = tmp_path / "a.model", tmp_path / "a.html"
-    done = train(data, "-o", output, "--html", page, "--epochs", "150")
+    done = train(data, "-o", output, "--html", page, "--epochs", "75")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "functions held out" in done.stdout
     model = model_file.load(output)
@@ -116,7 +116,7 @@ def test_an_empty_data_set(tmp_path: Path) -> None:
 def test_the_model_knows_what_was_held_out_to_judge_it(tmp_path: Path) -> None:
     """All functions but one round are held out: they are in the model all the same."""
     output = tmp_path / "a.model"
-    done = train(data_set(tmp_path, test_rounds=ROUNDS - 1), "-o", output, "--epochs", "150")
+    done = train(data_set(tmp_path, test_rounds=ROUNDS - 1), "-o", output, "--epochs", "75")
     assert done.returncode == 0, done.stderr
     assert f"of all {3 * ROUNDS} contexts" in done.stdout
     model = model_file.load(output)

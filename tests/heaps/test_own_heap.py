@@ -58,7 +58,7 @@ def is_tried(item: pytest.Function) -> bool:
     params = item.callspec.params
     if "message" not in params:
         return True
-    return paired(len(params["heap"]) + COMPILERS.index(params["compiler"]))
+    return paired(len(str(params["heap"])) + COMPILERS.index(params["compiler"]))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
