@@ -77,7 +77,7 @@ tools:
 	@$(DEPS) tools
 
 test:
-	@$(DEPS) test lint
+	@$(DEPS) --packages test lint
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 # Every pair of which `make test` runs a part, and what is built by clang installed.

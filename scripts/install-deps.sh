@@ -2,7 +2,8 @@
 # Installs what the named groups miss: Debian packages through apt-get, Python packages into .venv
 # from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
 # done is said in one line each. Servers that tests and the demo use are installed, not started.
-#   scripts/install-deps.sh GROUP...     groups: build tools test arm servers demo bench fuzz packages compiler analyzer suites lint
+#   scripts/install-deps.sh [--packages] GROUP...     --packages: no .venv
+#                                        groups: build tools test arm servers demo bench fuzz packages compiler analyzer suites lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -104,6 +105,8 @@ install_python() {
   echo "$want" >"$stamp"
 }
 
+packages_only=""
+[ "${1:-}" != --packages ] || { packages_only=1; shift; }
 [ $# -gt 0 ] || { packages_of "" ; exit 2; }
 mkdir -p build
 all=()
@@ -121,4 +124,4 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ]; then
   install_packages "${all[@]}"
   echo "$want" >"$stamp"
 fi
-[ -z "$python" ] || install_python
+[ -z "$python" ] || [ -n "$packages_only" ] || install_python

@@ -300,6 +300,10 @@ def main() -> int:
         lines.append(f"{what}: {count} ({time.monotonic() - start:.0f} s)")
         total += count
 
+    # The first build needs no .venv, which takes the network some time.
+    installed = ThreadPoolExecutor(1).submit(run, ["scripts/install-deps.sh", "test", "lint"])
+    if args.only == "checks" and not installed.result():
+        return 1
     background = Background()
     work: list[tuple[str, Callable[[], Count]]] = []
     for stage in STAGES:
@@ -312,6 +316,8 @@ def main() -> int:
             work.append((name, partial(run_check, background.submit(command))))
     try:
         for what, counting in work:
+            if not installed.result():
+                return 1
             note(what, counting)
     finally:
         background.stop()
