@@ -12,7 +12,7 @@ from report_data import HOSTILE, MIB, profile, save, stats
 
 from strata.errors import StrataError
 from strata.pprof import Label, Profile, Sample, ValueType, dump
-from strata.report import build, charts, contexts, hugemap, model, spans, tiers
+from strata.report import build, charts, contexts, hugemap, model, samples, spans, tiers
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Fill
 from strata.report.page import Section, stack_list
@@ -141,9 +141,9 @@ def test_sizes_are_counted_where_a_class_counts_them(tmp_path: Path) -> None:
 
 def test_samples_are_counted_by_interval(tmp_path: Path) -> None:
     recording = model.load(save(tmp_path))
-    assert contexts.sampled(recording, 64 * MIB, 1 << 20) == 32  # small: one each 2 MiB
-    assert contexts.sampled(recording, 64 * MIB, 4) == 4  # larger than the interval: every one
-    assert contexts.sampled(model.Recording(), 64 * MIB, 4) is None
+    assert samples.sampled(recording, 64 * MIB, 1 << 20) == 32  # small: one each 2 MiB
+    assert samples.sampled(recording, 64 * MIB, 4) == 4  # larger than the interval: every one
+    assert samples.sampled(model.Recording(), 64 * MIB, 4) is None
     found, _ = draw(tmp_path)
     assert found["live-stacks"].about.endswith("estimated, from about 30 samples.")
 
@@ -410,4 +410,31 @@ def test_a_sum_says_how_far_it_can_be_off(objects: int, interval: int, said: str
     meta = model.Document({"sample_interval": interval})
     recording = model.Recording(meta=meta)
     (top,) = found.top("inuse_space", 1)
-    assert contexts.error_of(recording, found, top, "inuse_objects") == said
+    assert samples.error_of(recording, found, top, "inuse_space", "inuse_objects") == said
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        # One sample that stands for 4,000 objects, beside 100 blocks that stand for themselves.
+        ([(4000, 4 * MIB, 1)], " (one sample)"),
+        ([(100, 100 * MIB, 100)], " (100 samples)"),
+        ([(4000, 4 * MIB, 4), (100, 12 * MIB, 100)], " (± 12 %, 104 samples)"),
+        ([(40_000, 4 * MIB, 400)], " (± 5 %, 400 samples)"),
+    ],
+)
+def test_a_sum_s_error_is_that_of_what_was_guessed(
+    rows: list[tuple[int, int, int]], said: str
+) -> None:
+    stack = ("malloc", "handle", "main")
+    found = build_profile(
+        "heap",
+        0,
+        [
+            (stack, {"inuse_objects": n, "inuse_space": held, "samples": count}, {})
+            for n, held, count in rows
+        ],
+    )
+    (top,) = found.top("inuse_space", 1)
+    recording = model.Recording()
+    assert samples.error_of(recording, found, top, "inuse_space", "inuse_objects") == said

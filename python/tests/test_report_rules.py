@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from strata.pprof.sites import call_site
 from strata.report import (
     advice,
     advice_hugepages,
@@ -20,7 +19,7 @@ from strata.report import (
 )
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Backing, Fill
-from strata.report.advice_memory import Caches, Resident
+from strata.report.advice_memory import Caches, Pinned, Resident
 from strata.report.model import Document
 from strata.report.page import Section, first_html, first_things
 
@@ -54,11 +53,17 @@ def test_headline_names_what_stands_out() -> None:
     assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
     free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
-    pinned = advice_memory.headline(
-        replace(resident(live=50, free=30), pinned=25 * MIB), IDLE, "7", "", "fill_cache"
-    )
-    assert (pinned.level, pinned.command) == (Level.LOOK, "")
+    between = replace(resident(live=50, free=30), between=25 * MIB)
+    stays = Pinned(20 * MIB, "fill_cache")
+    pinned = advice_memory.headline(between, IDLE, "7", "", stays)
+    assert (pinned.level, pinned.command, pinned.brings) == (Level.LOOK, "", 20 * MIB)
     assert "fill_cache" in pinned.text
+    goes = advice_memory.headline(between, IDLE, "7", "", Pinned(5 * MIB))
+    assert (goes.level, goes.command, goes.brings) == (Level.ACT, "strata release 7", 20 * MIB)
+    assert "Up to 20.0 MiB of it are whole pages" in goes.text
+    unknown = advice_memory.headline(between, IDLE, "7", "")
+    assert (unknown.level, unknown.command) == (Level.LOOK, "strata release 7")
+    assert "the rest stays while they live" in unknown.text
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.LOOK
     assert "95 % of RSS is the program's own" in own.text
@@ -120,7 +125,7 @@ def tiers(**parts: int) -> dict[str, int]:
         ("internal_slack", Level.LOOK, "many here lie just above one"),
         ("cpu_cache", Level.ACT, "Halve what each CPU may keep"),
         ("transfer_cache", Level.ACT, "Halve what each CPU may keep"),
-        ("central_free", Level.LOOK, "blocks of memory that are mostly free"),
+        ("central_free", Level.LOOK, "It lies between live objects."),
         ("page_heap_free", Level.ACT, "kept for the next peak"),
     ],
 )
@@ -286,7 +291,7 @@ def test_span_return_by_capacity() -> None:
     stuck = advice_stacks.span_by_capacity(-0.7, (64, 900, 5 * MIB), "addNode")
     assert stuck.level is Level.LOOK
     assert "correlate by -0.70" in stuck.text
-    assert "64 B objects, mostly allocated by addNode, hold 900 spans with 5.00 MiB" in stuck.text
+    assert "64 B objects, mostly allocated by addNode, hold 900 spans with about 5.00" in stuck.text
     assert advice_stacks.span_by_capacity(-0.7, (64, 9, MIB // 2), "").level is Level.FINE
     assert "Too few size classes" in advice_stacks.span_by_capacity(None, None, "").text
 
@@ -304,7 +309,7 @@ def test_coverage() -> None:
     assert "30 hugepages were broken up" in broken.text
     assert broken.level is Level.LOOK, "whether the load returns is not known"
     assert "50 % of what is on small pages" in broken.text
-    assert "STRATA_RELEASE_SHORT_MS=60000" in broken.command
+    assert "STRATA_RELEASE_IDLE_MS=300000" in broken.command
     assert "compact_memory" in coverage(replace(low, thp="always")).command
 
 
@@ -314,8 +319,9 @@ def test_hugepages_on_their_way_need_nobody() -> None:
     assert (rising.level, rising.command) == (Level.FINE, "")
     assert "It was 10.0 % when the report began" in rising.text
     assert advice_hugepages.coverage(replace(low, before=0.3)).level is Level.LOOK
-    assert advice_hugepages.coverage(replace(low, thin=True)).level is Level.FINE
-    dear = advice_hugepages.coverage(replace(low, first_touch_ms=2.1))
+    begun_small = replace(low, broken=1, broken_bytes=2 * MIB)
+    assert advice_hugepages.coverage(replace(begun_small, thin=True)).level is Level.FINE
+    dear = advice_hugepages.coverage(replace(begun_small, first_touch_ms=2.1))
     assert (dear.level, "takes 2.1 ms" in dear.text) == (Level.FINE, True)
     assert advice_hugepages.coverage(replace(low, before=0.1, thp="never")).level is Level.ACT
 
@@ -372,7 +378,10 @@ def test_stacks() -> None:
     assert advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK
     assert advice_stacks.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
     assert "growth, not churn" in advice_stacks.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
-    assert "70 % of it is free again" in advice_stacks.churn_stacks("f", 0.5, 0.0, 0.3).text
+    assert "70 % of it is free again" in advice_stacks.churn_stacks("f", 0.5, None, 0.3).text
+    assert "at rest" in advice_stacks.churn_stacks("f", 0.9, 0.0, 0.3).text
+    assert advice_stacks.peak_stacks("f", 0.9, 5).level is Level.LOOK
+    assert "Too few samples are of the peak" in advice_stacks.peak_stacks("f", 0.9, 4).text
     assert advice_stacks.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
 
 
@@ -418,47 +427,6 @@ def test_rank_correlation() -> None:
     assert spans.spearman([(1, 5), (2, 5), (3, 5), (4, 5)]) is None
 
 
-@pytest.mark.parametrize(
-    ("stack", "site"),
-    [
-        (("malloc", "ztrymalloc_usable", "createObject", "main"), "createObject"),
-        (("operator new(unsigned long)", "std::string::_M_create", "Parse", "main"), "Parse"),
-        (("__libc_malloc", "xstrdup", "read_line"), "read_line"),
-        (("so@0x10", "so@0x20", "main"), "so@0x10 (under main)"),
-        (("so+0x10", "0x20"), "so+0x10"),
-        (("so@0x10", "sqlite3Malloc", "so@0x20", "sqlite3Insert"), "so@0x20 (under sqlite3Insert)"),
-        (("so@0x10", "std::sort", "main"), "so@0x10 (under main)"),
-        (("Load", "my_malloc_loop", "main"), "Load"),
-        (("ngx_alloc", "ngx_palloc_large", "ngx_pcalloc", "ngx_http_init"), "ngx_http_init"),
-        (("CRYPTO_zalloc", "SSL_CTX_new"), "SSL_CTX_new"),
-        (("AllocSetAlloc", "palloc0", "ExecInit"), "ExecInit"),
-        (("malloc", "my_alloc_session", "main"), "my_alloc_session"),
-        (("malloc", "ngx_http_alloc_large_header_buffer"), "ngx_http_alloc_large_header_buffer"),
-        (("malloc", "av_malloc", "apr_allocator_destroy"), "apr_allocator_destroy"),
-        (
-            (
-                "operator new(unsigned long)",
-                "lib@0x10",
-                "std::_Invoker<std::allocator<int>>",
-                "run",
-            ),
-            "lib@0x10 (under run)",
-        ),
-        (("strata::SampleTaken(void*)", "load"), "load"),
-        (("mallocator",), "mallocator"),
-        (("malloc",), "malloc"),
-        (("strata::SampleTaken(void*)",), "an unknown caller"),
-        ((), "an unknown caller"),
-    ],
-)
-def test_call_site_is_not_a_wrapper(stack: tuple[str, ...], site: str) -> None:
-    assert call_site(stack) == site
-
-
-def test_long_names_are_cut_in_sentences() -> None:
-    assert len(call_site(("a" * 5000,))) == 81
-
-
 def test_the_page_begins_with_the_three_things_that_bring_most() -> None:
     def section(name: str, found: advice.Advice | None) -> Section:
         return Section(name, name.title(), advice=found)
@@ -492,7 +460,9 @@ def test_a_command_is_one_thing_to_do_whatever_figures_ask_for_it() -> None:
 def test_a_cause_is_one_thing_to_do_and_the_figure_with_a_command_tells_it() -> None:
     pinned = {
         "spans": advice_stacks.span_by_capacity(-0.7, (64, 900, 95 * MIB), "addNode"),
-        "tiers": advice_memory.fragmentation(tiers(central_free=97), 40 * MIB, IDLE, "7"),
+        "tiers": advice_memory.fragmentation(
+            tiers(central_free=97), 40 * MIB, IDLE, "7", Pinned(81 * MIB)
+        ),
         "stacks": advice_stacks.waste_stacks("addNode", 0.6, 80 * MIB, pinned=False, pid="7"),
         "small": advice.look("a byte less", brings=MIB),
     }

@@ -14,13 +14,11 @@
 
 namespace strata {
 
-// Bytes of a span that no object has, of which `taken` are given out, and that have memory.
-template <class PageHeap>
-size_t FreeBackedIn(const Span& span, size_t taken, const PageHeap& page_heap) {
-  const PageRange range = span.range();
-  const size_t all = BytesOf(range.length);
+// Bytes of a span that no object has, on pages where one lies: the others go back, or went.
+inline size_t FreeAmongObjects(const Span& span, SpanUse use) {
+  const size_t all = BytesOf(span.range().length);
   const size_t not_free =
-      taken * InfoOf(span.size_class).size + page_heap.GoneIn({OffsetOf(range.first), all});
+      use.taken * InfoOf(span.size_class).size + use.idle_pages * kNativePageSize;
   return not_free < all ? all - not_free : 0;
 }
 
@@ -32,10 +30,10 @@ PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
   PinnedBytes pinned;
   double objects = 1;
   if (span->state != SpanState::kLarge) {
-    const size_t taken = heap.central().ListOf(*span).TakenFrom(span);
-    if (taken == 0) return {};  // only after a double free
-    objects = static_cast<double>(taken);
-    pinned.in_span = static_cast<double>(FreeBackedIn(*span, taken, heap.page_heap())) / objects;
+    const SpanUse use = heap.central().ListOf(*span).UseOf(span);
+    if (use.taken == 0) return {};  // only after a double free
+    objects = static_cast<double>(use.taken);
+    pinned.in_span = static_cast<double>(FreeAmongObjects(*span, use)) / objects;
   }
   const PageRange range = heap.large().RangeOf(span);
   // Only the last hugepage of a long run has room for others.
@@ -50,7 +48,8 @@ PinnedBytes PinnedAt(Heap& heap, uintptr_t address) {
   return pinned;
 }
 
-// The most that PinnedAt makes up over all live blocks, by the tiers' own counts.
+// The most that PinnedAt can make up over all live blocks, by the tiers' own counts: they do not
+// know on which pages of a span nothing lies.
 template <class Heap>
 PinnedBytes PinnedInAll(Heap& heap) {
   size_t free = 0;

@@ -1,7 +1,7 @@
-// Free memory that a live block keeps from being given back: its share of the free bytes of its
-// span, and of the free pages of its hugepage. All blocks of a span or hugepage bear the same
-// share, so that the sum over them is what is free there. Sits in profile; the heap knows the
-// figures, the fragmentation profile shows them.
+// Free memory that a live block keeps from being given back: its share of the free bytes on the
+// pages of its span where objects lie, and of the free pages of its hugepage. All blocks of a span
+// or hugepage bear the same share, so that the sum over them is what is free there. Sits in
+// profile; the heap knows the figures, the fragmentation profile shows them.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,10 @@ namespace {
 constexpr PprofValueType kHeapTypes[] = {{"alloc_objects", "count"},
                                          {"alloc_space", "bytes"},
                                          {"inuse_objects", "count"},
-                                         {"inuse_space", "bytes"}};
-constexpr PprofValueType kPeakTypes[] = {{"inuse_objects", "count"}, {"inuse_space", "bytes"}};
+                                         {"inuse_space", "bytes"},
+                                         {"samples", "count"}};
+constexpr PprofValueType kPeakTypes[] = {
+    {"inuse_objects", "count"}, {"inuse_space", "bytes"}, {"samples", "count"}};
 constexpr PprofValueType kLifetimeTypes[] = {{"objects", "count"},
                                              {"space", "bytes"},
                                              {"lifetime_min", "nanoseconds"},
@@ -23,9 +25,10 @@ constexpr PprofValueType kLifetimeTypes[] = {{"objects", "count"},
                                              {"lifetime_p95", "nanoseconds"},
                                              {"freed_by_other_thread", "percent"},
                                              {"freed_by_other_cpu", "percent"},
-                                             {"still_live", "count"}};
-constexpr PprofValueType kFragmentationTypes[] = {{"wasted_space", "bytes"},
-                                                  {"inuse_space", "bytes"}};
+                                             {"still_live", "count"},
+                                             {"samples", "count"}};
+constexpr PprofValueType kFragmentationTypes[] = {
+    {"wasted_space", "bytes"}, {"inuse_space", "bytes"}, {"samples", "count"}};
 
 template <size_t kN>
 constexpr ProfileShape Shape(const PprofValueType (&types)[kN], const char* shown) {
@@ -69,6 +72,7 @@ SampleSums Difference(const SampleSums& now, const SampleSums& then) {
 struct Live {
   double objects;
   double bytes;
+  int64_t samples;
 };
 
 // What each row has live that was allocated after `since_ns`.
@@ -80,20 +84,22 @@ bool CountLive(const Sampler& sampler, size_t rows, uint64_t since_ns, ScratchAr
     const double weight = s.weight();
     out[s.row->number].objects += weight;
     out[s.row->number].bytes += weight * static_cast<double>(s.size);
+    ++out[s.row->number].samples;
   });
   return true;
 }
 
-bool AddHeapRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
+bool AddHeapRow(PprofWriter& writer, const SampleSnapshot::Row& row, int64_t samples) {
   const SampleSums& s = row.sums;
   const int64_t values[] = {Rounded(s.allocated_objects), Rounded(s.allocated_bytes),
-                            Rounded(s.live_objects), Rounded(s.live_bytes)};
+                            Rounded(s.live_objects), Rounded(s.live_bytes), samples};
   if (values[1] == 0 && values[3] == 0) return true;
   return AddRow(writer, row, values);
 }
 
 bool AddPeakRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
-  const int64_t values[] = {Rounded(row.sums.peak_objects), Rounded(row.sums.peak_bytes)};
+  const int64_t values[] = {Rounded(row.sums.peak_objects), Rounded(row.sums.peak_bytes),
+                            row.sums.peak_samples};
   return values[1] == 0 || AddRow(writer, row, values);
 }
 
@@ -101,10 +107,11 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
                     const LifetimeHistogram& histogram, bool in_window) {
   const Lifetimes& l = row.sums.lifetimes;
   if (Rounded(l.objects) == 0 && Rounded(row.sums.live_objects) == 0) return true;
-  int64_t values[13] = {};
+  int64_t values[14] = {};
   values[0] = Rounded(l.objects);
   values[1] = Rounded(l.bytes);
   values[12] = Rounded(row.sums.live_objects);
+  values[13] = static_cast<int64_t>(row.sums.samples);
   if (l.objects > 0) {
     const double mean = l.sum_ns / l.objects;
     // The extremes are those since the start; a window has them to the width of a bucket.
@@ -141,6 +148,7 @@ struct Pinning {
   double in_span;
   double in_hugepage;
   double bytes;
+  int64_t samples;
 };
 // Each asks the heap under two of its locks, with the sampler's held: the block stays live so.
 constexpr size_t kAskedAtOnce = 16;
@@ -172,6 +180,7 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
         sum.in_span += weight * share.in_span;
         sum.in_hugepage += weight * share.in_hugepage;
         sum.bytes += weight * static_cast<double>(s.size);
+        ++sum.samples;
       },
       kAskedAtOnce);
   PinnedBytes whole;
@@ -190,7 +199,7 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
     const double wasted[] = {in_span * sums[i].in_span, in_hugepage * sums[i].in_hugepage};
     for (size_t level = 0; level < 2; ++level) {
       labels[2].text = level == 0 ? "page" : "hugepage";
-      const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes)};
+      const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes), sums[i].samples};
       if (values[0] == 0) continue;
       if (!writer.Add(row.context->frames(), row.context->depth, values, labels, 3)) return false;
     }
@@ -235,12 +244,15 @@ bool AddProfileRows(PprofWriter& writer, ProfileKind kind, const Sampler& sample
     if (young_only) {
       row.sums.live_objects = live[i].objects;
       row.sums.live_bytes = live[i].bytes;
+      row.sums.live_samples = live[i].samples;
     }
     bool ok = true;
     switch (kind) {
       case ProfileKind::kHeap:
+        ok = AddHeapRow(writer, row, row.sums.live_samples);
+        break;
       case ProfileKind::kAllocs:
-        ok = AddHeapRow(writer, row);
+        ok = AddHeapRow(writer, row, static_cast<int64_t>(row.sums.samples));
         break;
       case ProfileKind::kPeak:
         ok = AddPeakRow(writer, row);

@@ -89,7 +89,7 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   ++row->sums.samples;
   row->sums.allocated_objects += weight;
   row->sums.allocated_bytes += weight * static_cast<double>(size);
-  ChangeLive(*row, weight, weight * static_cast<double>(size));
+  ChangeLive(*row, 1, weight, weight * static_cast<double>(size));
   NotePeak();
   return true;
 }
@@ -115,7 +115,7 @@ bool Sampler::Remove(const SampleEvent& e) {
   l.Add(lived, weight, static_cast<double>(s->size));
   if (s->thread != e.thread) l.other_thread += weight;
   if (s->cpu != e.cpu) l.other_cpu += weight;
-  ChangeLive(row, -weight, -weight * static_cast<double>(s->size));
+  ChangeLive(row, -1, -weight, -weight * static_cast<double>(s->size));
   return true;
 }
 
@@ -136,7 +136,7 @@ bool Sampler::Move(uintptr_t from, uintptr_t to, size_t size, double more_expect
   s->SetExpected(s->expected() + more_expected);
   const double weight = s->weight();
   if (weight_out != nullptr) *weight_out = weight;
-  ChangeLive(*s->row, -old_weight, -old_bytes);
+  ChangeLive(*s->row, -1, -old_weight, -old_bytes);
   // The object counts as allocated once, by the weight it has now: others like it became samples
   // only as they grew, and count all of their bytes. What was counted before stays where it was and
   // only the change is added, so that a window that began since sees the growth alone. A change
@@ -149,7 +149,7 @@ bool Sampler::Move(uintptr_t from, uintptr_t to, size_t size, double more_expect
   if (SampleRow* row = RowFor(s->row->context, size)) s->row = row;
   s->size = size;
   if (growth > 0) s->row->sums.allocated_bytes += growth;
-  ChangeLive(*s->row, weight, weight * static_cast<double>(size));
+  ChangeLive(*s->row, 1, weight, weight * static_cast<double>(size));
   NotePeak();
   return true;
 }
@@ -169,15 +169,17 @@ SamplerStats Sampler::Stats() const {
 
 // Before a row changes it keeps what it had at the last peak, if it has not changed since. So the
 // live set at the highest point is known exactly, and a new peak costs one addition.
-void Sampler::ChangeLive(SampleRow& row, double objects, double bytes) {
+void Sampler::ChangeLive(SampleRow& row, int samples, double objects, double bytes) {
   SampleSums& s = row.sums;
   if (row.peak != peak_) {
     s.peak_objects = s.live_objects;
     s.peak_bytes = s.live_bytes;
+    s.peak_samples = s.live_samples;
     row.peak = peak_;
   }
   s.live_objects += objects;
   s.live_bytes += bytes;
+  s.live_samples += samples;
   live_bytes_ += bytes;
 }
 

@@ -41,6 +41,8 @@ struct SampleSums {
   double live_bytes = 0;
   double peak_objects = 0;  // live when the sum of all live bytes was highest
   double peak_bytes = 0;
+  int64_t live_samples = 0;  // not weighted
+  int64_t peak_samples = 0;
   Lifetimes lifetimes;
 };
 
@@ -204,7 +206,7 @@ class Sampler {
   void Link(LiveSample* s, uintptr_t address) STRATA_REQUIRES(lock_);
   LiveSample* Unlink(uintptr_t address) STRATA_REQUIRES(lock_);
   LiveSample* Find(uintptr_t address) STRATA_REQUIRES(lock_);
-  void ChangeLive(SampleRow& row, double objects, double bytes) STRATA_REQUIRES(lock_);
+  void ChangeLive(SampleRow& row, int samples, double objects, double bytes) STRATA_REQUIRES(lock_);
   void NotePeak() STRATA_REQUIRES(lock_);
 
   PageMap& pages_;
@@ -247,6 +249,7 @@ void Sampler::VisitRows(F f) const {
       if (row.peak != peak_) {
         sums.peak_objects = sums.live_objects;
         sums.peak_bytes = sums.live_bytes;
+        sums.peak_samples = sums.live_samples;
       }
       f(row, static_cast<const SampleSums&>(sums));
     }

@@ -27,6 +27,11 @@
 
 namespace strata {
 
+struct SpanUse {
+  size_t taken;       // objects
+  size_t idle_pages;  // native pages on which none of them lies
+};
+
 struct CentralStats {
   size_t spans = 0;
   size_t pages = 0;        // of the spans
@@ -153,10 +158,10 @@ class CentralFreeList {
   // Objects given out; readable without the lock because it is written only under it.
   size_t objects_out() const { return objects_out_.load(std::memory_order_relaxed); }
 
-  // Objects given out of a span, of which the caller keeps one from being freed.
-  size_t TakenFrom(const Span* span) STRATA_EXCLUDES(spans_.lock) {
+  // What is given out of a span, of whose objects the caller keeps one from being freed.
+  SpanUse UseOf(const Span* span) STRATA_EXCLUDES(spans_.lock) {
     LockHolder hold(spans_.lock);
-    return span->allocated;
+    return {span->allocated, static_cast<size_t>(std::popcount(IdleNativePages(*span)))};
   }
 
   // Calls of Take and Give so far.

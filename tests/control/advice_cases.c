@@ -2,9 +2,11 @@
 // programs as the report's advice wants them. Each says "ready" and goes on as it is.
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { kMiB = 1 << 20 };
@@ -83,6 +85,99 @@ static void Swing(size_t n, size_t size) {
   }
 }
 
+static void Go(int signal) { (void)signal; }
+
+// Once told to, it frees all but an eighth, spread over all its hugepages.
+static void Lull(void) {
+  enum { kBlocks = 288 * kMiB / 65536 };
+  static void* block[kBlocks];
+  for (int i = 0; i < kBlocks; ++i) block[i] = memset(malloc(65536), 1, 65536);
+  g_sink = block;
+  signal(SIGUSR1, Go);
+  Ready();
+  pause();
+  for (int i = 0; i < kBlocks; ++i)
+    if (i % 8 != 0) free(block[i]), block[i] = NULL;
+  for (;;) pause();
+}
+
+static void Forbid(int followed) {
+  if (!followed) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+  g_sink = memset(malloc(128 * kMiB), 1, 128 * kMiB);
+  Ready();
+  pause();
+}
+
+// A peak that is over.
+static void Spike(void) {
+  enum { kBlocks = 64 };
+  void* block[kBlocks];
+  for (int i = 0; i < kBlocks; ++i) block[i] = memset(malloc(kMiB), 1, kMiB);
+  for (int i = 1; i < kBlocks; ++i) free(block[i]);
+  g_sink = block[0];
+  Ready();
+  pause();
+}
+
+// Objects that one thread makes and another frees, for as long as the program runs.
+enum { kBatch = 64 };
+static void* g_batch[2][kBatch];
+static pthread_barrier_t g_turn;
+
+__attribute__((noinline)) void* MakeMessage(void) { return memset(malloc(1024), 1, 1024); }
+
+static void* FreeWhatOthersMade(void* unused) {
+  for (int turn = 0;; turn ^= 1) {
+    pthread_barrier_wait(&g_turn);
+    for (int i = 0; i < kBatch; ++i) free(g_batch[turn][i]);
+  }
+  return unused;
+}
+
+static void Hand(int followed) {
+  pthread_t other;
+  pthread_barrier_init(&g_turn, NULL, 2);
+  if (!followed) pthread_create(&other, NULL, FreeWhatOthersMade, NULL);
+  for (int round = 0;; ++round) {
+    const int turn = round & 1;
+    for (int i = 0; i < kBatch; ++i) g_batch[turn][i] = MakeMessage();
+    usleep(2000);  // they live longer than what a stack could hold
+    if (!followed) pthread_barrier_wait(&g_turn);
+    for (int i = 0; followed && i < kBatch; ++i) free(g_batch[turn][i]);
+    if (round == 1500) Ready();
+  }
+}
+
+// One object a turn that is gone before the next, or the same one each time.
+__attribute__((noinline)) void* MakeScratch(size_t size) { return memset(malloc(size), 1, size); }
+
+static void Scratch(size_t size, int followed) {
+  void* stays = memset(malloc(30 * kMiB), 1, 30 * kMiB);
+  void* kept = followed ? MakeScratch(size) : NULL;
+  for (int round = 0;; ++round) {
+    void* p = followed ? kept : MakeScratch(size);
+    g_sink = memset(p, round, 64);
+    if (!followed) free(p);
+    if (round == 50000) Ready();
+    if (round > 50000 && round % 1000 == 0) usleep(1000);
+  }
+  free(stays);
+}
+
+__attribute__((noinline)) void* LoadTable(size_t size) { return memset(malloc(size), 1, size); }
+
+// Half of what it takes is needed while it starts alone.
+static void Peak(int followed) {
+  void* stays[40];
+  for (int i = 0; i < 40; ++i) stays[i] = MakeSession(kMiB);
+  void* table = LoadTable((size_t)(followed ? 4 : 60) * kMiB);
+  usleep(300000);
+  free(table);
+  g_sink = stays;
+  Ready();
+  pause();
+}
+
 int main(int argc, char** argv) {
   const char* name = argv[1];
   const int n = argc > 2 ? atoi(argv[2]) : 0;
@@ -90,5 +185,11 @@ int main(int argc, char** argv) {
   if (!strcmp(name, "slack")) Slack(n);
   if (!strcmp(name, "leak")) Leak(n);
   if (!strcmp(name, "swing")) Swing((size_t)n, (size_t)atoi(argv[3]));
+  if (!strcmp(name, "lull")) Lull();
+  if (!strcmp(name, "forbid")) Forbid(n);
+  if (!strcmp(name, "spike")) Spike();
+  if (!strcmp(name, "hand")) Hand(n);
+  if (!strcmp(name, "scratch")) Scratch((size_t)atoi(argv[3]), n);
+  if (!strcmp(name, "peak")) Peak(n);
   return 2;
 }

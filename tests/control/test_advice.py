@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from test_report import rss
 CASES = Path(__file__).resolve().parent / "advice_cases.c"
 FINE = {"STRATA_SAMPLE": "64K"}
 ALWAYS = {"STRATA_CONTROL": "always"}
+HELD = {"STRATA_RELEASE": "off"}  # nothing goes back by itself before the advice is followed
 PYTHON = """
 import time
 kept = [[str(n), n + 0.5] for n in range(400_000)]
@@ -47,12 +49,17 @@ def running(lab: Lab, *command: str | int, env: Mapping[str, str] | None = None)
 
 
 SECTIONS = {
+    "churn-stacks": contexts.churn_section,
     "coverage": tiers.coverage_section,
     "fragmentation": tiers.fragmentation_section,
     "lifetimes": contexts.lifetime_section,
     "live-stacks": contexts.live_section,
+    "map": tiers.map_section,
     "misses": tiers.misses_section,
+    "peak-stacks": contexts.peak_section,
     "resident": tiers.resident_section,
+    "return-capacity": lambda recording: tiers.span_sections(recording)[-1],
+    "sizes": tiers.sizes_section,
     "waste-stacks": contexts.waste_section,
 }
 
@@ -94,24 +101,135 @@ def figures(pid: int) -> model.Document:
 
 def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
     """Named are the objects that stay, and what they keep resident goes once they come first."""
-    with running(lab, "pinned", env=FINE) as pid:
+    with running(lab, "pinned", env=FINE | HELD) as pid:
         time.sleep(2)  # only who has lived for a second is in nobody's way by chance
         report = Report(pid, tmp_path / "a")
-    said, before = report["waste-stacks"], report.rss
-    assert said.level is Level.LOOK
-    assert "Objects from MakeSession keep" in said.text
+        said = report["waste-stacks"]
+        assert said.level is Level.LOOK
+        assert "Objects from MakeSession keep" in said.text
+        # What they don't keep goes back at once, as the report says.
+        whole_pages, before = report["resident"], rss(pid)
+        assert "are whole pages" in whole_pages.text
+        follow(whole_pages)
+        gone = before - rss(pid)
+        assert 0.7 * whole_pages.brings <= gone <= 1.5 * whole_pages.brings, (whole_pages, gone)
+        report = Report(pid, tmp_path / "b")
+        before = report.rss
+    assert "little of it can go back" in report["resident"].text
+    stuck = report["return-capacity"].brings
+    assert stuck <= 1.2 * said.brings, "what went back isn't counted again"
     with running(lab, "pinned", 1, env=FINE) as pid:
         good("release", pid)
         gone = before - rss(pid)
     assert 0.7 * said.brings <= gone <= 1.5 * said.brings, (said, gone)
 
 
+def test_what_lies_on_pages_of_its_own_goes_back_unsampled(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "pinned", env=HELD | {"STRATA_SAMPLE": "0"}) as pid:
+        said, before = Report(pid, tmp_path / "a")["resident"], rss(pid)
+        assert "Whole pages of it go back" in said.text
+        follow(said)
+        assert before - rss(pid) > 0.3 * said.brings
+
+
+def test_empty_hugepages_are_given_back(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "spike", env=HELD) as pid:
+        report = Report(pid, tmp_path / "a")
+        before = rss(pid)
+        said = report["map"]
+        assert "hugepages are empty" in said.text
+        follow(said)
+        gone = before - rss(pid)
+        assert gone > 0.9 * (report["resident"].brings), (said, gone)
+        assert "empty" not in Report(pid, tmp_path / "b")["map"].text
+
+
+def test_hugepages_that_were_broken(lab: Lab, tmp_path: Path) -> None:
+    """Who holds free memory for longer, keeps them."""
+    soon = {f"STRATA_RELEASE_{name}_MS": "500" for name in ("SHORT", "LONG", "PEAK", "IDLE")}
+
+    def covered(pid: int) -> float:
+        return figures(pid).number("coverage") or 0.0
+
+    def begin(pid: int) -> None:
+        """It may have begun on small pages: the kernel is slow where it is busy."""
+        assert wait_until(lambda: covered(pid) > 0.7, 120), "or the machine has no free hugepage"
+        os.kill(pid, signal.SIGUSR1)
+
+    with running(lab, "lull", env=soon) as pid:
+        begin(pid)
+        assert wait_until(lambda: covered(pid) < 0.2)
+        said = Report(pid, tmp_path / "a")["coverage"]
+        assert "were broken up to give memory back" in said.text, said
+        before = rss(pid)
+    held = dict(word.split("=") for word in said.command.split())
+    with running(lab, "lull", env=soon | held) as pid:
+        begin(pid)
+        time.sleep(5)
+        assert covered(pid) > 0.7
+        assert rss(pid) > 2 * before
+
+
+def test_hugepages_that_the_process_forbade_itself(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "forbid", 0) as pid:
+        said = Report(pid, tmp_path / "a")["coverage"]
+        assert "prctl(PR_SET_THP_DISABLE)" in said.text, said
+    with running(lab, "forbid", 1) as pid:
+        assert wait_until(lambda: (figures(pid).number("coverage") or 0.0) > 0.7)
+
+
+def test_objects_that_another_thread_frees(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "hand", 0, env=FINE) as pid:
+        said = Report(pid, tmp_path / "a")["lifetimes"]
+        assert "100 % of the frees are by another thread" in said.text, said
+    with running(lab, "hand", 1, env=FINE) as pid:
+        assert "another thread" not in Report(pid, tmp_path / "b")["lifetimes"].text
+
+
+def test_objects_that_are_used_again(lab: Lab, tmp_path: Path) -> None:
+    """Three figures name the place; nothing is left of it once its object is kept."""
+    with running(lab, "scratch", 0, 2000) as pid:
+        report = Report(pid, tmp_path / "a")
+        assert "Most of the short-lived ones come from MakeScratch" in report["lifetimes"].text
+        assert report["churn-stacks"].text.startswith("MakeScratch allocates")
+        assert "mostly from MakeScratch" in report["sizes"].text
+        assert report.get("peak-stacks") is None or "MakeScratch" not in report["peak-stacks"].text
+    with running(lab, "scratch", 1, 2000, env=FINE) as pid:
+        report = Report(pid, tmp_path / "b")
+        lives = report.get("lifetimes")
+        assert lives is None or "MakeScratch" not in lives.text
+        assert report["churn-stacks"].level is Level.FINE
+        assert miss_rate(pid) == 0
+
+
+def test_a_peak_that_need_not_be(lab: Lab, tmp_path: Path) -> None:
+    def highest(pid: int) -> int:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1]) << 10
+
+    with running(lab, "peak", 0) as pid:
+        said = Report(pid, tmp_path / "a")["peak-stacks"]
+        assert said.text.startswith("LoadTable held"), said
+        before = highest(pid)
+    with running(lab, "peak", 1) as pid:
+        assert Report(pid, tmp_path / "b").get("peak-stacks") is None
+        assert highest(pid) < before - (50 << 20)
+
+
+def test_nothing_is_advised_to_who_rests(lab: Lab, tmp_path: Path) -> None:
+    """What it allocated at its start is no churn."""
+    with running(lab, "peak", 0, env=FINE) as pid:
+        assert "at rest" in Report(pid, tmp_path / "a")["churn-stacks"].text
+
+
 def test_objects_trimmed_to_a_size_on_offer(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "slack", env=FINE) as pid:
         said = Report(pid, tmp_path / "a")["fragmentation"]
+        good("release", pid)
         before = rss(pid)
     assert "rounded up to the next size on offer" in said.text
     with running(lab, "slack", 1, env=FINE) as pid:
+        good("release", pid)
         gone = before - rss(pid)
     assert 0.7 * said.brings <= gone <= 1.5 * said.brings, (said, gone)
 

@@ -87,6 +87,8 @@ class SampledHeap {
       all.live_bytes += s.live_bytes;
       all.peak_objects += s.peak_objects;
       all.peak_bytes += s.peak_bytes;
+      all.live_samples += s.live_samples;
+      all.peak_samples += s.peak_samples;
       all.lifetimes.objects += s.lifetimes.objects;
       all.lifetimes.other_thread += s.lifetimes.other_thread;
       all.lifetimes.other_cpu += s.lifetimes.other_cpu;

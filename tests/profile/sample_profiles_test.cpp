@@ -77,9 +77,9 @@ TEST_F(SampleProfiles, AHeapsWindowShowsWhatCameInIt) {
   heap.now_ns += kSecond;
   for (uintptr_t i = 1; i <= 3; ++i) ASSERT_TRUE(heap.Sample(kBase + i * 2048, 1024, 1));
   ASSERT_TRUE(heap.Free(kBase + 2048));
-  EXPECT_EQ(Only(ProfileKind::kHeap), (std::vector<int64_t>{4, 4096, 3, 3072}));
-  EXPECT_EQ(Only(ProfileKind::kHeap, &since), (std::vector<int64_t>{3, 3072, 2, 2048}));
-  EXPECT_EQ(Only(ProfileKind::kPeak), (std::vector<int64_t>{4, 4096}));
+  EXPECT_EQ(Only(ProfileKind::kHeap), (std::vector<int64_t>{4, 4096, 3, 3072, 3}));
+  EXPECT_EQ(Only(ProfileKind::kHeap, &since), (std::vector<int64_t>{3, 3072, 2, 2048, 2}));
+  EXPECT_EQ(Only(ProfileKind::kPeak), (std::vector<int64_t>{4, 4096, 4}));
 }
 
 // Lives of 1 s and then of 100 s, freed by others in the first window and at home in the second.

@@ -185,6 +185,9 @@ TEST(Sampler, PeakIsTheLiveSetAtTheHighestPoint) {
   ASSERT_TRUE(heap.Free(kBase + 16384));
   EXPECT_NEAR(heap.SumsOf(1).peak_bytes, 4000, 1e-6);
   EXPECT_NEAR(heap.SumsOf(3).peak_bytes, 2500, 1e-6);
+  EXPECT_EQ(heap.SumsOf(1).peak_samples, 2);
+  EXPECT_EQ(heap.SumsOf(1).live_samples, 1);
+  EXPECT_EQ(heap.SumsOf(2).live_samples, 0);
   EXPECT_EQ(heap.sampler.Stats().peak_bytes_estimate, 6500u);
 }
 

@@ -66,6 +66,7 @@ def test_heap_and_allocs(name: str) -> None:
     assert serve["alloc_space"] == near(62 * weight(REQUEST) * REQUEST)
     assert serve["inuse_objects"] == near(2 * weight(REQUEST))
     assert serve["inuse_space"] == near(2 * weight(REQUEST) * REQUEST)
+    assert serve["samples"] == {"heap": 2, "allocs": 62}[name]  # behind what is shown first
     cache = values(profile, CACHE, PAGE)
     assert cache["alloc_objects"] == near(30)
     assert cache["inuse_space"] == near(29 * PAGE)
@@ -76,7 +77,9 @@ def test_heap_and_allocs(name: str) -> None:
 
 def test_peak() -> None:
     profile = load(path_of("peak"))
-    assert values(profile, LOAD, PLUGIN) == {"inuse_objects": 4, "inuse_space": 4 * PLUGIN}
+    assert values(profile, LOAD, PLUGIN) == {
+        "inuse_objects": 4, "inuse_space": 4 * PLUGIN, "samples": 4,
+    }  # fmt: skip
     assert values(profile, CACHE, PAGE)["inuse_space"] == near(30 * PAGE)
     assert values(profile, SERVE, 208)["inuse_objects"] == near(weight(REQUEST))  # one at a time
 
@@ -98,6 +101,7 @@ def test_lifetime() -> None:
         assert truth / 1.3 < serve[f"lifetime_{name}"] < truth * 1.3, name
     assert serve["freed_by_other_thread"] == near(100 * 25 / 60)
     assert serve["freed_by_other_cpu"] == near(100 * 10 / 60)
+    assert serve["samples"] == 62
     assert values(profile, CACHE, PAGE)["still_live"] == near(29)
 
 
@@ -110,10 +114,10 @@ def test_fragmentation() -> None:
         for row in rows(profile, CACHE)
     }
     assert found == {
-        (PAGE, "page", 100): (29 * 64, 29 * PAGE),
-        (PAGE, "hugepage", 100): (29 * 1024, 29 * PAGE),
-        (2 * PAGE, "page", 100): (64, 2 * PAGE),
-        (2 * PAGE, "hugepage", 100): (1024, 2 * PAGE),
+        (PAGE, "page", 100): (29 * 64, 29 * PAGE, 29),
+        (PAGE, "hugepage", 100): (29 * 1024, 29 * PAGE, 29),
+        (2 * PAGE, "page", 100): (64, 2 * PAGE, 1),
+        (2 * PAGE, "hugepage", 100): (1024, 2 * PAGE, 1),
     }
 
 

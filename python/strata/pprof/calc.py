@@ -145,11 +145,14 @@ def with_sample_counts(profile: Profile, index: int) -> Profile | None:
     """The profile with, as its only value, the thousandths of samples that stand behind the values
     at `index`. None where they are no estimate, or nothing tells of how many samples."""
     kind = profile.types[index].type
+    known = [value.type for value in profile.types]
+    if "samples" in known and kind.split("_")[0] == profile.default_type.split("_")[0]:
+        at = known.index("samples")
+        return as_sample_counts(profile, [float(sample.values[at]) for sample in profile.samples])
     if kind == "wasted_space":
         return with_counts_beside_waste(profile)
     words = ("space", "objects")
     pair = [kind.replace(other, word) for word in words for other in words if other in kind]
-    known = [value.type for value in profile.types]
     if profile.period <= 0 or profile.period_type is None or profile.period_type.type != "space":
         return None
     if len(pair) != len(words) or not set(pair) <= set(known):

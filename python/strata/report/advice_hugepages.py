@@ -66,6 +66,17 @@ def coverage(backing: Backing) -> Advice:
             text + f"It was {100 * backing.before:.1f} % when the report began: hugepages are "
             "being rebuilt. Report again in a minute."
         )
+    broken = min(backing.broken_bytes, backing.small)
+    if broken >= BROKEN * backing.small:
+        # What was meant: only who knows the load can say whether it was worth it.
+        return look(
+            text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
+            f"{share(broken, backing.small)} of what is on small pages lies in them. "
+            "If the load returns within minutes and speed counts more than memory, hold free "
+            "memory for longer: start the process with:",
+            "STRATA_RELEASE_IDLE_MS=300000 STRATA_RELEASE_SHORT_MS=300000 "
+            "STRATA_RELEASE_PEAK_MS=300000",
+        )
     if backing.first_touch_ms:
         return fine(
             text + f"The kernel takes {backing.first_touch_ms:.1f} ms to give a hugepage here, so "
@@ -75,16 +86,6 @@ def coverage(backing: Backing) -> Advice:
         return fine(
             text + "The program touches little of what it allocates, so new memory begins on "
             "small pages, which saves memory."
-        )
-    broken = min(backing.broken_bytes, backing.small)
-    if broken >= BROKEN * backing.small:
-        # What was meant: only who knows the load can say whether it was worth it.
-        return look(
-            text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
-            f"{share(broken, backing.small)} of what is on small pages lies in them. "
-            "If the load returns within minutes and speed counts more than memory, hold free "
-            "memory for longer: start the process with:",
-            "STRATA_RELEASE_SHORT_MS=60000 STRATA_RELEASE_LONG_MS=300000",
         )
     return look(
         text

@@ -39,7 +39,7 @@ class Resident:
     untouched: int
     resident: int
     other: int | None  # not the heap's; None if RSS is not known
-    pinned: int = 0  # of `free`: on blocks of pages where something lives, so it cannot go back
+    between: int = 0  # of `free`: among live objects, where whole pages may be free
 
     @property
     def rss(self) -> int:
@@ -93,6 +93,41 @@ class Caches:
         )
 
 
+@dataclass(frozen=True)
+class Pinned:
+    """Why memory among live objects is free."""
+
+    stays: int | None = None  # bytes on pages where objects live; None: too few samples say so
+    site: str = ""  # whose objects
+
+
+def between_objects(text: str, free: int, pinned: Pinned, pid: str) -> Advice:
+    """What of the free memory among live objects can go back, and how."""
+    if pinned.stays is None:
+        return look(
+            f"{text} The program can use it again for objects of their size. Whole pages of it go "
+            "back while the program rests, or with the command; the rest stays while they live.",
+            f"strata release {pid}",
+            free,
+            PINNED,
+        )
+    goes = max(0, free - pinned.stays)
+    if goes > pinned.stays and goes > 8 * MUCH:
+        return act(
+            f"{text} Up to {human(goes)} of it are whole pages, which go back while the program "
+            "rests. To give them back now:",
+            f"strata release {pid}",
+            goes,
+        )
+    by = f" Most of it lies beside objects of {pinned.site}." if pinned.site else ""
+    return look(
+        f"{text} The program can use it again for objects of their size, but little of it can go "
+        f"back to the system while they live.{by}",
+        brings=min(free, pinned.stays),
+        cause=PINNED,
+    )
+
+
 PYTHON_ARENAS = (
     "Python maps arenas for objects of up to 512 bytes, which no profile of the heap shows: start "
     "it with PYTHONMALLOC=malloc to see who holds them."
@@ -100,7 +135,7 @@ PYTHON_ARENAS = (
 
 
 def headline(
-    parts: Resident, caches: Caches, pid: str, biggest_site: str, pinning_site: str = ""
+    parts: Resident, caches: Caches, pid: str, biggest_site: str, pinned: Pinned = Pinned()
 ) -> Advice:
     """What most of the memory is, and which way to go from there."""
     whole = parts.rss
@@ -122,7 +157,7 @@ def headline(
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "
         return after(text, caches.smaller(pid))
-    releasable = max(0, parts.free - parts.pinned)
+    releasable = max(0, parts.free - parts.between)
     if releasable > 0.2 * whole and releasable > 8 * MUCH:
         return act(
             f"{human(releasable)} is free and still resident, {share(releasable, whole)} of "
@@ -131,15 +166,9 @@ def headline(
             f"strata release {pid}",
             releasable,
         )
-    if parts.pinned > 0.2 * whole and parts.pinned > 8 * MUCH:
-        by = f" Most of it lies beside objects of {pinning_site}." if pinning_site else ""
-        return look(
-            f"{human(parts.pinned)}, {share(parts.pinned, whole)} of RSS, is free but lies between "
-            "live objects: the program can use it again for objects of their size, but little of "
-            f"it can go back to the system while they live.{by}",
-            brings=parts.pinned,
-            cause=PINNED,
-        )
+    if parts.between > 0.2 * whole and parts.between > 8 * MUCH:
+        text = f"{human(parts.between)}, {share(parts.between, whole)} of RSS, is free but lies "
+        return between_objects(text + "between live objects.", parts.between, pinned, pid)
     by = f", most of them from {biggest_site}" if biggest_site else ""
     if held > 0.75 * whole:
         return look(
@@ -179,7 +208,9 @@ TIERS = {
 }
 
 
-def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str) -> Advice:
+def fragmentation(
+    tiers: Mapping[str, int], live: int, caches: Caches, pid: str, pinned: Pinned = Pinned()
+) -> Advice:
     """How much is wasted for each live byte, and what the largest tier answers to."""
     wasted = sum(tiers.values())
     if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
@@ -198,12 +229,8 @@ def fragmentation(tiers: Mapping[str, int], live: int, caches: Caches, pid: str)
     if worst in ("cpu_cache", "transfer_cache"):
         return after(text, caches.smaller(pid))
     if worst == "central_free":
-        return look(
-            text + "A few live objects keep blocks of memory that are mostly free. Only the "
-            "program can change that: the stacks under “Who wastes memory” say where.",
-            brings=tiers[worst],
-            cause=PINNED,
-        )
+        text += "It lies between live objects."
+        return between_objects(text, tiers[worst], pinned, pid)
     free = tiers[worst]
     return (act if free > 8 * MUCH else look)(
         text + "These are free pages kept for the next peak. They go back when the load stays "

@@ -68,7 +68,7 @@ def lifetimes(
     percentage by another thread; how many samples say so, if that is known."""
     if samples is not None and samples < ENOUGH_SAMPLES:
         return look(
-            f"Only about {samples:,.0f} samples were taken, too few to tell. Sample more often, "
+            f"The samples are too few to tell (about {samples:,.0f}). Sample more often, "
             "let the program work for a while, and report again:",
             setting(pid, "sample", "64K"),
         )

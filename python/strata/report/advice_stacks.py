@@ -16,8 +16,7 @@ def span_by_live(seen: int, rates: tuple[float, float] | None, pid: str) -> Advi
     those with 16 and more, compared within each size class; None if no class had both."""
     if seen < ENOUGH_SPANS:
         return look(
-            f"Only {seen} spans were seen in these classes, too few to tell. A longer run sees "
-            "more.",
+            f"Too few spans were seen in these classes to tell ({seen}). A longer run sees more.",
             f"strata report {pid} -o DIR --seconds 60",
         )
     if rates is None:
@@ -45,7 +44,7 @@ def span_by_capacity(
     correlation: float | None, stuck: tuple[int, int, int] | None, site: str
 ) -> Advice:
     """Spearman's correlation of capacity and return rate, and the class that keeps most free
-    memory in spans: (size, spans, free bytes)."""
+    memory in spans: (size, spans, about how many bytes)."""
     text = (
         "Too few size classes gave spans back to compare them. "
         if correlation is None
@@ -56,9 +55,9 @@ def span_by_capacity(
     size, spans, free = stuck
     by = f", mostly allocated by {site}," if site else ""
     return look(
-        text + f"The {human(size)} objects{by} hold {spans:,} spans with {human(free)} free in "
-        "them. Have the program allocate those that stay first, or together, so that they lie side "
-        "by side.",
+        text + f"The {human(size)} objects{by} hold {spans:,} spans with about {human(free)} "
+        "free in them. Have the program allocate those that stay first, or together, so that they "
+        "lie side by side.",
         brings=free,
         cause=PINNED,
     )
@@ -71,7 +70,7 @@ def live_stacks(
     samples are alive in all, if that is known."""
     if samples is not None and samples < FEW_SAMPLES:
         return fine(
-            f"Only about {samples:.0f} samples are alive, too few to say who holds most. To have "
+            f"The samples are too few to say who holds most (about {samples:.0f}). To have "
             "more, start the process with STRATA_SAMPLE=64K."
         )
     text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
@@ -86,6 +85,19 @@ def live_stacks(
     if part > 0.5:
         return look(text + "To make the process smaller, start there.", brings=value)
     return fine(text + "No single place dominates.")
+
+
+def peak_stacks(site: str, part: float, samples: float | None) -> Advice:
+    """`part`: what of the peak this site held, by so many samples; None: as good as exact."""
+    if samples is not None and samples < FEW_SAMPLES:
+        return fine(
+            "Too few samples are of the peak to say who made it. To have more, start the process "
+            "with STRATA_SAMPLE=64K."
+        )
+    return look(
+        f"{site} held {share(part, 1)} of the peak. A machine must have room for the peak: to need "
+        "less, start there."
+    )
 
 
 def waste_unexplained(known: int, free: int) -> Advice:
@@ -117,14 +129,16 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> 
     )
 
 
-def churn_stacks(site: str, part: float, rate: float, kept: float) -> Advice:
-    """The busiest call site; `rate` in bytes a second, 0 if the time is unknown; `kept`: of what it
+def churn_stacks(site: str, part: float, rate: float | None, kept: float) -> Advice:
+    """The busiest call site; `rate` in bytes a second now, None if not known; `kept`: of what it
     ever allocated, the share that is alive."""
     speed = f", {human(rate)} a second" if rate else ""
     text = f"{site} allocates {share(part, 1)} of all bytes{speed}. "
+    if rate == 0:
+        return fine(f"{text}It was at rest while it was watched.")
     if kept > 0.5:
         return fine(text + f"{share(kept, 1)} of it stays alive: this is growth, not churn.")
-    if part > 0.3 and (rate == 0 or rate > 16 * MUCH):
+    if part > 0.3 and (rate is None or rate > 16 * MUCH):
         if kept > 0.1:
             text += f"{share(1 - kept, 1)} of it is free again. "
         return look(

@@ -5,16 +5,24 @@ from __future__ import annotations
 
 import polars as pl
 
-from strata.pprof import sample_count
 from strata.report import advice, advice_objects, advice_stacks, charts, lifetimes
 from strata.report.model import Recording
-from strata.report.page import Section, plural, stack_list
+from strata.report.page import Section, stack_list
 from strata.report.profiles import Profile, Top
+from strata.report.samples import (
+    count_of,
+    error_of,
+    from_samples,
+    pinning,
+    pinning_error,
+    samples_behind,
+    trust,
+)
 from strata.report.tiers import resident_parts
 from strata.stats import human
 
 TOP = 8
-MUCH_PINNED = 8 << 20  # bytes between live objects, worth knowing whose
+MUCH = 8 << 20  # bytes: more between live objects, or at the peak, is worth knowing whose
 
 
 def missing(recording: Recording, kind: str, name: str, heading: str) -> Section:
@@ -46,52 +54,6 @@ def empty(kind: str, name: str, heading: str, pid: str) -> Section:
     )
 
 
-def sampled(recording: Recording, space: float, objects: float) -> float | None:
-    """About how many samples stand behind so many objects of so many bytes. None if the interval
-    is not known."""
-    interval = recording.meta.whole("sample_interval")
-    if interval is None and recording.last is not None:
-        interval = recording.last.stats.whole("sampler", "interval")
-    return sample_count(interval or 0, space, objects) or None
-
-
-def samples_behind(recording: Recording, profile: Profile, space: str, objects: str) -> str:
-    """How far the estimates of a profile can be trusted."""
-    return from_samples(sampled(recording, profile.total(space), profile.total(objects)))
-
-
-def from_samples(count: float | None) -> str:
-    return "" if count is None else f", from about {plural(max(1, round(count)), 'sample')}"
-
-
-def error_of(recording: Recording, profile: Profile, top: Top, objects: str) -> str:
-    """How far one function's sum can be off: the standard error of as many samples."""
-    ours = profile.of_stacks([stack for stack, _ in top.stacks])
-    known = objects in ours.columns
-    amount = float(ours[objects].cast(pl.Float64).sum()) if known else 0.0
-    return with_error(sampled(recording, float(top.value), amount))
-
-
-def with_error(count: float | None) -> str:
-    if count is None:
-        return ""
-    if count < 1.5:
-        return " (one sample)"
-    return f" (± {100 / count**0.5:.0f} %, {round(count):,} samples)"
-
-
-def pinning(recording: Recording, rows: pl.DataFrame) -> float | None:
-    """About how many samples keep otherwise free pages: a row's objects are of a size."""
-    if not {"inuse_space", "bytes"} <= set(rows.columns):
-        return None
-    counts = (
-        sampled(recording, space, space / size) or 0.0
-        for space, size in rows.select("inuse_space", "bytes").cast(pl.Float64).iter_rows()
-        if size
-    )
-    return sum(counts) or None
-
-
 def short_lived_site(profile: Profile) -> str:
     """The call site with the most objects that died within a millisecond."""
     counts = [lifetimes.spread(row)[0] for row in profile.rows.iter_rows(named=True)]
@@ -119,9 +81,9 @@ def lifetime_section(recording: Recording) -> Section:
         weighted = profile.rows["freed_by_other_thread"] * profile.rows["objects"]
         other = float(weighted.sum()) / frees
     site = short_lived_site(profile)
-    sizes = profile.rows.select("objects", "still_live", "bytes").cast(pl.Float64)
-    objects = sizes["objects"] + sizes["still_live"]
-    count = sampled(recording, float((objects * sizes["bytes"]).sum()), float(objects.sum()))
+    lived = pl.col("objects").cast(pl.Float64) + pl.col("still_live")
+    rows = profile.rows.with_columns(lived.alias("lived"), (lived * pl.col("bytes")).alias("held"))
+    count = count_of(recording, rows, "held", "lived")
     verdict = advice_objects.lifetimes(short, live, other, site, count, recording.pid)
     filled = [at for at, row in enumerate(table) if sum(row)]
     shares = [[count / sum(table[at]) for count in table[at]] for at in filled]
@@ -181,21 +143,22 @@ def live_section(recording: Recording) -> Section:
             first.share,
             first.value,
             leaked,
-            sampled(recording, profile.total("inuse_space"), profile.total("inuse_objects")),
+            trust(recording, profile.rows, "inuse_space", "inuse_objects"),
         ),
         stack_list(
             tops,
             [
-                f"{human(t.value)}{error_of(recording, profile, t, 'inuse_objects')}, "
-                f"{advice.share(t.share, 1)} of live"
-                for t in tops
+                f"{human(top.value)}"
+                f"{error_of(recording, profile, top, 'inuse_space', 'inuse_objects')}, "
+                f"{advice.share(top.share, 1)} of live"
+                for top in tops
             ],
         ),
     )
 
 
-def pinned_bytes(recording: Recording) -> int:
-    return resident_parts(recording.last).pinned if recording.last is not None else 0
+def between_bytes(recording: Recording) -> int:
+    return resident_parts(recording.last).between if recording.last is not None else 0
 
 
 def waste_section(recording: Recording) -> Section:
@@ -206,8 +169,8 @@ def waste_section(recording: Recording) -> Section:
             name,
             heading,
             "Functions whose long-lived objects keep otherwise free pages from going back.",
-            advice_stacks.waste_unexplained(0, pinned_bytes(recording))
-            if pinned_bytes(recording) > MUCH_PINNED
+            advice_stacks.waste_unexplained(0, between_bytes(recording))
+            if between_bytes(recording) > MUCH
             else advice.fine("No sampled object keeps a mostly free page or hugepage."),
         )
     if isinstance(found, Section):
@@ -223,10 +186,11 @@ def waste_section(recording: Recording) -> Section:
         levels = rows_of(first).group_by("level").agg(pl.col("wasted_space").sum())
         most = levels.sort("wasted_space", descending=True)["level"][0]
         pinned = most == "hugepage"
-    known, free = profile.total("wasted_space"), pinned_bytes(recording)
+    known, free = profile.total("wasted_space"), between_bytes(recording)
+    count = pinning(recording, profile.rows)
     verdict = (
         advice_stacks.waste_unexplained(known, free)
-        if free > MUCH_PINNED and known < free / 2
+        if free > MUCH and known < free / 2 and (count is None or count < advice.ENOUGH_SAMPLES)
         else advice_stacks.waste_stacks(first.site, first.share, first.value, pinned, recording.pid)
     )
     return Section(
@@ -234,12 +198,12 @@ def waste_section(recording: Recording) -> Section:
         heading,
         "Functions whose long-lived objects keep otherwise free pages from going back: the free "
         "bytes around them are charged to them, estimated"
-        f"{from_samples(pinning(recording, profile.rows))}.",
+        f"{from_samples(count)}.",
         verdict,
         stack_list(
             tops,
             [
-                f"{human(top.value)}{with_error(pinning(recording, rows_of(top)))}, "
+                f"{human(top.value)}{pinning_error(recording, rows_of(top))}, "
                 f"{advice.share(top.share, 1)} of waste"
                 for top in tops
             ],
@@ -258,11 +222,13 @@ def churn_section(recording: Recording) -> Section:
     seconds = profile.seconds
     first = tops[0]
     kept = kept_share(recording.profiles.get("heap", profile), first)
-    rate = first.value / seconds if seconds else 0.0
+    rate = first.value / seconds if seconds else None
+    if watched is not None and watched is not profile:
+        rate = 0.0
 
     def amount(top: Top) -> str:
         speed = f", {human(top.value / seconds)} a second" if seconds else ""
-        off = error_of(recording, profile, top, "alloc_objects")
+        off = error_of(recording, profile, top, "alloc_space", "alloc_objects")
         return f"{human(top.value)}{off}{speed}, {advice.share(top.share, 1)} of all"
 
     when = f"in {seconds:.0f} seconds" if profile.kind == "churn" else "since the process started"
@@ -283,15 +249,16 @@ def peak_section(recording: Recording) -> Section | None:
         return None
     then, now = peak.total("inuse_space"), heap.total("inuse_space")
     tops = peak.top("inuse_space", TOP)
-    if not tops or then < 1.25 * now:
+    if not tops or then < max(1.25 * now, now + MUCH):
         return None
+    count = count_of(recording, peak.rows, "inuse_space", "inuse_objects")
+    first = peak.of_stacks([stack for stack, _ in tops[0].stacks])
+    trusted = trust(recording, first, "inuse_space", "inuse_objects")
     return Section(
         "peak-stacks",
         "What made the peak",
-        f"At its peak {human(then)} were live, now it is {human(now)}.",
-        advice.look(
-            f"{tops[0].site} held {advice.share(tops[0].share, 1)} of the peak. A machine must "
-            "have room for the peak: to need less, start there."
-        ),
+        f"At its peak {human(then)} were live, now it is {human(now)}, estimated"
+        f"{from_samples(count)}.",
+        advice_stacks.peak_stacks(tops[0].site, tops[0].share, trusted),
         stack_list(tops, [f"{human(t.value)}, {advice.share(t.share, 1)}" for t in tops]),
     )

@@ -117,11 +117,16 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def stuck_class(stats: Document) -> tuple[int, int, int] | None:
-    """The class with the most free memory inside its spans: (size, spans, free bytes)."""
+    """The class with the most free memory inside its spans: (size, spans, about how many bytes).
+    What of it went back is counted for all classes together."""
     table = stats.table("classes", "size", "spans", "pages", "central")
-    best: tuple[int, int, int] | None = None
-    for size, spans, pages, central in table.iter_rows():
-        free = min(size * central, spans * pages * PAGE)
-        if free > 0 and (best is None or free > best[2]):
-            best = (size, spans, free)
-    return best
+    rows = [
+        (size, spans, min(size * central, spans * pages * PAGE))
+        for size, spans, pages, central in table.iter_rows()
+    ]
+    whole = sum(free for _, _, free in rows)
+    if not whole:
+        return None
+    size, spans, free = max(rows, key=lambda row: row[2])
+    resident = stats.whole("bytes", "central_free")
+    return size, spans, free if resident is None else min(free, free * resident // whole)

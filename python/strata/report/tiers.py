@@ -13,6 +13,7 @@ from strata.report import (
     advice_time,
     charts,
     hugemap,
+    samples,
 )
 from strata.report.model import OCCUPANCY_LISTS, Recording, Sample
 from strata.report.page import Section
@@ -57,6 +58,20 @@ def resident_parts(sample: Sample) -> advice_memory.Resident:
     )
 
 
+def pinned(recording: Recording) -> advice_memory.Pinned:
+    """What the samples say of the free memory among live objects."""
+    waste = recording.profiles.get("fragmentation")
+    tops = waste.top("wasted_space", 1) if waste else []
+    site = tops[0].site if tops else ""
+    if waste is None or not waste.has("level"):
+        return advice_memory.Pinned(site=site)
+    rows = waste.rows.filter(pl.col("level") == "page")
+    count = samples.pinning(recording, rows)
+    if count is None or count < advice.ENOUGH_SAMPLES:
+        return advice_memory.Pinned(site=site)
+    return advice_memory.Pinned(int(rows["wasted_space"].sum()), site)
+
+
 def caches_of(recording: Recording) -> advice_memory.Caches:
     """What decides whether caches should be larger or smaller."""
     sample = recording.last
@@ -73,13 +88,6 @@ def caches_of(recording: Recording) -> advice_memory.Caches:
         rate=missed / (hits + missed) if hits + missed else 0.0,
         speed=missed / recording.seconds if recording.seconds > 0 else None,
     )
-
-
-def pinning_site(recording: Recording) -> str:
-    """The function whose objects keep the most free memory from going back."""
-    waste = recording.profiles.get("fragmentation")
-    tops = waste.top("wasted_space", 1) if waste else []
-    return tops[0].site if tops else ""
 
 
 def resident_section(recording: Recording) -> Section:
@@ -125,7 +133,7 @@ def resident_section(recording: Recording) -> Section:
             caches_of(recording),
             recording.pid,
             tops[0].site if tops else "",
-            pinning_site(recording),
+            pinned(recording),
         ),
         charts.stacked_bar(f"Resident memory by cause: {text}", "resident", drawn),
         ("cause", "bytes", "what it is"),
@@ -154,7 +162,9 @@ def fragmentation_section(recording: Recording) -> Section:
         heading,
         "Where the bytes are that are resident but not live: inside objects, in the caches, in "
         "spans, in hugepages (the study's Fig. 5b and 6b, where the two caches share 5 %).",
-        advice_memory.fragmentation(tiers, live, caches_of(recording), recording.pid),
+        advice_memory.fragmentation(
+            tiers, live, caches_of(recording), recording.pid, pinned(recording)
+        ),
         charts.tier_bars("tiers", label, rows, "Fig. 6b", "the wasted bytes"),
         ("tier", "bytes", "of live"),
         [
