@@ -104,7 +104,9 @@ class View:
         return self._kib(self.proc(name), key)
 
     def environment(self) -> dict[str, str]:
-        pairs = (entry.partition("=") for entry in self.read(self.proc("environ")).split("\0"))
+        # glibc ends each of its tunables with a zero, in the environment itself.
+        text = re.sub(r"\0(?=glibc\.[\w.]+=)", ":", self.read(self.proc("environ")))
+        pairs = (entry.partition("=") for entry in text.split("\0"))
         return {name: value for name, equals, value in pairs if equals}
 
     def mapped_files(self) -> list[str]:
