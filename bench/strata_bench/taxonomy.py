@@ -56,7 +56,11 @@ def kinds_table(results: Results) -> list[str]:
 def draw_kinds(results: Results, path: Path) -> Path:
     """Speed, blow-up and shared lines of each kind, beside each other. The first kind's bars say
     what they are."""
-    blow_up = (("in_turn", "8 in turn"), ("one_way", "1 to 1"), ("one_way_long", "for longer"))
+    blow_up = (
+        ("in_turn", "eight threads in turn"),
+        ("one_way", "one makes, one frees"),
+        ("one_way_long", "four times as long"),
+    )
     panels = (
         ("calls/µs", (("mops_1", "1 thread"), ("mops_2", "2 threads")), False),
         ("most held / most in use", blow_up, True),

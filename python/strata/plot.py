@@ -106,6 +106,8 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], size: float = 8.5) -> Non
 def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]]) -> None:
     """Writes each label, (heights at 0, 1, 2…, text, colour), on the side of its line that is free,
     where the line is farthest from the others: for lines that end at one place."""
+    from matplotlib.patheffects import withStroke
+
     length = min(len(heights) for heights, _, _ in labels)
     inner = range(length // 10, length - length // 4)
     for at, (heights, text, colour) in enumerate(labels):
@@ -124,6 +126,7 @@ def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]])
             va="bottom" if nearest > 0 else "top",
             fontsize=8.5,
             color=colour,
+            path_effects=[withStroke(linewidth=3, foreground="white")],
         )
 
 
