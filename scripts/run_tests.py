@@ -32,6 +32,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "build" / "test-summary.txt"
@@ -153,35 +154,45 @@ class Background:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1)
+        self._lock = Lock()  # of what follows: who stops must not miss what begins
         self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
 
-    def submit(self, *commands: list[str]) -> Future[str]:
+    def submit(self, *commands: list[str], after: Future[bool] | None = None) -> Future[str]:
         """To run commands until one fails; what that one said, or nothing."""
-        return self._pool.submit(self._run_all, commands)
+        return self._pool.submit(self._run_all, commands, after)
 
-    def _run_all(self, commands: tuple[list[str], ...]) -> str:
+    def _run_all(self, commands: tuple[list[str], ...], after: Future[bool] | None) -> str:
+        if after is not None and not after.result():
+            return "what it needs could not be installed"
         for command in commands:
-            with subprocess.Popen(
-                [*LOW, *command],
-                cwd=ROOT,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ) as self._process:
-                said, _ = self._process.communicate()
-            if self._process.returncode != 0:
+            with self._lock:
+                if self._stopped:
+                    return "stopped"
+                self._process = process = subprocess.Popen(
+                    [*LOW, *command],
+                    cwd=ROOT,
+                    text=True,
+                    errors="replace",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            said, _ = process.communicate()
+            if process.returncode != 0:
                 return f"{' '.join(command)}\n{said[-12000:]}"
         return ""
 
     def stop(self) -> None:
         """Ends what still runs, after an interruption."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    # ninja passes it on to its compilers, which have process groups of their own.
+                    os.killpg(self._process.pid, signal.SIGTERM)
 
 
 def count_cases(report: Path) -> Count:
@@ -300,6 +311,8 @@ def main() -> int:
         lines.append(f"{what}: {count} ({time.monotonic() - start:.0f} s)")
         total += count
 
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, lambda number, _: sys.exit(128 + number))
     # The first build needs no .venv, which takes the network some time.
     installed = ThreadPoolExecutor(1).submit(run, ["scripts/install-deps.sh", "test", "lint"])
     if args.only == "checks" and not installed.result():
@@ -313,7 +326,8 @@ def main() -> int:
             work.append((stage.what, partial(run_stage, stage, built, args.jobs)))
     if args.only in (None, "checks"):
         for name, command in CHECKS:
-            work.append((name, partial(run_check, background.submit(command))))
+            checked = background.submit(command, after=installed)
+            work.append((name, partial(run_check, checked)))
     try:
         for what, counting in work:
             if not installed.result():

@@ -8,6 +8,7 @@ import gzip
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,20 @@ def test_merge_and_subtract() -> None:
     assert merge([old]).samples == old.samples
     with pytest.raises(StrataError, match="different kinds"):
         merge([old, Profile([ValueType("cpu", "ns")])])
+
+
+def test_a_profile_without_counts_of_samples_is_compared_all_the_same() -> None:
+    """An older library writes none."""
+    old, new = heap({"main;a": 100}), heap({"main;a": 130, "main;c": 20})
+    counted = replace(
+        new,
+        types=[*new.types, ValueType("samples", "count")],
+        samples=[replace(sample, values=(*sample.values, 7)) for sample in new.samples],
+    )
+    assert subtract(counted, old).types == old.types
+    assert by_stack(subtract(counted, old)) == {"main;a": 30, "main;c": 20}
+    assert by_stack(merge([old, counted])) == {"main;a": 230, "main;c": 20}
+    assert merge([counted, counted]).types == counted.types
 
 
 def test_two_runs_are_compared_by_place_in_the_file() -> None:

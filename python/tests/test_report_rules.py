@@ -54,16 +54,16 @@ def test_headline_names_what_stands_out() -> None:
     free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
     between = replace(resident(live=50, free=30), between=25 * MIB)
-    stays = Pinned(20 * MIB, "fill_cache")
+    stays = Pinned(22 * MIB, "fill_cache")
     pinned = advice_memory.headline(between, IDLE, "7", "", stays)
-    assert (pinned.level, pinned.command, pinned.brings) == (Level.LOOK, "", 20 * MIB)
+    assert (pinned.level, pinned.command, pinned.brings) == (Level.LOOK, "", 22 * MIB)
     assert "fill_cache" in pinned.text
     goes = advice_memory.headline(between, IDLE, "7", "", Pinned(5 * MIB))
     assert (goes.level, goes.command, goes.brings) == (Level.ACT, "strata release 7", 20 * MIB)
-    assert "Up to 20.0 MiB of it are whole pages" in goes.text
+    assert "Up to 20.0 MiB of it is in whole pages" in goes.text
     unknown = advice_memory.headline(between, IDLE, "7", "")
     assert (unknown.level, unknown.command) == (Level.LOOK, "strata release 7")
-    assert "the rest stays while they live" in unknown.text
+    assert "the rest stays while the objects live" in unknown.text
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.LOOK
     assert "95 % of RSS is the program's own" in own.text
@@ -309,7 +309,7 @@ def test_coverage() -> None:
     assert "30 hugepages were broken up" in broken.text
     assert broken.level is Level.LOOK, "whether the load returns is not known"
     assert "50 % of what is on small pages" in broken.text
-    assert "STRATA_RELEASE_IDLE_MS=300000" in broken.command
+    assert "--set RELEASE_IDLE_MS=300000" in broken.command
     assert "compact_memory" in coverage(replace(low, thp="always")).command
 
 
@@ -334,7 +334,10 @@ def test_one_broken_hugepage_is_not_the_reason() -> None:
 
 def test_coverage_that_is_refused_by_choice_is_not_the_kernels_fault() -> None:
     off = advice_hugepages.coverage(Backing(0.0, 100 * MIB, thp="always", switched_off=True))
-    assert (off.level, off.command) == (Level.LOOK, "unset STRATA_HUGEPAGES")
+    assert (off.level, off.command) == (
+        Level.LOOK,
+        "unset STRATA_HUGEPAGES  # where the program is started",
+    )
     forbidden = advice_hugepages.coverage(Backing(0.0, 100 * MIB, thp="always", forbidden=True))
     assert "PR_SET_THP_DISABLE" in forbidden.text
     assert forbidden.command == ""
@@ -360,12 +363,14 @@ def test_hugepages() -> None:
 def test_stacks() -> None:
     leak = advice_stacks.live_stacks("cacheEntry", 0.4, 40 * MIB, 0.95)
     assert "this is the leak" in leak.text
-    assert leak.command.startswith("strata diff ")
+    assert leak.command == "strata report PID -o NEW; strata diff OLD/heap.pb.gz NEW/heap.pb.gz"
     assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1, samples=5).text
     assert "too few to say" in advice_stacks.live_stacks("f", 0.6, 40 * MIB, 0.95, samples=2).text
     unknown = advice_stacks.waste_unexplained(8 << 10, 12 * MIB)
-    assert "12.0 MiB are free between live objects, and the samples say of 8.00 KiB" in unknown.text
-    assert unknown.command == "STRATA_SAMPLE=64K"
+    assert (
+        "12.0 MiB is free between live objects; the samples explain only 8.00 KiB." in unknown.text
+    )
+    assert unknown.command == "strata run --set SAMPLE=64K -- COMMAND"
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
     waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True, pid="7")
@@ -379,9 +384,10 @@ def test_stacks() -> None:
     assert advice_stacks.churn_stacks("f", 0.5, 1.0 * MIB, 0.1).level is Level.FINE
     assert "growth, not churn" in advice_stacks.churn_stacks("f", 0.9, 90.0 * MIB, 0.6).text
     assert "70 % of it is free again" in advice_stacks.churn_stacks("f", 0.5, None, 0.3).text
+    assert "too few" in advice_stacks.churn_stacks("f", 0.9, 90.0 * MIB, 0.1, samples=4).text
     assert "at rest" in advice_stacks.churn_stacks("f", 0.9, 0.0, 0.3).text
     assert advice_stacks.peak_stacks("f", 0.9, 5).level is Level.LOOK
-    assert "Too few samples are of the peak" in advice_stacks.peak_stacks("f", 0.9, 4).text
+    assert "Too few samples of the peak" in advice_stacks.peak_stacks("f", 0.9, 4).text
     assert advice_stacks.churn_stacks("f", 0.2, 90.0 * MIB, 0.1).level is Level.FINE
 
 

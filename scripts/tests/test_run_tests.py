@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,12 @@ def test_an_interruption_ends_what_is_built(tmp_path: Path) -> None:
     background.stop()
     assert "sleep 1000" in built.result(60)
     assert waiting.cancelled()
+
+
+def test_a_check_waits_for_what_it_needs() -> None:
+    background = run_tests.Background()
+    missing: Future[bool] = Future()
+    checked = background.submit(["true"], after=missing)
+    missing.set_result(False)
+    assert "could not be installed" in checked.result(60)
+    assert background.submit(["true"]).result(60) == ""

@@ -80,7 +80,10 @@ void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   }
   const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
   LargeBlock block = r.heap.large().TakeLike(*span, generous);
-  if (block.address == nullptr) block = TakeLarge(r, size, 1);
+  if (block.address == nullptr && size <= BytesOf(r.kernel.window())) {
+    EmptyCaches(r);
+    block = r.heap.large().TakeLike(*span, size);
+  }
   if (block.address == nullptr) return OutOfMemory();
   Span* grown = r.heap.large().At(block.address);
   r.heap.large().SetRequested(grown, size);

@@ -45,14 +45,16 @@ void* TrySmall(Runtime& r, SizeClass c) {
   return r.front().cpu.PopSlow(c);
 }
 
-// Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
-// request can use it.
+}  // namespace
+
 void EmptyCaches(Runtime& r) {
   OnSideStack([&r] {
     EmptyFrontEnd(r);
     r.heap.EmptyCaches();
   });
 }
+
+namespace {
 
 // The heap has grown though large objects lay free in caches: from there they can serve one class
 // only. Some go to where any request can use them. Not from a slab that is not the thread's to use,

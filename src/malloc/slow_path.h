@@ -23,6 +23,10 @@ inline void* OutOfMemory() {
   return nullptr;
 }
 
+// Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
+// request can use it.
+void EmptyCaches(Runtime& r);
+
 // Empties the caches before it fails.
 LargeBlock TakeLarge(Runtime& r, size_t size, size_t align, Placement placement = {});
 

@@ -197,10 +197,12 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
     PprofLabel labels[] = {
         BytesLabel(row.bytes), {"age_s", nullptr, age_s, "seconds"}, {"level", "page", 0, nullptr}};
     const double wasted[] = {in_span * sums[i].in_span, in_hugepage * sums[i].in_hugepage};
+    int64_t samples = sums[i].samples;  // of both rows, so that a sum has them once
     for (size_t level = 0; level < 2; ++level) {
       labels[2].text = level == 0 ? "page" : "hugepage";
-      const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes), sums[i].samples};
+      const int64_t values[] = {Rounded(wasted[level]), Rounded(sums[i].bytes), samples};
       if (values[0] == 0) continue;
+      samples = 0;
       if (!writer.Add(row.context->frames(), row.context->depth, values, labels, 3)) return false;
     }
   }

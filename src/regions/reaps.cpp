@@ -54,8 +54,9 @@ void ToggleReapPages(const void* p, size_t size) {
 STRATA_ALWAYS_INLINE const void* BlockInDivided(const Runtime& r, size_t offset) {
   const Span* span = r.heap.page_map().SpanOf(PageId(offset >> kPageShift));
   const ClassInfo& info = InfoOf(span->size_class);  // of a large block all 0
-  size_t start = span->state == SpanState::kLarge ? span->block_offset()
-                                                  : span->start_offset() + span->first();
+  // By the class and not by the state, which changes while idle pages of a span go back.
+  size_t start = span->size_class == SizeClass::kNone ? span->block_offset()
+                                                      : span->start_offset() + span->first();
   if (span->objects > 1) start += IndexOfOffset(info, offset - start) * info.size;
   return reinterpret_cast<const void*>(r.kernel.base() + start);
 }

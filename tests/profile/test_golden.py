@@ -115,9 +115,9 @@ def test_fragmentation() -> None:
     }
     assert found == {
         (PAGE, "page", 100): (29 * 64, 29 * PAGE, 29),
-        (PAGE, "hugepage", 100): (29 * 1024, 29 * PAGE, 29),
+        (PAGE, "hugepage", 100): (29 * 1024, 29 * PAGE, 0),
         (2 * PAGE, "page", 100): (64, 2 * PAGE, 1),
-        (2 * PAGE, "hugepage", 100): (1024, 2 * PAGE, 1),
+        (2 * PAGE, "hugepage", 100): (1024, 2 * PAGE, 0),
     }
 
 

@@ -21,7 +21,8 @@ from strata.doctor.view import (
     ok,
 )
 
-WORTH_COVERING = 64 << 20
+WORTH_COVERING = 32 << 20  # a smaller heap stays on small pages on purpose
+MUCH_SWAPPED = 64 << 20
 REBUILT_WITHIN = 2.5  # seconds: the library's thread rebuilds hugepages about once a second
 LOW_COVERAGE = 0.5
 
@@ -206,7 +207,7 @@ def coverage(view: View) -> Finding:
 def swapped(view: View) -> Finding:
     out = view.process_kib("status", "VmSwap")
     resident = view.process_kib("status", "VmRSS")
-    if out > resident // 4 and out > WORTH_COVERING:
+    if out > resident // 4 and out > MUCH_SWAPPED:
         return mend(
             "swapped",
             Weight.SOME,

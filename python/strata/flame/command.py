@@ -18,6 +18,7 @@ from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
 from strata.pprof import (
     Profile,
+    alike,
     filter_profile,
     load,
     merge,
@@ -329,6 +330,7 @@ def add_to(app: typer.Typer) -> None:
         chosen = partial(read, root=root, say=say, focus=focus, ignore=ignore, hide=hide)
         before = chosen([old], kind=kind, note_empty=False)
         after = chosen([new], kind=kind, note_empty=False)
+        before, after = alike([before, after])
         if before.types != after.types:
             raise StrataError(f"{old} and {new} are profiles of different kinds")
         if not before.samples and not after.samples:

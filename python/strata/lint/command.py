@@ -102,7 +102,7 @@ def lint_command(
         bool,
         typer.Option(
             "--possible",
-            help="Say as well what is wrong only if a loop leaves things as they are.",
+            help="Also list possible errors: they depend on what lint does not follow.",
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
@@ -119,6 +119,9 @@ def lint_command(
         )
     everything = distinct([f for o in outcomes for f in o.findings])
     findings = [f for f in everything if possible or not f.possible]
+    left_out = [f for f in everything if not possible and f.possible and not is_allowed(f)]
+    if known is not None:
+        left_out = beyond(left_out, known)
     told = [f for f in findings if not is_allowed(f)]
     allowed = len(findings) - len(told)
     if write_baseline_ is not None:
@@ -134,11 +137,11 @@ def lint_command(
     seconds = sum(o.seconds for o in outcomes)
     more = f", {allowed} allowed" if allowed else ""
     more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
-    if left := len(everything) - len(findings):
-        more += f", {left} possible (--possible shows them)"
+    if left_out:
+        more += f", {len(left_out)} possible (--possible shows them)"
     echo(f"{len(fresh)} found{more}; {lines:,} lines in {seconds:.1f} s")
     if given_up := sum(o.given_up for o in outcomes):
-        say(f"{given_up} paths were too long to follow; errors behind them are not reported")
+        say(f"{given_up} paths were too long to follow; errors beyond them are not reported")
     if any(o.coarse for o in outcomes):
         say("too many pointers to tell where each leads; errors behind them are not reported")
     raise typer.Exit(1 if fresh and write_baseline_ is None else 0)

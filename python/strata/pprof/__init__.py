@@ -4,7 +4,14 @@ from strata.pprof import load, subtract
 growth = subtract(load(Path("new.pb.gz")), load(Path("old.pb.gz")))
 """
 
-from strata.pprof.calc import filter_profile, merge, sample_count, subtract, with_sample_counts
+from strata.pprof.calc import (
+    alike,
+    filter_profile,
+    merge,
+    sample_count,
+    subtract,
+    with_sample_counts,
+)
 from strata.pprof.encode import PROCESS, dump, dumps, process_of, with_comment
 from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, ValueType
 from strata.pprof.read import load, parse
@@ -18,6 +25,7 @@ __all__ = [
     "Profile",
     "Sample",
     "ValueType",
+    "alike",
     "dump",
     "dumps",
     "filter_profile",

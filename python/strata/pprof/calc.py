@@ -34,7 +34,24 @@ def subtract(new: Profile, old: Profile) -> Profile:
     return combine([(1, new), (-1, old)])
 
 
+def alike(profiles: Sequence[Profile]) -> list[Profile]:
+    """The profiles, without their counts of samples if one is of a library that wrote none."""
+
+    def counted(profile: Profile) -> bool:
+        return profile.types[-1:] == [ValueType("samples", "count")]
+
+    if all(map(counted, profiles)):
+        return list(profiles)
+    return [without_last(profile) if counted(profile) else profile for profile in profiles]
+
+
+def without_last(profile: Profile) -> Profile:
+    samples = [replace(sample, values=sample.values[:-1]) for sample in profile.samples]
+    return replace(profile, types=profile.types[:-1], samples=samples)
+
+
 def combine(parts: list[tuple[int, Profile]]) -> Profile:
+    parts = list(zip([sign for sign, _ in parts], alike([one for _, one in parts]), strict=True))
     first = parts[0][1]
     for _, profile in parts:
         if profile.types != first.types:

@@ -66,5 +66,10 @@ def of_live(part: int, live: int) -> str:
     return f"{share(part, live)} of what is live"
 
 
+def started_with(*settings: str) -> str:
+    """The command for what takes a new start."""
+    return " ".join(["strata run", *(f"--set {one}" for one in settings), "-- COMMAND"])
+
+
 def setting(pid: str, name: str, value: str) -> str:
     return f"strata set {pid} {name}={value}"

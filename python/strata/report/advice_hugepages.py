@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strata.report.advice import MUCH, Advice, act, fine, look, share
+from strata.report.advice import MUCH, Advice, act, fine, look, share, started_with
 from strata.stats import human
 
 LOW_COVERAGE = 0.5
@@ -13,6 +13,7 @@ SMALL_HEAP = 32 << 20  # the first mapping stays on small pages on purpose
 BROKEN = 0.5  # of what lies on small pages: broken hugepages below it are not the reason
 SPARSE = 0.25  # used share below which a hugepage is called sparse
 OLD = 60  # seconds
+HOLDING = ("SHORT", "LONG", "PEAK", "IDLE")  # the times of STRATA_RELEASE_*_MS
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def coverage(backing: Backing) -> Advice:
         return look(
             text + "STRATA_HUGEPAGES=off asks for none. If that is not meant, start the process "
             "anew without it:",
-            "unset STRATA_HUGEPAGES",
+            "unset STRATA_HUGEPAGES  # where the program is started",
         )
     if backing.thp == "never":
         return act(
@@ -73,9 +74,8 @@ def coverage(backing: Backing) -> Advice:
             text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
             f"{share(broken, backing.small)} of what is on small pages lies in them. "
             "If the load returns within minutes and speed counts more than memory, hold free "
-            "memory for longer: start the process with:",
-            "STRATA_RELEASE_IDLE_MS=300000 STRATA_RELEASE_SHORT_MS=300000 "
-            "STRATA_RELEASE_PEAK_MS=300000",
+            "memory for longer. Start the process with:",
+            started_with(*(f"RELEASE_{time}_MS=300000" for time in HOLDING)),
         )
     if backing.first_touch_ms:
         return fine(

@@ -65,12 +65,10 @@ class Caches:
     def short(self) -> bool:
         return self.rate > MISS_RATE and (self.speed or 0.0) >= FEW_MISSES
 
-    def scaled(self, factor: float, pid: str) -> str:
-        """The command; none where the present value is not known, or the new one senseless."""
+    def scaled(self, factor: float) -> str:
+        """The value; none where the present one is not known, or the new one senseless."""
         value = int((self.bound or 0) * factor)
-        if not LEAST_CACHE <= value <= MOST_CACHE:
-            return ""
-        return setting(pid, "cpu_cache_bytes", f"{value >> 10}K")
+        return f"{value >> 10}K" if LEAST_CACHE <= value <= MOST_CACHE else ""
 
     def smaller(self, pid: str) -> Advice:
         """Whether to lower the bound."""
@@ -80,15 +78,15 @@ class Caches:
                 f"{share(self.rate, 1)} of the allocations find theirs empty already, and smaller "
                 "ones would cost CPU time."
             )
-        command = self.scaled(0.5, pid)
-        if not command:
+        value = self.scaled(0.5)
+        if not value:
             return look(
                 "A lower cpu_cache_bytes saves memory; watch throughput when you change it."
             )
         return act(
             "Halve what each CPU may keep. It takes effect at once; if throughput falls, set it "
-            "back. To keep it, start the process with STRATA_CPU_CACHE_BYTES.",
-            command,
+            f"back. To keep it, start the process with STRATA_CPU_CACHE_BYTES={value}.",
+            setting(pid, "cpu_cache_bytes", value),
             self.held // 2,
         )
 
@@ -105,17 +103,18 @@ def between_objects(text: str, free: int, pinned: Pinned, pid: str) -> Advice:
     """What of the free memory among live objects can go back, and how."""
     if pinned.stays is None:
         return look(
-            f"{text} The program can use it again for objects of their size. Whole pages of it go "
-            "back while the program rests, or with the command; the rest stays while they live.",
+            f"{text} The program can use it again for objects of their size. Its whole pages go "
+            "back when the program rests, or with the command; the rest stays while the objects "
+            "live.",
             f"strata release {pid}",
             free,
             PINNED,
         )
     goes = max(0, free - pinned.stays)
-    if goes > pinned.stays and goes > 8 * MUCH:
+    if goes > 0.2 * free and goes > 8 * MUCH:
         return act(
-            f"{text} Up to {human(goes)} of it are whole pages, which go back while the program "
-            "rests. To give them back now:",
+            f"{text} Up to {human(goes)} of it is in whole pages, which go back when the program "
+            "rests; the rest stays while the objects live. To give them back now:",
             f"strata release {pid}",
             goes,
         )

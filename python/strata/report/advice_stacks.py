@@ -3,7 +3,7 @@ only the program can change. Rules as in advice.py."""
 
 from __future__ import annotations
 
-from strata.report.advice import MUCH, PINNED, Advice, fine, look, share
+from strata.report.advice import MUCH, PINNED, Advice, fine, look, share, started_with
 from strata.stats import human
 
 HARDLY = 0.05  # a return rate too low to compare
@@ -56,22 +56,27 @@ def span_by_capacity(
     by = f", mostly allocated by {site}," if site else ""
     return look(
         text + f"The {human(size)} objects{by} hold {spans:,} spans with about {human(free)} "
-        "free in them. Have the program allocate those that stay first, or together, so that they "
-        "lie side by side.",
+        "free in them. Have the program allocate the long-lived ones first, or together, so that "
+        "they lie side by side.",
         brings=free,
         cause=PINNED,
     )
 
 
 def live_stacks(
-    site: str, part: float, value: int, leaked: float | None, samples: float | None = None
+    site: str,
+    part: float,
+    value: int,
+    leaked: float | None,
+    samples: float | None = None,
+    pid: str = "PID",
 ) -> Advice:
-    """`leaked`: of the bytes this site ever allocated, the share that is alive now; about how many
-    samples are alive in all, if that is known."""
+    """`leaked`: of the bytes this site ever allocated, the share that is alive now; `samples` as in
+    peak_stacks."""
     if samples is not None and samples < FEW_SAMPLES:
         return fine(
-            f"The samples are too few to say who holds most (about {samples:.0f}). To have "
-            "more, start the process with STRATA_SAMPLE=64K."
+            "The samples are too few to say who holds most. For more, start the process with: "
+            + started_with("SAMPLE=64K")
         )
     text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
     if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
@@ -79,7 +84,7 @@ def live_stacks(
             text + f"{share(leaked, 1)} of all that it ever allocated is still alive: if it should "
             "not be, this is the leak. Report again in an hour, into another folder, and see what "
             "grew:",
-            "strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
+            f"strata report {pid} -o NEW; strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
             value,
         )
     if part > 0.5:
@@ -91,8 +96,8 @@ def peak_stacks(site: str, part: float, samples: float | None) -> Advice:
     """`part`: what of the peak this site held, by so many samples; None: as good as exact."""
     if samples is not None and samples < FEW_SAMPLES:
         return fine(
-            "Too few samples are of the peak to say who made it. To have more, start the process "
-            "with STRATA_SAMPLE=64K."
+            "Too few samples of the peak to say what made it. For more, start the process with: "
+            + started_with("SAMPLE=64K")
         )
     return look(
         f"{site} held {share(part, 1)} of the peak. A machine must have room for the peak: to need "
@@ -103,10 +108,9 @@ def peak_stacks(site: str, part: float, samples: float | None) -> Advice:
 def waste_unexplained(known: int, free: int) -> Advice:
     """Of so many free bytes between live objects the samples lie beside few."""
     return look(
-        f"{human(free)} are free between live objects, and the samples say of {human(known)} "
-        "whose. "
-        "Sample more often from the start, to see who keeps the rest:",
-        "STRATA_SAMPLE=64K",
+        f"{human(free)} is free between live objects; the samples explain only {human(known)}. To "
+        "see who keeps the rest, start the process with more samples:",
+        started_with("SAMPLE=64K"),
         free,
         PINNED,
     )
@@ -129,20 +133,25 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> 
     )
 
 
-def churn_stacks(site: str, part: float, rate: float | None, kept: float) -> Advice:
+def churn_stacks(
+    site: str, part: float, rate: float | None, kept: float, samples: float | None = None
+) -> Advice:
     """The busiest call site; `rate` in bytes a second now, None if not known; `kept`: of what it
-    ever allocated, the share that is alive."""
+    ever allocated, the share that is alive; `samples` as in peak_stacks."""
+    if samples is not None and samples < FEW_SAMPLES:
+        return fine("The samples are too few to say who allocates most.")
     speed = f", {human(rate)} a second" if rate else ""
     text = f"{site} allocates {share(part, 1)} of all bytes{speed}. "
     if rate == 0:
-        return fine(f"{text}It was at rest while it was watched.")
+        return fine(f"{text}The process was at rest while it was watched.")
     if kept > 0.5:
         return fine(text + f"{share(kept, 1)} of it stays alive: this is growth, not churn.")
     if part > 0.3 and (rate is None or rate > 16 * MUCH):
         if kept > 0.1:
             text += f"{share(1 - kept, 1)} of it is free again. "
         return look(
-            text + "Where one buffer goes as the next comes, have it use the first again: nothing "
+            text
+            + "If it frees one buffer and allocates the next, have it reuse the first: nothing "
             "else saves as much of the allocator's CPU time."
         )
     return fine(text + "No single place is worth changing for speed.")

@@ -98,11 +98,11 @@ def misses(caches: Caches, worst_share: float, used: int, pid: str) -> Advice:
 
 def larger(caches: Caches, pid: str) -> Advice:
     """To let the caches hold more."""
-    command = caches.scaled(2, pid)
-    if not command:
+    value = caches.scaled(2)
+    if not value:
         return look("A higher cpu_cache_bytes may help, at the cost of memory.")
     return act(
         "Let each CPU keep twice as much. It takes effect at once and costs at most that much "
-        "memory. To keep it, start the process with STRATA_CPU_CACHE_BYTES.",
-        command,
+        f"memory. To keep it, start the process with STRATA_CPU_CACHE_BYTES={value}.",
+        setting(pid, "cpu_cache_bytes", value),
     )

@@ -22,6 +22,7 @@ from strata.report.tiers import resident_parts
 from strata.stats import human
 
 TOP = 8
+FEW_CALLS = 1000  # a second
 MUCH = 8 << 20  # bytes: more between live objects, or at the peak, is worth knowing whose
 
 
@@ -133,6 +134,7 @@ def live_section(recording: Recording) -> Section:
     profile, tops = found
     first = tops[0]
     leaked = kept_share(profile, first)
+    ours = profile.of_stacks([stack for stack, _ in first.stacks])
     return Section(
         name,
         heading,
@@ -143,7 +145,8 @@ def live_section(recording: Recording) -> Section:
             first.share,
             first.value,
             leaked,
-            trust(recording, profile.rows, "inuse_space", "inuse_objects"),
+            trust(recording, ours, "inuse_space", "inuse_objects"),
+            recording.pid,
         ),
         stack_list(
             tops,
@@ -188,9 +191,11 @@ def waste_section(recording: Recording) -> Section:
         pinned = most == "hugepage"
     known, free = profile.total("wasted_space"), between_bytes(recording)
     count = pinning(recording, profile.rows)
+    few = (pinning(recording, rows_of(first)) or 0) < advice_stacks.FEW_SAMPLES
     verdict = (
-        advice_stacks.waste_unexplained(known, free)
-        if free > MUCH and known < free / 2 and (count is None or count < advice.ENOUGH_SAMPLES)
+        advice_stacks.waste_unexplained(0 if few else known, max(free, known))
+        if free > MUCH
+        and (few or (known < free / 2 and (count is None or count < advice.ENOUGH_SAMPLES)))
         else advice_stacks.waste_stacks(first.site, first.share, first.value, pinned, recording.pid)
     )
     return Section(
@@ -211,6 +216,14 @@ def waste_section(recording: Recording) -> Section:
     )
 
 
+def is_at_rest(recording: Recording) -> bool:
+    """Whether next to nothing was allocated while the process was watched, as it counts itself."""
+    gained = [recording.gained("cache", name) for name in ("hits", "misses_alloc")]
+    if len(recording.samples) < 2 or None in gained:
+        return False
+    return sum(count or 0.0 for count in gained) < FEW_CALLS * recording.seconds
+
+
 def churn_section(recording: Recording) -> Section:
     name, heading = "churn-stacks", "Who allocates most"
     watched = recording.profiles.get("churn")
@@ -223,8 +236,10 @@ def churn_section(recording: Recording) -> Section:
     first = tops[0]
     kept = kept_share(recording.profiles.get("heap", profile), first)
     rate = first.value / seconds if seconds else None
-    if watched is not None and watched is not profile:
+    if watched is not None and watched is not profile and is_at_rest(recording):
         rate = 0.0
+    ours = profile.of_stacks([stack for stack, _ in first.stacks])
+    trusted = trust(recording, ours, "alloc_space", "alloc_objects")
 
     def amount(top: Top) -> str:
         speed = f", {human(top.value / seconds)} a second" if seconds else ""
@@ -237,7 +252,7 @@ def churn_section(recording: Recording) -> Section:
         heading,
         f"Functions by the bytes they allocated {when}, estimated"
         f"{samples_behind(recording, profile, 'alloc_space', 'alloc_objects')}.",
-        advice_stacks.churn_stacks(first.site, first.share, rate, kept or 0.0),
+        advice_stacks.churn_stacks(first.site, first.share, rate, kept or 0.0, trusted),
         stack_list(tops, [amount(top) for top in tops]),
     )
 

@@ -42,12 +42,15 @@ def from_samples(count: float | None) -> str:
 
 def trust(recording: Recording, rows: pl.DataFrame, space: str, objects: str) -> float | None:
     """As how many samples of one weight the rows can be trusted. A block that is larger than the
-    interval stands for itself and adds no error. None: they are exact, or nobody knows."""
+    interval stands for itself and adds no error. None: they are exact, or nobody knows. Of rows
+    without samples, as of what was taken before a window, nobody says how good they are."""
     if not {"samples", space, objects} <= set(rows.columns):
         return count_of(recording, rows, space, objects)
-    found = rows.select(space, objects, "samples").cast(pl.Float64)
-    found = found.filter((pl.col("samples") > 0) & (pl.col(objects) > 0))
+    every = rows.select(space, objects, "samples").cast(pl.Float64)
+    found = every.filter((pl.col("samples") > 0) & (pl.col(objects) > 0))
     whole = float(found[space].sum())
+    if 2 * whole < float(every[space].sum()):
+        return 1.0
     guessed = 1 - (found["samples"] / found[objects]).clip(0, 1)
     off = float((found[space] ** 2 / found["samples"] * guessed).sum())
     return whole * whole / off if off > 1e-4 * whole * whole else None
@@ -63,10 +66,10 @@ def error_of(recording: Recording, profile: Profile, top: Top, space: str, objec
 def with_error(count: float | None, trusted: float | None) -> str:
     if count is None:
         return ""
-    of = "one sample" if count < 1.5 else f"{round(count):,} samples"
-    if trusted is None or trusted < 1.5:
-        return f" ({of})"
-    return f" (± {100 / trusted**0.5:.0f} %, {of})"
+    if count < 1.5:
+        return " (one sample)"
+    of = f"{round(count):,} samples"
+    return f" ({of})" if trusted is None else f" (± {100 / trusted**0.5:.0f} %, {of})"
 
 
 def pinning(recording: Recording, rows: pl.DataFrame) -> float | None:

@@ -118,15 +118,29 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 def stuck_class(stats: Document) -> tuple[int, int, int] | None:
     """The class with the most free memory inside its spans: (size, spans, about how many bytes).
-    What of it went back is counted for all classes together."""
+    What of it went back is counted for all classes together: where that is much, none is named."""
+    rows = free_by_class(stats)
+    whole = sum(free for _, _, free in rows)
+    resident = stats.whole("bytes", "central_free")
+    if not whole or (resident is not None and resident < 0.8 * whole):
+        return None
+    size, spans, free = max(rows, key=lambda row: row[2])
+    return size, spans, free if resident is None else min(free, free * resident // whole)
+
+
+def free_by_class(stats: Document) -> list[tuple[int, int, int]]:
+    """(size, spans, bytes free in them, with memory or without) of each class."""
     table = stats.table("classes", "size", "spans", "pages", "central")
-    rows = [
+    return [
         (size, spans, min(size * central, spans * pages * PAGE))
         for size, spans, pages, central in table.iter_rows()
     ]
-    whole = sum(free for _, _, free in rows)
-    if not whole:
-        return None
-    size, spans, free = max(rows, key=lambda row: row[2])
-    resident = stats.whole("bytes", "central_free")
-    return size, spans, free if resident is None else min(free, free * resident // whole)
+
+
+def bytes_taken(stats: Document) -> int:
+    """Of all objects that their spans have given out, to the program and to caches."""
+    table = stats.table("classes", "size", "spans", "pages", "central")
+    return sum(
+        max(0, spans * pages * PAGE - size * central)
+        for size, spans, pages, central in table.iter_rows()
+    )

@@ -66,7 +66,7 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
         lines.append(Text(f"Worth a look on the page: {'; '.join(more)}."))
     quiet = sum(1 for s in found if s.advice is not None and s.advice.level is Level.FINE)
     absent = [section.heading for section in found if section.missing]
-    lines.append(Text(f"{quiet} figures ask for nothing.", style="green"))
+    lines.append(Text(f"{quiet} figures need no action.", style="green"))
     if absent:
         lines.append(Text(f"Missing: {', '.join(absent)}; the page says why.", style="dim"))
     return Group(*lines)

@@ -14,6 +14,7 @@ from strata.report import (
     charts,
     hugemap,
     samples,
+    spans,
 )
 from strata.report.model import OCCUPANCY_LISTS, Recording, Sample
 from strata.report.page import Section
@@ -67,9 +68,15 @@ def pinned(recording: Recording) -> advice_memory.Pinned:
         return advice_memory.Pinned(site=site)
     rows = waste.rows.filter(pl.col("level") == "page")
     count = samples.pinning(recording, rows)
-    if count is None or count < advice.ENOUGH_SAMPLES:
+    if count is None or count < advice.ENOUGH_SAMPLES or recording.last is None:
         return advice_memory.Pinned(site=site)
-    return advice_memory.Pinned(int(rows["wasted_space"].sum()), site)
+    # What the young keep, and objects in caches, the profile does not say.
+    taken = spans.bytes_taken(recording.last.stats)
+    old = float(rows["inuse_space"].cast(pl.Float64).sum()) if waste.has("inuse_space") else 0.0
+    if old < taken / 2:
+        return advice_memory.Pinned(site=site)
+    stays = float(rows["wasted_space"].cast(pl.Float64).sum()) * max(1.0, taken / old)
+    return advice_memory.Pinned(round(stays), site)
 
 
 def caches_of(recording: Recording) -> advice_memory.Caches:
