@@ -25,11 +25,14 @@ bool Solver::is_given(const State& state) {
   const Context& context = contexts_[state.context];
   const llvm::Function& f = *context.function;
   if (!context.is_root || f.hasAddressTaken() || memory_.callers(&f).empty()) return true;
+  // Of a library, who calls it is seen in part.
+  if (!f.hasLocalLinkage() && !f.hasHiddenVisibility() && !program_.has_main()) return true;
   Ranges wanted;
   for (const llvm::Argument& a : f.args()) {
     if (const Range* range = state.known.find(&a)) wanted.emplace_back(a.getArgNo(), *range);
   }
   if (wanted.empty()) return true;
+  steps_ += memory_.callers(&f).size();
   return llvm::any_of(memory_.callers(&f), [&](const llvm::CallBase* site) {
     if (program_.ends(*site)) return false;
     Known known;
@@ -50,19 +53,23 @@ Solver::Error Solver::error_at(const State& state, const Rule& rule, const llvm:
   Error error{&rule, &i, &i, state.trace, -1};
   error.guess = state.fact.guess;
   error.skipped = state.fact.skipped;
-  if (property(state.fact).track == Track::kObject)
+  // What is noted already needs no answer: add_error leaves it out.
+  if (property(state.fact).track == Track::kObject && !is_noted(contexts_[state.context], error))
     error.guess |= is_answered_otherwise(state) || !is_given(state);
   return error;
 }
 
+// Whether the same was seen on another way, at least as sure.
+bool Solver::is_noted(const Context& context, const Error& error) {
+  return std::any_of(context.errors.begin(), context.errors.end(), [&](const Error& e) {
+    return e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink &&
+           e.guess <= error.guess && (e.skipped == nullptr || e.skipped == error.skipped);
+  });
+}
+
 void Solver::add_error(ContextId id, Error error) {
   Context& context = contexts_[id];
-  // What is sure counts for more.
-  for (const Error& e : context.errors) {
-    if (e.rule == error.rule && e.deepest == error.deepest && e.sink == error.sink &&
-        e.guess <= error.guess && (e.skipped == nullptr || e.skipped == error.skipped))
-      return;
-  }
+  if (is_noted(context, error)) return;
   context.errors.push_back(error);
   const std::size_t count = context.callers.size();
   for (std::size_t c = 0; c < count; ++c) bubble(Waiting(contexts_[id].callers[c]), id, error);
@@ -173,20 +180,19 @@ bool Solver::may_be_released(const Error& error) const {
   return false;
 }
 
-bool Solver::is_possible(const Context& context, const Error& error) const {
+bool Solver::is_possible(const Context& context, const Error& error) {
   return error.guess ||
-         (error.skipped != nullptr && !gone_round_.contains({error.skipped, context.origin}));
+         (error.skipped != nullptr && !gone_round_.contains({error.skipped, context.origin})) ||
+         (error.rule->kind == Rule::Kind::kForbid &&
+          property(context.entry).track == Track::kObject &&
+          are_members(context.start, error.sink));
 }
 
 void Solver::report(ContextId first) {
-  for (const bool possible : {false, true}) {
-    for (ContextId c = first; c < contexts_.size(); ++c) {
-      const Context& context = contexts_[c];
-      if (!context.is_root) continue;
-      for (const Error& error : context.errors) {
-        if (is_possible(context, error) == possible) tell(context, error);
-      }
-    }
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (!context.is_root) continue;
+    for (const Error& error : context.errors) tell(context, error);
   }
 }
 
@@ -198,22 +204,26 @@ void Solver::tell(const Context& context, const Error& error) {
       (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
     return;
   }
-  if (error.rule->kind == Rule::Kind::kForbid && p.track == Track::kObject &&
-      are_members(context.start, error.sink)) {
-    return;
-  }
   const bool by_sink = p.track == Track::kContent;
   const void* begin = by_sink ? nullptr : static_cast<const void*>(context.start);
   const void* end = by_sink ? static_cast<const void*>(error.deepest) : nullptr;
-  if (!told_.emplace(&p, begin, end).second) return;
-  Finding finding{&p, error.rule->message, {}, is_possible(context, error)};
+  // Once for each, and what is sure in place of what is possible, whichever was seen first: two
+  // that began in one function are told for the same call.
+  const auto [told, added] = told_.try_emplace({&p, begin, end}, findings_.size());
+  if (!added && !findings_[told->second].possible) return;
+  const bool possible = is_possible(context, error);
+  if (!added && possible) return;
+  Finding finding{&p, error.rule->message, {}, possible};
   std::vector<TraceId> events;
   for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
   for (auto t = events.rbegin(); t != events.rend(); ++t) {
     finding.steps.push_back({traces_[*t].at, traces_[*t].note});
   }
   finding.steps.push_back({error.deepest, error.rule->message});
-  findings_.push_back(std::move(finding));
+  if (added)
+    findings_.push_back(std::move(finding));
+  else
+    findings_[told->second] = std::move(finding);
 }
 
 }  // namespace lint

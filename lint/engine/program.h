@@ -40,6 +40,11 @@ class Program {
   // Whether control stops at the call.
   bool ends(const llvm::CallBase& call) const;
   std::size_t lines() const { return lines_; }
+  // A whole program, not a library.
+  bool has_main() const {
+    const llvm::Function* main = module_->getFunction("main");
+    return main != nullptr && !main->isDeclaration();
+  }
   const Unions& unions() const { return unions_; }
 
  private:

@@ -6,9 +6,9 @@
 #include <llvm/IR/IntrinsicInst.h>
 
 #include <map>
-#include <memory>
 #include <set>
 
+#include "circles.h"
 #include "conditions.h"
 
 namespace lint {
@@ -18,6 +18,11 @@ constexpr int kMostCalls = 4;            // one in the other, whose constants ar
 constexpr int kMostMerges = 6;           // of values, one in the other
 constexpr int kMostValues = 256;         // of one function
 constexpr std::size_t kLargest = 4'000;  // instructions, of a function that is looked at
+// Instructions that are looked at for the constants of one call; of all calls together, for each
+// instruction of the program, before each has the few.
+constexpr std::size_t kMostForOne = 50'000;
+constexpr std::size_t kMostForEach = 40;
+constexpr std::size_t kFewWork = 500;
 
 // Nothing: it does not return. Full: it may return anything, or nothing that is a number.
 using Result = std::optional<Range>;
@@ -29,15 +34,18 @@ class Returns {
  public:
   explicit Returns(const Program& program) : program_(program) {}
 
+  // What each function returns whatever it is given: functions before those that call them. Of
+  // those that call each other nothing is known at first, then what that gave, so that the order
+  // in which they come says nothing.
+  void note_functions(const Progress& progress, std::size_t all);
   Result of(const llvm::CallBase& call, const Known& known, int depth);
-  // Functions before those that call them, so that what is called is known.
-  void begin(const llvm::Function& f);
 
  private:
   struct Facts_ {
     llvm::DominatorTree tree;
     std::vector<char> asked;  // by parameter: whether the result can hang on it
     std::vector<const llvm::CallBase*> calls;
+    std::size_t size = 0;
     bool large = false;
   };
   struct View {  // of a function that is given something
@@ -45,7 +53,13 @@ class Returns {
     std::set<const llvm::BasicBlock*> reached,
         left;  // left: its end is reached, too
   };
+  struct Found {
+    Result result;
+    std::size_t work;  // that it took
+  };
   const Facts_& facts(const llvm::Function& f);
+  Result whatever(const llvm::Function& f) const;
+  bool spend(std::size_t work);
   Result compute(const llvm::Function& f, const Given& given, int depth);
   void look(const llvm::Function& f, View& view) const;
   Range at(const llvm::Value* v, const llvm::Instruction& place, const llvm::BasicBlock* to,
@@ -53,16 +67,21 @@ class Returns {
 
   const Program& program_;
   int values_left_ = 0;
+  std::size_t work_left_ = 0;  // for the call that is asked about
+  std::size_t work_ = 0;       // that was done for all
+  std::size_t most_ = 0;       // before each has the few
   std::map<const llvm::Function*, Facts_> facts_;
-  std::map<std::pair<const llvm::Function*, Given>, Result> known_;
-  std::set<std::pair<const llvm::Function*, Given>> open_;
+  std::map<const llvm::Function*, Result> whatever_;
+  // By the depth, too: what is found deeper knows less.
+  std::map<const llvm::Function*, std::map<std::pair<int, Given>, Found>> known_;
 };
 
 const Returns::Facts_& Returns::facts(const llvm::Function& f) {
   const auto [at, added] = facts_.try_emplace(&f);
   Facts_& facts = at->second;
   if (!added) return facts;
-  facts.large = f.getInstructionCount() > kLargest;
+  facts.size = f.getInstructionCount();
+  facts.large = facts.size > kLargest;
   facts.asked.resize(f.arg_size(), 0);
   if (facts.large) return facts;
   facts.tree.recalculate(const_cast<llvm::Function&>(f));
@@ -79,25 +98,51 @@ const Returns::Facts_& Returns::facts(const llvm::Function& f) {
   return facts;
 }
 
-void Returns::begin(const llvm::Function& f) {
-  std::vector<std::pair<const llvm::Function*, std::size_t>> work{{&f, 0}};
-  while (!work.empty()) {
-    auto& [one, next] = work.back();
-    const Facts_& all = facts(*one);
-    if (next == 0 && known_.contains({one, {}})) {
-      work.pop_back();
-      continue;
-    }
-    if (next < all.calls.size()) {
-      const llvm::Function* callee = all.calls[next++]->getCalledFunction();
-      const bool waits = llvm::any_of(work, [&](const auto& w) { return w.first == callee; });
-      if (!waits && !known_.contains({callee, {}})) work.emplace_back(callee, 0);
-      continue;
-    }
-    const llvm::Function* done = one;
-    work.pop_back();
-    known_.emplace(std::pair{done, Given{}}, compute(*done, {}, 0));
+void Returns::note_functions(const Progress& progress, std::size_t all) {
+  std::vector<const llvm::Function*> functions;
+  std::map<const llvm::Function*, std::uint32_t> ids;
+  for (const llvm::Function& f : program_.module()) {
+    if (f.isDeclaration()) continue;
+    ids.emplace(&f, static_cast<std::uint32_t>(functions.size()));
+    functions.push_back(&f);
+    most_ += kMostForEach * facts(f).size;
   }
+  Graph graph;
+  for (const llvm::Function* f : functions) {
+    for (const llvm::CallBase* call : facts(*f).calls)
+      graph.targets.push_back(ids.at(call->getCalledFunction()));
+    graph.end_node();
+  }
+  const Components found = components(graph);
+  std::vector<std::vector<const llvm::Function*>> circles(found.count);
+  for (std::uint32_t f = 0; f < functions.size(); ++f) circles[found.of[f]].push_back(functions[f]);
+  std::size_t done = 0;
+  for (const auto& circle : circles) {
+    for (int round = 0; round < (circle.size() > 1 ? 2 : 1); ++round) {
+      std::vector<Result> results;
+      for (const llvm::Function* f : circle) {
+        progress("returns", done, all);
+        results.push_back(compute(*f, {}, 0));
+      }
+      for (std::size_t n = 0; n < circle.size(); ++n) {
+        whatever_[circle[n]] = results[n];
+        known_.erase(circle[n]);  // it was found by what was known till then
+      }
+    }
+    done += circle.size();
+  }
+}
+
+Result Returns::whatever(const llvm::Function& f) const {
+  const auto found = whatever_.find(&f);
+  return found == whatever_.end() ? kAny : found->second;
+}
+
+// Whether there is enough left. If not, nothing that was begun for the call is gone on with.
+bool Returns::spend(std::size_t work) {
+  const bool enough = work < work_left_;
+  work_left_ = enough ? work_left_ - work : 0;
+  return enough;
 }
 
 Result Returns::of(const llvm::CallBase& call, const Known& known, int depth) {
@@ -116,11 +161,21 @@ Result Returns::of(const llvm::CallBase& call, const Known& known, int depth) {
         call.getArgOperand(a)->getType() == f->getArg(a)->getType())
       given.emplace_back(a, range->getSingleElement()->getSExtValue());
   }
-  if (const auto found = known_.find({f, given}); found != known_.end()) return found->second;
-  if (depth >= kMostCalls || !open_.emplace(f, given).second) return kAny;
+  if (given.empty()) return whatever(*f);
+  if (depth == 0) work_left_ = work_ < most_ ? kMostForOne : kFewWork;
+  const auto known_here = known_.find(f);
+  if (known_here != known_.end()) {
+    const auto found = known_here->second.find({depth, given});
+    // It counts as if it were found anew: what came before says nothing.
+    if (found != known_here->second.end())
+      return spend(found->second.work) ? found->second.result : whatever(*f);
+  }
+  const std::size_t before = work_left_;
+  if (!spend(all.size + 1)) return whatever(*f);
+  work_ += all.size + 1;
   const Result result = compute(*f, given, depth + 1);
-  open_.erase({f, given});
-  known_.emplace(std::pair{f, given}, result);
+  if (work_left_ == 0) return whatever(*f);
+  known_[f].emplace(std::pair{depth, given}, Found{result, before - work_left_});
   return result;
 }
 
@@ -190,6 +245,7 @@ Result Returns::compute(const llvm::Function& f, const Given& given, int depth) 
   give();
   for (const llvm::CallBase* call : all.calls) {
     const Result result = of(*call, view.known, depth);
+    if (depth > 0 && work_left_ == 0) return kAny;
     const auto full = full_range(call->getType());
     if (!result)
       view.known.set(call, Range(full ? full->getBitWidth() : 1, false));
@@ -218,11 +274,8 @@ Result Returns::compute(const llvm::Function& f, const Given& given, int depth) 
 bool note_returns(Program& program, const Progress& progress) {
   Returns returns(program);
   const std::size_t functions = program.module().size();
-  std::size_t done = 0;
-  for (const llvm::Function& f : program.module()) {
-    progress("returns", done++, 2 * functions);
-    if (!f.isDeclaration()) returns.begin(f);
-  }
+  std::size_t done = functions;
+  returns.note_functions(progress, 2 * functions);
   std::vector<std::pair<llvm::CallBase*, Result>> found;
   for (llvm::Function& f : program.module()) {
     progress("returns", done++, 2 * functions);

@@ -3,6 +3,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
+#include <unistd.h>
 
 #include "solver.h"
 
@@ -17,6 +18,20 @@ bool is_librarys(const llvm::AllocaInst& local) {
   return type != nullptr && type->hasName() &&
          (type->getName().starts_with("class.std::") ||
           type->getName().starts_with("struct.std::"));
+}
+
+// Whether the loop asks something of descriptor 0, 1 or 2.
+bool asks_for_standard(const llvm::Loop& loop) {
+  return llvm::any_of(loop.blocks(), [](const llvm::BasicBlock* block) {
+    return llvm::any_of(*block, [](const llvm::Instruction& i) {
+      const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+      if (call == nullptr || call->arg_size() == 0) return false;
+      const auto* number = llvm::dyn_cast<llvm::ConstantInt>(call->getArgOperand(0));
+      return number != nullptr && number->getValue().ule(STDERR_FILENO) &&
+             llvm::any_of(call->users(),
+                          [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
+    });
+  });
 }
 
 }  // namespace
@@ -114,8 +129,9 @@ bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
                      [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
 }
 
-// The same of two that come in an array, if nobody reads it: `int fds[2]; pipe(fds);`
-bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) const {
+// The same of two that come in an array which nobody reads, in a loop that asks for the standard
+// numbers: `while (fcntl(2, F_GETFD) == -1) pipe(fds);`
+bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) {
   if (place.kind != Place::Kind::kArgument || place.stars == 0) return false;
   const llvm::Value* given = call.getArgOperand(static_cast<unsigned>(place.first));
   const auto* array = llvm::dyn_cast<llvm::AllocaInst>(address_of(given, memory_.layout()).root);
@@ -124,7 +140,9 @@ bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) const
     return other != nullptr &&
            (other->isLifetimeStartOrEnd() || other->getCalledOperand() == call.getCalledOperand());
   };
-  return array != nullptr && llvm::all_of(array->users(), [&](const llvm::User* u) {
+  const llvm::Loop* loop = loops(*call.getFunction()).getLoopFor(call.getParent());
+  return array != nullptr && loop != nullptr && asks_for_standard(*loop) &&
+         llvm::all_of(array->users(), [&](const llvm::User* u) {
            return only_given(u) ||
                   (llvm::isa<llvm::GetElementPtrInst>(u) && llvm::all_of(u->users(), only_given));
          });

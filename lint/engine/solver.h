@@ -87,6 +87,16 @@ class Solver {
     }
   };
   using Ranges = std::vector<std::pair<unsigned, Range>>;  // of parameters
+  struct Question {
+    const llvm::Instruction* at;
+    const llvm::Value* condition;
+    bool answer;
+  };
+  struct Asked {  // what a question reads
+    const llvm::LoadInst* load;
+    const Bits& cells;
+    std::uint64_t bits;  // of it that count
+  };
   struct Exit {
     Fact fact;
     std::optional<Range> returned;
@@ -164,6 +174,7 @@ class Solver {
   const std::vector<const llvm::CallBase*>& calls_about(std::size_t property, std::uint32_t cell);
   Error error_at(const State& state, const Rule& rule, const llvm::Instruction& i);
   bool is_given(const State& state);
+  static bool is_noted(const Context& context, const Error& error);
   void add_error(ContextId context, Error error);
   void bubble(const Waiting& waiting, ContextId callee, const Error& error);
   bool is_named_behind(const Waiting& waiting);
@@ -230,9 +241,15 @@ class Solver {
     return mark_of(value, at, known) != kAnyOffset;
   }
   bool are_members(const llvm::Instruction* begin, const llvm::Instruction* end);
+  static int parameter(const llvm::Value* value);
+  // questions.cpp
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
   bool is_answered_otherwise(const State& state);
-  static int parameter(const llvm::Value* value);
+  bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to);
+  bool may_change(const llvm::Function& f, const Asked& asked,
+                  llvm::function_ref<bool(const llvm::Instruction&)> lies_there);
+  bool may_change(const llvm::Instruction& i, const Asked& asked);
+  bool may_change(const llvm::CallBase& call, const Asked& asked);
 
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);
@@ -242,7 +259,7 @@ class Solver {
                    const llvm::Instruction& at, const char* what);
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
-  bool takes_numbers(const Place& place, const llvm::CallBase& call) const;
+  bool takes_numbers(const Place& place, const llvm::CallBase& call);
   bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
   bool leads_to(const llvm::CallBase& call, const llvm::Instruction& place);
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
@@ -266,7 +283,7 @@ class Solver {
 
   void report(ContextId first);
   void tell(const Context& context, const Error& error);
-  bool is_possible(const Context& context, const Error& error) const;
+  bool is_possible(const Context& context, const Error& error);
   const Property& property(const Fact& f) const { return properties_[f.property]; }
 
   Program& program_;
@@ -301,7 +318,10 @@ class Solver {
   std::size_t all_steps_ = 0;  // of beginnings that are done with
   std::size_t given_up_ = 0;
   std::vector<Finding> findings_;
-  std::set<std::tuple<const Property*, const void*, const void*>> told_;
+  // Which finding.
+  std::map<std::tuple<const Property*, const void*, const void*>, std::size_t> told_;
+  // Of two reads of one place: whether what is written between them may change those bits.
+  std::map<std::tuple<const llvm::LoadInst*, const llvm::LoadInst*, std::uint64_t>, bool> changed_;
 };
 
 }  // namespace lint

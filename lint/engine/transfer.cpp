@@ -44,6 +44,47 @@ std::int64_t first_array(llvm::Type* type, const llvm::DataLayout& layout) {
   return static_cast<std::int64_t>(layout.getTypeAllocSize(first).getFixedValue());
 }
 
+enum class Kept : std::uint8_t { kNothing, kRecord, kPointer };
+
+// What is put at the place, or in the record that lies there.
+Kept kept_at(const llvm::GetElementPtrInst& place, int depth = 3) {
+  const bool record =
+      place.getSourceElementType()->isStructTy() || place.getResultElementType()->isStructTy();
+  Kept kept = Kept::kNothing;
+  for (const llvm::User* user : place.users()) {
+    if (const auto* within = llvm::dyn_cast<llvm::GetElementPtrInst>(user)) {
+      if (depth > 0) kept = std::max(kept, kept_at(*within, depth - 1));
+    } else if (const auto* call = llvm::dyn_cast<llvm::CallBase>(user)) {
+      if (record && !call->isLifetimeStartOrEnd() && !call->isDebugOrPseudoInst())
+        kept = std::max(kept, Kept::kRecord);
+    } else if (const auto* store = llvm::dyn_cast<llvm::StoreInst>(user);
+               store != nullptr && store->getPointerOperand() == &place) {
+      const llvm::Value* value = store->getValueOperand();
+      if (value->getType()->isPointerTy() && !llvm::isa<llvm::ConstantPointerNull>(value))
+        return Kept::kPointer;
+      if (record && !llvm::isa<llvm::BinaryOperator>(value)) kept = std::max(kept, Kept::kRecord);
+    }
+  }
+  return kept;
+}
+
+// What the function keeps at that number in arrays.
+Kept kept_at(const llvm::Value& number) {
+  Kept kept = Kept::kNothing;
+  const auto look = [&](const llvm::Value& index) {
+    for (const llvm::User* user : index.users()) {
+      const auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(user);
+      if (place != nullptr && place->getPointerOperand() != &index)
+        kept = std::max(kept, kept_at(*place));
+    }
+  };
+  look(number);
+  for (const llvm::User* user : number.users()) {
+    if (llvm::isa<llvm::CastInst>(user)) look(*user);
+  }
+  return kept;
+}
+
 // Whether a test of the pointer, or of what else is read from its variable, can follow.
 bool is_tested(const llvm::Value* pointer) {
   const auto tested = [](const llvm::Value* v) {
@@ -357,15 +398,22 @@ void Solver::scalar(State& state, const llvm::Instruction& i) {
   }
 }
 
-// A descriptor that is a place in an array: what lies there knows of it. `table[fd]`
+// A descriptor at whose number in an array a pointer is put: that knows of it. `table[fd] = record`
+// A record that lies there itself may. What is only read or counted there knows nothing.
 void Solver::is_index(State& state, const llvm::GetElementPtrInst& place) const {
   if (property(state.fact).track != Track::kObject) return;
   for (const llvm::Use& index : place.indices()) {
     const llvm::Value* number = index.get();
     if (const auto* wide = llvm::dyn_cast<llvm::CastInst>(number)) number = wide->getOperand(0);
     if (llvm::isa<llvm::Constant>(number)) continue;
-    for (const Name& n : state.fact.names)
-      state.fact.escaped |= n.root == number && n.steps == 0 && n.kind == Name::Kind::kObject;
+    if (std::none_of(state.fact.names.begin(), state.fact.names.end(), [number](const Name& n) {
+          return n.root == number && n.steps == 0 && n.kind == Name::Kind::kObject;
+        })) {
+      continue;
+    }
+    const Kept kept = kept_at(*number);
+    state.fact.escaped |= kept == Kept::kPointer;
+    state.fact.guess |= kept == Kept::kRecord;
   }
 }
 

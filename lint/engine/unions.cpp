@@ -3,6 +3,7 @@
 
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/DerivedTypes.h>
+#include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
 
@@ -26,34 +27,66 @@ std::string plain(const llvm::StructType& type) {
   return name.ends_with(".anon") ? std::string() : name.str();
 }
 
-}  // namespace
-
-void Unions::note(const llvm::Module& part) {
-  for (llvm::StructType* type : part.getIdentifiedStructTypes()) {
-    const std::string name = plain(*type);
-    if (!name.empty() && type->isSized()) note(name, type, 0, part.getDataLayout());
+// What lies where in the type, by whatever records and unions that is said.
+void describe(llvm::Type* type, std::uint64_t offset, const llvm::DataLayout& layout,
+              llvm::raw_ostream& out) {
+  if (auto* array = llvm::dyn_cast<llvm::ArrayType>(type)) {
+    out << array->getNumElements() << '[';
+    describe(array->getElementType(), offset, layout, out);
+    out << ']';
+  } else if (auto* record = llvm::dyn_cast<llvm::StructType>(type)) {
+    const llvm::StructLayout* fields = layout.getStructLayout(record);
+    for (unsigned e = 0; e < record->getNumElements(); ++e) {
+      describe(record->getElementType(e), offset + fields->getElementOffset(e).getFixedValue(),
+               layout, out);
+    }
+  } else {
+    out << offset << ':' << *type << ' ';
   }
 }
 
-void Unions::note(const std::string& record, llvm::Type* part, std::uint64_t offset,
-                  const llvm::DataLayout& layout) {
+std::string described(llvm::StructType& type, const llvm::DataLayout& layout) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  describe(&type, 0, layout, out);
+  return text;
+}
+
+void find_unions(llvm::Type* part, std::uint64_t offset, const llvm::DataLayout& layout,
+                 std::vector<std::pair<std::uint64_t, std::uint64_t>>& places) {
   auto* type = llvm::dyn_cast<llvm::StructType>(part);
   if (type == nullptr) return;
   if (is_union(*type)) {
-    const std::pair place(offset, offset + layout.getTypeAllocSize(type).getFixedValue());
-    auto& places = places_[record];
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    places.emplace_back(offset, offset + layout.getTypeAllocSize(type).getFixedValue());
     return;
   }
   const llvm::StructLayout* fields = layout.getStructLayout(type);
   for (unsigned e = 0; e < type->getNumElements(); ++e) {
-    note(record, type->getElementType(e), offset + fields->getElementOffset(e).getFixedValue(),
-         layout);
+    find_unions(type->getElementType(e), offset + fields->getElementOffset(e).getFixedValue(),
+                layout, places);
   }
 }
 
-bool Unions::knows(const llvm::StructType& record, std::uint64_t offset) const {
-  const auto at = places_.find(plain(record));
+}  // namespace
+
+void Unions::note(const llvm::Module& part) {
+  const llvm::DataLayout& layout = part.getDataLayout();
+  for (llvm::StructType* type : part.getIdentifiedStructTypes()) {
+    const std::string name = plain(*type);
+    if (name.empty() || !type->isSized() || is_union(*type)) continue;
+    Places places;
+    find_unions(type, 0, layout, places);
+    const auto [at, added] = places_.try_emplace({name, described(*type, layout)}, places);
+    if (added) continue;
+    std::erase_if(at->second, [&](const auto& place) {
+      return std::find(places.begin(), places.end(), place) == places.end();
+    });
+  }
+}
+
+bool Unions::knows(llvm::StructType& record, std::uint64_t offset,
+                   const llvm::DataLayout& layout) const {
+  const auto at = places_.find({plain(record), described(record, layout)});
   return at != places_.end() &&
          std::any_of(at->second.begin(), at->second.end(), [offset](const auto& place) {
            return offset >= place.first && offset < place.second;
@@ -71,9 +104,9 @@ bool Unions::has_at(llvm::Type* type, std::uint64_t offset, const llvm::DataLayo
     }
     auto* record = llvm::dyn_cast<llvm::StructType>(type);
     if (record == nullptr) return false;
-    if (is_union(*record) || knows(*record, offset)) return true;
-    if (!record->isSized() || offset >= layout.getTypeAllocSize(record).getFixedValue())
-      return false;
+    if (!record->isSized()) return false;
+    if (is_union(*record) || knows(*record, offset, layout)) return true;
+    if (offset >= layout.getTypeAllocSize(record).getFixedValue()) return false;
     const llvm::StructLayout* places = layout.getStructLayout(record);
     const unsigned element = places->getElementContainingOffset(offset);
     offset -= places->getElementOffset(element).getFixedValue();

@@ -1,5 +1,5 @@
-// Where records have unions, by the names of their types. Read from each part of a program before
-// it is linked: the linker takes one type for another that looks alike.
+// Where records have unions, by the names of their types and what they hold. Read from each part of
+// a program before it is linked: the linker takes one type for another that looks alike.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -19,10 +19,11 @@ class Unions {
   bool has_at(llvm::Type* type, std::uint64_t offset, const llvm::DataLayout& layout) const;
 
  private:
-  void note(const std::string& record, llvm::Type* part, std::uint64_t offset,
-            const llvm::DataLayout& layout);
-  bool knows(const llvm::StructType& record, std::uint64_t offset) const;
-  std::map<std::string, std::vector<std::pair<std::uint64_t, std::uint64_t>>> places_;
+  using Places = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // from, to
+  bool knows(llvm::StructType& record, std::uint64_t offset, const llvm::DataLayout& layout) const;
+  // By a record's name and what lies where in it: two of one name may be two records. Of two that
+  // look alike, what both have.
+  std::map<std::pair<std::string, std::string>, Places> places_;
 };
 
 }  // namespace lint

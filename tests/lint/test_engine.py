@@ -312,17 +312,40 @@ def test_says_nothing_of_right_programs(source: Path, tmp_path: Path) -> None:
     assert findings(source, folder=tmp_path) == []
 
 
+def linked(folder: Path, *sources: Path) -> list[dict[str, Any]]:
+    """What the engine says of heap memory in the parts of one program, possible or not."""
+    parts = []
+    for source in sources:
+        parts.append(folder / f"{source.stem}.bc")
+        subprocess.run(["clang-19", *OPTIONS, source, "-o", parts[-1]], check=True)
+    heap = ROOT / "lint/properties/heap.prop"
+    done = subprocess.run([ENGINE, "--property", heap, *parts], capture_output=True, check=True)
+    return list(json.loads(done.stdout)["findings"])
+
+
 def test_a_union_is_one_after_linking(tmp_path: Path) -> None:
     """LLVM's linker takes a union of pointers for a record of another part that has one."""
     other = tmp_path / "other.c"
     other.write_text("struct box { void *p; };\nvoid *unbox(struct box *b) { return b->p; }\n")
-    parts = []
-    for source in (other, HERE / "right/members_of_a_union.c"):
-        parts.append(tmp_path / f"{source.stem}.bc")
-        subprocess.run(["clang-19", *OPTIONS, source, "-o", parts[-1]], check=True)
-    heap = ROOT / "lint/properties/heap.prop"
-    done = subprocess.run([ENGINE, "--property", heap, *parts], capture_output=True, check=True)
-    assert json.loads(done.stdout)["findings"] == []
+    found = linked(tmp_path, other, HERE / "right/members_of_a_union.c")
+    assert [f["possible"] for f in found] == [True]
+
+
+@pytest.mark.parametrize("first", ["long k;", "int n, m;"], ids=["another", "alike"])
+def test_two_records_of_one_name_are_two(first: str, tmp_path: Path) -> None:
+    """That another part has a union in its record of that name says nothing of this one."""
+    other, source = tmp_path / "other.c", tmp_path / "source.c"
+    other.write_text(
+        f"struct node {{ {first} union {{ char *s; int *t; }} u; }};\n"
+        "char *text(struct node *n) { return n->u.s; }\n"
+    )
+    source.write_text(
+        HEAD + "struct node { int n, m; char *s; };\n"
+        "static void drop(struct node *x) { if (x->n) free(x->s); if (x->m) free(x->s); }\n"
+        "int main(int n, char **v) { struct node x = {n, n > 1, strdup(v[0])}; drop(&x); return 0; }"
+    )
+    for parts in ((other, source), (source, other)):
+        assert [f["possible"] for f in linked(tmp_path, *parts)] == [False]
 
 
 POSSIBLE = sorted((HERE / "possible").glob("*.c*"))
@@ -369,6 +392,21 @@ def test_what_is_found_hangs_on_no_order(tmp_path: Path) -> None:
         source = tmp_path / f"{number}.c"
         source.write_text(head + text)
         assert [f["steps"][0]["function"] for f in findings(source, ["file"])] == ["never"]
+
+
+def test_constants_are_followed_for_a_bounded_time(tmp_path: Path) -> None:
+    """Each function passes a row of constants on to the next, so that there are a million."""
+    source = tmp_path / "a.c"
+    rows, levels = 24, 7
+    text = "static int f0(int a, int b, int c, int d) { return a + b + c + d; }\n"
+    for level in range(1, levels):
+        calls = "".join(f"r += f{level - 1}({i}, a, b, c);" for i in range(rows))
+        text += f"static int f{level}(int a, int b, int c, int d) {{ int r = d; {calls} return r; }}\n"
+    source.write_text(
+        HEAD + text + f"int main(int n, char **v) {{ char *p = malloc(8); free(p);\n"
+        f"if (f{levels - 1}(1, 2, 3, 4) == n) free(p); return 0; }}"
+    )
+    assert [f["steps"][-1]["function"] for f in findings(source, ["heap"])] == ["main"]
 
 
 @pytest.mark.parametrize("number", ["abc", "", "12x", "-1", "99999999999999999999999"])
