@@ -41,7 +41,9 @@ def analysis(
     subprocess.run([*clang, *OPTIONS, source, "-o", bitcode], check=True)
     words = [w for k in kinds for w in ("--property", ROOT / f"lint/properties/{k}.prop")]
     words += options
-    done = subprocess.run([ENGINE, *words, bitcode], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ENGINE, *words, bitcode], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -342,7 +344,8 @@ def test_two_records_of_one_name_are_two(first: str, tmp_path: Path) -> None:
     source.write_text(
         HEAD + "struct node { int n, m; char *s; };\n"
         "static void drop(struct node *x) { if (x->n) free(x->s); if (x->m) free(x->s); }\n"
-        "int main(int n, char **v) { struct node x = {n, n > 1, strdup(v[0])}; drop(&x); return 0; }"
+        "int main(int n, char **v) { struct node x = {n, n > 1, strdup(v[0])};\n"
+        "drop(&x); return 0; }"
     )
     for parts in ((other, source), (source, other)):
         assert [f["possible"] for f in linked(tmp_path, *parts)] == [False]
@@ -395,13 +398,14 @@ def test_what_is_found_hangs_on_no_order(tmp_path: Path) -> None:
 
 
 def test_constants_are_followed_for_a_bounded_time(tmp_path: Path) -> None:
-    """Each function passes a row of constants on to the next, so that there are a million."""
+    """Each function passes a row of constants on to the next, so that there are millions."""
     source = tmp_path / "a.c"
-    rows, levels = 24, 7
+    rows, levels = 40, 7
     text = "static int f0(int a, int b, int c, int d) { return a + b + c + d; }\n"
     for level in range(1, levels):
         calls = "".join(f"r += f{level - 1}({i}, a, b, c);" for i in range(rows))
-        text += f"static int f{level}(int a, int b, int c, int d) {{ int r = d; {calls} return r; }}\n"
+        text += f"static int f{level}(int a, int b, int c, int d) {{\n"
+        text += f"int r = d; {calls} return r; }}\n"
     source.write_text(
         HEAD + text + f"int main(int n, char **v) {{ char *p = malloc(8); free(p);\n"
         f"if (f{levels - 1}(1, 2, 3, 4) == n) free(p); return 0; }}"
