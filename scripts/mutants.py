@@ -224,7 +224,9 @@ class Tree:
             link = self.source / name
             if not link.is_symlink():
                 link.symlink_to(target, target_is_directory=True)
-        self.check(["cmake", "-S", str(self.source), "-B", str(self.build), *CONFIGURE])
+        # Without a folder for libraries there is no engine of `strata lint` (cmake/StrataLint.cmake).
+        libraries = f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={self.build / 'lib'}"
+        self.check(["cmake", "-S", str(self.source), "-B", str(self.build), libraries, *CONFIGURE])
 
     def check(self, command: list[str]) -> None:
         """Runs a command without which nothing else can be done."""

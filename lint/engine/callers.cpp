@@ -123,7 +123,7 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   const llvm::Instruction* origin = root.origin;
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
-    if (!direct || program_.ends(*site) || !leads_to(*site, *root.start)) continue;
+    if (!direct || program_.ends(*site) || !leads_to(*site, {}, root, kMostDepth)) continue;
     if ((steps_ += 30) > most_work_) return;
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
@@ -155,25 +155,33 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   }
 }
 
-// Whether the branches above a place in the callee allow the constants that the call passes:
-// `checkdir(0, INIT)` gets nowhere where `(flag & MASK) == APPEND` was asked.
-bool Solver::leads_to(const llvm::CallBase& call, const llvm::Instruction& place) {
+// Whether the branches above where it went on in the callee, and above where it began in what that
+// called, allow the constants that the call passes: `checkdir(0, INIT)` gets nowhere where
+// `(flag & MASK) == APPEND` was asked. `passed` is what is known where the call is.
+bool Solver::leads_to(const llvm::CallBase& call, Known passed, const Context& root, int depth) {
+  ++steps_;
+  const Fact none;
   Known given;
-  for (const llvm::Argument& parameter : place.getFunction()->args()) {
+  const Reasoning there(passed, none, Track::kAddress);
+  for (const llvm::Argument& parameter : root.function->args()) {
     const int at =
-        Memory::argument_for(call, place.getFunction(), static_cast<int>(parameter.getArgNo()));
+        Memory::argument_for(call, root.function, static_cast<int>(parameter.getArgNo()));
     if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
     const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
-    const auto* number = llvm::dyn_cast<llvm::ConstantInt>(actual);
-    if (number != nullptr && number->getType() == parameter.getType())
-      given.set(&parameter, Range(number->getValue()));
+    if (!actual->getType()->isIntegerTy() || actual->getType() != parameter.getType()) continue;
+    const auto number = there.range(actual);
+    if (number && number->isSingleElement()) given.set(&parameter, *number);
   }
-  const Fact none;
-  const Edges above = edges_above(dominators(*place.getFunction()), place);
-  return std::all_of(above.begin(), above.end(), [&](const auto& edge) {
+  const Edges above = edges_above(dominators(*root.function), *root.start);
+  const bool allowed = std::all_of(above.begin(), above.end(), [&](const auto& edge) {
     Known known = given;
     Reasoning reasoning(known, none, Track::kAddress);
     return assume_edge(reasoning, *edge.first, *edge.second);
+  });
+  const auto* site = llvm::dyn_cast<llvm::CallBase>(root.start);
+  if (!allowed || root.belows.empty() || site == nullptr || depth == 0) return allowed;
+  return std::any_of(root.belows.begin(), root.belows.end(), [&](ContextId below) {
+    return leads_to(*site, given, contexts_[below], depth - 1);
   });
 }
 
@@ -193,6 +201,13 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
                    TraceId trace, const llvm::Instruction* origin, ContextId below) {
   const auto [at, added] = roots_.try_emplace({start, facts_.id(fact), origin}, kNone);
   if (!added) {
+    Context& context = contexts_[at->second];
+    const auto& belows = context.belows;
+    if (below != kNone && std::find(belows.begin(), belows.end(), below) == belows.end()) {
+      // Calls that lead to none of the others may lead to this one.
+      context.belows.push_back(below);
+      for (std::size_t n = 0; n < context.exits.size(); ++n) rising_.emplace_back(at->second, n);
+    }
     if (known.find(start) == nullptr) return;
   } else {
     at->second = static_cast<ContextId>(contexts_.size());
@@ -203,6 +218,7 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
     context.origin = origin;
     context.entry = fact;
     context.below = below;
+    if (below != kNone) context.belows.push_back(below);
     context.depth = below == kNone ? 0 : contexts_[below].depth + 1;
   }
   for (Known& view : views_at(*start, std::move(known))) {

@@ -122,7 +122,8 @@ class Solver {
     const llvm::Instruction* start = nullptr;
     const llvm::Instruction* origin = nullptr;
     Fact entry;
-    ContextId below = kNone;  // of a root: the one that it went on from
+    ContextId below = kNone;        // of a root: the one that it went on from
+    std::vector<ContextId> belows;  // all of those
     int depth = 0;
     bool released = false;
     std::vector<Waiting> callers;
@@ -261,7 +262,7 @@ class Solver {
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool takes_numbers(const Place& place, const llvm::CallBase& call);
   bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
-  bool leads_to(const llvm::CallBase& call, const llvm::Instruction& place);
+  bool leads_to(const llvm::CallBase& call, Known passed, const Context& root, int depth);
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
              const Ranges& wanted) const;
 
