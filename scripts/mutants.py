@@ -224,7 +224,7 @@ class Tree:
             link = self.source / name
             if not link.is_symlink():
                 link.symlink_to(target, target_is_directory=True)
-        # Without a folder for libraries there is no engine of `strata lint` (cmake/StrataLint.cmake).
+        # Without a folder for libraries cmake/StrataLint.cmake makes no engine.
         libraries = f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={self.build / 'lib'}"
         self.check(["cmake", "-S", str(self.source), "-B", str(self.build), libraries, *CONFIGURE])
 
