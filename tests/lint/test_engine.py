@@ -326,9 +326,13 @@ def linked(folder: Path, *sources: Path) -> list[dict[str, Any]]:
 
 
 def test_a_union_is_one_after_linking(tmp_path: Path) -> None:
-    """LLVM's linker takes a union of pointers for a record of another part that has one."""
+    """LLVM's linker takes a union of pointers for a record of another part that has one; another
+    record of that name says nothing of it."""
     other = tmp_path / "other.c"
-    other.write_text("struct box { void *p; };\nvoid *unbox(struct box *b) { return b->p; }\n")
+    other.write_text(
+        "struct box { void *p; };\nvoid *unbox(struct box *b) { return b->p; }\n"
+        "struct node { long k[3]; };\nlong first(struct node *n) { return n->k[0]; }\n"
+    )
     found = linked(tmp_path, other, HERE / "right/members_of_a_union.c")
     assert [f["possible"] for f in found] == [True]
 
