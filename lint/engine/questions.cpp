@@ -239,6 +239,20 @@ const llvm::CallBase* only_call(const llvm::Function& from, const llvm::Function
 
 }  // namespace
 
+// Whether what the function reads may be changed between the two places.
+bool Solver::may_answer_anew(const llvm::Function& asked, const llvm::Instruction& from,
+                             const llvm::Instruction& to) {
+  std::optional<Between> between;
+  return llvm::any_of(llvm::instructions(asked), [&](const llvm::Instruction& i) {
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(&i);
+    if (load == nullptr) return false;
+    if (!between) between.emplace(from, to, loop_around(loops(*to.getFunction()), from, to));
+    const Asked what{load, memory_.points(load->getPointerOperand()), ~std::uint64_t{0}};
+    return may_change(*to.getFunction(), what,
+                      [&](const llvm::Instruction& w) { return &w != &from && between->has(w); });
+  });
+}
+
 // Whether a question decided that the object began, and is asked once more where it was lost: the
 // way on which the answers differ is none. `if (strcmp(name, "-")) fclose(f);`
 bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end) {
@@ -265,7 +279,10 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
         continue;
       }
       const llvm::CallBase* again = asked(other->getCondition());
-      if (again != nullptr && asks_the_same(*call, *again, {to, here})) return true;
+      if (again != nullptr && asks_the_same(*call, *again, {to, here}) &&
+          !may_answer_anew(*call->getCalledFunction(), *here, *again)) {
+        return true;
+      }
     }
   }
   return false;

@@ -155,6 +155,8 @@ void Solver::finish(ContextId first) {
   if (all_steps_ > most_in_all_) most_work_ = kFewWork;
   judge_ends(first);
   report(first);
+  all_steps_ += steps_;  // of what was asked to tell it
+  steps_ = 0;
   gone_round_.clear();
   if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;
   seen_.clear();

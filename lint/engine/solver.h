@@ -245,6 +245,8 @@ class Solver {
   static int parameter(const llvm::Value* value);
   // questions.cpp
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
+  bool may_answer_anew(const llvm::Function& asked, const llvm::Instruction& from,
+                       const llvm::Instruction& to);
   bool is_answered_otherwise(const State& state);
   bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to);
   bool may_change(const llvm::Function& f, const Asked& asked,

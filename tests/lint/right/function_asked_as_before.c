@@ -1,0 +1,31 @@
+// Right: a function says whether the file is open, and what it reads is left as it is.
+#include <stdio.h>
+
+struct queue {
+  int count, written;
+  char items[8];
+};
+
+static int has_items(const struct queue* q) { return q->count > 0; }
+
+static void drain(struct queue* q) {
+  for (int i = 0; i < q->count; ++i) putchar(q->items[i]);
+  q->written++;
+}
+
+int spill(struct queue* q, const char* name) {
+  FILE* f = NULL;
+  if (has_items(q)) {
+    f = fopen(name, "w");
+    if (!f) return -1;
+    fputc('a', f);
+  }
+  drain(q);
+  if (has_items(q)) fclose(f);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  struct queue q = {argc, 0, {0}};
+  return spill(&q, argv[0]);
+}
