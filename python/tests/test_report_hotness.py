@@ -66,6 +66,7 @@ def test_the_collector_is_measured_between_samples() -> None:
     [
         ({"rounds": 0}, "No round"),
         ({"epochs_given_up": 6}, "6 of 50 rounds"),
+        ({"aborted_in_use": 2000, "moves": 1999}, "2,000 moves were stopped"),
         ({"aborted_no_memory": 20}, "no memory"),
         ({"aborted_near_limit": 20}, "no memory"),
         ({"paged_out_bytes": 0}, "swap"),

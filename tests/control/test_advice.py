@@ -18,7 +18,7 @@ import pytest
 from blackbox import Lab, wait_until
 from command import good
 from strata.processes import find_process
-from strata.report import advice_time, contexts, model, tiers
+from strata.report import advice_time, contexts, hotness, model, tiers
 from strata.report.advice import Advice, Level
 from strata.report.advice_memory import Caches
 from strata.report.command import gather
@@ -26,6 +26,7 @@ from test_reach import wait_for_socket
 from test_report import rss
 
 CASES = Path(__file__).resolve().parent / "advice_cases.c"
+HOT_CASES = CASES.with_name("advice_hot_cases.cpp")
 FINE = {"STRATA_SAMPLE": "64K"}
 ALWAYS = {"STRATA_CONTROL": "always"}
 HELD = {"STRATA_RELEASE": "off"}  # nothing goes back by itself before the advice is followed
@@ -38,7 +39,9 @@ time.sleep(600)
 
 
 @contextlib.contextmanager
-def running(lab: Lab, *command: str | int, env: Mapping[str, str] | None = None) -> Iterator[int]:
+def running(
+    lab: Lab, *command: str | Path | int, env: Mapping[str, str] | None = None
+) -> Iterator[int]:
     """A case of advice_cases.c, or a command by its path, that has said it is ready."""
     lab.require_strata()
     program = () if Path(str(command[0])).is_absolute() else (lab.build(CASES),)
@@ -53,6 +56,7 @@ SECTIONS = {
     "churn-stacks": contexts.churn_section,
     "coverage": tiers.coverage_section,
     "fragmentation": tiers.fragmentation_section,
+    "hotness": hotness.section,
     "lifetimes": contexts.lifetime_section,
     "live-stacks": contexts.live_section,
     "map": tiers.map_section,
@@ -366,3 +370,29 @@ def test_python_s_own_arenas(lab: Lab, tmp_path: Path) -> None:
         found = Report(pid, tmp_path / "b")
     assert "of RSS is the program's own objects" in found["resident"].text
     assert "(<string>) holds" in found["live-stacks"].text, "the program's own lines"
+
+
+def test_objects_that_nobody_moves(lab: Lab, tmp_path: Path) -> None:
+    program = lab.build_linked(HOT_CASES)
+    with running(lab, program, "alone", 0) as pid:
+        said = Report(pid, tmp_path / "a")["hotness"]
+        assert "No round has run yet" in said.text
+    with running(lab, program, "alone", 1) as pid:
+        assert "No round" not in Report(pid, tmp_path / "b")["hotness"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "checks", "why"),
+    [
+        ("waits", 0, "an operation did not end within 0.1 s"),
+        ("many", 1, "let one use fewer objects"),
+    ],
+)
+def test_operations_that_wait(lab: Lab, tmp_path: Path, name: str, checks: int, why: str) -> None:
+    program = lab.build_linked(HOT_CASES, f"-DSTRATA_HOT_CHECK={checks}")
+    with running(lab, program, name, 0) as pid:
+        said = Report(pid, tmp_path / "a")["hotness"]
+        assert why in said.text, said
+    with running(lab, program, name, 1) as pid:
+        said = Report(pid, tmp_path / "b")["hotness"]
+        assert why not in said.text, said

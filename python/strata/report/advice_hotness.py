@@ -11,6 +11,7 @@ from strata.stats import human
 MOST_WINDOWS = 32
 HIGH_RATE = 0.02  # twice the default target
 MANY_GIVEN_UP = 0.1  # of the rounds
+ENOUGH_MOVES = 1000
 MUCH_OF_A_CORE = 0.02  # twice what the collector takes by default
 
 
@@ -34,6 +35,13 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
         return look(
             f"{given_up:,} of {rounds:,} rounds were given up because an operation did not end "
             "within 0.1 s. End each hot_scope before the thread waits for anything."
+        )
+    stopped = counts["aborted_in_use"]
+    if stopped > ENOUGH_MOVES and stopped > counts["moves"]:
+        return look(
+            f"{stopped:,} moves were stopped because an operation was using the object, or many at "
+            f"once; {counts['moves']:,} succeeded. End each hot_scope before the thread waits for "
+            "anything, and let one use fewer objects."
         )
     if counts["aborted_no_memory"] + counts["aborted_near_limit"] > MANY_GIVEN_UP * rounds:
         return look(

@@ -1,0 +1,78 @@
+// Programs with objects that move, each kept from it in one way, and, with a second argument, as
+// the report's advice wants them. Each says "ready" and goes on as it is.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "strata/hot_ptr.h"
+
+namespace {
+
+struct Node {
+  char bytes[200];
+};
+using Nodes = std::vector<strata::hot_ptr<Node>>;
+
+void Sleep(long ms) {
+  const timespec time{ms / 1000, ms % 1000 * 1'000'000};
+  nanosleep(&time, nullptr);
+}
+
+// Others each time, so that there is always something to move.
+void Use(strata::hot_scope& scope, const Nodes& nodes, int round, size_t count = 40) {
+  for (size_t i = 0; i < count; ++i)
+    nodes[(static_cast<size_t>(round) * count + i) % nodes.size()].get(scope)->bytes[0] = 1;
+}
+
+Nodes Make(strata::hot_domain& domain) {
+  Nodes nodes;
+  for (int i = 0; i < 20'000; ++i) nodes.push_back(domain.make<Node>());
+  return nodes;
+}
+
+// Nobody collects.
+void Alone(bool followed) {
+  strata::hot_domain::options options;
+  options.thread = false;
+  strata::hot_domain domain{options};
+  const Nodes nodes = Make(domain);
+  for (int i = 0;; ++i) {
+    {
+      strata::hot_scope scope(domain);
+      Use(scope, nodes, i);
+    }
+    if (followed) domain.collect_now();
+    if (i == 20) puts("ready"), fflush(stdout);
+    Sleep(20);
+  }
+}
+
+// An operation waits for something, or uses much for long.
+void Waits(size_t count, bool followed) {
+  strata::hot_domain::options options;
+  options.period_ms = 20;
+  options.cpu_share = 1;
+  strata::hot_domain domain{options};
+  const Nodes nodes = Make(domain);
+  for (int i = 0;; ++i) {
+    {
+      strata::hot_scope scope(domain);
+      Use(scope, nodes, i, followed ? 40 : count);
+      if (!followed) Sleep(300);
+    }
+    if (followed) Sleep(300);
+    if (i == 10) puts("ready"), fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool followed = argc > 2 && atoi(argv[2]) != 0;
+  if (argc > 1 && !strcmp(argv[1], "alone")) Alone(followed);
+  if (argc > 1 && !strcmp(argv[1], "waits")) Waits(40, followed);
+  if (argc > 1 && !strcmp(argv[1], "many")) Waits(2000, followed);
+  return 2;
+}
