@@ -157,7 +157,7 @@ TEST_F(LargeBlocksTest, OneMovesToWhereItBeginsLikewise) {
   EXPECT_EQ(heap_->large().counts().blocks, 0u);
 }
 
-TEST_F(LargeBlocksTest, OneThatBeginsElsewhereIsCopied) {
+TEST_F(LargeBlocksTest, OneThatBeginsElsewhereIsNotMoved) {
   constexpr size_t kMiB = 1 << 20;
   kernel_.most_moved = HugePages(2);
   void* rest = Take(40 * kMiB);
