@@ -9,19 +9,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "any_index.h"
+#include "effort.h"
 #include "history.h"
-#include "index/chm_table.h"
-#include "index/coarse_skiplist.h"
-#include "index/fraser_skiplist.h"
-#include "index/harris_table.h"
-#include "index/herlihy_skiplist.h"
-#include "index/pugh_table.h"
-#include "tree_kinds.h"
+#include "key_kinds.h"
 
 namespace crest {
 namespace {
@@ -29,18 +26,6 @@ namespace {
 constexpr unsigned kThreads = 3;
 constexpr unsigned kKeys = 5;
 constexpr unsigned kOthers = 120;
-
-using Kinds =
-    testing::Types<TreeKind<HarrisTable, PlainValues>, TreeKind<HarrisTable, GuidedValues>,
-                   TreeKind<PughTable, PlainValues>, TreeKind<PughTable, GuidedValues>,
-                   TreeKind<ChmTable, PlainValues>, TreeKind<ChmTable, GuidedValues>,
-                   TreeKind<CoarseSkiplist, PlainValues>, TreeKind<CoarseSkiplist, GuidedValues>,
-                   TreeKind<FraserSkiplist, PlainValues>, TreeKind<FraserSkiplist, GuidedValues>,
-                   TreeKind<HerlihySkiplist, PlainValues>, TreeKind<HerlihySkiplist, GuidedValues>,
-                   TreeKind<CoarseBTree, PlainValues>, TreeKind<CoarseBTree, GuidedValues>,
-                   TreeKind<OccBTree, PlainValues>, TreeKind<OccBTree, GuidedValues>,
-                   TreeKind<Masstree, PlainValues>, TreeKind<Masstree, GuidedValues>,
-                   TreeKind<Art, PlainValues>, TreeKind<Art, GuidedValues>>;
 
 // A number many times over: one that was copied while it was written to shows.
 std::string ValueOf(uint64_t number) {
@@ -58,10 +43,8 @@ uint64_t NumberOf(ValueView value) {
   return whole ? number : HistoryEvent::kNone;
 }
 
-template <class Kind>
-class Linearizability : public testing::Test {
+class Linearizability : public testing::TestWithParam<IndexKind> {
  protected:
-  using Scope = typename Kind::Scope;
   using Events = std::vector<std::vector<HistoryEvent>>;  // by key
 
   // One thread's part of a history.
@@ -81,56 +64,50 @@ class Linearizability : public testing::Test {
       }
     }
     void Disturb() {
-      Scope scope(test.test_->values);
+      AnyIndex::Scope scope(*test.index_);
       const std::string key = test.make_(random() % kOthers + kKeys, 1);
       if (random() % 2 == 0) {
-        EXPECT_TRUE(test.test_->index->Put(scope, key, "other"));
+        EXPECT_TRUE(scope.Put(key, "other"));
       } else {
-        test.test_->index->Remove(scope, key);
+        scope.Remove(key);
       }
     }
     void Record() {
       const unsigned key = random() % kKeys;
       const unsigned action = random() % 16;
-      if (action == 0 && Test::Index::ordered) return Scan();
-      Scope scope(test.test_->values);
+      if (action == 0 && test.index_->ordered()) return Scan();
+      AnyIndex::Scope scope(*test.index_);
       const uint64_t began = test.now_.fetch_add(1);
       HistoryEvent event{began, 0, HistoryEvent::Kind::kGet, HistoryEvent::kNone};
       if (action < 6) {
-        test.test_->index->Get(scope, test.keys_[key],
-                               [&](ValueView value) { event.value = NumberOf(value); });
+        scope.Get(test.keys_[key], [&](ValueView value) { event.value = NumberOf(value); });
       } else if (action < 12) {
         event.kind = HistoryEvent::Kind::kPut;
         event.value = ++written * kThreads + id;
-        EXPECT_TRUE(test.test_->index->Put(scope, test.keys_[key], ValueOf(event.value)));
+        EXPECT_TRUE(scope.Put(test.keys_[key], ValueOf(event.value)));
       } else {
         event.kind = HistoryEvent::Kind::kRemove;
-        event.value = test.test_->index->Remove(scope, test.keys_[key]) ? 1 : HistoryEvent::kNone;
+        event.value = scope.Remove(test.keys_[key]) ? 1 : HistoryEvent::kNone;
       }
       event.ended = test.now_.fetch_add(1);
       events[key].push_back(event);
     }
     void Scan() {
-      if constexpr (Test::Index::ordered) {
-        Scope scope(test.test_->values);
-        std::vector<uint64_t> seen(kKeys, HistoryEvent::kNone);
-        const uint64_t began = test.now_.fetch_add(1);
-        test.test_->index->Scan(scope, "", 2 * kOthers, [&](std::string_view key, ValueView value) {
-          const auto at = std::ranges::find(test.keys_, key);
-          if (at != test.keys_.end()) seen[at - test.keys_.begin()] = NumberOf(value);
-        });
-        const uint64_t ended = test.now_.fetch_add(1);
-        for (unsigned key = 0; key < kKeys; ++key)
-          events[key].push_back({began, ended, HistoryEvent::Kind::kGet, seen[key]});
-      }
+      AnyIndex::Scope scope(*test.index_);
+      std::vector<uint64_t> seen(kKeys, HistoryEvent::kNone);
+      const uint64_t began = test.now_.fetch_add(1);
+      scope.Scan("", 2 * kOthers, [&](std::string_view key, ValueView value) {
+        const auto at = std::ranges::find(test.keys_, key);
+        if (at != test.keys_.end()) seen[at - test.keys_.begin()] = NumberOf(value);
+      });
+      const uint64_t ended = test.now_.fetch_add(1);
+      for (unsigned key = 0; key < kKeys; ++key)
+        events[key].push_back({began, ended, HistoryEvent::Kind::kGet, seen[key]});
     }
   };
 
-  using Test = typename Kind::Test;
-
   void RunAndCheck(MakeKey make, uint64_t seed) {
-    Test test;
-    test_ = &test;
+    index_ = GetParam().make();
     started_ = 0;
     make_ = make;
     keys_.clear();
@@ -139,11 +116,12 @@ class Linearizability : public testing::Test {
     for (unsigned id = 0; id < kThreads; ++id)
       actors.push_back({*this, id, std::mt19937_64(seed + id)});
     {
-      const typename Test::Mover mover(test);
+      const auto mover = index_->Move();
       std::vector<std::thread> threads;
       for (Actor& actor : actors) threads.emplace_back([&actor] { actor.Run(600); });
       for (std::thread& thread : threads) thread.join();
     }
+    index_.reset();
     for (unsigned key = 0; key < kKeys; ++key) {
       KeyHistory history;
       for (Actor& actor : actors) history.push_back(std::move(actor.events[key]));
@@ -151,18 +129,19 @@ class Linearizability : public testing::Test {
     }
   }
 
-  Test* test_ = nullptr;
+  std::unique_ptr<AnyIndex> index_;
   MakeKey make_ = nullptr;
   std::vector<std::string> keys_;
   std::atomic<uint64_t> now_{1};
   std::atomic<unsigned> started_{0};
 };
-TYPED_TEST_SUITE(Linearizability, Kinds);
+INSTANTIATE_TEST_SUITE_P(Tables, Linearizability, testing::ValuesIn(Tables()), kNameOfKind);
+INSTANTIATE_TEST_SUITE_P(Trees, Linearizability, testing::ValuesIn(Trees()), kNameOfKind);
 
-TYPED_TEST(Linearizability, OfRecordedHistories) {
+TEST_P(Linearizability, OfRecordedHistories) {
   uint64_t seed = 1;
   for (const MakeKey make : kKeyKinds) {
-    for (int round = 0; round < kEffort; ++round) this->RunAndCheck(make, seed += kThreads);
+    for (int round = 0; round < kEffort; ++round) RunAndCheck(make, seed += kThreads);
   }
 }
 

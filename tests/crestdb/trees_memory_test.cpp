@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "tree_kinds.h"
+#include "any_index.h"
+#include "key_kinds.h"
 
 namespace {
 thread_local int t_calls_left = -1;  // below 0: all succeed
@@ -25,26 +27,23 @@ void* __wrap_malloc(size_t size) {
 namespace crest {
 namespace {
 
-template <class Kind>
-class TreesMemory : public testing::Test {
+class TreesMemory : public testing::TestWithParam<IndexKind> {
  protected:
   void CheckAll() {
-    typename Kind::Scope scope(tree_.values);
+    AnyIndex::Scope scope(*tree_);
     std::map<std::string, std::string> seen;
-    const size_t count = tree_.index->Scan(
-        scope, "", model_.size() + 10,
-        [&](std::string_view key, ValueView v) { seen[std::string(key)] = {v.data, v.size}; });
+    const size_t count = scope.Scan("", model_.size() + 10, [&](std::string_view key, ValueView v) {
+      seen[std::string(key)] = {v.data, v.size};
+    });
     ASSERT_EQ(count, model_.size());
     ASSERT_EQ(seen, model_);
   }
-  typename Kind::Test tree_;
+  const std::unique_ptr<AnyIndex> tree_ = GetParam().make();
   std::map<std::string, std::string> model_;
 };
-using Kinds = testing::Types<TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
-                             TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>>;
-TYPED_TEST_SUITE(TreesMemory, Kinds);
+INSTANTIATE_TEST_SUITE_P(All, TreesMemory, testing::ValuesIn(PlainTrees()), kNameOfKind);
 
-TYPED_TEST(TreesMemory, AFailedPutChangesNothing) {
+TEST_P(TreesMemory, AFailedPutChangesNothing) {
   std::mt19937_64 random(9);
   size_t failed = 0;
   int most = 0;
@@ -54,36 +53,36 @@ TYPED_TEST(TreesMemory, AFailedPutChangesNothing) {
       const std::string value = std::to_string(random());
       // Fails at the first allocation, then at the second, until there are enough.
       for (int calls = 0;; ++calls) {
-        typename TypeParam::Scope scope(this->tree_.values);
+        AnyIndex::Scope scope(*tree_);
         t_calls_left = calls;
-        const bool done = this->tree_.index->Put(scope, key, value);
+        const bool done = scope.Put(key, value);
         t_calls_left = -1;
         if (done) {
-          this->model_[key] = value;
+          model_[key] = value;
           most = std::max(most, calls);
           break;
         }
         ++failed;
-        if (i % 10 == 0) this->CheckAll();
-        if (this->HasFatalFailure()) return;
+        if (i % 10 == 0) CheckAll();
+        if (HasFatalFailure()) return;
       }
       // A Remove needs none, or does without.
       if (i % 3 == 0) {
-        typename TypeParam::Scope scope(this->tree_.values);
+        AnyIndex::Scope scope(*tree_);
         const std::string gone = make(random() % 2000, random() % 3);
         t_calls_left = 0;
-        const bool removed = this->tree_.index->Remove(scope, gone);
+        const bool removed = scope.Remove(gone);
         t_calls_left = -1;
-        ASSERT_EQ(removed, this->model_.erase(gone) != 0);
+        ASSERT_EQ(removed, model_.erase(gone) != 0);
       }
     }
-    this->CheckAll();
+    CheckAll();
   }
   EXPECT_GT(failed, 2000u);
   EXPECT_GE(most, 3);  // record, value, and nodes
-  for (const auto& pair : this->model_) {
-    typename TypeParam::Scope scope(this->tree_.values);
-    ASSERT_TRUE(this->tree_.index->Remove(scope, pair.first));
+  for (const auto& pair : model_) {
+    AnyIndex::Scope scope(*tree_);
+    ASSERT_TRUE(scope.Remove(pair.first));
   }
 }
 

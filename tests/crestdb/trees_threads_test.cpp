@@ -3,22 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tree_kinds.h"
+#include "any_index.h"
+#include "effort.h"
+#include "key_kinds.h"
 
 namespace crest {
 namespace {
 
 constexpr unsigned kThreads = 3;
 
-template <class Kind>
-class TreesThreads : public testing::Test {
+class TreesThreads : public testing::TestWithParam<IndexKind> {
  protected:
-  using Scope = typename Kind::Scope;
+  using Scope = AnyIndex::Scope;
 
   // One thread's keys and what it does with them.
   struct Owner {
@@ -33,14 +35,14 @@ class TreesThreads : public testing::Test {
 
     void Run(int rounds) {
       for (int i = 0; i < rounds && !HasFailure(); ++i) {
-        Scope scope(test.tree_.values);
+        Scope scope(*test.tree_);
         const unsigned puts = i / (kEffort * 400) % 2 == 0 ? 10 : 3;
         const unsigned action = random() % 16;
         if (action < puts) {
           Put(scope);
         } else if (action < 12) {
           const std::string key = Key();
-          EXPECT_EQ(test.tree_.index->Remove(scope, key), model.erase(key) != 0);
+          EXPECT_EQ(scope.Remove(key), model.erase(key) != 0);
         } else if (action < 14) {
           Get(scope);
         } else if (action == 14) {
@@ -54,14 +56,14 @@ class TreesThreads : public testing::Test {
     void Put(Scope& scope) {
       const std::string key = Key();
       const std::string value = Sign() + std::to_string(random());
-      EXPECT_TRUE(test.tree_.index->Put(scope, key, value));
+      EXPECT_TRUE(scope.Put(key, value));
       model[key] = value;
     }
     void Get(Scope& scope) {
       const std::string key = Key();
       std::string seen;
-      const bool found = test.tree_.index->Get(
-          scope, key, [&](ValueView value) { seen.assign(value.data, value.size); });
+      const bool found =
+          scope.Get(key, [&](ValueView value) { seen.assign(value.data, value.size); });
       const auto expected = model.find(key);
       EXPECT_EQ(found, expected != model.end());
       if (found) {
@@ -70,9 +72,8 @@ class TreesThreads : public testing::Test {
     }
     void GetOfAnother(Scope& scope) {
       const unsigned other = (id + 1) % kThreads;
-      test.tree_.index->Get(scope, make(random() % 2000, other), [&](ValueView value) {
-        EXPECT_EQ(value.data[0], static_cast<char>('A' + other));
-      });
+      scope.Get(make(random() % 2000, other),
+                [&](ValueView value) { EXPECT_EQ(value.data[0], static_cast<char>('A' + other)); });
     }
     // In order, each once, and of this thread's keys exactly those that are there.
     void Scan(Scope& scope) {
@@ -80,15 +81,14 @@ class TreesThreads : public testing::Test {
       constexpr size_t kLimit = 40;
       std::vector<std::string> seen;
       std::map<std::string, std::string> mine;
-      const size_t count =
-          test.tree_.index->Scan(scope, from, kLimit, [&](std::string_view key, ValueView value) {
-            EXPECT_GE(key, from);
-            if (!seen.empty()) {
-              EXPECT_GT(key, seen.back());
-            }
-            seen.emplace_back(key);
-            if (value.data[0] == Sign()) mine[seen.back()] = std::string(value.data, value.size);
-          });
+      const size_t count = scope.Scan(from, kLimit, [&](std::string_view key, ValueView value) {
+        EXPECT_GE(key, from);
+        if (!seen.empty()) {
+          EXPECT_GT(key, seen.back());
+        }
+        seen.emplace_back(key);
+        if (value.data[0] == Sign()) mine[seen.back()] = std::string(value.data, value.size);
+      });
       EXPECT_EQ(count, seen.size());
       auto end = model.end();
       if (count == kLimit) end = model.upper_bound(seen.back());
@@ -97,15 +97,14 @@ class TreesThreads : public testing::Test {
     }
   };
 
-  typename Kind::Test tree_;
+  const std::unique_ptr<AnyIndex> tree_ = GetParam().make();
 };
-TYPED_TEST_SUITE(TreesThreads, TreeKinds);
+INSTANTIATE_TEST_SUITE_P(All, TreesThreads, testing::ValuesIn(Trees()), kNameOfKind);
 
-TYPED_TEST(TreesThreads, EachFindsWhatItWrote) {
-  using Fixture = TreesThreads<TypeParam>;
-  const typename TypeParam::Test::Mover mover(this->tree_);
+TEST_P(TreesThreads, EachFindsWhatItWrote) {
+  const auto mover = tree_->Move();
   for (const MakeKey make : kKeyKinds) {
-    std::vector<typename Fixture::Owner> owners;
+    std::vector<Owner> owners;
     for (unsigned id = 0; id < kThreads; ++id) owners.push_back({*this, id, make});
     std::vector<std::thread> threads;
     for (auto& owner : owners) threads.emplace_back([&owner] { owner.Run(kEffort * 1600); });
@@ -114,11 +113,11 @@ TYPED_TEST(TreesThreads, EachFindsWhatItWrote) {
     for (const auto& owner : owners) expected.insert(owner.model.begin(), owner.model.end());
     std::vector<std::string> keys, seen;
     for (const auto& pair : expected) keys.push_back(pair.first);
-    this->tree_.index->ForEach([&](std::string_view key, auto&) { seen.emplace_back(key); });
+    tree_->ForEach([&](std::string_view key, const void*) { seen.emplace_back(key); });
     ASSERT_EQ(seen, keys);
     for (const std::string& key : keys) {
-      typename TypeParam::Scope scope(this->tree_.values);
-      ASSERT_TRUE(this->tree_.index->Remove(scope, key));
+      Scope scope(*tree_);
+      ASSERT_TRUE(scope.Remove(key));
     }
   }
 }

@@ -14,6 +14,7 @@
 
 #include "../hugepage/test_arena.h"
 #include "heaps/strata.h"
+#include "large_block_program.h"
 #include "test_kernel.h"
 
 namespace strata::test {
@@ -184,53 +185,17 @@ TEST_F(LargeBlocksTest, WithoutMemoryNoRecordIsLost) {
 }
 
 TEST_F(LargeBlocksTest, RandomBlocksKeepApart) {
-  struct Block {
-    size_t size;
-    uint32_t tag;
-  };
-  std::mt19937 random(11);
-  std::map<char*, Block> live;
-  size_t requested = 0;
-  uint32_t tag = 0;
-  for (int step = 0; step < 6000; ++step) {
-    const uint32_t what = random() % 6;
-    if (live.empty() || (what < 3 && live.size() < 150)) {
-      const size_t size = 260'000 + random() % 4'000'000;
-      auto* at = static_cast<char*>(Take(size));
-      ASSERT_NE(at, nullptr);
-      const auto next = live.lower_bound(at);
-      ASSERT_TRUE(next == live.end() || at + size <= next->first);
-      ASSERT_TRUE(next == live.begin() ||
-                  std::prev(next)->first + std::prev(next)->second.size <= at);
-      kernel_.Touch(at, size, ++tag);
-      live[at] = {size, tag};
-      requested += size;
-    } else {
-      auto it = std::next(live.begin(), static_cast<ptrdiff_t>(random() % live.size()));
-      ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
-      const size_t size = 1 + random() % 2'000'000;
-      if (what < 5) {
-        Give(it->first);
-        requested -= it->second.size;
-        live.erase(it);
-      } else if (Resize(it->first, size)) {
-        requested += size - it->second.size;
-        it->second.size = size;
-        kernel_.Touch(it->first, size, it->second.tag);
-      }
-    }
-    ASSERT_EQ(heap_->large().counts().requested, requested);
-    ASSERT_EQ(heap_->large().counts().blocks, live.size());
+  LargeBlockProgram program(*heap_, kernel_, 11);
+  std::mt19937& random = program.random();
+  for (int step = 0; step < 6000 && !HasFatalFailure(); ++step) {
+    program.Step([&] { return 260'000 + random() % 4'000'000; });
     if (random() % 200 == 0) heap_->ReleaseNow(SIZE_MAX);
     if (random() % 1000 == 0) {
       kernel_.Advance(1000);
       heap_->Tick(Giving::kOn);
     }
   }
-  for (const auto& [at, block] : live) {
-    EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
-    Give(at);
-  }
+  program.GiveAll();
   ExpectAllGoesBack();
 }
 

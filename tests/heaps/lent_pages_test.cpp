@@ -16,6 +16,7 @@
 #include "../hugepage/test_arena.h"
 #include "heaps/pinned_at.h"
 #include "heaps/strata.h"
+#include "large_block_program.h"
 #include "test_kernel.h"
 
 namespace strata::test {
@@ -236,56 +237,20 @@ TEST_F(LentPagesTest, ReturningUnderLiveBlocksUsesUpNoMetadata) {
 
 // Against a model: contents, overlap, sums; hugepages are lent and returned at random.
 TEST_F(LentPagesTest, RandomBlocksOfManyCpusKeepApart) {
-  struct Block {
-    size_t size;
-    uint32_t tag;
-  };
   for (size_t cpu = 0; cpu < 3; ++cpu) Contend(cpu);
-  std::mt19937 random(11);
-  std::map<char*, Block> live;
-  size_t requested = 0;
-  uint32_t tag = 0;
+  LargeBlockProgram program(*heap_, kernel_, 11);
+  std::mt19937& random = program.random();
   size_t most_lent = 0;
-  for (int step = 0; step < 6000; ++step) {
+  for (int step = 0; step < 6000 && !HasFatalFailure(); ++step) {
     t_cpu = random() % 4;  // the last one never contends
-    const uint32_t what = random() % 6;
-    if (live.empty() || (what < 3 && live.size() < 150)) {
-      const size_t size = 260'000 + random() % 1'800'000;
-      auto* at = static_cast<char*>(Take(size));
-      ASSERT_NE(at, nullptr);
-      const auto next = live.lower_bound(at);
-      ASSERT_TRUE(next == live.end() || at + size <= next->first);
-      ASSERT_TRUE(next == live.begin() ||
-                  std::prev(next)->first + std::prev(next)->second.size <= at);
-      kernel_.Touch(at, size, ++tag);
-      live[at] = {size, tag};
-      requested += size;
-    } else {
-      auto it = std::next(live.begin(), static_cast<ptrdiff_t>(random() % live.size()));
-      ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
-      const size_t size = 1 + random() % 2'000'000;
-      if (what < 5) {
-        Give(it->first);
-        requested -= it->second.size;
-        live.erase(it);
-      } else if (heap_->large().Resize(heap_->large().At(it->first), size)) {
-        requested += size - it->second.size;
-        it->second.size = size;
-        kernel_.Touch(it->first, size, it->second.tag);
-      }
-    }
+    program.Step([&] { return 260'000 + random() % 1'800'000; });
     most_lent = std::max(most_lent, heap_->large().lent());
-    ASSERT_EQ(heap_->large().counts().requested, requested);
-    ASSERT_EQ(heap_->large().counts().blocks, live.size());
     if (random() % 200 == 0) heap_->large().ReturnAll();
     if (random() % 1000 == 0) Tick();
     if (random() % 1000 == 0) Contend(random() % 3);
   }
   EXPECT_GT(most_lent, 5u);
-  for (const auto& [at, block] : live) {
-    EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
-    Give(at);
-  }
+  program.GiveAll();
   ExpectAllGoesBack();
 }
 

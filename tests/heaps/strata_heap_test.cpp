@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -16,6 +15,7 @@
 
 #include "../hugepage/test_arena.h"
 #include "heaps/pinned_at.h"
+#include "large_block_program.h"
 #include "test_kernel.h"
 
 namespace strata::test {
@@ -303,55 +303,13 @@ TEST_F(StrataHeapTest, GrowthStopsAtANeighbour) {
 }
 
 TEST_F(StrataHeapTest, RandomLargeBlocksDoNotOverlapAndKeepTheirContents) {
-  std::mt19937 random(4);
-  struct Block {
-    size_t size;
-    uint32_t tag;
-  };
-  std::map<char*, Block> live;
-  uint32_t tag = 0;
-  size_t requested = 0;
-  for (int step = 0; step < 1500; ++step) {
-    const uint32_t what = random() % 5;
-    if (what < 2 || live.empty()) {
-      const size_t size = 1 + random() % (random() % 8 == 0 ? 6 << 20 : 600'000);
-      const LargeBlock b = heap_->large().Take(size, 16);
-      if (b.address == nullptr) continue;
-      auto* at = static_cast<char*>(b.address);
-      const auto next = live.lower_bound(at);
-      ASSERT_TRUE(next == live.end() || at + size <= next->first);
-      ASSERT_TRUE(next == live.begin() ||
-                  std::prev(next)->first + std::prev(next)->second.size <= at);
-      kernel_.Touch(at, size, ++tag);
-      live[at] = {size, tag};
-      requested += size;
-    } else {
-      auto it = live.begin();
-      std::advance(it, random() % live.size());
-      Span* span = heap_->large().At(it->first);
-      ASSERT_NE(span, nullptr);
-      ASSERT_TRUE(kernel_.Holds(it->first, it->second.size, it->second.tag));
-      if (what < 4) {
-        heap_->large().Give(span);
-        requested -= it->second.size;
-        live.erase(it);
-      } else {
-        const size_t size = 1 + random() % (2 << 20);
-        if (heap_->large().Resize(span, size)) {
-          requested += size - it->second.size;
-          it->second.size = size;
-          kernel_.Touch(it->first, size, it->second.tag);
-        }
-      }
-    }
-    ASSERT_EQ(heap_->large().counts().requested, requested);
-    ASSERT_EQ(heap_->large().counts().blocks, live.size());
+  LargeBlockProgram program(*heap_, kernel_, 4);
+  std::mt19937& random = program.random();
+  for (int step = 0; step < 1500 && !HasFatalFailure(); ++step) {
+    program.Step([&] { return 1 + random() % (random() % 8 == 0 ? 6 << 20 : 600'000); });
     if (step % 100 == 0) Tick(1);
   }
-  for (const auto& [at, block] : live) {
-    EXPECT_TRUE(kernel_.Holds(at, block.size, block.tag));
-    heap_->large().Give(heap_->large().At(at));
-  }
+  program.GiveAll();
   EXPECT_EQ(heap_->page_heap().used(), Pages(0));
   heap_->ReleaseNow(SIZE_MAX);
   EXPECT_EQ(kernel_.physical_bytes(), 0u);

@@ -1,37 +1,9 @@
-// The four trees with both kinds of values, for typed tests, and keys that are awkward for them.
+// Keys that are awkward for structures, for tests of every one of them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <random>
 #include <string>
 
-#include "index/art.h"
-#include "index/coarse_btree.h"
-#include "index/masstree.h"
-#include "index/occ_btree.h"
-#include "restless_values.h"
-
 namespace crest {
-
-template <template <class> class Tree, class V>
-struct TreeKind {
-  using Values = V;
-  using Scope = typename V::Scope;
-  using Test = TestIndex<Tree<V>, V>;
-};
-using TreeKinds =
-    testing::Types<TreeKind<CoarseBTree, PlainValues>, TreeKind<OccBTree, PlainValues>,
-                   TreeKind<Masstree, PlainValues>, TreeKind<Art, PlainValues>,
-                   TreeKind<CoarseBTree, GuidedValues>, TreeKind<OccBTree, GuidedValues>,
-                   TreeKind<Masstree, GuidedValues>, TreeKind<Art, GuidedValues>>;
-
-// How much to do: all is many times slower under a sanitizer.
-#ifdef STRATA_SANITIZED
-inline constexpr int kEffort = 1;
-#else
-inline constexpr int kEffort = 5;
-#endif
 
 // Keys of one kind each; different n, or different owners, mostly make different keys.
 using MakeKey = std::string (*)(unsigned n, unsigned owner);
