@@ -5,7 +5,7 @@ Stages: the edge table, the storms and some real programs on a debug library,
 which checks its lock ranks and itself; programs on the gcc
 release build, and the unit tests that a sanitizer can't run the same; goldens on
 clang's; programs for aarch64 under qemu-user and for musl; the unit tests
-under ASan with UBSan, those of threads under TSan; the source checks. A stage
+under ASan with UBSan; the source checks; unit tests of threads under TSan. A stage
 that cannot build counts as one failure and the next one runs all the same. While
 the tests of a stage run, what comes next is built in the time that they leave. Only
 the standard library is used, so that this starts on any machine with Python 3.11.
@@ -99,7 +99,7 @@ STAGES = (
     Stage(
         "release",
         "tests of programs, gcc release",
-        options=("-DSTRATA_TESTS=ON", "-DSTRATA_SAME_TESTS=OFF"),
+        options=("-DSTRATA_TESTS=ON", "-DSTRATA_SAME_TESTS=OFF", "-DSTRATA_TOOL_UNITS=ON"),
         # The sanitizers run them: to compile 160 files once more would take five minutes.
         select=("-LE", "^same$"),
         pairs="1",
@@ -109,6 +109,7 @@ STAGES = (
         "release-clang",
         "goldens, clang release",
         targets=LIBRARIES,
+        options=(UNITS,),
         select=("-L", "^golden$"),
     ),
     Stage(
@@ -320,14 +321,15 @@ def main() -> int:
     background = Background()
     work: list[tuple[str, Callable[[], Count]]] = []
     for stage in STAGES:
+        # Before the last build, so that they too have tests beside them.
+        if stage is STAGES[-1] and args.only in (None, "checks"):
+            for name, command in CHECKS:
+                checked = background.submit(command, after=installed)
+                work.append((name, partial(run_check, checked)))
         if args.only in (None, stage.preset):
             stage = replace(stage, pairs="" if args.every else stage.pairs)
             built = background.submit(*build_commands(stage, args.jobs))
             work.append((stage.what, partial(run_stage, stage, built, args.jobs)))
-    if args.only in (None, "checks"):
-        for name, command in CHECKS:
-            checked = background.submit(command, after=installed)
-            work.append((name, partial(run_check, checked)))
     try:
         for what, counting in work:
             if not installed.result():

@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 jobs=${1:-$(nproc)}
 for preset in release release-clang; do
   echo "== goldens of $preset"
-  cmake --preset "$preset" -DSTRATA_TESTS=ON >/dev/null
+  units=OFF
+  [ "$preset" = release ] || units=ON # as scripts/run_tests.py builds it
+  cmake --preset "$preset" -DSTRATA_TESTS=ON -DSTRATA_UNITS=$units >/dev/null
   cmake --build --preset "$preset" -j "$jobs" --target strata_shared strata_static write_profile \
     write_kinds
   UPDATE_GOLDEN=1 ctest --preset "$preset" -R '^(golden/|trace/test_format$|profile/test_(pprof|golden)$)'
