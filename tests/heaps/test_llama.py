@@ -16,7 +16,7 @@ def llama(lab: Lab, tmp_path: Path) -> Lab:
 def test_threads_that_exit_leave_nothing_behind(llama: Lab) -> None:
     """Much longer than its predictions need to settle."""
     program = llama.build(TESTS / "process/thread_cases.c")
-    llama.run(program, "come_and_go", "100000").silent()
+    llama.run(program, "come_and_go", "50000").silent()
 
 
 def fields_of(line: str) -> dict[str, str]:

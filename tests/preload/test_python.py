@@ -13,7 +13,6 @@ from blackbox import Lab, missing
 # allocator; others only wait.
 MODULES = (
     "test_multiprocessing_fork",
-    "test_multiprocessing_main_handling",
     "test_subprocess",
     "test_threading",
     "test_thread",
