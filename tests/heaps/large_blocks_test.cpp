@@ -92,6 +92,7 @@ TEST_F(LargeBlocksTest, BlocksBeginWhereOthersDoNot) {
     ++starts[OffsetInPage(p)];
     const Span* span = heap_->large().At(p);
     ASSERT_NE(span, nullptr);
+    EXPECT_EQ(span->block_bytes(), BytesOf(PagesCeil(400'010)) - OffsetInPage(p));
     EXPECT_GE(span->block_bytes(), 400'010u);
     EXPECT_EQ(heap_->large().At(static_cast<char*>(p) - OffsetInPage(p)), nullptr);
   }
