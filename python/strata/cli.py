@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
-import click
 import typer
 from typer.models import CommandInfo, TyperInfo
 
 from strata import __version__
 from strata.errors import StrataError
-from strata.terminal import say, set_up
+from strata.terminal import Unpadded, say, set_up
+
+if TYPE_CHECKING:
+    from click import ClickException as Mistake
+else:  # click's own, or that of the copy which typer carries from 0.26 on
+    Mistake = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 
 # The commands of each module. Only the module of the one typed is loaded: all take half a second.
 MODULES = {
@@ -94,20 +98,21 @@ def sort_into_panels(app: typer.Typer) -> None:
 def main() -> None:
     """Entry point: every mistake becomes one line and an exit status."""
     set_up()
+    if not sys.stdout.isatty():  # the help, too, which typer prints by itself
+        sys.stdout = cast("TextIO", Unpadded(sys.stdout))
     try:
         command = typer.main.get_command(app_for(sys.argv[1:]))
         status = command.main(prog_name="strata", standalone_mode=False)
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
-    except click.Abort:
+    except typer.Abort:
         sys.exit(130)  # Ctrl-C
     except MemoryError:
         say("out of memory")
         sys.exit(1)
-    except click.exceptions.NoArgsIsHelpError:
-        sys.exit(2)  # the help was printed
-    except click.ClickException as error:
-        say(error.format_message())
+    except Mistake as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # then the help was printed
+            say(error.format_message())
         sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)

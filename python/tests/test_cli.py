@@ -48,3 +48,33 @@ for name in (name for listed in MODULES.values() for name in listed.split()):
 
 def test_no_command_needs_another_s_module_to_be_loaded() -> None:
     subprocess.run([sys.executable, "-c", EACH_ALONE], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("get", "Missing argument 'PID|NAME'"),
+        ("top --nosuch", "No such option: --nosuch"),
+        ("tpo", "No such command 'tpo'"),
+        ("report 1 --seconds many", "Invalid value for '--seconds'"),
+    ],
+)
+def test_a_mistake_is_one_line(typed: str, says: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "strata", *typed.split()], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout) == (2, ""), found
+    assert says in found.stderr
+    assert found.stderr.startswith("strata: ")
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("typed", ["", "--help", "run --help", "model", "model --help"])
+def test_help_has_no_padding_in_a_pipe(typed: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "strata", *typed.split()], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == (0 if "--help" in typed else 2)
+    assert "Usage: strata" in found.stdout
+    lines = (found.stdout + found.stderr).splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []

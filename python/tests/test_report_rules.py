@@ -53,6 +53,8 @@ def test_headline_names_what_stands_out() -> None:
     assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
     free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
+    returns = replace(resident(live=50, free=30), swing=25 * MIB)
+    assert advice_memory.headline(returns, IDLE, "7", "").command == ""
     between = replace(resident(live=50, free=30), between=25 * MIB)
     stays = Pinned(22 * MIB, "fill_cache")
     pinned = advice_memory.headline(between, IDLE, "7", "", stays)
@@ -134,6 +136,17 @@ def test_fragmentation_answers_to_the_worst_tier(tier: str, level: Level, words:
     assert found.level is level
     assert words in found.text
     assert "30 % of what is live" in found.text
+
+
+def test_free_pages_that_are_taken_again_are_left() -> None:
+    cyclic = advice_memory.fragmentation(
+        tiers(page_heap_free=30), 100 * MIB, IDLE, "7", swing=20 * MIB
+    )
+    assert (cyclic.level, cyclic.command) == (Level.FINE, "")
+    assert "takes again" in cyclic.text
+    for swing, level in ((85 * MIB, Level.LOOK), (10 * MIB, Level.ACT)):
+        empty = Fill(40, 60 * MIB, 30, 50, 100 * MIB)
+        assert advice_hugepages.hugepages(empty, "f", "7", swing).level is level
 
 
 def test_little_fragmentation_is_left_alone() -> None:
@@ -304,7 +317,9 @@ def test_coverage() -> None:
     assert never.level is Level.ACT
     assert coverage(replace(low, coverage=0.8768)).text.startswith("87.7 % of the ")
     assert never.command == ("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
-    assert "on purpose" in coverage(replace(low, resident=20 * MIB)).text
+    small = replace(low, resident=20 * MIB)
+    for kept in (small, replace(small, forbidden=True), replace(small, thp="never")):
+        assert (coverage(kept).level, "on purpose" in coverage(kept).text) == (Level.FINE, True)
     broken = coverage(replace(low, broken=30, broken_bytes=40 * MIB))
     assert "30 hugepages were broken up" in broken.text
     assert broken.level is Level.LOOK, "whether the load returns is not known"
@@ -365,6 +380,8 @@ def test_stacks() -> None:
     assert "this is the leak" in leak.text
     assert leak.command == "strata report PID -o NEW; strata diff OLD/heap.pb.gz NEW/heap.pb.gz"
     assert "start there" in advice_stacks.live_stacks("f", 0.6, MIB, 0.1, samples=5).text
+    little = advice_stacks.live_stacks("f", 1, 12 * MIB, 0.1, samples=9, rss=1400 * MIB)
+    assert (little.level, "That is 0.9 % of RSS" in little.text) == (Level.FINE, True)
     assert "too few to say" in advice_stacks.live_stacks("f", 0.6, 40 * MIB, 0.95, samples=2).text
     unknown = advice_stacks.waste_unexplained(8 << 10, 12 * MIB)
     assert (

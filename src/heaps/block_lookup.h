@@ -60,6 +60,18 @@ class BlockLookup {
     return span;
   }
 
+  // p: in the heap, and the start of no block. Whether it lies inside a large one; only the first
+  // page of those is entered, so this is for errors alone.
+  bool IsInsideLarge(const void* p) const {
+    const size_t page = OffsetIn(p) >> kPageShift;
+    for (size_t back = 0; back <= page && back < kFarthestStart; ++back) {
+      const Span* span = page_map_.SpanOf(PageId(page - back));
+      if (span == nullptr) continue;
+      return span->state == SpanState::kLarge && back < span->range().length.raw();
+    }
+    return false;
+  }
+
   // p: in the heap, and no object that the central list which got it gave out.
   void ReportBadFree(void* p) const {
     const SizeClass c = page_map_.ClassOf(PageOf(OffsetIn(p)));
@@ -68,6 +80,8 @@ class BlockLookup {
   }
 
  private:
+  static constexpr size_t kFarthestStart = size_t{1} << 20;  // pages
+
   size_t OffsetIn(const void* p) const { return reinterpret_cast<uintptr_t>(p) - kernel_.base(); }
   static PageId PageOf(size_t offset) { return PageId(offset >> kPageShift); }
 

@@ -35,6 +35,8 @@ const char* Describe(BadFree kind) {
 }  // namespace
 
 void HandleBadFree(BadFree kind, void* p) {
+  if (kind == BadFree::kNotLive && TheRuntime().heap.blocks().IsInsideLarge(p))
+    kind = BadFree::kMisaligned;
   CountMemoryError();
   static std::atomic<bool> said{false};
   const bool fatal = TheRuntime().options.on_error == OnError::kAbort;

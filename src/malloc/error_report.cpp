@@ -107,6 +107,8 @@ const char* VerbOf(Noticed noticed) {
   return "found overwritten: ";
 }
 
+const char* BytesWord(size_t n) { return n == 1 ? " byte" : " bytes"; }
+
 void SayWhat(const MemoryError& e) {
   Message line;
   line.Text(WordsOf(e.kind).title).Text(": ").Text(VerbOf(e.noticed)).Hex(e.at);
@@ -114,13 +116,14 @@ void SayWhat(const MemoryError& e) {
   if (e.at == e.block) {
     line.Text(", the start of");
   } else if (inside) {
-    line.Text(", ").Number(e.at - e.block).Text(" bytes inside");
+    line.Text(", ").Number(e.at - e.block).Text(BytesWord(e.at - e.block)).Text(" inside");
   } else if (e.at == e.block + e.size) {
     line.Text(", right behind the end of");
   } else if (e.at >= e.block) {
-    line.Text(", ").Number(e.at - e.block - e.size).Text(" bytes behind the end of");
+    const size_t behind = e.at - e.block - e.size;
+    line.Text(", ").Number(behind).Text(BytesWord(behind)).Text(" behind the end of");
   } else {
-    line.Text(", ").Number(e.block - e.at).Text(" bytes before the start of");
+    line.Text(", ").Number(e.block - e.at).Text(BytesWord(e.block - e.at)).Text(" before the start of");
   }
   // What was overwritten beside the block is found at its free: it was live until then.
   const bool at_its_free = e.noticed == Noticed::kLater && e.kind != MemoryErrorKind::kUseAfterFree;

@@ -119,6 +119,20 @@ static void Spike(void) {
   pause();
 }
 
+// A load that comes and goes: what is free is in use again before a second is over.
+static void Tide(void) {
+  enum { kBlocks = 40 };
+  void* block[kBlocks];
+  g_sink = memset(malloc(40 * kMiB), 1, 40 * kMiB);
+  for (int round = 0;; ++round) {
+    for (int i = 0; i < kBlocks; ++i) block[i] = memset(malloc(kMiB), 1, kMiB);
+    usleep(round % 2 == 0 ? 900000 : 100000);
+    for (int i = 0; i < kBlocks; ++i) free(block[i]);
+    if (round == 1) Ready();
+    usleep(500000);
+  }
+}
+
 // Objects that one thread makes and another frees, for as long as the program runs.
 enum { kBatch = 64 };
 static void* g_batch[2][kBatch];
@@ -188,6 +202,7 @@ int main(int argc, char** argv) {
   if (!strcmp(name, "lull")) Lull();
   if (!strcmp(name, "forbid")) Forbid(n);
   if (!strcmp(name, "spike")) Spike();
+  if (!strcmp(name, "tide")) Tide();
   if (!strcmp(name, "hand")) Hand(n);
   if (!strcmp(name, "scratch")) Scratch((size_t)atoi(argv[3]), n);
   if (!strcmp(name, "peak")) Peak(n);

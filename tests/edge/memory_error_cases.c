@@ -72,6 +72,12 @@ CASE(double_after_2000_8) { DoubleAfterMany(8, 2000); }
 CASE(double_after_2000_24) { DoubleAfterMany(24, 2000); }
 CASE(double_after_2000_400) { DoubleAfterMany(400, 2000); }
 CASE(double_after_2000_3000) { DoubleAfterMany(3000, 2000); }
+CASE(large_twice_between_live_ones) {
+  char* blocks[3];
+  for (int i = 0; i < 3; ++i) blocks[i] = New(1 << 20);
+  free(blocks[1]);
+  free(HidePointer(blocks[1]));
+}
 CASE(double_by_thread_24) { DoubleByThread(24); }
 CASE(double_by_thread_400) { DoubleByThread(400); }
 CASE(double_other_way_round) {
@@ -126,6 +132,8 @@ CASE(inside_24) { free(HidePointer(New(24) + 8)); }
 CASE(inside_400) { free(HidePointer(New(400) + 16)); }
 CASE(inside_3000) { free(HidePointer(New(3000) + 1024)); }
 CASE(inside_100000) { free(HidePointer(New(100000) + 4096)); }
+CASE(inside_1MiB) { free(HidePointer(New(1 << 20) + (1 << 19))); }
+CASE(inside_1MiB_realloc) { g_kept[0] = realloc(HidePointer(New(1 << 20) + 64), 100); }
 CASE(inside_realloc) { g_kept[0] = realloc(HidePointer(New(400) + 16), 500); }
 CASE(inside_realloc_in_place) { g_kept[0] = realloc(HidePointer(New(400) + 16), 390); }
 CASE(foreign_stack) {

@@ -47,8 +47,17 @@ def test_a_bad_free_ends_the_process(lab: Lab, case: str, mode: str) -> None:
     first = result.strata_lines()[0]
     if case in DOUBLE:
         assert "double free" in first, result.explain()
+    if case.startswith("inside_"):
+        assert re.search("into the middle of a block|invalid free", first), result.explain()
+        assert "invalid-free" in result.stderr, result.explain()
     if mode in ("default", "per-thread"):
         assert len(result.stderr.splitlines()) == 1, result.explain()
+
+
+def test_a_large_block_freed_twice_is_not_taken_for_its_neighbour(lab: Lab) -> None:
+    result = run(lab, "large_twice_between_live_ones", {})
+    assert result.returncode == -signal.SIGABRT, result.explain()
+    assert "freed before?" in result.strata_lines()[0], result.explain()
 
 
 @pytest.mark.parametrize("case", [case for case in ACCESSES if case not in NOT_BY_GUARDS])

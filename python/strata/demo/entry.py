@@ -6,9 +6,9 @@ import signal
 import sys
 from collections.abc import Callable
 
-import click
 import typer
 
+from strata.cli import Mistake
 from strata.errors import StrataError
 from strata.terminal import say
 
@@ -26,7 +26,7 @@ def run(command: Callable[..., None], name: str) -> None:
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
-    except click.ClickException as error:
+    except Mistake as error:
         say(error.format_message())
         sys.exit(2)
     except OSError as error:

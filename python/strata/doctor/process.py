@@ -93,6 +93,12 @@ def thp_allowed(view: View) -> Finding:
         raise CannotTellError(f"{view.proc('status')}: THP_enabled is {found[1]!r}")
     if found[1] == "1":
         return ok("thp-allowed", "the process may have hugepages")
+    if has_small_heap(view):
+        return ok(
+            "thp-allowed",
+            "the process may have no hugepages (prctl(PR_SET_THP_DISABLE)); its heap is so small"
+            " that it stays on small pages anyway",
+        )
     redis = "redis" in status.partition("\n")[0]
     return mend(
         "thp-allowed",
@@ -157,6 +163,14 @@ def heap_of(figures: dict[str, Any]) -> tuple[int, float]:
     """Bytes of the heap without the allocator's tables, and its share on hugepages."""
     heap = figure(figures, int, "bytes", "resident") - figure(figures, int, "bytes", "metadata")
     return heap, figure(figures, int, "bytes", "hugepage_backed") / heap if heap > 0 else 0.0
+
+
+def has_small_heap(view: View) -> bool:
+    """As far as the process says so."""
+    try:
+        return heap_of(ask_figures(view))[0] < WORTH_COVERING
+    except CannotTellError:
+        return False
 
 
 def is_rebuilding(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -42,6 +42,8 @@ def coverage(backing: Backing) -> Advice:
     text = f"{100 * backing.coverage:.1f} % of the resident heap is on hugepages. "
     if backing.coverage >= LOW_COVERAGE:
         return fine(text)
+    if backing.resident < SMALL_HEAP:  # whatever else would keep it there
+        return fine(text + "A heap this small stays on small pages on purpose.")
     if backing.switched_off:
         return look(
             text + "STRATA_HUGEPAGES=off asks for none. If that is not meant, start the process "
@@ -60,8 +62,6 @@ def coverage(backing: Backing) -> Advice:
             "prctl(PR_SET_THP_DISABLE): switch that off there (Redis: disable-thp no), and start "
             "the process anew."
         )
-    if backing.resident < SMALL_HEAP:
-        return fine(text + "A heap this small stays on small pages on purpose.")
     if backing.before is not None and backing.before < backing.coverage:
         return fine(
             text + f"It was {100 * backing.before:.1f} % when the report began: hugepages are "
@@ -107,10 +107,11 @@ class Fill:
     empty_bytes: int
 
 
-def hugepages(fill: Fill, site: str, pid: str) -> Advice:
-    """What to do about sparse and empty hugepages; `site` pins most of the sparse."""
+def hugepages(fill: Fill, site: str, pid: str, swing: int = 0) -> Advice:
+    """What to do about sparse and empty hugepages; `site` pins most of the sparse; `swing`: see
+    advice_memory.Resident."""
     sparse, idle_bytes, old = fill.sparse, fill.idle_bytes, fill.old
-    if fill.empty_bytes > max(16 * MUCH, idle_bytes):
+    if fill.empty_bytes - swing > max(16 * MUCH, idle_bytes):
         return act(
             f"{fill.empty:,} hugepages are empty, with {human(fill.empty_bytes)} still resident "
             "for the next peak. They go back when demand stays low; at once with:",

@@ -40,6 +40,7 @@ class Resident:
     resident: int
     other: int | None  # not the heap's; None if RSS is not known
     between: int = 0  # of `free`: among live objects, where whole pages may be free
+    swing: int = 0  # Recording.swing: what the program will take again
 
     @property
     def rss(self) -> int:
@@ -156,7 +157,7 @@ def headline(
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "
         return after(text, caches.smaller(pid))
-    releasable = max(0, parts.free - parts.between)
+    releasable = max(0, parts.free - parts.between - parts.swing)
     if releasable > 0.2 * whole and releasable > 8 * MUCH:
         return act(
             f"{human(releasable)} is free and still resident, {share(releasable, whole)} of "
@@ -208,9 +209,14 @@ TIERS = {
 
 
 def fragmentation(
-    tiers: Mapping[str, int], live: int, caches: Caches, pid: str, pinned: Pinned = Pinned()
+    tiers: Mapping[str, int],
+    live: int,
+    caches: Caches,
+    pid: str,
+    pinned: Pinned = Pinned(),
+    swing: int = 0,
 ) -> Advice:
-    """How much is wasted for each live byte, and what the largest tier answers to."""
+    """`swing`: see Resident. How much is wasted for each live byte, and what the largest tier answers to."""
     wasted = sum(tiers.values())
     if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
         return fine(f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %).")
@@ -230,7 +236,12 @@ def fragmentation(
     if worst == "central_free":
         text += "It lies between live objects."
         return between_objects(text, tiers[worst], pinned, pid)
-    free = tiers[worst]
+    free = max(0, tiers[worst] - swing)
+    if free < tiers[worst] / 2:
+        return fine(
+            text + f"These are free pages that the program takes again: while it was watched, "
+            f"{human(swing)} more than now were in use."
+        )
     return (act if free > 8 * MUCH else look)(
         text + "These are free pages kept for the next peak. They go back when the load stays "
         "low; to give them back now:",

@@ -8,6 +8,7 @@ from strata.stats import human
 
 HARDLY = 0.05  # a return rate too low to compare
 FEW_SAMPLES = 5  # tell nobody where to start
+WORTH_STARTING = 0.1  # of RSS
 ENOUGH_SPANS = 20  # seen, before a return rate means anything
 
 
@@ -70,6 +71,7 @@ def live_stacks(
     leaked: float | None,
     samples: float | None = None,
     pid: str = "PID",
+    rss: int | None = None,
 ) -> Advice:
     """`leaked`: of the bytes this site ever allocated, the share that is alive now; `samples` as in
     peak_stacks."""
@@ -87,6 +89,8 @@ def live_stacks(
             f"strata report {pid} -o NEW; strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
             value,
         )
+    if part > 0.5 and rss and value < WORTH_STARTING * rss:
+        return fine(text + f"That is {share(value, rss)} of RSS: most is not the heap's.")
     if part > 0.5:
         return look(text + "To make the process smaller, start there.", brings=value)
     return fine(text + "No single place dominates.")

@@ -122,6 +122,12 @@ class Recording:
         """The time between the first and the last sample."""
         return self.samples[-1].at - self.samples[0].at if self.samples else 0.0
 
+    @property
+    def swing(self) -> int:
+        """Bytes that the program had in use while it was watched, and has not now."""
+        held = [sample.stats.whole("bytes", "live") or 0 for sample in self.samples]
+        return max(held) - held[-1] if held else 0
+
     def gained(self, *path: str) -> float | None:
         """How much a counter rose between the first and the last sample; its total if one only."""
         if self.last is None:

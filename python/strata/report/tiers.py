@@ -38,7 +38,7 @@ GET_LIBRARY = "strata run -- COMMAND"
 STUDY = {"internal_slack": 15.0, "central_free": 29.0, "page_heap_free": 51.0}
 
 
-def resident_parts(sample: Sample) -> advice_memory.Resident:
+def resident_parts(sample: Sample, swing: int = 0) -> advice_memory.Resident:
     """RSS by cause, from one sample."""
 
     def held(name: str) -> int:
@@ -56,6 +56,7 @@ def resident_parts(sample: Sample) -> advice_memory.Resident:
         resident,
         other,
         min(held("central_free"), held("free_resident")),
+        swing,
     )
 
 
@@ -102,7 +103,7 @@ def resident_section(recording: Recording) -> Section:
     sample = recording.last
     if sample is None:
         return Section("resident", heading, missing=NO_STATS, remedy=GET_STATS)
-    parts = resident_parts(sample)
+    parts = resident_parts(sample, recording.swing)
     heap = recording.profiles.get("heap")
     tops = heap.top("inuse_space", 1) if heap else []
     causes = [
@@ -170,7 +171,7 @@ def fragmentation_section(recording: Recording) -> Section:
         "Where the bytes are that are resident but not live: inside objects, in the caches, in "
         "spans, in hugepages (the study's Fig. 5b and 6b, where the two caches share 5 %).",
         advice_memory.fragmentation(
-            tiers, live, caches_of(recording), recording.pid, pinned(recording)
+            tiers, live, caches_of(recording), recording.pid, pinned(recording), recording.swing
         ),
         charts.tier_bars("tiers", label, rows, "Fig. 6b", "the wasted bytes"),
         ("tier", "bytes", "of live"),
@@ -424,7 +425,9 @@ def map_section(recording: Recording) -> Section:
     if waste is not None and waste.has("level", "wasted_space"):
         tops = waste.top("wasted_space", 1, waste.rows.filter(pl.col("level") == "hugepage"))
     site = tops[0].site if tops else ""
-    verdict = advice_hugepages.hugepages(hugemap.summary(pages), site, recording.pid)
+    verdict = advice_hugepages.hugepages(
+        hugemap.summary(pages), site, recording.pid, recording.swing
+    )
     label = f"Map of {len(shown)} hugepages by the share of their pages in use. {verdict.text}"
     counts = hugemap.by_age(pages)
     if counts is None:

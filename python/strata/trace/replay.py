@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -140,7 +139,7 @@ FINDERS = {"allocator": named_allocator, "heap": named_heap, "preload": named_li
 class InOrder(TyperCommand):
     """Keeps the order of options of several names, which is that of the rows."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         ctx.meta[ORDER] = [parameter.name for parameter in order]
         return super().parse_args(ctx, args)
