@@ -275,7 +275,8 @@ def page(rows: list[Row], how: str) -> str:
     lines = sum(r.lines for r in rows)
     seconds = sum(r.seconds for r in rows)
     wrong = sum(len(r.false) for r in rows)
-    text += ["", "## Targets", ""]
+    unseen = "[code that it had not seen](../lint.md#how-right-it-is)"
+    text += ["", "## Targets, of these errors alone", "", f"Its rate in {unseen} is another.", ""]
     others = [(r.found.get(n, 0), r.seeded.get(n, 0)) for r in rows for n in PROPERTIES[1:]]
     part = sum(f for f, _ in others) / max(1, sum(s for _, s in others))
     taint = [(r.found.get("taint", 0), r.seeded.get("taint", 0)) for r in rows]

@@ -209,7 +209,9 @@ def test_wheel(tmp_path: Path) -> None:
     )
     assert "pip install 'strata-malloc[report]'" in missing.stderr.replace("\n", " ")
     # Here the newest typer is, whatever the tree's tests have.
-    mistake = subprocess.run([strata, "get"], env=CLEAN, capture_output=True, text=True, check=False)
+    mistake = subprocess.run(
+        [strata, "get"], env=CLEAN, capture_output=True, text=True, check=False
+    )
     assert (mistake.returncode, mistake.stderr.count("\n")) == (2, 1), mistake
     run(home / "bin/pip", "uninstall", "-q", "-y", "strata-malloc")
     assert not list(home.rglob("*strata*"))

@@ -15,7 +15,9 @@ from strata.errors import StrataError
 from strata.terminal import Unpadded, say, set_up
 
 if TYPE_CHECKING:
-    from click import ClickException as Mistake
+    import click
+
+    Mistake = click.ClickException
 else:  # click's own, or that of the copy which typer carries from 0.26 on
     Mistake = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 

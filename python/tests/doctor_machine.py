@@ -73,6 +73,7 @@ GOOD = {
     "proc/self/limits": LIMITS,
     "proc/self/environ": "PATH=/bin\0",
     "proc/self/cgroup": "0::/app/web\n",
+    "proc/self/status": "Name:\tpython3\nCpus_allowed_list:\t0-3,5-7,10\n",
     "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
     "sys/fs/cgroup/app/memory.max": "max\n",
     "usr/lib/x86_64-linux-gnu/libc.so.6": "..GNU C Library (Debian) stable release version 2.36.\n",

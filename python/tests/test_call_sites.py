@@ -34,11 +34,25 @@ from strata.pprof.sites import call_site
             "lib@0x10 (under run)",
         ),
         (("strata::SampleTaken(void*)", "load"), "load"),
-        (("os::malloc(unsigned long, MEMFLAGS)", "Arena::grow(unsigned long)"), "Arena::grow(unsigned long)"),
-        (("AllocateHeap(unsigned long, MEMFLAGS)", "SymbolTable::create_table()"), "SymbolTable::create_table()"),
+        (
+            ("os::malloc(unsigned long, MEMFLAGS)", "Arena::grow(unsigned long)"),
+            "Arena::grow(unsigned long)",
+        ),
+        (
+            ("AllocateHeap(unsigned long, MEMFLAGS)", "SymbolTable::create_table()"),
+            "SymbolTable::create_table()",
+        ),
         (("v8::internal::Malloced::operator new(unsigned long)", "Zone::New"), "Zone::New"),
         (("lib.so@0x10", "TclpAlloc", "Tcl_Alloc", "Tcl_SetObj"), "Tcl_SetObj"),
-        (("erts_sys_aligned_alloc", "erts_alcu_sys_aligned_alloc", "create_carrier", "ets_insert"), "ets_insert"),
+        (
+            (
+                "erts_sys_aligned_alloc",
+                "erts_alcu_sys_aligned_alloc",
+                "create_carrier",
+                "ets_insert",
+            ),
+            "ets_insert",
+        ),
         (("mallocator",), "mallocator"),
         (("malloc",), "malloc"),
         (("strata::SampleTaken(void*)",), "an unknown caller"),

@@ -50,6 +50,11 @@ def test_no_command_needs_another_s_module_to_be_loaded() -> None:
     subprocess.run([sys.executable, "-c", EACH_ALONE], check=True, timeout=120)
 
 
+def run(typed: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "strata", *typed.split()]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -60,9 +65,7 @@ def test_no_command_needs_another_s_module_to_be_loaded() -> None:
     ],
 )
 def test_a_mistake_is_one_line(typed: str, says: str) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "strata", *typed.split()], capture_output=True, text=True, check=False
-    )
+    found = run(typed)
     assert (found.returncode, found.stdout) == (2, ""), found
     assert says in found.stderr
     assert found.stderr.startswith("strata: ")
@@ -71,9 +74,7 @@ def test_a_mistake_is_one_line(typed: str, says: str) -> None:
 
 @pytest.mark.parametrize("typed", ["", "--help", "run --help", "model", "model --help"])
 def test_help_has_no_padding_in_a_pipe(typed: str) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "strata", *typed.split()], capture_output=True, text=True, check=False
-    )
+    found = run(typed)
     assert found.returncode == (0 if "--help" in typed else 2)
     assert "Usage: strata" in found.stdout
     lines = (found.stdout + found.stderr).splitlines()

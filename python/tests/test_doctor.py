@@ -167,7 +167,7 @@ BAD_PROCESS: list[tuple[Rule, Changes, str, tuple[str, ...]]] = [
                        f"proc/{PID}/cmdline": "redis-server 127.0.0.1:6379\0\0\0"},
      "does not run on Strata", ("strata run -- COMMAND",)),
     (process.library, {f"proc/{PID}/maps": MAPS}, "had no effect",
-     ("LD_DEBUG=libs server --port '7 7' 2>&1 | grep -m3 strata",
+     ("LD_PRELOAD=/opt/libstrata.so.0.1.0 /bin/true  # as the process's user: says why",
       "strata run -- server --port '7 7'")),
     (process.library, {f"proc/{PID}/maps": WITH_STRATA.replace(".0\n", ".0 (deleted)\n")},
      "replaced", ("restart the process",)),
@@ -216,7 +216,7 @@ def test_a_rewritten_title_is_no_command(tmp_path: Path) -> None:
     view = machine(tmp_path, changes, PID)
     (tmp_path / f"proc/{PID}/exe").symlink_to("/usr/bin/redis-server (deleted)")
     assert process.library(view).fixes == (
-        "LD_DEBUG=libs /usr/bin/redis-server ARGUMENTS 2>&1 | grep -m3 strata",
+        "LD_PRELOAD=/opt/libstrata.so.0.1.0 /bin/true  # as the process's user: says why",
         "strata run -- /usr/bin/redis-server ARGUMENTS",
     )
 
@@ -344,6 +344,11 @@ def test_cgroups_are_read_up_to_the_top(tmp_path: Path) -> None:
     finding = system.cgroup_memory(machine(tmp_path / "a", changes))
     assert (finding.state, "500 B of 1000 B" in finding.says) == (State.OK, True)
     assert "4.0 of 8 CPUs" in system.cgroup_cpu(machine(tmp_path / "a", changes)).says
+    pinned: Changes = {
+        f"{top}/cpu.max": "50000 100000\n",
+        "proc/self/status": "Cpus_allowed_list:\t3\n",
+    }
+    assert system.cgroup_cpu(machine(tmp_path / "c", pinned)).state is State.OK
     v1 = machine(tmp_path / "b", V1)
     assert "100 B of 1.00 GiB" in system.cgroup_memory(v1).says
     assert "no CPU quota (cgroup v1)" in system.cgroup_cpu(v1).says

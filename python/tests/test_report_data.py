@@ -210,7 +210,7 @@ def test_cache_advice_scales_what_is_in_force(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("meta", "words"),
     [
-        ({}, "the kernel found no free hugepages"),
+        ({}, "the kernel found no free ones"),
         ({"hugepages_option": "off"}, "STRATA_HUGEPAGES=off asks for none"),
         ({"thp_allowed": False}, "PR_SET_THP_DISABLE"),
     ],

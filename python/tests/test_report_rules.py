@@ -163,6 +163,8 @@ def test_sizes() -> None:
     assert "above 256 KiB" in advice_objects.sizes([(64, 10.0, 60.0), (1 << 20, 1.0, 40.0)]).text
     one = advice_objects.sizes([(64, 10.0, 60.0), (8192, 1.0, 40.0)], "addNode").text
     assert "60 % of the bytes are objects of 64 B, mostly from addNode: a field less" in one
+    nodes = advice_objects.sizes([(16, 90.0, 60.0), (8192, 1.0, 40.0)], "addNode").text
+    assert "allocate them by the array" in nodes, "half a field is no advice"
     buffer = advice_objects.sizes([(64, 10.0, 40.0), (8192, 1.0, 60.0)]).text
     assert "objects of 8.00 KiB: a buffer that is kept" in buffer
     tiny = [(16, 900.0, 20.0), (4096, 1.0, 40.0), (8192, 1.0, 40.0)]

@@ -123,7 +123,10 @@ void SayWhat(const MemoryError& e) {
     const size_t behind = e.at - e.block - e.size;
     line.Text(", ").Number(behind).Text(BytesWord(behind)).Text(" behind the end of");
   } else {
-    line.Text(", ").Number(e.block - e.at).Text(BytesWord(e.block - e.at)).Text(" before the start of");
+    line.Text(", ")
+        .Number(e.block - e.at)
+        .Text(BytesWord(e.block - e.at))
+        .Text(" before the start of");
   }
   // What was overwritten beside the block is found at its free: it was live until then.
   const bool at_its_free = e.noticed == Noticed::kLater && e.kind != MemoryErrorKind::kUseAfterFree;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -192,6 +193,66 @@ static void Peak(int followed) {
   pause();
 }
 
+// Memory that the program maps by itself.
+static void Mapped(void) {
+  enum { kBytes = 96 * kMiB };
+  void* p = mmap(NULL, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_sink = memset(p, 1, kBytes);
+  Ready();
+  pause();
+}
+
+struct Pair {
+  struct Pair* next;
+  long value;
+};
+__attribute__((noinline)) struct Pair* MakePair(size_t n) {
+  return malloc(n * sizeof(struct Pair));
+}
+
+// Two million small objects, one by one or by the array.
+static void Tiny(int followed) {
+  enum { kPairs = 2000000, kArray = 1000 };
+  struct Pair* before = NULL;
+  for (int i = 0; i < kPairs; i += followed ? kArray : 1) {
+    struct Pair* p = MakePair(followed ? kArray : 1);
+    for (int j = 0; j < (followed ? kArray : 1); ++j) p[j].next = before, before = &p[j];
+  }
+  g_sink = before;
+  Ready();
+  pause();
+}
+
+__attribute__((noinline)) void* MakeRecord(size_t size) { return memset(malloc(size), 1, size); }
+
+// One type of object; with a field less where that is followed.
+static void Fields(int followed, int none) {
+  void** before = NULL;
+  for (int i = 0; !none && i < 600000; ++i) {
+    void** p = MakeRecord(followed ? 64 : 80);
+    *p = before;
+    before = p;
+  }
+  g_sink = before;
+  Ready();
+  pause();
+}
+
+__attribute__((noinline)) void* MakeFrame(size_t size) { return memset(malloc(size), 1, size); }
+
+// A large buffer that comes and goes with each round, or is kept. Says how many faults 200 took.
+static void Frames(int followed) {
+  void* kept = followed ? MakeFrame(5 * kMiB) : NULL;
+  g_sink = malloc(100);
+  for (int round = 0;; ++round) {
+    void* p = followed ? kept : MakeFrame(5 * kMiB);
+    g_sink = memset(p, round, 64);
+    if (!followed) free(p);
+    if (round == 200) Ready();
+    if (round >= 200) usleep(5000);
+  }
+}
+
 int main(int argc, char** argv) {
   const char* name = argv[1];
   const int n = argc > 2 ? atoi(argv[2]) : 0;
@@ -203,6 +264,10 @@ int main(int argc, char** argv) {
   if (!strcmp(name, "forbid")) Forbid(n);
   if (!strcmp(name, "spike")) Spike();
   if (!strcmp(name, "tide")) Tide();
+  if (!strcmp(name, "mapped")) Mapped();
+  if (!strcmp(name, "tiny")) Tiny(n);
+  if (!strcmp(name, "fields")) Fields(n, argc > 3);
+  if (!strcmp(name, "frames")) Frames(n);
   if (!strcmp(name, "hand")) Hand(n);
   if (!strcmp(name, "scratch")) Scratch((size_t)atoi(argv[3]), n);
   if (!strcmp(name, "peak")) Peak(n);

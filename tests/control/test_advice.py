@@ -3,113 +3,40 @@ release` is in test_report.py; what only names a thing to change is followed in 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from advising import (
+    CASES,
+    FINE,
+    HELD,
+    Report,
+    figures,
+    follow,
+    miss_rate,
+    running,
+    settings_of,
+)
 from blackbox import Lab, wait_until
 from command import good
-from strata.processes import find_process
-from strata.report import advice_time, contexts, hotness, model, tiers
-from strata.report.advice import Advice, Level
+from strata.report import advice_time, model
+from strata.report.advice import Level
 from strata.report.advice_memory import Caches
-from strata.report.command import gather
-from test_reach import wait_for_socket
 from test_report import rss
 
-CASES = Path(__file__).resolve().parent / "advice_cases.c"
 HOT_CASES = CASES.with_name("advice_hot_cases.cpp")
-FINE = {"STRATA_SAMPLE": "64K"}
-ALWAYS = {"STRATA_CONTROL": "always"}
-HELD = {"STRATA_RELEASE": "off"}  # nothing goes back by itself before the advice is followed
 PYTHON = """
 import time
 kept = [[str(n), n + 0.5] for n in range(400_000)]
 print("ready", flush=True)
 time.sleep(600)
 """
-
-
-@contextlib.contextmanager
-def running(
-    lab: Lab, *command: str | Path | int, env: Mapping[str, str] | None = None
-) -> Iterator[int]:
-    """A case of advice_cases.c, or a command by its path, that has said it is ready."""
-    lab.require_strata()
-    program = () if Path(str(command[0])).is_absolute() else (lab.build(CASES),)
-    with lab.start(*program, *map(str, command), env=ALWAYS | dict(env or {})) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        wait_for_socket(process.pid)
-        yield process.pid
-
-
-SECTIONS = {
-    "churn-stacks": contexts.churn_section,
-    "coverage": tiers.coverage_section,
-    "fragmentation": tiers.fragmentation_section,
-    "hotness": hotness.section,
-    "lifetimes": contexts.lifetime_section,
-    "live-stacks": contexts.live_section,
-    "map": tiers.map_section,
-    "misses": tiers.misses_section,
-    "peak-stacks": contexts.peak_section,
-    "resident": tiers.resident_section,
-    "return-capacity": lambda recording: tiers.span_sections(recording)[-1],
-    "sizes": tiers.sizes_section,
-    "waste-stacks": contexts.waste_section,
-}
-
-
-class Report:
-    """What a report says of a process, by the figure's name. Only the figures that are asked for
-    are drawn: all of them take most of a report's time."""
-
-    def __init__(self, pid: int, folder: Path) -> None:
-        gather(find_process(str(pid)), folder, 1)
-        self._recording = model.load(folder)
-
-    @property
-    def rss(self) -> int:
-        """When it was taken: what a program at rest holds falls by the second."""
-        assert self._recording.last is not None
-        return self._recording.last.rss or 0
-
-    def get(self, name: str) -> Advice | None:
-        section = SECTIONS[name](self._recording)
-        return section.advice if section is not None else None
-
-    def __getitem__(self, name: str) -> Advice:
-        advice = self.get(name)
-        assert advice is not None, name
-        return advice
-
-
-def follow(advice: Advice) -> None:
-    """Types the command of an advice."""
-    words = shlex.split(advice.command)
-    assert words[0] == "strata", advice
-    good(*words[1:])
-
-
-def settings_of(advice: Advice) -> dict[str, str]:
-    """What `strata run` sets for the command of an advice."""
-    words = shlex.split(advice.command)
-    assert words[:2] == ["strata", "run"] and words[-2:] == ["--", "COMMAND"], advice
-    given = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "--set"]
-    return {f"STRATA_{name}": value for name, _, value in given}
-
-
-def figures(pid: int) -> model.Document:
-    return model.Document(json.loads(good("stats", pid, "--format", "json")))
 
 
 def test_what_stays_is_allocated_first(lab: Lab, tmp_path: Path) -> None:
@@ -260,18 +187,6 @@ def test_a_leak_is_what_grew(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "leak", 1, env=FINE) as pid:
         mended = Report(pid, tmp_path / "mended").get("live-stacks")
         assert mended is None or "leak" not in mended.text
-
-
-def miss_rate(pid: int, seconds: float = 1) -> float:
-    """Of the allocations of that time, those that found their cache empty."""
-    before = figures(pid)
-    time.sleep(seconds)
-    after = figures(pid)
-
-    def gained(name: str) -> float:
-        return (after.number("cache", name) or 0) - (before.number("cache", name) or 0)
-
-    return gained("misses_alloc") / max(1.0, gained("misses_alloc") + gained("hits"))
 
 
 def test_caches_that_miss_are_doubled(lab: Lab, tmp_path: Path) -> None:

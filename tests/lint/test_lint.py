@@ -119,12 +119,12 @@ def test_what_is_possible_is_said_when_asked_for(tmp_path: Path) -> None:
 
 def test_own_property_of_the_documentation(tmp_path: Path) -> None:
     page = (ROOT / "docs/lint.md").read_text()
-    prop, program = re.findall(r"```(?:text|c)\n(.*?)```", page, re.S)[:2]
+    prop, program, says = re.findall(r"```(?:text|c)\n(.*?)```", page, re.S)[:3]
     (tmp_path / "session.prop").write_text(prop)
-    build(tmp_path, program)
+    build(tmp_path, program, "session.c")
     result = lint(tmp_path, "--property", "session.prop")
     assert result.returncode == 1, result.stderr
-    assert "sent after its end" in result.stdout
+    assert result.stdout.startswith(says.rstrip("\n")), "as the page shows it"
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,15 @@ def write_number(file: str, value: int) -> str:
     return f"echo {value} | sudo tee {file}"
 
 
+def _cpus_allowed(view: View) -> int:
+    """How many CPUs the process may run on."""
+    found = re.search(r"^Cpus_allowed_list:\s+([\d,-]+)$", view.read(view.proc("status")), re.M)
+    if found is None:
+        raise CannotTellError(f"{view.proc('status')} has no Cpus_allowed_list")
+    ends = ([int(end) for end in part.split("-")] for part in found[1].split(","))
+    return sum(end[-1] - end[0] + 1 for end in ends)
+
+
 def cgroup_cpu(view: View) -> Finding:
     """A quota far below the number of CPUs: threads run everywhere, are stopped everywhere."""
     kind, folders = _cgroup_folders(view, "cpu")
@@ -254,7 +263,7 @@ def cgroup_cpu(view: View) -> Finding:
     cpus = len(re.findall(r"^cpu\d+ ", view.read("/proc/stat"), re.M))
     if cpus == 0:
         raise CannotTellError("/proc/stat names no CPU")
-    if quota * 4 <= cpus:
+    if quota * 4 <= cpus and _cpus_allowed(view) > max(1, round(quota)):
         return mend(
             "cgroup-cpu",
             Weight.LITTLE,

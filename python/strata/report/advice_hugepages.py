@@ -88,9 +88,8 @@ def coverage(backing: Backing) -> Advice:
             "small pages, which saves memory."
         )
     return look(
-        text
-        + "They are allowed, so the kernel found no free hugepages. See whether thp_fault_fallback "
-        "is high, and let the kernel make room:",
+        text + "They are allowed: most likely the kernel found no free ones. See whether "
+        "thp_fault_fallback grows, and let the kernel make room:",
         "grep -E 'thp_fault_(alloc|fallback) ' /proc/vmstat; "
         "echo 1 | sudo tee /proc/sys/vm/compact_memory",
     )

@@ -216,7 +216,7 @@ def fragmentation(
     pinned: Pinned = Pinned(),
     swing: int = 0,
 ) -> Advice:
-    """`swing`: see Resident. How much is wasted for each live byte, and what the largest tier answers to."""
+    """How much is wasted for each live byte, and what the largest tier answers to."""
     wasted = sum(tiers.values())
     if wasted < 8 * MUCH or wasted <= LITTLE_WASTE * live:
         return fine(f"{human(wasted)} is wasted, {of_live(wasted, live)} (Google's fleet: 22 %).")

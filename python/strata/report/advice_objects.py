@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from strata.report.advice import ENOUGH_SAMPLES, Advice, fine, look, setting, share
 from strata.stats import human
 
+TINY = 32  # bytes: the allocator's own cost for each counts as much
+
 
 def heaviest_size(rows: Sequence[tuple[int, float, float]]) -> int:
     """The size whose objects take the most bytes; `rows` as for `sizes`."""
@@ -34,7 +36,7 @@ def sizes(rows: Sequence[tuple[int, float, float]], site: str = "") -> Advice:
         )
     size = heaviest_size(rows)
     taken = sum(row[2] for row in rows if row[0] == size)
-    if taken > 0.5 * held:
+    if taken > 0.5 * held and size > TINY:
         by = f", mostly from {site}" if site else ""
         what = (
             "a field less in that one type saves more than any setting."
@@ -44,10 +46,10 @@ def sizes(rows: Sequence[tuple[int, float, float]], site: str = "") -> Advice:
         return look(
             text + f"{share(taken, held)} of the bytes are objects of {human(size)}{by}: {what}"
         )
-    tiny = sum(row[1] for row in rows if row[0] <= 32)
+    tiny = sum(row[1] for row in rows if row[0] <= TINY)
     if tiny > 0.75 * objects:
         return look(
-            text + f"{share(tiny, objects)} of the objects are of at most 32 bytes: keep them "
+            text + f"{share(tiny, objects)} of the objects are of at most {TINY} bytes: keep them "
             "inside what owns them, or allocate them by the array."
         )
     return fine(text + "No size stands out.")

@@ -22,6 +22,7 @@ from strata.terminal import console, say
 from strata.trace.command import find_tool, is_trace
 
 if TYPE_CHECKING:
+    import click
     from rich.table import Table
 
 PROGRAM = "strata-replay"
@@ -139,7 +140,7 @@ FINDERS = {"allocator": named_allocator, "heap": named_heap, "preload": named_li
 class InOrder(TyperCommand):
     """Keeps the order of options of several names, which is that of the rows."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         ctx.meta[ORDER] = [parameter.name for parameter in order]
         return super().parse_args(ctx, args)
