@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Instructions of one request to Apache, by valgrind: with its own pools on glibc, on Strata's
-malloc, and with pools on reaps. A busy machine changes nothing about them.
+"""Instructions of one request to Apache and to nginx, by valgrind: with their own pools on glibc, on
+Strata's malloc, and with pools on reaps. A busy machine changes nothing about them.
 
-    python3 bench/request_instructions.py        half a minute; needs apache2, valgrind, `make lib`
+    python3 bench/request_instructions.py        a minute; needs both servers, valgrind,
+                                                 `make lib`, `make servers`
 
-One connection is kept open; what 100 requests take is subtracted from what 1,100 take. Under
-valgrind Strata's caches are a thread's, which cost more than a CPU's.
+One connection is kept open; what 100 requests take is subtracted from what 1,100 take. Strata stands
+down under valgrind, so a copy of the library runs here whose question to valgrind is none. There are
+no restartable sequences there either: its caches are a thread's, which cost more than a CPU's.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "build/lib"
 PAGE = b"x" * 950
 FEW, MANY = 100, 1100
-VARIANTS = {
-    "stock": [],
-    "strata": [LIB / "libstrata.so"],
-    "reaps": [LIB / "libstrata.so", LIB / "libstrata-apr.so"],
-}
-CONFIGURATION = """
+REAPS = "reaps"
+VARIANTS = ("stock", "strata", REAPS)
+NGINX_MODULE = ROOT / "build/servers/ngx_strata_module.so"
+# The preamble of a client request (valgrind.h, "__SPECIAL_INSTRUCTION_PREAMBLE"), and the same
+# rotations in an order that means nothing to valgrind.
+ASKS = bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733")
+ASKS_NOT = bytes.fromhex("48c1c70d 48c1c703 48c1c73d 48c1c733")
+APACHE = """
 ServerRoot {folder}
 ServerName localhost
 Listen 127.0.0.1:{port}
@@ -47,6 +51,28 @@ MaxRequestWorkers 4
 ServerLimit 1
 StartServers 1
 """
+NGINX = """
+{load}
+daemon off;
+master_process off;
+error_log {folder}/error crit;
+pid {folder}/pid;
+events {{ worker_connections 64; }}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen 127.0.0.1:{port};
+    root {folder};
+  }}
+}}
+"""
+SERVERS = {"apache2": (APACHE, ["-X", "-f"]), "nginx": (NGINX, ["-c"])}
 
 
 def free_port() -> int:
@@ -73,36 +99,63 @@ def ask(port: int, requests: int) -> None:
                 answer += more
 
 
-def instructions(preload: list[Path], requests: int) -> int:
+def unnoticing(library: Path, folder: Path) -> Path:
+    """A copy that does not notice valgrind."""
+    copy = folder / library.name
+    copy.write_bytes(library.read_bytes().replace(ASKS, ASKS_NOT))
+    return copy
+
+
+def preloads(server: str, variant: str) -> list[Path]:
+    if variant == VARIANTS[0]:
+        return []
+    apr = variant == REAPS and server == "apache2"
+    return [LIB / "libstrata.so"] + ([LIB / "libstrata-apr.so"] if apr else [])
+
+
+def instructions(server: str, variant: str, requests: int) -> int:
+    configuration, arguments = SERVERS[server]
+    load = f"load_module {NGINX_MODULE};" if server == "nginx" and variant == REAPS else ""
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         folder.chmod(0o777)
         (folder / "page").write_bytes(PAGE)
-        (folder / "conf").write_text(CONFIGURATION.format(folder=folder, port=port))
-        env = os.environ | {"STRATA_BACKGROUND": "off", "LD_PRELOAD": " ".join(map(str, preload))}
+        (folder / "conf").write_text(configuration.format(folder=folder, port=port, load=load))
+        copies = [str(unnoticing(library, folder)) for library in preloads(server, variant)]
+        env = os.environ | {"STRATA_BACKGROUND": "off", "LD_PRELOAD": " ".join(copies)}
         out = folder / "counts"
         # Not as root, which Apache would give up before valgrind writes.
         command = ["setpriv", "--reuid=www-data", "--clear-groups"] if os.getuid() == 0 else []
-        command += ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "apache2", "-X"]
-        server = subprocess.Popen(
-            [*command, "-f", folder / "conf"], env=env, stderr=subprocess.DEVNULL
+        command += ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", server]
+        process = subprocess.Popen(
+            [*command, *arguments, folder / "conf"], env=env, stderr=subprocess.DEVNULL
         )
         try:
             ask(port, requests)
         finally:
-            server.terminate()
-            server.wait()
-        found = re.search(r"^summary: (\d+)", out.read_text(), re.M)
+            process.terminate()
+            process.wait()
+        counts = out.read_text()
+        assert ("strata::ThreadCache" in counts) == bool(copies), "whose malloc was this?"
+        if keep := os.environ.get("KEEP"):
+            Path(keep, f"{server}.{variant}.{requests}").write_text(counts)
+        found = re.search(r"^summary: (\d+)", counts, re.M)
         assert found is not None
         return int(found[1])
 
 
 def main() -> int:
-    stock = 0.0
-    for name, preload in VARIANTS.items():
-        each = (instructions(preload, MANY) - instructions(preload, FEW)) / (MANY - FEW)
-        stock = stock or each
-        print(f"{name:8} {each:9,.0f} instructions a request, {each / stock:.3f} x stock")
+    for server in SERVERS:
+        stock = 0.0
+        for variant in VARIANTS:
+            few, many = (instructions(server, variant, n) for n in (FEW, MANY))
+            each = (many - few) / (MANY - FEW)
+            stock = stock or each
+            print(
+                f"{server:8} {variant:7} {each:9,.0f} instructions a request,"
+                f" {each / stock:.3f} x stock",
+                flush=True,
+            )
     return 0
 
 
