@@ -126,12 +126,12 @@ class FrontEnd {
     *bucket = n;
     return n->slot;
   }
-  Node* Variable() {
+  [[gnu::noinline]] Node* Variable() {
     const char* begin = at_;
     while (*at_ >= 'a') ++at_;
     return Make('v', nullptr, nullptr, Look(begin, static_cast<size_t>(at_ - begin)));
   }
-  Node* Expression() {
+  [[gnu::noinline]] Node* Expression() {
     if (*at_ == '(') {
       ++at_;
       Node* left = Expression();
@@ -145,7 +145,7 @@ class FrontEnd {
     for (; *at_ >= '0' && *at_ <= '9'; ++at_) n = n * 10 + (*at_ - '0');
     return Make('n', nullptr, nullptr, n);
   }
-  Node* Block() {
+  [[gnu::noinline]] Node* Block() {
     auto* table = new (Get(sizeof(Table))) Table{names_, {}};
     names_ = table;
     Node* block = Make('{', nullptr, nullptr);
@@ -196,7 +196,7 @@ class FrontEnd {
     }
     return made;
   }
-  void Fold(Node* n) {
+  [[gnu::noinline]] void Fold(Node* n) {
     if (n->op == '{') {
       for (Node* s = n->left; s != nullptr; s = s->next) Fold(s);
     } else if (n->op == '=') {
@@ -220,7 +220,7 @@ class FrontEnd {
     code_[used_++] = word;
     sum_ = sum_ * 31 + static_cast<uint64_t>(word);
   }
-  void Emit(const Node* n) {
+  [[gnu::noinline]] void Emit(const Node* n) {
     if (n->op == '{') {
       for (const Node* s = n->left; s != nullptr; s = s->next) Emit(s);
       return;

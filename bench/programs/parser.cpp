@@ -84,7 +84,7 @@ class Parser {
     at_ = text;
     return ParseValue();
   }
-  double Sum(const Value* v) const {
+  [[gnu::noinline]] double Sum(const Value* v) const {
     if (v->kind == Value::kNumber) return v->number;
     if (v->kind == Value::kString) return v->length;
     double sum = 0;
@@ -119,7 +119,7 @@ class Parser {
     copy[*length] = '\0';
     return copy;
   }
-  Value* ParseValue() {
+  [[gnu::noinline]] Value* ParseValue() {
     auto* v = static_cast<Value*>(Get(sizeof(Value)));
     v->next = nullptr;
     v->key = nullptr;
