@@ -21,6 +21,8 @@
 
 #ifdef __cplusplus
 extern "C" {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* what is in line is C */
 #endif
 
 typedef struct strata_hot_domain strata_hot_domain;
@@ -185,6 +187,7 @@ typedef struct {
 int strata_hot_stats(strata_hot_domain* domain, strata_hot_stats_t* stats);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

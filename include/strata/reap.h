@@ -20,6 +20,8 @@
 
 #ifdef __cplusplus
 extern "C" {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" /* what is in line is C */
 #endif
 
 typedef struct strata_reap strata_reap;
@@ -127,6 +129,7 @@ void strata_reap_set_cap(strata_reap* reap, size_t bytes, strata_reap_cap_functi
                          void* context);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

@@ -127,6 +127,12 @@ MISFITS = {
     "Stack<Bins, Mmap>": "mismatch at argument 1|template template argument|requires template",
 }
 
+# A heap that fits, used as it cannot be.
+MISUSES = {
+    "auto& count = layer<Count>(heap)": "layer: the heap has no such layer",
+    "auto& first = layer<Bump<4096>>(heap)": "layer: the heap has no such layer",
+    "Resource<H> words(heap)": "Resource has its heap in it; for one elsewhere write Resource",
+}
 
 COMPILERS = ("g++", "clang++-19")
 
@@ -134,7 +140,7 @@ COMPILERS = ("g++", "clang++-19")
 def is_tried(item: pytest.Function) -> bool:
     """Each misfit is told by one of both compilers."""
     params = item.callspec.params
-    if params["heap"] not in MISFITS:
+    if params.get("heap") not in MISFITS:
         return True
     return paired([*MISFITS].index(params["heap"]) + COMPILERS.index(params["compiler"]))
 
@@ -153,11 +159,11 @@ class Compiler:
         if "clang" not in name:
             self.include[1] = str(self.header)
 
-    def says(self, heap: str) -> str:
+    def says(self, heap: str, use: str = "") -> str:
         source = self.work / "misfit.cpp"
         source.write_text(
             f"using namespace strata::layers;\n{HELPERS}\nusing H = {heap};\n"
-            "void* Use(H& heap) { return heap.allocate(8); }\n"
+            f"void* Use(H& heap) {{ {use}; return heap.allocate(8); }}\n"
         )
         done = subprocess.run(
             [self.name, *FLAGS, "-fsyntax-only", *self.include, str(source)],
@@ -208,3 +214,12 @@ def test_a_misfit_is_told_in_one_line(compiler: Compiler, heap: str) -> None:
     assert len(errors) <= MOST_ERRORS, said
     if heap not in ("Stack<Bumb<>, Mmap>", "Stack<Bins, Mmap>"):
         assert re.search(r"error: static assertion failed", errors[0]), said
+
+
+@pytest.mark.parametrize("use", MISUSES)
+def test_a_misuse_is_told_first(compiler: Compiler, use: str) -> None:
+    said = compiler.says("Stack<Bump<>, Mmap>", use)
+    errors = [line for line in said.splitlines() if re.search(r"\berror: ", line)]
+    assert errors, f"{use} compiles"
+    assert re.search(MISUSES[use], errors[0]), said
+    assert len(errors) <= MOST_ERRORS, said

@@ -324,7 +324,14 @@ class Through : public Over<NextHeap> {
 // The part of a stack that was made by `Layer`, counted from the top: layer<Count>(heap).
 template <class Layer, class H>
 auto& layer(H& heap) {
-  if constexpr (requires { typename Layer::template On<typename H::Next>; }) {
+  constexpr bool kIsLayer = requires(H& h) {
+    typename H::Next;
+    h.next();
+  };
+  static_assert(kIsLayer, "layer: the heap has no such layer");
+  if constexpr (!kIsLayer) {
+    return heap;
+  } else if constexpr (requires { typename Layer::template On<typename H::Next>; }) {
     if constexpr (std::same_as<typename Layer::template On<typename H::Next>, H>) {
       return heap;
     } else {

@@ -27,6 +27,12 @@ class Resource : public std::pmr::memory_resource {
   template <class... Args>
     requires std::constructible_from<H, Args...>
   explicit Resource(Args&&... args) : heap_(std::forward<Args>(args)...) {}
+  template <std::same_as<H> Other>
+  explicit Resource(Other&) {
+    static_assert(sizeof(Other) == 0,
+                  "Resource has its heap in it; for one elsewhere write Resource name(heap), without "
+                  "<H>");
+  }
 
   H& heap() { return heap_; }
 

@@ -1,0 +1,38 @@
+"""Each public header compiles alone and without a warning, in C and C++, also where a project asks
+for more of them than -Wall: the compiler takes what it finds by -I for the program's own."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+INCLUDE = Path(__file__).resolve().parent.parent.parent / "include"
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Wcast-qual", "-Werror")
+CXX = ("-std=c++20", "-Wsign-conversion", "-Wold-style-cast", "-Wcast-align")
+# It makes a heap a malloc, and needs one; it needs APR's own headers.
+NOT_ALONE = {"as_malloc.h", "apr.h"}
+HEADERS = sorted(p.name for p in (INCLUDE / "strata").glob("*.h") if p.name not in NOT_ALONE)
+OF_C = ("hot.h", "reap.h", "scope.h", "strata.h")
+
+
+def compile_alone(header: str, *command: str) -> None:
+    done = subprocess.run(
+        [*command, *WARNINGS, f"-I{INCLUDE}", "-O2", "-c", "-o", "/dev/null", "-"],
+        input=f"#include <strata/{header}>\nint main(void) {{ return 0; }}\n",
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
+def test_warns_of_nothing_in_cxx(compiler: str, header: str) -> None:
+    compile_alone(header, compiler, *CXX, "-xc++")
+
+
+@pytest.mark.parametrize("header", OF_C)
+@pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
+def test_warns_of_nothing_in_c(compiler: str, header: str) -> None:
+    compile_alone(header, compiler, "-std=c99", "-Wstrict-prototypes", "-xc")
