@@ -3,7 +3,7 @@
 // freed, each step of the window of Stack<Nested, Window, Coalesce<>, Mmap> is a question to
 // another layer. Instructions a call, and the most that is held, reap and parts:
 //   region 69, 128 KiB / 71, 128 KiB; server 145, 80 KiB / 186, 128 KiB;
-//   reverse 105, 128 KiB / 141, 128 KiB; churn 374, 768 KiB / 273, 768 KiB.
+//   reverse 105, 128 KiB / 141, 128 KiB; churn 389, 768 KiB / 273, 768 KiB.
 //   --heap=reap|parts
 //   --load=region   requests of 300 blocks of 16 to 400 bytes; nothing is freed before the end
 //   --load=server   the same, of which a third is freed at once
