@@ -74,7 +74,7 @@ class Bench {
   double Bound() const
     requires std::same_as<H, Bounded>
   {
-    const double f = heap_.thresholds().empty_eighths / 8.0;
+    const double f = heap_.thresholds().empty_sixteenths / 16.0;
     const HoardThresholds& t = heap_.thresholds();
     double superblocks = 0;
     for (size_t c = 0; c < Classes::count; ++c) {
@@ -220,12 +220,12 @@ void All(B& b) {
 }
 
 TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
-  for (const HoardThresholds t : {HoardThresholds{2, 4}, {1, 1}, {4, 1}, {7, 2}, {1, 2, 16}}) {
+  for (const HoardThresholds t : {HoardThresholds{4, 4}, {1, 1}, {2, 1}, {8, 1}, {14, 2}, {1, 2, 16}}) {
     for (const size_t shards : {1, 4}) {
       Bench<Bounded> one_after_the_other(HoardOptions{.shards = shards, .thresholds = t});
       All(one_after_the_other);
       ExpectSound(one_after_the_other.heap());
-      ASSERT_FALSE(testing::Test::HasFatalFailure()) << t.empty_eighths << " " << t.slack;
+      ASSERT_FALSE(testing::Test::HasFatalFailure()) << t.empty_sixteenths << " " << t.slack;
       Bench<Bounded> fresh(HoardOptions{.shards = shards, .thresholds = t});
       AtTheEdge(fresh);
       Bench<Bounded> fresh_holes(HoardOptions{.shards = shards, .thresholds = t});

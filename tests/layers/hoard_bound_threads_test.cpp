@@ -72,7 +72,7 @@ class Watched {
   void Check() {
     const auto held = static_cast<double>(source_.held());
     const auto& hoard = HoardOf(heap_);
-    const double f = hoard.thresholds().empty_eighths / 8.0;
+    const double f = hoard.thresholds().empty_sixteenths / 16.0;
     const auto k = static_cast<double>(hoard.thresholds().slack);
     double superblocks = 0;
     for (size_t c = 0; c < Classes::count; ++c) {
@@ -139,7 +139,7 @@ void SwingingPiles(Watched<H>& watched) {
   }
 }
 
-constexpr HoardThresholds kTight{.empty_eighths = 1, .slack = 1};
+constexpr HoardThresholds kTight{.empty_sixteenths = 1, .slack = 1};
 constexpr HoardThresholds kUsual{};
 
 TEST(HoardBoundThreads, HoldsWhileThreadsRun) {

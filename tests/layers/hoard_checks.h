@@ -68,7 +68,7 @@ std::string ProblemOf(H& heap) {
              "an empty superblock in a bin");
       used += s.used();
       capacity += s.capacity();
-      if (s.part() < 8) {
+      if (s.part() < s.kParts) {
         emptiest = std::min<size_t>(emptiest, s.part());
         fullest = std::max<size_t>(fullest, s.part());
       }

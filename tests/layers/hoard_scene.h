@@ -242,7 +242,7 @@ class Scene {
 
  private:
   static HoardOptions OptionsFor(size_t heaps) {
-    return {.heaps = heaps, .thresholds = {.empty_eighths = 1, .slack = 1}};
+    return {.heaps = heaps, .thresholds = {.empty_sixteenths = 2, .slack = 1}};
   }
   auto& bare() {
     if constexpr (kBuffered) {

@@ -70,9 +70,9 @@ TEST(SuperblockClasses, FitAndGrow) {
   }
 }
 
-TEST(EmptinessGroups, KnowTheBoundsOfAnEighth) {
+TEST(EmptinessGroups, KnowTheBoundsOfAPart) {
   // Of every capacity: a superblock that is filled and emptied one by one is always on the list of
-  // its eighth.
+  // its part.
   using S = Superblock<kUnit, int>;
   alignas(kUnit) static char run[kUnit];
   for (size_t size = 16; size <= SuperblockClasses<kUnit>::largest; size += 16) {
@@ -294,16 +294,16 @@ TEST_F(HoardTest, ThresholdsAreParameters) {
     Free(heap, kept);
     EXPECT_EQ(source.held(), 0u);
   }
-  for (const uint32_t f : {1u, 2u, 4u, 7u}) {
-    Heap4 heap(HoardOptions{.thresholds = {.empty_eighths = f, .slack = 1}}, source);
+  for (const uint32_t f : {1u, 2u, 4u, 7u, 15u}) {
+    Heap4 heap(HoardOptions{.thresholds = {.empty_sixteenths = f, .slack = 1}}, source);
     const auto blocks = Take(heap, 80 * kObjects);
     // An f of each superblock, then a little more.
     for (size_t i = 0; i < blocks.size(); ++i) {
-      if (i % kObjects < kObjects * f / 8) heap.deallocate(blocks[i]);
+      if (i % kObjects < kObjects * f / 16) heap.deallocate(blocks[i]);
     }
     EXPECT_EQ(OwnSuperblocks(heap), 80u) << f << ": more was given up than must be";
     for (size_t i = 0; i < blocks.size(); ++i) {
-      if (i % kObjects == kObjects * f / 8) heap.deallocate(blocks[i]);
+      if (i % kObjects == kObjects * f / 16) heap.deallocate(blocks[i]);
     }
     EXPECT_LT(OwnSuperblocks(heap), 80u) << f;
     ExpectSound(heap);
@@ -311,7 +311,7 @@ TEST_F(HoardTest, ThresholdsAreParameters) {
   // Senseless ones are cut to sense.
   Heap4 heap(HoardOptions{.heaps = 0, .shards = 0, .thresholds = {99, 0}}, source);
   EXPECT_EQ(heap.heaps(), 1u);
-  EXPECT_EQ(heap.thresholds().empty_eighths, 7u);
+  EXPECT_EQ(heap.thresholds().empty_sixteenths, 15u);
   EXPECT_EQ(heap.thresholds().slack, 1u);
   Free(heap, Take(heap, 3 * kObjects));
 }

@@ -29,7 +29,7 @@ struct Restless : HoardTraits<kUnit> {
   static constexpr size_t spares = 1;
   using Which = PlayedProcessor;
 };
-const HoardOptions kRestless{.thresholds = {.empty_eighths = 1, .slack = 1}};
+const HoardOptions kRestless{.thresholds = {.empty_sixteenths = 1, .slack = 1}};
 
 template <class F>
 void OnThreads(F f) {

@@ -11,9 +11,9 @@
 namespace strata::layers {
 
 struct HoardThresholds {
-  // f, in eighths, 1 to 7: the paper's quarter is 2. Whole eighths, because then everything on the
+  // f, in sixteenths, 1 to 15: the paper's quarter is 4. Whole ones, because then everything on the
   // emptiest list is at least f empty when the average is.
-  uint32_t empty_eighths = 2;
+  uint32_t empty_sixteenths = 4;
   size_t slack = 4;  // K, at least 1
   // Or as many objects, where a superblock holds few: K of those would come and go all the time.
   size_t slack_objects = 0;
@@ -65,9 +65,9 @@ struct alignas(128) HoardBin {
   }
   // Whether the invariant is broken.
   bool TooEmpty(const HoardThresholds& t, size_t objects) const {
-    static_assert(Block::kParts == 8);
+    static_assert(Block::kParts == 16);
     return used + std::max(t.slack * objects, t.slack_objects) < capacity &&
-           8 * used < (8 - t.empty_eighths) * capacity;
+           16 * used < (16 - t.empty_sixteenths) * capacity;
   }
 
   typename Sync::Lock lock;

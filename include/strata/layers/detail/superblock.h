@@ -43,7 +43,7 @@ class Superblock : public RunHeader {
 
  public:
   // Emptiness is counted in parts of this many (emptiness_groups.h).
-  static constexpr uint32_t kParts = 8;
+  static constexpr uint32_t kParts = 16;
 
   static constexpr uint32_t CapacityFor(size_t object_size) {
     return static_cast<uint32_t>(Run::kRoom / object_size);

@@ -42,13 +42,13 @@ struct HoardTraits {
 };
 
 // Those of libstrata-hoard.so. Superblocks are short, since each heap has one that is not full of
-// every class it uses; f is an eighth, since what threads free of each other's comes to rest at
+// every class it uses; f is a sixteenth, since what threads free of each other's comes to rest at
 // just that share; and blocks that are too long for such superblocks have spares.
 struct ProcessHoardTraits : HoardTraits<32768> {
   static constexpr size_t heaps = 32;  // CPUs beyond share them
   static constexpr size_t spares = 16;
   static constexpr size_t large_spares = 16;
-  static constexpr HoardThresholds thresholds{.empty_eighths = 1, .slack = 2, .slack_objects = 16};
+  static constexpr HoardThresholds thresholds{.empty_sixteenths = 1, .slack = 2, .slack_objects = 16};
 };
 
 // For each size class, with U the most that was ever in use at once,
@@ -94,7 +94,7 @@ struct Hoard {
     constexpr explicit On(const HoardOptions& options, Args&&... args)
         : Over<Below>(std::forward<Args>(args)...),
           heaps_(std::clamp<size_t>(options.heaps, 1, Traits::heaps)),
-          thresholds_{std::clamp(options.thresholds.empty_eighths, 1u, 7u),
+          thresholds_{std::clamp(options.thresholds.empty_sixteenths, 1u, 15u),
                       std::max<size_t>(options.thresholds.slack, 1),
                       options.thresholds.slack_objects},
           global_(std::clamp<size_t>(options.shards, 1, Traits::shards)) {
