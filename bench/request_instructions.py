@@ -5,9 +5,9 @@ Strata's malloc, and with pools on reaps. A busy machine changes nothing about t
     python3 bench/request_instructions.py        a minute; needs both servers, valgrind,
                                                  `make lib`, `make servers`
 
-One connection is kept open; what 100 requests take is subtracted from what 1,100 take. Strata stands
-down under valgrind, so a copy of the library runs here whose question to valgrind is none. There are
-no restartable sequences there either: its caches are a thread's, which cost more than a CPU's.
+One connection is kept open; what 100 requests take is subtracted from what 1,100 take. Strata
+stands down under valgrind, so a copy of the library runs here that does not notice it. There are no
+restartable sequences either: the caches are a thread's, which cost more than a CPU's.
 """
 
 from __future__ import annotations

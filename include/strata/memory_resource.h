@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory_resource>
 #include <new>
 #include <utility>
 
 #include "strata/out_of_memory.h"
 #include "strata/reap.h"
+#include "strata/resource_class.h"
 
 namespace strata {
 
@@ -22,14 +22,6 @@ inline void* AllocateInReap(strata_reap* reap, std::size_t size, std::size_t ali
                             : strata_reap_memalign(reap, alignment, size);
   if (p == nullptr) ThrowOutOfMemory();
   return p;
-}
-
-// Of the class that a resource was made as, what every object of it begins with: tells two apart
-// also where a program is compiled without dynamic_cast (-fno-rtti).
-inline const void* ClassOf(const std::pmr::memory_resource& resource) {
-  const void* table;
-  std::memcpy(&table, static_cast<const void*>(&resource), sizeof table);
-  return table;
 }
 
 }  // namespace internal

@@ -98,8 +98,12 @@ TEST(Resource, HasAHeapOrSharesOne) {
   }
   EXPECT_EQ(Out(own.heap()), 0u);
   EXPECT_EQ(Out(heap), 0u);
-  Resource again(heap);
+  Resource again(heap), own_too(own.heap());
+  EXPECT_TRUE(shared.is_equal(again)) << "a container would copy what it could take over";
   EXPECT_FALSE(shared.is_equal(own));
+  EXPECT_FALSE(shared.is_equal(own_too));
+  EXPECT_FALSE(own.is_equal(own_too));  // of another class
+  EXPECT_FALSE(shared.is_equal(*std::pmr::new_delete_resource()));
   EXPECT_TRUE(shared.is_equal(shared));
   EXPECT_THROW(std::ignore = own.allocate(kMaxRequest), std::bad_alloc);
 }

@@ -70,6 +70,14 @@ def test_a_reset_frees_all_but_the_cleanups(site: NginxSite) -> None:
         site.stop(process, own)
 
 
+def test_a_pools_reap_is_found(site: NginxSite) -> None:
+    """By what docs/servers.md names: for std::pmr containers in a pool."""
+    with site.server(reaps=True) as (port, process, own):
+        (answer,) = ask_all(port, [Asked("/case?reap_is_found")])
+        assert answer.body.split(b"\n") == [b"ours freed gone"] * 5 + [b""], answer.body
+        site.stop(process, own)
+
+
 # ---- what may be wrong with the set-up
 
 

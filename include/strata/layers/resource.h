@@ -3,9 +3,9 @@
 //   Resource<Stack<Bins<Geometric<4096>, FreeList>, Bump<>, Mmap>> own;
 //   std::pmr::vector<int> numbers(&own);
 //
-// It has the heap in it; Resource shared(heap) refers to one that lives elsewhere. For as many
-// threads as the heap is. Out of memory is std::bad_alloc; in a program without exceptions one line
-// and the end.
+// It has the heap in it; Resource shared(heap) refers to one that lives elsewhere, and all that
+// refer to one are equal. For as many threads as the heap is. Out of memory is std::bad_alloc; in a
+// program without exceptions one line and the end.
 #pragma once
 
 #include <memory_resource>
@@ -14,6 +14,7 @@
 #include "strata/layers/heap.h"
 #include "strata/layers/source/ref.h"
 #include "strata/out_of_memory.h"
+#include "strata/resource_class.h"
 
 namespace strata::layers {
 
@@ -47,7 +48,12 @@ class Resource : public std::pmr::memory_resource {
     internal::GiveAligned(heap_, p, size, align);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
-    return this == &other;
+    if (this == &other) return true;
+    if constexpr (requires(const H& h) { h.is_to_heap_of(h); }) {
+      return strata::internal::ClassOf(other) == strata::internal::ClassOf(*this) &&
+             heap_.is_to_heap_of(static_cast<const Resource&>(other).heap_);
+    }
+    return false;
   }
 
   H heap_;

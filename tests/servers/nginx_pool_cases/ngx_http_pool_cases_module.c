@@ -10,6 +10,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* The module is also loaded without libstrata.so. */
+typedef struct strata_reap strata_reap;
+strata_reap* strata_reap_find(const void* p) __attribute__((weak));
+void* strata_reap_malloc(strata_reap* reap, size_t size) __attribute__((weak));
+size_t strata_reap_size(strata_reap* reap, const void* p) __attribute__((weak));
+
 static char transcript[8192];
 static size_t length;
 
@@ -221,6 +227,21 @@ static void ReapAnEarlierPoolIsReset(ngx_http_request_t* r) {
   ngx_destroy_pool(early);
 }
 
+/* Who wants a pool's reap, as a strata::reap_resource does, asks for a block that is aligned. */
+static void ReapIsFound(ngx_http_request_t* r) {
+  for (size_t i = 0; i < kSizes; ++i) {
+    ngx_pool_t* pool = ngx_create_pool(sizes[i], r->connection->log);
+    strata_reap* reap = strata_reap_find(ngx_pmemalign(pool, 1, 16));
+    if (reap == NULL) return Say("none for %zu", sizes[i]);
+    void* p = strata_reap_malloc(reap, 5000);
+    ngx_memset(p, 1, 5000);
+    Say("%s", strata_reap_find(ngx_palloc(pool, 100)) == reap ? "ours" : "another");
+    SayFreed(pool, p);
+    Say("%s\n", strata_reap_size(reap, p) == 0 ? " gone" : " there");
+    ngx_destroy_pool(pool);
+  }
+}
+
 static const struct {
   const char* name;
   void (*run)(ngx_http_request_t* r);
@@ -234,6 +255,7 @@ static const struct {
     {"an_earlier_pool_lives_on", AnEarlierPoolLivesOn},
     {"reap_reset_keeps_cleanups", ReapResetKeepsCleanups},
     {"reap_an_earlier_pool_is_reset", ReapAnEarlierPoolIsReset},
+    {"reap_is_found", ReapIsFound},
 };
 
 static ngx_int_t Answer(ngx_http_request_t* r) {

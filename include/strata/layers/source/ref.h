@@ -58,6 +58,7 @@ class Ref {
   {
     return heap_->owns(p);
   }
+  bool is_to_heap_of(const Ref& other) const { return heap_ == other.heap_; }
 
  private:
   H* heap_;
