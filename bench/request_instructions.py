@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Instructions of one request to Apache and to nginx, by valgrind: with their own pools on glibc, on
-Strata's malloc, and with pools on reaps. A busy machine changes nothing about them.
+"""Instructions of one request to Apache and to nginx, by valgrind: with their own pools on glibc,
+on Strata's malloc, and with pools on reaps. A busy machine changes nothing about them.
 
     python3 bench/request_instructions.py        a minute; needs both servers, valgrind,
                                                  `make lib`, `make servers`

@@ -220,7 +220,8 @@ void All(B& b) {
 }
 
 TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
-  for (const HoardThresholds t : {HoardThresholds{4, 4}, {1, 1}, {2, 1}, {8, 1}, {14, 2}, {1, 2, 16}}) {
+  for (const HoardThresholds t :
+       {HoardThresholds{4, 4}, {1, 1}, {2, 1}, {8, 1}, {14, 2}, {1, 2, 16}}) {
     for (const size_t shards : {1, 4}) {
       Bench<Bounded> one_after_the_other(HoardOptions{.shards = shards, .thresholds = t});
       All(one_after_the_other);

@@ -30,9 +30,10 @@ class Resource : public std::pmr::memory_resource {
   explicit Resource(Args&&... args) : heap_(std::forward<Args>(args)...) {}
   template <std::same_as<H> Other>
   explicit Resource(Other&) {
-    static_assert(sizeof(Other) == 0,
-                  "Resource has its heap in it; for one elsewhere write Resource name(heap), without "
-                  "<H>");
+    static_assert(
+        sizeof(Other) == 0,
+        "Resource has its heap in it; for one elsewhere write Resource name(heap), without "
+        "<H>");
   }
 
   H& heap() { return heap_; }

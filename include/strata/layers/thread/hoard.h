@@ -48,7 +48,8 @@ struct ProcessHoardTraits : HoardTraits<32768> {
   static constexpr size_t heaps = 32;  // CPUs beyond share them
   static constexpr size_t spares = 16;
   static constexpr size_t large_spares = 16;
-  static constexpr HoardThresholds thresholds{.empty_sixteenths = 1, .slack = 2, .slack_objects = 16};
+  static constexpr HoardThresholds thresholds{
+      .empty_sixteenths = 1, .slack = 2, .slack_objects = 16};
 };
 
 // For each size class, with U the most that was ever in use at once,
