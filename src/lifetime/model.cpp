@@ -54,7 +54,12 @@ void RowOf(const Model& model, const char* name, size_t length, FrameRow* out) {
   Project(model, sum, out);
 }
 
-void Start(ModelState* state) { *state = {}; }
+void Start(const Model& model, const FrameRow& row, ModelState* state) {
+  *state = {};
+  float recurrent[kGates];  // of a state of zeros
+  memcpy(recurrent, model.file().hidden_bias(), sizeof(recurrent));
+  model.kernels().gates(row.gates, recurrent, state->hidden);
+}
 
 void Step(const Model& model, ModelState* state, const FrameRow& row, RowOrder order) {
   float recurrent[kGates];
@@ -86,9 +91,10 @@ LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes
 
 LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
                       float* probabilities) {
-  ModelState state;
-  Start(&state);
-  for (size_t i = n < kMostFrames ? n : kMostFrames; i-- > 0;)  // then Classify, from the first
+  ModelState state{};
+  size_t i = n < kMostFrames ? n : kMostFrames;
+  if (i != 0) Start(model, *rows[--i], &state);
+  while (i-- > 0)  // then Classify, from the first
     Step(model, &state, *rows[i], i % 2 == 0 ? RowOrder::kFromLast : RowOrder::kFromFirst);
   return Classify(model, state, bytes, probabilities);
 }

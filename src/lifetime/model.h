@@ -48,7 +48,8 @@ class Model {
 // A function by its symbol as the ELF table has it, or by its place (tokens.h).
 void RowOf(const Model& model, const char* name, size_t length, FrameRow* out);
 
-void Start(ModelState* state);
+// The outermost frame; then each one that it calls.
+void Start(const Model& model, const FrameRow& row, ModelState* state);
 void Step(const Model& model, ModelState* state, const FrameRow& row,
           RowOrder order = RowOrder::kFromFirst);
 

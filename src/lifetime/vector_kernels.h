@@ -39,7 +39,8 @@ struct VectorKernels {
     return v;
   }
   static void Store(float* at, Floats v) { memcpy(at, &v, sizeof(v)); }
-  static Floats Splat(float x) { return Floats{} + x; }
+  // No sum, which would make 0 of -0, and take an instruction for it.
+  static Floats Splat(float x) { return x - Floats{}; }
 
   static Floats Exp(Floats x) {
     x = x < -87.0F ? Splat(-87.0F) : x;
@@ -80,7 +81,8 @@ struct VectorKernels {
 #endif
   }
 
-  // Sums of kVectors * kLanes columns stay in registers over all rows.
+  // Sums of kVectors * kLanes columns stay in registers over all rows. (gcc 12 takes an array that
+  // it may index through memory, hence the unrolling.)
   template <typename Weight, size_t kVectors>
   static void Columns(const unsigned char* weights, const unsigned char* scales, const float* x,
                       size_t rows, size_t columns, RowOrder order, float* y) {
@@ -92,14 +94,29 @@ struct VectorKernels {
     for (size_t left = rows; left > 0; --left, row += by) {
       const unsigned char* from = weights + row * width;
       const Floats factor = Splat(x[row]);
+#pragma GCC unroll 12
       for (size_t v = 0; v < kVectors; ++v) {
         const Weight* kind = nullptr;
         sum[v] += factor * Weights(kind, from + v * kLanes * sizeof(Weight));
       }
     }
+#pragma GCC unroll 12
     for (size_t v = 0; v < kVectors; ++v) {
       if (scales != nullptr) sum[v] *= Load<Floats>(scales + v * kLanes * sizeof(float));
       Store(y + v * kLanes, Load<Floats>(y + v * kLanes) + sum[v]);
+    }
+  }
+
+  // Backwards in both ways: what the last time read at its end is read first.
+  template <typename Weight, size_t kVectors>
+  static void AllColumns(const unsigned char* weights, const unsigned char* scales, const float* x,
+                         size_t rows, size_t columns, RowOrder order, float* y) {
+    constexpr size_t kStep = kVectors * kLanes;
+    for (size_t done = 0; done < columns; done += kStep) {
+      const size_t column = order == RowOrder::kFromFirst ? done : columns - kStep - done;
+      const unsigned char* scale = scales == nullptr ? nullptr : scales + column * sizeof(float);
+      Columns<Weight, kVectors>(weights + column * sizeof(Weight), scale, x, rows, columns, order,
+                                y + column);
     }
   }
 
@@ -108,13 +125,10 @@ struct VectorKernels {
                       size_t rows, size_t columns, RowOrder order, float* y) {
     constexpr size_t kWide = 12;  // of the 16 registers that all have
     constexpr size_t kNarrow = kHeadColumns / kLanes;
-    const bool is_wide = columns % (kWide * kLanes) == 0;
-    const size_t step = (is_wide ? kWide : kNarrow) * kLanes;
-    for (size_t column = 0; column < columns; column += step) {
-      const unsigned char* from = weights + column * sizeof(Weight);
-      const unsigned char* scale = scales == nullptr ? nullptr : scales + column * sizeof(float);
-      const auto work = is_wide ? Columns<Weight, kWide> : Columns<Weight, kNarrow>;
-      work(from, scale, x, rows, columns, order, y + column);
+    if (columns % (kWide * kLanes) == 0) {
+      AllColumns<Weight, kWide>(weights, scales, x, rows, columns, order, y);
+    } else {
+      AllColumns<Weight, kNarrow>(weights, scales, x, rows, columns, order, y);
     }
   }
 
