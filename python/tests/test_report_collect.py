@@ -167,6 +167,13 @@ def test_profiles_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "heap.pb.gz").read_bytes() == b"precious"
 
 
+def test_page_of_somebody_else_is_not_taken_away(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<h1>mine</h1>")
+    with pytest.raises(StrataError, match="was not written by a report"):
+        collect.prepare(tmp_path)
+    assert (tmp_path / "index.html").read_text() == "<h1>mine</h1>"
+
+
 def test_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StrataError, match="file"):

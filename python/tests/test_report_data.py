@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +13,7 @@ from report_data import HOSTILE, MIB, profile, save, stats
 
 from strata.errors import StrataError
 from strata.pprof import Label, Profile, Sample, ValueType, dump
-from strata.report import build, charts, contexts, hugemap, model, samples, spans, tiers
+from strata.report import build, charts, command, contexts, hugemap, model, samples, spans, tiers
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Fill
 from strata.report.page import Section, stack_list
@@ -242,7 +243,26 @@ def test_files_of_the_library_make_a_report(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"not": "ours"}')
     recording = model.load(tmp_path)
     assert len(recording.samples) == 3
-    assert recording.pid == "4242"
+    assert (recording.pid, recording.others) == ("4242", [])
+
+
+def test_of_several_processes_the_last_is_taken_and_the_others_are_named(tmp_path: Path) -> None:
+    for step, pid in enumerate((17, 4242)):
+        path = tmp_path / f"stats-{pid}.json"
+        path.write_text(json.dumps({**stats(step), "pid": pid}))
+        os.utime(path, (1000 + step, 1000 + step))
+    recording = model.load(tmp_path)
+    assert (recording.pid, recording.others) == ("4242", [17])
+
+
+def test_page_that_no_report_wrote_is_spared(tmp_path: Path) -> None:
+    page = save(tmp_path) / "index.html"
+    page.write_text("<h1>mine</h1>")
+    with pytest.raises(StrataError, match="index.html was not written by a report"):
+        command.draw(tmp_path, tmp_path)
+    assert page.read_text() == "<h1>mine</h1>"
+    command.draw(tmp_path, tmp_path / "out")
+    command.draw(tmp_path, tmp_path / "out")  # its own page it draws anew
 
 
 def test_cut_off_samples_keep_the_whole_ones(tmp_path: Path) -> None:

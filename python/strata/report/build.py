@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strata import __version__
 from strata.report import contexts, cpu_time, hotness, prediction_sections, price, tiers
+from strata.report.collect import PAGE_SAYS
 from strata.report.model import Recording
 from strata.report.page import Section, plural, render
 from strata.stats import human
@@ -75,7 +76,7 @@ def notes(recording: Recording) -> list[str]:
         )
     lines.append(
         "The study is “Characterizing a Memory Allocator at Warehouse Scale”, ASPLOS 2024. "
-        f"Written by strata report {__version__}; the data lies beside this page, and `strata "
+        f"{PAGE_SAYS} {__version__}; the data lies beside this page, and `strata "
         "report` on the folder draws it anew."
     )
     return lines

@@ -26,6 +26,7 @@ from strata.report.profiles import as_rows
 from strata.symbolize import symbolize
 
 PAGE_FILE = "index.html"
+PAGE_SAYS = "Written by strata report"  # at its foot: how it is known from somebody else's
 MOST_SAMPLES = 60
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 
@@ -236,10 +237,22 @@ def make(folder: Path) -> None:
         raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
 
 
+def spare_strange_page(folder: Path) -> None:
+    """Refuses a folder whose index.html no report wrote."""
+    page = folder / PAGE_FILE
+    try:
+        strange = page.exists() and PAGE_SAYS.encode() not in page.read_bytes()
+    except OSError as error:
+        raise StrataError(f"{page}: {(error.strerror or str(error)).lower()}", 1) from error
+    if strange:
+        raise StrataError(f"{page} was not written by a report: choose another folder with -o")
+
+
 def prepare(folder: Path) -> None:
     """Makes the folder, and takes away what an earlier report left in it.
 
     Profiles that no report wrote stay: they are somebody's, and would be taken for ours."""
+    spare_strange_page(folder)
     ours = [folder / name for name in (META, SAMPLES, PAGE_FILE)]
     profiles = [folder / f"{kind}.pb.gz" for kind in (*KINDS, CPU)]
     make(folder)

@@ -87,9 +87,17 @@ def draw(source: Path, folder: Path) -> None:
         from strata.report import build, collect, model, terminal
     except ImportError as error:
         raise needs_packages(error) from error
+    collect.spare_strange_page(folder)
     recording = model.load(source)
     sections = build.sections(recording)
     page = folder / collect.PAGE_FILE
+    if recording.others:
+        others = ", ".join(str(pid) for pid in recording.others)
+        console(stderr=True).print(
+            f"strata: {source} also has statistics of {others}; this is {recording.pid}, "
+            "which wrote last",
+            soft_wrap=True,
+        )
     collect.make(folder)
     collect.write(page, build.page(recording, sections).encode(errors="replace"))
     out = console()

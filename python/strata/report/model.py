@@ -104,6 +104,7 @@ class Recording:
     samples: list[Sample] = field(default_factory=list)
     profiles: dict[str, Profile] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # kind -> why it is not there
+    others: list[int] = field(default_factory=list)  # processes whose files lie there, too
 
     @property
     def last(self) -> Sample | None:
@@ -174,8 +175,9 @@ def _samples_of_lines(text: str) -> list[Sample]:
     return sorted(samples, key=lambda sample: sample.at)
 
 
-def _samples_of_files(folder: Path) -> list[Sample]:
-    """Statistics that STRATA_STATS wrote as single files, in the order of their times."""
+def _samples_of_files(folder: Path) -> tuple[list[Sample], list[int]]:
+    """Statistics that STRATA_STATS wrote as single files, in the order of their times: those of the
+    process that wrote last, and which others there are."""
     found = []
     for path in folder.glob("*.json"):
         if path.name != META:
@@ -184,10 +186,11 @@ def _samples_of_files(folder: Path) -> list[Sample]:
                 found.append(sample)
     found.sort(key=lambda sample: sample.at)
     if not found:
-        return []
-    pid = found[-1].stats.whole("pid")  # of several processes, the one that wrote last
-    ours = [sample for sample in found if sample.stats.whole("pid") == pid]
-    return [Sample(sample.at - ours[0].at, None, sample.stats) for sample in ours]
+        return [], []
+    pids = [sample.stats.whole("pid") for sample in found]
+    ours = [sample for sample, pid in zip(found, pids, strict=True) if pid == pids[-1]]
+    others = sorted({pid for pid in pids if pid is not None and pid != pids[-1]})
+    return [Sample(sample.at - ours[0].at, None, sample.stats) for sample in ours], others
 
 
 def _profile_file(folder: Path, kind: str) -> Path | None:
@@ -209,7 +212,7 @@ def load(folder: Path) -> Recording:
         text = read_file(lines, MOST_LINES).decode(errors="replace")
         recording.samples = _samples_of_lines(text)
     else:
-        recording.samples = _samples_of_files(folder)
+        recording.samples, recording.others = _samples_of_files(folder)
     for kind in (*KINDS, CPU):
         path = _profile_file(folder, kind)
         why = recording.meta.text("missing", kind)
