@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
@@ -119,7 +120,11 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None 
 
 
 def set_up() -> None:
-    """A stream that lacks a letter gets its number, not an exception."""
+    """A stream that lacks a letter gets its number, not an exception, and what goes to one that
+    was closed before we started is lost."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

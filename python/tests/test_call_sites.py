@@ -48,11 +48,12 @@ from strata.pprof.sites import call_site
             (
                 "erts_sys_aligned_alloc",
                 "erts_alcu_sys_aligned_alloc",
-                "create_carrier",
                 "ets_insert",
             ),
             "ets_insert",
         ),
+        (("erts_alloc", "erts_sys_init"), "erts_sys_init"),
+        (("malloc", "create_carrier"), "create_carrier"),
         (("mallocator",), "mallocator"),
         (("malloc",), "malloc"),
         (("strata::SampleTaken(void*)",), "an unknown caller"),

@@ -79,3 +79,12 @@ def test_help_has_no_padding_in_a_pipe(typed: str) -> None:
     assert "Usage: strata" in found.stdout
     lines = (found.stdout + found.stderr).splitlines()
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+@pytest.mark.parametrize("typed", ["--help", "ps", "release 1"])
+def test_closed_stream_is_no_mistake(typed: str, closed: int) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-m", "strata"]
+    done = subprocess.run([*command, *typed.split()], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if typed == "release 1" else 0)

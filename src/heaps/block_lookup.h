@@ -60,14 +60,16 @@ class BlockLookup {
     return span;
   }
 
-  // p: in the heap, and the start of no block. Whether it lies inside a large one; only the first
-  // page of those is entered, so this is for errors alone.
+  // p: in the heap, and the start of no block. Whether it lies inside a large one: a long search,
+  // as only the first page of those is entered, and without an order to what others do there
+  // meanwhile. For the words of a message alone.
   bool IsInsideLarge(const void* p) const {
-    const size_t page = OffsetIn(p) >> kPageShift;
+    const size_t offset = OffsetIn(p), page = offset >> kPageShift;
     for (size_t back = 0; back <= page && back < kFarthestStart; ++back) {
-      const Span* span = page_map_.SpanOf(PageId(page - back));
+      const Span* span = page_map_.PeekSpan(PageId(page - back));
       if (span == nullptr) continue;
-      return span->state == SpanState::kLarge && back < span->range().length.raw();
+      return __atomic_load_n(&span->state, __ATOMIC_RELAXED) == SpanState::kLarge &&
+             back < span->range().length.raw() && offset >= span->block_offset();
     }
     return false;
   }

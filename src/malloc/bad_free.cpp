@@ -35,15 +35,14 @@ const char* Describe(BadFree kind) {
 }  // namespace
 
 void HandleBadFree(BadFree kind, void* p) {
-  if (kind == BadFree::kNotLive && TheRuntime().heap.blocks().IsInsideLarge(p))
-    kind = BadFree::kMisaligned;
   CountMemoryError();
   static std::atomic<bool> said{false};
   const bool fatal = TheRuntime().options.on_error == OnError::kAbort;
   if (fatal || !said.exchange(true, std::memory_order_relaxed)) {
-    const char* what = Describe(kind);
+    if (kind == BadFree::kNotLive && TheRuntime().heap.blocks().IsInsideLarge(p))
+      kind = BadFree::kMisaligned;
     Message()
-        .Text(what)
+        .Text(Describe(kind))
         .Hex(reinterpret_cast<uintptr_t>(p))
         .Text(fatal ? "" : " (ignored; said once)")
         .Text(SectionFor(kind))

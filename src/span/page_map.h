@@ -77,6 +77,10 @@ class PageMap {
     }
   }
   Span* SpanOf(PageId p) const { return spans_[p.raw()]; }
+  // The same of a page that others may take or give meanwhile. Records of spans stay readable.
+  const Span* PeekSpan(PageId p) const {
+    return __atomic_load_n(&spans_[p.raw()], __ATOMIC_RELAXED);
+  }
 
   // Every page of a span with objects is entered; of a large block only the first, so that a huge
   // block costs no more than a small one and a pointer into its middle is found to be foreign.

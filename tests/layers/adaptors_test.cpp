@@ -105,6 +105,9 @@ TEST(Resource, HasAHeapOrSharesOne) {
   EXPECT_FALSE(own.is_equal(own_too));  // of another class
   EXPECT_FALSE(shared.is_equal(*std::pmr::new_delete_resource()));
   EXPECT_TRUE(shared.is_equal(shared));
+  Ref<Lists> to_heap(heap);
+  Resource<Ref<Lists>> by_copy(to_heap);  // a heap that may be copied is taken by its copy
+  EXPECT_TRUE(by_copy.is_equal(shared));
   EXPECT_THROW(std::ignore = own.allocate(kMaxRequest), std::bad_alloc);
 }
 

@@ -29,6 +29,7 @@ class Resource : public std::pmr::memory_resource {
     requires std::constructible_from<H, Args...>
   explicit Resource(Args&&... args) : heap_(std::forward<Args>(args)...) {}
   template <std::same_as<H> Other>
+    requires(!std::constructible_from<H, Other&>)
   explicit Resource(Other&) {
     static_assert(
         sizeof(Other) == 0,

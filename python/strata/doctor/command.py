@@ -119,7 +119,7 @@ def show(findings: list[Finding], *, each: bool = False) -> None:
 
 
 def doctor_command(
-    target: Annotated[str | None, typer.Argument(metavar="[PID]")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="[PID|NAME]")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     all_: Annotated[
         bool, typer.Option("--all", help="Explain what is in order, too, a line each.")

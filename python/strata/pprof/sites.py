@@ -21,7 +21,7 @@ WRAPPER = re.compile(
     r"|sqlite3\w*(?:M|Re)alloc\w*|ngx_(?:p?n?c?alloc|palloc_\w+|memalign|create_pool)"
     r"|_?e(?:m|c|re)alloc\w*|palloc\w*|repalloc\w*|AllocSet\w*|MemoryContextAlloc\w*"
     r"|os::(?:malloc|realloc|strdup)\(.*|AllocateHeap\(.*|v8::internal::(?:Malloced::operator|\w*Alloc\w*\().*"
-    r"|Tcl(?:p|_|_Attempt)(?:Alloc|Realloc|DbCkalloc)|erts_(?:sys|alcu|alloc)\w*|create_carrier"
+    r"|Tcl(?:p|_|_Attempt)(?:Alloc|Realloc|DbCkalloc)|erts_(?:sys|alcu)_\w*alloc\w*|erts_alloc\w*"
     r"|alloc::.*|__rust_\w*alloc\w*|__rdl_\w*|sds(?:new|MakeRoom)\w*|_sds(?:new|MakeRoom)\w*)"
     r"(?:@.*|\.\w+)*$"
 )

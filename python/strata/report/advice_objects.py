@@ -47,7 +47,7 @@ def sizes(rows: Sequence[tuple[int, float, float]], site: str = "") -> Advice:
             text + f"{share(taken, held)} of the bytes are objects of {human(size)}{by}: {what}"
         )
     tiny = sum(row[1] for row in rows if row[0] <= TINY)
-    if tiny > 0.75 * objects:
+    if tiny > 0.75 * objects or taken > 0.5 * held:
         return look(
             text + f"{share(tiny, objects)} of the objects are of at most {TINY} bytes: keep them "
             "inside what owns them, or allocate them by the array."

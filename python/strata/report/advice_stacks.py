@@ -4,6 +4,7 @@ only the program can change. Rules as in advice.py."""
 from __future__ import annotations
 
 from strata.report.advice import MUCH, PINNED, Advice, fine, look, share, started_with
+from strata.report.advice_memory import Resident
 from strata.stats import human
 
 HARDLY = 0.05  # a return rate too low to compare
@@ -71,10 +72,10 @@ def live_stacks(
     leaked: float | None,
     samples: float | None = None,
     pid: str = "PID",
-    rss: int | None = None,
+    parts: Resident | None = None,
 ) -> Advice:
     """`leaked`: of the bytes this site ever allocated, the share that is alive now; `samples` as in
-    peak_stacks."""
+    peak_stacks; `parts`: of RSS, if that is known."""
     if samples is not None and samples < FEW_SAMPLES:
         return fine(
             "The samples are too few to say who holds most. For more, start the process with: "
@@ -83,14 +84,15 @@ def live_stacks(
     text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
     if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
         return look(
-            text + f"{share(leaked, 1)} of all that it ever allocated is still alive: if it should "
-            "not be, this is the leak. Report again in an hour, into another folder, and see what "
-            "grew:",
+            text + f"{share(leaked, 1)} of all that this function ever allocated is still alive: "
+            "if it should not be, this is the leak. Report again in an hour, into another folder, "
+            "and see what grew:",
             f"strata report {pid} -o NEW; strata diff OLD/heap.pb.gz NEW/heap.pb.gz",
             value,
         )
-    if part > 0.5 and rss and value < WORTH_STARTING * rss:
-        return fine(text + f"That is {share(value, rss)} of RSS: most is not the heap's.")
+    if part > 0.5 and parts is not None and value < WORTH_STARTING * parts.rss:
+        most = "is not the heap's" if 2 * (parts.other or 0) > parts.rss else "holds no objects"
+        return fine(text + f"That is {share(value, parts.rss)} of RSS, most of which {most}.")
     if part > 0.5:
         return look(text + "To make the process smaller, start there.", brings=value)
     return fine(text + "No single place dominates.")

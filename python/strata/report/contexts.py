@@ -147,7 +147,7 @@ def live_section(recording: Recording) -> Section:
             leaked,
             trust(recording, ours, "inuse_space", "inuse_objects"),
             recording.pid,
-            recording.last.rss if recording.last is not None else None,
+            resident_parts(recording.last) if recording.last is not None else None,
         ),
         stack_list(
             tops,

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,17 @@ class Recording:
 
     @property
     def swing(self) -> int:
-        """Bytes that the program had in use while it was watched, and has not now."""
+        """Bytes not in use now that the program will take again: while it was watched it freed as
+        much, and took it back."""
         held = [sample.stats.whole("bytes", "live") or 0 for sample in self.samples]
-        return max(held) - held[-1] if held else 0
+        if not held:
+            return 0
+        before = list(accumulate(held, max))
+        after = list(accumulate(reversed(held), max))[::-1]
+        came_back = max(
+            min(most, later) - low for most, low, later in zip(before, held, after, strict=True)
+        )
+        return min(came_back, max(held) - held[-1])
 
     def gained(self, *path: str) -> float | None:
         """How much a counter rose between the first and the last sample; its total if one only."""
