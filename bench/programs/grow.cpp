@@ -1,5 +1,5 @@
 // A neighbour that takes memory or processes, for bench/strata_bench/price.py. It touches all that
-// it takes and prints a line each second: seconds since the start, MiB held, or processes started.
+// it takes and prints a line each second, ten in each of the first two: seconds since the start, MiB held, or processes started.
 //   --mode=hog    --block=BYTES           as fast as it can, without end
 //   --mode=leak   --mib_s=N               so much a second
 //   --mode=batch  --mib=N --seconds=S     takes N MiB, passes over them for S seconds of CPU, ends
@@ -28,13 +28,15 @@ class Report {
   void Tell(double amount) {
     const double now = Now() - began_;
     if (now < next_) return;
-    next_ = static_cast<double>(static_cast<long>(now) + 1);
+    next_ = now < kOftenS ? now + 0.1 : static_cast<double>(static_cast<long>(now) + 1);
     char line[64];
-    const int n = snprintf(line, sizeof(line), "%.1f %.2f\n", now, amount);
+    const int n = snprintf(line, sizeof(line), "%.2f %.2f\n", now, amount);
     if (write(STDOUT_FILENO, line, static_cast<size_t>(n)) < 0) bench::Die("write");
   }
 
  private:
+  static constexpr double kOftenS = 2;  // one that is killed soon would have told its start alone
+
   double began_ = Now();
   double next_ = 0;
 };
