@@ -1,5 +1,6 @@
 // A neighbour that takes memory or processes, for bench/strata_bench/price.py. It touches all that
-// it takes and prints a line each second, ten in each of the first two: seconds since the start, MiB held, or processes started.
+// it takes and prints a line each second, ten in each of the first two: seconds since the start,
+// MiB held, or processes started.
 //   --mode=hog    --block=BYTES           as fast as it can, without end
 //   --mode=leak   --mib_s=N               so much a second
 //   --mode=batch  --mib=N --seconds=S     takes N MiB, passes over them for S seconds of CPU, ends

@@ -110,6 +110,9 @@ def price_command(
         )
     if table.row_count:
         console().print(table)
+    elif target is not None:
+        pid = asked[0].pid
+        echo(f"process {pid} has no STRATA_PRICE=on: `strata set {pid} price=on`")
     elif off:
         echo("no process that can be asked has STRATA_PRICE=on: `strata set PID price=on`")
     else:
