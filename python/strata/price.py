@@ -69,10 +69,12 @@ def cost(seconds_a_mib: float) -> str:
 
 
 def ask_price(process: Process) -> Price | None:
+    """Of one of many: None if it is gone meanwhile, or one that we must not ask (`strata ps` says
+    why)."""
     try:
         return read(json.loads(ask(process, "stats json")))
     except (StrataError, ValueError):
-        return None  # gone meanwhile, or one that we must not ask: `strata ps` says why
+        return None
 
 
 def price_command(
@@ -90,6 +92,8 @@ def price_command(
         "now", box=None, pad_edge=False,
     )  # fmt: skip
     asked = [find_process(target)] if target is not None else list(strata_processes())
+    if target is not None:
+        ask(asked[0], "stats json")  # who cannot be asked is an error here
     off = 0
     for process in asked:
         price = ask_price(process)
