@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "build" / "test-summary.txt"
 
 
-# More failures at once than this are no accident of timing.
+# More failed cases at once than this are no accident of timing.
 MOST_SECOND_CHANCES = 4
 SECOND_CHANCE = ["-L", "^python$", "-LE", "^golden$"]
 
@@ -210,6 +210,19 @@ def count_cases(report: Path) -> Count:
     return count
 
 
+def failed_cases(report: Path) -> list[str]:
+    """The names of those that failed; none if the entry died before it wrote its report."""
+    try:
+        cases = list(ET.parse(report).getroot().iter("testcase"))
+    except (OSError, ET.ParseError):
+        return []
+    return [
+        "::".join(filter(None, (case.get("classname", "").rpartition(".")[2], case.get("name"))))
+        for case in cases
+        if {child.tag for child in case} & {"failure", "error"}
+    ]
+
+
 def entries(ctest_report: Path) -> dict[str, bool]:
     """The ctest entries that ran, and whether each passed."""
     return {
@@ -218,12 +231,17 @@ def entries(ctest_report: Path) -> dict[str, bool]:
     }
 
 
+def report_of(results: Path, entry: str) -> Path:
+    """The JUnit file of a ctest entry."""
+    return results / f"{entry.replace('/', '.')}.xml"
+
+
 def count_entries(results: Path, ran: dict[str, bool]) -> dict[str, Count]:
     """The cases of every ctest entry; an entry that died counts at least one failure."""
     counts = {}
     for name, passed in ran.items():
         try:
-            count = count_cases(results / f"{name.replace('/', '.')}.xml")
+            count = count_cases(report_of(results, name))
         except (OSError, ET.ParseError):
             count = Count(passed=1) if passed else Count()
         if not passed and count.failed == 0:
@@ -234,14 +252,21 @@ def count_entries(results: Path, ran: dict[str, bool]) -> dict[str, Count]:
 
 def second_chance(stage: Stage, counts: dict[str, Count]) -> None:
     """Runs the black-box entries that failed once more, alone, and amends their counts."""
-    failed = [name for name, count in counts.items() if count.failed]
-    if not 0 < len(failed) <= MOST_SECOND_CHANCES:
+    if not 0 < sum(count.failed for count in counts.values()) <= MOST_SECOND_CHANCES:
         return
     build = ROOT / "build" / stage.preset
+    # By entry, and before its report is written anew: several cases are one entry.
+    failed = {
+        name: failed_cases(report_of(build / "results", name)) or ["no case named"]
+        for name, count in counts.items()
+        if count.failed
+    }
     report = build / "ctest-again.xml"
     report.unlink(missing_ok=True)
     only = "^(" + "|".join(map(re.escape, failed)) + ")$"
-    print(f"== once more, alone: {', '.join(failed)}", flush=True)
+    print("== once more, alone:", flush=True)
+    for name, cases in failed.items():
+        print(f"  {name}: {', '.join(cases)}", flush=True)
     command = ["ctest", "--preset", stage.preset, "-j", "1", "--no-tests=ignore", "-R", only]
     run([*command, *SECOND_CHANCE, "--output-junit", str(report)], TEST_PAIRS=stage.pairs)
     if not report.exists():
@@ -250,7 +275,8 @@ def second_chance(stage: Stage, counts: dict[str, Count]) -> None:
         if again.failed == 0 and again.skipped <= counts[name].skipped:
             again.flaky = counts[name].failed
             counts[name] = again
-            print(f"FLAKY: {name} (failed beside others, passed alone)", flush=True)
+            for case in failed[name]:
+                print(f"FLAKY: {name}: {case} (failed beside others, passed alone)", flush=True)
 
 
 def build_commands(stage: Stage, jobs: int) -> tuple[list[str], list[str]]:

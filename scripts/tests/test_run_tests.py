@@ -59,6 +59,21 @@ ONCE_THEN_SKIPPED = (
 GOOD = "true"
 
 
+def several_fail_once(many: int) -> str:
+    """An entry of many cases that fail the first time, and one that does not."""
+
+    def report(inside: str) -> str:
+        cases = "".join(
+            f'<testcase classname="tests.edge.test_{i}" name="ask[{i}]">{inside}</testcase>'
+            for i in range(many)
+        )
+        good = '<testcase classname="tests.edge.test_x" name="good"/>'
+        return f"echo '<a>{cases}{good}</a>' >results/{{file}}.xml"
+
+    first = f"{{ touch {{name}}.seen; {report('<failure/>')}; exit 1; }}"
+    return f"mkdir -p results; test -e {{name}}.seen && {report('')} || {first}"
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Makes a project whose ctest entries are shell commands, and runs its one stage."""
@@ -99,7 +114,29 @@ def test_what_passes_alone_is_flaky_and_said(
     )
     assert sum_line == "2 passed, 0 failed, 1 flaky"
     said = [line for line in capfd.readouterr().out.splitlines() if "FLAKY" in line]
-    assert said == ["FLAKY: process/test_a+b (failed beside others, passed alone)"]
+    assert said == ["FLAKY: process/test_a+b: no case named (failed beside others, passed alone)"]
+
+
+def test_of_several_cases_those_that_failed_are_named(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entry = ("edge/test_short", "edge;python", several_fail_once(2))
+    assert project(entry) == "3 passed, 0 failed, 2 flaky"
+    said = capfd.readouterr().out.splitlines()
+    assert said.index("  edge/test_short: test_0::ask[0], test_1::ask[1]") < len(said) - 2
+    assert [line for line in said if "FLAKY" in line] == [
+        f"FLAKY: edge/test_short: test_{i}::ask[{i}] (failed beside others, passed alone)"
+        for i in range(2)
+    ]
+
+
+def test_many_failures_of_one_entry_are_no_accident(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    many = run_tests.MOST_SECOND_CHANCES + 1
+    entry = ("edge/test_short", "edge;python", several_fail_once(many))
+    assert project(entry) == f"1 passed, {many} failed"
+    assert "once more" not in capfd.readouterr().out
 
 
 def test_what_fails_twice_has_failed(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
