@@ -235,7 +235,8 @@ TEST(HoardBound, HoldsAfterEveryCallOfEveryLoad) {
   }
 }
 
-// The bound is not idle: K superblocks with an object each stay with every processor.
+// The bound is not idle: K superblocks with an object each stay with every processor. At the least
+// f, where it is lowest.
 TEST(HoardBound, IsReached) {
   Bench<Bounded> b(HoardOptions{.thresholds = {1, 4}});
   constexpr size_t kSize = 128;

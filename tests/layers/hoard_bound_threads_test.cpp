@@ -139,6 +139,7 @@ void SwingingPiles(Watched<H>& watched) {
   }
 }
 
+// The least bound there is.
 constexpr HoardThresholds kTight{.empty_sixteenths = 1, .slack = 1};
 constexpr HoardThresholds kUsual{};
 

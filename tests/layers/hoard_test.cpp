@@ -294,7 +294,7 @@ TEST_F(HoardTest, ThresholdsAreParameters) {
     Free(heap, kept);
     EXPECT_EQ(source.held(), 0u);
   }
-  for (const uint32_t f : {1u, 2u, 4u, 7u, 15u}) {
+  for (const uint32_t f : {1u, 2u, 4u, 7u, 8u, 15u}) {
     Heap4 heap(HoardOptions{.thresholds = {.empty_sixteenths = f, .slack = 1}}, source);
     const auto blocks = Take(heap, 80 * kObjects);
     // An f of each superblock, then a little more.
@@ -458,7 +458,7 @@ TEST_F(HoardTest, KeepsAModelsBlocksApartAndWhole) {
 }
 
 TEST_F(HoardTest, KeepsAModelsBlocksAtEveryThreshold) {
-  for (const HoardThresholds t : {HoardThresholds{1, 1}, {2, 1}, {4, 2}, {7, 8}}) {
+  for (const HoardThresholds t : {HoardThresholds{1, 1}, {2, 1}, {4, 1}, {8, 2}, {14, 8}}) {
     Stack<Check, Hoard<Played>, Ref<Source>> heap(HoardOptions{.shards = 1, .thresholds = t},
                                                   source);
     WanderingProcessor<decltype(heap)> wandering{heap};

@@ -22,7 +22,8 @@ namespace {
 constexpr size_t kUnit = 8192;
 constexpr unsigned kThreads = 4;
 
-// As many moves as can be: superblocks are parted with at once, and none is kept.
+// As many moves as can be: superblocks are parted with at once, which they are at the least f, and
+// none is kept.
 struct Restless : HoardTraits<kUnit> {
   static constexpr size_t heaps = 3;
   static constexpr size_t shards = 2;

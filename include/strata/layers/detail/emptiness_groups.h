@@ -1,6 +1,6 @@
 // The superblocks of one heap and class, on lists by how full they are: a list for each sixteenth,
 // and one for those that are quite full. So the fullest with a free object is found at once, to
-// allocate from, and the emptiest, to part with. A superblock changes lists only when it crosses an
+// allocate from, and the emptiest, to part with. A superblock changes lists only when it crosses a
 // sixteenth, and goes to the front: the one freed into last is used first. Guarded by the heap's
 // lock.
 #pragma once
