@@ -6,11 +6,17 @@
 namespace strata::test {
 namespace {
 
-constexpr uint64_t kSeeds = 70;  // cpu_cache_fuzz tries others
+// Others in the release build than under a sanitizer.
+#ifdef STRATA_SANITIZED
+constexpr uint64_t kFirst = 1;
+#else
+constexpr uint64_t kFirst = 71;
+#endif
+constexpr uint64_t kSeeds = 70;  // cpu_cache_fuzz tries more
 
 TEST(CpuCacheProgram, RandomProgramsKeepAllInvariants) {
   size_t steps = 0, hits = 0, drained = 0, interrupts = 0, resizes = 0, capacity = 0;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = kFirst; seed < kFirst + kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::vector<uint8_t> bytes = RandomBytes(seed, 4'000);
     bytes[0] = static_cast<uint8_t>(seed);  // each limit in turn, ten times
