@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from typing import TYPE_CHECKING, cast
 
-import click
 import typer.main
 from strata import cli
 from typer._completion_shared import get_completion_script
+
+if TYPE_CHECKING:
+    import click
 
 COMPLETIONS = {
     "usr/share/bash-completion/completions/strata": "bash",
@@ -40,9 +43,10 @@ def options(command: click.Command, context: click.Context) -> str:
 
 def page(version: str) -> str:
     """strata(1)."""
-    group = typer.main.get_command(cli.app_for([]))
-    assert isinstance(group, click.Group)
-    top = click.Context(group, info_name="strata")
+    # Not asked for its class: typer carries its own click from 0.26 on.
+    group = cast("click.Group", typer.main.get_command(cli.app_for([])))
+    assert hasattr(group, "commands")
+    top = group.context_class(group, info_name="strata")
     parts = [
         f'.TH STRATA 1 "{date.today():%B %Y}" "Strata {version}" "User Commands"',
         ".SH NAME\nstrata \\- run programs on the Strata malloc, and explain their memory",
@@ -54,7 +58,7 @@ def page(version: str) -> str:
         command = group.get_command(top, name)
         if command is None or command.hidden:
             continue
-        context = click.Context(command, info_name=name, parent=top)
+        context = command.context_class(command, info_name=name, parent=top)
         usage = escape(" ".join(command.collect_usage_pieces(context)))
         parts.append(f".SS strata {escape(name)} {usage}\n{paragraphs(command.help)}")
         parts.append(options(command, context))
