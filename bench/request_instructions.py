@@ -8,6 +8,7 @@ on Strata's malloc, and with pools on reaps. A busy machine changes nothing abou
 One connection is kept open; what 100 requests take is subtracted from what 1,100 take. Strata
 stands down under valgrind, so a copy of the library runs here that does not notice it. There are no
 restartable sequences either: the caches are a thread's, which cost more than a CPU's.
+KEEP=FOLDER in the environment keeps the counts of each function there, for callgrind_annotate.
 """
 
 from __future__ import annotations

@@ -238,9 +238,10 @@ static void Fields(int followed, int none) {
   pause();
 }
 
+// As MakeRecord does, under a name of its own, which the advice shows.
 __attribute__((noinline)) void* MakeFrame(size_t size) { return memset(malloc(size), 1, size); }
 
-// A large buffer that comes and goes with each round, or is kept. Says how many faults 200 took.
+// A large buffer that comes and goes with each round, or is kept; ready after 200 rounds.
 static void Frames(int followed) {
   void* kept = followed ? MakeFrame(5 * kMiB) : NULL;
   g_sink = malloc(100);

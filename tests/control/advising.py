@@ -13,7 +13,7 @@ from pathlib import Path
 from blackbox import Lab
 from command import good
 from strata.processes import find_process
-from strata.report import contexts, hotness, model, price, tiers
+from strata.report import contexts, hotness, model, tiers
 from strata.report.advice import Advice
 from strata.report.command import gather
 from test_reach import wait_for_socket
@@ -49,7 +49,6 @@ SECTIONS = {
     "misses": tiers.misses_section,
     "peak-stacks": contexts.peak_section,
     "resident": tiers.resident_section,
-    "price": price.section,
     "return-capacity": lambda recording: tiers.span_sections(recording)[-1],
     "sizes": tiers.sizes_section,
     "waste-stacks": contexts.waste_section,

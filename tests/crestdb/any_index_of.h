@@ -1,6 +1,7 @@
 // An AnyIndex of one structure and one kind of values, for the files that compile them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -43,7 +44,7 @@ class AnyIndexOf final : public AnyIndex {
  private:
   using Scope = typename Values::Scope;
   using Test = TestIndex<Index<Values>, Values>;
-  static_assert(sizeof(Scope) <= kRoom);
+  static_assert(sizeof(Scope) <= kRoom && alignof(Scope) <= alignof(std::max_align_t));
 
   struct MoverOf final : Mover {
     explicit MoverOf(Test& test) : mover(test) {}

@@ -1,4 +1,7 @@
 // The trees of CrestDB, for the tests of every structure (any_index.h).
+#include <algorithm>
+#include <array>
+
 #include "any_index_of.h"
 #include "index/art.h"
 #include "index/coarse_btree.h"
@@ -6,20 +9,29 @@
 #include "index/occ_btree.h"
 
 namespace crest {
+namespace {
 
-std::span<const IndexKind> Trees() {
-  static constexpr IndexKind kKinds[] = {
-      {"CoarseBTree", AnyIndexOf<CoarseBTree, PlainValues>::Make},
-      {"OccBTree", AnyIndexOf<OccBTree, PlainValues>::Make},
-      {"Masstree", AnyIndexOf<Masstree, PlainValues>::Make},
-      {"Art", AnyIndexOf<Art, PlainValues>::Make},
-      {"CoarseBTreeMoving", AnyIndexOf<CoarseBTree, GuidedValues>::Make},
-      {"OccBTreeMoving", AnyIndexOf<OccBTree, GuidedValues>::Make},
-      {"MasstreeMoving", AnyIndexOf<Masstree, GuidedValues>::Make},
-      {"ArtMoving", AnyIndexOf<Art, GuidedValues>::Make},
-  };
-  return kKinds;
-}
-std::span<const IndexKind> PlainTrees() { return Trees().first(4); }
+constexpr IndexKind kPlain[] = {
+    {"CoarseBTree", AnyIndexOf<CoarseBTree, PlainValues>::Make},
+    {"OccBTree", AnyIndexOf<OccBTree, PlainValues>::Make},
+    {"Masstree", AnyIndexOf<Masstree, PlainValues>::Make},
+    {"Art", AnyIndexOf<Art, PlainValues>::Make},
+};
+constexpr IndexKind kMoving[] = {
+    {"CoarseBTreeMoving", AnyIndexOf<CoarseBTree, GuidedValues>::Make},
+    {"OccBTreeMoving", AnyIndexOf<OccBTree, GuidedValues>::Make},
+    {"MasstreeMoving", AnyIndexOf<Masstree, GuidedValues>::Make},
+    {"ArtMoving", AnyIndexOf<Art, GuidedValues>::Make},
+};
+constexpr auto kAll = [] {
+  std::array<IndexKind, std::size(kPlain) + std::size(kMoving)> all{};
+  std::ranges::copy(kMoving, std::ranges::copy(kPlain, all.begin()).out);
+  return all;
+}();
+
+}  // namespace
+
+std::span<const IndexKind> Trees() { return kAll; }
+std::span<const IndexKind> PlainTrees() { return kPlain; }
 
 }  // namespace crest
