@@ -217,3 +217,22 @@ def test_what_keeps_hugepages_off_is_noted(
     facts = collect.facts(Process(77), 1)
     assert facts["hugepages_option"] == "off"
     assert facts["thp_allowed"] is allowed
+
+
+@pytest.mark.parametrize(
+    ("held", "again"),
+    [
+        ([100, 20, 100, 20], 80),
+        ([20, 100, 20, 60, 20], 40),  # it took 40 of it again
+        ([100, 20, 20], 0),  # a job that is over
+        ([20, 100, 100, 20], 0),
+        ([20, 100, 20, 100], 0),  # in use now
+        ([], 0),
+    ],
+)
+def test_what_came_back_while_watched_will_come_back(held: list[int], again: int) -> None:
+    taken = [
+        model.Sample(float(at), None, model.Document({"bytes": {"live": live}}))
+        for at, live in enumerate(held)
+    ]
+    assert model.Recording(samples=taken).swing == again

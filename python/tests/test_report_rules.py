@@ -20,7 +20,7 @@ from strata.report import (
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Backing, Fill
 from strata.report.advice_memory import Caches, Pinned, Resident
-from strata.report.model import Document, Recording, Sample
+from strata.report.model import Document
 from strata.report.page import Section, first_html, first_things
 
 MIB = 1 << 20
@@ -136,24 +136,6 @@ def test_fragmentation_answers_to_the_worst_tier(tier: str, level: Level, words:
     assert found.level is level
     assert words in found.text
     assert "30 % of what is live" in found.text
-
-
-@pytest.mark.parametrize(
-    ("held", "again"),
-    [
-        ([100, 20, 100, 20], 80),
-        ([20, 100, 20, 60, 20], 40),  # it took 40 of it again
-        ([100, 20, 20], 0),  # a job that is over
-        ([20, 100, 100, 20], 0),
-        ([20, 100, 20, 100], 0),  # in use now
-        ([], 0),
-    ],
-)
-def test_what_came_back_while_watched_will_come_back(held: list[int], again: int) -> None:
-    taken = [
-        Sample(float(at), None, Document({"bytes": {"live": live}})) for at, live in enumerate(held)
-    ]
-    assert Recording(samples=taken).swing == again
 
 
 def test_free_pages_that_are_taken_again_are_left() -> None:
