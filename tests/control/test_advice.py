@@ -248,7 +248,7 @@ def test_hugepages_that_were_switched_off(lab: Lab, tmp_path: Path) -> None:
     assert said.command.startswith("unset STRATA_HUGEPAGES ")
     with running(lab, "slack") as pid:
         Report(pid, tmp_path / "b")
-        grown = wait_until(lambda: (figures(pid).number("coverage") or 0.0) > 0.5)
+        grown = wait_until(lambda: (figures(pid).number("coverage") or 0.0) > 0.5, 100)
         assert grown, "or the machine has no free hugepage"
 
 
