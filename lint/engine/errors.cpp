@@ -11,6 +11,15 @@ namespace {
 
 constexpr int kDeepest = 6;  // calls from where a state began down to where it is wrong
 
+// Whether it is what pthread_cleanup_push does in a thread that is cancelled.
+bool is_cancelled(const llvm::Instruction& i) {
+  return llvm::any_of(*i.getParent(), [](const llvm::Instruction& other) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&other);
+    const llvm::Function* f = call != nullptr ? call->getCalledFunction() : nullptr;
+    return f != nullptr && f->getName() == "__pthread_unwind_next";
+  });
+}
+
 }  // namespace
 
 void Solver::mark_released(ContextId id) {
@@ -54,8 +63,10 @@ Solver::Error Solver::error_at(const State& state, const Rule& rule, const llvm:
   error.guess = state.fact.guess;
   error.skipped = state.fact.skipped;
   // What is noted already needs no answer: add_error leaves it out.
-  if (property(state.fact).track == Track::kObject && !is_noted(contexts_[state.context], error))
-    error.guess |= is_answered_otherwise(state) || !is_given(state);
+  const Track track = property(state.fact).track;
+  if (track == Track::kContent || is_noted(contexts_[state.context], error)) return error;
+  error.guess |= is_answered_otherwise(state) || !is_given(state) ||
+                 (track == Track::kAddress && (is_first_use(i) || is_cancelled(i)));
   return error;
 }
 
@@ -157,7 +168,6 @@ void Solver::judge_ends(ContextId first) {
         if (exit.fact.escaped || ((p.at_least[rule.state] >> exit.fact.state) & 1) == 0) continue;
         add_error(c, {&rule, exit.at, exit.at, exit.trace, -1, -1, 0, exit.fact.guess,
                       exit.fact.skipped});
-        break;
       }
     }
   }

@@ -1,11 +1,9 @@
 // Questions that are asked where an object begins and where it ends: a way on which the answers
 // differ is none, unless what is asked for was changed between them (solver.h).
 #include <llvm/Analysis/CFG.h>
-#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
-#include <llvm/Support/KnownBits.h>
 
 #include "solver.h"
 
@@ -14,7 +12,6 @@ namespace {
 
 constexpr int kMostAbove = 16;            // branches above a place
 constexpr int kMostParts = 6;             // of a condition, one in the other
-constexpr std::size_t kMostCalled = 64;   // functions behind a call that may change what is asked
 constexpr std::size_t kLooksPerStep = 8;  // instructions that are looked at, for one followed
 
 // The call whose result the condition asks for.
@@ -47,13 +44,35 @@ struct Pair {
   const llvm::Instruction* from;  // where a was asked, in b's function
 };
 
-// Whether they are read in the same way from the same.
-bool is_same(const llvm::Value* a, const llvm::Value* b, Pair pair, int depth = kMostParts) {
+bool is_same(const llvm::Value* a, const llvm::Value* b, Pair pair, int depth = kMostParts);
+
+// Where the value was stored to what is read later; null if it was not.
+const llvm::StoreInst* stored_for(const llvm::Value* value, const llvm::LoadInst& read, Pair pair,
+                                  int depth = kMostParts) {
+  if (llvm::isa<llvm::Constant>(value)) return nullptr;
+  for (const llvm::User* user : value->users()) {
+    const auto* store = llvm::dyn_cast<llvm::StoreInst>(user);
+    if (store != nullptr && store->getValueOperand() == value &&
+        store->getFunction() == read.getFunction() &&
+        is_same(store->getPointerOperand(), read.getPointerOperand(), pair, depth - 1)) {
+      return store;
+    }
+  }
+  return nullptr;
+}
+
+// Whether they are read in the same way from the same, or one is what was stored there.
+bool is_same(const llvm::Value* a, const llvm::Value* b, Pair pair, int depth) {
   if (const auto* given = llvm::dyn_cast<llvm::Argument>(a); given != nullptr && pair.to != nullptr)
     return is_same(pair.to->getArgOperand(given->getArgNo()), b, {nullptr, pair.from}, depth);
   if (a == b) return true;
   const auto* first = llvm::dyn_cast<llvm::Instruction>(a);
   const auto* second = llvm::dyn_cast<llvm::Instruction>(b);
+  if (const auto* read = llvm::dyn_cast<llvm::LoadInst>(b);
+      depth > 0 && read != nullptr && !llvm::isa<llvm::LoadInst>(a) &&
+      stored_for(a, *read, pair, depth) != nullptr) {
+    return true;
+  }
   if (depth == 0 || first == nullptr || second == nullptr) return false;
   if (const auto* either = llvm::dyn_cast<llvm::PHINode>(second)) {
     // By each way from there.
@@ -88,23 +107,18 @@ bool asks_the_same(const llvm::CallBase& a, const llvm::CallBase& b, Pair pair) 
          });
 }
 
-// What the condition reads from memory, in the order of its parts; false if it asks for anything
-// else.
-bool reads(const llvm::Value* v, std::vector<const llvm::LoadInst*>& loads,
-           int depth = kMostParts) {
-  if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v)) {
-    loads.push_back(load);
-    return true;
+// What the condition asks for, in the order of its parts; false if any of it is not read from
+// memory.
+bool reads(const llvm::Value* v, std::vector<const llvm::Value*>& parts, int depth = kMostParts) {
+  if (depth == 0 || !llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst>(v)) {
+    parts.push_back(v);
+    return llvm::isa<llvm::LoadInst>(v);
   }
-  if (depth == 0 || !llvm::isa<llvm::ICmpInst, llvm::BinaryOperator, llvm::CastInst>(v))
-    return false;
-  bool read = false;
+  bool all = true;
   for (const llvm::Use& part : llvm::cast<llvm::Instruction>(v)->operands()) {
-    if (llvm::isa<llvm::Constant>(part.get())) continue;
-    if (!reads(part.get(), loads, depth - 1)) return false;
-    read = true;
+    if (!llvm::isa<llvm::Constant>(part.get())) all &= reads(part.get(), parts, depth - 1);
   }
-  return read;
+  return all && !parts.empty();
 }
 
 // Which bits of what was loaded the value hangs on, if those of its own count.
@@ -126,56 +140,6 @@ std::uint64_t asked_bits(const llvm::Value* v, const llvm::LoadInst* load, std::
   std::uint64_t all = 0;
   for (const llvm::Use& part : i->operands()) all |= asked_bits(part.get(), load, below);
   return all;
-}
-
-// Whether the store leaves those bits of its place as they are: `flags |= 1`.
-bool keeps(const llvm::StoreInst& store, std::uint64_t bits, const llvm::DataLayout& layout) {
-  const llvm::Value* v = store.getValueOperand();
-  if (!v->getType()->isIntegerTy() || v->getType()->getIntegerBitWidth() > 64) return false;
-  const Address to = address_of(store.getPointerOperand(), layout);
-  const auto passes = [&](const llvm::BinaryOperator& op, const llvm::Value* other) {
-    const llvm::KnownBits known = llvm::computeKnownBits(other, layout);
-    const llvm::APInt wanted = llvm::APInt(64, bits).trunc(known.getBitWidth());
-    if (op.getOpcode() == llvm::Instruction::And) return wanted.isSubsetOf(known.One);
-    return (op.getOpcode() == llvm::Instruction::Or || op.getOpcode() == llvm::Instruction::Xor) &&
-           wanted.isSubsetOf(known.Zero);
-  };
-  for (int depth = 0; depth < kMostParts; ++depth) {
-    if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(v)) {
-      const Address from = address_of(load->getPointerOperand(), layout);
-      return from.root == to.root && from.offset == to.offset;
-    }
-    const auto* op = llvm::dyn_cast<llvm::BinaryOperator>(v);
-    if (op == nullptr) return false;
-    if (passes(*op, op->getOperand(1)))
-      v = op->getOperand(0);
-    else if (passes(*op, op->getOperand(0)))
-      v = op->getOperand(1);
-    else
-      return false;
-  }
-  return false;
-}
-
-// Whether those bytes lie beside what was loaded, in one record.
-bool is_beside(const llvm::Value* to, std::uint64_t bytes, const llvm::LoadInst& load,
-               const llvm::DataLayout& layout) {
-  const Address a = address_of(to, layout);
-  const Address b = address_of(load.getPointerOperand(), layout);
-  if (a.root != b.root || a.offset == kAnyOffset || b.offset == kAnyOffset) return false;
-  const auto after = [](std::int64_t offset, std::uint64_t size) {
-    return offset + static_cast<std::int64_t>(size);
-  };
-  return after(a.offset, bytes) <= b.offset ||
-         after(b.offset, layout.getTypeStoreSize(load.getType())) <= a.offset;
-}
-
-// Whether the two reach records of one type, and there fields that are not the same.
-bool are_other_fields(const llvm::StoreInst& store, const llvm::LoadInst& load) {
-  const llvm::MDNode* a = store.getMetadata(llvm::LLVMContext::MD_tbaa);
-  const llvm::MDNode* b = load.getMetadata(llvm::LLVMContext::MD_tbaa);
-  return a != nullptr && b != nullptr && a->getNumOperands() >= 3 && b->getNumOperands() >= 3 &&
-         a->getOperand(0) == b->getOperand(0) && a->getOperand(2) != b->getOperand(2);
 }
 
 // What lies between two places of a function, in one round of the loop around both.
@@ -288,68 +252,6 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
   return false;
 }
 
-// Whether an instruction other than a call may change what is asked for.
-bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
-  const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
-  if (store == nullptr) {
-    return llvm::isa<llvm::AtomicRMWInst, llvm::AtomicCmpXchgInst>(i) &&
-           Memory::meet(memory_.points(i.getOperand(0)), asked.cells);
-  }
-  const llvm::Type* type = store->getValueOperand()->getType();
-  if (type->isPointerTy() != asked.load->getType()->isPointerTy() ||
-      !Memory::meet(memory_.points(store->getPointerOperand()), asked.cells)) {
-    return false;
-  }
-  const llvm::DataLayout& layout = memory_.layout();
-  const std::uint64_t bytes = layout.getTypeStoreSize(store->getValueOperand()->getType());
-  return !is_beside(store->getPointerOperand(), bytes, *asked.load, layout) &&
-         !are_other_fields(*store, *asked.load) &&
-         (type != asked.load->getType() || !keeps(*store, asked.bits, layout));
-}
-
-// The same of a call, by the functions that it calls.
-bool Solver::may_change(const llvm::CallBase& call, const Asked& asked) {
-  std::vector<const llvm::Function*> work;
-  llvm::DenseSet<const llvm::Function*> seen;
-  const auto may_itself = [&](const llvm::CallBase& site) {
-    if (program_.ends(site) || !memory_.may_write(site, asked.cells)) return false;
-    const llvm::Function* called = site.getCalledFunction();
-    const Functions& callees = memory_.callees(site);
-    if (const auto* block = llvm::dyn_cast<llvm::MemIntrinsic>(&site)) {
-      const auto* bytes = llvm::dyn_cast<llvm::ConstantInt>(block->getLength());
-      return bytes == nullptr ||
-             !is_beside(block->getRawDest(), bytes->getZExtValue(), *asked.load, memory_.layout());
-    }
-    if (callees.empty() || (called != nullptr && called->isDeclaration())) return true;
-    for (const llvm::Function* f : callees) {
-      if (seen.insert(f).second) work.push_back(f);
-    }
-    return seen.size() > kMostCalled;
-  };
-  if (may_itself(call)) return true;
-  while (!work.empty()) {
-    const llvm::Function* f = work.back();
-    work.pop_back();
-    steps_ += f->getInstructionCount() / kLooksPerStep;
-    for (const llvm::Instruction& i : llvm::instructions(*f)) {
-      const auto* inner = llvm::dyn_cast<llvm::CallBase>(&i);
-      if (inner != nullptr ? may_itself(*inner) : may_change(i, asked)) return true;
-    }
-  }
-  return false;
-}
-
-// Whether anything that lies there may change what is asked for.
-bool Solver::may_change(const llvm::Function& f, const Asked& asked,
-                        llvm::function_ref<bool(const llvm::Instruction&)> lies_there) {
-  steps_ += f.getInstructionCount() / kLooksPerStep;
-  return llvm::any_of(llvm::instructions(f), [&](const llvm::Instruction& i) {
-    if (!i.mayWriteToMemory() || !lies_there(i)) return false;
-    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
-    return call != nullptr ? may_change(*call, asked) : may_change(i, asked);
-  });
-}
-
 // Whether the second question, which comes after the first, reads what the first has read. `to`:
 // the call into the function where the first is asked, if it is another one.
 bool Solver::is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to) {
@@ -357,13 +259,17 @@ bool Solver::is_unchanged(const Question& first, const Question& then, const llv
   const llvm::LoopInfo& all = loops(*then.at->getFunction());
   steps_ += then.at->getFunction()->size() / kLooksPerStep;
   if (!Between(from, *then.at, loop_around(all, from, *then.at)).is_any()) return false;
-  std::vector<const llvm::LoadInst*> before, after;
-  if (!reads(first.condition, before) || !reads(then.condition, after) ||
-      before.size() != after.size()) {
+  std::vector<const llvm::Value*> before, after;
+  const bool read = reads(first.condition, before);
+  if ((!read && to != nullptr) || !reads(then.condition, after) || before.size() != after.size())
     return false;
-  }
   for (std::size_t n = 0; n < before.size(); ++n) {
-    const llvm::LoadInst &one = *before[n], &other = *after[n];
+    const auto& other = *llvm::cast<llvm::LoadInst>(after[n]);
+    const llvm::Instruction* begin = llvm::dyn_cast<llvm::LoadInst>(before[n]);
+    if (begin == nullptr) begin = stored_for(before[n], other, {nullptr, first.at});
+    if (begin == nullptr || !dominators(*begin->getFunction()).dominates(begin, first.at))
+      return false;
+    const llvm::Instruction& one = *begin;
     const std::uint64_t bits = asked_bits(then.condition, &other, 1);
     const auto [known, added] = changed_.try_emplace({&one, &other, bits}, true);
     if (added) {
@@ -391,7 +297,6 @@ bool Solver::is_unchanged(const Question& first, const Question& then, const llv
 // closedir(d);`
 bool Solver::is_answered_otherwise(const State& state) {
   const Context& context = contexts_[state.context];
-  if (!context.is_root) return false;
   std::vector<Question> asked_here;
   steps_ += context.function->size() / kLooksPerStep;
   for (const llvm::BasicBlock& block : *context.function) {
@@ -414,6 +319,7 @@ bool Solver::is_answered_otherwise(const State& state) {
       if (one.condition != other.condition && differs(one, other, nullptr)) return true;
     }
   }
+  if (!context.is_root) return false;
   // In the function where it began.
   const llvm::Instruction& begin = *context.origin;
   const auto* to = llvm::dyn_cast<llvm::CallBase>(context.start);
@@ -425,6 +331,25 @@ bool Solver::is_answered_otherwise(const State& state) {
     const Question one{br, br->getCondition(), br->getSuccessor(0) == way};
     for (const Question& other : asked_here) {
       if (differs(one, other, to)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the lock is taken to make something that is not there yet, which is asked once more under
+// it: `if (!made) { lock(&l); if (!made) ...`. That it is not there on this way is not known.
+bool Solver::is_first_use(const llvm::Instruction& lock) {
+  const llvm::DominatorTree& tree = dominators(*lock.getFunction());
+  for (const auto& [end, way] : edges_above(tree, lock)) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(end);
+    std::vector<const llvm::Value*> read;
+    if (br == nullptr || !br->isConditional() || !reads(br->getCondition(), read)) continue;
+    for (const llvm::BasicBlock& block : *lock.getFunction()) {
+      const auto* again = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
+      if (again != nullptr && again->isConditional() && tree.dominates(&lock, again) &&
+          is_same(br->getCondition(), again->getCondition(), {nullptr, &lock})) {
+        return true;
+      }
     }
   }
   return false;

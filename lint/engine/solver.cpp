@@ -370,6 +370,11 @@ void Solver::leave(State& state, const llvm::ReturnInst& end) {
       out.add(back);
     }
   }
+  // Judged once the callers are known: judge_ends.
+  if (property(out).track == Track::kAddress && contexts_[state.context].is_root && !out.escaped &&
+      matters_at_end(out)) {
+    out.guess |= is_answered_otherwise(state) || !is_given(state);
+  }
   if (!kept) {
     state.fact.escaped = out.escaped;
     lost(state, end);

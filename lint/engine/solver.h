@@ -196,6 +196,7 @@ class Solver {
   bool reached(State& state, const llvm::Value* pointer) const;
   void scalar(State& state, const llvm::Instruction& i);
   void is_index(State& state, const llvm::GetElementPtrInst& place) const;
+  void is_handle(State& state, const llvm::IntToPtrInst& handle) const;
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
   bool lost(State& state, const llvm::Instruction& i);
@@ -248,11 +249,13 @@ class Solver {
   bool may_answer_anew(const llvm::Function& asked, const llvm::Instruction& from,
                        const llvm::Instruction& to);
   bool is_answered_otherwise(const State& state);
+  bool is_first_use(const llvm::Instruction& lock);
   bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to);
   bool may_change(const llvm::Function& f, const Asked& asked,
                   llvm::function_ref<bool(const llvm::Instruction&)> lies_there);
   bool may_change(const llvm::Instruction& i, const Asked& asked);
   bool may_change(const llvm::CallBase& call, const Asked& asked);
+  bool may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked) const;
 
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);
@@ -323,8 +326,10 @@ class Solver {
   std::vector<Finding> findings_;
   // Which finding.
   std::map<std::tuple<const Property*, const void*, const void*>, std::size_t> told_;
-  // Of two reads of one place: whether what is written between them may change those bits.
-  std::map<std::tuple<const llvm::LoadInst*, const llvm::LoadInst*, std::uint64_t>, bool> changed_;
+  // Of two reads of one place, or a store and a read: whether what is written between them may
+  // change those bits.
+  std::map<std::tuple<const llvm::Instruction*, const llvm::LoadInst*, std::uint64_t>, bool>
+      changed_;
 };
 
 }  // namespace lint

@@ -417,6 +417,17 @@ void Solver::is_index(State& state, const llvm::GetElementPtrInst& place) const 
   }
 }
 
+// A descriptor's number, made into a pointer that is not null: `(void*)(long)(fd + 1)`. Who has
+// that has the descriptor.
+void Solver::is_handle(State& state, const llvm::IntToPtrInst& handle) const {
+  if (property(state.fact).track != Track::kObject) return;
+  const auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(address(&handle, state.fact).root);
+  if (sum == nullptr || !llvm::isa<llvm::Constant>(sum->getOperand(1))) return;
+  const Address number = address(sum->getOperand(0), state.fact);
+  for (const Name& n : state.fact.names)
+    state.fact.escaped |= n.steps == 0 && n.root == number.root;
+}
+
 bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
     if (llvm::isa<llvm::DbgInfoIntrinsic>(i)) return true;
@@ -430,6 +441,7 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(&i)) return select(state, *s, forks);
   if (property(state.fact).track == Track::kContent) scalar(state, i);
   if (const auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(&i)) is_index(state, *place);
+  if (const auto* handle = llvm::dyn_cast<llvm::IntToPtrInst>(&i)) is_handle(state, *handle);
   return true;
 }
 

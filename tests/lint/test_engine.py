@@ -366,6 +366,55 @@ def test_what_hangs_on_a_loop_is_possible_only(source: Path, tmp_path: Path) -> 
     assert {f["property"] for f in found} == {source.stem.split("_")[0]}
 
 
+@pytest.mark.parametrize(
+    ("between", "sure"),
+    [
+        ("t[0] = 0;", False),
+        ('snprintf(t, 8, "%d", n);', False),
+        ("memset(t, 0, n & 7);", False),
+        ("put(&number(n)->n, n);", False),
+        ("s->flags = n;", True),
+        ("pick(n + 1)->flags = n;", True),
+        ("turn(s);", True),
+        ("(void)!read(0, s, sizeof *s);", True),
+    ],
+)
+def test_a_pointer_that_may_lead_anywhere_changes_nothing_for_sure(
+    between: str, sure: bool, tmp_path: Path
+) -> None:
+    """Where two questions differ, text or another record's number was written to an unknown place;
+    or the very field was, or the record by the same pointer."""
+    source = tmp_path / "a.c"
+    count = range(600)  # more than a pointer's targets are told apart
+    each = "".join(
+        f"static struct s s{i}; static struct m m{i}; static char t{i}[8];\n" for i in count
+    )
+    tables = "".join(
+        f"static {kind} *{name}s[600] = {{{', '.join(f'{sign}{letter}{i}' for i in count)}}};\n"
+        f"static {kind} *{name}(int i) {{ return {name}s[i % 600]; }}\n"
+        for kind, name, sign, letter in (
+            ("struct s", "pick", "&", "s"),
+            ("struct m", "number", "&", "m"),
+            ("char", "text", "", "t"),
+        )
+    )
+    source.write_text(
+        MORE
+        + "struct s { int flags, n; }; struct m { int k, n; };\n"
+        + each
+        + tables
+        + "static void turn(struct s *s) { s->flags ^= 1; }\n"
+        "static void put(int *at, int n) { *at = n; }\n"
+        "int run(int n, char **v) { struct s *s = pick(n); char *t = text(n); FILE *f = 0;\n"
+        'if (s->flags & 1) { f = fopen(v[0], "r"); if (!f) return 1; }\n'
+        f"{between}\nif (s->flags & 1) fclose(f); return puts(t); }}\n"
+        "int main(int n, char **v) { return run(n, v); }"
+    )
+    (found,) = analysis(source, ["file"])["findings"]
+    assert found["message"] == "never closed"
+    assert found["possible"] != sure
+
+
 def test_work_is_bounded_by_the_lines_of_a_program(tmp_path: Path) -> None:
     """Once the steps for its lines are spent, a long way is not followed to its end, which is said;
     what lies near its beginning is found."""
