@@ -68,8 +68,8 @@ class BlockLookup {
     for (size_t back = 0; back <= page && back < kFarthestStart; ++back) {
       const Span* span = page_map_.PeekSpan(PageId(page - back));
       if (span == nullptr) continue;
-      return __atomic_load_n(&span->state, __ATOMIC_RELAXED) == SpanState::kLarge &&
-             back < span->range().length.raw() && offset >= span->block_offset();
+      return span->state == SpanState::kLarge && back < span->range().length.raw() &&
+             offset >= span->block_offset();
     }
     return false;
   }
