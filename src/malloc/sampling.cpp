@@ -2,7 +2,6 @@
 #include "malloc/sampling.h"
 
 #include <sched.h>
-#include <sys/auxv.h>
 
 #include "base/errno_keeper.h"
 #include "malloc/grouped.h"
@@ -17,19 +16,15 @@ namespace {
 
 std::atomic<uint32_t> g_threads{0};
 
-// The random bytes that the kernel gave the process, with the thread's number; the number also
-// tells threads apart that lived one after the other in the same memory.
-void SeedThread(ThreadState& t) {
+// By the process's seed and the thread's number, which also tells threads apart that lived one
+// after the other in the same memory.
+void SeedThread(const Runtime& r, ThreadState& t) {
   t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x0fffffff;
-  uint64_t seed = 0;
-  if (const void* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM)))
-    __builtin_memcpy(&seed, bytes, sizeof(seed));
-  // The stack protector's canary comes from the same bytes; a seed does not show them.
-  t.countdown.Seed(seed * 0x9e3779b97f4a7c15u + t.number);
+  t.countdown.Seed(r.kernel.sampling_seed() + t.number);
 }
 
 SampleEvent EventAt(Runtime& r, const void* p) {
-  if (t_state.number == 0) SeedThread(t_state);
+  if (t_state.number == 0) SeedThread(r, t_state);
   const int cpu = sched_getcpu();
   return {reinterpret_cast<uintptr_t>(p), r.kernel.NowNs(), t_state.number,
           static_cast<uint32_t>(cpu < 0 ? 0 : cpu)};
@@ -85,7 +80,7 @@ STRATA_NOINLINE void TakePlaced(Runtime& r, void* p, size_t size, const Allocati
 
 bool CountBytesSlow(size_t bytes) {
   ThreadState& t = t_state;
-  if (STRATA_UNLIKELY(t.number == 0)) SeedThread(t);
+  if (STRATA_UNLIKELY(t.number == 0)) SeedThread(TheRuntime(), t);
   const bool fast =
       (t.slabs != nullptr || BindThread()) && t.scope == nullptr && !Predicts() && Contexts() == 0;
   return t.countdown.Spend(bytes, TheRuntime().sampler.rate(),

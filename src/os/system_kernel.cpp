@@ -19,6 +19,7 @@
 #include "base/keyed_random.h"
 #include "os/confinement.h"
 #include "os/move_conditions.h"
+#include "os/randomization.h"
 #include "strata/raw_io.h"
 
 #ifndef MADV_COLD
@@ -150,6 +151,8 @@ void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& 
   // Each by itself, so that the address of one tells nothing of the others'.
   KeyedRandom random = ProcessRandom();
   secret_ = random.Next();
+  if (!AddressesAreRandom()) random = KeyedRandom(0, 0);
+  sampling_seed_ = random.Next();
   const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {

@@ -64,6 +64,8 @@ class SystemKernel {
   uintptr_t base() const { return base_; }  // of the heap
   // Random, and tells nothing of the addresses.
   uint64_t secret() const { return secret_; }
+  // Likewise, but the same each time where addresses repeat: samples move the blocks after them.
+  uint64_t sampling_seed() const { return sampling_seed_; }
   void* side_array(size_t i) const { return reinterpret_cast<void*>(side_[i]); }
   // Bytes from base() below which every page's part of each side array is readable. Grows only.
   size_t mapped_end() const { return mapped_end_.load(std::memory_order_relaxed); }
@@ -82,6 +84,7 @@ class SystemKernel {
 
   uintptr_t base_ = 0;
   uint64_t secret_ = 0;
+  uint64_t sampling_seed_ = 0;
   std::array<uintptr_t, kSideArrays> side_{};
   BytesAPage bytes_a_page_{};
   MetadataArena* arena_ = nullptr;

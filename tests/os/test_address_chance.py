@@ -1,20 +1,21 @@
 """Where the heap and the page map lie: by chance, and none of them at a fixed distance from
-another."""
+another; at the same place each time where the user switched address randomization off."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from blackbox import Lab
+from blackbox import Lab, missing
 
 HERE = Path(__file__).resolve().parent
 STARTS = 64
 TIB = 1 << 40
+REFUSED = 77
 
 
 def places(text: str) -> tuple[int, list[int]]:
     """The heap's start, and the starts of the other mappings of that part of the address space."""
-    first, *lines = text.splitlines()
+    first, _, *lines = text.splitlines()
     block = int(first, 16)
     starts = []
     heap = 0
@@ -45,3 +46,13 @@ def test_places_are_random(lab: Lab) -> None:
     for bit in range(21, 44):
         ones = sum(h >> bit & 1 for h in heaps)
         assert 8 < ones < 56, bit
+
+
+def test_places_repeat_without_randomization(lab: Lab) -> None:
+    """As a debugger needs them, in which one finds an address and watches it in the next run."""
+    program = lab.build(HERE / "where.c")
+    runs = [lab.run(program, "again", env={"STRATA_SAMPLE": "64K"}) for _ in range(3)]
+    if runs[0].returncode == REFUSED:
+        missing("personality(ADDR_NO_RANDOMIZE) is refused here")
+    heaps = {(places(r.ok().stdout)[0], *r.stdout.splitlines()[:2]) for r in runs}
+    assert len(heaps) == 1, heaps
