@@ -23,8 +23,8 @@ bool is_unlinked_by(const llvm::StoreInst& store, const llvm::Instruction& objec
 }  // namespace
 
 // Whether nothing between the two may have written the cells; not, if to look takes too long.
-bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to,
-                       const Bits& cells, Address place) const {
+bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to, Cells cells,
+                       Address place) const {
   const auto writes = [&](const llvm::Instruction& i) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
       const Address to = address_of(s->getPointerOperand(), memory_.layout());
@@ -105,7 +105,7 @@ void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at) {
       fact.names.size() + 2 > kMostNames) {
     return;
   }
-  const Bits cells = memory_.cells(cell.root, cell.offset);
+  const Cells cells = memory_.cells(cell.root, cell.offset);
   if (name.steps > 0 && writes(at, cells)) return;
   const auto consider = [&](const llvm::Instruction& access, const llvm::Value* value) {
     const auto* root = llvm::dyn_cast<llvm::Instruction>(value);

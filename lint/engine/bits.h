@@ -93,6 +93,11 @@ class Bits {
     }
   }
   void clear() { words_.clear(); }
+  std::size_t hash() const {
+    std::size_t h = words_.size();
+    for (const Word& w : words_) h = (h * 1000003 + w.index) * 1000003 + (w.bits ^ (w.bits >> 32));
+    return h;
+  }
   // What walking over it costs.
   std::size_t words() const { return words_.size(); }
   void swap(Bits& other) { words_.swap(other.words_); }

@@ -1,5 +1,4 @@
 // Into a function that is called and back, and the summary that its calls share (solver.h).
-#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/Constants.h>
 
 #include "solver.h"
@@ -160,8 +159,7 @@ void Solver::enter(State& state, const llvm::CallBase& call, const llvm::Functio
     return false;
   });
   kept.escaped |= gone;
-  const TraceId trace =
-      event(state.trace, &call, "into " + llvm::demangle(callee->getName().str()), id);
+  const TraceId trace = event(state.trace, &call, {"", "into ", callee}, id);
   Waiting waiting{state.context, &call, std::move(kept), state.known, trace};
   contexts_[id].callers.push_back(waiting);
   if (added) {

@@ -1,5 +1,4 @@
 // What outlives the function it began in goes on in every caller (solver.h).
-#include <llvm/Demangle/Demangle.h>
 
 #include "solver.h"
 
@@ -149,8 +148,7 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     State probe{id, site, fact, conditions_at(*site), kNone};
     if (hangs && !gives(probe, *site, f, exit.parameters)) continue;
     if (!learn_result(probe, *site, f, exit)) continue;
-    const TraceId trace = event(graft(kNone, exit.trace), site,
-                                "comes back from " + llvm::demangle(f->getName().str()));
+    const TraceId trace = event(graft(kNone, exit.trace), site, {"", "comes back from ", f});
     begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
 }
@@ -208,7 +206,7 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
       context.belows.push_back(below);
       for (std::size_t n = 0; n < context.exits.size(); ++n) rising_.emplace_back(at->second, n);
     }
-    if (known.find(start) == nullptr) return;
+    if (!known.find(start)) return;
   } else {
     at->second = static_cast<ContextId>(contexts_.size());
     Context& context = contexts_.emplace_back();

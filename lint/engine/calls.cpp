@@ -1,5 +1,4 @@
 // What calls do to a fact: by the property's rules, by entering the callee, or by being foreign.
-#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/IntrinsicInst.h>
 
 #include "solver.h"
@@ -13,8 +12,6 @@ const llvm::Function* named(const llvm::CallBase& call) {
     target = alias->getAliaseeObject();
   return llvm::dyn_cast<llvm::Function>(target);
 }
-
-std::string said(const llvm::Function* f) { return llvm::demangle(f->getName().str()); }
 
 // A constant string that is an argument.
 llvm::StringRef text(const llvm::Value* v) {
@@ -34,19 +31,16 @@ bool reads_extra(const llvm::CallBase& call) {
 
 }  // namespace
 
-std::vector<const Rule*> Solver::rules_for(std::size_t p, const llvm::CallBase& call) const {
-  const auto& by_name = rules_[p];
-  if (const llvm::Function* f = named(call)) {
-    const auto found = by_name.find(f);
-    return found == by_name.end() ? std::vector<const Rule*>() : found->second;
+const std::vector<const Rule*>& Solver::rules_for(std::size_t p, const llvm::CallBase& call) const {
+  static const std::vector<const Rule*> none;
+  const llvm::Function* f = named(call);
+  if (f == nullptr) {
+    const Functions &targets = memory_.callees(call), &others = memory_.externals(call);
+    if (targets.size() + others.size() != 1) return none;
+    f = targets.empty() ? others[0] : targets[0];
   }
-  std::vector<const Rule*> out;
-  const Functions &targets = memory_.callees(call), &others = memory_.externals(call);
-  if (targets.size() + others.size() == 1) {
-    const llvm::Function* f = targets.empty() ? others[0] : targets[0];
-    if (const auto found = by_name.find(f); found != by_name.end()) out = found->second;
-  }
-  return out;
+  const auto found = rules_[p].find(f);
+  return found == rules_[p].end() ? none : found->second;
 }
 
 // The parameter of the function around, if what goes wrong is what its caller passes as a format.
@@ -129,8 +123,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           fork.fact.extent = bytes;
           fork.fact.add(name);
           widen(fork.fact, call);
-          fork.trace = event(state.trace, &call,
-                             "passed on by " + (named(call) ? said(named(call)) : "a call"));
+          fork.trace = event(state.trace, &call, {"", "passed on by ", named(call)});
           if (!(fork.fact == state.fact) && pass(fork, call)) forks.push_back(std::move(fork));
         }
       } else if (rule->overwrites && is_at(state.fact, place, call)) {
@@ -155,7 +148,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         if (place.kind != Place::Kind::kArgument || p.track == Track::kContent) continue;
         for (unsigned a = 0; a < call.arg_size(); ++a) {
           if (!place.covers(static_cast<int>(a))) continue;
-          const Bits cells = memory_.cells_of(call.getArgOperand(a));
+          const Cells cells = memory_.cells_of(call.getArgOperand(a));
           for (const Name& n : state.fact.names) {
             if (n.kind == Name::Kind::kObject && !cells.empty() &&
                 Memory::meet(name_cells(n, n.steps), cells)) {
@@ -198,9 +191,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
       return false;
     }
     state.fact.state = rule->state;
-    state.trace =
-        event(state.trace, &call,
-              p.states[rule->state] + " by " + (named(call) ? said(named(call)) : "a call"));
+    state.trace = event(state.trace, &call, {p.states[rule->state], " by ", named(call)});
   }
   // What is used there is there: nothing but what gives memory back takes a null pointer.
   for (const Rule* rule : rules) {
@@ -354,7 +345,7 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
   const std::vector<Name> copies = copied(state, call);
   overwrite_by(state, call);
   if (!state.fact.has_object()) return lost(state, call);
-  const std::vector<const Rule*> rules = rules_for(state.fact.property, call);
+  const std::vector<const Rule*>& rules = rules_for(state.fact.property, call);
   const Functions& targets = memory_.callees(call);
   if (program_.ends(call) && targets.empty() && rules.empty()) return false;
   if (!rules.empty()) {
@@ -401,9 +392,7 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
     state.fact.add(n);
     state.fact.lie_at(n.root);
   }
-  const Range* result = state.known.find(&call);
-  const std::optional<Range> kept =
-      result != nullptr ? std::optional<Range>(*result) : std::nullopt;
+  const std::optional<Range> kept = state.known.find(&call);
   after_call(state, call);
   if (kept) state.known.set(&call, *kept);
   return state.fact.has_object() || lost(state, call);

@@ -108,7 +108,7 @@ bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
            Memory::meet(memory_.points(i.getOperand(0)), asked.cells);
   }
   const llvm::Type* type = store->getValueOperand()->getType();
-  const Bits& to = memory_.points(store->getPointerOperand());
+  const Cells to = memory_.points(store->getPointerOperand());
   if (type->isPointerTy() != asked.load->getType()->isPointerTy() ||
       !Memory::meet(to, asked.cells) ||
       (are_unknown(to, asked.cells) && !are_alike(*store, *asked.load, memory_.layout()))) {
@@ -127,7 +127,7 @@ bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked
   return llvm::any_of(foreign.args(), [&](const llvm::Use& argument) {
     const auto number = foreign.getArgOperandNo(&argument);
     if (!argument->getType()->isPointerTy() || foreign.onlyReadsMemory(number)) return false;
-    const Bits& to = memory_.points(argument.get());
+    const Cells to = memory_.points(argument.get());
     return Memory::meet(to, asked.cells) &&
            (!are_unknown(to, asked.cells) ||
             address_of(argument.get(), memory_.layout()).root == from);

@@ -63,7 +63,7 @@ const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
 }
 
 // Whether the call where the state begins writes the cells itself.
-bool Solver::writes(const llvm::Instruction& at, const Bits& cells) const {
+bool Solver::writes(const llvm::Instruction& at, Cells cells) const {
   const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
   return call != nullptr && memory_.may_write(*call, cells);
 }
@@ -81,7 +81,7 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
       if (store == nullptr || store->getValueOperand() != &value || !tree.dominates(store, &at))
         continue;
       const Address to = address_of(store->getPointerOperand(), memory_.layout());
-      const Bits cells = memory_.cells_of(store->getPointerOperand());
+      const Cells cells = memory_.cells_of(store->getPointerOperand());
       if (untouched(*store, at, cells, to) && !writes(at, cells)) known.set_cell(to, &value);
     }
   };
@@ -92,7 +92,7 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
     const auto* br = llvm::dyn_cast<llvm::BranchInst>(e->first);
     if (br == nullptr) continue;
     note_cells(known, *br->getCondition(),
-               [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
+               [&](const llvm::LoadInst& load, Cells cells, Address from) {
                  return untouched(load, at, cells, from) && !writes(at, cells);
                });
     if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(br->getCondition()))
@@ -199,18 +199,17 @@ bool Solver::learn_edge(Known& view, const llvm::Instruction& end, const llvm::B
   const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
   if (br == nullptr || br->getSuccessor(0) == br->getSuccessor(1)) return true;
   if (!reasoning.assume(br->getCondition(), br->getSuccessor(0) == &to)) return false;
-  note_cells(view, *br->getCondition(),
-             [&](const llvm::LoadInst& load, const Bits& cells, Address from) {
-               return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from) &&
-                      !writes(at, cells);
-             });
+  note_cells(view, *br->getCondition(), [&](const llvm::LoadInst& load, Cells cells, Address from) {
+    return untouched(load, end, cells, from) && untouched(to.front(), at, cells, from) &&
+           !writes(at, cells);
+  });
   return true;
 }
 
 // The cells from which a comparison read what it compares, if they hold the same still.
 void Solver::note_cells(
     Known& known, const llvm::Value& condition,
-    llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const {
+    llvm::function_ref<bool(const llvm::LoadInst&, Cells, Address)> holds) const {
   const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(&condition);
   const llvm::Value* read = cmp != nullptr ? cmp->getOperand(0) : nullptr;
   while (read != nullptr) {

@@ -1,5 +1,4 @@
 // What went wrong, from where it was seen up to the caller that it is reported for (solver.h).
-#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -38,7 +37,7 @@ bool Solver::is_given(const State& state) {
   if (!f.hasLocalLinkage() && !f.hasHiddenVisibility() && !program_.has_main()) return true;
   Ranges wanted;
   for (const llvm::Argument& a : f.args()) {
-    if (const Range* range = state.known.find(&a)) wanted.emplace_back(a.getArgNo(), *range);
+    if (const auto range = state.known.find(&a)) wanted.emplace_back(a.getArgNo(), *range);
   }
   if (wanted.empty()) return true;
   steps_ += memory_.callers(&f).size();
@@ -227,7 +226,7 @@ void Solver::tell(const Context& context, const Error& error) {
   std::vector<TraceId> events;
   for (TraceId t = error.trace; t != kNone; t = traces_[t].parent) events.push_back(t);
   for (auto t = events.rbegin(); t != events.rend(); ++t) {
-    finding.steps.push_back({traces_[*t].at, traces_[*t].note});
+    finding.steps.push_back({traces_[*t].at, traces_[*t].note.text()});
   }
   finding.steps.push_back({error.deepest, error.rule->message});
   if (added)

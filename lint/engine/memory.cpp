@@ -88,40 +88,52 @@ Memory::Memory(Program& program, const Progress& progress)
   sum_up(progress);
 }
 
-const Bits& Memory::points(const llvm::Value* v) const {
-  static const Bits none;
-  const auto found = nodes_.find(v);
-  return found == nodes_.end() ? none : graph_.set(found->second);
+const Bits* Memory::kept(const Bits& set) const { return &*sets_.insert(set).first; }
+
+Cells Memory::points(const llvm::Value* v) const {
+  const auto [at, added] = points_.try_emplace(v, nullptr);
+  if (added) {
+    const auto found = nodes_.find(v);
+    at->second = kept(found == nodes_.end() ? Bits() : graph_.set(found->second));
+  }
+  return Cells(at->second);
 }
 
-Bits Memory::cells(const llvm::Value* root, std::int64_t offset) const {
-  Bits out;
+void Memory::add_shifted(Bits& out, const Bits& from, std::int64_t bytes) const {
   auto& graph = const_cast<PointsTo&>(graph_);
-  const Bits known = points(root);
-  if (known.test(kAnywhere)) return known;
-  known.each([&](Node l) {
-    const Object object = graph.object_of(l);
-    const Node at = graph.location(object, offset == kAnyOffset ? 0 : graph.offset_of(l) + offset);
+  from.each([&](Node l) {
+    if (l == kAnywhere) return;
+    const Node at =
+        graph.location(graph.object_of(l), bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
     if (at != kNoNode) out.set(graph.canonical(at));
   });
-  return out;
 }
 
-Bits Memory::follow(const Bits& cells, std::int64_t bytes) const {
-  Bits out;
-  auto& graph = const_cast<PointsTo&>(graph_);
+Cells Memory::cells(const llvm::Value* root, std::int64_t offset) const {
+  const Cells known = points(root);
+  if (known.test(kAnywhere)) return known;
+  const auto [at, added] = shifted_.try_emplace({known.set_, offset}, nullptr);
+  if (added) {
+    Bits out;
+    add_shifted(out, known, offset);
+    at->second = kept(out);
+  }
+  return Cells(at->second);
+}
+
+Cells Memory::follow(Cells cells, std::int64_t bytes) const {
   if (cells.test(kAnywhere)) return cells;
-  cells.each([&](Node cell) {
-    const Bits targets = graph.set(cell);
-    if (targets.test(kAnywhere)) out.set(kAnywhere);
-    targets.each([&](Node l) {
-      if (l == kAnywhere) return;
-      const Node at =
-          graph.location(graph.object_of(l), bytes == kAnyOffset ? 0 : graph.offset_of(l) + bytes);
-      if (at != kNoNode) out.set(graph.canonical(at));
+  const auto [at, added] = followed_.try_emplace({cells.set_, bytes}, nullptr);
+  if (added) {
+    Bits out;
+    cells.each([&](Node cell) {
+      const Bits targets = graph_.set(cell);  // a copy: to ask for locations may make new ones
+      if (targets.test(kAnywhere)) out.set(kAnywhere);
+      add_shifted(out, targets, bytes);
     });
-  });
-  return out;
+    at->second = kept(out);
+  }
+  return Cells(at->second);
 }
 
 Bits Memory::objects(const Bits& locations) const {
@@ -158,7 +170,14 @@ int Memory::argument_for(const llvm::CallBase& call, const llvm::Function* calle
   return called->isDeclaration() ? -1 : parameter;
 }
 
-bool Memory::may_write(const llvm::CallBase& call, const Bits& cells) const {
+bool Memory::may_write(const llvm::CallBase& call, Cells cells) const {
+  if (may_write_.size() > kMostAnswers) may_write_.clear();
+  const auto [at, added] = may_write_.try_emplace({&call, cells.set_}, false);
+  if (added) at->second = writes(call, cells);
+  return at->second;
+}
+
+bool Memory::writes(const llvm::CallBase& call, const Bits& cells) const {
   const Functions& targets = callees(call);
   for (const llvm::Function* f : targets) {
     const Effects* e = effects(f);
@@ -260,7 +279,7 @@ bool Memory::may_jump(const llvm::Function& f) const {
 void Memory::add_own(const llvm::Function& f, Effects& own) const {
   for (const llvm::Instruction& i : llvm::instructions(f)) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-      const Bits& to = points(s->getPointerOperand());
+      const Cells to = points(s->getPointerOperand());
       own.writes.merge(to);
       own.writes_unknown |= to.empty();
     } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {

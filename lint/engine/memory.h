@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "points_to.h"
@@ -33,21 +35,43 @@ const llvm::Value* returned_as_it_is(const llvm::Value* v);
 
 using Functions = std::vector<llvm::Function*>;
 
+// A set of locations that Memory has once: two that are equal are one, so that what was asked of it
+// need not be worked out again.
+class Cells {
+ public:
+  operator const Bits&() const { return *set_; }
+  bool empty() const { return set_->empty(); }
+  bool test(Node n) const { return set_->test(n); }
+  std::size_t count() const { return set_->count(); }
+  bool intersects(const Bits& other) const { return set_->intersects(other); }
+  template <typename Visit>
+  void each(Visit visit) const {
+    set_->each(visit);
+  }
+  bool operator==(const Cells&) const = default;
+
+ private:
+  friend class Memory;
+  explicit Cells(const Bits* set) : set_(set) {}
+  const Bits* set_;
+};
+
 class Memory {
  public:
   Memory(Program& program, const Progress& progress);
 
-  const Bits& points(const llvm::Value* v) const;
+  Cells points(const llvm::Value* v) const;
   // The locations that [root + offset] may be.
-  Bits cells(const llvm::Value* root, std::int64_t offset) const;
-  const Bits& cells_of(const llvm::Value* address) const { return points(address); }
+  Cells cells(const llvm::Value* root, std::int64_t offset) const;
+  Cells cells_of(const llvm::Value* address) const { return points(address); }
   // Whether the two can have a location in common. Of two that are not known it is likely.
   static bool meet(const Bits& a, const Bits& b) {
+    if (&a == &b) return true;
     if (a.empty() || b.empty()) return a.empty() && b.empty();
     return a.test(kAnywhere) || b.test(kAnywhere) || a.intersects(b);
   }
   // The locations that are pointed to from those, `bytes` further.
-  Bits follow(const Bits& cells, std::int64_t bytes) const;
+  Cells follow(Cells cells, std::int64_t bytes) const;
   Bits objects(const Bits& locations) const;
 
   // Defined functions that a call can reach; those that are passed to a function without a body
@@ -57,7 +81,7 @@ class Memory {
   const Functions& externals(const llvm::CallBase& call) const;
   const std::vector<const llvm::CallBase*>& callers(const llvm::Function* f) const;
   // What the call can write, itself or by what it calls.
-  bool may_write(const llvm::CallBase& call, const Bits& cells) const;
+  bool may_write(const llvm::CallBase& call, Cells cells) const;
   // Whether the function or one it calls speaks of the global.
   bool mentions(const llvm::Function* f, const llvm::Value* global) const;
   // Whether what is called is passed on: pthread_create(_, _, f, x) calls f(x).
@@ -88,11 +112,25 @@ class Memory {
   void add_own(const llvm::Function& f, Effects& own) const;
   bool may_jump(const llvm::Function& f) const;
   const Effects* effects(const llvm::Function* f) const;
+  const Bits* kept(const Bits& set) const;
+  void add_shifted(Bits& out, const Bits& from, std::int64_t bytes) const;
+  bool writes(const llvm::CallBase& call, const Bits& cells) const;
 
   // Functions that call each other, as one: which, and what they do.
   llvm::DenseMap<const llvm::Function*, std::uint32_t> circle_of_;
   std::vector<Effects> effects_;
   llvm::DenseMap<const llvm::Value*, std::uint32_t> global_ids_;
+
+  // Answers, which no longer change.
+  static constexpr std::size_t kMostAnswers = 8'000'000;
+  struct Hash {
+    std::size_t operator()(const Bits& set) const { return set.hash(); }
+  };
+  using Steps = llvm::DenseMap<std::pair<const Bits*, std::int64_t>, const Bits*>;
+  mutable std::unordered_set<Bits, Hash> sets_;
+  mutable llvm::DenseMap<const llvm::Value*, const Bits*> points_;
+  mutable Steps shifted_, followed_;
+  mutable llvm::DenseMap<std::pair<const llvm::CallBase*, const Bits*>, bool> may_write_;
 };
 
 }  // namespace lint

@@ -220,7 +220,7 @@ void PointsTo::visit(Node n) {
   bound(n, limit_);
   Bits fresh;
   if (!nodes_[n].done.merge(nodes_[n].points, &fresh)) return;
-  Bits(nodes_[n].copies).each([&](Node to) {
+  nodes_[n].copies.each([&](Node to) {
     to = root(to);
     if (to != n) flow(to, fresh);
   });

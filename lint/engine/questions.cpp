@@ -303,8 +303,8 @@ bool Solver::is_answered_otherwise(const State& state) {
     const auto* br = llvm::dyn_cast<llvm::BranchInst>(block.getTerminator());
     const llvm::Value* condition =
         br != nullptr && br->isConditional() ? br->getCondition() : nullptr;
-    const Range* known = condition != nullptr ? state.known.find(condition) : nullptr;
-    if (known == nullptr || !known->isSingleElement()) continue;
+    const auto known = condition != nullptr ? state.known.find(condition) : std::nullopt;
+    if (!known || !known->isSingleElement()) continue;
     asked_here.push_back({br, condition, known->getSingleElement()->isOne()});
   }
   const auto differs = [this](const Question& one, const Question& other,

@@ -35,96 +35,6 @@ std::optional<Range> full_range(const llvm::Type* type) {
   return std::nullopt;
 }
 
-const Range* Known::find(const llvm::Value* v) const {
-  for (const Entry& e : values_) {
-    if (e.value == v) return &e.range;
-  }
-  return nullptr;
-}
-
-void Known::set(const llvm::Value* v, const Range& range) {
-  for (Entry& e : values_) {
-    if (e.value == v) {
-      e.range = range;
-      return;
-    }
-  }
-  if (values_.capacity() == 0) values_.reserve(kMostValues);
-  if (values_.size() == kMostValues) values_.erase(values_.begin());
-  values_.push_back({v, range});
-}
-
-void Known::forget(const llvm::Value* v) {
-  std::erase_if(values_, [v](const Entry& e) { return e.value == v; });
-  std::erase_if(cells_, [v](const Cell& c) { return c.address.root == v || c.value == v; });
-}
-
-const llvm::Value* Known::cell(Address a) const {
-  for (const Cell& c : cells_) {
-    if (c.address.root == a.root && c.address.offset == a.offset) return c.value;
-  }
-  return nullptr;
-}
-
-void Known::set_cell(Address a, const llvm::Value* value) {
-  std::erase_if(cells_, [&](const Cell& c) {
-    return c.address.root == a.root && c.address.offset == a.offset;
-  });
-  if (cells_.size() == kMostCells) {
-    // A number that was put there says more than the value that was read.
-    const auto read = std::find_if(cells_.begin(), cells_.end(), [](const Cell& c) {
-      return !llvm::isa<llvm::Constant>(c.value);
-    });
-    cells_.erase(read != cells_.end() ? read : cells_.begin());
-  }
-  cells_.push_back({a, value});
-}
-
-void Known::copy_cells(const llvm::Value* from, const llvm::Value* to) {
-  if (from == to) return;
-  const std::vector<Cell> all = cells_;
-  for (const Cell& c : all) {
-    if (c.address.root == from) set_cell({to, c.address.offset}, c.value);
-  }
-}
-
-bool Known::join(const Known& other) {
-  bool lost = false;
-  std::vector<Entry> kept;
-  for (Entry& e : values_) {
-    const Range* theirs = other.find(e.value);
-    if (theirs == nullptr) {
-      lost = true;
-      continue;
-    }
-    const Range both = e.range.unionWith(*theirs);
-    if (both != e.range) lost = true;
-    if (both.isFullSet()) continue;
-    kept.push_back({e.value, both});
-  }
-  values_ = std::move(kept);
-  lost |=
-      std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; }) != 0;
-  return lost;
-}
-
-void Known::keep_same(const Known& other) {
-  std::erase_if(values_, [&](const Entry& e) {
-    const Range* theirs = other.find(e.value);
-    return theirs == nullptr || *theirs != e.range;
-  });
-  std::erase_if(cells_, [&](const Cell& c) { return other.cell(c.address) != c.value; });
-}
-
-bool Known::covers(const Known& other) const {
-  for (const Entry& e : values_) {
-    const Range* theirs = other.find(e.value);
-    if (theirs == nullptr || !e.range.contains(*theirs)) return false;
-  }
-  return std::all_of(cells_.begin(), cells_.end(),
-                     [&](const Cell& c) { return other.cell(c.address) == c.value; });
-}
-
 bool Reasoning::is_object(const llvm::Value* v) const {
   for (const Name& n : fact_.names) {
     if (n.root == v && n.steps == 0 && n.offsets[0] == 0 && n.kind == Name::Kind::kObject) {
@@ -211,7 +121,7 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     const unsigned width = full->getBitWidth();
     if (width > 1) return Range(llvm::APInt(width, 0), llvm::APInt::getSignedMinValue(width));
   }
-  if (const Range* found = known_.find(v)) return *found;
+  if (const auto found = known_.find(v)) return found;
   if (const auto* call = llvm::dyn_cast<llvm::CallBase>(v); call != nullptr) {
     if (v->getType()->isPointerTy() && call->isReturnNonNull()) return nonnull;
     if (const auto returned = call->getRange()) return returned;  // returns.h
@@ -282,7 +192,7 @@ bool Reasoning::constrain(const llvm::Value* v, const Range& wanted, int depth) 
   const Range both = now->intersectWith(wanted);
   if (both.isEmptySet()) return false;
   if (llvm::isa<llvm::Constant>(v)) return true;
-  if (both != *now || known_.find(v) == nullptr) known_.set(v, both);
+  if (both != *now || !known_.find(v)) known_.set(v, both);
   if (depth == 0) return true;
   const llvm::APInt zero(wanted.getBitWidth(), 0);
   if (const auto* cast = llvm::dyn_cast<llvm::CastInst>(v)) {

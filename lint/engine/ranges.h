@@ -6,21 +6,24 @@
 #include <llvm/IR/ConstantRange.h>
 #include <llvm/IR/Instructions.h>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "fact.h"
+#include "shared_list.h"
 
 namespace lint {
 
 using Range = llvm::ConstantRange;
 
+// Ways that part share what they know until one of them learns more.
 class Known {
  public:
   static constexpr std::size_t kMostValues = 96;
   static constexpr std::size_t kMostCells = 40;
 
-  const Range* find(const llvm::Value* v) const;
+  std::optional<Range> find(const llvm::Value* v) const;
   void set(const llvm::Value* v, const Range& range);
   // The value is computed anew: what was known of the old one is gone.
   void forget(const llvm::Value* v);
@@ -36,7 +39,7 @@ class Known {
   }
   template <typename Keep>
   void keep_cells(Keep keep) {
-    std::erase_if(cells_, [&](const Cell& c) { return !keep(c.address); });
+    cells_.drop_if([&](const Cell& c) { return !keep(c.address); });
   }
 
   // Only what holds in both; false if nothing was lost.
@@ -48,15 +51,33 @@ class Known {
 
  private:
   struct Entry {
+    Entry(const llvm::Value* v, const Range& range);
+    Range range() const;
+    template <typename Visit>
+    void each_key(Visit visit) const {
+      visit(value);
+    }
+    bool operator==(const Entry&) const = default;
     const llvm::Value* value;
-    Range range;
+    std::uint64_t lower, upper;
+    unsigned width;
   };
   struct Cell {
+    template <typename Visit>
+    void each_key(Visit visit) const {
+      visit(address.root);
+      visit(value);
+    }
+    bool operator==(const Cell& o) const {
+      return address.root == o.address.root && address.offset == o.address.offset &&
+             value == o.value;
+    }
     Address address;
     const llvm::Value* value;
   };
-  std::vector<Entry> values_;
-  std::vector<Cell> cells_;
+  std::uint32_t place(const llvm::Value* v, std::uint32_t near = 0) const;
+  SharedList<Entry> values_;
+  SharedList<Cell> cells_;
 };
 
 std::optional<Range> full_range(const llvm::Type* type);

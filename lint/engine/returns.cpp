@@ -189,7 +189,7 @@ void Returns::look(const llvm::Function& f, View& view) const {
     work.pop_back();
     const bool cut = llvm::any_of(*block, [&](const llvm::Instruction& i) {
       const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
-      const Range* result = call != nullptr ? view.known.find(call) : nullptr;
+      const auto result = call != nullptr ? view.known.find(call) : std::nullopt;
       return call != nullptr && (program_.ends(*call) || (result && result->isEmptySet()));
     });
     if (cut) continue;

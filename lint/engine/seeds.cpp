@@ -1,5 +1,4 @@
 // Where states begin: calls of functions that produce them, and places that a rule names.
-#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -194,8 +193,7 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
         if (!result.isFullSet()) known.set(&call, result);
       }
       const auto* f = llvm::dyn_cast<llvm::Function>(call.getCalledOperand()->stripPointerCasts());
-      const std::string by = f != nullptr ? llvm::demangle(f->getName().str()) : "a call";
-      const TraceId trace = event(kNone, &call, property_.states[rule.state] + " by " + by);
+      const TraceId trace = event(kNone, &call, {property_.states[rule.state], " by ", f});
       begin(&call, true, std::move(fact), std::move(known), trace, &call, kNone);
     }
   }
@@ -235,7 +233,7 @@ void Solver::begin_place(std::size_t p, const Rule& rule, const llvm::Value* v,
   fact.state = rule.state;
   fact.add({v, {}, 0, Name::Kind::kObject});
   const TraceId trace =
-      event(kNone, &at, std::string(what) + (v->hasName() ? ", " + v->getName().str() : ""));
+      event(kNone, &at, v->hasName() ? Note{what, ", ", v} : Note{what, "", nullptr});
   begin(&at, v == &at, std::move(fact), conditions_at(at), trace, &at, kNone);
   finish(first);
 }
@@ -341,9 +339,8 @@ void Solver::seed(std::size_t p, const Progress& progress) {
           if (steps > 0) name.offsets[0] = kAnyOffset;
           fact.add(name);
           const llvm::Instruction* at = &*f->getEntryBlock().getFirstNonPHIOrDbgOrLifetime();
-          const TraceId trace = event(kNone, at,
-                                      property_.states[rule.state] + " from the start of " +
-                                          llvm::demangle(f->getName().str()));
+          const TraceId trace =
+              event(kNone, at, {property_.states[rule.state], " from the start of ", f});
           begin(at, false, std::move(fact), {}, trace, at, kNone);
           finish(first);
         }

@@ -57,10 +57,15 @@ class Solver {
   std::size_t given_up() const { return given_up_; }
 
  private:
+  struct Note {  // what happened and by whom: few are ever told
+    llvm::StringRef what, link;
+    const llvm::Value* who;
+    std::string text() const;
+  };
   struct Trace {
     TraceId parent;
     const llvm::Instruction* at;
-    std::string note;
+    Note note;
     ContextId entered;  // of the function that a call went into; else kNone
   };
   // A fact on its way, before an instruction.
@@ -94,7 +99,7 @@ class Solver {
   };
   struct Asked {  // what a question reads
     const llvm::LoadInst* load;
-    const Bits& cells;
+    Cells cells;
     std::uint64_t bits;  // of it that count
   };
   struct Exit {
@@ -152,18 +157,23 @@ class Solver {
   void arrive(State&& state);
   void drain();
   void walk(State&& state);
-  bool branch(State& state, const llvm::Instruction& end);
-  bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
   bool pass(State& state, const llvm::Instruction& i);
-  void know_by_number(State& state, const llvm::Instruction& end, const llvm::BasicBlock* to) const;
-  bool matters_at_end(const Fact& fact) const;
-  bool is_alive(const State& state);
-  const Blocks& users_ahead(const llvm::Instruction& root);
   void leave(State& state, const llvm::ReturnInst& end);
   void add_exit(ContextId context, Exit exit);
   void resume(const Waiting& waiting, ContextId callee, const Exit& exit);
   bool learn_result(State& state, const llvm::CallBase& call, const llvm::Function* callee,
                     const Exit& exit);
+  // branches.cpp: from block to block
+  bool branch(State& state, const llvm::Instruction& end);
+  bool jump(State& state, const llvm::BranchInst& end);
+  bool enter_block(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
+  void know_by_number(State& state, const llvm::Instruction& end, const llvm::BasicBlock* to) const;
+  // Whether a rule forbids the state at its end.
+  bool matters_at_end(const Fact& fact) const {
+    return ((at_end_[fact.property] >> fact.state) & 1) != 0;
+  }
+  bool is_alive(const State& state);
+  const Blocks& users_ahead(const llvm::Instruction& root);
   // loops.cpp
   const llvm::LoopInfo& loops(const llvm::Function& f);
   void note_loop(State& state, const llvm::BasicBlock* from, const llvm::BasicBlock* to);
@@ -182,8 +192,7 @@ class Solver {
   void begin(const llvm::Instruction* start, bool after, Fact fact, Known known, TraceId trace,
              const llvm::Instruction* origin, ContextId below);
   void mark_released(ContextId context);
-  TraceId event(TraceId parent, const llvm::Instruction* at, std::string note,
-                ContextId entered = kNone);
+  TraceId event(TraceId parent, const llvm::Instruction* at, Note note, ContextId entered = kNone);
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
   bool may_be_released(const Error& error) const;
@@ -200,13 +209,13 @@ class Solver {
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
   bool lost(State& state, const llvm::Instruction& i);
-  void overwrite(State& state, const Bits& cells, Address must);
-  Bits name_cells(const Name& name, int step) const;
+  void overwrite(State& state, Cells cells, Address must);
+  Cells name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
   void recall(Fact& fact, const Name& name, const llvm::Instruction& at);
   void made_from(Fact& fact, const Name& name, const llvm::Instruction& at) const;
   void original(Fact& fact, const Name& name, const llvm::Instruction& at);
-  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, const Bits& cells,
+  bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, Cells cells,
                  Address place) const;
   Address address(const llvm::Value* v, const Fact& fact) const;
   std::int64_t extent(const llvm::Value* v) const;
@@ -224,7 +233,7 @@ class Solver {
   void overwrite_by(State& state, const llvm::CallBase& call) const;
   std::vector<Flag> flags(const State& state) const;
   bool start_pack(State& state, const llvm::CallBase& call);
-  std::vector<const Rule*> rules_for(std::size_t property, const llvm::CallBase& call) const;
+  const std::vector<const Rule*>& rules_for(std::size_t property, const llvm::CallBase& call) const;
   bool is_at(const Fact& fact, const Place& place, const llvm::CallBase& call,
              const llvm::Value** which = nullptr) const;
   std::vector<std::pair<Name, std::int64_t>> names_at(const Property& property, const Place& place,
@@ -279,10 +288,9 @@ class Solver {
                                   const Known& known);
   bool learn_edge(Known& view, const llvm::Instruction& end, const llvm::BasicBlock& to,
                   const llvm::Instruction& at) const;
-  bool writes(const llvm::Instruction& at, const Bits& cells) const;
-  void note_cells(
-      Known& known, const llvm::Value& condition,
-      llvm::function_ref<bool(const llvm::LoadInst&, const Bits&, Address)> holds) const;
+  bool writes(const llvm::Instruction& at, Cells cells) const;
+  void note_cells(Known& known, const llvm::Value& condition,
+                  llvm::function_ref<bool(const llvm::LoadInst&, Cells, Address)> holds) const;
 
   // Follows what began last to its end and tells what was found.
   void finish(ContextId first);
@@ -297,6 +305,7 @@ class Solver {
   const std::vector<Property>& properties_;
   // By property: the rules for a function's name.
   std::vector<std::unordered_map<const llvm::Function*, std::vector<const Rule*>>> rules_;
+  std::vector<std::uint64_t> at_end_;  // by property: the states that a rule forbids there
   // By property: the calls that rules speak of, by what their first argument may be.
   std::map<std::size_t, std::unordered_map<std::uint32_t, std::vector<const llvm::CallBase*>>>
       takers_;
@@ -312,10 +321,11 @@ class Solver {
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
   std::deque<State> work_;
   std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from
-  std::map<const llvm::Instruction*, Blocks> ahead_;
+  std::unordered_map<const llvm::Instruction*, Blocks> ahead_;
   std::vector<Trace> traces_;
-  std::map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
-  std::map<const llvm::Function*, std::unique_ptr<llvm::LoopInfo>> loops_;
+  std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
+  std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::LoopInfo>> loops_;
+  mutable std::unordered_map<const llvm::Value*, bool> tested_;  // pointers
   // Loops that what began somewhere went round.
   std::set<std::pair<const llvm::BasicBlock*, const llvm::Instruction*>> gone_round_;
   mutable std::size_t steps_ = 0;

@@ -44,6 +44,8 @@ std::int64_t first_array(llvm::Type* type, const llvm::DataLayout& layout) {
   return static_cast<std::int64_t>(layout.getTypeAllocSize(first).getFixedValue());
 }
 
+using Names = llvm::SmallVector<Name, kMostNames>;
+
 enum class Kept : std::uint8_t { kNothing, kRecord, kPointer };
 
 // What is put at the place, or in the record that lies there.
@@ -161,8 +163,8 @@ std::int64_t Solver::extent(const llvm::Value* v) const {
 }
 
 // The cells that a name leads through: 0 is the first.
-Bits Solver::name_cells(const Name& name, int step) const {
-  Bits cells = memory_.cells(name.root, name.offsets[0]);
+Cells Solver::name_cells(const Name& name, int step) const {
+  Cells cells = memory_.cells(name.root, name.offsets[0]);
   for (int s = 1; s <= step; ++s)
     cells = memory_.follow(cells, name.offsets[static_cast<std::size_t>(s)]);
   return cells;
@@ -209,7 +211,7 @@ bool Solver::used(State& state, const llvm::Instruction& i, const llvm::Value* v
 
 // Names through cells that may have been written are gone, save those through `must`, which the
 // caller handles.
-void Solver::overwrite(State& state, const Bits& cells, Address must) {
+void Solver::overwrite(State& state, Cells cells, Address must) {
   const bool content = property(state.fact).track == Track::kContent;
   bool gone = false;
   std::erase_if(state.fact.names, [&](const Name& n) {
@@ -238,8 +240,10 @@ bool Solver::reached(State& state, const llvm::Value* pointer) const {
       !root->getType()->isPointerTy()) {
     return true;
   }
+  const auto [tested, added] = tested_.try_emplace(root, false);
+  if (added) tested->second = is_tested(root);
   Reasoning reasoning(state.known, state.fact, property(state.fact).track);
-  return (!is_tested(root) && state.known.find(root) == nullptr) ||
+  return (!tested->second && !state.known.find(root)) ||
          reasoning.constrain(root, Range(llvm::APInt(64, 0)).inverse());
 }
 
@@ -258,14 +262,14 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
     fork.at = load.getNextNode();
     forks.push_back(std::move(fork));
   }
-  const std::vector<Name> names = state.fact.names;
+  const Names names(state.fact.names.begin(), state.fact.names.end());
   for (const Name& n : names) {
     Name more;
     if (derived(n, from, &load, more)) state.fact.add(more);
   }
   if (content && type->isPointerTy() && !state.fact.is_named({&load, 0}, Track::kContent)) {
     // Another way to the object, if the pointer can hold nothing else.
-    const Bits held = memory_.points(&load);  // a copy: to ask for cells may make new ones
+    const Cells held = memory_.points(&load);
     if (!held.empty() && held.count() <= 2) {
       for (const Name& n : names) {
         if (n.steps != 0 || n.kind != Name::Kind::kObject || n.offsets[0] == kAnyOffset) continue;
@@ -331,9 +335,9 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
       }
     }
   }
-  const Bits cells = memory_.cells_of(store.getPointerOperand());
+  const Cells cells = memory_.cells_of(store.getPointerOperand());
   overwrite(state, cells, to);
-  const std::vector<Name> names = state.fact.names;
+  const Names names(state.fact.names.begin(), state.fact.names.end());
   for (const Name& n : names) {
     if (n.root != held.root || n.kind == Name::Kind::kScalar) continue;
     Name inner = n;
