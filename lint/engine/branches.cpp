@@ -1,5 +1,6 @@
 // From block to block: which ways a branch allows, and what values are called in the next
 // (solver.h).
+#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -34,6 +35,34 @@ const llvm::ICmpInst* same_number(const llvm::Instruction& end, const llvm::Basi
   return (br->getSuccessor(0) == to) == equal ? cmp : nullptr;
 }
 
+// Whether the pointer is fresh from an allocator, by whichever way it came.
+bool is_fresh(const llvm::Value* v) {
+  const auto* either = llvm::dyn_cast<llvm::PHINode>(v);
+  if (either == nullptr) return llvm::isNoAliasCall(v);
+  return llvm::all_of(either->incoming_values(),
+                      [](const llvm::Use& in) { return llvm::isNoAliasCall(in.get()); });
+}
+
+// Whether memory that was given back turns out to be what an allocator gave since: realloc left it
+// where it was.
+bool is_given_anew(const Fact& fact, const llvm::Instruction& end, const llvm::BasicBlock* to) {
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  if (cmp == nullptr || !cmp->isEquality() ||
+      (br->getSuccessor(0) == to) != (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ)) {
+    return false;
+  }
+  const auto is_named = [&fact](const llvm::Value* v) {
+    return std::any_of(fact.names.begin(), fact.names.end(),
+                       [v](const Name& n) { return n.steps == 0 && n.root == v; });
+  };
+  const llvm::Value *a = cmp->getOperand(0), *b = cmp->getOperand(1);
+  return (is_named(a) && !is_named(b) && is_fresh(b)) ||
+         (is_named(b) && !is_named(a) && is_fresh(a));
+}
+
 // Whether a descriptor turns out to be the number of another variable. If it was closed, the number
 // may be that other's by now.
 bool is_anothers(const Fact& fact, const llvm::Instruction& end, const llvm::BasicBlock* to) {
@@ -55,7 +84,7 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
     Reasoning reasoning(copy.known, copy.fact, property(copy.fact).track);
     if (!learn(reasoning)) return;
     if (property(copy.fact).track == Track::kObject && !matters_at_end(copy.fact) &&
-        is_anothers(copy.fact, end, to)) {
+        (is_anothers(copy.fact, end, to) || is_given_anew(copy.fact, end, to))) {
       return;
     }
     know_by_number(copy, end, to);

@@ -8,6 +8,7 @@
 #include <llvm/Support/JSON.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -76,23 +77,47 @@ std::string file_of(const llvm::DILocation& at) {
   return file.starts_with("/") ? file : at.getDirectory().str() + "/" + file;
 }
 
+std::string name_of(const llvm::DILocation& at) {
+  const llvm::DISubprogram* sub = at.getScope()->getSubprogram();
+  const llvm::StringRef linked = sub->getLinkageName();
+  return llvm::demangle((linked.empty() ? sub->getName() : linked).str());
+}
+
+void tell_place(llvm::json::Object& out, const llvm::DILocation& at) {
+  if (at.getInlinedAt() != nullptr) out["function"] = name_of(at);
+  out["file"] = file_of(at);
+  out["line"] = at.getLine();
+  out["column"] = at.getColumn();
+}
+
+// Where the step is told. What a header of the system does is told where the program asks for it.
+const llvm::DILocation* told_at(const lint::Step& step) {
+  const llvm::DILocation* at = step.at->getDebugLoc().get();
+  while (at != nullptr && at->getInlinedAt() != nullptr && file_of(*at).starts_with("/usr/"))
+    at = at->getInlinedAt();
+  return at;
+}
+
+// The calls by which a step's function was called, if it was taken into that which calls.
+std::vector<llvm::json::Object> calls_to(const lint::Step& step) {
+  std::vector<llvm::json::Object> calls;
+  const llvm::DILocation* at = told_at(step);
+  for (; at != nullptr && at->getInlinedAt() != nullptr; at = at->getInlinedAt()) {
+    llvm::json::Object& call = calls.emplace_back();
+    call["note"] = "into " + name_of(*at);
+    call["function"] = llvm::demangle(step.at->getFunction()->getName().str());
+    tell_place(call, *at->getInlinedAt());
+  }
+  std::reverse(calls.begin(), calls.end());
+  return calls;
+}
+
 llvm::json::Object place(const lint::Step& step) {
   llvm::json::Object out{{"note", step.note}};
   const llvm::Function* f = step.at->getFunction();
   out["function"] = llvm::demangle(f->getName().str());
-  const llvm::DILocation* at = step.at->getDebugLoc().get();
-  // What a header of the system does is told where the program asks for it.
-  while (at != nullptr && at->getInlinedAt() != nullptr && file_of(*at).starts_with("/usr/"))
-    at = at->getInlinedAt();
-  if (at != nullptr) {
-    if (const auto* sub = at->getScope()->getSubprogram(); sub != nullptr && at->getInlinedAt()) {
-      const llvm::StringRef linked = sub->getLinkageName();
-      out["function"] = llvm::demangle((linked.empty() ? sub->getName() : linked).str());
-    }
-    const std::string file = file_of(*at);
-    out["file"] = file;
-    out["line"] = at->getLine();
-    out["column"] = at->getColumn();
+  if (const llvm::DILocation* at = told_at(step); at != nullptr) {
+    tell_place(out, *at);
   } else if (const llvm::DISubprogram* sub = f->getSubprogram(); sub != nullptr) {
     std::string file = sub->getFilename().str();
     if (!file.starts_with("/")) file = sub->getDirectory().str() + "/" + file;
@@ -143,7 +168,10 @@ int main(int argc, char** argv) {
   llvm::json::Array list;
   for (const lint::Finding& f : findings) {
     llvm::json::Array steps;
-    for (const lint::Step& s : f.steps) steps.push_back(place(s));
+    for (const lint::Step& s : f.steps) {
+      for (llvm::json::Object& call : calls_to(s)) steps.push_back(std::move(call));
+      steps.push_back(place(s));
+    }
     list.push_back(llvm::json::Object{{"property", f.property->name},
                                       {"title", f.property->title},
                                       {"message", f.message},

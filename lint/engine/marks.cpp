@@ -1,5 +1,7 @@
 // Fields that say of another field of their record what it holds and whose that is: flags, kinds,
-// counts (solver.h).
+// counts; and variables that mark something by their address (solver.h).
+#include <llvm/Analysis/ConstantFolding.h>
+#include <llvm/IR/Constants.h>
 #include <llvm/IR/Operator.h>
 
 #include "solver.h"
@@ -40,6 +42,15 @@ bool is_member(Address field, const Unions& unions, const llvm::DataLayout& layo
                   unions.has_at(gep->getSourceElementType(),
                                 static_cast<std::uint64_t>(field.offset), layout);
          });
+}
+
+// Whether only the variable's address is spoken of.
+bool is_only_a_mark(const llvm::GlobalVariable& variable) {
+  return llvm::all_of(variable.users(), [&](const llvm::User* user) {
+    const auto* store = llvm::dyn_cast<llvm::StoreInst>(user);
+    return (store != nullptr && store->getPointerOperand() != &variable) ||
+           llvm::isa<llvm::ICmpInst, llvm::PHINode, llvm::SelectInst, llvm::ReturnInst>(user);
+  });
 }
 
 }  // namespace
@@ -97,6 +108,36 @@ bool Solver::are_members(const llvm::Instruction* begin, const llvm::Instruction
     }
   }
   return false;
+}
+
+// What a variable that is the object held when the program began, if it holds it still: nothing
+// writes to it by its name, and all that anybody asks of it is its address.
+std::optional<Range> Solver::first_held(const Fact& fact, const llvm::LoadInst& load,
+                                        Address from) const {
+  const auto width = full_range(load.getType());
+  if (!width || property(fact).track != Track::kObject || from.offset == kAnyOffset)
+    return std::nullopt;
+  const llvm::GlobalVariable* mark = nullptr;
+  std::int64_t begin = 0;  // of what is named so
+  const Name* here = nullptr;
+  for (const Name& n : fact.names) {
+    if (n.steps != 0 || n.kind != Name::Kind::kObject || n.offsets[0] == kAnyOffset) continue;
+    if (const auto* g = llvm::dyn_cast<llvm::GlobalVariable>(n.root)) {
+      mark = g;
+      begin = n.offsets[0];
+    }
+    if (n.root == from.root) here = &n;
+  }
+  if (mark == nullptr || here == nullptr || !mark->hasInitializer() || !is_only_a_mark(*mark))
+    return std::nullopt;
+  const llvm::APInt at(64, static_cast<std::uint64_t>(begin + from.offset - here->offsets[0]),
+                       true);
+  const llvm::Constant* held = llvm::ConstantFoldLoadFromConst(
+      const_cast<llvm::Constant*>(mark->getInitializer()), load.getType(), at, memory_.layout());
+  if (const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(held))
+    return Range(number->getValue());
+  if (held != nullptr && held->isNullValue()) return Range(llvm::APInt(width->getBitWidth(), 0));
+  return std::nullopt;
 }
 
 // The parameter that the value is; -1.

@@ -58,24 +58,12 @@ static bool only_frees(const llvm::Function* f) {
 // Ends the process: nobody sees what was written before. Other functions that do not come back jump
 // to where a longjmp, a handler or another thread goes on, or may: those that are not known.
 static bool ends_process(const llvm::Function& f) {
-  static const std::set<llvm::StringRef> names{"exit",
-                                               "_exit",
-                                               "_Exit",
-                                               "quick_exit",
-                                               "abort",
-                                               "__assert_fail",
-                                               "__assert",
-                                               "__assert_perror_fail",
-                                               "__chk_fail",
-                                               "__fortify_fail",
-                                               "__libc_fatal",
-                                               "__stack_chk_fail",
-                                               "err",
-                                               "errx",
-                                               "verr",
-                                               "verrx",
-                                               "_ZSt9terminatev",
-                                               "__cxa_pure_virtual"};
+  static const std::set<llvm::StringRef> names{
+      "exit",       "_exit",          "_Exit",           "quick_exit",
+      "abort",      "__assert_fail",  "__assert",        "__assert_perror_fail",
+      "__chk_fail", "__fortify_fail", "__libc_fatal",    "__stack_chk_fail",
+      "err",        "error",          "error_at_line",   "errx",
+      "verr",       "verrx",          "_ZSt9terminatev", "__cxa_pure_virtual"};
   return f.isIntrinsic() || names.count(f.getName()) != 0;
 }
 

@@ -23,6 +23,7 @@
 #include <array>
 #include <map>
 
+#include "library.h"
 #include "returns.h"
 
 namespace lint {
@@ -170,6 +171,7 @@ void Program::prepare(const std::function<bool(const llvm::Function&)>& is_known
     if (f.isDeclaration()) llvm::inferNonMandatoryLibFuncAttrs(f, info);
     if (returns_first(f)) f.addFnAttr(kReturnsFirst);
   }
+  note_library(*module_);
   inline_allocators();
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;

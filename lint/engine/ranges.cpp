@@ -97,6 +97,34 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
   return Range::getFull(1);
 }
 
+// What other bits of a parameter say of those: none of many is set, so none of these is; or one of
+// a few is. What a loop computes anew may have been another value when it was asked.
+std::optional<Range> Reasoning::masked(const llvm::BinaryOperator& bits) const {
+  constexpr unsigned kMostUsers = 64;
+  const auto* flags = llvm::dyn_cast<llvm::Argument>(bits.getOperand(0));
+  const auto* mask = llvm::dyn_cast<llvm::ConstantInt>(bits.getOperand(1));
+  if (bits.getOpcode() != Op::And || flags == nullptr || mask == nullptr ||
+      flags->hasNUsesOrMore(kMostUsers)) {
+    return std::nullopt;
+  }
+  const llvm::APInt zero(mask->getBitWidth(), 0);
+  for (const llvm::User* user : flags->users()) {
+    const auto* others = llvm::dyn_cast<llvm::BinaryOperator>(user);
+    if (others == nullptr || others->getOpcode() != Op::And || others->getOperand(0) != flags)
+      continue;
+    const auto* asked = llvm::dyn_cast<llvm::ConstantInt>(others->getOperand(1));
+    const auto known = asked != nullptr ? known_.find(others) : std::nullopt;
+    if (!known) continue;
+    if (known->isSingleElement() && known->contains(zero) &&
+        mask->getValue().isSubsetOf(asked->getValue())) {
+      return Range(zero);
+    }
+    if (!known->contains(zero) && asked->getValue().isSubsetOf(mask->getValue()))
+      return Range(zero).inverse();
+  }
+  return std::nullopt;
+}
+
 // errno, which is read after something has failed.
 static bool is_errno(const llvm::Value* v) {
   const auto* load = llvm::dyn_cast<llvm::LoadInst>(v);
@@ -171,6 +199,7 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     const auto left = range(op->getOperand(0), depth - 1);
     const auto right = range(op->getOperand(1), depth - 1);
     if (!left || !right || (left->isFullSet() && right->isFullSet())) return full;
+    if (const auto bits = masked(*op)) return bits;
     switch (op->getOpcode()) {
       case Op::And:
       case Op::Or:

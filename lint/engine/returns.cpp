@@ -30,6 +30,22 @@ using Given = std::vector<std::pair<unsigned, std::int64_t>>;  // parameters tha
                                                                // are one number
 const Range kAny = Range::getFull(64);
 
+// Whether something that the pointer leads to was read or written before: then it is not null.
+bool is_reached_above(const llvm::Value& pointer, const llvm::Instruction& place,
+                      const llvm::DominatorTree& tree, int depth = 2) {
+  constexpr unsigned kMostUsers = 64;
+  if (llvm::isa<llvm::Constant>(pointer) || pointer.hasNUsesOrMore(kMostUsers)) return false;
+  return llvm::any_of(pointer.users(), [&](const llvm::User* user) {
+    const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
+    if (i == nullptr || i->getFunction() != place.getFunction()) return false;
+    if (const auto* field = llvm::dyn_cast<llvm::GetElementPtrInst>(i)) {
+      return depth > 0 && field->getPointerOperand() == &pointer &&
+             is_reached_above(*field, place, tree, depth - 1);
+    }
+    return llvm::getLoadStorePointerOperand(i) == &pointer && tree.dominates(i, &place);
+  });
+}
+
 class Returns {
  public:
   explicit Returns(const Program& program) : program_(program) {}
@@ -218,6 +234,8 @@ Range Returns::at(const llvm::Value* v, const llvm::Instruction& place, const ll
   }
   if (to != nullptr && !assume_edge(reasoning, place, *to)) return none;
   Range all = reasoning.range(v).value_or(any);
+  if (v->getType()->isPointerTy() && is_reached_above(*v, place, facts.tree))
+    all = all.intersectWith(Range(llvm::APInt(64, 0)).inverse());
   const auto* phi = llvm::dyn_cast<llvm::PHINode>(v);
   if (phi == nullptr || depth == 0 || --values_left_ < 0) return all;
   Range merged = none;

@@ -9,7 +9,9 @@
 namespace lint {
 namespace {
 
-constexpr std::size_t kMostSeen = 400'000;  // then summaries are begun afresh
+// With more, summaries are begun afresh: about 1 GB.
+constexpr std::size_t kMostViews = 400'000;
+constexpr std::size_t kMostTraces = 1'600'000;
 
 // A string or a container: it may lead into itself, and nobody frees the whole.
 bool is_librarys(const llvm::AllocaInst& local) {
@@ -157,8 +159,9 @@ void Solver::finish(ContextId first) {
   all_steps_ += steps_;  // of what was asked to tell it
   steps_ = 0;
   gone_round_.clear();
-  if (seen_.size() < kMostSeen && traces_.size() < 4 * kMostSeen) return;
+  if (views_ < kMostViews && traces_.size() < kMostTraces) return;
   seen_.clear();
+  views_ = 0;
   contexts_.clear();
   callees_.clear();
   roots_.clear();

@@ -100,6 +100,7 @@ void Solver::arrive(State&& state) {
   }
   if (seen.known.size() < kMostPaths) {
     seen.known.push_back(state.known);
+    ++views_;
   } else {
     Known& last = seen.known.back();
     if (++seen.joins > kMostJoins)

@@ -252,6 +252,7 @@ class Solver {
     return mark_of(value, at, known) != kAnyOffset;
   }
   bool are_members(const llvm::Instruction* begin, const llvm::Instruction* end);
+  std::optional<Range> first_held(const Fact& fact, const llvm::LoadInst& load, Address from) const;
   static int parameter(const llvm::Value* value);
   // questions.cpp
   bool is_asked_again(const llvm::Instruction& begin, const llvm::Instruction& end);
@@ -319,6 +320,7 @@ class Solver {
   std::map<std::tuple<const llvm::Instruction*, FactId, const llvm::Instruction*>, ContextId>
       roots_;
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
+  std::size_t views_ = 0;  // in all that was seen
   std::deque<State> work_;
   std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from
   std::unordered_map<const llvm::Instruction*, Blocks> ahead_;

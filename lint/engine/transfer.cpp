@@ -280,6 +280,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
       }
     }
   }
+  if (const auto first = first_held(state.fact, load, from)) state.known.set(&load, *first);
   if (full_range(type)) {
     if (const llvm::Value* held = state.known.cell(from);
         held != nullptr && held->getType() == type) {
