@@ -25,8 +25,8 @@ if(STRATA_LLVM_INCLUDE AND STRATA_LLVM AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
   # lacks an include; `make analyzer`, which compiles each, does. To look at each with -fsyntax-only
   # in `make test`, too, would take 42 s of CPU: more than the groups save.
   if(STRATA_TOOL_UNITS)
-    set(unit_0 aliases calls errors memory ranges rule_places)
-    set(unit_1 callees conditions fact points_to recursive transfer)
+    set(unit_0 aliases calls errors known library memory ranges rule_places)
+    set(unit_1 branches callees conditions fact points_to recursive transfer)
     set(unit_2 callers constraints loops property returns unions)
     foreach(unit 0 1 2)
       list(TRANSFORM unit_${unit} PREPEND "${PROJECT_SOURCE_DIR}/lint/engine/")

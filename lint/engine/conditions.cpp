@@ -98,7 +98,23 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
     if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(br->getCondition()))
       note_stored(*cmp->getOperand(0));
   }
+  note_numbers(known, at);
   return known;
+}
+
+// The numbers that were stored in the block above, if they are there still.
+void Solver::note_numbers(Known& known, const llvm::Instruction& at) const {
+  constexpr int kMostLooked = 24;
+  int looked = 0;
+  for (const auto* i = at.getPrevNode(); i != nullptr && ++looked < kMostLooked;
+       i = i->getPrevNode()) {
+    const auto* store = llvm::dyn_cast<llvm::StoreInst>(i);
+    if (store == nullptr || !llvm::isa<llvm::ConstantInt>(store->getValueOperand())) continue;
+    const Address to = address_of(store->getPointerOperand(), memory_.layout());
+    const Cells cells = memory_.cells_of(store->getPointerOperand());
+    if (untouched(*store, at, cells, to) && !writes(at, cells))
+      known.set_cell(to, store->getValueOperand());
+  }
 }
 
 // Where several branches meet above a place, what each of them says; else only what is known.

@@ -2,9 +2,12 @@
 #include "library.h"
 
 #include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/ConstantRange.h>
 #include <llvm/IR/Constants.h>
-#include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/MDBuilder.h>
 
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -67,7 +70,58 @@ void note_printed(llvm::Function& f) {
   }
 }
 
+// The constants that a value is one of; nothing if it may be another.
+std::optional<llvm::ConstantRange> constants(const llvm::Value* v, int depth = 3) {
+  if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(v))
+    return llvm::ConstantRange(number->getValue());
+  std::vector<const llvm::Value*> choices;
+  if (const auto* either = llvm::dyn_cast<llvm::SelectInst>(v))
+    choices = {either->getTrueValue(), either->getFalseValue()};
+  else if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(v))
+    choices.assign(phi->op_begin(), phi->op_end());
+  std::optional<llvm::ConstantRange> all;
+  for (const llvm::Value* choice : choices) {
+    const auto one = depth > 0 ? constants(choice, depth - 1) : std::nullopt;
+    if (!one) return std::nullopt;
+    all = all ? all->unionWith(*one) : *one;
+  }
+  return all;
+}
+
+// The numbers that the variable can hold: nobody takes its address, and all that is stored to it
+// is constant.
+std::optional<llvm::ConstantRange> held_by(const llvm::GlobalVariable& variable) {
+  const auto* first = llvm::dyn_cast<llvm::ConstantInt>(variable.getInitializer());
+  if (first == nullptr) return std::nullopt;
+  llvm::ConstantRange all(first->getValue());
+  for (const llvm::User* user : variable.users()) {
+    if (llvm::isa<llvm::LoadInst>(user) && user->getType() == first->getType()) continue;
+    const auto* store = llvm::dyn_cast<llvm::StoreInst>(user);
+    if (store == nullptr || store->getPointerOperand() != &variable) return std::nullopt;
+    const auto one = constants(store->getValueOperand());
+    if (!one || one->getBitWidth() != all.getBitWidth()) return std::nullopt;
+    all = all.unionWith(*one);
+  }
+  return all;
+}
+
 }  // namespace
+
+void note_variables(llvm::Module& module) {
+  const llvm::Function* main = module.getFunction("main");
+  const bool whole = main != nullptr && !main->isDeclaration();
+  for (llvm::GlobalVariable& g : module.globals()) {
+    if (!g.hasInitializer() || !(whole || g.hasLocalLinkage())) continue;
+    const auto all = held_by(g);
+    if (!all || all->isFullSet()) continue;
+    llvm::MDNode* range =
+        llvm::MDBuilder(module.getContext()).createRange(all->getLower(), all->getUpper());
+    for (llvm::User* user : g.users()) {
+      if (auto* load = llvm::dyn_cast<llvm::LoadInst>(user))
+        load->setMetadata(llvm::LLVMContext::MD_range, range);
+    }
+  }
+}
 
 void note_library(llvm::Module& module) {
   for (llvm::Function& f : module) {

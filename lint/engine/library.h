@@ -1,4 +1,5 @@
-// What calls of libc's functions do by their constant arguments, noted on them.
+// What holds of a call or a variable by what the whole program says of it, noted on it: what libc's
+// functions do by their constant arguments; variables that only ever hold some constants.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -6,5 +7,6 @@
 namespace lint {
 
 void note_library(llvm::Module& module);
+void note_variables(llvm::Module& module);
 
 }  // namespace lint

@@ -198,6 +198,7 @@ void Program::prepare(const std::function<bool(const llvm::Function&)>& is_known
     llvm::removeUnreachableBlocks(f);
     functions.clear();
   }
+  note_variables(*module_);
   find_no_return();
   if (note_returns(*this, progress)) find_no_return();
 }

@@ -189,6 +189,12 @@ const llvm::Loop* loop_around(const llvm::LoopInfo& loops, const llvm::Instructi
   return loop;
 }
 
+// Whether the value is one and the same all through a round of the loop; null: there is none.
+bool is_same_in(const llvm::Value& value, const llvm::Loop* round) {
+  const auto* i = llvm::dyn_cast<llvm::Instruction>(&value);
+  return i != nullptr ? round == nullptr || !round->contains(i) : llvm::isa<llvm::Argument>(value);
+}
+
 // The call by which one function calls the other; null: none, or several.
 const llvm::CallBase* only_call(const llvm::Function& from, const llvm::Function& to) {
   const llvm::CallBase* found = nullptr;
@@ -258,12 +264,15 @@ bool Solver::is_unchanged(const Question& first, const Question& then, const llv
   const llvm::Instruction& from = to != nullptr ? *to : *first.at;
   const llvm::LoopInfo& all = loops(*then.at->getFunction());
   steps_ += then.at->getFunction()->size() / kLooksPerStep;
-  if (!Between(from, *then.at, loop_around(all, from, *then.at)).is_any()) return false;
+  const llvm::Loop* round = loop_around(all, from, *then.at);
+  if (!Between(from, *then.at, round).is_any()) return false;
   std::vector<const llvm::Value*> before, after;
-  const bool read = reads(first.condition, before);
-  if ((!read && to != nullptr) || !reads(then.condition, after) || before.size() != after.size())
+  const bool read = reads(first.condition, before), again = reads(then.condition, after);
+  if ((!(read && again) && to != nullptr) || before.size() != after.size() || after.empty())
     return false;
   for (std::size_t n = 0; n < before.size(); ++n) {
+    if (before[n] == after[n] && to == nullptr && is_same_in(*before[n], round)) continue;
+    if (!llvm::isa<llvm::LoadInst>(after[n])) return false;
     const auto& other = *llvm::cast<llvm::LoadInst>(after[n]);
     const llvm::Instruction* begin = llvm::dyn_cast<llvm::LoadInst>(before[n]);
     if (begin == nullptr) begin = stored_for(before[n], other, {nullptr, first.at});

@@ -284,6 +284,7 @@ class Solver {
   // conditions.cpp: what is known there
   const llvm::DominatorTree& dominators(const llvm::Function& f);
   Known conditions_at(const llvm::Instruction& at);
+  void note_numbers(Known& known, const llvm::Instruction& at) const;
   std::vector<Known> views_at(const llvm::Instruction& at, Known known);
   std::vector<Known> views_by_way(const llvm::BasicBlock& meeting, const llvm::Instruction& at,
                                   const Known& known);
