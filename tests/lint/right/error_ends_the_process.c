@@ -1,6 +1,6 @@
 // error() does not come back if it is given a status.
-#include <error.h>
 #include <errno.h>
+#include <error.h>
 #include <stdlib.h>
 #include <string.h>
 
