@@ -9,7 +9,8 @@ from strata.doctor.view import CannotTellError, View
 
 THP = "sys/kernel/mm/transparent_hugepage"
 MEMINFO = (
-    "MemTotal:       16000000 kB\nSwapTotal:       4000000 kB\nSwapFree:        3000000 kB\n"
+    "MemTotal:       16000000 kB\nMemAvailable:    1000000 kB\n"
+    "SwapTotal:       4000000 kB\nSwapFree:        3000000 kB\n"
     "CommitLimit:    12000000 kB\nCommitted_AS:    6000000 kB\n"
 )
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
@@ -38,7 +39,14 @@ ANSWER = f"control/{PID}/stats"  # what the process says when it is asked
 
 
 def stats(
-    backed_mib: int, heap_mib: int = 400, thin_use: int = 0, collapsed: int = 0, cold: int = 0
+    backed_mib: int,
+    heap_mib: int = 400,
+    thin_use: int = 0,
+    collapsed: int = 0,
+    cold: int = 0,
+    free_mib: int = 0,
+    broken: int = 0,
+    gave_back_mib: int = 0,
 ) -> str:
     return json.dumps(
         {
@@ -50,7 +58,15 @@ def stats(
             },
             "page_heap": {
                 "thin_use": thin_use,
+                "free_backed_bytes": free_mib << 20,
                 "collapsed_total": collapsed,
+                "released_total_bytes": gave_back_mib << 20,
+                "filler": {
+                    "hugepages": 200,
+                    "partly_released": broken,
+                    "released": broken,
+                    "released_bytes": 100 << 20,
+                },
                 "cold_frames": cold,
                 "first_touch_ns": 2_100_000,
             },

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from strata.hugepages import were_broken
 from strata.report import (
     advice,
     advice_hugepages,
@@ -49,8 +50,8 @@ def test_headline_names_what_stands_out() -> None:
     small = advice_memory.headline(resident(live=1, other=12), IDLE, "7", "")
     assert (small.level, small.text[:19]) == (Level.FINE, "92 % of RSS is not ")
     cached = advice_memory.headline(resident(live=80, caches=9), HEAVY, "7", "")
-    assert (cached.level, cached.command) == (Level.ACT, "strata set 7 cpu_cache_bytes=768K")
-    assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. Halve")
+    assert (cached.level, cached.command) == (Level.LOOK, "strata release 7")
+    assert cached.text.startswith("Caches hold 9.00 MiB, 11 % of what is live. What lies unused")
     free = advice_memory.headline(resident(live=50, free=30), IDLE, "7", "")
     assert (free.level, free.command) == (Level.ACT, "strata release 7")
     returns = replace(resident(live=50, free=30), swing=25 * MIB)
@@ -67,7 +68,7 @@ def test_headline_names_what_stands_out() -> None:
     assert (unknown.level, unknown.command) == (Level.LOOK, "strata release 7")
     assert "the rest stays while the objects live" in unknown.text
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
-    assert own.level is Level.LOOK
+    assert own.level is Level.FINE
     assert "95 % of RSS is the program's own" in own.text
     assert "own objects, most of them from loadAll: no allocator" in own.text
     spread = advice_memory.headline(resident(live=60, free=10, slack=20), IDLE, "7", "")
@@ -91,30 +92,22 @@ def test_headline_counts_untouched_out_of_live() -> None:
     )
 
 
-def test_cache_bound_is_scaled_from_the_one_in_force() -> None:
-    """A vCPU's share, not the largest limit; never up in one figure and down in the other."""
+def test_caches_are_not_emptied_where_calls_miss() -> None:
+    """Nor larger in one figure and emptied in the other; the bound is that of a vCPU."""
 
     def both(caches: Caches) -> tuple[str, str]:
         head = advice_memory.headline(resident(live=80, caches=9), caches, "7", "")
         return head.command, advice_time.misses(caches, 0.5, 4, "7").command
 
-    assert both(HEAVY) == ("strata set 7 cpu_cache_bytes=768K", "")
-    assert both(replace(HEAVY, bound=256 << 10)) == ("strata set 7 cpu_cache_bytes=128K", "")
+    assert both(HEAVY) == ("strata release 7", "")
     assert both(replace(SHORT, bound=256 << 10)) == ("", "strata set 7 cpu_cache_bytes=512K")
     assert both(BOTH) == ("", "")
-    assert (
-        "smaller ones would cost CPU time"
-        in advice_memory.headline(resident(live=80), BOTH, "7", "").text
-    )
+    assert "They are in use" in advice_memory.headline(resident(live=80), BOTH, "7", "").text
     assert "larger ones would cost more memory" in advice_time.misses(BOTH, 0.5, 4, "7").text
-    for bound in (None, 100 << 10, 1 << 30):  # not known, or no sensible step left
-        caches = replace(HEAVY if bound != 1 << 30 else SHORT, bound=bound)
-        assert both(caches) == ("", "")
-        assert advice_memory.headline(resident(live=80), caches, "7", "").level is Level.LOOK
-    held_by_caches = tiers(cpu_cache=30)
-    assert advice_memory.fragmentation(held_by_caches, 100 * MIB, BOTH, "7").level is Level.LOOK
-    smaller = advice_memory.fragmentation(held_by_caches, 100 * MIB, replace(HEAVY, bound=MIB), "7")
-    assert smaller.command == "strata set 7 cpu_cache_bytes=512K"
+    for bound in (None, 1 << 30):  # not known, or no sensible step left
+        assert not advice_time.misses(replace(SHORT, bound=bound), 0.5, 4, "7").command
+    own = advice_memory.headline(resident(live=80), replace(HEAVY, bound=None), "7", "")
+    assert "only that thread can empty" in own.text
 
 
 def tiers(**parts: int) -> dict[str, int]:
@@ -125,8 +118,8 @@ def tiers(**parts: int) -> dict[str, int]:
     ("tier", "level", "words"),
     [
         ("internal_slack", Level.LOOK, "many here lie just above one"),
-        ("cpu_cache", Level.ACT, "Halve what each CPU may keep"),
-        ("transfer_cache", Level.ACT, "Halve what each CPU may keep"),
+        ("cpu_cache", Level.LOOK, "What lies unused in them goes back with the command"),
+        ("transfer_cache", Level.FINE, "goes back by itself"),
         ("central_free", Level.LOOK, "It lies between live objects."),
         ("page_heap_free", Level.ACT, "kept for the next peak"),
     ],
@@ -226,7 +219,8 @@ def test_cpu_time() -> None:
     assert "50 % of that goes to the central free lists" in central.text
     assert told(1000, HEAVY, front=100, transfer=100).command == ""
     assert told(1000, front=100, sampling=100).command == "strata set 7 sample=8M"
-    assert "keep its buffers" in told(1000, front=100, pages=100).text
+    assert "keep its buffers" in told(1000, front=100, pages=100, central=50).text
+    assert "twice as much" in told(1000, front=100, pages=100, central=51).text
 
 
 @pytest.mark.parametrize(
@@ -266,10 +260,10 @@ def test_span_return_by_live_objects() -> None:
     assert few.level is Level.FINE
     assert "hardly any came free" in few.text
     assert advice_stacks.span_by_live(60, (0.05, 0.45), "7").level is Level.LOOK
-    assert (
-        advice_stacks.span_by_live(19, (0.8, 0.1), "7").command
-        == "strata report 7 -o DIR --seconds 60"
-    )
+    more = advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed=0.7)
+    assert more.command == "strata report 7 -o DIR --seconds 15"
+    for speed, said in ((None, "to tell (15)."), (0.0, "no more come.")):
+        assert said in advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed).text
     assert advice_stacks.span_by_live(60, None, "7").level is Level.FINE
 
 
@@ -294,10 +288,12 @@ def test_span_return_is_compared_within_classes() -> None:
 def test_span_return_leaves_out_small_spans() -> None:
     """A span of at most 31 objects never has many: what it does says nothing about few."""
     small = span_class(8, [900, 0, 0, 0, 0, 0, 0, 0], [900, 0, 0, 0, 0, 0, 0, 0])
-    large = span_class(32, [10, 0, 0, 0, 10, 0, 0, 0], [1, 0, 0, 0, 5, 0, 0, 0])
+    large = span_class(32, [20, 0, 0, 0, 20, 0, 0, 0], [2, 0, 0, 0, 10, 0, 0, 0])
     found = spans.by_live(Document({"classes": [small, large]}))
     assert found is not None
     assert spans.few_and_many(found) == pytest.approx((0.1, 0.5))
+    seldom = span_class(32, [19, 0, 0, 0, 20, 0, 0, 0], [2, 0, 0, 0, 10, 0, 0, 0])
+    assert spans.few_and_many(spans.by_live(Document({"classes": [seldom]})) or []) is None
     assert spans.by_live(Document({"classes": [small]})) == []
     assert spans.by_live(Document({"classes": [{"objects": 64}]})) is None
 
@@ -341,6 +337,12 @@ def test_hugepages_on_their_way_need_nobody() -> None:
     dear = advice_hugepages.coverage(replace(begun_small, first_touch_ms=2.1))
     assert (dear.level, "takes 2.1 ms" in dear.text) == (Level.FINE, True)
     assert advice_hugepages.coverage(replace(low, before=0.1, thp="never")).level is Level.ACT
+
+
+def test_hugepages_that_began_small_were_not_broken() -> None:
+    cases = ((40, 40, True), (40, 0, False), (3, 40, False))  # missing, given back
+    for missing, back, broken in cases:
+        assert were_broken(30, missing * MIB, back * MIB) is broken
 
 
 def test_one_broken_hugepage_is_not_the_reason() -> None:

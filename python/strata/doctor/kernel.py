@@ -7,6 +7,8 @@ import re
 
 from strata.doctor.view import (
     MEMORY_HOLDERS,
+    SWAP_HOLDERS,
+    V2,
     CannotTellError,
     Finding,
     View,
@@ -27,6 +29,7 @@ LARGER_MAP_COUNT = 262144
 ROOM_IN_SWAP = 0.1
 BUSY_COMMIT = 0.8
 STALLED_PERCENT = 5.0
+ROOM_ON_MACHINE = 0.1  # available: whoever waits for memory is at a limit of their own
 
 
 def thp(view: View) -> Finding:
@@ -163,7 +166,7 @@ def swap(view: View) -> Finding:
             Weight.MUCH,
             f"{kind} is full ({human_bytes(total - free)} of {human_bytes(total)}): the kernel can"
             " only reclaim files or kill now",
-            MEMORY_HOLDERS,
+            SWAP_HOLDERS,
             f"sudo fallocate -l 4G {new} && sudo chmod 600 {new} && sudo mkswap {new}"
             f" && sudo swapon {new}",
         )
@@ -179,15 +182,36 @@ def memory_pressure(view: View) -> Finding:
     if found is None:
         raise CannotTellError("/proc/pressure/memory makes no sense")
     share = float(found[1])
-    if share > STALLED_PERCENT:
+    if share <= STALLED_PERCENT:
+        return ok("memory-pressure", f"tasks waited for memory {share:.1f} % of the last minute")
+    says = f"tasks waited for memory {share:.0f} % of the last minute"
+    available = view.meminfo("MemAvailable")
+    if available > ROOM_ON_MACHINE * view.meminfo("MemTotal"):
         return mend(
             "memory-pressure",
-            Weight.MUCH,
-            f"tasks waited for memory {share:.0f} % of the last minute: this machine is short of"
-            " it, whatever the allocator does",
-            MEMORY_HOLDERS,
+            Weight.SOME,
+            f"{says}, though {human_bytes(available)} are available: a memory cgroup is at its"
+            " limit",
+            cgroups_at_their_limit(view),
         )
-    return ok("memory-pressure", f"tasks waited for memory {share:.1f} % of the last minute")
+    return mend(
+        "memory-pressure",
+        Weight.MUCH,
+        f"{says}: this machine is short of it, whatever the allocator does",
+        MEMORY_HOLDERS,
+    )
+
+
+def cgroups_at_their_limit(view: View) -> str:
+    if view.exists(f"{V2}/cgroup.controllers"):
+        return (
+            f"find {V2} -name memory.pressure -exec grep -H ^some {{}} + | sort -t= -k3 -n -r"
+            " | head  # whose tasks waited"
+        )
+    return (
+        f"find {V2}/memory -name memory.failcnt -exec grep -H . {{}} + | sort -t: -k2 -n -r"
+        " | head  # how often each was at its limit"
+    )
 
 
 RULES = (thp, thp_defrag, max_ptes_none, overcommit, max_map_count, swap, memory_pressure)

@@ -21,6 +21,7 @@ from strata.doctor.view import (
     mend,
     ok,
 )
+from strata.hugepages import were_broken
 
 WORTH_COVERING = 32 << 20  # a smaller heap stays on small pages on purpose
 MUCH_SWAPPED = 64 << 20
@@ -174,6 +175,18 @@ def has_small_heap(view: View) -> bool:
         return False
 
 
+def broken_hugepages(figures: dict[str, Any]) -> tuple[int, int]:
+    """How many the heap lies on, and how many of them gave a part back. Those that began as single
+    pages lack a part, or lack none, without that."""
+    hugepages, partly, all_free, missing = (
+        figure(figures, int, "page_heap", "filler", name)
+        for name in ("hugepages", "partly_released", "released", "released_bytes")
+    )
+    broken = partly + all_free
+    gave_back = figure(figures, int, "page_heap", "released_total_bytes")
+    return hugepages, broken * were_broken(broken, missing, gave_back)
+
+
 def is_rebuilding(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether the kernel made hugepages of single pages meanwhile, so that waiting mends it."""
     rebuilt = [figure(one, int, "page_heap", "collapsed_total") for one in (before, after)]
@@ -188,6 +201,14 @@ def coverage(view: View) -> Finding:
     says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
     if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
+    hugepages, broken = broken_hugepages(figures)
+    if 2 * broken > hugepages:
+        return mend(
+            "coverage",
+            Weight.LITTLE,
+            f"{says}: {broken:,} of {hugepages:,} hugepages were broken up to give memory back",
+            f"strata report {view.pid} -o report  # says how to keep them whole",
+        )
     if figure(figures, int, "page_heap", "cold_frames"):
         touch = figure(figures, int, "page_heap", "first_touch_ns") / 1e6
         return ok(
@@ -222,15 +243,36 @@ def coverage(view: View) -> Finding:
 def swapped(view: View) -> Finding:
     out = view.process_kib("status", "VmSwap")
     resident = view.process_kib("status", "VmRSS")
-    if out > resident // 4 and out > MUCH_SWAPPED:
+    if out <= resident // 4 or out <= MUCH_SWAPPED:
+        return ok("swapped", f"{human_bytes(out)} of the process are swapped out")
+    says = (
+        f"{human_bytes(out)} of the process are swapped out, beside {human_bytes(resident)} in"
+        " memory: what touches them waits"
+    )
+    free = free_in_heap(view)
+    if free > out // 4:
         return mend(
             "swapped",
             Weight.SOME,
-            f"{human_bytes(out)} of the process are swapped out, beside {human_bytes(resident)} in"
-            " memory: what touches them waits",
-            f"strata release {view.pid}" if view.runs_strata() else MEMORY_HOLDERS,
+            f"{says}; {human_bytes(free)} of its heap are free, there or in memory",
+            f"strata release {view.pid}",
         )
-    return ok("swapped", f"{human_bytes(out)} of the process are swapped out")
+    return mend(
+        "swapped",
+        Weight.SOME,
+        f"{says}; the machine, or its memory cgroup, has too little",
+        MEMORY_HOLDERS,
+    )
+
+
+def free_in_heap(view: View) -> int:
+    """What `strata release` could give back, as far as the process says so."""
+    if not view.runs_strata():
+        return 0
+    try:
+        return figure(ask_figures(view), int, "page_heap", "free_backed_bytes")
+    except CannotTellError:
+        return 0
 
 
 RULES = (library, other_allocator, thp_allowed, swapped)

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from strata.doctor.view import (
+    V2,
     CannotTellError,
     Finding,
     View,
@@ -24,7 +25,6 @@ RSEQ_GLIBC: Version = (2, 35)
 SMALL_ADDRESS_SPACE = 64 << 30
 FEW_PROCESSES = 64
 BUSY_CGROUP = 0.9
-V2 = "/sys/fs/cgroup"
 NO_LIMIT = 1 << 60  # v1 writes a huge number for none
 OTHERS = ("jemalloc", "tcmalloc", "mimalloc", "snmalloc", "hoard", "rpmalloc", "mesh", "scudo")
 
@@ -41,8 +41,9 @@ def kernel_version(view: View) -> Finding:
     version = (int(found[1]), int(found[2]))
     # Debian 12 itself stays at 6.1. When to boot it is for whoever runs the machine to say.
     fix = (
-        "sudo apt install -t bookworm-backports linux-image-amd64  # Debian 12 with backports;"
-        " elsewhere the distribution's newer kernel; in force at the next boot"
+        "sudo apt install -t bookworm-backports linux-image-$(dpkg --print-architecture)"
+        "  # Debian 12 with backports; elsewhere the distribution's newer kernel; in force at the"
+        " next boot"
     )
     if version < RSEQ_KERNEL:
         return mend(

@@ -15,6 +15,8 @@ from pathlib import Path
 KIB = 1 << 10
 STRATA = re.compile(r"/libstrata\.so[^/]*$")
 MEMORY_HOLDERS = "ps -eo pid,rss,comm --sort=-rss | head  # who holds the memory"
+SWAP_HOLDERS = "grep VmSwap /proc/[0-9]*/status | sort -k2 -n -r | head  # who is swapped out"
+V2 = "/sys/fs/cgroup"
 DELETED = " (deleted)"  # how the kernel marks a file that is gone
 
 

@@ -27,9 +27,9 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
     rounds, given_up = counts["rounds"], counts["epochs_given_up"]
     if rounds == 0:
         return look(
-            "No round has run yet, so nothing has moved. Take the report again once the program "
-            "has worked for some seconds; a domain made with without_thread needs calls of "
-            "collect_now()."
+            "No round has run yet, so nothing has moved. A domain without a thread of its own "
+            "needs calls of collect_now(); with one, report again when the program has worked for "
+            "some seconds."
         )
     if given_up > MANY_GIVEN_UP * rounds:
         return look(
@@ -45,7 +45,7 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
         )
     if counts["aborted_no_memory"] + counts["aborted_near_limit"] > MANY_GIVEN_UP * rounds:
         return look(
-            "Moves find no memory: the process is at its limit. Raise the limit, or give "
+            "Moves find no memory: the process is near its limit. Raise the limit, or give "
             "the machine swap, so that cold pages make room."
         )
     if cold >= MUCH and counts["paged_out_bytes"] == 0:
@@ -59,12 +59,13 @@ def _rule(cold: int, counts: Mapping[str, int], rate: float, core: float | None)
     if rate > HIGH_RATE and counts["cold_after"] >= MOST_WINDOWS:
         return look(
             f"{share(rate, 1)} of the used bytes come from the cold heap although objects wait for "
-            f"{MOST_WINDOWS} windows: what is used changes all the time. Longer windows "
-            "(period_ms) help, or a higher target if paging in is cheap."
+            f"{MOST_WINDOWS} windows: what is used comes back later than that. Make the windows "
+            "longer (period_ms)."
         )
     if core is not None and core > MUCH_OF_A_CORE:
         return look(
             f"The collector takes {share(core, 1)} of a core. It does so while it tidies; if it "
             "stays, make the windows longer (period_ms)."
         )
-    return fine("Hot objects lie together, and the kernel has what is cold.")
+    what = ", and the cold ones were handed to the kernel" if counts["paged_out_bytes"] else ""
+    return fine(f"Hot objects lie together{what}.")

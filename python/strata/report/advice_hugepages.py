@@ -128,8 +128,12 @@ def hugepages(fill: Fill, site: str, pid: str, swing: int = 0) -> Advice:
         "resident for nothing. "
     )
     if site:
-        return look(
-            text + f"Objects from {site} pin most of them: allocate those earlier, or free "
-            "them with the rest."
+        text += (
+            f"Objects from {site} pin most of them: have the program allocate those earlier, or "
+            "free them with the rest. "
         )
-    return act(text + "Give their free pages back:", f"strata release {pid}")
+    return look(
+        text + "Their free pages go back when the program rests; to give them back now:",
+        f"strata release {pid}",
+        idle_bytes,
+    )

@@ -15,16 +15,15 @@ from strata.report.advice import (
     fine,
     look,
     of_live,
-    setting,
     share,
 )
 from strata.stats import human
 
-MUCH_CACHED = 0.10  # of live: caches above it are worth a smaller bound
+MUCH_CACHED = 0.10  # of live: caches above it are worth emptying
 LITTLE_WASTE = 0.10  # of live: half of the study's fleet (22 %, Fig. 5b)
 MISS_RATE = 0.02  # of calls: above it the caches are too small for the load
 FEW_MISSES = 1000  # a second: 1000 locks cost well under a millisecond
-LEAST_CACHE, MOST_CACHE = 64 << 10, 1 << 30  # bytes a CPU: below and above, nothing is proposed
+MOST_CACHE = 1 << 30  # bytes a CPU: more is not proposed
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,12 @@ class Resident:
 
 @dataclass(frozen=True)
 class Caches:
-    """What decides on the bound of the per-CPU caches. Two figures ask for opposite things, so
-    both go by this: neither says larger where memory is short, nor smaller where calls miss."""
+    """What decides on the per-CPU caches. Two figures ask for opposite things, so both go by this:
+    neither says larger where much lies in them, nor empty them where calls miss."""
 
     bound: int | None = None  # cpu_cache_bytes in force: every vCPU's share; None: not known
     live: int = 0
-    held: int = 0  # bytes that lie in caches
+    held: int = 0  # bytes that lie in them
     rate: float = 0.0  # of all allocations, those that found the cache empty
     speed: float | None = None  # how many a second; None: only totals are known
 
@@ -66,29 +65,26 @@ class Caches:
     def short(self) -> bool:
         return self.rate > MISS_RATE and (self.speed or 0.0) >= FEW_MISSES
 
-    def scaled(self, factor: float) -> str:
-        """The value; none where the present one is not known, or the new one senseless."""
-        value = int((self.bound or 0) * factor)
-        return f"{value >> 10}K" if LEAST_CACHE <= value <= MOST_CACHE else ""
+    @property
+    def doubled(self) -> str:
+        """The bound; none where the present one is not known, or the new one senseless."""
+        value = 2 * (self.bound or 0)
+        return f"{value >> 10}K" if 0 < value <= MOST_CACHE else ""
 
-    def smaller(self, pid: str) -> Advice:
-        """Whether to lower the bound."""
+    def unused(self, pid: str) -> Advice:
+        """How what lies unused in them goes back. A smaller bound would not do it: what a program
+        takes and frees all the time then lies in the tiers below."""
         if self.short:
-            return look(
-                "Leave the caches as they are: "
-                f"{share(self.rate, 1)} of the allocations find theirs empty already, and smaller "
-                "ones would cost CPU time."
+            return fine(
+                f"They are in use: {share(self.rate, 1)} of the allocations find theirs empty."
             )
-        value = self.scaled(0.5)
-        if not value:
-            return look(
-                "A lower cpu_cache_bytes saves memory; watch throughput when you change it."
-            )
-        return act(
-            "Halve what each CPU may keep. It takes effect at once; if throughput falls, set it "
-            f"back. To keep it, start the process with STRATA_CPU_CACHE_BYTES={value}.",
-            setting(pid, "cpu_cache_bytes", value),
-            self.held // 2,
+        if self.bound is None:
+            return fine("Each thread has a cache of its own, which only that thread can empty.")
+        return look(
+            "What lies unused in them goes back with the command; what the program uses is there "
+            "again at once.",
+            f"strata release {pid}",
+            self.held,
         )
 
 
@@ -156,7 +152,7 @@ def headline(
     if caches.heavy:
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "
-        return after(text, caches.smaller(pid))
+        return after(text, caches.unused(pid))
     releasable = max(0, parts.free - parts.between - parts.swing)
     if releasable > 0.2 * whole and releasable > 8 * MUCH:
         return act(
@@ -171,15 +167,14 @@ def headline(
         return between_objects(text + "between live objects.", parts.between, pinned, pid)
     by = f", most of them from {biggest_site}" if biggest_site else ""
     if held > 0.75 * whole:
-        return look(
+        return fine(
             f"{share(held, whole)} of RSS is the program's own objects{by}: no allocator setting "
             "makes it smaller, only the program can."
         )
-    arenas = f" {PYTHON_ARENAS}" if other > 16 * MUCH and biggest_site.endswith(".py)") else ""
-    return look(
-        f"{share(held, whole)} of RSS is the program's own objects{by}. {most_of_rest(parts)}"
-        f"{arenas}"
-    )
+    text = f"{share(held, whole)} of RSS is the program's own objects{by}. {most_of_rest(parts)}"
+    if other > 16 * MUCH and biggest_site.endswith(".py)"):
+        return look(f"{text} {PYTHON_ARENAS}")
+    return fine(text)
 
 
 def most_of_rest(parts: Resident) -> str:
@@ -231,8 +226,10 @@ def fragmentation(
             "above one. Trim the common ones: the sizes below show which.",
             brings=tiers[worst],
         )
-    if worst in ("cpu_cache", "transfer_cache"):
-        return after(text, caches.smaller(pid))
+    if worst == "cpu_cache":
+        return after(text, caches.unused(pid))
+    if worst == "transfer_cache":
+        return fine(text + "What lies unused there for a second goes back by itself.")
     if worst == "central_free":
         text += "It lies between live objects."
         return between_objects(text, tiers[worst], pinned, pid)

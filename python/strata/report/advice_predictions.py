@@ -23,8 +23,9 @@ def accuracy(verdict: Verdict) -> Advice:
     )
     if near < ENOUGH_RIGHT * verdict.judged:
         return look(
-            f"{text} Record this program as it is now and train the model anew:",
-            "strata run --learn DIR -- COMMAND; strata train DIR -o FILE",
+            f"{text} Record the program as it is now, train a model anew, and run with that:",
+            "strata run --learn DIR -- COMMAND; strata train DIR -o FILE; "
+            "strata run --model FILE -- COMMAND",
         )
     return fine(text)
 
@@ -34,7 +35,8 @@ def wrong_sites(verdict: Verdict, site: str) -> Advice:
     if far > 0.05 * verdict.judged:
         return look(
             f"{share(far, verdict.judged)} of the bytes are two classes off or more, first of all "
-            f"those of {site}. A recording that is longer than its objects live tells the model."
+            f"those of {site}. If the recording for the model ended before such objects died, "
+            "record for longer, and train the model anew."
         )
     return fine("No call site of weight is two classes off or more.")
 
@@ -47,10 +49,10 @@ def saved(held: float, without: float) -> Advice:
             f"The heap holds {human(held)}. Without predictions the same samples would hold about "
             f"{human(without)}: {human(less)} are saved."
         )
-    return look(
+    return fine(
         f"The heap holds {human(held)}; without predictions it would be about {human(without)} "
-        "once what can go back has gone back. That is no gain now: predictions pay after a peak, "
-        "if what stays is of the sizes that the peak was of."
+        "once what can go back has gone back. That is no gain now: predictions save memory after "
+        "a peak, if what stays is of the same sizes as what went."
     )
 
 

@@ -3,6 +3,8 @@ only the program can change. Rules as in advice.py."""
 
 from __future__ import annotations
 
+import math
+
 from strata.report.advice import MUCH, PINNED, Advice, fine, look, share, started_with
 from strata.report.advice_memory import Resident
 from strata.stats import human
@@ -13,18 +15,24 @@ WORTH_STARTING = 0.1  # of RSS
 ENOUGH_SPANS = 20  # seen, before a return rate means anything
 
 
-def span_by_live(seen: int, rates: tuple[float, float] | None, pid: str) -> Advice:
+def span_by_live(
+    seen: int, rates: tuple[float, float] | None, pid: str, speed: float | None = None
+) -> Advice:
     """How many spans were seen, and the return rates of those with up to 3 live objects and of
-    those with 16 and more, compared within each size class; None if no class had both."""
+    those with 16 and more, compared within each size class; None if no class had both. `speed`:
+    how many more are seen a second; None if it was not watched."""
     if seen < ENOUGH_SPANS:
+        text = f"Too few spans were seen in these classes to tell ({seen})"
+        if not speed:
+            return fine(f"{text}." if speed is None else f"{text}, and no more come.")
         return look(
-            f"Too few spans were seen in these classes to tell ({seen}). A longer run sees more.",
-            f"strata report {pid} -o DIR --seconds 60",
+            f"{text}. Watch for longer:",
+            f"strata report {pid} -o DIR --seconds {math.ceil(2 * (ENOUGH_SPANS - seen) / speed)}",
         )
     if rates is None:
         return fine(
-            "No size class was seen with both few and many live objects on its spans, so there is "
-            "nothing to prefer."
+            "Hardly any size class was seen with both few and many live objects on its spans, so "
+            "there is nothing to prefer."
         )
     rate_few, rate_many = rates
     text = (
@@ -77,9 +85,9 @@ def live_stacks(
     """`leaked`: of the bytes this site ever allocated, the share that is alive now; `samples` as in
     peak_stacks; `parts`: of RSS, if that is known."""
     if samples is not None and samples < FEW_SAMPLES:
-        return fine(
-            "The samples are too few to say who holds most. For more, start the process with: "
-            + started_with("SAMPLE=64K")
+        return look(
+            "The samples are too few to say who holds most. For more, start the process with:",
+            started_with("SAMPLE=64K"),
         )
     text = f"{site} holds {share(part, 1)} of the sampled live bytes ({human(value)}). "
     if leaked is not None and leaked > 0.9 and value > 16 * MUCH:
@@ -101,9 +109,9 @@ def live_stacks(
 def peak_stacks(site: str, part: float, samples: float | None) -> Advice:
     """`part`: what of the peak this site held, by so many samples; None: as good as exact."""
     if samples is not None and samples < FEW_SAMPLES:
-        return fine(
-            "Too few samples of the peak to say what made it. For more, start the process with: "
-            + started_with("SAMPLE=64K")
+        return look(
+            "Too few samples of the peak to say what made it. For more, start the process with:",
+            started_with("SAMPLE=64K"),
         )
     return look(
         f"{site} held {share(part, 1)} of the peak. A machine must have room for the peak: to need "
@@ -131,8 +139,8 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> 
         return fine(text)
     return look(
         text + "They outlive their neighbours: have the program allocate them before the "
-        "short-lived ones, pool them, or copy them to fresh memory once the burst is over. To see "
-        "what comes of it:",
+        "short-lived ones, pool them, or copy them all once the burst is over. To see who keeps "
+        "most:",
         f"strata top {pid} --kind fragmentation",
         value,
         PINNED,
@@ -157,7 +165,7 @@ def churn_stacks(
             text += f"{share(1 - kept, 1)} of it is free again. "
         return look(
             text
-            + "If it frees one buffer and allocates the next, have it reuse the first: nothing "
-            "else saves as much of the allocator's CPU time."
+            + "If it frees one buffer and allocates the next, have it use the first again: that "
+            "saves a call of malloc and one of free each time."
         )
     return fine(text + "No single place is worth changing for speed.")

@@ -55,7 +55,9 @@ def cpu_time(
             text + "Sample less often; profiles then need a longer run:",
             setting(pid, "sample", "8M"),
         )
-    if worst in (TRANSFER, CENTRAL):
+    # Spans that come and go keep the page heap busy as well, large blocks keep it busy alone.
+    missed = slower.get(TRANSFER, 0) + slower.get(CENTRAL, 0)
+    if worst in (TRANSFER, CENTRAL) or 2 * missed > slower[worst]:
         if caches.heavy:
             return look(
                 text + "Larger caches would spare it, but they hold much memory already. Have the "
@@ -98,9 +100,9 @@ def misses(caches: Caches, worst_share: float, used: int, pid: str) -> Advice:
 
 def larger(caches: Caches, pid: str) -> Advice:
     """To let the caches hold more."""
-    value = caches.scaled(2)
+    value = caches.doubled
     if not value:
-        return look("A higher cpu_cache_bytes may help, at the cost of memory.")
+        return fine("What each CPU may keep is not known, or is a GiB already.")
     return act(
         "Let each CPU keep twice as much. It takes effect at once and costs at most that much "
         f"memory. To keep it, start the process with STRATA_CPU_CACHE_BYTES={value}.",

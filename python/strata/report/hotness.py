@@ -40,6 +40,11 @@ COUNTS = (
     "cold_after",
 )  # fmt: skip
 
+OF_ROUNDS = (
+    "rounds", "moves", "aborted_in_use", "aborted_no_memory", "aborted_near_limit",
+    "epochs_given_up",
+)  # fmt: skip
+
 
 def read(sample: Sample | None) -> Hotness | None:
     """None without a domain, or from a library that knows of none."""
@@ -69,7 +74,9 @@ def section(recording: Recording) -> Section | None:
         "Objects that move",
         "Objects of strata::hot_ptr lie in three heaps: new ones; hot ones, used in the last "
         "windows; cold ones, which the kernel may page out.",
-        advice_hotness.moving(now.bytes["cold"], now.whole, now.counts, now.promotion_rate, core),
+        advice_hotness.moving(
+            now.bytes["cold"], now.whole, lately(recording, now), now.promotion_rate, core
+        ),
         picture(recording, now) + table(("", "", "what it is"), rows(now, core)),
         ("heap", "objects", "bytes", "share"),
         [
@@ -77,6 +84,16 @@ def section(recording: Recording) -> Section | None:
             for heap, size in now.bytes.items()
         ],
     )
+
+
+def lately(recording: Recording, now: Hotness) -> dict[str, int]:
+    """The counters that tell how rounds end, of those that ended while the report was taken; of
+    all, if none did. What was mended meanwhile is nothing to mend."""
+    first = read(recording.samples[0])
+    if first is None or first.counts["rounds"] >= now.counts["rounds"]:
+        return now.counts
+    gained = {name: max(0, now.counts[name] - first.counts[name]) for name in OF_ROUNDS}
+    return now.counts | gained
 
 
 def rows(now: Hotness, core: float | None) -> list[list[str]]:

@@ -104,7 +104,7 @@ def by_age(pages: Sequence[Hugepage]) -> list[list[int]] | None:
 
 
 def broken(pages: Sequence[Hugepage]) -> tuple[int, int]:
-    """How many hugepages were split to give memory back, and the bytes still resident in them."""
+    """How many hugepages are not whole, and the bytes that are resident in them."""
     found = [page for page in pages if page.in_memory and page.state in BROKEN]
     return len(found), sum(max(0, page.resident) for page in found) * PAGE
 

@@ -8,6 +8,8 @@ from strata.report.model import Recording
 from strata.report.page import Section
 from strata.stats import human
 
+MOST_WEIGHT = 10_000
+
 
 def section(recording: Recording) -> Section | None:
     last = recording.last
@@ -36,15 +38,16 @@ def section(recording: Recording) -> Section | None:
 def advice(price: Price, pid: str) -> Advice:
     left = f"{human(price.left)} of {human(price.supply)} are left. "
     if price.waiting or (price.debt and price.seconds_a_mib):
+        may_weigh_more = price.weight < MOST_WEIGHT
         return look(
             f"{left}This process has grown by {human(price.debt)} that it has not paid for, and "
-            "waits. Give it more memory, look for what grows, or let it take more than the others:",
-            f"strata set {pid} weight={min(2 * price.weight, 10_000)}",
+            "waits. Give it more memory, or look for what grows"
+            + (", or let it take more than the others:" if may_weigh_more else "."),
+            f"strata set {pid} weight={min(2 * price.weight, MOST_WEIGHT)}" * may_weigh_more,
         )
     if price.waited_s >= 1:
-        return look(
-            f"{left}This process has waited {price.waited_s:,.0f} s to grow: memory was scarce. "
-            "Raise the limit, or find out who took it:",
-            "strata price",
+        return fine(
+            f"{left}Nothing waits now. Since its start this process has waited "
+            f"{price.waited_s:,.0f} s to grow, all threads together: memory was scarce then."
         )
     return fine(f"{left}Growth has cost this process nothing worth mentioning.")

@@ -13,6 +13,7 @@ FEW = slice(0, 2)  # up to 3 live objects
 MANY = slice(4, OCCUPANCY_LISTS)  # 16 and more
 MIN_CAPACITY = 32  # objects a span must hold to be in Fig. 13: others can only ever have few
 MIN_TAKEN = 5  # spans a class must have taken before its rate is drawn
+MIN_FEW = 20  # spans seen with few objects before their rate says anything
 MIN_CLASSES = 4  # classes before a correlation is said
 
 
@@ -66,8 +67,11 @@ def rates_by_live(classes: Sequence[Returns]) -> list[float | None]:
 
 def few_and_many(classes: Sequence[Returns]) -> tuple[float, float] | None:
     """The rates of spans with few and with many live objects, compared within each class and then
-    averaged (by Mantel and Haenszel's weights); None if no class had both."""
+    averaged (by Mantel and Haenszel's weights); None if no class had both, or hardly any was seen
+    with few."""
     whole = few = many = 0.0
+    if sum(sum(one.seen[FEW]) for one in classes) < MIN_FEW:
+        return None
     for one in classes:
         a, b = sum(one.seen[FEW]), sum(one.seen[MANY])
         if a and b:

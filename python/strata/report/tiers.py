@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from strata.hugepages import HUGEPAGE, were_broken
 from strata.report import (
     advice,
     advice_hugepages,
@@ -92,7 +93,7 @@ def caches_of(recording: Recording) -> advice_memory.Caches:
         # not a vCPU's limit: those differ, as memory goes to the ones that miss
         bound=total // vcpus if total and vcpus and min(total, vcpus) > 0 else None,
         live=sample.stats.whole("bytes", "live") or 0,
-        held=sample.stats.whole("bytes", "caches") or 0,
+        held=sample.stats.whole("bytes", "cpu_cache") or 0,
         rate=missed / (hits + missed) if hits + missed else 0.0,
         speed=missed / recording.seconds if recording.seconds > 0 else None,
     )
@@ -297,18 +298,22 @@ def span_sections(recording: Recording) -> list[Section]:
             )
         ]
     return [
-        _by_live_section(sample, live_heading, recording.pid),
+        _by_live_section(recording, sample, live_heading),
         _by_capacity_section(recording, sample, capacity_heading),
     ]
 
 
-def _by_live_section(sample: Sample, heading: str, pid: str) -> Section:
+def _by_live_section(recording: Recording, sample: Sample, heading: str) -> Section:
     classes = by_live(sample.stats)
     if classes is None:
         return Section("return-live", heading, missing=OLD_LIBRARY, remedy=GET_LIBRARY)
     seen = [sum(one.seen[at] for one in classes) for at in range(OCCUPANCY_LISTS)]
     returned = [sum(one.returned[at] for one in classes) for at in range(OCCUPANCY_LISTS)]
-    verdict = advice_stacks.span_by_live(sum(seen), few_and_many(classes), pid)
+    before = by_live(recording.samples[0].stats) if recording.seconds > 0 else None
+    speed = None
+    if before is not None:
+        speed = (sum(seen) - sum(sum(one.seen) for one in before)) / recording.seconds
+    verdict = advice_stacks.span_by_live(sum(seen), few_and_many(classes), recording.pid, speed)
     rates = rates_by_live(classes)
     picture = charts.rate_bars(verdict.text, LIST_NAMES, rates) if sum(seen) else ""
     return Section(
@@ -396,6 +401,9 @@ def _backing(recording: Recording, sample: Sample, resident: int) -> advice_huge
         return sample.stats.whole("page_heap", name) or 0
 
     broken, broken_bytes = hugemap.broken(hugemap.hugepages(sample.stats))
+    missing = broken * HUGEPAGE - broken_bytes
+    if not were_broken(broken, missing, page_heap("released_total_bytes")):
+        broken = broken_bytes = 0
     first = recording.samples[0]
     rebuilt = [s.stats.whole("page_heap", "collapsed_total") or 0 for s in (first, sample)]
     return advice_hugepages.Backing(

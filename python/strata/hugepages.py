@@ -1,0 +1,12 @@
+"""What the report and the doctor both say of a heap's hugepages."""
+
+from __future__ import annotations
+
+HUGEPAGE = 2 << 20
+MOSTLY_THERE = 1 / 16  # missing: the library rebuilds such hugepages
+
+
+def were_broken(hugepages: int, missing: int, gave_back: int) -> bool:
+    """Whether so many hugepages, which the heap no longer or not yet has whole, were split to give
+    memory back: `missing` bytes of them are not there, and `gave_back` bytes went back at all."""
+    return missing > MOSTLY_THERE * HUGEPAGE * hugepages and 2 * gave_back > missing
