@@ -20,18 +20,22 @@ static void Ready(void) {
 
 __attribute__((noinline)) void* MakeSession(size_t size) { return memset(malloc(size), 1, size); }
 __attribute__((noinline)) void* MakeRequest(size_t size) { return memset(malloc(size), 2, size); }
+__attribute__((noinline)) void* MakeScratch(size_t size) { return memset(malloc(size), 1, size); }
 
-// One in eight objects outlives the burst, and lies between others unless it comes first.
+// One in eight objects outlives the burst, and lies between others unless it comes first (1), or is
+// copied when the burst is over (2).
 static void Pinned(int followed) {
   enum { kKept = 12000 };
   static void* kept[kKept];
   static void* gone[7 * kKept];
-  for (int i = 0; followed && i < kKept; ++i) kept[i] = MakeSession(1000);
+  for (int i = 0; followed == 1 && i < kKept; ++i) kept[i] = MakeSession(1000);
   for (int i = 0; i < kKept; ++i) {
     for (int j = 0; j < 7; ++j) gone[7 * i + j] = MakeRequest(1000);
-    if (!followed) kept[i] = MakeSession(1000);
+    if (followed != 1) kept[i] = MakeSession(1000);
   }
   for (int i = 0; i < 7 * kKept; ++i) free(gone[i]);
+  for (int i = 0; followed == 2 && i < kKept; ++i) gone[i] = kept[i], kept[i] = MakeSession(1000);
+  for (int i = 0; followed == 2 && i < kKept; ++i) free(gone[i]);
   g_sink = kept;
   Ready();
   pause();
@@ -72,34 +76,89 @@ static void Leak(int followed) {
   }
 }
 
-// Frees and takes so much at once that caches fill, or miss.
-static void Swing(size_t n, size_t size) {
+// After a burst of objects of many sizes, it works on with one: what its caches hold lies unused.
+static void Quiet(size_t n) {
   void** v = calloc(n, sizeof *v);
-  void* stays = memset(malloc(30 * kMiB), 1, 30 * kMiB);
-  g_sink = stays;
+  g_sink = memset(malloc(30 * kMiB), 1, 30 * kMiB);
+  for (size_t i = 0; i < n; ++i) v[i] = MakeRequest(1000 + i % 64 * 240);
+  for (size_t i = 0; i < n; ++i) free(v[i]);
+  for (int round = 0;; ++round) {
+    for (int i = 0; i < 1000; ++i) free(MakeScratch(500));
+    usleep(1000);
+    if (round == 100) Ready();
+  }
+}
+
+// Frees and takes so much at once that caches fill, or miss; or takes it once.
+static void Swing(size_t n, size_t size, int followed, int small) {
+  void** v = calloc(n, sizeof *v);
+  if (!small) g_sink = memset(malloc(30 * kMiB), 1, 30 * kMiB);
   for (int round = 0;; ++round) {
     // Of many sizes, if none is given: a cache keeps only so much of one.
-    for (size_t i = 0; i < n; ++i) v[i] = malloc(size != 0 ? size : 1000 + i % 64 * 240);
-    for (size_t i = 0; i < n; ++i) free(v[i]);
+    for (size_t i = 0; i < n && (!followed || round == 0); ++i)
+      v[i] = malloc(size != 0 ? size : 1000 + i % 64 * 240);
+    for (size_t i = 0; i < n && !followed; ++i) free(v[i]);
     if (round == 10) Ready();
     if (round > 10) usleep(1000);
   }
 }
 
-static void Go(int signal) { (void)signal; }
-
-// Once told to, it frees all but an eighth, spread over all its hugepages.
-static void Lull(void) {
-  enum { kBlocks = 288 * kMiB / 65536 };
-  static void* block[kBlocks];
-  for (int i = 0; i < kBlocks; ++i) block[i] = memset(malloc(65536), 1, 65536);
-  g_sink = block;
-  signal(SIGUSR1, Go);
+// Nothing but taking and freeing so many at once; or it has them.
+static void Toil(size_t n, size_t size, int followed) {
+  void** v = calloc(n, sizeof *v);
+  g_sink = memset(malloc(30 * kMiB), 1, 30 * kMiB);
   Ready();
-  pause();
-  for (int i = 0; i < kBlocks; ++i)
-    if (i % 8 != 0) free(block[i]), block[i] = NULL;
+  for (int round = 0;; ++round) {
+    for (size_t i = 0; i < n; ++i) {
+      if (!followed || round == 0) v[i] = malloc(size != 0 ? size : 1000 + i % 64 * 240);
+      *(volatile char*)v[i] = (char)i;
+    }
+    for (size_t i = 0; i < n && !followed; ++i) free(v[i]);
+  }
+}
+
+// Once told to, it frees all but an eighth, which is spread over all its hugepages or was allocated
+// first.
+static void Lull(int mib, int followed) {
+  const int n = mib * 16;
+  void** block = calloc((size_t)n, sizeof *block);
+  for (int i = 0; i < n; ++i) {
+    const int stays = followed ? i < n / 8 : i % 8 == 0;
+    block[i] = stays ? MakeSession(65536) : MakeRequest(65536);
+  }
+  g_sink = block;
+  sigset_t told;
+  sigemptyset(&told);
+  sigaddset(&told, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &told, NULL);
+  Ready();
+  int signal;
+  sigwait(&told, &signal);
+  for (int i = 0; i < n; ++i)
+    if (followed ? i >= n / 8 : i % 8 != 0) free(block[i]), block[i] = NULL;
   for (;;) pause();
+}
+
+// Bursts of which one object in a few spans stays, or was there before them.
+static void Remains(int followed) {
+  enum { kBurst = 40000, kEvery = 320, kBursts = 12 };
+  static void* burst[kBurst];
+  static void* kept[kBursts * (kBurst / kEvery)];
+  int stays = 0;
+  g_sink = memset(malloc(20 * kMiB), 1, 20 * kMiB);
+  while (followed && stays < kBursts * (kBurst / kEvery)) kept[stays++] = MakeSession(200);
+  for (int round = 0; round < kBursts; ++round) {
+    for (int i = 0; i < kBurst; ++i) {
+      burst[i] = MakeRequest(200);
+      if (!followed && i % kEvery == 0) kept[stays++] = MakeSession(200);
+    }
+    usleep(round % 2 == 0 ? 1100000 : 100000);  // now and then a round of the library falls in
+    for (int i = 0; i < kBurst; ++i) free(burst[i]);
+    usleep(100000);
+    if (round == 4) Ready();
+  }
+  g_sink = kept;
+  pause();
 }
 
 static void Forbid(int followed) {
@@ -164,7 +223,6 @@ static void Hand(int followed) {
 }
 
 // One object a turn that is gone before the next, or the same one each time.
-__attribute__((noinline)) void* MakeScratch(size_t size) { return memset(malloc(size), 1, size); }
 
 static void Scratch(size_t size, int followed) {
   void* stays = memset(malloc(30 * kMiB), 1, 30 * kMiB);
@@ -226,9 +284,9 @@ static void Tiny(int followed) {
 __attribute__((noinline)) void* MakeRecord(size_t size) { return memset(malloc(size), 1, size); }
 
 // One type of object; with a field less where that is followed.
-static void Fields(int followed, int none) {
+static void Fields(int followed) {
   void** before = NULL;
-  for (int i = 0; !none && i < 600000; ++i) {
+  for (int i = 0; i < 600000; ++i) {
     void** p = MakeRecord(followed ? 64 : 80);
     *p = before;
     before = p;
@@ -260,14 +318,17 @@ int main(int argc, char** argv) {
   if (!strcmp(name, "pinned")) Pinned(n);
   if (!strcmp(name, "slack")) Slack(n);
   if (!strcmp(name, "leak")) Leak(n);
-  if (!strcmp(name, "swing")) Swing((size_t)n, (size_t)atoi(argv[3]));
-  if (!strcmp(name, "lull")) Lull();
+  if (!strcmp(name, "swing")) Swing((size_t)n, (size_t)atoi(argv[3]), argc > 4, argc > 5);
+  if (!strcmp(name, "quiet")) Quiet((size_t)n);
+  if (!strcmp(name, "toil")) Toil((size_t)n, (size_t)atoi(argv[3]), argc > 4);
+  if (!strcmp(name, "lull")) Lull(n, argc > 3);
+  if (!strcmp(name, "remains")) Remains(n);
   if (!strcmp(name, "forbid")) Forbid(n);
   if (!strcmp(name, "spike")) Spike();
   if (!strcmp(name, "tide")) Tide();
   if (!strcmp(name, "mapped")) Mapped();
   if (!strcmp(name, "tiny")) Tiny(n);
-  if (!strcmp(name, "fields")) Fields(n, argc > 3);
+  if (!strcmp(name, "fields")) Fields(n);
   if (!strcmp(name, "frames")) Frames(n);
   if (!strcmp(name, "hand")) Hand(n);
   if (!strcmp(name, "scratch")) Scratch((size_t)atoi(argv[3]), n);

@@ -67,12 +67,66 @@ void Waits(size_t count, bool followed) {
   }
 }
 
+// All is used in turn, a second a time: later than the windows wait, or not.
+void Turns(uint32_t period_ms) {
+  strata::hot_domain::options options;
+  options.period_ms = period_ms;
+  options.cpu_share = 1;
+  strata::hot_domain domain{options};
+  Nodes nodes;
+  for (int i = 0; i < 2000; ++i) nodes.push_back(domain.make<Node>());
+  for (int i = 0;; ++i) {
+    {
+      strata::hot_scope scope(domain);
+      Use(scope, nodes, i);
+    }
+    if (i == 100) puts("ready"), fflush(stdout);
+    Sleep(20);
+  }
+}
+
+// Objects come, are never used, and go: there is always something to move.
+void Passing(uint32_t period_ms) {
+  strata::hot_domain::options options;
+  options.period_ms = period_ms;
+  options.cpu_share = 1;
+  strata::hot_domain domain{options};
+  Nodes nodes(4000);
+  for (size_t i = 0;; ++i) {
+    for (size_t j = 0; j < 400; ++j) nodes[(400 * i + j) % nodes.size()] = domain.make<Node>();
+    if (i == 100) puts("ready"), fflush(stdout);
+    Sleep(5);
+  }
+}
+
+// A little of it is used, beside so many MiB that do not move.
+void Idle(size_t mib) {
+  strata::hot_domain::options options;
+  options.period_ms = 50;
+  options.cpu_share = 1;
+  strata::hot_domain domain{options};
+  const std::vector<char> others(mib << 20, 1);
+  const Nodes nodes = Make(domain);
+  for (int i = 0;; ++i) {
+    {
+      strata::hot_scope scope(domain);
+      Use(scope, nodes, i % 8);
+    }
+    if (i == 20) puts("ready"), fflush(stdout);
+    Sleep(50);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool followed = argc > 2 && atoi(argv[2]) != 0;
+  const int n = argc > 2 ? atoi(argv[2]) : 0;
+  const bool followed = n != 0;
   if (argc > 1 && !strcmp(argv[1], "alone")) Alone(followed);
   if (argc > 1 && !strcmp(argv[1], "waits")) Waits(40, followed);
   if (argc > 1 && !strcmp(argv[1], "many")) Waits(2000, followed);
+  if (argc > 1 && !strcmp(argv[1], "turns")) Turns(static_cast<uint32_t>(n));
+  if (argc > 1 && !strcmp(argv[1], "passing")) Passing(static_cast<uint32_t>(n));
+  if (argc > 1 && !strcmp(argv[1], "idle")) Idle(static_cast<size_t>(n));
   return 2;
 }

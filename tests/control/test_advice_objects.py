@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from advising import FINE, HELD, Report, figures, running
+from advising import FINE, HELD, Report, figures, follows, running, settings_of
 from blackbox import Lab, wait_until
 from command import good
 from strata.report.advice import Level
@@ -34,6 +34,7 @@ def test_free_pages_that_are_taken_again_are_left(lab: Lab, tmp_path: Path) -> N
         assert wait_until(lambda: rss(pid) > 0.9 * before, 5)
 
 
+@follows("See what it is:")
 def test_what_the_program_maps_by_itself(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "mapped") as pid:
         said = Report(pid, tmp_path / "a")["resident"]
@@ -48,6 +49,7 @@ def test_what_the_program_maps_by_itself(lab: Lab, tmp_path: Path) -> None:
         assert "[ anon ]" in "".join(shown[:2])
 
 
+@follows("or allocate them by the array")
 def test_tiny_objects_are_allocated_by_the_array(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "tiny") as pid:
         spent = cpu_time(pid)
@@ -72,6 +74,7 @@ def test_a_field_less_in_the_one_type(lab: Lab, tmp_path: Path) -> None:
         assert before - rss(pid) > 0.9 * 600000 * 16
 
 
+@follows("where they come and go, have the program keep the buffer")
 def test_large_buffers_are_kept(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "frames", 0, env=FINE) as pid:
         said = Report(pid, tmp_path / "a")["sizes"]
@@ -94,26 +97,35 @@ def samples_taken(pid: int) -> float:
     return taken() - before
 
 
-@pytest.mark.parametrize("name", ["live-stacks", "peak-stacks"])
-def test_finer_samples_say_who_holds_memory(lab: Lab, tmp_path: Path, name: str) -> None:
-    program = ("leak",) if name == "live-stacks" else ("peak", 0)
+@follows("The samples are too few to say who holds most")
+def test_finer_samples_say_who_holds_memory(lab: Lab, tmp_path: Path) -> None:
+    finer_samples(lab, tmp_path, "live-stacks", ("leak",), "LoseRecord")
+
+
+@follows("Too few samples of the peak to say what made it")
+def test_finer_samples_say_what_made_the_peak(lab: Lab, tmp_path: Path) -> None:
+    finer_samples(lab, tmp_path, "peak-stacks", ("peak", 0), "LoadTable")
+
+
+def finer_samples(
+    lab: Lab, tmp_path: Path, name: str, program: tuple[str | int, ...], site: str
+) -> None:
     with running(lab, *program, env={"STRATA_SAMPLE": "32M"}) as pid:
         said = Report(pid, tmp_path / "a").get(name)
         if said is None or "oo few" not in said.text:
             pytest.skip("the few samples fell so that they tell enough")
-    words = said.text[said.text.index("strata run") :].split()
-    assert words == ["strata", "run", "--set", "SAMPLE=64K", "--", "COMMAND"]
-    with running(lab, *program, env={"STRATA_SAMPLE": "64K"}) as pid:
+    with running(lab, *program, env=settings_of(said)) as pid:
         named = Report(pid, tmp_path / "b")[name].text
-    assert named.startswith("LoseRecord" if name == "live-stacks" else "LoadTable"), named
+    assert named.startswith(site), named
 
 
+@follows("To make the process smaller, start there.")
 def test_where_to_start_to_make_it_smaller(lab: Lab, tmp_path: Path) -> None:
     """What the function holds is what the process is smaller by without it."""
-    with running(lab, "fields", env=FINE) as pid:
+    with running(lab, "swing", 64, 16000, env=FINE) as pid:
         said = Report(pid, tmp_path / "a")["live-stacks"]
-        assert said.text.startswith("MakeRecord holds"), said
+        assert said.text.startswith("Swing holds"), said
         before = rss(pid)
-    with running(lab, "fields", 0, 1, env=FINE) as pid:
+    with running(lab, "swing", 64, 16000, 1, 1, env=FINE) as pid:
         gone = before - rss(pid)
     assert 0.7 * said.brings <= gone <= 1.3 * said.brings, (said, gone)

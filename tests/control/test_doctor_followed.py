@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 
 import memory_cgroup
 import pytest
-from blackbox import Lab, missing, wait_until
+from advising import follows, note
+from blackbox import ROOT, Lab, missing, wait_until
 from command import good, strata
 from test_reach import wait_for_socket
 
@@ -45,29 +47,36 @@ def finding(pid: int, rule: str) -> dict[str, Any]:
     found = json.loads(strata("doctor", pid, "--json").stdout)["findings"]
     (one,) = [each for each in found if each["rule"] == rule]
     assert isinstance(one, dict)
+    if one["state"] == "mend":
+        note(rule, one["says"], *one["fixes"])
     return one
 
 
-@pytest.mark.parametrize(
-    ("rule", "line", "says"),
-    [
-        ("cache-mode", "export STRATA_CACHE=thread", "STRATA_CACHE=thread is set"),
-        ("rseq", "export GLIBC_TUNABLES=glibc.pthread.rseq=0", "switches restartable"),
-        (
-            "rseq",
-            "export GLIBC_TUNABLES=glibc.malloc.check=0:glibc.pthread.rseq=0",
-            "switches restartable",
-        ),
-        ("processes", "ulimit -S -u 40", "if the background thread cannot start"),
-        ("address-space", "ulimit -S -v 8000000", "address space is limited"),
-        ("address-space", "ulimit -S -d 8000000", "data size is limited"),
-    ],
-)
-def test_the_prescription_helps(lab: Lab, rule: str, line: str, says: str) -> None:
+@follows("caches are one a thread because STRATA_CACHE=thread is set")
+def test_caches_that_were_asked_for(lab: Lab) -> None:
+    mended(lab, "cache-mode", "export STRATA_CACHE=thread")
+
+
+@follows("GLIBC_TUNABLES switches restartable sequences off")
+@pytest.mark.parametrize("others", ["", "glibc.malloc.check=0:"])
+def test_rseq_that_was_switched_off(lab: Lab, others: str) -> None:
+    mended(lab, "rseq", f"export GLIBC_TUNABLES={others}glibc.pthread.rseq=0")
+
+
+@follows("if the background thread cannot start")
+def test_few_processes(lab: Lab) -> None:
+    mended(lab, "processes", "ulimit -S -u 40")
+
+
+@follows("malloc returns null there, though memory may be free")
+@pytest.mark.parametrize("limit", ["-v", "-d"])
+def test_little_address_space(lab: Lab, limit: str) -> None:
+    mended(lab, "address-space", f"ulimit -S {limit} 8000000")
+
+
+def mended(lab: Lab, rule: str, line: str) -> None:
     with started(lab, [line]) as pid:
-        sick = finding(pid, rule)
-        assert (sick["state"], says in sick["says"]) == ("mend", True), sick
-        (fix,) = sick["fixes"]
+        (fix,) = finding(pid, rule)["fixes"]
         if "--pid" in fix:  # for the process as it runs
             subprocess.run(["bash", "-c", fix.removeprefix("sudo ")], check=True)
             assert finding(pid, rule)["state"] == "ok"
@@ -76,6 +85,7 @@ def test_the_prescription_helps(lab: Lab, rule: str, line: str, says: str) -> No
         assert finding(pid, rule)["state"] == "ok"
 
 
+@follows("the process does not run on Strata")
 def test_a_process_without_the_library(lab: Lab) -> None:
     with started(lab, [], preload=False) as pid:
         sick = finding(pid, "library")
@@ -88,6 +98,7 @@ def test_a_process_without_the_library(lab: Lab) -> None:
         assert finding(pid, "library")["state"] == "ok"
 
 
+@follows("stands before Strata in LD_PRELOAD")
 def test_another_allocator_ahead(lab: Lab) -> None:
     other = next(Path("/usr/lib").glob("*/libjemalloc.so.2"), None)
     if other is None:
@@ -99,6 +110,7 @@ def test_another_allocator_ahead(lab: Lab) -> None:
         assert finding(pid, "other-allocator")["state"] == "ok"
 
 
+@follows("it still runs the old one")
 def test_a_library_that_was_replaced(lab: Lab, tmp_path: Path) -> None:
     library = tmp_path / "libstrata.so"
     shutil.copy(lab.require_strata(), library)
@@ -113,6 +125,7 @@ def test_a_library_that_was_replaced(lab: Lab, tmp_path: Path) -> None:
         assert finding(pid, "library")["state"] == "ok"
 
 
+@follows("was set and had no effect")
 def test_a_preload_of_no_effect(lab: Lab, tmp_path: Path) -> None:
     """The loader itself says why, and the command that is named mends it."""
     with started(lab, [f"export LD_PRELOAD={tmp_path}/libstrata.so"], preload=False) as pid:
@@ -124,13 +137,15 @@ def test_a_preload_of_no_effect(lab: Lab, tmp_path: Path) -> None:
     assert again == f"strata run -- {SLEEP}"
 
 
+@follows("the memory cgroup is nearly full")
 def test_a_memory_cgroup_that_is_nearly_full(lab: Lab) -> None:
     held = "/usr/bin/python3 -c 'import time; kept = b\"x\" * (60 << 20); time.sleep(600)'"
     with (
-        memory_cgroup.made("strata-doctor") as group,
+        memory_cgroup.made(f"strata-doctor-{os.getpid()}") as group,
         started(lab, [f"echo $$ > {group.path}/cgroup.procs"], command=held) as pid,
     ):
         assert wait_until(lambda: group.usage_mib() > 60)
+        time.sleep(0.5)  # it may take a little more, and would be killed for that
         (group.path / group.limit_file).write_text(str(int(group.usage_mib() * 1.04 * (1 << 20))))
         sick = finding(pid, "cgroup-memory")
         assert "nearly full" in sick["says"], sick
@@ -151,11 +166,12 @@ time.sleep(600)
 '"""
 
 
+@follows("pinning gives fewer caches")
 def test_a_quota_far_below_the_cpus(lab: Lab) -> None:
     """On as many CPUs as the quota there are as many caches, and the advice is not given again."""
     if len(os.sched_getaffinity(0)) < 2:
         missing("one CPU has one cache")
-    with cpu_cgroup("strata-doctor", 0.5) as group:
+    with cpu_cgroup(f"strata-doctor-{os.getpid()}", 0.5) as group:
         join = [f"echo $$ > {group}/cgroup.procs"]
         program = f"/usr/bin/python3 -c {SPREAD}"
         with started(lab, join, command=program) as pid:
@@ -164,7 +180,8 @@ def test_a_quota_far_below_the_cpus(lab: Lab) -> None:
             before = caches(pid)
         pinned = sick["fixes"][0].partition(" COMMAND")[0]
         with started(lab, join, command=f"{pinned} {program}") as pid:
-            assert finding(pid, "cgroup-cpu")["state"] == "ok"
+            # taskset sets it before it becomes the program
+            assert wait_until(lambda: finding(pid, "cgroup-cpu")["state"] == "ok")
             assert caches(pid) == 1 < before
 
 
@@ -192,3 +209,64 @@ def cpu_cgroup(name: str, cpus: float) -> Iterator[Path]:
         yield group
     finally:
         memory_cgroup.remove(group)
+
+
+# In a mount namespace of its own: $0 takes the place of /etc/ld.so.preload, which is $1.
+PRELOADED = """
+set -e
+mount -t tmpfs none "$0"; mkdir "$0/up" "$0/work"
+mount -t overlay none -o lowerdir=/etc,upperdir="$0/up",workdir="$0/work" /etc
+rm -f /etc/ld.so.preload
+doctor() { "$2" -m strata doctor --json > "$0/said" 2>/dev/null || true; cat "$0/said"; }
+echo "$1" > /etc/ld.so.preload
+/usr/bin/cat /proc/self/maps 2>&1
+echo ----
+mv /etc/ld.so.preload /etc/kept; cp /etc/kept /etc/ld.so.preload
+doctor "$@"
+echo ----
+$3
+/usr/bin/cat /proc/self/maps 2>&1
+echo ----
+doctor "$@"
+"""
+
+
+def preloaded(tmp_path: Path, library: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """What a program says and maps before and after the doctor's advice on /etc/ld.so.preload is
+    followed, and what the doctor says."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a file system: as root")
+    take_out = f"sed -i '\\#{library}#d' /etc/ld.so.preload"
+    script = PRELOADED.replace("$3", take_out)
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", script, tmp_path, library, sys.executable],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "python")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    before, sick, after, well = done.stdout.split("----\n")
+    found = []
+    for said in (sick, well):
+        rules = {each["rule"]: each for each in json.loads(said)["findings"]}
+        found.append(rules["preload-file"])
+    assert found[0]["fixes"] == [f"sudoedit /etc/ld.so.preload  # take out {library}"]
+    note("preload-file", found[0]["says"])
+    return [before, after], found
+
+
+@follows("without LD_PRELOAD it, not Strata, is the allocator")
+def test_another_allocator_in_every_program(tmp_path: Path) -> None:
+    other = next(Path("/usr/lib").glob("*/libjemalloc.so.2"), None)
+    if other is None:
+        pytest.skip("no jemalloc")
+    programs, found = preloaded(tmp_path, other)
+    assert [str(other) in text for text in programs] == [True, False]
+    assert [each["state"] for each in found] == ["mend", "ok"]
+
+
+@follows("which is not there: every program complains")
+def test_a_library_that_every_program_misses(tmp_path: Path) -> None:
+    programs, found = preloaded(tmp_path, Path("/gone.so"))
+    assert ["cannot be preloaded" in text for text in programs] == [True, False]
+    assert [each["state"] for each in found] == ["mend", "ok"]
