@@ -160,9 +160,7 @@ def run_command(
     ] = False,
     guard: Annotated[
         str | None,
-        typer.Option(
-            "--guard", metavar="1/N", help="Guard one of N small blocks against memory errors."
-        ),
+        typer.Option("--guard", metavar="1/N", help="Guard one of N blocks against memory errors."),
     ] = None,
 ) -> None:
     set_ = [*(set_ or []), *(["PRICE=on"] if priced else [])]

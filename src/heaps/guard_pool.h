@@ -1,9 +1,13 @@
-// Guarded blocks: each lies on a page of its own between pages that nobody can touch, at one end of
-// it or the other, and the page is closed when the block is freed. So a use after free and an
-// access beyond either end fault at once, and what falls into the rest of the page is found at the
+// Guarded blocks: each lies on pages of its own between pages that nobody can touch, at one end of
+// them or the other, and the pages are closed when the block is freed. So a use after free and an
+// access beyond either end fault at once, and what falls into the rest of the pages is found at the
 // free. A pool has few of them; who chooses the blocks is malloc/guard.h. After K. Serebryany et
 // al., "GWP-ASan: Sampling-Based Detection of Memory-Safety Bugs in Production", ICSE-SEIP 2024,
-// sections 3 and 4. Sits in heaps, beside the heap: its addresses lie outside the heap's window.
+// sections 3 and 4, where a block is at most a page. Sits in heaps, beside the heap: its addresses
+// lie outside the heap's window.
+//
+// Each slot has a place for the largest block. A freed block's address is used again after those of
+// all other slots, whatever their sizes.
 //
 // No lock: a slot changes hands by its state alone, so any thread may be in here when another
 // forks, or when a handler of SIGSEGV asks Explain. A slot that is caught between two states is
@@ -32,7 +36,7 @@ struct GuardedBlock {
   std::atomic<GuardState> state{GuardState::kUnused};
   std::atomic<uint32_t> size{0};  // asked for
   std::atomic<uintptr_t> address{0};
-  bool has_memory = false;  // its page; for who holds it kBusy
+  size_t has_memory = 0;  // bytes of its place; for who holds it kBusy
   BlockEvent allocated;
   BlockEvent freed;
 };
@@ -53,26 +57,36 @@ struct GuardVerdict {
   uintptr_t at = 0;  // the address that gives it away
 };
 
-// Pages: uintptr_t Reserve(size_t bytes), of memory that cannot be touched, 0 if there is none;
-// bool Open(uintptr_t, size_t bytes), which may be refused; bool Close(uintptr_t, size_t bytes):
-// whether the memory went back.
+// Of one pool, in whole native pages.
+struct GuardSizes {
+  size_t most;  // the largest block
+  size_t gap;   // at least so much is closed between two
+};
+
+// Pages: uintptr_t Reserve(size_t bytes, size_t align), of memory that cannot be touched, 0 if
+// there is none; bool Open(uintptr_t, size_t bytes), which may be refused; bool Close(uintptr_t,
+// size_t bytes) of a whole place: whether the memory went back, so that it reads as zero when
+// opened again.
 template <class Pages>
 class GuardPool {
  public:
-  static constexpr size_t kMostBytes = kNativePageSize;
-  // Two closed pages between two blocks: what misses one by a page misses the other, too.
-  static constexpr size_t kStride = 3 * kNativePageSize;
-  static constexpr size_t kLead = 2 * kNativePageSize;
-
-  constexpr explicit GuardPool(Pages pages = Pages()) : pages_(pages) {}
+  constexpr explicit GuardPool(GuardSizes sizes, Pages pages = Pages())
+      : pages_(pages), sizes_(sizes) {}
   GuardPool(const GuardPool&) = delete;
   GuardPool& operator=(const GuardPool&) = delete;
+
+  size_t most_bytes() const { return sizes_.most; }
+  // The largest power of two at whose multiples all places begin.
+  size_t most_align() const {
+    const size_t both = sizes_.most | sizes_.gap;
+    return both & ~(both - 1);
+  }
 
   // Once. False: no memory.
   bool Init(MetadataArena& arena, size_t slots) {
     auto* records =
         static_cast<GuardedBlock*>(arena.Allocate(slots * sizeof(GuardedBlock), alignof(size_t)));
-    const uintptr_t base = records == nullptr ? 0 : pages_.Reserve(BytesFor(slots));
+    const uintptr_t base = records == nullptr ? 0 : pages_.Reserve(BytesFor(slots), most_align());
     if (base == 0) return false;
     for (size_t i = 0; i < slots; ++i) ::new (&records[i]) GuardedBlock();
     records_ = records;
@@ -87,8 +101,8 @@ class GuardPool {
     return base != 0 && reinterpret_cast<uintptr_t>(p) - base < BytesFor(slots_);
   }
 
-  // A block of at most kMostBytes, aligned to a power of two up to a page; null: no slot is free.
-  // Even `random`: at the left end of its page; odd: at the right.
+  // A block of at most most_bytes(), aligned to a power of two up to most_align(); null: no slot is
+  // free. Even `random`: at the left end of its pages; odd: at the right.
   void* Take(size_t size, size_t align, uint32_t random, const BlockEvent& event) {
     if (base_.load(std::memory_order_acquire) == 0) return nullptr;
     for (size_t tries = 0; tries < slots_; ++tries) {
@@ -98,19 +112,19 @@ class GuardPool {
       if ((was != GuardState::kUnused && was != GuardState::kFreed) ||
           !b.state.compare_exchange_strong(was, GuardState::kBusy, std::memory_order_acquire))
         continue;
-      const uintptr_t page = PageOf(i);
-      if (!pages_.Open(page, kNativePageSize)) {
+      const uintptr_t place = PlaceOf(i);
+      const size_t open = OpenBytes(size);
+      if (!pages_.Open(place, open)) {
         b.state.store(was, std::memory_order_release);
         return nullptr;
       }
-      if (!b.has_memory) touched_.fetch_add(1, std::memory_order_relaxed);
-      b.has_memory = true;
-      uintptr_t at = page;
+      NoteMemory(b, b.has_memory > open ? b.has_memory : open);
+      uintptr_t at = place;
       // An empty block, too, is on its page.
       const size_t least = size == 0 ? 1 : size;
-      if ((random & 1) != 0) at += (kNativePageSize - least) & ~(align - 1);
-      memset(reinterpret_cast<void*>(page), kSlack, at - page);
-      memset(reinterpret_cast<void*>(at + size), kSlack, page + kNativePageSize - at - size);
+      if ((random & 1) != 0) at += (open - least) & ~(align - 1);
+      memset(reinterpret_cast<void*>(place), kSlack, at - place);
+      memset(reinterpret_cast<void*>(at + size), kSlack, place + open - at - size);
       b.size.store(static_cast<uint32_t>(size), std::memory_order_relaxed);
       b.address.store(at, std::memory_order_relaxed);
       b.allocated = event;
@@ -138,9 +152,10 @@ class GuardPool {
     b->freed = event;
     live_.fetch_sub(1, std::memory_order_relaxed);
     live_bytes_.fetch_sub(b->size.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    if (pages_.Close(at & ~(kNativePageSize - 1), kNativePageSize)) {
-      b->has_memory = false;
-      touched_.fetch_sub(1, std::memory_order_relaxed);
+    if (pages_.Close(PlaceOf(*b), sizes_.most)) {
+      NoteMemory(*b, 0);
+    } else {
+      is_dirty_.store(true, std::memory_order_relaxed);
     }
     b->state.store(GuardState::kFreed, std::memory_order_release);
     return verdict;
@@ -159,55 +174,97 @@ class GuardPool {
   // that is known here.
   GuardVerdict Explain(uintptr_t at) const {
     const GuardedBlock* b = BlockNear(at);
-    // The nearest has never been: so it is the one before, if any.
-    if (b->state.load(std::memory_order_acquire) == GuardState::kUnused && b != records_) --b;
     const GuardState state = b->state.load(std::memory_order_acquire);
     if (state == GuardState::kUnused) return {GuardFinding::kNone, nullptr, at};
-    const uintptr_t start = b->address.load(std::memory_order_relaxed);
-    const bool on_page = (at & ~(kNativePageSize - 1)) == (start & ~(kNativePageSize - 1));
-    if (on_page) {
+    if (IsInPages(*b, at)) {
       const bool freed = state != GuardState::kLive;
       return {freed ? GuardFinding::kUseAfterFree : GuardFinding::kNone, b, at};
     }
-    return {at < start ? GuardFinding::kBeforeStart : GuardFinding::kBeyondEnd, b, at};
+    const bool before = at < b->address.load(std::memory_order_relaxed);
+    return {before ? GuardFinding::kBeforeStart : GuardFinding::kBeyondEnd, b, at};
   }
 
-  // Lets an access that faulted go on, for a program that is to.
-  void Forgive(uintptr_t at) { pages_.Open(at & ~(kNativePageSize - 1), kNativePageSize); }
+  // Lets an access that faulted go on, for a program that is to. All of a freed block at once: the
+  // kernel keeps a record for each piece.
+  void Forgive(uintptr_t at) {
+    is_dirty_.store(true, std::memory_order_relaxed);
+    const GuardedBlock* b = BlockNear(at);
+    if (IsInPages(*b, at)) {
+      pages_.Open(PlaceOf(*b), OpenBytes(b->size.load(std::memory_order_relaxed)));
+    } else {
+      pages_.Open(at & ~(kNativePageSize - 1), kNativePageSize);
+    }
+  }
+
+  // Whether a block is all zeroes when it is taken.
+  bool GivesZeroes() const { return !is_dirty_.load(std::memory_order_relaxed); }
+
+  // Calls f(uintptr_t start, size_t bytes) for the pages of each live block. Others may free it
+  // meanwhile.
+  template <class F>
+  void VisitLive(F f) const {
+    if (base_.load(std::memory_order_acquire) == 0) return;
+    for (size_t i = 0; i < slots_; ++i) {
+      const GuardedBlock& b = records_[i];
+      if (b.state.load(std::memory_order_acquire) == GuardState::kLive)
+        f(PlaceOf(i), OpenBytes(b.size.load(std::memory_order_relaxed)));
+    }
+  }
 
   size_t slots() const { return slots_; }
   size_t taken() const { return taken_.load(std::memory_order_relaxed); }
   size_t live() const { return live_.load(std::memory_order_relaxed); }
   size_t live_bytes() const { return live_bytes_.load(std::memory_order_relaxed); }
-  size_t touched_bytes() const {
-    return touched_.load(std::memory_order_relaxed) * kNativePageSize;
-  }
+  // Of the pages that the kernel may hold memory for: those of live blocks, mostly.
+  size_t open_bytes() const { return open_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr unsigned char kSlack = 0xd7;
 
-  static constexpr size_t BytesFor(size_t slots) { return kLead + slots * kStride; }
-  uintptr_t PageOf(size_t slot) const {
-    return base_.load(std::memory_order_relaxed) + kLead + slot * kStride;
+  size_t stride() const { return sizes_.most + sizes_.gap; }
+  size_t BytesFor(size_t slots) const { return sizes_.gap + slots * stride(); }
+  uintptr_t PlaceOf(size_t slot) const {
+    return base_.load(std::memory_order_relaxed) + sizes_.gap + slot * stride();
+  }
+  uintptr_t PlaceOf(const GuardedBlock& b) const {
+    return PlaceOf(static_cast<size_t>(&b - records_));
+  }
+  static size_t OpenBytes(size_t size) {
+    return RoundUp(size == 0 ? size_t{1} : size, kNativePageSize);
+  }
+  bool IsInPages(const GuardedBlock& b, uintptr_t at) const {
+    return at - PlaceOf(b) < OpenBytes(b.size.load(std::memory_order_relaxed));
   }
 
-  // The one whose page is nearest.
+  // That whose pages are nearest, of the blocks that were ever taken; any if none of the two that
+  // may be meant was.
   GuardedBlock* BlockNear(uintptr_t at) const {
     const size_t offset = at - base_.load(std::memory_order_relaxed);
-    const size_t from = offset < kNativePageSize ? 0 : offset - kNativePageSize;
-    const size_t i = from / kStride;
-    return &records_[i < slots_ ? i : slots_ - 1];
+    const size_t i = offset < sizes_.gap ? 0 : (offset - sizes_.gap) / stride();
+    GuardedBlock& here = records_[i];
+    if (offset < sizes_.gap || i + 1 == slots_ || IsInPages(here, at)) return &here;
+    GuardedBlock& next = records_[i + 1];
+    if (next.state.load(std::memory_order_acquire) == GuardState::kUnused) return &here;
+    if (here.state.load(std::memory_order_acquire) == GuardState::kUnused) return &next;
+    const uintptr_t end = PlaceOf(i) + OpenBytes(here.size.load(std::memory_order_relaxed));
+    return at - end < PlaceOf(i + 1) - at ? &here : &next;
   }
 
-  static GuardVerdict CheckSlack(const GuardedBlock& b) {
+  // By whoever holds the slot kBusy.
+  void NoteMemory(GuardedBlock& b, size_t bytes) {
+    open_.fetch_add(bytes - b.has_memory, std::memory_order_relaxed);
+    b.has_memory = bytes;
+  }
+
+  GuardVerdict CheckSlack(const GuardedBlock& b) const {
     const uintptr_t start = b.address.load(std::memory_order_relaxed);
-    const uintptr_t page = start & ~(kNativePageSize - 1);
-    const uintptr_t end = start + b.size.load(std::memory_order_relaxed);
-    for (uintptr_t at = end; at < page + kNativePageSize; ++at) {
+    const size_t size = b.size.load(std::memory_order_relaxed);
+    const uintptr_t place = PlaceOf(b);
+    for (uintptr_t at = start + size; at < place + OpenBytes(size); ++at) {
       if (*reinterpret_cast<const unsigned char*>(at) != kSlack)
         return {GuardFinding::kBeyondEnd, &b, at};
     }
-    for (uintptr_t at = start; at-- > page;) {
+    for (uintptr_t at = start; at-- > place;) {
       if (*reinterpret_cast<const unsigned char*>(at) != kSlack)
         return {GuardFinding::kBeforeStart, &b, at};
     }
@@ -215,14 +272,16 @@ class GuardPool {
   }
 
   Pages pages_;
+  const GuardSizes sizes_;
   GuardedBlock* records_ = nullptr;
   size_t slots_ = 0;
   std::atomic<uintptr_t> base_{0};
   std::atomic<size_t> next_{0};
   std::atomic<size_t> taken_{0};
   std::atomic<size_t> live_{0};
-  std::atomic<size_t> touched_{0};  // pages that have memory
   std::atomic<size_t> live_bytes_{0};
+  std::atomic<size_t> open_{0};
+  std::atomic<bool> is_dirty_{false};  // what is taken may not be all zeroes
 };
 
 }  // namespace strata

@@ -143,9 +143,12 @@ void SayEvent(const char* what, const BlockEvent& event, const Names& names) {
     Message line;
     line.Text("  #").Number(i).Text(" ").Hex(event.frames[i]);
     const char* name = names.NameOf(event.frames[i]);
-    if (name[0] != '\0') line.Text(" ").Text(name);
     Mapping file;
-    if (names.FileOf(event.frames[i], file)) {
+    const bool in_file = names.FileOf(event.frames[i], file);
+    // Without a symbol the name is the file's build id, which tells nothing that the file does not.
+    const bool tells = strstr(name, "+0x") == nullptr || !in_file || file.deleted;
+    if (name[0] != '\0' && tells) line.Text(" ").Text(name);
+    if (in_file) {
       char path[200];
       const size_t n = std::min(file.path_length, sizeof(path) - 1);
       memcpy(path, file.path, n);

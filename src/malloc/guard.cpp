@@ -11,56 +11,93 @@
 #include "malloc/fast_path.h"
 #include "malloc/own_process.h"
 #include "malloc/runtime.h"
+#include "malloc/sampling.h"
 #include "os/confinement.h"
+#include "os/move_conditions.h"
+#include "os/page_bytes.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 
 namespace strata {
 
 namespace guard_internal {
-constinit ProcessGuards g_pool;
+// Two closed pages between two blocks: what misses one by a page misses the other, too.
+constinit ProcessGuards g_small({kNativePageSize, 2 * kNativePageSize});
+// Places begin at hugepages, so that a block for which the heap would have those has them here.
+constinit ProcessGuards g_large({size_t{32} << 20, kHugePageSize});
 constinit uint32_t g_every = 0;
+constinit std::atomic<int64_t> g_left{0};
 }  // namespace guard_internal
 
-uintptr_t GuardPages::Reserve(size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(p);
+uintptr_t GuardPages::Reserve(size_t bytes, size_t align) {
+  const size_t more = align > kNativePageSize ? align : 0;
+  void* p =
+      mmap(nullptr, bytes + more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? 0 : RoundUp(reinterpret_cast<uintptr_t>(p), align);
 }
 
 bool GuardPages::Open(uintptr_t at, size_t bytes) {
-  return mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE) == 0;
+  void* pages = reinterpret_cast<void*>(at);
+  if (mprotect(pages, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  if (bytes >= kHugePageSize)
+    madvise(pages, bytes, TheRuntime().options.hugepages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return true;
 }
 
 // Its memory goes back: most slots hold freed blocks, and nobody reads those, except a program that
-// goes on after an error. Under a filter that may forbid it the page stays open: the block is free
-// all the same.
+// goes on after an error. That keeps small blocks. Under a filter that may forbid it the page stays
+// open: the block is free all the same.
 bool GuardPages::Close(uintptr_t at, size_t bytes) {
+  void* place = reinterpret_cast<void*>(at);
+  // Page tables and all, by a call that every filter allows.
+  if (bytes != kNativePageSize)
+    return mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+                -1, 0) == place;
   if (!MayOpenFiles()) return false;
-  void* page = reinterpret_cast<void*>(at);
-  return mprotect(page, bytes, PROT_NONE) == 0 &&
+  return mprotect(place, bytes, PROT_NONE) == 0 &&
          TheRuntime().options.on_error != OnError::kIgnore &&
-         madvise(page, bytes, MADV_DONTNEED) == 0;
+         madvise(place, bytes, MADV_DONTNEED) == 0;
 }
 
 namespace {
 
 using guard_internal::g_every;
-
-// Pool and records together take less than a MiB, addresses included.
-constexpr size_t kFewSlots = 64;
-// Somebody is looking for an error.
-constexpr size_t kManySlots = 4096;
-constexpr uint32_t kManyUpTo = 1000;
-// Three system calls, a fault and two stack walks are some microseconds: at the default rate never
-// more often than makes a thousandth of a CPU.
-constexpr uint64_t kLeastGapNs = 5'000'000;
+using guard_internal::g_large;
+using guard_internal::g_left;
+using guard_internal::g_small;
 
 enum class PoolState : uint8_t { kNone, kMaking, kReady, kRefused };
 
-std::atomic<PoolState> g_state{PoolState::kNone};
-std::atomic<int64_t> g_left{0};  // allocations up to the next guarded one
+// Somebody is looking for an error if one in so many blocks is guarded: then there are many slots.
+constexpr uint32_t kManyUpTo = 1000;
+
+struct Pool {
+  ProcessGuards& guards;
+  size_t few_slots;
+  size_t many_slots;
+  std::atomic<PoolState> state{PoolState::kNone};
+};
+
+// By default pages and records together take less than a MiB.
+Pool g_smalls{g_small, 64, 4096};
+// Memory only while a block lives, and 0.5 GiB of addresses (many: 8.5). A slot takes two of the
+// 65,530 mappings that a process may have.
+Pool g_larges{g_large, 16, 256};
+
+// Three system calls, a fault and two stack walks are some microseconds: at the default rate never
+// more often than makes a thousandth of a CPU. The pages of a large block are fresh, and some
+// hundred nanoseconds each: they have a budget of the same size.
+constexpr uint64_t kLeastGapNs = 5'000'000;
+constexpr uint64_t kGapForPageNs = 2'000'000;
+// By default, of all live large blocks: the heap may have free memory for them. Or a 64th of it.
+constexpr size_t kLeastForLarge = size_t{1} << 20;
+
 std::atomic<uint64_t> g_random{0};
 std::atomic<uint64_t> g_not_before{0};
+std::atomic<uint64_t> g_no_large_before{0};
+// Where a turn finds a block that can't be guarded, or comes too early, it waits for one of the
+// next that many in a turn: most blocks need not look at the clock.
+constexpr int64_t kTriesInATurn = 64;
 bool g_by_default = false;
 
 // splitmix64 of a counter.
@@ -79,27 +116,53 @@ int64_t Draw() {
 bool MayGuard() {
   const ThreadState& t = t_state;
   FindInheritedConfinement();
-  return !t.at_work && !t.vforked && MayOpenFiles() && MaySetSignalMask();
+  return !t.unguarded && !t.at_work && !t.vforked && MayOpenFiles() && MaySetSignalMask();
 }
 
-bool PoolIsReady(Runtime& r) {
-  PoolState s = g_state.load(std::memory_order_acquire);
+// Address space is not always free, and on larger pages of the kernel nothing fits.
+bool MayReserveMuch() {
+  return MayCallAnything() && KernelPageBytes() == kNativePageSize && MayMoveMemory();
+}
+
+bool PoolIsReady(Runtime& r, Pool& pool) {
+  PoolState s = pool.state.load(std::memory_order_acquire);
   if (STRATA_LIKELY(s != PoolState::kNone)) return s == PoolState::kReady;
-  if (!g_state.compare_exchange_strong(s, PoolState::kMaking, std::memory_order_acquire))
+  if (!pool.state.compare_exchange_strong(s, PoolState::kMaking, std::memory_order_acquire))
     return false;
-  const size_t slots = g_every <= kManyUpTo ? kManySlots : kFewSlots;
-  const bool made = Guards().Init(r.sample_arena, slots);
+  const size_t slots = g_every <= kManyUpTo ? pool.many_slots : pool.few_slots;
+  const bool made =
+      (&pool == &g_smalls || MayReserveMuch()) && pool.guards.Init(r.sample_arena, slots);
   if (made) InstallGuardHandler();
-  g_state.store(made ? PoolState::kReady : PoolState::kRefused, std::memory_order_release);
+  pool.state.store(made ? PoolState::kReady : PoolState::kRefused, std::memory_order_release);
   return made;
 }
 
-// One of so many bytes ends a stretch.
-int64_t AllocationsIn(size_t stretch, size_t size) {
-  if (size > kMaxClassSize) return 1;
-  const size_t n = stretch / (size < 16 ? 16 : size);
-  return n == 0 ? 1 : static_cast<int64_t>(n);
+// A hard limit is of the heap, which this is not part of.
+bool MayGuardLarge(Runtime& r, size_t size, size_t align) {
+  const PoolState s = g_larges.state.load(std::memory_order_relaxed);
+  if (s == PoolState::kMaking || s == PoolState::kRefused) return false;
+  if (size > g_large.most_bytes() || align > g_large.most_align()) return false;
+  if (r.heap.page_heap().hard_limit() != 0) return false;
+  if (!g_by_default) return true;
+  const size_t share = r.kernel.mapped_end() / 64;
+  return g_large.open_bytes() + size <= (share > kLeastForLarge ? share : kLeastForLarge);
 }
+
+// At the default rate: whether it is time for one more, which is noted.
+bool TakeTurn(Runtime& r, size_t size, bool large) {
+  const uint64_t now = r.kernel.NowNs();
+  if (now < g_not_before.load(std::memory_order_relaxed)) return false;
+  if (large) {
+    if (now < g_no_large_before.load(std::memory_order_relaxed)) return false;
+    const uint64_t pages = size / kNativePageSize + 1;
+    g_no_large_before.store(now + pages * kGapForPageNs, std::memory_order_relaxed);
+  }
+  g_not_before.store(now + kLeastGapNs, std::memory_order_relaxed);
+  return true;
+}
+
+// p lies in one.
+ProcessGuards& PoolOf(const void* p) { return g_small.Owns(p) ? g_small : g_large; }
 
 MemoryErrorKind KindOf(GuardFinding finding) {
   switch (finding) {
@@ -131,14 +194,6 @@ MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed) {
 
 }  // namespace
 
-Stretches StretchesForGuards() {
-  if (STRATA_LIKELY(g_every == 0)) return Stretches::kAllowed;
-  if (g_every <= kEachIsSeen) return Stretches::kNone;
-  // At the most as many as lie between two guarded ones, of the smallest size.
-  const size_t most = size_t{g_every} * 16;
-  return most < kMaxClassSize ? static_cast<Stretches>(most) : Stretches::kAllowed;
-}
-
 void StartGuards(const Options& options, uint64_t seed) {
   g_every = options.guard_every;
   g_by_default = !options.says_guard;
@@ -150,28 +205,33 @@ void KeepStacksWhole() {
   if (MayOpenFiles() && UnwindTablesStale()) OnSideStack([] { RefreshUnwindTables(); });
 }
 
-void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
-  if (g_every == 0) return nullptr;
-  const int64_t n = what == StandsFor::kItself
-                        ? 1
-                        : AllocationsIn(static_cast<size_t>(StretchesForGuards()), size);
-  if (g_left.fetch_sub(n, std::memory_order_relaxed) > n) return nullptr;
-  if (size > ProcessGuards::kMostBytes || align > kNativePageSize || !MayGuard()) return nullptr;
-  if (g_by_default) {
-    const uint64_t now = r.kernel.NowNs();
-    if (now < g_not_before.load(std::memory_order_relaxed)) return nullptr;
-    g_not_before.store(now + kLeastGapNs, std::memory_order_relaxed);
-  }
-  g_left.store(Draw(), std::memory_order_relaxed);
+void* guard_internal::GuardNow(Runtime& r, size_t size, size_t align) {
+  const bool large = size > g_small.most_bytes() || align > g_small.most_align();
+  const bool may = MayGuard() && (!large || MayGuardLarge(r, size, align)) &&
+                   (!g_by_default || TakeTurn(r, size, large));
+  g_left.store(may ? Draw() : g_every / kTriesInATurn + 1, std::memory_order_relaxed);
+  if (!may) return nullptr;
   const ErrnoKeeper keep;
-  if (!PoolIsReady(r)) return nullptr;
+  Pool& pool = large ? g_larges : g_smalls;
+  if (!PoolIsReady(r, pool)) return nullptr;
   if (!g_by_default) KeepStacksWhole();
   const BlockEvent event = CurrentEvent();
-  return Guards().Take(size, align < 16 ? 16 : align, static_cast<uint32_t>(Random() >> 32), event);
+  return pool.guards.Take(size, align < 16 ? 16 : align, static_cast<uint32_t>(Random() >> 32),
+                          event);
 }
 
+void* TakeGuardedZeroed(Runtime& r, size_t size) {
+  void* p = TakeGuarded(r, size, 1, StandsFor::kItself);
+  if (p != nullptr && !g_large.GivesZeroes()) memset(p, 0, size);
+  return p;
+}
+
+size_t SizeOfGuarded(const void* p) { return PoolOf(p).SizeOf(p); }
+
 void FreeGuarded(void* p) {
-  const GuardVerdict verdict = Guards().Free(p, CurrentEvent());
+  ProcessGuards& guards = PoolOf(p);
+  if (&guards == &g_large) SampleFreed(TheRuntime(), p);
+  const GuardVerdict verdict = guards.Free(p, CurrentEvent());
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
   const bool changed =
       verdict.finding == GuardFinding::kBeyondEnd || verdict.finding == GuardFinding::kBeforeStart;
@@ -179,10 +239,10 @@ void FreeGuarded(void* p) {
 }
 
 void* ReallocateGuarded(void* p, size_t size) {
-  const size_t old_size = Guards().SizeOf(p);
-  if (old_size == 0 && Guards().Explain(reinterpret_cast<uintptr_t>(p)).block != nullptr) {
+  const size_t old_size = SizeOfGuarded(p);
+  GuardVerdict v = PoolOf(p).Explain(reinterpret_cast<uintptr_t>(p));
+  if (old_size == 0 && v.block != nullptr) {
     // An empty block is one, too.
-    GuardVerdict v = Guards().Explain(reinterpret_cast<uintptr_t>(p));
     const auto at = reinterpret_cast<uintptr_t>(p);
     const bool is_start = v.block->address.load(std::memory_order_relaxed) == at;
     if (!is_start || v.block->state.load(std::memory_order_acquire) != GuardState::kLive) {
@@ -200,11 +260,14 @@ void* ReallocateGuarded(void* p, size_t size) {
 }
 
 bool SayGuardFault(uintptr_t at, Noticed access) {
-  if (!Guards().Owns(reinterpret_cast<void*>(at))) return false;
-  const GuardVerdict verdict = Guards().Explain(at);
+  const void* p = reinterpret_cast<void*>(at);
+  if (!IsGuarded(p)) return false;
+  const GuardVerdict verdict = PoolOf(p).Explain(at);
   if (verdict.finding == GuardFinding::kNone) return false;
   SayMemoryError(ErrorOf(verdict, access));
   return true;
 }
+
+void ForgiveGuardFault(uintptr_t at) { PoolOf(reinterpret_cast<void*>(at)).Forgive(at); }
 
 }  // namespace strata

@@ -20,6 +20,7 @@ namespace strata {
 namespace {
 
 struct sigaction g_before;
+std::atomic<bool> g_installed{false};
 
 bool HandlesItself(const struct sigaction& a) {
   if ((a.sa_flags & SA_SIGINFO) != 0) return a.sa_sigaction != nullptr;
@@ -56,7 +57,7 @@ void Handle(int signal, siginfo_t* info, void* context) {
   if (info->si_code == SEGV_ACCERR) {
     if (SayGuardFault(at, WasWrite(context) ? Noticed::kWrite : Noticed::kRead) &&
         TheRuntime().options.on_error == OnError::kIgnore) {
-      Guards().Forgive(at);
+      ForgiveGuardFault(at);
       return;
     }
   }
@@ -66,6 +67,8 @@ void Handle(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void InstallGuardHandler() {
+  // Ours must not become the one before.
+  if (g_installed.exchange(true, std::memory_order_relaxed)) return;
   if (sigaction(SIGSEGV, nullptr, &g_before) != 0) return;
   struct sigaction ours{};
   ours.sa_sigaction = Handle;

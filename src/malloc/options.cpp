@@ -222,7 +222,7 @@ constexpr OptionRow kTable[] = {
        return true;
      }},
     {"GUARD", "1/N|on|off", "on (1/10000, at most 200 a second)",
-     "put one of N small blocks between guard pages, which find use after free and overflow",
+     "put one of N blocks between guard pages, which find use after free and overflow",
      [](const char* v, Options& o) {
        bool on = false;
        uint64_t n = 0;

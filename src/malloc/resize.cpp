@@ -26,7 +26,7 @@ STRATA_NOINLINE size_t UsableSizeSlow(void* p) {
   if (Checks() && offset < r.kernel.mapped_end()) {
     if (const size_t size = SizeChecked(p)) return size;
   }
-  if (offset >= r.kernel.mapped_end()) return Guards().Owns(p) ? Guards().SizeOf(p) : 0;
+  if (offset >= r.kernel.mapped_end()) return IsGuarded(p) ? SizeOfGuarded(p) : 0;
   const SizeClass c = r.heap.page_map().ClassOf(PageId(offset >> kPageShift));
   if (const Span* span = c == kDividedPage ? nullptr : r.heap.large().At(p))
     return span->block_bytes();
@@ -158,7 +158,7 @@ void* MoveUnsampled(void* from, SizeClass c, size_t size) {
 
 void* Reallocate(void* p, size_t size) {
   if (p == nullptr) return Allocate(size);
-  if (Checks() && !IsEarly(p) && !Guards().Owns(p)) return ReallocateChecked(p, size);
+  if (Checks() && !IsEarly(p) && !IsGuarded(p)) return ReallocateChecked(p, size);
   // The commonest cases, of strings and vectors that grow by little.
   if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
     if (STRATA_UNLIKELY(!ExpectNotFreed(TheRuntime(), p, c))) return OutOfMemory();
@@ -173,7 +173,7 @@ void* Reallocate(void* p, size_t size) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
   }
   if (!ExpectIfSmall(p)) return OutOfMemory();
-  if (STRATA_UNLIKELY(Guards().Owns(p)))
+  if (STRATA_UNLIKELY(IsGuarded(p)))
     return size > kMaxRequest ? OutOfMemory() : ReallocateGuarded(p, size);
   if (size == 0) {
     Free(p);

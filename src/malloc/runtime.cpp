@@ -135,7 +135,7 @@ Runtime::Runtime(const Options& o)
       thread_cache_limit(o.cpu_cache_bytes),
       heap((kernel.Init(DefaultWindow(), AdviceOf(o), arena, PageMap::kBytesAPage), kernel), arena,
            HeapOptions(o), HandleBadFree, TiersOf(o)),
-      sampler(heap.page_map(), kernel.base(), sample_arena) {
+      sampler(heap.page_map(), kernel.base(), BytesOf(kernel.window()), sample_arena) {
   freed_mark = MarkOf(kernel.secret());
   sampler.SetInterval(o.sample_interval);
 }

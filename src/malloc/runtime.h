@@ -71,7 +71,8 @@ struct ThreadState {
   // allocations go there because its stretch is 0 as long as this is null.
   void* slabs = nullptr;
   [[no_unique_address]] SampleCountdown countdown;  // the next three lie in its padding
-  uint32_t number : 28 = 0;           // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t number : 27 = 0;           // among all threads that ever had a sample drawn; 0: none yet
+  uint32_t unguarded : 1 = 0;         // NoGuards
   uint32_t at_work : 1 = 0;           // does the library's own work now
   uint32_t cache_ended : 1 = 0;       // the thread is ending: go without a cache
   uint32_t starts_no_thread : 1 = 0;  // NoThreadStart

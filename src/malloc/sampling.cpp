@@ -19,7 +19,7 @@ std::atomic<uint32_t> g_threads{0};
 // By the process's seed and the thread's number, which also tells threads apart that lived one
 // after the other in the same memory.
 void SeedThread(const Runtime& r, ThreadState& t) {
-  t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x0fffffff;
+  t.number = (g_threads.fetch_add(1, std::memory_order_relaxed) + 1) & 0x07ffffff;
   t.countdown.Seed(r.kernel.sampling_seed() + t.number);
 }
 

@@ -20,7 +20,7 @@
 #include "malloc/sampling.h"
 #include "malloc/slow_path.h"
 #include "malloc/stand_down.h"
-#include "malloc/unguarded_path.h"
+#include "malloc/stretch_end.h"
 #include "os/side_stack.h"
 
 namespace strata {
@@ -136,7 +136,7 @@ void FreeLarge(Runtime& r, void* p, SizeClass entry) {
 // A block of libc's own heap, from before this library took over malloc (it was loaded late, with
 // its symbols made global), goes back to libc. Anything else that is not ours is an error.
 void FreeForeign(void* p) {
-  if (Guards().Owns(p)) return FreeGuarded(p);
+  if (IsGuarded(p)) return FreeGuarded(p);
   bool libcs = false;
   OnSideStack([&] { libcs = IsInDataSegmentHeap(p); });
   if (libcs) return FreeByLibc(p);
@@ -170,14 +170,17 @@ bool ExpectIfSmall(void* p) {
 
 namespace {
 
+// A sample lies where it would have, so that the profiles tell of the heap as it is. But most
+// blocks of some MiB are samples, and each has its pages to itself.
+bool MayBeGuarded(size_t size, bool sampled) { return !sampled || size > kMaxClassSize; }
+
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
   if (Checks()) return AllocateChecked(size, 1);
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
-  // A sample lies where it would have, so that the profiles tell of the heap as it is.
-  if (void* p = sampled ? nullptr : TakeGuarded(TheRuntime(), size, 1, what)) return p;
-  void* p = AllocateSlowOf(size, c);
+  void* p = MayBeGuarded(size, sampled) ? TakeGuarded(TheRuntime(), size, 1, what) : nullptr;
+  if (p == nullptr) p = AllocateSlowOf(size, c);
   if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
   return SampleTaken(TheRuntime(), p, size, site);
 }
@@ -199,6 +202,12 @@ STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
 
 STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
   return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
+}
+
+// Of bytes that are counted.
+STRATA_NOINLINE void* AllocateAtTurn(size_t size) {
+  void* p = guard_internal::GuardNow(TheRuntime(), size, 1);
+  return p != nullptr ? p : AllocateSlow(size);
 }
 
 // A thread with a cache of its own, as a rule.
@@ -237,7 +246,8 @@ void* AllocatePastStretch(size_t size, const void* caller) {
   t.countdown.stretch = stretch;
   // In a handler whose thread was about to come here itself: what that adds back is not counted.
   if (STRATA_UNLIKELY(static_cast<ptrdiff_t>(stretch) < 0)) return AllocateSlow(size);
-  if (CountsUnguarded(t, size)) {
+  if (OnlyCounts(t, size)) {
+    if (STRATA_UNLIKELY(IsGuardsTurn(size, StandsFor::kStretch))) return AllocateAtTurn(size);
     const SizeClass c = ClassOfSize(size);
     void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, c);
     if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
@@ -286,7 +296,9 @@ void* AllocateAligned(size_t size, size_t align) {
   const bool at_end = t_state.countdown.stretch <= size;
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytes(size);
-  if (void* p = at_end && !sampled ? TakeGuarded(r, size, align, what) : nullptr) return p;
+  if (at_end && MayBeGuarded(size, sampled)) {
+    if (void* p = TakeGuarded(r, size, align, what)) return sampled ? SampleTaken(r, p, size) : p;
+  }
   const SizeClass c = align <= kPageSize ? LeanClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
@@ -342,11 +354,13 @@ void* AllocateZeroed(size_t count, size_t size) {
     void* p = AllocateInScope(bytes);
     return p == nullptr ? nullptr : __builtin_memset(p, 0, bytes);
   }
+  Runtime& r = TheRuntime();
   const bool sampled = CountBytes(bytes);
-  const LargeBlock block = TakeLarge(TheRuntime(), bytes, 1);
+  if (void* p = TakeGuardedZeroed(r, bytes)) return sampled ? SampleTaken(r, p, bytes) : p;
+  const LargeBlock block = TakeLarge(r, bytes, 1);
   if (block.address == nullptr) return OutOfMemory();
   if (!block.zeroed) __builtin_memset(block.address, 0, bytes);
-  if (STRATA_UNLIKELY(sampled)) SampleTaken(TheRuntime(), block.address, bytes);
+  if (STRATA_UNLIKELY(sampled)) SampleTaken(r, block.address, bytes);
   TendBackground();
   RelieveMemoryIfNeeded();
   PayForGrowthIfDue();

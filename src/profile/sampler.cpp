@@ -287,7 +287,7 @@ void Sampler::Link(LiveSample* s, uintptr_t address) {
   s->address.store(address, std::memory_order_release);
   s->next.store(bucket.load(std::memory_order_relaxed), std::memory_order_release);
   bucket.store(s, std::memory_order_release);
-  pages_.SetSampled(PageOf(address));
+  if (HasPage(address)) pages_.SetSampled(PageOf(address));
 }
 
 // Takes the sample out of its bucket, and the flag off its page if it was the last there.
@@ -309,6 +309,7 @@ LiveSample* Sampler::Unlink(uintptr_t address) {
   }
   if (found == nullptr) return nullptr;
   found->address.store(0, std::memory_order_release);
+  if (!HasPage(address)) return found;
   const Span* span = pages_.SpanOf(PageOf(address));
   const bool stays = span != nullptr && span->is_grouped();
   if (!others && !stays) pages_.ClearSampled(PageOf(address));

@@ -112,8 +112,9 @@ class Sampler {
   // sizes.
   static constexpr size_t kOverflowRows = 512;
 
-  Sampler(PageMap& pages, uintptr_t base, MetadataArena& arena)
-      : pages_(pages), base_(base), arena_(arena), contexts_(arena) {}
+  // The pages are those of so many bytes from `base` on; a block elsewhere has no page to flag.
+  Sampler(PageMap& pages, uintptr_t base, size_t window, MetadataArena& arena)
+      : pages_(pages), base_(base), window_(window), arena_(arena), contexts_(arena) {}
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
@@ -143,7 +144,7 @@ class Sampler {
             double* weight = nullptr) STRATA_EXCLUDES(lock_);
 
   // False if the block at this address is surely not sampled. True if it is, and now and then
-  // otherwise: when it can't be told without the lock. For blocks on flagged pages.
+  // otherwise: when it can't be told without the lock. For blocks on flagged pages or on none.
   bool MayHold(uintptr_t address) const;
 
   // So many different stacks came that there is no room for as many more. Once true it stays so.
@@ -195,6 +196,7 @@ class Sampler {
   // The thread holds the lock, and not for a fork, in which it passes: what it does now is a signal
   // handler's, and must not wait.
   bool IsInterrupted() const { return lock_.HeldByThisThread() && !Lock::ThisThreadForks(); }
+  bool HasPage(uintptr_t address) const { return address - base_ < window_; }
   PageId PageOf(uintptr_t address) const { return PageId((address - base_) >> kPageShift); }
   SampleRow* RowFor(StackContext* context, size_t size) STRATA_REQUIRES(lock_);
   SampleRow* FindRow(StackContext* context, size_t bytes) const STRATA_REQUIRES(lock_);
@@ -211,6 +213,7 @@ class Sampler {
 
   PageMap& pages_;
   const uintptr_t base_;
+  const size_t window_;
   MetadataArena& arena_;
   std::atomic<uint64_t> rate_{0};
   mutable Lock lock_{LockRank::kSampler};

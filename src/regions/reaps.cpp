@@ -14,6 +14,7 @@
 #include "malloc/checked.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
+#include "malloc/guard.h"
 #include "malloc/price.h"
 #include "malloc/runtime.h"
 #include "malloc/slow_path.h"
@@ -85,6 +86,7 @@ void* ReapChunks::allocate(size_t size) { return allocate_for(nullptr, size); }
 
 void* ReapChunks::allocate_for(void* reap, size_t size) {
   const OutOfScope out;
+  const NoGuards on_its_pages;
   const Placement placement = PlacementFor(reap);
   // A large block in it is one object of the program's, and lies where those do.
   const bool placed = placement != Placement() && size >= kLeastPlaced && size <= kMaxClassSize;

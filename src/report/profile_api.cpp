@@ -9,6 +9,7 @@
 
 #include "base/errno_keeper.h"
 #include "heaps/pinned_at.h"
+#include "malloc/guard.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
 #include "profile/stack_walk.h"
@@ -58,6 +59,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   header.scripts = &TheScriptFrames();
   PprofWriter writer(fd, shape.types, shape.types_n, header);
   PinnedBytesOf pinned{[](void* heap, uintptr_t address) {
+                         if (IsGuarded(reinterpret_cast<void*>(address))) return PinnedBytes{};
                          return PinnedAt(*static_cast<ProcessHeap*>(heap), address);
                        },
                        &r.heap};

@@ -125,6 +125,21 @@ void CollectGroups(Runtime& r, GroupStats& out) {
   }
 }
 
+// Those of small blocks count as metadata, with their pages. Large ones are live blocks like
+// others, though they are on no page of the heap.
+void CollectGuards(HeapStats& out) {
+  const ProcessGuards& small = SmallGuards();
+  const ProcessGuards& large = LargeGuards();
+  out.guard = {GuardEvery(),
+               small.slots() + large.slots(),
+               small.taken() + large.taken(),
+               small.live() + large.live(),
+               small.live_bytes() + large.live_bytes(),
+               MemoryErrors()};
+  out.live += large.live_bytes();
+  out.internal_slack += Sub(large.open_bytes(), large.live_bytes());
+}
+
 void CollectAll(HeapStats& out) {
   Runtime& r = TheRuntime();
   out.cache_mode = CacheModeName();
@@ -165,9 +180,7 @@ void CollectAll(HeapStats& out) {
   out.background_ticks = background.ticks;
   out.background_released = background.released_bytes;
   out.sampler = r.sampler.Stats();
-  const ProcessGuards& guards = Guards();
-  out.guard = {GuardEvery(),  guards.slots(),      guards.taken(),
-               guards.live(), guards.live_bytes(), MemoryErrors()};
+  CollectGuards(out);
   const LearningStats learning = StatsOfLearning();
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;
@@ -240,7 +253,12 @@ void CollectStats(HeapStats& out) {
   out.page_heap_free = seen.free;
   out.untouched = Sub(seen.in_use_absent, out.page_heap.filler.in_use_released);
   out.released = Sub(Sub(out.mapped, out.resident_heap), out.untouched);
-  out.metadata = ResidentMetadata() + Guards().touched_bytes() + UnwindTableBytes() +
+  LargeGuards().VisitLive([&out](uintptr_t start, size_t bytes) {
+    const size_t resident = ResidentBytes(start, bytes);
+    out.resident_heap += resident;
+    out.untouched += bytes - resident;
+  });
+  out.metadata = ResidentMetadata() + SmallGuards().open_bytes() + UnwindTableBytes() +
                  r.kernel.ResidentSideArrays() +
                  ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),
                                RoundUp(sizeof(Runtime), kNativePageSize));

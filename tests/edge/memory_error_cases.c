@@ -222,6 +222,55 @@ CASE(use_after_realloc) {
   free(g_kept[0]);
   Churn(64, 4000);
 }
+// The same of large blocks.
+CASE(overflow_1_of_100001) {
+  char* p = New(100001);
+  Write(p + 100001, 1);
+  free(p);
+}
+CASE(overflow_page_of_1MiB) {
+  char* p = New(1 << 20);
+  Write(p + (1 << 20) + 4096, 1);
+  free(p);
+}
+CASE(overflow_of_large_realloc) {
+  char* p = (char*)HidePointer(realloc(New(300000), 500000));
+  Write(p + 500000, 1);
+  free(p);
+}
+CASE(overflow_of_large_calloc) {
+  char* p = (char*)HidePointer(calloc(3, 100000));
+  Write(p + 300000, 1);
+  free(p);
+}
+CASE(overflow_of_large_aligned) {
+  char* p = (char*)HidePointer(aligned_alloc(1 << 21, 3 << 20));
+  CHECK(p != NULL && (uintptr_t)p % (1 << 21) == 0);
+  Write(p + (3 << 20), 1);
+  free(p);
+}
+CASE(underflow_8_of_300000) {
+  char* p = New(300000);
+  Write(p - 8, 8);
+  free(p);
+}
+CASE(use_after_free_write_100000) {
+  char* p = New(100000);
+  free(p);
+  Write((char*)HidePointer(p) + 50000, 8);
+}
+CASE(use_after_free_read_1MiB) {
+  char* p = New(1 << 20);
+  Write(p, 1 << 20);
+  free(p);
+  g_kept[1] = (void*)(uintptr_t)*((volatile unsigned char*)HidePointer(p) + 5000);
+}
+CASE(use_after_large_realloc) {
+  char* p = New(300000);
+  g_kept[0] = realloc(p, 500000);
+  Write((char*)HidePointer(p) + 32, 4);
+  free(g_kept[0]);
+}
 CASE(overflow_never_freed) {
   char* p = New(40);
   Write(p + 40, 8);
@@ -258,14 +307,14 @@ CASE(ok_contents) {
     free(p);
   }
 }
-CASE(ok_fork) {
-  char* p = New(100);
-  memset(p, 7, 100);
+static void ForkWith(size_t size) {
+  char* p = New(size);
+  memset(p, 7, size);
   for (int i = 0; i < 20; ++i) {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      CHECK(p[99] == 7);
+      CHECK(p[size - 1] == 7);
       free(p);
       Churn(100, 50);
       _exit(0);
@@ -273,7 +322,34 @@ CASE(ok_fork) {
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
   }
+  CHECK(p[0] == 7 && p[size - 1] == 7);
   free(p);
+}
+CASE(ok_fork) {
+  ForkWith(100);
+  ForkWith(300000);
+}
+// Each takes the place of one that was full of something else.
+CASE(ok_large) {
+  for (int i = 0; i < 200; ++i) {
+    const size_t size = 270000 + (size_t)(i % 7) * 50000;
+    unsigned char* p = (unsigned char*)calloc(size, 1);
+    CHECK(p != NULL && (uintptr_t)p % 16 == 0 && malloc_usable_size(p) >= size);
+    for (size_t at = 0; at < size; at += 1000) CHECK_AT(p[at] == 0, at);
+    CHECK(p[size - 1] == 0);
+    memset(p, i | 1, size);
+    p = (unsigned char*)realloc(p, 2 * size);
+    CHECK(p != NULL && p[0] == (unsigned char)(i | 1) && p[size - 1] == p[0]);
+    p = (unsigned char*)realloc(p, size / 2);
+    CHECK(p != NULL && p[size / 2 - 1] == (unsigned char)(i | 1));
+    g_kept[i % 40] = (free(g_kept[i % 40]), p);
+  }
+  for (size_t align = 32; align <= 1 << 22; align *= 2) {
+    char* p = (char*)aligned_alloc(align, align < 300000 ? 300000 / align * align : align);
+    CHECK_AT(p != NULL && (uintptr_t)p % align == 0, align);
+    memset(p, 1, 100000);
+    free(p);
+  }
 }
 static void* ChurnAll(void* seed) {
   unsigned state = (unsigned)(uintptr_t)seed;
@@ -307,6 +383,45 @@ CASE(pages_of_freed_blocks) {
     pages += mincore(page, 4096, &present) == 0 && (present & 1) != 0;
   }
   printf("%d\n", pages);
+}
+
+// Says how many pages have memory and how many mappings there are more than before, when 200 large
+// blocks live and when they are freed.
+static size_t Mappings(void) {
+  char line[4096];
+  size_t n = 0;
+  FILE* file = fopen("/proc/self/maps", "r");
+  CHECK(file != NULL);
+  while (fgets(line, sizeof line, file) != NULL) ++n;
+  fclose(file);
+  return n;
+}
+CASE(large_blocks) {
+  enum { kBlocks = 200, kSize = 100000 };
+  free(malloc(kSize));
+  const size_t before = Mappings();
+  for (int i = 0; i < kBlocks; ++i) memset(g_kept[i] = malloc(kSize), 1, kSize);
+  printf("%zd ", (ssize_t)(Mappings() - before));
+  for (int i = 0; i < kBlocks; ++i) free(g_kept[i]);
+  int pages = 0;
+  for (int i = 0; i < kBlocks; ++i) {
+    unsigned char present[kSize / 4096] = {0};
+    void* start = (void*)((uintptr_t)g_kept[i] & ~(uintptr_t)4095);
+    if (mincore(start, sizeof present * 4096, present) != 0) continue;
+    for (size_t k = 0; k < sizeof present; ++k) pages += present[k] & 1;
+  }
+  printf("%d %zd\n", pages, (ssize_t)(Mappings() - before));
+}
+CASE(large_by_turns) {
+  for (int i = 0; i < 100000; ++i) free(HidePointer(malloc(100000)));
+}
+// Touched, and live at the end.
+CASE(large_at_exit) { memset(g_kept[0] = malloc(16 << 20), 1, 16 << 20); }
+// As many MiB as there are for it.
+CASE(large_until_null) {
+  int n = 0;
+  while (n < 512 && (g_kept[n] = malloc(1 << 20)) != NULL) memset(g_kept[n++], 1, 1 << 20);
+  printf("%d\n", n);
 }
 
 // An error in a signal handler that interrupts the allocator at work, often with a lock of its own:

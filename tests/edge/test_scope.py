@@ -54,9 +54,11 @@ def test_an_end_beside_allocations_breaks_nothing(lab: Lab, end: str) -> None:
     assert result.strata_lines() == result.stderr.splitlines(), result.explain()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, "guarded"])
 def test_cxx(lab: Lab, mode: str) -> None:
-    lab.run(lab.build_linked(HERE / "scope_cases.cpp"), env=MODES[mode], preload=False).silent()
+    """Where every block of the program's is guarded, what a scope takes still lies in the heap."""
+    env = (MODES | {"guarded": {"STRATA_GUARD": "1/1"}})[mode]
+    lab.run(lab.build_linked(HERE / "scope_cases.cpp"), env=env, preload=False).silent()
 
 
 @pytest.mark.parametrize("page", ["scope", "reap"])

@@ -2,9 +2,9 @@
 #include "heaps/guard_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 
-#include <map>
+#include <set>
 #include <vector>
 
 #include "../hugepage/test_arena.h"
@@ -14,9 +14,10 @@ namespace {
 
 // Real memory, which stays open to the test.
 struct Account {
-  std::map<uintptr_t, bool> open;
+  std::set<uintptr_t> open;  // native pages
   uintptr_t start = 0;
   size_t bytes = 0;
+  size_t align = 0;
   bool refuse_open = false;
   bool keep_memory = false;
 };
@@ -24,22 +25,26 @@ struct Account {
 struct FakePages {
   Account* account = nullptr;
 
-  uintptr_t Reserve(size_t bytes) {
+  uintptr_t Reserve(size_t bytes, size_t align) {
     if (account == nullptr) return 0;
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* p = nullptr;
+    if (posix_memalign(&p, align, bytes) != 0) return 0;
     account->start = reinterpret_cast<uintptr_t>(p);
     account->bytes = bytes;
+    account->align = align;
     return account->start;
   }
   bool Open(uintptr_t at, size_t bytes) {
     EXPECT_EQ(at % kNativePageSize, 0u);
-    EXPECT_EQ(bytes, kNativePageSize);
+    EXPECT_EQ(bytes % kNativePageSize, 0u);
     if (account->refuse_open) return false;
-    account->open[at] = true;
+    for (size_t i = 0; i < bytes; i += kNativePageSize) account->open.insert(at + i);
     return true;
   }
-  bool Close(uintptr_t at, size_t) {
-    account->open[at] = false;
+  bool Close(uintptr_t at, size_t bytes) {
+    EXPECT_GE(at, account->start);
+    EXPECT_LE(at + bytes, account->start + account->bytes);
+    for (size_t i = 0; i < bytes; i += kNativePageSize) account->open.erase(at + i);
     return !account->keep_memory;
   }
 };
@@ -47,14 +52,17 @@ struct FakePages {
 class GuardPoolTest : public testing::Test {
  protected:
   static constexpr size_t kSlots = 8;
-  GuardPoolTest() : pool_(FakePages{&account_}) { EXPECT_TRUE(pool_.Init(arena_.arena(), kSlots)); }
-  ~GuardPoolTest() override { munmap(reinterpret_cast<void*>(account_.start), account_.bytes); }
+  explicit GuardPoolTest(GuardSizes sizes = {kNativePageSize, 2 * kNativePageSize})
+      : pool_(sizes, FakePages{&account_}) {
+    EXPECT_TRUE(pool_.Init(arena_.arena(), kSlots));
+  }
+  ~GuardPoolTest() override { free(reinterpret_cast<void*>(account_.start)); }
 
   char* Take(size_t size, size_t align = 16, uint32_t side = 1) {
     return static_cast<char*>(pool_.Take(size, align, side, event_));
   }
-  bool IsOpen(const void* p) {
-    return account_.open[reinterpret_cast<uintptr_t>(p) & ~(kNativePageSize - 1)];
+  bool IsOpen(const void* p) const {
+    return account_.open.contains(reinterpret_cast<uintptr_t>(p) & ~(kNativePageSize - 1));
   }
   GuardVerdict ExplainAt(const char* p) { return pool_.Explain(reinterpret_cast<uintptr_t>(p)); }
 
@@ -62,6 +70,14 @@ class GuardPoolTest : public testing::Test {
   Account account_;
   GuardPool<FakePages> pool_;
   BlockEvent event_{7, 1, {1234}};
+};
+
+// Places of 64 KiB, 16 KiB apart.
+class LargeGuardPoolTest : public GuardPoolTest {
+ protected:
+  static constexpr size_t kMost = 16 * kNativePageSize;
+  static constexpr size_t kGap = 4 * kNativePageSize;
+  LargeGuardPoolTest() : GuardPoolTest({kMost, kGap}) {}
 };
 
 TEST_F(GuardPoolTest, ABlockLiesAtOneEndOfAPageBetweenClosedOnes) {
@@ -102,25 +118,25 @@ TEST_F(GuardPoolTest, GivesNoMoreThanItHasAndTheLongestFreedFirst) {
   EXPECT_EQ(blocks.size(), kSlots);
   EXPECT_EQ(pool_.live(), kSlots);
   EXPECT_EQ(pool_.live_bytes(), 10 * kSlots);
-  EXPECT_EQ(pool_.touched_bytes(), kSlots * kNativePageSize);
+  EXPECT_EQ(pool_.open_bytes(), kSlots * kNativePageSize);
   pool_.Free(blocks[3], event_);
-  EXPECT_EQ(pool_.touched_bytes(), (kSlots - 1) * kNativePageSize);
+  EXPECT_EQ(pool_.open_bytes(), (kSlots - 1) * kNativePageSize);
   EXPECT_EQ(Take(10), blocks[3]);
   for (char* p : blocks) pool_.Free(p, event_);
   EXPECT_EQ(pool_.live(), 0u);
   EXPECT_EQ(pool_.live_bytes(), 0u);
   EXPECT_EQ(pool_.taken(), kSlots + 1);
-  EXPECT_EQ(pool_.touched_bytes(), 0u);
+  EXPECT_EQ(pool_.open_bytes(), 0u);
 }
 
 TEST_F(GuardPoolTest, APageWhoseMemoryStaysCountsOnce) {
   account_.keep_memory = true;
   for (size_t i = 0; i < 2 * kSlots; ++i) pool_.Free(Take(10), event_);
   EXPECT_EQ(pool_.live(), 0u);
-  EXPECT_EQ(pool_.touched_bytes(), kSlots * kNativePageSize);
+  EXPECT_EQ(pool_.open_bytes(), kSlots * kNativePageSize);
   account_.keep_memory = false;
   pool_.Free(Take(10), event_);
-  EXPECT_EQ(pool_.touched_bytes(), (kSlots - 1) * kNativePageSize);
+  EXPECT_EQ(pool_.open_bytes(), (kSlots - 1) * kNativePageSize);
 }
 
 TEST_F(GuardPoolTest, ASecondFreeAndOneInsideAreRefused) {
@@ -183,9 +199,114 @@ TEST_F(GuardPoolTest, ARefusedPageCostsNoSlot) {
   EXPECT_EQ(blocks.size(), kSlots);
 }
 
+TEST_F(GuardPoolTest, WhatIsForgivenIsOpenAndNoLongerZero) {
+  char* p = Take(64);
+  pool_.Free(p, event_);
+  EXPECT_TRUE(pool_.GivesZeroes());
+  pool_.Forgive(reinterpret_cast<uintptr_t>(p) + 8);
+  EXPECT_TRUE(IsOpen(p));
+  EXPECT_FALSE(pool_.GivesZeroes());
+}
+
+TEST_F(LargeGuardPoolTest, ABlockLiesAtOneEndOfItsPages) {
+  EXPECT_EQ(pool_.most_align(), kGap);
+  EXPECT_EQ(account_.start % kGap, 0u);
+  for (const uint32_t side : {0u, 1u}) {
+    for (const size_t size : {size_t{1}, size_t{4097}, size_t{10'000}, kMost - 1, kMost}) {
+      char* p = Take(size, 16, side);
+      ASSERT_NE(p, nullptr);
+      const auto at = reinterpret_cast<uintptr_t>(p);
+      const size_t pages = (size + kNativePageSize - 1) / kNativePageSize;
+      EXPECT_EQ(at % 16, 0u);
+      EXPECT_EQ(account_.open.size(), pages);
+      EXPECT_TRUE(IsOpen(p) && IsOpen(p + size - 1));
+      if (side == 0) {
+        EXPECT_EQ(at % kGap, 0u);
+      } else {
+        EXPECT_LT((kNativePageSize - (at + size) % kNativePageSize) % kNativePageSize, 16u);
+      }
+      EXPECT_EQ(pool_.open_bytes(), pages * kNativePageSize);
+      EXPECT_EQ(pool_.SizeOf(p), size);
+      size_t seen = 0;
+      pool_.VisitLive([&](uintptr_t start, size_t bytes) {
+        EXPECT_EQ(start, at & ~(kNativePageSize - 1));
+        seen += bytes;
+      });
+      EXPECT_EQ(seen, pages * kNativePageSize);
+      EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
+      EXPECT_TRUE(account_.open.empty());
+      EXPECT_EQ(pool_.open_bytes(), 0u);
+    }
+  }
+}
+
+TEST_F(LargeGuardPoolTest, AlignmentIsKeptUpToTheGap) {
+  for (const uint32_t side : {0u, 1u}) {
+    for (size_t align = 16; align <= kGap; align *= 2) {
+      char* p = Take(5000, align, side);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % align, 0u);
+      EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
+    }
+  }
+}
+
+TEST_F(LargeGuardPoolTest, FaultsAreOfTheNearestBlock) {
+  const auto of = [](const GuardVerdict& v) {
+    return reinterpret_cast<char*>(v.block->address.load());
+  };
+  char* p = Take(5 * kNativePageSize);
+  char* q = Take(9000, 16, 0);
+  EXPECT_EQ(ExplainAt(p + 20'000).finding, GuardFinding::kNone);
+  EXPECT_EQ(ExplainAt(p - 1).finding, GuardFinding::kBeforeStart);
+  EXPECT_EQ(of(ExplainAt(p + 5 * kNativePageSize)), p);
+  EXPECT_EQ(ExplainAt(p + 5 * kNativePageSize).finding, GuardFinding::kBeyondEnd);
+  // 15 pages lie between the two.
+  EXPECT_EQ(of(ExplainAt(p + 12 * kNativePageSize)), p);
+  EXPECT_EQ(of(ExplainAt(p + 13 * kNativePageSize)), q);
+  EXPECT_EQ(ExplainAt(q - 1).finding, GuardFinding::kBeforeStart);
+  // Behind it nothing was ever taken.
+  EXPECT_EQ(of(ExplainAt(q + kMost)), q);
+  pool_.Free(p, event_);
+  EXPECT_EQ(ExplainAt(p + 20'000).finding, GuardFinding::kUseAfterFree);
+  EXPECT_EQ(ExplainAt(p + 5 * kNativePageSize).finding, GuardFinding::kBeyondEnd);
+  EXPECT_EQ(pool_.Free(q + 5000, event_).finding, GuardFinding::kNotItsStart);
+}
+
+TEST_F(LargeGuardPoolTest, WhatIsWrittenBesideABlockIsFoundAtItsFree) {
+  char* p = Take(9000, 16, 0);
+  p[12'287] = 1;
+  const GuardVerdict after = pool_.Free(p, event_);
+  EXPECT_EQ(after.finding, GuardFinding::kBeyondEnd);
+  EXPECT_EQ(after.at, reinterpret_cast<uintptr_t>(p + 12'287));
+  char* q = Take(9000);
+  q[-3000] = 1;
+  EXPECT_EQ(pool_.Free(q, event_).finding, GuardFinding::kBeforeStart);
+}
+
+TEST_F(LargeGuardPoolTest, MemoryThatStaysCountsOnce) {
+  account_.keep_memory = true;
+  for (size_t i = 0; i < 2 * kSlots; ++i) pool_.Free(Take(i < kSlots ? kMost : 1), event_);
+  EXPECT_EQ(pool_.open_bytes(), kSlots * kMost);
+  EXPECT_FALSE(pool_.GivesZeroes());
+  account_.keep_memory = false;
+  pool_.Free(Take(1), event_);
+  EXPECT_EQ(pool_.open_bytes(), (kSlots - 1) * kMost);
+}
+
+// One piece of it after the other would cost the kernel a record each.
+TEST_F(LargeGuardPoolTest, AFreedBlockIsForgivenAsAWhole) {
+  char* p = Take(5 * kNativePageSize);
+  pool_.Free(p, event_);
+  pool_.Forgive(reinterpret_cast<uintptr_t>(p) + 2 * kNativePageSize);
+  EXPECT_EQ(account_.open.size(), 5u);
+  EXPECT_TRUE(IsOpen(p));
+  pool_.Forgive(reinterpret_cast<uintptr_t>(p) + 7 * kNativePageSize);
+  EXPECT_EQ(account_.open.size(), 6u);
+}
+
 TEST(GuardPool, WithoutMemoryItOwnsNothing) {
   test::TestArena arena;
-  GuardPool<FakePages> pool;
+  GuardPool<FakePages> pool({kNativePageSize, 2 * kNativePageSize});
   EXPECT_FALSE(pool.Init(arena.arena(), 8));
   EXPECT_FALSE(pool.Owns(&pool));
   EXPECT_EQ(pool.Take(8, 16, 0, {}), nullptr);

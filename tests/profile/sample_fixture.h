@@ -39,7 +39,7 @@ class SampledHeap {
       : entries_(kPages, PageEntry{ClassBits(SizeClass{7}), 0}),
         spans_(kPages),
         arena(MapForTest),
-        sampler(Attached(), kBase, arena) {
+        sampler(Attached(), kBase, kPages * kPageSize, arena) {
     sampler.SetInterval(interval);
     countdown.Seed(seed);
   }

@@ -42,6 +42,23 @@ TEST(Sampler, FlagsThePageWhileASampleLivesThere) {
   EXPECT_EQ(s.dropped, 0u);
 }
 
+// A guarded block lies outside of the heap, where no entry tells of its page.
+TEST(Sampler, ABlockOutsideOfTheHeapFlagsNoPage) {
+  SampledHeap heap(1);
+  const uintptr_t behind = kBase + SampledHeap::kPages * kPageSize, inside = kBase + kPageSize;
+  for (const uintptr_t block : {behind, behind + (uintptr_t{1} << 40), kBase - kPageSize}) {
+    ASSERT_TRUE(heap.Sample(block, 1 << 20, 1));
+    EXPECT_TRUE(heap.sampler.MayHold(block));
+    EXPECT_TRUE(heap.Resize(block, inside, 1 << 20, 1 << 20, 1));
+    EXPECT_TRUE(heap.IsFlagged(inside));
+    EXPECT_TRUE(heap.Resize(inside, block, 1 << 20, 1 << 20, 1));
+    EXPECT_FALSE(heap.IsFlagged(inside));
+    EXPECT_TRUE(heap.Free(block));
+    EXPECT_FALSE(heap.sampler.MayHold(block));
+  }
+  EXPECT_EQ(heap.sampler.Stats().live_samples, 0u);
+}
+
 // The estimates of a known mix: live bytes of each site within 5 % at 10,000 samples a site.
 TEST(Sampler, LiveBytesOfEachSiteAreUnbiased) {
   struct Site {
