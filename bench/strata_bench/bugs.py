@@ -1,4 +1,4 @@
-"""Forty small memory bugs, bench/bugs/bugs.c, under each allocator: how many it notices, by kind,
+"""44 small memory bugs, bench/bugs/bugs.c, under each allocator: how many it notices, by kind,
 and what the same allocator costs a program without bugs."""
 
 from __future__ import annotations

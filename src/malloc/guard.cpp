@@ -230,7 +230,7 @@ size_t SizeOfGuarded(const void* p) { return PoolOf(p).SizeOf(p); }
 
 void FreeGuarded(void* p) {
   ProcessGuards& guards = PoolOf(p);
-  if (&guards == &g_large) SampleFreed(TheRuntime(), p);
+  SampleFreed(TheRuntime(), p);
   const GuardVerdict verdict = guards.Free(p, CurrentEvent());
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
   const bool changed =

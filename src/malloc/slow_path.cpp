@@ -170,16 +170,12 @@ bool ExpectIfSmall(void* p) {
 
 namespace {
 
-// A sample lies where it would have, so that the profiles tell of the heap as it is. But most
-// blocks of some MiB are samples, and each has its pages to itself.
-bool MayBeGuarded(size_t size, bool sampled) { return !sampled || size > kMaxClassSize; }
-
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
   if (Checks()) return AllocateChecked(size, 1);
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
-  void* p = MayBeGuarded(size, sampled) ? TakeGuarded(TheRuntime(), size, 1, what) : nullptr;
+  void* p = TakeGuarded(TheRuntime(), size, 1, what);
   if (p == nullptr) p = AllocateSlowOf(size, c);
   if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
   return SampleTaken(TheRuntime(), p, size, site);
@@ -296,9 +292,8 @@ void* AllocateAligned(size_t size, size_t align) {
   const bool at_end = t_state.countdown.stretch <= size;
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytes(size);
-  if (at_end && MayBeGuarded(size, sampled)) {
-    if (void* p = TakeGuarded(r, size, align, what)) return sampled ? SampleTaken(r, p, size) : p;
-  }
+  if (void* p = at_end ? TakeGuarded(r, size, align, what) : nullptr)
+    return sampled ? SampleTaken(r, p, size) : p;
   const SizeClass c = align <= kPageSize ? LeanClassOfAligned(size, align) : SizeClass::kNone;
   void* p = c != SizeClass::kNone ? AllocateSmall(r, c) : TakeLarge(r, size, align).address;
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();

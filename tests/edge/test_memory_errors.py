@@ -19,8 +19,7 @@ BAD_FREES = DOUBLE + [case for case in CASES if case.startswith(("inside_", "for
 ACCESSES = [case for case in CASES if case.startswith(("overflow_", "underflow_", "use_after_"))]
 RIGHT = [case for case in CASES if case.startswith("ok_")]
 
-# A block that is a sample has no guards: one in some thousands of these runs drew it.
-GUARDED = {"STRATA_GUARD": "1/1", "STRATA_SAMPLE": "0"}
+GUARDED = {"STRATA_GUARD": "1/1"}
 CHECKED = {"STRATA_CHECK": "on", "STRATA_GUARD": "off"}
 MODES = {
     "default": {},
@@ -166,6 +165,13 @@ def metrics(lab: Lab, tmp_path: Path, case: str, env: dict[str, str]) -> dict[st
 
 def test_by_default_a_large_block_has_its_turn(lab: Lab, tmp_path: Path) -> None:
     assert metrics(lab, tmp_path, "large_by_turns", {})["strata_guarded_blocks_total"] >= 1
+
+
+def test_a_sample_may_be_guarded(lab: Lab) -> None:
+    env = GUARDED | {"STRATA_SAMPLE": "1"}
+    for case in ("overflow_8", "use_after_free_write", "use_after_free_write_100000"):
+        result = run(lab, case, env)
+        assert result.returncode in (-signal.SIGSEGV, -signal.SIGABRT), result.explain()
 
 
 @pytest.mark.parametrize("sample", ["0", "64K"])
