@@ -413,7 +413,7 @@ CASE(large_blocks) {
   printf("%d %zd\n", pages, (ssize_t)(Mappings() - before));
 }
 CASE(large_by_turns) {
-  for (int i = 0; i < 100000; ++i) free(HidePointer(malloc(100000)));
+  for (int i = 0; i < 30000; ++i) free(HidePointer(malloc(300000)));
 }
 // Touched, and live at the end.
 CASE(large_at_exit) { memset(g_kept[0] = malloc(16 << 20), 1, 16 << 20); }
