@@ -121,7 +121,7 @@ bool MayGuard() {
 
 // Address space is not always free, and on larger pages of the kernel nothing fits.
 bool MayReserveMuch() {
-  return MayCallAnything() && KernelPageBytes() == kNativePageSize && MayMoveMemory();
+  return MayCallAnything() && KernelPageBytes() == kNativePageSize && IsAddressSpaceFree();
 }
 
 bool PoolIsReady(Runtime& r, Pool& pool) {

@@ -34,9 +34,14 @@ bool IsAnyLocked() {
 
 }  // namespace
 
+bool IsAddressSpaceFree() {
+  const ErrnoKeeper keep;
+  return !IsLimited(RLIMIT_AS) && !IsCommitStrict() && !IsAnyLocked();
+}
+
 bool MayMoveMemory() {
   const ErrnoKeeper keep;
-  return !IsLimited(RLIMIT_AS) && !IsLimited(RLIMIT_DATA) && !IsCommitStrict() && !IsAnyLocked();
+  return !IsLimited(RLIMIT_DATA) && IsAddressSpaceFree();
 }
 
 }  // namespace strata

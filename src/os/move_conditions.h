@@ -1,5 +1,5 @@
-// Whether memory may be moved by page tables (mremap) without anybody noticing. Sits in os, for
-// system_kernel.cpp.
+// Whether memory may be moved by page tables (mremap), or address space be reserved, without
+// anybody noticing. Sits in os, for system_kernel.cpp and malloc/guard.cpp.
 #pragma once
 
 namespace strata {
@@ -9,5 +9,9 @@ namespace strata {
 // Also where memory is locked, which the kernel would unlock in the place that it leaves. Reads
 // files: not with a lock held, and only where any system call is allowed. Keeps errno.
 bool MayMoveMemory();
+
+// False under a limit of address space, where the kernel promises no more memory than there is, and
+// where memory is locked. The same holds for when to call it.
+bool IsAddressSpaceFree();
 
 }  // namespace strata
