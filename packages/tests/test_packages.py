@@ -113,7 +113,7 @@ def test_debian_packages(debian: Path) -> None:
     inside(debian, "apt-get install -qq -y --no-install-recommends /tmp/*.deb")
 
     assert inside(debian, "strata --version").strip() == f"strata {VERSION}"
-    assert f"Strata {VERSION}" in inside(debian, "strata run --stats -- ls / 2>&1")
+    assert f"strata {VERSION}" in inside(debian, "strata run --stats -- ls / 2>&1")
     assert inside(debian, "strata run --heap lea -- echo here").strip() == "here"
     inside(debian, "strata trace -o /tmp/ls.stb -- ls / && strata replay /tmp/ls.stb")
     assert "Usage" in inside(debian, "strata report --help")  # with what it imports
@@ -196,7 +196,7 @@ def test_wheel(tmp_path: Path) -> None:
     run(home / "bin/pip", "install", "-q", wheel)
     strata = home / "bin/strata"
     assert run(strata, "--version").strip() == f"strata {VERSION}"
-    assert f"Strata {VERSION}" in run(strata, "run", "--stats", "--", "ls", "/")
+    assert f"strata {VERSION}" in run(strata, "run", "--stats", "--", "ls", "/")
     shown = run(strata, "run", "--", "sh", "-c", "grep -m1 -o '/[^ ]*libstrata.so' /proc/self/maps")
     assert Path(shown.strip()).is_relative_to(home)
     of_musl = run(strata, "run", "--", compiled("musl-gcc", tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from strata.launch import Outcome, preload_value, resolve, run, without_strata
 from strata.learn.record import Recording
 from strata.library import DEFAULT_HEAP, find_heap, is_for_musl, musl_library
 from strata.settings import check as check_settings
-from strata.terminal import console, say
+from strata.terminal import say
 
 GLIBC = "glibc"  # of --heap: the malloc that the command has without us
 OPTION_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -86,8 +87,6 @@ def check_without_options(
 
 def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
     """Shows what the library wrote at the end of the command, or says why there is nothing."""
-    from strata.stats import load, render
-
     if not path.exists():
         if not expected:
             return  # the reason was reported at the start
@@ -96,14 +95,14 @@ def print_stats(path: Path, outcome: Outcome, expected: bool) -> None:
         else:
             say("no stats: the command ended by _exit, or the library was not loaded into it")
         return
-    try:
-        stats = load(path)
-    except StrataError as error:
-        say(str(error))
+    text = path.read_text(errors="replace")
+    of = re.match(r"strata \S+, pid (\d+)\n", text)
+    if of is None:
+        say("the library's stats are malformed")
         return
-    if stats.pid != outcome.pid:
-        say(f"the command wrote no stats; these are of its child process {stats.pid}")
-    console(stderr=True).print(render(stats))
+    if int(of[1]) != outcome.pid:
+        say(f"the command wrote no stats; these are of its child process {of[1]}")
+    sys.stderr.write(text)
 
 
 def run_command(
@@ -198,7 +197,7 @@ def run_command(
             if any(parse_setting(text)[0] == "STRATA_STATS" for text in set_ or []):
                 raise StrataError("--stats and --set STATS=... cannot be used together")
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="strata-run-"))
-            stats_path = Path(folder, "stats.json")
+            stats_path = Path(folder, "stats.txt")
             environment["STRATA_STATS"] = str(stats_path)
         recording = None
         if learn is not None:

@@ -5,34 +5,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from strata.errors import StrataError
-from strata.files import read_file
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-TOP_CLASSES = 8
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-@dataclass(frozen=True)
-class SizeClass:
-    """One size class: objects live in the program, and those waiting in the three cache levels."""
-
-    size: int
-    live: int
-    cpu: int
-    transfer: int
-    central: int
-    hits: int
-    misses: int
-
-    @property
-    def live_bytes(self) -> int:
-        return self.size * self.live
 
 
 @dataclass(frozen=True)
@@ -42,19 +19,10 @@ class Stats:
     version: str
     pid: int
     cache_mode: str
-    thp_mode: str
     bytes: dict[str, int]
     coverage: float
-    cache_hits: int
     cache_misses: int
-    background_released: int
-    classes: list[SizeClass]
     occupancy: list[tuple[int, int]]  # (used, resident) 8 KiB pages of each hugepage
-
-    @property
-    def hit_rate(self) -> float | None:
-        calls = self.cache_hits + self.cache_misses
-        return self.cache_hits / calls if calls else None
 
 
 BYTES = (
@@ -79,21 +47,9 @@ def parse(document: dict[str, Any]) -> Stats:
             version=str(document["strata"]),
             pid=int(document["pid"]),
             cache_mode=str(document["cache_mode"]),
-            thp_mode=str(document["thp_mode"]),
             bytes={name: int(document["bytes"][name]) for name in BYTES},
             coverage=float(document["coverage"]),
-            cache_hits=int(cache["hits"]),
             cache_misses=int(cache["misses_alloc"]) + int(cache["misses_free"]),
-            background_released=int(document["background"]["released_bytes"]),
-            classes=[
-                SizeClass(
-                    *(
-                        int(row[key])
-                        for key in ("size", "live", "cpu", "transfer", "central", "hits", "misses")
-                    )
-                )
-                for row in document["classes"]
-            ],
             occupancy=[(int(row[0]), int(row[1])) for row in document["hugepage_occupancy"]],
         )
     except KeyError as error:
@@ -111,11 +67,6 @@ def loads(data: bytes) -> Stats:
     if not isinstance(document, dict):
         raise StrataError("the library's stats are not a JSON object", 1)
     return parse(document)
-
-
-def load(path: Path) -> Stats:
-    """Stats from a file that the library wrote."""
-    return loads(read_file(path, named_by="no stats:", status=1))
 
 
 def human(count: float) -> str:
@@ -176,58 +127,3 @@ class Watch:
         if before is None or seconds <= before[0]:
             return "-"
         return f"{max(0, misses - before[1]) / (seconds - before[0]):,.0f}"
-
-
-def render(stats: Stats) -> RenderableType:
-    """The summary that `strata run --stats` prints."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    held = stats.bytes
-    summary = Table(box=None, show_header=False, pad_edge=False)
-    summary.add_column(style="bold")
-    summary.add_column(justify="right")
-    summary.add_column(style="dim")
-    for label, value, meaning in (
-        ("cache mode", stats.cache_mode, f"{percent(stats.hit_rate)} of calls hit the cache"),
-        ("live", human(held["live"]), "the program's objects"),
-        ("slack", human(held["internal_slack"]), "rounding up to size classes"),
-        ("caches", human(held["caches"]), "free objects kept at hand"),
-        ("free", human(held["free_resident"]), "free objects and pages still in memory"),
-        ("metadata", human(held["metadata"]), "the allocator's own"),
-        ("untouched", human(-held["untouched"]), "in use but never written: not in memory"),
-        ("resident", human(held["resident"]), f"the sum; {human(held['mapped'])} mapped"),
-        (
-            "released",
-            human(held["released"]),
-            "not in memory: given back or never used;"
-            f" {human(stats.background_released)} in the background so far",
-        ),
-        (
-            "coverage",
-            percent(stats.coverage),
-            f"{human(held['hugepage_backed'])} on hugepages (THP mode {stats.thp_mode})",
-        ),
-    ):
-        summary.add_row(label, value, meaning)
-    title = Text.assemble(
-        (f"Strata {stats.version}", "bold"), f" in process {stats.pid}, at its end"
-    )
-    top = sorted(stats.classes, key=lambda row: row.live_bytes, reverse=True)[:TOP_CLASSES]
-    top = [row for row in top if row.live]
-    if not top:
-        return Group(title, summary)
-    classes = Table(box=None, pad_edge=False, header_style="dim")
-    for header in ("size", "live", "bytes", "cached", "hit rate"):
-        classes.add_column(header, justify="right")
-    for row in top:
-        calls = row.hits + row.misses
-        classes.add_row(
-            human(row.size),
-            f"{row.live:,}",
-            human(row.live_bytes),
-            f"{row.cpu + row.transfer + row.central:,}",
-            percent(row.hits / calls if calls else None),
-        )
-    return Group(title, summary, "", Text("Largest size classes", "bold"), classes)

@@ -34,19 +34,7 @@ static void WriteStats(unsigned long live) {
   snprintf(unfinished, sizeof unfinished, "%s.new", path);
   FILE* file = fopen(unfinished, "w");
   if (file == NULL) return;
-  fprintf(file,
-      "{\"strata\":\"0.0.test\",\"pid\":%d,\"cache_mode\":\"per-cpu (mm_cid)\","
-      "\"thp_mode\":\"madvise\",\"bytes\":{\"live\":%lu,\"internal_slack\":1024,"
-      "\"caches\":4096,\"free_resident\":8192,\"released\":2097152,\"metadata\":65536,"
-      "\"untouched\":2048,"
-      "\"resident\":4194304,\"mapped\":8388608,\"hugepage_backed\":2097152},\"coverage\":0.5,"
-      "\"cache\":{\"hits\":900,\"misses_alloc\":60,\"misses_free\":40},"
-      "\"background\":{\"released_bytes\":4194304},"
-      "\"classes\":[{\"size\":64,\"live\":1000,\"cpu\":10,\"transfer\":5,\"central\":1,"
-      "\"hits\":99,\"misses\":1},{\"size\":4096,\"live\":0,\"cpu\":0,\"transfer\":0,"
-      "\"central\":0,\"hits\":0,\"misses\":0}],"
-      "\"hugepage_occupancy\":[[128,256,\"F\"],[0,0,\"-\"]]}",
-      (int)getpid(), live);
+  fprintf(file, "strata 0.0.test, pid %d\n  live  %lu\n", (int)getpid(), live);
   fclose(file);
   rename(unfinished, path);
 }

@@ -120,7 +120,7 @@ def test_run_measures_the_server(server: Path, built_library: Path, tmp_path: Pa
 
 def run_of(name: str, held: int, live: int) -> Run:
     sizes = {"resident": held * MIB, "live": live * MIB}
-    stats = Stats("0.1.0", 1, "", "", sizes, 0, 0, 0, 0, [], [])
+    stats = Stats("0.1.0", 1, "", sizes, 0, 0, [])
     return Run(
         name,
         [0.0, 1.0, 2.0, 3.0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -313,9 +314,8 @@ def test_stats_are_shown_at_the_end(strata: Runner) -> None:
     # not sh: dash ends by _exit, which runs no destructor
     result = strata("run", "--stats", "--", "grep", "-c", "absent", given="text")
     assert (result.stdout, result.returncode) == ("0\n", 1)
-    for part in ("per-cpu (mm_cid)", "1.00 MiB", "4.00 MiB", "50.0 %", "90.0 %", "99.0 %", "1,000"):
-        assert part in result.stderr
-    assert "4.00 KiB  0" not in result.stderr  # an empty class is no top class
+    # the library's own text, as `strata stats PID` prints it
+    assert re.fullmatch(r"strata 0\.0\.test, pid \d+\n  live  1048576\n", result.stderr)
 
 
 def test_stats_name_a_child_that_wrote_them(strata: Runner) -> None:

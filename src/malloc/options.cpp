@@ -80,7 +80,7 @@ constexpr OptionRow kTable[] = {
      "a set of other options, listed below; those you set yourself count",
      [](const char* v, Options&) { return FindPreset(v) != nullptr; }},
     {"STATS", "exit|PATH|off", "none",
-     "print statistics on stderr at exit, or write them to PATH as JSON",
+     "print statistics on stderr at exit, or write them to PATH as JSON (.txt: text)",
      [](const char* v, Options& o) { return ParsePath(v, o.stats); }},
     {"PROMETHEUS", "PATH|off", "none", "write statistics to PATH for Prometheus; %p is the pid",
      [](const char* v, Options& o) { return ParsePath(v, o.prometheus); }},

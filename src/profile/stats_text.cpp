@@ -6,9 +6,9 @@ namespace strata {
 namespace {
 
 void Line(TextSink& sink, const char* name, size_t bytes, const char* note) {
-  sink.Text("  ").Padded(name, 18).Mebibytes(bytes);
-  if (*note != '\0') sink.Text("   ").Text(note);
-  sink.Char('\n');
+  char size[32];
+  TextSink(size, sizeof(size)).Size(bytes).Finish();
+  sink.Text("  ").Padded(name, 18).Padded(size, 12).Text(note).Char('\n');
 }
 
 void WriteClassTable(const HeapStats& s, TextSink& sink) {
@@ -38,11 +38,11 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
   sink.Text("  filler            ")
       .Number(p.filler.hugepages)
       .Text(" hugepages: ")
-      .Mebibytes(p.filler.used)
+      .Size(p.filler.used)
       .Text(" used, ")
-      .Mebibytes(p.filler.free)
+      .Size(p.filler.free)
       .Text(" free, ")
-      .Mebibytes(p.filler.released)
+      .Size(p.filler.released)
       .Text(" released\n");
   sink.Text("  huge cache        ")
       .Number(p.cache.hugepages)
@@ -51,7 +51,7 @@ void WritePageHeap(const PageHeapStats& p, TextSink& sink) {
       .Text("; regions ")
       .Number(p.region.regions)
       .Text("; large ")
-      .Mebibytes(p.large)
+      .Size(p.large)
       .Char('\n');
 }
 
@@ -69,9 +69,9 @@ void WriteTiers(const HeapStats& s, TextSink& sink) {
     resizes += row.resizes;
   }
   if (caches != 0) {
-    sink.Text("  per-CPU caches    ").Number(caches).Text(": ").Mebibytes(used).Text(" of ");
-    sink.Mebibytes(s.cpu_cache_total).Text(", limits ").Mebibytes(least).Text(" to ");
-    sink.Mebibytes(most).Text(", ").Number(resizes).Text(" resizes\n");
+    sink.Text("  per-CPU caches    ").Number(caches).Text(": ").Size(used).Text(" of ");
+    sink.Size(s.cpu_cache_total).Text(", limits ").Size(least).Text(" to ");
+    sink.Size(most).Text(", ").Number(resizes).Text(" resizes\n");
   }
   size_t active = 0, bytes = 0;
   for (size_t i = 0; s.transfer_domain_row != nullptr && i < s.transfer_domains; ++i) {
@@ -82,13 +82,13 @@ void WriteTiers(const HeapStats& s, TextSink& sink) {
   }
   if (s.transfer_domain_row == nullptr || s.transfer_domains == 0) return;
   sink.Text("  cache domains     ").Number(s.transfer_domains).Text(", active ").Number(active);
-  sink.Text(", ").Mebibytes(bytes).Text(" in their transfer caches\n");
+  sink.Text(", ").Size(bytes).Text(" in their transfer caches\n");
 }
 
 void WriteHotness(const HotnessStats& h, TextSink& sink) {
   if (h.domains == 0 && h.rounds == 0) return;
-  sink.Text("  moving objects    new ").Mebibytes(h.fresh.bytes).Text(", hot ");
-  sink.Mebibytes(h.hot.bytes).Text(", cold ").Mebibytes(h.cold.bytes).Text("; ");
+  sink.Text("  moving objects    new ").Size(h.fresh.bytes).Text(", hot ");
+  sink.Size(h.hot.bytes).Text(", cold ").Size(h.cold.bytes).Text("; ");
   sink.Number(h.moves).Text(" moves, ").Number(h.aborted()).Text(" aborted, ");
   sink.Fraction(static_cast<double>(h.collector_ns) * 1e-9).Text(" s of CPU\n");
   if (h.domains == 0) return;  // the rest is of now
@@ -112,14 +112,14 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(s.thp_mode)
       .Char('\n');
   Line(sink, "resident", s.resident(), "= live + slack + caches + free + metadata - untouched");
-  Line(sink, "live", s.live, "");
-  Line(sink, "slack", s.internal_slack, "");
-  Line(sink, "caches", s.caches(), "");
-  Line(sink, "free", s.free_resident(), "");
-  Line(sink, "metadata", s.metadata, "");
-  Line(sink, "untouched", s.untouched, "");
-  Line(sink, "released", s.released, "");
-  Line(sink, "mapped", s.mapped, "");
+  Line(sink, "live", s.live, "the program's objects");
+  Line(sink, "slack", s.internal_slack, "rounding up to size classes");
+  Line(sink, "caches", s.caches(), "free objects kept at hand");
+  Line(sink, "free", s.free_resident(), "free objects and pages still in memory");
+  Line(sink, "metadata", s.metadata, "the allocator's own tables");
+  Line(sink, "untouched", s.untouched, "in use but never written: not in memory");
+  Line(sink, "released", s.released, "given back, or never used: not in memory");
+  Line(sink, "mapped", s.mapped, "addresses of the heap");
   sink.Text("  coverage          ")
       .Percent(s.coverage())
       .Text(" of the resident heap on hugepages\n");
@@ -139,10 +139,10 @@ void WriteText(const HeapStats& s, TextSink& sink) {
       .Text(", ticks ")
       .Number(s.background_ticks)
       .Text(", gave back ")
-      .Mebibytes(s.page_heap.released_total)
+      .Size(s.page_heap.released_total)
       .Char('\n');
   sink.Text("  sampler           one in ")
-      .Mebibytes(s.sampler.interval)
+      .Size(s.sampler.interval)
       .Text(", samples ")
       .Number(s.sampler.samples)
       .Text(", live ")
@@ -167,23 +167,23 @@ void WriteText(const HeapStats& s, TextSink& sink) {
     sink.Text("  predictions       ")
         .Number(s.predictions.places)
         .Text(" places, ")
-        .Mebibytes(s.predictions.lasting_live)
+        .Size(s.predictions.lasting_live)
         .Text(" live among what lasts\n");
   }
   if (s.groups.hot + s.groups.cold != 0) {
     sink.Text("  hinted            ")
-        .Mebibytes(s.groups.hot)
+        .Size(s.groups.hot)
         .Text(" hot, ")
-        .Mebibytes(s.groups.cold)
+        .Size(s.groups.cold)
         .Text(" cold\n");
   }
   if (s.groups.contexts != 0) {
     sink.Text("  contexts          ")
-        .Mebibytes(s.groups.in_contexts)
+        .Size(s.groups.in_contexts)
         .Text(" in ")
         .Number(s.groups.contexts)
         .Text(" groups, ")
-        .Mebibytes(s.groups.fullest_context)
+        .Size(s.groups.fullest_context)
         .Text(" in the fullest\n");
   }
   if (s.predictions.model_asked != 0) {

@@ -62,6 +62,13 @@ TextSink& TextSink::Mebibytes(size_t bytes) {
   return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" MiB");
 }
 
+TextSink& TextSink::Size(size_t bytes) {
+  if (bytes == 0) return Text("0");
+  if (bytes >= size_t{1} << 20) return Mebibytes(bytes);
+  const size_t tenths = (bytes * 10 + 512) >> 10;
+  return Number(tenths / 10).Char('.').Number(tenths % 10).Text(" KiB");
+}
+
 TextSink& TextSink::Padded(const char* s, size_t width) {
   const size_t start = length_;
   Text(s);

@@ -21,6 +21,7 @@ class TextSink {
   TextSink& Fraction(double value);   // four decimals
   TextSink& Percent(double ratio);    // 86.9 %, for people
   TextSink& Mebibytes(size_t bytes);  // "12.3 MiB"
+  TextSink& Size(size_t bytes);       // "12.3 KiB" below a MiB, "12.3 MiB" from there on
   TextSink& Padded(const char* s, size_t width);
 
   // Ends the text. Returns its whole length; false in *ok if a write failed.

@@ -25,7 +25,7 @@ namespace {
 
 constinit Lock g_file_lock{LockRank::kControl};
 
-enum class FileForm : uint8_t { kJson, kPrometheus };
+enum class FileForm : uint8_t { kJson, kText, kPrometheus };
 
 // Returns the length of the whole text, of which `capacity` - 1 bytes are in memory.
 size_t MakeText(FileForm form, char* memory, size_t capacity) {
@@ -34,6 +34,8 @@ size_t MakeText(FileForm form, char* memory, size_t capacity) {
   TextSink sink(memory, capacity);
   if (form == FileForm::kJson) {
     WriteJson(stats, sink, WriteOccupancy);
+  } else if (form == FileForm::kText) {
+    WriteText(stats, sink);
   } else {
     WritePrometheus(stats, program_invocation_short_name, sink);
   }
@@ -106,7 +108,11 @@ void PrepareOutput() {
 
 void WriteStatsFiles() {
   const Options& o = TheRuntime().options;
-  if (*o.stats != '\0' && strcmp(o.stats, "exit") != 0) WriteStatsFile(o.stats, FileForm::kJson);
+  if (*o.stats != '\0' && strcmp(o.stats, "exit") != 0) {
+    const size_t length = strlen(o.stats);
+    const bool text = length > 4 && strcmp(o.stats + length - 4, ".txt") == 0;
+    WriteStatsFile(o.stats, text ? FileForm::kText : FileForm::kJson);
+  }
   if (*o.prometheus != '\0') WriteStatsFile(o.prometheus, FileForm::kPrometheus);
 }
 

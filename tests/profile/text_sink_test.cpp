@@ -67,6 +67,16 @@ TEST(TextSink, Formats) {
       "ab  abcde  |");
 }
 
+TEST(TextSink, SizesBelowAMebibyteAreKibibytes) {
+  const auto of = [](size_t bytes) { return TextOf([&](TextSink& s) { s.Size(bytes); }); };
+  EXPECT_EQ(of(0), "0");
+  EXPECT_EQ(of(1), "0.0 KiB");
+  EXPECT_EQ(of(1536), "1.5 KiB");
+  EXPECT_EQ(of((1 << 20) - 1), "1024.0 KiB");
+  EXPECT_EQ(of(1 << 20), "1.0 MiB");
+  EXPECT_EQ(of(SIZE_MAX), "17592186044416.0 MiB");
+}
+
 TEST(TextSink, Mebibytes) {
   const auto of = [](size_t bytes) { return TextOf([&](TextSink& s) { s.Mebibytes(bytes); }); };
   EXPECT_EQ(of(0), "0.0 MiB");
