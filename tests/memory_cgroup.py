@@ -33,6 +33,12 @@ class Cgroup:
     def usage_mib(self) -> float:
         return int((self.path / self.usage_file).read_text()) / MIB
 
+    def in_use_mib(self) -> float:
+        """Without the file cache that the kernel would drop first."""
+        stat = dict(line.split() for line in (self.path / "memory.stat").read_text().splitlines())
+        idle = stat.get("total_inactive_file", stat["inactive_file"])
+        return self.usage_mib() - int(idle) / MIB
+
     def falls_below(self, mib: float) -> bool:
         return wait_until(lambda: self.usage_mib() < mib)
 

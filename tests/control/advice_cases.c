@@ -18,6 +18,16 @@ static void Ready(void) {
   fflush(stdout);
 }
 
+// Where the machine has no warm hugepages the heap begins on small pages, and it is rebuilt for a
+// program that works only.
+static void Work(void) {
+  for (;;) {
+    for (volatile int i = 0; i < 2000000; ++i) {
+    }
+    usleep(5000);
+  }
+}
+
 __attribute__((noinline)) void* MakeSession(size_t size) { return memset(malloc(size), 1, size); }
 __attribute__((noinline)) void* MakeRequest(size_t size) { return memset(malloc(size), 2, size); }
 __attribute__((noinline)) void* MakeScratch(size_t size) { return memset(malloc(size), 1, size); }
@@ -61,7 +71,7 @@ static void Slack(int followed) {
   }
   g_sink = before;
   Ready();
-  pause();
+  Work();
 }
 
 __attribute__((noinline)) void* LoseRecord(size_t size) { return memset(malloc(size), 1, size); }

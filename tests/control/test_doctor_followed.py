@@ -138,15 +138,18 @@ def test_a_preload_of_no_effect(lab: Lab, tmp_path: Path) -> None:
 
 
 @follows("the memory cgroup is nearly full")
-def test_a_memory_cgroup_that_is_nearly_full(lab: Lab) -> None:
-    held = "/usr/bin/python3 -c 'import time; kept = b\"x\" * (60 << 20); time.sleep(600)'"
+def test_a_memory_cgroup_that_is_nearly_full(lab: Lab, tmp_path: Path) -> None:
+    filled = tmp_path / "filled"
+    program = f'import time; kept = b"x" * (60 << 20); open("{filled}", "w"); time.sleep(600)'
+    held = f"/usr/bin/python3 -c '{program}'"
     with (
         memory_cgroup.made(f"strata-doctor-{os.getpid()}") as group,
         started(lab, [f"echo $$ > {group.path}/cgroup.procs"], command=held) as pid,
     ):
-        assert wait_until(lambda: group.usage_mib() > 60)
-        time.sleep(0.5)  # it may take a little more, and would be killed for that
-        (group.path / group.limit_file).write_text(str(int(group.usage_mib() * 1.04 * (1 << 20))))
+        assert wait_until(filled.exists)
+        # Its files were perhaps read into this group's cache, which the kernel drops at the limit.
+        limit = int(group.in_use_mib() * 1.04 * memory_cgroup.MIB)
+        (group.path / group.limit_file).write_text(str(limit))
         sick = finding(pid, "cgroup-memory")
         assert "nearly full" in sick["says"], sick
         release, larger = sick["fixes"]
