@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes cmake/start_up_order.txt: the functions of the library that small programs run.
+"""Writes cmake/start_up_order.txt: the functions of the library that small programs run, and idle
+workers of servers.
 
 The kernel maps file pages in pieces of 64 KiB around each one that is touched, so a small program
 that runs 60 KiB of code here and there has the whole library in memory. The linker puts the listed
 functions side by side (cmake/StrataOrder.cmake). A name that is gone, or not on the list, costs a
-few pages and nothing else: run this once in a while, on a release build.
+few pages and nothing else: run this once in a while, on a release build, as root, with nginx, Redis
+and Apache there.
 
 Each program runs with a breakpoint on every function of the library; the first call of each is
-noted. Functions that most programs run come first.
+noted. Functions that most small programs run come first, then what most others do.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +31,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
 HEAD = (
-    "# Written by scripts/start_up_order.py: what small programs run of the library,"
-    " most used first.\n"
+    "# Written by scripts/start_up_order.py: what small programs and servers run of the library:"
+    " what most small ones run first.\n"
 )
 # 20 MiB, and two rounds of the background thread.
 GROWS = (
@@ -50,6 +55,44 @@ PROGRAMS = (
     ("openssl", "version"),
     ("python3", "-c", "a = [str(i) for i in range(200000)]"),
     ("perl", "-e", GROWS),
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Forks its workers, which give up their rights, and is ended after some requests. {folder} is
+    one of its own."""
+
+    command: tuple[str, ...]
+    load: str
+    configuration: str = ""
+
+
+SERVER_S = 8
+SERVERS = (
+    Server(
+        ("/usr/sbin/nginx", "-c", "{folder}/configuration"),
+        "for i in 1 2 3 4 5 6; do curl -s http://127.0.0.1:18080/; done",
+        "daemon off; user www-data; worker_processes 2; pid {folder}/pid; error_log /dev/null;\n"
+        "events {{}}\n"
+        "http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;\n"
+        "fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n"
+        "server {{ listen 127.0.0.1:18080; root /usr/share/doc; autoindex on; }} }}\n",
+    ),
+    Server(
+        ("/usr/sbin/apache2", "-DFOREGROUND", "-f", "{folder}/configuration"),
+        "for i in 1 2 3 4 5 6; do curl -s http://127.0.0.1:18080/; done",
+        "ServerRoot {folder}\nServerName x\nPidFile {folder}/pid\nListen 127.0.0.1:18080\n"
+        "User www-data\nGroup www-data\nErrorLog {folder}/log\nDocumentRoot /usr/share/doc\n"
+        "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n"
+        "LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so\n"
+        "LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so\n"
+        "Mutex pthread\nStartServers 2\n",
+    ),
+    Server(
+        ("/usr/bin/redis-server", "--port", "18080", "--dir", "{folder}"),
+        "redis-benchmark -q -p 18080 -n 20000 -r 10000 -t set,get; redis-cli -p 18080 bgsave",
+    ),
 )
 
 PTRACE_TRACEME, PTRACE_CONT, PTRACE_GETREGS, PTRACE_SETREGS = 0, 7, 12, 13
@@ -140,6 +183,7 @@ def owner_of(pid: int) -> int:
 def start(command: tuple[str, ...], library: Path) -> int:
     pid = os.fork()
     if pid == 0:
+        os.setsid()  # Apache ends its whole group
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(null, descriptor)
@@ -148,10 +192,27 @@ def start(command: tuple[str, ...], library: Path) -> int:
     return pid
 
 
-def run(command: tuple[str, ...], library: Path, functions: Functions) -> list[int]:
+def use_and_end(server: int, load: str) -> None:
+    time.sleep(SERVER_S / 2)
+    subprocess.run(load, shell=True, check=True, stdout=subprocess.DEVNULL)
+    time.sleep(SERVER_S / 2)  # some rounds of the background thread
+    os.kill(server, signal.SIGTERM)
+
+
+def run_server(server: Server, library: Path, functions: Functions) -> list[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        Path(folder, "configuration").write_text(server.configuration.format(folder=folder))
+        command = tuple(word.format(folder=folder) for word in server.command)
+        return run(command, library, functions, server.load)
+
+
+def run(command: tuple[str, ...], library: Path, functions: Functions, load: str = "") -> list[int]:
     """Offsets of the functions that the command called, in order of their first call."""
     traced = Traced(functions, library)
     first = start(command, library)
+    if load:
+        threading.Thread(target=use_and_end, args=(first, load), daemon=True).start()
     os.waitpid(first, 0)
     ptrace(PTRACE_SETOPTIONS, first, TRACE_ALL)
     ptrace(PTRACE_SYSCALL, first)
@@ -187,15 +248,22 @@ def main() -> int:
     arguments = parser.parse_args()
     library = arguments.library.resolve(strict=True)
     functions = Functions.of(library)
-    users: Counter[str] = Counter()
+    small: Counter[str] = Counter()
+    large: Counter[str] = Counter()
     first_seen: dict[str, int] = {}
-    for command in PROGRAMS:
-        called = [n for at in run(command, library, functions) for n in functions.names[at]]
-        for name in dict.fromkeys(map(section_of, called)):
+
+    def note(program: str, called: list[int], users: Counter[str]) -> None:
+        names = [name for at in called for name in functions.names[at]]
+        for name in dict.fromkeys(map(section_of, names)):
             users[name] += 1
             first_seen.setdefault(name, len(first_seen))
-        print(f"{command[0]}: {len(called)} functions")
-    names = sorted(users, key=lambda name: (-users[name], first_seen[name]))
+        print(f"{program}: {len(names)} functions")
+
+    for command in PROGRAMS:
+        note(command[0], run(command, library, functions), large if GROWS in command else small)
+    for server in SERVERS:
+        note(server.command[0], run_server(server, library, functions), large)
+    names = sorted(first_seen, key=lambda name: (-small[name], -large[name], first_seen[name]))
     ORDER.write_text(HEAD + "".join(f"{name}\n" for name in names))
     print(f"{ORDER.relative_to(ROOT)}: {len(names)} functions")
     return 0
