@@ -15,6 +15,9 @@ namespace {
 constexpr uint32_t kMostPressurePer10k = 10;
 constexpr double kShareAtNoPressure = 0.05;
 
+// Between two changes of what DAMON watches: one of its own steps.
+constexpr uint64_t kWatchAgainNs = 2'000'000'000;
+
 }  // namespace
 
 void ObjectCollector::Reclaim(const Window& w) {
@@ -69,13 +72,39 @@ void ObjectCollector::ReclaimFromCgroup() {
   }
 }
 
-// Asked once there is something cold. Where it cannot be had the pages are marked.
+// From the first cold block to the last; what else lies there is watched with them.
+AddressRange ObjectCollector::ColdRange() const {
+  AddressRange range;
+  domain_.ForEachShelf(HotHeap::kCold, [&](HotShelf& s) {
+    for (HotBlock* b = s.first.load(std::memory_order_acquire); b != nullptr; b = b->next) {
+      const uintptr_t at = b->base.load(std::memory_order_relaxed);
+      const uintptr_t end = at + b->bytes.load(std::memory_order_relaxed);
+      range.begin = range.end == 0 ? at : std::min(range.begin, at);
+      range.end = std::max(range.end, end);
+    }
+  });
+  return range;
+}
+
+// Asked once there is something cold, and again when it lies elsewhere, too. Where it cannot be had
+// the pages are marked.
 void ObjectCollector::LeaveToDamon() {
   const HotMemory& memory = domain_.pool().memory();
-  if (damon_ == Damon::kNotAsked && domain_.HeldIn(HotHeap::kCold).bytes != 0) {
+  const AddressRange cold = ColdRange();
+  const uint64_t now_ns = memory.now_ns(memory.context);
+  if (damon_ == DamonUse::kWatches && !watched_.holds(cold) &&
+      now_ns - watched_ns_ >= kWatchAgainNs) {
     LockHolder hold(step_);
-    const char* why = memory.watch(memory.context);
-    damon_ = why == nullptr ? Damon::kWatches : Damon::kRefused;
+    watched_ = {std::min(watched_.begin, cold.begin), std::max(watched_.end, cold.end)};
+    watched_ns_ = now_ns;
+    memory.watch(memory.context, watched_, WatchOf::kMore);
+  }
+  if (damon_ == DamonUse::kNotAsked && cold.end != 0) {
+    LockHolder hold(step_);
+    const char* why = memory.watch(memory.context, cold, WatchOf::kFirst);
+    damon_ = why == nullptr ? DamonUse::kWatches : DamonUse::kRefused;
+    watched_ = cold;
+    watched_ns_ = now_ns;
     if (why != nullptr) {
       Message()
           .Text("DAMON cannot be used (")
@@ -84,21 +113,21 @@ void ObjectCollector::LeaveToDamon() {
           .Send();
     }
   }
-  if (damon_ == Damon::kRefused) AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
+  if (damon_ == DamonUse::kRefused) AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
 }
 
 void ObjectCollector::GiveBackAll() {
   GiveBackEmpty(0, nullptr);
   const HotMemory& memory = domain_.pool().memory();
-  if (damon_ == Damon::kWatches) memory.unwatch(memory.context);
-  damon_ = Damon::kNotAsked;
+  if (damon_ == DamonUse::kWatches) memory.unwatch(memory.context);
+  damon_ = DamonUse::kNotAsked;
 }
 
 // A round goes on in the child where what it destroys or moves has forked. DAMON watches the
 // parent; a line from each child would be too many.
 void ObjectCollector::RenewInChild() {
   if (!RoundIsMine()) runner_.store(0, std::memory_order_relaxed);
-  if (damon_ == Damon::kWatches) damon_ = Damon::kRefused;
+  if (damon_ == DamonUse::kWatches) damon_ = DamonUse::kRefused;
 }
 
 // Blocks into which something came, or out of which something was used and so moved, since they

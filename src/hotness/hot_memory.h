@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/placement.h"
+#include "os/damon.h"
 
 namespace strata {
 
@@ -20,6 +21,9 @@ enum class PageAdvice : uint8_t {
   kOpen,     // any more; what was there is lost
 };
 
+// Whether the domain asks for the first time, or its range has grown.
+enum class WatchOf : bool { kFirst, kMore };
+
 struct HotMemory {
   // Aligned to 2 MiB; null: no memory. Contents: anything.
   void* (*take)(void* context, size_t bytes, Hotness hotness);
@@ -32,9 +36,9 @@ struct HotMemory {
   int64_t (*headroom)(void* context);              // as PageKernel::Headroom()
   uint64_t (*free_swap)(void* context);            // bytes
   bool (*reclaim)(void* context, uint64_t bytes);  // from the process's cgroup; false: refused
-  // Has DAMON page out what this process does not use; null: it does. Else a word why not.
-  const char* (*watch)(void* context);
-  void (*unwatch)(void* context);               // as often as watch
+  // Has DAMON page out what of the range is not used; null: it does. Else a word why not.
+  const char* (*watch)(void* context, AddressRange range, WatchOf of);
+  void (*unwatch)(void* context);               // by whom watch was asked before
   uint32_t (*pressure_per_10k)(void* context);  // share of the last 10 s that waited for memory
   void (*pause_ns)(void* context, uint64_t ns);
   void* context;

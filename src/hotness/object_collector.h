@@ -109,6 +109,7 @@ class ObjectCollector {
   void PageOutUnderPressure(uint64_t cold_bytes);
   void ReclaimFromCgroup();
   void LeaveToDamon();
+  AddressRange ColdRange() const;
   // Whether a block is left alone then until something comes in or is used.
   enum class Once : bool { kNo, kYes };
   uint64_t AdviseCold(PageAdvice advice, uint64_t most_bytes, Once once);
@@ -128,7 +129,9 @@ class ObjectCollector {
   uint32_t waiting_ = 0;
   bool page_out_ = false;
   bool said_no_swap_ = false, said_refused_ = false;
-  enum class Damon : uint8_t { kNotAsked, kWatches, kRefused } damon_ = Damon::kNotAsked;
+  enum class DamonUse : uint8_t { kNotAsked, kWatches, kRefused } damon_ = DamonUse::kNotAsked;
+  AddressRange watched_;
+  uint64_t watched_ns_ = 0;  // since when
   uint32_t idle_rounds_ = 0;
   uint64_t last_round_ns_ = 0;
 };

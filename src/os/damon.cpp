@@ -13,7 +13,9 @@ namespace {
 
 constexpr char kCount[] = "/kdamonds/nr_kdamonds";
 constexpr char kState[] = "/kdamonds/0/state";
+constexpr char kOperations[] = STRATA_DAMON_CONTEXT "/operations";
 constexpr char kPid[] = STRATA_DAMON_CONTEXT "/targets/0/pid_target";
+constexpr char kRanges[] = STRATA_DAMON_CONTEXT "/targets/0/regions/nr_regions";
 // From Linux 6.14 on, and before.
 constexpr char kFilters[] = STRATA_DAMON_SCHEME "/ops_filters";
 constexpr char kFiltersBefore[] = STRATA_DAMON_SCHEME "/filters";
@@ -23,7 +25,9 @@ struct Setting {
   uint64_t value;
 };
 // Looks that are seldom enough to cost little; a region goes when five times of two seconds passed
-// in which no look found it used.
+// in which no look found it used. How much goes is bounded in bytes alone: a bound in time becomes
+// ever smaller, for the kernel tells from what it did before how much that is, and a few pages take
+// far longer than their share (seen with Linux 6.12).
 constexpr Setting kSettings[] = {
     {STRATA_DAMON_CONTEXT "/monitoring_attrs/intervals/sample_us", 100'000},
     {STRATA_DAMON_CONTEXT "/monitoring_attrs/intervals/aggr_us", 2'000'000},
@@ -36,7 +40,7 @@ constexpr Setting kSettings[] = {
     {STRATA_DAMON_SCHEME "/access_pattern/nr_accesses/max", 0},
     {STRATA_DAMON_SCHEME "/access_pattern/age/min", 5},
     {STRATA_DAMON_SCHEME "/access_pattern/age/max", UINT32_MAX},
-    {STRATA_DAMON_SCHEME "/quotas/ms", 100},
+    {STRATA_DAMON_SCHEME "/quotas/ms", 0},
     {STRATA_DAMON_SCHEME "/quotas/bytes", uint64_t{128} << 20},
     {STRATA_DAMON_SCHEME "/quotas/reset_interval_ms", 1000},
 };
@@ -73,7 +77,7 @@ bool Damon::On() const {
 bool Damon::IsOurs(uint64_t pid, const char* cgroup) const {
   if (!Is(kState, "on") || ReadKernelNumber(root_, kSettings[0].file) != kSettings[0].value)
     return false;
-  if (!Is(STRATA_DAMON_CONTEXT "/operations", "paddr")) return ReadKernelNumber(root_, kPid) == pid;
+  if (!Is(kOperations, "paddr")) return ReadKernelNumber(root_, kPid) == pid;
   return Is(STRATA_DAMON_SCHEME "/ops_filters/0/memcg_path", cgroup) ||
          Is(STRATA_DAMON_SCHEME "/filters/0/memcg_path", cgroup);
 }
@@ -105,35 +109,54 @@ bool Damon::FilterCgroup(const char* directory, const char* cgroup) const {
   return true;
 }
 
-bool Damon::SetUp(Watches what, uint64_t pid, const char* cgroup) const {
-  const bool addresses = what == Watches::kAddresses;
-  if (!Set(STRATA_DAMON_CONTEXT "/operations", addresses ? "vaddr" : "paddr") ||
+bool Damon::SetRange(AddressRange range) const {
+  return Set(kRanges, 1) && Set(STRATA_DAMON_CONTEXT "/targets/0/regions/0/start", range.begin) &&
+         Set(STRATA_DAMON_CONTEXT "/targets/0/regions/0/end", range.end);
+}
+
+bool Damon::Aim(Watches what, const Target& target) const {
+  switch (what) {
+    case Watches::kRange:
+      return Set(kPid, target.pid) && SetRange(target.range);
+    case Watches::kProcess:
+      return Set(kPid, target.pid);
+    case Watches::kCgroup:
+      return FilterCgroup(kFilters, target.cgroup) || FilterCgroup(kFiltersBefore, target.cgroup);
+  }
+  return false;
+}
+
+bool Damon::SetUp(Watches what, const Target& target) const {
+  constexpr const char* kNames[] = {"fvaddr", "vaddr", "paddr"};
+  if (!Set(kOperations, kNames[static_cast<int>(what)]) ||
       !Set(STRATA_DAMON_CONTEXT "/targets/nr_targets", 1) ||
       !Set(STRATA_DAMON_CONTEXT "/schemes/nr_schemes", 1) ||
       !Set(STRATA_DAMON_SCHEME "/action", "pageout"))
     return false;
   for (const Setting& s : kSettings)
     if (!Set(s.file, s.value)) return false;
-  const bool bound = addresses
-                         ? Set(kPid, pid)
-                         : FilterCgroup(kFilters, cgroup) || FilterCgroup(kFiltersBefore, cgroup);
-  return bound && Set(kState, "on");
+  return Aim(what, target) && Set(kState, "on");
 }
 
-const char* Damon::Start(uint64_t pid, const char* cgroup) const {
+const char* Damon::Start(uint64_t pid, AddressRange range, const char* cgroup) const {
   char text[32];
   if (!ReadKernelText(KernelPath().Add(root_).Add(kCount).text(), text, sizeof text))
     return "the kernel has none";
-  if (IsOurs(pid, cgroup)) return nullptr;
+  if (IsOurs(pid, cgroup)) {
+    // Where the kernel refuses, it goes on with the range before.
+    if (Is(kOperations, "fvaddr") && SetRange(range)) Set(kState, "commit");
+    return nullptr;
+  }
   if (On()) return "something else has it on";
   if (!Set(kCount, 1) || !Set("/kdamonds/0/contexts/nr_contexts", 1))
     return "it takes the right to write /sys/kernel/mm/damon";
+  const Watches what = Avails("fvaddr")  ? Watches::kRange
+                       : Avails("vaddr") ? Watches::kProcess
+                                         : Watches::kCgroup;
   const char* why = nullptr;
-  if (Avails("vaddr")) {
-    if (!SetUp(Watches::kAddresses, pid, cgroup)) why = "the kernel refuses the settings";
-  } else if (cgroup[0] == '\0' || strcmp(cgroup, "/") == 0) {
+  if (what == Watches::kCgroup && (cgroup[0] == '\0' || strcmp(cgroup, "/") == 0)) {
     why = "the kernel can only watch a cgroup, and the process has none of its own";
-  } else if (!SetUp(Watches::kCgroup, pid, cgroup)) {
+  } else if (!SetUp(what, {pid, range, cgroup})) {
     why = "the kernel refuses the settings";
   }
   if (why != nullptr) Set(kCount, "0");

@@ -6,6 +6,7 @@
 #include <sys/sysinfo.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 
@@ -103,9 +104,21 @@ bool ReclaimFromCgroup(void*, uint64_t bytes) {
   return cgroup.Reclaim(bytes);
 }
 
-// DAMON knows processes, not domains: it watches from the first domain that asks to the last.
+// DAMON knows one range of a process, not domains: it watches from the first domain that asks to
+// the last, and all that any of them has asked for.
 constexpr Damon kDamon("/sys/kernel/mm/damon/admin");
 std::atomic<uint32_t> g_watching{0};
+std::atomic<uintptr_t> g_watched_begin{UINTPTR_MAX}, g_watched_end{0};
+
+AddressRange WatchedWith(AddressRange more) {
+  uintptr_t begin = g_watched_begin.load(std::memory_order_relaxed);
+  while (more.begin < begin && !g_watched_begin.compare_exchange_weak(begin, more.begin)) {
+  }
+  uintptr_t end = g_watched_end.load(std::memory_order_relaxed);
+  while (more.end > end && !g_watched_end.compare_exchange_weak(end, more.end)) {
+  }
+  return {std::min(begin, more.begin), std::max(end, more.end)};
+}
 
 template <class F>
 auto WithCgroup(F f) {
@@ -114,11 +127,12 @@ auto WithCgroup(F f) {
   return f(static_cast<uint64_t>(raw::Call(SYS_getpid)), cgroup.memory_group());
 }
 
-const char* Watch(void*) {
+const char* Watch(void*, AddressRange range, WatchOf of) {
   if (!MayOpenFiles()) return "this process must open no files";
-  const char* why =
-      WithCgroup([](uint64_t pid, const char* group) { return kDamon.Start(pid, group); });
-  if (why == nullptr) g_watching.fetch_add(1, std::memory_order_relaxed);
+  const AddressRange whole = WatchedWith(range);
+  const char* why = WithCgroup(
+      [whole](uint64_t pid, const char* group) { return kDamon.Start(pid, whole, group); });
+  if (why == nullptr && of == WatchOf::kFirst) g_watching.fetch_add(1, std::memory_order_relaxed);
   return why;
 }
 
@@ -126,7 +140,8 @@ void Unwatch(void*) {
   if (g_watching.fetch_sub(1, std::memory_order_relaxed) != 1 || !MayOpenFiles()) return;
   WithCgroup([](uint64_t pid, const char* group) {
     kDamon.Stop(pid, group);
-    if (g_watching.load(std::memory_order_relaxed) != 0) kDamon.Start(pid, group);
+    if (g_watching.load(std::memory_order_relaxed) != 0)
+      kDamon.Start(pid, WatchedWith({UINTPTR_MAX, 0}), group);
   });
 }
 

@@ -34,6 +34,7 @@ struct FakeHotMemory {
   std::set<void*> blocks;  // under it
 
   const char* no_damon = nullptr;  // why not
+  AddressRange watched;
   std::atomic<int> watching{0};
 
   HotMemory table{Take, Give,    Advise, Resident, Now,      Cpu,   Room,
@@ -90,8 +91,9 @@ struct FakeHotMemory {
     Of(c).reclaimed += bytes;
     return true;
   }
-  static const char* Watch(void* c) {
-    if (Of(c).no_damon == nullptr) ++Of(c).watching;
+  static const char* Watch(void* c, AddressRange range, WatchOf of) {
+    if (Of(c).no_damon == nullptr && of == WatchOf::kFirst) ++Of(c).watching;
+    Of(c).watched = range;
     return Of(c).no_damon;
   }
   static void Unwatch(void* c) { --Of(c).watching; }

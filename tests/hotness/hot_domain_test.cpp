@@ -194,6 +194,31 @@ TEST(HotDomain, DamonIsAskedOnceAndLeftAtTheEnd) {
   EXPECT_EQ(s.memory.watching.load(), 0);
 }
 
+TEST(HotDomain, DamonIsToldWhereColdObjectsLie) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_DAMON;
+  HotScene s(options);
+  const auto watched = [&s](const strata_hot_guide& g) {
+    const uintptr_t at = GuideWord(g.word).address();
+    return s.memory.watched.holds({at, at + 1});
+  };
+  strata_hot_guide small{}, large{};
+  ASSERT_TRUE(s.Make(&small, 3000, 5));
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_TRUE(watched(small));
+  ASSERT_TRUE(s.Make(&large, 600'000, 5));  // in a block of its own
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_FALSE(watched(large));  // so soon after
+  s.memory.now += 3'000'000'000;
+  for (int i = 0; i < 2; ++i) s.Round();
+  EXPECT_TRUE(watched(small) && watched(large));
+  EXPECT_EQ(s.memory.watching.load(), 1);
+  s.Drop(&small);
+  s.Drop(&large);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.watching.load(), 0);
+}
+
 TEST(HotDomain, WithoutDamonColdPagesAreMarked) {
   CollectorOptions options;
   options.reclaim = STRATA_HOT_RECLAIM_DAMON;

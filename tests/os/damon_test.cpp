@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMe = 4711;
+constexpr AddressRange kRange{0x200000, 0x800000};
 constexpr char kContext[] = "/kdamonds/0/contexts/0";
 
 struct DamonTest : testing::Test {
@@ -45,7 +46,8 @@ struct DamonTest : testing::Test {
          {"/operations", "/targets/nr_targets", "/targets/0/pid_target", "/schemes/nr_schemes",
           "/monitoring_attrs/intervals/sample_us", "/monitoring_attrs/intervals/aggr_us",
           "/monitoring_attrs/intervals/update_us", "/monitoring_attrs/nr_regions/min",
-          "/monitoring_attrs/nr_regions/max"})
+          "/monitoring_attrs/nr_regions/max", "/targets/0/regions/nr_regions",
+          "/targets/0/regions/0/start", "/targets/0/regions/0/end"})
       Write(kContext + std::string(file), "");
     for (const std::string file :
          {"/action", "/access_pattern/sz/min", "/access_pattern/sz/max",
@@ -62,9 +64,32 @@ struct DamonTest : testing::Test {
   const Damon damon() const { return Damon(root.c_str()); }
 };
 
-TEST_F(DamonTest, WatchesTheAddressesOfTheProcessWhereTheKernelCan) {
+TEST_F(DamonTest, WatchesTheRangeWhereTheKernelCan) {
   MakeTree("vaddr\nfvaddr\npaddr\n", "/ops_filters");
-  EXPECT_EQ(damon().Start(kMe, "/"), nullptr);
+  const std::string target = kContext + std::string("/targets/0");
+  EXPECT_EQ(damon().Start(kMe, kRange, "/"), nullptr);
+  EXPECT_EQ(Read(kContext + std::string("/operations")), "fvaddr");
+  EXPECT_EQ(Read(target + "/pid_target"), "4711");
+  EXPECT_EQ(Read(target + "/regions/nr_regions"), "1");
+  EXPECT_EQ(Read(target + "/regions/0/start"), "2097152");
+  EXPECT_EQ(Read(target + "/regions/0/end"), "8388608");
+  EXPECT_EQ(Read(kContext + std::string("/schemes/0/quotas/ms")), "0");
+  EXPECT_EQ(Read("/kdamonds/0/state").substr(0, 2), "on");
+}
+
+TEST_F(DamonTest, ARangeThatGrowsIsWatchedFromThenOn) {
+  MakeTree("vaddr\nfvaddr\npaddr\n", "/ops_filters");
+  ASSERT_EQ(damon().Start(kMe, kRange, "/"), nullptr);
+  Write("/kdamonds/0/state", "on\n");
+  Write(kContext + std::string("/operations"), "fvaddr\n");
+  EXPECT_EQ(damon().Start(kMe, {kRange.begin, 0x900000}, "/"), nullptr);
+  EXPECT_EQ(Read(kContext + std::string("/targets/0/regions/0/end")), "9437184");
+  EXPECT_EQ(Read("/kdamonds/0/state"), "commit");
+}
+
+TEST_F(DamonTest, ElseItWatchesTheProcess) {
+  MakeTree("vaddr\npaddr\n", "/ops_filters");
+  EXPECT_EQ(damon().Start(kMe, kRange, "/"), nullptr);
   EXPECT_EQ(Read("/kdamonds/nr_kdamonds"), "1");
   EXPECT_EQ(Read("/kdamonds/0/contexts/nr_contexts"), "1");
   EXPECT_EQ(Read(kContext + std::string("/operations")), "vaddr");
@@ -76,9 +101,9 @@ TEST_F(DamonTest, WatchesTheAddressesOfTheProcessWhereTheKernelCan) {
 
 TEST_F(DamonTest, ElseItWatchesTheCgroup) {
   for (const char* filters : {"/ops_filters", "/filters"}) {
-    MakeTree("fvaddr\npaddr\n", filters);
+    MakeTree("paddr\n", filters);
     const std::string scheme = kContext + std::string("/schemes/0");
-    EXPECT_EQ(damon().Start(kMe, "/a/b"), nullptr);
+    EXPECT_EQ(damon().Start(kMe, kRange, "/a/b"), nullptr);
     EXPECT_EQ(Read(kContext + std::string("/operations")), "paddr");
     EXPECT_EQ(Read(scheme + filters + "/0/type"), "memcg");
     EXPECT_EQ(Read(scheme + filters + "/0/memcg_path"), "/a/b");
@@ -90,7 +115,7 @@ TEST_F(DamonTest, ElseItWatchesTheCgroup) {
 TEST_F(DamonTest, TheWholeMachineIsNeverPagedOut) {
   for (const char* group : {"", "/"}) {
     MakeTree("paddr\n", "/ops_filters");
-    EXPECT_STREQ(damon().Start(kMe, group),
+    EXPECT_STREQ(damon().Start(kMe, kRange, group),
                  "the kernel can only watch a cgroup, and the process has none of its own");
     EXPECT_EQ(Read("/kdamonds/0/state"), "off");
     EXPECT_EQ(Read("/kdamonds/nr_kdamonds"), "0");
@@ -102,11 +127,11 @@ TEST_F(DamonTest, OthersKeepTheirConfiguration) {
   Write("/kdamonds/nr_kdamonds", "2");
   Write("/kdamonds/0/state", "off");
   Write("/kdamonds/1/state", "on\n");
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "something else has it on");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"), "something else has it on");
   Write("/kdamonds/0/state", "on\n");
   Write(kContext + std::string("/operations"), "vaddr\n");
   Write(kContext + std::string("/targets/0/pid_target"), "99\n");
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "something else has it on");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"), "something else has it on");
   damon().Stop(kMe, "/a");
   EXPECT_EQ(Read("/kdamonds/0/state"), "on");
   EXPECT_EQ(Read("/kdamonds/nr_kdamonds"), "2");
@@ -115,13 +140,13 @@ TEST_F(DamonTest, OthersKeepTheirConfiguration) {
 
 TEST_F(DamonTest, OneThatWatchesThisProcessAlreadyIsOursAndStops) {
   MakeTree("paddr\n", "/ops_filters");
-  ASSERT_EQ(damon().Start(kMe, "/a"), nullptr);
+  ASSERT_EQ(damon().Start(kMe, kRange, "/a"), nullptr);
   Write("/kdamonds/0/state", "on\n");  // sysfs has lines, without what was there before
-  EXPECT_EQ(damon().Start(kMe + 1, "/a"), nullptr);  // after a kill: by its cgroup
-  EXPECT_STREQ(damon().Start(kMe, "/b"), "something else has it on");
+  EXPECT_EQ(damon().Start(kMe + 1, kRange, "/a"), nullptr);  // after a kill: by its cgroup
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/b"), "something else has it on");
   const std::string looks = kContext + std::string("/monitoring_attrs/intervals/sample_us");
   Write(looks, "5000\n");  // an operator's, of the same cgroup
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "something else has it on");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"), "something else has it on");
   Write(looks, "100000\n");
   damon().Stop(kMe, "/a");
   EXPECT_EQ(Read("/kdamonds/0/state").substr(0, 3), "off");
@@ -129,13 +154,14 @@ TEST_F(DamonTest, OneThatWatchesThisProcessAlreadyIsOursAndStops) {
 }
 
 TEST_F(DamonTest, SaysWhyNot) {
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "the kernel has none");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"), "the kernel has none");
   MakeTree("vaddr\n", "/ops_filters");
   fs::remove(root + "/kdamonds/0/state");
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "the kernel refuses the settings");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"), "the kernel refuses the settings");
   EXPECT_EQ(Read("/kdamonds/nr_kdamonds"), "0");
   fs::remove(root + "/kdamonds/0/contexts/nr_contexts");
-  EXPECT_STREQ(damon().Start(kMe, "/a"), "it takes the right to write /sys/kernel/mm/damon");
+  EXPECT_STREQ(damon().Start(kMe, kRange, "/a"),
+               "it takes the right to write /sys/kernel/mm/damon");
 }
 
 }  // namespace
