@@ -8,6 +8,8 @@
 #   make pairs     all pairs (cases and modes, servers and heaps) of which make test runs a part
 #   make test-arm  the library on a whole arm64 machine, with rseq: Debian's kernel in qemu-system,
 #                  in six minutes
+#   make test-kernel  the library on Linux 6.12, with DAMON: Debian 13's kernel in qemu-system, in two
+#                  minutes
 #   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
 #                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint|price|bugs: docs/benchmarks/GROUP.md instead)
@@ -30,7 +32,7 @@
 #   make packages  out/packages: Debian packages, a wheel, a Rust crate (docs/installing.md)
 #   make checked-suites  the suites of Redis, SQLite and Python under STRATA_CHECK=on, over an hour
 #   make test-packages  installs each of them where nothing else is, uses it and removes it
-.PHONY: all lib servers crestdb compiler analyzer tools test pairs test-arm golden demo learn hades bench fuzz stress mutants format lint install packages test-packages checked-suites clean
+.PHONY: all lib servers crestdb compiler analyzer tools test pairs test-arm test-kernel golden demo learn hades bench fuzz stress mutants format lint install packages test-packages checked-suites clean
 .DEFAULT_GOAL := lib
 
 DEPS := ./scripts/install-deps.sh
@@ -96,6 +98,13 @@ test-arm:
 	@cmake --build --preset aarch64 -j $(JOBS) --target strata_shared cache_rseq_stress_test cache_rseq_control_stress_test
 	@STRATA_TARGET=aarch64 STRATA_LIB=build/aarch64/libstrata.so STRATA_BUILD_DIR=build/aarch64 \
 	  $(PYTHON) -m pytest -q -p no:cacheprovider tests/targets/test_system.py
+
+test-kernel: crestdb
+	@$(DEPS) kernel
+	@cmake --preset release -DSTRATA_TESTS=ON >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target cache_rseq_stress_test
+	@STRATA_LIB=$(LIB) STRATA_BUILD_DIR=build/release \
+	  $(PYTHON) -m pytest -q -p no:cacheprovider tests/targets/test_newer_kernel.py
 
 golden:
 	@$(DEPS) test

@@ -3,7 +3,7 @@
 # from python/requirements.txt. A group that is complete costs a few milliseconds; what has to be
 # done is said in one line each. Servers that tests and the demo use are installed, not started.
 #   scripts/install-deps.sh [--packages] GROUP...     --packages: no .venv
-#                                        groups: build tools test arm servers demo bench fuzz packages compiler analyzer suites lint
+#                                        groups: build tools test arm kernel servers demo bench fuzz packages compiler analyzer suites lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +26,7 @@ packages_of() {
     tools) echo "$PYTHON qemu-user" ;;
     test) echo "$BUILD $CLANG lld-19 $PYTHON libgtest-dev pkg-config $SERVERS $DAEMONS $PHP $POOLS $CLIENTS $BROWSER $ARM $MUSL rustc golang-go" ;;
     arm) echo "$BUILD $ARM $PYTHON qemu-system-arm dpkg-dev" ;;
+    kernel) echo "$BUILD $PYTHON libgtest-dev qemu-system-x86" ;;
     servers) echo "$BUILD $POOLS" ;;
     demo) echo "$PYTHON redis-server libjemalloc2" ;;
     learn) echo "$BUILD $PYTHON" ;;
@@ -36,7 +37,7 @@ packages_of() {
     packages) echo "$BUILD $PYTHON $MUSL g++-aarch64-linux-gnu qemu-user cargo dpkg-dev mmdebstrap" ;;
     suites) echo "$BUILD $SERVERS dpkg-dev tcl-dev zlib1g-dev" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
-    *) echo "install-deps: no group '$1' (build tools test arm servers demo learn bench fuzz packages compiler analyzer suites lint)" >&2; return 2 ;;
+    *) echo "install-deps: no group '$1' (build tools test arm kernel servers demo learn bench fuzz packages compiler analyzer suites lint)" >&2; return 2 ;;
   esac
 }
 

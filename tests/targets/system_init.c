@@ -1,4 +1,4 @@
-// The first process of the machine that test_system.py starts: runs each line of /commands, prints
+// The first process of a machine (machine.py): runs each line of /commands, prints
 // how it ended, and switches the machine off.
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static int Run(char* line) {
-  enum { kMost = 16 };
+  enum { kMost = 32 };
   char* words[kMost + 1] = {0};
   char* environment[kMost + 1] = {(char*)"HOME=/"};
   int n = 0, variables = 1;
@@ -39,11 +39,12 @@ int main(void) {
   mkdir("/tmp", 0777);
   mount("proc", "/proc", "proc", 0, NULL);
   mount("sysfs", "/sys", "sysfs", 0, NULL);
+  mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);
   FILE* commands = fopen("/commands", "r");
   char line[1024];
   for (int i = 0; commands != NULL && fgets(line, sizeof line, commands) != NULL; ++i) {
     line[strcspn(line, "\n")] = 0;
-    printf("== begin %d %s\n", i, line);
+    printf("\n== begin %d %s\n", i, line);  // the machine may have begun the line
     fflush(stdout);
     const int status = Run(line);
     printf("== end %d %d\n", i, status);

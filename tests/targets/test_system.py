@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from arm_machine import ArmMachine, Ended
 from blackbox import ROOT, TESTS, Lab
+from machine import ARM, Ended, Machine
 
 HERE = Path(__file__).resolve().parent
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(scope="module")
 def ended(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
     """All commands in one boot, by their names."""
-    machine = ArmMachine(tmp_path_factory.mktemp("machine"))
+    machine = Machine(ARM, tmp_path_factory.mktemp("machine"))
     library = machine.add(lab.require_strata().resolve())
     build = ROOT / "build/aarch64/tests"
     stress = machine.add(build / "cache_rseq_stress_test")

@@ -1,11 +1,12 @@
-"""A machine with Debian's arm64 kernel in qemu-system: boots, runs commands, says how they end.
+"""A machine with a kernel of Debian's in qemu-system: boots, runs commands, says how they end.
 
-The files it sees are an archive that this writes: an init of ours, the cross C library, and what
-the caller adds.
+The files it sees are an archive that this writes: an init of ours, the C library, and what the
+caller adds.
 """
 
 from __future__ import annotations
 
+import lzma
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -13,8 +14,7 @@ from pathlib import Path
 
 from blackbox import ROOT, need
 
-SYSROOT = Path("/usr/aarch64-linux-gnu/lib")
-LIBRARIES = ("ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
+LIBRARIES = ("libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
 INIT = Path(__file__).resolve().parent / "system_init.c"
 END = re.compile(r"^== begin (\d+) .*?$(.*?)^== end \1 (\d+)\r?$", re.MULTILINE | re.DOTALL)
 
@@ -27,6 +27,40 @@ def entry(name: str, mode: int, content: bytes, number: int) -> bytes:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """An architecture and a release of Debian, whose kernel it runs."""
+
+    architecture: str
+    suite: str
+    compiler: str
+    libraries: Path
+    loader: str
+    emulator: tuple[str, ...]
+    console: str
+
+
+ARM = Kind(
+    "arm64",
+    "bookworm",
+    "aarch64-linux-gnu-gcc",
+    Path("/usr/aarch64-linux-gnu/lib"),
+    "lib/ld-linux-aarch64.so.1",
+    ("qemu-system-aarch64", "-M", "virt", "-cpu", "max"),
+    "ttyAMA0",
+)
+# Linux 6.12, with DAMON, which bookworm's leaves out.
+NEWER = Kind(
+    "amd64",
+    "trixie",
+    "gcc",
+    Path("/lib/x86_64-linux-gnu"),
+    "lib64/ld-linux-x86-64.so.2",
+    ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+    "ttyS0",
+)
+
+
+@dataclass(frozen=True)
 class Ended:
     """How a command ended, and what it wrote."""
 
@@ -35,9 +69,10 @@ class Ended:
 
 
 @dataclass
-class ArmMachine:
+class Machine:
     """What the machine will hold; `run` starts it."""
 
+    kind: Kind
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
 
@@ -46,33 +81,55 @@ class ArmMachine:
         self.files[path.name] = path
         return f"/{path.name}"
 
+    def kernel(self) -> Path:
+        """Where its image lies; it is fetched once."""
+        script = [str(ROOT / "scripts/debian-kernel.sh"), self.kind.architecture, self.kind.suite]
+        return Path(
+            subprocess.run(script, check=True, capture_output=True, text=True).stdout.strip()
+        )
+
+    def add_module(self, name: str) -> str:
+        """Takes a module of the kernel along."""
+        modules = self.kernel().parent.parent / "modules"
+        (packed,) = modules.rglob(f"{name}.ko*")
+        module = self.folder / f"{name}.ko"
+        module.write_bytes(
+            lzma.decompress(packed.read_bytes()) if packed.suffix == ".xz" else packed.read_bytes()
+        )
+        return self.add(module)
+
     def _archive(self, commands: list[str]) -> bytes:
         init = self.folder / "init"
         subprocess.run(
-            [need("aarch64-linux-gnu-gcc"), "-O1", "-static", str(INIT), "-o", str(init)],
+            [need(self.kind.compiler), "-O1", "-static", str(INIT), "-o", str(init)],
             check=True,
         )
         parts = [
             ("lib", 0o040755, b""),
+            ("lib64", 0o040755, b""),
             ("dev", 0o040755, b""),
             ("init", 0o100755, init.read_bytes()),
         ]
         parts.append(("commands", 0o100644, "".join(f"{line}\n" for line in commands).encode()))
-        parts += [(f"lib/{name}", 0o100755, (SYSROOT / name).read_bytes()) for name in LIBRARIES]
+        loader = self.kind.loader
+        libraries = {loader: Path(loader).name} | {f"lib/{name}": name for name in LIBRARIES}
+        parts += [
+            (name, 0o100755, (self.kind.libraries / file).read_bytes())
+            for name, file in libraries.items()
+        ]
         parts += [(name, 0o100755, path.read_bytes()) for name, path in self.files.items()]
         whole = b"".join(entry(*part, number) for number, part in enumerate(parts, 1))
         return whole + entry("TRAILER!!!", 0, b"", 0)
 
     def run(self, commands: list[str], cpus: int = 4, timeout: float = 600) -> list[Ended]:
         """Boots, runs the commands one after the other and gives how each ended."""
-        kernel = subprocess.run(
-            [str(ROOT / "scripts/arm-kernel.sh")], check=True, capture_output=True, text=True
-        ).stdout.strip()
         image = self.folder / "initramfs"
         image.write_bytes(self._archive(commands))
-        command = [need("qemu-system-aarch64"), "-M", "virt", "-cpu", "max", "-m", "2048"]
-        command += ["-smp", str(cpus), "-kernel", kernel, "-initrd", str(image), "-nographic"]
-        command += ["-nic", "none", "-no-reboot", "-append", "console=ttyAMA0 panic=-1 quiet"]
+        emulator, *options = self.kind.emulator
+        command = [need(emulator), *options, "-m", "2048", "-smp", str(cpus)]
+        command += ["-kernel", str(self.kernel()), "-initrd", str(image), "-nographic"]
+        command += ["-nic", "none", "-no-reboot"]
+        command += ["-append", f"console={self.kind.console} panic=-1 quiet"]
         done = subprocess.run(
             command,
             check=False,
