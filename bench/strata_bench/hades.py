@@ -24,8 +24,9 @@ MIXES = {"A": 2.0, "B": 3.0, "C": 4.0}  # what the paper reaches: utilization, t
 MEMORY, SPEED, P90, COLLECTOR, DEREF = 0.30, 0.99, 1.03, 0.01, 1.0
 BACKENDS = ("pageout", "cold", "pressure", "cgroup", "none")
 DAMON = (
-    "`damon` is not here: the host has DAMON on. On Linux 6.12 in qemu (2026-11-27, 200,000 keys), where"
-    " `make test-kernel` tries it, 248 MiB fell to 43 within 45 s; `pageout` left 36.\n"
+    "`damon` is not here: the host has DAMON on. On Linux 6.12 in qemu (2026-11-27, 200,000"
+    " keys), where `make test-kernel` tries it, 248 MiB fell"
+    " to 43 within 45 s; `pageout` left 36.\n"
 )
 SWAP_MIB = 6144
 JOIN = 'echo $$ >"$0" && exec "$@"'
