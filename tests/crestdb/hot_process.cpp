@@ -29,7 +29,7 @@ uint64_t NowNs(void*) {
 int64_t Headroom(void*) { return INT64_MAX; }
 uint64_t FreeSwap(void*) { return uint64_t{1} << 30; }
 bool Reclaim(void*, uint64_t) { return true; }
-const char* Watch(void*) { return "this is a test"; }
+const char* Watch(void*, AddressRange, WatchOf) { return "this is a test"; }
 void Unwatch(void*) {}
 uint32_t Pressure(void*) { return 0; }
 void Pause(void*, uint64_t) { std::this_thread::yield(); }
