@@ -72,7 +72,7 @@ SERVER_S = 8
 SERVERS = (
     Server(
         ("/usr/sbin/nginx", "-c", "{folder}/configuration"),
-        "for i in 1 2 3 4 5 6; do curl -s http://127.0.0.1:18080/; done",
+        "ab -q -n 20000 -c 8 http://127.0.0.1:18080/",
         "daemon off; user www-data; worker_processes 2; pid {folder}/pid; error_log /dev/null;\n"
         "events {{}}\n"
         "http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;\n"
@@ -81,7 +81,7 @@ SERVERS = (
     ),
     Server(
         ("/usr/sbin/apache2", "-DFOREGROUND", "-f", "{folder}/configuration"),
-        "for i in 1 2 3 4 5 6; do curl -s http://127.0.0.1:18080/; done",
+        "ab -q -n 20000 -c 8 http://127.0.0.1:18080/",
         "ServerRoot {folder}\nServerName x\nPidFile {folder}/pid\nListen 127.0.0.1:18080\n"
         "User www-data\nGroup www-data\nErrorLog {folder}/log\nDocumentRoot /usr/share/doc\n"
         "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n"
