@@ -105,10 +105,10 @@ BAD: list[tuple[Rule, Changes, str, tuple[str, ...]]] = [
      (SWAP_HOLDERS, SWAP_FILE.format("/swapfile"))),
     (kernel.memory_pressure, {"proc/pressure/memory": PSI.format("23.5")}, "24 %",
      (MEMORY_HOLDERS,)),
-    (kernel.memory_pressure, PRESSED, "though 9.54 GiB are available: a memory cgroup is",
+    (kernel.memory_pressure, PRESSED, "though 9.54 GiB are available: a memory cgroup is probably",
      ("find /sys/fs/cgroup -name memory.pressure -exec grep -H ^some {} + | sort -t= -k3 -n -r"
       " | head  # whose tasks waited",)),
-    (kernel.memory_pressure, PRESSED | {"sys/fs/cgroup/cgroup.controllers": None}, "is at its",
+    (kernel.memory_pressure, PRESSED | {"sys/fs/cgroup/cgroup.controllers": None}, "probably at its",
      ("find /sys/fs/cgroup/memory -name memory.failcnt -exec grep -H . {} +"
       " | sort -t: -k2 -n -r | head  # how often each was at its limit",)),
     (system.kernel_version, {"proc/sys/kernel/osrelease": "4.15.0\n"}, "no restartable",

@@ -29,7 +29,7 @@ LARGER_MAP_COUNT = 262144
 ROOM_IN_SWAP = 0.1
 BUSY_COMMIT = 0.8
 STALLED_PERCENT = 5.0
-ROOM_ON_MACHINE = 0.1  # available: whoever waits for memory is at a limit of their own
+ROOM_ON_MACHINE = 0.1  # available: whoever waits is probably at a limit of their own
 
 
 def thp(view: View) -> Finding:
@@ -190,8 +190,8 @@ def memory_pressure(view: View) -> Finding:
         return mend(
             "memory-pressure",
             Weight.SOME,
-            f"{says}, though {human_bytes(available)} are available: a memory cgroup is at its"
-            " limit",
+            f"{says}, though {human_bytes(available)} are available: a memory cgroup is probably"
+            " at its limit, unless a burst just ended",
             cgroups_at_their_limit(view),
         )
     return mend(
