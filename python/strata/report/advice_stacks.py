@@ -13,6 +13,7 @@ HARDLY = 0.05  # a return rate too low to compare
 FEW_SAMPLES = 5  # tell nobody where to start
 WORTH_STARTING = 0.1  # of RSS
 ENOUGH_SPANS = 20  # seen, before a return rate means anything
+WORTH_WATCHING = 600  # seconds for one figure
 
 
 def span_by_live(
@@ -25,10 +26,10 @@ def span_by_live(
         text = f"Too few spans were seen in these classes to tell ({seen})"
         if not speed:
             return fine(f"{text}." if speed is None else f"{text}, and no more come.")
-        return look(
-            f"{text}. Watch for longer:",
-            f"strata report {pid} -o DIR --seconds {math.ceil(2 * (ENOUGH_SPANS - seen) / speed)}",
-        )
+        seconds = math.ceil(2 * (ENOUGH_SPANS - seen) / speed)
+        if seconds > WORTH_WATCHING:
+            return fine(f"{text}, and too few come for this figure.")
+        return look(f"{text}. Watch for longer:", f"strata report {pid} -o DIR --seconds {seconds}")
     if rates is None:
         return fine(
             "Hardly any size class was seen with both few and many live objects on its spans, so "
