@@ -57,20 +57,31 @@ def constants_of(module: ast.Module) -> dict[str, str]:
 
 
 def is_advice(call: ast.Call) -> bool:
-    names = {node.id for node in ast.walk(call.func) if isinstance(node, ast.Name)}
+    names = names_in(call)
     return bool(names & set(GIVES)) and not ("mend" in names and len(call.args) <= FIXES_FROM)
 
 
-def advices() -> Iterator[tuple[str, str]]:
-    """Where each stands, and its words."""
+def names_in(call: ast.Call) -> set[str]:
+    """Of the function, also as a module's."""
+    nodes = list(ast.walk(call.func))
+    return {node.id for node in nodes if isinstance(node, ast.Name)} | {
+        node.attr for node in nodes if isinstance(node, ast.Attribute)
+    }
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
     for folder in TOLD_IN:
-        for path in sorted((ROOT / "python/strata" / folder).glob("*.py")):
-            module = ast.parse(path.read_text())
-            constants = constants_of(module)
-            for node in ast.walk(module):
-                if isinstance(node, ast.Call) and is_advice(node):
-                    parts = [words_of(part, constants) for part in [*node.args, *node.keywords]]
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", "\0".join(parts)
+        for path in sorted((ROOT / "python/strata" / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def advices_in(path: str, module: ast.Module) -> Iterator[tuple[str, str]]:
+    """Where each stands, and its words."""
+    constants = constants_of(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and is_advice(node):
+            parts = [words_of(part, constants) for part in [*node.args, *node.keywords]]
+            yield f"{path}:{node.lineno}:{node.col_offset}", "\0".join(parts)
 
 
 def followed() -> Iterator[str]:
@@ -84,7 +95,7 @@ def followed() -> Iterator[str]:
 
 
 def test_every_advice_is_followed_by_a_test() -> None:
-    told = dict(advices())
+    told = {place: words for each in modules() for place, words in advices_in(*each)}
     phrases = {*followed(), *NOT_FOLLOWED}
     given_by = {
         phrase: [place for place, words in told.items() if phrase in words] for phrase in phrases
@@ -97,3 +108,18 @@ def test_every_advice_is_followed_by_a_test() -> None:
 
 def test_what_is_not_followed_has_no_test() -> None:
     assert not set(followed()) & set(NOT_FOLLOWED)
+
+
+def test_advices_are_found_however_they_are_called() -> None:
+    text = "one = (look('a'), advice.act('b')); mend('rule', 1, 'c', 'fix'); mend('rule', 1, 'd')"
+    told = dict(advices_in("x.py", ast.parse(text)))
+    assert sorted(words.split("\0")[-1] for words in told.values()) == ["a", "b", "fix"]
+
+
+def test_an_advice_is_made_by_nothing_else() -> None:
+    makers = {"python/strata/report/advice.py": "Advice", "python/strata/doctor/view.py": "Finding"}
+    for path, module in modules():
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call):
+                made = names_in(node) & set(makers.values())
+                assert made <= {makers.get(path)}, f"{path}:{node.lineno}: use {GIVES}"
