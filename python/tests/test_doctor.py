@@ -108,7 +108,7 @@ BAD: list[tuple[Rule, Changes, str, tuple[str, ...]]] = [
     (kernel.memory_pressure, PRESSED, "though 9.54 GiB are available: a memory cgroup is probably",
      ("find /sys/fs/cgroup -name memory.pressure -exec grep -H ^some {} + | sort -t= -k3 -n -r"
       " | head  # whose tasks waited",)),
-    (kernel.memory_pressure, PRESSED | {"sys/fs/cgroup/cgroup.controllers": None}, "probably at its",
+    (kernel.memory_pressure, PRESSED | {"sys/fs/cgroup/cgroup.controllers": None}, "is probably",
      ("find /sys/fs/cgroup/memory -name memory.failcnt -exec grep -H . {} +"
       " | sort -t: -k2 -n -r | head  # how often each was at its limit",)),
     (system.kernel_version, {"proc/sys/kernel/osrelease": "4.15.0\n"}, "no restartable",

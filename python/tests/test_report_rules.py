@@ -260,17 +260,10 @@ def test_span_return_by_live_objects() -> None:
     assert few.level is Level.FINE
     assert "hardly any came free" in few.text
     assert advice_stacks.span_by_live(60, (0.05, 0.45), "7").level is Level.LOOK
-    more = advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed=0.7)
-    assert more.command == "strata report 7 -o DIR --seconds 15"
-    for speed, command in ((1 / 60, f"{more.command[:-2]}600"), (1 / 61, "")):
-        assert advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed).command == command
-    for speed, said in (
-        (None, "to tell (15)."),
-        (0.0, "no more come."),
-        (1 / 3600, "too few come for this figure."),
-    ):
-        rare = advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed)
-        assert (said in rare.text, rare.level) == (True, Level.FINE)
+    more = advice_stacks.span_by_live(15, (0.8, 0.1), "7", speed=1 / 60)
+    assert more.command == "strata report 7 -o DIR --seconds 600"
+    for rate, said in ((None, "to tell (15)."), (0.0, "no more come."), (1 / 61, "too few come")):
+        assert said in advice_stacks.span_by_live(15, (0.8, 0.1), "7", rate).text
     assert advice_stacks.span_by_live(60, None, "7").level is Level.FINE
 
 
