@@ -49,9 +49,11 @@ bool prints(const llvm::Function& f) {
 
 // Whether %n is in the format.
 bool counts(llvm::StringRef format) {
-  for (std::size_t at = format.find('%'); at < format.size(); at = format.find('%', at + 1)) {
+  constexpr auto kNone = llvm::StringRef::npos;
+  for (std::size_t at = format.find('%'); at != kNone; at = format.find('%', at + 1)) {
     at = format.find_first_not_of("0123456789.*-+ #'$hljztLq", at + 1);
-    if (at < format.size() && format[at] == 'n') return true;
+    if (at == kNone) break;  // the format ends within it
+    if (format[at] == 'n') return true;
   }
   return false;
 }
@@ -89,7 +91,7 @@ std::optional<llvm::ConstantRange> constants(const llvm::Value* v, int depth = 3
 }
 
 // The numbers that the variable can hold: nobody takes its address, and all that is stored to it
-// is constant.
+// here is constant.
 std::optional<llvm::ConstantRange> held_by(const llvm::GlobalVariable& variable) {
   const auto* first = llvm::dyn_cast<llvm::ConstantInt>(variable.getInitializer());
   if (first == nullptr) return std::nullopt;
@@ -107,11 +109,10 @@ std::optional<llvm::ConstantRange> held_by(const llvm::GlobalVariable& variable)
 
 }  // namespace
 
+// Others may be written by a plugin, or by an object that has no bitcode, even if main is here.
 void note_variables(llvm::Module& module) {
-  const llvm::Function* main = module.getFunction("main");
-  const bool whole = main != nullptr && !main->isDeclaration();
   for (llvm::GlobalVariable& g : module.globals()) {
-    if (!g.hasInitializer() || !(whole || g.hasLocalLinkage())) continue;
+    if (!g.hasInitializer() || !g.hasLocalLinkage()) continue;
     const auto all = held_by(g);
     if (!all || all->isFullSet()) continue;
     llvm::MDNode* range =
