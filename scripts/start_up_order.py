@@ -18,13 +18,15 @@ import argparse
 import ctypes
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,7 +93,7 @@ SERVERS = (
     ),
     Server(
         ("/usr/bin/redis-server", "--port", "18080", "--dir", "{folder}"),
-        "redis-benchmark -q -p 18080 -n 20000 -r 10000 -t set,get; redis-cli -p 18080 bgsave",
+        "redis-benchmark -q -p 18080 -n 20000 -r 10000 -t set,get && redis-cli -p 18080 bgsave",
     ),
 )
 
@@ -99,7 +101,7 @@ PTRACE_TRACEME, PTRACE_CONT, PTRACE_GETREGS, PTRACE_SETREGS = 0, 7, 12, 13
 PTRACE_SYSCALL, PTRACE_SETOPTIONS = 24, 0x4200
 TRACE_ALL = 0x2 | 0x4 | 0x8 | 0x100000  # forks, vforks, clones; none outlives this script
 REGISTERS, RIP = 27, 16  # words of user_regs_struct, and where the program counter is
-WALL = 0x40000000
+WALL, WNOTHREAD = 0x40000000, 0x20000000
 BREAKPOINT = b"\xcc"
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -192,11 +194,16 @@ def start(command: tuple[str, ...], library: Path) -> int:
     return pid
 
 
-def use_and_end(server: int, load: str) -> None:
-    time.sleep(SERVER_S / 2)
-    subprocess.run(load, shell=True, check=True, stdout=subprocess.DEVNULL)
-    time.sleep(SERVER_S / 2)  # some rounds of the background thread
-    os.kill(server, signal.SIGTERM)
+def use_and_end(server: int, load: str) -> int:
+    """The status of the load."""
+    try:
+        time.sleep(SERVER_S / 2)
+        done = subprocess.run(load, shell=True, check=False, stdout=subprocess.DEVNULL)
+        time.sleep(SERVER_S / 2)  # some rounds of the background thread
+        return done.returncode
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGTERM)
 
 
 def run_server(server: Server, library: Path, functions: Functions) -> list[int]:
@@ -211,16 +218,31 @@ def run(command: tuple[str, ...], library: Path, functions: Functions, load: str
     """Offsets of the functions that the command called, in order of their first call."""
     traced = Traced(functions, library)
     first = start(command, library)
-    if load:
-        threading.Thread(target=use_and_end, args=(first, load), daemon=True).start()
+    if not load:
+        follow(first, traced)
+        return traced.called
+    with ThreadPoolExecutor(1) as beside:
+        used = beside.submit(use_and_end, first, load)
+        try:
+            follow(first, traced)
+        finally:
+            with suppress(ProcessLookupError):  # it has ended, unless it could not be followed
+                os.killpg(first, signal.SIGKILL)
+        if used.result() != 0:
+            sys.exit(f"{command[0]}: its load ended with status {used.result()}: {load}")
+    return traced.called
+
+
+def follow(first: int, traced: Traced) -> None:
+    """Until the process and all that it started have ended."""
     os.waitpid(first, 0)
     ptrace(PTRACE_SETOPTIONS, first, TRACE_ALL)
     ptrace(PTRACE_SYSCALL, first)
     while True:
         try:
-            pid, status = os.waitpid(-1, WALL)
+            pid, status = os.waitpid(-1, WALL | WNOTHREAD)  # the load is its own thread's child
         except ChildProcessError:
-            return traced.called
+            return
         if not os.WIFSTOPPED(status):
             continue
         number, event = os.WSTOPSIG(status), status >> 16
@@ -247,6 +269,10 @@ def main() -> int:
     parser.add_argument("--library", type=Path, default=ROOT / "build/lib/libstrata.so")
     arguments = parser.parse_args()
     library = arguments.library.resolve(strict=True)
+    needed = {word for s in SERVERS for word in (s.command[0], s.load.split()[0])}
+    lacking = sorted(word for word in needed if shutil.which(word) is None)
+    if lacking:
+        sys.exit(f"not found (nginx, apache2, apache2-utils, redis): {', '.join(lacking)}")
     functions = Functions.of(library)
     small: Counter[str] = Counter()
     large: Counter[str] = Counter()
