@@ -7,7 +7,7 @@
 // lie outside the heap's window.
 //
 // Each slot has a place for the largest block. A freed block's address is used again after those of
-// all other slots, whatever their sizes.
+// all other slots that are free, whatever their sizes.
 //
 // No lock: a slot changes hands by its state alone, so any thread may be in here when another
 // forks, or when a handler of SIGSEGV asks Explain. A slot that is caught between two states is
@@ -63,10 +63,16 @@ struct GuardSizes {
   size_t gap;   // at least so much is closed between two
 };
 
+// What became of a place that was closed.
+enum class ClosedPlace : uint8_t {
+  kEmpty,  // reads as zero when opened again
+  kKept,   // still has memory, and may even be open
+  kLost,   // may be somebody else's
+};
+
 // Pages: uintptr_t Reserve(size_t bytes, size_t align), of memory that cannot be touched, 0 if
-// there is none; bool Open(uintptr_t, size_t bytes), which may be refused; bool Close(uintptr_t,
-// size_t bytes) of a whole place: whether the memory went back, so that it reads as zero when
-// opened again.
+// there is none; bool Open(uintptr_t, size_t bytes), which may be refused; ClosedPlace
+// Close(uintptr_t, size_t bytes) of a whole place.
 template <class Pages>
 class GuardPool {
  public:
@@ -74,6 +80,9 @@ class GuardPool {
       : pages_(pages), sizes_(sizes) {}
   GuardPool(const GuardPool&) = delete;
   GuardPool& operator=(const GuardPool&) = delete;
+
+  // Before Init.
+  void SetSizes(GuardSizes sizes) { sizes_ = sizes; }
 
   size_t most_bytes() const { return sizes_.most; }
   // The largest power of two at whose multiples all places begin.
@@ -139,7 +148,8 @@ class GuardPool {
   }
 
   // Of an address in the pool. kNone: the block is freed. kBeyondEnd and kBeforeStart: so it is,
-  // and something had been written there. Otherwise nothing was done.
+  // and something had been written there; nobody gets the slot before Release. Otherwise nothing
+  // was done.
   GuardVerdict Free(void* p, const BlockEvent& event) {
     const auto at = reinterpret_cast<uintptr_t>(p);
     GuardedBlock* b = BlockNear(at);
@@ -152,13 +162,22 @@ class GuardPool {
     b->freed = event;
     live_.fetch_sub(1, std::memory_order_relaxed);
     live_bytes_.fetch_sub(b->size.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    if (pages_.Close(PlaceOf(*b), sizes_.most)) {
-      NoteMemory(*b, 0);
-    } else {
+    const ClosedPlace closed = pages_.Close(PlaceOf(*b), sizes_.most);
+    if (closed == ClosedPlace::kKept) {
       is_dirty_.store(true, std::memory_order_relaxed);
+    } else {
+      NoteMemory(*b, 0);
     }
-    b->state.store(GuardState::kFreed, std::memory_order_release);
+    const bool is_free = closed != ClosedPlace::kLost && verdict.finding == GuardFinding::kNone;
+    if (is_free) b->state.store(GuardState::kFreed, std::memory_order_release);
     return verdict;
+  }
+
+  // After the report of what Free found there.
+  void Release(const GuardVerdict& v) {
+    if (v.finding == GuardFinding::kBeyondEnd || v.finding == GuardFinding::kBeforeStart)
+      const_cast<GuardedBlock*>(v.block)->state.store(GuardState::kFreed,
+                                                      std::memory_order_release);
   }
 
   // Of the live block that starts there; 0: none does.
@@ -242,12 +261,18 @@ class GuardPool {
     const size_t offset = at - base_.load(std::memory_order_relaxed);
     const size_t i = offset < sizes_.gap ? 0 : (offset - sizes_.gap) / stride();
     GuardedBlock& here = records_[i];
-    if (offset < sizes_.gap || i + 1 == slots_ || IsInPages(here, at)) return &here;
-    GuardedBlock& next = records_[i + 1];
-    if (next.state.load(std::memory_order_acquire) == GuardState::kUnused) return &here;
-    if (here.state.load(std::memory_order_acquire) == GuardState::kUnused) return &next;
-    const uintptr_t end = PlaceOf(i) + OpenBytes(here.size.load(std::memory_order_relaxed));
-    return at - end < PlaceOf(i + 1) - at ? &here : &next;
+    const bool here_was = WasUsed(i);
+    if (offset < sizes_.gap || (here_was && IsInPages(here, at))) return &here;
+    const size_t before = here_was || i == 0 ? i : i - 1;
+    const bool before_was = here_was || WasUsed(before);
+    if (i + 1 == slots_ || !WasUsed(i + 1)) return before_was ? &records_[before] : &here;
+    if (!before_was) return &records_[i + 1];
+    const size_t size = records_[before].size.load(std::memory_order_relaxed);
+    return at - PlaceOf(before) - OpenBytes(size) < PlaceOf(i + 1) - at ? &records_[before]
+                                                                        : &records_[i + 1];
+  }
+  bool WasUsed(size_t slot) const {
+    return records_[slot].state.load(std::memory_order_acquire) != GuardState::kUnused;
   }
 
   // By whoever holds the slot kBusy.
@@ -272,7 +297,7 @@ class GuardPool {
   }
 
   Pages pages_;
-  const GuardSizes sizes_;
+  GuardSizes sizes_;
   GuardedBlock* records_ = nullptr;
   size_t slots_ = 0;
   std::atomic<uintptr_t> base_{0};

@@ -92,19 +92,18 @@ void ObjectCollector::LeaveToDamon() {
   const HotMemory& memory = domain_.pool().memory();
   const AddressRange cold = ColdRange();
   const uint64_t now_ns = memory.now_ns(memory.context);
-  if (damon_ == DamonUse::kWatches && !watched_.holds(cold) &&
-      now_ns - watched_ns_ >= kWatchAgainNs) {
-    LockHolder hold(step_);
-    watched_ = {std::min(watched_.begin, cold.begin), std::max(watched_.end, cold.end)};
+  const bool first = damon_ == DamonUse::kNotAsked && cold.end != 0;
+  const bool more = damon_ == DamonUse::kWatches && !watched_.holds(cold) &&
+                    now_ns - watched_ns_ >= kWatchAgainNs;
+  if (first || more) {
+    watched_ = first ? cold
+                     : AddressRange{std::min(watched_.begin, cold.begin),
+                                    std::max(watched_.end, cold.end)};
     watched_ns_ = now_ns;
-    memory.watch(memory.context, watched_, WatchOf::kMore);
-  }
-  if (damon_ == DamonUse::kNotAsked && cold.end != 0) {
-    LockHolder hold(step_);
-    const char* why = memory.watch(memory.context, cold, WatchOf::kFirst);
+    const char* why =
+        memory.watch(memory.context, watched_, first ? WatchOf::kFirst : WatchOf::kMore);
+    if (why != nullptr && more) memory.unwatch(memory.context);
     damon_ = why == nullptr ? DamonUse::kWatches : DamonUse::kRefused;
-    watched_ = cold;
-    watched_ns_ = now_ns;
     if (why != nullptr) {
       Message()
           .Text("DAMON cannot be used (")

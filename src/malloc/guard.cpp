@@ -23,8 +23,9 @@ namespace strata {
 namespace guard_internal {
 // Two closed pages between two blocks: what misses one by a page misses the other, too.
 constinit ProcessGuards g_small({kNativePageSize, 2 * kNativePageSize});
-// Places begin at hugepages, so that a block for which the heap would have those has them here.
-constinit ProcessGuards g_large({size_t{32} << 20, kHugePageSize});
+// Places begin at hugepages, so that a block for which the heap would have those has them here. By
+// default they are of one: the address space is the program's (RLIMIT_AS, mlockall).
+constinit ProcessGuards g_large({kHugePageSize, kHugePageSize});
 constinit uint32_t g_every = 0;
 constinit std::atomic<int64_t> g_left{0};
 }  // namespace guard_internal
@@ -45,18 +46,21 @@ bool GuardPages::Open(uintptr_t at, size_t bytes) {
 }
 
 // Its memory goes back: most slots hold freed blocks, and nobody reads those, except a program that
-// goes on after an error. That keeps small blocks. Under a filter that may forbid it the page stays
+// goes on after an error. That keeps small blocks. Under a filter that may forbid it the pages stay
 // open: the block is free all the same.
-bool GuardPages::Close(uintptr_t at, size_t bytes) {
+ClosedPlace GuardPages::Close(uintptr_t at, size_t bytes) {
   void* place = reinterpret_cast<void*>(at);
-  // Page tables and all, by a call that every filter allows.
+  if (!MayOpenFiles()) return ClosedPlace::kKept;
+  // Page tables and all. Where it fails some kernels have unmapped what was there.
   if (bytes != kNativePageSize)
     return mmap(place, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-                -1, 0) == place;
-  if (!MayOpenFiles()) return false;
-  return mprotect(place, bytes, PROT_NONE) == 0 &&
-         TheRuntime().options.on_error != OnError::kIgnore &&
-         madvise(place, bytes, MADV_DONTNEED) == 0;
+                -1, 0) == place
+               ? ClosedPlace::kEmpty
+               : ClosedPlace::kLost;
+  const bool empty = mprotect(place, bytes, PROT_NONE) == 0 &&
+                     TheRuntime().options.on_error != OnError::kIgnore &&
+                     madvise(place, bytes, MADV_DONTNEED) == 0;
+  return empty ? ClosedPlace::kEmpty : ClosedPlace::kKept;
 }
 
 namespace {
@@ -80,17 +84,21 @@ struct Pool {
 
 // By default pages and records together take less than a MiB.
 Pool g_smalls{g_small, 64, 4096};
-// Memory only while a block lives, and 0.5 GiB of addresses (many: 8.5). A slot takes two of the
-// 65,530 mappings that a process may have.
+// Memory only while a block lives, and 66 MiB of addresses; where somebody looks for errors of
+// blocks up to 32 MiB, with 256 slots 8.5 GiB. A slot takes two of the 65,530 mappings that a
+// process may have.
 Pool g_larges{g_large, 16, 256};
+constexpr size_t kMostIfAsked = size_t{32} << 20;
 
 // Three system calls, a fault and two stack walks are some microseconds: at the default rate never
 // more often than makes a thousandth of a CPU. The pages of a large block are fresh, and some
 // hundred nanoseconds each: they have a budget of the same size.
 constexpr uint64_t kLeastGapNs = 5'000'000;
 constexpr uint64_t kGapForPageNs = 2'000'000;
-// By default, of all live large blocks: the heap may have free memory for them. Or a 64th of it.
-constexpr size_t kLeastForLarge = size_t{1} << 20;
+// Of all live large blocks, for which the heap may have free memory: so much, or this part of what
+// is in use; where somebody looks for errors, more.
+constexpr size_t kLeastForLarge = size_t{1} << 20, kPartForLarge = 64;
+constexpr size_t kLeastIfAsked = size_t{256} << 20, kPartIfAsked = 4;
 
 std::atomic<uint64_t> g_random{0};
 std::atomic<uint64_t> g_not_before{0};
@@ -143,9 +151,11 @@ bool MayGuardLarge(Runtime& r, size_t size, size_t align) {
   if (s == PoolState::kMaking || s == PoolState::kRefused) return false;
   if (size > g_large.most_bytes() || align > g_large.most_align()) return false;
   if (r.heap.page_heap().hard_limit() != 0) return false;
-  if (!g_by_default) return true;
-  const size_t share = r.kernel.mapped_end() / 64;
-  return g_large.open_bytes() + size <= (share > kLeastForLarge ? share : kLeastForLarge);
+  if (g_large.slots() != 0 && g_large.live() >= g_large.slots()) return false;
+  const size_t part =
+      BytesOf(r.heap.page_heap().used_lately()) / (g_by_default ? kPartForLarge : kPartIfAsked);
+  const size_t least = g_by_default ? kLeastForLarge : kLeastIfAsked;
+  return g_large.open_bytes() + size <= (part > least ? part : least);
 }
 
 // At the default rate: whether it is time for one more, which is noted.
@@ -197,6 +207,7 @@ MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed) {
 void StartGuards(const Options& options, uint64_t seed) {
   g_every = options.guard_every;
   g_by_default = !options.says_guard;
+  if (!g_by_default) g_large.SetSizes({kMostIfAsked, kHugePageSize});
   g_random.store(seed, std::memory_order_relaxed);
   if (g_every != 0) g_left.store(Draw(), std::memory_order_relaxed);
 }
@@ -236,6 +247,7 @@ void FreeGuarded(void* p) {
   const bool changed =
       verdict.finding == GuardFinding::kBeyondEnd || verdict.finding == GuardFinding::kBeforeStart;
   ReportMemoryError(ErrorOf(verdict, changed ? Noticed::kLater : Noticed::kFree));
+  guards.Release(verdict);
 }
 
 void* ReallocateGuarded(void* p, size_t size) {

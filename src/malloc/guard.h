@@ -28,7 +28,7 @@ namespace strata {
 struct GuardPages {
   uintptr_t Reserve(size_t bytes, size_t align);
   bool Open(uintptr_t at, size_t bytes);
-  bool Close(uintptr_t at, size_t bytes);
+  ClosedPlace Close(uintptr_t at, size_t bytes);
 };
 using ProcessGuards = GuardPool<GuardPages>;
 
@@ -98,10 +98,13 @@ void* TakeGuardedZeroed(Runtime& r, size_t size);
 // Around the allocation of a block that has to lie in the heap.
 class NoGuards {
  public:
-  NoGuards() { t_state.unguarded = 1; }
-  ~NoGuards() { t_state.unguarded = 0; }
+  NoGuards() : before_(t_state.unguarded) { t_state.unguarded = 1; }
+  ~NoGuards() { t_state.unguarded = before_; }
   NoGuards(const NoGuards&) = delete;
   NoGuards& operator=(const NoGuards&) = delete;
+
+ private:
+  const decltype(t_state.unguarded) before_;
 };
 
 // --- Of an address in a pool.

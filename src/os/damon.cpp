@@ -143,9 +143,8 @@ const char* Damon::Start(uint64_t pid, AddressRange range, const char* cgroup) c
   if (!ReadKernelText(KernelPath().Add(root_).Add(kCount).text(), text, sizeof text))
     return "the kernel has none";
   if (IsOurs(pid, cgroup)) {
-    // Where the kernel refuses, it goes on with the range before.
-    if (Is(kOperations, "fvaddr") && SetRange(range)) Set(kState, "commit");
-    return nullptr;
+    const bool follows = !Is(kOperations, "fvaddr") || (SetRange(range) && Set(kState, "commit"));
+    return follows ? nullptr : "the kernel refuses the settings";
   }
   if (On()) return "something else has it on";
   if (!Set(kCount, 1) || !Set("/kdamonds/0/contexts/nr_contexts", 1))

@@ -312,6 +312,7 @@ void RenewHotDomainsInChild() STRATA_NO_TSA {
     d->collector.RenewInChild();
     threaded |= d->threaded;
   }
+  ForgetWatchInChild();
   g_thread_runs.store(is_thread, std::memory_order_relaxed);
   g_hot_thread_wanted.store(threaded && !is_thread, std::memory_order_relaxed);
 }

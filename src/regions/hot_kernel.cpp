@@ -107,18 +107,32 @@ bool ReclaimFromCgroup(void*, uint64_t bytes) {
 // DAMON knows one range of a process, not domains: it watches from the first domain that asks to
 // the last, and all that any of them has asked for.
 constexpr Damon kDamon("/sys/kernel/mm/damon/admin");
-std::atomic<uint32_t> g_watching{0};
-std::atomic<uintptr_t> g_watched_begin{UINTPTR_MAX}, g_watched_end{0};
 
-AddressRange WatchedWith(AddressRange more) {
-  uintptr_t begin = g_watched_begin.load(std::memory_order_relaxed);
-  while (more.begin < begin && !g_watched_begin.compare_exchange_weak(begin, more.begin)) {
-  }
-  uintptr_t end = g_watched_end.load(std::memory_order_relaxed);
-  while (more.end > end && !g_watched_end.compare_exchange_weak(end, more.end)) {
-  }
-  return {std::min(begin, more.begin), std::max(end, more.end)};
+void PauseNs(void*, uint64_t ns) {
+  const timespec wait{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  raw::Call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, raw::Word(&wait));
 }
+
+struct Watched {
+  uint32_t domains = 0;
+  AddressRange range{UINTPTR_MAX, 0};
+
+  void Add(AddressRange r) { range = {std::min(range.begin, r.begin), std::max(range.end, r.end)}; }
+};
+constinit Watched g_watched;
+
+// One at a time looks at DAMON's files and g_watched. No lock: the kernel may take seconds over a
+// change, and a fork waits for locks. In the child nobody is here (ForgetWatchInChild).
+constinit std::atomic<bool> g_is_busy{false};
+class WatchTurn {
+ public:
+  WatchTurn() {
+    while (g_is_busy.exchange(true, std::memory_order_acquire)) PauseNs(nullptr, 1'000'000);
+  }
+  ~WatchTurn() { g_is_busy.store(false, std::memory_order_release); }
+  WatchTurn(const WatchTurn&) = delete;
+  WatchTurn& operator=(const WatchTurn&) = delete;
+};
 
 template <class F>
 auto WithCgroup(F f) {
@@ -129,20 +143,22 @@ auto WithCgroup(F f) {
 
 const char* Watch(void*, AddressRange range, WatchOf of) {
   if (!MayOpenFiles()) return "this process must open no files";
-  const AddressRange whole = WatchedWith(range);
+  const WatchTurn turn;
+  Watched with = g_watched;
+  with.Add(range);
+  if (of == WatchOf::kFirst) ++with.domains;
   const char* why = WithCgroup(
-      [whole](uint64_t pid, const char* group) { return kDamon.Start(pid, whole, group); });
-  if (why == nullptr && of == WatchOf::kFirst) g_watching.fetch_add(1, std::memory_order_relaxed);
+      [&with](uint64_t pid, const char* group) { return kDamon.Start(pid, with.range, group); });
+  if (why == nullptr) g_watched = with;
   return why;
 }
 
 void Unwatch(void*) {
-  if (g_watching.fetch_sub(1, std::memory_order_relaxed) != 1 || !MayOpenFiles()) return;
-  WithCgroup([](uint64_t pid, const char* group) {
-    kDamon.Stop(pid, group);
-    if (g_watching.load(std::memory_order_relaxed) != 0)
-      kDamon.Start(pid, WatchedWith({UINTPTR_MAX, 0}), group);
-  });
+  const WatchTurn turn;
+  if (--g_watched.domains != 0) return;
+  g_watched = {};
+  if (!MayOpenFiles()) return;
+  WithCgroup([](uint64_t pid, const char* group) { kDamon.Stop(pid, group); });
 }
 
 // "some avg10=0.12 ..." in percent, two digits.
@@ -161,11 +177,6 @@ uint32_t PressurePer10k(void*) {
   return value;
 }
 
-void PauseNs(void*, uint64_t ns) {
-  const timespec wait{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
-  raw::Call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, raw::Word(&wait));
-}
-
 }  // namespace
 
 constinit const HotMemory kProcessHotMemory = {Take,     Give,     Advise,
@@ -173,6 +184,11 @@ constinit const HotMemory kProcessHotMemory = {Take,     Give,     Advise,
                                                Headroom, FreeSwap, ReclaimFromCgroup,
                                                Watch,    Unwatch,  PressurePer10k,
                                                PauseNs,  nullptr};
+
+void ForgetWatchInChild() {
+  g_watched = {};
+  g_is_busy.store(false, std::memory_order_relaxed);
+}
 
 bool HugepagesAreOff() {
   return CurrentState() == RunState::kReady && TheRuntime().thp == ThpMode::kNever;

@@ -12,6 +12,9 @@ extern const HotMemory kProcessHotMemory;
 // The address bits that the hardware looks at: all, but where LAM is on.
 uint64_t AddressUntagMask();
 
+// In the child of a fork: DAMON watches the parent.
+void ForgetWatchInChild();
+
 // Whether the system gives none to anybody.
 bool HugepagesAreOff();
 

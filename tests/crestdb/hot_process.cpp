@@ -41,6 +41,7 @@ constinit const HotMemory kProcessHotMemory = {Take,    Give,     Advise,   Resi
                                                Unwatch, Pressure, Pause,    nullptr};
 
 const char* WhyGuidesCannotHold(uint64_t, uintptr_t) { return nullptr; }
+void ForgetWatchInChild() {}
 bool HugepagesAreOff() { return false; }
 uint64_t AddressUntagMask() { return ~uint64_t{0}; }
 

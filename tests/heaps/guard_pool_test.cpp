@@ -19,7 +19,7 @@ struct Account {
   size_t bytes = 0;
   size_t align = 0;
   bool refuse_open = false;
-  bool keep_memory = false;
+  ClosedPlace when_closed = ClosedPlace::kEmpty;
 };
 
 struct FakePages {
@@ -41,11 +41,11 @@ struct FakePages {
     for (size_t i = 0; i < bytes; i += kNativePageSize) account->open.insert(at + i);
     return true;
   }
-  bool Close(uintptr_t at, size_t bytes) {
+  ClosedPlace Close(uintptr_t at, size_t bytes) {
     EXPECT_GE(at, account->start);
     EXPECT_LE(at + bytes, account->start + account->bytes);
     for (size_t i = 0; i < bytes; i += kNativePageSize) account->open.erase(at + i);
-    return !account->keep_memory;
+    return account->when_closed;
   }
 };
 
@@ -104,6 +104,39 @@ TEST_F(GuardPoolTest, ABlockLiesAtOneEndOfAPageBetweenClosedOnes) {
   }
 }
 
+TEST_F(GuardPoolTest, AFaultFarBehindABlockIsItsOwnWhileTheNextSlotWasNeverUsed) {
+  char* p = Take(64, 16, 0);
+  const GuardVerdict v = ExplainAt(p + 3 * kNativePageSize + 100);
+  EXPECT_EQ(v.finding, GuardFinding::kBeyondEnd);
+  ASSERT_NE(v.block, nullptr);
+  EXPECT_EQ(v.block->address.load(), reinterpret_cast<uintptr_t>(p));
+}
+
+TEST_F(GuardPoolTest, ASlotIsNobodysBeforeWhatWasFoundIsReported) {
+  char* p = Take(64, 16, 0);
+  p[64] = 'x';
+  const GuardVerdict v = pool_.Free(p, event_);
+  ASSERT_EQ(v.finding, GuardFinding::kBeyondEnd);
+  size_t others = 0;
+  while (Take(64) != nullptr) ++others;
+  EXPECT_EQ(others, kSlots - 1);
+  EXPECT_EQ(v.block->address.load(), reinterpret_cast<uintptr_t>(p));
+  pool_.Release(v);
+  EXPECT_NE(Take(64), nullptr);
+}
+
+TEST_F(GuardPoolTest, APlaceThatIsLostIsNeverUsedAgain) {
+  char* p = Take(64);
+  account_.when_closed = ClosedPlace::kLost;
+  EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
+  EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kFreedBefore);
+  account_.when_closed = ClosedPlace::kEmpty;
+  size_t others = 0;
+  while (Take(64) != nullptr) ++others;
+  EXPECT_EQ(others, kSlots - 1);
+  EXPECT_TRUE(pool_.GivesZeroes());
+}
+
 TEST_F(GuardPoolTest, AlignmentIsKept) {
   for (size_t align = 16; align <= kNativePageSize; align *= 2) {
     char* p = Take(24, align);
@@ -130,11 +163,11 @@ TEST_F(GuardPoolTest, GivesNoMoreThanItHasAndTheLongestFreedFirst) {
 }
 
 TEST_F(GuardPoolTest, APageWhoseMemoryStaysCountsOnce) {
-  account_.keep_memory = true;
+  account_.when_closed = ClosedPlace::kKept;
   for (size_t i = 0; i < 2 * kSlots; ++i) pool_.Free(Take(10), event_);
   EXPECT_EQ(pool_.live(), 0u);
   EXPECT_EQ(pool_.open_bytes(), kSlots * kNativePageSize);
-  account_.keep_memory = false;
+  account_.when_closed = ClosedPlace::kEmpty;
   pool_.Free(Take(10), event_);
   EXPECT_EQ(pool_.open_bytes(), (kSlots - 1) * kNativePageSize);
 }
@@ -284,11 +317,11 @@ TEST_F(LargeGuardPoolTest, WhatIsWrittenBesideABlockIsFoundAtItsFree) {
 }
 
 TEST_F(LargeGuardPoolTest, MemoryThatStaysCountsOnce) {
-  account_.keep_memory = true;
+  account_.when_closed = ClosedPlace::kKept;
   for (size_t i = 0; i < 2 * kSlots; ++i) pool_.Free(Take(i < kSlots ? kMost : 1), event_);
   EXPECT_EQ(pool_.open_bytes(), kSlots * kMost);
   EXPECT_FALSE(pool_.GivesZeroes());
-  account_.keep_memory = false;
+  account_.when_closed = ClosedPlace::kEmpty;
   pool_.Free(Take(1), event_);
   EXPECT_EQ(pool_.open_bytes(), (kSlots - 1) * kMost);
 }

@@ -219,6 +219,29 @@ TEST(HotDomain, DamonIsToldWhereColdObjectsLie) {
   EXPECT_EQ(s.memory.watching.load(), 0);
 }
 
+TEST(HotDomain, WhereDamonRefusesMoreColdPagesAreMarked) {
+  CollectorOptions options;
+  options.reclaim = STRATA_HOT_RECLAIM_DAMON;
+  HotScene s(options);
+  strata_hot_guide small{}, large{};
+  ASSERT_TRUE(s.Make(&small, 3000, 5));
+  for (int i = 0; i < 8; ++i) s.Round();
+  ASSERT_EQ(s.memory.watching.load(), 1);
+  s.memory.no_damon = "gone";
+  s.memory.now += 3'000'000'000;
+  ASSERT_TRUE(s.Make(&large, 600'000, 5));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 8; ++i) s.Round();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("DAMON cannot be used (gone)"),
+            std::string::npos);
+  EXPECT_EQ(s.memory.watching.load(), 0);
+  EXPECT_GT(s.memory.advice[static_cast<int>(PageAdvice::kCold)].load(), 0u);
+  s.Drop(&small);
+  s.Drop(&large);
+  s.collector.GiveBackAll();
+  EXPECT_EQ(s.memory.watching.load(), 0);
+}
+
 TEST(HotDomain, WithoutDamonColdPagesAreMarked) {
   CollectorOptions options;
   options.reclaim = STRATA_HOT_RECLAIM_DAMON;
