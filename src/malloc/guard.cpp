@@ -23,9 +23,10 @@ namespace strata {
 namespace guard_internal {
 // Two closed pages between two blocks: what misses one by a page misses the other, too.
 constinit ProcessGuards g_small({kNativePageSize, 2 * kNativePageSize});
-// Places begin at hugepages, so that a block for which the heap would have those has them here. By
-// default they are of one: the address space is the program's (RLIMIT_AS, mlockall).
-constinit ProcessGuards g_large({kHugePageSize, kHugePageSize});
+// By default no larger than what all may take, for the address space, too, is the program's
+// (RLIMIT_AS, mlockall). Where somebody looks for errors, places begin at hugepages, so that a
+// block for which the heap would have those has them here.
+constinit ProcessGuards g_large({size_t{512} << 10, size_t{512} << 10});
 constinit uint32_t g_every = 0;
 constinit std::atomic<int64_t> g_left{0};
 }  // namespace guard_internal
@@ -82,10 +83,10 @@ struct Pool {
   std::atomic<PoolState> state{PoolState::kNone};
 };
 
-// By default pages and records together take less than a MiB.
+// By default pages and records together take less than half a MiB.
 Pool g_smalls{g_small, 64, 4096};
-// Memory only while a block lives, and 66 MiB of addresses; where somebody looks for errors of
-// blocks up to 32 MiB, with 256 slots 8.5 GiB. A slot takes two of the 65,530 mappings that a
+// Memory only while a block lives, and 17 MiB of addresses; where somebody looks for errors of
+// blocks up to 32 MiB, 0.5 GiB, with 256 slots 8.5. A slot takes two of the 65,530 mappings that a
 // process may have.
 Pool g_larges{g_large, 16, 256};
 constexpr size_t kMostIfAsked = size_t{32} << 20;
@@ -95,10 +96,9 @@ constexpr size_t kMostIfAsked = size_t{32} << 20;
 // hundred nanoseconds each: they have a budget of the same size.
 constexpr uint64_t kLeastGapNs = 5'000'000;
 constexpr uint64_t kGapForPageNs = 2'000'000;
-// Of all live large blocks, for which the heap may have free memory: so much, or this part of what
-// is in use; where somebody looks for errors, more.
-constexpr size_t kLeastForLarge = size_t{1} << 20, kPartForLarge = 64;
-constexpr size_t kLeastIfAsked = size_t{256} << 20, kPartIfAsked = 4;
+// Of all live large blocks, for which the heap may have free memory; where somebody looks for
+// errors, also a quarter of what is in use.
+constexpr size_t kMostLarge = size_t{512} << 10, kMostLargeIfAsked = size_t{256} << 20;
 
 std::atomic<uint64_t> g_random{0};
 std::atomic<uint64_t> g_not_before{0};
@@ -152,10 +152,9 @@ bool MayGuardLarge(Runtime& r, size_t size, size_t align) {
   if (size > g_large.most_bytes() || align > g_large.most_align()) return false;
   if (r.heap.page_heap().hard_limit() != 0) return false;
   if (g_large.slots() != 0 && g_large.live() >= g_large.slots()) return false;
-  const size_t part =
-      BytesOf(r.heap.page_heap().used_lately()) / (g_by_default ? kPartForLarge : kPartIfAsked);
-  const size_t least = g_by_default ? kLeastForLarge : kLeastIfAsked;
-  return g_large.open_bytes() + size <= (part > least ? part : least);
+  const size_t with = g_large.open_bytes() + size;
+  if (g_by_default) return with <= kMostLarge;
+  return with <= kMostLargeIfAsked || with <= BytesOf(r.heap.page_heap().used_lately()) / 4;
 }
 
 // At the default rate: whether it is time for one more, which is noted.
