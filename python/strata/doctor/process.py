@@ -206,7 +206,8 @@ def coverage(view: View) -> Finding:
         return mend(
             "coverage",
             Weight.LITTLE,
-            f"{says}: {broken:,} of {hugepages:,} hugepages were broken up to give memory back",
+            f"{says}: {broken:,} of {hugepages:,} hugepages were broken up to give memory back, or "
+            "began on small pages",
             f"strata report {view.pid} -o report  # says how to keep them whole",
         )
     if figure(figures, int, "page_heap", "cold_frames"):

@@ -71,9 +71,9 @@ def coverage(backing: Backing) -> Advice:
     if broken >= BROKEN * backing.small:
         # What was meant: only who knows the load can say whether it was worth it.
         return look(
-            text + f"{backing.broken:,} hugepages were broken up to give memory back, and "
-            f"{share(broken, backing.small)} of what is on small pages lies in them. "
-            "If the load returns within minutes and speed counts more than memory, hold free "
+            text + f"{backing.broken:,} hugepages were broken up to give memory back, or began on "
+            f"small pages, and {share(broken, backing.small)} of what is on small pages lies in "
+            "them. If the load returns within minutes and speed counts more than memory, hold free "
             "memory for longer. Start the process with:",
             started_with(*(f"RELEASE_{time}_MS=300000" for time in HOLDING)),
         )
