@@ -9,7 +9,7 @@ from pathlib import Path
 import memory_cgroup
 import pytest
 from advising import CASES, Report, figures, follows, running
-from blackbox import Lab
+from blackbox import Lab, wait_until
 
 HOT_CASES = CASES.with_name("advice_hot_cases.cpp")
 
@@ -39,6 +39,7 @@ def operations(lab: Lab, tmp_path: Path, name: str, checks: int, figure: str) ->
     failed = []
     for followed in (0, 1):
         with running(lab, program, name, followed) as pid:
+            assert wait_until(lambda: (figures(pid).number("hotness", "rounds") or 0) > 2)
             is_advised(pid, tmp_path / str(followed), "End each hot_scope", yes=not followed)
             failed.append(gained(pid, figure))
     assert failed[1] < failed[0] / 4, failed
