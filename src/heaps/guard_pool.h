@@ -54,7 +54,8 @@ enum class GuardFinding : uint8_t {
 struct GuardVerdict {
   GuardFinding finding = GuardFinding::kNone;
   const GuardedBlock* block = nullptr;
-  uintptr_t at = 0;  // the address that gives it away
+  uintptr_t at = 0;      // the address that gives it away
+  bool is_held = false;  // Release lets others have the slot again
 };
 
 // Of one pool, in whole native pages.
@@ -158,7 +159,7 @@ class GuardPool {
     GuardState live = GuardState::kLive;
     if (!b->state.compare_exchange_strong(live, GuardState::kBusy, std::memory_order_acquire))
       return {GuardFinding::kFreedBefore, b, at};
-    const GuardVerdict verdict = CheckSlack(*b);
+    GuardVerdict verdict = CheckSlack(*b);
     b->freed = event;
     live_.fetch_sub(1, std::memory_order_relaxed);
     live_bytes_.fetch_sub(b->size.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -169,13 +170,14 @@ class GuardPool {
       NoteMemory(*b, 0);
     }
     const bool is_free = closed != ClosedPlace::kLost && verdict.finding == GuardFinding::kNone;
+    verdict.is_held = closed != ClosedPlace::kLost && !is_free;
     if (is_free) b->state.store(GuardState::kFreed, std::memory_order_release);
     return verdict;
   }
 
   // After the report of what Free found there.
   void Release(const GuardVerdict& v) {
-    if (v.finding == GuardFinding::kBeyondEnd || v.finding == GuardFinding::kBeforeStart)
+    if (v.is_held)
       const_cast<GuardedBlock*>(v.block)->state.store(GuardState::kFreed,
                                                       std::memory_order_release);
   }

@@ -127,13 +127,18 @@ TEST_F(GuardPoolTest, ASlotIsNobodysBeforeWhatWasFoundIsReported) {
 
 TEST_F(GuardPoolTest, APlaceThatIsLostIsNeverUsedAgain) {
   char* p = Take(64);
+  char* q = Take(64, 16, 0);
+  q[64] = 'x';
   account_.when_closed = ClosedPlace::kLost;
   EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kNone);
   EXPECT_EQ(pool_.Free(p, event_).finding, GuardFinding::kFreedBefore);
+  const GuardVerdict v = pool_.Free(q, event_);
+  EXPECT_EQ(v.finding, GuardFinding::kBeyondEnd);
+  pool_.Release(v);
   account_.when_closed = ClosedPlace::kEmpty;
   size_t others = 0;
   while (Take(64) != nullptr) ++others;
-  EXPECT_EQ(others, kSlots - 1);
+  EXPECT_EQ(others, kSlots - 2);
   EXPECT_TRUE(pool_.GivesZeroes());
 }
 
