@@ -168,6 +168,7 @@ static void Remains(int followed) {
     if (round == 4) Ready();
   }
   g_sink = kept;
+  prctl(PR_SET_NAME, "rests", 0, 0, 0);
   pause();
 }
 
