@@ -28,10 +28,11 @@ struct CoarseClock {
 };
 
 // The paper keeps no empty page. A few spare each that is emptied and needed again at once a visit
-// to the kernel and the zeroing of 2 MiB: one a shard, and these, a row of pages for large objects
-// among them.
+// to the kernel and the zeroing of 2 MiB.
 struct KeepAFew {
-  static constexpr size_t Most(size_t in_use) { return in_use / 16 + (2 << 20); }
+  static constexpr size_t Most(size_t in_use) { return in_use / 16; }
+  static constexpr size_t MostMore(size_t most_used) { return most_used / 2 + (4 << 20); }
+  static constexpr uint64_t kSoonNs = 100'000'000;  // then a page costs a thousandth of the time
 };
 
 template <class Predictor, class Clock = CoarseClock>

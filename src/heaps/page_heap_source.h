@@ -2,10 +2,10 @@
 // chunks then lie together on hugepages. It starts with its first use. The page heap gives back
 // nothing by itself and there is no thread here to make it, so the caller's free does: when more is
 // free than the heap's policy keeps, by default a quarter of what is in use and some, half of that
-// goes back to the system. If the program takes it again within a second, that much more is kept
-// from then on: at most half of the most that it used, and 128 MiB. The first free that comes a
-// second after memory last went back ends that. What is kept at the program's last free stays, even
-// if it idles from then on: hence the bound.
+// goes back to the system. If the program takes it again soon, by default within a second, that
+// much more is kept from then on: at most what the policy allows, half of the most that it used,
+// and 128 MiB. The first free that comes so long after memory last went back ends that. What is
+// kept at the program's last free stays, even if it idles from then on: hence the bound.
 //
 // One lock around it all. So nobody is inside the page heap when a fork takes that lock, and none
 // of the page heap's own locks has to be taken then. Sits in heaps.
@@ -29,6 +29,8 @@ namespace strata {
 
 struct KeepAQuarter {
   static constexpr size_t Most(size_t in_use) { return in_use / 4 + (16 << 20); }
+  static constexpr size_t MostMore(size_t most_used) { return most_used / 2; }
+  static constexpr uint64_t kSoonNs = 1'000'000'000;
 };
 
 template <size_t kAlign, class Keep = KeepAQuarter>
@@ -102,16 +104,15 @@ class PageHeapSource {
  private:
   static constexpr size_t kMostAlign = size_t{512} << kHugePageShift;
   static constexpr size_t kMostMore = size_t{128} << 20;
-  static constexpr uint64_t kSoonNs = 1'000'000'000;
 
   // Under the lock. `free` bytes are, of which the policy keeps `most`.
   void GiveBack(size_t free, size_t most) {
     const uint64_t now = parts_.kernel.CoarseNowNs();
-    if (now - released_at_ns_ > kSoonNs) {
+    if (now - released_at_ns_ > Keep::kSoonNs) {
       more_ = 0;
     } else if (most_used_ > enough_for_) {  // what went was taken again
       const size_t missed = std::min(most_used_ - enough_for_, std::exchange(released_, 0));
-      more_ = std::max(more_, std::min({more_ + missed, most_used_ / 2, kMostMore}));
+      more_ = std::max(more_, std::min({more_ + missed, Keep::MostMore(most_used_), kMostMore}));
     }
     if (free <= most + more_) return;
     released_ = parts_.heap.ReleaseNow(free - more_ - most / 2);

@@ -107,6 +107,7 @@ class BlockHeap {
 
   void NoteUsed(size_t home) {
     size_t used = used_.load(std::memory_order_relaxed);
+    if (used <= home && home > 0) supply_.Share();
     while (used <= home &&
            !used_.compare_exchange_weak(used, home + 1, std::memory_order_relaxed)) {
     }

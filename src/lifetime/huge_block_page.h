@@ -30,6 +30,15 @@ enum class BlockPageState : uint8_t { kFree, kOpen, kActive };
 // Whether blocks are meant to live as long as their page, or shorter.
 enum class Stay : bool { kShorter, kResidual };
 
+enum class BlockUse : bool { kObject, kSpan };
+
+struct BlockRequest {
+  size_t blocks;
+  size_t align;  // in blocks, a power of two
+  Rung rung;
+  BlockUse use;
+};
+
 // Whole cache lines: records of pages of several shards lie side by side.
 class alignas(64) HugeBlockPage {
  public:

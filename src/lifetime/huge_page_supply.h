@@ -47,6 +47,10 @@ class ReleasedRuns {
   size_t n_ = 0;
 };
 
+// The paper gives every empty page back at once. One that each of several shards keeps spares
+// threads that empty pages as fast as they fill them a meeting at the source's lock.
+enum class SparePage : bool { kNone, kOne };
+
 template <class Source, class Clock>
 class HugePageSupply {
   static_assert(Source::alignment % kHugePageSize == 0, "LLAMA needs runs of whole huge pages");
@@ -71,6 +75,10 @@ class HugePageSupply {
     source_.deallocate(reinterpret_cast<void*>(run.base), run.pages * kHugePageSize);
   }
 
+  // Several shards are in use from now on.
+  void Share() { shared_.store(true, std::memory_order_relaxed); }
+  bool shared() const { return shared_.load(std::memory_order_relaxed); }
+
   HugeBlockPage* PageOf(uintptr_t p) const { return directory_.Find(p); }
   PageDirectory& directory() { return directory_; }
   MetadataArena& arena() { return arena_; }
@@ -82,6 +90,7 @@ class HugePageSupply {
   PageDirectory directory_;
   MetadataArena arena_;
   Source& source_;
+  std::atomic<bool> shared_{false};
   [[no_unique_address]] Clock clock_;
 };
 

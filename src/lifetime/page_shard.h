@@ -31,19 +31,6 @@
 
 namespace strata {
 
-enum class BlockUse : bool { kObject, kSpan };
-
-struct BlockRequest {
-  size_t blocks;
-  size_t align;  // in blocks, a power of two
-  Rung rung;
-  BlockUse use;
-};
-
-// The paper gives every empty page back at once. One that a shard keeps spares threads that empty
-// pages as fast as they fill them a meeting at the source's lock.
-enum class SparePage : bool { kNone, kOne };
-
 template <class Supply, SparePage kSpare>
 class alignas(64) PageShard {
  public:
@@ -157,6 +144,7 @@ class alignas(64) PageShard {
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kTries = 16;
   static constexpr uint32_t kMeetings = 4;
+  static constexpr uint64_t kSoonNs = 100'000'000;
 
   // The open page of a rung, and the untouched pages that lie right behind it.
   struct OpenRun {
@@ -164,6 +152,7 @@ class alignas(64) PageShard {
     size_t bump = 0;  // blocks of it that were taken, or skipped
     uintptr_t next = 0;
     size_t left = 0;
+    uint64_t opened_ns = 0;
   };
 
   static size_t BlockOf(uintptr_t p) { return (p & (kHugePageSize - 1)) >> kBlockShift; }
@@ -225,7 +214,7 @@ class alignas(64) PageShard {
       if (run.empty()) return 0;
       if (o.page != nullptr) CloseOpen(o, supply, released);
       if (o.left > 0) released.Add(o.next, o.left);
-      o = {nullptr, 0, run.base, run.pages};
+      o = {nullptr, 0, run.base, run.pages, 0};
       start = opened = 0;
     }
     if (!MakeRecords((start + r.blocks - 1) / kBlocksPerPage + 1 - opened, supply)) return 0;
@@ -282,7 +271,7 @@ class alignas(64) PageShard {
     page->rung = rung;
     page->state = BlockPageState::kOpen;
     supply.directory().Set(page->base, page);
-    o = {page, 0, o.next + kHugePageSize, o.left - 1};
+    o = {page, 0, o.next + kHugePageSize, o.left - 1, supply.NowNs()};
     ++stats_.pages_opened;
     ++stats_.open_pages[rung];
   }
@@ -300,14 +289,25 @@ class alignas(64) PageShard {
     NoteNext();
   }
 
+  // The open page: no more of its rung may come. Not one that was opened just now, because objects
+  // that come and go would need a page each; nor in front of others, for objects that need a row.
+  void Emptied(OpenRun& o, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
+    if (o.left == 0 && supply.NowNs() - o.opened_ns > kSoonNs) {
+      CloseOpen(o, supply, released);
+    } else {
+      o.bump = 0;
+    }
+  }
+
   // --- Active pages
 
   void Freed(HugeBlockPage& page, size_t at, size_t n, Supply& supply, ReleasedRuns& released)
       STRATA_REQUIRES(lock_) {
     page.Give(at, n);
     stats_.live_blocks -= n;
-    if (page.state == BlockPageState::kOpen) return;
-    if (!page.AnyLive()) {
+    if (page.state == BlockPageState::kOpen) {
+      if (!page.AnyLive()) Emptied(open_[page.rung], supply, released);
+    } else if (!page.AnyLive()) {
       LeaveLists(page);
       NoteNext();
       Retire(page, supply, released);
@@ -361,7 +361,7 @@ class alignas(64) PageShard {
   // The page is on no list.
   void Retire(HugeBlockPage& page, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     supply.directory().Set(page.base, nullptr);
-    if (kSpare == SparePage::kOne && spare_.empty()) {
+    if (kSpare == SparePage::kOne && supply.shared() && spare_.empty()) {
       spare_ = {page.base, 1};
       stats_.spare_pages = 1;
     } else {

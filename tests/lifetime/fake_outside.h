@@ -5,9 +5,11 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/units.h"
@@ -98,9 +100,9 @@ class FakeMetadata {
 inline constexpr uint64_t kMs = 1'000'000;
 
 // A heap on fakes. Members end in the right order.
-template <size_t kShards = 4>
+template <size_t kShards = 4, SparePage kSpare = SparePage::kNone>
 struct HeapOnFakes {
-  using Heap = LifetimeHeap<FakeSource, FakeClock, kShards, SparePage::kNone, FakeCpu>;
+  using Heap = LifetimeHeap<FakeSource, FakeClock, kShards, kSpare, FakeCpu>;
   FakeMetadata metadata;
   FakeSource source;
   Heap heap{source, FakeMetadata::Map};
@@ -109,6 +111,26 @@ struct HeapOnFakes {
     return heap.Allocate(bytes, align, c);
   }
   void Free(void* p) { heap.Deallocate(p); }
+
+  // Another thread stands at the first shard's lock until this one has met it often enough.
+  void Meet() {
+    std::vector<Lock*> locks;
+    heap.VisitLocks([&](Lock& lock) { locks.push_back(&lock); });
+    std::atomic<bool> met{false};
+    std::thread other([&] {
+      while (!met) {
+        LockHolder hold(*locks.at(1));  // behind the heap's own
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+    FakeCpu::mine = 1;
+    while (!met) {
+      Free(Take(20'000, LifetimeClass::kForever));
+      met = heap.Stats().open_pages[RungOf(LifetimeClass::kForever)] == 2;
+    }
+    FakeCpu::mine = 0;
+    other.join();
+  }
 };
 
 }  // namespace strata::test

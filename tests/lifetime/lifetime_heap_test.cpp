@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -35,26 +34,6 @@ class SmallObjects : public testing::Test, protected test::HeapOnFakes<> {
       for (int i = 0; i < 100; ++i) objects.push_back(Take(128, c));
     }
     return objects;
-  }
-
-  // Another thread stands at the first shard's lock until this one has met it often enough.
-  void Meet() {
-    std::vector<Lock*> locks;
-    heap.VisitLocks([&](Lock& lock) { locks.push_back(&lock); });
-    std::atomic<bool> met{false};
-    std::thread other([&] {
-      while (!met) {
-        LockHolder hold(*locks.at(1));  // behind the heap's own
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      }
-    });
-    test::FakeCpu::mine = 1;
-    while (!met) {
-      Free(Take(20'000, kForever));
-      met = heap.Stats().open_pages[RungOf(kForever)] == 2;
-    }
-    test::FakeCpu::mine = 0;
-    other.join();
   }
 };
 

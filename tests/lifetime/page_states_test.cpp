@@ -47,6 +47,7 @@ TEST_F(PageStates, OneOpenPageForEachRung) {
 
 TEST_F(PageStates, AnOpenPageIsOnlyBumpedThrough) {
   void* a = Blocks(1, kMs10);
+  Blocks(1, kMs10);
   Free(a);
   EXPECT_NE(Blocks(1, kMs10), a);
   EXPECT_EQ(stats().open_pages[0], 1u);
@@ -71,9 +72,41 @@ TEST_F(PageStates, AFullPageBecomesActiveAndAnEmptyOneGoesAtOnce) {
   EXPECT_EQ(stats().live_blocks, 0u);
 }
 
-TEST_F(PageStates, AnEmptyOpenPageGoesWhenItIsUsedUp) {
-  for (size_t i = 0; i < kBlocksPerPage; ++i) Free(Blocks(1, kMs10));
+TEST_F(PageStates, AnEmptyOpenPageGoes) {
+  void* short_lived = Blocks(1, kMs10);
+  void* long_lived = Blocks(32, kS10);
+  FakeClock::Advance(101 * kMs);
+  Free(long_lived);
+  EXPECT_EQ(stats().open_pages[3], 0u);
+  EXPECT_EQ(source.pages(), 1u);
+  Free(short_lived);
   EXPECT_EQ(source.pages(), 0u);
+  EXPECT_EQ(stats().pages_freed, 2u);
+  EXPECT_EQ(stats().live_blocks, 0u);
+}
+
+// Objects that come and go one at a time need one page, and no visit to the source each.
+TEST_F(PageStates, AnEmptyOpenPageBeginsAnewIfItWasOpenedJustNow) {
+  void* first = Blocks(1, kMs10);
+  FakeClock::Advance(100 * kMs);
+  Free(first);
+  EXPECT_EQ(source.pages(), 1u);
+  for (size_t i = 0; i < 2 * kBlocksPerPage; ++i) {
+    void* p = Blocks(1, kMs10);
+    EXPECT_EQ(p, first);
+    Free(p);
+  }
+  EXPECT_EQ(stats().pages_opened, 1u);
+}
+
+// A row was taken for objects that want one: they would take one after the other.
+TEST_F(PageStates, AnEmptyOpenPageInFrontOfOthersBeginsAnew) {
+  void* first = Blocks(100, kS10);
+  EXPECT_EQ(source.pages(), 2u);
+  FakeClock::Advance(101 * kMs);
+  Free(first);
+  EXPECT_EQ(source.pages(), 2u);
+  EXPECT_EQ(Blocks(100, kS10), first);
 }
 
 TEST_F(PageStates, ShorterObjectsFillGapsOfLongerPages) {
@@ -231,23 +264,32 @@ TEST_F(PageStates, ARefusalChangesNothing) {
   EXPECT_EQ(PageOf(Blocks(1, kS1)), PageOf(p));
 }
 
-TEST(SparePages, AShardKeepsOneEmptyPage) {
-  test::FakeMetadata metadata;
-  test::FakeSource source;
-  LifetimeHeap<test::FakeSource, FakeClock, 1, SparePage::kOne> heap(source,
-                                                                     test::FakeMetadata::Map);
-  std::vector<void*> objects;
-  for (size_t i = 0; i < 3 * kBlocksPerPage; ++i) {
-    objects.push_back(heap.Allocate(kBlockSize, 16, kS1));
+class SparePages : public testing::Test, protected test::HeapOnFakes<4, SparePage::kOne> {
+ protected:
+  void FillAndEmpty() {
+    std::vector<void*> objects;
+    for (size_t i = 0; i < 3 * kBlocksPerPage; ++i) objects.push_back(Take(kBlockSize, kS1));
+    for (void* p : objects) Free(p);
   }
-  for (void* p : objects) heap.Deallocate(p);
-  EXPECT_EQ(source.pages(), 1u);
-  EXPECT_EQ(heap.Stats().huge_pages(), 0u);
-  EXPECT_EQ(heap.Stats().held_bytes(), kHugePageSize);
-  void* again = heap.Allocate(kBlockSize, 16, kMs10);
-  EXPECT_EQ(source.pages(), 1u);
+};
+
+TEST_F(SparePages, AThreadThatIsAloneKeepsNone) {
+  FillAndEmpty();
+  EXPECT_EQ(source.pages(), 0u);
+  EXPECT_EQ(heap.Stats().held_bytes(), 0u);
+}
+
+TEST_F(SparePages, AShardOfSeveralKeepsOneEmptyPage) {
+  Meet();
+  const size_t before = source.pages(), held = heap.Stats().held_bytes();
+  FillAndEmpty();
+  EXPECT_EQ(source.pages(), before + 1);
+  EXPECT_EQ(heap.Stats().held_bytes(), held + kHugePageSize);
+  EXPECT_EQ(heap.Stats().spare_pages, 1u);
+  void* again = Take(kBlockSize, kMs10);
+  EXPECT_EQ(source.pages(), before + 1);
   EXPECT_EQ(heap.Stats().spare_pages, 0u);
-  heap.Deallocate(again);
+  Free(again);
 }
 
 using PageStatesDeathTest = PageStates;
