@@ -13,6 +13,7 @@
 #include "lifetime/call_site_predictor.h"
 #include "lifetime/lifetime_heap.h"
 #include "lifetime/unknown_predictor.h"
+#include "os/clock.h"
 #include "os/system_kernel.h"
 #include "strata/layers/heap.h"
 
@@ -20,11 +21,7 @@ namespace strata {
 
 // Some milliseconds late, which deadlines of 20 ms and more bear, and cheap.
 struct CoarseClock {
-  static uint64_t NowNs() {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-  }
+  static uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 };
 
 // The paper keeps no empty page. A few spare each that is emptied and needed again at once a visit

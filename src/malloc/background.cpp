@@ -12,6 +12,7 @@
 #include "malloc/live_options.h"
 #include "malloc/main_exit.h"
 #include "malloc/watched_calls.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
@@ -50,10 +51,10 @@ uint64_t CoarseNowNs() { return TheRuntime().kernel.CoarseNowNs(); }
 class CpuMeter {
  public:
   void BeginRound() {
-    if (MayCallAnything()) round_began_ns_ = Read(CLOCK_THREAD_CPUTIME_ID);
+    if (MayCallAnything()) round_began_ns_ = ReadClock(CLOCK_THREAD_CPUTIME_ID);
   }
   void EndRound() {
-    if (round_began_ns_ != 0) own_ns_ += Read(CLOCK_THREAD_CPUTIME_ID) - round_began_ns_;
+    if (round_began_ns_ != 0) own_ns_ += ReadClock(CLOCK_THREAD_CPUTIME_ID) - round_began_ns_;
     round_began_ns_ = 0;
   }
   // At the last look.
@@ -62,8 +63,8 @@ class CpuMeter {
   // Of the program, since the last call.
   CpuUse Look() {
     if (!MayCallAnything()) return CpuUse::kLittle;
-    const uint64_t now = Read(CLOCK_MONOTONIC);
-    const uint64_t program = Read(CLOCK_PROCESS_CPUTIME_ID) - own_ns_;
+    const uint64_t now = ReadClock(CLOCK_MONOTONIC);
+    const uint64_t program = ReadClock(CLOCK_PROCESS_CPUTIME_ID) - own_ns_;
     const uint64_t used = program - last_program_ns_, passed = now - last_ns_;
     last_program_ns_ = program;
     last_ns_ = now;
@@ -73,12 +74,6 @@ class CpuMeter {
 
  private:
   static constexpr uint64_t kRestingPart = 20;  // health checks and timers stay below 5 % of a CPU
-
-  static uint64_t Read(clockid_t clock) {
-    timespec t{};
-    clock_gettime(clock, &t);
-    return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
-  }
 
   uint64_t round_began_ns_ = 0, own_ns_ = 0, last_program_ns_ = 0, last_ns_ = 0, used_ns_ = 0;
 };

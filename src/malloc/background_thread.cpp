@@ -23,6 +23,7 @@
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
 #include "malloc/watched_calls.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/thread_privileges.h"
 #include "profile/text_sink.h"
@@ -56,11 +57,7 @@ std::atomic<uint32_t> g_away{0};   // how many want it to be away
 
 }  // namespace
 
-uint64_t BackgroundSelf::NowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t BackgroundSelf::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
 bool BackgroundSelf::MustEnd() { return g_stop.load(std::memory_order_acquire) != 0; }
 

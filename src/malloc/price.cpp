@@ -12,6 +12,7 @@
 #include "base/message.h"
 #include "malloc/live_options.h"
 #include "malloc/release_now.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/scarcity.h"
 #include "os/side_stack.h"
@@ -36,11 +37,7 @@ constexpr double kWayPerLook = 1.0 / 16, kSalePerLook = 1.0 / 64;
 constexpr double kLeastStep = 128 << 10, kMostStep = 64 << 20;
 constexpr size_t kFirstLook = 2 << 20;  // a small program reads no file
 
-uint64_t NowNs() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
-}
+uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
 // Uniform in (0, 1], another one for each process and moment.
 double Chance(uint64_t now) {

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/errno_keeper.h"
 #include "base/keyed_random.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/move_conditions.h"
 #include "os/randomization.h"
@@ -100,12 +101,6 @@ bool IsVacant(uintptr_t at) {
   return mincore(reinterpret_cast<void*>(at), kNativePageSize, &resident) != 0 && errno == ENOMEM;
 }
 constexpr int kTries = 8;
-
-uint64_t ReadClock(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // A call to the kernel in any case: without the frames of libc and the vDSO, below which a deep
 // stack is near its bound.

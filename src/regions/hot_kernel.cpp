@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "malloc/runtime.h"
 #include "os/cgroup.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/damon.h"
 #include "strata/raw_io.h"
@@ -79,13 +80,8 @@ size_t Resident(void*, void* at, size_t bytes) {
   return pages * kNativePageSize;
 }
 
-uint64_t Clock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecondNs + static_cast<uint64_t>(now.tv_nsec);
-}
-uint64_t NowNs(void*) { return Clock(CLOCK_MONOTONIC); }
-uint64_t ThreadCpuNs(void*) { return Clock(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t NowNs(void*) { return ReadClock(CLOCK_MONOTONIC); }
+uint64_t ThreadCpuNs(void*) { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
 
 int64_t Headroom(void*) {
   return CurrentState() == RunState::kReady ? TheRuntime().kernel.Headroom() : INT64_MAX;

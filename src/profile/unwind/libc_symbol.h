@@ -1,6 +1,7 @@
-// Functions that only newer versions of libc have, by its own table of symbols: a reference, even
-// a weak one, has the dynamic linker refuse the library where the version is missing. Takes no
-// lock (Generic ABI, "Dynamic Section"; DT_GNU_HASH). Sits in profile/unwind.
+// Functions that only newer versions of libc have, or that others interpose, by libc's own table
+// of symbols: a reference, even a weak one, has the dynamic linker refuse the library where the
+// version is missing. Takes no lock (Generic ABI, "Dynamic Section"; DT_GNU_HASH). Sits in
+// profile/unwind.
 #pragma once
 
 namespace strata {

@@ -1,0 +1,21 @@
+"""A clock of another preloaded library, which allocates: the library must not read that one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blackbox import Lab
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.parametrize("first", ["strata", "clock"])
+def test_a_clock_that_allocates(lab: Lab, first: str) -> None:
+    clock = lab.build(HERE / "own_clock.c", "-shared", "-fPIC", name="libown_clock")
+    both = [str(lab.require_strata()), str(clock)]
+    preload = " ".join(both if first == "strata" else reversed(both))
+    result = lab.run(
+        "/bin/sh", "-c", "echo $(date +%s | grep -c .)", env={"LD_PRELOAD": preload}, timeout=10
+    )
+    assert result.ok().stdout == "1\n"
