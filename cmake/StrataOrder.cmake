@@ -1,16 +1,24 @@
-# Where things lie in libstrata.so: the functions that small programs run come first, side by side
+# Where things lie in libstrata.so: the functions that most programs run come first, side by side
 # (scripts/start_up_order.py says why and makes the list), with what lies outside of our sections and
-# runs at start or exit. GNU ld and lld take the script in addition to their own.
+# runs at start or exit. In the middle of what servers' workers run, where the list has
+# __rseq_failure, lies what else every worker touches. GNU ld and lld take the script in addition to
+# their own.
 function(strata_order_start_up target list)
   file(STRINGS "${list}" names REGEX "^[^#]")
   set(script "${PROJECT_BINARY_DIR}/start_up.ld")
   set(text "SECTIONS {\n  .fini : { KEEP (*(SORT_NONE(.fini))) }\n")
-  string(APPEND text "  __rseq_failure : { *(__rseq_failure) }\n  .text.start_up : {\n")
-  string(APPEND text "    *crt*.o(.text)\n    *libgcc.a:*(.text .text.*)\n"
+  string(APPEND text "  .text.start_up : {\n")
+  string(APPEND text "    *crt*.o(.text)\n    *libgcc.a:*cpuinfo.o(.text .text.*)\n"
     "    *libc_nonshared.a:*(.text .text.*)\n    *(.text.startup .text.startup.*)\n"
     "    *(.text.exit .text.exit.*)\n")
   foreach(name IN LISTS names)
-    string(APPEND text "    *(.text.${name} .text.${name}.*)\n")
+    if(name STREQUAL "__rseq_failure")
+      string(APPEND text "  }\n  .plt : { *(.plt) *(.iplt) }\n"
+        "  .plt.got : { *(.plt.got) }\n  .plt.sec : { *(.plt.sec) }\n"
+        "  .text.workers : {\n    *(${name})\n    *libgcc.a:*(.text .text.*)\n")
+    else()
+      string(APPEND text "    *(.text.${name} .text.${name}.*)\n")
+    endif()
   endforeach()
   string(APPEND text "  }\n} INSERT BEFORE .text;\n")
   file(CONFIGURE OUTPUT "${script}" CONTENT "${text}" @ONLY)

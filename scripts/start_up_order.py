@@ -9,7 +9,8 @@ few pages and nothing else: run this once in a while, on a release build, as roo
 and Apache there.
 
 Each program runs with a breakpoint on every function of the library; the first call of each is
-noted. Functions that most small programs run come first, then what most others do.
+noted, in a forked process anew: a worker has none of its parent's code in memory, so what it runs
+stands together, between what programs run only as they start and what few of them run.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
 HEAD = (
-    "# Written by scripts/start_up_order.py: what small programs and servers run of the library:"
-    " what most small ones run first.\n"
+    "# Written by scripts/start_up_order.py: what programs run of the library. What servers'"
+    " workers run stands together, with all else around it.\n"
 )
 # 20 MiB, and two rounds of the background thread.
 GROWS = (
@@ -68,29 +71,46 @@ class Server:
     command: tuple[str, ...]
     load: str
     configuration: str = ""
+    beside: tuple[Path, ...] = ()  # preloaded, too
 
 
 SERVER_S = 8
-SERVERS = (
-    Server(
+NGINX_ON_REAPS = ROOT / "build/servers/ngx_strata_module.so"
+APR_ON_REAPS = ROOT / "build/lib/libstrata-apr.so"
+
+
+def nginx(first_line: str = "") -> Server:
+    return Server(
         ("/usr/sbin/nginx", "-c", "{folder}/configuration"),
-        "ab -q -n 20000 -c 8 http://127.0.0.1:18080/",
-        "daemon off; user www-data; worker_processes 2; pid {folder}/pid; error_log /dev/null;\n"
-        "events {{}}\n"
+        "ab -q -k -n 20000 -c 8 http://127.0.0.1:18080/",
+        first_line + "daemon off; user www-data; worker_processes 2; pid {folder}/pid;\n"
+        "error_log /dev/null; events {{}}\n"
         "http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;\n"
         "fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n"
         "server {{ listen 127.0.0.1:18080; root /usr/share/doc; autoindex on; }} }}\n",
-    ),
-    Server(
+    )
+
+
+def apache(mpm: str, beside: tuple[Path, ...] = ()) -> Server:
+    return Server(
         ("/usr/sbin/apache2", "-DFOREGROUND", "-f", "{folder}/configuration"),
-        "ab -q -n 20000 -c 8 http://127.0.0.1:18080/",
+        "ab -q -k -n 20000 -c 8 http://127.0.0.1:18080/",
         "ServerRoot {folder}\nServerName x\nPidFile {folder}/pid\nListen 127.0.0.1:18080\n"
         "User www-data\nGroup www-data\nErrorLog {folder}/log\nDocumentRoot /usr/share/doc\n"
-        "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n"
+        f"LoadModule mpm_{mpm}_module /usr/lib/apache2/modules/mod_mpm_{mpm}.so\n"
         "LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so\n"
         "LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so\n"
         "Mutex pthread\nStartServers 2\n",
-    ),
+        beside,
+    )
+
+
+SERVERS = (
+    nginx(),
+    apache("prefork"),
+    apache("event"),
+    nginx(f"load_module {NGINX_ON_REAPS};\n"),
+    apache("event", (APR_ON_REAPS,)),
     Server(
         ("/usr/bin/redis-server", "--port", "18080", "--dir", "{folder}"),
         "redis-benchmark -q -p 18080 -n 20000 -r 10000 -t set,get && redis-cli -p 18080 bgsave",
@@ -103,6 +123,8 @@ TRACE_ALL = 0x2 | 0x4 | 0x8 | 0x100000  # forks, vforks, clones; none outlives t
 REGISTERS, RIP = 27, 16  # words of user_regs_struct, and where the program counter is
 WALL, WNOTHREAD = 0x40000000, 0x20000000
 BREAKPOINT = b"\xcc"
+# Where the kernel reads the words in front of the sequences that it may restart: in a worker, too.
+RSEQ_FAILURE = "__rseq_failure"
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -141,26 +163,43 @@ class Traced:
     library: Path
     base: dict[int, int] = field(default_factory=dict)  # of each process that has the breakpoints
     called: list[int] = field(default_factory=list)
+    forked: list[int] = field(default_factory=list)  # what was called after a fork
 
     def arm(self, pid: int) -> None:
         """Puts the breakpoints in, once the library is mapped."""
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-        mine = [line.split() for line in lines if line.endswith(str(self.library))]
-        if not any("x" in words[1] for words in mine):
+        base = self.mapped_at(pid)
+        if base is None:
             return
-        self.base[pid] = int(mine[0][0].split("-")[0], 16)
-        for at, byte in self.functions.bytes.items():
-            found = self.poke(pid, at, BREAKPOINT)
+        self.base[pid] = base
+        for byte, found in zip(self.functions.bytes.values(), self.break_all(pid), strict=True):
             if found != byte:
                 sys.exit(f"{self.library}: the code in memory is not that of the file")
 
-    def poke(self, pid: int, at: int, byte: bytes) -> bytes:
-        with Path(f"/proc/{pid}/mem").open("r+b", buffering=0) as memory:
-            memory.seek(self.base[pid] + at)
-            before = memory.read(1)
-            memory.seek(self.base[pid] + at)
-            memory.write(byte)
+    def mapped_at(self, pid: int) -> int | None:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        mine = [line.split() for line in lines if line.endswith(str(self.library))]
+        if not any("x" in words[1] for words in mine):
+            return None
+        return int(mine[0][0].split("-")[0], 16)
+
+    def arm_again(self, parent: int, pid: int) -> None:
+        """A fork has what its parent had, less those that were hit."""
+        self.base[pid] = self.base[parent]
+        if self.mapped_at(pid) != self.base[pid]:
+            return  # it runs another program by now
+        self.break_all(pid)
+
+    def break_all(self, pid: int) -> list[bytes]:
+        """Puts a breakpoint on every function; what stood there."""
+        before = []
+        with self.memory_of(pid) as memory:
+            for at in self.functions.bytes:
+                before.append(os.pread(memory.fileno(), 1, self.base[pid] + at))
+                os.pwrite(memory.fileno(), BREAKPOINT, self.base[pid] + at)
         return before
+
+    def memory_of(self, pid: int) -> FileIO:
+        return Path(f"/proc/{pid}/mem").open("r+b", buffering=0)
 
     def hit(self, pid: int, owner: int) -> bool:
         """Whether the thread stopped at one of ours; it then goes on without it."""
@@ -169,10 +208,13 @@ class Traced:
         at = registers[RIP] - 1 - self.base.get(owner, 0)
         if at not in self.functions.bytes:
             return False
-        self.poke(owner, at, self.functions.bytes[at])
+        with self.memory_of(owner) as memory:
+            os.pwrite(memory.fileno(), self.functions.bytes[at], registers[RIP] - 1)
         registers[RIP] -= 1
         ptrace(PTRACE_SETREGS, pid, ctypes.byref(registers))
         self.called.append(at)
+        if owner != next(iter(self.base)):
+            self.forked.append(at)
         return True
 
 
@@ -182,7 +224,7 @@ def owner_of(pid: int) -> int:
     return int(found[1]) if found else pid
 
 
-def start(command: tuple[str, ...], library: Path) -> int:
+def start(command: tuple[str, ...], libraries: Sequence[Path]) -> int:
     pid = os.fork()
     if pid == 0:
         os.setsid()  # Apache ends its whole group
@@ -190,7 +232,7 @@ def start(command: tuple[str, ...], library: Path) -> int:
         for descriptor in range(3):
             os.dup2(null, descriptor)
         ptrace(PTRACE_TRACEME, 0)
-        os.execvpe(command[0], command, {**os.environ, "LD_PRELOAD": str(library)})
+        os.execvpe(command[0], command, {**os.environ, "LD_PRELOAD": ":".join(map(str, libraries))})
     return pid
 
 
@@ -206,23 +248,29 @@ def use_and_end(server: int, load: str) -> int:
             os.kill(server, signal.SIGTERM)
 
 
-def run_server(server: Server, library: Path, functions: Functions) -> list[int]:
+def run_server(server: Server, library: Path, functions: Functions) -> Traced:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         Path(folder, "configuration").write_text(server.configuration.format(folder=folder))
         command = tuple(word.format(folder=folder) for word in server.command)
-        return run(command, library, functions, server.load)
+        return run(command, library, functions, server.load, server.beside)
 
 
-def run(command: tuple[str, ...], library: Path, functions: Functions, load: str = "") -> list[int]:
-    """Offsets of the functions that the command called, in order of their first call."""
+def run(
+    command: tuple[str, ...],
+    library: Path,
+    functions: Functions,
+    load: str = "",
+    beside: tuple[Path, ...] = (),
+) -> Traced:
+    """What the command called."""
     traced = Traced(functions, library)
-    first = start(command, library)
+    first = start(command, (library, *beside))
     if not load:
         follow(first, traced)
-        return traced.called
-    with ThreadPoolExecutor(1) as beside:
-        used = beside.submit(use_and_end, first, load)
+        return traced
+    with ThreadPoolExecutor(1) as executor:
+        used = executor.submit(use_and_end, first, load)
         try:
             follow(first, traced)
         finally:
@@ -230,7 +278,7 @@ def run(command: tuple[str, ...], library: Path, functions: Functions, load: str
                 os.killpg(first, signal.SIGKILL)
         if used.result() != 0:
             sys.exit(f"{command[0]}: its load ended with status {used.result()}: {load}")
-    return traced.called
+    return traced
 
 
 def follow(first: int, traced: Traced) -> None:
@@ -251,7 +299,7 @@ def follow(first: int, traced: Traced) -> None:
         if pid == first and first not in traced.base:
             traced.arm(first)
         elif owner not in traced.base and owner != first and first in traced.base:
-            traced.base[owner] = traced.base[first]  # a fork has them
+            traced.arm_again(first, owner)
         elif number != signal.SIGTRAP or (event == 0 and not traced.hit(pid, owner)):
             pass_on = 0 if number in (signal.SIGTRAP, signal.SIGSTOP) else number
         armed = owner in traced.base
@@ -264,34 +312,68 @@ def section_of(name: str) -> str:
     return re.sub(r"C1E", "C2E", name)
 
 
+@dataclass
+class Uses:
+    """How many programs run each function."""
+
+    small: Counter[str] = field(default_factory=Counter)
+    large: Counter[str] = field(default_factory=Counter)
+    workers: Counter[str] = field(default_factory=Counter)
+    first_seen: dict[str, int] = field(default_factory=dict)
+
+    def note(self, program: str, traced: Traced, users: Counter[str]) -> None:
+        names = sections_of(traced, traced.called)
+        for name in names:
+            users[name] += 1
+            self.first_seen.setdefault(name, len(self.first_seen))
+        print(f"{program}: {len(names)} functions")
+
+    def in_order(self) -> list[str]:
+        """What programs run as they start; what workers run, too; what workers alone run; and the
+        rest. What more of them run lies nearer to the middle of the workers'."""
+        start: list[str] = []
+        both: list[str] = []
+        workers: list[str] = []
+        rest: list[str] = []
+        for name in self.first_seen:
+            if self.workers[name] != 0:
+                (both if self.small[name] != 0 else workers).append(name)
+            else:
+                (start if self.small[name] != 0 else rest).append(name)
+        start.sort(key=lambda name: self.small[name])
+        both.sort(key=lambda name: self.workers[name])
+        workers.sort(key=lambda name: -self.workers[name])
+        rest.sort(key=lambda name: -self.large[name])
+        return [*start, *both, RSEQ_FAILURE, *workers, *rest]
+
+
+def sections_of(traced: Traced, called: list[int]) -> list[str]:
+    names = (name for at in called for name in traced.functions.names[at])
+    return list(dict.fromkeys(map(section_of, names)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--library", type=Path, default=ROOT / "build/lib/libstrata.so")
     arguments = parser.parse_args()
     library = arguments.library.resolve(strict=True)
     needed = {word for s in SERVERS for word in (s.command[0], s.load.split()[0])}
+    needed |= {str(NGINX_ON_REAPS), str(APR_ON_REAPS)}
     lacking = sorted(word for word in needed if shutil.which(word) is None)
     if lacking:
         sys.exit(f"not found (nginx, apache2, apache2-utils, redis): {', '.join(lacking)}")
     functions = Functions.of(library)
-    small: Counter[str] = Counter()
-    large: Counter[str] = Counter()
-    first_seen: dict[str, int] = {}
-
-    def note(program: str, called: list[int], users: Counter[str]) -> None:
-        names = [name for at in called for name in functions.names[at]]
-        for name in dict.fromkeys(map(section_of, names)):
-            users[name] += 1
-            first_seen.setdefault(name, len(first_seen))
-        print(f"{program}: {len(names)} functions")
-
+    uses = Uses()
     for command in PROGRAMS:
-        note(command[0], run(command, library, functions), large if GROWS in command else small)
+        users = uses.large if GROWS in command else uses.small
+        uses.note(command[0], run(command, library, functions), users)
     for server in SERVERS:
-        note(server.command[0], run_server(server, library, functions), large)
-    names = sorted(first_seen, key=lambda name: (-small[name], -large[name], first_seen[name]))
+        traced = run_server(server, library, functions)
+        uses.note(server.command[0], traced, uses.large)
+        uses.workers.update(sections_of(traced, traced.forked))
+    names = uses.in_order()
     ORDER.write_text(HEAD + "".join(f"{name}\n" for name in names))
-    print(f"{ORDER.relative_to(ROOT)}: {len(names)} functions")
+    print(f"{ORDER.relative_to(ROOT)}: {len(names)} sections")
     return 0
 
 

@@ -1,4 +1,5 @@
-"""scripts/start_up_order.py: the load of a server, beside the process that is followed."""
+"""scripts/start_up_order.py: the load of a server, beside the process that is followed; what a fork
+calls; and the order."""
 
 from __future__ import annotations
 
@@ -16,8 +17,31 @@ from pathlib import Path
 import start_up_order as order
 order.SERVER_S = 0.2
 library = Path(sys.argv[2]).resolve()
-called = order.run(("sleep", "600"), library, order.Functions.of(library), sys.argv[1])
-print(len(called) > 5)
+traced = order.run(("sleep", "600"), library, order.Functions.of(library), sys.argv[1])
+print(len(traced.called) > 5)
+"""
+
+FORK = """
+import sys
+from pathlib import Path
+import start_up_order as order
+library = Path(sys.argv[2]).resolve()
+traced = order.run(("sh", "-c", "(exec true); true"), library, order.Functions.of(library))
+for called in traced.called, traced.forked:
+    names = order.sections_of(traced, called)
+    parts = "OnLoad", "ForgetWaitersInChild"
+    print([any(part in name for name in names) for part in parts])
+"""
+ORDER = """
+import start_up_order as order
+uses = order.Uses()
+for name, small, large, workers in (
+    ("seldom", 1, 0, 0), ("start", 9, 0, 0), ("large", 0, 1, 0), ("larger", 0, 2, 0),
+    ("both", 9, 1, 1), ("both-more", 3, 2, 2), ("worker", 0, 1, 1), ("workers", 0, 2, 2),
+):
+    uses.first_seen[name] = len(uses.first_seen)
+    uses.small[name], uses.large[name], uses.workers[name] = small, large, workers
+print(*uses.in_order())
 """
 
 
@@ -29,9 +53,9 @@ def library() -> Path:
     return Path(named)
 
 
-def follow(load: str, library: Path) -> subprocess.CompletedProcess[str]:
+def follow(load: str, library: Path, code: str = FOLLOW) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", FOLLOW, load, str(library)],
+        [sys.executable, "-c", code, load, str(library)],
         cwd=SCRIPTS,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -53,6 +77,22 @@ def test_the_server_is_ended_after_its_load(library: Path, tmp_path: Path) -> No
     done = follow(f"touch {tmp_path}/used", library)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     assert (tmp_path / "used").exists()
+
+
+def test_a_fork_is_followed_anew(library: Path) -> None:
+    done = follow("", library, FORK)
+    assert done.stderr == ""
+    first, forked = done.stdout.splitlines()
+    assert first == "[True, True]"
+    assert forked == "[False, True]"
+
+
+def test_what_workers_run_lies_in_the_middle() -> None:
+    done = follow("", Path(), ORDER)
+    assert done.stderr == ""
+    assert done.stdout == (
+        "seldom start both both-more __rseq_failure workers worker larger large\n"
+    )
 
 
 def test_what_lacks_is_said_first(library: Path) -> None:
