@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from strata_bench import server_configurations
+
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "build/lib"
 PAGE = b"x" * 950
@@ -33,47 +35,8 @@ NGINX_MODULE = ROOT / "build/servers/ngx_strata_module.so"
 # rotations in an order that means nothing to valgrind.
 ASKS = bytes.fromhex("48c1c703 48c1c70d 48c1c73d 48c1c733")
 ASKS_NOT = bytes.fromhex("48c1c70d 48c1c703 48c1c73d 48c1c733")
-APACHE = """
-ServerRoot {folder}
-ServerName localhost
-Listen 127.0.0.1:{port}
-PidFile {folder}/pid
-DefaultRuntimeDir {folder}
-ErrorLog {folder}/error
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
-LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
-LoadModule mime_module /usr/lib/apache2/modules/mod_mime.so
-TypesConfig /etc/mime.types
-DocumentRoot {folder}
-EnableMMAP Off
-MaxKeepAliveRequests 0
-ThreadsPerChild 4
-MaxRequestWorkers 4
-ServerLimit 1
-StartServers 1
-"""
-NGINX = """
-{load}
-daemon off;
-master_process off;
-error_log {folder}/error crit;
-pid {folder}/pid;
-events {{ worker_connections 64; }}
-http {{
-  access_log off;
-  keepalive_requests 100000000;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  server {{
-    listen 127.0.0.1:{port};
-    root {folder};
-  }}
-}}
-"""
-SERVERS = {"apache2": (APACHE, ["-X", "-f"]), "nginx": (NGINX, ["-c"])}
+APACHE_MODULES = ("mpm_event", "authz_core", "mime")
+ARGUMENTS = {"apache2": ["-X", "-f"], "nginx": ["-c"]}
 
 
 def free_port() -> int:
@@ -114,14 +77,19 @@ def preloads(server: str, variant: str) -> list[Path]:
     return [LIB / "libstrata.so"] + ([LIB / "libstrata-apr.so"] if apr else [])
 
 
+def configuration(server: str, variant: str, folder: Path, port: int) -> str:
+    if server == "apache2":
+        return server_configurations.apache(folder, port, APACHE_MODULES, threads=4)
+    load = f"load_module {NGINX_MODULE};" if variant == REAPS else ""
+    return server_configurations.nginx(folder, port, load, main="master_process off;")
+
+
 def instructions(server: str, variant: str, requests: int) -> int:
-    configuration, arguments = SERVERS[server]
-    load = f"load_module {NGINX_MODULE};" if server == "nginx" and variant == REAPS else ""
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         folder.chmod(0o777)
         (folder / "page").write_bytes(PAGE)
-        (folder / "conf").write_text(configuration.format(folder=folder, port=port, load=load))
+        (folder / "conf").write_text(configuration(server, variant, folder, port))
         copies = [str(unnoticing(library, folder)) for library in preloads(server, variant)]
         env = os.environ | {"STRATA_BACKGROUND": "off", "LD_PRELOAD": " ".join(copies)}
         out = folder / "counts"
@@ -129,7 +97,7 @@ def instructions(server: str, variant: str, requests: int) -> int:
         command = ["setpriv", "--reuid=www-data", "--clear-groups"] if os.getuid() == 0 else []
         command += ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", server]
         process = subprocess.Popen(
-            [*command, *arguments, folder / "conf"], env=env, stderr=subprocess.DEVNULL
+            [*command, *ARGUMENTS[server], folder / "conf"], env=env, stderr=subprocess.DEVNULL
         )
         try:
             ask(port, requests)
@@ -146,7 +114,7 @@ def instructions(server: str, variant: str, requests: int) -> int:
 
 
 def main() -> int:
-    for server in SERVERS:
+    for server in ARGUMENTS:
         stock = 0.0
         for variant in VARIANTS:
             few, many = (instructions(server, variant, n) for n in (FEW, MANY))

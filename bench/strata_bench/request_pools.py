@@ -20,6 +20,7 @@ from pathlib import Path
 
 from strata.procfs import cpu_times, spent_since
 
+from strata_bench import server_configurations
 from strata_bench.allocators import Allocator
 from strata_bench.redis_load import kib_fields
 
@@ -30,54 +31,6 @@ LOOP = "loop?n=1000000&size=400&pace=1000"
 SAMPLES_AFTER = 80  # 4 s, so that the picture shows whether memory goes back
 PAGE = b"a page of a server\n" * 50
 
-NGINX = """
-{load}
-daemon off;
-user root;
-worker_processes 1;
-error_log {folder}/error.log crit;
-pid {folder}/nginx.pid;
-events {{ worker_connections 512; }}
-http {{
-  access_log off;
-  keepalive_requests 100000000;
-  types {{ text/html html; }}
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  server {{
-    listen 127.0.0.1:{port};
-    root {folder};
-    location /loop {{ pool_loop; }}
-  }}
-}}
-"""
-APACHE = """
-ServerRoot {folder}
-ServerName localhost
-Listen 127.0.0.1:{port}
-PidFile {folder}/apache.pid
-DefaultRuntimeDir {folder}
-User www-data
-Group www-data
-ErrorLog {folder}/error.log
-LogLevel crit
-{load}
-StartServers 1
-ServerLimit 1
-ThreadsPerChild 25
-MaxRequestWorkers 25
-KeepAlive On
-MaxKeepAliveRequests 0
-EnableMMAP Off
-TypesConfig /etc/mime.types
-DocumentRoot {folder}
-<Location /loop>
-  SetHandler pool-loop
-</Location>
-"""
 APACHE_MODULES = ("mpm_event", "authz_core", "dir", "mime", "alias", "rewrite", "setenvif")
 
 
@@ -91,21 +44,29 @@ class Kind:
 
     program: str
     build: str  # the folder of servers/ that makes its modules
-    configuration: str
     arguments: tuple[str, ...]
 
-    def modules(self, reaps: bool) -> str:
+    def configuration(self, folder: Path, port: int, reaps: bool) -> str:
         if self.program == "nginx":
             names = (["ngx_strata_module"] if reaps else []) + ["ngx_http_pool_loop_module"]
-            return "\n".join(f"load_module {MODULES}/{name}.so;" for name in names)
-        debian = Path("/usr/lib/apache2/modules")
-        lines = [f"LoadModule {name}_module {debian}/mod_{name}.so" for name in APACHE_MODULES]
-        return "\n".join([*lines, f"LoadModule pool_loop_module {MODULES}/mod_pool_loop.so"])
+            return server_configurations.nginx(
+                folder,
+                port,
+                load="\n".join(f"load_module {MODULES}/{name}.so;" for name in names),
+                main="user root; worker_processes 1;",
+                server="location /loop { pool_loop; }",
+            )
+        more = (
+            "User www-data\nGroup www-data\nLogLevel crit\n"
+            f"LoadModule pool_loop_module {MODULES}/mod_pool_loop.so\n"
+            "<Location /loop>\n  SetHandler pool-loop\n</Location>"
+        )
+        return server_configurations.apache(folder, port, APACHE_MODULES, 25, more)
 
 
 KINDS = {
-    "nginx": Kind("nginx", "nginx", NGINX, ("-c",)),
-    "apache2": Kind("apache2", "apache", APACHE, ("-DFOREGROUND", "-f")),
+    "nginx": Kind("nginx", "nginx", ("-c",)),
+    "apache2": Kind("apache2", "apache", ("-DFOREGROUND", "-f")),
 }
 
 
@@ -170,7 +131,7 @@ def server(name: str, allocator: Allocator) -> Iterator[tuple[int, int]]:
     (folder / "page.html").write_bytes(PAGE)
     reaps = allocator.env.get(POOLS) == "reaps"
     path = folder / "server.conf"
-    path.write_text(kind.configuration.format(load=kind.modules(reaps), folder=folder, port=port))
+    path.write_text(kind.configuration(folder, port, reaps))
     process = subprocess.Popen(
         [*_on_cpu(0), program, *kind.arguments, str(path)],
         env=environment(kind, allocator),
