@@ -54,12 +54,13 @@ void strata_reap_destroy(strata_reap* reap);
 void strata_reap_keep(strata_reap* reap);
 
 /* The reap that p lies in, also in the middle of a block (of one above 256 KiB: at its start and in
- * its first 8 KiB); null for other memory. */
+ * its first 8 KiB); null for other memory. Beside a sanitizer or Valgrind nobody knows
+ * whose memory p is: always null. */
 strata_reap* strata_reap_find(const void* p);
 
 /* The bytes that may be used at p, at least what was asked for, when p is a block of this reap; 0
  * for all else, which is no misuse. The start of a block that was freed or cleared may pass for
- * one. */
+ * one, as may a block of another reap beside a sanitizer or Valgrind. */
 size_t strata_reap_size(strata_reap* reap, const void* p);
 
 /* The two calls with their most frequent cases in line: as fast as a pure region. The window is

@@ -47,3 +47,24 @@ def test_of_a_folder_compiles_alone(header: str) -> None:
 @pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
 def test_warns_of_nothing_in_c(compiler: str, header: str) -> None:
     compile_alone(header, compiler, "-std=c99", "-Wstrict-prototypes", "-O2", "-c", "-xc")
+
+
+# Checked for null, a bit count looked to gcc as if it could be less than the classes begin with.
+BINS = """
+#include <strata/layers.h>
+using namespace strata::layers;
+int main(int argc, char**) {
+  Stack<Bins<Geometric<4096>, FreeList>, Bump<>, Mmap> heap;
+  const size_t size = 1 + (static_cast<unsigned>(argc) >> 8) % 2000;
+  heap.deallocate(heap.allocate(size), size);
+}
+"""
+
+
+def test_bins_warn_of_nothing_under_the_sanitizer() -> None:
+    done = subprocess.run(
+        ["g++", *CXX, *WARNINGS, "-O2", "-fsanitize=undefined", f"-I{INCLUDE}", "-c", "-xc++",
+         "-o", "/dev/null", "-"],
+        input=BINS, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

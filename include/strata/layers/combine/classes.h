@@ -97,7 +97,8 @@ struct Geometric {
   static constexpr size_t largest = kMost;
   static constexpr size_t of(size_t size) {
     if (size <= 64) return size == 0 ? 0 : (size - 1) / 16;
-    const size_t octave = Log2(size - 1);  // at least 6
+    const size_t octave = Log2(size - 1);
+    if (octave < 6) __builtin_unreachable();  // else gcc warns of it in programs under UBSan
     return (octave - 6) * 4 + 4 + (((size - 1) >> (octave - 2)) & 3);
   }
   static constexpr size_t size(size_t c) {
