@@ -181,12 +181,14 @@ def measure(name: str, allocator: Allocator, seconds: float) -> dict[str, str]:
         requests = _wrk(port, seconds)
         wall = time.monotonic() - started
         cpu = spent_since(before, worker)
-        rss = kib_fields(Path(f"/proc/{worker}/status"))["VmRSS"]
+        memory = kib_fields(Path(f"/proc/{worker}/smaps_rollup"))
     return {
         "program": name,
         "requests_per_s": f"{requests / wall:.1f}",
         "requests_per_cpu_s": f"{requests / cpu:.1f}",
-        "rss_kib": str(rss),
+        "rss_kib": str(memory["Rss"]),
+        "pss_kib": str(memory["Pss"]),
+        "private_kib": str(memory["Private_Dirty"]),
     }
 
 
