@@ -14,6 +14,8 @@ def make(work: Path, out: Path) -> Path:
     source = work / "crate"
     shutil.copytree(ROOT / "rust", source, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
     shutil.copy2(ROOT / "LICENSE", source)
+    (source / "docs").mkdir()
+    shutil.copy2(ROOT / "docs/errors.md", source / "docs")
     shutil.copytree(ROOT / "src", source / "vendor/src", ignore=NOT_VENDORED)
     shutil.copytree(ROOT / "include", source / "vendor/include")
     shutil.copytree(ROOT / "cmake/musl", source / "vendor/cmake/musl")

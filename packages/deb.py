@@ -89,6 +89,11 @@ def put_pages(doc: Path) -> None:
             shutil.copyfile(page, doc / page.relative_to(ROOT))
 
 
+def put_errors(doc: Path) -> None:
+    """The page that the library's messages name, for those who have no strata-tools."""
+    put(doc / "docs/errors.md", (ROOT / "docs/errors.md").read_text())
+
+
 def finish(package: Package, stage: Stage, tree: Path, out: Path) -> Path:
     """Adds the documents and the control files, and makes the .deb."""
     doc = tree / "usr/share/doc" / package.name
@@ -128,6 +133,7 @@ def finish(package: Package, stage: Stage, tree: Path, out: Path) -> Path:
 def libraries(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "libstrata0"
     take(stage.root, tree, f"usr/lib/{stage.target.triplet}/libstrata*.so.0*")
+    put_errors(tree / "usr/share/doc/libstrata0")
     names = sorted(p.name.removesuffix(".so.0") for p in tree.rglob("*.so.0"))
     shlibs = "".join(f"{name} 0 libstrata0 (>= {VERSION})\n" for name in names)
     return finish(
@@ -198,6 +204,7 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
     shutil.copytree(
         ROOT / "python/strata", modules / "strata", ignore=shutil.ignore_patterns("__pycache__")
     )
+    shutil.copy2(ROOT / "docs/errors.md", modules / "strata")
     carried.put_into(modules, stage.target, work)
     put(tree / "usr/bin/strata", WRAPPER, 0o755)
     put_gzipped(tree / "usr/share/man/man1/strata.1.gz", manual.page(VERSION).encode())
@@ -232,6 +239,7 @@ def for_musl(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "libstrata0-musl"
     take(stage.root, tree, f"usr/lib/{stage.target.triplet}")
     (tree / f"usr/lib/{stage.target.triplet}/libstrata-trace.so").unlink()  # the wheel's
+    put_errors(tree / "usr/share/doc/libstrata0-musl")
     return finish(
         Package(
             "libstrata0-musl",

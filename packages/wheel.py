@@ -45,9 +45,12 @@ def make(stage: Stage, all_of_machine: list[Stage], work: Path, out: Path) -> Pa
     )
     shutil.copy2(ROOT / "LICENSE", source)
     shutil.copy2(ROOT / "README.md", source)
+    shutil.copy2(ROOT / "docs/errors.md", source / "strata")
     copy_parts(parts, source / INSIDE)
     project = source / "pyproject.toml"
-    text = project.read_text().replace('strata = ["py.typed"]', 'strata = ["py.typed", "lib/*"]')
+    text = project.read_text().replace(
+        'strata = ["py.typed"]', 'strata = ["py.typed", "errors.md", "lib/*"]'
+    )
     project.write_text(text.replace("[project]\n", '[project]\nreadme = "README.md"\n'))
     tag = tag_of(stage)
     (source / "setup.cfg").write_text(f"[bdist_wheel]\nplat_name = {tag}\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -107,6 +108,13 @@ def files(root: Path) -> set[str]:
     return {name for name in listing.splitlines() if not name.startswith(kept)}
 
 
+def explain_command(message: str) -> str:
+    """The command that a message about a memory error names."""
+    found = re.search(r"read on: (strata explain [a-z-]+), or docs/errors.md", message)
+    assert found, message
+    return found[1]
+
+
 def test_debian_packages(debian: Path) -> None:
     inside(debian, "apt-get update -qq && apt-get install -qq -y --no-install-recommends python3")
     before = files(debian)
@@ -117,8 +125,15 @@ def test_debian_packages(debian: Path) -> None:
     assert inside(debian, "strata run --heap lea -- echo here").strip() == "here"
     inside(debian, "strata trace -o /tmp/ls.stb -- ls / && strata replay /tmp/ls.stb")
     assert "Usage" in inside(debian, "strata report --help")  # with what it imports
-    page = "/usr/share/doc/strata-tools/docs/errors.md"  # which messages name
-    assert "## How to read a message" in inside(debian, f"cat {page}")
+    for package in ("libstrata0", "libstrata0-musl", "strata-tools"):
+        page = f"/usr/share/doc/{package}/docs/errors.md"  # which messages name
+        assert "## How to read a message" in inside(debian, f"cat {page}")
+    twice = "int main() { char* volatile p = malloc(9); free(p); free(p); }"
+    inside(
+        debian, f"echo '#include <stdlib.h>\n{twice}' >/tmp/t.c && gcc -w -O0 /tmp/t.c -o /tmp/t"
+    )
+    said = inside(debian, "strata run --set ON_ERROR=ignore -- /tmp/t 2>&1")
+    assert inside(debian, explain_command(said)).startswith("Double free\n")
     assert "strata run" in inside(debian, "zcat /usr/share/man/man1/strata.1.gz")
     assert "run" in inside(
         debian,
@@ -204,6 +219,7 @@ def test_wheel(tmp_path: Path) -> None:
         Path(of_musl.strip()) == home / "lib/python3.11/site-packages/strata/lib/libstrata-musl.so"
     )
     run(strata, "trace", "-o", tmp_path / "ls.stb", "--", "ls", "/")
+    assert run(strata, "explain", "use-after-free").startswith("Use after free\n")
     missing = subprocess.run(
         [strata, "report", "1"], env=CLEAN, capture_output=True, text=True, check=False
     )
@@ -236,6 +252,7 @@ def test_crate_builds_offline(tmp_path: Path) -> None:
     with tarfile.open(OUT / f"strata-malloc-{VERSION}.crate") as archive:
         archive.extractall(tmp_path, filter="data")
     crate = tmp_path / f"strata-malloc-{VERSION}"
+    assert "### Double free" in (crate / "docs/errors.md").read_text()  # which messages name
     target = {"CARGO_TARGET_DIR": str(tmp_path / "target")}
     run("cargo", "test", "-q", "--offline", cwd=crate, **target)
     user = tmp_path / "user"

@@ -26,6 +26,7 @@ MODULES = {
     "run_command": "run",
     "compare.command": "compare compare-worker",
     "doctor.command": "doctor",
+    "explain": "explain",
     "flame.command": "flame diff top",
     "learn.command": "lifetimes",
     "learn.train_command": "train model",
@@ -47,7 +48,7 @@ PANELS = {
     "Read profiles": "diff symbolize",
     "Learn lifetimes": "lifetimes train model",
     "Replay": "replay simulate",
-    "Check a program before it runs": "lint",
+    "Find mistakes in a program": "lint explain",
 }
 
 

@@ -13,9 +13,10 @@ namespace strata {
 
 namespace {
 
-const char* SectionFor(BadFree kind) {
+const char* WhereToRead(BadFree kind) {
   const bool twice = kind == BadFree::kDouble || kind == BadFree::kNotLive;
-  return twice ? "; read on: docs/errors.md#double-free" : "; read on: docs/errors.md#invalid-free";
+  return twice ? "; read on: strata explain double-free, or docs/errors.md"
+               : "; read on: strata explain invalid-free, or docs/errors.md";
 }
 
 const char* Describe(BadFree kind) {
@@ -45,7 +46,7 @@ void HandleBadFree(BadFree kind, void* p) {
         .Text(Describe(kind))
         .Hex(reinterpret_cast<uintptr_t>(p))
         .Text(fatal ? "" : " (ignored; said once)")
-        .Text(SectionFor(kind))
+        .Text(WhereToRead(kind))
         .Send();
   }
   if (fatal) abort();

@@ -74,7 +74,7 @@ class Names : public FrameNames::Sink {
 
 struct Words {
   const char* title;
-  const char* anchor;
+  const char* topic;  // of `strata explain`
 };
 
 Words WordsOf(MemoryErrorKind kind) {
@@ -166,7 +166,11 @@ void SayAll(const MemoryError& e) {
   if (e.allocated != nullptr && e.allocated->thread != 0)
     SayEvent("allocated", *e.allocated, names);
   if (e.freed != nullptr && e.freed->thread != 0) SayEvent("freed", *e.freed, names);
-  Message().Text("read on: docs/errors.md#").Text(WordsOf(e.kind).anchor).Send();
+  Message()
+      .Text("read on: strata explain ")
+      .Text(WordsOf(e.kind).topic)
+      .Text(", or docs/errors.md")
+      .Send();
 }
 
 std::atomic<size_t> g_errors{0};
