@@ -85,15 +85,16 @@ void Turns(uint32_t period_ms) {
   }
 }
 
-// Objects come, are never used, and go: there is always something to move.
+// Objects come, are never used, and go: there is always something to move. They are many, so that a
+// round takes long by any machine's clock, and small: 1 MiB of cold ones would be more urgent.
 void Passing(uint32_t period_ms) {
   strata::hot_domain::options options;
   options.period_ms = period_ms;
   options.cpu_share = 1;
   strata::hot_domain domain{options};
-  Nodes nodes(4000);
+  std::vector<strata::hot_ptr<uint64_t>> nodes(40'000);
   for (size_t i = 0;; ++i) {
-    for (size_t j = 0; j < 400; ++j) nodes[(400 * i + j) % nodes.size()] = domain.make<Node>();
+    for (size_t j = 0; j < 400; ++j) nodes[(400 * i + j) % nodes.size()] = domain.make<uint64_t>();
     if (i == 100) puts("ready"), fflush(stdout);
     Sleep(5);
   }

@@ -34,13 +34,20 @@ def started(
     script = "\n".join([*lines, f"exec {command}"])
     with subprocess.Popen(["bash", "-c", script], env=env) as process:
         try:
-            comm = Path(f"/proc/{process.pid}/comm")
-            assert wait_until(lambda: comm.read_text() != "bash\n")
+            assert wait_until(lambda: is_the_program(process.pid))
             if preload:
                 wait_for_socket(process.pid)
             yield process.pid
         finally:
             process.kill()
+
+
+def is_the_program(pid: int) -> bool:
+    """No longer the shell, nor us still, as the kernel may show it for a moment after the fork."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return words not in (b"", Path("/proc/self/cmdline").read_bytes()) and not words.startswith(
+        b"bash\0-c\0"
+    )
 
 
 def finding(pid: int, rule: str) -> dict[str, Any]:
@@ -159,12 +166,11 @@ def test_a_memory_cgroup_that_is_nearly_full(lab: Lab, tmp_path: Path) -> None:
 
 
 SPREAD = """'
-import threading, time
-kept = []
+import collections, threading, time
+kept = collections.deque(maxlen=500)
 def work():
-    end = time.monotonic() + 1.5
-    while time.monotonic() < end: kept.append(bytes(2000)); time.sleep(0.001)
-for _ in range(6): threading.Thread(target=work).start()
+    while True: kept.append(bytes(2000)); time.sleep(0.001)
+for _ in range(6): threading.Thread(target=work, daemon=True).start()
 time.sleep(600)
 '"""
 
@@ -180,16 +186,17 @@ def test_a_quota_far_below_the_cpus(lab: Lab) -> None:
         with started(lab, join, command=program) as pid:
             sick = finding(pid, "cgroup-cpu")
             assert "a quota of 0.5 CPUs" in sick["says"], sick
-            before = caches(pid)
+            # One after another: how soon depends on the machine.
+            assert wait_until(lambda: caches(pid) > 1)
         pinned = sick["fixes"][0].partition(" COMMAND")[0]
         with started(lab, join, command=f"{pinned} {program}") as pid:
             # taskset sets it before it becomes the program
             assert wait_until(lambda: finding(pid, "cgroup-cpu")["state"] == "ok")
-            assert caches(pid) == 1 < before
+            time.sleep(2)
+            assert caches(pid) == 1
 
 
 def caches(pid: int) -> int:
-    time.sleep(2.5)
     return int(json.loads(good("stats", pid, "--format", "json"))["cache"]["vcpus"])
 
 
