@@ -292,6 +292,10 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     done = run("top", empty)
     assert f"{empty}: no samples yet: one is taken for about each 2.00 MiB" in done.stderr
     assert "callees" not in done.stdout
+    waste = [ValueType("wasted_space", "bytes")]
+    dump(replace(OLD, samples=[], types=waste, default_type="wasted_space"), empty)
+    done = run("top", empty)
+    assert f"{empty}: nothing is wasted that samples show: one is taken for about" in done.stderr
     assert run("top", old, "--focus", "send").stderr == ""
     done = run("diff", old, old, "--focus", "nosuchfn")
     assert done.stderr == "strata: neither profile has a sample that matches\n"

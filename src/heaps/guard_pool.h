@@ -53,7 +53,7 @@ enum class GuardFinding : uint8_t {
 // About a block, or about none.
 struct GuardVerdict {
   GuardFinding finding = GuardFinding::kNone;
-  const GuardedBlock* block = nullptr;
+  GuardedBlock* block = nullptr;
   uintptr_t at = 0;      // the address that gives it away
   bool is_held = false;  // Release lets others have the slot again
 };
@@ -177,9 +177,7 @@ class GuardPool {
 
   // After the report of what Free found there.
   void Release(const GuardVerdict& v) {
-    if (v.is_held)
-      const_cast<GuardedBlock*>(v.block)->state.store(GuardState::kFreed,
-                                                      std::memory_order_release);
+    if (v.is_held) v.block->state.store(GuardState::kFreed, std::memory_order_release);
   }
 
   // Of the live block that starts there; 0: none does.
@@ -194,7 +192,7 @@ class GuardPool {
   // Why an access to an address in the pool faulted. Async-signal-safe. kNone: not for a reason
   // that is known here.
   GuardVerdict Explain(uintptr_t at) const {
-    const GuardedBlock* b = BlockNear(at);
+    GuardedBlock* b = BlockNear(at);
     const GuardState state = b->state.load(std::memory_order_acquire);
     if (state == GuardState::kUnused) return {GuardFinding::kNone, nullptr, at};
     if (IsInPages(*b, at)) {
@@ -283,7 +281,7 @@ class GuardPool {
     b.has_memory = bytes;
   }
 
-  GuardVerdict CheckSlack(const GuardedBlock& b) const {
+  GuardVerdict CheckSlack(GuardedBlock& b) const {
     const uintptr_t start = b.address.load(std::memory_order_relaxed);
     const size_t size = b.size.load(std::memory_order_relaxed);
     const uintptr_t place = PlaceOf(b);

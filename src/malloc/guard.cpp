@@ -9,6 +9,7 @@
 #include "malloc/blocks.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
+#include "malloc/live_options.h"
 #include "malloc/own_process.h"
 #include "malloc/runtime.h"
 #include "malloc/sampling.h"
@@ -145,12 +146,12 @@ bool PoolIsReady(Runtime& r, Pool& pool) {
   return made;
 }
 
-// A hard limit is of the heap, which this is not part of.
+// A hard limit is of the heap, which this is not part of, and so is what growth is paid for.
 bool MayGuardLarge(Runtime& r, size_t size, size_t align) {
   const PoolState s = g_larges.state.load(std::memory_order_relaxed);
   if (s == PoolState::kMaking || s == PoolState::kRefused) return false;
   if (size > g_large.most_bytes() || align > g_large.most_align()) return false;
-  if (r.heap.page_heap().hard_limit() != 0) return false;
+  if (r.heap.page_heap().hard_limit() != 0 || LoadOption(r.options.price)) return false;
   if (g_large.slots() != 0 && g_large.live() >= g_large.slots()) return false;
   const size_t with = g_large.open_bytes() + size;
   if (g_by_default) return with <= kMostLarge;

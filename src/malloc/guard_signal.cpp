@@ -64,18 +64,30 @@ void Handle(int signal, siginfo_t* info, void* context) {
   HandOn(signal, info, context);
 }
 
+// Flags and mask are known before ours is set, and so is whom a fault at that moment is handed on
+// to. False: another thread set a handler in between, which is the one before now.
+bool TakesOver() {
+  struct sigaction ours{}, replaced{};
+  ours.sa_sigaction = Handle;
+  ours.sa_mask = g_before.sa_mask;
+  ours.sa_flags =
+      HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
+  if (sigaction(SIGSEGV, &ours, &replaced) != 0) return true;
+  // Ours: this is the second time, or the third.
+  if (replaced.sa_sigaction == g_before.sa_sigaction || replaced.sa_sigaction == Handle)
+    return true;
+  g_before = replaced;
+  return false;
+}
+
 }  // namespace
 
 void InstallGuardHandler() {
   // Ours must not become the one before.
   if (g_installed.exchange(true, std::memory_order_relaxed)) return;
   if (sigaction(SIGSEGV, nullptr, &g_before) != 0) return;
-  struct sigaction ours{};
-  ours.sa_sigaction = Handle;
-  ours.sa_mask = g_before.sa_mask;
-  ours.sa_flags =
-      HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGSEGV, &ours, nullptr);
+  while (!TakesOver()) {
+  }
 }
 
 }  // namespace strata

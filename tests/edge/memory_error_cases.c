@@ -474,6 +474,23 @@ CASE(handler_after) {
   free(p);
   Write((char*)HidePointer(p), 1);
 }
+// Where RACED is set, another thread sets a handler just when Strata's is about to be: after it has
+// asked which one there is, with the first guarded block.
+static int g_was_raced;
+int __sigaction(int signal, const struct sigaction* action, struct sigaction* before);
+int sigaction(int signal, const struct sigaction* action, struct sigaction* before) {
+  const int done = __sigaction(signal, action, before);
+  if (!g_was_raced && signal == SIGSEGV && action == NULL && getenv("RACED") != NULL) {
+    g_was_raced = 1;
+    SetHandler();
+  }
+  return done;
+}
+CASE(handler_between) {
+  Churn(64, 100);
+  CHECK(g_was_raced);
+  *(volatile int*)HidePointer((void*)16) = 1;
+}
 CASE(no_handler_other_fault) {
   Churn(64, 100);
   *(volatile int*)HidePointer((void*)16) = 1;

@@ -135,9 +135,12 @@ def test_all_is_quiet_with_guards_of_some(lab: Lab) -> None:
             assert (result.returncode, result.stderr) == (0, ""), result.explain()
 
 
-@pytest.mark.parametrize("case", ["handler_before", "handler_after", "handler_for_others"])
+@pytest.mark.parametrize(
+    "case", ["handler_before", "handler_after", "handler_for_others", "handler_between"]
+)
 def test_the_program_keeps_its_handler(lab: Lab, case: str) -> None:
-    result = run(lab, case, GUARDED)
+    raced = {"RACED": "1"} if case == "handler_between" else {}
+    result = run(lab, case, GUARDED | raced)
     assert result.returncode == 3, result.explain()
     said = "use after free" in result.stderr
     assert said == (case == "handler_before"), result.explain()

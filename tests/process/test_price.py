@@ -60,6 +60,16 @@ def test_who_takes_all_waits_instead(
     assert said.count("memory is scarce") == 1
 
 
+def test_who_takes_guarded_blocks_waits_too(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
+    """Blocks beside the heap, which is what is paid for."""
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog", f"--block={1 << 20}")
+    with lab.start(*command, env={**ON, "STRATA_GUARD": "1/1"}) as process:
+        assert wait_until(lambda: cgroup.usage_mib() > 0.85 * BOX or process.poll() is not None)
+        time.sleep(1)
+        assert process.poll() is None
+        process.kill()
+
+
 @pytest.mark.parametrize("kind", [(), ("shared",)])
 def test_a_program_that_grows_by_reaps_alone_waits(
     lab: Lab, cgroup: Cgroup, kind: tuple[str, ...]
