@@ -62,6 +62,7 @@ def page(version: str) -> str:
         usage = escape(" ".join(command.collect_usage_pieces(context)))
         parts.append(f".SS strata {escape(name)} {usage}\n{paragraphs(command.help)}")
         parts.append(options(command, context))
+    parts.append(f".SH EXIT STATUS\n{paragraphs(group.epilog)}")
     parts.append(
         ".SH ENVIRONMENT\nThe library takes its options from variables that begin with STRATA_; "
         "the manual\nlists them in docs/options.md."

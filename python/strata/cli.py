@@ -11,7 +11,7 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from strata import __version__
-from strata.errors import StrataError
+from strata.errors import NOT_DONE, STATUSES, StrataError
 from strata.terminal import Unpadded, say, set_up
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def app_for(arguments: list[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help="Tools of the Strata memory allocator.",
+        epilog=STATUSES,
     )
     app.callback()(main_options)
     owners = {name: module for module, names in MODULES.items() for name in names.split()}
@@ -113,9 +114,9 @@ def main() -> None:
         sys.exit(130)  # Ctrl-C
     except MemoryError:
         say("out of memory")
-        sys.exit(1)
+        sys.exit(NOT_DONE)
     except Mistake as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # then the help was printed
             say(error.format_message())
-        sys.exit(2)
+        sys.exit(NOT_DONE)
     sys.exit(status if isinstance(status, int) else 0)

@@ -177,11 +177,11 @@ def _reach(process: Process) -> socket.socket:
             except BlockingIOError:  # its queue is full: others are served first
                 busy = True
             except OSError as error:
-                raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}", 1) from error
+                raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}") from error
         if not busy:
             raise impostor or _why_unreachable(process)
         if time.monotonic() >= deadline:
-            raise StrataError(f"{what} does not answer: is it stopped?", 1)
+            raise StrataError(f"{what} does not answer: is it stopped?")
         time.sleep(0.05)
 
 
@@ -207,20 +207,20 @@ def _read_answer(link: socket.socket, what: str, extra_seconds: float) -> bytes:
     head, _, rest = bytes(data).partition(b"\n")
     if head.startswith(b"error ") and len(head) <= MOST_HEAD:
         if head.startswith(WHO_MAY_ASK):
-            raise RefusedError(f"{what}: {head[6:].decode(errors='replace')}", 1)
-        raise StrataError(f"{what}: {head[6:].decode(errors='replace')}", 1)
+            raise RefusedError(f"{what}: {head[6:].decode(errors='replace')}")
+        raise StrataError(f"{what}: {head[6:].decode(errors='replace')}")
     found = OK.fullmatch(head)
     if found is None or len(head) == len(data) or int(found[1]) > MOST_BYTES:
-        raise StrataError(f"{what} ended the connection without an answer", 1)
+        raise StrataError(f"{what} ended the connection without an answer")
     length = int(found[1])
     body = bytearray(rest)
     deadline = time.monotonic() + ANSWER_SECONDS
     while len(body) <= length and (part := _receive(link, deadline)):
         body += part
     if len(body) > length:
-        raise StrataError(f"{what} sent more than the {length} bytes that it announced", 1)
+        raise StrataError(f"{what} sent more than the {length} bytes that it announced")
     if len(body) < length:
-        raise StrataError(f"{what} ended in the middle of its answer", 1)
+        raise StrataError(f"{what} ended in the middle of its answer")
     return bytes(body)
 
 
@@ -237,9 +237,9 @@ def _ask_with(process: Process, key: str, request: str, extra_seconds: float) ->
         except UnicodeEncodeError as error:
             raise StrataError(f"{request!r}: only plain ASCII can be sent") from error
         except TimeoutError as error:
-            raise StrataError(f"{what} does not answer: is it stopped?", 1) from error
+            raise StrataError(f"{what} does not answer: is it stopped?") from error
         except OSError as error:
-            raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}", 1) from error
+            raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}") from error
 
 
 def ask(process: Process, request: str, extra_seconds: float = 0) -> bytes:

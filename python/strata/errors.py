@@ -1,9 +1,17 @@
-"""The one exception that becomes one clear line on stderr and an exit status."""
+"""The one exception that becomes one clear line on stderr and an exit status, and what the statuses
+say."""
+
+NOT_DONE = 2
+STATUSES = (
+    "Exit status: 0, done; 1, done, and doctor or lint found something, or a run of compare failed; "
+    "2, not done, and one line says why; 130, Ctrl-C. run, trace and pageutil pass on the "
+    "command's, or 126 or 127 if it could not be started."
+)
 
 
 class StrataError(Exception):
-    """A mistake or a missing piece that the user can act on."""
+    """Why it was not done: a mistake, or a missing piece that the user can act on."""
 
-    def __init__(self, message: str, status: int = 2) -> None:
+    def __init__(self, message: str, status: int = NOT_DONE) -> None:
         super().__init__(message)
         self.status = status

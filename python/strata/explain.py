@@ -22,7 +22,7 @@ def page() -> str:
     for path in PAGES:
         if path.exists():
             return path.read_text()
-    raise StrataError(f"{PAGES[0]}: not installed", 1)
+    raise StrataError(f"{PAGES[0]}: not installed")
 
 
 def anchor(heading: str) -> str:

@@ -57,13 +57,13 @@ def read_within(path: Path, most: int) -> bytes:
     return data
 
 
-def read_file(path: Path, most: int = MOST_TEXT, named_by: str = "", status: int = 2) -> bytes:
+def read_file(path: Path, most: int = MOST_TEXT, named_by: str = "") -> bytes:
     """The same, and the error says which file it was."""
     try:
         return read_within(path, most)
     except UnreadableError as error:
         where = f"{named_by} {path}" if named_by else str(path)
-        raise StrataError(f"{where}: {error}", status) from error
+        raise StrataError(f"{where}: {error}") from error
 
 
 def check_there(path: Path) -> None:

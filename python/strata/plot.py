@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,31 +103,45 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], size: float = 8.5) -> Non
         )
 
 
+def free_ranges(taken: Iterable[tuple[float, float]], top: float) -> Iterator[tuple[float, float]]:
+    """What of 0 to top lies between these ranges."""
+    at = 0.0
+    for low, high in sorted(taken):
+        if low > at:
+            yield at, low
+        at = max(at, high)
+    if top > at:
+        yield at, top
+
+
 def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]]) -> None:
-    """Writes each label, (heights at 0, 1, 2…, text, colour), on the side of its line that is free,
-    where the line is farthest from the others: for lines that end at one place."""
-    from matplotlib.patheffects import withStroke
-
-    length = min(len(heights) for heights, _, _ in labels)
-    inner = range(length // 10, length - length // 4)
-    for at, (heights, text, colour) in enumerate(labels):
-        others = [other for n, (other, _, _) in enumerate(labels) if n != at]
-
-        def gaps(x: int, own: Sequence[float] = heights) -> list[float]:
-            return [own[x] - other[x] for other in others]  # noqa: B023
-
-        place = max(inner, key=lambda x: min(map(abs, gaps(x)), default=0.0))
-        nearest = min(gaps(place), key=abs, default=1.0)
-        axes.annotate(
-            text,
-            (place, heights[place]),
-            xytext=(6, 5 if nearest > 0 else -5),
-            textcoords="offset points",
-            va="bottom" if nearest > 0 else "top",
-            fontsize=8.5,
-            color=colour,
-            path_effects=[withStroke(linewidth=3, foreground="white")],
-        )
+    """Writes each label, (heights at 0, 1, 2…, text, colour), where no line and no other label is,
+    as near to its own line as can be: for lines that end at one place. Limits and titles must
+    stand."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    top = axes.get_ylim()[1]
+    boxes: list[tuple[int, int, float, float]] = []  # from, to, bottom, top
+    for heights, text, colour in labels:
+        written = axes.text(0, 0, text, fontsize=8.5, color=colour, va="bottom")
+        size = written.get_window_extent().transformed(axes.transData.inverted())
+        wide, high, away = round(size.width) + 2, size.height, size.height / 3
+        best: tuple[float, int, float] | None = None  # how far from its line, where
+        for x in range(1, min(len(line) for line, _, _ in labels) - wide):
+            lines = [(min(part), max(part)) for part in (ys[x : x + wide] for ys, _, _ in labels)]
+            beside = [(low, up) for left, right, low, up in boxes if left < x + wide and x < right]
+            low, up = min(heights[x : x + wide]), max(heights[x : x + wide])
+            for bottom, ceiling in free_ranges([*lines, *beside], top):
+                if ceiling - bottom < high + 2 * away:
+                    continue
+                y = bottom + away if bottom >= up else ceiling - away - high
+                far = max(y - up, low - (y + high))
+                if best is None or far < best[0]:
+                    best = (far, x, y)
+        _, x, y = best or (0.0, 0, 0.0)
+        written.set_position((x + 1, y))
+        boxes.append((x, x + wide, y, y + high))
 
 
 def svg(figure: Figure) -> str:

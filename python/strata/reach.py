@@ -24,9 +24,7 @@ NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 def senseless(process: Process) -> StrataError:
-    return StrataError(
-        f"process {process.pid} ({process.name}) sent an answer that makes no sense", 1
-    )
+    return StrataError(f"process {process.pid} ({process.name}) sent an answer that makes no sense")
 
 
 class Format(StrEnum):
@@ -118,7 +116,7 @@ def profile_command(
     try:
         output.write_bytes(body)
     except OSError as error:
-        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}") from error
     echo(f"{output}: {kind.value} profile of process {process.pid} ({name})")
 
 

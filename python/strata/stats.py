@@ -53,9 +53,9 @@ def parse(document: dict[str, Any]) -> Stats:
             occupancy=[(int(row[0]), int(row[1])) for row in document["hugepage_occupancy"]],
         )
     except KeyError as error:
-        raise StrataError(f"the library's stats lack {error}", 1) from error
+        raise StrataError(f"the library's stats lack {error}") from error
     except (TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
-        raise StrataError(f"the library's stats are malformed: {error}", 1) from error
+        raise StrataError(f"the library's stats are malformed: {error}") from error
 
 
 def loads(data: bytes) -> Stats:
@@ -63,9 +63,9 @@ def loads(data: bytes) -> Stats:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise StrataError(f"the library's stats are not JSON: {error}", 1) from error
+        raise StrataError(f"the library's stats are not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise StrataError("the library's stats are not a JSON object", 1)
+        raise StrataError("the library's stats are not a JSON object")
     return parse(document)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
 
-from strata.cli import MODULES, app_for
+from strata.cli import MODULES, app_for, main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOWHERE = "/no/such/place"
 
 
 def names(app: typer.Typer) -> set[str]:
@@ -70,6 +75,45 @@ def test_a_mistake_is_one_line(typed: str, says: str) -> None:
     assert says in found.stderr
     assert found.stderr.startswith("strata: ")
     assert found.stderr.count("\n") == 1
+
+
+def status_of(monkeypatch: pytest.MonkeyPatch, typed: str) -> object:
+    """Without a process of its own, which takes half a second."""
+    monkeypatch.setattr(sys, "argv", ["strata", *typed.split()])
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # main() puts another in its place
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+NOT_DONE = [
+    *(f"{name} --nosuch" for listed in MODULES.values() for name in listed.split()),
+    *(f"{name} {NOWHERE}" for name in ("stats", "release", "get", "top", "flame", "doctor")),
+    *(f"{name} {NOWHERE}" for name in ("replay", "symbolize", "lifetimes", "train")),
+    *(f"{name} {NOWHERE}" for name in ("trace --info", "report", "model test", "lint", "explain")),
+    f"profile {NOWHERE} -o p.gz",
+    f"set {NOWHERE} release=off",
+    f"diff {NOWHERE} {NOWHERE}",
+    f"compare --arm none --arm none:A=1 --resume {NOWHERE}",
+    f"run --lib {NOWHERE} -- true",
+    "compare --arm none -- true",
+    "release 0",
+]
+
+
+@pytest.mark.parametrize("typed", NOT_DONE)
+def test_what_is_not_done_has_one_status(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the mistake is in an option, or a file or process is not there; 1 says that doctor,
+    lint or compare found something."""
+    assert status_of(monkeypatch, typed) == 2
+
+
+def test_no_mistake_has_a_status_of_its_own() -> None:
+    for path in (ROOT / "python/strata").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="StrataError"), args=[_, status]):
+                    assert ast.unparse(status) in ("126", "127", "status", "error.status"), path
 
 
 @pytest.mark.parametrize("typed", ["", "--help", "run --help", "model", "model --help"])

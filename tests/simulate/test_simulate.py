@@ -177,7 +177,7 @@ def test_a_few_files_have_room_on_flash(lab: Lab, tmp_path: Path) -> None:
         assert row["writes"][-1] == [602, 0]
     path = table(tmp_path / "t.csv", "start,end,size\n0,9,100000000\n")
     done = simulate(lab, path, "--domain", "flash")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "100,000,000 pages at once are too many" in done.stderr
 
 
@@ -250,7 +250,7 @@ def test_bad_input_is_one_line(lab: Lab, tmp_path: Path, name: str) -> None:
     text, why = BAD[name]
     path = table(tmp_path / name, text)
     done = simulate(lab, path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith(f"strata: {path}: {why}")
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""

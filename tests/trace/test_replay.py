@@ -108,7 +108,7 @@ def test_a_damaged_trace_is_replayed_up_to_there_and_told_once(
     for content, why in ((b"", "empty, not a trace"), (b"MZ" * 50, "not a trace of Strata's")):
         path.write_bytes(content)
         result = strata(lab, "replay", path)
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert result.stderr == f"strata: {path}: {why}\n"
 
 
@@ -168,7 +168,7 @@ def test_replay_refuses_what_it_could_not_use(lab: Lab, program: Path, tmp_path:
     assert "unknown option STRATA_SAMPL" in misspelt.stderr
     # Told before the runs, so nothing was printed yet.
     beside = strata(lab, "replay", path, "--allocator", "glibc", "-o", path / "folder")
-    assert beside.returncode == 1, beside.explain()
+    assert beside.returncode == 2, beside.explain()
     assert beside.stdout == ""
     assert str(path / "folder") in beside.stderr
     assert len(beside.stderr.splitlines()) == 1

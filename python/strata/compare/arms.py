@@ -83,7 +83,7 @@ def _crate_library(member: str) -> Path | None:
 def _system(name: str, file: str, package: str) -> Path:
     path = find_system_library(file)
     if path is None:
-        raise StrataError(f"arm {name}: {file} not found; `apt install {package}` brings it", 1)
+        raise StrataError(f"arm {name}: {file} not found; `apt install {package}` brings it")
     return path
 
 
@@ -105,7 +105,7 @@ def _library(spec: str, kind: str, lib: Path | None) -> tuple[Path | None, dict[
         member, settings = CRATE_PEERS[kind]
         library = _crate_library(member)
         if library is None:
-            raise StrataError(f"arm {kind}: not built here; `make bench QUICK=1` builds it", 1)
+            raise StrataError(f"arm {kind}: not built here; `make bench QUICK=1` builds it")
         return library, dict(settings)
     raise StrataError(f"--arm {spec!r}: unknown; there are {', '.join(KINDS)} and path:FILE")
 

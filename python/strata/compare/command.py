@@ -36,7 +36,7 @@ def check_packages() -> None:
     lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if lacking:
         raise StrataError(
-            f"a comparison needs {', '.join(lacking)}: pip install 'strata-malloc[compare]'", 1
+            f"a comparison needs {', '.join(lacking)}: pip install 'strata-malloc[compare]'"
         )
 
 

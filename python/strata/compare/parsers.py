@@ -175,9 +175,9 @@ def parse(text: str, metrics: Iterable[Metric] = ()) -> Figures:
     for metric in metrics:
         found = re.findall(metric.pattern, text, re.M)
         if not found:
-            raise StrataError(f"metric {metric.name}: nothing in the output matches", 1)
+            raise StrataError(f"metric {metric.name}: nothing in the output matches")
         try:
             figures[metric.name] = float(found[-1].replace(",", ""))
         except ValueError as error:
-            raise StrataError(f"metric {metric.name}: {found[-1]!r} is not a number", 1) from error
+            raise StrataError(f"metric {metric.name}: {found[-1]!r} is not a number") from error
     return figures

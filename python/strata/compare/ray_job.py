@@ -20,7 +20,7 @@ def _import_ray() -> ModuleType:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise StrataError("--ray needs Ray in this Python: `pip install ray`", 1) from error
+        raise StrataError("--ray needs Ray in this Python: `pip install ray`") from error
 
 
 def run_round(plan_text: str, round_number: int, done: list[str], lib: str | None) -> list[str]:
@@ -47,7 +47,7 @@ def run_on_ray(folder: RunDirectory, lib: Path | None) -> list[str]:
     ray.init(address="auto", ignore_reinit_error=True)
     nodes = [node for node in ray.nodes() if node.get("Alive")]
     if not nodes:
-        raise StrataError("--ray: the cluster has no live node", 1)
+        raise StrataError("--ray: the cluster has no live node")
     strategies = importlib.import_module("ray.util.scheduling_strategies")
     plan_text = folder.plan.to_json()
     names = _names(nodes)

@@ -97,7 +97,7 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             _write_synced(path / PLAN, plan.to_json() + "\n")
         except OSError as error:
-            raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+            raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
         return cls(path, plan, [])
 
     @classmethod
@@ -177,9 +177,9 @@ def _read_records(path: Path, plan: Plan) -> list[Record]:
         try:
             record = Record.from_json(line.decode())
         except (ValueError, RecursionError, TypeError) as error:
-            raise StrataError(f"{path}:{number}: not a record: {error}", 1) from error
+            raise StrataError(f"{path}:{number}: not a record: {error}") from error
         if record.plan != plan.hash:
-            raise StrataError(f"{path}:{number}: a record of another plan", 1)
+            raise StrataError(f"{path}:{number}: a record of another plan")
         records.append(record)
     return records
 

@@ -44,7 +44,6 @@ def check_memory(plan: Plan, load: Load) -> int:
         raise StrataError(
             f"the demo needs {need >> 20} MiB of free memory, here are {free >> 20} MiB; "
             "try --quick",
-            1,
         )
     return need
 

@@ -63,7 +63,7 @@ def find_libc() -> Path:
     for path in memory.mapped_files(os.getpid()):
         if Path(path).name == "libc.so.6":
             return Path(path)
-    raise StrataError("glibc's libc.so.6 not found: the demo compares with glibc's malloc", 1)
+    raise StrataError("glibc's libc.so.6 not found: the demo compares with glibc's malloc")
 
 
 def free_port() -> int:
@@ -99,7 +99,7 @@ class Server:
                 self._stop()
                 if attempt == START_TRIES:
                     raise StrataError(
-                        f"redis-server on {self.allocator.name} did not start: {self.log_tail()}", 1
+                        f"redis-server on {self.allocator.name} did not start: {self.log_tail()}"
                     )
             self._cleanup = cleanup.pop_all()
         return self
@@ -179,7 +179,7 @@ class Server:
         if self._process is not None and (status := self._process.poll()) is not None:
             how = signal.Signals(-status).name if status < 0 else f"status {status}"
             raise StrataError(
-                f"redis-server on {self.allocator.name} ended with {how}: {self.log_tail()}", 1
+                f"redis-server on {self.allocator.name} ended with {how}: {self.log_tail()}"
             )
 
     def command(self, *words: str) -> bytes:
@@ -215,18 +215,18 @@ class Server:
         name = self.allocator.name
         held = f"jemalloc holds {by_jemalloc} of its {used} bytes"
         if name == "jemalloc" and by_jemalloc < used // 2:
-            raise StrataError(f"this redis-server does not allocate from jemalloc: {held}", 1)
+            raise StrataError(f"this redis-server does not allocate from jemalloc: {held}")
         if name == "glibc" and by_jemalloc > used // 2:
-            raise StrataError(f"{name} did not take effect in redis-server: {held}", 1)
+            raise StrataError(f"{name} did not take effect in redis-server: {held}")
         if name != "Strata" or self.allocator.preload is None:
             return
         if not is_mapped(self.pid, self.allocator.preload):
-            raise StrataError(f"Strata did not take effect in redis-server: {self.log_tail()}", 1)
+            raise StrataError(f"Strata did not take effect in redis-server: {self.log_tail()}")
         try:
             live = self.stats().bytes["live"]
         except StrataError as error:
-            raise StrataError(f"Strata did not take effect in redis-server: {error}", 1) from error
+            raise StrataError(f"Strata did not take effect in redis-server: {error}") from error
         if live < used // 2:
             raise StrataError(
-                f"Strata did not take effect in redis-server: it holds {live} of {used} bytes", 1
+                f"Strata did not take effect in redis-server: it holds {live} of {used} bytes"
             )

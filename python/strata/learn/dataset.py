@@ -146,7 +146,7 @@ def merge(
             table, splits = finished(parts.scan(), split, Path(scratch), output)
     except (OSError, pl.exceptions.PolarsError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise StrataError(f"{output}: {why.splitlines()[0].lower()}", 1) from error
+        raise StrataError(f"{output}: {why.splitlines()[0].lower()}") from error
     return Merged(read, len(complaints), table, splits)
 
 

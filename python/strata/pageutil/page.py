@@ -229,5 +229,5 @@ def write(folder: Path, command: Sequence[str], status: int, result: Result) -> 
             figure.savefig(folder / "pageutil.png")
             plt.close(figure)
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
     return text

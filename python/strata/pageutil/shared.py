@@ -109,7 +109,7 @@ class SharedFile:
         self._file = descriptor
         header = os.pread(descriptor, 8 * HEADER_WORDS, 0)
         if len(header) < 8 * HEADER_WORDS or struct.unpack_from("<Q", header)[0] != MAGIC:
-            raise StrataError("qemu could not load the plugin", 1)
+            raise StrataError("qemu could not load the plugin")
         words = struct.unpack(f"<{HEADER_WORDS}Q", header)
         self.unit_shift = words[1]
         self._areas = words[2:10]

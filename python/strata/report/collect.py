@@ -134,10 +134,10 @@ class Collector:
         try:
             stats = json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise StrataError(f"process {self._process.pid} sent no JSON: {error}", 1) from error
+            raise StrataError(f"process {self._process.pid} sent no JSON: {error}") from error
         if not isinstance(stats, dict) or not stats:
             raise StrataError(
-                f"process {self._process.pid} has no statistics: the library stood down in it", 1
+                f"process {self._process.pid} has no statistics: the library stood down in it"
             )
         sample = {"at": round(at, 3), "rss": self._process.resident or None, "stats": stats}
         if by_class := self._by_class(stats):
@@ -178,7 +178,7 @@ class Collector:
             request = f"profile allocs {max(1, round(seconds))}"
         answer = self._ask(request, seconds)
         if not answer:
-            raise StrataError("the answer was empty", 1)
+            raise StrataError("the answer was empty")
         write(self._folder / f"{kind}.pb.gz", answer)
 
     def _cpu(self, kind: str, seconds: float) -> None:
@@ -227,14 +227,14 @@ def write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
 
 
 def spare_strange_page(folder: Path) -> None:
@@ -243,7 +243,7 @@ def spare_strange_page(folder: Path) -> None:
     try:
         strange = page.exists() and PAGE_SAYS.encode() not in page.read_bytes()
     except OSError as error:
-        raise StrataError(f"{page}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{page}: {(error.strerror or str(error)).lower()}") from error
     if strange:
         raise StrataError(f"{page} was not written by a report: choose another folder with -o")
 
@@ -265,4 +265,4 @@ def prepare(folder: Path) -> None:
         for path in [*profiles, *ours]:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error

@@ -30,7 +30,7 @@ def record(process: Process, seconds: float) -> Profile:
     """Watches for so long. StrataError if perf is not there, or may not."""
     perf = shutil.which("perf")
     if perf is None:
-        raise StrataError("perf is not installed", 1)
+        raise StrataError("perf is not installed")
     with tempfile.TemporaryDirectory(prefix="strata-cpu-") as folder:
         data = Path(folder) / "perf.data"
         options = ["-e", "cpu-clock:u", "-F", str(HERTZ), "-p", str(process.pid), "-B", "-N"]
@@ -38,7 +38,7 @@ def record(process: Process, seconds: float) -> Profile:
         mappings = code_of(process.read("maps"))
         text = _run([perf, "script", "-i", data, "-F", "ip"], 0)
     if not mappings:
-        raise StrataError("the process is gone", 1)
+        raise StrataError("the process is gone")
     addresses = (int(word, 16) for word in text.split() if _is_hex(word))
     return make(addresses, mappings, seconds)
 
@@ -59,10 +59,10 @@ def _run(command: list[str | Path], seconds: float) -> str:
             env={**os.environ, "LC_ALL": "C", "PERF_CONFIG": "/dev/null"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise StrataError(f"perf failed: {error}", 1) from error
+        raise StrataError(f"perf failed: {error}") from error
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise StrataError(f"perf failed: {lines[0] if lines else done.returncode}", 1)
+        raise StrataError(f"perf failed: {lines[0] if lines else done.returncode}")
     return done.stdout
 
 

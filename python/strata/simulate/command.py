@@ -83,7 +83,7 @@ def blocks_for(items: Items, full: float, classes: int) -> int:
     most = int(needed.item())
     blocks = max(int(most / (full / 100) / PAGES) + 1, most // PAGES + 2 * classes + 3)
     if blocks > MOST_BLOCKS:
-        raise StrataError(f"{items.name}: {most:,} pages at once are too many; sizes are pages", 1)
+        raise StrataError(f"{items.name}: {most:,} pages at once are too many; sizes are pages")
     return blocks
 
 
@@ -171,7 +171,7 @@ def save(items: Items, path: Path) -> None:
         else:
             rows.write_parquet(path)
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def simulate_command(

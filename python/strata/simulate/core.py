@@ -127,7 +127,7 @@ def simulate(
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         why = said[-1].removeprefix(f"{PROGRAM}: ") if said else f"exit status {done.returncode}"
-        raise StrataError(f"{name}: {why}", 1)
+        raise StrataError(f"{name}: {why}")
     answer: dict[str, Any] = json.loads(done.stdout)
     unit = BIN[setting.domain]
     return Outcome(

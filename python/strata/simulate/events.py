@@ -32,7 +32,7 @@ def check(path: Path, events: pl.DataFrame) -> None:
             found.append((row, what.format(numbered["id"][row])))
     if found:
         row, what = min(found)
-        raise StrataError(f"{path}: row {row + 1}: {what}", 1)
+        raise StrataError(f"{path}: row {row + 1}: {what}")
 
 
 def joined(path: Path, table: pl.DataFrame) -> pl.DataFrame:

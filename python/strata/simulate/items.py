@@ -54,7 +54,7 @@ def from_trace(path: Path) -> Items:
         notes.append(f"{path}: {trace.totals.unknown_frees:,} frees of unknown blocks are left out")
     table = objects(trace)
     if table.is_empty():
-        raise StrataError(f"{path}: {trace.damage or 'no allocation in it'}", 1)
+        raise StrataError(f"{path}: {trace.damage or 'no allocation in it'}")
     start = pl.col("born").cast(pl.Int64)
     frame = table.select(
         start=start,
@@ -86,7 +86,7 @@ def check_rows(path: Path, table: pl.DataFrame) -> None:
     for what, where in wrong.items():
         rows = table.select(where.fill_null(False).arg_true().first()).item()
         if rows is not None:
-            raise StrataError(f"{path}: row {rows + 1}: {what}", 1)
+            raise StrataError(f"{path}: row {rows + 1}: {what}")
 
 
 def check_last_line(path: Path) -> None:
@@ -97,7 +97,7 @@ def check_last_line(path: Path) -> None:
         file.seek(max(len(header), end - TAIL))
         lines = file.read().rstrip(b"\r\n").splitlines()
     if lines and b'"' not in lines[-1] and lines[-1].count(b",") < header.count(b","):
-        raise StrataError(f"{path}: the last row is cut off", 1)
+        raise StrataError(f"{path}: the last row is cut off")
 
 
 def load_table(path: Path) -> pl.DataFrame:
@@ -107,10 +107,10 @@ def load_table(path: Path) -> pl.DataFrame:
         check_last_line(path)
         return pl.read_csv(path, infer_schema_length=None, glob=False)
     except pl.exceptions.NoDataError as error:
-        raise StrataError(f"{path}: empty", 1) from error
+        raise StrataError(f"{path}: empty") from error
     except (pl.exceptions.PolarsError, OSError) as error:
         why = str(error).splitlines()[0]
-        raise StrataError(f"{path}: neither a trace nor a table: {why}", 1) from error
+        raise StrataError(f"{path}: neither a trace nor a table: {why}") from error
 
 
 def with_types(path: Path, table: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
@@ -123,7 +123,7 @@ def with_types(path: Path, table: pl.DataFrame, names: tuple[str, ...]) -> pl.Da
     for name in numbers:
         is_empty = table[name].null_count() == table.height
         if not (table[name].dtype.is_numeric() or is_empty):
-            raise StrataError(f"{path}: column {name} holds something that is no number", 1)
+            raise StrataError(f"{path}: column {name} holds something that is no number")
     kinds = {name: pl.Int64 if name == "size" else pl.Float64 for name in numbers}
     try:
         return table.select(
@@ -131,7 +131,7 @@ def with_types(path: Path, table: pl.DataFrame, names: tuple[str, ...]) -> pl.Da
             *(pl.col(name).cast(pl.String) for name in texts),
         )
     except pl.exceptions.PolarsError as error:
-        raise StrataError(f"{path}: a number is beyond what a column can hold", 1) from error
+        raise StrataError(f"{path}: a number is beyond what a column can hold") from error
 
 
 def from_table(path: Path) -> Items:
@@ -139,9 +139,9 @@ def from_table(path: Path) -> Items:
     names = events.NEEDED if "id" in table.columns else NEEDED
     missing = [name for name in names if name not in table.columns]
     if missing:
-        raise StrataError(f"{path}: no column {', no column '.join(missing)}", 1)
+        raise StrataError(f"{path}: no column {', no column '.join(missing)}")
     if table.is_empty():
-        raise StrataError(f"{path}: no rows", 1)
+        raise StrataError(f"{path}: no rows")
     table = with_types(path, table, names)
     by_row = names is NEEDED
     if by_row:
@@ -159,9 +159,9 @@ def read(path: Path) -> Items:
     try:
         with open_file(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise StrataError(f"{path}: empty", 1)
+                raise StrataError(f"{path}: empty")
         return from_trace(path) if is_trace(path) else from_table(path)
     except UnreadableError as error:
         raise StrataError(f"{path}: {error}") from error
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error

@@ -172,4 +172,4 @@ def write(path: Path, domain: Domain, simulations: Sequence[Simulation]) -> None
                 figure.savefig(path)
                 plt.close(figure)
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error

@@ -55,7 +55,7 @@ def encode_block(kind: int, columns: dict[int, bytes | memoryview]) -> bytes:
         COLUMN_HEADER.pack(column, len(data)) + bytes(data) for column, data in columns.items()
     )
     if len(payload) > MOST_PAYLOAD:
-        raise StrataError("a block of it has no room for lifetimes", 1)
+        raise StrataError("a block of it has no room for lifetimes")
     head = BLOCK_HEADER.pack(MAGIC, kind, len(payload), 0)[:12]
     crc = zlib.crc32(payload, zlib.crc32(head))
     return head + crc.to_bytes(4, "little") + payload
@@ -111,7 +111,7 @@ def write_whole(output: Path, parts: list[bytes | memoryview]) -> None:
     except OSError as error:
         if name:
             Path(name).unlink(missing_ok=True)
-        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}") from error
 
 
 def annotate(path: Path, output: Path, say: Callable[[str], None]) -> None:

@@ -107,4 +107,4 @@ def write(folder: Path, trace: Path, how: str, replays: list[Replay]) -> None:
         result = {"trace": str(trace), "how": how, "replays": [asdict(r) for r in replays]}
         (folder / "result.json").write_text(json.dumps(result, indent=1))
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error

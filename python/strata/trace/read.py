@@ -205,12 +205,12 @@ def read_bytes(path: Path) -> memoryview:
     try:
         with open_file(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise StrataError(f"{path}: empty, not a trace", 1)
+                raise StrataError(f"{path}: empty, not a trace")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except UnreadableError as error:
-        raise StrataError(f"{path}: {error}", 1) from error
+        raise StrataError(f"{path}: {error}") from error
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
 def joined(parts: list[dict[str, Numbers]]) -> pl.DataFrame:
@@ -255,12 +255,12 @@ def parse(data: memoryview, name: str) -> Trace:
                 trace.totals = Totals(*block.scalars(3)[:3])
     except DamageError as error:
         if trace is None:
-            raise StrataError(f"{name}: not a trace of Strata's ({error})", 1) from error
+            raise StrataError(f"{name}: not a trace of Strata's ({error})") from error
         trace.cut(error)
     except StrataError as error:
-        raise StrataError(f"{name}: {error}", 1) from error
+        raise StrataError(f"{name}: {error}") from error
     if trace is None:
-        raise StrataError(f"{name}: not a trace of Strata's", 1)
+        raise StrataError(f"{name}: not a trace of Strata's")
     trace.events = joined(parts)
     numbers = trace.events["sequence"].to_numpy()
     if bool((numbers[1:] == numbers[:-1]).any()):

@@ -77,14 +77,14 @@ def run_once(arm: Arm, arguments: list[str], trace: Path) -> dict[str, Any]:
     said = [line for line in done.stderr.splitlines() if line]
     if done.returncode != 0 or not done.stdout.strip():
         why = said[-1].removeprefix(f"{PROGRAM}: ") if said else f"exit status {done.returncode}"
-        raise StrataError(f"{arm.name}: {why}", 1)
+        raise StrataError(f"{arm.name}: {why}")
     answer: dict[str, Any] = json.loads(done.stdout)
     answer["notes"] = [
         line.removeprefix(f"{PROGRAM}: ") for line in said if line.startswith(f"{PROGRAM}: ")
     ]
     wrong = [line for line in said if not line.startswith(f"{PROGRAM}: ")]
     if wrong and "cannot be preloaded" in wrong[0]:
-        raise StrataError(f"{arm.name}: {wrong[0]}", 1)
+        raise StrataError(f"{arm.name}: {wrong[0]}")
     return answer
 
 
@@ -130,7 +130,7 @@ def named_library(path: str) -> Arm:
     try:
         found = find_arm(f"path:{path}")
     except StrataError as error:
-        raise StrataError(str(error).replace("--arm path:", "--preload "), 2) from error
+        raise StrataError(str(error).replace("--arm path:", "--preload ")) from error
     return Arm(Path(path).name, found.library, {})
 
 
@@ -160,7 +160,7 @@ def make_output(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}", 1) from error
+        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
 
 
 def table(replays: list[Replay]) -> Table:
@@ -189,9 +189,9 @@ def check_trace(file: Path) -> None:
     if not file.is_file():
         raise StrataError(f"{file}: " + ("is no file" if file.exists() else "no such file"))
     if file.stat().st_size == 0:
-        raise StrataError(f"{file}: empty, not a trace", 1)
+        raise StrataError(f"{file}: empty, not a trace")
     if not is_trace(file):
-        raise StrataError(f"{file}: not a trace of Strata's", 1)
+        raise StrataError(f"{file}: not a trace of Strata's")
 
 
 def replay_command(

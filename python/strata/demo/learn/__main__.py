@@ -92,7 +92,7 @@ def train(command: list[str], epochs: int | None) -> str:
         strata(*command[1:], *given), capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode != 0:
-        raise StrataError(f"strata train failed: {in_a_line(done.stderr[-500:])}", 1)
+        raise StrataError(f"strata train failed: {in_a_line(done.stderr[-500:])}")
     return done.stdout
 
 

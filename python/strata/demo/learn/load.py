@@ -123,13 +123,13 @@ def served(command: Sequence[str | Path], log: Path) -> Iterator[Server]:
         readable, _, _ = select.select([process.stdout], [], [], START_SECONDS)
         words = process.stdout.readline().split() if readable else []
         if len(words) != 2 or not all(word.isdigit() for word in words):
-            raise StrataError(f"the server did not start: {last_line(log)}", 1)
+            raise StrataError(f"the server did not start: {last_line(log)}")
         yield Server(int(words[0]), int(words[1]))
         process.stdin.close()
         if process.wait(STOP_SECONDS) != 0:
-            raise StrataError(f"the server failed: {last_line(log)}", 1)
+            raise StrataError(f"the server failed: {last_line(log)}")
     except subprocess.TimeoutExpired as error:
-        raise StrataError(f"the server does not end: {last_line(log)}", 1) from error
+        raise StrataError(f"the server does not end: {last_line(log)}") from error
     finally:
         process.stdin.close()
         if process.poll() is None:
@@ -164,7 +164,7 @@ class Visitors:
         for thread in threads:
             thread.join()
         if self._failure is not None:
-            raise StrataError(f"a visitor failed: {self._failure}", 1)
+            raise StrataError(f"a visitor failed: {self._failure}")
 
     def _try_visit(self, number: int) -> None:
         try:
