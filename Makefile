@@ -10,7 +10,7 @@
 #                  in six minutes
 #   make test-kernel  the library on Linux 6.12, with DAMON: Debian 13's kernel in qemu-system, in two
 #                  minutes
-#   make bench     the measurements of docs/benchmarks/works.md     (QUICK=1: a short one;
+#   make bench     writes docs/benchmarks/works.md anew, in 15 minutes (QUICK=1: a short one, beside it;
 #                  GROUP=experiments|sampling|adaptive|limits|cycle|fill|heaps|hoard|taxonomy|reaps|pools|
 #                  servers|lifetimes|accuracy|hades|pageutil|contexts|lint|price|bugs: docs/benchmarks/GROUP.md instead)
 #   make lib       build/lib/libstrata.so and .a, and build/lib/libstrata-HEAP.so for each heap; with

@@ -33,6 +33,8 @@ SQL = (
     "update t set c=c||b where a%3=0;delete from t where a%2=0;select sum(length(c)) from t;"
 )
 
+OURS = "this tree"
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -64,9 +66,9 @@ def contenders(lib: Path, out: Path, say: Callable[[str], None]) -> list[Contend
     """glibc first. What cannot be had here is said and left out."""
     found = [
         Contender("glibc", package_version("libc6"), None),
-        Contender("strata", "this tree", lib),
-        Contender("strata, every block guarded", "this tree", lib, {"STRATA_GUARD": "1/1"}),
-        Contender("strata, checked run", "this tree", lib, {"STRATA_CHECK": "on"}),
+        Contender("strata", OURS, lib),
+        Contender("strata, every block guarded", OURS, lib, {"STRATA_GUARD": "1/1"}),
+        Contender("strata, checked run", OURS, lib, {"STRATA_CHECK": "on"}),
     ]
     for name, title, env in (
         ("mimalloc-secure", "mimalloc, MI_SECURE=4", {"MIMALLOC_SHOW_ERRORS": "1"}),
@@ -172,8 +174,9 @@ def page(bugs: list[Bug], outcomes: list[Outcome], how: str) -> str:
     for bug in bugs:
         marks = " | ".join("●" if o.noticed[bug.number] else "·" for o in outcomes)
         lines.append(f"| {bug.kind} | {bug.what} | {marks} |")
-    versions = "; ".join(f"{o.contender.name} {o.contender.version}" for o in outcomes)
-    lines += ["", f"Versions: {versions}.", ""]
+    others = [o.contender for o in outcomes if o.contender.version != OURS]
+    versions = "; ".join(f"{other.name} {other.version}" for other in others)
+    lines += ["", f"Versions: {versions}; Strata's are of the tree above.", ""]
     return "\n".join(lines)
 
 

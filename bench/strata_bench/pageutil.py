@@ -299,7 +299,7 @@ def draw(outcomes: list[Outcome], path: Path) -> None:
             axes.set_xlim(0, 100)
             axes.set_ylim(0, 112)
             axes.set_yticks(range(0, 101, 20))
-            axes.set_xlabel("share of a page's bytes that were touched, at most (%)")
+            axes.set_xlabel("bytes of a page that were touched, %, at most")
             axes.set_title(f"YCSB-C, {pace}")
             axes.grid(color="#eef1f4")
             label_beside(axes, labels)

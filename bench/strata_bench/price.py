@@ -273,7 +273,8 @@ def draw(picture: Path, plan: Plan, lines: dict[str, Course]) -> None:
         for colour, (name, course) in zip(PALETTE, lines.items(), strict=False):
             at, held = zip(*[(max(t, 0.1), mib) for t, mib in course.points], strict=True)
             end = course.lived_s if course.killed else plan.beside_s
-            axes.plot((*at, end), (*held, held[-1]), color=colour, lw=1.6)
+            if len(at) > 1:  # of one that was killed at once only the beginning is known
+                axes.plot((*at, end), (*held, held[-1]), color=colour, lw=1.6)
             if course.killed:
                 axes.plot(end, held[-1], "x", color=colour, ms=7, clip_on=False)
             ends.append(EndLabel(held[-1], f"{name}: {course.end}", colour))

@@ -53,6 +53,9 @@ def kinds_table(results: Results) -> list[str]:
     return [*lines, ""]
 
 
+FASTER = "calls per microsecond"
+
+
 def draw_kinds(results: Results, path: Path) -> Path:
     """Speed, blow-up and shared lines of each kind, beside each other. The first kind's bars say
     what they are."""
@@ -62,13 +65,13 @@ def draw_kinds(results: Results, path: Path) -> Path:
         ("one_way_long", "four times as long"),
     )
     panels = (
-        ("calls/µs", (("mops_1", "1 thread"), ("mops_2", "2 threads")), False),
-        ("most held / most in use", blow_up, True),
-        ("% of cache lines shared", (("active", "active"), ("passive", "passive")), False),
+        (FASTER, (("mops_1", "1 thread"), ("mops_2", "2 threads")), False),
+        ("peak held over peak in use, ×", blow_up, True),
+        ("% of cache lines shared by two", (("active", "active"), ("passive", "passive")), False),
     )
     colours = ("#9cc3e2", "#0b6fb8", "#08335c")
     with mpl.rc_context(STYLE):
-        figure, all_axes = plt.subplots(1, len(panels), figsize=(11.4, 3.6), sharey=True)
+        figure, all_axes = plt.subplots(1, len(panels), figsize=(11.4, 3.9), sharey=True)
         for axes, (title, bars, log) in zip(all_axes, panels, strict=True):
             height = 0.84 / len(bars)
             for i, (key, name) in enumerate(bars):
@@ -94,7 +97,10 @@ def draw_kinds(results: Results, path: Path) -> Path:
                 axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
             else:
                 axes.margins(x=0.32)
+                if title.startswith("%"):
+                    axes.set_xticks(range(0, 101, 20))
             axes.set_title(title)
+            axes.set_xlabel("more is better" if title == FASTER else "less is better")
             axes.tick_params(left=False)
         all_axes[0].set_yticks(range(len(KINDS)), list(KINDS.values()))
         all_axes[0].set_ylim(len(KINDS) - 0.5, -0.5)
