@@ -151,15 +151,21 @@ static void Lull(int mib, int followed) {
   for (;;) pause();
 }
 
-// Bursts of which one object in a few spans stays, or was there before them.
+// Bursts of which one object in a few spans stays, or was there before them; until it is told to
+// rest.
 static void Remains(int followed) {
-  enum { kBurst = 40000, kEvery = 320, kBursts = 12 };
+  enum { kBurst = 40000, kEvery = 320, kBursts = 100 };
   static void* burst[kBurst];
   static void* kept[kBursts * (kBurst / kEvery)];
   int stays = 0;
+  sigset_t told, pending;
+  sigemptyset(&told);
+  sigaddset(&told, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &told, NULL);
   g_sink = memset(malloc(20 * kMiB), 1, 20 * kMiB);
   while (followed && stays < kBursts * (kBurst / kEvery)) kept[stays++] = MakeSession(200);
   for (int round = 0; round < kBursts; ++round) {
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1)) break;
     for (int i = 0; i < kBurst; ++i) {
       burst[i] = MakeRequest(200);
       if (!followed && i % kEvery == 0) kept[stays++] = MakeSession(200);
