@@ -19,7 +19,7 @@ def good(*args: str | int | Path) -> str:
 def refused(*args: str | int | Path) -> str:
     """The one line that a command which cannot do its work writes."""
     done = strata(*args)
-    assert done.returncode in (1, 2), done.stdout
+    assert done.returncode == 2, done.stdout
     assert done.stdout == ""
     assert done.stderr.startswith("strata: ") and done.stderr.count("\n") == 1, done.stderr
     return done.stderr

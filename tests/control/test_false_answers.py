@@ -72,7 +72,7 @@ def assert_harmless(done: subprocess.CompletedProcess[str]) -> None:
 
 def assert_one_line(done: subprocess.CompletedProcess[str]) -> None:
     assert_harmless(done)
-    assert done.returncode in (1, 2) and done.stdout == "", done
+    assert done.returncode == 2 and done.stdout == "", done
     assert done.stderr.startswith("strata: ") and done.stderr.count("\n") == 1, done.stderr
 
 
