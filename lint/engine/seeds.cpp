@@ -9,10 +9,6 @@
 namespace lint {
 namespace {
 
-// With more, summaries are begun afresh: about 1 GB.
-constexpr std::size_t kMostViews = 400'000;
-constexpr std::size_t kMostTraces = 1'600'000;
-
 // A string or a container: it may lead into itself, and nobody frees the whole.
 bool is_librarys(const llvm::AllocaInst& local) {
   const auto* type = llvm::dyn_cast<llvm::StructType>(local.getAllocatedType());
@@ -149,58 +145,41 @@ bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) {
          });
 }
 
-void Solver::finish(ContextId first) {
-  drain();
-  all_steps_ += steps_;
-  steps_ = 0;
-  if (all_steps_ > most_in_all_) most_work_ = kFewWork;
-  judge_ends(first);
-  report(first);
-  all_steps_ += steps_;  // of what was asked to tell it
-  steps_ = 0;
-  gone_round_.clear();
-  if (views_ < kMostViews && traces_.size() < kMostTraces) return;
-  seen_.clear();
-  views_ = 0;
-  contexts_.clear();
-  callees_.clear();
-  roots_.clear();
-  traces_.clear();
-}
-
 void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& call) {
   const Property& property_ = properties_[p];
   State probe{kNone, &call, {}, conditions_at(call), kNone};
   probe.fact.property = static_cast<std::uint16_t>(p);
   if (!holds(rule, call, probe)) return;
   if (rule.places[0].kind == Place::Kind::kReturn && takes_number(p, call)) return;
-  const auto first = static_cast<ContextId>(contexts_.size());
-  for (const Place& place : rule.places) {
-    if (property_.track == Track::kObject && takes_numbers(place, call)) continue;
-    for (const auto& [name, bytes] : names_at(property_, place, call)) {
-      Fact fact;
-      fact.property = static_cast<std::uint16_t>(p);
-      fact.state = rule.state;
-      fact.extent = bytes;
-      fact.add(name);
-      widen(fact, call);
-      if (rule.owner >= 0 && static_cast<unsigned>(rule.owner) < call.arg_size()) {
-        const Address owner = address(call.getArgOperand(static_cast<unsigned>(rule.owner)), fact);
-        fact.add({owner.root, {owner.offset}, 0, Name::Kind::kOwner});
+  follow([&] {
+    for (const Place& place : rule.places) {
+      if (property_.track == Track::kObject && takes_numbers(place, call)) continue;
+      for (const auto& [name, bytes] : names_at(property_, place, call)) {
+        Fact fact;
+        fact.property = static_cast<std::uint16_t>(p);
+        fact.state = rule.state;
+        fact.extent = bytes;
+        fact.add(name);
         widen(fact, call);
+        if (rule.owner >= 0 && static_cast<unsigned>(rule.owner) < call.arg_size()) {
+          const Address owner =
+              address(call.getArgOperand(static_cast<unsigned>(rule.owner)), fact);
+          fact.add({owner.root, {owner.offset}, 0, Name::Kind::kOwner});
+          widen(fact, call);
+        }
+        Known known = probe.known;
+        if (const auto width = full_range(call.getType())) {
+          Range result = *width;
+          if (rule.returned) result = allowed(*rule.returned, width->getBitWidth());
+          if (!result.isFullSet()) known.set(&call, result);
+        }
+        const auto* f =
+            llvm::dyn_cast<llvm::Function>(call.getCalledOperand()->stripPointerCasts());
+        const TraceId trace = event(kNone, &call, {property_.states[rule.state], " by ", f});
+        begin(&call, true, std::move(fact), std::move(known), trace, &call, kNone);
       }
-      Known known = probe.known;
-      if (const auto width = full_range(call.getType())) {
-        Range result = *width;
-        if (rule.returned) result = allowed(*rule.returned, width->getBitWidth());
-        if (!result.isFullSet()) known.set(&call, result);
-      }
-      const auto* f = llvm::dyn_cast<llvm::Function>(call.getCalledOperand()->stripPointerCasts());
-      const TraceId trace = event(kNone, &call, {property_.states[rule.state], " by ", f});
-      begin(&call, true, std::move(fact), std::move(known), trace, &call, kNone);
     }
-  }
-  finish(first);
+  });
 }
 
 // A local or global variable that a rule names `<stack>` or `<static>`: begins where its address
@@ -230,15 +209,15 @@ void Solver::seed_place(std::size_t p, const Rule& rule, const llvm::Value* v) {
 
 void Solver::begin_place(std::size_t p, const Rule& rule, const llvm::Value* v,
                          const llvm::Instruction& at, const char* what) {
-  const auto first = static_cast<ContextId>(contexts_.size());
   Fact fact;
   fact.property = static_cast<std::uint16_t>(p);
   fact.state = rule.state;
   fact.add({v, {}, 0, Name::Kind::kObject});
-  const TraceId trace =
-      event(kNone, &at, v->hasName() ? Note{what, ", ", v} : Note{what, "", nullptr});
-  begin(&at, v == &at, std::move(fact), conditions_at(at), trace, &at, kNone);
-  finish(first);
+  follow([&] {
+    const TraceId trace =
+        event(kNone, &at, v->hasName() ? Note{what, ", ", v} : Note{what, "", nullptr});
+    begin(&at, v == &at, fact, conditions_at(at), trace, &at, kNone);
+  });
 }
 
 // The objects that can reach a place where the state is forbidden; `everything` if any use is.
@@ -333,7 +312,6 @@ void Solver::seed(std::size_t p, const Progress& progress) {
         for (const llvm::Argument& a : f->args()) {
           if (!place.covers(static_cast<int>(a.getArgNo())) || place.kind != Place::Kind::kArgument)
             continue;
-          const auto first = static_cast<ContextId>(contexts_.size());
           const int steps = place.stars - (property_.track == Track::kContent ? 1 : 0);
           Fact fact;
           fact.property = static_cast<std::uint16_t>(p);
@@ -342,10 +320,11 @@ void Solver::seed(std::size_t p, const Progress& progress) {
           if (steps > 0) name.offsets[0] = kAnyOffset;
           fact.add(name);
           const llvm::Instruction* at = &*f->getEntryBlock().getFirstNonPHIOrDbgOrLifetime();
-          const TraceId trace =
-              event(kNone, at, {property_.states[rule.state], " from the start of ", f});
-          begin(at, false, std::move(fact), {}, trace, at, kNone);
-          finish(first);
+          follow([&, start = f] {
+            const TraceId trace =
+                event(kNone, at, {property_.states[rule.state], " from the start of ", start});
+            begin(at, false, fact, {}, trace, at, kNone);
+          });
         }
       }
     }

@@ -8,7 +8,9 @@
 namespace lint {
 namespace {
 
-constexpr std::size_t kMostPaths = 8;   // views of one fact at one place that are kept apart
+// With more, summaries are begun afresh: about 1 GB.
+constexpr std::size_t kMostViews = 400'000;
+constexpr std::size_t kMostTraces = 1'600'000;
 constexpr int kMostJoins = 6;           // then only what does not change is known
 constexpr std::size_t kMostExits = 12;  // of one function for one fact
 
@@ -98,10 +100,11 @@ void Solver::arrive(State&& state) {
   for (const Known& k : seen.known) {
     if (k.covers(state.known)) return;
   }
-  if (seen.known.size() < kMostPaths) {
+  if (seen.known.size() < most_views_) {
     seen.known.push_back(state.known);
     ++views_;
   } else {
+    joined_ = true;
     Known& last = seen.known.back();
     if (++seen.joins > kMostJoins)
       last.keep_same(state.known);
@@ -112,7 +115,8 @@ void Solver::arrive(State&& state) {
   work_.push_back(std::move(state));
 }
 
-void Solver::drain() {
+// Whether all was followed to its end.
+bool Solver::drain() {
   while (!work_.empty() || !rising_.empty()) {
     if (work_.empty()) {
       rise();
@@ -123,10 +127,10 @@ void Solver::drain() {
     work_.pop_front();
     walk(std::move(state));
   }
-  if (steps_ <= most_work_) return;  // all was followed to its end
-  ++given_up_;
+  if (steps_ <= most_work_) return true;
   work_.clear();
   rising_.clear();
+  return false;
 }
 
 void Solver::walk(State&& first) {
@@ -293,6 +297,75 @@ bool Solver::pass(State& state, const llvm::Instruction& i) {
   }
   state.at = i.getNextNode();
   return state.at != nullptr;
+}
+
+// Whether all was followed to its end.
+bool Solver::finish(ContextId first) {
+  const bool all = drain();
+  all_steps_ += steps_;
+  steps_ = 0;
+  if (all_steps_ > most_in_all_) most_work_ = kFewWork;
+  judge_ends(first);
+  return all;
+}
+
+void Solver::follow(llvm::function_ref<void()> begins) {
+  const auto first = static_cast<ContextId>(contexts_.size());
+  begins();
+  if (!finish(first)) ++given_up_;
+  if (joined_ && has_sure_error(first))
+    look_again(first, begins);
+  else
+    report(first);
+  all_steps_ += steps_;  // of what was asked to tell it
+  steps_ = 0;
+  gone_round_.clear();
+  if (views_ >= kMostViews || traces_.size() >= kMostTraces) forget();
+}
+
+bool Solver::has_sure_error(ContextId first) {
+  for (ContextId c = first; c < contexts_.size(); ++c) {
+    const Context& context = contexts_[c];
+    if (context.is_root && llvm::any_of(context.errors, [&](const Error& error) {
+          return !is_possible(context, error);
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Where views were joined, the way to an error may be none. Followed anew with more of them kept
+// apart, it is not seen again then. What takes too long stays as it was seen first.
+void Solver::look_again(ContextId first, llvm::function_ref<void()> begins) {
+  const auto findings = findings_;
+  const auto told = told_;
+  report(first);
+  auto first_findings = std::exchange(findings_, findings);
+  auto first_told = std::exchange(told_, told);
+  forget();
+  gone_round_.clear();
+  most_views_ = kManyViews;
+  begins();
+  if (finish(0)) {
+    report(0);
+  } else {
+    findings_ = std::move(first_findings);
+    told_ = std::move(first_told);
+  }
+  most_views_ = kFewViews;
+  forget();
+}
+
+// All but what was found.
+void Solver::forget() {
+  seen_.clear();
+  views_ = 0;
+  joined_ = false;
+  contexts_.clear();
+  callees_.clear();
+  roots_.clear();
+  traces_.clear();
 }
 
 std::vector<Finding> Solver::run(const Progress& progress) {

@@ -35,6 +35,8 @@ constexpr std::size_t kMostWork = 100'000;  // steps of one beginning
 // they are spent, each beginning has the few.
 constexpr std::size_t kMostWorkPerLine = 2'000;
 constexpr std::size_t kFewWork = 1'000;
+constexpr std::size_t kFewViews = 8;    // of one fact at one place that are kept apart
+constexpr std::size_t kManyViews = 64;  // the same, before an error is told
 
 struct Step {
   const llvm::Instruction* at;
@@ -155,7 +157,7 @@ class Solver {
 
   // solver.cpp: contexts and paths
   void arrive(State&& state);
-  void drain();
+  bool drain();
   void walk(State&& state);
   bool pass(State& state, const llvm::Instruction& i);
   void leave(State& state, const llvm::ReturnInst& end);
@@ -294,8 +296,12 @@ class Solver {
   void note_cells(Known& known, const llvm::Value& condition,
                   llvm::function_ref<bool(const llvm::LoadInst&, Cells, Address)> holds) const;
 
-  // Follows what began last to its end and tells what was found.
-  void finish(ContextId first);
+  // Follows what begins there to its end and tells what was found.
+  void follow(llvm::function_ref<void()> begins);
+  bool finish(ContextId first);
+  bool has_sure_error(ContextId first);
+  void look_again(ContextId first, llvm::function_ref<void()> begins);
+  void forget();
 
   void report(ContextId first);
   void tell(const Context& context, const Error& error);
@@ -322,6 +328,8 @@ class Solver {
       roots_;
   std::unordered_map<Place_, Seen, PlaceHash> seen_;
   std::size_t views_ = 0;  // in all that was seen
+  std::size_t most_views_ = kFewViews;
+  bool joined_ = false;  // whether any of it was more than that
   std::deque<State> work_;
   std::vector<std::pair<ContextId, std::size_t>> rising_;  // ways out of roots, to be gone on from
   std::unordered_map<const llvm::Instruction*, Blocks> ahead_;
