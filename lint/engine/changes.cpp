@@ -1,6 +1,7 @@
 // Whether what a question asks for may be changed between two places (solver.h). On a way that
 // answers the same question in two ways it must have been; that it was is sure only where it is
 // known who writes there.
+#include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -98,6 +99,44 @@ bool are_alike(const llvm::StoreInst& store, const llvm::LoadInst& load,
          other != nullptr && (lies_in(one, other) || lies_in(other, one));
 }
 
+// A text that is asked for, behind a pointer that its function was given or keeps.
+struct Text {
+  const llvm::Value* pointer = nullptr;
+  const llvm::GlobalVariable* kept = nullptr;
+};
+
+const llvm::GlobalVariable* kept_in(const llvm::Value* pointer) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(pointer);
+  return load != nullptr ? llvm::dyn_cast<llvm::GlobalVariable>(load->getPointerOperand())
+                         : nullptr;
+}
+
+Text text_of(const llvm::LoadInst& load, const llvm::DataLayout& layout) {
+  const llvm::Value* root = address_of(load.getPointerOperand(), layout).root;
+  const llvm::GlobalVariable* kept = kept_in(root);
+  if (!load.getType()->isIntegerTy(8) || (kept == nullptr && !llvm::isa<llvm::Argument>(root)))
+    return {};
+  return {root, kept};
+}
+
+// Whether it may be the pointer to the text, or one made from it. That two names of a program lead
+// to one text is seldom so where pointers are followed to hundreds of them.
+bool leads_to_text(const llvm::Value* to, Text text, const llvm::DataLayout& layout) {
+  if (!to->getType()->isPointerTy()) return false;
+  const llvm::Value* root = address_of(to, layout, true).root;
+  if (root == text.pointer || (text.kept != nullptr && kept_in(root) == text.kept)) return true;
+  return !llvm::isa<llvm::AllocaInst, llvm::Argument, llvm::LoadInst, llvm::Constant>(root) &&
+         !llvm::isNoAliasCall(root);
+}
+
+// Whether the function reads where the text is kept.
+bool speaks_of(const llvm::Function& f, const llvm::GlobalVariable& kept) {
+  return llvm::any_of(kept.users(), [&](const llvm::User* user) {
+    const auto* i = llvm::dyn_cast<llvm::Instruction>(user);
+    return i == nullptr || i->getFunction() == &f;
+  });
+}
+
 }  // namespace
 
 // Whether an instruction other than a call may change what is asked for.
@@ -115,6 +154,11 @@ bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
     return false;
   }
   const llvm::DataLayout& layout = memory_.layout();
+  const Text text = text_of(*asked.load, layout);
+  if (text.pointer != nullptr && store->getFunction() == asked.load->getFunction() &&
+      !leads_to_text(store->getPointerOperand(), text, layout)) {
+    return false;
+  }
   const std::uint64_t bytes = layout.getTypeStoreSize(store->getValueOperand()->getType());
   return !is_beside(store->getPointerOperand(), bytes, *asked.load, layout) &&
          !are_other_fields(*store, *asked.load) &&
@@ -124,9 +168,13 @@ bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
 // Whether a function without a body may, as far as it is known where its arguments lead.
 bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked) const {
   const llvm::Value* from = address_of(asked.load->getPointerOperand(), memory_.layout()).root;
+  const Text text = text_of(*asked.load, memory_.layout());
+  const bool here = foreign.getFunction() == asked.load->getFunction();
   return llvm::any_of(foreign.args(), [&](const llvm::Use& argument) {
     const auto number = foreign.getArgOperandNo(&argument);
     if (!argument->getType()->isPointerTy() || foreign.onlyReadsMemory(number)) return false;
+    if (text.pointer != nullptr && here && !leads_to_text(argument.get(), text, memory_.layout()))
+      return false;
     const Cells to = memory_.points(argument.get());
     return Memory::meet(to, asked.cells) &&
            (!are_unknown(to, asked.cells) ||
@@ -136,6 +184,15 @@ bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked
 
 // The same of a call, by the functions that it calls.
 bool Solver::may_change(const llvm::CallBase& call, const Asked& asked) {
+  const llvm::DataLayout& layout = memory_.layout();
+  const Text text = text_of(*asked.load, layout);
+  if (text.pointer != nullptr && text.kept == nullptr &&
+      call.getFunction() == asked.load->getFunction() &&
+      llvm::none_of(call.args(), [&](const llvm::Use& argument) {
+        return leads_to_text(argument.get(), text, layout);
+      })) {
+    return false;
+  }
   std::vector<const llvm::Function*> work;
   llvm::DenseSet<const llvm::Function*> seen;
   const auto may_itself = [&](const llvm::CallBase& site) {
@@ -162,9 +219,11 @@ bool Solver::may_change(const llvm::CallBase& call, const Asked& asked) {
     const llvm::Function* f = work.back();
     work.pop_back();
     steps_ += f->getInstructionCount() / kLooksPerStep;
+    const bool knows = text.kept == nullptr || speaks_of(*f, *text.kept);
     for (const llvm::Instruction& i : llvm::instructions(*f)) {
       const auto* inner = llvm::dyn_cast<llvm::CallBase>(&i);
-      if (inner != nullptr ? may_itself(*inner) : may_change(i, asked)) return true;
+      const bool may = inner != nullptr ? may_itself(*inner) : may_change(i, asked);
+      if (may && knows) return true;
     }
   }
   return false;
