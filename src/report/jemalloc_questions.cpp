@@ -1,13 +1,20 @@
 // The questions of jemalloc's mallctl that servers built for jemalloc ask: Redis's INFO, MEMORY
-// DOCTOR and MEMORY PURGE. Without answers the jemalloc they are linked to would give its own, and
-// knows nothing of this heap. Everything else is ENOENT, as jemalloc says of a name it does not
-// know. The names and their meaning: jemalloc(3). Sits in report.
+// DOCTOR and MEMORY PURGE, and what it counts ten times a second since Redis 8, which does not
+// start without an arena for its scripts. Without answers the jemalloc they are linked to would
+// give its own, and knows nothing of this heap. Everything else is ENOENT, as jemalloc says of a
+// name it does not know. The names and their meaning: jemalloc(3). Sits in report.
+//
+// There is one arena, 0. One that a program makes stays empty, as its number in mallocx's flags
+// changes nothing (heaps/preload/jemalloc_exports.inc); the same goes for thread caches.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "base/errno_keeper.h"
 #include "base/version.h"
@@ -22,12 +29,16 @@
 namespace strata {
 namespace {
 
-// What is read and written, either of which may be left out.
+constexpr size_t kMostComponents = 8;
+
+// What is read and written, either of which may be left out, and the numbers in the name, each at
+// its place between the dots.
 struct Question {
   void* old = nullptr;
   size_t* old_size = nullptr;
   const void* fresh = nullptr;
   size_t fresh_size = 0;
+  const size_t* numbers = nullptr;
 
   bool writes() const { return fresh != nullptr; }
   bool reads() const { return old != nullptr && old_size != nullptr; }
@@ -37,11 +48,16 @@ struct Question {
     if (writes()) return EPERM;
     return Read(value);
   }
-  // What is written changes nothing.
+  // What is written changes nothing, in these two.
   template <class T>
   int AnswerWritable(T value) const {
     if (writes() && fresh_size != sizeof(T)) return EINVAL;
     return Read(value);
+  }
+  template <class T>
+  int Take() const {
+    if (reads()) return EPERM;
+    return fresh_size == sizeof(T) && writes() ? 0 : EINVAL;
   }
 
  private:
@@ -82,88 +98,231 @@ int Purge(const Question& q) {
   ReleaseBytes(SIZE_MAX);
   return 0;
 }
+int Nothing(const Question& q) { return q.writes() || q.reads() ? EPERM : 0; }
+
+constexpr uint64_t kEpoch = 1;
+constexpr size_t kAllArenas = 4096;  // jemalloc's MALLCTL_ARENAS_ALL
+
+std::atomic<uint32_t> g_arenas{1}, g_thread_caches{0};
+
+// Small objects are those of the bins.
+constexpr uint32_t kBins = Raw(ClassOfSize(kLargestUnshifted));
+constexpr SizeClass ClassOfBin(size_t bin) { return static_cast<SizeClass>(bin + 1); }
+
+CentralStats CentralOf(SizeClass c) {
+  auto& central = TheRuntime().heap.central();
+  CentralStats sum;
+  if (auto* list = central.Find(c)) sum.Add(list->Stats());
+  if (auto* list = central.Find(LastingClass(c))) sum.Add(list->Stats());
+  central.groups().ForEachOf(c, [&sum](auto& list) { sum.Add(list.Stats()); });
+  return sum;
+}
+
+// What the last epoch saw of a bin, in one word, so that no reader subtracts an earlier figure from
+// a later one: whole spans, and objects given out, those in caches among them, as jemalloc counts.
+struct BinUse {
+  uint32_t spans = 0;
+  uint32_t objects = 0;
+};
+std::atomic<BinUse> g_bins[kBins];
+std::atomic<bool> g_bins_seen{false};
+static_assert(std::atomic<BinUse>::is_always_lock_free);
+
+uint32_t Saturated(size_t n) { return static_cast<uint32_t>(std::min<size_t>(n, UINT32_MAX)); }
+
+void LookAtBins() {
+  for (size_t bin = 0; bin < kBins; ++bin) {
+    const CentralStats s = CentralOf(ClassOfBin(bin));
+    // The first spans of a class are shorter: as many full ones as have room for what all have.
+    const size_t room = s.objects_out + s.objects_free, each = InfoOf(ClassOfBin(bin)).objects;
+    g_bins[bin].store({Saturated((room + each - 1) / each), Saturated(s.objects_out)},
+                      std::memory_order_relaxed);
+  }
+  g_bins_seen.store(true, std::memory_order_relaxed);
+}
+BinUse UseOf(size_t bin) {
+  if (!g_bins_seen.load(std::memory_order_relaxed)) LookAtBins();
+  return g_bins[bin].load(std::memory_order_relaxed);
+}
+
+int Epoch(const Question& q) {
+  if (q.writes()) LookAtBins();
+  return q.AnswerWritable(kEpoch);
+}
+
+size_t SmallAllocated() {
+  size_t bytes = 0;
+  for (size_t bin = 0; bin < kBins; ++bin)
+    bytes += size_t{UseOf(bin).objects} * InfoOf(ClassOfBin(bin)).size;
+  return bytes;
+}
+size_t LargeAllocated() {
+  const size_t small = SmallAllocated(), all = Figure(Allocated);
+  return all > small ? all - small : 0;
+}
+size_t Dirty(const HeapStats& s) {
+  const size_t resident = ResidentAtMost(s), active = Active(s) + s.metadata;
+  return resident > active ? resident - active : 0;
+}
+size_t Unused(const HeapStats&) { return 0; }
+
+template <class F>
+int AnswerOfBin(const Question& q, F f) {
+  const size_t bin = q.numbers[2];
+  return bin < kBins ? q.Answer(f(InfoOf(ClassOfBin(bin)))) : ENOENT;
+}
+
+// A figure of the whole heap; an arena that the program made holds nothing.
+template <class F>
+int AnswerOfArena(const Question& q, F f) {
+  const size_t arena = q.numbers[2];
+  if (arena == 0 || arena == kAllArenas) return q.Answer(f());
+  if (arena >= g_arenas.load(std::memory_order_relaxed)) return ENOENT;
+  return q.Answer(decltype(f()){});
+}
+
+template <class F>
+int OfBinInArena(const Question& q, F f) {
+  const size_t bin = q.numbers[4];
+  if (bin >= kBins) return ENOENT;
+  return AnswerOfArena(q, [&] { return f(UseOf(bin)); });
+}
+
+template <size_t (*kFigure)(const HeapStats&)>
+int BytesOfHeap(const Question& q) {
+  return q.Answer(Figure(kFigure));
+}
+template <size_t (*kFigure)(const HeapStats&)>
+int BytesOfArena(const Question& q) {
+  return AnswerOfArena(q, [] { return Figure(kFigure); });
+}
+template <size_t (*kFigure)(const HeapStats&)>
+int PagesOfArena(const Question& q) {
+  return AnswerOfArena(q, [] { return Figure(kFigure) / kNativePageSize; });
+}
+
+size_t Metadata(const HeapStats& s) { return s.metadata; }
+size_t Mapped(const HeapStats& s) { return s.mapped; }
+size_t Released(const HeapStats& s) { return s.released; }
 
 struct Row {
   const char* name;  // '*' stands for a number
   int (*ask)(const Question& q);
 };
 
-constexpr uint64_t kEpoch = 1;
-constexpr uint32_t kOneArena = 1;
-
 constexpr Row kRows[] = {
     {"version", [](const Question& q) { return q.Answer(STRATA_VERSION " Strata"); }},
-    {"epoch", [](const Question& q) { return q.AnswerWritable(kEpoch); }},
+    {"epoch", Epoch},
     {"background_thread",
      [](const Question& q) { return q.AnswerWritable(TheRuntime().options.background); }},
-    {"arenas.narenas", [](const Question& q) { return q.Answer(kOneArena); }},
+    {"thread.tcache.flush", Nothing},
+    {"tcache.create", [](const Question& q) { return q.Answer(g_thread_caches.fetch_add(1)); }},
+    {"tcache.flush", [](const Question& q) { return q.Take<uint32_t>(); }},
+    {"tcache.destroy", [](const Question& q) { return q.Take<uint32_t>(); }},
+    {"arenas.create", [](const Question& q) { return q.Answer(g_arenas.fetch_add(1)); }},
+    {"arenas.narenas", [](const Question& q) { return q.Answer(g_arenas.load()); }},
+    {"arenas.page", [](const Question& q) { return q.Answer(size_t{kNativePageSize}); }},
+    {"arenas.quantum", [](const Question& q) { return q.Answer(size_t{16}); }},
+    {"arenas.nbins", [](const Question& q) { return q.Answer(kBins); }},
+    {"arenas.bin.*.size",
+     [](const Question& q) {
+       return AnswerOfBin(q, [](const ClassInfo& info) { return size_t{info.size}; });
+     }},
+    {"arenas.bin.*.nregs",
+     [](const Question& q) {
+       return AnswerOfBin(q, [](const ClassInfo& info) { return uint32_t{info.objects}; });
+     }},
     {"arena.*.purge", Purge},
     {"arena.*.decay", Purge},
-    {"stats.allocated", [](const Question& q) { return q.Answer(Figure(Allocated)); }},
-    {"stats.active", [](const Question& q) { return q.Answer(Figure(Active)); }},
-    {"stats.resident", [](const Question& q) { return q.Answer(Figure(ResidentAtMost)); }},
-    {"stats.metadata",
-     [](const Question& q) { return q.Answer(Figure([](auto& s) { return s.metadata; })); }},
-    {"stats.mapped",
-     [](const Question& q) { return q.Answer(Figure([](auto& s) { return s.mapped; })); }},
-    {"stats.retained",
-     [](const Question& q) { return q.Answer(Figure([](auto& s) { return s.released; })); }},
+    {"stats.allocated", BytesOfHeap<Allocated>},
+    {"stats.active", BytesOfHeap<Active>},
+    {"stats.resident", BytesOfHeap<ResidentAtMost>},
+    {"stats.metadata", BytesOfHeap<Metadata>},
+    {"stats.mapped", BytesOfHeap<Mapped>},
+    {"stats.retained", BytesOfHeap<Released>},
+    {"stats.arenas.*.resident", BytesOfArena<ResidentAtMost>},
+    {"stats.arenas.*.mapped", BytesOfArena<Mapped>},
+    {"stats.arenas.*.retained", BytesOfArena<Released>},
+    {"stats.arenas.*.pactive", PagesOfArena<Active>},
+    {"stats.arenas.*.pdirty", PagesOfArena<Dirty>},
+    {"stats.arenas.*.pmuzzy", PagesOfArena<Unused>},
+    {"stats.arenas.*.small.allocated",
+     [](const Question& q) { return AnswerOfArena(q, SmallAllocated); }},
+    {"stats.arenas.*.large.allocated",
+     [](const Question& q) { return AnswerOfArena(q, LargeAllocated); }},
+    {"stats.arenas.*.bins.*.curregs",
+     [](const Question& q) { return OfBinInArena(q, [](BinUse u) { return size_t{u.objects}; }); }},
+    {"stats.arenas.*.bins.*.curslabs",
+     [](const Question& q) { return OfBinInArena(q, [](BinUse u) { return size_t{u.spans}; }); }},
 };
 
-bool Matches(const char* pattern, const char* name) {
-  for (;; ++pattern, ++name) {
+// Whether the name is one of the pattern's; its numbers, each at its place between the dots.
+bool Matches(const char* pattern, const char* name, size_t* numbers) {
+  for (size_t place = 0;; ++pattern, ++name) {
     if (*pattern == '*' && *name >= '0' && *name <= '9') {
-      while (name[1] >= '0' && name[1] <= '9') ++name;
+      size_t number = 0;
+      for (; *name >= '0' && *name <= '9'; ++name) number = number * 10 + (*name - '0');
+      numbers[place] = number;
+      --name;
     } else if (*pattern != *name) {
       return false;
     } else if (*pattern == '\0') {
       return true;
     }
+    place += *pattern == '.';
   }
 }
 
-const Row* FindRow(const char* name) {
+const Row* FindRow(const char* name, size_t* numbers) {
   if (name == nullptr || EnsureStarted() != RunState::kReady) return nullptr;
   for (const Row& row : kRows) {
-    if (Matches(row.name, name)) return &row;
+    if (Matches(row.name, name, numbers)) return &row;
   }
   return nullptr;
 }
 
-size_t Components(const char* name) {
+constexpr size_t Components(const char* name) {
   size_t n = 1;
   for (; *name != '\0'; ++name) n += *name == '.';
   return n;
 }
+constexpr size_t MostComponents() {
+  size_t most = 0;
+  for (const Row& row : kRows) most = std::max(most, Components(row.name));
+  return most;
+}
+static_assert(MostComponents() <= kMostComponents);
 
 }  // namespace
 }  // namespace strata
 
 STRATA_EXPORT int mallctl(const char* name, void* old, size_t* old_size, void* fresh,
                           size_t fresh_size) {
-  const strata::Row* row = strata::FindRow(name);
-  return row == nullptr ? ENOENT : row->ask({old, old_size, fresh, fresh_size});
+  size_t numbers[strata::kMostComponents];
+  const strata::Row* row = strata::FindRow(name, numbers);
+  return row == nullptr ? ENOENT : row->ask({old, old_size, fresh, fresh_size, numbers});
 }
 
-// A name in numbers, to be asked often: the row, then whatever numbers the name had.
+// A name in numbers, to be asked often: the row, then whatever numbers the name had, which the
+// caller may change.
 STRATA_EXPORT int mallctlnametomib(const char* name, size_t* mib, size_t* length) {
-  const strata::Row* row = strata::FindRow(name);
+  size_t numbers[strata::kMostComponents] = {};
+  const strata::Row* row = strata::FindRow(name, numbers);
   if (row == nullptr) return ENOENT;
   const size_t components = strata::Components(row->name);
   if (mib == nullptr || length == nullptr || *length < components) return EINVAL;
-  for (size_t i = 0; i < components; ++i) mib[i] = 0;
   mib[0] = static_cast<size_t>(row - strata::kRows);
+  for (size_t i = 1; i < components; ++i) mib[i] = numbers[i];
   *length = components;
   return 0;
 }
 
 STRATA_EXPORT int mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_size,
                                void* fresh, size_t fresh_size) {
-  constexpr size_t kRows = sizeof(strata::kRows) / sizeof(strata::kRows[0]);
-  if (mib == nullptr || length == 0 || mib[0] >= kRows) return ENOENT;
+  if (mib == nullptr || length == 0 || mib[0] >= std::size(strata::kRows)) return ENOENT;
   const strata::Row& row = strata::kRows[mib[0]];
   if (length != strata::Components(row.name)) return ENOENT;
-  return row.ask({old, old_size, fresh, fresh_size});
+  return row.ask({old, old_size, fresh, fresh_size, mib});
 }
 
 // jemalloc's own printer asks its mallctl for what it needs and aborts without an answer; that call
