@@ -1,4 +1,5 @@
-// Frames of a Python 3.12 that is none: structures that lead nowhere end a walk, and lose nothing.
+// Frames of a Python that is none, 3.12 where nothing else is said: structures that lead nowhere
+// end a walk, and lose nothing.
 #include "profile/python/python_frames.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +15,8 @@ int g_ending = 0;
 }  // namespace
 
 extern "C" {
-extern const unsigned long Py_Version;
-const unsigned long Py_Version = 0x030c01f0;
+extern unsigned long Py_Version;  // Python's own is const
+unsigned long Py_Version = 0;
 char PyCode_Type[1];
 char PyUnicode_Type[1];
 char PyBytes_Type[1];
@@ -46,6 +47,7 @@ class PythonFramesTest : public testing::Test {
   PythonFramesTest() {
     FindInheritedConfinement();
     g_ending = 0;
+    Py_Version = 0x030c01f0;
     g_thread[7] = reinterpret_cast<uintptr_t>(loop_);
     loop_[0] = reinterpret_cast<uintptr_t>(&frame_);
   }
@@ -84,37 +86,81 @@ TEST_F(PythonFramesTest, NoMemoryAndNoCode) {
   }
 }
 
-// A code object with names of one, two and four bytes a character, among them what is none.
-TEST_F(PythonFramesTest, NamesAreText) {
+// A code object of a function "f" with a character that is none, at line 7 of "a.p".
+class Code {
+ public:
+  Code() {
+    memcpy(file.text, "a.p", 3);
+    name.text[4] = 'f';
+    name.text[5] = 0xffffffff;
+    Put(8, PyCode_Type);
+    Put(112, &file);
+    Put(128, &name);
+    const int32_t line = 7;
+    memcpy(bytes_ + 68, &line, sizeof(line));
+  }
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(bytes_); }
+
+  // ASCII lies behind 40 bytes, all other text behind 56.
   struct String {
     uintptr_t unused, type, length, hash, state;
     uint32_t text[6];
   };
-  // Of 3.12: ASCII lies behind 40 bytes, all other text behind 56.
   String file = {0, reinterpret_cast<uintptr_t>(PyUnicode_Type), 3, 0, 0x64, {}};
-  memcpy(file.text, "a.p", 3);
   String name = {0, reinterpret_cast<uintptr_t>(PyUnicode_Type), 2, 0, 0x30, {}};
-  name.text[4] = 'f';
-  name.text[5] = 0xffffffff;
-  alignas(8) char code[256] = {};
-  const auto put = [&](size_t at, const void* value) { memcpy(code + at, &value, sizeof(value)); };
-  put(8, PyCode_Type);
-  put(112, &file);
-  put(128, &name);
-  const int32_t line = 7;
-  memcpy(code + 68, &line, sizeof(line));
-  frame_.code = reinterpret_cast<uintptr_t>(code);
+
+ private:
+  void Put(size_t at, const void* value) { memcpy(bytes_ + at, &value, sizeof(value)); }
+
+  alignas(8) char bytes_[256] = {};
+};
+
+TEST_F(PythonFramesTest, NamesAreText) {
+  Code code;
+  frame_.code = code.address();
   ASSERT_EQ(Walk(), 3u);
   ScriptFrame found;
   ASSERT_TRUE(names_.Find(out_[1], &found));
   EXPECT_EQ(found.name, "f\xef\xbf\xbd");
   EXPECT_EQ(found.file, "a.p");
   EXPECT_EQ(found.line, 7u);
-  file.text[0] |= 0x80;
+  code.file.text[0] |= 0x80;
   ExpectTheWalkItself();
-  file.text[0] &= 0x7f;
+  code.file.text[0] &= 0x7f;
   g_ending = 1;
   ExpectTheWalkItself();
+}
+
+// From 3.13 on only the frame outside of all that a loop runs lies on the C stack: it is looked for
+// behind more frames than there is room for. From 3.14 on a frame's code has marks.
+TEST_F(PythonFramesTest, DeeperThanThereIsRoomFor) {
+  const Code code;
+  struct LaterFrame : Frame {
+    uint8_t more_of_3_14[8];
+  };
+  static LaterFrame frames[300];
+  for (const unsigned long version : {0x030d00f0UL, 0x030e00f0UL}) {
+    Py_Version = version;
+    const size_t owner = version == 0x030d00f0UL ? 70 : 74;
+    for (LaterFrame& f : frames) {
+      f = {};
+      f.code = code.address() | (version == 0x030d00f0UL ? 0 : 1);
+      f.previous = reinterpret_cast<uintptr_t>(&f + 1);
+    }
+    reinterpret_cast<uint8_t*>(&frames[299])[owner] = 3;
+    frames[299].previous = 0;
+    g_thread[9] = reinterpret_cast<uintptr_t>(&frames[0]);
+    ASSERT_EQ(Walk(), 8u);
+    EXPECT_EQ(out_[0], 0x1000u);
+    ScriptFrame found;
+    for (size_t i = 1; i < 8; ++i) {
+      ASSERT_TRUE(names_.Find(out_[i], &found));
+      EXPECT_EQ(found.line, 7u);
+    }
+    frames[299].previous = reinterpret_cast<uintptr_t>(&frames[0]);  // a circle without an end
+    reinterpret_cast<uint8_t*>(&frames[299])[owner] = 0;
+    ExpectTheWalkItself();
+  }
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def pythons() -> Iterator[str]:
     """Debian's, and the later ones that happen to be here."""
-    for name in ("/usr/bin/python3.11", "python3.12", "python3.13"):
+    for name in ("/usr/bin/python3.11", "python3.12", "python3.13", "python3.14"):
         path = shutil.which(name)
         if (
             path

@@ -44,6 +44,7 @@ inline constexpr Layout kLayouts[] = {
     {0x30b, Entry::kByFlag, 56, 8, 16, 0, 32, 48, 56, 68, 69, 72, 112, 128, 136, 184, 48, 72},
     {0x30c, Entry::kByRecord, 56, 0, 8, 0, 0, 8, 56, 0, 70, 68, 112, 128, 136, 192, 40, 56},
     {0x30d, Entry::kByRecord, 0, 0, 0, 72, 0, 8, 56, 0, 70, 68, 112, 128, 136, 200, 40, 56},
+    {0x30e, Entry::kByRecord, 0, 0, 0, 72, 0, 8, 56, 0, 74, 68, 112, 128, 136, 208, 40, 56},
 };
 
 // The same in all of them.
@@ -52,6 +53,8 @@ inline constexpr size_t kLengthOf = 16;  // of a string, bytes or tuple
 inline constexpr size_t kStateOf = 32;   // of a string: its width and form
 inline constexpr uint32_t kKindShift = 2, kKindMask = 7, kCompact = 0x20, kAscii = 0x40;
 inline constexpr size_t kBytesHeader = 32;
-inline constexpr uint8_t kOwnedByCStack = 3;
+inline constexpr uint8_t kOwnedByCStack = 3;  // from 3.14 on, 4 is another of these
+// From 3.14 on a frame's code is a reference with marks in its lowest bits, which are 0 before.
+inline constexpr uintptr_t kReferenceMarks = 3;
 
 }  // namespace strata::python
