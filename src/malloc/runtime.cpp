@@ -19,10 +19,8 @@
 #include "malloc/predicted_path.h"
 #include "malloc/price.h"
 #include "malloc/stand_down.h"
-#include "os/clock.h"
 #include "os/confinement.h"
 #include "os/side_stack.h"
-#include "profile/unwind/libc_symbol.h"
 #include "strata/layers/detail/thread_key.h"
 
 namespace strata {
@@ -101,7 +99,6 @@ void Start() {
     g_state.store(RunState::kStoodDown, std::memory_order_release);
     return;
   }
-  UseClock(reinterpret_cast<ClockFunction>(FindInLibc("clock_gettime")));
   const bool secure = RunsForAnother();
   const Options options = ReadOptions(environ, secure);
   if (secure) DropOwnVariables(environ);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from blackbox import Lab
+from blackbox import HEAPS, Lab, heap_library
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,3 +19,11 @@ def test_a_clock_that_allocates(lab: Lab, first: str) -> None:
         "/bin/sh", "-c", "echo $(date +%s | grep -c .)", env={"LD_PRELOAD": preload}, timeout=10
     )
     assert result.ok().stdout == "1\n"
+
+
+@pytest.mark.parametrize("heap", HEAPS)
+def test_every_heap(lab: Lab, heap: str) -> None:
+    clock = lab.build(HERE / "own_clock.c", "-shared", "-fPIC", name="libown_clock")
+    preload = f"{heap_library(lab, heap)} {clock}"
+    result = lab.run("/bin/sh", "-c", "date | cat", env={"LD_PRELOAD": preload}, timeout=10)
+    assert result.ok().stdout

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "eh_frame_bytes.h"
-#include "profile/unwind/libc_symbol.h"
+#include "os/libc_symbol.h"
 
 namespace strata::test {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/arch.h"
 #include "base/check.h"
+#include "os/libc_symbol.h"
 #include "profile/unwind/eh_frame.h"
-#include "profile/unwind/libc_symbol.h"
 
 namespace strata {
 namespace {

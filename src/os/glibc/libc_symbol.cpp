@@ -1,5 +1,5 @@
 // For glibc. See libc_symbol.h.
-#include "profile/unwind/libc_symbol.h"
+#include "os/libc_symbol.h"
 
 #include <link.h>
 #include <string.h>

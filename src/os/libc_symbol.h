@@ -1,7 +1,6 @@
 // Functions that only newer versions of libc have, or that others interpose, by libc's own table
 // of symbols: a reference, even a weak one, has the dynamic linker refuse the library where the
-// version is missing. Takes no lock (Generic ABI, "Dynamic Section"; DT_GNU_HASH). Sits in
-// profile/unwind.
+// version is missing. Takes no lock (Generic ABI, "Dynamic Section"; DT_GNU_HASH). Sits in os.
 #pragma once
 
 namespace strata {
