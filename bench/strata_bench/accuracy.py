@@ -285,10 +285,10 @@ def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
         low = min(judged, key=lambda each: each.same_objects)
         met = "met" if low.same_objects >= STAYS else "missed"
         verdicts.append(
-            f"- {program}: the class stays the same for {_share(low.same_objects)} of the"
-            f" allocations at 1:{low.one_in:,} of many runs, the worst of the rates to"
-            f" 1:{judged[-1].one_in:,}, and in {_share(low.same)} of the contexts;"
-            f" asked for ≥ {STAYS:.0%}: {met}."
+            f"- {program}: of the rates up to 1:{judged[-1].one_in:,} of many runs"
+            f" 1:{low.one_in:,} is the worst; the class stays the same for"
+            f" {_share(low.same_objects)} of the allocations (asked for ≥ {STAYS:.0%}: {met})"
+            f" and in {_share(low.same)} of the contexts."
         )
     header = ("program", "of", "rate", "contexts", "seen", "same", "by allocations", "by bytes")
     return _table(header, 3, body) + verdicts
@@ -302,13 +302,15 @@ def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str)
     )
     fewer = (
         "\n## Fewer samples\n",
-        "One recording of each program with a sample every 1 KiB, thinned out: of the objects that"
-        " it stands for, one in so many is kept, by chance, and the class of each context is asked"
-        f" for again: of that run, and of as many like it as make {MANY_RUNS / 1e9:.1f} billion"
-        " allocations, which is what the paper sampled. `same` counts contexts that are still"
-        f" seen, in {DRAWS} draws together; beside it they are weighed. Judged are the many runs,"
-        f" at rates at which {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of"
-        " samples: the class is then that of one object.\n",
+        "One recording of each program with a sample every 1 KiB, thinned out: of the objects "
+        "that it stands for, one in so many is kept, by chance. What is left gives the class of "
+        "each context anew, once for that run and once for as many like it as make "
+        f"{MANY_RUNS / 1e9:.1f} billion allocations, which is what the paper sampled. `same` is "
+        "the share of the contexts "
+        f"still seen whose class stayed the same, over {DRAWS} draws; the next two columns weigh "
+        "them by allocations and by bytes. The verdicts are on the many runs, at the rates at "
+        f"which at least {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of "
+        "samples: the class is then that of one object.\n",
     )
     lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *fewer, *_rates(rates)]
     return "\n".join(lines).rstrip() + "\n"

@@ -311,7 +311,7 @@ def page(rows: list[Row], how: str) -> str:
     ]
     text += said or ["Nothing."]
     over = sum(r.given_up for r in rows)
-    text += ["", f"{over} beginnings were too much to follow to their end.", ""]
+    text += ["", f"{over} starting points took too much work to be followed to the end.", ""]
     return "\n".join(text)
 
 

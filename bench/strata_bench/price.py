@@ -261,7 +261,10 @@ def neighbour_rows(name: str, n: Neighbours) -> str:
     )
     rate = f"{n.beside.rate / n.alone.rate:.3f}" if n.beside.rate else "–"
     p99 = f"{n.beside.p99_ms / n.alone.p99_ms:.2f}" if n.beside.rate else "–"
-    return f"| {name} | {redis} | {n.hog.end} | {rate} | {p99} | {n.hog.at(1e9):,.0f} MiB |"
+    last = n.hog.at(1e9)
+    # One that was killed at once may have said no more than that it began.
+    held = "not known" if n.hog.killed and not last else f"{last:,.0f} MiB"
+    return f"| {name} | {redis} | {n.hog.end} | {rate} | {p99} | {held} |"
 
 
 def draw(picture: Path, plan: Plan, lines: dict[str, Course]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from strata_bench.allocators import STRATA, STRATA_KEEPING, Field
 from strata_bench.glossary import lines as work_lines
 from strata_bench.plan import CASES, OTHER, SPEED, Case
-from strata_bench.results import Results
+from strata_bench.results import Results, geometric_mean
 from strata_bench.targets import Row, against_best, better, burst_limit_kib, speed_means
 
 ABOUT = """\
@@ -221,7 +221,28 @@ class Report:
         grid = self._grid(
             cases, lambda c, n: self._results.median(c.name, n, "hwm_kib"), mib, ratio=False
         )
-        return "## Peak RSS\n\nMiB.\n\n" + grid.replace("**", "") if grid else ""
+        if not grid:
+            return ""
+        return "## Peak RSS\n\nMiB.\n\n" + grid.replace("**", "") + self._peak_means(cases)
+
+    def _peak_means(self, cases: list[Case]) -> str:
+        means = []
+        for name in self._names(cases):
+            ratios = [
+                own / theirs
+                for case in cases
+                if (own := self._results.median(case.name, STRATA, "hwm_kib"))
+                and (theirs := self._results.median(case.name, name, "hwm_kib"))
+            ]
+            mean = geometric_mean(ratios)
+            if name not in (STRATA, STRATA_KEEPING) and mean is not None:
+                means.append(f"{name} {mean:.2f} ({len(ratios)}{' works' if not means else ''})")
+        if not means:
+            return ""
+        return (
+            "\nGeometric mean of Strata's peak over each allocator's, in the works that this table"
+            f" has of both: {', '.join(means)}.\n"
+        )
 
     def _failures(self) -> str:
         failed = self._results.failures()

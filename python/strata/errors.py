@@ -4,8 +4,9 @@ say."""
 NOT_DONE = 2
 STATUSES = (
     "Exit status: 0, done; 1, done, and doctor or lint found something, or a run of compare "
-    "failed; 2, not done, and one line says why; 130, Ctrl-C. run, trace and pageutil pass on the "
-    "command's, or 126 or 127 if it could not be started."
+    "failed; 2, not done, and one line says why; doctor also when not all could be checked; "
+    "130, Ctrl-C. run, trace and pageutil pass on the command's status, or 126 or 127 if it could "
+    "not be started."
 )
 
 

@@ -15,6 +15,7 @@ from strata.terminal import echo
 HERE = Path(__file__).resolve().parent
 PAGES = (HERE / "errors.md", HERE.parent.parent / "docs/errors.md")  # a package's, the checkout's
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+MESSAGE = re.compile(r"^### (.+)$", re.MULTILINE)  # the headings that messages name
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
@@ -22,7 +23,7 @@ def page() -> str:
     for path in PAGES:
         if path.exists():
             return path.read_text()
-    raise StrataError(f"{PAGES[0]}: not installed")
+    raise StrataError("errors.md is missing from this installation")
 
 
 def anchor(heading: str) -> str:
@@ -39,6 +40,12 @@ def sections(text: str) -> dict[str, str]:
     }
 
 
+def topics(text: str) -> list[str]:
+    """Those that messages name come first."""
+    named = [anchor(match[1]) for match in MESSAGE.finditer(text)]
+    return [*named, *(topic for topic in sections(text) if topic not in named)]
+
+
 def explain_command(
     topic: Annotated[
         str | None,
@@ -52,7 +59,7 @@ def explain_command(
         return
     known = sections(text)
     if topic not in known:
-        raise StrataError(f"no such topic: {topic}; there are {', '.join(known)}")
+        raise StrataError(f"no such topic: {topic}; there are {', '.join(topics(text))}")
     echo(known[topic])
 
 

@@ -295,7 +295,7 @@ def test_nothing_to_show_is_said(tmp_path: Path) -> None:
     waste = [ValueType("wasted_space", "bytes")]
     dump(replace(OLD, samples=[], types=waste, default_type="wasted_space"), empty)
     done = run("top", empty)
-    assert f"{empty}: nothing is wasted that samples show: one is taken for about" in done.stderr
+    assert f"{empty}: no sample shows wasted memory: one is taken for about" in done.stderr
     assert run("top", old, "--focus", "send").stderr == ""
     done = run("diff", old, old, "--focus", "nosuchfn")
     assert done.stderr == "strata: neither profile has a sample that matches\n"

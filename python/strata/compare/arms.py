@@ -83,7 +83,7 @@ def _crate_library(member: str) -> Path | None:
 def _system(name: str, file: str, package: str) -> Path:
     path = find_system_library(file)
     if path is None:
-        raise StrataError(f"arm {name}: {file} not found; `apt install {package}` brings it")
+        raise StrataError(f"arm {name}: {file} not found; `apt install {package}` installs it")
     return path
 
 

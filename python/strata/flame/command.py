@@ -127,7 +127,7 @@ def no_samples(profile: Profile) -> str:
         each = quantity(profile.period, profile.period_type.unit)
         why = f"one is taken for about each {each} allocated"
     if profile.types and profile.types[0].type == "wasted_space":
-        return f"nothing is wasted that samples show: {why}"
+        return f"no sample shows wasted memory: {why}"
     if profile.duration_ns > 0:
         return f"no samples yet: {why}, and this is of {profile.duration_ns / 1e9:.1f} s only"
     return f"no samples yet: {why}; let it run longer, or sample finer by STRATA_SAMPLE"
