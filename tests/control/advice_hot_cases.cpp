@@ -67,21 +67,23 @@ void Waits(size_t count, bool followed) {
   }
 }
 
-// All is used in turn, a second a time: later than the windows wait, or not.
-void Turns(uint32_t period_ms) {
+// All is used in turn, in 50 steps: later than the windows wait, or not. A window is that many
+// steps of the program's own, however long they take: with nothing used in it, by a program that
+// had to wait for its CPU, the policy would take its wait back.
+void Turns(int steps) {
   strata::hot_domain::options options;
-  options.period_ms = period_ms;
-  options.cpu_share = 1;
+  options.thread = false;
   strata::hot_domain domain{options};
   Nodes nodes;
   for (int i = 0; i < 2000; ++i) nodes.push_back(domain.make<Node>());
-  for (int i = 0;; ++i) {
+  for (int i = 1;; ++i) {
     {
       strata::hot_scope scope(domain);
       Use(scope, nodes, i);
     }
-    if (i == 100) puts("ready"), fflush(stdout);
-    Sleep(20);
+    if (i % steps == 0) domain.collect_now();
+    if (i == 1000) puts("ready"), fflush(stdout);
+    Sleep(1);
   }
 }
 
@@ -126,7 +128,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "alone")) Alone(followed);
   if (argc > 1 && !strcmp(argv[1], "waits")) Waits(40, followed);
   if (argc > 1 && !strcmp(argv[1], "many")) Waits(2000, followed);
-  if (argc > 1 && !strcmp(argv[1], "turns")) Turns(static_cast<uint32_t>(n));
+  if (argc > 1 && !strcmp(argv[1], "turns")) Turns(n);
   if (argc > 1 && !strcmp(argv[1], "passing")) Passing(static_cast<uint32_t>(n));
   if (argc > 1 && !strcmp(argv[1], "idle")) Idle(static_cast<size_t>(n));
   return 2;

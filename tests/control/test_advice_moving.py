@@ -4,6 +4,7 @@ takes swap is in test_doctor_machine.py."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import memory_cgroup
@@ -90,21 +91,23 @@ def test_objects_that_find_no_room(lab: Lab, tmp_path: Path) -> None:
 
 @follows("what is used comes back later than that")
 def test_objects_that_come_back_after_their_windows(lab: Lab, tmp_path: Path) -> None:
-    windows(lab, tmp_path, "turns", (10, 200), "promotions")
+    windows(lab, tmp_path, "turns", (1, 50), lambda pid: in_a_round(pid, "promotions"))
 
 
 @follows("if it stays, make the windows longer")
 def test_windows_that_take_much_of_a_core(lab: Lab, tmp_path: Path) -> None:
-    windows(lab, tmp_path, "passing", (1, 1000), "collector_ns")
+    windows(lab, tmp_path, "passing", (1, 1000), lambda pid: gained(pid, "collector_ns"))
 
 
-def windows(lab: Lab, tmp_path: Path, name: str, periods: tuple[int, int], figure: str) -> None:
+def windows(
+    lab: Lab, tmp_path: Path, name: str, lengths: tuple[int, int], measure: Callable[[int], float]
+) -> None:
     program = lab.build_linked(HOT_CASES, "-DSTRATA_HOT_CHECK=0")
     found = []
-    for period in periods:
-        with running(lab, program, name, period) as pid:
-            folder = tmp_path / str(period)
+    for length in lengths:
+        with running(lab, program, name, length) as pid:
+            folder = tmp_path / str(length)
             assert wait_until(lambda: hotness(pid, "rounds") > 0)
-            is_advised(pid, folder, "windows longer (period_ms)", yes=period == periods[0])
-            found.append(gained(pid, figure))
+            is_advised(pid, folder, "windows longer (period_ms)", yes=length == lengths[0])
+            found.append(measure(pid))
     assert found[1] < found[0] / 4, found
