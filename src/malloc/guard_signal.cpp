@@ -19,7 +19,9 @@
 namespace strata {
 namespace {
 
-struct sigaction g_before;
+// What was there when we asked, and what ours then replaced.
+struct sigaction g_asked, g_replaced;
+std::atomic<const struct sigaction*> g_before{nullptr};  // one of them, whole
 std::atomic<bool> g_installed{false};
 
 bool HandlesItself(const struct sigaction& a) {
@@ -34,18 +36,19 @@ void StepAside(int signal) {
 }
 
 void HandOn(int signal, siginfo_t* info, void* context) {
-  if (HandlesItself(g_before)) {
-    if ((g_before.sa_flags & SA_SIGINFO) != 0) {
-      g_before.sa_sigaction(signal, info, context);
+  const struct sigaction& before = *g_before.load(std::memory_order_acquire);
+  if (HandlesItself(before)) {
+    if ((before.sa_flags & SA_SIGINFO) != 0) {
+      before.sa_sigaction(signal, info, context);
     } else {
-      g_before.sa_handler(signal);
+      before.sa_handler(signal);
     }
     return;
   }
   // The access faults again; a signal that somebody sent does not come again by itself. Synchronous
   // ones end a program that ignores them, those sent do not.
   const bool sent = info->si_code <= 0;
-  if (sent && g_before.sa_handler == SIG_IGN && (g_before.sa_flags & SA_SIGINFO) == 0) return;
+  if (sent && before.sa_handler == SIG_IGN && (before.sa_flags & SA_SIGINFO) == 0) return;
   StepAside(signal);
   if (sent) raise(signal);
 }
@@ -64,30 +67,23 @@ void Handle(int signal, siginfo_t* info, void* context) {
   HandOn(signal, info, context);
 }
 
-// Flags and mask are known before ours is set, and so is whom a fault at that moment is handed on
-// to. False: another thread set a handler in between, which is the one before now.
-bool TakesOver() {
-  struct sigaction ours{}, replaced{};
-  ours.sa_sigaction = Handle;
-  ours.sa_mask = g_before.sa_mask;
-  ours.sa_flags =
-      HandlesItself(g_before) ? g_before.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
-  if (sigaction(SIGSEGV, &ours, &replaced) != 0) return true;
-  // Ours: this is the second time, or the third.
-  if (replaced.sa_sigaction == g_before.sa_sigaction || replaced.sa_sigaction == Handle)
-    return true;
-  g_before = replaced;
-  return false;
-}
-
 }  // namespace
 
+// Asks before it sets, as ours takes the flags and the mask of the one before, and a fault at that
+// moment is handed on to it. A handler that another thread sets in between is the one before, but
+// ours keeps what it took: to set ours again could put it over one that chains to us by then, and
+// the two would call each other for ever.
 void InstallGuardHandler() {
   // Ours must not become the one before.
   if (g_installed.exchange(true, std::memory_order_relaxed)) return;
-  if (sigaction(SIGSEGV, nullptr, &g_before) != 0) return;
-  while (!TakesOver()) {
-  }
+  if (sigaction(SIGSEGV, nullptr, &g_asked) != 0) return;
+  g_before.store(&g_asked, std::memory_order_release);
+  struct sigaction ours{};
+  ours.sa_sigaction = Handle;
+  ours.sa_mask = g_asked.sa_mask;
+  ours.sa_flags = HandlesItself(g_asked) ? g_asked.sa_flags | SA_SIGINFO : SA_SIGINFO | SA_ONSTACK;
+  if (sigaction(SIGSEGV, &ours, &g_replaced) == 0)
+    g_before.store(&g_replaced, std::memory_order_release);
 }
 
 }  // namespace strata

@@ -13,6 +13,7 @@ import pytest
 from blackbox import Lab, Result, cases
 
 SOURCE = Path(__file__).resolve().parent / "memory_error_cases.c"
+HANDLERS = SOURCE.with_name("handler_cases.c")
 CASES = cases(SOURCE)
 DOUBLE = [case for case in CASES if case.startswith("double_")]
 BAD_FREES = DOUBLE + [case for case in CASES if case.startswith(("inside_", "foreign_"))]
@@ -39,9 +40,9 @@ NOT_BY_CHECKS = {
 NOT_BY_GUARDS = {"overflow_never_freed"}  # found when the block is freed
 
 
-def run(lab: Lab, case: str, env: dict[str, str]) -> Result:
+def run(lab: Lab, case: str, env: dict[str, str], source: Path = SOURCE) -> Result:
     lab.require_strata()
-    return lab.run(lab.build(SOURCE, "-pthread", "-w"), case, env=env)
+    return lab.run(lab.build(source, "-pthread", "-w"), case, env=env)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -135,15 +136,15 @@ def test_all_is_quiet_with_guards_of_some(lab: Lab) -> None:
             assert (result.returncode, result.stderr) == (0, ""), result.explain()
 
 
-@pytest.mark.parametrize(
-    "case", ["handler_before", "handler_after", "handler_for_others", "handler_between"]
-)
+RACED = {"between": {"RACED": "1"}, "between_and_over": {"RACED": "2"}}
+
+
+@pytest.mark.parametrize("case", ["before", "after", "for_others", *RACED])
 def test_the_program_keeps_its_handler(lab: Lab, case: str) -> None:
-    raced = {"RACED": "1"} if case == "handler_between" else {}
-    result = run(lab, case, GUARDED | raced)
+    result = run(lab, case, GUARDED | RACED.get(case, {}), HANDLERS)
     assert result.returncode == 3, result.explain()
     said = "use after free" in result.stderr
-    assert said == (case == "handler_before"), result.explain()
+    assert said == (case == "before"), result.explain()
 
 
 def test_freed_guarded_blocks_hold_no_memory(lab: Lab) -> None:
@@ -216,7 +217,7 @@ def test_the_statistics_count_guarded_blocks_and_errors(lab: Lab, tmp_path: Path
 
 
 def test_a_fault_elsewhere_is_the_programs(lab: Lab) -> None:
-    result = run(lab, "no_handler_other_fault", GUARDED)
+    result = run(lab, "none", GUARDED, HANDLERS)
     assert result.returncode == -signal.SIGSEGV, result.explain()
     assert result.stderr == "", result.explain()
 
