@@ -11,6 +11,7 @@
 #include "heaps/pinned_at.h"
 #include "malloc/guard.h"
 #include "malloc/runtime.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "profile/stack_walk.h"
 #include "strata/strata.h"
@@ -35,12 +36,6 @@ int Check(const char* kind, ProfileKind& out) {
   return s.interval == 0 && s.samples == 0 ? ENOTSUP : 0;
 }
 
-int64_t WallClockNs() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
-
 int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   Runtime& r = TheRuntime();
   // Whoever looks at this profile will want the next ones to show what was loaded lately. Always: a
@@ -49,7 +44,7 @@ int Write(ProfileKind kind, const SampleSnapshot* since, int fd) {
   const ProfileShape shape = ShapeOf(kind);
   const uint64_t now_ns = r.kernel.NowNs();
   PprofHeader header;
-  header.time_ns = WallClockNs();
+  header.time_ns = static_cast<int64_t>(ReadClock(CLOCK_REALTIME));
   header.duration_ns = since == nullptr ? 0 : static_cast<int64_t>(now_ns - since->time_ns);
   header.period_type = {"space", "bytes"};
   header.period = static_cast<int64_t>(r.sampler.rate().interval);

@@ -1,11 +1,13 @@
-"""A clock of another preloaded library, which allocates: the library must not read that one."""
+"""A clock of another preloaded library, which allocates, or of the program: the library must not
+read that one."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from blackbox import HEAPS, Lab, heap_library
+from blackbox import HEAPS, Lab, heap_library, need
 
 HERE = Path(__file__).resolve().parent
 
@@ -27,3 +29,11 @@ def test_every_heap(lab: Lab, heap: str) -> None:
     preload = f"{heap_library(lab, heap)} {clock}"
     result = lab.run("/bin/sh", "-c", "date | cat", env={"LD_PRELOAD": preload}, timeout=10)
     assert result.ok().stdout
+
+
+def test_the_clock_of_a_static_program(lab: Lab, tmp_path: Path) -> None:
+    archive = lab.require_strata().with_name("libstrata.a")
+    program = tmp_path / "program"
+    source = (HERE / "program_clock.c", archive)
+    subprocess.run([need("gcc"), "-w", "-pthread", "-static", "-o", program, *source], check=True)
+    lab.run(program, preload=False).silent()

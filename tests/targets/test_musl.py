@@ -20,7 +20,7 @@ WAYS = pytest.mark.parametrize("way", ["static", "preloaded"])
 def run_case(lab: Lab, way: str, source: Path, *args: str) -> str:
     """Builds a program that way and runs it; what it wrote to stdout, which is all it may write."""
     if way == "preloaded":
-        return lab.run(lab.build(source), *args).ok().stdout
+        return lab.run(lab.build(source, "-rdynamic"), *args).ok().stdout
     # The archive comes before the source: --undefined makes the linker take it all the same.
     link = ("-static", "-Wl,--undefined=malloc", os.environ["STRATA_ARCHIVE"])
     program = lab.build(source, *link, name=f"static-{source.stem}")
@@ -40,6 +40,7 @@ def test_caches_are_per_cpu(lab: Lab, way: str) -> None:
         ("edge/api_cases.c", ("calloc_overflow",)),
         ("edge/api_cases.c", ("errno_kept_on_success",)),
         ("edge/api_cases.c", ("realloc_grows_and_shrinks",)),
+        ("preload/program_clock.c", ()),
         ("process/fork_storm.c", ("storm", "60", "4", "2000")),
         ("targets/forks.c", ()),
         ("targets/detached.c", ()),
