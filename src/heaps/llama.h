@@ -11,6 +11,7 @@
 #include "base/arch.h"
 #include "heaps/page_heap_source.h"
 #include "lifetime/call_site_predictor.h"
+#include "lifetime/huge_page_supply.h"
 #include "lifetime/lifetime_heap.h"
 #include "lifetime/unknown_predictor.h"
 #include "os/clock.h"
@@ -24,12 +25,11 @@ struct CoarseClock {
   static uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 };
 
-// The paper keeps no empty page. A few spare each that is emptied and needed again at once a visit
-// to the kernel and the zeroing of 2 MiB.
+// The paper keeps no empty page. A few spare those that are emptied and needed again at once.
 struct KeepAFew {
   static constexpr size_t Most(size_t in_use) { return in_use / 16; }
   static constexpr size_t MostMore(size_t most_used) { return most_used / 2 + (4 << 20); }
-  static constexpr uint64_t kSoonNs = 100'000'000;  // then a page costs a thousandth of the time
+  static constexpr uint64_t kSoonNs = kPageSoonNs;
 };
 
 template <class Predictor, class Clock = CoarseClock>

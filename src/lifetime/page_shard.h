@@ -144,7 +144,6 @@ class alignas(64) PageShard {
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kTries = 16;
   static constexpr uint32_t kMeetings = 4;
-  static constexpr uint64_t kSoonNs = 100'000'000;
 
   // The open page of a rung, and the untouched pages that lie right behind it.
   struct OpenRun {
@@ -292,7 +291,7 @@ class alignas(64) PageShard {
   // The open page: no more of its rung may come. Not one that was opened just now, because objects
   // that come and go would need a page each; nor in front of others, for objects that need a row.
   void Emptied(OpenRun& o, Supply& supply, ReleasedRuns& released) STRATA_REQUIRES(lock_) {
-    if (o.left == 0 && supply.NowNs() - o.opened_ns > kSoonNs) {
+    if (o.left == 0 && supply.NowNs() - o.opened_ns > kPageSoonNs) {
       CloseOpen(o, supply, released);
     } else {
       o.bump = 0;
