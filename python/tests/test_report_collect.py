@@ -37,11 +37,11 @@ class FakeProcess:
             self.asked.append(request)
             for begin, why in self.refused.items():
                 if request.startswith(begin):
-                    raise StrataError(why, 1)
+                    raise StrataError(why)
             if request == "stats json":
                 self._steps += 1
                 if self._steps > self.dies_after:
-                    raise StrataError("the process is gone", 1)
+                    raise StrataError("the process is gone")
                 return json.dumps(stats(self._steps)).encode()
             if request == "get sample":
                 return b"sample=4096\n"
@@ -56,7 +56,7 @@ class FakeProcess:
         assert process == OURS
         assert seconds >= 1
         if "cpu" in self.refused:
-            raise StrataError(self.refused["cpu"], 1)
+            raise StrataError(self.refused["cpu"])
         return profiles()["cpu"]
 
     def collector(self, folder: Path) -> collect.Collector:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import typer
 
 from strata.cli import Mistake
-from strata.errors import StrataError
+from strata.errors import NOT_DONE, StrataError
 from strata.terminal import say
 
 INTERRUPTED = 128 + signal.SIGINT  # typer's status for Ctrl-C
@@ -28,10 +28,10 @@ def run(command: Callable[..., None], name: str) -> None:
         sys.exit(error.status)
     except Mistake as error:
         say(error.format_message())
-        sys.exit(2)
+        sys.exit(NOT_DONE)
     except OSError as error:
         say(f"{name} failed: {error}")
-        sys.exit(1)
+        sys.exit(NOT_DONE)
     if status == INTERRUPTED:
         say("interrupted; the server was stopped")
     sys.exit(status if isinstance(status, int) else 0)

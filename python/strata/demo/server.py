@@ -54,7 +54,7 @@ def find_redis() -> Path:
         "redis-server", path="/usr/bin:/usr/local/bin"
     )
     if found is None:
-        raise StrataError("redis-server is not installed; `make demo` installs it", 127)
+        raise StrataError("redis-server is not installed; `make demo` installs it")
     return Path(found)
 
 
