@@ -19,8 +19,6 @@ void* Reallocate(void* p, size_t size);
 // To where the thread allocates now, a scope perhaps; null: no memory, and the block is as it was.
 void* MoveByCopy(void* from, size_t old_size, size_t size);
 size_t UsableSize(void* p);
-// What a block of that size and alignment has room for at least; 0 if there can be none.
-size_t RealSize(size_t size, size_t align);
 // As Free, but what is no block's start is found at once, not when the block leaves the caches.
 void FreeChecked(void* p);
 

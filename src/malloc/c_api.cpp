@@ -32,7 +32,6 @@ struct Front {
   STRATA_ALWAYS_INLINE static void* Reallocate(void* p, size_t size) {
     return strata::Reallocate(p, size);
   }
-  static size_t RealSize(size_t size, size_t align) { return strata::RealSize(size, align); }
   STRATA_ALWAYS_INLINE static size_t UsableSize(void* p) { return strata::UsableSize(p); }
   STRATA_ALWAYS_INLINE static void Free(void* p) { strata::Free(p); }
   STRATA_ALWAYS_INLINE static void FreeSizedAligned(void* p, [[maybe_unused]] size_t size,

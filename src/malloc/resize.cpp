@@ -49,13 +49,6 @@ size_t UsableSize(void* p) {
   return UsableSizeSlow(p);
 }
 
-size_t RealSize(size_t size, size_t align) {
-  if (size > kMaxRequest || align > kMaxAlign) return 0;
-  if (size > kMaxClassSize || align > kPageSize) return size;
-  const SizeClass c = align <= 16 ? ClassOfSize(size) : LeanClassOfAligned(size, align);
-  return c == SizeClass::kNone ? size : InfoOf(c).size;
-}
-
 namespace {
 
 // In the group of the block that it takes the place of.

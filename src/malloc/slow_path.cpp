@@ -26,6 +26,9 @@
 namespace strata {
 namespace {
 
+// The page heap aligns to no more; the kernel's own largest page is as big.
+constexpr size_t kMaxAlign = size_t{1} << 30;
+
 void* AllocateSmallPerThread(Runtime& r, SizeClass c) {
   ThreadCache* cache = CacheOfThisThread();
   if (STRATA_UNLIKELY(cache == nullptr)) {

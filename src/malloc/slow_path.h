@@ -17,8 +17,6 @@ namespace strata {
 
 // Larger requests can't be told from a negative number by the program's pointer arithmetic.
 inline constexpr size_t kMaxRequest = PTRDIFF_MAX;
-// The page heap aligns to no more; the kernel's own largest page is as big.
-inline constexpr size_t kMaxAlign = size_t{1} << 30;
 
 inline void* OutOfMemory() {
   errno = ENOMEM;

@@ -5,7 +5,8 @@
 // name it does not know. The names and their meaning: jemalloc(3). Sits in report.
 //
 // There is one arena, 0. One that a program makes stays empty, as its number in mallocx's flags
-// changes nothing (heaps/preload/jemalloc_exports.inc); the same goes for thread caches.
+// changes nothing (heaps/preload/jemalloc_exports.inc); the same goes for thread caches. What lay
+// in an arena that is destroyed stays until it is freed. Stood down, the heap is empty.
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,10 @@ struct Question {
 
   bool writes() const { return fresh != nullptr; }
   bool reads() const { return old != nullptr && old_size != nullptr; }
+  template <class T>
+  bool Reads() const {
+    return reads() && *old_size == sizeof(T);
+  }
 
   template <class T>
   int Answer(T value) const {
@@ -75,9 +80,12 @@ struct Question {
   }
 };
 
+bool IsReady() { return EnsureStarted() == RunState::kReady; }
+
 template <class F>
 size_t Figure(F of) {
   size_t figure = 0;
+  if (!IsReady()) return 0;
   OnSideStack([&] {
     HeapStats s;
     CollectCounts(s);
@@ -93,72 +101,100 @@ size_t ResidentAtMost(const HeapStats& s) {
   return TheRuntime().heap.page_heap().charged_bytes() + s.metadata;
 }
 
-int Purge(const Question& q) {
-  if (q.writes() || q.reads()) return EPERM;
-  ReleaseBytes(SIZE_MAX);
-  return 0;
-}
-int Nothing(const Question& q) { return q.writes() || q.reads() ? EPERM : 0; }
-
 constexpr uint64_t kEpoch = 1;
 constexpr size_t kAllArenas = 4096;  // jemalloc's MALLCTL_ARENAS_ALL
 
 std::atomic<uint32_t> g_arenas{1}, g_thread_caches{0};
+
+bool IsWhole(size_t arena) { return arena == 0 || arena == kAllArenas; }
+// One that the program made.
+bool IsMade(size_t arena) { return arena != 0 && arena < g_arenas.load(std::memory_order_relaxed); }
+
+// The next number of what the program makes, and puts nothing in.
+int Make(const Question& q, std::atomic<uint32_t>& count) {
+  if (q.writes()) return EPERM;
+  if (!q.Reads<uint32_t>()) return EINVAL;
+  uint32_t next = count.load(std::memory_order_relaxed);
+  do {
+    if (next == kAllArenas - 1) return EAGAIN;
+  } while (!count.compare_exchange_weak(next, next + 1, std::memory_order_relaxed));
+  return q.Answer(next);
+}
+
+int Nothing(const Question& q) { return q.writes() || q.reads() ? EPERM : 0; }
+int Destroy(const Question& q) { return IsMade(q.numbers[1]) ? Nothing(q) : EFAULT; }
+
+// Of the whole heap; the number behind the last arena means all, as jemalloc's did before 5.
+int Purge(const Question& q) {
+  const size_t arena = q.numbers[1];
+  if (!IsWhole(arena) && arena != g_arenas.load(std::memory_order_relaxed)) return Destroy(q);
+  if (q.writes() || q.reads()) return EPERM;
+  if (IsReady()) ReleaseBytes(SIZE_MAX);
+  return 0;
+}
+
+// What lies free goes back after about a second, whatever is written.
+int Decay(const Question& q) { return q.AnswerWritable(ssize_t{1000}); }
 
 // Small objects are those of the bins.
 constexpr uint32_t kBins = Raw(ClassOfSize(kLargestUnshifted));
 constexpr SizeClass ClassOfBin(size_t bin) { return static_cast<SizeClass>(bin + 1); }
 
 CentralStats CentralOf(SizeClass c) {
-  auto& central = TheRuntime().heap.central();
   CentralStats sum;
+  if (!IsReady()) return sum;
+  auto& central = TheRuntime().heap.central();
   if (auto* list = central.Find(c)) sum.Add(list->Stats());
   if (auto* list = central.Find(LastingClass(c))) sum.Add(list->Stats());
   central.groups().ForEachOf(c, [&sum](auto& list) { sum.Add(list.Stats()); });
   return sum;
 }
 
-// What the last epoch saw of a bin, in one word, so that no reader subtracts an earlier figure from
-// a later one: whole spans, and objects given out, those in caches among them, as jemalloc counts.
+// What the last epoch saw, so that figures asked for one by one belong together: of bins whole
+// spans and objects given out, those in caches among them, as jemalloc counts; and bytes of larger
+// ones.
 struct BinUse {
-  uint32_t spans = 0;
-  uint32_t objects = 0;
+  std::atomic<size_t> spans{0};
+  std::atomic<size_t> objects{0};
 };
-std::atomic<BinUse> g_bins[kBins];
-std::atomic<bool> g_bins_seen{false};
-static_assert(std::atomic<BinUse>::is_always_lock_free);
+BinUse g_bins[kBins];
+std::atomic<size_t> g_large{0};
+std::atomic<bool> g_seen{false};
 
-uint32_t Saturated(size_t n) { return static_cast<uint32_t>(std::min<size_t>(n, UINT32_MAX)); }
+size_t BytesOut(SizeClass c) { return CentralOf(c).objects_out * InfoOf(c).size; }
 
-void LookAtBins() {
+void Look() {
   for (size_t bin = 0; bin < kBins; ++bin) {
     const CentralStats s = CentralOf(ClassOfBin(bin));
     // The first spans of a class are shorter: as many full ones as have room for what all have.
     const size_t room = s.objects_out + s.objects_free, each = InfoOf(ClassOfBin(bin)).objects;
-    g_bins[bin].store({Saturated((room + each - 1) / each), Saturated(s.objects_out)},
-                      std::memory_order_relaxed);
+    g_bins[bin].spans.store((room + each - 1) / each, std::memory_order_relaxed);
+    g_bins[bin].objects.store(s.objects_out, std::memory_order_relaxed);
   }
-  g_bins_seen.store(true, std::memory_order_relaxed);
+  size_t large = IsReady() ? TheRuntime().heap.large().counts().requested : 0;
+  for (size_t c = kBins + 1; c <= kNumSizes; ++c) large += BytesOut(static_cast<SizeClass>(c));
+  g_large.store(large, std::memory_order_relaxed);
+  g_seen.store(true, std::memory_order_relaxed);
 }
-BinUse UseOf(size_t bin) {
-  if (!g_bins_seen.load(std::memory_order_relaxed)) LookAtBins();
-  return g_bins[bin].load(std::memory_order_relaxed);
+void LookOnce() {
+  if (!g_seen.load(std::memory_order_relaxed)) Look();
 }
 
 int Epoch(const Question& q) {
-  if (q.writes()) LookAtBins();
+  if (q.writes()) Look();
   return q.AnswerWritable(kEpoch);
 }
 
 size_t SmallAllocated() {
+  LookOnce();
   size_t bytes = 0;
   for (size_t bin = 0; bin < kBins; ++bin)
-    bytes += size_t{UseOf(bin).objects} * InfoOf(ClassOfBin(bin)).size;
+    bytes += g_bins[bin].objects.load(std::memory_order_relaxed) * InfoOf(ClassOfBin(bin)).size;
   return bytes;
 }
 size_t LargeAllocated() {
-  const size_t small = SmallAllocated(), all = Figure(Allocated);
-  return all > small ? all - small : 0;
+  LookOnce();
+  return g_large.load(std::memory_order_relaxed);
 }
 size_t Dirty(const HeapStats& s) {
   const size_t resident = ResidentAtMost(s), active = Active(s) + s.metadata;
@@ -176,16 +212,17 @@ int AnswerOfBin(const Question& q, F f) {
 template <class F>
 int AnswerOfArena(const Question& q, F f) {
   const size_t arena = q.numbers[2];
-  if (arena == 0 || arena == kAllArenas) return q.Answer(f());
-  if (arena >= g_arenas.load(std::memory_order_relaxed)) return ENOENT;
-  return q.Answer(decltype(f()){});
+  if (IsWhole(arena)) return q.Answer(f());
+  return IsMade(arena) ? q.Answer(decltype(f()){}) : ENOENT;
 }
 
-template <class F>
-int OfBinInArena(const Question& q, F f) {
+int OfBinInArena(const Question& q, std::atomic<size_t> BinUse::* figure) {
   const size_t bin = q.numbers[4];
   if (bin >= kBins) return ENOENT;
-  return AnswerOfArena(q, [&] { return f(UseOf(bin)); });
+  return AnswerOfArena(q, [&] {
+    LookOnce();
+    return (g_bins[bin].*figure).load(std::memory_order_relaxed);
+  });
 }
 
 template <size_t (*kFigure)(const HeapStats&)>
@@ -214,12 +251,14 @@ constexpr Row kRows[] = {
     {"version", [](const Question& q) { return q.Answer(STRATA_VERSION " Strata"); }},
     {"epoch", Epoch},
     {"background_thread",
-     [](const Question& q) { return q.AnswerWritable(TheRuntime().options.background); }},
+     [](const Question& q) {
+       return q.AnswerWritable(IsReady() && TheRuntime().options.background);
+     }},
     {"thread.tcache.flush", Nothing},
-    {"tcache.create", [](const Question& q) { return q.Answer(g_thread_caches.fetch_add(1)); }},
+    {"tcache.create", [](const Question& q) { return Make(q, g_thread_caches); }},
     {"tcache.flush", [](const Question& q) { return q.Take<uint32_t>(); }},
     {"tcache.destroy", [](const Question& q) { return q.Take<uint32_t>(); }},
-    {"arenas.create", [](const Question& q) { return q.Answer(g_arenas.fetch_add(1)); }},
+    {"arenas.create", [](const Question& q) { return Make(q, g_arenas); }},
     {"arenas.narenas", [](const Question& q) { return q.Answer(g_arenas.load()); }},
     {"arenas.page", [](const Question& q) { return q.Answer(size_t{kNativePageSize}); }},
     {"arenas.quantum", [](const Question& q) { return q.Answer(size_t{16}); }},
@@ -232,8 +271,13 @@ constexpr Row kRows[] = {
      [](const Question& q) {
        return AnswerOfBin(q, [](const ClassInfo& info) { return uint32_t{info.objects}; });
      }},
+    {"arenas.dirty_decay_ms", Decay},
+    {"arenas.muzzy_decay_ms", Decay},
+    {"arena.*.dirty_decay_ms", Decay},
+    {"arena.*.muzzy_decay_ms", Decay},
     {"arena.*.purge", Purge},
     {"arena.*.decay", Purge},
+    {"arena.*.destroy", Destroy},
     {"stats.allocated", BytesOfHeap<Allocated>},
     {"stats.active", BytesOfHeap<Active>},
     {"stats.resident", BytesOfHeap<ResidentAtMost>},
@@ -251,9 +295,9 @@ constexpr Row kRows[] = {
     {"stats.arenas.*.large.allocated",
      [](const Question& q) { return AnswerOfArena(q, LargeAllocated); }},
     {"stats.arenas.*.bins.*.curregs",
-     [](const Question& q) { return OfBinInArena(q, [](BinUse u) { return size_t{u.objects}; }); }},
+     [](const Question& q) { return OfBinInArena(q, &BinUse::objects); }},
     {"stats.arenas.*.bins.*.curslabs",
-     [](const Question& q) { return OfBinInArena(q, [](BinUse u) { return size_t{u.spans}; }); }},
+     [](const Question& q) { return OfBinInArena(q, &BinUse::spans); }},
 };
 
 // Whether the name is one of the pattern's; its numbers, each at its place between the dots.
@@ -261,7 +305,10 @@ bool Matches(const char* pattern, const char* name, size_t* numbers) {
   for (size_t place = 0;; ++pattern, ++name) {
     if (*pattern == '*' && *name >= '0' && *name <= '9') {
       size_t number = 0;
-      for (; *name >= '0' && *name <= '9'; ++name) number = number * 10 + (*name - '0');
+      for (; *name >= '0' && *name <= '9'; ++name) {
+        number = number * 10 + static_cast<size_t>(*name - '0');
+        if (number > UINT32_MAX) return false;
+      }
       numbers[place] = number;
       --name;
     } else if (*pattern != *name) {
@@ -274,7 +321,7 @@ bool Matches(const char* pattern, const char* name, size_t* numbers) {
 }
 
 const Row* FindRow(const char* name, size_t* numbers) {
-  if (name == nullptr || EnsureStarted() != RunState::kReady) return nullptr;
+  if (name == nullptr) return nullptr;
   for (const Row& row : kRows) {
     if (Matches(row.name, name, numbers)) return &row;
   }
@@ -298,6 +345,7 @@ static_assert(MostComponents() <= kMostComponents);
 
 STRATA_EXPORT int mallctl(const char* name, void* old, size_t* old_size, void* fresh,
                           size_t fresh_size) {
+  const strata::ErrnoKeeper keep;
   size_t numbers[strata::kMostComponents];
   const strata::Row* row = strata::FindRow(name, numbers);
   return row == nullptr ? ENOENT : row->ask({old, old_size, fresh, fresh_size, numbers});
@@ -319,6 +367,7 @@ STRATA_EXPORT int mallctlnametomib(const char* name, size_t* mib, size_t* length
 
 STRATA_EXPORT int mallctlbymib(const size_t* mib, size_t length, void* old, size_t* old_size,
                                void* fresh, size_t fresh_size) {
+  const strata::ErrnoKeeper keep;
   if (mib == nullptr || length == 0 || mib[0] >= std::size(strata::kRows)) return ENOENT;
   const strata::Row& row = strata::kRows[mib[0]];
   if (length != strata::Components(row.name)) return ENOENT;

@@ -38,28 +38,56 @@ static int AllAre(const unsigned char* bytes, size_t n, unsigned char value) {
 static const size_t kSizes[] = {1, 8, 17, 100, 4096, 5000, 20000, 40000, 200000, 300000, 3000000};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void Sizes(int knows_classes) {
+// Many at once: one alone may be aligned by chance.
+static void Aligned(size_t size, int align) {
+  enum { kBlocks = 16 };
+  void* block[kBlocks];
+  for (int i = 0; i < kBlocks; ++i) {
+    block[i] = mallocx(size, align | (i % 2 == 0 ? 0 : kZero));
+    EXPECT(block[i] != NULL && (uintptr_t)block[i] % ((size_t)1 << align) == 0);
+  }
+  for (int i = 0; i < kBlocks; ++i) dallocx(block[i], align);
+}
+
+static void Sizes(void) {
   for (size_t i = 0; i < COUNT(kSizes); ++i) {
     for (int align = 0; align <= 16; align += 4) {
       const size_t size = kSizes[i];
+      Aligned(size, align);
       unsigned char* p = mallocx(size, align | kArena1 | kNoCache);
-      EXPECT(p != NULL && (uintptr_t)p % ((size_t)1 << align) == 0);
       const size_t real = sallocx(p, 0);
       EXPECT(real >= size && real == malloc_usable_size(p));
       EXPECT(nallocx(size, align) >= size && nallocx(size, align) <= real);
-      if (knows_classes && real <= 16384 && align <= 12) EXPECT(nallocx(size, align) == real);
       EXPECT(xallocx(p, size, 100, 0) == real);
       memset(p, 1, real);
       sdallocx(p, size, align);
 
-      p = mallocx(size, align | kZero);
-      EXPECT(AllAre(p, nallocx(size, align), 0));
+      p = mallocx(size, align | kZero);  // that one, as a rule
+      EXPECT(AllAre(p, sallocx(p, 0), 0));
       free(p);  // each library's function must know the other's blocks
     }
   }
-  EXPECT(nallocx((size_t)-1, 0) == 0);
+  EXPECT(nallocx((size_t)-1, 0) == 0 && nallocx(8, 40) == 0);
   void* volatile none = mallocx(PTRDIFF_MAX, 0);
   EXPECT(none == NULL);
+}
+
+// Zeros from where a block ended, though the memory was used before.
+static void GrowingZeroed(void) {
+  for (size_t i = 0; i + 1 < COUNT(kSizes); ++i) {
+    for (int align = 0; align <= 12; align += 6) {
+      void* used[2] = {mallocx(kSizes[i], align), mallocx(kSizes[i + 1], align)};
+      for (int k = 0; k < 2; ++k) memset(used[k], 9, sallocx(used[k], 0));
+      for (int k = 0; k < 2; ++k) dallocx(used[k], align);
+      unsigned char* p = mallocx(kSizes[i], align | kZero);
+      memset(p, 7, kSizes[i]);
+      const int grows = kSizes[i + 1] > sallocx(p, 0);
+      p = rallocx(p, kSizes[i + 1], align | kZero);
+      EXPECT(AllAre(p, kSizes[i], 7));
+      EXPECT(!grows || AllAre(p + kSizes[i], sallocx(p, 0) - kSizes[i], 0));
+      dallocx(p, align);
+    }
+  }
 }
 
 // What lay in a block lies in what it becomes, and behind it zeros are, where they were asked for.
@@ -128,6 +156,11 @@ static void Questions(void) {
   for (int i = 0; i < kBlocks; ++i) block[i] = mallocx(kSize, 0);
   NewEpoch();
   EXPECT(Bytes("stats.arenas.4096.small.allocated") > kBlocks * kSize);
+  const size_t large = Bytes("stats.arenas.0.large.allocated");
+  void* alone = mallocx(5000000, 0);
+  NewEpoch();
+  EXPECT(Bytes("stats.arenas.0.large.allocated") == large + 5000000);
+  dallocx(alone, 0);
   EXPECT(Bytes("stats.arenas.0.pactive") * Bytes("arenas.page") > kBlocks * kSize);
   const size_t full = Wasted(4096);
   EXPECT(full < 4 << 20);
@@ -138,10 +171,19 @@ static void Questions(void) {
   const unsigned arena = Number("arenas.create");
   EXPECT(arena == 1 && Number("arenas.create") == 2 && Number("arenas.narenas") == 3);
   EXPECT(Wasted(arena) == 0);
+  EXPECT(mallctl("arenas.create", NULL, NULL, NULL, 0) == EINVAL && Number("arenas.narenas") == 3);
+  EXPECT(mallctl("arena.1.destroy", NULL, NULL, NULL, 0) == 0);
+  EXPECT(mallctl("arena.7.destroy", NULL, NULL, NULL, 0) == EFAULT);
+  EXPECT(mallctl("arena.0.destroy", NULL, NULL, NULL, 0) == EFAULT);
+  EXPECT(mallctl("arena.3.purge", NULL, NULL, NULL, 0) == 0);  // all of them
+  intptr_t decay = 10;
+  EXPECT(mallctl("arena.1.dirty_decay_ms", NULL, NULL, &decay, sizeof decay) == 0);
   size_t bytes;
   size_t size = sizeof bytes;
   EXPECT(mallctl("stats.arenas.77.pactive", &bytes, &size, NULL, 0) == ENOENT);
   EXPECT(mallctl("arenas.bin.9999.size", &bytes, &size, NULL, 0) == ENOENT);
+  const char* far = "stats.arenas.18446744073709551616.pactive";
+  EXPECT(mallctl(far, &bytes, &size, NULL, 0) == ENOENT);
 
   unsigned cache = Number("tcache.create");
   EXPECT(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0);
@@ -170,10 +212,10 @@ int main(int argc, char** argv) {
   FIND(nametomib, "mallctlnametomib");
   FIND(bymib, "mallctlbymib");
   EXPECT(mallocx && rallocx && xallocx && sallocx && nallocx && dallocx && sdallocx);
-  const int all = argc == 1;  // else what a heap without size classes and statistics has
-  Sizes(all);
+  Sizes();
+  GrowingZeroed();
   Resizing();
-  if (all) Questions();
+  if (argc == 1) Questions();  // else what a heap without statistics has
   puts("ok");
   return 0;
 }

@@ -26,6 +26,15 @@ def test_checked(lab: Lab) -> None:
     assert result.ok().stdout == "ok\n"
 
 
+def test_stood_down(lab: Lab) -> None:
+    """Beside a sanitizer the blocks are its own, as large as was asked."""
+    lab.require_strata()
+    program = lab.build(PROGRAM, "-fsanitize=leak", name="jemalloc_calls_lsan")
+    options = "detect_leaks=0:allocator_may_return_null=1"
+    result = lab.run(program, "calls", env={"LSAN_OPTIONS": options})
+    assert (result.returncode, result.stdout) == (0, "ok\n"), result.explain()
+
+
 @pytest.mark.parametrize("heap", HEAPS)
 def test_every_heap(lab: Lab, heap: str) -> None:
     library = str(heap_library(lab, heap))

@@ -19,6 +19,13 @@
 #include "strata/strata.h"
 
 extern "C" {
+void* mallocx(size_t, int);
+void* rallocx(void*, size_t, int);
+size_t xallocx(void*, size_t, size_t, int);
+size_t sallocx(const void*, int);
+size_t nallocx(size_t, int);
+void dallocx(void*, int);
+void sdallocx(void*, size_t, int);
 int mallctl(const char*, void*, size_t*, void*, size_t);
 int mallctlnametomib(const char*, size_t*, size_t*);
 void malloc_stats_print(void (*)(void*, const char*), void*, const char*);
@@ -103,6 +110,13 @@ const Function kFunctions[] = {
     CALL("strndup", free(strndup("text", 2))),
     CALL("malloc_trim", malloc_trim(0)),
     CALL("mallinfo2", mallinfo2()),
+    CALL("mallocx", free(mallocx(300'000, 6))),
+    CALL("rallocx", free(rallocx(malloc(10), 300'000, 6))),
+    CALL("xallocx", void* p = malloc(10); xallocx(p, 20, 0, 0); free(p)),
+    CALL("sallocx", void* p = malloc(10); sallocx(p, 0); free(p)),
+    CALL("nallocx", nallocx(10, 0)),
+    CALL("dallocx", dallocx(Grown(), 0)),
+    CALL("sdallocx", sdallocx(Grown(), 100, 0)),
     CALL("mallctl", mallctl("arena.0.purge", nullptr, nullptr, nullptr, 0)),
     CALL("mallctlnametomib", size_t mib[2]; size_t n = 2;
          mallctlnametomib("stats.mapped", mib, &n)),

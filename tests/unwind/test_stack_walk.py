@@ -23,7 +23,7 @@ ARCHITECTURE = os.environ.get("STRATA_TARGET") or platform.machine()
 SOURCES = [
     *sorted((ROOT / "src/profile/unwind").glob("*.cpp")),
     *sorted((ROOT / "src/profile/unwind" / ARCHITECTURE).glob("*.cpp")),
-    *sorted((ROOT / "src/profile/unwind/glibc").glob("*.cpp")),
+    ROOT / "src/os/glibc/libc_symbol.cpp",
     ROOT / "src/os" / ARCHITECTURE / "switch_stack.cpp",
     *(
         ROOT / "src" / name

@@ -95,7 +95,6 @@ class Front {
   static void FreeSized(void* p, size_t) { Free(p); }
   static void FreeSizedAligned(void* p, size_t, size_t) { Free(p); }
   static void FreeResized(void* p, size_t) { Free(p); }
-  static size_t RealSize(size_t size, size_t) { return size <= layers::kMaxRequest ? size : 0; }
   static size_t UsableSize(void* p) { return p == nullptr ? 0 : heap().size_of(p); }
 
   STRATA_ALWAYS_INLINE static void* Reallocate(void* p, size_t size) {
