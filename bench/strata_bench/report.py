@@ -226,7 +226,7 @@ class Report:
         return "## Peak RSS\n\nMiB.\n\n" + grid.replace("**", "") + self._peak_means(cases)
 
     def _peak_means(self, cases: list[Case]) -> str:
-        means = []
+        means: list[str] = []
         for name in self._names(cases):
             ratios = [
                 own / theirs
