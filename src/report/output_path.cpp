@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/errno_keeper.h"
+#include "os/clock.h"
 #include "profile/text_sink.h"
 #include "strata/raw_io.h"
 
@@ -103,12 +105,19 @@ OutputFile::OutputFile(const char* path, mode_t mode) {
   }
 }
 
+// What has the name is another's, for two containers on one volume have processes of one number. No
+// two try the same ones for long: the clock's last digits are theirs alone.
 int OutputFile::OpenNew(mode_t mode) {
-  TextSink name(temporary_, sizeof(temporary_));
-  name.Text(path_).Char('.').Number(static_cast<uint64_t>(getpid())).Text(".tmp").Finish();
-  unlink(temporary_);  // left by a process of the same number that died
-  fd_ = raw::Open(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-  return fd_ < 0 ? errno : 0;
+  constexpr int kTries = 16;
+  for (int i = 0; i < kTries; ++i) {
+    TextSink name(temporary_, sizeof(temporary_));
+    name.Text(path_).Char('.').Number(static_cast<uint64_t>(getpid()));
+    name.Char('.').Number(ReadClock(CLOCK_MONOTONIC) % 1'000'000).Text(".tmp").Finish();
+    fd_ = raw::Open(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd_ >= 0) return 0;
+    if (errno != EEXIST) break;
+  }
+  return errno;
 }
 
 // A pipe that nobody reads is an error at once, a full one after WriteAll's patience.

@@ -28,9 +28,9 @@ int KeptDescriptor(int fd);
 bool MayStandBeside(const char* path);
 
 // A regular file is replaced whole or not at all: a reader never sees half of it, and processes
-// that write to the same path do not meet in one temporary. Two threads of a process must not write
-// to the same path at a time. What is no regular file is never replaced: it is written into, and
-// where it takes nothing, that is an error.
+// that write to the same path do not meet in one temporary. What is no regular file is never
+// replaced: it is written into, so two threads of a process must not do so at a time, and where it
+// takes nothing, that is an error.
 class OutputFile {
  public:
   OutputFile(const char* path, mode_t mode);
@@ -52,7 +52,7 @@ class OutputFile {
   int fd_ = -1;
   int open_error_ = 0;
   char path_[kPathBytes];
-  char temporary_[kPathBytes + 32];
+  char temporary_[kPathBytes + 64];
 };
 
 }  // namespace strata

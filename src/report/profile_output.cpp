@@ -11,9 +11,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <new>
 
 #include "base/errno_keeper.h"
 #include "base/error_text.h"
+#include "base/lock.h"
 #include "base/message.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
@@ -27,6 +29,8 @@
 
 namespace strata {
 namespace {
+
+constinit Lock g_file_lock{LockRank::kControl};
 
 std::atomic<uint32_t> g_asked{0};    // signals that came
 std::atomic<uint32_t> g_written{0};  // of them, those that were seen to
@@ -60,6 +64,8 @@ void WriteProfileFile(uint32_t number) {
   name.Text(path);
   if (number != 0 && MayStandBeside(path)) name.Char('.').Number(number);
   name.Finish();
+  // The exit and the background thread may both come here.
+  LockHolder hold(g_file_lock);
   OutputFile file(numbered, 0600);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteProfile(o.profile_kind, file.fd()));
   if (error != 0) Complain(numbered, error);
@@ -101,7 +107,11 @@ void InstallProfileSignal() {
   sigaction(o.profile_signal, &ours, nullptr);
 }
 
-void ForgetProfileThreadInChild() { g_thread.store(0, std::memory_order_relaxed); }
+// The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
+void ForgetProfileWriterInChild() {
+  ::new (&g_file_lock) Lock(LockRank::kControl);
+  g_thread.store(0, std::memory_order_relaxed);
+}
 
 void ProfileSignal::Open(bool own_table) {
   if (TheRuntime().options.profile_signal == 0) return;

@@ -17,7 +17,7 @@ void RewriteProfile();  // the same file before, from the background thread
 // Sets the handler, unless the signal has one or is ignored already. A program that sets its own
 // later replaces ours, and the signal is its own again.
 void InstallProfileSignal();
-void ForgetProfileThreadInChild();
+void ForgetProfileWriterInChild();
 
 // The background thread's side. It never lets the signal be delivered to itself, so no handler of
 // the program can run in it; it reads what the handler sent to it from a descriptor instead.

@@ -18,7 +18,7 @@ void WriteReportsAtExit() {
 
 void ForgetReportsInChild() {
   ForgetStatsWriterInChild();
-  ForgetProfileThreadInChild();
+  ForgetProfileWriterInChild();
 }
 
 }  // namespace strata

@@ -188,6 +188,17 @@ def test_temporary_of_another_process_is_left_alone(lab: Lab, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "p.tmp"]
 
 
+def test_temporary_of_a_process_of_the_same_number_is_left_alone(lab: Lab, tmp_path: Path) -> None:
+    """In another container, on the same volume: both are process 1."""
+    lab.require_strata()
+    script = f'echo theirs > {tmp_path}/p.$$.tmp; exec "$0" hold_and_end'
+    env = {**SAMPLE, "STRATA_PROFILE": f"heap:{tmp_path}/p"}
+    lab.run("/bin/sh", "-c", script, lab.build(PROGRAM), env=env).silent()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 2 and names[0] == "p"
+    assert (tmp_path / names[1]).read_text() == "theirs\n"
+
+
 def test_path_that_cannot_be_written_is_one_line(lab: Lab) -> None:
     lab.require_strata()
     env = {**SAMPLE, "STRATA_PROFILE": "heap:/no/such/place"}
