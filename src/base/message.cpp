@@ -20,7 +20,28 @@ int ReopenStderr() {
   return raw::Open(kPath, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 }
 
+constinit struct stat g_stderr{};
+enum class Noted : uint8_t { kNo, kClosed, kOpen };
+constinit Noted g_noted = Noted::kNo;
+
+// A daemon that closes its streams gets their numbers for its files. What it opens as stderr on
+// purpose is a terminal, /dev/null, or a pipe to what writes its log.
+bool MayWarn() {
+  struct stat now;
+  if (g_noted == Noted::kNo) return true;
+  if (stat("/proc/self/fd/2", &now) != 0 && fstat(STDERR_FILENO, &now) != 0) return false;
+  return S_ISCHR(now.st_mode) || S_ISFIFO(now.st_mode) ||
+         (g_noted == Noted::kOpen && now.st_dev == g_stderr.st_dev &&
+          now.st_ino == g_stderr.st_ino);
+}
+
 }  // namespace
+
+void NoteStderr() {
+  const int saved = errno;
+  g_noted = fstat(STDERR_FILENO, &g_stderr) == 0 ? Noted::kOpen : Noted::kClosed;
+  errno = saved;
+}
 
 Message& Message::Text(const char* s) {
   while (*s != '\0' && used_ < kCapacity - 1) {
@@ -51,6 +72,12 @@ Message& Message::Hex(uintptr_t n) {
     n /= 16;
   } while (n != 0);
   return Text("0x").Text(&digits[at]);
+}
+
+void Message::Warn() {
+  const int saved = errno;
+  if (MayWarn()) Send();
+  errno = saved;
 }
 
 void Message::Send() {

@@ -109,7 +109,7 @@ class Duties {
           .Text(" (")
           .Text(ErrorText(why))
           .Text(")")
-          .Send();
+          .Warn();
     }
     return wake_ >= 0;
   }

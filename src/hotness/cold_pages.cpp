@@ -31,7 +31,7 @@ void ObjectCollector::Reclaim(const Window& w) {
   if (memory.free_swap(memory.context) == 0) {
     if (!said_no_swap_ && domain_.HeldIn(HotHeap::kCold).bytes != 0) {
       said_no_swap_ = true;
-      Message().Text("no swap space is free: cold pages of hot_ptr objects stay in memory").Send();
+      Message().Text("no swap space is free: cold pages of hot_ptr objects stay in memory").Warn();
     }
     AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
     return;
@@ -68,7 +68,7 @@ void ObjectCollector::ReclaimFromCgroup() {
         .Text(
             "the cgroup's memory cannot be reclaimed: cold pages of hot_ptr objects stay until "
             "memory is short")
-        .Send();
+        .Warn();
   }
 }
 
@@ -109,7 +109,7 @@ void ObjectCollector::LeaveToDamon() {
           .Text("DAMON cannot be used (")
           .Text(why)
           .Text("): cold pages of hot_ptr objects stay until memory is short")
-          .Send();
+          .Warn();
     }
   }
   if (damon_ == DamonUse::kRefused) AdviseCold(PageAdvice::kCold, ~uint64_t{0}, Once::kNo);
@@ -149,7 +149,7 @@ uint64_t ObjectCollector::AdviseCold(PageAdvice advice, uint64_t most_bytes, Onc
               .Text(
                   "the kernel refuses advice (madvise): cold pages of hot_ptr objects stay until "
                   "memory is short")
-              .Send();
+              .Warn();
         }
       } else if (advice == PageAdvice::kPageOut) {
         counts_.paged_out_bytes.fetch_add(bytes, std::memory_order_relaxed);

@@ -31,6 +31,7 @@ namespace strata {
 namespace {
 
 constinit Lock g_file_lock{LockRank::kControl};
+int g_said STRATA_GUARDED_BY(g_file_lock) = 0;  // the error that was last complained of
 
 std::atomic<uint32_t> g_asked{0};    // signals that came
 std::atomic<uint32_t> g_written{0};  // of them, those that were seen to
@@ -50,7 +51,7 @@ void Complain(const char* path, int error) {
       .Text(path)
       .Text(": ")
       .Text(error == ENOTSUP ? "sampling is off (STRATA_SAMPLE)" : ErrorText(error))
-      .Send();
+      .Warn();
 }
 
 // Replaced whole, as the statistics are. `number`: appended to the path unless 0.
@@ -68,7 +69,10 @@ void WriteProfileFile(uint32_t number) {
   LockHolder hold(g_file_lock);
   OutputFile file(numbered, 0600);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteProfile(o.profile_kind, file.fd()));
-  if (error != 0) Complain(numbered, error);
+  // At every interval the same is said once; who asks by a signal hears why there is nothing.
+  if (error == 0 || (number == 0 && error == g_said)) return;
+  if (number == 0) g_said = error;
+  Complain(numbered, error);
 }
 
 sigset_t TheSignal() {

@@ -24,6 +24,9 @@ namespace strata {
 namespace {
 
 constinit Lock g_file_lock{LockRank::kControl};
+// The errors that were last complained of. Under g_file_lock.
+int g_said_of_stats = 0;
+int g_said_of_prometheus = 0;
 
 enum class FileForm : uint8_t { kJson, kText, kPrometheus };
 
@@ -62,7 +65,7 @@ int WriteStatsTo(int fd, FileForm form) {
   return EOVERFLOW;
 }
 
-[[gnu::noinline]] void WriteStatsFile(const char* pattern, FileForm form) {
+[[gnu::noinline]] void WriteStatsFile(const char* pattern, FileForm form, int& said) {
   const ErrnoKeeper keep;
   char path[4096];  // room for the longest option that is all %p
   ExpandPath(pattern, path, sizeof(path));
@@ -70,8 +73,9 @@ int WriteStatsTo(int fd, FileForm form) {
   LockHolder hold(g_file_lock);
   OutputFile file(path, 0644);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteStatsTo(file.fd(), form));
-  if (error == 0) return;
-  Message().Text("can't write statistics to ").Text(path).Text(": ").Text(ErrorText(error)).Send();
+  if (error == 0 || error == said) return;
+  said = error;  // not again at every interval
+  Message().Text("can't write statistics to ").Text(path).Text(": ").Text(ErrorText(error)).Warn();
 }
 
 // Its tens of KiB of stack are no concern of a program that asked for no statistics and may exit
@@ -90,7 +94,9 @@ void PrepareOutput() {
   const Runtime& r = TheRuntime();
   if (strcmp(r.options.stats, "exit") == 0) KeepDescriptor(STDERR_FILENO);
   for (const char* path : {r.options.stats, r.options.prometheus, r.options.profile_path}) {
-    if (*path != '\0') KeepDescriptorOf(path);
+    if (*path == '\0') continue;
+    KeepDescriptorOf(path);
+    NoteStderr();
   }
   if (!r.options.verbose) return;
   char limits[256];
@@ -111,9 +117,10 @@ void WriteStatsFiles() {
   if (*o.stats != '\0' && strcmp(o.stats, "exit") != 0) {
     const size_t length = strlen(o.stats);
     const bool text = length > 4 && strcmp(o.stats + length - 4, ".txt") == 0;
-    WriteStatsFile(o.stats, text ? FileForm::kText : FileForm::kJson);
+    WriteStatsFile(o.stats, text ? FileForm::kText : FileForm::kJson, g_said_of_stats);
   }
-  if (*o.prometheus != '\0') WriteStatsFile(o.prometheus, FileForm::kPrometheus);
+  if (*o.prometheus != '\0')
+    WriteStatsFile(o.prometheus, FileForm::kPrometheus, g_said_of_prometheus);
 }
 
 // The thread that may have held the lock exists only in the parent; fork does not wait for a disk.

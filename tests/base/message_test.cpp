@@ -104,5 +104,35 @@ TEST(Message, WhatIsNotOpenForWritingIsNoStderr) {
   unlink(name);
 }
 
+// A daemon closed its streams, and its file got the number: no place for what may be left unsaid.
+TEST(Message, WarningsGoToStderrAsItWasOrToAStream) {
+  char names[2][32] = {"/tmp/strata-stderr-XXXXXX", "/tmp/strata-data-XXXXXX"};
+  const int files[2] = {mkstemp(names[0]), mkstemp(names[1])};
+  const auto bytes_of = [](int fd) {
+    struct stat now;
+    return fstat(fd, &now) == 0 ? now.st_size : -1;
+  };
+  const int saved = dup(STDERR_FILENO);
+  dup2(files[0], STDERR_FILENO);
+  NoteStderr();
+  errno = 7;
+  Message().Text("said").Warn();
+  EXPECT_EQ(errno, 7);
+  dup2(files[1], STDERR_FILENO);
+  Message().Text("not said").Warn();
+  EXPECT_EQ(errno, 7);
+  EXPECT_EQ(bytes_of(files[1]), 0);
+  Message().Text("fatal").Send();
+  EXPECT_EQ(bytes_of(files[1]), 14);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  EXPECT_EQ(bytes_of(files[0]), 13);
+  EXPECT_EQ(StderrOf([] { Message().Text("by a pipe").Warn(); }), "strata: by a pipe\n");
+  for (int i = 0; i < 2; ++i) {
+    close(files[i]);
+    unlink(names[i]);
+  }
+}
+
 }  // namespace
 }  // namespace strata

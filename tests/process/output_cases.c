@@ -82,3 +82,17 @@ CASE(profile_on_a_signal) {
   raise(SIGUSR2);
   usleep(500000);
 }
+
+// Its data file gets the number of stderr; the library's thread writes now and then.
+CASE(data_file_as_stderr) {
+  CHECK(case_argc == 3);
+  CHECK(close(2) == 0);
+  CHECK(open(case_argv[2], O_RDWR | O_CREAT, 0600) == 2);
+  for (int i = 0; i < 400; ++i) memset(malloc(60000), 1, 60000);
+  usleep(2300000);
+}
+
+CASE(works_a_while) {
+  for (int i = 0; i < 400; ++i) memset(malloc(60000), 1, 60000);
+  usleep(2300000);
+}

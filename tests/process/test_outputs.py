@@ -293,3 +293,16 @@ def test_a_trace_through_links(lab: Lab, program: Path, tmp_path: Path) -> None:
     assert trace_to(lab, program, tmp_path / "stdout", "small").ok().stdout.startswith("STB1")
     assert (tmp_path / "stdout").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["end", "file", "stdout"]
+
+
+@pytest.mark.parametrize("kind", ["stats", "profile"])
+def test_what_fails_at_every_interval_is_said_once(
+    lab: Lab, program: Path, tmp_path: Path, kind: str
+) -> None:
+    """And not in a data file of the program's that has the number of stderr."""
+    interval = {f"STRATA_{kind.upper()}_INTERVAL": "1"}
+    env = option(kind, "/no/such/place") | interval
+    assert "can't write" in said(lab.run(program, "works_a_while", env=env))
+    data = tmp_path / "data"
+    assert lab.run(program, "data_file_as_stderr", data, env=env).returncode == 0
+    assert data.read_text() == ""
