@@ -124,7 +124,7 @@ class PageHeapSource {
   struct Parts {
     Parts()
         : heap((kernel.Init(DefaultWindow(), HugePageAdvice::kWherePossible, arena), kernel), arena,
-               PageHeapOptions()) {}
+               PageHeapOptions{.ticks = false}) {}
     SystemKernel kernel;
     MetadataArena arena{MapMetadata};
     PageHeap<SystemKernel> heap;

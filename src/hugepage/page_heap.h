@@ -45,7 +45,10 @@ class PageHeap {
         hard_limit_(options.hard_limit_bytes),
         demand_({options.busy_short_ms, options.busy_long_ms, options.peak_ms, options.idle_ms}),
         runs_(hard_limit_, soft_limit_) {
-    if (!options.release || !options.ticks) tiers_.thin_use.End();
+    if (!options.release || !options.ticks) {
+      tiers_.rebuilds = false;
+      tiers_.thin_use.End();
+    }
   }
   PageHeap(const PageHeap&) = delete;
   PageHeap& operator=(const PageHeap&) = delete;
@@ -196,6 +199,7 @@ class PageHeap {
   // Tick is not called any more, so nothing is rebuilt: hugepages begin whole from now on.
   void NoteNoTicks() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
+    tiers_.rebuilds = false;
     tiers_.EndThinUse();
   }
 

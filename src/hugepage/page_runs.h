@@ -65,7 +65,7 @@ class PageRuns {
     return hard_limit_.Allows(t.Backed() + n);
   }
   static bool FramesAreCold(const Tiers& t) STRATA_REQUIRES(t.lock) {
-    return t.cold.likely(Seconds(t.CoarseNow()));
+    return t.rebuilds && t.cold.likely(Seconds(t.CoarseNow()));
   }
   HugeFiller::Broken BrokenFor(Tiers& t, Pages n) STRATA_REQUIRES(t.lock) {
     return MayBack(t, n) ? HugeFiller::Broken::kAllow : HugeFiller::Broken::kAvoid;

@@ -170,6 +170,8 @@ struct PageTiers {
 
   ColdFrames cold STRATA_GUARDED_BY(lock);
   ThinUse thin_use STRATA_GUARDED_BY(lock);
+  // Else what begins as single pages would stay so.
+  bool rebuilds STRATA_GUARDED_BY(lock) = true;
   Pages used STRATA_GUARDED_BY(lock);              // in runs handed out
   HugePages large STRATA_GUARDED_BY(lock);         // in state kLarge
   HugePages in_flight STRATA_GUARDED_BY(lock);     // in state kInFlight

@@ -111,6 +111,23 @@ TEST_F(FirstTouchTest, AfterASlowTouchTheNextBeginsAsSinglePages) {
   EXPECT_EQ(kernel.touches, 1u);
 }
 
+// Also where the frames are cold: nobody would rebuild it.
+TEST_F(FirstTouchTest, WithoutTicksEachBeginsWhole) {
+  kernel.populate_ns = 5'000'000;
+  Take(128);
+  large_heap.NoteNoTicks();
+  Take(128);
+  EXPECT_EQ(kernel.advice(HugePageOf(Take(128).first)), FakeKernel::Advice::kHuge);
+
+  FakeKernel other(HugePages(64));
+  other.populate_ns = 5'000'000;
+  test::TestArena memory;
+  PageHeap<FakeKernel> untended(other, memory.arena(), {.ticks = false, .small_heap = {}});
+  for (size_t i = 0; i < 8; ++i) untended.Take({Pages(128)});
+  for (HugePageId p; p < HugePageId(4); p += HugePages(1))
+    EXPECT_EQ(other.advice(p), FakeKernel::Advice::kHuge) << p.raw();
+}
+
 TEST_F(FirstTouchTest, WhereNotEvenTheTimeMayBeAskedForATouchSaysNothing) {
   kernel.may_not_ask_time = true;
   Take(128);
