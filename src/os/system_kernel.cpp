@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/errno_keeper.h"
 #include "base/keyed_random.h"
+#include "os/address_limit.h"
 #include "os/clock.h"
 #include "os/confinement.h"
 #include "os/move_conditions.h"
@@ -41,11 +42,6 @@ namespace {
 
 constexpr int kPidfdSelf = -10000;  // PIDFD_SELF_THREAD, Linux 6.14
 
-// Where the window and the side arrays may lie: far from where the kernel places programs,
-// stacks and mappings.
-constexpr uintptr_t kLowest = uintptr_t{16} << 40;
-constexpr uintptr_t kHighest = uintptr_t{80} << 40;
-
 struct Place {
   uintptr_t start = 0;
   size_t bytes = 0;
@@ -53,11 +49,11 @@ struct Place {
 };
 
 // Anywhere in steps of `align`, clear of the others.
-Place RandomPlace(KeyedRandom& random, size_t bytes, size_t align, const Place& other,
-                  const Place& third) {
+Place RandomPlace(KeyedRandom& random, uintptr_t limit, size_t bytes, size_t align,
+                  const Place& other, const Place& third) {
   for (;;) {
-    const size_t steps = (kHighest - kLowest - bytes) / align;
-    const Place place{kLowest + random.Next() % steps * align, bytes};
+    const size_t steps = (HighestOf(limit) - LowestOf(limit) - bytes) / align;
+    const Place place{LowestOf(limit) + random.Next() % steps * align, bytes};
     if (!place.Meets(other) && !place.Meets(third)) return place;
   }
 }
@@ -136,27 +132,28 @@ void RememberMetadata(uintptr_t start, size_t bytes) {
 }  // namespace
 
 void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& arena,
-                        const BytesAPage& side) {
+                        const BytesAPage& side, uintptr_t address_limit) {
   arena_ = &arena;
   const ErrnoKeeper keep;
   hugepages_ = advice == HugePageAdvice::kWherePossible &&
                KernelPageBytes() == kNativePageSize;  // else a hugepage is 32 or 512 MiB
-  window_ = window;
+  const HugePages most(MostOf(address_limit) >> kHugePageShift);
+  window_ = std::min(window, most);
   bytes_a_page_ = side;
   // Each by itself, so that the address of one tells nothing of the others'.
   KeyedRandom random = ProcessRandom();
   secret_ = random.Next();
   if (!AddressesAreRandom()) random = KeyedRandom(0, 0);
   sampling_seed_ = random.Next();
-  const Place heap = RandomPlace(random, BytesOf(window), kHugePageSize, {}, {});
+  const Place heap = RandomPlace(random, address_limit, BytesOf(window_), kHugePageSize, {}, {});
   base_ = heap.start;
   for (int tries = 0; tries < kTries; ++tries) {
     bool vacant = true;
     Place other;
     for (size_t i = 0; i < kSideArrays; ++i) {
       if (side[i] == 0) continue;
-      const size_t bytes = RoundUp(PagesOf(window).raw() * side[i], KernelPageBytes());
-      other = RandomPlace(random, bytes, KernelPageBytes(), heap, other);
+      const size_t bytes = RoundUp(PagesOf(window_).raw() * side[i], KernelPageBytes());
+      other = RandomPlace(random, address_limit, bytes, KernelPageBytes(), heap, other);
       side_[i] = other.start;
       vacant = vacant && IsVacant(other.start);
     }

@@ -15,6 +15,7 @@
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "base/units.h"
+#include "os/address_limit.h"
 #include "os/memory_watch.h"
 #include "os/page_bytes.h"
 #include "os/page_kernel.h"
@@ -33,8 +34,9 @@ class SystemKernel {
   using BytesAPage = std::array<size_t, kSideArrays>;
 
   // Picks the window; maps nothing. `arena`: where the records for what will be mapped come from.
+  // The window is smaller than asked for where there are few addresses.
   void Init(HugePages window, HugePageAdvice advice, MetadataArena& arena,
-            const BytesAPage& side = {});
+            const BytesAPage& side = {}, uintptr_t address_limit = AddressLimit());
 
   HugePages window() const { return window_; }
   HugePages past_gibibyte() const { return HugePages(base_ % (size_t{1} << 30) >> kHugePageShift); }

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -40,6 +41,31 @@ TEST_F(SystemKernelTest, InitMapsNothingAndAlignsTheBase) {
   EXPECT_EQ((kernel_.base() - BytesOf(kernel_.past_gibibyte())) % (size_t{1} << 30), 0u);
   EXPECT_EQ(kernel_.window(), HugePages(1 << 16));
   EXPECT_EQ(kernel_.mapped_end(), 0u);
+}
+
+// Of Linux on x86-64.
+TEST(SystemKernel, KnowsHowManyAddressesThereAre) { EXPECT_EQ(AddressLimit(), uintptr_t{1} << 47); }
+
+// Page tables of three levels: everything at 16 TiB and above fails there.
+TEST(SystemKernel, LiesWithinTheAddressesThatThereAre) {
+  for (const int bits : {36, 39, 42}) {
+    const uintptr_t limit = uintptr_t{1} << bits;
+    test::TestArena memory;
+    SystemKernel kernel;
+    kernel.Init(HugePages(1 << 19), HugePageAdvice::kWherePossible, memory.arena(), {4, 8}, limit);
+    EXPECT_EQ(BytesOf(kernel.window()), std::min(limit / 8, size_t{1} << 40));
+    EXPECT_GE(kernel.base(), limit / 8);
+    EXPECT_LE(kernel.base() + BytesOf(kernel.window()), limit / 8 * 5);
+    const size_t pages = PagesOf(kernel.window()).raw();
+    uintptr_t end = kernel.base();
+    for (size_t i = 0; i < SystemKernel::kSideArrays; ++i) {
+      const auto start = reinterpret_cast<uintptr_t>(kernel.side_array(i));
+      EXPECT_GE(start, limit / 8);
+      EXPECT_LE(start + pages * (i == 0 ? 4 : 8), limit / 8 * 5);
+      EXPECT_TRUE(start >= end + BytesOf(kernel.window()) ||
+                  start + pages * (i == 0 ? 4 : 8) <= end);
+    }
+  }
 }
 
 TEST_F(SystemKernelTest, MappedMemoryIsZeroAndWritable) {

@@ -21,6 +21,12 @@ def test_caches_are_of_threads(lab: Lab) -> None:
     assert result.stdout == "per-thread\n"
 
 
+def test_few_addresses(lab: Lab) -> None:
+    """A Raspberry Pi's kernel has 39 bits of them, where the heap's usual place is out of reach."""
+    env = {"QEMU_RESERVED_VA": "0x8000000000"}
+    lab.run(lab.build(TESTS / "edge/api_cases.c"), "realloc_moves_pages", env=env).silent()
+
+
 @pytest.mark.parametrize(
     ("source", "case"),
     [
