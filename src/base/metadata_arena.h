@@ -35,7 +35,8 @@ class MetadataArena {
     LockHolder hold(lock_);
     if (bytes + align > kChunk / 4) return AllocateApart(bytes, align);
     const bool heap = use == MetadataUse::kHeap;
-    const bool may = heap || bytes + align + Promised() <= end_ - next_ + spare_bytes_;
+    const bool may =
+        heap || bytes + align + Promised() + LostAtEnds() <= end_ - next_ + spare_bytes_;
     if ((!may || !Fits(bytes, align)) && !(may && UseSpare(bytes, align)) && !NewChunk(kChunk))
       return nullptr;
     const uintptr_t at = RoundUp(next_, align);
@@ -51,7 +52,7 @@ class MetadataArena {
   bool EnsureHeapTotal(size_t total) {
     LockHolder hold(lock_);
     if (total <= heap_total_) return true;
-    const size_t wanted = (total > heap_bytes_ ? total - heap_bytes_ : 0) + kLostAtEnds;
+    const size_t wanted = (total > heap_bytes_ ? total - heap_bytes_ : 0) + LostAtEnds();
     const size_t have = end_ - next_ + spare_bytes_;
     if (wanted > have && !NewChunk(RoundUp(wanted - have, kChunk))) return false;
     heap_total_ = total;
@@ -70,8 +71,7 @@ class MetadataArena {
 
  private:
   static constexpr size_t kChunk = 256 << 10;
-  static constexpr size_t kLostAtEnds = 4096;  // of pieces, where the next record doesn't fit
-  static constexpr size_t kLeastSpare = 256;   // less is not worth a touched page
+  static constexpr size_t kLeastSpare = 256;  // less is not worth a touched page
 
   // Heads a piece of memory that is not in use yet.
   struct Spare {
@@ -86,6 +86,8 @@ class MetadataArena {
   size_t Promised() const STRATA_REQUIRES(lock_) {
     return heap_total_ > heap_bytes_ ? heap_total_ - heap_bytes_ : 0;
   }
+  // At the end of each piece, a new one among them, the next of the heap's records may not fit.
+  size_t LostAtEnds() const STRATA_REQUIRES(lock_) { return (spares_ + 2) * kLeastSpare; }
   bool Fits(size_t bytes, size_t align) const STRATA_REQUIRES(lock_) {
     return next_ != 0 && RoundUp(next_, align) + bytes <= end_;
   }
@@ -110,6 +112,7 @@ class MetadataArena {
       const size_t all = s->bytes;
       *link = s->next;
       spare_bytes_ -= all;
+      --spares_;
       *s = {};  // as fresh memory is
       KeepRest();
       next_ = reinterpret_cast<uintptr_t>(s);
@@ -124,6 +127,7 @@ class MetadataArena {
     if (next_ == 0 || at + kLeastSpare > end_) return;
     spare_ = ::new (reinterpret_cast<void*>(at)) Spare{spare_, end_ - at};
     spare_bytes_ += end_ - at;
+    ++spares_;
   }
 
   // Large records get a mapping of their own; the current chunk stays in use.
@@ -142,6 +146,7 @@ class MetadataArena {
   uintptr_t end_ STRATA_GUARDED_BY(lock_) = 0;
   Spare* spare_ STRATA_GUARDED_BY(lock_) = nullptr;
   size_t spare_bytes_ STRATA_GUARDED_BY(lock_) = 0;
+  size_t spares_ STRATA_GUARDED_BY(lock_) = 0;
   size_t heap_total_ STRATA_GUARDED_BY(lock_) = 0;  // as last ensured
   size_t heap_bytes_ STRATA_GUARDED_BY(lock_) = 0;  // of the heap's records so far
   // Written under lock_, read without it.

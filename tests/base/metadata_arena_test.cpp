@@ -103,6 +103,20 @@ TEST(MetadataArena, EnsuredRecordsNeedNothingMoreFromTheKernel) {
   EXPECT_TRUE(arena.EnsureHeapTotal(kTotal * 2));
 }
 
+// Each growth is a piece, with an end for which the next record is too long.
+TEST(MetadataArena, APromiseHoldsOverManyPieces) {
+  TestArena memory;
+  MetadataArena& arena = memory.arena();
+  size_t total = 0;
+  const auto grow = [&](size_t by) { return arena.EnsureHeapTotal(total += by); };
+  for (const size_t first : {252 << 10, 256 << 10}) {  // so that nothing is to spare by chance
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(grow(i == 0 ? first : 256 << 10));
+  }
+  memory.fail = true;
+  for (size_t made = 0; made + 230 <= total; made += 230)
+    ASSERT_NE(arena.Allocate(230, 2, MetadataUse::kHeap), nullptr) << total - made;
+}
+
 TEST(MetadataArena, WhatTheHeapIsPromisedServesNobodyElse) {
   TestArena memory;
   MetadataArena& arena = memory.arena();
