@@ -367,7 +367,7 @@ class LargeBlocks {
     s.filler.regular += filler.hugepages();
     s.filler.sparse += filler.hugepages();
     s.cache.hugepages += pages.spare();
-    s.used -= free;
+    s.used -= std::min(s.used, free);  // what was lent since the heap was asked is not in it
     s.free_backed += free;
   }
 
