@@ -60,26 +60,27 @@ bool FenceRseq() {
   return MayFenceRseq() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) == 0;
 }
 
-size_t PossibleCpus() {
+size_t PossibleCpus(const char* list) {
   // "0-127" or "0,2-5": the last number is the highest id. Read without stdio, which allocates.
   const int saved = errno;
   size_t last = 0;
   bool found = false;
-  const int fd = raw::Open("/sys/devices/system/cpu/possible", O_RDONLY | O_CLOEXEC);
+  const int fd = raw::Open(list, O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
     char text[256];
-    const ssize_t n = raw::Read(fd, text, sizeof(text));
-    raw::Close(fd);
     size_t number = 0;
-    for (ssize_t i = 0; i < n; ++i) {
-      if (text[i] >= '0' && text[i] <= '9') {
-        number = number * 10 + static_cast<size_t>(text[i] - '0');
-        last = number;
-        found = true;
-      } else {
-        number = 0;
+    for (ssize_t n; (n = raw::Read(fd, text, sizeof(text))) > 0;) {
+      for (ssize_t i = 0; i < n; ++i) {
+        if (text[i] >= '0' && text[i] <= '9') {
+          number = number * 10 + static_cast<size_t>(text[i] - '0');
+          last = number;
+          found = true;
+        } else {
+          number = 0;
+        }
       }
     }
+    raw::Close(fd);
   }
   if (!found) {
     // An id beyond what we tell would lie outside the slabs, and sysconf may count fewer than there

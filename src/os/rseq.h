@@ -51,6 +51,6 @@ bool FenceRseq();
 bool MayFenceRseq();
 
 // The number of vCPU ids that can occur.
-size_t PossibleCpus();
+size_t PossibleCpus(const char* list = "/sys/devices/system/cpu/possible");
 
 }  // namespace strata

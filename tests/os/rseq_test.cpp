@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <thread>
@@ -18,6 +20,16 @@ TEST(Rseq, PossibleCpusCoverTheConfiguredOnes) {
   EXPECT_LE(possible, 8192u);
   const int here = sched_getcpu();
   EXPECT_LT(static_cast<size_t>(here), possible);
+}
+
+TEST(Rseq, AListOfCpusMayBeOfAnyLength) {
+  char name[] = "/tmp/strata-possible-XXXXXX";
+  const int fd = mkstemp(name);
+  ASSERT_GE(fd, 0);
+  for (int cpu = 0; cpu <= 2000; cpu += 2) dprintf(fd, cpu == 0 ? "%d" : ",%d", cpu);
+  close(fd);
+  EXPECT_EQ(PossibleCpus(name), 2001u);
+  unlink(name);
 }
 
 TEST(Rseq, IndexesStayBelowPossibleCpus) {
