@@ -34,7 +34,7 @@ class PageMover {
     for (HugePageId p = target; p < target + moved; p += HugePages(1)) Mark(t.map[p]);
     t.large -= moved;
     t.cache.NoteGone(moved, t.CoarseNow());
-    t.allocator.Give({source.first, moved});
+    GiveMapped(t, {source.first, moved});
     return PagesOf(moved);
   }
 
@@ -56,6 +56,19 @@ class PageMover {
       if (!end.moved && ++marked > most_marked_) break;
     }
     return n;
+  }
+
+  // What is lost is in no tier from now on.
+  static void GiveMapped(Tiers& t, HugeRange left) STRATA_REQUIRES(t.lock) {
+    if (STRATA_LIKELY(!t.kernel.IsLost(left))) return t.allocator.Give(left);
+    for (HugePageId p = left.first; p < left.end(); p += HugePages(1)) {
+      const HugeRange one{p, HugePages(1)};
+      if (t.kernel.IsLost(one)) {
+        t.map.SetState(one, HugePageState::kUnmapped);
+      } else {
+        t.allocator.Give(one);
+      }
+    }
   }
 
   void Mark(HugePageRecord& r) {

@@ -119,6 +119,8 @@ struct PageTiers {
     in_flight -= r.length;
     if (memory == Memory::kGone) {
       allocator.Give(r);
+    } else if (STRATA_UNLIKELY(kernel.IsLost(r))) {
+      map.SetState(r, HugePageState::kUnmapped);  // for good, in no tier
     } else {
       cache.PutBack(r, CoarseNow());
     }

@@ -1,12 +1,17 @@
-// The highest address, by where the first stack lies. See address_limit.h.
+// The highest address, by where the first stack lies, and the size of the window. See
+// address_limit.h.
 #include "os/address_limit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include <cstddef>
+
 #include "base/errno_keeper.h"
 #include "base/units.h"
+#include "strata/raw_io.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -24,6 +29,21 @@ bool CanMapAt(uintptr_t at) {
   return got == wanted;
 }
 
+// By the first line of /proc/meminfo, "MemTotal:   24683900 kB", which a filter lets the loader's
+// calls read; 0 if it can't be known.
+size_t PhysicalMemory() {
+  const int fd = raw::Open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[64];
+  const ssize_t n = raw::Read(fd, text, sizeof(text) - 1);
+  raw::Close(fd);
+  size_t kib = 0;
+  for (ssize_t i = 0; i < n && text[i] != 'k'; ++i) {
+    if (text[i] >= '0' && text[i] <= '9') kib = kib * 10 + static_cast<size_t>(text[i] - '0');
+  }
+  return kib << 10;
+}
+
 }  // namespace
 
 // An emulator's guest may have its stack anywhere, so a low one is no proof; where it lies high,
@@ -36,6 +56,15 @@ uintptr_t AddressLimit() {
   uintptr_t limit = kUsualLimit;
   while (limit / 2 > on_stack) limit /= 2;
   return limit;
+}
+
+HugePages DefaultWindow() {
+  size_t bytes = size_t{1} << 40;
+  if (const size_t memory = PhysicalMemory(); memory != 0) {
+    if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
+  }
+  constexpr size_t kMost = size_t{16} << 40;
+  return HugePages((bytes < kMost ? bytes : kMost) >> kHugePageShift);
 }
 
 }  // namespace strata

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/units.h"
+
 namespace strata {
 
 // Where a program's addresses end, a power of two: 2^47, or less where the kernel's page tables
@@ -15,5 +17,8 @@ uintptr_t AddressLimit();
 constexpr uintptr_t LowestOf(uintptr_t limit) { return limit / 8; }
 constexpr uintptr_t HighestOf(uintptr_t limit) { return limit / 8 * 5; }
 constexpr uintptr_t MostOf(uintptr_t limit) { return limit / 8; }  // the largest window
+
+// For a heap: 1 TiB, or four times the memory.
+HugePages DefaultWindow();
 
 }  // namespace strata

@@ -136,6 +136,8 @@ class FakeKernel {
     return moved;
   }
 
+  bool IsLost(HugeRange r) const { return r.first < lost.end() && lost.first < r.end(); }
+
   bool CanCollapse() const { return can_collapse; }
   bool Resident(HugePageId h, unsigned char* one_byte_a_native_page) {
     if (on_resident) on_resident();
@@ -205,6 +207,7 @@ class FakeKernel {
   bool can_collapse = true;
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
+  HugeRange lost;
   HugePages past;
   HugePages map_limit{~size_t{0} >> 1};
   HugePages most_moved{~size_t{0} >> 1};                  // by one call

@@ -52,6 +52,9 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Moves what lies in a range to other hugepages, by page tables; whatever they held is lost. Says
   // how many it moved, from the first on; those read as zero afterwards.
   { k.Move(huge, page) } -> std::same_as<HugePages>;
+  // Whether some of a range is not mapped any more: a call that gave back or moved took it out, and
+  // the kernel refused to map it again. It may be nobody's memory from then on.
+  { k.IsLost(huge) } -> std::same_as<bool>;
   { k.CanCollapse() } -> std::same_as<bool>;  // whether it knows such a call
   // Which native pages of a hugepage have memory behind them now: bit 0 of a byte for each. Not
   // those swapped out. False: not known, as the kernel may not be asked.

@@ -81,14 +81,15 @@ bool Advise(void* p, size_t bytes, int advice) {
   return MayAdvise() && madvise(p, bytes, advice) == 0;
 }
 
-// In a sandbox of the program's own making only mmap is sure to be allowed. A new mapping in the
-// place of the old one costs a VMA, so only whole hugepages go back.
-bool GiveBack(void* p, size_t bytes) {
-  if (MayAdvise()) return madvise(p, bytes, MADV_DONTNEED) == 0;
-  if (((reinterpret_cast<uintptr_t>(p) | bytes) & (kHugePageSize - 1)) != 0) return false;
-  return mmap(p, bytes, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == p;
+// Where a call failed after it had unmapped the range: whoever took the memory may let go of it
+// soon. kNoMemory: the range is a hole.
+MapResult MapAgain(uintptr_t at, size_t bytes) {
+  constexpr int kAgain = 100;
+  MapResult result = MapAt(at, bytes);
+  for (int i = 0; i < kAgain && result == MapResult::kNoMemory; ++i) result = MapAt(at, bytes);
+  return result;
 }
+
 // Whether nothing is mapped at a page. Under a filter nobody is asked: a piece of the heap never
 // replaces somebody else's mapping, and is put elsewhere.
 bool IsVacant(uintptr_t at) {
@@ -162,34 +163,6 @@ void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& 
   }
 }
 
-namespace {
-
-// By the first line of /proc/meminfo, "MemTotal:   24683900 kB", which a filter lets the loader's
-// calls read; 0 if it can't be known.
-size_t PhysicalMemory() {
-  const int fd = raw::Open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  char text[64];
-  const ssize_t n = raw::Read(fd, text, sizeof(text) - 1);
-  raw::Close(fd);
-  size_t kib = 0;
-  for (ssize_t i = 0; i < n && text[i] != 'k'; ++i) {
-    if (text[i] >= '0' && text[i] <= '9') kib = kib * 10 + static_cast<size_t>(text[i] - '0');
-  }
-  return kib << 10;
-}
-
-}  // namespace
-
-HugePages DefaultWindow() {
-  size_t bytes = size_t{1} << 40;
-  if (const size_t memory = PhysicalMemory(); memory != 0) {
-    if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);
-  }
-  constexpr size_t kMost = size_t{16} << 40;
-  return HugePages((bytes < kMost ? bytes : kMost) >> kHugePageShift);
-}
-
 // The side arrays are mapped up to the heap's new end, in whole pages of the kernel.
 bool SystemKernel::GrowSideArrays(size_t end) {
   const size_t old_end = mapped_end();
@@ -243,6 +216,38 @@ MapResult SystemKernel::Map(HugeRange range) {
   return MapResult::kMapped;
 }
 
+void SystemKernel::NoteLost(uintptr_t at, size_t bytes) {
+  LockHolder hold(map_lock_);
+  const size_t n = lost_n_.load(std::memory_order_relaxed);
+  STRATA_CHECK(n < kMostLost);
+  lost_[n] = {HugePageId((at - base_) >> kHugePageShift), HugePages(bytes >> kHugePageShift)};
+  lost_n_.store(n + 1, std::memory_order_relaxed);
+}
+
+bool SystemKernel::IsLost(HugeRange range) {
+  if (STRATA_LIKELY(lost_n_.load(std::memory_order_relaxed) == 0)) return false;
+  LockHolder hold(map_lock_);
+  for (const HugeRange& r : lost_) {
+    if (r.first < range.end() && range.first < r.end()) return true;
+  }
+  return false;
+}
+
+// In a sandbox of the program's own making only mmap is sure to be allowed. A new mapping in the
+// place of the old one costs a VMA, so only whole hugepages go back.
+bool SystemKernel::GiveBack(NativeRange range) {
+  const uintptr_t at = base_ + range.offset;
+  void* const p = reinterpret_cast<void*>(at);
+  if (MayAdvise()) return madvise(p, range.bytes, MADV_DONTNEED) == 0;
+  if (((at | range.bytes) & (kHugePageSize - 1)) != 0) return false;
+  if (mmap(p, range.bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == p)
+    return true;
+  const MapResult again = MapAgain(at, range.bytes);
+  if (again == MapResult::kNoMemory) NoteLost(at, range.bytes);
+  return again == MapResult::kMapped;
+}
+
 bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
   const ErrnoKeeper keep;
   bool all = true;
@@ -269,7 +274,7 @@ bool SystemKernel::Release(const NativeRange* ranges, size_t n) {
     }
     // One by one: an older kernel, or part of the batch was refused (giving back twice does no
     // harm).
-    all &= GiveBack(reinterpret_cast<void*>(base_ + ranges->offset), ranges->bytes);
+    all &= GiveBack(*ranges);
     ++ranges;
     --n;
   }
@@ -349,12 +354,23 @@ bool SystemKernel::MoveOne(uintptr_t from, uintptr_t to) {
   // Before Linux 5.7, and in gVisor: not asked again.
   if (errno == EINVAL || errno == ENOSYS) can_move_.store(false, std::memory_order_relaxed);
   // Most failures come after the kernel has unmapped the target.
-  const MapResult again = MapAt(to, kHugePageSize);
-  STRATA_CHECK(again == MapResult::kMapped ||
-               (again == MapResult::kOccupied && ResidentBytes(to, kHugePageSize) == 0));
-  if (again == MapResult::kMapped)
-    Advise(target, kHugePageSize, hugepages_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  return false;
+  const MapResult again = MapAgain(to, kHugePageSize);
+  STRATA_CHECK(again != MapResult::kOccupied || ResidentBytes(to, kHugePageSize) == 0);
+  if (again == MapResult::kMapped) AdviseAnew(to);
+  if (again != MapResult::kNoMemory) return false;
+  // To move all of it takes no more memory. Then the hole is where nobody's memory was.
+  STRATA_CHECK(mremap(reinterpret_cast<void*>(from), kHugePageSize, kHugePageSize,
+                      MREMAP_MAYMOVE | MREMAP_FIXED, target) == target);
+  if (MapAgain(from, kHugePageSize) == MapResult::kMapped) {
+    AdviseAnew(from);
+  } else {
+    NoteLost(from, kHugePageSize);
+  }
+  return true;
+}
+
+void SystemKernel::AdviseAnew(uintptr_t at) {
+  Advise(reinterpret_cast<void*>(at), kHugePageSize, hugepages_ ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }

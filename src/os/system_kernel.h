@@ -49,6 +49,7 @@ class SystemKernel {
   bool Populate(HugeRange range);
   uint64_t Touch(size_t native);
   HugePages Move(HugeRange from, HugePageId to);
+  bool IsLost(HugeRange range);
   bool CanCollapse();
   bool Resident(HugePageId page, unsigned char* one_byte_a_native_page);
   size_t page_bytes() const { return KernelPageBytes(); }
@@ -80,7 +81,10 @@ class SystemKernel {
   Lock& lock() { return map_lock_; }
 
  private:
+  bool GiveBack(NativeRange range);
   bool MoveOne(uintptr_t from, uintptr_t to);
+  void AdviseAnew(uintptr_t at);
+  void NoteLost(uintptr_t at, size_t bytes);
   bool Describe(size_t end) STRATA_EXCLUDES(map_lock_);  // all pages below `end`
   bool GrowSideArrays(size_t end) STRATA_REQUIRES(map_lock_);
 
@@ -96,13 +100,13 @@ class SystemKernel {
   std::atomic<bool> can_move_{true};     // likewise
   Lock map_lock_{LockRank::kMetadata};
   std::atomic<size_t> mapped_end_{0};  // written under map_lock_
+  static constexpr size_t kMostLost = 16;
+  std::array<HugeRange, kMostLost> lost_{};  // under map_lock_
+  std::atomic<size_t> lost_n_{0};
   MemoryWatch watch_;
 };
 
 static_assert(PageKernel<SystemKernel>);
-
-// For a heap: 1 TiB, or four times the memory.
-HugePages DefaultWindow();
 
 // Zeroed memory for metadata, or null. Keeps errno. What is mapped so is remembered, to be
 // measured.

@@ -4,6 +4,7 @@
 // of its own (hugepage/lent_pages.h), until it rests. Sits in span; everything here is thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -38,6 +38,7 @@ class WillingKernel {
   bool Populate(HugeRange) { return true; }
   uint64_t Touch(size_t) { return 0; }
   HugePages Move(HugeRange from, HugePageId) { return from.length; }
+  bool IsLost(HugeRange) { return false; }
   bool CanCollapse() { return true; }
   bool Resident(HugePageId, unsigned char* bytes) {
     std::fill_n(bytes, kNativePerHugePage, 1);

@@ -47,6 +47,17 @@ TEST_F(PageMoverTest, ContentsMoveAndTheHugePagesTheyLeaveAreFree) {
   EXPECT_FALSE(kernel.Present(from.first.raw() * kNativePerPage));
 }
 
+TEST_F(PageMoverTest, WhatTheKernelLostIsGivenToNobody) {
+  LockHolder hold(t.lock);
+  const PageRange from = AddLarge(3, 7), to = AddLarge(3, 9);
+  const HugePages free = t.allocator.free();
+  kernel.lost = {HugePageOf(from.first) + HugePages(1), HugePages(1)};
+  EXPECT_EQ(Move(from, to), from.length);
+  EXPECT_EQ(ReadAt(to, 1), 7u);
+  EXPECT_EQ(t.allocator.free(), free + HugePages(2));
+  EXPECT_EQ(t.map[kernel.lost.first].state, HugePageState::kUnmapped);
+}
+
 TEST_F(PageMoverTest, AnUnevenEndStays) {
   LockHolder hold(t.lock);
   const PageRange from = AddLarge(3, 7), to = AddLarge(5, 9);
