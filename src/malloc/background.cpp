@@ -123,7 +123,7 @@ bool IsWorthAThread(Runtime& r) {
 
 bool MayStartThread() {
   if (MainThreadLeft()) return false;
-  // Linked into the program the library does not see it confine itself, and has to ask.
+  // Linked into the program, or behind libc, the library does not see it confine itself, and asks.
   if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
       (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
        (!InheritedNoNewPrivs() && raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0)))

@@ -19,6 +19,7 @@
 #include "malloc/region_calls.h"
 #include "malloc/report_calls.h"
 #include "malloc/runtime.h"
+#include "malloc/watched_calls.h"
 #include "os/confinement.h"
 #include "os/file_list_lock.h"
 #include "os/side_stack.h"
@@ -166,6 +167,7 @@ __attribute__((constructor(101))) void OnLoad() {
   if (EnsureStarted() != RunState::kReady) return;
   ClaimProcess();
   PrepareLibraryThreads();
+  FindWhetherCallsPass();
   pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   PrepareReports();
   WatchMainThread();

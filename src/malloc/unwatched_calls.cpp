@@ -3,6 +3,7 @@
 
 namespace strata {
 
+__attribute__((weak)) void FindWhetherCallsPass() {}
 __attribute__((weak)) bool SeesWhatTheProgramGivesUp() { return false; }
 __attribute__((weak)) void PrepareWatchedCalls() {}
 

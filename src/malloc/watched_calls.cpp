@@ -31,7 +31,13 @@
 
 namespace strata {
 
-bool SeesWhatTheProgramGivesUp() { return true; }
+namespace {
+
+std::atomic<bool> g_calls_pass{false};
+
+}  // namespace
+
+bool SeesWhatTheProgramGivesUp() { return g_calls_pass.load(std::memory_order_relaxed); }
 
 namespace {
 
@@ -252,7 +258,29 @@ STRATA_CHANGE_IDS(setresgid, (gid_t real, gid_t effective, gid_t saved), noexcep
 STRATA_CHANGE_IDS(setgroups, (size_t n, const gid_t* groups), noexcept, n, groups)
 STRATA_CHANGE_IDS(initgroups, (const char* user, gid_t group), , user, group)
 
+// Ours, whoever comes first: the plain names mean the first.
+extern "C" {
+__attribute__((visibility("hidden"), alias("setuid"))) int strata_own_setuid(uid_t) noexcept;
+__attribute__((visibility("hidden"), alias("prctl"))) int strata_own_prctl(int, ...) noexcept;
+__attribute__((visibility("hidden"), alias("syscall"))) long strata_own_syscall(long, ...) noexcept;
+}
+
 namespace strata {
+namespace {
+
+template <class F>
+bool ComesFirst(const char* name, F* ours) {
+  return dlsym(RTLD_DEFAULT, name) == reinterpret_cast<void*>(ours);
+}
+
+}  // namespace
+
+void FindWhetherCallsPass() {
+  const bool pass = ComesFirst("setuid", strata_own_setuid) &&
+                    ComesFirst("prctl", strata_own_prctl) &&
+                    ComesFirst("syscall", strata_own_syscall);
+  g_calls_pass.store(pass, std::memory_order_relaxed);
+}
 
 void PrepareWatchedCalls() {
   Next(g_next_setuid, "setuid");

@@ -8,7 +8,11 @@
 
 namespace strata {
 
-// Whether the calls pass through here: in the shared library, not in the archive.
+// From the library's constructor.
+void FindWhetherCallsPass();
+
+// Whether the calls pass through here: in the shared library, unless libc comes before it, as in a
+// program that loads it by dlopen; not in the archive. False until the above has looked.
 bool SeesWhatTheProgramGivesUp();
 
 // Looks up libc's functions, before the background thread starts.

@@ -9,6 +9,7 @@ import pytest
 from blackbox import Lab, Result
 
 SOURCE = Path(__file__).resolve().parent / "guest_cases.c"
+BEHIND = SOURCE.with_name("behind_libc.c")
 TOOL = SOURCE.with_name("thread_tool.c")
 SILENT = [
     "small_process_has_no_thread",
@@ -59,6 +60,14 @@ def test_guest_of_root(lab: Lab, case: str) -> None:
     if os.getuid() != 0:
         pytest.skip("needs root")
     run(lab, case).silent()
+
+
+def test_identity_is_given_up_behind_libc(lab: Lab) -> None:
+    """As after dlopen: the library does not see what the program gives up."""
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    library = lab.require_strata()
+    lab.run(lab.build(BEHIND, "-ldl"), "identity_is_given_up", library, preload=False).silent()
 
 
 @pytest.mark.parametrize("case", ENDINGS)
