@@ -41,6 +41,7 @@ class Duties {
 
   void End() {
     BackgroundSelf::WakeBy(-1);
+    ForgetProfileThread();
     if (learns_) TheLearner().Rest();
     if (own_table_) raw::Call(SYS_close_range, 0, UINT32_MAX, 0);
   }

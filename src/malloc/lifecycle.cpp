@@ -22,6 +22,7 @@
 #include "malloc/watched_calls.h"
 #include "os/confinement.h"
 #include "os/file_list_lock.h"
+#include "os/rseq.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
@@ -67,7 +68,16 @@ bool g_interrupted = false;
 
 bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns(); }
 
+// The kernel keeps no sequences to the child of a vfork, nor to what that forks: libc's area says
+// the contrary.
+void ForgetVfork() {
+  if (!t_state.vforked) return;
+  ForgetRegistration(TheRuntime().rseq);
+  t_state.vforked = 0;
+}
+
 void RenewChild() {
+  ForgetVfork();
   ForgetReportsInChild();
   ForgetSideStacks();
   ForgetWaitersInChild();

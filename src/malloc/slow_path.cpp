@@ -8,9 +8,11 @@
 #include "malloc/blocks.h"
 #include "malloc/checked.h"
 #include "malloc/fast_path.h"
+#include "malloc/fork_handlers.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
 #include "malloc/limits.h"
+#include "malloc/own_process.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
 #include "malloc/price.h"
@@ -272,6 +274,7 @@ void* AllocateSlowOf(size_t size, SizeClass c) {
     NoteRequested(r, c, size);
   }
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
+  if (STRATA_UNLIKELY(ForkedUnseen())) RenewUnseenChild();
   TendBackground();
   RelieveMemoryIfNeeded();
   PayForGrowthIfDue();

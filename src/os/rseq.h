@@ -1,6 +1,7 @@
 // The rseq area that is registered for each thread: whether it is there, and where its fields lie.
 // The kernel lets a thread have one registration, so Strata shares glibc's and makes none; it
-// writes nothing of it but rseq_cs, as the ABI asks of all who share it. musl makes none: there
+// writes nothing of it but rseq_cs, as the ABI asks of all who share it, as long as it is
+// registered. musl makes none: there
 // each thread is registered with an area of ours. Sits in os.
 #pragma once
 
@@ -38,6 +39,13 @@ extern const bool kRegistersForRseq;
 inline bool ThreadHasRseq(const RseqInfo& info) {
   const char* area = static_cast<const char*>(__builtin_thread_pointer()) + info.area_offset;
   return *reinterpret_cast<const volatile int32_t*>(area + kRseqCpuIdOffset) >= 0;
+}
+
+// The calling thread's area is left from a process in which it was registered.
+inline void ForgetRegistration(const RseqInfo& info) {
+  if (info.index == RseqIndex::kNone) return;
+  char* area = static_cast<char*>(__builtin_thread_pointer()) + info.area_offset;
+  *reinterpret_cast<volatile int32_t*>(area + kRseqCpuIdOffset) = -1;
 }
 
 inline size_t CurrentVcpu(const RseqInfo& info) {

@@ -42,7 +42,8 @@ void OnProfileSignal(int number) {
   const ErrnoKeeper keep;
   g_asked.fetch_add(1, std::memory_order_relaxed);
   const pid_t thread = g_thread.load(std::memory_order_relaxed);
-  if (thread != 0) syscall(SYS_tgkill, getpid(), thread, number);
+  // Another may have its number by now, this one even: it must not wake itself for ever.
+  if (thread != 0 && thread != gettid()) syscall(SYS_tgkill, getpid(), thread, number);
 }
 
 void Complain(const char* path, int error) {
@@ -111,10 +112,12 @@ void InstallProfileSignal() {
   sigaction(o.profile_signal, &ours, nullptr);
 }
 
+void ForgetProfileThread() { g_thread.store(0, std::memory_order_relaxed); }
+
 // The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
 void ForgetProfileWriterInChild() {
   ::new (&g_file_lock) Lock(LockRank::kControl);
-  g_thread.store(0, std::memory_order_relaxed);
+  ForgetProfileThread();
 }
 
 void ProfileSignal::Open(bool own_table) {

@@ -17,6 +17,8 @@ void RewriteProfile();  // the same file before, from the background thread
 // Sets the handler, unless the signal has one or is ignored already. A program that sets its own
 // later replaces ours, and the signal is its own again.
 void InstallProfileSignal();
+// Before the thread ends: its number may become another's.
+void ForgetProfileThread();
 void ForgetProfileWriterInChild();
 
 // The background thread's side. It never lets the signal be delivered to itself, so no handler of

@@ -328,6 +328,66 @@ CASE(identity_is_given_up_in_every_way) {
   for (int how = 0; how < 10; ++how) InAChild(GiveUp, how);
 }
 
+static int GetsAThread(int number) {
+  (void)number;
+  AwaitThread();
+  return 0;
+}
+
+// No fork handler runs there.
+CASE(a_child_that_nobody_sees_made_has_its_own) {
+  AwaitThread();
+  const pid_t child = _Fork();
+  CHECK(child >= 0);
+  if (child == 0) _exit(GetsAThread(0));
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+CASE(a_child_of_a_vfork_childs_has_its_own) {
+  const pid_t child = vfork();
+  if (child == 0) {
+    InAChild(GetsAThread, 0);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static volatile pid_t g_wanted;
+static volatile long g_steps;
+
+static void* CountSteps(void* arg) {
+  if (gettid() == g_wanted) {
+    for (;; usleep(1000)) ++g_steps;
+  }
+  return arg;
+}
+
+// STRATA_PROFILE_SIGNAL=12. The next thread may have the number that the library's had.
+CASE(a_thread_with_its_number_is_left_alone) {
+  const pid_t tid = AwaitThread();
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  g_wanted = tid;
+  g_mine = 1;
+  for (int i = 0; i < 100 && g_steps == 0; ++i) {
+    char text[16];
+    const int n = snprintf(text, sizeof text, "%d", tid - 1);
+    const int file = open("/proc/sys/kernel/ns_last_pid", O_WRONLY);
+    if (file < 0 || write(file, text, (size_t)n) != n) return;  // not ours to say
+    close(file);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, CountSteps, NULL) == 0);
+    usleep(20000);
+  }
+  CHECK(g_steps != 0);
+  CHECK(kill(getpid(), SIGUSR2) == 0);
+  usleep(100000);
+  const long before = g_steps;
+  usleep(200000);
+  CHECK(g_steps > before);
+}
+
 CASE(a_tools_pthread_create_is_not_called) {
   AwaitThread();
   g_mine = 1;

@@ -20,6 +20,8 @@ SILENT = [
     "thread_is_gone_before_new_privileges_are",
     "a_refused_filter_confines_nobody",
     "thread_follows_what_is_done_unseen",
+    "a_child_that_nobody_sees_made_has_its_own",
+    "a_child_of_a_vfork_childs_has_its_own",
     "a_tools_pthread_create_is_not_called",
     "memory_goes_back_by_the_programs_calls",
 ]
@@ -60,6 +62,15 @@ def test_guest_of_root(lab: Lab, case: str) -> None:
     if os.getuid() != 0:
         pytest.skip("needs root")
     run(lab, case).silent()
+
+
+def test_the_profile_signal_forgets_a_thread_that_is_gone(lab: Lab, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    lab.require_strata()
+    program = lab.build(SOURCE, "-ldl")
+    env = {"STRATA_PROFILE_SIGNAL": "12", "STRATA_PROFILE": f"heap:{tmp_path}/profile"}
+    lab.run(program, "a_thread_with_its_number_is_left_alone", env=env).silent()
 
 
 def test_identity_is_given_up_behind_libc(lab: Lab) -> None:
