@@ -6,12 +6,23 @@
 #include "strata/raw_io.h"
 
 namespace strata {
+
+constinit std::atomic<bool (*)()> g_writer_must_end{nullptr};
+
 namespace {
+
+bool MustEnd() {
+  bool (*must_end)() = g_writer_must_end.load(std::memory_order_relaxed);
+  return must_end != nullptr && must_end();
+}
 
 // Waits until a descriptor that does not block takes more.
 bool AwaitRoom(int fd) {
+  constexpr int kLookMs = 100;
   pollfd wait{fd, POLLOUT, 0};
-  const int ready = raw::Poll(&wait, 1, kPatienceMs);
+  int ready = 0;
+  for (int ms = 0; ready == 0 && ms < kPatienceMs && !MustEnd(); ms += kLookMs)
+    ready = raw::Poll(&wait, 1, kLookMs);
   if (ready == 0) errno = ETIMEDOUT;
   return ready > 0 || (ready < 0 && errno == EINTR);
 }

@@ -1,6 +1,7 @@
 // Writing to a descriptor to the end. Sits in base.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 namespace strata {
@@ -10,5 +11,8 @@ namespace strata {
 // reaches the program.
 bool WriteAll(int fd, const void* data, size_t size);
 inline constexpr int kPatienceMs = 10'000;
+
+// Whether the calling thread must not wait: it then fails at once. Null: nobody must end.
+extern std::atomic<bool (*)()> g_writer_must_end;
 
 }  // namespace strata

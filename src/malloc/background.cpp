@@ -121,25 +121,6 @@ bool IsWorthAThread(Runtime& r) {
   return r.heap.page_heap().used_lately() >= kWorthReleasing && LivesOn();
 }
 
-bool MayStartThread() {
-  if (MainThreadLeft()) return false;
-  // Linked into the program, or behind libc, the library does not see it confine itself, and asks.
-  if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
-      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
-       (!InheritedNoNewPrivs() && raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0)))
-    NoteOwnConfinement(Confinement::kNoNewPrivs);
-  switch (CurrentConfinement()) {
-    case Confinement::kNone:
-      return true;
-    case Confinement::kInherited:
-      return HasSurelyThreads();  // so the filter allows threads
-    case Confinement::kNoNewPrivs:
-    case Confinement::kOwnFilter:
-      break;
-  }
-  return false;
-}
-
 void StartThread() {
   // Set before: the thread may end, and set it again, before this goes on.
   g_looks.store(false, std::memory_order_relaxed);
@@ -181,6 +162,26 @@ bool SkipsThisCall() {
 
 }  // namespace
 
+bool MayStartThread(ThreadFor whom) {
+  if (MainThreadLeft()) return false;
+  // Linked into the program, or behind libc, the library does not see it confine itself, and asks.
+  if (MayCallAnything() && !SeesWhatTheProgramGivesUp() &&
+      (raw::Call(SYS_prctl, PR_GET_SECCOMP) != 0 ||
+       (!InheritedNoNewPrivs() && raw::Call(SYS_prctl, PR_GET_NO_NEW_PRIVS) != 0)))
+    NoteOwnConfinement(Confinement::kNoNewPrivs);
+  switch (CurrentConfinement()) {
+    case Confinement::kNone:
+      return true;
+    case Confinement::kInherited:
+      // If it has any the filter allows threads.
+      return whom == ThreadFor::kAsked || HasSurelyThreads();
+    case Confinement::kNoNewPrivs:
+    case Confinement::kOwnFilter:
+      break;
+  }
+  return false;
+}
+
 bool BackgroundTick() {
   Round();
   // So that samples find their stacks faster. The first time costs tens of milliseconds, which a
@@ -198,7 +199,7 @@ void LookAtBackground() {
   if (!IsWorthAThread(r)) return;
   FindInheritedConfinement();
   const bool skips = SkipsThisCall();
-  if (!skips && MayStartThread()) {
+  if (!skips && MayStartThread(ThreadFor::kGuest)) {
     // What libc allocates for the thread is not the program's: it is no sample.
     t_state.at_work = 1;
     OnSideStack(StartThread);

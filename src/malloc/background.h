@@ -51,6 +51,10 @@ bool BackgroundTick();
 void BackgroundEnded(uint64_t rest_ns);
 
 BackgroundStats ReadBackgroundStats();
+
+// For whom a thread would be: a program that knows of none, or one that asked for what takes one.
+enum class ThreadFor : bool { kGuest, kAsked };
+bool MayStartThread(ThreadFor whom);
 void BackgroundForgetInChild();
 
 }  // namespace strata

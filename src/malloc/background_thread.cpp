@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/errno_keeper.h"
+#include "base/write_all.h"
 #include "malloc/background.h"
 #include "malloc/background_duties.h"
 #include "malloc/fork_handlers.h"
@@ -35,9 +36,14 @@ namespace {
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kRestNs = kSecondNs;  // before another thread starts
 
-std::atomic<bool> g_runs{false};
-std::atomic<pid_t> g_tid{0};       // the last one's; 0: none is left in the kernel
-std::atomic<uint32_t> g_stop{0};   // 1: it is to end; a futex
+struct Life {
+  std::atomic<bool> runs{false};
+  std::atomic<pid_t> tid{0};         // the last one's; 0: none is left in the kernel
+  std::atomic<uint32_t> stop{0};     // 1: it is to end; a futex
+  std::atomic<void*> self{nullptr};  // by its thread pointer
+};
+constinit Life g_first, g_second;
+std::atomic<void (*)()> g_wake_second{nullptr};
 std::atomic<int> g_wake_pipe{-1};  // the number of its pipe's writing end in its own table
 std::atomic<uint32_t> g_away{0};   // how many want it to be away
 
@@ -59,11 +65,11 @@ std::atomic<uint32_t> g_away{0};   // how many want it to be away
 
 uint64_t BackgroundSelf::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
-bool BackgroundSelf::MustEnd() { return g_stop.load(std::memory_order_acquire) != 0; }
+bool BackgroundSelf::MustEnd() { return g_first.stop.load(std::memory_order_acquire) != 0; }
 
 void BackgroundSelf::Sleep(uint64_t ns) {
   const timespec wait = {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
-  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
+  raw::Call(SYS_futex, raw::Word(&g_first.stop), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
 }
 
 void BackgroundSelf::WakeBy(int pipe) { g_wake_pipe.store(pipe, std::memory_order_release); }
@@ -94,8 +100,15 @@ bool BackgroundSelf::Unchanged(const ProcessStatus& now) const {
 
 namespace {
 
+// Whether what this thread writes is waited for by one that wants it away.
+bool WriterMustEnd() {
+  return BackgroundSelf::MustEnd() &&
+         raw::Call(SYS_gettid) == g_first.tid.load(std::memory_order_relaxed);
+}
+
 void Run() {
-  g_tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
+  g_writer_must_end.store(WriterMustEnd, std::memory_order_relaxed);
+  g_first.tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
   const ProcessStatus status = ReadProcessStatus("/proc/self/status");
   // Without /proc it would not see the program change, nor end.
   if (status.readable) {
@@ -107,11 +120,11 @@ void Run() {
   }
   BackgroundEnded(status.readable ? kRestNs : UINT64_MAX / 2);
   // release: what the rounds wrote is seen by whoever does the next.
-  g_runs.store(false, std::memory_order_release);
+  g_first.runs.store(false, std::memory_order_release);
 }
 
-void Wake(pid_t tid) {
-  raw::Call(SYS_futex, raw::Word(&g_stop), FUTEX_WAKE_PRIVATE, 1);
+void WakeFirst(pid_t tid) {
+  raw::Call(SYS_futex, raw::Word(&g_first.stop), FUTEX_WAKE_PRIVATE, 1);
   const int pipe = g_wake_pipe.load(std::memory_order_acquire);
   if (pipe < 0) return;
   char path[64];
@@ -132,16 +145,16 @@ void Wake(pid_t tid) {
 bool StartBackgroundThread() {
   // acquire: what an earlier one did is over. The order of this and the look at g_away is the
   // other way round in BackgroundThreadAway: one of the two sees the other.
-  if (g_runs.exchange(true, std::memory_order_seq_cst)) return true;
-  g_stop.store(0, std::memory_order_seq_cst);
+  if (g_first.runs.exchange(true, std::memory_order_seq_cst)) return true;
+  g_first.stop.store(0, std::memory_order_seq_cst);
   if (g_away.load(std::memory_order_seq_cst) == 0 && StartLibraryThread(Run)) return true;
-  g_runs.store(false, std::memory_order_release);
+  g_first.runs.store(false, std::memory_order_release);
   return false;
 }
 
-bool BackgroundThreadIsAway() { return g_away.load(std::memory_order_relaxed) != 0; }
+bool BackgroundThreadIsAway() { return g_away.load(std::memory_order_seq_cst) != 0; }
 
-bool BackgroundThreadRuns() { return g_runs.load(std::memory_order_acquire); }
+bool BackgroundThreadRuns() { return g_first.runs.load(std::memory_order_acquire); }
 
 namespace {
 
@@ -150,44 +163,59 @@ bool IsInKernel(long self, pid_t tid) {
 }
 
 // A thread that ended by itself is on its way out of libc; its number may be another's by now.
-void AwaitLastOne(long self) {
+void AwaitLastOne(Life& life, long self) {
   constexpr timespec kNap{0, 50'000};
   constexpr int kMostNaps = 20;
-  const pid_t tid = g_tid.load(std::memory_order_acquire);
+  const pid_t tid = life.tid.load(std::memory_order_acquire);
   for (int i = 0; i < kMostNaps && IsInKernel(self, tid); ++i) raw::Nanosleep(&kNap, nullptr);
-  g_tid.store(0, std::memory_order_relaxed);
+  life.tid.store(0, std::memory_order_relaxed);
 }
 
-void EndAndAwait(long self) {
+void Wake(const Life& life, pid_t tid) {
+  if (&life == &g_first) return WakeFirst(tid);
+  if (void (*wake)() = g_wake_second.load(std::memory_order_acquire)) wake();
+}
+
+// What a signal handler interrupted may keep the thread from its end.
+bool IsPatient(Patience patience) { return patience == Patience::kLong && !HoldsHeapLock(); }
+
+bool EndAndAwait(Life& life, long self, Patience patience) {
   constexpr timespec kNap{0, 50'000};
-  constexpr uint64_t kMostNs = 2 * kSecondNs;
-  const uint64_t end = BackgroundSelf::NowNs() + kMostNs;
+  constexpr uint64_t kShortNs = 2 * kSecondNs, kLongNs = 60 * kSecondNs;
+  const uint64_t end = BackgroundSelf::NowNs() + (IsPatient(patience) ? kLongNs : kShortNs);
   for (uint32_t i = 0; BackgroundSelf::NowNs() < end; ++i) {
-    const pid_t tid = g_tid.load(std::memory_order_acquire);
-    g_stop.store(1, std::memory_order_seq_cst);
-    if (tid != 0 && i % 16 == 0) Wake(tid);
-    if (!g_runs.load(std::memory_order_acquire) && !IsInKernel(self, tid)) {
-      g_tid.store(0, std::memory_order_relaxed);
-      return;
+    const pid_t tid = life.tid.load(std::memory_order_acquire);
+    life.stop.store(1, std::memory_order_seq_cst);
+    if (tid != 0 && i % 16 == 0) Wake(life, tid);
+    if (!life.runs.load(std::memory_order_acquire) && !IsInKernel(self, tid)) {
+      life.tid.store(0, std::memory_order_relaxed);
+      return true;
     }
     raw::Nanosleep(&kNap, nullptr);
   }
+  return false;
+}
+
+// True: it is gone.
+bool End(Life& life, Patience patience) {
+  const bool runs = life.runs.load(std::memory_order_seq_cst);
+  if ((!runs && life.tid.load(std::memory_order_relaxed) == 0) || BorrowsMemory()) return true;
+  // What destroys an object runs on the second.
+  if (runs && life.self.load(std::memory_order_relaxed) == __builtin_thread_pointer()) return true;
+  const long self = raw::Call(SYS_getpid);
+  if (runs) return EndAndAwait(life, self, patience);
+  AwaitLastOne(life, self);
+  return true;
 }
 
 }  // namespace
 
-BackgroundThreadAway::BackgroundThreadAway() {
+BackgroundThreadAway::BackgroundThreadAway(Patience patience) {
   const ErrnoKeeper keep;
   if (ForkedUnseen()) RenewUnseenChild();
   g_away.fetch_add(1, std::memory_order_seq_cst);
-  const bool runs = g_runs.load(std::memory_order_seq_cst);
-  if ((!runs && g_tid.load(std::memory_order_relaxed) == 0) || BorrowsMemory()) return;
-  const long self = raw::Call(SYS_getpid);
-  if (runs) {
-    EndAndAwait(self);
-  } else {
-    AwaitLastOne(self);
-  }
+  const bool first = End(g_first, patience);
+  gone_ = End(g_second, patience) && first;
 }
 
 // Not below zero: a child that was forked meanwhile begins at zero.
@@ -200,9 +228,42 @@ BackgroundThreadAway::~BackgroundThreadAway() {
 void ForgetBackgroundThread() {
   ForgetLibraryThreads();
   g_away.store(0, std::memory_order_relaxed);
-  g_runs.store(false, std::memory_order_relaxed);
-  g_tid.store(0, std::memory_order_relaxed);
+  g_first.runs.store(false, std::memory_order_relaxed);
+  g_first.tid.store(0, std::memory_order_relaxed);
   g_wake_pipe.store(-1, std::memory_order_relaxed);
+}
+
+bool SecondThread::Start(void (*run)(), void (*wake)()) {
+  // The order is StartBackgroundThread's.
+  if (g_second.runs.exchange(true, std::memory_order_seq_cst)) return true;
+  g_second.stop.store(0, std::memory_order_seq_cst);
+  g_wake_second.store(wake, std::memory_order_release);
+  if (!BackgroundThreadIsAway() && StartLibraryThread(run)) return true;
+  g_second.runs.store(false, std::memory_order_release);
+  return false;
+}
+
+bool SecondThread::Runs() { return g_second.runs.load(std::memory_order_acquire); }
+
+void SecondThread::Begin() {
+  g_second.self.store(__builtin_thread_pointer(), std::memory_order_relaxed);
+  g_second.tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
+  // A destructor of the program's that runs here may change the identity.
+  if (MayCallAnything()) DropThreadPrivileges(KeepIds::kYes);
+}
+
+bool SecondThread::MustEnd() { return g_second.stop.load(std::memory_order_acquire) != 0; }
+
+void SecondThread::Ended() {
+  g_second.self.store(nullptr, std::memory_order_relaxed);
+  g_second.runs.store(false, std::memory_order_release);
+}
+
+void SecondThread::ForgetInChild(bool is_this) {
+  g_second.tid.store(0, std::memory_order_relaxed);
+  g_second.stop.store(0, std::memory_order_relaxed);
+  g_second.runs.store(is_this, std::memory_order_relaxed);
+  if (!is_this) g_second.self.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace strata

@@ -66,7 +66,7 @@ bool g_forks_alone = false;
 // It held some before.
 bool g_interrupted = false;
 
-bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns(); }
+bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns() && !SecondThread::Runs(); }
 
 // The kernel keeps no sequences to the child of a vfork, nor to what that forks: libc's area says
 // the contrary.
@@ -95,6 +95,12 @@ void RenewUnseenChild() {
   ForgetProcessNumber();
 }
 
+bool HoldsHeapLock() {
+  bool holds = false;
+  VisitLocks(TheRuntime(), [&holds](Lock& l) { holds |= l.HeldByThisThread(); });
+  return holds;
+}
+
 // A process of one thread has nobody who could be in the middle of something but itself, where a
 // signal handler forks: then both sides go on with it when the handler returns. It is spared the
 // writes to all locks, each of which costs both sides the copy of a page.
@@ -110,8 +116,7 @@ void BeforeFork() STRATA_NO_TSA {
   if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
-  bool holds = false;
-  VisitLocks(r, [&holds](Lock& l) { holds |= l.HeldByThisThread(); });
+  const bool holds = HoldsHeapLock();
   const auto wait = holds ? Lock::ForkWait::kAMoment : Lock::ForkWait::kAsLongAsItTakes;
   HoldWalkersBeforeFork();
   FileListLock::Acquire();

@@ -177,7 +177,7 @@ F Next(F& cached, const char* name) {
 }
 
 // libc's own, because it changes all threads of the process: it ends one of which a thread with
-// fewer privileges cannot follow.
+// fewer privileges cannot follow. Rather than that it fails.
 template <class F, class... Args>
 int ChangeIds(F& cached, const char* name, Args... args) {
   F next = Next(cached, name);
@@ -186,8 +186,10 @@ int ChangeIds(F& cached, const char* name, Args... args) {
     return -1;
   }
   if (!IsWatching()) return next(args...);
-  const BackgroundThreadAway away;
-  return next(args...);
+  const BackgroundThreadAway away(Patience::kLong);
+  if (away.gone()) return next(args...);
+  errno = EAGAIN;
+  return -1;
 }
 
 }  // namespace

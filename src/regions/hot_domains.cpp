@@ -10,8 +10,11 @@
 #include <new>
 
 #include "base/message.h"
-#include "malloc/library_thread.h"
+#include "malloc/background.h"
+#include "malloc/background_duties.h"
+#include "malloc/background_thread.h"
 #include "malloc/region_calls.h"
+#include "os/confinement.h"
 #include "os/system_kernel.h"
 #include "regions/hot_kernel.h"
 #include "regions/stale_use.h"
@@ -32,7 +35,6 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constinit Lock g_lock{LockRank::kControl};
 HotRecord* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
 std::atomic<uint32_t> g_change{0};  // a futex: a domain began or ended
-std::atomic<bool> g_thread_runs{false};
 
 // The domain that the thread is at: it stays while this names it. And which thread that is.
 HotRecord* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
@@ -58,37 +60,55 @@ void Changed() {
   raw::Call(SYS_futex, raw::Word(&g_change), FUTEX_WAKE_PRIVATE, INT32_MAX);
 }
 
-// Ends when no domain wants it.
-void RunThread() {
-  const HotMemory& memory = g_hot_domains.pool.memory();
-  for (;;) {
-    const uint32_t seen = g_change.load(std::memory_order_acquire);
-    g_lock.Acquire();
-    HotRecord* d = FirstDue();
-    if (d == nullptr) {
-      g_thread_runs.store(false, std::memory_order_release);
-      g_lock.Release();
-      return;
-    }
-    const uint64_t now = memory.now_ns(memory.context);
-    const uint64_t due = d->collector.due_ns();
-    if (due <= now) {
-      g_busy = d;
-      g_busy_thread = __builtin_thread_pointer();
-    }
+// True: it went on, or slept; false: no domain wants the thread.
+bool Step(const HotMemory& memory) {
+  const uint32_t seen = g_change.load(std::memory_order_acquire);
+  g_lock.Acquire();
+  HotRecord* d = FirstDue();
+  if (d == nullptr) {
+    SecondThread::Ended();
     g_lock.Release();
-    if (due > now) {
-      Wait(seen, due - now);
-      continue;
-    }
-    // Another thread may be at it: then it has set, or will set, when the next is due.
-    const bool done = d->collector.Round(RoundBounds::kBounded);
-    g_lock.Acquire();
-    g_busy = nullptr;
-    g_lock.Release();
-    Changed();
-    if (!done) memory.pause_ns(memory.context, kSecondNs / 100);
+    return false;
   }
+  const uint64_t now = memory.now_ns(memory.context);
+  const uint64_t due = d->collector.due_ns();
+  if (due <= now) {
+    g_busy = d;
+    g_busy_thread = __builtin_thread_pointer();
+  }
+  g_lock.Release();
+  if (due > now) {
+    // As often as the background thread it looks at the process.
+    if (!SecondThread::MustEnd()) Wait(seen, std::min(due - now, kSecondNs));
+    return true;
+  }
+  // Another thread may be at it: then it has set, or will set, when the next is due.
+  const bool done = d->collector.Round(RoundBounds::kBounded);
+  g_lock.Acquire();
+  g_busy = nullptr;
+  g_lock.Release();
+  Changed();
+  if (!done) memory.pause_ns(memory.context, kSecondNs / 100);
+  return true;
+}
+
+// Ends when no domain wants it, when somebody wants it away, or when the process is no longer what
+// it was: but for the first, the next operation starts another.
+void RunThread() {
+  SecondThread::Begin();
+  const HotMemory& memory = g_hot_domains.pool.memory();
+  const ProcessStatus status = ReadProcessStatus("/proc/self/status");
+  const BackgroundSelf self(status);
+  for (uint64_t next_look = 0; !SecondThread::MustEnd();) {
+    const uint64_t now = memory.now_ns(memory.context);
+    if (status.readable && now >= next_look) {
+      if (!self.MayGoOn()) break;
+      next_look = now + kSecondNs;
+    }
+    if (!Step(memory)) return;
+  }
+  SecondThread::Ended();
+  g_hot_thread_wanted.store(true, std::memory_order_relaxed);
 }
 
 // Objects move all the same.
@@ -230,9 +250,11 @@ std::optional<size_t> EndHotDomain(strata_hot_domain* handle, ObjectPlace* first
 
 void StartHotThread() {
   g_hot_thread_wanted.store(false, std::memory_order_relaxed);
-  if (g_thread_runs.exchange(true, std::memory_order_acq_rel)) return Changed();
+  if (SecondThread::Runs()) return Changed();
+  if (BackgroundThreadIsAway()) return g_hot_thread_wanted.store(true, std::memory_order_relaxed);
+  FindInheritedConfinement();
   // Without it nothing moves but by strata_hot_collect; the next domain tries again.
-  if (!StartLibraryThread(RunThread)) g_thread_runs.store(false, std::memory_order_release);
+  if (MayStartThread(ThreadFor::kAsked)) SecondThread::Start(RunThread, Changed);
 }
 
 // Without the lock, from a signal handler.
@@ -313,7 +335,7 @@ void RenewHotDomainsInChild() STRATA_NO_TSA {
     threaded |= d->threaded;
   }
   ForgetWatchInChild();
-  g_thread_runs.store(is_thread, std::memory_order_relaxed);
+  SecondThread::ForgetInChild(is_thread);
   g_hot_thread_wanted.store(threaded && !is_thread, std::memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 // What domains of moving objects ask of the process and the kernel. See hot_kernel.h.
 #include "regions/hot_kernel.h"
 
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -57,6 +58,7 @@ void Give(void*, void* at, size_t bytes) {
 }
 
 bool Advise(void*, void* at, size_t bytes, PageAdvice advice) {
+  if (!MayAdvise()) return false;
   if (advice == PageAdvice::kShut || advice == PageAdvice::kOpen) {
     const int rights = advice == PageAdvice::kOpen ? PROT_READ | PROT_WRITE : PROT_NONE;
     return raw::Call(SYS_mprotect, raw::Word(at), static_cast<long>(bytes), rights) == 0;
@@ -68,6 +70,7 @@ bool Advise(void*, void* at, size_t bytes, PageAdvice advice) {
 }
 
 size_t Resident(void*, void* at, size_t bytes) {
+  if (!MayAdvise()) return bytes;
   unsigned char seen[kNativePerHugePage / 4];
   constexpr size_t kStep = sizeof seen * kNativePageSize;
   size_t pages = 0;
@@ -88,6 +91,7 @@ int64_t Headroom(void*) {
 }
 
 uint64_t FreeSwap(void*) {
+  if (!MayOpenFiles()) return 0;
   struct sysinfo info{};
   if (raw::Call(SYS_sysinfo, raw::Word(&info)) != 0) return 0;
   return uint64_t{info.freeswap} * info.mem_unit;
@@ -104,9 +108,11 @@ bool ReclaimFromCgroup(void*, uint64_t bytes) {
 // the last, and all that any of them has asked for.
 constexpr Damon kDamon("/sys/kernel/mm/damon/admin");
 
+// By a futex that nobody wakes: any filter allows that.
 void PauseNs(void*, uint64_t ns) {
+  static constinit std::atomic<uint32_t> never{0};
   const timespec wait{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
-  raw::Call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, raw::Word(&wait));
+  raw::Call(SYS_futex, raw::Word(&never), FUTEX_WAIT_PRIVATE, 0, raw::Word(&wait));
 }
 
 struct Watched {
@@ -159,6 +165,7 @@ void Unwatch(void*) {
 
 // "some avg10=0.12 ..." in percent, two digits.
 uint32_t PressurePer10k(void*) {
+  if (!MayOpenFiles()) return 0;
   char text[64] = {};
   const ErrnoKeeper keep;
   const int fd = raw::Open("/proc/pressure/memory", O_RDONLY | O_CLOEXEC);

@@ -388,6 +388,36 @@ CASE(a_thread_with_its_number_is_left_alone) {
   CHECK(g_steps > before);
 }
 
+// Whose thread moves objects: not the one that has a name.
+static void MakeHotDomain(void) {
+  void* (*make)(void*) = (void* (*)(void*))dlsym(RTLD_DEFAULT, "strata_hot_domain_create");
+  CHECK(make != NULL && make(NULL) != NULL);
+  char text[16];
+  Status(getpid(), "Threads:", text, sizeof text);
+  CHECK(atoi(text) == 2);
+}
+
+static int LeaveBesideMoves(int number) {
+  (void)number;
+  MakeHotDomain();
+  return unshare(CLONE_NEWUSER) != 0;
+}
+
+CASE(namespaces_can_be_left_beside_moving_objects) { InAChild(LeaveBesideMoves, 0); }
+
+CASE(main_leaves_beside_moving_objects) {
+  MakeHotDomain();
+  usleep(50000);
+  pthread_exit(NULL);
+}
+
+// STRATA_STATS=a full pipe, STRATA_STATS_INTERVAL=1.
+CASE(identity_is_given_up_while_nobody_reads) {
+  AwaitThread();
+  usleep(1500000);
+  CHECK(seteuid(65534) == 0);
+}
+
 CASE(a_tools_pthread_create_is_not_called) {
   AwaitThread();
   g_mine = 1;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -16,6 +17,7 @@ SILENT = [
     "thread_has_no_privileges",
     "thread_holds_nothing_that_leads_anywhere",
     "namespaces_can_be_left",
+    "namespaces_can_be_left_beside_moving_objects",
     "another_namespace_can_be_entered",
     "thread_is_gone_before_new_privileges_are",
     "a_refused_filter_confines_nobody",
@@ -27,6 +29,7 @@ SILENT = [
 ]
 AS_ROOT = ["identity_is_changed_by_the_system_call", "identity_is_given_up_in_every_way"]
 ENDINGS = {
+    "main_leaves_beside_moving_objects": 0,
     "main_leaves_by_the_bare_call": 7,
     "main_is_killed_alone": -31,  # SIGSYS
     "main_leaves_by_pthread_exit_with_another_there": 7,
@@ -71,6 +74,24 @@ def test_the_profile_signal_forgets_a_thread_that_is_gone(lab: Lab, tmp_path: Pa
     program = lab.build(SOURCE, "-ldl")
     env = {"STRATA_PROFILE_SIGNAL": "12", "STRATA_PROFILE": f"heap:{tmp_path}/profile"}
     lab.run(program, "a_thread_with_its_number_is_left_alone", env=env).silent()
+
+
+def test_identity_is_given_up_while_nobody_reads_the_statistics(lab: Lab, tmp_path: Path) -> None:
+    """The library's thread is held up, and has nothing by which it could follow."""
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+    lab.require_strata()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(end, bytes(4096)):
+            pass
+    env = {"STRATA_STATS": str(pipe), "STRATA_STATS_INTERVAL": "1"}
+    program = lab.build(SOURCE, "-ldl")
+    result = lab.run(program, "identity_is_given_up_while_nobody_reads", env=env)
+    os.close(end)
+    assert result.returncode == 0, result.explain()
 
 
 def test_identity_is_given_up_behind_libc(lab: Lab) -> None:
