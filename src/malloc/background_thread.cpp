@@ -114,6 +114,7 @@ void Run() {
   if (status.readable) {
     if (MayCallAnything()) {
       raw::Call(SYS_prctl, PR_SET_NAME, raw::Word("strata"));
+      RunWhereProcessRuns();
       DropThreadPrivileges(SeesWhatTheProgramGivesUp() ? KeepIds::kNo : KeepIds::kYes);
     }
     DoBackgroundDuties(BackgroundSelf(status));
@@ -249,7 +250,9 @@ void SecondThread::Begin() {
   g_second.self.store(__builtin_thread_pointer(), std::memory_order_relaxed);
   g_second.tid.store(static_cast<pid_t>(raw::Call(SYS_gettid)), std::memory_order_release);
   // A destructor of the program's that runs here may change the identity.
-  if (MayCallAnything()) DropThreadPrivileges(KeepIds::kYes);
+  if (!MayCallAnything()) return;
+  RunWhereProcessRuns();
+  DropThreadPrivileges(KeepIds::kYes);
 }
 
 bool SecondThread::MustEnd() { return g_second.stop.load(std::memory_order_acquire) != 0; }

@@ -3,10 +3,12 @@
 
 #include <linux/capability.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "strata/raw_io.h"
@@ -29,6 +31,17 @@ void DropThreadPrivileges(KeepIds ids) {
     kept[1] = {};
   }
   raw::Call(SYS_capset, raw::Word(&header), raw::Word(kept));
+}
+
+// Whole words of as many CPUs as a kernel can have.
+void RunWhereProcessRuns() {
+  constexpr long kBytes = 8192 / 8;
+  uint64_t own[kBytes / 8] = {}, leaders[kBytes / 8] = {};
+  const long pid = raw::Call(SYS_getpid);
+  const long n = raw::Call(SYS_sched_getaffinity, pid, kBytes, raw::Word(leaders));
+  if (n <= 0 || raw::Call(SYS_sched_getaffinity, 0, kBytes, raw::Word(own)) != n) return;
+  if (memcmp(own, leaders, static_cast<size_t>(n)) != 0)
+    raw::Call(SYS_sched_setaffinity, 0, n, raw::Word(leaders));
 }
 
 }  // namespace strata

@@ -278,6 +278,29 @@ CASE(a_refused_filter_confines_nobody) {
   AwaitThread();
 }
 
+static void* GrowOnOneCpu(void* arg) {
+  const cpu_set_t* one = (const cpu_set_t*)arg;
+  CHECK(pthread_setaffinity_np(pthread_self(), sizeof *one, one) == 0);
+  AwaitThread();
+  return NULL;
+}
+
+CASE(thread_runs_where_the_main_thread_does) {
+  cpu_set_t all, one, its;
+  CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &all)) ++cpu;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  g_mine = 1;
+  pthread_t bound;
+  CHECK(pthread_create(&bound, NULL, GrowOnOneCpu, &one) == 0);
+  CHECK(pthread_join(bound, NULL) == 0);
+  usleep(100000);
+  CHECK(sched_getaffinity(FindThread(), sizeof its, &its) == 0);
+  CHECK(CPU_EQUAL(&its, &all));
+}
+
 // What no library can see is noticed within a round or two.
 CASE(thread_follows_what_is_done_unseen) {
   AwaitThread();

@@ -16,6 +16,7 @@ SILENT = [
     "small_process_has_no_thread",
     "thread_has_no_privileges",
     "thread_holds_nothing_that_leads_anywhere",
+    "thread_runs_where_the_main_thread_does",
     "namespaces_can_be_left",
     "namespaces_can_be_left_beside_moving_objects",
     "another_namespace_can_be_entered",
