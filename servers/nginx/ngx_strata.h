@@ -41,6 +41,11 @@ ngx_pool_cleanup_t* NgxStrataEarlierCleanup(ngx_pool_t* pool, size_t size); /* n
 ngx_int_t NgxStrataEarlierFree(ngx_pool_t* pool, void* p);
 void NgxStrataEarlierReset(ngx_pool_t* pool);
 void NgxStrataEarlierDestroy(ngx_pool_t* pool);
+/* Blocks of malloc's on the list of large blocks of any pool; the last, where there are no others.
+ */
+void* NgxStrataHang(ngx_pool_t* pool, size_t size);
+ngx_int_t NgxStrataUnhang(ngx_pool_t* pool, void* p);
+void NgxStrataUnhangAll(ngx_pool_t* pool);
 
 /* --- ngx_strata_redirect.c */
 typedef struct {

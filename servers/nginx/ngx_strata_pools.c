@@ -7,11 +7,15 @@
  * small; that spares nginx's one thread most of what a pool costs.
  *
  * A pool of less than a page is one of an idle connection, of which there may be very many. It has
- * the bytes that nginx gives it, next to its record, and makes its reap when they are used up.
+ * the bytes that nginx gives it, next to its record, and makes its reap when they are used up. Its
+ * first few large blocks, such as a buffer, are malloc's, as nginx's are: a reap has 8 KiB at
+ * least.
  *
  * Cleanups lie next to the record of a larger pool, where most requests' few fit, or in blocks of
  * their own: a reset empties the pool and keeps them, to be run at its end. nginx's own reset keeps
  * them, too, but in memory that it hands out again. */
+#include <malloc.h>
+
 #include "ngx_strata.h"
 
 typedef struct Registered Registered;
@@ -30,9 +34,16 @@ typedef struct {
   u_char* end;
   Registered* registered; /* cleanups in blocks of their own */
   ngx_flag_t small;
+  ngx_uint_t hung; /* how many blocks of malloc's it has, on base.large */
 } ReapPool;
 
-enum { kSmallPool = 4096, kCleanupBytes = 128, kMostSpares = 32, kSpareBytes = 16 << 10 };
+enum {
+  kSmallPool = 4096,
+  kCleanupBytes = 128,
+  kMostHung = 4,
+  kMostSpares = 32,
+  kSpareBytes = 16 << 10
+};
 
 static strata_reap* spares[kMostSpares];
 static ngx_uint_t spare_count;
@@ -56,8 +67,10 @@ static ReapPool* OnReap(ngx_pool_t* pool) { return pool->current == NULL ? (Reap
 size_t NgxStrataHeldBy(ngx_pool_t* pool) {
   const ReapPool* own = OnReap(pool);
   if (own == NULL) return 0;
-  const size_t near = (size_t)(own->end - (u_char*)(own + 1));
-  return own->reap == NULL ? near : near + strata_reap_held(own->reap);
+  size_t held = (size_t)(own->end - (u_char*)(own + 1));
+  for (ngx_pool_large_t* hung = pool->large; hung != NULL; hung = hung->next)
+    held += malloc_usable_size(hung);
+  return own->reap == NULL ? held : held + strata_reap_held(own->reap);
 }
 
 /* A pool that may have no reap: null with the failure logged. */
@@ -99,6 +112,7 @@ void NgxStrataDestroyPool(ngx_pool_t* pool) {
     next = r->next;
     ngx_free(r);
   }
+  NgxStrataUnhangAll(pool);
   GiveReap(own->reap);
   ngx_free(own);
 }
@@ -111,6 +125,8 @@ void NgxStrataResetPool(ngx_pool_t* pool) {
   }
   pool->chain = NULL;
   if (own->small) own->at = (u_char*)(own + 1);
+  NgxStrataUnhangAll(pool);
+  own->hung = 0;
   if (own->reap != NULL) strata_reap_clear(own->reap);
 }
 
@@ -127,12 +143,21 @@ static void* OrLog(void* p, ngx_pool_t* pool, size_t size) {
   return p;
 }
 
+static void* TakeEarlier(ngx_pool_t* pool, size_t size, size_t alignment) {
+  return OrLog(NgxStrataEarlierAllocate(pool, size, alignment), pool, size);
+}
+
 static void* TakeSlow(ngx_pool_t* pool, size_t size) {
   ReapPool* own = OnReap(pool);
-  if (own == NULL) return NgxStrataEarlierAllocate(pool, size, NGX_POOL_ALIGNMENT);
+  if (own == NULL) return TakeEarlier(pool, size, NGX_POOL_ALIGNMENT);
   if (own->reap == NULL) {
     void* p = TakeNear(own, size);
     if (p != NULL) return p;
+    if (own->small && own->hung < kMostHung && size > pool->max) {
+      p = NgxStrataHang(pool, size);
+      own->hung += p != NULL;
+      return p;
+    }
   }
   strata_reap* reap = ReapOf(own);
   return reap == NULL ? NULL : OrLog(strata_reap_malloc(reap, size), pool, size);
@@ -157,7 +182,7 @@ void* NgxStrataPcalloc(ngx_pool_t* pool, size_t size) {
 
 void* NgxStrataPmemalign(ngx_pool_t* pool, size_t size, size_t alignment) {
   ReapPool* own = OnReap(pool);
-  if (own == NULL) return NgxStrataEarlierAllocate(pool, size, alignment);
+  if (own == NULL) return TakeEarlier(pool, size, alignment);
   strata_reap* reap = ReapOf(own);
   return reap == NULL ? NULL : OrLog(strata_reap_memalign(reap, alignment, size), pool, size);
 }
@@ -167,6 +192,10 @@ void* NgxStrataPmemalign(ngx_pool_t* pool, size_t size, size_t alignment) {
 ngx_int_t NgxStrataPfree(ngx_pool_t* pool, void* p) {
   ReapPool* own = OnReap(pool);
   if (own == NULL) return NgxStrataEarlierFree(pool, p);
+  if (own->hung != 0 && NgxStrataUnhang(pool, p) == NGX_OK) {
+    own->hung--;
+    return NGX_OK;
+  }
   if (own->reap == NULL || strata_reap_size(own->reap, p) == 0) return NGX_DECLINED;
   strata_reap_free(own->reap, p);
   return NGX_OK;
