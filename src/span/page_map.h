@@ -62,12 +62,15 @@ class PageMap {
                        __ATOMIC_RELAXED);
   }
   // From the class to kDividedPage or back, by whoever owns the one block that lies on these pages.
-  // Of a large block only the first page is entered.
+  // Of a large block only the first page is entered. No object starts on any of them meanwhile, so
+  // that a free finds that out at the same place for all: which place it is would be mistaken for
+  // the other half of the time where the blocks of one page are freed between those of another.
   void ToggleDivided(PageRange range, SizeClass size_class) {
     const size_t n = size_class == SizeClass::kNone ? 1 : range.length.raw();
     const auto change = static_cast<uint16_t>(ClassBits(size_class) ^ ClassBits(kDividedPage));
     for (size_t i = 0; i < n; ++i) {
       uint16_t* bits = &entries_[range.first.raw() + i].class_bits;
+      entries_[range.first.raw() + i].start_key ^= kDividedKey;
       // Without the sampler's bit nobody else has business here.
       if (!IsSampledPage(EntryOf(range.first + Pages(i)))) {
         __atomic_store_n(bits, static_cast<uint16_t>(*bits ^ change), __ATOMIC_RELAXED);
@@ -102,6 +105,9 @@ class PageMap {
   }
 
  private:
+  // Of the start of no object, as those are at even addresses, and large enough for that to show.
+  static constexpr uint16_t kDividedKey = kPageFactor >> 16;
+  static_assert(kDividedKey >= kStartBound >> 16);
   static constexpr uint16_t kSampledBit = uint16_t{kSampledPage} << kClassBitsShift;
 
   uintptr_t AddressOf(PageId p) const { return base_ + (p.raw() << kPageShift); }

@@ -248,14 +248,22 @@ TEST(PageMap, ADivisionIsEnteredOnAllPagesAndTakenOffThem) {
   map.Attach(uintptr_t{1} << 40, entries.data(), spans.data());
   Span block;
   const PageRange range{PageId(1), Pages(3)};
-  const auto c = static_cast<SizeClass>(9);
+  const SizeClass c = ClassOfSize(4 * kPageSize);
   map.Set(range, &block, c);
   map.SetSampled(PageId(2));
+  const std::vector<PageEntry> before = entries;
   map.ToggleDivided(range, c);
-  for (size_t p = 1; p < 4; ++p) EXPECT_EQ(map.ClassOf(PageId(p)), kDividedPage) << p;
+  for (size_t p = 1; p < 4; ++p) {
+    EXPECT_EQ(map.ClassOf(PageId(p)), kDividedPage) << p;
+    // Without a class there is no factor.
+    EXPECT_GE(uint32_t{entries[p].start_key} << 16, kStartBound) << p;
+  }
   EXPECT_TRUE(IsSampledPage(map.EntryOf(PageId(2))));
   map.ToggleDivided(range, c);
-  for (size_t p = 1; p < 4; ++p) EXPECT_EQ(map.ClassOf(PageId(p)), c) << p;
+  for (size_t p = 1; p < 4; ++p) {
+    EXPECT_EQ(map.ClassOf(PageId(p)), c) << p;
+    EXPECT_EQ(entries[p].start_key, before[p].start_key) << p;
+  }
   EXPECT_TRUE(IsSampledPage(map.EntryOf(PageId(2))));
   EXPECT_EQ(map.ClassOf(PageId(4)), SizeClass::kNone);
   // Of a large block the first page alone, as it is entered.
