@@ -33,10 +33,12 @@ SERVERS = Group(
     "| blocks and the records of them | 230 | 115 |\n"
     "| of all these, written by the worker alone | 160 | 101 |\n"
     "| on reaps, more blocks, nearly all of them the parent's, which the worker shares"
-    " | 112 | 194 |\n\n"
+    " | 24 | 194 |\n\n"
     "The kernel maps file pages by 64 KiB, and there is a page of records for each size class "
-    "in use. A request's or connection's reap begins with a chunk of 8 KiB and writes to both "
-    "of its pages, to the second only for the tag at its end.",
+    "in use. A request's reap begins with a chunk of 8 KiB and writes to both of its pages, to "
+    "the second at first only for the tag at its end. Under load a sampled allocation's stack is "
+    "walked by the unwind tables of the server and the library: some 150 KiB more of their "
+    "constants, which all processes share.",
     (
         Variant("stock", library=GLIBC),
         Variant("strata"),

@@ -78,6 +78,19 @@ def test_a_pools_reap_is_found(site: NginxSite) -> None:
         site.stop(process, own)
 
 
+def test_where_the_blocks_of_small_and_of_earlier_pools_lie(site: NginxSite) -> None:
+    with site.server(reaps=True) as (port, process, own):
+        cases = [
+            Asked("/case?reap_a_buffer_is_mallocs"),
+            Asked("/case?reap_an_earlier_pool_has_one"),
+        ]
+        small, earlier = (answer.body for answer in ask_all(port, cases))
+        # Every second one stays; when four do, the pool makes its reap, and keeps it.
+        assert small == b"malloc freed malloc " * 4 + b"reap freed reap reap", small
+        assert earlier == b"one freed after", earlier
+        site.stop(process, own)
+
+
 # ---- what may be wrong with the set-up
 
 

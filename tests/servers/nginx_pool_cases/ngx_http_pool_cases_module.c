@@ -187,6 +187,21 @@ static void ReapResetKeepsCleanups(ngx_http_request_t* r) {
   }
 }
 
+/* The pool of an idle connection has no reap for its buffer, but does not grow by such. */
+static void ReapABufferIsMallocs(ngx_http_request_t* r) {
+  ngx_pool_t* pool = ngx_create_pool(512, r->connection->log);
+  for (int i = 0; i < 10; ++i) {
+    void* p = ngx_palloc(pool, 1024);
+    ngx_memset(p, 1, 1024);
+    Say("%s", strata_reap_find(p) == NULL ? "malloc" : "reap");
+    if (i % 2 == 0) SayFreed(pool, p);
+    Say(" ");
+  }
+  ngx_reset_pool(pool);
+  Say("%s", strata_reap_find(ngx_palloc(pool, 1024)) == NULL ? "malloc" : "reap");
+  ngx_destroy_pool(pool);
+}
+
 /* A pool that nginx made before the module with the reaps was loaded. */
 static ngx_pool_t* early;
 static void* early_large;
@@ -199,6 +214,17 @@ static void* CreateConf(ngx_cycle_t* cycle) {
     early_large = ngx_palloc(early, 50000);
   }
   return &settings;
+}
+
+static void ReapAnEarlierPoolHasOne(ngx_http_request_t* r) {
+  (void)r;
+  void* p = ngx_palloc(early, 100);
+  strata_reap* reap = strata_reap_find(p);
+  Add(early, 20, "after");
+  Say("%s", reap != NULL && strata_reap_find(ngx_palloc(early, 3000)) == reap ? "one" : "another");
+  SayFreed(early, p);
+  early->cleanup->next = NULL;
+  ngx_destroy_pool(early);
 }
 
 static void AnEarlierPoolLivesOn(ngx_http_request_t* r) {
@@ -255,6 +281,8 @@ static const struct {
     {"an_earlier_pool_lives_on", AnEarlierPoolLivesOn},
     {"reap_reset_keeps_cleanups", ReapResetKeepsCleanups},
     {"reap_an_earlier_pool_is_reset", ReapAnEarlierPoolIsReset},
+    {"reap_an_earlier_pool_has_one", ReapAnEarlierPoolHasOne},
+    {"reap_a_buffer_is_mallocs", ReapABufferIsMallocs},
     {"reap_is_found", ReapIsFound},
 };
 
