@@ -37,7 +37,7 @@ SERVERS = Group(
     "The kernel maps file pages by 64 KiB, and there is a page of records for each size class "
     "in use. A request's reap begins with a chunk of 8 KiB and writes to both of its pages, to "
     "the second at first only for the tag at its end. Under load a sampled allocation's stack is "
-    "walked by the unwind tables of the server and the library: some 150 KiB more of their "
+    "walked by the unwind tables of the server and the library: some 110 KiB more of their "
     "constants, which all processes share.",
     (
         Variant("stock", library=GLIBC),
