@@ -1,4 +1,5 @@
 // What outlives the function it began in goes on in every caller (solver.h).
+#include <llvm/IR/CFG.h>
 
 #include "solver.h"
 
@@ -33,7 +34,42 @@ bool gives_first(const llvm::Function& f, const llvm::Instruction* until,
   return false;
 }
 
+// Whether the function cannot come back behind the call.
+bool is_last(const Program& program, const llvm::CallBase& call) {
+  std::set<const llvm::BasicBlock*> seen;
+  std::vector<const llvm::Instruction*> work{call.getNextNode()};
+  while (!work.empty()) {
+    const llvm::Instruction* i = work.back();
+    work.pop_back();
+    for (; i != nullptr; i = i->getNextNode()) {
+      const auto* other = llvm::dyn_cast<llvm::CallBase>(i);
+      if (llvm::isa<llvm::ReturnInst>(i)) return false;
+      if (other != nullptr && program.ends(*other)) break;
+      if (!i->isTerminator()) continue;
+      for (const llvm::BasicBlock* next : llvm::successors(i)) {
+        if (seen.insert(next).second) work.push_back(&next->front());
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+// Whether it is one of several programs in one: of main's type, called through a table alone, and
+// behind one of those calls the process ends, if perhaps not behind others.
+bool Solver::is_one_of_mains(const llvm::Function& f) {
+  if (!f.getReturnType()->isIntegerTy(32) || f.arg_size() != 2 ||
+      !f.getArg(0)->getType()->isIntegerTy(32) || !f.getArg(1)->getType()->isPointerTy()) {
+    return false;
+  }
+  const auto [at, added] = mains_.try_emplace(&f, false);
+  if (!added) return at->second;
+  const auto& sites = memory_.callers(&f);
+  at->second = llvm::all_of(sites, [](const auto* site) { return site->isIndirectCall(); }) &&
+               llvm::any_of(sites, [this](const auto* site) { return is_last(program_, *site); });
+  return at->second;
+}
 
 // Whether the lock that a root took is one that callers have: it was given back before, to be taken
 // again, or, if the root has no name for it at its end, other functions give such locks back.

@@ -165,14 +165,16 @@ bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
          (type != asked.load->getType() || !keeps(*store, asked.bits, layout));
 }
 
-// Whether a function without a body may, as far as it is known where its arguments lead.
-bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked) const {
+// Whether a function without a body may, as far as it is known where its arguments lead. `anew`:
+// what its caller has of its own was not there when it was asked.
+bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked, bool anew) const {
   const llvm::Value* from = address_of(asked.load->getPointerOperand(), memory_.layout()).root;
   const Text text = text_of(*asked.load, memory_.layout());
   const bool here = foreign.getFunction() == asked.load->getFunction();
   return llvm::any_of(foreign.args(), [&](const llvm::Use& argument) {
     const auto number = foreign.getArgOperandNo(&argument);
     if (!argument->getType()->isPointerTy() || foreign.onlyReadsMemory(number)) return false;
+    if (anew && memory_.is_anew(argument.get())) return false;
     if (text.pointer != nullptr && here && !leads_to_text(argument.get(), text, memory_.layout()))
       return false;
     const Cells to = memory_.points(argument.get());
@@ -196,18 +198,19 @@ bool Solver::may_change(const llvm::CallBase& call, const Asked& asked) {
   std::vector<const llvm::Function*> work;
   llvm::DenseSet<const llvm::Function*> seen;
   const auto may_itself = [&](const llvm::CallBase& site) {
+    const bool anew = &site != &call;
     if (program_.ends(site) || !memory_.may_write(site, asked.cells)) return false;
     const llvm::Function* called = site.getCalledFunction();
     const Functions& callees = memory_.callees(site);
     if (const auto* block = llvm::dyn_cast<llvm::MemIntrinsic>(&site)) {
-      if (!may_be_changed_by(site, asked)) return false;
+      if (!may_be_changed_by(site, asked, anew)) return false;
       const auto* bytes = llvm::dyn_cast<llvm::ConstantInt>(block->getLength());
       return bytes == nullptr ||
              !is_beside(block->getRawDest(), bytes->getZExtValue(), *asked.load, memory_.layout());
     }
     if (callees.empty() || (called != nullptr && called->isDeclaration())) {
       const bool known = called != nullptr || !memory_.externals(site).empty();
-      return known && may_be_changed_by(site, asked);
+      return known && may_be_changed_by(site, asked, anew);
     }
     for (const llvm::Function* f : callees) {
       if (seen.insert(f).second) work.push_back(f);
@@ -222,6 +225,8 @@ bool Solver::may_change(const llvm::CallBase& call, const Asked& asked) {
     const bool knows = text.kept == nullptr || speaks_of(*f, *text.kept);
     for (const llvm::Instruction& i : llvm::instructions(*f)) {
       const auto* inner = llvm::dyn_cast<llvm::CallBase>(&i);
+      const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
+      if (store != nullptr && memory_.is_anew(store->getPointerOperand())) continue;
       const bool may = inner != nullptr ? may_itself(*inner) : may_change(i, asked);
       if (may && knows) return true;
     }

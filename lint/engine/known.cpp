@@ -1,4 +1,6 @@
 // What a path knows of values and cells (ranges.h).
+#include <llvm/IR/Instructions.h>
+
 #include <algorithm>
 
 #include "ranges.h"
@@ -39,8 +41,17 @@ void Known::set(const llvm::Value* v, const Range& range) {
   values_.push_back(entry);
 }
 
+// What was asked of it (Reasoning::compared, masked) was asked of what it was.
 void Known::forget(const llvm::Value* v) {
   if (const std::uint32_t at = place(v); at != values_.size()) values_.erase(at);
+  for (const llvm::User* user : v->users()) {
+    const auto* asks = llvm::dyn_cast<llvm::Instruction>(user);
+    if (!llvm::isa<llvm::ICmpInst>(user) &&
+        (asks == nullptr || asks->getOpcode() != llvm::Instruction::And)) {
+      continue;
+    }
+    if (const std::uint32_t at = place(asks); at != values_.size()) values_.erase(at);
+  }
   if (cells_.may_mention(v))
     cells_.drop_if([v](const Cell& c) { return c.address.root == v || c.value == v; });
 }

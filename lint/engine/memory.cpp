@@ -264,18 +264,25 @@ bool Memory::may_jump(const llvm::Function& f) const {
   });
 }
 
+bool Memory::is_anew(const llvm::Value* address) const {
+  return llvm::isa<llvm::AllocaInst>(address_of(address, layout_, true).root);
+}
+
 void Memory::add_own(const llvm::Function& f, Effects& own) const {
   for (const llvm::Instruction& i : llvm::instructions(f)) {
     if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
       const Cells to = points(s->getPointerOperand());
-      own.writes.merge(to);
-      own.writes_unknown |= to.empty();
+      if (!is_anew(s->getPointerOperand())) {
+        own.writes.merge(to);
+        own.writes_unknown |= to.empty();
+      }
     } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
       const llvm::Function* called = c->getCalledFunction();
       if (called != nullptr && called->isDeclaration() && !c->onlyReadsMemory() &&
           !only_frees(called)) {
         for (unsigned a = 0; a < c->arg_size(); ++a) {
-          if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a)) {
+          if (c->getArgOperand(a)->getType()->isPointerTy() && !c->onlyReadsMemory(a) &&
+              !is_anew(c->getArgOperand(a))) {
             own.writes.merge(points(c->getArgOperand(a)));
           }
         }

@@ -82,6 +82,9 @@ class Memory {
   const std::vector<const llvm::CallBase*>& callers(const llvm::Function* f) const;
   // What the call can write, itself or by what it calls.
   bool may_write(const llvm::CallBase& call, Cells cells) const;
+  // Whether it leads to a local variable of its function: each call has another, also of a function
+  // that calls itself. What is written there changes none that was there before the call.
+  bool is_anew(const llvm::Value* address) const;
   // Whether the function or one it calls speaks of the global.
   bool mentions(const llvm::Function* f, const llvm::Value* global) const;
   // Whether what is called is passed on: pthread_create(_, _, f, x) calls f(x).

@@ -11,6 +11,8 @@ namespace {
 
 using Op = llvm::Instruction;
 
+constexpr unsigned kMostUsers = 64;  // of a number, that are looked at
+
 Range boolean(bool b) { return Range(llvm::APInt(1, b ? 1 : 0)); }
 
 const llvm::Value* unwrap(const llvm::Value* v) {
@@ -76,12 +78,29 @@ static bool is_within(const llvm::Value* v) {
   return llvm::isa<llvm::GEPOperator>(v) && a.offset != kAnyOffset && a.offset > 0;
 }
 
+// What the same comparison said before: that a number is none of those between, no range says.
+std::optional<Range> Reasoning::compared(const llvm::ICmpInst& cmp) const {
+  const llvm::Value *a = cmp.getOperand(0), *b = cmp.getOperand(1);
+  if (llvm::isa<llvm::Constant>(a) || a->hasNUsesOrMore(kMostUsers)) return std::nullopt;
+  for (const llvm::User* user : a->users()) {
+    const auto* other = llvm::dyn_cast<llvm::ICmpInst>(user);
+    if (other == nullptr || other->getOperand(0) != a || other->getOperand(1) != b) continue;
+    const bool same = other->getPredicate() == cmp.getPredicate();
+    if (!same && other->getPredicate() != cmp.getInversePredicate()) continue;
+    const auto known = known_.find(other);
+    if (known && known->isSingleElement())
+      return boolean(known->getSingleElement()->isOne() == same);
+  }
+  return std::nullopt;
+}
+
 std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) const {
   const auto left = range(cmp.getOperand(0), depth - 1);
   const auto right = range(cmp.getOperand(1), depth - 1);
   if (!left || !right) return Range::getFull(1);
   if (left->icmp(cmp.getPredicate(), *right)) return boolean(true);
   if (left->icmp(cmp.getInversePredicate(), *right)) return boolean(false);
+  if (const auto before = compared(cmp)) return before;
   const llvm::Value *a = cmp.getOperand(0), *b = cmp.getOperand(1);
   if (!a->getType()->isPointerTy() || !cmp.isEquality()) return Range::getFull(1);
   const bool equal = cmp.getPredicate() == llvm::CmpInst::ICMP_EQ;
@@ -97,13 +116,12 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
   return Range::getFull(1);
 }
 
-// What other bits of a parameter say of those: none of many is set, so none of these is; or one of
-// a few is. What a loop computes anew may have been another value when it was asked.
+// What other bits of the same number say of those: what they were when they were asked before; none
+// of many is set, so none of these is; or one of a few is.
 std::optional<Range> Reasoning::masked(const llvm::BinaryOperator& bits) const {
-  constexpr unsigned kMostUsers = 64;
-  const auto* flags = llvm::dyn_cast<llvm::Argument>(bits.getOperand(0));
+  const llvm::Value* flags = bits.getOperand(0);
   const auto* mask = llvm::dyn_cast<llvm::ConstantInt>(bits.getOperand(1));
-  if (bits.getOpcode() != Op::And || flags == nullptr || mask == nullptr ||
+  if (bits.getOpcode() != Op::And || mask == nullptr || llvm::isa<llvm::Constant>(flags) ||
       flags->hasNUsesOrMore(kMostUsers)) {
     return std::nullopt;
   }
@@ -115,6 +133,7 @@ std::optional<Range> Reasoning::masked(const llvm::BinaryOperator& bits) const {
     const auto* asked = llvm::dyn_cast<llvm::ConstantInt>(others->getOperand(1));
     const auto known = asked != nullptr ? known_.find(others) : std::nullopt;
     if (!known) continue;
+    if (asked->getValue() == mask->getValue()) return known;
     if (known->isSingleElement() && known->contains(zero) &&
         mask->getValue().isSubsetOf(asked->getValue())) {
       return Range(zero);

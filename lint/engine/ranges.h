@@ -95,6 +95,7 @@ class Reasoning {
 
  private:
   std::optional<Range> compare(const llvm::ICmpInst& cmp, int depth) const;
+  std::optional<Range> compared(const llvm::ICmpInst& cmp) const;
   std::optional<Range> masked(const llvm::BinaryOperator& bits) const;
   bool is_object(const llvm::Value* v) const;
   std::optional<std::int64_t> position(const llvm::Value* v) const;

@@ -184,6 +184,7 @@ class Solver {
   void rise();
   void ascend(ContextId root, const Exit& exit);
   bool is_the_callers(const Context& root, const Exit& exit);
+  bool is_one_of_mains(const llvm::Function& f);
   const std::vector<const llvm::CallBase*>& calls_about(std::size_t property, std::uint32_t cell);
   Error error_at(const State& state, const Rule& rule, const llvm::Instruction& i);
   bool is_given(const State& state);
@@ -267,7 +268,7 @@ class Solver {
                   llvm::function_ref<bool(const llvm::Instruction&)> lies_there);
   bool may_change(const llvm::Instruction& i, const Asked& asked);
   bool may_change(const llvm::CallBase& call, const Asked& asked);
-  bool may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked) const;
+  bool may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked, bool anew) const;
 
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);
@@ -336,6 +337,7 @@ class Solver {
   std::vector<Trace> traces_;
   std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
   std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::LoopInfo>> loops_;
+  std::unordered_map<const llvm::Function*, bool> mains_;
   mutable std::unordered_map<const llvm::Value*, bool> tested_;  // pointers
   // Loops that what began somewhere went round.
   std::set<std::pair<const llvm::BasicBlock*, const llvm::Instruction*>> gone_round_;

@@ -179,7 +179,9 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
   for (const Rule& rule : p.rules) {
     if (rule.kind == Rule::Kind::kForbidEnd &&
         ((p.at_least[rule.state] >> state.fact.state) & 1) != 0) {
-      add_error(state.context, error_at(state, rule, i));
+      Error error = error_at(state, rule, i);
+      error.guess |= llvm::isa<llvm::ReturnInst>(i) && is_one_of_mains(*i.getFunction());
+      add_error(state.context, error);
     }
   }
   return false;
