@@ -6,11 +6,11 @@ struct options {
   int set[4];
 };
 
-int run(const char *text, FILE *out);
-static struct options *around;
+int run(const char* text, FILE* out);
+static struct options* around;
 
-static int print(struct options *o, const char *text, FILE *out) {
-  FILE *copy = NULL;
+static int print(struct options* o, const char* text, FILE* out) {
+  FILE* copy = NULL;
   if (o->set[1]) {
     copy = fopen(text, "w");
     if (!copy) return 1;
@@ -22,12 +22,12 @@ static int print(struct options *o, const char *text, FILE *out) {
   return 0;
 }
 
-int run(const char *text, FILE *out) {
+int run(const char* text, FILE* out) {
   struct options o = {{0}};
   for (; *text == '-' && text[1]; text += 2) o.set[text[1] & 3] = 1;
   if (around) around->set[1] = 0;
-  int (*volatile command)(struct options *, const char *, FILE *) = print;
+  int (*volatile command)(struct options*, const char*, FILE*) = print;
   return command(&o, text, out);
 }
 
-int main(int argc, char **argv) { return argc > 1 ? run(argv[1], stdout) : 1; }
+int main(int argc, char** argv) { return argc > 1 ? run(argv[1], stdout) : 1; }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 int next_mode(int n);
-int f(char **names, int count) {
+int f(char** names, int count) {
   int fd = -1;
   for (int n = 1; n < count; ++n) {
     unsigned mode = next_mode(n);
@@ -22,4 +22,4 @@ int f(char **names, int count) {
   }
   return 0;
 }
-int main(int argc, char **argv) { return f(argv, argc); }
+int main(int argc, char** argv) { return f(argv, argc); }
