@@ -22,7 +22,7 @@ COMPLETIONS = {
 
 def escape(text: str) -> str:
     """Text as roff takes it: no escapes, no requests, ASCII's hyphens as such."""
-    text = text.replace("\\", "\\e").replace("-", "\\-")
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     return re.sub(r"(?m)^([.'])", r"\\&\1", text)
 
 

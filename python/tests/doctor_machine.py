@@ -46,7 +46,7 @@ def stats(
     cold: int = 0,
     free_mib: int = 0,
     broken: int = 0,
-    gave_back_mib: int = 0,
+    begun_small: int = 0,
 ) -> str:
     return json.dumps(
         {
@@ -60,16 +60,11 @@ def stats(
                 "thin_use": thin_use,
                 "free_backed_bytes": free_mib << 20,
                 "collapsed_total": collapsed,
-                "released_total_bytes": gave_back_mib << 20,
-                "filler": {
-                    "hugepages": 200,
-                    "partly_released": broken,
-                    "released": broken,
-                    "released_bytes": 100 << 20,
-                },
+                "filler": {"hugepages": 200},
                 "cold_frames": cold,
                 "first_touch_ns": 2_100_000,
             },
+            "hugepage_occupancy": [[9, 9, "p", 9]] * broken + [[9, 9, "s", 9]] * begun_small,
         }
     )
 

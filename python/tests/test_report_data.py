@@ -382,8 +382,10 @@ def test_map_counts_by_age_and_fill() -> None:
 
 def test_broken_hugepages_are_those_with_something_left() -> None:
     rows = [[9, 100, "p", 5], [9, 50, "x", 5], [0, 0, "e", 0], [9, 256, "r", 5], [0, 256, "c", 0]]
+    rows += [[9, 30, "s", 5], [9, 20, "b", 5]]
     pages = hugemap.hugepages(model.Document({"hugepage_occupancy": rows}))
-    assert hugemap.broken(pages) == (2, 150 * 8192)
+    assert hugemap.of_states(pages, hugemap.BROKEN) == (3, 170 * 8192)
+    assert hugemap.of_states(pages, hugemap.BEGUN_SMALL) == (1, 30 * 8192)
 
 
 def test_stuck_class_is_the_one_with_most_free_memory() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from strata.hugepages import were_broken
 from strata.report import (
     advice,
     advice_hugepages,
@@ -340,13 +339,27 @@ def test_hugepages_on_their_way_need_nobody() -> None:
 
 
 def test_hugepages_that_began_small_were_not_broken() -> None:
-    cases = ((40, 40, True), (40, 0, False), (3, 40, False))  # missing, given back
-    for missing, back, broken in cases:
-        assert were_broken(30, missing * MIB, back * MIB) is broken
+    """Of both kinds together, the larger is the cause, with its own figures."""
+    low = Backing(0.2, 100 * MIB, 3, 4 * MIB, thp="madvise", begun=30, begun_bytes=40 * MIB)
+    begun = advice_hugepages.coverage(low)
+    assert (begun.level, begun.command) == (Level.FINE, "")
+    assert "30 hugepages began on small pages, where 50 % of what is on small pages" in begun.text
+    assert "broken" not in begun.text
+    assert "They are rebuilt as they fill" in begun.text
+    dear = advice_hugepages.coverage(replace(low, first_touch_ms=2.1))
+    assert "30 hugepages began" in dear.text
+    assert "takes 2.1 ms" in dear.text
+    assert dear.level is Level.FINE
+    other = advice_hugepages.coverage(replace(low, broken=50, broken_bytes=60 * MIB))
+    assert other.level is Level.LOOK
+    assert "50 hugepages were broken up to give memory back, and 75 %" in other.text
+    assert "began" not in other.text
+    both = advice_hugepages.coverage(replace(low, broken=50, broken_bytes=60 * MIB, broken_begun=9))
+    assert "50 hugepages (9 had begun on small pages) were broken up" in both.text
 
 
 def test_one_broken_hugepage_is_not_the_reason() -> None:
-    found = advice_hugepages.coverage(Backing(0.2, 100 * MIB, 1, MIB, "madvise"))
+    found = advice_hugepages.coverage(Backing(0.2, 100 * MIB, 1, MIB, thp="madvise"))
     assert found.level is Level.LOOK
     assert "STRATA_RELEASE" not in found.command
 

@@ -157,7 +157,7 @@ class HugeTracker : public ListNode<HugeTracker> {
     gone_ = {};
     released_count_ = gone_count_ = 0;
     NoteMemoryChanged();
-    broken = split = false;
+    broken = split = begun_small = false;
     CountUntouched();
   }
 
@@ -176,11 +176,12 @@ class HugeTracker : public ListNode<HugeTracker> {
   uint16_t list = kNoList;
   ReleaseRank rank;
   PlacementGroup group = PlacementGroup::kOthers;  // whose runs it serves
-  bool donated = false;   // tail of a large run that no small run has landed in yet
-  bool broken = false;    // part of it was released: it is no hugepage any more
-  bool split = false;     // and the kernel took it apart
-  bool sparse = false;    // it is broken since it began as single pages; nothing was released
-  uint8_t lent_to = 0;    // while lent: to whom
+  bool donated = false;      // tail of a large run that no small run has landed in yet
+  bool broken = false;       // part of it was released: it is no hugepage any more
+  bool split = false;        // and the kernel took it apart
+  bool begun_small = false;  // it is broken since it began as single pages
+  bool sparse = false;       // and nothing was released since
+  uint8_t lent_to = 0;       // while lent: to whom
   bool detached = false;  // off all lists while the lock is dropped; who detached it puts it back
   uint16_t donated_head = 0;  // pages of the large run that this hugepage ends; 0: none (any more)
   uint16_t abandoned = 0;  // pages of a donated head whose run went while small runs keep the rest

@@ -209,7 +209,7 @@ HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind)
 template <PageKernel Kernel>
 void PageRuns<Kernel>::BackByPages(Tiers& t, HugeTracker* tracker) {
   tracker->NoteReleased(tracker->FreeBacked());
-  tracker->broken = tracker->split = tracker->sparse = true;
+  tracker->broken = tracker->split = tracker->begun_small = tracker->sparse = true;
   if (t.Mark(t.map[tracker->page()])) t.kernel.AdviseNoHuge({tracker->page(), HugePages(1)});
 }
 

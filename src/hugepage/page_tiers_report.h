@@ -83,8 +83,8 @@ size_t GoneIn(const PageTiers<Kernel>& t, NativeRange r) STRATA_REQUIRES(t.lock)
 }
 
 // What one hugepage looks like from outside. States: r regular, D dense, d donated tail, p partly
-// released, x all free pages released, e empty and broken, g region, L large run, l lent, c cached,
-// i being released, u not backed.
+// released, x all free pages released, e empty and broken, s begun as single pages, b the same and
+// a part released since, g region, L large run, l lent, c cached, i being released, u not backed.
 struct HugePageView {
   HugePageId page;
   size_t used;      // pages
@@ -94,6 +94,7 @@ struct HugePageView {
 };
 
 inline char StateOf(const HugeTracker& t) {
+  if (t.begun_small) return t.sparse ? 's' : 'b';
   if (t.empty()) return 'e';
   if (t.broken) return t.free_backed() != 0 ? 'p' : 'x';
   return t.group == PlacementGroup::kLasting ? 'D' : t.donated ? 'd' : 'r';

@@ -25,7 +25,7 @@ from advising import (
 )
 from blackbox import Lab, wait_until
 from command import good
-from strata.doctor.process import broken_hugepages
+from strata.doctor.process import hugepages_of
 from strata.report import model
 from strata.report.advice import Advice, Level
 from test_doctor_followed import finding
@@ -153,7 +153,7 @@ def test_hugepages_that_were_broken(lab: Lab, tmp_path: Path) -> None:
 
 
 def broken(pid: int) -> int:
-    return broken_hugepages(figures(pid).data)[1]
+    return hugepages_of(figures(pid).data).broken
 
 
 @follows(

@@ -383,7 +383,8 @@ class PageHeapProgram {
       const auto it = used.find(h.raw());
       const size_t expected = it == used.end() ? 0 : it->second;
       STRATA_CHECK(in_use == expected || (state == 'L' && metadata_failed_));
-      STRATA_CHECK(in_use + released <= kPagesPerHugePage || state == 'p' || state == 'x');
+      const bool gave_back = state == 'p' || state == 'x' || state == 'b';
+      STRATA_CHECK(in_use + released <= kPagesPerHugePage || gave_back);
       if (state == 'u') STRATA_CHECK(!kernel_.Present(h.raw() * kNativePerHugePage));
     });
     STRATA_CHECK(seen == kernel_.mapped().raw());

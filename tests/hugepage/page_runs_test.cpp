@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hugepage/page_heap.h"
+#include "hugepage/page_tiers_report.h"
 #include "os/fake_kernel.h"
 #include "test_arena.h"
 #include "test_tiers.h"
@@ -166,6 +167,20 @@ TEST_F(ColdRunsTest, AHugePageIsBackedAsItsPagesAreTouched) {
   EXPECT_EQ(kernel.physical_bytes(), BytesOf(r.length));
   EXPECT_EQ(t.Backed(), r.length);
   EXPECT_TRUE(t.InFiller(HugePageOf(r.first))->sparse);
+}
+
+TEST_F(ColdRunsTest, WhatBeganAsSinglePagesIsToldFromWhatWasBroken) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = t.InFiller(HugePageOf(Take(10).first));
+  EXPECT_EQ(StateOf(*tracker), 's');
+  t.filler.Change(tracker, [&] { tracker->NoteGone(0, 8); });
+  EXPECT_EQ(StateOf(*tracker), 'b') << "both are true of it";
+  t.filler.Detach(tracker);
+  tracker->NoteCollapsed();
+  t.filler.Reattach(tracker);
+  EXPECT_EQ(StateOf(*tracker), 'r');
+  t.filler.Change(tracker, [&] { tracker->broken = true; });
+  EXPECT_EQ(StateOf(*tracker), 'p');
 }
 
 // The tick that drains them comes once a second.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,8 @@ from strata.doctor.view import (
     mend,
     ok,
 )
-from strata.hugepages import were_broken
+from strata.report import hugemap
+from strata.report.model import Document
 
 WORTH_COVERING = 32 << 20  # a smaller heap stays on small pages on purpose
 MUCH_SWAPPED = 64 << 20
@@ -175,16 +177,22 @@ def has_small_heap(view: View) -> bool:
         return False
 
 
-def broken_hugepages(figures: dict[str, Any]) -> tuple[int, int]:
-    """How many the heap lies on, and how many of them gave a part back. Those that began as single
-    pages lack a part, or lack none, without that."""
-    hugepages, partly, all_free, missing = (
-        figure(figures, int, "page_heap", "filler", name)
-        for name in ("hugepages", "partly_released", "released", "released_bytes")
+@dataclass(frozen=True)
+class Hugepages:
+    """How many the heap lies on; of them, broken up to give memory back, and begun as single pages
+    and not broken since."""
+
+    all: int
+    broken: int
+    begun_small: int
+
+
+def hugepages_of(figures: dict[str, Any]) -> Hugepages:
+    found = hugemap.hugepages(Document(figures))
+    broken, begun = (
+        hugemap.of_states(found, states)[0] for states in (hugemap.BROKEN, hugemap.BEGUN_SMALL)
     )
-    broken = partly + all_free
-    gave_back = figure(figures, int, "page_heap", "released_total_bytes")
-    return hugepages, broken * were_broken(broken, missing, gave_back)
+    return Hugepages(figure(figures, int, "page_heap", "filler", "hugepages"), broken, begun)
 
 
 def is_rebuilding(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -201,15 +209,17 @@ def coverage(view: View) -> Finding:
     says = f"{share * 100:.1f} % of the heap's {human_bytes(heap)} lie on hugepages"
     if heap < WORTH_COVERING or share >= LOW_COVERAGE:
         return ok("coverage", says)
-    hugepages, broken = broken_hugepages(figures)
-    if 2 * broken > hugepages:
+    hugepages = hugepages_of(figures)
+    if 2 * hugepages.broken > hugepages.all:
         return mend(
             "coverage",
             Weight.LITTLE,
-            f"{says}: {broken:,} of {hugepages:,} hugepages were broken up to give memory back, or "
-            "began on small pages",
+            f"{says}: {hugepages.broken:,} of {hugepages.all:,} hugepages were broken up to give "
+            "memory back",
             f"strata report {view.pid} -o report  # says how to keep them whole",
         )
+    if 2 * hugepages.begun_small > hugepages.all:
+        says += f": {hugepages.begun_small:,} of {hugepages.all:,} hugepages began on small pages"
     if figure(figures, int, "page_heap", "cold_frames"):
         touch = figure(figures, int, "page_heap", "first_touch_ns") / 1e6
         return ok(
@@ -218,6 +228,8 @@ def coverage(view: View) -> Finding:
         )
     if figure(figures, int, "page_heap", "thin_use"):
         return ok("coverage", f"{says}: the program touches little of what it allocates")
+    if 2 * hugepages.begun_small > hugepages.all:
+        return ok("coverage", f"{says}, and are rebuilt as they fill")
     if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):
         return mend(
             "coverage",

@@ -10,7 +10,7 @@ from strata.stats import human
 
 LOW_COVERAGE = 0.5
 SMALL_HEAP = 32 << 20  # the first mapping stays on small pages on purpose
-BROKEN = 0.5  # of what lies on small pages: broken hugepages below it are not the reason
+MOSTLY = 0.5  # of what lies on small pages: hugepages of a kind below it are not the reason
 SPARSE = 0.25  # used share below which a hugepage is called sparse
 OLD = 60  # seconds
 HOLDING = ("SHORT", "LONG", "PEAK", "IDLE")  # the times of STRATA_RELEASE_*_MS
@@ -22,8 +22,11 @@ class Backing:
 
     coverage: float  # share of the resident heap
     resident: int  # bytes of the heap
-    broken: int = 0  # hugepages that were split to give memory back
+    broken: int = 0  # hugepages that gave memory back
     broken_bytes: int = 0  # resident in those, on small pages for that reason
+    broken_begun: int = 0  # of them, begun as single pages
+    begun: int = 0  # hugepages that began as single pages, and gave nothing back
+    begun_bytes: int = 0  # resident in those
     thp: str = ""  # the system's mode
     switched_off: bool = False  # by STRATA_HUGEPAGES
     forbidden: bool = False  # by prctl(PR_SET_THP_DISABLE)
@@ -67,16 +70,15 @@ def coverage(backing: Backing) -> Advice:
             text + f"It was {100 * backing.before:.1f} % when the report began: hugepages are "
             "being rebuilt. Report again in a minute."
         )
-    broken = min(backing.broken_bytes, backing.small)
-    if broken >= BROKEN * backing.small:
-        # What was meant: only who knows the load can say whether it was worth it.
-        return look(
-            text + f"{backing.broken:,} hugepages were broken up to give memory back, or began on "
-            f"small pages, and {share(broken, backing.small)} of what is on small pages lies in "
-            "them. If the load returns within minutes and speed counts more than memory, hold free "
-            "memory for longer. Start the process with:",
-            started_with(*(f"RELEASE_{time}_MS=300000" for time in HOLDING)),
+    if backing.broken_bytes + backing.begun_bytes >= MOSTLY * backing.small:
+        if backing.broken_bytes >= backing.begun_bytes:
+            return _broken(text, backing)
+        text += (
+            f"{backing.begun:,} hugepages began on small pages, where "
+            f"{_on_small(backing.begun_bytes, backing)} lies. "
         )
+        if not backing.first_touch_ms and not backing.thin:
+            return fine(text + "They are rebuilt as they fill.")
     if backing.first_touch_ms:
         return fine(
             text + f"The kernel takes {backing.first_touch_ms:.1f} ms to give a hugepage here, so "
@@ -92,6 +94,22 @@ def coverage(backing: Backing) -> Advice:
         "thp_fault_fallback grows, and let the kernel make room:",
         "grep -E 'thp_fault_(alloc|fallback) ' /proc/vmstat; "
         "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+    )
+
+
+def _on_small(part: int, backing: Backing) -> str:
+    return f"{share(min(part, backing.small), backing.small)} of what is on small pages"
+
+
+def _broken(text: str, backing: Backing) -> Advice:
+    """What was meant: only who knows the load can say whether it was worth it."""
+    begun = f" ({backing.broken_begun:,} had begun on small pages)" if backing.broken_begun else ""
+    return look(
+        text + f"{backing.broken:,} hugepages{begun} were broken up to give memory back, and "
+        f"{_on_small(backing.broken_bytes, backing)} lies in them. If the load returns within "
+        "minutes and speed counts more than memory, hold free memory for longer. Start the process "
+        "with:",
+        started_with(*(f"RELEASE_{time}_MS=300000" for time in HOLDING)),
     )
 
 

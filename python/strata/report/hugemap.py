@@ -24,7 +24,10 @@ COLOURS = (
 AGES = ((10.0, "< 10 s"), (60.0, "< 1 min"), (600.0, "< 10 min"), (3600.0, "< 1 h"))
 AGE_NAMES = [name for _, name in AGES] + ["longer"]
 MOST_CELLS = 4096
-BROKEN = frozenset("pxe")  # states: split to give memory back (docs/statistics.md)
+# States (docs/statistics.md): gave a part back; began as single pages, and gave nothing back; both.
+BROKEN = frozenset("pxeb")
+BEGUN_SMALL = frozenset("s")
+BOTH = frozenset("b")
 CELL = 10
 
 
@@ -103,9 +106,9 @@ def by_age(pages: Sequence[Hugepage]) -> list[list[int]] | None:
     return counts
 
 
-def broken(pages: Sequence[Hugepage]) -> tuple[int, int]:
-    """How many hugepages are not whole, and the bytes that are resident in them."""
-    found = [page for page in pages if page.in_memory and page.state in BROKEN]
+def of_states(pages: Sequence[Hugepage], states: frozenset[str]) -> tuple[int, int]:
+    """How many hugepages in memory are in one of the states, and the bytes resident in them."""
+    found = [page for page in pages if page.in_memory and page.state in states]
     return len(found), sum(max(0, page.resident) for page in found) * PAGE
 
 

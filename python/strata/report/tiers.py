@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from strata.hugepages import HUGEPAGE, were_broken
 from strata.report import (
     advice,
     advice_hugepages,
@@ -400,10 +399,9 @@ def _backing(recording: Recording, sample: Sample, resident: int) -> advice_huge
     def page_heap(name: str) -> int:
         return sample.stats.whole("page_heap", name) or 0
 
-    broken, broken_bytes = hugemap.broken(hugemap.hugepages(sample.stats))
-    missing = broken * HUGEPAGE - broken_bytes
-    if not were_broken(broken, missing, page_heap("released_total_bytes")):
-        broken = broken_bytes = 0
+    pages = hugemap.hugepages(sample.stats)
+    broken, broken_bytes = hugemap.of_states(pages, hugemap.BROKEN)
+    begun, begun_bytes = hugemap.of_states(pages, hugemap.BEGUN_SMALL)
     first = recording.samples[0]
     rebuilt = [s.stats.whole("page_heap", "collapsed_total") or 0 for s in (first, sample)]
     return advice_hugepages.Backing(
@@ -411,6 +409,9 @@ def _backing(recording: Recording, sample: Sample, resident: int) -> advice_huge
         resident=resident,
         broken=broken,
         broken_bytes=broken_bytes,
+        broken_begun=hugemap.of_states(pages, hugemap.BOTH)[0],
+        begun=begun,
+        begun_bytes=begun_bytes,
         thp=sample.stats.text("thp_mode"),
         switched_off=recording.meta.text("hugepages_option") in ("off", "0"),
         forbidden=recording.meta.data.get("thp_allowed") is False,
