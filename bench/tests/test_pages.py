@@ -74,6 +74,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+def test_the_manual_has_every_page() -> None:
+    linked = {link.partition("#")[0] for link in LINK.findall((DOCS / "README.md").read_text())}
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
 def test_every_page_is_listed_and_names_its_command() -> None:
     top = TOP.read_text()
     for page in PAGES:
