@@ -53,6 +53,18 @@ from strata.pprof.sites import call_site
             "ets_insert",
         ),
         (("erts_alloc", "erts_sys_init"), "erts_sys_init"),
+        (("__zend_malloc", "_safe_femalloc", "zend_objects_new"), "zend_objects_new"),
+        (
+            (
+                "node::NodeArrayBufferAllocator::AllocateUninitialized(unsigned long)",
+                "v8::internal::Heap::AllocateExternalBackingStore(std::function<void* (unsigned "
+                "long)> const&, unsigned long)",
+                "v8::internal::BackingStore::Allocate(v8::internal::Isolate*, unsigned long)",
+                "v8::ArrayBuffer::NewBackingStoreForNodeLTS(v8::Isolate*, unsigned long)",
+                "node::Buffer::CreateUnsafeArrayBuffer(int)",
+            ),
+            "node::Buffer::CreateUnsafeArrayBuffer(int)",
+        ),
         (("malloc", "create_carrier"), "create_carrier"),
         (("mallocator",), "mallocator"),
         (("malloc",), "malloc"),

@@ -46,6 +46,7 @@ def test_headline_names_what_stands_out() -> None:
     assert "PYTHONMALLOC" not in other.text
     python = advice_memory.headline(resident(live=10, other=40), IDLE, "7", "Store.load (app.py)")
     assert "PYTHONMALLOC=malloc" in python.text
+    assert (python.brings, other.brings) == (40 * MIB, 0)
     small = advice_memory.headline(resident(live=1, other=12), IDLE, "7", "")
     assert (small.level, small.text[:19]) == (Level.FINE, "92 % of RSS is not ")
     cached = advice_memory.headline(resident(live=80, caches=9), HEAVY, "7", "")
@@ -410,11 +411,11 @@ def test_stacks() -> None:
     assert unknown.command == "strata run --set SAMPLE=64K -- COMMAND"
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, 0.5).level is Level.FINE
     assert advice_stacks.live_stacks("f", 0.3, 40 * MIB, None).level is Level.FINE
-    waste = advice_stacks.waste_stacks("openSession", 0.6, 5 * MIB, pinned=True, pid="7")
+    waste = advice_stacks.waste_stacks("openSession", 0.6, 8 * MIB, pinned=True, pid="7")
     assert waste.level is Level.LOOK
-    assert "keep 5.00 MiB of otherwise free hugepages resident (60 %" in waste.text
+    assert "keep 8.00 MiB of otherwise free hugepages resident (60 %" in waste.text
     assert waste.command == "strata top 7 --kind fragmentation"
-    few = advice_stacks.waste_stacks("f", 1.0, MIB - 1, pinned=False, pid="7")
+    few = advice_stacks.waste_stacks("f", 1.0, 8 * MIB - 1, pinned=False, pid="7")
     assert few.level is Level.FINE
     assert "20.0 MiB a second" in advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).text
     assert advice_stacks.churn_stacks("f", 0.5, 20.0 * MIB, 0.1).level is Level.LOOK

@@ -146,9 +146,10 @@ def headline(
         )
         if other <= 16 * MUCH:
             return fine(text)
-        if biggest_site.endswith(".py)"):
-            text += f" {PYTHON_ARENAS}"
-        return look(f"{text} See what it is:", f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20")
+        command = f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20"
+        if biggest_site.endswith(".py)"):  # to find its owner brings as much as it holds
+            return look(f"{text} {PYTHON_ARENAS} See what it is:", command, other)
+        return look(f"{text} See what it is:", command)
     if caches.heavy:
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "

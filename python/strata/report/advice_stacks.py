@@ -136,7 +136,7 @@ def waste_stacks(site: str, part: float, value: int, pinned: bool, pid: str) -> 
     what = "hugepages" if pinned else "pages"
     text = f"Objects from {site} keep {human(value)} of otherwise free {what} resident "
     text += f"({share(part, 1)} of all such waste). "
-    if value < MUCH:
+    if value < 8 * MUCH:  # as of all waste in advice_memory.fragmentation
         return fine(text)
     return look(
         text + "They outlive their neighbours: have the program allocate them before the "
