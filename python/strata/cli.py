@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from importlib import import_module
@@ -81,9 +82,20 @@ def app_for(arguments: list[str]) -> typer.Typer:
     typed = None if "_STRATA_COMPLETE" in os.environ else owners.get("".join(arguments[:1]))
     for module in [typed] if typed else MODULES:
         import_module(f"strata.{module}").add_to(app)
+    unwrap_help(app)
     if not typed:
         sort_into_panels(app)
     return app
+
+
+def unwrap_help(app: typer.Typer) -> None:
+    """Typer keeps the line ends of a docstring's later paragraphs, and wraps them once more."""
+    for command in app.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            unwrap_help(group.typer_instance)
 
 
 def sort_into_panels(app: typer.Typer) -> None:

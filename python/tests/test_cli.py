@@ -116,6 +116,11 @@ def test_no_mistake_has_a_status_of_its_own() -> None:
                     assert ast.unparse(status) in ("126", "127", "status", "error.status"), path
 
 
+def test_help_is_wrapped_once() -> None:
+    """Docstrings have line ends of their own, at other places than a terminal of 80 columns."""
+    assert " the exit status stay its own (128+n if signal n ended it)." in run("run --help").stdout
+
+
 @pytest.mark.parametrize("typed", ["", "--help", "run --help", "model", "model --help"])
 def test_help_has_no_padding_in_a_pipe(typed: str) -> None:
     found = run(typed)
