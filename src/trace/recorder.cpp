@@ -12,6 +12,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/own_variables.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "profile/mappings.h"
 #include "profile/stack_walk.h"
@@ -58,12 +59,6 @@ struct ThreadState {
 };
 constinit thread_local ThreadState t_state __attribute__((tls_model("initial-exec")));
 
-uint64_t Now(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 bool HasStacks() { return (g_header.flags & kHasStacks) != 0; }
 
 // While it lives, the thread's calls are not recorded.
@@ -88,8 +83,8 @@ FileHeader MakeHeader(uint64_t flags) {
   FileHeader header;
   header.pid = static_cast<uint64_t>(getpid());
   header.parent = static_cast<uint64_t>(getppid());
-  header.start_realtime = Now(CLOCK_REALTIME);
-  header.start_monotonic = Now(CLOCK_MONOTONIC);
+  header.start_realtime = ReadClock(CLOCK_REALTIME);
+  header.start_monotonic = ReadClock(CLOCK_MONOTONIC);
   header.flags = flags;
   return header;
 }
@@ -219,7 +214,7 @@ uint64_t Record(ThreadState& state, Event& event) {
   }
   event.thread = state.thread;
   event.sequence = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
-  const uint64_t now = Now(CLOCK_MONOTONIC);
+  const uint64_t now = ReadClock(CLOCK_MONOTONIC);
   event.time = now > g_header.start_monotonic ? now - g_header.start_monotonic : 0;
   const uint32_t generation = state.generation;
   b->events[b->count++] = event;

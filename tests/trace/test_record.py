@@ -172,6 +172,12 @@ def test_all_functions_on_any_allocator(
     assert trace.totals.unknown_frees == 0
 
 
+def test_the_clock_of_the_program_is_left_alone(lab: Lab, tmp_path: Path) -> None:
+    clock = lab.build(HERE.parent / "preload" / "program_clock.c", "-rdynamic")
+    result = record(lab, tmp_path / "t", clock)
+    assert result.returncode == 0, result.explain()
+
+
 def test_stacks(lab: Lab, program: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     assert record(lab, path, program, "threads", options=("--stacks",)).returncode == 0
