@@ -111,9 +111,12 @@ void* MoveByCopy(void* from, size_t old_size, size_t size) {
 
 namespace {
 
-// A block keeps its place while it fits and at least three quarters of it stay in use.
+// A block keeps its place while it fits and at least three quarters of it stay in use, or a new one
+// would be no smaller, as for 17 to 23 bytes in one of 32.
 bool MayStay(size_t old_size, size_t size) {
-  return size <= old_size && size >= old_size - old_size / 4;
+  if (size - 1 >= old_size) return false;  // of none, too
+  if (size >= old_size - old_size / 4) return true;
+  return size <= kMaxClassSize && InfoOf(ClassOfSize(size)).size == old_size;
 }
 
 // The class of an object that may start at p, with no sample on its page; kNone for anything else.

@@ -187,3 +187,21 @@ CASE(obstacks) {
   CHECK(obstack_memory_used(&stack) < 200 * kMiB);
   obstack_free(&stack, NULL);
 }
+
+// A string that grows by a byte at a time stays where it lies while it fits.
+CASE(resizes_where_no_smaller_block_is) {
+  for (size_t size = 1; size <= 300; ++size) {
+    char* block = (char*)malloc(Hide(size));
+    const size_t held = malloc_usable_size(block);
+    for (size_t less = held; less != 0; --less) {
+      void* fresh = malloc(Hide(less));
+      const size_t as_held = malloc_usable_size(fresh) == held;
+      free(fresh);
+      const uintptr_t place = (uintptr_t)block;
+      block = (char*)realloc(block, Hide(less));
+      if (!as_held) break;
+      CHECK_AT((uintptr_t)block == place, less);
+    }
+    free(block);
+  }
+}
