@@ -119,6 +119,7 @@ void ModelAnswers::Ask(const Model& model, const SampleRow& row) {
   float all = 0;
   for (const float odd : odds) all += odd;
   if (!(all > 0.99f && all < 1.01f)) return;  // weights that are no numbers
+  stats_.sure += odds[static_cast<size_t>(likeliest) - 1] >= kSure;
   answer.likeliest = likeliest;
   answer.size_class = ClassOfSize(row.bytes);
   for (size_t i = 0; i < kLifetimeClasses; ++i)

@@ -39,6 +39,7 @@ struct ModelStats {
   uint64_t hits = 0;           // samples whose stack had been asked about before they were taken
   uint64_t misses = 0;         // samples whose stack had not
   uint64_t disagreements = 0;  // stacks of which the process has seen the opposite, now
+  uint64_t sure = 0;           // of what was asked: seldom of another program's stacks
 };
 
 // Used by one thread at a time.

@@ -50,6 +50,9 @@ constexpr size_t kDenseInterval = 32 << 10;
 constexpr uint64_t kDenseNs = 500'000'000;
 constexpr uint64_t kMostDenseNs = 10'000'000'000;  // in the life of a process
 constexpr uint64_t kManyNew = 32;                  // one sample in so many brings a new stack
+// A place of one byte in 10,000 is sampled among so many, 1 GiB, 24 times in 25. They cost some 50
+// ms of a processor, once.
+constexpr uint64_t kEnoughSamples = 32 << 10;
 constexpr uint64_t kMostRestNs = 5'000'000'000;
 
 static_assert(SiteLearner::kMostFrames <= SampleSite::kMostFrames);
@@ -139,14 +142,19 @@ void LifetimeLearner::AskModel(Runtime& r) {
   answers_.AskNew(g_model, r.sampler, namer);
 }
 
-// At the start, and while samples bring new stacks; not for ever, whatever a program does.
+// At the start, and while samples bring new stacks; a model that knows the program may know a place
+// that few of them find. Not for ever, whatever a program does.
 bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
   if (dense_until_ == 0) dense_until_ = now_ns + kDenseNs;
-  if (now_ns < dense_until_ && looked_ns_ != 0 && now_ns > looked_ns_)
+  if (was_dense_ && new_samples != 0 && looked_ns_ != 0 && now_ns > looked_ns_)
     dense_ns_ += now_ns - looked_ns_;
-  const uint64_t new_stacks = answers_.stats().asked - stacks_;
+  const ModelStats& stats = answers_.stats();
+  const uint64_t new_stacks = stats.asked - stacks_;
+  without_news_ = new_stacks != 0 ? 0 : without_news_ + new_samples;
   if (new_stacks != 0 && new_stacks * kManyNew >= new_samples) dense_until_ = now_ns + kDenseNs;
-  return now_ns < dense_until_ && dense_ns_ < kMostDenseNs;
+  const bool has_more = stats.sure * 2 > stats.asked && without_news_ < kEnoughSamples;
+  was_dense_ = (now_ns < dense_until_ || has_more) && dense_ns_ < kMostDenseNs;
+  return was_dense_;
 }
 
 // Who sets another interval meanwhile keeps it.
@@ -202,8 +210,9 @@ uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   stacks_ = answers_.stats().asked;
   looked_ns_ = now_ns;
   AdaptSampling(r, is_dense);
-  const uint64_t least = more == 0 ? (is_dense ? kBusyNs : kIdleNs) : is_dense ? kNewsNs : kBusyNs;
-  const uint64_t part = is_dense ? kPartWithNews : kPartOfTime;
+  const bool has_news = is_dense && now_ns < dense_until_;
+  const uint64_t least = more == 0 ? (has_news ? kBusyNs : kIdleNs) : is_dense ? kNewsNs : kBusyNs;
+  const uint64_t part = has_news ? kPartWithNews : kPartOfTime;
   const uint64_t rest = std::min((r.kernel.NowNs() - start) * part, kMostRestNs);
   return now_ns + std::max(rest, least);
 }

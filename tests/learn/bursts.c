@@ -3,7 +3,8 @@
 // s of CPU it says "mixed", with "brief" after half a second. With "many", four threads do that at
 // once; with "fork", a child after its parent; with "jit", code that is made at run time and has no
 // unwind table, which is replaced by other code at the same addresses, and then by code elsewhere;
-// with "modules A B", two shared objects that are loaded in turn.
+// with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
+// which nothing stays, and then works little for a second and a half.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -161,6 +162,24 @@ static int RunModules(char** paths) {
   return apart;
 }
 
+__attribute__((noinline)) static void PassingBurst(void** all, int n) {
+  for (int i = 0; i < n; ++i) all[i] = Passing();
+  for (int i = 0; i < n; ++i) free(all[i]);
+}
+
+static int RunPassing(int bursts) {
+  void** all = malloc(kBurst * sizeof(*all));
+  volatile int n = kBurst;  // one call for both: another would be another stack
+  for (int tick = 0; tick < bursts + 150; ++tick) {
+    PassingBurst(all, n);
+    if (tick < bursts) continue;
+    n = 1000;
+    usleep(10000);
+  }
+  free(all);
+  return 1;
+}
+
 static int RunForked(void) {
   int apart = GetApart();
   const pid_t child = fork();
@@ -175,9 +194,10 @@ int main(int argc, char** argv) {
   const int threads = strcmp(how, "many") == 0 ? 4 : 1;
   if (strcmp(how, "brief") == 0) g_seconds = 0.5;
   if (threads == 1 && strcmp(how, "one") != 0 && strcmp(how, "brief") != 0) {
-    const int ok = strcmp(how, "jit") == 0    ? RunMadeCode()
-                   : strcmp(how, "fork") == 0 ? RunForked()
-                                              : RunModules(argv + 2);
+    const int ok = strcmp(how, "jit") == 0       ? RunMadeCode()
+                   : strcmp(how, "fork") == 0    ? RunForked()
+                   : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]))
+                                                 : RunModules(argv + 2);
     puts(ok ? "apart" : "mixed");
     return 0;
   }

@@ -104,6 +104,16 @@ while time.monotonic() < end:
     assert read["sampler"]["interval"] == 2 << 20
 
 
+@pytest.mark.parametrize(("bursts", "interval"), [("1", 32 << 10), ("60", 2 << 20)])
+def test_a_model_that_knows_the_program_looks_for_rare_places(
+    lab: Lab, tmp_path: Path, bursts: str, interval: int
+) -> None:
+    """Until samples of 1 GiB have brought no new stack, however long that takes."""
+    burst(lab, tmp_path, "passing", bursts, MODEL=str(SURE))
+    sampler = json.loads((tmp_path / "stats.json").read_text())["sampler"]
+    assert sampler["interval"] == interval
+
+
 def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
     """Also where there is no stack to ask about: large blocks have none."""
     program = "x = [bytearray(1 << 20) for _ in range(64)]; print('ready', flush=True); input()"
