@@ -146,8 +146,8 @@ void LifetimeLearner::AskModel(Runtime& r) {
 // that few of them find. Not for ever, whatever a program does.
 bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
   if (dense_until_ == 0) dense_until_ = now_ns + kDenseNs;
-  if (was_dense_ && new_samples != 0 && looked_ns_ != 0 && now_ns > looked_ns_)
-    dense_ns_ += now_ns - looked_ns_;
+  const bool counts = new_samples != 0 || looked_ns_ < dense_until_;
+  if (was_dense_ && counts && now_ns > looked_ns_) dense_ns_ += now_ns - looked_ns_;
   const ModelStats& stats = answers_.stats();
   const uint64_t new_stacks = stats.asked - stacks_;
   without_news_ = new_stacks != 0 ? 0 : without_news_ + new_samples;
