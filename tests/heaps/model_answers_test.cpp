@@ -89,6 +89,7 @@ TEST_F(ModelAnswersTest, WhatOutlivesTheUsualByTheModelLasts) {
   Allocate(kStays);
   Look();
   EXPECT_EQ(asked_, 2u);
+  EXPECT_EQ(answers_.stats().sure, 2u);
   EXPECT_GE(Of(kStays).lasted, 2);  // enough for the learner
   EXPECT_EQ(Of(kStays).passed, 0);
   EXPECT_GE(Of(kPasses).passed, 2);
@@ -128,6 +129,7 @@ TEST_F(ModelAnswersTest, AModelThatIsNotSureHasNoSay) {
   Look();
   EXPECT_EQ(Of(kMaybe).lasted, 0);
   EXPECT_EQ(Of(kMaybe).passed, 0);
+  EXPECT_EQ(answers_.stats().sure, 1u);  // of the other
 }
 
 TEST_F(ModelAnswersTest, WhereAllLastNothingDoes) {
