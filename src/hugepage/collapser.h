@@ -26,6 +26,7 @@ namespace strata {
 // former alone.
 struct RebuildTime {
   uint64_t collapse_ns, touch_ns;
+  uint64_t look_ns = 0;  // for the hugepages of large blocks (sparse_blocks.h)
 };
 
 // What a tick's rebuilding may come to.

@@ -90,6 +90,13 @@ class HugeFiller {
     lists_.Add(t);
   }
 
+  // Adds one that is broken and empty: its remains are to be released.
+  void AdoptEmpty(HugeTracker* t) {
+    ++hugepages_;
+    AddTotals(*t);
+    empties_.PushBack(t);
+  }
+
   // Takes a whole hugepage out, with all that lies in it; null when there is none left.
   HugeTracker* RemoveAny() {
     for (const PlacementGroup group : kPlacementGroups) {

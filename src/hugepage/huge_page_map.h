@@ -37,9 +37,10 @@ struct HugePageRecord {
   uint32_t longest;         // in its subtree
   uint32_t first;           // of the last hugepage of such a range: where the range begins
   uint32_t in_use_since_s;  // monotonic; when it last came into the filler, a region or a large run
+  uint32_t look_after_s;    // in a large run: sparse_blocks.h
   HugePageState state;
   bool unadvised;  // when it was mapped: the start of a small heap
-  bool no_huge;    // asked not to be one: it was broken
+  bool no_huge;    // asked not to be one: it was broken, or taken apart in a large run
   bool moved;      // what lay in it came by page tables: its mapping stays apart
 };
 

@@ -31,6 +31,7 @@
 #include "hugepage/populator.h"
 #include "hugepage/releaser.h"
 #include "hugepage/soft_limit.h"
+#include "hugepage/sparse_blocks.h"
 #include "os/page_kernel.h"
 #include "os/side_stack.h"
 
@@ -331,6 +332,7 @@ class PageHeap {
   Releaser<Kernel> releaser_ STRATA_GUARDED_BY(tiers_.lock);
   Collapser<Kernel> collapser_ STRATA_GUARDED_BY(tiers_.lock);
   Populator<Kernel> populator_ STRATA_GUARDED_BY(tiers_.lock);
+  SparseBlocks<Kernel> sparse_blocks_ STRATA_GUARDED_BY(tiers_.lock);
   Pages last_demand_ STRATA_GUARDED_BY(tiers_.lock);
   Pages last_in_use_ STRATA_GUARDED_BY(tiers_.lock);  // at the end of the last tick
   RebuildTime rebuild_time_ STRATA_GUARDED_BY(tiers_.lock) = kRebuildTime;
@@ -438,6 +440,7 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
   if (tiers_.hugepages && program == Program::kWorks && collapser_.Due() &&
       !soft_limit_.near_soft_limit())
     collapser_.Rebuild(tiers_, {wanted, hard_limit_.most(), growth, rebuild_time_});
+  sparse_blocks_.Look(tiers_, program, rebuild_time_);
   last_in_use_ = InUse();  // a rebuild's own share is no growth
   return BytesOf(released);
 }

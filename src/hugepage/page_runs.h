@@ -90,6 +90,8 @@ class PageRuns {
   void DonateTail(Tiers& t, PageRange large, Fresh kind) STRATA_REQUIRES(t.lock);
   void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
   void GiveLarge(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
+  void GivePieces(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+  void GiveBroken(Tiers& t, HugePageId p, uint64_t now) STRATA_REQUIRES(t.lock);
   bool GrowOver(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
   void TakeFree(Tiers& t, const JoinedRange& r) STRATA_REQUIRES(t.lock);
   static bool FreeFrom(const Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
@@ -199,6 +201,7 @@ HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind)
   HugePageRecord& record = t.map[page];
   record.state = HugePageState::kFiller;
   record.tracker = tracker;
+  tracker->broken = tracker->split = record.no_huge;  // taken apart in a large run
   if (kind == Fresh::kSparse) BackByPages(t, tracker);
   return tracker;
 }
@@ -308,7 +311,10 @@ void PageRuns<Kernel>::BeginLarge(Tiers& t, HugeRange r) {
   t.map.SetState(r, HugePageState::kLarge);
   t.large += r.length;
   const uint32_t now_s = Seconds(t.CoarseNow());
-  for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) t.map[p].in_use_since_s = now_s;
+  for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) {
+    t.map[p].in_use_since_s = now_s;
+    t.map[p].look_after_s = 0;
+  }
 }
 
 // Hands what a large run leaves of its last hugepage to the filler; all of it must be in state
@@ -353,7 +359,31 @@ void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
     whole.length -= HugePages(1);
   }
   t.large -= whole.length;
+  if (STRATA_UNLIKELY(t.marked != 0)) return GivePieces(t, whole);
   t.cache.Give(whole, t.CoarseNow());
+}
+
+// Those that were taken apart are no hugepages any more, and go back to the kernel at the next
+// tick.
+template <PageKernel Kernel>
+STRATA_NOINLINE void PageRuns<Kernel>::GivePieces(Tiers& t, HugeRange r) {
+  const uint64_t now = t.CoarseNow();
+  for (HugePageId p = r.first; p < r.end();) {
+    HugePageId end = p;
+    while (end < r.end() && !t.map[end].no_huge) end += HugePages(1);
+    if (end != p) t.cache.Give({p, end - p}, now);
+    for (; end < r.end() && t.map[end].no_huge; end += HugePages(1)) GiveBroken(t, end, now);
+    p = end;
+  }
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::GiveBroken(Tiers& t, HugePageId p, uint64_t now) {
+  if (HugeTracker* tracker = NewTracker(t, p, Fresh::kUsed)) return t.filler.AdoptEmpty(tracker);
+  // Without metadata: the kernel makes one of it, sooner or later.
+  t.kernel.AdviseHuge({p, HugePages(1)});
+  t.Unmark(t.map[p]);
+  t.cache.Give({p, HugePages(1)}, now);
 }
 
 template <PageKernel Kernel>

@@ -83,11 +83,11 @@ constinit CpuMeter g_cpu;
 // wait for each call; and half of it for touching frames ahead, which costs another CPU alone. No
 // more than both: who wants this thread away waits as long.
 constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 300'000'000,
-                   kMostTouchNs = 300'000'000;
+                   kMostTouchNs = 300'000'000, kLookNs = 10'000'000;
 RebuildTime RebuildTimeFor(uint64_t used_ns) {
   const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
   if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
-  return {ns, std::min(2 * ns, kMostTouchNs)};
+  return {ns, std::min(2 * ns, kMostTouchNs), kLookNs};
 }
 
 void Round() {

@@ -72,6 +72,7 @@ class FakeKernel {
     std::lock_guard hold(mutex_);
     ++splits;
     STRATA_CHECK(used.bytes == kNativePageSize && used.offset >> kHugePageShift == h.raw());
+    if (frees_zero_pages && huge_[h.raw()].whole) DropZeros(h.raw());
     Split(h.raw());
   }
 
@@ -149,6 +150,17 @@ class FakeKernel {
     return true;
   }
 
+  size_t NonZero(HugePageId h, size_t most) {
+    if (on_nonzero) on_nonzero();
+    std::lock_guard hold(mutex_);
+    now_ns_ += nonzero_ns;
+    size_t n = 0;
+    for (size_t i = 0; i < kNativePerHugePage && n <= most; ++i)
+      n += native_[h.raw() * kNativePerHugePage + i].tag != 0;
+    return unreadable == h ? SIZE_MAX : n;
+  }
+  bool FreesZeroPages() const { return frees_zero_pages; }
+
   uint64_t CoarseNowNs() { return NowNs(); }
   uint64_t StartOwnCpu() {
     std::lock_guard hold(mutex_);
@@ -205,6 +217,9 @@ class FakeKernel {
   bool may_not_ask_time = false;
   bool tells_resident = false;  // else as under a filter; for tests that write what they take
   bool can_collapse = true;
+  bool frees_zero_pages = false;
+  HugePageId unreadable{SIZE_MAX};                        // the program keeps it from being read
+  uint64_t nonzero_ns = 0;                                // that a count takes
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugeRange lost;
@@ -213,8 +228,8 @@ class FakeKernel {
   HugePages most_moved{~size_t{0} >> 1};                  // by one call
   uint64_t collapse_ns = 500'000, populate_ns = 100'000;  // a hugepage
   uint64_t waits_ns = 0;  // for a CPU, on top of each that is populated
-  std::function<void()> on_release, on_collapse, on_populate, on_headroom, on_move,
-      on_resident;        // in their midst
+  std::function<void()> on_release, on_collapse, on_populate, on_headroom, on_move, on_resident,
+      on_nonzero;         // in their midst
   size_t soft_limit = 0;  // of physical memory; 0: none
   size_t looks = 0;       // at it
   size_t map_calls = 0, release_calls = 0, advise_calls = 0, splits = 0, collapses = 0,
@@ -283,6 +298,15 @@ class FakeKernel {
     for (size_t h = r.offset >> kHugePageShift; h <= (r.offset + r.bytes - 1) >> kHugePageShift;
          ++h) {
       if (huge_[h].whole && huge_[h].present == 0) Split(h);
+    }
+  }
+
+  // Of a hugepage that is still whole, which has the frame whatever is mapped.
+  void DropZeros(size_t h) {
+    for (size_t p = h * kNativePerHugePage; p < (h + 1) * kNativePerHugePage; ++p) {
+      if (native_[p].tag != 0 || !native_[p].present) continue;
+      native_[p].present = false;
+      --huge_[h].present;
     }
   }
 

@@ -59,6 +59,11 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Which native pages of a hugepage have memory behind them now: bit 0 of a byte for each. Not
   // those swapped out. False: not known, as the kernel may not be asked.
   { k.Resident(page, bytes) } -> std::same_as<bool>;
+  // Native pages of a hugepage that hold anything but zeros, counted up to one more than n;
+  // SIZE_MAX: not known, as the kernel may not be asked or the program keeps some from being read.
+  { k.NonZero(page, n) } -> std::same_as<size_t>;
+  // Whether a hugepage that is split gives those back that hold only zeros.
+  { k.FreesZeroPages() } -> std::same_as<bool>;
   { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones
   { k.NowNs() } -> std::same_as<uint64_t>;     // monotonic
   // The CPU time that the calling thread took since StartOwnCpu: what it waited for a CPU is not in

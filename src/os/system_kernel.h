@@ -52,6 +52,8 @@ class SystemKernel {
   bool IsLost(HugeRange range);
   bool CanCollapse();
   bool Resident(HugePageId page, unsigned char* one_byte_a_native_page);
+  size_t NonZero(HugePageId page, size_t most);
+  bool FreesZeroPages();
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();
   struct OwnCpu {

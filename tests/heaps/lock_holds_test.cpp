@@ -44,6 +44,8 @@ class WillingKernel {
     std::fill_n(bytes, kNativePerHugePage, 1);
     return true;
   }
+  size_t NonZero(HugePageId, size_t most) { return most + 1; }
+  bool FreesZeroPages() { return true; }
   size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }
   uint64_t CoarseNowNs() { return now_ns; }

@@ -20,10 +20,12 @@ class PageHeapProgram {
  public:
   explicit PageHeapProgram(ProgramBytes bytes) : bytes_(bytes) {
     kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
-        kernel_.on_move = [this] { Interrupt(); };
+        kernel_.on_move = kernel_.on_nonzero = [this] { Interrupt(); };
     const unsigned kind = bytes_.Byte();
     kernel_.refuse_populate = kind % 4 == 0;
     kernel_.tells_resident = kind / 4 % 2 == 0;
+    kernel_.frees_zero_pages = kind / 8 % 2 == 0;
+    heap_.SetRebuildTime({200'000'000, 400'000'000, 10'000'000});
     if (bytes_.Byte() % 4 == 0) kernel_.Occupy({HugePageId(40), HugePages(9)});
   }
 
@@ -393,7 +395,7 @@ class PageHeapProgram {
   // Everything comes back, and then nothing is left with the kernel.
   void Finish() {
     kernel_.on_release = kernel_.on_collapse = kernel_.on_populate = kernel_.on_headroom =
-        kernel_.on_move = nullptr;
+        kernel_.on_move = kernel_.on_nonzero = nullptr;
     kernel_.fail_map_in = kernel_.fail_release_in = -1;
     meta_.fail = false;
     while (!runs_.empty()) {

@@ -248,7 +248,7 @@ def coverage(view: View) -> Finding:
         "coverage",
         Weight.SOME,
         f"{says}: see thp, thp-defrag and thp-allowed; memory from before, fragmentation of the"
-        " machine or of the heap are other causes",
+        " machine or of the heap, large blocks of zeros are other causes",
         f"strata report {view.pid} -o report",
     )
 
