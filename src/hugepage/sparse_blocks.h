@@ -83,8 +83,8 @@ class SparseBlocks {
     const bool marked = t.map[p].no_huge;
     t.lock.Release();
     const uint64_t begin = t.kernel.NowNs();
-    const size_t nonzero = marked ? Count(t.kernel, p, kMany + 1, kMany)
-                                  : Count(t.kernel, p, kNativePerHugePage, kFew);
+    const size_t nonzero =
+        marked ? Count(t.kernel, p, kMany, kMany) : Count(t.kernel, p, kNativePerHugePage, kFew);
     t.lock.Acquire();
     if (IsStill(t, p, since_s)) {
       t.map[p].look_after_s = now_s + AgainS(marked, now_s - since_s);
