@@ -16,8 +16,8 @@
 //! or not `#[global_allocator]` names [`Strata`]; naming it hands sizes to `free` and spares Rust's
 //! own layer. Options are `STRATA_*` environment variables, as for a preloaded program.
 //!
-//! x86-64 Linux with glibc. The C++ sources are compiled at build time: a C++20 compiler and binutils
-//! are needed.
+//! Linux on x86-64 or aarch64, with glibc 2.34 or newer or with musl. The C++ sources are compiled at
+//! build time: a C++20 compiler and binutils are needed.
 #![warn(missing_docs)]
 
 mod ffi;
