@@ -15,7 +15,9 @@ namespace strata {
 
 class HugeCache {
  public:
-  explicit HugeCache(HugePageMap& map) : free_(map, HugePageState::kCached) {}
+  // `bias`: as HugeRangeTree's.
+  explicit HugeCache(HugePageMap& map, size_t bias = 0)
+      : free_(map, HugePageState::kCached, bias) {}
 
   HugePages size() const { return free_.total(); }
   HugePages limit() const { return limit_; }

@@ -78,11 +78,16 @@ class HugeRangeTree {
   HugePageRecord& At(uint32_t i) const { return map_[HugePageId(i)]; }
   uint32_t LongestOf(uint32_t i) const { return i == kNone ? 0 : At(i).longest; }
 
-  // Heap order of the treap: any fixed scrambling of the index does.
-  static uint32_t Priority(uint32_t i) { return (i ^ i >> 15) * 0x9e3779b1u; }
-  static bool Above(uint32_t a, uint32_t b) {
-    return Priority(a) != Priority(b) ? Priority(a) > Priority(b) : a > b;
+  // Heap order of the treap, by the finalizer of Appleby's MurmurHash3. Programs put their ranges
+  // at regular distances: for none of those must priorities rise from one range to the next, as a
+  // multiplication alone makes them do where the distance is a Fibonacci number.
+  uint32_t Priority(uint32_t i) const {
+    uint32_t h = i + static_cast<uint32_t>(bias_) * 0x9e3779b1u;  // the window's place is random
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
   }
+  bool Above(uint32_t a, uint32_t b) const { return Priority(a) > Priority(b); }  // one-to-one
 
   void Update(uint32_t i) {
     HugePageRecord& n = At(i);
@@ -240,7 +245,7 @@ class HugeRangeTree {
   const size_t bias_;
   uint32_t root_ = kNone;
   HugePages total_;
-  // Of a treap of all hugepages that a window can have, the depth is some 70.
+  // Three times the depth that a treap of all hugepages of a window is likely to have.
   static constexpr size_t kLongestPath = 256;
   uint32_t path_[kLongestPath];
   size_t path_length_ = 0;

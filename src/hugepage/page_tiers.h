@@ -42,7 +42,7 @@ struct PageTiers {
         trackers(arena, MetadataUse::kHeap),
         map(arena, k.window()),
         allocator(k, map, options),
-        cache(map),
+        cache(map, k.past_gibibyte().raw()),
         filler(arena, groups),
         regions(arena) {}
   PageTiers(const PageTiers&) = delete;

@@ -140,5 +140,24 @@ TEST_F(HugeRangeTreeTest, ASearchForAnAlignedPlaceGivesUp) {
   EXPECT_EQ(Take(2), 1u);
 }
 
+// Blocks of one size, of which every so many are freed: a tree whose priorities followed the
+// distance was a list, and ended the process at its 257th range.
+TEST(HugeRangeTreeDepthTest, RangesAtRegularDistancesMakeNoList) {
+  constexpr size_t kRanges = 1500, kLongest = 233;
+  for (const size_t distance : {2, 3, 5, 8, 13, 21, 34, 55, 72, 89, 144, 233}) {
+    for (const size_t bias : {0, 1, 300}) {
+      test::TestArena meta;
+      HugePageMap map{meta.arena(), HugePages(kRanges * kLongest)};
+      ASSERT_TRUE(map.Cover({HugePageId(0), HugePages(kRanges * distance)}));
+      HugeRangeTree tree(map, HugePageState::kFree, bias);
+      for (size_t i = 0; i < kRanges; ++i) tree.Insert({HugePageId(i * distance), HugePages(1)});
+      for (size_t i = 0; i < kRanges; i += 2)
+        EXPECT_EQ(tree.TakePart(HugePageId(i * distance), {HugePageId(i * distance), HugePages(1)}),
+                  (HugeRange{HugePageId(i * distance), HugePages(1)}));
+      EXPECT_EQ(tree.total(), HugePages(kRanges / 2));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata
