@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <iterator>
+
 #include "base/arch.h"
 #include "base/check.h"
 #include "strata/raw_io.h"
@@ -113,16 +115,18 @@ bool Lock::ThisThreadForks() { return Forks(); }
 
 #ifndef NDEBUG
 namespace {
-// One bit for each rank this thread holds. Locks of one rank are taken together only by the fork
+// How many of each rank this thread holds. Locks of one rank are taken together only by the fork
 // handlers, which take them in a fixed order, so equal ranks are counted, not refused.
-__attribute__((tls_model("initial-exec"))) thread_local uint32_t held_counts[16];
+__attribute__((tls_model(
+    "initial-exec"))) thread_local uint32_t held_counts[static_cast<size_t>(LockRank::kCount)];
 }  // namespace
 
 // A thread that forks holds all ranks already and takes more as if it held none.
 void Lock::NoteAcquired() {
   if (Forks()) return;
   const auto rank = static_cast<size_t>(rank_);
-  for (size_t above = rank + 1; above < 16; ++above) STRATA_CHECK(held_counts[above] == 0);
+  for (size_t above = rank + 1; above < std::size(held_counts); ++above)
+    STRATA_CHECK(held_counts[above] == 0);
   ++held_counts[rank];
 }
 

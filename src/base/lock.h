@@ -32,7 +32,8 @@ enum class LockRank : uint8_t {
   kLentPages,
   kPageHeap,
   kMetadata,
-  kUnwind  // takes nothing inside; not held over a fork
+  kUnwind,  // takes nothing inside; not held over a fork
+  kCount    // none: how many there are
 };
 
 class STRATA_CAPABILITY("mutex") Lock {

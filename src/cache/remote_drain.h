@@ -10,10 +10,10 @@
 // was or, once it was changed, stopped: slower, never wrong.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "cache/cache_resizer.h"
 #include "cache/vcpu.h"
@@ -106,17 +106,18 @@ class RemoteDrain {
   size_t DrainStopped(Slab& s, SizeClass c) {
     SlabHeader& h = s.header(c);
     const size_t n = h.fill();
-    GiveSlots(h, c, n);
     SetFill(h, 0);
+    GiveSlots(h.slots(), c, n);
     return n * InfoOf(c).size;
   }
 
-  // The lowest n objects, which have lain longest. The caller takes them off.
-  void GiveSlots(const SlabHeader& h, SizeClass c, size_t n) {
-    for (size_t at = 0; n != 0;) {
+  // Those that the fill covers no more: from here on others take them, and CpuCache::Holds must not
+  // find here what a program has.
+  void GiveSlots(void* const* slots, SizeClass c, size_t n) {
+    while (n != 0) {
       const size_t k = n < kMaxBatch ? n : kMaxBatch;
-      transfer_->Give(c, h.slots() + at, k);
-      at += k;
+      transfer_->Give(c, slots, k);
+      slots += k;
       n -= k;
     }
   }
@@ -201,15 +202,15 @@ class RemoteDrain {
     return bytes;
   }
 
-  // Of a stopped and fenced class. The newest objects stay, as they are the warmest.
+  // Of a stopped and fenced class. The newest objects stay, which are the warmest.
   void CutExcess(Slab& s, const ClassRoom& k, SizeClass c) {
     SlabHeader& h = s.header(c);
     const size_t fill = h.fill();
     if (fill <= k.keep) return;  // popped from before the fence
     const size_t excess = fill - k.keep;
-    GiveSlots(h, c, excess);
-    memmove(h.slots(), h.slots() + excess, k.keep * sizeof(void*));
+    std::rotate(h.slots(), h.slots() + excess, h.slots() + fill);
     SetFill(h, k.keep);
+    GiveSlots(h.slots() + k.keep, c, excess);
   }
 
   Ops ops_{};

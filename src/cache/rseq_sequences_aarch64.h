@@ -3,7 +3,8 @@
 //
 // Each sequence: publish the descriptor in rseq_cs, read the vCPU id, work, commit with one store.
 // The bounds are loaded with acquire and first: who sees the bounds of a new array sees the array
-// and the fill that belong to them (Slab::Open).
+// and the fill that belong to them (Slab::Open). Pushes commit with release: who sees the fill, as
+// CpuCache::Holds does from elsewhere, sees what lies in the slots below it.
 #pragma once
 
 #include <cstddef>
@@ -121,7 +122,7 @@ retry:
                     "str %[object], [%[a]]\n"
                     "str %w[mark], [%[object], #4]\n"
                     "add %[b], %[b], #1\n"
-                    "str %[b], [%[slab]]\n"
+                    "stlr %[b], [%[slab]]\n"
                     "2:\n"
                     : [slab] "=&r"(slab), [a] "=&r"(a), [b] "=&r"(b), [fill] "=&r"(fill)
                     : [slabs] "r"(slabs), [entry] "r"(entry), [object] "r"(object),
@@ -213,7 +214,7 @@ retry:
                     "str x17, [%[b]], #8\n"
                     "cmp %[b], %[a]\n"
                     "b.ne 5b\n"
-                    "str %[word], [%[slab]]\n"
+                    "stlr %[word], [%[slab]]\n"
                     "2:\n"
                     : [slab] "=&r"(slab), [a] "=&r"(a), [b] "=&r"(b), [word] "=&r"(word),
                       [count] "=&r"(count), [from] "+&r"(from)

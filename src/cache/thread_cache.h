@@ -7,6 +7,7 @@
 // another: what it has of memory for its stacks it keeps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -178,20 +179,22 @@ struct ThreadCache {
     return true;
   }
 
-  // The oldest n go down.
+  // The oldest n go down, once the length covers them no more: from then on others take them, and
+  // Holds must not find here what a program has.
   template <class Transfer>
   void GiveSome(SizeClass c, size_t n, Transfer& transfer) {
     List& list = lists[Raw(c)];
     if (n > list.length) n = list.length;
     if (n == 0) return;
-    for (size_t given = 0; given < n;) {
-      const size_t k = n - given < kMaxBatch ? n - given : kMaxBatch;
-      transfer.Give(c, list.slots + given, k);
-      given += k;
-    }
+    std::rotate(list.slots, list.slots + n, list.slots + list.length);
     list.length -= static_cast<uint32_t>(n);
-    memmove(list.slots, list.slots + n, list.length * sizeof(void*));
     Add(bytes, size_t{0} - n * InfoOf(c).size);
+    for (void* const* slots = list.slots + list.length; n != 0;) {
+      const size_t k = n < kMaxBatch ? n : kMaxBatch;
+      transfer.Give(c, slots, k);
+      slots += k;
+      n -= k;
+    }
   }
 
   static constexpr uint32_t kFirstSlots = 8;

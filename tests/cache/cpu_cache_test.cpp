@@ -245,6 +245,23 @@ TEST_F(CpuCacheTest, DrainReturnsEverythingAndTheSlabWorksOn) {
   EXPECT_EQ(ops_.Pop(small_), p);
 }
 
+// Once it is in the tier below, another thread has it, and its free may ask whether it lies here.
+TEST_F(CpuCacheTest, WhatAShrinkOrADrainSentDownLiesHereNoMore) {
+  Init(kPlenty);
+  AllocateAndFree(small_, 400);
+  size_t given = 0;
+  transfer_.on_give = [&](SizeClass c, void* const* objects, size_t n) {
+    for (size_t i = 0; i < n; ++i) EXPECT_FALSE(cache_.Holds(c, objects[i])) << given;
+    given += n;
+  };
+  cache_.SetShare(size_t{8} << 10);
+  const size_t by_shrink = given;
+  EXPECT_GT(by_shrink, 0u);
+  cache_.Drain(0);
+  EXPECT_GT(given, by_shrink);
+  transfer_.on_give = nullptr;
+}
+
 TEST_F(CpuCacheTest, AllCpusCanBeDrainedAtOnce) {
   Init(kPlenty);
   for (const size_t cpu : {0, 2}) {

@@ -35,6 +35,7 @@ class FakeTransfer {
     ++gives;
     STRATA_CHECK(n != 0 && n <= kMaxBatch);
     if (on_call) on_call();
+    if (on_give) on_give(c, objects, n);
     for (size_t i = 0; i < n; ++i) {
       STRATA_CHECK(ClassOf(objects[i]) == c);
       STRATA_CHECK(out_.erase(objects[i]) == 1);
@@ -51,7 +52,8 @@ class FakeTransfer {
 
   size_t limit = 0;  // most objects given out at a time; 0: any
   size_t takes = 0, gives = 0;
-  std::function<void()> on_call;  // what other threads do meanwhile
+  std::function<void()> on_call;                                 // what other threads do meanwhile
+  std::function<void(SizeClass, void* const*, size_t)> on_give;  // the same, with what comes
 
  private:
   // An address that names its class and is aligned as any class wants; nobody reads what is there.

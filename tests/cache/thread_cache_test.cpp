@@ -106,6 +106,26 @@ TEST_F(ThreadCacheTest, ScavengeSendsDownTheOlderHalfOfEachList) {
   for (size_t i = 0; i < length / 2; ++i) EXPECT_EQ(cache_.Pop(small_), held[held.size() - 1 - i]);
 }
 
+// Once it is in the tier below, another thread has it, and its free may ask whether it lies here.
+TEST_F(ThreadCacheTest, WhatWasSentDownLiesHereNoMore) {
+  size_t gives = 0;
+  transfer_.on_give = [&](SizeClass c, void* const* objects, size_t n) {
+    for (size_t i = 0; i < n; ++i) EXPECT_FALSE(cache_.Holds(c, objects[i])) << gives;
+    ++gives;
+  };
+  std::vector<void*> held(10'000);
+  for (void*& p : held) p = Allocate(small_);
+  for (void* p : held) Free(small_, p);
+  const size_t by_overflow = gives;
+  EXPECT_GT(by_overflow, 0u);
+  cache_.Scavenge(transfer_);
+  const size_t by_scavenge = gives - by_overflow;
+  EXPECT_GT(by_scavenge, 0u);
+  cache_.Flush(transfer_);
+  EXPECT_GT(gives - by_overflow, by_scavenge);
+  transfer_.on_give = nullptr;
+}
+
 TEST_F(ThreadCacheTest, AScavengeLeavesRoomForABatch) {
   const size_t batch = InfoOf(small_).batch;
   std::vector<void*> held;
