@@ -3,13 +3,16 @@
 // the library's thread.
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
 #include <thread>
 
 #include "base/units.h"
-#include "malloc/library_thread.h"
+#include "malloc/background.h"
+#include "malloc/background_duties.h"
+#include "malloc/background_thread.h"
 #include "regions/hot_kernel.h"
 
 namespace strata {
@@ -45,9 +48,24 @@ void ForgetWatchInChild() {}
 bool HugepagesAreOff() { return false; }
 uint64_t AddressUntagMask() { return ~uint64_t{0}; }
 
-bool StartLibraryThread(void (*run)()) {
-  std::thread(run).detach();
+bool BackgroundSelf::MayGoOn() const { return true; }
+bool BackgroundThreadIsAway() { return false; }
+bool MayStartThread(ThreadFor) { return true; }
+
+namespace {
+
+std::atomic<bool> g_runs{false};
+
+}  // namespace
+
+bool SecondThread::Start(void (*run)(), void (*)()) {
+  if (!g_runs.exchange(true, std::memory_order_acq_rel)) std::thread(run).detach();
   return true;
 }
+bool SecondThread::Runs() { return g_runs.load(std::memory_order_acquire); }
+void SecondThread::Begin() {}
+bool SecondThread::MustEnd() { return false; }
+void SecondThread::Ended() { g_runs.store(false, std::memory_order_release); }
+void SecondThread::ForgetInChild(bool is_this) { g_runs.store(is_this, std::memory_order_relaxed); }
 
 }  // namespace strata
