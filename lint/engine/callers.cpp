@@ -34,16 +34,18 @@ bool gives_first(const llvm::Function& f, const llvm::Instruction* until,
   return false;
 }
 
-// Whether the function cannot come back behind the call.
+// Whether the function can neither come back behind the call, nor call again.
 bool is_last(const Program& program, const llvm::CallBase& call) {
   std::set<const llvm::BasicBlock*> seen;
-  std::vector<const llvm::Instruction*> work{call.getNextNode()};
+  std::vector<const llvm::Instruction*> work;
+  const auto* invoke = llvm::dyn_cast<llvm::InvokeInst>(&call);
+  work.push_back(invoke != nullptr ? &invoke->getNormalDest()->front() : call.getNextNode());
   while (!work.empty()) {
     const llvm::Instruction* i = work.back();
     work.pop_back();
     for (; i != nullptr; i = i->getNextNode()) {
       const auto* other = llvm::dyn_cast<llvm::CallBase>(i);
-      if (llvm::isa<llvm::ReturnInst>(i)) return false;
+      if (llvm::isa<llvm::ReturnInst>(i) || i == &call) return false;
       if (other != nullptr && program.ends(*other)) break;
       if (!i->isTerminator()) continue;
       for (const llvm::BasicBlock* next : llvm::successors(i)) {

@@ -44,6 +44,9 @@ void Known::set(const llvm::Value* v, const Range& range) {
 // What was asked of it (Reasoning::compared, masked) was asked of what it was.
 void Known::forget(const llvm::Value* v) {
   if (const std::uint32_t at = place(v); at != values_.size()) values_.erase(at);
+  if (cells_.may_mention(v))
+    cells_.drop_if([v](const Cell& c) { return c.address.root == v || c.value == v; });
+  if (v->hasNUsesOrMore(kMostUsers)) return;  // of such nothing is remembered
   for (const llvm::User* user : v->users()) {
     const auto* asks = llvm::dyn_cast<llvm::Instruction>(user);
     if (!llvm::isa<llvm::ICmpInst>(user) &&
@@ -52,8 +55,6 @@ void Known::forget(const llvm::Value* v) {
     }
     if (const std::uint32_t at = place(asks); at != values_.size()) values_.erase(at);
   }
-  if (cells_.may_mention(v))
-    cells_.drop_if([v](const Cell& c) { return c.address.root == v || c.value == v; });
 }
 
 const llvm::Value* Known::cell(Address a) const {

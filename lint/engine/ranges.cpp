@@ -11,7 +11,6 @@ namespace {
 
 using Op = llvm::Instruction;
 
-constexpr unsigned kMostUsers = 64;  // of a number, that are looked at
 
 Range boolean(bool b) { return Range(llvm::APInt(1, b ? 1 : 0)); }
 

@@ -15,6 +15,8 @@
 
 namespace lint {
 
+constexpr unsigned kMostUsers = 64;  // of a number, that are looked at
+
 using Range = llvm::ConstantRange;
 
 // Ways that part share what they know until one of them learns more.

@@ -43,9 +43,8 @@ class PageMap {
 
   SizeClass ClassOf(PageId p) const { return WithoutSampledPage(EntryOf(p)); }
   // The class, with kSampledPage where a sampled object starts on the page or its span is of a
-  // group. That bit may change
-  // while others read the entry of their own blocks on the page, so it is read as a whole and in no
-  // order: either value takes a free to its end.
+  // group. That bit may change while others read the entry of their own blocks on the page, so it
+  // is read as a whole and in no order: either value takes a free to its end.
   SizeClass EntryOf(PageId p) const {
     return ClassIn(__atomic_load_n(&entries_[p.raw()].class_bits, __ATOMIC_RELAXED));
   }
