@@ -48,7 +48,7 @@ def test_hugepages_that_began_small_were_not_broken() -> None:
     low = Backing(0.2, 100 * MIB, 3, 4 * MIB, thp="madvise", begun=30, begun_bytes=40 * MIB)
     begun = advice_hugepages.coverage(low)
     assert (begun.level, begun.command) == (Level.FINE, "")
-    assert "30 hugepages began on small pages, where 50 % of what is on small pages" in begun.text
+    assert "30 hugepages began on small pages and hold 50 % of what is on small pages" in begun.text
     assert "broken" not in begun.text
     assert "They are rebuilt as they fill" in begun.text
     dear = advice_hugepages.coverage(replace(low, first_touch_ms=2.1))

@@ -34,7 +34,7 @@ def test_free_pages_that_are_taken_again_are_left(lab: Lab, tmp_path: Path) -> N
         assert wait_until(lambda: rss(pid) > 0.9 * before)
 
 
-@follows("See what it is:")
+@follows("To see what the rest is:")
 def test_what_the_program_maps_by_itself(lab: Lab, tmp_path: Path) -> None:
     with running(lab, "mapped") as pid:
         said = Report(pid, tmp_path / "a")["resident"]

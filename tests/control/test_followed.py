@@ -19,7 +19,7 @@ GIVES = ("look", "act", "mend")
 FIXES_FROM = 3  # arguments of mend: the rule, the weight, what it says; then what mends it
 # What no test can follow, and why.
 NOT_FOLLOWED = {
-    "most likely the kernel found no free ones": "takes a machine whose memory is all in pieces",
+    "or the kernel found no free ones": "takes a machine whose memory is all in pieces",
     "see thp, thp-defrag and thp-allowed": "the same",
     "this machine is short of it, whatever the allocator does": "takes all of a machine's memory",
     "this kernel is built without transparent hugepages": "takes another kernel",

@@ -219,15 +219,15 @@ def coverage(view: View) -> Finding:
             f"strata report {view.pid} -o report  # says how to keep them whole",
         )
     if 2 * hugepages.begun_small > hugepages.all:
-        says += f": {hugepages.begun_small:,} of {hugepages.all:,} hugepages began on small pages"
+        says += f"; {hugepages.begun_small:,} of {hugepages.all:,} hugepages began on small pages"
     if figure(figures, int, "page_heap", "cold_frames"):
         touch = figure(figures, int, "page_heap", "first_touch_ns") / 1e6
         return ok(
             "coverage",
-            f"{says}: the kernel takes {touch:.1f} ms to give one, so growth begins on small pages",
+            f"{says}; the kernel takes {touch:.1f} ms to give one, so growth begins on small pages",
         )
     if figure(figures, int, "page_heap", "thin_use"):
-        return ok("coverage", f"{says}: the program touches little of what it allocates")
+        return ok("coverage", f"{says}; the program touches little of what it allocates")
     if 2 * hugepages.begun_small > hugepages.all:
         return ok("coverage", f"{says}, and are rebuilt as they fill")
     if view.environment().get("STRATA_HUGEPAGES", "").lower() in ("off", "0"):
@@ -247,8 +247,9 @@ def coverage(view: View) -> Finding:
     return mend(
         "coverage",
         Weight.SOME,
-        f"{says}: see thp, thp-defrag and thp-allowed; memory from before, fragmentation of the"
-        " machine or of the heap, large blocks of zeros are other causes",
+        f"{says}: see thp, thp-defrag and thp-allowed. It may also be memory taken before hugepages"
+        " were allowed, fragmentation of the machine or of the heap, or large blocks that are mostly"
+        " zeros, which is on purpose",
         f"strata report {view.pid} -o report",
     )
 

@@ -74,15 +74,15 @@ def coverage(backing: Backing) -> Advice:
         if backing.broken_bytes >= backing.begun_bytes:
             return _broken(text, backing)
         text += (
-            f"{backing.begun:,} hugepages began on small pages, where "
-            f"{_on_small(backing.begun_bytes, backing)} lies. "
+            f"{backing.begun:,} hugepages began on small pages and hold "
+            f"{_on_small(backing.begun_bytes, backing)}. "
         )
         if not backing.first_touch_ms and not backing.thin:
             return fine(text + "They are rebuilt as they fill.")
     if backing.first_touch_ms:
         return fine(
-            text + f"The kernel takes {backing.first_touch_ms:.1f} ms to give a hugepage here, so "
-            "new memory begins on small pages, and is rebuilt into hugepages as it fills."
+            text + f"The kernel takes {backing.first_touch_ms:.1f} ms to give a hugepage here: new "
+            "memory begins on small pages, and Strata rebuilds them into hugepages as they fill."
         )
     if backing.thin:
         return fine(
@@ -90,8 +90,9 @@ def coverage(backing: Backing) -> Advice:
             "small pages, which saves memory."
         )
     return look(
-        text + "They are allowed: most likely the kernel found no free ones. See whether "
-        "thp_fault_fallback grows, and let the kernel make room:",
+        text + "They are allowed. Either large blocks hold mostly zeros, and Strata took their "
+        "hugepages apart on purpose, or the kernel found no free ones: see whether "
+        "thp_fault_fallback grows, and only then let it make room:",
         "grep -E 'thp_fault_(alloc|fallback) ' /proc/vmstat; "
         "echo 1 | sudo tee /proc/sys/vm/compact_memory",
     )

@@ -147,9 +147,10 @@ def headline(
         if other <= 16 * MUCH:
             return fine(text)
         command = f"sudo pmap -x {pid} | sort -k3 -n -r | head -n 20"
+        brings = 0
         if biggest_site.endswith(".py)"):  # to find its owner brings as much as it holds
-            return look(f"{text} {PYTHON_ARENAS} See what it is:", command, other)
-        return look(f"{text} See what it is:", command)
+            text, brings = f"{text} {PYTHON_ARENAS}", other
+        return look(f"{text} To see what the rest is:", command, brings)
     if caches.heavy:
         part = share(caches.held, caches.live)
         text = f"Caches hold {human(caches.held)}, {part} of what is live. "
