@@ -53,8 +53,8 @@ uses.
 
 `by table` is the share of bytes whose stack and size had the same class in the recording that the \
 model is trained on; what is new, no table knows. `best of any` is the share of the bytes of \
-{runs} recordings of the build that one class for each stack and size, the best there is, gets \
-right: whoever knows nothing else cannot be right more often over these runs.
+{runs} recordings of the build that one class for each stack and size, chosen with hindsight, gets \
+right; of a single pair of runs a model can be right more often.
 """
 
 

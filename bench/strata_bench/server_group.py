@@ -50,9 +50,8 @@ SERVERS = Group(
     picture="RSS over time while one request allocates and frees a million objects of 400 bytes. "
     "The lines are the tables' `stock` (own pools, glibc), `strata` (own pools, Strata) and "
     "`reaps`. Own pools keep every object until the request ends. Of what nginx then frees, "
-    "Strata's malloc keeps all for 0.7 s and about a third, level to the end of the picture, "
-    "for the next such request; Apache's pools give theirs back to the system. On reaps each "
-    "object is used again",
+    "Strata's malloc keeps all of it for 0.7 s, then about a tenth, for the next such request; "
+    "Apache's pools give theirs back to the system. On reaps each object is used again",
 )
 
 GROUPS = {SERVERS.name: SERVERS}

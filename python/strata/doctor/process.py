@@ -248,8 +248,8 @@ def coverage(view: View) -> Finding:
         "coverage",
         Weight.SOME,
         f"{says}: see thp, thp-defrag and thp-allowed. It may also be memory taken before hugepages"
-        " were allowed, fragmentation of the machine or of the heap, or large blocks that are mostly"
-        " zeros, which is on purpose",
+        " were allowed, fragmentation of the machine or of the heap, or large blocks that are"
+        " mostly zeros, which is on purpose",
         f"strata report {view.pid} -o report",
     )
 
