@@ -92,6 +92,33 @@ def test_a_shared_library_of_the_project_is_part_of_its_programs(what: str, tmp_
     assert "1 found" in result.stdout
 
 
+def test_a_library_of_many_programs_is_whole_in_one(tmp_path: Path) -> None:
+    """Dovecot's 203 programs on two libraries were 203 times those: 18 minutes and no end."""
+    long = "".join(f"  n += n * {i};\n" for i in range(200))
+    sources = {
+        "show.c": HEAD + "void show(char* s) { printf(s); }\n",
+        "big.c": HEAD + f"int big(int n) {{\n{long}  void* p = malloc(9);\n  free(p);\n"
+        "  free(p);\n  return n;\n}\n",
+        "one.c": FORMAT.replace("printf(b)", "puts(b)"),
+        "two.c": "void show(char*);\n" + FORMAT.replace("printf(b)", "show(b)"),
+        "three.c": FORMAT.replace("printf(b)", "puts(b)"),
+    }  # fmt: skip
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    cc = (BIN / "strata-cc", "-w", "-fPIC", "-g")
+    made = ["-shared", "show.c", "big.c", "-o", "libown.so"]
+    assert run(*cc, *made, folder=tmp_path).returncode == 0
+    for program in ("one", "two", "three"):
+        made = [f"{program}.c", "-Wl,--no-as-needed", "./libown.so", "-o", program]
+        assert run(*cc, *made, folder=tmp_path).returncode == 0
+    result = lint(tmp_path)
+    assert "show.c:4: taint" in result.stdout, "two gives what it reads"
+    assert "big.c:207: heap" in result.stdout, "nobody calls it, and one program has it whole"
+    assert "2 found" in result.stdout
+    (lines,) = re.findall(r"(\d+) lines", result.stdout)
+    assert 200 < int(lines) < 300, "not three times the library"
+
+
 def test_baseline_and_suppression(tmp_path: Path) -> None:
     build(tmp_path, FORMAT)
     assert lint(tmp_path, "--write-baseline", "known.json").returncode == 0

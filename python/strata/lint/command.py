@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +43,13 @@ def choose(names: list[str], folder: Path) -> list[Path]:
     return out
 
 
+def side_by_side(programs: list[Program]) -> int:
+    """As many as there are processors and as MOST_BYTES holds of the biggest."""
+    biggest = max((sum(b.stat().st_size for b in p.bitcode) for p in programs), default=0)
+    fit = engine.MOST_BYTES // (engine.LEAST_BYTES + engine.BYTES_EACH * biggest)
+    return max(1, min(len(os.sched_getaffinity(0)), fit))
+
+
 def analyse_all(
     programs: list[Program], files: list[Path], binary: Path, *, quiet: bool
 ) -> list[engine.Outcome]:
@@ -47,31 +57,36 @@ def analyse_all(
 
     out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    outcomes = []
-    with Progress(
-        *columns, console=out, transient=True, disable=quiet or not out.is_terminal
-    ) as bar:
-        for number, program in enumerate(programs):
-            task = bar.add_task(program.name, total=None)
+    with (
+        Progress(
+            *columns, console=out, transient=True, disable=quiet or not out.is_terminal
+        ) as bar,
+        ThreadPoolExecutor(side_by_side(programs)) as pool,
+    ):
 
+        def analyse(number: int, program: Program) -> engine.Outcome:
+            task = bar.add_task(program.name, total=None)
             where = f"{program.name} ({number + 1} of {len(programs)})"
 
-            def step(
-                phase: str, done: int, total: int, task: object = task, where: str = where
-            ) -> None:
+            def step(phase: str, done: int, total: int) -> None:
                 bar.update(
-                    task,  # type: ignore[arg-type]
-                    description=f"{where}: {phase}",
-                    completed=done,
-                    total=max(total, 1),
+                    task, description=f"{where}: {phase}", completed=done, total=max(total, 1)
                 )
 
+            try:
+                return engine.analyse(program, files, binary, step)
+            finally:
+                bar.remove_task(task)
+
+        for program in programs:
             for lost in program.lost[:3]:
                 say(f"{lost} is gone; {program.name} is analysed without it")
-            if program.bitcode:
-                outcomes.append(engine.analyse(program, files, binary, step))
-            bar.remove_task(task)
-    return outcomes
+        waiting = [pool.submit(analyse, n, p) for n, p in enumerate(programs) if p.bitcode]
+        try:
+            return [one.result() for one in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def lint_command(
@@ -111,6 +126,7 @@ def lint_command(
     files = choose(property_ or [], engine.properties(binary))
     known = read_baseline(baseline) if baseline else None
     programs = find(build)
+    started = time.monotonic()
     outcomes = analyse_all(programs, files, binary, quiet=quiet)
     if not outcomes:
         raise StrataError(
@@ -134,7 +150,7 @@ def lint_command(
         output.write(html, output.html(fresh, lines, [p.name for p in programs]))
     if fresh:
         echo(output.text(fresh))
-    seconds = sum(o.seconds for o in outcomes)
+    seconds = time.monotonic() - started
     more = f", {allowed} allowed" if allowed else ""
     more += f", {len(told) - len(fresh)} in the baseline" if known is not None else ""
     if left_out:
