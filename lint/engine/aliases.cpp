@@ -10,6 +10,21 @@ constexpr std::size_t kLooked = 16;  // instructions looked at that count as one
 
 namespace {
 
+// Whether the number, or what is computed from it, goes to another function of the program or into
+// memory. Who only prints it has nothing of it.
+bool is_handed_on(const llvm::Value& number, int depth) {
+  return llvm::any_of(number.uses(), [&](const llvm::Use& use) {
+    const llvm::User* user = use.getUser();
+    if (llvm::isa<llvm::BinaryOperator, llvm::CastInst>(user))
+      return depth > 0 && is_handed_on(*user, depth - 1);
+    if (const auto* call = llvm::dyn_cast<llvm::CallBase>(user)) {
+      const llvm::Function* callee = call->getCalledFunction();
+      return call->isArgOperand(&use) && (callee == nullptr || !callee->isDeclaration());
+    }
+    return llvm::isa<llvm::StoreInst, llvm::ReturnInst>(user);
+  });
+}
+
 // Whether the store goes where the object itself says, and changes who leads to it: a list from
 // which it is taken. `*k->prev = k->next`
 bool is_unlinked_by(const llvm::StoreInst& store, const llvm::Instruction& object,
@@ -195,6 +210,18 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
     }
     if (fact.names.size() == before) return;
   }
+}
+
+// A descriptor's number with room made for a flag, `fd << 1 | 1`, that a function of the program
+// gets or a place keeps: who has that has the descriptor.
+void Solver::is_packed(State& state, const llvm::BinaryOperator& shift) const {
+  if (property(state.fact).track != Track::kObject || shift.getOpcode() != llvm::Instruction::Shl ||
+      !llvm::isa<llvm::Constant>(shift.getOperand(1)) || !is_handed_on(shift, kMostSteps)) {
+    return;
+  }
+  const Address number = address(shift.getOperand(0), state.fact);
+  for (const Name& n : state.fact.names)
+    state.fact.escaped |= n.steps == 0 && n.root == number.root;
 }
 
 }  // namespace lint

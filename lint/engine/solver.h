@@ -209,6 +209,7 @@ class Solver {
   void scalar(State& state, const llvm::Instruction& i);
   void is_index(State& state, const llvm::GetElementPtrInst& place) const;
   void is_handle(State& state, const llvm::IntToPtrInst& handle) const;
+  void is_packed(State& state, const llvm::BinaryOperator& shift) const;
   bool redefine(State& state, const llvm::Instruction& i);
   bool used(State& state, const llvm::Instruction& i, const llvm::Value* address);
   bool lost(State& state, const llvm::Instruction& i);

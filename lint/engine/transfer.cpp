@@ -449,6 +449,7 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (property(state.fact).track == Track::kContent) scalar(state, i);
   if (const auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(&i)) is_index(state, *place);
   if (const auto* handle = llvm::dyn_cast<llvm::IntToPtrInst>(&i)) is_handle(state, *handle);
+  if (const auto* shift = llvm::dyn_cast<llvm::BinaryOperator>(&i)) is_packed(state, *shift);
   return true;
 }
 
