@@ -48,8 +48,8 @@ class Collapser {
   // For a part of a tick. What this backs again lies in hugepages that lack little of it, within
   // what demand wants or a working program's headroom. A program that grows fast will want as much
   // in the next second as in the last: so much is rebuilt for it wherever it lacks, instead of
-  // being faulted in page by page.
-  void Rebuild(Tiers& t, const RebuildBudget& budget) STRATA_REQUIRES(t.lock);
+  // being faulted in page by page. Returns the time that is left.
+  RebuildTime Rebuild(Tiers& t, const RebuildBudget& budget) STRATA_REQUIRES(t.lock);
 
   size_t collapsed_total() const { return collapsed_total_; }  // hugepages, ever
   // Grows when memory came back inside runs in use. Needs no lock.
@@ -149,8 +149,8 @@ class Collapser {
 };
 
 template <PageKernel Kernel>
-void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
-  if (t.used < kLeastHeap) return;
+RebuildTime Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
+  if (t.used < kLeastHeap) return budget.time;
   const Pages ahead = budget.growth >= kFastGrowth ? budget.growth : Pages(0);
   Search search{};
   search.now_s = Seconds(t.CoarseNow());
@@ -181,6 +181,9 @@ void Collapser<Kernel>::Rebuild(Tiers& t, const RebuildBudget& budget) {
   }
   // A single call may have waited for a CPU; the mean hardly shows that.
   if (tried != 0) pacer_.Report(spent.collapse_ns / tried);
+  RebuildTime left = budget.time;
+  left.collapse_ns -= std::min(left.collapse_ns, spent.collapse_ns);
+  return left;
 }
 
 // The next to be rebuilt: first of all what a small heap began with, then the fullest.

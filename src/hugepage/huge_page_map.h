@@ -1,7 +1,7 @@
 // What the page heap knows of each hugepage of the window: its state, its owner, and, where it
 // begins or ends a free range, the links of the tree of free ranges. Two levels, so only mapped
-// parts cost memory. Records exist before a hugepage is first used, so giving back never needs
-// memory.
+// parts cost memory. Records exist before a hugepage is first used, so giving back never has to
+// have memory: what was taken apart in a large run gets a tracker then, or does without.
 #pragma once
 
 #include <cstdint>

@@ -40,4 +40,18 @@ JoinedRange FindJoined(const PageTiers<Kernel>& t, HugePages n, HugePages align)
   return found;
 }
 
+// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there
+// too.
+template <PageKernel Kernel>
+bool FreeFrom(const PageTiers<Kernel>& t, HugeRange r) STRATA_REQUIRES(t.lock) {
+  for (HugePageId p = r.first; p < r.end();) {
+    const HugePageRecord* record = t.map.Find(p);
+    if (record == nullptr) return false;
+    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree)
+      return false;
+    p += HugePages(record->length);
+  }
+  return true;
+}
+
 }  // namespace strata

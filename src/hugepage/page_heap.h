@@ -219,6 +219,8 @@ class PageHeap {
   void RecoverInChild() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
     tiers_.rebuilding = Pages(0);
+    tiers_.moves = 0;
+    sparse_blocks_.Recover(tiers_);
     soft_limit_.Recover(tiers_.Charged());
     releaser_.Recover(tiers_);
   }
@@ -427,8 +429,7 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
   tiers_.cache.Adjust(now);
   releaser_.DropEmptyRegions(tiers_);
   Pages released = releaser_.ReleaseEmpties(tiers_);
-  // A busy program's next runs land in hugepages that have room: those are not broken under its
-  // feet.
+  // A busy program's next runs land in hugepages that have room: those are not broken.
   const Pages wanted = demand_.idle() ? demand : demand + HeadroomOf(demand);
   const Pages backed = tiers_.used + tiers_.FreeBacked();
   if (backed > wanted) {
@@ -437,10 +438,11 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
     released +=
         releaser_.Release(tiers_, std::min(backed - wanted, tiers_.FreeBacked()), keep, program);
   }
-  if (tiers_.hugepages && program == Program::kWorks && collapser_.Due() &&
-      !soft_limit_.near_soft_limit())
-    collapser_.Rebuild(tiers_, {wanted, hard_limit_.most(), growth, rebuild_time_});
-  sparse_blocks_.Look(tiers_, program, rebuild_time_);
+  const bool rebuilds = tiers_.hugepages && program == Program::kWorks && collapser_.Due() &&
+                        !soft_limit_.near_soft_limit();
+  RebuildBudget budget{wanted, hard_limit_.most(), growth, rebuild_time_};
+  if (rebuilds) budget.time = collapser_.Rebuild(tiers_, budget);
+  sparse_blocks_.Look(tiers_, program, rebuilds, budget.time);
   last_in_use_ = InUse();  // a rebuild's own share is no growth
   return BytesOf(released);
 }

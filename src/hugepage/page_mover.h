@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/units.h"
 #include "hugepage/page_tiers.h"
 
@@ -27,11 +28,16 @@ class PageMover {
     const HugeRange source{HugePageOf(from.first), Movable(t, from, to)};
     if (source.length == HugePages(0)) return {};
     const HugePageId target = HugePageOf(to.first);
+    ++t.moves;
     t.lock.Release();
     const HugePages moved = t.kernel.Move(source, target);
     t.lock.Acquire();
+    --t.moves;
     if (moved == HugePages(0)) return {};
     for (HugePageId p = target; p < target + moved; p += HugePages(1)) Mark(t.map[p]);
+    // A free hugepage has the advice that it had when it was mapped.
+    for (HugePageId p = source.first; p < source.first + moved; p += HugePages(1))
+      STRATA_CHECK(!t.map[p].no_huge);
     t.large -= moved;
     t.cache.NoteGone(moved, t.CoarseNow());
     GiveMapped(t, {source.first, moved});

@@ -45,6 +45,7 @@ class PageRuns {
  private:
   static constexpr Pages kSmall{128};                        // 1 MiB: the filler grows for these
   static constexpr Pages kLargest{512 * kPagesPerHugePage};  // above 1 GiB: never in a region
+  static constexpr uint32_t kTakenApartForS = 300;
   static constexpr Pages kSlackLimit{8192};  // 64 MiB of tails before a region is opened
 
   // What TakeHugePages got.
@@ -91,10 +92,10 @@ class PageRuns {
   void GiveToFiller(Tiers& t, HugeTracker* tracker, PageRange r) STRATA_REQUIRES(t.lock);
   void GiveLarge(Tiers& t, PageRange r) STRATA_REQUIRES(t.lock);
   void GivePieces(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
+  void GivePiecesHere(Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
   void GiveBroken(Tiers& t, HugePageId p, uint64_t now) STRATA_REQUIRES(t.lock);
   bool GrowOver(Tiers& t, PageRange r, Pages new_length) STRATA_REQUIRES(t.lock);
   void TakeFree(Tiers& t, const JoinedRange& r) STRATA_REQUIRES(t.lock);
-  static bool FreeFrom(const Tiers& t, HugeRange r) STRATA_REQUIRES(t.lock);
 
   HardLimit& hard_limit_;
   const SoftLimit& soft_limit_;
@@ -201,7 +202,10 @@ HugeTracker* PageRuns<Kernel>::NewTracker(Tiers& t, HugePageId page, Fresh kind)
   HugePageRecord& record = t.map[page];
   record.state = HugePageState::kFiller;
   record.tracker = tracker;
-  tracker->broken = tracker->split = record.no_huge;  // taken apart in a large run
+  if (record.no_huge) {  // taken apart in a large run: what it lacks nobody knows
+    tracker->broken = tracker->split = true;
+    tracker->collapse_after_s = Seconds(t.CoarseNow()) + kTakenApartForS;
+  }
   if (kind == Fresh::kSparse) BackByPages(t, tracker);
   return tracker;
 }
@@ -327,6 +331,7 @@ void PageRuns<Kernel>::DonateTail(Tiers& t, PageRange large, Fresh kind) {
   if (tracker == nullptr) return;
   t.large -= HugePages(1);
   t.filler.ContributeTail(tracker, head);
+  if (tracker->page() == t.block_rebuilt) t.filler.Detach(tracker);
 }
 
 template <PageKernel Kernel>
@@ -364,9 +369,17 @@ void PageRuns<Kernel>::GiveLarge(Tiers& t, PageRange r) {
 }
 
 // Those that were taken apart are no hugepages any more, and go back to the kernel at the next
-// tick.
+// tick. On a side stack, as records for them may have to be mapped.
 template <PageKernel Kernel>
 STRATA_NOINLINE void PageRuns<Kernel>::GivePieces(Tiers& t, HugeRange r) {
+  HugePageId p = r.first;
+  while (p < r.end() && !t.map[p].no_huge) p += HugePages(1);
+  if (p == r.end()) return t.cache.Give(r, t.CoarseNow());
+  OnSideStack([&]() STRATA_NO_TSA { GivePiecesHere(t, r); });
+}
+
+template <PageKernel Kernel>
+void PageRuns<Kernel>::GivePiecesHere(Tiers& t, HugeRange r) {
   const uint64_t now = t.CoarseNow();
   for (HugePageId p = r.first; p < r.end();) {
     HugePageId end = p;
@@ -379,6 +392,10 @@ STRATA_NOINLINE void PageRuns<Kernel>::GivePieces(Tiers& t, HugeRange r) {
 
 template <PageKernel Kernel>
 void PageRuns<Kernel>::GiveBroken(Tiers& t, HugePageId p, uint64_t now) {
+  if (p == t.block_rebuilt) {
+    t.Unmark(t.map[p]);
+    return t.Depart({p, HugePages(1)});
+  }
   if (HugeTracker* tracker = NewTracker(t, p, Fresh::kUsed)) return t.filler.AdoptEmpty(tracker);
   // Without metadata: the kernel makes one of it, sooner or later.
   t.kernel.AdviseHuge({p, HugePages(1)});
@@ -447,20 +464,6 @@ void PageRuns<Kernel>::TakeFree(Tiers& t, const JoinedRange& r) {
     }
     p = end;
   }
-}
-
-// Whether all of r, which follows a hugepage in use, is free; so each free range in it begins there
-// too.
-template <PageKernel Kernel>
-bool PageRuns<Kernel>::FreeFrom(const Tiers& t, HugeRange r) {
-  for (HugePageId p = r.first; p < r.end();) {
-    const HugePageRecord* record = t.map.Find(p);
-    if (record == nullptr) return false;
-    if (record->state != HugePageState::kCached && record->state != HugePageState::kFree)
-      return false;
-    p += HugePages(record->length);
-  }
-  return true;
 }
 
 template <PageKernel Kernel>

@@ -6,8 +6,9 @@
 // Every malloc that needs pages may wait for the lock, so no hold of it grows with the heap:
 // candidates hang on lists by their use, and searches stop after so many steps
 // (tests/heaps/lock_holds_test.cpp). Under it the kernel is asked only for what is rare, to map a
-// chunk, to advise the small heap and what of some 16 hugepages was touched (touch_survey.h), and
-// for advice on ranges without pages, which others could take meanwhile.
+// chunk, to advise the small heap and what of some 16 hugepages was touched (touch_survey.h), for
+// advice on ranges without pages, which others could take meanwhile, and on single hugepages of
+// large blocks, some 16 a tick (sparse_blocks.h).
 #pragma once
 
 #include <algorithm>
@@ -159,6 +160,7 @@ struct PageTiers {
   static constexpr HugePages kLeftToOthers{10};
   // Each mark may split a VMA, of which the kernel allows 65,530.
   static constexpr size_t kMarkBudget = 8000;
+  static constexpr HugePageId kNoHugePage{SIZE_MAX};
 
   Kernel& kernel;
   const bool hugepages;  // asked of the kernel at all
@@ -181,6 +183,9 @@ struct PageTiers {
   size_t taken_fresh STRATA_GUARDED_BY(lock) = 0;  // hugepages that joined the filler, ever
   // Released pages that the kernel may be backing again: by one rebuild, with the lock dropped.
   Pages rebuilding STRATA_GUARDED_BY(lock);
+  size_t moves STRATA_GUARDED_BY(lock) = 0;  // under way, with the lock dropped (page_mover.h)
+  // Of a large run, taken apart before, with the lock dropped (sparse_blocks.h).
+  HugePageId block_rebuilt STRATA_GUARDED_BY(lock) = kNoHugePage;
 };
 
 // Calls f(hugepage, first native page in it, native pages) for each hugepage that r meets.

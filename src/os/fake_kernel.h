@@ -68,12 +68,14 @@ class FakeKernel {
   void AdviseHuge(HugeRange r) { Advise(r, Advice::kHuge); }
   void AdviseNoHuge(HugeRange r) { Advise(r, Advice::kNoHuge); }
 
-  void SplitHugePage(HugePageId h, NativeRange used) {
+  bool SplitHugePage(HugePageId h, NativeRange used) {
     std::lock_guard hold(mutex_);
     ++splits;
     STRATA_CHECK(used.bytes == kNativePageSize && used.offset >> kHugePageShift == h.raw());
+    if (refuse_split || ignore_split) return !refuse_split;
     if (frees_zero_pages && huge_[h.raw()].whole) DropZeros(h.raw());
     Split(h.raw());
+    return true;
   }
 
   bool Collapse(HugeRange range) {
@@ -146,17 +148,22 @@ class FakeKernel {
     ++resident_calls;
     if (!tells_resident) return false;
     for (size_t i = 0; i < kNativePerHugePage; ++i)
-      one_byte_a_native_page[i] = native_[h.raw() * kNativePerHugePage + i].present;
+      one_byte_a_native_page[i] = native_[h.raw() * kNativePerHugePage + i].InCore();
     return true;
   }
 
-  size_t NonZero(HugePageId h, size_t most) {
+  size_t NonZero(HugePageId h, const unsigned char* resident, size_t most) {
     if (on_nonzero) on_nonzero();
     std::lock_guard hold(mutex_);
     now_ns_ += nonzero_ns;
     size_t n = 0;
-    for (size_t i = 0; i < kNativePerHugePage && n <= most; ++i)
-      n += native_[h.raw() * kNativePerHugePage + i].tag != 0;
+    for (size_t i = 0; i < kNativePerHugePage && n <= most; ++i) {
+      if ((resident[i] & 1) == 0) continue;
+      const size_t native = h.raw() * kNativePerHugePage + i;
+      n += native_[native].tag != 0;
+      if (native_[native].tag == 0) continue;
+      BackOnWrite(native);  // swapped in again
+    }
     return unreadable == h ? SIZE_MAX : n;
   }
   bool FreesZeroPages() const { return frees_zero_pages; }
@@ -202,6 +209,15 @@ class FakeKernel {
     native_[native].tag = tag;
   }
 
+  // To the swap: its memory is free, and what was in it comes back when it is read or written.
+  void SwapOut(size_t native) {
+    std::lock_guard hold(mutex_);
+    const uint32_t tag = native_[native].tag;
+    STRATA_CHECK(!huge_[native / kNativePerHugePage].whole);
+    ReleasePage(native);
+    native_[native].tag = tag;
+  }
+
   uint32_t Read(size_t native) const { return native_[native].tag; }
   bool Present(size_t native) const { return native_[native].present; }
   Advice advice(HugePageId h) const { return huge_[h.raw()].advice; }
@@ -218,8 +234,10 @@ class FakeKernel {
   bool tells_resident = false;  // else as under a filter; for tests that write what they take
   bool can_collapse = true;
   bool frees_zero_pages = false;
-  HugePageId unreadable{SIZE_MAX};                        // the program keeps it from being read
-  uint64_t nonzero_ns = 0;                                // that a count takes
+  bool refuse_split = false;        // as of locked memory
+  bool ignore_split = false;        // without a word, as while a child of a fork has the memory too
+  HugePageId unreadable{SIZE_MAX};  // the program keeps it from being read
+  uint64_t nonzero_ns = 0;          // that a count takes
   bool refuse_collapse = false, refuse_populate = false;  // the latter: the last of a range
   HugePageId unmovable{SIZE_MAX};                         // not to be rebuilt
   HugeRange lost;
@@ -246,6 +264,9 @@ class FakeKernel {
   struct Native {
     uint32_t tag = 0;  // what the program wrote; 0: reads as zero
     bool present = false;
+    bool zeros = false;  // not present: the kernel's one page of zeros stands there
+
+    bool InCore() const { return present || zeros; }  // as mincore says
   };
 
   static bool Fails(int* countdown) { return *countdown >= 0 && (*countdown)-- == 0; }
@@ -270,6 +291,7 @@ class FakeKernel {
     if (huge.advice == Advice::kHuge && huge.present == 0) Fill(native / kNativePerHugePage);
     if (native_[native].present) return;
     native_[native].present = true;
+    native_[native].zeros = false;
     ++huge.present;
     if (!huge.whole) ++physical_;  // an unsplit hugepage still has the frame
   }
@@ -279,8 +301,10 @@ class FakeKernel {
     physical_ += kNativePerHugePage - (huge.whole ? kNativePerHugePage : huge.present);
     huge.whole = true;
     huge.present = kNativePerHugePage;
-    for (size_t p = h * kNativePerHugePage; p < (h + 1) * kNativePerHugePage; ++p)
+    for (size_t p = h * kNativePerHugePage; p < (h + 1) * kNativePerHugePage; ++p) {
       native_[p].present = true;
+      native_[p].zeros = false;
+    }
   }
 
   void ReleasePage(size_t native) {
@@ -306,6 +330,7 @@ class FakeKernel {
     for (size_t p = h * kNativePerHugePage; p < (h + 1) * kNativePerHugePage; ++p) {
       if (native_[p].tag != 0 || !native_[p].present) continue;
       native_[p].present = false;
+      native_[p].zeros = true;
       --huge_[h].present;
     }
   }

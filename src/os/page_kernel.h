@@ -39,8 +39,8 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   { k.AdviseNoHuge(huge) } -> std::same_as<void>;  // and not to rebuild them
   // After part of a hugepage was released: makes the kernel split it, or the released part is not
   // freed (platform trap: RSS falls, memory does not). `used` is one native page of it that is
-  // still in use.
-  { k.SplitHugePage(page, native) } -> std::same_as<void>;
+  // still in use. False: refused; true does not promise that it was split.
+  { k.SplitHugePage(page, native) } -> std::same_as<bool>;
   // Rebuilds hugepages now; false: not all of them. Slow, and each call waits for all CPUs once, so
   // that many in one call cost much less; background only.
   { k.Collapse(huge) } -> std::same_as<bool>;
@@ -59,9 +59,10 @@ concept PageKernel = requires(K& k, HugeRange huge, HugePageId page, NativeRange
   // Which native pages of a hugepage have memory behind them now: bit 0 of a byte for each. Not
   // those swapped out. False: not known, as the kernel may not be asked.
   { k.Resident(page, bytes) } -> std::same_as<bool>;
-  // Native pages of a hugepage that hold anything but zeros, counted up to one more than n;
-  // SIZE_MAX: not known, as the kernel may not be asked or the program keeps some from being read.
-  { k.NonZero(page, n) } -> std::same_as<size_t>;
+  // Native pages of a hugepage that hold anything but zeros, counted up to one more than n; looks
+  // only at those that Resident found. SIZE_MAX: not known, as the kernel may not be asked or the
+  // program keeps some from being read.
+  { k.NonZero(page, bytes, n) } -> std::same_as<size_t>;
   // Whether a hugepage that is split gives those back that hold only zeros.
   { k.FreesZeroPages() } -> std::same_as<bool>;
   { k.page_bytes() } -> std::same_as<size_t>;  // of its pages: Release takes whole ones

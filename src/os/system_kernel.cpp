@@ -294,11 +294,11 @@ void SystemKernel::AdviseNoHuge(HugeRange range) {
          MADV_NOHUGEPAGE);
 }
 
-void SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
+bool SystemKernel::SplitHugePage(HugePageId, NativeRange used) {
   const ErrnoKeeper keep;
   // MADV_COLD on part of a hugepage splits it, which frees the parts given back before.
   const size_t page = KernelPageBytes();
-  Advise(reinterpret_cast<void*>(base_ + RoundDown(used.offset, page)), page, MADV_COLD);
+  return Advise(reinterpret_cast<void*>(base_ + RoundDown(used.offset, page)), page, MADV_COLD);
 }
 
 bool SystemKernel::Collapse(HugeRange range) {

@@ -44,7 +44,7 @@ class SystemKernel {
   bool Release(const NativeRange* ranges, size_t n);
   void AdviseHuge(HugeRange range);
   void AdviseNoHuge(HugeRange range);
-  void SplitHugePage(HugePageId page, NativeRange used);
+  bool SplitHugePage(HugePageId page, NativeRange used);
   bool Collapse(HugeRange range);
   bool Populate(HugeRange range);
   uint64_t Touch(size_t native);
@@ -52,7 +52,7 @@ class SystemKernel {
   bool IsLost(HugeRange range);
   bool CanCollapse();
   bool Resident(HugePageId page, unsigned char* one_byte_a_native_page);
-  size_t NonZero(HugePageId page, size_t most);
+  size_t NonZero(HugePageId page, const unsigned char* resident, size_t most);
   bool FreesZeroPages();
   size_t page_bytes() const { return KernelPageBytes(); }
   uint64_t NowNs();

@@ -26,19 +26,24 @@ bool IsZero(const NativePage& page) {
 }  // namespace
 
 // Copied by the kernel: the program writes there meanwhile, or keeps parts from being read.
-size_t SystemKernel::NonZero(HugePageId page, size_t most) {
+size_t SystemKernel::NonZero(HugePageId page, const unsigned char* resident, size_t most) {
   constexpr size_t kAtOnce = 4;
   if (!MayCallAnything()) return SIZE_MAX;
   const ErrnoKeeper keep;
   NativePage copy[kAtOnce];
+  iovec theirs[kAtOnce];
   size_t n = 0;
-  for (size_t i = 0; i < kNativePerHugePage && n <= most; i += kAtOnce) {
-    const uintptr_t from = base_ + OffsetOf(page) + i * kNativePageSize;
-    const iovec ours{copy, sizeof(copy)};
-    const iovec theirs{reinterpret_cast<void*>(from), sizeof(copy)};
-    const ssize_t got = process_vm_readv(getpid(), &ours, 1, &theirs, 1, 0);
-    if (got != static_cast<ssize_t>(sizeof(copy))) return SIZE_MAX;
-    for (const NativePage& p : copy) n += !IsZero(p);
+  for (size_t i = 0; i < kNativePerHugePage && n <= most;) {
+    size_t pages = 0;
+    for (; i < kNativePerHugePage && pages < kAtOnce; ++i) {
+      const uintptr_t at = base_ + OffsetOf(page) + i * kNativePageSize;
+      if ((resident[i] & 1) != 0) theirs[pages++] = {reinterpret_cast<void*>(at), kNativePageSize};
+    }
+    if (pages == 0) break;
+    const iovec ours{copy, pages * kNativePageSize};
+    const ssize_t got = process_vm_readv(getpid(), &ours, 1, theirs, pages, 0);
+    if (got != static_cast<ssize_t>(ours.iov_len)) return SIZE_MAX;
+    for (size_t k = 0; k < pages; ++k) n += !IsZero(copy[k]);
   }
   return n;
 }

@@ -33,7 +33,7 @@ class WillingKernel {
   bool Release(const NativeRange*, size_t) { return true; }
   void AdviseHuge(HugeRange) {}
   void AdviseNoHuge(HugeRange) {}
-  void SplitHugePage(HugePageId, NativeRange) {}
+  bool SplitHugePage(HugePageId, NativeRange) { return true; }
   bool Collapse(HugeRange) { return true; }
   bool Populate(HugeRange) { return true; }
   uint64_t Touch(size_t) { return 0; }
@@ -44,7 +44,7 @@ class WillingKernel {
     std::fill_n(bytes, kNativePerHugePage, 1);
     return true;
   }
-  size_t NonZero(HugePageId, size_t most) { return most + 1; }
+  size_t NonZero(HugePageId, const unsigned char*, size_t most) { return most + 1; }
   bool FreesZeroPages() { return true; }
   size_t page_bytes() const { return 4096; }
   uint64_t NowNs() { return now_ns; }

@@ -82,9 +82,7 @@ class PageHeapProgram {
         return;
       case 19:
       case 20:
-        kernel_.Advance(1000);
-        heap_.Tick(bytes_.Byte() % 2 == 0 ? CallRate::kIdle : CallRate::kBusy, PickProgram());
-        return;
+        return Tick();
       case 21:
         kernel_.Advance(bytes_.Below(8000));
         return;
@@ -106,7 +104,7 @@ class PageHeapProgram {
     ++depth_;
     for (size_t n = bytes_.Below(4); n > 0; --n) {
       ++interrupts_;
-      switch (bytes_.Below(6)) {
+      switch (bytes_.Below(9)) {
         case 0:
         case 1:
           Take();
@@ -118,11 +116,28 @@ class PageHeapProgram {
         case 4:
           Grow();
           break;
+        case 5:
+          Move();
+          break;
+        case 6:
+          if (!ticks_) Tick();
+          break;
+        case 7:
+          heap_.ReleaseNow(bytes_.Below(64) << 18);
+          break;
         default:
           Shrink();
       }
     }
     --depth_;
+  }
+
+  // By one thread.
+  void Tick() {
+    ticks_ = true;
+    kernel_.Advance(1000);
+    heap_.Tick(bytes_.Byte() % 2 == 0 ? CallRate::kIdle : CallRate::kBusy, PickProgram());
+    ticks_ = false;
   }
 
   Pages PickLength() {
@@ -425,6 +440,7 @@ class PageHeapProgram {
   size_t target_ = kNone;  // the one that it moves another into
   uint32_t last_tag_ = 0;
   int depth_ = 0;
+  bool ticks_ = false;
   bool metadata_failed_ = false;
   size_t hard_limit_ = 0;  // bytes; 0: none
   size_t backed_ = 0;      // at the last check

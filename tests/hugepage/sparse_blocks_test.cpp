@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
 #include "hugepage/page_heap.h"
 #include "test_tiers.h"
 
@@ -82,7 +86,7 @@ TEST_F(SparseBlocksTest, WhatFillsUpIsRebuiltAndLeftAlone) {
   kernel.Write(At(r, 0).raw() * kNatives + 1, 7);
   Tick(Program::kRests, 20'000);
   EXPECT_FALSE(kernel.whole(At(r, 0)));
-  Tick(Program::kWorks);
+  Tick(Program::kWorks, 40'000);
   EXPECT_TRUE(kernel.whole(At(r, 0)));
   EXPECT_EQ(kernel.advice(At(r, 0)), FakeKernel::Advice::kHuge);
   EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
@@ -101,7 +105,7 @@ TEST_F(SparseBlocksTest, ARefusedRebuildIsTriedAgain) {
   EXPECT_EQ(kernel.advice(At(r, 0)), FakeKernel::Advice::kNoHuge);
   EXPECT_EQ(heap.Stats().marked_no_huge, 1u);
   kernel.refuse_collapse = false;
-  Tick(Program::kWorks, 20'000);
+  Tick(Program::kWorks, 40'000);
   EXPECT_TRUE(kernel.whole(At(r, 0)));
 }
 
@@ -113,6 +117,137 @@ TEST_F(SparseBlocksTest, LooksAreRarerTheLongerABlockLives) {
   for (int i = 0; i < 1000; ++i) Tick(Program::kRests);
   EXPECT_GE(looks, 9u);
   EXPECT_LE(looks, 11u);
+  for (int i = 0; i < 9000; ++i) Tick(Program::kRests);
+  EXPECT_LE(looks, 15u);
+}
+
+TEST_F(SparseBlocksTest, WhatWasTakenApartIsLookedAtMoreRarelyToo) {
+  const PageRange r = Take(1);
+  Write(r, 0, 64);
+  Rest();
+  ASSERT_FALSE(kernel.whole(At(r, 0)));
+  size_t looks = 0;
+  kernel.on_nonzero = [&] { ++looks; };
+  for (int i = 0; i < 1000; ++i) Tick(Program::kWorks);
+  EXPECT_GE(looks, 8u);
+  EXPECT_LE(looks, 15u);
+}
+
+TEST_F(SparseBlocksTest, WhatTheKernelWillNotSplitStaysAsItWas) {
+  const PageRange r = Take(1);
+  Write(r, 0, 64);
+  kernel.refuse_split = true;
+  Rest();
+  EXPECT_EQ(kernel.splits, 1u);
+  EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
+  EXPECT_EQ(kernel.advice(At(r, 0)), FakeKernel::Advice::kHuge);
+  for (int i = 0; i < 200; ++i) Tick(Program::kRests);
+  EXPECT_EQ(kernel.splits, 1u);
+  kernel.refuse_split = false;
+  for (int i = 0; i < 200; ++i) Tick(Program::kRests);
+  EXPECT_FALSE(kernel.whole(At(r, 0)));
+}
+
+TEST_F(SparseBlocksTest, WhatTheKernelLeftWholeWithoutAWordIsSplitLater) {
+  for (const Program program : {Program::kRests, Program::kWorks}) {
+    const PageRange r = Take(1);
+    Write(r, 0, 64);
+    kernel.ignore_split = true;
+    Rest();
+    ASSERT_TRUE(kernel.whole(At(r, 0)));
+    kernel.ignore_split = false;
+    Tick(program, 20'000);
+    EXPECT_FALSE(kernel.whole(At(r, 0)));
+    heap.Give(r);
+    Tick(Program::kRests);
+  }
+}
+
+TEST_F(SparseBlocksTest, WhatWasSwappedOutIsNotRead) {
+  const PageRange r = Take(1);
+  Write(r, 0, 64);
+  Rest();
+  ASSERT_FALSE(kernel.whole(At(r, 0)));
+  Write(r, 0, 2);
+  const size_t before = kernel.resident_bytes();
+  for (size_t n = 0; n < 16; ++n) kernel.SwapOut(At(r, 0).raw() * kNatives + 2 * n);
+  size_t looks = 0;
+  kernel.on_nonzero = [&] { ++looks; };
+  Tick(Program::kWorks, 20'000);
+  EXPECT_EQ(looks, 1u);
+  EXPECT_EQ(kernel.resident_bytes(), before - 16 * kNativePageSize);
+}
+
+TEST_F(SparseBlocksTest, NoneIsTakenApartWhileAMoveIsUnderWay) {
+  const PageRange from = Take(1), to = Take(1);
+  Write(from, 0, 64);
+  kernel.on_move = [&] {
+    for (int i = 0; i < 3; ++i) Tick(Program::kRests);
+  };
+  heap.lock().Acquire();
+  EXPECT_EQ(heap.MoveHolding(from, to), from.length);
+  heap.lock().Release();
+  EXPECT_EQ(kernel.splits, 0u);
+  EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
+  EXPECT_EQ(kernel.advice(At(from, 0)), FakeKernel::Advice::kHuge);
+  for (int i = 0; i < 4; ++i) Tick(Program::kRests, 4'000);
+  EXPECT_FALSE(kernel.whole(At(to, 0)));  // afterwards it is
+}
+
+TEST_F(SparseBlocksTest, HalfOfTheMarksAreLeftToOthers) {
+  constexpr size_t kMost = PageTiers<FakeKernel>::kMarkBudget / 2;
+  const PageRange r = Take(kMost + 20);
+  for (size_t i = 0; i < kMost + 20; ++i) kernel.Write(At(r, i).raw() * kNatives, 7);
+  for (int i = 0; i < 600; ++i) Tick(Program::kRests);
+  EXPECT_EQ(heap.Stats().marked_no_huge, kMost);
+}
+
+TEST_F(SparseBlocksTest, ATickTakesFewApart) {
+  const PageRange r = Take(64);
+  for (size_t i = 0; i < 64; ++i) Write(r, i, 64);
+  kernel.Advance(2000);
+  Tick(Program::kRests);
+  EXPECT_EQ(heap.Stats().marked_no_huge, 16u);
+  Tick(Program::kRests);
+  EXPECT_EQ(heap.Stats().marked_no_huge, 32u);
+}
+
+TEST_F(SparseBlocksTest, NothingIsRebuiltNearTheSoftLimitOrBeyondTheTime) {
+  const PageRange r = Take(4);
+  for (size_t i = 0; i < 4; ++i) Write(r, i, 64);
+  Rest();
+  ASSERT_EQ(heap.Stats().marked_no_huge, 4u);
+  for (size_t i = 0; i < 4; ++i) Write(r, i, 1);
+  kernel.soft_limit = kHugePageSize;
+  heap.CheckSoftLimit();
+  Tick(Program::kWorks, 20'000);
+  EXPECT_EQ(kernel.collapse_calls, 0u);
+  kernel.soft_limit = 0;
+  heap.CheckSoftLimit();
+  heap.SetRebuildTime({kernel.collapse_ns, 0, kTime.look_ns});
+  Tick(Program::kWorks, 100'000);
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  Tick(Program::kWorks);
+  EXPECT_EQ(kernel.collapse_calls, 2u);
+}
+
+// The collapser's own work comes out of the same time.
+TEST_F(SparseBlocksTest, RebuildsOfATickShareItsTime) {
+  const PageRange r = Take(1);
+  Write(r, 0, 64);
+  Rest();
+  Write(r, 0, 1);
+  std::vector<PageRange> small;
+  for (int i = 0; i < 4096; ++i) small.push_back(heap.Take({Pages(1)}).range);
+  for (const PageRange s : small) kernel.Write(s.first.raw() * kNativePerPage, 7);
+  NativeRange gone[16];
+  for (size_t i = 0; i < 16; ++i) gone[i] = {OffsetOf(small[i * 256].first), kNativePageSize};
+  std::sort(std::begin(gone), std::end(gone), [](auto a, auto b) { return a.offset < b.offset; });
+  heap.ReleaseInUse(gone, std::size(gone), Program::kIsShort);
+  heap.SetRebuildTime({1, 1, kTime.look_ns});
+  Tick(Program::kWorks, 20'000);
+  EXPECT_EQ(kernel.collapse_calls, 1u);
+  EXPECT_FALSE(kernel.whole(At(r, 0)));
 }
 
 TEST_F(SparseBlocksTest, TimeBoundsATickAndTheNextGoesOn) {
@@ -205,6 +340,71 @@ TEST_F(SparseBlocksTest, ItsTailIsKnownToBeBroken) {
   heap.Give({r.first, kPagesInHugePage + Pages(1)});
   Tick(Program::kRests);
   EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
+}
+
+TEST_F(SparseBlocksTest, ItsTailIsNotRebuiltAtOnce) {
+  const PageRange r = Take(20);
+  for (size_t i = 0; i < 20; ++i) Write(r, i, i == 1 ? 64 : 1);
+  Rest();
+  heap.Shrink(r, kPagesInHugePage + Pages(200));
+  heap.SetRebuildTime({100'000'000, 100'000'000, kTime.look_ns});
+  const PageRange others = Take(20);  // the collapser leaves small heaps alone
+  for (size_t i = 0; i < 20; ++i) Write(others, i, 1);
+  for (int i = 0; i < 10; ++i) Tick(Program::kWorks);
+  EXPECT_FALSE(kernel.whole(At(r, 1)));
+}
+
+TEST_F(SparseBlocksTest, ABlockCutDuringItsRebuildHasAWholeTail) {
+  for (const bool refused : {false, true}) {
+    const PageRange r = Take(1);
+    Write(r, 0, 64);
+    Rest();
+    Write(r, 0, 1);
+    kernel.refuse_collapse = refused;
+    kernel.on_collapse = [&] { heap.Shrink(r, Pages(7)); };
+    Tick(Program::kWorks, 20'000);
+    kernel.on_collapse = nullptr;
+    EXPECT_EQ(kernel.advice(At(r, 0)),
+              refused ? FakeKernel::Advice::kNoHuge : FakeKernel::Advice::kHuge);
+    EXPECT_EQ(heap.Stats().marked_no_huge, refused ? 1u : 0u);
+    EXPECT_EQ(heap.Stats().filler.partly_released, refused ? 1u : 0u);
+    heap.Give({r.first, Pages(7)});
+    Tick(Program::kRests);
+    EXPECT_EQ(heap.Stats().marked_no_huge, 0u);
+    heap.ReleaseNow(SIZE_MAX >> 1);
+  }
+}
+
+TEST_F(SparseBlocksTest, ABlockGivenBackDuringItsRebuildIsNobodysMeanwhile) {
+  const PageRange r = Take(1);
+  Write(r, 0, 64);
+  Rest();
+  Write(r, 0, 1);
+  kernel.on_collapse = [&] {
+    heap.Give(r);
+    heap.ReleaseNow(SIZE_MAX >> 1);
+  };
+  Tick(Program::kWorks, 20'000);
+  kernel.on_collapse = nullptr;
+  EXPECT_LE(kernel.physical_bytes(), BytesOf(heap.free_backed()));
+  heap.ReleaseNow(SIZE_MAX >> 1);
+  EXPECT_EQ(kernel.physical_bytes(), 0u);
+  EXPECT_EQ(heap.free_backed(), Pages(0));
+}
+
+TEST_F(SparseBlocksTest, AChildForkedDuringARebuildGoesOn) {
+  const PageRange r = Take(2);
+  Write(r, 0, 64);
+  Write(r, 1, 64);
+  Rest();
+  Write(r, 0, 1);
+  kernel.refuse_collapse = true;
+  kernel.on_collapse = [&] {
+    heap.RecoverInChild();  // the other thread has not come along
+    EXPECT_EQ(kernel.advice(At(r, 0)), FakeKernel::Advice::kNoHuge);
+  };
+  Tick(Program::kWorks, 20'000);
+  EXPECT_EQ(kernel.collapse_calls, 1u);
 }
 
 TEST_F(SparseBlocksTest, ABlockGivenBackDuringTheLookIsLeftAlone) {
