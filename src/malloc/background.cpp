@@ -87,7 +87,8 @@ constexpr uint64_t kLeastRebuildNs = 10'000'000, kMostRebuildNs = 300'000'000,
 RebuildTime RebuildTimeFor(uint64_t used_ns) {
   const uint64_t ns = std::clamp(used_ns / 4, kLeastRebuildNs, kMostRebuildNs);
   if (!BackgroundThreadRuns()) return {ns / 2, ns / 2};  // the program's own thread does both
-  return {ns, std::min(2 * ns, kMostTouchNs), kLookNs};
+  const uint64_t look_ns = TheRuntime().options.sparse_blocks ? kLookNs : 0;
+  return {ns, std::min(2 * ns, kMostTouchNs), look_ns};
 }
 
 void Round() {

@@ -120,6 +120,8 @@ constexpr OptionRow kTable[] = {
      Milliseconds<&Options::release_idle_ms>},
     {"HUGEPAGES", "on|off", "on", "ask for hugepages; off for programs that fork and write a lot",
      Switch<&Options::hugepages>},
+    {"SPARSE_BLOCKS", "on|off", "on", "free zero pages of large blocks",
+     Switch<&Options::sparse_blocks>},
     {"HEAP_LIMIT", "bytes", "0 (none)", "beyond this much heap malloc returns null",
      [](const char* v, Options& o) {
        uint64_t n = 0;

@@ -34,6 +34,7 @@ struct Options {
   CacheChoice cache = CacheChoice::kAuto;
   bool release = true;
   bool hugepages = true;
+  bool sparse_blocks = true;
   bool background = true;
   bool verbose = false;
   char cache_domains[512] = "auto";  // or "off", or lists of CPUs that ParseCacheDomains takes

@@ -46,7 +46,8 @@ Read ReadFrom(const std::vector<const char*>& assignments, bool secure = false) 
 bool Same(const Options& a, const Options& b) {
   return strcmp(a.stats, b.stats) == 0 && a.stats_interval_s == b.stats_interval_s &&
          a.cache == b.cache && a.release == b.release && a.hugepages == b.hugepages &&
-         a.background == b.background && a.verbose == b.verbose && a.on_error == b.on_error &&
+         a.sparse_blocks == b.sparse_blocks && a.background == b.background &&
+         a.verbose == b.verbose && a.on_error == b.on_error &&
          a.cpu_cache_bytes == b.cpu_cache_bytes && a.heap_limit == b.heap_limit &&
          a.soft_limit.kind == b.soft_limit.kind && a.soft_limit.value == b.soft_limit.value &&
          a.release_short_ms == b.release_short_ms && a.release_long_ms == b.release_long_ms &&
@@ -64,12 +65,12 @@ TEST(Options, NothingSetMeansDefaultsInSilence) {
 }
 
 TEST(Options, GoodValues) {
-  const Read r =
-      ReadFrom({"STRATA_STATS=/tmp/s.json", "STRATA_STATS_INTERVAL=86400", "STRATA_CACHE=thread",
-                "STRATA_CPU_CACHE_BYTES=2M", "STRATA_RELEASE=off", "STRATA_RELEASE_SHORT_MS=1",
-                "STRATA_RELEASE_LONG_MS=3600000", "STRATA_RELEASE_PEAK_MS=25",
-                "STRATA_RELEASE_IDLE_MS=400", "STRATA_HUGEPAGES=0", "STRATA_HEAP_LIMIT=3g",
-                "STRATA_BACKGROUND=off", "STRATA_ON_ERROR=ignore", "STRATA_VERBOSE=1"});
+  const Read r = ReadFrom({"STRATA_STATS=/tmp/s.json", "STRATA_STATS_INTERVAL=86400",
+                           "STRATA_CACHE=thread", "STRATA_CPU_CACHE_BYTES=2M", "STRATA_RELEASE=off",
+                           "STRATA_RELEASE_SHORT_MS=1", "STRATA_RELEASE_LONG_MS=3600000",
+                           "STRATA_RELEASE_PEAK_MS=25", "STRATA_RELEASE_IDLE_MS=400",
+                           "STRATA_HUGEPAGES=0", "STRATA_HEAP_LIMIT=3g", "STRATA_SPARSE_BLOCKS=off",
+                           "STRATA_BACKGROUND=off", "STRATA_ON_ERROR=ignore", "STRATA_VERBOSE=1"});
   EXPECT_EQ(r.warnings, "");
   EXPECT_STREQ(r.options.stats, "/tmp/s.json");
   EXPECT_EQ(r.options.stats_interval_s, 86400u);
@@ -81,6 +82,7 @@ TEST(Options, GoodValues) {
   EXPECT_EQ(r.options.release_peak_ms, 25u);
   EXPECT_EQ(r.options.release_idle_ms, 400u);
   EXPECT_FALSE(r.options.hugepages);
+  EXPECT_FALSE(r.options.sparse_blocks);
   EXPECT_EQ(r.options.heap_limit, size_t{3} << 30);
   EXPECT_FALSE(r.options.background);
   EXPECT_EQ(r.options.on_error, OnError::kIgnore);

@@ -19,3 +19,14 @@ pytestmark = pytest.mark.skipif(
 def test_a_sparse_block_shrinks_while_it_is_written(lab: Lab) -> None:
     lab.require_strata()
     lab.run(lab.build(SOURCE, "-pthread"), "rest", "60").ok()
+
+
+def test_a_locked_block_keeps_its_memory(lab: Lab) -> None:
+    lab.require_strata()
+    lab.run(lab.build(SOURCE, "-pthread"), "locked", "5").ok()
+
+
+def test_no_block_shrinks_where_that_is_off(lab: Lab) -> None:
+    lab.require_strata()
+    off = {"STRATA_SPARSE_BLOCKS": "off"}
+    assert lab.run(lab.build(SOURCE, "-pthread"), "rest", "6", env=off).returncode != 0
