@@ -380,16 +380,14 @@ STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r)
   return run;
 }
 
-// After a failed attempt: gives back what stood in its way. False: nothing did, or it would not be
-// enough. A program at its limit may ask again and again: nothing goes back in vain where that can
-// be told before.
+// After a failed attempt: gives back what stood in its way. False: nothing did, or not enough. A
+// program at its limit may ask again and again: where that can be told, nothing goes back in vain.
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::MakeRoom(Pages n) {
   if (hard_limit_.hit()) {
     if (tiers_.used + n > hard_limit_.most()) return false;  // whatever goes back
     return ReleaseForRequest(PagesOf(HugeCeil(n) + HugePages(2))) > Pages(0);
   }
-  // There are no more addresses, and what is free together was looked at.
   const HugePages wanted = HugeCeil(n), free = tiers_.cache.size() + tiers_.allocator.free();
   const HugePages least = free < wanted ? wanted - free : HugePages(1);
   if (tiers_.filler.Empties(least) < least) return releaser_.DropEmptyRegions(tiers_);
@@ -433,7 +431,7 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
   const Pages wanted = demand_.idle() ? demand : demand + HeadroomOf(demand);
   const Pages backed = tiers_.used + tiers_.FreeBacked();
   if (backed > wanted) {
-    // A busy program's cache is kept up to its limit while regions have anything to give.
+    // A busy program's cache is kept while regions have anything to give.
     const HugePages keep = demand_.idle() ? HugePages(0) : tiers_.cache.limit();
     released +=
         releaser_.Release(tiers_, std::min(backed - wanted, tiers_.FreeBacked()), keep, program);
@@ -451,9 +449,8 @@ template <PageKernel Kernel>
 bool PageHeap<Kernel>::PopulateAhead() {
   constexpr Pages kAhead = PagesOf(PageTiers<Kernel>::kLeftToOthers);
   LockHolder hold(tiers_.lock);
-  // Nobody asked for this memory: the limits are looked at before, and what it leaves under the
-  // hard one is enough for those who ask meanwhile.
   if (!release_) return false;
+  // Nobody asked for this memory: it leaves enough under the limits for those who ask meanwhile.
   if (tiers_.used >= Populator<Kernel>::kLeastHeap && soft_limit_.Due(tiers_.Charged() + kAhead))
     LookAtSoftLimit(kAhead);
   if (soft_limit_.near_soft_limit()) return false;
