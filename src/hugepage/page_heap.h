@@ -2,9 +2,8 @@
 // hugepages (Temeraire, Hunter et al., OSDI 2021): small runs from the filler, large ones from the
 // huge cache with their tails donated to the filler, awkward large ones from regions. Freeing never
 // makes a system call; what demand does not want goes back in Tick. This class owns the tiers with
-// their one lock and says which part does what; the lock is dropped around every call that gives
-// back or rebuilds, with the pages out of everyone's reach meanwhile. Layer above os; the span
-// layer takes from it.
+// their one lock and says which part does what; around every call that gives back or rebuilds the
+// lock is dropped, with the pages out of reach meanwhile. Above os; the span layer takes from it.
 #pragma once
 
 #include <algorithm>
@@ -427,11 +426,11 @@ size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
   tiers_.cache.Adjust(now);
   releaser_.DropEmptyRegions(tiers_);
   Pages released = releaser_.ReleaseEmpties(tiers_);
-  // A busy program's next runs land in hugepages that have room: those are not broken.
+  // Hugepages that a busy program's next runs land in are not broken.
   const Pages wanted = demand_.idle() ? demand : demand + HeadroomOf(demand);
   const Pages backed = tiers_.used + tiers_.FreeBacked();
   if (backed > wanted) {
-    // A busy program's cache is kept while regions have anything to give.
+    // A busy program's cache stays while regions have anything to give.
     const HugePages keep = demand_.idle() ? HugePages(0) : tiers_.cache.limit();
     released +=
         releaser_.Release(tiers_, std::min(backed - wanted, tiers_.FreeBacked()), keep, program);
