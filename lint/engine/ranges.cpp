@@ -11,7 +11,6 @@ namespace {
 
 using Op = llvm::Instruction;
 
-
 Range boolean(bool b) { return Range(llvm::APInt(1, b ? 1 : 0)); }
 
 const llvm::Value* unwrap(const llvm::Value* v) {
