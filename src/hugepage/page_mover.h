@@ -32,7 +32,7 @@ class PageMover {
     t.lock.Release();
     const HugePages moved = t.kernel.Move(source, target);
     t.lock.Acquire();
-    --t.moves;
+    if (t.moves != 0) --t.moves;  // a child forked by a handler meanwhile begins at none
     if (moved == HugePages(0)) return {};
     for (HugePageId p = target; p < target + moved; p += HugePages(1)) Mark(t.map[p]);
     // A free hugepage has the advice that it had when it was mapped.

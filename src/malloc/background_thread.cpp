@@ -215,8 +215,8 @@ BackgroundThreadAway::BackgroundThreadAway(Patience patience) {
   const ErrnoKeeper keep;
   if (ForkedUnseen()) RenewUnseenChild();
   g_away.fetch_add(1, std::memory_order_seq_cst);
-  const bool first = End(g_first, patience);
-  gone_ = End(g_second, patience) && first;
+  gone_ = End(g_first, patience);
+  End(g_second, Patience::kShort);  // it keeps what a change of identity needs, so it can follow
 }
 
 // Not below zero: a child that was forked meanwhile begins at zero.

@@ -91,6 +91,8 @@ void RenewChild() {
 }  // namespace
 
 void RenewUnseenChild() {
+  if (!ClaimUnseenChild()) return;
+  ForgetProcessNumber();
   RenewChild();
   ForgetProcessNumber();
 }

@@ -59,6 +59,12 @@ bool ForkedUnseen() {
   return mark != nullptr && mark->load(std::memory_order_relaxed) == 0;
 }
 
+bool ClaimUnseenChild() {
+  std::atomic<int>* mark = g_mark.load(std::memory_order_relaxed);
+  int unseen = 0;
+  return mark != nullptr && mark->compare_exchange_strong(unseen, 2, std::memory_order_relaxed);
+}
+
 bool BorrowsMemory() {
   if (t_state.vforked) return true;
   const pid_t pid = g_pid.load(std::memory_order_relaxed);

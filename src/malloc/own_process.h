@@ -12,6 +12,8 @@ void ForgetProcessNumber();
 
 // In a copy of the process that no fork handler has run in. Makes no system call.
 bool ForkedUnseen();
+// True for one of its threads, once: that one renews what the process has of the library.
+bool ClaimUnseenChild();
 
 // In a child that has the parent's memory, for a while.
 bool BorrowsMemory();

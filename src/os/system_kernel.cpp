@@ -240,6 +240,8 @@ bool SystemKernel::GiveBack(NativeRange range) {
   void* const p = reinterpret_cast<void*>(at);
   if (MayAdvise()) return madvise(p, range.bytes, MADV_DONTNEED) == 0;
   if (((at | range.bytes) & (kHugePageSize - 1)) != 0) return false;
+  // A kernel that loses ranges is asked no more: there is room for few in the list.
+  if (lost_n_.load(std::memory_order_relaxed) >= kMostLost / 2) return false;
   if (mmap(p, range.bytes, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == p)
     return true;

@@ -40,6 +40,8 @@ void RunWhereProcessRuns() {
   const long pid = raw::Call(SYS_getpid);
   const long n = raw::Call(SYS_sched_getaffinity, pid, kBytes, raw::Word(leaders));
   if (n <= 0 || raw::Call(SYS_sched_getaffinity, 0, kBytes, raw::Word(own)) != n) return;
+  // Wider alone: a leader that spins on a CPU of its own would keep the thread from running.
+  for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); ++i) leaders[i] |= own[i];
   if (memcmp(own, leaders, static_cast<size_t>(n)) != 0)
     raw::Call(SYS_sched_setaffinity, 0, n, raw::Word(leaders));
 }

@@ -58,7 +58,12 @@ void Give(void*, void* at, size_t bytes) {
 }
 
 bool Advise(void*, void* at, size_t bytes, PageAdvice advice) {
-  if (!MayAdvise()) return false;
+  if (!MayAdvise()) {
+    // What was shut before has to be opened, and mapped anew loses nothing that is still wanted.
+    constexpr int kAnew = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    return advice == PageAdvice::kOpen &&
+           mmap(at, bytes, PROT_READ | PROT_WRITE, kAnew, -1, 0) == at;
+  }
   if (advice == PageAdvice::kShut || advice == PageAdvice::kOpen) {
     const int rights = advice == PageAdvice::kOpen ? PROT_READ | PROT_WRITE : PROT_NONE;
     return raw::Call(SYS_mprotect, raw::Word(at), static_cast<long>(bytes), rights) == 0;

@@ -30,8 +30,8 @@
 namespace strata {
 namespace {
 
-constinit Lock g_file_lock{LockRank::kControl};
-int g_said STRATA_GUARDED_BY(g_file_lock) = 0;  // the error that was last complained of
+constinit Lock g_profile_lock{LockRank::kControl};
+int g_said STRATA_GUARDED_BY(g_profile_lock) = 0;  // the error that was last complained of
 
 std::atomic<uint32_t> g_asked{0};    // signals that came
 std::atomic<uint32_t> g_written{0};  // of them, those that were seen to
@@ -67,7 +67,7 @@ void WriteProfileFile(uint32_t number) {
   if (number != 0 && MayStandBeside(path)) name.Char('.').Number(number);
   name.Finish();
   // The exit and the background thread may both come here.
-  LockHolder hold(g_file_lock);
+  LockHolder hold(g_profile_lock);
   OutputFile file(numbered, 0600);
   const int error = file.Finish(file.fd() < 0 ? 0 : WriteProfile(o.profile_kind, file.fd()));
   // At every interval the same is said once; who asks by a signal hears why there is nothing.
@@ -116,7 +116,7 @@ void ForgetProfileThread() { g_thread.store(0, std::memory_order_relaxed); }
 
 // The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
 void ForgetProfileWriterInChild() {
-  ::new (&g_file_lock) Lock(LockRank::kControl);
+  ::new (&g_profile_lock) Lock(LockRank::kControl);
   ForgetProfileThread();
 }
 
