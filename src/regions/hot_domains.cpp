@@ -253,8 +253,12 @@ void StartHotThread() {
   if (SecondThread::Runs()) return Changed();
   if (BackgroundThreadIsAway()) return g_hot_thread_wanted.store(true, std::memory_order_relaxed);
   FindInheritedConfinement();
-  // Without it nothing moves but by strata_hot_collect; the next domain tries again.
-  if (MayStartThread(ThreadFor::kAsked)) SecondThread::Start(RunThread, Changed);
+  if (!MayStartThread(ThreadFor::kAsked) || SecondThread::Start(RunThread, Changed)) return;
+  // The background thread is just being started, or somebody wants both away: the next operation
+  // tries again, some times. Without it nothing moves but by strata_hot_collect.
+  static std::atomic<int> tries{0};
+  if (tries.fetch_add(1, std::memory_order_relaxed) < 100)
+    g_hot_thread_wanted.store(true, std::memory_order_relaxed);
 }
 
 // Without the lock, from a signal handler.
