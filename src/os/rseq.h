@@ -1,8 +1,7 @@
 // The rseq area that is registered for each thread: whether it is there, and where its fields lie.
 // The kernel lets a thread have one registration, so Strata shares glibc's and makes none; it
 // writes nothing of it but rseq_cs, as the ABI asks of all who share it, as long as it is
-// registered. musl makes none: there
-// each thread is registered with an area of ours. Sits in os.
+// registered. musl makes none: there each thread is registered with an area of ours. Sits in os.
 #pragma once
 
 #include <cstddef>

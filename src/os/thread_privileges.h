@@ -13,8 +13,8 @@ enum class KeepIds : bool { kNo, kYes };
 // to take, the thread did not have.
 void DropThreadPrivileges(KeepIds ids);
 
-// On the CPUs of the main thread, not of whichever thread happened to start this one: that may be
-// bound to a CPU that it wants for itself.
+// Also on the CPUs of the main thread, not only on those of whichever thread happened to start this
+// one: that may be bound to a CPU that it wants for itself.
 void RunWhereProcessRuns();
 
 }  // namespace strata
