@@ -43,6 +43,7 @@ EVEN, FAST = "even pace", "as fast as it goes"
 FEW, SOME = 3, 15  # per cent of a page
 SLIDES = "75 % of Redis' touched pages use 3 % or less of their bytes; 95 % of MongoDB's and\
  Memcached's less than 15 %"
+CAPTION = "Share of the touched pages by the share of their bytes that was touched"
 ABOUT = f"""Debian's redis-server, memcached and sqlite3 (a database in memory), unmodified and on \
 the malloc that they come with, run under `strata pageutil` ([how](../pageutil.md)): they are \
 filled with records of {FIELDS * FIELD_BYTES:,} bytes, and then read as YCSB-C does, by Zipf's law \
@@ -310,7 +311,7 @@ def draw(outcomes: list[Outcome], path: Path) -> None:
 
 
 def page(outcomes: list[Outcome], how: str) -> str:
-    lines = [f"# {GROUP.title}\n", ABOUT, how + "\n", "![CDF](img/pageutil.png)\n",
+    lines = [f"# {GROUP.title}\n", ABOUT, how + "\n", f"![{CAPTION}](img/pageutil.png)\n",
              "| store | reads come | records | reads | pages touched | utilization |"
              f" pages ≤ {FEW} % | pages ≤ {SOME} % | the run with its fill |",
              "|---|---|" + "---:|" * 7]  # fmt: skip

@@ -115,8 +115,8 @@ def free_ranges(taken: Iterable[tuple[float, float]], top: float) -> Iterator[tu
 
 
 def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]]) -> None:
-    """Writes each label, (heights at 0, 1, 2…, text, colour), where no line and no other label is,
-    as near to its own line as can be: for lines that end at one place. Limits and titles must
+    """Writes each label, (heights at 0, 1, 2…, text, colour), where no line and no other label is
+    and its own line is the nearest: for lines that end at one place. Limits and titles must
     stand."""
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -124,24 +124,33 @@ def label_beside(axes: Axes, labels: Sequence[tuple[Sequence[float], str, str]])
     top = axes.get_ylim()[1]
     boxes: list[tuple[int, int, float, float]] = []  # from, to, bottom, top
     for heights, text, colour in labels:
+        others = [line for line, _, _ in labels if line is not heights]
         written = axes.text(0, 0, text, fontsize=8.5, color=colour, va="bottom")
         size = written.get_window_extent().transformed(axes.transData.inverted())
         wide, high, away = round(size.width) + 2, size.height, size.height / 3
-        best: tuple[float, int, float] | None = None  # how far from its line, where
+        best: tuple[float, int, float] | None = None  # how bad it is, where
         for x in range(1, min(len(line) for line, _, _ in labels) - wide):
             lines = [(min(part), max(part)) for part in (ys[x : x + wide] for ys, _, _ in labels)]
             beside = [(low, up) for left, right, low, up in boxes if left < x + wide and x < right]
-            low, up = min(heights[x : x + wide]), max(heights[x : x + wide])
             for bottom, ceiling in free_ranges([*lines, *beside], top):
                 if ceiling - bottom < high + 2 * away:
                     continue
-                y = bottom + away if bottom >= up else ceiling - away - high
-                far = max(y - up, low - (y + high))
-                if best is None or far < best[0]:
-                    best = (far, x, y)
+                for y in (bottom + away, ceiling - away - high):
+                    own = _gap(heights[x : x + wide], y, high)
+                    nearest = min(
+                        (_gap(line[x : x + wide], y, high) for line in others), default=own
+                    )
+                    bad = own + max(0.0, own - nearest) * 3
+                    if best is None or bad < best[0]:
+                        best = (bad, x, y)
         _, x, y = best or (0.0, 0, 0.0)
         written.set_position((x + 1, y))
         boxes.append((x, x + wide, y, y + high))
+
+
+def _gap(line: Sequence[float], y: float, high: float) -> float:
+    """How far a label at y is from a line, in the mean over its width."""
+    return sum(max(y - at, at - y - high) for at in line) / len(line)
 
 
 def svg(figure: Figure) -> str:

@@ -33,6 +33,11 @@ const char* Describe(BadFree kind) {
   return "free of a pointer that is no live block (freed before?): ";
 }
 
+// Somebody looks for errors: a line alone is for production, where the core dump has the stack.
+bool LooksForErrors(const Options& options) {
+  return options.check || (options.says_guard && options.guard_every != 0);
+}
+
 }  // namespace
 
 void HandleBadFree(BadFree kind, void* p) {
@@ -48,6 +53,7 @@ void HandleBadFree(BadFree kind, void* p) {
         .Text(fatal ? "" : " (ignored; said once)")
         .Text(WhereToRead(kind))
         .Send();
+    if (LooksForErrors(TheRuntime().options)) SayStack("freed", CurrentEvent());
   }
   if (fatal) abort();
 }

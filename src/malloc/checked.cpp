@@ -41,20 +41,22 @@ MemoryErrorKind KindOf(CheckFinding finding) {
   return MemoryErrorKind::kInvalidFree;
 }
 
-void Report(const CheckVerdict& v) {
+// `done`: what the thread does to the block now.
+void Report(const CheckVerdict& v, const BlockEvent* done) {
   if (v.finding == CheckFinding::kNone) return;
   const CheckedBlock* b = v.block;
   const bool at_free =
       v.finding == CheckFinding::kUnknown || v.finding == CheckFinding::kFreedBefore;
   ReportMemoryError({KindOf(v.finding), at_free ? Noticed::kFree : Noticed::kLater,
                      reinterpret_cast<uintptr_t>(v.at), reinterpret_cast<uintptr_t>(b->user),
-                     b->size, &b->allocated, b->freed_once ? &b->freed : nullptr});
+                     b->size, &b->allocated, b->freed_once ? &b->freed : nullptr,
+                     at_free ? done : nullptr});
 }
 
 // No block begins there: a reap's, inside of one, or nothing of ours.
-void FreeStranger(const CheckVerdict& v, void* p) {
+void FreeStranger(const CheckVerdict& v, void* p, const BlockEvent& now) {
   if (const CheckedBlock* around = Blocks().Around(p)) {
-    Report({CheckFinding::kUnknown, v.at, around});
+    Report({CheckFinding::kUnknown, v.at, around}, &now);
   } else if (!FreeReapBlock(p)) {
     HandleBadFree(BadFree::kNotLive, p);
   }
@@ -88,13 +90,14 @@ void* AllocateChecked(size_t size, size_t align) {
 
 void FreeChecks(void* p) {
   const ErrnoKeeper keep;
-  const CheckVerdict v = Blocks().Free(p, CurrentEvent());
-  if (v.finding == CheckFinding::kUnknown) return FreeStranger(v, p);
-  Report(v);
+  const BlockEvent now = CurrentEvent();
+  const CheckVerdict v = Blocks().Free(p, now);
+  if (v.finding == CheckFinding::kUnknown) return FreeStranger(v, p, now);
+  Report(v, &now);
   for (;;) {
     CheckVerdict old;
     void* raw = Blocks().TakeOld(old);
-    Report(old);
+    Report(old, nullptr);
     if (raw == nullptr) return;
     FreeRaw(raw);
   }
@@ -129,7 +132,7 @@ void* ReallocateChecked(void* p, size_t size) {
 }
 
 void CheckAllAtExit() {
-  if (Checks()) Report(Blocks().CheckAll());
+  if (Checks()) Report(Blocks().CheckAll(), nullptr);
 }
 
 Lock* LockOfChecks() { return Checks() ? &Blocks().lock() : nullptr; }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 
 #include "base/message.h"
 #include "malloc/runtime.h"
@@ -22,7 +23,7 @@
 namespace strata {
 namespace {
 
-constexpr size_t kMostFrames = 2 * BlockEvent::kMostFrames;
+constexpr size_t kMostFrames = 3 * BlockEvent::kMostFrames;
 constexpr size_t kMostName = 120;
 
 // The names of the frames of one report.
@@ -31,8 +32,8 @@ class Names : public FrameNames::Sink {
   Names() : Sink(Take) {}
 
   // Without /proc, or under a filter of the program's, there are none.
-  void Find(const BlockEvent* first, const BlockEvent* second) {
-    for (const BlockEvent* e : {first, second}) {
+  void Find(std::initializer_list<const BlockEvent*> events) {
+    for (const BlockEvent* e : events) {
       for (size_t i = 0; e != nullptr && i < e->depth; ++i) frames_[used_++] = e->frames[i];
     }
     std::sort(frames_, frames_ + used_);
@@ -137,7 +138,9 @@ void SayWhat(const MemoryError& e) {
       .Send();
 }
 
-void SayEvent(const char* what, const BlockEvent& event, const Names& names) {
+void SayEvent(const char* what, const BlockEvent* known, const Names& names) {
+  if (known == nullptr || known->thread == 0) return;
+  const BlockEvent& event = *known;
   Message().Text(what).Text(" by thread ").Number(event.thread).Text(":").Send();
   for (size_t i = 0; i < event.depth; ++i) {
     Message line;
@@ -159,18 +162,31 @@ void SayEvent(const char* what, const BlockEvent& event, const Names& names) {
   }
 }
 
+const char* PastOf(const MemoryError& e) {
+  if (e.noticed == Noticed::kRead) return "read";
+  if (e.noticed == Noticed::kWrite) return "written";
+  return e.kind == MemoryErrorKind::kDoubleFree ? "freed again" : "passed to free or realloc";
+}
+
 void SayAll(const MemoryError& e) {
   Names names;
-  names.Find(e.allocated, e.freed);
+  names.Find({e.done, e.allocated, e.freed});
   SayWhat(e);
-  if (e.allocated != nullptr && e.allocated->thread != 0)
-    SayEvent("allocated", *e.allocated, names);
-  if (e.freed != nullptr && e.freed->thread != 0) SayEvent("freed", *e.freed, names);
+  SayEvent(PastOf(e), e.done, names);
+  SayEvent("allocated", e.allocated, names);
+  SayEvent("freed", e.freed, names);
   Message()
       .Text("read on: strata explain ")
       .Text(WordsOf(e.kind).topic)
       .Text(", or docs/errors.md")
       .Send();
+}
+
+// As libc makes it of the thread's number; no system call. 0: not known.
+uint32_t CurrentThread() {
+  clockid_t clock = 0;
+  return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? static_cast<uint32_t>(~(clock >> 3))
+                                                            : 0;
 }
 
 std::atomic<size_t> g_errors{0};
@@ -197,13 +213,34 @@ void ReportMemoryError(const MemoryError& error) {
   if (TheRuntime().options.on_error == OnError::kAbort) abort();
 }
 
+void SayStack(const char* what, const BlockEvent& event) {
+  OnSideStack([&] {
+    Names names;
+    names.Find({&event});
+    SayEvent(what, &event, names);
+  });
+}
+
 BlockEvent CurrentEvent() {
   BlockEvent event;
-  clockid_t clock = 0;
-  // As libc makes it of the thread's number; no system call.
-  if (pthread_getcpuclockid(pthread_self(), &clock) == 0)
-    event.thread = static_cast<uint32_t>(~(clock >> 3));
+  event.thread = CurrentThread();
   event.depth = static_cast<uint32_t>(WalkStack(event.frames, BlockEvent::kMostFrames));
+  return event;
+}
+
+BlockEvent EventAtFault(uintptr_t pc) {
+  constexpr size_t kMostOfHandlers = 16;
+  constexpr size_t kMost = kMostOfHandlers + BlockEvent::kMostFrames;
+  uintptr_t frames[kMost];
+  const size_t n = WalkStack(frames, kMost);
+  const auto* const end = frames + n;
+  const auto* from = std::find(static_cast<const uintptr_t*>(frames), end, pc);
+  BlockEvent event;
+  event.thread = CurrentThread();
+  // As a return address would lie: what names a frame looks at the byte before.
+  event.frames[event.depth++] = pc + 1;
+  while (from != end && ++from != end && event.depth < BlockEvent::kMostFrames)
+    event.frames[event.depth++] = *from;
   return event;
 }
 

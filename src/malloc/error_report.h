@@ -1,6 +1,7 @@
-// What is said of a memory error whose block is known: what happened, to which block, who allocated
-// and who freed it, and where to read on. Sits in malloc. For guarded blocks (guard.h) and checked
-// ones (checked.h); bad frees of any other block are one line, from bad_free.h.
+// What is said of a memory error whose block is known: what happened, to which block, who did it,
+// who allocated and who freed the block, and where to read on. Sits in malloc. For guarded blocks
+// (guard.h) and checked ones (checked.h); bad frees of any other block are one line, from
+// bad_free.h.
 //
 // Allocates nothing, takes no lock and is no cancellation point, for it is also called by a handler
 // of SIGSEGV. Runs on a side stack.
@@ -37,6 +38,7 @@ struct MemoryError {
   size_t size = 0;
   const BlockEvent* allocated = nullptr;  // null: not known
   const BlockEvent* freed = nullptr;      // null: it is not freed
+  const BlockEvent* done = nullptr;       // the access or the free itself; null: long ago
 };
 
 // Every error that was noticed is counted, said or not; how many there were.
@@ -50,5 +52,9 @@ void SayMemoryError(const MemoryError& error);
 
 // What the calling thread does now, as a block's history keeps it.
 BlockEvent CurrentEvent();
+// What it did when a fault at `pc` interrupted it: without the frames of the handler that calls.
+BlockEvent EventAtFault(uintptr_t pc);
+// Says a stack of the calling thread's: "freed by thread 7:" and its frames.
+void SayStack(const char* what, const BlockEvent& event);
 
 }  // namespace strata

@@ -191,7 +191,7 @@ MemoryErrorKind KindOf(GuardFinding finding) {
   return MemoryErrorKind::kInvalidFree;
 }
 
-MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed) {
+MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed, const BlockEvent* done) {
   const GuardedBlock& b = *v.block;
   return {KindOf(v.finding),
           noticed,
@@ -199,7 +199,8 @@ MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed) {
           b.address.load(std::memory_order_relaxed),
           b.size.load(std::memory_order_relaxed),
           &b.allocated,
-          b.freed.thread == 0 ? nullptr : &b.freed};
+          b.freed.thread == 0 ? nullptr : &b.freed,
+          done};
 }
 
 }  // namespace
@@ -242,11 +243,13 @@ size_t SizeOfGuarded(const void* p) { return PoolOf(p).SizeOf(p); }
 void FreeGuarded(void* p) {
   ProcessGuards& guards = PoolOf(p);
   SampleFreed(TheRuntime(), p);
-  const GuardVerdict verdict = guards.Free(p, CurrentEvent());
+  const BlockEvent now = CurrentEvent();
+  const GuardVerdict verdict = guards.Free(p, now);
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
   const bool changed =
       verdict.finding == GuardFinding::kBeyondEnd || verdict.finding == GuardFinding::kBeforeStart;
-  ReportMemoryError(ErrorOf(verdict, changed ? Noticed::kLater : Noticed::kFree));
+  ReportMemoryError(changed ? ErrorOf(verdict, Noticed::kLater, nullptr)
+                            : ErrorOf(verdict, Noticed::kFree, &now));
   guards.Release(verdict);
 }
 
@@ -259,7 +262,8 @@ void* ReallocateGuarded(void* p, size_t size) {
     const bool is_start = v.block->address.load(std::memory_order_relaxed) == at;
     if (!is_start || v.block->state.load(std::memory_order_acquire) != GuardState::kLive) {
       v.finding = is_start ? GuardFinding::kFreedBefore : GuardFinding::kNotItsStart;
-      ReportMemoryError(ErrorOf(v, Noticed::kFree));
+      const BlockEvent now = CurrentEvent();
+      ReportMemoryError(ErrorOf(v, Noticed::kFree, &now));
       errno = EINVAL;
       return nullptr;
     }
@@ -271,12 +275,13 @@ void* ReallocateGuarded(void* p, size_t size) {
   return MoveByCopy(p, old_size, size);
 }
 
-bool SayGuardFault(uintptr_t at, Noticed access) {
+bool SayGuardFault(uintptr_t at, Noticed access, uintptr_t pc) {
   const void* p = reinterpret_cast<void*>(at);
   if (!IsGuarded(p)) return false;
   const GuardVerdict verdict = PoolOf(p).Explain(at);
   if (verdict.finding == GuardFinding::kNone) return false;
-  SayMemoryError(ErrorOf(verdict, access));
+  const BlockEvent now = EventAtFault(pc);
+  SayMemoryError(ErrorOf(verdict, access, &now));
   return true;
 }
 

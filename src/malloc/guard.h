@@ -113,8 +113,9 @@ void FreeGuarded(void* p);
 // Null with ENOMEM, and the block as it was; or with EINVAL, when it is no live block.
 void* ReallocateGuarded(void* p, size_t size);
 
-// Says why the access faulted. False: not because of a guard. Async-signal-safe.
-bool SayGuardFault(uintptr_t at, Noticed access);
+// Says why the access by the instruction at pc faulted. False: not because of a guard.
+// Async-signal-safe.
+bool SayGuardFault(uintptr_t at, Noticed access, uintptr_t pc);
 // Lets it go on, after it was said.
 void ForgiveGuardFault(uintptr_t at);
 

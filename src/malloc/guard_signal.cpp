@@ -58,7 +58,8 @@ void Handle(int signal, siginfo_t* info, void* context) {
   const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
   // Whatever was sent has no address.
   if (info->si_code == SEGV_ACCERR) {
-    if (SayGuardFault(at, WasWrite(context) ? Noticed::kWrite : Noticed::kRead) &&
+    const Noticed access = WasWrite(context) ? Noticed::kWrite : Noticed::kRead;
+    if (SayGuardFault(at, access, FaultingInstruction(context)) &&
         TheRuntime().options.on_error == OnError::kIgnore) {
       ForgiveGuardFault(at);
       return;

@@ -44,4 +44,8 @@ bool WasWrite(const void* context) {
   return false;
 }
 
+uintptr_t FaultingInstruction(const void* context) {
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
+}
+
 }  // namespace strata
