@@ -67,6 +67,10 @@ def test_headline_names_what_stands_out() -> None:
     unknown = advice_memory.headline(between, IDLE, "7", "")
     assert (unknown.level, unknown.command) == (Level.LOOK, "strata release 7")
     assert "the rest stays while the objects live" in unknown.text
+    scattered = Pinned(site="fill_cache", by_chance=4 * MIB)
+    little = advice_memory.headline(between, IDLE, "7", "", scattered)
+    assert (little.level, little.command, little.brings) == (Level.LOOK, "", 21 * MIB)
+    assert "beside objects of fill_cache" in little.text
     own = advice_memory.headline(resident(live=90, free=5), IDLE, "7", "loadAll")
     assert own.level is Level.FINE
     assert "95 % of RSS is the program's own" in own.text

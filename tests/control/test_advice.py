@@ -86,7 +86,17 @@ def test_what_lies_on_pages_of_its_own_goes_back_unsampled(lab: Lab, tmp_path: P
         said, before = Report(pid, tmp_path / "a")["resident"], rss(pid)
         assert "Its whole pages go back" in said.text
         follow(said)
-        assert before - rss(pid) > 0.3 * said.brings
+        assert before - rss(pid) > 0.7 * said.brings
+
+
+@follows("Little of it can go back to the system unless those that live lie close together")
+def test_unsampled_what_went_back_is_not_promised_again(lab: Lab, tmp_path: Path) -> None:
+    with running(lab, "pinned", env=HELD | {"STRATA_SAMPLE": "0"}) as pid:
+        good("release", pid)
+        said, before = Report(pid, tmp_path / "a")["resident"], rss(pid)
+        assert "Little of it can go back" in said.text
+        good("release", pid)
+        assert before - rss(pid) < 0.1 * said.brings
 
 
 @follows(

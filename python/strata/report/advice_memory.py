@@ -94,17 +94,27 @@ class Pinned:
 
     stays: int | None = None  # bytes on pages where objects live; None: too few samples say so
     site: str = ""  # whose objects
+    by_chance: int | None = None  # bytes of whole pages, if any object could be one that lives
 
 
 def between_objects(text: str, free: int, pinned: Pinned, pid: str) -> Advice:
     """What of the free memory among live objects can go back, and how."""
+    by = f" Most of it lies beside objects of {pinned.site}." if pinned.site else ""
     if pinned.stays is None:
+        goes = free if pinned.by_chance is None else min(free, pinned.by_chance)
+        text = f"{text} The program can use it again for objects of their size."
+        if goes <= 0.2 * free:
+            return look(
+                f"{text} Little of it can go back to the system unless those that live lie close "
+                f"together.{by}",
+                brings=free - goes,
+                cause=PINNED,
+            )
         return look(
-            f"{text} The program can use it again for objects of their size. Its whole pages go "
-            "back when the program rests, or with the command; the rest stays while the objects "
-            "live.",
+            f"{text} Its whole pages go back when the program rests, or with the command; the "
+            "rest stays while the objects live.",
             f"strata release {pid}",
-            free,
+            goes,
             PINNED,
         )
     goes = max(0, free - pinned.stays)
@@ -115,7 +125,6 @@ def between_objects(text: str, free: int, pinned: Pinned, pid: str) -> Advice:
             f"strata release {pid}",
             goes,
         )
-    by = f" Most of it lies beside objects of {pinned.site}." if pinned.site else ""
     return look(
         f"{text} The program can use it again for objects of their size, but little of it can go "
         f"back to the system while they live.{by}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strata.report.model import OCCUPANCY_LISTS, PAGE, Document, as_number
+from strata.report.predictions import NATIVE_PAGE, pages_kept
 
 FEW = slice(0, 2)  # up to 3 live objects
 MANY = slice(4, OCCUPANCY_LISTS)  # 16 and more
@@ -148,3 +149,19 @@ def bytes_taken(stats: Document) -> int:
         max(0, spans * pages * PAGE - size * central)
         for size, spans, pages, central in table.iter_rows()
     )
+
+
+def whole_by_chance(stats: Document) -> int | None:
+    """Bytes of the pages in spans that no object lies on and that have not gone back yet, if any
+    of the objects could be those that live; None if the library does not say what went back. Where
+    most has, it was looked for, and what is left does not lie as chance would have it."""
+    released = stats.whole("page_heap", "filler", "in_use_released_bytes")
+    if released is None:
+        return None
+    empty = 0.0
+    for size, objects, spans, free in stats.table(
+        "classes", "size", "objects", "spans", "central"
+    ).iter_rows():
+        there = objects * spans
+        empty += there * size - NATIVE_PAGE * pages_kept(there, there - free, size)
+    return round(empty) - released if 2 * released < empty else 0

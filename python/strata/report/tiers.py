@@ -65,17 +65,21 @@ def pinned(recording: Recording) -> advice_memory.Pinned:
     waste = recording.profiles.get("fragmentation")
     tops = waste.top("wasted_space", 1) if waste else []
     site = tops[0].site if tops else ""
-    if waste is None or not waste.has("level"):
-        return advice_memory.Pinned(site=site)
+    last = recording.last
+    unknown = advice_memory.Pinned(
+        site=site, by_chance=spans.whole_by_chance(last.stats) if last else None
+    )
+    if waste is None or last is None or not waste.has("level"):
+        return unknown
     rows = waste.rows.filter(pl.col("level") == "page")
     count = samples.pinning(recording, rows)
-    if count is None or count < advice.ENOUGH_SAMPLES or recording.last is None:
-        return advice_memory.Pinned(site=site)
+    if count is None or count < advice.ENOUGH_SAMPLES:
+        return unknown
     # What the young keep, and objects in caches, the profile does not say.
-    taken = spans.bytes_taken(recording.last.stats)
+    taken = spans.bytes_taken(last.stats)
     old = float(rows["inuse_space"].cast(pl.Float64).sum()) if waste.has("inuse_space") else 0.0
     if old < taken / 2:
-        return advice_memory.Pinned(site=site)
+        return unknown
     stays = float(rows["wasted_space"].cast(pl.Float64).sum()) * max(1.0, taken / old)
     return advice_memory.Pinned(round(stays), site)
 
