@@ -188,8 +188,18 @@ class CheckedBlocks {
     }
     return {};
   }
+  // Of a whole block, which may be large: in steps that the compiler makes vectors of.
   static CheckVerdict CheckFreed(const CheckedBlock& b) {
-    for (size_t i = 0; i < b.size; ++i) {
+    constexpr size_t kWords = 8;
+    constexpr uint64_t kFreedWord = 0x0101010101010101u * kFreedByte;
+    size_t i = 0;
+    for (uint64_t words[kWords]; b.size - i >= sizeof(words); i += sizeof(words)) {
+      memcpy(words, b.user + i, sizeof(words));
+      uint64_t other = 0;
+      for (const uint64_t word : words) other |= word ^ kFreedWord;
+      if (other != 0) break;
+    }
+    for (; i < b.size; ++i) {
       if (b.user[i] != kFreedByte) return {CheckFinding::kAfterFree, b.user + i, &b};
     }
     return {};

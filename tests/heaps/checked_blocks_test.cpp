@@ -98,6 +98,19 @@ TEST_F(CheckedBlocksTest, AWriteAfterFreeIsFoundWhenItLeaves) {
   EXPECT_EQ(old.block->freed.thread, 6u);
 }
 
+TEST_F(CheckedBlocksTest, EachByteOfAFreedBlockIsLookedAt) {
+  for (const size_t size : {1, 63, 64, 65, 200}) {
+    unsigned char* p = Make(size);
+    Free(p);
+    for (size_t i = 0; i < size; ++i) {
+      p[i] ^= 0x10;
+      ASSERT_EQ(blocks_.CheckAll().at, p + i);
+      p[i] ^= 0x10;
+    }
+    ASSERT_EQ(blocks_.CheckAll().finding, CheckFinding::kNone);
+  }
+}
+
 TEST_F(CheckedBlocksTest, AllAreLookedAtInTheEnd) {
   std::vector<unsigned char*> blocks;
   for (int i = 0; i < 5000; ++i) blocks.push_back(Make(20));
