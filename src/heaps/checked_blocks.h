@@ -63,6 +63,14 @@ class CheckedBlocks {
     return LeftOf(align) + size + kLeast;
   }
 
+  // By its low bits blocks at regular distances, as the heap has them, share buckets no more than
+  // others. One multiplication alone put seven of 192 bytes into one.
+  static uint64_t HashOf(const void* user) {
+    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
+    const uint64_t once = (reinterpret_cast<uintptr_t>(user) >> 4) * kOdd;
+    return ((once ^ (once >> 32)) * kOdd) >> 32;
+  }
+
   // Makes a block of raw memory. Null: no memory for its record.
   void* Add(void* raw, size_t usable, size_t size, size_t align, const BlockEvent& event)
       STRATA_EXCLUDES(lock_) {
@@ -213,8 +221,7 @@ class CheckedBlocks {
   }
 
   CheckedBlock*& BucketOf(const void* user) STRATA_REQUIRES(lock_) {
-    const uint64_t hash = (reinterpret_cast<uintptr_t>(user) >> 4) * 0x9e3779b97f4a7c15u;
-    return table_[(hash >> 32) & (buckets_ - 1)];
+    return table_[HashOf(user) & (buckets_ - 1)];
   }
   CheckedBlock* Find(const void* user) STRATA_REQUIRES(lock_) {
     if (buckets_ == 0) return nullptr;

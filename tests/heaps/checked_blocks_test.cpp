@@ -98,6 +98,19 @@ TEST_F(CheckedBlocksTest, AWriteAfterFreeIsFoundWhenItLeaves) {
   EXPECT_EQ(old.block->freed.thread, 6u);
 }
 
+TEST(CheckedBlocksHash, SpreadsBlocksAtRegularDistances) {
+  constexpr size_t kBlocks = 60000, kBuckets = size_t{1} << 16;
+  for (const size_t distance : {48, 64, 80, 96, 128, 192, 512, 1152, 4480, 65536}) {
+    std::vector<size_t> bucket(kBuckets);
+    size_t before = 0;  // those that are passed on the way to each
+    for (size_t i = 0; i < kBlocks; ++i) {
+      const auto at = uintptr_t{0x2d5041a00010} + i * distance;
+      before += bucket[CheckedBlocks::HashOf(reinterpret_cast<void*>(at)) % kBuckets]++;
+    }
+    EXPECT_LT(before, kBlocks / 2) << distance;  // 0.46 each if they lie at random
+  }
+}
+
 TEST_F(CheckedBlocksTest, EachByteOfAFreedBlockIsLookedAt) {
   for (const size_t size : {1, 63, 64, 65, 200}) {
     unsigned char* p = Make(size);
