@@ -247,7 +247,9 @@ class CheckedBlocks {
       }
       made_ += kRecordsAtOnce;
     }
-    if (made_ > buckets_ && !MakeTable()) return nullptr;
+    // Few share one: the oldest, which leaves first, is the last of its bucket, and by then none is
+    // in the processor's caches.
+    if (2 * made_ > buckets_ && !MakeTable()) return nullptr;
     CheckedBlock* b = free_;
     free_ = b->next;
     return b;
