@@ -111,6 +111,7 @@ def test_the_message_tells_block_stacks_and_where_to_read_on(lab: Lab, env: dict
     page = Path(__file__).resolve().parents[2] / "docs/errors.md"
     assert "### Use after free" in page.read_text()
 
+
 # What was done to the block, before who allocated and who freed it.
 DONE = {
     "overflow_page": "written",
@@ -148,7 +149,6 @@ def test_the_message_tells_who_did_it(lab: Lab, case: str, env: dict[str, str]) 
         assert known == {"allocated", "freed"}, result.explain()
     elif not case.startswith("foreign"):
         assert known == {"allocated"}, result.explain()
-
 
 
 @pytest.mark.parametrize("env", [GUARDED, CHECKED], ids=["guarded", "checked"])
