@@ -4,6 +4,8 @@
 #include "../edge/case.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -91,6 +93,23 @@ CASE(by_exit_from_a_thread) {
   pthread_t id;
   CHECK(pthread_create(&id, NULL, ExitFromThread, NULL) == 0);
   pause();
+}
+
+static void ExitInHandler(int number) {
+  (void)number;
+  exit(kStatus);
+}
+
+// As a handler of SIGTERM does: it interrupts this thread wherever it is, most often in malloc.
+CASE(by_exit_in_a_handler) {
+  CHECK(signal(SIGALRM, ExitInHandler) != SIG_ERR);
+  const struct itimerval soon = {{0, 0}, {0, 400 + getpid() % 1000}};
+  CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+  static char* blocks[64];
+  for (size_t i = 0;; ++i) {
+    free(blocks[i % 64]);
+    blocks[i % 64] = (char*)malloc(16 + i * 37 % 3000);
+  }
 }
 
 static void AllocateAtExit(void) {

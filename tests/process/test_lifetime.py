@@ -21,6 +21,24 @@ def test_exit_status_is_kept(lab: Lab, case: str) -> None:
     assert result.stdout == result.stderr == "", result.explain()
 
 
+@pytest.mark.parametrize(
+    "env",
+    [{"STRATA_SAMPLE": "1", "STRATA_STATS": "%s/stats"}, {"STRATA_CHECK": "on"}],
+    ids=["stats", "check"],
+)
+def test_exit_in_a_handler(lab: Lab, tmp_path: Path, env: dict[str, str]) -> None:
+    """It may have interrupted its own thread in the heap, whose locks nobody opens any more: what
+    is due at exit is left out then, and one line says so."""
+    lab.require_strata()
+    program = lab.build(ENDING)
+    env = {name: value.replace("%s", str(tmp_path)) for name, value in env.items()}
+    for _ in range(12):
+        result = lab.run(program, "by_exit_in_a_handler", env=env, timeout=10)
+        assert result.returncode == 7, result.explain()
+        lines = result.stderr.splitlines()
+        assert lines == [] or (len(lines) == 1 and "signal handler" in lines[0]), result.explain()
+
+
 def test_exit_does_not_wait_for_the_background_thread(lab: Lab) -> None:
     """A process that has just made 60 MiB of garbage ends about as fast as without the library."""
     program = lab.build(ENDING)
