@@ -76,24 +76,23 @@ class CheckedBlocks {
       STRATA_EXCLUDES(lock_) {
     auto* const start = static_cast<unsigned char*>(raw);
     unsigned char* const user = start + LeftOf(align);
-    {
-      LockHolder hold(lock_);
-      CheckedBlock* b = NewRecord();
-      if (b == nullptr) return nullptr;
-      b->raw = start;
-      b->user = user;
-      b->size = size;
-      b->usable = usable;
-      b->freed_once = false;
-      b->allocated = event;
-      b->freed = {};
-      CheckedBlock*& bucket = BucketOf(user);
-      b->next = bucket;
-      bucket = b;
-    }
+    // Before the record is seen: another thread may look at all blocks, or this one, in a handler.
     memset(LeftCanary(start, user), kCanary, CanaryBytes(static_cast<size_t>(user - start)));
     memset(user, kNewByte, size);
     memset(user + size, kCanary, RightBytes(start, user, size, usable));
+    LockHolder hold(lock_);
+    CheckedBlock* b = NewRecord();
+    if (b == nullptr) return nullptr;
+    b->raw = start;
+    b->user = user;
+    b->size = size;
+    b->usable = usable;
+    b->freed_once = false;
+    b->allocated = event;
+    b->freed = {};
+    CheckedBlock*& bucket = BucketOf(user);
+    b->next = bucket;
+    bucket = b;
     return user;
   }
 
@@ -114,11 +113,7 @@ class CheckedBlocks {
     b->freed_once = true;
     b->freed = event;
     memset(b->user, kFreedByte, b->size);
-    b->followed = nullptr;
-    (newest_ == nullptr ? oldest_ : newest_->followed) = b;
-    newest_ = b;
-    ++queued_;
-    queued_bytes_ += b->usable;
+    Enqueue(b);
     return verdict;
   }
 
@@ -213,6 +208,19 @@ class CheckedBlocks {
     return {};
   }
 
+  // A large one goes first: else it would drive out all others.
+  void Enqueue(CheckedBlock* b) STRATA_REQUIRES(lock_) {
+    const bool first = b->usable > kMostQuarantined / 8;
+    b->followed = first ? oldest_ : nullptr;
+    if (first || oldest_ == nullptr) {
+      oldest_ = b;
+    } else {
+      newest_->followed = b;
+    }
+    if (!first || newest_ == nullptr) newest_ = b;
+    ++queued_;
+    queued_bytes_ += b->usable;
+  }
   void Unqueue(CheckedBlock* b) STRATA_REQUIRES(lock_) {
     oldest_ = b->followed;
     if (oldest_ == nullptr) newest_ = nullptr;

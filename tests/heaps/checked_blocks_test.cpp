@@ -78,13 +78,27 @@ TEST_F(CheckedBlocksTest, ABlockStaysInQuarantineUntilManyFollowed) {
 
 TEST_F(CheckedBlocksTest, AndUntilManyBytesFollowed) {
   CheckVerdict old;
-  unsigned char* first = Make(CheckedBlocks::kMostQuarantined / 2);
+  unsigned char* first = Make(CheckedBlocks::kMostQuarantined / 10);
   Free(first);
-  EXPECT_EQ(blocks_.TakeOld(old), nullptr);
-  unsigned char* second = Make(CheckedBlocks::kMostQuarantined / 2);
-  Free(second);
+  for (int i = 1; i < 10; ++i) {
+    EXPECT_EQ(blocks_.TakeOld(old), nullptr);
+    Free(Make(CheckedBlocks::kMostQuarantined / 10));
+  }
   EXPECT_EQ(blocks_.TakeOld(old), first - 16);
   EXPECT_EQ(blocks_.TakeOld(old), nullptr);
+}
+
+TEST_F(CheckedBlocksTest, ALargeBlockLeavesFirst) {
+  CheckVerdict old;
+  unsigned char* small = Make(100);
+  Free(small);
+  unsigned char* large = Make(CheckedBlocks::kMostQuarantined + 1);
+  Free(large);
+  unsigned char* later = Make(100);
+  Free(later);
+  EXPECT_EQ(blocks_.TakeOld(old), large - 16);
+  EXPECT_EQ(blocks_.TakeOld(old), nullptr);
+  for (unsigned char* p : {small, later}) EXPECT_EQ(Free(p), CheckFinding::kFreedBefore);
 }
 
 TEST_F(CheckedBlocksTest, AWriteAfterFreeIsFoundWhenItLeaves) {
