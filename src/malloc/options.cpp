@@ -424,6 +424,14 @@ Options ReadOptions(char* const* environment, bool secure) {
         .Text("STRATA_STATS_INTERVAL needs a path in STRATA_STATS or STRATA_PROMETHEUS; ignored")
         .Send();
   }
+  const bool later = out.profile_signal != 0 || out.profile_interval_s != 0 ||
+                     out.stats_interval_s != 0 || out.prometheus[0] != '\0';
+  if (later && !out.background) {
+    Message()
+        .Text("STRATA_BACKGROUND=off: files are written at exit only, not at intervals or when a "
+              "signal comes")
+        .Send();
+  }
   constexpr uint32_t kScrapeSeconds = 15;
   if (out.prometheus[0] != '\0' && out.stats_interval_s == 0) out.stats_interval_s = kScrapeSeconds;
   return out;

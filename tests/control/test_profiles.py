@@ -240,6 +240,19 @@ def test_on_a_signal(lab: Lab, tmp_path: Path) -> None:
     assert min(took[1:]) < 0.8, f"the thread was not woken: {took}"
 
 
+def test_signal_without_the_background_thread(lab: Lab, tmp_path: Path) -> None:
+    """Nobody is there to write; the signal does no harm, and the start says so."""
+    env = {"STRATA_PROFILE": f"heap:{tmp_path}/p", "STRATA_PROFILE_SIGNAL": "12"}
+    with start(lab, "hold", env | {"STRATA_BACKGROUND": "off"}) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR2)
+        time.sleep(0.1)
+        assert process.poll() is None
+        process.kill()
+        assert process.stderr is not None
+        assert "STRATA_BACKGROUND=off" in process.stderr.read()
+
+
 def test_program_that_takes_the_signal_later_has_it(lab: Lab, tmp_path: Path) -> None:
     env = {"STRATA_PROFILE": f"heap:{tmp_path}/p", "STRATA_PROFILE_SIGNAL": "12"}
     with start(lab, "takes_the_signal", env) as process:
