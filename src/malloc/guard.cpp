@@ -92,10 +92,11 @@ Pool g_smalls{g_small, 64, 4096};
 Pool g_larges{g_large, 16, 256};
 constexpr size_t kMostIfAsked = size_t{32} << 20;
 
-// Three system calls, a fault and two stack walks are some microseconds: at the default rate never
-// more often than makes a thousandth of a CPU. The pages of a large block are fresh, and some
-// hundred nanoseconds each: they have a budget of the same size.
-constexpr uint64_t kLeastGapNs = 5'000'000;
+// Three system calls, a fault and two stack walks are ten to twenty microseconds: at the default
+// rate never more often than makes a thousandth or two of a CPU, for a program that is at rest half
+// the time pays twice that share. The pages of a large block are fresh, and some hundred
+// nanoseconds each: they have a budget of the same size.
+constexpr uint64_t kLeastGapNs = 10'000'000;
 constexpr uint64_t kGapForPageNs = 2'000'000;
 // Of all live large blocks, for which the heap may have free memory; where somebody looks for
 // errors, also a quarter of what is in use.
