@@ -107,7 +107,7 @@ def redis_units(source: Path) -> list[str]:
 
 
 def run_redis(source: Path, units: list[str], env: dict[str, str]) -> Outcome:
-    """Each unit in a run of its own: a test that does not fit Debian's server ends the whole run."""
+    """Each unit in a run of its own, which a test that does not fit Debian's server ends."""
     began = time.monotonic()
     command = ["./runtest", "--clients", "1", "--baseport", "23111", "--portcount", "2000"]
     command += ["--dont-clean", "--timeout", "600", "--single"]
