@@ -12,6 +12,7 @@
 
 #include "base/arch.h"
 #include "base/check.h"
+#include "base/moment.h"
 #include "strata/raw_io.h"
 
 namespace strata {
@@ -65,43 +66,31 @@ void Lock::ReleaseSlow() {
     Futex(&state_, FUTEX_WAKE, 1);
 }
 
-namespace {
-
-void Nap(long ns) {
-  const timespec nap{0, ns};
-  raw::Call(SYS_nanosleep, raw::Word(&nap));
-}
-
-constexpr long kNapNs = 100'000;
-constexpr int kMomentInNaps = 1000;
-
-}  // namespace
-
-void Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
-  if (HeldByThisThread()) return;
-  uint32_t expected = kFree;
-  for (int i = 0; !state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
-                                                  std::memory_order_relaxed);
-       ++i, expected = kFree) {
-    if (wait == ForkWait::kAsLongAsItTakes) {
-      AcquireSlow();
-      break;
-    }
-    if (i == kMomentInNaps) return;
-    Nap(kNapNs);
+bool Lock::AcquireForFork(ForkWait wait) STRATA_NO_TSA {
+  if (HeldByThisThread()) return true;
+  const auto take = [this] {
+    uint32_t expected = kFree;
+    return state_.compare_exchange_strong(expected, Held(), std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  };
+  if (wait == ForkWait::kAMoment) {
+    if (!WithinAMoment(take)) return false;
+  } else if (!take()) {
+    AcquireSlow();
   }
   NoteAcquiredInAnyOrder();
   state_.fetch_or(kForFork, std::memory_order_relaxed);
+  return true;
 }
 
 void Lock::ReleaseInForkedChild() STRATA_NO_TSA {
-  if ((state_.load(std::memory_order_relaxed) & kForFork) != 0) return ReleaseAfterFork();
-  if (HeldByThisThread()) return;  // whom the handler interrupted goes on with it
+  // Whom the handler interrupted goes on with it.
+  if (HeldByThisThread()) return ReleaseAfterFork();
   state_.store(kFree, std::memory_order_relaxed);
 }
 
 void Lock::ReleaseAfterFork() STRATA_NO_TSA {
-  if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
+  if ((state_.load(std::memory_order_relaxed) & kForFork) == 0 || !HeldByThisThread()) return;
   NoteReleased();
   // release: as in Release().
   if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0)

@@ -76,15 +76,15 @@ class STRATA_CAPABILITY("mutex") Lock {
     return (state_.load(std::memory_order_relaxed) & ~(kContended | kForFork)) == Held();
   }
 
-  // How long AcquireForFork may wait. A thread that already holds locks, because it forks in a
-  // signal handler that interrupted their owner, may wait for one whose holder waits for it.
+  // How long AcquireForFork may wait. A thread that forks in a signal handler may have interrupted
+  // the owner of a lock: who waits for that one must not keep what the fork waits for.
   enum class ForkWait : bool { kAsLongAsItTakes, kAMoment };
 
   // The fork handlers: all locks are taken so, then the thread forks, and then they are released
-  // so. One that the thread holds already stays as it is. A lock that was made by the thread
-  // meanwhile may be released without having been taken. In the child, one that could not be had in
-  // a moment is free: its holder is not there, and had stopped to wait for another lock.
-  void AcquireForFork(ForkWait wait = ForkWait::kAsLongAsItTakes) STRATA_ACQUIRE();
+  // so. One that the thread holds already stays as it is. A lock that was not taken, as it was made
+  // meanwhile or could not be had in a moment (false), may be released all the same. In the child
+  // such a one is free: its holder is not there, and had stopped to wait for another lock.
+  bool AcquireForFork(ForkWait wait = ForkWait::kAsLongAsItTakes) STRATA_ACQUIRE();
   void ReleaseAfterFork() STRATA_RELEASE();
   void ReleaseInForkedChild() STRATA_RELEASE();
   static void SetThisThreadForks(bool forks);

@@ -8,6 +8,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/message.h"
+#include "base/moment.h"
 #include "base/own_variables.h"
 #include "malloc/background.h"
 #include "malloc/background_thread.h"
@@ -104,6 +105,28 @@ bool HoldsHeapLock() {
   return holds;
 }
 
+namespace {
+
+// False: another thread keeps one of them.
+bool LockAll(Runtime& r, bool& holds) STRATA_NO_TSA {
+  FileListLock::Acquire();
+  bool all = LockHotDomains(holds);
+  if (all || holds) all &= LockReaps(holds);
+  VisitLocks(r, [&](Lock& l) STRATA_NO_TSA {
+    if (all || holds) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
+  });
+  return all || holds;
+}
+
+void UnlockAll(Runtime& r) STRATA_NO_TSA {
+  VisitLocks(r, [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
+  UnlockReaps();
+  UnlockHotDomains();
+  FileListLock::Release();
+}
+
+}  // namespace
+
 // A process of one thread has nobody who could be in the middle of something but itself, where a
 // signal handler forks: then both sides go on with it when the handler returns. It is spared the
 // writes to all locks, each of which costs both sides the copy of a page.
@@ -111,7 +134,8 @@ bool HoldsHeapLock() {
 // Otherwise no handler runs until the fork is over: one that forks in the middle would release what
 // this one took. A handler may have interrupted this thread inside of the heap, though, and be what
 // forks: then the thread keeps the locks that it has, on both sides, and waits for the others just
-// a moment, as their holders may wait for it.
+// a moment, as their holders may wait for it. So may another thread that forks, with the list of
+// files held that this one needs: who can't have all locks in a moment lets go of them meanwhile.
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   const ErrnoKeeper keep;
@@ -119,13 +143,12 @@ void BeforeFork() STRATA_NO_TSA {
   if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
-  const bool holds = HoldsHeapLock();
-  const auto wait = holds ? Lock::ForkWait::kAMoment : Lock::ForkWait::kAsLongAsItTakes;
+  bool holds = HoldsHeapLock();
   HoldWalkersBeforeFork();
-  FileListLock::Acquire();
-  LockHotDomains();
-  LockReaps();
-  VisitLocks(r, [wait](Lock& l) STRATA_NO_TSA { l.AcquireForFork(wait); });
+  while (!LockAll(r, holds)) {
+    UnlockAll(r);
+    Nap(1'000'000);
+  }
   Lock::SetThisThreadForks(true);
   g_signals = signals;
   g_interrupted = holds;
@@ -136,10 +159,7 @@ void AfterForkInParent() {
   const ErrnoKeeper keep;
   const uint64_t signals = g_signals;
   Lock::SetThisThreadForks(false);
-  VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
-  UnlockReaps();
-  UnlockHotDomains();
-  FileListLock::Release();
+  UnlockAll(TheRuntime());
   ReleaseWalkersAfterFork();
   RestoreSignals(signals);
 }
@@ -153,7 +173,7 @@ void AfterForkInChild() {
   Lock::SetThisThreadForks(false);
   VisitLocks(TheRuntime(), [](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
   UnlockReapsInForkedChild();
-  UnlockHotDomains();
+  UnlockHotDomainsInForkedChild();
   FileListLock::ResetInChild();
   RenewChild();
   // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:

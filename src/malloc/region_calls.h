@@ -29,14 +29,16 @@ bool FreeReapBlock(void* p);
 // free() where p's page is kDividedPage: by one look at the page map, or by FreeSmallOther.
 void FreeDivided(void* p);
 
-// Around a fork; before the heap's locks.
-void LockReaps();
+// Around a fork; before the heap's locks. False: some could not be had in a moment. `holds` becomes
+// true where the thread was interrupted with one, and then those that it can't have are passed by.
+bool LockReaps(bool& holds);
 void UnlockReaps();
 void UnlockReapsInForkedChild();
 // The same for domains of moving objects: before reaps. In the child, whose collector and whose
 // other threads' operations are not there.
-void LockHotDomains();
+bool LockHotDomains(bool& holds);
 void UnlockHotDomains();
+void UnlockHotDomainsInForkedChild();
 void RenewHotDomainsInChild();
 void CollectHotness(HotnessStats& out);
 

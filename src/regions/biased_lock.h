@@ -64,18 +64,23 @@ class BasicBiasedLock {
     LeaveAsOwner();
   }
 
-  // Around a fork, over all locks: LockForFork for each; if one of them said so, one Fence; then
-  // WaitForFork for each. The owners are the owners again afterwards, also in the child.
-  bool LockForFork(Thread me) {
-    lock_.lock_for_fork();
+  // Around a fork, over all locks: TryLockForFork for each; if one of them suspended its owner, one
+  // Fence; then it is the forking thread's once OwnerIsOut. The owners are the owners again
+  // afterwards, also in the child. False: another thread has it.
+  bool TryLockForFork(Thread me) {
+    if (!lock_.try_lock_for_fork()) return false;
     const Thread owner = owner_.load(std::memory_order_relaxed);
-    if (!IsThread(owner) || owner == me) return false;
+    if (!IsThread(owner) || owner == me) return true;
     suspended_ = owner;
     owner_.store(kNever, std::memory_order_relaxed);
     return true;
   }
-  void WaitForFork() {
-    if (suspended_ != kNobody) WaitUntilOut();
+  bool SuspendsOwner() const { return suspended_ != kNobody; }
+  bool OwnerIsOut() const { return !SuspendsOwner() || !inside_.load(std::memory_order_acquire); }
+  // In the middle of a call, which a signal handler interrupted.
+  bool HeldBy(Thread me) const {
+    return lock_.held_by_this_thread() || (owner_.load(std::memory_order_relaxed) == me &&
+                                           inside_.load(std::memory_order_relaxed));
   }
   void UnlockAfterFork() {
     // release: pairs with the acquire in TryEnterAsOwner.
@@ -87,7 +92,9 @@ class BasicBiasedLock {
   void UnlockInForkedChild(Thread me) {
     if (owner_.load(std::memory_order_relaxed) != me)
       inside_.store(false, std::memory_order_relaxed);
-    UnlockAfterFork();
+    if (suspended_ != kNobody) owner_.store(suspended_, std::memory_order_relaxed);
+    suspended_ = kNobody;
+    lock_.unlock_in_forked_child();
   }
 
  private:

@@ -297,33 +297,45 @@ void CollectHotness(HotnessStats& out) {
   }
 }
 
-// Around a fork. The collector is between two steps then, and no list is half changed.
-void LockHotDomains() STRATA_NO_TSA {
-  g_lock.AcquireForFork();
+namespace {
+
+// All but g_lock, in the order in which they may be taken. Records are never unmapped.
+template <class F>
+void VisitDomainLocks(F f) STRATA_NO_TSA {
   for (HotRecord* d = g_first; d != nullptr; d = d->next) {
-    d->collector.step_lock().AcquireForFork();
-    d->domain.lock().AcquireForFork();
-    if (Lock* l = d->domain.checks_lock()) l->AcquireForFork();
+    f(d->collector.step_lock());
+    f(d->domain.lock());
+    if (Lock* l = d->domain.checks_lock()) f(*l);
     for (int h = 0; h < kHotHeaps; ++h)
       d->domain.ForEachShelf(static_cast<HotHeap>(h),
-                             [](HotShelf& s) STRATA_NO_TSA { s.lock.AcquireForFork(); });
+                             [&f](HotShelf& s) STRATA_NO_TSA { f(s.lock); });
   }
-  g_hot_domains.pool.lock().AcquireForFork();
-  g_hot_domains.arena.lock().AcquireForFork();
+  f(g_hot_domains.pool.lock());
+  f(g_hot_domains.arena.lock());
+}
+
+}  // namespace
+
+// Around a fork. The collector is between two steps then, and no list is half changed.
+bool LockHotDomains(bool& holds) STRATA_NO_TSA {
+  if (!g_lock.AcquireForFork(Lock::ForkWait::kAMoment)) return false;
+  VisitDomainLocks([&holds](Lock& l) { holds |= l.HeldByThisThread(); });
+  bool all = true;
+  VisitDomainLocks([&](Lock& l) STRATA_NO_TSA {
+    if (all || holds) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
+  });
+  return all;
 }
 
 void UnlockHotDomains() STRATA_NO_TSA {
-  g_hot_domains.arena.lock().ReleaseAfterFork();
-  g_hot_domains.pool.lock().ReleaseAfterFork();
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
-    for (int h = 0; h < kHotHeaps; ++h)
-      d->domain.ForEachShelf(static_cast<HotHeap>(h),
-                             [](HotShelf& s) STRATA_NO_TSA { s.lock.ReleaseAfterFork(); });
-    if (Lock* l = d->domain.checks_lock()) l->ReleaseAfterFork();
-    d->domain.lock().ReleaseAfterFork();
-    d->collector.step_lock().ReleaseAfterFork();
-  }
+  if (!g_lock.HeldByThisThread()) return;
+  VisitDomainLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   g_lock.ReleaseAfterFork();
+}
+
+void UnlockHotDomainsInForkedChild() STRATA_NO_TSA {
+  VisitDomainLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseInForkedChild(); });
+  g_lock.ReleaseInForkedChild();
 }
 
 void RenewHotDomainsInChild() STRATA_NO_TSA {

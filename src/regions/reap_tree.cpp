@@ -2,6 +2,7 @@
 // reaps.h.
 #include <errno.h>
 
+#include "base/moment.h"
 #include "regions/reap_hold.h"
 #include "regions/reaps.h"
 #include "regions/record_list.h"
@@ -180,18 +181,30 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
   return 0;
 }
 
-void LockReaps() STRATA_NO_TSA {
-  g_tree.AcquireForFork();
-  bool owned = false;
+// False at the first that some other thread keeps, unless this one holds some already.
+bool LockReaps(bool& holds) STRATA_NO_TSA {
+  if (!g_tree.AcquireForFork(Lock::ForkWait::kAMoment)) return false;
   for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
-    owned |= r->lock.LockForFork(ThisThread());
+    holds |= r->lock.HeldBy(ThisThread());
+  bool all = true, owned = false;
+  const auto visit = [&](auto f) STRATA_NO_TSA {
+    for (strata_reap* r = g_shared; r != nullptr && (all || holds); r = r->next_shared)
+      all &= WithinAMoment([&] { return f(r->lock); });
+  };
+  visit([&](ReapLock& l) {
+    const bool locked = l.TryLockForFork(ThisThread());
+    owned |= locked && l.SuspendsOwner();
+    return locked;
+  });
   if (owned) {
     ReapSync::Fence();
-    for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.WaitForFork();
+    visit([](ReapLock& l) { return l.OwnerIsOut(); });
   }
   layers::FutexLock::set_this_thread_forks(true);
+  return all;
 }
 void UnlockReaps() STRATA_NO_TSA {
+  if (!g_tree.HeldByThisThread()) return;
   layers::FutexLock::set_this_thread_forks(false);
   for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.UnlockAfterFork();
   g_tree.ReleaseAfterFork();
@@ -200,7 +213,7 @@ void UnlockReapsInForkedChild() STRATA_NO_TSA {
   layers::FutexLock::set_this_thread_forks(false);
   for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
     r->lock.UnlockInForkedChild(ThisThread());
-  g_tree.ReleaseAfterFork();
+  g_tree.ReleaseInForkedChild();
 }
 
 }  // namespace strata

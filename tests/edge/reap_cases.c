@@ -2,7 +2,6 @@
 // reap_cap_cases.c, misuse in reap_misuse_cases.c.
 #include <pthread.h>
 #include <sched.h>
-#include <sys/wait.h>
 
 #include "case.h"
 #include "strata/reap.h"
@@ -183,41 +182,6 @@ CASE(nests) {
     CHECK(at != NULL);
   }
   strata_reap_destroy(top);
-}
-
-static strata_reap* shared_reap;
-static void* UseShared(void* arg) {
-  (void)arg;
-  char* mine[100] = {0};
-  for (size_t i = 0; i < 100000; ++i) {
-    const size_t at = i * 7919 % 100;
-    strata_reap_free(shared_reap, mine[at]);
-    mine[at] = strata_reap_malloc(shared_reap, i % 300 + 1);
-    CHECK(mine[at] != NULL);
-    mine[at][i % 300] = 1;
-  }
-  for (size_t i = 0; i < 100; ++i) strata_reap_free(shared_reap, mine[i]);
-  return NULL;
-}
-
-CASE(is_shared_by_threads_and_forks) {
-  shared_reap = strata_reap_create_shared(NULL);
-  pthread_t threads[4];
-  for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, UseShared, NULL) == 0);
-  for (int i = 0; i < 20; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      char* p = strata_reap_malloc(shared_reap, 100);
-      strata_reap_free(shared_reap, p);
-      strata_reap_destroy(strata_reap_create(shared_reap));
-      _exit(p == NULL);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
-  }
-  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
-  CHECK(strata_reap_bytes(shared_reap) == 0);
-  strata_reap_destroy(shared_reap);
 }
 
 CASE(gives_memory_back_to_the_process) {

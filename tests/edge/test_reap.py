@@ -11,7 +11,8 @@ from blackbox import ROOT, Lab, cases, need
 from misuse import expect_misuse
 
 HERE = Path(__file__).resolve().parent
-SOURCES = [HERE / name for name in ("reap_cases.c", "reap_cap_cases.c", "reap_misuse_cases.c")]
+NAMES = ("reap_cases.c", "reap_fork_cases.c", "reap_cap_cases.c", "reap_misuse_cases.c")
+SOURCES = [HERE / name for name in NAMES]
 CASES = [(source, case) for source in SOURCES for case in cases(source)]
 GOOD = [pytest.param(*c, id=c[1]) for c in CASES if not c[1].startswith("bad_")]
 BAD = [pytest.param(*c, id=c[1]) for c in CASES if c[1].startswith("bad_")]

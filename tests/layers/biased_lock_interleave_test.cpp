@@ -27,8 +27,12 @@ struct TestSync {
   static constexpr int kNobody = -2, kAll = -3;
 
   struct Lock : ModelSync::Lock {
-    void lock_for_fork() { lock(); }
+    bool try_lock_for_fork() {
+      lock();
+      return true;
+    }
     void unlock_after_fork() { unlock(); }
+    void unlock_in_forked_child() { unlock(); }
   };
 
   template <class T>
@@ -113,8 +117,9 @@ struct Threads {
     lock.Leave(how);
   }
   void Fork(uintptr_t me) {
-    if (lock.LockForFork(me)) TestSync<kStores>::Fence();
-    lock.WaitForFork();
+    lock.TryLockForFork(me);
+    if (lock.SuspendsOwner()) TestSync<kStores>::Fence();
+    for (unsigned n = 0; !lock.OwnerIsOut(); ++n) TestSync<kStores>::Pause(n);
     if (working) Interleaver::Fail("a fork in the middle of an operation");
     lock.UnlockAfterFork();
   }
@@ -222,7 +227,8 @@ TEST(BiasedLock, AForkedChildWaitsForNobody) {
     lock.BecomeOwner(2);
     lock.Leave(Lock::How::kLocked);
     if (!was_owner) lock.Forbid();
-    EXPECT_EQ(lock.LockForFork(4), was_owner);
+    EXPECT_TRUE(lock.TryLockForFork(4));
+    EXPECT_EQ(lock.SuspendsOwner(), was_owner);
     *TestSync<Stores::kSeenAtOnce>::inside = true;  // about to find that it is not the owner
     lock.UnlockInForkedChild(4);
     EXPECT_EQ(lock.Enter(4), Lock::How::kLocked);

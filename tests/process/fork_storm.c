@@ -4,6 +4,7 @@
 #include "../edge/case.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
@@ -135,6 +136,38 @@ CASE(every_thread_forks) {
     CHECK(pthread_create(&ids[i], NULL, ForkingThread, (void*)(i + 1)) == 0);
   }
   for (int i = 0; i < 4; ++i) CHECK(pthread_join(ids[i], NULL) == 0);
+}
+
+static void ForkInHandler(int number) {
+  (void)number;
+  const int kept = errno;
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  Reap(child, 0);
+  errno = kept;
+}
+
+// Handlers of several threads fork, each of which may have interrupted its thread in the heap, with
+// a lock that the other waits for.
+CASE(handlers_of_threads_fork) {
+  enum { kThreads = 3, kSignals = 150 };
+  max_size = 400000;
+  alarm(kChildSeconds);
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = ForkInHandler;
+  action.sa_flags = SA_RESTART;
+  CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+  pthread_t ids[kThreads];
+  for (uintptr_t i = 0; i < kThreads; ++i) {
+    CHECK(pthread_create(&ids[i], NULL, Busy, (void*)(i + 1)) == 0);
+  }
+  for (int i = 0; i < kSignals; ++i) {
+    for (int t = 0; t < kThreads; ++t) CHECK(pthread_kill(ids[t], SIGUSR1) == 0);
+    usleep(3000);
+  }
+  atomic_store(&stop, 1);
+  for (int i = 0; i < kThreads; ++i) CHECK(pthread_join(ids[i], NULL) == 0);
 }
 
 static void AllocateInHandler(void) {

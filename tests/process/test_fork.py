@@ -30,6 +30,12 @@ def test_fork(lab: Lab, case: str) -> None:
     lab.run(lab.build(STORM), case, timeout=150).silent()
 
 
+def test_handlers_of_several_threads_fork(lab: Lab) -> None:
+    """A deadlock shows as the alarm's signal; glibc's fork waits for its own malloc there."""
+    lab.require_strata()
+    lab.run(lab.build(STORM), "handlers_of_threads_fork", timeout=60).silent()
+
+
 def test_fork_while_stats_are_rewritten(lab: Lab, tmp_path: Path) -> None:
     """The background thread is at work in the parent at each fork."""
     lab.require_strata()

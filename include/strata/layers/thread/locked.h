@@ -36,14 +36,30 @@ class FutexLock {
   // allocate. Locks that it made meanwhile were not taken, and are left as they are; so are those
   // that it held before, where a signal handler forks in the middle of a call.
   void lock_for_fork() {
-    if ((state_.load(std::memory_order_relaxed) & ~(kContended | kForFork)) == held()) return;
+    if (held_by_this_thread()) return;
     lock();
     state_.fetch_or(kForFork, std::memory_order_relaxed);
   }
+  // False: another thread holds it.
+  bool try_lock_for_fork() {
+    if (held_by_this_thread()) return true;
+    uint32_t expected = kFree;
+    if (!state_.compare_exchange_strong(expected, held(), std::memory_order_acquire)) return false;
+    state_.fetch_or(kForFork, std::memory_order_relaxed);
+    return true;
+  }
+  bool held_by_this_thread() const {
+    return (state_.load(std::memory_order_relaxed) & ~(kContended | kForFork)) == held();
+  }
   void unlock_after_fork() {
-    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0) return;
+    if ((state_.load(std::memory_order_relaxed) & kForFork) == 0 || !held_by_this_thread()) return;
     // release: as in unlock().
     if ((state_.exchange(kFree, std::memory_order_release) & kContended) != 0) Wait(FUTEX_WAKE, 1);
+  }
+  // Of one that could not be had the holder is not there.
+  void unlock_in_forked_child() {
+    if (held_by_this_thread()) return unlock_after_fork();
+    state_.store(kFree, std::memory_order_relaxed);
   }
   static void set_this_thread_forks(bool forks) {
     forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);

@@ -1,0 +1,78 @@
+// A shared reap, its threads, and forks.
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "case.h"
+#include "strata/reap.h"
+
+static strata_reap* shared_reap;
+static void* UseShared(void* arg) {
+  (void)arg;
+  char* mine[100] = {0};
+  for (size_t i = 0; i < 100000; ++i) {
+    const size_t at = i * 7919 % 100;
+    strata_reap_free(shared_reap, mine[at]);
+    mine[at] = strata_reap_malloc(shared_reap, i % 300 + 1);
+    CHECK(mine[at] != NULL);
+    mine[at][i % 300] = 1;
+  }
+  for (size_t i = 0; i < 100; ++i) strata_reap_free(shared_reap, mine[i]);
+  return NULL;
+}
+
+CASE(is_shared_by_threads_and_forks) {
+  shared_reap = strata_reap_create_shared(NULL);
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, UseShared, NULL) == 0);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      char* p = strata_reap_malloc(shared_reap, 100);
+      strata_reap_free(shared_reap, p);
+      strata_reap_destroy(strata_reap_create(shared_reap));
+      _exit(p == NULL);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  CHECK(strata_reap_bytes(shared_reap) == 0);
+  strata_reap_destroy(shared_reap);
+}
+
+static atomic_int handlers_end;
+
+static void ForkInHandler(int number) {
+  (void)number;
+  const int kept = errno;
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  errno = kept;
+}
+
+static void* UseSharedUntilTheEnd(void* unused) {
+  while (!atomic_load(&handlers_end)) UseShared(unused);
+  return NULL;
+}
+
+// Each may have interrupted its thread in the reap. A deadlock shows as the alarm's signal.
+CASE(is_shared_by_threads_whose_handlers_fork) {
+  enum { kThreads = 3 };
+  alarm(30);
+  CHECK(signal(SIGUSR1, ForkInHandler) != SIG_ERR);
+  shared_reap = strata_reap_create_shared(NULL);
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i)
+    CHECK(pthread_create(&threads[i], NULL, UseSharedUntilTheEnd, NULL) == 0);
+  for (int i = 0; i < 60; ++i) {
+    for (int t = 0; t < kThreads; ++t) CHECK(pthread_kill(threads[t], SIGUSR1) == 0);
+    usleep(2000);
+  }
+  atomic_store(&handlers_end, 1);
+  for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+  strata_reap_destroy(shared_reap);
+}
