@@ -84,11 +84,16 @@ class HugeRegion : public ListNode<HugeRegion> {
     return {};
   }
 
-  // What the kernel said.
-  enum class ReleaseResult : uint8_t { kDone, kRefused };
+  // What the kernel said. kLost: it refused, and none of it is mapped any more.
+  enum class ReleaseResult : uint8_t { kDone, kRefused, kLost };
   void FinishRelease(HugeRange r, ReleaseResult result) {
     const size_t i = (r.first - first_).raw(), n = r.length.raw();
     busy_.ClearRange(i, n);
+    if (result == ReleaseResult::kLost) {  // as a run that stays for ever
+      used_ += n * kPagesPerHugePage;
+      std::fill_n(used_in_ + i, n, static_cast<uint16_t>(kPagesPerHugePage));
+      return;
+    }
     if (result == ReleaseResult::kDone) {
       backed_.ClearRange(i, n);
       backed_count_ -= n;

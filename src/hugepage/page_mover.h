@@ -40,7 +40,7 @@ class PageMover {
       STRATA_CHECK(!t.map[p].no_huge);
     t.large -= moved;
     t.cache.NoteGone(moved, t.CoarseNow());
-    GiveMapped(t, {source.first, moved});
+    t.GiveMapped({source.first, moved});
     return PagesOf(moved);
   }
 
@@ -62,19 +62,6 @@ class PageMover {
       if (!end.moved && ++marked > most_marked_) break;
     }
     return n;
-  }
-
-  // What is lost is in no tier from now on.
-  static void GiveMapped(Tiers& t, HugeRange left) STRATA_REQUIRES(t.lock) {
-    if (STRATA_LIKELY(!t.kernel.IsLost(left))) return t.allocator.Give(left);
-    for (HugePageId p = left.first; p < left.end(); p += HugePages(1)) {
-      const HugeRange one{p, HugePages(1)};
-      if (t.kernel.IsLost(one)) {
-        t.map.SetState(one, HugePageState::kUnmapped);
-      } else {
-        t.allocator.Give(one);
-      }
-    }
   }
 
   void Mark(HugePageRecord& r) {

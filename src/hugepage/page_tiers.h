@@ -127,6 +127,19 @@ struct PageTiers {
     }
   }
 
+  // Unbacked hugepages. What is lost is in no tier from now on.
+  void GiveMapped(HugeRange r) STRATA_REQUIRES(lock) {
+    if (STRATA_LIKELY(!kernel.IsLost(r))) return allocator.Give(r);
+    for (HugePageId p = r.first; p < r.end(); p += HugePages(1)) {
+      const HugeRange one{p, HugePages(1)};
+      if (kernel.IsLost(one)) {
+        map.SetState(one, HugePageState::kUnmapped);
+      } else {
+        allocator.Give(one);
+      }
+    }
+  }
+
   // A hugepage that left the filler whole and empty.
   void Retire(HugeTracker* t) STRATA_REQUIRES(lock) {
     const HugePageId page = t->page();
@@ -152,7 +165,7 @@ struct PageTiers {
       Unmark(record);
     }
     cache.NoteGone(HugePages(1), CoarseNow());
-    allocator.Give({page, HugePages(1)});
+    GiveMapped({page, HugePages(1)});
   }
 
   // Left under the hard limit, for those who ask meanwhile, by what is backed that nobody asked

@@ -57,6 +57,7 @@ class RegionSet {
   void FinishRelease(HugeRegion* g, HugeRange r, HugeRegion::ReleaseResult result) {
     g->FinishRelease(r, result);
     if (result == HugeRegion::ReleaseResult::kDone) backed_ -= PagesOf(r.length);
+    if (result == HugeRegion::ReleaseResult::kLost) used_ += PagesOf(r.length);
   }
 
   // A record that is not among the others yet; null when metadata is out of memory.

@@ -139,7 +139,8 @@ Pages Releaser<Kernel>::ReleaseFromRegions(Tiers& t, Pages target) {
       const bool ok = t.kernel.Release(&bytes, 1);
       t.lock.Acquire();
       using Result = HugeRegion::ReleaseResult;
-      t.regions.FinishRelease(g, r, ok ? Result::kDone : Result::kRefused);
+      const bool lost = !ok && STRATA_UNLIKELY(t.kernel.IsLost(r));
+      t.regions.FinishRelease(g, r, ok ? Result::kDone : lost ? Result::kLost : Result::kRefused);
       if (!ok) return released;
       released += PagesOf(r.length);
       released_total_ += bytes.bytes;
@@ -212,7 +213,8 @@ Pages Releaser<Kernel>::ReleaseDetached(Tiers& t, HugeTracker* const* trackers, 
   Pages released;
   for (size_t i = 0; i < n; ++i) {
     HugeTracker* tracker = trackers[i];
-    if (done[i]) {
+    // What is lost has gone too; it was all of a hugepage.
+    if (done[i] || t.kernel.IsLost({tracker->page(), HugePages(1)})) {
       const Pages pages(pieces[i].pages.Count());
       t.filler.Change(tracker, [&] { tracker->NoteReleased(pieces[i].pages); });
       tracker->split |= pieces[i].split;

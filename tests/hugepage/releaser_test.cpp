@@ -312,19 +312,6 @@ TEST_F(ReleaserTest, PagesThatComeFreeMeanwhileAreStillBacked) {
   EXPECT_EQ(releaser.released_total(), BytesOf(Pages(156)));
 }
 
-// It may be somebody else's by now.
-TEST_F(ReleaserTest, WhatARefusalLostIsGivenToNobody) {
-  LockHolder hold(t.lock);
-  kernel.lost = AddToCache(1);
-  const HugePages free = t.allocator.free();
-  kernel.fail_release_in = 0;
-  EXPECT_EQ(Release(1), 0u);
-  EXPECT_EQ(t.cache.size(), HugePages(0));
-  EXPECT_EQ(t.allocator.free(), free);
-  EXPECT_EQ(t.in_flight, HugePages(0));
-  EXPECT_EQ(t.map[kernel.lost.first].state, HugePageState::kUnmapped);
-}
-
 TEST_F(ReleaserTest, RefusedPagesInsideRunsStay) {
   LockHolder hold(t.lock);
   const HugeTracker* tracker = AddToFiller(256);
