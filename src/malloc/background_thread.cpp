@@ -61,6 +61,24 @@ std::atomic<uint32_t> g_away{0};   // how many want it to be away
   while (true) raw::Call(SYS_exit, (status >> 8) & 0xff);
 }
 
+bool EndAndAwait(Life& life, long self, Patience patience);
+bool IsInKernel(long self, pid_t tid);
+
+// Where both of the library's threads look in the same moment each sees the other: the first waits
+// for the second, which ends as if others were left. True: it was the other, and has ended.
+bool OtherOfOursEnds() {
+  const long self = raw::Call(SYS_getpid), tid = raw::Call(SYS_gettid);
+  const bool is_first = tid == g_first.tid.load(std::memory_order_relaxed);
+  Life& other = is_first ? g_second : g_first;
+  const pid_t number = other.tid.load(std::memory_order_acquire);
+  if (number == 0 || (other.runs.load(std::memory_order_acquire) && !is_first)) return false;
+  if (other.runs.load(std::memory_order_acquire)) EndAndAwait(other, self, Patience::kShort);
+  constexpr timespec kNap{0, 1'000'000};
+  constexpr int kMostNaps = 2000;
+  for (int i = 0; i < kMostNaps && IsInKernel(self, number); ++i) raw::Nanosleep(&kNap, nullptr);
+  return ReadProcessStatus("/proc/self/status").threads <= 2;
+}
+
 }  // namespace
 
 uint64_t BackgroundSelf::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
@@ -81,7 +99,7 @@ bool BackgroundSelf::MayGoOn() const {
     // The main thread is dead. Whatever else still runs is the program's, which ends with the last
     // of them: this thread is none of them.
     NoteMainThreadLeft();
-    if (now.threads <= 2) EndAs(ReadExitStatus());
+    if (now.threads <= 2 || (now.threads == 3 && OtherOfOursEnds())) EndAs(ReadExitStatus());
     return false;
   }
   if (Unchanged(now)) return true;
@@ -244,7 +262,7 @@ bool SecondThread::Start(void (*run)(), void (*wake)()) {
   return false;
 }
 
-bool SecondThread::Runs() { return g_second.runs.load(std::memory_order_acquire); }
+bool SecondThread::Runs() { return g_second.runs.load(std::memory_order_seq_cst); }
 
 void SecondThread::Begin() {
   g_second.self.store(__builtin_thread_pointer(), std::memory_order_relaxed);
@@ -259,7 +277,8 @@ bool SecondThread::MustEnd() { return g_second.stop.load(std::memory_order_acqui
 
 void SecondThread::Ended() {
   g_second.self.store(nullptr, std::memory_order_relaxed);
-  g_second.runs.store(false, std::memory_order_release);
+  // release: what the thread wrote is seen by whoever starts the next.
+  g_second.runs.store(false, std::memory_order_seq_cst);
 }
 
 void SecondThread::ForgetInChild(bool is_this) {

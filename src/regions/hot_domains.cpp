@@ -98,17 +98,21 @@ void RunThread() {
   SecondThread::Begin();
   const HotMemory& memory = g_hot_domains.pool.memory();
   const ProcessStatus status = ReadProcessStatus("/proc/self/status");
+  // Without /proc it would not see the program change, nor end.
+  if (!status.readable) return SecondThread::Ended();
   const BackgroundSelf self(status);
   for (uint64_t next_look = 0; !SecondThread::MustEnd();) {
     const uint64_t now = memory.now_ns(memory.context);
-    if (status.readable && now >= next_look) {
+    if (now >= next_look) {
       if (!self.MayGoOn()) break;
       next_look = now + kSecondNs;
     }
     if (!Step(memory)) return;
   }
   SecondThread::Ended();
-  g_hot_thread_wanted.store(true, std::memory_order_relaxed);
+  // The order of the two is the other way round in StartHotThread: either that sees the thread
+  // gone, or the next operation starts it.
+  g_hot_thread_wanted.store(true, std::memory_order_seq_cst);
 }
 
 // Objects move all the same.
@@ -249,14 +253,15 @@ std::optional<size_t> EndHotDomain(strata_hot_domain* handle, ObjectPlace* first
 }
 
 void StartHotThread() {
-  g_hot_thread_wanted.store(false, std::memory_order_relaxed);
+  g_hot_thread_wanted.exchange(false, std::memory_order_seq_cst);
   if (SecondThread::Runs()) return Changed();
   if (BackgroundThreadIsAway()) return g_hot_thread_wanted.store(true, std::memory_order_relaxed);
   FindInheritedConfinement();
-  if (!MayStartThread(ThreadFor::kAsked) || SecondThread::Start(RunThread, Changed)) return;
+  if (!MayStartThread(ThreadFor::kAsked)) return;
+  static std::atomic<int> tries{0};
+  if (SecondThread::Start(RunThread, Changed)) return tries.store(0, std::memory_order_relaxed);
   // The background thread is just being started, or somebody wants both away: the next operation
   // tries again, some times. Without it nothing moves but by strata_hot_collect.
-  static std::atomic<int> tries{0};
   if (tries.fetch_add(1, std::memory_order_relaxed) < 100)
     g_hot_thread_wanted.store(true, std::memory_order_relaxed);
 }

@@ -58,6 +58,18 @@ TEST_F(PageMoverTest, WhatTheKernelLostIsGivenToNobody) {
   EXPECT_EQ(t.map[kernel.lost.first].state, HugePageState::kUnmapped);
 }
 
+// A signal handler forks in the midst of it: the child counts its moves from none.
+TEST_F(PageMoverTest, AChildThatGoesOnWithAMoveHasNoneUnderWay) {
+  LockHolder hold(t.lock);
+  const PageRange from = AddLarge(1, 7), to = AddLarge(1, 9);
+  kernel.on_move = [this]() STRATA_NO_TSA {
+    EXPECT_EQ(t.moves, 1u);
+    t.moves = 0;
+  };
+  EXPECT_EQ(Move(from, to), from.length);
+  EXPECT_EQ(t.moves, 0u);
+}
+
 TEST_F(PageMoverTest, AnUnevenEndStays) {
   LockHolder hold(t.lock);
   const PageRange from = AddLarge(3, 7), to = AddLarge(5, 9);

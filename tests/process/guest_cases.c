@@ -412,26 +412,47 @@ CASE(a_thread_with_its_number_is_left_alone) {
 }
 
 // Whose thread moves objects: not the one that has a name.
-static void MakeHotDomain(void) {
+static void MakeHotDomain(int threads) {
   void* (*make)(void*) = (void* (*)(void*))dlsym(RTLD_DEFAULT, "strata_hot_domain_create");
   CHECK(make != NULL && make(NULL) != NULL);
   char text[16];
   Status(getpid(), "Threads:", text, sizeof text);
-  CHECK(atoi(text) == 2);
+  CHECK(atoi(text) == threads);
 }
 
 static int LeaveBesideMoves(int number) {
   (void)number;
-  MakeHotDomain();
+  MakeHotDomain(2);
   return unshare(CLONE_NEWUSER) != 0;
 }
 
 CASE(namespaces_can_be_left_beside_moving_objects) { InAChild(LeaveBesideMoves, 0); }
 
 CASE(main_leaves_beside_moving_objects) {
-  MakeHotDomain();
+  MakeHotDomain(2);
   usleep(50000);
   pthread_exit(NULL);
+}
+
+// Both threads of the library are left, and look for the program about once a second. That they do
+// so in the same moment took 1,200 pairs once: kPairs = 400 for a search.
+CASE(main_leaves_two_threads_by_the_bare_call) {
+  enum { kPairs = 8 };
+  pid_t children[kPairs];
+  for (int i = 0; i < kPairs; ++i) {
+    children[i] = fork();
+    CHECK(children[i] >= 0);
+    if (children[i] != 0) continue;
+    AwaitThread();
+    MakeHotDomain(3);
+    Bare(SYS_exit, 7, 0, 0);
+  }
+  for (int i = 0; i < kPairs; ++i) {
+    int status;
+    CHECK(waitpid(children[i], &status, 0) == children[i]);
+    CHECK_AT(WIFEXITED(status) && WEXITSTATUS(status) == 7, status);
+  }
+  exit(7);
 }
 
 // STRATA_STATS=a full pipe, STRATA_STATS_INTERVAL=1.

@@ -32,6 +32,7 @@ AS_ROOT = ["identity_is_changed_by_the_system_call", "identity_is_given_up_in_ev
 ENDINGS = {
     "main_leaves_beside_moving_objects": 0,
     "main_leaves_by_the_bare_call": 7,
+    "main_leaves_two_threads_by_the_bare_call": 7,
     "main_is_killed_alone": -31,  # SIGSYS
     "main_leaves_by_pthread_exit_with_another_there": 7,
 }
