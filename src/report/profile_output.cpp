@@ -17,6 +17,7 @@
 #include "base/error_text.h"
 #include "base/lock.h"
 #include "base/message.h"
+#include "malloc/background_thread.h"
 #include "malloc/runtime.h"
 #include "os/confinement.h"
 #include "profile/text_sink.h"
@@ -85,8 +86,12 @@ sigset_t TheSignal() {
 
 }  // namespace
 
+// What the background thread may be writing comes to nothing: it would be waited for as long as
+// somebody does not read.
 void WriteProfileAtExit() {
-  if (TheRuntime().options.profile_path[0] != '\0' && MayWriteFiles()) WriteProfileFile(0);
+  if (TheRuntime().options.profile_path[0] == '\0' || !MayWriteFiles()) return;
+  const BackgroundThreadAway away;
+  WriteProfileFile(0);
 }
 
 void RewriteProfile() {
