@@ -3,14 +3,17 @@ that writing there ends no program and harms no file."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +112,26 @@ def test_a_pipe_without_a_reader_holds_nobody(
     os.mkfifo(pipe)
     assert str(pipe) in said(lab.run(program, "small", env=option(kind, pipe), timeout=30))
     assert list(tmp_path.iterdir()) == [pipe] and pipe.is_fifo()
+
+
+def test_the_exit_waits_for_no_writer_before_it(lab: Lab, program: Path, tmp_path: Path) -> None:
+    """The profile of an interval, which a full pipe holds up, comes to nothing."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(end, bytes(4096)):
+            pass
+    env = option("profile", pipe) | {"STRATA_PROFILE_INTERVAL": "1"}
+    with lab.start(program, "works_a_while", env=env) as running:
+        time.sleep(3.5)
+        got = b""
+        while running.poll() is None or select.select([end], [], [], 0)[0]:
+            if select.select([end], [], [], 0.1)[0]:
+                got += os.read(end, 1 << 16)
+        assert running.returncode == 0
+    os.close(end)
+    assert got.count(b"\x1f\x8b\x08") == 1
 
 
 @pytest.mark.parametrize("case", ["small", "closes_stdout"])
