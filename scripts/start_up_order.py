@@ -2,21 +2,21 @@
 """Writes cmake/start_up_order.txt: the functions of the library that small programs run, and idle
 workers of servers.
 
-The kernel maps file pages in pieces of 64 KiB around each one that is touched, so a small program
+The kernel maps file pages by windows of 64 KiB around each one that is touched, so a small program
 that runs 60 KiB of code here and there has the whole library in memory. The linker puts the listed
-functions side by side (cmake/StrataOrder.cmake). A name that is gone, or not on the list, costs a
-few pages and nothing else: run this once in a while, on a release build, as root, with nginx, Redis
-and Apache there.
+functions side by side from the start of such a window on (cmake/StrataOrder.cmake). A name that is
+gone, or not on the list, costs a window: run this once in a while, on a release build, as root,
+with nginx, Redis and Apache there. scripts/tests/test_start_up_order.py fails where it is time.
 
 Each program runs with a breakpoint on every function of the library; the first call of each is
-noted, in a forked process anew: a worker has none of its parent's code in memory, so what it runs
-stands together, between what programs run only as they start and what few of them run.
+noted, in a forked process anew: a worker has none of its parent's code in memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import math
 import os
 import re
 import shutil
@@ -35,17 +35,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = ROOT / "cmake" / "start_up_order.txt"
-HEAD = (
-    "# Written by scripts/start_up_order.py: what programs run of the library. What servers'"
-    " workers run stands together, with all else around it.\n"
-)
+HEAD = "# Written by scripts/start_up_order.py: what programs run, those first that run least.\n"
 # 20 MiB, and two rounds of the background thread.
 GROWS = (
     "$h{$_} = 'x' x ($_ % 500) for 1..60000; select(undef, undef, undef, 2.5);"
     "delete $h{$_} for 1..30000; $h{$_} = 'x' x 9000 for 1..2000"
 )
-# Common programs of Debian, and one of a middling heap.
-PROGRAMS = (
+# Common programs of Debian.
+SMALL = (
     ("true",),
     ("cat", "/etc/passwd"),
     ("ls", "-l", "/usr/bin"),
@@ -58,6 +55,14 @@ PROGRAMS = (
     ("perl", "-e", "$h{$_} = 1 for 1..1000"),
     ("git", "--version"),
     ("openssl", "version"),
+    ("gzip", "-c", "/etc/services"),
+    ("du", "-s", "/usr/include"),
+    ("ps", "aux"),
+    ("awk", "{n[$1]++} END {for (k in n) print k, n[k]}", "/etc/services"),
+    ("python3", "-c", "pass"),
+)
+# Of a middling heap.
+LARGE = (
     ("python3", "-c", "a = [str(i) for i in range(200000)]"),
     ("perl", "-e", GROWS),
 )
@@ -75,6 +80,7 @@ class Server:
 
 
 SERVER_S = 8
+WINDOW = 64 << 10  # bytes that one fault brings in
 NGINX_ON_REAPS = ROOT / "build/servers/ngx_strata_module.so"
 APR_ON_REAPS = ROOT / "build/lib/libstrata-apr.so"
 
@@ -123,9 +129,6 @@ TRACE_ALL = 0x2 | 0x4 | 0x8 | 0x100000  # forks, vforks, clones; none outlives t
 REGISTERS, RIP = 27, 16  # words of user_regs_struct, and where the program counter is
 WALL, WNOTHREAD = 0x40000000, 0x20000000
 BREAKPOINT = b"\xcc"
-# Where the kernel reads the words in front of the sequences that it may restart: in a worker, too.
-RSEQ_FAILURE = "__rseq_failure"
-
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 libc.ptrace.restype = ctypes.c_long
@@ -137,10 +140,11 @@ def ptrace(request: int, pid: int, data: object = 0) -> bool:
 
 @dataclass
 class Functions:
-    """The library's functions by offset, and the first byte of each."""
+    """The library's functions by offset, and the first byte of each; the size of each section."""
 
     names: dict[int, list[str]]
     bytes: dict[int, bytes]
+    sizes: dict[str, int]
 
     @classmethod
     def of(cls, library: Path) -> Functions:
@@ -148,13 +152,17 @@ class Functions:
             ["nm", "-S", "--defined-only", str(library)], check=True, text=True, capture_output=True
         ).stdout
         names: dict[int, list[str]] = {}
+        sizes: Counter[str] = Counter()
         for line in listing.splitlines():
             words = line.split()
             if len(words) == 4 and words[2] in "tTwWi":
-                names.setdefault(int(words[0], 16), []).append(words[3])
+                aliases = names.setdefault(int(words[0], 16), [])
+                aliases.append(words[3])
+                if len(aliases) == 1:
+                    sizes[section_of(words[3])] += int(words[1], 16)
         # Code lies in the file at the offset that is its address: checked, not assumed.
         content = library.read_bytes()
-        return cls(names, {at: content[at : at + 1] for at in names})
+        return cls(names, {at: content[at : at + 1] for at in names}, sizes)
 
 
 @dataclass
@@ -307,49 +315,71 @@ def follow(first: int, traced: Traced) -> None:
 
 
 def section_of(name: str) -> str:
-    """What the compiler names a function's section after."""
+    """What the compiler names a function's section after, without what it puts behind that, and
+    without the parameters, which change more often than the name."""
     name = re.sub(r"\.(constprop|isra|part|cold)\..*$", "", name)
-    return re.sub(r"C1E", "C2E", name)
+    name = re.sub(r"C1E", "C2E", name)
+    end = end_of_nested_name(name)
+    return name if end is None else f"{name[:end]}*"
+
+
+# What stands in a mangled name and is one piece: a constructor, a number, a substitution, a length
+# and so many letters, and what E ends.
+PIECE = re.compile(
+    r"[CD]\d|L[a-z]n?\d+E|S(?:[0-9A-Z]*_|[a-z])|(?P<length>\d+)|(?P<start>[NIJX])|(?P<end>E)|."
+)
+
+
+def end_of_nested_name(name: str) -> int | None:
+    """Where the parameters of _ZN...E begin; for other names None."""
+    at, depth = 2, 0
+    while name.startswith("_ZN") and at < len(name):
+        piece = PIECE.match(name, at)
+        assert piece is not None
+        at = piece.end() + int(piece["length"] or 0)
+        depth += bool(piece["start"]) - bool(piece["end"])
+        if depth == 0:
+            return at
+    return None
 
 
 @dataclass
 class Uses:
-    """How many programs run each function."""
+    """What each program runs, and each server's workers."""
 
-    small: Counter[str] = field(default_factory=Counter)
-    large: Counter[str] = field(default_factory=Counter)
-    workers: Counter[str] = field(default_factory=Counter)
-    first_seen: dict[str, int] = field(default_factory=dict)
+    small: list[list[str]] = field(default_factory=list)
+    workers: list[list[str]] = field(default_factory=list)
+    large: list[list[str]] = field(default_factory=list)
 
-    def note(self, program: str, traced: Traced, users: Counter[str]) -> None:
-        names = sections_of(traced, traced.called)
-        for name in names:
-            users[name] += 1
-            self.first_seen.setdefault(name, len(self.first_seen))
-        print(f"{program}: {len(names)} functions")
+    def in_order(self, sizes: dict[str, int]) -> list[str]:
+        """Such that each program needs a short piece from the start: next comes what the one lacks
+        that lacks least. Workers, which need more than a window anyway, count behind the first."""
+        placed: dict[str, None] = {}
 
-    def in_order(self) -> list[str]:
-        """What programs run as they start; what workers run, too; what workers alone run; and the
-        rest. What more of them run lies nearer to the middle of the workers'."""
-        start: list[str] = []
-        both: list[str] = []
-        workers: list[str] = []
-        rest: list[str] = []
-        for name in self.first_seen:
-            if self.workers[name] != 0:
-                (both if self.small[name] != 0 else workers).append(name)
-            else:
-                (start if self.small[name] != 0 else rest).append(name)
-        start.sort(key=lambda name: self.small[name])
-        both.sort(key=lambda name: self.workers[name])
-        workers.sort(key=lambda name: -self.workers[name])
-        rest.sort(key=lambda name: -self.large[name])
-        return [*start, *both, RSEQ_FAILURE, *workers, *rest]
+        def place(programs: list[list[str]], room: float = math.inf) -> None:
+            left = [list(program) for program in programs]
+            while left:
+                left = [[name for name in names if name not in placed] for names in left]
+                left.sort(key=lambda names: sum(sizes.get(name, 0) for name in names))
+                placed.update(dict.fromkeys(left.pop(0)))
+                if sum(sizes.get(name, 0) for name in placed) > room:
+                    return
+
+        place(self.small, room=WINDOW)
+        place([*self.small, *self.workers])
+        place(self.large)
+        return list(placed)
 
 
 def sections_of(traced: Traced, called: list[int]) -> list[str]:
     names = (name for at in called for name in traced.functions.names[at])
     return list(dict.fromkeys(map(section_of, names)))
+
+
+def called_by(program: str, traced: Traced) -> list[str]:
+    names = sections_of(traced, traced.called)
+    print(f"{program}: {len(names)} functions", flush=True)
+    return names
 
 
 def main() -> int:
@@ -364,14 +394,14 @@ def main() -> int:
         sys.exit(f"not found (nginx, apache2, apache2-utils, redis): {', '.join(lacking)}")
     functions = Functions.of(library)
     uses = Uses()
-    for command in PROGRAMS:
-        users = uses.large if GROWS in command else uses.small
-        uses.note(command[0], run(command, library, functions), users)
+    for command in (*SMALL, *LARGE):
+        names = called_by(command[0], run(command, library, functions))
+        (uses.small if command in SMALL else uses.large).append(names)
     for server in SERVERS:
         traced = run_server(server, library, functions)
-        uses.note(server.command[0], traced, uses.large)
-        uses.workers.update(sections_of(traced, traced.forked))
-    names = uses.in_order()
+        uses.workers.append(sections_of(traced, traced.forked))
+        uses.large.append(called_by(server.command[0], traced))
+    names = uses.in_order(functions.sizes)
     ORDER.write_text(HEAD + "".join(f"{name}\n" for name in names))
     print(f"{ORDER.relative_to(ROOT)}: {len(names)} sections")
     return 0

@@ -157,20 +157,8 @@ void* MoveUnsampled(void* from, SizeClass c, size_t size) {
   return to;
 }
 
-}  // namespace
-
-void* Reallocate(void* p, size_t size) {
-  if (p == nullptr) return Allocate(size);
-  if (Checks() && !IsEarly(p) && !IsGuarded(p)) return ReallocateChecked(p, size);
-  // The commonest cases, of strings and vectors that grow by little.
-  if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
-    if (STRATA_UNLIKELY(!ExpectNotFreed(TheRuntime(), p, c))) return OutOfMemory();
-    const size_t old_size = InfoOf(c).size;
-    if (MayStay(old_size, size)) return p;
-    if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope() &&
-        TheRuntime().heap.blocks().StateOf(c, p) == ObjectState::kGivenOut)
-      return MoveUnsampled(p, c, size);
-  }
+// Out of line: most programs never come here, and what they run lies together.
+STRATA_NOINLINE void* ReallocateOther(void* p, size_t size) {
   const RunState state = EnsureStarted();
   if (STRATA_UNLIKELY(state == RunState::kStoodDown)) {
     if (!IsEarly(p)) return g_next.realloc(p, size);
@@ -211,6 +199,23 @@ void* Reallocate(void* p, size_t size) {
     return p;
   }
   return MoveTo(r, p, old_size, size);
+}
+
+}  // namespace
+
+void* Reallocate(void* p, size_t size) {
+  if (p == nullptr) return Allocate(size);
+  if (Checks() && !IsEarly(p) && !IsGuarded(p)) return ReallocateChecked(p, size);
+  // The commonest cases, of strings and vectors that grow by little.
+  if (const SizeClass c = UnsampledClassOf(p); c != SizeClass::kNone) {
+    if (STRATA_UNLIKELY(!ExpectNotFreed(TheRuntime(), p, c))) return OutOfMemory();
+    const size_t old_size = InfoOf(c).size;
+    if (MayStay(old_size, size)) return p;
+    if (size - 1 < kMaxClassSize && t_state.slabs != nullptr && !InScope() &&
+        TheRuntime().heap.blocks().StateOf(c, p) == ObjectState::kGivenOut)
+      return MoveUnsampled(p, c, size);
+  }
+  return ReallocateOther(p, size);
 }
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 // dlopen and dlmopen (heaps/preload/deep_bind.cpp) for aarch64. Sits in heaps.
 asm(R"(
-  .pushsection .text.strata_dlopen, "ax", %progbits
+  .pushsection .text.dlopen, "ax", %progbits
   .globl dlopen
   .type dlopen, %function
   .balign 16
