@@ -23,14 +23,14 @@ PRINTER = r"""
 #include <cstdio>
 #include "profile/stats_prometheus.h"
 int main() {
-  size_t rows = 0;
-  const strata::MetricRow* table = strata::MetricTable(&rows);
-  for (size_t i = 0; i < rows; ++i)
-    std::printf("%s\t%s\t%s\t%s\t%s\n", table[i].name, table[i].type, table[i].unit,
-                table[i].of_class != nullptr    ? "size"
-                : table[i].of_domain != nullptr ? "domain"
-                                                : "",
-                table[i].help);
+  const auto print = [](void*, const strata::MetricRow& row) {
+    std::printf("%s\t%s\t%s\t%s\t%s\n", row.name, row.type, row.unit,
+                row.of_class != nullptr    ? "size"
+                : row.of_domain != nullptr ? "domain"
+                                           : "",
+                row.help);
+  };
+  strata::VisitMetrics(print, nullptr);
 }
 """
 

@@ -31,11 +31,11 @@ PRINTER = r"""
 #include <cstdio>
 #include "malloc/options.h"
 int main() {
-  size_t rows = 0;
-  const strata::OptionRow* table = strata::OptionTable(&rows);
-  for (size_t i = 0; i < rows; ++i)
-    std::printf("%s\t%s\t%s\t%s\n", table[i].name, table[i].takes, table[i].fallback,
-                table[i].help);
+  const auto print = [](void*, const strata::OptionRow& row) {
+    std::printf("%s\t%s\t%s\t%s\n", row.name, row.takes, row.fallback, row.help);
+    return false;
+  };
+  strata::VisitOptions(print, nullptr);
 }
 """
 

@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <string.h>
 
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
 #include "base/message.h"
 #include "base/object_group.h"
 #include "base/parse_value.h"
@@ -269,6 +273,12 @@ const Preset* FindPreset(const char* name) {
   return nullptr;
 }
 
+STRATA_NOINLINE bool VisitRow(OptionVisitor visit, void* state, const char* name, const char* takes,
+                              const char* fallback, const char* help,
+                              decltype(OptionRow::parse) parse) {
+  return visit(state, {name, takes, fallback, help, parse});
+}
+
 // Variables that tools and tests of this project use and that the library must not complain about.
 constexpr const char* kNotOurs[] = {"LIB", "BUILD", "HOME"};
 
@@ -279,26 +289,36 @@ bool NameIs(const char* assignment, const char* name, const char** value) {
   return true;
 }
 
-void ReadOne(const char* assignment, Options& out) {
+struct Assignment {
+  const char* text;
+  Options& options;
+};
+
+// True if it is one of this row's.
+bool ReadByRow(void* state, const OptionRow& row) {
+  const auto& assignment = *static_cast<const Assignment*>(state);
   const char* value = nullptr;
-  for (const OptionRow& row : kTable) {
-    if (!NameIs(assignment, row.name, &value)) continue;
-    Options before = out;
-    if (!row.parse(value, out)) {
-      out = before;
-      Message()
-          .Text("STRATA_")
-          .Text(row.name)
-          .Text("=")
-          .Text(value)
-          .Text(" makes no sense; it takes ")
-          .Text(row.takes)
-          .Text("; using ")
-          .Text(row.fallback)
-          .Send();
-    }
-    return;
-  }
+  if (!NameIs(assignment.text, row.name, &value)) return false;
+  const Options before = assignment.options;
+  if (row.parse(value, assignment.options)) return true;
+  assignment.options = before;
+  Message()
+      .Text("STRATA_")
+      .Text(row.name)
+      .Text("=")
+      .Text(value)
+      .Text(" makes no sense; it takes ")
+      .Text(row.takes)
+      .Text("; using ")
+      .Text(row.fallback)
+      .Send();
+  return true;
+}
+
+void ReadOne(const char* assignment, Options& out) {
+  Assignment read{assignment, out};
+  if (VisitOptions(ReadByRow, &read)) return;
+  const char* value = nullptr;
   for (const char* name : kNotOurs) {
     if (NameIs(assignment, name, &value)) return;
   }
@@ -359,9 +379,15 @@ bool ParseSoftLimit(const char* text, SoftLimitSetting& out) {
   return true;
 }
 
-const OptionRow* OptionTable(size_t* rows) {
-  *rows = sizeof(kTable) / sizeof(kTable[0]);
-  return kTable;
+// The rows are in the code, not in a table: its pointers would have to be filled in as any program
+// starts, in pages of its own.
+bool VisitOptions(OptionVisitor visit, void* state) {
+  const auto visit_row = [&]<size_t... kRow>(std::index_sequence<kRow...>) {
+    return (VisitRow(visit, state, kTable[kRow].name, kTable[kRow].takes, kTable[kRow].fallback,
+                     kTable[kRow].help, kTable[kRow].parse) ||
+            ...);
+  };
+  return visit_row(std::make_index_sequence<std::size(kTable)>());
 }
 
 CacheTopology TopologyOf(const char* cache_domains) {

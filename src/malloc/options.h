@@ -73,7 +73,9 @@ struct OptionRow {
   bool (*parse)(const char* value, Options& out);
 };
 
-const OptionRow* OptionTable(size_t* rows);
+// Calls `visit` with one row after the other, until it returns true; whether it did.
+using OptionVisitor = bool (*)(void* state, const OptionRow& row);
+bool VisitOptions(OptionVisitor visit, void* state);
 
 // False, and `out` as it was, when the text makes no sense.
 bool ParseSoftLimit(const char* text, SoftLimitSetting& out);

@@ -1,6 +1,10 @@
 // The statistics as Prometheus text. See stats_prometheus.h.
 #include "profile/stats_prometheus.h"
 
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
 #include "base/version.h"
 
 namespace strata {
@@ -286,17 +290,32 @@ class Writer {
   TextSink& sink_;
 };
 
+STRATA_NOINLINE void VisitRow(MetricVisitor visit, void* state, const char* name, const char* type,
+                              const char* unit, const char* help,
+                              decltype(MetricRow::of_process) of_process,
+                              decltype(MetricRow::of_class) of_class,
+                              decltype(MetricRow::of_domain) of_domain) {
+  visit(state, {name, type, unit, help, of_process, of_class, of_domain});
+}
+
 }  // namespace
 
-const MetricRow* MetricTable(size_t* rows) {
-  *rows = sizeof(kTable) / sizeof(kTable[0]);
-  return kTable;
+// The rows are in the code, not in a table: its pointers would have to be filled in as any program
+// starts, in pages of its own.
+void VisitMetrics(MetricVisitor visit, void* state) {
+  const auto visit_row = [&]<size_t... kRow>(std::index_sequence<kRow...>) {
+    (VisitRow(visit, state, kTable[kRow].name, kTable[kRow].type, kTable[kRow].unit,
+              kTable[kRow].help, kTable[kRow].of_process, kTable[kRow].of_class,
+              kTable[kRow].of_domain),
+     ...);
+  };
+  visit_row(std::make_index_sequence<std::size(kTable)>());
 }
 
 void WritePrometheus(const HeapStats& stats, const char* command, TextSink& sink) {
   Writer writer(stats, command, sink);
   writer.Info();
-  for (const MetricRow& row : kTable) writer.Row(row);
+  VisitMetrics([](void* w, const MetricRow& row) { static_cast<Writer*>(w)->Row(row); }, &writer);
 }
 
 }  // namespace strata

@@ -31,7 +31,9 @@ struct MetricRow {
   MetricValue (*of_domain)(const TransferDomainRow&) = nullptr;
 };
 
-const MetricRow* MetricTable(size_t* rows);
+// Calls `visit` with each row.
+using MetricVisitor = void (*)(void* state, const MetricRow& row);
+void VisitMetrics(MetricVisitor visit, void* state);
 
 // `command`: the name of the program, which becomes a label beside the pid, because several
 // processes may end up in one scrape. Any bytes will do.

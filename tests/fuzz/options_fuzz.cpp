@@ -32,15 +32,19 @@ void CheckRanges(const Options& o) {
 // each piece, so that the values get their share.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> strings;
-  size_t rows = 0;
-  const strata::OptionRow* table = strata::OptionTable(&rows);
+  std::vector<const char*> names;
+  const auto keep = [](void* to, const strata::OptionRow& row) {
+    static_cast<std::vector<const char*>*>(to)->push_back(row.name);
+    return false;
+  };
+  strata::VisitOptions(keep, &names);
   for (size_t at = 0; at < size;) {
     std::string piece;
     while (at < size && data[at] != 0) piece.push_back(static_cast<char>(data[at++]));
     ++at;
     const auto first = static_cast<unsigned char>(piece.empty() ? 0xff : piece[0]);
     if (first < 128 && piece.size() > 1)
-      piece = std::string("STRATA_") + table[first % rows].name + "=" + piece.substr(1);
+      piece = std::string("STRATA_") + names[first % names.size()] + "=" + piece.substr(1);
     strings.push_back("STRATA_" + piece);
     strings.push_back(piece);
   }

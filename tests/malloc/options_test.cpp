@@ -325,19 +325,23 @@ TEST(Options, AnIntervalNeedsAFile) {
 }
 
 TEST(Options, EveryRowSaysWhatItIs) {
-  size_t rows = 0;
-  const OptionRow* table = OptionTable(&rows);
-  ASSERT_GE(rows, 14u);
+  std::vector<OptionRow> rows;
+  const auto keep = [](void* to, const OptionRow& row) {
+    static_cast<std::vector<OptionRow>*>(to)->push_back(row);
+    return false;
+  };
+  EXPECT_FALSE(VisitOptions(keep, &rows));
+  ASSERT_GE(rows.size(), 14u);
   std::set<std::string> names;
-  for (size_t i = 0; i < rows; ++i) {
-    SCOPED_TRACE(table[i].name);
-    EXPECT_TRUE(names.insert(table[i].name).second);
-    EXPECT_GT(strlen(table[i].takes), 0u);
-    EXPECT_GT(strlen(table[i].fallback), 0u);
-    EXPECT_GT(strlen(table[i].help), 20u);
-    ASSERT_NE(table[i].parse, nullptr);
+  for (const OptionRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_TRUE(names.insert(row.name).second);
+    EXPECT_GT(strlen(row.takes), 0u);
+    EXPECT_GT(strlen(row.fallback), 0u);
+    EXPECT_GT(strlen(row.help), 20u);
+    ASSERT_NE(row.parse, nullptr);
     Options o;
-    EXPECT_FALSE(table[i].parse("", o));  // nothing takes an empty value
+    EXPECT_FALSE(row.parse("", o));  // nothing takes an empty value
   }
 }
 

@@ -27,24 +27,28 @@ bool EndsIn(const std::string& text, const char* end) {
 }
 
 TEST(StatsPrometheus, NamesFollowTheRules) {
-  size_t rows = 0;
-  const MetricRow* table = MetricTable(&rows);
+  std::vector<MetricRow> rows;
+  VisitMetrics(
+      [](void* to, const MetricRow& row) {
+        static_cast<std::vector<MetricRow>*>(to)->push_back(row);
+      },
+      &rows);
+  ASSERT_GT(rows.size(), 50u);
   std::set<std::string> families;
-  for (size_t i = 0; i < rows; ++i) {
-    const std::string name = table[i].name;
+  for (const MetricRow& row : rows) {
+    const std::string name = row.name;
     SCOPED_TRACE(name);
-    const bool counter = strcmp(table[i].type, "counter") == 0;
-    EXPECT_TRUE(counter || strcmp(table[i].type, "gauge") == 0);
+    const bool counter = strcmp(row.type, "counter") == 0;
+    EXPECT_TRUE(counter || strcmp(row.type, "gauge") == 0);
     EXPECT_EQ(name.rfind("strata_", 0), 0u);
     EXPECT_EQ(EndsIn(name, "_total"), counter);
     const std::string family = counter ? name.substr(0, name.size() - 6) : name;
     EXPECT_TRUE(families.insert(family).second) << "a counter may not share a gauge's name";
-    EXPECT_TRUE(EndsIn(family, table[i].unit)) << table[i].unit;
-    EXPECT_EQ((table[i].of_process != nullptr) + (table[i].of_class != nullptr) +
-                  (table[i].of_domain != nullptr),
+    EXPECT_TRUE(EndsIn(family, row.unit)) << row.unit;
+    EXPECT_EQ((row.of_process != nullptr) + (row.of_class != nullptr) + (row.of_domain != nullptr),
               1);
-    EXPECT_TRUE(EndsIn(table[i].help, "."));
-    EXPECT_EQ(strpbrk(table[i].help, "\\\n\t"), nullptr) << "would have to be escaped";
+    EXPECT_TRUE(EndsIn(row.help, "."));
+    EXPECT_EQ(strpbrk(row.help, "\\\n\t"), nullptr) << "would have to be escaped";
   }
 }
 
