@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -315,12 +315,21 @@ def follow(first: int, traced: Traced) -> None:
 
 
 def section_of(name: str) -> str:
-    """What the compiler names a function's section after, without what it puts behind that, and
-    without the parameters, which change more often than the name."""
+    """What the compiler names a function's section after."""
     name = re.sub(r"\.(constprop|isra|part|cold)\..*$", "", name)
-    name = re.sub(r"C1E", "C2E", name)
-    end = end_of_nested_name(name)
-    return name if end is None else f"{name[:end]}*"
+    return re.sub(r"C1E", "C2E", name)
+
+
+def patterns_of(names: list[str], all_names: Iterable[str]) -> list[str]:
+    """The names, without their parameters where that fits no other section: parameters change
+    more often than names."""
+    sections = Counter(map(stem_of, all_names))
+    stems = ((name, stem_of(name)) for name in names)
+    return [f"{stem}*" if stem != name and sections[stem] == 1 else name for name, stem in stems]
+
+
+def stem_of(name: str) -> str:
+    return name[: end_of_nested_name(name)]
 
 
 # What stands in a mangled name and is one piece: a constructor, a number, a substitution, a length
@@ -331,7 +340,7 @@ PIECE = re.compile(
 
 
 def end_of_nested_name(name: str) -> int | None:
-    """Where the parameters of _ZN...E begin; for other names None."""
+    """Where the parameters of _ZN...E begin; None for other names."""
     at, depth = 2, 0
     while name.startswith("_ZN") and at < len(name):
         piece = PIECE.match(name, at)
@@ -401,7 +410,7 @@ def main() -> int:
         traced = run_server(server, library, functions)
         uses.workers.append(sections_of(traced, traced.forked))
         uses.large.append(called_by(server.command[0], traced))
-    names = uses.in_order(functions.sizes)
+    names = patterns_of(uses.in_order(functions.sizes), functions.sizes)
     ORDER.write_text(HEAD + "".join(f"{name}\n" for name in names))
     print(f"{ORDER.relative_to(ROOT)}: {len(names)} sections")
     return 0

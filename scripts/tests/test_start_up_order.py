@@ -44,13 +44,14 @@ print(*uses.in_order({"start": 1000, "more": order.WINDOW, "most": 3, "worker": 
 
 NAMES = """
 import start_up_order as order
-for name in (
-    "malloc", "_ZN6strata5StartEv.cold", "_ZN6strata12SystemKernelC1Em",
-    "_ZN6strata8PageRunsINS_12SystemKernelEE4GiveERNS_9PageTiersIS1_EE.isra.0",
+listed = (
+    "malloc", "_ZN6strata5StartEv", "_ZN6strata12SystemKernelC2Em", "_ZN6strata4TakeEm",
+    "_ZN6strata8PageRunsINS_12SystemKernelEE4GiveERNS_9PageTiersIS1_EE",
     "_ZN6strata12TransferCacheINS_5ListsELm1EE4SendEPvm",
     "_ZZN6strata5StartEvENUlPvE_4_FUNES0_",
-):
-    print(order.section_of(name))
+)
+print(order.section_of("_ZN6strata12SystemKernelC1Em.isra.0"))
+print(*order.patterns_of(listed, [*listed, "_ZN6strata4TakeEi"]), sep="\\n")
 """
 
 # What lies apart of the code that a small program runs.
@@ -119,9 +120,11 @@ def test_a_section_is_known_by_its_name_without_parameters() -> None:
     done = follow("", Path(), NAMES)
     assert done.stderr == ""
     assert done.stdout.split() == [
+        "_ZN6strata12SystemKernelC2Em",
         "malloc",
         "_ZN6strata5StartE*",
         "_ZN6strata12SystemKernelC2E*",
+        "_ZN6strata4TakeEm",
         "_ZN6strata8PageRunsINS_12SystemKernelEE4GiveE*",
         "_ZN6strata12TransferCacheINS_5ListsELm1EE4SendE*",
         "_ZZN6strata5StartEvENUlPvE_4_FUNES0_",

@@ -13,6 +13,8 @@ namespace strata {
 #define STRATA_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define STRATA_ALWAYS_INLINE inline __attribute__((always_inline))
 #define STRATA_NOINLINE __attribute__((noinline))
+// For what runs once, as the program starts: small rather than fast, for the code stays in memory.
+#define STRATA_ONCE __attribute__((noinline, cold))
 
 #define STRATA_CHECK(cond) \
   (STRATA_LIKELY(cond) ? (void)0 : ::strata::Crash("check failed: " #cond, __FILE__, __LINE__))

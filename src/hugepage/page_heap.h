@@ -39,7 +39,7 @@ namespace strata {
 template <PageKernel Kernel>
 class PageHeap {
  public:
-  PageHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options)
+  STRATA_ONCE PageHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options)
       : release_(options.release),
         tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
         hard_limit_(options.hard_limit_bytes),

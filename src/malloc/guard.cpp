@@ -206,7 +206,7 @@ MemoryError ErrorOf(const GuardVerdict& v, Noticed noticed, const BlockEvent* do
 
 }  // namespace
 
-void StartGuards(const Options& options, uint64_t seed) {
+STRATA_ONCE void StartGuards(const Options& options, uint64_t seed) {
   g_every = options.guard_every;
   g_by_default = !options.says_guard;
   if (!g_by_default) g_large.SetSizes({kMostIfAsked, kHugePageSize});

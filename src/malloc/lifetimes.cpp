@@ -9,6 +9,7 @@
 #include <bit>
 #include <new>
 
+#include "base/check.h"
 #include "base/error_text.h"
 #include "base/message.h"
 #include "heaps/lifetime_evidence.h"
@@ -102,7 +103,7 @@ constinit bool g_has_learner = false;  // the background thread's
 
 }  // namespace
 
-void OpenModel(Runtime& r) {
+STRATA_ONCE void OpenModel(Runtime& r) {
   if (r.options.lifetimes != LifetimeChoice::kModel) return;
   constexpr size_t kMost = size_t{4} << 20;
   size_t length = 0;

@@ -397,7 +397,7 @@ CacheTopology TopologyOf(const char* cache_domains) {
   return topology;
 }
 
-Options ReadOptions(char* const* environment, bool secure) {
+STRATA_ONCE Options ReadOptions(char* const* environment, bool secure) {
   Options out;
   ApplyPreset(environment, out);
   for (; environment != nullptr && *environment != nullptr; ++environment) {

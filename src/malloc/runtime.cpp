@@ -91,7 +91,7 @@ void InitCpuCache(Runtime& r) {
 
 void EndThread(void* cache);
 
-void Start() {
+STRATA_ONCE void Start() {
   const int saved = errno;
   if (MustStandDown()) {
     StandDown();
@@ -129,7 +129,7 @@ void Start() {
 
 }  // namespace
 
-Runtime::Runtime(const Options& o)
+STRATA_ONCE Runtime::Runtime(const Options& o)
     : options(o),
       thp(ReadThpMode()),
       thread_cache_limit(o.cpu_cache_bytes),

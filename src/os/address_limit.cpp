@@ -9,6 +9,7 @@
 
 #include <cstddef>
 
+#include "base/check.h"
 #include "base/errno_keeper.h"
 #include "base/units.h"
 #include "strata/raw_io.h"
@@ -58,7 +59,7 @@ uintptr_t AddressLimit() {
   return limit;
 }
 
-HugePages DefaultWindow() {
+STRATA_ONCE HugePages DefaultWindow() {
   size_t bytes = size_t{1} << 40;
   if (const size_t memory = PhysicalMemory(); memory != 0) {
     if (memory * 4 > bytes) bytes = RoundUp(memory * 4, size_t{1} << 40);

@@ -132,8 +132,8 @@ void RememberMetadata(uintptr_t start, size_t bytes) {
 
 }  // namespace
 
-void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& arena,
-                        const BytesAPage& side, uintptr_t address_limit) {
+STRATA_ONCE void SystemKernel::Init(HugePages window, HugePageAdvice advice, MetadataArena& arena,
+                                    const BytesAPage& side, uintptr_t address_limit) {
   arena_ = &arena;
   const ErrnoKeeper keep;
   hugepages_ = advice == HugePageAdvice::kWherePossible &&
