@@ -42,6 +42,15 @@ MODULES = {
     "trace.replay": "replay",
 }
 
+# What more than a base install has some commands need: an extra of pyproject.toml.
+EXTRAS = {
+    "compare": "compare",
+    "learn": "lifetimes",
+    "report": "report",
+    "trace": "trace replay simulate pageutil",
+    "train": "train model",
+}
+
 # What `strata --help` lists, by what you want to do.
 PANELS = {
     "Run a command": "run compare trace pageutil",
@@ -111,6 +120,14 @@ def sort_into_panels(app: typer.Typer) -> None:
     )
 
 
+def why_not_imported(error: ImportError, command: str) -> str:
+    """Told for all commands here: which package is needed when is known best by what imports it."""
+    package = (error.name or "a package").partition(".")[0]
+    extra = next((extra for extra, names in EXTRAS.items() if command in names.split()), None)
+    remedy = f": pip install 'strata-malloc[{extra}]'" if extra is not None else ""
+    return f"{command} needs {package} ({error}){remedy}"
+
+
 def main() -> None:
     """Entry point: every mistake becomes one line and an exit status."""
     set_up()
@@ -126,6 +143,11 @@ def main() -> None:
         sys.exit(130)  # Ctrl-C
     except MemoryError:
         say("out of memory")
+        sys.exit(NOT_DONE)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "strata":
+            raise  # a mistake of our own
+        say(why_not_imported(error, "".join(sys.argv[1:2])))
         sys.exit(NOT_DONE)
     except Mistake as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # then the help was printed

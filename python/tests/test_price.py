@@ -11,7 +11,8 @@ from strata import price
 from strata.report import build
 from strata.report import price as section
 from strata.report.advice import Level
-from strata.report.model import Document, Recording, Sample
+from strata.report.document import Document
+from strata.report.model import Recording, Sample
 
 SCARCE: dict[str, Any] = {
     "on": True, "weight": 100, "seconds_a_mib": 0.436, "supply_bytes": 1 << 30,

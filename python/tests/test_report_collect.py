@@ -15,7 +15,7 @@ from strata.errors import StrataError
 from strata.pprof import Profile
 from strata.pprof.encode import dumps
 from strata.processes import Process
-from strata.report import collect, model
+from strata.report import collect, document, model
 
 OURS = Process(os.getpid())
 
@@ -232,7 +232,7 @@ def test_what_keeps_hugepages_off_is_noted(
 )
 def test_what_came_back_while_watched_will_come_back(held: list[int], again: int) -> None:
     taken = [
-        model.Sample(float(at), None, model.Document({"bytes": {"live": live}}))
+        model.Sample(float(at), None, document.Document({"bytes": {"live": live}}))
         for at, live in enumerate(held)
     ]
     assert model.Recording(samples=taken).swing == again

@@ -13,7 +13,18 @@ from report_data import HOSTILE, MIB, profile, save, stats
 
 from strata.errors import StrataError
 from strata.pprof import Label, Profile, Sample, ValueType, dump
-from strata.report import build, charts, command, contexts, hugemap, model, samples, spans, tiers
+from strata.report import (
+    build,
+    charts,
+    command,
+    contexts,
+    document,
+    hugemap,
+    model,
+    samples,
+    spans,
+    tiers,
+)
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Fill
 from strata.report.page import Section, stack_list
@@ -371,7 +382,7 @@ def test_map_groups_what_does_not_fit() -> None:
 
 def test_map_counts_by_age_and_fill() -> None:
     rows = [[0, 256, "p", 5], [63, 256, "r", 70], [256, 256, "r", 9000], [0, 0, "u", 3]]
-    pages = hugemap.hugepages(model.Document({"hugepage_occupancy": rows}))
+    pages = hugemap.hugepages(document.Document({"hugepage_occupancy": rows}))
     counts = hugemap.by_age(pages)
     assert counts is not None
     assert counts[2] == [1, 0, 0, 0, 0]
@@ -383,14 +394,14 @@ def test_map_counts_by_age_and_fill() -> None:
 def test_broken_hugepages_are_those_with_something_left() -> None:
     rows = [[9, 100, "p", 5], [9, 50, "x", 5], [0, 0, "e", 0], [9, 256, "r", 5], [0, 256, "c", 0]]
     rows += [[9, 30, "s", 5], [9, 20, "b", 5]]
-    pages = hugemap.hugepages(model.Document({"hugepage_occupancy": rows}))
+    pages = hugemap.hugepages(document.Document({"hugepage_occupancy": rows}))
     assert hugemap.of_states(pages, hugemap.BROKEN) == (3, 170 * 8192)
     assert hugemap.of_states(pages, hugemap.BEGUN_SMALL) == (1, 30 * 8192)
 
 
 def test_stuck_class_is_the_one_with_most_free_memory() -> None:
-    assert spans.stuck_class(model.Document(stats())) == (4096, 100, 100 * 8192)
-    assert spans.stuck_class(model.Document({})) is None
+    assert spans.stuck_class(document.Document(stats())) == (4096, 100, 100 * 8192)
+    assert spans.stuck_class(document.Document({})) is None
 
 
 def test_missing_profile_of_a_dead_process_keeps_a_placeholder() -> None:
@@ -429,7 +440,7 @@ def test_a_sum_says_how_far_it_can_be_off(objects: int, interval: int, said: str
     stack = ("malloc", "handle", "main")
     values = {"inuse_space": 1000 * objects, "inuse_objects": objects}
     found = build_profile("heap", 0, [(stack, values, {})])
-    meta = model.Document({"sample_interval": interval})
+    meta = document.Document({"sample_interval": interval})
     recording = model.Recording(meta=meta)
     (top,) = found.top("inuse_space", 1)
     assert samples.error_of(recording, found, top, "inuse_space", "inuse_objects") == said

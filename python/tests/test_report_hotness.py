@@ -9,7 +9,8 @@ from report_data import MIB, stats
 
 from strata.report import advice_hotness, build, hotness
 from strata.report.advice import Level
-from strata.report.model import Document, Recording, Sample
+from strata.report.document import Document
+from strata.report.model import Recording, Sample
 
 CALM: dict[str, Any] = {
     "domains": 1,

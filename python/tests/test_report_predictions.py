@@ -12,7 +12,7 @@ from report_data import LIFETIME_TYPES, MIB, save, stats
 from strata.learn.classes import NEVER
 from strata.pprof import Label, Line, Location, Profile, Sample, ValueType, dump, dumps
 from strata.processes import Process
-from strata.report import build, collect, model, predictions
+from strata.report import build, collect, document, model, predictions
 from strata.report.advice import Level
 from strata.report.page import Section
 from strata.report.predictions import Context, Wrong
@@ -187,7 +187,7 @@ def test_live_objects_are_counted_where_they_can_be() -> None:
         {"size": 96, "live": "many"},
         "no class",
     ]
-    found = predictions.live_by_size(heap, model.Document({"classes": classes}))
+    found = predictions.live_by_size(heap, document.Document({"classes": classes}))
     assert found == {64: 430, 1 << 20: 3}
 
 

@@ -20,7 +20,7 @@ from strata.report import (
 from strata.report.advice import Level
 from strata.report.advice_hugepages import Fill
 from strata.report.advice_memory import Caches, Pinned, Resident
-from strata.report.model import Document
+from strata.report.document import Document
 from strata.report.page import Section, first_html, first_things
 
 MIB = 1 << 20

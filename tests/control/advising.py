@@ -24,6 +24,7 @@ from strata.report import (
     contexts,
     cpu_profile,
     cpu_time,
+    document,
     hotness,
     model,
     prediction_sections,
@@ -168,8 +169,8 @@ def settings_of(advice: Advice) -> dict[str, str]:
     return {f"STRATA_{name}": value for name, _, value in given}
 
 
-def figures(pid: int) -> model.Document:
-    return model.Document(json.loads(good("stats", pid, "--format", "json")))
+def figures(pid: int) -> document.Document:
+    return document.Document(json.loads(good("stats", pid, "--format", "json")))
 
 
 def miss_rate(pid: int, seconds: float = 1) -> float:

@@ -23,7 +23,7 @@ from strata.doctor.view import (
     ok,
 )
 from strata.report import hugemap
-from strata.report.model import Document
+from strata.report.document import Document
 
 WORTH_COVERING = 32 << 20  # a smaller heap stays on small pages on purpose
 MUCH_SWAPPED = 64 << 20

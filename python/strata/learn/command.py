@@ -41,12 +41,8 @@ def lifetimes(
         typer.Option(metavar="ADDRESS", help="Read on the workers of this Dask scheduler."),
     ] = None,
 ) -> None:
-    try:
-        from strata.learn import dataset
-    except ImportError as error:
-        raise StrataError(
-            f"lifetimes need polars ({error}): pip install 'strata-malloc[learn]'"
-        ) from error
+    from strata.learn import dataset
+
     split = dataset.Split(test_share, seed)
     with console(stderr=True).status("reading profiles"), ExitStack() as cleanup:
         if cluster is None:

@@ -63,12 +63,8 @@ def train(
         bool, typer.Option("--compare", help="Train a token LSTM and LightGBM as well (slow).")
     ] = False,
 ) -> None:
-    try:
-        from strata.learn import baselines, model_file, training
-    except ImportError as error:
-        raise StrataError(
-            f"training needs jax, optax and polars ({error}): pip install 'strata-malloc[train]'"
-        ) from error
+    from strata.learn import baselines, model_file, training
+
     check_output(output)
     if page is not None:
         check_output(page)
@@ -270,13 +266,9 @@ def test(
     file: Annotated[Path, typer.Argument(metavar="MODEL")],
     sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...")],
 ) -> None:
-    try:
-        from strata.learn import evaluate, model_file
-    except ImportError as error:
-        raise StrataError(
-            f"a test needs numpy ({error}): pip install 'strata-malloc[train]'"
-        ) from error
     from rich.table import Table
+
+    from strata.learn import evaluate, model_file
 
     model = model_file.load(file)
     data = read(sources)

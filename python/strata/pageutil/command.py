@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strata.elf import read_elf, why_not_preloadable
-from strata.errors import StrataError
 from strata.launch import preload_value, resolve
 from strata.library import DEFAULT_HEAP, find_heap
 from strata.terminal import console, echo, say
@@ -117,18 +116,13 @@ def pageutil_command(
         bool, typer.Option("--json", help="Print the JSON; the last line goes to stderr.")
     ] = False,
 ) -> None:
+    from strata.pageutil import page
     from strata.pageutil.emulate import emulate, find_qemu
+    from strata.pageutil.measure import measure
+    from strata.pageutil.shared import SharedFile
     from strata.trace.command import find_tool
 
     find_qemu()
-    try:
-        from strata.pageutil import page
-        from strata.pageutil.measure import measure
-        from strata.pageutil.shared import SharedFile
-    except ImportError as error:
-        raise StrataError(
-            f"pageutil needs matplotlib and numpy ({error}): pip install 'strata-malloc[trace]'"
-        ) from error
     find_tool("strata-pageutil.so")
     resolve(command[0], os.environ)
     page.prepare(output)

@@ -20,7 +20,8 @@ from strata.errors import StrataError
 from strata.pprof import Profile, dump, load, parse
 from strata.processes import Process
 from strata.report import cpu_profile
-from strata.report.model import CPU, KINDS, META, SAMPLES, Document, as_number
+from strata.report.document import Document, as_number
+from strata.report.model import CPU, KINDS, META, SAMPLES
 from strata.report.predictions import live_by_class
 from strata.report.profiles import as_rows
 from strata.symbolize import symbolize

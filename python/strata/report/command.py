@@ -48,20 +48,11 @@ def report(
     draw(folder, folder)
 
 
-def needs_packages(error: ImportError) -> StrataError:
-    return StrataError(
-        f"a report needs matplotlib and polars ({error}): pip install 'strata-malloc[report]'"
-    )
-
-
 def gather(process: Process, folder: Path, seconds: float) -> None:
     """Watches a process, showing on stderr how far that is."""
-    try:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from strata.report.collect import Collector
-    except ImportError as error:
-        raise needs_packages(error) from error
+    from strata.report.collect import Collector
 
     def ask_it(request: str, extra_seconds: float) -> bytes:
         return ask(process, request, extra_seconds)
@@ -83,10 +74,8 @@ def gather(process: Process, folder: Path, seconds: float) -> None:
 
 def draw(source: Path, folder: Path) -> None:
     """Writes the page of what `source` holds, and shows it in short."""
-    try:
-        from strata.report import build, collect, model, terminal
-    except ImportError as error:
-        raise needs_packages(error) from error
+    from strata.report import build, collect, model, terminal
+
     collect.spare_strange_page(folder)
     recording = model.load(source)
     sections = build.sections(recording)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from strata.report.advice_hugepages import OLD, SPARSE, Fill
-from strata.report.model import HUGEPAGE_PAGES, PAGE, Document, as_number
+from strata.report.document import HUGEPAGE_PAGES, PAGE, Document, as_number
 
 FILLS = ("none", "<25%", "<50%", "<75%", "<100%", "all")
 # resident but unused stands out; the fuller, the darker

@@ -9,17 +9,15 @@ there.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from strata.errors import StrataError
 from strata.files import MOST_TEXT, UnreadableError, read_file, read_within
+from strata.report.document import Document, as_number
 from strata.report.profiles import Profile, read_profile
 
 # churn: the objects allocated while the report was taken; allocs: since the start of the process.
@@ -28,59 +26,20 @@ CPU = "cpu"  # of the kernel's making, by cpu_profile.py
 META = "report.json"
 SAMPLES = "samples.jsonl"
 OCCUPANCY_LISTS = 8
-HUGEPAGE_PAGES = 256  # 8 KiB pages
-PAGE = 8192
 CLASSES = 8  # of lifetimes
-MOST = 1 << 62
 MOST_LINES = 1 << 30  # bytes of all samples
 
 
-def as_number(value: object) -> float | None:
-    """A finite number of sane size, or None. JSON's true and false are no numbers."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if -MOST <= value <= MOST else None
-
-
-class Document:
-    """One JSON object of the library, read without trusting it."""
-
-    def __init__(self, data: object) -> None:
-        self.data: dict[str, Any] = data if isinstance(data, dict) else {}
-
-    def _at(self, path: Sequence[str]) -> object:
-        value: object = self.data
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
-
-    def number(self, *path: str) -> float | None:
-        return as_number(self._at(path))
-
-    def whole(self, *path: str) -> int | None:
-        value = self.number(*path)
-        return None if value is None else int(value)
-
-    def text(self, *path: str) -> str:
-        value = self._at(path)
-        return value if isinstance(value, str) else ""
-
-    def rows(self, name: str) -> list[Any]:
-        value = self._at([name])
-        return value if isinstance(value, list) else []
-
-    def table(self, name: str, *columns: str) -> pl.DataFrame:
-        """The rows of a list of objects that have all these columns as numbers."""
-        rows = []
-        for row in self.rows(name):
-            if not isinstance(row, dict):
-                continue
-            values = [as_number(row.get(column)) for column in columns]
-            if None not in values:
-                rows.append([int(value or 0) for value in values])
-        return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.Int64), orient="row")
+def frame(document: Document, name: str, *columns: str) -> pl.DataFrame:
+    """The rows of a list of objects that have all these columns as numbers."""
+    rows = []
+    for row in document.rows(name):
+        if not isinstance(row, dict):
+            continue
+        values = [as_number(row.get(column)) for column in columns]
+        if None not in values:
+            rows.append([int(value or 0) for value in values])
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.Int64), orient="row")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from strata.learn.classes import EDGES_NS, NAMES, NEVER, QUANTILE, class_of
 from strata.pprof.sites import Stack, call_site
+from strata.report.document import PAGE, Document, as_number
 from strata.report.lifetimes import COLUMNS, counts_between
-from strata.report.model import PAGE, Document, as_number
 from strata.report.profiles import Profile
 
 NATIVE_PAGE = 4096  # what the kernel takes back

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strata.report.model import OCCUPANCY_LISTS, PAGE, Document, as_number
+from strata.report.document import PAGE, Document, as_number
+from strata.report.model import OCCUPANCY_LISTS, frame
 from strata.report.predictions import NATIVE_PAGE, pages_kept
 
 FEW = slice(0, 2)  # up to 3 live objects
@@ -85,7 +86,7 @@ def few_and_many(classes: Sequence[Returns]) -> tuple[float, float] | None:
 
 def capacity_rates(stats: Document) -> list[tuple[int, int, float, int]] | None:
     """(size, objects a span holds, return rate, spans taken) of each class; None if not counted."""
-    table = stats.table("classes", "size", "objects", "spans_taken", "spans_returned")
+    table = frame(stats, "classes", "size", "objects", "spans_taken", "spans_returned")
     if table.is_empty():
         return None
     return [
@@ -135,7 +136,7 @@ def stuck_class(stats: Document) -> tuple[int, int, int] | None:
 
 def free_by_class(stats: Document) -> list[tuple[int, int, int]]:
     """(size, spans, bytes free in them, with memory or without) of each class."""
-    table = stats.table("classes", "size", "spans", "pages", "central")
+    table = frame(stats, "classes", "size", "spans", "pages", "central")
     return [
         (size, spans, min(size * central, spans * pages * PAGE))
         for size, spans, pages, central in table.iter_rows()
@@ -144,7 +145,7 @@ def free_by_class(stats: Document) -> list[tuple[int, int, int]]:
 
 def bytes_taken(stats: Document) -> int:
     """Of all objects that their spans have given out, to the program and to caches."""
-    table = stats.table("classes", "size", "spans", "pages", "central")
+    table = frame(stats, "classes", "size", "spans", "pages", "central")
     return sum(
         max(0, spans * pages * PAGE - size * central)
         for size, spans, pages, central in table.iter_rows()

@@ -16,7 +16,7 @@ from strata.report import (
     samples,
     spans,
 )
-from strata.report.model import OCCUPANCY_LISTS, Recording, Sample
+from strata.report.model import OCCUPANCY_LISTS, Recording, Sample, frame
 from strata.report.page import Section
 from strata.report.spans import (
     MIN_CAPACITY,
@@ -199,7 +199,7 @@ def size_rows(recording: Recording) -> tuple[list[tuple[int, float, float]], str
         sampled = [row for row in sums.iter_rows() if row[1] > 0 and row[0] > 0]
     if recording.last is None:
         return sampled, "Sampled allocations since the start of the process"
-    classes = recording.last.stats.table("classes", "size", "hits", "misses_alloc").sort("size")
+    classes = frame(recording.last.stats, "classes", "size", "hits", "misses_alloc").sort("size")
     counted = [
         (size, float(hits + misses), float(size * (hits + misses)))
         for size, hits, misses in classes.iter_rows()
@@ -250,12 +250,12 @@ def misses_section(recording: Recording) -> Section:
     if sample is None:
         return Section("misses", heading, missing=NO_STATS, remedy=GET_STATS)
     columns = ("vcpu", "capacity", "used", "misses_alloc", "misses_free")
-    now = sample.stats.table("cpu_caches", *columns)
+    now = frame(sample.stats, "cpu_caches", *columns)
     if now.is_empty():
         per_thread = "thread" in sample.stats.text("cache_mode")
         why = "In per-thread mode there are no vCPU caches." if per_thread else OLD_LIBRARY
         return Section("misses", heading, missing=why, remedy="" if per_thread else GET_LIBRARY)
-    before = recording.samples[0].stats.table("cpu_caches", *columns)
+    before = frame(recording.samples[0].stats, "cpu_caches", *columns)
     start = {row["vcpu"]: row for row in before.iter_rows(named=True)}
     if len(recording.samples) < 2:
         start = {}

@@ -229,16 +229,11 @@ def simulate_command(
     for name, value in (("--base", base), ("--full", full)):
         if value is not None and math.isnan(value):
             raise StrataError(f"{name} {value}: expected a number")
-    try:
-        from strata.simulate.core import Domain
-        from strata.simulate.ladder import Ladder
-        from strata.simulate.page import write
-        from strata.simulate.policies import LADDERS
-    except ImportError as error:
-        raise StrataError(
-            f"simulating needs matplotlib, numpy and polars ({error}): "
-            "pip install 'strata-malloc[trace]'"
-        ) from error
+    from strata.simulate.core import Domain
+    from strata.simulate.ladder import Ladder
+    from strata.simulate.page import write
+    from strata.simulate.policies import LADDERS
+
     place = Domain(made.value if made is not None else domain.value)
     usual = LADDERS[place]
     ladder = Ladder(

@@ -232,6 +232,8 @@ def replay_command(
     """Repeat the calls of a trace on several allocators, and compare time and memory."""
     from strata.stats import duration, human
 
+    if output is not None:  # first, lest what it needs be missing once the runs are done
+        from strata.trace.page import write
     named = {
         "heap": heap or [],
         "preload": [*map(str, preload or [])],
@@ -258,8 +260,6 @@ def replay_command(
         if r.failures:
             out.print(f"{r.arm}: {r.failures:,} requests were refused")
     if output is not None:
-        from strata.trace.page import write
-
         write(output, file, how, replays)
         out.print(f"{output / 'index.html'}: memory over time")
 
