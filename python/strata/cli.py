@@ -12,8 +12,8 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from strata import __version__
-from strata.errors import NOT_DONE, STATUSES, StrataError
-from strata.terminal import Unpadded, say, set_up
+from strata.errors import NOT_DONE, STATUSES, StrataError, of_system
+from strata.terminal import Unpadded, lose_output, say, set_up
 
 if TYPE_CHECKING:
     import click
@@ -136,6 +136,7 @@ def main() -> None:
     try:
         command = typer.main.get_command(app_for(sys.argv[1:]))
         status = command.main(prog_name="strata", standalone_mode=False)
+        sys.stdout.flush()  # here, where it can still be told
     except StrataError as error:
         say(str(error))
         sys.exit(error.status)
@@ -143,6 +144,10 @@ def main() -> None:
         sys.exit(130)  # Ctrl-C
     except MemoryError:
         say("out of memory")
+        sys.exit(NOT_DONE)
+    except OSError as error:
+        lose_output()
+        say(of_system(error))
         sys.exit(NOT_DONE)
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "strata":

@@ -1,6 +1,8 @@
 """The one exception that becomes one clear line on stderr and an exit status, and what the statuses
 say."""
 
+import os
+
 NOT_DONE = 2
 STATUSES = (
     "Exit status: 0, done; 1, done, and doctor or lint found something, or a run of compare "
@@ -8,6 +10,14 @@ STATUSES = (
     "130, Ctrl-C. run, trace and pageutil pass on the command's status, or 126 or 127 if it could "
     "not be started."
 )
+
+
+def of_system(error: OSError) -> str:
+    """What the system refused, and of which file."""
+    why = (error.strerror or str(error)).lower()
+    if isinstance(error.filename, str | bytes | os.PathLike):
+        return f"{os.fsdecode(error.filename)}: {why}"
+    return why
 
 
 class StrataError(Exception):

@@ -14,6 +14,7 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,13 +57,20 @@ class Outcome:
         return signal.Signals(self.status - 128).name if self.status > 128 else None
 
 
+def _not_started(command: str, code: int) -> StrataError:
+    status = 127 if code == errno.ENOENT else 126
+    return StrataError(f"{command}: {os.strerror(code).lower()}", status)
+
+
 def resolve(command: str, environment: Mapping[str, str]) -> Path:
     """The file that `command` names, found as execvp would; env's statuses when it cannot be."""
     if "/" in command:
         path = Path(command)
-        if not path.exists():
-            raise StrataError(f"{command}: no such file or directory", 127)
-        if path.is_dir() or not os.access(path, os.X_OK):
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise _not_started(command, error.errno or errno.EIO) from error
+        if stat.S_ISDIR(mode) or not os.access(path, os.X_OK):
             raise StrataError(f"{command}: permission denied", 126)
         return path
     found = shutil.which(command, path=environment.get("PATH", os.defpath))
@@ -163,9 +171,7 @@ def _start(
         failure = pipe.read(4)
     if failure:
         os.waitpid(pid, 0)
-        code = int.from_bytes(failure, "little")
-        status = 127 if code == errno.ENOENT else 126
-        raise StrataError(f"{command[0]}: {os.strerror(code).lower()}", status)
+        raise _not_started(command[0], int.from_bytes(failure, "little"))
     return pid
 
 

@@ -3,6 +3,7 @@ them to be, and a terminal obeys more than letters. All that is printed goes thr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,8 +29,10 @@ def in_a_line(text: str) -> str:
 
 
 def say(message: str) -> None:
-    """One line on stderr, whatever the message holds."""
-    print(f"strata: {in_a_line(message)}", file=sys.stderr, flush=True)
+    """One line on stderr, whatever the message holds. Where nobody can read it, it is lost, and
+    the exit status is still what it would have been."""
+    with contextlib.suppress(OSError):
+        print(f"strata: {in_a_line(message)}", file=sys.stderr, flush=True)
 
 
 def echo(text: str, end: str = "\n") -> None:
@@ -117,6 +120,12 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None 
         markup=False,
         emoji=False,
     )
+
+
+def lose_output() -> None:
+    """What waits to be written to a full disk would be tried once more at the end, and told then
+    by a traceback."""
+    sys.stdout = Path(os.devnull).open("w")
 
 
 def set_up() -> None:

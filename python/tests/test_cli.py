@@ -12,6 +12,8 @@ import pytest
 import typer
 
 from strata.cli import MODULES, app_for, main
+from strata.errors import StrataError
+from strata.launch import resolve
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOWHERE = "/no/such/place"
@@ -137,3 +139,56 @@ def test_closed_stream_is_no_mistake(typed: str, closed: int) -> None:
     done = subprocess.run([*command, *typed.split()], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert done.returncode == (2 if typed == "release 1" else 0)
+
+
+LONG = "n" * 300
+REFUSED = [
+    *(f"{name} {LONG}" for name in ("top", "flame", "report", "doctor", "replay", "symbolize")),
+    *(f"{name} {LONG}" for name in ("lint", "simulate", "stats", "trace --info", "price")),
+    f"diff {LONG} {LONG}",
+    f"top ./{LONG}",
+    f"symbolize {LONG} -o p.pb.gz",
+    f"trace -o {LONG} -- true",
+    f"trace -o {LONG}/t.stb -- true",
+    f"replay {LONG} --allocator glibc",
+    f"compare --arm none --arm none:A=1 -o {LONG} -- true",
+    f"lifetimes {LONG} -o l.parquet",
+    f"lifetimes heap.pb.gz -o {LONG}.parquet",
+    f"model show {LONG}",
+]
+
+
+@pytest.mark.parametrize("typed", REFUSED)
+def test_what_the_system_refuses_is_one_line(
+    typed: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A name that is too long is refused to root, too; one without permission takes the same way.
+    pathlib's `exists` and the like raise such errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("strata.trace.command.find_tool", lambda _: Path("/bin/true"))
+    assert status_of(monkeypatch, typed) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("strata: ")
+    assert said.err.count("\n") == 1, said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [(f"/{LONG}", 126), ("/etc/passwd/x", 126), ("/etc/passwd", 126), (f"{NOWHERE}", 127)],
+)
+def test_a_command_that_cannot_be_started_has_env_s_status(command: str, status: int) -> None:
+    with pytest.raises(StrataError) as refused:
+        resolve(command, {})
+    assert refused.value.status == status
+    assert str(refused.value).startswith(f"{command}: ")
+
+
+def test_a_full_disk_is_one_line() -> None:
+    for typed, stream in (("explain overflow", 1), ("ps", 1), ("release 0", 2)):
+        command = ["sh", "-c", f'exec "$@" {stream}>/dev/full', "sh", sys.executable, "-m"]
+        done = subprocess.run(
+            [*command, "strata", *typed.split()], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2, typed
+        assert done.stderr == ("strata: no space left on device\n" if stream == 1 else "")

@@ -49,6 +49,10 @@ class CannotTellError(Exception):
     """A rule lacks what it needs; the text says what."""
 
 
+def cannot_tell(name: str, error: OSError) -> CannotTellError:
+    return CannotTellError(f"{name}: {(error.strerror or str(error)).lower()}")
+
+
 @dataclass(frozen=True)
 class View:
     """One machine, and of it one process or the one that asks."""
@@ -68,10 +72,13 @@ class View:
         try:
             return self.path(name).read_text(errors="surrogateescape")
         except OSError as error:
-            raise CannotTellError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+            raise cannot_tell(name, error) from error
 
     def exists(self, name: str) -> bool:
-        return self.path(name).exists()
+        try:
+            return self.path(name).exists()
+        except OSError as error:
+            raise cannot_tell(name, error) from error
 
     def number(self, name: str) -> int:
         text = self.read(name).strip()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from strata.errors import StrataError
+from strata.files import check_there
 from strata.lint.wrapper import SECTION, bitcode_path, is_llvm
 
 OBJECT = 1
@@ -99,8 +100,8 @@ def dynamic(
 def library_of(folders: list[Path], name: str, known: list[Made]) -> Made | None:
     """Of the libraries with the name the one in a folder where the program looks, else any: a tree
     may hold two builds."""
-    places = {folder.resolve() for folder in folders}
-    found = next((m for m in known if m.path.parent.resolve() in places), None)
+    places = {os.path.realpath(folder) for folder in folders}
+    found = next((m for m in known if os.path.realpath(m.path.parent) in places), None)
     found = found or next(filter(None, (read_made(folder / name) for folder in folders)), None)
     return found or next(iter(known), None)
 
@@ -126,8 +127,7 @@ def with_libraries(made: Made, known: dict[str, list[Made]]) -> tuple[Path, ...]
 
 def find(folder: Path) -> list[Program]:
     """The programs in a build folder, or in one file; the rest as one more."""
-    if not folder.exists():
-        raise StrataError(f"{folder}: no such file or folder")
+    check_there(folder)
     if folder.is_file():
         if folder.suffix == ".bc":
             return [Program(folder.name, (folder,), ())]

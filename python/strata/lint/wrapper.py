@@ -17,6 +17,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from strata.errors import of_system
+
 SECTION = ".strata_lint"
 SOURCES = {".c": "c", ".i": "c", ".cc": "c++", ".cp": "c++", ".cpp": "c++", ".cxx": "c++"}
 SOURCES |= {".c++": "c++", ".C": "c++", ".ii": "c++"}
@@ -325,6 +327,9 @@ def main(name: str, variable: str, clang: str) -> None:
         sys.exit(run(name, real, clang, sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:
+        print(f"{name}: {of_system(error)}", file=sys.stderr)
+        sys.exit(1)
 
 
 def cc() -> None:
