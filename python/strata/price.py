@@ -12,7 +12,13 @@ import typer
 from strata.control import ask
 from strata.errors import StrataError
 from strata.processes import Process, find_process, strata_processes
+from strata.report.document import as_number
 from strata.terminal import console, echo
+
+NAMES = (
+    *("weight", "seconds_a_mib", "supply_bytes", "left_bytes", "debt_bytes"),
+    *("waiting_threads", "waits", "waited_ns", "fork_waited_ns"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,21 +48,22 @@ def read(statistics: object) -> Price | None:
     found = statistics.get("price") if isinstance(statistics, dict) else None
     if not isinstance(found, dict):
         return None
-    try:
-        return Price(
-            on=bool(found["on"]),
-            weight=int(found["weight"]),
-            seconds_a_mib=float(found["seconds_a_mib"]),
-            supply=int(found["supply_bytes"]),
-            left=int(found["left_bytes"]),
-            debt=int(found["debt_bytes"]),
-            waiting=int(found["waiting_threads"]),
-            waits=int(found["waits"]),
-            waited_s=int(found["waited_ns"]) / 1e9,
-            fork_waited_s=int(found["fork_waited_ns"]) / 1e9,
-        )
-    except (KeyError, TypeError, ValueError):
+    figures = {name: as_number(found.get(name)) for name in NAMES}
+    known = {name: value for name, value in figures.items() if value is not None}
+    if len(known) < len(NAMES) or not isinstance(found.get("on"), bool):
         return None
+    return Price(
+        on=found["on"],
+        weight=int(known["weight"]),
+        seconds_a_mib=known["seconds_a_mib"],
+        supply=int(known["supply_bytes"]),
+        left=int(known["left_bytes"]),
+        debt=int(known["debt_bytes"]),
+        waiting=int(known["waiting_threads"]),
+        waits=int(known["waits"]),
+        waited_s=known["waited_ns"] / 1e9,
+        fork_waited_s=known["fork_waited_ns"] / 1e9,
+    )
 
 
 def cost(seconds_a_mib: float) -> str:
@@ -73,7 +80,7 @@ def ask_price(process: Process) -> Price | None:
     why)."""
     try:
         return read(json.loads(ask(process, "stats json")))
-    except (StrataError, ValueError):
+    except (StrataError, ValueError, RecursionError):
         return None
 
 

@@ -380,6 +380,10 @@ def test_what_the_process_answers(tmp_path: Path) -> None:
     for garbage in (b"", b"{}", b"[]", b"3", b"\xff", b'{"cache_mode":7}'):
         assert mode(garbage).state is State.UNKNOWN
 
+    large = stats(0).replace('"hugepage_backed": ', '"hugepage_backed": 1' + 400 * "0").encode()
+    garbled = View(tmp_path, PID, lambda _: large)
+    assert tell(garbled, process.coverage).state is State.UNKNOWN
+
     def silent(_: str) -> bytes:
         raise CannotTellError("nobody answers")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -35,6 +36,19 @@ def test_figures_are_read() -> None:
 @pytest.mark.parametrize("document", [None, [], {}, {"price": 3}, {"price": {"on": True}}])
 def test_what_makes_no_sense_is_no_price(document: object) -> None:
     assert price.read(document) is None
+
+
+BOUNDLESS = [float("inf"), float("nan"), 10**400, -(10**400), "1", None, {}]
+
+
+@pytest.mark.parametrize("value", BOUNDLESS, ids=lambda value: repr(value)[:5])
+@pytest.mark.parametrize(
+    "name", [name for name in SCARCE if name not in ("pressure", "fork_waits")]
+)
+def test_figures_without_bounds_are_no_price(name: str, value: object) -> None:
+    garbled = json.loads(json.dumps({**SCARCE, name: value}))
+    assert price.read({"price": garbled}) is None
+    assert section.section(recording(garbled)) is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from report_data import HOSTILE, MIB, profile, save, stats
 
 from strata.errors import StrataError
-from strata.pprof import Label, Profile, Sample, ValueType, dump
+from strata.pprof import Label, Profile, Sample, ValueType, dump, load
 from strata.report import (
     build,
     charts,
@@ -301,6 +302,17 @@ def test_empty_profiles_say_so(tmp_path: Path) -> None:
     verdict = found["waste-stacks"].advice
     assert verdict is not None
     assert verdict.level is Level.FINE
+
+
+@pytest.mark.parametrize("kind", [*model.KINDS, model.CPU])
+def test_one_empty_profile_takes_nothing_from_the_others(tmp_path: Path, kind: str) -> None:
+    """As of a process at rest, whose heap was sampled before and whose profile is of this second:
+    the sections look one profile's stacks up in another."""
+    save(tmp_path)
+    whole = load(tmp_path / f"{kind}.pb.gz")
+    dump(replace(whole, samples=[]), tmp_path / f"{kind}.pb.gz")
+    found, _ = draw(tmp_path)
+    assert NAMES - set(found) <= {"peak-stacks"}
 
 
 def test_folder_without_anything_is_an_error(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from strata.terminal import say
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=30")
 STOP_SECONDS = 5.0
+MOST_LINE = 64 << 20  # letters: a record with its series is far below
 
 
 def read_hosts(path: Path) -> list[str]:
@@ -57,13 +58,13 @@ class _Remote:
 def _read(remote: _Remote, folder: RunDirectory, lock: threading.Lock) -> None:
     """Takes what one machine sends until it has no more to say."""
     output: IO[str] = remote.process.stdout  # type: ignore[assignment]
-    for line in output:
+    for line in iter(lambda: output.readline(MOST_LINE), ""):
         try:
             message = json.loads(line)
             if "record" in message:
                 record = Record.from_json(json.dumps(message["record"]))
                 record.host = remote.host
-                if record.plan != folder.plan.hash:
+                if record.plan != folder.plan.hash or record.arm not in folder.plan.arms:
                     raise ValueError("a record of another plan")
                 with lock:
                     folder.add(record)
@@ -105,6 +106,7 @@ def _start(host: str, folder: RunDirectory, strata: str) -> _Remote:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,  # Ctrl-C is for us; they notice by the end of their stdin
         )
     except OSError as error:

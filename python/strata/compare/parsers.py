@@ -169,7 +169,8 @@ def parse(text: str, metrics: Iterable[Metric] = ()) -> Figures:
     """All figures in the output: the first format that fits, then the expressions asked for."""
     figures: Figures = {}
     for parser in PARSERS:
-        figures = parser(text)
+        # A record that holds another is refused when the run is resumed.
+        figures = {name: value for name, value in parser(text).items() if math.isfinite(value)}
         if figures:
             break
     for metric in metrics:
@@ -177,7 +178,9 @@ def parse(text: str, metrics: Iterable[Metric] = ()) -> Figures:
         if not found:
             raise StrataError(f"metric {metric.name}: nothing in the output matches")
         try:
-            figures[metric.name] = float(found[-1].replace(",", ""))
+            figures[metric.name] = value = float(found[-1].replace(",", ""))
+            if not math.isfinite(value):
+                raise ValueError(value)
         except ValueError as error:
             raise StrataError(f"metric {metric.name}: {found[-1]!r} is not a number") from error
     return figures

@@ -75,6 +75,8 @@ class Plan:
             plan = cls(**document)
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise StrataError(f"{where} is not a plan: {error}") from error
+        if type(plan.rounds) is not int or plan.rounds < 1:  # they are not in the hash
+            raise StrataError(f"{where} is not a plan: it has {plan.rounds!r} rounds")
         if plan.hash != known:
             raise StrataError(f"{where} was changed after the run began; start a new one")
         return plan

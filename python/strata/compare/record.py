@@ -4,12 +4,13 @@ synced when it is there, so that a run which is cut off, by whatever, can go on 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from strata.compare.plan import WARM_UP, Plan
 from strata.errors import StrataError
@@ -18,6 +19,7 @@ from strata.files import MOST_BINARY, MOST_TEXT, UnreadableError, read_file, rea
 PLAN = "plan.json"
 RECORDS = "records.jsonl"
 PARQUET = "records.parquet"
+MOST_MEMORY = 1 << 62
 
 
 @dataclass
@@ -55,9 +57,28 @@ class Record:
         if not isinstance(document, dict):
             raise ValueError("not an object")
         record = cls(**document)
-        if not isinstance(record.round, int) or not isinstance(record.figures, dict):
+        texts = (record.plan, record.host, record.arm, record.error, record.fingerprint)
+        series = (record.rss_at, record.rss)
+        if not (
+            all(isinstance(text, str) for text in (*texts, record.kernel, record.session))
+            and type(record.round) is int
+            and isinstance(record.figures, dict)
+            and all(isinstance(one, list) for one in series)
+            and all(map(is_number, (record.started, *record.figures.values())))
+            and all(map(is_number, record.rss_at))
+            and all(type(value) is int and 0 <= value < MOST_MEMORY for value in record.rss)
+            and len(record.rss_at) == len(record.rss)
+        ):
             raise ValueError("wrong types")
         return record
+
+
+def is_number(value: object) -> bool:
+    """One that can be reckoned with: JSON has integers without bound and, in Python, NaN."""
+    try:
+        return type(value) in (int, float) and math.isfinite(cast("float", value))
+    except OverflowError:
+        return False
 
 
 class MixedError(StrataError):
@@ -180,6 +201,8 @@ def _read_records(path: Path, plan: Plan) -> list[Record]:
             raise StrataError(f"{path}:{number}: not a record: {error}") from error
         if record.plan != plan.hash:
             raise StrataError(f"{path}:{number}: a record of another plan")
+        if record.arm not in plan.arms:
+            raise StrataError(f"{path}:{number}: a record of an arm that the plan lacks")
         records.append(record)
     return records
 

@@ -23,7 +23,7 @@ from strata.doctor.view import (
     ok,
 )
 from strata.report import hugemap
-from strata.report.document import Document
+from strata.report.document import Document, as_number
 
 WORTH_COVERING = 32 << 20  # a smaller heap stays on small pages on purpose
 MUCH_SWAPPED = 64 << 20
@@ -138,7 +138,7 @@ def figure(figures: dict[str, Any], kind: type[T], *path: str) -> T:
             found = found[key]
     except (KeyError, TypeError) as error:
         raise CannotTellError(f"the process's statistics make no sense: {error}") from error
-    if type(found) is not kind:
+    if type(found) is not kind or (kind is not str and as_number(found) is None):
         raise CannotTellError(f"the process's statistics have no {'.'.join(path)}")
     return found
 

@@ -106,7 +106,9 @@ def build(
     records: list[dict[str, int | str]] = []
     for stack, values, labels in samples:
         records.append({**labels, **values, "stack": index.setdefault(stack, len(index))})
-    rows = pl.DataFrame(records, infer_schema_length=None)
+    # An empty one has that column, too: sections look each other's stacks up.
+    schema = None if records else {"stack": pl.Int64}
+    rows = pl.DataFrame(records, schema, infer_schema_length=None)
     return Profile(kind, seconds, list(index), rows, process)
 
 
