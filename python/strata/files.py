@@ -1,4 +1,5 @@
-"""Reads files that a user named, or that another file named: whatever they are, within bounds."""
+"""Reads files that a user named, or that another file named, whatever they are, within bounds; and
+writes those that a user named."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from strata.errors import StrataError
 
 MOST_TEXT = 64 << 20  # of statistics, plans, lists of hosts
 MOST_BINARY = 4 << 30  # of programs and libraries with their debug information
+MOST_LINKS = 40  # as the kernel
+ROOT = 0
 KINDS = (
     (stat.S_ISDIR, "is a directory"),
     (stat.S_ISCHR, "is a device"),
@@ -66,6 +69,51 @@ def read_file(path: Path, most: int = MOST_TEXT, named_by: str = "") -> bytes:
         raise StrataError(f"{where}: {error}") from error
 
 
+def follow(path: Path) -> Path:
+    """Where a name for an output leads. A link that another user made is refused, as the library
+    does: in a folder where anyone may add, it may lead to any file of ours."""
+    first = path
+    for _ in range(MOST_LINKS):
+        try:
+            found = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return path  # opening it will tell
+        except OSError as error:
+            raise StrataError(f"{path}: {_why(error)}") from error
+        if not stat.S_ISLNK(found.st_mode) or _is_descriptor(path):
+            return path
+        if found.st_uid not in (ROOT, os.geteuid()):
+            raise StrataError(f"{path}: is a link of another user's")
+        path = path.parent / path.readlink()
+    raise StrataError(f"{first}: too many links")
+
+
+def _is_descriptor(path: Path) -> bool:
+    """What /dev/stdout leads to: not where its text says."""
+    return os.path.realpath(path.parent).startswith("/proc/")
+
+
+def write_file(path: Path, data: str | bytes) -> None:
+    """What a user named for an output. Text is UTF-8 wherever we are; what is no letter, as in
+    names of files, is escaped."""
+    place = follow(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOCTTY
+    if not _is_descriptor(place):
+        flags |= os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(place, flags, 0o666), "wb") as file:
+            file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
+    except (OSError, ValueError) as error:
+        raise StrataError(f"{path}: {_why(error)}") from error
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise StrataError(f"{path}: {_why(error)}") from error
+
+
 def check_there(path: Path) -> None:
     """Refuses a file or folder that is not there, or of which nobody may know."""
     try:
@@ -79,6 +127,7 @@ def check_output(path: Path) -> None:
     too: many files are written beside their place and put there, which would replace it."""
     if not path.absolute().parent.is_dir():
         raise StrataError(f"{path.parent}: no such directory")
+    follow(path)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

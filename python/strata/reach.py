@@ -14,6 +14,7 @@ import typer
 
 from strata.control import ask
 from strata.errors import StrataError
+from strata.files import follow, write_file
 from strata.processes import Process, find_process, state_of, strata_processes
 from strata.terminal import console, echo, echo_bytes
 
@@ -111,12 +112,10 @@ def profile_command(
     process = find_process(target)
     if not output.absolute().parent.is_dir():
         raise StrataError(f"{output.parent}: no such directory")
+    follow(output)
     name = process.name
     body = take_profile(process, kind, seconds)
-    try:
-        output.write_bytes(body)
-    except OSError as error:
-        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}") from error
+    write_file(output, body)
     echo(f"{output}: {kind.value} profile of process {process.pid} ({name})")
 
 

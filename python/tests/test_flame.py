@@ -326,7 +326,7 @@ def test_the_process_is_called_by_its_name() -> None:
         (["top", "none.pb.gz"], "none.pb.gz: No such file"),
         (["top", "noise"], "noise: "),
         (["flame", "good", "-o", "x.png"], "x.png: the name has to end in .html, .svg, .folded"),
-        (["flame", "good", "-o", "no/such/x.svg"], "no/such/x.svg: No such file"),
+        (["flame", "good", "-o", "no/such/x.svg"], "no/such/x.svg: no such file"),
         (["top", "good", "--type", "cpu"], "no values 'cpu'"),
         (["top", "good", "--focus", "("], "--focus '('"),
         (["diff", "good", "other"], "different kinds"),

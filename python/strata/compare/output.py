@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from strata.compare.record import PARQUET, write_parquet
 from strata.compare.result import Cell, Result, show
 from strata.compare.statistics import Verdict
+from strata.files import write_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,10 +68,10 @@ def write(result: Result, folder: Path) -> None:
     from strata.compare.page import render
 
     partial = folder / "result.json.partial"
-    partial.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+    write_file(partial, json.dumps(result.to_json(), indent=1) + "\n")
     partial.rename(folder / "result.json")
     if result.records:
         write_parquet(result.records, folder / PARQUET)
     partial = folder / "index.html.partial"
-    partial.write_text(render(result))
+    write_file(partial, render(result))
     partial.rename(folder / "index.html")

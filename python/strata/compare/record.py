@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from strata.compare.plan import WARM_UP, Plan
 from strata.errors import StrataError
-from strata.files import MOST_BINARY, MOST_TEXT, UnreadableError, read_file, read_within
+from strata.files import MOST_BINARY, MOST_TEXT, UnreadableError, follow, read_file, read_within
 
 PLAN = "plan.json"
 RECORDS = "records.jsonl"
@@ -178,7 +178,7 @@ class RunDirectory:
 
 
 def _write_synced(path: Path, text: str) -> None:
-    with path.open("w") as file:
+    with follow(path).open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from strata.errors import StrataError
+from strata.files import write_file
 from strata.flame.graph import FunctionRow, Owners, additive, by_function
 from strata.flame.page import Picture, page
 from strata.flame.svg import folded, quantity, svg
@@ -131,13 +132,6 @@ def no_samples(profile: Profile) -> str:
     if profile.duration_ns > 0:
         return f"no samples yet: {why}, and this is of {profile.duration_ns / 1e9:.1f} s only"
     return f"no samples yet: {why}; let it run longer, or sample finer by STRATA_SAMPLE"
-
-
-def write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StrataError(f"{path}: {error.strerror}") from error
 
 
 def describe(profile: Profile) -> str:
@@ -307,7 +301,7 @@ def add_to(app: typer.Typer) -> None:
         profile = read(profiles, root, say, kind, focus=focus, ignore=ignore, hide=hide)
         title = f"{program_of(profile)}: {', '.join(path.name for path in profiles)}"
         picture = Picture(title, describe(profile))
-        write(output, draw(form, picture, profile, None, type_))
+        write_file(output, draw(form, picture, profile, None, type_))
         say(f"wrote {output}")
 
     @app.command("diff")
@@ -362,7 +356,7 @@ def add_to(app: typer.Typer) -> None:
         print_table(title, ["change", "old", "new", "with callees", "function"], table)
         if output is not None:
             picture = Picture(f"{program_of(after)}: {old.name} → {new.name}", describe(after))
-            write(output, draw(form, picture, after, before, type_))
+            write_file(output, draw(form, picture, after, before, type_))
             say(f"wrote {output}")
 
     @app.command("top")

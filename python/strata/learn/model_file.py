@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strata.errors import StrataError
-from strata.files import read_file
+from strata.files import read_file, write_file
 from strata.learn.classes import NAMES
 from strata.learn.tokens import fnv, hash_of, site_of, tokens_of
 
@@ -180,10 +180,7 @@ def dump(model: Model) -> bytes:
 
 def write(model: Model, path: Path) -> int:
     data = dump(model)
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    write_file(path, data)
     return len(data)
 
 

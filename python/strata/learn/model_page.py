@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from strata.errors import StrataError
+from strata.files import write_file
 from strata.learn.classes import NAMES
 from strata.learn.model_file import CLASSES
 from strata.learn.training import Contexts, Floats, Ints
@@ -120,10 +120,7 @@ def write(
         f"<p>{about['train']:,} contexts to learn from, {about['test']:,} held out, "
         f"{about['tokens']:,} tokens.</p>{''.join(parts)}"
     )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    write_file(path, text)
 
 
 def _list(value: object) -> list[object]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from strata.errors import StrataError
+from strata.files import write_file
 from strata.lint import engine, output
 from strata.lint.finding import (
     beyond,
@@ -145,9 +146,9 @@ def lint_command(
     fresh = beyond(told, known) if known is not None else told
     lines = sum(o.lines for o in outcomes)
     if sarif is not None:
-        output.write(sarif, output.sarif(fresh))
+        write_file(sarif, output.sarif(fresh))
     if html is not None:
-        output.write(html, output.html(fresh, lines, [p.name for p in programs]))
+        write_file(html, output.html(fresh, lines, [p.name for p in programs]))
     if fresh:
         echo(output.text(fresh))
     seconds = time.monotonic() - started

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from strata.errors import StrataError
+from strata.files import read_file, write_file
 
 ALLOW = re.compile(r"strata-lint:\s*allow\s+([\w*]+(?:\s*,\s*[\w*]+)*)")
 VERSION = 1
@@ -117,23 +118,26 @@ def is_allowed(finding: Finding) -> bool:
 
 
 def read_baseline(path: Path) -> Counter[str]:
+    text = read_file(path)
     try:
-        stored = json.loads(path.read_text())
+        stored = json.loads(text)
         if stored["version"] != VERSION:
             raise StrataError(f"{path}: a baseline of another version; write it anew")
         return Counter({str(k): int(n) for k, n in stored["known"].items()})
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        RecursionError,
+        OverflowError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise StrataError(f"{path}: not a baseline of strata lint") from error
 
 
 def write_baseline(path: Path, findings: list[Finding]) -> None:
     known = dict(sorted(Counter(f.key() for f in findings).items()))
-    try:
-        path.write_text(json.dumps({"version": VERSION, "known": known}, indent=1) + "\n")
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    write_file(path, json.dumps({"version": VERSION, "known": known}, indent=1) + "\n")
 
 
 def beyond(findings: list[Finding], known: Counter[str]) -> list[Finding]:

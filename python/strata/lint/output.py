@@ -7,11 +7,9 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from urllib.parse import quote
 
 from strata import __version__
-from strata.errors import StrataError
 from strata.lint.finding import Finding, Step, shown, source_line
 from strata.web import document
 
@@ -131,10 +129,3 @@ def html(findings: Sequence[Finding], lines: int, programs: Sequence[str]) -> st
             f"<ol>{_steps(f)}</ol></section>"
         )
     return document("strata lint", STYLE, "", "\n".join(body))
-
-
-def write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content, errors="backslashreplace")
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error

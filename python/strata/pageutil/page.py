@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from strata.errors import StrataError
+from strata.files import write_file
 from strata.pageutil.measure import EpochUse, Result, TypeUse, Use
 from strata.pageutil.names import StackNames
 from strata.plot import INK, PALETTE, SOFT, STYLE, SVG_STYLE, svg
@@ -221,13 +223,12 @@ def write(folder: Path, command: Sequence[str], status: int, result: Result) -> 
     """All three; the JSON is returned."""
     names = StackNames(result)
     text = as_json(command, status, result, names)
-    try:
-        (folder / "pageutil.json").write_text(text + "\n")
-        (folder / "index.html").write_text(page(command, result, names))
-        with plt.rc_context(STYLE):
-            figure = picture(result, shlex.join(command)[:120])
-            figure.savefig(folder / "pageutil.png")
-            plt.close(figure)
-    except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+    write_file(folder / "pageutil.json", text + "\n")
+    write_file(folder / "index.html", page(command, result, names))
+    drawn = io.BytesIO()
+    with plt.rc_context(STYLE):
+        figure = picture(result, shlex.join(command)[:120])
+        figure.savefig(drawn)
+        plt.close(figure)
+    write_file(folder / "pageutil.png", drawn.getvalue())
     return text

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.errors import StrataError
+from strata.files import write_file
 from strata.pprof.model import Line, Location, Mapping, Profile, ValueType
 from strata.pprof.read import unpack
 
@@ -35,10 +35,7 @@ def with_comment(data: bytes, comment: str) -> bytes:
 
 
 def dump(profile: Profile, path: Path) -> None:
-    try:
-        path.write_bytes(dumps(profile))
-    except OSError as error:
-        raise StrataError(f"{path}: {error.strerror}") from error
+    write_file(path, dumps(profile))
 
 
 def dumps(profile: Profile) -> bytes:

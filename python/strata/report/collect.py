@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from strata.errors import StrataError
+from strata.files import make_folder, read_file, write_file
 from strata.pprof import Profile, dump, load, parse
 from strata.processes import Process
 from strata.report import cpu_profile
@@ -116,8 +117,8 @@ class Collector:
         self._name_functions()
         for sample in samples[:-1]:  # the map of hugepages is drawn from the last one only
             sample["stats"].pop("hugepage_occupancy", None)
-        write(self._folder / SAMPLES, "".join(json.dumps(row) + "\n" for row in samples).encode())
-        write(self._folder / META, json.dumps(meta, indent=1).encode())
+        write_file(self._folder / SAMPLES, "".join(json.dumps(row) + "\n" for row in samples))
+        write_file(self._folder / META, json.dumps(meta, indent=1))
 
     def _interval(self, sample: dict[str, Any]) -> int | None:
         sampler = sample["stats"].get("sampler")
@@ -180,7 +181,7 @@ class Collector:
         answer = self._ask(request, seconds)
         if not answer:
             raise StrataError("the answer was empty")
-        write(self._folder / f"{kind}.pb.gz", answer)
+        write_file(self._folder / f"{kind}.pb.gz", answer)
 
     def _cpu(self, kind: str, seconds: float) -> None:
         dump(self._record_cpu(self._process, seconds), self._folder / f"{kind}.pb.gz")
@@ -224,28 +225,10 @@ class Collector:
                 tell(f"{kind}: functions stay without names: {error}")
 
 
-def write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-
-
-def make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
-
-
 def spare_strange_page(folder: Path) -> None:
     """Refuses a folder whose index.html no report wrote."""
     page = folder / PAGE_FILE
-    try:
-        strange = page.exists() and PAGE_SAYS.encode() not in page.read_bytes()
-    except OSError as error:
-        raise StrataError(f"{page}: {(error.strerror or str(error)).lower()}") from error
-    if strange:
+    if page.exists() and PAGE_SAYS.encode() not in read_file(page):
         raise StrataError(f"{page} was not written by a report: choose another folder with -o")
 
 
@@ -256,7 +239,7 @@ def prepare(folder: Path) -> None:
     spare_strange_page(folder)
     ours = [folder / name for name in (META, SAMPLES, PAGE_FILE)]
     profiles = [folder / f"{kind}.pb.gz" for kind in (*KINDS, CPU)]
-    make(folder)
+    make_folder(folder)
     strange = [path for path in profiles if path.exists() and not ours[0].exists()]
     if strange:
         raise StrataError(

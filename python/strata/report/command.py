@@ -9,6 +9,7 @@ import typer
 
 from strata.control import ask
 from strata.errors import StrataError
+from strata.files import make_folder, write_file
 from strata.processes import Process, find_process
 from strata.terminal import console, in_a_line
 
@@ -87,8 +88,8 @@ def draw(source: Path, folder: Path) -> None:
             "which wrote last",
             soft_wrap=True,
         )
-    collect.make(folder)
-    collect.write(page, build.page(recording, sections).encode(errors="replace"))
+    make_folder(folder)
+    write_file(page, build.page(recording, sections))
     out = console()
     out.print(terminal.summary(recording, sections))
     out.print(f"The page: {page}", soft_wrap=True)

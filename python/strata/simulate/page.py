@@ -3,6 +3,7 @@ elsewhere, JSON."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from strata.errors import StrataError
+from strata.files import write_file
 from strata.plot import DASHED_FROM, INK, PALETTE, STYLE, SVG_STYLE, svg
 from strata.simulate.core import BIN, Domain, Outcome
 from strata.stats import human
@@ -161,15 +162,14 @@ def as_json(domain: Domain, simulations: Sequence[Simulation]) -> str:
 
 
 def write(path: Path, domain: Domain, simulations: Sequence[Simulation]) -> None:
-    try:
-        if path.suffix == ".json":
-            path.write_text(as_json(domain, simulations))
-        elif path.suffix == ".html":
-            path.write_text(page(domain, simulations))
-        else:
-            with plt.rc_context(STYLE):
-                figure = picture(domain, simulations)
-                figure.savefig(path)
-                plt.close(figure)
-    except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if path.suffix == ".json":
+        write_file(path, as_json(domain, simulations))
+    elif path.suffix == ".html":
+        write_file(path, page(domain, simulations))
+    else:
+        drawn = io.BytesIO()
+        with plt.rc_context(STYLE):
+            figure = picture(domain, simulations)
+            figure.savefig(drawn)
+            plt.close(figure)
+        write_file(path, drawn.getvalue())

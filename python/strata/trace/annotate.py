@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from strata.errors import StrataError
+from strata.files import follow
 from strata.trace.analyze import objects
 from strata.trace.format import (
     BLOCK_HEADER,
@@ -93,7 +94,7 @@ def write_whole(output: Path, parts: list[bytes | memoryview]) -> None:
     """All of it or nothing, also where `output` is what was read. A link stays one, and a file that
     was there keeps its permissions."""
     name = ""
-    output = Path(os.path.realpath(output))
+    output = Path(os.path.realpath(follow(output)))
     try:
         there = output.exists()
         if there and not output.is_file():  # a pipe, a device

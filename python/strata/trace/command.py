@@ -11,7 +11,7 @@ import typer
 
 from strata.elf import read_elf, why_not_preloadable
 from strata.errors import StrataError
-from strata.files import UnreadableError, open_file
+from strata.files import UnreadableError, follow, open_file
 from strata.launch import preload_value, resolve, run
 from strata.library import checkouts, library_folders
 from strata.terminal import say
@@ -82,7 +82,7 @@ def record(command: list[str], output: Path, stacks: bool) -> int:
     library = find_tool(LIBRARY)
     output = output.absolute()
     if output.is_symlink() and (output.is_file() or not output.exists()):
-        output = output.resolve()  # the link stays one
+        output = Path(os.path.realpath(follow(output)))  # the link stays one
     make_room(output)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
     environment["LD_PRELOAD"] = preload_value(library, environment.get("LD_PRELOAD"))

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from strata.errors import StrataError
+from strata.files import make_folder, write_file
 from strata.plot import DASHED_FROM, INK, PALETTE, SVG_STYLE, svg
 from strata.stats import duration, human
 from strata.trace.replay import Replay
@@ -101,10 +101,7 @@ replayer's own.</p>
 
 
 def write(folder: Path, trace: Path, how: str, replays: list[Replay]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.html").write_text(page(trace, how, replays))
-        result = {"trace": str(trace), "how": how, "replays": [asdict(r) for r in replays]}
-        (folder / "result.json").write_text(json.dumps(result, indent=1))
-    except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+    make_folder(folder)
+    write_file(folder / "index.html", page(trace, how, replays))
+    result = {"trace": str(trace), "how": how, "replays": [asdict(r) for r in replays]}
+    write_file(folder / "result.json", json.dumps(result, indent=1))
