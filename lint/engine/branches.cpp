@@ -243,6 +243,13 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
       state.fact.add(more);
     }
   }
+  // A cell that holds what the block does not speak of any more holds what the phi is.
+  const llvm::DominatorTree& tree = dominators(*to->getParent());
+  for (const auto& [phi, in] : phis) {
+    const auto* moved = llvm::dyn_cast<llvm::Instruction>(in);
+    if (moved != nullptr && !tree.properlyDominates(moved->getParent(), to))
+      state.known.rename_cells(moved, phi);
+  }
   note_loop(state, from, to);
   if (state.fact.has_object()) return true;
   return lost(state, *from->getTerminator());

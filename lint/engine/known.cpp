@@ -88,6 +88,14 @@ void Known::copy_cells(const llvm::Value* from, const llvm::Value* to) {
   }
 }
 
+void Known::rename_cells(const llvm::Value* from, const llvm::Value* to) {
+  if (!cells_.may_mention(from)) return;
+  const SharedList<Cell> all = cells_;
+  for (const Cell& c : all) {
+    if (c.value == from) set_cell(c.address, to);
+  }
+}
+
 bool Known::join(const Known& other) {
   bool lost = false;
   for (std::uint32_t e = 0; e < values_.size(); ++e) {

@@ -35,6 +35,8 @@ class Known {
   void set_cell(Address a, const llvm::Value* value);
   // What lies below one value lies below the other: they are the same.
   void copy_cells(const llvm::Value* from, const llvm::Value* to);
+  // What holds the one holds the other.
+  void rename_cells(const llvm::Value* from, const llvm::Value* to);
   template <typename Visit>
   void each_cell(Visit visit) const {
     for (const Cell& c : cells_) visit(c.address, c.value);

@@ -1,0 +1,24 @@
+// Of a list whose end was reached the last one tried is used, which is closed.
+#include <netdb.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int reach(const char* host) {
+  struct addrinfo *list, *all;
+  int fd = -1;
+  if (getaddrinfo(host, "http", 0, &list) != 0) exit(1);
+  for (all = list; list; list = list->ai_next) {
+    if ((fd = socket(list->ai_family, list->ai_socktype, list->ai_protocol)) < 0) continue;
+    if (connect(fd, list->ai_addr, list->ai_addrlen) == 0) break;
+    close(fd);
+  }
+  freeaddrinfo(all);
+  return fd;
+}
+
+int main(int argc, char** argv) {
+  int fd = reach(argv[argc - 1]);
+  if (write(fd, "hello", 5) != 5) argc = 0;
+  close(fd);
+  return argc;
+}
