@@ -1,4 +1,5 @@
 // Where states begin: calls of functions that produce them, and places that a rule names.
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -28,6 +29,32 @@ bool asks_for_standard(const llvm::Loop& loop) {
              llvm::any_of(call->users(),
                           [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
     });
+  });
+}
+
+// Whether it is asked which of the lowest numbers it is, and not only whether it is one.
+bool asks_which(const llvm::ICmpInst& cmp) {
+  const auto* number = llvm::dyn_cast<llvm::ConstantInt>(cmp.getOperand(1));
+  if (number == nullptr) return true;
+  const std::int64_t n = number->getSExtValue();
+  return n > 0 || (n == 0 && cmp.isEquality());
+}
+
+// Whether numbers are closed as such: 0 to 2, or one after another.
+bool frees_standard(const llvm::Function& f, int depth = 2) {
+  return llvm::any_of(llvm::instructions(f), [depth](const llvm::Instruction& i) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    const llvm::Function* to = call != nullptr ? call->getCalledFunction() : nullptr;
+    if (to == nullptr) return false;
+    if (!to->isDeclaration()) return depth > 0 && frees_standard(*to, depth - 1);
+    if (to->getName() == "closefrom" || to->getName() == "close_range") return true;
+    if (to->getName() != "close") return false;
+    const llvm::Value* number = call->getArgOperand(0);
+    const auto* counted = llvm::dyn_cast<llvm::PHINode>(number);
+    return llvm::isa<llvm::ConstantInt>(number) ||
+           (counted != nullptr && llvm::any_of(counted->incoming_values(), [](const llvm::Use& in) {
+              return llvm::isa<llvm::BinaryOperator>(in.get());
+            }));
   });
 }
 
@@ -119,11 +146,23 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
   return false;
 }
 
-// Opened for its number, the lowest that is free, if nobody keeps it: close(0); open(...).
+// Opened for its number, the lowest that is free, and nobody keeps it: close(0); open(...).
 bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
-  return properties_[p].track == Track::kObject && call.getType()->isIntegerTy() &&
-         std::all_of(call.user_begin(), call.user_end(),
-                     [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
+  if (properties_[p].track != Track::kObject || !call.getType()->isIntegerTy()) return false;
+  bool asked = false;  // which number it is
+  for (const llvm::User* user : call.users()) {
+    const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(user);
+    if (cmp == nullptr) return false;
+    asked |= asks_which(*cmp);
+  }
+  const auto is_device = [](const llvm::Value* v) {
+    llvm::StringRef name;
+    return llvm::getConstantStringInfo(v, name) && name.starts_with("/dev/");
+  };
+  const llvm::Function& f = *call.getFunction();
+  return asked || llvm::any_of(call.args(), is_device) || frees_standard(f) ||
+         llvm::any_of(memory_.callers(&f),
+                      [](const auto* site) { return frees_standard(*site->getFunction()); });
 }
 
 // The same of two that come in an array which nobody reads, in a loop that asks for the standard
