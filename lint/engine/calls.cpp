@@ -56,10 +56,12 @@ int Solver::lifted(const Rule& rule, const llvm::CallBase& call,
   return variadic ? static_cast<int>(parameter->getArgNo()) : -1;
 }
 
-// Whether a rule produces a state where a null pointer may stand: free(0) is right.
+// Whether a rule produces a state where a null pointer may stand: free(0) is right, fclose(0) is
+// not.
 bool Solver::takes_null(const llvm::CallBase& call, const std::vector<const Rule*>& rules, int at) {
   const llvm::Function* f = named(call);
   if (f != nullptr && f->getName() == "fflush") return true;
+  if (f != nullptr && (f->getName() == "fclose" || f->getName() == "pclose")) return false;
   return std::any_of(rules.begin(), rules.end(), [at](const Rule* rule) {
     return rule->kind == Rule::Kind::kProduce && rule->places[0].covers(at) &&
            rule->places[0].kind == Place::Kind::kArgument;
