@@ -149,11 +149,19 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
 // Opened for its number, the lowest that is free, and nobody keeps it: close(0); open(...).
 bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
   if (properties_[p].track != Track::kObject || !call.getType()->isIntegerTy()) return false;
-  bool asked = false;  // which number it is
+  // One more of a standard number keeps a low number for later.
+  const llvm::Function* by = call.getCalledFunction();
+  const bool spare = by != nullptr && by->getName() == "dup" &&
+                     llvm::isa<llvm::ConstantInt>(call.getArgOperand(0));
+  bool asked = spare;  // which number it is
   for (const llvm::User* user : call.users()) {
-    const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(user);
-    if (cmp == nullptr) return false;
-    asked |= asks_which(*cmp);
+    if (const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(user)) {
+      asked |= asks_which(*cmp);
+      continue;
+    }
+    const auto* other = llvm::dyn_cast<llvm::CallBase>(user);
+    const llvm::Function* to = other != nullptr ? other->getCalledFunction() : nullptr;
+    if (!spare || to == nullptr || to->isDeclaration()) return false;
   }
   const auto is_device = [](const llvm::Value* v) {
     llvm::StringRef name;
