@@ -171,6 +171,46 @@ TEST(ComposedEnd, GivesEverythingBack) {
   ExpectAllGivenBack<SplitAt<128, Bins<Steps<16, 128>, FreeList>, Bump<4096>>, Coalesce<>>();
 }
 
+// Each round takes as much as the one before: nothing is left behind below.
+template <class... Layers>
+void ExpectNoGrowthOverClears() {
+  Ledger ledger;
+  Stack<Layers..., LedgerSource> heap(&ledger);
+  size_t first = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 40; ++i) ASSERT_NE(heap.allocate(60000), nullptr);
+    if (round == 0) first = ledger.bytes;
+    ASSERT_LE(ledger.bytes, first) << round;
+    heap.clear();
+  }
+}
+
+TEST(ComposedClear, LeavesNothingBehindBelow) {
+  ExpectNoGrowthOverClears<Coalesce<65536>, Bump<size_t{1} << 20>>();
+  ExpectNoGrowthOverClears<Coalesce<65536>, Fixed<65536>, BoundedFreeList<4>>();
+  ExpectNoGrowthOverClears<Bins<Pow2, FreeList>, Coalesce<65536>, Fixed<65536>, FreeList>();
+}
+
+TEST(ComposedCoalesce, GivesEachRegionBackInAnyOrder) {
+  constexpr size_t kRegions = 50;
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    Ledger ledger;
+    Stack<Coalesce<4096>, LedgerSource> heap(&ledger);
+    std::vector<void*> blocks;
+    for (size_t i = 0; i < kRegions; ++i) blocks.push_back(heap.allocate(3000));
+    EXPECT_EQ(ledger.blocks, kRegions);
+    if (round != 0) std::shuffle(blocks.begin(), blocks.end(), random);
+    // The newest region stays, whichever block it holds.
+    for (size_t i = 0; i < kRegions; ++i) {
+      heap.deallocate(blocks[i]);
+      EXPECT_LE(ledger.blocks, kRegions - i);
+    }
+    EXPECT_EQ(ledger.blocks, 1u);
+    EXPECT_EQ(heap.held(), ledger.bytes);
+  }
+}
+
 TEST(ComposedLayer, IsFoundByName) {
   Stack<Count, Zeroed, Bump<>, Mmap> heap;
   void* p = heap.allocate(10);

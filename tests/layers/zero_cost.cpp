@@ -144,8 +144,8 @@ struct HandCoalesce {
   using Block = TaggedBlock;
   struct Region {
     Region* next;
+    Region* previous;
     size_t bytes;
-    size_t unused;
     size_t first_tag;
   };
   [[no_unique_address]] Source source;
@@ -209,7 +209,7 @@ struct HandCoalesce {
     }
   }
   bool grow(size_t bytes) {
-    const size_t wanted = RoundUp(bytes + sizeof(Region) + Block::kTag, 65536);
+    const size_t wanted = RoundUp(bytes + sizeof(Region) + Block::kUnit, 65536);
     void* raw = source.allocate(wanted);
     if (raw == nullptr) return false;
     held += wanted;
@@ -217,20 +217,22 @@ struct HandCoalesce {
       tree.Add(wilderness);
       wilderness = nullptr;
     }
-    regions = ::new (raw) Region{regions, wanted, {}, 0};
-    newest_end = reinterpret_cast<Block*>(static_cast<char*>(raw) + wanted);
+    auto* r = ::new (raw) Region{regions, nullptr, wanted, 0};
+    if (regions != nullptr) regions->previous = r;
+    regions = r;
+    newest_end = reinterpret_cast<Block*>(static_cast<char*>(raw) + wanted - Block::kUnit);
     newest_end->SetEnd(false);
-    auto* first = reinterpret_cast<Block*>(regions + 1);
-    first->SetFree(wanted - sizeof(Region));
+    newest_end->next = reinterpret_cast<Block*>(r);
+    auto* first = reinterpret_cast<Block*>(r + 1);
+    first->SetFree(wanted - sizeof(Region) - Block::kUnit);
     wilderness = first;
     return true;
   }
   bool gave_back(Block* b) {
-    auto* r = reinterpret_cast<Region*>(b) - 1;
-    Region** at = &regions;
-    while (*at != nullptr && *at != r) at = &(*at)->next;
-    if (*at == nullptr) return false;
-    *at = r->next;
+    auto* r = reinterpret_cast<Region*>(b->After()->next);
+    if (b != reinterpret_cast<Block*>(r + 1)) return false;
+    r->previous->next = r->next;
+    if (r->next != nullptr) r->next->previous = r->previous;
     held -= r->bytes;
     source.deallocate(r, r->bytes);
     return true;

@@ -96,31 +96,44 @@ struct Coalesce {
     }
 
     void forget() {
-      regions_ = nullptr;
-      wilderness_ = nullptr;
-      held_ = 0;
-      finder_.Clear();
+      Reset();
       Over<Below>::forget();
     }
     void clear() {
-      GiveBackAll();
-      forget();
+      if constexpr (ClearableHeap<Below>) {  // it may take nothing back one by one
+        this->next_.clear();
+      } else {
+        GiveBackAll();
+      }
+      Reset();
     }
     size_t held() const { return held_; }  // bytes taken from below
     // How much may lie free at the end before it goes back; twice as much is a reason to.
     void set_slack(size_t bytes) { slack_ = bytes < 2 * kRegion ? 2 * kRegion : bytes; }
 
    private:
-    // At the start of each region. Its blocks follow, then an end block's tag.
+    // At the start of each region. Its blocks follow, then an end block, which leads back here: who
+    // frees the last block of one of many regions must not walk along them all.
     struct Region {
       Region* next;
+      Region* previous;
       size_t bytes;
-      size_t unused[1];
       size_t first_tag;
     };
     static_assert(sizeof(Region) == 32);
+    static constexpr size_t kOverhead = sizeof(Region) + Block::kUnit;
 
     static Block* FirstOf(Region* r) { return reinterpret_cast<Block*>(r + 1); }
+    static Region* RegionOf(const Block* end) { return reinterpret_cast<Region*>(end->next); }
+    static char* PastOf(Region* r) { return reinterpret_cast<char*>(r) + r->bytes; }
+
+    void Reset() {
+      regions_ = nullptr;
+      wilderness_ = nullptr;
+      newest_end_ = nullptr;
+      held_ = 0;
+      finder_.Clear();
+    }
 
     void Keep(Block* b) {
       if (wilderness_ == nullptr && b->After() == newest_end_) {
@@ -166,12 +179,12 @@ struct Coalesce {
 
     // A region whose end has a wilderness of at least `bytes`.
     bool Grow(size_t bytes) {
-      const size_t wanted = RoundUp(bytes + sizeof(Region) + Block::kTag, kRegion);
+      const size_t wanted = RoundUp(bytes + kOverhead, kRegion);
       void* raw = this->next_.allocate(wanted);
       if (raw == nullptr) return false;
       held_ += wanted;
       if constexpr (requires { requires bool(Below::divisible); }) {
-        if (regions_ != nullptr && raw == reinterpret_cast<char*>(regions_) + regions_->bytes) {
+        if (regions_ != nullptr && raw == PastOf(regions_)) {
           Extend(wanted);
           return true;
         }
@@ -180,13 +193,12 @@ struct Coalesce {
         finder_.Add(wilderness_);
         wilderness_ = nullptr;
       }
-      auto* r = ::new (raw) Region{regions_, wanted, {}, 0};
+      auto* r = ::new (raw) Region{regions_, nullptr, wanted, 0};
+      if (regions_ != nullptr) regions_->previous = r;
       regions_ = r;
-      Block* first = FirstOf(r);
-      newest_end_ = EndOf(r);
-      newest_end_->SetEnd(false);
-      first->SetFree(wanted - sizeof(Region));
-      wilderness_ = first;
+      SetNewestEnd();
+      wilderness_ = FirstOf(r);
+      wilderness_->SetFree(wanted - kOverhead);
       return true;
     }
 
@@ -200,27 +212,26 @@ struct Coalesce {
         bytes += b->size();
       }
       regions_->bytes += more;
-      newest_end_ = EndOf(regions_);
-      newest_end_->SetEnd(false);
+      SetNewestEnd();
       b->SetFree(bytes);
       wilderness_ = b;
     }
 
-    // The end's tag is the region's last word, so its "payload" begins where the region ends.
-    static Block* EndOf(Region* r) {
-      return reinterpret_cast<Block*>(reinterpret_cast<char*>(r) + r->bytes);
+    // The block before it is free, or will be in a moment.
+    void SetNewestEnd() {
+      newest_end_ = reinterpret_cast<Block*>(PastOf(regions_) - Block::kUnit);
+      newest_end_->SetEnd(false);
+      newest_end_->next = reinterpret_cast<Block*>(regions_);
     }
 
     // b is free and kept nowhere. All of a region that is not the newest goes back whole; of the
     // newest's end, what is beyond kRegion, where the heap below can take a tail.
     bool GaveBack(Block* b) {
       if (b->After() == newest_end_) return Shrink(b);
-      if (!b->After()->is_end()) return false;
-      auto* r = reinterpret_cast<Region*>(b) - 1;
-      Region** at = &regions_;
-      while (*at != nullptr && *at != r) at = &(*at)->next;
-      if (*at == nullptr) return false;  // b lies in the middle of its region
-      *at = r->next;
+      Region* r = RegionOf(b->After());
+      if (b != FirstOf(r)) return false;
+      r->previous->next = r->next;  // there is a newer one
+      if (r->next != nullptr) r->next->previous = r->previous;
       held_ -= r->bytes;
       this->next_.deallocate(r, r->bytes);
       return true;
@@ -231,10 +242,9 @@ struct Coalesce {
         const size_t bytes = (b->size() - slack_) / kRegion * kRegion;
         regions_->bytes -= bytes;
         held_ -= bytes;
-        newest_end_ = EndOf(regions_);
-        newest_end_->SetEnd(false);
+        SetNewestEnd();
         b->SetFree(b->size() - bytes);
-        this->next_.shrink(newest_end_, bytes);
+        this->next_.shrink(PastOf(regions_), bytes);
         wilderness_ = b;
         return true;
       }
