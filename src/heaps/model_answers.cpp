@@ -163,7 +163,7 @@ void ModelAnswers::SayUsual(LifetimeEvidence& evidence, size_t n) {
     const Answer& a = answers_[i];
     if (a.likeliest != LifetimeClass::kUnknown)
       said_[Raw(a.size_class) * kLifetimeClasses + static_cast<size_t>(a.likeliest) - 1] +=
-          static_cast<double>(a.samples);
+          static_cast<double>(std::max<uint64_t>(a.samples, 1));
   }
   for (size_t c = 1; c <= kNumSizes; ++c) {
     const auto size_class = static_cast<SizeClass>(c);

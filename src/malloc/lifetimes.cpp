@@ -28,6 +28,8 @@ namespace strata {
 namespace predicted_internal {
 alignas(64) constinit PredictionCache::Words g_words{};
 constinit std::atomic<bool> g_predicts{kTakesHalfToLast};
+constinit std::atomic<bool> g_asks_of_new{false};
+constinit std::atomic<uint64_t> g_met[(1 << kMetBits) / 64]{};
 }  // namespace predicted_internal
 
 namespace {
@@ -143,6 +145,11 @@ void LifetimeLearner::AskModel(Runtime& r) {
   answers_.AskNew(g_model, r.sampler, namer);
 }
 
+// A model of another program is seldom sure.
+bool LifetimeLearner::KnowsProgram() const {
+  return answers_.stats().sure * 2 > answers_.stats().asked;
+}
+
 // At the start, and while samples bring new stacks; a model that knows the program may know a place
 // that few of them find. Not for ever, whatever a program does.
 bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
@@ -153,7 +160,7 @@ bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
   const uint64_t new_stacks = stats.asked - stacks_;
   without_news_ = new_stacks != 0 ? 0 : without_news_ + new_samples;
   if (new_stacks != 0 && new_stacks * kManyNew >= new_samples) dense_until_ = now_ns + kDenseNs;
-  const bool has_more = stats.sure * 2 > stats.asked && without_news_ < kEnoughSamples;
+  const bool has_more = KnowsProgram() && without_news_ < kEnoughSamples;
   was_dense_ = (now_ns < dense_until_ || has_more) && dense_ns_ < kMostDenseNs;
   return was_dense_;
 }
@@ -194,7 +201,10 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);
   g_changes.fetch_add(Predictions().Publish(draft), std::memory_order_relaxed);
   g_places.store(made, std::memory_order_relaxed);
-  predicted_internal::g_predicts.store(made != 0 || kTakesHalfToLast, std::memory_order_relaxed);
+  const bool asks_of_new = KnowsProgram() && (made != 0 || was_dense_);
+  predicted_internal::g_asks_of_new.store(asks_of_new, std::memory_order_relaxed);
+  predicted_internal::g_predicts.store(made != 0 || asks_of_new || kTakesHalfToLast,
+                                       std::memory_order_relaxed);
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -32,6 +32,7 @@ class LifetimeLearner {
   void AskModel(Runtime& r);
   void AdaptSampling(Runtime& r, bool is_dense);
   bool IsDense(uint64_t now_ns, uint64_t new_samples);
+  bool KnowsProgram() const;
 
   LifetimeEvidence evidence_;
   ModelAnswers answers_;

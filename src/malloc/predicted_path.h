@@ -20,6 +20,9 @@ namespace strata {
 namespace predicted_internal {
 extern __attribute__((visibility("hidden"))) PredictionCache::Words g_words;
 extern __attribute__((visibility("hidden"))) std::atomic<bool> g_predicts;
+inline constexpr size_t kMetBits = 15;
+extern __attribute__((visibility("hidden"))) std::atomic<bool> g_asks_of_new;
+extern __attribute__((visibility("hidden"))) std::atomic<uint64_t> g_met[(1 << kMetBits) / 64];
 }  // namespace predicted_internal
 
 STRATA_ALWAYS_INLINE PredictionCache Predictions() {
@@ -42,6 +45,23 @@ STRATA_ALWAYS_INLINE Prediction PredictionFor(SiteKey key) {
   const Prediction found = Predictions().Find(key);
   const bool is_taken = kTakesHalfToLast && found.kind() == Prediction::kNone;
   return is_taken && (Raw(key) >> 40 & 1) != 0 ? Prediction(Prediction::kLasts) : found;
+}
+
+// A place that the model should be asked about at its first object, however rarely it allocates. By
+// a bit of the key: one of two places with the same bit has to wait for a sample, and a process
+// meets no more places than there are bits.
+STRATA_ALWAYS_INLINE bool IsNewPlace(SiteKey key) {
+  using namespace predicted_internal;
+  if (!g_asks_of_new.load(std::memory_order_relaxed)) return false;
+  const auto bit = static_cast<size_t>(Raw(key) >> (64 - kMetBits));
+  return (g_met[bit / 64].load(std::memory_order_relaxed) >> (bit % 64) & 1) == 0;
+}
+// False: another thread was first.
+STRATA_ALWAYS_INLINE bool MeetPlace(SiteKey key) {
+  using namespace predicted_internal;
+  const auto bit = static_cast<size_t>(Raw(key) >> (64 - kMetBits));
+  const uint64_t mask = uint64_t{1} << (bit % 64);
+  return (g_met[bit / 64].fetch_or(mask, std::memory_order_relaxed) & mask) == 0;
 }
 
 // For a place whose callers differ, which `found` says: looks at as many of them as need be.

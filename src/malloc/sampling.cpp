@@ -97,6 +97,20 @@ void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site) {
   return p;
 }
 
+STRATA_NOINLINE void NoteStack(Runtime& r, size_t size, const SampleSite& site) {
+  uintptr_t stack[kMaxStackDepth];
+  const size_t depth = WalkSampledStack(ScriptLines::kOfCallersDef, stack, kMaxStackDepth);
+  r.sampler.NotePlace(site, size, stack, depth);
+}
+
+void PlaceMet(Runtime& r, size_t size, AllocationSite from) {
+  const ErrnoKeeper keep;
+  if (r.sampler.rate().interval == 0 || t_state.at_work) return;
+  SampleSite site;
+  FindSite(from, size, site);
+  NoteStack(r, size, site);
+}
+
 void SampleFreed(Runtime& r, void* p) {
   if (!r.sampler.MayHold(reinterpret_cast<uintptr_t>(p))) return;
   const ErrnoKeeper keep;

@@ -24,6 +24,9 @@ STRATA_ALWAYS_INLINE bool CountBytes(size_t bytes) {
 // that is not known. Returns the block, so that it can be a function's last call.
 STRATA_NOINLINE void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site = {});
 
+// Somebody allocates `size` bytes at a place that was never seen before.
+void PlaceMet(Runtime& r, size_t size, AllocationSite site);
+
 // A block on a page with samples is about to be freed; it may be one of them.
 STRATA_NOINLINE void SampleFreed(Runtime& r, void* p);
 

@@ -198,6 +198,12 @@ STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
   return AllocateAt(site, size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
 }
 
+STRATA_NOINLINE void* AllocateAtNewPlace(AllocationSite site, size_t size) {
+  void* p = AllocateUnpredicted(site, size);
+  if (p != nullptr && MeetPlace(site.KeyOf(ClassOfSize(size)))) PlaceMet(TheRuntime(), size, site);
+  return p;
+}
+
 STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
   return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
 }
@@ -227,10 +233,12 @@ void* AllocateCounted(size_t size, const void* caller) {
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);
-  const Prediction found = PredictionFor(site.KeyOf(c));
+  const SiteKey key = site.KeyOf(c);
+  const Prediction found = PredictionFor(key);
   if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
     return AllocateByCallers(site, size, found);
   const bool lasts = found.kind() == Prediction::kLasts;
+  if (!lasts && STRATA_UNLIKELY(IsNewPlace(key))) return AllocateAtNewPlace(site, size);
   void* p = GuardsSeeAll() ? nullptr : PopOf(lasts ? LastingClass(c) : c, size);
   if (STRATA_LIKELY(p != nullptr)) return p;
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);

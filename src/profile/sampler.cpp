@@ -63,11 +63,7 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   if (IsInterrupted()) return false;
   LockHolder hold(lock_);
   ++samples_;
-  StackContext* context = contexts_.Intern(stack, depth);
-  if (contexts_.IsScarce()) stacks_are_scarce_.store(true, std::memory_order_relaxed);
-  SampleRow* row = context == nullptr ? nullptr : RowFor(context, size);
-  if (row != nullptr && e.site != nullptr && row->site.key == 0 && row->context == context)
-    row->site = *e.site;
+  SampleRow* row = RowOf(e.site, size, stack, depth);
   LiveSample* s = row == nullptr || !MakeRoom() ? nullptr : NewLive();
   if (s == nullptr) {
     ++dropped_;
@@ -92,6 +88,12 @@ bool Sampler::Add(const SampleEvent& e, size_t size, double expected, const uint
   ChangeLive(*row, 1, weight, weight * static_cast<double>(size));
   NotePeak();
   return true;
+}
+
+void Sampler::NotePlace(const SampleSite& site, size_t size, const uintptr_t* stack, size_t depth) {
+  if (IsInterrupted()) return;
+  LockHolder hold(lock_);
+  RowOf(&site, size, stack, depth);
 }
 
 bool Sampler::Remove(const SampleEvent& e) {
@@ -193,6 +195,17 @@ SampleRow* Sampler::FindRow(StackContext* context, size_t bytes) const {
   SampleRow* r = context->rows;
   while (r != nullptr && r->bytes != bytes) r = r->next;
   return r;
+}
+
+// Null: no memory.
+SampleRow* Sampler::RowOf(const SampleSite* site, size_t size, const uintptr_t* stack,
+                          size_t depth) {
+  StackContext* context = contexts_.Intern(stack, depth);
+  if (contexts_.IsScarce()) stacks_are_scarce_.store(true, std::memory_order_relaxed);
+  SampleRow* row = context == nullptr ? nullptr : RowFor(context, size);
+  if (row != nullptr && site != nullptr && row->site.key == 0 && row->context == context)
+    row->site = *site;
+  return row;
 }
 
 SampleRow* Sampler::RowFor(StackContext* context, size_t size) {

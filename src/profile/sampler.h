@@ -134,6 +134,10 @@ class Sampler {
   bool Add(const SampleEvent& e, size_t size, double expected, const uintptr_t* stack, size_t depth,
            double* weight = nullptr) STRATA_EXCLUDES(lock_);
 
+  // A place that allocates, whether or not a block of it is ever sampled: it has a row from now on.
+  void NotePlace(const SampleSite& site, size_t size, const uintptr_t* stack, size_t depth)
+      STRATA_EXCLUDES(lock_);
+
   // The block is about to be freed. False: it is not sampled.
   bool Remove(const SampleEvent& e) STRATA_EXCLUDES(lock_);
 
@@ -198,6 +202,8 @@ class Sampler {
   bool IsInterrupted() const { return lock_.HeldByThisThread() && !Lock::ThisThreadForks(); }
   bool HasPage(uintptr_t address) const { return address - base_ < window_; }
   PageId PageOf(uintptr_t address) const { return PageId((address - base_) >> kPageShift); }
+  SampleRow* RowOf(const SampleSite* site, size_t size, const uintptr_t* stack, size_t depth)
+      STRATA_REQUIRES(lock_);
   SampleRow* RowFor(StackContext* context, size_t size) STRATA_REQUIRES(lock_);
   SampleRow* FindRow(StackContext* context, size_t bytes) const STRATA_REQUIRES(lock_);
   bool MakeChunks() STRATA_REQUIRES(lock_);

@@ -54,6 +54,10 @@ class ModelAnswersTest : public testing::Test {
     EXPECT_TRUE(heap_.sampler.Add(e, size, static_cast<double>(size), stack, 3));
     return p;
   }
+  void Meet(uintptr_t caller) {
+    const uintptr_t stack[] = {0x1, caller, kOuter};
+    heap_.sampler.NotePlace({Raw(KeyOf(caller, 0, ClassOfSize(kSize))), {11, 22}}, kSize, stack, 3);
+  }
   void Live(uintptr_t caller, uint64_t ns) {
     const uintptr_t p = Allocate(caller);
     heap_.now_ns += ns;
@@ -94,6 +98,21 @@ TEST_F(ModelAnswersTest, WhatOutlivesTheUsualByTheModelLasts) {
   EXPECT_EQ(Of(kStays).passed, 0);
   EXPECT_GE(Of(kPasses).passed, 2);
   EXPECT_EQ(Of(kPasses).lasted, 0);
+}
+
+TEST_F(ModelAnswersTest, APlaceThatWasNeverSampledIsAskedAbout) {
+  for (int i = 0; i < 5; ++i) Allocate(kPasses);
+  Meet(kStays);
+  Look();
+  EXPECT_EQ(asked_, 2u);
+  EXPECT_GE(Of(kStays).lasted, 2);
+}
+
+TEST_F(ModelAnswersTest, WhatIsAloneInItsSizeIsUsualThere) {
+  Meet(kStays);
+  Look();
+  EXPECT_EQ(asked_, 1u);
+  EXPECT_EQ(Of(kStays).lasted, 0);
 }
 
 TEST_F(ModelAnswersTest, WithoutAQuestionThereIsNothingToAdd) {

@@ -42,6 +42,20 @@ TEST(Sampler, FlagsThePageWhileASampleLivesThere) {
   EXPECT_EQ(s.dropped, 0u);
 }
 
+TEST(Sampler, APlaceThatWasMetHasARowAndNoSample) {
+  SampledHeap heap(1);
+  const uintptr_t stack[] = {0x10, 0x20};
+  heap.sampler.NotePlace({7, {3}}, 100, stack, 2);
+  heap.sampler.NotePlace({8, {3}}, 100, stack, 2);
+  EXPECT_EQ(heap.sampler.rows(), 1u);
+  EXPECT_EQ(heap.sampler.Stats().samples, 0u);
+  heap.sampler.VisitRows([](const SampleRow& row, const SampleSums& sums) {
+    EXPECT_EQ(row.site.key, 7u);
+    EXPECT_EQ(row.bytes, InfoOf(ClassOfSize(100)).size);
+    EXPECT_EQ(sums.samples, 0u);
+  });
+}
+
 // A guarded block lies outside of the heap, where no entry tells of its page.
 TEST(Sampler, ABlockOutsideOfTheHeapFlagsNoPage) {
   SampledHeap heap(1);
