@@ -51,7 +51,7 @@ class PredictionCache {
 
   STRATA_ALWAYS_INLINE Prediction Find(SiteKey key) const {
     const uint64_t differs = words_[IndexOf(key)].load(std::memory_order_relaxed) ^ TagOf(key);
-    if (STRATA_LIKELY(differs >> Prediction::kBits != 0)) return Prediction::kNone;
+    if (STRATA_LIKELY(differs >= uint64_t{1} << Prediction::kBits)) return Prediction::kNone;
     return Prediction::FromRaw(differs);
   }
 

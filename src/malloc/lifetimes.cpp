@@ -14,6 +14,7 @@
 #include "base/message.h"
 #include "heaps/lifetime_evidence.h"
 #include "lifetime/site_learner.h"
+#include "malloc/guard.h"
 #include "malloc/live_options.h"
 #include "malloc/predicted_path.h"
 #include "malloc/runtime.h"
@@ -27,7 +28,8 @@ namespace strata {
 
 namespace predicted_internal {
 alignas(64) constinit PredictionCache::Words g_words{};
-constinit std::atomic<bool> g_predicts{kTakesHalfToLast};
+constinit std::atomic<Predicting> g_predicts{kTakesHalfToLast ? Predicting::kClosely
+                                                              : Predicting::kNothing};
 constinit std::atomic<bool> g_asks_of_new{false};
 constinit std::atomic<uint64_t> g_met[(1 << kMetBits) / 64]{};
 }  // namespace predicted_internal
@@ -203,7 +205,10 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   g_places.store(made, std::memory_order_relaxed);
   const bool asks_of_new = KnowsProgram() && (made != 0 || was_dense_);
   predicted_internal::g_asks_of_new.store(asks_of_new, std::memory_order_relaxed);
-  predicted_internal::g_predicts.store(made != 0 || asks_of_new || kTakesHalfToLast,
+  const bool predicts = made != 0 || asks_of_new || kTakesHalfToLast;
+  const Predicting how =
+      asks_of_new || GuardsSeeAll() ? Predicting::kClosely : Predicting::kPlainly;
+  predicted_internal::g_predicts.store(predicts ? how : Predicting::kNothing,
                                        std::memory_order_relaxed);
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }

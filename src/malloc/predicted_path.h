@@ -17,9 +17,12 @@
 
 namespace strata {
 
+// Closely: a place may be new, or the guards see each allocation.
+enum class Predicting : uint8_t { kNothing, kPlainly, kClosely };
+
 namespace predicted_internal {
 extern __attribute__((visibility("hidden"))) PredictionCache::Words g_words;
-extern __attribute__((visibility("hidden"))) std::atomic<bool> g_predicts;
+extern __attribute__((visibility("hidden"))) std::atomic<Predicting> g_predicts;
 inline constexpr size_t kMetBits = 15;
 extern __attribute__((visibility("hidden"))) std::atomic<bool> g_asks_of_new;
 extern __attribute__((visibility("hidden"))) std::atomic<uint64_t> g_met[(1 << kMetBits) / 64];
@@ -28,10 +31,11 @@ extern __attribute__((visibility("hidden"))) std::atomic<uint64_t> g_met[(1 << k
 STRATA_ALWAYS_INLINE PredictionCache Predictions() {
   return PredictionCache(predicted_internal::g_words);
 }
-// Whether anything is. Threads notice a change at the end of a stretch.
-STRATA_ALWAYS_INLINE bool Predicts() {
+// Threads notice a change at the end of a stretch.
+STRATA_ALWAYS_INLINE Predicting HowPredicted() {
   return predicted_internal::g_predicts.load(std::memory_order_relaxed);
 }
+STRATA_ALWAYS_INLINE bool Predicts() { return HowPredicted() != Predicting::kNothing; }
 
 // A debug build takes half of all places to allocate what lasts, so that tests meet such blocks in
 // every call.

@@ -111,7 +111,7 @@ STRATA_ONCE void Start() {
   OpenModel(*r);
   // Both place by the caller, and a debug build predicts something of all places.
   if (options.contexts != 0) {
-    predicted_internal::g_predicts.store(false, std::memory_order_relaxed);
+    predicted_internal::g_predicts.store(Predicting::kNothing, std::memory_order_relaxed);
     SetContexts(options.contexts);
   }
   InitCpuCache(*r);

@@ -208,28 +208,20 @@ STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
   return AllocateAt(site, size, LastingClass(ClassOfSize(size)));
 }
 
-// Of bytes that are counted.
-STRATA_NOINLINE void* AllocateAtTurn(size_t size) {
-  void* p = guard_internal::GuardNow(TheRuntime(), size, 1);
-  return p != nullptr ? p : AllocateSlow(size);
+// Of a thread with slabs and without a scope, while places are predicted plainly: most calls end
+// here then.
+STRATA_NOINLINE void* AllocatePredicted(AllocationSite site, size_t size) {
+  const SizeClass c = ClassOfSize(size);
+  const Prediction found = PredictionFor(site.KeyOf(c));
+  if (STRATA_UNLIKELY(found.kind() == Prediction::kDeeper))
+    return AllocateByCallers(site, size, found);
+  const bool lasts = found.kind() == Prediction::kLasts;
+  void* p = PopOf(lasts ? LastingClass(c) : c, size);
+  if (STRATA_LIKELY(p != nullptr)) return p;
+  return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
 }
 
-// A thread with a cache of its own, as a rule.
-STRATA_NOINLINE void* AllocateWithoutSlabs(size_t size, const void* caller) {
-  t_state.countdown.stretch = 0;
-  if (size > kMaxClassSize) __builtin_unreachable();  // spares a test below
-  if (!Predicts() && Contexts() == 0) {
-    if (void* p = PopPerThread(size)) return p;
-  }
-  return AllocateCounted(size, caller);
-}
-
-}  // namespace
-
-// Calls nothing but in its own place, so that it saves no register and its stack pointer tells how
-// high the caller's stack is. The same goes for what leads here.
-void* AllocateCounted(size_t size, const void* caller) {
-  const AllocationSite site(caller, arch::StackPointer());
+STRATA_NOINLINE void* AllocateByPlace(AllocationSite site, size_t size) {
   if (!Predicts() || size > kMaxClassSize || t_state.scope != nullptr)
     return AllocateUnpredicted(site, size);
   const SizeClass c = ClassOfSize(size);
@@ -244,14 +236,41 @@ void* AllocateCounted(size_t size, const void* caller) {
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
 }
 
+// Of bytes that are counted.
+STRATA_NOINLINE void* AllocateAtTurn(size_t size) {
+  void* p = guard_internal::GuardNow(TheRuntime(), size, 1);
+  return p != nullptr ? p : AllocateSlow(size);
+}
+
+// A thread with a cache of its own, as a rule.
+STRATA_NOINLINE void* AllocateWithoutSlabs(AllocationSite site, size_t size) {
+  t_state.countdown.stretch = 0;
+  if (size > kMaxClassSize) __builtin_unreachable();  // spares a test below
+  if (!Predicts() && Contexts() == 0) {
+    if (void* p = PopPerThread(size)) return p;
+  }
+  return AllocateByPlace(site, size);
+}
+
+}  // namespace
+
+void* AllocateCounted(size_t size, const void* caller) {
+  return AllocateByPlace({caller, arch::StackPointer()}, size);
+}
+
+// All sites are of this function's place on the stack, which it takes from what leads here: that
+// saves no register. Large blocks, which have no place, come by AllocateCounted.
 void* AllocatePastStretch(size_t size, const void* caller) {
+  const AllocationSite site(caller, arch::StackPointer());
   ThreadState& t = t_state;
-  if (STRATA_UNLIKELY(t.slabs == nullptr)) return AllocateWithoutSlabs(size, caller);
+  if (STRATA_UNLIKELY(t.slabs == nullptr)) return AllocateWithoutSlabs(site, size);
   // A signal handler that ended the stretch for a scope must not be undone.
   const size_t stretch = t.scope != nullptr ? 0 : t.countdown.stretch + size;
   t.countdown.stretch = stretch;
   // In a handler whose thread was about to come here itself: what that adds back is not counted.
   if (STRATA_UNLIKELY(static_cast<ptrdiff_t>(stretch) < 0)) return AllocateSlow(size);
+  if (HowPredicted() == Predicting::kPlainly && t.scope == nullptr)
+    return AllocatePredicted(site, size);
   if (OnlyCounts(t, size)) {
     if (STRATA_UNLIKELY(IsGuardsTurn(size, StandsFor::kStretch))) return AllocateAtTurn(size);
     const SizeClass c = ClassOfSize(size);
@@ -260,7 +279,7 @@ void* AllocatePastStretch(size_t size, const void* caller) {
     NoteRequested(TheRuntime(), c, size);
     return p;
   }
-  return AllocateCounted(size, caller);
+  return AllocateByPlace(site, size);
 }
 
 void* AllocateSlow(size_t size) {
