@@ -151,7 +151,7 @@ def test_few_of_many_bad_files_are_named(tmp_path: Path) -> None:
     source.mkdir()
     for number in range(30):
         (source / f"bad{number}.pb.gz").touch()
-    with pytest.raises(StrataError, match=r"bad0\.pb\.gz: .*, and 29 more files: nothing is"):
+    with pytest.raises(StrataError, match=r"bad0\.pb\.gz: .*, and 29 more files$"):
         merge(tmp_path)
     merged, _, warnings = merge(tmp_path, lifetimes({"main;f": (1, MS, 0)}))
     assert (merged.skipped, len(warnings)) == (30, 21)
@@ -178,7 +178,7 @@ def test_what_can_not_be_written_is_refused(tmp_path: Path, where: str, why: str
 
 
 def test_without_any_lifetimes_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(StrataError, match="nothing is written"):
+    with pytest.raises(StrataError, match="no lifetime profile$"):
         merge(tmp_path, heap({"main;f": 100}))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 

@@ -152,9 +152,9 @@ def merge(
 
 def nothing_in(complaints: list[str]) -> str:
     if not complaints:
-        return "no lifetimes in what was named: nothing is written"
+        return "no lifetimes in what was named"
     others = f", and {len(complaints) - 1:,} more files" if len(complaints) > 1 else ""
-    return f"{complaints[0]}{others}: nothing is written"
+    return f"{complaints[0]}{others}"
 
 
 def finished(
