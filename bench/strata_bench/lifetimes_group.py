@@ -48,10 +48,11 @@ LIFETIMES = Group(
     "lifetimes",
     "Placement by lifetimes, learned while the program runs",
     "`bursts --pause=0.3`: ten bursts of 384 MiB of one size, 0.3 s apart, of which one object in a"
-    " hundred stays, 38 MiB in all. Both kinds come from one function that calls malloc, at one height of the stack; only"
-    " its caller tells them apart. The first burst ends before anything can be learned, so what it"
-    " leaves lies all over its pages for good: the smaller the objects, the more pages hold one."
-    " `predicted`: pairs of malloc and free in a process in which something is predicted; at"
+    " hundred stays, 38 MiB in all. Both kinds come from one function that calls malloc, at one"
+    " height of the stack; only its caller tells them apart. The first burst ends before anything"
+    " can be learned, so what it leaves lies all over its pages for good: the smaller the"
+    " objects, the more pages hold one. `predicted`: pairs of malloc and free in a process in which"
+    " something is predicted; at"
     " `other` in a function that allocates nothing that lasts, at `wrapper` in one whose callers"
     " have to be told apart. `online` is `STRATA_LIFETIMES=online`.",
     (

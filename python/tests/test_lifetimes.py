@@ -178,7 +178,7 @@ def test_what_can_not_be_written_is_refused(tmp_path: Path, where: str, why: str
 
 
 def test_without_any_lifetimes_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(StrataError, match="no lifetime profile$"):
+    with pytest.raises(StrataError, match=r"no lifetime profile$"):
         merge(tmp_path, heap({"main;f": 100}))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
