@@ -1,10 +1,14 @@
-// Whether the heap has taken memory into use that was never used before. Then what lies free in
-// caches, of size classes whose spans hold an object or few, has waited for one class in vain: it
-// goes down to where any request can use it (GiveUpCostly in malloc/slow_path.cpp). Without it a
-// small heap is as large as all that its classes ever held. Sits in heaps. Thread-safe.
+// Whether the heap has taken so much memory into use that was never used before that it counts.
+// Then what lies free in caches, of size classes whose spans hold an object or few, has waited for
+// one class in vain: it goes down to where any request can use it (GiveUpCostly in
+// malloc/slow_path.cpp). Without it a small heap is as large as all that its classes ever held.
+// What caches can hold is bounded, so in a large heap it matters less, and there a look for each
+// new span, with two system calls, was a tenth of what it takes to fill a table with small records.
+// Sits in heaps. Thread-safe.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 #include "hugepage/page_run.h"
 
@@ -13,16 +17,25 @@ namespace strata {
 class Growth {
  public:
   void Note(const PageRun& run) {
-    if (run.zeroed && !grew_.load(std::memory_order_relaxed))
-      grew_.store(true, std::memory_order_relaxed);
+    if (run.zeroed) grown_.fetch_add(run.range.length.raw(), std::memory_order_relaxed);
   }
 
-  bool Grew() const { return grew_.load(std::memory_order_relaxed); }
-  // Whether it has since the last call that said so.
-  bool Take() { return grew_.exchange(false, std::memory_order_relaxed); }
+  bool Grew() const {
+    return grown_.load(std::memory_order_relaxed) >= due_.load(std::memory_order_relaxed);
+  }
+  // Whether it has since the last call that said so. Of several threads one hears it.
+  bool Take() {
+    const size_t grown = grown_.load(std::memory_order_relaxed);
+    size_t due = due_.load(std::memory_order_relaxed);
+    return grown >= due &&
+           due_.compare_exchange_strong(due, grown + 1 + grown / kPart, std::memory_order_relaxed);
+  }
 
  private:
-  std::atomic<bool> grew_{false};
+  static constexpr size_t kPart = 128;  // of the heap counts as growth; below 1 MiB each page
+
+  std::atomic<size_t> grown_{0};  // pages
+  std::atomic<size_t> due_{1};
 };
 
 }  // namespace strata
