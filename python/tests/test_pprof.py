@@ -106,6 +106,31 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         parse(gzip.compress(bytes(700_000)) * 2)
 
 
+def test_what_takes_long_to_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strata.pprof.read.MAX_ROWS", 100)
+    monkeypatch.setattr("strata.pprof.read.MAX_FRAMES", 200)
+    wide = replace(heap({"main;take": 1000}), samples=heap({"main;take": 1000}).samples * 101)
+    with pytest.raises(StrataError, match="more than 100 rows"):
+        parse(dumps(wide))
+    with pytest.raises(StrataError, match="more than 200 frames"):
+        parse(plain(lambda m: m.sample[0].location_id.extend([1] * 201)))
+    inlined = replace(place("take"), lines=place("take").lines * 15)
+    deep = heap({"main": 1000})
+    deep.samples = [replace(deep.samples[0], stack=(inlined,) * 20)]
+    with pytest.raises(StrataError, match="more than 200 frames"):
+        parse(dumps(deep))
+
+
+def test_parts_packed_apart_are_one_up_to_a_number() -> None:
+    whole = gzip.decompress(dumps(heap({"main;take": 1000})))
+    parts = [gzip.compress(whole[at : at + 1]) + bytes(3) for at in range(len(whole))]
+    assert parse(b"".join(parts)) == parse(whole)
+    with pytest.raises(StrataError, match="cut short"):
+        parse(b"".join(parts)[:-7])
+    with pytest.raises(StrataError, match="more than 10,000 parts"):
+        parse(gzip.compress(b"") * 10_001)
+
+
 def plain(change: Callable[[pb.Profile], object]) -> bytes:
     message = pb.Profile()
     message.ParseFromString(gzip.decompress(dumps(heap({"main;take": 1000}))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,13 @@ from strata.pprof.model import Label, Line, Location, Mapping, Profile, Sample, 
 if TYPE_CHECKING:
     from strata.pprof import profile_pb2 as pb
 
-MAX_BYTES = 512 << 20  # of an unpacked profile; a hundred times what a large program's has
+# Ten times what a large program's has. It takes up to thirty times as much memory to read it.
+MAX_BYTES = 64 << 20  # unpacked
+MAX_ROWS = 1 << 20  # of samples, of places, ...
+MAX_FRAMES = 1 << 24  # of all samples together, with those that were inlined
+MAX_MEMBERS = 10_000  # that gzip packed apart
+STEP = 1 << 16
+ZEROS = re.compile(rb"\0*")
 GZIP = 16 + zlib.MAX_WBITS
 Item = TypeVar("Item")
 
@@ -56,18 +63,32 @@ def unpack(data: bytes) -> bytes:
     if data[:2] != b"\x1f\x8b":
         return data
     unpacked = bytearray()
-    while data:
-        stream = zlib.decompressobj(GZIP)
+    at = 0
+    for _ in range(MAX_MEMBERS):
+        at = unpack_member(data, at, unpacked)
+        at += len(ZEROS.match(data, at)[0])  # type: ignore[index]  # a file may be padded
+        if at == len(data):
+            return bytes(unpacked)
+    raise Malformed(f"it is packed in more than {MAX_MEMBERS:,} parts")
+
+
+def unpack_member(data: bytes, at: int, unpacked: bytearray) -> int:
+    """Adds what gzip packed in one go; where that ends. By steps, for what is left over of one is
+    copied."""
+    stream = zlib.decompressobj(GZIP)
+    while not stream.eof:
+        step = stream.unconsumed_tail or data[at : at + STEP]
+        if not step:
+            raise Malformed("it is cut short")
+        if not stream.unconsumed_tail:
+            at += len(step)
         try:
-            unpacked += stream.decompress(data, MAX_BYTES + 1 - len(unpacked))
+            unpacked += stream.decompress(step, MAX_BYTES + 1 - len(unpacked))
         except zlib.error as error:
             raise Malformed("its compression is damaged") from error
         if len(unpacked) > MAX_BYTES:
             raise Malformed(f"it unpacks to more than {MAX_BYTES >> 20} MiB")
-        if not stream.eof:
-            raise Malformed("it is cut short")
-        data = stream.unused_data.lstrip(b"\0")  # a file may be padded
-    return bytes(unpacked)
+    return at - len(stream.unused_data)
 
 
 class Reader:
@@ -75,6 +96,10 @@ class Reader:
 
     def __init__(self, message: pb.Profile) -> None:
         self._message = message
+        self._frames_left = MAX_FRAMES
+        rows = (message.sample, message.location, message.function, message.mapping)
+        if any(len(each) > MAX_ROWS for each in (*rows, message.string_table)):
+            raise Malformed(f"it has more than {MAX_ROWS:,} rows of a kind")
         self._strings = [text.decode("utf-8", "replace") for text in message.string_table]
         if not self._strings or self._strings[0] != "":
             raise Malformed("its string table does not begin with an empty string")
@@ -113,6 +138,11 @@ class Reader:
             comments=[self._string(comment) for comment in message.comment],
         )
 
+    def _count_frames(self, more: int) -> None:
+        self._frames_left -= more
+        if self._frames_left < 0:
+            raise Malformed(f"its samples have more than {MAX_FRAMES:,} frames")
+
     def _string(self, index: int) -> str:
         if not 0 <= index < len(self._strings):
             raise Malformed(f"it names string {index} of {len(self._strings)}")
@@ -141,6 +171,7 @@ class Reader:
     ) -> Location:
         mapping = find("mapping", mappings, place.mapping_id) if place.mapping_id else None
         lines = []
+        self._count_frames(len(place.line))
         for line in place.line:
             name, file, system_name = find("function", functions, line.function_id)
             lines.append(Line(name, file, line.line, system_name))
@@ -149,8 +180,11 @@ class Reader:
     def _sample(self, sample: pb.Sample, locations: dict[int, Location], types: int) -> Sample:
         if len(sample.value) != types:
             raise Malformed(f"a sample has {len(sample.value)} values of {types} types")
+        self._count_frames(len(sample.location_id) + len(sample.label))
+        stack = tuple(find("location", locations, number) for number in sample.location_id)
+        self._count_frames(sum(len(place.lines) for place in stack))
         return Sample(
-            tuple(find("location", locations, number) for number in sample.location_id),
+            stack,
             tuple(sample.value),
             tuple(
                 Label(
