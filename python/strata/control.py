@@ -27,6 +27,7 @@ MOST_HEAD = 512
 OK = re.compile(rb"ok ([0-9]{1,12})")
 WHO_MAY_ASK = b"error only the user of this process, or root, may ask"
 ROOT = 0
+ALWAYS = "; STRATA_CONTROL=always starts it at once"
 
 
 class ImpostorError(StrataError):
@@ -91,9 +92,11 @@ def _why_unreachable(process: Process) -> StrataError:
                 f"cannot tell whether {what} runs on Strata: it has no control socket, and "
                 f"{process.folder / 'maps'} cannot be read ({process.why_no_maps()})"
             )
+        # It was asked for already: what holds the thread up is something else.
+        hint = "" if process.option("CONTROL") == "always" else ALWAYS
         return StrataError(
             f"{what} has not started its background thread yet: it has less than 8 MiB in use, or "
-            "runs under a seccomp filter; STRATA_CONTROL=always starts it at once"
+            f"runs under a seccomp filter{hint}"
         )
     return StrataError(
         f"{what} has no control socket: start it with STRATA_VERBOSE=1 to see what was refused"

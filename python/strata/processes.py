@@ -227,7 +227,7 @@ def command_of(runner: Process) -> Process | None:
 
 def find_process(target: str) -> Process:
     """The process that a pid or a name means; of a `strata run` the command that it runs."""
-    if target.isdecimal():
+    if re.fullmatch("[0-9]{1,18}", target):
         process = Process(int(target))
         if not process.folder.is_dir():
             raise NoSuchProcessError(f"no process {target}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -12,8 +13,11 @@ import pytest
 import typer
 
 from strata.cli import MODULES, app_for, main
+from strata.control import _why_unreachable
 from strata.errors import StrataError
 from strata.launch import resolve
+from strata.processes import NoSuchProcessError, Process, find_process
+from strata.report.command import report
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOWHERE = "/no/such/place"
@@ -192,3 +196,29 @@ def test_a_full_disk_is_one_line() -> None:
         )
         assert done.returncode == 2, typed
         assert done.stderr == ("strata: no space left on device\n" if stream == 1 else "")
+
+
+def test_a_process_is_named_by_plain_digits() -> None:
+    """isdecimal takes those of other scripts, and int() refuses more than 4300."""
+    for name in ("٣", "9" * 5000, "１"):
+        with pytest.raises(NoSuchProcessError, match="no process is called"):
+            find_process(name)
+
+
+def test_an_empty_name_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StrataError, match="an empty name"):
+        report("")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["always", "on", ""])
+def test_the_hint_is_left_out_where_it_was_followed(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Process, "maps_library", lambda _: True)
+    monkeypatch.setattr(Process, "library_thread", lambda _: None)
+    monkeypatch.setattr(Process, "option", lambda _, name: option if name == "CONTROL" else "")
+    said = str(_why_unreachable(Process(os.getpid())))
+    assert "has not started its background thread yet" in said
+    assert ("STRATA_CONTROL=always" in said) == (option != "always")

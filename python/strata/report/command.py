@@ -38,6 +38,8 @@ def report(
         typer.Option(min=0, max=MOST_SECONDS, help="How long to watch a process."),
     ] = 10.0,
 ) -> None:
+    if not target:  # as of a variable that is not set; pathlib takes it for the current folder
+        raise StrataError("expected a process or a folder, got an empty name")
     if Path(target).is_dir():
         draw(Path(target), out or Path(target))
         return
