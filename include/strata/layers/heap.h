@@ -120,6 +120,17 @@ constexpr bool StandAlone() {
   return (of(std::type_identity<H>()) && ...);
 }
 
+// Whether a heap's blocks are the very ones that the last of its stack handed out, so that this one
+// may be asked about them, as Bins does. A heap that does not say so is taken to cut or shift them.
+template <class... H>
+constexpr bool AsBelow() {
+  constexpr auto of = []<class One>(std::type_identity<One>) {
+    if constexpr (requires { One::blocks_as_below; }) return bool{One::blocks_as_below};
+    return false;
+  };
+  return (of(std::type_identity<H>()) && ...);
+}
+
 // Whether all requests to a heap must be for one number of bytes, because it hands out any block
 // that it keeps for any request (FreeList). Fixed and Bins see to that.
 template <class... H>
@@ -280,6 +291,7 @@ class Through : public Over<NextHeap> {
   using Next = NextHeap;
   // A layer that keeps records of blocks, or lists of them, says no.
   static constexpr bool blocks_stand_alone = internal::StandAlone<Next>();
+  static constexpr bool blocks_as_below = internal::AsBelow<Next>();
   using Over<NextHeap>::Over;
 
   void* allocate(size_t size) { return this->next_.allocate(size); }

@@ -25,6 +25,8 @@ struct Bins {
     // Where the heap below knows sizes or aligns, a block may end in another bin than it came from.
     static_assert(internal::StandAlone<Bin>() || !(SizedHeap<Below> || AlignedHeap<Below>),
                   "Bins: what keeps account of its blocks (Count, Check, ...) belongs above Bins");
+    // It knows nothing of those that were cut from its own (Bump) or shifted (SizeHeader).
+    static constexpr bool kKnownBelow = internal::AsBelow<Bin>();
 
    public:
     using Classes = internal::ClassesOr<ClassesOfBins>;
@@ -32,6 +34,7 @@ struct Bins {
     static constexpr size_t skew = internal::SkewOf<Bin>();
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
     static constexpr bool blocks_stand_alone = internal::StandAlone<Bin, Below>();
+    static constexpr bool blocks_as_below = internal::AsBelow<Bin, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
@@ -54,7 +57,7 @@ struct Bins {
 
     // Over a heap that knows sizes: a block goes to the largest class that it can serve.
     void deallocate(void* p)
-      requires SizedHeap<Below>
+      requires(kKnownBelow && SizedHeap<Below>)
     {
       const size_t size = this->next_.size_of(p);
       if (size > kLargestKept || size < Classes::size(0)) [[unlikely]]
@@ -63,29 +66,29 @@ struct Bins {
       bins_.deallocate(this->next_, p, c);
     }
     void* allocate(size_t size, size_t align)
-      requires AlignedHeap<Below>
+      requires(kKnownBelow && AlignedHeap<Below>)
     {
       return this->next_.allocate(WholeClass(size), align);
     }
 
     bool resize(void* p, size_t size)
-      requires ResizableHeap<Below>
+      requires(kKnownBelow && ResizableHeap<Below>)
     {
       return this->next_.resize(p, WholeClass(size));
     }
     void* remap(void* p, size_t size)
-      requires RemappingHeap<Below>
+      requires(kKnownBelow && RemappingHeap<Below>)
     {
       return this->next_.remap(p, WholeClass(size));
     }
     // One of a size that is kept here may have been somebody's.
     bool reads_zero(void* p)
-      requires SizedHeap<Below> && ZeroKnowingHeap<Below>
+      requires(kKnownBelow && SizedHeap<Below> && ZeroKnowingHeap<Below>)
     {
       return this->next_.size_of(p) > kLargestKept && this->next_.reads_zero(p);
     }
     size_t size_of(void* p)
-      requires SizedHeap<Below>
+      requires(kKnownBelow && SizedHeap<Below>)
     {
       return this->next_.size_of(p);
     }

@@ -35,6 +35,7 @@ class OnAlone : public Over<Below> {
   static constexpr bool thread_safe = false;
   static constexpr bool one_size = true;
   static constexpr bool blocks_stand_alone = StandAlone<Below>();
+  static constexpr bool blocks_as_below = AsBelow<Below>();
 
   using Over<Below>::Over;
   // Over a heap that does not know sizes, whoever is above has called drain(size) before.

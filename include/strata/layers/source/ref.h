@@ -15,6 +15,7 @@ class Ref {
   static constexpr bool thread_safe = H::thread_safe;
   // They go to the one heap, by whichever reference.
   static constexpr bool blocks_stand_alone = true;
+  static constexpr bool blocks_as_below = true;
   static constexpr size_t skew = internal::SkewOf<H>();
   static constexpr bool one_size = internal::OneSize<H>();
   static constexpr bool cleared_from_aside = internal::ClearedFromAside<H>();

@@ -84,6 +84,7 @@ struct PrivateHeaps {
     static constexpr bool thread_safe = true;
     static constexpr bool one_size = internal::OneSize<Private, Below>();
     static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
+    static constexpr bool blocks_as_below = internal::AsBelow<Private, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
