@@ -39,5 +39,165 @@ TEST(Bins, AskNothingBelowAboutBlocksThatWereCutOrShifted) {
   RunModel(shifted, 3000, 2, MixedSize);
 }
 
+// A block that was cut for more than its class goes down as it is.
+TEST(BoundedFreeList, SendsDownWithTheSizeThatTheHeapBelowKnows) {
+  Stack<Bins<Geometric<4096>, BoundedFreeList<1>, Inbox>, Check, Coalesce<>, Mmap> heap;
+  void *a = heap.allocate(4100), *b = heap.allocate(4100);
+  heap.deallocate(a);
+  heap.deallocate(b);  // Check ends the program at a wrong size
+}
+
+// --- Lists under a layer that takes more than it is asked for, and in bins of many layers
+
+template <class... Layers>
+void ExpectAllComesBack(size_t size) {
+  Stack<Count, Mmap> below;
+  {
+    Stack<Layers..., Check, Ref<decltype(below)>> heap(below);
+    heap.deallocate(heap.allocate(size), size);
+  }
+  EXPECT_EQ(below.counts().bytes, 0u);
+}
+TEST(FreeList, GivesBackBlocksAsLargeAsTheyWere) {
+  ExpectAllComesBack<Fixed<64>, SizeHeader, FreeList>(64);
+  ExpectAllComesBack<Fixed<64>, Header<long>, FreeList>(64);
+  ExpectAllComesBack<Fixed<64>, Listed, BoundedFreeList<4>>(64);
+  ExpectAllComesBack<Fixed<64>, GuardPages, FreeList>(64);
+  ExpectAllComesBack<Fixed<64>, OwnedHeaps<4, ThreadIndex, Locked, FreeList>, Locked>(64);
+}
+TEST(Bins, GiveBackWhatTheirLayersKeep) {
+  using Classes = PowersOfTwo<16, 8192>;
+  ExpectAllComesBack<Bins<Classes, FreeList, GuardPages>>(5000);
+  ExpectAllComesBack<Bins<Classes, Locked, FreeList, TryFirst<StaticBuffer<4096>>>>(5000);
+  ExpectAllComesBack<Bins<Classes, FreeList, SplitAt<64, Bump<>>>>(5000);
+  ExpectAllComesBack<Bins<Classes, Fixed<64>, FreeList, GuardPages>>(40);
+}
+
+// Aligned blocks take more than others of their size, and a list has but one.
+TEST(SizeHeader, AlignsOnlyOverAHeapForAnySize) {
+  using Listed = Stack<Fixed<64>, SizeHeader, FreeList, Coalesce<>, Mmap>;
+  static_assert(SizedHeap<Listed> && !AlignedHeap<Listed>);
+}
+
+// --- ClassHeader, whose word stays where it is while a block is free
+
+template <class... Below>
+void ExpectDoubleFreeIsFound() {
+  Stack<ClassHeader, Bins<PowersOfTwo<32, 4096>, FreeList>, Below..., Mmap> heap;
+  void* p = heap.allocate(100);
+  heap.deallocate(p);
+  EXPECT_EQ(heap.size_of(p), 0u);
+  EXPECT_DEATH(heap.deallocate(p), "no live block");
+  EXPECT_EQ(heap.allocate(100), p);
+  EXPECT_GE(heap.size_of(p), 100u);
+}
+TEST(ClassHeaderDeathTest, FindsADoubleFreeWhereverTheWordLies) {
+  ExpectDoubleFreeIsFound<Bump<>>();
+  ExpectDoubleFreeIsFound<Coalesce<>>();
+  ExpectDoubleFreeIsFound<Bump<65536, 8>>();
+}
+
+// --- Apart
+
+// Hands out again what was given back, as it is.
+using Recycling = Stack<Fixed<1 << 20>, BoundedFreeList<4>, Mmap>;
+
+TEST(Apart, ReadsZeroWhereItsSourceSaysSo) {
+  Stack<Zeroed, Apart<65536, Recycling>, Coalesce<>, Mmap> heap;
+  for (int round = 0; round < 2; ++round) {
+    const ModelBlock b{static_cast<unsigned char*>(heap.allocate(300'000)), 300'000, 0};
+    ASSERT_NE(b.p, nullptr);
+    EXPECT_TRUE(Intact(b));
+    memset(b.p, 0xaa, b.size);
+    heap.deallocate(b.p);
+  }
+}
+
+TEST(Apart, ResizesToNoImpossibleSize) {
+  Stack<Apart<1024, Mmap>, Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(1100);
+  EXPECT_TRUE(heap.resize(p, 1200));
+  EXPECT_FALSE(heap.resize(p, SIZE_MAX));
+  EXPECT_FALSE(heap.resize(p, SIZE_MAX - 4096));
+}
+
+// --- SplitAt
+
+TEST(SplitAt, OwnsWhatItsSmallHeapHasFromElsewhere) {
+  Stack<SplitAt<256, TryFirst<StaticBuffer<4096>>>, Growing<>> heap;
+  void *small = heap.allocate(100), *large = heap.allocate(1000);
+  EXPECT_TRUE(heap.owns(small));
+  EXPECT_TRUE(heap.owns(large));
+  EXPECT_FALSE(heap.owns(&heap + 1));
+}
+
+// --- Nested over a heap that lives elsewhere
+
+TEST(Nested, TakesArgumentsForTheHeapsBelow) {
+  Stack<Count, Mmap> chunks;
+  using Region = Stack<Nested, Bump<8192>, Ref<decltype(chunks)>>;
+  {
+    Region parent(chunks), child(&parent, chunks), alone(nullptr, chunks);
+    ASSERT_NE(child.allocate(100'000), nullptr);
+    parent.clear();
+    EXPECT_EQ(child.parent(), &parent);
+    EXPECT_EQ(chunks.counts().bytes, 0u);
+    ASSERT_NE(alone.allocate(100), nullptr);
+  }
+  EXPECT_EQ(chunks.counts().bytes, 0u);
+}
+
+// --- PerClass
+
+struct Plain : PerClass<Plain, Locked, FreeList, Bump<>, Mmap> {
+  virtual ~Plain() = default;
+  long value = 7;
+};
+struct WidePlain : Plain {
+  alignas(64) char bytes[64];
+};
+struct OfAnySize : PerClass<OfAnySize, Locked, Bump<>, Mmap> {
+  virtual ~OfAnySize() = default;
+  long value = 7;
+};
+struct WideOfAnySize : OfAnySize {
+  alignas(64) char bytes[64];
+};
+struct alignas(64) Page : PerClass<Page, Locked, FreeList, Mmap> {
+  char bytes[64];
+};
+
+template <class T>
+void ExpectAligned() {
+  T* made[8];
+  for (T*& p : made) {
+    p = &p - made < 4 ? new T : new (std::nothrow) T;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % alignof(T), 0u);
+  }
+  for (T* p : made) delete p;
+}
+TEST(PerClass, AlignsWhatIsDerived) {
+  for (int i = 0; i < 3; ++i) {
+    delete new OfAnySize;  // so that what follows lies anywhere
+    ExpectAligned<WidePlain>();
+    ExpectAligned<WideOfAnySize>();
+  }
+}
+TEST(PerClass, HasAllFormsOfNew) {
+  auto* kept = new Plain;
+  delete kept;
+  auto* again = new (std::nothrow) Plain;
+  EXPECT_EQ(again, kept);
+  delete again;
+  alignas(Plain) unsigned char room[sizeof(Plain)];
+  auto* placed = new (room) Plain;
+  EXPECT_EQ(static_cast<void*>(placed), room);
+  EXPECT_EQ(placed->value, 7);
+  placed->~Plain();
+  auto* page = new Page;
+  delete page;
+  EXPECT_EQ(new Page, page) << "aligned as its heap is, so from there";
+}
+
 }  // namespace
 }  // namespace strata::layers

@@ -80,6 +80,13 @@ MISFITS = {
     "Stack<Apart<65536, Bump<>>, Coalesce<>, Mmap>": "Apart: the second parameter must be a whole",
     "Stack<Nested, Fixed<8>, FreeList, Mmap>": "Nested needs a heap that can be cleared",
     "Stack<Fixed<64>, FreeList, Nested, Bump<>, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Fixed<64>, FreeList, TryFirst<Stack<Nested, Bump<8192>, Mmap>>, Mmap>": "what is above "
+    "Nested must keep nothing",
+    "Stack<Bins<Steps<16, 64>, FreeList, TryFirst<Stack<Nested, Bump<8192>, Mmap>>>, Mmap>": "what "
+    "is above Nested must keep nothing",
+    "Stack<Count, Bins<Steps<16, 64>, TryFirst<Stack<Nested, Bump<8192>, Mmap>>>, Mmap>": "what is "
+    "above Nested must keep nothing",
+    "Stack<Count, SplitAt<64, Nested, Bump<8192>>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Count, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Locked, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Count, Zeroed, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
@@ -99,6 +106,8 @@ MISFITS = {
     "Stack<PrivateHeaps<4, CpuIndex, Locked, FreeList>, Bump<>, Mmap>": "PrivateHeaps: the heap "
     "below is shared; it must lock",
     "Stack<PrivateHeaps<4, CpuIndex, FreeList>, Locked, Bump<>, Mmap>": "PrivateHeaps: put Locked",
+    "Stack<PrivateHeaps<257, ThreadIndex, FreeList>, Locked, Bump<>, Mmap>": "PrivateHeaps: more "
+    "heaps without a lock than its choice has numbers",
     "Stack<PrivateHeaps<4, int, Locked, FreeList>, Locked, Bump<>, Mmap>": "must choose a heap",
     "Stack<PrivateHeaps<2, CpuIndex, Locked, Coalesce<4096>>, Locked, Mmap>": KEEPS_NOTHING,
     "Stack<PrivateHeaps<2, CpuIndex, Locked, Bins<Steps<16, 64>, FreeList>, Coalesce<>>, "

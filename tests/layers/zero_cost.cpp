@@ -91,6 +91,7 @@ struct HandKingsley {
     const size_t c = static_cast<size_t*>(p)[-1] - kMark;
     if (c >= Headed::count) [[unlikely]]
       return deallocate_odd(p);
+    static_cast<size_t*>(p)[-1] = 0;  // or a second free would not be found
     bins[c] = ::new (static_cast<char*>(p) - kHeader) Block{bins[c]};
   }
   void* allocate_slow(size_t size);

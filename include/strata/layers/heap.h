@@ -144,10 +144,13 @@ constexpr bool OneSize() {
 
 // Whether a heap may be cleared by another one of its kind, of which layers above it do not hear
 // (Nested). What is above must keep nothing then: it adds no byte to the heap.
-template <class H>
+template <class... H>
 constexpr bool ClearedFromAside() {
-  if constexpr (requires { H::cleared_from_aside; }) return H::cleared_from_aside;
-  return false;
+  constexpr auto of = []<class One>(std::type_identity<One>) {
+    if constexpr (requires { One::cleared_from_aside; }) return bool{One::cleared_from_aside};
+    return false;
+  };
+  return (of(std::type_identity<H>()) || ...);
 }
 template <class Top, class Below>
 constexpr bool MayMissClears() {
@@ -260,7 +263,8 @@ class Over {
   }
 
   // Sends what is kept of blocks that are all of `size` bytes down. Who sees to it that they are
-  // calls this at its end (Fixed), so that a list of them need not know it.
+  // calls this at its end (Fixed), so that a list of them need not know it. A layer that takes more
+  // from below than it is asked for tells those below how much.
   void drain(size_t size) {
     if constexpr (internal::OneSize<Next>()) {
       if constexpr (requires(Next& n) { n.drain(size); }) next_.drain(size);

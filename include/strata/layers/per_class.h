@@ -1,7 +1,7 @@
 // PerClass: gives a C++ class a heap of its own: derive from PerClass<T, layers...> and `new T`
 // takes from one such heap for all objects of T and of classes derived from it. Where the heap is
 // for one size (FreeList on top), that is T's, and larger derived classes use the global operator
-// new. The heap lives until the process ends.
+// new, as do those that align to more than the heap. The heap lives until the process ends.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -16,13 +16,29 @@ class PerClass {
  public:
   static void* operator new(size_t size) {
     if (!IsOurs(size)) return ::operator new(size);
-    void* p = heap().allocate(size);
-    if (p == nullptr) Fail();
-    return p;
+    return OrFail(heap().allocate(size));
   }
+  static void* operator new(size_t size, std::align_val_t align) {
+    if (!IsOurs(size, align)) return ::operator new(size, align);
+    return OrFail(heap().allocate(size));
+  }
+  // What a constructor throws then loses the block: nobody tells its size.
+  static void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {
+    return IsOurs(size) ? heap().allocate(size) : ::operator new(size, nothrow);
+  }
+  static void* operator new(size_t size, std::align_val_t align,
+                            const std::nothrow_t& nothrow) noexcept {
+    return IsOurs(size, align) ? heap().allocate(size) : ::operator new(size, align, nothrow);
+  }
+  static void* operator new(size_t, void* at) noexcept { return at; }
+  static void operator delete(void*, void*) noexcept {}
   static void operator delete(void* p, size_t size) {
     if (p == nullptr) return;
     IsOurs(size) ? heap().deallocate(p, size) : ::operator delete(p, size);
+  }
+  static void operator delete(void* p, size_t size, std::align_val_t align) {
+    if (p == nullptr) return;
+    IsOurs(size, align) ? heap().deallocate(p, size) : ::operator delete(p, size, align);
   }
   static H& heap() {
     static_assert(alignof(T) <= H::alignment, "PerClass: the heap aligns to less than the class");
@@ -33,7 +49,12 @@ class PerClass {
 
  private:
   static constexpr bool IsOurs(size_t size) { return !H::one_size || size == sizeof(T); }
-  [[noreturn]] static void Fail() {
+  // A derived class may align to more than the heap does.
+  static constexpr bool IsOurs(size_t size, std::align_val_t align) {
+    return static_cast<size_t>(align) <= H::alignment && IsOurs(size);
+  }
+  static void* OrFail(void* p) {
+    if (p != nullptr) return p;
 #if defined(__cpp_exceptions)
     throw std::bad_alloc();
 #else

@@ -45,8 +45,13 @@ struct Apart {
       }
       return this->next_.allocate(size, align);
     }
-    // Whether the block at p, not written to yet, reads as zero: fresh from the kernel.
-    bool reads_zero(void* p) const { return Block::Of(p)->apart(); }
+    // Whether the block at p, not written to yet, reads as zero: its source knows.
+    bool reads_zero(void* p)
+      requires ZeroKnowingHeap<Source>
+    {
+      Block* b = Block::Of(p);
+      return b->apart() && source_.reads_zero(StartOf(b));
+    }
     void deallocate(void* p) {
       Block* b = Block::Of(p);
       if (!b->apart()) [[likely]]
@@ -68,7 +73,7 @@ struct Apart {
       requires ResizableHeap<Below>
     {
       if (!Block::Of(p)->apart()) return this->next_.resize(p, size);
-      return LengthFor(OffsetOf(p) + size) == LengthOf(Block::Of(p));
+      return size <= kMaxRequest && LengthFor(OffsetOf(p) + size) == LengthOf(Block::Of(p));
     }
     void* remap(void* p, size_t size) {
       if (!Block::Of(p)->apart() || size < limit_ || size > kMaxRequest) return nullptr;

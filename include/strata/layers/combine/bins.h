@@ -35,6 +35,7 @@ struct Bins {
     static constexpr bool thread_safe = Bin::thread_safe && Below::thread_safe;
     static constexpr bool blocks_stand_alone = internal::StandAlone<Bin, Below>();
     static constexpr bool blocks_as_below = internal::AsBelow<Bin, Below>();
+    static constexpr bool cleared_from_aside = internal::ClearedFromAside<Bin, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
@@ -146,7 +147,11 @@ struct Bins {
       Bin& operator[](size_t c) { return all[c]; }
       void* allocate(Below&, size_t c) { return all[c].allocate(Classes::size(c)); }
       void deallocate(Below&, void* p, size_t c) { all[c].deallocate(p, Classes::size(c)); }
-      void drain(Below&) {}  // each does in its destructor
+      void drain(Below&) {
+        for (size_t c = 0; c < Classes::count; ++c) {
+          if constexpr (requires { all[c].drain(c); }) all[c].drain(Classes::size(c));
+        }
+      }
       HeapArray<Bin, Classes::count> all;
     };
     struct Told {

@@ -58,6 +58,8 @@ struct ClassHeader {
       const size_t c = Word(p) - kBlock;
       if (c >= Classes::count) [[unlikely]]
         return DeallocateOdd(p);
+      // Of a word that lies behind the free block's link, no mark may stay.
+      if constexpr (header_bytes > sizeof(size_t)) Word(p) = 0;
       this->next_.deallocate_of_class(static_cast<char*>(p) - header_bytes, c);
     }
     // The word counts, not the caller's.

@@ -17,7 +17,7 @@ struct Fixed {
     static constexpr bool blocks_stand_alone = internal::StandAlone<Below>();
 
     using Over<Below>::Over;
-    ~On() { this->Over<Below>::drain(kBytes); }
+    ~On() { drain(kBytes); }
 
     void* allocate(size_t size) { return size > kBytes ? nullptr : this->next_.allocate(kBytes); }
     void* allocate(size_t size, size_t align)
@@ -52,6 +52,7 @@ struct Fixed {
     {
       return this->next_.reads_zero(p);
     }
+    void drain(size_t) { Over<Below>::drain(kBytes); }
     void clear()
       requires ClearableHeap<Below>
     {

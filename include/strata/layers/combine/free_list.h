@@ -122,7 +122,7 @@ struct BoundedFreeList {
     }
     template <class Next>
     void deallocate(Next& next, void* p, size_t size) {
-      if (count_ == kMost) return next.deallocate(p, size);
+      if (count_ == kMost) return internal::GiveDown(next, p, size);
       ++count_;
       kept_.Push(p);
     }

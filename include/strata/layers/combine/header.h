@@ -27,6 +27,7 @@ struct Header {
       return Begin(this->next_.allocate(size + header_bytes));
     }
     void deallocate(void* p, size_t size) { this->next_.deallocate(Raw(p), size + header_bytes); }
+    void drain(size_t size) { Over<Below>::drain(size + header_bytes); }
     static T& header(void* p) { return *std::launder(static_cast<T*>(Raw(p))); }
     // What the header's owner keeps is not the size of what lies below.
     size_t size_of(void* p)
@@ -102,7 +103,10 @@ struct SizeHeader {
         return whole + 1;
       }
     }
-    void* allocate(size_t size, size_t align) {
+    // It takes more from below than other requests of the size do.
+    void* allocate(size_t size, size_t align)
+      requires(!internal::OneSize<Below>())
+    {
       if (align <= alignment) return allocate(size);
       if (align > kMaxRequest / 2 || size > kMaxRequest - kHeader - align) return nullptr;
       return Take(size + kHeader + align - alignment, align);
@@ -114,6 +118,7 @@ struct SizeHeader {
     // The size that was asked for counts, not the caller's word for it.
     void deallocate(void* p, size_t) { deallocate(p); }
     size_t size_of(void* p) { return WholeOf(p).size - WholeOf(p).offset; }
+    void drain(size_t size) { Over<Below>::drain(size + kHeader); }
     void clear()
       requires ClearableHeap<Below>
     {

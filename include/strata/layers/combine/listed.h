@@ -35,6 +35,7 @@ struct Listed {
       (e->previous != nullptr ? e->previous->next : first_) = e->next;
       this->next_.deallocate(e, size + sizeof(Entry));
     }
+    void drain(size_t size) { Over<Below>::drain(size + sizeof(Entry)); }
     void clear() {
       while (first_ != nullptr) {
         Entry* e = std::exchange(first_, first_->next);

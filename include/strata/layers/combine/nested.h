@@ -21,7 +21,11 @@ struct Nested {
     static constexpr bool cleared_from_aside = true;
 
     On() = default;
-    // The arguments behind the parent are meant for the layers below.
+    // Arguments are meant for the layers below, but for a parent in front of them.
+    template <class First, class... Args>
+      requires(std::constructible_from<Below, First, Args...> && !std::convertible_to<First, On*>)
+    explicit On(First&& first, Args&&... args)
+        : Through<Below>(std::forward<First>(first), std::forward<Args>(args)...) {}
     template <class... Args>
       requires std::constructible_from<Below, Args...>
     explicit On(On* parent, Args&&... args) : Through<Below>(std::forward<Args>(args)...) {

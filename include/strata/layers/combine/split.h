@@ -20,6 +20,7 @@ struct SplitAt {
                                             : size_t{Below::alignment};
     static constexpr bool thread_safe = SmallHeap::thread_safe && Below::thread_safe;
     static constexpr bool blocks_stand_alone = internal::StandAlone<SmallHeap, Below>();
+    static constexpr bool cleared_from_aside = internal::ClearedFromAside<SmallHeap, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
@@ -40,6 +41,11 @@ struct SplitAt {
       } else {
         this->next_.deallocate(p, size);
       }
+    }
+    bool owns(const void* p) const
+      requires OwningHeap<SmallHeap> && OwningHeap<Below>
+    {
+      return small_.owns(p) || this->next_.owns(p);
     }
     void forget() {
       small_.forget();

@@ -19,6 +19,7 @@ struct TryFirst {
     static constexpr size_t alignment =
         First::alignment < Below::alignment ? size_t{First::alignment} : size_t{Below::alignment};
     static constexpr bool thread_safe = First::thread_safe && Below::thread_safe;
+    static constexpr bool cleared_from_aside = internal::ClearedFromAside<First, Below>();
 
     using Over<Below>::Over;
 

@@ -25,7 +25,7 @@ struct Inbox {
     }
     template <class Next>
     void deallocate(Next& next, void* p, size_t size) {
-      next.deallocate(p, size);
+      internal::GiveDown(next, p, size);
     }
     // A block that another thread frees. Only the owner takes, and always all, so that a block
     // which went away and came back in between does no harm.

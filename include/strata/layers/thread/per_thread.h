@@ -62,6 +62,17 @@ class OverHeaps : public Over<Below> {
 
 }  // namespace internal
 
+namespace internal {
+
+// How many numbers a choice has that are one thread's; all, unless it says.
+template <class Which>
+constexpr size_t MostOf() {
+  if constexpr (requires { Which::most; }) return Which::most;
+  return SIZE_MAX;
+}
+
+}  // namespace internal
+
 template <size_t kHeaps, class Which, class... PerHeap>
 struct PrivateHeaps {
   template <Heap Below>
@@ -78,6 +89,9 @@ struct PrivateHeaps {
                   "PrivateHeaps: a block is freed into any of the heaps, so their layers must keep "
                   "nothing about blocks that are out, as FreeList, Bins and Bump do");
     static_assert(Below::thread_safe, "PrivateHeaps: the heap below is shared; it must lock");
+    static_assert(Private::thread_safe || kHeaps <= internal::MostOf<Which>(),
+                  "PrivateHeaps: more heaps without a lock than its choice has numbers for "
+                  "threads (ThreadIndex: 256)");
 
    public:
     static constexpr size_t alignment = Private::alignment;

@@ -52,6 +52,7 @@ struct BasicGuardPages {
       mprotect(raw + pages, kPage, PROT_READ | PROT_WRITE);
       this->next_.deallocate(raw, pages + kPage);
     }
+    void drain(size_t size) { Over<Below>::drain(PagesFor(size) + kPage); }
 
    private:
     static constexpr size_t kPage = 4096;
