@@ -221,8 +221,9 @@ bool ExitsInTheHeap() {
   const Options& o = TheRuntime().options;
   if (o.check || *o.stats != '\0' || *o.prometheus != '\0' || *o.profile_path != '\0') {
     Message()
-        .Text("a signal handler that interrupted malloc ends the program; nothing is written or "
-              "checked at exit")
+        .Text(
+            "a signal handler that interrupted malloc ends the program; nothing is written or "
+            "checked at exit")
         .Warn();
   }
   return true;

@@ -454,8 +454,9 @@ STRATA_ONCE Options ReadOptions(char* const* environment, bool secure) {
                      out.stats_interval_s != 0 || out.prometheus[0] != '\0';
   if (later && !out.background) {
     Message()
-        .Text("STRATA_BACKGROUND=off: files are written at exit only, not at intervals or when a "
-              "signal comes")
+        .Text(
+            "STRATA_BACKGROUND=off: files are written at exit only, not at intervals or when a "
+            "signal comes")
         .Send();
   }
   constexpr uint32_t kScrapeSeconds = 15;

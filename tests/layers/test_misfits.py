@@ -86,7 +86,7 @@ MISFITS = {
     "is above Nested must keep nothing",
     "Stack<Count, Bins<Steps<16, 64>, TryFirst<Stack<Nested, Bump<8192>, Mmap>>>, Mmap>": "what is "
     "above Nested must keep nothing",
-    "Stack<Count, SplitAt<64, Nested, Bump<8192>>, Mmap>": "what is above Nested must keep nothing",
+    "Stack<Count, SplitAt<64, Nested, Bump<8192>>, Mmap>": "SplitAt: Nested goes above it",
     "Stack<Count, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Locked, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",
     "Stack<Count, Zeroed, Nested, Bump<8192>, Mmap>": "what is above Nested must keep nothing",

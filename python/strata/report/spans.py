@@ -160,8 +160,8 @@ def whole_by_chance(stats: Document) -> int | None:
     if released is None:
         return None
     empty = 0.0
-    for size, objects, spans, free in stats.table(
-        "classes", "size", "objects", "spans", "central"
+    for size, objects, spans, free in frame(
+        stats, "classes", "size", "objects", "spans", "central"
     ).iter_rows():
         there = objects * spans
         empty += there * size - NATIVE_PAGE * pages_kept(there, there - free, size)

@@ -13,6 +13,8 @@ struct SplitAt {
   template <Heap Below>
   class On : public Over<Below> {
     using SmallHeap = Stack<Small..., Ref<Below>>;
+    // Its children would keep blocks of a heap that was cleared.
+    static_assert(!internal::ClearedFromAside<SmallHeap>(), "SplitAt: Nested goes above it");
 
    public:
     static constexpr size_t alignment = SmallHeap::alignment < Below::alignment
@@ -20,7 +22,6 @@ struct SplitAt {
                                             : size_t{Below::alignment};
     static constexpr bool thread_safe = SmallHeap::thread_safe && Below::thread_safe;
     static constexpr bool blocks_stand_alone = internal::StandAlone<SmallHeap, Below>();
-    static constexpr bool cleared_from_aside = internal::ClearedFromAside<SmallHeap, Below>();
 
     template <class... Args>
       requires std::constructible_from<Below, Args...>
