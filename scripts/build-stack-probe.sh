@@ -10,7 +10,7 @@ sources=$(echo src/profile/unwind/*.cpp src/profile/unwind/x86_64/*.cpp \
   src/profile/unwind/glibc/*.cpp src/profile/stack_walk.cpp src/profile/mappings.cpp \
   src/profile/script_frames.cpp src/profile/python/*.cpp src/os/confinement.cpp \
   src/os/readable.cpp src/os/side_stack.cpp src/os/x86_64/switch_stack.cpp src/base/lock.cpp \
-  src/base/check.cpp src/base/message.cpp)
+  src/base/check.cpp src/base/message.cpp src/base/moment.cpp)
 build() {
   # shellcheck disable=SC2086  # the list of sources is meant to be split
   ${CXX:-g++} -std=c++20 -O2 -g1 -DNDEBUG -shared -fPIC -fno-exceptions -fno-rtti \

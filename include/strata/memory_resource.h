@@ -86,6 +86,9 @@ class reap_resource final : public std::pmr::memory_resource {
   // Somebody's, who keeps it as long as the resource is used: also of a pool of APR's or nginx's.
   explicit reap_resource(strata::reap& used) : reap_resource(used.get()) {}
   explicit reap_resource(strata_reap* used) : own_(nullptr), reap_(used) {}
+  // Containers hold its address.
+  reap_resource(const reap_resource&) = delete;
+  reap_resource& operator=(const reap_resource&) = delete;
 
   // The reap, for the functions of strata/reap.h.
   strata_reap* get() const { return reap_; }

@@ -247,7 +247,9 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   const llvm::DominatorTree& tree = dominators(*to->getParent());
   for (const auto& [phi, in] : phis) {
     const auto* moved = llvm::dyn_cast<llvm::Instruction>(in);
-    if (moved != nullptr && !tree.properlyDominates(moved->getParent(), to))
+    // All phis take their values at once: one of this block is what it was before.
+    if (moved != nullptr && !(llvm::isa<llvm::PHINode>(moved) && moved->getParent() == to) &&
+        !tree.properlyDominates(moved->getParent(), to))
       state.known.rename_cells(moved, phi);
   }
   note_loop(state, from, to);

@@ -80,7 +80,11 @@ def follow(load: str, library: Path, code: str = FOLLOW) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, "-c", code, load, str(library)],
         cwd=SCRIPTS,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        # Any option of ours would bring the code in that reads it.
+        env={
+            **{name: text for name, text in os.environ.items() if not name.startswith("STRATA_")},
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         timeout=60,

@@ -113,7 +113,8 @@ class CheckedBlocks {
     b->freed_once = true;
     b->freed = event;
     memset(b->user, kFreedByte, b->size);
-    Enqueue(b);
+    // The record of one with an error is still wanted: the block stays for good.
+    if (verdict.finding == CheckFinding::kNone) Enqueue(b);
     return verdict;
   }
 
@@ -208,9 +209,9 @@ class CheckedBlocks {
     return {};
   }
 
-  // A large one goes first: else it would drive out all others.
+  // One that is as large as all may be goes first: else it would drive out all others.
   void Enqueue(CheckedBlock* b) STRATA_REQUIRES(lock_) {
-    const bool first = b->usable > kMostQuarantined / 8;
+    const bool first = b->usable > kMostQuarantined;
     b->followed = first ? oldest_ : nullptr;
     if (first || oldest_ == nullptr) {
       oldest_ = b;

@@ -7,6 +7,7 @@
 // Sits in heaps. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 
@@ -28,11 +29,14 @@ class Growth {
     const size_t grown = grown_.load(std::memory_order_relaxed);
     size_t due = due_.load(std::memory_order_relaxed);
     return grown >= due &&
-           due_.compare_exchange_strong(due, grown + 1 + grown / kPart, std::memory_order_relaxed);
+           due_.compare_exchange_strong(due, grown + 1 + std::min(grown / kPart, kMost),
+                                        std::memory_order_relaxed);
   }
 
  private:
-  static constexpr size_t kPart = 128;  // of the heap counts as growth; below 1 MiB each page
+  // Of all that was taken so far, what comes back after its release included: below 1 MiB each page
+  // counts as growth, later so much of it, but no more than half a MiB.
+  static constexpr size_t kPart = 128, kMost = 64;
 
   std::atomic<size_t> grown_{0};  // pages
   std::atomic<size_t> due_{1};

@@ -214,23 +214,20 @@ __attribute__((constructor(101))) void OnLoad() {
   if (o.control == ControlChoice::kAlways || o.profile_signal != 0) TendBackground();
 }
 
-// A signal handler that calls exit may have interrupted this thread in the heap: whoever waits for
-// a lock that it held waits for ever.
-bool ExitsInTheHeap() {
-  if (!HoldsHeapLock()) return false;
-  const Options& o = TheRuntime().options;
-  if (o.check || *o.stats != '\0' || *o.prometheus != '\0' || *o.profile_path != '\0') {
-    Message()
-        .Text(
-            "a signal handler that interrupted malloc ends the program; nothing is written or "
-            "checked at exit")
-        .Warn();
-  }
-  return true;
+bool IsAnythingDueAtExit(const Options& o) {
+  return o.check || *o.stats != '\0' || *o.prometheus != '\0' || *o.profile_path != '\0';
 }
 
 __attribute__((destructor)) void OnExit() {
-  if (CurrentState() != RunState::kReady || ExitsInTheHeap()) return;
+  if (CurrentState() != RunState::kReady || !IsAnythingDueAtExit(TheRuntime().options)) return;
+  // A signal handler that calls exit may have interrupted this thread in the heap: whoever waits
+  // for a lock that it held waits for ever.
+  if (HoldsHeapLock()) {
+    return Message()
+        .Text("a signal handler that interrupted malloc ends the program; nothing is written or ")
+        .Text("checked at exit")
+        .Warn();
+  }
   WriteReportsAtExit();
   CheckAllAtExit();
 }

@@ -65,12 +65,12 @@ TEST(Options, NothingSetMeansDefaultsInSilence) {
 }
 
 TEST(Options, GoodValues) {
-  const Read r = ReadFrom({"STRATA_STATS=/tmp/s.json", "STRATA_STATS_INTERVAL=86400",
-                           "STRATA_CACHE=thread", "STRATA_CPU_CACHE_BYTES=2M", "STRATA_RELEASE=off",
-                           "STRATA_RELEASE_SHORT_MS=1", "STRATA_RELEASE_LONG_MS=3600000",
-                           "STRATA_RELEASE_PEAK_MS=25", "STRATA_RELEASE_IDLE_MS=400",
-                           "STRATA_HUGEPAGES=0", "STRATA_HEAP_LIMIT=3g", "STRATA_SPARSE_BLOCKS=off",
-                           "STRATA_BACKGROUND=off", "STRATA_ON_ERROR=ignore", "STRATA_VERBOSE=1"});
+  const Read r =
+      ReadFrom({"STRATA_STATS=/tmp/s.json", "STRATA_STATS_INTERVAL=86400", "STRATA_CACHE=thread",
+                "STRATA_CPU_CACHE_BYTES=2M", "STRATA_RELEASE=off", "STRATA_RELEASE_SHORT_MS=1",
+                "STRATA_RELEASE_LONG_MS=3600000", "STRATA_RELEASE_PEAK_MS=25",
+                "STRATA_RELEASE_IDLE_MS=400", "STRATA_HUGEPAGES=0", "STRATA_HEAP_LIMIT=3g",
+                "STRATA_SPARSE_BLOCKS=off", "STRATA_ON_ERROR=ignore", "STRATA_VERBOSE=1"});
   EXPECT_EQ(r.warnings, "");
   EXPECT_STREQ(r.options.stats, "/tmp/s.json");
   EXPECT_EQ(r.options.stats_interval_s, 86400u);
@@ -84,7 +84,6 @@ TEST(Options, GoodValues) {
   EXPECT_FALSE(r.options.hugepages);
   EXPECT_FALSE(r.options.sparse_blocks);
   EXPECT_EQ(r.options.heap_limit, size_t{3} << 30);
-  EXPECT_FALSE(r.options.background);
   EXPECT_EQ(r.options.on_error, OnError::kIgnore);
   EXPECT_TRUE(r.options.verbose);
 }
@@ -104,6 +103,7 @@ TEST(Options, OtherGoodValues) {
   EXPECT_TRUE(of("STRATA_RELEASE=on").release);
   EXPECT_TRUE(of("STRATA_RELEASE=1").release);
   EXPECT_FALSE(of("STRATA_VERBOSE=off").verbose);
+  EXPECT_FALSE(of("STRATA_BACKGROUND=off").background);
   EXPECT_STREQ(of("STRATA_STATS=exit").stats, "exit");
   EXPECT_EQ(of("STRATA_HEAP_LIMIT=0").heap_limit, 0u);
   EXPECT_EQ(of("STRATA_HEAP_LIMIT=12345").heap_limit, 12345u);

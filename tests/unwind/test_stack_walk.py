@@ -38,6 +38,7 @@ SOURCES = [
             "base/lock.cpp",
             "base/check.cpp",
             "base/message.cpp",
+            "base/moment.cpp",
         )
     ),
 ]

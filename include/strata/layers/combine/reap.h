@@ -59,7 +59,8 @@ struct Reap {
 
     [[gnu::always_inline]] void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
-      if (size > kMaxRequest - align - 2 * Block::kLeast) return Impossible();
+      if (align > kMaxRequest / 2 || size > kMaxRequest - align - 2 * Block::kLeast)
+        return Impossible();
       if (void* fits = AlignInWindow(size, align)) return fits;
       auto* p = static_cast<char*>(allocate(size + align + Block::kLeast));
       if (p == nullptr) return nullptr;
