@@ -1,11 +1,8 @@
 // What went wrong, from where it was seen up to the caller that it is reported for (solver.h).
-#include <llvm/Analysis/CFG.h>
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
-#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
 
-#include "numbers.h"
 #include "solver.h"
 
 namespace lint {
@@ -200,17 +197,6 @@ bool Solver::is_possible(const Context& context, const Error& error) {
           are_members(context.start, error.sink));
 }
 
-// Whether all descriptors are closed, by their numbers, behind where this one began or came back.
-bool Solver::is_closed_in_turn(const llvm::Instruction& begin) {
-  const llvm::Function& f = *begin.getFunction();
-  return !begin.getType()->isPointerTy() &&
-         llvm::any_of(llvm::instructions(f), [&](const llvm::Instruction& i) {
-           const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
-           return call != nullptr && call != &begin && closes_in_turn(*call) &&
-                  llvm::isPotentiallyReachable(&begin, call, nullptr, &dominators(f), &loops(f));
-         });
-}
-
 void Solver::report(ContextId first) {
   for (ContextId c = first; c < contexts_.size(); ++c) {
     const Context& context = contexts_[c];
@@ -224,8 +210,7 @@ void Solver::tell(const Context& context, const Error& error) {
   // That no condition on the way forbids it is less sure with each call.
   if (error.depth > kDeepest && p.track != Track::kContent) return;
   if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
-      (may_be_released(error) || is_asked_again(*context.origin, *error.deepest) ||
-       is_closed_in_turn(*context.start))) {
+      (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
     return;
   }
   const bool by_sink = p.track == Track::kContent;

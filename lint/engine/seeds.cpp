@@ -5,7 +5,6 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <unistd.h>
 
-#include "numbers.h"
 #include "solver.h"
 
 namespace lint {
@@ -30,6 +29,32 @@ bool asks_for_standard(const llvm::Loop& loop) {
              llvm::any_of(call->users(),
                           [](const llvm::User* u) { return llvm::isa<llvm::ICmpInst>(u); });
     });
+  });
+}
+
+// Whether it is asked which of the lowest numbers it is, and not only whether it is one.
+bool asks_which(const llvm::ICmpInst& cmp) {
+  const auto* number = llvm::dyn_cast<llvm::ConstantInt>(cmp.getOperand(1));
+  if (number == nullptr) return true;
+  const std::int64_t n = number->getSExtValue();
+  return n > 0 || (n == 0 && cmp.isEquality());
+}
+
+// Whether numbers are closed as such: 0 to 2, or one after another.
+bool frees_standard(const llvm::Function& f, int depth = 2) {
+  return llvm::any_of(llvm::instructions(f), [depth](const llvm::Instruction& i) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(&i);
+    const llvm::Function* to = call != nullptr ? call->getCalledFunction() : nullptr;
+    if (to == nullptr) return false;
+    if (!to->isDeclaration()) return depth > 0 && frees_standard(*to, depth - 1);
+    if (to->getName() == "closefrom" || to->getName() == "close_range") return true;
+    if (to->getName() != "close") return false;
+    const llvm::Value* number = call->getArgOperand(0);
+    const auto* counted = llvm::dyn_cast<llvm::PHINode>(number);
+    return llvm::isa<llvm::ConstantInt>(number) ||
+           (counted != nullptr && llvm::any_of(counted->incoming_values(), [](const llvm::Use& in) {
+              return llvm::isa<llvm::BinaryOperator>(in.get());
+            }));
   });
 }
 

@@ -199,7 +199,6 @@ class Solver {
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
   bool may_be_released(const Error& error) const;
-  bool is_closed_in_turn(const llvm::Instruction& begin);
 
   // transfer.cpp, aliases.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
