@@ -14,7 +14,6 @@ MOST_TEXT = 64 << 20  # of statistics, plans, lists of hosts
 MOST_BINARY = 4 << 30  # of programs and libraries with their debug information
 MOST_LINKS = 40  # as the kernel
 ROOT = 0
-OVERFLOW = 65534  # whoever is not known in this user namespace
 KINDS = (
     (stat.S_ISDIR, "is a directory"),
     (stat.S_ISCHR, "is a device"),
@@ -83,20 +82,10 @@ def follow(path: Path) -> Path:
             raise StrataError(f"{path}: {_why(error)}") from error
         if not stat.S_ISLNK(found.st_mode) or _is_descriptor(path):
             return path
-        if found.st_uid not in (ROOT, os.geteuid()) and _anyone_may_add(path.parent):
+        if found.st_uid not in (ROOT, os.geteuid()):
             raise StrataError(f"{path}: is a link of another user's")
         path = path.parent / path.readlink()
     raise StrataError(f"{first}: too many links")
-
-
-def _anyone_may_add(folder: Path) -> bool:
-    """In a user namespace root's own links belong to somebody unknown: their folders are safe."""
-    found = folder.stat()
-    return found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) != 0 or found.st_uid not in (
-        ROOT,
-        os.geteuid(),
-        OVERFLOW,
-    )
 
 
 def _is_descriptor(path: Path) -> bool:
