@@ -195,8 +195,7 @@ TEST(Reap, GivesLargeBlocksMemoryOfTheirOwnAndTakesItBack) {
 
 TEST(Reap, AlignsAsAsked) {
   Stack<Reap<>, Count, Mmap> heap;
-  for (const size_t size : {size_t{1}, size_t{1} << 63})
-    EXPECT_EQ(heap.allocate(size, size_t{1} << 63), nullptr) << size;
+  EXPECT_EQ(heap.allocate(size_t{1} << 63, size_t{1} << 63), nullptr);
   std::mt19937 random(3);
   std::vector<ModelBlock> live;
   for (int i = 0; i < 3000; ++i) {
