@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.processes import Process
 
 CLONE_NEWNET = 0x40000000
@@ -120,7 +120,7 @@ def _keys(process: Process) -> list[str]:
     try:
         return process.keys()
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = why_refused(error)
         hint = "ask as root" if os.geteuid() != ROOT else "capabilities are missing"
         raise StrataError(
             f"{what} does not show you its mappings ({why}), in which the key to its control "
@@ -180,7 +180,7 @@ def _reach(process: Process) -> socket.socket:
             except BlockingIOError:  # its queue is full: others are served first
                 busy = True
             except OSError as error:
-                raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}") from error
+                raise StrataError(f"{what}: {why_refused(error)}") from error
         if not busy:
             raise impostor or _why_unreachable(process)
         if time.monotonic() >= deadline:
@@ -242,7 +242,7 @@ def _ask_with(process: Process, key: str, request: str, extra_seconds: float) ->
         except TimeoutError as error:
             raise StrataError(f"{what} does not answer: is it stopped?") from error
         except OSError as error:
-            raise StrataError(f"{what}: {(error.strerror or str(error)).lower()}") from error
+            raise StrataError(f"{what}: {why_refused(error)}") from error
 
 
 def ask(process: Process, request: str, extra_seconds: float = 0) -> bytes:

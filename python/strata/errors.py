@@ -7,17 +7,21 @@ NOT_DONE = 2
 STATUSES = (
     "Exit status: 0, done; 1, done, and doctor or lint found something, or a run of compare "
     "failed; 2, not done, and one line says why; doctor also when not all could be checked; "
-    "130, Ctrl-C. run, trace and pageutil pass on the command's status, or 126 or 127 if it could "
-    "not be started."
+    "130, Ctrl-C; 141, nobody read on. run, trace and pageutil pass on the command's status, or "
+    "126 or 127 if it could not be started."
 )
+
+
+def why_refused(error: OSError) -> str:
+    """What the system says, as the end of one of our lines."""
+    return (error.strerror or str(error)).lower()
 
 
 def of_system(error: OSError) -> str:
     """What the system refused, and of which file."""
-    why = (error.strerror or str(error)).lower()
     if isinstance(error.filename, str | bytes | os.PathLike):
-        return f"{os.fsdecode(error.filename)}: {why}"
-    return why
+        return f"{os.fsdecode(error.filename)}: {why_refused(error)}"
+    return why_refused(error)
 
 
 class StrataError(Exception):

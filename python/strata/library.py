@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from strata.elf import ET_DYN, ElfFacts, read_elf
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import MOST_BINARY, read_file
 
 NAMES = ("libstrata.so", "libstrata.so.0")
@@ -58,7 +58,7 @@ def check_library(path: Path, named_by: str, marker: bytes = MARKER) -> ElfFacts
         facts = read_elf(path)
         content = read_file(path, MOST_BINARY) if facts is not None else b""
     except OSError as error:
-        raise StrataError(f"{named_by} {path}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{named_by} {path}: {why_refused(error)}") from error
     if facts is None or facts.type != ET_DYN:
         raise StrataError(f"{named_by} {path}: not a shared library")
     if marker not in content:

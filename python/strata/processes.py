@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import pwd
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 
 PROC = Path("/proc")
 SOCKET_NAME = "strata-control/"
@@ -23,6 +24,20 @@ NO_INODE = 0
 
 def _hex(word: str) -> int:
     return int(word, 16) if re.fullmatch("[0-9A-Fa-f]+", word) else 0
+
+
+@functools.lru_cache(maxsize=2)  # thousands of processes show the same one
+def _listening(net_unix: str) -> Mapping[str, int]:
+    """The inodes of the sockets that listen under abstract names, by a text of net/unix."""
+    found: dict[str, int] = {}
+    for line in net_unix.split("\n")[1:]:
+        # number, references, protocol, flags, type, state, inode, name
+        fields = line.split(" @", 1)
+        numbers = fields[0].split()
+        if len(fields) == 2 and len(numbers) == 7 and _hex(numbers[3]) & LISTENS:
+            inode = int(numbers[6]) if re.fullmatch("[0-9]{1,20}", numbers[6]) else NO_INODE
+            found[fields[1]] = inode if found.get(fields[1], inode) == inode else NO_INODE
+    return found
 
 
 class NoSuchProcessError(StrataError):
@@ -108,7 +123,7 @@ class Process:
         try:
             (self.folder / "maps").read_bytes()
         except OSError as error:
-            return (error.strerror or str(error)).lower()
+            return why_refused(error)
         return ""
 
     def socket_names(self) -> list[str]:
@@ -121,22 +136,14 @@ class Process:
         names = self.listeners()
         return sorted(name for name in names if name == plain or name.startswith(f"{plain}."))
 
-    def listeners(self) -> dict[str, int]:
+    def listeners(self) -> Mapping[str, int]:
         """The inodes of the sockets that listen under abstract names in its network namespace.
 
         The names stand there as they are, line ends too: one that is there twice, with another
         inode, may be made up by a third, and counts as no inode."""
         # The library's thread made its socket in its own namespace, which the others may leave.
         thread = self.library_thread() or self.pid
-        found: dict[str, int] = {}
-        for line in self.lines(f"task/{thread}/net/unix")[1:]:
-            # number, references, protocol, flags, type, state, inode, name
-            fields = line.split(" @", 1)
-            numbers = fields[0].split()
-            if len(fields) == 2 and len(numbers) == 7 and _hex(numbers[3]) & LISTENS:
-                inode = int(numbers[6]) if re.fullmatch("[0-9]{1,20}", numbers[6]) else NO_INODE
-                found[fields[1]] = inode if found.get(fields[1], inode) == inode else NO_INODE
-        return found
+        return _listening(self.read(f"task/{thread}/net/unix"))
 
     def holds(self, inode: int) -> bool:
         """Whether one of its threads has this socket open: the library's has its own table."""
@@ -227,6 +234,8 @@ def command_of(runner: Process) -> Process | None:
 
 def find_process(target: str) -> Process:
     """The process that a pid or a name means; of a `strata run` the command that it runs."""
+    if not target:  # as of a variable that is not set
+        raise StrataError("expected a process, got an empty name")
     if re.fullmatch("[0-9]{1,18}", target):
         process = Process(int(target))
         if not process.folder.is_dir():

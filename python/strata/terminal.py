@@ -7,13 +7,16 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+BROKEN_PIPE = 128 + signal.SIGPIPE  # as of a program that the signal ends
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -45,6 +48,17 @@ def echo_bytes(body: bytes) -> None:
     echo(body.decode(errors="surrogateescape"), end="")
 
 
+@contextlib.contextmanager
+def _wanted() -> Iterator[None]:
+    """Whoever closes the pipe, as head does, has read enough: that is no mistake, and no finding
+    (click would make it a 1)."""
+    try:
+        yield
+    except BrokenPipeError:
+        lose_output()
+        raise SystemExit(BROKEN_PIPE) from None
+
+
 class Unpadded:
     """A stream that is no terminal: what fills a line to its end is of no use to who reads it."""
 
@@ -52,7 +66,12 @@ class Unpadded:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        return self.stream.write(re.sub(r" +(?=\n)", "", text))
+        with _wanted():
+            return self.stream.write(re.sub(r" +(?=\n)", "", text))
+
+    def flush(self) -> None:
+        with _wanted():
+            self.stream.flush()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)

@@ -205,11 +205,13 @@ def test_a_process_is_named_by_plain_digits() -> None:
             find_process(name)
 
 
-def test_an_empty_name_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_empty_name_names_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StrataError, match="an empty name"):
         report("")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StrataError, match="an empty name"):
+        find_process("")
 
 
 @pytest.mark.parametrize("option", ["always", "on", ""])

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from rich.table import Table
+from test_cli import status_of
 
 from strata.terminal import console
 
@@ -24,6 +25,22 @@ def test_a_pipe_gets_neither_padding_nor_folds(
     assert [line for line in lines if line != line.rstrip()] == []
     console().print("two  spaces inside stay, " * 20)
     assert capsys.readouterr().out.count("\n") == 1
+
+
+class Closed(io.StringIO):
+    """A pipe that nobody reads on, as after head."""
+
+    def write(self, _text: str, /) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("typed", ["--help", "explain", "--version"])
+def test_who_reads_no_further_makes_it_no_finding(
+    typed: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert status_of(monkeypatch, typed) == 141
+    assert capfd.readouterr().err == ""
 
 
 def test_a_width_that_is_asked_for_is_kept(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strata.elf import ET_DYN, ElfFacts, read_elf, why_not_preloadable
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.launch import resolve
 from strata.library import checkouts, find_library
 from strata.peers import (
@@ -115,7 +115,7 @@ def _check(spec: str, path: Path) -> ElfFacts:
     try:
         facts = read_elf(path)
     except OSError as error:
-        raise StrataError(f"--arm {spec}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"--arm {spec}: {why_refused(error)}") from error
     if facts is None or facts.type != ET_DYN:
         raise StrataError(f"--arm {spec}: not a shared library")
     if any(character in str(path) for character in " :\t\n"):

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from strata import procfs
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.launch import is_mapped
 from strata.peers import GLIBC_NAME
 
@@ -115,8 +115,7 @@ class Program:
                     preexec_fn=prepare,
                 )
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
-            raise StrataError(f"{self._command[0]}: {words}", 127) from error
+            raise StrataError(f"{self._command[0]}: {why_refused(error)}", 127) from error
         finally:
             if procs >= 0:
                 os.close(procs)

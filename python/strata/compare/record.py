@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from strata.compare.plan import WARM_UP, Plan
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import MOST_BINARY, MOST_TEXT, UnreadableError, follow, read_file, read_within
 
 PLAN = "plan.json"
@@ -118,7 +118,7 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             _write_synced(path / PLAN, plan.to_json() + "\n")
         except OSError as error:
-            raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+            raise StrataError(f"{path}: {why_refused(error)}") from error
         return cls(path, plan, [])
 
     @classmethod

@@ -15,6 +15,7 @@ from strata.doctor.view import (
     mend,
     ok,
 )
+from strata.errors import why_refused
 from strata.peers import GLIBC_NAME, find_system_library
 
 Version = tuple[int, int]
@@ -79,7 +80,7 @@ def glibc_version(view: View) -> Finding:
     try:
         content = library.read_bytes()
     except OSError as error:
-        raise CannotTellError(f"{library}: {(error.strerror or str(error)).lower()}") from error
+        raise CannotTellError(f"{library}: {why_refused(error)}") from error
     found = re.search(rb"GNU C Library [^\n]*?version (\d+)\.(\d+)", content)
     if found is None:
         raise CannotTellError(f"{library} does not say its version")

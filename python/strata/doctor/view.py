@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from strata.errors import why_refused
+
 KIB = 1 << 10
 STRATA = re.compile(r"/libstrata\.so[^/]*$")
 MEMORY_HOLDERS = "ps -eo pid,rss,comm --sort=-rss | head  # who holds the memory"
@@ -50,7 +52,7 @@ class CannotTellError(Exception):
 
 
 def cannot_tell(name: str, error: OSError) -> CannotTellError:
-    return CannotTellError(f"{name}: {(error.strerror or str(error)).lower()}")
+    return CannotTellError(f"{name}: {why_refused(error)}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.pprof import Profile, dump, load
 from strata.symbolize import symbolize
 
@@ -33,8 +33,7 @@ class Recording:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise StrataError(f"--learn {folder}: {why}") from error
+            raise StrataError(f"--learn {folder}: {why_refused(error)}") from error
         if not os.access(folder, os.W_OK | os.X_OK):
             raise StrataError(f"--learn {folder}: permission denied")
         self.folder = folder.absolute()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strata.elf import MAX_SCRIPT_DEPTH, read_elf, script_interpreter
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.launch import Outcome, resolve, run
 from strata.trace.command import find_tool
 
@@ -35,8 +35,7 @@ def loaded_program(program: Path, command: Sequence[str]) -> list[str]:
             facts = read_elf(Path(words[0]))
             interpreter = script_interpreter(Path(words[0]))
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise StrataError(f"{words[0]}: {why}", 126) from error
+            raise StrataError(f"{words[0]}: {why_refused(error)}", 126) from error
         if facts is not None:
             if facts.machine != EM_X86_64 or facts.bits != 64:
                 raise StrataError(f"{words[0]}: not an x86-64 program", 126)

@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import write_file
 from strata.pageutil.measure import EpochUse, Result, TypeUse, Use
 from strata.pageutil.names import StackNames
@@ -42,8 +42,7 @@ def prepare(folder: Path) -> None:
         probe = folder / "pageutil.json"
         probe.touch()
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise StrataError(f"--output {folder}: {why}") from error
+        raise StrataError(f"--output {folder}: {why_refused(error)}") from error
 
 
 def percent(share: float) -> str:

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import make_folder, read_file, write_file
 from strata.pprof import Profile, dump, load, parse
 from strata.processes import Process
@@ -249,4 +249,4 @@ def prepare(folder: Path) -> None:
         for path in [*profiles, *ours]:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{folder}: {why_refused(error)}") from error

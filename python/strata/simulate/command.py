@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import check_output
 from strata.terminal import console, say
 
@@ -171,7 +171,7 @@ def save(items: Items, path: Path) -> None:
         else:
             rows.write_parquet(path)
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{path}: {why_refused(error)}") from error
 
 
 def simulate_command(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import UnreadableError, open_file
 from strata.simulate import events
 from strata.simulate.events import MOST_SECONDS
@@ -164,4 +164,4 @@ def read(path: Path) -> Items:
     except UnreadableError as error:
         raise StrataError(f"{path}: {error}") from error
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{path}: {why_refused(error)}") from error

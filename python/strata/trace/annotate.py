@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import follow
 from strata.trace.analyze import objects
 from strata.trace.format import (
@@ -112,7 +112,7 @@ def write_whole(output: Path, parts: list[bytes | memoryview]) -> None:
     except OSError as error:
         if name:
             Path(name).unlink(missing_ok=True)
-        raise StrataError(f"{output}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{output}: {why_refused(error)}") from error
 
 
 def annotate(path: Path, output: Path, say: Callable[[str], None]) -> None:

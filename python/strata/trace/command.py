@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from strata.elf import read_elf, why_not_preloadable
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import UnreadableError, follow, open_file
 from strata.launch import preload_value, resolve, run
 from strata.library import checkouts, library_folders
@@ -74,8 +74,7 @@ def make_room(output: Path) -> None:
             output.touch()
             output.unlink()
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise StrataError(f"{output}: cannot be written: {why}") from error
+            raise StrataError(f"{output}: cannot be written: {why_refused(error)}") from error
 
 
 def record(command: list[str], output: Path, stacks: bool) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.files import UnreadableError, open_file
 from strata.trace.format import (
     HAS_STACKS,
@@ -210,7 +210,7 @@ def read_bytes(path: Path) -> memoryview:
     except UnreadableError as error:
         raise StrataError(f"{path}: {error}") from error
     except OSError as error:
-        raise StrataError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{path}: {why_refused(error)}") from error
 
 
 def joined(parts: list[dict[str, Numbers]]) -> pl.DataFrame:

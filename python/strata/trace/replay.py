@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from strata.compare.arms import Arm, find_arm
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.library import find_heap
 from strata.settings import check as check_settings
 from strata.terminal import console, say
@@ -160,7 +160,7 @@ def make_output(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise StrataError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+        raise StrataError(f"{folder}: {why_refused(error)}") from error
 
 
 def table(replays: list[Replay]) -> Table:
