@@ -45,6 +45,7 @@ def test_a_redis_server_under_load(lab: Lab, tmp_path: Path) -> None:
         finally:
             stop.set()
             worker.join()
+        again = good("report", out, "-o", tmp_path / "again")
     assert text.startswith("Memory of redis-server\n")
     assert re.search(r"^RSS +\d", text, re.MULTILINE)
     assert text.endswith(f"The page: {out}/index.html\n")
@@ -60,9 +61,38 @@ def test_a_redis_server_under_load(lab: Lab, tmp_path: Path) -> None:
     if not missing:
         assert re.search(r"[1-9]\d* of them in the allocator", page)
     assert "<li>main</li>" in page  # the stacks are whole, and named
-    again = good("report", out, "-o", tmp_path / "again")
     assert again.splitlines()[:-1] == text.splitlines()[:-1]
     assert (tmp_path / "again" / "index.html").read_text() == page
+
+
+KEEPS = """
+#include <stdlib.h>
+void* kept[64];
+__attribute__((noinline)) void* load_rows(void) { return malloc(1 << 20); }
+int main(void) {
+  for (int i = 0; i < 64; ++i) kept[i] = load_rows();
+  return 0;
+}
+"""
+
+
+def test_files_of_the_library_are_named_and_ask_nobody(lab: Lab, tmp_path: Path) -> None:
+    """It wrote addresses alone; and the number may be another process's by now."""
+    lab.require_strata()
+    source, files = tmp_path / "keeps.c", tmp_path / "files"
+    source.write_text(KEEPS)
+    files.mkdir()
+    env = {
+        "STRATA_STATS": str(files / "stats.json"),
+        "STRATA_PROFILE": f"heap:{files}/heap.pb.gz",
+        "STRATA_SAMPLE": "64K",
+    }
+    lab.run(lab.build(source, "-O1", "-g"), env=env).ok()
+    pid = json.loads((files / "stats.json").read_text())["pid"]
+    text = good("report", files, "-o", tmp_path / "out")
+    assert "load_rows" in text
+    assert f"Process {pid} does not run on Strata here" in text
+    assert f"report {pid} " not in text
 
 
 def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:

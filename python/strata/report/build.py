@@ -5,7 +5,7 @@ from __future__ import annotations
 from strata import __version__
 from strata.report import contexts, cpu_time, hotness, prediction_sections, price, tiers
 from strata.report.collect import PAGE_SAYS
-from strata.report.model import Recording
+from strata.report.model import PLACEHOLDER, Recording
 from strata.report.page import Section, plural, render
 from strata.stats import human
 
@@ -41,7 +41,7 @@ def title(recording: Recording) -> str:
 def page(recording: Recording, found: list[Section]) -> str:
     """index.html."""
     meta, last = recording.meta, recording.last
-    lead = [f"Process {recording.pid}"]
+    lead = [f"Process {recording.number or PLACEHOLDER}"]
     if meta.text("command"):
         lead.append(meta.text("command"))
     if last is not None:
@@ -53,10 +53,17 @@ def page(recording: Recording, found: list[Section]) -> str:
     return render(title(recording), " · ".join(lead), found, notes(recording))
 
 
+def not_here(recording: Recording) -> str:
+    return (
+        f"Process {recording.number} does not run on Strata here, so the commands name "
+        f"{PLACEHOLDER}: put another run of the program in its place."
+    )
+
+
 def notes(recording: Recording) -> list[str]:
     """What was gathered and how, for the foot of the page."""
     last = recording.last
-    lines = []
+    lines = [] if recording.runs else [not_here(recording)]
     if last is not None:
         library = last.stats.text("strata")
         lines.append(

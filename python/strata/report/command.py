@@ -11,7 +11,7 @@ from strata.control import ask
 from strata.errors import StrataError
 from strata.files import make_folder, write_file
 from strata.processes import Process, find_process
-from strata.terminal import console, in_a_line
+from strata.terminal import console, in_a_line, say
 
 HELP = """Explain a process's memory on one page.
 
@@ -80,7 +80,17 @@ def draw(source: Path, folder: Path) -> None:
     from strata.report import build, collect, model, terminal
 
     collect.spare_strange_page(folder)
-    recording = model.load(source)
+    told: list[str] = []
+
+    def tell_once(why: str) -> None:
+        if why not in told:
+            told.append(why)
+            say(why)
+
+    recording = model.load(source, tell_once)
+    if recording.number is not None:
+        process = Process(recording.number)
+        recording.runs = process.folder.is_dir() and process.maps_library() is not False
     sections = build.sections(recording)
     page = folder / collect.PAGE_FILE
     if recording.others:

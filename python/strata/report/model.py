@@ -19,9 +19,11 @@ from strata.errors import StrataError
 from strata.files import MOST_TEXT, UnreadableError, read_file, read_within
 from strata.report.document import Document, as_number
 from strata.report.profiles import Profile, read_profile
+from strata.symbolize import Warn
 
 # churn: the objects allocated while the report was taken; allocs: since the start of the process.
 KINDS = ("heap", "allocs", "churn", "peak", "lifetime", "fragmentation")
+PLACEHOLDER = "PID"
 CPU = "cpu"  # of the kernel's making, by cpu_profile.py
 META = "report.json"
 SAMPLES = "samples.jsonl"
@@ -65,18 +67,24 @@ class Recording:
     profiles: dict[str, Profile] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # kind -> why it is not there
     others: list[int] = field(default_factory=list)  # processes whose files lie there, too
+    runs: bool = True  # here and now, so that it can be asked
 
     @property
     def last(self) -> Sample | None:
         return self.samples[-1] if self.samples else None
 
     @property
-    def pid(self) -> str:
-        """The process for commands that a person may paste; a placeholder if unknown."""
+    def number(self) -> int | None:
+        """What the process is, or was."""
         number = self.meta.whole("pid")
         if number is None and self.last is not None:
             number = self.last.stats.whole("pid")
-        return "PID" if number is None else str(number)
+        return number
+
+    @property
+    def pid(self) -> str:
+        """The process for commands that a person may paste; a placeholder if there is none."""
+        return PLACEHOLDER if self.number is None or not self.runs else str(self.number)
 
     @property
     def seconds(self) -> float:
@@ -170,7 +178,7 @@ def _profile_file(folder: Path, kind: str) -> Path | None:
     return max(others, key=_written) if others else None
 
 
-def load(folder: Path) -> Recording:
+def load(folder: Path, warn: Warn = lambda _: None) -> Recording:
     """What a folder holds: of a report, or files that the library itself wrote."""
     if not folder.is_dir():
         raise StrataError(f"{folder}: not a folder with a saved report")
@@ -188,7 +196,7 @@ def load(folder: Path) -> Recording:
             recording.missing[kind] = why or "there is no such file"
             continue
         try:
-            recording.profiles[kind] = read_profile(kind, path)
+            recording.profiles[kind] = read_profile(kind, path, warn)
         except StrataError as error:
             recording.missing[kind] = str(error)
     if not recording.samples and not recording.profiles:

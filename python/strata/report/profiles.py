@@ -15,6 +15,7 @@ from strata.errors import StrataError
 from strata.pprof import Profile as ReadProfile
 from strata.pprof import load, process_of
 from strata.pprof.sites import Stack, call_site
+from strata.symbolize import Warn, symbolize
 
 MOST_VALUE = 1 << 60
 LABELS: dict[str, type[int] | type[str]] = {
@@ -112,9 +113,10 @@ def build(
     return Profile(kind, seconds, list(index), rows, process)
 
 
-def read_profile(kind: str, path: Path) -> Profile:
-    """A profile.proto file, gzipped or not, with numbers brought into bounds."""
-    return as_rows(kind, load(path), str(path))
+def read_profile(kind: str, path: Path, warn: Warn) -> Profile:
+    """A profile.proto file, gzipped or not, with numbers brought into bounds. What the library
+    itself wrote gets its names here."""
+    return as_rows(kind, symbolize(load(path), warn=warn), str(path))
 
 
 def as_rows(kind: str, read: ReadProfile, path: str) -> Profile:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strata.report.advice import Level
-from strata.report.build import title
+from strata.report.build import not_here, title
 from strata.report.model import Recording
 from strata.report.page import Section, first_things
 from strata.report.tiers import resident_parts
@@ -61,6 +61,8 @@ def summary(recording: Recording, found: Sequence[Section]) -> RenderableType:
         lines.append(line)
         if section.advice.command:
             lines.append(Padding(Text(section.advice.command, style="cyan"), (0, 0, 0, 4)))
+    if not recording.runs:
+        lines.append(Text(not_here(recording)))
     more = [s.heading for s in found if s not in first and s.advice and s.advice.level in STYLES]
     if more:
         lines.append(Text(f"Worth a look on the page: {'; '.join(more)}."))
