@@ -2,6 +2,7 @@
 // it takes and prints a line each second, ten in each of the first two: seconds since the start,
 // MiB held, or processes started.
 //   --mode=hog    --block=BYTES           as fast as it can, without end
+//   --mode=block  --block=BYTES           the same as one block, which grows by so much
 //   --mode=leak   --mib_s=N               so much a second
 //   --mode=batch  --mib=N --seconds=S     takes N MiB, passes over them for S seconds of CPU, ends
 //   --mode=bomb                           each process forks without end, and its children do
@@ -72,6 +73,17 @@ constexpr double kMiB = 1 << 20;
   }
 }
 
+[[noreturn]] void OneBlock(size_t step) {
+  Report report;
+  char* block = nullptr;
+  for (size_t held = 0;; held += step) {
+    block = static_cast<char*>(realloc(block, held + step));
+    if (block == nullptr) bench::Die("out of memory");
+    memset(block + held, 1, step);
+    report.Tell(static_cast<double>(held + step) / kMiB);
+  }
+}
+
 void Batch(size_t block, double mib, double seconds) {
   Report report;
   const double began = Now();
@@ -108,6 +120,7 @@ int main(int argc, char** argv) {
   const double seconds = options.Number("seconds", 5);
   options.RejectUnknown();
   if (strcmp(mode, "hog") == 0) Hog(block, 0);
+  if (strcmp(mode, "block") == 0) OneBlock(block);
   if (strcmp(mode, "leak") == 0) Hog(block, mib_s > 0 ? mib_s : 1);
   if (strcmp(mode, "bomb") == 0) Bomb();
   if (strcmp(mode, "batch") != 0) bench::Die("no such mode");

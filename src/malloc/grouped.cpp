@@ -3,12 +3,10 @@
 
 #include <errno.h>
 
-#include "malloc/background.h"
 #include "malloc/fast_path.h"
-#include "malloc/limits.h"
-#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/sampling.h"
+#include "malloc/slow_path.h"
 
 namespace strata {
 
@@ -45,9 +43,7 @@ void* TakeInGroup(size_t size, SizeClass c, ObjectGroup group) {
   if (STRATA_UNLIKELY(p == nullptr)) return nullptr;
   WipeMark(p);
   NoteRequested(r, c, size);
-  TendBackground();
-  RelieveMemoryIfNeeded();
-  PayForGrowthIfDue();
+  TendAfterGrowth();
   errno = saved;
   return p;
 }

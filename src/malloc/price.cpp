@@ -23,6 +23,9 @@
 #include "strata/raw_io.h"
 
 namespace strata {
+
+std::atomic<size_t> price_internal::g_step{SIZE_MAX};
+
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -58,14 +61,20 @@ class Payer {
   Verdict Look() STRATA_EXCLUDES(lock) {
     LockHolder hold(lock);
     const uint64_t now = NowNs();
-    FindIfDue(now);
-    const MemorySupply m = watch_.ReadMemory();
-    supply_ = {static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure};
     ProcessHeap& heap = TheRuntime().heap;
+    if (!LoadOption(TheRuntime().options.price)) return {};  // switched off while somebody waited
+    FindIfDue(now);
     buyer_ = {static_cast<double>(heap.page_heap().charged_bytes()), weight()};
+    Supply found;
+    watch_.ForEachMemory([&](const MemorySupply& m) STRATA_REQUIRES(lock) {
+      Choose({static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure}, buyer_,
+             kMemoryTerms, found);
+    });
+    // No file could be read, as where no descriptor is left: that forgives nothing.
+    if (found.limit != 0) supply_ = found;
     growth_.Settle(supply_, buyer_, kMemoryTerms, now);
     const uint64_t delay = DelayNs(supply_, buyer_, kMemoryTerms, growth_.debt());
-    heap.page_heap().WatchGrowth(static_cast<size_t>(buyer_.holds + StepTo(delay)));
+    LookAfter(static_cast<size_t>(buyer_.holds), static_cast<size_t>(StepTo(delay)));
     return {delay, std::max(supply_.limit - supply_.used, 0.0), supply_.limit, growth_.debt()};
   }
 
@@ -79,8 +88,11 @@ class Payer {
     LockHolder hold(lock);
     const uint64_t now = NowNs();
     FindIfDue(now);
-    const CgroupPids p = watch_.ReadPids();
-    const Supply supply{static_cast<double>(p.limit), static_cast<double>(p.used), 0};
+    Supply supply;
+    watch_.ForEachPids([&supply](const CgroupPids& p) {
+      Choose({static_cast<double>(p.limit), static_cast<double>(p.used), 0}, {0, weight()},
+             kProcessTerms, supply);
+    });
     return forks_.OwedNs(supply, weight(), now);
   }
 
@@ -96,16 +108,25 @@ class Payer {
     out.debt = static_cast<size_t>(growth_.debt());
   }
 
-  void Reset() STRATA_EXCLUDES(lock) {
+  // Under the lock, so that nobody who looks meanwhile sets the watch of what was on before.
+  void Set(Pricing pricing, uint32_t weight) STRATA_EXCLUDES(lock) {
     LockHolder hold(lock);
+    Runtime& r = TheRuntime();
+    StoreOption(r.options.weight, weight);
+    StoreOption(r.options.price, pricing == Pricing::kOn);
     supply_ = {};
     growth_ = {};
     forks_ = {};
+    LookAfter(0, pricing == Pricing::kOn ? kFirstLook : SIZE_MAX);
   }
 
   Lock lock{LockRank::kPrice};
 
  private:
+  static void Choose(const Supply& s, const Buyer& b, const PriceTerms& t, Supply& dearest) {
+    if (dearest.limit == 0 || IsDearer(s, dearest, b, t)) dearest = s;
+  }
+
   static uint32_t weight() { return LoadOption(TheRuntime().options.weight); }
 
   void FindIfDue(uint64_t now) STRATA_REQUIRES(lock) {
@@ -121,6 +142,11 @@ class Payer {
     const double for_sale = FeltRoom(supply_) - kMemoryTerms.reserve * supply_.limit;
     const double step = room > 0 ? room * kWayPerLook : for_sale * kSalePerLook;
     return std::clamp(step, kLeastStep, kMostStep);
+  }
+
+  static void LookAfter(size_t holds, size_t step) {
+    price_internal::g_step.store(step, std::memory_order_relaxed);
+    TheRuntime().heap.page_heap().WatchGrowth(holds + step);
   }
 
   bool Due(uint64_t Payer::* last, uint64_t every) STRATA_EXCLUDES(lock) {
@@ -215,6 +241,8 @@ void PayForGrowth() {
 
 void PayForFork() {
   if (!LoadOption(TheRuntime().options.price) || t_state.vforked || !MayOpenFiles()) return;
+  // In a signal handler that came while this thread looked: under a filter it cannot block them.
+  if (g_payer.lock.HeldByThisThread()) return;
   uint64_t delay = 0;
   const auto look = [&delay] { delay = g_payer.LookAtFork(); };
   OnSideStack([&look] {
@@ -237,13 +265,7 @@ void PriceTick() {
   if (LoadOption(TheRuntime().options.price) && MayOpenFiles()) LookOnSideStack();
 }
 
-void SetPricing(Pricing pricing, uint32_t weight) {
-  Runtime& r = TheRuntime();
-  StoreOption(r.options.weight, weight);
-  StoreOption(r.options.price, pricing == Pricing::kOn);
-  g_payer.Reset();
-  r.heap.page_heap().WatchGrowth(pricing == Pricing::kOn ? kFirstLook : SIZE_MAX);
-}
+void SetPricing(Pricing pricing, uint32_t weight) { g_payer.Set(pricing, weight); }
 
 PriceStats ReadPrice() {
   PriceStats out;

@@ -4,6 +4,9 @@
 // docs/price.md. Sits in malloc.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+
 #include "base/check.h"
 #include "base/lock.h"
 #include "malloc/runtime.h"
@@ -11,11 +14,22 @@
 
 namespace strata {
 
+namespace price_internal {
+extern std::atomic<size_t> g_step;
+}
+
 STRATA_NOINLINE void PayForGrowth();
 // Called on the slow path with no lock held, before the program touches what it got; calls that the
 // size classes' caches serve never come here.
 STRATA_ALWAYS_INLINE void PayForGrowthIfDue() {
   if (STRATA_UNLIKELY(TheRuntime().heap.page_heap().GrewPastWatch())) PayForGrowth();
+}
+
+// By how much the heap may grow between two looks; SIZE_MAX while growth has no price. Who takes
+// more than was asked for, against the next request, takes no more than this: it would be touched
+// without another look.
+inline size_t GrowthBetweenLooks() {
+  return price_internal::g_step.load(std::memory_order_relaxed);
 }
 
 // Before a fork takes any lock.

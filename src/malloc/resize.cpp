@@ -1,6 +1,9 @@
 // The size of a block, asked for and changed: malloc_usable_size and realloc. See blocks.h.
 #include <errno.h>
 
+#include <algorithm>
+
+#include "base/errno_keeper.h"
 #include "malloc/bad_free.h"
 #include "malloc/blocks.h"
 #include "malloc/checked.h"
@@ -70,15 +73,22 @@ void* MoveTo(Runtime& r, void* from, size_t old_size, size_t size) {
   return to;
 }
 
+void TendKeepingErrno() {
+  const ErrnoKeeper keep;
+  TendAfterGrowth();
+}
+
 // A large block that grows step by step gets an eighth more than asked, so that the copies add up
 // to a constant factor of its final size. The extra is address space until it is touched.
 void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   const size_t old_requested = r.heap.large().RequestedOf(span);
   if (r.heap.large().Resize(span, size)) {
     Resized(r, p, p, old_requested, size, size);
+    TendKeepingErrno();
     return p;
   }
-  const size_t generous = size + size / 8;  // can't wrap: size is at most PTRDIFF_MAX
+  // Can't wrap: size is at most PTRDIFF_MAX.
+  const size_t generous = size + std::min(size / 8, GrowthBetweenLooks());
   LargeBlock block = r.heap.large().TakeLike(*span, generous);
   if (block.address == nullptr && size <= BytesOf(r.kernel.window())) {
     EmptyCaches(r);
@@ -89,6 +99,7 @@ void* GrowLarge(Runtime& r, Span* span, size_t old_size, void* p, size_t size) {
   r.heap.large().SetRequested(grown, size);
   Resized(r, p, block.address, old_requested, size, size);
   r.heap.large().GiveMoved(span, grown, old_size);
+  TendKeepingErrno();
   return block.address;
 }
 

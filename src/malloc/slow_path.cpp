@@ -11,11 +11,9 @@
 #include "malloc/fork_handlers.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
-#include "malloc/limits.h"
 #include "malloc/own_process.h"
 #include "malloc/per_thread_path.h"
 #include "malloc/predicted_path.h"
-#include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
@@ -302,9 +300,7 @@ void* AllocateSlowOf(size_t size, SizeClass c) {
   }
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (STRATA_UNLIKELY(ForkedUnseen())) RenewUnseenChild();
-  TendBackground();
-  RelieveMemoryIfNeeded();
-  PayForGrowthIfDue();
+  TendAfterGrowth();
   errno = saved;
   return p;
 }
@@ -329,9 +325,7 @@ void* AllocateAligned(size_t size, size_t align) {
   if (STRATA_UNLIKELY(p == nullptr)) return OutOfMemory();
   if (c != SizeClass::kNone) NoteRequested(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
-  TendBackground();
-  RelieveMemoryIfNeeded();
-  PayForGrowthIfDue();
+  TendAfterGrowth();
   errno = saved;
   return p;
 }
@@ -354,9 +348,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
   if (!large) NoteRequested(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
   if (large) {
-    TendBackground();
-    RelieveMemoryIfNeeded();
-    PayForGrowthIfDue();
+    TendAfterGrowth();
   }
   errno = saved;
   return p;
@@ -386,9 +378,7 @@ void* AllocateZeroed(size_t count, size_t size) {
   if (block.address == nullptr) return OutOfMemory();
   if (!block.zeroed) __builtin_memset(block.address, 0, bytes);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, block.address, bytes);
-  TendBackground();
-  RelieveMemoryIfNeeded();
-  PayForGrowthIfDue();
+  TendAfterGrowth();
   errno = saved;
   return block.address;
 }
@@ -419,8 +409,7 @@ void* AllocateRaw(size_t size, size_t align, size_t* usable) {
   if (p == nullptr) return nullptr;
   if (c != SizeClass::kNone) NoteRequested(r, c, size);
   if (CountBytes(size)) SampleTaken(r, p, size);
-  TendBackground();
-  RelieveMemoryIfNeeded();
+  TendAfterGrowth();
   return p;
 }
 

@@ -9,7 +9,10 @@
 #include "base/check.h"
 #include "base/placement.h"
 #include "cache/freed_mark.h"
+#include "malloc/background.h"
 #include "malloc/bad_free.h"
+#include "malloc/limits.h"
+#include "malloc/price.h"
 #include "malloc/runtime.h"
 #include "span/large_blocks.h"
 
@@ -17,6 +20,14 @@ namespace strata {
 
 // Larger requests can't be told from a negative number by the program's pointer arithmetic.
 inline constexpr size_t kMaxRequest = PTRDIFF_MAX;
+
+// What a request that may have made the heap grow does last, with no lock held, before the program
+// touches what it got. May change errno.
+STRATA_ALWAYS_INLINE void TendAfterGrowth() {
+  TendBackground();
+  RelieveMemoryIfNeeded();
+  PayForGrowthIfDue();
+}
 
 inline void* OutOfMemory() {
   errno = ENOMEM;

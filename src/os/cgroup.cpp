@@ -15,19 +15,6 @@ namespace {
 // The smaller one of those that are not 0.
 size_t Tighter(size_t a, size_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }
 
-CgroupMemory ReadMemoryAt(const char* directory, bool two) {
-  CgroupMemory m;
-  m.limit = two ? Tighter(ReadKernelNumber(directory, "/memory.max"),
-                          ReadKernelNumber(directory, "/memory.high"))
-                : ReadKernelNumber(directory, "/memory.limit_in_bytes");
-  if (m.limit == 0) return m;
-  m.usage = ReadKernelNumber(directory, two ? "/memory.current" : "/memory.usage_in_bytes");
-  const size_t cache = ReadKernelField(directory, "/memory.stat",
-                                       two ? "\ninactive_file " : "\ntotal_inactive_file ");
-  m.usage -= std::min(cache, m.usage);
-  return m;
-}
-
 uint32_t ReadQuotaAt(const char* directory, bool two) {
   size_t quota = 0;
   size_t period = 0;
@@ -161,25 +148,30 @@ bool CgroupWatch::Reclaim(size_t bytes) const {
   return WriteKernelText(at, kLimit, before, strlen(before));
 }
 
-template <class F>
-void CgroupWatch::ForEachLevel(const Directory& d, F f) {
-  if (d.path[0] == '\0') return;
-  char path[kPath];
-  memcpy(path, d.path, sizeof(path));
-  for (size_t length = strlen(path);;) {
-    f(static_cast<const char*>(path));
-    if (length <= d.root) return;
-    do --length;
-    while (length > d.root && path[length] != '/');
-    path[length] = '\0';
-  }
+// The kernel drops inactive file cache, and its own caches of names and inodes, before it kills.
+// Version 1 counts the latter as used, and does not say how much they are.
+CgroupMemory CgroupWatch::MemoryAt(const char* directory, Version version) {
+  const bool two = version == Version::kTwo;
+  CgroupMemory m;
+  m.limit = two ? Tighter(ReadKernelNumber(directory, "/memory.max"),
+                          ReadKernelNumber(directory, "/memory.high"))
+                : ReadKernelNumber(directory, "/memory.limit_in_bytes");
+  if (m.limit == 0) return m;
+  m.usage = ReadKernelNumber(directory, two ? "/memory.current" : "/memory.usage_in_bytes");
+  const auto field = [&](const char* name) {
+    return ReadKernelField(directory, "/memory.stat", name);
+  };
+  const size_t cache = two ? field("\ninactive_file ") + field("\nslab_reclaimable ")
+                           : field("\ntotal_inactive_file ");
+  m.usage -= std::min(cache, m.usage);
+  return m;
 }
 
 CgroupMemory CgroupWatch::Read() const {
   CgroupMemory tightest;
   size_t least_room = SIZE_MAX;
   ForEachLevel(memory_, [&](const char* path) {
-    const CgroupMemory m = ReadMemoryAt(path, memory_.version == Version::kTwo);
+    const CgroupMemory m = MemoryAt(path, memory_.version);
     const size_t room = m.limit - std::min(m.usage, m.limit);
     if (m.limit == 0 || room > least_room || (room == least_room && m.limit > tightest.limit))
       return;
@@ -189,19 +181,13 @@ CgroupMemory CgroupWatch::Read() const {
   return tightest;
 }
 
-CgroupPids CgroupWatch::ReadPids() const {
-  CgroupPids tightest;
-  ForEachLevel(pids_, [&](const char* path) {
-    const CgroupPids p{ReadKernelNumber(path, "/pids.max"),
-                       ReadKernelNumber(path, "/pids.current")};
-    if (p.limit != 0 && (tightest.limit == 0 || p.room() < tightest.room())) tightest = p;
-  });
-  return tightest;
+CgroupPids CgroupWatch::PidsAt(const char* directory) {
+  return {ReadKernelNumber(directory, "/pids.max"), ReadKernelNumber(directory, "/pids.current")};
 }
 
-double CgroupWatch::ReadPressure() const {
-  if (memory_.path[0] == '\0' || memory_.version != Version::kTwo) return 0;
-  return ReadMemoryPressure(KernelPath().Add(memory_.path).Add("/memory.pressure").text());
+double CgroupWatch::PressureAt(const char* directory, Version version) {
+  if (version != Version::kTwo) return 0;
+  return ReadMemoryPressure(KernelPath().Add(directory).Add("/memory.pressure").text());
 }
 
 uint32_t CgroupWatch::ReadCpuQuota() const {

@@ -5,6 +5,8 @@
 // cancellation points.
 #pragma once
 
+#include <string.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -18,7 +20,6 @@ struct CgroupMemory {
 struct CgroupPids {
   size_t limit = 0;  // processes and threads; 0: none known
   size_t used = 0;
-  size_t room() const { return limit > used ? limit - used : 0; }
 };
 
 class CgroupWatch {
@@ -27,19 +28,29 @@ class CgroupWatch {
   // (/proc/self/cgroup). Called again after a fork or a move to another cgroup.
   void Find(const char* mount, const char* self);
 
-  // The same for ReadPids, which few ask for.
+  // The same for ForEachPids, which few ask for.
   void FindPids(const char* mount, const char* self);
 
   // Of the level with the least room; memory.high counts as a limit, since the kernel stalls the
   // process there.
   CgroupMemory Read() const;
 
-  // Of the level with the least room.
-  CgroupPids ReadPids() const;
-
-  // The share of the last 10 s in which some task of the cgroup waited for memory, 0 to 1; version
-  // 2 only.
-  double ReadPressure() const;
+  // Calls f(CgroupMemory, double pressure), and f(CgroupPids), for each level that has a limit, the
+  // own first. The pressure is the share of the last 10 s in which some task below waited for
+  // memory, 0 to 1; version 2 only.
+  template <class F>
+  void ForEachMemory(F f) const {
+    ForEachLevel(memory_, [&](const char* path) {
+      const CgroupMemory m = MemoryAt(path, memory_.version);
+      if (m.limit != 0) f(m, PressureAt(path, memory_.version));
+    });
+  }
+  template <class F>
+  void ForEachPids(F f) const {
+    ForEachLevel(pids_, [&](const char* path) {
+      if (const CgroupPids p = PidsAt(path); p.limit != 0) f(p);
+    });
+  }
 
   // Thousandths of a CPU that the process may use over time; 0: as many as there are.
   uint32_t ReadCpuQuota() const;
@@ -67,7 +78,21 @@ class CgroupWatch {
                   Version version, Directory& out);
   // Calls f(path) for the directory and each of its ancestors up to the mount.
   template <class F>
-  static void ForEachLevel(const Directory& d, F f);
+  static void ForEachLevel(const Directory& d, F f) {
+    if (d.path[0] == '\0') return;
+    char path[kPath];
+    memcpy(path, d.path, sizeof(path));
+    for (size_t length = strlen(path);;) {
+      f(static_cast<const char*>(path));
+      if (length <= d.root) return;
+      do --length;
+      while (length > d.root && path[length] != '/');
+      path[length] = '\0';
+    }
+  }
+  static CgroupMemory MemoryAt(const char* directory, Version version);
+  static double PressureAt(const char* directory, Version version);
+  static CgroupPids PidsAt(const char* directory);
   bool FindVersionOne(const char* mount, char* controllers, const char* path);
 
   Directory memory_;
@@ -75,7 +100,7 @@ class CgroupWatch {
   Directory pids_;
 };
 
-// As ReadPressure, of a file in the form of /proc/pressure/memory; 0 where there is none.
+// Such a pressure, of a file in the form of /proc/pressure/memory; 0 where there is none.
 double ReadMemoryPressure(const char* file);
 
 // Bytes of memory that this process alone holds (resident and not shared), by `statm`

@@ -25,10 +25,4 @@ MemorySupply ScarcityWatch::ReadMachine() const {
   return m;
 }
 
-MemorySupply ScarcityWatch::ReadMemory() const {
-  const CgroupMemory c = cgroup_.Read();
-  if (c.limit == 0) return ReadMachine();
-  return {c.limit, c.usage, cgroup_.ReadPressure()};
-}
-
 }  // namespace strata

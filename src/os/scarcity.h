@@ -1,6 +1,7 @@
 // How much memory and how many processes are left to this process and its neighbours: what its
-// cgroup allows or, where no cgroup sets a limit, what the machine has. For the price of growth
-// (price/price_law.h); read only where an operator has asked for it. Sits in os; allocates nothing.
+// cgroup, each of that one's ancestors, and the machine have. Which of them counts is for the price
+// of growth to say (price/price_law.h); read only where an operator has asked for it. Sits in os;
+// allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,19 @@ class ScarcityWatch {
   // Finds the cgroup: at first, after a fork, and now and then, as a process may be moved.
   void Find();
 
-  MemorySupply ReadMemory() const;
-  CgroupPids ReadPids() const { return cgroup_.ReadPids(); }
+  // Calls f(MemorySupply) for each limit that binds: of the cgroup, its ancestors and the machine,
+  // which may hold less than all the limits in it; and f(CgroupPids) for each on processes.
+  template <class F>
+  void ForEachMemory(F f) const {
+    cgroup_.ForEachMemory([&](const CgroupMemory& c, double pressure) {
+      f(MemorySupply{c.limit, c.usage, pressure});
+    });
+    if (const MemorySupply m = ReadMachine(); m.limit != 0) f(m);
+  }
+  template <class F>
+  void ForEachPids(F f) const {
+    cgroup_.ForEachPids(f);
+  }
 
  private:
   // The machine's memory and swap, as far as the kernel can give more of it without killing.

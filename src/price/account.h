@@ -3,8 +3,8 @@
 //
 // Growth is what is held beyond the most that was held of late: who stands still, or swings within
 // its bounds, owes nothing. Giving back pays debts, and what it paid for counts as growth again
-// when it is taken anew. The rest of what was given back is forgotten within a minute, as others
-// may have it by then.
+// when it is taken anew. The rest of what was given back is forgotten, two thirds of it within a
+// minute, as others may have it by then.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class GrowthAccount {
   void Settle(const Supply& s, const Buyer& b, const PriceTerms& t, uint64_t now_ns) {
     const double seconds = now_ns > last_ns_ ? static_cast<double>(now_ns - last_ns_) * 1e-9 : 0;
     const bool first = last_ns_ == 0;
-    last_ns_ = std::max(now_ns, last_ns_);
+    last_ns_ = now_ns;  // one that went back, as in a child's time namespace, goes on from there
     if (first) high_ = held_ = b.holds;
     const bool scarce = IsScarce(s, t);
     if (b.holds < held_) GiveBack(held_ - b.holds);

@@ -17,14 +17,14 @@ class ForkAccount {
   // all be through at the same moment.
   void Begin(uint64_t now_ns, double drawn) {
     owed_ = now_ns > last_ns_ + kRestNs ? 0 : drawn;
-    last_ns_ = std::max(last_ns_, now_ns);
+    last_ns_ = now_ns;
   }
 
   // What is for sale is shared by all processes that there are, for each of them may be waiting to
   // fork; so the rest of the wait grows while others go first.
   uint64_t OwedNs(const Supply& s, uint32_t weight, uint64_t now_ns) {
     const double seconds = now_ns > last_ns_ ? static_cast<double>(now_ns - last_ns_) * 1e-9 : 0;
-    last_ns_ = std::max(last_ns_, now_ns);
+    last_ns_ = now_ns;
     if (!IsScarce(s, kProcessTerms)) owed_ = 0;
     if (owed_ <= 0) return 0;
     const double income = Income(s, {0, weight}, kProcessTerms) / std::max(s.used, 1.0);

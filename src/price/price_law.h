@@ -67,6 +67,16 @@ inline double PriceOf(const Supply& s, const Buyer& b, const PriceTerms& t) {
   return IsScarce(s, t) ? 1 / Income(s, b, t) : 0;
 }
 
+// Of two limits that bind at once, whether `a` is the one that counts: it costs more or, while
+// neither costs anything, it will after less growth. A large limit may be nearer to its end by its
+// share and cost nothing yet.
+inline bool IsDearer(const Supply& a, const Supply& b, const Buyer& buyer, const PriceTerms& t) {
+  const double price_a = PriceOf(a, buyer, t);
+  const double price_b = PriceOf(b, buyer, t);
+  if (price_a != price_b) return price_a > price_b;
+  return FeltRoom(a) - t.begins * a.limit < FeltRoom(b) - t.begins * b.limit;
+}
+
 // What a buyer may owe without waiting, so that who only wavers never does: of half the reserve the
 // part that he holds of all that is used. All buyers together have no more than that half, nor more
 // than is left: a limit may be lowered to just above what is used.

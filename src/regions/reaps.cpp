@@ -32,7 +32,7 @@ Placement PlacementFor(const void* reap) {
 }
 
 // What malloc, which gave the chunk under the reap's lock, could not do there.
-STRATA_NOINLINE void TendAfterGrowth() {
+STRATA_NOINLINE void TendAfterLockedGrowth() {
   const ErrnoKeeper keep;
   const OutOfScope out;
   TendBackground();
@@ -254,7 +254,7 @@ class Request {
       grew = heap.held() != held;
       if (STRATA_UNLIKELY(p == nullptr)) beyond_ = heap.refused_by_cap();
     }
-    if (STRATA_UNLIKELY(grew)) TendAfterGrowth();
+    if (STRATA_UNLIKELY(grew)) TendAfterLockedGrowth();
     return p;
   }
 
@@ -363,7 +363,7 @@ void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
       full = hold.Reserve(most);
       if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, may_move, &grew);
     }
-    if (STRATA_UNLIKELY(grew)) TendAfterGrowth();
+    if (STRATA_UNLIKELY(grew)) TendAfterLockedGrowth();
     if (STRATA_LIKELY(full == nullptr)) return resized;
   } while (RaiseCap(full, scope, most));
   return nullptr;

@@ -3,12 +3,10 @@
 
 #include <errno.h>
 
-#include "malloc/background.h"
 #include "malloc/blocks.h"
 #include "malloc/fast_path.h"
-#include "malloc/limits.h"
-#include "malloc/price.h"
 #include "malloc/region_calls.h"
+#include "malloc/slow_path.h"
 #include "regions/cap_call.h"
 #include "regions/record_list.h"
 #include "strata/scope.h"
@@ -157,9 +155,7 @@ void* AllocateInScope(size_t size, size_t align) {
       ReportMisuse("an allocation in a scope that has ended: ", scope);
       p = align <= 16 ? Allocate(size) : AllocateAligned(size, align);
     } else {
-      TendBackground();
-      RelieveMemoryIfNeeded();
-      PayForGrowthIfDue();
+      TendAfterGrowth();
     }
   }
   if (STRATA_LIKELY(p != nullptr)) errno = saved;

@@ -4,10 +4,12 @@ nothing; by the socket and by strata_set and strata_get."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 
-from blackbox import Lab
+from blackbox import ROOT, Lab, wait_until
 from command import good, refused
+from memory_cgroup import JOIN, KILLED, made
 from reaching import ask_raw, body_of, started
 
 SIZES = {"67108864": "67108864", "64M": "67108864", "1GiB": "1073741824"}
@@ -104,3 +106,17 @@ def test_the_commands_refuse_what_the_library_would_ignore(lab: Lab) -> None:
         *run, "--set", "SAMPLE=0", "--set", "HEAP_LIMIT=xx", "true"
     )
     assert good(*run, "--set", "SAMPLE=0", "--set", "HEAP_LIMIT=1G", "true") == ""
+
+
+def test_who_waits_goes_on_when_the_price_is_switched_off(lab: Lab) -> None:
+    """The look of a thread that waits sets where it looks next: never after that."""
+    hog = lab.build(ROOT / "bench/programs/grow.cpp", "-O2")
+    env = {"STRATA_CONTROL": "always", "STRATA_PRICE": "on"}
+    with made(f"strata-price-off-{os.getpid()}") as group:
+        group.limit(96)
+        with lab.start("/bin/sh", "-c", JOIN, str(group.path), hog, "--mode=hog", env=env) as it:
+            assert wait_until(lambda: group.usage_mib() > 0.85 * 96)
+            assert not wait_until(lambda: it.poll() is not None, 1)
+            good("set", it.pid, "price=off")
+            assert wait_until(lambda: it.poll() is not None, 20)
+            assert it.returncode in KILLED

@@ -74,7 +74,8 @@ TEST_F(CgroupTest, CacheThatWouldBeDroppedIsNoUsage) {
   Write("/self", "0::/\n");
   Write("/memory.max", "1048576\n");
   Write("/memory.current", "900000\n");
-  Write("/memory.stat", "anon 1\nfile 800000\ninactive_file 700000\nactive_file 100000\n");
+  Write("/memory.stat",
+        "anon 1\nfile 700000\ninactive_file 600000\nactive_file 100000\nslab_reclaimable 100000\n");
   EXPECT_EQ(Found().usage, 200000u);
   Write("/self", "4:memory:/\n");
   Write("/memory/memory.limit_in_bytes", "1048576\n");

@@ -51,6 +51,22 @@ TEST(PriceLaw, PressureMakesLessOfWhatIsLeft) {
   EXPECT_GT(PriceOf(WithLeft(0.5 * kBox, 0.9), {}, kTerms), 0);
 }
 
+// Limits bind together: the machine's, a slice's, and that of a small box in it.
+TEST(PriceLaw, OfSeveralLimitsTheDearestCounts) {
+  const Buyer b{kMiB};
+  const Supply wide_and_scarce{512 * kMiB, (512 - 26) * kMiB, 0};  // a twentieth is left
+  const Supply small_with_enough{36 * kMiB, (36 - 17) * kMiB, 0};  // less, but a half
+  EXPECT_TRUE(IsDearer(wide_and_scarce, small_with_enough, b, kTerms));
+  EXPECT_FALSE(IsDearer(small_with_enough, wide_and_scarce, b, kTerms));
+  // Of 100 GiB 8 % is plenty; of 100 MiB 9 % is not, though it is the larger part.
+  const Supply huge{102'400 * kMiB, 94'208 * kMiB, 0}, small{100 * kMiB, 91 * kMiB, 0};
+  EXPECT_TRUE(IsDearer(small, huge, b, kTerms));
+  EXPECT_FALSE(IsDearer(huge, small, b, kTerms));
+  // None costs anything yet: the one that soon will.
+  const Supply far{kBox, 0, 0}, near{100 * kMiB, 80 * kMiB, 0};
+  EXPECT_TRUE(IsDearer(near, far, b, kTerms));
+}
+
 TEST(PriceLaw, ALittleGrowthIsFreeAndAPaymentIsBounded) {
   const Supply s = WithLeft(60 * kMiB);
   const Buyer b{s.used / 4};
@@ -186,13 +202,14 @@ TEST(GrowthAccount, DebtsEndWhereThereIsEnoughAndTheClockMayJump) {
   account.Settle(WithLeft(40 * kMiB), {140 * kMiB, 100}, kTerms, 1'000'000'000);  // backwards
   EXPECT_GT(account.debt(), 39 * kMiB);
   const double before = account.debt();
-  account.Settle(WithLeft(40 * kMiB), {140 * kMiB, 100}, kTerms, 5'000'000'000);
-  EXPECT_EQ(account.debt(), before);  // no time has passed that was not counted
-  account.Settle(WithLeft(kBox / 2), {140 * kMiB, 100}, kTerms, 5'000'000'001);
+  account.Settle(WithLeft(40 * kMiB), {140 * kMiB, 100}, kTerms, 2'000'000'000);
+  EXPECT_LT(account.debt(), before);  // a second has passed by this clock
+  account.Settle(WithLeft(kBox / 2), {140 * kMiB, 100}, kTerms, 2'000'000'001);
   EXPECT_EQ(account.debt(), 0);
 }
 
-TEST(GrowthAccount, AClockThatGoesBackPaysNothingTwiceAndOneThatLeapsPaysAll) {
+// As in a child in a time namespace of its own, which inherits the account.
+TEST(GrowthAccount, AClockThatGoesBackPaysOnAndOneThatLeapsPaysAll) {
   GrowthAccount account;
   const Supply s = WithLeft(40 * kMiB);
   constexpr uint64_t kHour = 3'600'000'000'000;
@@ -202,13 +219,14 @@ TEST(GrowthAccount, AClockThatGoesBackPaysNothingTwiceAndOneThatLeapsPaysAll) {
   ASSERT_GT(owed, 30 * kMiB);
   account.Settle(s, {140 * kMiB, 100}, kTerms, kHour);
   EXPECT_EQ(account.debt(), owed);
-  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);  // the same hour again
-  EXPECT_EQ(account.debt(), owed);
-  account.Settle(s, {140 * kMiB, 100}, kTerms, 4 * kHour);
+  constexpr uint64_t kMinute = kHour / 60;
+  account.Settle(s, {140 * kMiB, 100}, kTerms, kHour + kMinute);
+  EXPECT_LT(account.debt(), owed);
+  account.Settle(s, {140 * kMiB, 100}, kTerms, 2 * kHour);
   EXPECT_EQ(account.debt(), 0);
 }
 
-TEST(ForkAccount, AClockThatGoesBackOrLeapsEndsAWaitOnce) {
+TEST(ForkAccount, AClockThatGoesBackWaitsOnAndOneThatLeapsEndsTheWait) {
   const Supply s{500, 450, 0};
   constexpr uint64_t kHour = 3'600'000'000'000;
   ForkAccount account;
@@ -217,8 +235,8 @@ TEST(ForkAccount, AClockThatGoesBackOrLeapsEndsAWaitOnce) {
   const uint64_t owed = account.OwedNs(s, 100, 2 * kHour);
   ASSERT_GT(owed, 0u);
   EXPECT_EQ(account.OwedNs(s, 100, kHour), owed);
-  EXPECT_EQ(account.OwedNs(s, 100, 2 * kHour), owed);
-  EXPECT_EQ(account.OwedNs(s, 100, 3 * kHour), 0u);
+  EXPECT_LT(account.OwedNs(s, 100, kHour + 1'000'000), owed);
+  EXPECT_EQ(account.OwedNs(s, 100, 2 * kHour), 0u);
 }
 
 // A bomb: each process forks whenever it may, and its children do.

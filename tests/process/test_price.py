@@ -60,10 +60,20 @@ def test_who_takes_all_waits_instead(
     assert said.count("memory is scarce") == 1
 
 
-def test_who_takes_guarded_blocks_waits_too(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
-    """Blocks beside the heap, which is what is paid for."""
-    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog", f"--block={1 << 20}")
-    with lab.start(*command, env={**ON, "STRATA_GUARD": "1/1"}) as process:
+@pytest.mark.parametrize(
+    ("mode", "block", "option"),
+    [
+        pytest.param("hog", 1 << 20, {"STRATA_GUARD": "1/1"}, id="guarded"),  # beside the heap
+        pytest.param("hog", 64 << 10, {"STRATA_CHECK": "on"}, id="checked"),
+        pytest.param("block", 1 << 20, {}, id="realloc"),
+    ],
+)
+def test_every_way_of_growing_waits(
+    lab: Lab, grow: Path, cgroup: Cgroup, mode: str, block: int, option: dict[str, str]
+) -> None:
+    how = (f"--mode={mode}", f"--block={block}")
+    command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, *how)
+    with lab.start(*command, env=ON | option) as process:
         assert wait_until(lambda: cgroup.usage_mib() > 0.85 * BOX or process.poll() is not None)
         time.sleep(1)
         assert process.poll() is None
@@ -135,6 +145,12 @@ def test_a_job_that_needs_its_memory_once_finishes(lab: Lab, grow: Path, cgroup:
 def test_no_signal_handler_waits(lab: Lab, cgroup: Cgroup) -> None:
     """It may have interrupted what others wait for; the code that it interrupted pays later."""
     program = lab.build(HERE / "price_cases.c", "-O2")
+    result = cgroup.run(lab, program, env=ON)
+    assert result.returncode == 0, result.explain()
+
+
+def test_a_handler_that_forks_waits_for_no_look(lab: Lab, cgroup: Cgroup) -> None:
+    program = lab.build(HERE / "price_fork.c", "-O2")
     result = cgroup.run(lab, program, env=ON)
     assert result.returncode == 0, result.explain()
 
