@@ -12,7 +12,7 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from strata import __version__
-from strata.errors import NOT_DONE, STATUSES, StrataError, of_system
+from strata.errors import NOT_DONE, STATUSES, StrataError, of_system, remedy
 from strata.terminal import Unpadded, lose_output, say, set_up
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ EXTRAS = {
     "trace": "trace replay simulate pageutil",
     "train": "train model",
 }
+# Modules whose package has another name.
+DISTRIBUTIONS = {"google": "protobuf"}
 
 # What `strata --help` lists, by what you want to do.
 PANELS = {
@@ -122,10 +124,10 @@ def sort_into_panels(app: typer.Typer) -> None:
 
 def why_not_imported(error: ImportError, command: str) -> str:
     """Told for all commands here: which package is needed when is known best by what imports it."""
-    package = (error.name or "a package").partition(".")[0]
+    module = (error.name or "a package").partition(".")[0]
+    package = DISTRIBUTIONS.get(module, module)
     extra = next((extra for extra, names in EXTRAS.items() if command in names.split()), None)
-    remedy = f": pip install 'strata-malloc[{extra}]'" if extra is not None else ""
-    return f"{command} needs {package} ({error}){remedy}"
+    return f"{command} needs {package} ({error}): {remedy(extra, package)}"
 
 
 def main() -> None:

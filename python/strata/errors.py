@@ -2,6 +2,7 @@
 say."""
 
 import os
+from pathlib import Path
 
 NOT_DONE = 2
 STATUSES = (
@@ -10,6 +11,19 @@ STATUSES = (
     "130, Ctrl-C; 141, nobody read on. run, trace and pageutil pass on the command's status, or "
     "126 or 127 if it could not be started."
 )
+
+# Debian's package of the command line, which carries what it imports but these extras.
+FROM_DEBIAN = Path(__file__).resolve().parents[1].name == "strata-tools"
+NOT_CARRIED = ("train", "cluster")
+
+
+def remedy(extra: str | None, package: str = "strata-malloc") -> str:
+    """How to install what a command lacks: an extra of pyproject.toml, or that package."""
+    if FROM_DEBIAN and extra in NOT_CARRIED:
+        return f"strata-tools is without; install the wheel, strata-malloc[{extra}], in a venv"
+    if FROM_DEBIAN:
+        return "apt install --reinstall strata-tools"
+    return f"pip install {package}" if extra is None else f"pip install 'strata-malloc[{extra}]'"
 
 
 def why_refused(error: OSError) -> str:

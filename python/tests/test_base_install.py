@@ -10,9 +10,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from profiles import heap
 
-from strata.cli import EXTRAS, MODULES
+from strata import errors
+from strata.cli import EXTRAS, MODULES, why_not_imported
 from strata.pprof import dump
 
 PYTHON = Path(__file__).resolve().parents[1]
@@ -116,6 +118,27 @@ def test_every_command_works_or_says_which_extra_it_needs(tmp_path: Path) -> Non
         assert said.count("\n") == 1, (line, said)
         extra = next(e for e, names in EXTRAS.items() if line.split()[0] in names.split())
         assert f"pip install 'strata-malloc[{extra}]'" in said, (line, said)
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "wheel", "debian"),
+    [
+        ("google.protobuf", "top", "pip install protobuf", "apt install --reinstall strata-tools"),
+        ("polars", "report", "pip install 'strata-malloc[report]'", "apt install --reinstall"),
+        ("jax", "train", "pip install 'strata-malloc[train]'", "the wheel, strata-malloc[train]"),
+    ],
+)
+def test_what_lacks_is_named_as_it_is_installed(
+    module: str, command: str, wheel: str, debian: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ImportError(f"No module named '{module}'", name=module)
+    said = why_not_imported(error, command)
+    assert said.endswith(f": {wheel}")
+    assert said.startswith(f"{command} needs {'protobuf' if 'google' in module else module} (")
+    monkeypatch.setattr(errors, "FROM_DEBIAN", True)
+    said = why_not_imported(error, command)
+    assert debian in said
+    assert "pip" not in said
 
 
 def test_the_extras_are_those_of_the_package() -> None:

@@ -17,7 +17,7 @@ import typer
 from strata.compare import runner
 from strata.compare.plan import DEFAULT_MARGIN, Metric, Plan
 from strata.compare.record import MixedError, Record, RunDirectory
-from strata.errors import StrataError
+from strata.errors import StrataError, remedy
 from strata.terminal import console, echo, say
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def check_packages() -> None:
     """Tells what the result will need before hours are spent on the runs."""
     lacking = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if lacking:
-        raise StrataError(
-            f"a comparison needs {', '.join(lacking)}: pip install 'strata-malloc[compare]'"
-        )
+        raise StrataError(f"a comparison needs {', '.join(lacking)}: {remedy('compare')}")
 
 
 def make_plan(

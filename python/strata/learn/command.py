@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strata.errors import StrataError
+from strata.errors import StrataError, remedy
 from strata.learn.classes import NAMES
 from strata.terminal import console, say
 
@@ -57,9 +57,7 @@ def join(address: str) -> Cluster:
     try:
         from strata.learn.cluster import Cluster
     except ImportError as error:
-        raise StrataError(
-            f"--cluster needs dask ({error}): pip install 'strata-malloc[cluster]'"
-        ) from error
+        raise StrataError(f"--cluster needs dask ({error}): {remedy('cluster')}") from error
     return Cluster(address)
 
 
