@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/errno_keeper.h"
+#include "heaps/guard_pace.h"
 #include "malloc/blocks.h"
 #include "malloc/error_report.h"
 #include "malloc/fast_path.h"
@@ -92,19 +93,12 @@ Pool g_smalls{g_small, 64, 4096};
 Pool g_larges{g_large, 16, 256};
 constexpr size_t kMostIfAsked = size_t{32} << 20;
 
-// Three system calls, a fault and two stack walks are ten to twenty microseconds: at the default
-// rate never more often than makes a thousandth or two of a CPU, for a program that is at rest half
-// the time pays twice that share. The pages of a large block are fresh, and some hundred
-// nanoseconds each: they have a budget of the same size.
-constexpr uint64_t kLeastGapNs = 10'000'000;
-constexpr uint64_t kGapForPageNs = 2'000'000;
+constinit GuardPace<SystemKernel> g_pace;  // at the default rate
 // Of all live large blocks, for which the heap may have free memory; where somebody looks for
 // errors, also a quarter of what is in use.
 constexpr size_t kMostLarge = size_t{512} << 10, kMostLargeIfAsked = size_t{256} << 20;
 
 std::atomic<uint64_t> g_random{0};
-std::atomic<uint64_t> g_not_before{0};
-std::atomic<uint64_t> g_no_large_before{0};
 // Where a turn finds a block that can't be guarded, or comes too early, it waits for one of the
 // next that many in a turn: most blocks need not look at the clock.
 constexpr int64_t kTriesInATurn = 64;
@@ -159,19 +153,6 @@ bool MayGuardLarge(Runtime& r, size_t size, size_t align) {
   return with <= kMostLargeIfAsked || with <= BytesOf(r.heap.page_heap().used_lately()) / 4;
 }
 
-// At the default rate: whether it is time for one more, which is noted.
-bool TakeTurn(Runtime& r, size_t size, bool large) {
-  const uint64_t now = r.kernel.NowNs();
-  if (now < g_not_before.load(std::memory_order_relaxed)) return false;
-  if (large) {
-    if (now < g_no_large_before.load(std::memory_order_relaxed)) return false;
-    const uint64_t pages = size / kNativePageSize + 1;
-    g_no_large_before.store(now + pages * kGapForPageNs, std::memory_order_relaxed);
-  }
-  g_not_before.store(now + kLeastGapNs, std::memory_order_relaxed);
-  return true;
-}
-
 // p lies in one.
 ProcessGuards& PoolOf(const void* p) { return g_small.Owns(p) ? g_small : g_large; }
 
@@ -214,14 +195,17 @@ STRATA_ONCE void StartGuards(const Options& options, uint64_t seed) {
   if (g_every != 0) g_left.store(Draw(), std::memory_order_relaxed);
 }
 
+void PaceGuardsAnewInChild() { g_pace.BeginAnew(); }
+
 void KeepStacksWhole() {
   if (MayOpenFiles() && UnwindTablesStale()) OnSideStack([] { RefreshUnwindTables(); });
 }
 
 void* guard_internal::GuardNow(Runtime& r, size_t size, size_t align) {
   const bool large = size > g_small.most_bytes() || align > g_small.most_align();
-  const bool may = MayGuard() && (!large || MayGuardLarge(r, size, align)) &&
-                   (!g_by_default || TakeTurn(r, size, large));
+  const bool may =
+      MayGuard() && (!large || MayGuardLarge(r, size, align)) &&
+      (!g_by_default || g_pace.TakeTurn(r.kernel, large ? size / kNativePageSize + 1 : 0));
   g_left.store(may ? Draw() : g_every / kTriesInATurn + 1, std::memory_order_relaxed);
   if (!may) return nullptr;
   const ErrnoKeeper keep;

@@ -63,6 +63,9 @@ inline Stretches StretchesForGuards() {
 // At the start.
 void StartGuards(const Options& options, uint64_t seed);
 
+// In the child of a fork.
+void PaceGuardsAnewInChild();
+
 // For who keeps the histories of blocks because somebody looks for an error: the stacks are whole.
 void KeepStacksWhole();
 

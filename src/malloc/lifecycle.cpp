@@ -14,6 +14,7 @@
 #include "malloc/background_thread.h"
 #include "malloc/checked.h"
 #include "malloc/fork_handlers.h"
+#include "malloc/guard.h"
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
@@ -86,6 +87,7 @@ void RenewChild() {
   ClaimProcess();
   BackgroundForgetInChild();
   ForgetWalkersInChild();
+  PaceGuardsAnewInChild();
   RenewHotDomainsInChild();
   WatchMainThread();
 }

@@ -101,9 +101,9 @@ constexpr int kTries = 8;
 
 // A call to the kernel in any case: without the frames of libc and the vDSO, below which a deep
 // stack is near its bound.
-uint64_t ReadOwnCpu() {
+uint64_t ReadCpu(clockid_t clock) {
   timespec now{};
-  raw::Call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, raw::Word(&now));
+  raw::Call(SYS_clock_gettime, clock, raw::Word(&now));
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
@@ -378,7 +378,7 @@ void SystemKernel::AdviseAnew(uintptr_t at) {
 uint64_t SystemKernel::NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
 SystemKernel::OwnCpu SystemKernel::StartOwnCpu() {
-  if (MayCallAnything()) return {CLOCK_THREAD_CPUTIME_ID, ReadOwnCpu()};
+  if (MayCallAnything()) return {CLOCK_THREAD_CPUTIME_ID, ReadCpu(CLOCK_THREAD_CPUTIME_ID)};
   return {CLOCK_MONOTONIC, ReadClock(CLOCK_MONOTONIC)};
 }
 
@@ -388,12 +388,14 @@ uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
   if (start.clock == CLOCK_MONOTONIC) {
     now_ns = ReadClock(CLOCK_MONOTONIC);
   } else if (MayCallAnything()) {
-    now_ns = ReadOwnCpu();
+    now_ns = ReadCpu(CLOCK_THREAD_CPUTIME_ID);
   } else {
     return 0;
   }
   return std::max<uint64_t>(now_ns - start.begin_ns, 1);
 }
+
+uint64_t SystemKernel::ProcessCpuNs() { return ReadCpu(CLOCK_PROCESS_CPUTIME_ID); }
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 

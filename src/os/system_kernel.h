@@ -63,6 +63,7 @@ class SystemKernel {
   OwnCpu StartOwnCpu();
   uint64_t OwnCpuSince(OwnCpu start);
   uint64_t CoarseNowNs();
+  uint64_t ProcessCpuNs();
   int64_t Headroom() { return watch_.Headroom(); }
 
   MemoryWatch& watch() { return watch_; }

@@ -1,0 +1,142 @@
+// How often a block is guarded by default: programs that use more or less of their CPUs, on clocks
+// that the test moves.
+#include "heaps/guard_pace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000, kSecond = 1000 * kMs;
+
+struct FakeClocks {
+  uint64_t now = 1000 * kSecond;
+  uint64_t cpu = 0;
+  size_t looks = 0;  // at the time of the process
+
+  uint64_t CoarseNowNs() const { return now; }
+  uint64_t ProcessCpuNs() {
+    ++looks;
+    return cpu;
+  }
+};
+
+using Pace = GuardPace<FakeClocks>;
+
+// A process of which a thread asks each half of a millisecond.
+struct Process {
+  FakeClocks clocks;
+  Pace pace;
+  size_t pages = 0;
+
+  void Wait(uint64_t ns) { clocks.now += ns; }
+  // Uses `percent` of a CPU; how many blocks were guarded.
+  size_t Run(uint64_t ns, uint64_t percent) {
+    constexpr uint64_t kStep = kMs / 2;
+    size_t taken = 0;
+    for (const uint64_t end = clocks.now + ns; clocks.now < end; clocks.now += kStep) {
+      clocks.cpu += kStep * percent / 100;
+      taken += pace.TakeTurn(clocks, pages) ? 1 : 0;
+    }
+    return taken;
+  }
+  uint64_t Paid() const { return clocks.cpu / Pace::kCpuForOneNs; }
+};
+
+class GuardPaceAtLoad : public testing::TestWithParam<int> {};
+
+TEST_P(GuardPaceAtLoad, TakesThePartOfTheCpuTimeThatItMay) {
+  Process p;
+  const size_t taken = p.Run(60 * kSecond, static_cast<uint64_t>(GetParam()));
+  EXPECT_LE(taken, p.Paid());
+  EXPECT_GE(taken, p.Paid() * 9 / 10);
+}
+INSTANTIATE_TEST_SUITE_P(Percent, GuardPaceAtLoad, testing::Values(2, 10, 40, 73, 100));
+
+TEST_P(GuardPaceAtLoad, LooksAtTheTimeOfTheProcessLessOftenThanItGuards) {
+  Process p;
+  const size_t taken = p.Run(60 * kSecond, static_cast<uint64_t>(GetParam()));
+  // Where it uses next to nothing, twice a second at most.
+  EXPECT_LE(p.clocks.looks, std::max<size_t>(taken * 3 / 4, 2 * 60) + 5);
+}
+
+TEST(GuardPace, LeavesAGapHoweverManyThreadsCompute) {
+  Process p;
+  const size_t taken = p.Run(10 * kSecond, 6400);
+  EXPECT_LE(taken, 1000u);
+  EXPECT_GE(taken, 950u);
+}
+
+TEST(GuardPace, BeginsOnceTheProcessHasPaidForOne) {
+  Process p;
+  EXPECT_EQ(p.Run(9 * kMs, 100), 0u);
+  // It waits for some blocks' worth, as if the process were busy.
+  EXPECT_GE(p.Run(41 * kMs, 100), 1u);
+}
+
+TEST(GuardPace, GuardsOneAtOnceWhereThereWasTimeForIt) {
+  Process p;
+  p.clocks.cpu = 20 * kMs;
+  EXPECT_TRUE(p.pace.TakeTurn(p.clocks, 0));
+  EXPECT_FALSE(p.pace.TakeTurn(p.clocks, 0));
+  p.Wait(Pace::kLeastGapNs - 1);
+  EXPECT_FALSE(p.pace.TakeTurn(p.clocks, 0));
+  p.Wait(1);
+  EXPECT_TRUE(p.pace.TakeTurn(p.clocks, 0));
+}
+
+TEST(GuardPace, DoesNotMakeUpForALongTimeWithout) {
+  Process p;
+  p.clocks.cpu = 3600 * kSecond;
+  p.Wait(3600 * kSecond);
+  const uint64_t paid = p.Paid();
+  const size_t taken = p.Run(20 * kSecond, 20);
+  EXPECT_LE(taken, p.Paid() - paid + Pace::kMostSavedNs / Pace::kCpuForOneNs + 1);
+  EXPECT_GE(taken, p.Paid() - paid);
+}
+
+TEST(GuardPace, IsThereSoonAfterAProgramWakes) {
+  Process p;
+  p.Run(100 * kSecond, 0);
+  p.Wait(3600 * kSecond);
+  EXPECT_GE(p.Run(2 * kSecond, 100), 100u);
+}
+
+// Each costs its pages besides.
+TEST(GuardPace, LargeBlocksPayForTheirPages) {
+  Process p;
+  p.pages = 50;
+  const size_t taken = p.Run(60 * kSecond, 100);
+  EXPECT_LE(taken, 60 * kSecond / (50 * Pace::kCpuForPageNs) + 1);
+  EXPECT_GE(taken, 60 * kSecond / (50 * Pace::kCpuForPageNs) * 9 / 10);
+}
+
+TEST(GuardPace, LargeBlocksDoNotTakeTheTurnsOfSmallOnes) {
+  Process p;
+  size_t small = 0, large = 0;
+  for (int i = 0; i < 120'000; ++i) {
+    p.clocks.now += kMs / 2;
+    p.clocks.cpu += kMs / 2;
+    large += p.pace.TakeTurn(p.clocks, 128) ? 1 : 0;
+    small += p.pace.TakeTurn(p.clocks, 0) ? 1 : 0;
+  }
+  EXPECT_LE(large + small, p.Paid());
+  EXPECT_GE(large, p.clocks.cpu / (128 * Pace::kCpuForPageNs) * 8 / 10);
+  EXPECT_GE(small, p.Paid() * 8 / 10);
+}
+
+TEST(GuardPace, AChildPaysForItself) {
+  Process p;
+  p.Run(10 * kSecond, 100);
+  p.clocks.cpu = kMs;
+  p.pace.BeginAnew();
+  EXPECT_EQ(p.Run(8 * kMs, 100), 0u);
+  const size_t taken = p.Run(10 * kSecond, 40);
+  EXPECT_LE(taken, p.Paid());
+  EXPECT_GE(taken, p.Paid() * 9 / 10);
+}
+
+}  // namespace
+}  // namespace strata
