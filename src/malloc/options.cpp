@@ -227,7 +227,7 @@ constexpr OptionRow kTable[] = {
        o.on_error = strcmp(v, "abort") == 0 ? OnError::kAbort : OnError::kIgnore;
        return true;
      }},
-    {"GUARD", "1/N|on|off", "on (1/10000, at most 100 a CPU second)",
+    {"GUARD", "1/N|on|off", "on (1/10000, at most 50 a CPU second)",
      "put one of N blocks between guard pages, which find use after free and overflow",
      [](const char* v, Options& o) {
        bool on = false;
