@@ -138,5 +138,13 @@ TEST(GuardPace, AChildPaysForItself) {
   EXPECT_GE(taken, p.Paid() * 9 / 10);
 }
 
+TEST(GuardPace, AChildDoesNotWaitAsItsParent) {
+  Process p;
+  p.Run(30'700 * kMs, 1);
+  p.clocks.cpu = 0;
+  p.pace.BeginAnew();
+  EXPECT_GE(p.Run(150 * kMs, 100), 1u);
+}
+
 }  // namespace
 }  // namespace strata
