@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,6 +19,7 @@
 #include "malloc/live_options.h"
 #include "malloc/predicted_path.h"
 #include "malloc/runtime.h"
+#include "os/clock.h"
 #include "os/confinement.h"
 #include "profile/scratch_array.h"
 #include "profile/stack_walk.h"
@@ -100,6 +102,11 @@ size_t IntervalAtRest(const Runtime& r) {
   const size_t interval = r.options.sample_interval;
   const bool predicts = g_places.load(std::memory_order_relaxed) != 0;
   return predicts ? interval : std::max(interval, kDefaultSampleInterval);
+}
+
+// Of this thread, which a busy machine may keep waiting in the midst of a look.
+uint64_t CpuNs(Runtime& r) {
+  return MayCallAnything() ? ReadClock(CLOCK_THREAD_CPUTIME_ID) : r.kernel.NowNs();
 }
 
 alignas(LifetimeLearner) unsigned char g_learner[sizeof(LifetimeLearner)];
@@ -213,24 +220,28 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   g_rounds.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Stacks are unknown until the unwind tables are made, which else is the tick's business.
+// Stacks are unknown until the unwind tables are made, which else is the tick's business. A program
+// that sleeps between two requests is not at rest: the next look is after as long again as there
+// were no samples.
 uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   Runtime& r = TheRuntime();
   if (UnwindTablesStale() && MayCallAnything()) KeepUnwindTables();
-  const uint64_t start = r.kernel.NowNs();
+  const uint64_t start = CpuNs(r);
   const uint64_t samples = r.sampler.Stats().samples;
   const uint64_t more = samples - samples_;
   samples_ = samples;
+  if (more != 0 || sampled_ns_ == 0) sampled_ns_ = now_ns;
   Learn(r, may_name);
   const bool is_dense = may_name && g_model.is_open() && IsDense(now_ns, more);
   stacks_ = answers_.stats().asked;
   looked_ns_ = now_ns;
   AdaptSampling(r, is_dense);
   const bool has_news = is_dense && now_ns < dense_until_;
-  const uint64_t least = more == 0 ? (has_news ? kBusyNs : kIdleNs) : is_dense ? kNewsNs : kBusyNs;
   const uint64_t part = has_news ? kPartWithNews : kPartOfTime;
-  const uint64_t rest = std::min((r.kernel.NowNs() - start) * part, kMostRestNs);
-  return now_ns + std::max(rest, least);
+  const uint64_t rest = std::min((CpuNs(r) - start) * part, kMostRestNs);
+  const uint64_t pause =
+      std::clamp(now_ns - sampled_ns_, is_dense ? kNewsNs : kBusyNs, has_news ? kBusyNs : kIdleNs);
+  return now_ns + std::max(rest, pause);
 }
 
 LearningStats StatsOfLearning() {

@@ -41,6 +41,7 @@ class LifetimeLearner {
   uint64_t stacks_ = 0;        // the same
   uint32_t files_ = 0;         // the state of the unwind tables that frames were named by
   uint64_t looked_ns_ = 0;     // the last look
+  uint64_t sampled_ns_ = 0;    // the last that found new samples
   uint64_t dense_until_ = 0;   // samples are taken more often for so long
   uint64_t dense_ns_ = 0;      // how long they were while samples came, in all
   uint64_t without_news_ = 0;  // samples since a stack was new

@@ -4,7 +4,8 @@
 // once; with "fork", a child after its parent; with "jit", code that is made at run time and has no
 // unwind table, which is replaced by other code at the same addresses, and then by code elsewhere;
 // with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
-// which nothing stays, and then works little for a second and a half.
+// which nothing stays, and then works little for a second and a half; "rare N" does so, too, and
+// once in between takes a block of each of many sizes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -167,13 +168,21 @@ __attribute__((noinline)) static void PassingBurst(void** all, int n) {
   for (int i = 0; i < n; ++i) free(all[i]);
 }
 
-static int RunPassing(int bursts) {
+__attribute__((noinline)) static void TakeRareSizes(void) {
+  for (size_t size = 16; size <= 1024; size += 16) {
+    void* volatile p = malloc(size);
+    free(p);
+  }
+}
+
+static int RunPassing(int bursts, int has_rare) {
   void** all = malloc(kBurst * sizeof(*all));
   volatile int n = kBurst;  // one call for both: another would be another stack
   for (int tick = 0; tick < bursts + 150; ++tick) {
     PassingBurst(all, n);
     if (tick < bursts) continue;
     n = 1000;
+    if (has_rare && tick == bursts + 75) TakeRareSizes();
     usleep(10000);
   }
   free(all);
@@ -196,7 +205,8 @@ int main(int argc, char** argv) {
   if (threads == 1 && strcmp(how, "one") != 0 && strcmp(how, "brief") != 0) {
     const int ok = strcmp(how, "jit") == 0       ? RunMadeCode()
                    : strcmp(how, "fork") == 0    ? RunForked()
-                   : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]))
+                   : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]), 0)
+                   : strcmp(how, "rare") == 0    ? RunPassing(atoi(argv[2]), 1)
                                                  : RunModules(argv + 2);
     puts(ok ? "apart" : "mixed");
     return 0;

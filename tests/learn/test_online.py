@@ -114,6 +114,13 @@ def test_a_model_that_knows_the_program_looks_for_rare_places(
     assert sampler["interval"] == interval
 
 
+def test_a_model_is_asked_about_a_place_before_it_is_sampled(lab: Lab, tmp_path: Path) -> None:
+    """33 KiB of 32 classes, which one sample finds: each is a place of its own. The program sleeps
+    most of the time, so that it was often asleep while somebody looked for its samples."""
+    _, predictions = burst(lab, tmp_path, "rare", "1", MODEL=str(SURE))
+    assert predictions["model_asked"] >= 10
+
+
 def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
     """Also where there is no stack to ask about: large blocks have none."""
     program = "x = [bytearray(1 << 20) for _ in range(64)]; print('ready', flush=True); input()"
