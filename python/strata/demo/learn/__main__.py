@@ -35,14 +35,13 @@ class Plan:
 
     recorded: Load
     measured: Load
-    epochs: int | None  # as `strata train` takes them
     reports: bool
 
 
 FULL_LOAD = Load(peaks=10, pause_seconds=2.0)
-FULL = Plan(replace(FULL_LOAD, peaks=5, idle_seconds=1, seed=7), FULL_LOAD, 200, reports=True)
+FULL = Plan(replace(FULL_LOAD, peaks=5, idle_seconds=1, seed=7), FULL_LOAD, reports=True)
 QUICK_LOAD = Load(peaks=3, pause_seconds=0.3, idle_seconds=8)
-QUICK = Plan(replace(QUICK_LOAD, idle_seconds=0, seed=7), QUICK_LOAD, 40, reports=False)
+QUICK = Plan(replace(QUICK_LOAD, idle_seconds=0, seed=7), QUICK_LOAD, reports=False)
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,10 @@ def commands(paths: Paths) -> tuple[list[str], list[str], list[str]]:
     )
 
 
-def train(command: list[str], epochs: int | None) -> str:
+def train(command: list[str]) -> str:
     """Runs it; what it says of the model."""
-    given = [] if epochs is None else ["--epochs", str(epochs)]
     done = subprocess.run(
-        strata(*command[1:], *given), capture_output=True, text=True, errors="replace", check=False
+        strata(*command[1:]), capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode != 0:
         raise StrataError(f"strata train failed: {in_a_line(done.stderr[-500:])}")
@@ -130,7 +128,7 @@ def record_train_run(paths: Paths, plan: Plan, console: Console) -> page.Done:
     step(record)
     load.serve("recorded", strata(*record[1:]), plan.recorded, paths.log)
     step(learn)
-    console.print(train(learn, plan.epochs), highlight=False)
+    console.print(train(learn), highlight=False)
     plain = [*use[: use.index("--model")], *use[use.index("--") :]]
     step(plain)
     without = load.serve("without a model", strata(*plain[1:]), plan.measured, paths.log)
