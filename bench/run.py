@@ -260,7 +260,7 @@ def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
     started = time.monotonic()
     facts = machine.facts(ROOT)
     say = partial(console.print, highlight=False, soft_wrap=True)
-    rows, rates = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
+    rows, noises, rates = accuracy.run(lib, out, lambda line: say(f"bench: {line}"), quick=quick)
     if not rows:
         raise typer.BadParameter("accuracy: nothing could be recorded")
     how = (
@@ -270,7 +270,7 @@ def run_accuracy(lib: Path, place: Path | None, quick: bool) -> None:
     whole = not quick and len(rates) == len(accuracy.SUBJECTS)
     target = place or (PAGES if whole else out) / "accuracy.md"
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = accuracy.page(rows, rates, how)
+    text = accuracy.page(rows, noises, rates, how)
     target.write_text(text)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     say(f"bench: wrote {target}")

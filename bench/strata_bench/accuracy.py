@@ -18,8 +18,9 @@ from strata.learn import evaluate, model_file
 from strata.learn.classes import class_of
 from strata.learn.rows import COUNTS
 
-from strata_bench import loads, loads_model, sources
+from strata_bench import label_noise, loads, loads_model, sources
 from strata_bench.groups import Group
+from strata_bench.label_noise import Noise
 from strata_bench.sources import (
     OWN_NEW,
     OWN_OLD,
@@ -32,6 +33,7 @@ from strata_bench.sources import (
 
 GROUP = Group("accuracy", "How long a model of lifetimes holds", "", (), (), rounds=1)
 SAMPLE, DENSE = "16K", "1K"
+SAMPLE_BYTES = 16 << 10
 PLAIN, FAST = "-O0", "-O2"
 RATES = (100, 1000, 10_000, 100_000, 1_000_000)
 DRAWS = 20  # of each rate
@@ -187,8 +189,13 @@ class Bench:
         seen = by_table(pl.read_parquet(trained[1]), table)
         return Row(self.subject.name, what, trained[0], tested[0], result, seen, best)
 
+    def noise(self, trained: Path, tested: Path) -> Noise:
+        first, second = pl.read_parquet(trained), pl.read_parquet(tested)
+        model = model_file.load(trained.with_suffix(".model"))
+        return label_noise.noise(self.subject.name, first, second, model, SAMPLE_BYTES)
 
-def rows_of(bench: Bench) -> Iterator[Row]:
+
+def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
     new = bench.subject.versions[-1]
     runs = [bench.record(new, FAST, run) for run in range(1, RUNS + 1)]
     second = runs[1]
@@ -196,6 +203,7 @@ def rows_of(bench: Bench) -> Iterator[Row]:
     here = f"{new} {FAST}".strip()
     best = best_of_any([pl.read_parquet(run) for run in runs])
     yield bench.row("same build", (f"{here}, one run", model), (f"{here}, another", second), best)
+    noises.append(bench.noise(model, second))
     old = bench.subject.versions[0]
     before = bench.train(bench.record(old, FAST, 1))
     yield bench.row("next version", (f"{old} {FAST}", before), (here, second))
@@ -216,13 +224,15 @@ class Thinned:
     same_bytes: float  # weighed by bytes
     allocations: float = 0.0  # of how many
     same_objects: float = math.nan  # weighed by allocations
+    lone: float = math.nan  # share of those seen whose class is that of one object
 
 
 def draw(
     table: pl.DataFrame, one_in: int, seed: int, allocations: float | None = None
-) -> tuple[Flags, Flags]:
-    """Takes one object in so many, by chance: which contexts it sees, and of which of them the
-    class is the same. Of this run, or of as many like it as make so many allocations."""
+) -> tuple[Flags, Flags, Flags]:
+    """Takes one object in so many, by chance: which contexts it sees, of which of them the class is
+    the same, and which it sees once. Of this run, or of as many like it as make so many
+    allocations."""
     random = np.random.default_rng((seed, one_in))
     numbers = table.select(COUNTS).to_numpy()
     runs = 1.0 if allocations is None else max(1.0, allocations / max(numbers.sum(), 1.0))
@@ -230,12 +240,12 @@ def draw(
     drawn = random.binomial(counts, 1 / one_in)
     classes = np.array([class_of(row) for row in drawn.tolist()], np.int64)
     seen = classes > 0
-    return seen, seen & (classes == table["label"].to_numpy())
+    return seen, seen & (classes == table["label"].to_numpy()), drawn.sum(axis=1) == 1
 
 
 def thin(table: pl.DataFrame, one_in: int, allocations: float | None = None) -> Thinned:
     found = [draw(table, one_in, seed, allocations) for seed in range(DRAWS)]
-    seen, same = (np.concatenate(flags) for flags in zip(*found, strict=True))
+    seen, same, lone = (np.concatenate(flags) for flags in zip(*found, strict=True))
     total = allocations or float(table["objects"].sum())
     if not seen.any():
         return Thinned(one_in, 0.0, 0, math.nan, math.nan, total)
@@ -246,7 +256,8 @@ def thin(table: pl.DataFrame, one_in: int, allocations: float | None = None) -> 
 
     of_seen = float(same[seen].mean())
     counts = (float(seen.mean()), int(seen.sum()))
-    return Thinned(one_in, *counts, of_seen, share("weight"), total, share("objects"))
+    weighed = (share("weight"), total, share("objects"))
+    return Thinned(one_in, *counts, of_seen, *weighed, float(lone[seen].mean()))
 
 
 def _share(value: float) -> str:
@@ -311,13 +322,16 @@ def _rates(rates: dict[str, tuple[int, list[Thinned]]]) -> list[str]:
             f"- {program}: of the rates up to 1:{judged[-1].one_in:,} of many runs"
             f" 1:{low.one_in:,} is the worst; the class stays the same for"
             f" {_share(low.same_objects)} of the allocations (asked for ≥ {STAYS:.0%}: {met})"
-            f" and in {_share(low.same)} of the contexts."
+            f" and in {_share(low.same)} of the contexts, of which {_share(low.lone)} have one"
+            " sample."
         )
     header = ("program", "of", "rate", "contexts", "seen", "same", "by allocations", "by bytes")
     return _table(header, 3, body) + verdicts
 
 
-def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str) -> str:
+def page(
+    rows: list[Row], noises: list[Noise], rates: dict[str, tuple[int, list[Thinned]]], how: str
+) -> str:
     about = ABOUT.format(
         sqlite=f"{SQLITE_OLD.version} and {SQLITE_NEW.version}",
         redis=f"{REDIS_OLD.version} and {REDIS_NEW.version}",
@@ -336,26 +350,28 @@ def page(rows: list[Row], rates: dict[str, tuple[int, list[Thinned]]], how: str)
         f"which at least {ENOUGH} contexts are seen. One run at 1:1,000,000 is a handful of "
         "samples: the class is then that of one object.\n",
     )
-    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *fewer, *_rates(rates)]
+    lines = [f"# {GROUP.title}\n", about, how + "\n", *_tests(rows), *label_noise.lines(noises)]
+    lines += [*fewer, *_rates(rates)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def run(
     lib: Path, root: Path, say: Callable[[str], None], *, quick: bool
-) -> tuple[list[Row], dict[str, tuple[int, list[Thinned]]]]:
+) -> tuple[list[Row], list[Noise], dict[str, tuple[int, list[Thinned]]]]:
     """All of it; what cannot be built here is said and left out."""
     root.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
+    noises: list[Noise] = []
     rates: dict[str, tuple[int, list[Thinned]]] = {}
     for subject in SUBJECTS:
         say(f"{subject.name}: building, recording, training")
         bench = Bench(subject, lib, root, quick=quick)
         try:
-            rows += rows_of(bench)
+            rows += rows_of(bench, noises)
             dense = pl.read_parquet(bench.record(subject.versions[-1], FAST, 3, DENSE))
             lengths = (None, MANY_RUNS)
             found = [thin(dense, one_in, length) for length in lengths for one_in in RATES]
             rates[subject.name] = (len(dense), found)
         except SourceError as error:
             say(f"{subject.name} is left out: {error}")
-    return rows, rates
+    return rows, noises, rates

@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 from strata.learn.evaluate import Accuracy, Judged
 from strata.learn.rows import COUNTS
-from strata_bench import accuracy, sources
+from strata_bench import accuracy, label_noise, sources
 from strata_bench.accuracy import Row, Thinned
+from strata_bench.label_noise import Noise
 
 
 def table(counts: list[list[float]], labels: list[int]) -> pl.DataFrame:
@@ -34,6 +35,8 @@ def test_a_clear_class_survives_thinning_and_a_close_one_does_not() -> None:
     assert often.same == pytest.approx(1.0, abs=0.34)
     found = accuracy.thin(data[2:], 10_000)
     assert 0.2 < found.same < 0.95  # a coin, nearly
+    once = accuracy.thin(table([[1.0, 0, 0, 0, 0, 0, 0, 0]], [1]), 2)
+    assert once.lone == 1.0
     none = accuracy.thin(data[1:2], 1_000_000)
     assert none.seen == 0
     assert math.isnan(none.same)
@@ -67,6 +70,45 @@ def test_what_differs_from_run_to_run_nobody_can_know() -> None:
     assert accuracy.best_of_any(runs[:1]) == 1.0
 
 
+def run_of(*contexts: tuple[str, list[float]]) -> pl.DataFrame:
+    columns = {
+        name: [float(counts[at]) for _, counts in contexts] for at, name in enumerate(COUNTS)
+    }
+    sizes = [1 << 20] * len(contexts)  # each object is a sample
+    weights = [float(sum(counts)) * (1 << 20) for _, counts in contexts]
+    own = {"symbols": [[name] for name, _ in contexts], "bytes": sizes, "weight": weights}
+    return pl.DataFrame(own | columns)
+
+
+def short(objects: float, later: float = 0.0) -> list[float]:
+    return [objects, later, 0, 0, 0, 0, 0, 0]
+
+
+def test_what_two_runs_agree_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is asked about what the first run hardly saw, and only about that."""
+    first = run_of(("often", short(90)), ("turns", short(90)), ("rare", short(2)))
+    second = run_of(
+        ("often", short(90)), ("turns", short(80, 10)), ("rare", short(10)), ("new", short(10))
+    )
+    monkeypatch.setattr(
+        label_noise.evaluate, "predictions", lambda _, data: [7] * (len(data) - 1) + [1]
+    )
+    found = label_noise.noise("p", first, second, None, 1 << 10)  # type: ignore[arg-type]
+    assert found.table_first == pytest.approx(100 / 200)  # often, and new by the model
+    assert found.many == pytest.approx(180 / 200)
+    assert found.many_right == pytest.approx(90 / 180)
+    assert found.within == pytest.approx(180 / 190)
+    mean, least, most = found.halves
+    assert 90 / 190 <= least <= mean <= most <= 1.0
+    assert mean < 1.0  # a tenth of what turns came later: at the border of its class
+
+
+def test_rows_of_one_stack_are_one_context() -> None:
+    both = pl.concat([run_of(("a", short(90))), run_of(("a", short(0, 10)))])
+    assert label_noise.merged(both)["label"].to_list() == [2]
+    assert label_noise.merged(both)["objects"].to_list() == [100.0]
+
+
 def test_a_seed_draws_the_same() -> None:
     data = table([[5000.0, 400, 0, 0, 0, 0, 0, 300]], [8])
     assert accuracy.thin(data, 100) == accuracy.thin(data, 100)
@@ -88,12 +130,13 @@ def test_the_page_judges_each_row() -> None:
             [
                 Thinned(100, 0.2, 40, 0.3, 0.3, 1e6, 0.3),
                 Thinned(100, 1.0, 140, 0.9, 0.99, 2.3e9, 0.95),
-                Thinned(1000, 0.5, 70, 0.9, 0.8, 2.3e9, 0.79),
+                Thinned(1000, 0.5, 70, 0.9, 0.8, 2.3e9, 0.79, 0.4),
                 Thinned(10_000, 0.1, 14, 0.2, 0.2, 2.3e9, 0.2),
             ],
         )
     }
-    text = accuracy.page(rows, rates, "How.")
+    noises = [Noise("redis", 0.982, 0.75, 0.99, 0.97, (0.95, 0.9, 1.0))]
+    text = accuracy.page(rows, noises, rates, "How.")
     line = "| redis | same build | a | b | 98.5 % | 97.0 % | 99.0 % | 100.0 % | 50.0 % | 75.0 % |"
     assert line in text
     assert "| redis | next version | a | b | 85.0 % | 0.0 % | – | 94.0 % |" in text
@@ -103,7 +146,8 @@ def test_the_page_judges_each_row() -> None:
     assert "| redis | 2,300.0 M | 1:1,000 | 7 | 50.0 % | 90.0 % | 79.0 % | 80.0 % |" in text
     assert "of the rates up to 1:1,000 of many runs 1:1,000 is the worst" in text
     assert "the class stays the same for 79.0 % of the allocations" in text
-    assert "(asked for ≥ 80%: missed) and in 90.0 % of the contexts." in text
+    assert "(asked for ≥ 80%: missed) and in 90.0 % of the contexts, of which 40.0 % have" in text
+    assert "| redis | 98.2 % | 75.0 % | 99.0 % | 97.0 % | 95.0 % (90.0 to 100.0) |" in text
 
 
 def test_a_source_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:

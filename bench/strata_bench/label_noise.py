@@ -1,0 +1,130 @@
+"""How far two runs of one build agree on what there is to predict, whatever predicts it: the rows
+of docs/benchmarks/accuracy.md that say what no model can know."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from strata.learn import evaluate
+from strata.learn.classes import class_of
+from strata.learn.model_file import Model
+from strata.learn.rows import COUNTS
+
+KEYS = ["symbols", "bytes"]
+FEW = 4  # samples from which a table is asked before the model
+MANY = 20
+DRAWS = 20
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Shares of the second run's bytes, of contexts that both runs have unless said."""
+
+    program: str
+    table_first: float  # right of all: by a table of the first run, of what is rare by its model
+    many: float  # of all: of contexts with MANY samples in the first run
+    many_right: float  # of these, by the table
+    within: float  # of objects that died within the class of the first run
+    halves: tuple[float, float, float]  # two draws from both runs: the mean, the least, the most
+
+
+def merged(run: pl.DataFrame) -> pl.DataFrame:
+    """A row for each stack and size; inlined functions, which a stack does not show, made more."""
+    sums = run.group_by(KEYS, maintain_order=True).agg(pl.col(*COUNTS, "weight").sum())
+    label = pl.Series("label", classes(sums.select(COUNTS).to_numpy()))
+    return sums.with_columns(label, objects=pl.sum_horizontal(COUNTS))
+
+
+def classes(counts: Floats | Ints) -> Ints:
+    return np.array([class_of(row) for row in counts.tolist()], np.int64)
+
+
+def chance(sizes: Floats, interval: int) -> Floats:
+    """Of an object to be sampled."""
+    return np.asarray(-np.expm1(-sizes / interval), np.float64)
+
+
+def of(values: Floats, which: npt.NDArray[np.bool_]) -> float:
+    total = float(values.sum())
+    return float(values[which].sum()) / total if total > 0 else math.nan
+
+
+def halves(both: pl.DataFrame, interval: int) -> tuple[float, float, float]:
+    """Gives each sample of the two runs to one of two others by chance: how far these agree."""
+    taken = chance(both["bytes"].to_numpy().astype(np.float64), interval)[:, None]
+    second = both.select(f"{name}_right" for name in COUNTS).to_numpy()
+    counts = np.rint((both.select(COUNTS).to_numpy() + second) * taken).astype(np.int64)
+    weights = both["weight_right"].to_numpy()
+    found = []
+    for seed in range(DRAWS):
+        one = np.random.default_rng(seed).binomial(counts, 0.5)
+        first, other = classes(one), classes(counts - one)
+        seen = (first > 0) & (other > 0)
+        found.append(of(weights[seen], (first == other)[seen]))
+    return float(np.mean(found)), min(found), max(found)
+
+
+def noise(
+    program: str, first: pl.DataFrame, second: pl.DataFrame, model: Model, interval: int
+) -> Noise:
+    known, tested = merged(first), merged(second)
+    sizes = known["bytes"].to_numpy().astype(np.float64)
+    known = known.with_columns(samples=known["objects"].to_numpy() * chance(sizes, interval))
+    both = known.join(tested, on=KEYS, how="inner")
+    said, is_class = both["label"].to_numpy(), both["label_right"].to_numpy()
+    weights, samples = both["weight_right"].to_numpy(), both["samples"].to_numpy()
+    many = samples >= MANY
+    counts = both.select(f"{name}_right" for name in COUNTS).to_numpy()
+    upto = np.cumsum(counts, axis=1)
+    kept = both["bytes"].to_numpy() * upto[np.arange(len(said)), said - 1]
+    everything = both["bytes"].to_numpy() * upto[:, -1]
+    table = tested.join(known.select(*KEYS, "samples", said="label"), on=KEYS, how="left")
+    is_known = (table["samples"].fill_null(0.0) >= FEW).to_numpy()
+    guesses = evaluate.predictions(model, table)
+    guesses = np.where(is_known, table["said"].fill_null(0).to_numpy(), guesses)
+    all_bytes = table["weight"].to_numpy()
+    return Noise(
+        program,
+        of(all_bytes, guesses == table["label"].to_numpy()),
+        float(weights[many].sum() / all_bytes.sum()),
+        of(weights[many], (said == is_class)[many]),
+        float(kept.sum() / everything.sum()),
+        halves(both, interval),
+    )
+
+
+def lines(noises: list[Noise]) -> list[str]:
+    """The section of the page."""
+    header = (
+        "program",
+        "table, then model",
+        f"contexts with {MANY} samples",
+        "right of these",
+        "died within",
+        "two draws agree",
+    )
+    about = (
+        "\n## What no model can know\n",
+        "Of the two recordings of `same build`, by bytes of the second. `table, then model`: a "
+        f"table of the first recording's stacks and sizes says what had {FEW} samples there, the "
+        "model the rest. The next two columns: what had so many samples, and for how much of it "
+        "the table is right. `died within`: the objects that died within the class that the table "
+        "says, of which a class promises 95 %. `two draws agree`: each sample of both recordings "
+        f"is given to one of two halves by chance, {DRAWS} times; what the halves have in common "
+        "is of one class in both, as the mean with the least and the most.\n",
+        f"| {' | '.join(header)} |",
+        "|---|" + "---:|" * (len(header) - 1),
+    )
+    rows = []
+    for each in noises:
+        mean, least, most = (100 * share for share in each.halves)
+        shares = (each.table_first, each.many, each.many_right, each.within)
+        cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
+        rows.append(f"| {each.program} | {cells} | {mean:.1f} % ({least:.1f} to {most:.1f}) |")
+    return [*about, *rows]
