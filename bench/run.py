@@ -179,10 +179,11 @@ def provide_loads(
     """The group with the loads that can run here, and a model of them; why others cannot."""
     named = [w.case for w in group.works if w.case.kind is Kind.LOAD]
     lacking = {c.name: why for c in named if (why := loads.lacking(c.program, out))}
-    found = [case for case in named if case.name not in lacking]
-    if found:
+    learned = [w.case for w in group.works if loads_model.VARIANT.name in w.only]
+    learned = [case for case in learned if case.name not in lacking]
+    if learned:
         console.print("bench: recording the loads and training a model", highlight=False)
-        if why := loads_model.provide(found, lib, out, quick=quick):
+        if why := loads_model.provide(learned, lib, out, quick=quick):
             lacking[loads_model.VARIANT.name] = why
     works = tuple(w for w in group.works if w.case.name not in lacking)
     variants = tuple(v for v in group.variants if v.name not in lacking)

@@ -3,12 +3,14 @@ loads that live as servers do."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from strata_bench import loads_model, loads_table
 from strata_bench.allocators import GLIBC
 from strata_bench.groups import Figure, Group, Target, Variant, Work
 from strata_bench.plan import Case
 
-OFF, ONLINE = "strata", "online"
+OFF, ONLINE, MODEL = "strata", "online", loads_model.VARIANT.name
 RSS_AT_REST = Figure("rss_kib", "RSS after 10 s of rest", False)
 SIZES = (64, 256, 1024)
 COST = Figure("ns", "malloc and free, ns", False)
@@ -31,8 +33,14 @@ def _bursts(size: int) -> Work:
             Figure("rss_second_kib", "RSS after the second burst", False),
             RSS_AT_REST,
         ),
-        only=(OFF, ONLINE, "glibc", "jemalloc"),
+        only=(OFF, ONLINE, MODEL, "glibc", "jemalloc"),
     )
+
+
+def _at_once(work: Work) -> Work:
+    args = tuple(word for word in work.case.args if not word.startswith("--pause"))
+    case = replace(work.case, name=f"{work.case.name}-at-once", args=args, rounds=1)
+    return replace(work, case=case, only=(OFF, ONLINE, MODEL))
 
 
 def _cost(at: str, threads: int) -> Work:
@@ -42,6 +50,7 @@ def _cost(at: str, threads: int) -> Work:
     return Work(case, (COST,), only=(OFF, ONLINE))
 
 
+BURSTS = tuple(_bursts(size) for size in SIZES)
 COSTS = tuple(_cost(at, threads) for at in ("other", "wrapper") for threads in (1, 2))
 
 LIFETIMES = Group(
@@ -51,10 +60,11 @@ LIFETIMES = Group(
     " hundred stays, 38 MiB in all. Both kinds come from one function that calls malloc, at one"
     " height of the stack; only its caller tells them apart. The first burst ends before anything"
     " can be learned, so what it leaves lies all over its pages for good: the smaller the"
-    " objects, the more pages hold one. `predicted`: pairs of malloc and free in a process in which"
-    " something is predicted; at"
-    " `other` in a function that allocates nothing that lasts, at `wrapper` in one whose callers"
-    " have to be told apart. `online` is `STRATA_LIFETIMES=online`.",
+    " objects, the more pages hold one. `at-once` is without the pauses. `predicted`: pairs of"
+    " malloc and free in a process in which something is predicted; at `other` in a function"
+    " that allocates nothing that lasts, at `wrapper` in one whose callers"
+    " have to be told apart. `online` is `STRATA_LIFETIMES=online`; `model` has a model trained on"
+    " one recording of each of the bursts and of the four loads.",
     (
         Variant(OFF),
         Variant(ONLINE, {"STRATA_LIFETIMES": "online"}),
@@ -63,11 +73,15 @@ LIFETIMES = Group(
         Variant("glibc", library=GLIBC),
         Variant("jemalloc", library=GLIBC.parent / "libjemalloc.so.2"),
     ),
-    (*(_bursts(size) for size in SIZES), *COSTS, *loads_table.WORKS),
+    (*BURSTS, _at_once(BURSTS[1]), *COSTS, *loads_table.WORKS),
     rounds=3,
     more=loads_table.section,
     targets=tuple(Target(ONLINE, COST.key, WITHIN, work=work.case.name, base=OFF) for work in COSTS)
-    + tuple(Target(ONLINE, "mops", 0.9, work=f"bursts-{size}", base=OFF) for size in SIZES),
+    + tuple(
+        Target(name, "mops", 0.9, work=work.case.name, base=OFF)
+        for work in BURSTS
+        for name in (ONLINE, MODEL)
+    ),
 )
 
 GROUPS = {LIFETIMES.name: LIFETIMES}

@@ -39,9 +39,8 @@ with `{SCALE}`. Throughput is that of load and burst, as a paired ratio to `{OFF
 lowest and the highest of the rounds. Memory is in MiB, its mean over load and burst. \
 Fragmentation is the process's anonymous memory above what is live; live is `{OFF}`'s, by its \
 statistics in a run of its own, and holds for all variants. What the process maps without \
-malloc, such as its threads' stacks, counts as fragmentation with every variant. `{MODEL}` has \
-a model trained on one recording of the four loads. `{LLAMA}` is `libstrata-llama.so`, the heap \
-of the paper, which learns as it runs.
+malloc, such as its threads' stacks, counts as fragmentation with every variant. `{LLAMA}` is \
+`libstrata-llama.so`, the heap of the paper, which learns as it runs.
 """
 
 WORKS = tuple(
