@@ -172,6 +172,48 @@ TEST(Capped, CountsWhatBlocksHold) {
   EXPECT_EQ(heap.out(), 0u);
 }
 
+// A heap whose blocks are of whole pages.
+struct WholePages {
+  template <Heap Below>
+  class On : public Through<Below> {
+   public:
+    using Through<Below>::Through;
+    void* allocate(size_t size) { return this->next_.allocate(RoundUp(size, 4096)); }
+    bool resize(void* p, size_t size) { return this->next_.resize(p, RoundUp(size, 4096)); }
+  };
+};
+
+TEST(Capped, IsNotPassedByWhatAResizedBlockIsRoundedTo) {
+  Stack<Capped<>, WholePages, Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(1);
+  const size_t least = heap.size_of(p);
+  heap.set_cap(least + 100);
+  EXPECT_FALSE(heap.resize(p, least + 50));
+  EXPECT_EQ(heap.out(), least);
+  EXPECT_EQ(heap.size_of(p), least) << "it is as it was";
+  heap.set_cap(3 * least);
+  EXPECT_TRUE(heap.resize(p, least + 50));
+  EXPECT_EQ(heap.out(), heap.size_of(p));
+  heap.set_cap(1);
+  EXPECT_TRUE(heap.resize(p, 1)) << "a block may always shrink";
+  EXPECT_EQ(heap.out(), least);
+}
+
+TEST(Capped, IsNotPassedByWhatAMovedBlockIsRoundedTo) {
+  Stack<Capped<>, Malloc> heap;
+  for (size_t size : {size_t{1000}, size_t{100000}, size_t{1} << 20}) {
+    void* p = heap.allocate(size);
+    heap.set_cap(heap.out() + 4001);
+    if (void* to = heap.remap(p, heap.cap()); to != nullptr) p = to;
+    EXPECT_LE(heap.out(), heap.cap());
+    heap.set_cap(8 * size + 65536);
+    p = heap.remap(p, 4 * size);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(heap.out(), heap.size_of(p));
+    heap.deallocate(p);
+  }
+}
+
 TEST(Capped, AsksItsFunction) {
   struct Program {
     Stack<Capped<1000>, Coalesce<>, Mmap> heap;

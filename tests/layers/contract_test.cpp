@@ -71,6 +71,8 @@ TEST(Bins, GiveBackWhatTheirLayersKeep) {
   ExpectAllComesBack<Bins<Classes, Locked, FreeList, TryFirst<StaticBuffer<4096>>>>(5000);
   ExpectAllComesBack<Bins<Classes, FreeList, SplitAt<64, Bump<>>>>(5000);
   ExpectAllComesBack<Bins<Classes, Fixed<64>, FreeList, GuardPages>>(40);
+  ExpectAllComesBack<Fixed<60>, Bins<Classes, FreeList>, FreeList>(60);
+  ExpectAllComesBack<Fixed<9000>, Bins<Classes, FreeList>, BoundedFreeList<2>>(9000);
 }
 
 // Aligned blocks take more than others of their size, and a list has but one.
@@ -119,6 +121,22 @@ TEST(Apart, ResizesToNoImpossibleSize) {
   EXPECT_TRUE(heap.resize(p, 1200));
   EXPECT_FALSE(heap.resize(p, SIZE_MAX));
   EXPECT_FALSE(heap.resize(p, SIZE_MAX - 4096));
+}
+
+// --- Heaps that have some of their memory from elsewhere
+
+template <class... Layers>
+void ExpectOwnsItsOwn() {
+  Stack<Layers..., Growing<>> heap;
+  void *first = heap.allocate(100), *second = heap.allocate(4000);
+  EXPECT_TRUE(heap.owns(first)) << "of the buffer";
+  EXPECT_TRUE(heap.owns(second));
+  EXPECT_FALSE(heap.owns(&heap + 1));
+}
+TEST(OwningHeaps, KnowWhatTheirPartsHaveFromElsewhere) {
+  using First = TryFirst<StaticBuffer<2048>>;
+  ExpectOwnsItsOwn<Bins<PowersOfTwo<16, 8192>, First>>();
+  ExpectOwnsItsOwn<OwnedHeaps<2, CpuIndex, Locked, First>, Locked>();
 }
 
 // --- SplitAt

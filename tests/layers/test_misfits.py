@@ -99,6 +99,13 @@ MISFITS = {
     "Stack<PrivateHeaps<2, CpuIndex, Locked, FreeList>, Locked, Mmap>": ONE_SIZE,
     "Stack<OwnedHeaps<2, CpuIndex, Locked, FreeList>, Locked, Mmap>": ONE_SIZE,
     "Stack<Inbox, Bump<>, Mmap>": ONE_SIZE,
+    "Stack<Fixed<64>, Bump<>, FreeList, Mmap>": "Bump asks for chunks of many sizes: put Fixed",
+    "Stack<Fixed<64>, Obstack<>, Inbox, Mmap>": "Obstack asks for chunks of many sizes: put Fixed",
+    "Stack<Fixed<64>, Coalesce<>, FreeList, Mmap>": "Coalesce asks for regions of many sizes: put",
+    "Stack<Fixed<64>, Reap<>, FreeList, Mmap>": "Reap asks for chunks of many sizes: put Fixed",
+    "Stack<Fixed<64>, Hoard<>, Locked, FreeList, AlignedMmap<65536>>": "Hoard asks for runs of",
+    "Stack<Count, PrivateHeaps<2, ThreadIndex, Nested, Bump<8192>>, Locked, Mmap>": "what is above "
+    "Nested must keep nothing",
     "Stack<Fixed<0>, Mmap>": "Fixed: blocks of at least a byte",
     "Stack<GuardPages, Bump<>, Mmap>": "GuardPages needs a heap of whole pages",
     "Stack<BasicGuardPages<24>, Mmap>": "GuardPages: blocks are aligned to a power of two",

@@ -125,6 +125,22 @@ struct Bins {
       for (auto& b : bins_.all) b.forget();
       this->next_.clear();
     }
+    // What lies in the bins first, for it goes to the lists below.
+    void drain(size_t size) {
+      bins_.drain(this->next_);
+      Over<Below>::drain(WholeClass(size));
+    }
+    // A bin may have memory of its own (TryFirst).
+    bool owns(const void* p) const
+      requires OwningHeap<Below>
+    {
+      if constexpr (!kByCall && OwningHeap<Bin>) {
+        for (const Bin& b : bins_.all) {
+          if (b.owns(p)) return true;
+        }
+      }
+      return this->next_.owns(p);
+    }
     auto& bin(size_t c) { return bins_[c]; }
 
    private:

@@ -18,6 +18,9 @@ struct Bump {
   template <Heap Below>
   class On : public Over<Below> {
     static_assert(Below::alignment >= kDefaultAlignment, "Bump needs a heap aligned to 16 bytes");
+    static_assert(!internal::OneSize<Below>(),
+                  "Bump asks for chunks of many sizes: put Fixed<bytes> or Bins between it and a "
+                  "FreeList or Inbox");
 
    public:
     static constexpr size_t alignment = kSkew == 0 ? kDefaultAlignment : kSkew;

@@ -44,14 +44,18 @@ struct Capped {
     {
       const size_t before = this->next_.size_of(p);
       if (!Grows(before, size) || !this->next_.resize(p, size)) return false;
+      // It may hold more than was asked for, and be too much for that.
+      const bool fits = cap_.Allows(out_ - before + this->next_.size_of(p));
+      const bool undone = !fits && this->next_.size_of(p) > before && this->next_.resize(p, before);
       out_ += this->next_.size_of(p) - before;
-      return true;
+      return !undone;
     }
+    // A block that has moved can't be put back, so there must be room for what it may hold.
     void* remap(void* p, size_t size)
       requires RemappingHeap<Below>
     {
       const size_t before = this->next_.size_of(p);
-      void* to = Grows(before, size) ? this->next_.remap(p, size) : nullptr;
+      void* to = Grows(before, size + Rounding(size)) ? this->next_.remap(p, size) : nullptr;
       if (to != nullptr) out_ += this->next_.size_of(to) - before;
       return to;
     }
@@ -96,6 +100,8 @@ struct Capped {
     bool Grows(size_t before, size_t size) const {
       return size <= before || (size <= kMaxRequest && cap_.Allows(out_ - before + size));
     }
+    // At most: to pages with a header in front, or an eighth, as Strata's malloc does.
+    static size_t Rounding(size_t size) { return size / 8 + 8192; }
     size_t SizeOf(void* p, size_t size) {
       if constexpr (SizedHeap<Below>) {
         return this->next_.size_of(p);

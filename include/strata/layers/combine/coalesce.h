@@ -20,6 +20,10 @@ struct Coalesce {
   template <Heap Below>
   class On : public Over<Below> {
     static_assert(Below::alignment >= 16, "Coalesce needs a heap aligned to 16 bytes");
+    static_assert(
+        !internal::OneSize<Below>(),
+        "Coalesce asks for regions of many sizes: put Fixed<bytes> or Bins between it and a "
+        "FreeList or Inbox");
     using Block = TaggedBlock;
 
    public:

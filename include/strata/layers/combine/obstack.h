@@ -17,6 +17,10 @@ struct Obstack {
   class On : public Over<Below> {
     static_assert(Below::alignment >= kDefaultAlignment,
                   "Obstack needs a heap aligned to 16 bytes");
+    static_assert(
+        !internal::OneSize<Below>(),
+        "Obstack asks for chunks of many sizes: put Fixed<bytes> or Bins between it and a "
+        "FreeList or Inbox");
     struct Chunk {
       Chunk* older;
       char* end;

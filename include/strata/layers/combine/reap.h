@@ -34,6 +34,9 @@ struct Reap {
   template <Heap Below>
   class On : public Over<Below> {
     static_assert(Below::alignment >= 16, "Reap needs a heap aligned to 16 bytes");
+    static_assert(!internal::OneSize<Below>(),
+                  "Reap asks for chunks of many sizes: put Fixed<bytes> or Bins between it and a "
+                  "FreeList or Inbox");
     using Block = TaggedBlock;
     using Chunk = ReapChunk;
     using Holdings = ReapHoldings<kFirst, kMost, Below>;

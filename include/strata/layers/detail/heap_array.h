@@ -31,6 +31,8 @@ class HeapArray {
   T& operator[](size_t i) { return slots_[i].it; }
   T* begin() { return &slots_[0].it; }
   T* end() { return begin() + kCount; }
+  const T* begin() const { return &slots_[0].it; }
+  const T* end() const { return begin() + kCount; }
 
  private:
   union Slot {

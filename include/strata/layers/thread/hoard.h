@@ -80,6 +80,9 @@ struct Hoard {
     static_assert(Below::alignment % kUnit == 0,
                   "Hoard needs runs aligned to its superblocks, such as AlignedMmap gives");
     static_assert(Below::thread_safe, "Hoard: the heap below is shared; it must lock");
+    static_assert(!internal::OneSize<Below>(),
+                  "Hoard asks for runs of many sizes: put Fixed<bytes> or Bins between it and a "
+                  "FreeList or Inbox");
     static_assert(Traits::Classes::largest <= Run::kRoom);
 
    public:

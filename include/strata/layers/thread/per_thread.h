@@ -42,6 +42,17 @@ class OverHeaps : public Over<Below> {
     for (Slot& s : slots_) s.heap.drain(size);
     Over<Below>::drain(size);
   }
+  // Each may have memory of its own (TryFirst).
+  bool owns(const void* p) const
+    requires OwningHeap<Below>
+  {
+    if constexpr (OwningHeap<H>) {
+      for (const Slot& s : slots_) {
+        if (s.heap.owns(p)) return true;
+      }
+    }
+    return this->next_.owns(p);
+  }
   template <class F>
   void visit_locks(F&& f) {
     for (Slot& s : slots_) s.heap.visit_locks(f);
@@ -97,6 +108,7 @@ struct PrivateHeaps {
     static constexpr size_t alignment = Private::alignment;
     static constexpr bool thread_safe = true;
     static constexpr bool one_size = internal::OneSize<Private, Below>();
+    static constexpr bool cleared_from_aside = internal::ClearedFromAside<Private, Below>();
     static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
     static constexpr bool blocks_as_below = internal::AsBelow<Private, Below>();
 
@@ -178,6 +190,7 @@ struct OwnedHeaps {
     static constexpr size_t alignment = Owned::alignment;
     static constexpr bool thread_safe = true;
     static constexpr bool one_size = internal::OneSize<Owned, Below>();
+    static constexpr bool cleared_from_aside = internal::ClearedFromAside<Owned, Below>();
 
     using Base::Base;
 
