@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,7 @@ PTRACE_SYSCALL, PTRACE_SETOPTIONS = 24, 0x4200
 TRACE_ALL = 0x2 | 0x4 | 0x8 | 0x100000  # forks, vforks, clones; none outlives this script
 REGISTERS, RIP = 27, 16  # words of user_regs_struct, and where the program counter is
 WALL, WNOTHREAD = 0x40000000, 0x20000000
+PT_LOAD = 1
 BREAKPOINT = b"\xcc"
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -160,9 +162,24 @@ class Functions:
                 aliases.append(words[3])
                 if len(aliases) == 1:
                     sizes[section_of(words[3])] += int(words[1], 16)
-        # Code lies in the file at the offset that is its address: checked, not assumed.
-        content = library.read_bytes()
-        return cls(names, {at: content[at : at + 1] for at in names}, sizes)
+        return cls(names, bytes_at(library, names), sizes)
+
+
+def bytes_at(library: Path, addresses: Iterable[int]) -> dict[int, bytes]:
+    """The byte of the file that is mapped at each address."""
+    content = library.read_bytes()
+    first, size, count = (*struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54))
+    segments = [
+        struct.unpack_from("<IIQQQQ", content, at)
+        for at in range(first, first + size * count, size)
+    ]
+    loaded = [(at, end, offset) for kind, _, offset, at, _, end in segments if kind == PT_LOAD]
+    found = {}
+    for address in addresses:
+        for at, length, offset in loaded:
+            if at <= address < at + length:
+                found[address] = content[offset + address - at :][:1]
+    return found
 
 
 @dataclass

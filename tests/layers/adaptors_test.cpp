@@ -172,14 +172,17 @@ TEST(Capped, CountsWhatBlocksHold) {
   EXPECT_EQ(heap.out(), 0u);
 }
 
-// A heap whose blocks are of whole pages.
+// A heap whose blocks, with the tag of 8 bytes in front, are of whole pages.
 struct WholePages {
   template <Heap Below>
   class On : public Through<Below> {
    public:
     using Through<Below>::Through;
-    void* allocate(size_t size) { return this->next_.allocate(RoundUp(size, 4096)); }
-    bool resize(void* p, size_t size) { return this->next_.resize(p, RoundUp(size, 4096)); }
+    void* allocate(size_t size) { return this->next_.allocate(Whole(size)); }
+    bool resize(void* p, size_t size) { return this->next_.resize(p, Whole(size)); }
+
+   private:
+    static size_t Whole(size_t size) { return RoundUp(size + 8, 4096) - 8; }
   };
 };
 

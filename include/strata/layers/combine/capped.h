@@ -45,10 +45,11 @@ struct Capped {
       const size_t before = this->next_.size_of(p);
       if (!Grows(before, size) || !this->next_.resize(p, size)) return false;
       // It may hold more than was asked for, and be too much for that.
-      const bool fits = cap_.Allows(out_ - before + this->next_.size_of(p));
-      const bool undone = !fits && this->next_.size_of(p) > before && this->next_.resize(p, before);
-      out_ += this->next_.size_of(p) - before;
-      return !undone;
+      size_t bytes = this->next_.size_of(p);
+      const bool fits = bytes <= before || cap_.Allows(out_ - before + bytes);
+      if (!fits && this->next_.resize(p, before)) bytes = this->next_.size_of(p);
+      out_ += bytes - before;
+      return fits || bytes > before;
     }
     // A block that has moved can't be put back, so there must be room for what it may hold.
     void* remap(void* p, size_t size)
