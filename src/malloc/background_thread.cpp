@@ -196,7 +196,7 @@ void Wake(const Life& life, pid_t tid) {
 }
 
 // What a signal handler interrupted may keep the thread from its end.
-bool IsPatient(Patience patience) { return patience == Patience::kLong && !HoldsHeapLock(); }
+bool IsPatient(Patience patience) { return patience == Patience::kLong && !HoldsOwnLock(); }
 
 bool EndAndAwait(Life& life, long self, Patience patience) {
   constexpr timespec kNap{0, 50'000};

@@ -11,7 +11,7 @@ void AfterForkInChild();
 // In a copy that was made without these: it starts afresh, with the locks as they are.
 void RenewUnseenChild();
 
-// Whether the calling thread has a lock of the heap: in a signal handler.
-bool HoldsHeapLock();
+// Whether the calling thread has a lock of the library's: in a signal handler.
+bool HoldsOwnLock();
 
 }  // namespace strata

@@ -49,6 +49,12 @@ void VisitLocks(Runtime& r, F f) {
   f(r.kernel.watch().lock());
 }
 
+bool HoldsHeapLock() {
+  bool holds = false;
+  VisitLocks(TheRuntime(), [&holds](Lock& l) { holds |= l.HeldByThisThread(); });
+  return holds;
+}
+
 // Not glibc's own two: a thread that changes user ids waits for them with a lock held that whoever
 // we wait for may want.
 uint64_t BlockSignals() {
@@ -101,16 +107,12 @@ void RenewUnseenChild() {
   ForgetProcessNumber();
 }
 
-bool HoldsHeapLock() {
-  bool holds = false;
-  VisitLocks(TheRuntime(), [&holds](Lock& l) { holds |= l.HeldByThisThread(); });
-  return holds;
-}
+bool HoldsOwnLock() { return HoldsHeapLock() || HoldsDomainLock() || HoldsReapLock(); }
 
 namespace {
 
 // False: another thread keeps one of them.
-bool LockAll(Runtime& r, bool& holds) STRATA_NO_TSA {
+bool LockAll(Runtime& r, bool holds) STRATA_NO_TSA {
   FileListLock::Acquire();
   bool all = LockHotDomains(holds);
   if (all || holds) all &= LockReaps(holds);
@@ -145,7 +147,7 @@ void BeforeFork() STRATA_NO_TSA {
   if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
-  bool holds = HoldsHeapLock();
+  const bool holds = HoldsOwnLock();
   HoldWalkersBeforeFork();
   while (!LockAll(r, holds)) {
     UnlockAll(r);
@@ -220,11 +222,16 @@ bool IsAnythingDueAtExit(const Options& o) {
   return o.check || *o.stats != '\0' || *o.prometheus != '\0' || *o.profile_path != '\0';
 }
 
+// Of those that OnExit takes.
+bool HoldsLockOfExit() {
+  return HoldsHeapLock() || HoldsListOfDomains() || WritesReport() || RefreshesUnwindTables();
+}
+
 __attribute__((destructor)) void OnExit() {
   if (CurrentState() != RunState::kReady || !IsAnythingDueAtExit(TheRuntime().options)) return;
   // A signal handler that calls exit may have interrupted this thread in the heap: whoever waits
   // for a lock that it held waits for ever.
-  if (HoldsHeapLock()) {
+  if (HoldsLockOfExit()) {
     return Message()
         .Text("a signal handler that interrupted malloc ends the program; nothing is written or ")
         .Text("checked at exit")

@@ -29,14 +29,18 @@ bool FreeReapBlock(void* p);
 // free() where p's page is kDividedPage: by one look at the page map, or by FreeSmallOther.
 void FreeDivided(void* p);
 
-// Around a fork; before the heap's locks. False: some could not be had in a moment. `holds` becomes
-// true where the thread was interrupted with one, and then those that it can't have are passed by.
-bool LockReaps(bool& holds);
+// Whether the thread, in a signal handler, has a lock of shared reaps, or their tree's.
+bool HoldsReapLock();
+// Around a fork; before the heap's locks. False: some could not be had in a moment. Where the
+// thread `holds` a lock already those that it can't have are passed by.
+bool LockReaps(bool holds);
 void UnlockReaps();
 void UnlockReapsInForkedChild();
 // The same for domains of moving objects: before reaps. In the child, whose collector and whose
 // other threads' operations are not there.
-bool LockHotDomains(bool& holds);
+bool HoldsDomainLock();
+bool HoldsListOfDomains();  // which CollectHotness takes, and no other of theirs
+bool LockHotDomains(bool holds);
 void UnlockHotDomains();
 void UnlockHotDomainsInForkedChild();
 void RenewHotDomainsInChild();

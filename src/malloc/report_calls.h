@@ -6,6 +6,7 @@ namespace strata {
 
 void PrepareReports();  // once, from the library's constructor
 void WriteReportsAtExit();
+bool WritesReport();          // this thread, when a signal handler interrupted it
 void ForgetReportsInChild();  // of a fork: whoever wrote one is not there
 
 }  // namespace strata

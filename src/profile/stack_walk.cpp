@@ -188,6 +188,8 @@ bool RefreshUnwindTables() {
   return true;
 }
 
+bool RefreshesUnwindTables() { return g_tables.Refreshes(); }
+
 void KeepUnwindTables() {
   g_files_changed |= g_files.Changed();
   if ((g_files_changed || UnwindTablesStale()) && RefreshUnwindTables()) g_files_changed = false;

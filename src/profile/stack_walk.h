@@ -40,6 +40,8 @@ bool UnwindTablesStale();
 // Makes the tables fit what is mapped now. Off the path: for the background thread, or a thread
 // that calls the profile API. False: no memory, or no /proc.
 bool RefreshUnwindTables();
+// Whether this thread is in the midst of that: in a signal handler.
+bool RefreshesUnwindTables();
 
 // One round of the background thread: makes the tables fit when a walk was stale, or when files
 // were loaded or unloaded; the dynamic linker's lock is taken for a moment.

@@ -84,16 +84,20 @@ class BasicBiasedLock {
   }
   void UnlockAfterFork() {
     // release: pairs with the acquire in TryEnterAsOwner.
-    if (suspended_ != kNobody) owner_.store(suspended_, std::memory_order_release);
-    suspended_ = kNobody;
+    if (suspended_ != kNobody) {
+      owner_.store(suspended_, std::memory_order_release);
+      suspended_ = kNobody;
+    }
     lock_.unlock_after_fork();
   }
   // A thread that is not there may have been about to find that it is not the owner.
   void UnlockInForkedChild(Thread me) {
-    if (owner_.load(std::memory_order_relaxed) != me)
+    if (inside_.load(std::memory_order_relaxed) && owner_.load(std::memory_order_relaxed) != me)
       inside_.store(false, std::memory_order_relaxed);
-    if (suspended_ != kNobody) owner_.store(suspended_, std::memory_order_relaxed);
-    suspended_ = kNobody;
+    if (suspended_ != kNobody) {
+      owner_.store(suspended_, std::memory_order_relaxed);
+      suspended_ = kNobody;
+    }
     lock_.unlock_in_forked_child();
   }
 

@@ -33,8 +33,10 @@ namespace {
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 constinit Lock g_lock{LockRank::kControl};
-HotRecord* g_first STRATA_GUARDED_BY(g_lock) = nullptr;
-std::atomic<uint32_t> g_change{0};  // a futex: a domain began or ended
+std::atomic<HotRecord*> g_first{nullptr};  // only grows, under g_lock
+std::atomic<uint32_t> g_change{0};         // a futex: a domain began or ended
+
+HotRecord* First() { return g_first.load(std::memory_order_acquire); }
 
 // The domain that the thread is at: it stays while this names it. And which thread that is.
 HotRecord* g_busy STRATA_GUARDED_BY(g_lock) = nullptr;
@@ -43,7 +45,7 @@ void* g_busy_thread STRATA_GUARDED_BY(g_lock) = nullptr;
 // Null: no domain wants the thread.
 HotRecord* FirstDue() STRATA_REQUIRES(g_lock) {
   HotRecord* best = nullptr;
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = First(); d != nullptr; d = d->next) {
     if (d->HasEnded() || !d->threaded) continue;
     if (best == nullptr || d->collector.due_ns() < best->collector.due_ns()) best = d;
   }
@@ -175,8 +177,8 @@ HotRecord* Fresh(const CollectorOptions& options, std::optional<CheckBounds> che
   auto* d = ::new (memory) HotRecord(g_hot_domains.pool, slots, options);
   d->checks = checks;
   if (checks) d->domain.CheckUses(*checks);
-  d->next = g_first;
-  g_first = d;
+  d->next = g_first.load(std::memory_order_relaxed);
+  g_first.store(d, std::memory_order_release);
   return d;
 }
 
@@ -268,7 +270,7 @@ void StartHotThread() {
 
 // Without the lock, from a signal handler.
 const char* StaleTypeAt(uintptr_t address) STRATA_NO_TSA {
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = First(); d != nullptr; d = d->next) {
     if (const char* type = d->domain.StaleTypeAt(address)) return type;
   }
   return nullptr;
@@ -296,7 +298,7 @@ void AddState(HotRecord& d, HotnessStats& sum) {
 void CollectHotness(HotnessStats& out) {
   LockHolder hold(g_lock);
   out = g_ended;
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = First(); d != nullptr; d = d->next) {
     AddTotals(d->collector.counts(), out);
     if (!d->HasEnded()) AddState(*d, out);
   }
@@ -304,10 +306,11 @@ void CollectHotness(HotnessStats& out) {
 
 namespace {
 
-// All but g_lock, in the order in which they may be taken. Records are never unmapped.
+// All but g_lock, in the order in which they may be taken. Records are never unmapped, and may be
+// looked at without it.
 template <class F>
 void VisitDomainLocks(F f) STRATA_NO_TSA {
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = First(); d != nullptr; d = d->next) {
     f(d->collector.step_lock());
     f(d->domain.lock());
     if (Lock* l = d->domain.checks_lock()) f(*l);
@@ -321,11 +324,17 @@ void VisitDomainLocks(F f) STRATA_NO_TSA {
 
 }  // namespace
 
-// Around a fork. The collector is between two steps then, and no list is half changed.
-bool LockHotDomains(bool& holds) STRATA_NO_TSA {
-  if (!g_lock.AcquireForFork(Lock::ForkWait::kAMoment)) return false;
+bool HoldsListOfDomains() { return g_lock.HeldByThisThread(); }
+
+bool HoldsDomainLock() {
+  bool holds = HoldsListOfDomains();
   VisitDomainLocks([&holds](Lock& l) { holds |= l.HeldByThisThread(); });
-  bool all = true;
+  return holds;
+}
+
+// Around a fork. The collector is between two steps then, and no list is half changed.
+bool LockHotDomains(bool holds) STRATA_NO_TSA {
+  bool all = g_lock.AcquireForFork(Lock::ForkWait::kAMoment);
   VisitDomainLocks([&](Lock& l) STRATA_NO_TSA {
     if (all || holds) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
   });
@@ -333,7 +342,6 @@ bool LockHotDomains(bool& holds) STRATA_NO_TSA {
 }
 
 void UnlockHotDomains() STRATA_NO_TSA {
-  if (!g_lock.HeldByThisThread()) return;
   VisitDomainLocks([](Lock& l) STRATA_NO_TSA { l.ReleaseAfterFork(); });
   g_lock.ReleaseAfterFork();
 }
@@ -348,7 +356,7 @@ void RenewHotDomainsInChild() STRATA_NO_TSA {
   // What an object's end forks in may be the domains' thread, which goes on in the child.
   const bool is_thread = g_busy != nullptr && g_busy_thread == __builtin_thread_pointer();
   if (!is_thread) g_busy = nullptr;
-  for (HotRecord* d = g_first; d != nullptr; d = d->next) {
+  for (HotRecord* d = First(); d != nullptr; d = d->next) {
     if (d->HasEnded()) continue;
     d->state = DomainRecord::State::kLives;  // who was ending it is not here
     d->domain.RenewInChild();

@@ -15,22 +15,25 @@ Lock g_tree{LockRank::kControl};
 namespace {
 
 constinit RecordList<strata_reap> g_records;
-strata_reap* g_shared STRATA_GUARDED_BY(g_tree) = nullptr;
+// Only grows, so that a fork goes along it while another thread has the tree.
+std::atomic<strata_reap*> g_shared{nullptr};
 
 // All under g_tree.
 using Tree = layers::Family<strata_reap, &strata_reap::family>;
 
-void LinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-  reap->next_shared = g_shared;
-  if (g_shared != nullptr) g_shared->previous_shared = reap;
-  g_shared = reap;
+void ListShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
+  if (reap->listed) return;
+  reap->listed = true;
+  reap->next_shared = g_shared.load(std::memory_order_relaxed);
+  // release: pairs with the acquire in VisitShared.
+  g_shared.store(reap, std::memory_order_release);
 }
 
-void UnlinkShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-  if (!reap->shared) return;
-  if (reap->next_shared != nullptr) reap->next_shared->previous_shared = reap->previous_shared;
-  (reap->previous_shared != nullptr ? reap->previous_shared->next_shared : g_shared) =
-      reap->next_shared;
+// All that are shared reaps, and some that were.
+template <class F>
+void VisitShared(F f) {
+  for (strata_reap* r = g_shared.load(std::memory_order_acquire); r != nullptr; r = r->next_shared)
+    f(r);
 }
 
 // A reap ends in three steps, so that its memory goes back without g_tree: it leaves the tree and
@@ -44,7 +47,6 @@ class Ended {
       Tree::Join(child, reap->family.parent);
     }
     Tree::Leave(reap);
-    UnlinkShared(reap);
     {
       const Hold hold(reap);
       if (reap->shared) reap->lock.Forbid();
@@ -101,7 +103,6 @@ void Renew(strata_reap* reap) {
   reap->placement = {};
   reap->reached = nullptr;
   reap->family = {};
-  reap->next_shared = reap->previous_shared = nullptr;
 }
 
 bool IsAlone(const strata_reap* reap) {
@@ -126,7 +127,7 @@ strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   reap->state.store(strata_reap::kLive, std::memory_order_release);
   if (parent == nullptr && !shared) return reap;
   LockHolder hold(g_tree);
-  if (shared) LinkShared(reap);
+  if (shared) ListShared(reap);
   Tree::Join(reap, parent);
   return reap;
 }
@@ -181,15 +182,19 @@ int SetReapParent(strata_reap* reap, strata_reap* parent) {
   return 0;
 }
 
+bool HoldsReapLock() {
+  bool holds = g_tree.HeldByThisThread();
+  VisitShared([&holds](strata_reap* r) { holds |= r->lock.HeldBy(ThisThread()); });
+  return holds;
+}
+
 // False at the first that some other thread keeps, unless this one holds some already.
-bool LockReaps(bool& holds) STRATA_NO_TSA {
-  if (!g_tree.AcquireForFork(Lock::ForkWait::kAMoment)) return false;
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
-    holds |= r->lock.HeldBy(ThisThread());
-  bool all = true, owned = false;
+bool LockReaps(bool holds) STRATA_NO_TSA {
+  bool all = g_tree.AcquireForFork(Lock::ForkWait::kAMoment), owned = false;
   const auto visit = [&](auto f) STRATA_NO_TSA {
-    for (strata_reap* r = g_shared; r != nullptr && (all || holds); r = r->next_shared)
-      all &= WithinAMoment([&] { return f(r->lock); });
+    VisitShared([&](strata_reap* r) STRATA_NO_TSA {
+      if ((all || holds) && IsLiveReap(r)) all &= WithinAMoment([&] { return f(r->lock); });
+    });
   };
   visit([&](ReapLock& l) {
     const bool locked = l.TryLockForFork(ThisThread());
@@ -203,16 +208,15 @@ bool LockReaps(bool& holds) STRATA_NO_TSA {
   layers::FutexLock::set_this_thread_forks(true);
   return all;
 }
+// Those that ended meanwhile, too: by a fork handler of the program's, which passes through.
 void UnlockReaps() STRATA_NO_TSA {
-  if (!g_tree.HeldByThisThread()) return;
-  layers::FutexLock::set_this_thread_forks(false);
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared) r->lock.UnlockAfterFork();
+  if (layers::FutexLock::this_thread_forks()) layers::FutexLock::set_this_thread_forks(false);
+  VisitShared([](strata_reap* r) STRATA_NO_TSA { r->lock.UnlockAfterFork(); });
   g_tree.ReleaseAfterFork();
 }
 void UnlockReapsInForkedChild() STRATA_NO_TSA {
   layers::FutexLock::set_this_thread_forks(false);
-  for (strata_reap* r = g_shared; r != nullptr; r = r->next_shared)
-    r->lock.UnlockInForkedChild(ThisThread());
+  VisitShared([](strata_reap* r) STRATA_NO_TSA { r->lock.UnlockInForkedChild(ThisThread()); });
   g_tree.ReleaseInForkedChild();
 }
 

@@ -73,9 +73,9 @@ struct alignas(64) strata_reap {
   strata_reap* next = nullptr;                // of those that one call ends, and of free records
   // The tree; under g_tree.
   strata::layers::FamilyLinks<strata_reap> family;
-  // All shared reaps; under g_tree.
+  // Among all records that ever were a shared reap's; set once, under g_tree.
   strata_reap* next_shared = nullptr;
-  strata_reap* previous_shared = nullptr;
+  bool listed = false;
 };
 
 namespace strata {

@@ -94,6 +94,8 @@ void WriteProfileAtExit() {
   WriteProfileFile(0);
 }
 
+bool WritesProfile() { return g_profile_lock.HeldByThisThread(); }
+
 void RewriteProfile() {
   if (MayWriteFiles()) WriteProfileFile(0);
 }

@@ -20,6 +20,8 @@ void InstallProfileSignal();
 // Before the thread ends: its number may become another's.
 void ForgetProfileThread();
 void ForgetProfileWriterInChild();
+// Whether this thread, in a signal handler, was about to write one.
+bool WritesProfile();
 
 // The background thread's side. It never lets the signal be delivered to itself, so no handler of
 // the program can run in it; it reads what the handler sent to it from a descriptor instead.

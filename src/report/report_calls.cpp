@@ -16,6 +16,8 @@ void WriteReportsAtExit() {
   WriteStatsAtExit();
 }
 
+bool WritesReport() { return WritesStats() || WritesProfile(); }
+
 void ForgetReportsInChild() {
   ForgetStatsWriterInChild();
   ForgetProfileWriterInChild();

@@ -123,6 +123,8 @@ void WriteStatsFiles() {
     WriteStatsFile(o.prometheus, FileForm::kPrometheus, g_said_of_prometheus);
 }
 
+bool WritesStats() { return g_file_lock.HeldByThisThread(); }
+
 // The thread that may have held the lock exists only in the parent; fork does not wait for a disk.
 void ForgetStatsWriterInChild() { ::new (&g_file_lock) Lock(LockRank::kControl); }
 

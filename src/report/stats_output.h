@@ -9,6 +9,7 @@ namespace strata {
 void PrepareOutput();     // once at start; says what was found if STRATA_VERBOSE asks
 void WriteStatsAtExit();  // STRATA_STATS
 void WriteStatsFiles();   // STRATA_STATS if it is a path, STRATA_PROMETHEUS
+bool WritesStats();       // this thread, in a signal handler, was about to
 void ForgetStatsWriterInChild();
 
 }  // namespace strata

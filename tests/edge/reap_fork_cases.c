@@ -76,3 +76,35 @@ CASE(is_shared_by_threads_whose_handlers_fork) {
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
   strata_reap_destroy(shared_reap);
 }
+
+static strata_reap* above;
+
+static void* ClearAbove(void* unused) {
+  while (!atomic_load(&handlers_end)) strata_reap_clear(above);
+  return unused;
+}
+
+static void* UseOneThatIsKept(void* unused) {
+  while (!atomic_load(&handlers_end)) CHECK(strata_reap_malloc(shared_reap, 100) != NULL);
+  return unused;
+}
+
+// The handler's thread has the reap's lock, for which another waits that has the lock of the tree.
+CASE(is_cleared_from_above_while_handlers_fork) {
+  alarm(30);
+  CHECK(signal(SIGUSR1, ForkInHandler) != SIG_ERR);
+  above = strata_reap_create_shared(NULL);
+  shared_reap = strata_reap_create_shared(above);
+  strata_reap_keep(shared_reap);
+  pthread_t user, clearer;
+  CHECK(pthread_create(&user, NULL, UseOneThatIsKept, NULL) == 0);
+  CHECK(pthread_create(&clearer, NULL, ClearAbove, NULL) == 0);
+  for (int i = 0; i < 60; ++i) {
+    CHECK(pthread_kill(user, SIGUSR1) == 0);
+    usleep(2000);
+  }
+  atomic_store(&handlers_end, 1);
+  CHECK(pthread_join(user, NULL) == 0 && pthread_join(clearer, NULL) == 0);
+  strata_reap_destroy(shared_reap);
+  strata_reap_destroy(above);
+}

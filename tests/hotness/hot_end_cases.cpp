@@ -1,11 +1,16 @@
 // The end of a domain and of its objects, as programs see it.
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 
 #include "case.h"
 #include "strata/hot_ptr.h"
+#include "strata/strata.h"
 
 namespace {
 
@@ -99,4 +104,28 @@ CASE(late_end_of_anothers) {
   strata_hot_domain_destroy(others);
   strata_hot_domain_destroy(third);
   _exit(0);
+}
+
+// The handler may have interrupted whoever has a lock that the work at the exit takes. A deadlock
+// shows as the alarm's signal.
+CASE(late_exits_of_handlers) {
+  enum { kChildren = 30 };
+  static const auto make_domains = [] { strata_hot_domain_destroy(Begin()); };
+  static const auto write_profiles = [] {
+    static const int to = open("/dev/null", O_WRONLY);
+    CHECK(strata_profile("heap", to) == 0);
+  };
+  for (int i = 0; i < kChildren; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      CHECK(signal(SIGVTALRM, [](int) { exit(3); }) != SIG_ERR);
+      alarm(20);
+      const itimerval in{{0, 0}, {0, 200 + i * 97 % 4000}};
+      CHECK(setitimer(ITIMER_VIRTUAL, &in, nullptr) == 0);
+      for (;;) i % 2 == 0 ? make_domains() : write_profiles();
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_AT(WIFEXITED(status) && WEXITSTATUS(status) == 3, i);
+  }
 }

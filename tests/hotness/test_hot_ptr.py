@@ -206,3 +206,12 @@ def test_examples_of_the_page(lab: Lab, tmp_path: Path) -> None:
         source = tmp_path / f"hotness{number}.{suffix}"
         source.write_text(program_text)
         lab.run(lab.build_linked(source), preload=False).ok()
+
+
+def test_a_handler_that_ends_the_program_waits_for_nobody(lab: Lab, tmp_path: Path) -> None:
+    env = {"STRATA_STATS": str(tmp_path / "stats"), "STRATA_PROFILE": f"heap:{tmp_path}/profile"}
+    case = "late_exits_of_handlers"
+    result = lab.run(program(lab, "plain", ENDS), case, env=env, preload=False, timeout=60)
+    assert result.returncode == 0, result.explain()
+    said = "strata: a signal handler that interrupted malloc ends the program; nothing is written"
+    assert all(line.startswith(said) for line in result.stderr.splitlines()), result.explain()

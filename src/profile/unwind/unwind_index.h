@@ -120,6 +120,9 @@ class UnwindTables {
     UnwindIndex* index_;
   };
 
+  // Whether this thread is in the midst of one: in a signal handler.
+  bool Refreshes() const { return lock_.HeldByThisThread(); }
+
   bool prepared() const { return current_.load(std::memory_order_relaxed) != nullptr; }
   // Memory written to, and so taken from the system, for all of it.
   size_t bytes() const {

@@ -59,10 +59,15 @@ class FutexLock {
   // Of one that could not be had the holder is not there.
   void unlock_in_forked_child() {
     if (held_by_this_thread()) return unlock_after_fork();
-    state_.store(kFree, std::memory_order_relaxed);
+    // Unwritten, its page stays the parent's, too.
+    if (state_.load(std::memory_order_relaxed) != kFree)
+      state_.store(kFree, std::memory_order_relaxed);
   }
   static void set_this_thread_forks(bool forks) {
     forking.store(forks ? pthread_self() : 0, std::memory_order_relaxed);
+  }
+  static bool this_thread_forks() {
+    return forking.load(std::memory_order_relaxed) == pthread_self();
   }
 
  private:
@@ -76,10 +81,7 @@ class FutexLock {
   static inline constinit std::atomic<pthread_t> forking{0};  // 0: no thread
 
   [[gnu::noinline]] void LockSlow() {
-    if ((state_.load(std::memory_order_relaxed) & kForFork) != 0 &&
-        forking.load(std::memory_order_relaxed) == pthread_self()) {
-      return;
-    }
+    if ((state_.load(std::memory_order_relaxed) & kForFork) != 0 && this_thread_forks()) return;
     for (int i = 0; i < 100; ++i) {
       uint32_t expected = kFree;
       if (state_.load(std::memory_order_relaxed) == kFree &&
