@@ -102,12 +102,10 @@ class HugeRegion : public ListNode<HugeRegion> {
   }
 
   bool busy() const { return busy_.Any(); }
-  // For the child of a fork: the parent's releasing thread is not here.
-  void AbandonReleases() {
-    while (busy_.Any()) {
-      const size_t i = busy_.NextSet(0);
-      FinishRelease({first_ + HugePages(i), HugePages(busy_.RunFrom(i))}, ReleaseResult::kRefused);
-    }
+  // Being released; empty: none is.
+  HugeRange FirstBusy() const {
+    if (!busy_.Any()) return {first_, HugePages(0)};
+    return {first_ + HugePages(busy_.NextSet(0)), HugePages(1)};
   }
 
  private:

@@ -372,16 +372,22 @@ size_t Releaser<Kernel>::NoteReused(Tiers& t, const NativePages* spans, size_t n
 
 template <PageKernel Kernel>
 void Releaser<Kernel>::Recover(Tiers& t) {
-  while (HugeTracker* tracker = t.filler.first_detached()) t.ReattachOrRetire(tracker);
-  for (HugeRegion* g = t.regions.first(); g != nullptr; g = RegionSet::Next(g))
-    g->AbandonReleases();
+  while (HugeTracker* tracker = t.filler.first_detached()) {
+    if (STRATA_UNLIKELY(t.kernel.IsLost({tracker->page(), HugePages(1)})))
+      t.filler.Change(tracker, [tracker] { tracker->NoteReleased(tracker->FreeBacked()); });
+    t.ReattachOrRetire(tracker);
+  }
+  using Result = HugeRegion::ReleaseResult;
+  for (HugeRegion* g = t.regions.first(); g != nullptr; g = RegionSet::Next(g)) {
+    for (HugeRange r = g->FirstBusy(); !r.empty(); r = g->FirstBusy())
+      t.regions.FinishRelease(g, r, t.kernel.IsLost(r) ? Result::kLost : Result::kRefused);
+  }
   if (t.in_flight == HugePages(0)) return;
   for (HugePageId p; p < t.allocator.end(); p += HugePages(1)) {
     const HugePageRecord* r = t.map.Find(p);
     if (r != nullptr && r->state == HugePageState::kInFlight)
-      t.cache.PutBack({p, HugePages(1)}, t.CoarseNow());
+      t.Arrive({p, HugePages(1)}, Tiers::Memory::kStays);
   }
-  t.in_flight = HugePages(0);
 }
 
 }  // namespace strata

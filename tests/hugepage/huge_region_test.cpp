@@ -42,7 +42,7 @@ TEST_F(HugeRegionTest, WhatIsBeingReleasedIsNotDetachedAgain) {
   EXPECT_EQ(region->backed(), Pages(0));
 }
 
-TEST_F(HugeRegionTest, AChildGivesUpAllReleases) {
+TEST_F(HugeRegionTest, AllThatIsBeingReleasedIsFound) {
   const PageRange first = Take(2 * kPagesPerHugePage);
   const PageRange between = Take(kPagesPerHugePage);
   const PageRange last = Take(3 * kPagesPerHugePage);
@@ -50,7 +50,8 @@ TEST_F(HugeRegionTest, AChildGivesUpAllReleases) {
   region->Give(last);
   ASSERT_EQ(region->DetachForRelease(HugePages(9)).length, HugePages(2));
   ASSERT_EQ(region->DetachForRelease(HugePages(9)).length, HugePages(3));
-  region->AbandonReleases();
+  for (HugeRange r = region->FirstBusy(); !r.empty(); r = region->FirstBusy())
+    region->FinishRelease(r, HugeRegion::ReleaseResult::kRefused);
   EXPECT_FALSE(region->busy());
   EXPECT_EQ(region->backed(), PagesOf(HugePages(6)));  // nothing was given back
   EXPECT_EQ(region->free_backed(), PagesOf(HugePages(5)));

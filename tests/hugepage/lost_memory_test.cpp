@@ -1,5 +1,7 @@
 // What a refused release left unmapped, which may be somebody else's by now.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "hugepage/releaser.h"
 #include "test_tiers.h"
@@ -12,7 +14,26 @@ struct LostMemoryTest : test::TestTiers {
     return releaser.Release(t, Pages(pages), HugePages(0), Program::kIsShort).raw();
   }
 
+  // In a child that is forked when the kernel has lost the range, and the parent does not know yet.
+  template <class F>
+  void InChild(HugeRange lost, F is_right) STRATA_NO_TSA {
+    kernel.fail_release_in = 0;
+    kernel.on_release = [this, lost, is_right]() STRATA_NO_TSA {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        LockHolder hold(t.lock);
+        kernel.lost = lost;
+        releaser.Recover(t);
+        _exit(is_right() && t.in_flight == HugePages(0) ? 0 : 1);
+      }
+      int status = -1;
+      EXPECT_TRUE(waitpid(pid, &status, 0) == pid && status == 0) << status;
+      ++forks;
+    };
+  }
+
   Releaser<FakeKernel> releaser;
+  int forks = 0;
 };
 
 TEST_F(LostMemoryTest, OfTheCacheIsGivenToNobody) {
@@ -57,6 +78,41 @@ TEST_F(LostMemoryTest, OfAnEmptyHugePageIsGivenToNobody) {
   EXPECT_FALSE(t.filler.has_empties());
   EXPECT_EQ(t.FreeBacked(), Pages(0));
   EXPECT_EQ(t.map[kernel.lost.first].state, HugePageState::kUnmapped);
+}
+
+TEST_F(LostMemoryTest, IsHandedOutByNoChild) {
+  LockHolder hold(t.lock);
+  const HugeRange cached = AddToCache(1);
+  const HugePages free = t.allocator.free();
+  InChild(cached,
+          [this, free] { return t.cache.size() == HugePages(0) && t.allocator.free() == free; });
+  Release(1);
+  EXPECT_EQ(forks, 1);
+}
+
+TEST_F(LostMemoryTest, OfARegionIsHandedOutByNoChild) {
+  LockHolder hold(t.lock);
+  HugeRegion* g = AddRegion(2);
+  InChild({g->range().first, HugePages(1)}, [this, g] {
+    return !g->busy() && t.regions.free_backed() == Pages(256) &&
+           g->TryTake(PagesOf(HugeRegion::kSize)).range.length == Pages(0);
+  });
+  Release(512);
+  EXPECT_EQ(forks, 1);
+}
+
+TEST_F(LostMemoryTest, OfAnEmptyHugePageIsHandedOutByNoChild) {
+  LockHolder hold(t.lock);
+  HugeTracker* tracker = AddToFiller(256);
+  t.filler.Change(tracker, [tracker] { tracker->broken = true; });
+  t.used -= Pages(256);
+  t.filler.Give(tracker, {FirstPage(tracker->page()), Pages(256)});
+  const HugePages free = t.allocator.free();
+  InChild({tracker->page(), HugePages(1)}, [this, free] {
+    return t.allocator.free() == free && !t.filler.has_empties() && t.FreeBacked() == Pages(0);
+  });
+  releaser.ReleaseEmpties(t);
+  EXPECT_EQ(forks, 1);
 }
 
 }  // namespace
