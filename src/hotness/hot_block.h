@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/arch.h"
+#include "base/moment.h"
 #include "base/units.h"
 #include "hotness/guide.h"
 
@@ -42,10 +42,10 @@ class OwnerWord {
   }
   // Takes it whatever the word is; returns that. Held for the copy of one object at the most.
   uintptr_t Lock() {
-    for (;;) {
+    for (unsigned n = 0;; ++n) {
       const uintptr_t w = word_.load(std::memory_order_relaxed);
       if ((w & kLock) == 0 && TryLock(w)) return w;
-      arch::Relax();
+      WaitBriefly(n);
     }
   }
   void Unlock(uintptr_t w) { Store(w); }

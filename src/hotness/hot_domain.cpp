@@ -1,8 +1,8 @@
 // What a domain does off the fast path. See hot_domain.h.
 #include "hotness/hot_domain.h"
 
-#include "base/arch.h"
 #include "base/check.h"
+#include "base/moment.h"
 #include "base/race_detector.h"
 #include "hotness/mover.h"
 
@@ -125,7 +125,7 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
   auto* slot = static_cast<ScopeSlot*>(scope->slot);
   const bool lists = scope->expected != GuideWord::kUsed;
   GuideWord w = g.Load();
-  for (;;) {
+  for (unsigned n = 0;;) {
     if (w.address() == 0 || w.heap() == HotHeap::kForeign) return w.object();
     const uintptr_t object = w.address();
     if (lists && slot != nullptr) {
@@ -137,11 +137,11 @@ void* HotDomain::GetSlow(strata_hot_scope* scope, strata_hot_guide* guide) {
       w = g.Load(std::memory_order_seq_cst);
       if (w.address() != object || w.held()) {
         slot->UnlistLast();
-        if (w.held()) arch::Relax();
+        if (w.held()) WaitBriefly(n++);
         continue;
       }
     } else if (w.held()) {
-      arch::Relax();
+      WaitBriefly(n++);
       w = g.Load();
       continue;
     }
@@ -160,13 +160,13 @@ bool HotDomain::Exchange(strata_hot_guide* guide, void* expected, void* object) 
   const GuideWord next = object == nullptr ? GuideWord() : GuideWord::Fresh(object, heap);
   GuideWord w = g.Load();
   race_detector::Before(guide);
-  for (;;) {
+  for (unsigned n = 0;;) {
     if (w.object() != expected) {
       if (in) in.owner().Unlock(OwnerWord::kNobody);
       return false;
     }
     if (w.held()) {
-      arch::Relax();
+      WaitBriefly(n++);
       w = g.Load();
     } else if (g.Exchange(w, next)) {
       break;

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/arch.h"
 #include "base/message.h"
+#include "base/moment.h"
 #include "hotness/block_pool.h"
 #include "hotness/guide.h"
 #include "hotness/hot_block.h"
@@ -131,7 +131,7 @@ class Owners {
   ObjectPlace LockOwned(strata_hot_guide* guide, GuideWord* w) const {
     GuideRef g(guide);
     const auto self = reinterpret_cast<uintptr_t>(guide);
-    for (;;) {
+    for (unsigned n = 0;; ++n) {
       *w = g.Load();
       if (w->address() == 0 || w->heap() == HotHeap::kForeign) return {};
       const ObjectPlace at = Find(w->object());
@@ -143,7 +143,7 @@ class Owners {
       // The collector has it, or it has just been moved, and the guide says where.
       if (owner != self && g.Load().address() == w->address())
         Misuse(at, "a guide was copied as bytes, or its object freed", guide);
-      arch::Relax();
+      WaitBriefly(n);
     }
   }
 
@@ -151,7 +151,7 @@ class Owners {
   void Leave(strata_hot_guide* guide) {
     GuideRef g(guide);
     const auto self = reinterpret_cast<uintptr_t>(guide);
-    for (;;) {
+    for (unsigned n = 0;; ++n) {
       const GuideWord w = g.Load();
       const ObjectPlace at = w.address() == 0 ? ObjectPlace{} : Find(w.object());
       if (at && at.owner().TryLock(self)) {
@@ -161,7 +161,7 @@ class Owners {
       }
       const uintptr_t owner = at ? at.owner().Load() & ~OwnerWord::kLock : OwnerWord::kFree;
       if (owner != self && g.Load().address() == w.address()) return g.Store(GuideWord());
-      arch::Relax();
+      WaitBriefly(n);
     }
   }
 

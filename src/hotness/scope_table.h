@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/arch.h"
+#include "base/moment.h"
 
 namespace strata {
 
@@ -175,7 +175,7 @@ class ScopeTable {
       s->known.store(2, std::memory_order_release);
       return;
     }
-    while (s->known.load(std::memory_order_acquire) == 1) arch::Relax();
+    for (unsigned n = 0; s->known.load(std::memory_order_acquire) == 1; ++n) WaitBriefly(n);
   }
 
   template <class F>

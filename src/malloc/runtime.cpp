@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/message.h"
+#include "base/moment.h"
 #include "base/own_variables.h"
 #include "malloc/bad_free.h"
 #include "malloc/checked.h"
@@ -149,9 +150,9 @@ RunState EnsureStarted() {
     OnSideStack([] { Start(); });
     return CurrentState();
   }
-  while ((state = CurrentState()) == RunState::kStarting) {
+  for (unsigned n = 0; (state = CurrentState()) == RunState::kStarting; ++n) {
     if (g_starter.load(std::memory_order_relaxed) == pthread_self()) return state;
-    sched_yield();
+    WaitBriefly(n);
   }
   return state;
 }

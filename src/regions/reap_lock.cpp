@@ -1,7 +1,6 @@
 // See reap_lock.h.
 #include "regions/reap_lock.h"
 
-#include "base/arch.h"
 #include "base/moment.h"
 #include "os/confinement.h"
 #include "os/rseq.h"
@@ -19,7 +18,7 @@ void ReapSync::Fence() {
   if (!FenceRseq()) Nap(5'000'000);
 }
 
-void ReapSync::Pause(unsigned n) { n < 100 ? arch::Relax() : Nap(50'000); }
+void ReapSync::Pause(unsigned n) { WaitBriefly(n); }
 
 void ReapSync::BiasEnded() { g_unbiased_to_come.store(64, std::memory_order_relaxed); }
 
