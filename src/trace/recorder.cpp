@@ -341,12 +341,16 @@ STRATA_NO_TSA void FinishRecording() {
   const auto good = [] { return g_state.load(std::memory_order_relaxed) == State::kEnding; };
   const ErrnoKeeper keep_errno;
   Busy busy(t_state);
-  // A thread that was stopped in the middle of an event, or this one, if a signal's handler ends
-  // the process, holds its buffer for ever: what waits there is lost.
+  // What a signal's handler that ends the process interrupted keeps what the rest would wait for.
+  if (g_stacks.HeldByThisThread() || g_file.IsMadeByThisThread() || RefreshesUnwindTables())
+    return EndEarly();
+  // A thread that was stopped in the middle of an event, or this one in such a handler, holds its
+  // buffer for ever: what waits there is lost.
   constexpr int kMostTries = 2000;
   constexpr timespec kPause{0, 100'000};
   ThreadBuffer* last = nullptr;
   for (ThreadBuffer* b = g_buffers.first(); b != nullptr; b = b->next) {
+    if (b->hold.HeldByThisThread()) continue;
     int tries = 0;
     while (!b->hold.TryAcquire() && ++tries < kMostTries) raw::Nanosleep(&kPause, nullptr);
     if (tries == kMostTries) continue;

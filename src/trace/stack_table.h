@@ -49,6 +49,8 @@ class StackTable {
     lock_.Release();
   }
 
+  bool HeldByThisThread() const { return lock_.HeldByThisThread(); }
+
   // In a forked child, which writes a file of its own.
   void Clear() {
     lock_.Reset();

@@ -26,6 +26,9 @@ class TraceFile {
   // In a forked child. The next Append makes a file of the child's.
   void ForkedChild(const FileHeader& header);
 
+  // In a signal handler: it interrupted the making of the file.
+  bool IsMadeByThisThread() const { return making_.HeldByThisThread(); }
+
   bool named() const { return path_[0] != '\0'; }
 
  private:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +191,31 @@ void Api() {
   free(operator new(10'708));
 }
 
+// From one of 2^20 places.
+[[gnu::noinline]] void* AllocateBelow(int depth, unsigned place) {
+  if (depth == 0) return malloc(10'800);
+  void* volatile p =
+      place % 2 == 0 ? AllocateBelow(depth - 1, place / 2) : AllocateBelow(depth - 1, place / 2);
+  return p;
+}
+
+// Handlers that interrupted the recorder, as it happens, end children.
+void HandlersExit() {
+  for (int i = 0; i < 120; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      signal(SIGVTALRM, [](int) { exit(3); });
+      const itimerval in{{0, 0}, {0, 2000 + i * 371 % 9000}};
+      Expect(setitimer(ITIMER_VIRTUAL, &in, nullptr) == 0, "setitimer");
+      for (unsigned n = 0;; ++n) free(AllocateBelow(20, n * 2'654'435'761));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    Expect(WIFEXITED(status) && WEXITSTATUS(status) == 3, "a child waited for ever");
+  }
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -200,6 +226,7 @@ int main(int count, char** words) {
   if (mode == "fork-storm") ForkStorm();
   if (mode == "vfork") Vfork();
   if (mode == "kill") Kill();
+  if (mode == "handlers-exit") HandlersExit();
   if (mode == "exec") Exec(words[0]);
   if (mode == "close") CloseAll(words[2]);
   if (mode == "api") Api();

@@ -124,6 +124,16 @@ def test_a_killed_program_leaves_what_was_written(lab: Lab, program: Path, tmp_p
     assert_replay_follows(path)
 
 
+def test_a_handler_that_ends_the_program_waits_for_nobody(
+    lab: Lab, program: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    result = record(lab, path, program, "handlers-exit", options=("--stacks",))
+    assert result.returncode == 0, result.explain()
+    for child in others(path):
+        assert read_trace(child).damage is None
+
+
 def test_exec_keeps_both_recordings(lab: Lab, program: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     result = record(lab, path, program, "exec")
