@@ -3,8 +3,12 @@
 // Sits in malloc.
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
 
 #include "base/errno_keeper.h"
 #include "base/message.h"
@@ -30,6 +34,10 @@
 #include "profile/stack_walk.h"
 #include "strata/raw_io.h"
 #include "strata/single_threaded.h"
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 namespace strata {
 namespace {
@@ -129,6 +137,29 @@ void UnlockAll(Runtime& r) STRATA_NO_TSA {
   FileListLock::Release();
 }
 
+// Threads that fork with a lock of their own, and were not through here yet.
+std::atomic<uint32_t> g_inside{0};
+
+// One of them can have the list of files meanwhile, however late it comes to run.
+void LetOthersFork() {
+  constexpr int kMostNaps = 1000;
+  int naps = 0;
+  do {
+    Nap(1'000'000);
+  } while (g_inside.load(std::memory_order_relaxed) != 0 && ++naps < kMostNaps);
+}
+
+// Such a thread waits for libc before it comes here where libc keeps a lock of its own over all
+// handlers.
+bool LibcLocksHandlers() {
+#ifdef __GLIBC__
+  const char* const version = gnu_get_libc_version();
+  return version[0] == '2' && strtoul(version + 2, nullptr, 10) < 36;
+#else
+  return true;
+#endif
+}
+
 }  // namespace
 
 // A process of one thread has nobody who could be in the middle of something but itself, where a
@@ -140,6 +171,8 @@ void UnlockAll(Runtime& r) STRATA_NO_TSA {
 // forks: then the thread keeps the locks that it has, on both sides, and waits for the others just
 // a moment, as their holders may wait for it. So may another thread that forks, with the list of
 // files held that this one needs: who can't have all locks in a moment lets go of them meanwhile.
+// But for libc's: then this thread goes on without after some seconds, and its child has a heap in
+// which somebody was at work, instead of both being stuck for ever.
 void BeforeFork() STRATA_NO_TSA {
   if (CurrentState() != RunState::kReady) return;
   const ErrnoKeeper keep;
@@ -147,12 +180,18 @@ void BeforeFork() STRATA_NO_TSA {
   if ((g_forks_alone = IsOnlyThread())) return;
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
-  const bool holds = HoldsOwnLock();
+  const bool inside = HoldsOwnLock();
+  bool holds = inside;
+  if (inside) g_inside.fetch_add(1, std::memory_order_relaxed);
   HoldWalkersBeforeFork();
+  constexpr uint64_t kLongestNs = 3'000'000'000;
+  const uint64_t begin = r.kernel.CoarseNowNs();
   while (!LockAll(r, holds)) {
     UnlockAll(r);
-    Nap(1'000'000);
+    LetOthersFork();
+    holds = r.kernel.CoarseNowNs() - begin >= kLongestNs && LibcLocksHandlers();
   }
+  if (inside) g_inside.fetch_sub(1, std::memory_order_relaxed);
   Lock::SetThisThreadForks(true);
   g_signals = signals;
   g_interrupted = holds;
@@ -168,9 +207,22 @@ void AfterForkInParent() {
   RestoreSignals(signals);
 }
 
+namespace {
+
+// A child that rests makes no call that starts the thread, and a signal to it would be for nobody.
+// Not inside of the heap: what starts a thread allocates.
+void AwaitProfileSignal() {
+  if (TheRuntime().options.profile_signal != 0 && !HoldsOwnLock()) TendBackground();
+}
+
+}  // namespace
+
 void AfterForkInChild() {
   const ErrnoKeeper keep;
-  if (g_forks_alone) return RenewChild();
+  if (g_forks_alone) {
+    RenewChild();
+    return AwaitProfileSignal();
+  }
   if (!Lock::ThisThreadForks()) return;
   const uint64_t signals = g_signals;
   const bool interrupted = g_interrupted;
@@ -179,11 +231,13 @@ void AfterForkInChild() {
   UnlockReapsInForkedChild();
   UnlockHotDomainsInForkedChild();
   FileListLock::ResetInChild();
+  g_inside.store(0, std::memory_order_relaxed);
   RenewChild();
   // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:
   // then what another was about to give back is lost to the child.
   if (!interrupted && !t_state.at_work) TheRuntime().heap.page_heap().RecoverInChild();
   RestoreSignals(signals);
+  AwaitProfileSignal();
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "base/errno_keeper.h"
 #include "base/keyed_random.h"
 #include "base/message.h"
+#include "malloc/fork_handlers.h"
 #include "malloc/live_options.h"
 #include "malloc/release_now.h"
 #include "os/clock.h"
@@ -239,10 +240,12 @@ void PayForGrowth() {
   if (v.delay_ns != 0 && MayWait()) Wait(v, kMemoryTerms.longest_ns);
 }
 
+// Not a handler that interrupted this thread in the heap: who looks at what is owed may wait for
+// it.
 void PayForFork() {
-  if (!LoadOption(TheRuntime().options.price) || t_state.vforked || !MayOpenFiles()) return;
-  // In a signal handler that came while this thread looked: under a filter it cannot block them.
-  if (g_payer.lock.HeldByThisThread()) return;
+  if (!LoadOption(TheRuntime().options.price) || t_state.vforked || !MayOpenFiles() ||
+      HoldsOwnLock())
+    return;
   uint64_t delay = 0;
   const auto look = [&delay] { delay = g_payer.LookAtFork(); };
   OnSideStack([&look] {
