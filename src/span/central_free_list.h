@@ -120,10 +120,20 @@ class CentralFreeList {
   void Give(void* const* objects, size_t n) STRATA_EXCLUDES(spans_.lock) {
     Span* empty = nullptr;  // spans to hand to the page heap, chained by list_next
     void* bad = nullptr;    // the last that is no object given out
+    size_t freed = 0;
     FetchSpans(objects, n);
     spans_.lock.Acquire();
     CountMove();
-    for (size_t i = 0; i < n;) i += GiveRun(objects + i, n - i, empty, bad);
+    for (size_t i = 0; i < n;) {
+      if (GiveAlone(objects + i, n - i)) {
+        ++freed;
+        ++i;
+      } else {
+        i += GiveRun(objects + i, n - i, freed, empty, bad);
+      }
+    }
+    objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
+    idle_.NoteGiven();
     spans_.lock.Release();
     if (STRATA_UNLIKELY(bad != nullptr)) source_->ReportBadFree(bad);
     while (empty != nullptr) {
@@ -258,13 +268,47 @@ class CentralFreeList {
     return got;
   }
 
+  // Null for what lies in no span of this list.
+  Span* OwnSpanOf(const void* object) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(object) - source_->base();
+    Span* span = source_->page_map().SpanOf(PageId(offset >> kPageShift));
+    const bool own = span != nullptr && span->size_class == class_ && span->group == group_;
+    return STRATA_LIKELY(own) ? span : nullptr;
+  }
+
+  // Of the object that begins so far behind the first one of the span; none: kNoObject.
+  static constexpr size_t kNoObject = SIZE_MAX;
+  static size_t IndexAt(const ClassInfo& info, const Span& span, size_t from_first) {
+    const size_t index = IndexOfOffset(info, from_first);
+    const bool begins = index < span.objects && index * info.size == from_first;
+    return STRATA_LIKELY(begins) ? index : kNoObject;
+  }
+
+  // Gives the first object if that is all there is to do: the next is no neighbour, and the span
+  // stays on its list. Else false, with nothing done. Most objects freed in no order end here: a
+  // third of the time of a free that reaches this tier.
+  STRATA_ALWAYS_INLINE bool GiveAlone(void* const* objects, size_t n) STRATA_REQUIRES(spans_.lock) {
+    const ClassInfo& info = InfoOf(class_);
+    const auto object = reinterpret_cast<uintptr_t>(objects[0]);
+    if (n != 1) {
+      const size_t step = reinterpret_cast<uintptr_t>(objects[1]) - object;
+      if (step == info.size || step == 0 - size_t{info.size}) return false;
+    }
+    Span* span = OwnSpanOf(objects[0]);
+    if (STRATA_UNLIKELY(span == nullptr)) return false;
+    const size_t index = IndexAt(info, *span, object - FirstOf(span));
+    if (STRATA_UNLIKELY(index == kNoObject || span->IsFree(index))) return false;
+    if (!spans_.CountOneLess(span)) return false;
+    span->MarkFree(index);
+    return true;
+  }
+
   // Gives the leading objects that share a span; returns how many it dealt with.
-  size_t GiveRun(void* const* objects, size_t n, Span*& empty, void*& bad)
+  size_t GiveRun(void* const* objects, size_t n, size_t& all_freed, Span*& empty, void*& bad)
       STRATA_REQUIRES(spans_.lock) {
     const ClassInfo& info = InfoOf(class_);
-    const auto first = reinterpret_cast<uintptr_t>(objects[0]) - source_->base();
-    Span* span = source_->page_map().SpanOf(PageId(first >> kPageShift));
-    if (STRATA_UNLIKELY(span == nullptr || span->size_class != class_ || span->group != group_)) {
+    Span* span = OwnSpanOf(objects[0]);
+    if (STRATA_UNLIKELY(span == nullptr)) {
       bad = objects[0];
       return 1;
     }
@@ -276,9 +320,8 @@ class CentralFreeList {
     while (dealt < n) {
       const size_t offset = reinterpret_cast<uintptr_t>(objects[dealt]) - start;
       if (offset >= bytes) break;
-      const size_t from_first = offset - before;  // below 0 where no object begins
-      const size_t index = IndexOfOffset(info, from_first);
-      if (STRATA_UNLIKELY(index >= span->objects || index * info.size != from_first)) {
+      const size_t index = IndexAt(info, *span, offset - before);
+      if (STRATA_UNLIKELY(index == kNoObject)) {
         bad = objects[dealt++];
         continue;
       }
@@ -297,8 +340,7 @@ class CentralFreeList {
       }
       ++dealt;
     }
-    objects_out_.store(objects_out() - freed, std::memory_order_relaxed);
-    idle_.NoteGiven();
+    all_freed += freed;
     spans_.Recount(span, span->allocated - freed);
     if (span->allocated == 0 && span->state == SpanState::kSmall && freed != 0 &&
         spans_.TryRetire(span)) {

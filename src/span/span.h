@@ -71,6 +71,8 @@ struct Span : ListNode<Span> {
   uint64_t* free_bits() { return reinterpret_cast<uint64_t*>(this + 1); }
   const uint64_t* free_bits() const { return reinterpret_cast<const uint64_t*>(this + 1); }
 
+  bool IsFree(size_t index) const { return (free_bits()[index / 64] >> (index % 64) & 1) != 0; }
+  void MarkFree(size_t index) { free_bits()[index / 64] |= uint64_t{1} << (index % 64); }
   // Sets the bits of n objects from `first` on; false, with nothing done, if one was set.
   bool MarkFree(size_t first, size_t n) {
     uint64_t* bits = free_bits();

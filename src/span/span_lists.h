@@ -72,6 +72,16 @@ class SpanLists {
     if (!stays) Enlist(span);
   }
 
+  // As Recount with one less, if that changes nothing else; false: nothing done. In one tick the
+  // span's bucket is seen once, and it is one of its own from one power of two to the next.
+  bool CountOneLess(Span* span) STRATA_REQUIRES(lock) {
+    const size_t before = span->allocated;
+    const bool moves = before >= span->objects || (before & (before - 1)) == 0;
+    if (moves || span->last_used != tick_) return false;
+    span->allocated = static_cast<uint16_t>(before - 1);
+    return true;
+  }
+
   // Takes a span that came empty out, for the page heap; false: it is kept, so that a span's last
   // object coming and going does not reach that.
   bool TryRetire(Span* span) STRATA_REQUIRES(lock) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <vector>
 
 #include "class_spans.h"
@@ -67,6 +68,55 @@ TEST_F(SpanListsTest, LastInIsOneListInTheOrderOfRoom) {
   EXPECT_EQ(Fullest(), b);
   Set(a, 30);  // it had room already
   EXPECT_EQ(Fullest(), b);
+}
+
+// What the lists know of one span that had so many, then one less.
+struct Lowered {
+  bool in_place;
+  size_t allocated, list, bucket_seen_next;
+  friend bool operator==(const Lowered&, const Lowered&) = default;
+};
+Lowered Lower(ClassSpans& spans, size_t objects, size_t allocated, bool in_place) {
+  SpanLists lists;
+  Span* span = spans.Add(lists, 1);
+  span->objects = static_cast<uint16_t>(objects);
+  LockHolder hold(lists.lock);
+  ClassSpans::Set(lists, span, allocated);
+  Lowered out{in_place && lists.CountOneLess(span), 0, 0, 0};
+  if (!out.in_place) lists.Recount(span, allocated - 1);
+  lists.SetTick(2);
+  while (out.bucket_seen_next < kOccupancyBuckets && lists.observed(out.bucket_seen_next) == 0)
+    ++out.bucket_seen_next;
+  out.allocated = span->allocated;
+  out.list = span->occupancy_list;
+  return out;
+}
+
+TEST_F(SpanListsTest, OneLessIsCountedInPlaceWhereARecountMovesNothing) {
+  for (size_t objects : {ClassSpans::kObjects, ClassSpans::kObjects - 3}) {
+    for (size_t allocated = 1; allocated <= objects; ++allocated) {
+      const bool moves = allocated == objects || std::has_single_bit(allocated);
+      Lowered recounted = Lower(spans_, objects, allocated, false);
+      recounted.in_place = !moves;
+      EXPECT_EQ(Lower(spans_, objects, allocated, true), recounted) << allocated;
+    }
+  }
+  Span* none = spans_.Add(lists_, 0);
+  LockHolder hold(lists_.lock);
+  EXPECT_FALSE(lists_.CountOneLess(none));
+}
+
+TEST_F(SpanListsTest, TheFirstUseAfterATickIsNoMereCount) {
+  Span* span = spans_.Add(lists_, 20);
+  Tick(2);
+  {
+    LockHolder hold(lists_.lock);
+    EXPECT_FALSE(lists_.CountOneLess(span));
+  }
+  Set(span, 19);
+  LockHolder hold(lists_.lock);
+  EXPECT_TRUE(lists_.CountOneLess(span));
+  EXPECT_EQ(span->allocated, 18);
 }
 
 TEST_F(SpanListsTest, KeepsTwoEmptySpansOf32KiB) {
