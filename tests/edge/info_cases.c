@@ -43,6 +43,17 @@ CASE(mallinfo_follows) {
   CHECK(after.uordblks + after.hblkhd <= full.uordblks + full.hblkhd - 90000000);
 }
 
+CASE(mallinfo_counts_every_block) {
+  enum { kBlocks = 500, kSize = 1000 };
+  static void* blocks[kBlocks];
+  struct mallinfo2 before = mallinfo2();
+  for (int i = 0; i < kBlocks; ++i) CHECK((blocks[i] = malloc(kSize)) != NULL);
+  struct mallinfo2 full = mallinfo2();
+  CHECK(full.uordblks >= before.uordblks + kBlocks * kSize);
+  CHECK(full.arena >= full.uordblks);
+  for (int i = 0; i < kBlocks; ++i) free(blocks[i]);
+}
+
 CASE(mallopt_is_accepted) {
   const int parameters[] = {M_MXFAST,   M_TRIM_THRESHOLD, M_TOP_PAD,   M_MMAP_THRESHOLD,
                             M_MMAP_MAX, M_PERTURB,        M_ARENA_MAX, M_ARENA_TEST};

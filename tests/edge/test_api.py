@@ -61,6 +61,12 @@ def test_info(lab: Lab, case: str) -> None:
     lab.run(lab.build(HERE / "info_cases.c"), case).silent()
 
 
+def test_mallinfo_counts_guarded_blocks(lab: Lab) -> None:
+    lab.require_strata()
+    cases = lab.build(HERE / "info_cases.c")
+    lab.run(cases, "mallinfo_counts_every_block", env={"STRATA_GUARD": "1/1"}).silent()
+
+
 def test_malloc_stats_goes_to_stderr_only(lab: Lab) -> None:
     result = lab.run(lab.build(HERE / "info_cases.c"), "malloc_stats_speaks")
     assert result.returncode == 0, result.explain()

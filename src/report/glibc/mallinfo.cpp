@@ -12,6 +12,7 @@
 
 #include "base/errno_keeper.h"
 #include "base/write_all.h"
+#include "malloc/guard.h"
 #include "malloc/runtime.h"
 #include "os/side_stack.h"
 #include "profile/scratch_array.h"
@@ -43,10 +44,12 @@ void FillMallinfo(struct mallinfo2* m) {
   HeapStats s;
   CollectCounts(s);
   const LargeBlockCounts large = TheRuntime().heap.large().counts();
-  m->arena = s.mapped - s.page_heap.allocator.free;
+  // Small guarded blocks are metadata elsewhere, but a program looks here for what it asked for.
+  const size_t guarded = SmallGuards().live_bytes();
+  m->arena = s.mapped - s.page_heap.allocator.free + guarded;
   m->hblks = large.blocks;
   m->hblkhd = large.pages.raw() * kPageSize;
-  m->uordblks = s.live + s.internal_slack;
+  m->uordblks = s.live + s.internal_slack + guarded;
   m->fsmblks = s.caches();
   m->fordblks = s.caches() + s.free_resident();
   m->keepcost = s.page_heap_free;
