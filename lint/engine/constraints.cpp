@@ -309,7 +309,7 @@ void Constraints::call(llvm::CallBase& call) {
     if (f.isDeclaration()) {
       library(call, f.getName());
       m_.externals_[&call].push_back(&f);
-    } else if (fits(call, f)) {
+    } else if (fits(call, f) && fields_.may_hold(call, f)) {
       connect(call, f);
     }
   });

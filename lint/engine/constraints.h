@@ -4,13 +4,15 @@
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Operator.h>
 
+#include "fields.h"
 #include "memory.h"
 
 namespace lint {
 
 class Constraints {
  public:
-  explicit Constraints(Memory& memory) : m_(memory), graph_(memory.graph_) {}
+  explicit Constraints(Memory& memory)
+      : m_(memory), graph_(memory.graph_), fields_(memory.program_.module()) {}
   void add_program();
 
  private:
@@ -31,6 +33,7 @@ class Constraints {
 
   Memory& m_;
   PointsTo& graph_;
+  Fields fields_;
   llvm::DenseMap<const llvm::Value*, Node> constants_;
 };
 

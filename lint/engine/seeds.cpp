@@ -40,6 +40,13 @@ bool asks_which(const llvm::ICmpInst& cmp) {
   return n > 0 || (n == 0 && cmp.isEquality());
 }
 
+// Whether it names what standard numbers are opened on.
+bool is_standards(const llvm::Value* v) {
+  llvm::StringRef name;
+  return llvm::getConstantStringInfo(v, name) &&
+         (name == "/dev/null" || name == "/dev/console" || name == "/dev/tty");
+}
+
 // Whether numbers are closed as such: 0 to 2, or one after another.
 bool frees_standard(const llvm::Function& f, int depth = 2) {
   return llvm::any_of(llvm::instructions(f), [depth](const llvm::Instruction& i) {
@@ -163,12 +170,8 @@ bool Solver::takes_number(std::size_t p, const llvm::CallBase& call) const {
     const llvm::Function* to = other != nullptr ? other->getCalledFunction() : nullptr;
     if (!spare || to == nullptr || to->isDeclaration()) return false;
   }
-  const auto is_device = [](const llvm::Value* v) {
-    llvm::StringRef name;
-    return llvm::getConstantStringInfo(v, name) && name.starts_with("/dev/");
-  };
   const llvm::Function& f = *call.getFunction();
-  return asked || llvm::any_of(call.args(), is_device) || frees_standard(f) ||
+  return asked || llvm::any_of(call.args(), is_standards) || frees_standard(f) ||
          llvm::any_of(memory_.callers(&f),
                       [](const auto* site) { return frees_standard(*site->getFunction()); });
 }

@@ -1,0 +1,28 @@
+// The function that a record is given comes by two setters, the second through a pointer.
+#include <stdlib.h>
+
+struct hooks {
+  long kind;
+  void (*end)(char* block);
+};
+
+static void drop(char* block) { free(block); }
+
+static void set_end(struct hooks* h, void (*end)(char*)) { h->end = end; }
+static void set_other(struct hooks* h, void (*end)(char*)) { h->end = end; }
+static void (*volatile setter)(struct hooks*, void (*)(char*)) = set_other;
+
+static int run(struct hooks* h) {
+  char* block = malloc(8);
+  if (!block) return 1;
+  h->end(block);
+  return block[0];
+}
+
+int main(int argc, char** argv) {
+  (void)argv;
+  struct hooks h = {argc, 0}, other = {argc, 0};
+  set_end(&h, drop);
+  setter(&other, drop);
+  return argc > 1 ? run(&h) : run(&other);
+}
