@@ -45,7 +45,7 @@ bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& t
       const Address to = address_of(s->getPointerOperand(), memory_.layout());
       if (to.root == place.root) return offsets_meet(to.offset, place.offset);
       if (is_unlinked_by(*s, from, memory_.layout())) return true;
-      return Memory::meet(memory_.cells_of(s->getPointerOperand()), cells);
+      return memory_.meet(memory_.cells_of(s->getPointerOperand()), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
       return !llvm::isa<llvm::DbgInfoIntrinsic>(i) && memory_.may_write(*c, cells);

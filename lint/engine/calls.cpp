@@ -100,12 +100,13 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         for (const Name& n : state.fact.names) {
           if (n.kind != Name::Kind::kOwner) continue;
           known = true;
-          same |= n.root == a.root || Memory::meet(memory_.objects(memory_.cells(n.root, 0)),
+          same |= n.root == a.root || memory_.meet(memory_.objects(memory_.cells(n.root, 0)),
                                                    memory_.objects(memory_.points(a.root)));
         }
         if (same || !known) continue;
       }
       Error error = error_at(state, *rule, call);
+      error.guess |= p.track == Track::kContent && is_looked_through(call, which);
       error.lift = lifted(*rule, call, which);
       error.given = parameter(which);
       add_error(state.context, error);
@@ -153,7 +154,7 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
           const Cells cells = memory_.cells_of(call.getArgOperand(a));
           for (const Name& n : state.fact.names) {
             if (n.kind == Name::Kind::kObject && !cells.empty() &&
-                Memory::meet(name_cells(n, n.steps), cells)) {
+                memory_.meet(name_cells(n, n.steps), cells)) {
               // It may have been given back, or taken again: nothing is sure.
               if (p.track == Track::kAddress &&
                   (rule->from == state.fact.state || !matters_at_end(state.fact))) {

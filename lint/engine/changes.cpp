@@ -144,12 +144,12 @@ bool Solver::may_change(const llvm::Instruction& i, const Asked& asked) {
   const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
   if (store == nullptr) {
     return llvm::isa<llvm::AtomicRMWInst, llvm::AtomicCmpXchgInst>(i) &&
-           Memory::meet(memory_.points(i.getOperand(0)), asked.cells);
+           memory_.meet(memory_.points(i.getOperand(0)), asked.cells);
   }
   const llvm::Type* type = store->getValueOperand()->getType();
   const Cells to = memory_.points(store->getPointerOperand());
   if (type->isPointerTy() != asked.load->getType()->isPointerTy() ||
-      !Memory::meet(to, asked.cells) ||
+      !memory_.meet(to, asked.cells) ||
       (are_unknown(to, asked.cells) && !are_alike(*store, *asked.load, memory_.layout()))) {
     return false;
   }
@@ -178,7 +178,7 @@ bool Solver::may_be_changed_by(const llvm::CallBase& foreign, const Asked& asked
     if (text.pointer != nullptr && here && !leads_to_text(argument.get(), text, memory_.layout()))
       return false;
     const Cells to = memory_.points(argument.get());
-    return Memory::meet(to, asked.cells) &&
+    return memory_.meet(to, asked.cells) &&
            (!are_unknown(to, asked.cells) ||
             address_of(argument.get(), memory_.layout()).root == from);
   });

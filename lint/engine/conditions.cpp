@@ -138,13 +138,17 @@ std::vector<Known> Solver::views_at(const llvm::Instruction& at, Known known) {
     }
     for (const llvm::BasicBlock* from : llvm::predecessors(meeting)) {
       Known view = known;
-      if (!learn_edge(view, *from->getTerminator(), *meeting, at)) continue;
       const Fact none;
       Reasoning reasoning(view, none, Track::kAddress);
-      const bool can = llvm::all_of(meeting->phis(), [&](const llvm::PHINode& phi) {
-        const auto range = reasoning.range(phi.getIncomingValueForBlock(from));
-        return !range || reasoning.constrain(&phi, *range);
+      const Edges before = edges_above(tree, *from->getTerminator());
+      bool can = llvm::all_of(before, [&](const auto& edge) {
+        return assume_edge(reasoning, *edge.first, *edge.second);
       });
+      can = can && learn_edge(view, *from->getTerminator(), *meeting, at) &&
+            llvm::all_of(meeting->phis(), [&](const llvm::PHINode& phi) {
+              const auto range = reasoning.range(phi.getIncomingValueForBlock(from));
+              return !range || reasoning.constrain(&phi, *range);
+            });
       if (can) views.push_back(std::move(view));
     }
     return views;

@@ -73,7 +73,21 @@ Memory::Memory(Program& program, const Progress& progress)
   Constraints constraints(*this);
   constraints.add_program();
   graph_.solve([&](std::size_t done, std::size_t all) { progress("pointers", done, all); });
+  find_hidden();
   sum_up(progress);
+}
+
+// Variables that are only read and written by name, in the one part of the program that knows it.
+void Memory::find_hidden() {
+  for (const llvm::GlobalVariable& g : program_.module().globals()) {
+    const bool hidden = g.hasLocalLinkage() && llvm::all_of(g.uses(), [](const llvm::Use& use) {
+                          const auto* store = llvm::dyn_cast<llvm::StoreInst>(use.getUser());
+                          return llvm::isa<llvm::LoadInst>(use.getUser()) ||
+                                 (store != nullptr &&
+                                  use.getOperandNo() == llvm::StoreInst::getPointerOperandIndex());
+                        });
+    if (hidden) hidden_.merge(points(&g));
+  }
 }
 
 const Bits* Memory::kept(const Bits& set) const { return &*sets_.insert(set).first; }

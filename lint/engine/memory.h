@@ -65,10 +65,11 @@ class Memory {
   Cells cells(const llvm::Value* root, std::int64_t offset) const;
   Cells cells_of(const llvm::Value* address) const { return points(address); }
   // Whether the two can have a location in common. Of two that are not known it is likely.
-  static bool meet(const Bits& a, const Bits& b) {
+  bool meet(const Bits& a, const Bits& b) const {
     if (&a == &b) return true;
     if (a.empty() || b.empty()) return a.empty() && b.empty();
-    return a.test(kAnywhere) || b.test(kAnywhere) || a.intersects(b);
+    if (a.intersects(b)) return true;
+    return (a.test(kAnywhere) && !is_hidden(b)) || (b.test(kAnywhere) && !is_hidden(a));
   }
   // The locations that are pointed to from those, `bytes` further.
   Cells follow(Cells cells, std::int64_t bytes) const;
@@ -96,10 +97,15 @@ class Memory {
  private:
   friend class Constraints;
   void sum_up(const Progress& progress);
+  void find_hidden();
+  bool is_hidden(const Bits& cells) const {
+    return cells.intersects(hidden_) && cells.count() == 1;
+  }
 
   Program& program_;
   const llvm::DataLayout& layout_;
   PointsTo graph_;
+  Bits hidden_;  // variables to which no pointer leads
   llvm::DenseMap<const llvm::Value*, Node> nodes_;
   llvm::DenseMap<const llvm::Function*, Node> returns_;
   llvm::DenseMap<const llvm::Function*, Object> extras_;  // what is passed for `...`

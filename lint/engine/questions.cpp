@@ -189,6 +189,17 @@ const llvm::Loop* loop_around(const llvm::LoopInfo& loops, const llvm::Instructi
   return loop;
 }
 
+// Whether the function looks for `%` in what it reads.
+bool looks_for_directives(const llvm::Function& f) {
+  return llvm::any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
+    return llvm::isa<llvm::ICmpInst, llvm::SwitchInst>(i) &&
+           llvm::any_of(i.operands(), [](const llvm::Use& use) {
+             const auto* c = llvm::dyn_cast<llvm::ConstantInt>(use.get());
+             return c != nullptr && c->getBitWidth() > 1 && c->equalsInt('%');
+           });
+  });
+}
+
 // Whether the value is one and the same all through a round of the loop; null: there is none.
 bool is_same_in(const llvm::Value& value, const llvm::Loop* round) {
   const auto* i = llvm::dyn_cast<llvm::Instruction>(&value);
@@ -299,6 +310,23 @@ bool Solver::is_unchanged(const Question& first, const Question& then, const llv
     if (known->second) return false;
   }
   return true;
+}
+
+// Whether a function of the program looked through the format, and its answer let the call be: what
+// it allows is not followed.
+bool Solver::is_looked_through(const llvm::CallBase& call, const llvm::Value* format) {
+  if (format == nullptr) return false;
+  const llvm::Value* root = address_of(format, memory_.layout()).root;
+  const Edges above = edges_above(dominators(*call.getFunction()), call);
+  return llvm::any_of(above, [&](const auto& edge) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(edge.first);
+    const auto* by = br != nullptr && br->isConditional() ? asked(br->getCondition()) : nullptr;
+    const llvm::Function* f = by != nullptr ? by->getCalledFunction() : nullptr;
+    return f != nullptr && !f->isDeclaration() && looks_for_directives(*f) &&
+           llvm::any_of(by->args(), [&](const llvm::Use& given) {
+             return address_of(given.get(), memory_.layout()).root == root;
+           });
+  });
 }
 
 // Whether the way answered a question otherwise than before, though nothing between can have

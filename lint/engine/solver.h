@@ -264,6 +264,7 @@ class Solver {
                        const llvm::Instruction& to);
   bool is_answered_otherwise(const State& state);
   bool is_first_use(const llvm::Instruction& lock);
+  bool is_looked_through(const llvm::CallBase& call, const llvm::Value* format);
   bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to);
   bool may_change(const llvm::Function& f, const Asked& asked,
                   llvm::function_ref<bool(const llvm::Instruction&)> lies_there);

@@ -225,7 +225,7 @@ void Solver::overwrite(State& state, Cells cells, Address must) {
     if (n.root == must.root && n.offsets[0] == must.offset) return true;
     if (content) return false;
     for (int s = 0; s < n.steps; ++s) {
-      if (Memory::meet(name_cells(n, s), cells)) {
+      if (memory_.meet(name_cells(n, s), cells)) {
         gone = true;
         return true;
       }
@@ -354,7 +354,7 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   state.known.keep_cells([&](Address a) {
     if (a.root == to.root)
       return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
-    return !Memory::meet(memory_.cells(a.root, a.offset), cells);
+    return !memory_.meet(memory_.cells(a.root, a.offset), cells);
   });
   if (full_range(value->getType())) state.known.set_cell(to, value);
   return state.fact.has_object() || lost(state, store);

@@ -1,4 +1,4 @@
-// The function that a record is given comes by two setters, the second through a pointer.
+// The function that a record is given comes by a setter.
 #include <stdlib.h>
 
 struct hooks {
@@ -9,8 +9,6 @@ struct hooks {
 static void drop(char* block) { free(block); }
 
 static void set_end(struct hooks* h, void (*end)(char*)) { h->end = end; }
-static void set_other(struct hooks* h, void (*end)(char*)) { h->end = end; }
-static void (*volatile setter)(struct hooks*, void (*)(char*)) = set_other;
 
 static int run(struct hooks* h) {
   char* block = malloc(8);
@@ -21,8 +19,7 @@ static int run(struct hooks* h) {
 
 int main(int argc, char** argv) {
   (void)argv;
-  struct hooks h = {argc, 0}, other = {argc, 0};
+  struct hooks h = {argc, 0};
   set_end(&h, drop);
-  setter(&other, drop);
-  return argc > 1 ? run(&h) : run(&other);
+  return run(&h);
 }
