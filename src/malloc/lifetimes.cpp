@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,7 +18,6 @@
 #include "malloc/live_options.h"
 #include "malloc/predicted_path.h"
 #include "malloc/runtime.h"
-#include "os/clock.h"
 #include "os/confinement.h"
 #include "profile/scratch_array.h"
 #include "profile/stack_walk.h"
@@ -102,11 +100,6 @@ size_t IntervalAtRest(const Runtime& r) {
   const size_t interval = r.options.sample_interval;
   const bool predicts = g_places.load(std::memory_order_relaxed) != 0;
   return predicts ? interval : std::max(interval, kDefaultSampleInterval);
-}
-
-// Of this thread, which a busy machine may keep waiting in the midst of a look.
-uint64_t CpuNs(Runtime& r) {
-  return MayCallAnything() ? ReadClock(CLOCK_THREAD_CPUTIME_ID) : r.kernel.NowNs();
 }
 
 alignas(LifetimeLearner) unsigned char g_learner[sizeof(LifetimeLearner)];
@@ -226,7 +219,7 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
 uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   Runtime& r = TheRuntime();
   if (UnwindTablesStale() && MayCallAnything()) KeepUnwindTables();
-  const uint64_t start = CpuNs(r);
+  const uint64_t start = r.kernel.NowNs();
   const uint64_t samples = r.sampler.Stats().samples;
   const uint64_t more = samples - samples_;
   samples_ = samples;
@@ -238,7 +231,7 @@ uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   AdaptSampling(r, is_dense);
   const bool has_news = is_dense && now_ns < dense_until_;
   const uint64_t part = has_news ? kPartWithNews : kPartOfTime;
-  const uint64_t rest = std::min((CpuNs(r) - start) * part, kMostRestNs);
+  const uint64_t rest = std::min((r.kernel.NowNs() - start) * part, kMostRestNs);
   const uint64_t pause =
       std::clamp(now_ns - sampled_ns_, is_dense ? kNewsNs : kBusyNs, has_news ? kBusyNs : kIdleNs);
   return now_ns + std::max(rest, pause);
