@@ -84,8 +84,9 @@ TEST_F(LostMemoryTest, IsHandedOutByNoChild) {
   LockHolder hold(t.lock);
   const HugeRange cached = AddToCache(1);
   const HugePages free = t.allocator.free();
-  InChild(cached,
-          [this, free] { return t.cache.size() == HugePages(0) && t.allocator.free() == free; });
+  InChild(cached, [this, free]() STRATA_NO_TSA {
+    return t.cache.size() == HugePages(0) && t.allocator.free() == free;
+  });
   Release(1);
   EXPECT_EQ(forks, 1);
 }
@@ -93,7 +94,7 @@ TEST_F(LostMemoryTest, IsHandedOutByNoChild) {
 TEST_F(LostMemoryTest, OfARegionIsHandedOutByNoChild) {
   LockHolder hold(t.lock);
   HugeRegion* g = AddRegion(2);
-  InChild({g->range().first, HugePages(1)}, [this, g] {
+  InChild({g->range().first, HugePages(1)}, [this, g]() STRATA_NO_TSA {
     return !g->busy() && t.regions.free_backed() == Pages(256) &&
            g->TryTake(PagesOf(HugeRegion::kSize)).range.length == Pages(0);
   });
@@ -108,7 +109,7 @@ TEST_F(LostMemoryTest, OfAnEmptyHugePageIsHandedOutByNoChild) {
   t.used -= Pages(256);
   t.filler.Give(tracker, {FirstPage(tracker->page()), Pages(256)});
   const HugePages free = t.allocator.free();
-  InChild({tracker->page(), HugePages(1)}, [this, free] {
+  InChild({tracker->page(), HugePages(1)}, [this, free]() STRATA_NO_TSA {
     return t.allocator.free() == free && !t.filler.has_empties() && t.FreeBacked() == Pages(0);
   });
   releaser.ReleaseEmpties(t);
