@@ -193,6 +193,16 @@ TEST_F(CentralFreeListTest, ADoubleFreeIsReportedAndChangesNothing) {
   EXPECT_EQ(list_.Stats().objects_free, list_.Stats().spans * info().objects);
 }
 
+// So many that a free moves the span to no other list.
+TEST_F(CentralFreeListTest, ADoubleFreeIntoASpanThatStaysOnItsListIsReported) {
+  Use(64);
+  std::vector<void*> objects = Take(7);
+  Give(objects[3]);
+  Give(objects[3]);
+  EXPECT_EQ(source_.bad_frees, std::vector<void*>{objects[3]});
+  EXPECT_EQ(list_.objects_out(), 6u);
+}
+
 // Neighbours are freed at once, whichever way they come, over the ends of words and of spans.
 TEST_F(CentralFreeListTest, NeighboursComeBackInEitherOrder) {
   for (const size_t size : {8, 16, 64, 400, 4096}) {
