@@ -168,7 +168,10 @@ class Functions:
 def bytes_at(library: Path, addresses: Iterable[int]) -> dict[int, bytes]:
     """The byte of the file that is mapped at each address."""
     content = library.read_bytes()
-    first, size, count = (*struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54))
+    first, size, count = (
+        *struct.unpack_from("<Q", content, 32),
+        *struct.unpack_from("<HH", content, 54),
+    )
     segments = [
         struct.unpack_from("<IIQQQQ", content, at)
         for at in range(first, first + size * count, size)

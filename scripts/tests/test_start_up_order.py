@@ -54,14 +54,18 @@ print(order.section_of("_ZN6strata12SystemKernelC1Em.isra.0"))
 print(*order.patterns_of(listed, [*listed, "_ZN6strata4TakeEi"]), sep="\\n")
 """
 
-# What lies apart of the code that a small program runs.
+# What lies apart of the code that a small program runs. Of a run in which a sample was drawn by
+# chance nothing is learned.
 APART = """
 import sys
 from pathlib import Path
 import start_up_order as order
 library = Path(sys.argv[2]).resolve()
 functions = order.Functions.of(library)
-called = order.run(("cat", "/etc/passwd"), library, functions).called
+for _ in range(20):
+    called = order.run(("cat", "/etc/passwd"), library, functions).called
+    if not any("SampleTaken" in functions.names[at][0] for at in called):
+        break
 windows = {at // order.WINDOW for at in called}
 print(len(windows))
 print([functions.names[at][0] for at in called if at // order.WINDOW != min(windows)])
