@@ -104,8 +104,8 @@ MISFITS = {
     "Stack<Fixed<64>, Coalesce<>, FreeList, Mmap>": "Coalesce asks for regions of many sizes: put",
     "Stack<Fixed<64>, Reap<>, FreeList, Mmap>": "Reap asks for chunks of many sizes: put Fixed",
     "Stack<Fixed<64>, Hoard<>, Locked, FreeList, AlignedMmap<65536>>": "Hoard asks for runs of",
-    "Stack<Count, PrivateHeaps<2, ThreadIndex, Nested, Bump<8192>>, Locked, Mmap>": "what is above "
-    "Nested must keep nothing",
+    "Stack<Count, PrivateHeaps<2, ThreadIndex, Nested, Bump<8192>>, Locked, Mmap>": "PrivateHeaps: "
+    "Nested goes above it",
     "Stack<Fixed<0>, Mmap>": "Fixed: blocks of at least a byte",
     "Stack<GuardPages, Bump<>, Mmap>": "GuardPages needs a heap of whole pages",
     "Stack<BasicGuardPages<24>, Mmap>": "GuardPages: blocks are aligned to a power of two",

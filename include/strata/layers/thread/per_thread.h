@@ -100,6 +100,7 @@ struct PrivateHeaps {
                   "PrivateHeaps: a block is freed into any of the heaps, so their layers must keep "
                   "nothing about blocks that are out, as FreeList, Bins and Bump do");
     static_assert(Below::thread_safe, "PrivateHeaps: the heap below is shared; it must lock");
+    static_assert(!internal::ClearedFromAside<Private>(), "PrivateHeaps: Nested goes above it");
     static_assert(Private::thread_safe || kHeaps <= internal::MostOf<Which>(),
                   "PrivateHeaps: more heaps without a lock than its choice has numbers for "
                   "threads (ThreadIndex: 256)");
@@ -108,7 +109,6 @@ struct PrivateHeaps {
     static constexpr size_t alignment = Private::alignment;
     static constexpr bool thread_safe = true;
     static constexpr bool one_size = internal::OneSize<Private, Below>();
-    static constexpr bool cleared_from_aside = internal::ClearedFromAside<Private, Below>();
     static constexpr bool blocks_stand_alone = internal::StandAlone<Private, Below>();
     static constexpr bool blocks_as_below = internal::AsBelow<Private, Below>();
 
@@ -185,12 +185,12 @@ struct OwnedHeaps {
     static_assert(internal::StackOf<PerHeap..., Ref<Below>>::type::thread_safe,
                   "OwnedHeaps: any thread may free into a heap; put Locked on top of its layers");
     static_assert(Below::thread_safe, "OwnedHeaps: the heap below is shared; it must lock");
+    static_assert(!internal::ClearedFromAside<Owned>(), "OwnedHeaps: Nested goes above it");
 
    public:
     static constexpr size_t alignment = Owned::alignment;
     static constexpr bool thread_safe = true;
     static constexpr bool one_size = internal::OneSize<Owned, Below>();
-    static constexpr bool cleared_from_aside = internal::ClearedFromAside<Owned, Below>();
 
     using Base::Base;
 
