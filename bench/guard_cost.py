@@ -72,7 +72,7 @@ def load_the_server(port: int, pid: int, load: float) -> None:
 
 
 def guarded_blocks(pid: int) -> int:
-    command = [STRATA, "stats", "--format", "json", str(pid)]
+    command = [str(STRATA), "stats", "--format", "json", str(pid)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(json.loads(text)["guard"]["taken"])
 
