@@ -9,11 +9,14 @@ bitcode is clang's.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,20 +36,11 @@ VALUED |= {"-iprefix", "-iwithprefix", "-include-pch", "--param", "-soname", "-r
 DEPENDENCIES = {"-MD", "-MMD", "-MP", "-MG", "-MV"}
 DEPENDENCY_VALUES = {"-MF", "-MT", "-MQ"}
 # What changes the code that is analysed and not the program's meaning, or what clang does not know.
-UNWANTED: tuple[str, ...] = (
-    "-O",
-    "-g",
-    "-flto",
-    "-fno-lto",
-    "-ffat-lto",
-    "-fsanitize",
-    "-fprofile",
-    "-pg",
-    "-W",
-)
-UNWANTED += ("-ftest-coverage", "--coverage", "-fcoverage", "-fembed-bitcode", "-save-temps")
-UNWANTED += ("-fstack-clash", "-fcf-protection", "-march=", "-mtune=", "-D_FORTIFY_SOURCE")
-UNWANTED += ("-U_FORTIFY_SOURCE", "-Wp,-D_FORTIFY_SOURCE", "-fstack-protector", "-pedantic")
+FORTIFY = ("-D_FORTIFY_SOURCE", "-U_FORTIFY_SOURCE")
+UNWANTED: tuple[str, ...] = ("-O", "-g", "-flto", "-fno-lto", "-ffat-lto", "-fsanitize")
+UNWANTED += ("-fprofile", "-pg", "-W", "-ftest-coverage", "--coverage", "-fcoverage", *FORTIFY)
+UNWANTED += ("-fembed-bitcode", "-save-temps", "-fstack-clash", "-fcf-protection")
+UNWANTED += ("-fstack-protector", "-pedantic")
 BITCODE: tuple[str, ...] = ("-O1", "-Xclang", "-disable-llvm-passes", "-g", "-w", "-Wno-error")
 BITCODE += ("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-discard-value-names")
 BITCODE += ("-emit-llvm", "-c")
@@ -60,6 +54,10 @@ FITTING: tuple[str, ...] = (
     "-emit-llvm",
 )
 FITTING += ("-g", "-c")
+ELF_MAGIC = b"\x7fELF"
+UNKNOWN = re.compile(
+    r"error: (?:un(?:known|supported) (?:argument|option|target CPU)|invalid value)[^']*'([^']+)'"
+)
 LLVM_MAGIC = b"BC\xc0\xde"  # what clang -flto makes instead of an object
 
 
@@ -69,19 +67,22 @@ class Command:
 
     words: list[str]
     sources: list[int] = field(default_factory=list)  # places in `words`
+    languages: dict[str, str] = field(default_factory=dict)  # of sources, where -x says it
     output: str | None = None
     compiles: bool = False  # -c
     apart: bool = False  # nothing of ours in it
-    language: str | None = None
 
 
-def expand(words: list[str]) -> list[str]:
-    """With the words of @files in their place."""
+def expand(words: list[str], within: frozenset[str] = frozenset()) -> list[str]:
+    """With the words of @files in their place. ValueError: one names itself, or is garbled."""
     out: list[str] = []
     for word in words:
         path = Path(word[1:])
         if word.startswith("@") and path.is_file():
-            out += expand(shlex.split(path.read_text(errors="surrogateescape")))
+            if word in within:
+                raise ValueError(word)
+            more = shlex.split(path.read_text(errors="surrogateescape"))
+            out += expand(more, within | {word})
         else:
             out.append(word)
     return out
@@ -89,6 +90,7 @@ def expand(words: list[str]) -> list[str]:
 
 def read(words: list[str]) -> Command:
     command = Command(words)
+    language = ""
     place = 0
     while place < len(words):
         word = words[place]
@@ -101,15 +103,16 @@ def read(words: list[str]) -> Command:
             if word == "-o":
                 command.output = value
             elif word == "-x":
-                command.language = None if value == "none" else value
+                language = value.removeprefix("none")
             place += 1
         elif word.startswith("-o") and len(word) > 2:
             command.output = word[2:]
         elif word.startswith("-x") and len(word) > 2:
-            command.language = word[2:]
+            language = word[2:].removeprefix("none")
         elif not word.startswith("-"):
-            forced = command.language in ("c", "c++")
-            if forced or (command.language is None and Path(word).suffix in SOURCES):
+            if language in ("c", "c++"):
+                command.languages[word] = language
+            if word in command.languages or (not language and Path(word).suffix in SOURCES):
                 command.sources.append(place)
         place += 1
     return command
@@ -119,35 +122,58 @@ def bitcode_path(made: Path) -> Path:
     return made.parent / f".{made.name}.bc"
 
 
+def for_preprocessor(word: str) -> str:
+    """A -Wp,... without what writes dependencies and what BITCODE sets."""
+    kept: list[str] = []
+    parts = iter(word.split(",")[1:])
+    for part in parts:
+        if part in DEPENDENCY_VALUES or part in ("-MD", "-MMD"):  # with a file, unlike the driver's
+            next(parts, None)
+        elif part not in DEPENDENCIES and not part.startswith(FORTIFY):
+            kept.append(part)
+    return ",".join(["-Wp", *kept]) if kept else ""
+
+
 def bitcode_command(
-    compiler: str, command: Command, source: str, target: Path, *, fitting: bool = False
+    compiler: str,
+    command: Command,
+    source: str,
+    target: Path,
+    *,
+    fitting: bool = False,
+    unknown: Collection[str] = (),
 ) -> list[str]:
-    """How clang makes the bitcode of one source; `fitting`: with the options of the object."""
+    """How clang makes the bitcode of one source; `fitting`: with the options of the object;
+    `unknown`: without these options or values."""
     unwanted = () if fitting else UNWANTED
-    names = {command.words[place] for place in command.sources}
     out: list[str] = []
     words = iter(command.words)
     for word in words:
-        if word in DEPENDENCY_VALUES or word == "-o":
+        if word in (*DEPENDENCY_VALUES, "-o", "-x"):
             next(words, None)
+        elif word in unknown or word.partition("=")[2] in unknown:
+            continue
+        elif word.startswith("-Wp,"):
+            out += filter(None, [for_preprocessor(word)])
         elif (
             word in DEPENDENCIES
             or word == "-c"
-            or word in names
-            or word.startswith((*unwanted, "-MF", "-MT", "-MQ", "-o", "-l", "-Wl,"))
+            or word.startswith((*unwanted, "-MF", "-MT", "-MQ", "-o", "-l", "-x", "-Wl,"))
         ):
             continue
         elif word in VALUED:
             out += [word, next(words, "")]
-        elif word.startswith("-") or command.language:
+        elif word.startswith("-"):
             out.append(word)
+    if source in command.languages:
+        out += ["-x", command.languages[source]]
     return [compiler, *out, *(FITTING if fitting else BITCODE), source, "-o", str(target)]
 
 
 def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> None:
     """Writes where the bitcode is into the object or what was linked."""
     objcopy = shutil.which("objcopy") or shutil.which("llvm-objcopy-19")
-    if objcopy is None or is_llvm(made):
+    if objcopy is None or not bitcode or not begins(made, ELF_MAGIC):
         return
     with tempfile.NamedTemporaryFile("w", suffix=".path", errors="surrogateescape") as text:
         text.writelines(f"{path.absolute()}\n" for path in bitcode)
@@ -179,141 +205,132 @@ class Job:
     made: Path
     process: subprocess.Popen[str]
 
-    def end(self, name: str) -> None:
-        """Waits; says why, if there is none."""
+    def end(self) -> str:
+        """Waits; says why there is none, if so. A second try goes without what only gcc knows, or
+        with the options that a precompiled header was made with."""
         complaint = self.process.communicate()[1]
-        if self.process.returncode != 0 and "PCH" in complaint:
-            retry = start(self.clang, self.command, self.source, self.made, fitting=True)
-            complaint = retry.process.communicate()[1]
-            self.process = retry.process
         if self.process.returncode != 0:
-            why = next((line for line in complaint.splitlines() if "error" in line), "")
-            print(f"{name}: no bitcode of {self.source}: {why}", file=sys.stderr)
-            self.drop()
+            fitting = "PCH" in complaint
+            unknown = UNKNOWN.findall(complaint)
+            if fitting or unknown:
+                words = (self.clang, self.command, self.source, self.made)
+                self.process = start(*words, fitting=fitting, unknown=unknown).process
+                complaint = self.process.communicate()[1]
+        if self.process.returncode == 0:
+            return ""
+        self.drop()
+        return next((line for line in complaint.splitlines() if "error" in line), "clang failed")
 
     def drop(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
         bitcode_path(self.made).unlink(missing_ok=True)
 
 
-def start(clang: str, command: Command, source: str, made: Path, *, fitting: bool = False) -> Job:
-    words = bitcode_command(clang, command, source, bitcode_path(made), fitting=fitting)
+def start(
+    clang: str,
+    command: Command,
+    source: str,
+    made: Path,
+    *,
+    fitting: bool = False,
+    unknown: Collection[str] = (),
+) -> Job:
+    target = bitcode_path(made)
     process = subprocess.Popen(
-        words,
+        bitcode_command(clang, command, source, target, fitting=fitting, unknown=unknown),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
+        errors="replace",
     )
     return Job(clang, command, source, made, process)
 
 
-def is_llvm(path: Path) -> bool:
+def begins(path: Path, magic: bytes) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(4) == LLVM_MAGIC
+            return file.read(len(magic)) == magic
     except OSError:
         return False
+
+
+def is_llvm(path: Path) -> bool:
+    return begins(path, LLVM_MAGIC)
 
 
 def links_late(command: Command) -> bool:
     return any(word.startswith("-flto") for word in command.words)
 
 
-def link(real: list[str], arguments: list[str], command: Command) -> int:
-    """Objects of -flto hold no sections: what is linked of them notes their bitcode."""
-    objects = [Path(word) for word in command.words if not word.startswith("-")]
+def late_objects(command: Command) -> list[Path]:
+    """The bitcode of objects of -flto on the line, which hold no sections that last."""
+    names = {command.words[place] for place in command.sources}
+    objects = [Path(w) for w in command.words if not w.startswith("-") and w not in names]
     objects = [made for made in objects if is_llvm(made) or links_late(command)]
-    kept = [bitcode_path(made) for made in objects if bitcode_path(made).exists()]
-    if not kept:
-        os.execvp(real[0], [*real, *arguments])
-    status = subprocess.run([*real, *arguments]).returncode
-    if status == 0:
-        note_path(Path(command.output or "a.out"), *kept, section=f"{SECTION}.lto")
-    return status
+    return [bitcode_path(made) for made in objects if bitcode_path(made).exists()]
 
 
-def compile_apart(real: list[str], clang: str, command: Command, name: str) -> int:
-    """Sources that are compiled and linked in one call: each to an object first."""
+def note_linked(target: Path, *bitcode: Path) -> None:
+    """In a section of the target's own: what its objects have in theirs stays."""
+    own = zlib.crc32(os.fsencode(target.absolute()))
+    note_path(target, *bitcode, section=f"{SECTION}.{own:08x}")
+
+
+def places_of(command: Command) -> list[Path]:
+    """For each source, the file that its bitcode shall lie beside."""
     target = Path(command.output or "a.out")
-    words = list(command.words)
-    apart: list[Path] = []  # bitcode of objects that hold no sections
-    with tempfile.TemporaryDirectory(prefix="strata-cc-") as folder:
-        for count, place in enumerate(command.sources):
-            source = words[place]
-            made = Path(folder, f"{count}-{Path(source).stem}.o")
-            kept = target.parent / f"{target.name}-{count}-{Path(source).stem}.o"
-            skipped = link_free(command)
-            job = start(clang, command, source, kept)
-            status = subprocess.run([*real, *skipped, "-c", source, "-o", str(made)]).returncode
-            if status != 0:
-                job.drop()
-                return status
-            job.end(name)
-            note_path(made, bitcode_path(kept))
-            if is_llvm(made) or links_late(command):
-                apart.append(bitcode_path(kept))
-            words[place] = str(made)
-        if command.language:
-            words = ["-x" if w == "-x" else w for w in words]
-            words = drop_language(words)
-        status = subprocess.run([*real, *words]).returncode
-        if status == 0 and apart:
-            note_path(target, *apart, section=f"{SECTION}.lto")
-        return status
+    sources = [command.words[place] for place in command.sources]
+    if not command.compiles:
+        stems = [f"{count}-{Path(source).stem}" for count, source in enumerate(sources)]
+        return [target.parent / f"{target.name}-{stem}.o" for stem in stems]
+    if command.output and len(sources) == 1:
+        return [target]
+    return [Path(f"{Path(source).stem}.o") for source in sources]
 
 
-def drop_language(words: list[str]) -> list[str]:
-    out: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "-x":
-            next(rest, None)
-        elif not (word.startswith("-x") and len(word) > 2):
-            out.append(word)
-    return out
-
-
-def link_free(command: Command) -> list[str]:
-    """The options for one source, without what is for the linker and the other files."""
-    out: list[str] = []
-    place = 0
-    words = command.words
-    while place < len(words):
-        word = words[place]
-        if word in VALUED:
-            if word not in ("-o", "-l", "-L", "-Xlinker", "-z", "-u", "-T", "-e"):
-                out += words[place : place + 2]
-            place += 1
-        elif word.startswith("-") and not word.startswith(("-l", "-L", "-Wl,", "-o")):
-            out.append(word)
-        place += 1
-    return out
+def keep(name: str, command: Command, jobs: list[Job]) -> None:
+    """Notes what bitcode there is, after the compiler did its work."""
+    kept: list[Path] = []
+    for job in jobs:
+        if command.compiles and not (job.made.exists() and job.made.stat().st_size > 0):
+            job.drop()
+        elif why := job.end():
+            print(f"{name}: no bitcode of {job.source}: {why}", file=sys.stderr)
+        elif command.compiles:
+            note_path(job.made, bitcode_path(job.made))
+        else:
+            kept.append(bitcode_path(job.made))
+    if not command.compiles:
+        note_linked(Path(command.output or "a.out"), *kept, *late_objects(command))
 
 
 def run(name: str, real: list[str], clang: str, arguments: list[str]) -> int:
-    command = read(expand(arguments))
+    try:
+        command = read(expand(arguments))
+    except ValueError:  # the compiler has the words for it
+        command = Command(arguments, apart=True)
     probe = any(is_probe(command.words[place]) for place in command.sources)
     if command.apart or probe or keeps_nothing(command):
         os.execvp(real[0], [*real, *arguments])
-    if not command.sources:
-        return link(real, arguments, command)
-    if not command.compiles:
-        return compile_apart(real, clang, command, name)
-    sources = [command.words[place] for place in command.sources]
-    made = [
-        Path(command.output if command.output and len(sources) == 1 else f"{Path(source).stem}.o")
-        for source in sources
-    ]
-    jobs = [start(clang, command, s, m) for s, m in zip(sources, made, strict=True)]
+    if not command.sources and (command.compiles or not late_objects(command)):
+        os.execvp(real[0], [*real, *arguments])
+    jobs: list[Job] = []
+    try:
+        for place, made in zip(command.sources, places_of(command), strict=True):
+            jobs.append(start(clang, command, command.words[place], made))
+    except OSError as error:  # too many words, say
+        print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
     status = subprocess.run([*real, *arguments]).returncode
-    for job in jobs:
-        if status == 0 and job.made.exists() and job.made.stat().st_size > 0:
-            job.end(name)
-            note_path(job.made, bitcode_path(job.made))
-        else:
+    try:
+        if status == 0:
+            keep(name, command, jobs)
+        for job in jobs if status != 0 else ():
             job.drop()
+    except OSError as error:
+        print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
     return status
 
 
