@@ -292,7 +292,7 @@ bool parse_forbid(Line& line, const Property& property, Rule& rule) {
   return parse_conditions(line, rule) && line.text(rule.message);
 }
 
-// `a < b < c, a < d`: closes the order over what is written.
+// `a < b < c, a < d`: closes the order over what this line and those before it say.
 bool parse_lattice(Line& line, Property& property) {
   std::vector<std::pair<StateId, StateId>> order;
   const auto state = [&](StateId& out) {
@@ -316,6 +316,12 @@ bool parse_lattice(Line& line, Property& property) {
     }
   } while (line.take(","));
   const std::size_t count = property.states.size();
+  for (std::size_t low = 0; low < property.at_least.size(); ++low) {
+    for (std::size_t high = 0; high < property.at_least.size(); ++high) {
+      if (low == high || ((property.at_least[low] >> high) & 1) == 0) continue;
+      order.emplace_back(static_cast<StateId>(low), static_cast<StateId>(high));
+    }
+  }
   property.at_least.resize(count);
   for (std::size_t i = 0; i < count; ++i) property.at_least[i] = 1ull << i;
   for (std::size_t round = 0; round < count; ++round) {
@@ -382,14 +388,19 @@ StateId Property::state(std::string_view wanted) const {
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
+  std::size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t i = star; i <= name.size(); ++i) {
-    if (matches(rest, name.substr(i))) return true;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  // What stands between two stars is best where it comes first.
+  while ((star = pattern.find('*')) != std::string_view::npos) {
+    const std::size_t found = name.find(pattern.substr(0, star));
+    if (found == std::string_view::npos) return false;
+    name.remove_prefix(found + star);
+    pattern.remove_prefix(star + 1);
   }
-  return false;
+  return name.ends_with(pattern);
 }
 
 bool parse_property(std::string_view text, Property& property, PropertyError& error) {

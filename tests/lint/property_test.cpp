@@ -36,6 +36,15 @@ TEST(Property, LatticeIsClosedOverItsOrder) {
   EXPECT_EQ(p.state("e"), kNoState);
 }
 
+TEST(Property, LatticeOfSeveralLines) {
+  const Property p = read("lattice d < e, c < e\nlattice f < a");
+  const auto bits = [&](const char* s) { return p.at_least[p.state(s)]; };
+  EXPECT_EQ(bits("a"), 0b011111u);
+  EXPECT_EQ(bits("b"), 0b010110u);
+  EXPECT_EQ(bits("d"), 0b011000u);
+  EXPECT_EQ(bits("f"), 0b111111u);
+}
+
 TEST(Property, Produce) {
   const Property p =
       read("produce f, \"g(int)\", h* : *1, **3.. = b from a of 2 when return -7 with 2 = \"x\"");
@@ -128,6 +137,7 @@ TEST(Property, ErrorsHaveAPlace) {
   EXPECT_EQ(complaint(head + "property q"), "3:1: the file has a name already");
   EXPECT_EQ(complaint("property p\nlattice a < b, b < a"),
             "2:20: the lattice has a circle through 'a'");
+  EXPECT_EQ(complaint(head + "lattice c < a"), "3:13: the lattice has a circle through 'c'");
   EXPECT_EQ(complaint("property p\nproduce f : 1 = b"),
             "2:1: expected a lattice of two states before");
   EXPECT_EQ(complaint("property p\n"), "2:1: expected a lattice");
@@ -138,6 +148,12 @@ TEST(Property, Globs) {
   EXPECT_TRUE(matches("*_chk", "__printf_chk"));
   EXPECT_TRUE(matches("a*b*c", "abbc"));
   EXPECT_FALSE(matches("a*b*c", "abcd"));
+  EXPECT_TRUE(matches("*ab*b", "aabab"));
+  EXPECT_TRUE(matches("**", ""));
+  EXPECT_FALSE(matches("ab*ba", "aba"));
+  std::string stars;  // each of the stars tried at each letter would take years
+  for (int i = 0; i < 20; ++i) stars += "*a";
+  EXPECT_FALSE(matches(stars + "*b", std::string(300, 'a')));
   EXPECT_FALSE(matches("printf", "vprintf"));
 }
 
