@@ -56,10 +56,10 @@ std::string parse(int argc, char** argv, Options& options) {
       options.properties.emplace_back(argv[++a]);
     } else if (word == "--list" && a + 1 < argc) {
       std::ifstream in(argv[++a]);
-      for (std::string line; std::getline(in, line);) options.bitcode.push_back(line);
+      for (std::string line; std::getline(in, line, '\0');) options.bitcode.push_back(line);
     } else if (word == "--shared" && a + 1 < argc) {
       std::ifstream in(argv[++a]);
-      for (std::string line; std::getline(in, line);) options.shared.insert(line);
+      for (std::string line; std::getline(in, line, '\0');) options.shared.insert(line);
     } else if (word.starts_with("-")) {
       return "unknown option " + word;
     } else {

@@ -12,6 +12,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/Linker/Linker.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/JumpThreading.h>
@@ -119,6 +120,29 @@ bool is_accessor(const llvm::Function& f) {
   return true;
 }
 
+// Says what is wrong with it. LLVM's reader and verifier fail on some damaged files by a crash.
+std::string read_part(llvm::MemoryBufferRef buffer, llvm::LLVMContext& context,
+                      std::unique_ptr<llvm::Module>& part) {
+  std::string wrong;
+  const auto read = [&] {
+    auto parsed = llvm::parseBitcodeFile(buffer, context);
+    if (!parsed) {
+      wrong = llvm::toString(parsed.takeError());
+      return;
+    }
+    bool debug_info = false;  // asked for: where it alone is broken, it is no error
+    llvm::raw_string_ostream out(wrong);
+    if (llvm::verifyModule(**parsed, &out, &debug_info)) {
+      if (wrong.empty()) wrong = "it is damaged";
+      return;
+    }
+    wrong.clear();
+    part = std::move(*parsed);
+  };
+  llvm::CrashRecoveryContext recovery;
+  return recovery.RunSafely(read) ? wrong : "it is damaged";
+}
+
 }  // namespace
 
 std::string Program::load(const std::vector<std::string>& files, const Progress& progress) {
@@ -127,24 +151,25 @@ std::string Program::load(const std::vector<std::string>& files, const Progress&
   module_ = std::make_unique<llvm::Module>("program", context_);
   llvm::Linker linker(*module_);
   std::size_t done = 0;
+  llvm::CrashRecoveryContext::Enable();
   for (const std::string& file : files) {
     progress("link", done++, files.size());
     auto buffer = llvm::MemoryBuffer::getFile(file);
     if (!buffer) return file + ": " + buffer.getError().message();
-    auto part = llvm::parseBitcodeFile(**buffer, context_);
-    if (!part) {
-      return file +
-             ": no bitcode that LLVM 19 reads: " + in_one_line(llvm::toString(part.takeError()));
+    std::unique_ptr<llvm::Module> part;
+    if (std::string wrong = read_part(**buffer, context_, part); !wrong.empty()) {
+      return file + ": no bitcode that LLVM 19 reads: " + in_one_line(std::move(wrong));
     }
-    unions_.note(**part);
+    unions_.note(*part);
     if (module_->getDataLayoutStr().empty()) {
-      module_->setDataLayout((*part)->getDataLayout());
-      module_->setTargetTriple((*part)->getTargetTriple());
+      module_->setDataLayout(part->getDataLayout());
+      module_->setTargetTriple(part->getTargetTriple());
     }
     // Two parts that define a name are two variants of one program; the first is taken.
-    const bool failed = linker.linkInModule(std::move(*part), llvm::Linker::OverrideFromSrc);
+    const bool failed = linker.linkInModule(std::move(part), llvm::Linker::OverrideFromSrc);
     if (failed) return file + ": cannot be linked: " + in_one_line(complaint);
   }
+  llvm::CrashRecoveryContext::Disable();
   return {};
 }
 

@@ -180,6 +180,41 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     assert lint(tmp_path).returncode == 2
 
 
+def test_names_that_are_odd(tmp_path: Path) -> None:
+    for name in (b"l\xe9.c", b"two\nlines.c"):
+        folder = tmp_path / os.fsdecode(name.removesuffix(b".c"))
+        folder.mkdir()
+        (folder / os.fsdecode(name)).write_text(FORMAT)
+        done = run(BIN / "strata-cc", "-w", os.fsdecode(name), "-o", "p", folder=folder)
+        assert done.returncode == 0, done.stderr
+        result = run(BIN / "strata", "lint", "p", folder=folder)
+        assert result.returncode == 1, result.stderr
+        assert "1 found" in result.stdout
+        assert ".c:5: taint" in result.stdout
+
+
+@pytest.mark.parametrize("text", [b"property p\nlattice a < \xe9\n", b"\xff"])
+def test_a_property_in_another_encoding(text: bytes, tmp_path: Path) -> None:
+    build(tmp_path, FORMAT)
+    (tmp_path / "own.prop").write_bytes(text)
+    result = lint(tmp_path, "--property", "own.prop")
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()[-1:]
+    assert re.search(r"own\.prop:\d+:\d+: unexpected", line)
+
+
+def test_damaged_bitcode_is_named(tmp_path: Path) -> None:
+    """LLVM's reader crashes on some: no bit that is changed may leave the file unnamed."""
+    build(tmp_path, FORMAT)
+    (bitcode,) = tmp_path.glob(".*.bc")
+    whole = bitcode.read_bytes()
+    for at in range(600, len(whole) - 600, len(whole) // 24):
+        bitcode.write_bytes(whole[:at] + bytes([whole[at] ^ 0x14]) + whole[at + 1 :])
+        words = ("--property", ROOT / "lint/properties/heap.prop", bitcode)
+        result = run(ENGINE, *words, folder=tmp_path)
+        assert result.returncode == 0 or bitcode.name in result.stderr, (at, result.stderr)
+
+
 def test_shapes_that_are_hard(tmp_path: Path) -> None:
     """No main, recursion, a table of functions, inline assembly."""
     (tmp_path / "a.c").write_text(

@@ -73,12 +73,18 @@ def analyse(
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         names, shared = Path(folder, "all"), Path(folder, "shared")
-        names.write_text("".join(f"{b}\n" for b in program.bitcode))
-        shared.write_text("".join(f"{b}\n" for b in program.shared))
+        names.write_bytes(b"".join(os.fsencode(b) + b"\0" for b in program.bitcode))
+        shared.write_bytes(b"".join(os.fsencode(b) + b"\0" for b in program.shared))
         words = [str(engine), "--progress", "--list", str(names), "--shared", str(shared)]
         for file in property_files:
             words += ["--property", str(file)]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",  # of a source's name, or of a property file
+        )
         complaints: list[str] = []
         reader = threading.Thread(target=follow, args=(process, progress, complaints))
         reader.start()
@@ -92,7 +98,7 @@ def analyse(
             reader.join()
             process.wait()
     if process.returncode != 0:
-        last = complaints[-1] if complaints else f"ended by {process.returncode}"
+        last = complaints[-1] if complaints else f"{program.name}: ended by {process.returncode}"
         raise StrataError(last.removeprefix(f"{ENGINE}: "))
     found = json.loads(text)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

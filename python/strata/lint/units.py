@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,13 +65,13 @@ def parse(path: Path, data: mmap.mmap) -> Made | None:
     )
     sections = [struct.unpack_from("<IIQQQQ", data, headers + i * size) for i in range(count)]
     names = sections[names_at][4]
-    wanted = (SECTION.encode() + b"\0", f"{SECTION}.lto".encode() + b"\0")
+    wanted = (SECTION.encode() + b"\0", SECTION.encode() + b".")
     text = b""
     for name, _, _, _, offset, length in sections:
-        if data[names + name : names + name + len(wanted[1])].startswith(wanted):
+        if data[names + name : names + name + len(wanted[0])] in wanted:
             text += data[offset : offset + length]
-    paths = text.replace(b"\0", b"\n").decode(errors="surrogateescape").split("\n")
-    bitcode = tuple(dict.fromkeys(Path(p) for p in paths if p))
+    paths = re.split(rb"(?<=\.bc)\n|\0", text)  # a name may have a newline
+    bitcode = tuple(dict.fromkeys(Path(os.fsdecode(p)) for p in paths if p))
     if not bitcode:
         return None
     named = dynamic(data, headers, size, sections)
