@@ -102,6 +102,27 @@ def test_pkg_config(prefix: Path, tmp_path: Path, version: str, source: str) -> 
     assert run(program, LD_LIBRARY_PATH=str(libdir(prefix))) == "strata\n"
 
 
+def test_pkg_config_leaves_what_follows_alone(prefix: Path, tmp_path: Path) -> None:
+    """A library wanted for its constructor stays; an archive that follows gets Strata's malloc."""
+    path = {"PKG_CONFIG_PATH": str(libdir(prefix) / "pkgconfig")}
+    flags = run("pkg-config", "--libs", "strata", **path).split()
+    static = run("pkg-config", "--static", "--libs", "strata", **path).split()
+    (tmp_path / "bar.c").write_text("#include <stdlib.h>\nvoid* bar(void) { return malloc(9); }\n")
+    (tmp_path / "main.c").write_text("void* bar(void); int main(void) { return bar() == 0; }\n")
+    (tmp_path / "none.c").write_text("int main(void) { return 0; }\n")
+    at = {name: tmp_path / name for name in ("bar.c", "main.c", "none.c", "bar.o", "p", "q")}
+    run("gcc", "-shared", "-fPIC", at["bar.c"], "-o", tmp_path / "libfoo.so")
+    run("gcc", "-Wl,--no-as-needed", at["none.c"], *flags, f"-L{tmp_path}", "-lfoo", "-o", at["p"])
+    needed = run("readelf", "-dW", at["p"])
+    assert "[libfoo.so]" in needed
+    assert "[libstrata.so.0]" in needed
+    run("gcc", "-c", at["bar.c"], "-o", at["bar.o"])
+    run("ar", "rcs", tmp_path / "libbar.a", at["bar.o"])
+    run("gcc", "-static", at["main.c"], *static, f"-L{tmp_path}", "-lbar", "-o", at["q"])
+    assert " T strata_stats\n" in run("nm", at["q"])
+    run(at["q"])
+
+
 @pytest.mark.parametrize("source", COMPILER)
 def test_static_archive(prefix: Path, tmp_path: Path, version: str, source: str) -> None:
     program = tmp_path / "program"
