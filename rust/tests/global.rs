@@ -75,3 +75,34 @@ fn a_scope_counts_what_is_made_in_it() {
     drop(kept);
     assert_eq!(scope.live(), 0);
 }
+
+#[test]
+fn scopes_are_left_in_any_order() {
+    let (first, second) = (
+        strata_malloc::Scope::new().unwrap(),
+        strata_malloc::Scope::new().unwrap(),
+    );
+    let outer = first.enter();
+    let inner = second.enter();
+    drop(outer);
+    let block = vec![1u8; 10_000];
+    assert!(second.live() >= 10_000, "the thread is still in it");
+    drop(first);
+    drop(inner);
+    let outside = vec![2u8; 50_000];
+    assert!(second.live() < 20_000, "the thread is in none");
+    drop((block, outside));
+    assert_eq!(second.live(), 0);
+}
+
+#[test]
+fn a_stay_that_is_forgotten_ends_with_its_thread() {
+    thread::spawn(|| {
+        let scope = strata_malloc::Scope::new().unwrap();
+        std::mem::forget(scope.enter());
+        drop(scope);
+        assert_eq!(vec![3u8; 10_000].len(), 10_000);
+    })
+    .join()
+    .unwrap();
+}
