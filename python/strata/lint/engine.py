@@ -52,8 +52,10 @@ def find_engine() -> Path:
     for place in places:
         if os.access(place, os.X_OK):
             return place
-    where = f"{places[0]} is not there" if wanted else f"{ENGINE} is not built"
-    raise StrataError(f"{where}; `make analyzer` builds it (it needs Debian's llvm-19-dev)")
+    where = f"{places[0]} is not there" if wanted else f"{ENGINE} is in no package"
+    raise StrataError(
+        f"{where}; in a checkout of Strata, `make analyzer` builds it (with Debian's llvm-19-dev)"
+    )
 
 
 def properties(engine: Path) -> Path:
