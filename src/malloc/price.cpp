@@ -67,8 +67,8 @@ class Payer {
     FindIfDue(now);
     buyer_ = {static_cast<double>(heap.page_heap().charged_bytes()), weight()};
     Supply found;
-    watch_.ForEachMemory([&](const MemorySupply& m) STRATA_REQUIRES(lock) {
-      Choose({static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure}, buyer_,
+    watch_.ForEachMemory([&found, buyer = buyer_](const MemorySupply& m) {
+      Choose({static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure}, buyer,
              kMemoryTerms, found);
     });
     // No file could be read, as where no descriptor is left: that forgives nothing.
