@@ -156,7 +156,7 @@ static int RunModules(char** paths) {
   for (int i = 0; i < 2; ++i) {
     for (int k = 0; k < 20; ++k) dlclose(Load(paths[k % 2]));
     void* module = Load(paths[i]);
-    if (i == 1) g_rounds = 40;
+    if (i == 1) g_rounds = 160;
     apart &= GetApart();
     dlclose(module);
   }
