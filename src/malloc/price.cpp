@@ -67,12 +67,11 @@ class Payer {
     FindIfDue(now);
     buyer_ = {static_cast<double>(heap.page_heap().charged_bytes()), weight()};
     Supply found;
-    watch_.ForEachMemory([&found, buyer = buyer_](const MemorySupply& m) {
+    const bool all = watch_.ForEachMemory([&found, buyer = buyer_](const MemorySupply& m) {
       Choose({static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure}, buyer,
              kMemoryTerms, found);
     });
-    // No file could be read, as where no descriptor is left: that forgives nothing.
-    if (found.limit != 0) supply_ = found;
+    if (all) supply_ = found;  // what could not be read, without a descriptor, forgives nothing
     growth_.Settle(supply_, buyer_, kMemoryTerms, now);
     const uint64_t delay = DelayNs(supply_, buyer_, kMemoryTerms, growth_.debt());
     LookAfter(static_cast<size_t>(buyer_.holds), static_cast<size_t>(StepTo(delay)));

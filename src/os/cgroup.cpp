@@ -1,6 +1,7 @@
 // Finding and reading the cgroup's files. See cgroup.h.
 #include "os/cgroup.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include <algorithm>
@@ -103,9 +104,17 @@ void ForEachCgroup(const char* self, F f) {
 
 constexpr const char* kVersionTwoMounts[] = {"", "/unified"};
 
+// Where no descriptor is left, what was found before is better than nothing.
+bool MayBeRead(const char* file) {
+  char text[16];
+  const int why = WhyNoKernelText(file, text, sizeof(text));
+  return why != EMFILE && why != ENFILE;
+}
+
 }  // namespace
 
 void CgroupWatch::Find(const char* mount, const char* self) {
+  if (!MayBeRead(self)) return;
   memory_ = cpu_ = Directory();
   ForEachCgroup(self, [&](char* controllers, const char* path) {
     if (controllers[0] != '\0') {
@@ -121,6 +130,7 @@ void CgroupWatch::Find(const char* mount, const char* self) {
 }
 
 void CgroupWatch::FindPids(const char* mount, const char* self) {
+  if (!MayBeRead(self)) return;
   pids_ = Directory();
   constexpr char kFile[] = "/pids.current";
   ForEachCgroup(self, [&](const char* controllers, const char* path) {
@@ -148,30 +158,49 @@ bool CgroupWatch::Reclaim(size_t bytes) const {
   return WriteKernelText(at, kLimit, before, strlen(before));
 }
 
+namespace {
+
+// What a file says; 0 where there is none, as the root's has none. False: it could not be read.
+bool ReadIfThere(const char* directory, const char* file, size_t& number) {
+  char text[64];
+  const int why = WhyNoKernelText(KernelPath().Add(directory).Add(file).text(), text, sizeof(text));
+  number = why == 0 ? ParseKernelNumber(text) : 0;
+  return why == 0 || why == ENOENT;
+}
+
 // The kernel drops inactive file cache, and its own caches of names and inodes, before it kills.
 // Version 1 counts the latter as used, and does not say how much they are.
-CgroupMemory CgroupWatch::MemoryAt(const char* directory, Version version) {
+size_t ReadCache(const char* directory, bool two) {
+  char text[8192];
+  if (!ReadKernelText(KernelPath().Add(directory).Add("/memory.stat").text(), text, sizeof(text)))
+    return 0;
+  return two ? FieldInText(text, "\ninactive_file ") + FieldInText(text, "\nslab_reclaimable ")
+             : FieldInText(text, "\ntotal_inactive_file ");
+}
+
+}  // namespace
+
+bool CgroupWatch::MemoryAt(const char* directory, Version version, CgroupMemory& m) {
   const bool two = version == Version::kTwo;
-  CgroupMemory m;
-  m.limit = two ? Tighter(ReadKernelNumber(directory, "/memory.max"),
-                          ReadKernelNumber(directory, "/memory.high"))
-                : ReadKernelNumber(directory, "/memory.limit_in_bytes");
-  if (m.limit == 0) return m;
-  m.usage = ReadKernelNumber(directory, two ? "/memory.current" : "/memory.usage_in_bytes");
-  const auto field = [&](const char* name) {
-    return ReadKernelField(directory, "/memory.stat", name);
-  };
-  const size_t cache = two ? field("\ninactive_file ") + field("\nslab_reclaimable ")
-                           : field("\ntotal_inactive_file ");
-  m.usage -= std::min(cache, m.usage);
-  return m;
+  size_t high = 0;
+  m = {};
+  if (!ReadIfThere(directory, two ? "/memory.max" : "/memory.limit_in_bytes", m.limit))
+    return false;
+  if (two && !ReadIfThere(directory, "/memory.high", high)) return false;
+  m.limit = Tighter(m.limit, high);
+  if (m.limit == 0) return true;
+  const bool known =
+      ReadIfThere(directory, two ? "/memory.current" : "/memory.usage_in_bytes", m.usage);
+  m.usage -= std::min(ReadCache(directory, two), m.usage);
+  return known;
 }
 
 CgroupMemory CgroupWatch::Read() const {
   CgroupMemory tightest;
   size_t least_room = SIZE_MAX;
   ForEachLevel(memory_, [&](const char* path) {
-    const CgroupMemory m = MemoryAt(path, memory_.version);
+    CgroupMemory m;
+    MemoryAt(path, memory_.version, m);
     const size_t room = m.limit - std::min(m.usage, m.limit);
     if (m.limit == 0 || room > least_room || (room == least_room && m.limit > tightest.limit))
       return;
@@ -185,9 +214,9 @@ CgroupPids CgroupWatch::PidsAt(const char* directory) {
   return {ReadKernelNumber(directory, "/pids.max"), ReadKernelNumber(directory, "/pids.current")};
 }
 
-double CgroupWatch::PressureAt(const char* directory, Version version) {
-  if (version != Version::kTwo) return 0;
-  return ReadMemoryPressure(KernelPath().Add(directory).Add("/memory.pressure").text());
+double CgroupWatch::ReadPressure() const {
+  if (memory_.path[0] == '\0' || memory_.version != Version::kTwo) return 0;
+  return ReadMemoryPressure(KernelPath().Add(memory_.path).Add("/memory.pressure").text());
 }
 
 uint32_t CgroupWatch::ReadCpuQuota() const {

@@ -35,15 +35,18 @@ class CgroupWatch {
   // process there.
   CgroupMemory Read() const;
 
-  // Calls f(CgroupMemory, double pressure), and f(CgroupPids), for each level that has a limit, the
-  // own first. The pressure is the share of the last 10 s in which some task below waited for
-  // memory, 0 to 1; version 2 only.
+  // Calls f(CgroupMemory), and f(CgroupPids), for each level that has a limit, the own first.
+  // False: some file is there and could not be read, as where no descriptor is left.
   template <class F>
-  void ForEachMemory(F f) const {
+  bool ForEachMemory(F f) const {
+    bool all = true;
     ForEachLevel(memory_, [&](const char* path) {
-      const CgroupMemory m = MemoryAt(path, memory_.version);
-      if (m.limit != 0) f(m, PressureAt(path, memory_.version));
+      CgroupMemory m;
+      const bool known = MemoryAt(path, memory_.version, m);
+      if (known && m.limit != 0) f(m);
+      all &= known;
     });
+    return all;
   }
   template <class F>
   void ForEachPids(F f) const {
@@ -51,6 +54,10 @@ class CgroupWatch {
       if (const CgroupPids p = PidsAt(path); p.limit != 0) f(p);
     });
   }
+
+  // The share of the last 10 s in which some task of the cgroup waited for memory, 0 to 1; version
+  // 2 only.
+  double ReadPressure() const;
 
   // Thousandths of a CPU that the process may use over time; 0: as many as there are.
   uint32_t ReadCpuQuota() const;
@@ -90,8 +97,8 @@ class CgroupWatch {
       path[length] = '\0';
     }
   }
-  static CgroupMemory MemoryAt(const char* directory, Version version);
-  static double PressureAt(const char* directory, Version version);
+  // False: there is something that could not be read.
+  static bool MemoryAt(const char* directory, Version version, CgroupMemory& m);
   static CgroupPids PidsAt(const char* directory);
   bool FindVersionOne(const char* mount, char* controllers, const char* path);
 
@@ -100,7 +107,7 @@ class CgroupWatch {
   Directory pids_;
 };
 
-// Such a pressure, of a file in the form of /proc/pressure/memory; 0 where there is none.
+// As ReadPressure, of a file in the form of /proc/pressure/memory; 0 where there is none.
 double ReadMemoryPressure(const char* file);
 
 // Bytes of memory that this process alone holds (resident and not shared), by `statm`

@@ -1,6 +1,7 @@
 // Reading small files of the kernel's. See kernel_text.h.
 #include "os/kernel_text.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,11 +10,11 @@
 
 namespace strata {
 
-bool ReadKernelText(const char* path, char* text, size_t n) {
+int WhyNoKernelText(const char* path, char* text, size_t n) {
   const ErrnoKeeper keep;
-  if (path[0] == '\0') return false;
+  if (path[0] == '\0') return ENOENT;
   const int fd = raw::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return false;
+  if (fd < 0) return errno;
   size_t length = 0;
   while (length < n - 1) {
     const ssize_t got = raw::Read(fd, text + length, n - 1 - length);
@@ -22,7 +23,7 @@ bool ReadKernelText(const char* path, char* text, size_t n) {
   }
   raw::Close(fd);
   text[length] = '\0';
-  return length != 0;
+  return length != 0 ? 0 : ENODATA;
 }
 
 size_t ParseKernelNumber(const char* at) {
@@ -40,12 +41,15 @@ size_t ReadKernelNumber(const char* directory, const char* file) {
   return ReadKernelText(path.text(), text, sizeof(text)) ? ParseKernelNumber(text) : 0;
 }
 
+size_t FieldInText(const char* text, const char* name) {
+  const char* at = strstr(text, name);
+  return at == nullptr ? 0 : ParseKernelNumber(at + strlen(name) + strspn(at + strlen(name), " "));
+}
+
 size_t ReadKernelField(const char* directory, const char* file, const char* name) {
   char text[8192];
   const KernelPath path = KernelPath().Add(directory).Add(file);
-  if (!ReadKernelText(path.text(), text, sizeof(text))) return 0;
-  const char* at = strstr(text, name);
-  return at == nullptr ? 0 : ParseKernelNumber(at + strlen(name) + strspn(at + strlen(name), " "));
+  return ReadKernelText(path.text(), text, sizeof(text)) ? FieldInText(text, name) : 0;
 }
 
 bool WriteKernelText(const char* directory, const char* file, const char* text, size_t n) {

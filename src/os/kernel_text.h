@@ -31,8 +31,12 @@ class KernelPath {
   bool fits_ = true;
 };
 
-// Reads at most n - 1 bytes and ends them with a zero byte; false if there is nothing to read.
-bool ReadKernelText(const char* path, char* text, size_t n);
+// Reads at most n - 1 bytes and ends them with a zero byte. 0, or an errno: ENOENT where there is
+// no such file, ENODATA where it is empty, EMFILE where no descriptor is left.
+int WhyNoKernelText(const char* path, char* text, size_t n);
+inline bool ReadKernelText(const char* path, char* text, size_t n) {
+  return WhyNoKernelText(path, text, n) == 0;
+}
 
 // 0 where there is no number ("max", "-1") or one that stands for no limit: cgroup version 1 writes
 // that as the largest page-aligned number.
@@ -40,8 +44,9 @@ size_t ParseKernelNumber(const char* at);
 
 size_t ReadKernelNumber(const char* directory, const char* file);
 
-// The number behind `name` (line start and spaces included) in a file of lines; 0 if it is not
-// there.
+// The number behind `name` (line start and spaces included) in a text or a file of lines; 0 if it
+// is not there.
+size_t FieldInText(const char* text, const char* name);
 size_t ReadKernelField(const char* directory, const char* file, const char* name);
 
 // False: refused, or not all of it.

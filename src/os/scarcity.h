@@ -33,13 +33,22 @@ class ScarcityWatch {
   void Find();
 
   // Calls f(MemorySupply) for each limit that binds: of the cgroup, its ancestors and the machine,
-  // which may hold less than all the limits in it; and f(CgroupPids) for each on processes.
+  // which may hold less than all the limits in it; and f(CgroupPids) for each on processes. What
+  // counts as pressure is how long this cgroup waits, not what some other does to itself; without a
+  // limit, the machine's. False: a file is there and could not be read.
   template <class F>
-  void ForEachMemory(F f) const {
-    cgroup_.ForEachMemory([&](const CgroupMemory& c, double pressure) {
+  bool ForEachMemory(F f) const {
+    const double pressure = cgroup_.ReadPressure();
+    bool limited = false;
+    const bool all = cgroup_.ForEachMemory([&](const CgroupMemory& c) {
+      limited = true;
       f(MemorySupply{c.limit, c.usage, pressure});
     });
-    if (const MemorySupply m = ReadMachine(); m.limit != 0) f(m);
+    MemorySupply machine;
+    const bool known = ReadMachine(machine);
+    machine.pressure = limited || !all ? pressure : ReadMemoryPressure(places_.pressure);
+    if (machine.limit != 0) f(machine);
+    return all && known;
   }
   template <class F>
   void ForEachPids(F f) const {
@@ -48,7 +57,8 @@ class ScarcityWatch {
 
  private:
   // The machine's memory and swap, as far as the kernel can give more of it without killing.
-  MemorySupply ReadMachine() const;
+  // False: it could not be read.
+  bool ReadMachine(MemorySupply& m) const;
 
   Places places_;
   CgroupWatch cgroup_;

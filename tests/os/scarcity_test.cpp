@@ -144,6 +144,48 @@ TEST_F(ScarcityTest, EveryLimitCountsAndTheMachine) {
   EXPECT_EQ(all[2].used, 970u * 1024);
 }
 
+// As where no descriptor is left: who owes must not be told that nothing is scarce.
+TEST_F(ScarcityTest, WhatCannotBeReadIsSaid) {
+  Write("/self", "0::/a\n");
+  Write("/meminfo", "MemTotal:  1000 kB\nMemAvailable:  900 kB\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "4096\n");
+  const auto nothing = [](const MemorySupply&) {};
+  EXPECT_TRUE(Found().ForEachMemory(nothing));
+  const ScarcityWatch watch = Found();
+  std::filesystem::remove(root + "/a/memory.current");
+  std::filesystem::create_directory(root + "/a/memory.current");  // reading it is an error
+  EXPECT_FALSE(watch.ForEachMemory(nothing));
+  EXPECT_EQ(First(watch).limit, 1000u * 1024) << "nothing is made up of half a level";
+  std::filesystem::remove(root + "/meminfo");
+  std::filesystem::create_directory(root + "/meminfo");
+  EXPECT_FALSE(watch.ForEachMemory(nothing));
+  EXPECT_TRUE(Memory(watch).empty());
+}
+
+TEST_F(ScarcityTest, AMachineThatDoesNotSayWhatIsAvailableHasNoLimit) {
+  Write("/meminfo", "MemTotal:  1000 kB\nMemFree:  10 kB\n");
+  EXPECT_TRUE(Memory(Found()).empty());
+  Write("/meminfo", "MemTotal:  1000 kB\nMemAvailable:  0 kB\n");
+  EXPECT_EQ(First(Found()).used, 1000u * 1024);
+}
+
+// One that thrashes in a box of its own is no reason for others to wait.
+TEST_F(ScarcityTest, TheOwnCgroupsPressureCountsAtEveryLevel) {
+  Write("/self", "0::/a/b\n");
+  Write("/meminfo", "MemTotal:  1000 kB\nMemAvailable:  900 kB\n");
+  Write("/pressure", "some avg10=90.00 avg60=0 avg300=0 total=0\n");
+  Write("/a/memory.max", "8192\n");
+  Write("/a/memory.current", "4096\n");
+  Write("/a/memory.pressure", "some avg10=80.00 avg60=0 avg300=0 total=0\n");
+  Write("/a/b/memory.current", "1000\n");
+  Write("/a/b/memory.pressure", "some avg10=20.00 avg60=0 avg300=0 total=0\n");
+  const std::vector<MemorySupply> all = Memory(Found());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_DOUBLE_EQ(all[0].pressure, 0.2);
+  EXPECT_DOUBLE_EQ(all[1].pressure, 0.2);
+}
+
 TEST_F(ScarcityTest, ProcessIdsOfEachLevelThatHasALimit) {
   for (const char* prefix : {"", "/pids"}) {
     Write("/self", *prefix == '\0' ? "0::/a/b\n" : "8:pids:/a/b\n0::/\n");
