@@ -153,6 +153,22 @@ TEST(OwnedHeaps, AreSharedByThreads) {
   for (auto& t : threads) t.join();
 }
 
+// A thread that moves from one CPU to another frees into a heap that did not cut the block.
+TEST(PrivateHeaps, EndWithListsThatLeadIntoEachOthersChunks) {
+  for (bool first : {false, true}) {
+    Stack<PrivateHeaps<2, Chosen, Bin, Bump<>>, Locked, Mmap> heap;
+    for (int i = 0; i < 1000; ++i) {
+      Chosen::who = first ? 0 : 1;
+      void* p = heap.allocate(100);
+      Chosen::who = first ? 1 : 0;
+      heap.deallocate(p, 100);
+      Chosen::who = 2 + i % 2;  // who has no heap of his own shares one
+      heap.deallocate(heap.allocate(200), 200);
+    }
+  }
+  Chosen::who = 0;
+}
+
 TEST(OwnedHeaps, AcceptBlocksOfOtherThreads) {
   Stack<OwnedHeaps<3, CpuIndex, Locked, Bin>, Locked, Bump<>, Mmap> heap;
   std::vector<ModelBlock> blocks(2000);

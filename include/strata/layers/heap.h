@@ -271,6 +271,11 @@ class Over {
     }
   }
 
+  // Sends what lists of many sizes keep to below, before a heap ends that others' lists lead into.
+  void empty_lists() {
+    if constexpr (requires(Next& n) { n.empty_lists(); }) next_.empty_lists();
+  }
+
   // Calls f(lock) for each lock, in the order in which they may be held together: a fork takes all
   // of them before and lets go of them after, in both processes.
   template <class F>

@@ -130,6 +130,10 @@ struct Bins {
       bins_.drain(this->next_);
       Over<Below>::drain(WholeClass(size));
     }
+    void empty_lists() {
+      bins_.drain(this->next_);
+      Over<Below>::empty_lists();
+    }
     // A bin may have memory of its own (TryFirst).
     bool owns(const void* p) const
       requires OwningHeap<Below>

@@ -61,6 +61,11 @@ class OverHeaps : public Over<Below> {
 
  protected:
   H& heap_at(size_t i) { return slots_[i].heap; }
+  // Before any of them ends: where a block is freed into any heap, its lists may lie in memory of
+  // another (Bump).
+  void EmptyLists() {
+    for (Slot& s : slots_) s.heap.empty_lists();
+  }
 
  private:
   struct alignas(64) Slot {
@@ -116,6 +121,10 @@ struct PrivateHeaps {
       requires std::constructible_from<Below, Args...>
     constexpr explicit On(Args&&... args)
         : Base(std::forward<Args>(args)...), shared_(this->next_) {}
+    ~On() {
+      shared_.empty_lists();
+      this->EmptyLists();
+    }
 
     void* allocate(size_t size) {
       const size_t i = Which::index();
@@ -162,6 +171,7 @@ struct PrivateHeaps {
       void deallocate(void*, size_t) {}
       void forget() {}
       void drain(size_t) {}
+      void empty_lists() {}
       template <class F>
       void visit_locks(F&&) {}
     };
