@@ -22,22 +22,75 @@ struct Raw(NonNull<ffi::RawScope>);
 unsafe impl Send for Raw {}
 unsafe impl Sync for Raw {}
 
-/// The stays of a thread that have not ended, each with its number. Guards end in any order, and
-/// one that is forgotten never does: so the guards themselves cannot know where to go back to.
+/// One stay in a scope.
+struct Stay {
+    number: u64,
+    raw: Arc<Raw>,
+    from: Option<*mut ffi::RawScope>, // where the thread was, if not in the stay before this one
+}
+
+/// The stays of a thread that have not ended. Guards end in any order, and one that is forgotten
+/// never does: so the guards themselves cannot know where to go back to.
 struct Stays {
-    before: *mut ffi::RawScope, // the first
     next: u64,
-    open: Vec<(u64, Arc<Raw>)>,
+    open: Vec<Stay>,
 }
 
 thread_local! {
-    static STAYS: RefCell<Stays> =
-        const { RefCell::new(Stays { before: null_mut(), next: 0, open: Vec::new() }) };
+    static STAYS: RefCell<Stays> = const { RefCell::new(Stays { next: 0, open: Vec::new() }) };
 }
 
 fn go_to(raw: *mut ffi::RawScope) -> *mut ffi::RawScope {
-    // SAFETY: null, or a scope that `Stays` or the caller keeps open, or where the thread was.
+    // SAFETY: null; or a scope that a stay in `Stays` keeps open; or one of C code that goes in and
+    // out around Rust's and closes it only then: the thread was in it, and comes from a stay there.
     unsafe { ffi::strata_scope_enter(raw) }
+}
+
+impl Stays {
+    fn last(&self) -> *mut ffi::RawScope {
+        self.open.last().map_or(null_mut(), |stay| stay.raw.0.as_ptr())
+    }
+
+    fn add(&mut self, raw: &Arc<Raw>) -> u64 {
+        let before = go_to(null_mut()); // the list belongs to no scope
+        let from = if self.open.is_empty() || before != self.last() { Some(before) } else { None };
+        self.next += 1;
+        self.open.push(Stay { number: self.next, raw: Arc::clone(raw), from });
+        go_to(raw.0.as_ptr());
+        self.next
+    }
+
+    fn end(&mut self, number: u64) -> Option<Arc<Raw>> {
+        let at = self.open.iter().rposition(|stay| stay.number == number)?;
+        let Stay { raw, from, .. } = self.open.remove(at);
+        let ended = raw.0.as_ptr();
+        let here = go_to(null_mut());
+        let later = &mut self.open[at..];
+        let was_last = later.is_empty();
+        if here == ended && later.last().map_or(false, |stay| stay.raw.0.as_ptr() != ended) {
+            // C code came back to here from all that lay between, and may have closed it.
+            later.iter_mut().for_each(|stay| stay.from = None);
+        }
+        if let Some(next) = later.first_mut() {
+            next.from = next.from.or(from);
+        }
+        go_to(match from {
+            _ if here != ended => here, // in a later stay, or where C code went
+            Some(from) if was_last => from,
+            _ => self.last(),
+        });
+        Some(raw)
+    }
+}
+
+impl Drop for Stays {
+    /// The thread ends, and nothing keeps the scopes of forgotten stays open for it any more.
+    fn drop(&mut self) {
+        let here = go_to(null_mut());
+        if self.open.iter().all(|stay| stay.raw.0.as_ptr() != here) {
+            go_to(here);
+        }
+    }
 }
 
 impl Scope {
@@ -49,21 +102,11 @@ impl Scope {
     }
 
     /// The thread is in the scope until the value returned is dropped; then in the one that it
-    /// entered last of those whose values live. A value that is forgotten keeps the scope open.
+    /// entered last of those whose values live, or in that of C code in between. A value that is
+    /// forgotten keeps the scope open until the thread ends. Among the last destructors of a
+    /// thread's locals, when this crate's own are gone, it enters nothing.
     pub fn enter(&self) -> Entered<'_> {
-        let number = STAYS.try_with(|stays| {
-            let before = go_to(null_mut()); // the list belongs to no scope
-            let mut stays = stays.borrow_mut();
-            if stays.open.is_empty() {
-                stays.before = before;
-            }
-            stays.next += 1;
-            let number = stays.next;
-            stays.open.push((number, Arc::clone(&self.raw)));
-            go_to(self.raw.0.as_ptr());
-            number
-        });
-        // 0: the thread ends and has no list any more, so it stays where it is.
+        let number = STAYS.try_with(|stays| stays.borrow_mut().add(&self.raw));
         Entered { number: number.unwrap_or(0), scope: PhantomData, thread: PhantomData }
     }
 
@@ -90,12 +133,7 @@ impl Scope {
 impl Drop for Raw {
     /// The scope ends; blocks that are left stay until they are freed.
     fn drop(&mut self) {
-        // A thread that ends drops its list, and may be in the last scope of it.
-        let here = go_to(null_mut());
-        if here != self.0.as_ptr() {
-            go_to(here);
-        }
-        // SAFETY: no stay has it any more, so no thread is in it.
+        // SAFETY: no stay has it any more, and each left it as it ended, so no thread is in it.
         unsafe { ffi::strata_scope_close(self.0.as_ptr()) }
     }
 }
@@ -110,13 +148,7 @@ pub struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let left = STAYS.try_with(|stays| {
-            let mut stays = stays.borrow_mut();
-            let at = stays.open.iter().rposition(|(number, _)| *number == self.number)?;
-            let (_, left) = stays.open.remove(at);
-            go_to(stays.open.last().map_or(stays.before, |(_, raw)| raw.0.as_ptr()));
-            Some(left)
-        });
+        let left = STAYS.try_with(|stays| stays.borrow_mut().end(self.number));
         drop(left); // when the list is no longer borrowed
     }
 }
