@@ -84,7 +84,9 @@ impl Drop for Late {
         self.1.recv().unwrap(); // no other thread has the forgotten scope any more
         let nothing = self.2.enter();
         let block = vec![1u8; 10_000];
-        self.0.send(if current().is_null() { block.len() } else { 0 }).unwrap();
+        self.0
+            .send(if current().is_null() { block.len() } else { 0 })
+            .unwrap();
         drop(nothing);
     }
 }
