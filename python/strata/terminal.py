@@ -60,17 +60,23 @@ def _wanted() -> Iterator[None]:
 
 
 class Unpadded:
-    """A stream that is no terminal: what fills a line to its end is of no use to who reads it."""
+    """A stream that is no terminal: what fills a line to its end is of no use to who reads it.
+    What `may_be_lost`, as on stderr, changes nothing where nobody can read it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, may_be_lost: bool = False) -> None:
         self.stream = stream
+        self.may_be_lost = may_be_lost
+
+    def _unread(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.suppress(OSError) if self.may_be_lost else _wanted()
 
     def write(self, text: str) -> int:
-        with _wanted():
-            return self.stream.write(re.sub(r" +(?=\n)", "", text))
+        with self._unread():
+            self.stream.write(re.sub(r" +(?=\n)", "", text))
+        return len(text)
 
     def flush(self) -> None:
-        with _wanted():
+        with self._unread():
             self.stream.flush()
 
     def __getattr__(self, name: str) -> object:
@@ -131,7 +137,7 @@ def console(*, stderr: bool = False, soft_wrap: bool = False, width: int | None 
     if piped and width is None and not os.environ.get("COLUMNS"):
         width = NO_END
     return Plain(
-        file=cast("TextIO", Unpadded(stream)) if piped else None,
+        file=cast("TextIO", Unpadded(stream, may_be_lost=stderr)) if piped else None,
         stderr=stderr,
         soft_wrap=soft_wrap,
         width=width,

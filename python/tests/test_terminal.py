@@ -43,6 +43,17 @@ def test_who_reads_no_further_makes_it_no_finding(
     assert capfd.readouterr().err == ""
 
 
+def test_an_unread_stderr_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Closed())
+    shown = console(stderr=True)
+    shown.print("a note")
+    shown.file.flush()
+    print("a result")
+    assert capsys.readouterr().out == "a result\n"
+
+
 def test_a_width_that_is_asked_for_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
