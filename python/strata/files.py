@@ -15,7 +15,7 @@ MOST_TEXT = 64 << 20  # of statistics, plans, lists of hosts
 MOST_BINARY = 4 << 30  # of programs and libraries with their debug information
 MOST_LINKS = 40  # as the kernel
 ROOT = 0
-OUR_DESCRIPTOR = re.compile("/proc/self/fd/[0-9]+")
+STANDARD_STREAM = re.compile("/proc/self/fd/[012]")
 KINDS = (
     (stat.S_ISDIR, "is a directory"),
     (stat.S_ISCHR, "is a device"),
@@ -85,8 +85,8 @@ def follow(path: Path) -> Path:
         if not stat.S_ISLNK(found.st_mode) or _is_descriptor(path):
             return path
         target = path.readlink()
-        # In a user namespace root's /dev/stdout is nobody's. To a descriptor of ours any may lead.
-        harmless = OUR_DESCRIPTOR.fullmatch(str(target)) is not None
+        # In a user namespace root's /dev/stdout is nobody's. To a standard stream any may lead.
+        harmless = STANDARD_STREAM.fullmatch(str(target)) is not None
         if not harmless and found.st_uid not in (ROOT, os.geteuid()):
             raise StrataError(f"{path}: is a link of another user's")
         path = path.parent / target

@@ -80,13 +80,20 @@ def test_descriptors_are_no_links(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "text"
 
 
-def test_anybodys_link_to_a_descriptor_of_ours_serves(tmp_path: Path, foreign: Link) -> None:
+def test_anybodys_link_to_a_standard_stream_serves(
+    tmp_path: Path, foreign: Link, capfd: pytest.CaptureFixture[str]
+) -> None:
     """As /dev/stdout looks in a user namespace, where root is nobody."""
-    with (tmp_path / "file").open("w") as file:
-        foreign(tmp_path / "stdout", Path(f"/proc/self/fd/{file.fileno()}"))
-        write_file(tmp_path / "stdout", "text")
-    assert (tmp_path / "file").read_text() == "text"
-    for other in ("/proc/1/fd/1", "/proc/self/fd/../environ", "/proc/self/environ"):
+    foreign(tmp_path / "stdout", Path("/proc/self/fd/1"))
+    write_file(tmp_path / "stdout", "text")
+    assert capfd.readouterr().out == "text"
+    for other in (
+        "/proc/self/fd/3",
+        "/proc/self/fd/10",
+        "/proc/1/fd/1",
+        "/proc/self/fd/../environ",
+        "/proc/self/environ",
+    ):
         foreign(tmp_path / "link", Path(other))
         with pytest.raises(StrataError, match="link: is a link of another user's"):
             follow(tmp_path / "link")
