@@ -113,11 +113,11 @@ def lines(noises: list[Noise]) -> list[str]:
         "\n## What no model can know\n",
         "Of the two recordings of `same build`, by bytes of the second. `table, then model`: a "
         f"table of the first recording's stacks and sizes says what had {FEW} samples there, the "
-        "model the rest. The next two columns: what had so many samples, and for how much of it "
-        "the table is right. `died within`: the objects that died within the class that the table "
+        f"model the rest. The next two: what had {MANY}, and how much of it the table gets right. "
+        "`died within`: the objects that died within the class that the table "
         "says, of which a class promises 95 %. `two draws agree`: each sample of both recordings "
-        f"is given to one of two halves by chance, {DRAWS} times; what the halves have in common "
-        "is of one class in both, as the mean with the least and the most.\n",
+        f"is given to one of two halves by chance, {DRAWS} times; of what the halves have in "
+        "common, the share with one class in both: mean, least and most.\n",
         f"| {' | '.join(header)} |",
         "|---|" + "---:|" * (len(header) - 1),
     )

@@ -8,7 +8,7 @@ NOT_DONE = 2
 STATUSES = (
     "Exit status: 0, done; 1, done, and doctor or lint found something, or a run of compare "
     "failed; 2, not done, and one line says why; doctor also when not all could be checked; "
-    "130, Ctrl-C; 141, nobody read on. run, trace and pageutil pass on the command's status, or "
+    "130, Ctrl-C; 141, broken pipe. run, trace and pageutil pass on the command's status, or "
     "126 or 127 if it could not be started."
 )
 
@@ -20,7 +20,7 @@ NOT_CARRIED = ("train", "cluster")
 def remedy(extra: str | None, package: str = "strata-malloc") -> str:
     """How to install what a command lacks: an extra of pyproject.toml, or that package."""
     if FROM_DEBIAN and extra in NOT_CARRIED:
-        return f"strata-tools is without; install the wheel, strata-malloc[{extra}], in a venv"
+        return f"strata-tools lacks it; install the wheel, strata-malloc[{extra}], in a venv"
     if FROM_DEBIAN:
         return "apt install --reinstall strata-tools"
     return f"pip install {package}" if extra is None else f"pip install 'strata-malloc[{extra}]'"

@@ -55,8 +55,8 @@ def page(recording: Recording, found: list[Section]) -> str:
 
 def not_here(recording: Recording) -> str:
     return (
-        f"Process {recording.number} does not run on Strata here, so the commands name "
-        f"{PLACEHOLDER}: put another run of the program in its place."
+        f"Process {recording.number} does not run on Strata here: in the commands, put "
+        f"another run's number for {PLACEHOLDER}."
     )
 
 
