@@ -3,9 +3,10 @@
 
     python3 bench/guard_cost.py [--seconds 24] [--lib build/lib/libstrata.so] [LOAD...]
 
-LOAD is the share of a CPU that the server uses: 1 0.4 0.1 without any. Needs redis-server, perf and
-two quiet CPUs. A sample counts as a guard's if its stack has one of its functions, mprotect or
-madvise, which SETs of one size need for nothing else: with STRATA_GUARD=off there is none.
+LOAD is the share of a CPU that the server uses: 1 0.4 0.1 without any. Needs redis-server,
+redis-benchmark, taskset, perf and two quiet CPUs. A sample counts as a guard's if its stack has one
+of its functions, mprotect or madvise, which SETs of one size need for nothing else: with
+STRATA_GUARD=off there is none.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +30,7 @@ STRATA = ROOT / ".venv/bin/strata"
 GUARDS = re.compile(r"GuardNow|FreeGuarded|GuardPool|GuardPace|sys_mprotect|sys_madvise")
 BATCH = 16  # commands that are sent at once
 PAUSE_S = 0.002
+TOOLS = ("redis-server", "redis-benchmark", "taskset", "perf")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -62,13 +66,27 @@ def load_the_server(port: int, pid: int, load: float) -> None:
                 sent += 1
                 answered = 0
                 while answered < BATCH * len(b"+OK\r\n"):
-                    answered += len(server.recv(4096))
+                    got = server.recv(4096)
+                    if not got:
+                        return
+                    answered += len(got)
             time.sleep(PAUSE_S)
             now = time.monotonic()
             if now - began > 0.3:
                 share = (cpu_seconds(pid) - used) / (now - began)
                 each = min(200, max(0.3, each * (0.5 + 0.5 * load / max(share, 0.01))))
                 began, used = now, cpu_seconds(pid)
+
+
+def wait_until_it_listens(server: subprocess.Popen[bytes], port: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    sys.exit("guard_cost: redis-server does not listen")
 
 
 def guarded_blocks(pid: int) -> int:
@@ -101,7 +119,7 @@ def measure(library: Path, load: float, seconds: float, guard: str) -> None:
     )
     client = 0
     try:
-        time.sleep(1)
+        wait_until_it_listens(server, port)
         client = os.fork()
         if client == 0:
             try:
@@ -114,6 +132,9 @@ def measure(library: Path, load: float, seconds: float, guard: str) -> None:
         used = cpu_seconds(server.pid) - used
         share = used / (time.monotonic() - began)
         guarded = guarded_blocks(server.pid) - guarded
+        if os.waitpid(client, os.WNOHANG)[0] != 0:
+            client = 0
+            sys.exit("guard_cost: the client ended early")
     finally:
         if client != 0:
             os.kill(client, signal.SIGKILL)
@@ -128,11 +149,17 @@ def measure(library: Path, load: float, seconds: float, guard: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n\n")[0],
+        epilog=f"Needs {', '.join(TOOLS)} and two quiet CPUs.",
+    )
     parser.add_argument("loads", nargs="*", type=float, default=[1.0, 0.4, 0.1], metavar="LOAD")
     parser.add_argument("--seconds", type=float, default=24)
     parser.add_argument("--lib", type=Path, default=ROOT / "build/lib/libstrata.so")
     args = parser.parse_args()
+    lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if lacking:
+        parser.error(f"needs {', '.join(lacking)}")
     for load in args.loads:
         measure(args.lib.absolute(), load, args.seconds, "on")
     measure(args.lib.absolute(), 0.4, min(args.seconds, 10), "off")
