@@ -395,6 +395,8 @@ uint64_t SystemKernel::OwnCpuSince(OwnCpu start) {
   return std::max<uint64_t>(now_ns - start.begin_ns, 1);
 }
 
+bool SystemKernel::MayReadProcessCpu() { return MayCallAnything(); }
+
 uint64_t SystemKernel::ProcessCpuNs() { return ReadCpu(CLOCK_PROCESS_CPUTIME_ID); }
 
 uint64_t SystemKernel::CoarseNowNs() { return ReadClock(CLOCK_MONOTONIC_COARSE); }

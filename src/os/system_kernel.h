@@ -63,6 +63,7 @@ class SystemKernel {
   OwnCpu StartOwnCpu();
   uint64_t OwnCpuSince(OwnCpu start);
   uint64_t CoarseNowNs();
+  bool MayReadProcessCpu();  // a call to the kernel, unlike the clocks
   uint64_t ProcessCpuNs();
   int64_t Headroom() { return watch_.Headroom(); }
 

@@ -24,6 +24,21 @@ static const int kCalls[] = {
 };
 enum { kAll = sizeof(kCalls) / sizeof(kCalls[0]), kWithoutAdvice = kAll - 2 };
 
+// And what the start of a program and of a thread takes, in a filter that is there before; gettid
+// is what the library's thread asks.
+static const int kCallsFromTheStart[] = {
+    SYS_execve,       SYS_openat,         SYS_newfstatat,
+    SYS_fstat,        SYS_pread64,        SYS_close,
+    SYS_access,       SYS_arch_prctl,     SYS_set_tid_address,
+    SYS_rseq,         SYS_prlimit64,      SYS_clone3,
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_set_robust_list,
+    SYS_gettid,       SYS_read,           SYS_write,
+    SYS_brk,          SYS_mmap,           SYS_munmap,
+    SYS_mprotect,     SYS_futex,          SYS_exit,
+    SYS_exit_group,   SYS_getrandom,      SYS_madvise,
+    SYS_mremap,       SYS_rt_sigreturn,
+};
+
 static void Say(const char* text) {
   if (write(1, text, strlen(text)) < 0) _exit(3);
 }
@@ -147,6 +162,23 @@ static void Serve(void) {
   }
 }
 
+static void* Return(void* nothing) { return nothing; }
+
+// Once it has had a thread, blocks are guarded.
+static void FilteredWithThreads(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, Return, NULL) != 0) Fail("no thread\n");
+  pthread_join(thread, NULL);
+  Churn(1, 1);
+}
+
+static void StartInFilter(char* program) {
+  const size_t n = sizeof(kCallsFromTheStart) / sizeof(kCallsFromTheStart[0]);
+  if (AllowOnly(kCallsFromTheStart, n, 0, SECCOMP_RET_KILL_PROCESS) != 0) Fail("no filter\n");
+  execl(program, program, "filtered_with_threads", NULL);
+  Fail("no program\n");
+}
+
 int main(int argc, char** argv) {
   const char* name = argc == 2 ? argv[1] : "";
   if (strcmp(name, "all") == 0 || strcmp(name, "without_advice") == 0) {
@@ -156,6 +188,10 @@ int main(int argc, char** argv) {
   } else if (strcmp(name, "filtered_by_another") == 0) {
     Churn(1, 1);
     Linger();
+  } else if (strcmp(name, "from_the_start") == 0) {
+    StartInFilter(argv[0]);
+  } else if (strcmp(name, "filtered_with_threads") == 0) {
+    FilteredWithThreads();
   } else if (strcmp(name, "service") == 0) {
     Serve();
   } else if (strcmp(name, "threads") == 0) {

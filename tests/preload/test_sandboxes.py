@@ -11,7 +11,15 @@ import pytest
 from blackbox import Lab, need
 
 HERE = Path(__file__).resolve().parent
-CASES = ("all", "without_advice", "threads", "threads_tsync", "threads_each", "after_growth")
+CASES = (
+    "all",
+    "without_advice",
+    "threads",
+    "threads_tsync",
+    "threads_each",
+    "after_growth",
+    "from_the_start",
+)
 
 # Classic BPF: load a word of seccomp_data, compare it, return a verdict.
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
