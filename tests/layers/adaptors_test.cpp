@@ -202,18 +202,79 @@ TEST(Capped, IsNotPassedByWhatAResizedBlockIsRoundedTo) {
   EXPECT_EQ(heap.out(), least);
 }
 
+// A heap that gives each block some bytes more.
+struct Pads {
+  static constexpr size_t kMore = 512;
+  template <Heap Below>
+  class On : public Through<Below> {
+   public:
+    using Through<Below>::Through;
+    void* allocate(size_t size) { return this->next_.allocate(size + kMore); }
+    bool resize(void* p, size_t size) { return this->next_.resize(p, size + kMore); }
+  };
+};
+
+TEST(Capped, SaysThatABlockGrewOnlyIfItHoldsWhatWasAskedFor) {
+  Stack<Capped<>, Pads, Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(1000);
+  const size_t before = heap.size_of(p), size = before + Pads::kMore + 88;
+  heap.set_cap(size);
+  EXPECT_FALSE(heap.resize(p, size)) << "it would hold more than the cap";
+  EXPECT_EQ(heap.out(), heap.size_of(p)) << "put back, but for what is added each time";
+  EXPECT_LT(heap.out(), size);
+  EXPECT_GE(heap.out(), before);
+}
+
+// A heap of one block that can be made larger, and never smaller again.
+struct OnlyGrows {
+  template <Heap Below>
+  class On : public Through<Below> {
+   public:
+    using Through<Below>::Through;
+    bool resize(void* p, size_t size) {
+      return size > this->next_.size_of(p) && this->next_.resize(p, size + Pads::kMore);
+    }
+  };
+};
+
+TEST(Capped, CountsABlockThatCannotBePutBack) {
+  Stack<Capped<>, OnlyGrows, Coalesce<>, Mmap> heap;
+  void* p = heap.allocate(1000);
+  const size_t size = heap.size_of(p) + 100;
+  heap.set_cap(size);
+  EXPECT_TRUE(heap.resize(p, size)) << "it has grown";
+  EXPECT_GE(heap.size_of(p), size);
+  EXPECT_EQ(heap.out(), heap.size_of(p));
+}
+
 TEST(Capped, IsNotPassedByWhatAMovedBlockIsRoundedTo) {
+  Stack<Capped<>, Bins<PowersOfTwo<16, 1 << 20>, FreeList>, Malloc> heap;
+  void* p = heap.allocate(1000);
+  heap.set_cap(160'000);
+  if (void* to = heap.remap(p, 132'000); to != nullptr) p = to;  // 262,144 bytes
+  EXPECT_LE(heap.out(), heap.cap());
+  heap.set_cap(0);
+  EXPECT_EQ(heap.remap(p, SIZE_MAX / 9 * 8 + 10), nullptr) << "with an eighth more, a small number";
+  p = heap.remap(p, 132'000);
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(heap.out(), heap.size_of(p));
+  heap.deallocate(p);
+  EXPECT_EQ(heap.out(), 0u);
+}
+
+TEST(Capped, LetsABlockMoveToWhereItIsSmaller) {
   Stack<Capped<>, Malloc> heap;
-  for (size_t size : {size_t{1000}, size_t{100000}, size_t{1} << 20}) {
+  for (const size_t size : {size_t{1000}, size_t{100'000}, size_t{1} << 20}) {
     void* p = heap.allocate(size);
-    heap.set_cap(heap.out() + 4001);
-    if (void* to = heap.remap(p, heap.cap()); to != nullptr) p = to;
-    EXPECT_LE(heap.out(), heap.cap());
-    heap.set_cap(8 * size + 65536);
-    p = heap.remap(p, 4 * size);
+    heap.set_cap(heap.out());
+    p = heap.remap(p, size - size / 100);
+    ASSERT_NE(p, nullptr);
+    p = heap.remap(p, size / 4);
     ASSERT_NE(p, nullptr);
     EXPECT_EQ(heap.out(), heap.size_of(p));
+    EXPECT_LT(heap.out(), size);
     heap.deallocate(p);
+    heap.set_cap(0);
   }
 }
 

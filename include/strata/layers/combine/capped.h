@@ -44,19 +44,22 @@ struct Capped {
     {
       const size_t before = this->next_.size_of(p);
       if (!Grows(before, size) || !this->next_.resize(p, size)) return false;
-      // It may hold more than was asked for, and be too much for that.
+      // It may hold more than was asked for, and be too much for that. Then it is put back, though
+      // perhaps not all the way: a heap that rounds does so again.
       size_t bytes = this->next_.size_of(p);
       const bool fits = bytes <= before || cap_.Allows(out_ - before + bytes);
       if (!fits && this->next_.resize(p, before)) bytes = this->next_.size_of(p);
       out_ += bytes - before;
-      return fits || bytes > before;
+      return fits || bytes >= size;
     }
-    // A block that has moved can't be put back, so there must be room for what it may hold.
+    // Under a cap no block grows by this: nobody knows beforehand what it would hold, and one that
+    // has moved can't be put back. Who gets null allocates and copies.
     void* remap(void* p, size_t size)
       requires RemappingHeap<Below>
     {
       const size_t before = this->next_.size_of(p);
-      void* to = Grows(before, size + Rounding(size)) ? this->next_.remap(p, size) : nullptr;
+      if (size > kMaxRequest || (size > before && cap_.bytes() != 0)) return nullptr;
+      void* to = this->next_.remap(p, size);
       if (to != nullptr) out_ += this->next_.size_of(to) - before;
       return to;
     }
@@ -101,8 +104,6 @@ struct Capped {
     bool Grows(size_t before, size_t size) const {
       return size <= before || (size <= kMaxRequest && cap_.Allows(out_ - before + size));
     }
-    // At most: to pages with a header in front, or an eighth, as Strata's malloc does.
-    static size_t Rounding(size_t size) { return size / 8 + 8192; }
     size_t SizeOf(void* p, size_t size) {
       if constexpr (SizedHeap<Below>) {
         return this->next_.size_of(p);
