@@ -31,9 +31,10 @@ class BasicBiasedLock {
   // False: somebody else owns it, or nobody. LeaveAsOwner() ends it.
   STRATA_ALWAYS_INLINE bool TryEnterAsOwner(Thread me) {
     // Inside already: a signal handler of the owner's, which waits for ever, as for any lock.
-    if (owner_.load(std::memory_order_relaxed) != me || inside_.load(std::memory_order_relaxed))
+    if (owner_.load(std::memory_order_relaxed) != me ||
+        inside_.load(std::memory_order_relaxed) != kNobody)
       return false;
-    inside_.store(true, std::memory_order_relaxed);
+    inside_.store(me, std::memory_order_relaxed);
     // Only for the compiler: who ends the bias fences for both.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // acquire: pairs with the release in UnlockAfterFork.
@@ -43,7 +44,7 @@ class BasicBiasedLock {
   }
   STRATA_ALWAYS_INLINE void LeaveAsOwner() {
     // release: pairs with the acquire in WaitUntilOut.
-    inside_.store(false, std::memory_order_release);
+    inside_.store(kNobody, std::memory_order_release);
   }
 
   // From now on there may be an owner, until another thread ends the bias: who enters next becomes
@@ -76,11 +77,13 @@ class BasicBiasedLock {
     return true;
   }
   bool SuspendsOwner() const { return suspended_ != kNobody; }
-  bool OwnerIsOut() const { return !SuspendsOwner() || !inside_.load(std::memory_order_acquire); }
-  // In the middle of a call, which a signal handler interrupted.
+  bool OwnerIsOut() const {
+    return !SuspendsOwner() || inside_.load(std::memory_order_acquire) == kNobody;
+  }
+  // In the middle of a call, which a signal handler interrupted. Perhaps not as the owner any more:
+  // who ends the bias says so first, and then waits for this thread.
   bool HeldBy(Thread me) const {
-    return lock_.held_by_this_thread() || (owner_.load(std::memory_order_relaxed) == me &&
-                                           inside_.load(std::memory_order_relaxed));
+    return lock_.held_by_this_thread() || inside_.load(std::memory_order_relaxed) == me;
   }
   void UnlockAfterFork() {
     // release: pairs with the acquire in TryEnterAsOwner.
@@ -92,8 +95,8 @@ class BasicBiasedLock {
   }
   // A thread that is not there may have been about to find that it is not the owner.
   void UnlockInForkedChild(Thread me) {
-    if (inside_.load(std::memory_order_relaxed) && owner_.load(std::memory_order_relaxed) != me)
-      inside_.store(false, std::memory_order_relaxed);
+    const Thread inside = inside_.load(std::memory_order_relaxed);
+    if (inside != kNobody && inside != me) inside_.store(kNobody, std::memory_order_relaxed);
     if (suspended_ != kNobody) {
       owner_.store(suspended_, std::memory_order_relaxed);
       suspended_ = kNobody;
@@ -110,8 +113,8 @@ class BasicBiasedLock {
     // acquire: pairs with the release in GiveUpBias, after which the thread may still be inside.
     const Thread owner = owner_.load(std::memory_order_acquire);
     // It was not for the time of a fork. Nobody else changes that without the lock.
-    if (STRATA_UNLIKELY(owner == me) && !inside_.load(std::memory_order_relaxed)) {
-      inside_.store(true, std::memory_order_relaxed);
+    if (STRATA_UNLIKELY(owner == me) && inside_.load(std::memory_order_relaxed) == kNobody) {
+      inside_.store(me, std::memory_order_relaxed);
       lock_.unlock();
       return How::kAsOwner;
     }
@@ -124,13 +127,13 @@ class BasicBiasedLock {
     return How::kLocked;
   }
   void WaitUntilOut() {
-    for (unsigned n = 0; inside_.load(std::memory_order_acquire); ++n) Sync::Pause(n);
+    for (unsigned n = 0; inside_.load(std::memory_order_acquire) != kNobody; ++n) Sync::Pause(n);
   }
 
   typename Sync::Lock lock_;
-  typename Sync::template Atomic<Thread> owner_{kNever};  // changed by the owner, or with lock_
-  typename Sync::template Atomic<bool> inside_{false};    // the owner is; changed by it alone
-  Thread suspended_ = kNobody;                            // the owner, over a fork; with lock_
+  typename Sync::template Atomic<Thread> owner_{kNever};    // changed by the owner, or with lock_
+  typename Sync::template Atomic<Thread> inside_{kNobody};  // as the owner; changed by it alone
+  Thread suspended_ = kNobody;                              // the owner, over a fork; with lock_
 };
 
 }  // namespace strata

@@ -6,6 +6,7 @@
 
 #include "case.h"
 #include "strata/reap.h"
+#include "strata/scope.h"
 
 static strata_reap* shared_reap;
 static void* UseShared(void* arg) {
@@ -42,7 +43,7 @@ CASE(is_shared_by_threads_and_forks) {
   strata_reap_destroy(shared_reap);
 }
 
-static atomic_int handlers_end;
+static atomic_int handlers_end, handlers_run;
 
 static void ForkInHandler(int number) {
   (void)number;
@@ -52,6 +53,13 @@ static void ForkInHandler(int number) {
   int status;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   errno = kept;
+  atomic_fetch_add(&handlers_run, 1);
+}
+
+static void RunHandler(pthread_t thread) {
+  const int before = atomic_load(&handlers_run);
+  CHECK(pthread_kill(thread, SIGUSR1) == 0);
+  while (atomic_load(&handlers_run) == before) usleep(50);
 }
 
 static void* UseSharedUntilTheEnd(void* unused) {
@@ -99,12 +107,60 @@ CASE(is_cleared_from_above_while_handlers_fork) {
   pthread_t user, clearer;
   CHECK(pthread_create(&user, NULL, UseOneThatIsKept, NULL) == 0);
   CHECK(pthread_create(&clearer, NULL, ClearAbove, NULL) == 0);
-  for (int i = 0; i < 60; ++i) {
-    CHECK(pthread_kill(user, SIGUSR1) == 0);
-    usleep(2000);
+  for (int i = 0; i < 20; ++i) {
+    RunHandler(user);
+    usleep(1000);
   }
   atomic_store(&handlers_end, 1);
   CHECK(pthread_join(user, NULL) == 0 && pthread_join(clearer, NULL) == 0);
   strata_reap_destroy(shared_reap);
   strata_reap_destroy(above);
+}
+
+static atomic_int is_in_handler;
+static _Atomic(char*) gift;
+
+static void ForkInHandlerAtLeisure(int number) {
+  atomic_store(&is_in_handler, 1);
+  usleep(10000);
+  ForkInHandler(number);
+}
+
+static void* UseScope(void* unused) {
+  strata_scope* scope = strata_scope_create();
+  strata_scope_enter(scope);
+  atomic_store(&gift, malloc(64));
+  while (!atomic_load(&handlers_end)) {
+    void* volatile p[8];
+    for (size_t i = 0; i < 8; ++i) CHECK((p[i] = malloc(40 + i * 16)) != NULL);
+    for (size_t i = 0; i < 8; ++i) free(p[i]);
+  }
+  strata_scope_enter(NULL);
+  strata_scope_destroy(scope);
+  return unused;
+}
+
+// The lock of a scope's reap is biased to the thread in the scope. The handler interrupted it
+// there, as a rule, and another thread, which frees a block of the scope's, has ended the bias and
+// waits for it.
+CASE(scopes_thread_forks_in_a_handler_as_another_ends_its_bias) {
+  alarm(30);
+  CHECK(signal(SIGUSR1, ForkInHandlerAtLeisure) != SIG_ERR);
+  for (int i = 0; i < 10; ++i) {
+    // Each time the bias ends, the next scopes are made without.
+    for (int k = 0; k < 64; ++k) strata_scope_destroy(strata_scope_create());
+    atomic_store(&handlers_end, 0);
+    atomic_store(&is_in_handler, 0);
+    atomic_store(&handlers_run, 0);
+    atomic_store(&gift, NULL);
+    pthread_t user;
+    CHECK(pthread_create(&user, NULL, UseScope, NULL) == 0);
+    while (atomic_load(&gift) == NULL) usleep(100);
+    CHECK(pthread_kill(user, SIGUSR1) == 0);
+    while (atomic_load(&is_in_handler) == 0) usleep(100);
+    free(atomic_load(&gift));
+    while (atomic_load(&handlers_run) == 0) usleep(100);
+    atomic_store(&handlers_end, 1);
+    CHECK(pthread_join(user, NULL) == 0);
+  }
 }

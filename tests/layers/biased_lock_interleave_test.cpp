@@ -8,7 +8,6 @@
 
 #include <functional>
 #include <string>
-#include <type_traits>
 
 #include "interleave.h"
 
@@ -27,19 +26,34 @@ struct TestSync {
   static constexpr int kNobody = -2, kAll = -3;
 
   struct Lock : ModelSync::Lock {
+    void lock() {
+      ModelSync::Lock::lock();
+      holder = Interleaver::now();
+    }
+    void unlock() {
+      holder = kNobody;
+      ModelSync::Lock::unlock();
+    }
     bool try_lock_for_fork() {
       lock();
       return true;
     }
+    // Nobody else changes the answer.
+    bool held_by_this_thread() const { return holder == Interleaver::now(); }
     void unlock_after_fork() { unlock(); }
     void unlock_in_forked_child() { unlock(); }
+
+    int holder = kNobody;
   };
 
   template <class T>
   class Atomic {
    public:
-    constexpr explicit Atomic(T value) : value_(value) {
-      if constexpr (std::is_same_v<T, bool>) inside = &value_;
+    // Of the two, the one that says who is inside begins with nobody.
+    constexpr explicit Atomic(T value) : is_inside_(value == 0), value_(value) {
+      if (!is_inside_) return;
+      inside = &value_;
+      is_occupied = false;
     }
     T load(std::memory_order) const {
       Interleaver::At(this, false);
@@ -48,24 +62,31 @@ struct TestSync {
     void store(T value, std::memory_order order) {
       Interleaver::At(this, true);
       const bool keeps = kStores == Stores::kKept && order == std::memory_order_relaxed &&
-                         std::is_same_v<T, bool> && Interleaver::now() >= 0;
+                         is_inside_ && Interleaver::now() >= 0;
       keeper_ = keeps ? Interleaver::now() : kNobody;
       if (order != std::memory_order_relaxed && flush) flush(Interleaver::now());
-      (keeps ? kept_ : value_) = value;
-      if constexpr (std::is_same_v<T, bool>) {
-        if (keeps) {
-          flush = [this](int thread) {
-            if (thread == kAll || thread == keeper_) Flush();
-          };
-        }
+      if (keeps) {
+        kept_ = value;
+      } else {
+        Set(value);
+      }
+      if (keeps) {
+        flush = [this](int thread) {
+          if (thread == kAll || thread == keeper_) Flush();
+        };
       }
     }
 
    private:
     void Flush() {
-      if (keeper_ != kNobody) value_ = kept_;
+      if (keeper_ != kNobody) Set(kept_);
       keeper_ = kNobody;
     }
+    void Set(T value) {
+      value_ = value;
+      if (is_inside_) is_occupied = value != 0;
+    }
+    bool is_inside_;
     T value_;
     T kept_{};
     int keeper_ = kNobody;
@@ -75,10 +96,11 @@ struct TestSync {
     Interleaver::At(inside, true);
     if (flush) flush(kAll);
   }
-  static void Pause(unsigned) { Interleaver::At(inside, false, inside); }
+  static void Pause(unsigned) { Interleaver::At(inside, false, &is_occupied); }
   static void BiasEnded() { ++ended; }
 
-  static inline bool* inside = nullptr;
+  static inline uintptr_t* inside = nullptr;
+  static inline bool is_occupied = false;
   static inline int ended = 0;
   static inline std::function<void(int thread)> flush;
 };
@@ -97,22 +119,25 @@ struct Threads {
     lock.Leave(how);
   }
 
-  void Work() {
+  void Work(uintptr_t me) {
     if (working) Interleaver::Fail("two threads are inside");
     working = true;
     Interleaver::At(&working, true);
     working = false;
+    // A signal handler asks, also when another is about to end the bias.
+    if (!lock.HeldBy(me)) Interleaver::Fail("a thread that is inside does not know");
     ++done;
   }
   void Visit(uintptr_t me) {
     const auto how = lock.Enter(me);
-    Work();
+    Work(me);
     lock.Leave(how);
+    if (lock.HeldBy(me)) Interleaver::Fail("a thread that is out does not know");
   }
   // As the thread that is in the reap's scope.
   void VisitAsNextOwner(uintptr_t me) {
     const auto how = lock.Enter(me);
-    Work();
+    Work(me);
     if (how == Lock::How::kLocked) lock.BecomeOwner(me);
     lock.Leave(how);
   }
@@ -229,11 +254,27 @@ TEST(BiasedLock, AForkedChildWaitsForNobody) {
     if (!was_owner) lock.Forbid();
     EXPECT_TRUE(lock.TryLockForFork(4));
     EXPECT_EQ(lock.SuspendsOwner(), was_owner);
-    *TestSync<Stores::kSeenAtOnce>::inside = true;  // about to find that it is not the owner
+    *TestSync<Stores::kSeenAtOnce>::inside = 2;  // about to find that it is not the owner
     lock.UnlockInForkedChild(4);
     EXPECT_EQ(lock.Enter(4), Lock::How::kLocked);
     lock.Leave(Lock::How::kLocked);
   }
+}
+
+// But for the thread that forks, in a handler that interrupted it there.
+TEST(BiasedLock, AForkedChildStaysInside) {
+  using Lock = Threads<Stores::kSeenAtOnce>::Lock;
+  Lock lock;
+  lock.Allow();
+  EXPECT_EQ(lock.Enter(2), Lock::How::kLocked);
+  lock.BecomeOwner(2);
+  lock.Leave(Lock::How::kLocked);
+  EXPECT_TRUE(lock.TryEnterAsOwner(2));
+  lock.Forbid();  // as another does that waits for it since
+  lock.UnlockInForkedChild(2);
+  EXPECT_TRUE(lock.HeldBy(2));
+  lock.LeaveAsOwner();
+  EXPECT_FALSE(lock.HeldBy(2));
 }
 
 }  // namespace
