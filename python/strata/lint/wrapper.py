@@ -8,52 +8,25 @@ bitcode is clang's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from strata.errors import of_system
+from strata.lint.words import Command, bitcode_command, expand, read
 
 SECTION = ".strata_lint"
-SOURCES = {".c": "c", ".i": "c", ".cc": "c++", ".cp": "c++", ".cpp": "c++", ".cxx": "c++"}
-SOURCES |= {".c++": "c++", ".C": "c++", ".ii": "c++"}
-# No object comes of these.
-ELSEWHERE = {"-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-v", "-###", "-dumpversion"}
-ELSEWHERE |= {"-dumpmachine", "--help", "-emit-llvm", "-xassembler", "-xassembler-with-cpp"}
-# Options with their value in the next word.
-VALUED = {"-o", "-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-x"}
-VALUED |= {"-L", "-l", "-Xlinker", "-Xclang", "-Xpreprocessor", "-Xassembler", "-MF", "-MT", "-MQ"}
-VALUED |= {"-isysroot", "--sysroot", "-target", "-arch", "-T", "-u", "-z", "-e", "-B", "-mllvm"}
-VALUED |= {"-iprefix", "-iwithprefix", "-include-pch", "--param", "-soname", "-rpath"}
-DEPENDENCIES = {"-MD", "-MMD", "-MP", "-MG", "-MV"}
-DEPENDENCY_VALUES = {"-MF", "-MT", "-MQ"}
-# What changes the code that is analysed and not the program's meaning, or what clang does not know.
-FORTIFY = ("-D_FORTIFY_SOURCE", "-U_FORTIFY_SOURCE")
-UNWANTED: tuple[str, ...] = ("-O", "-g", "-flto", "-fno-lto", "-ffat-lto", "-fsanitize")
-UNWANTED += ("-fprofile", "-pg", "-W", "-ftest-coverage", "--coverage", "-fcoverage", *FORTIFY)
-UNWANTED += ("-fembed-bitcode", "-save-temps", "-fstack-clash", "-fcf-protection")
-UNWANTED += ("-fstack-protector", "-pedantic")
-BITCODE: tuple[str, ...] = ("-O1", "-Xclang", "-disable-llvm-passes", "-g", "-w", "-Wno-error")
-BITCODE += ("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-fno-discard-value-names")
-BITCODE += ("-emit-llvm", "-c")
-# With a precompiled header, which fits only the options that it was made with.
-FITTING: tuple[str, ...] = (
-    "-Xclang",
-    "-disable-llvm-passes",
-    "-Xclang",
-    "-disable-O0-optnone",
-    "-w",
-    "-emit-llvm",
-)
-FITTING += ("-g", "-c")
 ELF_MAGIC = b"\x7fELF"
 UNKNOWN = re.compile(
     r"error: (?:un(?:known|supported) (?:argument|option|target CPU)|invalid value)[^']*'([^']+)'"
@@ -61,131 +34,40 @@ UNKNOWN = re.compile(
 LLVM_MAGIC = b"BC\xc0\xde"  # what clang -flto makes instead of an object
 
 
-@dataclass
-class Command:
-    """What the arguments ask for."""
-
-    words: list[str]
-    sources: list[int] = field(default_factory=list)  # places in `words`
-    languages: dict[str, str] = field(default_factory=dict)  # of sources, where -x says it
-    output: str | None = None
-    compiles: bool = False  # -c
-    apart: bool = False  # nothing of ours in it
-
-
-def expand(words: list[str], within: frozenset[str] = frozenset()) -> list[str]:
-    """With the words of @files in their place. ValueError: one names itself, or is garbled."""
-    out: list[str] = []
-    for word in words:
-        path = Path(word[1:])
-        if word.startswith("@") and path.is_file():
-            if word in within:
-                raise ValueError(word)
-            more = shlex.split(path.read_text(errors="surrogateescape"))
-            out += expand(more, within | {word})
-        else:
-            out.append(word)
-    return out
-
-
-def read(words: list[str]) -> Command:
-    command = Command(words)
-    language = ""
-    place = 0
-    while place < len(words):
-        word = words[place]
-        if word in ELSEWHERE or word.startswith(("-print-", "--print-")) or word == "-":
-            command.apart = True
-        elif word == "-c":
-            command.compiles = True
-        elif word in VALUED:
-            value = words[place + 1] if place + 1 < len(words) else ""
-            if word == "-o":
-                command.output = value
-            elif word == "-x":
-                language = value.removeprefix("none")
-            place += 1
-        elif word.startswith("-o") and len(word) > 2:
-            command.output = word[2:]
-        elif word.startswith("-x") and len(word) > 2:
-            language = word[2:].removeprefix("none")
-        elif not word.startswith("-"):
-            if language in ("c", "c++"):
-                command.languages[word] = language
-            if word in command.languages or (not language and Path(word).suffix in SOURCES):
-                command.sources.append(place)
-        place += 1
-    return command
-
-
 def bitcode_path(made: Path) -> Path:
     return made.parent / f".{made.name}.bc"
 
 
-def for_preprocessor(word: str) -> str:
-    """A -Wp,... without what writes dependencies and what BITCODE sets."""
-    kept: list[str] = []
-    parts = iter(word.split(",")[1:])
-    for part in parts:
-        if part in DEPENDENCY_VALUES or part in ("-MD", "-MMD"):  # with a file, unlike the driver's
-            next(parts, None)
-        elif part not in DEPENDENCIES and not part.startswith(FORTIFY):
-            kept.append(part)
-    return ",".join(["-Wp", *kept]) if kept else ""
-
-
-def bitcode_command(
-    compiler: str,
-    command: Command,
-    source: str,
-    target: Path,
-    *,
-    fitting: bool = False,
-    unknown: Collection[str] = (),
-) -> list[str]:
-    """How clang makes the bitcode of one source; `fitting`: with the options of the object;
-    `unknown`: without these options or values."""
-    unwanted = () if fitting else UNWANTED
-    out: list[str] = []
-    words = iter(command.words)
-    for word in words:
-        if word in (*DEPENDENCY_VALUES, "-o", "-x"):
-            next(words, None)
-        elif word in unknown or word.partition("=")[2] in unknown:
-            continue
-        elif word.startswith("-Wp,"):
-            out += filter(None, [for_preprocessor(word)])
-        elif (
-            word in DEPENDENCIES
-            or word == "-c"
-            or word.startswith((*unwanted, "-MF", "-MT", "-MQ", "-o", "-l", "-x", "-Wl,"))
-        ):
-            continue
-        elif word in VALUED:
-            out += [word, next(words, "")]
-        elif word.startswith("-"):
-            out.append(word)
-    if source in command.languages:
-        out += ["-x", command.languages[source]]
-    return [compiler, *out, *(FITTING if fitting else BITCODE), source, "-o", str(target)]
-
-
-def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> None:
-    """Writes where the bitcode is into the object or what was linked."""
-    objcopy = shutil.which("objcopy") or shutil.which("llvm-objcopy-19")
+def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> str:
+    """Writes where the bitcode is into the object or what was linked; says why not, if so."""
+    # GNU's unlinks .llvm_addrsig from the symbols, without which lld folds nothing.
+    objcopy = shutil.which("llvm-objcopy-19") or shutil.which("objcopy")
     if objcopy is None or not bitcode or not begins(made, ELF_MAGIC):
-        return
+        return ""
+    target = made.resolve()
+    copy = target.parent / f".{target.name}.{os.getpid()}.strata"
     with tempfile.NamedTemporaryFile("w", suffix=".path", errors="surrogateescape") as text:
         text.writelines(f"{path.absolute()}\n" for path in bitcode)
         text.flush()
         call = [objcopy, f"--remove-section={section}", f"--add-section={section}={text.name}"]
-        subprocess.run([*call, str(made)], stderr=subprocess.DEVNULL, check=False)
+        try:
+            done = subprocess.run(
+                [*call, str(target), str(copy)], stderr=subprocess.DEVNULL, check=False
+            )
+            if done.returncode != 0:
+                return f"{objcopy} failed"
+            shutil.copymode(target, copy)
+            copy.replace(target)
+        finally:
+            copy.unlink(missing_ok=True)
+    return ""
 
 
 def is_probe(source: str) -> bool:
     """What configure scripts and CMake compile to see whether it compiles."""
     folder = os.fspath(Path.cwd())
     trial = ("CMakeFiles/CMakeScratch", "CMakeFiles/CMakeTmp", "CompilerIdC", "meson-private")
+    trial += ("CMakeFiles/_CMakeLTOTest-",)
     return Path(source).name.startswith("conftest") or any(t in folder + source for t in trial)
 
 
@@ -206,26 +88,35 @@ class Job:
     process: subprocess.Popen[str]
 
     def end(self) -> str:
-        """Waits; says why there is none, if so. A second try goes without what only gcc knows, or
-        with the options that a precompiled header was made with."""
-        complaint = self.process.communicate()[1]
-        if self.process.returncode != 0:
-            fitting = "PCH" in complaint
-            unknown = UNKNOWN.findall(complaint)
-            if fitting or unknown:
-                words = (self.clang, self.command, self.source, self.made)
-                self.process = start(*words, fitting=fitting, unknown=unknown).process
-                complaint = self.process.communicate()[1]
-        if self.process.returncode == 0:
-            return ""
+        """Waits; says why there is none, if so. Further tries go without what only gcc knows (the
+        driver complains before the compiler proper does), or with the options that a precompiled
+        header was made with."""
+        fitting = False
+        unknown: set[str] = set()
+        while True:
+            complaint = self.process.communicate()[1]
+            if self.process.returncode == 0:
+                return ""
+            tried = (fitting, len(unknown))
+            fitting = fitting or "PCH" in complaint
+            unknown.update(UNKNOWN.findall(complaint))
+            if tried == (fitting, len(unknown)):
+                break
+            words = (self.clang, self.command, self.source, self.made)
+            self.process = start(*words, fitting=fitting, unknown=unknown).process
         self.drop()
         return next((line for line in complaint.splitlines() if "error" in line), "clang failed")
 
     def drop(self) -> None:
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate()
-        bitcode_path(self.made).unlink(missing_ok=True)
+            self.process.terminate()  # clang then removes its temporary file
+            try:
+                self.process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.communicate()
+        with contextlib.suppress(OSError):
+            bitcode_path(self.made).unlink(missing_ok=True)
 
 
 def start(
@@ -273,10 +164,10 @@ def late_objects(command: Command) -> list[Path]:
     return [bitcode_path(made) for made in objects if bitcode_path(made).exists()]
 
 
-def note_linked(target: Path, *bitcode: Path) -> None:
+def note_linked(target: Path, *bitcode: Path) -> str:
     """In a section of the target's own: what its objects have in theirs stays."""
     own = zlib.crc32(os.fsencode(target.absolute()))
-    note_path(target, *bitcode, section=f"{SECTION}.{own:08x}")
+    return note_path(target, *bitcode, section=f"{SECTION}.{own:08x}")
 
 
 def places_of(command: Command) -> list[Path]:
@@ -292,19 +183,64 @@ def places_of(command: Command) -> list[Path]:
 
 
 def keep(name: str, command: Command, jobs: list[Job]) -> None:
-    """Notes what bitcode there is, after the compiler did its work."""
-    kept: list[Path] = []
-    for job in jobs:
+    """Notes what bitcode there is, after the compiler did its work; `jobs` keeps the others."""
+    kept: list[Job] = []
+    for job in list(jobs):
         if command.compiles and not (job.made.exists() and job.made.stat().st_size > 0):
-            job.drop()
-        elif why := job.end():
+            continue
+        if not (why := job.end()):
+            kept.append(job)
+            if command.compiles:
+                why = note_path(job.made, bitcode_path(job.made))
+        if why:
             print(f"{name}: no bitcode of {job.source}: {why}", file=sys.stderr)
         elif command.compiles:
-            note_path(job.made, bitcode_path(job.made))
-        else:
-            kept.append(bitcode_path(job.made))
+            jobs.remove(job)
     if not command.compiles:
-        note_linked(Path(command.output or "a.out"), *kept, *late_objects(command))
+        made = Path(command.output or "a.out")
+        bitcode = [bitcode_path(job.made) for job in kept]
+        if why := note_linked(made, *bitcode, *late_objects(command)):
+            print(f"{name}: no bitcode of {made}: {why}", file=sys.stderr)
+        else:
+            jobs[:] = [job for job in jobs if job not in kept]
+
+
+def on_signal(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def compile_really(words: list[str]) -> int:
+    """With all descriptors: a source or make's job server may be one. A signal that ends us ends
+    the compiler, too."""
+    with subprocess.Popen(words, close_fds=False) as process:
+        try:
+            status = process.wait()
+        finally:
+            process.terminate()
+    return status if status >= 0 else 128 - status
+
+
+def build(name: str, real: list[str], clang: str, arguments: list[str], command: Command) -> int:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, on_signal)
+    jobs: list[Job] = []
+    try:
+        try:
+            for place, made in zip(command.sources, places_of(command), strict=True):
+                jobs.append(start(clang, command, command.words[place], made))
+        except OSError as error:  # too many words, say
+            print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
+        status = compile_really([*real, *arguments])
+        try:
+            if status == 0:
+                keep(name, command, jobs)
+        except OSError as error:
+            print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
+    finally:
+        for job in jobs:
+            job.drop()
+    return status
 
 
 def run(name: str, real: list[str], clang: str, arguments: list[str]) -> int:
@@ -317,21 +253,7 @@ def run(name: str, real: list[str], clang: str, arguments: list[str]) -> int:
         os.execvp(real[0], [*real, *arguments])
     if not command.sources and (command.compiles or not late_objects(command)):
         os.execvp(real[0], [*real, *arguments])
-    jobs: list[Job] = []
-    try:
-        for place, made in zip(command.sources, places_of(command), strict=True):
-            jobs.append(start(clang, command, command.words[place], made))
-    except OSError as error:  # too many words, say
-        print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
-    status = subprocess.run([*real, *arguments]).returncode
-    try:
-        if status == 0:
-            keep(name, command, jobs)
-        for job in jobs if status != 0 else ():
-            job.drop()
-    except OSError as error:
-        print(f"{name}: no bitcode: {of_system(error)}", file=sys.stderr)
-    return status
+    return build(name, real, clang, arguments, command)
 
 
 def main(name: str, variable: str, clang: str) -> None:
