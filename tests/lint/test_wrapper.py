@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from blackbox import ROOT, missing
+from strata.lint.words import UNWANTED, of_meaning
 
 BIN = ROOT / ".venv/bin"
 ONE = "int b(void); int main(void) { return b(); }\n"
@@ -195,9 +196,9 @@ def test_descriptors_reach_the_compiler(tmp_path: Path) -> None:
     [
         ("-MJ c.json -c b.c", ".b.o.bc"),
         ("-c b.c --serialize-diagnostics d.dia", ".b.o.bc"),
-        ("-c b.c -Xclang -dependency-file -Xclang d.d -Xclang -MT -Xclang b.o", ".b.o.bc"),
-        ("-F include -c -ftime-trace b.c", ".b.o.bc"),
-        ("-fsave-optimization-record -foptimization-record-file=r -c b.c", ".b.o.bc"),
+        ("-F include -c b.c", ".b.o.bc"),
+        ("-ftime-trace -c b.c", ".b.o.bc"),
+        ("-fsave-optimization-record -c b.c", ".b.o.bc"),
         ("-v --compile b.c --output=q.o", ".q.o.bc"),
         ("--language=c b.c --output q -shared --save-temps", ".q-0-b.o.bc"),
         ("--preprocess b.c", ""),
@@ -217,6 +218,19 @@ def test_options_with_values_and_long_ones(words: str, bitcode: str, tmp_path: P
     assert "no bitcode" not in done.stderr
     expected = {path.name for path in theirs.iterdir()} | ({bitcode} if bitcode else set())
     assert {path.name for path in ours.iterdir()} == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-Xclang -dependency-file -Xclang d.d",
+        "-Xclang -serialize-diagnostic-file -Xclang d.dia",
+        "-foptimization-record-file=r --save-temps=obj",
+        "-D _FORTIFY_SOURCE=2 -l m",
+    ],
+)
+def test_what_is_the_objects_alone_is_written_once(words: str) -> None:
+    assert of_meaning([*words.split(), "-D", "SET"], UNWANTED, ()) == ["-D", "SET"]
 
 
 def test_an_object_keeps_what_the_linker_folds_by(tmp_path: Path) -> None:

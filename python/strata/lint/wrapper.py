@@ -66,8 +66,8 @@ def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> str:
 def is_probe(source: str) -> bool:
     """What configure scripts and CMake compile to see whether it compiles."""
     folder = os.fspath(Path.cwd())
-    trial = ("CMakeFiles/CMakeScratch", "CMakeFiles/CMakeTmp", "CompilerIdC", "meson-private")
-    trial += ("CMakeFiles/_CMakeLTOTest-",)
+    trial = ["CMakeFiles/CMakeScratch", "CMakeFiles/CMakeTmp", "CMakeFiles/_CMakeLTOTest-"]
+    trial += ["CompilerIdC", "meson-private"]
     return Path(source).name.startswith("conftest") or any(t in folder + source for t in trial)
 
 
