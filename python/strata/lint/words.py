@@ -99,7 +99,7 @@ def read(words: list[str]) -> Command:
                 command.output = value
             elif word in LANGUAGE:
                 language = value.removeprefix("none")
-            command.apart |= Path(value).is_fifo()
+            command.apart |= word not in WRITTEN and Path(value).is_fifo()
             place += 1
         elif joined and name == "--output":
             command.output = value
