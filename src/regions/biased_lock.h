@@ -85,6 +85,13 @@ class BasicBiasedLock {
   bool HeldBy(Thread me) const {
     return lock_.held_by_this_thread() || inside_.load(std::memory_order_relaxed) == me;
   }
+  // Nobody has it, nor is about to find that it is not the owner.
+  bool IsFree() {
+    if (!lock_.try_lock_for_fork()) return false;
+    const bool out = inside_.load(std::memory_order_acquire) == kNobody;
+    lock_.unlock_after_fork();
+    return out;
+  }
   void UnlockAfterFork() {
     // release: pairs with the acquire in TryEnterAsOwner.
     if (suspended_ != kNobody) {

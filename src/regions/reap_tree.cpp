@@ -15,25 +15,52 @@ Lock g_tree{LockRank::kControl};
 namespace {
 
 constinit RecordList<strata_reap> g_records;
-// Only grows, so that a fork goes along it while another thread has the tree.
+// A fork may go along it while another thread has the tree, or takes some out.
 std::atomic<strata_reap*> g_shared{nullptr};
 
 // All under g_tree.
 using Tree = layers::Family<strata_reap, &strata_reap::family>;
 
 void ListShared(strata_reap* reap) STRATA_REQUIRES(g_tree) {
-  if (reap->listed) return;
-  reap->listed = true;
-  reap->next_shared = g_shared.load(std::memory_order_relaxed);
+  reap->buried = false;
+  if (reap->listed.load(std::memory_order_relaxed)) return;
+  reap->listed.store(true, std::memory_order_relaxed);
+  reap->next_shared.store(g_shared.load(std::memory_order_relaxed), std::memory_order_relaxed);
   // release: pairs with the acquire in VisitShared.
   g_shared.store(reap, std::memory_order_release);
+}
+
+// So that forks do not pay for all that ever were. By the thread that forks, which has none of
+// their locks. Whoever is at one goes on by its next, or anew if it is listed again.
+void UnlistBuried() STRATA_REQUIRES(g_tree) {
+  std::atomic<strata_reap*>* link = &g_shared;
+  while (strata_reap* r = link->load(std::memory_order_relaxed)) {
+    if (!r->buried) {
+      link = &r->next_shared;
+      continue;
+    }
+    link->store(r->next_shared.load(std::memory_order_relaxed), std::memory_order_release);
+    r->listed.store(false, std::memory_order_relaxed);
+  }
 }
 
 // All that are shared reaps, and some that were.
 template <class F>
 void VisitShared(F f) {
-  for (strata_reap* r = g_shared.load(std::memory_order_acquire); r != nullptr; r = r->next_shared)
+  // acquire: pairs with the release in ListShared and UnlistBuried.
+  for (strata_reap* r = g_shared.load(std::memory_order_acquire); r != nullptr;
+       r = r->next_shared.load(std::memory_order_acquire))
     f(r);
+}
+
+// Of one that was not listed, a fork's child leaves the lock as it is: it may be that of a thread
+// which looked at an ended reap, and is not there. Such a record is left for good.
+strata_reap* TakeRecord(bool shared) {
+  for (;;) {
+    strata_reap* reap = g_records.Take();
+    if (reap == nullptr || !shared || reap->listed.load(std::memory_order_relaxed)) return reap;
+    if (WithinAMoment([reap] { return reap->lock.IsFree(); })) return reap;
+  }
 }
 
 // A reap ends in three steps, so that its memory goes back without g_tree: it leaves the tree and
@@ -89,6 +116,7 @@ class Ended {
     LockHolder tree(g_tree);
     while (strata_reap* r = first_) {
       first_ = r->next;
+      r->buried = true;
       g_records.Give(r);
     }
   }
@@ -113,7 +141,7 @@ bool IsAlone(const strata_reap* reap) {
 
 strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
   if (parent != nullptr && !ExpectReap(parent)) return nullptr;
-  strata_reap* reap = g_records.Take();
+  strata_reap* reap = TakeRecord(shared);
   if (reap == nullptr) return nullptr;
   Renew(reap);
   reap->heap.set_owner(reap);
@@ -191,6 +219,7 @@ bool HoldsReapLock() {
 // False at the first that some other thread keeps, unless this one holds some already.
 bool LockReaps(bool holds) STRATA_NO_TSA {
   bool all = g_tree.AcquireForFork(Lock::ForkWait::kAMoment), owned = false;
+  if (all && !holds) UnlistBuried();
   const auto visit = [&](auto f) STRATA_NO_TSA {
     VisitShared([&](strata_reap* r) STRATA_NO_TSA {
       if ((all || holds) && IsLiveReap(r)) all &= WithinAMoment([&] { return f(r->lock); });
@@ -205,7 +234,7 @@ bool LockReaps(bool holds) STRATA_NO_TSA {
     ReapSync::Fence();
     visit([](ReapLock& l) { return l.OwnerIsOut(); });
   }
-  layers::FutexLock::set_this_thread_forks(true);
+  if (all || holds) layers::FutexLock::set_this_thread_forks(true);
   return all;
 }
 // Those that ended meanwhile, too: by a fork handler of the program's, which passes through.

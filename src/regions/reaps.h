@@ -73,9 +73,10 @@ struct alignas(64) strata_reap {
   strata_reap* next = nullptr;                // of those that one call ends, and of free records
   // The tree; under g_tree.
   strata::layers::FamilyLinks<strata_reap> family;
-  // Among all records that ever were a shared reap's; set once, under g_tree.
-  strata_reap* next_shared = nullptr;
-  bool listed = false;
+  // Among the records of shared reaps; changed under g_tree.
+  std::atomic<strata_reap*> next_shared{nullptr};
+  std::atomic<bool> listed{false};
+  bool buried = false;  // in no use since it was last a shared reap's; under g_tree
 };
 
 namespace strata {

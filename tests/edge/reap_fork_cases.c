@@ -28,15 +28,22 @@ CASE(is_shared_by_threads_and_forks) {
   pthread_t threads[4];
   for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, UseShared, NULL) == 0);
   for (int i = 0; i < 20; ++i) {
+    // The child makes the first of these anew, which the fork has taken off its list.
+    strata_reap* brief[3];
+    for (int k = 0; k < 3; ++k) brief[k] = strata_reap_create_shared(shared_reap);
+    for (int k = 0; k < 2; ++k) strata_reap_destroy(brief[k]);
     const pid_t child = fork();
     if (child == 0) {
       char* p = strata_reap_malloc(shared_reap, 100);
       strata_reap_free(shared_reap, p);
-      strata_reap_destroy(strata_reap_create(shared_reap));
+      strata_reap_destroy(strata_reap_create_shared(shared_reap));
+      p = strata_reap_malloc(brief[2], 100);
+      strata_reap_destroy(brief[2]);
       _exit(p == NULL);
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+    strata_reap_destroy(brief[2]);
   }
   for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
   CHECK(strata_reap_bytes(shared_reap) == 0);
