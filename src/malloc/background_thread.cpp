@@ -23,10 +23,12 @@
 #include "malloc/library_thread.h"
 #include "malloc/main_exit.h"
 #include "malloc/own_process.h"
+#include "malloc/report_calls.h"
 #include "malloc/watched_calls.h"
 #include "os/clock.h"
 #include "os/confinement.h"
 #include "os/thread_privileges.h"
+#include "profile/stack_walk.h"
 #include "profile/text_sink.h"
 #include "strata/raw_io.h"
 
@@ -196,7 +198,10 @@ void Wake(const Life& life, pid_t tid) {
 }
 
 // What a signal handler interrupted may keep the thread from its end.
-bool IsPatient(Patience patience) { return patience == Patience::kLong && !HoldsOwnLock(); }
+bool IsPatient(Patience patience) {
+  return patience == Patience::kLong && !HoldsOwnLock() && !WritesReport() &&
+         !RefreshesUnwindTables();
+}
 
 bool EndAndAwait(Life& life, long self, Patience patience) {
   constexpr timespec kNap{0, 50'000};

@@ -11,7 +11,7 @@ void AfterForkInChild();
 // In a copy that was made without these: it starts afresh, with the locks as they are.
 void RenewUnseenChild();
 
-// Whether the calling thread has a lock of the library's: in a signal handler.
+// Whether the calling thread has a lock that a fork takes: in a signal handler.
 bool HoldsOwnLock();
 
 }  // namespace strata

@@ -82,6 +82,8 @@ uint64_t g_signals = 0;
 bool g_forks_alone = false;
 // It held some before.
 bool g_interrupted = false;
+// Threads that fork with a lock of their own, and have not all others yet.
+std::atomic<uint32_t> g_inside{0};
 
 bool IsOnlyThread() { return IsSurelyAlone() && !BackgroundThreadRuns() && !SecondThread::Runs(); }
 
@@ -95,6 +97,7 @@ void ForgetVfork() {
 
 void RenewChild() {
   ForgetVfork();
+  g_inside.store(0, std::memory_order_relaxed);
   ForgetReportsInChild();
   ForgetSideStacks();
   ForgetWaitersInChild();
@@ -136,9 +139,6 @@ void UnlockAll(Runtime& r) STRATA_NO_TSA {
   UnlockHotDomains();
   FileListLock::Release();
 }
-
-// Threads that fork with a lock of their own, and were not through here yet.
-std::atomic<uint32_t> g_inside{0};
 
 // One of them can have the list of files meanwhile, however late it comes to run.
 void LetOthersFork() {
@@ -207,22 +207,9 @@ void AfterForkInParent() {
   RestoreSignals(signals);
 }
 
-namespace {
-
-// A child that rests makes no call that starts the thread, and a signal to it would be for nobody.
-// Not inside of the heap: what starts a thread allocates.
-void AwaitProfileSignal() {
-  if (TheRuntime().options.profile_signal != 0 && !HoldsOwnLock()) TendBackground();
-}
-
-}  // namespace
-
 void AfterForkInChild() {
   const ErrnoKeeper keep;
-  if (g_forks_alone) {
-    RenewChild();
-    return AwaitProfileSignal();
-  }
+  if (g_forks_alone) return RenewChild();
   if (!Lock::ThisThreadForks()) return;
   const uint64_t signals = g_signals;
   const bool interrupted = g_interrupted;
@@ -231,13 +218,11 @@ void AfterForkInChild() {
   UnlockReapsInForkedChild();
   UnlockHotDomainsInForkedChild();
   FileListLock::ResetInChild();
-  g_inside.store(0, std::memory_order_relaxed);
   RenewChild();
   // Unless this thread was interrupted in the heap or while it gave memory back, and goes on there:
   // then what another was about to give back is lost to the child.
   if (!interrupted && !t_state.at_work) TheRuntime().heap.page_heap().RecoverInChild();
   RestoreSignals(signals);
-  AwaitProfileSignal();
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include <bit>
 
 #include "base/errno_keeper.h"
+#include "base/message.h"
 #include "base/own_variables.h"
 #include "os/clock.h"
 #include "os/confinement.h"
@@ -342,8 +343,13 @@ STRATA_NO_TSA void FinishRecording() {
   const ErrnoKeeper keep_errno;
   Busy busy(t_state);
   // What a signal's handler that ends the process interrupted keeps what the rest would wait for.
-  if (g_stacks.HeldByThisThread() || g_file.IsMadeByThisThread() || RefreshesUnwindTables())
-    return EndEarly();
+  if (g_stacks.HeldByThisThread() || g_file.IsMadeByThisThread() || RefreshesUnwindTables()) {
+    EndEarly();
+    return Message()
+        .Text("a signal handler that interrupted the recording ends the program; the end of the ")
+        .Text("trace is not written")
+        .Warn();
+  }
   // A thread that was stopped in the middle of an event, or this one in such a handler, holds its
   // buffer for ever: what waits there is lost.
   constexpr int kMostTries = 2000;

@@ -81,18 +81,6 @@ CASE(waits_for_the_signal) {
   }
 }
 
-CASE(has_a_child_that_rests) {
-  Hold();
-  if (fork() != 0) {
-    CHECK(wait(NULL) > 0);
-    return;
-  }
-  char line[16];
-  snprintf(line, sizeof line, "%d\n", (int)getpid());
-  Tell(line);  // printf would allocate
-  while (1) pause();
-}
-
 CASE(forks_and_ends) {
   Hold();
   const pid_t child = fork();

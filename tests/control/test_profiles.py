@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import re
 import select
 import signal
@@ -239,17 +238,6 @@ def test_on_a_signal(lab: Lab, tmp_path: Path) -> None:
         assert process.poll() is None
     # A thread that is not woken writes at its ticks, and every wait but the first begins after one.
     assert min(took[1:]) < 0.8, f"the thread was not woken: {took}"
-
-
-def test_on_a_signal_to_a_child_that_rests(lab: Lab, tmp_path: Path) -> None:
-    env = {"STRATA_PROFILE": f"heap:{tmp_path}/p-%p", "STRATA_PROFILE_SIGNAL": "12"}
-    with start(lab, "has_a_child_that_rests", env) as process:
-        child = int(process.stdout.readline())
-        os.kill(child, signal.SIGUSR2)
-        path = tmp_path / f"p-{child}.1"
-        assert wait_until(path.exists), list(tmp_path.iterdir())
-        os.kill(child, signal.SIGKILL)
-        process.wait()
 
 
 def test_signal_without_the_background_thread(lab: Lab, tmp_path: Path) -> None:
