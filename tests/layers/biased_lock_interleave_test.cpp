@@ -234,7 +234,9 @@ TEST(BiasedLock, TheOwnerGoesInByItself) {
   lock.Leave(Lock::How::kLocked);
   EXPECT_EQ(lock.Enter(2), Lock::How::kAsOwner);
   EXPECT_FALSE(lock.TryEnterAsOwner(2)) << "twice";
+  EXPECT_FALSE(lock.IsFree());
   lock.Leave(Lock::How::kAsOwner);
+  EXPECT_TRUE(lock.IsFree());
   EXPECT_EQ(lock.Enter(4), Lock::How::kLocked);
   lock.BecomeOwner(4);  // the bias was ended: there is no other
   lock.Leave(Lock::How::kLocked);
