@@ -100,8 +100,8 @@ bool Solver::apply(State& state, const llvm::CallBase& call, const std::vector<c
         for (const Name& n : state.fact.names) {
           if (n.kind != Name::Kind::kOwner) continue;
           known = true;
-          same |= n.root == a.root || memory_.meet(memory_.objects(memory_.cells(n.root, 0)),
-                                                   memory_.objects(memory_.points(a.root)));
+          same |= n.root == a.root ||
+                  memory_.share_object(memory_.cells(n.root, 0), memory_.points(a.root));
         }
         if (same || !known) continue;
       }

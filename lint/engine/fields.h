@@ -4,7 +4,9 @@
 #pragma once
 
 #include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/Operator.h>
 
 #include <compare>
 #include <cstdint>
@@ -38,20 +40,29 @@ class Fields {
     std::set<Field> from;
   };
 
-  static Field field_of(const llvm::Instruction& access);
+  using Path = std::vector<Field>;  // empty: anywhere
+
+  static Path path_of(const llvm::Instruction& access);
+  void look_for_escapes(const llvm::Instruction& i);
+  void escape(const llvm::GEPOperator& step, const llvm::MemTransferInst* copy);
+  bool is_escaped(const llvm::Value* address) const;
+  void put(const Path& path, const llvm::Value* value);
   void look_at(const llvm::Instruction& i);
-  void initialise(const Field& field, const llvm::Constant* value, const llvm::DataLayout& layout);
+  void initialise(const Path& path, const llvm::Constant* value);
   void follow();
   void follow(const Field& field, const llvm::Argument& argument);
   void add(const Field& field, const llvm::Value* value);
   void spread();
 
+  const llvm::DataLayout& layout_;
+  std::map<std::string, std::uint64_t> escaped_;  // of a record, from the offset on
+  std::set<Field> called_;
   std::map<std::uint64_t, std::vector<Put>> puts_;
   std::set<std::uint64_t> wanted_;  // offsets that calls go through
   std::vector<Put> work_;
   std::set<Put> seen_;
   std::map<Field, Held> held_;
-  std::map<std::uint64_t, Functions> by_offset_;
+  std::map<std::uint64_t, Held> by_offset_;
 };
 
 }  // namespace lint

@@ -71,6 +71,11 @@ class Memory {
     if (a.intersects(b)) return true;
     return (a.test(kAnywhere) && !is_hidden(b)) || (b.test(kAnywhere) && !is_hidden(a));
   }
+  // Whether the two, what they point to, can be in one object.
+  bool share_object(Cells a, Cells b) const {
+    if (a.empty() || b.empty()) return a.empty() && b.empty();
+    return a.test(kAnywhere) || b.test(kAnywhere) || objects(a).intersects(objects(b));
+  }
   // The locations that are pointed to from those, `bytes` further.
   Cells follow(Cells cells, std::int64_t bytes) const;
   Bits objects(const Bits& locations) const;

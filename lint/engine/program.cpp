@@ -130,13 +130,14 @@ std::string read_part(llvm::MemoryBufferRef buffer, llvm::LLVMContext& context,
       wrong = llvm::toString(parsed.takeError());
       return;
     }
-    bool debug_info = false;  // asked for: where it alone is broken, it is no error
+    bool debug_info = false;  // whether it is broken: if it alone is, it is left out
     llvm::raw_string_ostream out(wrong);
     if (llvm::verifyModule(**parsed, &out, &debug_info)) {
       if (wrong.empty()) wrong = "it is damaged";
       return;
     }
     wrong.clear();
+    if (debug_info) llvm::StripDebugInfo(**parsed);
     part = std::move(*parsed);
   };
   llvm::CrashRecoveryContext recovery;

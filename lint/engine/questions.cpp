@@ -189,14 +189,36 @@ const llvm::Loop* loop_around(const llvm::LoopInfo& loops, const llvm::Instructi
   return loop;
 }
 
-// Whether the function looks for `%` in what it reads.
-bool looks_for_directives(const llvm::Function& f) {
-  return llvm::any_of(llvm::instructions(f), [](const llvm::Instruction& i) {
-    return llvm::isa<llvm::ICmpInst, llvm::SwitchInst>(i) &&
-           llvm::any_of(i.operands(), [](const llvm::Use& use) {
-             const auto* c = llvm::dyn_cast<llvm::ConstantInt>(use.get());
-             return c != nullptr && c->getBitWidth() > 1 && c->equalsInt('%');
-           });
+// Whether the parameter leads to what is read, as far as a loop over a text goes.
+bool is_read_through(const llvm::Value* address, const llvm::Argument& parameter,
+                     llvm::SmallPtrSetImpl<const llvm::Value*>& seen) {
+  address = address_of(address, parameter.getParent()->getParent()->getDataLayout(), true).root;
+  if (address == &parameter) return true;
+  const auto* choice = llvm::dyn_cast<llvm::User>(address);
+  return choice != nullptr && llvm::isa<llvm::PHINode, llvm::SelectInst>(choice) &&
+         seen.insert(address).second && llvm::any_of(choice->operands(), [&](const llvm::Use& u) {
+           return u->getType()->isPointerTy() && is_read_through(u.get(), parameter, seen);
+         });
+}
+
+// Whether a character of the text that the parameter leads to is asked whether it is `%`.
+bool looks_for_directives(const llvm::Argument& parameter) {
+  return llvm::any_of(llvm::instructions(*parameter.getParent()), [&](const llvm::Instruction& i) {
+    const auto* compare = llvm::dyn_cast<llvm::ICmpInst>(&i);
+    if (!llvm::isa<llvm::SwitchInst>(i) && (compare == nullptr || !compare->isEquality()))
+      return false;
+    const llvm::Value* asked = i.getOperand(0);
+    while (llvm::isa<llvm::SExtInst, llvm::ZExtInst, llvm::FreezeInst>(asked))
+      asked = llvm::cast<llvm::Instruction>(asked)->getOperand(0);
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(asked);
+    llvm::SmallPtrSet<const llvm::Value*, 8> seen;
+    return load != nullptr && load->getType()->isIntegerTy(8) &&
+           llvm::any_of(llvm::drop_begin(i.operands()),
+                        [](const llvm::Use& use) {
+                          const auto* c = llvm::dyn_cast<llvm::ConstantInt>(use.get());
+                          return c != nullptr && c->equalsInt('%');
+                        }) &&
+           is_read_through(load->getPointerOperand(), parameter, seen);
   });
 }
 
@@ -322,10 +344,12 @@ bool Solver::is_looked_through(const llvm::CallBase& call, const llvm::Value* fo
     const auto* br = llvm::dyn_cast<llvm::BranchInst>(edge.first);
     const auto* by = br != nullptr && br->isConditional() ? asked(br->getCondition()) : nullptr;
     const llvm::Function* f = by != nullptr ? by->getCalledFunction() : nullptr;
-    return f != nullptr && !f->isDeclaration() && looks_for_directives(*f) &&
-           llvm::any_of(by->args(), [&](const llvm::Use& given) {
-             return address_of(given.get(), memory_.layout()).root == root;
-           });
+    if (f == nullptr || f->isDeclaration()) return false;
+    return llvm::any_of(f->args(), [&](const llvm::Argument& parameter) {
+      return parameter.getArgNo() < by->arg_size() &&
+             address_of(by->getArgOperand(parameter.getArgNo()), memory_.layout()).root == root &&
+             looks_for_directives(parameter);
+    });
   });
 }
 
