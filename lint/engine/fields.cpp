@@ -250,7 +250,7 @@ void Fields::spread() {
       };
       for (const Field& from : held.from) {
         const auto exact = held_.find(from);
-        const Held other = by_offset_[from.offset];
+        const Held& other = by_offset_[from.offset];
         take(held, other, other.open || (exact != held_.end() && exact->second.open));
       }
       if (!held.from.empty()) take(held, by_offset_[kAnywhere], false);
