@@ -111,6 +111,10 @@ class Process:
         names = (b"/libstrata.so", b"/libstrata-musl.so")
         return any(name in line for line in text.split(b"\n") for name in names)
 
+    def runs_strata(self) -> bool:
+        """It maps the library, or listens as one that is linked into a program does."""
+        return bool(self.maps_library()) or self.listens()
+
     def keys(self) -> list[str]:
         """What a request has to begin with, from its list of mappings: the keys to its socket. None
         if the library is of before there were keys. OSError if the list may not be read."""
@@ -220,10 +224,7 @@ def all_processes() -> Iterator[Process]:
 
 
 def strata_processes() -> Iterator[Process]:
-    """The processes that run Strata: they map the library, or have its socket."""
-    for process in all_processes():
-        if process.maps_library() or process.listens():
-            yield process
+    return (process for process in all_processes() if process.runs_strata())
 
 
 def command_of(runner: Process) -> Process | None:
@@ -251,7 +252,7 @@ def find_process(target: str) -> Process:
     named = [p for p in all_processes() if p.name == target[:15] and p.pid != os.getpid()]
     if not named:
         raise NoSuchProcessError(f"no process is called {target}")
-    ours = [p for p in named if p.maps_library() or p.listens()]
+    ours = [p for p in named if p.runs_strata()]
     if len(ours) == 1:
         return ours[0]
     if ours:

@@ -95,6 +95,18 @@ def test_files_of_the_library_are_named_and_ask_nobody(lab: Lab, tmp_path: Path)
     assert f"report {pid} " not in text
 
 
+def test_a_program_with_the_library_in_it_is_still_there(lab: Lab, tmp_path: Path) -> None:
+    """It maps no libstrata.so, but listens."""
+    source = tmp_path / "rests.c"
+    source.write_text("#include <unistd.h>\nint main(void) { return (int)sleep(60); }\n")
+    archive = lab.require_strata().parent / "libstrata.a"
+    linked = ("-Wl,--undefined=malloc", str(archive), "-static")
+    with lab.start(lab.build(source, *linked), env={"STRATA_CONTROL": "always"}) as process:
+        wait_for_socket(process.pid)
+        text = good("report", process.pid, "-o", tmp_path / "out", "--seconds", 0)
+    assert "does not run on Strata here" not in text
+
+
 def test_what_cannot_be_reported_is_one_line(tmp_path: Path) -> None:
     assert "no such folder" in refused("report", tmp_path / "absent")
     assert "no statistics and no profile" in refused("report", tmp_path)

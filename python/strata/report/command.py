@@ -89,8 +89,7 @@ def draw(source: Path, folder: Path) -> None:
 
     recording = model.load(source, tell_once)
     if recording.number is not None:
-        process = Process(recording.number)
-        recording.runs = process.folder.is_dir() and process.maps_library() is not False
+        recording.runs = Process(recording.number).runs_strata()
     sections = build.sections(recording)
     page = folder / collect.PAGE_FILE
     if recording.others:
