@@ -182,6 +182,7 @@ class CpuCache {
     return v == nullptr ? 0 : v->limit();
   }
   const Ops& ops() const { return ops_; }
+  Ops& ops() { return ops_; }
   void* slabs() const { return vcpus_.slabs(); }
 
   // For the fork handlers, which may release in the same order: a vCPU that appears meanwhile was

@@ -30,6 +30,7 @@ struct RseqOps {
     }
     return result;
   }
+  void SetLooks(uint32_t looks) { __atomic_store_n(&where.looks, looks, __ATOMIC_RELAXED); }
   // For one that goes into a cache by another way.
   void Mark(void* object) const { SetMark(object, where.mark); }
   size_t PopBatch(SizeClass c, void** out, size_t n) const {

@@ -7,14 +7,16 @@
 
 #include "base/check.h"
 #include "cache/freed_mark.h"
+#include "cache/mark_looks.h"
 
 namespace strata {
 
-// What the sequences need to know of the process; set once at start.
+// What the sequences need to know of the process; but for `looks` set once at start.
 struct RseqSlabs {
   ptrdiff_t area_offset;
   ptrdiff_t index_offset;
   FreedMark mark = FreedMark::kNone;
+  uint32_t looks = MarkLooks::kEach;  // which pushes look for the mark; any thread sets it
 };
 
 // The value a sequence returns by way of a label. gcc 12 takes the paths that leave an `asm goto`

@@ -89,9 +89,10 @@ empty:
 }
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object has the mark of those that are free, or no object
-// starts there. The mark alone proves no double free: a sequence that is sent back to its start
-// after it has set the mark finds its own.
+// the object was not pushed. kSuspect: the object has the mark of those that are free, is the
+// newest of its class, or no object starts there. Which of the first two is asked: mark_looks.h.
+// The mark alone proves no double free: a sequence that is sent back to its start after it has set
+// the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
@@ -116,17 +117,27 @@ retry:
                     "b.hs %l[full]\n"
                     "ldr %[a], [%[slab], #16]\n"
                     "add %[a], %[a], %[fill], lsl #3\n"
+                    "tst %w[object], %w[looks]\n"
+                    "b.eq 5f\n"
+                    "ldr %[fill], [%[a], #-8]\n"
+                    "cmp %[fill], %[object]\n"
+                    "b.eq %l[suspect]\n"
+                    "str %[object], [%[a]]\n"
+                    "b 6f\n"
+                    "5:\n"
                     "ldr %w[fill], [%[object], #4]\n"
                     "cmp %w[fill], %w[mark]\n"
                     "b.eq %l[suspect]\n"
                     "str %[object], [%[a]]\n"
                     "str %w[mark], [%[object], #4]\n"
+                    "6:\n"
                     "add %[b], %[b], #1\n"
                     "stlr %[b], [%[slab]]\n"
                     "2:\n"
                     : [slab] "=&r"(slab), [a] "=&r"(a), [b] "=&r"(b), [fill] "=&r"(fill)
                     : [slabs] "r"(slabs), [entry] "r"(entry), [object] "r"(object),
-                      [area] "r"(r.area_offset), [index] "r"(r.index_offset), [mark] "r"(r.mark)
+                      [area] "r"(r.area_offset), [index] "r"(r.index_offset), [mark] "r"(r.mark),
+                      [looks] "r"(__atomic_load_n(&r.looks, __ATOMIC_RELAXED))
                     : "memory", "cc"
                     : full, suspect, aborted);
   return;

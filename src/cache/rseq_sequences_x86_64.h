@@ -76,9 +76,10 @@ empty:
 }
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
-// the object was not pushed. kSuspect: the object has the mark of those that are free, or no object
-// starts there. The mark alone proves no double free: a sequence that is sent back to its start
-// after it has set the mark finds its own.
+// the object was not pushed. kSuspect: the object has the mark of those that are free, is the
+// newest of its class, or no object starts there. Which of the first two is asked: mark_looks.h.
+// The mark alone proves no double free: a sequence that is sent back to its start after it has set
+// the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {
@@ -101,17 +102,25 @@ retry:
       "movzwl (%[slab]), %k[area]\n"
       "cmp 10(%[slab]), %w[area]\n"
       "jae %l[full]\n"
-      "mov %[mark], %k[header]\n"
       "mov 16(%[slab]), %[array]\n"
+      "test %k[object], %[looks]\n"
+      "je 5f\n"
+      "cmp %[object], -8(%[array],%[area],8)\n"
+      "je %l[suspect]\n"
+      "mov %[object], (%[array],%[area],8)\n"
+      "jmp 6f\n"
+      "5:\n"
+      "mov %[mark], %k[header]\n"
       "cmp %k[header], 4(%[object])\n"
       "je %l[suspect]\n"
       "mov %[object], (%[array],%[area],8)\n"
       "mov %k[header], 4(%[object])\n"
+      "6:\n"
       "incq (%[slab])\n"
       "2:\n"
       : [slab] "+&r"(slab), [array] "=&r"(array), [header] "=&r"(header), [area] "+&r"(area)
       : [slabs] "r"(slabs), [entries] "r"(entries), [page] "r"(page), [object] "r"(object),
-        [mark] "m"(r.mark)
+        [mark] "m"(r.mark), [looks] "m"(r.looks)
       : "memory", "cc"
       : full, suspect, aborted);
   return;

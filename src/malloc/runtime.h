@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "base/metadata_arena.h"
 #include "cache/freed_mark.h"
+#include "cache/mark_looks.h"
 #include "cache/rseq_ops.h"
 #include "heaps/front_end.h"
 #include "heaps/strata.h"
@@ -45,6 +46,7 @@ struct Runtime {
   ThpMode thp = ThpMode::kUnknown;
   std::atomic<size_t> thread_cache_limit;
   FreedMark freed_mark = FreedMark::kNone;  // of this process; set at the start
+  MarkLooks mark_looks;
   ProcessHeap heap;
 
   // Estimate of requested bytes per class: sampled at misses, so the fast path pays nothing.

@@ -429,6 +429,18 @@ void FreeSmallOther(void* p) {
   FreeRaw(p);
 }
 
+namespace {
+
+// At a free on a page with a sampled object, which are frees as any other.
+void TimeLook(Runtime& r, const void* p) {
+  if (!r.mark_looks.IsTimed()) return;
+  const uint64_t begin = r.kernel.NowNs();
+  static_cast<void>(*static_cast<const volatile char*>(p));
+  r.front().cpu.ops().SetLooks(r.mark_looks.Note(r.kernel.NowNs() - begin));
+}
+
+}  // namespace
+
 // What no cache of this thread's has taken; p lies in the heap.
 void FreeRaw(void* p) {
   Runtime& r = TheRuntime();
@@ -437,7 +449,9 @@ void FreeRaw(void* p) {
   const SizeClass c = WithoutSampledPage(entry);
   if (c == SizeClass::kNone) return FreeLarge(r, p, entry);
   if (c == kDividedPage) return FreeOther(p);
-  if (!ExpectObject(r, p, c) || !ExpectNotFreed(r, p, c)) return;
+  if (!ExpectObject(r, p, c)) return;
+  if (IsSampledPage(entry)) TimeLook(r, p);
+  if (!ExpectNotFreed(r, p, c)) return;
   // Before the push: after it the block may be handed out and sampled anew.
   if (IsSampledPage(entry)) {
     SampleFreed(r, p);

@@ -54,7 +54,8 @@ struct StressResult {
 
 class RseqStress {
  public:
-  explicit RseqStress(const RseqInfo& info) : info_(info), owner_(kClasses * kObjects) {
+  explicit RseqStress(const RseqInfo& info, uint32_t looks = MarkLooks::kEach)
+      : info_(info), owner_(kClasses * kObjects) {
     const size_t cpus = PossibleCpus();
     slab_bytes_ = cpus << kSlabShift;
     mapping_ = static_cast<char*>(mmap(nullptr, slab_bytes_, PROT_READ | PROT_WRITE,
@@ -67,7 +68,7 @@ class RseqStress {
                       0) == objects);
     char* slabs = mapping_;
     RseqOps ops;
-    ops.where = {info.area_offset, info.index_offset, MarkOf(0x5eed)};
+    ops.where = {info.area_offset, info.index_offset, MarkOf(0x5eed), looks};
     ops.slabs = slabs;
     ops.info = info;
     ops_ = ops;

@@ -11,13 +11,13 @@
 namespace strata::test {
 namespace {
 
-void Stress(RseqIndex index) {
+void Stress(RseqIndex index, uint32_t looks) {
   const RseqInfo info = RseqIndexedBy(index);
   if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
   // An emulated machine (tests/targets) gets more time, and still does little in it.
   const char* slow_ms = getenv("STRATA_STRESS_MS");
   const int ms = slow_ms != nullptr ? atoi(slow_ms) : 2500;
-  const StressResult result = RseqStress(info).Run(std::chrono::milliseconds(ms));
+  const StressResult result = RseqStress(info, looks).Run(std::chrono::milliseconds(ms));
   EXPECT_EQ(result.violations, 0u);
   if (slow_ms != nullptr) {
     EXPECT_GT(result.moves, 500u);
@@ -32,30 +32,100 @@ void Stress(RseqIndex index) {
   EXPECT_GT(result.resizes, 200u);
 }
 
+// The sequences on slabs of their own, without the tiers.
+class RseqOpsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const RseqInfo info = RseqIndexedBy(RseqIndex::kCpuId);
+    if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
+    void* const slabs = mmap(nullptr, cpus_ << kSlabShift, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(slabs, MAP_FAILED);
+    ops_ = {{info.area_offset, info.index_offset, MarkOf(0x5eed)}, slabs, info};
+    sched_getaffinity(0, sizeof(before_), &before_);
+  }
+  void TearDown() override {
+    if (ops_.slabs == nullptr) return;
+    sched_setaffinity(0, sizeof(before_), &before_);
+    munmap(ops_.slabs, cpus_ << kSlabShift);
+  }
+
+  void Open(SizeClass c, size_t room) {
+    for (size_t cpu = 0; cpu < cpus_; ++cpu) {
+      Slab& slab = *reinterpret_cast<Slab*>(static_cast<char*>(ops_.slabs) + (cpu << kSlabShift));
+      slab.Make(c);
+      slab.Open(c, room);
+    }
+  }
+  void StayOnOneCpu() {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  }
+  // As free does it.
+  PushResult Push(SizeClass c, void* object) {
+    const auto at = reinterpret_cast<uintptr_t>(object);
+    const PageEntry entry = EntryFor(c, at, at & ~(kPageSize - 1));
+    PushResult result = PushResult::kPushed;
+    RseqPush(ops_.where, ops_.slabs, &entry, 0, object, [&](PushResult why) { result = why; });
+    return result;
+  }
+
+  const size_t cpus_ = PossibleCpus();
+  RseqOps ops_;
+  cpu_set_t before_;
+};
+
 // Of an object it knows the class only: those of large classes begin anywhere in their page.
-TEST(RseqOps, PushesAnObjectOfAnyClass) {
-  const RseqInfo info = RseqIndexedBy(RseqIndex::kCpuId);
-  if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
-  const size_t cpus = PossibleCpus();
-  void* const slabs = mmap(nullptr, cpus << kSlabShift, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(slabs, MAP_FAILED);
-  const RseqOps ops{{info.area_offset, info.index_offset, MarkOf(0x5eed)}, slabs, info};
+TEST_F(RseqOpsTest, PushesAnObjectOfAnyClass) {
   alignas(kPageSize) static char page[kPageSize];
   for (size_t i = 1; i < kNumClasses; ++i) {
     const auto c = static_cast<SizeClass>(i);
-    for (size_t cpu = 0; cpu < cpus; ++cpu) {
-      Slab& slab = *reinterpret_cast<Slab*>(static_cast<char*>(slabs) + (cpu << kSlabShift));
-      slab.Make(c);
-      slab.Open(c, 1);
-    }
-    EXPECT_EQ(ops.Push(c, page + LastFirst(InfoOf(c))), PushResult::kPushed) << InfoOf(c).size;
+    Open(c, 1);
+    EXPECT_EQ(ops_.Push(c, page + LastFirst(InfoOf(c))), PushResult::kPushed) << InfoOf(c).size;
   }
-  munmap(slabs, cpus << kSlabShift);
 }
 
-TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid); }
-TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId); }
+TEST_F(RseqOpsTest, FindsWhatIsFreeWhereverItLies) {
+  StayOnOneCpu();
+  const SizeClass c = ClassOfSize(64);
+  Open(c, 8);
+  alignas(kPageSize) static char page[kPageSize];
+  EXPECT_EQ(Push(c, page), PushResult::kPushed);
+  EXPECT_EQ(Push(c, page + 64), PushResult::kPushed);
+  EXPECT_EQ(Push(c, page), PushResult::kSuspect);
+  EXPECT_EQ(Push(c, page + 64), PushResult::kSuspect);
+  EXPECT_EQ(ops_.Pop(c), page + 64);
+  EXPECT_EQ(Push(c, page + 64), PushResult::kPushed);
+}
+
+// What it does not look at it does not touch: reading and writing the object is what it spares.
+TEST_F(RseqOpsTest, LookingSeldomItFindsTheNewestAndThoseOfSomePages) {
+  StayOnOneCpu();
+  ops_.SetLooks(MarkLooks::kSeldom);
+  const SizeClass c = ClassOfSize(64);
+  Open(c, 15);
+  constexpr size_t kPages = 16;
+  alignas(kPages * kPageSize) static char pages[2 * kPages * kPageSize];
+  char* const other = pages + kPageSize;
+  char* const looked = pages + kPages * kPageSize;
+  EXPECT_EQ(Push(c, other), PushResult::kPushed);  // into an empty one: there is no newest
+  EXPECT_EQ(Push(c, other), PushResult::kSuspect);
+  EXPECT_FALSE(HasMark(other, ops_.where.mark));
+  EXPECT_EQ(Push(c, looked), PushResult::kPushed);
+  EXPECT_TRUE(HasMark(looked, ops_.where.mark));
+  EXPECT_EQ(Push(c, other + 64), PushResult::kPushed);
+  EXPECT_EQ(Push(c, looked), PushResult::kSuspect);
+  EXPECT_EQ(ops_.Pop(c), other + 64);
+  EXPECT_EQ(ops_.Pop(c), looked);
+  EXPECT_FALSE(HasMark(looked, ops_.where.mark));
+  EXPECT_EQ(ops_.Pop(c), other);
+  EXPECT_EQ(ops_.Pop(c), nullptr);
+}
+
+TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid, MarkLooks::kSeldom); }
+TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId, MarkLooks::kEach); }
 
 }  // namespace
 }  // namespace strata::test
