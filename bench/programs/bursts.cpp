@@ -1,8 +1,10 @@
 // Bursts of objects of one size of which one in a hundred stays, as of requests that leave a
 // session behind. Who stays is told by the call path alone: both kinds come from one function that
 // calls malloc, in the same stack depth. An allocator that does not tell them apart ends with
-// survivors all over what the bursts took. Reports what is held after the second burst, and at the
-// end.
+// survivors all over what the bursts took. Reports what is held after the second burst, at the end,
+// and then without the pages on which something of the first two bursts lies.
+#include <algorithm>
+
 #include "common.h"
 
 namespace {
@@ -39,6 +41,17 @@ void FreeList(Node* list) {
   return node;
 }
 
+// On which something of the list begins, from this node on.
+uint64_t PagesKib(const Node* list, uint64_t count) {
+  constexpr uintptr_t kPage = 4096;
+  bench::Array<uintptr_t> pages(count + 1);
+  uintptr_t* end = pages.data();
+  for (const Node* node = list; node != nullptr; node = node->next)
+    *end++ = reinterpret_cast<uintptr_t>(node) / kPage;
+  std::sort(pages.data(), end);
+  return static_cast<uint64_t>(std::unique(pages.data(), end) - pages.data()) * kPage / 1024;
+}
+
 void Sleep(double seconds) {
   const auto whole = static_cast<time_t>(seconds);
   const timespec pause{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
@@ -60,6 +73,7 @@ int main(int argc, char** argv) {
     bench::Die("--bursts and --keep-every must be above zero, --size at least 8");
 
   Node* sessions = nullptr;
+  Node* early = nullptr;  // the sessions of the first two bursts: the end of the list
   uint64_t kept = 0, made = 0, early_kib = 0;
   const bench::Total total = bench::RunThreads(1, [&](unsigned) {
     bench::Tally tally;
@@ -81,6 +95,7 @@ int main(int argc, char** argv) {
       FreeList(first);
       tally.seconds += bench::Since(start);
       if (pause > 0) Sleep(pause);
+      if (burst <= 1) early = sessions;
       if (burst == 1) early_kib = bench::RssKib();
     }
     tally.ops = made;
@@ -89,6 +104,8 @@ int main(int argc, char** argv) {
   const uint64_t busy_kib = bench::RssKib();
   Sleep(idle);
   const uint64_t rss_kib = bench::RssKib();
+  const uint64_t pages_kib = PagesKib(early, kept);
+  const uint64_t late_kib = rss_kib > pages_kib ? rss_kib - pages_kib : 0;
   FreeList(sessions);
 
   const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -98,6 +115,7 @@ int main(int argc, char** argv) {
   report.Add("live_kib=%llu", number(kept * size / 1024));
   report.Add("rss_second_kib=%llu rss_busy_kib=%llu rss_kib=%llu", number(early_kib),
              number(busy_kib), number(rss_kib));
+  report.Add("early_pages_kib=%llu late_kib=%llu", number(pages_kib), number(late_kib));
   report.Finish();
   return 0;
 }

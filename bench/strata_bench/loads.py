@@ -1,6 +1,6 @@
 """Runs one of the loads under bench/loads with an allocator and watches its memory: RSS and
-anonymous memory twenty times a second, and once a load, in a run of its own, what the program holds
-live by Strata's statistics. The load marks its phases on stdout (bench/loads/phases.h)."""
+anonymous memory twenty times a second, and for each way to run Strata once, in a run of its own,
+what lives by its statistics. The load marks its phases on stdout (bench/loads/phases.h)."""
 
 from __future__ import annotations
 
@@ -95,9 +95,11 @@ def memory_of(pid: int) -> dict[str, int]:
     return found
 
 
-def live_of(pid: int) -> dict[str, int]:
-    """What the program has asked for and not freed, by Strata's statistics, in KiB."""
-    return {"live": stats.loads(ask(Process(pid), "stats")).bytes["live"] // 1024}
+def held_of(pid: int) -> dict[str, int]:
+    """What the program has asked for and not freed, by Strata's statistics, and what it holds
+    beyond that at the same moment; in KiB."""
+    live = stats.loads(ask(Process(pid), "stats")).bytes["live"] // 1024
+    return {"live": live, "fragmentation": memory_of(pid)["RssAnon"] - live}
 
 
 def command(load: str, programs: Path, args: tuple[str, ...] = ()) -> list[str]:
@@ -195,11 +197,13 @@ def measure(
         fields[f"{name}_rest_kib"] = f"{watched.rested(key):.0f}"
     fields["rss_peak_kib"] = f"{watched.peak('VmHWM'):.0f}"
     if counts_live:
-        asked = Allocator(allocator.name, "", allocator.library, {"STRATA_CONTROL": "always"})
+        options = {**allocator.env, "STRATA_CONTROL": "always"}
+        asked = Allocator(allocator.name, "", allocator.library, options)
         given, environment = environment_for(case.program, asked)
         words = command(case.program, programs, (*(case.quick if quick else case.args), *given))
         tick = TICK_SECONDS if quick else LIVE_TICK_SECONDS
-        counted = watch(words, environment, case.timeout, live_of, tick)
-        fields["live_mean_kib"] = f"{counted.mean('live'):.0f}"
-        fields["live_rest_kib"] = f"{counted.rested('live'):.0f}"
+        counted = watch(words, environment, case.timeout, held_of, tick)
+        for key in ("live", "fragmentation"):
+            fields[f"{key}_mean_kib"] = f"{counted.mean(key):.0f}"
+            fields[f"{key}_rest_kib"] = f"{counted.rested(key):.0f}"
     return fields

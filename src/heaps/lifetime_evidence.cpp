@@ -102,7 +102,8 @@ void LifetimeEvidence::FindUsual(const Sampler& sampler, double keeps) {
 
 void LifetimeEvidence::NoteRow(const SampleRow& row, const SampleSums& sums, double keeps) {
   SiteEvidence& e = rows_[row.number];
-  e.site = static_cast<SiteKey>(row.site.key);
+  const bool counts = !is_ignored_[Raw(ClassOfSize(row.bytes))];
+  e.site = counts ? static_cast<SiteKey>(row.site.key) : SiteKey::kNone;
   e.frames = row.context->frames();
   e.words_up = row.site.words_up;
   e.depth = row.context->depth;

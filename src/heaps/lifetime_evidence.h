@@ -34,9 +34,15 @@ class LifetimeEvidence {
   // Where what is usual for a size ends, of its plain class; known once some of it has died.
   double usual_ns(SizeClass c) const { return usual_ns_[Raw(c)]; }
   bool knows_usual(SizeClass c) const;
+  // Rows of a size say nothing as long as this is false of it.
+  void SetCounts(SizeClass c, bool counts) { is_ignored_[Raw(c)] = !counts; }
   // From the next look on, what is usual ends no sooner than this: where most of a size is known to
   // live longer than what has died of it so far.
   void SetLeastUsual(SizeClass c, double ns) { least_ns_[Raw(c)] = ns; }
+  // That the arrays take.
+  size_t bytes() const {
+    return by_size_.bytes() + histograms_.bytes() + by_row_.bytes() + rows_.bytes();
+  }
 
  private:
   // Deaths so far, at the last look, and with what died before worth less.
@@ -68,6 +74,7 @@ class LifetimeEvidence {
   ScratchArray<SiteEvidence> rows_;
   double usual_ns_[kNumSizes + 1] = {};  // where what is usual ends
   double least_ns_[kNumSizes + 1] = {};  // and no sooner than this
+  bool is_ignored_[kNumSizes + 1] = {};
   uint64_t looked_ns_ = 0;
   // The last jump: objects aged from aged_from_ns_ until gap_began_ns_, and do from jumped_ns_ on.
   // After one back, what was before is not known.

@@ -57,7 +57,7 @@ ModelAnswers::FrameSlot* ModelAnswers::SlotOf(uintptr_t frame) {
 
 void ModelAnswers::ForgetFrames() {
   for (size_t i = 0; i < slots_.size(); ++i) slots_[i] = {};
-  frame_rows_.Clear();
+  frame_rows_.Free();
 }
 
 bool ModelAnswers::MakeRoom(size_t rows) {
@@ -138,6 +138,8 @@ size_t ModelAnswers::AskNew(const Model& model, const Sampler& sampler, FrameNam
     fresh_.Grow(half);
   }
   for (size_t i = 0; i < fresh_.size(); ++i) Ask(model, *fresh_[i]);
+  fresh_.Free();
+  frames_.Free();
   return static_cast<size_t>(stats_.asked - before);
 }
 

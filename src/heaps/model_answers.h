@@ -55,6 +55,10 @@ class ModelAnswers {
   // To evidence gathered since.
   void AddTo(LifetimeEvidence& evidence);
   const ModelStats& stats() const { return stats_; }
+  // That the arrays take.
+  size_t bytes() const {
+    return answers_.bytes() + slots_.bytes() + frame_rows_.bytes() + said_.bytes();
+  }
 
  private:
   struct Answer {

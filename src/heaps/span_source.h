@@ -36,14 +36,16 @@ class SpanSource {
 
   // Null when memory is short.
   Span* TakeSpan(SizeClass c, SpanLength length) {
-    return Make(c, length, PlacementOf(c), ObjectGroup::kNone);
+    Placement placement = PlacementOf(c);
+    if (IsLasting(c) && !HasRoomForLasting()) placement.lifetime = LifetimeClass::kUnknown;
+    return Make(c, length, placement, ObjectGroup::kNone);
   }
   Span* TakeSpanIn(SizeClass c, Placement placement) {
     return Make(c, SpanLength::kFull, placement, ObjectGroup::kNone);
   }
   Span* TakeSpanOf(SizeClass c, SpanLength length, ObjectGroup group) {
     Placement placement = PlacementOf(c);
-    if (group == ObjectGroup::kCold && cold_pages_.load(std::memory_order_relaxed) >= kEnoughCold)
+    if (group == ObjectGroup::kCold && cold_pages_.load(std::memory_order_relaxed) >= kEnoughForOwn)
       placement.hotness = Hotness::kCold;
     return Make(c, length, placement, group);
   }
@@ -52,6 +54,7 @@ class SpanSource {
     const SizeClass c = span->size_class;
     if (span->group == ObjectGroup::kCold)
       cold_pages_.fetch_sub(range.length.raw(), std::memory_order_relaxed);
+    if (IsLasting(c)) lasting_pages_.fetch_sub(range.length.raw(), std::memory_order_relaxed);
     page_map_.Clear(range, c);
     pool_.Delete(span);
     page_heap_.Give(range);
@@ -69,8 +72,15 @@ class SpanSource {
   void ReportBadFree(void* p) { blocks_.ReportBadFree(p); }
 
  private:
-  // Fewer cold pages than half a hugepage lie among the others.
-  static constexpr size_t kEnoughCold = kPagesPerHugePage / 2;
+  // Fewer cold pages than half a hugepage lie among the others; so do fewer of what lasts, but in a
+  // heap so large that what is left of one more hugepage is little.
+  static constexpr size_t kEnoughForOwn = kPagesPerHugePage / 2;
+  static constexpr Pages kLargeHeap{32 * kPagesPerHugePage};
+
+  bool HasRoomForLasting() const {
+    return lasting_pages_.load(std::memory_order_relaxed) >= kEnoughForOwn ||
+           page_heap_.used_lately() >= kLargeHeap;
+  }
 
   Span* Make(SizeClass c, SpanLength length, Placement placement, ObjectGroup group) {
     const SpanShape shape = ShapeOf(c, length);
@@ -91,6 +101,7 @@ class SpanSource {
     if (group != ObjectGroup::kNone) page_map_.SetSampled(run.range);
     if (group == ObjectGroup::kCold)
       cold_pages_.fetch_add(run.range.length.raw(), std::memory_order_relaxed);
+    if (IsLasting(c)) lasting_pages_.fetch_add(run.range.length.raw(), std::memory_order_relaxed);
     return span;
   }
 
@@ -101,7 +112,8 @@ class SpanSource {
   const BlockLookup<Kernel>& blocks_;
   Growth& growth_;
   Lock isolation_lock_{LockRank::kControl};
-  std::atomic<size_t> cold_pages_{0};  // of spans of cold objects
+  std::atomic<size_t> cold_pages_{0};     // of spans of cold objects
+  std::atomic<size_t> lasting_pages_{0};  // of spans of classes that last
 };
 
 }  // namespace strata

@@ -32,6 +32,7 @@ constinit std::atomic<Predicting> g_predicts{kTakesHalfToLast ? Predicting::kClo
                                                               : Predicting::kNothing};
 constinit std::atomic<bool> g_asks_of_new{false};
 constinit std::atomic<uint64_t> g_met[(1 << kMetBits) / 64]{};
+constinit std::atomic<uint32_t> g_hits{0};
 }  // namespace predicted_internal
 
 namespace {
@@ -39,11 +40,14 @@ namespace {
 std::atomic<size_t> g_places{0};
 std::atomic<uint64_t> g_changes{0};
 std::atomic<uint64_t> g_rounds{0};
+std::atomic<size_t> g_bytes{0};
+std::atomic<size_t> g_interval{0};  // the sampler's, if set here
 struct {
   std::atomic<uint64_t> asked{0}, hits{0}, misses{0}, disagreements{0};
 } g_model_stats;
 
 constinit Model g_model;  // open or not from the start of the process on
+size_t g_model_bytes = 0;
 
 // What a look costs at most, as a part of the time between two; and where a model has new stacks to
 // look at, which end soon.
@@ -59,6 +63,8 @@ constexpr uint64_t kManyNew = 32;                  // one sample in so many brin
 // ms of a processor, once.
 constexpr uint64_t kEnoughSamples = 32 << 10;
 constexpr uint64_t kMostRestNs = 5'000'000'000;
+// Of a size, at once, before what lasts of it is kept apart.
+constexpr size_t kLeastSpans = 16;
 
 static_assert(SiteLearner::kMostFrames <= SampleSite::kMostFrames);
 
@@ -116,7 +122,11 @@ STRATA_ONCE void OpenModel(Runtime& r) {
   const char* why = bytes != nullptr ? nullptr : errno != 0 ? ErrorText(errno) : "it is empty";
   if (bytes != nullptr) {
     const ModelError error = g_model.Open(bytes, length);
-    if (error == ModelError::kNone) return;
+    if (error == ModelError::kNone) {
+      g_model_bytes = RoundUp(length, kNativePageSize);
+      g_bytes.store(g_model_bytes, std::memory_order_relaxed);
+      return;
+    }
     why = TextOf(error);
     munmap(const_cast<char*>(bytes), RoundUp(length, kNativePageSize));
   }
@@ -145,7 +155,10 @@ void LifetimeLearner::AskModel(Runtime& r) {
   files_ = UnwindTablesPublished();
   ProcessNamer namer(names_);
   answers_.AskNew(g_model, r.sampler, namer);
+  if (!SeeksStacks()) answers_.ForgetFrames();  // new ones are rare
 }
+
+bool LifetimeLearner::SeeksStacks() { return TheRuntime().sampler.rows() < kMostRowsSought; }
 
 // A model of another program is seldom sure.
 bool LifetimeLearner::KnowsProgram() const {
@@ -163,32 +176,55 @@ bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
   without_news_ = new_stacks != 0 ? 0 : without_news_ + new_samples;
   if (new_stacks != 0 && new_stacks * kManyNew >= new_samples) dense_until_ = now_ns + kDenseNs;
   const bool has_more = KnowsProgram() && without_news_ < kEnoughSamples;
-  was_dense_ = (now_ns < dense_until_ || has_more) && dense_ns_ < kMostDenseNs;
+  was_dense_ = (now_ns < dense_until_ || has_more) && dense_ns_ < kMostDenseNs && SeeksStacks();
   return was_dense_;
 }
 
 // Who sets another interval meanwhile keeps it.
 void LifetimeLearner::AdaptSampling(Runtime& r, bool is_dense) {
   if (!g_model.is_open() || !LoadOption(r.options.adapts_sample)) return;
-  if (interval_ == 0) interval_ = r.options.sample_interval;
-  if (r.sampler.rate().interval != interval_) return;
+  size_t now = g_interval.load(std::memory_order_relaxed);
+  if (now == 0) now = r.options.sample_interval;
+  if (r.sampler.rate().interval != now) return;
   const size_t interval = is_dense ? kDenseInterval : IntervalAtRest(r);
-  if (interval != interval_) r.sampler.SetInterval(interval);
-  interval_ = interval;
+  if (interval != now) r.sampler.SetInterval(interval);
+  g_interval.store(interval, std::memory_order_relaxed);
+}
+
+void LifetimeLearner::EndDenseIfFull(Runtime& r) {
+  if (STRATA_LIKELY(SeeksStacks())) return;
+  size_t dense = kDenseInterval;
+  const size_t interval = IntervalAtRest(r);
+  if (g_interval.load(std::memory_order_relaxed) == dense && r.sampler.rate().interval == dense &&
+      g_interval.compare_exchange_strong(dense, interval, std::memory_order_relaxed))
+    r.sampler.SetInterval(interval);
 }
 
 void LifetimeLearner::Rest() { AdaptSampling(TheRuntime(), false); }
 
 void LifetimeLearner::RestInChild() {
   Runtime& r = TheRuntime();
-  if (interval_ == kDenseInterval && r.sampler.rate().interval == interval_)
+  if (g_interval.exchange(0, std::memory_order_relaxed) == kDenseInterval &&
+      r.sampler.rate().interval == kDenseInterval)
     r.sampler.SetIntervalInChild(r.options.sample_interval);
+}
+
+// Of a size, no more can be gained than its spans take. Apart, what lasts of it costs about a span,
+// and the other's caches.
+void LifetimeLearner::HeedWhatIsLarge(Runtime& r) {
+  for (size_t i = 1; i <= kNumSizes; ++i) {
+    const auto c = static_cast<SizeClass>(i);
+    const auto* list = r.heap.central().Find(c);
+    was_large_[i] |= list != nullptr && list->objects_out() >= kLeastSpans * InfoOf(c).objects;
+    evidence_.SetCounts(c, was_large_[i]);
+  }
 }
 
 void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   ScratchArray<SiteTally> tallies;
   ScratchArray<uint64_t> words;
   if (may_name) AskModel(r);
+  HeedWhatIsLarge(r);
   if (!evidence_.Gather(r.sampler, r.kernel.NowNs())) return;
   answers_.AddTo(evidence_);
   const ModelStats& stats = answers_.stats();
@@ -198,12 +234,16 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   g_model_stats.disagreements.store(stats.disagreements, std::memory_order_relaxed);
   const size_t slots = std::bit_ceil(2 * evidence_.size() + 1);
   if (!tallies.Reserve(slots) || !words.Reserve(PredictionCache::kEntries)) return;
+  words.Grow(PredictionCache::kEntries);
+  g_bytes.store(g_model_bytes + answers_.bytes() + evidence_.bytes() + slots * sizeof(SiteTally) +
+                    2 * words.bytes(),
+                std::memory_order_relaxed);
   PredictionCache::Draft draft(words.data());
   SiteLearner learner(tallies.data(), slots, Predictions());
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);
   g_changes.fetch_add(Predictions().Publish(draft), std::memory_order_relaxed);
   g_places.store(made, std::memory_order_relaxed);
-  const bool asks_of_new = KnowsProgram() && (made != 0 || was_dense_);
+  const bool asks_of_new = KnowsProgram() && SeeksStacks() && (made != 0 || was_dense_);
   predicted_internal::g_asks_of_new.store(asks_of_new, std::memory_order_relaxed);
   const bool predicts = made != 0 || asks_of_new || kTakesHalfToLast;
   const Predicting how =
@@ -241,6 +281,7 @@ LearningStats StatsOfLearning() {
   return {g_places.load(std::memory_order_relaxed),
           g_changes.load(std::memory_order_relaxed),
           g_rounds.load(std::memory_order_relaxed),
+          g_bytes.load(std::memory_order_relaxed),
           {g_model_stats.asked.load(std::memory_order_relaxed),
            g_model_stats.hits.load(std::memory_order_relaxed),
            g_model_stats.misses.load(std::memory_order_relaxed),

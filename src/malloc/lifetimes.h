@@ -19,6 +19,10 @@ void OpenModel(Runtime& r);
 // One in a process, and one caller at a time.
 class LifetimeLearner {
  public:
+  // New stacks are looked for until there are so many, of a size each: an interpreter has ever new
+  // ones, and each takes 0.8 KiB and some microseconds.
+  static constexpr size_t kMostRowsSought = 1536;
+
   // May take milliseconds. `may_name`: whether stacks may be named, for which files are opened: in
   // a table of descriptors that is not the program's. Returns when to come again.
   uint64_t Look(uint64_t now_ns, bool may_name);
@@ -26,9 +30,14 @@ class LifetimeLearner {
   void Rest();
   // The same in a forked child, where a thread that is gone may have the sampler's lock.
   void RestInChild();
+  static bool SeeksStacks();
+  // From the program's threads, after a sample: no look comes soon enough where each brings a new
+  // stack.
+  static void EndDenseIfFull(Runtime& r);
 
  private:
   void Learn(Runtime& r, bool may_name);
+  void HeedWhatIsLarge(Runtime& r);
   void AskModel(Runtime& r);
   void AdaptSampling(Runtime& r, bool is_dense);
   bool IsDense(uint64_t now_ns, uint64_t new_samples);
@@ -46,7 +55,7 @@ class LifetimeLearner {
   uint64_t dense_ns_ = 0;      // how long they were while samples came, in all
   uint64_t without_news_ = 0;  // samples since a stack was new
   bool was_dense_ = false;
-  size_t interval_ = 0;  // the sampler's, if set here
+  bool was_large_[kNumSizes + 1] = {};
 };
 
 LifetimeLearner& TheLearner();
@@ -57,6 +66,7 @@ struct LearningStats {
   size_t places = 0;     // entries of the table now
   uint64_t changes = 0;  // of entries, so far
   uint64_t rounds = 0;   // in which the samples were looked at
+  size_t bytes = 0;      // that the model takes, and what is known of the places
   ModelStats model;
 };
 

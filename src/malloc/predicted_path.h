@@ -26,6 +26,7 @@ extern __attribute__((visibility("hidden"))) std::atomic<Predicting> g_predicts;
 inline constexpr size_t kMetBits = 15;
 extern __attribute__((visibility("hidden"))) std::atomic<bool> g_asks_of_new;
 extern __attribute__((visibility("hidden"))) std::atomic<uint64_t> g_met[(1 << kMetBits) / 64];
+extern __attribute__((visibility("hidden"))) std::atomic<uint32_t> g_hits;
 }  // namespace predicted_internal
 
 STRATA_ALWAYS_INLINE PredictionCache Predictions() {
@@ -66,6 +67,17 @@ STRATA_ALWAYS_INLINE bool MeetPlace(SiteKey key) {
   const auto bit = static_cast<size_t>(Raw(key) >> (64 - kMetBits));
   const uint64_t mask = uint64_t{1} << (bit % 64);
   return (g_met[bit / 64].fetch_or(mask, std::memory_order_relaxed) & mask) == 0;
+}
+
+// Of a place that is predicted to last, after `hits` more of all of these: whether the model should
+// look at who calls from there now. About every 1,000 of them, as in the paper's section 6.
+inline bool IsToBeAskedAgain(size_t hits) {
+  using namespace predicted_internal;
+  constexpr uint32_t kHits = 1024;
+  if (!g_asks_of_new.load(std::memory_order_relaxed)) return false;
+  const auto more = static_cast<uint32_t>(hits);
+  const uint32_t before = g_hits.fetch_add(more, std::memory_order_relaxed);
+  return before / kHits != (before + more) / kHits;
 }
 
 // For a place whose callers differ, which `found` says: looks at as many of them as need be.

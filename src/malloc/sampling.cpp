@@ -6,6 +6,7 @@
 #include "base/errno_keeper.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
+#include "malloc/lifetimes.h"
 #include "malloc/predicted_path.h"
 #include "profile/script_frames.h"
 #include "profile/stack_walk.h"
@@ -53,7 +54,9 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
   const double expected = static_cast<double>(counted) / countdown.IntervalOfSample(rate);
   countdown.NoteSample(event.now_ns, rate);
   double weight = 0;
-  if (r.sampler.Add(event, size, expected, stack, depth, &weight)) ProbeAlloc(p, size, weight);
+  if (!r.sampler.Add(event, size, expected, stack, depth, &weight)) return;
+  ProbeAlloc(p, size, weight);
+  LifetimeLearner::EndDenseIfFull(r);
 }
 
 // A walk of its own, so that its arrays are gone before the sampler goes deeper.
@@ -106,6 +109,7 @@ STRATA_NOINLINE void NoteStack(Runtime& r, size_t size, const SampleSite& site) 
 void PlaceMet(Runtime& r, size_t size, AllocationSite from) {
   const ErrnoKeeper keep;
   if (r.sampler.rate().interval == 0 || t_state.at_work) return;
+  if (!LifetimeLearner::SeeksStacks()) return;
   SampleSite site;
   FindSite(from, size, site);
   NoteStack(r, size, site);

@@ -177,8 +177,10 @@ STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) 
   const bool sampled = CountBytesSlow(size);
   void* p = TakeGuarded(TheRuntime(), size, 1, what);
   if (p == nullptr) p = AllocateSlowOf(size, c);
-  if (STRATA_LIKELY(!sampled) || p == nullptr) return p;
-  return SampleTaken(TheRuntime(), p, size, site);
+  if (p == nullptr) return nullptr;
+  // Who comes here is the first of a batch, the others of which find theirs in the cache.
+  if (IsLasting(c) && IsToBeAskedAgain(InfoOf(c).batch)) PlaceMet(TheRuntime(), size, site);
+  return STRATA_LIKELY(!sampled) ? p : SampleTaken(TheRuntime(), p, size, site);
 }
 
 // For a place whose callers differ, which `found` says.

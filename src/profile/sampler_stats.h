@@ -31,6 +31,7 @@ struct PredictionStats {
   uint64_t changes = 0;     // of entries, so far
   uint64_t rounds = 0;      // in which the samples were looked at; 0: nothing is learned
   size_t lasting_live = 0;  // bytes of live objects that lie where what lasts does
+  size_t bytes = 0;         // that the model takes, and what is known of the places
   // Of the model: stacks and sizes it was asked about, samples whose stack it had been asked about
   // by then or had not, stacks of which the process has seen the opposite of what it says.
   uint64_t model_asked = 0;

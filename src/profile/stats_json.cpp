@@ -277,6 +277,7 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
       .Field("changes", s.predictions.changes)
       .Field("rounds", s.predictions.rounds)
       .Field("lasting_live", s.predictions.lasting_live)
+      .Field("bytes", s.predictions.bytes)
       .Field("model_asked", s.predictions.model_asked)
       .Field("model_hits", s.predictions.model_hits)
       .Field("model_misses", s.predictions.model_misses)

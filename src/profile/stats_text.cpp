@@ -168,7 +168,9 @@ void WriteText(const HeapStats& s, TextSink& sink) {
         .Number(s.predictions.places)
         .Text(" places, ")
         .Size(s.predictions.lasting_live)
-        .Text(" live among what lasts\n");
+        .Text(" live among what lasts, tables ")
+        .Size(s.predictions.bytes)
+        .Char('\n');
   }
   if (s.groups.hot + s.groups.cold != 0) {
     sink.Text("  hinted            ")

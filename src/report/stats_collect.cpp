@@ -185,6 +185,8 @@ void CollectAll(HeapStats& out) {
   out.predictions.places = learning.places;
   out.predictions.changes = learning.changes;
   out.predictions.rounds = learning.rounds;
+  out.predictions.bytes = learning.bytes;
+  out.metadata += learning.bytes;
   out.predictions.model_asked = learning.model.asked;
   out.predictions.model_hits = learning.model.hits;
   out.predictions.model_misses = learning.model.misses;
@@ -259,7 +261,7 @@ void CollectStats(HeapStats& out) {
     out.untouched += bytes - resident;
   });
   out.metadata = ResidentMetadata() + SmallGuards().open_bytes() + UnwindTableBytes() +
-                 r.kernel.ResidentSideArrays() +
+                 r.kernel.ResidentSideArrays() + out.predictions.bytes +
                  ResidentBytes(RoundDown(reinterpret_cast<uintptr_t>(&r), kNativePageSize),
                                RoundUp(sizeof(Runtime), kNativePageSize));
   out.hugepage_backed = HugeBackedBytes(r.kernel.base(), r.kernel.base() + r.kernel.mapped_end());

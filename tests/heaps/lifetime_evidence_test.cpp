@@ -64,6 +64,14 @@ TEST_F(LifetimeEvidenceTest, TheStackAndWhereItsFramesLieComeAlong) {
   EXPECT_EQ(e.words_up[1], 22u);
 }
 
+TEST_F(LifetimeEvidenceTest, OfASizeThatDoesNotCountNothingIsSaid) {
+  for (int i = 0; i < 9; ++i) Live(1, 100 * kMs);
+  evidence_.SetCounts(ClassOfSize(kSize), false);
+  EXPECT_EQ(Of(1).site, SiteKey::kNone);
+  evidence_.SetCounts(ClassOfSize(kSize), true);
+  EXPECT_NEAR(Of(1).passed, 9, 0.9);
+}
+
 TEST_F(LifetimeEvidenceTest, WhatIsUsualMayBeKnownToBeMore) {
   evidence_.SetLeastUsual(ClassOfSize(kSize), 1e9);
   for (int i = 0; i < 9; ++i) Live(1, 50 * kMs);

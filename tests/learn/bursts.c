@@ -5,7 +5,8 @@
 // unwind table, which is replaced by other code at the same addresses, and then by code elsewhere;
 // with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
 // which nothing stays, and then works little for a second and a half; "rare N" does so, too, and
-// once in between takes a block of each of many sizes.
+// once in between takes a block of each of many sizes. "few" makes small bursts, all of whose
+// objects fill a few pages.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -189,6 +190,21 @@ static int RunPassing(int bursts, int has_rare) {
   return 1;
 }
 
+static int RunFew(void) {
+  enum { kAtOnce = 100, kBursts = 60, kStays = 5 };
+  void* volatile large = malloc(9 << 20);  // for the background thread
+  static void* kept[kBursts * kStays];
+  void* others[kAtOnce];
+  for (int burst = 0; burst < kBursts; ++burst) {
+    for (int i = 0; i < kStays; ++i) kept[burst * kStays + i] = Staying();
+    for (int i = 0; i < kAtOnce; ++i) others[i] = Passing();
+    for (int i = 0; i < kAtOnce; ++i) free(others[i]);
+    usleep(10000);
+  }
+  free(large);
+  return kept[0] != NULL;
+}
+
 static int RunForked(void) {
   int apart = GetApart();
   const pid_t child = fork();
@@ -207,6 +223,7 @@ int main(int argc, char** argv) {
                    : strcmp(how, "fork") == 0    ? RunForked()
                    : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]), 0)
                    : strcmp(how, "rare") == 0    ? RunPassing(atoi(argv[2]), 1)
+                   : strcmp(how, "few") == 0     ? RunFew()
                                                  : RunModules(argv + 2);
     puts(ok ? "apart" : "mixed");
     return 0;

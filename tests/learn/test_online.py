@@ -121,6 +121,43 @@ def test_a_model_is_asked_about_a_place_before_it_is_sampled(lab: Lab, tmp_path:
     assert predictions["model_asked"] >= 10
 
 
+def test_what_fills_a_few_pages_stays_together(lab: Lab, tmp_path: Path) -> None:
+    """Apart it would take more of them."""
+    _, predictions = burst(lab, tmp_path, "few", MODEL=str(SURE))
+    assert predictions["model_asked"] >= 2
+    assert predictions["places"] == 0
+
+
+def test_a_program_of_ever_new_stacks_pays_little_for_a_model(lab: Lab, tmp_path: Path) -> None:
+    """An interpreter is one; the model is sure of each of them."""
+    stats = tmp_path / "stats.json"
+    program = """
+import functools, random
+def down(n):
+    if n == 0:
+        return [bytes(400) for _ in range(99)]
+    for way in random.sample(WAYS, 1):
+        return way(n - 1)
+WAYS = [
+    lambda n: list(map(down, [n])),
+    lambda n: sorted([n], key=down),
+    lambda n: functools.reduce(lambda _, m: down(m), [n], 0),
+    lambda n: list(filter(down, [n])),
+]
+keep = bytearray(9 << 20)
+for _ in range(12000):
+    down(9)
+"""
+    env = {"STRATA_MODEL": str(SURE), "STRATA_STATS": str(stats), "PYTHONMALLOC": "malloc"}
+    done = lab.run("/usr/bin/python3", "-c", program, env=env)
+    assert (done.returncode, done.stderr) == (0, ""), done.explain()
+    read = json.loads(stats.read_text())
+    assert read["predictions"]["model_asked"] > 100
+    assert read["predictions"]["bytes"] < 4 << 20
+    assert read["sampler"]["interval"] > 32 << 10
+    assert read["sampler"]["contexts"] < 4000, "13,800 of them had 16 MiB of records"
+
+
 def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
     """Also where there is no stack to ask about: large blocks have none."""
     program = "x = [bytearray(1 << 20) for _ in range(64)]; print('ready', flush=True); input()"
