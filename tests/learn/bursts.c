@@ -6,7 +6,8 @@
 // with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
 // which nothing stays, and then works little for a second and a half; "rare N" does so, too, and
 // once in between takes a block of each of many sizes. "few" makes small bursts, all of whose
-// objects fill a few pages.
+// objects fill a few pages. "again" learns what stays, and then takes it by 32 other calls, which
+// differ from the first in where they are made alone.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,10 +22,11 @@
 
 enum { kSize = 500, kBurst = 60000, kEvery = 50, kKept = kBurst / kEvery };
 
-static void* Filled(void* p) { return memset(p, 1, kSize); }
+static size_t g_size = kSize;
+static void* Filled(void* p) { return memset(p, 1, g_size); }
 
 __attribute__((noinline)) static void* Wrapper(void) {
-  void* volatile p = malloc(kSize);
+  void* volatile p = malloc(g_size);
   return Filled(p);
 }
 __attribute__((noinline)) static void* Passing(void) {
@@ -205,6 +207,52 @@ static int RunFew(void) {
   return kept[0] != NULL;
 }
 
+#define CALL(n)                 \
+  case n:                       \
+    p = Staying();              \
+    asm volatile("# call " #n); \
+    break;
+#define CALLS(a, b, c, d) CALL(a) CALL(b) CALL(c) CALL(d)
+__attribute__((noinline)) static void* StayingBy(int call) {
+  void* volatile p = NULL;
+  switch (call) {
+    CALLS(0, 1, 2, 3)
+    CALLS(4, 5, 6, 7)
+    CALLS(8, 9, 10, 11)
+    CALLS(12, 13, 14, 15)
+    CALLS(16, 17, 18, 19)
+    CALLS(20, 21, 22, 23)
+    CALLS(24, 25, 26, 27)
+    CALLS(28, 29, 30, 31)
+    CALL(32)
+  }
+  return p;
+}
+
+static int RunAgain(void) {
+  enum { kBursts = 8, kAll = 600000, kEveryOf = 6, kOthers = 2500 };
+  g_size = 16;
+  void** others = malloc(kAll * sizeof(*others));
+  volatile int call = 0;
+  for (int burst = 0; burst < kBursts; ++burst) {
+    for (int i = 0; i < kAll; ++i) {
+      others[i] = Passing();
+      if (i % kEveryOf == 0) StayingBy(call);
+    }
+    for (int i = 0; i < kAll; ++i) free(others[i]);
+    usleep(50000);
+  }
+  for (call = 1; call <= 32; ++call) {
+    for (int i = 0; i < kOthers; ++i) StayingBy(call);
+  }
+  for (int i = 0; i < 1500; ++i) {
+    free(Passing());  // not at rest
+    usleep(1000);
+  }
+  free(others);
+  return 1;
+}
+
 static int RunForked(void) {
   int apart = GetApart();
   const pid_t child = fork();
@@ -224,6 +272,7 @@ int main(int argc, char** argv) {
                    : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]), 0)
                    : strcmp(how, "rare") == 0    ? RunPassing(atoi(argv[2]), 1)
                    : strcmp(how, "few") == 0     ? RunFew()
+                   : strcmp(how, "again") == 0   ? RunAgain()
                                                  : RunModules(argv + 2);
     puts(ok ? "apart" : "mixed");
     return 0;

@@ -128,6 +128,12 @@ def test_what_fills_a_few_pages_stays_together(lab: Lab, tmp_path: Path) -> None
     assert predictions["places"] == 0
 
 
+def test_a_model_is_asked_again_about_who_calls_from_a_place(lab: Lab, tmp_path: Path) -> None:
+    """1.2 MiB by 32 stacks, of which about five are sampled."""
+    _, predictions = burst(lab, tmp_path, "again", MODEL=str(SURE), SAMPLE="256K")
+    assert predictions["model_asked"] >= 25
+
+
 def test_a_program_of_ever_new_stacks_pays_little_for_a_model(lab: Lab, tmp_path: Path) -> None:
     """An interpreter is one; the model is sure of each of them."""
     stats = tmp_path / "stats.json"
