@@ -133,6 +133,27 @@ TEST_F(StrataHeapTest, LaysWhatStaysLongOnHugepagesOfItsOwn) {
   EXPECT_TRUE(bad_frees.empty());
 }
 
+// A little of a class that lasts costs no hugepage, but where the heap has many.
+TEST_F(StrataHeapTest, LaysMuchOfAClassThatLastsOnHugepagesOfItsOwn) {
+  const SizeClass c = ClassOfSize(1000);
+  const auto hugepage_of = [](void* p) { return reinterpret_cast<uintptr_t>(p) >> kHugePageShift; };
+  const std::vector<void*> passing = Take(c, 1);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<void*> lasting = Take(LastingClass(c), 1);
+    EXPECT_EQ(hugepage_of(lasting[0]), hugepage_of(passing[0]));
+    for (void* p : Take(LastingClass(c), kHugePageSize / 1000)) lasting.push_back(p);
+    EXPECT_NE(hugepage_of(lasting.back()), hugepage_of(passing[0]));
+    Give(LastingClass(c), lasting);
+    heap_->EmptyCaches();
+  }
+  const LargeBlock large = heap_->large().Take(kHugePageSize * 32, 1, {});
+  const std::vector<void*> lasting = Take(LastingClass(c), 1);
+  EXPECT_NE(hugepage_of(lasting[0]), hugepage_of(passing[0]));
+  Give(LastingClass(c), lasting);
+  Give(c, passing);
+  heap_->large().Give(heap_->large().At(large.address));
+}
+
 TEST_F(StrataHeapTest, LaysALargeBlockWhereItsPlacementSays) {
   const auto hugepage_of = [](const LargeBlock& b) {
     return reinterpret_cast<uintptr_t>(b.address) >> kHugePageShift;
