@@ -11,22 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from blackbox import Lab, Result, switches
-
-HERE = Path(__file__).resolve().parent
-PROGRAM = HERE / "bursts.c"
-SURE = HERE.parent / "lifetime/golden/sure.model"  # what `Staying` allocates lasts
-
-
-def burst(lab: Lab, tmp_path: Path, *words: str, **options: str) -> tuple[Result, dict[str, int]]:
-    """The run, and what its statistics say of predictions."""
-    stats = tmp_path / "stats.json"
-    variables = {f"STRATA_{name}": value for name, value in options.items()}
-    done = lab.run(
-        lab.build(PROGRAM, "-pthread"), *words, env={"STRATA_STATS": str(stats), **variables}
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.explain()
-    return done, json.loads(stats.read_text())["predictions"]
+from blackbox import Lab, switches
+from bursting import HERE, PROGRAM, SURE, burst
 
 
 @pytest.mark.parametrize("cache", ["cpu", "thread"])
@@ -119,49 +105,6 @@ def test_a_model_is_asked_about_a_place_before_it_is_sampled(lab: Lab, tmp_path:
     most of the time, so that it was often asleep while somebody looked for its samples."""
     _, predictions = burst(lab, tmp_path, "rare", "1", MODEL=str(SURE))
     assert predictions["model_asked"] >= 10
-
-
-def test_what_fills_a_few_pages_stays_together(lab: Lab, tmp_path: Path) -> None:
-    """Apart it would take more of them."""
-    _, predictions = burst(lab, tmp_path, "few", MODEL=str(SURE))
-    assert predictions["model_asked"] >= 2
-    assert predictions["places"] == 0
-
-
-def test_a_model_is_asked_again_about_who_calls_from_a_place(lab: Lab, tmp_path: Path) -> None:
-    """1.2 MiB by 32 stacks, of which about five are sampled."""
-    _, predictions = burst(lab, tmp_path, "again", MODEL=str(SURE), SAMPLE="256K")
-    assert predictions["model_asked"] >= 25
-
-
-def test_a_program_of_ever_new_stacks_pays_little_for_a_model(lab: Lab, tmp_path: Path) -> None:
-    """An interpreter is one; the model is sure of each of them."""
-    stats = tmp_path / "stats.json"
-    program = """
-import functools, random
-def down(n):
-    if n == 0:
-        return [bytes(400) for _ in range(99)]
-    for way in random.sample(WAYS, 1):
-        return way(n - 1)
-WAYS = [
-    lambda n: list(map(down, [n])),
-    lambda n: sorted([n], key=down),
-    lambda n: functools.reduce(lambda _, m: down(m), [n], 0),
-    lambda n: list(filter(down, [n])),
-]
-keep = bytearray(9 << 20)
-for _ in range(12000):
-    down(9)
-"""
-    env = {"STRATA_MODEL": str(SURE), "STRATA_STATS": str(stats), "PYTHONMALLOC": "malloc"}
-    done = lab.run("/usr/bin/python3", "-c", program, env=env)
-    assert (done.returncode, done.stderr) == (0, ""), done.explain()
-    read = json.loads(stats.read_text())
-    assert read["predictions"]["model_asked"] > 100
-    assert read["predictions"]["bytes"] < 4 << 20
-    assert read["sampler"]["interval"] > 32 << 10
-    assert read["sampler"]["contexts"] < 4000, "13,800 of them had 16 MiB of records"
 
 
 def test_a_process_at_rest_wakes_rarely(lab: Lab) -> None:
