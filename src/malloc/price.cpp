@@ -49,17 +49,22 @@ double Chance(uint64_t now) {
   return static_cast<double>((KeyedRandom(now, thread).Next() >> 11) + 1) * 0x1p-53;
 }
 
+// Before a thread that grew has looked, it has no place among those who wait.
+constexpr double kNoPlace = -1;
+
 struct Verdict {
   uint64_t delay_ns = 0;
   double left = 0, limit = 0, debt = 0;
+  double place = kNoPlace;
 };
 
 class Payer {
  public:
   constexpr Payer() = default;
 
-  // What is owed now, by fresh figures. Sets when growth is looked at next.
-  Verdict Look() STRATA_EXCLUDES(lock) {
+  // What is owed before it is this thread's turn, by fresh figures. Sets when growth is looked at
+  // next.
+  Verdict Look(double place) STRATA_EXCLUDES(lock) {
     LockHolder hold(lock);
     const uint64_t now = NowNs();
     ProcessHeap& heap = TheRuntime().heap;
@@ -73,9 +78,11 @@ class Payer {
     });
     if (all) supply_ = found;  // what could not be read, without a descriptor, forgives nothing
     growth_.Settle(supply_, buyer_, kMemoryTerms, now);
-    const uint64_t delay = DelayNs(supply_, buyer_, kMemoryTerms, growth_.debt());
-    LookAfter(static_cast<size_t>(buyer_.holds), static_cast<size_t>(StepTo(delay)));
-    return {delay, std::max(supply_.limit - supply_.used, 0.0), supply_.limit, growth_.debt()};
+    if (place == kNoPlace) place = growth_.Place();
+    const double step = StepTo(DelayOf(growth_.debt()));
+    LookAfter(static_cast<size_t>(buyer_.holds), static_cast<size_t>(step));
+    return {DelayOf(growth_.OwedUpTo(place)), std::max(supply_.limit - supply_.used, 0.0),
+            supply_.limit, growth_.debt(), place};
   }
 
   void BeginFork() STRATA_EXCLUDES(lock) {
@@ -133,6 +140,10 @@ class Payer {
     if (found_ns_ != 0 && now - found_ns_ < kFindsEveryNs) return;
     found_ns_ = now;
     watch_.Find();
+  }
+
+  uint64_t DelayOf(double owed) const STRATA_REQUIRES(lock) {
+    return DelayNs(supply_, buyer_, kMemoryTerms, owed);
   }
 
   double StepTo(uint64_t delay) const STRATA_REQUIRES(lock) {
@@ -200,9 +211,9 @@ void SayThatItWaits(const Verdict& v, uint64_t waited_ns) {
       .Send();
 }
 
-Verdict LookOnSideStack() {
+Verdict LookOnSideStack(double place) {
   Verdict v;
-  OnSideStack([&v] { v = g_payer.Look(); });
+  OnSideStack([&v, place] { v = g_payer.Look(place); });
   return v;
 }
 
@@ -220,7 +231,7 @@ void Wait(Verdict v, uint64_t longest_ns) {
     const uint64_t all = g_waited_ns.fetch_add(slept, std::memory_order_relaxed) + slept;
     if (all - g_said_ns.load(std::memory_order_relaxed) >= kWorthSayingNs) SayThatItWaits(v, all);
     if (!MayOpenFiles()) break;  // the program has confined itself meanwhile
-    v = LookOnSideStack();
+    v = LookOnSideStack(v.place);
   }
   g_waiting.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -231,10 +242,10 @@ void PayForGrowth() {
   const ThreadState& t = t_state;
   if (t.vforked || t.at_work || t.starts_no_thread || !MayOpenFiles()) return;
   const ErrnoKeeper keep;
-  Verdict v = LookOnSideStack();
+  Verdict v = LookOnSideStack(kNoPlace);
   if (v.delay_ns != 0 && g_payer.MayGiveBack()) {
     ReleaseBytes(SIZE_MAX / 2);  // what lies free here goes first
-    v = LookOnSideStack();
+    v = LookOnSideStack(v.place);
   }
   if (v.delay_ns != 0 && MayWait()) Wait(v, kMemoryTerms.longest_ns);
 }
@@ -264,7 +275,7 @@ void PayForFork() {
 }
 
 void PriceTick() {
-  if (LoadOption(TheRuntime().options.price) && MayOpenFiles()) LookOnSideStack();
+  if (LoadOption(TheRuntime().options.price) && MayOpenFiles()) LookOnSideStack(kNoPlace);
 }
 
 void SetPricing(Pricing pricing, uint32_t weight) { g_payer.Set(pricing, weight); }

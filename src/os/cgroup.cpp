@@ -170,12 +170,16 @@ bool ReadIfThere(const char* directory, const char* file, size_t& number) {
 
 // The kernel drops inactive file cache, and its own caches of names and inodes, before it kills.
 // Version 1 counts the latter as used, and does not say how much they are.
-size_t ReadCache(const char* directory, bool two) {
+void LeaveOutCache(const char* directory, bool two, CgroupMemory& m) {
   char text[8192];
   if (!ReadKernelText(KernelPath().Add(directory).Add("/memory.stat").text(), text, sizeof(text)))
-    return 0;
-  return two ? FieldInText(text, "\ninactive_file ") + FieldInText(text, "\nslab_reclaimable ")
-             : FieldInText(text, "\ntotal_inactive_file ");
+    return;
+  const size_t cold =
+      two ? FieldInText(text, "\ninactive_file ") + FieldInText(text, "\nslab_reclaimable ")
+          : FieldInText(text, "\ntotal_inactive_file ");
+  m.usage -= std::min(cold, m.usage);
+  m.hot_cache =
+      std::min(FieldInText(text, two ? "\nactive_file " : "\ntotal_active_file "), m.usage);
 }
 
 }  // namespace
@@ -191,7 +195,7 @@ bool CgroupWatch::MemoryAt(const char* directory, Version version, CgroupMemory&
   if (m.limit == 0) return true;
   const bool known =
       ReadIfThere(directory, two ? "/memory.current" : "/memory.usage_in_bytes", m.usage);
-  m.usage -= std::min(ReadCache(directory, two), m.usage);
+  LeaveOutCache(directory, two, m);
   return known;
 }
 

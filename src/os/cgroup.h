@@ -13,8 +13,9 @@
 namespace strata {
 
 struct CgroupMemory {
-  size_t limit = 0;  // bytes; 0: none known
-  size_t usage = 0;  // without file cache that the kernel would drop before it kills
+  size_t limit = 0;      // bytes; 0: none known
+  size_t usage = 0;      // without file cache that the kernel would drop before it kills
+  size_t hot_cache = 0;  // of that, file cache in use, which it drops last
 };
 
 struct CgroupPids {

@@ -42,7 +42,9 @@ class ScarcityWatch {
     bool limited = false;
     const bool all = cgroup_.ForEachMemory([&](const CgroupMemory& c) {
       limited = true;
-      f(MemorySupply{c.limit, c.usage, pressure});
+      // File cache in use is dropped only under need, which a price keeps off: half of it is as
+      // good as free, as nearly all is in MemAvailable.
+      f(MemorySupply{c.limit, c.usage - c.hot_cache / 2, pressure});
     });
     MemorySupply machine;
     const bool known = ReadMachine(machine);

@@ -5,6 +5,10 @@
 // its bounds, owes nothing. Giving back pays debts, and what it paid for counts as growth again
 // when it is taken anew. The rest of what was given back is forgotten, two thirds of it within a
 // minute, as others may have it by then.
+//
+// Threads that wait have a place each in what is owed: who came first goes first, and touches its
+// block before the next one's is paid for. Freed all at once by time, they would take together what
+// each was to have alone.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +31,7 @@ class GrowthAccount {
     if (b.holds < held_) GiveBack(held_ - b.holds);
     held_ = b.holds;
     if (held_ > high_) {
-      if (scarce) debt_ += held_ - high_;
+      if (scarce) Owe(held_ - high_);
       high_ = held_;
     } else if (!first) {
       high_ = held_ + (high_ - held_) * std::max(1 - seconds / kForgets, 0.0);
@@ -37,8 +41,20 @@ class GrowthAccount {
 
   double debt() const { return debt_; }
 
+  // Behind all that is owed now.
+  double Place() const { return incurred_; }
+  // Of what is owed, the part up to that place.
+  double OwedUpTo(double place) const {
+    return std::clamp(place - (incurred_ - debt_), 0.0, debt_);
+  }
+
  private:
   static constexpr double kForgets = 60;  // seconds
+
+  void Owe(double amount) {
+    debt_ += amount;
+    incurred_ += amount;
+  }
 
   void GiveBack(double amount) {
     const double paid = std::min(debt_, amount);
@@ -47,6 +63,7 @@ class GrowthAccount {
   }
 
   double debt_ = 0;
+  double incurred_ = 0;  // of debts, paid or not, since the start
   double held_ = 0;
   double high_ = 0;  // the most that was held of late
   uint64_t last_ns_ = 0;

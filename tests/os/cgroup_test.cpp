@@ -77,11 +77,14 @@ TEST_F(CgroupTest, CacheThatWouldBeDroppedIsNoUsage) {
   Write("/memory.stat",
         "anon 1\nfile 700000\ninactive_file 600000\nactive_file 100000\nslab_reclaimable 100000\n");
   EXPECT_EQ(Found().usage, 200000u);
+  EXPECT_EQ(Found().hot_cache, 100000u);
   Write("/self", "4:memory:/\n");
   Write("/memory/memory.limit_in_bytes", "1048576\n");
   Write("/memory/memory.usage_in_bytes", "900000\n");
-  Write("/memory/memory.stat", "inactive_file 5\ntotal_inactive_file 600000\n");
+  Write("/memory/memory.stat",
+        "inactive_file 5\ntotal_inactive_file 600000\ntotal_active_file 70000\n");
   EXPECT_EQ(Found().usage, 300000u);
+  EXPECT_EQ(Found().hot_cache, 70000u);
 }
 
 TEST_F(CgroupTest, NothingThereIsNoLimit) {
@@ -213,8 +216,9 @@ TEST_F(CgroupTest, MoreCacheThanUsageIsNoUsage) {
   Write("/self", "0::/\n");
   Write("/memory.max", "1048576\n");
   Write("/memory.current", "4096\n");
-  Write("/memory.stat", "anon 1\ninactive_file 8192\n");
+  Write("/memory.stat", "anon 1\ninactive_file 8192\nactive_file 8192\n");
   EXPECT_EQ(Found().usage, 0u);
+  EXPECT_EQ(Found().hot_cache, 0u);
 }
 
 // A cgroup over its limit (one that was lowered) has no room, and the least there can be.

@@ -73,6 +73,16 @@ TEST_F(ScarcityTest, VersionOneHasNoPressure) {
   EXPECT_EQ(m.pressure, 0);
 }
 
+// Where files fill a cgroup that nobody presses, all their pages may be in use and stay so: the
+// price keeps who grows from where the kernel would drop them.
+TEST_F(ScarcityTest, HalfOfTheFileCacheInUseIsLeft) {
+  Write("/self", "0::/a\n");
+  Write("/a/memory.max", "1048576\n");
+  Write("/a/memory.current", "1000000\n");
+  Write("/a/memory.stat", "anon 100000\nactive_file 800000\ninactive_file 50000\n");
+  EXPECT_EQ(First(Found()).used, 550000u);
+}
+
 // A kernel without PSI has no such file; one started with psi=0 gives an error; another might
 // change the words.
 TEST_F(ScarcityTest, PressureThatIsMissingOrMakesNoSenseIsNone) {

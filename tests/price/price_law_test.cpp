@@ -186,6 +186,46 @@ TEST(GrowthAccount, GivingBackPaysAndCountsWhenItIsTakenAgain) {
   EXPECT_NEAR(account.debt(), 20 * kMiB, 1);
 }
 
+TEST(GrowthAccount, WhoCameFirstGoesFirst) {
+  GrowthAccount account;
+  const Supply s = WithLeft(40 * kMiB);
+  uint64_t now = 1'000'000'000;
+  account.Settle(s, {100 * kMiB}, kTerms, now);
+  account.Settle(s, {102 * kMiB}, kTerms, now);
+  const double first = account.Place();
+  account.Settle(s, {107 * kMiB}, kTerms, now);
+  const double second = account.Place();
+  EXPECT_NEAR(account.OwedUpTo(first), 2 * kMiB, 1);
+  EXPECT_NEAR(account.OwedUpTo(second), 7 * kMiB, 1);
+  while (account.OwedUpTo(first) > 0) account.Settle(s, {107 * kMiB}, kTerms, now += 10'000'000);
+  EXPECT_NEAR(account.OwedUpTo(second), 5 * kMiB, kMiB / 8);
+  account.Settle(WithLeft(kBox / 2), {107 * kMiB}, kTerms, now);
+  EXPECT_EQ(account.OwedUpTo(second), 0);
+}
+
+// Each has been given a block that it touches when it may go on.
+TEST(GrowthAccount, ManyThreadsThatWaitDoNotGoAtOnce) {
+  struct Thread {
+    double place = 0;
+    bool waits = false;
+  };
+  std::vector<Thread> threads(200);
+  GrowthAccount account;
+  double touched = kBox - 80 * kMiB, given = touched;
+  for (uint64_t now = 1'000'000'000; now < 600'000'000'000; now += 100'000'000) {
+    for (Thread& t : threads) {
+      if (!t.waits) given += kMiB;
+      const Supply s{kBox, touched, 0};
+      account.Settle(s, {given}, kTerms, now);
+      if (!t.waits) t.place = account.Place();
+      t.waits = DelayNs(s, {given}, kTerms, account.OwedUpTo(t.place)) != 0;
+      if (!t.waits) touched += kMiB;
+    }
+  }
+  EXPECT_GT(kBox - touched, kTerms.reserve / 2 * kBox - 2 * kMiB);
+  EXPECT_LT(kBox - touched, 40 * kMiB);  // and some do go on
+}
+
 TEST(GrowthAccount, WhatWasGivenBackLongAgoIsGrowthAgain) {
   GrowthAccount account;
   const Supply s = WithLeft(kTerms.reserve * kBox);

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blackbox import ROOT, Lab, missing, wait_until
@@ -32,6 +33,13 @@ def grow(lab: Lab) -> Path:
     return lab.build(ROOT / "bench/programs/grow.cpp", "-O2")
 
 
+def account(figures: Path) -> dict[str, Any]:
+    """What the statistics, which come each second, say of the price; at first nothing."""
+    with contextlib.suppress(FileNotFoundError):
+        return dict(json.loads(figures.read_text())["price"])
+    return {}
+
+
 def test_who_takes_all_is_killed_without_the_price(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
     assert cgroup.run(lab, grow, "--mode=hog").returncode in KILLED
 
@@ -45,10 +53,11 @@ def test_who_takes_all_waits_instead(
     env = {**ON, "STRATA_STATS": str(figures), "STRATA_STATS_INTERVAL": "1"}
     command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog", f"--block={block}")
     with lab.start(*command, env=env) as process:
-        time.sleep(5)
+        assert wait_until(lambda: account(figures).get("waited_ns", 0) > 10**9)
+        time.sleep(2)
         assert process.poll() is None
         usage = cgroup.usage_mib()
-        price = json.loads(figures.read_text())["price"]
+        price = account(figures)
         process.kill()
         _, said = process.communicate()
     assert 0.85 * BOX < usage < 0.99 * BOX
@@ -87,7 +96,8 @@ def test_a_program_that_grows_by_reaps_alone_waits(
     """A shared one pays once its lock is let go."""
     hog = lab.build_linked(HERE / "price_reap.c")
     with lab.start("/bin/sh", "-c", JOIN, str(cgroup.path), hog, *kind, env=ON) as process:
-        time.sleep(3)
+        assert wait_until(lambda: cgroup.usage_mib() > 0.85 * BOX or process.poll() is not None)
+        time.sleep(1)
         assert process.poll() is None
         assert 0.85 * BOX < cgroup.usage_mib() < 0.99 * BOX
         process.kill()
@@ -183,10 +193,13 @@ def test_a_fork_bomb_leaves_process_ids(lab: Lab, grow: Path, priced: bool) -> N
     most = 60
     with process_ids(most) as group:
         command = ("/bin/sh", "-c", JOIN, str(group), grow, "--mode=bomb")
+
+        def running() -> int:
+            return int((group / "pids.current").read_text())
+
         with lab.start(*command, env=ON if priced else {}):
-            time.sleep(3)
-            running = int((group / "pids.current").read_text())
-    if priced:
-        assert 0.7 * most < running < most
-    else:
-        assert running == most
+            assert wait_until(lambda: running() > 0.7 * most if priced else running() == most)
+            until = time.monotonic() + 2
+            while priced and time.monotonic() < until:
+                assert 0.7 * most < running() < most
+                time.sleep(0.02)
