@@ -124,6 +124,7 @@ class Payer {
     supply_ = {};
     growth_ = {};
     forks_ = {};
+    forks_.Begin(NowNs(), 0);  // whoever begins has been forked
     LookAfter(0, pricing == Pricing::kOn ? kFirstLook : SIZE_MAX);
   }
 

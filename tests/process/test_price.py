@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,16 +189,25 @@ def process_ids(most: int) -> Iterator[Path]:
         remove(group)
 
 
-@pytest.mark.parametrize("priced", [False, True])
-def test_a_fork_bomb_leaves_process_ids(lab: Lab, grow: Path, priced: bool) -> None:
+AGAIN = '#!/bin/sh\n"$0" & "$0" & wait\n'
+
+
+@pytest.mark.parametrize(("priced", "of"), [(False, "forks"), (True, "forks"), (True, "programs")])
+def test_a_fork_bomb_leaves_process_ids(
+    lab: Lab, grow: Path, tmp_path: Path, priced: bool, of: str
+) -> None:
     most = 60
+    script = tmp_path / "again"
+    script.write_text(AGAIN)
+    script.chmod(0o755)
+    bomb = (grow, "--mode=bomb") if of == "forks" else (script,)
     with process_ids(most) as group:
-        command = ("/bin/sh", "-c", JOIN, str(group), grow, "--mode=bomb")
+        command = ("/bin/sh", "-c", JOIN, str(group), *bomb)
 
         def running() -> int:
             return int((group / "pids.current").read_text())
 
-        with lab.start(*command, env=ON if priced else {}):
+        with lab.start(*command, env=ON if priced else {}, stderr=subprocess.DEVNULL):
             assert wait_until(lambda: running() > 0.7 * most if priced else running() == most)
             until = time.monotonic() + 2
             while priced and time.monotonic() < until:
