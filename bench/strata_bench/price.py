@@ -33,6 +33,7 @@ BOX_MIB, QUICK_BOX_MIB = 1024, 256
 KEYS, QUICK_KEYS = 150_000, 30_000  # some 1.8 KiB each
 PIDS = 500
 AFTERWARDS = 20.0
+PATIENCE = 660.0  # of Redis's clients: a payment may take ten minutes
 PIDS_ROOTS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 ABOUT = """Redis, filled and then overwritten in pipelines of 64 by four connections, in one \
 memory cgroup with a *hog*, which takes and touches blocks of 64 KiB as fast as it can; both run \
@@ -181,11 +182,13 @@ def neighbours(lib: Path, program: Path, plan: Plan, price: bool, seconds: float
     pieces = requests(plan.keys)
     with box(plan.box_mib) as group, started(env) as (process, _, port):
         group.procs.write_text(str(process.pid))
-        with Client(port, 4) as client:
+        with Client(port, 4, PATIENCE) as client:
             client.run(pieces)
             alone = load(client, pieces, plan.alone_s, lambda: True)
             hog = Grower(program, group.procs, env)
             beside = load(client, pieces, seconds, hog.lives)
+            if beside.killed_after is not None:
+                process.wait(PATIENCE)  # else it lives, and its clients gave up
             return Neighbours(alone, beside, hog.end())
 
 

@@ -108,8 +108,9 @@ def info(connection: socket.socket, section: str) -> dict[str, str]:
 class Client:
     """Loads one server over a few connections, which stay open between the phases of a load."""
 
-    def __init__(self, port: int, connections: int) -> None:
-        self._lanes = [connect(port) for _ in range(connections)]
+    def __init__(self, port: int, connections: int, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout
+        self._lanes = [connect(port, timeout) for _ in range(connections)]
         self._buffer = bytearray(RECEIVE_BYTES)
 
     def __enter__(self) -> Client:
@@ -126,7 +127,7 @@ class Client:
         try:
             return self._exchange(iter(pipelines), progress or (lambda _: None))
         except TimeoutError as error:
-            raise RedisError(f"redis-server gave no reply for {TIMEOUT_SECONDS:g} s") from error
+            raise RedisError(f"redis-server gave no reply for {self._timeout:g} s") from error
         except OSError as error:
             raise RedisError(f"the connection to redis-server broke: {error}") from error
 
