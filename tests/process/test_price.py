@@ -104,16 +104,6 @@ def test_a_program_that_grows_by_reaps_alone_waits(
         process.kill()
 
 
-def test_threads_that_wait_together_do_not_go_at_once(lab: Lab, cgroup: Cgroup) -> None:
-    """Their blocks together are more than what is left."""
-    hog = lab.build(HERE / "price_threads.c", "-O2", "-pthread")
-    with lab.start("/bin/sh", "-c", JOIN, str(cgroup.path), hog, env=ON) as process:
-        assert wait_until(lambda: cgroup.usage_mib() > 0.85 * BOX or process.poll() is not None)
-        time.sleep(4)
-        assert process.poll() is None
-        process.kill()
-
-
 def test_a_limit_that_changes_while_a_thread_waits(lab: Lab, grow: Path, cgroup: Cgroup) -> None:
     """More room lets it go on; less than it holds neither ends nor hangs it."""
     command = ("/bin/sh", "-c", JOIN, str(cgroup.path), grow, "--mode=hog")
