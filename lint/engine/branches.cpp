@@ -23,16 +23,21 @@ bool moves_along(const llvm::PHINode& phi, const llvm::Value* in, const llvm::Da
   });
 }
 
-// The comparison by which two numbers are the same on the way to a block; null if there is none.
-const llvm::ICmpInst* same_number(const llvm::Instruction& end, const llvm::BasicBlock* to) {
+// The comparison by which two values are the same on the way to a block; null if there is none.
+const llvm::ICmpInst* found_equal(const llvm::Instruction& end, const llvm::BasicBlock* to) {
   const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
   const auto* cmp = br != nullptr && br->isConditional()
                         ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
                         : nullptr;
-  if (cmp == nullptr || !cmp->isEquality() || !cmp->getOperand(0)->getType()->isIntegerTy())
-    return nullptr;
+  if (cmp == nullptr || !cmp->isEquality()) return nullptr;
   const bool equal = cmp->getPredicate() == llvm::CmpInst::ICMP_EQ;
   return (br->getSuccessor(0) == to) == equal ? cmp : nullptr;
+}
+
+// The same of two numbers.
+const llvm::ICmpInst* same_number(const llvm::Instruction& end, const llvm::BasicBlock* to) {
+  const llvm::ICmpInst* cmp = found_equal(end, to);
+  return cmp != nullptr && cmp->getOperand(0)->getType()->isIntegerTy() ? cmp : nullptr;
 }
 
 // Whether the pointer is fresh from an allocator, by whichever way it came.
@@ -46,14 +51,8 @@ bool is_fresh(const llvm::Value* v) {
 // Whether memory that was given back turns out to be what an allocator gave since: realloc left it
 // where it was.
 bool is_given_anew(const Fact& fact, const llvm::Instruction& end, const llvm::BasicBlock* to) {
-  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
-  const auto* cmp = br != nullptr && br->isConditional()
-                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
-                        : nullptr;
-  if (cmp == nullptr || !cmp->isEquality() ||
-      (br->getSuccessor(0) == to) != (cmp->getPredicate() == llvm::CmpInst::ICMP_EQ)) {
-    return false;
-  }
+  const llvm::ICmpInst* cmp = found_equal(end, to);
+  if (cmp == nullptr) return false;
   const auto is_named = [&fact](const llvm::Value* v) {
     return std::any_of(fact.names.begin(), fact.names.end(),
                        [v](const Name& n) { return n.steps == 0 && n.root == v; });
@@ -61,6 +60,38 @@ bool is_given_anew(const Fact& fact, const llvm::Instruction& end, const llvm::B
   const llvm::Value *a = cmp->getOperand(0), *b = cmp->getOperand(1);
   return (is_named(a) && !is_named(b) && is_fresh(b)) ||
          (is_named(b) && !is_named(a) && is_fresh(a));
+}
+
+// What is known of bits that are asked of the phi behind: what is known of those of its value.
+void note_bits(const llvm::PHINode& phi, const llvm::Value* in, const Reasoning& reasoning,
+               std::vector<std::pair<const llvm::Value*, Range>>& bits) {
+  if (!phi.getType()->isIntegerTy() || phi.hasNUsesOrMore(kMostUsers)) return;
+  for (const llvm::User* user : phi.users()) {
+    const auto* asked = llvm::dyn_cast<llvm::BinaryOperator>(user);
+    if (asked == nullptr || asked->getOpcode() != llvm::Instruction::And) continue;
+    const auto* mask = llvm::dyn_cast<llvm::ConstantInt>(asked->getOperand(1));
+    const auto known = mask != nullptr ? reasoning.bits(in, *mask) : std::nullopt;
+    if (known) bits.emplace_back(asked, *known);
+  }
+}
+
+// Whether what was put nowhere yet turns out to be what was read from memory: on no way.
+bool is_read_elsewhere(const Fact& fact, const llvm::Instruction& end, const llvm::BasicBlock* to) {
+  const llvm::ICmpInst* cmp = found_equal(end, to);
+  if (cmp == nullptr || !cmp->getOperand(0)->getType()->isPointerTy() || fact.escaped ||
+      fact.lent) {
+    return false;
+  }
+  bool named = false;
+  for (const Name& n : fact.names) {
+    if (n.steps != 0) return false;
+    named |= n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1);
+  }
+  const auto is_read = [&fact](const llvm::Value* v) {
+    return llvm::isa<llvm::LoadInst>(v) && std::none_of(fact.names.begin(), fact.names.end(),
+                                                        [v](const Name& n) { return n.root == v; });
+  };
+  return named && (is_read(cmp->getOperand(0)) || is_read(cmp->getOperand(1)));
 }
 
 // Whether a descriptor turns out to be the number of another variable. If it was closed, the number
@@ -85,6 +116,10 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
     if (!learn(reasoning)) return;
     if (property(copy.fact).track == Track::kObject && !matters_at_end(copy.fact) &&
         (is_anothers(copy.fact, end, to) || is_given_anew(copy.fact, end, to))) {
+      return;
+    }
+    if (property(copy.fact).track == Track::kObject && matters_at_end(copy.fact) &&
+        contexts_[copy.context].is_root && is_read_elsewhere(copy.fact, end, to)) {
       return;
     }
     know_by_number(copy, end, to);
@@ -212,8 +247,12 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
   const Fact before = state.fact;
   const bool content = property(before).track == Track::kContent;
   std::vector<std::optional<Range>> ranges;
+  std::vector<std::pair<const llvm::Value*, Range>> bits;
   Reasoning reasoning(state.known, before, property(before).track);
-  for (const auto& [phi, in] : phis) ranges.push_back(reasoning.range(in));
+  for (const auto& [phi, in] : phis) {
+    ranges.push_back(reasoning.range(in));
+    note_bits(*phi, in, reasoning, bits);
+  }
   std::erase_if(state.fact.names, [&](const Name& n) {
     const auto* phi =
         llvm::dyn_cast_or_null<llvm::PHINode>(n.root == returned_value() ? nullptr : n.root);
@@ -243,6 +282,7 @@ bool Solver::enter_block(State& state, const llvm::BasicBlock* from, const llvm:
       state.fact.add(more);
     }
   }
+  for (const auto& [asked, range] : bits) state.known.set(asked, range);
   // A cell that holds what the block does not speak of any more holds what the phi is.
   const llvm::DominatorTree& tree = dominators(*to->getParent());
   for (const auto& [phi, in] : phis) {

@@ -34,6 +34,27 @@ bool gives_first(const llvm::Function& f, const llvm::Instruction* until,
   return false;
 }
 
+// The variable that the value was read from, if nobody changes that: stdin.
+const llvm::GlobalVariable* never_changed(const llvm::Value* v) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(v);
+  return load != nullptr && load->hasMetadata(llvm::LLVMContext::MD_invariant_load)
+             ? llvm::dyn_cast<llvm::GlobalVariable>(load->getPointerOperand())
+             : nullptr;
+}
+
+// What the function finds where it asks whether it was given that stream, and was.
+void know_stream(Known& known, const llvm::Argument& given, const llvm::GlobalVariable& stream) {
+  for (const llvm::User* user : given.users()) {
+    const auto* cmp = llvm::dyn_cast<llvm::ICmpInst>(user);
+    if (cmp == nullptr || !cmp->isEquality() ||
+        never_changed(cmp->getOperand(cmp->getOperand(0) == &given ? 1 : 0)) != &stream) {
+      continue;
+    }
+    const bool equal = cmp->getPredicate() == llvm::CmpInst::ICMP_EQ;
+    known.set(cmp, Range(llvm::APInt(1, equal ? 1 : 0)));
+  }
+}
+
 // Whether the function can neither come back behind the call, nor call again.
 bool is_last(const Program& program, const llvm::CallBase& call) {
   std::set<const llvm::BasicBlock*> seen;
@@ -193,7 +214,8 @@ void Solver::ascend(ContextId id, const Exit& exit) {
 
 // Whether the branches above where it went on in the callee, and above where it began in what that
 // called, allow the constants that the call passes: `checkdir(0, INIT)` gets nowhere where
-// `(flag & MASK) == APPEND` was asked. `passed` is what is known where the call is.
+// `(flag & MASK) == APPEND` was asked, nor `done(stdin)` where `f != stdin` was. `passed` is what
+// is known where the call is.
 bool Solver::leads_to(const llvm::CallBase& call, Known passed, const Context& root, int depth) {
   ++steps_;
   const Fact none;
@@ -204,6 +226,8 @@ bool Solver::leads_to(const llvm::CallBase& call, Known passed, const Context& r
         Memory::argument_for(call, root.function, static_cast<int>(parameter.getArgNo()));
     if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
     const llvm::Value* actual = call.getArgOperand(static_cast<unsigned>(at));
+    if (const llvm::GlobalVariable* stream = never_changed(actual); stream != nullptr)
+      know_stream(given, parameter, *stream);
     if (!actual->getType()->isIntegerTy() || actual->getType() != parameter.getType()) continue;
     const auto number = there.range(actual);
     if (number && number->isSingleElement()) given.set(&parameter, *number);

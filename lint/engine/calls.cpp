@@ -284,7 +284,14 @@ void Solver::overwrite_by(State& state, const llvm::CallBase& call) const {
   if (whole == nullptr || property(state.fact).track == Track::kContent) return;
   const Address to = address(whole->getDest(), state.fact);
   const auto* length = llvm::dyn_cast<llvm::ConstantInt>(whole->getLength());
-  if (to.offset == kAnyOffset || length == nullptr) return;
+  if (to.offset == kAnyOffset) return;
+  if (length == nullptr) {  // as far as it goes
+    state.fact.guess |=
+        std::any_of(state.fact.names.begin(), state.fact.names.end(), [&](const Name& n) {
+          return n.steps > 0 && n.root == to.root && n.offsets[0] >= to.offset;
+        });
+    return;
+  }
   const std::int64_t end = to.offset + length->getSExtValue();
   std::erase_if(state.fact.names, [&](const Name& n) {
     return n.steps > 0 && n.root == to.root && n.offsets[0] >= to.offset && n.offsets[0] < end;

@@ -210,7 +210,8 @@ void Solver::tell(const Context& context, const Error& error) {
   // That no condition on the way forbids it is less sure with each call.
   if (error.depth > kDeepest && p.track != Track::kContent) return;
   if (error.rule->kind == Rule::Kind::kForbidEnd && p.track == Track::kObject &&
-      (may_be_released(error) || is_asked_again(*context.origin, *error.deepest))) {
+      (may_be_released(error) || is_asked_again(*context.origin, *error.deepest) ||
+       is_closed_with_all(*context.start, *error.deepest))) {
     return;
   }
   const bool by_sink = p.track == Track::kContent;

@@ -41,7 +41,7 @@ void Known::set(const llvm::Value* v, const Range& range) {
   values_.push_back(entry);
 }
 
-// What was asked of it (Reasoning::compared, masked) was asked of what it was.
+// What was asked of it (Reasoning::compared, bits) was asked of what it was.
 void Known::forget(const llvm::Value* v) {
   if (const std::uint32_t at = place(v); at != values_.size()) values_.erase(at);
   if (cells_.may_mention(v))

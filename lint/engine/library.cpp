@@ -7,6 +7,7 @@
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
@@ -72,6 +73,58 @@ void note_printed(llvm::Function& f) {
   }
 }
 
+// What POSIX says that the function returns: 0, or -1 if it failed.
+bool succeeds_or_fails(const llvm::Function& f) {
+  static const std::set<llvm::StringRef> names{
+      "access",      "bind",        "chdir",      "chmod",      "chown",     "chroot",
+      "close",       "closedir",    "connect",    "execv",      "execve",    "execvp",
+      "faccessat",   "fchdir",      "fchmod",     "fchmodat",   "fchown",    "fchownat",
+      "fclose",      "fdatasync",   "fflush",     "flock",      "fseek",     "fseeko",
+      "fstat",       "fstat64",     "fstatat",    "fsync",      "ftruncate", "futimens",
+      "getpeername", "getsockname", "getsockopt", "kill",       "lchown",    "link",
+      "listen",      "lstat",       "lstat64",    "mkdir",      "mkdirat",   "mkfifo",
+      "munmap",      "nanosleep",   "pipe",       "pipe2",      "rename",    "renameat",
+      "rmdir",       "setgid",      "setpgid",    "setsockopt", "setuid",    "shutdown",
+      "sigaction",   "sigprocmask", "socketpair", "stat",       "stat64",    "symlink",
+      "tcgetattr",   "tcsetattr",   "truncate",   "unlink",     "unlinkat",  "utime",
+      "utimensat"};
+  return names.count(f.getName()) != 0;
+}
+
+// The same: a number that is not negative, or -1.
+bool counts_or_fails(const llvm::Function& f) {
+  static const std::set<llvm::StringRef> names{
+      "accept",   "accept4", "creat",  "dup",      "dup2",    "dup3",     "epoll_wait",
+      "fileno",   "fork",    "lseek",  "lseek64",  "open",    "open64",   "openat",
+      "openat64", "poll",    "pread",  "pread64",  "pwrite",  "pwrite64", "read",
+      "readlink", "readv",   "recv",   "recvfrom", "recvmsg", "select",   "send",
+      "sendmsg",  "sendto",  "socket", "waitpid",  "write",   "writev"};
+  return names.count(f.getName()) != 0;
+}
+
+void note_answers(llvm::Function& f) {
+  if (!f.getReturnType()->isIntegerTy()) return;
+  const unsigned width = f.getReturnType()->getIntegerBitWidth();
+  const auto end = succeeds_or_fails(f) ? std::optional(llvm::APInt(width, 1))
+                   : counts_or_fails(f) ? std::optional(llvm::APInt::getSignedMinValue(width))
+                                        : std::nullopt;
+  if (!end) return;
+  const llvm::ConstantRange range(llvm::APInt::getAllOnes(width), *end);
+  f.addRetAttr(llvm::Attribute::get(f.getContext(), llvm::Attribute::Range, range));
+}
+
+// Variables of the library's that nobody changes: what was read from one is what is read again.
+void note_streams(llvm::GlobalVariable& stream) {
+  static const std::set<llvm::StringRef> names{"stdin", "stdout", "stderr"};
+  if (names.count(stream.getName()) == 0 || !stream.isDeclaration()) return;
+  const auto is_read = [](const llvm::User* user) { return llvm::isa<llvm::LoadInst>(user); };
+  if (!llvm::all_of(stream.users(), is_read)) return;
+  for (llvm::User* user : stream.users()) {
+    llvm::cast<llvm::LoadInst>(user)->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                                                  llvm::MDNode::get(stream.getContext(), {}));
+  }
+}
+
 // The constants that a value is one of; nothing if it may be another.
 std::optional<llvm::ConstantRange> constants(const llvm::Value* v, int depth = 3) {
   if (const auto* number = llvm::dyn_cast<llvm::ConstantInt>(v))
@@ -129,7 +182,9 @@ void note_library(llvm::Module& module) {
     if (!f.isDeclaration()) continue;
     if (is_error(f)) note_ends(f);
     if (prints(f)) note_printed(f);
+    note_answers(f);
   }
+  for (llvm::GlobalVariable& g : module.globals()) note_streams(g);
 }
 
 }  // namespace lint

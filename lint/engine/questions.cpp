@@ -292,8 +292,9 @@ bool Solver::is_asked_again(const llvm::Instruction& begin, const llvm::Instruct
 }
 
 // Whether the second question, which comes after the first, reads what the first has read. `to`:
-// the call into the function where the first is asked, if it is another one.
-bool Solver::is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to) {
+// the call into the function where the first is asked, if it is another one; `state`: the way.
+bool Solver::is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to,
+                          const State& state) {
   const llvm::Instruction& from = to != nullptr ? *to : *first.at;
   const llvm::LoopInfo& all = loops(*then.at->getFunction());
   steps_ += then.at->getFunction()->size() / kLooksPerStep;
@@ -329,9 +330,31 @@ bool Solver::is_unchanged(const Question& first, const Question& then, const llv
       }
       known->second = changed;
     }
-    if (known->second) return false;
+    if (known->second && to != nullptr) return false;
+    if (!known->second) continue;
+    // Only where the way did not come by may it have been changed.
+    const Asked asked{&other, memory_.points(other.getPointerOperand()), bits};
+    const Between between(one, other, loop_around(all, one, other));
+    if (may_change(*other.getFunction(), asked, [&](const llvm::Instruction& i) {
+          return between.has(i) && !is_passed_by(state, i, round);
+        })) {
+      return false;
+    }
   }
   return true;
+}
+
+// Whether the way cannot have come by there in this round of the loop, by what is known at its end:
+// `if (fd < 0) *made = 1;` where a descriptor is open.
+bool Solver::is_passed_by(const State& state, const llvm::Instruction& there,
+                          const llvm::Loop* round) {
+  const llvm::Function& f = *there.getFunction();
+  return llvm::any_of(edges_above(dominators(f), there), [&](const auto& edge) {
+    if (loops(f).getLoopFor(edge.first->getParent()) != round) return false;
+    Known known = state.known;
+    Reasoning reasoning(known, state.fact, property(state.fact).track);
+    return !assume_edge(reasoning, *edge.first, *edge.second);
+  });
 }
 
 // Whether a function of the program looked through the format, and its answer let the call be: what
@@ -368,11 +391,10 @@ bool Solver::is_answered_otherwise(const State& state) {
     if (!known || !known->isSingleElement()) continue;
     asked_here.push_back({br, condition, known->getSingleElement()->isOne()});
   }
-  const auto differs = [this](const Question& one, const Question& other,
-                              const llvm::CallBase* to) {
+  const auto differs = [&](const Question& one, const Question& other, const llvm::CallBase* to) {
     const llvm::Instruction* from = to != nullptr ? to : one.at;
     return one.answer != other.answer && is_same(one.condition, other.condition, {to, from}) &&
-           is_unchanged(one, other, to);
+           is_unchanged(one, other, to, state);
   };
   steps_ += asked_here.size() * asked_here.size() / kLooksPerStep;
   for (const Question& one : asked_here) {

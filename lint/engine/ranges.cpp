@@ -116,14 +116,10 @@ std::optional<Range> Reasoning::compare(const llvm::ICmpInst& cmp, int depth) co
 
 // What other bits of the same number say of those: what they were when they were asked before; none
 // of many is set, so none of these is; or one of a few is.
-std::optional<Range> Reasoning::masked(const llvm::BinaryOperator& bits) const {
-  const llvm::Value* flags = bits.getOperand(0);
-  const auto* mask = llvm::dyn_cast<llvm::ConstantInt>(bits.getOperand(1));
-  if (bits.getOpcode() != Op::And || mask == nullptr || llvm::isa<llvm::Constant>(flags) ||
-      flags->hasNUsesOrMore(kMostUsers)) {
-    return std::nullopt;
-  }
-  const llvm::APInt zero(mask->getBitWidth(), 0);
+std::optional<Range> Reasoning::bits(const llvm::Value* flags,
+                                     const llvm::ConstantInt& mask) const {
+  if (llvm::isa<llvm::Constant>(flags) || flags->hasNUsesOrMore(kMostUsers)) return std::nullopt;
+  const llvm::APInt zero(mask.getBitWidth(), 0);
   for (const llvm::User* user : flags->users()) {
     const auto* others = llvm::dyn_cast<llvm::BinaryOperator>(user);
     if (others == nullptr || others->getOpcode() != Op::And || others->getOperand(0) != flags)
@@ -131,12 +127,12 @@ std::optional<Range> Reasoning::masked(const llvm::BinaryOperator& bits) const {
     const auto* asked = llvm::dyn_cast<llvm::ConstantInt>(others->getOperand(1));
     const auto known = asked != nullptr ? known_.find(others) : std::nullopt;
     if (!known) continue;
-    if (asked->getValue() == mask->getValue()) return known;
+    if (asked->getValue() == mask.getValue()) return known;
     if (known->isSingleElement() && known->contains(zero) &&
-        mask->getValue().isSubsetOf(asked->getValue())) {
+        mask.getValue().isSubsetOf(asked->getValue())) {
       return Range(zero);
     }
-    if (!known->contains(zero) && asked->getValue().isSubsetOf(mask->getValue()))
+    if (!known->contains(zero) && asked->getValue().isSubsetOf(mask.getValue()))
       return Range(zero).inverse();
   }
   return std::nullopt;
@@ -216,7 +212,12 @@ std::optional<Range> Reasoning::range(const llvm::Value* v, int depth) const {
     const auto left = range(op->getOperand(0), depth - 1);
     const auto right = range(op->getOperand(1), depth - 1);
     if (!left || !right || (left->isFullSet() && right->isFullSet())) return full;
-    if (const auto bits = masked(*op)) return bits;
+    const auto* mask = llvm::dyn_cast<llvm::ConstantInt>(op->getOperand(1));
+    if (const auto asked = op->getOpcode() == Op::And && mask != nullptr
+                               ? bits(op->getOperand(0), *mask)
+                               : std::nullopt) {
+      return asked;
+    }
     switch (op->getOpcode()) {
       case Op::And:
       case Op::Or:

@@ -96,11 +96,12 @@ class Reasoning {
   // Learns that the condition is so; false if it cannot be.
   bool assume(const llvm::Value* condition, bool truth, int depth = 6);
   bool constrain(const llvm::Value* v, const Range& range, int depth = 6);
+  // What was asked of those bits of the number, or of others of it, says of them.
+  std::optional<Range> bits(const llvm::Value* flags, const llvm::ConstantInt& mask) const;
 
  private:
   std::optional<Range> compare(const llvm::ICmpInst& cmp, int depth) const;
   std::optional<Range> compared(const llvm::ICmpInst& cmp) const;
-  std::optional<Range> masked(const llvm::BinaryOperator& bits) const;
   bool is_object(const llvm::Value* v) const;
   std::optional<std::int64_t> position(const llvm::Value* v) const;
   Known& known_;

@@ -195,6 +195,19 @@ bool Solver::takes_numbers(const Place& place, const llvm::CallBase& call) {
          });
 }
 
+// That the others of several descriptors that the call gave are there, too: the ends of a pipe.
+void Solver::know_others(Known& known, const Property& property, const Rule& rule, const Name& name,
+                         const llvm::CallBase& call) const {
+  if (property.track != Track::kObject || rule.places.size() < 2) return;
+  for (const Place& place : rule.places) {
+    for (const auto& [other, bytes] : names_at(property, place, call)) {
+      if (other == name || other.steps != 1 || other.offsets[0] == kAnyOffset) continue;
+      known.set_cell({other.root, other.offsets[0]}, &descriptor_);
+      known.set(&descriptor_, Range(llvm::APInt(32, 0), llvm::APInt::getSignedMinValue(32)));
+    }
+  }
+}
+
 void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& call) {
   const Property& property_ = properties_[p];
   State probe{kNone, &call, {}, conditions_at(call), kNone};
@@ -218,6 +231,7 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
           widen(fact, call);
         }
         Known known = probe.known;
+        know_others(known, property_, rule, name, call);
         if (const auto width = full_range(call.getType())) {
           Range result = *width;
           if (rule.returned) result = allowed(*rule.returned, width->getBitWidth());

@@ -22,8 +22,8 @@ std::optional<Range> result_class(const std::optional<Range>& range) {
   if (width == 1) return std::nullopt;
   const llvm::APInt zero(width, 0), one(width, 1);
   const llvm::APInt least = llvm::APInt::getSignedMinValue(width);
-  for (const Range& c :
-       {Range(one, least), Range(least, zero), Range(zero, least), Range(one, zero)}) {
+  for (const Range& c : {Range(one, least), Range(least, zero), Range(zero, least),
+                         Range(one, zero), Range(-one, one)}) {
     if (c.contains(*range)) return c;
   }
   return std::nullopt;
@@ -49,6 +49,7 @@ Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& pr
       properties_(properties),
       rules_(properties.size()),
       at_end_(properties.size(), 0),
+      descriptor_(llvm::Type::getInt32Ty(program.module().getContext())),
       most_in_all_(work_per_line * (program.lines() + 10'000)) {
   recursive_ = find_recursive();
   for (std::size_t p = 0; p < properties.size(); ++p) {

@@ -199,6 +199,9 @@ class Solver {
   TraceId graft(TraceId base, TraceId inner);
   void judge_ends(ContextId first);
   bool may_be_released(const Error& error) const;
+  // close_all.cpp
+  const llvm::Instruction* closes_all(const llvm::CallBase& call, int depth);
+  bool is_closed_with_all(const llvm::Instruction& begin, const llvm::Instruction& end);
 
   // transfer.cpp, aliases.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
@@ -265,7 +268,9 @@ class Solver {
   bool is_answered_otherwise(const State& state);
   bool is_first_use(const llvm::Instruction& lock);
   bool is_looked_through(const llvm::CallBase& call, const llvm::Value* format);
-  bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to);
+  bool is_unchanged(const Question& first, const Question& then, const llvm::CallBase* to,
+                    const State& state);
+  bool is_passed_by(const State& state, const llvm::Instruction& there, const llvm::Loop* round);
   bool may_change(const llvm::Function& f, const Asked& asked,
                   llvm::function_ref<bool(const llvm::Instruction&)> lies_there);
   bool may_change(const llvm::Instruction& i, const Asked& asked);
@@ -275,6 +280,8 @@ class Solver {
   // seeds.cpp: where states begin
   void seed(std::size_t property, const Progress& progress);
   void seed_call(std::size_t property, const Rule& rule, const llvm::CallBase& call);
+  void know_others(Known& known, const Property& property, const Rule& rule, const Name& name,
+                   const llvm::CallBase& call) const;
   void seed_place(std::size_t property, const Rule& rule, const llvm::Value* v);
   void begin_place(std::size_t property, const Rule& rule, const llvm::Value* v,
                    const llvm::Instruction& at, const char* what);
@@ -320,7 +327,8 @@ class Solver {
   // By property: the calls that rules speak of, by what their first argument may be.
   std::map<std::size_t, std::unordered_map<std::uint32_t, std::vector<const llvm::CallBase*>>>
       takers_;
-  Bits recursive_;  // the locks that may be taken again
+  Bits recursive_;                   // the locks that may be taken again
+  const llvm::Argument descriptor_;  // stands for one that is there, in cells
   // By property: the functions that may change a state, once somebody has asked.
   std::map<std::size_t, std::set<const llvm::Function*>> changing_;
   Facts facts_;

@@ -116,6 +116,13 @@ bool parted(Fact& fact, const Name& at, const llvm::ConstantInt& zero) {
   return fact.add(rest);
 }
 
+// Whether it asks for some bits of a number: what is known of those goes when the number is another
+// (Known::forget).
+bool is_of_same_bits(const llvm::Instruction& i) {
+  return i.getOpcode() == llvm::Instruction::And && llvm::isa<llvm::ConstantInt>(i.getOperand(1)) &&
+         !i.getOperand(0)->hasNUsesOrMore(kMostUsers);
+}
+
 }  // namespace
 
 Address Solver::address(const llvm::Value* v, const Fact& fact) const {
@@ -188,7 +195,7 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
 }
 
 bool Solver::redefine(State& state, const llvm::Instruction& i) {
-  state.known.forget(&i);
+  if (!is_of_same_bits(i)) state.known.forget(&i);
   const std::size_t before = state.fact.names.size();
   std::erase_if(state.fact.names, [&](const Name& n) {
     if (n.root == &i && n.steps > 0) state.fact.escaped = true;  // it lies where it lay
