@@ -7,11 +7,13 @@ static void close_all(int really) {
   for (int fd = 3; fd < 1024; ++fd) close(fd);
 }
 
-static int leave(const char* log, int n) {
+static void leave(const char* log, int n) {
   const int fd = open(log, O_WRONLY);
-  if (fd < 0 || dup2(fd, 2) < 0) return -1;
+  dup2(fd, 2);
   close_all(n > 2);
-  return 0;
 }
 
-int main(int argc, char** argv) { return leave(argv[argc - 1], argc); }
+int main(int argc, char** argv) {
+  leave(argv[argc - 1], argc);
+  return 0;
+}

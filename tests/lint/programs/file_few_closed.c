@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static int leave(const char* log, int n) {
+static void leave(const char* log) {
   const int fd = open(log, O_WRONLY);
-  if (fd < 0 || write(fd, log, 1) != n) return -1;
+  dup2(fd, 2);
   for (int other = 100; other < 1024; ++other) close(other);
   for (int other = 3; other < 8; ++other) close(other);
-  return 0;
 }
 
-int main(int argc, char** argv) { return leave(argv[argc - 1], argc); }
+int main(int argc, char** argv) {
+  leave(argv[argc - 1]);
+  return 0;
+}
