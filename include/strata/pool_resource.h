@@ -304,7 +304,7 @@ class pool_resource : public std::pmr::memory_resource {
   }
   void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
     if (alignment > layers::kDefaultAlignment) [[unlikely]]
-      return Deallocate(static_cast<void**>(p)[-1], bytes + alignment);
+      return Deallocate(static_cast<void**>(p)[-1], layers::AtLeastAByte(bytes) + alignment);
     Deallocate(p, bytes);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
@@ -352,7 +352,7 @@ class pool_resource : public std::pmr::memory_resource {
   // A larger block, with the place where that begins in front of the aligned part.
   void* AllocateAligned(size_t bytes, size_t alignment) {
     if (bytes > layers::kMaxRequest - alignment) internal::ThrowOutOfMemory();
-    auto* block = static_cast<char*>(Allocate(bytes + alignment));
+    auto* block = static_cast<char*>(Allocate(layers::AtLeastAByte(bytes) + alignment));
     const auto end = reinterpret_cast<uintptr_t>(block) + alignment;
     auto** p = reinterpret_cast<void**>(end & ~(alignment - 1));
     p[-1] = block;

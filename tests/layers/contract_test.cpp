@@ -2,6 +2,9 @@
 // composition that once did.
 #include <gtest/gtest.h>
 
+#include <memory_resource>
+#include <set>
+
 #include "heap_model.h"
 #include "strata/layers.h"
 
@@ -75,10 +78,52 @@ TEST(Bins, GiveBackWhatTheirLayersKeep) {
   ExpectAllComesBack<Fixed<9000>, Bins<Classes, FreeList>, BoundedFreeList<2>>(9000);
 }
 
+// Over a resource that others use, too: what lies behind a block of a few bytes may be theirs.
+template <class... Layers>
+void ExpectLinksToFit() {
+  std::pmr::monotonic_buffer_resource shared;
+  Stack<Layers..., Upstream> heap(&shared);
+  void* p = heap.allocate(3);
+  const ModelBlock theirs{static_cast<unsigned char*>(shared.allocate(5, 1)), 5, 0x77};
+  Fill(theirs);
+  heap.deallocate(p, 3);
+  EXPECT_TRUE(Intact(theirs));
+  EXPECT_EQ(heap.allocate(3), p);
+  heap.deallocate(p, 3);
+}
+TEST(FreeList, HasRoomForItsLinks) {
+  ExpectLinksToFit<Fixed<3>, FreeList>();
+  ExpectLinksToFit<Fixed<3>, Header<long>, BoundedFreeList<2>>();
+  ExpectLinksToFit<Bins<PowersOfTwo<2, 64>, FreeList>>();
+  ExpectLinksToFit<Bins<Steps<4, 64>, Locked, FreeList>>();
+}
+
 // Aligned blocks take more than others of their size, and a list has but one.
 TEST(SizeHeader, AlignsOnlyOverAHeapForAnySize) {
   using Listed = Stack<Fixed<64>, SizeHeader, FreeList, Coalesce<>, Mmap>;
   static_assert(SizedHeap<Listed> && !AlignedHeap<Listed>);
+}
+
+// --- Aligned blocks of no bytes, which must not begin where another block does
+
+template <class... Layers>
+void ExpectAlignedBlocksToLieInside() {
+  Stack<Layers..., StaticBuffer<8192>> heap;
+  for (int i = 0; i < 200; ++i) {  // the last that fits ends with the buffer
+    void* p = heap.allocate(0, 64);
+    EXPECT_TRUE(p == nullptr || heap.owns(p));
+  }
+}
+TEST(AlignedBlocks, OfNoBytesLieInside) {
+  ExpectAlignedBlocksToLieInside<SizeHeader>();
+  ExpectAlignedBlocksToLieInside<ClassHeader, Bins<PowersOfTwo<32, 4096>, FreeList>>();
+  Stack<Bump<>, Mmap> bump;
+  Resource shared(bump);
+  std::set<void*> seen;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(seen.insert(shared.allocate(0, 64)).second);
+    EXPECT_TRUE(seen.insert(shared.allocate(1, 1)).second);
+  }
 }
 
 // --- ClassHeader, whose word stays where it is while a block is free
@@ -184,6 +229,12 @@ struct WideOfAnySize : OfAnySize {
 struct alignas(64) Page : PerClass<Page, Locked, FreeList, Mmap> {
   char bytes[64];
 };
+struct OfSource : PerClass<OfSource, Malloc> {
+  char byte = 7;
+};
+struct Byte : PerClass<Byte, Locked, FreeList, Malloc> {
+  char byte = 7;
+};
 
 template <class T>
 void ExpectAligned() {
@@ -200,6 +251,13 @@ TEST(PerClass, AlignsWhatIsDerived) {
     ExpectAligned<WidePlain>();
     ExpectAligned<WideOfAnySize>();
   }
+}
+TEST(PerClass, NeedsNoMoreThanASource) {
+  delete new OfSource;
+  delete new Byte;  // whose list has room for a link
+  auto* byte = new Byte;
+  EXPECT_EQ(byte->byte, 7);
+  delete byte;
 }
 TEST(PerClass, HasAllFormsOfNew) {
   auto* kept = new Plain;

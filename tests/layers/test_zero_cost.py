@@ -66,7 +66,7 @@ def test_layers_compile_to_what_one_writes_by_hand(compiler: str, tmp_path: Path
         for name in compiled.counts
         if name.startswith("composed_") and (hand := name.replace("composed", "hand"))
     ]
-    assert len(pairs) == 14, compiled.counts
+    assert len(pairs) == 16, compiled.counts
     for name, hand, composed, by_hand in pairs:
         assert by_hand >= 1, f"{name}: nothing was compiled"
         assert composed <= by_hand, f"{name}: {composed} instructions, {by_hand} by hand"

@@ -62,6 +62,35 @@ struct HandBins {
   }
 };
 
+// The bins of docs/layers.md.
+using Quarters = Geometric<4096>;
+using ComposedQuarters = Stack<Bins<Quarters, FreeList>, Source>;
+
+struct HandQuarters {
+  struct Block {
+    Block* next;
+  };
+  [[no_unique_address]] Source source;
+  Block* bins[Quarters::count];
+
+  void* allocate(size_t size) {
+    if (size > 4096) [[unlikely]]
+      return source.allocate(size);
+    const size_t c = Quarters::of(size);
+    Block* b = bins[c];
+    if (b == nullptr) [[unlikely]]
+      return source.allocate(Quarters::size(c));
+    bins[c] = b->next;
+    return b;
+  }
+  void deallocate(void* p, size_t size) {
+    if (size > 4096) [[unlikely]]
+      return source.deallocate(p, size);
+    const size_t c = Quarters::of(size);
+    bins[c] = ::new (p) Block{bins[c]};
+  }
+};
+
 // Kingsley's fast paths; the calls out of them are the same two on both sides.
 using Headed = PowersOfTwo<32, 65536>;
 using ComposedKingsley = Stack<ClassHeader, Bins<Headed, FreeList>, Source>;
@@ -281,6 +310,7 @@ template <class Composed, class Hand>
 constexpr bool kNoLarger = sizeof(Composed) <= sizeof(Hand);
 static_assert(sizeof(ComposedBins) == 7 * sizeof(void*), "list heads and nothing else");
 static_assert(kNoLarger<ComposedList, HandList> && kNoLarger<ComposedBins, HandBins>);
+static_assert(kNoLarger<ComposedQuarters, HandQuarters>);
 static_assert(kNoLarger<ComposedKingsley, HandKingsley> && kNoLarger<ComposedLocked, HandLocked>);
 static_assert(kNoLarger<ComposedHeader, HandHeader>);
 static_assert(sizeof(ComposedLea) <= sizeof(HandLea) + sizeof(size_t), "Coalesce has a slack");
@@ -294,6 +324,10 @@ void* composed_bins_allocate(ComposedBins& h, size_t n) { return h.allocate(n); 
 void* hand_bins_allocate(HandBins& h, size_t n) { return h.allocate(n); }
 void composed_bins_deallocate(ComposedBins& h, void* p, size_t n) { h.deallocate(p, n); }
 void hand_bins_deallocate(HandBins& h, void* p, size_t n) { h.deallocate(p, n); }
+void* composed_quarters_allocate(ComposedQuarters& h, size_t n) { return h.allocate(n); }
+void* hand_quarters_allocate(HandQuarters& h, size_t n) { return h.allocate(n); }
+void composed_quarters_deallocate(ComposedQuarters& h, void* p, size_t n) { h.deallocate(p, n); }
+void hand_quarters_deallocate(HandQuarters& h, void* p, size_t n) { h.deallocate(p, n); }
 void* composed_kingsley_allocate(ComposedKingsley& h, size_t n) { return h.allocate(n); }
 void* hand_kingsley_allocate(HandKingsley& h, size_t n) { return h.allocate(n); }
 void composed_kingsley_deallocate(ComposedKingsley& h, void* p) { h.deallocate(p); }

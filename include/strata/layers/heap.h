@@ -24,8 +24,6 @@ namespace strata::layers {
 //   void deallocate(void* p, size_t size)  a block of allocate, with the size asked for; not null
 //   alignment      of every block, in bytes
 //   thread_safe    whether threads may share the heap without help
-// The bytes behind a block up to the next multiple of `alignment` are the block's too, even when
-// none was asked for: a free list keeps its link there.
 // A null from allocate has changed nothing that a caller could see, and neither call changes errno.
 template <class H>
 concept Heap = requires(H& h, void* p, size_t n) {
@@ -93,8 +91,9 @@ inline constexpr size_t kMaxRequest = PTRDIFF_MAX;
 inline constexpr size_t kDefaultAlignment = 16;
 
 constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) & ~(unit - 1); }
-// The same for a block: one of no bytes has an address of its own too.
-constexpr size_t RoundUpBlock(size_t n, size_t unit) { return RoundUp(n + (n == 0), unit); }
+// For a block: one of no bytes has an address of its own too.
+constexpr size_t AtLeastAByte(size_t n) { return n + (n == 0); }
+constexpr size_t RoundUpBlock(size_t n, size_t unit) { return RoundUp(AtLeastAByte(n), unit); }
 // n > 0. With ^ instead of -, gcc sees that it undoes what clz did to x86's bsr. (countl_zero has
 // an answer for 0, of which gcc 12 warns where a class is the index of an array.)
 constexpr size_t Log2(size_t n) { return 63 ^ static_cast<size_t>(__builtin_clzl(n)); }
@@ -212,6 +211,12 @@ struct StackOf<Top, Rest...> {
                 "put Nested above it");
   using type = std::conditional_t<kMayStand, On, Misfit>;
 };
+
+// What to ask a heap of blocks of one size for, where that is `bytes`: a free block holds a link.
+template <class H>
+constexpr size_t ForOneSize(size_t bytes) {
+  return OneSize<H>() && bytes < sizeof(void*) ? sizeof(void*) : bytes;
+}
 
 // A heap for requests of any size.
 template <class H>

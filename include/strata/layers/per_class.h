@@ -5,6 +5,7 @@
 #pragma once
 
 #include "strata/layers/heap.h"
+#include "strata/out_of_memory.h"
 
 namespace strata::layers {
 
@@ -16,29 +17,29 @@ class PerClass {
  public:
   static void* operator new(size_t size) {
     if (!IsOurs(size)) return ::operator new(size);
-    return OrFail(heap().allocate(size));
+    return OrFail(Take(size));
   }
   static void* operator new(size_t size, std::align_val_t align) {
     if (!IsOurs(size, align)) return ::operator new(size, align);
-    return OrFail(heap().allocate(size));
+    return OrFail(Take(size));
   }
   // What a constructor throws then loses the block: nobody tells its size.
   static void* operator new(size_t size, const std::nothrow_t& nothrow) noexcept {
-    return IsOurs(size) ? heap().allocate(size) : ::operator new(size, nothrow);
+    return IsOurs(size) ? Take(size) : ::operator new(size, nothrow);
   }
   static void* operator new(size_t size, std::align_val_t align,
                             const std::nothrow_t& nothrow) noexcept {
-    return IsOurs(size, align) ? heap().allocate(size) : ::operator new(size, align, nothrow);
+    return IsOurs(size, align) ? Take(size) : ::operator new(size, align, nothrow);
   }
   static void* operator new(size_t, void* at) noexcept { return at; }
   static void operator delete(void*, void*) noexcept {}
   static void operator delete(void* p, size_t size) {
     if (p == nullptr) return;
-    IsOurs(size) ? heap().deallocate(p, size) : ::operator delete(p, size);
+    IsOurs(size) ? Give(p, size) : ::operator delete(p, size);
   }
   static void operator delete(void* p, size_t size, std::align_val_t align) {
     if (p == nullptr) return;
-    IsOurs(size, align) ? heap().deallocate(p, size) : ::operator delete(p, size, align);
+    IsOurs(size, align) ? Give(p, size) : ::operator delete(p, size, align);
   }
   static H& heap() {
     static_assert(alignof(T) <= H::alignment, "PerClass: the heap aligns to less than the class");
@@ -48,18 +49,16 @@ class PerClass {
   }
 
  private:
-  static constexpr bool IsOurs(size_t size) { return !H::one_size || size == sizeof(T); }
+  static constexpr bool IsOurs(size_t size) { return !internal::OneSize<H>() || size == sizeof(T); }
   // A derived class may align to more than the heap does.
   static constexpr bool IsOurs(size_t size, std::align_val_t align) {
     return static_cast<size_t>(align) <= H::alignment && IsOurs(size);
   }
+  static void* Take(size_t size) { return heap().allocate(internal::ForOneSize<H>(size)); }
+  static void Give(void* p, size_t size) { heap().deallocate(p, internal::ForOneSize<H>(size)); }
   static void* OrFail(void* p) {
-    if (p != nullptr) return p;
-#if defined(__cpp_exceptions)
-    throw std::bad_alloc();
-#else
-    __builtin_abort();
-#endif
+    if (p == nullptr) strata::internal::ThrowOutOfMemory();
+    return p;
   }
 };
 

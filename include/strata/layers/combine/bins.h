@@ -104,7 +104,7 @@ struct Bins {
     void* allocate_kept_of_class(size_t c)
       requires KeepingHeap<Bin>
     {
-      return bins_[c].allocate_kept(Classes::size(c));
+      return bins_[c].allocate_kept(Bytes(c));
     }
     void deallocate_of_class(void* p, size_t c) { bins_.deallocate(this->next_, p, c); }
 
@@ -151,9 +151,14 @@ struct Bins {
     // A block a little larger than the last class was cut for it all the same.
     static constexpr size_t kLargestKept = Classes::largest + kDefaultAlignment;
 
+    // Of class c's blocks: a free one holds a link.
+    static constexpr size_t Bytes(size_t c) {
+      const size_t bytes = Classes::size(c);
+      return Classes::size(0) < sizeof(void*) && bytes < sizeof(void*) ? sizeof(void*) : bytes;
+    }
     // A block of any size up to the last class's serves its whole class when it comes back.
     static constexpr size_t WholeClass(size_t size) {
-      return size > Classes::largest ? size : Classes::size(Classes::of(size));
+      return size > Classes::largest ? size : Bytes(Classes::of(size));
     }
 
     static constexpr bool kByCall = internal::AllByCall<PerBin...>;
@@ -161,15 +166,14 @@ struct Bins {
     // Each with a pointer and a size at its end.
     struct Whole {
       constexpr explicit Whole(Below& below)
-          : all(typename HeapArray<Bin, Classes::count>::Each(), [&below](size_t c) {
-              return typename SizedRef<Below>::Place{below, Classes::size(c)};
-            }) {}
+          : all(typename HeapArray<Bin, Classes::count>::Each(),
+                [&below](size_t c) { return typename SizedRef<Below>::Place{below, Bytes(c)}; }) {}
       Bin& operator[](size_t c) { return all[c]; }
-      void* allocate(Below&, size_t c) { return all[c].allocate(Classes::size(c)); }
-      void deallocate(Below&, void* p, size_t c) { all[c].deallocate(p, Classes::size(c)); }
+      void* allocate(Below&, size_t c) { return all[c].allocate(Bytes(c)); }
+      void deallocate(Below&, void* p, size_t c) { all[c].deallocate(p, Bytes(c)); }
       void drain(Below&) {
         for (size_t c = 0; c < Classes::count; ++c) {
-          if constexpr (requires { all[c].drain(c); }) all[c].drain(Classes::size(c));
+          if constexpr (requires { all[c].drain(c); }) all[c].drain(Bytes(c));
         }
       }
       HeapArray<Bin, Classes::count> all;
@@ -181,17 +185,21 @@ struct Bins {
       void* allocate(Below& below, size_t c) {
         if constexpr (requires { all[c].empty(), all[c].pop(); }) {
           if (all[c].empty()) [[unlikely]]
-            return all[c].refill(below, Classes::size(c));
+            return all[c].refill(below, Bytes(c));
           return all[c].pop();
         } else {
-          return all[c].allocate(below, Classes::size(c));
+          return all[c].allocate(below, Bytes(c));
         }
       }
       void deallocate(Below& below, void* p, size_t c) {
-        all[c].deallocate(below, p, Classes::size(c));
+        if constexpr (requires { all[c].push_on(all[c].newest(), p); }) {
+          all[c].push_on(all[c].newest(), p);
+        } else {
+          all[c].deallocate(below, p, Bytes(c));
+        }
       }
       void drain(Below& below) {
-        for (size_t c = 0; c < Classes::count; ++c) all[c].drain(below, Classes::size(c));
+        for (size_t c = 0; c < Classes::count; ++c) all[c].drain(below, Bytes(c));
       }
       internal::ByCall<PerBin...> all[Classes::count];
     };

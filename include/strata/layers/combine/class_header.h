@@ -47,7 +47,7 @@ struct ClassHeader {
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (align > kMostLarge || size > kMostLarge - align) return nullptr;
-      char* p = static_cast<char*>(allocate(size + align - alignment));
+      char* p = static_cast<char*>(allocate(AtLeastAByte(size) + align - alignment));
       if (p == nullptr) return nullptr;
       const size_t over = (0 - reinterpret_cast<uintptr_t>(p)) & (align - 1);
       if (over != 0) Word(p + over) = over | kWithin;

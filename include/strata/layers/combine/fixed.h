@@ -19,18 +19,18 @@ struct Fixed {
     using Over<Below>::Over;
     ~On() { drain(kBytes); }
 
-    void* allocate(size_t size) { return size > kBytes ? nullptr : this->next_.allocate(kBytes); }
+    void* allocate(size_t size) { return size > kBytes ? nullptr : this->next_.allocate(kAsked); }
     void* allocate(size_t size, size_t align)
       requires AlignedHeap<Below>
     {
-      return size > kBytes ? nullptr : this->next_.allocate(kBytes, align);
+      return size > kBytes ? nullptr : this->next_.allocate(kAsked, align);
     }
     void* allocate_kept(size_t size)
       requires KeepingHeap<Below>
     {
-      return size > kBytes ? nullptr : this->next_.allocate_kept(kBytes);
+      return size > kBytes ? nullptr : this->next_.allocate_kept(kAsked);
     }
-    void deallocate(void* p, size_t) { this->next_.deallocate(p, kBytes); }
+    void deallocate(void* p, size_t) { this->next_.deallocate(p, kAsked); }
     void deallocate(void* p)
       requires SizedHeap<Below>
     {
@@ -52,12 +52,15 @@ struct Fixed {
     {
       return this->next_.reads_zero(p);
     }
-    void drain(size_t) { Over<Below>::drain(kBytes); }
+    void drain(size_t) { Over<Below>::drain(kAsked); }
     void clear()
       requires ClearableHeap<Below>
     {
       this->next_.clear();
     }
+
+   private:
+    static constexpr size_t kAsked = internal::ForOneSize<Below>(kBytes);
   };
 };
 

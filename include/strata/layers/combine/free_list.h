@@ -27,7 +27,10 @@ class BlockStack {
  public:
   bool empty() const { return first_ == nullptr; }
   void* newest() const { return first_; }
-  void Push(void* p) { first_ = ::new (p) LinkedBlock{first_}; }
+  void Push(void* p) { PushOn(first_, p); }
+  void PushOn(void* newest, void* p) {
+    first_ = ::new (p) LinkedBlock{static_cast<LinkedBlock*>(newest)};
+  }
   void* Pop() {
     LinkedBlock* b = first_;
     first_ = b->next;
@@ -76,6 +79,8 @@ struct FreeList {
     // Always inlined, or gcc computes the address of a bin before it looks into it.
     [[gnu::always_inline]] bool empty() const { return kept_.empty(); }
     [[gnu::always_inline]] void* pop() { return kept_.Pop(); }
+    [[gnu::always_inline]] void* newest() const { return kept_.newest(); }
+    [[gnu::always_inline]] void push_on(void* newest, void* p) { kept_.PushOn(newest, p); }
     template <class Next>
     static void* refill(Next& next, size_t size) {
       return next.allocate(size);

@@ -109,7 +109,7 @@ struct SizeHeader {
     {
       if (align <= alignment) return allocate(size);
       if (align > kMaxRequest / 2 || size > kMaxRequest - kHeader - align) return nullptr;
-      return Take(size + kHeader + align - alignment, align);
+      return Take(AtLeastAByte(size) + kHeader + align - alignment, align);
     }
     void deallocate(void* p) {
       const Whole whole = WholeOf(p);

@@ -16,7 +16,7 @@ void* TakeAligned(H& heap, size_t size, size_t align) {
   } else {
     static_assert(H::alignment >= sizeof(void*), "the heap aligns to less than a pointer");
     if (align > kMaxRequest / 2 || size > kMaxRequest / 2) return nullptr;
-    void* raw = heap.allocate(size + align);
+    void* raw = heap.allocate(AtLeastAByte(size) + align);
     if (raw == nullptr) return nullptr;
     const auto end = reinterpret_cast<uintptr_t>(raw) + align;
     auto** p = reinterpret_cast<void**>(end & ~(align - 1));
@@ -29,7 +29,7 @@ template <Heap H>
 void GiveAligned(H& heap, void* p, size_t size, size_t align) {
   if (align <= H::alignment || AlignedHeap<H>) [[likely]]
     return heap.deallocate(p, size);
-  heap.deallocate(static_cast<void**>(p)[-1], size + align);
+  heap.deallocate(static_cast<void**>(p)[-1], AtLeastAByte(size) + align);
 }
 
 }  // namespace strata::layers::internal

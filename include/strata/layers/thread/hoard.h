@@ -139,7 +139,7 @@ struct Hoard {
     void* allocate(size_t size, size_t align) {
       if (align <= alignment) return allocate(size);
       if (size > kMaxRequest / 2 || align > kMaxRequest / 2) return nullptr;
-      size += size == 0;  // or the block could begin where the object ends
+      size = AtLeastAByte(size);
       if (size + align > Classes::largest) return AllocateLarge(size, align);
       void* p = allocate(size + align - alignment);
       if (p == nullptr) return nullptr;

@@ -1,7 +1,7 @@
 // GuardPages: puts each block at the end of pages of its own, with a page behind it that faults
 // when it is touched: for hunting a bug, or for one class of suspicious objects. Blocks are aligned
 // to 16 bytes, so up to 15 lie between a block's end and the page; they are filled, and looked at
-// when the block is freed (but for a block's first 8, where a free list keeps its link).
+// when the block is freed.
 // BasicGuardPages<1> has none, and the first byte past the end faults. Two pages and three system
 // calls a block.
 #pragma once
@@ -60,10 +60,9 @@ struct BasicGuardPages {
     static constexpr size_t PagesFor(size_t size) { return RoundUpBlock(size, kPage); }
     static constexpr size_t SlackOf(size_t size) { return RoundUpBlock(size, alignment) - size; }
 
-    // The first word is a block's whatever its size: a free list above keeps its link there.
     static void LookBehind(const char* p, size_t size) {
       const char* end = p + size + SlackOf(size);
-      for (const char* at = p + (size < sizeof(void*) ? sizeof(void*) : size); at < end; ++at) {
+      for (const char* at = p + size; at < end; ++at) {
         if (static_cast<unsigned char>(*at) != kFill)
           DieOfMisuse("", "guard pages: the bytes behind a block were written to");
       }
