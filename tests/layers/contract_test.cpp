@@ -2,6 +2,7 @@
 // composition that once did.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory_resource>
 #include <set>
 
@@ -51,6 +52,44 @@ TEST(BoundedFreeList, SendsDownWithTheSizeThatTheHeapBelowKnows) {
 }
 
 // --- Lists under a layer that takes more than it is asked for, and in bins of many layers
+
+// A source for which each block has to come back as it was.
+struct Exact {
+  static constexpr size_t alignment = 16;
+  static constexpr bool thread_safe = false;
+  ~Exact() { EXPECT_TRUE(out.empty()) << "not all came back"; }
+  void* allocate(size_t size) {
+    void* p = malloc(size);
+    out[p] = size;
+    return p;
+  }
+  void deallocate(void* p, size_t size) {
+    EXPECT_EQ(out[p], size);
+    out.erase(p);
+    free(p);
+  }
+  std::map<void*, size_t> out;
+};
+template <class... Layers>
+void ExpectSizesToComeBack() {
+  Stack<Layers..., Exact> heap;
+  void* blocks[8];
+  for (void*& p : blocks) p = heap.allocate(30);
+  for (size_t i = 1; i < 8; ++i) heap.deallocate(blocks[i], 30);
+  if constexpr (!ClearableHeap<decltype(heap)>) heap.deallocate(blocks[0], 30);
+}
+TEST(Bins, TellBelowWhatTheirHeadersTook) {
+  using Classes = Steps<16, 256>;
+  ExpectSizesToComeBack<Bins<Classes, Header<long>, BoundedFreeList<2>>>();
+  ExpectSizesToComeBack<Bins<Classes, SizeHeader, FreeList>>();
+  ExpectSizesToComeBack<Bins<Classes, Listed, BoundedFreeList<2>>>();
+}
+// What is out at its end goes to lists that were emptied before.
+TEST(Listed, GivesAllBackThroughListsBelow) {
+  ExpectSizesToComeBack<Fixed<64>, Listed, FreeList>();
+  Stack<Bins<Steps<16, 256>, Listed, FreeList>, Exact> bins;
+  bins.allocate(30);
+}
 
 template <class... Layers>
 void ExpectAllComesBack(size_t size) {

@@ -20,7 +20,7 @@ struct Bins {
 
   template <Heap Below>
   class On : public Over<Below> {
-    using Bin = typename internal::StackOf<PerBin..., SizedRef<Below>>::type;
+    using Bin = typename internal::StackOf<PerBin..., Ref<Below>>::type;
 
     // Where the heap below knows sizes or aligns, a block may end in another bin than it came from.
     static_assert(internal::StandAlone<Bin>() || !(SizedHeap<Below> || AlignedHeap<Below>),
@@ -163,11 +163,9 @@ struct Bins {
 
     static constexpr bool kByCall = internal::AllByCall<PerBin...>;
 
-    // Each with a pointer and a size at its end.
+    // Each with a pointer at its end.
     struct Whole {
-      constexpr explicit Whole(Below& below)
-          : all(typename HeapArray<Bin, Classes::count>::Each(),
-                [&below](size_t c) { return typename SizedRef<Below>::Place{below, Bytes(c)}; }) {}
+      constexpr explicit Whole(Below& below) : all(below) {}
       Bin& operator[](size_t c) { return all[c]; }
       void* allocate(Below&, size_t c) { return all[c].allocate(Bytes(c)); }
       void deallocate(Below&, void* p, size_t c) { all[c].deallocate(p, Bytes(c)); }

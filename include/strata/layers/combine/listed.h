@@ -35,7 +35,11 @@ struct Listed {
       (e->previous != nullptr ? e->previous->next : first_) = e->next;
       this->next_.deallocate(e, size + sizeof(Entry));
     }
-    void drain(size_t size) { Over<Below>::drain(size + sizeof(Entry)); }
+    // What is out goes to lists below, which are not emptied again.
+    void drain(size_t size) {
+      clear();
+      Over<Below>::drain(size + sizeof(Entry));
+    }
     void clear() {
       while (first_ != nullptr) {
         Entry* e = std::exchange(first_, first_->next);

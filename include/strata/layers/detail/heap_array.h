@@ -1,4 +1,4 @@
-// An array of heaps, made in place from one argument or one each: heaps are neither copied nor
+// An array of heaps, made in place from one argument: heaps are neither copied nor
 // moved. Used by the layers that hold several. (Not a plain array: gcc 12 makes no constant of
 // one whose elements have destructors, and a preloaded heap must be a constant.)
 #pragma once
@@ -15,12 +15,6 @@ class HeapArray {
   template <class Arg>
   constexpr explicit HeapArray(Arg& arg) {
     for (Slot& s : slots_) std::construct_at(&s.it, arg);
-  }
-  // Each from an argument of its own: argument(0), argument(1), ...
-  struct Each {};
-  template <class F>
-  constexpr HeapArray(Each, F argument) {
-    for (size_t i = 0; i < kCount; ++i) std::construct_at(&slots_[i].it, argument(i));
   }
   ~HeapArray() {
     for (T& t : *this) t.~T();

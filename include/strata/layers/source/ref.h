@@ -1,7 +1,6 @@
 // Ref: a source that passes calls to a heap which lives elsewhere, so that several stacks can share
 // one: all but clear(), which would be the others' end too, and the locks, which are visited where
-// the heap lives. The heap must outlive it. SizedRef is one for a stack whose blocks are all of one
-// size: it knows that size, so that the layers above need not keep it.
+// the heap lives. The heap must outlive it.
 #pragma once
 
 #include "strata/layers/heap.h"
@@ -63,32 +62,6 @@ class Ref {
 
  private:
   H* heap_;
-};
-
-template <Heap H>
-class SizedRef : public Through<Ref<H>> {
- public:
-  struct Place {
-    H& heap;
-    size_t size;
-  };
-  constexpr explicit SizedRef(Place at) : Through<Ref<H>>(at.heap), size_(at.size) {}
-
-  void deallocate(void* p, size_t size) { this->next_.deallocate(p, size); }
-  void deallocate(void* p) {
-    if constexpr (SizedHeap<H>) {
-      this->next_.deallocate(p);
-    } else {
-      this->next_.deallocate(p, size_);
-    }
-  }
-  size_t size_of(void* p) {
-    if constexpr (SizedHeap<H>) return this->next_.size_of(p);
-    return size_;
-  }
-
- private:
-  size_t size_;
 };
 
 }  // namespace strata::layers
