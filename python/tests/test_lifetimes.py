@@ -79,6 +79,13 @@ def test_each_class_takes_what_dies_before_its_edge(at: int) -> None:
     assert sum(counts) == pytest.approx(13)
 
 
+def test_samples_are_counted_from_the_rate() -> None:
+    profile = lifetimes({"main;f": (1000, MS, 24)})
+    for period, samples in ((0, 1024.0), (64 * 1024, 1.0), (1, 1024.0)):
+        (row,) = rows_of(replace(profile, period=period))
+        assert row["samples"] == pytest.approx(samples, rel=1e-3)
+
+
 def test_the_same_context_adds_up_and_another_build_does_not(tmp_path: Path) -> None:
     one = lifetimes({"main;f": (10, MS, 0), "main;g": (5, MS, 0)})
     two = lifetimes({"main;f": (30, 50 * MS, 1)})
@@ -89,6 +96,7 @@ def test_the_same_context_adds_up_and_another_build_does_not(tmp_path: Path) -> 
     assert both["frames"] == ["f", "main"]
     assert [both[name] for name in COUNTS] == [10, 30, 0, 0, 0, 0, 0, 1]
     assert (both["label"], both["objects"], both["weight"]) == (2, 41, 41 * 64)
+    assert both["samples"] == 41
     assert (both["program"], both["build_id"]) == ("server", "ab" * 20)
     assert len(rows) == 3
     assert merged.table["objects"].sum() == rows["objects"].sum() == 53

@@ -40,6 +40,11 @@ def test_the_golden_files_are_still_what_python_makes(tmp_path: Path) -> None:
             assert made == path.read_bytes()
 
 
+def test_the_fuzzer_begins_with_a_model_of_this_version() -> None:
+    corpus = LIFETIME.parent / "fuzz/corpus/model_fuzz"
+    assert (corpus / "int8").read_bytes()[1:] == (GOLDEN / "int8.model").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("name", "tokens"),
     [
@@ -88,7 +93,7 @@ def test_int8_predicts_nearly_the_same() -> None:
         (lambda data: data[:-64], "too short for a model"),
         (lambda _data: b"", "too short for a model"),
         (lambda data: b"x" * len(data), "not a model of strata train"),
-        (lambda data: data[:8] + b"\1" + data[9:], "version 1; this strata reads version 2"),
+        (lambda data: data[:8] + b"\1" + data[9:], "version 1; this strata reads version 3"),
         (lambda data: data[:9000] + b"\xff\xfe" + data[9002:], "damaged"),
     ],
 )
@@ -135,14 +140,18 @@ def test_the_largest_vocabulary_stays_below_a_megabyte() -> None:
     weights.embedding = np.zeros((rows, model_file.EMBEDDING), np.float32)
     tokens = [str(number).encode() for number in range(model_file.MOST_TOKENS)]
     builds = ["ab" * 20] * model_file.MOST_BUILDS
-    data = model_file.dump(model_file.Model(tokens, weights, builds))
+    known = {
+        number: model_file.Known(1, bytes(CLASSES)) for number in range(model_file.MOST_KNOWN + 1)
+    }
+    data = model_file.dump(model_file.Model(tokens, weights, builds, known=known))
     assert len(data) < model_file.MOST_BYTES
+    assert len(model_file.parse(data).known) == model_file.MOST_KNOWN
 
 
 def test_show_says_what_it_is() -> None:
     command = [sys.executable, "-m", "strata", "model", "show", str(GOLDEN / "int8.model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "version 2, int8, 37 KiB" in done.stdout
+    assert "version 3, int8, 37 KiB" in done.stdout
     assert "programs: golden" in done.stdout
     assert ", ".join(NAMES) in done.stdout

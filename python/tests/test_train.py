@@ -12,7 +12,8 @@ import pytest
 from forked_strata import strata
 
 from strata.errors import StrataError
-from strata.learn import model_file, table
+from strata.learn import known, model_file, table
+from strata.learn.rows import COUNTS
 
 KINDS = {"cache": 8, "request": 1, "session": 4}
 ROUNDS = 12
@@ -34,6 +35,8 @@ def rows(test_rounds: int) -> list[dict[str, object]]:
                     "split": "test" if number < test_rounds else "train",
                     "objects": 100.0 * label,
                     "weight": 6400.0,
+                    "samples": 9.0,
+                    **{name: 100.0 * label * (at == label) for at, name in enumerate(COUNTS, 1)},
                 }
             )
     return found
@@ -121,8 +124,63 @@ def test_the_model_knows_what_was_held_out_to_judge_it(tmp_path: Path) -> None:
     assert f"of all {3 * ROUNDS} contexts" in done.stdout
     model = model_file.load(output)
     for row in rows(0):
+        found = model_file.known_of(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
+        assert found is not None
+        assert found.label == row["label"]
+    model.known.clear()  # what the network says
+    for row in rows(0):
         odds = model_file.predict(model, list(row["symbols"]), int(str(row["bytes"])))  # type: ignore[call-overload]
         assert int(np.argmax(odds)) + 1 == row["label"]
+
+
+def contexts(*counts: list[float]) -> pl.DataFrame:
+    """Of stacks `f0`, `f1`, ... of one size."""
+    columns = {name: [row[at] for row in counts] for at, name in enumerate(COUNTS)}
+    names = [[f"f{number}", "main"] for number in range(len(counts))]
+    own = {"symbols": names, "bytes": 64, "weight": [sum(row) * 64 for row in counts]}
+    own["samples"] = [sum(row) / 10 for row in counts]
+    return pl.DataFrame(own | columns)
+
+
+def test_what_was_recorded_of_a_stack_is_known() -> None:
+    brief, mixed = [100.0, *[0.0] * 7], [90.0, 0, 0, 0, 0, 0, 4, 6]
+    table = contexts(brief, mixed)
+    split = contexts([60.0, *[0.0] * 7], [30.0, 0, 0, 0, 0, 0, 4, 6])[1:]  # an inlined function
+    rest = mixed[0] - 30.0
+    whole = pl.concat([table[:1], contexts(brief, [rest, *[0.0] * 7])[1:], split])
+    for data in (table, whole):
+        found = known.stacks(data)
+        one = found[model_file.hash_of_stack(["f0", "main"], 64)]
+        other = found[model_file.hash_of_stack(["f1", "main"], 64)]
+        assert (one.label, other.label) == (1, 8)
+        assert (list(one.shares), list(other.shares)) == (
+            [255, 0, 0, 0, 0, 0, 0, 0],
+            [230, 0, 0, 0, 0, 0, 10, 15],
+        )
+        assert len(found) == 2
+
+
+def test_of_what_was_sampled_seldom_nothing_is_known() -> None:
+    counts = [[n * 10.0, *[0.0] * 7] for n in (3.4, 3.6)]
+    (kept,) = known.stacks(contexts(*counts))
+    assert kept == model_file.hash_of_stack(["f1", "main"], 64)
+
+
+def test_of_too_many_stacks_the_largest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "MOST_KNOWN", 2)
+    counts = [[n * 100.0, *[0.0] * 7] for n in (5, 1, 9)]
+    kept = known.stacks(contexts(*counts))
+    names = (["f0", "main"], ["f2", "main"])
+    assert set(kept) == {model_file.hash_of_stack(stack, 64) for stack in names}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_add_up(seed: int) -> None:
+    counts = np.random.default_rng(seed).exponential(1, 8) ** 6
+    shares = known.shares_of(counts)
+    assert sum(shares) == model_file.OF
+    exact = counts / counts.sum() * model_file.OF
+    assert np.abs(np.array(list(shares)) - exact).max() < 1
 
 
 BAD_COLUMNS: dict[str, tuple[pl.Expr, str]] = {
@@ -136,6 +194,8 @@ BAD_COLUMNS: dict[str, tuple[pl.Expr, str]] = {
     "other split": (pl.lit("x").alias("split"), "row 1: a split that is none of train, test"),
     "weight": (pl.lit(float("nan")), "row 1: a weight that is no number above 0"),
     "objects": (pl.lit(-1.0), "row 1: objects that are no number above 0"),
+    "class_3": (pl.lit(-1.0), "row 1: counts that are no numbers"),
+    "class_8": (pl.lit("x"), "not a data set of this version"),
     "huge": (pl.lit(2**63, pl.UInt64).alias("bytes"), "a number is beyond what a column can hold"),
 }
 

@@ -1,6 +1,7 @@
 // The steps of a prediction on the kernels that were chosen. Sits in lifetime.
 #include "lifetime/model.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "lifetime/tokens.h"
@@ -38,11 +39,23 @@ void Softmax(const Kernels& kernels, const float* logits, float greatest, float*
   for (size_t i = 0; i < kLifetimeClasses; ++i) out[i] = odds[i] / sum;
 }
 
+KnownStack FindStack(const ModelFile& file, const FrameRow* const* rows, size_t n, size_t bytes) {
+  if (n == 0 || !file.knows_stacks()) return {};
+  uint64_t hash = 0xCBF29CE484222325;
+  for (size_t i = 0; i < n; ++i) hash = (hash ^ rows[i]->name) * 0x100000001B3;
+  return file.FindStack((hash ^ bytes) * 0x100000001B3);
+}
+
+void Shares(const KnownStack& known, float* out) {
+  for (size_t i = 0; i < kLifetimeClasses; ++i) out[i] = static_cast<float>(known.shares[i]) / 255;
+}
+
 }  // namespace
 
 void RowOf(const Model& model, const char* name, size_t length, FrameRow* out) {
   TokenHashes tokens;
   Tokenize(name, length, &tokens);
+  out->name = HashOfToken(name, length);
   float sum[kEmbedding] = {};
   if (tokens.count == 0) model.file().AddEmbedding(0, sum);
   for (size_t i = 0; i < tokens.count; ++i) {
@@ -91,8 +104,14 @@ LifetimeClass Classify(const Model& model, const ModelState& state, size_t bytes
 
 LifetimeClass Predict(const Model& model, const FrameRow* const* rows, size_t n, size_t bytes,
                       float* probabilities) {
+  n = std::min(n, kMostFrames);
+  const KnownStack known = FindStack(model.file(), rows, n, bytes);
+  if (known.shares != nullptr) {
+    if (probabilities != nullptr) Shares(known, probabilities);
+    return static_cast<LifetimeClass>(known.likeliest);
+  }
   ModelState state{};
-  size_t i = n < kMostFrames ? n : kMostFrames;
+  size_t i = n;
   if (i != 0) Start(model, *rows[--i], &state);
   while (i-- > 0)  // then Classify, from the first
     Step(model, &state, *rows[i], i % 2 == 0 ? RowOrder::kFromLast : RowOrder::kFromFirst);

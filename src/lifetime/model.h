@@ -22,6 +22,7 @@ inline constexpr size_t kMostFrames = 64;
 // What the GRU takes of a frame; made once for a call site, off the path.
 struct FrameRow {
   float gates[kGates];
+  uint64_t name;  // a hash of it, with its place
 };
 
 struct ModelState {

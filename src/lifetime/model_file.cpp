@@ -9,7 +9,7 @@ namespace strata {
 namespace {
 
 constexpr char kMagic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'L', 'M'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kInt8 = 1;
 constexpr uint32_t kMostRows = 1 << 16;
 constexpr size_t kAlignment = 64;
@@ -43,6 +43,9 @@ enum SectionName : uint8_t {
   kHeadScales,
   kHeadBias,
   kClassNames,
+  kKnown,
+  kKnownShares,
+  kKnownClasses,
   kBuilds,
   kAbout,
   kSections
@@ -55,6 +58,10 @@ T Load(const unsigned char* at) {
   T value;
   memcpy(&value, at, sizeof(value));
   return value;
+}
+
+Section SectionAt(const unsigned char* bytes, size_t i) {
+  return Load<Section>(bytes + sizeof(Header) + i * sizeof(Section));
 }
 
 // FNV-1a of all bytes, those of the checksum taken for zeros.
@@ -114,6 +121,8 @@ ModelError ModelFile::Open(const void* data, size_t n) {
 }
 
 ModelError ModelFile::CheckSections(const unsigned char* bytes, size_t n) {
+  known_n_ = SectionAt(bytes, kKnown).bytes / sizeof(uint64_t);
+  if (known_n_ > kMostKnown) return ModelError::kDamaged;
   const size_t width = is_int8_ ? 1 : sizeof(float);
   const size_t scale = is_int8_ ? sizeof(float) : 0;
   const uint64_t wanted[kSections] = {slots_ * sizeof(uint64_t),
@@ -128,11 +137,14 @@ ModelError ModelFile::CheckSections(const unsigned char* bytes, size_t n) {
                                       kHidden * kHeadColumns * width,
                                       kHeadColumns * scale,
                                       kHeadColumns * sizeof(float),
-                                      kLifetimeClasses * kClassNameBytes};
+                                      kLifetimeClasses * kClassNameBytes,
+                                      known_n_ * sizeof(uint64_t),
+                                      known_n_ * kLifetimeClasses,
+                                      known_n_};
   const unsigned char* at[kSections];
   uint64_t size[kSections];
   for (size_t i = 0; i < kSections; ++i) {
-    const auto section = Load<Section>(bytes + sizeof(Header) + i * sizeof(Section));
+    const Section section = SectionAt(bytes, i);
     if (section.offset % kAlignment != 0 || section.offset > n ||
         section.bytes > n - section.offset || (i < kBuilds && section.bytes != wanted[i])) {
       return ModelError::kDamaged;
@@ -151,15 +163,46 @@ ModelError ModelFile::CheckSections(const unsigned char* bytes, size_t n) {
   head_ = matrix(kHead);
   biases_ = at[kBiases];
   head_bias_ = at[kHeadBias];
+  known_ = at[kKnown];
+  shares_ = at[kKnownShares];
+  known_classes_ = at[kKnownClasses];
   class_names_ = reinterpret_cast<const char*>(at[kClassNames]);
   builds_ = reinterpret_cast<const char*>(at[kBuilds]);
   builds_n_ = size[kBuilds] / kBuildBytes;
-  for (size_t i = 0; i < builds_n_ + kLifetimeClasses; ++i) {  // all text ends
+  return AllTextEnds() && KnowsInOrder() ? ModelError::kNone : ModelError::kDamaged;
+}
+
+bool ModelFile::AllTextEnds() const {
+  for (size_t i = 0; i < builds_n_ + kLifetimeClasses; ++i) {
     const bool is_build = i < builds_n_;
     const char* text = is_build ? build(i) : class_name(i - builds_n_);
-    if (text[(is_build ? kBuildBytes : kClassNameBytes) - 1] != '\0') return ModelError::kDamaged;
+    if (text[(is_build ? kBuildBytes : kClassNameBytes) - 1] != '\0') return false;
   }
-  return ModelError::kNone;
+  return true;
+}
+
+uint64_t ModelFile::known(size_t i) const { return Load<uint64_t>(known_ + i * sizeof(uint64_t)); }
+
+bool ModelFile::KnowsInOrder() const {
+  for (size_t i = 0; i < known_n_; ++i) {
+    if (i > 0 && known(i - 1) >= known(i)) return false;
+    if (known_classes_[i] == 0 || known_classes_[i] > kLifetimeClasses) return false;
+  }
+  return true;
+}
+
+KnownStack ModelFile::FindStack(uint64_t hash) const {
+  size_t first = 0;
+  for (size_t end = known_n_; first < end;) {
+    const size_t middle = first + (end - first) / 2;
+    if (known(middle) < hash) {
+      first = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  if (first == known_n_ || known(first) != hash) return {};
+  return {shares_ + first * kLifetimeClasses, known_classes_[first]};
 }
 
 uint32_t ModelFile::RowOfToken(uint64_t hash) const {

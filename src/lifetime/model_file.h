@@ -5,15 +5,15 @@
 // The layout. Numbers are little endian, floats IEEE 754 single precision. Sections, and the file,
 // end at multiples of 64 bytes. The header:
 //   0   STRATALM
-//   8   u32 version: 2
-//   12  u32 bytes of the header with the table of sections: 304
+//   8   u32 version: 3
+//   12  u32 bytes of the header with the table of sections: 352
 //   16  u64 bytes of the file
 //   24  u64 checksum: FNV-1a of the whole file, with these eight bytes taken for zeros
 //   32  u32 flags. Bit 0: weights are int8; the others are 0
 //   36  u32 rows of the embedding
 //   40  u32 slots of the table of tokens, a power of two
-//   44  five u32 that version 2 fixes: embedding 32, hidden state 64, classes 8, rows for
-//       sizes 256, sections 15
+//   44  five u32 that version 3 fixes: embedding 32, hidden state 64, classes 8, rows for
+//       sizes 256, sections 18
 //   64  for each section its offset and its bytes, u64 each
 // A reader refuses, in this order: another magic, a file shorter than the header says, another
 // version, anything else that does not hold. The sections:
@@ -28,6 +28,9 @@
 //   biases         192 of the input, 192 of the hidden state
 //   head bias      16
 //   class names    8 of 16 bytes, ended by zeros
+//   known, shares, known classes   what was recorded of stacks, at most 3,584: a u64 that stands
+//                  for a stack and a size, in rising order; 8 bytes, how many of 255 of its objects
+//                  died in each class; a byte, the class within which 95 % did
 //   builds         at most 256 build ids of programs it was trained on, 64 bytes each, ended
 //                  by zeros
 //   about          JSON for people
@@ -35,10 +38,15 @@
 // int8 weight times its scale is the weight: the embedding has a scale for each row, a matrix one
 // for each column.
 //
-// The prediction. A frame is the sum of the embedding's rows of its words (tokens.h), or row 0 if
-// it has none, and of its place's row if the model has one. The GRU starts from zeros and takes the
-// frames from main inward, the innermost 64 at most, then the size, which is the sum of two rows.
-// With i the input times its matrix plus its bias, and h' the state times its matrix plus its bias:
+// The prediction. A known stack has the class that the table says, and the odds are its shares; the
+// network is asked about the others. The number of a stack: from v = 0xCBF29CE484222325 on,
+// v = (v ^ x) * 0x100000001B3 modulo 2^64, where x is the FNV-1a of each frame's name with its
+// place (0 counts as 1), from the innermost on, of 64 at most, and last the size. A stack without
+// frames has none. In the network a frame is the sum of the embedding's rows of its words
+// (tokens.h), or row 0 if it has none, and of its place's row if the model has one. The GRU starts
+// from zeros and takes the frames from main inward, the innermost 64 at most, then the size, which
+// is the sum of two rows. With i the input times its matrix plus its bias, and h' the state times
+// its matrix plus its bias:
 //   reset  = sigmoid(i.reset + h'.reset)
 //   update = sigmoid(i.update + h'.update)
 //   new    = tanh(i.new + reset * h'.new)
@@ -64,6 +72,7 @@ inline constexpr size_t kFineSizes = 192;   // eight a doubling
 inline constexpr size_t kSizeRows = kCoarseSizes + kFineSizes;
 inline constexpr size_t kClassNameBytes = 16;
 inline constexpr size_t kBuildBytes = 64;
+inline constexpr size_t kMostKnown = 3584;
 
 enum class ModelError : uint8_t { kNone, kTooShort, kNotAModel, kNewer, kDamaged };
 
@@ -81,6 +90,12 @@ struct SizeRows {
   uint32_t coarse, fine;
 };
 
+// What was recorded of a stack and a size.
+struct KnownStack {
+  const unsigned char* shares = nullptr;  // of 255, for each class; null: the stack is not known
+  uint8_t likeliest = 0;                  // counted from 1
+};
+
 class ModelFile {
  public:
   ModelError Open(const void* bytes, size_t n);
@@ -90,6 +105,9 @@ class ModelFile {
   SizeRows RowsOfSize(size_t bytes) const;
   // Adds a row of the embedding to kEmbedding floats.
   void AddEmbedding(uint32_t row, float* sum) const;
+
+  bool knows_stacks() const { return known_n_ != 0; }
+  KnownStack FindStack(uint64_t hash) const;
 
   bool is_int8() const { return is_int8_; }
   const Matrix& input() const { return input_; }
@@ -106,15 +124,22 @@ class ModelFile {
 
  private:
   ModelError CheckSections(const unsigned char* bytes, size_t n);
+  uint64_t known(size_t i) const;
+  bool AllTextEnds() const;
+  bool KnowsInOrder() const;
 
   const unsigned char* hashes_ = nullptr;
   const unsigned char* rows_ = nullptr;
   const unsigned char* biases_ = nullptr;
   const unsigned char* head_bias_ = nullptr;
+  const unsigned char* known_ = nullptr;
+  const unsigned char* shares_ = nullptr;
+  const unsigned char* known_classes_ = nullptr;
   const char* builds_ = nullptr;
   const char* class_names_ = nullptr;
   Matrix embedding_, input_, hidden_, head_;
   size_t builds_n_ = 0;
+  size_t known_n_ = 0;
   uint32_t rows_n_ = 0;
   uint32_t slots_ = 0;
   bool is_int8_ = false;

@@ -31,6 +31,20 @@ void AskIt(const strata::Model& model, const char* text, size_t length) {
   }
 }
 
+// A section of stacks, if there is one, begins at one of these places.
+void FindStacks(const strata::ModelFile& file, const std::vector<unsigned char>& bytes) {
+  for (size_t at = 0; at + sizeof(uint64_t) <= bytes.size(); at += 64) {
+    uint64_t stack;
+    memcpy(&stack, &bytes[at], sizeof(stack));
+    const strata::KnownStack known = file.FindStack(stack);
+    if (known.shares == nullptr) continue;
+    STRATA_CHECK(known.likeliest >= 1 && known.likeliest <= strata::kLifetimeClasses);
+    unsigned sum = 0;
+    for (size_t i = 0; i < strata::kLifetimeClasses; ++i) sum += known.shares[i];
+    STRATA_CHECK(sum <= strata::kLifetimeClasses * 255);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -42,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   STRATA_CHECK(strlen(strata::TextOf(error)) > 0);
   STRATA_CHECK(model.is_open() == (error == strata::ModelError::kNone));
   if (!model.is_open()) return 0;
+  FindStacks(model.file(), bytes);
   const size_t length = bytes.size() < 64 ? bytes.size() : 64;
   AskIt(model, reinterpret_cast<const char*>(bytes.data()) + bytes.size() - length, length);
   return 0;

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from blackbox import ROOT, Lab, Result, wait_until
-from strata.learn import model_file
+from strata.learn import known, model_file
 from strata.learn.tokens import site_of
 from strata.pprof import load
 
@@ -75,25 +75,31 @@ def test_a_model_that_is_no_file_is_refused_at_once(lab: Lab, tmp_path: Path) ->
         assert (done.returncode, done.stdout, done.stderr) == expected, done.explain()
 
 
-def model_sure_of(token: bytes, path: Path) -> None:
-    """Class 8 where the token is on the stack, 3 elsewhere."""
+def model_sure_of(token: bytes, stacks: pl.DataFrame, path: Path) -> None:
+    """Class 8 where the token is on the stack, 3 elsewhere; the stacks have the class that they
+    had."""
     maker = ROOT / "tests/lifetime/make_golden.py"
     spec = importlib.util.spec_from_file_location("make_golden", maker)
     assert spec is not None and spec.loader is not None
     golden = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(golden)
-    model_file.write(golden.sure_model(token), path)
+    model = golden.sure_model(token)
+    model.known = known.stacks(stacks)
+    model_file.write(model, path)
 
 
 def test_a_process_knows_the_places_that_a_data_set_has(lab: Lab, tmp_path: Path) -> None:
-    """All three are called by main: only the place there tells that it is `forever`."""
+    """All three are called by main: only the place there tells the network that it is `forever`.
+    The stacks of `brief` are known."""
     learned, model = tmp_path / "learned", tmp_path / "a.model"
     program = lab.build(PROGRAM)
     options = ("--set", "SAMPLE=4K", "--learn", learned, "--", program)
     assert strata(lab, "run", *options).returncode == 0
-    ours = data_set(lab, learned).filter(pl.col("frames").list.first() == "forever")
+    rows = data_set(lab, learned)
+    ours = rows.filter(pl.col("frames").list.first() == "forever")
     (main,) = {stack[1] for stack in ours["symbols"].to_list()}
-    model_sure_of(site_of(main), model)
+    brief = rows.filter(pl.col("frames").list.first() == "brief")
+    model_sure_of(site_of(main), brief, model)
     again = tmp_path / "again"
     idle = ("--set", "SAMPLE=4K", "--learn", again, "--", program, "idle")
     done = strata(lab, "run", "--model", model, *idle)
@@ -101,7 +107,7 @@ def test_a_process_knows_the_places_that_a_data_set_has(lab: Lab, tmp_path: Path
     (path,) = again.iterdir()
     said = {row.names()[-1]: row.label("predicted_class") for row in load(path).samples}
     names = ("brief", "a_while", "forever")
-    assert {name: said.get(name) for name in names} == {"brief": 3, "a_while": 3, "forever": 8}
+    assert {name: said.get(name) for name in names} == {"brief": 1, "a_while": 3, "forever": 8}
 
 
 def test_a_program_that_is_killed_has_written_before(lab: Lab, tmp_path: Path) -> None:

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import numpy as np
 from strata.learn import model_file, tokens
-from strata.learn.model_file import CLASSES, EMBEDDING, GATES, HIDDEN, SIZES, Model, Weights
+from strata.learn.model_file import (
+    CLASSES,
+    EMBEDDING,
+    GATES,
+    HIDDEN,
+    SIZES,
+    Known,
+    Model,
+    Weights,
+    hash_of_stack,
+)
 
 NAMES = [
     "main",
@@ -62,7 +72,15 @@ STACKS = [
     (["createStringObject", "main <135afc8c6d1b9e02+0x1140>"], 96),
     (["createStringObject"], 104),
     (["createStringObject"], 7),
+    (["known", "main <135afc8c6d1b9e02+0x1139>"], 96),
+    (["known", "main <135afc8c6d1b9e02+0x1139>"], 112),
+    (["known"] * 70, 64),
 ]
+KNOWN = {
+    hash_of_stack(STACKS[-3][0], 96): Known(3, bytes([10, 0, 240, 5, 0, 0, 0, 0])),
+    hash_of_stack(STACKS[-1][0], 64): Known(8, bytes([0] * 7 + [255])),
+    hash_of_stack(["known", "late"], 64): Known(7, bytes([200, 0, 0, 0, 0, 0, 50, 5])),
+}
 
 
 def random_weights(rows: int) -> Weights:
@@ -122,7 +140,8 @@ def make(folder: Path) -> None:
     words += sorted({tokens.site_of(name) for name in NAMES} - {b""})
     weights = random_weights(1 + len(words) + SIZES)
     for kind in ("f32", "int8"):
-        made = Model(words, weights, ["ab" * 20], {"programs": ["golden"]}, kind == "int8")
+        about = {"programs": ["golden"]}
+        made = Model(words, weights, ["ab" * 20], about, kind == "int8", known=KNOWN)
         path = Path(folder, f"{kind}.model")
         model_file.write(made, path)
         model = model_file.load(path)

@@ -45,11 +45,57 @@ TEST(ModelFile, AChangedByteIsDamage) {
   }
 }
 
+// The section's place in the file.
+size_t OffsetOf(const std::string& bytes, size_t section) {
+  uint64_t offset;
+  memcpy(&offset, bytes.data() + 64 + section * 16, sizeof(offset));
+  return offset;
+}
+
+std::string Signed(std::string bytes) {
+  memset(&bytes[24], 0, sizeof(uint64_t));
+  uint64_t value = 0xCBF29CE484222325;
+  for (const char byte : bytes) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+  memcpy(&bytes[24], &value, sizeof(value));
+  return bytes;
+}
+
+TEST(ModelFile, KnownStacksAreInOrderAndHaveClasses) {
+  const std::string bytes = GoldenBytes("int8.model");
+  const size_t known = OffsetOf(bytes, 13), classes = OffsetOf(bytes, 15);
+  uint64_t stacks[3];
+  memcpy(stacks, &bytes[known], sizeof(stacks));
+  ModelFile file;
+  ASSERT_EQ(file.Open(bytes.data(), bytes.size()), ModelError::kNone);
+  for (const uint64_t stack : stacks) {
+    EXPECT_NE(file.FindStack(stack).shares, nullptr);
+    EXPECT_EQ(file.FindStack(stack + 1).shares, nullptr);
+    EXPECT_EQ(file.FindStack(stack - 1).shares, nullptr);
+  }
+  EXPECT_EQ(OpenError(Signed(bytes)), ModelError::kNone);
+  std::string swapped = bytes;
+  std::swap(stacks[0], stacks[1]);
+  memcpy(&swapped[known], stacks, sizeof(stacks));
+  EXPECT_EQ(OpenError(Signed(swapped)), ModelError::kDamaged);
+  for (const char none : {'\0', '\x9'}) {
+    std::string changed = bytes;
+    changed[classes + 2] = none;
+    EXPECT_EQ(OpenError(Signed(changed)), ModelError::kDamaged);
+  }
+  for (const size_t section : {13, 14, 15}) {  // one more or less than the others have
+    std::string changed = bytes;
+    ++changed[64 + section * 16 + 8];
+    EXPECT_EQ(OpenError(Signed(changed)), ModelError::kDamaged) << section;
+  }
+}
+
 TEST(ModelFile, OtherFilesAndOtherVersionsAreNamed) {
   std::string bytes = GoldenBytes("f32.model");
   EXPECT_EQ(OpenError("#!/bin/sh\n"), ModelError::kNotAModel);
   EXPECT_EQ(OpenError(std::string(5000, '\0')), ModelError::kNotAModel);
-  bytes[8] = 3;
+  bytes[8] = 2;
+  EXPECT_EQ(OpenError(bytes), ModelError::kNewer);
+  bytes[8] = 4;
   EXPECT_EQ(OpenError(bytes), ModelError::kNewer);
   EXPECT_STREQ(TextOf(ModelError::kNewer), "of another version of strata train");
 }

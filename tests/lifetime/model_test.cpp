@@ -141,6 +141,20 @@ TEST(Model, IsOpenOnlyWhileItsBytesAreAModel) {
   EXPECT_FALSE(model.is_open());
 }
 
+TEST(Model, AKnownStackIsOfTheClassWithinWhichMostDied) {
+  const std::string bytes = GoldenBytes("f32.model");
+  Model model;
+  ASSERT_EQ(model.Open(bytes.data(), bytes.size()), ModelError::kNone);
+  const Asked asked = Ask(model, {"known", "late"}, 64);
+  EXPECT_EQ(asked.likeliest, LifetimeClass::kLong);
+  EXPECT_FLOAT_EQ(asked.odds[0], 200.0F / 255);
+  EXPECT_FLOAT_EQ(asked.odds[6], 50.0F / 255);
+  EXPECT_FLOAT_EQ(asked.odds[7], 5.0F / 255);
+  EXPECT_NE(Ask(model, {"late", "known"}, 64).odds[7], asked.odds[7]);
+  EXPECT_NE(Ask(model, {"known", "late"}, 80).odds[7], asked.odds[7]);
+  EXPECT_NE(Ask(model, {"known", "late", "known"}, 64).odds[7], asked.odds[7]);
+}
+
 TEST(Model, FramesBeyondTheInnermostDoNotCount) {
   const std::string bytes = GoldenBytes("f32.model");
   Model model;

@@ -21,7 +21,7 @@ import polars as pl
 from strata.errors import StrataError
 from strata.files import check_output, check_there
 from strata.learn.classes import class_of
-from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, NotLifetimesError, rows_of_file
+from strata.learn.rows import CONTEXT, COUNTS, SCHEMA, SUMS, NotLifetimesError, rows_of_file
 
 CONTEXTS_A_PART = 10_000
 MOST_NAMED = 20  # files that are left out
@@ -77,7 +77,7 @@ class Parts:
 
     def add(self, rows: Iterable[dict[str, object]]) -> None:
         for row in rows:
-            counts = [*(row[name] for name in COUNTS), 1.0]
+            counts = [*(row[name] for name in SUMS), 1.0]
             sums = self._sums.setdefault(key_of(row), [0.0] * len(counts))
             sums[:] = map(add, sums, counts)
             if len(self._sums) >= CONTEXTS_A_PART:
@@ -180,7 +180,7 @@ def added_up(rows: pl.LazyFrame) -> pl.LazyFrame:
     classes = pl.concat_list(COUNTS).map_elements(class_of, return_dtype=pl.Int64)
     return (
         rows.group_by(CONTEXT)
-        .agg(*(pl.col(name).sum() for name in COUNTS), pl.col("profiles").sum().cast(pl.UInt32))
+        .agg(*(pl.col(name).sum() for name in SUMS), pl.col("profiles").sum().cast(pl.UInt32))
         .with_columns(label=classes, objects=pl.sum_horizontal(COUNTS))
         .filter(pl.col("label") > 0)
         .with_columns(weight=pl.col("objects") * pl.col("bytes"))

@@ -3,7 +3,7 @@ does, and weighs what is right by bytes and by allocations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class Judged:
     by_bytes: Accuracy
     by_allocations: Accuracy
     known: float  # share of the frames of which the model knows a token
+    alone: Accuracy  # by bytes, of the network without the stacks that the model knows
 
 
 class Predictor:
@@ -59,14 +60,22 @@ class Predictor:
 
     def class_of(self, symbols: Sequence[str], size: int) -> int:
         """From 1; `symbols` are the stack's, innermost first."""
+        known = model_file.known_of(self._model, symbols, size)
+        return known.label if known else self.class_by_network(symbols, size)
+
+    def class_by_network(self, symbols: Sequence[str], size: int) -> int:
+        """What is said of a stack that the model does not know."""
         state = self._state(tuple(reversed(symbols[:MOST_FRAMES])))
         return int(model_file.odds_after(self._model, state, size).argmax()) + 1
 
 
+def rows_of(table: pl.DataFrame) -> Iterator[tuple[list[str], int]]:
+    return zip(table["symbols"].to_list(), table["bytes"].to_list(), strict=True)
+
+
 def predictions(model: Model, table: pl.DataFrame) -> Classes:
     predictor = Predictor(model)
-    rows = zip(table["symbols"].to_list(), table["bytes"].to_list(), strict=True)
-    return np.array([predictor.class_of(symbols, size) for symbols, size in rows], np.int64)
+    return np.array([predictor.class_of(*row) for row in rows_of(table)], np.int64)
 
 
 def known_share(model: Model, table: pl.DataFrame) -> float:
@@ -89,11 +98,15 @@ def accuracy(guesses: Classes, labels: Classes, weights: npt.NDArray[np.float64]
 
 def test(model: Model, table: pl.DataFrame) -> Judged:
     """All contexts of the table, whatever split they are in."""
-    guesses = predictions(model, table)
+    predictor = Predictor(model)
+    alone = np.array([predictor.class_by_network(*row) for row in rows_of(table)], np.int64)
+    guesses = np.array([predictor.class_of(*row) for row in rows_of(table)], np.int64)
+    weights = table["weight"].to_numpy().astype(np.float64)
     labels = table["label"].to_numpy().astype(np.int64)
     return Judged(
         len(table),
-        accuracy(guesses, labels, table["weight"].to_numpy().astype(np.float64)),
+        accuracy(guesses, labels, weights),
         accuracy(guesses, labels, table["objects"].to_numpy().astype(np.float64)),
         known_share(model, table),
+        accuracy(alone, labels, weights),
     )

@@ -43,6 +43,7 @@ def rows_of_trace(path: Path) -> Iterator[dict[str, object]]:
             "symbols": [symbol_of(place) for place in places],
             "bytes": size,
             **dict(zip(COUNTS, map(float, counts), strict=True)),
+            "samples": float(sum(counts)),
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from strata.errors import StrataError
 from strata.files import read_file, write_file
 from strata.learn.classes import NAMES
-from strata.learn.tokens import fnv, hash_of, site_of, tokens_of
+from strata.learn.tokens import FNV_BASIS, FNV_PRIME, fnv, hash_of, site_of, tokens_of
 
 MAGIC = b"STRATALM"
-VERSION = 2
+VERSION = 3
 HEADER = struct.Struct("<8sIIQQ8I")
 SECTION = struct.Struct("<QQ")
 ALIGNMENT = 64
@@ -38,6 +38,8 @@ READ_AT_MOST = 4 << 20  # as the run time does
 MOST_WORDS = 4096  # tokens of names
 MOST_TOKENS = 5120  # with those of places: so that the file stays below 1 MB
 MOST_BUILDS = 256
+MOST_KNOWN = 3584  # stacks
+OF = 255  # that the shares of a known stack add up to
 MOST_FRAMES = 64  # of a stack: the innermost
 SECTIONS = (
     "hashes",
@@ -53,6 +55,9 @@ SECTIONS = (
     "head_scales",
     "head_bias",
     "class_names",
+    "known",
+    "known_shares",
+    "known_classes",
     "builds",
     "about",
 )
@@ -74,6 +79,14 @@ class Weights:
     head_bias: Array
 
 
+@dataclass(frozen=True)
+class Known:
+    """What was recorded of a stack and a size."""
+
+    label: int  # from 1
+    shares: bytes  # of OF, by class
+
+
 @dataclass
 class Model:
     tokens: list[bytes]  # their hashes are what the file keeps
@@ -83,6 +96,7 @@ class Model:
     is_int8: bool = False
     hashes: dict[int, int] = field(default_factory=dict)  # to rows
     size: int = 0  # bytes of the file
+    known: dict[int, Known] = field(default_factory=dict)  # by hash_of_stack
 
     def __post_init__(self) -> None:
         if not self.hashes:
@@ -131,6 +145,19 @@ def hash_table(hashes: dict[int, int]) -> tuple[bytes, bytes, int]:
     return keys.tobytes(), rows.tobytes(), slots
 
 
+def hash_of_stack(symbols: Sequence[str], size: int) -> int:
+    """Of the innermost frames; they are called as a running program sees them."""
+    value = FNV_BASIS
+    names = (name.encode("utf-8", "surrogateescape") for name in symbols[:MOST_FRAMES])
+    for part in (*map(hash_of, names), size):
+        value = (value ^ part) * FNV_PRIME & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def known_of(model: Model, symbols: Sequence[str], size: int) -> Known | None:
+    return model.known.get(hash_of_stack(symbols, size)) if symbols else None
+
+
 def fixed(texts: Iterable[str], size: int) -> bytes:
     return b"".join(text.encode()[: size - 1].ljust(size, b"\0") for text in texts)
 
@@ -153,12 +180,16 @@ def dump(model: Model) -> bytes:
         else:
             parts[name] = matrix.astype("<f4").tobytes()
     both = np.concatenate([weights.input_bias, weights.hidden_bias])
+    stacks = sorted(model.known.items())[:MOST_KNOWN]
     parts |= {
         "hashes": keys,
         "rows": rows,
         "biases": both.astype("<f4").tobytes(),
         "head_bias": padded_head(weights.head_bias).astype("<f4").tobytes(),
         "class_names": fixed(NAMES, NAME_BYTES),
+        "known": np.array([value for value, _ in stacks], "<u8").tobytes(),
+        "known_shares": b"".join(known.shares for _, known in stacks),
+        "known_classes": bytes(known.label for _, known in stacks),
         "builds": fixed(model.builds[:MOST_BUILDS], BUILD_BYTES),
         "about": json.dumps(model.about, sort_keys=True).encode(),
     }
@@ -248,9 +279,22 @@ def from_sections(numbers: tuple[int, ...], parts: dict[str, bytes], size: int) 
         for at in range(0, len(split), BUILD_BYTES)
     ]
     about = json.loads(parts["about"])
+    known = known_stacks(parts)
     if not isinstance(about, dict) or not all(0 <= row < rows - SIZES for row in hashes.values()):
         raise ValueError("rows or facts that are none")
-    return Model([], weights, builds, about, is_int8, hashes or {0: 0}, size)
+    return Model([], weights, builds, about, is_int8, hashes or {0: 0}, size, known)
+
+
+def known_stacks(parts: dict[str, bytes]) -> dict[int, Known]:
+    stacks = np.frombuffer(parts["known"], "<u8")
+    shares = np.frombuffer(parts["known_shares"], np.uint8).reshape(len(stacks), CLASSES)
+    labels = list(parts["known_classes"])
+    if len(stacks) > MOST_KNOWN or (stacks[1:] <= stacks[:-1]).any():
+        raise ValueError("stacks out of order")
+    if not all(1 <= label <= CLASSES for label in labels):
+        raise ValueError("classes that are none")
+    each = zip(stacks.tolist(), labels, shares, strict=True)
+    return {value: Known(label, share.tobytes()) for value, label, share in each}
 
 
 def load(path: Path) -> Model:
@@ -289,6 +333,8 @@ def step(weights: Weights, state: Array, row: Array) -> Array:
 
 def predict(model: Model, symbols: list[str], size: int) -> Array:
     """Probabilities of the classes. `symbols` are the stack's, innermost first."""
+    if known := known_of(model, symbols, size):
+        return np.frombuffer(known.shares, np.uint8).astype(np.float32) / np.float32(OF)
     weights = model.weights
     state = np.zeros(HIDDEN, np.float32)
     for name in reversed(symbols[:MOST_FRAMES]):

@@ -3,6 +3,7 @@ in each class."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from strata.pprof import Location, Profile, load, process_of
 from strata.report.lifetimes import COLUMNS, counts_between
 
 COUNTS = tuple(f"class_{at}" for at in range(1, len(NAMES) + 1))
+SUMS = (*COUNTS, "samples")  # what rows of one context add up
 CONTEXT = ("program", "build_id", "frames", "symbols", "bytes")
 SCHEMA: dict[str, Any] = {
     "program": pl.String,
@@ -24,7 +26,7 @@ SCHEMA: dict[str, Any] = {
     "frames": pl.List(pl.String),
     "symbols": pl.List(pl.String),
     "bytes": pl.Int64,
-    **dict.fromkeys(COUNTS, pl.Float64),
+    **dict.fromkeys(SUMS, pl.Float64),
 }
 WITHOUT_STACK = "strata_"  # begins the names of what has no stack of its own
 TRACE_MAGIC = b"STB1"
@@ -79,7 +81,14 @@ def rows_of(profile: Profile) -> Iterator[dict[str, object]]:
             "symbols": [called[id(place)][1] for place in sample.stack],
             "bytes": size,
             **dict(zip(COUNTS, counts, strict=True)),
+            "samples": samples_in(profile, sum(counts), size),
         }
+
+
+def samples_in(profile: Profile, objects: float, size: int) -> float:
+    """How many objects of the size were looked at, where each had the same chance; all of them, if
+    the profile has no rate."""
+    return -objects * math.expm1(-size / profile.period) if profile.period > 0 else objects
 
 
 def is_trace(path: Path) -> bool:

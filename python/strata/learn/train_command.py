@@ -3,6 +3,7 @@ on other data."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +64,8 @@ def train(
         bool, typer.Option("--compare", help="Train a token LSTM and LightGBM as well (slow).")
     ] = False,
 ) -> None:
-    from strata.learn import baselines, model_file, training
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA complains of slow machines on stderr
+    from strata.learn import baselines, known, model_file, training
 
     check_output(output)
     if page is not None:
@@ -97,7 +99,8 @@ def train(
     if can_judge:  # what is known of the functions that were held out is worth having
         more = max(training.epoch_of(whole), training.steps_of(whole, epochs) // 2)
         params = fit(trainer, whole, seed, more, params).params
-    model = model_file.Model(whole.tokens, network.weights(params), kept, about, int8)
+    weights = network.weights(params)
+    model = model_file.Model(whole.tokens, weights, kept, about, int8, known=known.stacks(table))
     size = model_file.write(model, output)
     if page:
         write_page(page, about, scores, trained, data)
@@ -254,7 +257,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     out.print(f"programs: {', '.join(model.about.get('programs', []))}", soft_wrap=True)
     out.print(f"builds: {', '.join(model.builds) or 'none known'}", soft_wrap=True)
     out.print(f"classes: {', '.join(NAMES)}", soft_wrap=True)
-    out.print(f"tokens: {len(model.hashes):,}")
+    out.print(f"tokens: {len(model.hashes):,}; known stacks: {len(model.known):,}")
     for split, title in (("test", "functions held out"), ("train", "training set")):
         found = model.about.get("accuracy", {}).get(split)
         if found:
@@ -278,7 +281,11 @@ def test(
     table = Table(box=None, pad_edge=False)
     for title in ("by", "exact", "within one class"):
         table.add_column(title, justify="left" if title == "by" else "right")
-    for by, each in (("bytes", found.by_bytes), ("allocations", found.by_allocations)):
+    for by, each in (
+        ("bytes", found.by_bytes),
+        ("allocations", found.by_allocations),
+        ("bytes, network alone", found.alone),
+    ):
         table.add_row(by, f"{100 * each.exact:.1f} %", f"{100 * each.near:.1f} %")
     console().print(table)
     known = f"the model knows something of {100 * found.known:.0f} % of their frames"
