@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from strata.learn import known
 from strata.learn.evaluate import Accuracy, Judged
 from strata.learn.rows import COUNTS
 from strata_bench import accuracy, label_noise, sources
@@ -106,8 +107,8 @@ def test_what_two_runs_agree_on() -> None:
 
 def test_rows_of_one_stack_are_one_context() -> None:
     both = pl.concat([run_of(("a", short(90))), run_of(("a", short(0, 10)))])
-    assert label_noise.merged(both)["label"].to_list() == [2]
-    assert label_noise.merged(both)["objects"].to_list() == [100.0]
+    assert known.merged(both)["label"].to_list() == [2]
+    assert known.merged(both)["objects"].to_list() == [100.0]
 
 
 def test_a_seed_draws_the_same() -> None:
