@@ -54,6 +54,7 @@ def _loaded(columns: str, modules: tuple[str, ...]) -> subprocess.Popen[str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     env["PYTHONPATH"] = str(ROOT / "python")
     env["COLUMNS"] = columns
+    env["TF_CPP_MIN_LOG_LEVEL"] = "3"  # as `strata train` does before it loads JAX
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", LOADED, *modules]
     server = subprocess.Popen(

@@ -296,3 +296,4 @@ def test_a_cluster_that_is_not_there_gets_one_line(tmp_path: Path, address: str)
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert done.stderr.startswith(f"strata: --cluster {address}: ")
+    assert "errno" not in done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from distributed import Client
 
-from strata.errors import StrataError
+from strata.errors import StrataError, why_refused
 from strata.learn.dataset import Rows, read_one
 
 FILES_A_TASK = 32
@@ -41,8 +41,10 @@ def check(address: str) -> None:
         raise StrataError(f"--cluster {address}: an address is tcp://HOST:PORT, or tls://")
     try:
         socket.create_connection((host.strip("[]"), int(port)), TIMEOUT).close()
-    except (OSError, OverflowError) as error:
-        raise StrataError(f"--cluster {address}: {str(error).lower()}") from error
+    except OSError as error:
+        raise StrataError(f"--cluster {address}: {why_refused(error)}") from error
+    except OverflowError as error:  # a port that is none
+        raise StrataError(f"--cluster {address}: {error}") from error
 
 
 class Cluster:
