@@ -38,15 +38,15 @@
 // int8 weight times its scale is the weight: the embedding has a scale for each row, a matrix one
 // for each column.
 //
-// The prediction. A known stack has the class that the table says, and the odds are its shares; the
-// network is asked about the others. The number of a stack: from v = 0xCBF29CE484222325 on,
-// v = (v ^ x) * 0x100000001B3 modulo 2^64, where x is the FNV-1a of each frame's name with its
-// place (0 counts as 1), from the innermost on, of 64 at most, and last the size. A stack without
-// frames has none. In the network a frame is the sum of the embedding's rows of its words
-// (tokens.h), or row 0 if it has none, and of its place's row if the model has one. The GRU starts
-// from zeros and takes the frames from main inward, the innermost 64 at most, then the size, which
-// is the sum of two rows. With i the input times its matrix plus its bias, and h' the state times
-// its matrix plus its bias:
+// The prediction is the network's. But a known stack has the class that the table says, and its
+// odds are halfway between its shares and the network's. The number of a stack: from v =
+// 0xCBF29CE484222325 on, v = (v ^ x) * 0x100000001B3 modulo 2^64, where x is the FNV-1a of each
+// frame's name with its place (0 counts as 1), from the innermost on, of 64 at most, and last the
+// size. A stack without frames has none. In the network a frame is the sum of the embedding's rows
+// of its words (tokens.h), or row 0 if it has none, and of its place's row if the model has one.
+// The GRU starts from zeros and takes the frames from main inward, the innermost 64 at most, then
+// the size, which is the sum of two rows. With i the input times its matrix plus its bias, and h'
+// the state times its matrix plus its bias:
 //   reset  = sigmoid(i.reset + h'.reset)
 //   update = sigmoid(i.update + h'.update)
 //   new    = tanh(i.new + reset * h'.new)

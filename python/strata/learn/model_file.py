@@ -333,13 +333,14 @@ def step(weights: Weights, state: Array, row: Array) -> Array:
 
 def predict(model: Model, symbols: list[str], size: int) -> Array:
     """Probabilities of the classes. `symbols` are the stack's, innermost first."""
-    if known := known_of(model, symbols, size):
-        return np.frombuffer(known.shares, np.uint8).astype(np.float32) / np.float32(OF)
     weights = model.weights
     state = np.zeros(HIDDEN, np.float32)
     for name in reversed(symbols[:MOST_FRAMES]):
         state = step(weights, state, frame_row(model, name))
-    return odds_after(model, state, size)
+    odds = odds_after(model, state, size)
+    if known := known_of(model, symbols, size):
+        odds = (odds + np.frombuffer(known.shares, np.uint8) / np.float32(OF)) / 2
+    return np.asarray(odds, np.float32)
 
 
 def odds_after(model: Model, state: Array, size: int) -> Array:
