@@ -339,8 +339,9 @@ def predict(model: Model, symbols: list[str], size: int) -> Array:
         state = step(weights, state, frame_row(model, name))
     odds = odds_after(model, state, size)
     if known := known_of(model, symbols, size):
-        odds = (odds + np.frombuffer(known.shares, np.uint8) / np.float32(OF)) / 2
-    return np.asarray(odds, np.float32)
+        shares = np.frombuffer(known.shares, np.uint8).astype(np.float32) / np.float32(OF)
+        return np.asarray((odds + shares) / 2, np.float32)
+    return odds
 
 
 def odds_after(model: Model, state: Array, size: int) -> Array:
