@@ -15,6 +15,9 @@ namespace strata {
 #define STRATA_NOINLINE __attribute__((noinline))
 // For what runs once, as the program starts: small rather than fast, for the code stays in memory.
 #define STRATA_ONCE __attribute__((noinline, cold))
+// A large variable, zero at the start, of which most programs touch nothing: it lies behind all
+// others, so that those take few pages (cmake/StrataOrder.cmake).
+#define STRATA_LARGE __attribute__((section(".bss.large")))
 
 #define STRATA_CHECK(cond) \
   (STRATA_LIKELY(cond) ? (void)0 : ::strata::Crash("check failed: " #cond, __FILE__, __LINE__))

@@ -27,11 +27,11 @@
 namespace strata {
 
 namespace predicted_internal {
-alignas(64) constinit PredictionCache::Words g_words{};
+alignas(64) constinit STRATA_LARGE PredictionCache::Words g_words{};
 constinit std::atomic<Predicting> g_predicts{kTakesHalfToLast ? Predicting::kClosely
                                                               : Predicting::kNothing};
 constinit std::atomic<bool> g_asks_of_new{false};
-constinit std::atomic<uint64_t> g_met[(1 << kMetBits) / 64]{};
+constinit STRATA_LARGE std::atomic<uint64_t> g_met[(1 << kMetBits) / 64]{};
 constinit std::atomic<uint32_t> g_hits{0};
 }  // namespace predicted_internal
 
@@ -108,7 +108,7 @@ size_t IntervalAtRest(const Runtime& r) {
   return predicts ? interval : std::max(interval, kDefaultSampleInterval);
 }
 
-alignas(LifetimeLearner) unsigned char g_learner[sizeof(LifetimeLearner)];
+alignas(LifetimeLearner) STRATA_LARGE unsigned char g_learner[sizeof(LifetimeLearner)];
 constinit bool g_has_learner = false;  // the background thread's
 
 }  // namespace

@@ -24,7 +24,7 @@ NextAllocator g_next;
 
 namespace {
 
-alignas(16) char g_early[16 << 10];
+alignas(16) STRATA_LARGE char g_early[16 << 10];
 std::atomic<size_t> g_early_used{0};
 
 bool UnderValgrind() {

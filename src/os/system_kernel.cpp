@@ -114,7 +114,7 @@ struct MetadataRange {
   std::atomic<uintptr_t> end;
 };
 constexpr size_t kMaxMetadataRanges = 512;
-constinit MetadataRange g_metadata[kMaxMetadataRanges];
+constinit STRATA_LARGE MetadataRange g_metadata[kMaxMetadataRanges];
 constinit std::atomic<size_t> g_metadata_ranges{0};
 constinit Lock g_metadata_lock{LockRank::kMetadata};
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/check.h"
 #include "base/message.h"
 #include "malloc/background.h"
 #include "malloc/background_duties.h"
@@ -24,7 +25,7 @@ namespace strata {
 
 std::atomic<bool> g_hot_thread_wanted{false};
 namespace {
-constinit BlockDirectory::Top g_directory;  // apart, for it is zero
+constinit STRATA_LARGE BlockDirectory::Top g_directory;  // apart, for it is zero
 }  // namespace
 constinit HotDomains g_hot_domains{g_directory};
 
