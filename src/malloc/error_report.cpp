@@ -221,10 +221,11 @@ void SayStack(const char* what, const BlockEvent& event) {
   });
 }
 
-BlockEvent CurrentEvent() {
+BlockEvent CurrentEvent(const WalkStart* from) {
   BlockEvent event;
   event.thread = CurrentThread();
-  event.depth = static_cast<uint32_t>(WalkStack(event.frames, BlockEvent::kMostFrames));
+  const size_t n = WalkStack(event.frames, BlockEvent::kMostFrames, nullptr, from);
+  event.depth = static_cast<uint32_t>(n);
   return event;
 }
 

@@ -14,6 +14,8 @@
 
 namespace strata {
 
+struct WalkStart;
+
 enum class MemoryErrorKind : uint8_t {
   kDoubleFree,
   kInvalidFree,
@@ -51,7 +53,7 @@ void ReportMemoryError(const MemoryError& error);
 void SayMemoryError(const MemoryError& error);
 
 // What the calling thread does now, as a block's history keeps it.
-BlockEvent CurrentEvent();
+BlockEvent CurrentEvent(const WalkStart* from = nullptr);
 // What it did when a fault at `pc` interrupted it: without the frames of the handler that calls.
 BlockEvent EventAtFault(uintptr_t pc);
 // Says a stack of the calling thread's: "freed by thread 7:" and its frames.

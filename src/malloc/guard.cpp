@@ -19,6 +19,7 @@
 #include "os/page_bytes.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata {
 
@@ -201,7 +202,7 @@ void KeepStacksWhole() {
   if (MayOpenFiles() && UnwindTablesStale()) OnSideStack([] { RefreshUnwindTables(); });
 }
 
-void* guard_internal::GuardNow(Runtime& r, size_t size, size_t align) {
+void* guard_internal::GuardNow(Runtime& r, size_t size, size_t align, const WalkStart* from) {
   const bool large = size > g_small.most_bytes() || align > g_small.most_align();
   const bool may =
       MayGuard() && (!large || MayGuardLarge(r, size, align)) &&
@@ -212,7 +213,7 @@ void* guard_internal::GuardNow(Runtime& r, size_t size, size_t align) {
   Pool& pool = large ? g_larges : g_smalls;
   if (!PoolIsReady(r, pool)) return nullptr;
   if (!g_by_default) KeepStacksWhole();
-  const BlockEvent event = CurrentEvent();
+  const BlockEvent event = CurrentEvent(from);
   return pool.guards.Take(size, align < 16 ? 16 : align, static_cast<uint32_t>(Random() >> 32),
                           event);
 }
@@ -226,9 +227,11 @@ void* TakeGuardedZeroed(Runtime& r, size_t size) {
 size_t SizeOfGuarded(const void* p) { return PoolOf(p).SizeOf(p); }
 
 void FreeGuarded(void* p) {
+  const ErrnoKeeper keep;
   ProcessGuards& guards = PoolOf(p);
   SampleFreed(TheRuntime(), p);
-  const BlockEvent now = CurrentEvent();
+  const WalkStart from = StartAtCall();
+  const BlockEvent now = CurrentEvent(&from);
   const GuardVerdict verdict = guards.Free(p, now);
   if (STRATA_LIKELY(verdict.finding == GuardFinding::kNone)) return;
   const bool changed =

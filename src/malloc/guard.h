@@ -39,7 +39,7 @@ extern uint32_t g_every;  // set once, at the start; 0: no guards
 // Allocations up to the next guarded one. Threads that count at once may lose a count.
 extern std::atomic<int64_t> g_left;
 // The block is the one whose turn it is. One that it can't be waits for another.
-void* GuardNow(Runtime& r, size_t size, size_t align);
+void* GuardNow(Runtime& r, size_t size, size_t align, const WalkStart* from);
 }  // namespace guard_internal
 
 inline const ProcessGuards& SmallGuards() { return guard_internal::g_small; }
@@ -91,9 +91,11 @@ STRATA_ALWAYS_INLINE bool IsGuardsTurn(size_t size, StandsFor what) {
   return false;
 }
 
-// A guarded block if its turn has come and it can be one; null otherwise.
-STRATA_ALWAYS_INLINE void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what) {
-  return IsGuardsTurn(size, what) ? guard_internal::GuardNow(r, size, align) : nullptr;
+// A guarded block if its turn has come and it can be one; null otherwise. `from`: where the caller
+// is, if known.
+STRATA_ALWAYS_INLINE void* TakeGuarded(Runtime& r, size_t size, size_t align, StandsFor what,
+                                       const WalkStart* from = nullptr) {
+  return IsGuardsTurn(size, what) ? guard_internal::GuardNow(r, size, align, from) : nullptr;
 }
 // The same of a block above kMaxClassSize, all zeroes.
 void* TakeGuardedZeroed(Runtime& r, size_t size);

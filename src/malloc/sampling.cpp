@@ -38,8 +38,8 @@ bool IsOnSampledPage(const Runtime& r, const void* p) {
 }
 
 // The block became a sample by the last of `counted` bytes.
-STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
-                          const SampleSite* site) {
+STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted, const SampleSite* site,
+                          const WalkStart* from = nullptr) {
   const ErrnoKeeper keep;
   const SampleRate rate = r.sampler.rate();
   if (rate.interval == 0) return;  // switched off this moment
@@ -47,7 +47,7 @@ STRATA_NOINLINE void Take(Runtime& r, void* p, size_t size, size_t counted,
   uintptr_t stack[kMaxStackDepth];
   const ScriptLines lines =
       r.sampler.StacksAreScarce() ? ScriptLines::kOfCallersDef : ScriptLines::kCurrent;
-  const size_t depth = WalkSampledStack(lines, stack, kMaxStackDepth);
+  const size_t depth = WalkSampledStack(lines, stack, kMaxStackDepth, from);
   SampleEvent event = EventAt(r, p);
   event.site = site;
   SampleCountdown& countdown = t_state.countdown;
@@ -73,10 +73,11 @@ STRATA_NOINLINE void FindSite(const AllocationSite& from, size_t size, SampleSit
   }
 }
 
-STRATA_NOINLINE void TakePlaced(Runtime& r, void* p, size_t size, const AllocationSite& from) {
+STRATA_NOINLINE void TakePlaced(Runtime& r, void* p, size_t size, const AllocationSite& at,
+                                const WalkStart* from) {
   SampleSite site;
-  FindSite(from, size, site);
-  Take(r, p, size, size, &site);
+  FindSite(at, size, site);
+  Take(r, p, size, size, &site, from);
 }
 
 }  // namespace
@@ -90,12 +91,12 @@ bool CountBytesSlow(size_t bytes) {
                            fast ? StretchesForGuards() : Stretches::kNone);
 }
 
-void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site) {
+void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site, const WalkStart* from) {
   const bool learns = r.options.lifetimes != LifetimeChoice::kOff;
   if (learns && site.is_known() && size <= kMaxClassSize) {
-    TakePlaced(r, p, size, site);
+    TakePlaced(r, p, size, site, from);
   } else {
-    Take(r, p, size, size, nullptr);
+    Take(r, p, size, size, nullptr, from);
   }
   return p;
 }

@@ -6,6 +6,7 @@
 
 #include "malloc/allocation_site.h"
 #include "malloc/runtime.h"
+#include "profile/stack_walk.h"
 
 namespace strata {
 
@@ -21,8 +22,10 @@ STRATA_ALWAYS_INLINE bool CountBytes(size_t bytes) {
 }
 
 // A live block becomes a sample, with the stack of the caller. No predictions are made for a place
-// that is not known. Returns the block, so that it can be a function's last call.
-STRATA_NOINLINE void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site = {});
+// that is not known. `from`: where the caller is, if known. Returns the block, so that it can be a
+// function's last call.
+STRATA_NOINLINE void* SampleTaken(Runtime& r, void* p, size_t size, AllocationSite site = {},
+                                  const WalkStart* from = nullptr);
 
 // Somebody allocates `size` bytes at a place that was never seen before.
 void PlaceMet(Runtime& r, size_t size, AllocationSite site);

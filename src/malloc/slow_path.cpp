@@ -22,6 +22,7 @@
 #include "malloc/stand_down.h"
 #include "malloc/stretch_end.h"
 #include "os/side_stack.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata {
 namespace {
@@ -136,7 +137,6 @@ void FreeLarge(Runtime& r, void* p, SizeClass entry) {
 // A block of libc's own heap, from before this library took over malloc (it was loaded late, with
 // its symbols made global), goes back to libc. Anything else that is not ours is an error.
 void FreeForeign(void* p) {
-  if (IsGuarded(p)) return FreeGuarded(p);
   bool libcs = false;
   OnSideStack([&] { libcs = IsInDataSegmentHeap(p); });
   if (libcs) return FreeByLibc(p);
@@ -175,12 +175,13 @@ STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) 
   if (Checks()) return AllocateChecked(size, 1);
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
-  void* p = TakeGuarded(TheRuntime(), size, 1, what);
+  const WalkStart from = StartAtCall();
+  void* p = TakeGuarded(TheRuntime(), size, 1, what, &from);
   if (p == nullptr) p = AllocateSlowOf(size, c);
   if (p == nullptr) return nullptr;
   // Who comes here is the first of a batch, the others of which find theirs in the cache.
   if (IsLasting(c) && IsToBeAskedAgain(InfoOf(c).batch)) PlaceMet(TheRuntime(), size, site);
-  return STRATA_LIKELY(!sampled) ? p : SampleTaken(TheRuntime(), p, size, site);
+  return STRATA_LIKELY(!sampled) ? p : SampleTaken(TheRuntime(), p, size, site, &from);
 }
 
 // For a place whose callers differ, which `found` says.
@@ -238,7 +239,8 @@ STRATA_NOINLINE void* AllocateByPlace(AllocationSite site, size_t size) {
 
 // Of bytes that are counted.
 STRATA_NOINLINE void* AllocateAtTurn(size_t size) {
-  void* p = guard_internal::GuardNow(TheRuntime(), size, 1);
+  const WalkStart from = StartAtCall();
+  void* p = guard_internal::GuardNow(TheRuntime(), size, 1, &from);
   return p != nullptr ? p : AllocateSlow(size);
 }
 
@@ -388,6 +390,7 @@ void* AllocateZeroed(size_t count, size_t size) {
 // Everything that Free could not settle with one compare.
 void FreeSlow(void* p) {
   if (p == nullptr || IsEarly(p)) return;
+  if (IsGuarded(p)) return FreeGuarded(p);
   const ErrnoKeeper keep;
   const RunState state = EnsureStarted();
   if (state == RunState::kStoodDown) return g_next.free(p);

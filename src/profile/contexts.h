@@ -63,17 +63,34 @@ class ContextTable {
   bool IsScarce() const { return size_ >= kMostContexts / 2; }
 
  private:
-  static constexpr size_t kBuckets = 4096;
+  static constexpr size_t kFirstBuckets = 64;
+  static constexpr size_t kMostBuckets = 4096;
+
+  // Room for as many contexts as there are buckets, or more where memory is short. Most programs
+  // have few stacks: a large table would have a page for each.
+  bool MakeBuckets() {
+    if (size_ < bucket_count_ || bucket_count_ == kMostBuckets) return true;
+    const size_t count = bucket_count_ == 0 ? kFirstBuckets : bucket_count_ * 4;
+    auto** fresh = static_cast<StackContext**>(
+        arena_.Allocate(count * sizeof(StackContext*), alignof(StackContext*)));
+    if (fresh == nullptr) return bucket_count_ != 0;
+    for (size_t i = 0; i < bucket_count_; ++i) {
+      for (StackContext *c = buckets_[i], *next; c != nullptr; c = next) {
+        next = c->next;
+        c->next = fresh[c->hash % count];
+        fresh[c->hash % count] = c;
+      }
+    }
+    buckets_ = fresh;
+    bucket_count_ = count;
+    return true;
+  }
 
   StackContext* Find(const uintptr_t* frames, size_t depth, size_t most) {
-    if (buckets_ == nullptr) {
-      buckets_ = static_cast<StackContext**>(
-          arena_.Allocate(kBuckets * sizeof(StackContext*), alignof(StackContext*)));
-      if (buckets_ == nullptr) return nullptr;
-    }
+    if (!MakeBuckets()) return nullptr;
     if (depth > kMaxStackDepth) depth = kMaxStackDepth;
     const uint64_t hash = HashFrames(frames, depth);
-    StackContext*& bucket = buckets_[hash % kBuckets];
+    StackContext*& bucket = buckets_[hash % bucket_count_];
     for (StackContext* c = bucket; c != nullptr; c = c->next) {
       if (c->hash == hash && c->depth == depth &&
           memcmp(c->frames(), frames, depth * sizeof(*frames)) == 0)
@@ -94,6 +111,7 @@ class ContextTable {
 
   MetadataArena& arena_;
   StackContext** buckets_ = nullptr;
+  size_t bucket_count_ = 0;
   size_t size_ = 0;
 };
 

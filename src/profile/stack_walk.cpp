@@ -89,10 +89,13 @@ STRATA_NOINLINE void WalkLoadedCode(WalkPosition& walk, StackReader& stack, uint
   });
 }
 
-STRATA_READS_STACK size_t WalkFrom(const FrameRegisters& here, uintptr_t caller, uintptr_t* out,
+STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uintptr_t* out,
                                    size_t max, uintptr_t* places) {
-  StackReader stack(t_known, here.sp);
-  WalkPosition walk(here);
+  // Of a call the return address is sure to be readable; what lies above it may be no stack.
+  StackReader stack(t_known, start.at.sp - (start.returns ? sizeof(uintptr_t) : 0));
+  WalkPosition walk(start.at);
+  if (start.returns) FindFirst(walk, SelfRange(), out, places);
+  const size_t first = walk.count;
   WalkEnd end = WalkEnd::kUnknownCode;
   {
     const UnwindTables::Pin pin(g_tables);
@@ -104,9 +107,10 @@ STRATA_READS_STACK size_t WalkFrom(const FrameRegisters& here, uintptr_t caller,
     WalkLoadedCode(walk, stack, out, max, places);
   }
   size_t count = walk.count;
-  if (STRATA_UNLIKELY(count == 0 && !g_tables.prepared())) {
-    count = WalkFramePointers(here, SelfRange(), stack, out, max);
-    for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
+  if (STRATA_UNLIKELY(count == first && !g_tables.prepared())) {
+    count = WalkFramePointers(start.at, SelfRange(), stack, out + first, max - first);
+    for (size_t i = 0; places != nullptr && i < count; ++i) places[first + i] = 0;
+    if (count != 0) count += first;
   }
   t_known = stack.known();
   if (STRATA_UNLIKELY(count == 0)) {
@@ -121,24 +125,26 @@ STRATA_READS_STACK size_t WalkFrom(const FrameRegisters& here, uintptr_t caller,
 
 }  // namespace
 
-STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places) {
+STRATA_NOINLINE STRATA_READS_STACK size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places,
+                                                    const WalkStart* from) {
   if (max == 0) return 0;
-  const FrameRegisters here = CurrentRegisters();
-  return WalkFrom(here, reinterpret_cast<uintptr_t>(__builtin_return_address(0)), out, max, places);
+  const WalkStart start = from != nullptr ? *from : StartHere();
+  return WalkFrom(start, reinterpret_cast<uintptr_t>(__builtin_return_address(0)), out, max,
+                  places);
 }
 
 STRATA_NOINLINE STRATA_READS_STACK size_t WalkSampledStack(ScriptLines lines, uintptr_t* out,
-                                                           size_t max) {
-  const FrameRegisters here = CurrentRegisters();
+                                                           size_t max, const WalkStart* from) {
+  const WalkStart start = from != nullptr ? *from : StartHere();
   const auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
-  if (STRATA_LIKELY(!RunsPython())) return WalkFrom(here, caller, out, max, nullptr);
+  if (STRATA_LIKELY(!RunsPython())) return WalkFrom(start, caller, out, max, nullptr);
   size_t depth = 0;
   OnSideStack([&] {
     // Several of the interpreter's own frames make one of Python's.
     constexpr size_t kDeepest = 512;
     uintptr_t frames[kDeepest];
     uintptr_t places[kDeepest];
-    const size_t n = WalkFrom(here, caller, frames, kDeepest, places);
+    const size_t n = WalkFrom(start, caller, frames, kDeepest, places);
     depth = WithPythonFrames(frames, places, n, lines, g_script_frames, out, max);
   });
   return depth;

@@ -17,17 +17,21 @@
 namespace strata {
 
 class ScriptFrames;
+struct WalkStart;
 enum class ScriptLines : uint8_t;
 
 // Return addresses of the calling thread, innermost first, without the frames inside libstrata
 // itself. Takes no lock, allocates nothing, calls no dl*, async-signal-safe. Needs tables from
 // RefreshUnwindTables; without them falls back to what it can prove (frame pointers, else the
 // caller alone). `places`, if not null: where on the stack each lies, 0 where that is not known.
-size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr);
+// `from`: a frame to begin at, if known.
+size_t WalkStack(uintptr_t* out, size_t max, uintptr_t* places = nullptr,
+                 const WalkStart* from = nullptr);
 
 // The same for a sample: in a process that runs Python, with Python's own frames, which
 // TheScriptFrames names.
-size_t WalkSampledStack(ScriptLines lines, uintptr_t* out, size_t max);
+size_t WalkSampledStack(ScriptLines lines, uintptr_t* out, size_t max,
+                        const WalkStart* from = nullptr);
 const ScriptFrames& TheScriptFrames();
 
 // Whether the calling thread is in a signal handler, as far as its stack can be walked. Deep: for a

@@ -6,6 +6,8 @@
 
 #include "eh_frame_bytes.h"
 #include "os/libc_symbol.h"
+#include "profile/stack_walk.h"
+#include "profile/unwind/walk_step.h"
 
 namespace strata::test {
 namespace {
@@ -104,6 +106,31 @@ TEST(LoadedCode, KnowsThisProgramAndNothingThatIsNotLoaded) {
   EXPECT_FALSE(LoadedCode().Find(reinterpret_cast<uintptr_t>(&index)).in_module);
   EXPECT_FALSE(LoadedCode().Find(0).in_module);
   EXPECT_FALSE(LoadedCode().Find(UINTPTR_MAX).in_module);
+}
+
+struct Walk {
+  static constexpr size_t kMost = 64;
+  uintptr_t frames[kMost];
+  uintptr_t places[kMost];
+  size_t count = 0;
+};
+
+STRATA_NOINLINE void WalkTwice(Walk& from_here, Walk& from_call) {
+  const WalkStart start = StartAtCall();
+  from_here.count = WalkStack(from_here.frames, Walk::kMost, from_here.places);
+  from_call.count = WalkStack(from_call.frames, Walk::kMost, from_call.places, &start);
+}
+
+TEST(StackWalk, FromACallHasAllButTheFunctionThatWasCalled) {
+  Walk here;
+  Walk call;
+  WalkTwice(here, call);
+  ASSERT_GT(call.count, 2u);
+  ASSERT_EQ(call.count + 1, here.count);
+  for (size_t i = 0; i < call.count; ++i) {
+    EXPECT_EQ(call.frames[i], here.frames[i + 1]) << i;
+    EXPECT_EQ(call.places[i], here.places[i + 1]) << i;
+  }
 }
 
 TEST(LibcSymbol, FindsWhatItExportsAndNothingElse) {

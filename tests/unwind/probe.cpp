@@ -4,6 +4,7 @@
 // PROBE_OUT at exit.
 #include "os/confinement.h"
 #include "profile/stack_walk.h"
+#include "profile/unwind/walk_step.h"
 
 #include <cstdint>
 
@@ -55,13 +56,13 @@ size_t SkipSelf(void** frames, size_t n, uintptr_t first) {
   return n;
 }
 
-__attribute__((noinline)) void Look() {
+__attribute__((noinline)) void Look(const strata::WalkStart* from = nullptr) {
   if (!g_ready.load(std::memory_order_acquire) || t_busy) return;
   if (g_calls.fetch_add(1, std::memory_order_relaxed) % g_every.load() != 0) return;
   t_busy = true;
   uintptr_t ours[kMax];
   void* theirs[kMax];
-  const size_t n = strata::WalkStack(ours, kMax - 8);
+  const size_t n = strata::WalkStack(ours, kMax - 8, nullptr, from);
   const auto m = static_cast<size_t>(backtrace(theirs, kMax));
   const size_t skip = SkipSelf(theirs, m, ours[0]);
   g_walks.fetch_add(1);
@@ -121,7 +122,8 @@ F Following(const char* name) {
 
 PROBE_API void* malloc(size_t n) {
   static const auto next = Following<void* (*)(size_t)>("malloc");
-  Look();
+  const strata::WalkStart from = strata::StartAtCall();  // as malloc's samples do
+  Look(&from);
   return next(n);
 }
 PROBE_API void* calloc(size_t n, size_t size) {

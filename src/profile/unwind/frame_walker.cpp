@@ -13,7 +13,19 @@ STRATA_ALWAYS_INLINE bool Contains(CodeRange range, uintptr_t pc) {
   return pc - range.begin < range.end - range.begin;
 }
 
+STRATA_ALWAYS_INLINE void Note(WalkPosition& walk, CodeRange self, uintptr_t* out,
+                               uintptr_t* places) {
+  if (walk.count == 0 && Contains(self, walk.lookup)) return;
+  if (places != nullptr) places[walk.count] = PlaceOf(walk);
+  out[walk.count++] = walk.at.pc;
+}
+
 }  // namespace
+
+void FindFirst(WalkPosition& walk, CodeRange self, uintptr_t* out, uintptr_t* places) {
+  walk.lookup = walk.at.pc - 1;
+  Note(walk, self, out, places);
+}
 
 template <class Rules>
 STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self,
@@ -34,10 +46,7 @@ STRATA_READS_STACK WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, Co
     stack.Confirm();
     if (STRATA_UNLIKELY(!Leave(found.rule, stack, walk))) return WalkEnd::kUnreadable;
     if (walk.at.pc == 0) return WalkEnd::kOutermost;
-    if (walk.count != 0 || !Contains(self, walk.lookup)) {
-      if (places != nullptr) places[walk.count] = PlaceOf(walk);
-      out[walk.count++] = walk.at.pc;
-    }
+    Note(walk, self, out, places);
   }
   return WalkEnd::kFull;
 }

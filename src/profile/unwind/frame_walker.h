@@ -29,9 +29,12 @@ template <class Rules>
 WalkEnd WalkFrames(const Rules& rules, WalkPosition& walk, CodeRange self, StackReader& stack,
                    uintptr_t* out, size_t max, uintptr_t* places = nullptr);
 
-// The same by frame pointers, for want of tables. A frame counts only if its return address follows
-// a call instruction, its frame pointer leads outwards, and both can be read; so most code that
-// uses that register for something else ends the walk.
+// The first return address, of a walk that begins at a call.
+void FindFirst(WalkPosition& walk, CodeRange self, uintptr_t* out, uintptr_t* places = nullptr);
+
+// The same as WalkFrames by frame pointers, for want of tables. A frame counts only if its return
+// address follows a call instruction, its frame pointer leads outwards, and both can be read; so
+// most code that uses that register for something else ends the walk.
 size_t WalkFramePointers(FrameRegisters at, CodeRange self, StackReader& stack, uintptr_t* out,
                          size_t max);
 

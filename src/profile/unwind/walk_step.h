@@ -18,4 +18,15 @@ struct WalkPosition {
   bool left_handler = false;  // a signal handler's frames are among those left
 };
 
+// Where a walk begins: at an instruction, or where a call returns to that is under way.
+struct WalkStart {
+  FrameRegisters at;
+  bool returns = false;
+};
+
+STRATA_ALWAYS_INLINE WalkStart StartHere() { return {CurrentRegisters()}; }
+// At the call of the function that this is inlined into, and which must not return meanwhile: that
+// spares the rules of the library's own frames, which no program has in memory otherwise.
+STRATA_ALWAYS_INLINE WalkStart StartAtCall() { return {RegistersOfCall(), kKnowsCall}; }
+
 }  // namespace strata

@@ -27,4 +27,8 @@ STRATA_ALWAYS_INLINE FrameRegisters CurrentRegisters() {
   return r;
 }
 
+// Where the caller's stack begins a frame pointer does not say here: those of the function itself.
+STRATA_ALWAYS_INLINE FrameRegisters RegistersOfCall() { return CurrentRegisters(); }
+inline constexpr bool kKnowsCall = false;
+
 }  // namespace strata

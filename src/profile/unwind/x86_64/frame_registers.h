@@ -24,4 +24,12 @@ STRATA_ALWAYS_INLINE FrameRegisters CurrentRegisters() {
   return r;
 }
 
+// Those of the caller of the function that this is inlined into, which gets a frame pointer by it:
+// pc is where that function returns to.
+STRATA_ALWAYS_INLINE FrameRegisters RegistersOfCall() {
+  const auto* frame = static_cast<const uintptr_t*>(__builtin_frame_address(0));
+  return {frame[1], reinterpret_cast<uintptr_t>(frame + 2), frame[0]};
+}
+inline constexpr bool kKnowsCall = true;
+
 }  // namespace strata
