@@ -6,40 +6,43 @@
 namespace strata {
 namespace {
 
-constexpr PprofValueType kHeapTypes[] = {{"alloc_objects", "count"},
-                                         {"alloc_space", "bytes"},
-                                         {"inuse_objects", "count"},
-                                         {"inuse_space", "bytes"},
-                                         {"samples", "count"}};
-constexpr PprofValueType kPeakTypes[] = {
+// Spelled out, so that the tables need no work of the loader's in every program.
+struct TypeNames {
+  char type[sizeof("freed_by_other_thread")];
+  char unit[sizeof("nanoseconds")];
+};
+
+constexpr TypeNames kHeapTypes[] = {{"alloc_objects", "count"},
+                                    {"alloc_space", "bytes"},
+                                    {"inuse_objects", "count"},
+                                    {"inuse_space", "bytes"},
+                                    {"samples", "count"}};
+constexpr TypeNames kPeakTypes[] = {
     {"inuse_objects", "count"}, {"inuse_space", "bytes"}, {"samples", "count"}};
-constexpr PprofValueType kLifetimeTypes[] = {{"objects", "count"},
-                                             {"space", "bytes"},
-                                             {"lifetime_min", "nanoseconds"},
-                                             {"lifetime_mean", "nanoseconds"},
-                                             {"lifetime_max", "nanoseconds"},
-                                             {"lifetime_stddev", "nanoseconds"},
-                                             {"lifetime_p50", "nanoseconds"},
-                                             {"lifetime_p75", "nanoseconds"},
-                                             {"lifetime_p90", "nanoseconds"},
-                                             {"lifetime_p95", "nanoseconds"},
-                                             {"freed_by_other_thread", "percent"},
-                                             {"freed_by_other_cpu", "percent"},
-                                             {"still_live", "count"},
-                                             {"samples", "count"}};
-constexpr PprofValueType kFragmentationTypes[] = {
+constexpr TypeNames kLifetimeTypes[] = {{"objects", "count"},
+                                        {"space", "bytes"},
+                                        {"lifetime_min", "nanoseconds"},
+                                        {"lifetime_mean", "nanoseconds"},
+                                        {"lifetime_max", "nanoseconds"},
+                                        {"lifetime_stddev", "nanoseconds"},
+                                        {"lifetime_p50", "nanoseconds"},
+                                        {"lifetime_p75", "nanoseconds"},
+                                        {"lifetime_p90", "nanoseconds"},
+                                        {"lifetime_p95", "nanoseconds"},
+                                        {"freed_by_other_thread", "percent"},
+                                        {"freed_by_other_cpu", "percent"},
+                                        {"still_live", "count"},
+                                        {"samples", "count"}};
+constexpr TypeNames kFragmentationTypes[] = {
     {"wasted_space", "bytes"}, {"inuse_space", "bytes"}, {"samples", "count"}};
 
 template <size_t kN>
-constexpr ProfileShape Shape(const PprofValueType (&types)[kN], const char* shown) {
-  return {types, kN, shown};
+ProfileShape Shape(const TypeNames (&names)[kN], const char* shown) {
+  static_assert(kN <= ProfileShape::kMostTypes);
+  ProfileShape shape{{}, kN, shown};
+  for (size_t i = 0; i < kN; ++i) shape.types[i] = {names[i].type, names[i].unit};
+  return shape;
 }
-
-// In the order of the kinds.
-constexpr ProfileShape kShapes[] = {
-    Shape(kHeapTypes, "inuse_space"), Shape(kHeapTypes, "alloc_space"),
-    Shape(kPeakTypes, "inuse_space"), Shape(kLifetimeTypes, "space"),
-    Shape(kFragmentationTypes, "wasted_space")};
 
 int64_t Rounded(double value) { return value <= 0 ? 0 : arch::Rounded(value); }
 
@@ -211,7 +214,21 @@ bool AddFragmentationRows(PprofWriter& writer, const Sampler& sampler, const Sam
 
 }  // namespace
 
-ProfileShape ShapeOf(ProfileKind kind) { return kShapes[static_cast<size_t>(kind)]; }
+ProfileShape ShapeOf(ProfileKind kind) {
+  switch (kind) {
+    case ProfileKind::kHeap:
+      return Shape(kHeapTypes, "inuse_space");
+    case ProfileKind::kAllocs:
+      return Shape(kHeapTypes, "alloc_space");
+    case ProfileKind::kPeak:
+      return Shape(kPeakTypes, "inuse_space");
+    case ProfileKind::kLifetime:
+      return Shape(kLifetimeTypes, "space");
+    case ProfileKind::kFragmentation:
+      break;
+  }
+  return Shape(kFragmentationTypes, "wasted_space");
+}
 
 bool SampleSnapshot::Take(const Sampler& sampler, ProfileKind kind, uint64_t now_ns) {
   time_ns = now_ns;

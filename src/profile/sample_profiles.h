@@ -18,7 +18,9 @@ namespace strata {
 
 // The value types of a kind, in the order in which its rows have them.
 struct ProfileShape {
-  const PprofValueType* types;
+  static constexpr size_t kMostTypes = 14;
+
+  PprofValueType types[kMostTypes];
   size_t types_n;
   const char* default_type;
 };
