@@ -244,7 +244,8 @@ def run_group(
     whole = not quick and count >= group.rounds
     target = place or (PAGES if whole else out) / f"{group.name}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
-    text = groups.page(group, results, skipped, how, target.parent / "img")
+    beside = group.beside(found) if group.beside is not None else []
+    text = groups.page(group, results, skipped, how, target.parent / "img", beside)
     if group.picture:
         request_pools.picture(found, target.parent / "img" / f"{group.name}.png")
     target.write_text(text)

@@ -5,7 +5,7 @@ docs/benchmarks/NAME.md."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -81,6 +81,8 @@ class Group:
     # What else the page says, given the results and a folder for pictures beside the page.
     more: Callable[[Results, Path], list[str]] | None = None
     picture: str = ""  # what img/NAME.png shows
+    # What else is measured with the variants found, as lines of the page.
+    beside: Callable[[Mapping[str, Allocator]], list[str]] | None = None
 
 
 RATE = Figure("requests_per_cpu_s", "requests / CPU s", True)
@@ -373,9 +375,14 @@ def _target_lines(group: Group, results: Results, base: str) -> list[str]:
 
 
 def page(
-    group: Group, results: Results, skipped: dict[str, str], how: str, images: Path | None = None
+    group: Group,
+    results: Results,
+    skipped: dict[str, str],
+    how: str,
+    images: Path | None = None,
+    beside: Sequence[str] = (),
 ) -> str:
-    """The group's page; its pictures go to `images`."""
+    """The group's page; its pictures go to `images`. `beside`: what its function gave."""
     names = [v.name for v in group.variants if v.name not in skipped]
     base = names[0] if names else group.variants[0].name
     lines = [f"# {group.title}\n", group.about + "\n", how + "\n"]
@@ -393,6 +400,7 @@ def page(
         lines.append("")
     if group.more is not None and images is not None:
         lines += group.more(results, images)
+    lines += beside
     if group.picture:
         lines.append(f"![{group.title}](img/{group.name}.png)\n\n{group.picture}.\n")
     lines += _target_lines(group, results, base)

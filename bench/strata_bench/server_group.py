@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strata_bench import request_pools
+from strata_bench import idle_workers, request_pools
 from strata_bench.allocators import GLIBC
 from strata_bench.groups import RATE, RSS, THROUGHPUT, Figure, Group, Target, Variant, Work
 from strata_bench.plan import Case, Kind
@@ -22,23 +22,12 @@ SERVERS = Group(
     " wrk keeps open; Apache with the event MPM and `EnableMMAP Off`. The"
     " base has the servers' own pools on glibc; `strata` has their own pools on Strata's malloc;"
     " `reaps` has the pools themselves on reaps ([servers](../servers.md))."
-    " In the tables of results RSS is the worker's under load.\n\n"
-    "On Strata a worker that has not served yet takes this much more RSS than on glibc, in KiB "
-    "(`/proc/PID/smaps`, the mean of 8 workers):\n\n"
-    "| before it serves | nginx | Apache |\n"
-    "|---|---:|---:|\n"
-    "| the library's code | 128 | 144 |\n"
-    "| its constants and symbols | 168 | 160 |\n"
-    "| its variables | 80 | 80 |\n"
-    "| blocks and the records of them | 230 | 115 |\n"
-    "| of all these, written by the worker alone | 160 | 101 |\n"
-    "| on reaps, more blocks, nearly all of them the parent's, which the worker shares"
-    " | 24 | 194 |\n\n"
-    "The kernel maps file pages by 64 KiB, and there is a page of records for each size class "
-    "in use. A request's reap begins with a chunk of 8 KiB and writes to both of its pages, to "
-    "the second at first only for the tag at its end. Under load a sampled allocation's stack is "
-    "walked by the unwind tables of the server and the library: some 110 KiB more of their "
-    "constants, which all processes share.",
+    " RSS is the worker's under load, where no other is named.\n\n"
+    "The kernel maps file pages by 64 KiB, and there is a page or two of blocks and a piece of "
+    "the records for each size class in use. A request's reap begins with a chunk of 8 KiB and "
+    "writes to both of its pages, to the second at first only for the tag at its end. Under load a "
+    "sampled allocation's stack is walked by the server's and libc's unwind tables: some 150 KiB "
+    "that all processes share, and 30 of the profile's.",
     (
         Variant("stock", library=GLIBC),
         Variant("strata"),
@@ -47,6 +36,7 @@ SERVERS = Group(
     (_server("nginx"), _server("apache2")),
     rounds=10,
     targets=tuple(Target("reaps", THROUGHPUT.key, 1.0, name) for name in ("nginx", "apache2")),
+    beside=idle_workers.table,
     picture="RSS over time while one request allocates and frees a million objects of 400 bytes. "
     "The lines are the tables' `stock` (own pools, glibc), `strata` (own pools, Strata) and "
     "`reaps`. Own pools keep every object until the request ends. Of what nginx then frees, "
