@@ -26,8 +26,8 @@ SERVERS = Group(
     "The kernel maps file pages by 64 KiB, and there is a page or two of blocks and a piece of "
     "the records for each size class in use. A request's reap begins with a chunk of 8 KiB and "
     "writes to both of its pages, to the second at first only for the tag at its end. Under load a "
-    "sampled allocation's stack is walked by the server's and libc's unwind tables: some 150 KiB "
-    "that all processes share, and 30 of the profile's.",
+    "sampled allocation's stack is walked by the unwind tables of the server and libc, which all "
+    "processes share.",
     (
         Variant("stock", library=GLIBC),
         Variant("strata"),

@@ -81,12 +81,36 @@ namespace {
 // Goes on where the tables end, if the dynamic linker knows the code there.
 STRATA_NOINLINE void WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
                                     size_t max, uintptr_t* places) {
-  FrameIndex index;
-  if (!FindFrameIndex(walk.lookup, &index)) return;
   OnSideStack([&] {
+    FrameIndex index;
+    if (!FindFrameIndex(walk.lookup, &index)) return;
     FindInheritedConfinement();  // else a walk stays on the page that it begins on
     WalkFrames(LoadedCode(), walk, SelfRange(), stack, out, max, places);
   });
+}
+
+// For a walk that found nothing beyond where it began: by frame pointers, before there are tables,
+// else only what stands for the stack. `caller`: of the walk.
+STRATA_NOINLINE size_t WalkWithoutTables(const WalkStart& start, uintptr_t caller,
+                                         StackReader& stack, uintptr_t* out, size_t max,
+                                         uintptr_t* places) {
+  WalkPosition walk(start.at);
+  if (start.returns) FindFirst(walk, SelfRange(), out);
+  const bool prepared = g_tables.prepared();
+  size_t count = walk.count;
+  FrameIndex index;
+  // Where the linker knows the code, the walk had its rules, and ended at the first frame.
+  if (!prepared && (count == 0 || !FindFrameIndex(walk.lookup, &index))) {
+    const size_t more = WalkFramePointers(start.at, SelfRange(), stack, out + count, max - count);
+    count = more == 0 ? 0 : count + more;
+  }
+  if (count == 0) {
+    out[0] = prepared ? caller
+                      : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
+    count = 1;
+  }
+  for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
+  return count;
 }
 
 STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uintptr_t* out,
@@ -95,7 +119,6 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
   StackReader stack(t_known, start.at.sp - (start.returns ? sizeof(uintptr_t) : 0));
   WalkPosition walk(start.at);
   if (start.returns) FindFirst(walk, SelfRange(), out, places);
-  const size_t first = walk.count;
   WalkEnd end = WalkEnd::kUnknownCode;
   {
     const UnwindTables::Pin pin(g_tables);
@@ -107,19 +130,9 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
     WalkLoadedCode(walk, stack, out, max, places);
   }
   size_t count = walk.count;
-  if (STRATA_UNLIKELY(count == first && !g_tables.prepared())) {
-    count = WalkFramePointers(start.at, SelfRange(), stack, out + first, max - first);
-    for (size_t i = 0; places != nullptr && i < count; ++i) places[first + i] = 0;
-    if (count != 0) count += first;
-  }
+  if (STRATA_UNLIKELY(count <= (start.returns ? 1 : 0)))
+    count = WalkWithoutTables(start, caller, stack, out, max, places);
   t_known = stack.known();
-  if (STRATA_UNLIKELY(count == 0)) {
-    out[0] = g_tables.prepared()
-                 ? caller
-                 : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
-    count = 1;
-    if (places != nullptr) places[0] = 0;
-  }
   return count;
 }
 
