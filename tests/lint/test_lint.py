@@ -250,7 +250,7 @@ TWO = {
 
 
 @pytest.mark.parametrize("compiler", ["clang-19", "gcc", "ccache clang-19"])
-@pytest.mark.parametrize("steps", ["at once", "apart"])
+@pytest.mark.parametrize("steps", ["at once", "apart", "in a library"])
 def test_link_time_optimisation(compiler: str, steps: str, tmp_path: Path) -> None:
     """Objects of -flto are no ELF files, or their sections get lost at the link."""
     if any(shutil.which(word) is None for word in compiler.split()):
@@ -259,15 +259,42 @@ def test_link_time_optimisation(compiler: str, steps: str, tmp_path: Path) -> No
         (tmp_path / name).write_text(text)
     cc: list[str | Path] = ["env", f"STRATA_LINT_CC={compiler}", f"CCACHE_DIR={tmp_path / 'cache'}"]
     cc += [BIN / "strata-cc", "-w", "-flto"]
-    if steps == "apart":
+    if steps != "at once":
         assert run(*cc, "-c", "a.c", "b.c", folder=tmp_path).returncode == 0
+    if steps == "apart":
         made = run(*cc, "a.o", "b.o", "-o", "p", folder=tmp_path)
+    elif steps == "in a library":
+        archiver = "gcc-ar" if compiler == "gcc" else "llvm-ar-19"
+        (tmp_path / "lib").mkdir()
+        assert run(archiver, "rcs", "lib/libb.a", "b.o", folder=tmp_path).returncode == 0
+        (tmp_path / "b.o").unlink()
+        made = run(*cc, "a.o", "-L", "lib", "-lb", "-o", "p", folder=tmp_path)
     else:
         made = run(*cc, "a.c", "b.c", "-o", "p", folder=tmp_path)
     assert made.returncode == 0, made.stderr
     result = run(BIN / "strata", "lint", "p", folder=tmp_path)
     assert "b.c:4: taint" in result.stdout, result.stderr
     assert "a.c:5: in main: tainted by fgets" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["-O2", "-flto"])
+@pytest.mark.parametrize("kind", ["rcs", "rcsT"])
+def test_a_static_library_by_itself(kind: str, option: str, tmp_path: Path) -> None:
+    """Also one that is all there is in a folder, as installed; a thin one leads elsewhere."""
+    (tmp_path / "a_file_with_a_long_name.c").write_text(FORMAT.replace("main", "work"))
+    (tmp_path / "b.c").write_text("int b(void) { return 0; }\n")
+    done = run(
+        *(BIN / "strata-cc", "-w", option, "-c", "b.c", "a_file_with_a_long_name.c"),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "lib").mkdir()
+    objects = ("b.o", "a_file_with_a_long_name.o")
+    assert run("llvm-ar-19", kind, "lib/lib.a", *objects, folder=tmp_path).returncode == 0
+    for what in ("lib/lib.a", "lib"):
+        result = run(BIN / "strata", "lint", what, folder=tmp_path)
+        assert result.returncode == 1, result.stderr
+        assert "a_file_with_a_long_name.c:5: taint" in result.stdout
 
 
 def test_outputs_that_are_no_files(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def find_engine() -> Path:
     for place in places:
         if os.access(place, os.X_OK):
             return place
-    where = f"{places[0]} is not there" if wanted else f"{ENGINE} is in no package"
+    where = f"{places[0]} is not there" if wanted else f"{ENGINE} is missing"
     raise StrataError(
-        f"{where}; in a checkout of Strata, `make analyzer` builds it (with Debian's llvm-19-dev)"
+        f"{where}; Debian's package strata-lint has it, `make analyzer` builds it in a checkout"
     )
 
 

@@ -3,6 +3,7 @@ what they are made of."""
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from strata.errors import StrataError
 from strata.files import check_there
-from strata.lint.wrapper import SECTION, bitcode_path, is_llvm
+from strata.lint.archives import members, noted_behind
+from strata.lint.wrapper import SECTION, bitcode_of, bitcode_path, is_llvm
 
 OBJECT = 1
 DYNAMIC = 6
@@ -54,7 +56,24 @@ def read_made(path: Path) -> Made | None:
         return None
 
 
-def parse(path: Path, data: mmap.mmap) -> Made | None:
+def read_archive(path: Path, *, late: bool = False) -> Made | None:
+    """What the members of a static library name, as one object; `late`: only those of -flto."""
+    bitcode: dict[Path, None] = {}
+    for data in members(path):
+        if (noted := noted_behind(data)) is not None:
+            bitcode[Path(os.fsdecode(noted))] = None
+        elif data.startswith(b"\x7fELF\x02") and (not late or b".gnu.lto_" in data):
+            with contextlib.suppress(ValueError, struct.error, IndexError):
+                made = parse(path, data)
+                bitcode |= dict.fromkeys(made.bitcode if made else ())
+    return Made(path, OBJECT, runs=False, bitcode=tuple(bitcode)) if bitcode else None
+
+
+def read_any(path: Path) -> Made | None:
+    return read_archive(path) if path.suffix == ".a" else read_made(path)
+
+
+def parse(path: Path, data: mmap.mmap | bytes) -> Made | None:
     kind = struct.unpack_from("<H", data, 16)[0]
     (headers,) = struct.unpack_from("<Q", data, 40)
     size, count, names_at = struct.unpack_from("<HHH", data, 58)
@@ -81,7 +100,7 @@ def parse(path: Path, data: mmap.mmap) -> Made | None:
 
 
 def dynamic(
-    data: mmap.mmap, headers: int, size: int, sections: list[tuple[int, ...]]
+    data: mmap.mmap | bytes, headers: int, size: int, sections: list[tuple[int, ...]]
 ) -> dict[int, tuple[str, ...]]:
     """The texts in the dynamic section, by their tags."""
     out: dict[int, tuple[str, ...]] = {}
@@ -132,9 +151,9 @@ def find(folder: Path) -> list[Program]:
     if folder.is_file():
         if folder.suffix == ".bc":
             return [Program(folder.name, (folder,), ())]
-        if is_llvm(folder) and bitcode_path(folder).exists():  # an object of -flto
-            return [Program(folder.name, (bitcode_path(folder),), ())]
-        made = read_made(folder)
+        if is_llvm(folder) and (late := bitcode_of(folder)).exists():  # an object of -flto
+            return [Program(folder.name, (late,), ())]
+        made = read_any(folder)
         if made is None:
             raise StrataError(f"{folder}: not built by strata-cc; build with CC=strata-cc first")
         return [as_program(folder.name, with_libraries(made, {}))]
@@ -146,7 +165,7 @@ def find(folder: Path) -> list[Program]:
             path = Path(base, name)
             if name.startswith(".") and name.endswith(".bc"):
                 loose.append(path.absolute())
-            elif not path.is_symlink() and (made := read_made(path)) is not None:
+            elif not path.is_symlink() and (made := read_any(path)):
                 found.append(made)
     linked = [m for m in found if m.kind != OBJECT]
     programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}

@@ -119,6 +119,15 @@ def read(words: list[str]) -> Command:
     return command
 
 
+def values(words: list[str], option: str) -> list[str]:
+    """What the option is given, joined or in the next word."""
+    out: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith(option):
+            out.append(word.removeprefix(option) or following)
+    return out
+
+
 def for_preprocessor(word: str) -> str:
     """A -Wp,... without what writes dependencies and what BITCODE sets."""
     kept: list[str] = []

@@ -24,22 +24,36 @@ from pathlib import Path
 from types import FrameType
 
 from strata.errors import of_system
-from strata.lint.words import Command, bitcode_command, expand, read
+from strata.lint.archives import LLVM_MAGIC, note_behind, noted_behind
+from strata.lint.words import Command, bitcode_command, expand, read, values
 
 SECTION = ".strata_lint"
 ELF_MAGIC = b"\x7fELF"
 UNKNOWN = re.compile(
     r"error: (?:un(?:known|supported) (?:argument|option|target CPU)|invalid value)[^']*'([^']+)'"
 )
-LLVM_MAGIC = b"BC\xc0\xde"  # what clang -flto makes instead of an object
 
 
 def bitcode_path(made: Path) -> Path:
     return made.parent / f".{made.name}.bc"
 
 
+def note_llvm(made: Path, bitcode: Path) -> None:
+    """An object of -flto is none: its note stands behind what LLVM reads."""
+    copy = made.parent / f".{made.name}.{os.getpid()}.strata"
+    try:
+        copy.write_bytes(made.read_bytes() + note_behind(os.fsencode(bitcode.absolute())))
+        shutil.copymode(made, copy)
+        copy.replace(made)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
 def note_path(made: Path, *bitcode: Path, section: str = SECTION) -> str:
     """Writes where the bitcode is into the object or what was linked; says why not, if so."""
+    if bitcode and is_llvm(made):
+        note_llvm(made.resolve(), bitcode[0])
+        return ""
     # GNU's unlinks .llvm_addrsig from the symbols, without which lld folds nothing.
     objcopy = shutil.which("llvm-objcopy-19") or shutil.which("objcopy")
     if objcopy is None or not bitcode or not begins(made, ELF_MAGIC):
@@ -156,12 +170,33 @@ def links_late(command: Command) -> bool:
     return any(word.startswith("-flto") for word in command.words)
 
 
+def bitcode_of(made: Path) -> Path:
+    """Of an object of -flto: what its note names, wherever it was moved to, or what lies beside."""
+    noted = noted_behind(made.read_bytes()) if is_llvm(made) else None
+    return Path(os.fsdecode(noted)) if noted is not None else bitcode_path(made)
+
+
+def libraries(command: Command) -> list[Path]:
+    """The static libraries on the line."""
+    folders = [Path(f) for f in values(command.words, "-L")]
+    wanted = [f / f"lib{name}.a" for name in values(command.words, "-l") for f in folders]
+    files = [Path(w) for w in command.words if w.endswith(".a") and not w.startswith("-")]
+    return [path for path in dict.fromkeys([*files, *wanted]) if path.is_file()]
+
+
 def late_objects(command: Command) -> list[Path]:
-    """The bitcode of objects of -flto on the line, which hold no sections that last."""
+    """The bitcode of objects of -flto on the line, and in libraries there: they hold no sections
+    that last."""
+    from strata.lint.units import read_archive
+
     names = {command.words[place] for place in command.sources}
     objects = [Path(w) for w in command.words if not w.startswith("-") and w not in names]
     objects = [made for made in objects if is_llvm(made) or links_late(command)]
-    return [bitcode_path(made) for made in objects if bitcode_path(made).exists()]
+    late = [bitcode_of(made) for made in objects if made.is_file()]
+    for library in libraries(command) if objects or links_late(command) else ():
+        made = read_archive(library, late=True)
+        late += made.bitcode if made is not None else ()
+    return [path for path in dict.fromkeys(late) if path.exists()]
 
 
 def note_linked(target: Path, *bitcode: Path) -> str:
