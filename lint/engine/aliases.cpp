@@ -35,6 +35,14 @@ bool is_unlinked_by(const llvm::StoreInst& store, const llvm::Instruction& objec
          address_of(pointer->getPointerOperand(), layout).root == &object;
 }
 
+// What a small function reads where its parameter leads, and returns; nothing if it does more.
+const llvm::LoadInst* read_by(const llvm::CallBase& call) {
+  const llvm::Function* f = call.getCalledFunction();
+  if (f == nullptr || f->size() != 1 || f->getInstructionCount() > kLooked) return nullptr;
+  const auto* end = llvm::dyn_cast<llvm::ReturnInst>(f->getEntryBlock().getTerminator());
+  return end != nullptr ? llvm::dyn_cast_or_null<llvm::LoadInst>(end->getReturnValue()) : nullptr;
+}
+
 }  // namespace
 
 // Whether nothing between the two may have written the cells; not, if to look takes too long.
@@ -105,8 +113,8 @@ void Solver::original(Fact& fact, const Name& name, const llvm::Instruction& at)
 }
 
 // What was read from the same cell before, or stored to it, and is spoken of still, is the same.
-void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at) {
-  constexpr unsigned kMostUsers = 64;
+// `before`: the name holds before `at`, which may write there.
+void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at, bool before) {
   // The cell: what the name leads through first, or what its root was read from.
   Address cell{name.root, name.offsets[0]};
   const llvm::Instruction* until = &at;
@@ -121,7 +129,7 @@ void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at) {
     return;
   }
   const Cells cells = memory_.cells(cell.root, cell.offset);
-  if (name.steps > 0 && writes(at, cells)) return;
+  if (name.steps > 0 && !before && writes(at, cells)) return;
   const auto consider = [&](const llvm::Instruction& access, const llvm::Value* value) {
     const auto* root = llvm::dyn_cast<llvm::Instruction>(value);
     if (root == nullptr || root == name.root || !value->getType()->isPointerTy() ||
@@ -154,20 +162,84 @@ void Solver::recall(Fact& fact, const Name& name, const llvm::Instruction& at) {
     const Address a = address(gep, fact);
     if (a.root == cell.root && a.offset == cell.offset) look(gep);
   }
+  for (const llvm::User* user : cell.root->users()) {
+    const auto* call = llvm::dyn_cast<llvm::CallBase>(user);
+    const llvm::LoadInst* load = call != nullptr ? read_by(*call) : nullptr;
+    if (load == nullptr) continue;
+    const Address from = address(load->getPointerOperand(), fact);
+    const auto* parameter = llvm::dyn_cast<llvm::Argument>(from.root);
+    if (parameter == nullptr || from.offset == kAnyOffset) continue;
+    const Address given = address(call->getArgOperand(parameter->getArgNo()), fact);
+    if (given.root == cell.root && given.offset != kAnyOffset &&
+        given.offset + from.offset == cell.offset) {
+      consider(*call, call);
+    }
+  }
 }
 
-// Where a rule says that what a call returns is what it was given, as a stream and its descriptor.
+// What the call returns the object's argument for, where a rule says so; null if none does. A
+// number is returned as it is, as the descriptor of a stream; a pointer may lead to another place
+// in it.
+const llvm::Value* Solver::returns(const Fact& fact, const llvm::CallBase& call) const {
+  for (const Rule* rule : rules_for(fact.property, call)) {
+    const auto place = static_cast<unsigned>(rule->source.first);
+    if (rule->kind == Rule::Kind::kPass && place < call.arg_size())
+      return call.getArgOperand(place);
+  }
+  return nullptr;
+}
+
 void Solver::made_from(Fact& fact, const Name& name, const llvm::Instruction& at) const {
   const auto* call = llvm::dyn_cast<llvm::CallBase>(name.root);
   if (call == nullptr || call == &at || name.steps != 0) return;
-  for (const Rule* rule : rules_for(fact.property, *call)) {
-    if (rule->kind != Rule::Kind::kPass ||
-        static_cast<unsigned>(rule->source.first) >= call->arg_size()) {
-      continue;
+  const llvm::Value* given = returns(fact, *call);
+  if (given == nullptr || llvm::isa<llvm::Constant>(given)) return;
+  const Address from = address(given, fact);
+  const bool moved = given->getType()->isPointerTy();
+  fact.add({from.root, {moved ? kAnyOffset : from.offset}, 0, Name::Kind::kObject});
+}
+
+// Whether the value is null or leads into the object.
+bool Solver::leads_into(const Fact& fact, const llvm::Value* v, int depth) const {
+  const Address a = address_of(v, memory_.layout(), true);
+  if (llvm::isa<llvm::ConstantPointerNull>(v) || fact.is_named(a, Track::kObject)) return true;
+  if (depth == 0) return false;
+  if (const auto* call = llvm::dyn_cast<llvm::CallBase>(a.root)) {
+    const llvm::Value* given = returns(fact, *call);
+    return given != nullptr && !llvm::isa<llvm::Constant>(given) &&
+           leads_into(fact, given, depth - 1);
+  }
+  const auto* meeting = llvm::dyn_cast<llvm::PHINode>(a.root);
+  return meeting != nullptr && llvm::all_of(meeting->incoming_values(), [&](const llvm::Use& in) {
+           return address_of(in.get(), memory_.layout(), true).root == meeting ||
+                  leads_into(fact, in.get(), depth - 1);
+         });
+}
+
+// The other way round: what was made of it before, and is spoken of still.
+void Solver::made_into(Fact& fact, const Name& name, const llvm::Instruction& at) {
+  if (name.steps != 0 || name.kind != Name::Kind::kObject || matters_at_end(fact) ||
+      llvm::isa<llvm::Constant>(name.root)) {
+    return;
+  }
+  std::vector<const llvm::Value*> from{name.root};
+  for (std::size_t v = 0; v < from.size() && v < kMostUsers; ++v) {
+    if (from[v]->hasNUsesOrMore(kMostUsers)) continue;
+    for (const llvm::User* user : from[v]->users()) {
+      const auto* made = llvm::dyn_cast<llvm::Instruction>(user);
+      if (made == nullptr || made == &at || made->getFunction() != at.getFunction()) continue;
+      const bool same = llvm::isa<llvm::GetElementPtrInst, llvm::CastInst, llvm::FreezeInst>(made);
+      if (!same && (!llvm::isa<llvm::CallBase, llvm::PHINode>(made) ||
+                    !leads_into(fact, made, kMostSteps) || llvm::is_contained(from, made))) {
+        continue;
+      }
+      from.push_back(made);
+      if (!same && fact.names.size() + 2 <= kMostNames &&
+          dominators(*at.getFunction()).dominates(made, &at) &&
+          users_ahead(*made).contains(at.getParent())) {
+        fact.add({made, {kAnyOffset}, 0, Name::Kind::kObject});
+      }
     }
-    const Address from =
-        address(call->getArgOperand(static_cast<unsigned>(rule->source.first)), fact);
-    fact.add({from.root, {from.offset}, 0, Name::Kind::kObject});
   }
 }
 
@@ -182,13 +254,13 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
       if (n.steps > 0) original(fact, n, at);
       if (property(fact).track == Track::kObject) {
         made_from(fact, n, at);
+        made_into(fact, n, at);
         recall(fact, n, at);
       }
       if (n.steps == kMostSteps) continue;
-      const auto try_cell = [&](const llvm::Instruction& access, const llvm::Value* pointer) {
-        const Address a = address(pointer, fact);
+      const auto try_cell = [&](const llvm::Instruction& access, Address a, const Name& held) {
         Name more;
-        if (!prefixed(n, a.root, a.offset, more)) return;
+        if (!prefixed(held, a.root, a.offset, more)) return;
         for (int s = 0; s < more.steps; ++s) {
           const Address first = s == 0 ? a : Address{};
           if (!untouched(access, at, name_cells(more, s), first)) return;
@@ -196,15 +268,30 @@ void Solver::widen(Fact& fact, const llvm::Instruction& at) {
         fact.add(more);
       };
       if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(n.root); l != nullptr && l != &at) {
-        if (l->getFunction() == at.getFunction()) try_cell(*l, l->getPointerOperand());
-      } else if (llvm::isa<llvm::CallBase>(n.root) || llvm::isa<llvm::Argument>(n.root)) {
-        for (const llvm::User* user : n.root->users()) {
-          const auto* s = llvm::dyn_cast<llvm::StoreInst>(user);
-          if (s == nullptr || s->getValueOperand() != n.root ||
-              s->getFunction() != at.getFunction()) {
-            continue;
+        if (l->getFunction() != at.getFunction()) continue;
+        const Address from = address(l->getPointerOperand(), fact);
+        try_cell(*l, from, n);
+        if (const auto first = first_element(from, at)) try_cell(*l, *first, n);
+      } else if (llvm::isa<llvm::CallBase, llvm::Argument, llvm::PHINode>(n.root)) {
+        const auto stored = [&](const llvm::Value& value, const Name& held) {
+          for (const llvm::User* user : value.users()) {
+            const auto* s = llvm::dyn_cast<llvm::StoreInst>(user);
+            if (s != nullptr && s->getValueOperand() == &value &&
+                s->getFunction() == at.getFunction() &&
+                dominators(*at.getFunction()).dominates(s, &at)) {
+              try_cell(*s, address(s->getPointerOperand(), fact), held);
+            }
           }
-          if (dominators(*at.getFunction()).dominates(s, &at)) try_cell(*s, s->getPointerOperand());
+        };
+        stored(*n.root, n);
+        if (n.root->hasNUsesOrMore(kMostUsers)) continue;
+        for (const llvm::User* user : n.root->users()) {  // a place in it
+          const auto* gep = llvm::dyn_cast<llvm::GetElementPtrInst>(user);
+          const Address a = gep != nullptr ? address(gep, fact) : Address{};
+          if (a.root != n.root || a.offset == kAnyOffset) continue;
+          Name held = n;
+          if (n.offsets[0] != kAnyOffset) held.offsets[0] -= a.offset;
+          stored(*gep, held);
         }
       }
     }

@@ -176,12 +176,16 @@ void Solver::ascend(ContextId id, const Exit& exit) {
   const llvm::Function* f = root.function;
   if (root.depth >= kMostDepth || f->getName() == "main") return;
   // If it hangs on what the function is given, only those callers know who surely give that.
-  const bool hangs = may_pass_by(root, exit, {});
-  if (hangs && (exit.parameters.empty() || may_pass_by(root, exit, exit.parameters))) return;
+  const bool hangs = may_pass_by(root, exit, {}, {});
+  const bool by_given =
+      hangs && !exit.parameters.empty() && !may_pass_by(root, exit, exit.parameters, {});
+  if (hangs && !by_given && !asks_memory(root)) return;
   const llvm::Instruction* origin = root.origin;
   for (const llvm::CallBase* site : memory_.callers(f)) {
     const bool direct = site->getCalledFunction() == f || site->isIndirectCall();
-    if (!direct || program_.ends(*site) || !leads_to(*site, {}, root, kMostDepth)) continue;
+    const bool thread = !direct && property(exit.fact).track == Track::kObject;
+    const llvm::CallBase* from = direct ? site : thread ? joined(*site) : nullptr;
+    if (from == nullptr || program_.ends(*site) || !leads_to(*site, {}, root, kMostDepth)) continue;
     if ((steps_ += 30) > most_work_) return;
     if (!rules_for(exit.fact.property, *site).empty()) continue;
     Fact fact = back(exit.fact, *site, f);
@@ -192,6 +196,7 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     widen(fact, *site);
     // What was read before the call holds after it only where the call did not write.
     std::erase_if(fact.names, [&](const Name& n) {
+      if (thread && n.steps > 0) return true;
       if (n.steps == 0 || property(fact).track == Track::kContent ||
           std::find(surely.names.begin(), surely.names.end(), n) != surely.names.end()) {
         return false;
@@ -204,11 +209,16 @@ void Solver::ascend(ContextId id, const Exit& exit) {
     // Through a pointer that may lead elsewhere it is a guess.
     const std::size_t few = property(fact).track == Track::kAddress ? 1 : 2;
     if (site->isIndirectCall() && memory_.callees(*site).size() > few) continue;
-    State probe{id, site, fact, conditions_at(*site), kNone};
-    if (hangs && !gives(probe, *site, f, exit.parameters)) continue;
+    if (!fact.has_object()) continue;
+    State probe{id, from, fact, conditions_at(*from), kNone};
+    if (hangs && !(by_given && gives(probe, *site, f, exit.parameters))) {
+      State above = probe;
+      note_numbers(above.known, *site, true);
+      if (may_pass_by(root, exit, {}, held_for(above, *site, f))) continue;
+    }
     if (!learn_result(probe, *site, f, exit)) continue;
     const TraceId trace = event(graft(kNone, exit.trace), site, {"", "comes back from ", f});
-    begin(site, true, std::move(fact), std::move(probe.known), trace, origin, id);
+    begin(from, true, std::move(fact), std::move(probe.known), trace, origin, id);
   }
 }
 
@@ -243,6 +253,40 @@ bool Solver::leads_to(const llvm::CallBase& call, Known passed, const Context& r
   return std::any_of(root.belows.begin(), root.belows.end(), [&](ContextId below) {
     return leads_to(*site, given, contexts_[below], depth - 1);
   });
+}
+
+// Whether a branch above where the state began asks for a number that the callers may know: a mark,
+// a count.
+bool Solver::asks_memory(const Context& root) {
+  const Edges above = edges_above(dominators(*root.function), *root.start);
+  return llvm::any_of(above, [&](const auto& edge) {
+    const auto* br = llvm::dyn_cast<llvm::BranchInst>(edge.first);
+    const auto* cmp = br != nullptr ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition()) : nullptr;
+    if (cmp == nullptr || !cmp->getOperand(0)->getType()->isIntegerTy()) return false;
+    const llvm::Value* asked = cmp->getOperand(0);
+    while (llvm::isa<llvm::CastInst, llvm::BinaryOperator>(asked))
+      asked = llvm::cast<llvm::Instruction>(asked)->getOperand(0);
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(asked);
+    return load != nullptr && llvm::isa<llvm::Argument, llvm::GlobalVariable>(
+                                  address_of(load->getPointerOperand(), memory_.layout()).root);
+  });
+}
+
+// The numbers behind the callee's parameters, and in variables, that are known where it is called.
+Known Solver::held_for(const State& state, const llvm::CallBase& call,
+                       const llvm::Function* callee) const {
+  Known held;
+  for (const Flag& flag : flags(state)) {
+    if (llvm::isa<llvm::GlobalVariable>(flag.at.root)) held.set_cell(flag.at, flag.value);
+    for (const llvm::Argument& parameter : callee->args()) {
+      const int at = Memory::argument_for(call, callee, static_cast<int>(parameter.getArgNo()));
+      if (at < 0 || at >= static_cast<int>(call.arg_size())) continue;
+      const Address a = address(call.getArgOperand(static_cast<unsigned>(at)), state.fact);
+      if (a.root == flag.at.root && a.offset != kAnyOffset)
+        held.set_cell({&parameter, flag.at.offset - a.offset}, flag.value);
+    }
+  }
+  return held;
 }
 
 // Whether the call surely gives the parameters what they were.

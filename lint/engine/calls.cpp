@@ -357,7 +357,10 @@ bool Solver::call(State& state, const llvm::CallBase& call, States& forks) {
   if (!state.fact.has_object()) return lost(state, call);
   const std::vector<const Rule*>& rules = rules_for(state.fact.property, call);
   const Functions& targets = memory_.callees(call);
-  if (program_.ends(call) && targets.empty() && rules.empty()) return false;
+  if (program_.ends(call) && targets.empty() && rules.empty()) {
+    jump_back(state, call);
+    return false;
+  }
   if (!rules.empty()) {
     if (!apply(state, call, rules, forks)) return false;
     if (program_.ends(call)) return false;

@@ -56,6 +56,16 @@ bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end, const llvm:
   return !values || reasoning.constrain(sw->getCondition(), *values);
 }
 
+bool asks_for_null(const llvm::Instruction& end, const llvm::CallBase& call) {
+  const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  return cmp != nullptr && cmp->isEquality() &&
+         llvm::isa<llvm::ConstantPointerNull>(cmp->getOperand(1)) &&
+         llvm::is_contained(call.args(), cmp->getOperand(0));
+}
+
 const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
   std::unique_ptr<llvm::DominatorTree>& tree = trees_[&f];
   if (tree == nullptr) tree = std::make_unique<llvm::DominatorTree>(const_cast<llvm::Function&>(f));
@@ -102,19 +112,91 @@ Known Solver::conditions_at(const llvm::Instruction& at) {
   return known;
 }
 
-// The numbers that were stored in the block above, if they are there still.
-void Solver::note_numbers(Known& known, const llvm::Instruction& at) const {
+// The numbers that were stored above, if they are there still; `before`: that `at` may write there
+// does not count.
+void Solver::note_numbers(Known& known, const llvm::Instruction& at, bool before) {
   constexpr int kMostLooked = 24;
   int looked = 0;
-  for (const auto* i = at.getPrevNode(); i != nullptr && ++looked < kMostLooked;
-       i = i->getPrevNode()) {
+  const auto* node = dominators(*at.getFunction()).getNode(at.getParent());
+  for (const llvm::Instruction* i = &at; node != nullptr && ++looked < kMostLooked;) {
+    i = i->getPrevNode();
+    if (i == nullptr) {
+      node = node->getIDom();
+      if (node != nullptr) i = node->getBlock()->getTerminator();
+    }
+    if (i == nullptr) return;
+    if (const auto* call = llvm::dyn_cast<llvm::CallBase>(i)) note_left(known, *call, at, before);
     const auto* store = llvm::dyn_cast<llvm::StoreInst>(i);
     if (store == nullptr || !llvm::isa<llvm::ConstantInt>(store->getValueOperand())) continue;
     const Address to = address_of(store->getPointerOperand(), memory_.layout());
     const Cells cells = memory_.cells_of(store->getPointerOperand());
-    if (untouched(*store, at, cells, to) && !writes(at, cells))
+    if (untouched(*store, at, cells, to) && (before || !writes(at, cells)))
       known.set_cell(to, store->getValueOperand());
   }
+}
+
+// The same of numbers that a function left in what it made, or was given.
+void Solver::note_left(Known& known, const llvm::CallBase& call, const llvm::Instruction& at,
+                       bool before) {
+  const llvm::Function* f = call.getCalledFunction();
+  if (f == nullptr || f->isDeclaration()) return;
+  for (const Left& left : numbers_left(*f)) {
+    const llvm::Value* in =
+        left.parameter < 0 ? &call : call.getArgOperand(static_cast<unsigned>(left.parameter));
+    Address to = address_of(in, memory_.layout());
+    if (to.offset == kAnyOffset || llvm::isa<llvm::ConstantData>(to.root)) continue;
+    to.offset += left.offset;
+    const Cells cells = memory_.cells(to.root, to.offset);
+    if (untouched(call, at, cells, to) && (before || !writes(at, cells)))
+      known.set_cell(to, left.number);
+  }
+}
+
+// The numbers that are there whenever the function comes back with something.
+const std::vector<Solver::Left>& Solver::numbers_left(const llvm::Function& f) {
+  constexpr unsigned kMostInstructions = 200;
+  const auto [found, added] = left_.try_emplace(&f);
+  if (!added || f.getInstructionCount() > kMostInstructions) return found->second;
+  const llvm::Instruction* end = nullptr;
+  for (const llvm::BasicBlock& block : f) {
+    if (!llvm::isa<llvm::ReturnInst>(block.getTerminator())) continue;
+    if (end != nullptr) return found->second;
+    end = block.getTerminator();
+  }
+  if (end == nullptr) return found->second;
+  const llvm::Value* made = llvm::cast<llvm::ReturnInst>(end)->getReturnValue();
+  const llvm::Instruction* last = end;
+  for (int depth = 0; depth < kMostSteps; ++depth) {  // either something or null
+    const auto* meeting = llvm::dyn_cast_or_null<llvm::PHINode>(made);
+    if (meeting == nullptr) break;
+    made = nullptr;
+    for (unsigned in = 0; in < meeting->getNumIncomingValues(); ++in) {
+      const llvm::Value* value = meeting->getIncomingValue(in);
+      if (llvm::isa<llvm::ConstantPointerNull>(value)) continue;
+      if (made != nullptr) return found->second;
+      made = value;
+      last = meeting->getIncomingBlock(in)->getTerminator();
+    }
+  }
+  for (const llvm::BasicBlock& block : f) {
+    for (const llvm::Instruction& i : block) {
+      const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
+      const auto* number =
+          store != nullptr ? llvm::dyn_cast<llvm::ConstantInt>(store->getValueOperand()) : nullptr;
+      if (number == nullptr) continue;
+      const Address to = address_of(store->getPointerOperand(), memory_.layout());
+      const auto* parameter = llvm::dyn_cast<llvm::Argument>(to.root);
+      const llvm::Instruction* until = parameter != nullptr ? end : last;
+      if ((parameter == nullptr && to.root != made) || to.offset == kAnyOffset ||
+          !dominators(f).dominates(store, until) ||
+          !untouched(*store, *until, memory_.cells_of(store->getPointerOperand()), to)) {
+        continue;
+      }
+      const int place = parameter != nullptr ? static_cast<int>(parameter->getArgNo()) : -1;
+      found->second.push_back({place, to.offset, number});
+    }
+  }
+  return found->second;
 }
 
 // Where several branches meet above a place, what each of them says; else only what is known.

@@ -19,4 +19,7 @@ Edges edges_above(const llvm::DominatorTree& tree, const llvm::Instruction& at);
 // What it means that a branch went there; false if it cannot have been.
 bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end, const llvm::BasicBlock& to);
 
+// Whether a branch asks only whether an argument of the call is null: `if (p[i]) free(p[i]);`
+bool asks_for_null(const llvm::Instruction& end, const llvm::CallBase& call);
+
 }  // namespace lint

@@ -83,7 +83,9 @@ void Solver::note_loop(State& state, const llvm::BasicBlock* from, const llvm::B
   if (state.fact.skipped == to) state.fact.skipped = nullptr;
   // Once more past where the state began, with what lies in memory that others write: whether it is
   // the same object still hangs on what the loop leaves as it is.
-  if (matters_at_end(state.fact) || !loop->contains(context.start)) return;
+  if (matters_at_end(state.fact) || !loop->contains(context.start) ||
+      goes_along(context.start) == loop)
+    return;
   const llvm::DominatorTree& tree = dominators(*to->getParent());
   state.fact.guess |=
       std::none_of(state.fact.names.begin(), state.fact.names.end(), [&](const Name& n) {

@@ -144,6 +144,12 @@ Bits Memory::objects(const Bits& locations) const {
   return out;
 }
 
+bool Memory::lead_inside(const Bits& locations) const {
+  bool inside = false;
+  locations.each([&](Node l) { inside |= l != kAnywhere && graph_.offset_of(l) != 0; });
+  return inside;
+}
+
 const Functions& Memory::callees(const llvm::CallBase& call) const {
   static const Functions none;
   const auto found = callees_.find(&call);

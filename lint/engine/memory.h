@@ -79,6 +79,8 @@ class Memory {
   // The locations that are pointed to from those, `bytes` further.
   Cells follow(Cells cells, std::int64_t bytes) const;
   Bits objects(const Bits& locations) const;
+  // Whether one of the locations is not where an object begins.
+  bool lead_inside(const Bits& locations) const;
 
   // Defined functions that a call can reach; those that are passed to a function without a body
   // too.

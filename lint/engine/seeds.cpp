@@ -69,8 +69,9 @@ bool frees_standard(const llvm::Function& f, int depth = 2) {
 
 // Whether the function can end as at that exit without the state having arisen, so that its caller
 // cannot know: a count that fell to zero, an option. Then nothing is said. `given` is what is known
-// of its parameters.
-bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& given) {
+// of its parameters, `held` of what lies behind them.
+bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& given,
+                         const Known& held) {
   const bool by_result = std::all_of(
       exit.fact.names.begin(), exit.fact.names.end(),
       [](const Name& n) { return n.root == returned_value() || n.kind == Name::Kind::kOwner; });
@@ -82,21 +83,22 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
   };
   std::vector<State> work;
   std::unordered_map<const llvm::BasicBlock*, int> visits;
-  State first{kNone,
-              &*root.function->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(),
-              exit.fact,
-              {},
-              kNone};
+  State first{kNone, &*root.function->getEntryBlock().getFirstNonPHIOrDbgOrLifetime(), exit.fact,
+              held, kNone};
   std::erase_if(first.fact.names, [](const Name& n) { return n.root == returned_value(); });
   for (const auto& [parameter, range] : given)
     first.known.set(root.function->getArg(parameter), range);
   work.push_back(std::move(first));
+  const llvm::Loop* along = goes_along(root.start);
   std::size_t steps = 0;
   while (!work.empty()) {
     State state = std::move(work.back());
     work.pop_back();
     const llvm::BasicBlock* block = state.at->getParent();
     if (++visits[block] > 4 || ++steps > 500) continue;
+    // Where the array has no element, nobody uses one.
+    if (along != nullptr && block == along->getHeader() && along->getExitingBlock() == block)
+      continue;
     steps_ += 20;
     bool going = true;
     for (const llvm::Instruction* i = state.at; going && i != nullptr; i = i->getNextNode()) {
@@ -108,9 +110,11 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
           Name more;
           if (derived(n, from, l, more)) state.fact.add(more);
         }
+        read_cell(state, *l, from);
       } else if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(i)) {
         // Where null is put there, or what turns out to be null, there is nothing to pass by.
         const Address to = address(s->getPointerOperand(), state.fact);
+        write_cell(state, *s, to);
         const std::vector<Name> names = state.fact.names;
         for (const Name& n : names) {
           Name more;
@@ -123,6 +127,7 @@ bool Solver::may_pass_by(const Context& root, const Exit& exit, const Ranges& gi
       } else if (const auto* c = llvm::dyn_cast<llvm::CallBase>(i); c != nullptr && going) {
         // What a function calls itself for ends as the rest of it does.
         if (program_.ends(*c) || c->getCalledFunction() == root.function) going = false;
+        after_call(state, *c);
         for (const Rule* rule : rules_for(exit.fact.property, *c)) {  // another way to the same
           if (rule->kind != Rule::Kind::kProduce || rule->state != exit.fact.state) continue;
           for (const Place& place : rule->places) going &= !is_at(state.fact, place, *c);
@@ -240,7 +245,10 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
         const auto* f =
             llvm::dyn_cast<llvm::Function>(call.getCalledOperand()->stripPointerCasts());
         const TraceId trace = event(kNone, &call, {property_.states[rule.state], " by ", f});
-        begin(&call, true, std::move(fact), std::move(known), trace, &call, kNone);
+        begin(&call, true, fact, std::move(known), trace, &call, kNone);
+        if (property_.track != Track::kObject || matters_at_end(fact) || rule.returned) continue;
+        begin_elements(fact, call, trace);
+        for (const Name& n : fact.names) begin_kept(fact, n, call, trace, call, kMostSteps);
       }
     }
   });
@@ -311,7 +319,10 @@ Bits Solver::wanted_objects(std::size_t p, StateId state, bool& everything) cons
             if (!place.covers(static_cast<int>(a))) continue;
             const llvm::Value* v = call->getArgOperand(a);
             const Address at = address_of(v, memory_.layout());
-            if (rule.inside && at.offset == 0 && !llvm::isa<llvm::PHINode>(at.root)) continue;
+            if (rule.inside && at.offset == 0 && !llvm::isa<llvm::PHINode>(at.root) &&
+                !memory_.lead_inside(memory_.points(v))) {
+              continue;
+            }
             if (!memory_.points(v).test(kAnywhere)) out.merge(memory_.objects(memory_.points(v)));
           }
         }

@@ -206,6 +206,8 @@ class Solver {
   // transfer.cpp, aliases.cpp: single instructions; false if the fact goes no further
   bool step(State& state, const llvm::Instruction& i, States& forks);
   bool load(State& state, const llvm::LoadInst& load, States& forks);
+  void read_cell(State& state, const llvm::LoadInst& load, Address from) const;
+  void write_cell(State& state, const llvm::StoreInst& store, Address to) const;
   bool store(State& state, const llvm::StoreInst& store, States& forks);
   bool select(State& state, const llvm::SelectInst& select, States& forks);
   bool reached(State& state, const llvm::Value* pointer) const;
@@ -219,13 +221,30 @@ class Solver {
   void overwrite(State& state, Cells cells, Address must);
   Cells name_cells(const Name& name, int step) const;
   void widen(Fact& fact, const llvm::Instruction& at);
-  void recall(Fact& fact, const Name& name, const llvm::Instruction& at);
+  void recall(Fact& fact, const Name& name, const llvm::Instruction& at, bool before = false);
+  const llvm::Value* returns(const Fact& fact, const llvm::CallBase& call) const;
   void made_from(Fact& fact, const Name& name, const llvm::Instruction& at) const;
+  bool leads_into(const Fact& fact, const llvm::Value* v, int depth) const;
+  void made_into(Fact& fact, const Name& name, const llvm::Instruction& at);
   void original(Fact& fact, const Name& name, const llvm::Instruction& at);
   bool untouched(const llvm::Instruction& from, const llvm::Instruction& to, Cells cells,
                  Address place) const;
   Address address(const llvm::Value* v, const Fact& fact) const;
   std::int64_t extent(const llvm::Value* v) const;
+
+  // kept.cpp
+  void begin_kept(const Fact& fact, const Name& name, const llvm::CallBase& call, TraceId trace,
+                  const llvm::Instruction& origin, int depth);
+  const llvm::CallBase* joined(const llvm::CallBase& create);
+  void jump_back(const State& state, const llvm::CallBase& call);
+  // elements.cpp
+  using Number = llvm::function_ref<std::optional<std::int64_t>(const llvm::Value&)>;
+  std::optional<Address> at_index(Address a, Number number) const;
+  std::optional<Address> first_element(Address element, const llvm::Instruction& at);
+  void begin_elements(const Fact& fact, const llvm::CallBase& call, TraceId trace);
+  bool is_read(Address place) const;
+  const llvm::Loop* goes_along(const llvm::Instruction* at);
+  void load_element(State& state, const llvm::LoadInst& load, Address from) const;
 
   // calls.cpp: what calls mean
   bool call(State& state, const llvm::CallBase& call, States& forks);
@@ -288,15 +307,26 @@ class Solver {
   Bits wanted_objects(std::size_t property, StateId state, bool& everything) const;
   bool takes_number(std::size_t property, const llvm::CallBase& call) const;
   bool takes_numbers(const Place& place, const llvm::CallBase& call);
-  bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given);
+  bool may_pass_by(const Context& root, const Exit& exit, const Ranges& given, const Known& held);
   bool leads_to(const llvm::CallBase& call, Known passed, const Context& root, int depth);
+  bool asks_memory(const Context& root);
+  Known held_for(const State& state, const llvm::CallBase& call,
+                 const llvm::Function* callee) const;
   bool gives(State& state, const llvm::CallBase& call, const llvm::Function* callee,
              const Ranges& wanted) const;
 
   // conditions.cpp: what is known there
   const llvm::DominatorTree& dominators(const llvm::Function& f);
   Known conditions_at(const llvm::Instruction& at);
-  void note_numbers(Known& known, const llvm::Instruction& at) const;
+  void note_numbers(Known& known, const llvm::Instruction& at, bool before = false);
+  void note_left(Known& known, const llvm::CallBase& call, const llvm::Instruction& at,
+                 bool before);
+  struct Left {
+    int parameter;  // where it lies; -1: in what is returned
+    std::int64_t offset;
+    const llvm::ConstantInt* number;
+  };
+  const std::vector<Left>& numbers_left(const llvm::Function& f);
   std::vector<Known> views_at(const llvm::Instruction& at, Known known);
   std::vector<Known> views_by_way(const llvm::BasicBlock& meeting, const llvm::Instruction& at,
                                   const Known& known);
@@ -348,6 +378,7 @@ class Solver {
   std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::DominatorTree>> trees_;
   std::unordered_map<const llvm::Function*, std::unique_ptr<llvm::LoopInfo>> loops_;
   std::unordered_map<const llvm::Function*, bool> mains_;
+  std::unordered_map<const llvm::Function*, std::vector<Left>> left_;
   mutable std::unordered_map<const llvm::Value*, bool> tested_;  // pointers
   // Loops that what began somewhere went round.
   std::set<std::pair<const llvm::BasicBlock*, const llvm::Instruction*>> gone_round_;

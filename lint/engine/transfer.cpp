@@ -276,6 +276,7 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
     Name more;
     if (derived(n, from, &load, more)) state.fact.add(more);
   }
+  load_element(state, load, from);
   if (content && type->isPointerTy() && !state.fact.is_named({&load, 0}, Track::kContent)) {
     // Another way to the object, if the pointer can hold nothing else.
     const Cells held = memory_.points(&load);
@@ -290,27 +291,43 @@ bool Solver::load(State& state, const llvm::LoadInst& load, States& forks) {
     }
   }
   if (const auto first = first_held(state.fact, load, from)) state.known.set(&load, *first);
-  if (full_range(type)) {
-    if (const llvm::Value* held = state.known.cell(from);
-        held != nullptr && held->getType() == type) {
-      Reasoning reasoning(state.known, state.fact, property(state.fact).track);
-      const auto range = reasoning.range(held);
-      if (range && !range->isFullSet()) state.known.set(&load, *range);
-      state.known.copy_cells(held, &load);
-      const std::vector<Name> all = state.fact.names;
-      for (const Name& n : all) {
-        if (n.root != held) continue;
-        Name same = n;
-        same.root = &load;
-        state.fact.add(same);
-      }
-    }
-    // A number that was put there says more than what was read.
-    const llvm::Value* held = state.known.cell(from);
-    if (held == nullptr || held->getType() != type || !llvm::isa<llvm::ConstantInt>(held))
-      state.known.set_cell(from, &load);
-  }
+  read_cell(state, load, from);
   return true;
+}
+
+// What is read is what was put there, if that is known.
+void Solver::read_cell(State& state, const llvm::LoadInst& load, Address from) const {
+  const llvm::Type* type = load.getType();
+  if (!full_range(type)) return;
+  if (const llvm::Value* held = state.known.cell(from);
+      held != nullptr && held->getType() == type) {
+    Reasoning reasoning(state.known, state.fact, property(state.fact).track);
+    const auto range = reasoning.range(held);
+    if (range && !range->isFullSet()) state.known.set(&load, *range);
+    state.known.copy_cells(held, &load);
+    const std::vector<Name> all = state.fact.names;
+    for (const Name& n : all) {
+      if (n.root != held) continue;
+      Name same = n;
+      same.root = &load;
+      state.fact.add(same);
+    }
+  }
+  // A number that was put there says more than what was read.
+  const llvm::Value* held = state.known.cell(from);
+  if (held == nullptr || held->getType() != type || !llvm::isa<llvm::ConstantInt>(held))
+    state.known.set_cell(from, &load);
+}
+
+void Solver::write_cell(State& state, const llvm::StoreInst& store, Address to) const {
+  const Cells cells = memory_.cells_of(store.getPointerOperand());
+  state.known.keep_cells([&](Address a) {
+    if (a.root == to.root)
+      return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
+    return !memory_.meet(memory_.cells(a.root, a.offset), cells);
+  });
+  if (full_range(store.getValueOperand()->getType()))
+    state.known.set_cell(to, store.getValueOperand());
 }
 
 bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
@@ -358,12 +375,7 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
     // In memory that outlives the function others may see to its end.
     state.fact.lie_at(to.root);
   }
-  state.known.keep_cells([&](Address a) {
-    if (a.root == to.root)
-      return a.offset != to.offset && to.offset != kAnyOffset && a.offset != kAnyOffset;
-    return !memory_.meet(memory_.cells(a.root, a.offset), cells);
-  });
-  if (full_range(value->getType())) state.known.set_cell(to, value);
+  write_cell(state, store, to);
   return state.fact.has_object() || lost(state, store);
 }
 

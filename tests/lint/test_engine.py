@@ -276,6 +276,14 @@ def test_errors_as_programs_have_them(source: Path, tmp_path: Path) -> None:
     assert all(f["steps"][-1]["file"] == str(source) for f in found)
 
 
+@pytest.mark.parametrize("source", sorted((HERE / "marked").glob("*.c*")), ids=lambda p: p.stem)
+def test_the_lines_that_are_wrong(source: Path, tmp_path: Path) -> None:
+    """Many functions in one file, wrong ones beside right ones."""
+    lines = source.read_text().splitlines()
+    found = {f["steps"][-1]["line"]: f["message"] for f in findings(source, folder=tmp_path)}
+    assert sorted(found) == [n for n, line in enumerate(lines, 1) if line.endswith("// wrong")]
+
+
 RIGHT = {
     "a lock that was not taken": "static pthread_rwlock_t l; int f(int n) {\n"
     "if (pthread_rwlock_wrlock(&l) != 0) return -1; n += getpid(); if (n == 7) n = 0;\n"

@@ -316,6 +316,19 @@ def test_precompiled_header(tmp_path: Path) -> None:
     assert "a.c:2: taint" in lint(tmp_path).stdout
 
 
+def test_bitcode_that_outlived_its_object(tmp_path: Path) -> None:
+    """`make clean` knows nothing of it, and the next compiler neither."""
+    (tmp_path / "gone.c").write_text(FORMAT.replace("main", "gone"))
+    (tmp_path / "other.c").write_text(FORMAT.replace("main", "other"))
+    build(tmp_path, "int main(void) { return 0; }\n")
+    cc = BIN / "strata-cc"
+    assert run(cc, "-w", "-c", "gone.c", "other.c", folder=tmp_path).returncode == 0
+    assert "2 found" in lint(tmp_path).stdout
+    (tmp_path / "gone.o").unlink()
+    assert run("gcc", "-w", "-c", "other.c", folder=tmp_path).returncode == 0
+    assert lint(tmp_path).stdout.startswith("0 found")
+
+
 def test_object_whose_bitcode_is_gone(tmp_path: Path) -> None:
     """What a compiler's cache hands out, say: nothing was looked at, nothing is called right."""
     build(tmp_path, FORMAT)
