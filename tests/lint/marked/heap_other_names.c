@@ -1,5 +1,5 @@
-// What was given back, reached by what was made of it before: places in it, elements of arrays, what
-// callers kept, what threads and jumps leave. Lines that are wrong say so.
+// What was given back, reached by what was made of it before: places in it, elements of arrays,
+// what callers kept, what threads and jumps leave. Lines that are wrong say so.
 #include <libgen.h>
 #include <pthread.h>
 #include <setjmp.h>
