@@ -15,6 +15,7 @@ from strata.lint import engine
 from strata.lint.finding import Finding, distinct
 from strata.lint.units import find
 
+from strata_bench import clang_analyzer
 from strata_bench.groups import Group
 from strata_bench.sources import SourceError, call
 
@@ -98,7 +99,7 @@ int main(int argc, char **argv) {
 }
 """,
 }
-MAIN = "strata_main.c"
+MAIN, SEEDED = "strata_main.c", "strata_seeds.c"
 SUBJECTS = (
     Subject("bzip2", "compressor, tool", "bzip2-sys/bzip2-1.0.8", ("*.c",),
             ("bzip2recover.c", "dlltest.c", "mk251.c", "spewG.c", "unzcrash.c"),
@@ -136,6 +137,10 @@ class Row:
     false: list[str] = field(default_factory=list)
     clean: list[Finding] = field(default_factory=list)
     given_up: int = 0
+    planted: dict[int, Seed] = field(default_factory=dict)  # by line
+    clang: dict[str, int] | None = None  # what clang's analyzer finds of the errors
+    clang_seconds: float = 0
+    clang_more: int = 0  # what it says beside them
 
 
 def read_seeds() -> list[Seed]:
@@ -176,18 +181,41 @@ def plant(folder: Path, subject: Subject, seeds: list[Seed]) -> dict[int, Seed]:
         first = text.count("\n") + 1
         text += seed.code.replace("@", str(seed.number))
         planted.update(dict.fromkeys(range(first, text.count("\n") + 1), seed))
-    (folder / "strata_seeds.c").write_text(text)
+    (folder / SEEDED).write_text(text)
     return planted
+
+
+def sources_of(folder: Path, subject: Subject, extra: tuple[str, ...]) -> list[str]:
+    files = sorted({p for glob in subject.files for p in folder.glob(glob)})
+    names = [str(p.relative_to(folder)) for p in files if p.name not in subject.without]
+    return sorted({*names, *extra})
+
+
+def flags_of(subject: Subject) -> tuple[str, ...]:
+    return ("-std=gnu17", "-w", "-D_GNU_SOURCE", *subject.flags)
 
 
 def build(folder: Path, subject: Subject, extra: tuple[str, ...]) -> Path:
     wrapper = shutil.which("strata-cc") or str(Path(sys.executable).parent / "strata-cc")
-    files = sorted({p for glob in subject.files for p in folder.glob(glob)})
-    names = [str(p.relative_to(folder)) for p in files if p.name not in subject.without]
-    flags = ("-std=gnu17", "-w", "-D_GNU_SOURCE", *subject.flags)
-    sources = sorted({*names, *extra})
-    call([wrapper, *flags, *sources, "-o", "program", *subject.links, "-pthread"], folder)
+    words = [wrapper, *flags_of(subject), *sources_of(folder, subject, extra)]
+    call([*words, "-o", "program", *subject.links, "-pthread"], folder)
     return folder / "program"
+
+
+def compare(row: Row, root: Path) -> None:
+    """Clang's analyzer on the same program."""
+    folder = root / f"{row.subject.name}-seeded"
+    sources = sources_of(folder, row.subject, (SEEDED,))
+    flags = [flag for flag in flags_of(row.subject) if flag != "-w"]
+    warned, row.clang_seconds = clang_analyzer.run(folder, sources, flags)
+    hit: dict[int, str] = {}
+    for w in warned:
+        seed = row.planted.get(w.line) if w.file == SEEDED else None
+        if seed is not None and seed.wrong and seed.property == w.property:
+            hit[seed.number] = seed.property
+        elif w.property and not (seed is not None and seed.wrong):
+            row.clang_more += 1
+    row.clang = {name: list(hit.values()).count(name) for name in PROPERTIES}
 
 
 def analyse(program: Path) -> tuple[list[Finding], engine.Outcome]:
@@ -213,13 +241,13 @@ def measure(subject: Subject, seeds: list[Seed], root: Path, say: Say) -> Row:
     row.clean, _ = analyse(clean)
     folder = prepare(subject, root, "seeded")
     planted = plant(folder, subject, seeds)
-    findings, outcome = analyse(build(folder, subject, ("strata_seeds.c",)))
+    findings, outcome = analyse(build(folder, subject, (SEEDED,)))
     row.lines, row.functions = outcome.lines, outcome.functions
     row.seconds, row.peak, row.given_up = outcome.seconds, outcome.peak_mib, outcome.given_up
     known = {f.key() for f in row.clean}
     hit = set()
     for f in findings:
-        seed = planted.get(f.sink.line) if f.sink.file.endswith("strata_seeds.c") else None
+        seed = planted.get(f.sink.line) if f.sink.file.endswith(SEEDED) else None
         if seed is not None and seed.wrong and seed.property == f.property:
             hit.add(seed.number)
         elif f.key() not in known and not (seed is not None and seed.wrong):
@@ -230,6 +258,7 @@ def measure(subject: Subject, seeds: list[Seed], root: Path, say: Say) -> Row:
             row.found[seed.property] = row.found.get(seed.property, 0) + (seed.number in hit)
             if seed.number not in hit:
                 row.missed.append(f"{seed.property}: {seed.what}")
+    row.planted = planted
     say(
         f"{subject.name}: {sum(row.found.values())} of {sum(row.seeded.values())} found,"
         f" {len(row.false)} false, {row.seconds:.1f} s"
@@ -252,7 +281,31 @@ def run(out: Path, say: Say, *, quick: bool) -> list[Row]:
             rows.append(measure(subject, seeds, out, say))
         except SourceError as error:
             say(f"{subject.name} is left out: {error}")
+    if rows and clang_analyzer.tools_are_here():  # last: what it takes counts for no row
+        compare(rows[0], out)
     return rows
+
+
+def beside_clang(rows: list[Row]) -> list[str]:
+    out: list[str] = []
+    for r in (r for r in rows if r.clang is not None):
+        out += [
+            f"## clang 19's analyzer on the ten of {r.subject.name}",
+            "",
+            "Across units (CTU), with its checkers of memory, streams and locks, and its taint with"
+            " our sinks",
+            "(`bench/lint/clang_taint.yaml`). Else: what it says of these four beside the errors.",
+            "",
+            f"| | {' | '.join(PROPERTIES)} | all | else | seconds |",
+            f"|---|{'---:|' * (len(PROPERTIES) + 3)}",
+        ]
+        clang = (r.clang or {}, r.clang_more, r.clang_seconds)
+        ours = (r.found, len(r.false), r.seconds)
+        for name, (found, more, seconds) in (("clang", clang), ("strata lint", ours)):
+            each = " | ".join(f"{found.get(p, 0)} of {r.seeded.get(p, 0)}" for p in PROPERTIES)
+            out.append(f"| {name} | {each} | {sum(found.values())} | {more} | {seconds:.1f} |")
+        out.append("")
+    return out
 
 
 def page(rows: list[Row], how: str) -> str:
@@ -302,7 +355,7 @@ def page(rows: list[Row], how: str) -> str:
         text += [f"## {title}", ""]
         text += [f"- {r.subject.name}: {m}" for r, m in items] or ["None."]
         text.append("")
-    text += ["## What it says of the programs as they are", ""]
+    text += [*beside_clang(rows), "## What it says of the programs as they are", ""]
     said = [
         f"- {r.subject.name}: {f.property}: {f.message}, {Path(f.sink.file).name}:{f.sink.line},"
         f" from line {f.origin.line}"
