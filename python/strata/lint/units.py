@@ -167,6 +167,8 @@ def find(folder: Path) -> list[Program]:
                 loose.append(path.absolute())
             elif not path.is_symlink() and (made := read_any(path)):
                 found.append(made)
+    if found:  # of others the object is gone, or was made by another compiler since
+        loose = [b for b in loose if is_llvm(b.parent / b.name[1:].removesuffix(".bc"))]
     linked = [m for m in found if m.kind != OBJECT]
     programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}
     libraries: dict[str, list[Made]] = {}
