@@ -2,14 +2,17 @@
 # headers are (llvm-19-dev), whose bitcode it reads; built with the tests, and by `make analyzer`.
 find_path(STRATA_LLVM_INCLUDE llvm/IR/Module.h PATHS /usr/lib/llvm-19/include NO_DEFAULT_PATH)
 find_library(STRATA_LLVM LLVM-19 PATHS /usr/lib/llvm-19/lib NO_DEFAULT_PATH)
-if(STRATA_LLVM_INCLUDE AND STRATA_LLVM AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
+if(STRATA_LLVM_INCLUDE AND STRATA_LLVM AND (CMAKE_LIBRARY_OUTPUT_DIRECTORY OR STRATA_LINT))
   file(GLOB STRATA_LINT_SOURCES CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/lint/engine/*.cpp")
   add_executable(strata_lint_engine ${STRATA_LINT_SOURCES})
   if(NOT STRATA_TESTS)
     set_target_properties(strata_lint_engine PROPERTIES EXCLUDE_FROM_ALL TRUE)
   endif()
-  set_target_properties(strata_lint_engine PROPERTIES OUTPUT_NAME strata-lint-engine
-    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/../bin")
+  set_target_properties(strata_lint_engine PROPERTIES OUTPUT_NAME strata-lint-engine)
+  if(CMAKE_LIBRARY_OUTPUT_DIRECTORY)
+    set_target_properties(strata_lint_engine PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/../bin")
+  endif()
   target_include_directories(strata_lint_engine SYSTEM PRIVATE "${STRATA_LLVM_INCLUDE}")
   target_compile_definitions(strata_lint_engine PRIVATE __STDC_CONSTANT_MACROS __STDC_LIMIT_MACROS)
   target_compile_options(strata_lint_engine PRIVATE -fno-exceptions -fno-rtti -Wall -Wextra -Werror)

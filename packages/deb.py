@@ -1,5 +1,5 @@
 """The Debian packages: libstrata0, libstrata0-dbgsym, libstrata-dev, strata-tools and
-libstrata0-musl, for each architecture.
+libstrata0-musl, for each architecture, and strata-lint for this machine's.
 
 Made by dpkg-deb from the stage. strata-tools carries the Python packages it needs (carried.py).
 """
@@ -24,9 +24,9 @@ import sys
 
 sys.path.insert(0, "/{TOOLS}")
 
-from strata.cli import main
+from strata.MODULE import NAME
 
-sys.exit(main())
+sys.exit(NAME())
 """
 DROP_IN = """# For a unit: systemctl edit UNIT, or a file in /etc/systemd/system/UNIT.d/. What
 # Strata writes goes to the journal with the unit's own output.
@@ -55,6 +55,10 @@ class Package:
     depends: tuple[str, ...] = ()
     more: dict[str, str] = field(default_factory=dict)  # other fields
     control: dict[str, str] = field(default_factory=dict)  # other files of DEBIAN/
+
+
+def wrapper(module: str, name: str) -> str:
+    return WRAPPER.replace("MODULE", module).replace("NAME", name)
 
 
 def take(root: Path, into: Path, *patterns: str) -> None:
@@ -206,7 +210,7 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
     )
     shutil.copy2(ROOT / "docs/errors.md", modules / "strata")
     carried.put_into(modules, stage.target, work)
-    put(tree / "usr/bin/strata", WRAPPER, 0o755)
+    put(tree / "usr/bin/strata", wrapper("cli", "main"), 0o755)
     put_gzipped(tree / "usr/share/man/man1/strata.1.gz", manual.page(VERSION).encode())
     for place, shell in manual.COMPLETIONS.items():
         put(tree / place, manual.completion(shell))
@@ -227,6 +231,31 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
             (f"libstrata0 (= {REVISION})", "python3 (>= 3.11)", "python3 (<< 3.12)"),
             {"Suggests": "qemu-user"},
             {"prerm": prerm},
+        ),
+        stage,
+        tree,
+        out,
+    )
+
+
+def lint(stage: Stage, work: Path, out: Path) -> Path:
+    tree = work / "strata-lint"
+    take(stage.lint, tree, "usr")
+    put(tree / "usr/bin/strata-cc", wrapper("lint.wrapper", "cc"), 0o755)
+    put(tree / "usr/bin/strata-c++", wrapper("lint.wrapper", "cxx"), 0o755)
+    glibc = newest_glibc(stage, stage.lint)
+    return finish(
+        Package(
+            "strata-lint",
+            "devel",
+            "finds misuse of memory, files, locks and formats before a program runs",
+            "`strata lint` says what is wrong in a whole C or C++ program that was built with\n"
+            " `strata-cc` or `strata-c++`, and on which path.",
+            (
+                f"strata-tools (= {REVISION})",
+                f"libc6 (>= {glibc})",
+                *("libstdc++6", "libllvm19", "clang-19", "binutils"),
+            ),
         ),
         stage,
         tree,
@@ -259,4 +288,5 @@ def for_musl(stage: Stage, work: Path, out: Path) -> Path:
 def make(stage: Stage, work: Path, out: Path) -> list[Path]:
     one_by_one = {"glibc": (libraries, debug, development, tools), "musl": (for_musl,)}
     folder = work / f"deb-{stage.target.triplet}"
-    return [make_one(stage, folder, out) for make_one in one_by_one[stage.target.libc]]
+    made = [make_one(stage, folder, out) for make_one in one_by_one[stage.target.libc]]
+    return [*made, lint(stage, folder, out)] if (stage.lint / "usr/bin").exists() else made

@@ -85,6 +85,7 @@ class Stage:
     target: Target
     root: Path
     debug: Path
+    lint: Path  # strata-lint's part, which Debian's LLVM ties to Debian
 
     @property
     def usr(self) -> Path:
@@ -127,6 +128,8 @@ def parts(target: Target) -> tuple[str, ...]:
     more: tuple[str, ...] = ("strata_heaps", "strata_simulate", "strata_servers")
     if target.machine == "x86_64":
         more += ("strata_pageutil_plugin", "strata_places")
+    if not target.is_cross:  # LLVM is this machine's
+        more += ("strata_lint_engine",)
     return LIBRARIES + more
 
 
@@ -134,6 +137,7 @@ def build(target: Target) -> None:
     run(
         *("cmake", "-S", ROOT, "-B", target.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"),
         *("-DSTRATA_TESTS=OFF", "-DCMAKE_INSTALL_PREFIX=/usr"),
+        f"-DSTRATA_LINT={'OFF' if target.is_cross or target.libc == 'musl' else 'ON'}",
         *(f"-DCMAKE_INSTALL_LIBDIR=lib/{target.triplet}", *target.cmake_options()),
     )
     run("cmake", "--build", target.build, "--target", *parts(target))
@@ -143,7 +147,8 @@ def install(target: Target, work: Path) -> Stage:
     """Builds, installs below `work` and strips what is there."""
     print(f"== building for {target.machine} and {target.libc}", flush=True)
     build(target)
-    stage = Stage(target, work / target.triplet, work / f"{target.triplet}-debug")
+    root = work / target.triplet
+    stage = Stage(target, root, Path(f"{root}-debug"), Path(f"{root}-lint"))
     if target.libc == "glibc":
         run("cmake", "--install", target.build, "--prefix", "/usr", DESTDIR=str(stage.root))
     else:
@@ -160,13 +165,17 @@ def install(target: Target, work: Path) -> Stage:
             run(target.binutil("strip"), "--strip-debug", path)
         elif is_elf(path):
             strip(path, stage)
+    for place in ("usr/bin", "usr/share/strata/lint"):
+        if (root / place).exists():
+            (stage.lint / place).parent.mkdir(parents=True)
+            (root / place).rename(stage.lint / place)
     return stage
 
 
-def newest_glibc(stage: Stage) -> str:
-    """The newest version of glibc's symbols that anything in the stage asks for."""
+def newest_glibc(stage: Stage, folder: Path | None = None) -> str:
+    """The newest version of glibc's symbols that anything in the stage, or a folder, asks for."""
     versions = {(2, 17)}
-    for path in stage.usr.rglob("*"):
+    for path in (folder or stage.usr).rglob("*"):
         if path.is_file() and not path.is_symlink() and path.suffix != ".a" and is_elf(path):
             for found in re.findall(
                 r"GLIBC_2\.(\d+)", run(stage.target.binutil("objdump"), "-T", path)

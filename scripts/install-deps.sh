@@ -34,7 +34,7 @@ packages_of() {
     fuzz) echo "$BUILD $CLANG" ;;
     analyzer) echo "$BUILD $PYTHON clang-19 llvm-19-dev" ;;
     compiler) echo "$BUILD $CLANG" ;;
-    packages) echo "$BUILD $PYTHON $MUSL g++-aarch64-linux-gnu qemu-user cargo dpkg-dev mmdebstrap" ;;
+    packages) echo "$BUILD $PYTHON $MUSL llvm-19-dev g++-aarch64-linux-gnu qemu-user cargo dpkg-dev mmdebstrap" ;;
     suites) echo "$BUILD $SERVERS dpkg-dev tcl-dev zlib1g-dev" ;;
     lint) echo "$BUILD $CLANG $PYTHON libgtest-dev clang-format-19 clang-tidy-19 git" ;;
     *) echo "install-deps: no group '$1' (build tools test arm kernel servers demo learn bench fuzz packages compiler analyzer suites lint)" >&2; return 2 ;;

@@ -116,9 +116,10 @@ def explain_command(message: str) -> str:
 
 
 def test_debian_packages(debian: Path) -> None:
-    inside(debian, "apt-get update -qq && apt-get install -qq -y --no-install-recommends python3")
+    install = "apt-get install -qq -y --no-install-recommends"
+    inside(debian, f"apt-get update -qq && {install} python3 clang-19")
     before = files(debian)
-    inside(debian, "apt-get install -qq -y --no-install-recommends /tmp/*.deb")
+    inside(debian, f"{install} /tmp/*.deb")
 
     assert inside(debian, "strata --version").strip() == f"strata {VERSION}"
     assert f"strata {VERSION}" in inside(debian, "strata run --stats -- ls / 2>&1")
@@ -149,9 +150,13 @@ def test_debian_packages(debian: Path) -> None:
 
     assert "libstrata-musl.so.0" in inside(debian, "dpkg -L libstrata0-musl")
 
+    inside(debian, "mkdir /tmp/lint && cd /tmp/lint && strata-cc -w -c /tmp/t.c")
+    assert "t.c:2: heap: freed twice" in inside(debian, "strata lint /tmp/lint || test $? = 1")
+
     inside(
         debian,
-        "dpkg --purge libstrata0-dbgsym strata-tools libstrata-dev libstrata0 libstrata0-musl",
+        "dpkg --purge strata-lint libstrata0-dbgsym strata-tools libstrata-dev libstrata0"
+        " libstrata0-musl",
     )
     assert files(debian) - before == set()
 
