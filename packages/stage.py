@@ -158,6 +158,12 @@ def install(target: Target, work: Path) -> Stage:
         tools = stage.usr / "libexec/strata"
         tools.mkdir(parents=True)
         shutil.copy2(target.build / "strata-replay", tools)
+    for place in ("usr/bin", "usr/share/strata/lint"):
+        if (root / place).exists():
+            (stage.lint / place).parent.mkdir(parents=True)
+            (root / place).rename(stage.lint / place)
+    for path in stage.lint.glob("usr/bin/*"):
+        run(target.binutil("strip"), "--strip-debug", path)
     for path in sorted(stage.usr.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
@@ -165,10 +171,6 @@ def install(target: Target, work: Path) -> Stage:
             run(target.binutil("strip"), "--strip-debug", path)
         elif is_elf(path):
             strip(path, stage)
-    for place in ("usr/bin", "usr/share/strata/lint"):
-        if (root / place).exists():
-            (stage.lint / place).parent.mkdir(parents=True)
-            (root / place).rename(stage.lint / place)
     return stage
 
 

@@ -2,6 +2,7 @@
 #include "conditions.h"
 
 #include <llvm/IR/CFG.h>
+#include <llvm/IR/Constants.h>
 
 #include "solver.h"
 
