@@ -98,6 +98,20 @@ class CpuCache {
     }
   }
 
+  // Which frees look for the mark (mark_looks.h). Those are of the program's own path; what an
+  // overflow sends down is looked at each time.
+  void SetLooks(uint32_t looks) {
+    if (ops_.looks() != looks) ops_.SetLooks(looks);
+  }
+  // Whether the object may be the newest of this vCPU. Who must know asks Holds.
+  bool IsNewest(SizeClass c, const void* object) const {
+    const Vcpu* v = vcpus_.Find(ops_.vcpu());
+    if (v == nullptr) return false;
+    const SlabHeader& h = v->slab().header(c);
+    const size_t fill = h.fill();
+    return fill != 0 && __atomic_load_n(&h.slots()[fill - 1], __ATOMIC_RELAXED) == object;
+  }
+
   // --- What others do to a vCPU, whoever runs on it.
 
   // Empties the slab and takes all its room. Returns the bytes sent down.
@@ -182,7 +196,6 @@ class CpuCache {
     return v == nullptr ? 0 : v->limit();
   }
   const Ops& ops() const { return ops_; }
-  Ops& ops() { return ops_; }
   void* slabs() const { return vcpus_.slabs(); }
 
   // For the fork handlers, which may release in the same order: a vCPU that appears meanwhile was

@@ -1,4 +1,5 @@
-// The mark in an object that lies free in a cache: a free that finds it there is likely the
+// The mark in an object that lies free in a cache (where frees wait for memory, in few of them:
+// mark_looks.h): a free that finds it there is likely the
 // object's second. It is random for each process, so that no data of the program's looks like it;
 // malloc wipes it out. Whoever finds it still asks the caches (Holds), for a program may have
 // copied it from memory that it freed, and in four bytes anything may lie by chance. glibc's tcache

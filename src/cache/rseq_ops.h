@@ -30,6 +30,7 @@ struct RseqOps {
     }
     return result;
   }
+  uint32_t looks() const { return __atomic_load_n(&where.looks, __ATOMIC_RELAXED); }
   void SetLooks(uint32_t looks) { __atomic_store_n(&where.looks, looks, __ATOMIC_RELAXED); }
   // For one that goes into a cache by another way.
   void Mark(void* object) const { SetMark(object, where.mark); }

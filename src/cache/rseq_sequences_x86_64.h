@@ -77,9 +77,9 @@ empty:
 
 // `entries` of the page map, and the one of the object's page. Calls `otherwise` with the reason if
 // the object was not pushed. kSuspect: the object has the mark of those that are free, is the
-// newest of its class, or no object starts there. Which of the first two is asked: mark_looks.h.
-// The mark alone proves no double free: a sequence that is sent back to its start after it has set
-// the mark finds its own.
+// newest of its class here, or no object starts there. Which of the first two is asked:
+// mark_looks.h. The mark alone proves no double free: a sequence that is sent back to its start
+// after it has set the mark finds its own.
 template <class Otherwise>
 STRATA_ALWAYS_INLINE void RseqPush(const RseqSlabs& r, void* slabs, const PageEntry* entries,
                                    size_t page, void* object, Otherwise otherwise) {

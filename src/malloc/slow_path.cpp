@@ -2,6 +2,7 @@
 // the per-thread mode and the stand-down. See fast_path.h; sizes and realloc are in resize.cpp.
 #include <errno.h>
 
+#include "base/arch.h"
 #include "base/errno_keeper.h"
 #include "malloc/background.h"
 #include "malloc/bad_free.h"
@@ -436,12 +437,15 @@ void FreeSmallOther(void* p) {
 
 namespace {
 
-// At a free on a page with a sampled object, which are frees as any other.
+// At a free on a page with a sampled object, which are frees as any other; but all of a group's
+// pages are marked so, and its objects go past the slabs.
 void TimeLook(Runtime& r, const void* p) {
-  if (!r.mark_looks.IsTimed()) return;
+  if (!r.front().per_cpu || GroupOfObject(r, p) != ObjectGroup::kNone || !r.mark_looks.IsTimed())
+    return;
   const uint64_t begin = r.kernel.NowNs();
-  static_cast<void>(*static_cast<const volatile char*>(p));
-  r.front().cpu.ops().SetLooks(r.mark_looks.Note(r.kernel.NowNs() - begin));
+  const uint64_t before = r.kernel.NowNs();
+  arch::ReadAndAwait(p);
+  r.front().cpu.SetLooks(r.mark_looks.Note(begin, before, r.kernel.NowNs()));
 }
 
 }  // namespace

@@ -50,9 +50,16 @@ void FreeRaw(void* p);
 // to another by another thread is not found; no other is found that is not free.
 bool IsFreed(Runtime& r, const void* p, SizeClass c);
 
+// Where few are marked, the newest stands for them.
+inline bool MayBeFreed(const Runtime& r, const void* p, SizeClass c) {
+  return HasMark(p, r.freed_mark) ||
+         (STRATA_UNLIKELY(r.front().cpu.ops().looks() != MarkLooks::kEach) &&
+          r.front().cpu.IsNewest(c, p));
+}
+
 // Of an object: reports one that the program has freed.
 inline bool ExpectNotFreed(Runtime& r, void* p, SizeClass c) {
-  if (STRATA_LIKELY(!HasMark(p, r.freed_mark)) || !IsFreed(r, p, c)) return true;
+  if (STRATA_LIKELY(!MayBeFreed(r, p, c)) || !IsFreed(r, p, c)) return true;
   HandleBadFree(BadFree::kDouble, p);
   return false;
 }

@@ -16,7 +16,7 @@ void Stress(RseqIndex index, uint32_t looks) {
   if (info.index == RseqIndex::kNone) GTEST_SKIP() << "this kernel or glibc does not have it";
   // An emulated machine (tests/targets) gets more time, and still does little in it.
   const char* slow_ms = getenv("STRATA_STRESS_MS");
-  const int ms = slow_ms != nullptr ? atoi(slow_ms) : 2500;
+  const int ms = slow_ms != nullptr ? atoi(slow_ms) : 1700;
   const StressResult result = RseqStress(info, looks).Run(std::chrono::milliseconds(ms));
   EXPECT_EQ(result.violations, 0u);
   if (slow_ms != nullptr) {
@@ -124,8 +124,9 @@ TEST_F(RseqOpsTest, LookingSeldomItFindsTheNewestAndThoseOfSomePages) {
   EXPECT_EQ(ops_.Pop(c), nullptr);
 }
 
-TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid, MarkLooks::kSeldom); }
+TEST(RseqStress, ByMmCid) { Stress(RseqIndex::kMmCid, MarkLooks::kEach); }
 TEST(RseqStress, ByCpuId) { Stress(RseqIndex::kCpuId, MarkLooks::kEach); }
+TEST(RseqStress, LookingSeldom) { Stress(RseqIndex::kCpuId, MarkLooks::kSeldom); }
 
 }  // namespace
 }  // namespace strata::test

@@ -113,6 +113,24 @@ CASE(double_by_second_realloc) {
   g_kept[0] = realloc(p, 5000);
   g_kept[1] = realloc(HidePointer(p), 1000);
 }
+// Frees of so many blocks in no order wait for memory, and then few are looked at.
+static char* NewAfterColdFrees(void) {
+  enum { kBlocks = 40000, kStep = 10007 };
+  static char* blocks[kBlocks];
+  for (int i = 0; i < kBlocks; ++i) blocks[i] = New(700);
+  for (int i = 0, at = 0; i < kBlocks / 2; ++i, at = (at + kStep) % kBlocks) free(blocks[at]);
+  return New(700);
+}
+CASE(double_of_the_last_after_cold_frees) {
+  char* p = NewAfterColdFrees();
+  free(p);
+  free(HidePointer(p));
+}
+CASE(double_by_realloc_after_cold_frees) {
+  char* p = NewAfterColdFrees();
+  free(p);
+  g_kept[0] = realloc(HidePointer(p), 690);
+}
 CASE(double_of_aligned) {
   char* p = (char*)HidePointer(aligned_alloc(64, 192));
   char* q = (char*)HidePointer(aligned_alloc(64, 192));

@@ -31,6 +31,12 @@ STRATA_ALWAYS_INLINE uintptr_t StackPointer() {
   return sp;
 }
 
+// Reads a byte at p, and lets nothing that follows begin before it is there.
+inline void ReadAndAwait(const void* p) {
+  uint32_t byte;
+  asm volatile("ldrb %w0, [%1]\n\tdsb ld" : "=r"(byte) : "r"(p) : "memory");
+}
+
 // Whether offset >= end.
 STRATA_ALWAYS_INLINE bool IsPastEnd(size_t offset, const std::atomic<size_t>& end) {
   return offset >= end.load(std::memory_order_relaxed);

@@ -31,6 +31,12 @@ STRATA_ALWAYS_INLINE uintptr_t StackPointer() {
   return sp;
 }
 
+// Reads a byte at p, and lets nothing that follows begin before it is there.
+inline void ReadAndAwait(const void* p) {
+  char byte;
+  asm volatile("movb (%1), %0\n\tlfence" : "=q"(byte) : "r"(p) : "memory");
+}
+
 // Whether offset >= end; gcc would load the atomic into a register first.
 STRATA_ALWAYS_INLINE bool IsPastEnd(size_t offset, const std::atomic<size_t>& end) {
   bool past;
