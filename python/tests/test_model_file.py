@@ -126,6 +126,24 @@ def test_a_checksum_that_fits_proves_nothing() -> None:
     assert refused > 40
 
 
+@pytest.mark.parametrize("kind", ["f32", "int8"])
+def test_a_section_of_another_length_is_refused(kind: str) -> None:
+    numbers, parts = model_file.sections_of((GOLDEN / f"{kind}.model").read_bytes())
+    model_file.from_sections(numbers, parts, 0)
+    for name in set(parts) - {"about"}:
+        for other in (parts[name][:-1], parts[name] + bytes(8)):
+            if len(other) != len(parts[name]):
+                with pytest.raises(ValueError, match="of another length"):
+                    model_file.from_sections(numbers, parts | {name: other}, 0)
+
+
+def test_facts_that_are_too_long_are_no_model() -> None:
+    model = load(GOLDEN / "f32.model")
+    model.about = {"note": "x" * model_file.MOST_BYTES}
+    with pytest.raises(StrataError, match="has to stay below 1,000,000"):
+        model_file.dump(model)
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_has_no_end_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "a.model"
@@ -143,8 +161,10 @@ def test_the_largest_vocabulary_stays_below_a_megabyte() -> None:
     known = {
         number: model_file.Known(1, bytes(CLASSES)) for number in range(model_file.MOST_KNOWN + 1)
     }
-    data = model_file.dump(model_file.Model(tokens, weights, builds, known=known))
-    assert len(data) < model_file.MOST_BYTES
+    about = {"programs": [f"program{number}" for number in range(100_000)]}
+    data = model_file.dump(model_file.Model(tokens, weights, builds, about, known=known))
+    assert len(data) < 1_000_000
+    assert model_file.parse(data).about["programs"][:2] == ["program0", "program1"]
     assert len(model_file.parse(data).known) == model_file.MOST_KNOWN
 
 

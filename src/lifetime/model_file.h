@@ -19,7 +19,7 @@
 // version, anything else that does not hold. The sections:
 //   hashes, rows   the vocabulary, an open-addressed table: a token's place is its hash modulo the
 //                  slots, then the next one on; hash 0 is free. rows has the row of the embedding
-//                  (u32) for each slot. At most 4,096 words, and with places 5,120 tokens
+//                  (u32) for each slot. At most 4,096 words, and with places 4,608 tokens
 //   embedding      rows of 32. Row 0 is of all unknown words; the last 256 are of sizes: 64 coarse
 //                  ones, 192 fine ones
 //   input, hidden, head   matrices of the GRU (32 x 192, 64 x 192) and the head (64 x 16), a row

@@ -33,10 +33,11 @@ SIZES = COARSE_SIZES + FINE_SIZES  # rows of the embedding, behind those of toke
 INT8 = 1
 NAME_BYTES = 16
 BUILD_BYTES = 64
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1_000_000
+MOST_ABOUT = 16 << 10
 READ_AT_MOST = 4 << 20  # as the run time does
 MOST_WORDS = 4096  # tokens of names
-MOST_TOKENS = 5120  # with those of places: so that the file stays below 1 MB
+MOST_TOKENS = 4608  # with those of places: so that a file of floats stays below 1 MB
 MOST_BUILDS = 256
 MOST_KNOWN = 3584  # stacks
 OF = 255  # that the shares of a known stack add up to
@@ -162,6 +163,15 @@ def fixed(texts: Iterable[str], size: int) -> bytes:
     return b"".join(text.encode()[: size - 1].ljust(size, b"\0") for text in texts)
 
 
+def about_text(about: dict[str, Any]) -> bytes:
+    """Without the last of the programs if there are too many, or their names too long."""
+    programs = list(about.get("programs", ()))
+    while len(text := json.dumps(about, sort_keys=True).encode()) > MOST_ABOUT and programs:
+        programs = programs[: len(programs) // 2]
+        about = about | {"programs": programs}
+    return text
+
+
 def dump(model: Model) -> bytes:
     weights = model.weights
     keys, rows, slots = hash_table(model.hashes)
@@ -191,7 +201,7 @@ def dump(model: Model) -> bytes:
         "known_shares": b"".join(known.shares for _, known in stacks),
         "known_classes": bytes(known.label for _, known in stacks),
         "builds": fixed(model.builds[:MOST_BUILDS], BUILD_BYTES),
-        "about": json.dumps(model.about, sort_keys=True).encode(),
+        "about": about_text(model.about),
     }
     body = bytearray(HEAD_BYTES)
     places = []
@@ -200,6 +210,8 @@ def dump(model: Model) -> bytes:
         places.append((len(body), len(parts[name])))
         body += parts[name]
     body += bytes(-len(body) % ALIGNMENT)
+    if len(body) >= MOST_BYTES:
+        raise StrataError(f"a model of {len(body):,} bytes; it has to stay below {MOST_BYTES:,}")
     shape = (len(weights.embedding), slots, EMBEDDING, HIDDEN, CLASSES, SIZES, len(SECTIONS))
     flags = INT8 if model.is_int8 else 0
     HEADER.pack_into(body, 0, MAGIC, VERSION, HEAD_BYTES, len(body), 0, flags, *shape)
@@ -247,11 +259,42 @@ def parse(data: bytes) -> Model:
         raise ValueError("damaged") from error
 
 
+def lengths_hold(parts: dict[str, bytes], rows: int, slots: int, *, is_int8: bool) -> bool:
+    """Whether each section is as long as its file's description says."""
+    width, scale = (1, 4) if is_int8 else (4, 0)
+    known = len(parts["known_classes"])
+    exact = {
+        "hashes": 8 * slots,
+        "rows": 4 * slots,
+        "embedding": rows * EMBEDDING * width,
+        "embedding_scales": rows * scale,
+        "input": EMBEDDING * GATES * width,
+        "input_scales": GATES * scale,
+        "hidden": HIDDEN * GATES * width,
+        "hidden_scales": GATES * scale,
+        "biases": 4 * 2 * GATES,
+        "head": HIDDEN * HEAD * width,
+        "head_scales": HEAD * scale,
+        "head_bias": 4 * HEAD,
+        "class_names": CLASSES * NAME_BYTES,
+        "known": 8 * known,
+        "known_shares": CLASSES * known,
+    }
+    whole_builds, rest = divmod(len(parts["builds"]), BUILD_BYTES)
+    return (
+        all(len(parts[name]) == length for name, length in exact.items())
+        and rest == 0
+        and whole_builds <= MOST_BUILDS
+    )
+
+
 def from_sections(numbers: tuple[int, ...], parts: dict[str, bytes], size: int) -> Model:
     flags, rows, slots, *shape = numbers
     if shape != [EMBEDDING, HIDDEN, CLASSES, SIZES, len(SECTIONS)]:
         raise ValueError("another shape")
     is_int8 = bool(flags & INT8)
+    if not lengths_hold(parts, rows, slots, is_int8=is_int8):
+        raise ValueError("sections of another length")
 
     def matrix(name: str, height: int, width: int, axis: int) -> Array:
         if not is_int8:
