@@ -6,6 +6,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ARCHIVE, THIN = b"!<arch>\n", b"!<thin>\n"
@@ -22,14 +23,14 @@ def note_behind(path: bytes) -> bytes:
     return struct.pack("<II", BLOCK, len(text) // 4) + text
 
 
-def noted_behind(data: bytes) -> bytes | None:
+def noted_behind(data: bytes | memoryview) -> bytes | None:
     """The path that such a block names."""
-    if not data.startswith(LLVM_MAGIC) or not data.endswith(MARK):
+    if data[: len(LLVM_MAGIC)] != LLVM_MAGIC or data[-len(MARK) :] != MARK:
         return None
     end = len(data) - len(MARK) - 4
     (length,) = struct.unpack_from("<I", data, end)
     at = end - length - (-length % 4)
-    return data[at : at + length] if at > 0 else None
+    return bytes(data[at : at + length]) if at > 0 else None
 
 
 def member_name(name: bytes, names: bytes) -> bytes:
@@ -40,33 +41,57 @@ def member_name(name: bytes, names: bytes) -> bytes:
     return name.removesuffix(b"/")
 
 
-def parse(path: Path, data: mmap.mmap) -> Iterator[bytes]:
+@contextmanager
+def mapped(path: Path) -> Iterator[memoryview]:
+    if not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(path)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as whole,
+    ):
+        yield whole
+
+
+def elsewhere(path: Path, lost: list[Path]) -> Iterator[memoryview]:
+    """What a thin archive only names."""
+    try:
+        with mapped(path) as data:
+            yield data
+    except OSError:
+        lost.append(path)
+    except ValueError:  # empty, or no name
+        pass
+
+
+def parse(path: Path, data: memoryview, lost: list[Path]) -> Iterator[memoryview]:
     thin = data[: len(THIN)] == THIN
     names = b""
     at = len(ARCHIVE)
-    while at + HEADER <= len(data) and data[at + 58 : at + HEADER] == b"`\n":
-        name, size = data[at : at + 16].rstrip(b" "), int(data[at + 48 : at + 58])
+    while at + HEADER <= len(data) and bytes(data[at + 58 : at + HEADER]) == b"`\n":
+        name, digits = (bytes(data[at + a : at + b]).rstrip(b" ") for a, b in ((0, 16), (48, 58)))
+        if not digits.isdigit():
+            return
+        size = int(digits)
         at += HEADER
         own = name in (b"/", b"//", b"/SYM64/")
         if name == b"//":
-            names = data[at : at + size]
+            names = bytes(data[at : at + size])
         elif not own and thin:
-            yield (path.parent / os.fsdecode(member_name(name, names))).read_bytes()
+            yield from elsewhere(path.parent / os.fsdecode(member_name(name, names)), lost)
         elif not own:
-            yield data[at : at + size]
+            with data[at : at + size] as member:
+                yield member
         if own or not thin:
             at += size + size % 2
 
 
-def members(path: Path) -> list[bytes]:
-    """The files in an archive; none if it is no archive, or as far as it is whole."""
-    found: list[bytes] = []
+def members(path: Path, lost: list[Path]) -> Iterator[memoryview]:
+    """The files in an archive, each good until the next; none if it is no archive, or as far as it
+    is whole. `lost` gets those that a thin one names and that are gone."""
     try:
-        with path.open("rb") as file:
-            if file.read(len(ARCHIVE)) not in (ARCHIVE, THIN):
-                return []
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found.extend(parse(path, data))
+        with mapped(path) as data:
+            if data[: len(ARCHIVE)] in (ARCHIVE, THIN):
+                yield from parse(path, data, lost)
     except (OSError, ValueError):
         pass
-    return found

@@ -19,6 +19,7 @@ from strata.lint.wrapper import SECTION, bitcode_of, bitcode_path, is_llvm
 OBJECT = 1
 DYNAMIC = 6
 NEEDED, SONAME, RPATH, RUNPATH = 1, 14, 15, 29
+TEXT = re.compile(rb"[^\0]*")
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,16 @@ def read_made(path: Path) -> Made | None:
 def read_archive(path: Path, *, late: bool = False) -> Made | None:
     """What the members of a static library name, as one object; `late`: only those of -flto."""
     bitcode: dict[Path, None] = {}
-    for data in members(path):
+    lost: list[Path] = []
+    for data in members(path, lost):
         if (noted := noted_behind(data)) is not None:
             bitcode[Path(os.fsdecode(noted))] = None
-        elif data.startswith(b"\x7fELF\x02") and (not late or b".gnu.lto_" in data):
+        elif bytes(data[:5]) == b"\x7fELF\x02" and (not late or re.search(rb"\.gnu\.lto_", data)):
             with contextlib.suppress(ValueError, struct.error, IndexError):
                 made = parse(path, data)
                 bitcode |= dict.fromkeys(made.bitcode if made else ())
+    if bitcode and not late:  # it is ours: what is gone was, too
+        bitcode |= dict.fromkeys(lost)
     return Made(path, OBJECT, runs=False, bitcode=tuple(bitcode)) if bitcode else None
 
 
@@ -73,7 +77,7 @@ def read_any(path: Path) -> Made | None:
     return read_archive(path) if path.suffix == ".a" else read_made(path)
 
 
-def parse(path: Path, data: mmap.mmap | bytes) -> Made | None:
+def parse(path: Path, data: mmap.mmap | memoryview) -> Made | None:
     kind = struct.unpack_from("<H", data, 16)[0]
     (headers,) = struct.unpack_from("<Q", data, 40)
     size, count, names_at = struct.unpack_from("<HHH", data, 58)
@@ -100,7 +104,7 @@ def parse(path: Path, data: mmap.mmap | bytes) -> Made | None:
 
 
 def dynamic(
-    data: mmap.mmap | bytes, headers: int, size: int, sections: list[tuple[int, ...]]
+    data: mmap.mmap | memoryview, headers: int, size: int, sections: list[tuple[int, ...]]
 ) -> dict[int, tuple[str, ...]]:
     """The texts in the dynamic section, by their tags."""
     out: dict[int, tuple[str, ...]] = {}
@@ -112,7 +116,8 @@ def dynamic(
         for at in range(offset, offset + length, 16):
             tag, value = struct.unpack_from("<QQ", data, at)
             if tag in (NEEDED, SONAME, RPATH, RUNPATH):
-                text = data[texts + value : data.find(b"\0", texts + value)]
+                found = TEXT.match(data, texts + value)
+                text = found.group() if found else b""
                 out[tag] = (*out.get(tag, ()), text.decode(errors="surrogateescape"))
     return out
 
@@ -167,8 +172,8 @@ def find(folder: Path) -> list[Program]:
                 loose.append(path.absolute())
             elif not path.is_symlink() and (made := read_any(path)):
                 found.append(made)
-    if found:  # of others the object is gone, or was made by another compiler since
-        loose = [b for b in loose if is_llvm(b.parent / b.name[1:].removesuffix(".bc"))]
+    # of others the object is gone, or was made by another compiler since
+    fresh = [b for b in loose if is_llvm(b.parent / b.name[1:].removesuffix(".bc"))]
     linked = [m for m in found if m.kind != OBJECT]
     programs: dict[frozenset[Path], tuple[str, tuple[Path, ...]]] = {}
     libraries: dict[str, list[Made]] = {}
@@ -179,10 +184,15 @@ def find(folder: Path) -> list[Program]:
         programs.setdefault(frozenset(whole), (made.path.name, whole))
     covered = {b for m in linked for b in m.bitcode}
     objects = [b for m in found if m.kind == OBJECT for b in m.bitcode]
-    rest = [b for b in dict.fromkeys([*objects, *loose]) if b not in covered and b.exists()]
+    rest = [b for b in dict.fromkeys([*objects, *fresh]) if b not in covered]
     out = [as_program(name, bitcode) for name, bitcode in programs.values()]
-    if rest:
-        out.append(Program("what is in no program", tuple(rest), ()))
+    if any(b.exists() for b in rest):
+        out.append(as_program("what is in no program", tuple(rest)))
+    if not out and loose:
+        raise StrataError(
+            f"{folder}: the objects of its bitcode are gone, or built by another compiler since;"
+            " CC=strata-cc make"
+        )
     if not out:
         raise StrataError(f"{folder}: nothing in it was built by strata-cc; CC=strata-cc make")
     return share(without_parts(out))
