@@ -5,6 +5,7 @@ somewhere."""
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +73,25 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(runner.ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+TREE = re.compile(r"\b(?:tree|commit)(?: \|)? ([0-9a-f]{7,40})\b")
+
+
+def test_pages_name_trees_of_this_history() -> None:
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("no history here")
+    named = {(page.name, tree) for page in PAGES for tree in TREE.findall(page.read_text())}
+    assert len(named) > 10
+    strange = {
+        at for at in named if git("merge-base", "--is-ancestor", at[1], "HEAD").returncode != 0
+    }
+    assert not strange
 
 
 def test_the_manual_has_every_page() -> None:
