@@ -6,10 +6,12 @@
 // The supply that is for sale is the room left, less a reserve. A process's income is the right to
 // take so much of it a second:
 //
-//   income = weight / 100 · (room - reserve) / kPatience / (1 + share)
+//   income = weight / 100 · max((room - reserve) / patience, most / floor) / (1 + share)
 //
-// so what is left falls by a part of itself a second at most, and never reaches the reserve. The
-// price of a byte is one over the income, in seconds.
+// so what is left falls by a part of itself a second at most. Two bounds let growth pass even at
+// the reserve: the lowest income, which takes the most that can be for sale (of memory 7.5 % of the
+// limit) in floor_s, ten hours; and a payment ends after longest_ns, ten minutes, whatever it is
+// for: a block of any size. The price of a byte is one over the income, in seconds.
 #pragma once
 
 #include <algorithm>
