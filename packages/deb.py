@@ -241,8 +241,10 @@ def tools(stage: Stage, work: Path, out: Path) -> Path:
 def lint(stage: Stage, work: Path, out: Path) -> Path:
     tree = work / "strata-lint"
     take(stage.lint, tree, "usr")
-    put(tree / "usr/bin/strata-cc", wrapper("lint.wrapper", "cc"), 0o755)
-    put(tree / "usr/bin/strata-c++", wrapper("lint.wrapper", "cxx"), 0o755)
+    for name, function, language in (("strata-cc", "cc", "C"), ("strata-c++", "cxx", "C++")):
+        put(tree / "usr/bin" / name, wrapper("lint.wrapper", function), 0o755)
+        page = manual.compiler_page(name, language, VERSION)
+        put_gzipped(tree / f"usr/share/man/man1/{name}.1.gz", page.encode())
     glibc = newest_glibc(stage, stage.lint)
     return finish(
         Package(

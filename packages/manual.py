@@ -70,6 +70,21 @@ def page(version: str) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def compiler_page(name: str, language: str, version: str) -> str:
+    """strata-cc(1) or strata-c++(1)."""
+    parts = (
+        f'.TH {name.upper()} 1 "{date.today():%B %Y}" "Strata {version}" "User Commands"',
+        f".SH NAME\n{name} - {language} compiler that keeps bitcode for strata lint",
+        f".SH SYNOPSIS\n.B {name}\n[OPTIONS OF CLANG] FILE...",
+        f".SH DESCRIPTION\n{name} is clang 19, and takes its options. Beside each object NAME.o it"
+        " leaves .NAME.o.bc, which strata lint reads.",
+        ".SH ENVIRONMENT\n.TP\n.B STRATA_LINT_CC, STRATA_LINT_CXX\nOther compilers, of C and C++,"
+        " for the objects.",
+        ".SH SEE ALSO\n.BR strata (1),\nstrata lint --help",
+    )
+    return "\n".join(part.replace("-", "\\-") for part in parts) + "\n"
+
+
 def completion(shell: str) -> str:
     script = get_completion_script(prog_name="strata", complete_var="_STRATA_COMPLETE", shell=shell)
     return f"{script}\n"

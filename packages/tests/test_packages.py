@@ -150,6 +150,8 @@ def test_debian_packages(debian: Path) -> None:
 
     assert "libstrata-musl.so.0" in inside(debian, "dpkg -L libstrata0-musl")
 
+    for compiler in ("strata-cc", "strata-c++"):
+        assert "strata lint" in inside(debian, f"zcat /usr/share/man/man1/{compiler}.1.gz")
     inside(debian, "mkdir /tmp/lint && cd /tmp/lint && strata-cc -w -c /tmp/t.c")
     assert "t.c:2: heap: freed twice" in inside(debian, "strata lint /tmp/lint || test $? = 1")
 
