@@ -33,7 +33,7 @@
 //                  died in each class; a byte, the class within which 95 % did
 //   builds         at most 256 build ids of programs it was trained on, 64 bytes each, ended
 //                  by zeros
-//   about          JSON for people
+//   about          JSON for people, of at most 16 KiB if strata train wrote it
 // Behind the embedding and each matrix stands a section of scales, empty in a file of floats. An
 // int8 weight times its scale is the weight: the embedding has a scale for each row, a matrix one
 // for each column.
