@@ -12,6 +12,7 @@
 #include "lifetime/site.h"
 #include "malloc/allocation_site.h"
 #include "malloc/fast_path.h"
+#include "malloc/guard.h"
 #include "malloc/runtime.h"
 #include "span/size_classes.h"
 
@@ -69,13 +70,16 @@ STRATA_ALWAYS_INLINE bool MeetPlace(SiteKey key) {
   return (g_met[bit / 64].fetch_or(mask, std::memory_order_relaxed) & mask) == 0;
 }
 
-// Of a place that is predicted to last, after `hits` more of all of these: whether the model should
-// look at who calls from there now. About every 1,000 of them, as in the paper's section 6.
-inline bool IsToBeAskedAgain(size_t hits) {
+// Of a place that is predicted to last, as an object of the class is allocated slowly: whether the
+// model should look at who calls from there now. About every 1,000 objects of all such places, as
+// in the paper's section 6.
+inline bool IsToBeAskedAgain(SizeClass c) {
   using namespace predicted_internal;
   constexpr uint32_t kHits = 1024;
   if (!g_asks_of_new.load(std::memory_order_relaxed)) return false;
-  const auto more = static_cast<uint32_t>(hits);
+  // The others of its batch are in the cache of the CPU, if there is one and nobody looks at each.
+  const bool is_alone = t_state.slabs == nullptr || GuardsSeeAll();
+  const auto more = static_cast<uint32_t>(is_alone ? 1 : InfoOf(c).batch);
   const uint32_t before = g_hits.fetch_add(more, std::memory_order_relaxed);
   return before / kHits != (before + more) / kHits;
 }

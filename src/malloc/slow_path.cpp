@@ -171,18 +171,29 @@ bool ExpectIfSmall(void* p) {
 
 namespace {
 
+// What starts a walk is made in the last function called, so that no stack holds it while the heap
+// is asked.
+STRATA_NOINLINE void* SampleAt(AllocationSite site, void* p, size_t size) {
+  const WalkStart from = StartAtCall();
+  return SampleTaken(TheRuntime(), p, size, site, &from);
+}
+// Of bytes that are counted.
+STRATA_NOINLINE void* GuardAt(AllocationSite site, size_t size, SizeClass c, bool sampled) {
+  const WalkStart from = StartAtCall();
+  void* p = guard_internal::GuardNow(TheRuntime(), size, 1, &from);
+  if (p == nullptr) p = AllocateSlowOf(size, c);
+  return !sampled || p == nullptr ? p : SampleTaken(TheRuntime(), p, size, site, &from);
+}
+
 // Of the class, or a large block; counts.
 STRATA_NOINLINE void* AllocateAt(AllocationSite site, size_t size, SizeClass c) {
   if (Checks()) return AllocateChecked(size, 1);
   const StandsFor what = WhatItStandsFor();
   const bool sampled = CountBytesSlow(size);
-  const WalkStart from = StartAtCall();
-  void* p = TakeGuarded(TheRuntime(), size, 1, what, &from);
-  if (p == nullptr) p = AllocateSlowOf(size, c);
-  if (p == nullptr) return nullptr;
-  // Who comes here is the first of a batch, the others of which find theirs in the cache.
-  if (IsLasting(c) && IsToBeAskedAgain(InfoOf(c).batch)) PlaceMet(TheRuntime(), size, site);
-  return STRATA_LIKELY(!sampled) ? p : SampleTaken(TheRuntime(), p, size, site, &from);
+  if (IsLasting(c) && IsToBeAskedAgain(c)) PlaceMet(TheRuntime(), size, site);
+  if (STRATA_UNLIKELY(IsGuardsTurn(size, what))) return GuardAt(site, size, c, sampled);
+  void* p = AllocateSlowOf(size, c);
+  return STRATA_LIKELY(!sampled || p == nullptr) ? p : SampleAt(site, p, size);
 }
 
 // For a place whose callers differ, which `found` says.
@@ -200,10 +211,10 @@ STRATA_NOINLINE void* AllocateUnpredicted(AllocationSite site, size_t size) {
   return AllocateAt(site, size, size > kMaxClassSize ? SizeClass::kNone : ClassOfSize(size));
 }
 
+// Met first: what allocates is the last call.
 STRATA_NOINLINE void* AllocateAtNewPlace(AllocationSite site, size_t size) {
-  void* p = AllocateUnpredicted(site, size);
-  if (p != nullptr && MeetPlace(site.KeyOf(ClassOfSize(size)))) PlaceMet(TheRuntime(), size, site);
-  return p;
+  if (MeetPlace(site.KeyOf(ClassOfSize(size)))) PlaceMet(TheRuntime(), size, site);
+  return AllocateUnpredicted(site, size);
 }
 
 STRATA_NOINLINE void* AllocateLasting(AllocationSite site, size_t size) {
@@ -238,13 +249,6 @@ STRATA_NOINLINE void* AllocateByPlace(AllocationSite site, size_t size) {
   return lasts ? AllocateLasting(site, size) : AllocateUnpredicted(site, size);
 }
 
-// Of bytes that are counted.
-STRATA_NOINLINE void* AllocateAtTurn(size_t size) {
-  const WalkStart from = StartAtCall();
-  void* p = guard_internal::GuardNow(TheRuntime(), size, 1, &from);
-  return p != nullptr ? p : AllocateSlow(size);
-}
-
 // A thread with a cache of its own, as a rule.
 STRATA_NOINLINE void* AllocateWithoutSlabs(AllocationSite site, size_t size) {
   t_state.countdown.stretch = 0;
@@ -275,8 +279,9 @@ void* AllocatePastStretch(size_t size, const void* caller) {
   if (HowPredicted() == Predicting::kPlainly && t.scope == nullptr)
     return AllocatePredicted(site, size);
   if (OnlyCounts(t, size)) {
-    if (STRATA_UNLIKELY(IsGuardsTurn(size, StandsFor::kStretch))) return AllocateAtTurn(size);
     const SizeClass c = ClassOfSize(size);
+    if (STRATA_UNLIKELY(IsGuardsTurn(size, StandsFor::kStretch)))
+      return GuardAt(site, size, c, false);
     void* p = RseqPop(SlabsOf(TheRuntime()), t.slabs, c);
     if (STRATA_UNLIKELY(p == nullptr)) return AllocateSlow(size);
     NoteRequested(TheRuntime(), c, size);
@@ -352,9 +357,7 @@ void* AllocatePlaced(size_t size, Placement placement) {
   const bool sampled = CountBytes(size);
   if (!large) NoteRequested(r, c, size);
   if (STRATA_UNLIKELY(sampled)) SampleTaken(r, p, size);
-  if (large) {
-    TendAfterGrowth();
-  }
+  if (large) TendAfterGrowth();
   errno = saved;
   return p;
 }

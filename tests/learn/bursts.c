@@ -6,8 +6,8 @@
 // with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
 // which nothing stays, and then works little for a second and a half; "rare N" does so, too, and
 // once in between takes a block of each of many sizes. "few" makes small bursts, all of whose
-// objects fill a few pages. "again" learns what stays, and then takes it by 32 other calls, which
-// differ from the first in where they are made alone.
+// objects fill a few pages. "again N" learns what stays, and then takes it by 32 other calls, N
+// times each, which differ from the first in where they are made alone.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -229,8 +229,8 @@ __attribute__((noinline)) static void* StayingBy(int call) {
   return p;
 }
 
-static int RunAgain(void) {
-  enum { kBursts = 8, kAll = 600000, kEveryOf = 6, kOthers = 2500 };
+static int RunAgain(int times) {
+  enum { kBursts = 8, kAll = 600000, kEveryOf = 6 };
   g_size = 16;
   void** others = malloc(kAll * sizeof(*others));
   volatile int call = 0;
@@ -243,7 +243,7 @@ static int RunAgain(void) {
     usleep(50000);
   }
   for (call = 1; call <= 32; ++call) {
-    for (int i = 0; i < kOthers; ++i) StayingBy(call);
+    for (int i = 0; i < times; ++i) StayingBy(call);
   }
   for (int i = 0; i < 1500; ++i) {
     free(Passing());  // not at rest
@@ -272,7 +272,7 @@ int main(int argc, char** argv) {
                    : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]), 0)
                    : strcmp(how, "rare") == 0    ? RunPassing(atoi(argv[2]), 1)
                    : strcmp(how, "few") == 0     ? RunFew()
-                   : strcmp(how, "again") == 0   ? RunAgain()
+                   : strcmp(how, "again") == 0   ? RunAgain(atoi(argv[2]))
                                                  : RunModules(argv + 2);
     puts(ok ? "apart" : "mixed");
     return 0;

@@ -18,8 +18,17 @@ def test_what_fills_a_few_pages_stays_together(lab: Lab, tmp_path: Path) -> None
 
 def test_a_model_is_asked_again_about_who_calls_from_a_place(lab: Lab, tmp_path: Path) -> None:
     """1.2 MiB by 32 stacks, of which about five are sampled."""
-    _, predictions = burst(lab, tmp_path, "again", MODEL=str(SURE), SAMPLE="256K")
+    _, predictions = burst(lab, tmp_path, "again", "2500", MODEL=str(SURE), SAMPLE="256K")
     assert predictions["model_asked"] >= 25
+
+
+def test_a_model_is_asked_again_no_oftener_where_threads_have_caches(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Each object is seen there, not one in a batch: 2,048 of them are two questions."""
+    settings = {"MODEL": str(SURE), "SAMPLE": "256K", "CACHE": "thread"}
+    _, predictions = burst(lab, tmp_path, "again", "64", **settings)
+    assert 2 <= predictions["model_asked"] < 16
 
 
 def test_a_program_of_ever_new_stacks_pays_little_for_a_model(lab: Lab, tmp_path: Path) -> None:
