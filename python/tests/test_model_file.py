@@ -144,6 +144,15 @@ def test_facts_that_are_too_long_are_no_model() -> None:
         model_file.dump(model)
 
 
+def test_the_shares_of_a_known_stack_add_up() -> None:
+    model = load(GOLDEN / "int8.model")
+    stack, known = next(iter(model.known.items()))
+    more = bytes([*known.shares[:-1], known.shares[-1] ^ 1])
+    model.known[stack] = model_file.Known(known.label, more)
+    with pytest.raises(ValueError, match="damaged"):
+        model_file.parse(model_file.dump(model))
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_has_no_end_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "a.model"
@@ -158,9 +167,8 @@ def test_the_largest_vocabulary_stays_below_a_megabyte() -> None:
     weights.embedding = np.zeros((rows, model_file.EMBEDDING), np.float32)
     tokens = [str(number).encode() for number in range(model_file.MOST_TOKENS)]
     builds = ["ab" * 20] * model_file.MOST_BUILDS
-    known = {
-        number: model_file.Known(1, bytes(CLASSES)) for number in range(model_file.MOST_KNOWN + 1)
-    }
+    shares = bytes([model_file.OF] + [0] * (CLASSES - 1))
+    known = {number: model_file.Known(1, shares) for number in range(model_file.MOST_KNOWN + 1)}
     about = {"programs": [f"program{number}" for number in range(100_000)]}
     data = model_file.dump(model_file.Model(tokens, weights, builds, about, known=known))
     assert len(data) < 1_000_000

@@ -41,7 +41,8 @@ class LifetimeEvidence {
   void SetLeastUsual(SizeClass c, double ns) { least_ns_[Raw(c)] = ns; }
   // That the arrays take.
   size_t bytes() const {
-    return by_size_.bytes() + histograms_.bytes() + by_row_.bytes() + rows_.bytes();
+    return by_size_.mapped_bytes() + histograms_.mapped_bytes() + by_row_.mapped_bytes() +
+           rows_.mapped_bytes();
   }
 
  private:

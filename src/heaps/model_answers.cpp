@@ -56,13 +56,12 @@ ModelAnswers::FrameSlot* ModelAnswers::SlotOf(uintptr_t frame) {
 }
 
 void ModelAnswers::ForgetFrames() {
-  for (size_t i = 0; i < slots_.size(); ++i) slots_[i] = {};
+  slots_.Free();
   frame_rows_.Free();
 }
 
 bool ModelAnswers::MakeRoom(size_t rows) {
-  return answers_.Extend(rows) && slots_.Extend(kFrameSlots) &&
-         said_.Extend((kNumSizes + 1) * kLifetimeClasses) && fresh_.Reserve(kMostRowsARound);
+  return answers_.Extend(rows) && said_.Extend((kNumSizes + 1) * kLifetimeClasses);
 }
 
 // The rows to ask about, and what the samples since the last time say of the others.
@@ -73,11 +72,13 @@ void ModelAnswers::Collect(const Sampler& sampler) {
     Answer& answer = answers_[row.number];
     (answer.is_asked ? stats_.hits : stats_.misses) += sums.samples - answer.samples;
     answer.samples = sums.samples;
-    if (!answer.is_asked && fresh_.size() < kMostRowsARound) fresh_.Append(&row);
+    if (!answer.is_asked && fresh_.size() < kMostRowsARound && fresh_.Reserve(kMostRowsARound))
+      fresh_.Append(&row);
   });
 }
 
 bool ModelAnswers::NameFrames(const Model& model, FrameNamer& namer) {
+  if (!slots_.Extend(kFrameSlots)) return false;
   frames_.Clear();
   for (size_t i = 0; i < fresh_.size(); ++i) {
     const StackContext& context = *fresh_[i]->context;
@@ -115,10 +116,10 @@ void ModelAnswers::Ask(const Model& model, const SampleRow& row) {
   float odds[kLifetimeClasses];
   const LifetimeClass likeliest = Predict(model, rows, n, row.bytes, odds);
   answer.is_asked = true;
-  ++stats_.asked;
   float all = 0;
   for (const float odd : odds) all += odd;
   if (!(all > 0.99f && all < 1.01f)) return;  // weights that are no numbers
+  ++stats_.asked;
   stats_.sure += odds[static_cast<size_t>(likeliest) - 1] >= kSure;
   answer.likeliest = likeliest;
   answer.size_class = ClassOfSize(row.bytes);
@@ -131,6 +132,7 @@ size_t ModelAnswers::AskNew(const Model& model, const Sampler& sampler, FrameNam
   const uint64_t before = stats_.asked;
   if (!MakeRoom(sampler.rows())) return 0;
   Collect(sampler);
+  if (fresh_.size() == 0) return 0;
   // Fewer, if their stacks are so many that their frames do not fit.
   while (fresh_.size() != 0 && !NameFrames(model, namer)) {
     const size_t half = fresh_.size() / 2;

@@ -57,7 +57,8 @@ class ModelAnswers {
   const ModelStats& stats() const { return stats_; }
   // That the arrays take.
   size_t bytes() const {
-    return answers_.bytes() + slots_.bytes() + frame_rows_.bytes() + said_.bytes();
+    return answers_.mapped_bytes() + fresh_.mapped_bytes() + slots_.mapped_bytes() +
+           frame_rows_.mapped_bytes() + said_.mapped_bytes();
   }
 
  private:

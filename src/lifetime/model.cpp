@@ -50,7 +50,7 @@ KnownStack FindStack(const ModelFile& file, const FrameRow* const* rows, size_t 
 // other back.
 void AddShares(const KnownStack& known, float* odds) {
   for (size_t i = 0; i < kLifetimeClasses; ++i)
-    odds[i] = (odds[i] + static_cast<float>(known.shares[i]) / 255) / 2;
+    odds[i] = (odds[i] + static_cast<float>(known.shares[i]) / kAllShares) / 2;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace strata {
 namespace {
@@ -91,7 +92,7 @@ const char* TextOf(ModelError error) {
       return "too short for a model";
     case ModelError::kNotAModel:
       return "not a model of strata train";
-    case ModelError::kNewer:
+    case ModelError::kOtherVersion:
       return "of another version of strata train";
     case ModelError::kDamaged:
       return "damaged";
@@ -107,7 +108,7 @@ ModelError ModelFile::Open(const void* data, size_t n) {
   }
   if (n < kHeaderBytes) return ModelError::kTooShort;
   const auto header = Load<Header>(bytes);
-  if (header.version != kVersion) return ModelError::kNewer;
+  if (header.version != kVersion) return ModelError::kOtherVersion;
   if (header.file_bytes > n) return ModelError::kTooShort;
   if (header.file_bytes != n || !HasOurShape(header) || Checksum(bytes, n) != header.checksum) {
     return ModelError::kDamaged;
@@ -169,7 +170,7 @@ ModelError ModelFile::CheckSections(const unsigned char* bytes, size_t n) {
   class_names_ = reinterpret_cast<const char*>(at[kClassNames]);
   builds_ = reinterpret_cast<const char*>(at[kBuilds]);
   builds_n_ = size[kBuilds] / kBuildBytes;
-  return AllTextEnds() && KnowsInOrder() ? ModelError::kNone : ModelError::kDamaged;
+  return AllTextEnds() && KnowsSoundly() ? ModelError::kNone : ModelError::kDamaged;
 }
 
 bool ModelFile::AllTextEnds() const {
@@ -183,10 +184,12 @@ bool ModelFile::AllTextEnds() const {
 
 uint64_t ModelFile::known(size_t i) const { return Load<uint64_t>(known_ + i * sizeof(uint64_t)); }
 
-bool ModelFile::KnowsInOrder() const {
+bool ModelFile::KnowsSoundly() const {
   for (size_t i = 0; i < known_n_; ++i) {
     if (i > 0 && known(i - 1) >= known(i)) return false;
     if (known_classes_[i] == 0 || known_classes_[i] > kLifetimeClasses) return false;
+    const unsigned char* shares = shares_ + i * kLifetimeClasses;
+    if (std::accumulate(shares, shares + kLifetimeClasses, 0u) != kAllShares) return false;
   }
   return true;
 }

@@ -73,8 +73,9 @@ inline constexpr size_t kSizeRows = kCoarseSizes + kFineSizes;
 inline constexpr size_t kClassNameBytes = 16;
 inline constexpr size_t kBuildBytes = 64;
 inline constexpr size_t kMostKnown = 3584;
+inline constexpr uint32_t kAllShares = 255;  // that those of a known stack add up to
 
-enum class ModelError : uint8_t { kNone, kTooShort, kNotAModel, kNewer, kDamaged };
+enum class ModelError : uint8_t { kNone, kTooShort, kNotAModel, kOtherVersion, kDamaged };
 
 // For a line on stderr, behind the file's name.
 const char* TextOf(ModelError error);
@@ -92,8 +93,9 @@ struct SizeRows {
 
 // What was recorded of a stack and a size.
 struct KnownStack {
-  const unsigned char* shares = nullptr;  // of 255, for each class; null: the stack is not known
-  uint8_t likeliest = 0;                  // counted from 1
+  const unsigned char* shares =
+      nullptr;            // of kAllShares, for each class; null: the stack is not known
+  uint8_t likeliest = 0;  // counted from 1
 };
 
 class ModelFile {
@@ -126,7 +128,7 @@ class ModelFile {
   ModelError CheckSections(const unsigned char* bytes, size_t n);
   uint64_t known(size_t i) const;
   bool AllTextEnds() const;
-  bool KnowsInOrder() const;
+  bool KnowsSoundly() const;
 
   const unsigned char* hashes_ = nullptr;
   const unsigned char* rows_ = nullptr;

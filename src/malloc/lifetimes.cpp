@@ -155,7 +155,7 @@ void LifetimeLearner::AskModel(Runtime& r) {
   files_ = UnwindTablesPublished();
   ProcessNamer namer(names_);
   answers_.AskNew(g_model, r.sampler, namer);
-  if (!SeeksStacks()) answers_.ForgetFrames();  // new ones are rare
+  if (!SeeksStacks()) answers_.ForgetFrames();  // new ones are rare: they keep no memory
 }
 
 bool LifetimeLearner::SeeksStacks() { return TheRuntime().sampler.rows() < kMostRowsSought; }
@@ -187,8 +187,8 @@ void LifetimeLearner::AdaptSampling(Runtime& r, bool is_dense) {
   if (now == 0) now = r.options.sample_interval;
   if (r.sampler.rate().interval != now) return;
   const size_t interval = is_dense ? kDenseInterval : IntervalAtRest(r);
+  g_interval.store(interval, std::memory_order_relaxed);  // first: see RestInChild
   if (interval != now) r.sampler.SetInterval(interval);
-  g_interval.store(interval, std::memory_order_relaxed);
 }
 
 void LifetimeLearner::EndDenseIfFull(Runtime& r) {
@@ -204,8 +204,10 @@ void LifetimeLearner::Rest() { AdaptSampling(TheRuntime(), false); }
 
 void LifetimeLearner::RestInChild() {
   Runtime& r = TheRuntime();
-  if (g_interval.exchange(0, std::memory_order_relaxed) == kDenseInterval &&
-      r.sampler.rate().interval == kDenseInterval)
+  const size_t set = g_interval.exchange(0, std::memory_order_relaxed);
+  const size_t now = r.sampler.rate().interval;
+  // The fork may have come between the two, in a change from dense to rest or back.
+  if (set != 0 && (now == set || now == kDenseInterval || now == IntervalAtRest(r)))
     r.sampler.SetIntervalInChild(r.options.sample_interval);
 }
 
@@ -235,9 +237,9 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
   const size_t slots = std::bit_ceil(2 * evidence_.size() + 1);
   if (!tallies.Reserve(slots) || !words.Reserve(PredictionCache::kEntries)) return;
   words.Grow(PredictionCache::kEntries);
-  g_bytes.store(g_model_bytes + answers_.bytes() + evidence_.bytes() + slots * sizeof(SiteTally) +
-                    2 * words.bytes(),
-                std::memory_order_relaxed);
+  g_bytes.store(
+      g_model_bytes + answers_.bytes() + evidence_.bytes() + sizeof(predicted_internal::g_words),
+      std::memory_order_relaxed);
   PredictionCache::Draft draft(words.data());
   SiteLearner learner(tallies.data(), slots, Predictions());
   const size_t made = learner.Decide(evidence_.rows(), evidence_.size(), draft);

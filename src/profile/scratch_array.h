@@ -77,6 +77,7 @@ class ScratchArray {
   const T* data() const { return data_; }
   size_t size() const { return size_; }
   size_t bytes() const { return size_ * sizeof(T); }
+  size_t mapped_bytes() const { return mapped_; }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
 

@@ -41,7 +41,7 @@ void FindStacks(const strata::ModelFile& file, const std::vector<unsigned char>&
     STRATA_CHECK(known.likeliest >= 1 && known.likeliest <= strata::kLifetimeClasses);
     unsigned sum = 0;
     for (size_t i = 0; i < strata::kLifetimeClasses; ++i) sum += known.shares[i];
-    STRATA_CHECK(sum <= strata::kLifetimeClasses * 255);
+    STRATA_CHECK(sum == strata::kAllShares);
   }
 }
 

@@ -60,9 +60,10 @@ std::string Signed(std::string bytes) {
   return bytes;
 }
 
-TEST(ModelFile, KnownStacksAreInOrderAndHaveClasses) {
+TEST(ModelFile, KnownStacksAreInOrderAndHaveClassesAndShares) {
   const std::string bytes = GoldenBytes("int8.model");
-  const size_t known = OffsetOf(bytes, 13), classes = OffsetOf(bytes, 15);
+  const size_t known = OffsetOf(bytes, 13), shares = OffsetOf(bytes, 14),
+               classes = OffsetOf(bytes, 15);
   uint64_t stacks[3];
   memcpy(stacks, &bytes[known], sizeof(stacks));
   ModelFile file;
@@ -82,6 +83,11 @@ TEST(ModelFile, KnownStacksAreInOrderAndHaveClasses) {
     changed[classes + 2] = none;
     EXPECT_EQ(OpenError(Signed(changed)), ModelError::kDamaged);
   }
+  for (const char share : {'\x1', '\xff'}) {  // one too many, one too few
+    std::string changed = bytes;
+    changed[shares + 2 * 8 + 1] = static_cast<char>(changed[shares + 2 * 8 + 1] + share);
+    EXPECT_EQ(OpenError(Signed(changed)), ModelError::kDamaged);
+  }
   for (const size_t section : {13, 14, 15}) {  // one more or less than the others have
     std::string changed = bytes;
     ++changed[64 + section * 16 + 8];
@@ -94,10 +100,10 @@ TEST(ModelFile, OtherFilesAndOtherVersionsAreNamed) {
   EXPECT_EQ(OpenError("#!/bin/sh\n"), ModelError::kNotAModel);
   EXPECT_EQ(OpenError(std::string(5000, '\0')), ModelError::kNotAModel);
   bytes[8] = 2;
-  EXPECT_EQ(OpenError(bytes), ModelError::kNewer);
+  EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
   bytes[8] = 4;
-  EXPECT_EQ(OpenError(bytes), ModelError::kNewer);
-  EXPECT_STREQ(TextOf(ModelError::kNewer), "of another version of strata train");
+  EXPECT_EQ(OpenError(bytes), ModelError::kOtherVersion);
+  EXPECT_STREQ(TextOf(ModelError::kOtherVersion), "of another version of strata train");
 }
 
 }  // namespace

@@ -336,6 +336,8 @@ def known_stacks(parts: dict[str, bytes]) -> dict[int, Known]:
         raise ValueError("stacks out of order")
     if not all(1 <= label <= CLASSES for label in labels):
         raise ValueError("classes that are none")
+    if (shares.sum(axis=1, dtype=np.int64) != OF).any():
+        raise ValueError("shares that do not add up")
     each = zip(stacks.tolist(), labels, shares, strict=True)
     return {value: Known(label, share.tobytes()) for value, label, share in each}
 
