@@ -37,7 +37,7 @@ class SpanSource {
   // Null when memory is short.
   Span* TakeSpan(SizeClass c, SpanLength length) {
     Placement placement = PlacementOf(c);
-    if (IsLasting(c) && !HasRoomForLasting()) placement.lifetime = LifetimeClass::kUnknown;
+    if (IsLasting(c) && !KeepsLastingApart()) placement.lifetime = LifetimeClass::kUnknown;
     return Make(c, length, placement, ObjectGroup::kNone);
   }
   Span* TakeSpanIn(SizeClass c, Placement placement) {
@@ -72,12 +72,13 @@ class SpanSource {
   void ReportBadFree(void* p) { blocks_.ReportBadFree(p); }
 
  private:
-  // Fewer cold pages than half a hugepage lie among the others; so do fewer of what lasts, but in a
-  // heap so large that what is left of one more hugepage is little.
+  // Below half a hugepage of them, cold pages lie among the others, and so do pages of what lasts.
+  // In a large heap, what lasts gets hugepages of its own from the first page on: what stays free
+  // of one more is little there.
   static constexpr size_t kEnoughForOwn = kPagesPerHugePage / 2;
   static constexpr Pages kLargeHeap{32 * kPagesPerHugePage};
 
-  bool HasRoomForLasting() const {
+  bool KeepsLastingApart() const {
     return lasting_pages_.load(std::memory_order_relaxed) >= kEnoughForOwn ||
            page_heap_.used_lately() >= kLargeHeap;
   }

@@ -212,7 +212,8 @@ void LifetimeLearner::RestInChild() {
 }
 
 // Of a size, no more can be gained than its spans take. Apart, what lasts of it costs about a span,
-// and the other's caches.
+// and the other's caches. What was large once counts for ever: a size whose bursts come and go
+// would lose with each what was learned in it.
 void LifetimeLearner::HeedWhatIsLarge(Runtime& r) {
   for (size_t i = 1; i <= kNumSizes; ++i) {
     const auto c = static_cast<SizeClass>(i);

@@ -55,7 +55,7 @@ class LifetimeLearner {
   uint64_t dense_ns_ = 0;      // how long they were while samples came, in all
   uint64_t without_news_ = 0;  // samples since a stack was new
   bool was_dense_ = false;
-  bool was_large_[kNumSizes + 1] = {};
+  bool was_large_[kNumSizes + 1] = {};  // ever
 };
 
 LifetimeLearner& TheLearner();

@@ -5,9 +5,10 @@
 // unwind table, which is replaced by other code at the same addresses, and then by code elsewhere;
 // with "modules A B", two shared objects that are loaded in turn. "passing N" makes N bursts of
 // which nothing stays, and then works little for a second and a half; "rare N" does so, too, and
-// once in between takes a block of each of many sizes. "few" makes small bursts, all of whose
-// objects fill a few pages. "again N" learns what stays, and then takes it by 32 other calls, N
-// times each, which differ from the first in where they are made alone.
+// once in between takes a block of each of many sizes. "forks N" does so, and leaves the end to a
+// child. "few" makes small bursts, all of whose objects fill a few pages. "again N" learns what
+// stays, and then takes it by 32 other calls, N times each, which differ from the first in where
+// they are made alone.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -192,6 +193,15 @@ static int RunPassing(int bursts, int has_rare) {
   return 1;
 }
 
+// The statistics are the child's.
+static int RunThenFork(int bursts) {
+  RunPassing(bursts, 0);
+  const pid_t child = fork();
+  if (child == 0) return 1;
+  if (child < 0 || waitpid(child, NULL, 0) != child) abort();
+  _exit(0);
+}
+
 static int RunFew(void) {
   enum { kAtOnce = 100, kBursts = 60, kStays = 5 };
   void* volatile large = malloc(9 << 20);  // for the background thread
@@ -271,6 +281,7 @@ int main(int argc, char** argv) {
                    : strcmp(how, "fork") == 0    ? RunForked()
                    : strcmp(how, "passing") == 0 ? RunPassing(atoi(argv[2]), 0)
                    : strcmp(how, "rare") == 0    ? RunPassing(atoi(argv[2]), 1)
+                   : strcmp(how, "forks") == 0   ? RunThenFork(atoi(argv[2]))
                    : strcmp(how, "few") == 0     ? RunFew()
                    : strcmp(how, "again") == 0   ? RunAgain(atoi(argv[2]))
                                                  : RunModules(argv + 2);

@@ -100,6 +100,13 @@ def test_a_model_that_knows_the_program_looks_for_rare_places(
     assert sampler["interval"] == interval
 
 
+def test_a_child_of_a_process_at_rest_learns_from_the_start(lab: Lab, tmp_path: Path) -> None:
+    """As a worker does whose master has waited for long."""
+    burst(lab, tmp_path, "forks", "1", MODEL=str(SURE.with_name("int8.model")))
+    sampler = json.loads((tmp_path / "stats.json").read_text())["sampler"]
+    assert sampler["interval"] == 512 << 10
+
+
 def test_a_model_is_asked_about_a_place_before_it_is_sampled(lab: Lab, tmp_path: Path) -> None:
     """33 KiB of 32 classes, which one sample finds: each is a place of its own. The program sleeps
     most of the time, so that it was often asleep while somebody looked for its samples."""
