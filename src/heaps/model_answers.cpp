@@ -64,16 +64,24 @@ bool ModelAnswers::MakeRoom(size_t rows) {
   return answers_.Extend(rows) && said_.Extend((kNumSizes + 1) * kLifetimeClasses);
 }
 
-// The rows to ask about, and what the samples since the last time say of the others.
+// The rows to ask about, and what the samples since the last time say of the others. Room is made
+// while the sampler's lock is free, and only where something is new.
 void ModelAnswers::Collect(const Sampler& sampler) {
-  fresh_.Clear();
-  sampler.VisitRows([this](const SampleRow& row, const SampleSums& sums) {
-    if (row.number >= answers_.size() || row.site.key == 0 || row.bytes > kMaxClassSize) return;
-    Answer& answer = answers_[row.number];
+  const auto visit = [this, &sampler](auto&& f) {
+    sampler.VisitRows([&](const SampleRow& row, const SampleSums& sums) {
+      if (row.number >= answers_.size() || row.site.key == 0 || row.bytes > kMaxClassSize) return;
+      f(row, sums, answers_[row.number]);
+    });
+  };
+  bool has_news = false;
+  visit([&](const SampleRow&, const SampleSums& sums, Answer& answer) {
     (answer.is_asked ? stats_.hits : stats_.misses) += sums.samples - answer.samples;
     answer.samples = sums.samples;
-    if (!answer.is_asked && fresh_.size() < kMostRowsARound && fresh_.Reserve(kMostRowsARound))
-      fresh_.Append(&row);
+    has_news |= !answer.is_asked;
+  });
+  if (!has_news || !fresh_.Reserve(kMostRowsARound)) return;
+  visit([&](const SampleRow& row, const SampleSums&, const Answer& answer) {
+    if (!answer.is_asked && fresh_.size() < kMostRowsARound) fresh_.Append(&row);
   });
 }
 
