@@ -122,10 +122,14 @@ class Payer {
     StoreOption(r.options.weight, weight);
     StoreOption(r.options.price, pricing == Pricing::kOn);
     supply_ = {};
-    growth_ = {};
+    growth_.Restart();
     forks_ = {};
-    forks_.Begin(NowNs(), 0);  // whoever begins has been forked
     LookAfter(0, pricing == Pricing::kOn ? kFirstLook : SIZE_MAX);
+  }
+
+  void NoteBeginning() STRATA_EXCLUDES(lock) {
+    LockHolder hold(lock);
+    forks_.Begin(NowNs(), 0);
   }
 
   Lock lock{LockRank::kPrice};
@@ -280,6 +284,11 @@ void PriceTick() {
 }
 
 void SetPricing(Pricing pricing, uint32_t weight) { g_payer.Set(pricing, weight); }
+
+void StartPricing(uint32_t weight) {
+  SetPricing(Pricing::kOn, weight);
+  g_payer.NoteBeginning();
+}
 
 PriceStats ReadPrice() {
   PriceStats out;

@@ -38,9 +38,11 @@ void PayForFork();
 // Once a round, from the background: debts end also in a process that makes no calls.
 void PriceTick();
 
-// At run time, from any thread, and at the start.
+// At run time, from any thread.
 enum class Pricing : bool { kOff, kOn };
 void SetPricing(Pricing pricing, uint32_t weight);
+// In a process that has just begun: it has been forked.
+void StartPricing(uint32_t weight);
 
 PriceStats ReadPrice();
 

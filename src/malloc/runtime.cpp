@@ -123,7 +123,7 @@ STRATA_ONCE void Start() {
   }
   g_has_thread_key = layers::MakeThreadKey(&g_thread_key, EndThread);
   errno = saved;
-  if (options.price) SetPricing(Pricing::kOn, options.weight);
+  if (options.price) StartPricing(options.weight);
   // release: pairs with the acquire in CurrentState.
   g_state.store(RunState::kReady, std::memory_order_release);
 }

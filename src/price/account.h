@@ -39,6 +39,14 @@ class GrowthAccount {
     debt_ = scarce ? std::max(debt_ - Income(s, b, t) * seconds, 0.0) : 0;
   }
 
+  // Nothing is owed, and what is held next is no growth. The places of those who wait stay, before
+  // those of newcomers.
+  void Restart() {
+    const double incurred = incurred_;
+    *this = {};
+    incurred_ = incurred;
+  }
+
   double debt() const { return debt_; }
 
   // Behind all that is owed now.

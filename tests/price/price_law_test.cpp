@@ -203,6 +203,23 @@ TEST(GrowthAccount, WhoCameFirstGoesFirst) {
   EXPECT_EQ(account.OwedUpTo(second), 0);
 }
 
+TEST(GrowthAccount, WhoWaitsWhileItRestartsGoesBeforeNewcomers) {
+  GrowthAccount account;
+  const Supply s = WithLeft(kTerms.reserve * kBox);
+  uint64_t now = 1'000'000'000;
+  account.Settle(s, {100 * kMiB}, kTerms, now);
+  account.Settle(s, {110 * kMiB}, kTerms, now);
+  const double waiter = account.Place();
+  account.Restart();
+  EXPECT_EQ(account.debt(), 0);
+  account.Settle(s, {110 * kMiB}, kTerms, ++now);
+  EXPECT_EQ(account.debt(), 0);  // what it held then is no growth
+  account.Settle(s, {115 * kMiB}, kTerms, ++now);
+  EXPECT_NEAR(account.debt(), 5 * kMiB, 1);
+  EXPECT_NEAR(account.OwedUpTo(waiter), 0, 1);
+  EXPECT_NEAR(account.OwedUpTo(account.Place()), 5 * kMiB, 1);
+}
+
 // Each has been given a block that it touches when it may go on.
 TEST(GrowthAccount, ManyThreadsThatWaitDoNotGoAtOnce) {
   struct Thread {
