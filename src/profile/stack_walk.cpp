@@ -78,39 +78,33 @@ void NoteUnknownCode() {
 
 namespace {
 
-// Goes on where the tables end, if the dynamic linker knows the code there.
-STRATA_NOINLINE void WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
+// Goes on where the tables end, if the dynamic linker knows the code there; false: it does not.
+STRATA_NOINLINE bool WalkLoadedCode(WalkPosition& walk, StackReader& stack, uintptr_t* out,
                                     size_t max, uintptr_t* places) {
+  bool known = false;
   OnSideStack([&] {
     FrameIndex index;
-    if (!FindFrameIndex(walk.lookup, &index)) return;
+    known = FindFrameIndex(walk.lookup, &index);
+    if (!known) return;
     FindInheritedConfinement();  // else a walk stays on the page that it begins on
     WalkFrames(LoadedCode(), walk, SelfRange(), stack, out, max, places);
   });
+  return known;
 }
 
-// For a walk that found nothing beyond where it began: by frame pointers, before there are tables,
-// else only what stands for the stack. `caller`: of the walk.
-STRATA_NOINLINE size_t WalkWithoutTables(const WalkStart& start, uintptr_t caller,
+// For a walk that found nothing beyond where it began, which is in out[0] if `count` is 1: by frame
+// pointers, before there are tables, else only what stands for the stack. `known`: the linker knows
+// the code, so the walk had its rules. `caller`: of the walk.
+STRATA_NOINLINE size_t WalkWithoutTables(const WalkStart& start, uintptr_t caller, bool known,
                                          StackReader& stack, uintptr_t* out, size_t max,
-                                         uintptr_t* places) {
-  WalkPosition walk(start.at);
-  if (start.returns) FindFirst(walk, SelfRange(), out);
+                                         size_t count) {
   const bool prepared = g_tables.prepared();
-  size_t count = walk.count;
-  FrameIndex index;
-  // Where the linker knows the code, the walk had its rules, and ended at the first frame.
-  if (!prepared && (count == 0 || !FindFrameIndex(walk.lookup, &index))) {
-    const size_t more = WalkFramePointers(start.at, SelfRange(), stack, out + count, max - count);
-    count = more == 0 ? 0 : count + more;
-  }
-  if (count == 0) {
-    out[0] = prepared ? caller
-                      : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
-    count = 1;
-  }
-  for (size_t i = 0; places != nullptr && i < count; ++i) places[i] = 0;
-  return count;
+  if (!prepared && (count == 0 || !known))
+    count += WalkFramePointers(start.at, SelfRange(), stack, out + count, max - count);
+  if (count != 0) return count;
+  out[0] = prepared ? caller
+                    : reinterpret_cast<uintptr_t>(strata_allocated_before_stacks_were_known) + 1;
+  return 1;
 }
 
 STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uintptr_t* out,
@@ -120,6 +114,7 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
   WalkPosition walk(start.at);
   if (start.returns) FindFirst(walk, SelfRange(), out, places);
   WalkEnd end = WalkEnd::kUnknownCode;
+  bool known = false;
   {
     const UnwindTables::Pin pin(g_tables);
     if (STRATA_LIKELY(pin.index() != nullptr))
@@ -127,11 +122,13 @@ STRATA_READS_STACK size_t WalkFrom(const WalkStart& start, uintptr_t caller, uin
   }
   if (STRATA_UNLIKELY(end == WalkEnd::kUnknownCode)) {
     NoteUnknownCode();
-    WalkLoadedCode(walk, stack, out, max, places);
+    known = WalkLoadedCode(walk, stack, out, max, places);
   }
   size_t count = walk.count;
-  if (STRATA_UNLIKELY(count <= (start.returns ? 1 : 0)))
-    count = WalkWithoutTables(start, caller, stack, out, max, places);
+  if (STRATA_UNLIKELY(count <= (start.returns ? 1 : 0))) {
+    count = WalkWithoutTables(start, caller, known, stack, out, max, count);
+    for (size_t i = walk.count; places != nullptr && i < count; ++i) places[i] = 0;
+  }
   t_known = stack.known();
   return count;
 }

@@ -133,6 +133,18 @@ TEST(StackWalk, FromACallHasAllButTheFunctionThatWasCalled) {
   }
 }
 
+TEST(StackWalk, KeepsAReturnAddressInCodeThatNobodyKnows) {
+  static unsigned char made_at_run_time[16];
+  Walk walk;
+  WalkStart start = StartAtCall();
+  start.at.pc = reinterpret_cast<uintptr_t>(&made_at_run_time[8]);
+  start.at.bp = 0;  // leads nowhere
+  start.returns = true;
+  walk.count = WalkStack(walk.frames, Walk::kMost, walk.places, &start);
+  ASSERT_EQ(walk.count, 1u);
+  EXPECT_EQ(walk.frames[0], start.at.pc);
+}
+
 TEST(LibcSymbol, FindsWhatItExportsAndNothingElse) {
   for (const char* name : {"_dl_find_object", "getauxval", "gnu_get_libc_version"}) {
     EXPECT_EQ(FindInLibc(name), dlsym(RTLD_DEFAULT, name)) << name;
