@@ -51,6 +51,24 @@ TEST(BoundedFreeList, SendsDownWithTheSizeThatTheHeapBelowKnows) {
   heap.deallocate(b);  // Check ends the program at a wrong size
 }
 
+#ifndef NDEBUG
+// A layer of one's own that takes the place of Fixed.
+struct TooSmall {
+  template <Heap Below>
+  class On : public Through<Below> {
+   public:
+    static constexpr bool one_size = false;
+    void* allocate(size_t) { return this->next_.allocate(4); }
+    void deallocate(void* p, size_t) { this->next_.deallocate(p, 4); }
+  };
+};
+
+TEST(FreeList, RefusesBlocksWithoutRoomForItsLink) {
+  EXPECT_DEATH((Stack<TooSmall, FreeList, Bump<>, Mmap>().allocate(4)), "holds a link");
+  EXPECT_DEATH((Stack<TooSmall, BoundedFreeList<4>, Bump<>, Mmap>().allocate(4)), "holds a link");
+}
+#endif
+
 // --- Lists under a layer that takes more than it is asked for, and in bins of many layers
 
 // A source for which each block has to come back as it was.

@@ -131,7 +131,9 @@ constexpr bool AsBelow() {
 }
 
 // Whether all requests to a heap must be for one number of bytes, because it hands out any block
-// that it keeps for any request (FreeList). Fixed and Bins see to that.
+// that it keeps for any request (FreeList). Fixed and Bins see to that. A layer above
+// such a heap that is itself for any size asks it for sizeof(void*) at least: a free block holds a
+// link.
 template <class... H>
 constexpr bool OneSize() {
   constexpr auto of = []<class One>(std::type_identity<One>) {

@@ -8,6 +8,8 @@
 // and its On is that over a heap of its own.
 #pragma once
 
+#include <cassert>
+
 #include "strata/layers/heap.h"
 
 namespace strata::layers::internal {
@@ -43,7 +45,10 @@ class OnAlone : public Over<Below> {
     if constexpr (SizedHeap<Below>) alone_.drain(this->next_, 0);
   }
 
-  void* allocate(size_t size) { return alone_.allocate(this->next_, size); }
+  void* allocate(size_t size) {
+    assert(size >= sizeof(void*) && "a free block holds a link");
+    return alone_.allocate(this->next_, size);
+  }
   void* allocate_kept(size_t size)
     requires requires(Alone& a) { a.allocate_kept(size); }
   {
