@@ -98,8 +98,8 @@ class GuardPool {
         static_cast<GuardedBlock*>(arena.Allocate(slots * sizeof(GuardedBlock), alignof(size_t)));
     const uintptr_t base = records == nullptr ? 0 : pages_.Reserve(BytesFor(slots), most_align());
     if (base == 0) return false;
-    // The arena's memory is zero, as they are at first: what is written now would take pages.
-    static_assert(GuardState::kUnused == GuardState{});
+    // The arena's memory is zero, as they are at first (guard_pool_test.cpp): what is written now
+    // would take pages.
     records_ = records;
     slots_ = slots;
     // release: who sees the base sees the rest.

@@ -342,6 +342,13 @@ TEST_F(LargeGuardPoolTest, AFreedBlockIsForgivenAsAWhole) {
   EXPECT_EQ(account_.open.size(), 6u);
 }
 
+// Init writes none, into memory that is zero.
+TEST(GuardPool, ARecordThatWasNeverUsedIsAllZeroes) {
+  static constinit GuardedBlock block;
+  constexpr unsigned char kZeroes[sizeof(block)] = {};
+  EXPECT_EQ(memcmp(static_cast<const void*>(&block), kZeroes, sizeof(block)), 0);
+}
+
 TEST(GuardPool, WithoutMemoryItOwnsNothing) {
   test::TestArena arena;
   GuardPool<FakePages> pool({kNativePageSize, 2 * kNativePageSize});
