@@ -19,7 +19,7 @@ cd "$work"
 {
   ./configure "${NGX_CONF_FLAGS[@]}" --with-cc-opt="-g -O2 -fPIC -Wextra -Wno-unused-parameter \
     -Wno-cast-function-type -Wno-missing-field-initializers -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE" \
-    --with-ld-opt='-Wl,-z,relro -Wl,-z,now -Wl,-z,nodelete -Wl,-z,noseparate-code' \
+    --with-ld-opt='-Wl,-z,relro -Wl,-z,now -Wl,-z,nodelete' \
     --add-dynamic-module="$here" --add-dynamic-module="$here/demo" "${further[@]}"
   make -j2 -f objs/Makefile modules
 } >"$work/log" 2>&1 || { grep -m 20 -E 'error|warning' "$work/log" >&2; tail -n 5 "$work/log" >&2; exit 1; }
