@@ -35,11 +35,8 @@ constexpr uint64_t kFindsEveryNs = 5 * kSecondNs;   // the process may have been
 constexpr uint64_t kGivesEveryNs = 5 * kSecondNs;   // free memory, before anyone pays
 constexpr uint64_t kSaysEveryNs = 60 * kSecondNs;   // in the log
 constexpr uint64_t kWorthSayingNs = 1 * kSecondNs;  // of waiting
-// Growth between two looks: a part of the way to where it begins to cost, or of what is for sale;
-// small enough that several processes at once do not take it all.
-constexpr double kWayPerLook = 1.0 / 16, kSalePerLook = 1.0 / 64;
-constexpr double kLeastStep = 128 << 10, kMostStep = 64 << 20;
-constexpr size_t kFirstLook = 2 << 20;  // a small program reads no file
+constexpr double kLeastStep = 128 << 10, kMostStep = 64 << 20;  // of growth between two looks
+constexpr size_t kFirstLook = 2 << 20;                          // a small program reads no file
 
 uint64_t NowNs() { return ReadClock(CLOCK_MONOTONIC); }
 
@@ -72,14 +69,17 @@ class Payer {
     FindIfDue(now);
     buyer_ = {static_cast<double>(heap.page_heap().charged_bytes()), weight()};
     Supply found;
-    const bool all = watch_.ForEachMemory([&found, buyer = buyer_](const MemorySupply& m) {
-      Choose({static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure}, buyer,
-             kMemoryTerms, found);
+    double step = kMostStep;
+    const bool all = watch_.ForEachMemory([&found, &step, buyer = buyer_](const MemorySupply& m) {
+      const Supply s{static_cast<double>(m.limit), static_cast<double>(m.used), m.pressure};
+      Choose(s, buyer, kMemoryTerms, found);
+      step = std::min(step, StepOf(s, kMemoryTerms, kLeastStep, kMostStep));
     });
     if (all) supply_ = found;  // what could not be read, without a descriptor, forgives nothing
     growth_.Settle(supply_, buyer_, kMemoryTerms, now);
     if (place == kNoPlace) place = growth_.Place();
-    const double step = StepTo(DelayOf(growth_.debt()));
+    if (!all) step = std::min(step, StepOf(supply_, kMemoryTerms, kLeastStep, kMostStep));
+    if (DelayOf(growth_.debt()) != 0) step = 0;  // the next growth of any thread waits as well
     LookAfter(static_cast<size_t>(buyer_.holds), static_cast<size_t>(step));
     return {DelayOf(growth_.OwedUpTo(place)), std::max(supply_.limit - supply_.used, 0.0),
             supply_.limit, growth_.debt(), place};
@@ -149,15 +149,6 @@ class Payer {
 
   uint64_t DelayOf(double owed) const STRATA_REQUIRES(lock) {
     return DelayNs(supply_, buyer_, kMemoryTerms, owed);
-  }
-
-  double StepTo(uint64_t delay) const STRATA_REQUIRES(lock) {
-    if (delay != 0) return 0;  // the next growth of any thread waits as well
-    if (supply_.limit == 0) return kMostStep;
-    const double room = FeltRoom(supply_) - kMemoryTerms.begins * supply_.limit;
-    const double for_sale = FeltRoom(supply_) - kMemoryTerms.reserve * supply_.limit;
-    const double step = room > 0 ? room * kWayPerLook : for_sale * kSalePerLook;
-    return std::clamp(step, kLeastStep, kMostStep);
   }
 
   static void LookAfter(size_t holds, size_t step) {

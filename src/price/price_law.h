@@ -95,4 +95,16 @@ inline uint64_t DelayNs(const Supply& s, const Buyer& b, const PriceTerms& t, do
   return ns < static_cast<double>(t.longest_ns) ? static_cast<uint64_t>(ns) : t.longest_ns;
 }
 
+// How much growth goes between two looks at the supply while nobody waits: a part of the way to
+// where it begins to cost, or of what is for sale; small enough that several processes at once do
+// not take it all. Of several limits the least counts, whichever is the dearest: a small one that
+// costs nothing yet is soon at its end.
+inline double StepOf(const Supply& s, const PriceTerms& t, double least, double most) {
+  constexpr double kWayPerLook = 1.0 / 16, kSalePerLook = 1.0 / 64;
+  if (s.limit == 0) return most;
+  const double room = FeltRoom(s) - t.begins * s.limit;
+  const double for_sale = FeltRoom(s) - t.reserve * s.limit;
+  return std::clamp(room > 0 ? room * kWayPerLook : for_sale * kSalePerLook, least, most);
+}
+
 }  // namespace strata

@@ -67,6 +67,20 @@ TEST(PriceLaw, OfSeveralLimitsTheDearestCounts) {
   EXPECT_TRUE(IsDearer(near, far, b, kTerms));
 }
 
+// A look comes in time for each limit, though another one is the dearest now.
+TEST(PriceLaw, BetweenTwoLooksGoesLittleOfWhatIsLeft) {
+  const auto step = [](const Supply& s) { return StepOf(s, kTerms, 1, kBox); };
+  EXPECT_EQ(step({}), kBox);
+  for (const double left : {kBox, kBox / 2, 110 * kMiB}) {
+    EXPECT_LT(step(WithLeft(left)), (left - kTerms.begins * kBox) / 10) << left;
+  }
+  for (const double left : {100 * kMiB, 60 * kMiB, 30 * kMiB}) {
+    EXPECT_LT(step(WithLeft(left)), (left - kTerms.reserve * kBox) / 32) << left;
+  }
+  EXPECT_GT(step(WithLeft(100 * kMiB)), kMiB);
+  EXPECT_EQ(step(WithLeft(0)), 1);
+}
+
 TEST(PriceLaw, ALittleGrowthIsFreeAndAPaymentIsBounded) {
   const Supply s = WithLeft(60 * kMiB);
   const Buyer b{s.used / 4};
