@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,6 +188,28 @@ def process_ids(most: int) -> Iterator[Path]:
                     os.kill(int(pid), signal.SIGKILL)
             time.sleep(0.02)
         remove(group)
+
+
+PRICED_LATE = """
+import ctypes, os, threading
+for _ in range(17):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+assert ctypes.CDLL(None).strata_set(b"price", b"on") == 0
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_the_first_fork_is_free_where_the_price_comes_late(lab: Lab, tmp_path: Path) -> None:
+    """A server that has run for days has not just been forked; its second fork in a row waits."""
+    figures = tmp_path / "stats.json"
+    with process_ids(23) as group:
+        command = ("/bin/sh", "-c", JOIN, group, sys.executable, "-c", PRICED_LATE)
+        lab.run(*command, env={"STRATA_STATS": str(figures), "STRATA_WEIGHT": "10000"}).ok()
+    assert json.loads(figures.read_text())["price"]["fork_waits"] == 1
 
 
 AGAIN = '#!/bin/sh\n"$0" & "$0" & wait\n'
