@@ -3,7 +3,9 @@ calls; and the order."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +148,31 @@ def test_what_a_small_program_runs_lies_together(library: Path) -> None:
     assert done.stderr == ""
     windows, apart = done.stdout.splitlines()
     assert int(windows) <= 2, apart
+
+
+def test_each_file_that_the_order_names_is_there() -> None:
+    """A section that goes by the name of a file that is gone is empty, and no linker says so."""
+    root = SCRIPTS.parent
+    order = (root / "cmake/StrataOrder.cmake").read_text()
+    listed = re.search(r"set\(STRATA_READ_AT_START ([^)]*)\)", order)
+    assert listed is not None
+    names = [f"*{name}.cpp" for name in listed[1].split()]
+    names += [f"*{name}" for name in re.findall(r"\*([\w/]+\.cpp)\.o\b", order)]
+    assert len(names) > 10
+    sources = [str(path.relative_to(root)) for path in (root / "src").rglob("*.cpp")]
+    assert [name for name in names if not fnmatch.filter(("/" + s for s in sources), name)] == []
+
+
+def test_what_is_large_begins_with_what_is_in_use(library: Path) -> None:
+    large = {
+        name
+        for path in (SCRIPTS.parent / "src").rglob("*.cpp")
+        for name in re.findall(r"\bSTRATA_LARGE [^;{]*?\b(g_\w+)", path.read_text())
+    }
+    table = subprocess.run(["nm", "-nC", library], capture_output=True, text=True, check=True)
+    lie = re.findall(r" [bB] (?:.*::)?(g_\w+)$", table.stdout, re.MULTILINE)
+    assert set(lie[-len(large) :]) == large
+    assert lie[-len(large)] == "g_metadata"
 
 
 def test_what_lacks_is_said_first(library: Path) -> None:
