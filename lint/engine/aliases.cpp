@@ -49,11 +49,12 @@ const llvm::LoadInst* read_by(const llvm::CallBase& call) {
 bool Solver::untouched(const llvm::Instruction& from, const llvm::Instruction& to, Cells cells,
                        Address place) const {
   const auto writes = [&](const llvm::Instruction& i) {
-    if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-      const Address to = address_of(s->getPointerOperand(), memory_.layout());
+    if (const llvm::Value* written = written_by(i)) {
+      const Address to = address_of(written, memory_.layout());
       if (to.root == place.root) return offsets_meet(to.offset, place.offset);
-      if (is_unlinked_by(*s, from, memory_.layout())) return true;
-      return memory_.meet(memory_.cells_of(s->getPointerOperand()), cells);
+      const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
+      if (store != nullptr && is_unlinked_by(*store, from, memory_.layout())) return true;
+      return memory_.meet(memory_.cells_of(written), cells);
     }
     if (const auto* c = llvm::dyn_cast<llvm::CallBase>(&i)) {
       return !llvm::isa<llvm::DbgInfoIntrinsic>(i) && memory_.may_write(*c, cells);

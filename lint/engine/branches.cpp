@@ -122,6 +122,7 @@ bool Solver::branch(State& state, const llvm::Instruction& end) {
         contexts_[copy.context].is_root && is_read_elsewhere(copy.fact, end, to)) {
       return;
     }
+    if (!drop_null(copy)) return;
     know_by_number(copy, end, to);
     if (enter_block(copy, from, to)) next.push_back(std::move(copy));
   };
@@ -185,6 +186,18 @@ void Solver::know_by_number(State& state, const llvm::Instruction& end,
     if (cmp != nullptr && (n.root == cmp->getOperand(0) || n.root == cmp->getOperand(1)))
       state.fact.escaped = true;
   }
+}
+
+// A place in the object that turns out to be null is none. False: no name of it is left.
+bool Solver::drop_null(State& state) const {
+  if (property(state.fact).track != Track::kObject || matters_at_end(state.fact)) return true;
+  std::erase_if(state.fact.names, [&](const Name& n) {
+    if (n.steps != 0 || n.kind != Name::Kind::kObject || !n.root->getType()->isPointerTy())
+      return false;
+    const auto range = state.known.find(n.root);
+    return range && range->isSingleElement() && range->getSingleElement()->isZero();
+  });
+  return state.fact.has_object();
 }
 
 // Whether anything that lies ahead speaks of one of the names, if that is all that counts.

@@ -327,6 +327,7 @@ void Solver::begin(const llvm::Instruction* start, bool after, Fact fact, Known 
   }
   for (Known& view : views_at(*start, std::move(known))) {
     State state{at->second, start, fact, std::move(view), trace};
+    if (!drop_null(state)) continue;
     if (!after || pass(state, *start)) arrive(std::move(state));
   }
 }

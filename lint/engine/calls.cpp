@@ -1,5 +1,6 @@
 // What calls do to a fact: by the property's rules, by entering the callee, or by being foreign.
 #include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Operator.h>
 
 #include "solver.h"
 
@@ -285,10 +286,18 @@ void Solver::overwrite_by(State& state, const llvm::CallBase& call) const {
   const Address to = address(whole->getDest(), state.fact);
   const auto* length = llvm::dyn_cast<llvm::ConstantInt>(whole->getLength());
   if (to.offset == kAnyOffset) return;
-  if (length == nullptr) {  // as far as it goes
+  if (length == nullptr) {  // as far as it goes, but not beyond an array
+    const auto* member = llvm::dyn_cast<llvm::GEPOperator>(whole->getDest());
+    const llvm::Type* array = member != nullptr ? member->getResultElementType() : nullptr;
+    const std::int64_t end =
+        array != nullptr && array->isArrayTy()
+            ? to.offset + static_cast<std::int64_t>(
+                              memory_.layout().getTypeAllocSize(member->getResultElementType()))
+            : INT64_MAX;
     state.fact.guess |=
         std::any_of(state.fact.names.begin(), state.fact.names.end(), [&](const Name& n) {
-          return n.steps > 0 && n.root == to.root && n.offsets[0] >= to.offset;
+          return n.steps > 0 && n.root == to.root && n.offsets[0] >= to.offset &&
+                 n.offsets[0] < end;
         });
     return;
   }

@@ -57,6 +57,15 @@ bool assume_edge(Reasoning& reasoning, const llvm::Instruction& end, const llvm:
   return !values || reasoning.constrain(sw->getCondition(), *values);
 }
 
+bool counts_by_one(const llvm::PHINode& counter, const llvm::Loop& loop) {
+  const llvm::BasicBlock* latch = loop.getLoopLatch();
+  if (latch == nullptr || counter.getParent() != loop.getHeader()) return false;
+  const auto* next = llvm::dyn_cast<llvm::BinaryOperator>(counter.getIncomingValueForBlock(latch));
+  if (next == nullptr || next->getOpcode() != llvm::Instruction::Add) return false;
+  const auto* step = llvm::dyn_cast<llvm::ConstantInt>(next->getOperand(1));
+  return step != nullptr && step->isOne() && next->getOperand(0) == &counter;
+}
+
 bool asks_for_null(const llvm::Instruction& end, const llvm::CallBase& call) {
   const auto* br = llvm::dyn_cast<llvm::BranchInst>(&end);
   const auto* cmp = br != nullptr && br->isConditional()
@@ -73,8 +82,10 @@ const llvm::DominatorTree& Solver::dominators(const llvm::Function& f) {
   return *tree;
 }
 
-// Whether the call where the state begins writes the cells itself.
+// Whether the call or the atomic operation where the state begins writes the cells itself.
 bool Solver::writes(const llvm::Instruction& at, Cells cells) const {
+  if (!llvm::isa<llvm::StoreInst>(at) && written_by(at) != nullptr)
+    return memory_.meet(memory_.cells_of(written_by(at)), cells);
   const auto* call = llvm::dyn_cast<llvm::CallBase>(&at);
   return call != nullptr && memory_.may_write(*call, cells);
 }

@@ -86,8 +86,11 @@ void Solver::begin_elements(const Fact& fact, const llvm::CallBase& call, TraceI
                         : nullptr;
   const auto* end =
       cmp != nullptr ? llvm::dyn_cast<llvm::ConstantInt>(cmp->getOperand(1)) : nullptr;
-  if (end == nullptr || !llvm::ICmpInst::isLT(cmp->getPredicate()) ||
-      !loop->contains(br->getSuccessor(0))) {
+  const auto* counter =
+      cmp != nullptr ? llvm::dyn_cast<llvm::PHINode>(cmp->getOperand(0)) : nullptr;
+  if (end == nullptr || counter == nullptr || !llvm::ICmpInst::isLT(cmp->getPredicate()) ||
+      !loop->contains(br->getSuccessor(0)) || loop->getExitingBlock() != loop->getHeader() ||
+      !counts_by_one(*counter, *loop)) {
     return;
   }
   for (const llvm::Use& use : call.args()) {
@@ -97,8 +100,7 @@ void Solver::begin_elements(const Fact& fact, const llvm::CallBase& call, TraceI
     for (std::int64_t round = 1; round < std::min<std::int64_t>(end->getSExtValue(), 16); ++round) {
       const auto place = at_index(element, [&](const llvm::Value& index) {
         const auto first = first_number(index, *loop);
-        return first == 0 && without_casts(&index) == cmp->getOperand(0) ? std::optional(round)
-                                                                         : std::nullopt;
+        return first == 0 && without_casts(&index) == counter ? std::optional(round) : std::nullopt;
       });
       if (!place || !is_read(*place)) continue;
       Fact one = fact;
@@ -107,6 +109,27 @@ void Solver::begin_elements(const Fact& fact, const llvm::CallBase& call, TraceI
       begin(&call, true, std::move(one), {}, trace, &call, kNone);
     }
   }
+}
+
+// Where the first element stands for the array: that there was one.
+// `for (i = 0; i < v->n; ++i) free(v->at[i]);`
+void Solver::know_first_round(Known& known, const llvm::CallBase& call) {
+  const llvm::Loop* loop = goes_along(&call);
+  const auto* br = loop != nullptr
+                       ? llvm::dyn_cast<llvm::BranchInst>(loop->getHeader()->getTerminator())
+                       : nullptr;
+  const auto* cmp = br != nullptr && br->isConditional()
+                        ? llvm::dyn_cast<llvm::ICmpInst>(br->getCondition())
+                        : nullptr;
+  const auto* most = cmp != nullptr ? llvm::dyn_cast<llvm::LoadInst>(cmp->getOperand(1)) : nullptr;
+  const auto first = most != nullptr ? first_number(*cmp->getOperand(0), *loop) : std::nullopt;
+  if (!first || !most->getType()->isIntegerTy() || !loop->contains(br->getSuccessor(0))) return;
+  const llvm::APInt number(most->getType()->getIntegerBitWidth(),
+                           static_cast<std::uint64_t>(*first), true);
+  known.set(most, Range::makeAllowedICmpRegion(cmp->getSwappedPredicate(), Range(number)));
+  const Address from = address_of(most->getPointerOperand(), memory_.layout());
+  const Cells cells = memory_.cells_of(most->getPointerOperand());
+  if (untouched(*most, call, cells, from) && !writes(call, cells)) known.set_cell(from, most);
 }
 
 // Whether something is read from the place by this very address.

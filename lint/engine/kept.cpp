@@ -108,7 +108,25 @@ void Solver::jump_back(const State& state, const llvm::CallBase& call) {
   }
   if (set == nullptr) return;
   Known known;
-  known.set(set, Range(llvm::APInt(32, 0)).inverse());
+  const Range any = Range(llvm::APInt(32, 0)).inverse();
+  Known here = state.known;
+  const auto given = call.arg_size() > 1
+                         ? Reasoning(here, state.fact, Track::kObject).range(call.getArgOperand(1))
+                         : std::nullopt;
+  if (given && given->getBitWidth() == 32) {
+    const bool null = given->isSingleElement() && given->getSingleElement()->isZero();
+    known.set(set, null ? Range(llvm::APInt(32, 1)) : given->intersectWith(any));
+  } else {
+    known.set(set, any);
+  }
+  for (const Flag& flag : flags(state)) {
+    if (llvm::isa<llvm::GlobalVariable>(flag.at.root)) known.set_cell(flag.at, flag.value);
+  }
+  // What the function keeps in its own variables for the way back is not followed.
+  fact.guess |= llvm::any_of(llvm::instructions(*set->getFunction()), [](const auto& i) {
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(&i);
+    return load != nullptr && load->isVolatile();
+  });
   const TraceId trace = event(state.trace, set, {"", "comes back by ", f});
   begin(set, true, std::move(fact), std::move(known), trace, &call, kNone);
 }

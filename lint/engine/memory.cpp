@@ -150,6 +150,15 @@ bool Memory::lead_inside(const Bits& locations) const {
   return inside;
 }
 
+const llvm::Value* written_by(const llvm::Instruction& i) {
+  if (const auto* atomic = llvm::dyn_cast<llvm::AtomicRMWInst>(&i))
+    return atomic->getPointerOperand();
+  if (const auto* atomic = llvm::dyn_cast<llvm::AtomicCmpXchgInst>(&i))
+    return atomic->getPointerOperand();
+  const auto* store = llvm::dyn_cast<llvm::StoreInst>(&i);
+  return store != nullptr ? store->getPointerOperand() : nullptr;
+}
+
 const Functions& Memory::callees(const llvm::CallBase& call) const {
   static const Functions none;
   const auto found = callees_.find(&call);
@@ -290,9 +299,9 @@ bool Memory::is_anew(const llvm::Value* address) const {
 
 void Memory::add_own(const llvm::Function& f, Effects& own) const {
   for (const llvm::Instruction& i : llvm::instructions(f)) {
-    if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) {
-      const Cells to = points(s->getPointerOperand());
-      if (!is_anew(s->getPointerOperand())) {
+    if (const llvm::Value* written = written_by(i)) {
+      const Cells to = points(written);
+      if (!is_anew(written)) {
         own.writes.merge(to);
         own.writes_unknown |= to.empty();
       }

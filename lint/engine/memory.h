@@ -30,6 +30,9 @@ constexpr std::int64_t kAnyOffset = INT64_MIN;
 Address address_of(const llvm::Value* v, const llvm::DataLayout& layout,
                    bool through_index = false);
 
+// Where a store or an atomic operation writes; null if the instruction is none.
+const llvm::Value* written_by(const llvm::Instruction& i);
+
 // The first argument of a call that returns it; null if it is none.
 const llvm::Value* returned_as_it_is(const llvm::Value* v);
 

@@ -236,6 +236,7 @@ void Solver::seed_call(std::size_t p, const Rule& rule, const llvm::CallBase& ca
           widen(fact, call);
         }
         Known known = probe.known;
+        know_first_round(known, call);
         know_others(known, property_, rule, name, call);
         if (const auto width = full_range(call.getType())) {
           Range result = *width;

@@ -174,6 +174,7 @@ class Solver {
   bool matters_at_end(const Fact& fact) const {
     return ((at_end_[fact.property] >> fact.state) & 1) != 0;
   }
+  bool drop_null(State& state) const;
   bool is_alive(const State& state);
   const Blocks& users_ahead(const llvm::Instruction& root);
   // loops.cpp
@@ -200,6 +201,9 @@ class Solver {
   void judge_ends(ContextId first);
   bool may_be_released(const Error& error) const;
   // close_all.cpp
+  bool is_many(const llvm::Value* most, int depth) const;
+  bool runs_to_the_end(const llvm::Loop& loop, const llvm::PHINode& counter) const;
+  const llvm::Instruction* loop_that_closes(const llvm::CallBase& call);
   const llvm::Instruction* closes_all(const llvm::CallBase& call, int depth);
   bool is_closed_with_all(const llvm::Instruction& begin, const llvm::Instruction& end);
 
@@ -209,6 +213,7 @@ class Solver {
   void read_cell(State& state, const llvm::LoadInst& load, Address from) const;
   void write_cell(State& state, const llvm::StoreInst& store, Address to) const;
   bool store(State& state, const llvm::StoreInst& store, States& forks);
+  bool change(State& state, const llvm::Instruction& i, const llvm::Value& written);
   bool select(State& state, const llvm::SelectInst& select, States& forks);
   bool reached(State& state, const llvm::Value* pointer) const;
   void scalar(State& state, const llvm::Instruction& i);
@@ -244,6 +249,7 @@ class Solver {
   void begin_elements(const Fact& fact, const llvm::CallBase& call, TraceId trace);
   bool is_read(Address place) const;
   const llvm::Loop* goes_along(const llvm::Instruction* at);
+  void know_first_round(Known& known, const llvm::CallBase& call);
   void load_element(State& state, const llvm::LoadInst& load, Address from) const;
 
   // calls.cpp: what calls mean

@@ -195,7 +195,11 @@ bool Solver::lost(State& state, const llvm::Instruction& i) {
 }
 
 bool Solver::redefine(State& state, const llvm::Instruction& i) {
-  if (!is_of_same_bits(i)) state.known.forget(&i);
+  // What is read again from a cell that holds it still is the same.
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(&i);
+  const bool again =
+      load != nullptr && state.known.cell(address(load->getPointerOperand(), state.fact)) == load;
+  if (!again && !is_of_same_bits(i)) state.known.forget(&i);
   const std::size_t before = state.fact.names.size();
   std::erase_if(state.fact.names, [&](const Name& n) {
     if (n.root == &i && n.steps > 0) state.fact.escaped = true;  // it lies where it lay
@@ -379,6 +383,15 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   return state.fact.has_object() || lost(state, store);
 }
 
+// An atomic operation: what it leaves there is not followed.
+bool Solver::change(State& state, const llvm::Instruction& i, const llvm::Value& written) {
+  const Cells cells = memory_.cells_of(&written);
+  overwrite(state, cells, address(&written, state.fact));
+  state.known.keep_cells(
+      [&](Address a) { return !memory_.meet(memory_.cells(a.root, a.offset), cells); });
+  return state.fact.has_object() || lost(state, i);
+}
+
 bool Solver::select(State& state, const llvm::SelectInst& select, States& forks) {
   if (!full_range(select.getType())) return true;
   const auto choose = [&](State& s, bool truth) {
@@ -464,6 +477,7 @@ bool Solver::step(State& state, const llvm::Instruction& i, States& forks) {
   if (!i.getType()->isVoidTy() && !redefine(state, i)) return false;
   if (const auto* l = llvm::dyn_cast<llvm::LoadInst>(&i)) return load(state, *l, forks);
   if (const auto* s = llvm::dyn_cast<llvm::StoreInst>(&i)) return store(state, *s, forks);
+  if (const llvm::Value* written = written_by(i)) return change(state, i, *written);
   if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(&i)) return select(state, *s, forks);
   if (property(state.fact).track == Track::kContent) scalar(state, i);
   if (const auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(&i)) is_index(state, *place);
