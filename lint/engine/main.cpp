@@ -163,11 +163,14 @@ int main(int argc, char** argv) {
       !wrong.empty())
     return fail(wrong);
   const auto is_known = [&](const llvm::Function& f) {
-    const std::string name = f.getName().str(), plain = lint::plain_name(f);
+    const std::string name = f.getName().str(), plain = lint::plain_name(f),
+                      whole = llvm::demangle(name);
     for (const lint::Property& p : properties) {
       for (const lint::Rule& rule : p.rules) {
         for (const std::string& pattern : rule.functions) {
-          if (lint::matches(pattern, name) || lint::matches(pattern, plain)) return true;
+          const bool overload = pattern.find('(') != std::string::npos;
+          if (lint::matches(pattern, name) || lint::matches(pattern, overload ? whole : plain))
+            return true;
         }
       }
     }

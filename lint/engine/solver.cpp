@@ -59,12 +59,13 @@ Solver::Solver(Program& program, Memory& memory, const std::vector<Property>& pr
   }
   for (const llvm::Function& f : program.module()) {
     const std::string name = f.getName().str();
-    const std::string plain = plain_name(f);
+    const std::string plain = plain_name(f), whole = llvm::demangle(name);
     for (std::size_t p = 0; p < properties.size(); ++p) {
       for (const Rule& rule : properties[p].rules) {
         if (is_of_another_library(rule, f)) continue;
         for (const std::string& pattern : rule.functions) {
-          if (matches(pattern, name) || matches(pattern, plain)) {
+          const bool overload = pattern.find('(') != std::string::npos;
+          if (matches(pattern, name) || matches(pattern, overload ? whole : plain)) {
             rules_[p][&f].push_back(&rule);
             break;
           }
