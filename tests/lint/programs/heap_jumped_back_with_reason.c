@@ -15,9 +15,13 @@ int main(int argc, char** argv) {
   text = malloc(8);
   if (!text) return 1;
   switch (setjmp(back)) {
-    case 0: break;
-    case kBad: return 1;
-    default: free(text); return 2;
+    case 0:
+      break;
+    case kBad:
+      return 1;
+    default:
+      free(text);
+      return 2;
   }
   if (argc > 3) fail(kBad);
   if (argc > 2) fail(kGone);

@@ -31,8 +31,13 @@ int main(int argc, char** argv) {
   t.count = argc > 7 ? 8 : argc - 1;
   for (int i = 0; i < 8; i++) t.at[i] = strdup(argv[0]);
   switch (argc) {
-    case 1: until(&t); break;
-    case 2: each_other(&t); break;
-    default: none(&t);
+    case 1:
+      until(&t);
+      break;
+    case 2:
+      each_other(&t);
+      break;
+    default:
+      none(&t);
   }
 }

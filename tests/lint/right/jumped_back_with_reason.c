@@ -17,9 +17,13 @@ static int number(int n) {
   text = malloc(8);
   if (!text) return 1;
   switch (setjmp(by_number)) {
-    case 0: break;
-    case kGone: return 1;
-    default: free(text); return 2;
+    case 0:
+      break;
+    case kGone:
+      return 1;
+    default:
+      free(text);
+      return 2;
   }
   if (n > 3) fail(kBad);
   if (n > 2) fail(kGone);
