@@ -245,4 +245,25 @@ bool Solver::may_change(const llvm::Function& f, const Asked& asked,
   });
 }
 
+// An atomic operation: what it puts there, or takes out, is another's to end from then on.
+bool Solver::change(State& state, const llvm::Instruction& i, const llvm::Value& written) {
+  if (used(state, i, &written) || !reached(state, &written)) return false;
+  const auto* update = llvm::dyn_cast<llvm::AtomicRMWInst>(&i);
+  const auto* exchange = llvm::dyn_cast<llvm::AtomicCmpXchgInst>(&i);
+  const llvm::Value* put = update != nullptr     ? update->getValOperand()
+                           : exchange != nullptr ? exchange->getNewValOperand()
+                                                 : nullptr;
+  const Address held = put != nullptr ? address(put, state.fact) : Address{};
+  const Address to = address(&written, state.fact);
+  for (const Name& n : state.fact.names) {
+    if (n.root == held.root || n.root == put || (n.root == to.root && n.steps > 0))
+      state.fact.escaped = true;
+  }
+  const Cells cells = memory_.cells_of(&written);
+  overwrite(state, cells, to);
+  state.known.keep_cells(
+      [&](Address a) { return !memory_.meet(memory_.cells(a.root, a.offset), cells); });
+  return state.fact.has_object() || lost(state, i);
+}
+
 }  // namespace lint

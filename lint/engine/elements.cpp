@@ -123,7 +123,9 @@ void Solver::know_first_round(Known& known, const llvm::CallBase& call) {
                         : nullptr;
   const auto* most = cmp != nullptr ? llvm::dyn_cast<llvm::LoadInst>(cmp->getOperand(1)) : nullptr;
   const auto first = most != nullptr ? first_number(*cmp->getOperand(0), *loop) : std::nullopt;
-  if (!first || !most->getType()->isIntegerTy() || !loop->contains(br->getSuccessor(0))) return;
+  if (!first || !most->getType()->isIntegerTy() || !loop->contains(br->getSuccessor(0)) ||
+      loop->contains(br->getSuccessor(1)))
+    return;
   const llvm::APInt number(most->getType()->getIntegerBitWidth(),
                            static_cast<std::uint64_t>(*first), true);
   known.set(most, Range::makeAllowedICmpRegion(cmp->getSwappedPredicate(), Range(number)));

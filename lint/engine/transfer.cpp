@@ -383,15 +383,6 @@ bool Solver::store(State& state, const llvm::StoreInst& store, States& forks) {
   return state.fact.has_object() || lost(state, store);
 }
 
-// An atomic operation: what it leaves there is not followed.
-bool Solver::change(State& state, const llvm::Instruction& i, const llvm::Value& written) {
-  const Cells cells = memory_.cells_of(&written);
-  overwrite(state, cells, address(&written, state.fact));
-  state.known.keep_cells(
-      [&](Address a) { return !memory_.meet(memory_.cells(a.root, a.offset), cells); });
-  return state.fact.has_object() || lost(state, i);
-}
-
 bool Solver::select(State& state, const llvm::SelectInst& select, States& forks) {
   if (!full_range(select.getType())) return true;
   const auto choose = [&](State& s, bool truth) {

@@ -72,3 +72,13 @@ def test_bitcode_whose_objects_are_gone_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "b.o").write_bytes(b"\x7fELF\x02 of another compiler")
     with pytest.raises(StrataError, match="objects of its bitcode are gone"):
         units.find(tmp_path)
+
+
+def test_an_object_with_an_offset_beyond_all_addresses_is_none(tmp_path: Path) -> None:
+    """Fuzzers leave such files in source trees."""
+    path = tmp_path / "seed.o"
+    data = bytearray(b"\x7fELF\x02\x01\x01" + bytes(121))
+    data[40:48] = (2**64 - 256).to_bytes(8, "little")
+    data[58:62] = b"\x40\0\x01\0"
+    path.write_bytes(bytes(data))
+    assert units.read_made(path) is None

@@ -53,7 +53,7 @@ def read_made(path: Path) -> Made | None:
                 return None
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return parse(path, data)
-    except (OSError, ValueError, struct.error, IndexError):
+    except (OSError, ValueError, struct.error, IndexError, OverflowError):
         return None
 
 
@@ -65,7 +65,7 @@ def read_archive(path: Path, *, late: bool = False) -> Made | None:
         if (noted := noted_behind(data)) is not None:
             bitcode[Path(os.fsdecode(noted))] = None
         elif bytes(data[:5]) == b"\x7fELF\x02" and (not late or re.search(rb"\.gnu\.lto_", data)):
-            with contextlib.suppress(ValueError, struct.error, IndexError):
+            with contextlib.suppress(ValueError, struct.error, IndexError, OverflowError):
                 made = parse(path, data)
                 bitcode |= dict.fromkeys(made.bitcode if made else ())
     if bitcode and not late:  # it is ours: what is gone was, too
