@@ -1,6 +1,6 @@
 // Whether what a question asks for may be changed between two places (solver.h). On a way that
 // answers the same question in two ways it must have been; that it was is sure only where it is
-// known who writes there.
+// known who writes there. And what an atomic operation does to a fact.
 #include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/InstIterator.h>
