@@ -16,7 +16,6 @@
 #include "base/metadata_arena.h"
 #include "base/units.h"
 #include "hugepage/break_policy.h"
-#include "hugepage/collapser.h"
 #include "hugepage/demand_tracker.h"
 #include "hugepage/hard_limit.h"
 #include "hugepage/page_heap_options.h"
@@ -27,10 +26,9 @@
 #include "hugepage/page_tiers.h"
 #include "hugepage/page_tiers_report.h"
 #include "hugepage/placement_group.h"
-#include "hugepage/populator.h"
 #include "hugepage/releaser.h"
 #include "hugepage/soft_limit.h"
-#include "hugepage/sparse_blocks.h"
+#include "hugepage/upkeep.h"
 #include "os/page_kernel.h"
 #include "os/side_stack.h"
 
@@ -40,11 +38,10 @@ template <PageKernel Kernel>
 class PageHeap {
  public:
   STRATA_ONCE PageHeap(Kernel& kernel, MetadataArena& arena, const PageHeapOptions& options)
-      : release_(options.release),
-        tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
+      : tiers_(kernel, arena, {options.hugepages, options.small_heap}, options.filler_groups),
         hard_limit_(options.hard_limit_bytes),
-        demand_({options.busy_short_ms, options.busy_long_ms, options.peak_ms, options.idle_ms}),
-        runs_(hard_limit_, soft_limit_) {
+        runs_(hard_limit_, soft_limit_),
+        upkeep_(hard_limit_, soft_limit_, options) {
     if (!options.release || !options.ticks) {
       tiers_.rebuilds = false;
       tiers_.thin_use.End();
@@ -144,30 +141,30 @@ class PageHeap {
   InUseRelease ReleaseInUse(NativeRange* ranges, size_t n, Program program)
       STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return releaser_.ReleaseInUse(tiers_, ranges, n, program);
+    return upkeep_.releaser().ReleaseInUse(tiers_, ranges, n, program);
   }
 
   // Before that, so that it knows what breaking a hugepage frees in all: what a look at the spans
   // finds idle. BeginSurvey forgets what the last one found.
   void BeginSurvey() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    releaser_.BeginSurvey();
+    upkeep_.releaser().BeginSurvey();
   }
   void NoteIdle(const NativePages* spans, size_t n) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    releaser_.NoteIdle(tiers_, spans, n);
+    upkeep_.releaser().NoteIdle(tiers_, spans, n);
   }
   // When it falls, a survey may find more to give back though nothing changed.
   size_t LeastGainNow(Program program) const STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return releaser_.LeastGainNow(program);
+    return upkeep_.releaser().LeastGainNow(program);
   }
 
   // Pages that will be touched; of those given back so, that ends it. The others don't matter. May
   // look at the soft limit: not with a lock held.
   void NoteReused(const NativePages* spans, size_t n) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    const size_t reused = releaser_.NoteReused(tiers_, spans, n);
+    const size_t reused = upkeep_.releaser().NoteReused(tiers_, spans, n);
     if (reused != 0) NoteGrowth(PagesCeil(reused * kNativePageSize));
   }
 
@@ -178,22 +175,25 @@ class PageHeap {
     return strata::GoneIn(tiers_, r);
   }
   // Grows when memory came back so that its owner may want to give back again.
-  uint32_t rebuilt_in_use() const STRATA_NO_TSA { return collapser_.rebuilt_in_use(); }
+  uint32_t rebuilt_in_use() const STRATA_NO_TSA { return upkeep_.rebuilt_in_use(); }
 
   // Whatever demand says: for memory limits and for users who ask. Returns the bytes given back.
   size_t ReleaseNow(size_t bytes) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return ReleaseAnyway(PagesCeil(bytes));
+    return BytesOf(upkeep_.ReleaseAnyway(tiers_, PagesCeil(bytes)));
   }
 
   // About once a second, from the background; `calls` since the last tick. The hugepages of a
   // program that computes without calls are spared. Returns the bytes given back.
-  size_t Tick(CallRate calls, Program program) STRATA_EXCLUDES(tiers_.lock);
+  size_t Tick(CallRate calls, Program program) STRATA_EXCLUDES(tiers_.lock) {
+    LockHolder hold(tiers_.lock);
+    return BytesOf(upkeep_.Tick(tiers_, calls, program));
+  }
 
   // How long a tick may rebuild hugepages: a part of what the program itself computes.
   void SetRebuildTime(RebuildTime time) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    rebuild_time_ = time;
+    upkeep_.SetRebuildTime(time);
   }
 
   // Tick is not called any more, so nothing is rebuilt: hugepages begin whole from now on.
@@ -206,7 +206,7 @@ class PageHeap {
   // Once a second: whether PopulateAhead is worth calling until the next.
   bool GrowsFast() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    return release_ && populator_.IsGrowthFast(tiers_);
+    return upkeep_.GrowsFast(tiers_);
   }
 
   // Backs hugepages that the program will take next: some fifty times a second for as long as it
@@ -217,11 +217,9 @@ class PageHeap {
   // in the parent was about to release.
   void RecoverInChild() STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
-    tiers_.rebuilding = Pages(0);
     tiers_.moves = 0;
-    sparse_blocks_.Recover(tiers_);
     soft_limit_.Recover(tiers_.Charged());
-    releaser_.Recover(tiers_);
+    upkeep_.Recover(tiers_);
   }
 
   // --- Limits
@@ -289,7 +287,6 @@ class PageHeap {
 
  private:
   static constexpr int kAttempts = 4;
-  static constexpr RebuildTime kRebuildTime{200'000'000, 400'000'000};
 
   PageRun TakeUntouched(const PageRequest& request) STRATA_EXCLUDES(tiers_.lock) {
     LockHolder hold(tiers_.lock);
@@ -297,19 +294,10 @@ class PageHeap {
   }
   void TouchFirst(const PageRun& run) STRATA_EXCLUDES(tiers_.lock);
   PageRun TakeAfterRelease(const PageRequest& r) STRATA_REQUIRES(tiers_.lock);
-  bool MakeRoom(Pages n) STRATA_REQUIRES(tiers_.lock);
-  Pages ReleaseForRequest(Pages target) STRATA_REQUIRES(tiers_.lock);
-  size_t ReleaseAnyway(Pages target) STRATA_REQUIRES(tiers_.lock) {
-    return BytesOf(releaser_.Release(tiers_, target, HugePages(0), Program::kIsShort));
-  }
   void LookAtSoftLimit(Pages untouched) STRATA_REQUIRES(tiers_.lock);
 
-  // Without what was given back inside the runs.
-  Pages InUse() const STRATA_REQUIRES(tiers_.lock) {
-    return tiers_.used - Pages(tiers_.filler.gone_native() / kNativePerPage);
-  }
   void NoteUse() STRATA_REQUIRES(tiers_.lock) {
-    demand_.Record(tiers_.used.raw());
+    upkeep_.NoteUse(tiers_.used);
     used_lately_.store(tiers_.used.raw(), std::memory_order_relaxed);
   }
   void NoteGrowth(Pages untouched) STRATA_REQUIRES(tiers_.lock) {
@@ -323,20 +311,12 @@ class PageHeap {
     NoteGrowth(n);
   }
 
-  const bool release_;
   PageTiers<Kernel> tiers_;
   HardLimit hard_limit_ STRATA_GUARDED_BY(tiers_.lock);
   SoftLimit soft_limit_ STRATA_GUARDED_BY(tiers_.lock);
-  DemandTracker demand_ STRATA_GUARDED_BY(tiers_.lock);
   PageRuns<Kernel> runs_ STRATA_GUARDED_BY(tiers_.lock);
   PageMover<Kernel> mover_ STRATA_GUARDED_BY(tiers_.lock);
-  Releaser<Kernel> releaser_ STRATA_GUARDED_BY(tiers_.lock);
-  Collapser<Kernel> collapser_ STRATA_GUARDED_BY(tiers_.lock);
-  Populator<Kernel> populator_ STRATA_GUARDED_BY(tiers_.lock);
-  SparseBlocks<Kernel> sparse_blocks_ STRATA_GUARDED_BY(tiers_.lock);
-  Pages last_demand_ STRATA_GUARDED_BY(tiers_.lock);
-  Pages last_in_use_ STRATA_GUARDED_BY(tiers_.lock);  // at the end of the last tick
-  RebuildTime rebuild_time_ STRATA_GUARDED_BY(tiers_.lock) = kRebuildTime;
+  Upkeep<Kernel> upkeep_ STRATA_GUARDED_BY(tiers_.lock);
   Pages watch_ STRATA_GUARDED_BY(tiers_.lock){SIZE_MAX >> kPageShift};
   std::atomic<bool> grew_past_watch_{false};  // written under the lock, as the next
   std::atomic<size_t> used_lately_{0};        // pages
@@ -347,7 +327,7 @@ PageRun PageHeap<Kernel>::TakeHolding(const PageRequest& r) {
   if (r.length > PagesOf(tiers_.kernel.window())) return {};  // whatever is released
   STRATA_DCHECK(r.length > Pages(0) && IsPowerOfTwo(r.align.raw()));
   if (STRATA_UNLIKELY(tiers_.Backed() > hard_limit_.most())) {
-    ReleaseForRequest(tiers_.Backed() - hard_limit_.most());  // it was lowered
+    upkeep_.ReleaseForRequest(tiers_, tiers_.Backed() - hard_limit_.most());  // it was lowered
   }
   const PageRun run = runs_.Take(tiers_, r);
   if (STRATA_UNLIKELY(run.range.empty())) return TakeAfterRelease(r);
@@ -369,7 +349,7 @@ template <PageKernel Kernel>
 STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r) {
   PageRun run;
   // What is released may go to another thread, so once is not always enough.
-  for (int i = 0; i < kAttempts && run.range.empty() && MakeRoom(r.length); ++i)
+  for (int i = 0; i < kAttempts && run.range.empty() && upkeep_.MakeRoom(tiers_, r.length); ++i)
     run = runs_.Take(tiers_, r);
   if (run.range.empty()) {
     hard_limit_.NoteFailure();
@@ -379,83 +359,24 @@ STRATA_NOINLINE PageRun PageHeap<Kernel>::TakeAfterRelease(const PageRequest& r)
   return run;
 }
 
-// After a failed attempt: gives back what stood in its way. False: nothing did, or not enough. A
-// program at its limit may ask again and again: where that can be told, nothing goes back in vain.
-template <PageKernel Kernel>
-bool PageHeap<Kernel>::MakeRoom(Pages n) {
-  if (hard_limit_.hit()) {
-    if (tiers_.used + n > hard_limit_.most()) return false;  // whatever goes back
-    return ReleaseForRequest(PagesOf(HugeCeil(n) + HugePages(2))) > Pages(0);
-  }
-  const HugePages wanted = HugeCeil(n), free = tiers_.cache.size() + tiers_.allocator.free();
-  const HugePages least = free < wanted ? wanted - free : HugePages(1);
-  if (tiers_.filler.Empties(least) < least) return releaser_.DropEmptyRegions(tiers_);
-  const HugePages before = tiers_.allocator.free();
-  OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseEmpties(tiers_); });
-  return tiers_.allocator.free() > before;  // the kernel may have refused
-}
-
-// For callers on a program's stack.
-template <PageKernel Kernel>
-STRATA_NOINLINE Pages PageHeap<Kernel>::ReleaseForRequest(Pages target) {
-  Pages released;
-  OnSideStack([&]() STRATA_NO_TSA {
-    released = releaser_.Release(tiers_, target, HugePages(0), Program::kIsShort);
-  });
-  return released;
-}
-
 template <PageKernel Kernel>
 STRATA_NOINLINE void PageHeap<Kernel>::LookAtSoftLimit(Pages untouched) {
   OnSideStack([&]() STRATA_NO_TSA {
-    soft_limit_.Look(tiers_, untouched,
-                     [&](Pages wanted) STRATA_NO_TSA { return ReleaseAnyway(wanted); });
+    soft_limit_.Look(tiers_, untouched, [&](Pages wanted) STRATA_NO_TSA {
+      return BytesOf(upkeep_.ReleaseAnyway(tiers_, wanted));
+    });
   });
-}
-
-template <PageKernel Kernel>
-size_t PageHeap<Kernel>::Tick(CallRate calls, Program program) {
-  LockHolder hold(tiers_.lock);
-  const uint64_t now = tiers_.CoarseNow();
-  demand_.Advance(now, calls);
-  releaser_.NoteProgram(program, Seconds(now));
-  const Pages demand(demand_.Demand());
-  last_demand_ = demand;
-  const Pages growth = InUse() > last_in_use_ ? InUse() - last_in_use_ : Pages(0);
-  if (!release_) return 0;
-  tiers_.cache.Adjust(now);
-  releaser_.DropEmptyRegions(tiers_);
-  Pages released = releaser_.ReleaseEmpties(tiers_);
-  // Hugepages that a busy program's next runs land in are not broken.
-  const Pages wanted = demand_.idle() ? demand : demand + HeadroomOf(demand);
-  const Pages backed = tiers_.used + tiers_.FreeBacked();
-  if (backed > wanted) {
-    // A busy program's cache stays while regions have anything to give.
-    const HugePages keep = demand_.idle() ? HugePages(0) : tiers_.cache.limit();
-    released +=
-        releaser_.Release(tiers_, std::min(backed - wanted, tiers_.FreeBacked()), keep, program);
-  }
-  const bool rebuilds = tiers_.hugepages && program == Program::kWorks && collapser_.Due() &&
-                        !soft_limit_.near_soft_limit();
-  RebuildBudget budget{wanted, hard_limit_.most(), growth, rebuild_time_};
-  if (rebuilds) budget.time = collapser_.Rebuild(tiers_, budget);
-  sparse_blocks_.Look(tiers_, program, rebuilds, budget.time);
-  last_in_use_ = InUse();  // a rebuild's own share is no growth
-  return BytesOf(released);
 }
 
 template <PageKernel Kernel>
 bool PageHeap<Kernel>::PopulateAhead() {
   constexpr Pages kAhead = PagesOf(PageTiers<Kernel>::kLeftToOthers);
   LockHolder hold(tiers_.lock);
-  if (!release_) return false;
+  if (!upkeep_.releases()) return false;
   // Nobody asked for this memory: it leaves enough under the limits for those who ask meanwhile.
   if (tiers_.used >= Populator<Kernel>::kLeastHeap && soft_limit_.Due(tiers_.Charged() + kAhead))
     LookAtSoftLimit(kAhead);
-  if (soft_limit_.near_soft_limit()) return false;
-  const Pages taken = tiers_.Backed() + kAhead;
-  const Pages most = hard_limit_.most() > taken ? hard_limit_.most() - taken : Pages(0);
-  return populator_.Look(tiers_, HugePages(most / kPagesInHugePage));
+  return upkeep_.PopulateAhead(tiers_, kAhead);
 }
 
 template <PageKernel Kernel>
@@ -488,9 +409,9 @@ PageHeapStats PageHeap<Kernel>::Stats() const {
   PageHeapStats s = ReportTiers(tiers_);
   s.soft_hits = soft_limit_.hits();
   s.hard_failures = hard_limit_.failures();
-  s.demand = BytesOf(last_demand_);
-  s.released_total = releaser_.released_total();
-  s.collapsed_total = collapser_.collapsed_total();
+  s.demand = BytesOf(upkeep_.last_demand());
+  s.released_total = upkeep_.releaser().released_total();
+  s.collapsed_total = upkeep_.collapsed_total();
   s.first_touch_ns = tiers_.cold.mean_ns();
   s.cold_frames = tiers_.cold.likely(Seconds(tiers_.CoarseNow()));
   s.thin_use = tiers_.thin_use.likely();

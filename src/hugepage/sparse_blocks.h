@@ -22,17 +22,20 @@
 
 namespace strata {
 
+// Whether hugepages are rebuilt in this tick.
+enum class Rebuilds : bool { kNo, kYes };
+
 template <PageKernel Kernel>
 class SparseBlocks {
  public:
   using Tiers = PageTiers<Kernel>;
 
   // From where the last one ended, until one of the times is up.
-  void Look(Tiers& t, Program program, bool rebuilds, const RebuildTime& most)
+  void Look(Tiers& t, Program program, Rebuilds rebuilds, const RebuildTime& most)
       STRATA_REQUIRES(t.lock) {
     if (most.look_ns == 0 || !t.hugepages || t.large == HugePages(0) || !IsPossible(t)) return;
     const Round round{Seconds(t.CoarseNow()), program == Program::kWorks,
-                      rebuilds && most.collapse_ns != 0};
+                      rebuilds == Rebuilds::kYes && most.collapse_ns != 0};
     Spent spent;
     for (size_t i = std::min(kSteps, t.allocator.end().raw()); i != 0; --i) {
       if (cursor_ >= t.allocator.end()) cursor_ = HugePageId();

@@ -1,0 +1,167 @@
+// What the page heap does beside serving runs, and by which rules: gives back what demand does not
+// want once a tick, makes room for a request that failed, rebuilds broken hugepages and backs new
+// ones ahead. It says when and how much; releaser.h, collapser.h, sparse_blocks.h and populator.h
+// do it. Sits in hugepage, below the page heap, whose lock guards it and is dropped for the
+// kernel's work.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+#include "hugepage/break_policy.h"
+#include "hugepage/collapser.h"
+#include "hugepage/demand_tracker.h"
+#include "hugepage/hard_limit.h"
+#include "hugepage/page_heap_options.h"
+#include "hugepage/page_tiers.h"
+#include "hugepage/populator.h"
+#include "hugepage/releaser.h"
+#include "hugepage/soft_limit.h"
+#include "hugepage/sparse_blocks.h"
+#include "os/page_kernel.h"
+#include "os/side_stack.h"
+
+namespace strata {
+
+template <PageKernel Kernel>
+class Upkeep {
+ public:
+  using Tiers = PageTiers<Kernel>;
+
+  Upkeep(const HardLimit& hard_limit, const SoftLimit& soft_limit, const PageHeapOptions& options)
+      : releases_(options.release),
+        hard_limit_(hard_limit),
+        soft_limit_(soft_limit),
+        demand_({options.busy_short_ms, options.busy_long_ms, options.peak_ms, options.idle_ms}) {}
+  Upkeep(const Upkeep&) = delete;
+  Upkeep& operator=(const Upkeep&) = delete;
+
+  void NoteUse(Pages used) { demand_.Record(used.raw()); }
+
+  // Once a second; see PageHeap. What it returns was given back.
+  Pages Tick(Tiers& t, CallRate calls, Program program) STRATA_REQUIRES(t.lock);
+  void SetRebuildTime(RebuildTime time) { rebuild_time_ = time; }
+
+  bool GrowsFast(Tiers& t) STRATA_REQUIRES(t.lock) {
+    return releases_ && populator_.IsGrowthFast(t);
+  }
+  // `ahead` is left under the limits, for those who ask meanwhile.
+  bool PopulateAhead(Tiers& t, Pages ahead) STRATA_REQUIRES(t.lock);
+
+  // After a failed attempt: gives back what stood in its way. False: nothing did, or not enough. A
+  // program at its limit may ask again and again: where that can be told, nothing goes back in
+  // vain.
+  bool MakeRoom(Tiers& t, Pages n) STRATA_REQUIRES(t.lock);
+  // For callers on a program's stack.
+  Pages ReleaseForRequest(Tiers& t, Pages target) STRATA_REQUIRES(t.lock);
+  // Whatever demand says.
+  Pages ReleaseAnyway(Tiers& t, Pages target) STRATA_REQUIRES(t.lock) {
+    return releaser_.Release(t, target, HugePages(0), Program::kIsShort);
+  }
+
+  // In the child of a fork: who was in the middle of it is not there.
+  void Recover(Tiers& t) STRATA_REQUIRES(t.lock) {
+    t.rebuilding = Pages(0);
+    sparse_blocks_.Recover(t);
+    releaser_.Recover(t);
+  }
+
+  Releaser<Kernel>& releaser() { return releaser_; }
+  const Releaser<Kernel>& releaser() const { return releaser_; }
+  bool releases() const { return releases_; }
+  Pages last_demand() const { return last_demand_; }
+  size_t collapsed_total() const { return collapser_.collapsed_total(); }
+  // Needs no lock.
+  uint32_t rebuilt_in_use() const { return collapser_.rebuilt_in_use(); }
+
+ private:
+  // Without what was given back inside the runs.
+  static Pages InUse(const Tiers& t) STRATA_REQUIRES(t.lock) {
+    return t.used - Pages(t.filler.gone_native() / kNativePerPage);
+  }
+  Pages ReleaseSurplus(Tiers& t, Pages wanted, Program program) STRATA_REQUIRES(t.lock);
+  void RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program program) STRATA_REQUIRES(t.lock);
+
+  const bool releases_;
+  const HardLimit& hard_limit_;
+  const SoftLimit& soft_limit_;
+  DemandTracker demand_;
+  Releaser<Kernel> releaser_;
+  Collapser<Kernel> collapser_;
+  Populator<Kernel> populator_;
+  SparseBlocks<Kernel> sparse_blocks_;
+  Pages last_demand_;
+  Pages last_in_use_;  // at the end of the last tick
+  RebuildTime rebuild_time_{200'000'000, 400'000'000};
+};
+
+template <PageKernel Kernel>
+Pages Upkeep<Kernel>::Tick(Tiers& t, CallRate calls, Program program) {
+  const uint64_t now = t.CoarseNow();
+  demand_.Advance(now, calls);
+  releaser_.NoteProgram(program, Seconds(now));
+  last_demand_ = Pages(demand_.Demand());
+  const Pages growth = InUse(t) > last_in_use_ ? InUse(t) - last_in_use_ : Pages(0);
+  if (!releases_) return Pages(0);
+  t.cache.Adjust(now);
+  // Hugepages that a busy program's next runs land in are not broken.
+  const Pages wanted = demand_.idle() ? last_demand_ : last_demand_ + HeadroomOf(last_demand_);
+  const Pages released = ReleaseSurplus(t, wanted, program);
+  RebuildWithin(t, wanted, growth, program);
+  last_in_use_ = InUse(t);  // a rebuild's own share is no growth
+  return released;
+}
+
+template <PageKernel Kernel>
+Pages Upkeep<Kernel>::ReleaseSurplus(Tiers& t, Pages wanted, Program program) {
+  releaser_.DropEmptyRegions(t);
+  Pages released = releaser_.ReleaseEmpties(t);
+  const Pages backed = t.used + t.FreeBacked();
+  if (backed <= wanted) return released;
+  // A busy program's cache stays while regions have anything to give.
+  const HugePages keep = demand_.idle() ? HugePages(0) : t.cache.limit();
+  released += releaser_.Release(t, std::min(backed - wanted, t.FreeBacked()), keep, program);
+  return released;
+}
+
+template <PageKernel Kernel>
+void Upkeep<Kernel>::RebuildWithin(Tiers& t, Pages wanted, Pages growth, Program program) {
+  const bool rebuilds = t.hugepages && program == Program::kWorks && collapser_.Due() &&
+                        !soft_limit_.near_soft_limit();
+  RebuildBudget budget{wanted, hard_limit_.most(), growth, rebuild_time_};
+  if (rebuilds) budget.time = collapser_.Rebuild(t, budget);
+  sparse_blocks_.Look(t, program, Rebuilds{rebuilds}, budget.time);
+}
+
+template <PageKernel Kernel>
+bool Upkeep<Kernel>::PopulateAhead(Tiers& t, Pages ahead) {
+  if (soft_limit_.near_soft_limit()) return false;
+  const Pages taken = t.Backed() + ahead;
+  const Pages most = hard_limit_.most() > taken ? hard_limit_.most() - taken : Pages(0);
+  return populator_.Look(t, HugePages(most / kPagesInHugePage));
+}
+
+template <PageKernel Kernel>
+bool Upkeep<Kernel>::MakeRoom(Tiers& t, Pages n) {
+  if (hard_limit_.hit()) {
+    if (t.used + n > hard_limit_.most()) return false;  // whatever goes back
+    return ReleaseForRequest(t, PagesOf(HugeCeil(n) + HugePages(2))) > Pages(0);
+  }
+  const HugePages wanted = HugeCeil(n), free = t.cache.size() + t.allocator.free();
+  const HugePages least = free < wanted ? wanted - free : HugePages(1);
+  if (t.filler.Empties(least) < least) return releaser_.DropEmptyRegions(t);
+  const HugePages before = t.allocator.free();
+  OnSideStack([&]() STRATA_NO_TSA { releaser_.ReleaseEmpties(t); });
+  return t.allocator.free() > before;  // the kernel may have refused
+}
+
+template <PageKernel Kernel>
+STRATA_NOINLINE Pages Upkeep<Kernel>::ReleaseForRequest(Tiers& t, Pages target) {
+  Pages released;
+  OnSideStack([&]() STRATA_NO_TSA { released = ReleaseAnyway(t, target); });
+  return released;
+}
+
+}  // namespace strata

@@ -1,0 +1,93 @@
+// Upkeep on hand-filled tiers: what a tick gives back of a working program and of one at rest, what
+// a failed request may have given back for it, and what backs memory ahead.
+#include "hugepage/upkeep.h"
+
+#include <gtest/gtest.h>
+
+#include "test_tiers.h"
+
+namespace strata {
+namespace {
+
+struct UpkeepTest : test::TestTiers {
+  // A second in which so many pages are in use.
+  Pages Second(Upkeep<FakeKernel>& u, Program program) STRATA_REQUIRES(t.lock) {
+    kernel.Advance(1000);
+    u.NoteUse(t.used);
+    return u.Tick(t, program == Program::kRests ? CallRate::kIdle : CallRate::kBusy, program);
+  }
+
+  HardLimit hard{0};
+  SoftLimit soft;
+  Upkeep<FakeKernel> upkeep{hard, soft, {}};
+};
+
+TEST_F(UpkeepTest, AWorkingProgramKeepsItsPeakAndItsHeadroom) {
+  LockHolder hold(t.lock);
+  AddToFiller(256);
+  AddToCache(7);
+  EXPECT_EQ(Second(upkeep, Program::kWorks), PagesOf(HugePages(3))) << "four are headroom";
+  EXPECT_EQ(t.cache.size(), HugePages(4));
+  EXPECT_EQ(upkeep.last_demand(), Pages(256));
+}
+
+TEST_F(UpkeepTest, OneAtRestKeepsWhatItUses) {
+  LockHolder hold(t.lock);
+  AddToFiller(256);
+  AddToCache(7);
+  Pages released;
+  for (int s = 0; s < 10; ++s) released += Second(upkeep, Program::kRests);
+  EXPECT_EQ(released, PagesOf(HugePages(7)));
+  EXPECT_EQ(kernel.physical_bytes(), kHugePageSize);
+}
+
+TEST_F(UpkeepTest, WithoutReleaseATickOnlyKnowsTheDemand) {
+  LockHolder hold(t.lock);
+  Upkeep<FakeKernel> keeps(hard, soft, {.release = false});
+  AddToFiller(256);
+  AddToCache(7);
+  for (int s = 0; s < 10; ++s) EXPECT_EQ(Second(keeps, Program::kRests), Pages(0));
+  EXPECT_EQ(t.cache.size(), HugePages(7));
+  EXPECT_EQ(keeps.last_demand(), Pages(256));
+  EXPECT_FALSE(keeps.GrowsFast(t));
+}
+
+// Under the hard limit it is told beforehand whether giving back helps.
+TEST_F(UpkeepTest, MakesRoomUnderTheHardLimitOnlyWhereThatHelps) {
+  LockHolder hold(t.lock);
+  AddToFiller(256);
+  AddToCache(8);
+  hard.Set(9 * kHugePageSize);
+  EXPECT_FALSE(hard.Allows(t.Backed() + Pages(256)));
+  EXPECT_FALSE(upkeep.MakeRoom(t, PagesOf(HugePages(8)) + Pages(1)));
+  EXPECT_EQ(t.cache.size(), HugePages(8)) << "given back in vain";
+  EXPECT_TRUE(upkeep.MakeRoom(t, PagesOf(HugePages(2))));
+  EXPECT_EQ(t.cache.size(), HugePages(4)) << "two more than asked";
+  EXPECT_TRUE(upkeep.MakeRoom(t, PagesOf(HugePages(8)))) << "up to the limit's last page";
+}
+
+// Where addresses are out, hugepages that came empty in pieces are joined to what is free.
+TEST_F(UpkeepTest, MakesRoomOfRegionsWhereAddressesAreOut) {
+  LockHolder hold(t.lock);
+  EXPECT_FALSE(upkeep.MakeRoom(t, Pages(1)));
+  AddRegion(0);
+  EXPECT_TRUE(upkeep.MakeRoom(t, PagesOf(HugePages(1))));
+  EXPECT_EQ(t.regions.first(), nullptr);
+}
+
+TEST_F(UpkeepTest, BacksNothingAheadThatTheHardLimitForbids) {
+  LockHolder hold(t.lock);
+  AddToFiller(256);
+  t.used = Populator<FakeKernel>::kLeastHeap;
+  hard.Set(kHugePageSize);
+  t.taken_fresh += 20;
+  EXPECT_TRUE(upkeep.PopulateAhead(t, Pages(256))) << "the program grows";
+  EXPECT_EQ(kernel.populates, 0u);
+  hard.Set(0);
+  t.taken_fresh += 20;
+  EXPECT_TRUE(upkeep.PopulateAhead(t, Pages(256)));
+  EXPECT_EQ(kernel.populates, 1u);
+}
+
+}  // namespace
+}  // namespace strata
