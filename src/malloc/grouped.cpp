@@ -23,13 +23,6 @@ ObjectGroup GroupOfContext(AllocationSite site, SizeClass c) {
   return ContextGroup((Raw(site.KeyOf(c)) >> 32) * Contexts() >> 32);
 }
 
-void NoteRequested(Runtime& r, SizeClass c, size_t size) {
-  auto& sample = r.requested[Raw(c)];
-  sample.bytes.store(sample.bytes.load(std::memory_order_relaxed) + size,
-                     std::memory_order_relaxed);
-  sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 void SetContexts(uint32_t contexts) {

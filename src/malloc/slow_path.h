@@ -1,4 +1,4 @@
-// What slow_path.cpp and resize.cpp share. Sits in malloc.
+// What slow_path.cpp, place_path.cpp and resize.cpp share. Sits in malloc.
 #pragma once
 
 #include <errno.h>
@@ -32,6 +32,14 @@ STRATA_ALWAYS_INLINE void TendAfterGrowth() {
 inline void* OutOfMemory() {
   errno = ENOMEM;
   return nullptr;
+}
+
+// Of two threads at once one is perhaps not counted: what an average needs.
+inline void NoteRequested(Runtime& r, SizeClass c, size_t size) {
+  auto& sample = r.requested[Raw(c)];
+  sample.bytes.store(sample.bytes.load(std::memory_order_relaxed) + size,
+                     std::memory_order_relaxed);
+  sample.count.store(sample.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 // Before malloc fails, what lies free in the caches of other classes and CPUs goes to where any
