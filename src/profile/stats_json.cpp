@@ -194,6 +194,128 @@ void WriteTransferDomains(const HeapStats& s, TextSink& sink) {
   rows.End();
 }
 
+void WriteCache(const HeapStats& s, TextSink& sink) {
+  Object(sink)
+      .Field("hits", s.hits)
+      .Field("misses_alloc", s.misses_alloc)
+      .Field("misses_free", s.misses_free)
+      .Field("vcpus", s.vcpus)
+      .Field("limit_bytes", s.cpu_cache_total)
+      .Field("unassigned_bytes", s.cpu_cache_unassigned)
+      .End();
+}
+
+void WriteBackground(const HeapStats& s, TextSink& sink) {
+  Object(sink)
+      .Field("running", s.background_running)
+      .Field("ticks", s.background_ticks)
+      .Field("released_bytes", s.background_released)
+      .End();
+}
+
+void WriteLimits(const LimitStats& l, TextSink& sink) {
+  Object(sink)
+      .Field("cgroup_limit", l.cgroup_limit)
+      .Field("cgroup_usage", l.cgroup_usage)
+      .Field("cpu_quota", l.cpu_quota)
+      .Field("soft_limit", l.soft_limit)
+      .Field("hard_limit", l.hard_limit)
+      .Field("soft_hits", l.soft_hits)
+      .Field("hard_failures", l.hard_failures)
+      .End();
+}
+
+void WritePrice(const PriceStats& p, TextSink& sink) {
+  Object(sink)
+      .Field("on", p.on)
+      .Field("weight", p.weight)
+      .Field("seconds_a_mib", p.seconds_a_mib)
+      .Field("supply_bytes", p.supply)
+      .Field("left_bytes", p.left)
+      .Field("pressure", p.pressure)
+      .Field("debt_bytes", p.debt)
+      .Field("waiting_threads", p.waiting)
+      .Field("waits", p.waits)
+      .Field("waited_ns", p.waited_ns)
+      .Field("fork_waits", p.fork_waits)
+      .Field("fork_waited_ns", p.fork_waited_ns)
+      .End();
+}
+
+void WriteSampler(const SamplerStats& s, TextSink& sink) {
+  Object(sink)
+      .Field("interval", s.interval)
+      .Field("samples", s.samples)
+      .Field("live_samples", s.live_samples)
+      .Field("live_bytes_estimate", s.live_bytes_estimate)
+      .Field("peak_bytes_estimate", s.peak_bytes_estimate)
+      .Field("contexts", s.contexts)
+      .Field("dropped", s.dropped)
+      .End();
+}
+
+void WriteGuard(const GuardStats& g, TextSink& sink) {
+  Object(sink)
+      .Field("every", g.every)
+      .Field("slots", g.slots)
+      .Field("taken", g.taken)
+      .Field("live", g.live)
+      .Field("live_bytes", g.live_bytes)
+      .Field("errors", g.errors)
+      .End();
+}
+
+void WritePredictions(const PredictionStats& p, TextSink& sink) {
+  Object(sink)
+      .Field("places", p.places)
+      .Field("changes", p.changes)
+      .Field("rounds", p.rounds)
+      .Field("lasting_live", p.lasting_live)
+      .Field("bytes", p.bytes)
+      .Field("model_asked", p.model_asked)
+      .Field("model_hits", p.model_hits)
+      .Field("model_misses", p.model_misses)
+      .Field("model_disagreements", p.model_disagreements)
+      .End();
+}
+
+void WriteGroups(const GroupStats& g, TextSink& sink) {
+  Object(sink)
+      .Field("contexts", g.contexts)
+      .Field("hot_live", g.hot)
+      .Field("cold_live", g.cold)
+      .Field("contexts_live", g.in_contexts)
+      .Field("fullest_context_live", g.fullest_context)
+      .End();
+}
+
+void WriteHotness(const HotnessStats& h, TextSink& sink) {
+  Object(sink)
+      .Field("domains", h.domains)
+      .Field("new_objects", h.fresh.objects)
+      .Field("new_bytes", h.fresh.bytes)
+      .Field("hot_objects", h.hot.objects)
+      .Field("hot_bytes", h.hot.bytes)
+      .Field("cold_objects", h.cold.objects)
+      .Field("cold_bytes", h.cold.bytes)
+      .Field("rounds", h.rounds)
+      .Field("moves", h.moves)
+      .Field("moved_bytes", h.moved_bytes)
+      .Field("promotions", h.promotions)
+      .Field("demotions", h.demotions)
+      .Field("aborted_in_use", h.aborted_in_use)
+      .Field("aborted_used", h.aborted_used)
+      .Field("aborted_no_memory", h.aborted_no_memory)
+      .Field("aborted_near_limit", h.aborted_near_limit)
+      .Field("epochs_given_up", h.epochs_given_up)
+      .Field("paged_out_bytes", h.paged_out_bytes)
+      .Field("collector_ns", h.collector_ns)
+      .Field("cold_after", h.cold_after)
+      .Field("promotion_rate", h.promotion_rate)
+      .Field("utilization", h.utilization)
+      .End();
+}
+
 }  // namespace
 
 void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
@@ -209,113 +331,27 @@ void WriteJson(const HeapStats& s, TextSink& sink, OccupancyWriter occupancy) {
   all.Name("page_heap");
   WritePageHeap(s.page_heap, sink);
   all.Name("cache");
-  Object(sink)
-      .Field("hits", s.hits)
-      .Field("misses_alloc", s.misses_alloc)
-      .Field("misses_free", s.misses_free)
-      .Field("vcpus", s.vcpus)
-      .Field("limit_bytes", s.cpu_cache_total)
-      .Field("unassigned_bytes", s.cpu_cache_unassigned)
-      .End();
+  WriteCache(s, sink);
   all.Name("cpu_caches");
   WriteCpuCaches(s, sink);
   all.Name("transfer_domains");
   WriteTransferDomains(s, sink);
   all.Name("background");
-  Object(sink)
-      .Field("running", s.background_running)
-      .Field("ticks", s.background_ticks)
-      .Field("released_bytes", s.background_released)
-      .End();
+  WriteBackground(s, sink);
   all.Name("limits");
-  Object(sink)
-      .Field("cgroup_limit", s.limits.cgroup_limit)
-      .Field("cgroup_usage", s.limits.cgroup_usage)
-      .Field("cpu_quota", s.limits.cpu_quota)
-      .Field("soft_limit", s.limits.soft_limit)
-      .Field("hard_limit", s.limits.hard_limit)
-      .Field("soft_hits", s.limits.soft_hits)
-      .Field("hard_failures", s.limits.hard_failures)
-      .End();
+  WriteLimits(s.limits, sink);
   all.Name("price");
-  Object(sink)
-      .Field("on", s.price.on)
-      .Field("weight", s.price.weight)
-      .Field("seconds_a_mib", s.price.seconds_a_mib)
-      .Field("supply_bytes", s.price.supply)
-      .Field("left_bytes", s.price.left)
-      .Field("pressure", s.price.pressure)
-      .Field("debt_bytes", s.price.debt)
-      .Field("waiting_threads", s.price.waiting)
-      .Field("waits", s.price.waits)
-      .Field("waited_ns", s.price.waited_ns)
-      .Field("fork_waits", s.price.fork_waits)
-      .Field("fork_waited_ns", s.price.fork_waited_ns)
-      .End();
+  WritePrice(s.price, sink);
   all.Name("sampler");
-  Object(sink)
-      .Field("interval", s.sampler.interval)
-      .Field("samples", s.sampler.samples)
-      .Field("live_samples", s.sampler.live_samples)
-      .Field("live_bytes_estimate", s.sampler.live_bytes_estimate)
-      .Field("peak_bytes_estimate", s.sampler.peak_bytes_estimate)
-      .Field("contexts", s.sampler.contexts)
-      .Field("dropped", s.sampler.dropped)
-      .End();
+  WriteSampler(s.sampler, sink);
   all.Name("guard");
-  Object(sink)
-      .Field("every", s.guard.every)
-      .Field("slots", s.guard.slots)
-      .Field("taken", s.guard.taken)
-      .Field("live", s.guard.live)
-      .Field("live_bytes", s.guard.live_bytes)
-      .Field("errors", s.guard.errors)
-      .End();
+  WriteGuard(s.guard, sink);
   all.Name("predictions");
-  Object(sink)
-      .Field("places", s.predictions.places)
-      .Field("changes", s.predictions.changes)
-      .Field("rounds", s.predictions.rounds)
-      .Field("lasting_live", s.predictions.lasting_live)
-      .Field("bytes", s.predictions.bytes)
-      .Field("model_asked", s.predictions.model_asked)
-      .Field("model_hits", s.predictions.model_hits)
-      .Field("model_misses", s.predictions.model_misses)
-      .Field("model_disagreements", s.predictions.model_disagreements)
-      .End();
+  WritePredictions(s.predictions, sink);
   all.Name("groups");
-  Object(sink)
-      .Field("contexts", s.groups.contexts)
-      .Field("hot_live", s.groups.hot)
-      .Field("cold_live", s.groups.cold)
-      .Field("contexts_live", s.groups.in_contexts)
-      .Field("fullest_context_live", s.groups.fullest_context)
-      .End();
+  WriteGroups(s.groups, sink);
   all.Name("hotness");
-  Object(sink)
-      .Field("domains", s.hotness.domains)
-      .Field("new_objects", s.hotness.fresh.objects)
-      .Field("new_bytes", s.hotness.fresh.bytes)
-      .Field("hot_objects", s.hotness.hot.objects)
-      .Field("hot_bytes", s.hotness.hot.bytes)
-      .Field("cold_objects", s.hotness.cold.objects)
-      .Field("cold_bytes", s.hotness.cold.bytes)
-      .Field("rounds", s.hotness.rounds)
-      .Field("moves", s.hotness.moves)
-      .Field("moved_bytes", s.hotness.moved_bytes)
-      .Field("promotions", s.hotness.promotions)
-      .Field("demotions", s.hotness.demotions)
-      .Field("aborted_in_use", s.hotness.aborted_in_use)
-      .Field("aborted_used", s.hotness.aborted_used)
-      .Field("aborted_no_memory", s.hotness.aborted_no_memory)
-      .Field("aborted_near_limit", s.hotness.aborted_near_limit)
-      .Field("epochs_given_up", s.hotness.epochs_given_up)
-      .Field("paged_out_bytes", s.hotness.paged_out_bytes)
-      .Field("collector_ns", s.hotness.collector_ns)
-      .Field("cold_after", s.hotness.cold_after)
-      .Field("promotion_rate", s.hotness.promotion_rate)
-      .Field("utilization", s.hotness.utilization)
-      .End();
+  WriteHotness(s.hotness, sink);
   all.Name("classes");
   WriteClasses(s, sink);
   all.Name("hugepage_occupancy").Char('[');

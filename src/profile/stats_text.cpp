@@ -96,21 +96,7 @@ void WriteHotness(const HotnessStats& h, TextSink& sink) {
   sink.Number(h.cold_after).Text(" windows; promotion rate ").Percent(h.promotion_rate).Char('\n');
 }
 
-}  // namespace
-
-void WriteText(const HeapStats& s, TextSink& sink) {
-  sink.Text("strata ")
-      .Text(STRATA_VERSION)
-      .Text(", pid ")
-      .Number(static_cast<uint64_t>(s.pid))
-      .Char('\n');
-  sink.Text("  cache mode        ")
-      .Text(s.cache_mode)
-      .Text(", rseq ")
-      .Text(s.rseq)
-      .Text(", THP ")
-      .Text(s.thp_mode)
-      .Char('\n');
+void WriteBytes(const HeapStats& s, TextSink& sink) {
   Line(sink, "resident", s.resident(), "= live + slack + caches + free + metadata - untouched");
   Line(sink, "live", s.live, "the program's objects");
   Line(sink, "slack", s.internal_slack, "rounding up to size classes");
@@ -120,85 +106,64 @@ void WriteText(const HeapStats& s, TextSink& sink) {
   Line(sink, "untouched", s.untouched, "in use but never written: not in memory");
   Line(sink, "released", s.released, "given back, or never used: not in memory");
   Line(sink, "mapped", s.mapped, "addresses of the heap");
-  sink.Text("  coverage          ")
-      .Percent(s.coverage())
-      .Text(" of the resident heap on hugepages\n");
-  sink.Text("  cache hits        ")
-      .Number(s.hits)
-      .Text(", misses ")
-      .Number(s.misses_alloc)
-      .Text(" (malloc) ")
-      .Number(s.misses_free)
-      .Text(" (free), vCPUs ")
-      .Number(s.vcpus)
-      .Char('\n');
+}
+
+void WriteSampler(const SamplerStats& s, TextSink& sink) {
+  sink.Text("  sampler           one in ").Size(s.interval).Text(", samples ").Number(s.samples);
+  sink.Text(", live ").Number(s.live_samples).Text(", stacks ").Number(s.contexts);
+  sink.Text(", dropped ").Number(s.dropped).Char('\n');
+}
+
+void WriteGuard(const GuardStats& g, TextSink& sink) {
+  if (g.taken != 0) {
+    sink.Text("  guarded blocks    ").Number(g.taken).Text(", live ").Number(g.live);
+    sink.Text(", slots ").Number(g.slots).Char('\n');
+  }
+  if (g.errors != 0) sink.Text("  memory errors     ").Number(g.errors).Text(", ignored\n");
+}
+
+void WriteGroups(const GroupStats& g, TextSink& sink) {
+  if (g.hot + g.cold != 0)
+    sink.Text("  hinted            ").Size(g.hot).Text(" hot, ").Size(g.cold).Text(" cold\n");
+  if (g.contexts == 0) return;
+  sink.Text("  contexts          ").Size(g.in_contexts).Text(" in ").Number(g.contexts);
+  sink.Text(" groups, ").Size(g.fullest_context).Text(" in the fullest\n");
+}
+
+void WritePlaces(const PredictionStats& p, TextSink& sink) {
+  if (p.rounds == 0) return;
+  sink.Text("  predictions       ").Number(p.places).Text(" places, ").Size(p.lasting_live);
+  sink.Text(" live among what lasts, tables ").Size(p.bytes).Char('\n');
+}
+
+void WriteModel(const PredictionStats& p, TextSink& sink) {
+  if (p.model_asked == 0) return;
+  sink.Text("  model             asked about ").Number(p.model_asked).Text(" stacks, wrong about ");
+  sink.Number(p.model_disagreements).Text("; had answered for ").Number(p.model_hits);
+  sink.Text(" of ").Number(p.model_hits + p.model_misses).Text(" samples\n");
+}
+
+}  // namespace
+
+void WriteText(const HeapStats& s, TextSink& sink) {
+  sink.Text("strata ").Text(STRATA_VERSION).Text(", pid ").Number(static_cast<uint64_t>(s.pid));
+  sink.Text("\n  cache mode        ").Text(s.cache_mode).Text(", rseq ").Text(s.rseq);
+  sink.Text(", THP ").Text(s.thp_mode).Char('\n');
+  WriteBytes(s, sink);
+  sink.Text("  coverage          ").Percent(s.coverage());
+  sink.Text(" of the resident heap on hugepages\n");
+  sink.Text("  cache hits        ").Number(s.hits).Text(", misses ").Number(s.misses_alloc);
+  sink.Text(" (malloc) ").Number(s.misses_free).Text(" (free), vCPUs ").Number(s.vcpus).Char('\n');
   WriteTiers(s, sink);
   WritePageHeap(s.page_heap, sink);
-  sink.Text("  background        ")
-      .Text(s.background_running ? "running" : "not running")
-      .Text(", ticks ")
-      .Number(s.background_ticks)
-      .Text(", gave back ")
-      .Size(s.page_heap.released_total)
-      .Char('\n');
-  sink.Text("  sampler           one in ")
-      .Size(s.sampler.interval)
-      .Text(", samples ")
-      .Number(s.sampler.samples)
-      .Text(", live ")
-      .Number(s.sampler.live_samples)
-      .Text(", stacks ")
-      .Number(s.sampler.contexts)
-      .Text(", dropped ")
-      .Number(s.sampler.dropped)
-      .Char('\n');
-  if (s.guard.taken != 0) {
-    sink.Text("  guarded blocks    ")
-        .Number(s.guard.taken)
-        .Text(", live ")
-        .Number(s.guard.live)
-        .Text(", slots ")
-        .Number(s.guard.slots)
-        .Char('\n');
-  }
-  if (s.guard.errors != 0)
-    sink.Text("  memory errors     ").Number(s.guard.errors).Text(", ignored\n");
-  if (s.predictions.rounds != 0) {
-    sink.Text("  predictions       ")
-        .Number(s.predictions.places)
-        .Text(" places, ")
-        .Size(s.predictions.lasting_live)
-        .Text(" live among what lasts, tables ")
-        .Size(s.predictions.bytes)
-        .Char('\n');
-  }
-  if (s.groups.hot + s.groups.cold != 0) {
-    sink.Text("  hinted            ")
-        .Size(s.groups.hot)
-        .Text(" hot, ")
-        .Size(s.groups.cold)
-        .Text(" cold\n");
-  }
-  if (s.groups.contexts != 0) {
-    sink.Text("  contexts          ")
-        .Size(s.groups.in_contexts)
-        .Text(" in ")
-        .Number(s.groups.contexts)
-        .Text(" groups, ")
-        .Size(s.groups.fullest_context)
-        .Text(" in the fullest\n");
-  }
-  if (s.predictions.model_asked != 0) {
-    sink.Text("  model             asked about ")
-        .Number(s.predictions.model_asked)
-        .Text(" stacks, wrong about ")
-        .Number(s.predictions.model_disagreements)
-        .Text("; had answered for ")
-        .Number(s.predictions.model_hits)
-        .Text(" of ")
-        .Number(s.predictions.model_hits + s.predictions.model_misses)
-        .Text(" samples\n");
-  }
+  sink.Text("  background        ").Text(s.background_running ? "running" : "not running");
+  sink.Text(", ticks ").Number(s.background_ticks);
+  sink.Text(", gave back ").Size(s.page_heap.released_total).Char('\n');
+  WriteSampler(s.sampler, sink);
+  WriteGuard(s.guard, sink);
+  WritePlaces(s.predictions, sink);
+  WriteGroups(s.groups, sink);
+  WriteModel(s.predictions, sink);
   WriteHotness(s.hotness, sink);
   WriteClassTable(s, sink);
 }
