@@ -62,7 +62,6 @@ class PointsTo {
   std::int64_t offset_of(Node location) const { return nodes_[location].offset; }
   // What stands for the location once its object is one.
   Node canonical(Node location) const;
-  bool is_collapsed(Object object) const { return objects_[object].collapsed; }
   std::size_t nodes() const { return nodes_.size(); }
   Node root(Node n) const;
 

@@ -44,17 +44,17 @@ short ControlClient::events() const {
   return 0;
 }
 
-void ControlClient::Open(int fd, const MappedKey& key, bool unnamed, uint64_t now_ns) {
+void ControlClient::Open(int fd, const MappedKey& key, User user, uint64_t now_ns) {
   fd_ = fd;
   key_ = &key;
-  unnamed_ = unnamed;
+  user_ = user;
   state_ = State::kReading;
   used_ = head_length_ = head_sent_ = body_length_ = 0;
   body_sent_ = 0;
-  end_ns_ = deadline_ns_ = now_ns + (unnamed ? kUnnamedNs : kPatienceNs);
+  end_ns_ = deadline_ns_ = now_ns + (user == User::kUnnamed ? kUnnamedNs : kPatienceNs);
 }
 
-void ControlClient::Continue(short revents, bool may_wait, uint64_t now_ns) {
+void ControlClient::Continue(short revents, Windows windows, uint64_t now_ns) {
   if ((revents & (POLLERR | POLLNVAL)) != 0) return Close();
   if (state_ == State::kWaiting) {
     if ((revents & POLLHUP) != 0) return Close();
@@ -66,13 +66,13 @@ void ControlClient::Continue(short revents, bool may_wait, uint64_t now_ns) {
   if (now_ns >= deadline_ns_) return Close();
   if (revents == 0) return;
   if (state_ == State::kReading) {
-    Read(may_wait, now_ns);
+    Read(windows, now_ns);
   } else {
     Send(now_ns);
   }
 }
 
-void ControlClient::Read(bool may_wait, uint64_t now_ns) {
+void ControlClient::Read(Windows windows, uint64_t now_ns) {
   const ssize_t n = raw::Recv(fd_, line_ + used_, sizeof(line_) - used_, MSG_DONTWAIT);
   if (n < 0 && WouldBlock()) return;
   if (n <= 0) return Close();
@@ -81,13 +81,13 @@ void ControlClient::Read(bool may_wait, uint64_t now_ns) {
   if (end != nullptr) {
     size_t length = static_cast<size_t>(end - line_);
     if (length != 0 && line_[length - 1] == '\r') --length;  // typed into a terminal tool
-    return Start(length, may_wait, now_ns);
+    return Start(length, windows, now_ns);
   }
   // No Progress: a client that sends a byte a second has ten seconds for its line like any other.
   if (used_ == sizeof(line_)) Refuse("the request is longer than 1024 bytes", now_ns);
 }
 
-void ControlClient::Start(size_t line_length, bool may_wait, uint64_t now_ns) {
+void ControlClient::Start(size_t line_length, Windows windows, uint64_t now_ns) {
   const size_t skip = KeyLength(line_, line_length, *key_);
   if (skip == 0) return Refuse(kWhoMayAsk, now_ns);
   ControlRequest request;
@@ -96,7 +96,7 @@ void ControlClient::Start(size_t line_length, bool may_wait, uint64_t now_ns) {
   explicit_bzero(line_, sizeof(line_));
   if (wrong != nullptr) return Refuse(wrong, now_ns);
   if (request.verb == ControlVerb::kProfile && request.seconds != 0) {
-    if (!may_wait)
+    if (windows == Windows::kTaken)
       return Refuse("as many profiles over some seconds as there may be are open", now_ns);
     return BeginWindow(request, now_ns);
   }

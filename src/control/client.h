@@ -17,6 +17,11 @@ namespace strata {
 
 struct ProfileWindow;
 
+// Whether whoever connected is of a user that has a number here.
+enum class User : bool { kKnown, kUnnamed };
+// Whether there is room for one more window.
+enum class Windows : bool { kTaken, kFree };
+
 class ControlClient {
  public:
   static constexpr uint64_t kPatienceNs = 10'000'000'000;  // without progress
@@ -28,26 +33,24 @@ class ControlClient {
   // For the end of a window: it has nothing to do and nothing is served to it.
   bool waiting() const { return state_ == State::kWaiting; }
   // Of a user that has no number here, and has not shown the key yet: anybody.
-  bool unproven() const { return unnamed_ && state_ == State::kReading; }
+  bool unproven() const { return user_ == User::kUnnamed && state_ == State::kReading; }
   // What to poll for; a client that hangs up is always noticed.
   short events() const;
   // When Continue must be called even if nothing happens.
   uint64_t deadline_ns() const { return deadline_ns_; }
 
-  // Takes over a connected, non-blocking socket of somebody who may ask with this key. `unnamed`:
-  // of a user that has no number here.
-  void Open(int fd, const MappedKey& key, bool unnamed, uint64_t now_ns);
-  // Something happened on the socket (`revents`), or the deadline may have passed. `may_wait`:
-  // whether there is room for one more window.
-  void Continue(short revents, bool may_wait, uint64_t now_ns);
+  // Takes over a connected, non-blocking socket of somebody who may ask with this key.
+  void Open(int fd, const MappedKey& key, User user, uint64_t now_ns);
+  // Something happened on the socket (`revents`), or the deadline may have passed.
+  void Continue(short revents, Windows windows, uint64_t now_ns);
   // Of one that is open or not: hangs up, whatever is under way.
   void Close();
 
  private:
   enum class State : uint8_t { kReading, kWaiting, kAnswering };
 
-  void Read(bool may_wait, uint64_t now_ns);
-  void Start(size_t line_length, bool may_wait, uint64_t now_ns);
+  void Read(Windows windows, uint64_t now_ns);
+  void Start(size_t line_length, Windows windows, uint64_t now_ns);
   void BeginWindow(const ControlRequest& request, uint64_t now_ns);
   void EndWindow(uint64_t now_ns);
   void Refuse(const char* message, uint64_t now_ns);
@@ -61,7 +64,7 @@ class ControlClient {
   int fd_ = -1;
   int file_ = -1;  // the answer's body
   State state_ = State::kReading;
-  bool unnamed_ = false;
+  User user_ = User::kKnown;
   const MappedKey* key_ = nullptr;
   uint64_t deadline_ns_ = 0;
   uint64_t end_ns_ = 0;              // the deadline moves with progress, but not beyond

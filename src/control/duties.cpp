@@ -34,7 +34,7 @@ class Duties {
  public:
   void Begin() {
     own_table_ = MayCallAnything() && WantsDescriptors() && TakeDescriptors();
-    profiles_.Open(own_table_);
+    profiles_.Open(own_table_ ? DescriptorTable::kOwn : DescriptorTable::kProgram);
     // A heap for which the first thread is started grows, often fast.
     populates_ = ReadBackgroundStats().ticks == 0;
   }
@@ -57,7 +57,8 @@ class Duties {
         next_populate_ns_ = now + kPopulateNs;
       }
       if (populates_ && next > next_populate_ns_) next = next_populate_ns_;
-      if (learns_ && now >= next_learn_ns_) next_learn_ns_ = TheLearner().Look(now, own_table_);
+      if (learns_ && now >= next_learn_ns_)
+        next_learn_ns_ = TheLearner().Look(now, OpensFiles{own_table_});
       if (learns_ && next > next_learn_ns_) next = next_learn_ns_;
       const uint64_t left = next > now ? next - now : 0;
       if (own_table_) {

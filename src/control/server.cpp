@@ -39,14 +39,16 @@ void Refuse(int fd) {
   raw::Send(fd, line, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+enum class SocketName : bool { kPlain, kUnguessable };
+
 // Binds to \0strata-control/PID, or to \0strata-control/PID.RANDOM. The zero byte in front makes
 // the name abstract: no file is left behind, whatever happens to us.
-bool BindTo(int fd, bool with_suffix) {
+bool BindTo(int fd, SocketName kind) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   TextSink name(address.sun_path + 1, sizeof(address.sun_path) - 1);
   name.Text("strata-control/").Number(static_cast<uint64_t>(getpid()));
-  if (with_suffix) {
+  if (kind == SocketName::kUnguessable) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random)) return false;
     name.Char('.').Number(random);
@@ -70,7 +72,8 @@ bool ControlServer::Listen() {
   if (fd < 0) return false;
   // The plain name may be taken: containers that share a network each have a process 1, and anybody
   // may take any name. One that nobody can guess is free.
-  const bool bound = BindTo(fd, false) || (errno == EADDRINUSE && BindTo(fd, true));
+  const bool bound = BindTo(fd, SocketName::kPlain) ||
+                     (errno == EADDRINUSE && BindTo(fd, SocketName::kUnguessable));
   constexpr int kQueue = 16;
   if (!bound || listen(fd, kQueue) != 0) {
     const int why = errno;
@@ -132,7 +135,8 @@ void ControlServer::Handle(const pollfd* entries, size_t n, uint64_t now_ns) {
     }
     for (ControlClient& c : clients_) {
       if (c.open() && c.fd() == entries[i].fd) {
-        c.Continue(entries[i].revents, CountClients().waiting < kWindows, now_ns);
+        const bool free = CountClients().waiting < kWindows;
+        c.Continue(entries[i].revents, free ? Windows::kFree : Windows::kTaken, now_ns);
         break;
       }
     }
@@ -158,7 +162,8 @@ void ControlServer::Accept(uint64_t now_ns) {
   }
   if (peer == Peer::kUnnamed) MakeRoomForUnproven();
   for (ControlClient& c : clients_) {
-    if (!c.open()) return c.Open(fd, key_, peer == Peer::kUnnamed, now_ns);
+    if (c.open()) continue;
+    return c.Open(fd, key_, peer == Peer::kUnnamed ? User::kUnnamed : User::kKnown, now_ns);
   }
   raw::Close(fd);
 }

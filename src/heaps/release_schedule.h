@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cache/transfer_cache.h"
 #include "hugepage/break_policy.h"
 #include "hugepage/demand_tracker.h"
 
@@ -25,8 +26,8 @@ struct HeapTick {
 };
 
 // Steps: uint64_t NowNs(); uint64_t Moves(), batches and large blocks that moved so far;
-// void BeginTick(uint32_t tick), the time that spans are stamped with; void SettleCaches(bool all),
-// of what lay unused or of all; void GiveEmptySpans(uint32_t before), those not used since;
+// void BeginTick(uint32_t tick), the time that spans are stamped with; void SettleCaches(
+// DrainScope); void GiveEmptySpans(uint32_t before), those not used since;
 // bool SpansChanged(), so that a search may find what the last did not; size_t LeastGain(Program),
 // below which no hugepage is broken; void Survey(uint32_t before), then size_t ReleaseSurveyed(
 // uint32_t before, size_t limit, Program), of spans untouched since; size_t ReleasePages(
@@ -46,7 +47,7 @@ class ReleaseSchedule {
     HeapTick result;
     result.idle = idle_ticks_ != 0;
     const bool settled = idle_ticks_ >= kSettleTicks;
-    steps_.SettleCaches(settled);
+    steps_.SettleCaches(settled ? DrainScope::kAll : DrainScope::kUnused);
     if (giving == Giving::kOff) return result;
     GiveEmptySpans();
     // Calls that the caches serve leave no trace below; using its CPUs, the program works all the

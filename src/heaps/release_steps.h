@@ -30,9 +30,9 @@ class ReleaseSteps {
   uint64_t NowNs() { return kernel_.NowNs(); }
   uint64_t Moves() { return central_.moves() + large_.counts().moves; }
   void BeginTick(uint32_t tick) { central_.SetTick(tick); }
-  void SettleCaches(bool all) {
+  void SettleCaches(DrainScope scope) {
     large_.Tick();
-    DrainTransfer(all ? DrainScope::kAll : DrainScope::kUnused);
+    DrainTransfer(scope);
   }
   void GiveEmptySpans(uint32_t before) {
     central_.ForEach([before](auto& list) { list.ReleaseEmpty(before); });

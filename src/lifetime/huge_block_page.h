@@ -30,6 +30,8 @@ enum class BlockPageState : uint8_t { kFree, kOpen, kActive };
 // Whether blocks are meant to live as long as their page, or shorter.
 enum class Stay : bool { kShorter, kResidual };
 
+// Of an object on several pages.
+enum class Part : bool { kMiddle, kLast };
 enum class BlockUse : bool { kObject, kSpan };
 
 struct BlockRequest {
@@ -58,7 +60,6 @@ class alignas(64) HugeBlockPage {
   bool AnyResidual() const { return residual_.Any(); }
   bool IsLive(size_t block) const { return live_.Test(block); }
   bool IsResidual(size_t block) const { return residual_.Test(block); }
-  size_t LiveBlocks() const { return live_.Count(); }
   size_t LongestFree() const { return Free().LongestRun(); }
 
   // The first free run of n blocks that begins at a multiple of `align`; kBlocksPerPage: none.
@@ -82,11 +83,11 @@ class alignas(64) HugeBlockPage {
     Cover(at, kBlocksPerPage - at, stay);
     bytes_of_last_ = bytes;
   }
-  // ...and the parts there; n is less than a page on the last one, or `ends` says so.
-  void TakeOn(size_t n, bool ends, Stay stay) {
+  // ...and the parts there, whole pages but for the last.
+  void TakeOn(size_t n, Part part, Stay stay) {
     Cover(0, n, stay);
     begins_inside_ = true;
-    if (ends) ends_.SetRange(n - 1, 1);
+    if (part == Part::kLast) ends_.SetRange(n - 1, 1);
   }
 
   void Give(size_t at, size_t n) {

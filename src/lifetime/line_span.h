@@ -28,6 +28,8 @@ inline constexpr size_t kGranule = 16;
 
 using Lines = PageBitmap<kLinesPerSpan>;
 
+enum class RoomLeft : bool { kNone, kSome };
+
 class LineSpan {
  public:
   static constexpr size_t kHeadLines = 4;
@@ -107,10 +109,9 @@ class LineSpan {
     SetOwn(ends_, last);
   }
 
-  // Of `made` objects since it was opened; with `room`, lines were left free. True: nothing lives
-  // in it, and the caller gives it back.
-  bool Close(uint32_t made, bool room) {
-    room_left_ = room;
+  // Of `made` objects since it was opened. True: nothing lives in it, and the caller gives it back.
+  bool Close(uint32_t made, RoomLeft left) {
+    room_left_ = left == RoomLeft::kSome;
     objects_ = 0;
     for (const auto& word : starts_) {
       objects_ += static_cast<uint32_t>(std::popcount(word.load(std::memory_order_relaxed)));

@@ -70,7 +70,7 @@ class SpanCursor {
     const bool room = skipped_ || WholeLineLeft() || free_.NextSet(next_line_) < kLinesPerSpan;
     at_ = end_ = 0;
     const uintptr_t base = span->base();
-    return span->Close(made_, room) ? base : 0;
+    return span->Close(made_, room ? RoomLeft::kSome : RoomLeft::kNone) ? base : 0;
   }
 
  private:

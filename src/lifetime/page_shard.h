@@ -252,7 +252,7 @@ class alignas(64) PageShard {
         CloseOpen(o, supply, released);
         OpenNext(o, r.rung, supply);
         o.bump = std::min(rest, kBlocksPerPage);
-        o.page->TakeOn(o.bump, rest == o.bump, Stay::kResidual);
+        o.page->TakeOn(o.bump, rest == o.bump ? Part::kLast : Part::kMiddle, Stay::kResidual);
       }
     }
     if (o.bump == kBlocksPerPage) CloseOpen(o, supply, released);

@@ -16,12 +16,12 @@ bool IsMostly(float part, float other, float share) {
 
 }  // namespace
 
-Prediction::Kind SiteLearner::Verdict(const SiteTally& t, bool may_go_deeper) const {
+Prediction::Kind SiteLearner::Verdict(const SiteTally& t, Frames further) const {
   const bool lasted_before = now_.Find(t.key).kind() == Prediction::kLasts;
   if (IsMostly(t.lasted, t.passed, lasted_before ? kStillMany : kNearlyAll))
     return Prediction::kLasts;
   if (!t.has_lasting_stack) return Prediction::kNone;
-  if (may_go_deeper) return Prediction::kDeeper;
+  if (further == Frames::kMore) return Prediction::kDeeper;
   return t.lasted > t.passed ? Prediction::kLasts : Prediction::kNone;
 }
 
@@ -58,7 +58,8 @@ size_t SiteLearner::Decide(SiteEvidence* evidence, size_t n, PredictionCache::Dr
       SiteEvidence& e = evidence[i];
       if (e.site == SiteKey::kNone) continue;
       SiteTally& t = TallyOf(e.site);
-      const Prediction::Kind verdict = Verdict(t, frame <= kMostFrames);
+      const Prediction::Kind verdict =
+          Verdict(t, frame <= kMostFrames ? Frames::kMore : Frames::kNoMore);
       const bool goes_on = verdict == Prediction::kDeeper && frame < e.depth;
       const size_t words_up = goes_on ? e.words_up[frame - 1] : 0;
       if (!t.is_decided && verdict != Prediction::kNone && draft.Put(e.site, {verdict, words_up}))

@@ -34,6 +34,9 @@ struct SiteTally {
   bool is_decided = false;
 };
 
+// Whether a stack has frames further out that may be looked at.
+enum class Frames : bool { kNoMore, kMore };
+
 class SiteLearner {
  public:
   // Frames looked at beside the key.
@@ -49,7 +52,7 @@ class SiteLearner {
 
  private:
   SiteTally& TallyOf(SiteKey key);
-  Prediction::Kind Verdict(const SiteTally& t, bool may_go_deeper) const;
+  Prediction::Kind Verdict(const SiteTally& t, Frames further) const;
   void Sum(const SiteEvidence* evidence, size_t n);
 
   SiteTally* tallies_;

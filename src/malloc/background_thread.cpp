@@ -286,11 +286,16 @@ void SecondThread::Ended() {
   g_second.runs.store(false, std::memory_order_seq_cst);
 }
 
-void SecondThread::ForgetInChild(bool is_this) {
+void SecondThread::GoOnInChild() {
   g_second.tid.store(0, std::memory_order_relaxed);
   g_second.stop.store(0, std::memory_order_relaxed);
-  g_second.runs.store(is_this, std::memory_order_relaxed);
-  if (!is_this) g_second.self.store(nullptr, std::memory_order_relaxed);
+  g_second.runs.store(true, std::memory_order_relaxed);
+}
+
+void SecondThread::ForgetInChild() {
+  GoOnInChild();
+  g_second.runs.store(false, std::memory_order_relaxed);
+  g_second.self.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace strata

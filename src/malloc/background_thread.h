@@ -47,8 +47,9 @@ class SecondThread {
   static void Begin();
   static bool MustEnd();
   static void Ended();
-  // In the child of a fork, which the thread itself may have made.
-  static void ForgetInChild(bool is_this);
+  // In the child of a fork: of the thread itself, which goes on there, or of another.
+  static void GoOnInChild();
+  static void ForgetInChild();
 };
 
 }  // namespace strata

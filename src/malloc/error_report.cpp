@@ -40,7 +40,7 @@ class Names : public FrameNames::Sink {
     used_ = static_cast<size_t>(std::unique(frames_, frames_ + used_) - frames_);
     if (!MayOpenFiles()) return;
     FrameNames namer;
-    namer.Name(frames_, used_, true, *this);
+    namer.Name(frames_, used_, OpensFiles::kYes, *this);
     if (!ReadOwnMaps(maps_)) maps_.Clear();
   }
   const char* NameOf(uintptr_t frame) const {

@@ -122,15 +122,16 @@ bool HoldsOwnLock() { return HoldsHeapLock() || HoldsDomainLock() || HoldsReapLo
 
 namespace {
 
-// False: another thread keeps one of them.
-bool LockAll(Runtime& r, bool holds) STRATA_NO_TSA {
+// False: it gave up.
+bool LockAll(Runtime& r, AtHeldLock at) STRATA_NO_TSA {
+  const bool passes = at == AtHeldLock::kPassBy;
   FileListLock::Acquire();
-  bool all = LockHotDomains(holds);
-  if (all || holds) all &= LockReaps(holds);
+  bool all = LockHotDomains(at);
+  if (all || passes) all &= LockReaps(at);
   VisitLocks(r, [&](Lock& l) STRATA_NO_TSA {
-    if (all || holds) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
+    if (all || passes) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
   });
-  return all || holds;
+  return all || passes;
 }
 
 void UnlockAll(Runtime& r) STRATA_NO_TSA {
@@ -181,20 +182,21 @@ void BeforeFork() STRATA_NO_TSA {
   Runtime& r = TheRuntime();
   const uint64_t signals = BlockSignals();
   const bool inside = HoldsOwnLock();
-  bool holds = inside;
+  AtHeldLock at = inside ? AtHeldLock::kPassBy : AtHeldLock::kStop;
   if (inside) g_inside.fetch_add(1, std::memory_order_relaxed);
   HoldWalkersBeforeFork();
   constexpr uint64_t kLongestNs = 3'000'000'000;
   const uint64_t begin = r.kernel.CoarseNowNs();
-  while (!LockAll(r, holds)) {
+  while (!LockAll(r, at)) {
     UnlockAll(r);
     LetOthersFork();
-    holds = r.kernel.CoarseNowNs() - begin >= kLongestNs && LibcLocksHandlers();
+    if (r.kernel.CoarseNowNs() - begin >= kLongestNs && LibcLocksHandlers())
+      at = AtHeldLock::kPassBy;
   }
   if (inside) g_inside.fetch_sub(1, std::memory_order_relaxed);
   Lock::SetThisThreadForks(true);
   g_signals = signals;
-  g_interrupted = holds;
+  g_interrupted = at == AtHeldLock::kPassBy;
 }
 
 void AfterForkInParent() {

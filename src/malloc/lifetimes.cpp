@@ -76,7 +76,8 @@ class ProcessNamer : public FrameNamer {
  private:
   static bool NameFrames(FrameNamer& self, const uintptr_t* frames, size_t n,
                          FrameNames::Sink& sink) {
-    return static_cast<ProcessNamer&>(self).names_.Name(frames, n, MayOpenFiles(), sink);
+    return static_cast<ProcessNamer&>(self).names_.Name(frames, n, OpensFiles{MayOpenFiles()},
+                                                        sink);
   }
   FrameNames& names_;
 };
@@ -181,12 +182,11 @@ bool LifetimeLearner::IsDense(uint64_t now_ns, uint64_t new_samples) {
 }
 
 // Who sets another interval meanwhile keeps it.
-void LifetimeLearner::AdaptSampling(Runtime& r, bool is_dense) {
+void LifetimeLearner::AdaptSampling(Runtime& r, size_t interval) {
   if (!g_model.is_open() || !LoadOption(r.options.adapts_sample)) return;
   size_t now = g_interval.load(std::memory_order_relaxed);
   if (now == 0) now = r.options.sample_interval;
   if (r.sampler.rate().interval != now) return;
-  const size_t interval = is_dense ? kDenseInterval : IntervalAtRest(r);
   g_interval.store(interval, std::memory_order_relaxed);  // first: see RestInChild
   if (interval != now) r.sampler.SetInterval(interval);
 }
@@ -200,7 +200,7 @@ void LifetimeLearner::EndDenseIfFull(Runtime& r) {
     r.sampler.SetInterval(interval);
 }
 
-void LifetimeLearner::Rest() { AdaptSampling(TheRuntime(), false); }
+void LifetimeLearner::Rest() { AdaptSampling(TheRuntime(), IntervalAtRest(TheRuntime())); }
 
 void LifetimeLearner::RestInChild() {
   Runtime& r = TheRuntime();
@@ -223,10 +223,10 @@ void LifetimeLearner::HeedWhatIsLarge(Runtime& r) {
   }
 }
 
-void LifetimeLearner::Learn(Runtime& r, bool may_name) {
+void LifetimeLearner::Learn(Runtime& r, OpensFiles opens) {
   ScratchArray<SiteTally> tallies;
   ScratchArray<uint64_t> words;
-  if (may_name) AskModel(r);
+  if (opens == OpensFiles::kYes) AskModel(r);
   HeedWhatIsLarge(r);
   if (!evidence_.Gather(r.sampler, r.kernel.NowNs())) return;
   answers_.AddTo(evidence_);
@@ -259,7 +259,7 @@ void LifetimeLearner::Learn(Runtime& r, bool may_name) {
 // Stacks are unknown until the unwind tables are made, which else is the tick's business. A program
 // that sleeps between two requests is not at rest: the next look is after as long again as there
 // were no samples.
-uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
+uint64_t LifetimeLearner::Look(uint64_t now_ns, OpensFiles opens) {
   Runtime& r = TheRuntime();
   if (UnwindTablesStale() && MayCallAnything()) KeepUnwindTables();
   const uint64_t start = r.kernel.NowNs();
@@ -267,11 +267,11 @@ uint64_t LifetimeLearner::Look(uint64_t now_ns, bool may_name) {
   const uint64_t more = samples - samples_;
   samples_ = samples;
   if (more != 0 || sampled_ns_ == 0) sampled_ns_ = now_ns;
-  Learn(r, may_name);
-  const bool is_dense = may_name && g_model.is_open() && IsDense(now_ns, more);
+  Learn(r, opens);
+  const bool is_dense = opens == OpensFiles::kYes && g_model.is_open() && IsDense(now_ns, more);
   stacks_ = answers_.stats().asked;
   looked_ns_ = now_ns;
-  AdaptSampling(r, is_dense);
+  AdaptSampling(r, is_dense ? kDenseInterval : IntervalAtRest(r));
   const bool has_news = is_dense && now_ns < dense_until_;
   const uint64_t part = has_news ? kPartWithNews : kPartOfTime;
   const uint64_t rest = std::min((r.kernel.NowNs() - start) * part, kMostRestNs);

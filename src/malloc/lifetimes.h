@@ -23,9 +23,9 @@ class LifetimeLearner {
   // ones, and each takes 0.8 KiB and some microseconds.
   static constexpr size_t kMostRowsSought = 1536;
 
-  // May take milliseconds. `may_name`: whether stacks may be named, for which files are opened: in
-  // a table of descriptors that is not the program's. Returns when to come again.
-  uint64_t Look(uint64_t now_ns, bool may_name);
+  // May take milliseconds. Stacks are named if files may be opened: in a table of descriptors that
+  // is not the program's. Returns when to come again.
+  uint64_t Look(uint64_t now_ns, OpensFiles opens);
   // Sets the sampler's interval back to the option's; called when the background thread ends.
   void Rest();
   // The same in a forked child, where a thread that is gone may have the sampler's lock.
@@ -36,10 +36,10 @@ class LifetimeLearner {
   static void EndDenseIfFull(Runtime& r);
 
  private:
-  void Learn(Runtime& r, bool may_name);
+  void Learn(Runtime& r, OpensFiles opens);
   void HeedWhatIsLarge(Runtime& r);
   void AskModel(Runtime& r);
-  void AdaptSampling(Runtime& r, bool is_dense);
+  void AdaptSampling(Runtime& r, size_t interval);
   bool IsDense(uint64_t now_ns, uint64_t new_samples);
   bool KnowsProgram() const;
 

@@ -31,16 +31,17 @@ void FreeDivided(void* p);
 
 // Whether the thread, in a signal handler, has a lock of shared reaps, or their tree's.
 bool HoldsReapLock();
-// Around a fork; before the heap's locks. False: some could not be had in a moment. Where the
-// thread `holds` a lock already those that it can't have are passed by.
-bool LockReaps(bool holds);
+// What a fork does about a lock that it can't have in a moment: give up, or go on without.
+enum class AtHeldLock : bool { kStop, kPassBy };
+// Around a fork; before the heap's locks. False: some could not be had.
+bool LockReaps(AtHeldLock at);
 void UnlockReaps();
 void UnlockReapsInForkedChild();
 // The same for domains of moving objects: before reaps. In the child, whose collector and whose
 // other threads' operations are not there.
 bool HoldsDomainLock();
 bool HoldsListOfDomains();  // which CollectHotness takes, and no other of theirs
-bool LockHotDomains(bool holds);
+bool LockHotDomains(AtHeldLock at);
 void UnlockHotDomains();
 void UnlockHotDomainsInForkedChild();
 void RenewHotDomainsInChild();

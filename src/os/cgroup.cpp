@@ -16,10 +16,10 @@ namespace {
 // The smaller one of those that are not 0.
 size_t Tighter(size_t a, size_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }
 
-uint32_t ReadQuotaAt(const char* directory, bool two) {
+uint32_t ReadQuotaAt(const char* directory, CgroupVersion version) {
   size_t quota = 0;
   size_t period = 0;
-  if (two) {
+  if (version == CgroupVersion::kTwo) {
     char text[64];  // "QUOTA PERIOD" or "max PERIOD"
     if (!ReadKernelText(KernelPath().Add(directory).Add("/cpu.max").text(), text, sizeof(text)))
       return 0;
@@ -39,7 +39,7 @@ uint32_t ReadQuotaAt(const char* directory, bool two) {
 }  // namespace
 
 bool CgroupWatch::Use(const char* mount, const char* controller, const char* path, const char* file,
-                      Version version, Directory& out) {
+                      CgroupVersion version, Directory& out) {
   const KernelPath root = KernelPath().Add(mount).Add(controller);
   // In a container the path may name what only the host can see: then an ancestor or the mount
   // itself is what we are in.
@@ -69,11 +69,11 @@ bool CgroupWatch::FindVersionOne(const char* mount, char* controllers, const cha
   for (char* name = strtok_r(controllers, ",", &rest); name != nullptr;
        name = strtok_r(nullptr, ",", &rest)) {
     if (strcmp(name, "memory") == 0) {
-      memory = Use(mount, "/memory", path, "/memory.usage_in_bytes", Version::kOne, memory_);
+      memory = Use(mount, "/memory", path, "/memory.usage_in_bytes", CgroupVersion::kOne, memory_);
     } else if (strcmp(name, "cpu") == 0) {
       constexpr char kFile[] = "/cpu.cfs_quota_us";
-      if (!Use(mount, "/cpu", path, kFile, Version::kOne, cpu_))
-        Use(mount, listed, path, kFile, Version::kOne, cpu_);
+      if (!Use(mount, "/cpu", path, kFile, CgroupVersion::kOne, cpu_))
+        Use(mount, listed, path, kFile, CgroupVersion::kOne, cpu_);
     }
   }
   return memory;
@@ -123,8 +123,8 @@ void CgroupWatch::Find(const char* mount, const char* self) {
     }
     for (const char* place : kVersionTwoMounts) {
       if (memory_.path[0] == '\0')
-        Use(mount, place, path, "/memory.current", Version::kTwo, memory_);
-      if (cpu_.path[0] == '\0') Use(mount, place, path, "/cpu.max", Version::kTwo, cpu_);
+        Use(mount, place, path, "/memory.current", CgroupVersion::kTwo, memory_);
+      if (cpu_.path[0] == '\0') Use(mount, place, path, "/cpu.max", CgroupVersion::kTwo, cpu_);
     }
   });
 }
@@ -135,10 +135,10 @@ void CgroupWatch::FindPids(const char* mount, const char* self) {
   constexpr char kFile[] = "/pids.current";
   ForEachCgroup(self, [&](const char* controllers, const char* path) {
     if (strcmp(controllers, "pids") == 0) {
-      Use(mount, "/pids", path, kFile, Version::kOne, pids_);
+      Use(mount, "/pids", path, kFile, CgroupVersion::kOne, pids_);
     } else if (controllers[0] == '\0') {
       for (const char* place : kVersionTwoMounts) {
-        if (pids_.path[0] == '\0') Use(mount, place, path, kFile, Version::kTwo, pids_);
+        if (pids_.path[0] == '\0') Use(mount, place, path, kFile, CgroupVersion::kTwo, pids_);
       }
     }
   });
@@ -147,7 +147,8 @@ void CgroupWatch::FindPids(const char* mount, const char* self) {
 bool CgroupWatch::Reclaim(size_t bytes) const {
   const char* const at = memory_.path;
   if (at[0] == '\0') return false;
-  if (memory_.version == Version::kTwo) return WriteKernelNumber(at, "/memory.reclaim", bytes);
+  if (memory_.version == CgroupVersion::kTwo)
+    return WriteKernelNumber(at, "/memory.reclaim", bytes);
   constexpr char kLimit[] = "/memory.limit_in_bytes";
   char before[64];
   const size_t usage = ReadKernelNumber(at, "/memory.usage_in_bytes");
@@ -170,7 +171,8 @@ bool ReadIfThere(const char* directory, const char* file, size_t& number) {
 
 // The kernel drops inactive file cache, and its own caches of names and inodes, before it kills.
 // Version 1 counts the latter as used, and does not say how much they are.
-void LeaveOutCache(const char* directory, bool two, CgroupMemory& m) {
+void LeaveOutCache(const char* directory, CgroupVersion version, CgroupMemory& m) {
+  const bool two = version == CgroupVersion::kTwo;
   char text[8192];
   if (!ReadKernelText(KernelPath().Add(directory).Add("/memory.stat").text(), text, sizeof(text)))
     return;
@@ -184,8 +186,8 @@ void LeaveOutCache(const char* directory, bool two, CgroupMemory& m) {
 
 }  // namespace
 
-bool CgroupWatch::MemoryAt(const char* directory, Version version, CgroupMemory& m) {
-  const bool two = version == Version::kTwo;
+bool CgroupWatch::MemoryAt(const char* directory, CgroupVersion version, CgroupMemory& m) {
+  const bool two = version == CgroupVersion::kTwo;
   size_t high = 0;
   m = {};
   if (!ReadIfThere(directory, two ? "/memory.max" : "/memory.limit_in_bytes", m.limit))
@@ -195,7 +197,7 @@ bool CgroupWatch::MemoryAt(const char* directory, Version version, CgroupMemory&
   if (m.limit == 0) return true;
   const bool known =
       ReadIfThere(directory, two ? "/memory.current" : "/memory.usage_in_bytes", m.usage);
-  LeaveOutCache(directory, two, m);
+  LeaveOutCache(directory, version, m);
   return known;
 }
 
@@ -219,14 +221,14 @@ CgroupPids CgroupWatch::PidsAt(const char* directory) {
 }
 
 double CgroupWatch::ReadPressure() const {
-  if (memory_.path[0] == '\0' || memory_.version != Version::kTwo) return 0;
+  if (memory_.path[0] == '\0' || memory_.version != CgroupVersion::kTwo) return 0;
   return ReadMemoryPressure(KernelPath().Add(memory_.path).Add("/memory.pressure").text());
 }
 
 uint32_t CgroupWatch::ReadCpuQuota() const {
   uint32_t least = 0;
   ForEachLevel(cpu_, [&](const char* path) {
-    least = static_cast<uint32_t>(Tighter(least, ReadQuotaAt(path, cpu_.version == Version::kTwo)));
+    least = static_cast<uint32_t>(Tighter(least, ReadQuotaAt(path, cpu_.version)));
   });
   return least;
 }

@@ -23,6 +23,8 @@ struct CgroupPids {
   size_t used = 0;
 };
 
+enum class CgroupVersion : uint8_t { kOne, kTwo };
+
 class CgroupWatch {
  public:
   // Finds the directories of this process's cgroups, below `mount` (/sys/fs/cgroup), from `self`
@@ -74,16 +76,15 @@ class CgroupWatch {
 
  private:
   static constexpr size_t kPath = 512;
-  enum class Version : uint8_t { kOne, kTwo };
   struct Directory {
     char path[kPath] = {};
     size_t root = 0;  // length of the part that is the mount: no ancestor lies above it
-    Version version = Version::kTwo;
+    CgroupVersion version = CgroupVersion::kTwo;
   };
 
   // Takes the deepest of the directories from `path` up to the mount that has `file`.
   static bool Use(const char* mount, const char* controller, const char* path, const char* file,
-                  Version version, Directory& out);
+                  CgroupVersion version, Directory& out);
   // Calls f(path) for the directory and each of its ancestors up to the mount.
   template <class F>
   static void ForEachLevel(const Directory& d, F f) {
@@ -99,7 +100,7 @@ class CgroupWatch {
     }
   }
   // False: there is something that could not be read.
-  static bool MemoryAt(const char* directory, Version version, CgroupMemory& m);
+  static bool MemoryAt(const char* directory, CgroupVersion version, CgroupMemory& m);
   static CgroupPids PidsAt(const char* directory);
   bool FindVersionOne(const char* mount, char* controllers, const char* path);
 

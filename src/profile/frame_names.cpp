@@ -120,10 +120,10 @@ bool FrameNames::Ask(const Mapping& code, const BuildId& id, const uintptr_t* fr
 }
 
 bool FrameNames::NameIn(const Mapping& code, const Mapping& first, const uintptr_t* frames,
-                        size_t n, bool may_open, Sink& sink) {
+                        size_t n, OpensFiles opens, Sink& sink) {
   OwnMemory memory;
   const BuildId id = ReadBuildId(first, memory);
-  if (may_open && !code.deleted && code.path_length < PATH_MAX) {
+  if (opens == OpensFiles::kYes && !code.deleted && code.path_length < PATH_MAX) {
     char path[PATH_MAX];
     memcpy(path, code.path, code.path_length);
     path[code.path_length] = '\0';
@@ -141,7 +141,7 @@ bool FrameNames::NameIn(const Mapping& code, const Mapping& first, const uintptr
   return true;
 }
 
-bool FrameNames::Name(const uintptr_t* frames, size_t n, bool may_open, Sink& sink) {
+bool FrameNames::Name(const uintptr_t* frames, size_t n, OpensFiles opens, Sink& sink) {
   const ErrnoKeeper keep;
   maps_.Clear();
   if (!ReadOwnMaps(maps_)) return false;
@@ -157,7 +157,7 @@ bool FrameNames::Name(const uintptr_t* frames, size_t n, bool may_open, Sink& si
     const bool is_file = code.path_length != 0 && code.path[0] == '/' && first.SameFile(code);
     if (!is_file) {
       for (size_t i = at; i < end; ++i) sink.Take(frames[i], nullptr, 0);
-    } else if (!NameIn(code, first, frames + at, end - at, may_open, sink)) {
+    } else if (!NameIn(code, first, frames + at, end - at, opens, sink)) {
       return false;
     }
     at = end;

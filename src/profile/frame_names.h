@@ -14,6 +14,9 @@
 
 namespace strata {
 
+// Whether files may be opened for names.
+enum class OpensFiles : bool { kNo, kYes };
+
 class FrameNames {
  public:
   static constexpr size_t kMostBytes = 4096;  // of a name that count
@@ -31,13 +34,13 @@ class FrameNames {
     Function take_;
   };
 
-  // `frames`: return addresses, ascending, none twice. `may_open`: whether files may be. Each gets
-  // its name. False: no memory; some are missing then.
-  bool Name(const uintptr_t* frames, size_t n, bool may_open, Sink& sink);
+  // `frames`: return addresses, ascending, none twice. Each gets its name. False: no memory; some
+  // are missing then.
+  bool Name(const uintptr_t* frames, size_t n, OpensFiles opens, Sink& sink);
 
  private:
   bool NameIn(const Mapping& code, const Mapping& first, const uintptr_t* frames, size_t n,
-              bool may_open, Sink& sink);
+              OpensFiles opens, Sink& sink);
   // By the file that is open.
   bool Ask(const Mapping& code, const BuildId& id, const uintptr_t* frames, size_t n, Sink& sink);
 

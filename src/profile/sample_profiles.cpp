@@ -106,8 +106,10 @@ bool AddPeakRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
   return values[1] == 0 || AddRow(writer, row, values);
 }
 
+enum class Period : bool { kSinceStart, kWindow };
+
 bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
-                    const LifetimeHistogram& histogram, bool in_window) {
+                    const LifetimeHistogram& histogram, Period period) {
   const Lifetimes& l = row.sums.lifetimes;
   if (Rounded(l.objects) == 0 && Rounded(row.sums.live_objects) == 0) return true;
   int64_t values[14] = {};
@@ -120,7 +122,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
     // The extremes are those since the start; a window has them to the width of a bucket.
     double least = static_cast<double>(l.least_ns);
     double most = static_cast<double>(l.most_ns);
-    if (in_window) {
+    if (period == Period::kWindow) {
       const double low = histogram.Quantile(0, least, most);
       const double high = histogram.Quantile(1, least, most);
       least = low;
@@ -278,7 +280,8 @@ bool AddProfileRows(PprofWriter& writer, ProfileKind kind, const Sampler& sample
         break;
       case ProfileKind::kLifetime:
         if (changed) Subtract(now.histograms[i], since->histograms[i]);
-        ok = AddLifetimeRow(writer, row, now.histograms[i], since != nullptr);
+        ok = AddLifetimeRow(writer, row, now.histograms[i],
+                            since == nullptr ? Period::kSinceStart : Period::kWindow);
         break;
       case ProfileKind::kFragmentation:
         break;

@@ -52,7 +52,8 @@ STRATA_EXPORT strata_hot_domain* strata_hot_domain_create(const strata_hot_optio
   std::optional<CheckBounds> checks;
   if (options != nullptr && options->check != 0)
     checks = options->check == 1 ? CheckBounds::kEverything : CheckBounds::kTheFirst;
-  return MakeHotDomain(OptionsOf(options), options == nullptr || options->without_thread == 0,
+  const bool threaded = options == nullptr || options->without_thread == 0;
+  return MakeHotDomain(OptionsOf(options), threaded ? CollectedBy::kThread : CollectedBy::kCaller,
                        checks);
 }
 

@@ -185,7 +185,7 @@ HotRecord* Fresh(const CollectorOptions& options, std::optional<CheckBounds> che
 
 }  // namespace
 
-strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
+strata_hot_domain* MakeHotDomain(const CollectorOptions& options, CollectedBy who,
                                  std::optional<CheckBounds> checks) {
   strata_hot_domain* handle = nullptr;
   {
@@ -196,11 +196,11 @@ strata_hot_domain* MakeHotDomain(const CollectorOptions& options, bool threaded,
       errno = ENOMEM;
       return nullptr;
     }
-    d->threaded = threaded;
+    d->threaded = who == CollectedBy::kThread;
     handle = d->Handle();
   }
   if (checks) InstallStaleUseHandler();
-  if (threaded) StartHotThread();
+  if (who == CollectedBy::kThread) StartHotThread();
   SayWithoutHugepages();
   return handle;
 }
@@ -334,10 +334,10 @@ bool HoldsDomainLock() {
 }
 
 // Around a fork. The collector is between two steps then, and no list is half changed.
-bool LockHotDomains(bool holds) STRATA_NO_TSA {
+bool LockHotDomains(AtHeldLock at) STRATA_NO_TSA {
   bool all = g_lock.AcquireForFork(Lock::ForkWait::kAMoment);
   VisitDomainLocks([&](Lock& l) STRATA_NO_TSA {
-    if (all || holds) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
+    if (all || at == AtHeldLock::kPassBy) all &= l.AcquireForFork(Lock::ForkWait::kAMoment);
   });
   return all;
 }
@@ -365,7 +365,11 @@ void RenewHotDomainsInChild() STRATA_NO_TSA {
     threaded |= d->threaded;
   }
   ForgetWatchInChild();
-  SecondThread::ForgetInChild(is_thread);
+  if (is_thread) {
+    SecondThread::GoOnInChild();
+  } else {
+    SecondThread::ForgetInChild();
+  }
   g_hot_thread_wanted.store(threaded && !is_thread, std::memory_order_relaxed);
 }
 

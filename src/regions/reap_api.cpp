@@ -57,10 +57,10 @@ using strata::ExpectReap;
 const char strata_reap_layout_1 = 1;
 
 STRATA_EXPORT strata_reap* strata_reap_create(strata_reap* parent) {
-  return strata::CreateReap(parent, false);
+  return strata::CreateReap(parent, strata::UsedBy::kOneThread);
 }
 STRATA_EXPORT strata_reap* strata_reap_create_shared(strata_reap* parent) {
-  return strata::CreateReap(parent, true);
+  return strata::CreateReap(parent, strata::UsedBy::kThreads);
 }
 
 // As the calls in line, but what is no reap is not written to, whatever its first words look like.
@@ -93,7 +93,7 @@ STRATA_EXPORT void* strata_reap_realloc(strata_reap* reap, void* p, size_t size)
   }
   if (!ExpectReap(reap)) return nullptr;
   if (!strata::ExpectBlock(reap, p)) return strata::Invalid();
-  void* resized = strata::ResizeInReap(reap, p, size, true);
+  void* resized = strata::ResizeInReap(reap, p, size, strata::Resizing::kMayMove);
   return resized != nullptr ? resized : strata::MoveInReap(reap, p, size);
 }
 

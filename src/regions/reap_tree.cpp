@@ -55,10 +55,12 @@ void VisitShared(F f) {
 
 // Of one that was not listed, a fork's child leaves the lock as it is: it may be that of a thread
 // which looked at an ended reap, and is not there. Such a record is left for good.
-strata_reap* TakeRecord(bool shared) {
+strata_reap* TakeRecord(UsedBy users) {
   for (;;) {
     strata_reap* reap = g_records.Take();
-    if (reap == nullptr || !shared || reap->listed.load(std::memory_order_relaxed)) return reap;
+    if (reap == nullptr || users == UsedBy::kOneThread ||
+        reap->listed.load(std::memory_order_relaxed))
+      return reap;
     if (WithinAMoment([reap] { return reap->lock.IsFree(); })) return reap;
   }
 }
@@ -139,12 +141,13 @@ bool IsAlone(const strata_reap* reap) {
 
 }  // namespace
 
-strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope) {
+strata_reap* CreateReap(strata_reap* parent, UsedBy users, strata_scope* scope) {
   if (parent != nullptr && !ExpectReap(parent)) return nullptr;
-  strata_reap* reap = TakeRecord(shared);
+  strata_reap* reap = TakeRecord(users);
   if (reap == nullptr) return nullptr;
   Renew(reap);
   reap->heap.set_owner(reap);
+  const bool shared = users == UsedBy::kThreads;
   reap->shared = shared;
   if (shared) {
     reap->heap.shut_window();
@@ -216,13 +219,13 @@ bool HoldsReapLock() {
   return holds;
 }
 
-// False at the first that some other thread keeps, unless this one holds some already.
-bool LockReaps(bool holds) STRATA_NO_TSA {
+bool LockReaps(AtHeldLock at) STRATA_NO_TSA {
+  const bool passes = at == AtHeldLock::kPassBy;
   bool all = g_tree.AcquireForFork(Lock::ForkWait::kAMoment), owned = false;
-  if (all && !holds) UnlistBuried();
+  if (all && !passes) UnlistBuried();
   const auto visit = [&](auto f) STRATA_NO_TSA {
     VisitShared([&](strata_reap* r) STRATA_NO_TSA {
-      if ((all || holds) && IsLiveReap(r)) all &= WithinAMoment([&] { return f(r->lock); });
+      if ((all || passes) && IsLiveReap(r)) all &= WithinAMoment([&] { return f(r->lock); });
     });
   };
   visit([&](ReapLock& l) {
@@ -234,7 +237,7 @@ bool LockReaps(bool holds) STRATA_NO_TSA {
     ReapSync::Fence();
     visit([](ReapLock& l) { return l.OwnerIsOut(); });
   }
-  if (all || holds) layers::FutexLock::set_this_thread_forks(true);
+  if (all || passes) layers::FutexLock::set_this_thread_forks(true);
   return all;
 }
 // Those that ended meanwhile, too: by a fork handler of the program's, which passes through.

@@ -223,6 +223,9 @@ static bool IsStill(const strata_reap* reap, const strata_scope* scope) {
 
 namespace {
 
+// What a reap that is to go with its last block is to a request.
+enum class Retired : bool { kHasEnded, kServes };
+
 // Of an allocation, until it is met or refused.
 class Request {
  public:
@@ -236,13 +239,13 @@ class Request {
 
   // Null with *ended: the reap is not what it was. Null with full_ or beyond_: a cap is in the way,
   // the scope's or the reap's own.
-  void* Try(bool retired_too, bool* ended) {
+  void* Try(Retired retired, bool* ended) {
     void* p = nullptr;
     bool grew = false;
     {
       const NoThreadStart later;
       Hold hold(reap_);
-      if (STRATA_UNLIKELY(!IsStill() || (reap_->retired && !retired_too))) {
+      if (STRATA_UNLIKELY(!IsStill() || (reap_->retired && retired == Retired::kHasEnded))) {
         *ended = true;
         return nullptr;
       }
@@ -303,13 +306,13 @@ class Request {
 };
 
 STRATA_ALWAYS_INLINE void* AllocateUnlessEnded(strata_reap* reap, strata_scope* scope, size_t size,
-                                               size_t align, bool retired_too, bool* ended) {
+                                               size_t align, Retired retired, bool* ended) {
   // No such request can be met, and the sums below can't overflow.
   if (STRATA_UNLIKELY(size > layers::kMaxRequest / 2)) return OrNoMemory(nullptr);
   Request request(reap, scope, size, align);
   void* p;
   do {
-    p = request.Try(retired_too, ended);
+    p = request.Try(retired, ended);
   } while (STRATA_UNLIKELY(p == nullptr) && !*ended && request.AskAtCap());
   return OrNoMemory(p);
 }
@@ -318,14 +321,14 @@ STRATA_ALWAYS_INLINE void* AllocateUnlessEnded(strata_reap* reap, strata_scope* 
 
 void* AllocateInReap(strata_reap* reap, size_t size, size_t align) {
   bool ended = false;
-  void* p = AllocateUnlessEnded(reap, reap->scope, size, align, true, &ended);
+  void* p = AllocateUnlessEnded(reap, reap->scope, size, align, Retired::kServes, &ended);
   if (STRATA_UNLIKELY(ended)) RefuseReap(reap);
   return p;
 }
 
 void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, size_t align,
                            bool* ended) {
-  return AllocateUnlessEnded(reap, scope, size, align, false, ended);
+  return AllocateUnlessEnded(reap, scope, size, align, Retired::kHasEnded, ended);
 }
 
 void* MoveInReap(strata_reap* reap, void* p, size_t size) {
@@ -337,16 +340,16 @@ void* MoveInReap(strata_reap* reap, void* p, size_t size) {
   return to;
 }
 
-static void* Resize(ReapHeap& heap, void* p, size_t size, bool may_move, bool* grew) {
+static void* Resize(ReapHeap& heap, void* p, size_t size, Resizing how, bool* grew) {
   if (heap.resize(p, size)) return p;
-  if (!may_move) return nullptr;
+  if (how == Resizing::kInPlace) return nullptr;
   const size_t held = heap.held();
   void* moved = heap.remap(p, size);
   *grew = heap.held() > held;
   return moved;
 }
 
-void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
+void* ResizeInReap(strata_reap* reap, void* p, size_t size, Resizing how) {
   if (size > layers::kMaxRequest / 2) return nullptr;
   strata_scope* const scope = reap->scope;
   strata_scope* full;
@@ -361,7 +364,7 @@ void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move) {
       const size_t before = reap->heap.size_of(p);
       if (scope != nullptr && size > before) most = ReapHeap::most_for(size) - before;
       full = hold.Reserve(most);
-      if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, may_move, &grew);
+      if (STRATA_LIKELY(full == nullptr)) resized = Resize(reap->heap, p, size, how, &grew);
     }
     if (STRATA_UNLIKELY(grew)) TendAfterLockedGrowth();
     if (STRATA_LIKELY(full == nullptr)) return resized;

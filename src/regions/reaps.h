@@ -101,7 +101,8 @@ STRATA_ALWAYS_INLINE bool ExpectReap(const strata_reap* reap) {
 // The reap that p lies in, null for other memory.
 strata_reap* ReapAround(const void* p);
 
-strata_reap* CreateReap(strata_reap* parent, bool shared, strata_scope* scope = nullptr);
+enum class UsedBy : bool { kOneThread, kThreads };
+strata_reap* CreateReap(strata_reap* parent, UsedBy users, strata_scope* scope = nullptr);
 // Where a reap above is cleared or ends, this one is emptied only.
 void KeepReap(strata_reap* reap);
 // The blocks and the reaps below go; the reap goes, too.
@@ -120,7 +121,8 @@ void* AllocateInScopesReap(strata_reap* reap, strata_scope* scope, size_t size, 
                            bool* ended);
 // Where the block is then: where it was, or if it may move, wherever the process heap takes its
 // pages. Null, and nothing has changed: it takes a copy.
-void* ResizeInReap(strata_reap* reap, void* p, size_t size, bool may_move);
+enum class Resizing : bool { kInPlace, kMayMove };
+void* ResizeInReap(strata_reap* reap, void* p, size_t size, Resizing how);
 void* MoveInReap(strata_reap* reap, void* p, size_t size);
 void FreeInReap(strata_reap* reap, void* p);
 // Of a reap for one thread. False, with nothing done: it takes all checks to say what p is.

@@ -35,7 +35,8 @@ void* ReallocateInReap(strata_reap* reap, void* p, size_t size) {
   }
   // A scope's goes where the thread is now.
   const strata_scope* scope = reap->scope;
-  void* resized = ResizeInReap(reap, p, size, scope == nullptr || scope == t_state.scope);
+  const bool stays = scope == nullptr || scope == t_state.scope;
+  void* resized = ResizeInReap(reap, p, size, stays ? Resizing::kMayMove : Resizing::kInPlace);
   if (resized != nullptr) return resized;
   return scope == nullptr ? MoveInReap(reap, p, size) : MoveByCopy(p, SizeInReap(reap, p), size);
 }

@@ -57,7 +57,7 @@ strata_scope* Create() {
     return nullptr;
   }
   scope->outer = outer;
-  scope->reap = CreateReap(nullptr, true, scope);
+  scope->reap = CreateReap(nullptr, UsedBy::kThreads, scope);
   if (scope->reap == nullptr) {
     DropScope(scope);
     return nullptr;

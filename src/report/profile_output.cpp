@@ -127,9 +127,9 @@ void ForgetProfileWriterInChild() {
   ForgetProfileThread();
 }
 
-void ProfileSignal::Open(bool own_table) {
+void ProfileSignal::Open(DescriptorTable table) {
   if (TheRuntime().options.profile_signal == 0) return;
-  if (own_table) {
+  if (table == DescriptorTable::kOwn) {
     const sigset_t set = TheSignal();
     fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   }

@@ -25,11 +25,13 @@ bool WritesProfile();
 
 // The background thread's side. It never lets the signal be delivered to itself, so no handler of
 // the program can run in it; it reads what the handler sent to it from a descriptor instead.
+// Whose descriptors those of the calling thread are.
+enum class DescriptorTable : bool { kProgram, kOwn };
+
 class ProfileSignal {
  public:
-  // `own_table`: the thread has a descriptor table of its own. Otherwise there is no descriptor,
-  // and the signal is noticed at the next tick.
-  void Open(bool own_table);
+  // In the program's table it has no descriptor, and the signal is noticed at the next tick.
+  void Open(DescriptorTable table);
   size_t FillPoll(pollfd* out) const;  // 0 or 1 entries
   void WriteIfAsked();
   void Retry() {  // at each tick

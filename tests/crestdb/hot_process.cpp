@@ -66,6 +66,7 @@ bool SecondThread::Runs() { return g_runs.load(std::memory_order_acquire); }
 void SecondThread::Begin() {}
 bool SecondThread::MustEnd() { return false; }
 void SecondThread::Ended() { g_runs.store(false, std::memory_order_release); }
-void SecondThread::ForgetInChild(bool is_this) { g_runs.store(is_this, std::memory_order_relaxed); }
+void SecondThread::GoOnInChild() { g_runs.store(true, std::memory_order_relaxed); }
+void SecondThread::ForgetInChild() { g_runs.store(false, std::memory_order_relaxed); }
 
 }  // namespace strata

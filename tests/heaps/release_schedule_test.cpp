@@ -46,7 +46,7 @@ class FakeSteps {
     calls = {};
     calls.tick = tick;
   }
-  void SettleCaches(bool all) { calls.emptied_caches = all; }
+  void SettleCaches(DrainScope scope) { calls.emptied_caches = scope == DrainScope::kAll; }
   void GiveEmptySpans(uint32_t before) { calls.empty_spans_before = before; }
   bool SpansChanged() { return changed; }
   size_t LeastGain(Program) const { return least_gain; }

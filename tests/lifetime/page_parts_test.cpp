@@ -47,7 +47,7 @@ TEST(HugeBlockPage, KnowsWhatRunsOverItsEnds) {
   const size_t bytes = 200 * kBlockSize;
   first.Take(100, 56, Stay::kResidual);
   first.TakeUntilEnd(156, bytes, Stay::kResidual);
-  second.TakeOn(100, true, Stay::kResidual);
+  second.TakeOn(100, Part::kLast, Stay::kResidual);
   EXPECT_EQ(first.ObjectBytes(156), bytes);
   EXPECT_EQ(first.ObjectBytes(157), 0u);
   EXPECT_EQ(second.ObjectBytes(0), 0u) << "it began before";

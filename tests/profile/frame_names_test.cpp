@@ -42,32 +42,33 @@ uintptr_t Inside(F* f) {
   return reinterpret_cast<uintptr_t>(f) + 1;
 }
 
-std::map<uintptr_t, std::string> Frames(std::vector<uintptr_t> frames, bool may_open) {
+std::map<uintptr_t, std::string> Frames(std::vector<uintptr_t> frames, OpensFiles opens) {
   std::sort(frames.begin(), frames.end());
   FrameNames names;
   Names found;
-  EXPECT_TRUE(names.Name(frames.data(), frames.size(), may_open, found));
+  EXPECT_TRUE(names.Name(frames.data(), frames.size(), opens, found));
   EXPECT_EQ(found.of.size(), frames.size());
   return found.of;
 }
 
 // Without the places.
-std::map<uintptr_t, std::string> Named(const std::vector<uintptr_t>& frames, bool may_open) {
-  auto found = Frames(frames, may_open);
+std::map<uintptr_t, std::string> Named(const std::vector<uintptr_t>& frames, OpensFiles opens) {
+  auto found = Frames(frames, opens);
   for (auto& [frame, name] : found) name = name.substr(0, name.find(" <"));
   return found;
 }
 
 TEST(FrameNames, AreSymbolsAsTheTableHasThem) {
-  const auto names = Named({Inside(strata_test_named_function), Inside(OfThisFile)}, true);
+  const auto names =
+      Named({Inside(strata_test_named_function), Inside(OfThisFile)}, OpensFiles::kYes);
   EXPECT_EQ(names.at(Inside(strata_test_named_function)), "strata_test_named_function");
   EXPECT_EQ(names.at(Inside(OfThisFile)), "_ZN6strata12_GLOBAL__N_110OfThisFileEi");
 }
 
 TEST(FrameNames, SayThePlaceInTheFileThatIsReturnedTo) {
   const uintptr_t frame = Inside(strata_test_named_function);
-  for (const bool may_open : {true, false}) {
-    const auto names = Frames({frame, frame + 1}, may_open);
+  for (const OpensFiles opens : {OpensFiles::kYes, OpensFiles::kNo}) {
+    const auto names = Frames({frame, frame + 1}, opens);
     const std::string first = names.at(frame), second = names.at(frame + 1);
     const size_t site = first.find(" <"), place = first.find("+0x", site);
     ASSERT_EQ(place, site + 18) << first;
@@ -82,19 +83,19 @@ TEST(FrameNames, SayThePlaceInTheFileThatIsReturnedTo) {
 
 TEST(FrameNames, OfAReturnAddressBehindTheLastCallAreTheCallers) {
   // The first byte of a function, as a return address, belongs to the one before.
-  const auto names = Named({Inside(strata_test_named_function) - 1}, true);
+  const auto names = Named({Inside(strata_test_named_function) - 1}, OpensFiles::kYes);
   EXPECT_NE(names.begin()->second, "strata_test_named_function");
 }
 
 TEST(FrameNames, WithoutTheFileAreBuildIdAndPlace) {
   const uintptr_t frame = Inside(strata_test_named_function);
-  const std::string name = Named({frame}, false).at(frame);
+  const std::string name = Named({frame}, OpensFiles::kNo).at(frame);
   const size_t plus = name.find("+0x");
   ASSERT_EQ(plus, 16u) << name;
   EXPECT_EQ(name.find_first_not_of("0123456789abcdef"), plus);
   EXPECT_EQ(name.find_first_not_of("0123456789abcdef", plus + 3), std::string::npos);
   // Where it begins, whatever address inside of it is asked for.
-  EXPECT_EQ(Named({frame + 1}, false).at(frame + 1), name);
+  EXPECT_EQ(Named({frame + 1}, OpensFiles::kNo).at(frame + 1), name);
 }
 
 TEST(FrameNames, OfMemoryThatIsNoFileAreNone) {
@@ -102,7 +103,7 @@ TEST(FrameNames, OfMemoryThatIsNoFileAreNone) {
   ASSERT_NE(page, MAP_FAILED);
   const uintptr_t jit = reinterpret_cast<uintptr_t>(page) + 16;
   const uintptr_t known = Inside(strata_test_named_function);
-  const auto names = Named({8, jit, known, ~uintptr_t{0}}, true);
+  const auto names = Named({8, jit, known, ~uintptr_t{0}}, OpensFiles::kYes);
   EXPECT_EQ(names.at(8), "");
   EXPECT_EQ(names.at(jit), "");
   EXPECT_EQ(names.at(~uintptr_t{0}), "");

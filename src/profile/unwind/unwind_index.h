@@ -52,7 +52,6 @@ class UnwindIndex {
     return FindSlow(pc);
   }
 
-  size_t module_count() const { return count_; }
   const CodeModule& module(size_t i) const { return modules_[i]; }
 
  private:
