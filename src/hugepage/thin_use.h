@@ -32,7 +32,6 @@ class ThinUse {
   // What a look found, in native pages. Of too little nothing is concluded.
   void NoteLook(size_t touched, size_t taken) {
     if (taken >= kLeastTaken && !ended_) likely_ = IsThin(touched, taken);
-    begun_ = 0;
   }
 
   // For good: nobody can tell any more, or what begins as single pages would stay so.
@@ -46,7 +45,7 @@ class ThinUse {
 
   bool likely_ = false;
   bool ended_ = false;
-  size_t begun_ = 0;  // since the last look
+  size_t begun_ = 0;
   HugePageId watched_[kWatched] = {};
 };
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "base/check.h"
 #include "cache/rseq_ops.h"
@@ -40,6 +41,7 @@ struct FakeCpus {
   bool elsewhere = false;          // whoever asks has moved to another CPU
   std::function<void()> on_is_on;
   bool fence_forbidden = false;  // known to be refused: not asked
+  std::vector<void*> marked;     // as free, by other calls than those of the slab
 };
 
 struct FakeOps {
@@ -65,7 +67,7 @@ struct FakeOps {
     return PushResult::kPushed;
   }
 
-  void Mark(void*) const {}
+  void Mark(void* object) const { cpus->marked.push_back(object); }
 
   size_t PopBatch(SizeClass c, void** out, size_t n) const {
     SlabHeader& h = Here().header(c);

@@ -110,6 +110,7 @@ TEST_F(LocalExchangeTest, AnOverflowSendsTheObjectAndTheNewestDown) {
   EXPECT_EQ(f_.Objects(v_, c_), std::vector<void*>(before.begin(), before.begin() + 5));
   EXPECT_FALSE(f_.transfer.IsOut(p));
   EXPECT_FALSE(f_.transfer.IsOut(before[14]));
+  EXPECT_EQ(f_.cpus.marked, std::vector<void*>{p}) << "the others were when they came";
   EXPECT_EQ(f_.transfer.out(), 5u);
   EXPECT_EQ(f_.transfer.gives, 1u);
 }

@@ -71,6 +71,14 @@ TEST_F(PopulatorTest, EndsHalfASecondAfterTheGrowthEachTime) {
   EXPECT_EQ(kernel_.populates, 0u);
 }
 
+TEST_F(PopulatorTest, GrowthBeginsTheHalfSecondAnew) {
+  Grow(40);
+  ASSERT_TRUE(heap_.GrowsFast());
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(heap_.PopulateAhead());
+  Grow(1);
+  EXPECT_EQ(LooksUntilTheEnd(), 26u) << "the first found growth";
+}
+
 TEST_F(PopulatorTest, ASmallHeapGetsNothingAndEndsItToo) {
   Grow(5);
   EXPECT_EQ(LooksUntilTheEnd(), 26u) << "the first found growth";
@@ -97,6 +105,8 @@ TEST_F(PopulatorTest, AWarmOneChangesNothing) {
   Grow(12);
   heap_.PopulateAhead();
   EXPECT_EQ(kernel_.populates, 1u);
+  heap_.PopulateAhead();
+  EXPECT_EQ(kernel_.populates, 1u) << "one is enough to know";
   Grow(40);
   EXPECT_TRUE(heap_.GrowsFast());
 }

@@ -8,6 +8,7 @@
 
 #include "collapser_fixture.h"
 #include "hugepage/page_heap.h"
+#include "hugepage/touch_survey.h"
 #include "os/fake_kernel.h"
 #include "test_arena.h"
 
@@ -203,6 +204,20 @@ TEST_F(ThinRebuildTest, OnlyWhatIsHalfTouchedIsRebuilt) {
   EXPECT_FALSE(behind->broken) << "in the same tick, by a call of its own";
 }
 
+TEST_F(ThinRebuildTest, AfterAQuarterOfItsAgeAThinOneIsAskedAgain) {
+  kernel.Advance(1000);
+  LockHolder hold(t.lock);
+  const HugeTracker* thin = AddThin(kNativePerHugePage / 2 - 1);
+  t.map[thin->page()].in_use_since_s = Seconds(t.CoarseNow());
+  kernel.Advance(39'000);
+  Rebuild();  // at 40 s
+  ASSERT_EQ(kernel.resident_calls, 1u);
+  for (int s = 41; s < 50; ++s) Rebuild();
+  EXPECT_EQ(kernel.resident_calls, 1u);
+  Rebuild();
+  EXPECT_EQ(kernel.resident_calls, 2u);
+}
+
 // The lock is dropped for the question: what may be backed counts as backed.
 TEST_F(ThinRebuildTest, WhileTheKernelIsAskedOthersSeeWhatMayBeBacked) {
   LockHolder hold(t.lock);
@@ -239,6 +254,25 @@ TEST_F(ThinRebuildTest, FreePagesSayNothing) {
   t.filler.Shrink(tracker, first, Pages(150));
   Rebuild();
   EXPECT_FALSE(tracker->broken) << "200 of 300";
+}
+
+// A rebuild may be about to fill it.
+struct SurveyTest : test::TestTiers {
+  SurveyTest() : TestTiers(kSmallHeap) { kernel.tells_resident = true; }
+  HugeTracker* AddUntouched() STRATA_REQUIRES(t.lock) {
+    HugeTracker* tracker = AddToFiller(kPagesPerHugePage);
+    const NativeRange all{OffsetOf(tracker->page()), kHugePageSize};
+    EXPECT_TRUE(kernel.Release(&all, 1));
+    return tracker;
+  }
+};
+
+TEST_F(SurveyTest, OneThatIsDetachedDoesNotCount) {
+  LockHolder hold(t.lock);
+  for (int i = 0; i < 2; ++i) AddUntouched();
+  for (int i = 0; i < 3; ++i) t.filler.Detach(AddToFiller(kPagesPerHugePage));
+  TouchSurvey<FakeKernel>(t).LookAtSmallHeap();
+  EXPECT_TRUE(t.thin_use.likely());
 }
 
 }  // namespace

@@ -295,6 +295,19 @@ TEST(Options, RaisedRightsLetNobodyInAndHoldNoLimitOfTheCallers) {
   EXPECT_EQ(r.options.on_error, OnError::kAbort);
 }
 
+TEST(Options, RaisedRightsReadNoModelOfTheCallersAndSayNothing) {
+  const Read r = ReadFrom({"STRATA_LIFETIMES=model", "STRATA_MODEL=/tmp/model"}, true);
+  EXPECT_STREQ(r.options.model, "");
+  EXPECT_EQ(r.options.lifetimes, LifetimeChoice::kOff);
+  EXPECT_EQ(r.lines(), 0u);
+}
+
+TEST(Options, ChecksGuardMoreUnlessTheEnvironmentSaysHowMuch) {
+  EXPECT_NE(ReadFrom({"STRATA_CHECK=on"}).options.guard_every, kDefaultGuardEvery);
+  EXPECT_EQ(ReadFrom({"STRATA_CHECK=on", "STRATA_GUARD=1/7"}).options.guard_every, 7u);
+  EXPECT_EQ(ReadFrom({"STRATA_GUARD=off", "STRATA_CHECK=on"}).options.guard_every, 0u);
+}
+
 TEST(Options, APathTooLongIsNonsense) {
   const std::string path = "STRATA_STATS=/" + std::string(sizeof(Options{}.stats), 'p');
   const Read r = ReadFrom({path.c_str()});

@@ -11,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "inflate.h"
+#include "profile/script_frames.h"
 #include "proto_fields.h"
 
 namespace strata {
@@ -136,6 +138,25 @@ TEST(PprofWriter, DescriptorsThatFail) {
   }
   close(ends[1]);
   close(full);
+}
+
+// A call's frame is looked up one byte before where it returns to; a script's as it is.
+TEST(PprofWriter, NamesTheFramesOfScripts) {
+  ScriptFrames scripts([](size_t bytes) {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+  });
+  PprofHeader header = Header();
+  header.scripts = &scripts;
+  const int fd = memfd_create("pprof", MFD_CLOEXEC);
+  PprofWriter writer(fd, kTypes, 2, header);
+  const uintptr_t stack[] = {scripts.Intern({"serve", "shop.py", 7}), 0x401501};
+  const int64_t values[] = {1, 1};
+  ASSERT_TRUE(writer.Add(stack, 2, values, nullptr, 0));
+  const std::vector<std::string> strings = All(Fields(Finished(writer, fd)), 6);
+  for (const char* name : {"serve", "shop.py", "/bin/main"})
+    EXPECT_EQ(std::count(strings.begin(), strings.end(), name), 1) << name;
+  close(fd);
 }
 
 #ifndef STRATA_SANITIZED  // sanitizers need address space

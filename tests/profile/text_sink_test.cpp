@@ -2,6 +2,7 @@
 // or nothing.
 #include "profile/text_sink.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -107,6 +108,22 @@ TEST(TextSink, AFileGetsEverythingInOrder) {
   EXPECT_EQ(got, expected);
   close(fd);
   unlink(path);
+}
+
+// A disk that was full for a moment.
+TEST(TextSink, AFailedWriteIsToldThoughTheLastSucceeds) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC), null = open("/dev/null", O_WRONLY);
+  ASSERT_GE(full, 0);
+  ASSERT_GE(null, 0);
+  TextSink sink(full);
+  for (int i = 0; i < 1000; ++i) sink.Text("some text ");
+  ASSERT_EQ(dup2(null, full), full);
+  for (int i = 0; i < 1000; ++i) sink.Text("some text ");
+  bool ok = true;
+  sink.Finish(&ok);
+  EXPECT_FALSE(ok);
+  close(full);
+  close(null);
 }
 
 TEST(TextSink, AFailedWriteIsTold) {

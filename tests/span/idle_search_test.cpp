@@ -80,6 +80,7 @@ TEST_F(IdleSearchTest, ASurveyTellsAllEachTime) {
   EXPECT_EQ(Survey(), 0u);
   Add(100);
   EXPECT_EQ(Survey(), 100 * ClassSpans::kIdle);
+  EXPECT_FALSE(search_.may_find()) << "it has found all";
   EXPECT_EQ(Survey(), 100 * ClassSpans::kIdle);
   EXPECT_EQ(pages_.calls, 0u);
 }
