@@ -106,7 +106,7 @@ bool AddPeakRow(PprofWriter& writer, const SampleSnapshot::Row& row) {
   return values[1] == 0 || AddRow(writer, row, values);
 }
 
-enum class Period : bool { kSinceStart, kWindow };
+enum class Period : bool { kSinceStart, kInWindow };
 
 bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
                     const LifetimeHistogram& histogram, Period period) {
@@ -122,7 +122,7 @@ bool AddLifetimeRow(PprofWriter& writer, const SampleSnapshot::Row& row,
     // The extremes are those since the start; a window has them to the width of a bucket.
     double least = static_cast<double>(l.least_ns);
     double most = static_cast<double>(l.most_ns);
-    if (period == Period::kWindow) {
+    if (period == Period::kInWindow) {
       const double low = histogram.Quantile(0, least, most);
       const double high = histogram.Quantile(1, least, most);
       least = low;
@@ -281,7 +281,7 @@ bool AddProfileRows(PprofWriter& writer, ProfileKind kind, const Sampler& sample
       case ProfileKind::kLifetime:
         if (changed) Subtract(now.histograms[i], since->histograms[i]);
         ok = AddLifetimeRow(writer, row, now.histograms[i],
-                            since == nullptr ? Period::kSinceStart : Period::kWindow);
+                            since == nullptr ? Period::kSinceStart : Period::kInWindow);
         break;
       case ProfileKind::kFragmentation:
         break;
