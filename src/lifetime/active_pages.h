@@ -24,18 +24,23 @@ class ActivePages {
   };
 
   void Add(HugeBlockPage& page) {
+    page.gaps = static_cast<uint16_t>(kBlocksPerPage - page.LiveBlocks());
+    AddGaps(page.rung, page.gaps);
     page.bucket = BucketOf(page.LongestFree());
     runs_[page.rung][page.bucket].PushFront(&page.by_run);
     Note(page.rung, page.bucket);
     if (page.reusable.Any()) AddSpans(page);
   }
   void Remove(HugeBlockPage& page) {
+    AddGaps(page.rung, -int{page.gaps});
     runs_[page.rung][page.bucket].Remove(&page.by_run);
     Note(page.rung, page.bucket);
     RemoveSpans(page);
   }
-  // After its blocks changed.
-  void Reorder(HugeBlockPage& page) {
+  // After so many more of its blocks, or fewer, came free.
+  void Reorder(HugeBlockPage& page, int freed) {
+    page.gaps = static_cast<uint16_t>(page.gaps + freed);
+    AddGaps(page.rung, freed);
     const uint8_t bucket = BucketOf(page.LongestFree());
     if (bucket != page.bucket) {
       runs_[page.rung][page.bucket].Remove(&page.by_run);
@@ -72,6 +77,12 @@ class ActivePages {
   bool MayHave(Rung rung, size_t n) const {
     return masks_[rung].load(std::memory_order_relaxed) >> std::bit_width(n) != 0;
   }
+  // Free blocks on pages of longer rungs.
+  size_t GapsAbove(Rung rung) const {
+    size_t sum = 0;
+    for (Rung r = rung + 1; r < kRungs; ++r) sum += gaps_[r].load(std::memory_order_relaxed);
+    return sum;
+  }
   bool MayHaveReusable(Rung rung) const {
     return (reusable_.load(std::memory_order_relaxed) >> rung & 1) != 0;
   }
@@ -88,6 +99,10 @@ class ActivePages {
     const uint16_t old = masks_[rung].load(std::memory_order_relaxed);
     const auto now = static_cast<uint16_t>(runs_[rung][bucket].empty() ? old & ~bit : old | bit);
     if (now != old) masks_[rung].store(now, std::memory_order_relaxed);
+  }
+  void AddGaps(Rung rung, int more) {
+    gaps_[rung].store(gaps_[rung].load(std::memory_order_relaxed) + more,
+                      std::memory_order_relaxed);
   }
   void AddSpans(HugeBlockPage& page) {
     spans_[page.rung].PushBack(&page.by_spans);
@@ -109,7 +124,10 @@ class ActivePages {
 
   IntrusiveList<HugeBlockPage::Link> runs_[kRungs][kBuckets];
   IntrusiveList<HugeBlockPage::Link> spans_[kRungs];
-  std::atomic<uint16_t> masks_[kRungs] = {};
+  std::atomic<int> gaps_[kRungs] = {};
+  // In a line of their own: who asks for the lists of other shards should not wait for it each time
+  // that those change.
+  alignas(64) std::atomic<uint16_t> masks_[kRungs] = {};
   std::atomic<uint8_t> reusable_{0};
 };
 

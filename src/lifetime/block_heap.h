@@ -1,8 +1,9 @@
 // The global allocator of LLAMA: shards of huge pages, and the order in which a request looks at
-// them. Its own shard's longer pages come first, then those of the other shards that were ever
-// used, and a fresh place only then, so that what one CPU leaves free another finds. With one shard
-// this is the paper's allocator; and each has an open page for each rung, so all threads use the
-// first one until they have met at its lock a few times. Deadlines are looked at here, by
+// them. Its own shard's longer pages and open page come first, then longer pages of the other
+// shards that were ever used, where they have a page's worth of free blocks, and a fresh page only
+// then, so that what one CPU leaves free another finds, and CPUs do not meet over little. With one
+// shard this is the paper's allocator; and each has an open page for each rung, so all threads use
+// the first one until they have met at its lock a few times. Deadlines are looked at here, by
 // whoever comes for blocks, so no thread is needed for them.
 // Maas et al., CACM 67(4), 2024, section 3; what replaces its lock is ours. Sits in lifetime.
 #pragma once
@@ -96,11 +97,12 @@ class BlockHeap {
     NoteUsed(home);
     ExpireAll(supply_.NowNs());
     uintptr_t p = shards_[home].TakeRecycled(r);
+    if (p == 0) p = shards_[home].TakeOpen(r, supply_, Fresh::kNone);
     const size_t used = used_.load(std::memory_order_relaxed);
     for (size_t i = 0; p == 0 && i < used; ++i) {
       if (i != home) p = shards_[i].TryTakeRecycled(r);
     }
-    return p != 0 ? p : shards_[home].TakeOpen(r, supply_);
+    return p != 0 ? p : shards_[home].TakeOpen(r, supply_, Fresh::kAsNeeded);
   }
 
   size_t ShardFor(size_t home) const { return shards_[0].WasMetAt() ? home % kShards : 0; }

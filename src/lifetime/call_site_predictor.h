@@ -22,7 +22,9 @@ template <class Clock>
 class CallSitePredictor {
  public:
   static constexpr uint32_t kSampleAll = 32;    // of the first objects of a site
-  static constexpr uint32_t kSampleOneIn = 64;  // of all others
+  static constexpr uint32_t kSampleOneIn = 64;  // of all others, until the site is well known
+  static constexpr uint32_t kSampleFewer = 256;
+  static constexpr uint32_t kWellKnown = 4096;  // hits
   static constexpr uint32_t kRecheck = 1000;    // hits
   static constexpr unsigned kEnough = 8;        // observations before the first prediction
   // Most processes look at the clock more often; after more than this one was stopped, had nothing
@@ -36,17 +38,21 @@ class CallSitePredictor {
     const uint64_t hash = Hash(bytes, call_site);
     Site& site = SiteOf(hash);
     if (site.tag.load(std::memory_order_relaxed) != TagOf(hash)) Replace(site, TagOf(hash));
-    // Hits of two threads may be counted as one; nothing depends on it.
-    const uint32_t hits = site.hits.load(std::memory_order_relaxed) + 1;
-    site.hits.store(hits, std::memory_order_relaxed);
-    if (hits % kRecheck == 0) Recheck(site);
     return site.predicted.load(std::memory_order_relaxed);
   }
 
+  // Nothing is written that threads share, but for few: two that allocate at one site would wait
+  // for each other's line.
   void Allocated(void* p, size_t bytes, uintptr_t call_site) {
     const uint64_t hash = Hash(bytes, call_site);
-    const uint32_t hits = SiteOf(hash).hits.load(std::memory_order_relaxed);
-    if (hits <= kSampleAll || hits % kSampleOneIn == 0) Watch(p, hash);
+    Site& site = SiteOf(hash);
+    const uint32_t hits = site.hits.load(std::memory_order_relaxed);
+    if (STRATA_UNLIKELY(hits < kSampleAll)) return Hit(site, hits, 1, p, hash);
+    if (STRATA_LIKELY(UntilNext()-- != 0)) return;
+    const uint32_t step = hits < kWellKnown ? kSampleOneIn : kSampleFewer;
+    // Not at even steps, which a program may go in, too.
+    UntilNext() = Mix(hash + hits) >> 32 & (2 * step - 1);
+    Hit(site, hits, step, p, hash);
   }
 
   void Freed(void* p) {
@@ -92,6 +98,20 @@ class CallSitePredictor {
     uint16_t site = 0;
     Rung counted = kRungs;  // as alive for so long; kRungs: not at all
   };
+
+  // Objects that the calling thread allocates until one is watched.
+  static uint32_t& UntilNext() {
+    static constinit thread_local uint32_t left = 0;
+    return left;
+  }
+
+  // The object is watched, for so many. Hits of two threads may be counted as one; nothing depends
+  // on it.
+  STRATA_NOINLINE void Hit(Site& site, uint32_t hits, uint32_t more, void* p, uint64_t hash) {
+    site.hits.store(hits + more, std::memory_order_relaxed);
+    if (hits / kRecheck != (hits + more) / kRecheck) Recheck(site);
+    Watch(p, hash);
+  }
 
   static uint64_t Mix(uint64_t x) {
     x *= 0x9e3779b97f4a7c15u;

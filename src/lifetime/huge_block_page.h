@@ -131,6 +131,7 @@ class alignas(64) HugeBlockPage {
   Rung rung = kShortest;
   uint8_t bucket = 0;     // of the list by_run is on
   bool in_spans = false;  // whether by_spans is on a list
+  uint16_t gaps = 0;      // free blocks, of active pages
   uint64_t deadline = 0;  // of active pages
   Spans reusable;         // closed spans with free lines, found when a deadline passed
   Link by_run, by_deadline, by_spans;

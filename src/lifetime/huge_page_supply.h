@@ -56,6 +56,9 @@ inline constexpr uint64_t kPageSoonNs = 100'000'000;
 // threads that empty pages as fast as they fill them a meeting at the source's lock.
 enum class SparePage : bool { kNone, kOne };
 
+// Whether pages may be fetched where none at hand has room.
+enum class Fresh : bool { kNone, kAsNeeded };
+
 template <class Source, class Clock>
 class HugePageSupply {
   static_assert(Source::alignment % kHugePageSize == 0, "LLAMA needs runs of whole huge pages");

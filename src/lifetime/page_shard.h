@@ -47,20 +47,20 @@ class alignas(64) PageShard {
     lock_.Release();
     return p;
   }
-  // The same of somebody else's shard: not worth a wait.
+  // The same of somebody else's shard: not worth a wait, nor a meeting for less than a page.
   uintptr_t TryTakeRecycled(const BlockRequest& r) STRATA_EXCLUDES(lock_) {
-    if (!MayHave(r) || !lock_.TryAcquire()) return 0;
+    if (active_.GapsAbove(r.rung) < kBlocksPerPage || !MayHave(r) || !lock_.TryAcquire()) return 0;
     const uintptr_t p = TakeRecycledHolding(r);
     lock_.Release();
     return p;
   }
 
   // The next blocks of the open page of the rung. An object that is larger than the rest of it goes
-  // on on the pages behind. 0: out of memory.
-  uintptr_t TakeOpen(const BlockRequest& r, Supply& supply) STRATA_EXCLUDES(lock_) {
+  // on on the pages behind. 0: out of memory, or what is here is too little.
+  uintptr_t TakeOpen(const BlockRequest& r, Supply& supply, Fresh fresh) STRATA_EXCLUDES(lock_) {
     ReleasedRuns released;
     AcquireAndCount();
-    const uintptr_t p = TakeOpenHolding(r, supply, released);
+    const uintptr_t p = TakeOpenHolding(r, supply, fresh, released);
     lock_.Release();
     released.GiveTo(supply);
     return p;
@@ -177,7 +177,7 @@ class alignas(64) PageShard {
       const ActivePages::Found found = active_.Find(rung, r.blocks, r.align);
       if (found.page == nullptr) continue;
       found.page->Take(found.at, r.blocks, Stay::kShorter);
-      active_.Reorder(*found.page);
+      active_.Reorder(*found.page, -static_cast<int>(r.blocks));
       stats_.live_blocks += r.blocks;
       stats_.recycled_blocks += r.blocks;
       return found.page->base + (found.at << kBlockShift);
@@ -202,13 +202,14 @@ class alignas(64) PageShard {
 
   // --- Open pages
 
-  uintptr_t TakeOpenHolding(const BlockRequest& r, Supply& supply, ReleasedRuns& released)
-      STRATA_REQUIRES(lock_) {
+  uintptr_t TakeOpenHolding(const BlockRequest& r, Supply& supply, Fresh fresh,
+                            ReleasedRuns& released) STRATA_REQUIRES(lock_) {
     OpenRun& o = open_[r.rung];
     // In blocks from the start of the open page, or of the page that is opened next.
     size_t start = o.page == nullptr ? 0 : RoundUp(o.bump, std::min(r.align, kBlocksPerPage));
     size_t opened = o.page != nullptr;
     if (r.align > kBlocksPerPage || start + r.blocks > (opened + o.left) * kBlocksPerPage) {
+      if (fresh == Fresh::kNone && spare_.empty()) return 0;
       const HugeRun run = TakeRow(r, supply);
       if (run.empty()) return 0;
       if (o.page != nullptr) CloseOpen(o, supply, released);
@@ -313,7 +314,7 @@ class alignas(64) PageShard {
     } else if (!page.AnyResidual()) {
       Demote(page, supply.NowNs());
     } else {
-      active_.Reorder(page);
+      active_.Reorder(page, static_cast<int>(n));
     }
   }
 
@@ -352,7 +353,9 @@ class alignas(64) PageShard {
     ++stats_.active_pages[page.rung];
   }
   void NoteNext() STRATA_REQUIRES(lock_) {
-    next_deadline_.store(deadlines_.Next(), std::memory_order_relaxed);
+    const uint64_t next = deadlines_.Next();
+    if (next != next_deadline_.load(std::memory_order_relaxed))
+      next_deadline_.store(next, std::memory_order_relaxed);
   }
 
   // --- Records
@@ -392,7 +395,8 @@ class alignas(64) PageShard {
   HugeBlockPage::Link* records_ STRATA_GUARDED_BY(lock_) = nullptr;
   size_t spare_records_ STRATA_GUARDED_BY(lock_) = 0;
   LifetimeStats stats_ STRATA_GUARDED_BY(lock_);
-  std::atomic<uint32_t> meetings_{0};
+  // Read without the lock by all, and written rarely.
+  alignas(64) std::atomic<uint32_t> meetings_{0};
   std::atomic<uint64_t> next_deadline_{DeadlineLists::kNever};  // written under lock_
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -139,6 +140,21 @@ TEST_F(CallSites, AgeWhileOthersAreAtWork) {
   LiveFor(2, 20'000 * kMs, 10);
   for (void* p : alive) predictor->Freed(p);
   EXPECT_EQ(predictor->Predicted(64, 1), LifetimeClass::kUnder1000S);
+}
+
+// A line that each allocation wrote would go to and fro between two threads of one site.
+TEST_F(CallSites, AreLeftAloneByMostObjects) {
+  LiveFor(1, kMs, 100);
+  constexpr size_t kBytes = sizeof(*predictor);
+  std::vector<unsigned char> before(kBytes);
+  int written = 0;
+  for (int i = 0; i < 1000; ++i) {
+    memcpy(before.data(), static_cast<void*>(predictor.get()), kBytes);
+    predictor->Freed(Allocate(1));
+    written += memcmp(before.data(), static_cast<void*>(predictor.get()), kBytes) != 0;
+  }
+  EXPECT_GT(written, 4) << "some are watched";
+  EXPECT_LT(written, 60);
 }
 
 TEST_F(CallSites, ServeManyThreads) {

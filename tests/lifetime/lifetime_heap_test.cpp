@@ -143,17 +143,32 @@ TEST_F(SmallObjects, AThreadThatIsAloneUsesOneShard) {
 // Each shard has open pages of its own, but what is free on longer rungs serves all.
 TEST_F(SmallObjects, ShardsShareWhatIsFree) {
   Meet();
+  std::vector<void*> objects = FillPages(2, kS1);
+  for (void* p : objects) {
+    if (SpanOf(p) / kSpanSize % 16 != 0) Free(p);
+  }
+  void* first = Take(20'000, kS1);
+  test::FakeCpu::mine = 1;
+  const uintptr_t there = PageOf(Take(128, kMs10));
+  EXPECT_TRUE(there == PageOf(objects[0]) || there == PageOf(objects[20'000]));
+  EXPECT_NE(PageOf(Take(20'000, kS1)), PageOf(first)) << "an open page of its own";
+  test::FakeCpu::mine = 0;
+  EXPECT_EQ(heap.Stats().open_pages[RungOf(kS1)], 2u);
+}
+
+// They would wait for each other at each object that comes and goes there.
+TEST_F(SmallObjects, ShardsDoNotMeetOverLittle) {
+  Meet();
   std::vector<void*> objects = FillPages(1, kS1);
   const uintptr_t empty = SpanOf(objects[1000]);
   for (void* p : objects) {
     if (SpanOf(p) == empty) Free(p);
   }
-  void* first = Take(20'000, kS1);
   test::FakeCpu::mine = 1;
-  EXPECT_EQ(SpanOf(Take(128, kMs10)), empty);
-  EXPECT_NE(PageOf(Take(20'000, kS1)), PageOf(first)) << "an open page of its own";
+  const uintptr_t own = PageOf(Take(20'000, kMs10));
+  EXPECT_NE(own, PageOf(objects[0]));
   test::FakeCpu::mine = 0;
-  EXPECT_EQ(heap.Stats().open_pages[RungOf(kS1)], 2u);
+  EXPECT_EQ(SpanOf(Take(128, kMs10)), empty) << "its own shard uses it";
 }
 
 // A span goes back to the shard it came from, whoever frees.

@@ -108,10 +108,31 @@ TEST(ActivePages, TakesTheTightestRun) {
   EXPECT_EQ(active.Find(2, 7, 1).page, &wide) << "six are too few";
   EXPECT_EQ(active.Find(2, 256, 1).page, nullptr);
   tight.Take(250, 6, Stay::kShorter);
-  active.Reorder(tight);
+  active.Reorder(tight, -6);
   EXPECT_EQ(active.Find(2, 1, 1).page, &wide);
   active.Remove(wide);
   EXPECT_FALSE(active.MayHave(2, 1));
+}
+
+TEST(ActivePages, CountsWhatIsFreeOnLongerRungs) {
+  ActivePages active;
+  HugeBlockPage one, other;
+  one.rung = 2;
+  other.rung = 3;
+  one.Take(0, 250, Stay::kResidual);
+  other.Take(0, 1, Stay::kResidual);
+  active.Add(one);
+  active.Add(other);
+  EXPECT_EQ(active.GapsAbove(1), 6u + 255u);
+  EXPECT_EQ(active.GapsAbove(2), 255u);
+  EXPECT_EQ(active.GapsAbove(3), 0u);
+  one.Give(0, 10);
+  active.Reorder(one, 10);
+  EXPECT_EQ(active.GapsAbove(1), 16u + 255u);
+  active.Remove(other);
+  EXPECT_EQ(active.GapsAbove(1), 16u);
+  active.Remove(one);
+  EXPECT_EQ(active.GapsAbove(1), 0u);
 }
 
 TEST(PageDirectory, LeadsToRecordsAndToNullElsewhere) {
