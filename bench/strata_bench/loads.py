@@ -67,11 +67,15 @@ class Watched:
             self.phase = text.removeprefix("phase=")
 
     def mean(self, key: str) -> float:
-        """Over all but the warm-up and the rest."""
-        values = [one.values[key] for one in self.readings if one.phase not in (*UNMEASURED, REST)]
-        if not values:
+        """Of the means of all phases but the warm-up and the rest: however long each took, for it
+        holds more in one than in another."""
+        phases: dict[str, list[int]] = {}
+        for one in self.readings:
+            if one.phase not in (*UNMEASURED, REST):
+                phases.setdefault(one.phase, []).append(one.values[key])
+        if not phases:
             raise LoadError("the load was over before its memory was read")
-        return sum(values) / len(values)
+        return sum(sum(values) / len(values) for values in phases.values()) / len(phases)
 
     def rested(self, key: str) -> float:
         values = [one.values[key] for one in self.readings if one.phase == REST][-RESTED:]
@@ -96,10 +100,12 @@ def memory_of(pid: int) -> dict[str, int]:
 
 
 def held_of(pid: int) -> dict[str, int]:
-    """What the program has asked for and not freed, by Strata's statistics, and what it holds
-    beyond that at the same moment; in KiB."""
-    live = stats.loads(ask(Process(pid), "stats")).bytes["live"] // 1024
-    return {"live": live, "fragmentation": memory_of(pid)["RssAnon"] - live}
+    """What the program has asked for and not freed, by Strata's statistics, what its objects are
+    rounded up by, and what it holds beyond both at the same moment; in KiB. Where one of the first
+    two ends and the other begins is an estimate; their sum is known."""
+    counted = stats.loads(ask(Process(pid), "stats")).bytes
+    live, rounded = counted["live"] // 1024, counted["internal_slack"] // 1024
+    return {"live": live, "rounded": rounded, "beyond": memory_of(pid)["RssAnon"] - live - rounded}
 
 
 def command(load: str, programs: Path, args: tuple[str, ...] = ()) -> list[str]:
@@ -203,7 +209,7 @@ def measure(
         words = command(case.program, programs, (*(case.quick if quick else case.args), *given))
         tick = TICK_SECONDS if quick else LIVE_TICK_SECONDS
         counted = watch(words, environment, case.timeout, held_of, tick)
-        for key in ("live", "fragmentation"):
+        for key in ("live", "rounded", "beyond"):
             fields[f"{key}_mean_kib"] = f"{counted.mean(key):.0f}"
             fields[f"{key}_rest_kib"] = f"{counted.rested(key):.0f}"
     return fields

@@ -36,9 +36,10 @@ Warm-up, load, a burst and a rest of 4 s of `bench/loads`: `redis_server` (sessi
 and go among users that stay), `images` (a resizing server on libjpeg and libvips with a \
 cache), `pipeline` (word count on 224 threads) and `inference_server` (onnxruntime). They run \
 with `{SCALE}`. Throughput is that of load and burst, as a paired ratio to `{OFF}` with the \
-lowest and the highest of the rounds. Memory is in MiB, its mean over load and burst. \
-Fragmentation is the process's anonymous memory above what is live. Of Strata both are read at \
-once, in a run of its own; `{LLAMA}` and `{GLIBC}` have no such statistics, and `{OFF}`'s live \
+lowest and the highest of the rounds. Memory is in MiB, the mean of its means over load and over \
+burst. Fragmentation is the process's anonymous memory above what is live. Of Strata what it \
+holds beyond its objects is read at once with them, in a run of its own, and what `{OFF}`'s are \
+rounded up by is added; `{LLAMA}` and `{GLIBC}` have no such statistics, and `{OFF}`'s live \
 stands for theirs. What the process maps without \
 malloc, such as its threads' stacks, counts as fragmentation with every variant. `{LLAMA}` is \
 `libstrata-llama.so`, the heap of the paper, which learns as it runs.
@@ -77,9 +78,10 @@ def _mib(value: float | None) -> str:
 
 def fragmentation(results: Results, load: str, variant: str, when: str) -> float | None:
     """KiB of anonymous memory above what lives, then or in the run without predictions."""
-    own = results.median(load, variant, f"fragmentation_{when}_kib")
-    if own is not None:
-        return own
+    beyond = results.median(load, variant, f"beyond_{when}_kib")
+    rounded = results.median(load, OFF, f"rounded_{when}_kib")
+    if beyond is not None and rounded is not None:
+        return beyond + rounded
     held = results.median(load, variant, f"anonymous_{when}_kib")
     live = results.median(load, OFF, f"live_{when}_kib")
     return None if held is None or live is None else held - live
