@@ -156,7 +156,8 @@ void LifetimeLearner::AskModel(Runtime& r) {
   files_ = UnwindTablesPublished();
   ProcessNamer namer(names_);
   answers_.AskNew(g_model, r.sampler, namer);
-  if (!SeeksStacks()) answers_.ForgetFrames();  // new ones are rare: they keep no memory
+  // Where new ones are rare, their frames keep no memory.
+  if (!SeeksStacks() || !was_dense_) answers_.ForgetFrames();
 }
 
 bool LifetimeLearner::SeeksStacks() { return TheRuntime().sampler.rows() < kMostRowsSought; }

@@ -87,6 +87,7 @@ while time.monotonic() < end:
     assert done.returncode == 0, done.explain()
     read = json.loads(stats.read_text())
     assert read["predictions"]["model_asked"] > 0
+    assert read["predictions"]["bytes"] < 448 << 10, "frames took 192 KiB to the end"
     assert read["sampler"]["interval"] == 2 << 20
 
 
