@@ -165,7 +165,7 @@ TEST_F(SmallObjects, ShardsDoNotMeetOverLittle) {
     if (SpanOf(p) == empty) Free(p);
   }
   test::FakeCpu::mine = 1;
-  const uintptr_t own = PageOf(Take(20'000, kMs10));
+  const uintptr_t own = PageOf(Take(10'000, kMs10));
   EXPECT_NE(own, PageOf(objects[0]));
   test::FakeCpu::mine = 0;
   EXPECT_EQ(SpanOf(Take(128, kMs10)), empty) << "its own shard uses it";
