@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
 #include "strata/single_threaded.h"
@@ -52,6 +53,12 @@ void ClaimProcess() {
     g_mark.store(mark, std::memory_order_relaxed);
   }
   if (mark != nullptr) mark->store(1, std::memory_order_relaxed);
+}
+
+pid_t ProcessNumber() {
+  const pid_t known = g_pid.load(std::memory_order_relaxed);
+  if (MayCallAnything() || (known == 0 && MayOpenFiles())) return getpid();
+  return known;
 }
 
 bool ForkedUnseen() {

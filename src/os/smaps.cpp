@@ -1,10 +1,13 @@
-// How much of an address range hugepages back, read from /proc/self/smaps without allocating. Sits
-// in os.
+// What /proc/self has on memory, read without allocating: how much of an address range hugepages
+// back, and which pages are resident. Sits in os.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/units.h"
+#include "os/page_bytes.h"
 #include "os/system_kernel.h"
 #include "strata/raw_io.h"
 
@@ -95,6 +98,31 @@ size_t HugeBackedBytes(uintptr_t start, uintptr_t end) {
   Adder adder(start, end);
   ForEachLine("/proc/self/smaps", [&](const char* line) { adder.Line(line); });
   return adder.bytes();
+}
+
+bool PagesInPagemap(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page) {
+  const int fd = raw::Open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const size_t page = KernelPageBytes();
+  constexpr size_t kAtOnce = 64;
+  uint64_t entries[kAtOnce];
+  size_t done = 0;
+  while (done < native_pages) {
+    const size_t n = native_pages - done < kAtOnce ? native_pages - done : kAtOnce;
+    const uintptr_t first = (start + done * kNativePageSize) / page;
+    const uintptr_t end = (start + (done + n) * kNativePageSize - 1) / page + 1;
+    const auto bytes = static_cast<long>((end - first) * sizeof(uint64_t));
+    if (raw::Call(SYS_pread64, fd, raw::Word(entries), bytes,
+                  static_cast<long>(first * sizeof(uint64_t))) != bytes)
+      break;
+    for (size_t i = 0; i < n; ++i) {
+      const uintptr_t at = (start + (done + i) * kNativePageSize) / page - first;
+      one_byte_a_page[done + i] = static_cast<unsigned char>(entries[at] >> 63);  // present
+    }
+    done += n;
+  }
+  raw::Close(fd);
+  return done == native_pages;
 }
 
 bool IsInDataSegmentHeap(const void* p) {

@@ -133,5 +133,8 @@ size_t HugeBackedBytes(uintptr_t start, uintptr_t end);
 size_t ResidentBytes(uintptr_t start, size_t bytes);
 // One byte for each native page, bit 0 set if it is resident; returns false if the kernel refuses.
 bool ResidentPages(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page);
+// The same by /proc/self/pagemap, for where a filter may refuse mincore, as systemd's
+// @system-service does.
+bool PagesInPagemap(uintptr_t start, size_t native_pages, unsigned char* one_byte_a_page);
 
 }  // namespace strata

@@ -19,7 +19,6 @@
 
 #include "base/errno_keeper.h"
 #include "base/version.h"
-#include "base/write_all.h"
 #include "malloc/release_now.h"
 #include "malloc/runtime.h"
 #include "os/side_stack.h"
@@ -386,6 +385,6 @@ STRATA_EXPORT void malloc_stats_print(void (*write)(void* argument, const char* 
   if (write != nullptr) {
     write(argument, text.data());
   } else {
-    strata::WriteAll(STDERR_FILENO, text.data(), text.size());
+    strata::PrintText(text);
   }
 }

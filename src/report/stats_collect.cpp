@@ -2,19 +2,25 @@
 // snapshot may be off by what moved meanwhile; nothing here stops the program.
 #include "report/stats_collect.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/write_all.h"
 #include "malloc/background.h"
 #include "malloc/error_report.h"
 #include "malloc/grouped.h"
 #include "malloc/guard.h"
 #include "malloc/lifetimes.h"
 #include "malloc/limits.h"
+#include "malloc/own_process.h"
 #include "malloc/price.h"
 #include "malloc/region_calls.h"
 #include "malloc/runtime.h"
+#include "os/confinement.h"
 #include "os/side_stack.h"
 #include "profile/stack_walk.h"
+#include "strata/raw_io.h"
 
 namespace strata {
 namespace {
@@ -147,7 +153,6 @@ void CollectAll(HeapStats& out) {
                  ? "mm_cid"
                  : (r.rseq.index == RseqIndex::kCpuId ? "cpu_id" : "none");
   out.thp_mode = NameOf(r.thp);
-  out.pid = getpid();
   const SpanTotals totals = CollectClasses(r, out);
   const size_t by_cpu = out.cpu_cache;
   CollectThreadCaches(r, out);
@@ -247,8 +252,27 @@ void CollectCounts(HeapStats& out) {
                  out.page_heap.filler.in_use_released;
 }
 
+namespace {
+
+bool KnowsResidency(const Runtime& r) {
+  unsigned char resident[kNativePerPage];
+  FindInheritedConfinement();
+  return ResidentPages(r.kernel.base(), kNativePerPage, resident);
+}
+
+// By the heap's own records: what was not given back counts as resident.
+void CollectByRecords(HeapStats& out) {
+  CollectCounts(out);
+  out.resident_heap = Sub(out.mapped, out.released);
+  LargeGuards().VisitLive([&out](uintptr_t, size_t bytes) { out.resident_heap += bytes; });
+}
+
+}  // namespace
+
 void CollectStats(HeapStats& out) {
   Runtime& r = TheRuntime();
+  out.pid = ProcessNumber();
+  if (!KnowsResidency(r)) return CollectByRecords(out);
   CollectAll(out);
   const Residency seen = CollectResidency(r);
   out.resident_heap = seen.in_use + seen.free;
@@ -302,6 +326,21 @@ bool FillText(ScratchArray<char>& text) {
     text.Grow(sink.Finish());
   });
   return true;
+}
+
+// A filter of the program's own allows the write that it asked for, and nothing to keep its signals
+// away.
+void PrintText(const ScratchArray<char>& text) {
+  if (MaySetSignalMask()) {
+    WriteAll(STDERR_FILENO, text.data(), text.size());
+    return;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const long n = raw::Call(SYS_write, STDERR_FILENO, raw::Word(text.data() + at),
+                             static_cast<long>(text.size() - at));
+    if (n <= 0 && n != -EINTR) return;
+    at += n > 0 ? static_cast<size_t>(n) : 0;
+  }
 }
 
 }  // namespace strata

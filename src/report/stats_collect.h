@@ -15,6 +15,9 @@ void CollectStats(HeapStats& out);
 // The same for people, ended by a zero byte behind its size. On a side stack. False: no memory.
 bool FillText(ScratchArray<char>& text);
 
+// To stderr, for a program that asked for that.
+void PrintText(const ScratchArray<char>& text);
+
 void WriteOccupancy(TextSink& sink);
 
 }  // namespace strata

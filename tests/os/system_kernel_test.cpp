@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../hugepage/test_arena.h"
+#include "os/confinement.h"
 
 namespace strata {
 namespace {
@@ -194,6 +195,30 @@ TEST(SystemKernel, NamesEveryThpMode) {
     EXPECT_GT(strlen(NameOf(mode)), 0u);
   }
   EXPECT_STREQ(NameOf(ThpMode::kMadvise), "madvise");
+}
+
+// Both ways of asking agree, from any page on and for more than one read has room for.
+TEST(ResidentPagesTest, ThePagemapSaysWhatMincoreSays) {
+  constexpr size_t kPages = 300;
+  void* p = mmap(nullptr, kPages * kNativePageSize, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(p, MAP_FAILED);
+  madvise(p, kPages * kNativePageSize, MADV_NOHUGEPAGE);
+  const auto start = reinterpret_cast<uintptr_t>(p);
+  for (size_t i = 0; i < kPages; i += 1 + i % 7) static_cast<char*>(p)[i * kNativePageSize] = 1;
+  const Confinement before = CurrentConfinement();
+  TrustInheritedFilter();
+  for (const size_t first : {size_t{0}, size_t{1}, size_t{130}}) {
+    const uintptr_t from = start + first * kNativePageSize;
+    const size_t n = kPages - first;
+    std::vector<unsigned char> asked(n), read(n, 2);
+    ASSERT_TRUE(ResidentPages(from, n, asked.data()));
+    ASSERT_TRUE(PagesInPagemap(from, n, read.data()));
+    for (size_t i = 0; i < n; ++i) EXPECT_EQ(asked[i] & 1, read[i]) << first << " " << i;
+    EXPECT_NE(std::count(read.begin(), read.end(), 1), 0);
+  }
+  UndoOwnConfinement(before);
+  munmap(p, kPages * kNativePageSize);
 }
 
 }  // namespace

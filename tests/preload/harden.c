@@ -100,6 +100,7 @@ static const int kNoService[] = {
     SYS_move_mount,
     SYS_modify_ldt,
     SYS_uselib,
+    SYS_mincore,
 };
 // SystemCallFilter=~@privileged ~@resources.
 static const int kPrivileged[] = {

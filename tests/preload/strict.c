@@ -1,6 +1,7 @@
 // Work for an allocator behind a strict allowlist: only what glibc's malloc and plain input and
 // output need is allowed, anything else ends the process.
 //   strict CASE     prints "done"; the filter's own kill is SIGSYS
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -172,10 +173,31 @@ static void FilteredWithThreads(void) {
   Churn(1, 1);
 }
 
-static void StartInFilter(char* program) {
+// What glibc answers without a call to the kernel, but for the lines of malloc_stats and the advice
+// of malloc_trim.
+static void Ask(void) {
+  char* block = malloc(kLarge);
+  memset(block, 1, kLarge);
+  if (mallinfo2().arena + mallinfo2().hblkhd < kLarge) Fail("mallinfo2 knows no such heap\n");
+  char* text;
+  size_t length;
+  FILE* out = open_memstream(&text, &length);
+  if (malloc_info(0, out) != 0 || fclose(out) != 0) Fail("no malloc_info\n");
+  free(text);
+  free(block);
+  malloc_trim(0);
+  malloc_stats();
+}
+
+static void SendErrorsNowhere(void) {
+  const int nowhere = open("/dev/null", O_WRONLY);
+  if (nowhere < 0 || dup2(nowhere, 2) != 2) Fail("no /dev/null\n");
+}
+
+static void StartInFilter(char* program, const char* name) {
   const size_t n = sizeof(kCallsFromTheStart) / sizeof(kCallsFromTheStart[0]);
   if (AllowOnly(kCallsFromTheStart, n, 0, SECCOMP_RET_KILL_PROCESS) != 0) Fail("no filter\n");
-  execl(program, program, "filtered_with_threads", NULL);
+  execl(program, program, name, NULL);
   Fail("no program\n");
 }
 
@@ -189,7 +211,16 @@ int main(int argc, char** argv) {
     Churn(1, 1);
     Linger();
   } else if (strcmp(name, "from_the_start") == 0) {
-    StartInFilter(argv[0]);
+    StartInFilter(argv[0], "filtered_with_threads");
+  } else if (strcmp(name, "asks") == 0) {
+    SendErrorsNowhere();
+    Install(kAll, 0);
+    Ask();
+  } else if (strcmp(name, "asks_from_the_start") == 0) {
+    SendErrorsNowhere();
+    StartInFilter(argv[0], "filtered_asks");
+  } else if (strcmp(name, "filtered_asks") == 0) {
+    Ask();
   } else if (strcmp(name, "filtered_with_threads") == 0) {
     FilteredWithThreads();
   } else if (strcmp(name, "service") == 0) {

@@ -7,6 +7,7 @@ mounts and users from unshare and setpriv.
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -96,6 +97,19 @@ def test_filters(system: PrivateSystem, refusal: str) -> None:
             services.start(name, "/etc/harden", refusal, name, "--", *WORK)
         services.start("all", "/etc/harden", refusal, *FILTERS, "--", *WORK)
         services.require_all_fine()
+
+
+def test_files_at_exit(system: PrivateSystem) -> None:
+    """What a unit's Environment= asks for is written under its filter, too."""
+    asked = ("STRATA_STATS=/etc/stats", "STRATA_PROMETHEUS=/etc/prom", "STRATA_PROFILE=heap:/etc/p")
+    filtered = ("/etc/harden", "kill", "SystemCallFilter", "--")
+    with contextlib.ExitStack() as stack:
+        services = Services(system, stack)
+        services.start("asks", *filtered, need("env"), *asked, *WORK)
+        services.require_all_fine()
+    figures = json.loads(system.path("/etc/stats").read_text())["bytes"]
+    assert 1 << 20 < figures["resident"] < figures["mapped"], figures
+    assert system.path("/etc/prom").stat().st_size and system.path("/etc/p").stat().st_size
 
 
 def test_limits(system: PrivateSystem) -> None:

@@ -19,6 +19,8 @@ CASES = (
     "threads_each",
     "after_growth",
     "from_the_start",
+    "asks",
+    "asks_from_the_start",
 )
 
 # Classic BPF: load a word of seccomp_data, compare it, return a verdict.

@@ -11,7 +11,6 @@
 #include <new>
 
 #include "base/errno_keeper.h"
-#include "base/write_all.h"
 #include "malloc/guard.h"
 #include "malloc/runtime.h"
 #include "os/side_stack.h"
@@ -101,7 +100,7 @@ STRATA_EXPORT void malloc_stats(void) noexcept {
   if (!Ready()) return;
   const ErrnoKeeper keep;
   ScratchArray<char> text;
-  if (FillText(text)) WriteAll(STDERR_FILENO, text.data(), text.size());
+  if (FillText(text)) PrintText(text);
 }
 
 STRATA_EXPORT int malloc_info(int options, FILE* out) noexcept {
