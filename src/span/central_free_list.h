@@ -243,26 +243,12 @@ class CentralFreeList {
   size_t TakeFrom(Span* span, void** out, size_t n, Reused& reused) STRATA_REQUIRES(spans_.lock) {
     const size_t size = InfoOf(class_).size;
     const uintptr_t start = FirstOf(span);
-    uint64_t* bits = span->free_bits();
-    size_t got = 0;
-    for (size_t w = 0; w < span->bitmap_words && got < n; ++w) {
-      uint64_t word = bits[w];
-      const uintptr_t word_start = start + w * 64 * size;
-      if (word == ~uint64_t{0} && n - got >= 64) {  // of a new span, as a rule
-        for (size_t i = 0; i < 64; ++i)
-          out[got + i] = reinterpret_cast<void*>(word_start + i * size);
-        got += 64;
-        bits[w] = 0;
-        continue;
-      }
-      while (word != 0 && got < n) {
-        out[got++] = reinterpret_cast<void*>(word_start +
-                                             static_cast<size_t>(std::countr_zero(word)) * size);
-        word &= word - 1;
-      }
-      bits[w] = word;
-    }
-    if (span->maybe_gone != 0) NoteReused(span, out, got, reused);
+    const size_t got = span->TakeFree(n, [&out, start, size](size_t first, size_t count) {
+      uintptr_t object = start + first * size;
+      for (void** end = out + count; out != end; object += size)
+        *out++ = reinterpret_cast<void*>(object);
+    });
+    if (span->maybe_gone != 0) NoteReused(span, out - got, got, reused);
     spans_.Recount(span, span->allocated + got);
     objects_out_.store(objects_out() + got, std::memory_order_relaxed);
     return got;

@@ -4,6 +4,7 @@
 // of its class's central free list (a large block's by whoever owns the block).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -92,6 +93,32 @@ struct Span : ListNode<Span> {
     for (size_t w = from + 1; w < to; ++w) bits[w] = ~uint64_t{0};
     bits[to] |= tail;
     return true;
+  }
+
+  // Clears the bits of up to n free objects, the lowest first, and calls f(first, count) with those
+  // that lie side by side; returns how many there were. A new span, or one whose objects were freed
+  // in order, is dealt with by the word, others object by object.
+  template <class F>
+  size_t TakeFree(size_t n, F f) {
+    constexpr size_t kLeastRun = 8;
+    uint64_t* bits = free_bits();
+    size_t left = n;
+    for (size_t w = 0; w < bitmap_words && left != 0; ++w) {
+      uint64_t word = bits[w];
+      if (word == 0) continue;
+      const auto lowest = static_cast<size_t>(std::countr_zero(word));
+      const auto side_by_side = static_cast<size_t>(std::countr_one(word >> lowest));
+      const size_t run = side_by_side < left ? side_by_side : left;
+      if (run >= kLeastRun) {
+        f(w * 64 + lowest, run);
+        word &= ~(~uint64_t{0} >> (64 - run) << lowest);
+        left -= run;
+      }
+      for (; word != 0 && left != 0; word &= word - 1, --left)
+        f(w * 64 + static_cast<size_t>(std::countr_zero(word)), 1);
+      bits[w] = word;
+    }
+    return n - left;
   }
 
   void InitBits() {

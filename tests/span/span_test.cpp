@@ -62,6 +62,48 @@ TEST(Span, MarkFreeSetsABitEachOrNone) {
   }
 }
 
+// Free objects in stretches of up to `longest`, with as many taken ones between them.
+void FreeInStretches(Span& span, std::mt19937& random, size_t longest) {
+  memset(span.free_bits(), 0, span.bitmap_words * 8);
+  bool is_free = (random() & 1) != 0;
+  for (size_t i = 0; i < span.objects; is_free = !is_free) {
+    const size_t end = std::min<size_t>(i + 1 + random() % longest, span.objects);
+    for (; i < end; ++i) {
+      if (is_free) span.MarkFree(i);
+    }
+  }
+}
+
+TEST(Span, TakeFreeTakesTheLowestAndNoOthers) {
+  TestArena memory;
+  SpanPool pool(memory.arena());
+  std::mt19937 random(1);
+  for (const size_t objects : {1u, 63u, 64u, 65u, 200u, 1024u}) {
+    Span* span = pool.New(objects);
+    ASSERT_NE(span, nullptr);
+    for (const size_t longest : {1u, 2u, 7u, 12u, 64u, 300u, 3000u}) {
+      for (int round = 0; round < 20; ++round) {
+        FreeInStretches(*span, random, longest);
+        std::vector<size_t> expected, left, taken, still;
+        const size_t n = random() % (objects + 2);
+        for (size_t i = 0; i < objects; ++i) {
+          if (span->IsFree(i)) (expected.size() < n ? expected : left).push_back(i);
+        }
+        const size_t got = span->TakeFree(n, [&taken](size_t first, size_t count) {
+          for (size_t i = 0; i < count; ++i) taken.push_back(first + i);
+        });
+        for (size_t i = 0; i < objects; ++i) {
+          if (span->IsFree(i)) still.push_back(i);
+        }
+        ASSERT_EQ(got, expected.size());
+        ASSERT_EQ(taken, expected);
+        ASSERT_EQ(still, left);
+      }
+    }
+    pool.Delete(span);
+  }
+}
+
 TEST(SpanPool, RecordsDoNotOverlapAndComeBackClean) {
   TestArena memory;
   SpanPool pool(memory.arena());
