@@ -60,6 +60,7 @@ class alignas(64) HugeBlockPage {
   bool AnyResidual() const { return residual_.Any(); }
   bool IsLive(size_t block) const { return live_.Test(block); }
   bool IsResidual(size_t block) const { return residual_.Test(block); }
+  size_t LiveBlocks() const { return live_.Count(); }
   size_t LongestFree() const { return Free().LongestRun(); }
 
   // The first free run of n blocks that begins at a multiple of `align`; kBlocksPerPage: none.
